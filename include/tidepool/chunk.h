@@ -1,0 +1,78 @@
+// Chunks: the unit that moves between tiers, is stored and is checksummed.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+enum class Precision : u8 { fp32, bf16 };
+
+// fp32 keeps no master: its `param` is the master. bf16 keeps `param` (the upper 16 bits) and
+// `master_low` (the signed remainder); the pair is the exact fp32 master.
+enum class Kind : u8 {
+  param,
+  grad,        // finished gradient at transfer precision; in fp32 the accumulator is the gradient
+  grad_accum,  // fp32, one per use of a window
+  master_low,
+  momentum,
+  variance,
+  activation,       // input of a block, saved for its backward; one per (block, micro-batch)
+  activation_grad,  // gradient of the residual stream, updated in place; one per micro-batch
+  kept,             // inside of a block, kept instead of recomputed; one per (block, micro-batch)
+  workspace,
+  batch,    // tokens and targets; one per micro-batch of a sweep
+  scalars,  // loss, norm partials, clip factor, flags: values that ops read and write
+};
+inline constexpr u32 kind_count = 12;
+
+constexpr std::string_view name(Kind kind) {
+  constexpr std::array<std::string_view, kind_count> names = {
+      "param",      "grad",            "grad_accum", "master_low", "momentum", "variance",
+      "activation", "activation_grad", "kept",       "workspace",  "batch",    "scalars"};
+  return names[static_cast<u32>(kind)];
+}
+
+// Bytes per parameter of the kinds that follow a window's cuts.
+constexpr u64 element_bytes(Kind kind, Precision precision) {
+  switch (kind) {
+    case Kind::param:
+    case Kind::grad:
+      return precision == Precision::bf16 ? 2 : 4;
+    case Kind::master_low:
+      return 2;
+    default:
+      return 4;
+  }
+}
+
+// The kinds that outlive a step: what a checkpoint holds and a home is chosen for.
+constexpr bool is_persistent(Kind kind) {
+  return kind == Kind::param || kind == Kind::master_low || kind == Kind::momentum ||
+         kind == Kind::variance;
+}
+
+// Cuts fall on multiples of this, so that every kind of a chunk fills whole 4 KiB pages.
+inline constexpr u64 cut_alignment_elements = 2048;
+
+// Checksums are made per block of elements (so that Adam's tiles make them on the way) and then
+// combined. 16 Ki elements of every kind (14 bytes each) are 224 KiB: they stay in a 1 MiB L2.
+inline constexpr u64 checksum_block_elements = 16 * kib;
+
+// A chunk is a cut of a window (kinds with parameters) or a whole activation, batch, ...
+struct Chunk {
+  Kind kind{};
+  u32 window = none;       // of the kinds with parameters
+  u32 cut = none;          // which cut of the window
+  u32 instance = 0;        // grad_accum: which use; activations, batch: which micro-batch of a sweep
+  u32 block = none;        // activation, kept: which block it enters
+  u64 element_begin = 0;   // in the window
+  u64 elements = 0;
+  Bytes bytes{};           // a multiple of frame_alignment
+
+  bool operator==(const Chunk&) const = default;
+};
+
+}  // namespace tidepool

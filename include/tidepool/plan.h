@@ -1,0 +1,211 @@
+// The Plan: every operation of a step with explicit frames and explicit order. A value: it can be
+// printed, compared, verified and replayed.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tidepool/chunk.h"
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+enum class Tier : u8 { device, host, disk };
+inline constexpr u32 tier_count = 3;
+
+constexpr std::string_view name(Tier tier) {
+  constexpr std::array<std::string_view, tier_count> names = {"device", "host", "disk"};
+  return names[static_cast<u32>(tier)];
+}
+
+// A byte range in a tier. Offsets count from the start of the tier's arena (or swap file).
+struct Frame {
+  Tier tier{};
+  u16 device = 0;  // of Tier::device
+  u64 offset = 0;
+  Bytes bytes{};
+
+  u64 end() const { return offset + bytes.value; }
+  bool operator==(const Frame&) const = default;
+};
+
+// An issue queue. compute, h2d, d2h and comm belong to a device and start in plan order; host
+// starts in plan order too; the disk lanes complete in any order, so there only edges order.
+enum class LaneKind : u8 { compute, h2d, d2h, comm, disk_read, disk_write, host };
+inline constexpr u32 lane_kind_count = 7;
+inline constexpr u16 host_device = 0xffff;
+
+constexpr std::string_view name(LaneKind kind) {
+  constexpr std::array<std::string_view, lane_kind_count> names = {
+      "compute", "h2d", "d2h", "comm", "disk_read", "disk_write", "host"};
+  return names[static_cast<u32>(kind)];
+}
+constexpr bool is_ordered(LaneKind kind) {
+  return kind != LaneKind::disk_read && kind != LaneKind::disk_write;
+}
+
+struct LaneId {
+  u16 device = host_device;
+  LaneKind kind{};
+  auto operator<=>(const LaneId&) const = default;
+};
+
+enum class OpKind : u8 {
+  load_batch,    // host: fills `batch` from the data
+  forward,       // compute: one block, one micro-batch. The head's gives the loss only (evaluation)
+  backward,      // compute: the same. The head's does its forward too
+  gradient,      // compute: sums a window's accumulators, rounds once, norm partials
+  norm,          // compute: partials in tensor order -> global norm, clip factor, skip flag
+  update,        // host (or compute, where the chunk set's home is the device): AdamW on a chunk set
+  copy,          // h2d or d2h: one chunk
+  read,          // disk -> host
+  write,         // host -> disk
+};
+inline constexpr u32 op_kind_count = 9;
+
+constexpr std::string_view name(OpKind kind) {
+  constexpr std::array<std::string_view, op_kind_count> names = {
+      "load_batch", "forward", "backward", "gradient", "norm", "update", "copy", "read", "write"};
+  return names[static_cast<u32>(kind)];
+}
+
+enum class Access : u8 { read, write, read_write };
+constexpr bool reads(Access a) { return a != Access::write; }
+constexpr bool writes(Access a) { return a != Access::read; }
+
+// `count` chunks with consecutive ids, side by side in `frame`: a window, or one chunk.
+// `version` is what a reader must find, or (Access::write) what it leaves; read_write finds
+// `version` and leaves version + 1. Versions count writes since the segment began.
+//
+// Operands of one op stand in this order, so that executors find them by kind and position:
+//   copy, read, write   [0] source, [1] destination (same chunk)
+//   forward             batch (embedding, head), params by block.windows, input activation (not
+//                       embedding), output activation (not head), kept?, workspace, scalars (head)
+//   backward            batch (embedding, head), params by block.windows, input activation (not
+//                       embedding), kept?, activation_grad, grad_accum by block.windows, workspace,
+//                       scalars (head). An accumulator with Access::write is overwritten, not added to
+//   gradient            grad_accum by use, grad (bf16 only), scalars
+//   norm                scalars
+//   update              grad (or grad_accum in fp32), param, master_low?, momentum, variance, scalars
+struct Operand {
+  ChunkId first{};
+  u32 count = 1;
+  u32 version = 0;
+  Access access{};
+  Frame frame;
+
+  bool operator==(const Operand&) const = default;
+};
+
+struct Op {
+  OpKind kind{};
+  LaneId lane;
+  u32 block = none;
+  u32 micro_batch = none;  // of the whole step, ascending through the sweeps
+  u32 window = none;       // gradient, update
+  u32 cut = none;          // update: which chunk set of the window
+  u8 steps_back = 0;       // 1: works for the step before the one whose forward this segment runs
+  u32 operands_begin = 0;
+  u32 operands_count = 0;
+  u32 deps_begin = 0;
+  u32 deps_count = 0;
+  u32 reason = none;       // index into Plan::reasons: why a movement happens, for --explain
+
+  bool operator==(const Op&) const = default;
+};
+
+// forward_backward starts from rest, body repeats, drain returns to rest. "At rest": every
+// persistent chunk is valid in its home and nothing else is live.
+enum class SegmentKind : u8 { forward_backward, body, drain, evaluation };
+inline constexpr u32 segment_count = 4;
+
+constexpr std::string_view name(SegmentKind kind) {
+  constexpr std::array<std::string_view, segment_count> names = {"forward-backward", "body", "drain",
+                                                                "evaluation"};
+  return names[static_cast<u32>(kind)];
+}
+
+struct Segment {
+  SegmentKind kind{};
+  std::vector<Op> ops;  // topological: every edge goes from a lower index to a higher one
+  std::vector<Operand> operands;
+  std::vector<OpId> deps;
+
+  std::span<const Operand> operands_of(const Op& op) const {
+    return std::span(operands).subspan(op.operands_begin, op.operands_count);
+  }
+  std::span<const OpId> deps_of(const Op& op) const {
+    return std::span(deps).subspan(op.deps_begin, op.deps_count);
+  }
+  bool operator==(const Segment&) const = default;
+};
+
+// Edges from one segment to the one that follows it without a pause. Pairs that are not linked
+// follow each other at rest: the engine waits until everything has completed.
+struct LinkEdge {
+  OpId from{};  // in Link::from
+  OpId to{};    // in Link::to
+  bool operator==(const LinkEdge&) const = default;
+};
+struct Link {
+  SegmentKind from{};
+  SegmentKind to{};
+  std::vector<LinkEdge> edges;  // sorted by (to, from)
+  bool operator==(const Link&) const = default;
+};
+
+enum class LinkKind : u8 { h2d, d2h, disk_read, disk_write };
+inline constexpr u32 link_count = 4;
+constexpr std::string_view name(LinkKind kind) {
+  constexpr std::array<std::string_view, link_count> names = {"h2d", "d2h", "disk_read", "disk_write"};
+  return names[static_cast<u32>(kind)];
+}
+
+struct Budgets {
+  Bytes device{};
+  Bytes host{};
+  Bytes disk{};
+
+  Bytes of(Tier tier) const {
+    return tier == Tier::device ? device : tier == Tier::host ? host : disk;
+  }
+  bool operator==(const Budgets&) const = default;
+};
+
+struct TierUse {
+  Bytes budget{};
+  Bytes planned_peak{};  // arena size: highest frame end over all segments
+  Bytes working_set{};   // declared: what streaming itself needs, whatever rests in the tier
+  bool operator==(const TierUse&) const = default;
+};
+
+struct Plan {
+  Precision precision = Precision::fp32;
+  u32 micro_batches = 1;  // per step
+  u32 sweeps = 1;
+  bool clipping = true;   // updates wait for the norm and overlap the next forward
+  u64 chunk_elements = 0; // target cut
+  std::vector<Chunk> chunks;
+  std::vector<Frame> homes;             // by ChunkId; of persistent chunks, else bytes 0
+  std::array<Segment, segment_count> segments;
+  std::vector<Link> links;
+  std::array<TierUse, tier_count> tiers{};
+  std::vector<std::string> reasons;
+
+  const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
+  const Segment& segment(SegmentKind kind) const { return segments[static_cast<u32>(kind)]; }
+  bool operator==(const Plan&) const = default;
+};
+
+// Useful bytes that a segment moves over each link.
+std::array<Bytes, link_count> link_bytes(const Plan&, SegmentKind);
+
+// The plan as text: byte-identical for the same inputs, one line per op. This is the golden file.
+std::string to_text(const Plan&);
+
+}  // namespace tidepool

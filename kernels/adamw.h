@@ -1,0 +1,51 @@
+// AdamW on one chunk set: unscale, clip, decay, update, cast and checksum in one pass per tile.
+// Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (arXiv:1711.05101), as in PyTorch.
+#pragma once
+
+#include <span>
+
+#include "tidepool/chunk.h"
+#include "tidepool/core_pool.h"
+
+namespace tidepool {
+
+// All scalars of one step, computed once, in double, rounded once to float.
+struct AdamWScalars {
+  float learning_rate = 0;
+  float beta1 = 0, beta2 = 0;
+  float one_minus_beta1 = 0, one_minus_beta2 = 0;
+  float step_size = 0;               // lr / (1 - beta1^t)
+  float inv_sqrt_bias_correction2 = 0;  // 1 / sqrt(1 - beta2^t)
+  float epsilon = 0;
+  float decay = 0;                   // 1 - lr * weight_decay, for decayed segments
+  float grad_scale = 1;              // clip factor (1: none)
+  bool skip = false;                 // non-finite gradient: leave the state as it is
+};
+struct AdamWSettings {
+  double learning_rate = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
+};
+// `t` counts from 1. `grad_norm` and `max_grad_norm` as in clip_grad_norm_: max / (norm + 1e-6), at most 1.
+AdamWScalars adamw_scalars(const AdamWSettings&, u64 t, double grad_norm, double max_grad_norm);
+
+// Elements [begin, end) of the chunk with or without decay; ascending, covering the chunk.
+struct DecaySegment {
+  u64 begin = 0, end = 0;
+  bool decay = false;
+};
+
+struct AdamWChunk {
+  u64 elements = 0;
+  const std::byte* grad = nullptr;   // float or bf16 [elements]
+  std::byte* param = nullptr;        // float or bf16
+  std::byte* master_low = nullptr;   // i16, bf16 only
+  float* momentum = nullptr;
+  float* variance = nullptr;
+  std::span<const DecaySegment> segments;
+  // Where block checksums go, or empty: one XXH3 per checksum_block_elements, per kind, of what is
+  // left in memory. Seeds are the caller's (chunk, version).
+  std::span<u64> param_hashes, low_hashes, momentum_hashes, variance_hashes;
+  u64 param_seed = 0, low_seed = 0, momentum_seed = 0, variance_seed = 0;
+};
+void adamw(const AdamWChunk&, Precision, const AdamWScalars&, CorePool&);
+
+}  // namespace tidepool

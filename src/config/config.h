@@ -1,0 +1,97 @@
+// The effective configuration: what a YAML file and key=value overrides come to.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tidepool/model_graph.h"
+#include "tidepool/plan.h"
+#include "tidepool/result.h"
+
+namespace tidepool {
+
+// The planner chooses unless told otherwise. `mixed` homes: a third each in device, host and disk.
+enum class HomePolicy : u8 { automatic, device, host, disk, mixed };
+enum class RecomputePolicy : u8 { automatic, keep, recompute };
+enum class IoBackend : u8 { automatic, io_uring, threads };
+enum class DataFormat : u8 { automatic, text, llmc, nanogpt };
+
+struct DataConfig {
+  std::vector<std::string> train;    // files, directories, globs
+  DataFormat format = DataFormat::automatic;
+  double validation_fraction = 0.05; // the held-out tail of the tokens
+  bool shuffle = true;
+};
+
+struct TrainConfig {
+  Precision precision = Precision::bf16;
+  u64 seed = 42;
+  u64 max_steps = 100;
+  u32 per_device_train_batch_size = 1;  // sequences per micro-batch
+  u32 sequence_length = 256;
+  u32 gradient_accumulation_steps = 1;
+  double learning_rate = 5e-5;
+  std::string lr_scheduler_type = "cosine";
+  double warmup_steps = 0;              // an integer, or a ratio in [0, 1)
+  double min_lr_rate = 0.1;             // cosine_with_min_lr
+  double weight_decay = 0.0;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_epsilon = 1e-8;
+  double max_grad_norm = 1.0;           // 0: off
+  u64 eval_steps = 0;                   // 0: at the end only
+  u64 eval_batches = 8;                 // micro-batches per evaluation
+  RecomputePolicy recompute = RecomputePolicy::automatic;
+};
+
+struct MemoryConfig {
+  Budgets budgets;                      // memory.device, memory.host, memory.disk
+  std::string swap_dir;                 // empty: <output.dir>/swap
+  HomePolicy home = HomePolicy::automatic;
+  Bytes chunk_size{0};                  // bytes of an fp32 chunk; 0: chosen
+  u32 sweeps = 0;                       // 0: chosen
+  IoBackend io = IoBackend::automatic;
+  u32 queue_depth = 32;
+  u32 lookahead = 0;                    // ops of look-ahead; 0: as far as memory allows
+};
+
+struct MachineConfig {
+  std::string executor = "cpu";
+  u32 threads = 0;                      // 0: all cores of this process
+};
+
+struct OutputConfig {
+  std::string dir = "runs/tidepool";
+  u64 logging_steps = 1;
+  u64 save_steps = 0;                   // 0: at the end only
+  u64 save_total_limit = 2;
+  bool trace = true;
+};
+
+struct GenerateConfig {
+  std::string prompt = "\n";
+  u64 max_new_tokens = 200;
+  double temperature = 0.8;
+  u32 top_k = 40;
+};
+
+struct Config {
+  Gpt2Config model;
+  DataConfig data;
+  TrainConfig train;
+  MemoryConfig memory;
+  MachineConfig machine;
+  OutputConfig output;
+};
+
+// Reads a YAML file and applies overrides ("train.learning_rate=1e-3"; the section may be left out
+// where the key is unique). Errors are ErrorKind::usage and name file, line, key and nearest key.
+Result<Config> load_config(const std::string& path, const std::vector<std::string>& overrides);
+Result<Config> parse_config(std::string_view yaml, std::string_view file_name,
+                            const std::vector<std::string>& overrides);
+
+// The effective config, every key, commented from the schema. parse_config(to_yaml(c)) == c.
+std::string to_yaml(const Config&);
+
+}  // namespace tidepool

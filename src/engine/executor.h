@@ -1,0 +1,49 @@
+// The one seam between the engine and whatever does the work.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "tidepool/plan.h"
+#include "tidepool/result.h"
+
+namespace tidepool {
+
+// One op of one run of a segment. `sequence` numbers all ops of a run without gaps, so an executor
+// can keep its state in rings.
+struct Issue {
+  const Segment* segment = nullptr;
+  OpId op{};
+  u64 sequence = 0;
+  u64 step = 0;  // the optimizer step this op works for
+
+  const Op& get() const { return segment->ops[index(op)]; }
+};
+
+struct Completion {
+  u64 sequence = 0;
+  Nanos started{};
+  Nanos finished{};
+  const Error* error = nullptr;  // valid until the next wait(); the run cannot go on
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // How many more ops the lane takes now. Back-pressure.
+  virtual u32 slots_free(LaneId) const = 0;
+
+  // Starts an op, or queues it on its lane. Never blocks. `in_flight`: sequences of ops on this
+  // device's lanes that must complete first; the executor orders them. Every other dependency has
+  // completed. REQUIRES: slots_free(lane) > 0.
+  virtual void submit(const Issue&, std::span<const u64> in_flight) = 0;
+
+  // Blocks until something completes (or advances virtual time). Empty only when the executor's
+  // patience (about a second) ran out with nothing to report, so that the engine's watchdog can look.
+  virtual std::span<const Completion> wait() = 0;
+
+  virtual Nanos now() const = 0;
+};
+
+}  // namespace tidepool
