@@ -7,13 +7,11 @@
 
 #include "tidepool/model_graph.h"
 #include "tidepool/plan.h"
+#include "tidepool/policy.h"
 #include "tidepool/result.h"
 
 namespace tidepool {
 
-// The planner chooses unless told otherwise. `mixed` homes: a third each in device, host and disk.
-enum class HomePolicy : u8 { automatic, device, host, disk, mixed };
-enum class RecomputePolicy : u8 { automatic, keep, recompute };
 enum class IoBackend : u8 { automatic, io_uring, threads };
 enum class DataFormat : u8 { automatic, text, llmc, nanogpt };
 
