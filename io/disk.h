@@ -12,41 +12,60 @@
 
 namespace tidepool {
 
+class SwapFile;
+
 enum class DiskOp : u8 { read, write };
 
 struct DiskRequest {
   DiskOp op{};
   u64 offset = 0;                  // in the file; a multiple of frame_alignment
-  std::span<std::byte> memory;     // whole 4 KiB pages, inside a registered arena
+  std::span<std::byte> memory;     // whole 4 KiB pages; inside an arena of DiskOptions where that is possible
   u64 tag = 0;                     // comes back in the completion
 };
 
 struct DiskCompletion {
   u64 tag = 0;
   bool ok = true;
-  Error error;         // names file, offset, length and operation; the caller adds the chunk
+  Error error;         // names file, offset, length, operation and errno; the caller adds the chunk
   u32 retries = 0;     // EINTR, EAGAIN and continued short transfers
 };
 
-// Called on the disk's own thread, once per request, in any order. Must not block.
+// Called on a thread of the disk's, once per request, in any order, never twice at the same time.
+// What a read brought is visible to it. Must not block; may call submit.
 using DiskSink = std::function<void(const DiskCompletion&)>;
 
 struct DiskOptions {
   u32 queue_depth = 32;            // pieces in flight
   Bytes piece{1 * mib};            // a request is cut into pieces of this size
+  u32 max_requests = 4096;         // submitted and not yet completed; memory for them is taken at once
   std::vector<std::span<std::byte>> arenas;  // memory that requests will use; registered where possible
-  std::vector<int> cpus;           // optional binding of the disk's thread
+  std::vector<int> cpus;           // optional binding of the disk's threads
 };
+
+inline constexpr u32 queue_depth_max = 1024;
 
 class Disk {
  public:
+  // Waits until everything submitted has completed (the sink is still called).
   virtual ~Disk() = default;
-  // Queues a request. Never blocks, never fails: faults arrive as completions. Any thread may call.
+  // Queues a request. Never blocks on the device, never fails: faults arrive as completions. Any thread
+  // may call. A failed request leaves its memory (read) or its range (write) undefined.
+  // REQUIRES: fewer than max_requests in progress; range inside the file; no overlap with a request in
+  // progress unless both read.
   virtual void submit(const DiskRequest&) = 0;
-  // Durably flushes everything completed so far.
+  // Durably flushes everything completed so far. Blocks. Any thread may call.
   virtual Result<void> sync() = 0;
   // "io_uring, 32 deep, O_DIRECT, registered buffers" or why not: one line for people.
   virtual std::string describe() const = 0;
 };
+
+enum class DiskBackend : u8 {
+  automatic,  // io_uring, or threads where the kernel refuses it; describe() then says why
+  io_uring,   // an error where the kernel refuses it
+  threads,    // pread and pwrite on up to 8 threads
+};
+
+// The file and the arenas must outlive the disk.
+Result<std::unique_ptr<Disk>> create_disk(SwapFile&, DiskBackend, const DiskOptions&, DiskSink);
 
 }  // namespace tidepool

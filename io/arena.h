@@ -1,0 +1,77 @@
+// Arenas: the memory of a tier, taken once before the first step, and the ledger that counts it.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tidepool/core_pool.h"
+#include "tidepool/result.h"
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+// Counts tier memory by name. Any thread may call.
+class ArenaLedger {
+ public:
+  struct Entry {
+    std::string name;
+    Bytes now{}, high_water{};
+  };
+
+  void take(const std::string& name, Bytes);
+  void give_back(const std::string& name, Bytes);
+
+  Bytes now() const;
+  Bytes high_water() const;               // of the sum, not the sum of the entries'
+  std::vector<Entry> entries() const;     // in order of first taking
+  // All bytes ever taken, given back or not. A steady step leaves it as it was:
+  // Bytes mark = ledger.taken_ever(); ... CHECK(ledger.taken_since(mark) == Bytes{0}).
+  Bytes taken_ever() const;
+  Bytes taken_since(Bytes mark) const { return taken_ever() - mark; }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Entry> entries_;
+  Bytes now_{}, high_water_{}, taken_ever_{};
+};
+
+struct ArenaOptions {
+  std::string name;                // "host", "device 0": in messages and in the ledger
+  Bytes bytes{};                   // exact: a multiple of frame_alignment
+  bool huge_pages = true;          // asks for 2 MiB pages
+  bool numa_bind = true;           // to the node(s) of this process's CPUs; nothing on one node
+  bool prefault = true;            // every page is there before create() returns
+  bool lock = false;               // mlock; failing is a note, not an error
+  bool poison = false;             // fills with arena_poison, so that tests see reads of unwritten frames
+  CorePool* pool = nullptr;        // prefaults in parallel if given
+  ArenaLedger* ledger = nullptr;   // must outlive the arena
+};
+inline constexpr std::byte arena_poison{0xA5};
+
+class Arena {
+ public:
+  // Errors: ErrorKind::does_not_fit, naming the limit (cgroup, MemAvailable, RLIMIT_AS) and what to change.
+  static Result<std::unique_ptr<Arena>> create(const ArenaOptions&);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  std::span<std::byte> memory() const { return memory_; }  // starts on 2 MiB
+  std::byte* at(u64 offset) const { return memory_.data() + offset; }
+  Bytes bytes() const { return Bytes{memory_.size()}; }
+  // "host: 2.00 GiB, huge pages, bound to node 0": one line for people.
+  const std::string& describe() const { return describe_; }
+
+ private:
+  Arena() = default;
+  void prefault(const ArenaOptions&);
+
+  std::span<std::byte> memory_;
+  std::string name_, describe_;
+  ArenaLedger* ledger_ = nullptr;
+};
+
+}  // namespace tidepool

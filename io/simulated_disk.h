@@ -1,0 +1,56 @@
+// A disk in memory with seeded faults. This header is the fault model: what it cannot do to a request,
+// Tidepool has not been tested against.
+//
+// Faults strike pieces (DiskOptions::piece), not requests. Whether one strikes depends on the seed, the
+// operation, the offset and how often that offset was used before, never on timing: a seed repeats a run.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "io/disk.h"
+
+namespace tidepool {
+
+enum class DiskFault : u8 {
+  short_transfer,     // fewer bytes than asked; not always whole pages
+  interrupted,        // EINTR, nothing moved
+  again,              // EAGAIN, nothing moved
+  io_error,           // EIO, nothing moved
+  no_space,           // ENOSPC (writes)
+  bit_flip,           // a read succeeds with one bit wrong; the medium stays good
+  lost_write,         // a write succeeds and changes nothing
+  misdirected_read,   // a read succeeds with the bytes of another offset
+  misdirected_write,  // a write succeeds at another offset, overwriting what is there
+};
+inline constexpr u32 disk_fault_count = 9;
+
+// Strikes the `nth` (from 0) piece of `op` that covers `offset`.
+struct ScriptedFault {
+  DiskFault fault{};
+  DiskOp op{};
+  u64 offset = 0;
+  u32 nth = 0;
+};
+
+struct DiskFaults {
+  u64 seed = 0;
+  std::array<double, disk_fault_count> rate{};  // per piece, by DiskFault; sum at most 1
+  std::vector<ScriptedFault> scripted;
+  u32 delay_us_max = 0;  // completions come after a random delay up to this
+  bool reorder = true;   // completions come in random order, even without delay
+
+  double& operator[](DiskFault f) { return rate[static_cast<u32>(f)]; }
+};
+
+class SimulatedDisk : public Disk {
+ public:
+  // Faults that struck so far, by DiskFault. Any thread may call.
+  virtual std::array<u64, disk_fault_count> struck() const = 0;
+};
+
+// `bytes` of zeros.
+std::unique_ptr<SimulatedDisk> create_simulated_disk(Bytes bytes, const DiskFaults&, const DiskOptions&, DiskSink);
+
+}  // namespace tidepool

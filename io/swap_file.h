@@ -1,0 +1,62 @@
+// The swap file and the directory that belongs to one job.
+//
+// A swap directory holds two files of ours: `tidepool.job` (pid and boot id of the job, and the lock:
+// flock is held as long as the job lives) and `tidepool.swap` (the chunks). Both are removed when the job
+// ends. They keep their names while it runs: unlinking early would free them after a kill too, but then a
+// full disk shows no file to blame. So kill -9 leaves both, without the lock, and the next job in this
+// directory recognises and clears them.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tidepool/result.h"
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+struct SwapFileOptions {
+  std::string dir;   // made if missing; its parent must exist
+  Bytes bytes{};     // a multiple of frame_alignment, not 0
+};
+
+class SwapFile {
+ public:
+  // Locks the directory, clears a dead job's litter, and takes all the space now, so that a full disk is
+  // found before the first step. Errors (ErrorKind::io) name the directory and say what to do: missing
+  // parent, not writable, tmpfs, locked by a live job, too little space, file size limit.
+  static Result<std::unique_ptr<SwapFile>> create(const SwapFileOptions&);
+  // Removes both files, and the directory if create() made it and nothing else is in it.
+  ~SwapFile();
+  SwapFile(const SwapFile&) = delete;
+  SwapFile& operator=(const SwapFile&) = delete;
+
+  int fd() const { return fd_; }
+  const std::string& path() const { return path_; }
+  Bytes bytes() const { return bytes_; }
+  // False where the file system refuses O_DIRECT: then reads may come from the page cache.
+  bool direct() const { return direct_; }
+  // Lines for people: litter cleared, no O_DIRECT, space taken the slow way. Print them.
+  std::span<const std::string> notes() const { return notes_; }
+
+ private:
+  SwapFile() = default;
+  Result<void> lock_directory();
+  Result<void> open_file();
+  Result<void> take_space();
+  Result<void> write_zeros();
+
+  std::string dir_, path_, job_path_;
+  Bytes bytes_{};
+  int fd_ = -1, lock_fd_ = -1;
+  bool direct_ = true;
+  bool made_dir_ = false;
+  std::vector<std::string> notes_;
+};
+
+inline constexpr const char* swap_file_name = "tidepool.swap";
+inline constexpr const char* swap_job_name = "tidepool.job";
+
+}  // namespace tidepool
