@@ -86,7 +86,8 @@ constexpr bool writes(Access a) { return a != Access::read; }
 //   copy, read, write   [0] source, [1] destination (same chunk)
 //   forward             batch (embedding, head), params by block.windows, input activation (not
 //                       embedding), output activation (not head), kept?, workspace, scalars (head)
-//   backward            batch (embedding, head), params by block.windows, input activation (not
+//   backward            batch (embedding, head), params by block.windows (not embedding: its
+//                       backward needs none), input activation (not
 //                       embedding), kept?, activation_grad, grad_accum by block.windows, workspace,
 //                       scalars (head). An accumulator with Access::write is overwritten, not added to
 //   gradient            grad_accum by use, grad (bf16 only), scalars
