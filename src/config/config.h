@@ -20,6 +20,8 @@ struct DataConfig {
   DataFormat format = DataFormat::automatic;
   double validation_fraction = 0.05; // the held-out tail of the tokens
   bool shuffle = true;
+
+  bool operator==(const DataConfig&) const = default;
 };
 
 struct TrainConfig {
@@ -41,10 +43,15 @@ struct TrainConfig {
   u64 eval_steps = 0;                   // 0: at the end only
   u64 eval_batches = 8;                 // micro-batches per evaluation
   RecomputePolicy recompute = RecomputePolicy::automatic;
+
+  bool operator==(const TrainConfig&) const = default;
 };
 
+// memory.disk: auto. The trainer puts the swap directory's free space in its place.
+inline constexpr Bytes disk_auto{~u64{0}};
+
 struct MemoryConfig {
-  Budgets budgets;                      // memory.device, memory.host, memory.disk
+  Budgets budgets{.disk = disk_auto};   // memory.device, memory.host, memory.disk
   std::string swap_dir;                 // empty: <output.dir>/swap
   HomePolicy home = HomePolicy::automatic;
   Bytes chunk_size{0};                  // bytes of an fp32 chunk; 0: chosen
@@ -52,11 +59,15 @@ struct MemoryConfig {
   IoBackend io = IoBackend::automatic;
   u32 queue_depth = 32;
   u32 lookahead = 0;                    // ops of look-ahead; 0: as far as memory allows
+
+  bool operator==(const MemoryConfig&) const = default;
 };
 
 struct MachineConfig {
   std::string executor = "cpu";
   u32 threads = 0;                      // 0: all cores of this process
+
+  bool operator==(const MachineConfig&) const = default;
 };
 
 struct OutputConfig {
@@ -65,6 +76,8 @@ struct OutputConfig {
   u64 save_steps = 0;                   // 0: at the end only
   u64 save_total_limit = 2;
   bool trace = true;
+
+  bool operator==(const OutputConfig&) const = default;
 };
 
 struct GenerateConfig {
@@ -81,6 +94,8 @@ struct Config {
   MemoryConfig memory;
   MachineConfig machine;
   OutputConfig output;
+
+  bool operator==(const Config&) const = default;
 };
 
 // Reads a YAML file and applies overrides ("train.learning_rate=1e-3"; the section may be left out
@@ -91,5 +106,9 @@ Result<Config> parse_config(std::string_view yaml, std::string_view file_name,
 
 // The effective config, every key, commented from the schema. parse_config(to_yaml(c)) == c.
 std::string to_yaml(const Config&);
+
+// What the schema says, for people: 80 columns of text, a page of markdown, a bash completion script.
+std::string config_help();
+std::string config_markdown();
 
 }  // namespace tidepool

@@ -1,0 +1,172 @@
+// Values of schema fields: from text, to YAML, and their type in words.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "config/nearest.h"
+#include "config/schema.h"
+#include "config/value_text.h"
+
+namespace tidepool {
+
+namespace {
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+Error reason(std::string text) { return {ErrorKind::usage, std::move(text)}; }
+
+// Calls `f` with the pointer to the field's value.
+template <class F>
+auto visit_value(const Field& field, Config& config, F&& f) {
+  return std::visit([&](auto ref) { return f(ref(config)); }, field.ref);
+}
+
+Result<void> check_range(const Field& field, double value) {
+  if (field.range.contains(value)) return {};
+  return reason(fmt::format("is out of range; it must be {}", range_text(field)));
+}
+
+Result<size_t> choice_index(const Field& field, std::string_view text) {
+  const auto found = std::ranges::find(field.choices, text);
+  if (found != field.choices.end()) return static_cast<size_t>(found - field.choices.begin());
+  return reason(
+      fmt::format("is not one of {}{}", fmt::join(field.choices, ", "), did_you_mean(text, field.choices)));
+}
+
+template <class Integer>
+Result<void> set_integer(const Field& field, Integer* to, std::string_view text) {
+  if (field.automatic && (text == "auto" || text.empty())) {
+    *to = static_cast<Integer>(*field.automatic);
+    return {};
+  }
+  TRY_ASSIGN(const u64 value, parse_integer(text));
+  if (value > std::numeric_limits<Integer>::max()) return reason("is too large");
+  TRY(check_range(field, static_cast<double>(value)));
+  *to = static_cast<Integer>(value);
+  return {};
+}
+
+Result<void> set_size(const Field& field, Bytes* to, std::string_view text) {
+  if (field.automatic && (text == "auto" || text.empty())) {
+    *to = Bytes{*field.automatic};
+    return {};
+  }
+  TRY_ASSIGN(*to, parse_size(text));
+  return {};
+}
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\x{:02x}", c);
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string integer_yaml(const Field& field, u64 value) {
+  return field.automatic == value ? "auto" : fmt::format("{}", value);
+}
+
+}  // namespace
+
+Result<void> set_value(const Field& field, Config& config, std::string_view text) {
+  return visit_value(field, config,
+                     Overloaded{
+                         [&](u32* to) { return set_integer(field, to, text); },
+                         [&](u64* to) { return set_integer(field, to, text); },
+                         [&](Bytes* to) { return set_size(field, to, text); },
+                         [&](double* to) -> Result<void> {
+                           TRY_ASSIGN(const double value, parse_real(text));
+                           TRY(check_range(field, value));
+                           *to = value;
+                           return {};
+                         },
+                         [&](bool* to) -> Result<void> {
+                           TRY_ASSIGN(*to, parse_boolean(text));
+                           return {};
+                         },
+                         [&](std::string* to) -> Result<void> {
+                           if (!field.choices.empty()) TRY(choice_index(field, text));
+                           *to = text;
+                           return {};
+                         },
+                         [&](std::vector<std::string>* to) -> Result<void> {
+                           if (text.empty()) return reason("is empty");
+                           to->assign(1, std::string(text));
+                           return {};
+                         },
+                         [&](ChoiceRef to) -> Result<void> {
+                           TRY_ASSIGN(const size_t at, choice_index(field, text));
+                           *to.value = static_cast<u8>(at);
+                           return {};
+                         },
+                     });
+}
+
+std::string value_yaml(const Field& field, const Config& config) {
+  // Only read through the reference.
+  return visit_value(field, const_cast<Config&>(config),
+                     Overloaded{
+                         [&](u32* v) { return integer_yaml(field, *v); },
+                         [&](u64* v) { return integer_yaml(field, *v); },
+                         [&](Bytes* v) { return field.automatic == v->value ? "auto" : format_size(*v); },
+                         [&](double* v) { return format_real(*v); },
+                         [&](bool* v) { return std::string(*v ? "true" : "false"); },
+                         [&](std::string* v) { return field.choices.empty() ? quoted(*v) : *v; },
+                         [&](std::vector<std::string>* v) {
+                           std::vector<std::string> items;
+                           std::ranges::transform(*v, std::back_inserter(items), quoted);
+                           return fmt::format("[{}]", fmt::join(items, ", "));
+                         },
+                         [&](ChoiceRef v) { return std::string(field.choices[*v.value]); },
+                     });
+}
+
+std::string default_text(const Field& field) {
+  return field.required ? "required" : value_yaml(field, Config{});
+}
+
+std::string type_name(const Field& field) {
+  if (!field.choices.empty()) return fmt::format("{}", fmt::join(field.choices, " | "));
+  Config config;
+  return visit_value(field, config,
+                     Overloaded{
+                         [](u32*) { return std::string("integer"); },
+                         [](u64*) { return std::string("integer"); },
+                         [](Bytes*) { return std::string("size"); },
+                         [](double*) { return std::string("number"); },
+                         [](bool*) { return std::string("true | false"); },
+                         [](std::string*) { return std::string("text"); },
+                         [](std::vector<std::string>*) { return std::string("list of text"); },
+                         [](ChoiceRef) { return std::string("choice"); },
+                     });
+}
+
+std::string range_text(const Field& field) {
+  const bool integer = std::holds_alternative<u32* (*)(Config&)>(field.ref) ||
+                       std::holds_alternative<u64* (*)(Config&)>(field.ref);
+  if (!integer && !std::holds_alternative<double* (*)(Config&)>(field.ref)) return "";
+  if (field.range.most >= 1e9) return fmt::format("at least {}", format_real(field.range.least));
+  if (field.range.open) {
+    return fmt::format("at least {} and below {}", format_real(field.range.least),
+                       format_real(field.range.most));
+  }
+  // Whole numbers in full: 16777216 rather than 1.6777216e+07.
+  if (integer) return fmt::format("{:.0f} to {:.0f}", field.range.least, field.range.most);
+  return fmt::format("{} to {}", format_real(field.range.least), format_real(field.range.most));
+}
+
+}  // namespace tidepool

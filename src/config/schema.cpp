@@ -1,0 +1,289 @@
+// The table itself. Names are those of Hugging Face's TrainingArguments and GPT-2 config.json
+// wherever these have one.
+#include "config/schema.h"
+
+#include <array>
+
+namespace tidepool {
+
+namespace {
+
+constexpr std::array<Section, 6> section_table = {{
+    {"model", "Fields of a Hugging Face GPT-2 config.json"},
+    {"data", "What to learn from"},
+    {"train", "How to learn; names as in Hugging Face TrainingArguments"},
+    {"memory", "Budgets: what may be used, never exceeded"},
+    {"machine", "What runs it"},
+    {"output", "What is written, and how often"},
+}};
+
+using Names = std::span<const std::string_view>;
+constexpr std::array<std::string_view, 2> precisions = {"fp32", "bf16"};
+constexpr std::array<std::string_view, 3> recomputes = {"auto", "keep", "recompute"};
+constexpr std::array<std::string_view, 5> homes = {"auto", "device", "host", "disk", "mixed"};
+constexpr std::array<std::string_view, 3> io_backends = {"auto", "io_uring", "threads"};
+constexpr std::array<std::string_view, 4> formats = {"auto", "text", "llmc", "nanogpt"};
+constexpr std::array<std::string_view, 1> executors = {"cpu"};
+constexpr std::array<std::string_view, 6> schedulers = {
+    "linear", "cosine", "constant", "constant_with_warmup", "cosine_with_min_lr", "warmup_stable_decay"};
+
+// A captureless lambda as a plain pointer, so that the variant can tell its type.
+#define REF(path) +[](Config& c) { return &c.path; }
+#define CHOICE(path) +[](Config& c) { return ChoiceRef{reinterpret_cast<u8*>(&c.path)}; }
+
+constexpr Range probability = {0, 1, true};
+constexpr Range at_least_one_u32 = {1, 4294967294.0};
+constexpr u64 chosen = 0;  // numbers for which 0 means "Tidepool chooses"
+
+const std::array field_table = std::to_array<Field>({
+    // model
+    {"model",
+     "vocab_size",
+     REF(model.vocab_size),
+     "Tokens in the vocabulary; bytes of text need 256",
+     "tokens",
+     {1, 16777216}},
+    {"model",
+     "n_positions",
+     REF(model.n_positions),
+     "Longest sequence the model can see",
+     "tokens",
+     {1, 16777216},
+     {},
+     {},
+     "n_ctx"},
+    {"model", "n_embd", REF(model.n_embd), "Width of the residual stream", "", {1, 1048576}},
+    {"model", "n_layer", REF(model.n_layer), "Transformer layers", "layers", {1, 65536}},
+    {"model", "n_head", REF(model.n_head), "Attention heads; must divide n_embd", "heads", {1, 65536}},
+    {"model",
+     "n_inner",
+     REF(model.n_inner),
+     "Width inside the MLP; auto is 4 * n_embd",
+     "",
+     {0, 16777216},
+     {},
+     chosen},
+    {"model",
+     "layer_norm_epsilon",
+     REF(model.layer_norm_epsilon),
+     "Added to the variance in layer norms",
+     "",
+     {1e-12, 1}},
+    {"model",
+     "initializer_range",
+     REF(model.initializer_range),
+     "Standard deviation of initial weights",
+     "",
+     {0, 10}},
+    {"model", "embd_pdrop", REF(model.embd_pdrop), "Dropout after the embedding", "", probability},
+    {"model", "attn_pdrop", REF(model.attn_pdrop), "Dropout of attention weights", "", probability},
+    {"model", "resid_pdrop", REF(model.resid_pdrop), "Dropout before each residual sum", "", probability},
+
+    // data
+    {.section = "data",
+     .key = "train",
+     .ref = REF(data.train),
+     .help = "Files, directories (with all below them) or globs: UTF-8 text, llm.c or nanoGPT tokens",
+     .required = true},
+    {.section = "data",
+     .key = "format",
+     .ref = CHOICE(data.format),
+     .help = "How to read the files; auto looks at the first bytes and the name",
+     .choices = Names(formats)},
+    {"data",
+     "validation_fraction",
+     REF(data.validation_fraction),
+     "Tail of the data that is held out for evaluation",
+     "",
+     {0, 0.9}},
+    {"data", "shuffle", REF(data.shuffle), "Visit the sequences of each epoch in a seeded random order"},
+
+    // train
+    {.section = "train",
+     .key = "precision",
+     .ref = CHOICE(train.precision),
+     .help = "fp32, or bf16 weights with an exact fp32 master",
+     .choices = Names(precisions)},
+    {"train", "seed", REF(train.seed), "Seeds weights, order of the data and dropout"},
+    {"train", "max_steps", REF(train.max_steps), "Optimizer steps to train for", "steps", {1, 1e15}},
+    {"train",
+     "per_device_train_batch_size",
+     REF(train.per_device_train_batch_size),
+     "Sequences per micro-batch",
+     "sequences",
+     at_least_one_u32,
+     {},
+     {},
+     "micro_batch_size"},
+    {"train",
+     "sequence_length",
+     REF(train.sequence_length),
+     "Tokens per sequence, at most n_positions",
+     "tokens",
+     at_least_one_u32,
+     {},
+     {},
+     "block_size"},
+    {"train", "gradient_accumulation_steps", REF(train.gradient_accumulation_steps),
+     "Micro-batches per optimizer step", "", at_least_one_u32},
+    {"train", "learning_rate", REF(train.learning_rate), "Peak learning rate", "", {0, 1e6}},
+    {.section = "train",
+     .key = "lr_scheduler_type",
+     .ref = REF(train.lr_scheduler_type),
+     .help = "Shape of the learning rate over the run",
+     .choices = Names(schedulers)},
+    {"train",
+     "warmup_steps",
+     REF(train.warmup_steps),
+     "Steps of linear warm-up; below 1 a share of max_steps",
+     "steps",
+     {0, 1e15}},
+    {"train",
+     "min_lr_rate",
+     REF(train.min_lr_rate),
+     "Floor of cosine_with_min_lr as a share of learning_rate",
+     "",
+     {0, 1}},
+    {"train",
+     "weight_decay",
+     REF(train.weight_decay),
+     "Decoupled decay of matrices and embeddings; never of biases and norms",
+     "",
+     {0, 1e6}},
+    {"train", "adam_beta1", REF(train.adam_beta1), "Decay of the first moment", "", probability},
+    {"train", "adam_beta2", REF(train.adam_beta2), "Decay of the second moment", "", probability},
+    {"train",
+     "adam_epsilon",
+     REF(train.adam_epsilon),
+     "Added to the root of the second moment",
+     "",
+     {1e-30, 1}},
+    {"train",
+     "max_grad_norm",
+     REF(train.max_grad_norm),
+     "Clip gradients to this global L2 norm; 0 is off",
+     "",
+     {0, 1e30}},
+    {"train",
+     "eval_steps",
+     REF(train.eval_steps),
+     "Evaluate every so many steps; 0 at the end only",
+     "steps",
+     {0, 1e15}},
+    {"train",
+     "eval_batches",
+     REF(train.eval_batches),
+     "Micro-batches per evaluation",
+     "micro-batches",
+     {1, 1e15}},
+    {.section = "train",
+     .key = "recompute",
+     .ref = CHOICE(train.recompute),
+     .help = "Keep the inside of blocks for backward, or compute it again",
+     .choices = Names(recomputes)},
+
+    // memory
+    {.section = "memory",
+     .key = "device",
+     .ref = REF(memory.budgets.device),
+     .help = "Device memory for training; with the cpu executor, an arena in host memory",
+     .required = true},
+    {.section = "memory",
+     .key = "host",
+     .ref = REF(memory.budgets.host),
+     .help = "Host memory for training, beside the device's",
+     .required = true},
+    {.section = "memory",
+     .key = "disk",
+     .ref = REF(memory.budgets.disk),
+     .help = "Swap file; auto is what the file system has free",
+     .automatic = disk_auto.value},
+    {"memory", "swap_dir", REF(memory.swap_dir), "Directory of the swap file; empty is output.dir/swap"},
+    {.section = "memory",
+     .key = "home",
+     .ref = CHOICE(memory.home),
+     .help = "Where state rests between uses; auto is by predicted time",
+     .choices = Names(homes)},
+    {.section = "memory",
+     .key = "chunk_size",
+     .ref = REF(memory.chunk_size),
+     .help = "Size of an fp32 chunk; auto is chosen by the planner",
+     .automatic = chosen},
+    {"memory",
+     "sweeps",
+     REF(memory.sweeps),
+     "Passes over the model per step; auto is chosen by the planner",
+     "",
+     {0, 65536},
+     {},
+     chosen},
+    {.section = "memory",
+     .key = "io",
+     .ref = CHOICE(memory.io),
+     .help = "How the disk is driven; auto is io_uring where permitted",
+     .choices = Names(io_backends)},
+    {"memory", "queue_depth", REF(memory.queue_depth), "Disk requests in flight", "requests", {1, 1024}},
+    {"memory",
+     "lookahead",
+     REF(memory.lookahead),
+     "Ops that movements may run ahead; auto is as memory allows",
+     "ops",
+     {0, 1e9},
+     {},
+     chosen},
+
+    // machine
+    {.section = "machine",
+     .key = "executor",
+     .ref = REF(machine.executor),
+     .help = "What computes",
+     .choices = Names(executors)},
+    {"machine",
+     "threads",
+     REF(machine.threads),
+     "Worker threads; auto is one per core",
+     "threads",
+     {0, 4096},
+     {},
+     chosen},
+
+    // output
+    {.section = "output",
+     .key = "dir",
+     .ref = REF(output.dir),
+     .help = "Run directory: checkpoints, metrics, report",
+     .alias = "output_dir"},
+    {"output", "logging_steps", REF(output.logging_steps), "Log every so many steps", "steps", {1, 1e15}},
+    {"output",
+     "save_steps",
+     REF(output.save_steps),
+     "Checkpoint every so many steps; 0 at the end only",
+     "steps",
+     {0, 1e15}},
+    {"output",
+     "save_total_limit",
+     REF(output.save_total_limit),
+     "Checkpoints to keep",
+     "checkpoints",
+     {1, 1e6}},
+    {"output", "trace", REF(output.trace), "Write trace.json, which opens in Perfetto"},
+});
+
+#undef REF
+#undef CHOICE
+
+}  // namespace
+
+std::span<const Field> schema() { return field_table; }
+std::span<const Section> sections() { return section_table; }
+
+std::vector<const Field*> find_fields(std::string_view section, std::string_view key) {
+  std::vector<const Field*> found;
+  for (const Field& field : field_table) {
+    const bool named = field.key == key || (!field.alias.empty() && field.alias == key);
+    if (named && (section.empty() || section == field.section)) found.push_back(&field);
+  }
+  return found;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,146 @@
+#include <gmock/gmock.h>
+
+#include "config/config.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::string_view smallest = "data: {train: a.txt}\nmemory: {device: 1GiB, host: 2GiB}\n";
+
+Config parse(std::string_view yaml, const std::vector<std::string>& overrides = {}) {
+  auto config = parse_config(yaml, "c.yaml", overrides);
+  EXPECT_TRUE(config.has_value()) << config.error().message;
+  return config ? *config : Config{};
+}
+
+std::string fault_of(std::string_view yaml, const std::vector<std::string>& overrides = {}) {
+  const auto config = parse_config(yaml, "c.yaml", overrides);
+  if (config) return "no error";
+  EXPECT_EQ(config.error().kind, ErrorKind::usage);
+  return config.error().message;
+}
+
+std::string with(std::string_view more) { return std::string(smallest) + std::string(more); }
+
+TEST(ConfigParse, ReadsSectionsAndDefaults) {
+  const Config c =
+      parse(with("train:\n  learning_rate: 1e-5\n  max_steps: 1_000\nmodel:\n  n_inner: null\n"));
+  EXPECT_EQ(c.train.learning_rate, 1e-5);
+  EXPECT_EQ(c.train.max_steps, 1000u);
+  EXPECT_EQ(c.memory.budgets.device, Bytes{gib});
+  EXPECT_EQ(c.memory.budgets.disk, disk_auto);
+  EXPECT_EQ(c.data.train, std::vector<std::string>{"a.txt"});
+  EXPECT_EQ(c.model.inner(), 4 * c.model.n_embd);
+}
+
+TEST(ConfigParse, SizesAreBinaryOrDecimal) {
+  const auto device = [](std::string_view size) {
+    return parse(smallest, {"memory.device=" + std::string(size)}).memory.budgets.device.value;
+  };
+  EXPECT_EQ(device("1.5GiB"), 1536 * mib);
+  EXPECT_EQ(device("20GB"), 20'000'000'000u);
+  EXPECT_EQ(device("3 mib"), 3 * mib);
+  EXPECT_EQ(device("512KB"), 512'000u);
+  EXPECT_EQ(device("1TiB"), 1024 * gib);
+  EXPECT_EQ(device("0"), 0u);
+}
+
+TEST(ConfigParse, UnknownKeyNamesTheNearest) {
+  EXPECT_EQ(fault_of(with("train:\n  lerning_rate: 1\n")),
+            "c.yaml:4: unknown key 'lerning_rate' in section 'train'; did you mean 'learning_rate'?");
+  EXPECT_THAT(fault_of(with("train:\n  save_steps: 1\n")), HasSubstr("belongs in section 'output'"));
+  EXPECT_THAT(fault_of(with("train:\n  num_train_epochs: 1\n")), HasSubstr("set train.max_steps"));
+  EXPECT_THAT(fault_of(with("trian: {}\n")),
+              HasSubstr("c.yaml:3: unknown section 'trian'; did you mean 'train'?"));
+  EXPECT_THAT(fault_of(with("max_steps: 3\n")), HasSubstr("put it under 'train:'"));
+}
+
+TEST(ConfigParse, WrongValuesNameTheKeyAndLine) {
+  EXPECT_EQ(fault_of("data: {train: a}\nmemory:\n  host: 1GiB\n  device: 20\n"),
+            "c.yaml:4: memory.device: '20' has no unit; write 20GiB (or MiB, KiB, GB, MB)");
+  EXPECT_THAT(fault_of(with("train: {max_steps: abc}")),
+              HasSubstr("train.max_steps: 'abc' is not a whole number"));
+  EXPECT_THAT(fault_of(with("train: {max_steps: 0}")), HasSubstr("it must be at least 1"));
+  EXPECT_THAT(fault_of(with("train: {max_steps: -3}")), HasSubstr("'-3' is negative"));
+  EXPECT_THAT(fault_of(with("train: {max_steps: 2.5}")), HasSubstr("is not a whole number"));
+  EXPECT_THAT(fault_of(with("train: {max_steps: [1]}")),
+              HasSubstr("must be one value (integer), not a list"));
+  EXPECT_THAT(fault_of(with("train: {max_steps: }")), HasSubstr("has no value"));
+  EXPECT_THAT(fault_of(with("train: {adam_beta1: 1.0}")), HasSubstr("at least 0 and below 1"));
+  EXPECT_THAT(fault_of(with("train: {learning_rate: -1e-3}")), HasSubstr("out of range"));
+  EXPECT_THAT(fault_of(with("train: {learning_rate: nan}")), HasSubstr("must be finite"));
+  EXPECT_THAT(fault_of(with("train: {precision: bf61}")),
+              HasSubstr("is not one of fp32, bf16; did you mean 'bf16'?"));
+  EXPECT_THAT(fault_of(with("train: {lr_scheduler_type: cosin}")), HasSubstr("did you mean 'cosine'?"));
+  EXPECT_THAT(fault_of(with("data: {}")), HasSubstr("c.yaml:3: 'data' stands here for the second time"));
+  EXPECT_THAT(fault_of(smallest, {"device=-1GiB"}), HasSubstr("'-1GiB' is negative"));
+  EXPECT_THAT(fault_of(smallest, {"device=20G"}), HasSubstr("unknown unit 'G'"));
+  EXPECT_THAT(fault_of(smallest, {"device=lots"}), HasSubstr("is not a size"));
+}
+
+TEST(ConfigParse, DuplicateKeyInASection) {
+  EXPECT_THAT(fault_of(with("train:\n  seed: 1\n  seed: 2\n")),
+              HasSubstr("c.yaml:5: 'seed' stands here for the second"));
+}
+
+TEST(ConfigParse, KeysMustFitEachOther) {
+  EXPECT_EQ(fault_of(with("model: {n_positions: 128}\ntrain:\n  sequence_length: 256\n")),
+            "c.yaml:5: train.sequence_length: 256 is longer than model.n_positions 128; "
+            "shorten it or raise n_positions");
+  EXPECT_THAT(fault_of(with("model: {n_embd: 100, n_head: 3}")),
+              HasSubstr("c.yaml:3: model.n_head: 3 does not divide"));
+  EXPECT_THAT(fault_of(with("train: {warmup_steps: 2.5}")), HasSubstr("neither a whole number"));
+}
+
+TEST(ConfigParse, RequiredKeys) {
+  EXPECT_THAT(fault_of("memory: {device: 1GiB, host: 1GiB}"),
+              HasSubstr("'train' is missing in section 'data'"));
+  EXPECT_THAT(fault_of("data: {train: a}"),
+              HasSubstr("'device' is missing in section 'memory'; add 'device: 2GiB'"));
+  EXPECT_THAT(fault_of(""), HasSubstr("missing"));
+  parse("", {"data.train=a", "device=1GiB", "host=1GiB"});
+}
+
+TEST(ConfigParse, TakesAHuggingFaceConfig) {
+  const Config c =
+      parse(with("model: {model_type: gpt2, n_ctx: 64, bos_token_id: 50256, activation_function: gelu_new,"
+                 " task_specific_params: {a: {b: 1}}, vocab_size: 50257}\ntrain: {block_size: 64}"));
+  EXPECT_EQ(c.model.n_positions, 64u);
+  EXPECT_EQ(c.train.sequence_length, 64u);
+  EXPECT_THAT(fault_of(with("model:\n  model_type: llama\n")),
+              HasSubstr("c.yaml:4: model.model_type: 'llama' is not"));
+  EXPECT_THAT(fault_of(with("model: {tie_word_embeddings: false}")), HasSubstr("tie_word_embeddings: true"));
+}
+
+TEST(ConfigParse, Overrides) {
+  const Config c =
+      parse(smallest, {"learning_rate=2e-4", "data.train=[x, 'y z']", "output.dir=a:b", "threads=auto"});
+  EXPECT_EQ(c.train.learning_rate, 2e-4);
+  EXPECT_THAT(c.data.train, testing::ElementsAre("x", "y z"));
+  EXPECT_EQ(c.output.dir, "a:b");
+  EXPECT_EQ(c.machine.threads, 0u);
+  EXPECT_THAT(
+      fault_of(smallest, {"lerning_rate=1"}),
+      HasSubstr(
+          "override 'lerning_rate=1': unknown key 'lerning_rate'; did you mean 'train.learning_rate'?"));
+  EXPECT_THAT(fault_of(smallest, {"learning_rate"}), HasSubstr("key=value"));
+  EXPECT_THAT(fault_of(smallest, {"trian.seed=1"}), HasSubstr("did you mean 'train'?"));
+}
+
+TEST(ConfigParse, BrokenYamlNamesTheLine) {
+  EXPECT_THAT(fault_of("model:\n  a: [1\n"), HasSubstr("c.yaml:"));
+  EXPECT_THAT(fault_of("- 1\n"), HasSubstr("map of sections"));
+  EXPECT_THAT(fault_of("model: gpt2\n"), HasSubstr("section 'model' must hold keys"));
+}
+
+TEST(ConfigParse, MissingFile) {
+  const auto config = load_config("/nonexistent/c.yaml", {});
+  ASSERT_FALSE(config);
+  EXPECT_THAT(config.error().message, HasSubstr("/nonexistent/c.yaml: cannot open"));
+  EXPECT_FALSE(load_config("/tmp", {}));
+}
+
+}  // namespace
+}  // namespace tidepool
