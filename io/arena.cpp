@@ -1,0 +1,98 @@
+#include "io/arena.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "io/disk_error.h"
+#include "io/memory_limits.h"
+#include "io/numa.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u64 huge_page_bytes = 2 * mib;
+constexpr u64 prefault_slice_bytes = 32 * mib;  // one task: a few ms of zeroing
+
+// Maps a little more than asked and gives the edges back, so that it starts on a huge page and is exact.
+std::byte* map_aligned(u64 bytes) {
+  u64 span = bytes + huge_page_bytes;
+  void* raw = mmap(nullptr, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (raw == MAP_FAILED) return nullptr;
+  auto begin = reinterpret_cast<u64>(raw);
+  u64 start = round_up(begin, huge_page_bytes);
+  if (start > begin) munmap(raw, start - begin);
+  if (begin + span > start + bytes) munmap(reinterpret_cast<void*>(start + bytes), begin + span - start - bytes);
+  return reinterpret_cast<std::byte*>(start);
+}
+
+// One write per page brings it in where the kernel does not know MADV_POPULATE_WRITE (before 5.14).
+void touch(std::span<std::byte> slice) {
+#ifdef MADV_POPULATE_WRITE
+  if (madvise(slice.data(), slice.size(), MADV_POPULATE_WRITE) == 0) return;
+#endif
+  for (u64 at = 0; at < slice.size(); at += frame_alignment) {
+    auto* byte = const_cast<volatile std::byte*>(slice.data() + at);
+    *byte = std::byte{0};
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Arena>> Arena::create(const ArenaOptions& options) {
+  CHECK(options.bytes.value % frame_alignment == 0, options.name, options.bytes.value);
+  MemoryLimits limits = read_memory_limits();
+  TRY(check_memory(limits, options.bytes));
+  std::unique_ptr<Arena> arena(new Arena);
+  arena->name_ = options.name;
+  arena->describe_ = fmt::format("{}: {}", options.name, format_bytes(options.bytes));
+  if (options.bytes.value == 0) return arena;
+
+  std::byte* memory = map_aligned(options.bytes.value);
+  if (memory == nullptr) {
+    return Error{ErrorKind::does_not_fit, fmt::format("cannot take {} for the {} arena: {}. Lower memory.{}.",
+                                                      format_bytes(options.bytes), options.name, errno_text(errno),
+                                                      options.name.starts_with("device") ? "device" : "host")};
+  }
+  arena->memory_ = {memory, options.bytes.value};
+  auto say = [&](const std::string& text) { arena->describe_ += ", " + text; };
+  if (options.huge_pages) {
+    bool granted = madvise(memory, options.bytes.value, MADV_HUGEPAGE) == 0;
+    say(granted ? "huge pages" : "no huge pages (kernel without transparent ones)");
+  }
+  if (options.numa_bind) {
+    if (std::string text = bind_to_local_nodes(arena->memory_); !text.empty()) say(text);
+  }
+  if (options.prefault || options.poison) arena->prefault(options);
+  if (options.lock && mlock(memory, options.bytes.value) != 0) {
+    std::string why = explain_memlock(limits, options.bytes);
+    say(fmt::format("not locked: the kernel may swap it out ({})", why.empty() ? errno_text(errno) : why));
+  }
+  if (options.ledger != nullptr) options.ledger->take(options.name, options.bytes);
+  arena->ledger_ = options.ledger;
+  return arena;
+}
+
+Arena::~Arena() {
+  if (memory_.empty()) return;
+  if (ledger_ != nullptr) ledger_->give_back(name_, bytes());
+  munmap(memory_.data(), memory_.size());
+}
+
+void Arena::prefault(const ArenaOptions& options) {
+  auto slice = [&](u32 task, u32) {
+    u64 begin = task * prefault_slice_bytes;
+    auto part = memory_.subspan(begin, std::min(prefault_slice_bytes, memory_.size() - begin));
+    if (options.prefault) touch(part);
+    if (options.poison) std::memset(part.data(), static_cast<int>(arena_poison), part.size());
+  };
+  u32 slices = static_cast<u32>(div_up(memory_.size(), prefault_slice_bytes));
+  if (options.pool != nullptr) return parallel_for(*options.pool, Priority::high, slices, slice);
+  for (u32 i = 0; i < slices; ++i) slice(i, 0);
+}
+
+}  // namespace tidepool

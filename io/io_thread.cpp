@@ -1,0 +1,33 @@
+#include "io/io_thread.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <csignal>
+
+namespace tidepool {
+
+std::thread start_io_thread(const char* name, const std::vector<int>& cpus, std::function<void()> body) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(body));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+
+  pthread_setname_np(thread.native_handle(), name);
+  if (!cpus.empty()) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int cpu : cpus) CPU_SET(cpu, &set);
+    pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
+  }
+  return thread;
+}
+
+std::chrono::microseconds retry_delay(u32 stalls) {
+  if (stalls == 0) return std::chrono::microseconds{0};
+  return std::chrono::microseconds{100u << std::min(stalls - 1, 8u)};
+}
+
+}  // namespace tidepool

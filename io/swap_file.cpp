@@ -1,0 +1,221 @@
+#include "io/swap_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+
+#include "io/disk_error.h"
+#include "io/memory_limits.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u32 lock_tries_max = 16;          // another job may remove the file between our open and our lock
+constexpr u64 zero_block_bytes = 4 * mib;   // of writing zeros where fallocate is missing
+
+std::string boot_id() {
+  std::ifstream in("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(in, id);
+  return id;
+}
+
+// The job file: "pid 123\nboot 6f...\n".
+struct Job {
+  long pid = 0;
+  std::string boot;
+};
+Job read_job(const std::string& path) {
+  std::ifstream in(path);
+  Job job;
+  std::string word;
+  while (in >> word) {
+    if (word == "pid") in >> job.pid;
+    else if (word == "boot") in >> job.boot;
+  }
+  return job;
+}
+
+Result<bool> make_directory(const std::string& dir) {
+  if (mkdir(dir.c_str(), 0777) == 0) return true;
+  if (errno != EEXIST) return file_error("cannot make the swap directory", dir, errno);
+  struct stat info{};
+  if (stat(dir.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return false;
+  return Error{ErrorKind::io, fmt::format("the swap directory {} is not a directory: choose another "
+                                          "memory.swap_dir",
+                                          dir)};
+}
+
+Result<void> refuse_memory_file_system(const std::string& dir) {
+  struct statfs info{};
+  if (statfs(dir.c_str(), &info) != 0) return file_error("cannot look at the swap directory", dir, errno);
+  if (info.f_type != TMPFS_MAGIC && info.f_type != RAMFS_MAGIC) return {};
+  return Error{ErrorKind::io, fmt::format("the swap directory {} is on {}, which is memory, not a disk: point "
+                                          "memory.swap_dir at a directory on an SSD",
+                                          dir, info.f_type == TMPFS_MAGIC ? "tmpfs" : "ramfs")};
+}
+
+Result<void> check_file_size_limit(const std::string& dir, Bytes needed) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= needed.value) {
+    return {};
+  }
+  return Error{ErrorKind::io, fmt::format("the file size limit {} is below the {} that swapping to {} takes: raise "
+                                          "it with `ulimit -f unlimited`",
+                                          format_bytes({limit.rlim_cur}), format_bytes(needed), dir)};
+}
+
+Error no_space(const std::string& dir, Bytes needed, int error_number) {
+  struct statvfs info{};
+  Bytes free{};
+  if (statvfs(dir.c_str(), &info) == 0) free = {u64{info.f_bavail} * info.f_frsize};
+  return {ErrorKind::io, fmt::format("the swap directory {} needs {} and has {} free: {}. Free space there, point "
+                                     "memory.swap_dir at a larger disk, or raise memory.host so that less is swapped.",
+                                     dir, format_bytes(needed), format_bytes(free), errno_text(error_number))};
+}
+
+// Copy-on-write would move every chunk on every write, and checksums forbid O_DIRECT in place. A wish.
+void ask_for_in_place_writes(int fd) {
+  struct statfs info{};
+  if (fstatfs(fd, &info) != 0 || info.f_type != BTRFS_SUPER_MAGIC) return;
+  int flags = 0;
+  if (ioctl(fd, FS_IOC_GETFLAGS, &flags) == 0) {
+    flags |= FS_NOCOW_FL;
+    (void)ioctl(fd, FS_IOC_SETFLAGS, &flags);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SwapFile>> SwapFile::create(const SwapFileOptions& options) {
+  CHECK(options.bytes.value > 0 && options.bytes.value % frame_alignment == 0, options.bytes.value);
+  std::unique_ptr<SwapFile> file(new SwapFile);
+  file->dir_ = options.dir;
+  file->path_ = options.dir + "/" + swap_file_name;
+  file->job_path_ = options.dir + "/" + swap_job_name;
+  file->bytes_ = options.bytes;
+  TRY_ASSIGN(file->made_dir_, make_directory(options.dir));
+  TRY(refuse_memory_file_system(options.dir));
+  TRY(check_file_size_limit(options.dir, options.bytes));
+  TRY(file->lock_directory());
+  TRY(file->open_file());
+  TRY(file->take_space());
+  return file;
+}
+
+SwapFile::~SwapFile() {
+  if (fd_ >= 0) {
+    close(fd_);
+    unlink(path_.c_str());
+  }
+  if (lock_fd_ >= 0) {
+    unlink(job_path_.c_str());  // before the lock goes, or it would be another job's file
+    close(lock_fd_);
+  }
+  if (made_dir_) rmdir(dir_.c_str());  // fails, as it should, if someone else put something there
+}
+
+// The lock is the truth about who lives; pid and boot id are for the message. (A pid alone would not do:
+// it may be reused, or mean another process in another container.)
+Result<void> SwapFile::lock_directory() {
+  for (u32 i = 0; i < lock_tries_max; ++i) {
+    int fd = open(job_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return file_error("cannot lock the swap directory: cannot open", job_path_, errno);
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      int error = errno;
+      close(fd);
+      if (error != EWOULDBLOCK) return file_error("cannot lock", job_path_, error);
+      return Error{ErrorKind::io, fmt::format("the swap directory {} is in use by the job with pid {}: wait for it, "
+                                              "stop it, or choose another memory.swap_dir",
+                                              dir_, read_job(job_path_).pid)};
+    }
+    struct stat locked{}, named{};
+    if (fstat(fd, &locked) == 0 && stat(job_path_.c_str(), &named) == 0 && locked.st_ino == named.st_ino) {
+      lock_fd_ = fd;
+      break;
+    }
+    close(fd);  // its owner removed it while we came: the lock is on a file that is gone
+  }
+  if (lock_fd_ < 0) return Error{ErrorKind::io, fmt::format("cannot lock {}: jobs keep replacing it", job_path_)};
+
+  struct stat litter{};
+  if (stat(path_.c_str(), &litter) == 0) {
+    Job dead = read_job(job_path_);
+    notes_.push_back(fmt::format("cleared {} that a dead job (pid {}{}) left in {}",
+                                 format_bytes({u64{static_cast<u64>(litter.st_blocks)} * 512}), dead.pid,
+                                 dead.boot == boot_id() ? "" : ", before the last boot", dir_));
+    if (unlink(path_.c_str()) != 0) return file_error("cannot clear what a dead job left:", path_, errno);
+  }
+  std::string text = fmt::format("pid {}\nboot {}\n", getpid(), boot_id());
+  if (ftruncate(lock_fd_, 0) != 0 || pwrite(lock_fd_, text.data(), text.size(), 0) != ssize_t(text.size())) {
+    return file_error("cannot write", job_path_, errno);
+  }
+  return {};
+}
+
+Result<void> SwapFile::open_file() {
+  int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
+  fd_ = open(path_.c_str(), flags | O_DIRECT, 0600);
+  if (fd_ < 0 && errno == EINVAL) {
+    unlink(path_.c_str());  // some file systems make the file before they refuse the flag
+    direct_ = false;
+    notes_.push_back(fmt::format("WARNING: the file system of {} refuses O_DIRECT. Swapping goes through the page "
+                                 "cache: it takes memory beyond the budgets, and measured disk rates are not the "
+                                 "disk's. Point memory.swap_dir at ext4, xfs or btrfs on an SSD.",
+                                 dir_));
+    fd_ = open(path_.c_str(), flags, 0600);
+  }
+  if (fd_ < 0) return file_error("cannot make the swap file", path_, errno);
+  ask_for_in_place_writes(fd_);
+  return {};
+}
+
+Result<void> SwapFile::take_space() {
+  struct statvfs info{};
+  if (statvfs(dir_.c_str(), &info) == 0 && u64{info.f_bavail} * info.f_frsize < bytes_.value) {
+    return no_space(dir_, bytes_, ENOSPC);  // said at once: filling the disk first would hurt its other users
+  }
+  int result;
+  do {
+    result = fallocate(fd_, 0, 0, static_cast<off_t>(bytes_.value));
+  } while (result != 0 && errno == EINTR);
+  if (result == 0) return {};
+  if (errno == ENOSPC || errno == EDQUOT) return no_space(dir_, bytes_, errno);
+  if (errno != EOPNOTSUPP && errno != ENOSYS) return file_error("cannot reserve space in", path_, errno);
+  notes_.push_back(fmt::format("the file system of {} cannot reserve space: wrote {} of zeros instead", dir_,
+                               format_bytes(bytes_)));
+  return write_zeros();
+}
+
+Result<void> SwapFile::write_zeros() {
+  std::unique_ptr<void, decltype(&std::free)> zeros(std::aligned_alloc(frame_alignment, zero_block_bytes), std::free);
+  CHECK(zeros != nullptr);
+  std::fill_n(static_cast<char*>(zeros.get()), zero_block_bytes, 0);
+  u64 done = 0;
+  while (done < bytes_.value) {
+    u64 left = std::min(zero_block_bytes, bytes_.value - done);
+    ssize_t n = pwrite(fd_, zeros.get(), left, static_cast<off_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == ENOSPC || errno == EDQUOT)) return no_space(dir_, bytes_, errno);
+    if (n <= 0) return file_error("cannot reserve space in", path_, n < 0 ? errno : EIO);
+    done += static_cast<u64>(n);
+  }
+  return {};
+}
+
+}  // namespace tidepool

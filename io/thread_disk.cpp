@@ -1,0 +1,105 @@
+#include "io/thread_disk.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "io/disk_error.h"
+#include "io/io_thread.h"
+#include "io/piece_queue.h"
+#include "io/swap_file.h"
+
+namespace tidepool {
+namespace {
+
+class ThreadDisk final : public Disk {
+ public:
+  ThreadDisk(SwapFile& file, const DiskOptions& options, DiskSink sink, const std::string& why)
+      : file_(file), sink_(std::move(sink)), queue_(file.bytes().value, options, file.path()) {
+    u32 count = std::clamp(options.queue_depth, 1u, disk_threads_max);
+    describe_ = fmt::format("pread/pwrite on {} threads, {}{}{}", count, file.direct() ? "O_DIRECT" : "buffered",
+                            why.empty() ? "" : "; ", why);
+    for (u32 i = 0; i < count; ++i) {
+      threads_.push_back(start_io_thread("tp-disk", options.cpus, [this] { serve(); }));
+    }
+  }
+
+  ~ThreadDisk() override {
+    {
+      std::scoped_lock lock(mutex_);
+      stopping_ = true;
+    }
+    work_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void submit(const DiskRequest& request) override {
+    {
+      std::scoped_lock lock(mutex_);
+      queue_.push(request);
+    }
+    work_.notify_all();  // a request is many pieces
+  }
+
+  Result<void> sync() override {
+    if (fdatasync(file_.fd()) != 0) return file_error("cannot flush", file_.path(), errno);
+    return {};
+  }
+
+  std::string describe() const override { return describe_; }
+
+ private:
+  void serve() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      // The sink may submit once more while others are leaving; the thread that calls it is still here.
+      work_.wait(lock, [this] { return queue_.waiting() || stopping_; });
+      Piece piece;
+      if (!queue_.pop(piece)) return;
+      lock.unlock();
+      transfer(piece);
+      lock.lock();
+    }
+  }
+
+  void transfer(Piece& piece) {
+    DiskCompletion completion;
+    PieceVerdict verdict;
+    do {
+      std::this_thread::sleep_for(retry_delay(piece.stalls));
+      i64 result = piece.op == DiskOp::read
+                       ? pread(file_.fd(), piece.memory, piece.bytes, static_cast<off_t>(piece.offset))
+                       : pwrite(file_.fd(), piece.memory, piece.bytes, static_cast<off_t>(piece.offset));
+      if (result < 0) result = -errno;
+      std::scoped_lock lock(mutex_);
+      verdict = queue_.finish(piece, result, completion);
+    } while (verdict == PieceVerdict::again);
+    if (verdict != PieceVerdict::complete) return;
+    std::scoped_lock lock(sink_mutex_);
+    sink_(completion);
+  }
+
+  SwapFile& file_;
+  DiskSink sink_;
+  std::string describe_;
+  std::mutex mutex_;  // guards queue_ and stopping_; never held during I/O or in the sink
+  std::condition_variable work_;
+  PieceQueue queue_;
+  bool stopping_ = false;
+  std::mutex sink_mutex_;  // the sink's promise: one call at a time
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<Disk> create_thread_disk(SwapFile& file, const DiskOptions& options, DiskSink sink,
+                                         const std::string& why) {
+  return std::make_unique<ThreadDisk>(file, options, std::move(sink), why);
+}
+
+}  // namespace tidepool

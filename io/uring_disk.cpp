@@ -1,0 +1,261 @@
+// One thread owns the ring. Submitters put requests into the piece queue under a lock and, only if that
+// thread sleeps with room for more pieces, wake it through an eventfd that the ring itself reads. The
+// thread fills the ring, enters the kernel once for the whole batch, and sleeps there: it never spins,
+// because the cores belong to compute.
+#include "io/uring_disk.h"
+
+#include <fmt/format.h>
+#include <liburing.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <thread>
+
+#include "io/disk_error.h"
+#include "io/io_thread.h"
+#include "io/memory_limits.h"
+#include "io/piece_queue.h"
+#include "io/swap_file.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u64 registered_buffer_max = gib;    // the kernel's limit per entry
+constexpr u32 registered_buffers_max = 1024;  // the limit of older kernels; 1 TiB of arenas
+constexpr u64 wake_data = ~0ull;              // user data of the eventfd's read
+
+class UringDisk final : public Disk {
+ public:
+  UringDisk(SwapFile& file, const DiskOptions& options, DiskSink sink)
+      : file_(file), sink_(std::move(sink)), queue_(file.bytes().value, options, file.path()),
+        flying_(options.queue_depth) {
+    for (u32 i = options.queue_depth; i > 0; --i) seats_.push_back(i - 1);
+  }
+
+  ~UringDisk() override {
+    if (thread_.joinable()) {
+      {
+        std::scoped_lock lock(mutex_);
+        stopping_ = true;
+      }
+      wake();
+      thread_.join();
+    }
+    if (ring_ready_) io_uring_queue_exit(&ring_);
+    if (wake_fd_ >= 0) close(wake_fd_);
+  }
+
+  Result<void> start(const DiskOptions& options) {
+    wake_fd_ = eventfd(0, EFD_CLOEXEC);
+    if (wake_fd_ < 0) return file_error("cannot make", "an eventfd", errno);
+    TRY(make_ring(options.queue_depth + 1));
+    register_file();
+    register_buffers(options.arenas);
+    describe_ = fmt::format("io_uring, {} deep, {}, {}", flying_.size(), file_.direct() ? "O_DIRECT" : "buffered",
+                            buffers_note_);
+    thread_ = start_io_thread("tp-disk", options.cpus, [this] { serve(); });
+    return {};
+  }
+
+  void submit(const DiskRequest& request) override {
+    bool asleep;
+    {
+      std::scoped_lock lock(mutex_);
+      queue_.push(request);
+      asleep = std::exchange(wants_wake_, false);
+    }
+    if (asleep) wake();
+  }
+
+  Result<void> sync() override {
+    if (fdatasync(file_.fd()) != 0) return file_error("cannot flush", file_.path(), errno);
+    return {};
+  }
+
+  std::string describe() const override { return describe_; }
+
+ private:
+  // Cheapest completions first; older kernels refuse the flags they do not know. The ring starts disabled
+  // because its single issuer is the thread that enables it.
+  Result<void> make_ring(u32 entries) {
+    constexpr u32 tries[] = {IORING_SETUP_R_DISABLED | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
+                             IORING_SETUP_R_DISABLED | IORING_SETUP_COOP_TASKRUN, IORING_SETUP_R_DISABLED};
+    int error = 0;
+    for (u32 flags : tries) {
+      io_uring_params params{};
+      params.flags = flags;
+      error = -io_uring_queue_init_params(entries, &ring_, &params);
+      ring_ready_ = error == 0;
+      if (error != EINVAL) break;
+    }
+    if (ring_ready_) return {};
+    const char* advice = error == ENOMEM ? "raise the memlock limit (`ulimit -l`)"
+                                         : "allow it with `sysctl kernel.io_uring_disabled=0` and, in a "
+                                           "container, a seccomp profile that permits io_uring";
+    return Error{ErrorKind::io, fmt::format("the kernel refuses io_uring: {}; {}", errno_text(error), advice)};
+  }
+
+  void register_file() {
+    int fd = file_.fd();
+    file_registered_ = io_uring_register_files(&ring_, &fd, 1) == 0;
+  }
+
+  void register_buffers(const std::vector<std::span<std::byte>>& arenas) {
+    u64 bytes = 0;
+    for (std::span<std::byte> arena : arenas) {
+      bytes += arena.size();
+      for (u64 begin = 0; begin < arena.size(); begin += registered_buffer_max) {
+        buffers_.push_back(arena.subspan(begin, std::min(registered_buffer_max, arena.size() - begin)));
+      }
+    }
+    buffers_note_ = "buffers not registered (none given)";
+    if (buffers_.empty()) return;
+    std::vector<iovec> entries;
+    for (std::span<std::byte> b : buffers_) entries.push_back({b.data(), b.size()});
+    int error = buffers_.size() > registered_buffers_max
+                    ? E2BIG
+                    : -io_uring_register_buffers(&ring_, entries.data(), static_cast<u32>(entries.size()));
+    buffers_note_ = error == 0 ? "registered buffers" : explain_unregistered(error, Bytes{bytes});
+    if (error != 0) buffers_.clear();
+  }
+
+  static std::string explain_unregistered(int error, Bytes bytes) {
+    std::string why = explain_memlock(read_memory_limits(), bytes);
+    return fmt::format("buffers not registered ({}): pages are pinned anew for each transfer, which costs CPU "
+                       "time{}{}",
+                       errno_text(error), why.empty() ? "" : "; ", why);
+  }
+
+  void wake() {
+    u64 one = 1;
+    ssize_t written = write(wake_fd_, &one, sizeof one);
+    CHECK(written == sizeof one, errno);
+  }
+
+  void serve() {
+    // Not io_uring_enable_rings: liburing 2.3 declares it and forgets to export it.
+    long result = syscall(__NR_io_uring_register, ring_.ring_fd, IORING_REGISTER_ENABLE_RINGS, nullptr, 0);
+    CHECK(result == 0, errno);
+    listen();
+    while (fill()) {
+      enter();
+      reap();
+    }
+  }
+
+  void listen() {
+    io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
+    CHECK(sqe != nullptr);
+    io_uring_prep_read(sqe, wake_fd_, &wake_count_, sizeof wake_count_, 0);
+    io_uring_sqe_set_data64(sqe, wake_data);
+  }
+
+  // Moves waiting pieces into the ring. False once the disk stops and nothing is left to do.
+  bool fill() {
+    std::scoped_lock lock(mutex_);
+    while (!seats_.empty()) {
+      u32 seat = seats_.back();
+      if (!queue_.pop(flying_[seat])) break;
+      seats_.pop_back();
+      prepare(seat);
+    }
+    wants_wake_ = !seats_.empty();  // otherwise the next completion wakes us anyway
+    return !(stopping_ && queue_.idle());
+  }
+
+  void prepare(u32 seat) {
+    const Piece& piece = flying_[seat];
+    io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
+    CHECK(sqe != nullptr, seat);  // the ring has an entry for every seat and the eventfd
+    int fd = file_registered_ ? 0 : file_.fd();
+    u32 bytes = static_cast<u32>(piece.bytes);
+    int buffer = registered_buffer(piece);
+    bool read = piece.op == DiskOp::read;
+    if (buffer >= 0 && read) io_uring_prep_read_fixed(sqe, fd, piece.memory, bytes, piece.offset, buffer);
+    else if (buffer >= 0) io_uring_prep_write_fixed(sqe, fd, piece.memory, bytes, piece.offset, buffer);
+    else if (read) io_uring_prep_read(sqe, fd, piece.memory, bytes, piece.offset);
+    else io_uring_prep_write(sqe, fd, piece.memory, bytes, piece.offset);
+    if (file_registered_) io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
+    io_uring_sqe_set_data64(sqe, seat);
+  }
+
+  // -1: outside, or across two entries (one piece in a thousand): an ordinary transfer does it.
+  int registered_buffer(const Piece& piece) const {
+    for (u32 i = 0; i < buffers_.size(); ++i) {
+      const std::byte* begin = buffers_[i].data();
+      if (piece.memory >= begin && piece.memory + piece.bytes <= begin + buffers_[i].size()) {
+        return static_cast<int>(i);
+      }
+    }
+    return -1;
+  }
+
+  void enter() {
+    int result = io_uring_submit_and_wait(&ring_, 1);
+    if (result == -EAGAIN || result == -EBUSY) {
+      // The kernel is out of request memory for the moment. What it did not take stays in the ring.
+      std::this_thread::sleep_for(retry_delay(1));
+      return;
+    }
+    CHECK(result >= 0 || result == -EINTR, result);
+  }
+
+  void reap() {
+    io_uring_cqe* cqe = nullptr;
+    while (io_uring_peek_cqe(&ring_, &cqe) == 0) {
+      u64 data = io_uring_cqe_get_data64(cqe);
+      i32 result = cqe->res;
+      io_uring_cqe_seen(&ring_, cqe);
+      if (data == wake_data) listen();
+      else land(static_cast<u32>(data), result);
+    }
+  }
+
+  void land(u32 seat, i32 result) {
+    DiskCompletion completion;
+    PieceVerdict verdict;
+    {
+      std::scoped_lock lock(mutex_);
+      verdict = queue_.finish(flying_[seat], result, completion);
+    }
+    if (verdict == PieceVerdict::again) {
+      std::this_thread::sleep_for(retry_delay(flying_[seat].stalls));
+      return prepare(seat);
+    }
+    seats_.push_back(seat);
+    if (verdict == PieceVerdict::complete) sink_(completion);
+  }
+
+  SwapFile& file_;
+  DiskSink sink_;
+  std::string describe_, buffers_note_;
+  io_uring ring_{};
+  bool ring_ready_ = false, file_registered_ = false;
+  std::vector<std::span<std::byte>> buffers_;  // index: the ring's
+  int wake_fd_ = -1;
+  u64 wake_count_ = 0;  // where the ring reads the eventfd to
+
+  std::mutex mutex_;  // guards queue_, wants_wake_, stopping_; never held in the kernel or in the sink
+  PieceQueue queue_;
+  bool wants_wake_ = false, stopping_ = false;
+
+  std::vector<Piece> flying_;  // by seat; the ring's thread only
+  std::vector<u32> seats_;     // free ones
+  std::thread thread_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Disk>> create_uring_disk(SwapFile& file, const DiskOptions& options, DiskSink sink) {
+  auto disk = std::make_unique<UringDisk>(file, options, std::move(sink));
+  TRY(disk->start(options));
+  return std::unique_ptr<Disk>(std::move(disk));
+}
+
+}  // namespace tidepool
