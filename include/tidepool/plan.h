@@ -93,6 +93,7 @@ constexpr bool writes(Access a) { return a != Access::read; }
 //   gradient            grad_accum by use, grad (bf16 only), scalars
 //   norm                scalars
 //   update              grad (or grad_accum in fp32), param, master_low?, momentum, variance, scalars
+//                       (with clipping only)
 struct Operand {
   ChunkId first{};
   u32 count = 1;

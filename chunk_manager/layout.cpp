@@ -1,0 +1,125 @@
+#include "chunk_manager/layout.h"
+
+#include <algorithm>
+
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+ChunkId add(Layout& layout, Chunk chunk) {
+  CHECK(chunk.bytes.value % frame_alignment == 0, chunk.bytes.value);
+  layout.chunks.push_back(chunk);
+  return ChunkId{static_cast<u32>(layout.chunks.size() - 1)};
+}
+
+ChunkId add_whole(Layout& layout, Kind kind, Bytes bytes, u32 block, u32 instance) {
+  return add(layout, {.kind = kind,
+                      .instance = instance,
+                      .block = block,
+                      .bytes = Bytes{std::max(round_up(bytes.value, frame_alignment), frame_alignment)}});
+}
+
+ChunkId add_kind(Layout& layout, const Window& window, u32 w, Kind kind, u32 instance, u64 cut_elements,
+                 u32 cuts) {
+  const u64 size = element_bytes(kind, layout.precision);
+  ChunkId first{};
+  for (u32 c = 0; c < cuts; ++c) {
+    const u64 begin = c * cut_elements;
+    const u64 elements = std::min(cut_elements, window.elements - begin);
+    const ChunkId id = add(layout, {.kind = kind,
+                                    .window = w,
+                                    .cut = c,
+                                    .instance = instance,
+                                    .element_begin = begin,
+                                    .elements = elements,
+                                    .bytes = Bytes{elements * size}});
+    if (c == 0) first = id;
+  }
+  return first;
+}
+
+u32 count_uses(const ModelGraph& graph, u32 window) {
+  u32 uses = 0;
+  for (const Block& block : graph.blocks)
+    uses += static_cast<u32>(std::count(block.windows.begin(), block.windows.end(), window));
+  return uses;
+}
+
+// Equal cuts near the target, on cut_alignment_elements.
+u64 cut_size(u64 elements, u64 target) {
+  const u64 cuts = std::max<u64>(1, div_up(elements, std::max(target, cut_alignment_elements)));
+  return round_up(div_up(elements, cuts), cut_alignment_elements);
+}
+
+void add_window(Layout& layout, const ModelGraph& graph, u32 w) {
+  const Window& window = graph.windows[w];
+  CHECK(window.elements > 0 && window.elements % cut_alignment_elements == 0, window.elements);
+  const u64 size = cut_size(window.elements, layout.target_elements);
+  WindowChunks chunks{.cuts = static_cast<u32>(div_up(window.elements, size))};
+  const auto kind = [&](Kind k, u32 instance) {
+    return add_kind(layout, window, w, k, instance, size, chunks.cuts);
+  };
+  chunks.param = kind(Kind::param, 0);
+  if (layout.precision == Precision::bf16) chunks.master_low = kind(Kind::master_low, 0);
+  chunks.momentum = kind(Kind::momentum, 0);
+  chunks.variance = kind(Kind::variance, 0);
+  for (u32 use = 0; use < count_uses(graph, w); ++use)
+    chunks.grad_accum.push_back(kind(Kind::grad_accum, use));
+  chunks.grad = layout.precision == Precision::bf16 ? kind(Kind::grad, 0) : chunks.grad_accum.front();
+  layout.windows.push_back(std::move(chunks));
+}
+
+Bytes workspace_bytes(const ModelGraph& graph) {
+  Bytes most{};
+  for (const Block& block : graph.blocks)
+    most = std::max({most, block.forward_workspace, block.backward_workspace});
+  return most;
+}
+
+// Loss and flags, then one fp64 partial per norm granule: see kernels/gradient.h.
+Bytes scalars_bytes() { return Bytes{frame_alignment}; }
+
+}  // namespace
+
+Layout make_layout(const ModelGraph& graph, const LayoutOptions& options) {
+  Layout layout{.precision = graph.precision,
+                .target_elements = options.target_elements,
+                .micro_batches = options.micro_batches};
+  for (u32 w = 0; w < graph.windows.size(); ++w) add_window(layout, graph, w);
+  for (u32 b = 0; b < graph.blocks.size(); ++b)
+    for (u32 m = 0; m < options.micro_batches; ++m)
+      layout.activation.push_back(b == 0 ? ChunkId{none}
+                                         : add_whole(layout, Kind::activation, graph.boundary, b, m));
+  for (u32 b = 0; b < graph.blocks.size(); ++b)
+    for (u32 m = 0; m < options.micro_batches; ++m)
+      layout.kept.push_back(graph.blocks[b].kept.value == 0
+                                ? ChunkId{none}
+                                : add_whole(layout, Kind::kept, graph.blocks[b].kept, b, m));
+  for (u32 m = 0; m < options.micro_batches; ++m) {
+    layout.activation_grad.push_back(add_whole(layout, Kind::activation_grad, graph.boundary, none, m));
+    layout.batch.push_back(add_whole(layout, Kind::batch, graph.batch_bytes, none, m));
+  }
+  layout.workspace = add_whole(layout, Kind::workspace, workspace_bytes(graph), none, 0);
+  layout.scalars = add_whole(layout, Kind::scalars, scalars_bytes(), none, 0);
+  return layout;
+}
+
+Bytes Layout::bytes(ChunkId first, u32 count) const {
+  Bytes sum{};
+  for (u32 i = 0; i < count; ++i) sum += chunk(offset_id(first, i)).bytes;
+  return sum;
+}
+
+std::vector<ChunkId> Layout::state(u32 window, u32 cut) const {
+  const WindowChunks& w = windows[window];
+  std::vector<ChunkId> ids = {offset_id(w.param, cut)};
+  if (precision == Precision::bf16) ids.push_back(offset_id(w.master_low, cut));
+  ids.push_back(offset_id(w.momentum, cut));
+  ids.push_back(offset_id(w.variance, cut));
+  return ids;
+}
+
+ChunkId Layout::gradient(u32 window, u32 cut) const { return offset_id(windows[window].grad, cut); }
+
+}  // namespace tidepool

@@ -1,0 +1,47 @@
+// Layout: cuts every window into chunk sets and numbers all chunks of a step.
+#pragma once
+
+#include <vector>
+
+#include "tidepool/model_graph.h"
+
+namespace tidepool {
+
+struct LayoutOptions {
+  u64 target_elements = 0;   // of a cut; rounded so that a window's cuts are equal
+  u32 micro_batches = 1;     // per sweep: how many activations of a block live at once
+};
+
+// First chunk ids of a window's kinds; cut c of a kind is `first + c`.
+struct WindowChunks {
+  u32 cuts = 0;
+  ChunkId param{}, master_low{}, momentum{}, variance{}, grad{};
+  std::vector<ChunkId> grad_accum;  // by use: a tied window has one per block that reads it
+};
+
+// A value: same graph and options give the same ids.
+struct Layout {
+  Precision precision{};
+  u64 target_elements = 0;
+  u32 micro_batches = 1;
+  std::vector<Chunk> chunks;
+  std::vector<WindowChunks> windows;
+  std::vector<ChunkId> activation;  // [block * micro_batches + m], valid for block >= 1
+  std::vector<ChunkId> kept;        // [block * micro_batches + m], valid where Block::kept > 0
+  std::vector<ChunkId> activation_grad;  // [m]
+  std::vector<ChunkId> batch;            // [m]
+  ChunkId workspace{}, scalars{};
+
+  const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
+  Bytes bytes(ChunkId first, u32 count) const;
+  // The kinds that an update rewrites, in operand order: param, master_low?, momentum, variance.
+  std::vector<ChunkId> state(u32 window, u32 cut) const;
+  // What an update reads: `grad`, or in fp32 the first accumulator.
+  ChunkId gradient(u32 window, u32 cut) const;
+};
+
+Layout make_layout(const ModelGraph&, const LayoutOptions&);
+
+inline ChunkId offset_id(ChunkId first, u32 by) { return ChunkId{index(first) + by}; }
+
+}  // namespace tidepool

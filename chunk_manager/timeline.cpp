@@ -1,0 +1,229 @@
+#include "chunk_manager/timeline.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+// The one or two runs of plain positions that a span covers.
+struct Runs {
+  i32 begin[2], end[2];
+  u32 count;
+};
+
+Runs runs_of(Span span, i32 positions) {
+  CHECK(span.end >= 0 && span.end < positions && span.begin <= span.end, span.begin, span.end, positions);
+  CHECK(span.end - span.begin < positions, span.begin, span.end, positions);
+  if (span.begin >= 0) return {{span.begin, 0}, {span.end, 0}, 1};
+  return {{0, span.begin + positions}, {span.end, positions - 1}, 2};
+}
+
+bool overlap(Span a, Span b, i32 positions) {
+  const Runs x = runs_of(a, positions), y = runs_of(b, positions);
+  for (u32 i = 0; i < x.count; ++i)
+    for (u32 j = 0; j < y.count; ++j)
+      if (x.begin[i] <= y.end[j] && y.begin[j] <= x.end[i]) return true;
+  return false;
+}
+
+}  // namespace
+
+void Profile::add(Span span, Bytes bytes) {
+  const Runs runs = runs_of(span, positions());
+  for (u32 r = 0; r < runs.count; ++r)
+    for (i32 p = runs.begin[r]; p <= runs.end[r]; ++p) used_[static_cast<u64>(p)] += bytes.value;
+}
+
+void Profile::remove(Span span, Bytes bytes) {
+  const Runs runs = runs_of(span, positions());
+  for (u32 r = 0; r < runs.count; ++r)
+    for (i32 p = runs.begin[r]; p <= runs.end[r]; ++p) {
+      CHECK(used_[static_cast<u64>(p)] >= bytes.value, p);
+      used_[static_cast<u64>(p)] -= bytes.value;
+    }
+}
+
+Bytes Profile::peak(Span span) const {
+  const Runs runs = runs_of(span, positions());
+  u64 most = 0;
+  for (u32 r = 0; r < runs.count; ++r)
+    for (i32 p = runs.begin[r]; p <= runs.end[r]; ++p) most = std::max(most, used_[static_cast<u64>(p)]);
+  return Bytes{most};
+}
+
+Bytes Profile::peak() const { return Bytes{*std::max_element(used_.begin(), used_.end())}; }
+
+namespace {
+
+// Places arcs one by one at the lowest free offset. Conflicts are looked up per position, in
+// buckets of positions, so that the cost follows the number of arcs alive and not of all arcs.
+class Placer {
+ public:
+  Placer(std::vector<Arc>& arcs, i32 positions)
+      : arcs_(arcs), positions_(positions), seen_(arcs.size(), 0) {
+    buckets_.resize(static_cast<u64>(div_up(static_cast<u64>(positions), bucket)));
+  }
+
+  // Lowest offset free over the whole span, or capacity exceeded: returns the offset anyway.
+  u64 lowest_offset(const Arc& arc, Span span) {
+    gather(span);
+    std::sort(ranges_.begin(), ranges_.end());
+    u64 offset = 0;
+    for (const auto& [begin, end] : ranges_) {
+      if (begin >= offset + arc.bytes.value) break;
+      offset = std::max(offset, end);
+    }
+    return offset;
+  }
+
+  void place(u32 a, Span span, u64 offset) {
+    Arc& arc = arcs_[a];
+    arc.placed = span;
+    arc.offset = offset;
+    highest_ = std::max(highest_, offset + arc.bytes.value);
+    for_buckets(span, [&](std::vector<u32>& list) { list.push_back(a); });
+  }
+
+  u64 highest() const { return highest_; }
+
+ private:
+  static constexpr i32 bucket = 16;
+
+  template <class Fn>
+  void for_buckets(Span span, Fn&& fn) {
+    const Runs runs = runs_of(span, positions_);
+    i32 last = -1;
+    for (u32 r = 0; r < runs.count; ++r)
+      for (i32 b = std::max(runs.begin[r] / bucket, last + 1); b <= runs.end[r] / bucket; ++b) {
+        fn(buckets_[static_cast<u64>(b)]);
+        last = b;
+      }
+  }
+
+  void gather(Span span) {
+    ranges_.clear();
+    ++stamp_;
+    for_buckets(span, [&](const std::vector<u32>& list) {
+      for (u32 other : list) {
+        if (seen_[other] == stamp_) continue;
+        seen_[other] = stamp_;
+        const Arc& o = arcs_[other];
+        if (overlap(span, o.placed, positions_)) ranges_.emplace_back(o.offset, o.offset + o.bytes.value);
+      }
+    });
+  }
+
+  std::vector<Arc>& arcs_;
+  i32 positions_;
+  std::vector<std::vector<u32>> buckets_;
+  std::vector<u32> seen_;
+  u32 stamp_ = 0;
+  std::vector<std::pair<u64, u64>> ranges_;
+  u64 highest_ = 0;
+};
+
+i32 length(Span span) { return span.end - span.begin + 1; }
+
+// What the arc would like: a tail, so that the next occupant need not wait for the copy out of it,
+// and an early start. Both only as far as bytes allow; fills keep the order of need.
+std::vector<Span> wish_spans(const std::vector<Arc>& arcs, const PlaceOptions& options) {
+  Profile profile(options.positions);
+  std::vector<Span> wish(arcs.size());
+  for (u32 a = 0; a < arcs.size(); ++a) {
+    wish[a] = arcs[a].span;
+    profile.add(wish[a], arcs[a].bytes);
+  }
+  const auto room_at = [&](i32 position, const Arc& arc) {
+    return profile.at(position) + arc.bytes <= options.capacity;
+  };
+  for (u32 a = 0; a < arcs.size(); ++a)
+    for (i32 i = 0; i < arcs[a].tail; ++i) {
+      const i32 next = wish[a].end + 1;
+      if (next >= options.positions || length(wish[a]) >= options.positions || !room_at(next, arcs[a])) break;
+      wish[a].end = next;
+      profile.add({next, next}, arcs[a].bytes);
+    }
+  // Needs in circular order from `start`, as absolute positions on an unrolled axis.
+  std::vector<u32> order;
+  for (u32 a = 0; a < arcs.size(); ++a)
+    if (arcs[a].filled && !arcs[a].permanent) order.push_back(a);
+  const auto turn = [&](i32 position) {
+    i32 p = position;
+    while (p < options.start) p += options.positions;
+    return p;
+  };
+  std::stable_sort(order.begin(), order.end(), [&](u32 a, u32 b) {
+    return turn(arcs[a].span.begin) < turn(arcs[b].span.begin);
+  });
+  i32 not_before = options.start - options.positions;
+  for (u32 a : order) {
+    const Arc& arc = arcs[a];
+    const i32 shift = turn(arc.span.begin) - arc.span.begin;
+    i32 steps = options.lookahead > 0 ? options.lookahead : options.positions;
+    while (steps-- > 0) {
+      const i32 next = wish[a].begin - 1;
+      if (next < arc.floor || next + shift < not_before || length(wish[a]) >= options.positions) break;
+      if (next <= wish[a].end - options.positions || !room_at(next, arc)) break;
+      wish[a].begin = next;
+      const i32 plain = next < 0 ? next + options.positions : next;
+      profile.add({plain, plain}, arc.bytes);
+    }
+    not_before = wish[a].begin + shift;
+  }
+  return wish;
+}
+
+}  // namespace
+
+Bytes place_arcs(std::vector<Arc>& arcs, const PlaceOptions& options) {
+  const std::vector<Span> wish = wish_spans(arcs, options);
+  std::vector<u32> order(arcs.size());
+  std::iota(order.begin(), order.end(), 0);
+  // What lies longest goes to the bottom, so that what streams finds one range above it; among
+  // equals larger first, then in time.
+  const auto rank = [&](u32 a) { return arcs[a].permanent ? 0 : arcs[a].filled ? 2 : 1; };
+  std::stable_sort(order.begin(), order.end(), [&](u32 a, u32 b) {
+    if (rank(a) != rank(b)) return rank(a) < rank(b);
+    if (rank(a) == 1 && arcs[a].bytes != arcs[b].bytes) return arcs[a].bytes > arcs[b].bytes;
+    return wish[a].begin < wish[b].begin;
+  });
+  Placer placer(arcs, options.positions);
+  for (u32 a : order) {
+    const Arc& arc = arcs[a];
+    Span span = wish[a];
+    u64 offset = placer.lowest_offset(arc, span);
+    // Elastic: give up the tail, then half of the early start at a time.
+    if (offset + arc.bytes.value > options.capacity.value && span.end != arc.span.end) {
+      span.end = arc.span.end;
+      offset = placer.lowest_offset(arc, span);
+    }
+    while (offset + arc.bytes.value > options.capacity.value && span.begin != arc.span.begin) {
+      span.begin = arc.span.begin - (arc.span.begin - span.begin) / 2;
+      offset = placer.lowest_offset(arc, span);
+    }
+    placer.place(a, span, offset);
+  }
+  return Bytes{placer.highest()};
+}
+
+std::vector<u32> choose_stays(const std::vector<Stay>& stays, Bytes capacity, Profile& used) {
+  std::vector<u32> order(stays.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto density = [&](u32 i) {
+    return static_cast<double>(stays[i].saved_bytes) /
+           (static_cast<double>(stays[i].bytes.value) * length(stays[i].span));
+  };
+  std::stable_sort(order.begin(), order.end(), [&](u32 a, u32 b) { return density(a) > density(b); });
+  std::vector<u32> chosen;
+  for (u32 i : order) {
+    if (used.peak(stays[i].span) + stays[i].bytes > capacity) continue;
+    used.add(stays[i].span, stays[i].bytes);
+    chosen.push_back(i);
+  }
+  return chosen;
+}
+
+}  // namespace tidepool

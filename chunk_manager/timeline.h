@@ -1,0 +1,83 @@
+// Residency over the circle of one body: which chunks are in a tier from when to when, and where.
+//
+// A body is replayed for ever, so time is a circle of `positions` (one per program op). A stay of
+// chunks in a tier is an arc of that circle. Because arcs close on themselves, the state after a
+// body equals the state before it by construction. See docs/decisions/0001-one-circle.md.
+#pragma once
+
+#include <vector>
+
+#include "tidepool/plan.h"
+#include "tidepool/result.h"
+
+namespace tidepool {
+
+// [begin, end], both used; end in [0, positions), begin in (end - positions, end]. A negative begin
+// lies in the previous turn.
+struct Span {
+  i32 begin = 0;
+  i32 end = 0;
+
+  bool operator==(const Span&) const = default;
+};
+
+// Bytes in use at each position.
+class Profile {
+ public:
+  explicit Profile(i32 positions) : used_(static_cast<u64>(positions), 0) {}
+
+  void add(Span, Bytes);
+  void remove(Span, Bytes);
+  Bytes peak(Span) const;
+  Bytes peak() const;
+  Bytes at(i32 position) const { return Bytes{used_[wrap(position)]}; }
+  i32 positions() const { return static_cast<i32>(used_.size()); }
+
+ private:
+  u64 wrap(i32 position) const {
+    return static_cast<u64>(position < 0 ? position + positions() : position);
+  }
+  std::vector<u64> used_;
+};
+
+// Consecutive chunks that are in a tier together, side by side.
+struct Arc {
+  ChunkId first{};
+  u32 count = 1;
+  Bytes bytes{};
+  Span span;               // least: first to last op that touches it
+  i32 floor = -1'000'000'000;  // earliest position at which filling it makes sense
+  i32 tail = 0;            // positions that it should stay on after the last op, where memory allows
+  bool filled = false;     // by a copy or read: starting early hides the movement
+  bool permanent = false;  // the whole circle
+  // Chosen by place_arcs.
+  Span placed;
+  u64 offset = 0;
+};
+
+struct PlaceOptions {
+  i32 positions = 0;
+  Bytes capacity{};
+  i32 lookahead = 0;   // most positions that a fill may start early; 0: as far as memory allows
+  i32 start = 0;       // position where the order of fills begins (they keep the order of need)
+};
+
+// Gives every arc an offset, and every filled arc the earliest start that memory allows, so that no
+// two arcs overlap in both time and bytes. Returns the highest end, which may exceed the capacity:
+// the caller then plans with less. Deterministic: ties break by position in `arcs`.
+Bytes place_arcs(std::vector<Arc>& arcs, const PlaceOptions&);
+
+// A reason to keep chunks where they are between two uses: the moves it saves.
+struct Stay {
+  Span span;
+  Bytes bytes{};
+  u64 saved_bytes = 0;  // moved bytes that it saves, over all links
+  u32 tag = 0;          // the caller's
+};
+
+// Furthest next use, weighted by cost, made for a schedule known in full: stays are taken in the
+// order of moved bytes saved per byte and position held, while the capacity lasts. Ties by index.
+// `used` holds what is there already and gets what is chosen. Returns indices into `stays`.
+std::vector<u32> choose_stays(const std::vector<Stay>& stays, Bytes capacity, Profile& used);
+
+}  // namespace tidepool

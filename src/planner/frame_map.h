@@ -1,0 +1,64 @@
+// A map from byte ranges of all tiers to a value, split where ranges begin and end.
+#pragma once
+
+#include <array>
+#include <map>
+
+#include "tidepool/plan.h"
+
+namespace tidepool {
+
+template <class Value>
+class FrameMap {
+ public:
+  struct Cell {
+    u64 end = 0;
+    Value value{};
+  };
+
+  // Calls fn(begin, end, Value&) for every piece of the frame, in order of offset; pieces that were
+  // never touched start from Value{}.
+  template <class Fn>
+  void visit(const Frame& frame, Fn&& fn) {
+    auto& cells = tiers_[static_cast<u32>(frame.tier)];
+    split(cells, frame.offset);
+    split(cells, frame.end());
+    u64 at = frame.offset;
+    auto it = cells.lower_bound(at);
+    while (at < frame.end()) {
+      if (it == cells.end() || it->first > at) {
+        const u64 end = it == cells.end() ? frame.end() : std::min(frame.end(), it->first);
+        it = cells.emplace_hint(it, at, Cell{end, Value{}});
+      }
+      fn(it->first, it->second.end, it->second.value);
+      at = it->second.end;
+      ++it;
+    }
+  }
+
+  // Replaces whatever the frame held by one piece. Keeps the map small.
+  void assign(const Frame& frame, const Value& value) {
+    auto& cells = tiers_[static_cast<u32>(frame.tier)];
+    split(cells, frame.offset);
+    split(cells, frame.end());
+    cells.erase(cells.lower_bound(frame.offset), cells.lower_bound(frame.end()));
+    cells.emplace(frame.offset, Cell{frame.end(), value});
+  }
+
+ private:
+  using Cells = std::map<u64, Cell>;
+
+  static void split(Cells& cells, u64 offset) {
+    auto it = cells.upper_bound(offset);
+    if (it == cells.begin()) return;
+    --it;
+    if (it->first == offset || it->second.end <= offset) return;
+    Cell right = it->second;
+    it->second.end = offset;
+    cells.emplace(offset, right);
+  }
+
+  std::array<Cells, tier_count> tiers_;
+};
+
+}  // namespace tidepool

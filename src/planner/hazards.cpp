@@ -1,0 +1,131 @@
+#include "planner/hazards.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "planner/frame_map.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+// An op of one of two runs: the first of a pair that follow each other, or the second.
+struct Ref {
+  u32 op = none;
+  u8 run = 0;
+  LaneId lane;
+  bool operator==(const Ref&) const = default;
+};
+
+// Who touched a byte: the last writer and the readers since. Of an ordered lane only the last
+// reader matters, because the earlier ones are done by then.
+struct Touches {
+  Ref writer;
+  std::vector<Ref> readers;
+};
+
+class Tracker {
+ public:
+  explicit Tracker(const Plan& plan) : plan_(plan) {}
+
+  // Calls edge(from, to) for every op of the segment, to its direct predecessors.
+  template <class Fn>
+  void run(SegmentKind kind, u8 run, Fn&& edge) {
+    const Segment& segment = plan_.segment(kind);
+    for (u32 i = 0; i < segment.ops.size(); ++i) {
+      const Ref self{.op = i, .run = run, .lane = segment.ops[i].lane};
+      from_.clear();
+      for (const Operand& o : segment.operands_of(segment.ops[i])) touch(self, o);
+      reduce(self);
+      for (const Ref& from : from_) edge(from, self);
+    }
+  }
+
+ private:
+  void touch(const Ref& self, const Operand& o) {
+    if (writes(o.access)) {
+      map_.visit(o.frame, [&](u64, u64, Touches& t) { want(t); });
+      map_.assign(o.frame, {.writer = self});
+      return;
+    }
+    map_.visit(o.frame, [&](u64, u64, Touches& t) {
+      if (t.writer.op != none) from_.push_back(t.writer);
+      add_reader(t, self);
+    });
+  }
+
+  void want(const Touches& t) {
+    if (t.writer.op != none) from_.push_back(t.writer);
+    from_.insert(from_.end(), t.readers.begin(), t.readers.end());
+  }
+
+  static void add_reader(Touches& t, const Ref& self) {
+    if (is_ordered(self.lane.kind))
+      for (Ref& r : t.readers)
+        if (r.lane == self.lane) {
+          r = self;
+          return;
+        }
+    t.readers.push_back(self);
+  }
+
+  // The lane itself orders earlier ops of an ordered lane; of other ordered lanes the last counts.
+  void reduce(const Ref& self) {
+    std::sort(from_.begin(), from_.end(), [](const Ref& a, const Ref& b) {
+      return std::tuple(a.lane, a.run, a.op) < std::tuple(b.lane, b.run, b.op);
+    });
+    u64 kept = 0;
+    for (u64 i = 0; i < from_.size(); ++i) {
+      const Ref& r = from_[i];
+      if (r == self) continue;
+      const bool ordered = is_ordered(r.lane.kind);
+      if (ordered && r.lane == self.lane) continue;
+      const bool covered = i + 1 < from_.size() && from_[i + 1].lane == r.lane && ordered;
+      if (covered || (i + 1 < from_.size() && from_[i + 1] == r)) continue;
+      from_[kept++] = r;
+    }
+    from_.resize(kept);
+  }
+
+  const Plan& plan_;
+  FrameMap<Touches> map_;
+  std::vector<Ref> from_;
+};
+
+void add_segment_edges(Plan& plan, SegmentKind kind) {
+  Segment& segment = plan.segments[static_cast<u32>(kind)];
+  std::vector<std::vector<OpId>> deps(segment.ops.size());
+  Tracker(plan).run(kind, 0, [&](const Ref& from, const Ref& to) { deps[to.op].push_back(OpId{from.op}); });
+  for (u32 i = 0; i < segment.ops.size(); ++i) {
+    std::sort(deps[i].begin(), deps[i].end());
+    segment.ops[i].deps_begin = static_cast<u32>(segment.deps.size());
+    segment.ops[i].deps_count = static_cast<u32>(deps[i].size());
+    segment.deps.insert(segment.deps.end(), deps[i].begin(), deps[i].end());
+  }
+}
+
+void add_link(Plan& plan, SegmentKind from, SegmentKind to) {
+  Link link{.from = from, .to = to};
+  Tracker tracker(plan);
+  tracker.run(from, 0, [](const Ref&, const Ref&) {});
+  tracker.run(to, 1, [&](const Ref& a, const Ref& b) {
+    if (a.run == 0) link.edges.push_back({.from = OpId{a.op}, .to = OpId{b.op}});
+  });
+  std::sort(link.edges.begin(), link.edges.end(), [](const LinkEdge& a, const LinkEdge& b) {
+    return std::tuple(a.to, a.from) < std::tuple(b.to, b.from);
+  });
+  plan.links.push_back(std::move(link));
+}
+
+}  // namespace
+
+void add_edges(Plan& plan) {
+  for (u32 s = 0; s < segment_count; ++s) add_segment_edges(plan, static_cast<SegmentKind>(s));
+  using enum SegmentKind;
+  for (const auto& [from, to] : {std::pair{forward_backward, body}, std::pair{forward_backward, drain},
+                                 std::pair{body, body}, std::pair{body, drain},
+                                 std::pair{evaluation, evaluation}})
+    add_link(plan, from, to);
+}
+
+}  // namespace tidepool

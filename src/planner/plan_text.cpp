@@ -1,0 +1,100 @@
+// The plan as text, one line per op: golden files, diffs, `plan --text`.
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "tidepool/plan.h"
+
+namespace tidepool {
+namespace {
+
+using Out = std::back_insert_iterator<std::string>;
+
+void print_frame(Out out, const Frame& f) {
+  fmt::format_to(out, "{}[{:#x}+{:#x}]", name(f.tier), f.offset, f.bytes.value);
+}
+
+void print_operand(Out out, const Plan& plan, const Operand& o) {
+  const Chunk& chunk = plan.chunk(o.first);
+  const char* arrow = o.access == Access::read ? "<" : o.access == Access::write ? ">" : "=";
+  fmt::format_to(out, " {}{}", arrow, name(chunk.kind));
+  if (chunk.window != none) fmt::format_to(out, ".w{}c{}", chunk.window, chunk.cut);
+  if (chunk.block != none) fmt::format_to(out, ".b{}", chunk.block);
+  if (chunk.window == none || chunk.kind == Kind::grad_accum) fmt::format_to(out, ".{}", chunk.instance);
+  if (o.count > 1) fmt::format_to(out, "x{}", o.count);
+  fmt::format_to(out, "@{}", o.version);
+  print_frame(out, o.frame);
+}
+
+void print_op(Out out, const Plan& plan, const Segment& segment, u32 i) {
+  const Op& op = segment.ops[i];
+  fmt::format_to(out, "{:>6} {:<10} {:<10}", i, name(op.lane.kind), name(op.kind));
+  if (op.block != none) fmt::format_to(out, " b{}", op.block);
+  if (op.micro_batch != none) fmt::format_to(out, " m{}", op.micro_batch);
+  if (op.steps_back != 0) fmt::format_to(out, " step-{}", op.steps_back);
+  for (const Operand& o : segment.operands_of(op)) print_operand(out, plan, o);
+  if (op.deps_count > 0) {
+    fmt::format_to(out, " after");
+    for (OpId dep : segment.deps_of(op)) fmt::format_to(out, " {}", index(dep));
+  }
+  fmt::format_to(out, "\n");
+}
+
+LinkKind link_of(LaneKind lane) {
+  switch (lane) {
+    case LaneKind::h2d: return LinkKind::h2d;
+    case LaneKind::d2h: return LinkKind::d2h;
+    case LaneKind::disk_read: return LinkKind::disk_read;
+    default: return LinkKind::disk_write;
+  }
+}
+
+bool is_movement(OpKind kind) {
+  return kind == OpKind::copy || kind == OpKind::read || kind == OpKind::write;
+}
+
+}  // namespace
+
+std::array<Bytes, link_count> link_bytes(const Plan& plan, SegmentKind kind) {
+  std::array<Bytes, link_count> sum{};
+  const Segment& segment = plan.segment(kind);
+  for (const Op& op : segment.ops)
+    if (is_movement(op.kind))
+      sum[static_cast<u32>(link_of(op.lane.kind))] += segment.operands_of(op)[0].frame.bytes;
+  return sum;
+}
+
+std::string to_text(const Plan& plan) {
+  std::string text;
+  Out out(text);
+  fmt::format_to(out, "tidepool plan 1\nprecision {} micro_batches {} sweeps {} clipping {} chunk_elements {}\n",
+                 plan.precision == Precision::bf16 ? "bf16" : "fp32", plan.micro_batches, plan.sweeps,
+                 plan.clipping ? "on" : "off", plan.chunk_elements);
+  for (u32 t = 0; t < tier_count; ++t)
+    fmt::format_to(out, "tier {} budget {} peak {} working_set {}\n", name(static_cast<Tier>(t)),
+                   plan.tiers[t].budget.value, plan.tiers[t].planned_peak.value,
+                   plan.tiers[t].working_set.value);
+  for (u32 id = 0; id < plan.homes.size(); ++id) {
+    if (plan.homes[id].bytes.value == 0) continue;
+    const Chunk& chunk = plan.chunks[id];
+    fmt::format_to(out, "home {} {}.w{}c{} ", id, name(chunk.kind), chunk.window, chunk.cut);
+    print_frame(out, plan.homes[id]);
+    fmt::format_to(out, "\n");
+  }
+  for (const Segment& segment : plan.segments) {
+    fmt::format_to(out, "segment {} ops {}", name(segment.kind), segment.ops.size());
+    const auto bytes = link_bytes(plan, segment.kind);
+    for (u32 l = 0; l < link_count; ++l)
+      fmt::format_to(out, " {} {}", name(static_cast<LinkKind>(l)), bytes[l].value);
+    fmt::format_to(out, "\n");
+    for (u32 i = 0; i < segment.ops.size(); ++i) print_op(out, plan, segment, i);
+  }
+  for (const Link& link : plan.links) {
+    fmt::format_to(out, "link {} -> {}:", name(link.from), name(link.to));
+    for (const LinkEdge& e : link.edges) fmt::format_to(out, " {}>{}", index(e.from), index(e.to));
+    fmt::format_to(out, "\n");
+  }
+  return text;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,151 @@
+#include "planner/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "planner/emit.h"
+#include "planner/hazards.h"
+#include "planner/residence.h"
+#include "planner/verify.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u64 chunk_elements_max = 16 * mib;  // 64 MiB of fp32
+constexpr u64 chunk_elements_min = cut_alignment_elements;
+constexpr u32 shrink_tries = 8;
+
+// Six chunk sets of at most 16 bytes per element should take no more than a quarter of the host.
+u64 chosen_chunk_elements(Bytes host) {
+  u64 elements = chunk_elements_max;
+  while (elements > 16 * chunk_elements_min && elements * 16 * 6 * 4 > host.value) elements /= 2;
+  return elements;
+}
+
+struct Attempt {
+  Plan plan;
+  std::array<Bytes, tier_count> need{};  // of each tier, whatever the budgets
+  bool fits = false;
+};
+
+// One plan for given sweeps and chunk size. Placing can leave gaps; then it plans with less.
+Attempt attempt(const ModelGraph& graph, const PlanOptions& options, u32 sweeps, u64 chunk_elements) {
+  const Layout layout = make_layout(
+      graph, {.target_elements = chunk_elements, .micro_batches = options.micro_batches / sweeps});
+  const Program program = make_program(
+      graph, layout,
+      {.micro_batches = options.micro_batches, .sweeps = sweeps, .clipping = options.clipping});
+  const ResidenceInput in{graph, layout, program, options};
+  const auto fit = [](auto&& plan_tier, Bytes budget) {
+    Bytes shrink{};
+    auto tier = plan_tier(shrink);
+    auto least = tier.peak;
+    for (u32 i = 0; i < shrink_tries && tier.peak > budget; ++i) {
+      shrink += tier.peak - budget;
+      if (shrink >= budget) shrink = budget;  // nothing stays: the least there is
+      tier = plan_tier(shrink);
+      least = std::min(least, tier.peak);
+      if (shrink == budget) break;
+    }
+    return std::pair(std::move(tier), least);
+  };
+  Attempt out;
+  auto [device, device_need] =
+      fit([&](Bytes shrink) { return plan_device_tier(in, shrink); }, options.budgets.device);
+  auto [host, host_need] =
+      fit([&](Bytes shrink) { return plan_host_tier(in, device, shrink); }, options.budgets.host);
+  out.need = {device_need, host_need, host.disk_bytes};
+  out.fits = device.peak <= options.budgets.device && host.peak <= options.budgets.host &&
+             host.disk_bytes <= options.budgets.disk;
+  Plan& plan = out.plan;
+  plan.precision = graph.precision;
+  plan.micro_batches = options.micro_batches;
+  plan.sweeps = sweeps;
+  plan.clipping = options.clipping;
+  plan.chunk_elements = chunk_elements;
+  plan.chunks = layout.chunks;
+  plan.tiers = {TierUse{options.budgets.device, device.peak, device.working_set},
+                TierUse{options.budgets.host, host.peak, host.working_set},
+                TierUse{options.budgets.disk, host.disk_bytes, Bytes{0}}};
+  if (out.fits) {
+    emit_segments(in, device, host, plan);
+    add_edges(plan);
+  }
+  return out;
+}
+
+std::vector<u32> sweeps_to_try(const PlanOptions& options) {
+  if (options.sweeps != 0) return {options.sweeps};
+  std::vector<u32> sweeps;
+  for (u32 s = 1; s <= options.micro_batches; ++s)
+    if (options.micro_batches % s == 0) sweeps.push_back(s);
+  return sweeps;
+}
+
+std::vector<u64> chunk_elements_to_try(const PlanOptions& options) {
+  if (options.chunk_bytes.value != 0)
+    return {round_up(std::max<u64>(options.chunk_bytes.value / 4, 1), cut_alignment_elements)};
+  std::vector<u64> sizes = {chosen_chunk_elements(options.budgets.host)};
+  while (sizes.back() > 4 * chunk_elements_min) sizes.push_back(sizes.back() / 4);
+  return sizes;
+}
+
+std::string bytes_text(Bytes bytes) {
+  return fmt::format("{}MiB", div_up(bytes.value, mib));
+}
+
+// Which tier is short, and the budget that would do with the other tiers as they are.
+Error does_not_fit(const PlanOptions& options, const Attempt& best) {
+  std::string message = "the job does not fit:";
+  for (u32 t = 0; t < tier_count; ++t) {
+    const Tier tier = static_cast<Tier>(t);
+    const Bytes budget = options.budgets.of(tier), need = best.need[t];
+    if (need <= budget) continue;
+    message += fmt::format(" {} needs {} and has {} (short by {}): set memory.{}={};", name(tier),
+                           bytes_text(need), bytes_text(budget), bytes_text(need - budget), name(tier),
+                           bytes_text(need));
+  }
+  message += " or use a shorter train.sequence_length, a smaller train.per_device_train_batch_size, or a smaller model";
+  return {ErrorKind::does_not_fit, std::move(message)};
+}
+
+Result<void> check_options(const PlanOptions& options) {
+  if (options.micro_batches == 0)
+    return Error{ErrorKind::usage, "train.gradient_accumulation_steps must be at least 1"};
+  if (options.sweeps != 0 && options.micro_batches % options.sweeps != 0)
+    return Error{ErrorKind::usage,
+                 fmt::format("memory.sweeps={} does not divide train.gradient_accumulation_steps={}",
+                             options.sweeps, options.micro_batches)};
+  return {};
+}
+
+u64 shortfall(const PlanOptions& options, const Attempt& a) {
+  u64 sum = 0;
+  for (u32 t = 0; t < tier_count; ++t) {
+    const Bytes budget = options.budgets.of(static_cast<Tier>(t));
+    if (a.need[t] > budget) sum += (a.need[t] - budget).value;
+  }
+  return sum;
+}
+
+}  // namespace
+
+Result<Plan> make_plan(const ModelGraph& graph, const PlanOptions& options) {
+  TRY(check_options(options));
+  std::optional<Attempt> best;
+  for (u32 sweeps : sweeps_to_try(options))
+    for (u64 elements : chunk_elements_to_try(options)) {
+      Attempt a = attempt(graph, options, sweeps, elements);
+      if (a.fits) {
+        TRY(verify_plan(a.plan, graph));
+        return std::move(a.plan);
+      }
+      if (!best || shortfall(options, a) < shortfall(options, *best)) best = std::move(a);
+    }
+  return does_not_fit(options, *best);
+}
+
+}  // namespace tidepool

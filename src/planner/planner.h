@@ -1,0 +1,29 @@
+// The planner: (model, batch, budgets, choices) -> Plan. A pure function.
+#pragma once
+
+#include <string>
+
+#include "tidepool/model_graph.h"
+#include "tidepool/plan.h"
+#include "tidepool/policy.h"
+#include "tidepool/result.h"
+
+namespace tidepool {
+
+struct PlanOptions {
+  Budgets budgets;
+  u32 micro_batches = 1;        // per step
+  bool clipping = true;         // updates wait for the global norm
+  HomePolicy home = HomePolicy::automatic;
+  RecomputePolicy recompute = RecomputePolicy::automatic;
+  Bytes chunk_bytes{0};         // of an fp32 chunk; 0: chosen from the host budget
+  u32 sweeps = 0;               // 0: the fewest that fit
+  u32 lookahead = 0;            // ops; 0: as far as memory allows
+  Bytes host_reserved{0};       // of the host budget: data reading, checkpoint staging
+};
+
+// Error: ErrorKind::does_not_fit, naming the tier, what is needed, and the smallest budget that fits
+// (with the other tiers as they are); ErrorKind::usage for impossible choices.
+Result<Plan> make_plan(const ModelGraph&, const PlanOptions&);
+
+}  // namespace tidepool

@@ -1,0 +1,105 @@
+#include "planner/program.h"
+
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+class Builder {
+ public:
+  Builder(const ModelGraph& graph, const Layout& layout, const ProgramOptions& options)
+      : graph_(graph), layout_(layout) {
+    program_.options = options;
+    program_.sweep_micro_batches = options.micro_batches / options.sweeps;
+    program_.update.resize(graph.windows.size());
+    program_.gradient.resize(graph.windows.size());
+    updated_.resize(graph.windows.size());
+  }
+
+  Program build() {
+    for (u32 sweep = 0; sweep < program_.options.sweeps; ++sweep) add_sweep(sweep);
+    program_.norm = add({.kind = OpKind::norm});
+    return std::move(program_);
+  }
+
+ private:
+  i32 add(const ProgramOp& op) {
+    program_.ops.push_back(op);
+    return program_.positions() - 1;
+  }
+
+  void add_sweep(u32 sweep) {
+    const u32 begin = sweep * program_.sweep_micro_batches;
+    for (u32 m = 0; m < program_.sweep_micro_batches; ++m)
+      add({.kind = OpKind::load_batch, .micro_batch = begin + m, .sweep = sweep});
+    const u32 head = static_cast<u32>(graph_.blocks.size()) - 1;
+    for (u32 b = 0; b <= head; ++b) {
+      if (sweep == 0 && program_.options.clipping) add_updates_needed_by(b);
+      if (b != head) add_pass(OpKind::forward, b, sweep);
+    }
+    if (sweep == 0) program_.first_backward = program_.positions();
+    for (u32 b = head + 1; b-- > 0;) {
+      add_pass(OpKind::backward, b, sweep);
+      if (sweep + 1 == program_.options.sweeps) add_finished_gradients(b);
+    }
+  }
+
+  void add_pass(OpKind kind, u32 block, u32 sweep) {
+    Pass pass{.kind = kind, .block = block, .sweep = sweep, .first = program_.positions()};
+    for (u32 m = 0; m < program_.sweep_micro_batches; ++m)
+      add({.kind = kind,
+           .block = block,
+           .micro_batch = sweep * program_.sweep_micro_batches + m,
+           .sweep = sweep,
+           .first_accumulation = sweep == 0 && m == 0});
+    pass.last = program_.positions() - 1;
+    program_.passes.push_back(pass);
+  }
+
+  void add_updates(u32 window) {
+    for (u32 cut = 0; cut < layout_.windows[window].cuts; ++cut)
+      program_.update[window].push_back(add({.kind = OpKind::update, .window = window, .cut = cut}));
+  }
+
+  void add_updates_needed_by(u32 block) {
+    for (u32 window : graph_.blocks[block].windows)
+      if (!updated_[window]) {
+        updated_[window] = true;
+        add_updates(window);
+      }
+  }
+
+  // A window's gradient is finished when the first block that reads it (the last in backward
+  // order) has run.
+  void add_finished_gradients(u32 block) {
+    for (u32 window : graph_.blocks[block].windows)
+      if (first_reader(window) == block) {
+        program_.gradient[window] = add({.kind = OpKind::gradient, .window = window});
+        if (!program_.options.clipping) add_updates(window);
+      }
+  }
+
+  u32 first_reader(u32 window) const {
+    for (u32 b = 0; b < graph_.blocks.size(); ++b)
+      for (u32 w : graph_.blocks[b].windows)
+        if (w == window) return b;
+    CHECK(false, window);
+    return none;
+  }
+
+  const ModelGraph& graph_;
+  const Layout& layout_;
+  Program program_;
+  std::vector<bool> updated_;
+};
+
+}  // namespace
+
+Program make_program(const ModelGraph& graph, const Layout& layout, const ProgramOptions& options) {
+  CHECK(options.sweeps > 0 && options.micro_batches % options.sweeps == 0, options.sweeps,
+        options.micro_batches);
+  CHECK(layout.micro_batches == options.micro_batches / options.sweeps, layout.micro_batches);
+  return Builder(graph, layout, options).build();
+}
+
+}  // namespace tidepool

@@ -1,0 +1,53 @@
+// The step program: the blocks' ops of one body in order, before any memory is thought of.
+#pragma once
+
+#include <vector>
+
+#include "chunk_manager/layout.h"
+#include "tidepool/plan.h"
+
+namespace tidepool {
+
+struct ProgramOptions {
+  u32 micro_batches = 1;  // per step
+  u32 sweeps = 1;         // divides micro_batches
+  bool clipping = true;
+};
+
+struct ProgramOp {
+  OpKind kind{};
+  u32 block = none;
+  u32 micro_batch = none;  // of the step
+  u32 sweep = 0;
+  u32 window = none;
+  u32 cut = none;
+  bool first_accumulation = false;  // backward: the accumulators hold nothing yet
+};
+
+// One block's pass over all micro-batches of a sweep, as positions [first, last].
+struct Pass {
+  OpKind kind{};  // forward or backward
+  u32 block = none;
+  u32 sweep = 0;
+  i32 first = 0, last = 0;
+};
+
+// Positions are indices into `ops`. With clipping a body is, per block, the updates of the last
+// step's gradients and then the forward; after that the backward. Without, updates follow the
+// gradient that they need. The head has no forward op: its backward does both.
+struct Program {
+  ProgramOptions options;
+  u32 sweep_micro_batches = 1;
+  std::vector<ProgramOp> ops;
+  std::vector<Pass> passes;                     // in order
+  std::vector<std::vector<i32>> update;         // [window][cut]
+  std::vector<i32> gradient;                    // [window]
+  i32 norm = 0;
+  i32 first_backward = 0;
+
+  i32 positions() const { return static_cast<i32>(ops.size()); }
+};
+
+Program make_program(const ModelGraph&, const Layout&, const ProgramOptions&);
+
+}  // namespace tidepool

@@ -1,0 +1,96 @@
+// Where every chunk is during one turn of the body: arcs per tier and the movements between them.
+// Built tier by tier, device first: its copies are the host's uses, the host's misses the disk's.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "chunk_manager/timeline.h"
+#include "planner/planner.h"
+#include "planner/program.h"
+
+namespace tidepool {
+
+// Segments an op belongs to. The segments are subsets of the body's arcs, so they share frames.
+enum SegmentMask : u8 {
+  in_first = 1 << static_cast<u8>(SegmentKind::forward_backward),
+  in_body = 1 << static_cast<u8>(SegmentKind::body),
+  in_drain = 1 << static_cast<u8>(SegmentKind::drain),
+  in_evaluation = 1 << static_cast<u8>(SegmentKind::evaluation),
+};
+
+// Order within a position: movements that feed the op, the op, movements that follow it.
+enum class Phase : u8 { before, op, after };
+struct Moment {
+  i32 position = 0;
+  Phase phase = Phase::before;
+  auto operator<=>(const Moment&) const = default;
+};
+
+// One end of a movement: an arc of a tier, or a frame on disk.
+struct Place {
+  Tier tier{};
+  u32 arc = none;   // device, host
+  Frame frame;      // disk
+};
+
+struct Movement {
+  ChunkId chunk{};
+  Place from, to;
+  Moment when;      // in [0, positions)
+  u8 segments = 0;
+  i32 need = 0;     // circular order among movements of one moment
+};
+
+struct DeviceTier {
+  std::vector<Arc> arcs;
+  std::vector<bool> home;           // by window: all its chunks rest on the device
+  std::vector<bool> keep;           // [block * micro_batches of a sweep + m]
+  Bytes peak{};
+  Bytes working_set{};
+
+  // A window's parameters come up before a pass.
+  struct Arrival {
+    u32 window = none;
+    u32 arc = none;
+    OpKind pass{};
+    u32 block = none;
+    u32 sweep = 0;
+  };
+  std::vector<Arrival> arrivals;
+  // Chunks leave after `out` and come back as `back` (none: they do not).
+  struct Departure {
+    ChunkId first{};
+    u32 count = 1;
+    u32 from_arc = none;
+    i32 out = 0;
+    u32 back_arc = none;
+    i32 back_turn = 0;  // added to the arc's positions: it may lie on the circle's other side
+  };
+  std::vector<Departure> departures;
+};
+
+struct HostTier {
+  std::vector<Arc> arcs;
+  std::vector<Frame> homes;   // by chunk; host offsets are filled in from the arcs
+  std::vector<u32> home_arcs; // by chunk: arc of a chunk that rests in the host, else none
+  std::vector<Movement> movements;
+  Bytes peak{};
+  Bytes working_set{};
+  Bytes disk_bytes{};
+};
+
+// What all tiers need to know.
+struct ResidenceInput {
+  const ModelGraph& graph;
+  const Layout& layout;
+  const Program& program;
+  const PlanOptions& options;
+};
+
+// `shrink`: bytes to plan below the budget, because placing left gaps the last time. A peak above the
+// budget means that it does not fit.
+DeviceTier plan_device_tier(const ResidenceInput&, Bytes shrink);
+HostTier plan_host_tier(const ResidenceInput&, const DeviceTier&, Bytes shrink);
+
+}  // namespace tidepool

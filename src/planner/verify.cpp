@@ -1,0 +1,294 @@
+#include "planner/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/frame_map.h"
+#include "planner/happens_before.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+Error fault(std::string message) {
+  return {ErrorKind::internal, "plan refused: " + std::move(message) +
+                                   ". This is a bug in the planner; please report it with config.yaml"};
+}
+
+bool moves_only(OpKind kind) {
+  return kind == OpKind::copy || kind == OpKind::read || kind == OpKind::write;
+}
+
+std::string describe(const Plan& plan, SegmentKind kind, u32 i) {
+  const Op& op = plan.segment(kind).ops[i];
+  std::string text = fmt::format("{} op {} ({} on {}", name(kind), i, name(op.kind), name(op.lane.kind));
+  if (op.block != none) text += fmt::format(", block {}", op.block);
+  if (op.window != none) text += fmt::format(", window {}", op.window);
+  if (op.cut != none) text += fmt::format(" cut {}", op.cut);
+  return text + ")";
+}
+
+// What a byte range holds, and who touched it since it was last overwritten.
+struct Content {
+  ChunkId chunk{none};
+  u64 version = 0;
+  u64 origin = 0;  // offset in the tier of the chunk's first byte
+  u32 writer = none;
+  std::vector<u32> readers;
+};
+
+class Verifier {
+ public:
+  Verifier(const Plan& plan, const ModelGraph& graph) : plan_(plan), graph_(graph) {
+    base_.assign(plan.chunks.size(), 0);
+  }
+
+  Result<void> verify() {
+    TRY(check_shape());
+    TRY(check_updates());
+    place_homes();
+    using enum SegmentKind;
+    const SegmentKind order[] = {forward_backward, body, body, body,       drain, evaluation,
+                                 evaluation,       forward_backward, drain};
+    std::vector<Snapshot> after_body;
+    for (u32 i = 0; i < std::size(order); ++i) {
+      TRY(replay(order[i], i == 0 ? nullptr : find_link(order[i - 1], order[i])));
+      if (order[i] == body) after_body.push_back(snapshot());
+      if (order[i] == drain) TRY(check_homes());
+    }
+    if (after_body[1] != after_body[2]) return fault("the state after a body is not the state before it");
+    return {};
+  }
+
+ private:
+  // ---- 3 and 5: without replaying ---------------------------------------------------------------
+
+  Result<void> check_shape() const {
+    for (u32 t = 0; t < tier_count; ++t) {
+      const TierUse& use = plan_.tiers[t];
+      if (use.planned_peak > use.budget)
+        return fault(fmt::format("{} arena of {} bytes exceeds the budget of {} bytes",
+                                 name(static_cast<Tier>(t)), use.planned_peak.value, use.budget.value));
+    }
+    for (const Segment& segment : plan_.segments)
+      for (u32 i = 0; i < segment.ops.size(); ++i) TRY(check_op(segment, i));
+    return {};
+  }
+
+  Result<void> check_op(const Segment& segment, u32 i) const {
+    const Op& op = segment.ops[i];
+    for (OpId dep : segment.deps_of(op))
+      if (index(dep) >= i) return fault(describe(plan_, segment.kind, i) + " depends on a later op");
+    const auto operands = segment.operands_of(op);
+    for (const Operand& o : operands) {
+      Bytes sum{};
+      for (u32 c = 0; c < o.count; ++c) sum += plan_.chunks[index(o.first) + c].bytes;
+      if (sum != o.frame.bytes) return fault(describe(plan_, segment.kind, i) + " has a frame of the wrong size");
+      const TierUse& use = plan_.tiers[static_cast<u32>(o.frame.tier)];
+      if (o.frame.end() > use.planned_peak.value)
+        return fault(fmt::format("{} ends at byte {} of a {} arena of {}", describe(plan_, segment.kind, i),
+                                 o.frame.end(), name(o.frame.tier), use.planned_peak.value));
+    }
+    if (moves_only(op.kind) && !is_movement_shape(op, operands))
+      return fault(describe(plan_, segment.kind, i) + " is on a lane that does not join its two tiers");
+    return {};
+  }
+
+  static bool is_movement_shape(const Op& op, std::span<const Operand> operands) {
+    if (operands.size() != 2 || operands[0].first != operands[1].first || operands[0].count != 1) return false;
+    const Tier from = operands[0].frame.tier, to = operands[1].frame.tier;
+    switch (op.lane.kind) {
+      case LaneKind::h2d: return from == Tier::host && to == Tier::device;
+      case LaneKind::d2h: return from == Tier::device && to == Tier::host;
+      case LaneKind::disk_read: return from == Tier::disk && to == Tier::host;
+      case LaneKind::disk_write: return from == Tier::host && to == Tier::disk;
+      default: return false;
+    }
+  }
+
+  std::vector<u32> updates_in(SegmentKind kind) const {
+    std::vector<u32> counts(plan_.chunks.size(), 0);
+    const Segment& segment = plan_.segment(kind);
+    for (const Op& op : segment.ops)
+      if (op.kind == OpKind::update)
+        for (const Operand& o : segment.operands_of(op))
+          if (writes(o.access)) ++counts[index(o.first)];
+    return counts;
+  }
+
+  Result<void> check_updates() const {
+    using enum SegmentKind;
+    const auto first = updates_in(forward_backward), body_ = updates_in(body), drain_ = updates_in(drain);
+    for (u32 id = 0; id < plan_.chunks.size(); ++id) {
+      const Chunk& chunk = plan_.chunks[id];
+      const u32 expected = is_persistent(chunk.kind) && graph_.windows[chunk.window].trainable ? 1 : 0;
+      if (body_[id] != expected || first[id] + drain_[id] != expected)
+        return fault(fmt::format("chunk {} ({} of window {}) is updated {} times in a body and {} times in "
+                                 "forward-backward + drain, not {}",
+                                 id, name(chunk.kind), chunk.window, body_[id], first[id] + drain_[id], expected));
+    }
+    return {};
+  }
+
+  // ---- replay -------------------------------------------------------------------------------------
+
+  const Link* find_link(SegmentKind from, SegmentKind to) const {
+    for (const Link& link : plan_.links)
+      if (link.from == from && link.to == to) return &link;
+    return nullptr;
+  }
+
+  void place_homes() {
+    for (u32 id = 0; id < plan_.homes.size(); ++id)
+      if (plan_.homes[id].bytes.value > 0)
+        contents_.assign(plan_.homes[id], {.chunk = ChunkId{id}, .origin = plan_.homes[id].offset});
+  }
+
+  Result<void> replay(SegmentKind kind, const Link* link) {
+    if (link == nullptr) order_.rest();
+    const Segment& segment = plan_.segment(kind);
+    const u32 before = run_begin_;
+    run_begin_ = order_.size();
+    kind_of_run_.push_back({run_begin_, kind});
+    u64 edge = 0;
+    for (u32 i = 0; i < segment.ops.size(); ++i) {
+      const Op& op = segment.ops[i];
+      deps_.clear();
+      for (OpId dep : segment.deps_of(op)) deps_.push_back(run_begin_ + index(dep));
+      for (; link != nullptr && edge < link->edges.size() && index(link->edges[edge].to) == i; ++edge)
+        deps_.push_back(before + index(link->edges[edge].from));
+      const u32 self = order_.add(op.lane, deps_);
+      for (const Operand& o : segment.operands_of(op)) TRY(visit(op, o, self));
+    }
+    if (link != nullptr && edge != link->edges.size()) return fault("a link edge names no op");
+    count_writes(segment);
+    return {};
+  }
+
+  void count_writes(const Segment& segment) {
+    for (const Op& op : segment.ops)
+      if (!moves_only(op.kind))
+        for (const Operand& o : segment.operands_of(op))
+          if (writes(o.access))
+            for (u32 c = 0; c < o.count; ++c) ++base_[index(o.first) + c];
+  }
+
+  std::string who(u32 global) const {
+    auto run = std::upper_bound(kind_of_run_.begin(), kind_of_run_.end(), global,
+                                [](u32 g, const auto& r) { return g < r.first; });
+    --run;
+    return describe(plan_, run->second, global - run->first);
+  }
+
+  Result<void> visit(const Op& op, const Operand& o, u32 self) {
+    u64 offset = o.frame.offset;
+    for (u32 c = 0; c < o.count; ++c) {
+      const ChunkId id{index(o.first) + c};
+      Frame frame = o.frame;
+      frame.offset = offset;
+      frame.bytes = plan_.chunk(id).bytes;
+      offset = frame.end();
+      if (reads(o.access)) TRY(check_read(o, id, frame, self));
+      if (writes(o.access)) TRY(check_write(op, o, id, frame, self));
+    }
+    return {};
+  }
+
+  Result<void> unordered(u32 a, u32 b, const Frame& f) const {
+    return fault(fmt::format("{} and {} both touch {} bytes [{}, {}) and nothing orders them", who(a), who(b),
+                             name(f.tier), f.offset, f.end()));
+  }
+
+  Result<void> check_read(const Operand& o, ChunkId id, const Frame& frame, u32 self) {
+    const u64 expected = base_[index(id)] + o.version;
+    u32 clash = none;
+    const Content* wrong = nullptr;
+    bool empty = false;
+    contents_.visit(frame, [&](u64, u64, Content& c) {
+      if (c.chunk == ChunkId{none}) empty = true;
+      else if (c.chunk != id || c.version != expected || c.origin != frame.offset) wrong = &c;
+      if (c.writer != none && c.writer != self && !order_.before(c.writer, self)) clash = c.writer;
+      if (c.readers.empty() || c.readers.back() != self) order_.add_reader(c.readers, self);
+    });
+    if (empty) return fault(fmt::format("{} reads chunk {} from {} byte {}, where nothing is", who(self),
+                                        index(id), name(frame.tier), frame.offset));
+    if (wrong != nullptr)
+      return fault(fmt::format("{} reads chunk {} version {} from {} byte {} but finds chunk {} version {}",
+                               who(self), index(id), expected, name(frame.tier), frame.offset,
+                               index(wrong->chunk), wrong->version));
+    if (clash != none) return unordered(clash, self, frame);
+    return {};
+  }
+
+  Result<void> check_write(const Op& op, const Operand& o, ChunkId id, const Frame& frame, u32 self) {
+    u32 clash = none;
+    const auto test = [&](u32 other) {
+      if (other != none && other != self && !order_.before(other, self)) clash = other;
+    };
+    contents_.visit(frame, [&](u64, u64, Content& c) {
+      test(c.writer);
+      for (u32 reader : c.readers) test(reader);
+    });
+    if (clash != none) return unordered(clash, self, frame);
+    const u64 left = base_[index(id)] + o.version + (o.access == Access::read_write ? 1 : 0);
+    CHECK(!moves_only(op.kind) || o.access == Access::write, self);
+    contents_.assign(frame, {.chunk = id, .version = left, .origin = frame.offset, .writer = self});
+    return {};
+  }
+
+  // ---- 4: what a body leaves ------------------------------------------------------------------------
+
+  struct Piece {
+    Tier tier{};
+    u64 begin = 0, end = 0;
+    ChunkId chunk{};
+    u64 age = 0;  // versions behind the newest
+    bool operator==(const Piece&) const = default;
+  };
+  using Snapshot = std::vector<Piece>;
+
+  Snapshot snapshot() {
+    Snapshot pieces;
+    for (u32 t = 0; t < tier_count; ++t) {
+      const Frame all{.tier = static_cast<Tier>(t), .bytes = plan_.tiers[t].planned_peak};
+      contents_.visit(all, [&](u64 begin, u64 end, Content& c) {
+        if (c.chunk == ChunkId{none}) return;
+        const Piece piece{static_cast<Tier>(t), begin, end, c.chunk, base_[index(c.chunk)] - c.version};
+        if (!pieces.empty() && pieces.back().tier == piece.tier && pieces.back().end == begin &&
+            pieces.back().chunk == piece.chunk && pieces.back().age == piece.age)
+          pieces.back().end = end;
+        else
+          pieces.push_back(piece);
+      });
+    }
+    return pieces;
+  }
+
+  Result<void> check_homes() {
+    for (u32 id = 0; id < plan_.homes.size(); ++id) {
+      if (plan_.homes[id].bytes.value == 0) continue;
+      bool current = true;
+      contents_.visit(plan_.homes[id], [&](u64, u64, Content& c) {
+        current = current && c.chunk == ChunkId{id} && c.version == base_[id];
+      });
+      if (!current) return fault(fmt::format("at rest the home of chunk {} is not current", id));
+    }
+    return {};
+  }
+
+  const Plan& plan_;
+  const ModelGraph& graph_;
+  FrameMap<Content> contents_;
+  HappensBefore order_;
+  std::vector<u64> base_;  // by chunk: versions made before this run
+  std::vector<std::pair<u32, SegmentKind>> kind_of_run_;
+  u32 run_begin_ = 0;
+  std::vector<u32> deps_;
+};
+
+}  // namespace
+
+Result<void> verify_plan(const Plan& plan, const ModelGraph& graph) { return Verifier(plan, graph).verify(); }
+
+}  // namespace tidepool

@@ -1,0 +1,20 @@
+// verify_plan: no plan runs unverified. Written against plan.h alone, so that it shares no mistake
+// with the code that makes plans.
+#pragma once
+
+#include "tidepool/model_graph.h"
+#include "tidepool/plan.h"
+#include "tidepool/result.h"
+
+namespace tidepool {
+
+// Replays the segments symbolically in the orders in which they may follow each other and checks
+//  1. every op finds each chunk it reads in the frame it names, at the right version;
+//  2. two ops whose frames overlap, one of them writing, are ordered by edges or an ordered lane;
+//  3. no frame ends above its tier's arena, and no arena is larger than its budget;
+//  4. a body leaves the state that it found, one version on, and at rest every home is current;
+//  5. every trainable chunk set is updated exactly once per step.
+// Near-linear in the number of ops. Error: ErrorKind::internal, naming the ops and bytes.
+Result<void> verify_plan(const Plan&, const ModelGraph&);
+
+}  // namespace tidepool
