@@ -1,0 +1,104 @@
+#include "data/batch_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tidepool/check.h"
+
+namespace tidepool {
+
+namespace {
+
+// Row r of [B, T].
+std::span<i32> row_of(std::span<i32> matrix, u64 row, u32 length) {
+  return matrix.subspan(row * length, length);
+}
+
+void pad(std::span<i32> tokens, std::span<i32> targets) {
+  std::ranges::fill(tokens, 0);
+  std::ranges::fill(targets, ignored_target);
+}
+
+}  // namespace
+
+BatchSource::BatchSource(const Dataset& data, BatchShape batch, u32 micro_batches)
+    : data_(data),
+      batch_(batch),
+      micro_batches_(micro_batches),
+      steps_per_epoch_(div_up(data.train_sequences(), u64{batch.sequences} * micro_batches)) {
+  CHECK(batch.tokens == data.sequence_length(), batch.tokens, data.sequence_length());
+}
+
+u64 BatchSource::first_of_step(u64 step) const {
+  CHECK(step >= 1, step);
+  const u64 epoch = (step - 1) / steps_per_epoch_;
+  const u64 step_of_epoch = (step - 1) % steps_per_epoch_;
+  return epoch * data_.train_sequences() + step_of_epoch * sequences_per_step();
+}
+
+u64 BatchSource::sequences_of_step(u64 step) const {
+  const u64 begin = (step - 1) % steps_per_epoch_ * sequences_per_step();
+  return std::min(sequences_per_step(), data_.train_sequences() - begin);
+}
+
+double BatchSource::epoch(u64 step) const {
+  return static_cast<double>(step) / static_cast<double>(steps_per_epoch_);
+}
+
+Result<void> BatchSource::load_batch(u64 step, u32 micro_batch, std::span<i32> tokens,
+                                     std::span<i32> targets) const {
+  CHECK(micro_batch < micro_batches_, micro_batch, micro_batches_);
+  CHECK(tokens.size() == batch_.rows() && targets.size() == batch_.rows(), tokens.size(), targets.size());
+  const u64 first = first_of_step(step);
+  const u64 filled = sequences_of_step(step);
+  for (u64 row = 0; row < batch_.sequences; ++row) {
+    const u64 place = u64{micro_batch} * batch_.sequences + row;
+    const std::span row_tokens = row_of(tokens, row, batch_.tokens);
+    const std::span row_targets = row_of(targets, row, batch_.tokens);
+    if (place < filled) {
+      TRY(data_.train_sequence(first + place, row_tokens, row_targets));
+    } else {
+      pad(row_tokens, row_targets);
+    }
+  }
+  return {};
+}
+
+u64 BatchSource::target_tokens(u64 step) const {
+  const u64 first = first_of_step(step);
+  const u64 filled = sequences_of_step(step);
+  u64 sum = 0;
+  for (u64 place = 0; place < filled; ++place) sum += data_.train_targets(first + place);
+  return sum;
+}
+
+u64 BatchSource::validation_batches() const { return div_up(data_.validation_sequences(), batch_.sequences); }
+
+Result<void> BatchSource::load_validation_batch(u64 batch, std::span<i32> tokens,
+                                                std::span<i32> targets) const {
+  CHECK(batch < validation_batches(), batch, validation_batches());
+  CHECK(tokens.size() == batch_.rows() && targets.size() == batch_.rows(), tokens.size(), targets.size());
+  for (u64 row = 0; row < batch_.sequences; ++row) {
+    const u64 sequence = batch * batch_.sequences + row;
+    const std::span row_tokens = row_of(tokens, row, batch_.tokens);
+    const std::span row_targets = row_of(targets, row, batch_.tokens);
+    if (sequence < data_.validation_sequences()) {
+      TRY(data_.validation_sequence(sequence, row_tokens, row_targets));
+    } else {
+      pad(row_tokens, row_targets);
+    }
+  }
+  return {};
+}
+
+u64 BatchSource::validation_target_tokens(u64 batch) const {
+  const u64 left = data_.validation_sequences() - batch * batch_.sequences;
+  return std::min<u64>(left, batch_.sequences) * batch_.tokens;
+}
+
+std::string BatchSource::fingerprint() const {
+  return fmt::format("{}-{}", data_.fingerprint(), sequences_per_step());
+}
+
+}  // namespace tidepool

@@ -1,0 +1,88 @@
+#include "data/find_files.h"
+
+#include <fmt/format.h>
+#include <glob.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace tidepool {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+Error bad(std::string text) { return {ErrorKind::bad_input, std::move(text)}; }
+
+bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
+
+Result<std::vector<std::string>> files_below(const std::string& directory) {
+  std::vector<std::string> files;
+  std::error_code fault;
+  auto walk =
+      fs::recursive_directory_iterator(directory, fs::directory_options::follow_directory_symlink, fault);
+  while (!fault && walk != fs::recursive_directory_iterator()) {
+    std::error_code broken_link;  // not ours to complain about
+    if (is_hidden(walk->path())) {
+      walk.disable_recursion_pending();
+    } else if (walk->is_regular_file(broken_link)) {
+      files.push_back(walk->path().string());
+    }
+    walk.increment(fault);
+  }
+  if (fault) return bad(fmt::format("{}: cannot list the directory: {}", directory, fault.message()));
+  std::ranges::sort(files);
+  return files;
+}
+
+std::vector<std::string> glob_matches(const std::string& pattern) {
+  std::vector<std::string> paths;
+  glob_t found{};
+  if (::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found) == 0) {
+    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  }
+  ::globfree(&found);
+  std::ranges::sort(paths);
+  return paths;
+}
+
+// A file or everything below a directory; anything else (a socket, say) is passed over.
+Result<void> add_path(const std::string& path, bool named, std::vector<FoundFile>& out) {
+  std::error_code unused;
+  if (fs::is_directory(path, unused)) {
+    TRY_ASSIGN(const std::vector<std::string> files, files_below(path));
+    for (const std::string& file : files) out.push_back({file, false});
+  } else if (fs::is_regular_file(path, unused)) {
+    out.push_back({path, named});
+  }
+  return {};
+}
+
+Result<void> add_entry(const std::string& entry, std::vector<FoundFile>& out) {
+  const size_t before = out.size();
+  std::error_code unused;
+  if (fs::exists(entry, unused)) {
+    TRY(add_path(entry, true, out));
+    if (out.size() > before) return {};
+    return bad(fs::is_directory(entry, unused)
+                   ? fmt::format("{}: the directory holds no files to train on", entry)
+                   : fmt::format("{}: is neither a regular file nor a directory", entry));
+  }
+  if (entry.find_first_of("*?[") == std::string::npos) {
+    return bad(fmt::format("{}: no such data file (looked from {}); correct data.train", entry,
+                           fs::current_path(unused).string()));
+  }
+  for (const std::string& path : glob_matches(entry)) TRY(add_path(path, false, out));
+  if (out.size() > before) return {};
+  return bad(fmt::format("{}: the pattern matches no file; correct data.train", entry));
+}
+
+}  // namespace
+
+Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& entries) {
+  std::vector<FoundFile> files;
+  for (const std::string& entry : entries) TRY(add_entry(entry, files));
+  return files;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,23 @@
+// Which files a config's `data.train` names.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tidepool/result.h"
+
+namespace tidepool {
+
+struct FoundFile {
+  std::string path;
+  bool named = false;  // by itself, not found in a directory or by a glob
+
+  bool operator==(const FoundFile&) const = default;
+};
+
+// Files as named, directories with every regular file below them, globs; the entries in their given
+// order, what an entry finds sorted by name (bytes, not locale). Hidden files are left out of
+// directories and globs. ErrorKind::bad_input if an entry finds nothing.
+Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& entries);
+
+}  // namespace tidepool

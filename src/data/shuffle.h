@@ -1,0 +1,29 @@
+// A seeded permutation of [0, count) in constant memory.
+//
+// A four-round Feistel network permutes [0, 2^2k) for the least such power that holds count; walking its
+// cycle until the value falls below count permutes [0, count) (Black and Rogaway, "Ciphers with
+// arbitrary finite domains", 2002). 2^2k < 4 count, so a walk takes fewer than four steps on average.
+// So any position of any epoch is a pure function: resuming needs only the step number.
+#pragma once
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+class Permutation {
+ public:
+  // REQUIRES: count >= 1.
+  Permutation(u64 count, u64 seed, u64 epoch);
+
+  u64 operator()(u64 position) const;  // REQUIRES: position < count
+
+ private:
+  static constexpr u32 rounds = 4;
+  u64 encrypt(u64 value) const;
+
+  u64 count_ = 1;
+  u32 half_bits_ = 1;
+  u64 keys_[rounds] = {};
+};
+
+}  // namespace tidepool

@@ -1,0 +1,162 @@
+// Formats. llm.c: 256 x int32 {magic, version, tokens, 0 ...}, then ids; magic 20240520 version 1 holds
+// uint16, 20240801 version 7 uint32. nanoGPT: uint16 and nothing else. All little-endian.
+#include "data/token_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <vector>
+
+#include "data/utf8.h"
+
+namespace tidepool {
+
+static_assert(std::endian::native == std::endian::little, "token files are read as they lie");
+
+namespace {
+
+constexpr u64 llmc_header_bytes = 256 * 4;
+
+struct LlmcKind {
+  i32 magic;
+  i32 version;
+  u32 token_bytes;
+};
+constexpr std::array<LlmcKind, 2> llmc_kinds = {{{20240520, 1, 2}, {20240801, 7, 4}}};
+
+Error bad(const std::string& path, std::string_view text) {
+  return {ErrorKind::bad_input, fmt::format("{}: {}", path, text)};
+}
+
+// ids[i] as a number, from `width` bytes each.
+u32 token_at(const std::byte* ids, size_t i, u32 width) {
+  u32 id = 0;
+  std::memcpy(&id, ids + i * width, width);
+  return id;
+}
+
+}  // namespace
+
+Result<TokenFile> TokenFile::open(const std::string& path, DataFormat format) {
+  TokenFile out;
+  out.path_ = path;
+  out.format_ = format;
+  TRY_ASSIGN(out.file_, FileDescriptor::open_to_read(path));
+  TRY_ASSIGN(const Bytes size, out.file_.size(path));
+  TRY(out.recognise(size));
+  return out;
+}
+
+Result<void> TokenFile::recognise(Bytes size) {
+  i32 magic = 0;
+  if (size.value >= sizeof magic) TRY(file_.read(path_, 0, std::as_writable_bytes(std::span(&magic, 1))));
+  if (format_ == DataFormat::automatic) {
+    const bool llmc = std::ranges::find(llmc_kinds, magic, &LlmcKind::magic) != llmc_kinds.end();
+    format_ = llmc ? DataFormat::llmc : path_.ends_with(".bin") ? DataFormat::nanogpt : DataFormat::text;
+  }
+  if (format_ == DataFormat::llmc) return recognise_llmc(size);
+
+  token_bytes_ = format_ == DataFormat::nanogpt ? 2 : 1;
+  if (size.value % token_bytes_ != 0) {
+    return bad(path_,
+               fmt::format("{} bytes are no whole number of uint16 tokens; is it a nanoGPT file? data.format "
+                           "tells how to read it",
+                           size.value));
+  }
+  tokens_ = size.value / token_bytes_;
+  return {};
+}
+
+Result<void> TokenFile::recognise_llmc(Bytes size) {
+  if (size.value < llmc_header_bytes) {
+    return bad(path_,
+               fmt::format("{} bytes are too few for the 1024-byte header of an llm.c file", size.value));
+  }
+  std::array<i32, 3> header{};  // magic, version, tokens
+  TRY(file_.read(path_, 0, std::as_writable_bytes(std::span(header))));
+  const auto kind = std::ranges::find(llmc_kinds, header[0], &LlmcKind::magic);
+  if (kind == llmc_kinds.end() || kind->version != header[1]) {
+    return bad(path_,
+               fmt::format("magic {} version {} is no llm.c token file; known are 20240520 version 1 and "
+                           "20240801 version 7",
+                           header[0], header[1]));
+  }
+  header_bytes_ = llmc_header_bytes;
+  token_bytes_ = kind->token_bytes;
+  tokens_ = static_cast<u32>(header[2]);
+  if (size.value != header_bytes_ + tokens_ * token_bytes_) {
+    return bad(path_, fmt::format(
+                          "its header promises {} tokens, so {} bytes, but the file has {}; it is cut off or "
+                          "damaged, make it again",
+                          tokens_, header_bytes_ + tokens_ * token_bytes_, size.value));
+  }
+  return {};
+}
+
+Error TokenFile::bad_token(u64 token, u64 id, u32 vocab_size) const {
+  return bad(path_,
+             fmt::format("token {} at byte offset {} is {}, but model.vocab_size is {}; raise vocab_size or "
+                         "correct the file",
+                         token, header_bytes_ + token * token_bytes_, id, vocab_size));
+}
+
+Result<void> TokenFile::read(u64 first, std::span<i32> out, u32 vocab_size) const {
+  std::array<std::byte, 16 * kib> buffer;  // on the stack: threads share nothing, nothing is allocated
+  while (!out.empty()) {
+    const size_t count = std::min(out.size(), buffer.size() / token_bytes_);
+    TRY(file_.read(path_, header_bytes_ + first * token_bytes_,
+                   std::span(buffer).first(count * token_bytes_)));
+    for (size_t i = 0; i < count; ++i) {
+      const u32 id = token_at(buffer.data(), i, token_bytes_);
+      if (id >= vocab_size) return bad_token(first + i, id, vocab_size);
+      out[i] = static_cast<i32>(id);
+    }
+    out = out.subspan(count);
+    first += count;
+  }
+  return {};
+}
+
+Result<void> TokenFile::scan_piece_at(u64 first, std::span<const std::byte> piece, u32 vocab_size) const {
+  const size_t count = piece.size() / token_bytes_;
+  for (size_t i = 0; i < count; ++i) {
+    const u32 id = token_at(piece.data(), i, token_bytes_);
+    if (id >= vocab_size) return bad_token(first + i, id, vocab_size);
+  }
+  return {};
+}
+
+Result<void> TokenFile::scan(u32 vocab_size,
+                             const std::function<void(std::span<const std::byte>)>& visit) const {
+  const u64 bytes = tokens_ * token_bytes_;
+  const bool text = format_ == DataFormat::text;
+  // A whole number of pieces of the file is passed over after each one that is read.
+  const u64 stride = text ? scan_piece.value
+                          : round_up(div_up(bytes, scan_limit.value / scan_piece.value), scan_piece.value);
+  std::vector<std::byte> buffer(std::min(scan_piece.value, bytes));
+  Utf8Checker utf8;
+  for (u64 offset = 0; offset < bytes; offset += std::max(stride, scan_piece.value)) {
+    const std::span piece = std::span(buffer).first(std::min(scan_piece.value, bytes - offset));
+    TRY(file_.read(path_, header_bytes_ + offset, piece));
+    if (!text) {
+      TRY(scan_piece_at(offset / token_bytes_, piece, vocab_size));
+    } else if (const auto at = utf8.feed(piece)) {
+      return bad(
+          path_,
+          fmt::format("not UTF-8 at byte offset {} (0x{:02x}); convert it (for example with iconv), or set "
+                      "data.format if these are token ids",
+                      *at, static_cast<u32>(piece[*at - offset])));
+    }
+    visit(piece);
+  }
+  if (const auto at = utf8.finish(); text && at) {
+    return bad(path_,
+               fmt::format("ends in the middle of a UTF-8 character that began at byte offset {}", *at));
+  }
+  return {};
+}
+
+}  // namespace tidepool
