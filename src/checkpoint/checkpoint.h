@@ -1,0 +1,126 @@
+// Checkpoints of a run directory: written whole or not at all, verified before use, never gathered in
+// memory. Independent of chunk size, budgets and devices: the files hold plain tensors under their
+// Hugging Face names, and the directory opens in any Hugging Face tool.
+//
+//   checkpoint-<step>/
+//     model.safetensors       weights, F32 or BF16
+//     config.json             Hugging Face GPT-2 config
+//     optimizer.safetensors   exp_avg.*, exp_avg_sq.*, master.* (bf16 only), all F32
+//     trainer_state.json
+//     manifest.json           length and XXH3 of each file; last
+//
+// A save goes to checkpoint-<step>.tmp-<pid>: every file is fsynced, then the directory, then it is
+// renamed, then the run directory is fsynced. So a kill at any moment leaves the older checkpoints as they
+// were, and at worst a directory that sweep() clears.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/files.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/state_stream.h"
+#include "checkpoint/trainer_state.h"
+#include "tidepool/model_graph.h"
+
+namespace tidepool {
+
+struct CheckpointOptions {
+  std::string run_dir;
+  Bytes buffer{4 * mib};  // all the memory that a save or restore takes for tensors; at least 64 KiB
+};
+
+struct SavedCheckpoint {
+  std::string path;
+  u64 weights_xxh3 = 0;
+  Bytes bytes{};  // of all files
+};
+
+// Verified: every byte of every file is what was written.
+struct FoundCheckpoint {
+  std::string path;
+  u64 weights_xxh3 = 0;
+  TrainerState state;
+};
+
+struct SteppedOver {
+  std::string path;
+  std::string reason;  // names the file
+};
+
+struct Resumable {
+  std::optional<FoundCheckpoint> found;   // nothing: start from the beginning
+  std::vector<SteppedOver> stepped_over;  // newer ones that do not verify, newest first
+};
+
+struct Rotation {
+  u64 saved_step = 0;              // just saved: never deleted
+  u64 total_limit = 0;             // 0: keep all
+  u64 best_step = 0;               // 0: none; kept, and counted
+  std::vector<std::string> distrusted;  // paths that did not verify: the first to go
+};
+
+// Not for several threads at once. Everything blocks.
+class CheckpointStore {
+ public:
+  // Creates run_dir and takes the buffer. `graph` must outlive the store.
+  static Result<std::unique_ptr<CheckpointStore>> create(const CheckpointOptions&, const ModelGraph& graph,
+                                                         std::unique_ptr<Files> = create_posix_files());
+
+  // Clears what dead runs left half-written. Returns the names, for the log. Before the first save.
+  Result<std::vector<std::string>> sweep();
+
+  // Durable on return. An error (ErrorKind::io) leaves nothing new behind, and older ones untouched.
+  Result<SavedCheckpoint> save(const TrainerState&, StateReader&);
+
+  // Deletes the oldest above the limit. Only after save() has returned. Checkpoints with a step beyond
+  // saved_step are neither counted nor deleted: the run has stepped back, and will reach them again.
+  // Returns the paths that went.
+  Result<std::vector<std::string>> rotate(const Rotation&);
+
+  // The newest checkpoint that verifies. ErrorKind::usage where that one is of another model or
+  // precision: a resumed run must not quietly start over.
+  Result<Resumable> find_resumable();
+
+  // One checkpoint by path: verified, and of this model, or an error (corrupt_checkpoint, usage).
+  Result<FoundCheckpoint> open(const std::string& path);
+
+  // Momentum, variance, parameters and masters of a checkpoint that open() or find_resumable() returned.
+  Result<void> restore(const FoundCheckpoint&, StateWriter&);
+
+  // Of the state as it is now, without a save: XXH3-64 over each tensor's name and parameter bytes, in
+  // the model's order. The same as in the manifest of a checkpoint of this state.
+  Result<u64> weights_xxh3(StateReader&);
+
+  CheckpointStore(const CheckpointStore&) = delete;
+
+ private:
+  CheckpointStore(const CheckpointOptions&, const ModelGraph&, std::unique_ptr<Files>);
+
+  std::string path_of(u64 step) const;
+  Result<SavedCheckpoint> write_all(const std::string& directory, const TrainerState&, StateReader&);
+  Result<void> put_in_place(const std::string& temporary, const std::string& path);
+  Result<FoundCheckpoint> verify(const std::string& path);
+  Result<void> check_model(const std::string& path) const;
+
+  std::string run_dir_;
+  const ModelGraph& graph_;
+  std::unique_ptr<Files> files_;
+  std::vector<std::byte> buffer_;
+};
+
+// What one checkpoint takes on disk, but for a few KiB of JSON.
+Bytes checkpoint_bytes(const ModelGraph&);
+
+// Steps of the checkpoint-<step> directories in `run_dir`, ascending. Unverified.
+std::vector<u64> checkpoint_steps(const std::string& run_dir);
+
+// Only the weights, from any Hugging Face model directory (F32, BF16 or F16; one file or shards; names with or
+// without "transformer."): to start from, or to generate with. Errors are ErrorKind::bad_input and name
+// tensor, what was expected and what was found. Returns the names of tensors that nothing here uses.
+Result<std::vector<std::string>> load_weights(const std::string& directory, const ModelGraph&, StateWriter&,
+                                              Bytes buffer);
+
+}  // namespace tidepool

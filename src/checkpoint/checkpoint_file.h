@@ -1,0 +1,40 @@
+// A file of a checkpoint while it is written: counts and hashes what passes, for the manifest.
+#pragma once
+
+#include "checkpoint/files.h"
+#include "checkpoint/hash.h"
+#include "checkpoint/manifest.h"
+
+namespace tidepool {
+
+class CheckpointFile {
+ public:
+  static Result<CheckpointFile> create(Files& files, const std::string& directory, const std::string& name,
+                                       Bytes expected) {
+    TRY_ASSIGN(auto out, files.create(directory + "/" + name, expected));
+    return CheckpointFile(name, std::move(out));
+  }
+
+  CheckpointFile(std::string name, std::unique_ptr<OutputFile> out) : name_(std::move(name)), out_(std::move(out)) {}
+
+  Result<void> append(std::span<const std::byte> bytes) {
+    hash_.update(bytes);
+    bytes_ += bytes.size();
+    return out_->append(bytes);
+  }
+  Result<void> append(std::string_view text) { return append(std::as_bytes(std::span(text))); }
+
+  // Durable on return.
+  Result<ManifestEntry> finish() {
+    TRY(out_->finish());
+    return ManifestEntry{.file = name_, .bytes = bytes_, .xxh3 = hash_.digest()};
+  }
+
+ private:
+  std::string name_;
+  std::unique_ptr<OutputFile> out_;
+  StreamHash hash_;
+  u64 bytes_ = 0;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,137 @@
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/names.h"
+#include "checkpoint/read_file.h"
+#include "checkpoint/state_tensors.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u64 config_bytes_max = 1 * mib;
+constexpr u64 trainer_state_bytes_max = 4 * gib;  // about 25 bytes per step
+
+// "n_embd is 64 there and 128 here", or nothing.
+std::string config_difference(const Gpt2Config& there, const Gpt2Config& here) {
+  struct Row {
+    const char* key;
+    double there, here;
+  };
+  const Row rows[] = {{"vocab_size", double(there.vocab_size), double(here.vocab_size)},
+                      {"n_positions", double(there.n_positions), double(here.n_positions)},
+                      {"n_embd", double(there.n_embd), double(here.n_embd)},
+                      {"n_layer", double(there.n_layer), double(here.n_layer)},
+                      {"n_head", double(there.n_head), double(here.n_head)},
+                      {"n_inner", double(there.inner()), double(here.inner())},
+                      {"layer_norm_epsilon", there.layer_norm_epsilon, here.layer_norm_epsilon}};
+  for (const Row& row : rows) {
+    // Up to what reading a decimal back may cost.
+    if (std::abs(row.there - row.here) > 1e-12 * std::abs(row.here)) return fmt::format("{} is {} there and {} here", row.key, row.there, row.here);
+  }
+  return {};
+}
+
+std::string tensor_text(const StoredTensor& t) {
+  return fmt::format("{} {} {}", t.name, name(t.dtype), shape_text(t.shape));
+}
+
+// The first difference between what a file holds and what this run would write, or nothing.
+std::string tensors_difference(std::span<const StoredTensor> there, std::span<const StoredTensor> here) {
+  for (std::size_t i = 0; i < std::max(there.size(), here.size()); ++i) {
+    const std::string a = i < there.size() ? tensor_text(there[i]) : "nothing more";
+    const std::string b = i < here.size() ? tensor_text(here[i]) : "nothing more";
+    if (a != b) return fmt::format("it holds {} where this run has {}", a, b);
+  }
+  return {};
+}
+
+Error other_model(const std::string& path, const std::string& difference) {
+  return {ErrorKind::usage, fmt::format("{} is of another model or precision: {}. Set the model and "
+                                        "train.precision as they were, or choose another output.dir",
+                                        path, difference)};
+}
+
+Result<void> has_all_files(const std::string& path, const Manifest& manifest) {
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", model_config_file, trainer_state_file}) {
+    if (manifest.find(file) == nullptr) {
+      return Error{ErrorKind::corrupt_checkpoint, fmt::format("{}/{}: does not list {}", path, manifest_file, file)};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<u64> checkpoint_steps(const std::string& run_dir) {
+  std::vector<u64> steps;
+  std::error_code ec;
+  for (const auto& entry : std::filesystem::directory_iterator(run_dir, ec)) {
+    const auto name = parse_directory_name(entry.path().filename().string());
+    if (name && name->mark == DirectoryMark::whole) steps.push_back(name->step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+Result<FoundCheckpoint> CheckpointStore::verify(const std::string& path) {
+  TRY_ASSIGN(const Manifest manifest, read_manifest(path));
+  TRY(has_all_files(path, manifest));
+  TRY(verify_files(path, manifest, buffer_));
+  const std::string state_path = path + "/" + trainer_state_file;
+  TRY_ASSIGN(const std::string text,
+             read_small_file(state_path, trainer_state_bytes_max, ErrorKind::corrupt_checkpoint));
+  TRY_ASSIGN(TrainerState state, parse_trainer_state(text, state_path));
+  if (state.step != manifest.step) {
+    return Error{ErrorKind::corrupt_checkpoint,
+                 fmt::format("{}: says step {}, the manifest step {}", state_path, state.step, manifest.step)};
+  }
+  return FoundCheckpoint{.path = path, .weights_xxh3 = manifest.weights_xxh3, .state = std::move(state)};
+}
+
+Result<void> CheckpointStore::check_model(const std::string& path) const {
+  const std::string config_path = path + "/" + model_config_file;
+  TRY_ASSIGN(const std::string text, read_small_file(config_path, config_bytes_max, ErrorKind::corrupt_checkpoint));
+  TRY_ASSIGN(const Gpt2Config config, parse_hf_config(text, ErrorKind::corrupt_checkpoint, config_path));
+  const std::string difference = config_difference(config, graph_.config);
+  if (!difference.empty()) return other_model(path, difference);
+
+  const auto check_tensors = [&](const char* file_name, const std::vector<StatePart>& parts) -> Result<void> {
+    TRY_ASSIGN(const auto file,
+               SafetensorsFile::open(path + "/" + file_name, ErrorKind::corrupt_checkpoint));
+    const std::string difference = tensors_difference(file->tensors(), stored_tensors(graph_, parts));
+    if (difference.empty()) return {};
+    return other_model(path, fmt::format("{}: {}", file_name, difference));
+  };
+  TRY(check_tensors("model.safetensors", model_parts()));
+  return check_tensors("optimizer.safetensors", optimizer_parts(graph_.precision));
+}
+
+Result<FoundCheckpoint> CheckpointStore::open(const std::string& path) {
+  TRY_ASSIGN(FoundCheckpoint found, verify(path));
+  TRY(check_model(path));
+  return found;
+}
+
+Result<Resumable> CheckpointStore::find_resumable() {
+  Resumable out;
+  std::vector<u64> steps = checkpoint_steps(run_dir_);
+  std::reverse(steps.begin(), steps.end());
+  for (const u64 step : steps) {
+    const std::string path = path_of(step);
+    Result<FoundCheckpoint> found = verify(path);
+    if (!found) {
+      out.stepped_over.push_back({path, found.error().message});
+      continue;
+    }
+    TRY(check_model(path));
+    out.found = std::move(*found);
+    return out;
+  }
+  return out;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,42 @@
+// manifest.json: what a checkpoint consists of. Written last, so its presence says that the rest was
+// written; its own last line hashes the lines above it, so that no bit of it can flip unnoticed.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tidepool/result.h"
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+inline constexpr const char* manifest_file = "manifest.json";
+
+struct ManifestEntry {
+  std::string file;
+  u64 bytes = 0;
+  u64 xxh3 = 0;
+  bool operator==(const ManifestEntry&) const = default;
+};
+
+struct Manifest {
+  u64 step = 0;
+  u64 weights_xxh3 = 0;
+  std::vector<ManifestEntry> files;
+
+  const ManifestEntry* find(std::string_view file) const;
+  bool operator==(const Manifest&) const = default;
+};
+
+std::string to_text(const Manifest&);
+
+// Of `directory`/manifest.json. Errors are ErrorKind::corrupt_checkpoint.
+Result<Manifest> read_manifest(const std::string& directory);
+
+// Streams every file through `buffer` and compares length and hash. The first fault is the error:
+// ErrorKind::corrupt_checkpoint, naming file and reason.
+Result<void> verify_files(const std::string& directory, const Manifest&, std::span<std::byte> buffer);
+
+}  // namespace tidepool

@@ -1,0 +1,41 @@
+// Between a window's elements and the tensors of a checkpoint's files. Inside src/checkpoint.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "checkpoint/checkpoint_file.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/state_stream.h"
+#include "tidepool/model_graph.h"
+
+namespace tidepool {
+
+// One run of tensors in a file, one per model tensor in the model's order.
+enum class StatePart : u8 {
+  weights,     // "<name>", the stored precision
+  momentum,    // "exp_avg.<name>", F32
+  variance,    // "exp_avg_sq.<name>", F32
+  master,      // "master.<name>", F32 joined from param and master_low; bf16 only
+};
+
+// What model.safetensors and optimizer.safetensors hold, in order.
+std::vector<StatePart> model_parts();
+std::vector<StatePart> optimizer_parts(Precision);
+
+// With offsets. What a file of these parts must be, exactly.
+std::vector<StoredTensor> stored_tensors(const ModelGraph&, std::span<const StatePart>);
+
+// The smallest buffer that the functions below work with.
+inline constexpr u64 state_buffer_bytes_min = 64 * kib;
+
+// Streams one part into `file` through `buffer`. `weights_hash`, where not null, takes each tensor's
+// name and bytes. REQUIRES: buffer.size() >= state_buffer_bytes_min, 8-byte aligned.
+Result<void> write_part(CheckpointFile& file, const ModelGraph&, StatePart, StateReader&,
+                        std::span<std::byte> buffer, StreamHash* weights_hash);
+
+// The other way. `file` must hold exactly stored_tensors().
+Result<void> restore_part(const SafetensorsFile& file, const ModelGraph&, StatePart, StateWriter&,
+                          std::span<std::byte> buffer);
+
+}  // namespace tidepool

@@ -1,0 +1,149 @@
+#include "checkpoint/trainer_state.h"
+
+#include <array>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <charconv>
+#include <cmath>
+
+#include "json/text.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace json = boost::json;
+namespace {
+
+std::string exact(double d) {
+  if (std::isnan(d)) return "nan";
+  if (std::isinf(d)) return d < 0 ? "-inf" : "inf";
+  std::array<char, 40> text;
+  const bool negative = std::signbit(d);
+  const auto [end, ec] = std::to_chars(text.data(), text.data() + text.size(), std::fabs(d), std::chars_format::hex);
+  CHECK(ec == std::errc());
+  return std::string(negative ? "-0x" : "0x").append(text.data(), end);
+}
+
+bool parse_exact(std::string_view text, double& out) {
+  const bool negative = text.starts_with('-');
+  if (negative) text.remove_prefix(1);
+  if (text.starts_with("0x")) text.remove_prefix(2);
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), out, std::chars_format::hex);
+  if (negative) out = -out;
+  return ec == std::errc() && end == text.data() + text.size();
+}
+
+// Reads fields one by one and remembers the first that is missing or wrong.
+class Fields {
+ public:
+  explicit Fields(const json::object& object) : object_(object) {}
+
+  u64 count(std::string_view key) { return count_of(find(key), key); }
+  double number(std::string_view key) { return number_of(find(key), key); }
+  std::string text(std::string_view key) { return text_of(find(key), key); }
+
+  template <class Fn>
+  void each(std::string_view key, Fn&& fn) {
+    const json::value* list = find(key);
+    if (list == nullptr || !list->is_array()) return wrong(key);
+    for (const json::value& v : list->get_array()) fn(v);
+  }
+
+  static const json::value* member(const json::value& v, std::string_view key) {
+    return v.is_object() ? v.get_object().if_contains(json::string_view(key.data(), key.size())) : nullptr;
+  }
+  u64 count_of(const json::value* v, std::string_view key) {
+    if (v != nullptr && v->is_uint64()) return v->get_uint64();
+    if (v != nullptr && v->is_int64() && v->get_int64() >= 0) return static_cast<u64>(v->get_int64());
+    wrong(key);
+    return 0;
+  }
+  double number_of(const json::value* v, std::string_view key) {
+    double out = 0;
+    if (v == nullptr || !v->is_string() || !parse_exact(v->get_string(), out)) wrong(key);
+    return out;
+  }
+  std::string text_of(const json::value* v, std::string_view key) {
+    if (v != nullptr && v->is_string()) return std::string(std::string_view(v->get_string()));
+    wrong(key);
+    return {};
+  }
+  void wrong(std::string_view key) {
+    if (fault.empty()) fault = std::string(key);
+  }
+
+  std::string fault;  // a key, or empty
+
+ private:
+  const json::value* find(std::string_view key) {
+    return object_.if_contains(json::string_view(key.data(), key.size()));
+  }
+  const json::object& object_;
+};
+
+}  // namespace
+
+std::string to_text(const TrainerState& s) {
+  json::object o;
+  o["global_step"] = s.step;
+  o["seed"] = s.seed;
+  o["data_fingerprint"] = s.data_fingerprint;
+  o["tokens"] = s.tokens;
+  o["seconds"] = exact(s.seconds);
+  o["best_step"] = s.best_step;
+  o["best_eval_loss"] = exact(s.best_eval_loss);
+  json::object settings;
+  for (const auto& [key, value] : s.settings) settings[key] = value;
+  o["settings"] = std::move(settings);
+  json::array evals;
+  for (const EvalLoss& e : s.eval_losses) {
+    evals.push_back({{"step", e.step}, {"eval_loss", json::string(exact(e.loss))}});
+  }
+  o["eval_losses"] = std::move(evals);
+  json::array losses;
+  for (const double loss : s.losses) losses.push_back(json::string(exact(loss)));
+  o["losses"] = std::move(losses);
+  return json_text(o, JsonStyle::pretty);
+}
+
+Result<TrainerState> parse_trainer_state(std::string_view text, std::string_view file_name) {
+  TRY_ASSIGN(const json::value root, parse_json(text, ErrorKind::corrupt_checkpoint, file_name));
+  if (!root.is_object()) {
+    return Error{ErrorKind::corrupt_checkpoint, fmt::format("{}: is not a JSON object", file_name)};
+  }
+  Fields f(root.get_object());
+  TrainerState s;
+  s.step = f.count("global_step");
+  s.seed = f.count("seed");
+  s.data_fingerprint = f.text("data_fingerprint");
+  s.tokens = f.count("tokens");
+  s.seconds = f.number("seconds");
+  s.best_step = f.count("best_step");
+  s.best_eval_loss = f.number("best_eval_loss");
+  f.each("eval_losses", [&](const json::value& v) {
+    s.eval_losses.push_back({.step = f.count_of(Fields::member(v, "step"), "eval_losses"),
+                             .loss = f.number_of(Fields::member(v, "eval_loss"), "eval_losses")});
+  });
+  f.each("losses", [&](const json::value& v) { s.losses.push_back(f.number_of(&v, "losses")); });
+  const json::value* settings = root.get_object().if_contains("settings");
+  if (settings == nullptr || !settings->is_object()) {
+    f.wrong("settings");
+  } else {
+    for (const auto& [key, value] : settings->get_object()) s.settings[key] = f.text_of(&value, "settings");
+  }
+  if (f.fault.empty()) return s;
+  return Error{ErrorKind::corrupt_checkpoint, fmt::format("{}: {} is missing or not as expected", file_name, f.fault)};
+}
+
+std::vector<std::string> changed_settings(const TrainerState& then, const std::map<std::string, std::string>& now) {
+  std::vector<std::string> out;
+  for (const auto& [key, value] : now) {
+    const auto at = then.settings.find(key);
+    if (at != then.settings.end() && at->second != value) {
+      out.push_back(fmt::format("{}: {} then, {} now", key, at->second, value));
+    }
+  }
+  return out;
+}
+
+}  // namespace tidepool

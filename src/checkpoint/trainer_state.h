@@ -1,0 +1,47 @@
+// trainer_state.json: where a run stands, apart from its tensors. Floating-point values that a resumed
+// run continues from are hexadecimal text ("0x1.8p+1", as float.fromhex reads it): exact in any parser.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tidepool/result.h"
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+inline constexpr const char* trainer_state_file = "trainer_state.json";
+
+struct EvalLoss {
+  u64 step = 0;
+  double loss = 0;
+  bool operator==(const EvalLoss&) const = default;
+};
+
+struct TrainerState {
+  u64 step = 0;                   // optimizer steps done; the next is step + 1
+  u64 seed = 0;
+  std::string data_fingerprint;   // of the tokens: another value means other data
+  std::vector<double> losses;     // of steps 1 .. step
+  std::vector<EvalLoss> eval_losses;
+  u64 tokens = 0;                 // trained on so far
+  double seconds = 0;             // training time so far, earlier runs included
+  u64 best_step = 0;              // 0: no evaluation yet
+  double best_eval_loss = 0;
+  // Settings that the numbers depend on, as in config.yaml: {"train.learning_rate": "0.001"}.
+  std::map<std::string, std::string> settings;
+
+  bool operator==(const TrainerState&) const = default;
+};
+
+std::string to_text(const TrainerState&);
+// Errors are ErrorKind::corrupt_checkpoint and name `file_name` and the key.
+Result<TrainerState> parse_trainer_state(std::string_view text, std::string_view file_name);
+
+// "train.learning_rate: 0.001 then, 0.002 now", one for each setting that differs.
+std::vector<std::string> changed_settings(const TrainerState& then,
+                                          const std::map<std::string, std::string>& now);
+
+}  // namespace tidepool

@@ -1,0 +1,211 @@
+// A save is stopped at each of its operations, by a fault and by a kill; what is there afterwards must
+// always resume. The order of syncs is checked too, since a kill does not show a missing fsync.
+#include <gmock/gmock.h>
+
+#include <cerrno>
+#include <set>
+
+#include "tests/support/checkpoint_fixture.h"
+
+namespace tidepool {
+namespace {
+
+using testing::MemoryState;
+using testing::TemporaryDirectory;
+using testing::open_store;
+using testing::some_state;
+using testing::tiny_graph;
+using ::testing::HasSubstr;
+
+struct FaultPlan {
+  u64 fail_at = ~u64{0};  // number of the operation that fails
+  bool dead = false;      // every operation after it fails too: the process is gone
+  u64 done = 0;
+  std::vector<std::string> log;
+
+  bool fails(std::string what) {
+    log.push_back(std::move(what));
+    const u64 number = done++;
+    return number == fail_at || (dead && number > fail_at);
+  }
+};
+
+class FaultyFile final : public OutputFile {
+ public:
+  FaultyFile(FaultPlan& plan, std::string path, std::unique_ptr<OutputFile> real)
+      : plan_(plan), path_(std::move(path)), real_(std::move(real)) {}
+
+  Result<void> append(std::span<const std::byte> bytes) override {
+    if (!plan_.fails("append " + path_)) return real_->append(bytes);
+    (void)real_->append(bytes.first(bytes.size() / 2));  // torn
+    return file_error("write", path_, ENOSPC);
+  }
+  Result<void> finish() override {
+    if (plan_.fails("finish " + path_)) return file_error("fsync", path_, EIO);
+    return real_->finish();
+  }
+
+ private:
+  FaultPlan& plan_;
+  std::string path_;
+  std::unique_ptr<OutputFile> real_;
+};
+
+class FaultyFiles final : public Files {
+ public:
+  explicit FaultyFiles(FaultPlan& plan) : plan_(plan) {}
+
+  Result<std::unique_ptr<OutputFile>> create(const std::string& path, Bytes expected) override {
+    if (plan_.fails("create " + path)) return file_error("create", path, ENOSPC);
+    TRY_ASSIGN(auto file, real_->create(path, expected));
+    return std::unique_ptr<OutputFile>(std::make_unique<FaultyFile>(plan_, path, std::move(file)));
+  }
+  Result<void> make_directory(const std::string& path) override {
+    return plan_.fails("mkdir " + path) ? file_error("mkdir", path, ENOSPC) : real_->make_directory(path);
+  }
+  Result<void> sync_directory(const std::string& path) override {
+    return plan_.fails("sync " + path) ? file_error("fsync", path, EIO) : real_->sync_directory(path);
+  }
+  Result<void> rename(const std::string& from, const std::string& to) override {
+    return plan_.fails("rename " + from + " " + to) ? file_error("rename", to, EIO) : real_->rename(from, to);
+  }
+  Result<void> remove(const std::string& path) override {
+    return plan_.fails("remove " + path) ? file_error("remove", path, EIO) : real_->remove(path);
+  }
+
+ private:
+  FaultPlan& plan_;
+  std::unique_ptr<Files> real_ = create_posix_files();
+};
+
+class CheckpointFault : public ::testing::Test {
+ protected:
+  const ModelGraph graph_ = tiny_graph(Precision::bf16, 4, 1);
+
+  MemoryState state_at(u64 step) {
+    MemoryState state(graph_);
+    state.randomise(graph_, step);
+    return state;
+  }
+  // Saves `step` in `run_dir` under `plan`, which counts from here.
+  Result<void> save(const std::string& run_dir, u64 step, FaultPlan& plan) {
+    const u64 fail_at = std::exchange(plan.fail_at, ~u64{0});
+    auto store = open_store(run_dir, graph_, std::make_unique<FaultyFiles>(plan));
+    plan.done = 0;
+    plan.log.clear();
+    plan.fail_at = fail_at;
+    MemoryState state = state_at(step);
+    TRY(store->save(some_state(step), state));
+    TRY(store->rotate({.saved_step = step, .total_limit = 1}));
+    return {};
+  }
+  // A new process: sweeps, and resumes from `steps`, whichever is there.
+  u64 resume(const std::string& run_dir, const std::set<u64>& steps) {
+    auto store = open_store(run_dir, graph_);
+    EXPECT_TRUE(store->sweep().has_value());
+    const auto found = store->find_resumable();
+    EXPECT_TRUE(found.has_value() && found->found.has_value());
+    if (!found.has_value() || !found->found.has_value()) return 0;
+    EXPECT_TRUE(found->stepped_over.empty());
+    const u64 step = found->found->state.step;
+    EXPECT_TRUE(steps.contains(step)) << step;
+    MemoryState state(graph_);
+    EXPECT_TRUE(store->restore(*found->found, state).has_value());
+    EXPECT_TRUE(state == state_at(step));
+    for (const auto& entry : std::filesystem::directory_iterator(run_dir)) {
+      EXPECT_THAT(entry.path().extension().string(), "") << "litter: " << entry.path();
+    }
+    return step;
+  }
+  u64 operations(u64 first, u64 second) {
+    const TemporaryDirectory dir;
+    FaultPlan plan;
+    EXPECT_TRUE(save(dir.path(), first, plan).has_value());
+    EXPECT_TRUE(save(dir.path(), second, plan).has_value());
+    return plan.done;
+  }
+};
+
+TEST_F(CheckpointFault, killed_at_any_operation_the_run_resumes) {
+  for (const u64 second : {u64{2}, u64{1}}) {  // a new step; the same step again
+    const u64 count = operations(1, second);
+    for (u64 n = 0; n < count; ++n) {
+      const TemporaryDirectory dir;
+      FaultPlan plan;
+      ASSERT_TRUE(save(dir.path(), 1, plan).has_value());
+      plan.fail_at = n;
+      plan.dead = true;
+      EXPECT_FALSE(save(dir.path(), second, plan).has_value());
+      resume(dir.path(), {1, second});
+    }
+  }
+}
+
+TEST_F(CheckpointFault, one_failed_operation_leaves_the_older_one_and_no_litter) {
+  const u64 count = operations(1, 2);
+  for (u64 n = 0; n < count; ++n) {
+    const TemporaryDirectory dir;
+    FaultPlan plan;
+    ASSERT_TRUE(save(dir.path(), 1, plan).has_value());
+    plan.fail_at = n;
+    const auto saved = save(dir.path(), 2, plan);
+    if (saved) continue;  // the failed one was a clean-up
+    EXPECT_EQ(saved.error().kind, ErrorKind::io);
+    EXPECT_THAT(saved.error().message, HasSubstr("checkpoint"));
+    resume(dir.path(), {1, 2});
+  }
+}
+
+// The newest thing durable before anything older goes.
+TEST_F(CheckpointFault, syncs_come_before_renames_and_renames_before_deletions) {
+  const TemporaryDirectory dir;
+  FaultPlan plan;
+  ASSERT_TRUE(save(dir.path(), 1, plan).has_value());
+  ASSERT_TRUE(save(dir.path(), 2, plan).has_value());
+  const std::string tmp = fmt::format("{}/checkpoint-2.tmp-{}", dir.path(), ::getpid());
+  const auto at = [&](const std::string& what) {
+    const auto found = std::find(plan.log.begin(), plan.log.end(), what);
+    EXPECT_NE(found, plan.log.end()) << what;
+    return found - plan.log.begin();
+  };
+  const auto placed = at("rename " + tmp + " " + dir.path() + "/checkpoint-2");
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "config.json", "trainer_state.json"}) {
+    EXPECT_LT(at("finish " + tmp + "/" + file), at("create " + tmp + "/manifest.json"));
+  }
+  EXPECT_LT(at("finish " + tmp + "/manifest.json"), at("sync " + tmp));
+  EXPECT_LT(at("sync " + tmp), placed);
+  EXPECT_LT(placed, at("sync " + dir.path()));
+  EXPECT_LT(at("sync " + dir.path()),
+            at(fmt::format("rename {0}/checkpoint-1 {0}/checkpoint-1.gone-{1}", dir.path(), ::getpid())));
+}
+
+TEST_F(CheckpointFault, a_state_that_cannot_be_read_stops_the_save) {
+  class BrokenState final : public StateReader {
+    Result<void> read(u32, Kind kind, u64, std::span<std::byte>) override {
+      if (kind != Kind::variance) return {};
+      return Error{ErrorKind::io, "swap: checksum mismatch"};
+    }
+  };
+  const TemporaryDirectory dir;
+  auto store = open_store(dir.path(), graph_);
+  BrokenState state;
+  const auto saved = store->save(some_state(1), state);
+  ASSERT_FALSE(saved.has_value());
+  EXPECT_THAT(saved.error().message, HasSubstr("checksum mismatch"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(CheckpointDiskFull, a_full_device_is_an_error_with_advice) {
+  if (::access("/dev/full", W_OK) != 0) GTEST_SKIP();
+  auto files = create_posix_files();
+  auto file = files->create("/dev/full", Bytes{0});
+  ASSERT_TRUE(file.has_value());
+  const std::byte bytes[16] = {};
+  const auto written = (*file)->append(bytes);
+  ASSERT_FALSE(written.has_value());
+  EXPECT_EQ(written.error().kind, ErrorKind::io);
+  EXPECT_THAT(written.error().message, HasSubstr("free some space"));
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,152 @@
+// A GPT-2 of a few thousand parameters, its state in plain vectors, and a place to write it to.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+
+#include "checkpoint/checkpoint.h"
+#include "tidepool/check.h"
+
+namespace tidepool::testing {
+
+inline Window make_window(std::string name, const std::vector<std::pair<std::string, std::vector<u64>>>& tensors) {
+  Window w{.name = std::move(name)};
+  for (const auto& [tensor, shape] : tensors) {
+    u64 elements = 1;
+    for (const u64 n : shape) elements *= n;
+    w.elements = round_up(w.elements, 64);
+    w.tensors.push_back({.name = tensor, .shape = shape, .window_offset = w.elements, .elements = elements});
+    w.elements += elements;
+    w.parameters += elements;
+  }
+  w.elements = round_up(w.elements, cut_alignment_elements);
+  return w;
+}
+
+// The names and shapes of GPT-2, so that other tools can open the result.
+inline ModelGraph tiny_graph(Precision precision, u32 width = 20, u32 layers = 2) {
+  ModelGraph g;
+  g.config = {.vocab_size = 61, .n_positions = 24, .n_embd = width, .n_layer = layers, .n_head = 2};
+  g.precision = precision;
+  const u64 h = width;
+  g.windows.push_back(make_window("wte", {{"wte.weight", {61, h}}}));
+  g.windows.push_back(make_window("wpe", {{"wpe.weight", {24, h}}}));
+  for (u32 i = 0; i < layers; ++i) {
+    const std::string p = fmt::format("h.{}.", i);
+    g.windows.push_back(make_window("h." + std::to_string(i), {{p + "ln_1.weight", {h}},
+                                                               {p + "ln_1.bias", {h}},
+                                                               {p + "attn.c_attn.weight", {h, 3 * h}},
+                                                               {p + "attn.c_attn.bias", {3 * h}},
+                                                               {p + "attn.c_proj.weight", {h, h}},
+                                                               {p + "attn.c_proj.bias", {h}},
+                                                               {p + "ln_2.weight", {h}},
+                                                               {p + "ln_2.bias", {h}},
+                                                               {p + "mlp.c_fc.weight", {h, 4 * h}},
+                                                               {p + "mlp.c_fc.bias", {4 * h}},
+                                                               {p + "mlp.c_proj.weight", {4 * h, h}},
+                                                               {p + "mlp.c_proj.bias", {h}}}));
+  }
+  g.windows.push_back(make_window("ln_f", {{"ln_f.weight", {h}}, {"ln_f.bias", {h}}}));
+  for (const Window& w : g.windows) g.parameters += w.parameters;
+  return g;
+}
+
+// The persistent kinds of every window, padding zero.
+class MemoryState final : public StateReader, public StateWriter {
+ public:
+  explicit MemoryState(const ModelGraph& graph) : precision_(graph.precision) {
+    for (u32 w = 0; w < graph.windows.size(); ++w) {
+      for (const Kind kind : {Kind::param, Kind::master_low, Kind::momentum, Kind::variance}) {
+        if (kind == Kind::master_low && precision_ == Precision::fp32) continue;
+        bytes_[{w, kind}].resize(graph.windows[w].elements * element_bytes(kind, precision_));
+      }
+    }
+  }
+
+  // Every bit pattern may come: checkpoints must not care what numbers are.
+  void randomise(const ModelGraph& graph, u64 seed) {
+    std::mt19937_64 random(seed);
+    for (auto& [key, bytes] : bytes_) {
+      const u64 size = element_bytes(key.second, precision_);
+      for (const Tensor& t : graph.windows[key.first].tensors) {
+        for (u64 i = 0; i < t.elements * size; ++i) bytes[t.window_offset * size + i] = std::byte(random());
+      }
+    }
+  }
+
+  Result<void> read(u32 window, Kind kind, u64 begin, std::span<std::byte> out) override {
+    const auto& bytes = bytes_.at({window, kind});
+    const u64 at = begin * element_bytes(kind, precision_);
+    CHECK(at + out.size() <= bytes.size(), at, out.size());
+    std::memcpy(out.data(), bytes.data() + at, out.size());
+    return {};
+  }
+  Result<void> write(u32 window, Kind kind, u64 begin, std::span<const std::byte> in) override {
+    auto& bytes = bytes_.at({window, kind});
+    const u64 at = begin * element_bytes(kind, precision_);
+    CHECK(at + in.size() <= bytes.size(), at, in.size());
+    std::memcpy(bytes.data() + at, in.data(), in.size());
+    return {};
+  }
+  Result<void> finish() override {
+    finished = true;
+    return {};
+  }
+
+  bool operator==(const MemoryState& o) const { return bytes_ == o.bytes_; }
+  std::map<std::pair<u32, Kind>, std::vector<std::byte>>& bytes() { return bytes_; }
+  bool finished = false;
+
+ private:
+  Precision precision_;
+  std::map<std::pair<u32, Kind>, std::vector<std::byte>> bytes_;
+};
+
+// A directory of its own, gone with the test.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    // In memory where there is such a place: these tests are about order and content, not the medium.
+    const bool shm = ::access("/dev/shm", W_OK) == 0;
+    std::string name = (shm ? std::string("/dev/shm/") : ::testing::TempDir()) + "tidepool_XXXXXX";
+    CHECK(::mkdtemp(name.data()) != nullptr, name);
+    path_ = name;
+  }
+  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+inline std::string read_text(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+inline void write_text(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+inline TrainerState some_state(u64 step) {
+  TrainerState s{.step = step, .seed = 7, .data_fingerprint = "0123", .tokens = 64 * step, .seconds = 0.1};
+  for (u64 i = 0; i < step; ++i) s.losses.push_back(5.5 / (1.0 + static_cast<double>(i)) + 1e-17);
+  s.eval_losses = {{step, 1.0 / 3.0}};
+  s.settings = {{"train.learning_rate", "0.001"}};
+  return s;
+}
+
+inline std::unique_ptr<CheckpointStore> open_store(const std::string& run_dir, const ModelGraph& graph,
+                                                   std::unique_ptr<Files> files = create_posix_files()) {
+  auto store = CheckpointStore::create({.run_dir = run_dir, .buffer = Bytes{64 * kib}}, graph, std::move(files));
+  CHECK(store.has_value());
+  return std::move(*store);
+}
+
+}  // namespace tidepool::testing
