@@ -1,0 +1,34 @@
+#include "engine/op_text.h"
+
+#include <fmt/format.h>
+
+namespace tidepool {
+
+std::string describe(const Chunk& chunk) {
+  std::string out(name(chunk.kind));
+  if (chunk.window != none) out += fmt::format(" window {}", chunk.window);
+  if (chunk.cut != none) out += fmt::format(" cut {}", chunk.cut);
+  if (chunk.block != none) out += fmt::format(" block {}", chunk.block);
+  if (chunk.instance != 0 || chunk.window == none) out += fmt::format(" #{}", chunk.instance);
+  return out;
+}
+
+std::string describe(LaneId lane) {
+  if (lane.device == host_device) return std::string(name(lane.kind));
+  return fmt::format("device {} {}", lane.device, name(lane.kind));
+}
+
+std::string describe(const Plan& plan, const Segment& segment, const Op& op) {
+  std::string out(name(op.kind));
+  const bool moves = op.kind == OpKind::copy || op.kind == OpKind::read || op.kind == OpKind::write;
+  if (moves && op.operands_count > 0) {
+    return out + " " + describe(plan.chunk(segment.operands_of(op)[0].first));
+  }
+  if (op.block != none) out += fmt::format(" block {}", op.block);
+  if (op.window != none) out += fmt::format(" window {}", op.window);
+  if (op.cut != none) out += fmt::format(" cut {}", op.cut);
+  if (op.micro_batch != none) out += fmt::format(" micro-batch {}", op.micro_batch);
+  return out;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,167 @@
+#include "engine/profile.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+// A chain this long has covered any gap that people ask about; the rest counts as `other`.
+constexpr u32 chain_links_max = 256;
+
+Cause cause_of(const Op& op) {
+  switch (op.lane.kind) {
+    case LaneKind::compute: return Cause::compute;
+    case LaneKind::h2d: return Cause::h2d;
+    case LaneKind::d2h: return Cause::d2h;
+    case LaneKind::disk_read: return Cause::disk_read;
+    case LaneKind::disk_write: return Cause::disk_write;
+    case LaneKind::host: return op.kind == OpKind::update ? Cause::host_adam : Cause::other;
+    case LaneKind::comm: return Cause::other;
+  }
+  return Cause::other;
+}
+
+Nanos& share(std::array<Nanos, cause_count>& causes, Cause cause) { return causes[static_cast<u32>(cause)]; }
+
+}  // namespace
+
+Nanos PhaseProfile::wall() const {
+  Nanos sum{};
+  for (const Nanos part : exposed) sum += part;
+  return sum;
+}
+
+Profile::Profile(const Plan& plan) : schedule_(plan) {
+  past_.resize(std::bit_ceil(u64{4} * std::max(schedule_.ops_max(), 1u)));
+}
+
+PhaseProfile Profile::total() const {
+  PhaseProfile sum;
+  for (const PhaseProfile& phase : phases_) {
+    sum.runs += phase.runs;
+    for (u32 i = 0; i < cause_count; ++i) sum.exposed[i] += phase.exposed[i];
+    for (u32 i = 0; i < lane_kind_count; ++i) sum.busy[i] += phase.busy[i];
+  }
+  return sum;
+}
+
+void Profile::clear() { phases_ = {}; }
+
+void Profile::segment_started(const SegmentRun& what, u64 first_sequence) {
+  std::rotate(runs_.begin(), runs_.end() - 1, runs_.end());
+  const LinkIndex* link = runs_known_ > 0 ? schedule_.link(runs_[1].what.kind, what.kind) : nullptr;
+  runs_[0] = {.what = what, .first_sequence = first_sequence, .link = link};
+  runs_known_ = std::min<u32>(runs_known_ + 1, runs_.size());
+}
+
+void Profile::completed(const Issue& issue, const Completion& completion) {
+  past_[issue.sequence & (past_.size() - 1)] = {.sequence = issue.sequence,
+                                                .started = completion.started,
+                                                .finished = completion.finished,
+                                                .cause = cause_of(issue.get())};
+  PhaseProfile& phase = phases_[static_cast<u32>(issue.segment->kind)];
+  count_busy(issue, completion, phase);
+  if (!origin_known_) {
+    compute_until_ = completion.started;
+    origin_known_ = true;
+  }
+  if (completion.finished >= latest_finish_) {
+    latest_finish_ = completion.finished;
+    latest_ = issue.sequence;
+  }
+  if (issue.get().lane.kind != LaneKind::compute) return;
+  cover_gap(issue.sequence, compute_until_, completion.started, phase);
+  const Nanos from = std::max(compute_until_, completion.started);
+  if (completion.finished > from) {
+    share(phase.exposed, Cause::compute) += completion.finished - from;
+    compute_until_ = completion.finished;
+  }
+}
+
+void Profile::segment_finished(const SegmentRun& run) { ++phases_[static_cast<u32>(run.kind)].runs; }
+
+// What still ran after the last compute op: the tail of write-backs and updates of a drain.
+void Profile::at_rest() {
+  if (origin_known_ && latest_finish_ > compute_until_) {
+    const Run* run = run_of(latest_);
+    const Past* last = past(latest_);
+    if (run && last) {
+      PhaseProfile& phase = phases_[static_cast<u32>(run->what.kind)];
+      const Nanos from = std::max(compute_until_, last->started);
+      cover_gap(latest_, compute_until_, from, phase);
+      share(phase.exposed, last->cause) += latest_finish_ - from;
+    }
+  }
+  // The pause at rest (evaluation prints, checkpoints) is not the plan's.
+  origin_known_ = false;
+  latest_finish_ = {};
+  runs_known_ = 0;
+}
+
+void Profile::cover_gap(u64 sequence, Nanos gap_begin, Nanos gap_end, PhaseProfile& phase) {
+  for (u32 link = 0; link < chain_links_max && gap_end > gap_begin; ++link) {
+    const Past* cause = released_by(sequence);
+    if (!cause || cause->finished <= gap_begin) break;
+    const Nanos finished = std::min(cause->finished, gap_end);
+    const Nanos started = std::clamp(cause->started, gap_begin, finished);
+    share(phase.exposed, Cause::other) += gap_end - finished;
+    // Compute ops do not run inside a gap of the compute lane, except for clock rounding.
+    share(phase.exposed, cause->cause) += finished - started;
+    gap_end = started;
+    sequence = cause->sequence;
+  }
+  if (gap_end > gap_begin) share(phase.exposed, Cause::other) += gap_end - gap_begin;
+}
+
+// Of everything that had to finish before the op, the one that finished last.
+const Profile::Past* Profile::released_by(u64 sequence) const {
+  const Run* run = run_of(sequence);
+  if (!run) return nullptr;
+  const Segment& segment = schedule_.plan().segment(run->what.kind);
+  const SegmentLanes& lanes = schedule_.of(run->what.kind);
+  const u32 op = static_cast<u32>(sequence - run->first_sequence);
+  const Past* best = nullptr;
+  for (const OpId dep : segment.deps_of(segment.ops[op])) consider(run->first_sequence + index(dep), best);
+  if (run->link) {
+    const Run& before = *(run + 1);
+    for (const OpId dep : run->link->deps_of(OpId{op})) consider(before.first_sequence + index(dep), best);
+  }
+  if (is_ordered(segment.ops[op].lane.kind) && lanes.position[op] > 0) {
+    const OpId previous = lanes.at(lanes.lane_of[op], lanes.position[op] - 1);
+    consider(run->first_sequence + index(previous), best);
+  }
+  return best;
+}
+
+void Profile::consider(u64 sequence, const Past*& best) const {
+  const Past* candidate = past(sequence);
+  if (candidate && (!best || candidate->finished > best->finished)) best = candidate;
+}
+
+const Profile::Past* Profile::past(u64 sequence) const {
+  const Past& slot = past_[sequence & (past_.size() - 1)];
+  return slot.sequence == sequence ? &slot : nullptr;
+}
+
+const Profile::Run* Profile::run_of(u64 sequence) const {
+  for (u32 i = 0; i < runs_known_; ++i) {
+    const u64 first = runs_[i].first_sequence;
+    const u64 ops = schedule_.plan().segment(runs_[i].what.kind).ops.size();
+    if (sequence >= first && sequence < first + ops) return &runs_[i];
+  }
+  return nullptr;
+}
+
+// Ordered lanes run one op at a time; requests of a disk lane overlap, so time is counted once.
+void Profile::count_busy(const Issue& issue, const Completion& completion, PhaseProfile& phase) {
+  const u32 lane = static_cast<u32>(issue.get().lane.kind);
+  const Nanos from = std::max(completion.started, busy_until_[lane]);
+  if (completion.finished <= from) return;
+  phase.busy[lane] += completion.finished - from;
+  busy_until_[lane] = completion.finished;
+}
+
+}  // namespace tidepool

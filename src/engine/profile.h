@@ -1,0 +1,82 @@
+// Where the time of a run went: per kind of segment, how long each lane worked and what the compute
+// lane waited for.
+//
+// A gap before a compute op is walked backwards along what released it: the dependency (or the op
+// before it on its lane) that finished last, then what released that one, and so on until the gap is
+// covered. Each stretch counts for the lane that was at work in it, so a copy that was late because its
+// read was late costs disk_read, not h2d. Stretches in which no link of that chain ran are `other`
+// (hand-over between lanes, loading batches). Compute plus all causes is the wall time, exactly.
+#pragma once
+
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace tidepool {
+
+enum class Cause : u8 { compute, host_adam, h2d, d2h, disk_read, disk_write, other };
+inline constexpr u32 cause_count = 7;
+constexpr std::string_view name(Cause cause) {
+  constexpr std::array<std::string_view, cause_count> names = {"compute",   "host_adam",  "h2d",  "d2h",
+                                                              "disk_read", "disk_write", "other"};
+  return names[static_cast<u32>(cause)];
+}
+
+struct PhaseProfile {
+  u64 runs = 0;
+  std::array<Nanos, cause_count> exposed{};  // `compute` is the time computed; the sum is wall time
+  // Work per kind of lane. Of a disk lane: time during which at least one request was in flight.
+  std::array<Nanos, lane_kind_count> busy{};
+
+  Nanos wall() const;
+};
+
+// Memory is taken when made. Two devices would need one profile each.
+class Profile final : public EngineObserver {
+ public:
+  explicit Profile(const Plan&);
+
+  const PhaseProfile& of(SegmentKind kind) const { return phases_[static_cast<u32>(kind)]; }
+  PhaseProfile total() const;
+  void clear();
+
+  void segment_started(const SegmentRun&, u64 first_sequence) override;
+  void completed(const Issue&, const Completion&) override;
+  void segment_finished(const SegmentRun&) override;
+  void at_rest() override;
+
+ private:
+  // What is remembered of an op: enough to walk back through the last two runs.
+  struct Past {
+    u64 sequence = ~u64{0};
+    Nanos started{}, finished{};
+    Cause cause{};
+  };
+  struct Run {
+    SegmentRun what;
+    u64 first_sequence = 0;
+    const LinkIndex* link = nullptr;
+  };
+
+  void cover_gap(u64 sequence, Nanos gap_begin, Nanos gap_end, PhaseProfile&);
+  const Past* released_by(u64 sequence) const;
+  void consider(u64 sequence, const Past*& best) const;
+  const Past* past(u64 sequence) const;
+  const Run* run_of(u64 sequence) const;
+  void count_busy(const Issue&, const Completion&, PhaseProfile&);
+
+  const Schedule schedule_;
+  std::vector<Past> past_;     // ring by sequence
+  std::array<Run, 3> runs_{};  // newest first
+  u32 runs_known_ = 0;
+  std::array<PhaseProfile, segment_count> phases_{};
+  std::array<Nanos, lane_kind_count> busy_until_{};
+  Nanos compute_until_{};  // the timeline is accounted for up to here
+  bool origin_known_ = false;
+  u64 latest_ = 0;  // sequence of the op that finished last
+  Nanos latest_finish_{};
+};
+
+}  // namespace tidepool
