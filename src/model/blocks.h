@@ -6,6 +6,7 @@
 
 #include "kernels/kernels.h"
 #include "tidepool/model_graph.h"
+#include "tidepool/result.h"
 
 namespace tidepool {
 

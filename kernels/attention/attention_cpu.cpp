@@ -1,0 +1,88 @@
+#include "kernels/attention/attention.h"
+
+#include <cstring>
+#include <limits>
+
+#include "kernels/attention/head_view.h"
+#include "kernels/attention/softmax_rows.h"
+#include "kernels/matmul/sgemm.h"
+#include "kernels/simd/rows.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+struct Scratch {
+  float scores[attention_query_rows * attention_key_rows];        // 128 KiB
+  float out[attention_query_rows * attention_head_size_max];      // 64 KiB
+  OnlineSoftmax running[attention_query_rows];
+};
+
+void softmax_block(const Attention& op, const HeadView& head, const ScoreBlock& block, Scratch& scratch) {
+  const u32 size = op.shape.head_size;
+  for (u32 row = 0; row < block.rows; ++row) {
+    float* s = scratch.scores + row * attention_key_rows;
+    const u32 visible = block.visible(row);
+    const float factor = softmax_row(s, visible, head.scale(), scratch.running[row]);
+    std::memset(s + visible, 0, (block.width - visible) * sizeof(float));
+    if (op.dropout.on()) dropout_row(op.dropout, head.dropout(block.query + row, block.key), s, s, visible);
+    if (block.key > 0) rows::scale(scratch.out + row * size, factor, size);
+  }
+}
+
+void attend(const Attention& op, const HeadView& head, const ScoreBlock& block, Scratch& scratch) {
+  const u32 size = op.shape.head_size;
+  sgemm({.transpose_b = true,
+         .m = block.rows,
+         .n = block.width,
+         .k = size,
+         .a = op.qkv + head.q(block.query),
+         .lda = head.qkv_stride(),
+         .b = op.qkv + head.k(block.key),
+         .ldb = head.qkv_stride(),
+         .c = scratch.scores,
+         .ldc = attention_key_rows});
+  softmax_block(op, head, block, scratch);
+  sgemm({.m = block.rows,
+         .n = size,
+         .k = block.width,
+         .a = scratch.scores,
+         .lda = attention_key_rows,
+         .b = op.qkv + head.v(block.key),
+         .ldb = head.qkv_stride(),
+         .c = scratch.out,
+         .ldc = size,
+         .accumulate = block.key > 0});
+}
+
+void write_out(const Attention& op, const HeadView& head, u32 query, Scratch& scratch) {
+  const u32 size = op.shape.head_size;
+  const u32 end = std::min(query + attention_query_rows, op.shape.tokens);
+  for (u32 row = query; row < end; ++row) {
+    const OnlineSoftmax& running = scratch.running[row - query];
+    float* from = scratch.out + (row - query) * size;
+    rows::scale(from, 1.0f / running.sum, size);
+    std::memcpy(op.out + head.out(row), from, size * sizeof(float));
+    if (op.lse != nullptr) op.lse[head.lse(row)] = running.maximum + std::log(running.sum);
+  }
+}
+
+}  // namespace
+
+void attention_cpu(const Attention& op, CorePool& pool) {
+  CHECK(op.shape.head_size <= attention_head_size_max, op.shape.head_size);
+  const u32 heads = op.shape.sequences * op.shape.heads;
+  const u32 query_blocks = static_cast<u32>(div_up(op.shape.tokens, attention_query_rows));
+  parallel_for(pool, Priority::normal, heads * query_blocks, [&](u32 task, u32 worker) {
+    auto& scratch = *reinterpret_cast<Scratch*>(pool.scratch(worker));
+    const HeadView head = {op.shape, task / query_blocks};
+    // Longest first, so that the short ones even out the end.
+    const u32 query = (query_blocks - 1 - task % query_blocks) * attention_query_rows;
+    for (OnlineSoftmax& r : scratch.running) r = {-std::numeric_limits<float>::infinity(), 0.0f};
+    for_score_blocks(op.shape.tokens, query,
+                     [&](const ScoreBlock& block) { attend(op, head, block, scratch); });
+    write_out(op, head, query, scratch);
+  });
+}
+
+}  // namespace tidepool

@@ -1,0 +1,36 @@
+// Cross-entropy over a vocabulary that is seen in slices: full logits never exist. The first pass
+// runs each row's maximum and sum of exponentials over the slices; the second makes gradients.
+#pragma once
+
+#include "tidepool/core_pool.h"
+
+namespace tidepool {
+
+inline constexpr i32 ignored_target = -100;
+
+// What the first pass keeps of a row.
+struct RowLoss {
+  float maximum = 0;  // of the logits so far
+  float sum = 0;      // of exp(logit - maximum)
+  float target = 0;   // the target's logit, once its slice was seen
+  float lse = 0;      // of the whole row; set by cross_entropy_loss
+};
+
+// Columns [begin, begin + columns) of the logits.
+struct LogitsSlice {
+  u32 rows = 0;        // R
+  u32 begin = 0, columns = 0;
+  float* logits = nullptr;        // [R, columns]
+  const i32* targets = nullptr;   // [R]
+  RowLoss* losses = nullptr;      // [R]
+};
+// Slices in ascending order; the one at 0 starts afresh.
+void cross_entropy_slice_cpu(const LogitsSlice&, CorePool&);
+
+// After the last slice: sets lse, and adds lse - target of non-ignored rows to *loss_sum, in row order.
+void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum);
+
+// logits become their gradients: scale (softmax - onehot), zero in ignored rows.
+void cross_entropy_gradient_cpu(const LogitsSlice&, float scale, CorePool&);
+
+}  // namespace tidepool

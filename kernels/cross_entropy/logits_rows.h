@@ -1,0 +1,12 @@
+// One row of a slice of logits.
+#pragma once
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+float max_row(const float* x, u64 n);
+float sum_exp_row(const float* x, float minus, u64 n);            // sum of exp(x - minus)
+void scaled_exp_row(float* x, float minus, float scale, u64 n);   // x = scale exp(x - minus)
+
+}  // namespace tidepool

@@ -1,0 +1,49 @@
+#include "kernels/cross_entropy/logits_rows.h"
+
+#include "kernels/simd/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cross_entropy/logits_rows_cpu.cpp"
+#include <hwy/foreach_target.h>
+
+#include "kernels/simd/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tidepool::HWY_NAMESPACE {
+
+float max_of_logits(const float* x, u64 n) { return max_lanes(x, n); }
+
+float sum_exp_lanes(const float* x, float minus, u64 n) {
+  return sum_lanes(n, [&](auto d, u64 i)
+                          HWY_ATTR { return exp_lanes(d, hn::Sub(hn::LoadU(d, x + i), hn::Set(d, minus))); });
+}
+
+void scaled_exp_lanes(float* x, float minus, float scale, u64 n) {
+  for_lanes(n, [&](auto d, u64 i) HWY_ATTR {
+    const auto e = exp_lanes(d, hn::Sub(hn::LoadU(d, x + i), hn::Set(d, minus)));
+    hn::StoreU(hn::Mul(e, hn::Set(d, scale)), d, x + i);
+  });
+}
+
+}  // namespace tidepool::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tidepool {
+
+HWY_EXPORT(max_of_logits);
+HWY_EXPORT(sum_exp_lanes);
+HWY_EXPORT(scaled_exp_lanes);
+
+float max_row(const float* x, u64 n) { return HWY_DYNAMIC_DISPATCH(max_of_logits)(x, n); }
+
+float sum_exp_row(const float* x, float minus, u64 n) {
+  return HWY_DYNAMIC_DISPATCH(sum_exp_lanes)(x, minus, n);
+}
+
+void scaled_exp_row(float* x, float minus, float scale, u64 n) {
+  HWY_DYNAMIC_DISPATCH(scaled_exp_lanes)(x, minus, scale, n);
+}
+
+}  // namespace tidepool
+#endif

@@ -1,0 +1,34 @@
+// Token and position embedding.
+#pragma once
+
+#include "kernels/dropout/dropout.h"
+#include "kernels/param.h"
+#include "tidepool/core_pool.h"
+
+namespace tidepool {
+
+// out = dropout(wte[token] + wpe[position])
+struct Embedding {
+  u32 sequences = 0, tokens_per_sequence = 0, columns = 0;  // B, T, H
+  const i32* tokens = nullptr;                              // [B, T]
+  Param wte;                                                // [V, H]
+  Param wpe;                                                // [positions, H]
+  float* out = nullptr;                                     // [B, T, H]
+  Dropout dropout;
+};
+void embedding_cpu(const Embedding&, CorePool&);
+
+// Rows of one token (and of one position) are summed on their own, in row order, then added.
+struct EmbeddingBackward {
+  u32 sequences = 0, tokens_per_sequence = 0, columns = 0;
+  u32 vocabulary = 0, positions = 0;
+  const i32* tokens = nullptr;   // [B, T]
+  const float* dout = nullptr;   // [B, T, H], dropout's share already taken
+  float* dwte = nullptr;         // [V, H]
+  float* dwpe = nullptr;         // [positions, H]
+  bool accumulate = true;        // false: overwrite, rows that do not occur with zero
+  u64* order = nullptr;          // workspace, [B, T]
+};
+void embedding_backward_cpu(const EmbeddingBackward&, CorePool&);
+
+}  // namespace tidepool

@@ -1,0 +1,45 @@
+// Everything the model computes, behind one interface: the one wide interface of the project. A
+// backend implements all of it; model code is written once against it. All pointers are to the
+// backend's device memory, aligned to 64 bytes. No function allocates, synchronises beyond its own
+// work, or uses floating-point atomics; every reduction has a fixed order, so an operation's bits
+// depend on its arguments only. Calls return when the work is done or ordered on the backend.
+// Not thread-safe: one caller at a time per object.
+#pragma once
+
+#include <memory>
+
+#include "kernels/attention/attention.h"
+#include "kernels/cross_entropy/cross_entropy.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/layer_norm/layer_norm.h"
+#include "kernels/matmul/matmul.h"
+
+namespace tidepool {
+
+class Kernels {
+ public:
+  virtual ~Kernels() = default;
+
+  virtual void zero(float* y, u64 elements) = 0;
+  virtual void matmul(const Matmul&) = 0;
+  virtual void weight_gradient(const WeightGradient&) = 0;
+  virtual void layer_norm(const LayerNorm&) = 0;
+  virtual void layer_norm_backward(const LayerNormBackward&) = 0;
+  virtual void attention(const Attention&) = 0;
+  virtual void attention_backward(const AttentionBackward&) = 0;
+  virtual void embedding(const Embedding&) = 0;
+  virtual void embedding_backward(const EmbeddingBackward&) = 0;
+  // y = x with dropout, element 0 first. y may be x.
+  virtual void dropout(const Dropout&, const float* x, float* y, u64 elements) = 0;
+  virtual void cross_entropy_slice(const LogitsSlice&) = 0;
+  virtual void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum) = 0;
+  virtual void cross_entropy_gradient(const LogitsSlice&, float scale) = 0;
+};
+
+// What the CPU kernels need of CorePool::scratch.
+inline constexpr Bytes kernel_scratch_per_worker{4 * mib};
+
+// REQUIRES: pool.scratch_bytes() >= kernel_scratch_per_worker; the pool outlives the kernels.
+std::unique_ptr<Kernels> create_cpu_kernels(CorePool& pool);
+
+}  // namespace tidepool

@@ -1,0 +1,61 @@
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/kernels.h"
+#include "kernels/matmul/scratch.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+static_assert(sizeof(TileScratch) <= kernel_scratch_per_worker.value);
+
+constexpr u64 piece_elements = 256 * kib;
+
+class CpuKernels final : public Kernels {
+ public:
+  explicit CpuKernels(CorePool& pool) : pool_(pool) {
+    CHECK(pool.scratch_bytes() >= kernel_scratch_per_worker, pool.scratch_bytes().value);
+  }
+
+  void zero(float* y, u64 elements) override {
+    for_pieces(elements, [&](u64 begin, u64 n) { std::memset(y + begin, 0, n * sizeof(float)); });
+  }
+  void matmul(const Matmul& op) override { matmul_cpu(op, pool_); }
+  void weight_gradient(const WeightGradient& op) override { weight_gradient_cpu(op, pool_); }
+  void layer_norm(const LayerNorm& op) override { layer_norm_cpu(op, pool_); }
+  void layer_norm_backward(const LayerNormBackward& op) override { layer_norm_backward_cpu(op, pool_); }
+  void attention(const Attention& op) override { attention_cpu(op, pool_); }
+  void attention_backward(const AttentionBackward& op) override { attention_backward_cpu(op, pool_); }
+  void embedding(const Embedding& op) override { embedding_cpu(op, pool_); }
+  void embedding_backward(const EmbeddingBackward& op) override { embedding_backward_cpu(op, pool_); }
+  void dropout(const Dropout& dropout, const float* x, float* y, u64 elements) override {
+    for_pieces(elements, [&](u64 begin, u64 n) { dropout_row(dropout, begin, x + begin, y + begin, n); });
+  }
+  void cross_entropy_slice(const LogitsSlice& slice) override { cross_entropy_slice_cpu(slice, pool_); }
+  void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum) override {
+    tidepool::cross_entropy_loss(losses, targets, rows, loss_sum);
+  }
+  void cross_entropy_gradient(const LogitsSlice& slice, float scale) override {
+    cross_entropy_gradient_cpu(slice, scale, pool_);
+  }
+
+ private:
+  template <class Fn>
+  void for_pieces(u64 elements, Fn fn) {
+    const u32 pieces = static_cast<u32>(div_up(elements, piece_elements));
+    if (pieces == 0) return;
+    parallel_for(pool_, Priority::normal, pieces, [&](u32 task, u32) {
+      const u64 begin = task * piece_elements;
+      fn(begin, std::min(piece_elements, elements - begin));
+    });
+  }
+
+  CorePool& pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernels> create_cpu_kernels(CorePool& pool) { return std::make_unique<CpuKernels>(pool); }
+
+}  // namespace tidepool

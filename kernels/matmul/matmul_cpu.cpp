@@ -1,0 +1,111 @@
+// Each tile is one library call, or one per piece of the inner dimension where weights are bf16.
+#include "kernels/matmul/matmul.h"
+
+#include <cstring>
+
+#include "kernels/gelu/gelu.h"
+#include "kernels/matmul/scratch.h"
+#include "kernels/matmul/sgemm.h"
+#include "kernels/simd/rows.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+struct Product {
+  float* out;
+  u32 stride;
+};
+
+void fp32_product(const Matmul& op, const Tile& t, Product p) {
+  const auto* w = reinterpret_cast<const float*>(op.weight.data);
+  sgemm({.transpose_b = op.transposed,
+         .m = t.rows,
+         .n = t.cols,
+         .k = op.k,
+         .a = op.x + u64{t.row} * op.k,
+         .lda = op.k,
+         .b = op.transposed ? w + u64{t.col} * op.k : w + t.col,
+         .ldb = op.transposed ? op.k : op.n,
+         .c = p.out,
+         .ldc = p.stride,
+         .accumulate = op.accumulate});
+}
+
+// Rows [begin, begin + depth) of the tile's weights, or columns where they are transposed.
+void widen_tile(const Matmul& op, const Tile& t, u32 begin, u32 depth, float* out) {
+  const auto* w = reinterpret_cast<const u16*>(op.weight.data);
+  if (op.transposed) {
+    for (u32 col = 0; col < t.cols; ++col) {
+      rows::widen_bf16(w + u64{t.col + col} * op.k + begin, out + u64{col} * depth, depth);
+    }
+  } else {
+    for (u32 row = 0; row < depth; ++row) {
+      rows::widen_bf16(w + u64{begin + row} * op.n + t.col, out + u64{row} * t.cols, t.cols);
+    }
+  }
+}
+
+void bf16_product(const Matmul& op, const Tile& t, Product p, float* scratch) {
+  for (u32 begin = 0; begin < op.k; begin += widen_depth) {
+    const u32 depth = std::min(widen_depth, op.k - begin);
+    widen_tile(op, t, begin, depth, scratch);
+    sgemm({.transpose_b = op.transposed,
+           .m = t.rows,
+           .n = t.cols,
+           .k = depth,
+           .a = op.x + u64{t.row} * op.k + begin,
+           .lda = op.k,
+           .b = scratch,
+           .ldb = op.transposed ? depth : t.cols,
+           .c = p.out,
+           .ldc = p.stride,
+           .accumulate = op.accumulate || begin > 0});
+  }
+}
+
+void epilogue_row(const Matmul& op, const Tile& t, u64 at, float* product, const float* bias) {
+  if (bias != nullptr) rows::add(product, bias, t.cols);
+  switch (op.epilogue) {
+    case Epilogue::none:
+      return;
+    case Epilogue::gelu:
+      if (op.pre != nullptr) std::memcpy(op.pre + at, product, t.cols * sizeof(float));
+      return gelu_row(product, op.y + at, t.cols);
+    case Epilogue::residual:
+      if (op.dropout.on()) dropout_row(op.dropout, at, product, product, t.cols);
+      return rows::sum(op.residual + at, product, op.y + at, t.cols);
+    case Epilogue::gelu_backward:
+      return gelu_backward_row(op.pre_in + at, product, op.y + at, op.value ? op.value + at : nullptr, t.cols);
+  }
+}
+
+// Where y may hold an operand of the epilogue, the product is made in scratch.
+bool product_in_scratch(Epilogue e) { return e == Epilogue::residual || e == Epilogue::gelu_backward; }
+
+void run_tile(const Matmul& op, const Tile& t, TileScratch& scratch) {
+  const u64 at = u64{t.row} * op.n + t.col;
+  const Product p = product_in_scratch(op.epilogue) ? Product{scratch.product, t.cols} : Product{op.y + at, op.n};
+  if (op.weight.precision == Precision::fp32) {
+    fp32_product(op, t, p);
+  } else {
+    bf16_product(op, t, p, scratch.weight);
+  }
+  if (op.epilogue == Epilogue::none && !op.bias) return;
+  const float* bias = op.bias ? rows::widened(op.bias.at(t.col), t.cols, scratch.row) : nullptr;
+  for (u32 row = 0; row < t.rows; ++row) {
+    epilogue_row(op, t, at + u64{row} * op.n, p.out + u64{row} * p.stride, bias);
+  }
+}
+
+}  // namespace
+
+void matmul_cpu(const Matmul& op, CorePool& pool) {
+  CHECK(!op.accumulate || (op.epilogue == Epilogue::none && !op.bias));
+  const Tiling tiling = matmul_tiling(op.m, op.n);
+  parallel_for(pool, Priority::normal, tiling.count(), [&](u32 task, u32 worker) {
+    run_tile(op, tiling.tile(task), *reinterpret_cast<TileScratch*>(pool.scratch(worker)));
+  });
+}
+
+}  // namespace tidepool

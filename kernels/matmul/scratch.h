@@ -1,0 +1,18 @@
+// What a product's tile keeps in its worker's scratch area.
+#pragma once
+
+#include "kernels/matmul/tiling.h"
+
+namespace tidepool {
+
+// bf16 weights are widened in pieces of this many rows of the inner dimension.
+inline constexpr u32 widen_depth = 1024;
+
+struct TileScratch {
+  float product[tile_rows_max * tile_cols_max];  // 512 KiB
+  float weight[widen_depth * tile_cols_max];     // 2 MiB
+  float row[tile_cols_max];
+  float partial[tile_cols_max];
+};
+
+}  // namespace tidepool

@@ -1,0 +1,21 @@
+// One single-threaded call into the matrix library.
+#pragma once
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+struct Sgemm {
+  bool transpose_a = false, transpose_b = false;
+  u32 m = 0, n = 0, k = 0;
+  const float* a = nullptr;  // [M, K] or transposed
+  u32 lda = 0;
+  const float* b = nullptr;  // [K, N] or transposed
+  u32 ldb = 0;
+  float* c = nullptr;        // [M, N]
+  u32 ldc = 0;
+  bool accumulate = false;   // c += a b
+};
+void sgemm(const Sgemm&);
+
+}  // namespace tidepool

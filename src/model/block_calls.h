@@ -1,0 +1,40 @@
+// One function per block and direction; block_forward and block_backward choose among them.
+#pragma once
+
+#include "src/model/block_layouts.h"
+#include "src/model/blocks.h"
+#include "src/model/gpt2_tensors.h"
+
+namespace tidepool {
+
+void embedding_forward(const BlockContext&, const BlockForward&);
+void embedding_backward(const BlockContext&, const BlockBackward&);
+void layer_forward(const BlockContext&, const BlockForward&);
+void layer_backward(const BlockContext&, const BlockBackward&);
+void head_forward(const BlockContext&, const BlockForward&);
+void head_backward(const BlockContext&, const BlockBackward&);
+
+inline const Block& block_of(const BlockContext& c) { return c.graph.blocks[c.block]; }
+inline const Window& window_of(const BlockContext& c, u32 i) {
+  return c.graph.windows[block_of(c).windows[i]];
+}
+inline WindowParams params_of(const BlockContext& c, std::span<const std::byte* const> windows, u32 i) {
+  return {window_of(c, i), c.graph.precision, windows[i]};
+}
+inline WindowGradients gradients_of(const BlockContext& c, const BlockBackward& b, u32 i) {
+  return {window_of(c, i), b.grad_accum[i]};
+}
+inline u32 rows_of(const BlockContext& c) { return static_cast<u32>(c.graph.batch.rows()); }
+
+// A block's dropouts, numbered within it.
+enum class DropoutSite : u8 { embedding = 0, attention = 0, after_attention = 1, after_mlp = 2 };
+
+inline Dropout dropout_of(const BlockContext& c, DropoutSite site, double p) {
+  return {.p = c.training ? static_cast<float>(p) : 0.0f,
+          .seed = c.seed,
+          .step = c.step,
+          .micro_batch = c.micro_batch,
+          .tensor = 4 * c.block + static_cast<u32>(site)};
+}
+
+}  // namespace tidepool

@@ -1,0 +1,78 @@
+#include "src/model/block_layouts.h"
+
+#include <algorithm>
+
+namespace tidepool {
+namespace {
+
+struct Shape {
+  u64 rows, h, inner, wide;
+};
+
+Shape shape_of(const ModelGraph& g) {
+  const u64 h = g.config.n_embd, inner = g.config.inner();
+  return {.rows = g.batch.rows(), .h = h, .inner = inner, .wide = std::max(3 * h, inner)};
+}
+
+}  // namespace
+
+LayerInside::LayerInside(const ModelGraph& g, std::byte* base) {
+  const Shape s = shape_of(g);
+  Layout layout(base);
+  qkv = layout.take<float>(s.rows * 3 * s.h);
+  attention = layout.take<float>(s.rows * s.h);
+  lse = layout.take<float>(attention_shape(g).lse_elements());
+  middle = layout.take<float>(s.rows * s.h);
+  pre = layout.take<float>(s.rows * s.inner);
+  bytes = layout.bytes();
+}
+
+LayerForwardWorkspace::LayerForwardWorkspace(const ModelGraph& g, std::byte* base) {
+  const Shape s = shape_of(g);
+  Layout layout(base);
+  wide = layout.take<float>(s.rows * s.wide);
+  narrow = layout.take<float>(s.rows * s.h);
+  bytes = layout.bytes();
+}
+
+LayerBackwardWorkspace::LayerBackwardWorkspace(const ModelGraph& g, std::byte* base, Inside from) {
+  const Shape s = shape_of(g);
+  Layout layout(base);
+  wide = layout.take<float>(s.rows * s.wide);
+  norm = layout.take<float>(s.rows * s.h);
+  narrow = layout.take<float>(s.rows * s.h);
+  dropped = g.config.resid_pdrop > 0 ? layout.take<float>(s.rows * s.h) : nullptr;
+  mean = layout.take<float>(s.rows);
+  rstd = layout.take<float>(s.rows);
+  partials = layout.take<float>(layer_norm_partials(s.rows, s.h));
+  if (from == Inside::recomputed) {
+    inside = layout.take<std::byte>(LayerInside(g, nullptr).bytes.value);
+    dpre = LayerInside(g, inside).pre;
+  } else {
+    inside = nullptr;
+    dpre = layout.take<float>(s.rows * s.inner);
+  }
+  bytes = layout.bytes();
+}
+
+EmbeddingBackwardWorkspace::EmbeddingBackwardWorkspace(const ModelGraph& g, std::byte* base) {
+  Layout layout(base);
+  order = layout.take<u64>(g.batch.rows());
+  bytes = layout.bytes();
+}
+
+HeadWorkspace::HeadWorkspace(const ModelGraph& g, std::byte* base, Pass pass) {
+  const Shape s = shape_of(g);
+  Layout layout(base);
+  norm = layout.take<float>(s.rows * s.h);
+  logits = layout.take<float>(s.rows * std::min(g.config.vocab_size, vocabulary_slice));
+  losses = layout.take<RowLoss>(s.rows);
+  const u64 backward = pass == Pass::backward ? 1 : 0;
+  dnorm = layout.take<float>(backward * s.rows * s.h);
+  mean = layout.take<float>(backward * s.rows);
+  rstd = layout.take<float>(backward * s.rows);
+  partials = layout.take<float>(backward * layer_norm_partials(s.rows, s.h));
+  bytes = layout.bytes();
+}
+
+}  // namespace tidepool

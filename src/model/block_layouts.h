@@ -1,0 +1,78 @@
+// What each block keeps in its `kept` and workspace frames. Constructing one from a null base gives
+// its size; a run constructs it from the frame and checks the size again.
+#pragma once
+
+#include "kernels/kernels.h"
+#include "src/model/layout.h"
+#include "tidepool/model_graph.h"
+
+namespace tidepool {
+
+// A constant of the model: logits exist for this many tokens of the vocabulary at a time.
+inline constexpr u32 vocabulary_slice = 8192;
+
+inline AttentionShape attention_shape(const ModelGraph& g) {
+  return {.sequences = g.batch.sequences,
+          .tokens = g.batch.tokens,
+          .heads = g.config.n_head,
+          .head_size = g.config.head_size()};
+}
+
+// The inside of a layer that backward needs and that is dear to make again: everything behind a
+// matrix product or attention. Norms and GELU are made again from these. 9 H floats per row.
+struct LayerInside {
+  LayerInside(const ModelGraph&, std::byte* base);
+  float* qkv;        // [R, 3H]
+  float* attention;  // [R, H]
+  float* lse;        // [B, NH, T]
+  float* middle;     // [R, H], the residual stream between attention and MLP
+  float* pre;        // [R, I], before GELU
+  Bytes bytes;
+};
+
+// Without `kept` the middle of the residual stream lies in the output, which the last product
+// overwrites, and attention's output replaces the norm's.
+struct LayerForwardWorkspace {
+  LayerForwardWorkspace(const ModelGraph&, std::byte* base);
+  float* wide;    // [R, max(3H, I)]: qkv, then GELU's output
+  float* narrow;  // [R, H]: norm, attention, norm
+  Bytes bytes;
+};
+
+enum class Inside : u8 { kept, recomputed };
+
+struct LayerBackwardWorkspace {
+  LayerBackwardWorkspace(const ModelGraph&, std::byte* base, Inside);
+  float* wide;      // [R, max(3H, I)]: GELU's output, then the gradient of qkv
+  float* norm;      // [R, H]: output of either norm
+  float* narrow;    // [R, H]: gradients
+  float* dropped;   // [R, H] gradient through residual dropout; null without dropout
+  float* mean;      // [R]
+  float* rstd;      // [R]
+  float* partials;  // [layer_norm_partials]
+  float* dpre;      // [R, I]; where the inside is recomputed it takes the place of pre
+  std::byte* inside;  // LayerInside, if recomputed
+  Bytes bytes;
+};
+
+struct EmbeddingBackwardWorkspace {
+  EmbeddingBackwardWorkspace(const ModelGraph&, std::byte* base);
+  u64* order;  // [R]
+  Bytes bytes;
+};
+
+enum class Pass : u8 { forward, backward };
+
+struct HeadWorkspace {
+  HeadWorkspace(const ModelGraph&, std::byte* base, Pass);
+  float* norm;      // [R, H]
+  float* logits;    // [R, min(V, vocabulary_slice)]
+  RowLoss* losses;  // [R]
+  float* dnorm;     // [R, H]; backward, as all below
+  float* mean;      // [R]
+  float* rstd;      // [R]
+  float* partials;  // [layer_norm_partials]
+  Bytes bytes;
+};
+
+}  // namespace tidepool

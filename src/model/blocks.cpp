@@ -1,0 +1,53 @@
+#include "src/model/blocks.h"
+
+#include "src/model/block_calls.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+// What no tensor covers: alignment between tensors, and the tail up to the cut.
+void clear_padding(Kernels& kernels, const Window& window, float* gradients) {
+  for (u64 i = 0; i < window.tensors.size(); ++i) {
+    const u64 end = window.tensors[i].window_offset + window.tensors[i].elements;
+    const u64 next = i + 1 < window.tensors.size() ? window.tensors[i + 1].window_offset : window.elements;
+    if (next > end) kernels.zero(gradients + end, next - end);
+  }
+}
+
+}  // namespace
+
+void block_forward(const BlockContext& context, const BlockForward& forward) {
+  CHECK(context.block < context.graph.blocks.size(), context.block);
+  CHECK(forward.windows.size() == block_of(context).windows.size(), context.block, forward.windows.size());
+  switch (block_of(context).kind) {
+    case BlockKind::embedding:
+      return embedding_forward(context, forward);
+    case BlockKind::gpt2_layer:
+      return layer_forward(context, forward);
+    case BlockKind::gpt2_head:
+      return head_forward(context, forward);
+  }
+}
+
+void block_backward(const BlockContext& context, const BlockBackward& backward) {
+  CHECK(context.block < context.graph.blocks.size(), context.block);
+  CHECK(backward.grad_accum.size() == block_of(context).windows.size(), context.block);
+  switch (block_of(context).kind) {
+    case BlockKind::embedding:
+      embedding_backward(context, backward);
+      break;
+    case BlockKind::gpt2_layer:
+      layer_backward(context, backward);
+      break;
+    case BlockKind::gpt2_head:
+      head_backward(context, backward);
+      break;
+  }
+  if (backward.accumulate) return;
+  for (u32 i = 0; i < backward.grad_accum.size(); ++i) {
+    clear_padding(context.kernels, window_of(context, i), backward.grad_accum[i]);
+  }
+}
+
+}  // namespace tidepool

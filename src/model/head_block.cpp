@@ -1,0 +1,140 @@
+// Final norm, tied head and cross-entropy, over fixed slices of the vocabulary. With one slice its
+// logits are made once; with more, backward makes them again for the gradients.
+#include <algorithm>
+
+#include "src/model/block_calls.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+enum Windows : u32 { ln_f, wte };
+constexpr u32 only_tensor = 0;
+
+void final_norm(const BlockContext& c, const WindowParams& w, LayerNorm norm) {
+  norm.columns = c.graph.config.n_embd;
+  norm.weight = w[NormTensor::weight];
+  norm.bias = w[NormTensor::bias];
+  norm.epsilon = static_cast<float>(c.graph.config.layer_norm_epsilon);
+  c.kernels.layer_norm(norm);
+}
+
+struct Head {
+  const BlockContext& c;
+  const WindowParams wte;
+  const HeadWorkspace& workspace;
+  const i32* targets;
+
+  u32 vocabulary() const { return c.graph.config.vocab_size; }
+  bool one_slice() const { return vocabulary() <= vocabulary_slice; }
+  Param slice_weight(u32 begin) const { return wte[only_tensor].at(u64{begin} * c.graph.config.n_embd); }
+};
+
+template <class Fn>
+void for_slices(const Head& s, Fn fn) {
+  for (u32 begin = 0; begin < s.vocabulary(); begin += vocabulary_slice) {
+    fn(LogitsSlice{.rows = rows_of(s.c),
+                   .begin = begin,
+                   .columns = std::min(vocabulary_slice, s.vocabulary() - begin),
+                   .logits = s.workspace.logits,
+                   .targets = s.targets,
+                   .losses = s.workspace.losses});
+  }
+}
+
+void make_logits(const Head& s, const LogitsSlice& slice) {
+  s.c.kernels.matmul({.m = slice.rows,
+                      .n = slice.columns,
+                      .k = s.c.graph.config.n_embd,
+                      .x = s.workspace.norm,
+                      .weight = s.slice_weight(slice.begin),
+                      .transposed = true,
+                      .y = slice.logits});
+}
+
+void loss_pass(const Head& s, double* loss_sum) {
+  for_slices(s, [&](const LogitsSlice& slice) {
+    make_logits(s, slice);
+    s.c.kernels.cross_entropy_slice(slice);
+  });
+  s.c.kernels.cross_entropy_loss(s.workspace.losses, s.targets, rows_of(s.c), loss_sum);
+}
+
+void gradient_pass(const Head& s, const BlockBackward& b) {
+  const u32 h = s.c.graph.config.n_embd;
+  float* dwte = gradients_of(s.c, b, wte)[only_tensor];
+  for_slices(s, [&](const LogitsSlice& slice) {
+    if (!s.one_slice()) make_logits(s, slice);
+    s.c.kernels.cross_entropy_gradient(slice, static_cast<float>(b.inverse_tokens));
+    s.c.kernels.matmul({.m = slice.rows,
+                        .n = h,
+                        .k = slice.columns,
+                        .x = slice.logits,
+                        .weight = s.slice_weight(slice.begin),
+                        .accumulate = slice.begin > 0,
+                        .y = s.workspace.dnorm});
+    s.c.kernels.weight_gradient({.m = slice.rows,
+                                 .n = h,
+                                 .k = slice.columns,
+                                 .x = slice.logits,
+                                 .dy = s.workspace.norm,
+                                 .dw = dwte + u64{slice.begin} * h,
+                                 .accumulate = b.accumulate});
+  });
+}
+
+void norm_backward(const BlockContext& c, const BlockBackward& b, const HeadWorkspace& workspace) {
+  const WindowGradients g = gradients_of(c, b, ln_f);
+  c.kernels.layer_norm_backward({.rows = rows_of(c),
+                                 .columns = c.graph.config.n_embd,
+                                 .x = b.input,
+                                 .weight = params_of(c, b.windows, ln_f)[NormTensor::weight],
+                                 .mean = workspace.mean,
+                                 .rstd = workspace.rstd,
+                                 .dy = workspace.dnorm,
+                                 .dx = b.grad,
+                                 .dweight = g[NormTensor::weight],
+                                 .dbias = g[NormTensor::bias],
+                                 .accumulate = b.accumulate,
+                                 .partials = workspace.partials});
+}
+
+// The whole vocabulary of one row, for sampling.
+void logits_of_row(const BlockContext& c, const BlockForward& f, const HeadWorkspace& workspace) {
+  CHECK(f.logits_row < rows_of(c), f.logits_row);
+  const u32 h = c.graph.config.n_embd;
+  final_norm(c, params_of(c, f.windows, ln_f),
+             {.rows = 1, .x = f.input + u64{f.logits_row} * h, .y = workspace.norm});
+  c.kernels.matmul({.m = 1,
+                    .n = c.graph.config.vocab_size,
+                    .k = h,
+                    .x = workspace.norm,
+                    .weight = params_of(c, f.windows, wte)[only_tensor],
+                    .transposed = true,
+                    .y = f.logits});
+}
+
+}  // namespace
+
+void head_forward(const BlockContext& c, const BlockForward& f) {
+  const HeadWorkspace workspace(c.graph, f.workspace, Pass::forward);
+  CHECK(workspace.bytes == block_of(c).forward_workspace, workspace.bytes.value);
+  if (f.loss_sum != nullptr) {
+    final_norm(c, params_of(c, f.windows, ln_f), {.rows = rows_of(c), .x = f.input, .y = workspace.norm});
+    loss_pass({c, params_of(c, f.windows, wte), workspace, f.targets}, f.loss_sum);
+  }
+  if (f.logits != nullptr) logits_of_row(c, f, workspace);
+}
+
+void head_backward(const BlockContext& c, const BlockBackward& b) {
+  const HeadWorkspace workspace(c.graph, b.workspace, Pass::backward);
+  CHECK(workspace.bytes == block_of(c).backward_workspace, workspace.bytes.value);
+  final_norm(c, params_of(c, b.windows, ln_f),
+             {.rows = rows_of(c), .x = b.input, .y = workspace.norm, .mean = workspace.mean, .rstd = workspace.rstd});
+  const Head head = {c, params_of(c, b.windows, wte), workspace, b.targets};
+  loss_pass(head, b.loss_sum);
+  gradient_pass(head, b);
+  norm_backward(c, b, workspace);
+}
+
+}  // namespace tidepool

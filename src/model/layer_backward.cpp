@@ -1,0 +1,161 @@
+// Backward of a layer, from the end: MLP, then attention. `grad` is the gradient of the residual
+// stream and stays in place; each half adds its share to it.
+#include "src/model/layer_inside.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+using enum LayerTensor;
+
+struct Backward {
+  const BlockContext& c;
+  const BlockBackward& b;
+  const WindowParams w;
+  const WindowGradients g;
+  const LayerBackwardWorkspace& workspace;
+  const LayerInside& inside;
+
+  u32 h() const { return c.graph.config.n_embd; }
+  u32 inner() const { return c.graph.config.inner(); }
+};
+
+// The kept inside is only read: `pre` alone is overwritten, and only where it was recomputed.
+std::byte* inside_frame(const BlockBackward& b, const LayerBackwardWorkspace& workspace) {
+  return b.kept != nullptr ? const_cast<std::byte*>(b.kept) : workspace.inside;
+}
+
+// ln_2's output and moments, and without kept everything before them.
+void recompute(const Backward& s) {
+  const LayerInside& in = s.inside;
+  if (s.b.kept == nullptr) {
+    attention_half(s.c, s.w,
+                   {.x = s.b.input,
+                    .norm = s.workspace.norm,
+                    .qkv = in.qkv,
+                    .attention = in.attention,
+                    .lse = in.lse,
+                    .middle = in.middle});
+  }
+  layer_norm_of(s.c, s.w, LayerNormSite::ln_2,
+                {.x = in.middle, .y = s.workspace.norm, .mean = s.workspace.mean, .rstd = s.workspace.rstd});
+  if (s.b.kept == nullptr) {
+    s.c.kernels.matmul({.m = rows_of(s.c),
+                        .n = s.inner(),
+                        .k = s.h(),
+                        .x = s.workspace.norm,
+                        .weight = s.w[c_fc_weight],
+                        .bias = s.w[c_fc_bias],
+                        .y = in.pre});
+  }
+}
+
+// The gradient as it comes out of a residual dropout.
+const float* through_dropout(const Backward& s, DropoutSite site) {
+  const Dropout dropout = dropout_of(s.c, site, s.c.graph.config.resid_pdrop);
+  if (!dropout.on()) return s.b.grad;
+  s.c.kernels.dropout(dropout, s.b.grad, s.workspace.dropped, u64{rows_of(s.c)} * s.h());
+  return s.workspace.dropped;
+}
+
+struct Weights {
+  LayerTensor weight, bias;
+  u32 n, k;
+};
+void weight_gradient(const Backward& s, const Weights& weights, const float* x, const float* dy) {
+  s.c.kernels.weight_gradient({.m = rows_of(s.c),
+                               .n = weights.n,
+                               .k = weights.k,
+                               .x = x,
+                               .dy = dy,
+                               .dw = s.g[weights.weight],
+                               .dbias = s.g[weights.bias],
+                               .accumulate = s.b.accumulate});
+}
+
+// workspace.narrow = dy weight^T
+void input_gradient(const Backward& s, const Weights& weights, const float* dy) {
+  s.c.kernels.matmul({.m = rows_of(s.c),
+                      .n = weights.k,
+                      .k = weights.n,
+                      .x = dy,
+                      .weight = s.w[weights.weight],
+                      .transposed = true,
+                      .y = s.workspace.narrow});
+}
+
+// grad += gradient of the norm's input, from workspace.narrow.
+void norm_gradient(const Backward& s, LayerNormSite site, const float* x) {
+  const bool first = site == LayerNormSite::ln_1;
+  s.c.kernels.layer_norm_backward({.rows = rows_of(s.c),
+                                   .columns = s.h(),
+                                   .x = x,
+                                   .weight = s.w[first ? ln_1_weight : ln_2_weight],
+                                   .mean = s.workspace.mean,
+                                   .rstd = s.workspace.rstd,
+                                   .dy = s.workspace.narrow,
+                                   .dx = s.b.grad,
+                                   .add_to_dx = true,
+                                   .dweight = s.g[first ? ln_1_weight : ln_2_weight],
+                                   .dbias = s.g[first ? ln_1_bias : ln_2_bias],
+                                   .accumulate = s.b.accumulate,
+                                   .partials = s.workspace.partials});
+}
+
+void mlp_backward(const Backward& s) {
+  const Weights c_proj = {mlp_c_proj_weight, mlp_c_proj_bias, s.h(), s.inner()};
+  const Weights c_fc = {c_fc_weight, c_fc_bias, s.inner(), s.h()};
+  const float* dout = through_dropout(s, DropoutSite::after_mlp);
+  // Makes GELU's output again on the way: one exp serves both.
+  s.c.kernels.matmul({.m = rows_of(s.c),
+                      .n = s.inner(),
+                      .k = s.h(),
+                      .x = dout,
+                      .weight = s.w[mlp_c_proj_weight],
+                      .transposed = true,
+                      .epilogue = Epilogue::gelu_backward,
+                      .y = s.workspace.dpre,
+                      .pre_in = s.inside.pre,
+                      .value = s.workspace.wide});
+  weight_gradient(s, c_proj, s.workspace.wide, dout);
+  weight_gradient(s, c_fc, s.workspace.norm, s.workspace.dpre);
+  input_gradient(s, c_fc, s.workspace.dpre);
+  norm_gradient(s, LayerNormSite::ln_2, s.inside.middle);
+}
+
+void attention_half_backward(const Backward& s) {
+  const Weights c_proj = {attn_c_proj_weight, attn_c_proj_bias, s.h(), s.h()};
+  const Weights c_attn = {c_attn_weight, c_attn_bias, 3 * s.h(), s.h()};
+  const float* dout = through_dropout(s, DropoutSite::after_attention);
+  weight_gradient(s, c_proj, s.inside.attention, dout);
+  input_gradient(s, c_proj, dout);
+  float* dqkv = s.workspace.wide;
+  s.c.kernels.attention_backward(
+      {.shape = attention_shape(s.c.graph),
+       .qkv = s.inside.qkv,
+       .out = s.inside.attention,
+       .lse = s.inside.lse,
+       .dout = s.workspace.narrow,
+       .dqkv = dqkv,
+       .dropout = dropout_of(s.c, DropoutSite::attention, s.c.graph.config.attn_pdrop)});
+  layer_norm_of(s.c, s.w, LayerNormSite::ln_1,
+                {.x = s.b.input, .y = s.workspace.norm, .mean = s.workspace.mean, .rstd = s.workspace.rstd});
+  weight_gradient(s, c_attn, s.workspace.norm, dqkv);
+  input_gradient(s, c_attn, dqkv);
+  norm_gradient(s, LayerNormSite::ln_1, s.b.input);
+}
+
+}  // namespace
+
+void layer_backward(const BlockContext& c, const BlockBackward& b) {
+  const LayerBackwardWorkspace workspace(c.graph, b.workspace,
+                                         b.kept != nullptr ? Inside::kept : Inside::recomputed);
+  CHECK(workspace.bytes <= block_of(c).backward_workspace, workspace.bytes.value, c.block);
+  const LayerInside inside(c.graph, inside_frame(b, workspace));
+  const Backward s = {c, b, params_of(c, b.windows, 0), gradients_of(c, b, 0), workspace, inside};
+  recompute(s);
+  mlp_backward(s);
+  attention_half_backward(s);
+}
+
+}  // namespace tidepool

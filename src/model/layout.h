@@ -1,0 +1,26 @@
+// Buffers inside one frame, found the same way when sizes are planned and when a block runs.
+#pragma once
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+// Hands out pieces of a frame in order; with a null base it only counts.
+class Layout {
+ public:
+  explicit Layout(std::byte* base) : base_(base) {}
+
+  template <class T>
+  T* take(u64 count) {
+    auto* piece = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
+    used_ += round_up(count * sizeof(T), 64);
+    return piece;
+  }
+  Bytes bytes() const { return {round_up(used_, frame_alignment)}; }
+
+ private:
+  std::byte* base_;
+  u64 used_ = 0;
+};
+
+}  // namespace tidepool

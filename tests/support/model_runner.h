@@ -1,0 +1,203 @@
+// A whole model run block by block with everything resident: what the executor does, without plans.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <new>
+
+#include "src/model/blocks.h"
+#include "tests/support/kernel_fixture.h"
+
+namespace tidepool::test {
+
+// Aligned like a frame, and full of NaN, so that reading what was not written shows.
+class FrameBuffer {
+ public:
+  explicit FrameBuffer(u64 bytes) : data_(round_up(std::max<u64>(bytes, 64), 64) + 64) {
+    std::memset(data_.data(), 0xff, data_.size());
+  }
+  std::byte* get() {
+    return data_.data() + (64 - reinterpret_cast<std::uintptr_t>(data_.data()) % 64) % 64;
+  }
+  float* floats() { return reinterpret_cast<float*>(get()); }
+
+ private:
+  std::vector<std::byte> data_;
+};
+
+struct RunOptions {
+  bool keep = true;
+  bool training = true;
+  u64 seed = 7;
+  u64 step = 1;
+};
+
+class ModelRunner {
+ public:
+  using Weights = std::vector<std::vector<float>>;  // by window, padded
+
+  ModelRunner(ModelGraph graph, CorePool& pool)
+      : graph_(std::move(graph)), kernels_(create_cpu_kernels(pool)), scratch_(workspace_bytes()) {
+    for (const Window& w : graph_.windows) {
+      weights.emplace_back(w.elements, 0.0f);
+      params_.emplace_back(w.elements * element_bytes(Kind::param, graph_.precision));
+    }
+    for (const Block& b : graph_.blocks) {
+      acts_.emplace_back(graph_.boundary.value);
+      kept_.emplace_back(b.kept.value);
+      auto& uses = accumulators_.emplace_back();
+      for (u32 w : b.windows) uses.emplace_back(graph_.windows[w].elements * sizeof(float));
+    }
+    grad_.emplace_back(graph_.boundary.value);
+  }
+
+  const ModelGraph& graph() const { return graph_; }
+  Weights weights;
+
+  // As the graph's Init says, from a seed.
+  void init(u32 seed, float scale = 1.0f) {
+    for (u32 w = 0; w < graph_.windows.size(); ++w) {
+      for (const Tensor& t : graph_.windows[w].tensors) {
+        auto values = random_floats(t.elements, seed++, t.init == Init::normal ? scale * float(t.init_std) : 0.1f);
+        if (t.init == Init::ones) for (float& x : values) x += 1.0f;
+        std::copy(values.begin(), values.end(), weights[w].begin() + i64(t.window_offset));
+      }
+    }
+    upload();
+  }
+
+  // Puts `weights` into the windows.
+  void upload() {
+    for (u32 w = 0; w < weights.size(); ++w) {
+      if (graph_.precision == Precision::fp32) {
+        std::memcpy(params_[w].get(), weights[w].data(), weights[w].size() * sizeof(float));
+      } else {
+        const Bf16Copy copy(weights[w]);
+        std::memcpy(params_[w].get(), copy.bits.data(), copy.bits.size() * sizeof(u16));
+      }
+    }
+  }
+
+  // Sum of losses over the targets.
+  double loss(const i32* tokens, const i32* targets, RunOptions options = {}) {
+    options.keep = false;
+    forward(tokens, options, 0);
+    double sum = 0;
+    head(tokens, targets, options, &sum, nullptr, 0);
+    return sum;
+  }
+
+  std::vector<float> logits(const i32* tokens, u32 row) {
+    const RunOptions options = {.keep = false, .training = false};
+    forward(tokens, options, 0);
+    std::vector<float> out(graph_.config.vocab_size);
+    head(tokens, nullptr, options, nullptr, out.data(), row);
+    return out;
+  }
+
+  // One micro-batch. Accumulates unless it is the first.
+  double forward_backward(const i32* tokens, const i32* targets, double inverse_tokens, RunOptions options = {},
+                          u32 micro_batch = 0) {
+    forward(tokens, options, micro_batch);
+    double sum = 0;
+    for (u32 b = u32(graph_.blocks.size()); b-- > 0;) {
+      const auto windows = windows_of(b);
+      std::vector<float*> accumulators;
+      for (FrameBuffer& a : accumulators_[b]) accumulators.push_back(a.floats());
+      block_backward(context(b, options, micro_batch),
+                     {.windows = windows,
+                      .tokens = tokens,
+                      .targets = targets,
+                      .input = b > 0 ? acts_[b - 1].floats() : nullptr,
+                      .kept = options.keep && graph_.blocks[b].kept.value > 0 ? kept_[b].get() : nullptr,
+                      .grad = grad_[0].floats(),
+                      .grad_accum = accumulators,
+                      .accumulate = micro_batch > 0,
+                      .workspace = scratch_.get(),
+                      .loss_sum = &sum,
+                      .inverse_tokens = inverse_tokens});
+    }
+    return sum;
+  }
+
+  // Of every use of every window, laid end to end: padding included.
+  std::vector<float> all_gradients() {
+    std::vector<float> out;
+    for (u32 b = 0; b < graph_.blocks.size(); ++b) {
+      for (u32 i = 0; i < graph_.blocks[b].windows.size(); ++i) {
+        const u64 n = graph_.windows[graph_.blocks[b].windows[i]].elements;
+        out.insert(out.end(), accumulators_[b][i].floats(), accumulators_[b][i].floats() + n);
+      }
+    }
+    return out;
+  }
+
+  // By tensor name, summed over uses.
+  std::map<std::string, std::vector<float>> gradients() {
+    std::map<std::string, std::vector<float>> out;
+    for (u32 b = 0; b < graph_.blocks.size(); ++b) {
+      for (u32 i = 0; i < graph_.blocks[b].windows.size(); ++i) {
+        for (const Tensor& t : graph_.windows[graph_.blocks[b].windows[i]].tensors) {
+          auto& sum = out.try_emplace(t.name, t.elements, 0.0f).first->second;
+          const float* from = accumulators_[b][i].floats() + t.window_offset;
+          for (u64 e = 0; e < t.elements; ++e) sum[e] += from[e];
+        }
+      }
+    }
+    return out;
+  }
+
+ private:
+  u64 workspace_bytes() const {
+    u64 bytes = 0;
+    for (const Block& b : graph_.blocks) {
+      bytes = std::max({bytes, b.forward_workspace.value, b.backward_workspace.value});
+    }
+    return bytes;
+  }
+
+  BlockContext context(u32 block, const RunOptions& o, u32 micro_batch) {
+    return {.kernels = *kernels_, .graph = graph_, .block = block, .seed = o.seed, .step = o.step,
+            .micro_batch = micro_batch, .training = o.training};
+  }
+
+  std::vector<const std::byte*> windows_of(u32 block) {
+    std::vector<const std::byte*> out;
+    for (u32 w : graph_.blocks[block].windows) out.push_back(params_[w].get());
+    return out;
+  }
+
+  void forward(const i32* tokens, const RunOptions& options, u32 micro_batch) {
+    for (u32 b = 0; b + 1 < graph_.blocks.size(); ++b) {
+      const auto windows = windows_of(b);
+      block_forward(context(b, options, micro_batch),
+                    {.windows = windows,
+                     .tokens = tokens,
+                     .input = b > 0 ? acts_[b - 1].floats() : nullptr,
+                     .output = acts_[b].floats(),
+                     .kept = options.keep && graph_.blocks[b].kept.value > 0 ? kept_[b].get() : nullptr,
+                     .workspace = scratch_.get()});
+    }
+  }
+
+  void head(const i32* tokens, const i32* targets, const RunOptions& options, double* sum, float* logits, u32 row) {
+    const u32 b = u32(graph_.blocks.size()) - 1;
+    const auto windows = windows_of(b);
+    block_forward(context(b, options, 0), {.windows = windows,
+                                           .tokens = tokens,
+                                           .targets = targets,
+                                           .input = acts_[b - 1].floats(),
+                                           .workspace = scratch_.get(),
+                                           .loss_sum = sum,
+                                           .logits = logits,
+                                           .logits_row = row});
+  }
+
+  ModelGraph graph_;
+  std::unique_ptr<Kernels> kernels_;
+  FrameBuffer scratch_;
+  std::vector<FrameBuffer> params_, acts_, kept_, grad_;  // by window; by block
+  std::vector<std::vector<FrameBuffer>> accumulators_;    // by block, use
+};
+
+}  // namespace tidepool::test

@@ -1,0 +1,44 @@
+// Reads a safetensors file whole, for golden data. Not the product's reader: no checks, no streaming.
+#pragma once
+
+#include <boost/json.hpp>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tidepool/types.h"
+
+namespace tidepool::test {
+
+class Safetensors {
+ public:
+  explicit Safetensors(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string all((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    u64 header_bytes = 0;
+    if (all.size() < 8) return;
+    std::memcpy(&header_bytes, all.data(), 8);
+    header_ = boost::json::parse(std::string_view(all).substr(8, header_bytes)).as_object();
+    data_ = all.substr(8 + header_bytes);
+  }
+
+  bool empty() const { return data_.empty(); }
+
+  template <class T>
+  std::vector<T> get(const std::string& name) const {
+    const auto& offsets = header_.at(name).as_object().at("data_offsets").as_array();
+    const u64 begin = offsets.at(0).to_number<u64>(), end = offsets.at(1).to_number<u64>();
+    std::vector<T> out((end - begin) / sizeof(T));
+    std::memcpy(out.data(), data_.data() + begin, end - begin);
+    return out;
+  }
+
+ private:
+  boost::json::object header_;
+  std::string data_;
+};
+
+}  // namespace tidepool::test
