@@ -10,7 +10,9 @@ namespace tidepool {
 
 // A stale or misdirected read has another (chunk, version), and so fails.
 u64 checksum_seed(ChunkId, u64 version);
-// Of block number `block` of the chunk (XXH3-64 with a seed mixed with the block number).
+// What block number `block_number` of a chunk is hashed with: blocks that change places are caught.
+u64 block_seed(u64 seed, u64 block_number);
+// XXH3-64 of one block, with block_seed(seed, block_number).
 u64 block_checksum(std::span<const std::byte> block, u64 seed, u64 block_number);
 // Of the whole chunk, from its blocks in order.
 u64 combine_checksums(std::span<const u64> blocks, u64 seed);

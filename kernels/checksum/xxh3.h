@@ -1,0 +1,9 @@
+// xxHash with the widest vectors of this CPU. Include this one, never <xxhash.h>: the header alone
+// would pick what the compiler's baseline has, and a checksum at SSE2 speed shows in host Adam.
+#pragma once
+
+#define XXH_STATIC_LINKING_ONLY  // XXH3_state_t on the stack: no allocation in a steady step
+#include <xxhash.h>
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
+#include <xxh_x86dispatch.h>
+#endif
