@@ -1,6 +1,7 @@
 #include "chunk_manager/timeline.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "tidepool/check.h"
@@ -217,12 +218,37 @@ std::vector<u32> choose_stays(const std::vector<Stay>& stays, Bytes capacity, Pr
            (static_cast<double>(stays[i].bytes.value) * length(stays[i].span));
   };
   std::stable_sort(order.begin(), order.end(), [&](u32 a, u32 b) { return density(a) > density(b); });
-  std::vector<u32> chosen;
-  for (u32 i : order) {
-    if (used.peak(stays[i].span) + stays[i].bytes > capacity) continue;
+  std::vector<u8> taken(stays.size(), 0);
+  std::map<u32, std::vector<u32>> groups;  // taken stays
+  const auto fits = [&](const Stay& s) { return used.peak(s.span) + s.bytes <= capacity; };
+  const auto take = [&](u32 i) {
     used.add(stays[i].span, stays[i].bytes);
-    chosen.push_back(i);
+    taken[i] = 1;
+  };
+  const auto give_back = [&](u32 i) {
+    used.remove(stays[i].span, stays[i].bytes);
+    taken[i] = 0;
+  };
+  for (u32 i : order) {
+    const Stay& stay = stays[i];
+    if (stay.group == none) {
+      if (fits(stay)) take(i);
+      continue;
+    }
+    std::vector<u32>& group = groups[stay.group];
+    if (!group.empty() && stays[group.front()].whole) continue;
+    if (stay.whole) std::for_each(group.begin(), group.end(), give_back);
+    if (fits(stay)) {
+      take(i);
+      if (stay.whole) group.clear();
+      group.push_back(i);
+    } else if (stay.whole) {
+      std::for_each(group.begin(), group.end(), take);
+    }
   }
+  std::vector<u32> chosen;
+  for (u32 i = 0; i < stays.size(); ++i)
+    if (taken[i]) chosen.push_back(i);
   return chosen;
 }
 

@@ -72,7 +72,8 @@ struct Stay {
   Span span;
   Bytes bytes{};
   u64 saved_bytes = 0;  // moved bytes that it saves, over all links
-  u32 tag = 0;          // the caller's
+  u32 group = none;     // stays of one chunk at different times
+  bool whole = false;   // stands for all stays of its group, and more: it replaces them
 };
 
 // Furthest next use, weighted by cost, made for a schedule known in full: stays are taken in the

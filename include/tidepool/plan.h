@@ -197,6 +197,8 @@ struct Plan {
   std::array<Segment, segment_count> segments;
   std::vector<Link> links;
   std::array<TierUse, tier_count> tiers{};
+  // Device, host: bytes of each tier that streaming itself needs at each op of the step program.
+  std::array<std::vector<u64>, 2> working_set;
   std::vector<std::string> reasons;
 
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }

@@ -31,7 +31,7 @@ class DevicePlanner {
     Profile used(program_.positions());
     for (const Arc& arc : least_arcs()) used.add(arc.span, arc.bytes);
     const Bytes reserve = all_home ? Bytes{0} : streaming_reserve();
-    out_.working_set = used.peak() + reserve;
+    for (i32 p = 0; p < program_.positions(); ++p) out_.working_set.push_back((used.at(p) + reserve).value);
     const Bytes room = budget_ > reserve ? budget_ - reserve : Bytes{0};
     choose(room, used);
     choose_keep(room, used);

@@ -174,14 +174,6 @@ class HostPlanner {
     u64 gap = 0;
   };
 
-  // With several gaps, each carries its share of the write that is saved when all of them stay.
-  static u64 saved_moves_x2(const Chain& chain) {
-    if (!chain.circular || chain.uses.size() == 1) return 4;  // written and read
-    u64 open = 0;
-    for (bool stays : chain.stays) open += stays ? 0 : 1;
-    return 2 + 2 / std::max<u64>(open, 1);
-  }
-
   bool may_rest(const Chain& chain) const {
     return !chain.circular || in_.options.home == HomePolicy::automatic;
   }
@@ -189,34 +181,55 @@ class HostPlanner {
   void choose(Profile& used) {
     std::vector<Stay> stays;
     std::vector<Choice> choices;
-    Bytes all{};
-    for (u32 c = 0; c < chains_.size(); ++c) {
-      const Chain& chain = chains_[c];
-      if (!may_rest(chain)) continue;
-      const Bytes bytes = layout_.chunk(chain.chunk).bytes;
-      for (u64 g = 0; g < gap_count(chain); ++g) {
-        if (chain.stays[g]) continue;
-        stays.push_back({.span = gap_after(chain, g, turn()),
-                         .bytes = bytes,
-                         .saved_bytes = bytes.value * saved_moves_x2(chain) / 2});
-        choices.push_back({.chain = c, .gap = g});
-      }
-      all += bytes;
-    }
+    for (u32 c = 0; c < chains_.size(); ++c) add_choices(c, stays, choices);
     const bool streams = stays_exceed(stays, used) || in_.options.home == HomePolicy::disk ||
                          in_.options.home == HomePolicy::mixed;
     const Bytes reserve = streams ? streaming_reserve(used) : Bytes{0};
-    out_.working_set = used.peak() + reserve;
+    for (i32 p = 0; p < turn(); ++p)
+      out_.working_set.push_back((used.at(p) + reserve + in_.options.host_reserved).value);
     const Bytes room = budget_ > reserve ? budget_ - reserve : Bytes{0};
-    for (u32 i : choose_stays(stays, room, used)) chains_[choices[i].chain].stays[choices[i].gap] = true;
+    for (u32 i : choose_stays(stays, room, used)) {
+      std::vector<bool>& chosen = chains_[choices[i].chain].stays;
+      if (stays[i].whole)
+        chosen.assign(chosen.size(), true);
+      else
+        chosen[choices[i].gap] = true;
+    }
     for (Chain& chain : chains_)
       if (chain.circular && std::find(chain.stays.begin(), chain.stays.end(), false) == chain.stays.end())
         chain.home_host = true;
   }
 
+  // A stay between two uses saves a read; of content that is made in between, the write as well. A
+  // chunk that stays all around is never written at all.
+  void add_choices(u32 c, std::vector<Stay>& stays, std::vector<Choice>& choices) const {
+    const Chain& chain = chains_[c];
+    if (!may_rest(chain)) return;
+    const Bytes bytes = layout_.chunk(chain.chunk).bytes;
+    const bool reused = chain.circular && chain.uses.size() > 1;
+    u64 reads = 0;
+    for (u64 g = 0; g < gap_count(chain); ++g) {
+      if (chain.stays[g]) continue;
+      ++reads;
+      stays.push_back({.span = gap_after(chain, g, turn()),
+                       .bytes = bytes,
+                       .saved_bytes = bytes.value * (reused ? 1 : 2),
+                       .group = reused ? c : none});
+      choices.push_back({.chain = c, .gap = g});
+    }
+    if (!reused || reads == 0) return;
+    stays.push_back({.span = {0, turn() - 1},
+                     .bytes = bytes,
+                     .saved_bytes = bytes.value * (reads + 1),
+                     .group = c,
+                     .whole = true});
+    choices.push_back({.chain = c});
+  }
+
   bool stays_exceed(const std::vector<Stay>& stays, const Profile& used) const {
     Profile all = used;
-    for (const Stay& stay : stays) all.add(stay.span, stay.bytes);
+    for (const Stay& stay : stays)
+      if (!stay.whole) all.add(stay.span, stay.bytes);
     return all.peak() > budget_;
   }
 

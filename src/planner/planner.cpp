@@ -67,9 +67,11 @@ Attempt attempt(const ModelGraph& graph, const PlanOptions& options, u32 sweeps,
   plan.clipping = options.clipping;
   plan.chunk_elements = chunk_elements;
   plan.chunks = layout.chunks;
-  plan.tiers = {TierUse{options.budgets.device, device.peak, device.working_set},
-                TierUse{options.budgets.host, host.peak, host.working_set},
+  const auto most = [](const std::vector<u64>& v) { return Bytes{*std::max_element(v.begin(), v.end())}; };
+  plan.tiers = {TierUse{options.budgets.device, device.peak, most(device.working_set)},
+                TierUse{options.budgets.host, host.peak, most(host.working_set)},
                 TierUse{options.budgets.disk, host.disk_bytes, Bytes{0}}};
+  plan.working_set = {std::move(device.working_set), std::move(host.working_set)};
   if (out.fits) {
     emit_segments(in, device, host, plan);
     add_edges(plan);

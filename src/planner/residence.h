@@ -47,7 +47,7 @@ struct DeviceTier {
   std::vector<bool> home;           // by window: all its chunks rest on the device
   std::vector<bool> keep;           // [block * micro_batches of a sweep + m]
   Bytes peak{};
-  Bytes working_set{};
+  std::vector<u64> working_set;  // by position: what streaming needs, whatever rests here
 
   // A window's parameters come up before a pass.
   struct Arrival {
@@ -76,7 +76,7 @@ struct HostTier {
   std::vector<u32> home_arcs; // by chunk: arc of a chunk that rests in the host, else none
   std::vector<Movement> movements;
   Bytes peak{};
-  Bytes working_set{};
+  std::vector<u64> working_set;  // by position: what streaming needs, whatever rests here
   Bytes disk_bytes{};
 };
 

@@ -1,0 +1,331 @@
+#include "planner/lower_bound.h"
+
+#include <algorithm>
+#include <limits>
+#include <queue>
+
+#include "planner/program.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+// ---- max saving as a min-cost flow ------------------------------------------------------------------
+// Nodes are cuts between ops; a unit of flow is one byte of memory walking through the step: along an
+// interval's edge (it holds that content) or along the chain (idle).
+
+class Flow {
+ public:
+  explicit Flow(u32 nodes) : head_(nodes), potential_(nodes), distance_(nodes), edge_to_(nodes) {}
+
+  void add_edge(u32 from, u32 to, u64 capacity, i64 cost) {
+    if (capacity == 0) return;
+    head_[from].push_back(static_cast<u32>(edges_.size()));
+    edges_.push_back({to, capacity, cost});
+    head_[to].push_back(static_cast<u32>(edges_.size()));
+    edges_.push_back({from, 0, -cost});
+  }
+
+  // Sends up to `amount` from the first node to the last, cheapest first. Returns the total cost.
+  i64 send(u64 amount) {
+    const u32 target = static_cast<u32>(head_.size()) - 1;
+    first_potentials();
+    i64 cost = 0;
+    while (amount > 0 && shortest_paths()) {
+      u64 step = amount;
+      for (u32 v = target; v != 0; v = other(edge_to_[v])) step = std::min(step, edges_[edge_to_[v]].capacity);
+      for (u32 v = target; v != 0; v = other(edge_to_[v])) {
+        edges_[edge_to_[v]].capacity -= step;
+        edges_[edge_to_[v] ^ 1].capacity += step;
+        cost += edges_[edge_to_[v]].cost * static_cast<i64>(step);
+      }
+      amount -= step;
+    }
+    return cost;
+  }
+
+ private:
+  static constexpr i64 far = std::numeric_limits<i64>::max() / 4;
+  struct Edge {
+    u32 to;
+    u64 capacity;
+    i64 cost;
+  };
+
+  u32 other(u32 edge) const { return edges_[edge ^ 1].to; }
+
+  // All edges go from lower nodes to higher ones before anything has been sent.
+  void first_potentials() {
+    std::fill(potential_.begin(), potential_.end(), far);
+    potential_[0] = 0;
+    for (u32 v = 0; v < head_.size(); ++v)
+      for (u32 e : head_[v])
+        if (edges_[e].capacity > 0)
+          potential_[edges_[e].to] = std::min(potential_[edges_[e].to], potential_[v] + edges_[e].cost);
+  }
+
+  bool shortest_paths() {
+    std::fill(distance_.begin(), distance_.end(), far);
+    distance_[0] = 0;
+    using Item = std::pair<i64, u32>;
+    std::priority_queue<Item, std::vector<Item>, std::greater<>> queue;
+    queue.push({0, 0});
+    while (!queue.empty()) {
+      const auto [d, v] = queue.top();
+      queue.pop();
+      if (d > distance_[v]) continue;
+      for (u32 e : head_[v]) {
+        const Edge& edge = edges_[e];
+        if (edge.capacity == 0) continue;
+        const i64 next = d + edge.cost + potential_[v] - potential_[edge.to];
+        if (next >= distance_[edge.to]) continue;
+        distance_[edge.to] = next;
+        edge_to_[edge.to] = e;
+        queue.push({next, edge.to});
+      }
+    }
+    if (distance_.back() == far) return false;
+    for (u32 v = 0; v < head_.size(); ++v)
+      if (distance_[v] < far) potential_[v] += distance_[v];
+    return true;
+  }
+
+  std::vector<Edge> edges_;
+  std::vector<std::vector<u32>> head_;
+  std::vector<i64> potential_, distance_;
+  std::vector<u32> edge_to_;
+};
+
+// ---- what could be saved on each link -----------------------------------------------------------------
+
+class Savings {
+ public:
+  Savings(const Plan& plan, const ModelGraph& graph)
+      : graph_(graph),
+        layout_(make_layout(graph, {.target_elements = plan.chunk_elements,
+                                    .micro_batches = plan.micro_batches / plan.sweeps})),
+        program_(make_program(graph, layout_, {.micro_batches = plan.micro_batches,
+                                               .sweeps = plan.sweeps,
+                                               .clipping = plan.clipping})) {
+    CHECK(plan.working_set[0].size() == program_.ops.size(), plan.working_set[0].size());
+    for (u32 w = 0; w < graph.windows.size(); ++w) add_window(w);
+    for (u32 b = 1; b < graph.blocks.size(); ++b)
+      for (u32 s = 0; s < plan.sweeps; ++s) add_activations(b, s);
+    base_[link(LinkKind::h2d)] += layout_.chunk(layout_.batch[0]).bytes.value * plan.micro_batches;
+    set_capacities(plan);
+  }
+
+  std::array<Bytes, link_count> bounds() const {
+    std::array<Bytes, link_count> out;
+    for (u32 l = 0; l < link_count; ++l) {
+      u64 saved = 0;
+      for (u32 tier = 0; tier < 2; ++tier) saved += most_saved(savings_[tier][l], capacity_[tier]);
+      out[l] = Bytes{base_[l] - std::min(saved, base_[l])};
+    }
+    return out;
+  }
+
+ private:
+  static constexpr u32 link(LinkKind kind) { return static_cast<u32>(kind); }
+  i32 turn() const { return program_.positions(); }
+
+  // Moves `bytes` over the link once a step unless the content stays in one of the tiers over the gap.
+  enum Tiers : u8 { in_device = 1, in_host = 2 };
+  void add(LinkKind kind, u8 tiers, i32 begin, i32 end, u64 bytes) {
+    if (begin > end) return;  // nothing happens in between: it stays anyway
+    base_[link(kind)] += bytes;
+    if (end >= turn()) begin -= turn(), end -= turn();
+    for (u32 tier = 0; tier < 2; ++tier)
+      if (tiers & (1u << tier)) savings_[tier][link(kind)].push_back({begin, end, bytes, bytes});
+  }
+
+  // A whole window at home on the device moves nothing at all.
+  void add_device_home(LinkKind kind, u64 window_bytes, u64 moved) {
+    savings_[0][link(kind)].push_back({0, turn() - 1, window_bytes, moved});
+  }
+
+  void add_window(u32 w) {
+    const WindowChunks& chunks = layout_.windows[w];
+    const u64 param = layout_.bytes(chunks.param, chunks.cuts).value;
+    const u64 grad = layout_.bytes(chunks.grad, chunks.cuts).value;
+    u64 rest = 0;  // state that only the update touches
+    for (u32 cut = 0; cut < chunks.cuts; ++cut)
+      for (ChunkId id : layout_.state(w, cut))
+        if (layout_.chunk(id).kind != Kind::param) rest += layout_.chunk(id).bytes.value;
+    const i32 first_update = program_.update[w].front(), last_update = program_.update[w].back();
+    const i32 all = turn() - 1;
+
+    const u64 window = rest + param + grad;
+
+    // State rests all around or comes and goes; so does the parameter once it has been written.
+    for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write}) {
+      add(kind, in_host, 0, all, rest);
+      add_device_home(kind, window, rest);
+    }
+    add(LinkKind::disk_write, in_host, 0, all, param);
+    add_device_home(LinkKind::disk_write, window, param);
+
+    // Parameters between uses on the device, and between those and the update in the host.
+    const std::vector<const Pass*> touches = param_touches(w);
+    for (u64 t = 0; t + 1 < touches.size(); ++t)
+      for (LinkKind kind : {LinkKind::h2d, LinkKind::disk_read})
+        add(kind, kind == LinkKind::h2d ? in_device : in_device | in_host, touches[t]->last + 1,
+            touches[t + 1]->first - 1, param);
+    if (program_.options.clipping) {
+      add(LinkKind::disk_read, in_host, touches.back()->last + 1, first_update - 1 + turn(), param);
+    } else {
+      add(LinkKind::disk_read, in_host, touches.back()->last + 1, first_update - 1, param);
+      add(LinkKind::disk_read, in_host, last_update + 1, touches.front()->first - 1 + turn(), param);
+    }
+    add_device_home(LinkKind::disk_read, window, param);
+
+    // The first arrival and the gradient's departure are saved only by a home on the device.
+    base_[link(LinkKind::h2d)] += param;
+    base_[link(LinkKind::d2h)] += grad;
+    add_device_home(LinkKind::h2d, window, param);
+    add_device_home(LinkKind::d2h, window, grad);
+
+    const i32 gradient_until = first_update - 1 + (program_.options.clipping ? turn() : 0);
+    for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write}) {
+      add(kind, in_host, program_.gradient[w] + 1, gradient_until, grad);
+      add_device_home(kind, window, grad);
+    }
+    add_accumulators(w);
+  }
+
+  std::vector<const Pass*> param_touches(u32 w) const {
+    std::vector<const Pass*> touches;
+    for (const Pass& p : program_.passes) {
+      const Block& block = graph_.blocks[p.block];
+      const bool needs = p.kind == OpKind::forward || block.kind != BlockKind::embedding;
+      if (needs && std::count(block.windows.begin(), block.windows.end(), w) > 0) touches.push_back(&p);
+    }
+    return touches;
+  }
+
+  void add_all_links(i32 begin, i32 end, u64 bytes) {
+    for (LinkKind kind : {LinkKind::h2d, LinkKind::d2h}) add(kind, in_device, begin, end, bytes);
+    for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write})
+      add(kind, in_device | in_host, begin, end, bytes);
+  }
+
+  void add_accumulators(u32 w) {
+    const u64 bytes = layout_.bytes(layout_.windows[w].grad_accum[0], layout_.windows[w].cuts).value;
+    for (u32 b = 0; b < graph_.blocks.size(); ++b) {
+      const Block& block = graph_.blocks[b];
+      if (std::count(block.windows.begin(), block.windows.end(), w) == 0) continue;
+      i32 last = -1;
+      for (const Pass& p : program_.passes) {
+        if (p.kind != OpKind::backward || p.block != b) continue;
+        if (last >= 0) add_all_links(last + 1, p.first - 1, bytes);
+        last = p.last;
+      }
+      add_all_links(last + 1, program_.gradient[w] - 1, bytes);
+    }
+  }
+
+  void add_activations(u32 b, u32 sweep) {
+    const bool head = b + 1 == graph_.blocks.size();
+    const Pass *forward = nullptr, *backward = nullptr;
+    for (const Pass& p : program_.passes) {
+      if (p.sweep != sweep) continue;
+      if (p.kind == OpKind::forward && p.block == (head ? b - 1 : b)) forward = &p;
+      if (p.kind == OpKind::backward && p.block == b) backward = &p;
+    }
+    for (i32 m = 0; m < static_cast<i32>(program_.sweep_micro_batches); ++m)
+      add_all_links(forward->first + m + 1, backward->first + m - 1,
+                    layout_.chunk(layout_.activation[b * program_.sweep_micro_batches]).bytes.value);
+  }
+
+  void set_capacities(const Plan& plan) {
+    for (u32 tier = 0; tier < 2; ++tier)
+      for (u64 used : plan.working_set[tier]) {
+        const u64 budget = plan.tiers[tier].budget.value;
+        capacity_[tier].push_back(budget > used ? budget - used : 0);
+      }
+  }
+
+  const ModelGraph& graph_;
+  Layout layout_;
+  Program program_;
+  std::array<u64, link_count> base_{};
+  std::array<std::array<std::vector<Saving>, link_count>, 2> savings_;  // device, host
+  std::array<std::vector<u64>, 2> capacity_;
+};
+
+}  // namespace
+
+namespace {
+
+u64 most_saved_cut_at_0(const std::vector<Saving>& savings, const std::vector<u64>& capacity) {
+  const i32 positions = static_cast<i32>(capacity.size());
+  struct Edge {
+    i32 begin, end;  // nodes: `end` is one past the last position
+    u64 bytes;
+    i64 cost;        // of a byte, in 1 / scale, rounded so that the saving is never too small
+  };
+  constexpr u64 scale = 1024;
+  std::vector<Edge> edges;
+  std::vector<i32> cuts = {0, positions};
+  for (const Saving& s : savings) {
+    const i64 cost = -static_cast<i64>(div_up(s.saved * scale, s.bytes));
+    if (s.begin >= 0) {
+      edges.push_back({s.begin, s.end + 1, s.bytes, cost});
+    } else {
+      edges.push_back({s.begin + positions, positions, s.bytes, (cost - 1) / 2});
+      edges.push_back({0, s.end + 1, s.bytes, (cost - 1) / 2});
+    }
+  }
+  for (const Edge& e : edges) cuts.push_back(e.begin), cuts.push_back(e.end);
+  std::sort(cuts.begin(), cuts.end());
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  const auto node = [&](i32 position) {
+    return static_cast<u32>(std::lower_bound(cuts.begin(), cuts.end(), position) - cuts.begin());
+  };
+  Flow flow(static_cast<u32>(cuts.size()));
+  const u64 most = *std::max_element(capacity.begin(), capacity.end());
+  const i64 forced = -4 * static_cast<i64>(scale * cuts.size());  // bytes that are not there must walk idle
+  i64 forced_cost = 0;
+  for (u32 n = 0; n + 1 < cuts.size(); ++n) {
+    const u64 here = *std::max_element(capacity.begin() + cuts[n], capacity.begin() + cuts[n + 1]);
+    flow.add_edge(n, n + 1, most - here, forced);
+    flow.add_edge(n, n + 1, most, 0);
+    forced_cost += forced * static_cast<i64>(most - here);
+  }
+  for (const Edge& e : edges) flow.add_edge(node(e.begin), node(e.end), e.bytes, e.cost);
+  const i64 cost = flow.send(most) - forced_cost;
+  CHECK(cost <= 0, cost);
+  return div_up(static_cast<u64>(-cost), scale);
+}
+
+// The same circle, starting `by` positions later.
+std::vector<Saving> turned(std::vector<Saving> savings, i32 by, i32 positions) {
+  for (Saving& s : savings) {
+    if (s.end - s.begin + 1 == positions) continue;  // all around, wherever it starts
+    s.begin -= by, s.end -= by;
+    while (s.end < 0) s.begin += positions, s.end += positions;
+  }
+  return savings;
+}
+
+}  // namespace
+
+// Every cut gives a valid bound; the best is where little crosses it.
+u64 most_saved(const std::vector<Saving>& savings, const std::vector<u64>& capacity) {
+  constexpr i32 cuts = 8;
+  const i32 positions = static_cast<i32>(capacity.size());
+  u64 least = std::numeric_limits<u64>::max();
+  for (i32 c = 0; c < cuts; ++c) {
+    const i32 by = positions * c / cuts;
+    std::vector<u64> from(capacity.begin() + by, capacity.end());
+    from.insert(from.end(), capacity.begin(), capacity.begin() + by);
+    least = std::min(least, most_saved_cut_at_0(turned(savings, by, positions), from));
+  }
+  return least;
+}
+
+std::array<Bytes, link_count> lower_bound(const Plan& plan, const ModelGraph& graph) {
+  return Savings(plan, graph).bounds();
+}
+
+}  // namespace tidepool

@@ -1,0 +1,27 @@
+// The least bytes that any placement moves over each link in a steady step, for this model, these
+// budgets and the declared working set. Derived in docs/lower-bounds.md.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "tidepool/model_graph.h"
+#include "tidepool/plan.h"
+
+namespace tidepool {
+
+std::array<Bytes, link_count> lower_bound(const Plan&, const ModelGraph&);
+
+// Content that could stay in a tier over a span of the step program's circle instead of moving:
+// holding all `bytes` saves `saved` bytes of a link, holding a part saves that part. A negative begin
+// lies in the turn before.
+struct Saving {
+  i32 begin = 0, end = 0;
+  u64 bytes = 0;
+  u64 saved = 0;
+};
+// Most bytes saved with capacity[p] bytes at position p (a min-cost flow along the circle, cut at
+// position 0; what crosses the cut may be held on one side only and then saves half).
+u64 most_saved(const std::vector<Saving>&, const std::vector<u64>& capacity);
+
+}  // namespace tidepool
