@@ -1,0 +1,17 @@
+// Runs fio on a file of ours, for comparison.
+#pragma once
+
+#include <string>
+
+#include "cli/disk_load.h"
+
+namespace tidepool {
+
+bool fio_installed();
+
+// fio with its io_uring engine and direct=1, sequential, for `seconds`, on an existing file. `scratch` is
+// a file that it may write its answer to.
+Result<DiskRate> run_fio(const SwapFile&, DiskPattern, const DiskLoadOptions&, double seconds,
+                         const std::string& scratch);
+
+}  // namespace tidepool
