@@ -1,0 +1,145 @@
+#include "cli/cli.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "cli/command_table.h"
+#include "config/nearest.h"
+#include "config/schema.h"
+
+#ifndef TIDEPOOL_VERSION
+#define TIDEPOOL_VERSION "unknown"
+#endif
+
+namespace tidepool {
+
+namespace {
+
+const Command* find_command(std::string_view name) {
+  const auto found = std::ranges::find(commands(), name, &Command::name);
+  return found == commands().end() ? nullptr : &*found;
+}
+
+std::string command_help(const Command& command) {
+  std::string out = fmt::format("tidepool {} {}\n  {}\n", command.name, command.words, command.summary);
+  if (!command.options.empty()) out += fmt::format("\nOptions:\n{}", options_help(command.options));
+  return out + std::string(command.more);
+}
+
+std::string version_text() {
+#ifdef TIDEPOOL_HAS_JEMALLOC
+  constexpr const char* allocator = "jemalloc";
+#else
+  constexpr const char* allocator = "the system's malloc";
+#endif
+#ifdef NDEBUG
+  constexpr const char* build = "release";
+#else
+  constexpr const char* build = "debug";
+#endif
+  return fmt::format("tidepool {} ({}, {}, executors: cpu)\n", TIDEPOOL_VERSION, build, allocator);
+}
+
+int complain(const Error& error, std::string_view advice) {
+  fmt::print(stderr, "tidepool: {}\n", error.message);
+  if (!advice.empty()) fmt::print(stderr, "{}\n", advice);
+  return exit_code(error);
+}
+
+int unknown_command(const std::string& name) {
+  std::vector<std::string_view> names;
+  for (const Command& command : commands()) names.push_back(command.name);
+  return complain({ErrorKind::usage, fmt::format("unknown command '{}'{}", name, did_you_mean(name, names))},
+                  "'tidepool --help' lists the commands.");
+}
+
+bool is_help(const std::string& word) { return word == "--help" || word == "-h"; }
+
+int run_command(const Command& command, std::span<const std::string> words) {
+  const std::string advice = fmt::format("'tidepool {} --help' says more.", command.name);
+  const auto end_of_options = std::ranges::find(words, "--");
+  if (std::any_of(words.begin(), end_of_options, is_help)) {
+    fmt::print("{}", command_help(command));
+    return 0;
+  }
+  const Result<Arguments> arguments = Arguments::parse(command.options, words);
+  if (!arguments) return complain(arguments.error(), advice);
+  if (arguments->positional().size() < command.least_words) {
+    return complain({ErrorKind::usage, fmt::format("{} needs {}", command.name, command.words)}, advice);
+  }
+  const Result<void> done = command.run(*arguments);
+  if (done) return 0;
+  return complain(done.error(), done.error().kind == ErrorKind::usage ? advice : "");
+}
+
+}  // namespace
+
+std::string main_help() {
+  std::string out =
+      "Tidepool trains GPTs whose state is larger than your memory.\n\n"
+      "tidepool COMMAND ...\n\n";
+  for (const Command& command : commands()) {
+    out += fmt::format("  {:<10}{}{}\n  {:<13}{}\n", command.name, command.words.empty() ? "" : " ",
+                       command.words, "", command.summary);
+  }
+  out +=
+      "\n"
+      "tidepool COMMAND --help says more about a command, tidepool --version which\n"
+      "version this is.\n\n"
+      "To begin:  tidepool doctor\n"
+      "           tidepool plan configs/quickstart.yaml\n"
+      "           tidepool train configs/quickstart.yaml\n\n"
+      "Exit codes: 0 done, 1 internal failure, 2 usage or config, 3 does not fit,\n"
+      "4 bad input file, 5 corrupt checkpoint, 6 I/O failure, 7 non-finite loss,\n"
+      "75 interrupted but resumable, 128+n signal n.\n";
+  return out;
+}
+
+int run_cli(const std::vector<std::string>& words) {
+  if (words.empty() || is_help(words[0]) || words[0] == "help") {
+    const Command* command = words.size() > 1 ? find_command(words[1]) : nullptr;
+    fmt::print("{}", command ? command_help(*command) : main_help());
+    return 0;
+  }
+  if (words[0] == "--version") {
+    fmt::print("{}", version_text());
+    return 0;
+  }
+  const Command* command = find_command(words[0]);
+  return command ? run_command(*command, std::span(words).subspan(1)) : unknown_command(words[0]);
+}
+
+std::string bash_completion() {
+  std::string names, keys, cases;
+  for (const Command& command : commands()) {
+    names += fmt::format("{} ", command.name);
+    std::string options = "--help";
+    for (const Option& option : command.options) options += fmt::format(" --{}", option.name);
+    if (command.name == "bench") options += " adam disk gemm";
+    cases += fmt::format("    {}) words=\"{}\" ;;\n", command.name, options);
+  }
+  for (const Field& field : schema()) keys += fmt::format("{}.{}= ", field.section, field.key);
+  return fmt::format(
+      R"(# Completion of tidepool's commands, options and config keys for bash.
+_tidepool() {{
+  local now="${{COMP_WORDS[COMP_CWORD]}}" words=""
+  if [[ $COMP_CWORD -eq 1 ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "{}--help --version" -- "$now")
+    return
+  fi
+  case "${{COMP_WORDS[1]}}" in
+{}  esac
+  case "${{COMP_WORDS[1]}}" in
+    train|plan|doctor|config) [[ $COMP_CWORD -gt 2 ]] && words+=" {}" ;;
+  esac
+  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$now"; compgen -f -- "$now")
+  [[ "${{COMPREPLY[0]}}" == *= ]] && compopt -o nospace
+}}
+complete -F _tidepool tidepool
+)",
+      names, cases, keys);
+}
+
+}  // namespace tidepool

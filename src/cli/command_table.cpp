@@ -1,0 +1,162 @@
+// From words to the arguments of each command.
+#include "cli/command_table.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdio>
+
+#include "cli/bench_command.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "config/schema.h"
+
+namespace tidepool {
+
+namespace {
+
+Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
+
+void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+// CONFIG.yaml [key=value ...]
+Result<Config> config_of(const Arguments& arguments) {
+  const std::vector<std::string>& words = arguments.positional();
+  if (words.empty() || words[0].find('=') != std::string::npos) {
+    return usage("the first word must be a config file, for example configs/quickstart.yaml");
+  }
+  for (size_t i = 1; i < words.size(); ++i) {
+    if (words[i].find('=') == std::string::npos) {
+      return usage(fmt::format("'{}' is not an override; write key=value after the config", words[i]));
+    }
+  }
+  return load_config(words[0], {words.begin() + 1, words.end()});
+}
+
+std::string joined(std::string_view command, const Arguments& arguments) {
+  std::string out = fmt::format("tidepool {}", command);
+  for (const std::string& word : arguments.positional()) out += ' ' + word;
+  return out;
+}
+
+constexpr std::array train_options = {
+    Option{"resume", "auto|PATH", "continue from the newest good checkpoint, or this one"},
+    Option{"help-config", "", "list all config keys"},
+};
+Result<void> run_train(const Arguments& arguments) {
+  if (arguments.has("help-config")) {
+    print(config_help());
+    return {};
+  }
+  TRY_ASSIGN(const Config config, config_of(arguments));
+  return train({.config = config, .resume = arguments.text("resume"), .command = joined("train", arguments)});
+}
+
+constexpr std::array plan_options = {
+    Option{"text", "", "the whole plan, one line an operation"},
+    Option{"explain", "op:N", "why operation N is there"},
+    Option{"segment", "NAME", "segment of --explain", "body"},
+};
+Result<void> run_plan(const Arguments& arguments) {
+  TRY_ASSIGN(const Config config, config_of(arguments));
+  return plan({.config = config,
+               .text = arguments.has("text"),
+               .explain = arguments.text("explain"),
+               .segment = arguments.text("segment")});
+}
+
+constexpr std::array generate_options = {
+    Option{"prompt", "TEXT", "text to go on from (a new line)"},
+    Option{"max-new-tokens", "N", "tokens to make", "200"},
+    Option{"temperature", "X", "below 1 safer, above 1 wilder, 0 greedy", "0.8"},
+    Option{"top-k", "N", "choose among the N likeliest; 0 among all", "40"},
+    Option{"seed", "N", "seeds the choices", "42"},
+    Option{"threads", "N", "worker threads; 0 one per core", "0"},
+};
+Result<void> run_generate(const Arguments& arguments) {
+  GenerateArguments out{.path = arguments.positional()[0]};
+  if (arguments.has("prompt")) out.generate.prompt = arguments.text("prompt");
+  TRY_ASSIGN(out.generate.max_new_tokens, arguments.integer("max-new-tokens"));
+  TRY_ASSIGN(out.generate.temperature, arguments.real("temperature"));
+  TRY_ASSIGN(const u64 top_k, arguments.integer("top-k"));
+  TRY_ASSIGN(out.seed, arguments.integer("seed"));
+  TRY_ASSIGN(const u64 threads, arguments.integer("threads"));
+  if (out.generate.temperature < 0) return usage("--temperature: must be at least 0");
+  if (out.generate.prompt.empty()) return usage("--prompt: must hold at least one character");
+  if (top_k > none || threads > 4096) return usage("--top-k or --threads is too large");
+  out.generate.top_k = static_cast<u32>(top_k);
+  out.threads = static_cast<u32>(threads);
+  return generate(out);
+}
+
+Result<void> run_report(const Arguments& arguments) {
+  const auto& words = arguments.positional();
+  if (words.size() > 2) return usage("at most two run directories stand beside each other");
+  return report({.run_dir = words[0], .other_dir = words.size() > 1 ? words[1] : ""});
+}
+
+constexpr std::array doctor_options = {
+    Option{"dir", "DIR", "where the swap file would be", "."},
+};
+Result<void> run_doctor(const Arguments& arguments) {
+  if (arguments.positional().empty()) return doctor({.swap_dir = arguments.text("dir")});
+  TRY_ASSIGN(const Config config, config_of(arguments));
+  const Budgets& budgets = config.memory.budgets;
+  return doctor(
+      {.swap_dir = config.memory.swap_dir.empty() ? config.output.dir + "/swap" : config.memory.swap_dir,
+       .memory = budgets.device + budgets.host,
+       .disk = budgets.disk == disk_auto ? Bytes{} : budgets.disk});
+}
+
+constexpr std::array config_options = {
+    Option{"markdown", "", "all keys as a page of documentation"},
+};
+Result<void> run_config(const Arguments& arguments) {
+  if (arguments.has("markdown")) {
+    print(config_markdown());
+  } else if (arguments.positional().empty()) {
+    print(config_help());
+  } else {
+    TRY_ASSIGN(const Config config, config_of(arguments));
+    print(to_yaml(config));
+  }
+  return {};
+}
+
+Result<void> run_completion(const Arguments&) {
+  print(bash_completion());
+  return {};
+}
+
+constexpr std::string_view config_words = "CONFIG.yaml [key=value ...]";
+constexpr std::string_view override_help =
+    "\nkey=value overrides the config, for example  learning_rate=1e-4  or\n"
+    "memory.device=2GiB. The section may be left out where the key is unique.\n"
+    "'tidepool config' lists all keys.\n";
+
+const std::array command_table = std::to_array<Command>({
+    {"train", config_words, "train; Ctrl-C saves a checkpoint and stops", train_options, 0, run_train,
+     override_help},
+    {"plan", config_words, "what training would do, without doing it", plan_options, 1, run_plan,
+     override_help},
+    {"generate", "RUN_DIR|CHECKPOINT", "write text with a trained model", generate_options, 1, run_generate},
+    {"report", "RUN_DIR [RUN_DIR]", "the report of a run again, or of two runs", {}, 1, run_report},
+    {"doctor", "[CONFIG.yaml [key=value ...]]", "what this machine lacks or limits, and the fix",
+     doctor_options, 0, run_doctor},
+    {"bench", "adam|disk|gemm", "one part against its limit", bench_options(), 1, run_bench},
+    {"config", "[CONFIG.yaml [key=value ...]]", "all config keys, or the effective config", config_options, 0,
+     run_config},
+    {"completion",
+     "",
+     "a completion script for bash",
+     {},
+     0,
+     run_completion,
+     "\nUse it with  source <(tidepool completion)\n"},
+});
+
+}  // namespace
+
+std::span<const Command> commands() { return command_table; }
+
+}  // namespace tidepool

@@ -1,0 +1,50 @@
+// What each command does, apart from reading its words: those are in cli.cpp. An Error's kind is the
+// exit code of the process.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "tidepool/result.h"
+
+namespace tidepool {
+
+struct TrainArguments {
+  Config config;
+  std::string resume;   // "": start anew; "auto": the newest checkpoint that verifies; else a checkpoint
+  std::string command;  // the words to repeat this run, for messages and the report
+};
+Result<void> train(const TrainArguments&);
+
+struct PlanArguments {
+  Config config;
+  bool text = false;    // the whole plan, one line an op, instead of the summary
+  std::string explain;  // "op:812": why this op is there
+  std::string segment;  // of `explain`; "body" if empty
+};
+Result<void> plan(const PlanArguments&);
+
+struct GenerateArguments {
+  std::string path;  // a run directory (its newest checkpoint) or a checkpoint
+  GenerateConfig generate;
+  u64 seed = 42;
+  u32 threads = 0;  // 0: all cores of this process
+};
+Result<void> generate(const GenerateArguments&);
+
+struct ReportArguments {
+  std::string run_dir;
+  std::string other_dir;  // a second run to stand beside; may be empty
+};
+Result<void> report(const ReportArguments&);
+
+struct DoctorArguments {
+  std::string swap_dir = ".";
+  Bytes memory{};  // device and host budget to check for; 0: none known
+  Bytes disk{};    // swap space to check for; 0: none known
+};
+// Prints what it finds. An error only if training is impossible.
+Result<void> doctor(const DoctorArguments&);
+
+}  // namespace tidepool

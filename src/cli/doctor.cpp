@@ -1,0 +1,75 @@
+#include "cli/doctor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+namespace tidepool {
+
+namespace {
+
+constexpr size_t columns = 80;
+constexpr size_t text_column = 24;  // "  warn  transparent huge"
+
+// `text` in lines of what is left of 80 columns beside the first two.
+std::string wrapped(std::string_view text) {
+  std::string out;
+  size_t column = text_column;
+  while (!text.empty()) {
+    const size_t space = text.find(' ');
+    const std::string_view word = text.substr(0, space);
+    if (column > text_column && column + word.size() >= columns) {
+      out += '\n' + std::string(text_column, ' ');
+      column = text_column;
+    } else if (column > text_column) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += word.size();
+    text = space == std::string_view::npos ? "" : text.substr(space + 1);
+  }
+  return out;
+}
+
+void append(std::vector<Finding>& all, std::vector<Finding> more) {
+  std::ranges::move(more, std::back_inserter(all));
+}
+
+}  // namespace
+
+std::string findings_text(const std::vector<Finding>& findings) {
+  constexpr std::array<std::string_view, 3> names = {"ok", "warn", "FAIL"};
+  std::string out;
+  for (const Finding& finding : findings) {
+    out += fmt::format("  {:<5} {:<15} {}\n", names[static_cast<u32>(finding.health)], finding.what,
+                       wrapped(finding.found));
+    if (!finding.fix.empty())
+      out += fmt::format("{:{}}{}\n", "", text_column, wrapped("fix: " + finding.fix));
+  }
+  return out;
+}
+
+Result<void> doctor(const DoctorArguments& arguments) {
+  std::vector<Finding> findings = examine_cores();
+  append(findings, examine_memory(arguments));
+  append(findings, examine_disk(arguments));
+  fmt::print("{}", findings_text(findings));
+
+  const auto count = [&](Health health) { return std::ranges::count(findings, health, &Finding::health); };
+  const auto fail = std::ranges::find(findings, Health::fail, &Finding::health);
+  if (fail != findings.end()) {
+    return Error{fail->kind, fmt::format("training is not possible here: {}: {}", fail->what, fail->found)};
+  }
+  if (count(Health::warn) == 0) {
+    fmt::print("\nNothing is in the way.\n");
+  } else {
+    fmt::print("\nTraining works; {} thing{} could be better.\n", count(Health::warn),
+               count(Health::warn) == 1 ? "" : "s");
+  }
+  return {};
+}
+
+}  // namespace tidepool

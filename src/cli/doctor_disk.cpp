@@ -1,0 +1,148 @@
+// The doctor on io_uring and the place of the swap file.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <liburing.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/doctor.h"
+#include "io/memory_limits.h"
+
+namespace tidepool {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct FileSystem {
+  u64 magic;  // statfs(2)
+  const char* name;
+  bool in_memory = false;
+};
+constexpr FileSystem file_systems[] = {
+    {0xef53, "ext4"},        {0x58465342, "xfs"},         {0x9123683e, "btrfs"},       {0x2fc12fc1, "zfs"},
+    {0xf2f52010, "f2fs"},    {0x01021994, "tmpfs", true}, {0x858458f6, "ramfs", true}, {0x6969, "nfs"},
+    {0x794c7630, "overlay"}, {0xff534d42, "cifs"},        {0x65735546, "fuse"},
+};
+
+FileSystem file_system_of(const struct statfs& status) {
+  for (const FileSystem& known : file_systems) {
+    if (known.magic == static_cast<u64>(status.f_type)) return known;
+  }
+  return {static_cast<u64>(status.f_type), "another file system"};
+}
+
+Finding uring() {
+  const std::string what = "io_uring";
+  io_uring ring{};
+  const int refused = -io_uring_queue_init(8, &ring, 0);
+  if (refused == 0) {
+    io_uring_queue_exit(&ring);
+    return {.what = what, .found = "permitted"};
+  }
+  int disabled = 0;
+  std::ifstream("/proc/sys/kernel/io_uring_disabled") >> disabled;
+  const char* fix = disabled != 0 ? "sudo sysctl kernel.io_uring_disabled=0"
+                    : refused == ENOSYS
+                        ? "a kernel of 5.10 or later"
+                        : "in a container, permit it in the seccomp profile (docker run --security-opt "
+                          "seccomp=unconfined)";
+  return {
+      Health::warn, what,
+      fmt::format("refused ({}): a thread pool drives the disk, with more CPU time", std::strerror(refused)),
+      fix};
+}
+
+// The directory itself, or the nearest one above it that exists: a run makes the rest.
+fs::path existing_parent(const std::string& dir) {
+  std::error_code unused;
+  fs::path path = fs::absolute(dir, unused).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // "." ends in a slash
+  while (!fs::is_directory(path, unused) && path.has_relative_path()) path = path.parent_path();
+  return path;
+}
+
+enum class Direct : u8 { yes, no, not_writable };
+
+// Makes, opens and removes a file of no name.
+Direct try_direct(const fs::path& dir) {
+  std::string name = (dir / "tidepool-doctor-XXXXXX").string();
+  const int made = ::mkstemp(name.data());
+  if (made < 0) return Direct::not_writable;
+  ::close(made);
+  const int direct = ::open(name.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);
+  if (direct >= 0) ::close(direct);
+  ::unlink(name.c_str());
+  return direct >= 0 ? Direct::yes : Direct::no;
+}
+
+bool is_rotational(const fs::path& dir) {
+  struct stat status {};
+  if (::stat(dir.c_str(), &status) != 0) return false;
+  const std::string device = fmt::format("/sys/dev/block/{}:{}", major(status.st_dev), minor(status.st_dev));
+  for (const char* queue : {"/queue/rotational", "/../queue/rotational"}) {  // a disk, or a partition of one
+    int rotational = 0;
+    if (std::ifstream(device + queue) >> rotational) return rotational == 1;
+  }
+  return false;
+}
+
+Finding swap_place(const fs::path& dir, const FileSystem& type) {
+  const std::string what = "swap directory";
+  const std::string found = fmt::format("{} on {}", dir.string(), type.name);
+  if (type.in_memory) {
+    return {Health::fail, what, found + ", which is memory itself",
+            "set memory.swap_dir (here: --dir) to a directory on an SSD", ErrorKind::io};
+  }
+  switch (try_direct(dir)) {
+    case Direct::not_writable:
+      return {Health::fail, what, found + fmt::format(", not writable: {}", std::strerror(errno)),
+              "set memory.swap_dir (here: --dir) to a directory you may write to", ErrorKind::io};
+    case Direct::no:
+      return {Health::warn, what, found + ", without O_DIRECT: the page cache takes memory and time",
+              "choose a directory on ext4 or xfs"};
+    case Direct::yes:
+      break;
+  }
+  // No warning: virtual disks on flash often claim to spin.
+  const char* spins =
+      is_rotational(dir) ? "; the kernel says it spins, `tidepool bench disk` measures it" : "";
+  return {.what = what, .found = found + ", O_DIRECT works" + spins};
+}
+
+Finding swap_space(const struct statfs& status, Bytes needed) {
+  const Bytes free{static_cast<u64>(status.f_bavail) * static_cast<u64>(status.f_bsize)};
+  std::string found = fmt::format("{} free", format_bytes(free));
+  if (needed.value != 0) found += fmt::format(", {} asked for", format_bytes(needed));
+  if (free < needed) {
+    return {Health::fail, "swap space", found,
+            "free some, lower memory.disk, or set memory.swap_dir elsewhere", ErrorKind::io};
+  }
+  if (free < Bytes{gib}) return {Health::warn, "swap space", found, "free some, or choose another directory"};
+  return {.what = "swap space", .found = found};
+}
+
+}  // namespace
+
+std::vector<Finding> examine_disk(const DoctorArguments& arguments) {
+  std::vector<Finding> out = {uring()};
+  const fs::path dir = existing_parent(arguments.swap_dir);
+  struct statfs status {};
+  if (::statfs(dir.c_str(), &status) != 0) {
+    out.push_back({Health::fail, "swap directory", fmt::format("{}: {}", dir.string(), std::strerror(errno)),
+                   "set memory.swap_dir (here: --dir)", ErrorKind::io});
+    return out;
+  }
+  out.push_back(swap_place(dir, file_system_of(status)));
+  out.push_back(swap_space(status, arguments.disk));
+  return out;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,118 @@
+// The doctor on cores, accelerators and memory.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <string>
+
+#include "cli/doctor.h"
+#include "io/memory_limits.h"
+#include "machine/topology.h"
+
+namespace tidepool {
+
+namespace {
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+Finding simd() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return {.what = "vector units", .found = "AVX-512"};
+  if (__builtin_cpu_supports("avx2")) return {.what = "vector units", .found = "AVX2"};
+  return {Health::warn, "vector units",
+          "no AVX2: computing is several times slower than on any CPU since 2015",
+          "train on a newer machine; in a virtual machine, pass the host's CPU through"};
+#else
+  return {.what = "vector units", .found = "chosen at run time"};
+#endif
+}
+
+Finding accelerator() {
+  const std::string driver = first_line("/proc/driver/nvidia/version");
+  if (driver.empty()) return {.what = "GPU", .found = "no GPU driver: the CPU executor trains"};
+  return {.what = "GPU", .found = "an NVIDIA driver is there, but this build has the CPU executor only"};
+}
+
+Finding huge_pages() {
+  const std::string path = "/sys/kernel/mm/transparent_hugepage/enabled";
+  const std::string modes = first_line(path);  // "always [madvise] never"
+  const std::string what = "huge pages";
+  if (modes.find("[always]") != std::string::npos) return {.what = what, .found = "transparent, always"};
+  if (modes.find("[madvise]") != std::string::npos) return {.what = what, .found = "transparent, on request"};
+  return {Health::warn, what, "off: address translation costs host Adam and copies some speed",
+          fmt::format("echo madvise | sudo tee {}", path)};
+}
+
+Finding memory_size(const MemoryLimits& limits, Bytes needed) {
+  const Result<void> fits = check_memory(limits, needed);
+  if (!fits) return {Health::fail, "memory", fits.error().message, "", ErrorKind::does_not_fit};
+  std::string found =
+      fmt::format("{} available of {}", format_bytes(limits.available), format_bytes(limits.total));
+  if (needed.value != 0) found += fmt::format("; {} are asked for", format_bytes(needed));
+  return {.what = "memory", .found = found};
+}
+
+Finding cgroup(const MemoryLimits& limits) {
+  if (!limits.cgroup) return {.what = "cgroup limit", .found = "none"};
+  const std::string found = fmt::format("{} ({})", format_bytes(*limits.cgroup), limits.cgroup_file);
+  if (*limits.cgroup >= limits.total) return {.what = "cgroup limit", .found = found};
+  return {
+      Health::warn, "cgroup limit", found,
+      "keep memory.device + memory.host well below it, or raise it (docker --memory, systemd MemoryMax=)"};
+}
+
+Finding memlock(const MemoryLimits& limits, Bytes needed) {
+  const std::string what = "locked memory";
+  if (!limits.locked) return {.what = what, .found = "unlimited"};
+  const std::string lost = explain_memlock(limits, needed.value != 0 ? needed : limits.available);
+  const std::string found = fmt::format("limited to {}", format_bytes(*limits.locked));
+  if (lost.empty()) return {.what = what, .found = found};
+  return {Health::warn, what, fmt::format("{}: {}", found, lost),
+          "`ulimit -l unlimited`, or a line `* - memlock unlimited` in /etc/security/limits.conf"};
+}
+
+Finding overcommit() {
+  if (first_line("/proc/sys/vm/overcommit_memory") != "2")
+    return {.what = "overcommit", .found = "permitted"};
+  return {Health::warn, "overcommit",
+          "off (vm.overcommit_memory = 2): arenas need free commit space beside free memory",
+          "sudo sysctl vm.overcommit_memory=0"};
+}
+
+}  // namespace
+
+std::vector<Finding> examine_cores() {
+  std::vector<Finding> out;
+  const auto topology = create_topology();
+  if (!topology) {
+    out.push_back({Health::warn, "cores", topology.error().message, "threads run unbound"});
+  } else {
+    const u32 cores = (*topology)->cores(), usable = (*topology)->usable_cores();
+    if (usable < cores) {
+      out.push_back({Health::warn, "cores",
+                     fmt::format("{}, but the cgroup's CPU quota is worth {}", cores, usable),
+                     "raise the quota (docker --cpus, systemd CPUQuota=)"});
+    } else {
+      out.push_back({.what = "cores", .found = fmt::format("{}", cores)});
+    }
+    const u32 nodes = (*topology)->numa_nodes();
+    out.push_back({.what = "NUMA",
+                   .found = nodes > 1 ? fmt::format("{} nodes; memory and threads are bound", nodes)
+                                      : std::string("one node")});
+  }
+  out.push_back(simd());
+  out.push_back(accelerator());
+  return out;
+}
+
+std::vector<Finding> examine_memory(const DoctorArguments& arguments) {
+  const MemoryLimits limits = read_memory_limits();
+  return {memory_size(limits, arguments.memory), cgroup(limits), memlock(limits, arguments.memory),
+          huge_pages(), overcommit()};
+}
+
+}  // namespace tidepool

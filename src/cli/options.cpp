@@ -1,0 +1,103 @@
+#include "cli/options.h"
+
+#include <fmt/format.h>
+
+#include <boost/program_options.hpp>
+
+#include "config/nearest.h"
+#include "config/value_text.h"
+
+namespace tidepool {
+
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* positional_name = " ";  // no one can write this as an option
+
+po::options_description describe(std::span<const Option> options) {
+  po::options_description out;
+  for (const Option& option : options) {
+    const std::string name(option.name);
+    if (option.value.empty()) {
+      out.add_options()(name.c_str(), "");
+    } else {
+      out.add_options()(name.c_str(), po::value<std::string>(), "");
+    }
+  }
+  out.add_options()(positional_name, po::value<std::vector<std::string>>(), "");
+  return out;
+}
+
+std::string unknown_option(const po::unknown_option& e, std::span<const Option> options) {
+  std::string name = e.get_option_name();
+  name.erase(0, name.find_first_not_of('-'));
+  std::vector<std::string_view> known;
+  for (const Option& option : options) known.push_back(option.name);
+  const std::string_view near = nearest(name, known);
+  return fmt::format("unknown option '--{}'{}", name,
+                     near.empty() ? "" : fmt::format("; did you mean '--{}'?", near));
+}
+
+template <class T>
+Result<T> named(std::string_view name, std::string_view text, Result<T> value) {
+  if (value) return value;
+  return Error{ErrorKind::usage, fmt::format("--{}: '{}' {}", name, text, value.error().message)};
+}
+
+}  // namespace
+
+Result<Arguments> Arguments::parse(std::span<const Option> options, std::span<const std::string> words) {
+  Arguments out;
+  for (const Option& option : options) {
+    if (!option.preset.empty()) out.values_[std::string(option.name)] = option.preset;
+  }
+  po::positional_options_description anything;
+  anything.add(positional_name, -1);
+  const po::options_description known = describe(options);
+  // No guessing: `--res` that means `--resume` today would mean nothing once `--reset` exists.
+  const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
+  try {
+    const std::vector<std::string> args(words.begin(), words.end());
+    const auto parsed = po::command_line_parser(args).options(known).positional(anything).style(style).run();
+    for (const auto& option : parsed.options) {
+      if (option.string_key == positional_name) {
+        out.positional_.insert(out.positional_.end(), option.value.begin(), option.value.end());
+      } else {
+        out.values_[option.string_key] = option.value.empty() ? "" : option.value.back();
+      }
+    }
+  } catch (const po::unknown_option& e) {
+    return Error{ErrorKind::usage, unknown_option(e, options)};
+  } catch (const po::error& e) {
+    return Error{ErrorKind::usage, e.what()};
+  }
+  return out;
+}
+
+std::string Arguments::text(std::string_view name) const {
+  const auto found = values_.find(name);
+  return found == values_.end() ? "" : found->second;
+}
+
+Result<u64> Arguments::integer(std::string_view name) const {
+  return named(name, text(name), parse_integer(text(name)));
+}
+Result<double> Arguments::real(std::string_view name) const {
+  return named(name, text(name), parse_real(text(name)));
+}
+Result<Bytes> Arguments::size(std::string_view name) const {
+  return named(name, text(name), parse_size(text(name)));
+}
+
+std::string options_help(std::span<const Option> options) {
+  std::string out;
+  for (const Option& option : options) {
+    const std::string left = fmt::format("--{} {}", option.name, option.value);
+    const std::string preset = option.preset.empty() ? "" : fmt::format(" ({})", option.preset);
+    out += fmt::format("  {:<22} {}{}\n", left, option.help, preset);
+  }
+  return out;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,128 @@
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "cli/cli.h"
+#include "cli/command_table.h"
+#include "cli/doctor.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+struct Outcome {
+  int code = 0;
+  std::string out, err;
+};
+
+Outcome run(const std::vector<std::string>& words) {
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  Outcome r{.code = run_cli(words)};
+  std::fflush(stdout);
+  r.out = testing::internal::GetCapturedStdout();
+  r.err = testing::internal::GetCapturedStderr();
+  return r;
+}
+
+void expect_80_columns(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 80u) << line;
+    EXPECT_FALSE(line.ends_with(' ')) << line;
+  }
+}
+
+TEST(Cli, HelpIsReadableOn80Columns) {
+  expect_80_columns(run({}).out);
+  EXPECT_EQ(run({}).out, run({"--help"}).out);
+  for (const Command& command : commands()) {
+    const Outcome r = run({std::string(command.name), "--help"});
+    EXPECT_EQ(r.code, 0);
+    EXPECT_THAT(r.out, StartsWith("tidepool " + std::string(command.name)));
+    expect_80_columns(r.out);
+    EXPECT_EQ(run({"help", std::string(command.name)}).out, r.out);
+    EXPECT_THAT(main_help(), HasSubstr(std::string(command.summary)));
+  }
+}
+
+TEST(Cli, UsageErrorsExitWith2AndNameTheNearest) {
+  const Outcome command = run({"trian"});
+  EXPECT_EQ(command.code, 2);
+  EXPECT_THAT(command.err, HasSubstr("unknown command 'trian'; did you mean 'train'?"));
+  const Outcome option = run({"train", "--resum", "auto"});
+  EXPECT_EQ(option.code, 2);
+  EXPECT_THAT(option.err, HasSubstr("unknown option '--resum'; did you mean '--resume'?"));
+  EXPECT_EQ(run({"train"}).code, 2);
+  EXPECT_EQ(run({"train", "a=b"}).code, 2);
+  EXPECT_EQ(run({"train", "/nonexistent.yaml"}).code, 2);
+  EXPECT_EQ(run({"report"}).code, 2);
+  EXPECT_EQ(run({"generate", "x", "--top-k", "many"}).code, 2);
+  EXPECT_THAT(run({"generate", "x", "--top-k", "many"}).err,
+              HasSubstr("--top-k: 'many' is not a whole number"));
+  EXPECT_THAT(run({"bench", "disc"}).err, HasSubstr("did you mean 'disk'?"));
+}
+
+TEST(Cli, Version) { EXPECT_THAT(run({"--version"}).out, HasSubstr("tidepool 0.")); }
+
+TEST(Cli, PrintsTheEffectiveConfig) {
+  const std::string path = testing::TempDir() + "tidepool_cli_config.yaml";
+  std::ofstream(path) << "data: {train: a.txt}\nmemory: {device: 1GiB, host: 2GiB}\n";
+  const Outcome r = run({"config", path, "learning_rate=0.25"});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, HasSubstr("learning_rate: 0.25"));
+  const Outcome wrong = run({"config", path, "lr=1"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("set train.learning_rate"));
+  EXPECT_THAT(run({"config", path, "extra"}).err, HasSubstr("'extra' is not an override"));
+  std::filesystem::remove(path);
+}
+
+TEST(Cli, CompletionKnowsCommandsOptionsAndKeys) {
+  EXPECT_THAT(bash_completion(), HasSubstr("train.learning_rate="));
+  EXPECT_THAT(bash_completion(), HasSubstr("--resume"));
+  EXPECT_THAT(bash_completion(), HasSubstr("generate"));
+}
+
+TEST(CliOptions, ParsesPresetsFlagsAndValues) {
+  constexpr std::array options = {Option{"json"}, Option{"size", "SIZE", "", "1GiB"}, Option{"depth", "N"}};
+  const std::vector<std::string> words = {"a", "--json", "b", "--depth=8", "key=value"};
+  const auto parsed = Arguments::parse(options, words);
+  ASSERT_TRUE(parsed);
+  EXPECT_THAT(parsed->positional(), testing::ElementsAre("a", "b", "key=value"));
+  EXPECT_TRUE(parsed->has("json"));
+  EXPECT_EQ(*parsed->integer("depth"), 8u);
+  EXPECT_EQ(*parsed->size("size"), Bytes{gib});
+  EXPECT_FALSE(Arguments::parse(options, std::vector<std::string>{"--depth"}));
+}
+
+TEST(CliDoctor, FindingsFit80Columns) {
+  std::vector<Finding> findings = examine_cores();
+  for (const Finding& f : examine_memory({})) findings.push_back(f);
+  for (const Finding& f : examine_disk({})) findings.push_back(f);
+  EXPECT_GE(findings.size(), 10u);
+  findings.push_back({Health::warn, "made up",
+                      "one two three four five six seven eight nine ten eleven twelve",
+                      "a fix that is a sentence of some length, so that it has to be wrapped as well"});
+  expect_80_columns(findings_text(findings));
+  EXPECT_THAT(findings_text(findings), HasSubstr("fix: a fix"));
+}
+
+TEST(CliDoctor, RefusesWhatCannotTrain) {
+  const auto fails = [](const std::vector<Finding>& findings) {
+    return std::ranges::count(findings, Health::fail, &Finding::health);
+  };
+  EXPECT_EQ(fails(examine_memory({.memory = Bytes{u64{1} << 60}})), 1);
+  EXPECT_EQ(fails(examine_disk({.disk = Bytes{u64{1} << 60}})), 1);
+  if (!std::filesystem::is_directory("/dev/shm")) GTEST_SKIP() << "no /dev/shm here";
+  EXPECT_EQ(fails(examine_disk({.swap_dir = "/dev/shm/not/there/yet"})), 1);
+  EXPECT_EQ(run({"doctor", "--dir", "/dev/shm"}).code, 6);
+}
+
+}  // namespace
+}  // namespace tidepool
