@@ -23,7 +23,8 @@ const Command* find_command(std::string_view name) {
 }
 
 std::string command_help(const Command& command) {
-  std::string out = fmt::format("tidepool {} {}\n  {}\n", command.name, command.words, command.summary);
+  const char* space = command.words.empty() ? "" : " ";
+  std::string out = fmt::format("tidepool {}{}{}\n  {}\n", command.name, space, command.words, command.summary);
   if (!command.options.empty()) out += fmt::format("\nOptions:\n{}", options_help(command.options));
   return out + std::string(command.more);
 }
