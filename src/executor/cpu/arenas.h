@@ -1,0 +1,41 @@
+// The memory behind frames: one span per tier, and how much of it was used.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "tidepool/check.h"
+#include "tidepool/plan.h"
+
+namespace tidepool {
+
+class TierMemory {
+ public:
+  TierMemory(std::span<std::byte> device, std::span<std::byte> host) : device_(device), host_(host) {}
+
+  // A frame outside its arena is our bug: budgets are proven when planning.
+  std::span<std::byte> at(const Frame& frame) const {
+    CHECK(frame.tier != Tier::disk && frame.device == 0, static_cast<u32>(frame.tier), frame.device);
+    const std::span<std::byte> arena = frame.tier == Tier::device ? device_ : host_;
+    CHECK(frame.end() <= arena.size(), name(frame.tier), frame.offset, frame.bytes.value, arena.size());
+    return arena.subspan(frame.offset, frame.bytes.value);
+  }
+
+ private:
+  std::span<std::byte> device_, host_;
+};
+
+// Highest frame end that an issued op named. Engine thread only.
+class HighWater {
+ public:
+  void touch(const Frame& frame) {
+    u64& top = top_[static_cast<u32>(frame.tier)];
+    if (frame.end() > top) top = frame.end();
+  }
+  Bytes of(Tier tier) const { return Bytes{top_[static_cast<u32>(tier)]}; }
+
+ private:
+  std::array<u64, tier_count> top_{};
+};
+
+}  // namespace tidepool

@@ -1,0 +1,212 @@
+#include "executor/cpu/disk_lanes.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace tidepool {
+
+Result<std::unique_ptr<DiskLanes>> DiskLanes::create(const DiskLanesParts& parts, const OpenDisk& open) {
+  std::unique_ptr<DiskLanes> lanes(new DiskLanes(parts));
+  if (open) {
+    DiskLanes* raw = lanes.get();
+    TRY_ASSIGN(lanes->disk_, open([raw](const DiskCompletion& completion) { raw->on_disk(completion); }));
+  }
+  return lanes;
+}
+
+DiskLanes::DiskLanes(const DiskLanesParts& parts) : parts_(parts) {
+  CHECK(parts.staging.size() % frame_alignment == 0, parts.staging.size());
+  hashes_.resize(parts.ledger.blocks_max());
+  rest_hashes_.resize(parts.ledger.blocks_max());
+  slots_.resize(u64{2} * parts.depth);
+  checksum_ring_.resize(slots_.size());
+  for (u32 i = 0; i < slots_.size(); ++i) free_.push_back(i);
+  checksum_thread_ = std::thread([this] { checksum_loop(); });
+  pthread_setname_np(checksum_thread_.native_handle(), "tp-checksum");
+}
+
+DiskLanes::~DiskLanes() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  checksum_thread_.join();
+  disk_.reset();  // waits for what is in flight; the sink still has its slots
+}
+
+void DiskLanes::submit(const Issue& issue) {
+  const std::span<const Operand> operands = issue.segment->operands_of(issue.get());
+  const bool read = issue.get().kind == OpKind::read;
+  const Frame& disk = operands[read ? 0 : 1].frame;
+  const Frame& host = operands[read ? 1 : 0].frame;
+  CHECK(disk_ && disk.tier == Tier::disk && disk.bytes == host.bytes, issue.sequence, disk.bytes.value);
+  u32 number = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    CHECK(!free_.empty(), issue.sequence);
+    number = free_.back();
+    free_.pop_back();
+  }
+  slots_[number] = {.issue = issue,
+                    .chunk = operands[0].first,
+                    .frame = disk,
+                    .memory = parts_.memory.at(host),
+                    .started = parts_.clock.now()};
+  const ChunkId chunk = slots_[number].chunk;
+  if (read) {
+    CHECK(parts_.ledger.written(chunk), chunk_name(chunk));
+    send(number, DiskOp::read);
+  } else if (parts_.ledger.prepared(chunk)) {
+    send(number, DiskOp::write);
+  } else {
+    push_checksum(number);
+  }
+}
+
+void DiskLanes::send(u32 number, DiskOp op) {
+  const Slot& slot = slots_[number];
+  disk_->submit({.op = op, .offset = slot.frame.offset, .memory = slot.memory, .tag = number});
+}
+
+void DiskLanes::on_disk(const DiskCompletion& completion) {
+  if (completion.tag == at_rest_tag) {
+    const std::scoped_lock lock(rest_mutex_);
+    rest_done_ = true;
+    rest_result_ = completion.ok ? Result<void>() : completion.error;
+    rest_changed_.notify_all();
+    return;
+  }
+  const u32 number = static_cast<u32>(completion.tag);
+  const Slot& slot = slots_[number];
+  if (!completion.ok) {
+    fail(number, named(completion.error, slot.chunk));
+  } else if (slot.issue.get().kind == OpKind::read) {
+    push_checksum(number);
+  } else {
+    parts_.ledger.commit(slot.chunk);
+    finish(number);
+  }
+}
+
+// ---- checksums
+
+void DiskLanes::push_checksum(u32 number) {
+  {
+    const std::scoped_lock lock(mutex_);
+    checksum_ring_[checksum_head_++ % checksum_ring_.size()] = number;
+  }
+  changed_.notify_all();
+}
+
+bool DiskLanes::pop_checksum(u32& number) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return checksum_head_ != checksum_tail_ || stop_; });
+  if (checksum_head_ == checksum_tail_) return false;
+  number = checksum_ring_[checksum_tail_++ % checksum_ring_.size()];
+  return true;
+}
+
+void DiskLanes::checksum_loop() {
+  u32 number = 0;
+  while (pop_checksum(number)) check_or_make(slots_[number], number);
+}
+
+void DiskLanes::check_or_make(Slot& slot, u32 number) {
+  ChunkLedger& ledger = parts_.ledger;
+  if (slot.issue.get().kind == OpKind::write) {
+    ledger.prepare(slot.chunk, ledger.make_sum(slot.chunk, slot.memory, ledger.next_seed(slot.chunk), hashes_, parts_.pool));
+    return send(number, DiskOp::write);
+  }
+  const u64 sum = ledger.make_sum(slot.chunk, slot.memory, ledger.seed(slot.chunk), hashes_, parts_.pool);
+  if (sum != ledger.sum(slot.chunk)) return fail(number, mismatch(slot.chunk, slot.frame));
+  finish(number);
+}
+
+// ---- the end of an op
+
+void DiskLanes::finish(u32 number) {
+  const Slot slot = slots_[number];
+  const LinkKind link = slot.issue.get().kind == OpKind::read ? LinkKind::disk_read : LinkKind::disk_write;
+  moved_[static_cast<u32>(link)].fetch_add(slot.memory.size(), std::memory_order_relaxed);
+  release(number);
+  parts_.board.post(slot.issue.sequence, slot.started, parts_.clock.now());
+}
+
+void DiskLanes::fail(u32 number, Error error) {
+  const Slot slot = slots_[number];
+  release(number);
+  parts_.board.post_error(slot.issue.sequence, slot.started, parts_.clock.now(), std::move(error));
+}
+
+void DiskLanes::release(u32 number) {
+  const std::scoped_lock lock(mutex_);
+  free_.push_back(number);
+}
+
+// ---- at rest
+
+Result<void> DiskLanes::transfer(DiskOp op, u64 offset, std::span<std::byte> memory, ChunkId chunk) {
+  std::unique_lock lock(rest_mutex_);
+  rest_done_ = false;
+  disk_->submit({.op = op, .offset = offset, .memory = memory, .tag = at_rest_tag});
+  rest_changed_.wait(lock, [&] { return rest_done_; });
+  if (!rest_result_) return named(rest_result_.error(), chunk);
+  return {};
+}
+
+Result<void> DiskLanes::read(ChunkId id, const Frame& frame, std::span<std::byte> out) {
+  CHECK(disk_ && !parts_.staging.empty() && out.size() == frame.bytes.value, out.size(), frame.bytes.value);
+  CHECK(parts_.ledger.written(id), chunk_name(id));
+  for (u64 at = 0; at < out.size(); at += parts_.staging.size()) {
+    const std::span<std::byte> piece = parts_.staging.first(std::min(parts_.staging.size(), out.size() - at));
+    TRY(transfer(DiskOp::read, frame.offset + at, piece, id));
+    std::memcpy(out.data() + at, piece.data(), piece.size());
+  }
+  const u64 sum = parts_.ledger.make_sum(id, out, parts_.ledger.seed(id), rest_hashes_, parts_.pool);
+  if (sum != parts_.ledger.sum(id)) return mismatch(id, frame);
+  return {};
+}
+
+Result<void> DiskLanes::write(ChunkId id, const Frame& frame, std::span<const std::byte> content) {
+  CHECK(disk_ && !parts_.staging.empty() && content.size() == frame.bytes.value, content.size(), frame.bytes.value);
+  parts_.ledger.prepare(id, parts_.ledger.make_sum(id, content, parts_.ledger.next_seed(id), rest_hashes_, parts_.pool));
+  for (u64 at = 0; at < content.size(); at += parts_.staging.size()) {
+    const std::span<std::byte> piece = parts_.staging.first(std::min(parts_.staging.size(), content.size() - at));
+    std::memcpy(piece.data(), content.data() + at, piece.size());
+    TRY(transfer(DiskOp::write, frame.offset + at, piece, id));
+  }
+  parts_.ledger.commit(id);
+  return {};
+}
+
+// ---- in words
+
+std::string DiskLanes::chunk_name(ChunkId id) const {
+  const Chunk& chunk = parts_.plan.chunk(id);
+  if (chunk.window != none) {
+    return fmt::format("{} of {} cut {}", name(chunk.kind), parts_.graph.windows[chunk.window].name, chunk.cut);
+  }
+  if (chunk.block != none) {
+    return fmt::format("{} of {} micro-batch {}", name(chunk.kind), parts_.graph.blocks[chunk.block].name,
+                       chunk.instance);
+  }
+  return fmt::format("{} {}", name(chunk.kind), chunk.instance);
+}
+
+Error DiskLanes::named(const Error& error, ChunkId id) const {
+  return {error.kind, fmt::format("{}: {}", chunk_name(id), error.message)};
+}
+
+Error DiskLanes::mismatch(ChunkId id, const Frame& frame) const {
+  return {ErrorKind::io,
+          fmt::format("checksum mismatch reading {} (version {}, {} bytes at offset {} of the swap file on {}): the "
+                      "disk returned stale or damaged data. Checkpoints are not touched: check the disk (dmesg, "
+                      "smartctl), then resume, with memory.swap_dir on another disk if it happens again",
+                      chunk_name(id), parts_.ledger.version(id), frame.bytes.value, frame.offset, disk_->describe())};
+}
+
+}  // namespace tidepool

@@ -1,0 +1,101 @@
+// The two disk lanes: requests in flight, a checksum for every write, a check of every read.
+//
+//   write:  checksum (made by Adam on the way, or here) -> disk -> done
+//   read:   disk -> check -> done
+//
+// Requests complete in any order. Checksums run on the core pool, driven by one thread of ours, so
+// neither the engine nor the disk's thread ever waits for them.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "executor/cpu/completion_board.h"
+#include "executor/cpu/op_runner.h"
+#include "io/disk.h"
+
+namespace tidepool {
+
+// Opens the disk with the sink that this executor gives it. Empty: the plan uses no disk.
+using OpenDisk = std::function<Result<std::unique_ptr<Disk>>(DiskSink)>;
+
+struct DiskLanesParts {
+  const Plan& plan;
+  const ModelGraph& graph;
+  CorePool& pool;
+  const TierMemory& memory;
+  ChunkLedger& ledger;
+  const OpRunner& clock;
+  CompletionBoard& board;
+  std::span<std::byte> staging;  // whole pages; for transfers at rest
+  u32 depth = 32;                // requests in flight per lane
+};
+
+class DiskLanes {
+ public:
+  static Result<std::unique_ptr<DiskLanes>> create(const DiskLanesParts&, const OpenDisk&);
+  ~DiskLanes();
+  DiskLanes(const DiskLanes&) = delete;
+  DiskLanes& operator=(const DiskLanes&) = delete;
+
+  // REQUIRES: fewer than `depth` of its lane held; engine's thread.
+  void submit(const Issue&);
+  // Useful bytes of completed ops. Transfers at rest are not among them.
+  Bytes moved(LinkKind link) const { return Bytes{moved_[static_cast<u32>(link)].load(std::memory_order_relaxed)}; }
+
+  // At rest only. Blocks.
+  Result<void> read(ChunkId, const Frame&, std::span<std::byte> out);
+  Result<void> write(ChunkId, const Frame&, std::span<const std::byte> content);
+  Disk* disk() { return disk_.get(); }
+
+ private:
+  struct Slot {
+    Issue issue;
+    ChunkId chunk{};
+    Frame frame;                  // on disk
+    std::span<std::byte> memory;  // in host
+    Nanos started{};
+  };
+  static constexpr u64 at_rest_tag = ~u64{0};
+
+  explicit DiskLanes(const DiskLanesParts&);
+  void on_disk(const DiskCompletion&);
+  void checksum_loop();
+  bool pop_checksum(u32& slot);
+  void push_checksum(u32 slot);
+  void check_or_make(Slot&, u32 number);
+  void send(u32 slot, DiskOp);
+  void finish(u32 slot);
+  void fail(u32 slot, Error);
+  void release(u32 slot);
+  Result<void> transfer(DiskOp, u64 offset, std::span<std::byte> memory, ChunkId);
+  Error mismatch(ChunkId, const Frame&) const;
+  Error named(const Error&, ChunkId) const;
+  std::string chunk_name(ChunkId) const;
+
+  const DiskLanesParts parts_;
+  std::vector<u64> hashes_, rest_hashes_;  // scratch of the checksum thread, and of transfers at rest
+  std::array<std::atomic<u64>, link_count> moved_{};
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Slot> slots_;
+  std::vector<u32> free_;
+  std::vector<u32> checksum_ring_;
+  u64 checksum_head_ = 0, checksum_tail_ = 0;
+  bool stop_ = false;
+
+  std::mutex rest_mutex_;
+  std::condition_variable rest_changed_;
+  bool rest_done_ = false;
+  Result<void> rest_result_;
+
+  std::thread checksum_thread_;
+  std::unique_ptr<Disk> disk_;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,50 @@
+// An ordered lane: one thread that runs its ops one after the other.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "executor/cpu/completion_board.h"
+
+namespace tidepool {
+
+// Ops a lane holds, from submit until the engine has taken their completion. Deep enough that a lane
+// never waits for the engine to wake up, shallow enough that an error stops soon.
+inline constexpr u32 lane_depth = 8;
+inline constexpr u32 in_flight_max = 4;  // lanes of one device
+
+class OpRunner;
+
+class LaneThread {
+ public:
+  // All must outlive it. `name`: of the thread, for debuggers and top; at most 15 characters.
+  LaneThread(const char* name, OpRunner&, CompletionBoard&);
+  ~LaneThread();  // after what it holds has completed
+  LaneThread(const LaneThread&) = delete;
+  LaneThread& operator=(const LaneThread&) = delete;
+
+  void push(const Issue&, std::span<const u64> in_flight);  // REQUIRES: it holds less than lane_depth
+
+ private:
+  struct Entry {
+    Issue issue;
+    std::array<u64, in_flight_max> in_flight{};
+    u32 in_flight_count = 0;
+  };
+  void loop();
+  void run(const Entry&);
+  bool pop(Entry&);
+
+  OpRunner& runner_;
+  CompletionBoard& board_;
+  std::mutex mutex_;
+  std::condition_variable pushed_;
+  std::array<Entry, lane_depth> ring_{};
+  u64 head_ = 0, tail_ = 0;  // pushed and popped so far
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,46 @@
+// What an executor asks of the trainer: the data of a step and its settings.
+#pragma once
+
+#include <span>
+
+#include "kernels/adamw.h"
+#include "tidepool/result.h"
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+struct BatchRequest {
+  u64 step = 0;          // as given to the engine's run
+  u32 micro_batch = 0;   // of the whole step
+  bool evaluation = false;
+};
+
+struct StepSettings {
+  AdamWSettings adamw;
+  double max_grad_norm = 0;  // 0: no clipping
+  u64 target_tokens = 1;     // non-ignored targets of the whole step, all micro-batches
+};
+
+// Called on the executor's lane threads, several at once.
+class StepSource {
+ public:
+  virtual ~StepSource() = default;
+  // Fills tokens and targets, [B, T] each; ignored targets are -100. A fault of the data ends the run.
+  virtual Result<void> load_batch(const BatchRequest&, std::span<i32> tokens, std::span<i32> targets) = 0;
+  // A pure function of the step: asked several times, also after that step's forward.
+  virtual StepSettings settings(u64 step) const = 0;
+};
+
+struct StepResult {
+  double loss = 0;        // mean over target tokens
+  double grad_norm = 0;   // before clipping
+  u64 target_tokens = 0;
+  bool skipped = false;   // not finite: with clipping the updates left the state as it was
+};
+
+struct EvalResult {
+  double loss_sum = 0;
+  u64 target_tokens = 0;
+};
+
+}  // namespace tidepool

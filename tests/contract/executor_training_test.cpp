@@ -1,0 +1,190 @@
+// The planner's plans on the CPU executor: a small GPT trains, and placement changes no bit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/engine.h"
+#include "engine/profile.h"
+#include "model/blocks.h"
+#include "planner/planner.h"
+#include "tests/support/cpu_rig.h"
+#include "tests/support/segments.h"
+
+namespace tidepool {
+namespace {
+
+using testing::CpuRig;
+using testing::CpuRigOptions;
+using testing::HashedData;
+using testing::SegmentList;
+using enum SegmentKind;
+
+constexpr u64 steps = 4;
+constexpr Bytes roomy{64 * mib};
+
+ModelGraph small_gpt(Precision precision) {
+  Gpt2Config config{.vocab_size = 97, .n_positions = 32, .n_embd = 64, .n_layer = 3, .n_head = 4,
+                    .embd_pdrop = 0.1, .resid_pdrop = 0.1};
+  return build_gpt2(config, precision, {.sequences = 2, .tokens = 32}).value();
+}
+
+// Weights from a hash of their place: 0.05 at most, norms' weights one.
+float initial(const Tensor& tensor, u64 element) {
+  if (tensor.init == Init::ones) return 1.0f;
+  if (tensor.init == Init::zeros) return 0.0f;
+  u64 z = (tensor.window_offset + element + tensor.name.size() * 7919) * 0x9e3779b97f4a7c15;
+  z ^= z >> 29;
+  z *= 0xbf58476d1ce4e5b9;
+  return (static_cast<float>(z >> 40) / 16777216.0f - 0.5f) * 0.1f;
+}
+
+std::vector<float> initial_window(const Window& window) {
+  std::vector<float> out(window.elements);
+  for (const Tensor& tensor : window.tensors) {
+    for (u64 i = 0; i < tensor.elements; ++i) out[tensor.window_offset + i] = initial(tensor, i);
+  }
+  return out;
+}
+
+std::vector<std::byte> initial_chunk(const Chunk& chunk, const ModelGraph& graph) {
+  std::vector<std::byte> out(chunk.bytes.value);
+  if (chunk.kind != Kind::param) return out;  // bf16: the values' remainders are dropped here
+  const std::vector<float> all = initial_window(graph.windows[chunk.window]);
+  for (u64 i = 0; i < chunk.elements; ++i) {
+    const float x = all[chunk.element_begin + i];
+    if (graph.precision == Precision::fp32) {
+      std::memcpy(&out[i * 4], &x, 4);
+    } else {
+      u32 bits;
+      std::memcpy(&bits, &x, 4);
+      const u16 high = static_cast<u16>((bits + 0x8000) >> 16);
+      std::memcpy(&out[i * 2], &high, 2);
+    }
+  }
+  return out;
+}
+
+// What a run leaves, independent of chunks: all persistent bytes window by window, kind by kind.
+struct Outcome {
+  std::vector<double> losses, norms;
+  double eval_loss = 0;
+  std::vector<std::byte> state;
+  std::array<Bytes, link_count> moved{};
+  std::array<Bytes, link_count> planned{};
+  bool operator==(const Outcome& o) const {
+    return losses == o.losses && norms == o.norms && eval_loss == o.eval_loss && state == o.state;
+  }
+};
+
+// Takes the result of each step when its norm has completed.
+struct ResultTaker final : EngineObserver {
+  ResultTaker(CpuExecutor& executor, Outcome& outcome) : executor(executor), outcome(outcome) {}
+  void completed(const Issue& issue, const Completion&) override {
+    if (issue.get().kind != OpKind::norm) return;
+    const StepResult result = executor.result(issue.step);
+    outcome.losses.push_back(result.loss);
+    outcome.norms.push_back(result.grad_norm);
+  }
+  CpuExecutor& executor;
+  Outcome& outcome;
+};
+
+std::vector<std::byte> state_of(const Plan& plan, CpuExecutor& executor) {
+  std::vector<std::byte> all;
+  for (const Kind kind : {Kind::param, Kind::master_low, Kind::momentum, Kind::variance}) {
+    for (u32 i = 0; i < plan.chunks.size(); ++i) {
+      if (plan.chunks[i].kind != kind) continue;
+      std::vector<std::byte> content(plan.chunks[i].bytes.value);
+      const auto read = executor.read_home(ChunkId{i}, content);
+      EXPECT_TRUE(read) << read.error().message;
+      all.insert(all.end(), content.begin(), content.end());
+    }
+  }
+  return all;
+}
+
+Outcome train(const ModelGraph& graph, const PlanOptions& options, const CpuRigOptions& rig_options = {}) {
+  Outcome outcome;
+  const auto plan = make_plan(graph, options);
+  EXPECT_TRUE(plan) << plan.error().message;
+  if (!plan) return outcome;
+  HashedData data(graph.config.vocab_size);
+  data.step_settings.target_tokens = graph.batch.rows() * options.micro_batches;
+  if (!options.clipping) data.step_settings.max_grad_norm = 0;
+  CpuRig rig(*plan, graph, data, rig_options);
+  for (u32 i = 0; i < plan->chunks.size(); ++i) {
+    if (!is_persistent(plan->chunks[i].kind)) continue;
+    EXPECT_TRUE(rig.executor->write_home(ChunkId{i}, initial_chunk(plan->chunks[i], graph)));
+  }
+  std::vector<SegmentRun> runs = {{forward_backward, 1}};
+  for (u64 step = 2; step <= steps; ++step) runs.push_back({options.clipping ? body : forward_backward, step});
+  if (options.clipping) runs.push_back({drain, steps + 1});
+  // An evaluation runs as many micro-batches as a sweep.
+  data.micro_batches = options.micro_batches / plan->sweeps;
+  for (u64 i = 1; i <= 2 * plan->sweeps; ++i) runs.push_back({evaluation, i});
+  for (const SegmentRun& run : runs) {
+    const auto bytes = link_bytes(*plan, run.kind);
+    for (u32 i = 0; i < link_count; ++i) outcome.planned[i] += bytes[i];
+  }
+  const auto engine = Engine::create(*plan, *rig.executor, {.watchdog = Nanos{10'000'000'000}});
+  SegmentList list(runs);
+  ResultTaker taker(*rig.executor, outcome);
+  const auto result = engine->run(list, taker);
+  EXPECT_TRUE(result) << result.error().message;
+  const EvalResult eval = rig.executor->take_eval();
+  EXPECT_EQ(eval.target_tokens, 2 * graph.batch.rows() * options.micro_batches);
+  outcome.eval_loss = eval.loss_sum / static_cast<double>(eval.target_tokens);
+  outcome.state = state_of(*plan, *rig.executor);
+  outcome.moved = rig.executor->moved();
+  for (u32 i = 0; i < tier_count; ++i) {
+    EXPECT_LE(rig.executor->high_water(static_cast<Tier>(i)), plan->tiers[i].planned_peak);
+  }
+  return outcome;
+}
+
+class CpuTraining : public ::testing::TestWithParam<Precision> {};
+
+TEST_P(CpuTraining, PlacementChangesNoBit) {
+  const ModelGraph graph = small_gpt(GetParam());
+  for (const bool clipping : {true, false}) {
+    PlanOptions options{.budgets = {roomy, roomy, roomy}, .micro_batches = 2, .clipping = clipping,
+                        .home = HomePolicy::device};
+    const Outcome resident = train(graph, options);
+    ASSERT_EQ(resident.losses.size(), steps);
+    EXPECT_NEAR(resident.losses[0], std::log(97.0), 0.2);
+    EXPECT_NE(resident.losses[0], resident.losses[1]);
+    for (const HomePolicy home : {HomePolicy::host, HomePolicy::disk, HomePolicy::mixed}) {
+      for (const u64 chunk_kib : {0, 40}) {
+        options.home = home;
+        options.chunk_bytes = Bytes{chunk_kib * kib};
+        options.sweeps = chunk_kib ? 2 : 1;
+        const Outcome other = train(graph, options, {.workers = chunk_kib ? 3u : 1u});
+        EXPECT_EQ(other.losses, resident.losses);
+        EXPECT_EQ(other.norms, resident.norms);
+        EXPECT_TRUE(other == resident) << static_cast<u32>(home) << " " << chunk_kib << " " << clipping;
+        EXPECT_EQ(other.moved, other.planned);
+      }
+    }
+  }
+}
+
+TEST_P(CpuTraining, RecoveredDiskFaultsChangeNoBit) {
+  const ModelGraph graph = small_gpt(GetParam());
+  PlanOptions options{.budgets = {roomy, roomy, roomy}, .home = HomePolicy::disk, .chunk_bytes = Bytes{64 * kib}};
+  const Outcome calm = train(graph, options);
+  CpuRigOptions rough;
+  rough.faults.seed = 5;
+  rough.faults.delay_us_max = 300;
+  rough.faults[DiskFault::interrupted] = 0.1;
+  rough.faults[DiskFault::again] = 0.1;
+  rough.faults[DiskFault::short_transfer] = 0.1;
+  const Outcome storm = train(graph, options, rough);
+  EXPECT_TRUE(storm == calm);
+  EXPECT_EQ(storm.moved, calm.moved);  // retries are not useful bytes
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, CpuTraining, ::testing::Values(Precision::fp32, Precision::bf16),
+                         [](const auto& info) { return info.param == Precision::fp32 ? "fp32" : "bf16"; });
+
+}  // namespace
+}  // namespace tidepool

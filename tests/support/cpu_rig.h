@@ -1,0 +1,100 @@
+// Everything a CPU executor needs, in memory: a pool, arenas of the plan's size, a simulated disk, data
+// made from the step number.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include "executor/cpu/cpu_executor.h"
+#include "io/simulated_disk.h"
+#include "kernels/kernels.h"
+
+namespace tidepool::testing {
+
+// Page-aligned memory of any size.
+class PageBuffer {
+ public:
+  explicit PageBuffer(u64 bytes)
+      : bytes_(round_up(std::max<u64>(bytes, 1), frame_alignment)),
+        data_(static_cast<std::byte*>(std::aligned_alloc(frame_alignment, bytes_))) {
+    std::fill_n(data_, bytes_, std::byte{0xA5});
+  }
+  ~PageBuffer() { std::free(data_); }
+  PageBuffer(const PageBuffer&) = delete;
+  PageBuffer& operator=(const PageBuffer&) = delete;
+  std::span<std::byte> span() const { return {data_, bytes_}; }
+
+ private:
+  u64 bytes_;
+  std::byte* data_;
+};
+
+// Tokens are a hash of (step, micro-batch, position); targets are the next token.
+class HashedData : public StepSource {
+ public:
+  explicit HashedData(u32 vocab_size) : vocab_size_(vocab_size) {}
+  Result<void> load_batch(const BatchRequest& r, std::span<i32> tokens, std::span<i32> targets) override {
+    if (fault) return *fault;
+    for (u64 i = 0; i < tokens.size(); ++i) {
+      tokens[i] = token(r, i);
+      targets[i] = token(r, i + 1);
+    }
+    return {};
+  }
+  StepSettings settings(u64) const override { return step_settings; }
+
+  StepSettings step_settings{.adamw = {.learning_rate = 1e-3, .weight_decay = 0.1}, .max_grad_norm = 1.0};
+  std::optional<Error> fault;
+  u64 micro_batches = 1;  // of an evaluation segment
+
+ private:
+  i32 token(const BatchRequest& r, u64 i) const {
+    const u64 batch = r.evaluation ? (r.step - 1) * micro_batches + r.micro_batch : 1000 * r.step + r.micro_batch;
+    u64 z = (2 * batch + r.evaluation) * 1000003 + i;
+    z = (z ^ (z >> 15)) * 0xbf58476d1ce4e5b9;
+    return static_cast<i32>((z >> 40) % vocab_size_);
+  }
+  u32 vocab_size_;
+};
+
+struct CpuRigOptions {
+  u32 workers = 2;
+  u32 disk_depth = 8;
+  DiskFaults faults;
+  Nanos patience{50'000'000};
+};
+
+class CpuRig {
+ public:
+  CpuRig(const Plan& plan, const ModelGraph& graph, StepSource& source, const CpuRigOptions& options = {})
+      : pool(create_core_pool(options.workers, kernel_scratch_per_worker).value()),
+        kernels(create_cpu_kernels(*pool)),
+        device(plan.tiers[0].planned_peak.value),
+        host(plan.tiers[1].planned_peak.value),
+        staging(64 * kib) {
+    const u64 disk_bytes = std::max<u64>(plan.tiers[2].planned_peak.value, frame_alignment);
+    const auto open = [&](DiskSink sink) -> Result<std::unique_ptr<Disk>> {
+      return std::unique_ptr<Disk>(create_simulated_disk(Bytes{disk_bytes}, options.faults, {}, std::move(sink)));
+    };
+    executor = CpuExecutor::create(plan, graph,
+                                   {.pool = *pool,
+                                    .kernels = *kernels,
+                                    .source = source,
+                                    .device_arena = device.span(),
+                                    .host_arena = host.span(),
+                                    .staging = staging.span(),
+                                    .open_disk = open,
+                                    .disk_depth = options.disk_depth,
+                                    .seed = 1,
+                                    .patience = options.patience})
+                   .value();
+  }
+
+  std::unique_ptr<CorePool> pool;
+  std::unique_ptr<Kernels> kernels;
+  PageBuffer device, host, staging;
+  std::unique_ptr<CpuExecutor> executor;
+};
+
+}  // namespace tidepool::testing
