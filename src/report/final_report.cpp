@@ -1,0 +1,149 @@
+// The report at the end of a run.
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+
+#include "report/terminal.h"
+#include "report/units.h"
+
+namespace tidepool {
+namespace {
+
+u32 page_columns(const Screen& screen) { return std::min(screen.columns, 80u); }
+
+Bytes per_step(Bytes total, u64 steps) { return steps == 0 ? Bytes{} : Bytes{(total.value + steps / 2) / steps}; }
+
+class Report {
+ public:
+  Report(const RunReport& run, const Screen& screen) : run_(run), screen_(screen) {}
+
+  std::string text() {
+    heading();
+    losses();
+    time();
+    bytes();
+    peaks();
+    closing();
+    return std::move(out_);
+  }
+
+ private:
+  void line(const std::string& text) { out_ += text + "\n"; }
+  void section(const std::string& title, const std::string& aside) {
+    line("");
+    line(" " + paint(screen_, Ink::bold, title) + (aside.empty() ? "" : "  " + paint(screen_, Ink::dim, aside)));
+  }
+  std::string dot() const { return screen_.unicode ? " · " : ", "; }
+
+  void heading() {
+    std::string text = fmt::format("{} step{} in {}{}{} tokens/s", run_.steps, run_.steps == 1 ? "" : "s",
+                                   seconds_text(run_.train_seconds), dot(), count_text(run_.tokens_per_second));
+    if (run_.peak_flops_per_second > 0) {
+      text += fmt::format("{}{} of peak", dot(), percent_text(run_.flops_per_second / run_.peak_flops_per_second));
+    }
+    if (run_.resumed_from_step > 0) text += fmt::format("{}resumed from step {}", dot(), run_.resumed_from_step);
+    line("");
+    line(" " + paint(screen_, Ink::bold, "Tidepool report") + dot() + run_.model + dot() + run_.precision);
+    line(" " + paint(screen_, Ink::dim, repeat(screen_.unicode ? "─" : "-", page_columns(screen_) - 2)));
+    line(" " + text);
+  }
+
+  void losses() {
+    std::vector<PlotMark> marks;
+    for (std::size_t i = 0; i < std::min(run_.eval_steps.size(), run_.eval_losses.size()); ++i) {
+      marks.push_back({run_.eval_steps[i], run_.eval_losses[i]});
+    }
+    const auto lines = render_plot(run_.losses, marks, {.columns = page_columns(screen_) - 2, .rows = 8}, screen_);
+    if (lines.empty()) return;
+    std::string title = "Loss";
+    std::string aside;
+    if (!run_.losses.empty()) {
+      aside = fmt::format("{:.4f} {} {:.4f}", run_.losses.front(), screen_.unicode ? "→" : "->", run_.losses.back());
+    }
+    if (!run_.eval_losses.empty()) {
+      aside += fmt::format("{}validation {:.4f} ({})", dot(), run_.eval_losses.back(), screen_.unicode ? "◆" : "o");
+    }
+    section(title, aside);
+    for (const std::string& l : lines) line(l);
+  }
+
+  void time() {
+    if (run_.exposed.empty()) return;
+    std::string aside = fmt::format("median step {}", seconds_text(run_.step_seconds));
+    if (run_.predicted_step_seconds > 0) {
+      aside += fmt::format(", predicted {}", seconds_text(run_.predicted_step_seconds));
+    }
+    section("Where the time went", aside);
+    double sum = 0;
+    for (const ExposedTime& e : run_.exposed) sum += std::max(0.0, e.seconds);
+    std::vector<ExposedTime> causes = run_.exposed;
+    std::stable_sort(causes.begin(), causes.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+    const u32 width = page_columns(screen_) - 34;
+    for (const ExposedTime& e : causes) {
+      const double share = sum > 0 ? e.seconds / sum : 0;
+      line(fmt::format("  {:<12}{} {:>6} {:>10}", e.cause,
+                       bar(screen_, share, width, e.cause == "compute" ? Ink::green : Ink::yellow), percent_text(share),
+                       seconds_text(e.seconds)));
+    }
+    if (!run_.phases.empty()) phases();
+  }
+
+  void phases() {
+    std::vector<std::string> items;
+    for (const PhaseTime& p : run_.phases) {
+      items.push_back(fmt::format("{} {} (least {})", p.phase, seconds_text(p.seconds), seconds_text(p.bound_seconds)));
+    }
+    items[0] = "  " + items[0];
+    for (const std::string& l : wrap_items(items, dot(), page_columns(screen_) - 1, 2)) line(paint(screen_, Ink::dim, l));
+  }
+
+  void bytes() {
+    section("Bytes in a step", "useful bytes; retries and checkpoints apart");
+    line(paint(screen_, Ink::dim,
+               fmt::format("  {:<12}{:>12}{:>14}{:>14}{:>9}", "link", "measured", "planned", "least", "ratio")));
+    for (u32 i = 0; i < link_count; ++i) link(static_cast<LinkKind>(i), run_.links[i]);
+  }
+
+  void link(LinkKind kind, const LinkUse& use) {
+    const double ratio = use.lower_bound.value == 0 ? (use.measured.value == 0 ? 1.0 : std::nan(""))
+                                                    : static_cast<double>(use.measured.value) / static_cast<double>(use.lower_bound.value);
+    const bool as_planned = use.measured == use.planned;
+    const std::string verdict = as_planned ? paint(screen_, Ink::green, screen_.unicode ? "✓" : "=")
+                                           : paint(screen_, Ink::red, fmt::format("{:+d} B", static_cast<i64>(use.measured.value - use.planned.value)));
+    line(fmt::format("  {:<12}{:>12}{:>14}{:>14}{:>9}  {}", name(kind), bytes_text(per_step(use.measured, run_.steps)),
+                     bytes_text(per_step(use.planned, run_.steps)), bytes_text(per_step(use.lower_bound, run_.steps)),
+                     ratio_text(ratio), verdict));
+  }
+
+  void peaks() {
+    section("Peaks", "");
+    const u32 width = page_columns(screen_) - 40;
+    line(paint(screen_, Ink::dim, fmt::format("  {:<12}{:>12}{:>12}", "tier", "measured", "budget")));
+    for (u32 i = 0; i < tier_count; ++i) {
+      const TierPeak& t = run_.tiers[i];
+      const double share = t.budget.value == 0 ? 0 : static_cast<double>(t.measured_peak.value) / static_cast<double>(t.budget.value);
+      line(fmt::format("  {:<12}{:>12}{:>12}  {}", name(static_cast<Tier>(i)), bytes_text(t.measured_peak), bytes_text(t.budget),
+                       bar(screen_, share, width, share > 1 ? Ink::red : Ink::cyan)));
+    }
+    line(fmt::format("  {:<12}{:>12}   resident, the whole process", "process", bytes_text(run_.rss_peak)));
+  }
+
+  void closing() {
+    line("");
+    const Bytes written = run_.links[static_cast<u32>(LinkKind::disk_write)].measured;
+    line(fmt::format(" The SSD took {} per step, {} in all, and {} of checkpoints.", bytes_text(per_step(written, run_.steps)),
+                     bytes_text(written), bytes_text(run_.checkpoint_written)));
+    if (run_.io_retries > 0) line(fmt::format(" {} I/O operations needed a second try.", run_.io_retries));
+    if (!run_.weights_xxh3.empty()) line(fmt::format(" Weights: xxh3 {}", run_.weights_xxh3));
+  }
+
+  const RunReport& run_;
+  const Screen& screen_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string render_report(const RunReport& run, const Screen& screen) { return Report(run, screen).text(); }
+
+}  // namespace tidepool

@@ -1,0 +1,94 @@
+#include "report/metrics_log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <boost/json/object.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/value.hpp>
+#include <cerrno>
+#include <cstring>
+
+#include "json/text.h"
+#include "report/text_file.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace json = boost::json;
+namespace {
+
+// Whole lines whose step is at most `through`.
+std::string kept_lines(std::string_view text, u64 through) {
+  std::string out;
+  for (std::size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) {
+    const std::string_view line = text.substr(0, end);
+    json::error_code ec;
+    const json::value v = json::parse(json::string_view(line.data(), line.size()), ec);
+    const json::value* step = !ec && v.is_object() ? v.get_object().if_contains("step") : nullptr;
+    if (step == nullptr || !step->is_int64() || static_cast<u64>(step->get_int64()) > through) continue;
+    // Of the end of an earlier process; this one will have its own.
+    if (v.get_object().contains("train_runtime")) continue;
+    out.append(line).append("\n");
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string to_json_line(const StepMetrics& m) {
+  json::object o;
+  o["step"] = m.step;
+  o["epoch"] = m.epoch;
+  o["loss"] = m.loss;
+  o["grad_norm"] = m.grad_norm;
+  o["learning_rate"] = m.learning_rate;
+  o["train_tokens_per_second"] = m.train_tokens_per_second;
+  o["step_seconds"] = m.step_seconds;
+  return json_text(o, JsonStyle::line);
+}
+
+std::string to_json_line(const EvalMetrics& m) {
+  json::object o;
+  o["step"] = m.step;
+  o["epoch"] = m.epoch;
+  o["eval_loss"] = m.eval_loss;
+  o["eval_runtime"] = m.eval_seconds;
+  return json_text(o, JsonStyle::line);
+}
+
+std::string to_json_line(const TrainMetrics& m) {
+  json::object o;
+  o["step"] = m.step;
+  o["train_runtime"] = m.train_runtime;
+  o["train_tokens_per_second"] = m.train_tokens_per_second;
+  o["train_loss"] = m.train_loss;
+  return json_text(o, JsonStyle::line);
+}
+
+Result<std::unique_ptr<MetricsLog>> MetricsLog::open(const std::string& path, u64 keep_through_step) {
+  if (::access(path.c_str(), F_OK) == 0) {
+    TRY_ASSIGN(const std::string text, read_text_file(path));
+    TRY(replace_text_file(path, kept_lines(text, keep_through_step)));
+  }
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) return Error{ErrorKind::io, fmt::format("cannot open {}: {}", path, std::strerror(errno))};
+  return std::unique_ptr<MetricsLog>(new MetricsLog(path, fd));
+}
+
+MetricsLog::~MetricsLog() { ::close(fd_); }
+
+Result<void> MetricsLog::append_line(std::string line) {
+  line += '\n';
+  for (std::size_t at = 0; at < line.size();) {
+    const ssize_t n = ::write(fd_, line.data() + at, line.size() - at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      return Error{ErrorKind::io, fmt::format("cannot write {}: {}; free some space on the disk of output.dir", path_,
+                                              std::strerror(errno))};
+    }
+    at += static_cast<std::size_t>(n);
+  }
+  return {};
+}
+
+}  // namespace tidepool

@@ -1,0 +1,62 @@
+// metrics.jsonl: one object per line, Hugging Face's log names, null for numbers that are not finite.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tidepool/result.h"
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+struct StepMetrics {
+  u64 step = 0;
+  double epoch = 0;
+  double loss = 0;
+  double grad_norm = 0;
+  double learning_rate = 0;
+  double train_tokens_per_second = 0;
+  double step_seconds = 0;
+};
+
+struct EvalMetrics {
+  u64 step = 0;
+  double epoch = 0;
+  double eval_loss = 0;
+  double eval_seconds = 0;
+};
+
+struct TrainMetrics {  // the last line of a run
+  u64 step = 0;
+  double train_runtime = 0;  // seconds
+  double train_tokens_per_second = 0;
+  double train_loss = 0;     // mean over all steps
+};
+
+std::string to_json_line(const StepMetrics&);
+std::string to_json_line(const EvalMetrics&);
+std::string to_json_line(const TrainMetrics&);
+
+// Every line reaches the file before append() returns, so a kill loses none. One thread at a time.
+class MetricsLog {
+ public:
+  // Keeps the lines of steps up to `keep_through_step` and drops the rest: what a run wrote after the
+  // checkpoint it resumes from will be written again. A torn last line goes too.
+  static Result<std::unique_ptr<MetricsLog>> open(const std::string& path, u64 keep_through_step);
+
+  Result<void> append(const StepMetrics& m) { return append_line(to_json_line(m)); }
+  Result<void> append(const EvalMetrics& m) { return append_line(to_json_line(m)); }
+  Result<void> append(const TrainMetrics& m) { return append_line(to_json_line(m)); }
+
+  ~MetricsLog();
+  MetricsLog(const MetricsLog&) = delete;
+
+ private:
+  MetricsLog(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  Result<void> append_line(std::string line);
+
+  std::string path_;
+  int fd_;
+};
+
+}  // namespace tidepool

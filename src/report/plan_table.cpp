@@ -1,0 +1,224 @@
+// The plan as a table: what fits where, what moves, what binds.
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+
+#include "report/terminal.h"
+#include "report/units.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u32 label_columns = 14;
+
+// What a person sees of a kind: a letter for bars without colour, and one name for what is alike.
+struct Look {
+  const char* name;
+  char letter;
+  Ink ink;
+};
+Look look(Kind kind) {
+  switch (kind) {
+    case Kind::param: return {"param", 'P', Ink::cyan};
+    case Kind::master_low: return {"master_low", 'L', Ink::blue};
+    case Kind::momentum: return {"momentum", 'M', Ink::green};
+    case Kind::variance: return {"variance", 'V', Ink::yellow};
+    case Kind::grad:
+    case Kind::grad_accum: return {"gradients", 'G', Ink::magenta};
+    case Kind::activation:
+    case Kind::activation_grad:
+    case Kind::kept: return {"activations", 'A', Ink::red};
+    default: return {"workspace", 'W', Ink::plain};
+  }
+}
+
+// Same look, one entry; in the order in which looks appear.
+struct LookUse {
+  Look look;
+  Bytes bytes;
+};
+std::vector<LookUse> merged(const std::vector<KindUse>& uses) {
+  std::vector<LookUse> out;
+  for (const KindUse& use : uses) {
+    if (use.bytes.value == 0) continue;
+    const Look l = look(use.kind);
+    const auto at = std::find_if(out.begin(), out.end(), [&](const LookUse& u) { return u.look.letter == l.letter; });
+    if (at == out.end()) {
+      out.push_back({l, use.bytes});
+    } else {
+      at->bytes += use.bytes;
+    }
+  }
+  return out;
+}
+
+Bytes total(const std::vector<KindUse>& uses) {
+  Bytes sum{};
+  for (const KindUse& use : uses) sum += use.bytes;
+  return sum;
+}
+
+// A bar of the tier's budget, one glyph per share of it, each kind in its colour or letter.
+std::string stacked_bar(const std::vector<LookUse>& uses, Bytes whole, u32 width, const Screen& screen) {
+  std::string out;
+  u64 bytes = 0;
+  u32 drawn = 0;
+  for (const LookUse& use : uses) {
+    bytes += use.bytes.value;
+    // Cumulated, so that rounding never makes the bar too long.
+    const u32 end = whole.value == 0 ? 0
+                                     : std::min(width, static_cast<u32>(std::llround(static_cast<double>(bytes) /
+                                                                                     static_cast<double>(whole.value) * width)));
+    if (end <= drawn) continue;
+    const bool block = screen.unicode && screen.color;
+    const std::string glyph = block ? "█" : std::string(1, use.look.letter);
+    out += paint(screen, use.look.ink, repeat(glyph, end - drawn));
+    drawn = end;
+  }
+  return out + paint(screen, Ink::dim, repeat(screen.unicode ? "·" : ".", width - drawn));
+}
+
+std::string legend_item(const LookUse& use, const Screen& screen) {
+  const std::string key = screen.unicode && screen.color ? "■" : std::string(1, use.look.letter);
+  return paint(screen, use.look.ink, key) + " " + use.look.name + " " + bytes_text(use.bytes);
+}
+
+class Table {
+ public:
+  Table(const PlanSummary& plan, const Screen& screen) : plan_(plan), screen_(screen) {}
+
+  std::string text() {
+    heading();
+    model();
+    cost();
+    tiers();
+    links();
+    verdict();
+    return std::move(out_);
+  }
+
+ private:
+  void line(const std::string& text) { out_ += text + "\n"; }
+  void row(const std::string& label, const std::string& text) {
+    line(" " + paint(screen_, Ink::bold, pad_right(label, label_columns)) + text);
+  }
+  void section(const std::string& title) {
+    line("");
+    line(" " + paint(screen_, Ink::bold, title));
+  }
+  std::string dot() const { return screen_.unicode ? " · " : ", "; }
+  std::string times() const { return screen_.unicode ? " × " : " x "; }
+
+  void heading() {
+    const std::string precision = plan_.precision == Precision::bf16 ? "bf16" : "fp32";
+    line(" " + paint(screen_, Ink::bold, "Tidepool plan") + dot() + plan_.model + dot() + precision + dot() + plan_.executor);
+    line(" " + paint(screen_, Ink::dim, repeat(screen_.unicode ? "─" : "-", std::min(screen_.columns, 80u) - 2)));
+  }
+
+  void model() {
+    row("Model", fmt::format("{} parameters{}{} layers{}{} wide{}{} heads{}vocab {}",
+                             count_text(static_cast<double>(plan_.parameters)), dot(), plan_.layers, times(), plan_.width,
+                             dot(), plan_.heads, dot(), plan_.vocabulary));
+    const u64 tokens = plan_.sequences * plan_.tokens_per_sequence * plan_.micro_batches;
+    row("Step", fmt::format("{} tokens = {} micro-batch{}{}{}{}{}{}{}", tokens, plan_.micro_batches,
+                            plan_.micro_batches == 1 ? "" : "es", times(), plan_.sequences, times(),
+                            plan_.tokens_per_sequence, plan_.sweeps > 1 ? fmt::format(", {} sweeps", plan_.sweeps) : "",
+                            plan_.clipping ? ", clipped" : ""));
+  }
+
+  static std::string costs(const std::vector<KindCost>& kinds) {
+    std::string out;
+    for (const KindCost& k : kinds) {
+      if (!out.empty()) out += " + ";
+      out += fmt::format("{} {}", name(k.kind), k.bytes_per_parameter);
+    }
+    return out;
+  }
+  void cost() {
+    u32 sum = 0;
+    for (const KindCost& k : plan_.kept) sum += k.bytes_per_parameter;
+    const Bytes fast = plan_.tiers[0].budget + plan_.tiers[1].budget;
+    std::string size = bytes_text(plan_.state);
+    if (fast.value > 0) {
+      size += fmt::format(", {}{}device + host budget",
+                          significant_text(static_cast<double>(plan_.state.value) / static_cast<double>(fast.value)), times());
+    }
+    row("State", size);
+    row("Per parameter", fmt::format("{} bytes = {}", sum, costs(plan_.kept)));
+    if (!plan_.waiting.empty()) row("", fmt::format("+ {} while gradients wait for the norm", costs(plan_.waiting)));
+  }
+
+  void tiers() {
+    section("Where it lies");
+    for (u32 i = 0; i < tier_count; ++i) tier(static_cast<Tier>(i), plan_.tiers[i]);
+  }
+
+  void tier(Tier which, const TierSummary& t) {
+    const Bytes used = std::max(t.planned_peak, total(t.resting) + total(t.streaming));
+    const Bytes whole = std::max(t.budget, used);
+    const std::string free = bytes_text(whole - used) + " free";
+    const u32 bar_width = std::min(screen_.columns, 80u) - 8 - 12 - 18;
+    std::vector<KindUse> uses = t.resting;
+    uses.insert(uses.end(), t.streaming.begin(), t.streaming.end());
+    line(fmt::format("  {}{}  {}  {}", pad_right(std::string(name(which)), 7), pad_left(bytes_text(t.budget), 10),
+                     stacked_bar(merged(uses), whole, bar_width, screen_), pad_left(free, 14)));
+    legend("rests", t.resting);
+    legend("passes", t.streaming);
+  }
+
+  void legend(const char* what, const std::vector<KindUse>& uses) {
+    std::vector<std::string> items;
+    for (const LookUse& use : merged(uses)) items.push_back(legend_item(use, screen_));
+    if (items.empty()) return;
+    constexpr u32 indent = 21;
+    items[0] = std::string(indent - 7, ' ') + paint(screen_, Ink::dim, pad_right(what, 7)) + items[0];
+    for (const std::string& l : wrap_items(items, "  ", std::min(screen_.columns, 80u) - 1, indent)) line(l);
+  }
+
+  void links() {
+    const bool timed = std::any_of(plan_.links.begin(), plan_.links.end(), [](const LinkSummary& l) { return l.seconds > 0; });
+    section("What moves in a step");
+    line(paint(screen_, Ink::dim, fmt::format("  {:<12}{:>12}{:>14}{:>9}{}", "link", "bytes", "least", "ratio",
+                                              timed ? fmt::format("{:>12}", "busy") : "")));
+    for (u32 i = 0; i < link_count; ++i) {
+      const LinkSummary& l = plan_.links[i];
+      const double ratio = l.lower_bound.value == 0 ? (l.per_step.value == 0 ? 1.0 : std::nan(""))
+                                                    : static_cast<double>(l.per_step.value) / static_cast<double>(l.lower_bound.value);
+      const std::string_view link = name(static_cast<LinkKind>(i));
+      std::string text = fmt::format("  {:<12}{:>12}{:>14}{:>9}", link, bytes_text(l.per_step), bytes_text(l.lower_bound),
+                                     ratio_text(ratio));
+      if (timed) text += fmt::format("{:>12}", seconds_text(l.seconds));
+      if (link == plan_.binds) text += "  " + paint(screen_, Ink::yellow, screen_.unicode ? "◀ binds" : "< binds");
+      line(text);
+    }
+    if (plan_.compute_seconds > 0 && timed) {
+      std::string text = fmt::format("  {:<12}{:>47}", "compute", seconds_text(plan_.compute_seconds));
+      if (plan_.binds == "compute") text += "  " + paint(screen_, Ink::yellow, screen_.unicode ? "◀ binds" : "< binds");
+      line(text);
+    }
+  }
+
+  void verdict() {
+    line("");
+    if (plan_.predicted_step_seconds > 0) {
+      const double tokens = static_cast<double>(plan_.sequences * plan_.tokens_per_sequence * plan_.micro_batches);
+      std::string text = fmt::format("{} per step, {} tokens/s", seconds_text(plan_.predicted_step_seconds),
+                                     count_text(tokens / plan_.predicted_step_seconds));
+      if (!plan_.binds.empty()) text += fmt::format("; {} binds", plan_.binds);
+      row("Expect", text);
+    } else if (!plan_.binds.empty()) {
+      row("Binds", plan_.binds);
+    }
+    for (const std::string& note : plan_.notes) row(&note == &plan_.notes.front() ? "Notes" : "", note);
+  }
+
+  const PlanSummary& plan_;
+  const Screen& screen_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string render_plan(const PlanSummary& plan, const Screen& screen) { return Table(plan, screen).text(); }
+
+}  // namespace tidepool

@@ -1,0 +1,93 @@
+// What a run did, measured against what was planned and against the least possible. report.json holds
+// it; the terminal report and `tidepool report` are drawn from it.
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tidepool/plan.h"
+#include "tidepool/result.h"
+
+namespace tidepool {
+
+// Totals over all training steps of this process; useful bytes (no retries, checkpoints, evaluation).
+struct LinkUse {
+  Bytes planned{};
+  Bytes measured{};
+  Bytes lower_bound{};
+  bool operator==(const LinkUse&) const = default;
+};
+
+struct TierPeak {
+  Bytes budget{};
+  Bytes planned_peak{};
+  Bytes measured_peak{};
+  bool operator==(const TierPeak&) const = default;
+};
+
+struct ExposedTime {
+  std::string cause;   // "compute", "host_adam", "h2d", "d2h", "disk_read", "disk_write", ...
+  double seconds = 0;  // of all training steps; the causes add up to the training time
+  bool operator==(const ExposedTime&) const = default;
+};
+
+struct PhaseTime {
+  std::string phase;        // "forward", "backward", "update"
+  double seconds = 0;       // median per step
+  double bound_seconds = 0; // the least that its slowest link or the compute needs
+  bool operator==(const PhaseTime&) const = default;
+};
+
+struct RunReport {
+  std::string version;
+  std::string commit;
+  std::string model;             // "gpt2 24 x 2048"
+  std::string precision;
+  std::string executor;          // "cpu:1"
+  u64 parameters = 0;
+  Bytes state{};                 // parameters, masters and optimizer states
+  std::string weights_xxh3;      // of the weights at the end, 16 hex digits
+
+  u64 steps = 0;                 // optimizer steps done by this process
+  u64 resumed_from_step = 0;     // 0: from the beginning
+  u64 tokens_per_step = 0;
+  std::vector<double> losses;    // of steps 1, 2, ...; those of earlier processes included
+  std::vector<u64> eval_steps;
+  std::vector<double> eval_losses;
+
+  double train_seconds = 0;
+  double tokens_per_second = 0;
+  double step_seconds = 0;            // median
+  double predicted_step_seconds = 0;  // 0: not predicted
+  std::vector<double> each_step_seconds;
+  double flops_per_second = 0;        // achieved
+  double peak_flops_per_second = 0;   // measured on this machine; 0: not measured
+
+  std::array<LinkUse, link_count> links{};
+  std::array<TierPeak, tier_count> tiers{};
+  Bytes rss_peak{};
+  Bytes checkpoint_written{};    // beside the links
+  u64 io_retries = 0;
+  std::vector<ExposedTime> exposed;
+  std::vector<PhaseTime> phases;
+  std::string binds;             // "disk_read"
+
+  std::map<std::string, std::string> machine;  // "cpu", "cores", "memory", "disk", ...: for people
+  std::map<std::string, std::string> config;   // effective, as in config.yaml
+
+  bool operator==(const RunReport&) const = default;
+};
+
+// report.json. Non-finite numbers become null.
+std::string to_json(const RunReport&);
+// The other way: errors are ErrorKind::bad_input and name `file_name` and the key. null reads as NaN.
+Result<RunReport> parse_report(std::string_view text, std::string_view file_name);
+
+// `run_dir`/report.json, replaced in one step.
+Result<void> write_report(const std::string& run_dir, const RunReport&);
+Result<RunReport> read_report(const std::string& run_dir);
+
+}  // namespace tidepool

@@ -1,0 +1,127 @@
+#include "report/screen.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+
+namespace tidepool {
+namespace {
+
+constexpr u32 columns_min = 40;
+constexpr u32 columns_max = 120;  // longer lines are hard to read
+
+std::string_view environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string_view{} : std::string_view(value);
+}
+
+// The first of the three that is set decides, as setlocale has it.
+bool locale_is_utf8() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    std::string value(environment(name));
+    if (value.empty()) continue;
+    std::transform(value.begin(), value.end(), value.begin(), [](unsigned char c) { return std::tolower(c); });
+    return value.find("utf-8") != std::string::npos || value.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
+u32 columns_of(int fd, bool tty) {
+  const int asked = std::atoi(std::string(environment("COLUMNS")).c_str());
+  if (asked > 0) return static_cast<u32>(asked);
+  winsize size{};
+  if (tty && ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+// Bytes 10xxxxxx continue a code point.
+bool starts_code_point(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
+
+}  // namespace
+
+Screen detect_screen(int fd) {
+  Screen screen;
+  const bool dumb = environment("TERM") == "dumb";
+  const bool tty = ::isatty(fd) == 1;
+  screen.tty = tty && !dumb;
+  screen.color = screen.tty && environment("NO_COLOR").empty();
+  screen.unicode = locale_is_utf8() && !dumb;
+  screen.columns = std::clamp(columns_of(fd, tty), columns_min, columns_max);
+  return screen;
+}
+
+std::string paint(const Screen& screen, Ink ink, std::string_view text) {
+  constexpr std::array<std::string_view, 9> codes = {"", "1", "2", "31", "32", "33", "34", "35", "36"};
+  const std::string_view code = codes[static_cast<u32>(ink)];
+  if (!screen.color || code.empty() || text.empty()) return std::string(text);
+  return std::string("\x1b[").append(code).append("m").append(text).append("\x1b[0m");
+}
+
+u32 display_width(std::string_view text) {
+  u32 width = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\x1b') {
+      while (i < text.size() && text[i] != 'm') ++i;
+    } else if (starts_code_point(text[i])) {
+      ++width;
+    }
+  }
+  return width;
+}
+
+std::string pad_right(std::string text, u32 width) {
+  const u32 have = display_width(text);
+  if (have < width) text.append(width - have, ' ');
+  return text;
+}
+
+std::string pad_left(std::string text, u32 width) {
+  const u32 have = display_width(text);
+  return have < width ? std::string(width - have, ' ') + text : text;
+}
+
+std::string repeat(std::string_view glyph, u32 times) {
+  std::string out;
+  for (u32 i = 0; i < times; ++i) out += glyph;
+  return out;
+}
+
+std::vector<std::string> wrap_items(const std::vector<std::string>& items, std::string_view separator, u32 width,
+                                    u32 indent) {
+  std::vector<std::string> lines;
+  std::string line;
+  for (const std::string& item : items) {
+    const bool first = line.empty() || display_width(line) == indent;
+    const u32 needed = display_width(line) + display_width(item) + (first ? 0 : display_width(separator));
+    if (!first && needed > width) {
+      lines.push_back(std::move(line));
+      line.assign(indent, ' ');
+    } else if (!first) {
+      line += separator;
+    }
+    line += item;
+  }
+  if (!line.empty()) lines.push_back(std::move(line));
+  return lines;
+}
+
+std::string bar(const Screen& screen, double fraction, u32 width, Ink ink) {
+  const double clamped = std::isfinite(fraction) ? std::clamp(fraction, 0.0, 1.0) : 0.0;
+  if (!screen.unicode) {
+    u32 full = static_cast<u32>(std::lround(clamped * width));
+    if (clamped > 0) full = std::max(full, 1u);
+    return paint(screen, ink, repeat("#", full)) + paint(screen, Ink::dim, repeat(".", width - full));
+  }
+  constexpr std::array<std::string_view, 8> eighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  u32 steps = static_cast<u32>(std::lround(clamped * width * 8));
+  if (clamped > 0) steps = std::max(steps, 1u);
+  const u32 used = (steps + 7) / 8;
+  return paint(screen, ink, repeat("█", steps / 8) + std::string(eighths[steps % 8])) +
+         paint(screen, Ink::dim, repeat("·", width - used));
+}
+
+}  // namespace tidepool

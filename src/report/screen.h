@@ -1,0 +1,40 @@
+// What the place that we print to can show, and text that knows its width there.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+struct Screen {
+  u32 columns = 80;
+  bool tty = false;      // lines may be rewritten
+  bool color = false;
+  bool unicode = false;  // else plain ASCII
+};
+
+// Of a file descriptor: a terminal's size, COLUMNS, NO_COLOR (no-color.org), TERM=dumb, and the locale.
+Screen detect_screen(int fd);
+
+enum class Ink : u8 { plain, bold, dim, red, green, yellow, blue, magenta, cyan };
+
+// Without colour: the text itself.
+std::string paint(const Screen&, Ink, std::string_view text);
+
+// Columns that `text` takes: code points, escape sequences not counted. No wide characters are printed.
+u32 display_width(std::string_view text);
+std::string pad_right(std::string text, u32 width);  // text, then blanks
+std::string pad_left(std::string text, u32 width);
+std::string repeat(std::string_view glyph, u32 times);
+
+// Lines of at most `width` columns from items that are not broken; later lines start with `indent` blanks.
+std::vector<std::string> wrap_items(const std::vector<std::string>& items, std::string_view separator, u32 width,
+                                    u32 indent);
+
+// A filled bar. `fraction` is clamped to [0, 1]; anything above 0 shows.
+std::string bar(const Screen&, double fraction, u32 width, Ink);
+
+}  // namespace tidepool

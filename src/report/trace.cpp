@@ -1,0 +1,104 @@
+#include "report/trace.h"
+
+#include <algorithm>
+#include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+std::string quoted(std::string_view text) {
+  return boost::json::serialize(boost::json::value(boost::json::string_view(text.data(), text.size())));
+}
+
+std::string name_of(const std::vector<std::string>& names, u32 i, std::string_view what) {
+  return i < names.size() ? names[i] : fmt::format("{} {}", what, i);
+}
+
+// "forward h.3", "read momentum h.3/1": what a person looks for.
+std::string title(const TraceEvent& e, const TraceNames& names) {
+  std::string out(name(e.kind));
+  const bool moves = e.kind == OpKind::copy || e.kind == OpKind::read || e.kind == OpKind::write;
+  if (moves) out.append(" ").append(name(e.moved));
+  if (e.window != none) {
+    out.append(" ").append(name_of(names.windows, e.window, "window"));
+    if (e.cut != none) out += fmt::format("/{}", e.cut);
+  } else if (e.block != none) {
+    out.append(" ").append(name_of(names.blocks, e.block, "block"));
+  }
+  return out;
+}
+
+void append_arguments(std::string& out, const TraceEvent& e) {
+  out += fmt::format("\"args\":{{\"step\":{}", e.step);
+  if (e.micro_batch != none) out += fmt::format(",\"micro_batch\":{}", e.micro_batch);
+  if (e.bytes.value > 0) {
+    const double seconds = 1e-9 * static_cast<double>((e.finished - e.started).value);
+    out += fmt::format(",\"bytes\":{}", e.bytes.value);
+    if (seconds > 0) out += fmt::format(",\"GB_per_s\":{:.2f}", 1e-9 * static_cast<double>(e.bytes.value) / seconds);
+  }
+  out += "}";
+}
+
+void append_event(std::string& out, const TraceEvent& e, const TraceNames& names, Nanos origin) {
+  const auto micros = [](u64 nanos) { return fmt::format("{}.{:03}", nanos / 1000, nanos % 1000); };
+  out += fmt::format("{{\"ph\":\"X\",\"pid\":1,\"tid\":{},\"ts\":{},\"dur\":{},\"cat\":\"{}\",\"name\":{},", e.lane + 1,
+                     micros((e.started - origin).value), micros((e.finished - e.started).value), name(e.kind),
+                     quoted(title(e, names)));
+  append_arguments(out, e);
+  out += "}";
+}
+
+std::string header(const TraceNames& names) {
+  std::string out =
+      "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
+      "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"tidepool\"}}";
+  for (u32 i = 0; i < names.lanes.size(); ++i) {
+    // The lanes stay in the order in which we list them, not in that of their first event.
+    out += fmt::format(",\n{{\"ph\":\"M\",\"pid\":1,\"tid\":{0},\"name\":\"thread_name\",\"args\":{{\"name\":{1}}}}},\n"
+                       "{{\"ph\":\"M\",\"pid\":1,\"tid\":{0},\"name\":\"thread_sort_index\",\"args\":{{\"sort_index\":{0}}}}}",
+                       i + 1, quoted(names.lanes[i]));
+  }
+  return out;
+}
+
+constexpr std::size_t piece_bytes = 256 * kib;
+
+}  // namespace
+
+Result<void> write_trace(const std::string& path, std::span<const TraceEvent> events, const TraceNames& names) {
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  if (file == nullptr) {
+    return Error{ErrorKind::io, fmt::format("cannot create {}: {}", path, std::strerror(errno))};
+  }
+  Nanos origin{events.empty() ? 0 : ~u64{0}};
+  for (const TraceEvent& e : events) origin = std::min(origin, e.started);
+
+  std::string out = header(names);
+  bool ok = true;
+  const auto flush = [&] {
+    ok = ok && std::fwrite(out.data(), 1, out.size(), file) == out.size();
+    out.clear();
+  };
+  for (const TraceEvent& e : events) {
+    CHECK(e.lane < names.lanes.size() && e.started <= e.finished, e.lane, e.started.value, e.finished.value);
+    out += ",\n";
+    append_event(out, e, names, origin);
+    if (out.size() > piece_bytes) flush();
+  }
+  out += "\n]}\n";
+  flush();
+  ok = std::fclose(file) == 0 && ok;
+  if (!ok) {
+    return Error{ErrorKind::io, fmt::format("cannot write {}: {}; set output.trace=false to do without", path,
+                                            std::strerror(errno))};
+  }
+  return {};
+}
+
+}  // namespace tidepool

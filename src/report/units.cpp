@@ -1,0 +1,72 @@
+#include "report/units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+namespace tidepool {
+namespace {
+
+// The unit in which at most three digits stand before the point, rounding included.
+template <std::size_t n>
+std::string scaled(double value, double base, const std::array<std::string_view, n>& units) {
+  std::size_t unit = 0;
+  while (unit + 1 < n && value >= 999.5) {
+    value /= base;
+    ++unit;
+  }
+  if (unit == 0) return fmt::format("{:.0f}{}", value, units[0]);
+  return significant_text(value) + std::string(units[unit]);
+}
+
+}  // namespace
+
+std::string significant_text(double value) {
+  if (!std::isfinite(value)) return "-";
+  if (value == 0) return "0";
+  if (std::fabs(value) >= 1e6) return fmt::format("{:.2e}", value);
+  if (std::fabs(value) >= 999.5) return fmt::format("{:.0f}", value);
+  // Of the value as it will be rounded: 9.996 is 10.0, not 10.00.
+  const double rounded = std::stod(fmt::format("{:.2e}", value));
+  const int magnitude = static_cast<int>(std::floor(std::log10(std::fabs(rounded)) + 1e-12));
+  return fmt::format("{:.{}f}", rounded, std::clamp(2 - magnitude, 0, 9));
+}
+
+std::string bytes_text(Bytes bytes) {
+  constexpr std::array<std::string_view, 7> units = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
+  return scaled(static_cast<double>(bytes.value), 1024, units);
+}
+
+std::string count_text(double count) {
+  constexpr std::array<std::string_view, 5> units = {"", "k", "M", "B", "T"};
+  if (!std::isfinite(count)) return "-";
+  if (count > 0 && count < 99.5 && count != std::floor(count)) return significant_text(count);
+  return scaled(count, 1000, units);
+}
+
+std::string seconds_text(double s) {
+  if (!std::isfinite(s) || s < 0) return "-";
+  if (s == 0) return "0 s";
+  if (s < 1e-3) return significant_text(s * 1e6) + " us";
+  if (s < 0.9995) return significant_text(s * 1e3) + " ms";
+  if (s < 59.95) return significant_text(s) + " s";
+  const u64 whole = static_cast<u64>(std::llround(s));
+  if (whole < 3600) return fmt::format("{}m {:02}s", whole / 60, whole % 60);
+  if (whole < 48 * 3600) return fmt::format("{}h {:02}m", whole / 3600, whole / 60 % 60);
+  return fmt::format("{}d {:02}h", whole / 86400, whole / 3600 % 24);
+}
+
+std::string percent_text(double fraction) {
+  if (!std::isfinite(fraction)) return "-";
+  const double percent = 100 * fraction;
+  if (percent > 0 && percent < 0.05) return "<0.1%";
+  if (percent > 0 && percent < 0.95) return fmt::format("{:.1f}%", percent);
+  return fmt::format("{:.0f}%", percent);
+}
+
+std::string ratio_text(double ratio) { return std::isfinite(ratio) ? fmt::format("{:.2f}", ratio) : "-"; }
+
+}  // namespace tidepool

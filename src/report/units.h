@@ -1,0 +1,17 @@
+// Quantities as people read them: three significant digits, binary units for bytes.
+#pragma once
+
+#include <string>
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+std::string bytes_text(Bytes);           // "1.23 GiB", "512 B"
+std::string count_text(double);          // "1.31B", "12.3k", "42"
+std::string seconds_text(double);        // "1.23 ms", "4.56 s", "3m 20s", "2h 05m"; "-" if not finite
+std::string percent_text(double);        // of a fraction: "41%", "0.4%"
+std::string ratio_text(double);          // "1.02"; "-" if not finite
+std::string significant_text(double);    // three significant digits: "0.0123", "5.50"; integers from 1000 on
+
+}  // namespace tidepool

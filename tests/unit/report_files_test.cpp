@@ -1,0 +1,139 @@
+#include <gmock/gmock.h>
+
+#include <boost/json/parse.hpp>
+#include <cmath>
+
+#include "report/metrics_log.h"
+#include "report/run_report.h"
+#include "report/text_file.h"
+#include "report/trace.h"
+#include "tests/support/checkpoint_fixture.h"
+
+namespace tidepool {
+namespace {
+
+namespace json = boost::json;
+using testing::TemporaryDirectory;
+using testing::read_text;
+using testing::write_text;
+using ::testing::HasSubstr;
+
+RunReport some_report() {
+  RunReport r{.version = "0.1.0", .commit = "abc", .model = "gpt2", .precision = "bf16", .executor = "cpu:1"};
+  r.parameters = 1234, r.state = Bytes{14808}, r.weights_xxh3 = "00112233aabbccdd";
+  r.steps = 3, r.tokens_per_step = 256, r.losses = {5.5, 0.1, 3.0}, r.eval_steps = {3}, r.eval_losses = {1.0 / 3};
+  r.train_seconds = 9, r.tokens_per_second = 85.3, r.step_seconds = 3, r.predicted_step_seconds = 2.9;
+  r.each_step_seconds = {2.9, 3, 3.1}, r.flops_per_second = 1e9, r.peak_flops_per_second = 2e9;
+  for (u32 i = 0; i < link_count; ++i) r.links[i] = {Bytes{10 + i}, Bytes{20 + i}, Bytes{5 + i}};
+  for (u32 i = 0; i < tier_count; ++i) r.tiers[i] = {Bytes{~u64{0}}, Bytes{20 + i}, Bytes{5 + i}};
+  r.rss_peak = Bytes{77}, r.checkpoint_written = Bytes{88}, r.io_retries = 2;
+  r.exposed = {{"compute", 7}, {"disk_read", 2}};
+  r.phases = {{"forward", 1, 0.9}};
+  r.binds = "disk_read";
+  r.machine = {{"cpu", "A \"fast\" one"}};
+  r.config = {{"train.seed", "42"}};
+  return r;
+}
+
+TEST(ReportJson, reads_back_what_it_wrote) {
+  const TemporaryDirectory dir;
+  ASSERT_TRUE(write_report(dir.path(), some_report()).has_value());
+  const auto back = read_report(dir.path());
+  ASSERT_TRUE(back.has_value()) << back.error().message;
+  EXPECT_EQ(*back, some_report());
+}
+
+TEST(ReportJson, has_the_keys_that_others_rely_on) {
+  const json::value v = json::parse(to_json(some_report()));
+  EXPECT_EQ(v.at("losses").as_array().size(), 3u);
+  EXPECT_EQ(v.at("losses").at(1).as_double(), 0.1);
+  EXPECT_EQ(v.at("eval_losses").at(0).as_double(), 1.0 / 3);
+  EXPECT_EQ(v.at("weights_xxh3").as_string(), "00112233aabbccdd");
+  EXPECT_EQ(v.at("tokens_per_second").as_double(), 85.3);
+  u64 i = 0;
+  for (const char* link : {"h2d", "d2h", "disk_read", "disk_write"}) {
+    EXPECT_EQ(v.at("links").at(link).at("planned_bytes").to_number<u64>(), 10 + i);
+    EXPECT_EQ(v.at("links").at(link).at("measured_bytes").to_number<u64>(), 20 + i);
+    EXPECT_EQ(v.at("links").at(link).at("lower_bound_bytes").to_number<u64>(), 5 + i++);
+  }
+  for (const char* tier : {"device", "host", "disk"}) {
+    for (const char* key : {"budget_bytes", "planned_peak_bytes", "measured_peak_bytes"}) {
+      EXPECT_TRUE(v.at("tiers").at(tier).as_object().contains(key));
+    }
+  }
+  for (const char* key : {"rss_peak_bytes", "state_bytes", "step_seconds", "predicted_step_seconds"}) {
+    EXPECT_TRUE(v.at(key).is_number()) << key;
+  }
+  EXPECT_EQ(v.at("exposed_seconds").at("compute").to_number<double>(), 7);
+}
+
+TEST(ReportJson, a_loss_that_is_not_finite_is_null) {
+  RunReport r = some_report();
+  r.losses[1] = std::nan("");
+  const std::string text = to_json(r);
+  EXPECT_THAT(text, HasSubstr("[5.5, null, 3.0]"));
+  EXPECT_TRUE(std::isnan(parse_report(text, "x")->losses[1]));
+}
+
+TEST(ReportJson, a_wrong_file_is_named_with_the_key) {
+  std::string text = to_json(some_report());
+  text.replace(text.find("\"measured_bytes\""), 16, "\"measured_bites\"");
+  EXPECT_THAT(parse_report(text, "report.json").error().message, HasSubstr("report.json: links.h2d.measured_bytes"));
+  EXPECT_THAT(parse_report("{", "report.json").error().message, HasSubstr("report.json: not valid JSON"));
+  EXPECT_THAT(read_report("/nonexistent").error().message, HasSubstr("/nonexistent/report.json"));
+}
+
+TEST(ReportMetrics, lines_are_objects_with_hugging_face_names) {
+  EXPECT_EQ(to_json_line(StepMetrics{.step = 3, .epoch = 0.5, .loss = std::nan(""), .grad_norm = 1.25, .learning_rate = 1e-5,
+                                     .train_tokens_per_second = 100, .step_seconds = 2}),
+            R"({"step": 3, "epoch": 0.5, "loss": null, "grad_norm": 1.25, "learning_rate": 1e-05, )"
+            R"("train_tokens_per_second": 100.0, "step_seconds": 2.0})");
+  EXPECT_THAT(to_json_line(EvalMetrics{.step = 3, .eval_loss = 2.5}), HasSubstr("\"eval_loss\": 2.5"));
+  EXPECT_THAT(to_json_line(TrainMetrics{.step = 3, .train_runtime = 9}), HasSubstr("\"train_runtime\": 9.0"));
+}
+
+TEST(ReportMetrics, a_resumed_run_writes_each_step_once) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.path() + "/metrics.jsonl";
+  const auto write = [&](u64 keep, u64 from, u64 to) {
+    auto log = MetricsLog::open(path, keep).value();
+    for (u64 step = from; step <= to; ++step) ASSERT_TRUE(log->append(StepMetrics{.step = step}).has_value());
+  };
+  write(0, 1, 5);
+  const std::string straight = read_text(path);
+  {
+    auto log = MetricsLog::open(path, 5).value();
+    ASSERT_TRUE(log->append(TrainMetrics{.step = 5}).has_value());
+  }
+  write_text(path, read_text(path) + "{\"step\": 6, \"lo");  // torn by a kill
+  write(3, 4, 5);
+  EXPECT_EQ(read_text(path), straight);
+  EXPECT_EQ(MetricsLog::open(dir.path() + "/no/such", 0).error().kind, ErrorKind::io);
+}
+
+TEST(ReportTrace, is_chrome_trace_json_with_named_lanes) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.path() + "/trace.json";
+  const std::vector<TraceEvent> events = {
+      {.kind = OpKind::forward, .lane = 0, .started = Nanos{5'000'500}, .finished = Nanos{6'000'000}, .step = 1, .block = 1, .micro_batch = 2},
+      {.kind = OpKind::read, .lane = 1, .started = Nanos{5'000'000}, .finished = Nanos{5'001'000}, .step = 2, .window = 0, .cut = 3,
+       .moved = Kind::momentum, .bytes = Bytes{4096}}};
+  ASSERT_TRUE(write_trace(path, events, {.lanes = {"compute", "disk \"read\""}, .blocks = {"embedding", "h.0"}, .windows = {"wte"}}).has_value());
+  const json::value v = json::parse(read_text(path));
+  const json::array& all = v.at("traceEvents").as_array();
+  ASSERT_EQ(all.size(), 1 + 2 * 2 + 2u);
+  EXPECT_EQ(all[3].at("args").at("name").as_string(), "disk \"read\"");
+  EXPECT_EQ(all[5].at("name").as_string(), "forward h.0");
+  EXPECT_EQ(all[5].at("ts").as_double(), 0.5);
+  EXPECT_EQ(all[5].at("dur").as_double(), 999.5);
+  EXPECT_EQ(all[5].at("args").at("micro_batch").as_int64(), 2);
+  EXPECT_EQ(all[6].at("name").as_string(), "read momentum wte/3");
+  EXPECT_EQ(all[6].at("ts").as_double(), 0.0);
+  EXPECT_EQ(all[6].at("args").at("bytes").as_int64(), 4096);
+  ASSERT_TRUE(write_trace(path, {}, {.lanes = {"compute"}}).has_value());
+  EXPECT_EQ(json::parse(read_text(path)).at("traceEvents").as_array().size(), 3u);
+  EXPECT_EQ(write_trace(dir.path() + "/no/such", {}, {}).error().kind, ErrorKind::io);
+}
+
+}  // namespace
+}  // namespace tidepool

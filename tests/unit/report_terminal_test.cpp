@@ -1,0 +1,198 @@
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+#include "report/terminal.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const Screen plain{.columns = 80};
+const Screen rich{.columns = 80, .tty = true, .color = true, .unicode = true};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+void expect_fits(const std::string& text, const Screen& screen) {
+  for (const std::string& line : lines_of(text)) EXPECT_LE(display_width(line), screen.columns) << line;
+  if (screen.unicode) return;
+  for (const char c : text) ASSERT_LT(static_cast<unsigned char>(c), 0x80) << "not ASCII:\n" << text;
+}
+
+PlanSummary big_plan() {
+  PlanSummary p{.model = "gpt-1.3b", .executor = "cpu:1, 16 threads", .precision = Precision::bf16};
+  p.parameters = 1313722368;
+  p.layers = 24, p.width = 2048, p.heads = 16, p.vocabulary = 50257;
+  p.sequences = 4, p.tokens_per_sequence = 1024, p.micro_batches = 16, p.sweeps = 2;
+  p.state = Bytes{12 * p.parameters};
+  p.kept = {{Kind::param, 2}, {Kind::master_low, 2}, {Kind::momentum, 4}, {Kind::variance, 4}};
+  p.waiting = {{Kind::grad, 2}};
+  const std::vector<KindUse> all = {{Kind::param, Bytes{300 * mib}},     {Kind::master_low, Bytes{999 * mib}},
+                                    {Kind::momentum, Bytes{5012 * mib}}, {Kind::variance, Bytes{5012 * mib}},
+                                    {Kind::grad, Bytes{100 * mib}},      {Kind::grad_accum, Bytes{100 * mib}},
+                                    {Kind::activation, Bytes{77 * mib}}, {Kind::workspace, Bytes{1}}};
+  for (TierSummary& t : p.tiers) t = {Bytes{20 * gib}, Bytes{11 * gib}, all, all};
+  for (LinkSummary& l : p.links) l = {Bytes{14100 * mib}, Bytes{13900 * mib}, 9.1};
+  p.compute_seconds = 8.2, p.predicted_step_seconds = 12.3, p.binds = "disk_write";
+  p.notes = {"checkpoints: 3 x 17.1 GiB"};
+  return p;
+}
+
+RunReport long_run() {
+  RunReport r{.model = "gpt2 24 x 2048", .precision = "bf16", .weights_xxh3 = "00112233aabbccdd", .steps = 10};
+  r.tokens_per_second = 22.3, r.train_seconds = 1234, r.flops_per_second = 41, r.peak_flops_per_second = 100;
+  for (int i = 0; i < 500; ++i) r.losses.push_back(2 + 3 * std::exp(-i / 80.0));
+  r.losses[7] = std::nan("");
+  r.eval_steps = {250, 500};
+  r.eval_losses = {2.5, 2.1};
+  r.exposed = {{"compute", 800}, {"disk_read", 100}, {"h2d", 0}};
+  r.phases = {{"forward", 3, 2.9}, {"backward", 6, 5.9}, {"update", 6, 5.5}};
+  for (LinkUse& l : r.links) l = {Bytes{100 * gib}, Bytes{100 * gib}, Bytes{99 * gib}};
+  for (TierPeak& t : r.tiers) t = {Bytes{gib}, Bytes{900 * mib}, Bytes{900 * mib}};
+  r.rss_peak = Bytes{3 * gib};
+  return r;
+}
+
+TEST(ReportTerminal, everything_fits_80_columns) {
+  for (const Screen& screen : {plain, rich, Screen{.columns = 80, .unicode = true}}) {
+    expect_fits(render_plan(big_plan(), screen), screen);
+    expect_fits(render_report(long_run(), screen), screen);
+  }
+}
+
+TEST(ReportTerminal, empty_values_are_drawn_too) {
+  for (const Screen& screen : {plain, rich}) {
+    expect_fits(render_plan({}, screen), screen);
+    expect_fits(render_report({}, screen), screen);
+  }
+}
+
+TEST(ReportTerminal, plan_says_where_what_and_what_binds) {
+  const std::string text = render_plan(big_plan(), plain);
+  EXPECT_THAT(text, HasSubstr("1.31B parameters, 24 layers x 2048 wide, 16 heads, vocab 50257"));
+  EXPECT_THAT(text, HasSubstr("65536 tokens = 16 micro-batches x 4 x 1024, 2 sweeps, clipped"));
+  EXPECT_THAT(text, HasSubstr("12 bytes = param 2 + master_low 2 + momentum 4 + variance 4"));
+  EXPECT_THAT(text, HasSubstr("+ grad 2 while gradients wait for the norm"));
+  EXPECT_THAT(text, HasSubstr("G gradients 200 MiB"));  // grad and grad_accum
+  EXPECT_THAT(text, HasSubstr("disk_write      13.8 GiB      13.6 GiB     1.01      9.10 s  < binds"));
+}
+
+TEST(ReportTerminal, a_tier_bar_keeps_its_width) {
+  PlanSummary p = big_plan();
+  for (const u64 budget : {u64{0}, u64{1}, 3 * mib, 100 * gib}) {
+    p.tiers[0].budget = Bytes{budget};
+    expect_fits(render_plan(p, plain), plain);
+  }
+}
+
+TEST(ReportTerminal, report_marks_bytes_that_differ_from_the_plan) {
+  RunReport r = long_run();
+  EXPECT_THAT(render_report(r, plain), HasSubstr("1.01  ="));
+  r.links[0].measured += Bytes{4096};
+  r.links[1].measured -= Bytes{1};
+  EXPECT_THAT(render_report(r, plain), HasSubstr("+4096 B"));
+  EXPECT_THAT(render_report(r, plain), HasSubstr("-1 B"));
+}
+
+TEST(ReportTerminal, plot_survives_any_values) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::nan("");
+  for (const Screen& screen : {plain, rich}) {
+    const auto plot = [&](const std::vector<double>& values) { return render_plot(values, {{1, 1.0}, {9, nan}}, {}, screen); };
+    EXPECT_EQ(plot({5, 4, 3}).size(), 10u);
+    EXPECT_EQ(plot({nan, inf, 3, -inf}).size(), 10u);
+    EXPECT_EQ(plot({2}).size(), 10u);
+    EXPECT_EQ(plot({2, 2, 2}).size(), 10u);
+    EXPECT_EQ(plot({1e300, -1e300, 0}).size(), 10u);
+    EXPECT_EQ(plot(std::vector<double>(100'000, 1.5)).size(), 10u);
+    EXPECT_TRUE(render_plot({nan}, {}, {}, screen).empty());
+    EXPECT_TRUE(render_plot({}, {}, {}, screen).empty());
+  }
+}
+
+TEST(ReportTerminal, plot_falls_from_left_to_right) {
+  const auto lines = render_plot({4, 3, 2, 1}, {}, {.columns = 13, .rows = 4}, plain);
+  EXPECT_EQ(lines, (std::vector<std::string>{"   4.00 |*", "        | *", "   2.00 |  *", "   1.00 |   *", "        +----",
+                                             "         1  4"}));
+}
+
+ProgressState some_progress() {
+  return {.last = {.step = 371, .loss = 3.21456, .learning_rate = 3e-4, .grad_norm = 0.8123, .tokens_per_second = 1240,
+                   .fraction_of_peak = 0.41, .binds = "disk_write"},
+          .total_steps = 1000,
+          .eta_seconds = 7384};
+}
+
+TEST(ReportTerminal, progress_bar_says_all_at_80_columns_and_less_when_narrow) {
+  EXPECT_EQ(progress_bar(some_progress(), plain),
+            " ===>------ 371/1000  loss 3.215  1.24k tok/s  eta 2h 03m  41% peak  disk_write");
+  EXPECT_THAT(progress_bar(some_progress(), rich), HasSubstr("disk_write"));
+  for (u32 columns = 40; columns <= 120; ++columns) {
+    Screen screen = rich;
+    screen.columns = columns;
+    const std::string bar = progress_bar(some_progress(), screen);
+    EXPECT_LT(display_width(bar), columns);
+    EXPECT_THAT(bar, HasSubstr("loss 3.215"));
+  }
+}
+
+// What a Progress wrote.
+class Written {
+ public:
+  Written() : file_(std::tmpfile()) {}
+  ~Written() { std::fclose(file_); }
+  std::FILE* file() { return file_; }
+  std::string text() {
+    std::fflush(file_);
+    std::rewind(file_);
+    std::string out;
+    for (int c; (c = std::fgetc(file_)) != EOF;) out += static_cast<char>(c);
+    return out;
+  }
+
+ private:
+  std::FILE* file_;
+};
+
+TEST(ReportTerminal, piped_progress_is_one_plain_line_per_logged_step) {
+  Written written;
+  {
+    Progress progress(plain, written.file(), {.total_steps = 5, .logging_steps = 2});
+    for (u64 step = 1; step <= 5; ++step) {
+      progress.step({.step = step, .loss = 1.5, .learning_rate = 1e-3, .grad_norm = 1, .tokens_per_second = 100}, double(step));
+    }
+    progress.note("saved");
+  }
+  EXPECT_EQ(written.text(),
+            "step 2/5  loss 1.5000  lr 0.001  grad_norm 1.00  100 tok/s  eta 3.00 s\n"
+            "step 4/5  loss 1.5000  lr 0.001  grad_norm 1.00  100 tok/s  eta 1.00 s\n"
+            "step 5/5  loss 1.5000  lr 0.001  grad_norm 1.00  100 tok/s  eta 0 s\nsaved\n");
+}
+
+TEST(ReportTerminal, a_terminal_gets_one_line_and_not_too_often) {
+  Written written;
+  {
+    Progress progress(rich, written.file(), {.total_steps = 1000});
+    for (u64 step = 1; step <= 100; ++step) {
+      progress.step({.step = step, .loss = 1.5, .tokens_per_second = 100}, 1e-3 * double(step));
+    }
+    progress.note("checkpoint-100 saved");
+  }
+  const std::string text = written.text();
+  EXPECT_THAT(text, Not(HasSubstr("loss 1.500\n")));
+  EXPECT_EQ(lines_of(text).size(), 2u);  // the note, and a cleared bar
+  EXPECT_LT(text.size(), 1500u);
+  EXPECT_TRUE(text.ends_with("\r\x1b[K"));
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,67 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "report/screen.h"
+#include "report/units.h"
+
+namespace tidepool {
+namespace {
+
+TEST(ReportUnits, have_three_significant_digits) {
+  EXPECT_EQ(bytes_text(Bytes{0}), "0 B");
+  EXPECT_EQ(bytes_text(Bytes{999}), "999 B");
+  EXPECT_EQ(bytes_text(Bytes{1023}), "0.999 KiB");
+  EXPECT_EQ(bytes_text(Bytes{1536}), "1.50 KiB");
+  EXPECT_EQ(bytes_text(Bytes{64 * mib}), "64.0 MiB");
+  EXPECT_EQ(bytes_text(Bytes{1000 * mib}), "0.977 GiB");
+  EXPECT_EQ(bytes_text(Bytes{12 * gib + 300 * mib}), "12.3 GiB");
+  EXPECT_EQ(bytes_text(Bytes{~u64{0}}), "16.0 EiB");
+  EXPECT_EQ(count_text(0), "0");
+  EXPECT_EQ(count_text(12.34), "12.3");
+  EXPECT_EQ(count_text(999), "999");
+  EXPECT_EQ(count_text(1240), "1.24k");
+  EXPECT_EQ(count_text(1313722368), "1.31B");
+  EXPECT_EQ(significant_text(9.996), "10.0");
+  EXPECT_EQ(significant_text(0.012345), "0.0123");
+  EXPECT_EQ(significant_text(-5.5), "-5.50");
+  EXPECT_EQ(significant_text(std::nan("")), "-");
+}
+
+TEST(ReportUnits, time_and_shares) {
+  EXPECT_EQ(seconds_text(12e-6), "12.0 us");
+  EXPECT_EQ(seconds_text(0.0123), "12.3 ms");
+  EXPECT_EQ(seconds_text(0.9999), "1.00 s");
+  EXPECT_EQ(seconds_text(59.96), "1m 00s");
+  EXPECT_EQ(seconds_text(3599.9), "1h 00m");
+  EXPECT_EQ(seconds_text(7384), "2h 03m");
+  EXPECT_EQ(seconds_text(200000), "2d 07h");
+  EXPECT_EQ(seconds_text(std::nan("")), "-");
+  EXPECT_EQ(percent_text(0.414), "41%");
+  EXPECT_EQ(percent_text(0.004), "0.4%");
+  EXPECT_EQ(percent_text(1e-5), "<0.1%");
+  EXPECT_EQ(percent_text(0), "0%");
+  EXPECT_EQ(ratio_text(1.0149), "1.01");
+}
+
+TEST(ReportScreen, width_counts_what_is_seen) {
+  const Screen color{.color = true, .unicode = true};
+  EXPECT_EQ(display_width("abc"), 3u);
+  EXPECT_EQ(display_width("█▏·"), 3u);
+  EXPECT_EQ(display_width(paint(color, Ink::red, "ab")), 2u);
+  EXPECT_EQ(paint({}, Ink::red, "ab"), "ab");
+  EXPECT_EQ(pad_left("·", 3), "  ·");
+  for (const Screen& screen : {Screen{}, color}) {
+    for (const double f : {0.0, 1e-9, 0.31, 0.999, 1.0, 7.0, std::nan("")}) {
+      EXPECT_EQ(display_width(bar(screen, f, 20, Ink::red)), 20u) << f;
+    }
+  }
+}
+
+TEST(ReportScreen, items_wrap_without_breaking) {
+  EXPECT_EQ(wrap_items({"  aaa", "bbb", "ccc"}, "  ", 10, 4), (std::vector<std::string>{"  aaa  bbb", "    ccc"}));
+  EXPECT_EQ(wrap_items({"one item longer than the width"}, " ", 5, 0).size(), 1u);
+}
+
+}  // namespace
+}  // namespace tidepool
