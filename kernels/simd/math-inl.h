@@ -1,4 +1,4 @@
-// Vector exp and logistic for the row kernels. Included once per SIMD target.
+// Vector exp and reductions for the row kernels. Included once per SIMD target.
 #if defined(TIDEPOOL_KERNELS_SIMD_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TIDEPOOL_KERNELS_SIMD_MATH_INL_H_
 #undef TIDEPOOL_KERNELS_SIMD_MATH_INL_H_
@@ -47,13 +47,6 @@ HWY_INLINE V exp_lanes(D d, V x) {
   p = hn::MulAdd(p, hn::Mul(r, r), hn::Add(r, hn::Set(d, 1.0f)));
   const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127)));
   return hn::IfThenZeroElse(hn::Lt(x, low), hn::Mul(p, hn::BitCast(d, exponent)));
-}
-
-// 1 / (1 + e^-x)
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V logistic_lanes(D d, V x) {
-  const V one = hn::Set(d, 1.0f);
-  return hn::Div(one, hn::Add(one, exp_lanes(d, hn::Neg(x))));
 }
 
 // Sum of term(d, i) over [0, n): vector accumulators, then the tail in element order.

@@ -1,0 +1,34 @@
+// Forward and backward of a 100M GPT-2, everything resident and kept: tokens per second, to set beside
+// pytorch_model_bench.py. Usage: model_bench [workers] [repetitions]
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/support/model_runner.h"
+
+namespace tidepool::test {
+namespace {
+
+int run(u32 workers, u32 repetitions) {
+  const Gpt2Config config = {.vocab_size = 256, .n_positions = 512, .n_embd = 768, .n_layer = 14, .n_head = 12};
+  const auto pool = make_pool(workers);
+  ModelRunner model(build_gpt2(config, Precision::fp32, {.sequences = 4, .tokens = 512}).value(), *pool);
+  model.init(1);
+  std::vector<i32> tokens(model.graph().batch.rows());
+  for (u64 i = 0; i < tokens.size(); ++i) tokens[i] = i32(i * 37 % 251);
+  for (u32 i = 0; i <= repetitions; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    model.forward_backward(tokens.data(), tokens.data(), 1.0 / double(tokens.size()));
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    if (i > 0) std::printf("%.1f tokens/s\n", double(tokens.size()) / took.count());  // the first warms up
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace tidepool::test
+
+int main(int argc, char** argv) {
+  return tidepool::test::run(argc > 1 ? static_cast<tidepool::u32>(std::atoi(argv[1])) : 0,
+                             argc > 2 ? static_cast<tidepool::u32>(std::atoi(argv[2])) : 3);
+}
