@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Builds what changed. Usage: scripts/build.sh [PRESET [TARGET ...]]; the default is all of release.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+preset=${1:-release}
+[[ $# -gt 0 ]] && shift
+
+# One job per core, and 1 GiB of memory for each: sanitizer builds of the heaviest files take that much.
+cores=$(nproc)
+memory_gib=$(($(awk '/^MemAvailable/ {print $2}' /proc/meminfo) / 1048576))
+jobs=$((memory_gib < cores ? (memory_gib > 0 ? memory_gib : 1) : cores))
+
+if [[ ! -f build/$preset/build.ninja ]]; then
+  printf '[build] configuring %s\n' "$preset"
+  log=$(mktemp)
+  trap 'rm -f "$log"' EXIT
+  if ! cmake --preset "$preset" >"$log" 2>&1; then
+    cat "$log" >&2
+    exit 1
+  fi
+fi
+targets=()
+for target in "$@"; do targets+=(--target "$target"); done
+printf '[build] %s: %s, %d at a time\n' "$preset" "${*:-everything}" "$jobs"
+cmake --build --preset "$preset" --parallel "$jobs" "${targets[@]}"

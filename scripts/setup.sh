@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Installs the Debian or Ubuntu packages that are missing. With nothing missing it needs neither root
+# nor network. Usage: scripts/setup.sh [--text], where --text adds the quickstart's text.
+set -euo pipefail
+
+say() { printf '[setup] %s\n' "$*"; }
+fail() {
+  printf '[setup] %s\n' "$*" >&2
+  exit 1
+}
+
+# Debian 12's default Boost (1.74) has no Boost.JSON yet, so the newer one is named there.
+boost_packages() {
+  if installed libboost-json1.81-dev || apt-cache show libboost-json1.81-dev >/dev/null 2>&1; then
+    echo libboost1.81-dev libboost-json1.81-dev libboost-program-options1.81-dev
+  else
+    echo libboost-dev libboost-json-dev libboost-program-options-dev
+  fi
+}
+
+installed() { [[ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]; }
+
+as_root() {
+  if [[ $(id -u) -eq 0 ]]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    fail "root is needed once, and there is no sudo; as root, run: $*"
+  fi
+}
+
+apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 "$@"; }
+
+# What is missing, one package a line. A tool counts by its command: another source of it will do.
+missing_packages() {
+  command -v g++ >/dev/null || echo g++
+  command -v cmake >/dev/null || echo cmake
+  command -v ninja >/dev/null || echo ninja-build
+  command -v pkg-config >/dev/null || echo pkg-config
+  # The oneDNN package asks for OpenCL when CMake looks for it.
+  local package packages=(libfmt-dev libspdlog-dev libyaml-cpp-dev libdnnl-dev ocl-icd-opencl-dev libhwy-dev
+    libxxhash-dev liburing-dev libhwloc-dev libjemalloc-dev libgtest-dev libgmock-dev "$@")
+  read -ra boost <<<"$(boost_packages)"
+  for package in "${packages[@]}" "${boost[@]}"; do
+    installed "$package" || echo "$package"
+  done
+}
+
+main() {
+  local text=() missing
+  [[ "${1:-}" == --text ]] && text=(fortunes fortunes-min)
+  if ! command -v dpkg-query >/dev/null; then
+    say "no dpkg here: this script knows Debian 12 and Ubuntu 24.04; elsewhere install by hand what it lists"
+    return
+  fi
+  mapfile -t missing < <(missing_packages "${text[@]}")
+  if [[ ${#missing[@]} -eq 0 ]]; then
+    say "nothing is missing"
+    return
+  fi
+  # A fresh machine has no package lists; an old one may name versions that are gone.
+  say "missing: ${missing[*]}"
+  say "updating the package lists"
+  apt update -q
+  mapfile -t missing < <(missing_packages "${text[@]}")  # only now it is known which Boost there is
+  say "installing: ${missing[*]}"
+  apt install -q -y --no-install-recommends "${missing[@]}"
+  say "done"
+}
+
+main "$@"
