@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
+#include "cli/bench.h"
+#include "cli/bench_disk.h"
 #include "config/nearest.h"
 
 namespace tidepool {
@@ -12,17 +15,61 @@ namespace {
 
 constexpr std::array options = {
     Option{"json", "", "one JSON object instead of a table"},
-    Option{"threads", "N", "worker threads; 0 one per core", "0"},
-    Option{"parameters", "N", "adam: size of the arrays", "100e6"},
-    Option{"repetitions", "N", "medians of so many interleaved runs", "9"},
+    Option{"repetitions", "N", "medians of so many interleaved runs: 9, disk 5"},
+    Option{"threads", "N", "adam, gemm: worker threads; 0 one per core", "0"},
+    Option{"parameters", "N", "adam: length of the arrays", "100e6"},
     Option{"dir", "DIR", "disk: where to make the test file", "."},
-    Option{"size", "SIZE", "disk: size of the test file", "1GiB"},
-    Option{"block", "SIZE", "disk: bytes per request", "1MiB"},
-    Option{"depth", "N", "disk: requests in flight", "32"},
-    Option{"seconds", "X", "disk: duration of one run", "2"},
+    Option{"size", "SIZE", "disk: size of the test file", "4GiB"},
+    Option{"block", "SIZE", "disk: bytes given to the kernel at a time", "1MiB"},
+    Option{"depth", "N", "disk: blocks in flight", "32"},
+    Option{"seconds", "X", "disk: duration of one measurement", "2"},
+    Option{"io", "BACKEND", "disk: auto, io_uring or threads", "auto"},
 };
 
 constexpr std::array<std::string_view, 3> parts = {"adam", "disk", "gemm"};
+constexpr std::array<std::string_view, 3> backends = {"auto", "io_uring", "threads"};  // as DiskBackend
+
+Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
+
+// A whole number from 1 (or `least`) that fits u32; `preset` where the option is not given.
+Result<u32> count_of(const Arguments& arguments, std::string_view name, u32 preset, u32 least = 1) {
+  if (!arguments.has(name)) return preset;
+  TRY_ASSIGN(const u64 value, arguments.integer(name));
+  if (value < least || value > none) return usage(fmt::format("--{}: {} is out of range", name, value));
+  return static_cast<u32>(value);
+}
+
+Result<void> of_exit_code(int code) {
+  if (code == 0) return {};
+  return Error{static_cast<ErrorKind>(code), "the benchmark did not finish"};
+}
+
+Result<void> run_bench_disk(const Arguments& arguments) {
+  BenchDiskOptions out{.json = arguments.has("json"), .dir = arguments.text("dir")};
+  TRY_ASSIGN(out.size, arguments.size("size"));
+  TRY_ASSIGN(out.block, arguments.size("block"));
+  TRY_ASSIGN(out.depth, count_of(arguments, "depth", out.depth));
+  TRY_ASSIGN(out.seconds, arguments.real("seconds"));
+  TRY_ASSIGN(out.repetitions, count_of(arguments, "repetitions", out.repetitions));
+  const auto backend = std::ranges::find(backends, arguments.text("io"));
+  if (backend == backends.end()) return usage("--io: must be auto, io_uring or threads");
+  out.backend = static_cast<DiskBackend>(backend - backends.begin());
+  if (out.block.value == 0 || out.block.value % frame_alignment != 0) {
+    return usage(fmt::format("--block: must be a multiple of {} bytes", frame_alignment));
+  }
+  if (out.size < out.block) return usage("--size: must be at least one block");
+  if (out.seconds <= 0) return usage("--seconds: must be above 0");
+  return of_exit_code(bench_disk(out));
+}
+
+Result<BenchOptions> compute_options(const Arguments& arguments) {
+  BenchOptions out{.json = arguments.has("json")};
+  TRY_ASSIGN(out.threads, count_of(arguments, "threads", 0, 0));
+  TRY_ASSIGN(out.parameters, arguments.integer("parameters"));
+  TRY_ASSIGN(out.repetitions, count_of(arguments, "repetitions", out.repetitions));
+  if (out.parameters == 0) return usage("--parameters: must be at least 1");
+  return out;
+}
 
 }  // namespace
 
@@ -30,9 +77,19 @@ std::span<const Option> bench_options() { return options; }
 
 Result<void> run_bench(const Arguments& arguments) {
   const std::string& part = arguments.positional()[0];
-  return Error{ErrorKind::usage,
-               fmt::format("nothing called '{}' to measure{}; there are adam, disk and gemm", part,
-                           did_you_mean(part, parts))};
+  if (part == "disk") return run_bench_disk(arguments);
+  if (part == "adam" || part == "gemm") {
+    TRY_ASSIGN([[maybe_unused]] const BenchOptions compute, compute_options(arguments));
+#if __has_include("cli/bench_adam.cpp")
+    if (part == "adam") return of_exit_code(bench_adam(compute));
+#endif
+#if __has_include("cli/bench_gemm.cpp")
+    if (part == "gemm") return of_exit_code(bench_gemm(compute));
+#endif
+    return Error{ErrorKind::internal, fmt::format("bench {} is not built yet", part)};
+  }
+  return usage(fmt::format("nothing called '{}' to measure{}; there are adam, disk and gemm", part,
+                           did_you_mean(part, parts)));
 }
 
 }  // namespace tidepool
