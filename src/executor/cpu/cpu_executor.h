@@ -20,7 +20,7 @@ struct CpuExecutorParts {
   StepSource& source;
   std::span<std::byte> device_arena;  // plan.tiers[].planned_peak bytes each; page-aligned
   std::span<std::byte> host_arena;
-  std::span<std::byte> staging;       // whole pages, 1 MiB or more: disk transfers at rest go through it
+  std::span<std::byte> staging;       // a multiple of 8 KiB, page-aligned: disk transfers at rest go through it
   OpenDisk open_disk;                 // empty: the plan uses no disk
   u32 disk_depth = 32;                // requests in flight per disk lane
   u64 seed = 0;                       // of dropout

@@ -18,7 +18,7 @@ Result<std::unique_ptr<DiskLanes>> DiskLanes::create(const DiskLanesParts& parts
 }
 
 DiskLanes::DiskLanes(const DiskLanesParts& parts) : parts_(parts) {
-  CHECK(parts.staging.size() % frame_alignment == 0, parts.staging.size());
+  CHECK(parts.staging.size() % (2 * frame_alignment) == 0, parts.staging.size());
   hashes_.resize(parts.ledger.blocks_max());
   rest_hashes_.resize(parts.ledger.blocks_max());
   slots_.resize(u64{2} * parts.depth);
@@ -73,10 +73,9 @@ void DiskLanes::send(u32 number, DiskOp op) {
 }
 
 void DiskLanes::on_disk(const DiskCompletion& completion) {
-  if (completion.tag == at_rest_tag) {
+  if (completion.tag >= at_rest_tag) {
     const std::scoped_lock lock(rest_mutex_);
-    rest_done_ = true;
-    rest_result_ = completion.ok ? Result<void>() : completion.error;
+    transfers_[completion.tag - at_rest_tag] = {.done = true, .ok = completion.ok, .error = completion.error};
     rest_changed_.notify_all();
     return;
   }
@@ -149,23 +148,43 @@ void DiskLanes::release(u32 number) {
 
 // ---- at rest
 
-Result<void> DiskLanes::transfer(DiskOp op, u64 offset, std::span<std::byte> memory, ChunkId chunk) {
+std::span<std::byte> DiskLanes::half(u64 piece, u64 bytes_left) const {
+  const u64 half = parts_.staging.size() / 2;
+  return parts_.staging.subspan(piece % 2 * half, std::min(half, bytes_left));
+}
+
+void DiskLanes::begin_transfer(DiskOp op, u64 piece, u64 offset, u64 bytes_left) {
+  {
+    const std::scoped_lock lock(rest_mutex_);
+    transfers_[piece % 2].done = false;
+  }
+  disk_->submit({.op = op, .offset = offset, .memory = half(piece, bytes_left), .tag = at_rest_tag + piece % 2});
+}
+
+Result<void> DiskLanes::end_transfer(u64 piece, ChunkId chunk) {
   std::unique_lock lock(rest_mutex_);
-  rest_done_ = false;
-  disk_->submit({.op = op, .offset = offset, .memory = memory, .tag = at_rest_tag});
-  rest_changed_.wait(lock, [&] { return rest_done_; });
-  if (!rest_result_) return named(rest_result_.error(), chunk);
+  const Transfer& transfer = transfers_[piece % 2];
+  rest_changed_.wait(lock, [&] { return transfer.done; });
+  if (!transfer.ok) return named(transfer.error, chunk);
   return {};
 }
 
 Result<void> DiskLanes::read(ChunkId id, const Frame& frame, std::span<std::byte> out) {
   CHECK(disk_ && !parts_.staging.empty() && out.size() == frame.bytes.value, out.size(), frame.bytes.value);
   CHECK(parts_.ledger.written(id), chunk_name(id));
-  for (u64 at = 0; at < out.size(); at += parts_.staging.size()) {
-    const std::span<std::byte> piece = parts_.staging.first(std::min(parts_.staging.size(), out.size() - at));
-    TRY(transfer(DiskOp::read, frame.offset + at, piece, id));
-    std::memcpy(out.data() + at, piece.data(), piece.size());
+  const u64 step = parts_.staging.size() / 2, pieces = div_up(out.size(), step);
+  Result<void> result;
+  begin_transfer(DiskOp::read, 0, frame.offset, out.size());
+  for (u64 piece = 0; piece < pieces; ++piece) {
+    const u64 at = piece * step, next = at + step;
+    const bool more = result && piece + 1 < pieces;
+    if (more) begin_transfer(DiskOp::read, piece + 1, frame.offset + next, out.size() - next);
+    if (Result<void> ended = end_transfer(piece, id); !ended) result = ended;
+    const std::span<std::byte> bytes = half(piece, out.size() - at);
+    std::memcpy(out.data() + at, bytes.data(), bytes.size());
+    if (!more && !result) break;
   }
+  TRY(result);
   const u64 sum = parts_.ledger.make_sum(id, out, parts_.ledger.seed(id), rest_hashes_, parts_.pool);
   if (sum != parts_.ledger.sum(id)) return mismatch(id, frame);
   return {};
@@ -174,11 +193,21 @@ Result<void> DiskLanes::read(ChunkId id, const Frame& frame, std::span<std::byte
 Result<void> DiskLanes::write(ChunkId id, const Frame& frame, std::span<const std::byte> content) {
   CHECK(disk_ && !parts_.staging.empty() && content.size() == frame.bytes.value, content.size(), frame.bytes.value);
   parts_.ledger.prepare(id, parts_.ledger.make_sum(id, content, parts_.ledger.next_seed(id), rest_hashes_, parts_.pool));
-  for (u64 at = 0; at < content.size(); at += parts_.staging.size()) {
-    const std::span<std::byte> piece = parts_.staging.first(std::min(parts_.staging.size(), content.size() - at));
-    std::memcpy(piece.data(), content.data() + at, piece.size());
-    TRY(transfer(DiskOp::write, frame.offset + at, piece, id));
+  const u64 step = parts_.staging.size() / 2, pieces = div_up(content.size(), step);
+  transfers_ = {};
+  Result<void> result;
+  for (u64 piece = 0; piece < pieces; ++piece) {
+    const u64 at = piece * step;
+    if (Result<void> ended = end_transfer(piece, id); !ended) result = ended;  // now its half is free
+    if (!result) break;
+    const std::span<std::byte> bytes = half(piece, content.size() - at);
+    std::memcpy(bytes.data(), content.data() + at, bytes.size());
+    begin_transfer(DiskOp::write, piece, frame.offset + at, content.size() - at);
   }
+  for (const u64 piece : {u64{0}, u64{1}}) {
+    if (Result<void> ended = end_transfer(piece, id); !ended && result) result = ended;
+  }
+  TRY(result);
   parts_.ledger.commit(id);
   return {};
 }

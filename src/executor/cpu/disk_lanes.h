@@ -31,7 +31,7 @@ struct DiskLanesParts {
   ChunkLedger& ledger;
   const OpRunner& clock;
   CompletionBoard& board;
-  std::span<std::byte> staging;  // whole pages; for transfers at rest
+  std::span<std::byte> staging;  // for transfers at rest; a multiple of 8 KiB
   u32 depth = 32;                // requests in flight per lane
 };
 
@@ -60,7 +60,13 @@ class DiskLanes {
     std::span<std::byte> memory;  // in host
     Nanos started{};
   };
-  static constexpr u64 at_rest_tag = ~u64{0};
+  // Tags of transfers at rest, one per half of the staging buffer; below them are slot numbers.
+  static constexpr u64 at_rest_tag = u64{1} << 63;
+  struct Transfer {
+    bool done = true;
+    bool ok = true;
+    Error error;
+  };
 
   explicit DiskLanes(const DiskLanesParts&);
   void on_disk(const DiskCompletion&);
@@ -72,7 +78,10 @@ class DiskLanes {
   void finish(u32 slot);
   void fail(u32 slot, Error);
   void release(u32 slot);
-  Result<void> transfer(DiskOp, u64 offset, std::span<std::byte> memory, ChunkId);
+  // At rest, halves of the staging buffer take turns: one is at the disk while the other is copied.
+  std::span<std::byte> half(u64 piece, u64 bytes_left) const;
+  void begin_transfer(DiskOp, u64 piece, u64 offset, u64 bytes_left);
+  Result<void> end_transfer(u64 piece, ChunkId);
   Error mismatch(ChunkId, const Frame&) const;
   Error named(const Error&, ChunkId) const;
   std::string chunk_name(ChunkId) const;
@@ -91,8 +100,7 @@ class DiskLanes {
 
   std::mutex rest_mutex_;
   std::condition_variable rest_changed_;
-  bool rest_done_ = false;
-  Result<void> rest_result_;
+  std::array<Transfer, 2> transfers_;
 
   std::thread checksum_thread_;
   std::unique_ptr<Disk> disk_;
