@@ -1,3 +1,4 @@
+// Finding a checkpoint that may be trusted and belongs to this model.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>

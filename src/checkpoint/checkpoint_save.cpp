@@ -1,3 +1,4 @@
+// Writing a checkpoint: everything into a temporary directory, then into its place.
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,7 +27,7 @@ u64 tensor_file_bytes(std::span<const StoredTensor> tensors) {
 }
 
 // A sink that is only hashed.
-class NullFiles final : public OutputFile {
+class NullFile final : public OutputFile {
  public:
   Result<void> append(std::span<const std::byte>) override { return {}; }
   Result<void> finish() override { return {}; }
@@ -128,7 +129,7 @@ Result<void> CheckpointStore::put_in_place(const std::string& temporary, const s
 
 Result<u64> CheckpointStore::weights_xxh3(StateReader& reader) {
   StreamHash hash;
-  CheckpointFile nowhere("", std::make_unique<NullFiles>());
+  CheckpointFile nowhere("", std::make_unique<NullFile>());
   TRY(write_part(nowhere, graph_, StatePart::weights, reader, buffer_, &hash));
   return hash.digest();
 }

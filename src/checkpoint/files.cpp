@@ -1,3 +1,4 @@
+// The real file system.
 #include "checkpoint/files.h"
 
 #include <fcntl.h>
@@ -39,18 +40,18 @@ class PosixOutputFile final : public OutputFile {
     while (!bytes.empty()) {
       const ssize_t n = ::write(fd_.get(), bytes.data(), bytes.size());
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return file_error("write", path_, errno);
-      if (n == 0) return file_error("write", path_, EIO);
+      if (n < 0) return output_error("write", path_, errno);
+      if (n == 0) return output_error("write", path_, EIO);
       bytes = bytes.subspan(static_cast<std::size_t>(n));
     }
     return {};
   }
 
   Result<void> finish() override {
-    if (::fsync(fd_.get()) != 0) return file_error("fsync", path_, errno);
+    if (::fsync(fd_.get()) != 0) return output_error("fsync", path_, errno);
     // The bytes are durable and will not be read soon: leave the page cache to others.
     ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED);
-    if (fd_.close() != 0) return file_error("close", path_, errno);
+    if (fd_.close() != 0) return output_error("close", path_, errno);
     return {};
   }
 
@@ -63,13 +64,13 @@ class PosixFiles final : public Files {
  public:
   Result<std::unique_ptr<OutputFile>> create(const std::string& path, Bytes expected) override {
     Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!fd) return file_error("create", path, errno);
+    if (!fd) return output_error("create", path, errno);
     // KEEP_SIZE: a file that is cut short by a fault must not look complete. File systems that cannot
     // reserve say EOPNOTSUPP; then a full disk is found by write().
     if (expected.value > 0 &&
         ::fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(expected.value)) != 0 &&
         (errno == ENOSPC || errno == EDQUOT || errno == EIO || errno == EFBIG)) {
-      return file_error(fmt::format("reserve {} bytes for", expected.value).c_str(), path, errno);
+      return output_error(fmt::format("reserve {} bytes for", expected.value).c_str(), path, errno);
     }
     return std::unique_ptr<OutputFile>(std::make_unique<PosixOutputFile>(path, std::move(fd)));
   }
@@ -77,20 +78,20 @@ class PosixFiles final : public Files {
   Result<void> make_directory(const std::string& path) override {
     std::error_code ec;
     std::filesystem::create_directories(path, ec);
-    if (ec) return file_error("create directory", path, ec.value());
+    if (ec) return output_error("create directory", path, ec.value());
     return {};
   }
 
   Result<void> sync_directory(const std::string& path) override {
     Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd) return file_error("open directory", path, errno);
-    if (::fsync(fd.get()) != 0) return file_error("fsync directory", path, errno);
+    if (!fd) return output_error("open directory", path, errno);
+    if (::fsync(fd.get()) != 0) return output_error("fsync directory", path, errno);
     return {};
   }
 
   Result<void> rename(const std::string& from, const std::string& to) override {
     if (std::rename(from.c_str(), to.c_str()) != 0) {
-      return file_error(fmt::format("rename {} to", from).c_str(), to, errno);
+      return output_error(fmt::format("rename {} to", from).c_str(), to, errno);
     }
     return {};
   }
@@ -98,7 +99,7 @@ class PosixFiles final : public Files {
   Result<void> remove(const std::string& path) override {
     std::error_code ec;
     std::filesystem::remove_all(path, ec);
-    if (ec) return file_error("remove", path, ec.value());
+    if (ec) return output_error("remove", path, ec.value());
     return {};
   }
 };
@@ -107,7 +108,7 @@ class PosixFiles final : public Files {
 
 std::unique_ptr<Files> create_posix_files() { return std::make_unique<PosixFiles>(); }
 
-Error file_error(const char* operation, const std::string& path, int error_number) {
+Error output_error(const char* operation, const std::string& path, int error_number) {
   return {ErrorKind::io, fmt::format("cannot {} {}: {}{}", operation, path, std::strerror(error_number),
                                      advice(error_number))};
 }

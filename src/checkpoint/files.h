@@ -39,6 +39,6 @@ class Files {
 std::unique_ptr<Files> create_posix_files();
 
 // "cannot write FILE: No space left on device ...": what happened, and what to do about it.
-Error file_error(const char* operation, const std::string& path, int error_number);
+Error output_error(const char* operation, const std::string& path, int error_number);
 
 }  // namespace tidepool

@@ -1,3 +1,4 @@
+// manifest.json, both ways, and the check of the files it lists.
 #include "checkpoint/manifest.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// trainer_state.json, both ways. Doubles go as hexadecimal text: Boost 1.81 reads decimals inexactly.
 #include "checkpoint/trainer_state.h"
 
 #include <array>

@@ -1,3 +1,4 @@
+// The bar of a terminal and the lines of a pipe.
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// report.json, both ways.
 #include "report/run_report.h"
 
 #include <boost/json/array.hpp>

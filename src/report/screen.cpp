@@ -1,3 +1,4 @@
+// What the terminal can show, and text of a known width.
 #include "report/screen.h"
 
 #include <sys/ioctl.h>

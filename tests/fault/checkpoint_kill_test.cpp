@@ -38,10 +38,10 @@ class FaultyFile final : public OutputFile {
   Result<void> append(std::span<const std::byte> bytes) override {
     if (!plan_.fails("append " + path_)) return real_->append(bytes);
     (void)real_->append(bytes.first(bytes.size() / 2));  // torn
-    return file_error("write", path_, ENOSPC);
+    return output_error("write", path_, ENOSPC);
   }
   Result<void> finish() override {
-    if (plan_.fails("finish " + path_)) return file_error("fsync", path_, EIO);
+    if (plan_.fails("finish " + path_)) return output_error("fsync", path_, EIO);
     return real_->finish();
   }
 
@@ -56,21 +56,21 @@ class FaultyFiles final : public Files {
   explicit FaultyFiles(FaultPlan& plan) : plan_(plan) {}
 
   Result<std::unique_ptr<OutputFile>> create(const std::string& path, Bytes expected) override {
-    if (plan_.fails("create " + path)) return file_error("create", path, ENOSPC);
+    if (plan_.fails("create " + path)) return output_error("create", path, ENOSPC);
     TRY_ASSIGN(auto file, real_->create(path, expected));
     return std::unique_ptr<OutputFile>(std::make_unique<FaultyFile>(plan_, path, std::move(file)));
   }
   Result<void> make_directory(const std::string& path) override {
-    return plan_.fails("mkdir " + path) ? file_error("mkdir", path, ENOSPC) : real_->make_directory(path);
+    return plan_.fails("mkdir " + path) ? output_error("mkdir", path, ENOSPC) : real_->make_directory(path);
   }
   Result<void> sync_directory(const std::string& path) override {
-    return plan_.fails("sync " + path) ? file_error("fsync", path, EIO) : real_->sync_directory(path);
+    return plan_.fails("sync " + path) ? output_error("fsync", path, EIO) : real_->sync_directory(path);
   }
   Result<void> rename(const std::string& from, const std::string& to) override {
-    return plan_.fails("rename " + from + " " + to) ? file_error("rename", to, EIO) : real_->rename(from, to);
+    return plan_.fails("rename " + from + " " + to) ? output_error("rename", to, EIO) : real_->rename(from, to);
   }
   Result<void> remove(const std::string& path) override {
-    return plan_.fails("remove " + path) ? file_error("remove", path, EIO) : real_->remove(path);
+    return plan_.fails("remove " + path) ? output_error("remove", path, EIO) : real_->remove(path);
   }
 
  private:
