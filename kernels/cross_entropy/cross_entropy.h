@@ -2,11 +2,10 @@
 // runs each row's maximum and sum of exponentials over the slices; the second makes gradients.
 #pragma once
 
+#include "tidepool/ignored_target.h"
 #include "tidepool/core_pool.h"
 
 namespace tidepool {
-
-inline constexpr i32 ignored_target = -100;
 
 // What the first pass keeps of a row.
 struct RowLoss {

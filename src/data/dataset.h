@@ -7,6 +7,7 @@
 // -100. Nothing is held in memory but the list of files: every read goes to the page cache.
 #pragma once
 
+#include "tidepool/ignored_target.h"
 #include <memory>
 #include <span>
 #include <string>
@@ -17,7 +18,6 @@
 
 namespace tidepool {
 
-inline constexpr i32 ignored_target = -100;
 
 class Dataset {
  public:

@@ -4,7 +4,7 @@
 
 namespace tidepool {
 
-std::string TraceRecorder::name(const TraceEvent& event) const {
+std::string TraceRecorder::name(const TracedOp& event) const {
   return describe(plan_, *event.segment, event.segment->ops[index(event.op)]);
 }
 

@@ -8,7 +8,7 @@
 
 namespace tidepool {
 
-struct TraceEvent {
+struct TracedOp {
   const Segment* segment = nullptr;
   OpId op{};
   u64 step = 0;
@@ -32,13 +32,13 @@ class TraceRecorder final : public EngineObserver {
     events_.push_back({issue.segment, issue.op, issue.step, completion.started, completion.finished});
   }
 
-  const std::vector<TraceEvent>& events() const { return events_; }
+  const std::vector<TracedOp>& events() const { return events_; }
   u64 dropped() const { return dropped_; }
-  std::string name(const TraceEvent&) const;  // "forward block 3 micro-batch 0"
+  std::string name(const TracedOp&) const;  // "forward block 3 micro-batch 0"
 
  private:
   const Plan& plan_;
-  std::vector<TraceEvent> events_;
+  std::vector<TracedOp> events_;
   u64 dropped_ = 0;
 };
 

@@ -23,7 +23,7 @@ class Frames {
 
   Frame at(ChunkId first, i32 position) const {
     for (u32 a : by_first_[index(first)]) {
-      const Span s = arcs_[a].placed;
+      const Span s = arcs_[a].span;  // not `placed`: a tail may overlap the next arc's early start
       if (position <= s.end && position >= s.begin) return of_arc(a);
       if (s.begin < 0 && position >= s.begin + turn_) return of_arc(a);
     }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr u64 chunk_elements_max = 16 * mib;  // 64 MiB of fp32
 constexpr u64 chunk_elements_min = cut_alignment_elements;
-constexpr u32 shrink_tries = 8;
+constexpr u32 shrink_tries = 6;
 
 // Six chunk sets of at most 16 bytes per element should take no more than a quarter of the host.
 u64 chosen_chunk_elements(Bytes host) {
@@ -42,13 +42,13 @@ Attempt attempt(const ModelGraph& graph, const PlanOptions& options, u32 sweeps,
   const auto fit = [](auto&& plan_tier, Bytes budget) {
     Bytes shrink{};
     auto tier = plan_tier(shrink);
-    auto least = tier.peak;
-    for (u32 i = 0; i < shrink_tries && tier.peak > budget; ++i) {
-      shrink += tier.peak - budget;
-      if (shrink >= budget) shrink = budget;  // nothing stays: the least there is
+    Bytes least = tier.peak;
+    // The last try has no room for anything but what is needed: its peak is the same for any budget, so
+    // it is the budget that would do.
+    for (u32 i = 1; i <= shrink_tries && tier.peak > budget; ++i) {
+      shrink = i == shrink_tries ? budget : std::min(shrink + tier.peak - budget, budget);
       tier = plan_tier(shrink);
       least = std::min(least, tier.peak);
-      if (shrink == budget) break;
     }
     return std::pair(std::move(tier), least);
   };
@@ -91,20 +91,40 @@ std::vector<u64> chunk_elements_to_try(const PlanOptions& options) {
   if (options.chunk_bytes.value != 0)
     return {round_up(std::max<u64>(options.chunk_bytes.value / 4, 1), cut_alignment_elements)};
   std::vector<u64> sizes = {chosen_chunk_elements(options.budgets.host)};
-  while (sizes.back() > 4 * chunk_elements_min) sizes.push_back(sizes.back() / 4);
+  while (sizes.back() > chunk_elements_min) sizes.push_back(sizes.back() / 2);
   return sizes;
 }
 
+// As people write it in a config, rounded up.
 std::string bytes_text(Bytes bytes) {
+  if (bytes.value < 16 * mib) return fmt::format("{}KiB", div_up(bytes.value, kib));
   return fmt::format("{}MiB", div_up(bytes.value, mib));
 }
 
-// Which tier is short, and the budget that would do with the other tiers as they are.
-Error does_not_fit(const PlanOptions& options, const Attempt& best) {
+// Raises what is short to what is needed, as it will be written in a config.
+Budgets raised(const Budgets& budgets, const Attempt& a) {
+  const auto raise = [](Bytes budget, Bytes need) {
+    const u64 unit = need.value < 16 * mib ? kib : mib;
+    return need > budget ? Bytes{round_up(need.value, unit)} : budget;
+  };
+  return {raise(budgets.device, a.need[0]), raise(budgets.host, a.need[1]), raise(budgets.disk, a.need[2])};
+}
+
+// Which tier is short, and the smallest change that fits: found by planning it, because more of one
+// tier changes what the others hold.
+Error does_not_fit(const ModelGraph& graph, const PlanOptions& options, const Attempt& best) {
+  constexpr u32 rounds_max = 16;
+  PlanOptions larger = options;
+  larger.budgets = raised(options.budgets, best);
+  for (u32 i = 0; i < rounds_max; ++i) {
+    const Attempt a = attempt(graph, larger, best.plan.sweeps, best.plan.chunk_elements);
+    if (a.fits) break;
+    larger.budgets = raised(larger.budgets, a);
+  }
   std::string message = "the job does not fit:";
   for (u32 t = 0; t < tier_count; ++t) {
     const Tier tier = static_cast<Tier>(t);
-    const Bytes budget = options.budgets.of(tier), need = best.need[t];
+    const Bytes budget = options.budgets.of(tier), need = larger.budgets.of(tier);
     if (need <= budget) continue;
     message += fmt::format(" {} needs {} and has {} (short by {}): set memory.{}={};", name(tier),
                            bytes_text(need), bytes_text(budget), bytes_text(need - budget), name(tier),
@@ -147,7 +167,7 @@ Result<Plan> make_plan(const ModelGraph& graph, const PlanOptions& options) {
       }
       if (!best || shortfall(options, a) < shortfall(options, *best)) best = std::move(a);
     }
-  return does_not_fit(options, *best);
+  return does_not_fit(graph, options, *best);
 }
 
 }  // namespace tidepool

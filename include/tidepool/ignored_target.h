@@ -1,0 +1,10 @@
+// The target that adds neither loss nor gradient, as Hugging Face writes it.
+#pragma once
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+inline constexpr i32 ignored_target = -100;
+
+}  // namespace tidepool

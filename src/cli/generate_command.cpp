@@ -1,0 +1,22 @@
+#include "trainer/generate.h"
+
+#include <cstdio>
+
+#include "cli/commands.h"
+
+namespace tidepool {
+
+Result<void> generate(const GenerateArguments& arguments) {
+  TRY(generate_text({.path = arguments.path,
+                     .generate = arguments.generate,
+                     .seed = arguments.seed,
+                     .threads = arguments.threads},
+                    [](std::string_view text) {
+                      std::fwrite(text.data(), 1, text.size(), stdout);
+                      std::fflush(stdout);
+                    }));
+  std::fputc('\n', stdout);
+  return {};
+}
+
+}  // namespace tidepool

@@ -1,0 +1,112 @@
+#include "trainer/generate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+#include <random>
+
+#include "checkpoint/checkpoint.h"
+#include "engine/engine.h"
+#include "trainer/session.h"
+
+namespace tidepool {
+namespace {
+
+namespace fs = std::filesystem;
+
+// One sequence: the newest tokens at its end of what has been written so far.
+class PromptSource final : public StepSource {
+ public:
+  Result<void> load_batch(const BatchRequest&, std::span<i32> tokens, std::span<i32> targets) override {
+    std::fill(tokens.begin(), tokens.end(), 0);
+    std::fill(targets.begin(), targets.end(), -100);
+    const u64 count = std::min<u64>(text.size(), tokens.size());
+    std::copy(text.end() - static_cast<i64>(count), text.end(), tokens.begin());
+    return {};
+  }
+  StepSettings settings(u64) const override { return {}; }
+
+  std::vector<i32> text;
+};
+
+class OneEvaluation final : public NextSegment, public EngineObserver {
+ public:
+  std::optional<SegmentRun> next() override {
+    if (std::exchange(done_, true)) return std::nullopt;
+    return SegmentRun{SegmentKind::evaluation, 0};
+  }
+
+ private:
+  bool done_ = false;
+};
+
+i32 sample(std::vector<float>& logits, const GenerateConfig& config, std::mt19937_64& random) {
+  std::vector<u32> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const u64 k = config.top_k == 0 ? logits.size() : std::min<u64>(config.top_k, logits.size());
+  std::partial_sort(order.begin(), order.begin() + static_cast<i64>(k), order.end(),
+                    [&](u32 a, u32 b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
+  if (config.temperature <= 0) return static_cast<i32>(order[0]);
+  std::vector<double> weight(k);
+  for (u64 i = 0; i < k; ++i) weight[i] = std::exp((logits[order[i]] - logits[order[0]]) / config.temperature);
+  return static_cast<i32>(order[std::discrete_distribution<u64>(weight.begin(), weight.end())(random)]);
+}
+
+struct Place {
+  std::string run_dir, checkpoint;
+};
+
+Result<Place> find_place(const std::string& path) {
+  if (fs::exists(path + "/model.safetensors")) {
+    const std::string clean = fs::path(path + "/").parent_path().string();
+    return Place{fs::path(clean).parent_path().string(), clean};
+  }
+  const std::vector<u64> steps = checkpoint_steps(path);
+  if (steps.empty())
+    return Error{ErrorKind::usage, fmt::format("{} holds no checkpoint: name a run directory or a checkpoint-N", path)};
+  return Place{path, fmt::format("{}/checkpoint-{}", path, steps.back())};
+}
+
+}  // namespace
+
+Result<void> generate_text(const GenerateRequest& request, const std::function<void(std::string_view)>& emit) {
+  TRY_ASSIGN(const Place place, find_place(request.path));
+  const std::string dir = place.run_dir.empty() ? "." : place.run_dir;
+  TRY_ASSIGN(Config config, load_config(dir + "/config.yaml", {}));
+  if (config.model.vocab_size < 256)
+    return Error{ErrorKind::usage, "generate writes bytes; this model's vocabulary is smaller than 256"};
+  config.train.per_device_train_batch_size = 1;
+  config.train.gradient_accumulation_steps = 1;
+  config.memory.sweeps = 0;
+  config.memory.swap_dir = dir + "/generate-swap";
+  config.machine.threads = request.threads;
+  TRY_ASSIGN(const ModelGraph graph, make_graph(config));
+  TRY_ASSIGN(Plan plan, make_plan(graph, plan_options(config)));
+  PromptSource source;
+  TRY_ASSIGN(const std::unique_ptr<Session> session, Session::create(config, graph, std::move(plan), source));
+  TRY(load_weights(place.checkpoint, graph, session->state(), checkpoint_buffer));
+  const std::unique_ptr<Engine> engine = Engine::create(session->plan(), session->executor(), {});
+  const std::string prompt = request.generate.prompt.empty() ? "\n" : request.generate.prompt;
+  for (unsigned char c : prompt) source.text.push_back(c);
+  std::vector<float> logits(graph.config.vocab_size);
+  std::mt19937_64 random(request.seed);
+  emit(prompt);
+  for (u64 i = 0; i < request.generate.max_new_tokens; ++i) {
+    const u64 last = std::min<u64>(source.text.size(), graph.batch.tokens) - 1;
+    session->executor().request_logits({.row = static_cast<u32>(last), .logits = logits});
+    OneEvaluation run;
+    TRY(engine->run(run, run));
+    const i32 token = sample(logits, request.generate, random);
+    source.text.push_back(token);
+    if (token < 256) {
+      const char byte = static_cast<char>(token);
+      emit({&byte, 1});
+    }
+  }
+  return {};
+}
+
+}  // namespace tidepool

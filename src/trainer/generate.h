@@ -1,0 +1,23 @@
+// Sampling from a trained model, streamed token by token.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "config/config.h"
+
+namespace tidepool {
+
+struct GenerateRequest {
+  std::string path;            // a run directory (its newest checkpoint) or a checkpoint
+  GenerateConfig generate;
+  u64 seed = 42;
+  u32 threads = 0;
+};
+
+// Calls `emit` with the bytes of each new token. The weights stream through the same budgets as in
+// training, so a model that trained can be sampled. Byte-level vocabularies only.
+Result<void> generate_text(const GenerateRequest&, const std::function<void(std::string_view)>& emit);
+
+}  // namespace tidepool

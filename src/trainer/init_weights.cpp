@@ -1,0 +1,79 @@
+#include "trainer/init_weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "kernels/gradient.h"
+
+namespace tidepool {
+namespace {
+
+u64 mix(u64 z) {
+  z += 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+float value_at(const Tensor& tensor, u64 seed, u64 number, u64 element) {
+  switch (tensor.init) {
+    case Init::normal: return static_cast<float>(tensor.init_std) * normal_at(seed, number, element);
+    case Init::ones: return 1.0f;
+    case Init::zeros: return 0.0f;
+  }
+  return 0.0f;
+}
+
+constexpr u64 elements_per_task = 4 * kib;
+
+}  // namespace
+
+float normal_at(u64 seed, u64 tensor, u64 element) {
+  const u64 bits = mix(mix(seed ^ (tensor * 0xd1342543de82ef95)) ^ element);
+  const float u = (static_cast<float>(bits >> 40) + 1.0f) * 0x1p-24f;  // (0, 1]
+  const float v = static_cast<float>((bits >> 8) & 0xffffff) * 0x1p-24f;
+  return std::sqrt(-2.0f * std::log(u)) * std::cos(2.0f * std::numbers::pi_v<float> * v);
+}
+
+Result<void> init_weights(const ModelGraph& graph, u64 seed, StateWriter& state, std::span<std::byte> buffer,
+                          CorePool& pool, const std::function<void(double)>& progress) {
+  const bool split = graph.precision == Precision::bf16;
+  const u64 piece_elements = buffer.size() / 4;
+  float* values = reinterpret_cast<float*>(buffer.data());
+  u16* high = reinterpret_cast<u16*>(buffer.data());
+  u16* low = high + piece_elements;
+  u64 number = 0, done = 0;
+  for (u32 w = 0; w < graph.windows.size(); ++w)
+    for (const Tensor& tensor : graph.windows[w].tensors) {
+      for (u64 begin = 0; begin < tensor.elements; begin += piece_elements) {
+        const u64 count = std::min(piece_elements, tensor.elements - begin);
+        parallel_for(pool, Priority::normal, static_cast<u32>(div_up(count, elements_per_task)),
+                     [&](u32 task, u32) {
+                       const u64 end = std::min(count, (task + 1) * elements_per_task);
+                       for (u64 i = task * elements_per_task; i < end; ++i) {
+                         const float x = value_at(tensor, seed, number, begin + i);
+                         if (split) {
+                           high[i] = bf16_from_float(x);
+                           low[i] = low_from_float(x);
+                         } else {
+                           values[i] = x;
+                         }
+                       }
+                     });
+        const u64 at = tensor.window_offset + begin;
+        const u64 size = split ? 2 : 4;
+        TRY(state.write(w, Kind::param, at, buffer.first(count * size)));
+        if (split)
+          TRY(state.write(w, Kind::master_low, at,
+                          std::as_bytes(std::span(low, count))));
+        done += count;
+        progress(static_cast<double>(done) / static_cast<double>(graph.parameters));
+      }
+      ++number;
+    }
+  return state.finish();
+}
+
+}  // namespace tidepool

@@ -1,0 +1,74 @@
+#include "trainer/run_meter.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+
+namespace tidepool {
+namespace {
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<i64>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+constexpr double seconds(Nanos nanos) { return static_cast<double>(nanos.value) * 1e-9; }
+
+}  // namespace
+
+RunMeter::RunMeter(const Plan& plan, CpuExecutor& executor, u64 steps_expected, u64 trace_events)
+    : plan_(plan), executor_(executor), profile_(plan), trace_(plan, trace_events) {
+  step_seconds_.reserve(steps_expected);
+}
+
+double RunMeter::now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void RunMeter::begin_training() {
+  began_ = last_step_ = now();
+  moved_before_ = executor_.moved();
+}
+
+void RunMeter::end_training() {
+  train_seconds_ += now() - began_;
+  const auto moved = executor_.moved();
+  for (u32 l = 0; l < link_count; ++l) moved_[l] += moved[l] - moved_before_[l];
+}
+
+double RunMeter::step_done() {
+  const double at = now(), took = at - last_step_;
+  last_step_ = at;
+  step_seconds_.push_back(took);
+  return took;
+}
+
+void RunMeter::fill(RunReport& report) const {
+  report.steps = steps();
+  report.train_seconds = train_seconds_;
+  report.step_seconds = median(step_seconds_);
+  report.each_step_seconds = step_seconds_;
+  for (u32 l = 0; l < link_count; ++l) {
+    report.links[l].measured = moved_[l];
+    report.links[l].lower_bound = report.links[l].lower_bound * steps();
+    report.links[l].planned = Bytes{0};
+  }
+  for (u32 s = 0; s < segment_count; ++s) {
+    const SegmentKind kind = static_cast<SegmentKind>(s);
+    if (kind == SegmentKind::evaluation) continue;
+    const auto bytes = link_bytes(plan_, kind);
+    for (u32 l = 0; l < link_count; ++l) report.links[l].planned += bytes[l] * runs_[s];
+  }
+  for (u32 t = 0; t < tier_count; ++t)
+    report.tiers[t].measured_peak = executor_.high_water(static_cast<Tier>(t));
+  const PhaseProfile total = profile_.total();
+  for (u32 c = 0; c < cause_count; ++c)
+    report.exposed.push_back({std::string(name(static_cast<Cause>(c))), seconds(total.exposed[c])});
+  struct rusage usage {};
+  getrusage(RUSAGE_SELF, &usage);
+  report.rss_peak = Bytes{static_cast<u64>(usage.ru_maxrss) * kib};
+}
+
+}  // namespace tidepool

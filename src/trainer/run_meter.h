@@ -1,0 +1,45 @@
+// What is measured while training: steps, links, and where the time went.
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include "engine/profile.h"
+#include "engine/trace.h"
+#include "executor/cpu/cpu_executor.h"
+#include "report/run_report.h"
+
+namespace tidepool {
+
+class RunMeter {
+ public:
+  RunMeter(const Plan&, CpuExecutor&, u64 steps_expected, u64 trace_events);
+
+  // Around everything that the engine runs for training, evaluation apart.
+  void begin_training();
+  void end_training();
+
+  void segment_finished(SegmentKind kind) { ++runs_[static_cast<u32>(kind)]; }
+  // A step's loss is known. Returns its seconds.
+  double step_done();
+
+  static double now();  // seconds of a steady clock
+  double train_seconds() const { return train_seconds_; }
+  u64 steps() const { return step_seconds_.size(); }
+
+  Profile& profile() { return profile_; }
+  TraceRecorder& trace() { return trace_; }
+  void fill(RunReport&) const;
+
+ private:
+  const Plan& plan_;
+  CpuExecutor& executor_;
+  Profile profile_;
+  TraceRecorder trace_;
+  std::array<u64, segment_count> runs_{};
+  std::array<Bytes, link_count> moved_{}, moved_before_{};
+  std::vector<double> step_seconds_;
+  double train_seconds_ = 0, began_ = 0, last_step_ = 0;
+};
+
+}  // namespace tidepool

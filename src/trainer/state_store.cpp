@@ -1,0 +1,114 @@
+#include "trainer/state_store.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+u64 largest_chunk(const Plan& plan) {
+  u64 most = 0;
+  for (const Chunk& chunk : plan.chunks)
+    if (is_persistent(chunk.kind)) most = std::max(most, chunk.bytes.value);
+  return most;
+}
+
+}  // namespace
+
+Bytes StateStore::staging_bytes(const Plan& plan) { return Bytes{2 * largest_chunk(plan)}; }
+
+StateStore::StateStore(const Plan& plan, const ModelGraph& graph, CpuExecutor& executor,
+                       std::span<std::byte> staging)
+    : plan_(plan), executor_(executor), written_(plan.chunks.size(), false) {
+  const u64 half = largest_chunk(plan);
+  CHECK(staging.size() >= 2 * half, staging.size(), half);
+  slots_[0].memory = staging.first(half);
+  slots_[1].memory = staging.subspan(half, half);
+  first_.resize(graph.windows.size());
+  for (u32 id = 0; id < plan.chunks.size(); ++id) {
+    const Chunk& chunk = plan.chunks[id];
+    if (is_persistent(chunk.kind) && chunk.cut == 0)
+      first_[chunk.window][static_cast<u32>(chunk.kind)] = ChunkId{id};
+  }
+}
+
+ChunkId StateStore::first_chunk(u32 window, Kind kind) const {
+  return first_[window][static_cast<u32>(kind)];
+}
+
+StateStore::Piece StateStore::piece_at(u32 window, Kind kind, u64 element, u64 bytes_left) const {
+  const ChunkId first = first_chunk(window, kind);
+  const u64 cut = element / plan_.chunk(first).elements;  // all cuts but the last are equal
+  const ChunkId id{index(first) + static_cast<u32>(cut)};
+  const Chunk& chunk = plan_.chunk(id);
+  CHECK(chunk.window == window && chunk.kind == kind, window, element);
+  const u64 offset = (element - chunk.element_begin) * element_bytes(kind, plan_.precision);
+  return {id, offset, std::min(bytes_left, chunk.bytes.value - offset)};
+}
+
+std::span<std::byte> StateStore::content(const Slot& slot) const {
+  return slot.memory.first(plan_.chunk(slot.chunk).bytes.value);
+}
+
+Result<void> StateStore::flush(Slot& slot) {
+  if (slot.dirty) TRY(executor_.write_home(slot.chunk, content(slot)));
+  slot.dirty = false;
+  return {};
+}
+
+void StateStore::invalidate() {
+  for (Slot& slot : slots_) slot.chunk = ChunkId{none};
+}
+
+Result<void> StateStore::read(u32 window, Kind kind, u64 element, std::span<std::byte> out) {
+  Slot& slot = slot_of(kind);
+  while (!out.empty()) {
+    const Piece piece = piece_at(window, kind, element, out.size());
+    if (slot.chunk != piece.chunk) {
+      slot.chunk = piece.chunk;
+      TRY(executor_.read_home(piece.chunk, content(slot)));
+    }
+    std::memcpy(out.data(), slot.memory.data() + piece.offset, piece.bytes);
+    out = out.subspan(piece.bytes);
+    element += piece.bytes / element_bytes(kind, plan_.precision);
+  }
+  return {};
+}
+
+Result<void> StateStore::write(u32 window, Kind kind, u64 element, std::span<const std::byte> bytes) {
+  Slot& slot = slot_of(kind);
+  while (!bytes.empty()) {
+    const Piece piece = piece_at(window, kind, element, bytes.size());
+    if (slot.chunk != piece.chunk) {
+      if (slot.chunk != ChunkId{none}) TRY(flush(slot));
+      CHECK(!written_[index(piece.chunk)], index(piece.chunk));
+      slot.chunk = piece.chunk;
+      written_[index(piece.chunk)] = true;
+      const auto chunk = content(slot);
+      std::fill(chunk.begin(), chunk.end(), std::byte{0});
+    }
+    std::memcpy(slot.memory.data() + piece.offset, bytes.data(), piece.bytes);
+    slot.dirty = true;
+    bytes = bytes.subspan(piece.bytes);
+    element += piece.bytes / element_bytes(kind, plan_.precision);
+  }
+  return {};
+}
+
+Result<void> StateStore::finish() {
+  for (Slot& slot : slots_)
+    if (slot.chunk != ChunkId{none}) TRY(flush(slot));
+  invalidate();
+  std::fill(slots_[0].memory.begin(), slots_[0].memory.end(), std::byte{0});
+  for (u32 id = 0; id < plan_.chunks.size(); ++id) {
+    const Chunk& chunk = plan_.chunks[id];
+    if (is_persistent(chunk.kind) && !written_[id])
+      TRY(executor_.write_home(ChunkId{id}, slots_[0].memory.first(chunk.bytes.value)));
+  }
+  written_.assign(written_.size(), false);
+  return {};
+}
+
+}  // namespace tidepool

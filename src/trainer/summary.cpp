@@ -1,0 +1,117 @@
+#include "trainer/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <thread>
+
+#include "checkpoint/checkpoint.h"
+#include "planner/lower_bound.h"
+
+namespace tidepool {
+namespace {
+
+SegmentKind steady(const Plan&) { return SegmentKind::body; }
+
+std::vector<KindUse> to_uses(const std::map<Kind, Bytes>& sums) {
+  std::vector<KindUse> uses;
+  for (const auto& [kind, bytes] : sums) uses.push_back({kind, bytes});
+  return uses;
+}
+
+// Most bytes that frames of a kind take at once is not known without replaying; the union of the
+// frames that a body names is what the arena sets aside for them.
+std::vector<KindUse> streaming_uses(const Plan& plan, Tier tier) {
+  std::map<Kind, std::vector<std::pair<u64, u64>>> ranges;
+  const Segment& segment = plan.segment(steady(plan));
+  for (const Operand& o : segment.operands) {
+    const Kind kind = plan.chunk(o.first).kind;
+    const Frame& home = plan.homes[index(o.first)];
+    const bool at_home = home.bytes.value > 0 && home.tier == tier;
+    if (o.frame.tier == tier && !at_home) ranges[kind].push_back({o.frame.offset, o.frame.end()});
+  }
+  std::map<Kind, Bytes> sums;
+  for (auto& [kind, list] : ranges) {
+    std::sort(list.begin(), list.end());
+    u64 end = 0;
+    for (const auto& [begin, stop] : list) {
+      if (stop <= end) continue;
+      sums[kind] += Bytes{stop - std::max(begin, end)};
+      end = stop;
+    }
+  }
+  return to_uses(sums);
+}
+
+std::vector<KindUse> resting_uses(const Plan& plan, Tier tier) {
+  std::map<Kind, Bytes> sums;
+  for (u32 id = 0; id < plan.homes.size(); ++id)
+    if (plan.homes[id].bytes.value > 0 && plan.homes[id].tier == tier)
+      sums[plan.chunks[id].kind] += plan.homes[id].bytes;
+  return to_uses(sums);
+}
+
+}  // namespace
+
+Bytes state_bytes(const Plan& plan) {
+  Bytes sum{};
+  for (const Frame& home : plan.homes) sum += home.bytes;
+  return sum;
+}
+
+PlanSummary summarize(const Config& config, const ModelGraph& graph, const Plan& plan) {
+  const bool bf16 = plan.precision == Precision::bf16;
+  const u32 threads = config.machine.threads != 0 ? config.machine.threads : std::thread::hardware_concurrency();
+  PlanSummary s{.model = "gpt2",
+                .executor = fmt::format("{}, {} threads", config.machine.executor, threads),
+                .precision = plan.precision,
+                .parameters = graph.parameters,
+                .layers = graph.config.n_layer,
+                .width = graph.config.n_embd,
+                .heads = graph.config.n_head,
+                .vocabulary = graph.config.vocab_size,
+                .sequences = graph.batch.sequences,
+                .tokens_per_sequence = graph.batch.tokens,
+                .micro_batches = plan.micro_batches,
+                .sweeps = plan.sweeps,
+                .clipping = plan.clipping,
+                .state = state_bytes(plan)};
+  s.kept = {{Kind::param, bf16 ? 2u : 4u}, {Kind::momentum, 4}, {Kind::variance, 4}};
+  if (bf16) s.kept.insert(s.kept.begin() + 1, {Kind::master_low, 2});
+  s.waiting = {{bf16 ? Kind::grad : Kind::grad_accum, bf16 ? 2u : 4u}};
+  for (u32 t = 0; t < tier_count; ++t) {
+    const Tier tier = static_cast<Tier>(t);
+    Bytes budget = plan.tiers[t].budget;
+    if (tier == Tier::disk && config.memory.budgets.disk.value == 0) budget = plan.tiers[t].planned_peak;
+    s.tiers[t] = {.budget = budget,
+                  .planned_peak = plan.tiers[t].planned_peak,
+                  .resting = resting_uses(plan, tier),
+                  .streaming = streaming_uses(plan, tier)};
+  }
+  const auto moved = link_bytes(plan, steady(plan));
+  const auto bound = lower_bound(plan, graph);
+  for (u32 l = 0; l < link_count; ++l) s.links[l] = {.per_step = moved[l], .lower_bound = bound[l]};
+  const u64 kept = std::max<u64>(config.output.save_total_limit, 1) + 1;
+  s.notes.push_back(fmt::format("checkpoints: {:.3g} GiB each, up to {} at once in {}",
+                                static_cast<double>(checkpoint_bytes(graph).value) / static_cast<double>(gib),
+                                kept, config.output.dir));
+  return s;
+}
+
+RunReport begin_report(const Config& config, const ModelGraph& graph, const Plan& plan) {
+  RunReport report{.version = "0.1.0",
+                   .model = fmt::format("gpt2 {} x {}", graph.config.n_layer, graph.config.n_embd),
+                   .precision = plan.precision == Precision::bf16 ? "bf16" : "fp32",
+                   .executor = config.machine.executor + ":1",
+                   .parameters = graph.parameters,
+                   .state = state_bytes(plan),
+                   .tokens_per_step = graph.batch.rows() * plan.micro_batches};
+  const auto bound = lower_bound(plan, graph);
+  for (u32 l = 0; l < link_count; ++l) report.links[l].lower_bound = bound[l];
+  for (u32 t = 0; t < tier_count; ++t)
+    report.tiers[t] = {.budget = plan.tiers[t].budget, .planned_peak = plan.tiers[t].planned_peak};
+  return report;
+}
+
+}  // namespace tidepool

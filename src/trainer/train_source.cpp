@@ -1,0 +1,31 @@
+#include "trainer/train_source.h"
+
+#include <algorithm>
+
+#include "data/dataset.h"
+
+namespace tidepool {
+
+Result<void> TrainSource::load_batch(const BatchRequest& request, std::span<i32> tokens,
+                                     std::span<i32> targets) {
+  if (!request.evaluation) return parts_.batches.load_batch(request.step, request.micro_batch, tokens, targets);
+  const u64 batch = request.step * parts_.evaluation_micro_batches + request.micro_batch;
+  if (batch < parts_.batches.validation_batches())
+    return parts_.batches.load_validation_batch(batch, tokens, targets);
+  std::fill(tokens.begin(), tokens.end(), 0);
+  std::fill(targets.begin(), targets.end(), ignored_target);
+  return {};
+}
+
+StepSettings TrainSource::settings(u64 step) const {
+  const TrainConfig& t = parts_.train;
+  return {.adamw = {.learning_rate = parts_.learning_rate(step),
+                    .beta1 = t.adam_beta1,
+                    .beta2 = t.adam_beta2,
+                    .epsilon = t.adam_epsilon,
+                    .weight_decay = t.weight_decay},
+          .max_grad_norm = t.max_grad_norm,
+          .target_tokens = parts_.batches.target_tokens(step)};
+}
+
+}  // namespace tidepool

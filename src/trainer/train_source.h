@@ -1,0 +1,31 @@
+// What the executor asks while it runs: batches from the data, settings from the config.
+#pragma once
+
+#include "data/batch_source.h"
+#include "executor/step_source.h"
+#include "trainer/learning_rate.h"
+
+namespace tidepool {
+
+class TrainSource final : public StepSource {
+ public:
+  struct Parts {
+    const BatchSource& batches;
+    const TrainConfig& train;
+    LearningRate learning_rate;
+    u32 evaluation_micro_batches = 1;  // that one evaluation segment runs
+  };
+  explicit TrainSource(Parts parts) : parts_(std::move(parts)) {}
+
+  // Evaluation segments are numbered from 0: segment n runs validation batches n * k ... n * k + k - 1.
+  // Batches beyond the last hold ignored targets only.
+  Result<void> load_batch(const BatchRequest&, std::span<i32> tokens, std::span<i32> targets) override;
+  StepSettings settings(u64 step) const override;
+
+  double learning_rate(u64 step) const { return parts_.learning_rate(step); }
+
+ private:
+  const Parts parts_;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,26 @@
+// The training loop's decisions: what runs next, when to rest, and what is written down.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "config/config.h"
+#include "report/run_report.h"
+#include "tidepool/result.h"
+
+namespace tidepool {
+
+struct TrainRequest {
+  Config config;
+  std::string resume;   // "": anew; "auto": the newest checkpoint that verifies; else a checkpoint's path
+  std::string command;  // the words to repeat this run
+  bool quiet = false;   // tests: nothing is printed
+  u64 stop_after = 0;   // tests: behaves as if a signal came during this step; 0: never
+};
+
+// Trains until max_steps, a signal, or a fault. Writes everything a run directory holds. Errors:
+// ErrorKind::interrupted after a signal (a full checkpoint is written), non_finite, and those of its
+// parts; the run can be resumed after any of them.
+Result<RunReport> train_model(const TrainRequest&);
+
+}  // namespace tidepool

@@ -1,0 +1,87 @@
+// The lower bound against a second derivation that shares no code with it: by weak duality, any
+// non-negative price per byte and op bounds what memory can save, and the best prices reach the optimum.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "planner/lower_bound.h"
+#include "planner/planner.h"
+#include "support_graph.h"
+
+namespace tidepool {
+namespace {
+
+bool covers(const Saving& s, i32 p, i32 positions) {
+  return (p >= s.begin && p <= s.end) || (s.begin < 0 && p >= s.begin + positions);
+}
+
+// Best of many subgradient steps on the dual: an upper bound on the saving, for the uncut circle.
+double dual_bound(const std::vector<Saving>& savings, const std::vector<u64>& capacity) {
+  const i32 n = static_cast<i32>(capacity.size());
+  std::vector<double> price(capacity.size(), 0.0);
+  double best = 1e300;
+  for (int step = 1; step <= 3000; ++step) {
+    std::vector<double> used(capacity.size(), 0.0);
+    double value = 0;
+    for (i32 p = 0; p < n; ++p) value += price[p] * static_cast<double>(capacity[p]);
+    for (const Saving& s : savings) {
+      double cost = 0;
+      for (i32 p = 0; p < n; ++p)
+        if (covers(s, p, n)) cost += price[p];
+      const double gain = static_cast<double>(s.saved) - cost * static_cast<double>(s.bytes);
+      if (gain <= 0) continue;
+      value += gain;
+      for (i32 p = 0; p < n; ++p)
+        if (covers(s, p, n)) used[p] += static_cast<double>(s.bytes);
+    }
+    best = std::min(best, value);
+    const double rate = 0.3 / (n * std::sqrt(step));
+    for (i32 p = 0; p < n; ++p) {
+      const double over = (used[p] - static_cast<double>(capacity[p])) / (1.0 + static_cast<double>(capacity[p]));
+      price[p] = std::max(0.0, price[p] + rate * std::clamp(over, -1.0, 1.0));
+    }
+  }
+  return best;
+}
+
+TEST(LowerBound, FlowAndDualAgreeOnRandomSavings) {
+  std::mt19937 rng(7);
+  for (int round = 0; round < 12; ++round) {
+    const i32 positions = 8 + static_cast<i32>(rng() % 20);
+    std::vector<u64> capacity(static_cast<u64>(positions));
+    for (u64& c : capacity) c = 50 + rng() % 200;
+    std::vector<Saving> savings;
+    for (int i = 0; i < 25; ++i) {
+      const i32 begin = static_cast<i32>(rng() % static_cast<u32>(positions));
+      const i32 end = begin + static_cast<i32>(rng() % static_cast<u32>(positions - begin));
+      const u64 bytes = 10 + rng() % 60;
+      savings.push_back({begin, end, bytes, bytes * (1 + rng() % 2)});
+    }
+    const double flow = static_cast<double>(most_saved(savings, capacity));
+    const double dual = dual_bound(savings, capacity);
+    EXPECT_LE(flow, dual * 1.02 + 25) << round;   // never above the optimum by more than rounding ...
+    EXPECT_GE(flow, dual * 0.90) << round;   // ... nor far below what prices allow
+  }
+}
+
+TEST(LowerBound, WhatFitsMovesNothingAndWhatStreamsMovesAtLeastTheBound) {
+  const ModelGraph graph = test::make_graph({.layers = 12});
+  for (u64 host : {600ull, 1000ull, 4000ull, 100'000ull})
+    for (u64 device : {600ull, 1500ull, 100'000ull})
+      for (bool clipping : {true, false}) {
+        const auto plan = make_plan(graph, {.budgets = {Bytes{device * kib}, Bytes{host * kib}, Bytes{gib}},
+                                            .micro_batches = 2,
+                                            .clipping = clipping});
+        ASSERT_TRUE(plan) << plan.error().message;
+        const auto moved = link_bytes(*plan, SegmentKind::body), bound = lower_bound(*plan, graph);
+        for (u32 l = 0; l < link_count; ++l)
+          EXPECT_GE(moved[l].value, bound[l].value) << name(static_cast<LinkKind>(l)) << " " << host << " " << device;
+        if (device == 100'000) {
+          EXPECT_EQ(moved[2].value + moved[3].value, 0u);
+        }
+      }
+}
+
+}  // namespace
+}  // namespace tidepool
