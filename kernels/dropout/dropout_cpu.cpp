@@ -1,59 +1,99 @@
-#include <algorithm>
-#include <array>
-#include <cmath>
-
 #include "kernels/dropout/dropout.h"
 
-namespace tidepool {
-namespace {
+#include <algorithm>
+#include <cmath>
 
-using Block = std::array<u32, 4>;  // four elements' bits
+#include "kernels/simd/targets.h"
 
-struct Key {
-  u32 low, high;
-};
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/dropout/dropout_cpu.cpp"
+#include <hwy/foreach_target.h>
 
-// Finalizer of splitmix64 (Steele, Lea and Flood): neighbouring seeds and steps land far apart.
-u64 mix(u64 x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
+#include "kernels/dropout/philox.h"
+#include "kernels/simd/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tidepool::HWY_NAMESPACE {
+
+#if HWY_TARGET == HWY_SCALAR
+
+// Where there are no vectors there are no lanes to cross.
+template <class D>
+HWY_INLINE void philox_lanes(D, const PhiloxKey& key, u64 first, u32* bits) {
+  const PhiloxBlock block = philox(key, first);
+  std::copy(block.begin(), block.end(), bits);
 }
 
-Key key_of(const Dropout& dropout) {
-  const u64 key = mix(mix(dropout.seed) + dropout.step);
-  return {static_cast<u32>(key), static_cast<u32>(key >> 32)};
+#else
+
+// Upper halves of the 64-bit products with a constant.
+template <class D, class V>
+HWY_INLINE V mul_high(D d, V a, u32 constant) {
+  const hn::Repartition<u64, D> wide;
+  const V k = hn::Set(d, constant);
+  const auto even = hn::MulEven(a, k);
+  const auto odd = hn::MulEven(hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(wide, a))), k);
+  return hn::OddEven(hn::BitCast(d, odd), hn::BitCast(d, hn::ShiftRight<32>(even)));
 }
 
-Block philox(const Dropout& dropout, Key key, u64 number) {
-  Block c = {static_cast<u32>(number), static_cast<u32>(number >> 32), dropout.tensor, dropout.micro_batch};
-  for (u32 round = 0; round < 10; ++round) {
-    const u64 a = u64{0xd2511f53u} * c[0];
-    const u64 b = u64{0xcd9e8d57u} * c[2];
-    c = {static_cast<u32>(b >> 32) ^ c[1] ^ key.low, static_cast<u32>(b),
-         static_cast<u32>(a >> 32) ^ c[3] ^ key.high, static_cast<u32>(a)};
-    key.low += 0x9e3779b9u;
-    key.high += 0xbb67ae85u;
+// Bits of blocks [first, first + lanes): four words each, in element order.
+template <class D>
+HWY_INLINE void philox_lanes(D d, const PhiloxKey& key, u64 first, u32* bits) {
+  using V = hn::Vec<D>;
+  const V low = hn::Set(d, static_cast<u32>(first));
+  V c0 = hn::Add(low, hn::Iota(d, 0));
+  V c1 = hn::Set(d, static_cast<u32>(first >> 32));
+  const V carried = hn::Add(c1, hn::Set(d, 1));
+  c1 = hn::IfThenElse(hn::Lt(c0, low), carried, c1);
+  V c2 = hn::Set(d, key.tensor), c3 = hn::Set(d, key.micro_batch);
+  u32 key_low = key.low, key_high = key.high;
+  for (u32 round = 0; round < philox_rounds; ++round) {
+    const V a_high = mul_high(d, c0, philox_multiplier_0), a_low = hn::Mul(c0, hn::Set(d, philox_multiplier_0));
+    const V b_high = mul_high(d, c2, philox_multiplier_1), b_low = hn::Mul(c2, hn::Set(d, philox_multiplier_1));
+    c0 = hn::Xor(hn::Xor(b_high, c1), hn::Set(d, key_low));
+    c1 = b_low;
+    c2 = hn::Xor(hn::Xor(a_high, c3), hn::Set(d, key_high));
+    c3 = a_low;
+    key_low += philox_weyl_0;
+    key_high += philox_weyl_1;
   }
-  return c;
+  hn::StoreInterleaved4(c0, c1, c2, c3, d, bits);
 }
 
-}  // namespace
+#endif
 
-u32 dropout_bits(const Dropout& dropout, u64 element) {
-  return philox(dropout, key_of(dropout), element / 4)[element % 4];
+void dropout_lanes(const DropoutRow& row, u64 first, const float* x, float* y, u64 n) {
+  constexpr u64 piece = 1024;  // elements whose bits are made at a time
+  const hn::ScalableTag<u32> du;
+  HWY_ALIGN u32 bits[piece + 4 * hn::MaxLanes(du)];
+  for (u64 done = 0; done < n;) {
+    const u64 block = (first + done) / 4, skip = (first + done) % 4;
+    const u64 count = std::min(n - done, piece - skip);
+    for (u64 i = 0; i < skip + count; i += 4 * hn::Lanes(du)) philox_lanes(du, row.key, block + i / 4, bits + i);
+    for_lanes(count, [&](auto d, u64 i) HWY_ATTR {
+      const hn::RebindToUnsigned<decltype(d)> u;
+      const auto drawn = hn::LoadU(u, bits + skip + i);
+      const auto dropped = hn::MaskFromVec(hn::BitCast(d, hn::VecFromMask(u, hn::Lt(drawn, hn::Set(u, row.threshold)))));
+      const auto scaled = hn::Mul(hn::LoadU(d, x + done + i), hn::Set(d, row.scale));
+      hn::StoreU(hn::IfThenZeroElse(dropped, scaled), d, y + done + i);
+    });
+    done += count;
+  }
 }
+
+}  // namespace tidepool::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tidepool {
+
+HWY_EXPORT(dropout_lanes);
 
 void dropout_row(const Dropout& dropout, u64 first, const float* x, float* y, u64 n) {
-  const Key key = key_of(dropout);
-  const float scale = dropout.scale();
-  const u32 threshold = static_cast<u32>(std::min(std::ldexp(double{dropout.p}, 32), 4294967295.0));
-  for (u64 i = 0; i < n;) {
-    const Block bits = philox(dropout, key, (first + i) / 4);
-    for (u64 lane = (first + i) % 4; lane < 4 && i < n; ++lane, ++i) {
-      y[i] = bits[lane] >= threshold ? x[i] * scale : 0.0f;
-    }
-  }
+  const double threshold = std::min(std::ldexp(double{dropout.p}, 32), 4294967295.0);
+  HWY_DYNAMIC_DISPATCH(dropout_lanes)
+  ({philox_key(dropout), static_cast<u32>(threshold), dropout.scale()}, first, x, y, n);
 }
 
 }  // namespace tidepool
+#endif

@@ -95,7 +95,23 @@ TEST(Dropout, KeepsItsShareAndItsBits) {
     kept += x != 0.0f;
   }
   EXPECT_NEAR(double(kept) / n, 0.75, 0.005);
-  for (u64 i = 0; i < 50; ++i) EXPECT_EQ(whole[i] != 0.0f, dropout_bits(d, 10 + i) >= 0x4000'0000u);
+  for (u64 i = 0; i < 3000; ++i) ASSERT_EQ(whole[i] != 0.0f, dropout_bits(d, 10 + i) >= 0x4000'0000u) << i;
+}
+
+// Known answers of Philox4x32-10, as Random123 publishes them.
+TEST(Dropout, IsPhilox) {
+  const Dropout zero = {.p = 0.5f};
+  const std::vector<u32> want = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
+  for (u64 i = 0; i < 4; ++i) EXPECT_EQ(dropout_bits(zero, i), want[i]);
+}
+
+TEST(Dropout, CountsPastThirtyTwoBits) {
+  const Dropout d = {.p = 0.5f};
+  const std::vector<float> ones(512, 1.0f);
+  std::vector<float> out(512);
+  const u64 first = (u64{1} << 34) - 130;  // the block number's low word wraps inside
+  dropout_row(d, first, ones.data(), out.data(), out.size());
+  for (u64 i = 0; i < out.size(); ++i) ASSERT_EQ(out[i] != 0.0f, dropout_bits(d, first + i) >= 0x8000'0000u) << i;
 }
 
 TEST(Dropout, EveryPartOfTheKeyCounts) {

@@ -1,0 +1,38 @@
+// The plain form: keys, and one element at a time for whoever needs only one.
+#include "kernels/dropout/philox.h"
+
+namespace tidepool {
+namespace {
+
+// Finalizer of splitmix64 (Steele, Lea and Flood): neighbouring seeds and steps land far apart.
+u64 mix(u64 x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+PhiloxKey philox_key(const Dropout& dropout) {
+  const u64 key = mix(mix(dropout.seed) + dropout.step);
+  return {static_cast<u32>(key), static_cast<u32>(key >> 32), dropout.tensor, dropout.micro_batch};
+}
+
+PhiloxBlock philox(PhiloxKey key, u64 block) {
+  PhiloxBlock c = {static_cast<u32>(block), static_cast<u32>(block >> 32), key.tensor, key.micro_batch};
+  for (u32 round = 0; round < philox_rounds; ++round) {
+    const u64 a = u64{philox_multiplier_0} * c[0];
+    const u64 b = u64{philox_multiplier_1} * c[2];
+    c = {static_cast<u32>(b >> 32) ^ c[1] ^ key.low, static_cast<u32>(b),
+         static_cast<u32>(a >> 32) ^ c[3] ^ key.high, static_cast<u32>(a)};
+    key.low += philox_weyl_0;
+    key.high += philox_weyl_1;
+  }
+  return c;
+}
+
+u32 dropout_bits(const Dropout& dropout, u64 element) {
+  return philox(philox_key(dropout), element / 4)[element % 4];
+}
+
+}  // namespace tidepool
