@@ -30,7 +30,8 @@ void CompletionBoard::put(const Completion& completion) {
   CHECK(posted_.size() < posted_.capacity(), posted_.size());
   done_[completion.sequence & (done_.size() - 1)] = completion.sequence + 1;
   posted_.push_back(completion);
-  completed_.notify_all();
+  engine_.notify_one();
+  if (lanes_waiting_ > 0) lanes_.notify_all();
 }
 
 bool CompletionBoard::failed() const {
@@ -41,16 +42,18 @@ bool CompletionBoard::failed() const {
 void CompletionBoard::await(std::span<const u64> sequences) {
   if (sequences.empty()) return;
   std::unique_lock lock(mutex_);
-  completed_.wait(lock, [&] {
+  ++lanes_waiting_;
+  lanes_.wait(lock, [&] {
     return std::all_of(sequences.begin(), sequences.end(),
                        [&](u64 sequence) { return done_[sequence & (done_.size() - 1)] == sequence + 1; });
   });
+  --lanes_waiting_;
 }
 
 std::span<const Completion> CompletionBoard::take(Nanos patience) {
   std::unique_lock lock(mutex_);
   taken_.clear();
-  completed_.wait_for(lock, std::chrono::nanoseconds(patience.value), [&] { return !posted_.empty(); });
+  engine_.wait_for(lock, std::chrono::nanoseconds(patience.value), [&] { return !posted_.empty(); });
   std::swap(posted_, taken_);
   return taken_;
 }

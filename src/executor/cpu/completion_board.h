@@ -31,7 +31,9 @@ class CompletionBoard {
   void put(const Completion&);
 
   mutable std::mutex mutex_;
-  std::condition_variable completed_;
+  // Apart, so that a completion wakes the engine and, only when one waits, the lanes.
+  std::condition_variable engine_, lanes_;
+  u32 lanes_waiting_ = 0;
   std::vector<u64> done_;  // ring: sequence + 1
   std::vector<Completion> posted_, taken_;
   std::deque<Error> errors_;  // kept: a run has few
