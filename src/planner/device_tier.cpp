@@ -31,7 +31,12 @@ class DevicePlanner {
     Profile used(program_.positions());
     for (const Arc& arc : least_arcs()) used.add(arc.span, arc.bytes);
     const Bytes reserve = all_home ? Bytes{0} : streaming_reserve();
-    for (i32 p = 0; p < program_.positions(); ++p) out_.working_set.push_back((used.at(p) + reserve).value);
+    // What rests here is a choice, not a need of streaming.
+    Bytes at_home{};
+    for (u32 w = 0; w < graph_.windows.size(); ++w)
+      if (is_home(w)) at_home += state_bytes(w);
+    for (i32 p = 0; p < program_.positions(); ++p)
+      out_.working_set.push_back((used.at(p) + reserve - at_home).value);
     const Bytes room = budget_ > reserve ? budget_ - reserve : Bytes{0};
     choose(room, used);
     choose_keep(room, used);
