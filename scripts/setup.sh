@@ -11,12 +11,15 @@ fail() {
 
 # Debian 12's default Boost (1.74) has no Boost.JSON yet, so the newer one is named there.
 boost_packages() {
-  if installed libboost-json1.81-dev || apt-cache show libboost-json1.81-dev >/dev/null 2>&1; then
+  if installed libboost-json1.81-dev || has_candidate libboost-json1.81-dev; then
     echo libboost1.81-dev libboost-json1.81-dev libboost-program-options1.81-dev
   else
     echo libboost-dev libboost-json-dev libboost-program-options-dev
   fi
 }
+
+# Not `apt-cache show`: that is content with a package that others only mention.
+has_candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [0-9]'; }
 
 installed() { [[ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]; }
 
