@@ -1,0 +1,87 @@
+// Where the kernel gives less than asked, disks say what is lost and go on.
+//
+// Each case runs in a child, because what it takes away does not come back.
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "io/swap_file.h"
+#include "tests/support/disk_fixture.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u64 bytes = 16 * mib;
+
+// As the default seccomp profile of container engines does.
+void forbid_io_uring() {
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),  // the system call's number stands first
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  sock_fprog program{.len = 4, .filter = code};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) _exit(90);
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) _exit(91);
+}
+
+void lower_memlock() {
+  rlimit low{64 * kib, 64 * kib};
+  if (setrlimit(RLIMIT_MEMLOCK, &low) != 0) _exit(92);
+  if (getuid() == 0 && setuid(65534) != 0) _exit(93);  // root is not bound by the limit
+}
+
+bool writes_and_reads(Disk& disk, Arena& arena, test::Completions& completions) {
+  auto half = [&](u64 i) { return arena.memory().subspan(i * bytes / 2, bytes / 2); };
+  test::fill_random(half(0), 1);
+  disk.submit({DiskOp::write, 0, half(0), 0});
+  if (!completions.take(1).at(0).ok) return false;
+  disk.submit({DiskOp::read, 0, half(1), 0});
+  return completions.take(1).at(0).ok && test::equal(half(0), half(1));
+}
+
+// The child's answer: 0 if the disk works and describes itself with all of `words`.
+int child(SwapFile& file, void (*take_away)(), std::initializer_list<const char*> words) {
+  take_away();
+  auto arena = test::make_arena(bytes);
+  test::Completions completions;
+  auto disk = create_disk(file, DiskBackend::automatic, {.arenas = {arena->memory()}}, completions.sink());
+  if (!disk) return 1;
+  std::string text = (*disk)->describe();
+  std::fprintf(stderr, "%s\n", text.c_str());
+  for (const char* word : words) {
+    if (text.find(word) == std::string::npos) return 2;
+  }
+  return writes_and_reads(**disk, *arena, completions) ? 0 : 3;
+}
+
+void expect_fallback(void (*take_away)(), std::initializer_list<const char*> words) {
+  test::ScratchDir dir;
+  auto file = SwapFile::create({.dir = dir / "swap", .bytes = Bytes{bytes}});
+  if (!file) GTEST_SKIP() << "SKIPPED: " << file.error().message;
+  pid_t pid = fork();
+  if (pid == 0) _exit(child(**file, take_away, words));
+  int status = 0;
+  waitpid(pid, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(DiskFallback, ThreadsWhereTheKernelRefusesIoUring) {
+  expect_fallback(forbid_io_uring, {"pread/pwrite", "refuses io_uring", "EPERM", "kernel.io_uring_disabled"});
+}
+
+TEST(DiskFallback, UnregisteredBuffersWhereMemlockIsLow) {
+  expect_fallback(lower_memlock, {"buffers not registered", "64.00 KiB", "ulimit -l"});
+}
+
+}  // namespace
+}  // namespace tidepool
