@@ -26,7 +26,8 @@ std::byte* map_aligned(u64 bytes) {
   auto begin = reinterpret_cast<u64>(raw);
   u64 start = round_up(begin, huge_page_bytes);
   if (start > begin) munmap(raw, start - begin);
-  if (begin + span > start + bytes) munmap(reinterpret_cast<void*>(start + bytes), begin + span - start - bytes);
+  if (begin + span > start + bytes)
+    munmap(reinterpret_cast<void*>(start + bytes), begin + span - start - bytes);
   return reinterpret_cast<std::byte*>(start);
 }
 
@@ -54,9 +55,10 @@ Result<std::unique_ptr<Arena>> Arena::create(const ArenaOptions& options) {
 
   std::byte* memory = map_aligned(options.bytes.value);
   if (memory == nullptr) {
-    return Error{ErrorKind::does_not_fit, fmt::format("cannot take {} for the {} arena: {}. Lower memory.{}.",
-                                                      format_bytes(options.bytes), options.name, errno_text(errno),
-                                                      options.name.starts_with("device") ? "device" : "host")};
+    return Error{
+        ErrorKind::does_not_fit,
+        fmt::format("cannot take {} for the {} arena: {}. Lower memory.{}.", format_bytes(options.bytes),
+                    options.name, errno_text(errno), options.name.starts_with("device") ? "device" : "host")};
   }
   arena->memory_ = {memory, options.bytes.value};
   auto say = [&](const std::string& text) { arena->describe_ += ", " + text; };

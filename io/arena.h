@@ -25,8 +25,8 @@ class ArenaLedger {
   void give_back(const std::string& name, Bytes);
 
   Bytes now() const;
-  Bytes high_water() const;               // of the sum, not the sum of the entries'
-  std::vector<Entry> entries() const;     // in order of first taking
+  Bytes high_water() const;            // of the sum, not the sum of the entries'
+  std::vector<Entry> entries() const;  // in order of first taking
   // All bytes ever taken, given back or not. A steady step leaves it as it was:
   // Bytes mark = ledger.taken_ever(); ... CHECK(ledger.taken_since(mark) == Bytes{0}).
   Bytes taken_ever() const;
@@ -39,15 +39,15 @@ class ArenaLedger {
 };
 
 struct ArenaOptions {
-  std::string name;                // "host", "device 0": in messages and in the ledger
-  Bytes bytes{};                   // exact: a multiple of frame_alignment
-  bool huge_pages = true;          // asks for 2 MiB pages
-  bool numa_bind = true;           // to the node(s) of this process's CPUs; nothing on one node
-  bool prefault = true;            // every page is there before create() returns
-  bool lock = false;               // mlock; failing is a note, not an error
-  bool poison = false;             // fills with arena_poison, so that tests see reads of unwritten frames
-  CorePool* pool = nullptr;        // prefaults in parallel if given
-  ArenaLedger* ledger = nullptr;   // must outlive the arena
+  std::string name;               // "host", "device 0": in messages and in the ledger
+  Bytes bytes{};                  // exact: a multiple of frame_alignment
+  bool huge_pages = true;         // asks for 2 MiB pages
+  bool numa_bind = true;          // to the node(s) of this process's CPUs; nothing on one node
+  bool prefault = true;           // every page is there before create() returns
+  bool lock = false;              // mlock; failing is a note, not an error
+  bool poison = false;            // fills with arena_poison, so that tests see reads of unwritten frames
+  CorePool* pool = nullptr;       // prefaults in parallel if given
+  ArenaLedger* ledger = nullptr;  // must outlive the arena
 };
 inline constexpr std::byte arena_poison{0xA5};
 

@@ -18,16 +18,16 @@ enum class DiskOp : u8 { read, write };
 
 struct DiskRequest {
   DiskOp op{};
-  u64 offset = 0;                  // in the file; a multiple of frame_alignment
-  std::span<std::byte> memory;     // whole 4 KiB pages; inside an arena of DiskOptions where that is possible
-  u64 tag = 0;                     // comes back in the completion
+  u64 offset = 0;               // in the file; a multiple of frame_alignment
+  std::span<std::byte> memory;  // whole 4 KiB pages; inside an arena of DiskOptions where that is possible
+  u64 tag = 0;                  // comes back in the completion
 };
 
 struct DiskCompletion {
   u64 tag = 0;
   bool ok = true;
-  Error error;         // names file, offset, length, operation and errno; the caller adds the chunk
-  u32 retries = 0;     // EINTR, EAGAIN and continued short transfers
+  Error error;      // names file, offset, length, operation and errno; the caller adds the chunk
+  u32 retries = 0;  // EINTR, EAGAIN and continued short transfers
 };
 
 // Called on a thread of the disk's, once per request, in any order, never twice at the same time.
@@ -35,11 +35,11 @@ struct DiskCompletion {
 using DiskSink = std::function<void(const DiskCompletion&)>;
 
 struct DiskOptions {
-  u32 queue_depth = 32;            // pieces in flight
-  Bytes piece{1 * mib};            // a request is cut into pieces of this size
-  u32 max_requests = 4096;         // submitted and not yet completed; memory for them is taken at once
+  u32 queue_depth = 32;     // pieces in flight
+  Bytes piece{1 * mib};     // a request is cut into pieces of this size
+  u32 max_requests = 4096;  // submitted and not yet completed; memory for them is taken at once
   std::vector<std::span<std::byte>> arenas;  // memory that requests will use; registered where possible
-  std::vector<int> cpus;           // optional binding of the disk's threads
+  std::vector<int> cpus;                     // optional binding of the disk's threads
 };
 
 inline constexpr u32 queue_depth_max = 1024;

@@ -53,16 +53,17 @@ std::string with_advice(std::string message, int error_number) {
 }  // namespace
 
 Error disk_error(const std::string& path, DiskOp op, u64 offset, u64 bytes, int error_number) {
-  return {ErrorKind::io,
-          with_advice(fmt::format("cannot {} {} bytes at offset {} of {}: {}", op == DiskOp::read ? "read" : "write",
-                                  bytes, offset, path, errno_text(error_number)),
-                      error_number)};
+  return {ErrorKind::io, with_advice(fmt::format("cannot {} {} bytes at offset {} of {}: {}",
+                                                 op == DiskOp::read ? "read" : "write", bytes, offset, path,
+                                                 errno_text(error_number)),
+                                     error_number)};
 }
 
 Error disk_end_of_file(const std::string& path, u64 offset, u64 bytes) {
-  return {ErrorKind::io, fmt::format("cannot read {} bytes at offset {} of {}: the file ends there. Something "
-                                     "truncated it while the job ran; resume from the last checkpoint.",
-                                     bytes, offset, path)};
+  return {ErrorKind::io,
+          fmt::format("cannot read {} bytes at offset {} of {}: the file ends there. Something "
+                      "truncated it while the job ran; resume from the last checkpoint.",
+                      bytes, offset, path)};
 }
 
 Error file_error(const std::string& what, const std::string& path, int error_number) {

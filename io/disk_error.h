@@ -7,7 +7,8 @@
 
 namespace tidepool {
 
-// "cannot write 1048576 bytes at offset 4096 of /x/tidepool.swap: No space left on device (ENOSPC). <what to do>"
+// "cannot write 1048576 bytes at offset 4096 of /x/tidepool.swap: No space left on device (ENOSPC). <what to
+// do>"
 Error disk_error(const std::string& path, DiskOp, u64 offset, u64 bytes, int error_number);
 
 // The file ended before the bytes asked for.

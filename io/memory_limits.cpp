@@ -94,7 +94,8 @@ void read_meminfo(MemoryLimits& limits, const std::string& root) {
 bool may_lock_any(const std::string& root) {
   std::ifstream in(root + "/proc/self/status");
   for (std::string line; std::getline(in, line);) {
-    if (line.starts_with("CapEff:")) return (std::stoull(line.substr(7), nullptr, 16) >> cap_ipc_lock & 1) != 0;
+    if (line.starts_with("CapEff:"))
+      return (std::stoull(line.substr(7), nullptr, 16) >> cap_ipc_lock & 1) != 0;
   }
   return false;
 }
@@ -118,32 +119,36 @@ MemoryLimits read_memory_limits(const std::string& root) {
 
 Result<void> check_memory(const MemoryLimits& limits, Bytes needed) {
   if (limits.cgroup && *limits.cgroup < needed) {
-    return Error{ErrorKind::does_not_fit,
-                 fmt::format("the cgroup limit {} ({}) is below the {} of memory asked for: raise it by {} (docker "
-                             "--memory, systemd MemoryMax=), or lower memory.host or memory.device by as much",
-                             format_bytes(*limits.cgroup), limits.cgroup_file, format_bytes(needed),
-                             format_bytes(needed - *limits.cgroup))};
+    return Error{
+        ErrorKind::does_not_fit,
+        fmt::format("the cgroup limit {} ({}) is below the {} of memory asked for: raise it by {} (docker "
+                    "--memory, systemd MemoryMax=), or lower memory.host or memory.device by as much",
+                    format_bytes(*limits.cgroup), limits.cgroup_file, format_bytes(needed),
+                    format_bytes(needed - *limits.cgroup))};
   }
   if (limits.available.value != 0 && limits.available < needed) {
-    return Error{ErrorKind::does_not_fit,
-                 fmt::format("this machine has {} of memory available ({} in all), {} less than the {} asked for: "
-                             "lower memory.host or memory.device by as much, or end other programs",
-                             format_bytes(limits.available), format_bytes(limits.total),
-                             format_bytes(needed - limits.available), format_bytes(needed))};
+    return Error{
+        ErrorKind::does_not_fit,
+        fmt::format("this machine has {} of memory available ({} in all), {} less than the {} asked for: "
+                    "lower memory.host or memory.device by as much, or end other programs",
+                    format_bytes(limits.available), format_bytes(limits.total),
+                    format_bytes(needed - limits.available), format_bytes(needed))};
   }
   if (limits.address_space && *limits.address_space < needed) {
-    return Error{ErrorKind::does_not_fit,
-                 fmt::format("the address space limit {} is below the {} of memory asked for: `ulimit -v unlimited`",
-                             format_bytes(*limits.address_space), format_bytes(needed))};
+    return Error{
+        ErrorKind::does_not_fit,
+        fmt::format("the address space limit {} is below the {} of memory asked for: `ulimit -v unlimited`",
+                    format_bytes(*limits.address_space), format_bytes(needed))};
   }
   return {};
 }
 
 std::string explain_memlock(const MemoryLimits& limits, Bytes needed) {
   if (!limits.locked || *limits.locked >= needed) return "";
-  return fmt::format("the memlock limit {} is below {}: raise it with `ulimit -l unlimited` or in "
-                     "/etc/security/limits.conf",
-                     format_bytes(*limits.locked), format_bytes(needed));
+  return fmt::format(
+      "the memlock limit {} is below {}: raise it with `ulimit -l unlimited` or in "
+      "/etc/security/limits.conf",
+      format_bytes(*limits.locked), format_bytes(needed));
 }
 
 std::string format_bytes(Bytes bytes) {

@@ -10,11 +10,11 @@
 namespace tidepool {
 
 struct MemoryLimits {
-  std::optional<Bytes> cgroup;          // the tightest on the way up; empty: none
-  std::string cgroup_file;              // where it stands, for messages
-  Bytes total{}, available{};           // MemTotal, MemAvailable
-  std::optional<Bytes> locked;          // RLIMIT_MEMLOCK; empty: unlimited, or CAP_IPC_LOCK
-  std::optional<Bytes> address_space;   // RLIMIT_AS; empty: unlimited
+  std::optional<Bytes> cgroup;         // the tightest on the way up; empty: none
+  std::string cgroup_file;             // where it stands, for messages
+  Bytes total{}, available{};          // MemTotal, MemAvailable
+  std::optional<Bytes> locked;         // RLIMIT_MEMLOCK; empty: unlimited, or CAP_IPC_LOCK
+  std::optional<Bytes> address_space;  // RLIMIT_AS; empty: unlimited
 };
 
 // `root` stands before /proc and /sys, so that tests can lay out a machine of their own.

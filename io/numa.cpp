@@ -39,8 +39,9 @@ std::string bind_to_local_nodes(std::span<std::byte> memory) {
   if (hwloc_get_cpubind(topology.get(), cpus.get(), HWLOC_CPUBIND_PROCESS) != 0) return "not bound to a node";
   hwloc_cpuset_to_nodeset(topology.get(), cpus.get(), nodes.get());
   bool one = hwloc_bitmap_weight(nodes.get()) == 1;
-  int failed = hwloc_set_area_membind(topology.get(), memory.data(), memory.size(), nodes.get(),
-                                      one ? HWLOC_MEMBIND_BIND : HWLOC_MEMBIND_INTERLEAVE, HWLOC_MEMBIND_BYNODESET);
+  int failed =
+      hwloc_set_area_membind(topology.get(), memory.data(), memory.size(), nodes.get(),
+                             one ? HWLOC_MEMBIND_BIND : HWLOC_MEMBIND_INTERLEAVE, HWLOC_MEMBIND_BYNODESET);
   if (failed != 0) return fmt::format("not bound to a node ({})", errno_text(errno));
 
   char* text = nullptr;

@@ -22,8 +22,8 @@ void PieceQueue::push(const DiskRequest& request) {
   CHECK(request.offset % frame_alignment == 0, request.offset);
   CHECK(!request.memory.empty() && request.memory.size() % frame_alignment == 0, request.memory.size());
   CHECK(reinterpret_cast<std::uintptr_t>(request.memory.data()) % frame_alignment == 0);
-  CHECK(request.offset <= file_bytes_ && request.memory.size() <= file_bytes_ - request.offset, request.offset,
-        request.memory.size(), file_bytes_);
+  CHECK(request.offset <= file_bytes_ && request.memory.size() <= file_bytes_ - request.offset,
+        request.offset, request.memory.size(), file_bytes_);
   u32 slot = free_.back();
   free_.pop_back();
   slots_[slot].request = request;
@@ -31,8 +31,10 @@ void PieceQueue::push(const DiskRequest& request) {
   slots_[slot].next = none;
   slots_[slot].completion.tag = request.tag;
   u32 op = static_cast<u32>(request.op);
-  if (head_[op] == none) head_[op] = slot;
-  else slots_[tail_[op]].next = slot;
+  if (head_[op] == none)
+    head_[op] = slot;
+  else
+    slots_[tail_[op]].next = slot;
   tail_[op] = slot;
 }
 
@@ -68,8 +70,9 @@ PieceVerdict PieceQueue::finish(Piece& piece, i64 result, DiskCompletion& comple
 
   bool retriable = result == -EINTR || result == -EAGAIN || (result == 0 && piece.op == DiskOp::write);
   if (result <= 0 && !retriable) {
-    fail(slot, result == 0 ? disk_end_of_file(path_, piece.offset, piece.bytes)
-                           : disk_error(path_, piece.op, piece.offset, piece.bytes, static_cast<int>(-result)));
+    fail(slot, result == 0
+                   ? disk_end_of_file(path_, piece.offset, piece.bytes)
+                   : disk_error(path_, piece.op, piece.offset, piece.bytes, static_cast<int>(-result)));
     return land(piece, completion);
   }
   // O_DIRECT can only go on from a whole page: the part of a page is transferred again.
@@ -80,7 +83,8 @@ PieceVerdict PieceQueue::finish(Piece& piece, i64 result, DiskCompletion& comple
   piece.stalls = moved > 0 ? 0 : piece.stalls + 1;
   ++slot.completion.retries;
   if (piece.stalls < piece_stalls_max) return PieceVerdict::again;
-  fail(slot, disk_error(path_, piece.op, piece.offset, piece.bytes, result < 0 ? static_cast<int>(-result) : EAGAIN));
+  fail(slot, disk_error(path_, piece.op, piece.offset, piece.bytes,
+                        result < 0 ? static_cast<int>(-result) : EAGAIN));
   return land(piece, completion);
 }
 

@@ -39,7 +39,8 @@ class PieceQueue {
   void push(const DiskRequest&);
   // False if nothing waits. The piece counts as in flight until finish() says done or complete.
   bool pop(Piece&);
-  // `result` as of a system call: bytes moved, or minus errno. `completion` is set if the verdict is complete.
+  // `result` as of a system call: bytes moved, or minus errno. `completion` is set if the verdict is
+  // complete.
   PieceVerdict finish(Piece&, i64 result, DiskCompletion& completion);
 
   bool waiting() const { return head_[0] != none || head_[1] != none; }

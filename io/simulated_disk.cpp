@@ -43,8 +43,12 @@ constexpr bool strikes(DiskFault fault, DiskOp op) {
 class SimulatedDiskImpl final : public SimulatedDisk {
  public:
   SimulatedDiskImpl(Bytes bytes, const DiskFaults& faults, const DiskOptions& options, DiskSink sink)
-      : faults_(faults), sink_(std::move(sink)), medium_(bytes.value), queue_(bytes.value, options, "simulated disk"),
-        depth_(options.queue_depth), dice_(mix(faults.seed)) {
+      : faults_(faults),
+        sink_(std::move(sink)),
+        medium_(bytes.value),
+        queue_(bytes.value, options, "simulated disk"),
+        depth_(options.queue_depth),
+        dice_(mix(faults.seed)) {
     for (auto& uses : uses_) uses.resize(bytes.value / frame_alignment);
     seen_.resize(faults.scripted.size());
     flying_.reserve(depth_);
@@ -163,14 +167,21 @@ class SimulatedDiskImpl final : public SimulatedDisk {
 
   i64 strike(DiskFault fault, const Piece& piece, u64 dice) {
     switch (fault) {
-      case DiskFault::short_transfer: return move(piece, piece.offset, 1 + dice % (piece.bytes - 1));
-      case DiskFault::interrupted: return -EINTR;
-      case DiskFault::again: return -EAGAIN;
-      case DiskFault::io_error: return -EIO;
-      case DiskFault::no_space: return -ENOSPC;
-      case DiskFault::lost_write: return static_cast<i64>(piece.bytes);
+      case DiskFault::short_transfer:
+        return move(piece, piece.offset, 1 + dice % (piece.bytes - 1));
+      case DiskFault::interrupted:
+        return -EINTR;
+      case DiskFault::again:
+        return -EAGAIN;
+      case DiskFault::io_error:
+        return -EIO;
+      case DiskFault::no_space:
+        return -ENOSPC;
+      case DiskFault::lost_write:
+        return static_cast<i64>(piece.bytes);
       case DiskFault::misdirected_read:
-      case DiskFault::misdirected_write: return move(piece, elsewhere(piece, dice), piece.bytes);
+      case DiskFault::misdirected_write:
+        return move(piece, elsewhere(piece, dice), piece.bytes);
       case DiskFault::bit_flip:
         move(piece, piece.offset, piece.bytes);
         piece.memory[dice / 8 % piece.bytes] ^= std::byte(1u << dice % 8);
@@ -188,8 +199,10 @@ class SimulatedDiskImpl final : public SimulatedDisk {
   }
 
   i64 move(const Piece& piece, u64 offset, u64 bytes) {
-    if (piece.op == DiskOp::read) std::memcpy(piece.memory, medium_.data() + offset, bytes);
-    else std::memcpy(medium_.data() + offset, piece.memory, bytes);
+    if (piece.op == DiskOp::read)
+      std::memcpy(piece.memory, medium_.data() + offset, bytes);
+    else
+      std::memcpy(medium_.data() + offset, piece.memory, bytes);
     return static_cast<i64>(bytes);
   }
 

@@ -51,6 +51,7 @@ class SimulatedDisk : public Disk {
 };
 
 // `bytes` of zeros.
-std::unique_ptr<SimulatedDisk> create_simulated_disk(Bytes bytes, const DiskFaults&, const DiskOptions&, DiskSink);
+std::unique_ptr<SimulatedDisk> create_simulated_disk(Bytes bytes, const DiskFaults&, const DiskOptions&,
+                                                     DiskSink);
 
 }  // namespace tidepool

@@ -25,8 +25,8 @@
 namespace tidepool {
 namespace {
 
-constexpr u32 lock_tries_max = 16;          // another job may remove the file between our open and our lock
-constexpr u64 zero_block_bytes = 4 * mib;   // of writing zeros where fallocate is missing
+constexpr u32 lock_tries_max = 16;         // another job may remove the file between our open and our lock
+constexpr u64 zero_block_bytes = 4 * mib;  // of writing zeros where fallocate is missing
 
 std::string boot_id() {
   std::ifstream in("/proc/sys/kernel/random/boot_id");
@@ -45,8 +45,10 @@ Job read_job(const std::string& path) {
   Job job;
   std::string word;
   while (in >> word) {
-    if (word == "pid") in >> job.pid;
-    else if (word == "boot") in >> job.boot;
+    if (word == "pid")
+      in >> job.pid;
+    else if (word == "boot")
+      in >> job.boot;
   }
   return job;
 }
@@ -54,7 +56,7 @@ Job read_job(const std::string& path) {
 Result<bool> make_directory(const std::string& dir) {
   if (mkdir(dir.c_str(), 0777) == 0) return true;
   if (errno != EEXIST) return file_error("cannot make the swap directory", dir, errno);
-  struct stat info{};
+  struct stat info {};
   if (stat(dir.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return false;
   return Error{ErrorKind::io, fmt::format("the swap directory {} is not a directory: choose another "
                                           "memory.swap_dir",
@@ -62,36 +64,40 @@ Result<bool> make_directory(const std::string& dir) {
 }
 
 Result<void> refuse_memory_file_system(const std::string& dir) {
-  struct statfs info{};
+  struct statfs info {};
   if (statfs(dir.c_str(), &info) != 0) return file_error("cannot look at the swap directory", dir, errno);
   if (info.f_type != TMPFS_MAGIC && info.f_type != RAMFS_MAGIC) return {};
-  return Error{ErrorKind::io, fmt::format("the swap directory {} is on {}, which is memory, not a disk: point "
-                                          "memory.swap_dir at a directory on an SSD",
-                                          dir, info.f_type == TMPFS_MAGIC ? "tmpfs" : "ramfs")};
+  return Error{ErrorKind::io,
+               fmt::format("the swap directory {} is on {}, which is memory, not a disk: point "
+                           "memory.swap_dir at a directory on an SSD",
+                           dir, info.f_type == TMPFS_MAGIC ? "tmpfs" : "ramfs")};
 }
 
 Result<void> check_file_size_limit(const std::string& dir, Bytes needed) {
   rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= needed.value) {
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+      limit.rlim_cur >= needed.value) {
     return {};
   }
-  return Error{ErrorKind::io, fmt::format("the file size limit {} is below the {} that swapping to {} takes: raise "
-                                          "it with `ulimit -f unlimited`",
-                                          format_bytes({limit.rlim_cur}), format_bytes(needed), dir)};
+  return Error{ErrorKind::io,
+               fmt::format("the file size limit {} is below the {} that swapping to {} takes: raise "
+                           "it with `ulimit -f unlimited`",
+                           format_bytes({limit.rlim_cur}), format_bytes(needed), dir)};
 }
 
 Error no_space(const std::string& dir, Bytes needed, int error_number) {
-  struct statvfs info{};
+  struct statvfs info {};
   Bytes free{};
   if (statvfs(dir.c_str(), &info) == 0) free = {u64{info.f_bavail} * info.f_frsize};
-  return {ErrorKind::io, fmt::format("the swap directory {} needs {} and has {} free: {}. Free space there, point "
-                                     "memory.swap_dir at a larger disk, or raise memory.host so that less is swapped.",
-                                     dir, format_bytes(needed), format_bytes(free), errno_text(error_number))};
+  return {ErrorKind::io,
+          fmt::format("the swap directory {} needs {} and has {} free: {}. Free space there, point "
+                      "memory.swap_dir at a larger disk, or raise memory.host so that less is swapped.",
+                      dir, format_bytes(needed), format_bytes(free), errno_text(error_number))};
 }
 
 // Copy-on-write would move every chunk on every write, and checksums forbid O_DIRECT in place. A wish.
 void ask_for_in_place_writes(int fd) {
-  struct statfs info{};
+  struct statfs info {};
   if (fstatfs(fd, &info) != 0 || info.f_type != BTRFS_SUPER_MAGIC) return;
   int flags = 0;
   if (ioctl(fd, FS_IOC_GETFLAGS, &flags) == 0) {
@@ -140,20 +146,23 @@ Result<void> SwapFile::lock_directory() {
       int error = errno;
       close(fd);
       if (error != EWOULDBLOCK) return file_error("cannot lock", job_path_, error);
-      return Error{ErrorKind::io, fmt::format("the swap directory {} is in use by the job with pid {}: wait for it, "
-                                              "stop it, or choose another memory.swap_dir",
-                                              dir_, read_job(job_path_).pid)};
+      return Error{ErrorKind::io,
+                   fmt::format("the swap directory {} is in use by the job with pid {}: wait for it, "
+                               "stop it, or choose another memory.swap_dir",
+                               dir_, read_job(job_path_).pid)};
     }
-    struct stat locked{}, named{};
+    struct stat locked {
+    }, named{};
     if (fstat(fd, &locked) == 0 && stat(job_path_.c_str(), &named) == 0 && locked.st_ino == named.st_ino) {
       lock_fd_ = fd;
       break;
     }
     close(fd);  // its owner removed it while we came: the lock is on a file that is gone
   }
-  if (lock_fd_ < 0) return Error{ErrorKind::io, fmt::format("cannot lock {}: jobs keep replacing it", job_path_)};
+  if (lock_fd_ < 0)
+    return Error{ErrorKind::io, fmt::format("cannot lock {}: jobs keep replacing it", job_path_)};
 
-  struct stat litter{};
+  struct stat litter {};
   if (stat(path_.c_str(), &litter) == 0) {
     Job dead = read_job(job_path_);
     notes_.push_back(fmt::format("cleared {} that a dead job (pid {}{}) left in {}",
@@ -174,10 +183,11 @@ Result<void> SwapFile::open_file() {
   if (fd_ < 0 && errno == EINVAL) {
     unlink(path_.c_str());  // some file systems make the file before they refuse the flag
     direct_ = false;
-    notes_.push_back(fmt::format("WARNING: the file system of {} refuses O_DIRECT. Swapping goes through the page "
-                                 "cache: it takes memory beyond the budgets, and measured disk rates are not the "
-                                 "disk's. Point memory.swap_dir at ext4, xfs or btrfs on an SSD.",
-                                 dir_));
+    notes_.push_back(
+        fmt::format("WARNING: the file system of {} refuses O_DIRECT. Swapping goes through the page "
+                    "cache: it takes memory beyond the budgets, and measured disk rates are not the "
+                    "disk's. Point memory.swap_dir at ext4, xfs or btrfs on an SSD.",
+                    dir_));
     fd_ = open(path_.c_str(), flags, 0600);
   }
   if (fd_ < 0) return file_error("cannot make the swap file", path_, errno);
@@ -186,7 +196,7 @@ Result<void> SwapFile::open_file() {
 }
 
 Result<void> SwapFile::take_space() {
-  struct statvfs info{};
+  struct statvfs info {};
   if (statvfs(dir_.c_str(), &info) == 0 && u64{info.f_bavail} * info.f_frsize < bytes_.value) {
     return no_space(dir_, bytes_, ENOSPC);  // said at once: filling the disk first would hurt its other users
   }
@@ -203,7 +213,8 @@ Result<void> SwapFile::take_space() {
 }
 
 Result<void> SwapFile::write_zeros() {
-  std::unique_ptr<void, decltype(&std::free)> zeros(std::aligned_alloc(frame_alignment, zero_block_bytes), std::free);
+  std::unique_ptr<void, decltype(&std::free)> zeros(std::aligned_alloc(frame_alignment, zero_block_bytes),
+                                                    std::free);
   CHECK(zeros != nullptr);
   std::fill_n(static_cast<char*>(zeros.get()), zero_block_bytes, 0);
   u64 done = 0;

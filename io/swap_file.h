@@ -18,8 +18,8 @@
 namespace tidepool {
 
 struct SwapFileOptions {
-  std::string dir;   // made if missing; its parent must exist
-  Bytes bytes{};     // a multiple of frame_alignment, not 0
+  std::string dir;  // made if missing; its parent must exist
+  Bytes bytes{};    // a multiple of frame_alignment, not 0
 };
 
 class SwapFile {

@@ -22,8 +22,8 @@ class ThreadDisk final : public Disk {
   ThreadDisk(SwapFile& file, const DiskOptions& options, DiskSink sink, const std::string& why)
       : file_(file), sink_(std::move(sink)), queue_(file.bytes().value, options, file.path()) {
     u32 count = std::clamp(options.queue_depth, 1u, disk_threads_max);
-    describe_ = fmt::format("pread/pwrite on {} threads, {}{}{}", count, file.direct() ? "O_DIRECT" : "buffered",
-                            why.empty() ? "" : "; ", why);
+    describe_ = fmt::format("pread/pwrite on {} threads, {}{}{}", count,
+                            file.direct() ? "O_DIRECT" : "buffered", why.empty() ? "" : "; ", why);
     for (u32 i = 0; i < count; ++i) {
       threads_.push_back(start_io_thread("tp-disk", options.cpus, [this] { serve(); }));
     }

@@ -33,7 +33,9 @@ constexpr u64 wake_data = ~0ull;              // user data of the eventfd's read
 class UringDisk final : public Disk {
  public:
   UringDisk(SwapFile& file, const DiskOptions& options, DiskSink sink)
-      : file_(file), sink_(std::move(sink)), queue_(file.bytes().value, options, file.path()),
+      : file_(file),
+        sink_(std::move(sink)),
+        queue_(file.bytes().value, options, file.path()),
         flying_(options.queue_depth) {
     for (u32 i = options.queue_depth; i > 0; --i) seats_.push_back(i - 1);
   }
@@ -57,8 +59,8 @@ class UringDisk final : public Disk {
     TRY(make_ring(options.queue_depth + 1));
     register_file();
     register_buffers(options.arenas);
-    describe_ = fmt::format("io_uring, {} deep, {}, {}", flying_.size(), file_.direct() ? "O_DIRECT" : "buffered",
-                            buffers_note_);
+    describe_ = fmt::format("io_uring, {} deep, {}, {}", flying_.size(),
+                            file_.direct() ? "O_DIRECT" : "buffered", buffers_note_);
     thread_ = start_io_thread("tp-disk", options.cpus, [this] { serve(); });
     return {};
   }
@@ -84,8 +86,9 @@ class UringDisk final : public Disk {
   // Cheapest completions first; older kernels refuse the flags they do not know. The ring starts disabled
   // because its single issuer is the thread that enables it.
   Result<void> make_ring(u32 entries) {
-    constexpr u32 tries[] = {IORING_SETUP_R_DISABLED | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
-                             IORING_SETUP_R_DISABLED | IORING_SETUP_COOP_TASKRUN, IORING_SETUP_R_DISABLED};
+    constexpr u32 tries[] = {
+        IORING_SETUP_R_DISABLED | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
+        IORING_SETUP_R_DISABLED | IORING_SETUP_COOP_TASKRUN, IORING_SETUP_R_DISABLED};
     int error = 0;
     for (u32 flags : tries) {
       io_uring_params params{};
@@ -98,7 +101,8 @@ class UringDisk final : public Disk {
     const char* advice = error == ENOMEM ? "raise the memlock limit (`ulimit -l`)"
                                          : "allow it with `sysctl kernel.io_uring_disabled=0` and, in a "
                                            "container, a seccomp profile that permits io_uring";
-    return Error{ErrorKind::io, fmt::format("the kernel refuses io_uring: {}; {}", errno_text(error), advice)};
+    return Error{ErrorKind::io,
+                 fmt::format("the kernel refuses io_uring: {}; {}", errno_text(error), advice)};
   }
 
   void register_file() {
@@ -127,9 +131,10 @@ class UringDisk final : public Disk {
 
   static std::string explain_unregistered(int error, Bytes bytes) {
     std::string why = explain_memlock(read_memory_limits(), bytes);
-    return fmt::format("buffers not registered ({}): pages are pinned anew for each transfer, which costs CPU "
-                       "time{}{}",
-                       errno_text(error), why.empty() ? "" : "; ", why);
+    return fmt::format(
+        "buffers not registered ({}): pages are pinned anew for each transfer, which costs CPU "
+        "time{}{}",
+        errno_text(error), why.empty() ? "" : "; ", why);
   }
 
   void wake() {
@@ -177,10 +182,14 @@ class UringDisk final : public Disk {
     u32 bytes = static_cast<u32>(piece.bytes);
     int buffer = registered_buffer(piece);
     bool read = piece.op == DiskOp::read;
-    if (buffer >= 0 && read) io_uring_prep_read_fixed(sqe, fd, piece.memory, bytes, piece.offset, buffer);
-    else if (buffer >= 0) io_uring_prep_write_fixed(sqe, fd, piece.memory, bytes, piece.offset, buffer);
-    else if (read) io_uring_prep_read(sqe, fd, piece.memory, bytes, piece.offset);
-    else io_uring_prep_write(sqe, fd, piece.memory, bytes, piece.offset);
+    if (buffer >= 0 && read)
+      io_uring_prep_read_fixed(sqe, fd, piece.memory, bytes, piece.offset, buffer);
+    else if (buffer >= 0)
+      io_uring_prep_write_fixed(sqe, fd, piece.memory, bytes, piece.offset, buffer);
+    else if (read)
+      io_uring_prep_read(sqe, fd, piece.memory, bytes, piece.offset);
+    else
+      io_uring_prep_write(sqe, fd, piece.memory, bytes, piece.offset);
     if (file_registered_) io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
     io_uring_sqe_set_data64(sqe, seat);
   }
@@ -212,8 +221,10 @@ class UringDisk final : public Disk {
       u64 data = io_uring_cqe_get_data64(cqe);
       i32 result = cqe->res;
       io_uring_cqe_seen(&ring_, cqe);
-      if (data == wake_data) listen();
-      else land(static_cast<u32>(data), result);
+      if (data == wake_data)
+        listen();
+      else
+        land(static_cast<u32>(data), result);
     }
   }
 

@@ -37,7 +37,8 @@ double median(std::vector<double> values) {
 class Bench {
  public:
   explicit Bench(const BenchDiskOptions& options)
-      : options_(options), load_options_{.block = options.block, .depth = options.depth, .backend = options.backend} {}
+      : options_(options),
+        load_options_{.block = options.block, .depth = options.depth, .backend = options.backend} {}
 
   Result<void> run() {
     std::string dir = fmt::format("{}/tidepool-bench-{}", options_.dir, getpid());
@@ -48,15 +49,17 @@ class Bench {
     TRY(load_->fill());
     // One of each in turn, and who begins changes with each round: disks and neighbours drift.
     for (u32 round = 0; round < options_.repetitions; ++round) {
-      for (u32 p = 0; p < disk_pattern_count; ++p) TRY(compare(static_cast<DiskPattern>(p), round % 2 == 0, dir));
+      for (u32 p = 0; p < disk_pattern_count; ++p)
+        TRY(compare(static_cast<DiskPattern>(p), round % 2 == 0, dir));
     }
     return {};
   }
 
   void print() const {
-    fmt::print("{}, {} file in {}, blocks of {}, medians of {}\n", load_->describe(), format_bytes(options_.size),
-               options_.dir, format_bytes(options_.block), options_.repetitions);
-    fmt::print("{:<8}{:>12}{:>14}{:>12}{:>14}{:>9}\n", "", "MB/s", "CPU s/GB", "fio MB/s", "fio CPU s/GB", "/ fio");
+    fmt::print("{}, {} file in {}, blocks of {}, medians of {}\n", load_->describe(),
+               format_bytes(options_.size), options_.dir, format_bytes(options_.block), options_.repetitions);
+    fmt::print("{:<8}{:>12}{:>14}{:>12}{:>14}{:>9}\n", "", "MB/s", "CPU s/GB", "fio MB/s", "fio CPU s/GB",
+               "/ fio");
     for (u32 p = 0; p < disk_pattern_count; ++p) {
       const PatternSamples& s = samples_[p];
       fmt::print("{:<8}{:>12.0f}{:>14.4f}", name(static_cast<DiskPattern>(p)), median(s.ours.rates) / 1e6,
@@ -66,7 +69,8 @@ class Bench {
       }
       fmt::print("\n");
     }
-    if (!has_fio_) fmt::print("fio is not installed, so there is nothing to compare with (apt install fio)\n");
+    if (!has_fio_)
+      fmt::print("fio is not installed, so there is nothing to compare with (apt install fio)\n");
   }
 
   void print_json() const {
@@ -78,7 +82,8 @@ class Bench {
                             {"seconds", options_.seconds},
                             {"repetitions", options_.repetitions},
                             {"fio", has_fio_}};
-    for (u32 p = 0; p < disk_pattern_count; ++p) out[name(static_cast<DiskPattern>(p))] = to_json(samples_[p]);
+    for (u32 p = 0; p < disk_pattern_count; ++p)
+      out[name(static_cast<DiskPattern>(p))] = to_json(samples_[p]);
     fmt::print("{}\n", boost::json::serialize(out));
   }
 
@@ -126,7 +131,8 @@ std::optional<std::string> complaint(const BenchDiskOptions& o) {
   if (o.block.value == 0 || o.block.value % frame_alignment != 0) return "--block must be a multiple of 4KiB";
   if (o.size.value % frame_alignment != 0) return "--size must be a multiple of 4KiB";
   if (o.size.value < 4 * o.block.value) return "--size must be at least four blocks";
-  if (o.depth < 1 || o.depth > queue_depth_max) return fmt::format("--depth must be 1 to {}", queue_depth_max);
+  if (o.depth < 1 || o.depth > queue_depth_max)
+    return fmt::format("--depth must be 1 to {}", queue_depth_max);
   if (!(o.seconds > 0) || o.repetitions == 0) return "--seconds and --repetitions must be above 0";
   return std::nullopt;
 }
@@ -143,8 +149,10 @@ int bench_disk(const BenchDiskOptions& options) {
     fmt::print(stderr, "tidepool bench disk: {}\n", done.error().message);
     return exit_code(done.error());
   }
-  if (options.json) bench.print_json();
-  else bench.print();
+  if (options.json)
+    bench.print_json();
+  else
+    bench.print();
   return 0;
 }
 

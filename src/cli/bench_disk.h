@@ -9,12 +9,12 @@ namespace tidepool {
 
 struct BenchDiskOptions {
   bool json = false;
-  std::string dir = ".";         // on the disk to measure; a directory made in it is removed at the end
-  Bytes size{4 * gib};           // of the file
-  Bytes block{1 * mib};          // given to the kernel at a time
-  u32 depth = 32;                // blocks in flight
-  double seconds = 2;            // per measurement
-  u32 repetitions = 5;           // medians of this many interleaved runs
+  std::string dir = ".";  // on the disk to measure; a directory made in it is removed at the end
+  Bytes size{4 * gib};    // of the file
+  Bytes block{1 * mib};   // given to the kernel at a time
+  u32 depth = 32;         // blocks in flight
+  double seconds = 2;     // per measurement
+  u32 repetitions = 5;    // medians of this many interleaved runs
   DiskBackend backend = DiskBackend::automatic;
 };
 

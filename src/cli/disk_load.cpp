@@ -15,7 +15,9 @@ constexpr u64 blocks_per_request = 16;
 double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
@@ -31,7 +33,8 @@ Result<std::unique_ptr<DiskLoad>> DiskLoad::create(SwapFile& file, const DiskLoa
   load->request_bytes_ = std::min(options.block.value * blocks_per_request, load->file_bytes_ / 2);
   // Two requests more than the queue holds: one being cut, one waiting behind it.
   load->buffers_ = div_up(options.depth * options.block.value, load->request_bytes_) + 2;
-  TRY_ASSIGN(load->arena_, Arena::create({.name = "bench", .bytes = Bytes{load->buffers_ * load->request_bytes_}}));
+  TRY_ASSIGN(load->arena_,
+             Arena::create({.name = "bench", .bytes = Bytes{load->buffers_ * load->request_bytes_}}));
   DiskOptions disk{.queue_depth = options.depth, .piece = options.block, .arenas = {load->arena_->memory()}};
   auto sink = [self = load.get()](const DiskCompletion& completion) { self->completed(completion); };
   TRY_ASSIGN(load->disk_, create_disk(file, options.backend, disk, sink));
@@ -42,7 +45,8 @@ Result<DiskRate> DiskLoad::run(DiskPattern pattern, double seconds) {
   double cpu = cpu_seconds(), start = now();
   TRY_ASSIGN(u64 bytes, drive(pattern, seconds, ~u64{0}));
   double moved = static_cast<double>(bytes);
-  return DiskRate{.bytes_per_second = moved / (now() - start), .cpu_seconds_per_gb = (cpu_seconds() - cpu) / moved * 1e9};
+  return DiskRate{.bytes_per_second = moved / (now() - start),
+                  .cpu_seconds_per_gb = (cpu_seconds() - cpu) / moved * 1e9};
 }
 
 Result<void> DiskLoad::fill() {
@@ -63,7 +67,8 @@ Result<u64> DiskLoad::drive(DiskPattern pattern, double seconds, u64 bytes_max) 
   bytes_max_ = bytes_max;
   stopping_ = false;
   for (u64 b = 0; b < buffers_; ++b) submit_next(b);
-  idle_.wait_for(lock, std::chrono::duration<double>(std::min(seconds, 1e6)), [&] { return in_flight_ == 0; });
+  idle_.wait_for(lock, std::chrono::duration<double>(std::min(seconds, 1e6)),
+                 [&] { return in_flight_ == 0; });
   stopping_ = true;
   idle_.wait(lock, [&] { return in_flight_ == 0; });
   if (!error_.message.empty()) return error_;

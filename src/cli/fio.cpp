@@ -1,7 +1,7 @@
 #include "cli/fio.h"
 
-#include <fmt/format.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -51,7 +51,9 @@ Result<DiskRate> parse(const std::string& path, double cpu_seconds) {
   boost::system::error_code ec;
   auto begin = json.find('{');  // notes may come first
   auto value = boost::json::parse(begin == std::string::npos ? "" : json.substr(begin), ec);
-  auto error = [&] { return Error{ErrorKind::internal, "fio's answer is not understood: " + json.substr(0, 200)}; };
+  auto error = [&] {
+    return Error{ErrorKind::internal, "fio's answer is not understood: " + json.substr(0, 200)};
+  };
   if (ec) return error();
   auto number = [&](const char* pointer) {
     boost::system::error_code missing;
@@ -61,7 +63,8 @@ Result<DiskRate> parse(const std::string& path, double cpu_seconds) {
   double read_rate = number("/jobs/0/read/bw_bytes"), write_rate = number("/jobs/0/write/bw_bytes");
   double bytes = number("/jobs/0/read/io_bytes") + number("/jobs/0/write/io_bytes");
   if (read_rate < 0 || write_rate < 0 || bytes <= 0) return error();
-  return DiskRate{.bytes_per_second = read_rate + write_rate, .cpu_seconds_per_gb = cpu_seconds / bytes * 1e9};
+  return DiskRate{.bytes_per_second = read_rate + write_rate,
+                  .cpu_seconds_per_gb = cpu_seconds / bytes * 1e9};
 }
 
 }  // namespace
@@ -71,17 +74,18 @@ bool fio_installed() {
   return run_program({"fio", "--version"}, &ignored) == 0;
 }
 
-Result<DiskRate> run_fio(const SwapFile& file, DiskPattern pattern, const DiskLoadOptions& options, double seconds,
-                         const std::string& scratch) {
+Result<DiskRate> run_fio(const SwapFile& file, DiskPattern pattern, const DiskLoadOptions& options,
+                         double seconds, const std::string& scratch) {
   constexpr const char* kinds[] = {"read", "write", "rw"};
   double cpu_seconds = 0;
-  int status = run_program({"fio", "--name=tidepool", "--filename=" + escape_colons(file.path()),
-                            fmt::format("--size={}", file.bytes().value), fmt::format("--bs={}", options.block.value),
-                            fmt::format("--iodepth={}", options.depth), "--ioengine=io_uring", "--direct=1",
-                            fmt::format("--rw={}", kinds[static_cast<u32>(pattern)]), "--time_based",
-                            fmt::format("--runtime={}ms", static_cast<u64>(seconds * 1000)),
-                            "--allow_file_create=0", "--output-format=json", "--output=" + scratch},
-                           &cpu_seconds);
+  int status =
+      run_program({"fio", "--name=tidepool", "--filename=" + escape_colons(file.path()),
+                   fmt::format("--size={}", file.bytes().value), fmt::format("--bs={}", options.block.value),
+                   fmt::format("--iodepth={}", options.depth), "--ioengine=io_uring", "--direct=1",
+                   fmt::format("--rw={}", kinds[static_cast<u32>(pattern)]), "--time_based",
+                   fmt::format("--runtime={}ms", static_cast<u64>(seconds * 1000)), "--allow_file_create=0",
+                   "--output-format=json", "--output=" + scratch},
+                  &cpu_seconds);
   if (status != 0) return Error{ErrorKind::io, fmt::format("fio failed with status {}", status)};
   auto rate = parse(scratch, cpu_seconds);
   unlink(scratch.c_str());

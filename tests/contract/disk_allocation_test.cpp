@@ -15,8 +15,9 @@ std::atomic<unsigned> allocations{0};
 
 void* counted(std::size_t bytes, std::size_t alignment) {
   if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
-  void* memory = alignment == 0 ? std::malloc(bytes)
-                                : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  void* memory = alignment == 0
+                     ? std::malloc(bytes)
+                     : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
@@ -30,7 +31,9 @@ void* counted(std::size_t bytes, std::size_t alignment) {
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
 
 namespace tidepool {
 namespace {
@@ -84,7 +87,9 @@ TEST_P(DiskAllocation, ASteadyRoundTakesNone) {
   EXPECT_EQ(allocations_of_a_round(**disk, *arena, completed), 0u);
 }
 INSTANTIATE_TEST_SUITE_P(All, DiskAllocation, testing::Values(DiskBackend::io_uring, DiskBackend::threads),
-                         [](const auto& info) { return info.param == DiskBackend::threads ? "threads" : "io_uring"; });
+                         [](const auto& info) {
+                           return info.param == DiskBackend::threads ? "threads" : "io_uring";
+                         });
 
 }  // namespace
 }  // namespace tidepool

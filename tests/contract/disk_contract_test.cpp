@@ -172,8 +172,10 @@ TEST_P(DiskContract, TheSinkMaySubmit) {
   };
   DiskOptions options{.queue_depth = GetParam().depth, .piece = Bytes{piece_bytes}};
   disk_.reset();
-  if (simulated()) disk_ = create_simulated_disk(Bytes{file_bytes}, {}, options, chain);
-  else if (auto made = create_disk(*file_, DiskBackend::automatic, options, chain)) disk_ = std::move(made).value();
+  if (simulated())
+    disk_ = create_simulated_disk(Bytes{file_bytes}, {}, options, chain);
+  else if (auto made = create_disk(*file_, DiskBackend::automatic, options, chain))
+    disk_ = std::move(made).value();
   ASSERT_NE(disk_, nullptr);
   disk = disk_.get();
   disk->submit(request(0));
@@ -196,8 +198,10 @@ TEST_P(DiskContract, SyncsAndDescribesItself) {
 }
 
 TEST_P(DiskContract, AFailureIsTypedAndTouchesNoOtherRequest) {
-  if (simulated()) open({{DiskFault::io_error, DiskOp::read, 32 * mib, 0}});
-  else ASSERT_EQ(ftruncate(file_->fd(), 32 * mib), 0);
+  if (simulated())
+    open({{DiskFault::io_error, DiskOp::read, 32 * mib, 0}});
+  else
+    ASSERT_EQ(ftruncate(file_->fd(), 32 * mib), 0);
   disk_->submit({DiskOp::read, 16 * mib, target(0, 4 * mib), 1});
   disk_->submit({DiskOp::read, 30 * mib, target(4 * mib, 4 * mib), 2});
   disk_->submit({DiskOp::read, 20 * mib, target(8 * mib, 4 * mib), 3});
@@ -230,7 +234,8 @@ TEST_P(DiskContract, AShortWriteIsContinuedUntilTheErrorBehindIt) {
   EXPECT_FALSE(completions[0].ok);
   EXPECT_GE(completions[0].retries, 1u);
   EXPECT_NE(completions[0].error.message.find("EFBIG"), std::string::npos) << completions[0].error.message;
-  EXPECT_NE(completions[0].error.message.find("ulimit -f"), std::string::npos) << completions[0].error.message;
+  EXPECT_NE(completions[0].error.message.find("ulimit -f"), std::string::npos)
+      << completions[0].error.message;
   disk_->submit({DiskOp::read, 8 * mib, target(0, 3 * frame_alignment), 2});
   expect_all_ok(1);
   EXPECT_TRUE(equal(source(0, 3 * frame_alignment), target(0, 3 * frame_alignment)));

@@ -13,12 +13,14 @@ constexpr u64 block_bytes = checksum_block_elements * 4;
 // Chunks that are written in versions 0 and 1 and then read, as an executor does it.
 class DiskChecksumTest : public testing::TestWithParam<DiskFault> {
  protected:
-  std::span<std::byte> memory(u64 chunk) { return arena_->memory().subspan(chunk * chunk_bytes, chunk_bytes); }
+  std::span<std::byte> memory(u64 chunk) {
+    return arena_->memory().subspan(chunk * chunk_bytes, chunk_bytes);
+  }
 
   u64 checksum(u64 chunk, u64 version) {
     std::array<u64, chunk_bytes / block_bytes> hashes;
-    return chunk_checksum(memory(chunk), block_bytes, checksum_seed(ChunkId(static_cast<u32>(chunk)), version), hashes,
-                          *pool_);
+    return chunk_checksum(memory(chunk), block_bytes,
+                          checksum_seed(ChunkId(static_cast<u32>(chunk)), version), hashes, *pool_);
   }
   void run(Disk& disk, DiskOp op) {
     for (u64 c = 0; c < chunks; ++c) disk.submit({op, c * chunk_bytes, memory(c), c});
@@ -34,7 +36,8 @@ TEST_P(DiskChecksumTest, FindsTheChunk) {
   DiskFault fault = GetParam();
   bool on_write = fault == DiskFault::lost_write || fault == DiskFault::misdirected_write;
   // The second write of chunk 5, or its first read.
-  ScriptedFault script{fault, on_write ? DiskOp::write : DiskOp::read, 5 * chunk_bytes + 128 * kib, on_write ? 1u : 0u};
+  ScriptedFault script{fault, on_write ? DiskOp::write : DiskOp::read, 5 * chunk_bytes + 128 * kib,
+                       on_write ? 1u : 0u};
   auto disk = create_simulated_disk(Bytes{chunks * chunk_bytes}, {.seed = 2, .scripted = {script}},
                                     {.piece = Bytes{64 * kib}}, completions_.sink());
   std::array<u64, chunks> expected{};
@@ -50,8 +53,8 @@ TEST_P(DiskChecksumTest, FindsTheChunk) {
   EXPECT_LE(wrong, fault == DiskFault::misdirected_write ? 3u : 1u);
 }
 INSTANTIATE_TEST_SUITE_P(Silent, DiskChecksumTest,
-                         testing::Values(DiskFault::bit_flip, DiskFault::lost_write, DiskFault::misdirected_read,
-                                         DiskFault::misdirected_write));
+                         testing::Values(DiskFault::bit_flip, DiskFault::lost_write,
+                                         DiskFault::misdirected_read, DiskFault::misdirected_write));
 
 }  // namespace
 }  // namespace tidepool

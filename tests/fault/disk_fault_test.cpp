@@ -18,7 +18,9 @@ constexpr DiskOptions options{.queue_depth = 16, .piece = Bytes{64 * kib}};
 
 class DiskFaultTest : public testing::Test {
  protected:
-  void open(const DiskFaults& faults) { disk_ = create_simulated_disk(Bytes{disk_bytes}, faults, options, completions_.sink()); }
+  void open(const DiskFaults& faults) {
+    disk_ = create_simulated_disk(Bytes{disk_bytes}, faults, options, completions_.sink());
+  }
 
   std::span<std::byte> source(u64 at, u64 bytes) { return arena_->memory().subspan(at, bytes); }
   std::span<std::byte> target(u64 at, u64 bytes) { return arena_->memory().subspan(disk_bytes + at, bytes); }
@@ -27,7 +29,8 @@ class DiskFaultTest : public testing::Test {
     for (u64 t = 0; t < times; ++t) {
       for (u64 i = 0; i < requests; ++i) {
         u64 at = i * request_bytes;
-        disk_->submit({op, at, op == DiskOp::write ? source(at, request_bytes) : target(at, request_bytes), i});
+        disk_->submit(
+            {op, at, op == DiskOp::write ? source(at, request_bytes) : target(at, request_bytes), i});
       }
     }
     auto all = completions_.take(requests * times);
@@ -66,7 +69,8 @@ TEST_F(DiskFaultTest, TransientFaultsNeverShow) {
     u64 retries = 0;
     for (const auto& c : writes) retries += c.retries;
     for (const auto& c : reads) retries += c.retries;
-    EXPECT_EQ(retries, struck(DiskFault::short_transfer) + struck(DiskFault::interrupted) + struck(DiskFault::again));
+    EXPECT_EQ(retries,
+              struck(DiskFault::short_transfer) + struck(DiskFault::interrupted) + struck(DiskFault::again));
     EXPECT_GT(retries, 20u);
   }
 }
@@ -86,7 +90,8 @@ TEST_F(DiskFaultTest, HardErrorsFailTheirRequestOnly) {
                      {DiskFault::no_space, DiskOp::write, 7 * request_bytes, 0}}});
   auto all = run(DiskOp::write);
   for (const DiskCompletion& c : all) EXPECT_EQ(c.ok, c.tag != 3 && c.tag != 7) << c.tag;
-  EXPECT_NE(all[3].error.message.find("at offset 1638400 of simulated disk"), std::string::npos) << all[3].error.message;
+  EXPECT_NE(all[3].error.message.find("at offset 1638400 of simulated disk"), std::string::npos)
+      << all[3].error.message;
   EXPECT_NE(all[3].error.message.find("EIO"), std::string::npos);
   EXPECT_NE(all[3].error.message.find("smartctl"), std::string::npos);
   EXPECT_NE(all[7].error.message.find("ENOSPC"), std::string::npos);
@@ -111,10 +116,11 @@ TEST_F(DiskFaultTest, SilentFaultsReportSuccess) {
     DiskOp op;
     u64 wrong_min, wrong_max;
   };
-  for (Case c : {Case{DiskFault::bit_flip, DiskOp::read, 1, 1}, Case{DiskFault::lost_write, DiskOp::write, 1, 1},
-                 Case{DiskFault::misdirected_read, DiskOp::read, 1, 1},
-                 // Its own place is stale and up to two others may hold foreign bytes.
-                 Case{DiskFault::misdirected_write, DiskOp::write, 1, 3}}) {
+  for (Case c :
+       {Case{DiskFault::bit_flip, DiskOp::read, 1, 1}, Case{DiskFault::lost_write, DiskOp::write, 1, 1},
+        Case{DiskFault::misdirected_read, DiskOp::read, 1, 1},
+        // Its own place is stale and up to two others may hold foreign bytes.
+        Case{DiskFault::misdirected_write, DiskOp::write, 1, 3}}) {
     fill_random(source(0, disk_bytes), 11);
     open({.seed = 5, .scripted = {{c.fault, c.op, 2 * request_bytes, 0}}, .reorder = false});
     expect_ok(run(DiskOp::write));
@@ -145,7 +151,8 @@ TEST_F(DiskFaultTest, ASeedRepeatsARunWhateverTheTiming) {
 
 TEST_F(DiskFaultTest, CompletionsComeOutOfOrder) {
   open({.seed = 1});
-  for (u64 i = 0; i < requests; ++i) disk_->submit({DiskOp::read, i * 64 * kib, target(i * 64 * kib, 64 * kib), i});
+  for (u64 i = 0; i < requests; ++i)
+    disk_->submit({DiskOp::read, i * 64 * kib, target(i * 64 * kib, 64 * kib), i});
   auto all = completions_.take(requests);
   EXPECT_FALSE(std::ranges::is_sorted(all, {}, &DiskCompletion::tag));
 }

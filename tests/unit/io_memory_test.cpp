@@ -10,7 +10,9 @@
 namespace tidepool {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 u64 resident_bytes() {
   std::ifstream in("/proc/self/statm");
@@ -46,7 +48,8 @@ TEST(Arena, PoisonShowsUnwrittenFrames) {
 TEST(Arena, PrefaultsOnThePoolToo) {
   auto pool = create_core_pool(2, Bytes{4096});
   ASSERT_TRUE(pool);
-  auto arena = Arena::create({.name = "host", .bytes = Bytes{100 * mib}, .poison = true, .pool = pool->get()});
+  auto arena =
+      Arena::create({.name = "host", .bytes = Bytes{100 * mib}, .poison = true, .pool = pool->get()});
   ASSERT_TRUE(arena);
   EXPECT_EQ(*(*arena)->at(100 * mib - 1), arena_poison);
 }
@@ -84,7 +87,8 @@ class MemoryLimitsTest : public testing::Test {
     std::ofstream(path) << text;
   }
   void put_v2(const std::string& cgroup) {
-    put("/proc/self/mountinfo", "30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n");
+    put("/proc/self/mountinfo",
+        "30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n");
     put("/proc/self/cgroup", "0::" + cgroup + "\n");
   }
   test::ScratchDir dir_;
@@ -124,13 +128,16 @@ TEST_F(MemoryLimitsTest, NoLimitIsNoLimit) {
 }
 
 TEST(CheckMemory, NamesTheLimitAndTheChange) {
-  MemoryLimits limits{.cgroup = Bytes{gib}, .cgroup_file = "/sys/fs/cgroup/memory.max", .total = Bytes{8 * gib},
+  MemoryLimits limits{.cgroup = Bytes{gib},
+                      .cgroup_file = "/sys/fs/cgroup/memory.max",
+                      .total = Bytes{8 * gib},
                       .available = Bytes{4 * gib}};
   EXPECT_TRUE(check_memory(limits, Bytes{gib}));
   auto cgroup = check_memory(limits, Bytes{3 * gib});
   ASSERT_FALSE(cgroup);
   EXPECT_EQ(cgroup.error().kind, ErrorKind::does_not_fit);
-  EXPECT_TRUE(contains(cgroup.error().message, "cgroup limit 1.00 GiB (/sys/fs/cgroup/memory.max) is below the 3.00 GiB"))
+  EXPECT_TRUE(contains(cgroup.error().message,
+                       "cgroup limit 1.00 GiB (/sys/fs/cgroup/memory.max) is below the 3.00 GiB"))
       << cgroup.error().message;
   EXPECT_TRUE(contains(cgroup.error().message, "by 2.00 GiB")) << cgroup.error().message;
   limits.cgroup.reset();

@@ -1,10 +1,9 @@
-#include "io/piece_queue.h"
-
 #include <gtest/gtest.h>
 
 #include <cerrno>
 
 #include "io/arena.h"
+#include "io/piece_queue.h"
 
 namespace tidepool {
 namespace {
@@ -16,7 +15,9 @@ class PieceQueueTest : public testing::Test {
  protected:
   PieceQueueTest() : arena_(Arena::create({.name = "test", .bytes = Bytes{256 * page}}).value()) {}
 
-  PieceQueue make() { return PieceQueue(file_bytes, {.piece = Bytes{4 * page}, .max_requests = 8}, "the file"); }
+  PieceQueue make() {
+    return PieceQueue(file_bytes, {.piece = Bytes{4 * page}, .max_requests = 8}, "the file");
+  }
   DiskRequest request(DiskOp op, u64 pages, u64 tag) {
     return {op, tag * 16 * page, arena_->memory().subspan(0, pages * page), tag};
   }
@@ -82,9 +83,11 @@ TEST_F(PieceQueueTest, StallsAreBoundedAndProgressResetsThem) {
   PieceQueue queue = make();
   queue.push(request(DiskOp::read, 4, 1));
   ASSERT_TRUE(queue.pop(piece_));
-  for (u32 i = 0; i + 1 < piece_stalls_max; ++i) ASSERT_EQ(queue.finish(piece_, -EINTR, completion_), PieceVerdict::again);
+  for (u32 i = 0; i + 1 < piece_stalls_max; ++i)
+    ASSERT_EQ(queue.finish(piece_, -EINTR, completion_), PieceVerdict::again);
   ASSERT_EQ(queue.finish(piece_, page, completion_), PieceVerdict::again);
-  for (u32 i = 0; i + 1 < piece_stalls_max; ++i) ASSERT_EQ(queue.finish(piece_, -EAGAIN, completion_), PieceVerdict::again);
+  for (u32 i = 0; i + 1 < piece_stalls_max; ++i)
+    ASSERT_EQ(queue.finish(piece_, -EAGAIN, completion_), PieceVerdict::again);
   ASSERT_EQ(queue.finish(piece_, -EAGAIN, completion_), PieceVerdict::complete);
   EXPECT_FALSE(completion_.ok);
   EXPECT_EQ(completion_.error.kind, ErrorKind::io);
@@ -100,7 +103,8 @@ TEST_F(PieceQueueTest, AfterAFailureTheRestIsNotBegun) {
   EXPECT_EQ(queue.finish(first, -EIO, completion_), PieceVerdict::done);
   EXPECT_EQ(queue.finish(second, -EAGAIN, completion_), PieceVerdict::complete);  // no retry for a lost cause
   EXPECT_EQ(completion_.error.message,
-            "cannot write 16384 bytes at offset 65536 of the file: Input/output error (EIO). The device failed: look "
+            "cannot write 16384 bytes at offset 65536 of the file: Input/output error (EIO). The device "
+            "failed: look "
             "at `dmesg` and `smartctl -a`, or use another disk, then resume.");
   ASSERT_TRUE(queue.pop(piece_));
   EXPECT_EQ(queue.finish(piece_, 4 * page, completion_), PieceVerdict::complete);

@@ -1,5 +1,3 @@
-#include "io/swap_file.h"
-
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -9,6 +7,7 @@
 #include <csignal>
 #include <fstream>
 
+#include "io/swap_file.h"
 #include "tests/support/disk_fixture.h"
 
 namespace tidepool {
@@ -17,22 +16,27 @@ namespace {
 namespace fs = std::filesystem;
 constexpr u64 file_bytes = 2 * mib;
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 class SwapFileTest : public testing::Test {
  protected:
   void SetUp() override {
     auto made = create(dir_ / "try");
-    if (!made && contains(made.error().message, "tmpfs")) GTEST_SKIP() << "SKIPPED: the build tree is on tmpfs";
+    if (!made && contains(made.error().message, "tmpfs"))
+      GTEST_SKIP() << "SKIPPED: the build tree is on tmpfs";
   }
   Result<std::unique_ptr<SwapFile>> create(const std::string& dir, u64 bytes = file_bytes) {
     return SwapFile::create({.dir = dir, .bytes = Bytes{bytes}});
   }
-  void expect_error(const std::string& dir, std::initializer_list<std::string> parts, u64 bytes = file_bytes) {
+  void expect_error(const std::string& dir, std::initializer_list<std::string> parts,
+                    u64 bytes = file_bytes) {
     auto result = create(dir, bytes);
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().kind, ErrorKind::io);
-    for (const std::string& part : parts) EXPECT_TRUE(contains(result.error().message, part)) << result.error().message;
+    for (const std::string& part : parts)
+      EXPECT_TRUE(contains(result.error().message, part)) << result.error().message;
   }
   test::ScratchDir dir_;
 };
@@ -42,7 +46,7 @@ TEST_F(SwapFileTest, TakesItsSpaceAndLeavesNothing) {
     auto file = create(dir_ / "swap");
     ASSERT_TRUE(file) << file.error().message;
     EXPECT_EQ(fs::file_size((*file)->path()), file_bytes);
-    struct stat info{};
+    struct stat info {};
     ASSERT_EQ(fstat((*file)->fd(), &info), 0);
     EXPECT_GE(static_cast<u64>(info.st_blocks) * 512, file_bytes);
   }
@@ -95,7 +99,7 @@ TEST_F(SwapFileTest, RefusesAFileInPlaceOfTheDirectory) {
 }
 
 TEST_F(SwapFileTest, RefusesTmpfs) {
-  struct statfs info{};
+  struct statfs info {};
   if (statfs("/dev/shm", &info) != 0 || info.f_type != 0x01021994 || access("/dev/shm", W_OK) != 0) {
     GTEST_SKIP() << "SKIPPED: no tmpfs to try";
   }
