@@ -22,8 +22,7 @@ Runs runs_of(Span span, i32 positions) {
   return {{0, span.begin + positions}, {span.end, positions - 1}, 2};
 }
 
-bool overlap(Span a, Span b, i32 positions) {
-  const Runs x = runs_of(a, positions), y = runs_of(b, positions);
+bool overlap(const Runs& x, const Runs& y) {
   for (u32 i = 0; i < x.count; ++i)
     for (u32 j = 0; j < y.count; ++j)
       if (x.begin[i] <= y.end[j] && y.begin[j] <= x.end[i]) return true;
@@ -64,7 +63,7 @@ namespace {
 class Placer {
  public:
   Placer(std::vector<Arc>& arcs, i32 positions)
-      : arcs_(arcs), positions_(positions), seen_(arcs.size(), 0) {
+      : arcs_(arcs), positions_(positions), seen_(arcs.size(), 0), runs_(arcs.size()) {
     buckets_.resize(static_cast<u64>(div_up(static_cast<u64>(positions), bucket)));
   }
 
@@ -72,7 +71,7 @@ class Placer {
   u64 lowest_offset(const Arc& arc, Span span) {
     gather(span);
     std::sort(ranges_.begin(), ranges_.end());
-    u64 offset = 0;
+    u64 offset = permanent_end_;
     for (const auto& [begin, end] : ranges_) {
       if (begin >= offset + arc.bytes.value) break;
       offset = std::max(offset, end);
@@ -85,6 +84,12 @@ class Placer {
     arc.placed = span;
     arc.offset = offset;
     highest_ = std::max(highest_, offset + arc.bytes.value);
+    if (arc.permanent) {  // they come first and lie at the bottom: no list needs them
+      CHECK(offset == permanent_end_, offset, permanent_end_);
+      permanent_end_ += arc.bytes.value;
+      return;
+    }
+    runs_[a] = runs_of(span, positions_);
     for_buckets(span, [&](std::vector<u32>& list) { list.push_back(a); });
   }
 
@@ -107,12 +112,13 @@ class Placer {
   void gather(Span span) {
     ranges_.clear();
     ++stamp_;
+    const Runs wanted = runs_of(span, positions_);
     for_buckets(span, [&](const std::vector<u32>& list) {
       for (u32 other : list) {
         if (seen_[other] == stamp_) continue;
         seen_[other] = stamp_;
         const Arc& o = arcs_[other];
-        if (overlap(span, o.placed, positions_)) ranges_.emplace_back(o.offset, o.offset + o.bytes.value);
+        if (overlap(wanted, runs_[other])) ranges_.emplace_back(o.offset, o.offset + o.bytes.value);
       }
     });
   }
@@ -122,7 +128,9 @@ class Placer {
   std::vector<std::vector<u32>> buckets_;
   std::vector<u32> seen_;
   u32 stamp_ = 0;
+  std::vector<Runs> runs_;  // of placed arcs
   std::vector<std::pair<u64, u64>> ranges_;
+  u64 permanent_end_ = 0;
   u64 highest_ = 0;
 };
 

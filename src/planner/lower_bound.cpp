@@ -312,7 +312,7 @@ std::vector<Saving> turned(std::vector<Saving> savings, i32 by, i32 positions) {
 
 // Every cut gives a valid bound; the best is where little crosses it.
 u64 most_saved(const std::vector<Saving>& savings, const std::vector<u64>& capacity) {
-  constexpr i32 cuts = 8;
+  constexpr i32 cuts = 4;
   const i32 positions = static_cast<i32>(capacity.size());
   u64 least = std::numeric_limits<u64>::max();
   for (i32 c = 0; c < cuts; ++c) {
