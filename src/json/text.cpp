@@ -1,8 +1,10 @@
 #include "json/text.h"
 
-#include <boost/json/parser.hpp>
+#include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
+#include <boost/json/value_stack.hpp>
+#include <charconv>
 #include <cmath>
 
 #include "tidepool/check.h"
@@ -80,6 +82,42 @@ class Writer {
   std::string out_;
 };
 
+// Builds the value. Boost's own parser (before 1.83) may miss a double by its last bit; from_chars does not.
+// The text comes in one piece, so no key, string or number is ever split.
+struct ExactHandler {
+  static constexpr std::size_t max_object_size = json::object::max_size();
+  static constexpr std::size_t max_array_size = json::array::max_size();
+  static constexpr std::size_t max_key_size = json::string::max_size();
+  static constexpr std::size_t max_string_size = json::string::max_size();
+  using Code = json::error_code;
+  using Text = json::string_view;
+
+  bool on_document_begin(Code&) { return stack.reset(), true; }
+  bool on_document_end(Code&) { return true; }
+  bool on_object_begin(Code&) { return true; }
+  bool on_object_end(std::size_t n, Code&) { return stack.push_object(n), true; }
+  bool on_array_begin(Code&) { return true; }
+  bool on_array_end(std::size_t n, Code&) { return stack.push_array(n), true; }
+  bool on_key_part(Text s, std::size_t, Code&) { return stack.push_chars(s), true; }
+  bool on_key(Text s, std::size_t, Code&) { return stack.push_key(s), true; }
+  bool on_string_part(Text s, std::size_t, Code&) { return stack.push_chars(s), true; }
+  bool on_string(Text s, std::size_t, Code&) { return stack.push_string(s), true; }
+  bool on_number_part(Text, Code&) { return true; }
+  bool on_int64(std::int64_t i, Text, Code&) { return stack.push_int64(i), true; }
+  bool on_uint64(std::uint64_t i, Text, Code&) { return stack.push_uint64(i), true; }
+  bool on_double(double near, Text s, Code&) {
+    double exact = near;  // stays for what a double cannot hold
+    std::from_chars(s.data(), s.data() + s.size(), exact);
+    return stack.push_double(exact), true;
+  }
+  bool on_bool(bool b, Code&) { return stack.push_bool(b), true; }
+  bool on_null(Code&) { return stack.push_null(), true; }
+  bool on_comment_part(Text, Code&) { return true; }
+  bool on_comment(Text, Code&) { return true; }
+
+  json::value_stack stack;
+};
+
 }  // namespace
 
 std::string json_number(double d) {
@@ -99,13 +137,14 @@ std::string json_text(const json::value& v, JsonStyle style) {
 }
 
 Result<json::value> parse_json(std::string_view text, ErrorKind kind, std::string_view file_name) {
-  json::parser parser;
+  json::basic_parser<ExactHandler> parser{json::parse_options{}};
   json::error_code ec;
-  const std::size_t used = parser.write(text.data(), text.size(), ec);
+  const std::size_t used = parser.write_some(false, text.data(), text.size(), ec);
+  if (!ec && used < text.size()) ec = json::error::extra_data;
   if (ec) {
     return Error{kind, fmt::format("{}: not valid JSON at byte {}: {}", file_name, used, ec.message())};
   }
-  return parser.release();
+  return parser.handler().stack.release();
 }
 
 }  // namespace tidepool

@@ -10,7 +10,7 @@ Result<void> TrainSource::load_batch(const BatchRequest& request, std::span<i32>
                                      std::span<i32> targets) {
   if (!request.evaluation) return parts_.batches.load_batch(request.step, request.micro_batch, tokens, targets);
   const u64 batch = request.step * parts_.evaluation_micro_batches + request.micro_batch;
-  if (batch < parts_.batches.validation_batches())
+  if (batch < parts_.evaluation_batches)
     return parts_.batches.load_validation_batch(batch, tokens, targets);
   std::fill(tokens.begin(), tokens.end(), 0);
   std::fill(targets.begin(), targets.end(), ignored_target);

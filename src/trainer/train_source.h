@@ -14,11 +14,12 @@ class TrainSource final : public StepSource {
     const TrainConfig& train;
     LearningRate learning_rate;
     u32 evaluation_micro_batches = 1;  // that one evaluation segment runs
+    u64 evaluation_batches = 0;        // of an evaluation in all
   };
   explicit TrainSource(Parts parts) : parts_(std::move(parts)) {}
 
   // Evaluation segments are numbered from 0: segment n runs validation batches n * k ... n * k + k - 1.
-  // Batches beyond the last hold ignored targets only.
+  // Batches beyond the last hold ignored targets only, so the number of sweeps changes no loss.
   Result<void> load_batch(const BatchRequest&, std::span<i32> tokens, std::span<i32> targets) override;
   StepSettings settings(u64 step) const override;
 

@@ -134,7 +134,8 @@ class Trainer final : public NextSegment, public EngineObserver {
         TrainSource::Parts{.batches = *batches_,
                            .train = config_.train,
                            .learning_rate = learning_rate_,
-                           .evaluation_micro_batches = plan.micro_batches / plan.sweeps});
+                           .evaluation_micro_batches = plan.micro_batches / plan.sweeps,
+                           .evaluation_batches = evaluation_batches()});
     return write_file(config_.output.dir + "/plan.txt", to_text(plan));
   }
 
@@ -291,8 +292,12 @@ class Trainer final : public NextSegment, public EngineObserver {
     u64 count_, done_ = 0;
   };
 
+  u64 evaluation_batches() const {
+    return std::min(config_.train.eval_batches, batches_->validation_batches());
+  }
+
   Result<void> evaluate() {
-    const u64 batches = std::min(config_.train.eval_batches, batches_->validation_batches());
+    const u64 batches = evaluation_batches();
     if (batches == 0) return {};
     const double began = RunMeter::now();
     EvaluationRuns runs(div_up(batches, session_->plan().micro_batches / session_->plan().sweeps));

@@ -1,0 +1,150 @@
+// Twenty AdamW steps against PyTorch's, through the planner, the engine and the executor: all resident,
+// and streamed through host and disk, in one micro-batch and in several.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/engine.h"
+#include "tests/support/safetensors.h"
+#include "tests/support/segments.h"
+#include "tests/support/train_fixture.h"
+#include "trainer/session.h"
+
+namespace tidepool {
+namespace {
+
+using test::Safetensors;
+using enum SegmentKind;
+
+constexpr u64 steps = 20;
+constexpr u32 sequences = 3, tokens_per_sequence = 24;
+constexpr u64 rows = u64{sequences} * tokens_per_sequence;
+constexpr double loss_tolerance = 1e-4;  // of the loss
+
+struct Setting {
+  const char* name;
+  bool clipping = true;
+  HomePolicy home = HomePolicy::device;
+  u32 micro_batches = 1;
+  u32 sweeps = 1;
+};
+
+// The golden file's batches; the optimizer as in its README.
+class GoldenSource final : public StepSource {
+ public:
+  GoldenSource(const Safetensors& golden, const Setting& setting)
+      : tokens_(golden.get<i32>("tokens")), targets_(golden.get<i32>("targets")), setting_(setting) {}
+
+  Result<void> load_batch(const BatchRequest& request, std::span<i32> tokens, std::span<i32> targets) override {
+    const u64 begin = (request.step - 1) * rows + request.micro_batch * tokens.size();
+    std::copy_n(tokens_.begin() + static_cast<i64>(begin), tokens.size(), tokens.begin());
+    std::copy_n(targets_.begin() + static_cast<i64>(begin), targets.size(), targets.begin());
+    return {};
+  }
+
+  StepSettings settings(u64 step) const override {
+    const auto begin = targets_.begin() + static_cast<i64>((step - 1) * rows);
+    const auto valid = std::count_if(begin, begin + static_cast<i64>(rows), [](i32 t) { return t >= 0; });
+    return {.adamw = {.learning_rate = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+            .max_grad_norm = setting_.clipping ? 1.0 : 0.0,
+            .target_tokens = static_cast<u64>(valid)};
+  }
+
+ private:
+  const std::vector<i32> tokens_, targets_;
+  const Setting setting_;
+};
+
+struct Curve final : EngineObserver {
+  explicit Curve(CpuExecutor& executor) : executor(executor) {}
+  void completed(const Issue& issue, const Completion&) override {
+    if (issue.get().kind != OpKind::norm) return;
+    const StepResult result = executor.result(issue.step);
+    losses.push_back(result.loss);
+    grad_norms.push_back(result.grad_norm);
+  }
+  CpuExecutor& executor;
+  std::vector<double> losses, grad_norms;
+};
+
+Config config_of(const Setting& setting, const std::string& dir) {
+  Config c;
+  c.model = {.vocab_size = 67, .n_positions = 32, .n_embd = 48, .n_layer = 2, .n_head = 3};
+  c.train.precision = Precision::fp32;
+  c.train.per_device_train_batch_size = sequences / setting.micro_batches;
+  c.train.gradient_accumulation_steps = setting.micro_batches;
+  c.train.sequence_length = tokens_per_sequence;
+  c.train.max_grad_norm = setting.clipping ? 1.0 : 0.0;
+  c.memory.budgets = {Bytes{16 * mib}, Bytes{16 * mib}, Bytes{64 * mib}};
+  c.memory.home = setting.home;
+  c.memory.sweeps = setting.sweeps;
+  c.memory.chunk_size = Bytes{setting.home == HomePolicy::device ? 0 : 16 * kib};
+  c.memory.swap_dir = dir;
+  c.machine.threads = 2;
+  return c;
+}
+
+void load_weights(const Safetensors& golden, const ModelGraph& graph, StateStore& state) {
+  for (u32 w = 0; w < graph.windows.size(); ++w)
+    for (const Tensor& tensor : graph.windows[w].tensors) {
+      const auto values = golden.get<float>("weights/" + tensor.name);
+      ASSERT_EQ(values.size(), tensor.elements) << tensor.name;
+      ASSERT_TRUE(state.write(w, Kind::param, tensor.window_offset, std::as_bytes(std::span(values))));
+    }
+  ASSERT_TRUE(state.finish());
+}
+
+std::vector<SegmentRun> runs_of(bool clipping) {
+  std::vector<SegmentRun> runs = {{forward_backward, 1}};
+  for (u64 step = 2; step <= steps; ++step) runs.push_back({body, step});
+  if (clipping) runs.push_back({drain, steps + 1});
+  return runs;
+}
+
+class TrainCurve : public ::testing::TestWithParam<Setting> {};
+
+TEST_P(TrainCurve, IsPytorchs) {
+  const Setting& setting = GetParam();
+  const Safetensors golden(TIDEPOOL_SOURCE_DIR "/tests/golden/pytorch/gpt2_tiny.safetensors");
+  ASSERT_FALSE(golden.empty());
+  const test::ScratchDir dir;
+  const Config config = config_of(setting, dir / "swap");
+  SCOPED_TRACE(testing::how_to_repeat(config));
+  const auto graph = make_graph(config);
+  ASSERT_TRUE(graph) << graph.error().message;
+  auto plan = make_plan(*graph, plan_options(config));
+  ASSERT_TRUE(plan) << plan.error().message;
+  GoldenSource source(golden, setting);
+  const auto session = Session::create(config, *graph, std::move(*plan), source);
+  ASSERT_TRUE(session) << session.error().message;
+  load_weights(golden, *graph, (*session)->state());
+
+  const auto engine = Engine::create((*session)->plan(), (*session)->executor(), {});
+  testing::SegmentList list(runs_of(setting.clipping));
+  Curve curve((*session)->executor());
+  const auto ran = engine->run(list, curve);
+  ASSERT_TRUE(ran) << ran.error().message;
+
+  const std::string key = setting.clipping ? "curve/clipped/" : "curve/unclipped/";
+  const auto losses = golden.get<double>(key + "losses"), norms = golden.get<double>(key + "grad_norms");
+  ASSERT_EQ(curve.losses.size(), steps);
+  for (u64 i = 0; i < steps; ++i) {
+    EXPECT_NEAR(curve.losses[i], losses[i], loss_tolerance * losses[i]) << "step " << i + 1;
+    EXPECT_NEAR(curve.grad_norms[i], norms[i], 1e-3 * norms[i]) << "step " << i + 1;
+  }
+  EXPECT_LT(curve.losses.back(), 0.95 * curve.losses.front());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Settings, TrainCurve,
+    ::testing::Values(Setting{"resident_clipped", true}, Setting{"resident_unclipped", false},
+                      Setting{"disk_clipped", true, HomePolicy::disk},
+                      Setting{"disk_unclipped", false, HomePolicy::disk},
+                      Setting{"mixed_three_micro_batches_clipped", true, HomePolicy::mixed, 3},
+                      Setting{"disk_three_sweeps_clipped", true, HomePolicy::disk, 3, 3},
+                      Setting{"disk_three_sweeps_unclipped", false, HomePolicy::disk, 3, 3}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace tidepool

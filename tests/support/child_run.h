@@ -1,0 +1,97 @@
+// The tidepool binary as a child process that tests may signal and kill.
+#pragma once
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "config/config.h"
+#include "tidepool/check.h"
+
+extern char** environ;
+
+namespace tidepool::testing {
+
+inline std::string file_text(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// `tidepool train` on a config, its output in <output.dir>.log. Killed if it is still there at the end.
+class ChildRun {
+ public:
+  explicit ChildRun(const Config& config, const std::string& resume = "") : dir_(config.output.dir) {
+    const std::string yaml = dir_ + ".yaml";
+    std::ofstream(yaml) << to_yaml(config);
+    std::vector<std::string> words = {TIDEPOOL_BINARY, "train", yaml};
+    if (!resume.empty()) words.insert(words.end(), {"--resume", resume});
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, log().c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    const int spawned = posix_spawn(&pid_, TIDEPOOL_BINARY, &actions, nullptr, argv.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    CHECK(spawned == 0, spawned);
+  }
+  ~ChildRun() {
+    if (!done_) kill_now();
+  }
+  ChildRun(const ChildRun&) = delete;
+
+  std::string log() const { return dir_ + ".log"; }
+  std::string output() const { return file_text(log()); }
+
+  // Steps in metrics.jsonl, those of earlier processes included.
+  u64 steps_logged() const {
+    const std::string text = file_text(dir_ + "/metrics.jsonl");
+    u64 steps = 0;
+    for (u64 at = text.find("\"loss\""); at != std::string::npos; at = text.find("\"loss\"", at + 1)) ++steps;
+    return steps;
+  }
+  // Waits until `steps` are logged; false if the process ends first.
+  bool wait_for_steps(u64 steps) {
+    while (steps_logged() < steps) {
+      if (ended()) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return !ended();
+  }
+
+  void signal(int number) { ::kill(pid_, number); }
+  // Exit code, or 128 + n after signal n.
+  int wait() {
+    if (!done_) ::waitpid(pid_, &status_, 0);
+    done_ = true;
+    return WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
+  }
+  int kill_now() {
+    signal(SIGKILL);
+    return wait();
+  }
+
+ private:
+  bool ended() {
+    if (!done_) done_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
+    return done_;
+  }
+
+  std::string dir_;
+  pid_t pid_ = 0;
+  int status_ = 0;
+  bool done_ = false;
+};
+
+}  // namespace tidepool::testing

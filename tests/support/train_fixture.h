@@ -1,0 +1,115 @@
+// Whole training runs of a small GPT on made-up text, in a directory of their own.
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "config/schema.h"
+#include "tests/support/disk_fixture.h"
+#include "trainer/trainer.h"
+
+namespace tidepool::testing {
+
+// Words in an order that a seed decides: text that a small model can learn something of.
+inline std::string made_up_text(u64 bytes) {
+  constexpr const char* words[] = {"the ", "tide ", "pool ", "fills ", "and ", "empties, ", "as ", "water ",
+                                   "does. ", "so ", "we ", "wait ", "by ", "rocks ", "until ", "it turns.\n"};
+  std::string text;
+  for (u64 z = 1; text.size() < bytes;) {
+    z = z * 6364136223846793005 + 1442695040888963407;
+    text += words[z >> 60];
+  }
+  return text;
+}
+
+// A directory on a real disk (swap files are refused on tmpfs) with the data in it.
+class TrainDir {
+ public:
+  TrainDir() { std::ofstream(data()) << made_up_text(20'000); }
+  std::string data() const { return dir_ / "data.txt"; }
+  std::string operator/(const std::string& name) const { return dir_ / name; }
+
+ private:
+  test::ScratchDir dir_;
+};
+
+// 3 layers, 160k parameters, 2.5 MiB of state in fp32: a run of a few steps takes well below a second.
+inline Config small_config(const TrainDir& dir, const std::string& run = "run") {
+  Config c;
+  c.model = {.vocab_size = 256, .n_positions = 32, .n_embd = 64, .n_layer = 3, .n_head = 4};
+  c.data.train = {dir.data()};
+  c.train.precision = Precision::fp32;
+  c.train.max_steps = 4;
+  c.train.per_device_train_batch_size = 2;
+  c.train.sequence_length = 32;
+  c.train.learning_rate = 5e-3;
+  c.train.weight_decay = 0.1;
+  c.train.eval_batches = 5;  // no multiple of what one evaluation segment runs
+  c.memory.budgets = {Bytes{16 * mib}, Bytes{16 * mib}, Bytes{64 * mib}};
+  c.machine.threads = 2;
+  c.output.dir = dir / run;
+  return c;
+}
+
+// What differs from the small config, as one would type it.
+inline std::string overrides_of(Config config) {
+  Config plain;
+  std::string text;
+  for (const Field& field : schema()) {
+    const std::string value = value_yaml(field, config);
+    if (value != value_yaml(field, plain)) text += fmt::format("{}.{}={} ", field.section, field.key, value);
+  }
+  return text;
+}
+
+// For SCOPED_TRACE: the test that repeats it, and the same by hand.
+inline std::string how_to_repeat(const Config& config) {
+  const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+  return fmt::format("repeat with --gtest_filter={}.{}; this run: tidepool train CONFIG {}", info->test_suite_name(),
+                     info->name(), overrides_of(config));
+}
+
+struct RunRequest {
+  std::string resume;
+  u64 stop_after = 0;
+};
+
+inline Result<RunReport> run(const Config& config, const RunRequest& request = {}) {
+  return train_model({.config = config,
+                      .resume = request.resume,
+                      .command = "test",
+                      .quiet = true,
+                      .stop_after = request.stop_after});
+}
+
+// What placement, faults and stops must not change.
+struct Numbers {
+  std::vector<double> losses, eval_losses;
+  std::string weights_xxh3;
+  bool operator==(const Numbers&) const = default;
+};
+
+inline Numbers numbers_of(const RunReport& report) {
+  return {report.losses, report.eval_losses, report.weights_xxh3};
+}
+
+inline void PrintTo(const Numbers& n, std::ostream* out) {
+  *out << "weights " << n.weights_xxh3 << ", losses";
+  for (const double loss : n.losses) *out << fmt::format(" {:.17g}", loss);
+  *out << ", eval";
+  for (const double loss : n.eval_losses) *out << fmt::format(" {:.17g}", loss);
+}
+
+// Fails the test on an error; then the numbers are empty.
+inline Numbers train_numbers(const Config& config, const RunRequest& request = {}) {
+  const auto report = run(config, request);
+  EXPECT_TRUE(report) << report.error().message;
+  return report ? numbers_of(*report) : Numbers{};
+}
+
+}  // namespace tidepool::testing
