@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -18,16 +19,34 @@ struct Golden {
 
 class PlanGolden : public testing::TestWithParam<Golden> {};
 
+const std::string folder = TIDEPOOL_SOURCE_DIR "/tests/golden/plans/";
+
+// Where two texts part, a line of each; empty if nowhere. A whole plan would fill screens.
+std::string first_difference(const std::string& a, const std::string& b) {
+  std::istringstream in_a(a), in_b(b);
+  for (u32 number = 1;; ++number) {
+    std::string line_a, line_b;
+    const bool more_a = static_cast<bool>(std::getline(in_a, line_a));
+    const bool more_b = static_cast<bool>(std::getline(in_b, line_b));
+    if (!more_a && !more_b) return {};
+    if (line_a != line_b || more_a != more_b)
+      return fmt::format("line {}:\n  now    {}\n  golden {}\n", number, line_a, line_b);
+  }
+}
+
 TEST_P(PlanGolden, TextIsUnchanged) {
   const auto plan = make_plan(test::make_graph({.layers = 2}), GetParam().options);
   ASSERT_TRUE(plan) << plan.error().message;
-  const std::string path = std::string(TIDEPOOL_SOURCE_DIR "/tests/golden/plans/") + GetParam().name + ".txt";
-  if (std::getenv("TIDEPOOL_REWRITE_GOLDEN") != nullptr) std::ofstream(path) << to_text(*plan);
+  const std::string path = folder + GetParam().name + ".txt";
+  if (std::getenv("TIDEPOOL_REWRITE_GOLDEN") != nullptr) {
+    std::filesystem::create_directories(folder);
+    std::ofstream(path) << to_text(*plan);
+  }
   std::ifstream file(path);
   std::stringstream golden;
   golden << file.rdbuf();
-  EXPECT_EQ(to_text(*plan), golden.str()) << path << " differs; if that is meant, rewrite with "
-                                          << "TIDEPOOL_REWRITE_GOLDEN=1 and review the diff";
+  EXPECT_EQ(first_difference(to_text(*plan), golden.str()), "")
+      << path << "; if that is meant, run test_golden with TIDEPOOL_REWRITE_GOLDEN=1 and review the diff";
 }
 
 constexpr Bytes disk{1 << 30};

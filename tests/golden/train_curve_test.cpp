@@ -133,7 +133,6 @@ TEST_P(TrainCurve, IsPytorchs) {
     EXPECT_NEAR(curve.losses[i], losses[i], loss_tolerance * losses[i]) << "step " << i + 1;
     EXPECT_NEAR(curve.grad_norms[i], norms[i], 1e-3 * norms[i]) << "step " << i + 1;
   }
-  EXPECT_LT(curve.losses.back(), 0.95 * curve.losses.front());
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 RunReport some_report() {
   RunReport r{.version = "0.1.0", .commit = "abc", .model = "gpt2", .precision = "bf16", .executor = "cpu:1"};
   r.parameters = 1234, r.state = Bytes{14808}, r.weights_xxh3 = "00112233aabbccdd";
-  r.steps = 3, r.tokens_per_step = 256, r.losses = {5.5, 0.1, 2.907637678825183, 3.2383576419863558}, r.eval_steps = {3}, r.eval_losses = {1.0 / 3};
+  r.steps = 3, r.tokens_per_step = 256, r.losses = {5.5, 0.1, 3.0}, r.eval_steps = {3}, r.eval_losses = {1.0 / 3};
   r.train_seconds = 9, r.tokens_per_second = 85.3, r.step_seconds = 3, r.predicted_step_seconds = 2.9;
   r.each_step_seconds = {2.9, 3, 3.1}, r.flops_per_second = 1e9, r.peak_flops_per_second = 2e9;
   for (u32 i = 0; i < link_count; ++i) r.links[i] = {Bytes{10 + i}, Bytes{20 + i}, Bytes{5 + i}};
@@ -45,7 +45,7 @@ TEST(ReportJson, reads_back_what_it_wrote) {
 
 TEST(ReportJson, has_the_keys_that_others_rely_on) {
   const json::value v = json::parse(to_json(some_report()));
-  EXPECT_EQ(v.at("losses").as_array().size(), 4u);
+  EXPECT_EQ(v.at("losses").as_array().size(), 3u);
   EXPECT_EQ(v.at("losses").at(1).as_double(), 0.1);
   EXPECT_EQ(v.at("eval_losses").at(0).as_double(), 1.0 / 3);
   EXPECT_EQ(v.at("weights_xxh3").as_string(), "00112233aabbccdd");
@@ -73,6 +73,13 @@ TEST(ReportJson, a_loss_that_is_not_finite_is_null) {
   const std::string text = to_json(r);
   EXPECT_THAT(text, HasSubstr("[5.5, null, 3.0]"));
   EXPECT_TRUE(std::isnan(parse_report(text, "x")->losses[1]));
+}
+
+// Boost's own parser reads each of these with the last bit wrong.
+TEST(ReportJson, losses_read_back_to_the_last_bit) {
+  RunReport r = some_report();
+  r.losses = {2.907637678825183, 3.2383576419863558};
+  EXPECT_EQ(parse_report(to_json(r), "x")->losses, r.losses);
 }
 
 TEST(ReportJson, a_wrong_file_is_named_with_the_key) {
