@@ -81,7 +81,8 @@ class Bench {
                             {"queue_depth", options_.depth},
                             {"seconds", options_.seconds},
                             {"repetitions", options_.repetitions},
-                            {"fio", has_fio_}};
+                            {"fio", has_fio_},
+                            {"fio_huge_pages", has_fio_}};
     for (u32 p = 0; p < disk_pattern_count; ++p)
       out[name(static_cast<DiskPattern>(p))] = to_json(samples_[p]);
     fmt::print("{}\n", boost::json::serialize(out));

@@ -19,7 +19,8 @@ struct BenchDiskOptions {
 };
 
 // Sequential read, sequential write, and both at once. Where fio is installed it runs in between (its
-// io_uring engine, O_DIRECT) on the same file with the same block and depth. Returns the exit code.
+// io_uring engine, O_DIRECT) on the same file with the same block, depth and page size of buffers. Returns
+// the exit code.
 int bench_disk(const BenchDiskOptions&);
 
 }  // namespace tidepool

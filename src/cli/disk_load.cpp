@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <random>
 
 #include "tidepool/check.h"
 
@@ -11,6 +13,15 @@ namespace tidepool {
 namespace {
 
 constexpr u64 blocks_per_request = 16;
+
+// Zeros would flatter us: storage may compress them, or not store them at all, and fio does not write them.
+void fill_random(std::span<std::byte> memory) {
+  std::mt19937_64 random(1);
+  for (u64 at = 0; at < memory.size(); at += sizeof(u64)) {
+    u64 word = random();
+    std::memcpy(memory.data() + at, &word, sizeof word);
+  }
+}
 
 double cpu_seconds() {
   rusage usage{};
@@ -35,6 +46,7 @@ Result<std::unique_ptr<DiskLoad>> DiskLoad::create(SwapFile& file, const DiskLoa
   load->buffers_ = div_up(options.depth * options.block.value, load->request_bytes_) + 2;
   TRY_ASSIGN(load->arena_,
              Arena::create({.name = "bench", .bytes = Bytes{load->buffers_ * load->request_bytes_}}));
+  fill_random(load->arena_->memory());
   DiskOptions disk{.queue_depth = options.depth, .piece = options.block, .arenas = {load->arena_->memory()}};
   auto sink = [self = load.get()](const DiskCompletion& completion) { self->completed(completion); };
   TRY_ASSIGN(load->disk_, create_disk(file, options.backend, disk, sink));

@@ -9,8 +9,8 @@ namespace tidepool {
 
 bool fio_installed();
 
-// fio with its io_uring engine and direct=1, sequential, for `seconds`, on an existing file. `scratch` is
-// a file that it may write its answer to.
+// fio with its io_uring engine, direct=1 and huge pages (as ours), sequential, for `seconds`, on an existing
+// file. `scratch` is a file that it may write its answer to.
 Result<DiskRate> run_fio(const SwapFile&, DiskPattern, const DiskLoadOptions&, double seconds,
                          const std::string& scratch);
 
