@@ -20,7 +20,7 @@ Result<void> plan(const PlanArguments& arguments) {
     return {};
   }
   fmt::print("{}", arguments.text ? to_text(made)
-                                  : render_plan(summarize(arguments.config, graph, made), detect_screen(1)));
+                                  : render_plan(summarize(arguments.config, graph, made, nullptr), detect_screen(1)));
   return {};
 }
 

@@ -32,6 +32,9 @@ class Session {
   const ModelGraph& graph() const { return graph_; }
   const Plan& plan() const { return plan_; }
   CorePool& pool() { return *pool_; }
+  Kernels& kernels() { return *kernels_; }
+  std::span<std::byte> device_memory() { return device_->memory(); }
+  std::span<std::byte> host_memory() { return host_->memory(); }
   CpuExecutor& executor() { return *executor_; }
   StateStore& state() { return *state_; }
   const ArenaLedger& ledger() const { return ledger_; }

@@ -52,6 +52,20 @@ std::vector<KindUse> resting_uses(const Plan& plan, Tier tier) {
   return to_uses(sums);
 }
 
+void add_prediction(PlanSummary& s, const Prediction& p) {
+  s.predicted_step_seconds = p.step_seconds;
+  s.binds = p.binds;
+  const std::array<double, link_count> rates = {p.rates.h2d_bytes_per_s, p.rates.d2h_bytes_per_s,
+                                                p.rates.disk_read_bytes_per_s, p.rates.disk_write_bytes_per_s};
+  for (u32 l = 0; l < link_count; ++l) s.links[l].seconds = static_cast<double>(s.links[l].per_step.value) / rates[l];
+  s.notes.push_back(fmt::format("measured now: {:.0f} GFLOP/s, copies {:.1f} GB/s, Adam {:.1f} GB/s",
+                                p.rates.flops_per_s * 1e-9, p.rates.h2d_bytes_per_s * 1e-9,
+                                p.rates.adam_bytes_per_s * 1e-9));
+  if (s.links[2].per_step.value > 0)
+    s.notes.push_back(fmt::format("disk: {:.2f} GB/s read, {:.2f} GB/s written", p.rates.disk_read_bytes_per_s * 1e-9,
+                                  p.rates.disk_write_bytes_per_s * 1e-9));
+}
+
 }  // namespace
 
 Bytes state_bytes(const Plan& plan) {
@@ -60,7 +74,7 @@ Bytes state_bytes(const Plan& plan) {
   return sum;
 }
 
-PlanSummary summarize(const Config& config, const ModelGraph& graph, const Plan& plan) {
+PlanSummary summarize(const Config& config, const ModelGraph& graph, const Plan& plan, const Prediction* prediction) {
   const bool bf16 = plan.precision == Precision::bf16;
   const u32 threads = config.machine.threads != 0 ? config.machine.threads : std::thread::hardware_concurrency();
   PlanSummary s{.model = "gpt2",
@@ -92,6 +106,7 @@ PlanSummary summarize(const Config& config, const ModelGraph& graph, const Plan&
   const auto moved = link_bytes(plan, steady(plan));
   const auto bound = lower_bound(plan, graph);
   for (u32 l = 0; l < link_count; ++l) s.links[l] = {.per_step = moved[l], .lower_bound = bound[l]};
+  if (prediction != nullptr) add_prediction(s, *prediction);
   const u64 kept = std::max<u64>(config.output.save_total_limit, 1) + 1;
   s.notes.push_back(fmt::format("checkpoints: {:.3g} GiB each, up to {} at once in {}",
                                 static_cast<double>(checkpoint_bytes(graph).value) / static_cast<double>(gib),

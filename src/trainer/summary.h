@@ -6,10 +6,12 @@
 #include "report/terminal.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/plan.h"
+#include "trainer/predict.h"
 
 namespace tidepool {
 
-PlanSummary summarize(const Config&, const ModelGraph&, const Plan&);
+// `prediction`: null where nothing was measured.
+PlanSummary summarize(const Config&, const ModelGraph&, const Plan&, const Prediction* prediction);
 
 // Model, precision, parameters, budgets and lower bounds; nothing measured.
 RunReport begin_report(const Config&, const ModelGraph&, const Plan&);

@@ -58,10 +58,9 @@ class Trainer final : public NextSegment, public EngineObserver {
     TRY_ASSIGN(graph_, make_graph(config_));
     TRY(open_data());
     TRY_ASSIGN(Plan plan, make_plan(graph_, plan_options(config_)));
-    if (!request_.quiet) fmt::print("{}", render_plan(summarize(config_, graph_, plan), screen_));
-    std::fflush(stdout);
     TRY(open_run_directory(plan));
     TRY_ASSIGN(session_, Session::create(config_, graph_, std::move(plan), *source_));
+    if (!request_.quiet) TRY(show_plan());
     for (const std::string& note : session_->notes()) say(note);
     TRY(open_checkpoints());
     TRY(load_or_init());
@@ -108,6 +107,13 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (progress_) return progress_->note(line);
     fmt::print("{}\n", line);
     std::fflush(stdout);
+  }
+
+  Result<void> show_plan() {
+    TRY_ASSIGN(prediction_, predict_step(*session_));
+    fmt::print("{}", render_plan(summarize(config_, graph_, session_->plan(), &prediction_), screen_));
+    std::fflush(stdout);
+    return {};
   }
 
   Result<void> open_data() {
@@ -341,6 +347,8 @@ class Trainer final : public NextSegment, public EngineObserver {
     TRY(save());
     RunReport report = begin_report(config_, graph_, session_->plan());
     meter_->fill(report);
+    report.predicted_step_seconds = prediction_.step_seconds;
+    report.binds = prediction_.binds;
     report.weights_xxh3 = fmt::format("{:016x}", saved_.weights_xxh3);
     report.resumed_from_step = resumed_from_;
     report.losses = state_.losses;
@@ -392,6 +400,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Progress> progress_;
 
+  Prediction prediction_;
   TrainerState state_;
   SavedCheckpoint saved_;
   std::vector<std::string> distrusted_;
