@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <thread>
 
@@ -52,6 +53,17 @@ std::vector<KindUse> resting_uses(const Plan& plan, Tier tier) {
   return to_uses(sums);
 }
 
+// A disk without a budget may take what its file system has free.
+Bytes shown_budget(const Config& config, const Plan& plan, Tier tier) {
+  const Bytes budget = plan.tiers[static_cast<u32>(tier)].budget;
+  if (tier != Tier::disk || budget.value < ~u64{0} / 2) return budget;
+  std::filesystem::path dir = std::filesystem::absolute(config.output.dir);
+  std::error_code error;
+  while (!std::filesystem::exists(dir, error) && dir.has_relative_path()) dir = dir.parent_path();
+  const std::filesystem::space_info space = std::filesystem::space(dir, error);
+  return error ? budget : Bytes{space.available};
+}
+
 void add_prediction(PlanSummary& s, const Prediction& p) {
   s.predicted_step_seconds = p.step_seconds;
   s.binds = p.binds;
@@ -96,9 +108,7 @@ PlanSummary summarize(const Config& config, const ModelGraph& graph, const Plan&
   s.waiting = {{bf16 ? Kind::grad : Kind::grad_accum, bf16 ? 2u : 4u}};
   for (u32 t = 0; t < tier_count; ++t) {
     const Tier tier = static_cast<Tier>(t);
-    Bytes budget = plan.tiers[t].budget;
-    if (tier == Tier::disk && config.memory.budgets.disk.value == 0) budget = plan.tiers[t].planned_peak;
-    s.tiers[t] = {.budget = budget,
+    s.tiers[t] = {.budget = shown_budget(config, plan, tier),
                   .planned_peak = plan.tiers[t].planned_peak,
                   .resting = resting_uses(plan, tier),
                   .streaming = streaming_uses(plan, tier)};
@@ -125,7 +135,7 @@ RunReport begin_report(const Config& config, const ModelGraph& graph, const Plan
   const auto bound = lower_bound(plan, graph);
   for (u32 l = 0; l < link_count; ++l) report.links[l].lower_bound = bound[l];
   for (u32 t = 0; t < tier_count; ++t)
-    report.tiers[t] = {.budget = plan.tiers[t].budget, .planned_peak = plan.tiers[t].planned_peak};
+    report.tiers[t] = {.budget = shown_budget(config, plan, static_cast<Tier>(t)), .planned_peak = plan.tiers[t].planned_peak};
   return report;
 }
 
