@@ -9,17 +9,20 @@
 
 namespace tidepool {
 
-// All scalars of one step, computed once, in double, rounded once to float.
+// All scalars of one step, computed once, in double, rounded once to float. What AdamW does once per
+// element and can do once per step is folded in here: host AdamW computes about as long as it reads.
 struct AdamWScalars {
-  float learning_rate = 0;
   float beta1 = 0, beta2 = 0;
-  float one_minus_beta1 = 0, one_minus_beta2 = 0;
-  float step_size = 0;               // lr / (1 - beta1^t)
-  float inv_sqrt_bias_correction2 = 0;  // 1 / sqrt(1 - beta2^t)
-  float epsilon = 0;
-  float decay = 0;                   // 1 - lr * weight_decay, for decayed segments
-  float grad_scale = 1;              // clip factor (1: none)
-  bool skip = false;                 // non-finite gradient: leave the state as it is
+  float grad_to_momentum = 0;  // (1 - beta1) * grad_scale
+  float grad_to_root = 0;      // sqrt(1 - beta2) * grad_scale: its product's square joins the variance
+  // The step is momentum / (sqrt(variance) * root_factor + root_offset), so with
+  // step_size = lr / (1 - beta1^t) these are 1 / sqrt(1 - beta2^t) / step_size and epsilon / step_size.
+  // For lr = 0 they are 0 and infinity: then the step is exactly 0.
+  float root_factor = 0;
+  float root_offset = 0;
+  float decay = 1;             // 1 - lr * weight_decay, for decayed segments
+  float grad_scale = 1;        // clip factor (1: none), for reports: the factors above hold it
+  bool skip = false;           // non-finite gradient: leave the state as it is
 };
 struct AdamWSettings {
   double learning_rate = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;

@@ -1,88 +1,85 @@
-// One task takes one tile of checksum_block_elements: it updates a piece that fits the first-level
-// cache, hashes what it wrote while it is there, and goes on with the next piece.
-//
-// The sum: fp32 reads 16 and writes 12 bytes per parameter, so at 12 GB/s per core a tile of 16 Ki
-// elements takes 38 us of memory time. Its arithmetic (one square root and one division per element,
-// about 1.3 cycles) takes 8 us, its XXH3 (196 KiB at 40 GB/s) 5 us: both hide behind the memory only
-// if they are spread evenly between the loads, hence the small pieces.
+// A chunk is updated in tiles of checksum_block_elements, whose new values are hashed on the way.
 #include <algorithm>
 
-#include "kernels/adamw/adamw_range.h"
+#include "kernels/adamw/adamw_tile.h"
 #include "kernels/checksum.h"
-#include "kernels/checksum/xxh3.h"
 #include "tidepool/check.h"
 
 namespace tidepool {
 namespace {
 
-constexpr u64 piece_elements = 1024;
-static_assert(checksum_block_elements % piece_elements == 0);
+// Neighbouring tiles per task. The processor fetches ahead of each of the five streams, and what it
+// fetched past the end of a task is lost: at 16 tiles (about 150 us) that no longer shows, at 1 it
+// costs a tenth of the speed.
+constexpr u64 task_tiles_max = 16;
+// Tasks per worker at least, so that small chunks keep all of them busy to the end.
+constexpr u64 worker_tasks_min = 4;
 
-// XXH3 of one kind of one tile, fed piece by piece. Equals block_checksum of the whole.
-class TileHash {
- public:
-  TileHash(std::span<u64> hashes, u64 seed, u64 tile) : out_(hashes.empty() ? nullptr : &hashes[tile]) {
-    if (out_ != nullptr) XXH3_64bits_reset_withSeed(&state_, block_seed(seed, tile));
-  }
-  void add(const void* data, u64 bytes) {
-    if (out_ != nullptr) XXH3_64bits_update(&state_, data, bytes);
-  }
-  void finish() {
-    if (out_ != nullptr) *out_ = XXH3_64bits_digest(&state_);
-  }
-
- private:
-  XXH3_state_t state_;
-  u64* out_;
+// A kind of the chunk, as far as checksums see it.
+struct HashedKind {
+  const std::byte* data;
+  u64 element_bytes;
+  std::span<u64> hashes;
+  u64 seed;
+  Xxh3Lanes AdamWTileHashes::*lanes;
 };
 
-class TileHashes {
- public:
-  TileHashes(const AdamWChunk& c, u64 tile)
-      : param_(c.param_hashes, c.param_seed, tile),
-        low_(c.low_hashes, c.low_seed, tile),
-        momentum_(c.momentum_hashes, c.momentum_seed, tile),
-        variance_(c.variance_hashes, c.variance_seed, tile) {}
+struct HashedKinds {
+  HashedKind kinds[4];
+  u32 count;  // fp32 has no remainder, the last one
 
-  void add(const AdamWChunk& c, Precision precision, u64 begin, u64 end) {
-    const u64 param_bytes = element_bytes(Kind::param, precision), low_bytes = sizeof(u16);
-    param_.add(c.param + begin * param_bytes, (end - begin) * param_bytes);
-    low_.add(c.master_low + begin * low_bytes, (end - begin) * low_bytes);
-    momentum_.add(c.momentum + begin, (end - begin) * sizeof(float));
-    variance_.add(c.variance + begin, (end - begin) * sizeof(float));
+  std::span<const HashedKind> all() const { return std::span(kinds).first(count); }
+  bool wanted() const {
+    return std::ranges::any_of(all(), [](const HashedKind& kind) { return !kind.hashes.empty(); });
   }
-  void finish() { param_.finish(), low_.finish(), momentum_.finish(), variance_.finish(); }
-
- private:
-  TileHash param_, low_, momentum_, variance_;
 };
 
-AdamWRange range_of(const AdamWChunk& c, Precision precision, u64 begin, u64 end, bool decay) {
+HashedKinds kinds_of(const AdamWChunk& c, Precision precision) {
+  const u64 param_bytes = element_bytes(Kind::param, precision);
+  const auto bytes = [](float* values) { return reinterpret_cast<const std::byte*>(values); };
+  return {.kinds = {{c.param, param_bytes, c.param_hashes, c.param_seed, &AdamWTileHashes::param},
+                    {bytes(c.momentum), 4, c.momentum_hashes, c.momentum_seed, &AdamWTileHashes::momentum},
+                    {bytes(c.variance), 4, c.variance_hashes, c.variance_seed, &AdamWTileHashes::variance},
+                    {c.master_low, 2, c.low_hashes, c.low_seed, &AdamWTileHashes::master_low}},
+          .count = precision == Precision::bf16 ? 4u : 3u};
+}
+
+AdamWTile tile_of(const AdamWChunk& c, Precision precision, u64 begin, u64 end) {
   return {.elements = end - begin,
           .grad = c.grad + begin * element_bytes(Kind::grad, precision),
           .param = c.param + begin * element_bytes(Kind::param, precision),
           .master_low = c.master_low != nullptr ? c.master_low + begin * sizeof(u16) : nullptr,
           .momentum = c.momentum + begin,
           .variance = c.variance + begin,
-          .decay = decay};
+          .chunk_begin = begin,
+          .segments = c.segments};
 }
 
-void update_piece(const AdamWChunk& c, Precision precision, const AdamWScalars& s, u64 begin, u64 end) {
-  auto segment = std::ranges::upper_bound(c.segments, begin, {}, &DecaySegment::end);
-  for (; begin < end; begin = segment->end, ++segment)
-    adamw_range(range_of(c, precision, begin, std::min(end, segment->end), segment->decay), precision, s);
-}
+struct Update {
+  const AdamWChunk& chunk;
+  const Precision precision;
+  const AdamWScalars& scalars;
+  const HashedKinds kinds;
+  const bool hashed;
 
-void update_tile(const AdamWChunk& c, Precision precision, const AdamWScalars& s, u64 tile) {
-  TileHashes hashes(c, tile);
-  const u64 tile_end = std::min(c.elements, (tile + 1) * checksum_block_elements);
-  for (u64 begin = tile * checksum_block_elements; begin < tile_end; begin += piece_elements) {
-    const u64 end = std::min(tile_end, begin + piece_elements);
-    if (!s.skip) update_piece(c, precision, s, begin, end);
-    hashes.add(c, precision, begin, end);
+  void tile(u64 number) const {
+    const u64 begin = number * checksum_block_elements;
+    const u64 end = std::min(chunk.elements, begin + checksum_block_elements);
+    AdamWTileHashes hashes;
+    if (hashed)
+      for (const HashedKind& kind : kinds.all())
+        xxh3_begin(hashes.*kind.lanes, block_seed(kind.seed, number));
+    const bool made = !scalars.skip && adamw_tile(tile_of(chunk, precision, begin, end), precision, scalars,
+                                                  hashed ? &hashes : nullptr);
+    for (const HashedKind& kind : kinds.all()) {
+      if (kind.hashes.empty()) continue;
+      const u64 bytes = (end - begin) * kind.element_bytes;
+      kind.hashes[number] =
+          made ? xxh3_end(hashes.*kind.lanes, bytes)
+               : block_checksum({kind.data + begin * kind.element_bytes, bytes}, kind.seed, number);
+    }
   }
-  hashes.finish();
-}
+};
 
 void check_chunk(const AdamWChunk& c, Precision precision) {
   const u64 tiles = div_up(c.elements, checksum_block_elements);
@@ -102,9 +99,14 @@ void check_chunk(const AdamWChunk& c, Precision precision) {
 
 void adamw(const AdamWChunk& chunk, Precision precision, const AdamWScalars& scalars, CorePool& pool) {
   check_chunk(chunk, precision);
+  const HashedKinds kinds = kinds_of(chunk, precision);
+  const Update update{chunk, precision, scalars, kinds, kinds.wanted()};
   const u64 tiles = div_up(chunk.elements, checksum_block_elements);
-  parallel_for(pool, Priority::high, static_cast<u32>(tiles),
-               [&](u32 tile, u32) { update_tile(chunk, precision, scalars, tile); });
+  const u64 task_tiles = std::clamp<u64>(tiles / (pool.workers() * worker_tasks_min), 1, task_tiles_max);
+  parallel_for(pool, Priority::high, static_cast<u32>(div_up(tiles, task_tiles)), [&](u32 task, u32) {
+    const u64 end = std::min(tiles, (task + 1) * task_tiles);
+    for (u64 number = task * task_tiles; number < end; ++number) update.tile(number);
+  });
 }
 
 }  // namespace tidepool

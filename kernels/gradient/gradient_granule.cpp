@@ -92,11 +92,18 @@ HWY_EXPORT(squares_bf16);
 
 void sum_accumulators(std::span<const float* const> accumulators, u64 begin, float* sum, u64 elements) {
   if (accumulators[0] + begin != sum) std::copy_n(accumulators[0] + begin, elements, sum);
-  for (const float* next : accumulators.subspan(1)) HWY_DYNAMIC_DISPATCH(add_into)(next + begin, sum, elements);
+  for (const float* next : accumulators.subspan(1))
+    HWY_DYNAMIC_DISPATCH(add_into)(next + begin, sum, elements);
 }
-void round_to_bf16(const float* x, u16* y, u64 elements) { HWY_DYNAMIC_DISPATCH(round_vectors)(x, y, elements); }
-double sum_squares_fp32(const float* x, u64 elements) { return HWY_DYNAMIC_DISPATCH(squares_fp32)(x, elements); }
-double sum_squares_bf16(const u16* x, u64 elements) { return HWY_DYNAMIC_DISPATCH(squares_bf16)(x, elements); }
+void round_to_bf16(const float* x, u16* y, u64 elements) {
+  HWY_DYNAMIC_DISPATCH(round_vectors)(x, y, elements);
+}
+double sum_squares_fp32(const float* x, u64 elements) {
+  return HWY_DYNAMIC_DISPATCH(squares_fp32)(x, elements);
+}
+double sum_squares_bf16(const u16* x, u64 elements) {
+  return HWY_DYNAMIC_DISPATCH(squares_bf16)(x, elements);
+}
 
 }  // namespace tidepool
 #endif

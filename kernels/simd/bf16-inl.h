@@ -7,9 +7,9 @@
 #define TIDEPOOL_KERNELS_SIMD_BF16_INL_H_
 #endif
 
-#include <cstdint>
-
 #include <hwy/highway.h>
+
+#include <cstdint>
 
 HWY_BEFORE_NAMESPACE();
 namespace tidepool::HWY_NAMESPACE {
@@ -50,6 +50,82 @@ HWY_INLINE void store_bf16(D d, V x, uint16_t* high) {
   const auto up = hn::ShiftRight<16>(hn::Add(canonical_bits(d, x), hn::Set(du, 0x8000u)));
   hn::StoreU(hn::DemoteTo(Half16<D>(), hn::BitCast(di, up)), Half16<D>(), high);
 }
+
+// Two neighbouring vectors of floats. Their halves fill whole vectors of u16.
+template <class V>
+struct VectorPair {
+  V first, second;
+};
+
+#if HWY_TARGET == HWY_SCALAR
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE VectorPair<V> load_bf16_pair(D d, const uint16_t* high) {
+  return {load_bf16(d, high), load_bf16(d, high + 1)};
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE VectorPair<V> load_split_pair(D d, const uint16_t* high, const uint16_t* low) {
+  const int16_t* remainders = reinterpret_cast<const int16_t*>(low);
+  return {load_split(d, high, remainders), load_split(d, high + 1, remainders + 1)};
+}
+
+#else
+
+// Each u32 of the result has an element of `low` below and one of `high` above, in order.
+template <class D16, class V16 = hn::Vec<D16>>
+HWY_INLINE VectorPair<V16> interleave_halves(D16 d16, V16 high, V16 low) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  // One instruction per vector. The portable way takes two, in the units that host Adam needs most.
+  alignas(64) static constexpr uint16_t order[2][32] = {
+      {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+       8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47},
+      {16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55,
+       24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63}};
+  const __m512i first = hn::Load(d16, order[0]).raw, second = hn::Load(d16, order[1]).raw;
+  return {V16{_mm512_permutex2var_epi16(low.raw, first, high.raw)},
+          V16{_mm512_permutex2var_epi16(low.raw, second, high.raw)}};
+#elif HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+  const V16 even = hn::InterleaveLower(d16, low, high), odd = hn::InterleaveUpper(d16, low, high);
+  return {hn::ConcatLowerLower(d16, odd, even), hn::ConcatUpperUpper(d16, odd, even)};
+#else
+  return {hn::InterleaveLower(d16, low, high), hn::InterleaveUpper(d16, low, high)};  // 128-bit vectors
+#endif
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE VectorPair<V> load_bf16_pair(D d, const uint16_t* high) {
+  const hn::Repartition<uint16_t, D> d16;
+  const auto bits = interleave_halves(d16, hn::LoadU(d16, high), hn::Zero(d16));
+  return {hn::BitCast(d, bits.first), hn::BitCast(d, bits.second)};
+}
+
+// (high << 16) + remainder: the remainder's sign bit, flipped, counts 0x8000 too many.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE VectorPair<V> load_split_pair(D d, const uint16_t* high, const uint16_t* low) {
+  const hn::Repartition<uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> du;
+  const auto flipped = hn::Xor(hn::LoadU(d16, low), hn::Set(d16, 0x8000));
+  const auto bits = interleave_halves(d16, hn::LoadU(d16, high), flipped);
+  const auto excess = hn::Set(du, 0x8000u);
+  return {hn::BitCast(d, hn::Sub(hn::BitCast(du, bits.first), excess)),
+          hn::BitCast(d, hn::Sub(hn::BitCast(du, bits.second), excess))};
+}
+
+// Upper halves and remainders of two vectors, in order.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE VectorPair<hn::VFromD<hn::Repartition<uint16_t, D>>> split_pair(D d, VectorPair<V> x) {
+  const hn::Repartition<uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> du;
+  auto first = hn::BitCast(du, x.first), second = hn::BitCast(du, x.second);
+  // One test for both. (Opposite infinities also fail it; then it costs time, not truth.)
+  if (HWY_UNLIKELY(!hn::AllFalse(d, hn::IsNaN(hn::Add(x.first, x.second)))))
+    first = canonical_bits(d, x.first), second = canonical_bits(d, x.second);
+  const auto half = hn::Set(du, 0x8000u);
+  return {hn::ConcatOdd(d16, hn::BitCast(d16, hn::Add(second, half)), hn::BitCast(d16, hn::Add(first, half))),
+          hn::ConcatEven(d16, hn::BitCast(d16, second), hn::BitCast(d16, first))};
+}
+
+#endif  // HWY_TARGET == HWY_SCALAR
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void store_split(D d, V x, uint16_t* high, int16_t* low) {

@@ -4,6 +4,8 @@
 // A *slot* is the right to run tasks as worker i, with its scratch. It belongs to thread i, but a
 // caller that finds itself on core i while the slot is free borrows it: a one-task run then costs no
 // thread switch, and never more threads run tasks than there are workers.
+#include "tidepool/core_pool.h"
+
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -17,9 +19,8 @@
 #include <system_error>
 #include <thread>
 
-#include "src/machine/topology.h"
+#include "machine/topology.h"
 #include "tidepool/check.h"
-#include "tidepool/core_pool.h"
 
 namespace tidepool {
 namespace {
@@ -155,7 +156,8 @@ class ThreadPool final : public CorePool {
 
   Result<void> map_scratch(Worker& worker) {
     if (scratch_bytes_.value == 0) return {};
-    void* memory = mmap(nullptr, scratch_bytes_.value, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory =
+        mmap(nullptr, scratch_bytes_.value, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
       return Error{ErrorKind::does_not_fit,
                    fmt::format("no memory for {} bytes of scratch on each of {} threads; set a smaller "
@@ -231,7 +233,8 @@ class ThreadPool final : public CorePool {
       if (job != nullptr) wake_sleepers(1);  // a caller took this slot: pass the wake-up on
       if (job == nullptr && spin_for_job(lock)) continue;
       self.asleep = true;
-      self.wake.wait(lock, [&] { return stopping_ || !self.asleep || (jobs_linked() != 0 && !self.slot_busy); });
+      self.wake.wait(lock,
+                     [&] { return stopping_ || !self.asleep || (jobs_linked() != 0 && !self.slot_busy); });
       self.asleep = false;
     }
   }
@@ -257,7 +260,8 @@ class ThreadPool final : public CorePool {
 
 Result<std::unique_ptr<CorePool>> create_core_pool(u32 workers, Bytes scratch_per_worker) {
   if (workers > workers_max)
-    return Error{ErrorKind::usage, fmt::format("machine.threads is {}; the most is {}", workers, workers_max)};
+    return Error{ErrorKind::usage,
+                 fmt::format("machine.threads is {}; the most is {}", workers, workers_max)};
   TRY_ASSIGN(auto topology, create_topology());
   const u32 count = workers != 0 ? workers : topology->usable_cores();
   auto pool = std::make_unique<ThreadPool>(std::move(topology), count,

@@ -1,4 +1,4 @@
-#include "src/machine/topology.h"
+#include "machine/topology.h"
 
 #include <hwloc.h>
 
@@ -47,9 +47,7 @@ class HwlocTopology final : public Topology {
   u32 usable_cores() const override { return usable_cores_; }
   u32 numa_nodes() const override { return numa_nodes_; }
 
-  u32 core_of_cpu(u32 cpu) const override {
-    return cpu < core_of_cpu_.size() ? core_of_cpu_[cpu] : none;
-  }
+  u32 core_of_cpu(u32 cpu) const override { return cpu < core_of_cpu_.size() ? core_of_cpu_[cpu] : none; }
   bool bind_thread_to_core(u32 core) const override {
     return core < cores() && hwloc_set_cpubind(topology_, cores_[core], HWLOC_CPUBIND_THREAD) == 0;
   }
@@ -111,8 +109,9 @@ Result<std::unique_ptr<Topology>> create_topology() {
   hwloc_topology_set_cache_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
   if (hwloc_topology_load(topology) != 0) {
     hwloc_topology_destroy(topology);
-    return Error{ErrorKind::io, "hwloc cannot read this machine's topology; check that /sys and /proc are "
-                                "mounted, or set machine.threads"};
+    return Error{ErrorKind::io,
+                 "hwloc cannot read this machine's topology; check that /sys and /proc are "
+                 "mounted, or set machine.threads"};
   }
   return std::unique_ptr<Topology>(std::make_unique<HwlocTopology>(topology));
 }

@@ -53,8 +53,10 @@ struct State {
 
   AdamWChunk chunk() {
     return {.elements = momentum.size(),
-            .grad = bf16() ? reinterpret_cast<std::byte*>(grad16.data()) : reinterpret_cast<std::byte*>(grad32.data()),
-            .param = bf16() ? reinterpret_cast<std::byte*>(param16.data()) : reinterpret_cast<std::byte*>(param32.data()),
+            .grad = bf16() ? reinterpret_cast<std::byte*>(grad16.data())
+                           : reinterpret_cast<std::byte*>(grad32.data()),
+            .param = bf16() ? reinterpret_cast<std::byte*>(param16.data())
+                            : reinterpret_cast<std::byte*>(param32.data()),
             .master_low = bf16() ? reinterpret_cast<std::byte*>(low.data()) : nullptr,
             .momentum = momentum.data(),
             .variance = variance.data(),
@@ -63,7 +65,8 @@ struct State {
   AdamWChunk hashed_chunk() {
     AdamWChunk c = chunk();
     const u64 tiles = div_up(c.elements, checksum_block_elements);
-    for (auto* hashes : {&param_hashes, &low_hashes, &momentum_hashes, &variance_hashes}) hashes->assign(tiles, 0);
+    for (auto* hashes : {&param_hashes, &low_hashes, &momentum_hashes, &variance_hashes})
+      hashes->assign(tiles, 0);
     c.param_hashes = param_hashes, c.momentum_hashes = momentum_hashes, c.variance_hashes = variance_hashes;
     if (bf16()) c.low_hashes = low_hashes;
     c.param_seed = 11, c.low_seed = 12, c.momentum_seed = 13, c.variance_seed = 14;
@@ -87,13 +90,11 @@ struct Element {
   float param, momentum, variance;
 };
 Element reference(Element x, float grad, bool decay, const AdamWScalars& s) {
-  const float g = grad * s.grad_scale;
-  const float p = decay ? x.param * s.decay : x.param;
-  const float m = std::fma(s.beta1, x.momentum, s.one_minus_beta1 * g);
-  const float g2 = (s.one_minus_beta2 * g) * g;
-  const float v = std::fma(s.beta2, x.variance, g2);
-  const float denom = std::fma(std::sqrt(v), s.inv_sqrt_bias_correction2, s.epsilon);
-  return {std::fma(-s.step_size, m / denom, p), m, v};
+  const float root = s.grad_to_root * grad;
+  const float m = std::fma(s.beta1, x.momentum, s.grad_to_momentum * grad);
+  const float v = std::fma(root, root, s.beta2 * x.variance);
+  const float denom = std::fma(std::sqrt(v), s.root_factor, s.root_offset);
+  return {std::fma(decay ? s.decay : 1.0f, x.param, -(m / denom)), m, v};
 }
 
 void expect_like_reference(Precision precision, u64 n, std::vector<DecaySegment> segments) {
@@ -106,8 +107,8 @@ void expect_like_reference(Precision precision, u64 n, std::vector<DecaySegment>
     adamw(state.chunk(), precision, s, *pool);
     for (const DecaySegment& segment : segments)
       for (u64 i = segment.begin; i < segment.end; ++i) {
-        const Element e = reference({before.master(i), before.momentum[i], before.variance[i]}, before.grad(i),
-                                    segment.decay, s);
+        const Element e = reference({before.master(i), before.momentum[i], before.variance[i]},
+                                    before.grad(i), segment.decay, s);
         ASSERT_EQ(state.master(i), e.param) << target << " " << i;
         ASSERT_EQ(state.momentum[i], e.momentum) << target << " " << i;
         ASSERT_EQ(state.variance[i], e.variance) << target << " " << i;
@@ -121,10 +122,30 @@ TEST(AdamW, IsTheReferenceToTheBitOnEveryTarget) {
       expect_like_reference(precision, n, {{0, n, true}});
 }
 
+// NaN and infinity in bf16 leave what the scalar split says, on every target.
+TEST(AdamW, MasterThatIsNotFiniteIsSplitLikeAnyOther) {
+  auto pool = create_core_pool(1, Bytes{0}).value();
+  for_each_simd_target([&](const char* target) {
+    State state(Precision::bf16, 256);
+    state.grad32[5] = std::numeric_limits<float>::quiet_NaN();
+    state.param32[40] = std::numeric_limits<float>::infinity();
+    state.param32[41] = -std::numeric_limits<float>::infinity();
+    state.param32[56] = std::numeric_limits<float>::infinity();
+    state.split();
+    adamw(state.chunk(), Precision::bf16, scalars_of(), *pool);
+    EXPECT_EQ(state.param16[5], 0x7fc0) << target;
+    EXPECT_EQ(state.low[5], 0) << target;
+    EXPECT_EQ(state.master(40), std::numeric_limits<float>::infinity()) << target;
+    EXPECT_EQ(state.master(41), -std::numeric_limits<float>::infinity()) << target;
+    EXPECT_TRUE(std::isfinite(state.master(4)) && std::isfinite(state.master(57))) << target;
+  });
+}
+
 TEST(AdamW, SegmentsMayBeginAnywhere) {
   for (Precision precision : {Precision::fp32, Precision::bf16})
-    expect_like_reference(precision, 34816,
-                          {{0, 3, true}, {3, 1000, false}, {1000, 1024, true}, {1024, 20001, false}, {20001, 34816, true}});
+    expect_like_reference(
+        precision, 34816,
+        {{0, 3, true}, {3, 1000, false}, {1000, 1024, true}, {1024, 20001, false}, {20001, 34816, true}});
 }
 
 TEST(AdamW, WorkersAndSegmentSplitsDoNotShow) {
@@ -142,10 +163,12 @@ TEST(AdamW, WorkersAndSegmentSplitsDoNotShow) {
 }
 
 void expect_hashes_of_memory(State& state) {
-  const auto expect = [](std::span<const std::byte> bytes, u64 element, u64 seed, const std::vector<u64>& hashes) {
+  const auto expect = [](std::span<const std::byte> bytes, u64 element, u64 seed,
+                         const std::vector<u64>& hashes) {
     const u64 block = checksum_block_elements * element;
     for (u64 i = 0; i < hashes.size(); ++i)
-      EXPECT_EQ(hashes[i], block_checksum(bytes.subspan(i * block, std::min(block, bytes.size() - i * block)), seed, i));
+      EXPECT_EQ(hashes[i],
+                block_checksum(bytes.subspan(i * block, std::min(block, bytes.size() - i * block)), seed, i));
   };
   expect(state.param_bytes(), state.bf16() ? 2 : 4, 11, state.param_hashes);
   if (state.bf16()) expect(raw(state.low), 2, 12, state.low_hashes);
@@ -160,7 +183,8 @@ TEST(AdamW, HashesAreOfWhatIsLeftInMemory) {
       for_each_simd_target([&](const char* target) {
         SCOPED_TRACE(testing::Message() << target << " " << n);
         State state(precision, n);
-        state.segments = n < 1000 ? state.segments : std::vector<DecaySegment>{{0, 301, false}, {301, n, true}};
+        state.segments =
+            n < 1000 ? state.segments : std::vector<DecaySegment>{{0, 301, false}, {301, n, true}};
         adamw(state.hashed_chunk(), precision, scalars_of(), *pool);
         expect_hashes_of_memory(state);
       });
@@ -216,10 +240,27 @@ TEST(AdamW, KeepsDenormals) {
   EXPECT_GT(state.variance[0], 0.0f);
 }
 
+TEST(AdamW, ALearningRateOfZeroMovesNothing) {
+  auto pool = create_core_pool(1, Bytes{0}).value();
+  for (double rate : {0.0, 1e-300}) {
+    State state(Precision::fp32, 300);
+    state.param32[7] = 0.0f;
+    const State before = state;
+    adamw(state.chunk(), Precision::fp32,
+          adamw_scalars({.learning_rate = rate, .weight_decay = 0.1}, 1, 0, 0), *pool);
+    EXPECT_EQ(state.param32, before.param32);
+    EXPECT_NE(state.momentum, before.momentum);
+  }
+}
+
 TEST(AdamW, ScalarsAreMadeInDouble) {
   const AdamWScalars s = adamw_scalars({.learning_rate = 3e-4, .weight_decay = 0.1}, 1000, 0.0, 0.0);
-  EXPECT_EQ(s.step_size, static_cast<float>(3e-4 / (1 - std::pow(0.9, 1000.0))));
-  EXPECT_EQ(s.one_minus_beta2, static_cast<float>(1 - 0.999));
+  const double step_size = 3e-4 / (1 - std::pow(0.9, 1000.0));
+  EXPECT_EQ(s.root_factor, static_cast<float>(1 / std::sqrt(1 - std::pow(0.999, 1000.0)) / step_size));
+  EXPECT_EQ(s.root_offset, static_cast<float>(1e-8 / step_size));
+  EXPECT_EQ(s.grad_to_momentum, static_cast<float>(1 - 0.9));
+  EXPECT_EQ(s.grad_to_root, static_cast<float>(std::sqrt(1 - 0.999)));
+  EXPECT_EQ(scalars_of(3, 4.0).grad_to_momentum, static_cast<float>((1 - 0.9) / (4.0 + 1e-6)));
   EXPECT_EQ(s.decay, static_cast<float>(1 - 3e-5));
   EXPECT_EQ(s.grad_scale, 1.0f);
   EXPECT_FALSE(s.skip);

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/machine/topology.h"
+#include "machine/topology.h"
 
 namespace tidepool {
 namespace {
@@ -97,9 +97,10 @@ TEST(CorePool, NeverMoreTasksAtOnceThanWorkers) {
     --running;
   };
   std::vector<std::thread> callers;
-  for (u32 i = 0; i < 4; ++i) callers.emplace_back([&] {
-    for (u32 round = 0; round < 20; ++round) parallel_for(*pool, Priority::normal, 8, busy);
-  });
+  for (u32 i = 0; i < 4; ++i)
+    callers.emplace_back([&] {
+      for (u32 round = 0; round < 20; ++round) parallel_for(*pool, Priority::normal, 8, busy);
+    });
   for (auto& caller : callers) caller.join();
   EXPECT_LE(most.load(), 2);
 }
@@ -117,7 +118,8 @@ TEST(CorePool, HighPriorityGoesFirst) {
     });
   });
   while (!started) std::this_thread::yield();
-  parallel_for(*pool, Priority::high, 20, [&](u32, u32) { std::this_thread::sleep_for(std::chrono::microseconds(100)); });
+  parallel_for(*pool, Priority::high, 20,
+               [&](u32, u32) { std::this_thread::sleep_for(std::chrono::microseconds(100)); });
   EXPECT_LT(done_normal.load(), 150u);
   normal.join();
   EXPECT_EQ(done_normal.load(), 200u);

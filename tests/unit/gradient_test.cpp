@@ -66,7 +66,8 @@ TEST(Gradient, RoundsLikeTheReferenceOnEveryTarget) {
   const float* accumulator = values.data();
   for_each_simd_target([&](const char* target) {
     const auto grad = rounded({&accumulator, 1}, values.size(), *pool);
-    for (u64 i = 0; i < values.size(); ++i) ASSERT_EQ(grad[i], bf16_from_float(values[i])) << target << " " << i;
+    for (u64 i = 0; i < values.size(); ++i)
+      ASSERT_EQ(grad[i], bf16_from_float(values[i])) << target << " " << i;
   });
 }
 
@@ -86,7 +87,8 @@ TEST(Gradient, SumsUsesInOrder) {
   });
 }
 
-std::vector<double> partials_of(const std::vector<std::byte>& grad, Precision precision, u64 n, CorePool& pool) {
+std::vector<double> partials_of(const std::vector<std::byte>& grad, Precision precision, u64 n,
+                                CorePool& pool) {
   std::vector<double> partials(div_up(n, norm_granule_elements));
   norm_partials(grad.data(), precision, n, partials, pool);
   return partials;

@@ -1,0 +1,39 @@
+// The arithmetic of AdamW on one tile, and the checksums of what it leaves, for this CPU's vectors.
+#pragma once
+
+#include "kernels/adamw.h"
+#include "kernels/checksum/xxh3_lanes.h"
+
+namespace tidepool {
+
+// A tile is updated in lines: 1 KiB of a 4-byte kind, half of that of a 2-byte kind.
+inline constexpr u64 adamw_line_elements = 256;
+static_assert(checksum_block_elements % (2 * adamw_line_elements) == 0);
+
+struct AdamWTileHashes {
+  Xxh3Lanes param, master_low, momentum, variance;  // begun
+};
+
+struct AdamWTile {
+  u64 elements = 0;
+  const std::byte* grad = nullptr;
+  std::byte* param = nullptr;
+  std::byte* master_low = nullptr;
+  float* momentum = nullptr;
+  float* variance = nullptr;
+  u64 chunk_begin = 0;  // where the tile begins, in the segments' count
+  std::span<const DecaySegment> segments;
+};
+
+// Per element, each line rounded as it stands and fma rounding once, on every target alike (a GPU
+// that follows this list gives the same bits):
+//   m = fma(beta1, m, grad_to_momentum * grad)
+//   r = grad_to_root * grad
+//   v = fma(r, r, beta2 * v)
+//   param = fms(decay, param, m / fma(sqrt(v), root_factor, root_offset))     (decay 1 where there is none)
+//
+// `hashes` (or null) take in the new values of every kind that the precision has. Returns whether
+// they did: only where all kinds fill whole XXH3 blocks, on targets that can.
+bool adamw_tile(const AdamWTile&, Precision, const AdamWScalars&, AdamWTileHashes* hashes);
+
+}  // namespace tidepool
