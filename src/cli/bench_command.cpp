@@ -79,14 +79,8 @@ Result<void> run_bench(const Arguments& arguments) {
   const std::string& part = arguments.positional()[0];
   if (part == "disk") return run_bench_disk(arguments);
   if (part == "adam" || part == "gemm") {
-    TRY_ASSIGN([[maybe_unused]] const BenchOptions compute, compute_options(arguments));
-#if __has_include("cli/bench_adam.cpp")
-    if (part == "adam") return of_exit_code(bench_adam(compute));
-#endif
-#if __has_include("cli/bench_gemm.cpp")
-    if (part == "gemm") return of_exit_code(bench_gemm(compute));
-#endif
-    return Error{ErrorKind::internal, fmt::format("bench {} is not built yet", part)};
+    TRY_ASSIGN(const BenchOptions compute, compute_options(arguments));
+    return of_exit_code(part == "adam" ? bench_adam(compute) : bench_gemm(compute));
   }
   return usage(fmt::format("nothing called '{}' to measure{}; there are adam, disk and gemm", part,
                            did_you_mean(part, parts)));

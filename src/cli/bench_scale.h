@@ -1,0 +1,11 @@
+// x *= c in place: the plainest pass over memory that reads and writes every byte.
+#pragma once
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+void scale_floats(float* x, u64 n, float c);
+void scale_halves(u16* x, u64 n, u16 c);  // as integers: the halves of a bf16 master are not floats
+
+}  // namespace tidepool
