@@ -5,6 +5,15 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
 stages=("${@:-all}")
+for name in "${stages[@]}"; do
+  case "$name" in
+    all | release | asan | tsan) ;;
+    *)
+      echo "usage: scripts/test.sh [release|asan|tsan ...]" >&2
+      exit 2
+      ;;
+  esac
+done
 results=()
 failed=0
 
