@@ -17,6 +17,8 @@ struct Golden {
   PlanOptions options;
 };
 
+void PrintTo(const Golden& golden, std::ostream* out) { *out << golden.name; }
+
 class PlanGolden : public testing::TestWithParam<Golden> {};
 
 const std::string folder = TIDEPOOL_SOURCE_DIR "/tests/golden/plans/";
