@@ -1,3 +1,4 @@
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -7,6 +8,7 @@
 #include "tidepool/result.h"
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` is then an error that can be named
   try {
     return tidepool::run_cli(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const std::exception& e) {  // no code of ours throws: the standard library did

@@ -65,6 +65,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     TRY(open_checkpoints());
     TRY(load_or_init());
     TRY(open_outputs());
+    const StopSignals signals;  // until the last save is done: it must not die of a first signal
     TRY(train());
     return finish();
   }
@@ -228,7 +229,6 @@ class Trainer final : public NextSegment, public EngineObserver {
   }
 
   Result<void> train() {
-    StopSignals signals;
     while (issued_ < config_.train.max_steps && !stop_requested()) {
       resting_ = true;
       meter_->begin_training();
@@ -304,7 +304,8 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   Result<void> evaluate() {
     const u64 batches = evaluation_batches();
-    if (batches == 0) return {};
+    const bool known = !state_.eval_losses.empty() && state_.eval_losses.back().step == issued_;  // resumed here
+    if (batches == 0 || known) return {};
     const double began = RunMeter::now();
     EvaluationRuns runs(div_up(batches, session_->plan().micro_batches / session_->plan().sweeps));
     TRY(engine_->run(runs, runs));
@@ -331,6 +332,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     session_->state().invalidate();
     const double began = RunMeter::now();
     TRY_ASSIGN(saved_, store_->save(state_, session_->state()));
+    saved_step_ = issued_;
     checkpoint_written_ += saved_.bytes;
     TRY_ASSIGN(const std::vector<std::string> gone,
                store_->rotate({.saved_step = issued_,
@@ -344,7 +346,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   // ---- the end -------------------------------------------------------------------------------------------
 
   Result<RunReport> finish() {
-    TRY(save());
+    if (saved_step_ != issued_) TRY(save());
     RunReport report = begin_report(config_, graph_, session_->plan());
     meter_->fill(report);
     report.predicted_step_seconds = prediction_.step_seconds;
@@ -403,6 +405,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   Prediction prediction_;
   TrainerState state_;
   SavedCheckpoint saved_;
+  u64 saved_step_ = ~u64{0};     // none by this process yet
   std::vector<std::string> distrusted_;
   Bytes checkpoint_written_{};
   double earlier_seconds_ = 0;

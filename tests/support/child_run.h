@@ -42,7 +42,16 @@ class ChildRun {
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 1, log().c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
-    const int spawned = posix_spawn(&pid_, TIDEPOOL_BINARY, &actions, nullptr, argv.data(), environ);
+    // As from a plain shell, whatever runs the tests ignores.
+    sigset_t plain;
+    sigemptyset(&plain);
+    for (const int number : {SIGINT, SIGTERM, SIGXFSZ}) sigaddset(&plain, number);
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigdefault(&attributes, &plain);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    const int spawned = posix_spawn(&pid_, TIDEPOOL_BINARY, &actions, &attributes, argv.data(), environ);
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     CHECK(spawned == 0, spawned);
   }
@@ -70,6 +79,11 @@ class ChildRun {
     return !ended();
   }
 
+  bool ended() {
+    if (!done_) done_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
+    return done_;
+  }
+  pid_t pid() const { return pid_; }
   void signal(int number) { ::kill(pid_, number); }
   // Exit code, or 128 + n after signal n.
   int wait() {
@@ -83,11 +97,6 @@ class ChildRun {
   }
 
  private:
-  bool ended() {
-    if (!done_) done_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
-    return done_;
-  }
-
   std::string dir_;
   pid_t pid_ = 0;
   int status_ = 0;

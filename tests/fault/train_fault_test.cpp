@@ -1,0 +1,362 @@
+// Whole runs that the world interferes with: the right exit code, a message that names the culprit, the last
+// checkpoint intact, and after mending the numbers of the run that nobody disturbed.
+#include <gmock/gmock.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+
+#include "io/swap_file.h"
+#include "report/run_report.h"
+#include "tests/support/child_run.h"
+#include "tests/support/train_fixture.h"
+
+namespace tidepool {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using testing::ChildRun;
+using testing::how_to_repeat;
+using testing::Numbers;
+using testing::numbers_of;
+using testing::TrainDir;
+
+// All state streams from and to the disk; steps long enough to be interrupted in.
+Config streaming_config(const TrainDir& dir, const std::string& run = "run") {
+  Config c = testing::small_config(dir, run);
+  c.train.max_steps = 25;
+  c.train.gradient_accumulation_steps = 4;
+  c.memory.home = HomePolicy::disk;
+  c.memory.chunk_size = Bytes{40 * kib};
+  c.output.save_steps = 5;
+  return c;
+}
+
+void expect_error(const Config& config, ErrorKind kind, const std::string& words, const std::string& resume = "") {
+  SCOPED_TRACE(how_to_repeat(config));
+  const auto report = testing::run(config, {.resume = resume});
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().kind, kind) << report.error().message;
+  EXPECT_THAT(report.error().message, HasSubstr(words));
+}
+
+// ---- faults in the middle of training
+
+// Once is not enough: there are moments in which all state is in memory and will be written again.
+void until_it_ends(ChildRun& child, const std::function<void()>& harm) {
+  while (!child.ended()) {
+    harm();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+void cut_short(const std::string& path) {
+  std::error_code gone;
+  fs::resize_file(path, 0, gone);
+}
+
+class FaultInTraining : public ::testing::Test {
+ protected:
+  // Trains until step 8 (checkpoint 5 is there), does `harm`, and returns the exit code. A busy machine may
+  // not let us act before the run has ended: then again.
+  int train_and(const Config& config, const std::function<void(ChildRun&)>& harm) {
+    for (u32 tries = 0; tries < 5; ++tries) {
+      fs::remove_all(config.output.dir);
+      ChildRun child(config);
+      const bool in_time = child.wait_for_steps(8);
+      if (in_time) harm(child);
+      const int code = child.wait();
+      output_ = child.output();
+      if (in_time || code != 0) return code;
+    }
+    ADD_FAILURE() << "never came in time to do harm";
+    return 0;
+  }
+
+  // The way back: --resume auto finds a good checkpoint and ends as if nothing had been.
+  void expect_resumes(const Config& config, const Numbers& undisturbed) {
+    const auto report = testing::run(config, {.resume = "auto"});
+    ASSERT_TRUE(report) << report.error().message;
+    EXPECT_GE(report->resumed_from_step, 5u);
+    EXPECT_EQ(numbers_of(*report), undisturbed);
+  }
+
+  Numbers undisturbed(const Config& config) {
+    Config whole = config;
+    whole.output.dir = dir_ / "whole";
+    whole.memory.swap_dir.clear();
+    whole.output.save_steps = 0;
+    return testing::train_numbers(whole);
+  }
+
+  const TrainDir dir_;
+  std::string output_;
+};
+
+TEST_F(FaultInTraining, SwapFileCutShort) {
+  const Config config = streaming_config(dir_);
+  SCOPED_TRACE(how_to_repeat(config));
+  const int code = train_and(config, [&](ChildRun& child) {
+    until_it_ends(child, [&] { cut_short(config.output.dir + "/swap/tidepool.swap"); });
+  });
+  ASSERT_EQ(code, 6) << output_;
+  EXPECT_THAT(output_, AnyOf(HasSubstr("tidepool.swap"), HasSubstr("checksum mismatch")));
+  expect_resumes(config, undisturbed(config));
+}
+
+TEST_F(FaultInTraining, SwapFileOverwritten) {
+  const Config config = streaming_config(dir_);
+  SCOPED_TRACE(how_to_repeat(config));
+  const int code = train_and(config, [&](ChildRun& child) {
+    until_it_ends(child, [&] {
+      const std::string garbage(2 * mib, 'Z');  // all of it
+      std::fstream(config.output.dir + "/swap/tidepool.swap", std::ios::in | std::ios::out) << garbage;
+    });
+  });
+  ASSERT_EQ(code, 6) << output_;
+  EXPECT_THAT(output_, HasSubstr("checksum mismatch reading"));
+  EXPECT_THAT(output_, ::testing::ContainsRegex("(param|momentum|variance) of (wte|wpe|ln_f|h[.][0-9]) cut [0-9]+"));
+  expect_resumes(config, undisturbed(config));
+}
+
+// As with `ulimit -f`: checkpoint files hit the limit.
+TEST_F(FaultInTraining, CheckpointHitsTheFileSizeLimit) {
+  const Config config = streaming_config(dir_);
+  SCOPED_TRACE(how_to_repeat(config));
+  const int code = train_and(config, [&](ChildRun& child) {
+    const rlimit limit{.rlim_cur = 100 * kib, .rlim_max = 100 * kib};
+    ASSERT_EQ(prlimit(child.pid(), RLIMIT_FSIZE, &limit, nullptr), 0);
+  });
+  ASSERT_EQ(code, 6) << output_;
+  EXPECT_THAT(output_, HasSubstr("checkpoint-"));
+  expect_resumes(config, undisturbed(config));
+}
+
+// A file system of its own, as small as it is told to be.
+class SmallDisk {
+ public:
+  explicit SmallDisk(std::string path) : path_(std::move(path)) {
+    fs::create_directory(path_);
+    mounted_ = ::mount("tidepool-test", path_.c_str(), "tmpfs", 0, "size=5m") == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) ::umount2(path_.c_str(), MNT_DETACH);
+  }
+  bool mounted() const { return mounted_; }
+  void enlarge() { EXPECT_EQ(::mount("", path_.c_str(), "tmpfs", MS_REMOUNT, "size=64m"), 0); }
+
+ private:
+  std::string path_;
+  bool mounted_ = false;
+};
+
+TEST_F(FaultInTraining, DiskFullOfCheckpoints) {
+  SmallDisk disk(dir_ / "small");
+  if (!disk.mounted()) GTEST_SKIP() << "SKIPPED: mounting a small file system needs root and CAP_SYS_ADMIN";
+  Config config = streaming_config(dir_, "small/run");  // room for two checkpoints of 2 MiB each
+  config.memory.swap_dir = dir_ / "swap";
+  SCOPED_TRACE(how_to_repeat(config));
+  const int code = train_and(config, [](ChildRun&) {});
+  ASSERT_EQ(code, 6) << output_;
+  EXPECT_THAT(output_, HasSubstr("checkpoint-"));
+  EXPECT_THAT(output_, HasSubstr("No space left on device"));
+  disk.enlarge();
+  expect_resumes(config, undisturbed(config));
+}
+
+TEST_F(FaultInTraining, DataCutShort) {
+  const Config config = streaming_config(dir_);
+  SCOPED_TRACE(how_to_repeat(config));
+  const Numbers numbers = undisturbed(config);
+  const int code = train_and(config, [&](ChildRun&) { cut_short(dir_.data()); });
+  ASSERT_THAT(code, AnyOf(4, 6)) << output_;
+  EXPECT_THAT(output_, HasSubstr("data.txt"));
+  std::ofstream(dir_.data()) << testing::made_up_text(20'000);
+  expect_resumes(config, numbers);
+}
+
+// ---- losses that are not finite
+
+class NonFinite : public ::testing::TestWithParam<bool> {};
+
+TEST_P(NonFinite, LossStopsTheRunAndTheCheckpointIsGood) {
+  const TrainDir dir;
+  Config config = testing::small_config(dir);
+  config.train.max_grad_norm = GetParam() ? 1.0 : 0.0;
+  config.train.lr_scheduler_type = "constant";
+  config.train.max_steps = 10;
+  config.output.save_steps = 2;
+  SCOPED_TRACE(how_to_repeat(config));
+  ASSERT_FALSE(testing::run(config, {.stop_after = 4}));
+
+  Config wild = config;
+  wild.train.learning_rate = 1e30;
+  const auto report = testing::run(wild, {.resume = "auto"});
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().kind, ErrorKind::non_finite) << report.error().message;
+  EXPECT_EQ(exit_code(report.error()), 7);
+  EXPECT_THAT(report.error().message, HasSubstr("--resume auto"));
+
+  const auto mended = testing::run(config, {.resume = "auto"});
+  ASSERT_TRUE(mended) << mended.error().message;
+  EXPECT_EQ(mended->losses.size(), 10u);
+  EXPECT_TRUE(std::ranges::all_of(mended->losses, [](double loss) { return loss < 7; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Clipping, NonFinite, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "clipped" : "unclipped"; });
+
+// ---- swap directories
+
+TEST(SwapDirectory, LockedByALiveRun) {
+  const TrainDir dir;
+  const Config config = streaming_config(dir);
+  fs::create_directory(config.output.dir);
+  const auto other = SwapFile::create({.dir = config.output.dir + "/swap", .bytes = Bytes{mib}});
+  ASSERT_TRUE(other) << other.error().message;
+  expect_error(config, ErrorKind::io, fmt::format("in use by the job with pid {}", getpid()));
+}
+
+TEST(SwapDirectory, ParentMissing) {
+  const TrainDir dir;
+  Config config = streaming_config(dir);
+  config.memory.swap_dir = dir / "not/there";
+  expect_error(config, ErrorKind::io, config.memory.swap_dir);
+}
+
+TEST(SwapDirectory, OnTmpfs) {
+  if (!fs::exists("/dev/shm")) GTEST_SKIP() << "SKIPPED: no tmpfs at /dev/shm";
+  const TrainDir dir;
+  Config config = streaming_config(dir);
+  config.memory.swap_dir = fmt::format("/dev/shm/tidepool-test-{}", getpid());
+  expect_error(config, ErrorKind::io, "tmpfs");
+  EXPECT_FALSE(fs::exists(config.memory.swap_dir)) << "left behind";
+}
+
+TEST(SwapDirectory, NotWritable) {
+  const TrainDir dir;
+  Config config = streaming_config(dir);
+  config.memory.swap_dir = "/proc/tidepool";  // refuses root, too
+  expect_error(config, ErrorKind::io, config.memory.swap_dir);
+}
+
+// ---- data
+
+TEST(BadData, IsNamed) {
+  const TrainDir dir;
+  Config config = testing::small_config(dir);
+  const auto put = [&](const std::string& name, const std::string& text) {
+    std::ofstream(dir / name, std::ios::binary) << text;
+    config.data.train = {dir / name};
+  };
+  config.data.train = {dir / "missing.txt"};
+  expect_error(config, ErrorKind::bad_input, "missing.txt");
+  put("empty.txt", "");
+  expect_error(config, ErrorKind::bad_input, "empty.txt");
+  put("latin1.txt", std::string(4000, '\xe4'));
+  expect_error(config, ErrorKind::bad_input, "latin1.txt");
+  put("short.txt", "too short");
+  expect_error(config, ErrorKind::bad_input, "short.txt");
+  EXPECT_FALSE(fs::exists(config.output.dir)) << "made before the data was looked at";
+}
+
+// ---- run directories and checkpoints
+
+TEST(RunDirectory, WithCheckpointsIsNotTrainedAnew) {
+  const TrainDir dir;
+  Config config = testing::small_config(dir);
+  const Numbers first = testing::train_numbers(config);
+  expect_error(config, ErrorKind::usage, "--resume auto");
+  EXPECT_EQ(testing::train_numbers(config, {.resume = "auto"}), first) << "done already: nothing to add";
+}
+
+TEST(RunDirectory, OtherDataOrModelIsRefused) {
+  const TrainDir dir;
+  Config config = testing::small_config(dir);
+  ASSERT_FALSE(testing::run(config, {.stop_after = 2}));
+  Config other_model = config;
+  other_model.model.n_layer = 2;
+  expect_error(other_model, ErrorKind::usage, "n_layer is 3 there and 2 here", "auto");
+  Config other_precision = config;
+  other_precision.train.precision = Precision::bf16;
+  expect_error(other_precision, ErrorKind::usage, "precision", "auto");
+  std::ofstream(dir.data()) << testing::made_up_text(19'000);
+  expect_error(config, ErrorKind::usage, "other data", "auto");
+}
+
+// What the error advises is a change that fits, as its text says it.
+TEST(DoesNotFit, AdviceFits) {
+  const TrainDir dir;
+  Config config = testing::small_config(dir);
+  config.memory.budgets = {Bytes{100 * kib}, Bytes{100 * kib}, Bytes{100 * kib}};
+  SCOPED_TRACE(how_to_repeat(config));
+  const auto report = testing::run(config);
+  ASSERT_FALSE(report);
+  ASSERT_EQ(report.error().kind, ErrorKind::does_not_fit);
+  std::vector<std::string> advice;
+  const std::string& message = report.error().message;
+  for (u64 at = message.find("set "); at != std::string::npos; at = message.find("set ", at + 1))
+    advice.push_back(message.substr(at + 4, message.find(';', at) - at - 4));
+  ASSERT_FALSE(advice.empty()) << message;
+  const auto advised = parse_config(to_yaml(config), "advised", advice);
+  ASSERT_TRUE(advised) << advised.error().message << "\n" << message;
+  const auto mended = testing::run(*advised);
+  EXPECT_TRUE(mended) << mended.error().message << "\nafter: " << message;
+}
+
+// ---- signals
+
+class Signals : public ::testing::TestWithParam<int> {};
+
+TEST_P(Signals, FirstSavesAndLeavesWith75) {
+  const TrainDir dir;
+  const Config config = streaming_config(dir);
+  SCOPED_TRACE(how_to_repeat(config));
+  Config whole = config;
+  whole.output.dir = dir / "whole";
+  {
+    ChildRun child(config);
+    ASSERT_TRUE(child.wait_for_steps(6)) << child.output();
+    child.signal(GetParam());
+    ASSERT_EQ(child.wait(), 75) << child.output();
+    EXPECT_THAT(child.output(), HasSubstr("--resume auto"));
+  }
+  const auto report = testing::run(config, {.resume = "auto"});
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_GE(report->resumed_from_step, 6u);
+  EXPECT_EQ(numbers_of(*report), testing::train_numbers(whole));
+}
+
+TEST_P(Signals, SecondLeavesAtOnce) {
+  const TrainDir dir;
+  Config config = streaming_config(dir);
+  config.train.gradient_accumulation_steps = 64;  // a step takes long enough for a second signal
+  config.train.max_steps = 4;
+  config.output.save_steps = 1;
+  SCOPED_TRACE(how_to_repeat(config));
+  {
+    ChildRun child(config);
+    while (!fs::exists(config.output.dir + "/checkpoint-1")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // into the next step
+    child.signal(GetParam());
+    while (child.output().find("again to stop at once") == std::string::npos)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    child.signal(GetParam());
+    ASSERT_EQ(child.wait(), 128 + GetParam()) << child.output();
+    EXPECT_THAT(child.output(), HasSubstr("the last checkpoint is intact"));
+  }
+  config.train.max_steps = 2;
+  const auto report = testing::run(config, {.resume = "auto"});
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->resumed_from_step, 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Numbers, Signals, ::testing::Values(SIGINT, SIGTERM),
+                         [](const auto& info) { return info.param == SIGINT ? "SIGINT" : "SIGTERM"; });
+
+}  // namespace
+}  // namespace tidepool
