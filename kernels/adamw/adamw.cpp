@@ -10,10 +10,23 @@ namespace {
 
 // Neighbouring tiles per task. The processor fetches ahead of each of the five streams, and what it
 // fetched past the end of a task is lost: at 16 tiles (about 150 us) that no longer shows, at 1 it
-// costs a tenth of the speed.
-constexpr u64 task_tiles_max = 16;
-// Tasks per worker at least, so that small chunks keep all of them busy to the end.
-constexpr u64 worker_tasks_min = 4;
+// costs a tenth of the speed. The last tasks are short, so that the workers end together.
+constexpr u64 long_task_tiles = 16;
+constexpr u64 short_task_tiles = 2;
+
+struct Tasks {
+  u64 tiles, long_tasks, count;
+
+  Tasks(u64 all_tiles, u32 workers) : tiles(all_tiles) {
+    const u64 left_for_the_end = u64{workers} * long_task_tiles;
+    long_tasks = tiles > left_for_the_end ? (tiles - left_for_the_end) / long_task_tiles : 0;
+    count = long_tasks + div_up(tiles - long_tasks * long_task_tiles, short_task_tiles);
+  }
+  u64 begin(u64 task) const {
+    if (task <= long_tasks) return task * long_task_tiles;
+    return std::min(tiles, long_tasks * long_task_tiles + (task - long_tasks) * short_task_tiles);
+  }
+};
 
 // A kind of the chunk, as far as checksums see it.
 struct HashedKind {
@@ -101,11 +114,9 @@ void adamw(const AdamWChunk& chunk, Precision precision, const AdamWScalars& sca
   check_chunk(chunk, precision);
   const HashedKinds kinds = kinds_of(chunk, precision);
   const Update update{chunk, precision, scalars, kinds, kinds.wanted()};
-  const u64 tiles = div_up(chunk.elements, checksum_block_elements);
-  const u64 task_tiles = std::clamp<u64>(tiles / (pool.workers() * worker_tasks_min), 1, task_tiles_max);
-  parallel_for(pool, Priority::high, static_cast<u32>(div_up(tiles, task_tiles)), [&](u32 task, u32) {
-    const u64 end = std::min(tiles, (task + 1) * task_tiles);
-    for (u64 number = task * task_tiles; number < end; ++number) update.tile(number);
+  const Tasks tasks(div_up(chunk.elements, checksum_block_elements), pool.workers());
+  parallel_for(pool, Priority::high, static_cast<u32>(tasks.count), [&](u32 task, u32) {
+    for (u64 tile = tasks.begin(task); tile < tasks.begin(task + 1); ++tile) update.tile(tile);
   });
 }
 

@@ -18,31 +18,36 @@
 namespace tidepool {
 namespace {
 
-constexpr u64 chunk_elements = 4 * mib;  // 16 MiB of fp32: chunks as a plan cuts them
+constexpr u64 chunk_elements =
+    16 * mib;  // 64 MiB of fp32: large chunks, as plans for models of this size have
 // What an AdamW task takes of each fp32 array.
 constexpr u64 scale_piece_bytes = 1 * mib;
 
-// Page-aligned memory, in huge pages where the system gives them.
+// Memory that begins on a huge page, in huge pages where the system gives them.
 class Arena {
  public:
   static Result<std::unique_ptr<Arena>> create(u64 bytes) {
-    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const u64 mapped = bytes + huge_page_bytes;
+    void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
       return Error{ErrorKind::does_not_fit,
                    fmt::format("no memory for arrays of {} bytes; set a smaller --parameters", bytes)};
-    madvise(memory, bytes, MADV_HUGEPAGE);  // advice: without it the numbers are only a little lower
-    return std::unique_ptr<Arena>(new Arena(static_cast<std::byte*>(memory), bytes));
+    madvise(memory, mapped, MADV_HUGEPAGE);  // advice: without it the numbers are only a little lower
+    return std::unique_ptr<Arena>(new Arena(memory, mapped));
   }
-  ~Arena() { munmap(begin_, bytes_); }
+  ~Arena() { munmap(memory_, mapped_bytes_); }
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  std::byte* at(u64 offset) const { return begin_ + offset; }
+  std::byte* at(u64 offset) const {
+    return reinterpret_cast<std::byte*>(round_up(reinterpret_cast<u64>(memory_), huge_page_bytes) + offset);
+  }
 
  private:
-  Arena(std::byte* begin, u64 bytes) : begin_(begin), bytes_(bytes) {}
-  std::byte* begin_;
-  u64 bytes_;
+  static constexpr u64 huge_page_bytes = 2 * mib;
+  Arena(void* memory, u64 bytes) : memory_(memory), mapped_bytes_(bytes) {}
+  void* memory_;
+  u64 mapped_bytes_;
 };
 
 struct Array {
