@@ -7,36 +7,8 @@
 
 #include "io/simulated_disk.h"
 #include "io/swap_file.h"
+#include "tests/support/counting_allocator.h"
 #include "tests/support/disk_fixture.h"
-
-namespace {
-std::atomic<bool> counting{false};
-std::atomic<unsigned> allocations{0};
-
-void* counted(std::size_t bytes, std::size_t alignment) {
-  if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
-  void* memory = alignment == 0
-                     ? std::malloc(bytes)
-                     : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-}  // namespace
-
-// Not inlined: the compiler would then see malloc paired with operator delete, and warn.
-[[gnu::noinline]] void* operator new(std::size_t bytes) { return counted(bytes, 0); }
-[[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t a) {
-  return counted(bytes, static_cast<std::size_t>(a));
-}
-// std::stable_sort takes its buffer with this one and gives it back with the plain delete.
-[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return counted(bytes, 0); }
-[[gnu::noinline]] void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
 
 namespace tidepool {
 namespace {
@@ -55,24 +27,23 @@ void round(Disk& disk, Arena& arena, std::atomic<u64>& completed) {
   }
 }
 
-unsigned allocations_of_a_round(Disk& disk, Arena& arena, std::atomic<u64>& completed) {
+std::string allocations_of_a_round(Disk& disk, Arena& arena, std::atomic<u64>& completed) {
   round(disk, arena, completed);
-  allocations = 0;
-  counting = true;
+  testing::CountAllocations allocations;
   round(disk, arena, completed);
-  counting = false;
-  return allocations;
+  allocations.stop();
+  return allocations.who();
 }
 
 TEST(DiskAllocationCanary, TheCounterCounts) {
-  allocations = 0;
-  counting = true;
+  testing::CountAllocations allocations;
   ::operator delete(::operator new(8));
-  counting = false;
-  EXPECT_EQ(allocations, 1u);
+  allocations.stop();
+  EXPECT_EQ(allocations.count(), 1u);
+  EXPECT_NE(allocations.who().find("8 bytes"), std::string::npos);
 }
 
-class DiskAllocation : public testing::TestWithParam<DiskBackend> {};
+class DiskAllocation : public ::testing::TestWithParam<DiskBackend> {};
 
 TEST_P(DiskAllocation, ASteadyRoundTakesNone) {
   test::ScratchDir dir;
@@ -87,9 +58,9 @@ TEST_P(DiskAllocation, ASteadyRoundTakesNone) {
   };
   auto disk = create_disk(**file, GetParam(), {.arenas = {arena->memory()}}, sink);
   if (!disk) GTEST_SKIP() << "SKIPPED: " << disk.error().message;
-  EXPECT_EQ(allocations_of_a_round(**disk, *arena, completed), 0u);
+  EXPECT_EQ(allocations_of_a_round(**disk, *arena, completed), "");
 }
-INSTANTIATE_TEST_SUITE_P(All, DiskAllocation, testing::Values(DiskBackend::io_uring, DiskBackend::threads),
+INSTANTIATE_TEST_SUITE_P(All, DiskAllocation, ::testing::Values(DiskBackend::io_uring, DiskBackend::threads),
                          [](const auto& info) {
                            return info.param == DiskBackend::threads ? "threads" : "io_uring";
                          });
