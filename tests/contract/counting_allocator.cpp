@@ -78,7 +78,8 @@ std::string CountAllocations::who() const {
     const Allocation& a = first[i];
     text += fmt::format("{}: {} bytes\n", a.thread, a.bytes);
     char** symbols = backtrace_symbols(a.frames, a.frame_count);
-    for (int f = skipped_frames; symbols != nullptr && f < a.frame_count; ++f) text += fmt::format("  {}\n", symbols[f]);
+    for (int f = skipped_frames; symbols != nullptr && f < a.frame_count; ++f)
+      text += fmt::format("  {}\n", symbols[f]);
     std::free(symbols);
   }
   return text;

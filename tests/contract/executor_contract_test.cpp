@@ -85,7 +85,9 @@ TEST_P(ExecutorContract, AnOrderedLaneRunsOneOpAfterTheOther) {
   EXPECT_TRUE(std::is_sorted(order_.begin(), order_.end()));
   for (u64 i = 0; i < ops.size(); ++i) {
     EXPECT_LE(done.at(i).started, done.at(i).finished);
-    if (i > 0) { EXPECT_GE(done.at(i).started, done.at(i - 1).finished); }
+    if (i > 0) {
+      EXPECT_GE(done.at(i).started, done.at(i - 1).finished);
+    }
   }
   EXPECT_TRUE(errors_.empty());
 }
@@ -161,7 +163,8 @@ INSTANTIATE_TEST_SUITE_P(Executors, ExecutorContract, ::testing::Values(Which::s
 // ---- what only real bytes can show
 
 class CpuContract : public ExecutorContract {};
-INSTANTIATE_TEST_SUITE_P(Executors, CpuContract, ::testing::Values(Which::cpu), [](const auto&) { return "cpu"; });
+INSTANTIATE_TEST_SUITE_P(Executors, CpuContract, ::testing::Values(Which::cpu),
+                         [](const auto&) { return "cpu"; });
 
 TEST_P(CpuContract, MovesTheBytesAndCountsThem) {
   TinyPlan tiny;
@@ -224,11 +227,13 @@ std::vector<Error> run_with_fault(DiskFault fault, DiskOp op, u32 nth) {
   faults.scripted.push_back({.fault = fault, .op = op, .offset = 0, .nth = nth});
   CpuRig rig(tiny.plan, graph, data, {.faults = faults});
   for (u32 i = 0; i < 2; ++i) {
-    EXPECT_TRUE(rig.executor->write_home(ChunkId{i}, std::vector<std::byte>(frame_alignment, std::byte(7 + i))));
+    EXPECT_TRUE(
+        rig.executor->write_home(ChunkId{i}, std::vector<std::byte>(frame_alignment, std::byte(7 + i))));
   }
   std::vector<Error> errors;
   for (const OpId id : ops) {
-    rig.executor->submit({.segment = &tiny.plan.segment(body), .op = id, .sequence = index(id), .step = 1}, {});
+    rig.executor->submit({.segment = &tiny.plan.segment(body), .op = id, .sequence = index(id), .step = 1},
+                         {});
     for (u32 completed = 0; completed == 0;) {
       for (const Completion& c : rig.executor->wait()) {
         ++completed;
@@ -241,10 +246,10 @@ std::vector<Error> run_with_fault(DiskFault fault, DiskOp op, u32 nth) {
 }
 
 TEST(CpuExecutorFaults, AreTypedAndNameTheChunk) {
-  for (const auto& [fault, op, nth] : {std::tuple{DiskFault::io_error, DiskOp::read, 0u},
-                                       std::tuple{DiskFault::no_space, DiskOp::write, 1u},
-                                       std::tuple{DiskFault::bit_flip, DiskOp::read, 0u},
-                                       std::tuple{DiskFault::misdirected_read, DiskOp::read, 1u}}) {
+  for (const auto& [fault, op, nth] :
+       {std::tuple{DiskFault::io_error, DiskOp::read, 0u}, std::tuple{DiskFault::no_space, DiskOp::write, 1u},
+        std::tuple{DiskFault::bit_flip, DiskOp::read, 0u},
+        std::tuple{DiskFault::misdirected_read, DiskOp::read, 1u}}) {
     const std::vector<Error> errors = run_with_fault(fault, op, nth);
     ASSERT_EQ(errors.size(), 1u) << static_cast<u32>(fault);
     EXPECT_EQ(errors[0].kind, ErrorKind::io);

@@ -23,8 +23,13 @@ constexpr u64 steps = 4;
 constexpr Bytes roomy{64 * mib};
 
 ModelGraph small_gpt(Precision precision) {
-  Gpt2Config config{.vocab_size = 97, .n_positions = 32, .n_embd = 64, .n_layer = 3, .n_head = 4,
-                    .embd_pdrop = 0.1, .resid_pdrop = 0.1};
+  Gpt2Config config{.vocab_size = 97,
+                    .n_positions = 32,
+                    .n_embd = 64,
+                    .n_layer = 3,
+                    .n_head = 4,
+                    .embd_pdrop = 0.1,
+                    .resid_pdrop = 0.1};
   return build_gpt2(config, precision, {.sequences = 2, .tokens = 32}).value();
 }
 
@@ -117,7 +122,8 @@ Outcome train(const ModelGraph& graph, const PlanOptions& options, const CpuRigO
     EXPECT_TRUE(rig.executor->write_home(ChunkId{i}, initial_chunk(plan->chunks[i], graph)));
   }
   std::vector<SegmentRun> runs = {{forward_backward, 1}};
-  for (u64 step = 2; step <= steps; ++step) runs.push_back({options.clipping ? body : forward_backward, step});
+  for (u64 step = 2; step <= steps; ++step)
+    runs.push_back({options.clipping ? body : forward_backward, step});
   if (options.clipping) runs.push_back({drain, steps + 1});
   // An evaluation runs as many micro-batches as a sweep.
   data.micro_batches = options.micro_batches / plan->sweeps;
@@ -147,7 +153,9 @@ class CpuTraining : public ::testing::TestWithParam<Precision> {};
 TEST_P(CpuTraining, PlacementChangesNoBit) {
   const ModelGraph graph = small_gpt(GetParam());
   for (const bool clipping : {true, false}) {
-    PlanOptions options{.budgets = {roomy, roomy, roomy}, .micro_batches = 2, .clipping = clipping,
+    PlanOptions options{.budgets = {roomy, roomy, roomy},
+                        .micro_batches = 2,
+                        .clipping = clipping,
                         .home = HomePolicy::device};
     const Outcome resident = train(graph, options);
     ASSERT_EQ(resident.losses.size(), steps);
@@ -170,7 +178,8 @@ TEST_P(CpuTraining, PlacementChangesNoBit) {
 
 TEST_P(CpuTraining, RecoveredDiskFaultsChangeNoBit) {
   const ModelGraph graph = small_gpt(GetParam());
-  PlanOptions options{.budgets = {roomy, roomy, roomy}, .home = HomePolicy::disk, .chunk_bytes = Bytes{64 * kib}};
+  PlanOptions options{
+      .budgets = {roomy, roomy, roomy}, .home = HomePolicy::disk, .chunk_bytes = Bytes{64 * kib}};
   const Outcome calm = train(graph, options);
   CpuRigOptions rough;
   rough.faults.seed = 5;

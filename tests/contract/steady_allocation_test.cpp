@@ -94,7 +94,8 @@ TEST_P(SteadyStep, TakesNoMemory) {
   source.step_settings.max_grad_norm = config.train.max_grad_norm;
   source.step_settings.target_tokens = graph.batch.rows() * GetParam().micro_batches;
   const auto session = Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source);
-  if (!session && GetParam().io == IoBackend::io_uring) GTEST_SKIP() << "SKIPPED: " << session.error().message;
+  if (!session && GetParam().io == IoBackend::io_uring)
+    GTEST_SKIP() << "SKIPPED: " << session.error().message;
   ASSERT_TRUE(session) << session.error().message;
   std::vector<std::byte> buffer(256 * kib);
   ASSERT_TRUE(init_weights(graph, 1, (*session)->state(), buffer, (*session)->pool(), [](double) {}));
@@ -108,15 +109,15 @@ TEST_P(SteadyStep, TakesNoMemory) {
   EXPECT_EQ(counter.tier_memory(), Bytes{0});
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Settings, SteadyStep,
-    ::testing::Values(Setting{"resident", Precision::fp32, true, HomePolicy::device},
-                      Setting{"disk_io_uring"}, Setting{"disk_threads", Precision::fp32, true, HomePolicy::disk,
-                                                        IoBackend::threads},
-                      Setting{"disk_bf16_unclipped", Precision::bf16, false},
-                      Setting{"mixed_bf16_two_sweeps", Precision::bf16, true, HomePolicy::mixed,
-                              IoBackend::io_uring, 4, 2}),
-    [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Settings, SteadyStep,
+                         ::testing::Values(Setting{"resident", Precision::fp32, true, HomePolicy::device},
+                                           Setting{"disk_io_uring"},
+                                           Setting{"disk_threads", Precision::fp32, true, HomePolicy::disk,
+                                                   IoBackend::threads},
+                                           Setting{"disk_bf16_unclipped", Precision::bf16, false},
+                                           Setting{"mixed_bf16_two_sweeps", Precision::bf16, true,
+                                                   HomePolicy::mixed, IoBackend::io_uring, 4, 2}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace tidepool
