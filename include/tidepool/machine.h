@@ -1,0 +1,78 @@
+// What a machine can do: the sizes and rates that times are predicted from. Measured by `tidepool
+// probe`, or written down for a box that one does not own (configs/machines/).
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+// Of matrix products. Weights of bf16 runs are multiplied in fp32 on a CPU.
+enum class MathType : u8 { fp32, bf16, fp16 };
+inline constexpr u32 math_type_count = 3;
+
+// `cpu`: a device made of the host's own cores and memory, which compute, copies and host Adam share.
+enum class DeviceKind : u8 { cpu, cuda };
+
+struct DeviceRates {
+  std::string name;  // "Tesla V100-SXM2-32GB"
+  DeviceKind kind = DeviceKind::cpu;
+  u32 count = 1;
+  Bytes memory{};
+  double memory_bytes_per_s = 20e9;            // of streaming kernels, read plus written
+  std::array<double, math_type_count> flops_per_s{100e9, 100e9, 100e9};  // best of large products
+  // Share of flops_per_s that a block's forward and backward reach, all kernels counted.
+  double block_efficiency = 1.0;
+  Nanos op_overhead{2'000};                    // from one op's end to the next one's begin
+};
+
+struct CopyRates {
+  double h2d_bytes_per_s = 10e9;   // of one device, alone
+  double d2h_bytes_per_s = 10e9;
+  double both_bytes_per_s = 20e9;  // sum of both directions at once
+  std::vector<std::vector<u32>> switches;  // devices that share a way to the host
+  double switch_bytes_per_s = 0;   // each direction of one switch; 0: no limit of its own
+  // Between devices, each direction of one device, in ring collectives; 0: over the host's links.
+  double interconnect_bytes_per_s = 0;
+};
+
+struct HostRates {
+  std::string name;  // "AMD EPYC 9R14"
+  u32 cores = 1;
+  u32 numa_nodes = 1;
+  Bytes memory{};
+  double memory_bytes_per_s = 20e9;    // plain scaling in place (STREAM scale), read plus written
+  double adam_bytes_per_s = 20e9;      // alone, read plus written
+  double checksum_bytes_per_s = 20e9;  // of one chunk after the other, all cores
+};
+
+// One point of the disk's behaviour, for people and for choosing a block size.
+struct DiskPoint {
+  Bytes block{};
+  u32 depth = 0;
+  double read_bytes_per_s = 0;
+  double write_bytes_per_s = 0;
+};
+
+struct DiskRates {
+  Bytes capacity{};
+  double read_bytes_per_s = 2e9;    // alone, large blocks, deep queue
+  double write_bytes_per_s = 1e9;
+  double mixed_bytes_per_s = 1.5e9; // sum, as many bytes read as written, both at once
+  Bytes endurance{};                // bytes that the maker promises may be written; 0: not known
+  std::vector<DiskPoint> points;
+};
+
+struct Machine {
+  std::string name = "default";
+  std::string date;  // ISO, of the measurement
+  DeviceRates device;
+  CopyRates copies;
+  HostRates host;
+  DiskRates disk;
+};
+
+}  // namespace tidepool
