@@ -34,11 +34,11 @@ Nanos PhaseProfile::wall() const {
   return sum;
 }
 
-Profile::Profile(const Plan& plan) : schedule_(plan) {
+TimeProfile::TimeProfile(const Plan& plan) : schedule_(plan) {
   past_.resize(std::bit_ceil(u64{4} * std::max(schedule_.ops_max(), 1u)));
 }
 
-PhaseProfile Profile::total() const {
+PhaseProfile TimeProfile::total() const {
   PhaseProfile sum;
   for (const PhaseProfile& phase : phases_) {
     sum.runs += phase.runs;
@@ -48,16 +48,16 @@ PhaseProfile Profile::total() const {
   return sum;
 }
 
-void Profile::clear() { phases_ = {}; }
+void TimeProfile::clear() { phases_ = {}; }
 
-void Profile::segment_started(const SegmentRun& what, u64 first_sequence) {
+void TimeProfile::segment_started(const SegmentRun& what, u64 first_sequence) {
   std::rotate(runs_.begin(), runs_.end() - 1, runs_.end());
   const LinkIndex* link = runs_known_ > 0 ? schedule_.link(runs_[1].what.kind, what.kind) : nullptr;
   runs_[0] = {.what = what, .first_sequence = first_sequence, .link = link};
   runs_known_ = std::min<u32>(runs_known_ + 1, runs_.size());
 }
 
-void Profile::completed(const Issue& issue, const Completion& completion) {
+void TimeProfile::completed(const Issue& issue, const Completion& completion) {
   past_[issue.sequence & (past_.size() - 1)] = {.sequence = issue.sequence,
                                                 .started = completion.started,
                                                 .finished = completion.finished,
@@ -81,10 +81,10 @@ void Profile::completed(const Issue& issue, const Completion& completion) {
   }
 }
 
-void Profile::segment_finished(const SegmentRun& run) { ++phases_[static_cast<u32>(run.kind)].runs; }
+void TimeProfile::segment_finished(const SegmentRun& run) { ++phases_[static_cast<u32>(run.kind)].runs; }
 
 // What still ran after the last compute op: the tail of write-backs and updates of a drain.
-void Profile::at_rest() {
+void TimeProfile::at_rest() {
   if (origin_known_ && latest_finish_ > compute_until_) {
     const Run* run = run_of(latest_);
     const Past* last = past(latest_);
@@ -101,7 +101,7 @@ void Profile::at_rest() {
   runs_known_ = 0;
 }
 
-void Profile::cover_gap(u64 sequence, Nanos gap_begin, Nanos gap_end, PhaseProfile& phase) {
+void TimeProfile::cover_gap(u64 sequence, Nanos gap_begin, Nanos gap_end, PhaseProfile& phase) {
   for (u32 link = 0; link < chain_links_max && gap_end > gap_begin; ++link) {
     const Past* cause = released_by(sequence);
     if (!cause || cause->finished <= gap_begin) break;
@@ -117,7 +117,7 @@ void Profile::cover_gap(u64 sequence, Nanos gap_begin, Nanos gap_end, PhaseProfi
 }
 
 // Of everything that had to finish before the op, the one that finished last.
-const Profile::Past* Profile::released_by(u64 sequence) const {
+const TimeProfile::Past* TimeProfile::released_by(u64 sequence) const {
   const Run* run = run_of(sequence);
   if (!run) return nullptr;
   const Segment& segment = schedule_.plan().segment(run->what.kind);
@@ -136,17 +136,17 @@ const Profile::Past* Profile::released_by(u64 sequence) const {
   return best;
 }
 
-void Profile::consider(u64 sequence, const Past*& best) const {
+void TimeProfile::consider(u64 sequence, const Past*& best) const {
   const Past* candidate = past(sequence);
   if (candidate && (!best || candidate->finished > best->finished)) best = candidate;
 }
 
-const Profile::Past* Profile::past(u64 sequence) const {
+const TimeProfile::Past* TimeProfile::past(u64 sequence) const {
   const Past& slot = past_[sequence & (past_.size() - 1)];
   return slot.sequence == sequence ? &slot : nullptr;
 }
 
-const Profile::Run* Profile::run_of(u64 sequence) const {
+const TimeProfile::Run* TimeProfile::run_of(u64 sequence) const {
   for (u32 i = 0; i < runs_known_; ++i) {
     const u64 first = runs_[i].first_sequence;
     const u64 ops = schedule_.plan().segment(runs_[i].what.kind).ops.size();
@@ -156,7 +156,7 @@ const Profile::Run* Profile::run_of(u64 sequence) const {
 }
 
 // Ordered lanes run one op at a time; requests of a disk lane overlap, so time is counted once.
-void Profile::count_busy(const Issue& issue, const Completion& completion, PhaseProfile& phase) {
+void TimeProfile::count_busy(const Issue& issue, const Completion& completion, PhaseProfile& phase) {
   const u32 lane = static_cast<u32>(issue.get().lane.kind);
   const Nanos from = std::max(completion.started, busy_until_[lane]);
   if (completion.finished <= from) return;

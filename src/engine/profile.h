@@ -34,9 +34,9 @@ struct PhaseProfile {
 };
 
 // Memory is taken when made. Two devices would need one profile each.
-class Profile final : public EngineObserver {
+class TimeProfile final : public EngineObserver {
  public:
-  explicit Profile(const Plan&);
+  explicit TimeProfile(const Plan&);
 
   const PhaseProfile& of(SegmentKind kind) const { return phases_[static_cast<u32>(kind)]; }
   PhaseProfile total() const;

@@ -18,7 +18,7 @@ Shape shape_of(const ModelGraph& g) {
 
 LayerInside::LayerInside(const ModelGraph& g, std::byte* base) {
   const Shape s = shape_of(g);
-  Layout layout(base);
+  WorkspaceCutter layout(base);
   qkv = layout.take<float>(s.rows * 3 * s.h);
   attention = layout.take<float>(s.rows * s.h);
   lse = layout.take<float>(attention_shape(g).lse_elements());
@@ -29,7 +29,7 @@ LayerInside::LayerInside(const ModelGraph& g, std::byte* base) {
 
 LayerForwardWorkspace::LayerForwardWorkspace(const ModelGraph& g, std::byte* base) {
   const Shape s = shape_of(g);
-  Layout layout(base);
+  WorkspaceCutter layout(base);
   wide = layout.take<float>(s.rows * s.wide);
   narrow = layout.take<float>(s.rows * s.h);
   bytes = layout.bytes();
@@ -37,7 +37,7 @@ LayerForwardWorkspace::LayerForwardWorkspace(const ModelGraph& g, std::byte* bas
 
 LayerBackwardWorkspace::LayerBackwardWorkspace(const ModelGraph& g, std::byte* base, Inside from) {
   const Shape s = shape_of(g);
-  Layout layout(base);
+  WorkspaceCutter layout(base);
   wide = layout.take<float>(s.rows * s.wide);
   norm = layout.take<float>(s.rows * s.h);
   narrow = layout.take<float>(s.rows * s.h);
@@ -56,18 +56,18 @@ LayerBackwardWorkspace::LayerBackwardWorkspace(const ModelGraph& g, std::byte* b
 }
 
 EmbeddingBackwardWorkspace::EmbeddingBackwardWorkspace(const ModelGraph& g, std::byte* base) {
-  Layout layout(base);
+  WorkspaceCutter layout(base);
   order = layout.take<u64>(g.batch.rows());
   bytes = layout.bytes();
 }
 
-HeadWorkspace::HeadWorkspace(const ModelGraph& g, std::byte* base, Pass pass) {
+HeadWorkspace::HeadWorkspace(const ModelGraph& g, std::byte* base, Direction direction) {
   const Shape s = shape_of(g);
-  Layout layout(base);
+  WorkspaceCutter layout(base);
   norm = layout.take<float>(s.rows * s.h);
   logits = layout.take<float>(s.rows * std::min(g.config.vocab_size, vocabulary_slice));
   losses = layout.take<RowLoss>(s.rows);
-  const u64 backward = pass == Pass::backward ? 1 : 0;
+  const u64 backward = direction == Direction::backward ? 1 : 0;
   dnorm = layout.take<float>(backward * s.rows * s.h);
   mean = layout.take<float>(backward * s.rows);
   rstd = layout.take<float>(backward * s.rows);

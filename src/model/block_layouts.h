@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/kernels.h"
-#include "src/model/layout.h"
+#include "src/model/workspace_cutter.h"
 #include "tidepool/model_graph.h"
 
 namespace tidepool {
@@ -61,10 +61,10 @@ struct EmbeddingBackwardWorkspace {
   Bytes bytes;
 };
 
-enum class Pass : u8 { forward, backward };
+enum class Direction : u8 { forward, backward };
 
 struct HeadWorkspace {
-  HeadWorkspace(const ModelGraph&, std::byte* base, Pass);
+  HeadWorkspace(const ModelGraph&, std::byte* base, Direction);
   float* norm;      // [R, H]
   float* logits;    // [R, min(V, vocabulary_slice)]
   RowLoss* losses;  // [R]

@@ -131,8 +131,8 @@ Block layer_block(const ModelGraph& g, u32 layer) {
 Block head_block(const ModelGraph& g) {
   const Costs c = costs_of(g);
   Block block = {.kind = BlockKind::gpt2_head, .name = "head", .windows = {g.config.n_layer + 2, 0}};
-  block.forward_workspace = HeadWorkspace(g, nullptr, Pass::forward).bytes;
-  block.backward_workspace = HeadWorkspace(g, nullptr, Pass::backward).bytes;
+  block.forward_workspace = HeadWorkspace(g, nullptr, Direction::forward).bytes;
+  block.backward_workspace = HeadWorkspace(g, nullptr, Direction::backward).bytes;
   const u64 logits = c.matmul(c.vocabulary, c.h);
   const u64 loss = cross_entropy_cost(c.rows, c.vocabulary).flops;
   const u64 passes = c.vocabulary > vocabulary_slice ? 2 : 1;  // over the logits

@@ -117,7 +117,7 @@ void logits_of_row(const BlockContext& c, const BlockForward& f, const HeadWorks
 }  // namespace
 
 void head_forward(const BlockContext& c, const BlockForward& f) {
-  const HeadWorkspace workspace(c.graph, f.workspace, Pass::forward);
+  const HeadWorkspace workspace(c.graph, f.workspace, Direction::forward);
   CHECK(workspace.bytes == block_of(c).forward_workspace, workspace.bytes.value);
   if (f.loss_sum != nullptr) {
     final_norm(c, params_of(c, f.windows, ln_f), {.rows = rows_of(c), .x = f.input, .y = workspace.norm});
@@ -127,7 +127,7 @@ void head_forward(const BlockContext& c, const BlockForward& f) {
 }
 
 void head_backward(const BlockContext& c, const BlockBackward& b) {
-  const HeadWorkspace workspace(c.graph, b.workspace, Pass::backward);
+  const HeadWorkspace workspace(c.graph, b.workspace, Direction::backward);
   CHECK(workspace.bytes == block_of(c).backward_workspace, workspace.bytes.value);
   final_norm(c, params_of(c, b.windows, ln_f),
              {.rows = rows_of(c), .x = b.input, .y = workspace.norm, .mean = workspace.mean, .rstd = workspace.rstd});

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-
-#include "engine/engine.h"
-#include "model/blocks.h"
+#include <optional>
 
 namespace tidepool {
 namespace {
@@ -31,23 +29,74 @@ double seconds_of(Fn&& fn) {
   return best;
 }
 
-// One layer's forward, at its real shape, in the frames that the plan gives it.
-double measure_flops(Session& session) {
-  const Segment& segment = session.plan().segment(SegmentKind::evaluation);
-  for (const Op& op : segment.ops) {
-    if (op.kind != OpKind::forward || session.graph().blocks[op.block].kind != BlockKind::gpt2_layer) continue;
-    const auto operands = segment.operands_of(op);  // params, input, output, workspace
-    const auto at = [&](u64 i) { return session.device_memory().data() + operands[i].frame.offset; };
-    const std::byte* windows[] = {at(0)};
-    const BlockContext context{session.kernels(), session.graph(), op.block};
-    const BlockForward call{.windows = windows,
-                            .input = reinterpret_cast<const float*>(at(1)),
-                            .output = reinterpret_cast<float*>(at(2)),
-                            .workspace = at(3)};
-    const double seconds = seconds_of([&] { block_forward(context, call); });
-    return static_cast<double>(session.graph().blocks[op.block].forward_flops) / seconds;
+// The first op of a kind that works on a block, with its inside kept or not.
+std::optional<OpId> find_op(const Plan& plan, OpKind kind, u32 block, bool kept) {
+  const Segment& body = plan.segment(SegmentKind::body);
+  for (u32 id = 0; id < body.ops.size(); ++id) {
+    const Op& op = body.ops[id];
+    if (op.kind != kind || (kind == OpKind::gradient ? op.window : op.block) != block) continue;
+    bool keeps = false;
+    for (const Operand& o : body.operands_of(op)) keeps |= plan.chunk(o.first).kind == Kind::kept;
+    if (keeps == kept || kind == OpKind::forward) return OpId{id};
   }
-  return SimRates{}.flops_per_s;
+  return std::nullopt;
+}
+
+double op_seconds(Session& session, std::optional<OpId> op) {
+  if (!op) return 0;
+  const Segment& body = session.plan().segment(SegmentKind::body);
+  for (const Operand& o : body.operands_of(body.ops[index(*op)]))  // token numbers must be some
+    if (session.plan().chunk(o.first).kind == Kind::batch)
+      std::memset(session.device_memory().data() + o.frame.offset, 0, o.frame.bytes.value);
+  return seconds_of([&] { session.executor().run_at_rest(body, *op); });
+}
+
+// Layers are alike, so one stands for all.
+std::vector<BlockSeconds> measure_blocks(Session& session) {
+  const ModelGraph& graph = session.graph();
+  std::vector<BlockSeconds> out(graph.blocks.size());
+  std::optional<u32> layer;
+  for (u32 b = 0; b < out.size(); ++b) {
+    if (graph.blocks[b].kind == BlockKind::gpt2_layer && layer) {
+      out[b] = out[*layer];
+      continue;
+    }
+    if (graph.blocks[b].kind == BlockKind::gpt2_layer) layer = b;
+    const auto seconds = [&](OpKind kind, bool kept) {
+      std::optional<OpId> op = find_op(session.plan(), kind, b, kept);
+      for (u32 other = b + 1; !op && layer == b && other < out.size(); ++other)
+        if (graph.blocks[other].kind == BlockKind::gpt2_layer)
+          op = find_op(session.plan(), kind, other, kept);
+      return op_seconds(session, op);
+    };
+    out[b] = {.forward = seconds(OpKind::forward, false),
+              .backward = seconds(OpKind::backward, true),
+              .backward_recompute = seconds(OpKind::backward, false)};
+  }
+  return out;
+}
+
+// What a layer's forward reaches, all of its kernels counted.
+double block_flops(const ModelGraph& graph, const std::vector<BlockSeconds>& blocks) {
+  for (u32 b = 0; b < blocks.size(); ++b)
+    if (graph.blocks[b].kind == BlockKind::gpt2_layer && blocks[b].forward > 0)
+      return static_cast<double>(graph.blocks[b].forward_flops) / blocks[b].forward;
+  return DeviceRates{}.flops_per_s[0];
+}
+
+// Of the largest window's gradient: bytes of its operands, as CostModel counts them.
+double measure_memory(Session& session) {
+  const Segment& body = session.plan().segment(SegmentKind::body);
+  u64 most = 0;
+  OpId largest{};
+  for (u32 id = 0; id < body.ops.size(); ++id) {
+    if (body.ops[id].kind != OpKind::gradient) continue;
+    u64 bytes = 0;
+    for (const Operand& o : body.operands_of(body.ops[id]))
+      bytes += o.frame.bytes.value * (o.access == Access::read_write ? 2 : 1);
+    if (bytes > most) most = bytes, largest = OpId{id};
+  }
+  return static_cast<double>(most) / op_seconds(session, largest);
 }
 
 double measure_copy(Session& session) {
@@ -62,14 +111,14 @@ double measure_copy(Session& session) {
   return static_cast<double>(piece * pieces) / seconds;
 }
 
-// Bytes as SimExecutor counts them: read once, rewritten twice.
+// Bytes as CostModel counts them: read once, rewritten twice.
 double measure_adam(Session& session) {
   const auto memory = session.host_memory().size() > session.device_memory().size() ? session.host_memory()
-                                                                                      : session.device_memory();
+                                                                                    : session.device_memory();
   const Precision precision = session.plan().precision;
-  const u64 elements =
-      std::min<u64>(memory.size() / 16, memory_sample_bytes_max / 16) / checksum_block_elements * checksum_block_elements;
-  if (elements == 0) return SimRates{}.adam_bytes_per_s;
+  const u64 elements = std::min<u64>(memory.size() / 16, memory_sample_bytes_max / 16) /
+                       checksum_block_elements * checksum_block_elements;
+  if (elements == 0) return HostRates{}.adam_bytes_per_s;
   u64 offset = 0, touched = 0;
   const auto take = [&](Kind kind, u64 times) {
     std::byte* at = memory.data() + offset;
@@ -90,7 +139,7 @@ double measure_adam(Session& session) {
 }
 
 // Through chunks that rest on disk anyway, so that it takes no space of its own.
-Result<void> measure_disk(Session& session, SimRates& rates) {
+Result<void> measure_disk(Session& session, DiskRates& rates) {
   std::vector<ChunkId> sample;
   u64 bytes = 0, largest = 0;
   for (u32 id = 0; id < session.plan().homes.size() && bytes < disk_sample_bytes_max; ++id) {
@@ -108,50 +157,28 @@ Result<void> measure_disk(Session& session, SimRates& rates) {
   for (ChunkId id : sample) TRY(session.executor().write_home(id, part(id)));
   const double written = now();
   for (ChunkId id : sample) TRY(session.executor().read_home(id, part(id)));
-  rates.disk_write_bytes_per_s = static_cast<double>(bytes) / (written - begin);
-  rates.disk_read_bytes_per_s = static_cast<double>(bytes) / (now() - written);
+  rates.write_bytes_per_s = static_cast<double>(bytes) / (written - begin);
+  rates.read_bytes_per_s = static_cast<double>(bytes) / (now() - written);
+  rates.mixed_bytes_per_s = 2.0 / (1.0 / rates.read_bytes_per_s + 1.0 / rates.write_bytes_per_s);
   return {};
 }
-
-// Several bodies from rest; the time between the last two norms is a steady step.
-class Steps final : public NextSegment, public EngineObserver {
- public:
-  std::optional<SegmentRun> next() override {
-    if (step_ == steps) return std::nullopt;
-    return SegmentRun{step_++ == 0 ? SegmentKind::forward_backward : SegmentKind::body, step_};
-  }
-  void completed(const Issue& issue, const Completion& completion) override {
-    const Op& op = issue.get();
-    if (issue.step == steps) busy[static_cast<u32>(op.lane.kind)] += (completion.finished - completion.started).value;
-    if (op.kind != OpKind::norm) return;
-    before_ = last_;
-    last_ = completion.finished;
-  }
-  double seconds() const { return static_cast<double>((last_ - before_).value) * 1e-9; }
-
-  std::array<u64, lane_kind_count> busy{};
-
- private:
-  static constexpr u64 steps = 4;
-  u64 step_ = 0;
-  Nanos before_{}, last_{};
-};
 
 }  // namespace
 
 Result<Prediction> predict_step(Session& session) {
   Prediction out;
-  out.rates.flops_per_s = measure_flops(session);
-  out.rates.h2d_bytes_per_s = out.rates.d2h_bytes_per_s = out.rates.memory_bytes_per_s = measure_copy(session);
-  out.rates.adam_bytes_per_s = measure_adam(session);
-  TRY(measure_disk(session, out.rates));
-  const auto sim = SimExecutor::create(session.plan(), session.graph(), {.rates = out.rates});
-  const auto engine = Engine::create(session.plan(), *sim, {});
-  Steps steps;
-  TRY(engine->run(steps, steps));
-  out.step_seconds = steps.seconds();
-  const auto longest = std::max_element(steps.busy.begin(), steps.busy.end());
-  out.binds = name(static_cast<LaneKind>(longest - steps.busy.begin()));
+  Machine& machine = out.machine;
+  out.blocks = measure_blocks(session);
+  machine.device.flops_per_s.fill(block_flops(session.graph(), out.blocks));
+  machine.device.memory_bytes_per_s = measure_memory(session);
+  const double copy = measure_copy(session);
+  machine.copies = {.h2d_bytes_per_s = copy, .d2h_bytes_per_s = copy, .both_bytes_per_s = copy};
+  machine.host.adam_bytes_per_s = measure_adam(session);
+  // What is small enough to stay in the cache is not held up by memory.
+  machine.host.memory_bytes_per_s = std::max({machine.host.adam_bytes_per_s, 2 * copy});
+  machine.host.checksum_bytes_per_s = 2 * copy;
+  TRY(measure_disk(session, machine.disk));
+  TRY_ASSIGN(out.forecast, forecast(session.plan(), session.graph(), machine, {.blocks = out.blocks}));
   return out;
 }
 

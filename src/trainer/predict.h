@@ -2,20 +2,21 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "executor/sim/sim_executor.h"
+#include "advisor/forecast.h"
 #include "trainer/session.h"
 
 namespace tidepool {
 
 struct Prediction {
-  SimRates rates;
-  double step_seconds = 0;   // of a steady body
-  std::string binds;         // the lane that works longest: "compute", "disk_read", ...
+  Machine machine;                   // of what matters here, measured on the spot
+  std::vector<BlockSeconds> blocks;  // by block of the graph
+  Forecast forecast;
 };
 
-// Measures matrix products, copies and Adam for a few milliseconds each in the session's own memory,
-// and the disk, both directions at once, through its own swap file. REQUIRES: at rest, before the state
+// Measures every kind of block as it will run, copies and Adam for a few milliseconds each in the
+// session's own memory, and the disk through its own swap file. REQUIRES: at rest, before the state
 // is written: it overwrites arenas and swap file.
 Result<Prediction> predict_step(Session&);
 

@@ -27,14 +27,14 @@ class RunMeter {
   double train_seconds() const { return train_seconds_; }
   u64 steps() const { return step_seconds_.size(); }
 
-  Profile& profile() { return profile_; }
+  TimeProfile& profile() { return profile_; }
   TraceRecorder& trace() { return trace_; }
   void fill(RunReport&) const;
 
  private:
   const Plan& plan_;
   CpuExecutor& executor_;
-  Profile profile_;
+  TimeProfile profile_;
   TraceRecorder trace_;
   std::array<u64, segment_count> runs_{};
   std::array<Bytes, link_count> moved_{}, moved_before_{};

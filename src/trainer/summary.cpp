@@ -65,17 +65,18 @@ Bytes shown_budget(const Config& config, const Plan& plan, Tier tier) {
 }
 
 void add_prediction(PlanSummary& s, const Prediction& p) {
-  s.predicted_step_seconds = p.step_seconds;
-  s.binds = p.binds;
-  const std::array<double, link_count> rates = {p.rates.h2d_bytes_per_s, p.rates.d2h_bytes_per_s,
-                                                p.rates.disk_read_bytes_per_s, p.rates.disk_write_bytes_per_s};
+  s.predicted_step_seconds = p.forecast.step_seconds;
+  s.binds = p.forecast.binds;
+  const Machine& m = p.machine;
+  const std::array<double, link_count> rates = {m.copies.h2d_bytes_per_s, m.copies.d2h_bytes_per_s,
+                                                m.disk.read_bytes_per_s, m.disk.write_bytes_per_s};
   for (u32 l = 0; l < link_count; ++l) s.links[l].seconds = static_cast<double>(s.links[l].per_step.value) / rates[l];
   s.notes.push_back(fmt::format("measured now: {:.0f} GFLOP/s, copies {:.1f} GB/s, Adam {:.1f} GB/s",
-                                p.rates.flops_per_s * 1e-9, p.rates.h2d_bytes_per_s * 1e-9,
-                                p.rates.adam_bytes_per_s * 1e-9));
+                                m.device.flops_per_s[0] * 1e-9, m.copies.h2d_bytes_per_s * 1e-9,
+                                m.host.adam_bytes_per_s * 1e-9));
   if (s.links[2].per_step.value > 0)
-    s.notes.push_back(fmt::format("disk: {:.2f} GB/s read, {:.2f} GB/s written", p.rates.disk_read_bytes_per_s * 1e-9,
-                                  p.rates.disk_write_bytes_per_s * 1e-9));
+    s.notes.push_back(fmt::format("disk: {:.2f} GB/s read, {:.2f} GB/s written", m.disk.read_bytes_per_s * 1e-9,
+                                  m.disk.write_bytes_per_s * 1e-9));
 }
 
 }  // namespace

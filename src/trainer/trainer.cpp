@@ -349,8 +349,8 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (saved_step_ != issued_) TRY(save());
     RunReport report = begin_report(config_, graph_, session_->plan());
     meter_->fill(report);
-    report.predicted_step_seconds = prediction_.step_seconds;
-    report.binds = prediction_.binds;
+    report.predicted_step_seconds = prediction_.forecast.step_seconds;
+    report.binds = prediction_.forecast.binds;
     report.weights_xxh3 = fmt::format("{:016x}", saved_.weights_xxh3);
     report.resumed_from_step = resumed_from_;
     report.losses = state_.losses;

@@ -29,13 +29,13 @@ struct Story {
 
 u64 exposed(const PhaseProfile& p, Cause cause) { return p.exposed[static_cast<u32>(cause)].value; }
 
-TEST(Profile, FollowsAGapToWhatCausedIt) {
+TEST(TimeProfile, FollowsAGapToWhatCausedIt) {
   TinyPlan tiny;
   const OpId first = tiny.add(body, OpKind::forward, LaneKind::compute);
   const OpId read = tiny.add(body, OpKind::read, LaneKind::disk_read);
   const OpId copy = tiny.add(body, OpKind::copy, LaneKind::h2d, {read});
   const OpId second = tiny.add(body, OpKind::forward, LaneKind::compute, {copy, first});
-  Profile profile(tiny.plan);
+  TimeProfile profile(tiny.plan);
   Story story(tiny.plan);
   profile.at_rest();
   story.begin(profile, {body, 1});
@@ -54,12 +54,12 @@ TEST(Profile, FollowsAGapToWhatCausedIt) {
   EXPECT_EQ(p.busy[static_cast<u32>(LaneKind::disk_read)].value, 160u);
 }
 
-TEST(Profile, FollowsEdgesFromTheSegmentBefore) {
+TEST(TimeProfile, FollowsEdgesFromTheSegmentBefore) {
   TinyPlan tiny;
   const OpId forward = tiny.add(body, OpKind::forward, LaneKind::compute);
   const OpId update = tiny.add(body, OpKind::update, LaneKind::host, {forward});
   tiny.link(body, body, {{.from = update, .to = forward}});
-  Profile profile(tiny.plan);
+  TimeProfile profile(tiny.plan);
   Story story(tiny.plan);
   story.begin(profile, {body, 1});
   story.done(profile, forward, 0, 50);
@@ -70,12 +70,12 @@ TEST(Profile, FollowsEdgesFromTheSegmentBefore) {
   EXPECT_EQ(exposed(profile.of(body), Cause::compute), 100u);
 }
 
-TEST(Profile, CountsTheTailAtRest) {
+TEST(TimeProfile, CountsTheTailAtRest) {
   TinyPlan tiny;
   const OpId forward = tiny.add(body, OpKind::forward, LaneKind::compute);
   const OpId update = tiny.add(body, OpKind::update, LaneKind::host, {forward});
   const OpId write = tiny.add(body, OpKind::write, LaneKind::disk_write, {update});
-  Profile profile(tiny.plan);
+  TimeProfile profile(tiny.plan);
   Story story(tiny.plan);
   story.begin(profile, {body, 1});
   story.done(profile, forward, 10, 50);

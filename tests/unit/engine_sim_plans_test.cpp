@@ -35,13 +35,13 @@ TEST_P(SimPlans, ReadNothingWrongUnderAnyTiming) {
   const auto plan = make_plan(graph, GetParam().options);
   ASSERT_TRUE(plan) << plan.error().message;
   for (u64 seed = 0; seed < 20; ++seed) {
-    SimOptions options{.seed = seed, .jitter = seed == 0 ? 0.0 : 3.0};
+    SimOptions options{.seed = seed, .jitter = seed == 0 ? 0.0 : 3.0, .swarm = seed == 0 ? 1.0 : 20.0};
     // From a disk that binds to one that is free.
-    options.rates.disk_read_bytes_per_s = seed % 2 ? 1e8 : 1e11;
-    options.rates.adam_bytes_per_s = seed % 3 ? 1e9 : 1e12;
+    options.machine.disk.read_bytes_per_s = options.machine.disk.mixed_bytes_per_s = seed % 2 ? 1e8 : 1e11;
+    options.machine.host.adam_bytes_per_s = seed % 3 ? 1e9 : 1e12;
     const auto executor = SimExecutor::create(*plan, graph, options);
     const auto engine = Engine::create(*plan, *executor, {});
-    Profile profile(*plan);
+    TimeProfile profile(*plan);
     SegmentList list(three_steps_and_evaluation(GetParam().options.clipping));
     const auto result = engine->run(list, profile);
     ASSERT_TRUE(result) << result.error().message << " seed " << seed;

@@ -100,6 +100,13 @@ std::array<Bytes, link_count> CpuExecutor::moved() const {
           disk_lanes_->moved(LinkKind::disk_write)};
 }
 
+void CpuExecutor::run_at_rest(const Segment& segment, OpId id) {
+  const Issue issue{.segment = &segment, .op = id};
+  const OpKind kind = issue.get().kind;
+  CHECK(kind == OpKind::forward || kind == OpKind::backward || kind == OpKind::gradient, name(kind));
+  CHECK(runner_.run(issue).has_value(), index(id));
+}
+
 Result<void> CpuExecutor::read_home(ChunkId id, std::span<std::byte> out) {
   const Frame& home = plan_.homes[index(id)];
   CHECK(out.size() == home.bytes.value, out.size(), home.bytes.value);

@@ -51,6 +51,8 @@ class CpuExecutor final : public Executor {
   // The whole content of a persistent chunk in its home. Disk: checked against its checksum.
   Result<void> read_home(ChunkId, std::span<std::byte> out);
   Result<void> write_home(ChunkId, std::span<const std::byte> content);
+  // Runs one forward, backward or gradient op, now and here, on whatever its frames hold: to time it.
+  void run_at_rest(const Segment&, OpId);
   // What evaluation segments have summed since the last call.
   EvalResult take_eval() { return runner_.take_eval(); }
   // The next evaluations also write the logits of one row; an empty request ends that.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "engine/op_text.h"
 #include "tidepool/check.h"
@@ -28,121 +29,107 @@ std::unique_ptr<SimExecutor> SimExecutor::create(const Plan& plan, const ModelGr
 }
 
 SimExecutor::SimExecutor(const Plan& plan, const ModelGraph& graph, const SimOptions& options)
-    : plan_(plan), graph_(graph), options_(options), schedule_(plan), memory_(plan) {
+    : plan_(plan),
+      options_(options),
+      schedule_(plan),
+      cost_(plan, graph, options.machine, options.blocks),
+      fluid_(cost_.capacities()),
+      memory_(plan) {
   lanes_.resize(schedule_.lanes().size());
   done_.resize(std::bit_ceil(u64{4} * std::max(schedule_.ops_max(), 1u)));
+  if (options.swarm <= 1.0) return;
+  for (u32 i = 0; i < lanes_.size(); ++i) {
+    lanes_[i].slowness = std::pow(options.swarm, 2.0 * fraction(options.seed, ~u64{i}) - 1.0);
+    if (!is_ordered(schedule_.lanes()[i].kind))
+      lanes_[i].width =
+          1 + static_cast<u32>(fraction(options.seed, ~u64{i} - lanes_.size()) * options.disk_depth);
+  }
 }
 
 u32 SimExecutor::slots_free(LaneId id) const {
   const u32 depth = is_ordered(id.kind) ? options_.lane_depth : options_.disk_depth;
-  return depth - lanes_[schedule_.lane_number(id)].occupied;
+  return depth - lanes_[schedule_.lane_number(id)].occupied();
 }
 
 void SimExecutor::submit(const Issue& issue, std::span<const u64> in_flight) {
   const LaneId id = issue.get().lane;
   CHECK(slots_free(id) > 0, describe(id));
-  Lane& lane = lanes_[schedule_.lane_number(id)];
-  ++lane.occupied;
-  if (is_ordered(id.kind)) {
-    lane.queue.push_back({issue, {in_flight.begin(), in_flight.end()}});
-    return;
-  }
-  CHECK(in_flight.empty(), describe(id));
-  const Nanos at = std::max(now_, disk_free_at_);
-  start(issue, at);
-  disk_free_at_ = at + duration(issue);
+  CHECK(is_ordered(id.kind) || in_flight.empty(), describe(id));
+  lanes_[schedule_.lane_number(id)].queue.push_back({issue, {in_flight.begin(), in_flight.end()}});
 }
 
 std::span<const Completion> SimExecutor::wait() {
   start_ready();
-  if (events_.empty()) return {};
-  std::pop_heap(events_.begin(), events_.end(), std::greater<>());
-  const Event event = events_.back();
-  events_.pop_back();
-  now_ = event.finished;
-  report(event.issue, memory_.finish(event.issue));
-  Lane& lane = lanes_[schedule_.lane_number(event.issue.get().lane)];
-  --lane.occupied;
-  lane.running = false;
-  done_[event.issue.sequence & (done_.size() - 1)] = event.issue.sequence + 1;
+  if (fluid_.idle()) return {};
+  const u64 sequence = fluid_.finish_next();
+  const auto node = running_.extract(sequence);
+  const Running& done = node.mapped();
+  report(done.issue, memory_.finish(done.issue));
+  if (fails(done.issue)) report(done.issue, "failed on request: an error of the disk");
+  const LaneKind kind = done.issue.get().lane.kind;
+  --lanes_[schedule_.lane_number(done.issue.get().lane)].running;
+  if (!is_ordered(kind)) --disk_running_[kind == LaneKind::disk_write];
+  done_[sequence & (done_.size() - 1)] = sequence + 1;
   start_ready();  // as on a device: the next op of a lane does not wait for the engine
-  completion_ = {.sequence = event.issue.sequence,
-                 .started = event.started,
-                 .finished = event.finished,
+  completion_ = {.sequence = sequence,
+                 .started = done.started,
+                 .finished = virtual_now(),
                  .error = failed_ ? &error_ : nullptr};
   return {&completion_, 1};
 }
 
 void SimExecutor::start_ready() {
-  for (Lane& lane : lanes_) {
-    if (!can_start(lane)) continue;
-    lane.running = true;
-    start(lane.queue.front().issue, now_);
-    lane.queue.pop_front();
-  }
+  for (Lane& lane : lanes_)
+    while (can_start(lane)) start(lane);
+  mix_disk();
 }
 
 bool SimExecutor::can_start(const Lane& lane) const {
-  if (lane.running || lane.queue.empty()) return false;
+  if (lane.running == lane.width || lane.queue.empty()) return false;
   const std::vector<u64>& before = lane.queue.front().in_flight;
   return std::all_of(before.begin(), before.end(), [&](u64 sequence) { return completed(sequence); });
 }
 
-void SimExecutor::start(const Issue& issue, Nanos at) {
+void SimExecutor::start(Lane& lane) {
+  const Issue issue = lane.queue.front().issue;
+  lane.queue.pop_front();
+  ++lane.running;
+  const LaneKind kind = issue.get().lane.kind;
+  if (!is_ordered(kind)) ++disk_running_[kind == LaneKind::disk_write];
   report(issue, memory_.start(issue));
-  events_.push_back({.finished = at + duration(issue), .started = at, .issue = issue});
-  std::push_heap(events_.begin(), events_.end(), std::greater<>());
+  Flow flow = cost_.flow(*issue.segment, issue.get());
+  flow.id = issue.sequence;
+  const double longer = lane.slowness * (1.0 + options_.jitter * fraction(options_.seed, issue.sequence));
+  for (u32 i = 0; i < flow.demand_count; ++i) flow.demands[i].amount *= longer;
+  fluid_.add(flow);
+  running_.emplace(issue.sequence, Running{issue, virtual_now()});
 }
 
-bool SimExecutor::completed(u64 sequence) const { return done_[sequence & (done_.size() - 1)] == sequence + 1; }
+// A disk may do more in a second, or less, while it reads and writes.
+void SimExecutor::mix_disk() {
+  const bool mixed = disk_running_[0] > 0 && disk_running_[1] > 0;
+  fluid_.set_capacity(CostModel::disk_resource, mixed ? cost_.disk_mixed_capacity() : 1.0);
+}
+
+bool SimExecutor::completed(u64 sequence) const {
+  return done_[sequence & (done_.size() - 1)] == sequence + 1;
+}
+
+Nanos SimExecutor::virtual_now() const { return Nanos{static_cast<u64>(std::llround(fluid_.now() * 1e9))}; }
+
+bool SimExecutor::fails(const Issue& issue) const {
+  return !is_ordered(issue.get().lane.kind) && options_.disk_faults > 0 &&
+         fraction(options_.seed ^ 0x5fa17, issue.sequence) < options_.disk_faults;
+}
 
 void SimExecutor::report(const Issue& issue, const std::string& wrong) {
   if (wrong.empty() || failed_) return;
   failed_ = true;
-  error_ = {ErrorKind::internal,
-            fmt::format("op {} of {} ({}, step {}) {}: the plan lacks an edge or names a wrong frame",
-                        index(issue.op), name(issue.segment->kind), describe(plan_, *issue.segment, issue.get()),
-                        issue.step, wrong)};
-}
-
-// ---- how long an op takes
-
-Nanos SimExecutor::duration(const Issue& issue) const {
-  double seconds = work_seconds(*issue.segment, issue.get());
-  seconds *= 1.0 + options_.jitter * fraction(options_.seed, issue.sequence);
-  return options_.rates.op_overhead + Nanos{static_cast<u64>(seconds * 1e9)};
-}
-
-double SimExecutor::work_seconds(const Segment& segment, const Op& op) const {
-  const SimRates& rates = options_.rates;
-  const std::span<const Operand> operands = segment.operands_of(op);
-  double touched = 0, first = 0;
-  for (const Operand& o : operands) {
-    touched += static_cast<double>(o.frame.bytes.value) * (o.access == Access::read_write ? 2 : 1);
-  }
-  if (!operands.empty()) first = static_cast<double>(operands[0].frame.bytes.value);
-  switch (op.kind) {
-    case OpKind::copy:
-      return first / (op.lane.kind == LaneKind::h2d ? rates.h2d_bytes_per_s : rates.d2h_bytes_per_s);
-    case OpKind::read: return first / rates.disk_read_bytes_per_s;
-    case OpKind::write: return first / rates.disk_write_bytes_per_s;
-    case OpKind::forward:
-    case OpKind::backward: return compute_flops(segment, op) / rates.flops_per_s;
-    case OpKind::gradient:
-    case OpKind::norm:
-    case OpKind::load_batch: return touched / rates.memory_bytes_per_s;
-    case OpKind::update: return touched / rates.adam_bytes_per_s;
-  }
-  return 0;
-}
-
-double SimExecutor::compute_flops(const Segment& segment, const Op& op) const {
-  if (op.block >= graph_.blocks.size()) return 0;
-  const Block& block = graph_.blocks[op.block];
-  if (op.kind == OpKind::forward) return static_cast<double>(block.forward_flops);
-  bool kept = false;
-  for (const Operand& o : segment.operands_of(op)) kept |= plan_.chunk(o.first).kind == Kind::kept;
-  return static_cast<double>(block.backward_flops + (kept ? 0 : block.recompute_flops));
+  const bool fault = fails(issue);
+  error_ = {fault ? ErrorKind::io : ErrorKind::internal,
+            fmt::format("op {} of {} ({}, step {}) {}{}", index(issue.op), name(issue.segment->kind),
+                        describe(plan_, *issue.segment, issue.get()), issue.step, wrong,
+                        fault ? "" : ": the plan lacks an edge or names a wrong frame")};
 }
 
 }  // namespace tidepool

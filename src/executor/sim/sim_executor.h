@@ -1,38 +1,33 @@
-// An executor in virtual time: no data, only rates, and tags that report any wrong read.
+// An executor in virtual time: no data, only costs, and tags that report any wrong read.
 //
-// Ordered lanes run one op at a time. Both disk lanes share one disk that serves requests one after the
-// other. Same plan, rates and seed give the same times; ties fall by sequence.
+// Each lane works on its ops one after the other (a swarm's disk lanes on several at once); what runs
+// at the same time shares the machine's resources. Same plan, machine and seed give the same times.
 #pragma once
 
 #include <deque>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/executor.h"
 #include "engine/schedule.h"
+#include "executor/sim/cost.h"
 #include "executor/sim/tagged_memory.h"
-#include "tidepool/model_graph.h"
 
 namespace tidepool {
 
-struct SimRates {
-  double h2d_bytes_per_s = 10e9;
-  double d2h_bytes_per_s = 10e9;
-  double disk_read_bytes_per_s = 2e9;
-  double disk_write_bytes_per_s = 1e9;
-  double flops_per_s = 100e9;
-  double memory_bytes_per_s = 20e9;  // gradient and norm: bytes of their operands
-  double adam_bytes_per_s = 20e9;    // bytes of the update's operands, written ones twice
-  Nanos op_overhead{2'000};
-};
-
 struct SimOptions {
-  SimRates rates;
+  Machine machine;
+  std::vector<BlockSeconds> blocks;  // measured; empty: from flops
   u32 lane_depth = 8;
   u32 disk_depth = 32;
   u64 seed = 0;
-  double jitter = 0.0;  // each duration is longer by up to this fraction, by seed and sequence
+  double jitter = 0.0;  // each op takes longer by up to this fraction, by seed and sequence
+  // Each lane is faster or slower by up to this factor, by seed, and disk requests overtake each other:
+  // timings that no machine has, to look for hazards. 1: off.
+  double swarm = 1.0;
+  double disk_faults = 0.0;  // probability that a read or write fails for good
 };
 
 class SimExecutor final : public Executor {
@@ -43,7 +38,7 @@ class SimExecutor final : public Executor {
   u32 slots_free(LaneId) const override;
   void submit(const Issue&, std::span<const u64> in_flight) override;
   std::span<const Completion> wait() override;
-  Nanos now() const override { return now_; }
+  Nanos now() const override { return virtual_now(); }
 
   SimExecutor(const SimExecutor&) = delete;
   SimExecutor& operator=(const SimExecutor&) = delete;
@@ -55,37 +50,36 @@ class SimExecutor final : public Executor {
   };
   struct Lane {
     std::deque<Queued> queue;  // not yet started
-    u32 occupied = 0;          // queued and running
-    bool running = false;
+    u32 running = 0;
+    u32 width = 1;          // ops that it works on at a time
+    double slowness = 1.0;  // of a swarm
+    u32 occupied() const { return static_cast<u32>(queue.size()) + running; }
   };
-  struct Event {
-    Nanos finished{}, started{};
+  SimExecutor(const Plan&, const ModelGraph&, const SimOptions&);
+  struct Running {
     Issue issue;
-    bool operator>(const Event& o) const {
-      return finished != o.finished ? finished > o.finished : issue.sequence > o.issue.sequence;
-    }
+    Nanos started{};
   };
 
-  SimExecutor(const Plan&, const ModelGraph&, const SimOptions&);
   void start_ready();
   bool can_start(const Lane&) const;
-  void start(const Issue&, Nanos at);
+  void start(Lane&);
+  void mix_disk();
   bool completed(u64 sequence) const;
-  Nanos duration(const Issue&) const;
-  double work_seconds(const Segment&, const Op&) const;
-  double compute_flops(const Segment&, const Op&) const;
+  Nanos virtual_now() const;
   void report(const Issue&, const std::string& wrong);
+  bool fails(const Issue&) const;
 
   const Plan& plan_;
-  const ModelGraph& graph_;
   const SimOptions options_;
   const Schedule schedule_;
+  const CostModel cost_;
+  Fluid fluid_;
   TaggedMemory memory_;
   std::vector<Lane> lanes_;
-  std::vector<Event> events_;  // heap, earliest first
-  std::vector<u64> done_;      // ring by sequence: sequence + 1 once completed
-  Nanos now_{};
-  Nanos disk_free_at_{};
+  std::unordered_map<u64, Running> running_;  // by sequence
+  std::array<u32, 2> disk_running_{};         // reads, writes
+  std::vector<u64> done_;                     // ring by sequence: sequence + 1 once completed
   Error error_;
   bool failed_ = false;
   Completion completion_;

@@ -88,8 +88,8 @@ std::string TaggedMemory::check_one(const Operand& o, const Place& place, const 
     holds = fmt::format("{} version {}{}", describe(plan_.chunk(held->chunk)), held->version,
                         held->writer == Tag::settled ? "" : " while an op is writing it");
   }
-  return fmt::format("finds not {} version {} at {}+{} but {}", describe(plan_.chunk(place.chunk)), expected.version,
-                     name(o.frame.tier), place.begin, holds);
+  return fmt::format("finds not {} version {} at {}+{} but {}", describe(plan_.chunk(place.chunk)),
+                     expected.version, name(o.frame.tier), place.begin, holds);
 }
 
 std::string TaggedMemory::check_reads(const Issue& issue, const Run& run, bool at_end) {

@@ -6,9 +6,9 @@
 namespace tidepool {
 
 // Hands out pieces of a frame in order; with a null base it only counts.
-class Layout {
+class WorkspaceCutter {
  public:
-  explicit Layout(std::byte* base) : base_(base) {}
+  explicit WorkspaceCutter(std::byte* base) : base_(base) {}
 
   template <class T>
   T* take(u64 count) {

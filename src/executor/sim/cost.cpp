@@ -1,0 +1,175 @@
+#include "executor/sim/cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u32 cores = 0, dram = 1, fixed_resources = 3;
+enum DeviceResource : u32 { compute, h2d, d2h, both, interconnect, device_resources };
+
+// As the core pool: what feeds the others goes first.
+constexpr u32 feeding = 0, computing = 1;
+
+u32 devices_of(const Plan& plan) {
+  u32 count = 1;
+  for (const Segment& segment : plan.segments)
+    for (const Op& op : segment.ops)
+      if (op.lane.device != host_device) count = std::max<u32>(count, op.lane.device + 1u);
+  return count;
+}
+
+}  // namespace
+
+CostModel::CostModel(const Plan& plan, const ModelGraph& graph, const Machine& machine,
+                     std::vector<BlockSeconds> blocks)
+    : plan_(plan), graph_(graph), machine_(machine), blocks_(std::move(blocks)) {
+  CHECK(blocks_.empty() || blocks_.size() == graph.blocks.size(), blocks_.size());
+  const u32 devices = devices_of(plan);
+  capacities_ = {1.0, machine.host.memory_bytes_per_s, 1.0};
+  const DiskRates& disk = machine.disk;
+  disk_mixed_ = disk.mixed_bytes_per_s * (1.0 / disk.read_bytes_per_s + 1.0 / disk.write_bytes_per_s) / 2.0;
+  for (u32 d = 0; d < devices; ++d) {
+    const double across = machine.copies.interconnect_bytes_per_s;
+    capacities_.insert(capacities_.end(), {1.0, machine.copies.h2d_bytes_per_s,
+                                           machine.copies.d2h_bytes_per_s, machine.copies.both_bytes_per_s,
+                                           across > 0 ? across : machine.copies.d2h_bytes_per_s});
+  }
+  switch_of_.assign(devices, none);
+  if (machine.copies.switch_bytes_per_s <= 0) return;
+  for (u32 s = 0; s < machine.copies.switches.size(); ++s) {
+    for (u32 d : machine.copies.switches[s])
+      if (d < devices) switch_of_[d] = static_cast<u32>(capacities_.size());
+    capacities_.insert(capacities_.end(), 2, machine.copies.switch_bytes_per_s);
+  }
+}
+
+u32 CostModel::device_resource(u32 device, u32 which) const {
+  return fixed_resources + device * device_resources + which;
+}
+
+Flow CostModel::flow(const Segment& segment, const Op& op) const {
+  Flow flow;
+  flow.priority = feeding;
+  flow.delay = static_cast<double>(machine_.device.op_overhead.value) * 1e-9;
+  const bool on_cpu = machine_.device.kind == DeviceKind::cpu;
+  const std::span<const Operand> operands = segment.operands_of(op);
+  const double first = operands.empty() ? 0 : static_cast<double>(operands[0].frame.bytes.value);
+  switch (op.kind) {
+    case OpKind::copy:
+      need_copy(flow, op, first);
+      break;
+    case OpKind::read:
+      need_disk(flow, op, operands[1], first);
+      break;
+    case OpKind::write:
+      need_disk(flow, op, operands[0], first);
+      break;
+    case OpKind::update:
+      need_update(flow, op, touched_bytes(segment, op));
+      break;
+    case OpKind::load_batch:
+      flow.need(dram, first);
+      break;
+    case OpKind::forward:
+    case OpKind::backward:
+    case OpKind::gradient:
+    case OpKind::norm: {
+      const double seconds = op.kind == OpKind::forward || op.kind == OpKind::backward
+                                 ? block_seconds(segment, op)
+                                 : touched_bytes(segment, op) / machine_.device.memory_bytes_per_s;
+      flow.need(on_cpu ? cores : device_resource(op.lane.device, compute), seconds);
+      if (on_cpu) flow.priority = computing;
+      break;
+    }
+  }
+  return flow;
+}
+
+double CostModel::touched_bytes(const Segment& segment, const Op& op) const {
+  double bytes = 0;
+  for (const Operand& o : segment.operands_of(op))
+    bytes += static_cast<double>(o.frame.bytes.value) * (o.access == Access::read_write ? 2 : 1);
+  return bytes;
+}
+
+double CostModel::block_seconds(const Segment& segment, const Op& op) const {
+  if (op.block >= graph_.blocks.size()) return 0;
+  const Block& block = graph_.blocks[op.block];
+  bool kept = false;
+  for (const Operand& o : segment.operands_of(op)) kept |= plan_.chunk(o.first).kind == Kind::kept;
+  const bool forward = op.kind == OpKind::forward;
+  if (!blocks_.empty()) {
+    const BlockSeconds& measured = blocks_[op.block];
+    const double seconds = forward ? measured.forward
+                           : kept  ? measured.backward
+                                   : measured.backward_recompute;
+    if (seconds > 0) return seconds;
+  }
+  const u64 flops = forward ? block.forward_flops : block.backward_flops + (kept ? 0 : block.recompute_flops);
+  const MathType math = plan_.precision == Precision::bf16 ? MathType::bf16 : MathType::fp32;
+  return static_cast<double>(flops) /
+         (machine_.device.flops_per_s[static_cast<u32>(math)] * machine_.device.block_efficiency);
+}
+
+void CostModel::need_copy(Flow& flow, const Op& op, double bytes) const {
+  const bool up = op.lane.kind == LaneKind::h2d;
+  const CopyRates& rates = machine_.copies;
+  if (machine_.device.kind == DeviceKind::cpu) {
+    flow.need(cores, bytes / (up ? rates.h2d_bytes_per_s : rates.d2h_bytes_per_s));
+    flow.need(dram, 2 * bytes);
+    return;
+  }
+  const u32 device = op.lane.device;
+  flow.need(device_resource(device, up ? h2d : d2h), bytes);
+  flow.need(device_resource(device, both), bytes);
+  flow.need(dram, bytes);
+  if (switch_of_[device] != none) flow.need(switch_of_[device] + (up ? 0 : 1), bytes);
+}
+
+// Adam hashes on the way what it updates; everything else is hashed before it is written, and all that is
+// read is checked.
+void CostModel::need_disk(Flow& flow, const Op& op, const Operand& in_memory, double bytes) const {
+  const bool read = op.kind == OpKind::read;
+  flow.need(disk_resource, bytes / disk_rate(read, bytes));
+  flow.need(dram, bytes);
+  if (read || !is_persistent(plan_.chunk(in_memory.first).kind))
+    flow.need(cores, bytes / machine_.host.checksum_bytes_per_s);
+}
+
+void CostModel::need_update(Flow& flow, const Op& op, double bytes) const {
+  const bool on_device = op.lane.kind == LaneKind::compute;
+  if (on_device && machine_.device.kind == DeviceKind::cuda) {
+    flow.need(device_resource(op.lane.device, compute), bytes / machine_.device.memory_bytes_per_s);
+    return;
+  }
+  flow.need(cores, bytes / machine_.host.adam_bytes_per_s);
+  flow.need(dram, bytes);
+}
+
+// Between the measured block sizes by the logarithm of the size, at the deepest queue measured.
+double CostModel::disk_rate(bool read, double bytes) const {
+  const double large = read ? machine_.disk.read_bytes_per_s : machine_.disk.write_bytes_per_s;
+  const DiskPoint *below = nullptr, *above = nullptr;
+  for (const DiskPoint& p : machine_.disk.points) {
+    const bool fits = static_cast<double>(p.block.value) <= bytes;
+    const DiskPoint*& best = fits ? below : above;
+    const auto better = [&] {
+      if (p.block != best->block) return fits ? p.block > best->block : p.block < best->block;
+      return p.depth > best->depth;
+    };
+    if (best == nullptr || better()) best = &p;
+  }
+  if (above == nullptr) return large;
+  const auto rate = [&](const DiskPoint& p) { return read ? p.read_bytes_per_s : p.write_bytes_per_s; };
+  if (below == nullptr) return std::min(large, rate(*above));
+  const double from = std::log(static_cast<double>(below->block.value)),
+               to = std::log(static_cast<double>(above->block.value));
+  const double part = (std::log(bytes) - from) / (to - from);
+  return std::min(large, rate(*below) + part * (rate(*above) - rate(*below)));
+}
+
+}  // namespace tidepool

@@ -1,0 +1,65 @@
+// Work that shares resources, in virtual time: each flow needs amounts of some resources (bytes of a
+// link, seconds of a disk) and advances as fast as its share of the scarcest lets it.
+//
+// Shares are max-min fair: all flows of a priority speed up together until a resource is full; those
+// that use it stay at that speed, the others go on. Lower priorities divide what is left, as tasks of
+// the core pool do. No flow is faster than it would be alone.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+struct Demand {
+  u32 resource = 0;
+  double amount = 0;  // in the resource's units
+};
+
+struct Flow {
+  static constexpr u32 demands_max = 6;
+
+  u64 id = 0;        // ties in time fall by id
+  u32 priority = 0;  // lower numbers first
+  double delay = 0;  // seconds before it begins to use anything
+  std::array<Demand, demands_max> demands{};
+  u32 demand_count = 0;
+
+  void need(u32 resource, double amount);  // amounts of 0 or less are left out
+};
+
+class Fluid {
+ public:
+  explicit Fluid(std::vector<double> capacity_per_s) : capacity_(std::move(capacity_per_s)) {}
+
+  void set_capacity(u32 resource, double per_s);
+  void add(const Flow&);
+  bool idle() const { return active_.empty(); }
+  // Advances to the end of the flow that ends first, and returns its id. REQUIRES: !idle().
+  u64 finish_next();
+  double now() const { return now_; }  // seconds
+  // Seconds that a flow takes alone, its delay included.
+  double alone(const Flow&) const;
+
+ private:
+  struct Active {
+    Flow flow;
+    double delay_left = 0;
+    double left = 0;   // fraction of the work
+    double alone = 0;  // seconds of the work without the delay
+    double speed = 0;  // fraction per second
+  };
+
+  void share();
+  void fill(u32 priority);
+
+  std::vector<double> capacity_;
+  std::vector<double> free_, load_;  // scratch of share()
+  std::vector<Active> active_;       // by id
+  double now_ = 0;
+  bool shared_ = false;
+};
+
+}  // namespace tidepool
