@@ -42,13 +42,34 @@ std::optional<OpId> find_op(const Plan& plan, OpKind kind, u32 block, bool kept)
   return std::nullopt;
 }
 
+// Between two ops of a step much else passes through the caches.
+void cool_caches(Session& session) {
+  const std::span<std::byte> memory = session.host_memory().first(std::min<u64>(session.host_memory().size(), 64 * mib));
+  const u64 piece = 256 * kib;
+  parallel_for(session.pool(), Priority::high, static_cast<u32>(div_up(memory.size(), piece)), [&](u32 i, u32) {
+    u32 sum = 0;
+    for (u64 at = i * piece; at < std::min(memory.size(), (i + 1) * piece); at += 64)
+      sum += static_cast<u32>(memory[at]);
+    [[maybe_unused]] const volatile u32 keep = sum;  // else nothing would be read
+  });
+}
+
 double op_seconds(Session& session, std::optional<OpId> op) {
   if (!op) return 0;
   const Segment& body = session.plan().segment(SegmentKind::body);
   for (const Operand& o : body.operands_of(body.ops[index(*op)]))  // token numbers must be some
     if (session.plan().chunk(o.first).kind == Kind::batch)
       std::memset(session.device_memory().data() + o.frame.offset, 0, o.frame.bytes.value);
-  return seconds_of([&] { session.executor().run_at_rest(body, *op); });
+  std::vector<double> samples;
+  session.executor().run_at_rest(body, *op);
+  for (const double begin = now(); samples.size() < 3 || now() - begin < sample_seconds;) {
+    cool_caches(session);
+    const double at = now();
+    session.executor().run_at_rest(body, *op);
+    samples.push_back(now() - at);
+  }
+  std::nth_element(samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2), samples.end());
+  return samples[samples.size() / 2];
 }
 
 // Layers are alike, so one stands for all.
@@ -138,28 +159,40 @@ double measure_adam(Session& session) {
   return static_cast<double>(touched) / seconds_of([&] { adamw(chunk, precision, scalars, session.pool()); });
 }
 
-// Through chunks that rest on disk anyway, so that it takes no space of its own.
-Result<void> measure_disk(Session& session, DiskRates& rates) {
-  std::vector<ChunkId> sample;
-  u64 bytes = 0, largest = 0;
-  for (u32 id = 0; id < session.plan().homes.size() && bytes < disk_sample_bytes_max; ++id) {
-    const Frame& home = session.plan().homes[id];
-    if (home.bytes.value == 0 || home.tier != Tier::disk) continue;
-    sample.push_back(ChunkId{id});
-    bytes += home.bytes.value;
-    largest = std::max(largest, home.bytes.value);
+// Frames that rest on disk anyway, so that it takes no space of its own; memory of the arena in turn.
+std::vector<RawTransfer> sample_of_disk(Session& session) {
+  std::vector<RawTransfer> sample;
+  const std::span<std::byte> memory = session.host_memory();
+  u64 bytes = 0, at = 0;
+  for (const Frame& home : session.plan().homes) {
+    if (home.bytes.value == 0 || home.tier != Tier::disk || home.bytes.value > memory.size()) continue;
+    if (bytes >= disk_sample_bytes_max) break;
+    if (at + home.bytes.value > memory.size()) at = 0;
+    sample.push_back({.offset = home.offset, .memory = memory.subspan(at, home.bytes.value)});
+    bytes += home.bytes.value, at += home.bytes.value;
   }
+  return sample;
+}
+
+Result<void> measure_disk(Session& session, DiskRates& rates) {
+  constexpr u32 rounds = 3;
+  std::vector<RawTransfer> sample = sample_of_disk(session);
   if (sample.empty()) return {};
-  std::vector<std::byte> buffer(largest);
-  const auto part = [&](ChunkId id) { return std::span(buffer).first(session.plan().chunk(id).bytes.value); };
-  for (ChunkId id : sample) TRY(session.executor().write_home(id, part(id)));  // the first touch is slow
-  const double begin = now();
-  for (ChunkId id : sample) TRY(session.executor().write_home(id, part(id)));
-  const double written = now();
-  for (ChunkId id : sample) TRY(session.executor().read_home(id, part(id)));
-  rates.write_bytes_per_s = static_cast<double>(bytes) / (written - begin);
-  rates.read_bytes_per_s = static_cast<double>(bytes) / (now() - written);
-  rates.mixed_bytes_per_s = 2.0 / (1.0 / rates.read_bytes_per_s + 1.0 / rates.write_bytes_per_s);
+  double bytes = 0;
+  for (const RawTransfer& t : sample) bytes += static_cast<double>(t.memory.size());
+  // The first round's writes touch the file for the first time, which is slow.
+  std::array<double, 3> best{};  // write, read, both
+  for (u32 round = 0; round <= rounds; ++round)
+    for (u32 how = 0; how < best.size(); ++how) {
+      for (u64 i = 0; i < sample.size(); ++i)
+        sample[i].op = how == 0 || (how == 2 && i % 2 == 0) ? DiskOp::write : DiskOp::read;
+      const double begin = now();
+      TRY(session.executor().transfer_raw(sample));
+      if (round > 0) best[how] = std::max(best[how], bytes / (now() - begin));
+    }
+  rates.write_bytes_per_s = best[0];
+  rates.read_bytes_per_s = best[1];
+  rates.mixed_bytes_per_s = best[2];
   return {};
 }
 

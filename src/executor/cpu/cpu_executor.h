@@ -53,6 +53,8 @@ class CpuExecutor final : public Executor {
   Result<void> write_home(ChunkId, std::span<const std::byte> content);
   // Runs one forward, backward or gradient op, now and here, on whatever its frames hold: to time it.
   void run_at_rest(const Segment&, OpId);
+  // Frames between disk and memory with a full queue, unchecked: to time the disk. REQUIRES: a disk.
+  Result<void> transfer_raw(std::span<const RawTransfer> transfers) { return disk_lanes_->transfer_raw(transfers); }
   // What evaluation segments have summed since the last call.
   EvalResult take_eval() { return runner_.take_eval(); }
   // The next evaluations also write the logits of one row; an empty request ends that.

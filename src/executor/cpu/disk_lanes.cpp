@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace tidepool {
 
@@ -79,6 +80,13 @@ void DiskLanes::on_disk(const DiskCompletion& completion) {
     rest_changed_.notify_all();
     return;
   }
+  if (completion.tag >= raw_tag) {
+    const std::scoped_lock lock(rest_mutex_);
+    --raw_in_flight_;
+    if (!completion.ok && !raw_error_) raw_error_ = completion.error;
+    rest_changed_.notify_all();
+    return;
+  }
   const u32 number = static_cast<u32>(completion.tag);
   const Slot& slot = slots_[number];
   if (!completion.ok) {
@@ -117,7 +125,8 @@ void DiskLanes::checksum_loop() {
 void DiskLanes::check_or_make(Slot& slot, u32 number) {
   ChunkLedger& ledger = parts_.ledger;
   if (slot.issue.get().kind == OpKind::write) {
-    ledger.prepare(slot.chunk, ledger.make_sum(slot.chunk, slot.memory, ledger.next_seed(slot.chunk), hashes_, parts_.pool));
+    ledger.prepare(slot.chunk, ledger.make_sum(slot.chunk, slot.memory, ledger.next_seed(slot.chunk), hashes_,
+                                               parts_.pool));
     return send(number, DiskOp::write);
   }
   const u64 sum = ledger.make_sum(slot.chunk, slot.memory, ledger.seed(slot.chunk), hashes_, parts_.pool);
@@ -158,7 +167,8 @@ void DiskLanes::begin_transfer(DiskOp op, u64 piece, u64 offset, u64 bytes_left)
     const std::scoped_lock lock(rest_mutex_);
     transfers_[piece % 2].done = false;
   }
-  disk_->submit({.op = op, .offset = offset, .memory = half(piece, bytes_left), .tag = at_rest_tag + piece % 2});
+  disk_->submit(
+      {.op = op, .offset = offset, .memory = half(piece, bytes_left), .tag = at_rest_tag + piece % 2});
 }
 
 Result<void> DiskLanes::end_transfer(u64 piece, ChunkId chunk) {
@@ -191,8 +201,10 @@ Result<void> DiskLanes::read(ChunkId id, const Frame& frame, std::span<std::byte
 }
 
 Result<void> DiskLanes::write(ChunkId id, const Frame& frame, std::span<const std::byte> content) {
-  CHECK(disk_ && !parts_.staging.empty() && content.size() == frame.bytes.value, content.size(), frame.bytes.value);
-  parts_.ledger.prepare(id, parts_.ledger.make_sum(id, content, parts_.ledger.next_seed(id), rest_hashes_, parts_.pool));
+  CHECK(disk_ && !parts_.staging.empty() && content.size() == frame.bytes.value, content.size(),
+        frame.bytes.value);
+  parts_.ledger.prepare(
+      id, parts_.ledger.make_sum(id, content, parts_.ledger.next_seed(id), rest_hashes_, parts_.pool));
   const u64 step = parts_.staging.size() / 2, pieces = div_up(content.size(), step);
   transfers_ = {};
   Result<void> result;
@@ -212,12 +224,28 @@ Result<void> DiskLanes::write(ChunkId id, const Frame& frame, std::span<const st
   return {};
 }
 
+Result<void> DiskLanes::transfer_raw(std::span<const RawTransfer> transfers) {
+  CHECK(disk_ != nullptr, transfers.size());
+  std::unique_lock lock(rest_mutex_);
+  for (const RawTransfer& t : transfers) {
+    rest_changed_.wait(lock, [&] { return raw_in_flight_ < parts_.depth; });
+    ++raw_in_flight_;
+    lock.unlock();
+    disk_->submit({.op = t.op, .offset = t.offset, .memory = t.memory, .tag = raw_tag});
+    lock.lock();
+  }
+  rest_changed_.wait(lock, [&] { return raw_in_flight_ == 0; });
+  if (std::optional<Error> error = std::exchange(raw_error_, std::nullopt)) return *std::move(error);
+  return {};
+}
+
 // ---- in words
 
 std::string DiskLanes::chunk_name(ChunkId id) const {
   const Chunk& chunk = parts_.plan.chunk(id);
   if (chunk.window != none) {
-    return fmt::format("{} of {} cut {}", name(chunk.kind), parts_.graph.windows[chunk.window].name, chunk.cut);
+    return fmt::format("{} of {} cut {}", name(chunk.kind), parts_.graph.windows[chunk.window].name,
+                       chunk.cut);
   }
   if (chunk.block != none) {
     return fmt::format("{} of {} micro-batch {}", name(chunk.kind), parts_.graph.blocks[chunk.block].name,
@@ -232,10 +260,11 @@ Error DiskLanes::named(const Error& error, ChunkId id) const {
 
 Error DiskLanes::mismatch(ChunkId id, const Frame& frame) const {
   return {ErrorKind::io,
-          fmt::format("checksum mismatch reading {} (version {}, {} bytes at offset {} of the swap file on {}): the "
-                      "disk returned stale or damaged data. Checkpoints are not touched: check the disk (dmesg, "
-                      "smartctl), then resume, with memory.swap_dir on another disk if it happens again",
-                      chunk_name(id), parts_.ledger.version(id), frame.bytes.value, frame.offset, disk_->describe())};
+          fmt::format(
+              "checksum mismatch reading {} (version {}, {} bytes at offset {} of the swap file on {}): the "
+              "disk returned stale or damaged data. Checkpoints are not touched: check the disk (dmesg, "
+              "smartctl), then resume, with memory.swap_dir on another disk if it happens again",
+              chunk_name(id), parts_.ledger.version(id), frame.bytes.value, frame.offset, disk_->describe())};
 }
 
 }  // namespace tidepool

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -35,6 +36,12 @@ struct DiskLanesParts {
   u32 depth = 32;                // requests in flight per lane
 };
 
+struct RawTransfer {
+  DiskOp op{};
+  u64 offset = 0;               // on disk
+  std::span<std::byte> memory;  // in the host arena
+};
+
 class DiskLanes {
  public:
   static Result<std::unique_ptr<DiskLanes>> create(const DiskLanesParts&, const OpenDisk&);
@@ -50,6 +57,8 @@ class DiskLanes {
   // At rest only. Blocks.
   Result<void> read(ChunkId, const Frame&, std::span<std::byte> out);
   Result<void> write(ChunkId, const Frame&, std::span<const std::byte> content);
+  // Whole frames with a full queue, neither checked nor checksummed: to time the disk. At rest only. Blocks.
+  Result<void> transfer_raw(std::span<const RawTransfer>);
   Disk* disk() { return disk_.get(); }
 
  private:
@@ -61,7 +70,7 @@ class DiskLanes {
     Nanos started{};
   };
   // Tags of transfers at rest, one per half of the staging buffer; below them are slot numbers.
-  static constexpr u64 at_rest_tag = u64{1} << 63;
+  static constexpr u64 at_rest_tag = u64{1} << 63, raw_tag = u64{1} << 62;
   struct Transfer {
     bool done = true;
     bool ok = true;
@@ -101,6 +110,8 @@ class DiskLanes {
   std::mutex rest_mutex_;
   std::condition_variable rest_changed_;
   std::array<Transfer, 2> transfers_;
+  u64 raw_in_flight_ = 0;
+  std::optional<Error> raw_error_;
 
   std::thread checksum_thread_;
   std::unique_ptr<Disk> disk_;
