@@ -27,6 +27,8 @@ struct DeviceRates {
   // Share of flops_per_s that a block's forward and backward reach, all kernels counted.
   double block_efficiency = 1.0;
   Nanos op_overhead{2'000};                    // from one op's end to the next one's begin
+
+  bool operator==(const DeviceRates&) const = default;
 };
 
 struct CopyRates {
@@ -37,6 +39,8 @@ struct CopyRates {
   double switch_bytes_per_s = 0;   // each direction of one switch; 0: no limit of its own
   // Between devices, each direction of one device, in ring collectives; 0: over the host's links.
   double interconnect_bytes_per_s = 0;
+
+  bool operator==(const CopyRates&) const = default;
 };
 
 struct HostRates {
@@ -47,6 +51,8 @@ struct HostRates {
   double memory_bytes_per_s = 20e9;    // plain scaling in place (STREAM scale), read plus written
   double adam_bytes_per_s = 20e9;      // alone, read plus written
   double checksum_bytes_per_s = 20e9;  // of one chunk after the other, all cores
+
+  bool operator==(const HostRates&) const = default;
 };
 
 // One point of the disk's behaviour, for people and for choosing a block size.
@@ -55,15 +61,19 @@ struct DiskPoint {
   u32 depth = 0;
   double read_bytes_per_s = 0;
   double write_bytes_per_s = 0;
+
+  bool operator==(const DiskPoint&) const = default;
 };
 
 struct DiskRates {
-  Bytes capacity{};
+  Bytes capacity{};                 // 0: there is none to plan with
   double read_bytes_per_s = 2e9;    // alone, large blocks, deep queue
   double write_bytes_per_s = 1e9;
   double mixed_bytes_per_s = 1.5e9; // sum, as many bytes read as written, both at once
   Bytes endurance{};                // bytes that the maker promises may be written; 0: not known
   std::vector<DiskPoint> points;
+
+  bool operator==(const DiskRates&) const = default;
 };
 
 struct Machine {
@@ -73,6 +83,8 @@ struct Machine {
   CopyRates copies;
   HostRates host;
   DiskRates disk;
+
+  bool operator==(const Machine&) const = default;
 };
 
 }  // namespace tidepool

@@ -10,8 +10,8 @@
 #include <memory>
 
 #include "cli/bench.h"
-#include "cli/bench_common.h"
-#include "cli/bench_scale.h"
+#include "probe/timing.h"
+#include "probe/scale.h"
 #include "kernels/adamw.h"
 #include "kernels/checksum.h"
 

@@ -7,7 +7,7 @@
 
 #include "cli/bench.h"
 #include "cli/bench_disk.h"
-#include "config/nearest.h"
+#include "text/nearest.h"
 
 namespace tidepool {
 

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "cli/disk_load.h"
+#include "probe/disk_load.h"
 #include "cli/fio.h"
 #include "io/memory_limits.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "cli/bench.h"
-#include "cli/bench_common.h"
+#include "probe/timing.h"
 #include "kernels/kernels.h"
 #include "kernels/matmul/sgemm.h"
 

@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "cli/command_table.h"
-#include "config/nearest.h"
+#include "text/nearest.h"
 #include "config/schema.h"
 
 #ifndef TIDEPOOL_VERSION

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cli/disk_load.h"
+#include "probe/disk_load.h"
 
 namespace tidepool {
 

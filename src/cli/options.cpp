@@ -4,8 +4,8 @@
 
 #include <boost/program_options.hpp>
 
-#include "config/nearest.h"
-#include "config/value_text.h"
+#include "text/nearest.h"
+#include "text/value_text.h"
 
 namespace tidepool {
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "config/nearest.h"
+#include "text/nearest.h"
 #include "config/schema.h"
-#include "config/value_text.h"
+#include "text/value_text.h"
 
 namespace tidepool {
 

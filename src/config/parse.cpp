@@ -12,7 +12,7 @@
 #include <set>
 
 #include "config/foreign_keys.h"
-#include "config/nearest.h"
+#include "text/nearest.h"
 #include "config/schema.h"
 #include "config/validate.h"
 

@@ -1,6 +1,8 @@
-// Machine files: YAML, commented, written by `tidepool probe` and by hand.
+// Machine files: YAML, commented, written by `tidepool probe` and by hand. docs/machine-files.md tells
+// people about them.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -14,8 +16,10 @@ namespace tidepool {
 Result<Machine> load_machine(const std::string& path);
 Result<Machine> parse_machine(std::string_view yaml, std::string_view file_name);
 
-// With a comment per key: what it is and its unit. `spread`-like remarks go where the caller puts them.
-// parse_machine(to_yaml(m)) gives m again.
-std::string to_yaml(const Machine&);
+// By "section.key" ("copies.h2d"; "name"): what stands in a comment above the key.
+using MachineRemarks = std::map<std::string, std::string>;
+
+// With a comment per key: what it is and its unit. parse_machine(to_yaml(m)) gives m again.
+std::string to_yaml(const Machine&, const MachineRemarks& = {});
 
 }  // namespace tidepool

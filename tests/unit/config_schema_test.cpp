@@ -3,9 +3,9 @@
 #include <set>
 #include <sstream>
 
-#include "config/nearest.h"
+#include "text/nearest.h"
 #include "config/schema.h"
-#include "config/value_text.h"
+#include "text/value_text.h"
 
 namespace tidepool {
 namespace {

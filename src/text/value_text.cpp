@@ -1,4 +1,4 @@
-#include "config/value_text.h"
+#include "text/value_text.h"
 
 #include <fmt/format.h>
 

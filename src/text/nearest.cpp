@@ -1,4 +1,4 @@
-#include "config/nearest.h"
+#include "text/nearest.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "cli/disk_load.h"
+#include "probe/disk_load.h"
 
 #include <sys/resource.h>
 

@@ -1,9 +1,9 @@
-#include "cli/bench_scale.h"
+#include "probe/scale.h"
 
 #include "kernels/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "src/cli/bench_scale.cpp"
+#define HWY_TARGET_INCLUDE "src/probe/scale.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

@@ -1,0 +1,282 @@
+// YAML into a Machine. Every complaint names its place: FILE:LINE.
+#include "machine/machine_file.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "machine/machine_values.h"
+#include "text/nearest.h"
+#include "text/value_text.h"
+
+namespace tidepool {
+
+namespace {
+
+constexpr u64 file_bytes_max = 1 * mib;  // of a file that people write; more is another kind of file
+constexpr u64 disk_points_max = 4096;
+
+Error fault(const std::string& place, std::string_view text) {
+  return {ErrorKind::usage, fmt::format("{}: {}", place, text)};
+}
+
+std::string full_name(const MachineKey& key) {
+  return key.section.empty() ? std::string(key.key) : fmt::format("{}.{}", key.section, key.key);
+}
+
+class Reader {
+ public:
+  explicit Reader(std::string_view file) : file_(file), places_(machine_keys().size()) {}
+
+  Result<void> read_file(const YAML::Node& root);
+  Result<Machine> finish();
+
+ private:
+  Result<void> read_section(std::string_view section, const YAML::Node& keys);
+  Result<void> read_key(const std::string& place, std::string_view section, const std::string& key,
+                        const YAML::Node& value);
+  Result<void> read_value(const MachineKey& key, const YAML::Node& value);
+  Result<void> read_switches(const MachineKey& key, const YAML::Node& value, Switches& to);
+  Result<void> read_points(const MachineKey& key, const YAML::Node& value);
+  Result<DiskPoint> read_point(const MachineKey& key, const YAML::Node& value);
+  Error unknown(const std::string& place, std::string_view section, const std::string& key) const;
+  Result<void> check_required() const;
+  Result<void> check_switches();
+  void fill_in();
+
+  bool has(std::string_view section, std::string_view key) const;
+  bool has_section(std::string_view section) const;
+  std::string place_of(const YAML::Node& node) const {
+    return fmt::format("{}:{}", file_, std::max(node.Mark().line, 0) + 1);
+  }
+  Error key_fault(const std::string& place, const MachineKey& key, std::string_view text) const {
+    return fault(place, fmt::format("{}: {}", full_name(key), text));
+  }
+
+  std::string file_;
+  std::vector<std::string> places_;  // by key: where it stands; empty: nowhere
+  Machine machine_;
+};
+
+const MachineKey* find_key(std::string_view section, std::string_view name) {
+  for (const MachineKey& key : machine_keys())
+    if (key.section == section && key.key == name) return &key;
+  return nullptr;
+}
+
+// Map keys need not be scalars in YAML; ours must be, and each may stand only once.
+Result<std::string> take_key(const std::string& place, const YAML::Node& key, std::set<std::string>& seen) {
+  if (!key.IsScalar()) return fault(place, "a key must be a plain word");
+  if (!seen.insert(key.Scalar()).second)
+    return fault(place, fmt::format("'{}' stands here for the second time; keep one of them", key.Scalar()));
+  return key.Scalar();
+}
+
+Result<void> Reader::read_file(const YAML::Node& root) {
+  if (!root.IsMap())
+    return fault(place_of(root), "a machine file is a map of sections: device, copies, host, disk");
+  std::set<std::string> seen;
+  for (const auto& entry : root) {
+    const std::string place = place_of(entry.first);
+    TRY_ASSIGN(const std::string name, take_key(place, entry.first, seen));
+    const bool section = std::ranges::find(machine_sections, name) != std::end(machine_sections);
+    if (section)
+      TRY(read_section(name, entry.second));
+    else
+      TRY(read_key(place, "", name, entry.second));
+  }
+  return {};
+}
+
+Result<void> Reader::read_section(std::string_view section, const YAML::Node& keys) {
+  if (!keys.IsMap())
+    return fault(place_of(keys),
+                 fmt::format("section '{}' must hold keys, one a line, indented below it", section));
+  std::set<std::string> seen;
+  for (const auto& entry : keys) {
+    const std::string place = place_of(entry.first);
+    TRY_ASSIGN(const std::string key, take_key(place, entry.first, seen));
+    TRY(read_key(place, section, key, entry.second));
+  }
+  return {};
+}
+
+Result<void> Reader::read_key(const std::string& place, std::string_view section, const std::string& name,
+                              const YAML::Node& value) {
+  const MachineKey* key = find_key(section, name);
+  if (key == nullptr) return unknown(place, section, name);
+  places_[static_cast<size_t>(key - machine_keys().data())] = place;
+  return read_value(*key, value);
+}
+
+Result<void> Reader::read_value(const MachineKey& key, const YAML::Node& value) {
+  const MachineRef ref = key.ref(machine_);
+  if (auto* const* switches = std::get_if<Switches*>(&ref)) return read_switches(key, value, **switches);
+  if (std::holds_alternative<DiskPoints*>(ref)) return read_points(key, value);
+  const std::string place = place_of(value);
+  if (!value.IsScalar())
+    return key_fault(place, key,
+                     value.IsNull() ? fmt::format("has no value ({})", type_name(key))
+                                    : fmt::format("must be one value ({})", type_name(key)));
+  if (const auto set = set_machine_value(key, machine_, value.Scalar()); !set)
+    return key_fault(place, key, fmt::format("'{}' {}", value.Scalar(), set.error().message));
+  return {};
+}
+
+Result<void> Reader::read_switches(const MachineKey& key, const YAML::Node& value, Switches& to) {
+  constexpr std::string_view form = "must be lists of device numbers, like [[0, 1], [2, 3]]";
+  if (!value.IsSequence()) return key_fault(place_of(value), key, form);
+  for (const YAML::Node& group : value) {
+    if (!group.IsSequence()) return key_fault(place_of(group), key, form);
+    to.emplace_back();
+    for (const YAML::Node& device : group) {
+      const auto number = device.IsScalar() ? parse_integer(device.Scalar()) : Result<u64>(Error{});
+      if (!number || *number >= none) return key_fault(place_of(device), key, form);
+      to.back().push_back(static_cast<u32>(*number));
+    }
+  }
+  return {};
+}
+
+Result<void> Reader::read_points(const MachineKey& key, const YAML::Node& value) {
+  if (!value.IsSequence() || value.size() > disk_points_max)
+    return key_fault(place_of(value), key,
+                     fmt::format("must be a list of at most {} points", disk_points_max));
+  for (const YAML::Node& item : value) {
+    TRY_ASSIGN(const DiskPoint point, read_point(key, item));
+    machine_.disk.points.push_back(point);
+  }
+  return {};
+}
+
+Result<DiskPoint> Reader::read_point(const MachineKey& key, const YAML::Node& value) {
+  constexpr std::string_view form =
+      "a point is written {block: 1MiB, depth: 32, read: 2 GB/s, write: 1 GB/s}, all above 0";
+  const auto refuse = [&](std::string_view why) {
+    return key_fault(place_of(value), key, fmt::format("{}{}", why, form));
+  };
+  if (!value.IsMap() || value.size() != std::size(disk_point_keys)) return refuse("");
+  for (std::string_view name : disk_point_keys) {
+    const YAML::Node part = value[std::string(name)];
+    if (!part.IsDefined() || !part.IsScalar()) return refuse(fmt::format("'{}' is missing; ", name));
+  }
+  const auto text = [&](const char* name) { return value[name].Scalar(); };
+  const auto block = parse_size(text("block"));
+  const auto depth = parse_integer(text("depth"));
+  const auto read = parse_rate(text("read"), RateUnit::bytes), write = parse_rate(text("write"), RateUnit::bytes);
+  const bool good = block && depth && read && write && block->value > 0 && *depth > 0 && *depth < none &&
+                    *read > 0 && *write > 0;
+  if (!good) return refuse("");
+  return DiskPoint{*block, static_cast<u32>(*depth), *read, *write};
+}
+
+Error Reader::unknown(const std::string& place, std::string_view section, const std::string& key) const {
+  const std::string what = section.empty() ? fmt::format("unknown key '{}'", key)
+                                           : fmt::format("unknown key '{}' in section '{}'", key, section);
+  std::vector<std::string_view> here;
+  for (const MachineKey& known : machine_keys()) {
+    if (known.section == section) here.push_back(known.key);
+    if (known.section != section && known.key == key && !known.section.empty())
+      return fault(place, fmt::format("{}; it belongs in section '{}'", what, known.section));
+  }
+  if (section.empty()) here.insert(here.end(), std::begin(machine_sections), std::end(machine_sections));
+  const std::string near = did_you_mean(key, here);
+  return fault(place, what + (near.empty() ? "; docs/machine-files.md lists the keys" : near));
+}
+
+bool Reader::has(std::string_view section, std::string_view key) const {
+  return !places_[static_cast<size_t>(find_key(section, key) - machine_keys().data())].empty();
+}
+
+bool Reader::has_section(std::string_view section) const {
+  return std::ranges::any_of(machine_keys(), [&](const MachineKey& key) {
+    return key.section == section && has(section, key.key);
+  });
+}
+
+Result<void> Reader::check_required() const {
+  for (const MachineKey& key : machine_keys()) {
+    if (key.need != Need::required || has(key.section, key.key)) continue;
+    if (key.section == "disk" && !has_section("disk")) continue;  // a machine without a disk to plan with
+    return fault(file_, fmt::format("'{}' is missing in section '{}': {} ({})", key.key, key.section,
+                                    key.help, type_name(key)));
+  }
+  return {};
+}
+
+Result<void> Reader::check_switches() {
+  const MachineKey& key = *find_key("copies", "switches");
+  const std::string& place = places_[static_cast<size_t>(&key - machine_keys().data())];
+  std::set<u32> seen;
+  for (const auto& group : machine_.copies.switches) {
+    for (u32 device : group) {
+      if (device >= machine_.device.count)
+        return key_fault(place, key,
+                         fmt::format("there is no device {}: device.count is {}, and they count from 0", device,
+                                     machine_.device.count));
+      if (!seen.insert(device).second)
+        return key_fault(place, key, fmt::format("device {} stands behind two switches", device));
+    }
+  }
+  if (!machine_.copies.switches.empty() && machine_.copies.switch_bytes_per_s == 0)
+    return key_fault(place, key, "copies.switch_rate is missing: what one switch carries each way");
+  return {};
+}
+
+// What keys that were left out are worth, as their help says.
+void Reader::fill_in() {
+  auto& flops = machine_.device.flops_per_s;
+  if (!has("device", "bf16")) flops[static_cast<u32>(MathType::bf16)] = flops[0];
+  if (!has("device", "fp16")) flops[static_cast<u32>(MathType::fp16)] = flops[0];
+  if (!has("host", "checksum")) machine_.host.checksum_bytes_per_s = machine_.host.memory_bytes_per_s;
+  if (has_section("disk") && !has("disk", "mixed")) {
+    // As much read as written, one after the other: half of the bytes at each rate.
+    DiskRates& disk = machine_.disk;
+    disk.mixed_bytes_per_s = 2 / (1 / disk.read_bytes_per_s + 1 / disk.write_bytes_per_s);
+  }
+}
+
+Result<Machine> Reader::finish() {
+  TRY(check_required());
+  TRY(check_switches());
+  fill_in();
+  return machine_;
+}
+
+}  // namespace
+
+Result<Machine> parse_machine(std::string_view yaml, std::string_view file_name) {
+  Reader reader(file_name);
+  try {
+    TRY(reader.read_file(YAML::Load(std::string(yaml))));
+  } catch (const YAML::Exception& e) {
+    return fault(fmt::format("{}:{}", file_name, std::max(e.mark.line, 0) + 1),
+                 fmt::format("not valid YAML: {}", e.msg));
+  }
+  return reader.finish();
+}
+
+Result<Machine> load_machine(const std::string& path) {
+  // A directory opens like a file and fails at the first read.
+  std::error_code unused;
+  if (std::filesystem::is_directory(path, unused))
+    return fault(path, "is a directory; name a machine file, for example one of configs/machines/");
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    return fault(path, fmt::format("cannot open the machine file: {}; `tidepool probe` makes one",
+                                   std::strerror(errno)));
+  std::string text(file_bytes_max + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (file.bad()) return fault(path, fmt::format("cannot read the machine file: {}", std::strerror(errno)));
+  if (text.size() > file_bytes_max) return fault(path, "is no machine file: it is larger than 1 MiB");
+  return parse_machine(text, path);
+}
+
+}  // namespace tidepool

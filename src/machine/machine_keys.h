@@ -1,0 +1,44 @@
+// The keys of a machine file as data, so that reading, writing and docs agree.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <variant>
+
+#include "text/rate_text.h"
+#include "tidepool/machine.h"
+
+namespace tidepool {
+
+struct RateRef {
+  double* per_second;
+  RateUnit unit;
+};
+struct FractionRef {
+  double* value;
+};
+using Switches = std::vector<std::vector<u32>>;
+using DiskPoints = std::vector<DiskPoint>;
+using MachineRef =
+    std::variant<std::string*, u32*, Bytes*, Nanos*, RateRef, FractionRef, DeviceKind*, Switches*, DiskPoints*>;
+
+enum class Need : u8 {
+  required,
+  positive,  // may be left out, but is above 0 where it stands
+  optional,  // may be left out or 0
+};
+
+struct MachineKey {
+  std::string_view section;  // "" at the top
+  std::string_view key;
+  MachineRef (*ref)(Machine&);
+  Need need = Need::positive;
+  std::string_view help;  // what it is; where it may be left out, what holds then
+};
+
+std::span<const MachineKey> machine_keys();
+inline constexpr std::string_view machine_sections[] = {"device", "copies", "host", "disk"};
+inline constexpr std::string_view device_kind_names[] = {"cpu", "cuda"};  // as DeviceKind
+inline constexpr std::string_view disk_point_keys[] = {"block", "depth", "read", "write"};
+
+}  // namespace tidepool
