@@ -59,6 +59,9 @@ class Disk {
   virtual std::string describe() const = 0;
 };
 
+// Opens a disk whose completions go to the given sink.
+using OpenDisk = std::function<Result<std::unique_ptr<Disk>>(DiskSink)>;
+
 enum class DiskBackend : u8 {
   automatic,  // io_uring, or threads where the kernel refuses it; describe() then says why
   io_uring,   // an error where the kernel refuses it

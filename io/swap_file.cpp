@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
-#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -13,45 +12,18 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
 
 #include "io/disk_error.h"
+#include "io/file_system.h"
 #include "io/memory_limits.h"
 #include "tidepool/check.h"
 
 namespace tidepool {
 namespace {
 
-constexpr u32 lock_tries_max = 16;         // another job may remove the file between our open and our lock
 constexpr u64 zero_block_bytes = 4 * mib;  // of writing zeros where fallocate is missing
-
-std::string boot_id() {
-  std::ifstream in("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  std::getline(in, id);
-  return id;
-}
-
-// The job file: "pid 123\nboot 6f...\n".
-struct Job {
-  long pid = 0;
-  std::string boot;
-};
-Job read_job(const std::string& path) {
-  std::ifstream in(path);
-  Job job;
-  std::string word;
-  while (in >> word) {
-    if (word == "pid")
-      in >> job.pid;
-    else if (word == "boot")
-      in >> job.boot;
-  }
-  return job;
-}
 
 Result<bool> make_directory(const std::string& dir) {
   if (mkdir(dir.c_str(), 0777) == 0) return true;
@@ -63,14 +35,18 @@ Result<bool> make_directory(const std::string& dir) {
                                           dir)};
 }
 
+// What a file takes on its disk; 0 where there is none.
+Bytes taken(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 ? Bytes{static_cast<u64>(info.st_blocks) * 512} : Bytes{};
+}
+
 Result<void> refuse_memory_file_system(const std::string& dir) {
-  struct statfs info {};
-  if (statfs(dir.c_str(), &info) != 0) return file_error("cannot look at the swap directory", dir, errno);
-  if (info.f_type != TMPFS_MAGIC && info.f_type != RAMFS_MAGIC) return {};
-  return Error{ErrorKind::io,
-               fmt::format("the swap directory {} is on {}, which is memory, not a disk: point "
-                           "memory.swap_dir at a directory on an SSD",
-                           dir, info.f_type == TMPFS_MAGIC ? "tmpfs" : "ramfs")};
+  TRY_ASSIGN(const FileSystem at, look_at_file_system(dir));
+  if (!at.in_memory) return {};
+  return Error{ErrorKind::io, fmt::format("the swap directory {} is on {}, which is memory, not a disk: point "
+                                          "memory.swap_dir at a directory on an SSD",
+                                          dir, at.name)};
 }
 
 Result<void> check_file_size_limit(const std::string& dir, Bytes needed) {
@@ -108,12 +84,16 @@ void ask_for_in_place_writes(int fd) {
 
 }  // namespace
 
+Result<Bytes> swap_space(const std::string& dir) {
+  TRY_ASSIGN(const FileSystem at, look_at_file_system(dir));
+  return at.free + taken(dir + "/" + swap_file_name);
+}
+
 Result<std::unique_ptr<SwapFile>> SwapFile::create(const SwapFileOptions& options) {
   CHECK(options.bytes.value > 0 && options.bytes.value % frame_alignment == 0, options.bytes.value);
   std::unique_ptr<SwapFile> file(new SwapFile);
   file->dir_ = options.dir;
   file->path_ = options.dir + "/" + swap_file_name;
-  file->job_path_ = options.dir + "/" + swap_job_name;
   file->bytes_ = options.bytes;
   TRY_ASSIGN(file->made_dir_, make_directory(options.dir));
   TRY(refuse_memory_file_system(options.dir));
@@ -129,51 +109,21 @@ SwapFile::~SwapFile() {
     close(fd_);
     unlink(path_.c_str());
   }
-  if (lock_fd_ >= 0) {
-    unlink(job_path_.c_str());  // before the lock goes, or it would be another job's file
-    close(lock_fd_);
-  }
+  lock_.release();
   if (made_dir_) rmdir(dir_.c_str());  // fails, as it should, if someone else put something there
 }
 
-// The lock is the truth about who lives; pid and boot id are for the message. (A pid alone would not do:
-// it may be reused, or mean another process in another container.)
 Result<void> SwapFile::lock_directory() {
-  for (u32 i = 0; i < lock_tries_max; ++i) {
-    int fd = open(job_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) return file_error("cannot lock the swap directory: cannot open", job_path_, errno);
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-      int error = errno;
-      close(fd);
-      if (error != EWOULDBLOCK) return file_error("cannot lock", job_path_, error);
-      return Error{ErrorKind::io,
-                   fmt::format("the swap directory {} is in use by the job with pid {}: wait for it, "
-                               "stop it, or choose another memory.swap_dir",
-                               dir_, read_job(job_path_).pid)};
-    }
-    struct stat locked {
-    }, named{};
-    if (fstat(fd, &locked) == 0 && stat(job_path_.c_str(), &named) == 0 && locked.st_ino == named.st_ino) {
-      lock_fd_ = fd;
-      break;
-    }
-    close(fd);  // its owner removed it while we came: the lock is on a file that is gone
-  }
-  if (lock_fd_ < 0)
-    return Error{ErrorKind::io, fmt::format("cannot lock {}: jobs keep replacing it", job_path_)};
-
-  struct stat litter {};
-  if (stat(path_.c_str(), &litter) == 0) {
-    Job dead = read_job(job_path_);
-    notes_.push_back(fmt::format("cleared {} that a dead job (pid {}{}) left in {}",
-                                 format_bytes({u64{static_cast<u64>(litter.st_blocks)} * 512}), dead.pid,
-                                 dead.boot == boot_id() ? "" : ", before the last boot", dir_));
-    if (unlink(path_.c_str()) != 0) return file_error("cannot clear what a dead job left:", path_, errno);
-  }
-  std::string text = fmt::format("pid {}\nboot {}\n", getpid(), boot_id());
-  if (ftruncate(lock_fd_, 0) != 0 || pwrite(lock_fd_, text.data(), text.size(), 0) != ssize_t(text.size())) {
-    return file_error("cannot write", job_path_, errno);
-  }
+  TRY_ASSIGN(lock_, DirectoryLock::take({.dir = dir_,
+                                         .file = swap_job_name,
+                                         .what = "swap directory",
+                                         .remedy = "choose another memory.swap_dir"}));
+  const Bytes litter = taken(path_);
+  if (access(path_.c_str(), F_OK) != 0) return {};
+  notes_.push_back(fmt::format("cleared {} that a dead job (pid {}{}) left in {}", format_bytes(litter),
+                               lock_.last_holder().pid, lock_.last_holder().this_boot ? "" : ", before the last boot",
+                               dir_));
+  if (unlink(path_.c_str()) != 0) return file_error("cannot clear what a dead job left:", path_, errno);
   return {};
 }
 

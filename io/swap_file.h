@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "io/directory_lock.h"
 #include "tidepool/result.h"
 #include "tidepool/types.h"
 
@@ -48,9 +49,10 @@ class SwapFile {
   Result<void> take_space();
   Result<void> write_zeros();
 
-  std::string dir_, path_, job_path_;
+  std::string dir_, path_;
   Bytes bytes_{};
-  int fd_ = -1, lock_fd_ = -1;
+  int fd_ = -1;
+  DirectoryLock lock_;
   bool direct_ = true;
   bool made_dir_ = false;
   std::vector<std::string> notes_;
@@ -58,5 +60,9 @@ class SwapFile {
 
 inline constexpr const char* swap_file_name = "tidepool.swap";
 inline constexpr const char* swap_job_name = "tidepool.job";
+
+// Most that a swap file in `dir` may take: what the file system (of the nearest directory that exists) has
+// free, and what a swap file already there would give back: a dead job's is cleared before ours is made.
+Result<Bytes> swap_space(const std::string& dir);
 
 }  // namespace tidepool

@@ -69,7 +69,9 @@ class CheckpointStore {
   static Result<std::unique_ptr<CheckpointStore>> create(const CheckpointOptions&, const ModelGraph& graph,
                                                          std::unique_ptr<Files> = create_posix_files());
 
-  // Clears what dead runs left half-written. Returns the names, for the log. Before the first save.
+  // Clears what dead runs left half-written, and puts back a checkpoint that was pushed aside for one that
+  // never came. Returns the names of what went, for the log. REQUIRES: this process alone writes to run_dir
+  // (the trainer holds the directory's lock), and has not saved yet.
   Result<std::vector<std::string>> sweep();
 
   // Durable on return. An error (ErrorKind::io) leaves nothing new behind, and older ones untouched.
@@ -81,7 +83,7 @@ class CheckpointStore {
   Result<std::vector<std::string>> rotate(const Rotation&);
 
   // The newest checkpoint that verifies. ErrorKind::usage where that one is of another model or
-  // precision: a resumed run must not quietly start over.
+  // precision, ErrorKind::io where a file cannot be read at all: a resumed run must not quietly go back.
   Result<Resumable> find_resumable();
 
   // One checkpoint by path: verified, and of this model, or an error (corrupt_checkpoint, usage).
@@ -114,8 +116,9 @@ class CheckpointStore {
 // What one checkpoint takes on disk, but for a few KiB of JSON.
 Bytes checkpoint_bytes(const ModelGraph&);
 
-// Steps of the checkpoint-<step> directories in `run_dir`, ascending. Unverified.
-std::vector<u64> checkpoint_steps(const std::string& run_dir);
+// Steps of the checkpoint-<step> directories in `run_dir`, ascending. Unverified. None where there is no such
+// directory; ErrorKind::io where it cannot be read.
+Result<std::vector<u64>> checkpoint_steps(const std::string& run_dir);
 
 // Only the weights, from any Hugging Face model directory (F32, BF16 or F16; one file or shards; names with or
 // without "transformer."): to start from, or to generate with. Errors are ErrorKind::bad_input and name

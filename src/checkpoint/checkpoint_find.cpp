@@ -1,7 +1,6 @@
 // Finding a checkpoint that may be trusted and belongs to this model.
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/hf_config.h"
@@ -56,6 +55,12 @@ Error other_model(const std::string& path, const std::string& difference) {
                                         path, difference)};
 }
 
+Error cannot_tell(const Error& error) {
+  return {error.kind, fmt::format("{}. Whether this checkpoint is good cannot be told: mend that and resume, or name "
+                                  "an older one with --resume PATH",
+                                  error.message)};
+}
+
 Result<void> has_all_files(const std::string& path, const Manifest& manifest) {
   for (const char* file : {"model.safetensors", "optimizer.safetensors", model_config_file, trainer_state_file}) {
     if (manifest.find(file) == nullptr) {
@@ -67,13 +72,11 @@ Result<void> has_all_files(const std::string& path, const Manifest& manifest) {
 
 }  // namespace
 
-std::vector<u64> checkpoint_steps(const std::string& run_dir) {
+Result<std::vector<u64>> checkpoint_steps(const std::string& run_dir) {
+  TRY_ASSIGN(const std::vector<DirectoryName> all, list_directories(run_dir));
   std::vector<u64> steps;
-  std::error_code ec;
-  for (const auto& entry : std::filesystem::directory_iterator(run_dir, ec)) {
-    const auto name = parse_directory_name(entry.path().filename().string());
-    if (name && name->mark == DirectoryMark::whole) steps.push_back(name->step);
-  }
+  for (const DirectoryName& name : all)
+    if (name.mark == DirectoryMark::whole) steps.push_back(name.step);
   std::sort(steps.begin(), steps.end());
   return steps;
 }
@@ -119,12 +122,15 @@ Result<FoundCheckpoint> CheckpointStore::open(const std::string& path) {
 
 Result<Resumable> CheckpointStore::find_resumable() {
   Resumable out;
-  std::vector<u64> steps = checkpoint_steps(run_dir_);
+  TRY_ASSIGN(std::vector<u64> steps, checkpoint_steps(run_dir_));
   std::reverse(steps.begin(), steps.end());
   for (const u64 step : steps) {
     const std::string path = path_of(step);
     Result<FoundCheckpoint> found = verify(path);
     if (!found) {
+      // Only what is damaged or incomplete is passed by. A device that fails now may work again later, and
+      // going back would train these steps anew, and in the end rotate this checkpoint away.
+      if (found.error().kind != ErrorKind::corrupt_checkpoint) return cannot_tell(found.error());
       out.stepped_over.push_back({path, found.error().message});
       continue;
     }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <charconv>
+#include <filesystem>
 
 namespace tidepool {
 namespace {
@@ -40,6 +41,16 @@ std::optional<DirectoryName> parse_directory_name(std::string_view text) {
     return std::nullopt;
   }
   return std::nullopt;
+}
+
+Result<std::vector<DirectoryName>> list_directories(const std::string& run_dir) {
+  std::vector<DirectoryName> out;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(run_dir, error);
+  for (const std::filesystem::directory_iterator end; !error && entry != end; entry.increment(error))
+    if (const auto name = parse_directory_name(entry->path().filename().string())) out.push_back(*name);
+  if (!error || error == std::errc::no_such_file_or_directory) return out;
+  return Error{ErrorKind::io, fmt::format("cannot list the checkpoints in {}: {}", run_dir, error.message())};
 }
 
 }  // namespace tidepool

@@ -4,7 +4,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "tidepool/result.h"
 #include "tidepool/types.h"
 
 namespace tidepool {
@@ -26,5 +28,9 @@ struct DirectoryName {
 
 std::string to_text(const DirectoryName&);
 std::optional<DirectoryName> parse_directory_name(std::string_view);  // nothing: not ours
+
+// All of ours in `run_dir`, in no order. None where there is no such directory; ErrorKind::io where it
+// cannot be read.
+Result<std::vector<DirectoryName>> list_directories(const std::string& run_dir);
 
 }  // namespace tidepool

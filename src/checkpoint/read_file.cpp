@@ -13,8 +13,8 @@ Result<InputFile> open_input(const std::string& path, ErrorKind error_kind) {
   InputFile input;
   input.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!input.fd) {
-    const ErrorKind kind = errno == EIO ? ErrorKind::io : error_kind;
-    return Error{kind, fmt::format("{}: cannot open: {}", path, std::strerror(errno))};
+    const bool absent = errno == ENOENT || errno == ENOTDIR;
+    return Error{absent ? error_kind : ErrorKind::io, fmt::format("{}: cannot open: {}", path, std::strerror(errno))};
   }
   struct stat st {};
   if (::fstat(input.fd.get(), &st) != 0) {

@@ -8,10 +8,7 @@
 #include "cli/command_table.h"
 #include "text/nearest.h"
 #include "config/schema.h"
-
-#ifndef TIDEPOOL_VERSION
-#define TIDEPOOL_VERSION "unknown"
-#endif
+#include "tidepool/version.h"
 
 namespace tidepool {
 
@@ -40,7 +37,7 @@ std::string version_text() {
 #else
   constexpr const char* build = "debug";
 #endif
-  return fmt::format("tidepool {} ({}, {}, executors: cpu)\n", TIDEPOOL_VERSION, build, allocator);
+  return fmt::format("tidepool {} ({}, commit {}, {}, executors: cpu)\n", version(), build, commit(), allocator);
 }
 
 int complain(const Error& error, std::string_view advice) {

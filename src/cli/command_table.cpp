@@ -103,7 +103,7 @@ Result<void> run_doctor(const Arguments& arguments) {
   TRY_ASSIGN(const Config config, config_of(arguments));
   const Budgets& budgets = config.memory.budgets;
   return doctor(
-      {.swap_dir = config.memory.swap_dir.empty() ? config.output.dir + "/swap" : config.memory.swap_dir,
+      {.swap_dir = swap_directory(config),
        .memory = budgets.device + budgets.host,
        .disk = budgets.disk == disk_auto ? Bytes{} : budgets.disk});
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <liburing.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <fstream>
 
 #include "cli/doctor.h"
+#include "io/file_system.h"
 #include "io/memory_limits.h"
 
 namespace tidepool {
@@ -20,24 +20,6 @@ namespace tidepool {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct FileSystem {
-  u64 magic;  // statfs(2)
-  const char* name;
-  bool in_memory = false;
-};
-constexpr FileSystem file_systems[] = {
-    {0xef53, "ext4"},        {0x58465342, "xfs"},         {0x9123683e, "btrfs"},       {0x2fc12fc1, "zfs"},
-    {0xf2f52010, "f2fs"},    {0x01021994, "tmpfs", true}, {0x858458f6, "ramfs", true}, {0x6969, "nfs"},
-    {0x794c7630, "overlay"}, {0xff534d42, "cifs"},        {0x65735546, "fuse"},
-};
-
-FileSystem file_system_of(const struct statfs& status) {
-  for (const FileSystem& known : file_systems) {
-    if (known.magic == static_cast<u64>(status.f_type)) return known;
-  }
-  return {static_cast<u64>(status.f_type), "another file system"};
-}
 
 Finding uring() {
   const std::string what = "io_uring";
@@ -58,15 +40,6 @@ Finding uring() {
       Health::warn, what,
       fmt::format("refused ({}): a thread pool drives the disk, with more CPU time", std::strerror(refused)),
       fix};
-}
-
-// The directory itself, or the nearest one above it that exists: a run makes the rest.
-fs::path existing_parent(const std::string& dir) {
-  std::error_code unused;
-  fs::path path = fs::absolute(dir, unused).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();  // "." ends in a slash
-  while (!fs::is_directory(path, unused) && path.has_relative_path()) path = path.parent_path();
-  return path;
 }
 
 enum class Direct : u8 { yes, no, not_writable };
@@ -94,14 +67,14 @@ bool is_rotational(const fs::path& dir) {
   return false;
 }
 
-Finding swap_place(const fs::path& dir, const FileSystem& type) {
+Finding swap_place(const FileSystem& at) {
   const std::string what = "swap directory";
-  const std::string found = fmt::format("{} on {}", dir.string(), type.name);
-  if (type.in_memory) {
+  const std::string found = fmt::format("{} on {}", at.dir, at.name);
+  if (at.in_memory) {
     return {Health::fail, what, found + ", which is memory itself",
             "set memory.swap_dir (here: --dir) to a directory on an SSD", ErrorKind::io};
   }
-  switch (try_direct(dir)) {
+  switch (try_direct(at.dir)) {
     case Direct::not_writable:
       return {Health::fail, what, found + fmt::format(", not writable: {}", std::strerror(errno)),
               "set memory.swap_dir (here: --dir) to a directory you may write to", ErrorKind::io};
@@ -113,12 +86,11 @@ Finding swap_place(const fs::path& dir, const FileSystem& type) {
   }
   // No warning: virtual disks on flash often claim to spin.
   const char* spins =
-      is_rotational(dir) ? "; the kernel says it spins, `tidepool bench disk` measures it" : "";
+      is_rotational(at.dir) ? "; the kernel says it spins, `tidepool bench disk` measures it" : "";
   return {.what = what, .found = found + ", O_DIRECT works" + spins};
 }
 
-Finding swap_space(const struct statfs& status, Bytes needed) {
-  const Bytes free{static_cast<u64>(status.f_bavail) * static_cast<u64>(status.f_bsize)};
+Finding swap_room(Bytes free, Bytes needed) {
   std::string found = fmt::format("{} free", format_bytes(free));
   if (needed.value != 0) found += fmt::format(", {} asked for", format_bytes(needed));
   if (free < needed) {
@@ -133,15 +105,13 @@ Finding swap_space(const struct statfs& status, Bytes needed) {
 
 std::vector<Finding> examine_disk(const DoctorArguments& arguments) {
   std::vector<Finding> out = {uring()};
-  const fs::path dir = existing_parent(arguments.swap_dir);
-  struct statfs status {};
-  if (::statfs(dir.c_str(), &status) != 0) {
-    out.push_back({Health::fail, "swap directory", fmt::format("{}: {}", dir.string(), std::strerror(errno)),
-                   "set memory.swap_dir (here: --dir)", ErrorKind::io});
+  const Result<FileSystem> at = look_at_file_system(arguments.swap_dir);
+  if (!at) {
+    out.push_back({Health::fail, "swap directory", at.error().message, "set memory.swap_dir (here: --dir)", ErrorKind::io});
     return out;
   }
-  out.push_back(swap_place(dir, file_system_of(status)));
-  out.push_back(swap_space(status, arguments.disk));
+  out.push_back(swap_place(*at));
+  out.push_back(swap_room(at->free, arguments.disk));
   return out;
 }
 

@@ -47,7 +47,8 @@ struct TrainConfig {
   bool operator==(const TrainConfig&) const = default;
 };
 
-// memory.disk: auto. The trainer puts the swap directory's free space in its place.
+// memory.disk: auto. Whoever plans puts in its place what the swap directory's file system has free
+// (trainer/session.h). 0 is no disk at all.
 inline constexpr Bytes disk_auto{~u64{0}};
 
 struct MemoryConfig {
@@ -103,6 +104,9 @@ struct Config {
 Result<Config> load_config(const std::string& path, const std::vector<std::string>& overrides);
 Result<Config> parse_config(std::string_view yaml, std::string_view file_name,
                             const std::vector<std::string>& overrides);
+
+// memory.swap_dir, or where the swap file goes without it.
+std::string swap_directory(const Config&);
 
 // The effective config, every key, commented from the schema. parse_config(to_yaml(c)) == c.
 std::string to_yaml(const Config&);

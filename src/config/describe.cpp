@@ -105,4 +105,8 @@ std::string config_markdown() {
   return out;
 }
 
+std::string swap_directory(const Config& config) {
+  return config.memory.swap_dir.empty() ? config.output.dir + "/swap" : config.memory.swap_dir;
+}
+
 }  // namespace tidepool

@@ -10,6 +10,8 @@
 
 #include "checkpoint/checkpoint.h"
 #include "engine/engine.h"
+#include "tidepool/ignored_target.h"
+#include "trainer/leave_now.h"
 #include "trainer/session.h"
 
 namespace tidepool {
@@ -22,7 +24,7 @@ class PromptSource final : public StepSource {
  public:
   Result<void> load_batch(const BatchRequest&, std::span<i32> tokens, std::span<i32> targets) override {
     std::fill(tokens.begin(), tokens.end(), 0);
-    std::fill(targets.begin(), targets.end(), -100);
+    std::fill(targets.begin(), targets.end(), ignored_target);
     const u64 count = std::min<u64>(text.size(), tokens.size());
     std::copy(text.end() - static_cast<i64>(count), text.end(), tokens.begin());
     return {};
@@ -64,7 +66,7 @@ Result<Place> find_place(const std::string& path) {
     const std::string clean = fs::path(path + "/").parent_path().string();
     return Place{fs::path(clean).parent_path().string(), clean};
   }
-  const std::vector<u64> steps = checkpoint_steps(path);
+  TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(path));
   if (steps.empty())
     return Error{ErrorKind::usage, fmt::format("{} holds no checkpoint: name a run directory or a checkpoint-N", path)};
   return Place{path, fmt::format("{}/checkpoint-{}", path, steps.back())};
@@ -84,7 +86,8 @@ Result<void> generate_text(const GenerateRequest& request, const std::function<v
   config.memory.swap_dir = dir + "/generate-swap";
   config.machine.threads = request.threads;
   TRY_ASSIGN(const ModelGraph graph, make_graph(config));
-  TRY_ASSIGN(Plan plan, make_plan(graph, plan_options(config)));
+  TRY_ASSIGN(const Bytes disk, disk_budget(config));
+  TRY_ASSIGN(Plan plan, make_plan(graph, plan_options(config, disk)));
   PromptSource source;
   TRY_ASSIGN(const std::unique_ptr<Session> session, Session::create(config, graph, std::move(plan), source));
   TRY(load_weights(place.checkpoint, graph, session->state(), checkpoint_buffer));
@@ -98,7 +101,9 @@ Result<void> generate_text(const GenerateRequest& request, const std::function<v
     const u64 last = std::min<u64>(source.text.size(), graph.batch.tokens) - 1;
     session->executor().request_logits({.row = static_cast<u32>(last), .logits = logits});
     OneEvaluation run;
-    TRY(engine->run(run, run));
+    const Result<void> ran = engine->run(run, run);
+    if (!ran && session->executor().busy()) leave_now(ran.error());
+    TRY(ran);
     const i32 token = sample(logits, request.generate, random);
     source.text.push_back(token);
     if (token < 256) {

@@ -63,6 +63,7 @@ void RunMeter::fill(RunReport& report) const {
   }
   for (u32 t = 0; t < tier_count; ++t)
     report.tiers[t].measured_peak = executor_.high_water(static_cast<Tier>(t));
+  report.io_retries = executor_.io_retries();
   const PhaseProfile total = profile_.total();
   for (u32 c = 0; c < cause_count; ++c)
     report.exposed.push_back({std::string(name(static_cast<Cause>(c))), seconds(total.exposed[c])});

@@ -9,6 +9,7 @@
 #include "io/memory_limits.h"
 #include "model/blocks.h"
 #include "tidepool/check.h"
+#include "trainer/rest_staging.h"
 
 namespace tidepool {
 namespace {
@@ -20,10 +21,6 @@ DiskBackend backend_of(IoBackend io) {
     case IoBackend::automatic: break;
   }
   return DiskBackend::automatic;
-}
-
-std::string swap_dir(const Config& config) {
-  return config.memory.swap_dir.empty() ? config.output.dir + "/swap" : config.memory.swap_dir;
 }
 
 Bytes host_reserved() {
@@ -38,8 +35,14 @@ Result<ModelGraph> make_graph(const Config& config) {
                      .tokens = config.train.sequence_length});
 }
 
-PlanOptions plan_options(const Config& config) {
-  PlanOptions options{.budgets = config.memory.budgets,
+Result<Bytes> disk_budget(const Config& config) {
+  if (config.memory.budgets.disk != disk_auto) return config.memory.budgets.disk;
+  return swap_space(swap_directory(config));
+}
+
+PlanOptions plan_options(const Config& config, Bytes disk) {
+  const Budgets& budgets = config.memory.budgets;
+  return PlanOptions{.budgets = {.device = budgets.device, .host = budgets.host, .disk = disk},
                       .micro_batches = config.train.gradient_accumulation_steps,
                       .clipping = config.train.max_grad_norm > 0,
                       .home = config.memory.home,
@@ -48,22 +51,30 @@ PlanOptions plan_options(const Config& config) {
                       .sweeps = config.memory.sweeps,
                       .lookahead = config.memory.lookahead,
                       .host_reserved = host_reserved()};
-  if (options.budgets.disk.value == 0) options.budgets.disk = Bytes{~u64{0} / 2};  // what is free
-  return options;
+}
+
+std::string plan_text(const Config& config, const Plan& plan) {
+  std::string text = to_text(plan);
+  if (config.memory.budgets.disk != disk_auto) return text;
+  const std::string budget = fmt::format("disk budget {}", plan.tiers[static_cast<u32>(Tier::disk)].budget.value);
+  const u64 at = text.find(budget);
+  CHECK(at != std::string::npos, budget);
+  return text.replace(at, budget.size(), "disk budget auto");
 }
 
 Result<std::unique_ptr<Session>> Session::create(const Config& config, const ModelGraph& graph, Plan plan,
-                                                 StepSource& source) {
+                                                 StepSource& source, const SessionOptions& options) {
   std::unique_ptr<Session> session(new Session(graph, std::move(plan)));
   TRY_ASSIGN(session->pool_, create_core_pool(config.machine.threads, kernel_scratch_per_worker));
   session->kernels_ = create_cpu_kernels(*session->pool_);
-  TRY(session->take_memory(config));
-  TRY(session->open_executor(config, source));
+  TRY(session->take_memory());
+  if (!options.open_disk) TRY(session->take_disk(config));
+  TRY(session->open_executor(config, source, options));
   session->make_state_store();
   return session;
 }
 
-Result<void> Session::take_memory(const Config& config) {
+Result<void> Session::take_memory() {
   const MemoryLimits limits = read_memory_limits();
   const auto peak = [&](Tier tier) { return plan_.tiers[static_cast<u32>(tier)].planned_peak; };
   TRY(check_memory(limits, peak(Tier::device) + peak(Tier::host)));
@@ -76,15 +87,20 @@ Result<void> Session::take_memory(const Config& config) {
   TRY_ASSIGN(device_, arena("device 0", peak(Tier::device)));
   TRY_ASSIGN(host_, arena("host", peak(Tier::host)));
   notes_ = {device_->describe(), host_->describe()};
-  if (peak(Tier::disk).value == 0) return {};
-  TRY_ASSIGN(swap_, SwapFile::create({.dir = swap_dir(config), .bytes = peak(Tier::disk)}));
+  return {};
+}
+
+Result<void> Session::take_disk(const Config& config) {
+  const Bytes bytes = plan_.tiers[static_cast<u32>(Tier::disk)].planned_peak;
+  if (bytes.value == 0) return {};
+  TRY_ASSIGN(swap_, SwapFile::create({.dir = swap_directory(config), .bytes = bytes}));
   for (const std::string& note : swap_->notes()) notes_.push_back(note);
-  const std::string memlock = explain_memlock(limits, host_->bytes());
+  const std::string memlock = explain_memlock(read_memory_limits(), host_->bytes());
   if (!memlock.empty()) notes_.push_back(memlock);
   return {};
 }
 
-Result<void> Session::open_executor(const Config& config, StepSource& source) {
+Result<void> Session::open_executor(const Config& config, StepSource& source, const SessionOptions& options) {
   const u64 frames_end = host_->bytes().value - host_reserved().value;
   CpuExecutorParts parts{.pool = *pool_,
                          .kernels = *kernels_,
@@ -92,8 +108,10 @@ Result<void> Session::open_executor(const Config& config, StepSource& source) {
                          .device_arena = device_->memory(),
                          .host_arena = host_->memory(),
                          .staging = host_->memory().subspan(frames_end, executor_staging.value),
+                         .open_disk = options.open_disk,
                          .disk_depth = config.memory.queue_depth,
-                         .seed = config.train.seed};
+                         .seed = config.train.seed,
+                         .rest_patience = options.rest_patience};
   if (swap_)
     parts.open_disk = [this, &config](DiskSink sink) -> Result<std::unique_ptr<Disk>> {
       return create_disk(*swap_, backend_of(config.memory.io),
@@ -101,25 +119,24 @@ Result<void> Session::open_executor(const Config& config, StepSource& source) {
                          std::move(sink));
     };
   TRY_ASSIGN(executor_, CpuExecutor::create(plan_, graph_, parts));
-  if (swap_) notes_.push_back("disk: " + executor_->disk()->describe());
+  if (executor_->disk() != nullptr) notes_.push_back("disk: " + executor_->disk()->describe());
   return {};
 }
 
-// At rest the host holds homes only; what lies above them is free for staging.
+// An update has the chunks that it brought from disk in host frames beside all homes, so there is room for one
+// of each at rest. Were it in pieces too small, the device's arena would do, which is host memory here.
 void Session::make_state_store() {
-  u64 homes_end = 0;
-  for (const Frame& home : plan_.homes)
-    if (home.bytes.value > 0 && home.tier == Tier::host) homes_end = std::max(homes_end, home.end());
-  homes_end += frame_alignment;  // scalars
-  const u64 frames_end = host_->bytes().value - host_reserved().value;
-  const u64 needed = StateStore::staging_bytes(plan_).value;
-  std::span<std::byte> staging;
-  if (homes_end + needed <= frames_end) {
-    staging = host_->memory().subspan(frames_end - needed, needed);
-  } else {
-    own_staging_.resize(needed);
-    ledger_.take("checkpoint staging", Bytes{needed});
-    staging = own_staging_;
+  auto ranges = free_at_rest(plan_, Tier::host, host_->memory(), host_->bytes().value - host_reserved().value);
+  for (const auto& range : free_at_rest(plan_, Tier::device, device_->memory(), device_->bytes().value))
+    ranges.push_back(range);
+  const std::array<Bytes, 2> needed = StateStore::staging_bytes(plan_);
+  StateStore::Staging staging;
+  for (u32 i = 0; i < staging.size(); ++i) {
+    staging[i] = take_from(ranges, needed[i].value);
+    if (staging[i].size() >= needed[i].value) continue;
+    own_staging_[i].resize(needed[i].value);
+    ledger_.take("checkpoint staging", needed[i]);
+    staging[i] = own_staging_[i];
   }
   state_ = std::make_unique<StateStore>(plan_, graph_, *executor_, staging);
 }

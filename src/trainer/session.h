@@ -1,6 +1,7 @@
 // Everything a run owns, made in order from a config: model, plan, cores, memory, disk, executor.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,18 +16,30 @@
 
 namespace tidepool {
 
-// Pure: what a config means for the planner.
+// Pure: what a config means for the planner. `disk`: disk_budget() here, or what another machine has.
 Result<ModelGraph> make_graph(const Config&);
-PlanOptions plan_options(const Config&);
+PlanOptions plan_options(const Config&, Bytes disk);
+inline PlanOptions plan_options(const Config& c) { return plan_options(c, c.memory.budgets.disk); }  // auto: no limit
+// to_text, but memory.disk=auto stays auto: what a disk has free today is no part of a plan's text.
+std::string plan_text(const Config&, const Plan&);
+
+// What memory.disk comes to on this machine: auto is what a swap file may take where the config puts it.
+Result<Bytes> disk_budget(const Config&);
 
 // Host memory beside the plan's frames: disk staging at rest and the checkpoint buffer.
 inline constexpr Bytes executor_staging{1 * mib};
 inline constexpr Bytes checkpoint_buffer{256 * kib};
 
+struct SessionOptions {
+  OpenDisk open_disk;                    // tests: in place of the swap file
+  Nanos rest_patience{300'000'000'000};  // as in CpuExecutorParts
+};
+
 class Session {
  public:
   // `source` must outlive the session. Errors say what to change; nothing is left behind.
-  static Result<std::unique_ptr<Session>> create(const Config&, const ModelGraph&, Plan, StepSource& source);
+  static Result<std::unique_ptr<Session>> create(const Config&, const ModelGraph&, Plan, StepSource& source,
+                                                 const SessionOptions& = {});
   Session(const Session&) = delete;
 
   const ModelGraph& graph() const { return graph_; }
@@ -43,8 +56,9 @@ class Session {
 
  private:
   Session(const ModelGraph& graph, Plan plan) : graph_(graph), plan_(std::move(plan)) {}
-  Result<void> take_memory(const Config&);
-  Result<void> open_executor(const Config&, StepSource&);
+  Result<void> take_memory();
+  Result<void> take_disk(const Config&);
+  Result<void> open_executor(const Config&, StepSource&, const SessionOptions&);
   void make_state_store();
 
   const ModelGraph graph_;
@@ -56,7 +70,7 @@ class Session {
   std::unique_ptr<Arena> device_, host_;
   std::unique_ptr<SwapFile> swap_;
   std::unique_ptr<CpuExecutor> executor_;
-  std::vector<std::byte> own_staging_;  // only where the host arena has no room at rest
+  std::array<std::vector<std::byte>, 2> own_staging_;  // only where no arena has room at rest
   std::unique_ptr<StateStore> state_;
 };
 

@@ -6,26 +6,25 @@
 #include "tidepool/check.h"
 
 namespace tidepool {
-namespace {
 
-u64 largest_chunk(const Plan& plan) {
-  u64 most = 0;
-  for (const Chunk& chunk : plan.chunks)
-    if (is_persistent(chunk.kind)) most = std::max(most, chunk.bytes.value);
+std::array<Bytes, 2> StateStore::staging_bytes(const Plan& plan) {
+  std::array<Bytes, 2> most{};
+  for (u32 id = 0; id < plan.chunks.size(); ++id) {
+    const Chunk& chunk = plan.chunks[id];
+    if (!is_persistent(chunk.kind) || plan.homes[id].tier != Tier::disk) continue;
+    Bytes& bytes = most[slot_number(chunk.kind)];
+    bytes = std::max(bytes, chunk.bytes);
+  }
   return most;
 }
 
-}  // namespace
-
-Bytes StateStore::staging_bytes(const Plan& plan) { return Bytes{2 * largest_chunk(plan)}; }
-
-StateStore::StateStore(const Plan& plan, const ModelGraph& graph, CpuExecutor& executor,
-                       std::span<std::byte> staging)
+StateStore::StateStore(const Plan& plan, const ModelGraph& graph, CpuExecutor& executor, const Staging& staging)
     : plan_(plan), executor_(executor), written_(plan.chunks.size(), false) {
-  const u64 half = largest_chunk(plan);
-  CHECK(staging.size() >= 2 * half, staging.size(), half);
-  slots_[0].memory = staging.first(half);
-  slots_[1].memory = staging.subspan(half, half);
+  const std::array<Bytes, 2> needed = staging_bytes(plan);
+  for (u32 i = 0; i < slots_.size(); ++i) {
+    CHECK(staging[i].size() >= needed[i].value, i, staging[i].size(), needed[i].value);
+    slots_[i].staging = staging[i];
+  }
   first_.resize(graph.windows.size());
   for (u32 id = 0; id < plan.chunks.size(); ++id) {
     const Chunk& chunk = plan.chunks[id];
@@ -52,6 +51,13 @@ std::span<std::byte> StateStore::content(const Slot& slot) const {
   return slot.memory.first(plan_.chunk(slot.chunk).bytes.value);
 }
 
+bool StateStore::put_into(Slot& slot, ChunkId id) {
+  const std::span<std::byte> home = executor_.home_memory(id);
+  slot.chunk = id;
+  slot.memory = home.empty() ? slot.staging : home;
+  return home.empty();
+}
+
 Result<void> StateStore::flush(Slot& slot) {
   if (slot.dirty) TRY(executor_.write_home(slot.chunk, content(slot)));
   slot.dirty = false;
@@ -67,8 +73,7 @@ Result<void> StateStore::read(u32 window, Kind kind, u64 element, std::span<std:
   while (!out.empty()) {
     const Piece piece = piece_at(window, kind, element, out.size());
     if (slot.chunk != piece.chunk) {
-      slot.chunk = piece.chunk;
-      TRY(executor_.read_home(piece.chunk, content(slot)));
+      if (put_into(slot, piece.chunk)) TRY(executor_.read_home(piece.chunk, content(slot)));
     }
     std::memcpy(out.data(), slot.memory.data() + piece.offset, piece.bytes);
     out = out.subspan(piece.bytes);
@@ -84,13 +89,12 @@ Result<void> StateStore::write(u32 window, Kind kind, u64 element, std::span<con
     if (slot.chunk != piece.chunk) {
       if (slot.chunk != ChunkId{none}) TRY(flush(slot));
       CHECK(!written_[index(piece.chunk)], index(piece.chunk));
-      slot.chunk = piece.chunk;
+      slot.dirty = put_into(slot, piece.chunk);
       written_[index(piece.chunk)] = true;
       const auto chunk = content(slot);
       std::fill(chunk.begin(), chunk.end(), std::byte{0});
     }
     std::memcpy(slot.memory.data() + piece.offset, bytes.data(), piece.bytes);
-    slot.dirty = true;
     bytes = bytes.subspan(piece.bytes);
     element += piece.bytes / element_bytes(kind, plan_.precision);
   }
@@ -101,12 +105,14 @@ Result<void> StateStore::finish() {
   for (Slot& slot : slots_)
     if (slot.chunk != ChunkId{none}) TRY(flush(slot));
   invalidate();
-  std::fill(slots_[0].memory.begin(), slots_[0].memory.end(), std::byte{0});
   for (u32 id = 0; id < plan_.chunks.size(); ++id) {
-    const Chunk& chunk = plan_.chunks[id];
-    if (is_persistent(chunk.kind) && !written_[id])
-      TRY(executor_.write_home(ChunkId{id}, slots_[0].memory.first(chunk.bytes.value)));
+    if (!is_persistent(plan_.chunks[id].kind) || written_[id]) continue;
+    Slot& slot = slot_of(plan_.chunks[id].kind);
+    slot.dirty = put_into(slot, ChunkId{id});
+    std::ranges::fill(content(slot), std::byte{0});
+    TRY(flush(slot));
   }
+  invalidate();
   written_.assign(written_.size(), false);
   return {};
 }

@@ -9,12 +9,15 @@
 
 namespace tidepool {
 
-// Stages one chunk, and for bf16 the chunk of `master_low` beside it. At rest only; one thread.
+// Chunks at home in memory are used where they lie. Of those on disk it stages one, and for bf16 the chunk of
+// `master_low` beside it. At rest only; one thread.
 class StateStore final : public StateReader, public StateWriter {
  public:
-  // `staging`: two of the largest persistent chunks.
-  StateStore(const Plan&, const ModelGraph&, CpuExecutor&, std::span<std::byte> staging);
-  static Bytes staging_bytes(const Plan&);
+  using Staging = std::array<std::span<std::byte>, 2>;
+  // `staging`: at least staging_bytes() each.
+  StateStore(const Plan&, const ModelGraph&, CpuExecutor&, const Staging& staging);
+  // The largest chunk at home on disk: of `master_low` (second) and of the other kinds (first).
+  static std::array<Bytes, 2> staging_bytes(const Plan&);
 
   Result<void> read(u32 window, Kind, u64 element_begin, std::span<std::byte> out) override;
   Result<void> write(u32 window, Kind, u64 element_begin, std::span<const std::byte> bytes) override;
@@ -27,15 +30,19 @@ class StateStore final : public StateReader, public StateWriter {
  private:
   struct Slot {
     ChunkId chunk{none};
-    bool dirty = false;
-    std::span<std::byte> memory;
+    bool dirty = false;            // and staged
+    std::span<std::byte> memory;   // its home, or `staging`
+    std::span<std::byte> staging;
   };
   struct Piece {  // of a range, within one chunk
     ChunkId chunk{};
     u64 offset = 0, bytes = 0;
   };
 
-  Slot& slot_of(Kind kind) { return slots_[kind == Kind::master_low ? 1 : 0]; }
+  static u32 slot_number(Kind kind) { return kind == Kind::master_low ? 1 : 0; }
+  Slot& slot_of(Kind kind) { return slots_[slot_number(kind)]; }
+  // True if its content still has to come from disk (or go there).
+  bool put_into(Slot&, ChunkId);
   ChunkId first_chunk(u32 window, Kind kind) const;
   Piece piece_at(u32 window, Kind kind, u64 element, u64 bytes_left) const;
   std::span<std::byte> content(const Slot& slot) const;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <thread>
 
@@ -12,8 +11,6 @@
 
 namespace tidepool {
 namespace {
-
-SegmentKind steady(const Plan&) { return SegmentKind::body; }
 
 std::vector<KindUse> to_uses(const std::map<Kind, Bytes>& sums) {
   std::vector<KindUse> uses;
@@ -25,7 +22,7 @@ std::vector<KindUse> to_uses(const std::map<Kind, Bytes>& sums) {
 // frames that a body names is what the arena sets aside for them.
 std::vector<KindUse> streaming_uses(const Plan& plan, Tier tier) {
   std::map<Kind, std::vector<std::pair<u64, u64>>> ranges;
-  const Segment& segment = plan.segment(steady(plan));
+  const Segment& segment = plan.segment(SegmentKind::body);
   for (const Operand& o : segment.operands) {
     const Kind kind = plan.chunk(o.first).kind;
     const Frame& home = plan.homes[index(o.first)];
@@ -51,17 +48,6 @@ std::vector<KindUse> resting_uses(const Plan& plan, Tier tier) {
     if (plan.homes[id].bytes.value > 0 && plan.homes[id].tier == tier)
       sums[plan.chunks[id].kind] += plan.homes[id].bytes;
   return to_uses(sums);
-}
-
-// A disk without a budget may take what its file system has free.
-Bytes shown_budget(const Config& config, const Plan& plan, Tier tier) {
-  const Bytes budget = plan.tiers[static_cast<u32>(tier)].budget;
-  if (tier != Tier::disk || budget.value < ~u64{0} / 2) return budget;
-  std::filesystem::path dir = std::filesystem::absolute(config.output.dir);
-  std::error_code error;
-  while (!std::filesystem::exists(dir, error) && dir.has_relative_path()) dir = dir.parent_path();
-  const std::filesystem::space_info space = std::filesystem::space(dir, error);
-  return error ? budget : Bytes{space.available};
 }
 
 void add_prediction(PlanSummary& s, const Prediction& p) {
@@ -109,12 +95,12 @@ PlanSummary summarize(const Config& config, const ModelGraph& graph, const Plan&
   s.waiting = {{bf16 ? Kind::grad : Kind::grad_accum, bf16 ? 2u : 4u}};
   for (u32 t = 0; t < tier_count; ++t) {
     const Tier tier = static_cast<Tier>(t);
-    s.tiers[t] = {.budget = shown_budget(config, plan, tier),
+    s.tiers[t] = {.budget = plan.tiers[t].budget,
                   .planned_peak = plan.tiers[t].planned_peak,
                   .resting = resting_uses(plan, tier),
                   .streaming = streaming_uses(plan, tier)};
   }
-  const auto moved = link_bytes(plan, steady(plan));
+  const auto moved = link_bytes(plan, SegmentKind::body);
   const auto bound = lower_bound(plan, graph);
   for (u32 l = 0; l < link_count; ++l) s.links[l] = {.per_step = moved[l], .lower_bound = bound[l]};
   if (prediction != nullptr) add_prediction(s, *prediction);
@@ -123,21 +109,6 @@ PlanSummary summarize(const Config& config, const ModelGraph& graph, const Plan&
                                 static_cast<double>(checkpoint_bytes(graph).value) / static_cast<double>(gib),
                                 kept, config.output.dir));
   return s;
-}
-
-RunReport begin_report(const Config& config, const ModelGraph& graph, const Plan& plan) {
-  RunReport report{.version = "0.1.0",
-                   .model = fmt::format("gpt2 {} x {}", graph.config.n_layer, graph.config.n_embd),
-                   .precision = plan.precision == Precision::bf16 ? "bf16" : "fp32",
-                   .executor = config.machine.executor + ":1",
-                   .parameters = graph.parameters,
-                   .state = state_bytes(plan),
-                   .tokens_per_step = graph.batch.rows() * plan.micro_batches};
-  const auto bound = lower_bound(plan, graph);
-  for (u32 l = 0; l < link_count; ++l) report.links[l].lower_bound = bound[l];
-  for (u32 t = 0; t < tier_count; ++t)
-    report.tiers[t] = {.budget = shown_budget(config, plan, static_cast<Tier>(t)), .planned_peak = plan.tiers[t].planned_peak};
-  return report;
 }
 
 }  // namespace tidepool

@@ -1,8 +1,7 @@
-// Values for people: the plan before the first step, and the facts a report starts from.
+// The plan before the first step, as values for people.
 #pragma once
 
 #include "config/config.h"
-#include "report/run_report.h"
 #include "report/terminal.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/plan.h"
@@ -12,9 +11,6 @@ namespace tidepool {
 
 // `prediction`: null where nothing was measured.
 PlanSummary summarize(const Config&, const ModelGraph&, const Plan&, const Prediction* prediction);
-
-// Model, precision, parameters, budgets and lower bounds; nothing measured.
-RunReport begin_report(const Config&, const ModelGraph&, const Plan&);
 
 // All persistent kinds.
 Bytes state_bytes(const Plan&);

@@ -4,22 +4,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <limits>
 
 #include "checkpoint/checkpoint.h"
-#include "config/schema.h"
 #include "data/batch_source.h"
 #include "data/dataset.h"
 #include "engine/engine.h"
-#include "report/metrics_log.h"
-#include "report/terminal.h"
-#include "report/trace.h"
 #include "tidepool/check.h"
+#include "trainer/assemble_report.h"
 #include "trainer/init_weights.h"
+#include "trainer/leave_now.h"
+#include "trainer/run_directory.h"
 #include "trainer/run_meter.h"
+#include "trainer/run_outputs.h"
 #include "trainer/session.h"
 #include "trainer/signals.h"
 #include "trainer/summary.h"
@@ -29,46 +27,38 @@
 namespace tidepool {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr u64 trace_events_max = 200'000;
-
-Result<void> write_file(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  if (!out) return Error{ErrorKind::io, fmt::format("cannot write {}: is the disk full or read-only?", path)};
-  return {};
-}
-
-std::map<std::string, std::string> settings_of(const Config& config, bool everything) {
-  std::map<std::string, std::string> settings;
-  for (const Field& field : schema())
-    if (everything || field.section == "train" || field.section == "model")
-      settings[fmt::format("{}.{}", field.section, field.key)] = value_yaml(field, config);
-  return settings;
-}
+// A step that takes this many times as long as predicted without a single completion hangs.
+constexpr double watchdog_steps = 20;
 
 class Trainer final : public NextSegment, public EngineObserver {
  public:
   explicit Trainer(const TrainRequest& request)
-      : request_(request), config_(request.config), screen_(detect_screen(1)) {}
+      : request_(request), config_(request.config), outputs_(request.config, request.quiet) {}
 
   Result<RunReport> run() {
     TRY_ASSIGN(graph_, make_graph(config_));
     TRY(open_data());
-    TRY_ASSIGN(Plan plan, make_plan(graph_, plan_options(config_)));
-    TRY(open_run_directory(plan));
-    TRY_ASSIGN(session_, Session::create(config_, graph_, std::move(plan), *source_));
+    TRY_ASSIGN(const Bytes disk, disk_budget(config_));
+    TRY_ASSIGN(Plan plan, make_plan(graph_, plan_options(config_, disk)));
+    TRY_ASSIGN(directory_, RunDirectory::open(config_.output.dir, request_.resume.empty() ? Beginning::anew : Beginning::resumed));
+    make_source(plan);
+    TRY_ASSIGN(session_, Session::create(config_, graph_, std::move(plan), *source_,
+                                         {.open_disk = request_.open_disk, .rest_patience = request_.watchdog_least}));
     if (!request_.quiet) TRY(show_plan());
-    for (const std::string& note : session_->notes()) say(note);
+    for (const std::string& note : session_->notes()) outputs_.say(note);
     TRY(open_checkpoints());
     TRY(load_or_init());
+    // Not before: a resume that is refused leaves the run's own config and plan as they were.
+    TRY(directory_.describe_run(to_yaml(config_), plan_text(config_, session_->plan())));
     TRY(open_outputs());
     const StopSignals signals;  // until the last save is done: it must not die of a first signal
     TRY(train());
     return finish();
   }
+
+  // Ops or transfers have been handed over and have not come back.
+  bool hangs() const { return session_ && session_->executor().busy(); }
 
   // ---- NextSegment: asked when the current segment is about to end ---------------------------------
 
@@ -103,17 +93,9 @@ class Trainer final : public NextSegment, public EngineObserver {
  private:
   // ---- before the first step ---------------------------------------------------------------------------
 
-  void say(const std::string& line) {
-    if (request_.quiet) return;
-    if (progress_) return progress_->note(line);
-    fmt::print("{}\n", line);
-    std::fflush(stdout);
-  }
-
   Result<void> show_plan() {
     TRY_ASSIGN(prediction_, predict_step(*session_));
-    fmt::print("{}", render_plan(summarize(config_, graph_, session_->plan(), &prediction_), screen_));
-    std::fflush(stdout);
+    outputs_.show(summarize(config_, graph_, session_->plan(), &prediction_));
     return {};
   }
 
@@ -126,31 +108,20 @@ class Trainer final : public NextSegment, public EngineObserver {
     return {};
   }
 
-  Result<void> open_run_directory(const Plan& plan) {
-    std::error_code error;
-    fs::create_directories(config_.output.dir, error);
-    if (error)
-      return Error{ErrorKind::io, fmt::format("cannot make output.dir {}: {}", config_.output.dir, error.message())};
-    if (request_.resume.empty() && !checkpoint_steps(config_.output.dir).empty())
-      return Error{ErrorKind::usage,
-                   fmt::format("{} already holds checkpoints: continue with --resume auto, or set another "
-                               "output.dir",
-                               config_.output.dir)};
-    TRY(write_file(config_.output.dir + "/config.yaml", to_yaml(config_)));
+  void make_source(const Plan& plan) {
     source_ = std::make_unique<TrainSource>(
         TrainSource::Parts{.batches = *batches_,
                            .train = config_.train,
                            .learning_rate = learning_rate_,
                            .evaluation_micro_batches = plan.micro_batches / plan.sweeps,
                            .evaluation_batches = evaluation_batches()});
-    return write_file(config_.output.dir + "/plan.txt", to_text(plan));
   }
 
   Result<void> open_checkpoints() {
     TRY_ASSIGN(store_, CheckpointStore::create({.run_dir = config_.output.dir, .buffer = checkpoint_buffer},
                                                session_->graph()));
     TRY_ASSIGN(const std::vector<std::string> litter, store_->sweep());
-    for (const std::string& name : litter) say("cleared a half-written checkpoint of a dead run: " + name);
+    for (const std::string& name : litter) outputs_.say("cleared a half-written checkpoint of a dead run: " + name);
     return {};
   }
 
@@ -161,11 +132,11 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (request_.resume == "auto") {
       TRY_ASSIGN(Resumable resumable, store_->find_resumable());
       for (const SteppedOver& s : resumable.stepped_over) {
-        say(fmt::format("stepped over {}: {}", s.path, s.reason));
+        outputs_.say(fmt::format("stepped over {}: {}", s.path, s.reason));
         distrusted_.push_back(s.path);
       }
       found = std::move(resumable.found);
-      if (!found) say("no checkpoint to resume from: starting from the beginning");
+      if (!found) outputs_.say("no checkpoint to resume from: starting from the beginning");
     } else if (!request_.resume.empty()) {
       TRY_ASSIGN(found, store_->open(request_.resume));
     }
@@ -179,7 +150,7 @@ class Trainer final : public NextSegment, public EngineObserver {
                         [&, last = -1](double share) mutable {
                           const int tenth = static_cast<int>(share * 10);
                           const bool large = graph_.parameters > 200'000'000;
-                          if (large && tenth > last) say(fmt::format("initialising weights: {} %", tenth * 10));
+                          if (large && tenth > last) outputs_.say(fmt::format("initialising weights: {} %", tenth * 10));
                           last = std::max(last, tenth);
                         });
   }
@@ -190,31 +161,36 @@ class Trainer final : public NextSegment, public EngineObserver {
                    fmt::format("{} was trained on other data, another split or another batch size: resume with "
                                "the same data, or start anew in another output.dir",
                                found.path)};
-    for (const std::string& line : changed_settings(found.state, settings_of(config_, false)))
-      say("changed since the checkpoint: " + line);
+    for (const std::string& line : changed_settings(found.state, numeric_settings(config_)))
+      outputs_.say("changed since the checkpoint: " + line);
     TRY(store_->restore(found, session_->state()));
     const u64 seed = state_.seed;
     state_ = found.state;
     state_.seed = seed;
     issued_ = resumed_from_ = state_.step;
-    say(fmt::format("resumed from {} (step {})", found.path, state_.step));
+    earlier_seconds_ = state_.seconds;
+    outputs_.say(fmt::format("resumed from {} (step {})", found.path, state_.step));
     return {};
   }
 
   Result<void> open_outputs() {
-    TRY_ASSIGN(metrics_, MetricsLog::open(config_.output.dir + "/metrics.jsonl", state_.step));
-    meter_ = std::make_unique<RunMeter>(session_->plan(), session_->executor(), config_.train.max_steps,
+    meter_ = std::make_unique<RunMeter>(session_->plan(), session_->executor(), steps_expected(),
                                         config_.output.trace ? trace_events_max : 0);
-    engine_ = Engine::create(session_->plan(), session_->executor(), {});
-    state_.losses.reserve(config_.train.max_steps);
-    if (!request_.quiet)
-      progress_ = std::make_unique<Progress>(
-          screen_, stdout,
-          Progress::Options{.total_steps = config_.train.max_steps,
-                            .first_step = state_.step,
-                            .logging_steps = config_.output.logging_steps,
-                            .now_seconds = RunMeter::now()});
-    return {};
+    engine_ = Engine::create(session_->plan(), session_->executor(), {.watchdog = watchdog()});
+    state_.losses.reserve(steps_expected());
+    return outputs_.open(state_.step);
+  }
+
+  // So that a steady step takes no memory; a run of more steps than this grows its records now and then.
+  u64 steps_expected() const {
+    constexpr u64 steps_max = mib;
+    return std::min(config_.train.max_steps, steps_max);
+  }
+
+  // Some runs are slow and healthy: one op may take minutes on a large model.
+  Nanos watchdog() const {
+    const double predicted = watchdog_steps * prediction_.forecast.step_seconds;
+    return std::max(request_.watchdog_least, Nanos{static_cast<u64>(predicted * 1e9)});
   }
 
   // ---- the loop ----------------------------------------------------------------------------------------
@@ -251,23 +227,14 @@ class Trainer final : public NextSegment, public EngineObserver {
     const StepResult result = session_->executor().result(step);
     state_.losses.push_back(result.loss);
     state_.tokens += result.target_tokens;
-    const double rate = static_cast<double>(result.target_tokens) / took;
     const StepMetrics metrics{.step = step,
                               .epoch = batches_->epoch(step),
                               .loss = result.loss,
                               .grad_norm = result.grad_norm,
                               .learning_rate = source_->learning_rate(step),
-                              .train_tokens_per_second = rate,
+                              .train_tokens_per_second = static_cast<double>(result.target_tokens) / took,
                               .step_seconds = took};
-    if (due(config_.output.logging_steps, step) || step == config_.train.max_steps)
-      if (const Result<void> written = metrics_->append(metrics); !written) fail(written.error());
-    if (progress_)
-      progress_->step({.step = step,
-                       .loss = result.loss,
-                       .learning_rate = metrics.learning_rate,
-                       .grad_norm = result.grad_norm,
-                       .tokens_per_second = rate},
-                      RunMeter::now());
+    if (const Result<void> written = outputs_.step(metrics); !written) fail(written.error());
     if (result.skipped || !std::isfinite(result.loss)) fail(non_finite(step, result));
   }
 
@@ -317,10 +284,10 @@ class Trainer final : public NextSegment, public EngineObserver {
       state_.best_eval_loss = loss;
     }
     const double took = RunMeter::now() - began;
-    say(fmt::format("step {}: eval_loss {:.4f} over {} tokens in {:.1f} s", issued_, loss, result.target_tokens,
+    outputs_.say(fmt::format("step {}: eval_loss {:.4f} over {} tokens in {:.1f} s", issued_, loss, result.target_tokens,
                     took));
-    return metrics_->append(
-        EvalMetrics{.step = issued_, .epoch = batches_->epoch(issued_), .eval_loss = loss, .eval_seconds = took});
+    return outputs_.evaluation(
+        {.step = issued_, .epoch = batches_->epoch(issued_), .eval_loss = loss, .eval_seconds = took});
   }
 
   // ---- checkpoints ---------------------------------------------------------------------------------------
@@ -328,7 +295,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   Result<void> save() {
     state_.step = issued_;
     state_.seconds = earlier_seconds_ + meter_->train_seconds();
-    state_.settings = settings_of(config_, false);
+    state_.settings = numeric_settings(config_);
     session_->state().invalidate();
     const double began = RunMeter::now();
     TRY_ASSIGN(saved_, store_->save(state_, session_->state()));
@@ -339,7 +306,7 @@ class Trainer final : public NextSegment, public EngineObserver {
                                .total_limit = config_.output.save_total_limit,
                                .best_step = state_.best_step,
                                .distrusted = distrusted_}));
-    say(fmt::format("saved {} in {:.1f} s", saved_.path, RunMeter::now() - began));
+    outputs_.say(fmt::format("saved {} in {:.1f} s", saved_.path, RunMeter::now() - began));
     return {};
   }
 
@@ -347,32 +314,18 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   Result<RunReport> finish() {
     if (saved_step_ != issued_) TRY(save());
-    RunReport report = begin_report(config_, graph_, session_->plan());
-    meter_->fill(report);
-    report.predicted_step_seconds = prediction_.forecast.step_seconds;
-    report.binds = prediction_.forecast.binds;
-    report.weights_xxh3 = fmt::format("{:016x}", saved_.weights_xxh3);
-    report.resumed_from_step = resumed_from_;
-    report.losses = state_.losses;
-    for (const EvalLoss& e : state_.eval_losses) {
-      report.eval_steps.push_back(e.step);
-      report.eval_losses.push_back(e.loss);
-    }
-    const double tokens = static_cast<double>(report.tokens_per_step) * static_cast<double>(report.steps);
-    report.tokens_per_second = report.train_seconds > 0 ? tokens / report.train_seconds : 0;
-    report.flops_per_second = report.tokens_per_second * static_cast<double>(graph_.flops_per_token);
-    report.checkpoint_written = checkpoint_written_;
-    report.config = settings_of(config_, true);
-    report.config["command"] = request_.command;
-    TRY(write_report(config_.output.dir, report));
-    TRY(metrics_->append(TrainMetrics{.step = issued_,
-                                      .train_runtime = report.train_seconds,
-                                      .train_tokens_per_second = report.tokens_per_second,
-                                      .train_loss = mean_loss()}));
+    const RunReport report = assemble_report({.config = config_,
+                                              .command = request_.command,
+                                              .session = *session_,
+                                              .meter = *meter_,
+                                              .prediction = prediction_,
+                                              .state = state_,
+                                              .resumed_from = resumed_from_,
+                                              .weights_xxh3 = saved_.weights_xxh3,
+                                              .checkpoint_written = checkpoint_written_});
+    TRY(outputs_.finish(report));
     if (config_.output.trace)
       TRY(write_trace_of(config_.output.dir + "/trace.json", session_->plan(), graph_, meter_->trace()));
-    progress_.reset();
-    if (!request_.quiet) fmt::print("{}", render_report(report, screen_));
     if (interrupted_)
       return Error{ErrorKind::interrupted,
                    fmt::format("interrupted after step {}; everything is in {}: continue with --resume auto",
@@ -380,27 +333,19 @@ class Trainer final : public NextSegment, public EngineObserver {
     return report;
   }
 
-  double mean_loss() const {
-    double sum = 0;
-    for (double loss : state_.losses) sum += loss;
-    return state_.losses.empty() ? std::numeric_limits<double>::quiet_NaN()
-                                 : sum / static_cast<double>(state_.losses.size());
-  }
-
   const TrainRequest& request_;
   const Config& config_;
-  const Screen screen_;
+  RunOutputs outputs_;
   ModelGraph graph_;
   std::unique_ptr<Dataset> data_;
   std::unique_ptr<BatchSource> batches_;
   LearningRate learning_rate_;
   std::unique_ptr<TrainSource> source_;
+  RunDirectory directory_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<CheckpointStore> store_;
-  std::unique_ptr<MetricsLog> metrics_;
   std::unique_ptr<RunMeter> meter_;
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<Progress> progress_;
 
   Prediction prediction_;
   TrainerState state_;
@@ -419,6 +364,12 @@ class Trainer final : public NextSegment, public EngineObserver {
 
 }  // namespace
 
-Result<RunReport> train_model(const TrainRequest& request) { return Trainer(request).run(); }
+Result<RunReport> train_model(const TrainRequest& request) {
+  Trainer trainer(request);
+  Result<RunReport> report = trainer.run();
+  // Its end would wait, perhaps for ever, for what hangs: the message has to come before.
+  if (!report && trainer.hangs()) leave_now(report.error());
+  return report;
+}
 
 }  // namespace tidepool

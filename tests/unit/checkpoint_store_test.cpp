@@ -150,20 +150,20 @@ TEST_P(Checkpoint, saving_a_step_again_replaces_it) {
   write_text(dir_.path() + "/checkpoint-2/model.safetensors", "broken");
   save(2);
   expect_restores(*store_->find_resumable()->found, 2);
-  EXPECT_THAT(checkpoint_steps(dir_.path()), ElementsAre(2));
+  EXPECT_THAT(*checkpoint_steps(dir_.path()), ElementsAre(2));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir_.path()), {}), 1);
 }
 
 TEST_P(Checkpoint, rotation_keeps_the_newest_and_the_best) {
   for (const u64 step : {2, 4, 10, 12}) save(step);
   ASSERT_TRUE(store_->rotate({.saved_step = 12, .total_limit = 0}).has_value());
-  EXPECT_THAT(checkpoint_steps(dir_.path()), ElementsAre(2, 4, 10, 12));
+  EXPECT_THAT(*checkpoint_steps(dir_.path()), ElementsAre(2, 4, 10, 12));
   ASSERT_TRUE(store_->rotate({.saved_step = 12, .total_limit = 3, .best_step = 2}).has_value());
-  EXPECT_THAT(checkpoint_steps(dir_.path()), ElementsAre(2, 10, 12));
+  EXPECT_THAT(*checkpoint_steps(dir_.path()), ElementsAre(2, 10, 12));
   ASSERT_TRUE(store_->rotate({.saved_step = 12, .total_limit = 1, .best_step = 2}).has_value());
-  EXPECT_THAT(checkpoint_steps(dir_.path()), ElementsAre(2, 12));
+  EXPECT_THAT(*checkpoint_steps(dir_.path()), ElementsAre(2, 12));
   ASSERT_TRUE(store_->rotate({.saved_step = 12, .total_limit = 1}).has_value());
-  EXPECT_THAT(checkpoint_steps(dir_.path()), ElementsAre(12));
+  EXPECT_THAT(*checkpoint_steps(dir_.path()), ElementsAre(12));
 }
 
 TEST_P(Checkpoint, rotation_after_stepping_back_drops_the_broken_first) {
@@ -172,7 +172,7 @@ TEST_P(Checkpoint, rotation_after_stepping_back_drops_the_broken_first) {
   save(7);
   const std::vector<std::string> broken = {dir_.path() + "/checkpoint-6", dir_.path() + "/checkpoint-8"};
   ASSERT_TRUE(store_->rotate({.saved_step = 7, .total_limit = 2, .distrusted = broken}).has_value());
-  EXPECT_THAT(checkpoint_steps(dir_.path()), ElementsAre(4, 7, 8));
+  EXPECT_THAT(*checkpoint_steps(dir_.path()), ElementsAre(4, 7, 8));
 }
 
 TEST_P(Checkpoint, sweep_clears_litter_and_puts_back_what_was_pushed_aside) {
@@ -185,16 +185,33 @@ TEST_P(Checkpoint, sweep_clears_litter_and_puts_back_what_was_pushed_aside) {
   litter(fmt::format("checkpoint-5.tmp-{}", ::getpid()));
   litter("checkpoint-1.gone-999999999");
   litter("checkpoint-2.old-999999999");
-  litter("checkpoint-4.tmp-1");        // a live process
+  litter("checkpoint-4.tmp-1");        // of a dead run whose process id another process has now
   litter("checkpoint-4.backup");       // not ours
   std::filesystem::rename(dir_.path() + "/checkpoint-2", dir_.path() + "/checkpoint-3.old-999999999");
   std::filesystem::rename(dir_.path() + "/checkpoint-2.old-999999999", dir_.path() + "/checkpoint-3");
   std::filesystem::rename(dir_.path() + "/checkpoint-3.old-999999999", dir_.path() + "/checkpoint-2.old-999999999");
-  EXPECT_EQ(store_->sweep()->size(), 3u);
-  EXPECT_THAT(checkpoint_steps(dir_.path()), ElementsAre(2, 3));
-  EXPECT_TRUE(std::filesystem::exists(dir_.path() + "/checkpoint-4.tmp-1"));
+  EXPECT_EQ(store_->sweep()->size(), 4u);
+  EXPECT_THAT(*checkpoint_steps(dir_.path()), ElementsAre(2, 3));
+  EXPECT_FALSE(std::filesystem::exists(dir_.path() + "/checkpoint-4.tmp-1"));
   EXPECT_TRUE(std::filesystem::exists(dir_.path() + "/checkpoint-4.backup"));
   expect_restores(store_->open(dir_.path() + "/checkpoint-2").value(), 2);
+}
+
+// A killed run had the process id that some live process has now.
+TEST_P(Checkpoint, sweep_puts_back_what_a_reused_process_id_pushed_aside) {
+  save(2);
+  std::filesystem::rename(dir_.path() + "/checkpoint-2", dir_.path() + "/checkpoint-2.old-1");
+  ASSERT_TRUE(store_->sweep());
+  expect_restores(store_->open(dir_.path() + "/checkpoint-2").value(), 2);
+}
+
+TEST_P(Checkpoint, what_cannot_be_opened_is_no_damage) {
+  save(1);
+  const std::string path = save(2).path + "/optimizer.safetensors";
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink(path, path);  // ELOOP
+  EXPECT_EQ(store_->find_resumable().error().kind, ErrorKind::io);
+  EXPECT_EQ(store_->open(dir_.path() + "/checkpoint-2").error().kind, ErrorKind::io);
 }
 
 TEST_P(Checkpoint, loads_as_weights_for_either_precision) {

@@ -33,7 +33,8 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(const Plan& plan, const
                                                        .clock = executor->runner_,
                                                        .board = executor->board_,
                                                        .staging = parts.staging,
-                                                       .depth = parts.disk_depth},
+                                                       .depth = parts.disk_depth,
+                                                       .rest_patience = parts.rest_patience},
                                                       parts.open_disk));
   return executor;
 }
@@ -95,6 +96,10 @@ std::span<const Completion> CpuExecutor::wait() {
   return completions;
 }
 
+bool CpuExecutor::busy() const {
+  return std::any_of(held_.begin(), held_.end(), [](u32 n) { return n > 0; }) || disk_lanes_->busy_at_rest();
+}
+
 std::array<Bytes, link_count> CpuExecutor::moved() const {
   return {runner_.copied(LinkKind::h2d), runner_.copied(LinkKind::d2h), disk_lanes_->moved(LinkKind::disk_read),
           disk_lanes_->moved(LinkKind::disk_write)};
@@ -105,6 +110,12 @@ void CpuExecutor::run_at_rest(const Segment& segment, OpId id) {
   const OpKind kind = issue.get().kind;
   CHECK(kind == OpKind::forward || kind == OpKind::backward || kind == OpKind::gradient, name(kind));
   CHECK(runner_.run(issue).has_value(), index(id));
+}
+
+std::span<std::byte> CpuExecutor::home_memory(ChunkId id) const {
+  const Frame& home = plan_.homes[index(id)];
+  if (home.tier == Tier::disk) return {};
+  return memory_.at(home);
 }
 
 Result<void> CpuExecutor::read_home(ChunkId id, std::span<std::byte> out) {

@@ -25,6 +25,7 @@ struct CpuExecutorParts {
   u32 disk_depth = 32;                // requests in flight per disk lane
   u64 seed = 0;                       // of dropout
   Nanos patience{1'000'000'000};      // how long wait() waits for a completion
+  Nanos rest_patience{300'000'000'000};  // how long a piece of a transfer at rest may take
 };
 
 class CpuExecutor final : public Executor {
@@ -43,6 +44,10 @@ class CpuExecutor final : public Executor {
 
   // Useful bytes so far, by what was really copied, read and written.
   std::array<Bytes, link_count> moved() const;
+  // Disk transfers, those at rest included, that took more than one go.
+  u64 io_retries() const { return disk_lanes_->retries(); }
+  // Something was handed over and has not come back: the destructor would wait for it.
+  bool busy() const;
   // Highest frame end that an op used.
   Bytes high_water(Tier tier) const { return high_water_.of(tier); }
 
@@ -51,6 +56,8 @@ class CpuExecutor final : public Executor {
   // The whole content of a persistent chunk in its home. Disk: checked against its checksum.
   Result<void> read_home(ChunkId, std::span<std::byte> out);
   Result<void> write_home(ChunkId, std::span<const std::byte> content);
+  // The home itself, to read and write; empty where it is on disk.
+  std::span<std::byte> home_memory(ChunkId) const;
   // Runs one forward, backward or gradient op, now and here, on whatever its frames hold: to time it.
   void run_at_rest(const Segment&, OpId);
   // Frames between disk and memory with a full queue, unchecked: to time the disk. REQUIRES: a disk.

@@ -74,6 +74,7 @@ void DiskLanes::send(u32 number, DiskOp op) {
 }
 
 void DiskLanes::on_disk(const DiskCompletion& completion) {
+  retries_.fetch_add(completion.retries, std::memory_order_relaxed);
   if (completion.tag >= at_rest_tag) {
     const std::scoped_lock lock(rest_mutex_);
     transfers_[completion.tag - at_rest_tag] = {.done = true, .ok = completion.ok, .error = completion.error};
@@ -171,12 +172,26 @@ void DiskLanes::begin_transfer(DiskOp op, u64 piece, u64 offset, u64 bytes_left)
       {.op = op, .offset = offset, .memory = half(piece, bytes_left), .tag = at_rest_tag + piece % 2});
 }
 
+// False: the disk hangs. Once is enough: nobody waits that long again for what else is in flight.
+template <class Done>
+bool DiskLanes::await(std::unique_lock<std::mutex>& lock, Done&& done) {
+  const std::chrono::nanoseconds patience(hangs_ ? 0 : parts_.rest_patience.value);
+  hangs_ = !rest_changed_.wait_for(lock, patience, done);
+  return !hangs_;
+}
+
 Result<void> DiskLanes::end_transfer(u64 piece, ChunkId chunk) {
   std::unique_lock lock(rest_mutex_);
   const Transfer& transfer = transfers_[piece % 2];
-  rest_changed_.wait(lock, [&] { return transfer.done; });
+  if (!await(lock, [&] { return transfer.done; })) return hangs(chunk_name(chunk));
   if (!transfer.ok) return named(transfer.error, chunk);
   return {};
+}
+
+bool DiskLanes::busy_at_rest() {
+  const std::scoped_lock lock(rest_mutex_);
+  return raw_in_flight_ > 0 ||
+         std::any_of(transfers_.begin(), transfers_.end(), [](const Transfer& t) { return !t.done; });
 }
 
 Result<void> DiskLanes::read(ChunkId id, const Frame& frame, std::span<std::byte> out) {
@@ -228,13 +243,13 @@ Result<void> DiskLanes::transfer_raw(std::span<const RawTransfer> transfers) {
   CHECK(disk_ != nullptr, transfers.size());
   std::unique_lock lock(rest_mutex_);
   for (const RawTransfer& t : transfers) {
-    rest_changed_.wait(lock, [&] { return raw_in_flight_ < parts_.depth; });
+    if (!await(lock, [&] { return raw_in_flight_ < parts_.depth; })) return hangs("timing the disk");
     ++raw_in_flight_;
     lock.unlock();
     disk_->submit({.op = t.op, .offset = t.offset, .memory = t.memory, .tag = raw_tag});
     lock.lock();
   }
-  rest_changed_.wait(lock, [&] { return raw_in_flight_ == 0; });
+  if (!await(lock, [&] { return raw_in_flight_ == 0; })) return hangs("timing the disk");
   if (std::optional<Error> error = std::exchange(raw_error_, std::nullopt)) return *std::move(error);
   return {};
 }
@@ -256,6 +271,12 @@ std::string DiskLanes::chunk_name(ChunkId id) const {
 
 Error DiskLanes::named(const Error& error, ChunkId id) const {
   return {error.kind, fmt::format("{}: {}", chunk_name(id), error.message)};
+}
+
+Error DiskLanes::hangs(const std::string& what) const {
+  return {ErrorKind::io, fmt::format("{}: the disk has not answered for {} s ({}): look at `dmesg`; once it works again, "
+                                     "resume from the last checkpoint",
+                                     what, parts_.rest_patience.value / 1'000'000'000, disk_->describe())};
 }
 
 Error DiskLanes::mismatch(ChunkId id, const Frame& frame) const {

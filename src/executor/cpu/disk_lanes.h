@@ -21,9 +21,6 @@
 
 namespace tidepool {
 
-// Opens the disk with the sink that this executor gives it. Empty: the plan uses no disk.
-using OpenDisk = std::function<Result<std::unique_ptr<Disk>>(DiskSink)>;
-
 struct DiskLanesParts {
   const Plan& plan;
   const ModelGraph& graph;
@@ -34,6 +31,7 @@ struct DiskLanesParts {
   CompletionBoard& board;
   std::span<std::byte> staging;  // for transfers at rest; a multiple of 8 KiB
   u32 depth = 32;                // requests in flight per lane
+  Nanos rest_patience{};         // a transfer at rest that takes longer hangs
 };
 
 struct RawTransfer {
@@ -44,6 +42,7 @@ struct RawTransfer {
 
 class DiskLanes {
  public:
+  // An empty OpenDisk: the plan uses no disk.
   static Result<std::unique_ptr<DiskLanes>> create(const DiskLanesParts&, const OpenDisk&);
   ~DiskLanes();
   DiskLanes(const DiskLanes&) = delete;
@@ -54,7 +53,12 @@ class DiskLanes {
   // Useful bytes of completed ops. Transfers at rest are not among them.
   Bytes moved(LinkKind link) const { return Bytes{moved_[static_cast<u32>(link)].load(std::memory_order_relaxed)}; }
 
-  // At rest only. Blocks.
+  // Transfers that the disk did in more than one go.
+  u64 retries() const { return retries_.load(std::memory_order_relaxed); }
+  // Some transfer at rest has not come back; the destructor would wait for it.
+  bool busy_at_rest();
+
+  // At rest only. Blocks; ErrorKind::io where the disk does not answer.
   Result<void> read(ChunkId, const Frame&, std::span<std::byte> out);
   Result<void> write(ChunkId, const Frame&, std::span<const std::byte> content);
   // Whole frames with a full queue, neither checked nor checksummed: to time the disk. At rest only. Blocks.
@@ -91,6 +95,9 @@ class DiskLanes {
   std::span<std::byte> half(u64 piece, u64 bytes_left) const;
   void begin_transfer(DiskOp, u64 piece, u64 offset, u64 bytes_left);
   Result<void> end_transfer(u64 piece, ChunkId);
+  template <class Done>
+  bool await(std::unique_lock<std::mutex>&, Done&&);
+  Error hangs(const std::string& what) const;
   Error mismatch(ChunkId, const Frame&) const;
   Error named(const Error&, ChunkId) const;
   std::string chunk_name(ChunkId) const;
@@ -98,6 +105,7 @@ class DiskLanes {
   const DiskLanesParts parts_;
   std::vector<u64> hashes_, rest_hashes_;  // scratch of the checksum thread, and of transfers at rest
   std::array<std::atomic<u64>, link_count> moved_{};
+  std::atomic<u64> retries_{0};
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -112,6 +120,7 @@ class DiskLanes {
   std::array<Transfer, 2> transfers_;
   u64 raw_in_flight_ = 0;
   std::optional<Error> raw_error_;
+  bool hangs_ = false;  // the last wait at rest was in vain
 
   std::thread checksum_thread_;
   std::unique_ptr<Disk> disk_;

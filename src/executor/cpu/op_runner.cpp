@@ -7,6 +7,7 @@
 
 #include "kernels/gradient.h"
 #include "model/blocks.h"
+#include "tidepool/ignored_target.h"
 
 namespace tidepool {
 namespace {
@@ -189,7 +190,7 @@ void OpRunner::backward(const Issue& issue) {
 
 u64 OpRunner::count_targets(const i32* targets) const {
   const u64 rows = parts_.graph.batch.rows();
-  return rows - static_cast<u64>(std::count(targets, targets + rows, -100));
+  return rows - static_cast<u64>(std::count(targets, targets + rows, ignored_target));
 }
 
 // ---- gradients and their norm

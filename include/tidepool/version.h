@@ -1,0 +1,11 @@
+// Which Tidepool this is, for reports and messages.
+#pragma once
+
+#include <string_view>
+
+namespace tidepool {
+
+std::string_view version();  // "0.1.0"
+std::string_view commit();   // of the sources, 12 hex digits; "unknown" where they came without git
+
+}  // namespace tidepool

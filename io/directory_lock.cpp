@@ -1,0 +1,98 @@
+#include "io/directory_lock.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <utility>
+
+#include "io/disk_error.h"
+#include "tidepool/types.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u32 lock_tries_max = 16;  // another job may remove the file between our open and our lock
+
+std::string boot_id() {
+  std::ifstream in("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(in, id);
+  return id;
+}
+
+// "pid 123\nboot 6f...\n".
+LastHolder read_holder(const std::string& path) {
+  std::ifstream in(path);
+  LastHolder holder;
+  std::string word, boot;
+  while (in >> word) {
+    if (word == "pid")
+      in >> holder.pid;
+    else if (word == "boot")
+      in >> boot;
+  }
+  holder.this_boot = boot == boot_id();
+  return holder;
+}
+
+// The name still means the file that was opened.
+bool still_named(int fd, const std::string& path) {
+  struct stat opened {
+  }, named{};
+  return fstat(fd, &opened) == 0 && stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino;
+}
+
+}  // namespace
+
+Result<DirectoryLock> DirectoryLock::take(const Options& options) {
+  const std::string path = options.dir + "/" + options.file;
+  for (u32 i = 0; i < lock_tries_max; ++i) {
+    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return file_error(fmt::format("cannot lock the {}: cannot open", options.what), path, errno);
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      const int error = errno;
+      close(fd);
+      if (error != EWOULDBLOCK) return file_error("cannot lock", path, error);
+      return Error{ErrorKind::io, fmt::format("the {} {} is in use by the job with pid {}: wait for it, stop it, or {}",
+                                              options.what, options.dir, read_holder(path).pid, options.remedy)};
+    }
+    DirectoryLock lock;
+    lock.fd_ = fd;
+    if (!still_named(fd, path)) continue;  // its owner removed it while we came: the lock is on a file that is gone
+    lock.path_ = path;
+    lock.last_ = read_holder(path);
+    TRY(lock.write_holder());
+    return lock;
+  }
+  return Error{ErrorKind::io, fmt::format("cannot lock {}: jobs keep replacing it", path)};
+}
+
+Result<void> DirectoryLock::write_holder() {
+  const std::string text = fmt::format("pid {}\nboot {}\n", getpid(), boot_id());
+  if (ftruncate(fd_, 0) != 0 || pwrite(fd_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+    return file_error("cannot write", path_, errno);
+  return {};
+}
+
+DirectoryLock::DirectoryLock(DirectoryLock&& o) noexcept
+    : fd_(std::exchange(o.fd_, -1)), path_(std::exchange(o.path_, {})), last_(o.last_) {}
+
+DirectoryLock& DirectoryLock::operator=(DirectoryLock&& o) noexcept {
+  std::swap(fd_, o.fd_);
+  std::swap(path_, o.path_);
+  std::swap(last_, o.last_);
+  return *this;
+}
+
+void DirectoryLock::release() {
+  if (fd_ < 0) return;
+  if (!path_.empty()) unlink(path_.c_str());  // before the lock goes, or it would be another job's file
+  close(std::exchange(fd_, -1));
+}
+
+}  // namespace tidepool

@@ -1,0 +1,77 @@
+#include "trainer/assemble_report.h"
+
+#include <fmt/format.h>
+
+#include "config/schema.h"
+#include "planner/lower_bound.h"
+#include "tidepool/version.h"
+#include "trainer/summary.h"
+
+namespace tidepool {
+namespace {
+
+template <class Wanted>
+std::map<std::string, std::string> settings_of(const Config& config, Wanted&& wanted) {
+  std::map<std::string, std::string> settings;
+  for (const Field& field : schema())
+    if (wanted(field)) settings[fmt::format("{}.{}", field.section, field.key)] = value_yaml(field, config);
+  return settings;
+}
+
+// Before anything was measured.
+RunReport planned_report(const Config& config, const ModelGraph& graph, const Plan& plan) {
+  RunReport report{.version = std::string(version()),
+                   .commit = std::string(commit()),
+                   .model = fmt::format("gpt2 {} x {}", graph.config.n_layer, graph.config.n_embd),
+                   .precision = plan.precision == Precision::bf16 ? "bf16" : "fp32",
+                   .executor = config.machine.executor + ":1",
+                   .parameters = graph.parameters,
+                   .state = state_bytes(plan),
+                   .tokens_per_step = graph.batch.rows() * plan.micro_batches};
+  const auto bound = lower_bound(plan, graph);
+  for (u32 l = 0; l < link_count; ++l) report.links[l].lower_bound = bound[l];
+  for (u32 t = 0; t < tier_count; ++t)
+    report.tiers[t] = {.budget = plan.tiers[t].budget, .planned_peak = plan.tiers[t].planned_peak};
+  return report;
+}
+
+void add_prediction(RunReport& report, const Prediction& prediction) {
+  report.predicted_step_seconds = prediction.forecast.step_seconds;
+  report.binds = prediction.forecast.binds;
+}
+
+void add_state(RunReport& report, const TrainerState& state) {
+  report.losses = state.losses;
+  for (const EvalLoss& e : state.eval_losses) {
+    report.eval_steps.push_back(e.step);
+    report.eval_losses.push_back(e.loss);
+  }
+}
+
+void add_rates(RunReport& report, const ModelGraph& graph) {
+  const double tokens = static_cast<double>(report.tokens_per_step) * static_cast<double>(report.steps);
+  report.tokens_per_second = report.train_seconds > 0 ? tokens / report.train_seconds : 0;
+  report.flops_per_second = report.tokens_per_second * static_cast<double>(graph.flops_per_token);
+}
+
+}  // namespace
+
+std::map<std::string, std::string> numeric_settings(const Config& config) {
+  return settings_of(config, [](const Field& field) { return field.section == "train" || field.section == "model"; });
+}
+
+RunReport assemble_report(const ReportParts& parts) {
+  RunReport report = planned_report(parts.config, parts.session.graph(), parts.session.plan());
+  parts.meter.fill(report);
+  add_prediction(report, parts.prediction);
+  add_state(report, parts.state);
+  add_rates(report, parts.session.graph());
+  report.weights_xxh3 = fmt::format("{:016x}", parts.weights_xxh3);
+  report.resumed_from_step = parts.resumed_from;
+  report.checkpoint_written = parts.checkpoint_written;
+  report.config = settings_of(parts.config, [](const Field&) { return true; });
+  report.config["command"] = parts.command;
+  return report;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,33 @@
+// The report of a run, from what was planned, predicted and measured.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "checkpoint/trainer_state.h"
+#include "config/config.h"
+#include "report/run_report.h"
+#include "trainer/predict.h"
+#include "trainer/run_meter.h"
+#include "trainer/session.h"
+
+namespace tidepool {
+
+struct ReportParts {
+  const Config& config;
+  const std::string& command;
+  const Session& session;
+  const RunMeter& meter;
+  const Prediction& prediction;
+  const TrainerState& state;
+  u64 resumed_from = 0;
+  u64 weights_xxh3 = 0;
+  Bytes checkpoint_written{};
+};
+
+RunReport assemble_report(const ReportParts&);
+
+// Settings that the numbers of a run depend on, as in config.yaml: {"train.learning_rate": "0.001"}.
+std::map<std::string, std::string> numeric_settings(const Config&);
+
+}  // namespace tidepool

@@ -1,0 +1,30 @@
+// The directory of one run: its lock, and the files that say what the run is.
+#pragma once
+
+#include <string>
+
+#include "io/directory_lock.h"
+#include "tidepool/result.h"
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+enum class Beginning : u8 { anew, resumed };
+
+inline constexpr const char* run_lock_name = "tidepool.run";
+
+class RunDirectory {
+ public:
+  // Makes it where it is missing, and locks it for as long as this lives. ErrorKind::io: cannot be made, or a
+  // live run has it; ErrorKind::usage: it holds checkpoints and the run begins anew. Nothing in it is changed.
+  static Result<RunDirectory> open(const std::string& dir, Beginning);
+
+  // Writes config.yaml and plan.txt.
+  Result<void> describe_run(const std::string& config_yaml, const std::string& plan) const;
+
+ private:
+  std::string dir_;
+  DirectoryLock lock_;
+};
+
+}  // namespace tidepool

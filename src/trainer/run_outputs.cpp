@@ -1,0 +1,72 @@
+#include "trainer/run_outputs.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <limits>
+#include <numeric>
+
+#include "trainer/run_meter.h"
+
+namespace tidepool {
+namespace {
+
+double mean(const std::vector<double>& values) {
+  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+}  // namespace
+
+RunOutputs::RunOutputs(const Config& config, bool quiet) : config_(config), quiet_(quiet), screen_(detect_screen(1)) {}
+
+void RunOutputs::say(const std::string& line) {
+  if (quiet_) return;
+  if (progress_) return progress_->note(line);
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+void RunOutputs::show(const PlanSummary& plan) {
+  if (quiet_) return;
+  fmt::print("{}", render_plan(plan, screen_));
+  std::fflush(stdout);
+}
+
+Result<void> RunOutputs::open(u64 first_step) {
+  TRY_ASSIGN(metrics_, MetricsLog::open(config_.output.dir + "/metrics.jsonl", first_step));
+  if (quiet_) return {};
+  progress_ = std::make_unique<Progress>(screen_, stdout,
+                                         Progress::Options{.total_steps = config_.train.max_steps,
+                                                           .first_step = first_step,
+                                                           .logging_steps = config_.output.logging_steps,
+                                                           .now_seconds = RunMeter::now()});
+  return {};
+}
+
+Result<void> RunOutputs::step(const StepMetrics& m) {
+  if (progress_)
+    progress_->step({.step = m.step,
+                     .loss = m.loss,
+                     .learning_rate = m.learning_rate,
+                     .grad_norm = m.grad_norm,
+                     .tokens_per_second = m.train_tokens_per_second},
+                    RunMeter::now());
+  if (m.step % config_.output.logging_steps != 0 && m.step != config_.train.max_steps) return {};
+  return metrics_->append(m);
+}
+
+Result<void> RunOutputs::evaluation(const EvalMetrics& metrics) { return metrics_->append(metrics); }
+
+Result<void> RunOutputs::finish(const RunReport& report) {
+  TRY(write_report(config_.output.dir, report));
+  TRY(metrics_->append(TrainMetrics{.step = report.resumed_from_step + report.steps,
+                                    .train_runtime = report.train_seconds,
+                                    .train_tokens_per_second = report.tokens_per_second,
+                                    .train_loss = mean(report.losses)}));
+  progress_.reset();
+  if (!quiet_) fmt::print("{}", render_report(report, screen_));
+  return {};
+}
+
+}  // namespace tidepool

@@ -1,0 +1,36 @@
+// What a run tells: lines and a progress bar on the terminal, metrics.jsonl, report.json.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "config/config.h"
+#include "report/metrics_log.h"
+#include "report/run_report.h"
+#include "report/terminal.h"
+
+namespace tidepool {
+
+class RunOutputs {
+ public:
+  // `quiet`: files only. The config must outlive it.
+  RunOutputs(const Config&, bool quiet);
+
+  void say(const std::string& line);
+  void show(const PlanSummary&);
+
+  // Before the first step: goes on from `first_step`, later lines of metrics.jsonl are dropped.
+  Result<void> open(u64 first_step);
+  Result<void> step(const StepMetrics&);  // logged every output.logging_steps
+  Result<void> evaluation(const EvalMetrics&);
+  Result<void> finish(const RunReport&);
+
+ private:
+  const Config& config_;
+  const bool quiet_;
+  const Screen screen_;
+  std::unique_ptr<MetricsLog> metrics_;
+  std::unique_ptr<Progress> progress_;
+};
+
+}  // namespace tidepool

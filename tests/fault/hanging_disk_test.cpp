@@ -1,0 +1,94 @@
+// A disk that never answers: the run says so and ends, though nothing could be waited for. And one that
+// answers at the second try: the run goes on and counts.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "planner/planner.h"
+#include "tests/support/stuck_disk.h"
+#include "tests/support/train_fixture.h"
+#include "trainer/session.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::ExitedWithCode;
+using testing::StuckDisk;
+using testing::TrainDir;
+
+constexpr Bytes disk_bytes{64 * mib};
+constexpr Nanos short_patience{1'000'000'000};
+
+Config streaming_config(const TrainDir& dir) {
+  Config c = testing::small_config(dir);
+  c.memory.home = HomePolicy::disk;
+  c.memory.chunk_size = Bytes{40 * kib};
+  return c;
+}
+
+Result<RunReport> run_on(const Config& config, OpenDisk disk) {
+  return train_model({.config = config,
+                      .command = "test",
+                      .quiet = true,
+                      .open_disk = std::move(disk),
+                      .watchdog_least = short_patience});
+}
+
+OpenDisk stuck_after(u64 answers) {
+  return [answers](DiskSink sink) -> Result<std::unique_ptr<Disk>> {
+    return std::unique_ptr<Disk>(std::make_unique<StuckDisk>(disk_bytes, answers, std::move(sink)));
+  };
+}
+
+// Requests that a whole run makes before its first step: the initial state goes to disk.
+u64 requests_of_init(const Config& config) {
+  const ModelGraph graph = make_graph(config).value();
+  const Plan plan = make_plan(graph, plan_options(config, config.memory.budgets.disk)).value();
+  u64 requests = 0;
+  for (const Frame& home : plan.homes)
+    if (home.tier == Tier::disk && home.bytes.value > 0) requests += div_up(home.bytes.value, executor_staging.value / 2);
+  return requests;
+}
+
+class HangingDisk : public ::testing::Test {
+ protected:
+  HangingDisk() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }  // the run has threads
+  const TrainDir dir_;
+};
+
+TEST_F(HangingDisk, InTrainingEndsTheRunWithItsLanes) {
+  const Config config = streaming_config(dir_);
+  EXPECT_EXIT((void)run_on(config, stuck_after(requests_of_init(config) + 20)), ExitedWithCode(1),
+              "no op has completed for longer than the watchdog allows.*disk_read");
+}
+
+TEST_F(HangingDisk, AtRestEndsTheRunAndNamesTheChunk) {
+  const Config config = streaming_config(dir_);
+  EXPECT_EXIT((void)run_on(config, stuck_after(requests_of_init(config) / 2)), ExitedWithCode(6),
+              "of h[.][0-9] cut [0-9]+: the disk has not answered for 1 s");
+}
+
+TEST(FlakyDisk, SecondTriesAreReported) {
+  const TrainDir dir;
+  const Config config = streaming_config(dir);
+  SimulatedDisk* disk = nullptr;
+  std::array<u64, disk_fault_count> struck{};
+  DiskFaults faults{.seed = 3};
+  faults[DiskFault::interrupted] = faults[DiskFault::again] = faults[DiskFault::short_transfer] = 0.02;
+  const auto report = run_on(config, [&](DiskSink sink) -> Result<std::unique_ptr<Disk>> {
+    auto made = create_simulated_disk(disk_bytes, faults, {}, [&, sink](const DiskCompletion& completion) {
+      struck = disk->struck();
+      sink(completion);
+    });
+    disk = made.get();
+    return std::unique_ptr<Disk>(std::move(made));
+  });
+  ASSERT_TRUE(report) << report.error().message;
+  u64 all = 0;
+  for (const u64 n : struck) all += n;
+  EXPECT_GT(all, 10u);
+  EXPECT_EQ(report->io_retries, all);
+}
+
+}  // namespace
+}  // namespace tidepool

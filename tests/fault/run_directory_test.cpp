@@ -1,0 +1,83 @@
+// What one run directory owes to the runs in it: one at a time, and none is lost to the next.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "checkpoint/trainer_state.h"
+#include "tests/support/child_run.h"
+#include "tests/support/train_fixture.h"
+#include "trainer/run_directory.h"
+
+namespace tidepool {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using testing::file_text;
+using testing::TrainDir;
+
+TEST(RunDirectory, HoldsOneLiveRun) {
+  const TrainDir dir;
+  const Config config = testing::small_config(dir);
+  {
+    const auto other = RunDirectory::open(config.output.dir, Beginning::anew);
+    ASSERT_TRUE(other) << other.error().message;
+    const auto report = testing::run(config);
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().kind, ErrorKind::io);
+    EXPECT_THAT(report.error().message,
+                HasSubstr(fmt::format("{} is in use by the job with pid {}", config.output.dir, getpid())));
+  }
+  testing::train_numbers(config);
+  EXPECT_FALSE(fs::exists(config.output.dir + "/" + run_lock_name)) << "left behind";
+}
+
+TEST(RunDirectory, RefusedResumeLeavesConfigAndPlan) {
+  const TrainDir dir;
+  const Config config = testing::small_config(dir);
+  ASSERT_FALSE(testing::run(config, {.stop_after = 2}));
+  const std::string yaml = file_text(config.output.dir + "/config.yaml");
+  const std::string plan = file_text(config.output.dir + "/plan.txt");
+  ASSERT_FALSE(yaml.empty());
+  Config other = config;
+  other.model.n_layer = 2;
+  ASSERT_FALSE(testing::run(other, {.resume = "auto"}));
+  EXPECT_EQ(file_text(config.output.dir + "/config.yaml"), yaml);
+  EXPECT_EQ(file_text(config.output.dir + "/plan.txt"), plan);
+}
+
+TEST(RunDirectory, SecondsGoOnAcrossAResume) {
+  const TrainDir dir;
+  const Config config = testing::small_config(dir);
+  const auto seconds_at = [&](u64 step) {
+    const std::string path = fmt::format("{}/checkpoint-{}/{}", config.output.dir, step, trainer_state_file);
+    return parse_trainer_state(file_text(path), path).value().seconds;
+  };
+  ASSERT_FALSE(testing::run(config, {.stop_after = 2}));
+  const double before = seconds_at(2);
+  EXPECT_GT(before, 0.0);
+  const auto report = testing::run(config, {.resume = "auto"});
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_DOUBLE_EQ(seconds_at(4), before + report->train_seconds);
+}
+
+// It may be as good as ever once it can be read again: going back would train its steps anew and rotate it away.
+TEST(RunDirectory, UnreadableCheckpointIsNotSteppedOver) {
+  const TrainDir dir;
+  Config config = testing::small_config(dir);
+  config.output.save_steps = 2;
+  testing::train_numbers(config);
+  const std::string model = config.output.dir + "/checkpoint-4/model.safetensors";
+  fs::rename(model, model + ".away");
+  fs::create_symlink(model, model);  // opening it fails, and not with ENOENT
+  const auto report = testing::run(config, {.resume = "auto"});
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().kind, ErrorKind::io);
+  EXPECT_THAT(report.error().message, HasSubstr(model));
+  EXPECT_THAT(report.error().message, HasSubstr("--resume PATH"));
+  fs::rename(model + ".away", model);
+  EXPECT_TRUE(testing::run(config, {.resume = "auto"}));
+}
+
+}  // namespace
+}  // namespace tidepool

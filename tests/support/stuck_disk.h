@@ -1,0 +1,33 @@
+// A disk that stops answering, as a device does whose driver has lost it.
+#pragma once
+
+#include <atomic>
+#include <thread>
+
+#include "io/simulated_disk.h"
+
+namespace tidepool::testing {
+
+// Answers `answers` requests, then none. Whoever waits for its end waits for ever.
+class StuckDisk final : public Disk {
+ public:
+  StuckDisk(Bytes bytes, u64 answers, DiskSink sink)
+      : answers_(answers), disk_(create_simulated_disk(bytes, {}, {}, std::move(sink))) {}
+  ~StuckDisk() override {
+    while (swallowed_.load() > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+
+  void submit(const DiskRequest& request) override {
+    if (submitted_++ < answers_) return disk_->submit(request);
+    ++swallowed_;
+  }
+  Result<void> sync() override { return {}; }
+  std::string describe() const override { return "a disk that hangs"; }
+
+ private:
+  const u64 answers_;
+  std::atomic<u64> submitted_{0}, swallowed_{0};
+  std::unique_ptr<SimulatedDisk> disk_;
+};
+
+}  // namespace tidepool::testing
