@@ -79,8 +79,9 @@ std::string main_help() {
       "Tidepool trains GPTs whose state is larger than your memory.\n\n"
       "tidepool COMMAND ...\n\n";
   for (const Command& command : commands()) {
-    out += fmt::format("  {:<10}{}{}\n  {:<13}{}\n", command.name, command.words.empty() ? "" : " ",
-                       command.words, "", command.summary);
+    const std::string call =
+        command.words.empty() ? std::string(command.name) : fmt::format("{:<10} {}", command.name, command.words);
+    out += fmt::format("  {}\n  {:<13}{}\n", call, "", command.summary);
   }
   out +=
       "\n"

@@ -65,6 +65,28 @@ Result<void> run_plan(const Arguments& arguments) {
                .segment = arguments.text("segment")});
 }
 
+constexpr std::array probe_options = {
+    Option{"output", "FILE", "the machine file to write", "machine.yaml"},
+    Option{"disk", "DIR", "where to measure the disk", "."},
+    Option{"no-disk", "", "leave the disk out"},
+    Option{"seconds", "N", "how long to measure, about", "40"},
+    Option{"threads", "N", "worker threads; 0 one per core", "0"},
+    Option{"json", "", "one JSON object, with every sample, not a table"},
+};
+Result<void> run_probe(const Arguments& arguments) {
+  if (!arguments.positional().empty())
+    return usage(fmt::format("'{}': probe takes options only", arguments.positional()[0]));
+  ProbeArguments out{.output = arguments.text("output"), .json = arguments.has("json")};
+  out.disk_dir = arguments.has("no-disk") ? "" : arguments.text("disk");
+  TRY_ASSIGN(out.seconds, arguments.real("seconds"));
+  TRY_ASSIGN(const u64 threads, arguments.integer("threads"));
+  if (!(out.seconds >= 1 && out.seconds <= 3600)) return usage("--seconds: must be 1 to 3600");
+  if (threads > 4096) return usage("--threads is too large");
+  if (out.disk_dir.empty() && !arguments.has("no-disk")) return usage("--disk: name a directory");
+  out.threads = static_cast<u32>(threads);
+  return probe(out);
+}
+
 constexpr std::array generate_options = {
     Option{"prompt", "TEXT", "text to go on from (a new line)"},
     Option{"max-new-tokens", "N", "tokens to make", "200"},
@@ -139,6 +161,9 @@ const std::array command_table = std::to_array<Command>({
      override_help},
     {"plan", config_words, "what training would do, without doing it", plan_options, 1, run_plan,
      override_help},
+    {"probe", "", "measure this machine, write a machine file", probe_options, 0, run_probe,
+     "\nTakes under a minute. Other work that runs meanwhile shows in the rates, and in\n"
+     "their spread. docs/machine-files.md explains the file.\n"},
     {"generate", "RUN_DIR|CHECKPOINT", "write text with a trained model", generate_options, 1, run_generate},
     {"report", "RUN_DIR [RUN_DIR]", "the report of a run again, or of two runs", {}, 1, run_report},
     {"doctor", "[CONFIG.yaml [key=value ...]]", "what this machine lacks or limits, and the fix",

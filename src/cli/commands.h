@@ -25,6 +25,16 @@ struct PlanArguments {
 };
 Result<void> plan(const PlanArguments&);
 
+struct ProbeArguments {
+  std::string output = "machine.yaml";
+  std::string disk_dir = ".";  // empty: no disk
+  double seconds = 40;
+  u32 threads = 0;  // 0: all cores of this process
+  bool json = false;
+};
+// Prints what it found and writes the machine file. Ends the process if a signal asks for it.
+Result<void> probe(const ProbeArguments&);
+
 struct GenerateArguments {
   std::string path;  // a run directory (its newest checkpoint) or a checkpoint
   GenerateConfig generate;

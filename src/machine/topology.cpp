@@ -47,6 +47,12 @@ class HwlocTopology final : public Topology {
   u32 usable_cores() const override { return usable_cores_; }
   u32 numa_nodes() const override { return numa_nodes_; }
 
+  std::string cpu_name() const override {
+    const hwloc_obj_t package = hwloc_get_obj_by_type(topology_, HWLOC_OBJ_PACKAGE, 0);
+    const char* name = package != nullptr ? hwloc_obj_get_info_by_name(package, "CPUModel") : nullptr;
+    return name != nullptr ? name : "";
+  }
+
   u32 core_of_cpu(u32 cpu) const override { return cpu < core_of_cpu_.size() ? core_of_cpu_[cpu] : none; }
   bool bind_thread_to_core(u32 core) const override {
     return core < cores() && hwloc_set_cpubind(topology_, cores_[core], HWLOC_CPUBIND_THREAD) == 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "tidepool/result.h"
@@ -18,6 +19,7 @@ class Topology {
   // What the cgroup's CPU quota leaves of them, rounded up. 1 ... cores().
   virtual u32 usable_cores() const = 0;
   virtual u32 numa_nodes() const = 0;
+  virtual std::string cpu_name() const = 0;  // "AMD EPYC 9R14"; empty where it is not told
 
   // Core that holds an OS CPU number (as of sched_getcpu), or `none`.
   virtual u32 core_of_cpu(u32 cpu) const = 0;

@@ -13,6 +13,7 @@ namespace tidepool {
 namespace {
 
 constexpr u64 blocks_per_request = 16;
+constexpr u64 request_bytes_max = 16 * mib;  // or one block: what is in flight ends a measurement late
 
 // Zeros would flatter us: storage may compress them, or not store them at all, and fio does not write them.
 void fill_random(std::span<std::byte> memory) {
@@ -40,8 +41,10 @@ double now() {
 
 Result<std::unique_ptr<DiskLoad>> DiskLoad::create(SwapFile& file, const DiskLoadOptions& options) {
   std::unique_ptr<DiskLoad> load(new DiskLoad);
-  load->file_bytes_ = file.bytes().value;
-  load->request_bytes_ = std::min(options.block.value * blocks_per_request, load->file_bytes_ / 2);
+  load->file_bytes_ = options.span.value != 0 ? options.span.value : file.bytes().value;
+  CHECK(load->file_bytes_ <= file.bytes().value, load->file_bytes_, file.bytes().value);
+  const u64 wanted = std::max(std::min(options.block.value * blocks_per_request, request_bytes_max), options.block.value);
+  load->request_bytes_ = std::min(wanted, load->file_bytes_ / 2);
   // Two requests more than the queue holds: one being cut, one waiting behind it.
   load->buffers_ = div_up(options.depth * options.block.value, load->request_bytes_) + 2;
   TRY_ASSIGN(load->arena_,
@@ -62,12 +65,19 @@ Result<DiskRate> DiskLoad::run(DiskPattern pattern, double seconds) {
 }
 
 Result<void> DiskLoad::fill() {
+  TRY(fill_on(1e9));
+  return disk_->sync();
+}
+
+Result<Bytes> DiskLoad::fill_on(double seconds) {
   {
     std::scoped_lock lock(mutex_);
-    at_ = {};
+    at_ = {0, filled_bytes_};
   }
-  TRY(drive(DiskPattern::write, 1e9, file_bytes_));
-  return disk_->sync();
+  static_assert(static_cast<u32>(DiskOp::write) == 1);
+  TRY_ASSIGN(const u64 written, drive(DiskPattern::write, seconds, file_bytes_ - filled_bytes_));
+  filled_bytes_ += written;
+  return Bytes{filled_bytes_};
 }
 
 Result<u64> DiskLoad::drive(DiskPattern pattern, double seconds, u64 bytes_max) {

@@ -30,6 +30,7 @@ struct DiskLoadOptions {
   Bytes block{mib};  // one piece: what is given to the kernel at a time
   u32 depth = 32;    // blocks in flight
   DiskBackend backend = DiskBackend::automatic;
+  Bytes span{};      // only so much of the file's beginning; 0: all of it
 };
 
 // Requests are longer than blocks, as chunks are: cutting them is part of what is measured.
@@ -41,6 +42,9 @@ class DiskLoad {
   Result<DiskRate> run(DiskPattern, double seconds);
   // Writes all of the file once, so that reading it reads the medium.
   Result<void> fill();
+  // The same in steps of about `seconds`: each writes on where the last one ended and returns what has been
+  // written in all. To be called before run().
+  Result<Bytes> fill_on(double seconds);
   std::string describe() const { return disk_->describe(); }
 
  private:
@@ -51,7 +55,7 @@ class DiskLoad {
   Result<u64> drive(DiskPattern, double seconds, u64 bytes_max);
 
   std::unique_ptr<Arena> arena_;
-  u64 request_bytes_ = 0, buffers_ = 0, file_bytes_ = 0;
+  u64 request_bytes_ = 0, buffers_ = 0, file_bytes_ = 0, filled_bytes_ = 0;
 
   std::mutex mutex_;
   std::condition_variable idle_;

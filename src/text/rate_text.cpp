@@ -94,6 +94,7 @@ Result<double> parse_rate(std::string_view text, RateUnit unit) {
 
 std::string format_rate(double per_second, RateUnit unit) {
   CHECK(std::isfinite(per_second) && per_second >= 0, per_second);
+  if (per_second == 0) return "0";
   for (const Prefix& prefix : std::span(prefixes).first(decimal_prefixes)) {
     if (per_second < std::pow(10.0, prefix.exponent)) continue;
     // Few digits are tried first: dividing may cost the last one.
@@ -124,9 +125,16 @@ Result<Nanos> parse_duration(std::string_view text) {
 }
 
 std::string format_duration(Nanos nanos) {
-  if (nanos.value != 0 && nanos.value % 1'000'000'000 == 0) return fmt::format("{} s", nanos.value / 1'000'000'000);
-  if (nanos.value != 0 && nanos.value % 1'000'000 == 0) return fmt::format("{} ms", nanos.value / 1'000'000);
-  if (nanos.value != 0 && nanos.value % 1'000 == 0) return fmt::format("{} us", nanos.value / 1'000);
+  constexpr std::array<std::pair<u64, std::string_view>, 3> units = {
+      {{1'000'000'000, "s"}, {1'000'000, "ms"}, {1'000, "us"}}};
+  for (const auto& [unit, name] : units) {
+    if (nanos.value < unit) continue;
+    // In whole numbers: 23100 ns are exactly 23.1 us.
+    std::string text = fmt::format("{}.{:0{}}", nanos.value / unit, nanos.value % unit, std::to_string(unit).size() - 1);
+    text.erase(text.find_last_not_of('0') + 1);
+    if (text.ends_with('.')) text.pop_back();
+    return fmt::format("{} {}", text, name);
+  }
   return fmt::format("{} ns", nanos.value);
 }
 

@@ -1,29 +1,32 @@
 #include "trainer/signals.h"
 
 #include <csignal>
+#include <cstring>
 #include <unistd.h>
 
 namespace tidepool {
 namespace {
 
-volatile std::sig_atomic_t stop = 0;
+volatile std::sig_atomic_t stop = 0;  // the signal's number
+StopWords words;
 struct sigaction old_int, old_term;
+
+void say(const char* text) { [[maybe_unused]] const auto n = write(2, text, std::strlen(text)); }
 
 void on_signal(int number) {
   if (stop != 0) {
-    constexpr char message[] = "\ntidepool: stopped at once; the last checkpoint is intact\n";
-    [[maybe_unused]] const auto n = write(2, message, sizeof message - 1);
+    say(words.second);
     _exit(128 + number);
   }
-  stop = 1;
-  constexpr char message[] = "\ntidepool: finishing the step, then saving; again to stop at once\n";
-  [[maybe_unused]] const auto n = write(2, message, sizeof message - 1);
+  stop = number;
+  say(words.first);
 }
 
 }  // namespace
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(const StopWords& said) {
   stop = 0;
+  words = said;
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
@@ -37,5 +40,6 @@ StopSignals::~StopSignals() {
 }
 
 bool StopSignals::stop_requested() { return stop != 0; }
+int StopSignals::signal_number() { return stop; }
 
 }  // namespace tidepool

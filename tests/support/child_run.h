@@ -27,20 +27,17 @@ inline std::string file_text(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// `tidepool train` on a config, its output in <output.dir>.log. Killed if it is still there at the end.
-class ChildRun {
+// `tidepool` with some words, its output in a log. Killed if it is still there at the end.
+class Child {
  public:
-  explicit ChildRun(const Config& config, const std::string& resume = "") : dir_(config.output.dir) {
-    const std::string yaml = dir_ + ".yaml";
-    std::ofstream(yaml) << to_yaml(config);
-    std::vector<std::string> words = {TIDEPOOL_BINARY, "train", yaml};
-    if (!resume.empty()) words.insert(words.end(), {"--resume", resume});
+  Child(std::vector<std::string> words, const std::string& log) : log_(log) {
+    words.insert(words.begin(), TIDEPOOL_BINARY);
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, log().c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    posix_spawn_file_actions_addopen(&actions, 1, log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
     // As from a plain shell, whatever runs the tests ignores.
     sigset_t plain;
@@ -55,29 +52,13 @@ class ChildRun {
     posix_spawn_file_actions_destroy(&actions);
     CHECK(spawned == 0, spawned);
   }
-  ~ChildRun() {
+  ~Child() {
     if (!done_) kill_now();
   }
-  ChildRun(const ChildRun&) = delete;
+  Child(const Child&) = delete;
 
-  std::string log() const { return dir_ + ".log"; }
-  std::string output() const { return file_text(log()); }
-
-  // Steps in metrics.jsonl, those of earlier processes included.
-  u64 steps_logged() const {
-    const std::string text = file_text(dir_ + "/metrics.jsonl");
-    u64 steps = 0;
-    for (u64 at = text.find("\"loss\""); at != std::string::npos; at = text.find("\"loss\"", at + 1)) ++steps;
-    return steps;
-  }
-  // Waits until `steps` are logged; false if the process ends first.
-  bool wait_for_steps(u64 steps) {
-    while (steps_logged() < steps) {
-      if (ended()) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return !ended();
-  }
+  std::string log() const { return log_; }
+  std::string output() const { return file_text(log_); }
 
   bool ended() {
     if (!done_) done_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
@@ -97,10 +78,44 @@ class ChildRun {
   }
 
  private:
-  std::string dir_;
+  std::string log_;
   pid_t pid_ = 0;
   int status_ = 0;
   bool done_ = false;
+};
+
+// `tidepool train` on a config, its output in <output.dir>.log.
+class ChildRun : public Child {
+ public:
+  explicit ChildRun(const Config& config, const std::string& resume = "")
+      : Child(words_of(config, resume), config.output.dir + ".log"), dir_(config.output.dir) {}
+
+  // Steps in metrics.jsonl, those of earlier processes included.
+  u64 steps_logged() const {
+    const std::string text = file_text(dir_ + "/metrics.jsonl");
+    u64 steps = 0;
+    for (u64 at = text.find("\"loss\""); at != std::string::npos; at = text.find("\"loss\"", at + 1)) ++steps;
+    return steps;
+  }
+  // Waits until `steps` are logged; false if the process ends first.
+  bool wait_for_steps(u64 steps) {
+    while (steps_logged() < steps) {
+      if (ended()) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return !ended();
+  }
+
+ private:
+  static std::vector<std::string> words_of(const Config& config, const std::string& resume) {
+    const std::string yaml = config.output.dir + ".yaml";
+    std::ofstream(yaml) << to_yaml(config);
+    std::vector<std::string> words = {"train", yaml};
+    if (!resume.empty()) words.insert(words.end(), {"--resume", resume});
+    return words;
+  }
+
+  std::string dir_;
 };
 
 }  // namespace tidepool::testing

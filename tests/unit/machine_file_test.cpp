@@ -86,9 +86,13 @@ TEST(RateText, GivesTheSameBitsAgain) {
   for (double rate = 1e-3; rate < 1e19; rate *= 3.3333)
     for (double value : {rate, rate / 3, rate + 1e-7 * rate})
       EXPECT_EQ(parse_rate(format_rate(value, RateUnit::bytes), RateUnit::bytes).value(), value);
-  for (u64 nanos : {u64{0}, u64{7}, u64{2'000}, u64{2'001}, u64{5'000'000}, u64{7'000'000'000}})
+  for (u64 nanos : {u64{0}, u64{7}, u64{2'000}, u64{2'001}, u64{5'000'000}, u64{23'100}, u64{7'000'000'000},
+                    u64{1'000'000'001}, u64{123'456'789'012}})
     EXPECT_EQ(parse_duration(format_duration(Nanos{nanos})).value(), Nanos{nanos});
   EXPECT_EQ(parse_duration("1.5 us").value(), Nanos{1'500});
+  EXPECT_EQ(format_duration(Nanos{23'100}), "23.1 us");
+  EXPECT_EQ(format_duration(Nanos{2'000'000'000}), "2 s");
+  EXPECT_EQ(format_rate(0, RateUnit::bytes), "0");
   EXPECT_FALSE(parse_duration("1 hour"));
 }
 

@@ -1,0 +1,124 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "cli/commands.h"
+#include "cli/probe_text.h"
+#include "probe/probe.h"
+#include "report/screen.h"
+#include "report/text_file.h"
+#include "report/units.h"
+#include "trainer/signals.h"
+
+namespace tidepool {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr StopWords stop_words{
+    .first = "\ntidepool: stopping and tidying up; again to stop at once\n",
+    .second = "\ntidepool: stopped at once; the next probe removes what is left in tidepool-probe\n"};
+
+// A line that is rewritten on a terminal; a plain line for each new thing that is done elsewhere.
+class ProbeProgress {
+ public:
+  ProbeProgress(const Screen& screen, double seconds) : screen_(screen), seconds_(seconds) {}
+  ~ProbeProgress() { clear(); }
+  ProbeProgress(const ProbeProgress&) = delete;
+
+  void show(double fraction, std::string_view what) {
+    if (!screen_.tty) {
+      if (what != said_) fmt::print(stderr, "{:3.0f}%  {}\n", 100 * fraction, what);
+      said_ = what;
+      return;
+    }
+    clear();
+    const std::string text = fmt::format(" {:3.0f}%  {}, {:.0f} s left", 100 * fraction, what,
+                                         (1 - fraction) * seconds_);
+    std::string line = bar(screen_, fraction, 20, Ink::cyan) + text;
+    if (20 + display_width(text) >= screen_.columns) line = std::string(what.substr(0, screen_.columns - 1));
+    fmt::print(stderr, "{}", line);
+    std::fflush(stderr);
+    visible_ = true;
+  }
+  void clear() {
+    if (visible_) fmt::print(stderr, "\r\x1b[K");
+    visible_ = false;
+  }
+
+ private:
+  const Screen screen_;
+  const double seconds_;
+  std::string said_;
+  bool visible_ = false;
+};
+
+Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
+
+// Asked before anything is measured: a file that a person wrote is not overwritten, and one that cannot be
+// written is known now, not in a minute.
+Result<void> check_output(const std::string& path) {
+  std::error_code error;
+  if (path.empty()) return usage("--output: name a file");
+  if (fs::is_directory(path, error)) return usage(fmt::format("--output {}: is a directory; name a file", path));
+  const fs::path parent = fs::absolute(path).parent_path();
+  if (!fs::is_directory(parent, error))
+    return usage(fmt::format("--output {}: there is no directory {}; make it first", path, parent.string()));
+  if (::access(parent.c_str(), W_OK) != 0)
+    return Error{ErrorKind::io, fmt::format("--output {}: {}; name a file elsewhere", path, std::strerror(errno))};
+  std::string first_line;
+  std::ifstream file(path);
+  if (std::getline(file, first_line) && !first_line.starts_with(probe_file_mark))
+    return usage(
+        fmt::format("--output {}: is there, and no probe wrote it; name another file, or remove it", path));
+  return {};
+}
+
+Result<ProbeResult> measure(const ProbeArguments& arguments) {
+  ProbeProgress progress(detect_screen(2), arguments.seconds);
+  const ProbeHooks hooks{.progress = [&](double fraction, std::string_view what) { progress.show(fraction, what); },
+                         .stop = [] { return StopSignals::stop_requested(); }};
+  return probe_machine(
+      {.disk_dir = arguments.disk_dir, .seconds = arguments.seconds, .threads = arguments.threads}, hooks);
+}
+
+// As the shell expects of a process that a signal ended.
+[[noreturn]] void end_by_signal(int number) {
+  fmt::print(stderr, "tidepool: the probe was stopped; nothing was written\n");
+  std::fflush(nullptr);
+  std::signal(number, SIG_DFL);
+  std::raise(number);
+  std::_Exit(128 + number);
+}
+
+}  // namespace
+
+Result<void> probe(const ProbeArguments& arguments) {
+  TRY(check_output(arguments.output));
+  // A reader of our lines that goes away must not leave our file behind on the disk.
+  std::signal(SIGPIPE, SIG_IGN);
+  Result<ProbeResult> result = [&] {
+    const StopSignals signals(stop_words);
+    return measure(arguments);
+  }();
+  if (!result && StopSignals::signal_number() != 0) end_by_signal(StopSignals::signal_number());
+  if (!result) return result.error();
+  result->machine.name = fs::path(arguments.output).stem().string();
+  TRY(replace_text_file(arguments.output, probe_yaml(*result, arguments.disk_dir)));
+  fmt::print(stderr, "{}", result->notes);
+  if (arguments.json) {
+    fmt::print("{}", probe_json(*result, arguments.disk_dir));
+  } else {
+    fmt::print("{}\nWrote {} in {}.\n", probe_table(*result), arguments.output, seconds_text(result->seconds));
+  }
+  return {};
+}
+
+}  // namespace tidepool

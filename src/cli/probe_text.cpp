@@ -1,0 +1,143 @@
+#include "cli/probe_text.h"
+
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+
+#include "io/memory_limits.h"
+#include "machine/machine_file.h"
+#include "probe/disk_meter.h"
+#include "probe/meter.h"
+#include "probe/products.h"
+
+namespace tidepool {
+
+namespace {
+
+std::string plural(u64 n, std::string_view what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
+
+std::string line(const MeasuredRate& rate) {
+  const auto text = [&](double value) { return sample_text(rate.unit, value); };
+  return fmt::format("  {:<34}{:>14}{:>14}{:>14}\n", rate.what, text(rate.median()), text(rate.least()),
+                     text(rate.most()));
+}
+
+bool is_point(const MeasuredRate& rate) { return rate.key.starts_with("point."); }
+
+std::string point_table(const Rates& rates) {
+  std::string out = fmt::format("\n  {:<14}", "read / write");
+  for (u32 depth : point_depths) out += fmt::format("{:>20}", fmt::format("depth {}", depth));
+  out += "\n";
+  for (Bytes block : point_blocks) {
+    out += fmt::format("  {:<14}", format_bytes(block));
+    for (u32 depth : point_depths) {
+      const auto rate = [&](DiskPattern pattern) { return rates.median(point_key(block, depth, pattern)); };
+      out += fmt::format("{:>20}", fmt::format("{:.0f} / {:.0f} MB/s", rate(DiskPattern::read) / 1e6,
+                                               rate(DiskPattern::write) / 1e6));
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+std::string spread(const MeasuredRate& rate) {
+  return fmt::format("{} to {} in {}", sample_text(rate.unit, rate.least()), sample_text(rate.unit, rate.most()),
+                     plural(rate.samples.size(), "round"));
+}
+
+const MeasuredRate& best_product(const Rates& rates, Precision precision) {
+  const MeasuredRate* best = nullptr;
+  for (u32 i = 0; i < std::size(products); ++i) {
+    const MeasuredRate* rate = rates.find(product_key(precision, i));
+    if (best == nullptr || rate->median() > best->median()) best = rate;
+  }
+  return *best;
+}
+
+MachineRemarks remarks_of(const ProbeResult& result, const std::string& disk_dir) {
+  MachineRemarks remarks;
+  const Rates& rates = result.rates;
+  for (const MeasuredRate& rate : rates.all())
+    if (rate.key.find('.') != std::string::npos && !is_point(rate)) remarks[rate.key] = spread(rate);
+  for (const auto& [key, precision] : {std::pair{"device.fp32", Precision::fp32}, {"device.bf16", Precision::bf16}}) {
+    const MeasuredRate& rate = best_product(rates, precision);
+    remarks[key] = fmt::format("{}: {}", rate.what, spread(rate));
+  }
+  remarks["device.memory"] = "The host's: device and host budgets share it.";
+  remarks["device.memory_rate"] += ", gradient kernel";
+  remarks["device.fp16"] = "Not measured: this build has no such products. As fp32.";
+  remarks["device.block_efficiency"] =
+      fmt::format("{}: {}", rates.find(layer_key)->what, spread(*rates.find(layer_key)));
+  remarks["device.op_overhead"] = fmt::format("{}: {}", rates.find(wake_up_key)->what, spread(*rates.find(wake_up_key)));
+  if (!result.disk.empty()) remarks["disk.capacity"] = fmt::format("Free in {}; {}.", disk_dir, result.disk);
+  return remarks;
+}
+
+boost::json::object json_of(const MeasuredRate& rate) {
+  const char* unit = rate.unit == SampleUnit::seconds       ? "seconds"
+                     : rate.unit == SampleUnit::flops_per_s ? "flops_per_second"
+                                                            : "bytes_per_second";
+  return {{"what", rate.what},     {"unit", unit},
+          {"median", rate.median()}, {"least", rate.least()},
+          {"most", rate.most()},     {"samples", boost::json::value_from(rate.samples)}};
+}
+
+boost::json::object json_of(const Machine& m) {
+  boost::json::array points;
+  for (const DiskPoint& p : m.disk.points)
+    points.push_back(boost::json::object{{"block_bytes", p.block.value},
+                                         {"depth", p.depth},
+                                         {"read_bytes_per_second", p.read_bytes_per_s},
+                                         {"write_bytes_per_second", p.write_bytes_per_s}});
+  return {{"name", m.name},
+          {"date", m.date},
+          {"cpu", m.host.name},
+          {"cores", m.host.cores},
+          {"numa_nodes", m.host.numa_nodes},
+          {"memory_bytes", m.host.memory.value},
+          {"fp32_flops_per_second", m.device.flops_per_s[0]},
+          {"bf16_flops_per_second", m.device.flops_per_s[1]},
+          {"block_efficiency", m.device.block_efficiency},
+          {"op_overhead_seconds", static_cast<double>(m.device.op_overhead.value) * 1e-9},
+          {"disk_capacity_bytes", m.disk.capacity.value},
+          {"disk_points", points}};
+}
+
+}  // namespace
+
+std::string probe_table(const ProbeResult& result) {
+  const HostRates& host = result.machine.host;
+  std::string out = fmt::format("{}{}{}, {}, {} of memory\n", host.name, host.name.empty() ? "" : ", ",
+                                plural(host.cores, "core"), plural(host.numa_nodes, "NUMA node"),
+                                format_bytes(host.memory));
+  out += fmt::format("\n  {:<34}{:>14}{:>14}{:>14}\n", plural(result.rounds, "interleaved round"), "median",
+                     "least", "most");
+  for (const MeasuredRate& rate : result.rates.all())
+    if (!is_point(rate)) out += line(rate);
+  out += fmt::format("\n  A layer reaches {:.0f} % of the best product.\n",
+                     100 * result.machine.device.block_efficiency);
+  if (!result.disk.empty()) out += fmt::format("  Disk: {}\n", result.disk) + point_table(result.rates);
+  return out;
+}
+
+std::string probe_yaml(const ProbeResult& result, const std::string& disk_dir) {
+  return fmt::format(
+             "{}: medians of {}, {:.0f} s in all.\n"
+             "# Above a rate stands what the rounds saw. docs/machine-files.md explains the keys.\n",
+             probe_file_mark, plural(result.rounds, "interleaved round"), result.seconds) +
+         to_yaml(result.machine, remarks_of(result, disk_dir));
+}
+
+std::string probe_json(const ProbeResult& result, const std::string& disk_dir) {
+  boost::json::object rates;
+  for (const MeasuredRate& rate : result.rates.all()) rates[rate.key] = json_of(rate);
+  return boost::json::serialize(boost::json::object{{"machine", json_of(result.machine)},
+                                                    {"rates", rates},
+                                                    {"rounds", result.rounds},
+                                                    {"seconds", result.seconds},
+                                                    {"disk_dir", disk_dir},
+                                                    {"disk", result.disk}}) +
+         "\n";
+}
+
+}  // namespace tidepool

@@ -1,0 +1,117 @@
+#include "probe/adam_load.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "probe/scale.h"
+
+namespace tidepool {
+namespace {
+
+// 64 MiB of fp32: large chunks, as plans for models of this size have.
+constexpr u64 chunk_elements = 16 * mib;
+// What an AdamW task takes of each fp32 array.
+constexpr u64 scale_piece_bytes = 1 * mib;
+constexpr u64 huge_page_bytes = 2 * mib;
+
+}  // namespace
+
+Result<std::unique_ptr<AdamLoad>> AdamLoad::create(Precision precision, u64 parameters, CorePool& pool) {
+  std::unique_ptr<AdamLoad> load(new AdamLoad(precision, parameters, pool));
+  TRY(load->take_memory());
+  for (u64 chunk = 0; chunk < load->chunks_; ++chunk)
+    for (const Array& array : load->arrays_) {
+      load->fill(array, load->address(chunk, array));
+      load->cut_pieces(array, load->address(chunk, array));
+    }
+  return load;
+}
+
+AdamLoad::AdamLoad(Precision precision, u64 parameters, CorePool& pool)
+    : precision_(precision),
+      elements_(std::min(chunk_elements, round_up(parameters, cut_alignment_elements))),
+      chunks_(div_up(parameters, elements_)),
+      pool_(pool),
+      segment_{0, elements_, true} {
+  for (Kind kind : {Kind::grad, Kind::param, Kind::master_low, Kind::momentum, Kind::variance}) {
+    if (kind == Kind::master_low && precision == Precision::fp32) continue;
+    arrays_.push_back({kind, element_bytes(kind, precision), chunk_bytes_});
+    chunk_bytes_ += elements_ * arrays_.back().element_bytes;
+  }
+  for (auto& hashes : hashes_) hashes.resize(div_up(elements_, checksum_block_elements));
+}
+
+AdamLoad::~AdamLoad() {
+  if (mapped_ != nullptr) munmap(mapped_, mapped_bytes_);
+}
+
+Result<void> AdamLoad::take_memory() {
+  mapped_bytes_ = chunks_ * chunk_bytes_ + huge_page_bytes;
+  void* memory = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return Error{ErrorKind::does_not_fit,
+                 fmt::format("no memory for arrays of {} bytes; set a smaller --parameters", mapped_bytes_)};
+  mapped_ = memory;
+  madvise(memory, mapped_bytes_, MADV_HUGEPAGE);  // advice: without it the numbers are only a little lower
+  memory_ = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<u64>(memory), huge_page_bytes));
+  return {};
+}
+
+// By the workers, so that pages lie where the pool runs. Halves are 1.0 in bf16; small as remainders.
+void AdamLoad::fill(const Array& array, std::byte* data) {
+  const u64 tasks = div_up(elements_, checksum_block_elements);
+  parallel_for(pool_, Priority::high, static_cast<u32>(tasks), [&](u32 task, u32) {
+    const u64 begin = task * checksum_block_elements;
+    const u64 n = std::min(checksum_block_elements, elements_ - begin);
+    if (array.element_bytes == 2)
+      std::fill_n(reinterpret_cast<u16*>(data) + begin, n, u16{0x3f80});
+    else
+      std::fill_n(reinterpret_cast<float*>(data) + begin, n, 0.5f);
+  });
+}
+
+void AdamLoad::cut_pieces(const Array& array, std::byte* data) {
+  const u64 bytes = elements_ * array.element_bytes;
+  for (u64 at = 0; at < bytes; at += scale_piece_bytes)
+    pieces_.push_back({data + at, std::min(scale_piece_bytes, bytes - at), array.element_bytes});
+}
+
+void AdamLoad::scale() {
+  parallel_for(pool_, Priority::high, static_cast<u32>(pieces_.size()), [&](u32 task, u32) {
+    const Piece& piece = pieces_[task];
+    if (piece.element_bytes == 2)
+      scale_halves(reinterpret_cast<u16*>(piece.data), piece.bytes / 2, half_factor_);
+    else
+      scale_floats(reinterpret_cast<float*>(piece.data), piece.bytes / 4, float_factor_);
+  });
+}
+
+void AdamLoad::update() { update_chunks(false); }
+void AdamLoad::update_hashed() { update_chunks(true); }
+
+void AdamLoad::update_chunks(bool hashed) {
+  const AdamWScalars scalars = adamw_scalars({.learning_rate = 1e-3, .weight_decay = 0.1}, 100, 2.0, 1.0);
+  for (u64 chunk = 0; chunk < chunks_; ++chunk) adamw(chunk_of(chunk, hashed), precision_, scalars, pool_);
+}
+
+AdamWChunk AdamLoad::chunk_of(u64 chunk, bool hashed) {
+  AdamWChunk c;
+  c.elements = elements_;
+  c.segments = {&segment_, 1};
+  for (const Array& array : arrays_) {
+    std::byte* data = address(chunk, array);
+    if (array.kind == Kind::grad) c.grad = data;
+    if (array.kind == Kind::param) c.param = data;
+    if (array.kind == Kind::master_low) c.master_low = data;
+    if (array.kind == Kind::momentum) c.momentum = reinterpret_cast<float*>(data);
+    if (array.kind == Kind::variance) c.variance = reinterpret_cast<float*>(data);
+  }
+  if (!hashed) return c;
+  c.param_hashes = hashes_[0], c.momentum_hashes = hashes_[1], c.variance_hashes = hashes_[2];
+  if (precision_ == Precision::bf16) c.low_hashes = hashes_[3];
+  return c;
+}
+
+}  // namespace tidepool

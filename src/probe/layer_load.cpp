@@ -1,0 +1,74 @@
+#include "probe/layer_load.h"
+
+#include <algorithm>
+#include <span>
+
+#include "kernels/gradient.h"
+#include "model/blocks.h"
+
+namespace tidepool {
+namespace {
+
+// About 30 GFLOP: a quarter of a second on two cores, and tasks enough for many.
+constexpr Gpt2Config layer_config{.vocab_size = 256, .n_positions = 512, .n_embd = 768, .n_layer = 1, .n_head = 12};
+constexpr BatchShape layer_batch{.sequences = 1, .tokens = 512};
+constexpr u32 layer_block = 1;  // after the embedding
+
+// Neither equal nor denormal, so that softmax and norms have something to do.
+void fill_wave(std::span<float> values) {
+  for (u64 i = 0; i < values.size(); ++i) values[i] = static_cast<float>((i * 37) % 64) / 64.0f - 0.49f;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LayerLoad>> LayerLoad::create(Kernels& kernels) {
+  TRY_ASSIGN(ModelGraph graph, build_gpt2(layer_config, Precision::bf16, layer_batch));
+  std::unique_ptr<LayerLoad> load(new LayerLoad(kernels, std::move(graph)));
+  TRY(load->take_memory());
+  return load;
+}
+
+Result<void> LayerLoad::take_memory() {
+  const Block& block = graph_.blocks[layer_block];
+  const u64 elements = graph_.windows[block.windows[0]].elements, boundary = graph_.boundary.value;
+  const u64 workspace = std::max(block.forward_workspace, block.backward_workspace).value;
+  u64 end = 0;
+  const auto take = [&](u64 bytes) {
+    const u64 begin = end;
+    end = round_up(end + bytes, frame_alignment);
+    return begin;
+  };
+  const u64 param = take(2 * elements), accumulator = take(4 * elements), input = take(boundary),
+            output = take(boundary), grad = take(boundary), scratch = take(workspace);
+  TRY_ASSIGN(arena_, Arena::create({.name = "probe", .bytes = Bytes{end}}));
+  const auto floats = [&](u64 offset) { return reinterpret_cast<float*>(arena_->at(offset)); };
+  param_ = arena_->at(param), workspace_ = arena_->at(scratch);
+  accumulator_ = floats(accumulator), input_ = floats(input), output_ = floats(output), grad_ = floats(grad);
+  fill_wave({input_, boundary / sizeof(float)});
+  u16* weights = reinterpret_cast<u16*>(param_);
+  for (u64 i = 0; i < elements; ++i)
+    weights[i] = bf16_from_float(0.02f * (static_cast<float>((i * 53) % 97) / 48.0f - 1.01f));
+  return {};
+}
+
+double LayerLoad::flops() const {
+  const Block& block = graph_.blocks[layer_block];
+  return static_cast<double>(block.forward_flops + block.backward_flops + block.recompute_flops);
+}
+
+void LayerLoad::run() {
+  const BlockContext context{.kernels = kernels_, .graph = graph_, .block = layer_block};
+  const std::byte* windows[] = {param_};
+  block_forward(context, {.windows = windows, .input = input_, .output = output_, .workspace = workspace_});
+  // Backward leaves its input's gradient there: begin from the same one each time, or it would grow.
+  fill_wave({grad_, graph_.boundary.value / sizeof(float)});
+  float* accumulators[] = {accumulator_};
+  block_backward(context, {.windows = windows,
+                           .input = input_,
+                           .grad = grad_,
+                           .grad_accum = accumulators,
+                           .accumulate = false,
+                           .workspace = workspace_});
+}
+
+}  // namespace tidepool

@@ -1,0 +1,71 @@
+#include "probe/machine_of.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <string>
+
+#include "probe/disk_meter.h"
+#include "probe/meter.h"
+#include "probe/products.h"
+
+namespace tidepool {
+namespace {
+
+double rounded(double value) { return std::stod(fmt::format("{:.3e}", value)); }
+
+double best_product(const Rates& rates, Precision precision) {
+  double best = 0;
+  for (u32 i = 0; i < std::size(products); ++i)
+    best = std::max(best, rates.median(product_key(precision, i)));
+  return best;
+}
+
+DeviceRates device_of(const Rates& rates, const MachineFacts& facts) {
+  const double fp32 = best_product(rates, Precision::fp32), bf16 = best_product(rates, Precision::bf16);
+  DeviceRates device{.name = facts.cpu, .kind = DeviceKind::cpu, .count = 1, .memory = facts.memory};
+  device.memory_bytes_per_s = rounded(rates.median("device.memory_rate"));
+  device.flops_per_s[static_cast<u32>(MathType::fp32)] = rounded(fp32);
+  device.flops_per_s[static_cast<u32>(MathType::bf16)] = rounded(bf16);
+  device.flops_per_s[static_cast<u32>(MathType::fp16)] = rounded(fp32);
+  // A layer cannot be faster than its products; on a busy machine samples may say so.
+  device.block_efficiency = std::min(1.0, std::round(1e3 * rates.median(layer_key) / bf16) / 1e3);
+  device.op_overhead = Nanos{static_cast<u64>(std::llround(rates.median(wake_up_key) * 1e7)) * 100};
+  return device;
+}
+
+DiskRates disk_of(const Rates& rates, const MachineFacts& facts) {
+  DiskRates disk;
+  if (rates.find("disk.read") == nullptr) return disk;
+  disk.capacity = Bytes{facts.disk_free.value / mib * mib};
+  disk.read_bytes_per_s = rounded(rates.median("disk.read"));
+  disk.write_bytes_per_s = rounded(rates.median("disk.write"));
+  disk.mixed_bytes_per_s = rounded(rates.median("disk.mixed"));
+  for (Bytes block : point_blocks)
+    for (u32 depth : point_depths)
+      disk.points.push_back({block, depth, rounded(rates.median(point_key(block, depth, DiskPattern::read))),
+                             rounded(rates.median(point_key(block, depth, DiskPattern::write)))});
+  return disk;
+}
+
+}  // namespace
+
+Machine machine_of(const Rates& rates, const MachineFacts& facts) {
+  Machine m;
+  m.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
+  m.device = device_of(rates, facts);
+  m.copies.h2d_bytes_per_s = rounded(rates.median("copies.h2d"));
+  m.copies.d2h_bytes_per_s = rounded(rates.median("copies.d2h"));
+  m.copies.both_bytes_per_s = rounded(rates.median("copies.both"));
+  m.host = {.name = facts.cpu, .cores = facts.cores, .numa_nodes = facts.numa_nodes, .memory = facts.memory};
+  m.host.memory_bytes_per_s = rounded(rates.median("host.memory_rate"));
+  m.host.adam_bytes_per_s = rounded(rates.median("host.adam"));
+  m.host.checksum_bytes_per_s = rounded(rates.median("host.checksum"));
+  m.disk = disk_of(rates, facts);
+  return m;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,157 @@
+// Rounds of all meters, interleaved, until the time is up; then the disk's points; then a Machine.
+#include "probe/probe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "io/memory_limits.h"
+#include "kernels/kernels.h"
+#include "machine/topology.h"
+#include "probe/disk_meter.h"
+#include "probe/machine_of.h"
+#include "probe/timing.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u32 rounds_min = 3, rounds_max = 15;
+constexpr u32 point_passes_max = 5;
+constexpr double points_share = 0.25;  // of the time
+constexpr Bytes meter_memory_min{64 * mib}, meter_memory_max{1 * gib};
+constexpr u64 memory_share = 16;  // of what is available, one part in so many for each of the meters
+
+Error interrupted() { return {ErrorKind::interrupted, "stopped before it was done"}; }
+
+class Probe {
+ public:
+  Probe(const ProbeOptions& options, const ProbeHooks& hooks)
+      : options_(options), hooks_(hooks), begin_(now_seconds()) {}
+
+  Result<ProbeResult> run() {
+    TRY(prepare());
+    TRY(measure_rounds());
+    if (disk_ != nullptr) TRY(measure_points());
+    out_.machine = machine_of(out_.rates, facts_);
+    out_.seconds = now_seconds() - begin_;
+    return std::move(out_);
+  }
+
+ private:
+  double elapsed() const { return now_seconds() - begin_; }
+  bool stopped() const { return hooks_.stop && hooks_.stop(); }
+  void say(std::string_view what) const {
+    if (hooks_.progress) hooks_.progress(std::min(1.0, elapsed() / options_.seconds), what);
+  }
+
+  Result<void> prepare();
+  // Far more than caches hold, but little of what is there; less where there is no time to walk it.
+  Bytes meter_memory(Bytes available) const {
+    const double most = static_cast<double>(meter_memory_max.value) * std::min(1.0, options_.seconds / 20);
+    const Bytes wanted{std::min(available.value / memory_share, static_cast<u64>(most))};
+    return std::max(wanted, meter_memory_min);
+  }
+  Result<void> open_disk();
+  Result<void> measure_rounds();
+  Result<void> measure_round(Rates&);
+  Result<void> measure_points();
+
+  const ProbeOptions options_;
+  const ProbeHooks hooks_;
+  const double begin_;
+  MachineFacts facts_;
+  std::unique_ptr<CorePool> pool_;  // outlives the meters
+  std::vector<std::unique_ptr<Meter>> meters_;
+  DiskMeter* disk_ = nullptr;  // one of the meters
+  ProbeResult out_;
+};
+
+Result<void> Probe::prepare() {
+  say("preparing");
+  if (!options_.disk_dir.empty()) TRY(open_disk());  // first: it may be refused
+  if (stopped()) return interrupted();
+  TRY_ASSIGN(const auto topology, create_topology());
+  TRY_ASSIGN(pool_, create_core_pool(options_.threads, kernel_scratch_per_worker));
+  const MemoryLimits limits = read_memory_limits();
+  facts_.cpu = topology->cpu_name();
+  facts_.cores = pool_->workers();
+  facts_.numa_nodes = topology->numa_nodes();
+  const Bytes memory = limits.cgroup ? std::min(*limits.cgroup, limits.total) : limits.total;
+  facts_.memory = Bytes{memory.value / mib * mib};
+  const MeterOptions meter{
+      .slice_seconds = std::clamp(options_.seconds / 2000, 0.005, 0.02),
+      .memory = meter_memory(limits.available)};
+  TRY(check_memory(limits, meter.memory * 3));
+  for (auto create : {create_compute_meter, create_memory_meter, create_copy_meter}) {
+    TRY_ASSIGN(auto made, create(*pool_, meter));
+    meters_.push_back(std::move(made));
+    say("preparing");
+    if (stopped()) return interrupted();
+  }
+  return {};
+}
+
+Result<void> Probe::open_disk() {
+  say("writing the disk's file");
+  TRY_ASSIGN(auto disk, DiskMeter::create({.dir = options_.disk_dir,
+                                           .slice_seconds = std::clamp(options_.seconds / 150, 0.05, 0.3),
+                                           .point_seconds = std::clamp(options_.seconds / 500, 0.02, 0.1),
+                                           .fill_seconds = options_.seconds / 10,
+                                           .backend = options_.backend,
+                                           .stop = hooks_.stop}));
+  disk_ = disk.get();
+  facts_.disk_free = disk->free_space();
+  out_.disk = disk->describe();
+  out_.notes += disk->notes();
+  meters_.push_back(std::move(disk));
+  return {};
+}
+
+Result<void> Probe::measure_rounds() {
+  const double end = options_.seconds * (disk_ != nullptr ? 1 - points_share : 1);
+  say("warming up");
+  Rates cold;
+  double round_begin = elapsed();
+  TRY(measure_round(cold));
+  double round_seconds = elapsed() - round_begin;
+  while (out_.rounds < rounds_max && (out_.rounds < rounds_min || elapsed() + round_seconds < end)) {
+    const u32 left = static_cast<u32>(std::max(0.0, (end - elapsed()) / round_seconds));
+    const u32 expected = std::clamp(out_.rounds + left, rounds_min, rounds_max);
+    say(fmt::format("round {} of {}", out_.rounds + 1, expected));
+    round_begin = elapsed();
+    TRY(measure_round(out_.rates));
+    round_seconds = elapsed() - round_begin;
+    ++out_.rounds;
+  }
+  return {};
+}
+
+Result<void> Probe::measure_round(Rates& rates) {
+  for (const auto& meter : meters_) {
+    TRY(meter->measure(rates));
+    if (stopped()) return interrupted();
+  }
+  return {};
+}
+
+Result<void> Probe::measure_points() {
+  double pass_seconds = 0;
+  for (u32 pass = 0; pass < point_passes_max; ++pass) {
+    if (pass > 0 && elapsed() + pass_seconds > options_.seconds) break;
+    say(fmt::format("disk by block size and depth, pass {}", pass + 1));
+    const double pass_begin = elapsed();
+    TRY(disk_->measure_points(out_.rates));
+    pass_seconds = elapsed() - pass_begin;
+    if (stopped()) return interrupted();
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ProbeResult> probe_machine(const ProbeOptions& options, const ProbeHooks& hooks) {
+  return Probe(options, hooks).run();
+}
+
+}  // namespace tidepool

@@ -1,0 +1,40 @@
+// Measuring this machine: everything that a machine file holds.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "io/disk.h"
+#include "probe/rates.h"
+#include "tidepool/machine.h"
+#include "tidepool/result.h"
+
+namespace tidepool {
+
+struct ProbeOptions {
+  std::string disk_dir = ".";  // empty: no disk
+  double seconds = 40;         // about; a few rounds are measured in any case
+  u32 threads = 0;             // 0: all cores of this process
+  DiskBackend backend = DiskBackend::automatic;
+};
+
+struct ProbeHooks {
+  // What is being done, and how much of the time has passed, 0 to 1. Called on the calling thread.
+  std::function<void(double fraction, std::string_view what)> progress;
+  // Asked about every half second; true ends the probe with ErrorKind::interrupted, and no litter.
+  std::function<bool()> stop;
+};
+
+struct ProbeResult {
+  Machine machine;         // rates rounded to 4 digits
+  Rates rates;             // every sample
+  u32 rounds = 0;
+  double seconds = 0;      // that it took
+  std::string disk;        // "io_uring, 32 deep, ..."; empty: none
+  std::string notes;       // lines for people
+};
+
+Result<ProbeResult> probe_machine(const ProbeOptions&, const ProbeHooks&);
+
+}  // namespace tidepool

@@ -1,0 +1,43 @@
+// Samples of each rate (and a few durations), in the order in which rates were first measured.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+enum class SampleUnit : u8 { bytes_per_s, flops_per_s, seconds };
+
+// "12.3 GB/s", "131 GFLOP/s", "4.12 us": three digits, for people.
+std::string sample_text(SampleUnit, double);
+
+struct MeasuredRate {
+  std::string key;   // of the machine file, "copies.h2d"; or one of our own, "layer"
+  std::string what;  // for people: "copies, host to device"
+  SampleUnit unit = SampleUnit::bytes_per_s;
+  std::vector<double> samples;
+
+  // REQUIRES: samples.
+  double median() const;
+  double least() const;
+  double most() const;
+};
+
+class Rates {
+ public:
+  // The same key always with the same words and unit.
+  void add(std::string_view key, std::string_view what, SampleUnit unit, double value);
+
+  const MeasuredRate* find(std::string_view key) const;  // nullptr: not measured
+  double median(std::string_view key) const;             // REQUIRES: measured
+  const std::deque<MeasuredRate>& all() const { return rates_; }
+
+ private:
+  std::deque<MeasuredRate> rates_;
+};
+
+}  // namespace tidepool
