@@ -25,7 +25,8 @@ class Bodies final : public NextSegment, public EngineObserver {
   void completed(const Issue& issue, const Completion& c) override {
     profile_.completed(issue, c);
     const Op& op = issue.get();
-    if (issue.step == options_.steps) {
+    // An update may work for the step before the one that its body runs: it is of this body all the same.
+    if (issue.segment->kind == SegmentKind::body && issue.step + op.steps_back == options_.steps) {
       busy_[op.lane] += static_cast<double>((c.finished - c.started).value) * 1e-9;
       if (options_.keep_ops) ops_.push_back({issue.op, c.started, c.finished});
     }
@@ -56,6 +57,7 @@ class Bodies final : public NextSegment, public EngineObserver {
       return a.started != b.started ? a.started < b.started : index(a.op) < index(b.op);
     });
     const Nanos begin = ops_.empty() ? Nanos{} : ops_.front().started;
+    out.norm_before_ns = static_cast<i64>(before_.value) - static_cast<i64>(begin.value);
     for (ForecastOp& op : ops_) op.started = op.started - begin, op.finished = op.finished - begin;
     out.ops = std::move(ops_);
     return out;

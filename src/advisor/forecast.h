@@ -24,6 +24,7 @@ struct Forecast {
   std::array<double, cause_count> exposed_seconds{};   // adds up to the step
   std::string binds;            // what most of the step waits for: "compute", "disk_read", ...
   std::vector<ForecastOp> ops;  // of one steady body, by start
+  i64 norm_before_ns = 0;       // end of the step before, on the clock of `ops`
 };
 
 struct ForecastOptions {

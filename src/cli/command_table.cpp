@@ -111,10 +111,14 @@ Result<void> run_generate(const Arguments& arguments) {
   return generate(out);
 }
 
+constexpr std::array report_options = {
+    Option{"html", "FILE", "where the page goes, else into the run directory"},
+};
 Result<void> run_report(const Arguments& arguments) {
   const auto& words = arguments.positional();
   if (words.size() > 2) return usage("at most two run directories stand beside each other");
-  return report({.run_dir = words[0], .other_dir = words.size() > 1 ? words[1] : ""});
+  return report({.run_dir = words[0], .other_dir = words.size() > 1 ? words[1] : "",
+                 .html = arguments.text("html")});
 }
 
 constexpr std::array doctor_options = {
@@ -165,7 +169,7 @@ const std::array command_table = std::to_array<Command>({
      "\nTakes under a minute. Other work that runs meanwhile shows in the rates, and in\n"
      "their spread. docs/machine-files.md explains the file.\n"},
     {"generate", "RUN_DIR|CHECKPOINT", "write text with a trained model", generate_options, 1, run_generate},
-    {"report", "RUN_DIR [RUN_DIR]", "the report of a run again, or of two runs", {}, 1, run_report},
+    {"report", "RUN_DIR [RUN_DIR]", "the report of a run again, or of two side by side", report_options, 1, run_report},
     {"doctor", "[CONFIG.yaml [key=value ...]]", "what this machine lacks or limits, and the fix",
      doctor_options, 0, run_doctor},
     {"bench", "adam|disk|gemm", "one part against its limit", bench_options(), 1, run_bench},

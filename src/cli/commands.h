@@ -46,6 +46,7 @@ Result<void> generate(const GenerateArguments&);
 struct ReportArguments {
   std::string run_dir;
   std::string other_dir;  // a second run to stand beside; may be empty
+  std::string html;       // where the page goes; empty: into run_dir
 };
 Result<void> report(const ReportArguments&);
 

@@ -1,17 +1,47 @@
 #include <fmt/format.h>
 
+#include <cstdio>
+#include <filesystem>
+#include <vector>
+
 #include "cli/commands.h"
-#include "report/run_report.h"
+#include "report/html_report.h"
 #include "report/terminal.h"
 
 namespace tidepool {
+namespace {
+
+// "runs/b" -> "b": what tells the page of two runs from the page of one.
+std::string last_part(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+
+std::string page_path(const ReportArguments& arguments, const std::vector<RunFiles>& runs) {
+  if (!arguments.html.empty()) return arguments.html;
+  if (runs.size() == 1) return runs[0].name + "/report.html";
+  return fmt::format("{}/compare-{}.html", runs[0].name, last_part(runs[1].name));
+}
+
+}  // namespace
 
 Result<void> report(const ReportArguments& arguments) {
+  std::vector<RunFiles> runs;
   for (const std::string& dir : {arguments.run_dir, arguments.other_dir}) {
     if (dir.empty()) continue;
-    TRY_ASSIGN(const RunReport run, read_report(dir));
-    fmt::print("{}\n{}", dir, render_report(run, detect_screen(1)));
+    TRY_ASSIGN(RunFiles run, read_run(dir));
+    runs.push_back(std::move(run));
   }
+  const Screen screen = detect_screen(1);
+  if (runs.size() == 1) {
+    fmt::print("{}\n{}", runs[0].name, render_report(runs[0].report, screen));
+  } else {
+    fmt::print("{}",
+               render_comparison({runs[0].name, runs[0].report}, {runs[1].name, runs[1].report}, screen));
+  }
+  const std::string path = page_path(arguments, runs);
+  TRY(write_html(path, runs));
+  fmt::print("\n The page: {}\n", path);
+  for (const RunFiles& run : runs)
+    if (run.step_json.empty())
+      fmt::print(stderr, "{}: no step.json, so the page has no timeline\n", run.name);
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <boost/json/value.hpp>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 
 #include "json/text.h"
 #include "report/text_file.h"
@@ -33,7 +34,37 @@ std::string kept_lines(std::string_view text, u64 through) {
   return out;
 }
 
+double number(const json::object& o, const char* key) {
+  const json::value* v = o.if_contains(key);
+  return v != nullptr && v->is_number() ? v->to_number<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
 }  // namespace
+
+Result<std::vector<StepMetrics>> read_step_metrics(const std::string& path) {
+  std::vector<StepMetrics> out;
+  if (::access(path.c_str(), F_OK) != 0) return out;
+  TRY_ASSIGN(const std::string text, read_text_file(path));
+  std::string_view rest = text;
+  u64 line_number = 0;
+  for (std::size_t end; (end = rest.find('\n')) != std::string_view::npos; rest.remove_prefix(end + 1)) {
+    const std::string where = fmt::format("{}, line {}", path, ++line_number);
+    TRY_ASSIGN(const json::value v, parse_json(rest.substr(0, end), ErrorKind::bad_input, where));
+    const json::value* step = v.is_object() ? v.get_object().if_contains("step") : nullptr;
+    if (step == nullptr || !step->is_int64() || step->get_int64() < 0)
+      return Error{ErrorKind::bad_input, where + ": step is missing or not as expected"};
+    const json::object& o = v.get_object();
+    if (!o.contains("loss")) continue;  // an evaluation, or the end
+    out.push_back({.step = static_cast<u64>(step->get_int64()),
+                   .epoch = number(o, "epoch"),
+                   .loss = number(o, "loss"),
+                   .grad_norm = number(o, "grad_norm"),
+                   .learning_rate = number(o, "learning_rate"),
+                   .train_tokens_per_second = number(o, "train_tokens_per_second"),
+                   .step_seconds = number(o, "step_seconds")});
+  }
+  return out;
+}
 
 std::string to_json_line(const StepMetrics& m) {
   json::object o;

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tidepool/result.h"
 #include "tidepool/types.h"
@@ -36,6 +37,10 @@ struct TrainMetrics {  // the last line of a run
 std::string to_json_line(const StepMetrics&);
 std::string to_json_line(const EvalMetrics&);
 std::string to_json_line(const TrainMetrics&);
+
+// Lines of steps, in order. Missing file: none. A torn last line, as a kill leaves it, is no fault; any other
+// line that is no object with a `step` is ErrorKind::bad_input, named by its number.
+Result<std::vector<StepMetrics>> read_step_metrics(const std::string& path);
 
 // Every line reaches the file before append() returns, so a kill loses none. One thread at a time.
 class MetricsLog {

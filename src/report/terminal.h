@@ -124,6 +124,13 @@ class Progress {
 
 std::string render_report(const RunReport&, const Screen&);
 
+// Two runs beside each other: figures with their change, and the settings that differ.
+struct NamedReport {
+  const std::string& name;
+  const RunReport& report;
+};
+std::string render_comparison(const NamedReport& a, const NamedReport& b, const Screen&);
+
 // A curve of `values` over steps 1, 2, ... with labelled axes; `marks` are (step, value) points on it. Values that
 // are not finite are left out; nothing to draw gives no lines.
 struct PlotMark {

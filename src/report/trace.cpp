@@ -45,51 +45,60 @@ void append_arguments(std::string& out, const TraceEvent& e) {
   out += "}";
 }
 
-void append_event(std::string& out, const TraceEvent& e, const TraceNames& names, Nanos origin) {
+void append_event(std::string& out, const TraceEvent& e, const TraceNames& names, u32 process, Nanos origin) {
   const auto micros = [](u64 nanos) { return fmt::format("{}.{:03}", nanos / 1000, nanos % 1000); };
-  out += fmt::format("{{\"ph\":\"X\",\"pid\":1,\"tid\":{},\"ts\":{},\"dur\":{},\"cat\":\"{}\",\"name\":{},", e.lane + 1,
+  out += fmt::format("{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},\"cat\":\"{}\",\"name\":{},", process, e.lane + 1,
                      micros((e.started - origin).value), micros((e.finished - e.started).value), name(e.kind),
                      quoted(title(e, names)));
   append_arguments(out, e);
   out += "}";
 }
 
-std::string header(const TraceNames& names) {
-  std::string out =
-      "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
-      "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"tidepool\"}}";
+std::string header(u32 process, const std::string& title, const TraceNames& names) {
+  std::string out = fmt::format(
+      "{{\"ph\":\"M\",\"pid\":{0},\"name\":\"process_name\",\"args\":{{\"name\":{1}}}}},\n"
+      "{{\"ph\":\"M\",\"pid\":{0},\"name\":\"process_sort_index\",\"args\":{{\"sort_index\":{0}}}}}",
+      process, quoted(title));
   for (u32 i = 0; i < names.lanes.size(); ++i) {
     // The lanes stay in the order in which we list them, not in that of their first event.
-    out += fmt::format(",\n{{\"ph\":\"M\",\"pid\":1,\"tid\":{0},\"name\":\"thread_name\",\"args\":{{\"name\":{1}}}}},\n"
-                       "{{\"ph\":\"M\",\"pid\":1,\"tid\":{0},\"name\":\"thread_sort_index\",\"args\":{{\"sort_index\":{0}}}}}",
-                       i + 1, quoted(names.lanes[i]));
+    out += fmt::format(
+        ",\n{{\"ph\":\"M\",\"pid\":{0},\"tid\":{1},\"name\":\"thread_name\",\"args\":{{\"name\":{2}}}}},\n"
+        "{{\"ph\":\"M\",\"pid\":{0},\"tid\":{1},\"name\":\"thread_sort_index\",\"args\":{{\"sort_index\":{1}}}}}",
+        process, i + 1, quoted(names.lanes[i]));
   }
   return out;
+}
+
+Nanos origin_of(std::span<const TraceEvent> events) {
+  Nanos origin{events.empty() ? 0 : ~u64{0}};
+  for (const TraceEvent& e : events) origin = std::min(origin, e.started);
+  return origin;
 }
 
 constexpr std::size_t piece_bytes = 256 * kib;
 
 }  // namespace
 
-Result<void> write_trace(const std::string& path, std::span<const TraceEvent> events, const TraceNames& names) {
+Result<void> write_trace(const std::string& path, std::span<const TraceProcess> processes, const TraceNames& names) {
   std::FILE* file = std::fopen(path.c_str(), "wb");
   if (file == nullptr) {
     return Error{ErrorKind::io, fmt::format("cannot create {}: {}", path, std::strerror(errno))};
   }
-  Nanos origin{events.empty() ? 0 : ~u64{0}};
-  for (const TraceEvent& e : events) origin = std::min(origin, e.started);
-
-  std::string out = header(names);
+  std::string out = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
   bool ok = true;
   const auto flush = [&] {
     ok = ok && std::fwrite(out.data(), 1, out.size(), file) == out.size();
     out.clear();
   };
-  for (const TraceEvent& e : events) {
-    CHECK(e.lane < names.lanes.size() && e.started <= e.finished, e.lane, e.started.value, e.finished.value);
-    out += ",\n";
-    append_event(out, e, names, origin);
-    if (out.size() > piece_bytes) flush();
+  for (u32 p = 0; p < processes.size(); ++p) {
+    out += (p == 0 ? "\n" : ",\n") + header(p + 1, processes[p].name, names);
+    const Nanos origin = origin_of(processes[p].events);
+    for (const TraceEvent& e : processes[p].events) {
+      CHECK(e.lane < names.lanes.size() && e.started <= e.finished, e.lane, e.started.value, e.finished.value);
+      out += ",\n";
+      append_event(out, e, names, p + 1, origin);
+      if (out.size() > piece_bytes) flush();
+    }
   }
   out += "\n]}\n";
   flush();

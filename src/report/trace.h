@@ -31,7 +31,13 @@ struct TraceNames {
   std::vector<std::string> windows;  // by window; may be empty
 };
 
-// Streams; events in any order. Times count from the earliest event.
-Result<void> write_trace(const std::string& path, std::span<const TraceEvent>, const TraceNames&);
+// What happened, or what was predicted: each a process of its own in the viewer.
+struct TraceProcess {
+  std::string name;
+  std::span<const TraceEvent> events;  // in any order
+};
+
+// Streams. Times of a process count from its earliest event, so that two lie one above the other.
+Result<void> write_trace(const std::string& path, std::span<const TraceProcess>, const TraceNames&);
 
 }  // namespace tidepool

@@ -211,7 +211,7 @@ Result<Prediction> predict_step(Session& session) {
   machine.host.memory_bytes_per_s = std::max({machine.host.adam_bytes_per_s, 2 * copy});
   machine.host.checksum_bytes_per_s = 2 * copy;
   TRY(measure_disk(session, machine.disk));
-  TRY_ASSIGN(out.forecast, forecast(session.plan(), session.graph(), machine, {.blocks = out.blocks}));
+  TRY_ASSIGN(out.forecast, forecast(session.plan(), session.graph(), machine, {.blocks = out.blocks, .keep_ops = true}));
   return out;
 }
 

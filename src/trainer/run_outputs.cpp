@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "report/html_report.h"
 #include "trainer/run_meter.h"
 
 namespace tidepool {
@@ -34,7 +35,7 @@ void RunOutputs::show(const PlanSummary& plan) {
 }
 
 Result<void> RunOutputs::open(u64 first_step) {
-  TRY_ASSIGN(metrics_, MetricsLog::open(config_.output.dir + "/metrics.jsonl", first_step));
+  TRY_ASSIGN(log_, RunLog::open(config_.output.dir, first_step));
   if (quiet_) return {};
   progress_ = std::make_unique<Progress>(screen_, stdout,
                                          Progress::Options{.total_steps = config_.train.max_steps,
@@ -53,20 +54,27 @@ Result<void> RunOutputs::step(const StepMetrics& m) {
                      .tokens_per_second = m.train_tokens_per_second},
                     RunMeter::now());
   if (m.step % config_.output.logging_steps != 0 && m.step != config_.train.max_steps) return {};
-  return metrics_->append(m);
+  return log_->append(m);
 }
 
-Result<void> RunOutputs::evaluation(const EvalMetrics& metrics) { return metrics_->append(metrics); }
+Result<void> RunOutputs::evaluation(const EvalMetrics& metrics) { return log_->append(metrics); }
 
 Result<void> RunOutputs::finish(const RunReport& report) {
   TRY(write_report(config_.output.dir, report));
-  TRY(metrics_->append(TrainMetrics{.step = report.resumed_from_step + report.steps,
+  TRY(log_->append(TrainMetrics{.step = report.resumed_from_step + report.steps,
                                     .train_runtime = report.train_seconds,
                                     .train_tokens_per_second = report.tokens_per_second,
                                     .train_loss = mean(report.losses)}));
   progress_.reset();
   if (!quiet_) fmt::print("{}", render_report(report, screen_));
   return {};
+}
+
+void RunOutputs::page() {
+  const Result<RunFiles> files = read_run(config_.output.dir);
+  const Result<void> written =
+      files ? write_html(config_.output.dir + "/report.html", {&*files, 1}) : Result<void>(files.error());
+  if (!written) say("no report.html: " + written.error().message);
 }
 
 }  // namespace tidepool

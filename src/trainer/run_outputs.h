@@ -1,11 +1,11 @@
-// What a run tells: lines and a progress bar on the terminal, metrics.jsonl, report.json.
+// What a run tells: lines and a progress bar on the terminal, metrics.jsonl, events, report.json, report.html.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "config/config.h"
-#include "report/metrics_log.h"
+#include "report/run_log.h"
 #include "report/run_report.h"
 #include "report/terminal.h"
 
@@ -19,17 +19,20 @@ class RunOutputs {
   void say(const std::string& line);
   void show(const PlanSummary&);
 
-  // Before the first step: goes on from `first_step`, later lines of metrics.jsonl are dropped.
+  // Before the first step: goes on from `first_step`, what was logged of later steps is dropped.
   Result<void> open(u64 first_step);
   Result<void> step(const StepMetrics&);  // logged every output.logging_steps
   Result<void> evaluation(const EvalMetrics&);
   Result<void> finish(const RunReport&);
+  // report.html, of what lies in the directory, as `tidepool report` makes it. A fault in it does not undo a
+  // training: it is said and left at that.
+  void page();
 
  private:
   const Config& config_;
   const bool quiet_;
   const Screen screen_;
-  std::unique_ptr<MetricsLog> metrics_;
+  std::unique_ptr<RunLog> log_;
   std::unique_ptr<Progress> progress_;
 };
 

@@ -15,6 +15,7 @@
 #include "trainer/assemble_report.h"
 #include "trainer/init_weights.h"
 #include "trainer/leave_now.h"
+#include "trainer/machine_facts.h"
 #include "trainer/run_directory.h"
 #include "trainer/run_meter.h"
 #include "trainer/run_outputs.h"
@@ -314,7 +315,7 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   Result<RunReport> finish() {
     if (saved_step_ != issued_) TRY(save());
-    const RunReport report = assemble_report({.config = config_,
+    RunReport report = assemble_report({.config = config_,
                                               .command = request_.command,
                                               .session = *session_,
                                               .meter = *meter_,
@@ -323,9 +324,11 @@ class Trainer final : public NextSegment, public EngineObserver {
                                               .resumed_from = resumed_from_,
                                               .weights_xxh3 = saved_.weights_xxh3,
                                               .checkpoint_written = checkpoint_written_});
+    report.machine = machine_facts(*session_);
     TRY(outputs_.finish(report));
-    if (config_.output.trace)
-      TRY(write_trace_of(config_.output.dir + "/trace.json", session_->plan(), graph_, meter_->trace()));
+    const TracedRun traced{.measured = meter_->trace().events(), .forecast = prediction_.forecast};
+    TRY(write_traces(config_.output.dir, config_.output.trace, session_->plan(), graph_, traced));
+    outputs_.page();
     if (interrupted_)
       return Error{ErrorKind::interrupted,
                    fmt::format("interrupted after step {}; everything is in {}: continue with --resume auto",

@@ -1,8 +1,12 @@
 #include "trainer/write_trace.h"
 
+#include <cstdio>
+
 #include "engine/op_text.h"
 #include "engine/schedule.h"
-#include "report/trace.h"
+#include "report/step_file.h"
+#include "report/text_file.h"
+#include "trainer/steady_step.h"
 
 namespace tidepool {
 namespace {
@@ -28,19 +32,40 @@ TraceEvent event_of(const Plan& plan, const Schedule& schedule, const TracedOp& 
   return event;
 }
 
-}  // namespace
+std::vector<TraceEvent> events_of(const Plan& plan, const Schedule& schedule, std::span<const TracedOp> ops) {
+  std::vector<TraceEvent> events;
+  events.reserve(ops.size());
+  for (const TracedOp& op : ops) events.push_back(event_of(plan, schedule, op));
+  return events;
+}
 
-Result<void> write_trace_of(const std::string& path, const Plan& plan, const ModelGraph& graph,
-                            const TraceRecorder& recorder) {
-  const Schedule schedule(plan);
+TraceNames trace_names(const Schedule& schedule, const ModelGraph& graph) {
   TraceNames names;
   for (LaneId lane : schedule.lanes()) names.lanes.push_back(describe(lane));
   for (const Block& block : graph.blocks) names.blocks.push_back(block.name);
   for (const Window& window : graph.windows) names.windows.push_back(window.name);
-  std::vector<TraceEvent> events;
-  events.reserve(recorder.events().size());
-  for (const TracedOp& op : recorder.events()) events.push_back(event_of(plan, schedule, op));
-  return write_trace(path, events, names);
+  return names;
+}
+
+}  // namespace
+
+Result<void> write_traces(const std::string& run_dir, bool wanted, const Plan& plan, const ModelGraph& graph,
+                          const TracedRun& run) {
+  const std::string trace_path = run_dir + "/trace.json", step_path = run_dir + "/step.json";
+  std::remove(trace_path.c_str());
+  std::remove(step_path.c_str());
+  if (!wanted) return {};
+  const Schedule schedule(plan);
+  const TraceNames names = trace_names(schedule, graph);
+  const std::vector<TraceEvent> measured = events_of(plan, schedule, run.measured);
+  const std::vector<TraceEvent> predicted = events_of(plan, schedule, forecast_trace(plan, run.forecast));
+  std::vector<TraceProcess> processes = {{"measured", measured}};
+  if (!predicted.empty()) processes.push_back({"predicted", predicted});
+  TRY(write_trace(trace_path, processes, names));
+  return replace_text_file(step_path, to_json(StepFile{.plan = plan,
+                                                       .names = names,
+                                                       .predicted = forecast_step(plan, run.forecast),
+                                                       .measured = steady_step(plan, run.measured)}));
 }
 
 }  // namespace tidepool

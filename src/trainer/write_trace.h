@@ -1,13 +1,23 @@
-// From the engine's record of completed ops to trace.json.
+// From the engine's record of completed ops, and the forecast, to trace.json and step.json.
 #pragma once
 
+#include <span>
 #include <string>
 
+#include "advisor/forecast.h"
 #include "engine/trace.h"
 #include "tidepool/model_graph.h"
+#include "tidepool/result.h"
 
 namespace tidepool {
 
-Result<void> write_trace_of(const std::string& path, const Plan&, const ModelGraph&, const TraceRecorder&);
+struct TracedRun {
+  std::span<const TracedOp> measured;
+  const Forecast& forecast;  // may hold no ops
+};
+
+// trace.json, measured and predicted as two processes, and step.json. Where they are not `wanted`, those that an
+// earlier process left are taken away: they would not fit the report beside them.
+Result<void> write_traces(const std::string& run_dir, bool wanted, const Plan&, const ModelGraph&, const TracedRun&);
 
 }  // namespace tidepool

@@ -125,20 +125,27 @@ TEST(ReportTrace, is_chrome_trace_json_with_named_lanes) {
       {.kind = OpKind::forward, .lane = 0, .started = Nanos{5'000'500}, .finished = Nanos{6'000'000}, .step = 1, .block = 1, .micro_batch = 2},
       {.kind = OpKind::read, .lane = 1, .started = Nanos{5'000'000}, .finished = Nanos{5'001'000}, .step = 2, .window = 0, .cut = 3,
        .moved = Kind::momentum, .bytes = Bytes{4096}}};
-  ASSERT_TRUE(write_trace(path, events, {.lanes = {"compute", "disk \"read\""}, .blocks = {"embedding", "h.0"}, .windows = {"wte"}}).has_value());
+  const TraceProcess both[] = {{"measured", events}, {"predicted", events}};
+  const std::span one = std::span(both).first(1);
+  ASSERT_TRUE(write_trace(path, one, {.lanes = {"compute", "disk \"read\""}, .blocks = {"embedding", "h.0"}, .windows = {"wte"}}).has_value());
   const json::value v = json::parse(read_text(path));
   const json::array& all = v.at("traceEvents").as_array();
-  ASSERT_EQ(all.size(), 1 + 2 * 2 + 2u);
-  EXPECT_EQ(all[3].at("args").at("name").as_string(), "disk \"read\"");
-  EXPECT_EQ(all[5].at("name").as_string(), "forward h.0");
-  EXPECT_EQ(all[5].at("ts").as_double(), 0.5);
-  EXPECT_EQ(all[5].at("dur").as_double(), 999.5);
-  EXPECT_EQ(all[5].at("args").at("micro_batch").as_int64(), 2);
-  EXPECT_EQ(all[6].at("name").as_string(), "read momentum wte/3");
-  EXPECT_EQ(all[6].at("ts").as_double(), 0.0);
-  EXPECT_EQ(all[6].at("args").at("bytes").as_int64(), 4096);
-  ASSERT_TRUE(write_trace(path, {}, {.lanes = {"compute"}}).has_value());
-  EXPECT_EQ(json::parse(read_text(path)).at("traceEvents").as_array().size(), 3u);
+  ASSERT_EQ(all.size(), 2 + 2 * 2 + 2u);
+  EXPECT_EQ(all[4].at("args").at("name").as_string(), "disk \"read\"");
+  EXPECT_EQ(all[6].at("name").as_string(), "forward h.0");
+  EXPECT_EQ(all[6].at("ts").as_double(), 0.5);
+  EXPECT_EQ(all[6].at("dur").as_double(), 999.5);
+  EXPECT_EQ(all[6].at("args").at("micro_batch").as_int64(), 2);
+  EXPECT_EQ(all[7].at("name").as_string(), "read momentum wte/3");
+  EXPECT_EQ(all[7].at("ts").as_double(), 0.0);
+  EXPECT_EQ(all[7].at("args").at("bytes").as_int64(), 4096);
+  const TraceProcess empty{"measured", {}};
+  ASSERT_TRUE(write_trace(path, {&empty, 1}, {.lanes = {"compute"}}).has_value());
+  EXPECT_EQ(json::parse(read_text(path)).at("traceEvents").as_array().size(), 4u);
+  ASSERT_TRUE(write_trace(path, both, {.lanes = {"compute", "disk"}}).has_value());
+  const json::value two = json::parse(read_text(path));
+  EXPECT_EQ(two.at("traceEvents").as_array().size(), 2 * (2 + 2 * 2 + 2u));
+  EXPECT_EQ(two.at("traceEvents").as_array().back().at("pid").as_int64(), 2);
   EXPECT_EQ(write_trace(dir.path() + "/no/such", {}, {}).error().kind, ErrorKind::io);
 }
 

@@ -1,0 +1,146 @@
+// Two runs beside each other in the terminal.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <functional>
+
+#include "report/terminal.h"
+#include "report/units.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u32 label_columns = 22, value_columns = 18;
+
+enum class Better : u8 { more, less, neither };
+
+double last(const std::vector<double>& values) { return values.empty() ? std::nan("") : values.back(); }
+
+class Comparison {
+ public:
+  Comparison(const NamedReport& a, const NamedReport& b, const Screen& screen)
+      : a_(a), b_(b), screen_(screen) {}
+
+  std::string text() {
+    line("");
+    line(" " + paint(screen_, Ink::bold, "Two runs"));
+    line("  A  " + a_.name);
+    line("  B  " + b_.name);
+    speed();
+    bytes();
+    settings();
+    return std::move(out_);
+  }
+
+ private:
+  void line(const std::string& text) { out_ += text + "\n"; }
+  void head(const char* title) {
+    line("");
+    line(" " + paint(screen_, Ink::bold, pad_right(title, label_columns + 1)) +
+         paint(screen_, Ink::dim,
+               fmt::format("{:>{}}{:>{}}   {}", "A", value_columns, "B", value_columns, "B against A")));
+  }
+
+  // A row of numbers; what is not known in either run is left out.
+  void row(const std::string& label, Better better, const std::function<double(const RunReport&)>& of,
+           const std::function<std::string(double)>& show) {
+    const double a = of(a_.report), b = of(b_.report);
+    if (!std::isfinite(a) && !std::isfinite(b)) return;
+    const auto shown = [&](double v) { return std::isfinite(v) ? show(v) : std::string("-"); };
+    line(fmt::format("  {}{}{}   {}", pad_right(label, label_columns), pad_left(shown(a), value_columns),
+                     pad_left(shown(b), value_columns), change(a, b, better)));
+  }
+  std::string change(double a, double b, Better better) const {
+    if (a == b) return "=";
+    if (!std::isfinite(a) || !std::isfinite(b) || a == 0) return "";
+    const double by = b / a - 1;
+    const std::string text = fmt::format("{:+.1f}%", 100 * by);
+    if (better == Better::neither || std::abs(by) < 0.005) return text;
+    return paint(screen_, (by > 0) == (better == Better::more) ? Ink::green : Ink::red, text);
+  }
+
+  void speed() {
+    const auto known = [](double v) { return v > 0 ? v : std::nan(""); };
+    const auto loss = [](double v) { return fmt::format("{:.4f}", v); };
+    head("Speed and loss");
+    row(
+        "tokens/s", Better::more, [](const RunReport& r) { return r.tokens_per_second; }, count_text);
+    row(
+        "median step", Better::less, [](const RunReport& r) { return r.step_seconds; }, seconds_text);
+    row(
+        "predicted step", Better::neither,
+        [&](const RunReport& r) { return known(r.predicted_step_seconds); }, seconds_text);
+    row(
+        "GFLOP/s", Better::more, [](const RunReport& r) { return r.flops_per_second * 1e-9; },
+        significant_text);
+    row(
+        "of peak", Better::more,
+        [](const RunReport& r) {
+          return r.peak_flops_per_second > 0 ? r.flops_per_second / r.peak_flops_per_second : std::nan("");
+        },
+        percent_text);
+    row(
+        "steps", Better::neither, [](const RunReport& r) { return static_cast<double>(r.steps); },
+        count_text);
+    row(
+        "last loss", Better::less, [](const RunReport& r) { return last(r.losses); }, loss);
+    row(
+        "validation loss", Better::less, [](const RunReport& r) { return last(r.eval_losses); }, loss);
+  }
+
+  void bytes() {
+    const auto show = [](double v) { return bytes_text(Bytes{static_cast<u64>(v)}); };
+    head("Bytes in a step");
+    for (u32 l = 0; l < link_count; ++l)
+      row(
+          std::string(name(static_cast<LinkKind>(l))), Better::less,
+          [l](const RunReport& r) {
+            return r.steps == 0
+                       ? std::nan("")
+                       : static_cast<double>(r.links[l].measured.value) / static_cast<double>(r.steps);
+          },
+          show);
+    head("Peaks");
+    for (u32 t = 0; t < tier_count; ++t)
+      row(
+          std::string(name(static_cast<Tier>(t))), Better::neither,
+          [t](const RunReport& r) { return static_cast<double>(r.tiers[t].measured_peak.value); }, show);
+    row(
+        "process", Better::neither, [](const RunReport& r) { return static_cast<double>(r.rss_peak.value); },
+        show);
+  }
+
+  void settings() {
+    std::map<std::string, std::string> all = a_.report.config;
+    all.insert(b_.report.config.begin(), b_.report.config.end());
+    std::string lines;
+    const auto value = [](const RunReport& r, const std::string& key) {
+      const auto found = r.config.find(key);
+      return found == r.config.end() ? std::string("-") : found->second;
+    };
+    for (const auto& [key, ignored] : all) {
+      const std::string a = value(a_.report, key), b = value(b_.report, key);
+      // The command repeats the overrides that are listed anyway.
+      if (a == b || key == "command" || key == "output.dir") continue;
+      lines += fmt::format("  {}  {} {} {}\n", pad_right(key, label_columns + 8), a,
+                           screen_.unicode ? "→" : "->", b);
+    }
+    if (lines.empty()) lines = "  none\n";
+    line("");
+    line(" " + paint(screen_, Ink::bold, "Settings that differ"));
+    out_ += lines;
+  }
+
+  const NamedReport& a_;
+  const NamedReport& b_;
+  const Screen& screen_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string render_comparison(const NamedReport& a, const NamedReport& b, const Screen& screen) {
+  return Comparison(a, b, screen).text();
+}
+
+}  // namespace tidepool

@@ -1,0 +1,85 @@
+#include "report/frame_arcs.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace tidepool {
+namespace {
+
+struct Touch {
+  FrameArc place;  // without ops
+  u32 op = 0;
+  bool fills = false;  // overwrites without looking: what was there is gone
+
+  auto key() const { return std::tuple(place.chunk, place.tier, place.device, place.offset); }
+};
+
+std::vector<Touch> touches_of(const Plan& plan, const Segment& segment) {
+  std::vector<Touch> touches;
+  touches.reserve(segment.operands.size());
+  for (u32 op = 0; op < segment.ops.size(); ++op) {
+    for (const Operand& o : segment.operands_of(segment.ops[op])) {
+      u64 offset = o.frame.offset;
+      for (u32 i = 0; i < o.count; ++i) {
+        const ChunkId chunk{index(o.first) + i};
+        touches.push_back({.place = {chunk, o.frame.tier, o.frame.device, offset},
+                           .op = op,
+                           .fills = o.access == Access::write});
+        offset += plan.chunk(chunk).bytes.value;
+      }
+    }
+  }
+  std::stable_sort(touches.begin(), touches.end(), [](const Touch& a, const Touch& b) {
+    return std::tuple(a.key(), a.op) < std::tuple(b.key(), b.op);
+  });
+  return touches;
+}
+
+bool is_home(const Plan& plan, const FrameArc& place) {
+  const Frame& home = plan.homes[index(place.chunk)];
+  return home.bytes.value > 0 && home.tier == place.tier && home.offset == place.offset &&
+         (home.tier != Tier::device || home.device == place.device);
+}
+
+// Touches of one chunk in one frame, by op. A fill ends what was there before; touches ahead of the first
+// fill belong to the last one, of the turn before.
+void append_arcs(std::span<const Touch> touches, std::vector<FrameArc>& out) {
+  u64 first_fill = 0;
+  while (first_fill < touches.size() && !touches[first_fill].fills) ++first_fill;
+  if (first_fill == touches.size()) return out.push_back(touches[0].place);
+  for (u64 i = first_fill; i < touches.size();) {
+    u64 next = i + 1;
+    while (next < touches.size() && !touches[next].fills) ++next;
+    FrameArc arc = touches[i].place;
+    arc.from = touches[i].op;
+    const bool wraps = next == touches.size() && first_fill > 0;
+    arc.to = touches[wraps ? first_fill - 1 : next - 1].op;
+    out.push_back(arc);
+    i = next;
+  }
+}
+
+}  // namespace
+
+std::vector<FrameArc> frame_arcs(const Plan& plan, const Segment& segment) {
+  std::vector<FrameArc> arcs;
+  for (u32 id = 0; id < plan.homes.size(); ++id) {
+    const Frame& home = plan.homes[id];
+    if (home.bytes.value > 0) arcs.push_back({ChunkId{id}, home.tier, home.device, home.offset});
+  }
+  const std::vector<Touch> touches = touches_of(plan, segment);
+  for (u64 begin = 0; begin < touches.size();) {
+    u64 end = begin + 1;
+    while (end < touches.size() && touches[end].key() == touches[begin].key()) ++end;
+    if (!is_home(plan, touches[begin].place))
+      append_arcs(std::span(touches).subspan(begin, end - begin), arcs);
+    begin = end;
+  }
+  std::stable_sort(arcs.begin(), arcs.end(), [](const FrameArc& a, const FrameArc& b) {
+    return std::tuple(a.chunk, a.tier, a.device, a.offset, a.from) <
+           std::tuple(b.chunk, b.tier, b.device, b.offset, b.from);
+  });
+  return arcs;
+}
+
+}  // namespace tidepool

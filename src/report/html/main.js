@@ -1,0 +1,122 @@
+// The page, from top to bottom.
+
+function section(id, title, why, ...content) {
+  return el('section', { id }, el('h2', {}, title), why ? el('p', { class: 'why' }, why) : null, ...content);
+}
+const paired = (curve, map) => curve.step.map((s, i) => [s, curve.value[i] === null ? NaN : map ? map(curve.value[i]) : curve.value[i]]);
+
+// Each point and its predecessors, the older the less: what the eye should follow.
+function smoothed(points) {
+  const keep = 1 - 1 / clamp(points.length / 40, 1, 25);
+  let mean = NaN;
+  return points.map(([s, v]) => {
+    if (finite(v)) mean = finite(mean) ? keep * mean + (1 - keep) * v : v;
+    return [s, mean];
+  });
+}
+
+function lossSection(runs) {
+  const two = runs.length > 1, mark = (run) => (two ? ` ${'AB'[run.number]}` : '');
+  const losses = runs.flatMap((run) => {
+    const points = paired(run.curves.loss), many = points.length > 60;
+    const color = two ? run.color : '--c-blue';
+    return [many ? { name: `each step${mark(run)}`, color, points, pale: true } : null,
+      { name: `loss${mark(run)}`, color, points: many ? smoothed(points) : points },
+      { name: `validation${mark(run)}`, color: two ? run.color : '--c-orange', points: paired(run.curves.eval_loss), dots: true }].filter(Boolean);
+  });
+  const simple = (name, key) => runs.map((run) => ({ name: `${name}${mark(run)}`, color: two ? run.color : '--c-violet', points: paired(run.curves[key]) }));
+  return section('loss', 'Loss', 'Nats per target token, over the whole step. Drag across a chart to zoom, double click for all of it.',
+    lineChart('loss', 'Loss', { series: losses, format: (v) => (finite(v) ? Number(v.toPrecision(4)).toString() : '–'), height: 270 }),
+    el('div', { class: 'row' },
+      lineChart('learning-rate', 'Learning rate', { series: simple('learning rate', 'learning_rate'), format: (v) => (v === 0 ? '0' : v.toExponential(1)), floor: 0, height: 180 }),
+      lineChart('grad-norm', 'Gradient norm, before clipping', { series: simple('norm', 'grad_norm'), format: text.digits, floor: 0, robust: true, height: 180 })));
+}
+
+function speedSection(runs) {
+  const two = runs.length > 1;
+  const series = runs.flatMap((run) => {
+    const tokens = run.report.tokens_per_step, points = paired(run.curves.step_seconds, (s) => tokens / s);
+    const color = two ? run.color : '--c-aqua', mark = two ? ` ${'AB'[run.number]}` : '';
+    const ends = points.length ? [points[0][0], points[points.length - 1][0]] : [];
+    const level = (name, value, c) => (value > 0 && finite(value) ? { name: `${name}${mark}`, color: c, dash: true, points: ends.map((s) => [s, value]) } : null);
+    return [{ name: `measured${mark}`, color, points },
+      level('predicted', run.report.predicted_step_seconds > 0 ? tokens / run.report.predicted_step_seconds : 0, two ? run.color : '--c-gray'),
+      finite(run.ofPeak) && run.ofPeak > 0.3 ? level('at the peak', run.report.tokens_per_second / run.ofPeak, '--c-red') : null].filter(Boolean);
+  });
+  return section('speed', 'Speed', 'Tokens per second of each step, evaluation and checkpoints left out.',
+    lineChart('tokens', runs.length === 1 && finite(runs[0].ofPeak) ? `Tokens per second: ${text.percent(runs[0].ofPeak)} of the measured peak` : 'Tokens per second',
+      { series, format: text.count, floor: 0, height: 200 }));
+}
+
+// What one step looks like, in time: needs step.json.
+function stepSections(runs) {
+  const known = runs.filter((run) => run.step);
+  const notes = runs.filter((run) => !run.step).map((run) => el('p', { class: 'note' }, run.tooLarge
+    ? `${run.name}: a step has ${run.tooLarge.toLocaleString('en')} operations, more than this page can draw; trace.json opens in Perfetto.`
+    : `${run.name} kept no record of a whole step, so there is no timeline, memory or life of chunks here. It takes output.trace: true and at least three steps in a row.`));
+  if (known.length === 0) return [section('step', 'The step', '', notes)];
+  const two = runs.length > 1;
+  const view = new View(Math.max(...known.flatMap((run) => run.step.times.map((name) => run.step.length(name)))));
+  const detail = el('div', { class: 'detail', 'aria-live': 'polite' }, 'Select an operation to see what it touches: click, or comma and period.');
+  const both = known.every((run) => run.step.times.length === 2);
+  return [
+    section('step', 'The step', `One steady step, from the end of one gradient norm to the next${both ? ', predicted in virtual time above and measured below' : ''}. What runs ahead into the next step is shown where it falls in this one.`,
+      notes, view.toolbar(), timeline(known, view, detail), laneBars(known)),
+    section('memory', 'Memory', 'What the plan has in each tier over the same step, by kind. The arena is what was taken; it is never exceeded.',
+      known.map((run) => run.step.data.places.map((_, place) => memoryChart(run, place, view, two)))),
+    section('lives', 'Lives of chunks', 'Every chunk moves between the tiers as the plan says, and is full in colour where it lies. Select one to read its way through the step.',
+      known.map((run) => lives(run, view, two)))];
+}
+
+function movementSections(runs) {
+  return [
+    section('links', 'Bytes', 'Useful bytes of an average step; retries, checkpoints and evaluation are counted apart. The least is what no placement in these budgets can go below.',
+      linkBars(runs), el('div', { class: 'card' }, linkTable(runs))),
+    section('time', 'Time', 'Compute, and the time in which compute waited, by what it waited for. Together they are the training time.', causeBar(runs)),
+    section('wear', 'SSD wear', '', el('div', { class: 'card', 'data-chart': 'wear', 'data-drawn': 'yes' }, wearTable(runs)))];
+}
+
+function header(runs) {
+  const r = runs[0].report, two = runs.length > 1;
+  const logo = svg('svg', { width: 26, height: 26, viewBox: '0 0 26 26', 'aria-hidden': 'true' },
+    svg('rect', { width: 26, height: 26, rx: 7, fill: 'var(--accent)' }),
+    svg('path', { d: 'M4 11q3-4 6 0t6 0 6 0M4 17q3-4 6 0t6 0 6 0', fill: 'none', stroke: 'var(--card)', 'stroke-width': 2.2, 'stroke-linecap': 'round' }));
+  const toggle = el('button', { type: 'button', onclick: theme.toggle }, '');
+  theme.listeners.push(() => { toggle.textContent = theme.name() === 'dark' ? 'Light' : 'Dark'; toggle.setAttribute('aria-label', `switch to ${toggle.textContent.toLowerCase()} colours`); });
+  const sections = [['loss', 'Loss'], ['speed', 'Speed'], ['step', 'Step'], ['memory', 'Memory'], ['lives', 'Chunks'], ['links', 'Bytes'], ['time', 'Time'], ['wear', 'SSD'], ['config', 'Config']];
+  return [el('div', { class: 'brand' }, logo, 'Tidepool', el('span', { class: 'grow' }), toggle),
+    two ? el('h1', {}, runs.map((run, i) => [i ? ' against ' : '', el('span', { style: `color:var(${run.color})` }, run.name)])) : el('h1', {}, runs[0].name),
+    el('p', { class: 'lead' }, two ? 'Two runs side by side: A and B.' : `${r.model}, ${text.count(r.parameters)} parameters, ${r.precision}, on ${r.executor} · ${text.digits(r.steps)} steps in ${text.seconds(r.train_seconds)}`),
+    el('nav', { 'aria-label': 'sections' }, sections.map(([id, name]) => el('a', { href: `#${id}` }, name)))];
+}
+
+function build() {
+  const data = JSON.parse(document.getElementById('data').textContent);
+  const runs = data.runs.map((run, i) => new Run(run, i));
+  document.getElementById('head').append(...header(runs));
+  const main = document.getElementById('main');
+  main.append(tiles(runs));
+  if (runs.length > 1) main.append(section('comparison', 'Side by side', '', comparison(runs)));
+  // Each part on its own: one that meets something odd must not take the others with it.
+  for (const part of [() => lossSection(runs), () => speedSection(runs), () => stepSections(runs), () => movementSections(runs)]) {
+    try {
+      main.append(...[part()].flat());
+    } catch (error) {
+      errors.add(error.stack || error.message);
+      main.append(el('p', { class: 'note' }, `A part of this page could not be drawn: ${error.message}`));
+    }
+  }
+  main.append(section('config', 'Config, machine, versions', '',
+    el('div', { class: 'card' }, el('details', { open: true }, el('summary', {}, 'Run and machine'), textTable(runs, factsOf)),
+      el('details', { open: runs.length > 1 }, el('summary', {}, 'Config, every key'), textTable(runs, (run) => run.report.config)))));
+  main.append(el('footer', {}, 'Made by Tidepool from report.json, metrics.jsonl and step.json of the run. tidepool report RUN_DIR makes it again.'));
+}
+
+theme.start();
+build();
+theme.apply();
+const root = document.documentElement;
+root.dataset.charts = String(charts.expected);
+root.dataset.drawn = String(charts.drawn);
+root.dataset.errors = errors.list.join(' | ');
+root.dataset.ready = 'yes';

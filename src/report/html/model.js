@@ -1,0 +1,104 @@
+// A run as the charts want it: ops with titles and times folded onto one step, arcs as stretches of time.
+
+const movement = (kind) => kind === 'copy' || kind === 'read' || kind === 'write';
+
+// The step repeats: what ran before its beginning or after its end is what the neighbours run within it.
+function folded(begin, end, length) {
+  const span = Math.min(end - begin, length);
+  const from = begin - Math.floor(begin / length) * length;
+  return from + span <= length ? [[from, from + span]] : [[from, length], [0, from + span - length]];
+}
+
+class StepModel {
+  constructor(data) {
+    this.data = data;
+    this.ops = data.ops.kind.length;
+    this.operandsBegin = new Uint32Array(this.ops + 1);
+    for (let i = 0; i < this.ops; ++i) this.operandsBegin[i + 1] = this.operandsBegin[i] + data.ops.operands[i];
+    this.times = ['predicted', 'measured'].filter((name) => data[name] && data[name].started_us.length === this.ops);
+    // Memory and lives are drawn over what happened, or else over what was expected.
+    this.clock = data[this.times.includes('measured') ? 'measured' : this.times[0]];
+  }
+  kind(op) { return this.data.op_kinds[this.data.ops.kind[op]]; }
+  lane(op) { return this.data.ops.lane[op]; }
+  length(name) { return this.data[name].length_us * 1e-6; }
+  started(name, op) { return this.data[name].started_us[op] * 1e-6; }
+  finished(name, op) { return this.data[name].finished_us[op] * 1e-6; }
+  operands(op) {
+    const out = [], o = this.data.operands;
+    for (let i = this.operandsBegin[op]; i < this.operandsBegin[op + 1]; ++i)
+      out.push({ chunk: o.chunk[i], count: o.count[i], access: o.access[i], place: o.place[i] });
+    return out;
+  }
+  windowName(w) { return this.data.windows[w] || `window ${w}`; }
+  blockName(b) { return this.data.blocks[b] || `block ${b}`; }
+  placeName(p) {
+    const place = this.data.places[p];
+    if (!place) return '?';
+    const several = this.data.places.filter((q) => q.tier === place.tier).length > 1;
+    return several ? `${place.tier} ${place.device}` : place.tier;
+  }
+  chunkName(chunk) {
+    const c = this.data.chunks;
+    let name = this.data.kinds[c.kind[chunk]];
+    if (c.window[chunk] >= 0) name += ` ${this.windowName(c.window[chunk])}/${c.cut[chunk]}`;
+    if (c.block[chunk] >= 0) name += ` ${this.blockName(c.block[chunk])}`;
+    if (c.instance[chunk] > 0 || c.window[chunk] < 0) name += ` #${c.instance[chunk]}`;
+    return name;
+  }
+  title(op) {
+    const o = this.data.ops, kind = this.kind(op);
+    if (movement(kind)) return `${kind} ${this.chunkName(this.data.operands.chunk[this.operandsBegin[op]])}`;
+    let name = kind;
+    if (o.block[op] >= 0) name += ` ${this.blockName(o.block[op])}`;
+    else if (o.window[op] >= 0) name += ` ${this.windowName(o.window[op])}` + (o.cut[op] >= 0 ? `/${o.cut[op]}` : '');
+    if (o.micro_batch[op] >= 0) name += `, micro-batch ${o.micro_batch[op]}`;
+    return name;
+  }
+  // Stretches [begin, end] of the step in which the arc holds its frame.
+  stretches(arc) {
+    const { from, to } = this.data.arcs, length = this.clock.length_us * 1e-6;
+    if (from[arc] < 0) return [[0, length]];
+    const begin = this.clock.started_us[from[arc]] * 1e-6;
+    let end = this.clock.finished_us[to[arc]] * 1e-6;
+    if (from[arc] > to[arc]) end += length;
+    return folded(begin, Math.max(end, begin), length);
+  }
+  // Per lane: time in which at least one op ran.
+  busy(name) {
+    const spans = this.data.lanes.map(() => []);
+    for (let op = 0; op < this.ops; ++op)
+      spans[this.lane(op)].push([this.started(name, op), this.finished(name, op)]);
+    return spans.map((list) => {
+      let sum = 0, until = -Infinity;
+      for (const [begin, end] of list.sort((a, b) => a[0] - b[0])) {
+        if (end > until) { sum += end - Math.max(begin, until); until = end; }
+      }
+      return sum;
+    });
+  }
+}
+
+class Run {
+  constructor(data, number) {
+    this.name = data.name;
+    this.number = number;
+    this.report = data.report;
+    this.curves = data.curves;
+    this.color = runColors[number];
+    this.step = data.step && data.step.ops.kind.length > 0 ? new StepModel(data.step) : null;
+    if (this.step && this.step.times.length === 0) this.step = null;
+    this.tooLarge = data.step && data.step.ops.kind.length === 0 ? data.step.ops_in_all : 0;
+  }
+  get lastLoss() { const v = this.curves.loss.value; return v.length ? v[v.length - 1] : NaN; }
+  get lastEval() { const v = this.curves.eval_loss.value; return v.length ? v[v.length - 1] : NaN; }
+  // Of the prediction, of what was measured: +0.1 is 10 % too long.
+  get predictionError() {
+    const r = this.report;
+    return r.predicted_step_seconds > 0 && r.step_seconds > 0 ? r.predicted_step_seconds / r.step_seconds - 1 : NaN;
+  }
+  get ofPeak() {
+    return this.report.peak_flops_per_second > 0 ? this.report.flops_per_second / this.report.peak_flops_per_second : NaN;
+  }
+  perStep(total) { return this.report.steps > 0 ? total / this.report.steps : NaN; }
+}

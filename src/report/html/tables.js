@@ -1,0 +1,86 @@
+// Figures at the top, and tables.
+
+function tiles(runs) {
+  const entries = [
+    ['tokens per second', (run) => text.count(run.report.tokens_per_second), (run) => text.flops(run.report.flops_per_second)],
+    ['of the measured peak', (run) => text.percent(run.ofPeak), (run) => (finite(run.ofPeak) ? `of ${text.flops(run.report.peak_flops_per_second)}` : 'the peak was not measured')],
+    ['median step', (run) => text.seconds(run.report.step_seconds), (run) => `${text.count(run.report.tokens_per_step)} tokens`],
+    ['prediction', (run) => (run.report.predicted_step_seconds > 0 ? text.seconds(run.report.predicted_step_seconds) : '–'),
+      (run) => (finite(run.predictionError) ? `${text.percent(Math.abs(run.predictionError))} ${run.predictionError > 0 ? 'longer' : 'shorter'} than it took` : 'none was made')],
+    ['loss', (run) => (finite(run.lastLoss) ? run.lastLoss.toFixed(3) : '–'), (run) => (finite(run.lastEval) ? `validation ${run.lastEval.toFixed(3)}` : 'no evaluation')],
+    ['binds', (run) => run.report.binds || '–', () => 'the lane that works longest, predicted'],
+  ];
+  return el('div', { class: 'tiles' }, entries.map(([name, value, aside]) => el('div', { class: 'tile' }, el('h3', {}, name),
+    runs.map((run) => el('div', { class: runs.length > 1 ? 'value two' : 'value', style: runs.length > 1 ? `color:var(${run.color})` : null },
+      runs.length > 1 ? `${'AB'[run.number]} ${value(run)}` : value(run))),
+    runs.length === 1 ? el('div', { class: 'aside' }, aside(runs[0])) : null)));
+}
+
+// Two numbers, and what the second is of the first.
+function comparison(runs) {
+  const [a, b] = runs, rows = [];
+  const row = (name, of, show, better) => {
+    const x = of(a), y = of(b), change = finite(x) && finite(y) && x !== 0 ? y / x - 1 : NaN;
+    const tone = !better || !finite(change) || Math.abs(change) < 0.005 ? null : (change > 0) === (better === 'more') ? 'good' : 'bad';
+    rows.push([name, show(x), show(y), el('span', { class: tone }, x === y ? '=' : text.signed(change))]);
+  };
+  row('tokens per second', (r) => r.report.tokens_per_second, text.count, 'more');
+  row('median step', (r) => r.report.step_seconds, text.seconds, 'less');
+  row('predicted step', (r) => r.report.predicted_step_seconds || NaN, text.seconds);
+  row('achieved', (r) => r.report.flops_per_second, text.flops, 'more');
+  row('last loss', (r) => r.lastLoss, (x) => (finite(x) ? x.toFixed(4) : '–'), 'less');
+  row('validation loss', (r) => r.lastEval, (x) => (finite(x) ? x.toFixed(4) : '–'), 'less');
+  row('steps', (r) => r.report.steps, text.digits);
+  row('parameters', (r) => r.report.parameters, text.count);
+  for (const link of Object.keys(a.report.links)) row(`${link}, per step`, (r) => r.perStep(r.report.links[link].measured_bytes), text.bytes, 'less');
+  for (const tier of Object.keys(a.report.tiers)) row(`${tier} peak`, (r) => r.report.tiers[tier].measured_peak_bytes, text.bytes);
+  row('resident process', (r) => r.report.rss_peak_bytes, text.bytes);
+  return el('div', { class: 'card', 'data-chart-table': 'comparison' }, table([{ name: '' }, { name: `A ${a.name}` }, { name: `B ${b.name}` }, { name: 'B against A' }], rows));
+}
+
+function linkTable(runs) {
+  const rows = [];
+  for (const run of runs) {
+    for (const [link, use] of Object.entries(run.report.links)) {
+      const same = use.measured_bytes === use.planned_bytes;
+      const ratio = use.lower_bound_bytes > 0 ? use.measured_bytes / use.lower_bound_bytes : NaN;
+      rows.push([`${runs.length > 1 ? `${'AB'[run.number]} ` : ''}${link}`, ...['measured_bytes', 'planned_bytes', 'lower_bound_bytes'].map((key) => text.bytes(run.perStep(use[key]))),
+        finite(ratio) ? ratio.toFixed(2) : '–', el('span', { class: same ? 'good' : 'bad' }, same ? 'as planned' : `${use.measured_bytes - use.planned_bytes} B off`)]);
+    }
+  }
+  return table([{ name: 'link' }, { name: 'measured' }, { name: 'planned' }, { name: 'least' }, { name: 'measured / least' }, { name: '' }], rows);
+}
+
+// What it does to a drive. 600 TB written is what makers commonly promise for 1 TB of a consumer drive.
+function wearTable(runs) {
+  const row = (name, of) => [name, ...runs.map(of)];
+  const perDay = (run) => run.perStep(run.report.links.disk_write.measured_bytes) / (run.report.train_seconds / run.report.steps) * 86400;
+  const columns = [{ name: '' }, ...runs.map((run) => ({ name: runs.length > 1 ? `${'AB'[run.number]} ${run.name}` : 'this run' }))];
+  return table(columns, [
+    row('written per step', (run) => text.bytes(run.perStep(run.report.links.disk_write.measured_bytes))),
+    row('written per day of training', (run) => text.bytes(perDay(run))),
+    row('a drive rated for 600 TB written lasts', (run) => (perDay(run) > 0 ? text.seconds(600e12 / perDay(run) * 86400) : 'as long as it likes')),
+    row('read per step', (run) => text.bytes(run.perStep(run.report.links.disk_read.measured_bytes))),
+    row('checkpoints, in all', (run) => text.bytes(run.report.checkpoint_written_bytes)),
+    row('transfers that needed a second try', (run) => text.digits(run.report.io_retries)),
+  ]);
+}
+
+function factsOf(run) {
+  const r = run.report;
+  return { model: r.model, parameters: text.count(r.parameters), precision: r.precision, executor: r.executor,
+    'training state': text.bytes(r.state_bytes), steps: `${text.digits(r.steps)}${r.resumed_from_step ? `, resumed from step ${r.resumed_from_step}` : ''}`,
+    'trained for': text.seconds(r.train_seconds), 'resident process': text.bytes(r.rss_peak_bytes), 'weights xxh3': r.weights_xxh3,
+    version: r.version, commit: r.commit || 'not known', ...r.machine };
+}
+
+// A table of texts by name; of two runs what differs stands first and is marked.
+function textTable(runs, of) {
+  const values = runs.map(of), names = [...new Set(values.flatMap((v) => Object.keys(v)))];
+  const rows = names.map((name) => {
+    const cells = values.map((v) => (v[name] === undefined ? '–' : String(v[name])));
+    return { differs: cells.length > 1 && cells[0] !== cells[1], cells: [name, ...cells] };
+  });
+  rows.sort((a, b) => b.differs - a.differs);
+  return table([{ name: '' }, ...runs.map((run) => ({ name: runs.length > 1 ? `${'AB'[run.number]} ${run.name}` : 'value', text: true }))], rows);
+}

@@ -1,0 +1,188 @@
+#include "report/html_report.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
+#include <cmath>
+
+#include "json/text.h"
+#include "report/page_assets.h"
+#include "report/step_file.h"
+#include "report/text_file.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace json = boost::json;
+namespace {
+
+constexpr u64 curve_points_max = 2000;
+
+// "</script>" in a name or a text must not end the data.
+std::string script_safe(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (const char c : text) {
+    if (c == '<')
+      out += "\\u003c";
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::string html_safe(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+std::string short_number(double d) { return std::isfinite(d) ? fmt::format("{:.6g}", d) : "null"; }
+
+// {"step": [...], "value": [...]}: means of equal runs of steps where there are too many. Of values that are
+// not finite nothing is shown, as in a mean of nothing.
+template <class Step, class Value>
+std::string curve(const char* name, u64 count, Step&& step_of, Value&& value_of) {
+  const u64 stride = std::max<u64>(1, div_up(count, curve_points_max));
+  std::string steps, values;
+  for (u64 begin = 0; begin < count; begin += stride) {
+    const u64 end = std::min(count, begin + stride);
+    double sum = 0;
+    u64 finite = 0;
+    for (u64 i = begin; i < end; ++i) {
+      if (!std::isfinite(value_of(i))) continue;
+      sum += value_of(i);
+      ++finite;
+    }
+    const char* comma = begin == 0 ? "" : ",";
+    steps += fmt::format("{}{}", comma, step_of(end - 1));
+    values += comma + short_number(finite == 0 ? std::nan("") : sum / static_cast<double>(finite));
+  }
+  return fmt::format("\"{}\":{{\"step\":[{}],\"value\":[{}],\"stride\":{}}}", name, steps, values, stride);
+}
+
+std::string curves_text(const RunFiles& run) {
+  const RunReport& r = run.report;
+  const auto metric = [&](const char* name, double StepMetrics::*field) {
+    return curve(
+        name, run.metrics.size(), [&](u64 i) { return run.metrics[i].step; },
+        [&](u64 i) { return run.metrics[i].*field; });
+  };
+  std::string out = "\"curves\":{";
+  out += curve(
+      "loss", r.losses.size(), [](u64 i) { return i + 1; }, [&](u64 i) { return r.losses[i]; });
+  out += "," + curve(
+                   "step_seconds", r.each_step_seconds.size(),
+                   [&](u64 i) { return r.resumed_from_step + i + 1; },
+                   [&](u64 i) { return r.each_step_seconds[i]; });
+  out += "," + curve(
+                   "eval_loss", std::min(r.eval_steps.size(), r.eval_losses.size()),
+                   [&](u64 i) { return r.eval_steps[i]; }, [&](u64 i) { return r.eval_losses[i]; });
+  out += "," + metric("learning_rate", &StepMetrics::learning_rate);
+  out += "," + metric("grad_norm", &StepMetrics::grad_norm);
+  return out + "}";
+}
+
+// The long lists are in the curves, thinned.
+std::string report_text(const RunReport& report) {
+  RunReport brief = report;
+  brief.losses.clear();
+  brief.each_step_seconds.clear();
+  if (!report.losses.empty()) brief.losses = {report.losses.front(), report.losses.back()};
+  return to_json(brief);
+}
+
+std::string data_text(std::span<const RunFiles> runs) {
+  std::string out = "{\"runs\":[";
+  for (const RunFiles& run : runs) {
+    if (out.back() != '[') out += ",";
+    out += fmt::format("{{\"name\":{},\n\"report\":{},{},\n\"step\":{}}}",
+                       json::serialize(json::value(json::string_view(run.name.data(), run.name.size()))),
+                       report_text(run.report), curves_text(run),
+                       run.step_json.empty() ? "null" : run.step_json);
+  }
+  return script_safe(out + "]}");
+}
+
+std::string title_of(std::span<const RunFiles> runs) {
+  std::string title = "Tidepool";
+  for (const RunFiles& run : runs) title += (title == "Tidepool" ? ": " : " against ") + run.name;
+  return title;
+}
+
+// The template with its marks replaced, in one pass: what is put in may hold anything, marks too.
+std::string fill_template(std::string_view text,
+                          std::span<const std::pair<std::string_view, std::string_view>> marks) {
+  std::string out;
+  for (const auto& [mark, by] : marks) {
+    const std::size_t at = text.find(mark);
+    CHECK(at != std::string_view::npos, mark);
+    out.append(text.substr(0, at)).append(by);
+    text.remove_prefix(at + mark.size());
+  }
+  return out.append(text);
+}
+
+bool is_directory(const std::string& path) {
+  struct stat s {};
+  return ::stat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+}  // namespace
+
+Result<RunFiles> read_run(const std::string& run_dir) {
+  if (!is_directory(run_dir))
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{} is not a directory: name the output.dir of a run", run_dir)};
+  if (::access((run_dir + "/report.json").c_str(), F_OK) != 0)
+    return Error{
+        ErrorKind::bad_input,
+        fmt::format("{} holds no report.json: it is written when a run ends or is stopped; a run that was "
+                    "killed gets one from 'tidepool train CONFIG --resume auto'",
+                    run_dir)};
+  RunFiles run{.name = run_dir};
+  while (run.name.size() > 1 && run.name.ends_with('/')) run.name.pop_back();
+  TRY_ASSIGN(run.report, read_report(run_dir));
+  TRY_ASSIGN(run.metrics, read_step_metrics(run_dir + "/metrics.jsonl"));
+  const std::string step_path = run_dir + "/step.json";
+  if (::access(step_path.c_str(), F_OK) != 0) return run;
+  TRY_ASSIGN(run.step_json, read_text_file(step_path));
+  TRY(check_step_file(run.step_json, step_path));
+  return run;
+}
+
+std::string render_html(std::span<const RunFiles> runs) {
+  const std::string title = html_safe(title_of(runs)), data = data_text(runs);
+  const std::array<std::pair<std::string_view, std::string_view>, 4> marks = {
+      {{"@TITLE@", title}, {"@STYLE@", page_style}, {"@DATA@", data}, {"@SCRIPT@", page_script}}};
+  return fill_template(page_template, marks);
+}
+
+Result<void> write_html(const std::string& path, std::span<const RunFiles> runs) {
+  return replace_text_file(path, render_html(runs));
+}
+
+}  // namespace tidepool

@@ -1,0 +1,32 @@
+// report.html: one page that opens offline, drawn from what a run directory holds.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "report/metrics_log.h"
+#include "report/run_report.h"
+#include "tidepool/result.h"
+
+namespace tidepool {
+
+// A run directory as far as the page needs it.
+struct RunFiles {
+  std::string name;  // the directory, for people
+  RunReport report;
+  std::vector<StepMetrics> metrics;
+  std::string step_json;  // checked; empty: the run kept no step.json
+};
+
+// report.json must be there; metrics.jsonl and step.json may be missing, but not be broken. Errors are
+// ErrorKind::bad_input and name the file.
+Result<RunFiles> read_run(const std::string& run_dir);
+
+// One run, or two side by side. Curves of more than some thousand points are thinned.
+std::string render_html(std::span<const RunFiles>);
+
+// `path`, replaced in one step.
+Result<void> write_html(const std::string& path, std::span<const RunFiles>);
+
+}  // namespace tidepool

@@ -1,0 +1,89 @@
+// report.html as people get it: opened in headless Chromium with the network off. Every chart is there, and
+// the console is silent.
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "cli/cli.h"
+#include "tests/support/child_run.h"
+#include "tests/support/train_fixture.h"
+
+namespace tidepool {
+namespace {
+
+using testing::file_text;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr u64 page_bytes_max = 2'000'000;
+
+// Ubuntu's `chromium-browser` is a door to a snap, which reads no files outside the home directory: not asked
+// for.
+bool have_chromium() { return std::system("command -v chromium >/dev/null 2>&1") == 0; }
+
+struct Opened {
+  std::string document, console;
+};
+
+Opened open_page(const std::string& page, const testing::TrainDir& dir, const std::string& query) {
+  const std::string document = dir / "document.html", console = dir / "console.log";
+  const std::string command = fmt::format(
+      "timeout 120 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage "
+      "--user-data-dir='{}' "
+      "--host-resolver-rules='MAP * ~NOTFOUND' --proxy-server=127.0.0.1:9 --enable-logging=stderr --v=0 "
+      "--window-size=1200,900 --virtual-time-budget=5000 --dump-dom 'file://{}?{}' >'{}' 2>'{}'",
+      dir / "profile", page, query, document, console);
+  EXPECT_EQ(std::system(command.c_str()), 0) << file_text(console);
+  return {file_text(document), file_text(console)};
+}
+
+void expect_all_drawn(const Opened& opened, const std::vector<std::string>& charts) {
+  EXPECT_THAT(opened.document, HasSubstr("data-ready=\"yes\""));
+  EXPECT_THAT(opened.document, HasSubstr("data-errors=\"\""));
+  EXPECT_THAT(opened.document, Not(HasSubstr("data-drawn=\"no\"")));
+  for (const std::string& chart : charts) {
+    const std::size_t at = opened.document.find("data-chart=\"" + chart + "\"");
+    ASSERT_NE(at, std::string::npos) << chart << " is not on the page";
+    EXPECT_THAT(opened.document.substr(at, 200), HasSubstr("data-drawn=\"yes\"")) << chart;
+  }
+  for (const char* fault : {"CONSOLE", "Uncaught", "Refused to"})
+    EXPECT_THAT(opened.console, Not(HasSubstr(fault)));
+}
+
+const std::vector<std::string> curves = {"loss",  "learning-rate", "grad-norm", "tokens",
+                                         "links", "causes",        "wear"};
+
+std::vector<std::string> with_step(std::initializer_list<const char*> more) {
+  std::vector<std::string> all = curves;
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+TEST(ReportPage, ShowsEveryChartInABrowserWithoutANetwork) {
+  if (!have_chromium())
+    GTEST_SKIP() << "SKIPPED, report.html IS NOT TESTED: there is no chromium here (scripts/setup.sh)";
+  const testing::TrainDir dir;
+  Config config = testing::small_config(dir, "a");
+  config.memory.home = HomePolicy::disk;
+  config.train.max_steps = 6;
+  ASSERT_EQ(testing::ChildRun(config).wait(), 0) << file_text(config.output.dir + ".log");
+  const std::string page = config.output.dir + "/report.html";
+  EXPECT_LT(file_text(page).size(), page_bytes_max);
+  for (const char* theme : {"theme=light", "theme=dark"})
+    expect_all_drawn(open_page(page, dir, theme), with_step({"timeline", "lanes", "memory-device",
+                                                             "memory-host", "memory-disk", "lives"}));
+
+  // A run without a trace beside it: its part says so, the rest is drawn.
+  config.output.dir = dir / "b";
+  config.output.trace = false;
+  ASSERT_EQ(testing::ChildRun(config).wait(), 0);
+  expect_all_drawn(open_page(config.output.dir + "/report.html", dir, ""), curves);
+  ASSERT_EQ(run_cli({"report", dir / "a", dir / "b", "--html", dir / "both.html"}), 0);
+  const Opened both = open_page(dir / "both.html", dir, "");
+  expect_all_drawn(both, with_step({"timeline", "lanes", "memory-host-a", "lives-a"}));
+  EXPECT_THAT(both.document, HasSubstr("data-chart-table=\"comparison\""));
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,139 @@
+// `tidepool report` on good and on bad run directories.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "cli/cli.h"
+#include "report/html_report.h"
+#include "tests/support/checkpoint_fixture.h"
+
+namespace tidepool {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::read_text;
+using testing::TemporaryDirectory;
+using testing::write_text;
+
+struct Outcome {
+  int code = 0;
+  std::string out, err;
+};
+
+Outcome report(std::vector<std::string> words) {
+  words.insert(words.begin(), "report");
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  Outcome r{.code = run_cli(words)};
+  std::fflush(stdout);
+  r.out = ::testing::internal::GetCapturedStdout();
+  r.err = ::testing::internal::GetCapturedStderr();
+  return r;
+}
+
+// A run directory of 3 steps without a trace.
+class CliReport : public ::testing::Test {
+ protected:
+  CliReport() { make(run()); }
+
+  std::string run(const std::string& name = "a") const { return dir_.path() + "/" + name; }
+  void make(const std::string& path, double speed = 100) const {
+    fs::create_directories(path);
+    RunReport r{.version = "1",
+                .model = "gpt2 </script><b>",
+                .steps = 3,
+                .losses = {3, 2, 1},
+                .tokens_per_second = speed};
+    r.config = {{"train.seed", fmt::format("{}", speed)}};
+    ASSERT_TRUE(write_report(path, r));
+    write_text(path + "/metrics.jsonl", to_json_line(StepMetrics{.step = 1, .learning_rate = 0.5}) + "\n");
+  }
+  void expect_bad_input(const Outcome& r, const std::string& says) const {
+    EXPECT_EQ(r.code, 4) << r.err;
+    EXPECT_THAT(r.err, HasSubstr(says));
+    EXPECT_EQ(r.out, "");
+  }
+
+  TemporaryDirectory dir_;
+};
+
+TEST_F(CliReport, makes_the_page_again_and_says_where) {
+  const Outcome r = report({run() + "/"});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, HasSubstr("The page: " + run() + "/report.html"));
+  EXPECT_THAT(r.err, HasSubstr("no step.json, so the page has no timeline"));
+  const std::string page = read_text(run() + "/report.html");
+  EXPECT_THAT(page, HasSubstr("\"learning_rate\":{\"step\":[1],\"value\":[0.5]"));
+  EXPECT_THAT(page, AllOf(HasSubstr("gpt2 \\u003c/script>"), Not(HasSubstr("gpt2 </script>"))));
+  EXPECT_EQ(report({run(), "--html", dir_.path() + "/else.html"}).code, 0);
+  EXPECT_EQ(read_text(dir_.path() + "/else.html"), page);
+  EXPECT_EQ(report({run(), "--html", dir_.path() + "/no/such/place.html"}).code, 6);
+}
+
+// Everything that a browser could fetch: there is nothing.
+TEST_F(CliReport, the_page_refers_to_nothing_outside) {
+  ASSERT_EQ(report({run()}).code, 0);
+  std::string page = read_text(run() + "/report.html");
+  const std::string name_space = "http://www.w3.org/2000/svg";  // a name, not an address
+  for (std::size_t at; (at = page.find(name_space)) != std::string::npos;) page.erase(at, name_space.size());
+  for (const char* address : {"http:", "https:", "src=", "@import", "url(//"})
+    EXPECT_THAT(page, Not(HasSubstr(address)));
+  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+  for (const char* mark : {"@TITLE@", "@STYLE@", "@DATA@", "@SCRIPT@"})
+    EXPECT_THAT(page, Not(HasSubstr(mark)));
+}
+
+TEST_F(CliReport, two_runs_stand_side_by_side) {
+  make(run("b"), 150);
+  const Outcome r = report({run(), run("b")});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, AllOf(HasSubstr("+50.0%"), HasSubstr("train.seed"), HasSubstr("150\n")));
+  EXPECT_THAT(r.out, HasSubstr(run() + "/compare-b.html"));
+  EXPECT_THAT(read_text(run() + "/compare-b.html"), HasSubstr("\"name\":\"" + run("b")));
+  EXPECT_EQ(report({run(), run("b"), run()}).code, 2);
+}
+
+TEST_F(CliReport, says_which_file_is_missing_or_broken) {
+  expect_bad_input(report({run("none")}), "is not a directory");
+  fs::create_directories(run("empty"));
+  expect_bad_input(report({run("empty")}), "holds no report.json");
+  expect_bad_input(report({run(), run("empty")}), "holds no report.json");
+
+  const std::string json = read_text(run() + "/report.json");
+  write_text(run() + "/report.json", json.substr(0, json.size() / 2));
+  expect_bad_input(report({run()}), run() + "/report.json: not valid JSON at byte");
+  write_text(run() + "/report.json", "");
+  expect_bad_input(report({run()}), "report.json: not valid JSON");
+  write_text(run() + "/report.json", "{}");
+  expect_bad_input(report({run()}), "report.json: version is missing");
+  write_text(run() + "/report.json", json);
+
+  write_text(run() + "/step.json", "{\"format\":1,\"op_kinds\":[");
+  expect_bad_input(report({run()}), run() + "/step.json: not valid JSON");
+  fs::remove(run() + "/step.json");
+
+  write_text(run() + "/metrics.jsonl", "{\"step\": 1, \"loss\": 2}\n{\"step\": \n");
+  expect_bad_input(report({run()}), "metrics.jsonl, line 2: not valid JSON");
+  write_text(run() + "/metrics.jsonl", "{\"loss\": 2}\n");
+  expect_bad_input(report({run()}), "metrics.jsonl, line 1: step is missing");
+}
+
+TEST_F(CliReport, a_torn_last_line_and_missing_files_are_no_fault) {
+  write_text(run() + "/metrics.jsonl", "{\"step\": 1, \"loss\": 2}\n{\"step\": 2, \"lo");
+  EXPECT_EQ(report({run()}).code, 0);
+  fs::remove(run() + "/metrics.jsonl");
+  EXPECT_EQ(report({run()}).code, 0);
+}
+
+TEST_F(CliReport, long_curves_are_thinned) {
+  RunReport r{.steps = 100'000};
+  for (int i = 0; i < 100'000; ++i) r.losses.push_back(i % 7), r.each_step_seconds.push_back(0.5);
+  const RunFiles files{.name = "long", .report = r};
+  EXPECT_LT(render_html({&files, 1}).size(), 200'000u);
+}
+
+}  // namespace
+}  // namespace tidepool
