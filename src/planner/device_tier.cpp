@@ -27,19 +27,9 @@ class DevicePlanner {
   DeviceTier plan() {
     force_homes();
     if (in_.options.home == HomePolicy::automatic) try_all_resident();
-    const bool all_home = std::find(out_.home.begin(), out_.home.end(), false) == out_.home.end();
-    Profile used(program_.positions());
-    for (const Arc& arc : least_arcs()) used.add(arc.span, arc.bytes);
-    const Bytes reserve = all_home ? Bytes{0} : streaming_reserve();
-    // What rests here is a choice, not a need of streaming.
-    Bytes at_home{};
-    for (u32 w = 0; w < graph_.windows.size(); ++w)
-      if (is_home(w)) at_home += state_bytes(w);
-    for (i32 p = 0; p < program_.positions(); ++p)
-      out_.working_set.push_back((used.at(p) + reserve - at_home).value);
-    const Bytes room = budget_ > reserve ? budget_ - reserve : Bytes{0};
-    choose(room, used);
-    choose_keep(room, used);
+    // Windows that come to rest here need less to stream, so what is left is divided anew.
+    while (choose()) {
+    }
     build_arcs();
     out_.peak = place_arcs(out_.arcs, {.positions = program_.positions(),
                                        .capacity = budget_,
@@ -285,7 +275,26 @@ class DevicePlanner {
     return window + gradient;
   }
 
-  void choose(Bytes room, Profile& used) {
+  // Fills in the working set, and what stays. True: more windows rest here now, and nothing else is chosen.
+  bool choose() {
+    const bool all_home = std::find(out_.home.begin(), out_.home.end(), false) == out_.home.end();
+    Profile used(program_.positions());
+    for (const Arc& arc : least_arcs()) used.add(arc.span, arc.bytes);
+    const Bytes reserve = all_home ? Bytes{0} : streaming_reserve();
+    // What rests here is a choice, not a need of streaming.
+    Bytes at_home{};
+    for (u32 w = 0; w < graph_.windows.size(); ++w)
+      if (is_home(w)) at_home += state_bytes(w);
+    out_.working_set.clear();
+    for (i32 p = 0; p < program_.positions(); ++p)
+      out_.working_set.push_back((used.at(p) + reserve - at_home).value);
+    const Bytes room = budget_ > reserve ? budget_ - reserve : Bytes{0};
+    if (choose_stays_of_chains(room, used)) return true;
+    choose_keep(room, used);
+    return false;
+  }
+
+  bool choose_stays_of_chains(Bytes room, Profile& used) {
     chains_ = all_chains();
     std::vector<Stay> stays;
     struct Choice {
@@ -315,7 +324,7 @@ class DevicePlanner {
       if (choice.window == none) chains_[choice.chain].gaps[choice.gap].stays = true;
       if (choice.window != none) homes_changed = out_.home[choice.window] = true;
     }
-    if (homes_changed) rebuild_chains();
+    return homes_changed;
   }
 
   // All state of a window, and its gradient while it waits: saves every copy and, where the state
@@ -328,17 +337,6 @@ class DevicePlanner {
     return {.span = {0, program_.positions() - 1},
             .bytes = state_bytes(w) + Bytes{grad},
             .saved_bytes = 2 * param + grad + 2 * state};
-  }
-
-  // Windows that rest here have no parameter chain, and longer gradient chains.
-  void rebuild_chains() {
-    std::vector<Chain> chains = all_chains();
-    for (Chain& fresh : chains)
-      for (const Chain& old : chains_)
-        if (fresh.first == old.first && fresh.touches.front().begin == old.touches.front().begin)
-          for (u64 g = 0; g < std::min(fresh.gaps.size(), old.gaps.size()); ++g)
-            fresh.gaps[g].stays = fresh.gaps[g].stays || old.gaps[g].stays;
-    chains_ = std::move(chains);
   }
 
   // Keeps insides from the last block backwards: backward then starts without recompute.

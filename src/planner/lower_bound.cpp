@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <queue>
+#include <utility>
 
 #include "planner/program.h"
 #include "tidepool/check.h"
@@ -13,6 +14,9 @@ namespace {
 // ---- max saving as a min-cost flow ------------------------------------------------------------------
 // Nodes are cuts between ops; a unit of flow is one byte of memory walking through the step: along an
 // interval's edge (it holds that content) or along the chain (idle).
+
+// Forced edges cost thousands a byte: their sum does not fit 64 bits for large models.
+__extension__ using Total = __int128;
 
 class Flow {
  public:
@@ -27,17 +31,18 @@ class Flow {
   }
 
   // Sends up to `amount` from the first node to the last, cheapest first. Returns the total cost.
-  i64 send(u64 amount) {
+  Total send(u64 amount) {
     const u32 target = static_cast<u32>(head_.size()) - 1;
     first_potentials();
-    i64 cost = 0;
+    Total cost = 0;
     while (amount > 0 && shortest_paths()) {
       u64 step = amount;
-      for (u32 v = target; v != 0; v = other(edge_to_[v])) step = std::min(step, edges_[edge_to_[v]].capacity);
+      for (u32 v = target; v != 0; v = other(edge_to_[v]))
+        step = std::min(step, edges_[edge_to_[v]].capacity);
       for (u32 v = target; v != 0; v = other(edge_to_[v])) {
         edges_[edge_to_[v]].capacity -= step;
         edges_[edge_to_[v] ^ 1].capacity += step;
-        cost += edges_[edge_to_[v]].cost * static_cast<i64>(step);
+        cost += Total{edges_[edge_to_[v]].cost} * step;
       }
       amount -= step;
     }
@@ -104,9 +109,9 @@ class Savings {
       : graph_(graph),
         layout_(make_layout(graph, {.target_elements = plan.chunk_elements,
                                     .micro_batches = plan.micro_batches / plan.sweeps})),
-        program_(make_program(graph, layout_, {.micro_batches = plan.micro_batches,
-                                               .sweeps = plan.sweeps,
-                                               .clipping = plan.clipping})) {
+        program_(make_program(
+            graph, layout_,
+            {.micro_batches = plan.micro_batches, .sweeps = plan.sweeps, .clipping = plan.clipping})) {
     CHECK(plan.working_set[0].size() == program_.ops.size(), plan.working_set[0].size());
     for (u32 w = 0; w < graph.windows.size(); ++w) add_window(w);
     for (u32 b = 1; b < graph.blocks.size(); ++b)
@@ -139,9 +144,10 @@ class Savings {
       if (tiers & (1u << tier)) savings_[tier][link(kind)].push_back({begin, end, bytes, bytes});
   }
 
-  // A whole window at home on the device moves nothing at all.
+  // A whole window at home on the device moves nothing at all: what holding `window_bytes` saves adds up.
   void add_device_home(LinkKind kind, u64 window_bytes, u64 moved) {
-    savings_[0][link(kind)].push_back({0, turn() - 1, window_bytes, moved});
+    Saving& home = home_[link(kind)];
+    home = {0, turn() - 1, window_bytes, home.saved + moved};
   }
 
   void add_window(u32 w) {
@@ -153,9 +159,10 @@ class Savings {
       for (ChunkId id : layout_.state(w, cut))
         if (layout_.chunk(id).kind != Kind::param) rest += layout_.chunk(id).bytes.value;
     const i32 first_update = program_.update[w].front(), last_update = program_.update[w].back();
-    const i32 all = turn() - 1;
 
-    const u64 window = rest + param + grad;
+    // A gradient is not there all around, so it does not count as held.
+    const u64 window = rest + param;
+    const i32 all = turn() - 1;
 
     // State rests all around or comes and goes; so does the parameter once it has been written.
     for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write}) {
@@ -167,17 +174,20 @@ class Savings {
 
     // Parameters between uses on the device, and between those and the update in the host.
     const std::vector<const Pass*> touches = param_touches(w);
-    for (u64 t = 0; t + 1 < touches.size(); ++t)
-      for (LinkKind kind : {LinkKind::h2d, LinkKind::disk_read})
-        add(kind, kind == LinkKind::h2d ? in_device : in_device | in_host, touches[t]->last + 1,
-            touches[t + 1]->first - 1, param);
-    if (program_.options.clipping) {
-      add(LinkKind::disk_read, in_host, touches.back()->last + 1, first_update - 1 + turn(), param);
-    } else {
-      add(LinkKind::disk_read, in_host, touches.back()->last + 1, first_update - 1, param);
-      add(LinkKind::disk_read, in_host, last_update + 1, touches.front()->first - 1 + turn(), param);
+    for (u64 t = 0; t + 1 < touches.size(); ++t) {
+      const i32 begin = touches[t]->last + 1, end = touches[t + 1]->first - 1;
+      if (begin > end) continue;
+      for (LinkKind kind : {LinkKind::h2d, LinkKind::disk_read}) {
+        add(kind, kind == LinkKind::h2d ? in_device : in_device | in_host, begin, end, param);
+        add_device_home(kind, window, param);
+      }
     }
-    add_device_home(LinkKind::disk_read, window, param);
+    const auto add_host_gap = [&](i32 begin, i32 end) {
+      add(LinkKind::disk_read, in_host, begin, end, param);
+      if (begin <= end) add_device_home(LinkKind::disk_read, window, param);
+    };
+    add_host_gap(touches.back()->last + 1, first_update - 1 + (program_.options.clipping ? turn() : 0));
+    if (!program_.options.clipping) add_host_gap(last_update + 1, touches.front()->first - 1 + turn());
 
     // The first arrival and the gradient's departure are saved only by a home on the device.
     base_[link(LinkKind::h2d)] += param;
@@ -190,6 +200,7 @@ class Savings {
       add(kind, in_host, program_.gradient[w] + 1, gradient_until, grad);
       add_device_home(kind, window, grad);
     }
+    for (u32 l = 0; l < link_count; ++l) savings_[0][l].push_back(std::exchange(home_[l], {}));
     add_accumulators(w);
   }
 
@@ -251,6 +262,7 @@ class Savings {
   std::array<u64, link_count> base_{};
   std::array<std::array<std::vector<Saving>, link_count>, 2> savings_;  // device, host
   std::array<std::vector<u64>, 2> capacity_;
+  std::array<Saving, link_count> home_{};  // of the window being added
 };
 
 }  // namespace
@@ -262,7 +274,7 @@ u64 most_saved_cut_at_0(const std::vector<Saving>& savings, const std::vector<u6
   struct Edge {
     i32 begin, end;  // nodes: `end` is one past the last position
     u64 bytes;
-    i64 cost;        // of a byte, in 1 / scale, rounded so that the saving is never too small
+    i64 cost;  // of a byte, in 1 / scale, rounded so that the saving is never too small
   };
   constexpr u64 scale = 1024;
   std::vector<Edge> edges;
@@ -285,15 +297,15 @@ u64 most_saved_cut_at_0(const std::vector<Saving>& savings, const std::vector<u6
   Flow flow(static_cast<u32>(cuts.size()));
   const u64 most = *std::max_element(capacity.begin(), capacity.end());
   const i64 forced = -4 * static_cast<i64>(scale * cuts.size());  // bytes that are not there must walk idle
-  i64 forced_cost = 0;
+  Total forced_cost = 0;
   for (u32 n = 0; n + 1 < cuts.size(); ++n) {
     const u64 here = *std::max_element(capacity.begin() + cuts[n], capacity.begin() + cuts[n + 1]);
     flow.add_edge(n, n + 1, most - here, forced);
     flow.add_edge(n, n + 1, most, 0);
-    forced_cost += forced * static_cast<i64>(most - here);
+    forced_cost += Total{forced} * (most - here);
   }
   for (const Edge& e : edges) flow.add_edge(node(e.begin), node(e.end), e.bytes, e.cost);
-  const i64 cost = flow.send(most) - forced_cost;
+  const i64 cost = static_cast<i64>(flow.send(most) - forced_cost);
   CHECK(cost <= 0, cost);
   return div_up(static_cast<u64>(-cost), scale);
 }

@@ -16,9 +16,7 @@ Error fault(std::string message) {
                                    ". This is a bug in the planner; please report it with config.yaml"};
 }
 
-bool moves_only(OpKind kind) {
-  return kind == OpKind::copy || kind == OpKind::read || kind == OpKind::write;
-}
+bool moves_only(OpKind kind) { return kind == OpKind::copy || kind == OpKind::read || kind == OpKind::write; }
 
 std::string describe(const Plan& plan, SegmentKind kind, u32 i) {
   const Op& op = plan.segment(kind).ops[i];
@@ -47,10 +45,10 @@ class Verifier {
   Result<void> verify() {
     TRY(check_shape());
     TRY(check_updates());
-    place_homes();
+    for (const Segment& segment : plan_.segments) TRY(check_passes(segment));
     using enum SegmentKind;
-    const SegmentKind order[] = {forward_backward, body, body, body,       drain, evaluation,
-                                 evaluation,       forward_backward, drain};
+    const SegmentKind order[] = {forward_backward, body, body, body, drain, evaluation, evaluation,
+                                 forward_backward, drain};
     std::vector<Snapshot> after_body;
     for (u32 i = 0; i < std::size(order); ++i) {
       TRY(replay(order[i], i == 0 ? nullptr : find_link(order[i - 1], order[i])));
@@ -84,7 +82,8 @@ class Verifier {
     for (const Operand& o : operands) {
       Bytes sum{};
       for (u32 c = 0; c < o.count; ++c) sum += plan_.chunks[index(o.first) + c].bytes;
-      if (sum != o.frame.bytes) return fault(describe(plan_, segment.kind, i) + " has a frame of the wrong size");
+      if (sum != o.frame.bytes)
+        return fault(describe(plan_, segment.kind, i) + " has a frame of the wrong size");
       const TierUse& use = plan_.tiers[static_cast<u32>(o.frame.tier)];
       if (o.frame.end() > use.planned_peak.value)
         return fault(fmt::format("{} ends at byte {} of a {} arena of {}", describe(plan_, segment.kind, i),
@@ -96,14 +95,20 @@ class Verifier {
   }
 
   static bool is_movement_shape(const Op& op, std::span<const Operand> operands) {
-    if (operands.size() != 2 || operands[0].first != operands[1].first || operands[0].count != 1) return false;
+    if (operands.size() != 2 || operands[0].first != operands[1].first || operands[0].count != 1)
+      return false;
     const Tier from = operands[0].frame.tier, to = operands[1].frame.tier;
     switch (op.lane.kind) {
-      case LaneKind::h2d: return from == Tier::host && to == Tier::device;
-      case LaneKind::d2h: return from == Tier::device && to == Tier::host;
-      case LaneKind::disk_read: return from == Tier::disk && to == Tier::host;
-      case LaneKind::disk_write: return from == Tier::host && to == Tier::disk;
-      default: return false;
+      case LaneKind::h2d:
+        return from == Tier::host && to == Tier::device;
+      case LaneKind::d2h:
+        return from == Tier::device && to == Tier::host;
+      case LaneKind::disk_read:
+        return from == Tier::disk && to == Tier::host;
+      case LaneKind::disk_write:
+        return from == Tier::host && to == Tier::disk;
+      default:
+        return false;
     }
   }
 
@@ -124,11 +129,56 @@ class Verifier {
       const Chunk& chunk = plan_.chunks[id];
       const u32 expected = is_persistent(chunk.kind) && graph_.windows[chunk.window].trainable ? 1 : 0;
       if (body_[id] != expected || first[id] + drain_[id] != expected)
-        return fault(fmt::format("chunk {} ({} of window {}) is updated {} times in a body and {} times in "
-                                 "forward-backward + drain, not {}",
-                                 id, name(chunk.kind), chunk.window, body_[id], first[id] + drain_[id], expected));
+        return fault(
+            fmt::format("chunk {} ({} of window {}) is updated {} times in a body and {} times in "
+                        "forward-backward + drain, not {}",
+                        id, name(chunk.kind), chunk.window, body_[id], first[id] + drain_[id], expected));
     }
     return {};
+  }
+
+  // ---- 6: every micro-batch passes every block once, and sees what it must -------------------------
+
+  // Versions count from the segment's start, so this says that nothing is stale: with clipping a body's
+  // blocks find parameters that have been updated once; everywhere else those that were there.
+  Result<void> check_passes(const Segment& segment) const {
+    const bool trains = segment.kind == SegmentKind::body || segment.kind == SegmentKind::forward_backward;
+    const u32 blocks = static_cast<u32>(graph_.blocks.size());
+    std::vector<u32> forward(blocks * plan_.micro_batches, 0), backward = forward;
+    for (u32 i = 0; i < segment.ops.size(); ++i) {
+      const Op& op = segment.ops[i];
+      const bool passes = op.kind == OpKind::forward || op.kind == OpKind::backward;
+      if (passes) {
+        if (op.block >= blocks || op.micro_batch >= plan_.micro_batches)
+          return fault(describe(plan_, segment.kind, i) + " names no block or micro-batch");
+        ++(op.kind == OpKind::forward ? forward : backward)[op.block * plan_.micro_batches + op.micro_batch];
+      }
+      if (passes || op.kind == OpKind::gradient)
+        for (const Operand& o : segment.operands_of(op)) TRY(check_fresh(segment, i, o));
+    }
+    if (!trains) return {};
+    for (u32 b = 0; b < blocks; ++b)
+      for (u32 m = 0; m < plan_.micro_batches; ++m) {
+        const u64 at = b * plan_.micro_batches + m;
+        if (backward[at] != 1 || forward[at] != (b + 1 == blocks ? 0u : 1u))
+          return fault(
+              fmt::format("in {} block {} runs forward {} times and backward {} times for micro-batch {}",
+                          name(segment.kind), b, forward[at], backward[at], m));
+      }
+    return {};
+  }
+
+  Result<void> check_fresh(const Segment& segment, u32 i, const Operand& o) const {
+    const Chunk& chunk = plan_.chunk(o.first);
+    const bool gradient = segment.ops[i].kind == OpKind::gradient;
+    if (!(gradient ? chunk.kind == Kind::grad_accum : chunk.kind == Kind::param)) return {};
+    const bool updated =
+        segment.kind == SegmentKind::body && plan_.clipping && graph_.windows[chunk.window].trainable;
+    const u32 expected = gradient ? plan_.micro_batches : updated ? 1 : 0;
+    if (o.version == expected) return {};
+    return fault(fmt::format("{} reads {} of window {} at version {}, not {}",
+                             describe(plan_, segment.kind, i), name(chunk.kind), chunk.window, o.version,
+                             expected));
   }
 
   // ---- replay -------------------------------------------------------------------------------------
@@ -139,14 +189,20 @@ class Verifier {
     return nullptr;
   }
 
+  // At rest only homes hold anything: what lies beside them may be used for something else.
   void place_homes() {
+    contents_ = {};
     for (u32 id = 0; id < plan_.homes.size(); ++id)
       if (plan_.homes[id].bytes.value > 0)
-        contents_.assign(plan_.homes[id], {.chunk = ChunkId{id}, .origin = plan_.homes[id].offset});
+        contents_.assign(plan_.homes[id],
+                         {.chunk = ChunkId{id}, .version = base_[id], .origin = plan_.homes[id].offset});
   }
 
   Result<void> replay(SegmentKind kind, const Link* link) {
-    if (link == nullptr) order_.rest();
+    if (link == nullptr) {
+      order_.rest();
+      place_homes();
+    }
     const Segment& segment = plan_.segment(kind);
     const u32 before = run_begin_;
     run_begin_ = order_.size();
@@ -206,13 +262,16 @@ class Verifier {
     const Content* wrong = nullptr;
     bool empty = false;
     contents_.visit(frame, [&](u64, u64, Content& c) {
-      if (c.chunk == ChunkId{none}) empty = true;
-      else if (c.chunk != id || c.version != expected || c.origin != frame.offset) wrong = &c;
+      if (c.chunk == ChunkId{none})
+        empty = true;
+      else if (c.chunk != id || c.version != expected || c.origin != frame.offset)
+        wrong = &c;
       if (c.writer != none && c.writer != self && !order_.before(c.writer, self)) clash = c.writer;
       if (c.readers.empty() || c.readers.back() != self) order_.add_reader(c.readers, self);
     });
-    if (empty) return fault(fmt::format("{} reads chunk {} from {} byte {}, where nothing is", who(self),
-                                        index(id), name(frame.tier), frame.offset));
+    if (empty)
+      return fault(fmt::format("{} reads chunk {} from {} byte {}, where nothing is", who(self), index(id),
+                               name(frame.tier), frame.offset));
     if (wrong != nullptr)
       return fault(fmt::format("{} reads chunk {} version {} from {} byte {} but finds chunk {} version {}",
                                who(self), index(id), expected, name(frame.tier), frame.offset,

@@ -30,7 +30,7 @@ class LeastBytes {
   explicit LeastBytes(const Plan& plan) : plan_(plan) {
     gather_touches();
     for (const auto& [chunk, touches] : touches_) add_content(chunk, touches);
-    for (const auto& [window, saved] : only_at_home_)
+    for (const auto& [window, saved] : at_home_)
       for (u32 link = 0; link < link_count; ++link)
         if (saved[link] != 0) savings_[0][link].push_back({0, turn_ - 1, window_bytes_[window], saved[link]});
   }
@@ -77,25 +77,19 @@ class LeastBytes {
       for (const Touch& t : touches) base_[at(Link::h2d)] += t.in_host ? c.bytes.value : 0;
       return;
     }
-    if (c.window != none && (is_persistent(c.kind) || leaves_the_device(touches)))
-      window_bytes_[c.window] += c.bytes.value;
     const bool persistent = is_persistent(c.kind);
+    if (persistent) window_bytes_[c.window] += c.bytes.value;
     for (u64 t = 0; t < touches.size(); ++t) {
       const bool last = t + 1 == touches.size();
       Touch next = touches[last ? 0 : t + 1];
       if (last) next.position += turn_;
       if (next.reads) add_gap(c, touches[t], next, persistent);
     }
-    if (persistent) {  // written once a step, unless it never leaves the host
-      base_[at(Link::disk_write)] += c.bytes.value;
-      savings_[1][at(Link::disk_write)].push_back({0, turn_ - 1, c.bytes.value, c.bytes.value});
-      only_at_home_[c.window][at(Link::disk_write)] += c.bytes.value;
-    }
-  }
-
-  static bool leaves_the_device(const std::vector<Touch>& touches) {
-    return std::any_of(touches.begin(), touches.end(),
-                       [](const Touch& t) { return t.kind == OpKind::update; });
+    if (!persistent) return;
+    // Written once a step, unless it never leaves the host.
+    base_[at(Link::disk_write)] += c.bytes.value;
+    savings_[1][at(Link::disk_write)].push_back({0, turn_ - 1, c.bytes.value, c.bytes.value});
+    at_home_[c.window][at(Link::disk_write)] += c.bytes.value;
   }
 
   void add_gap(const Chunk& c, const Touch& from, const Touch& to, bool persistent) {
@@ -112,9 +106,10 @@ class LeastBytes {
     }
     add_saveable(Link::disk_read, bytes, begin, end, between_devices, true);
     if (!persistent) add_saveable(Link::disk_write, bytes, begin, end, between_devices, true);
-    if (between_devices || c.window == none) return;
-    only_at_home_[c.window][at(Link::disk_read)] += bytes;
-    if (!persistent) only_at_home_[c.window][at(Link::disk_write)] += bytes;
+    if (c.window == none || c.kind == Kind::grad_accum) return;
+    if (between_devices) at_home_[c.window][at(Link::h2d)] += bytes;
+    at_home_[c.window][at(Link::disk_read)] += bytes;
+    if (!persistent) at_home_[c.window][at(Link::disk_write)] += bytes;
   }
 
   // What streaming holds anyway: chunk sets between their own updates and what directly follows or
@@ -128,7 +123,7 @@ class LeastBytes {
 
   void add_fixed(Link link, const Chunk& c) {
     base_[at(link)] += c.bytes.value;
-    if (c.window != none) only_at_home_[c.window][at(link)] += c.bytes.value;
+    if (c.window != none) at_home_[c.window][at(link)] += c.bytes.value;
   }
 
   void add_saveable(Link link, u64 bytes, i32 begin, i32 end, bool by_device, bool by_host) {
@@ -147,7 +142,7 @@ class LeastBytes {
   std::array<u64, link_count> base_{};
   std::array<std::array<std::vector<Saving>, link_count>, 2> savings_;  // device, host
   std::map<u32, u64> window_bytes_;
-  std::map<u32, std::array<u64, link_count>> only_at_home_;  // by window: saved by a home on the device
+  std::map<u32, std::array<u64, link_count>> at_home_;  // by window: what a home on the device saves
 };
 
 class LeastBytesOf : public testing::TestWithParam<const char*> {};

@@ -38,7 +38,8 @@ double dual_bound(const std::vector<Saving>& savings, const std::vector<u64>& ca
     best = std::min(best, value);
     const double rate = 0.3 / (n * std::sqrt(step));
     for (i32 p = 0; p < n; ++p) {
-      const double over = (used[p] - static_cast<double>(capacity[p])) / (1.0 + static_cast<double>(capacity[p]));
+      const double over =
+          (used[p] - static_cast<double>(capacity[p])) / (1.0 + static_cast<double>(capacity[p]));
       price[p] = std::max(0.0, price[p] + rate * std::clamp(over, -1.0, 1.0));
     }
   }
@@ -60,8 +61,8 @@ TEST(LowerBound, FlowAndDualAgreeOnRandomSavings) {
     }
     const double flow = static_cast<double>(most_saved(savings, capacity));
     const double dual = dual_bound(savings, capacity);
-    EXPECT_LE(flow, dual * 1.02 + 25) << round;   // never above the optimum by more than rounding ...
-    EXPECT_GE(flow, dual * 0.90) << round;   // ... nor far below what prices allow
+    EXPECT_LE(flow, dual * 1.02 + 25) << round;  // never above the optimum by more than rounding ...
+    EXPECT_GE(flow, dual * 0.90) << round;       // ... nor far below what prices allow
   }
 }
 
@@ -76,7 +77,8 @@ TEST(LowerBound, WhatFitsMovesNothingAndWhatStreamsMovesAtLeastTheBound) {
         ASSERT_TRUE(plan) << plan.error().message;
         const auto moved = link_bytes(*plan, SegmentKind::body), bound = lower_bound(*plan, graph);
         for (u32 l = 0; l < link_count; ++l)
-          EXPECT_GE(moved[l].value, bound[l].value) << name(static_cast<LinkKind>(l)) << " " << host << " " << device;
+          EXPECT_GE(moved[l].value, bound[l].value)
+              << name(static_cast<LinkKind>(l)) << " " << host << " " << device;
         if (device == 100'000) {
           EXPECT_EQ(moved[2].value + moved[3].value, 0u);
         }

@@ -1,0 +1,43 @@
+// Random models, budgets and choices, the same for the same seed.
+#pragma once
+
+#include <random>
+
+#include "planner/planner.h"
+#include "tests/unit/support_graph.h"
+
+namespace tidepool::test {
+
+struct RandomCase {
+  GraphShape shape;
+  PlanOptions options;
+};
+
+inline RandomCase random_case(u32 seed) {
+  std::mt19937 rng(seed);
+  const auto pick = [&](auto... values) {
+    const std::common_type_t<decltype(values)...> list[] = {values...};
+    return list[rng() % (sizeof list / sizeof list[0])];
+  };
+  RandomCase c;
+  c.shape = {.layers = pick(1u, 2u, 5u),
+             .layer_elements = u64{2048} * pick(1u, 3u, 8u, 20u),
+             .embedding_elements = u64{2048} * pick(1u, 4u, 40u),
+             .boundary_bytes = u64{4096} * pick(1u, 5u, 16u),
+             .kept_bytes = u64{4096} * pick(0u, 8u, 40u),
+             .workspace_bytes = u64{4096} * pick(1u, 16u),
+             .precision = pick(Precision::fp32, Precision::bf16)};
+  const auto budget = [&] { return Bytes{u64{16 * 1024} << (rng() % 11)}; };
+  c.options = {
+      .budgets = {budget(), budget(), Bytes{u64{1} << 40}},
+      .micro_batches = pick(1u, 2u, 4u, 6u),
+      .clipping = rng() % 2 == 0,
+      .home = pick(HomePolicy::automatic, HomePolicy::device, HomePolicy::host, HomePolicy::disk,
+                   HomePolicy::mixed),
+      .recompute = pick(RecomputePolicy::automatic, RecomputePolicy::keep, RecomputePolicy::recompute),
+      .chunk_bytes = Bytes{u64{pick(0u, 8192u, 24'000u, 65'536u)}},
+      .lookahead = pick(0u, 1u, 7u)};
+  return c;
+}
+
+}  // namespace tidepool::test
