@@ -13,11 +13,17 @@ ChunkId add(Layout& layout, Chunk chunk) {
   return ChunkId{static_cast<u32>(layout.chunks.size() - 1)};
 }
 
-ChunkId add_whole(Layout& layout, Kind kind, Bytes bytes, u32 block, u32 instance) {
-  return add(layout, {.kind = kind,
-                      .instance = instance,
-                      .block = block,
-                      .bytes = Bytes{std::max(round_up(bytes.value, frame_alignment), frame_alignment)}});
+// One per device, with ids that follow each other. Returns device 0's.
+ChunkId add_whole(Layout& layout, Kind kind, Bytes bytes, u32 block, u32 m) {
+  ChunkId first{};
+  for (u32 d = 0; d < layout.devices; ++d) {
+    const ChunkId id = add(layout, {.kind = kind,
+                                    .instance = m * layout.devices + d,
+                                    .block = block,
+                                    .bytes = Bytes{std::max(round_up(bytes.value, frame_alignment), frame_alignment)}});
+    if (d == 0) first = id;
+  }
+  return first;
 }
 
 ChunkId add_kind(Layout& layout, const Window& window, u32 w, Kind kind, u32 instance, u64 cut_elements,
@@ -46,17 +52,19 @@ u32 count_uses(const ModelGraph& graph, u32 window) {
   return uses;
 }
 
-// Equal cuts near the target, on cut_alignment_elements.
-u64 cut_size(u64 elements, u64 target) {
-  const u64 cuts = std::max<u64>(1, div_up(elements, std::max(target, cut_alignment_elements)));
+// Equal cuts near the target, on cut_alignment_elements; as many for each device, where there are enough.
+u64 cut_size(u64 elements, u64 target, u32 devices) {
+  u64 cuts = std::max<u64>(1, div_up(elements, std::max(target, cut_alignment_elements)));
+  cuts = round_up(cuts, devices);
   return round_up(div_up(elements, cuts), cut_alignment_elements);
 }
 
 void add_window(Layout& layout, const ModelGraph& graph, u32 w) {
   const Window& window = graph.windows[w];
   CHECK(window.elements > 0 && window.elements % cut_alignment_elements == 0, window.elements);
-  const u64 size = cut_size(window.elements, layout.target_elements);
+  const u64 size = cut_size(window.elements, layout.target_elements, layout.devices);
   WindowChunks chunks{.cuts = static_cast<u32>(div_up(window.elements, size))};
+  chunks.shard_cuts = static_cast<u32>(div_up(chunks.cuts, layout.devices));
   const auto kind = [&](Kind k, u32 instance) {
     return add_kind(layout, window, w, k, instance, size, chunks.cuts);
   };
@@ -64,9 +72,14 @@ void add_window(Layout& layout, const ModelGraph& graph, u32 w) {
   if (layout.precision == Precision::bf16) chunks.master_low = kind(Kind::master_low, 0);
   chunks.momentum = kind(Kind::momentum, 0);
   chunks.variance = kind(Kind::variance, 0);
-  for (u32 use = 0; use < count_uses(graph, w); ++use)
-    chunks.grad_accum.push_back(kind(Kind::grad_accum, use));
+  const u32 uses = count_uses(graph, w);
+  for (u32 use = 0; use < uses; ++use) chunks.grad_accum.push_back(kind(Kind::grad_accum, use));
   chunks.grad = layout.precision == Precision::bf16 ? kind(Kind::grad, 0) : chunks.grad_accum.front();
+  if (layout.devices == 1) chunks.local_accum = chunks.grad_accum;
+  for (u32 use = 0; use < uses && layout.devices > 1; ++use) {
+    chunks.local_accum.push_back(kind(Kind::grad_accum, uses + use * layout.devices));
+    for (u32 d = 1; d < layout.devices; ++d) kind(Kind::grad_accum, uses + use * layout.devices + d);
+  }
   layout.windows.push_back(std::move(chunks));
 }
 
@@ -85,7 +98,8 @@ Bytes scalars_bytes() { return Bytes{frame_alignment}; }
 Layout make_layout(const ModelGraph& graph, const LayoutOptions& options) {
   Layout layout{.precision = graph.precision,
                 .target_elements = options.target_elements,
-                .micro_batches = options.micro_batches};
+                .micro_batches = options.micro_batches,
+                .devices = options.devices};
   for (u32 w = 0; w < graph.windows.size(); ++w) add_window(layout, graph, w);
   for (u32 b = 0; b < graph.blocks.size(); ++b)
     for (u32 m = 0; m < options.micro_batches; ++m)

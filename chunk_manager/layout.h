@@ -9,14 +9,24 @@ namespace tidepool {
 
 struct LayoutOptions {
   u64 target_elements = 0;   // of a cut; rounded so that a window's cuts are equal
-  u32 micro_batches = 1;     // per sweep: how many activations of a block live at once
+  u32 micro_batches = 1;     // per sweep and device: how many activations of a block live at once there
+  u32 devices = 1;
 };
 
-// First chunk ids of a window's kinds; cut c of a kind is `first + c`.
+// First chunk ids of a window's kinds; cut c of a kind is `first + c`. Each device owns a run of cuts,
+// its shard: it alone fetches their parameters, sums their gradients, and hands these down.
 struct WindowChunks {
   u32 cuts = 0;
+  u32 shard_cuts = 0;  // of device 0: of no device are there more. With one device all
   ChunkId param{}, master_low{}, momentum{}, variance{}, grad{};
   std::vector<ChunkId> grad_accum;  // by use: a tied window has one per block that reads it
+  // By use: what device 0's micro-batches sum up to, before that is reduced to grad_accum. Device d's
+  // begins d * cuts later. With one device it is grad_accum itself.
+  std::vector<ChunkId> local_accum;
+
+  u32 owner(u32 cut) const { return cut / shard_cuts; }
+  u32 shard_begin(u32 device) const { return device * shard_cuts < cuts ? device * shard_cuts : cuts; }
+  u32 shard_size(u32 device) const { return shard_begin(device + 1) - shard_begin(device); }
 };
 
 // A value: same graph and options give the same ids.
@@ -24,8 +34,10 @@ struct Layout {
   Precision precision{};
   u64 target_elements = 0;
   u32 micro_batches = 1;
+  u32 devices = 1;
   std::vector<Chunk> chunks;
   std::vector<WindowChunks> windows;
+  // Device 0's; device d's is d later. m counts a device's micro-batches of one sweep.
   std::vector<ChunkId> activation;  // [block * micro_batches + m], valid for block >= 1
   std::vector<ChunkId> kept;        // [block * micro_batches + m], valid where Block::kept > 0
   std::vector<ChunkId> activation_grad;  // [m]

@@ -40,9 +40,16 @@ class Profile {
   std::vector<u64> used_;
 };
 
+// What several devices hold in one arc of the device tier, which is the same on all of them.
+enum class Spread : u8 {
+  each,   // chunks of its own: device d's begin d * count later
+  copy,   // the same chunks on every device
+  shard,  // the cuts that it owns: device d's begin d * count later, and there may be fewer of them
+};
+
 // Consecutive chunks that are in a tier together, side by side.
 struct Arc {
-  ChunkId first{};
+  ChunkId first{};  // of several devices: device 0's
   u32 count = 1;
   Bytes bytes{};
   Span span;               // least: first to last op that touches it
@@ -50,6 +57,7 @@ struct Arc {
   i32 tail = 0;            // positions that it should stay on after the last op, where memory allows
   bool filled = false;     // by a copy or read: starting early hides the movement
   bool permanent = false;  // the whole circle
+  Spread spread = Spread::each;
   // Chosen by place_arcs.
   Span placed;
   u64 offset = 0;

@@ -15,7 +15,7 @@ enum class Precision : u8 { fp32, bf16 };
 enum class Kind : u8 {
   param,
   grad,        // finished gradient at transfer precision; in fp32 the accumulator is the gradient
-  grad_accum,  // fp32, one per use of a window
+  grad_accum,  // fp32, one per use of a window; with several devices also one per use and device
   master_low,
   momentum,
   variance,
@@ -66,7 +66,9 @@ struct Chunk {
   Kind kind{};
   u32 window = none;       // of the kinds with parameters
   u32 cut = none;          // which cut of the window
-  u32 instance = 0;        // grad_accum: which use; activations, batch: which micro-batch of a sweep
+  // grad_accum: which use, then uses + use * devices + device; activations, batch: which micro-batch
+  // of a sweep; workspace, scalars: whose device.
+  u32 instance = 0;
   u32 block = none;        // activation, kept: which block it enters
   u64 element_begin = 0;   // in the window
   u64 elements = 0;

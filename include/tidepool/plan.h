@@ -23,6 +23,9 @@ constexpr std::string_view name(Tier tier) {
   return names[static_cast<u32>(tier)];
 }
 
+// Devices of one process. Each has an arena and a link of its own; host and disk are shared.
+inline constexpr u32 devices_max = 16;
+
 // A byte range in a tier. Offsets count from the start of the tier's arena (or swap file).
 struct Frame {
   Tier tier{};
@@ -34,8 +37,9 @@ struct Frame {
   bool operator==(const Frame&) const = default;
 };
 
-// An issue queue. compute, h2d, d2h and comm belong to a device and start in plan order; host
-// starts in plan order too; the disk lanes complete in any order, so there only edges order.
+// An issue queue. compute, h2d and d2h belong to a device and start in plan order; comm (one for all
+// devices: every collective needs each of them) and host start in plan order too; the disk lanes
+// complete in any order, so there only edges order.
 enum class LaneKind : u8 { compute, h2d, d2h, comm, disk_read, disk_write, host };
 inline constexpr u32 lane_kind_count = 7;
 inline constexpr u16 host_device = 0xffff;
@@ -65,13 +69,24 @@ enum class OpKind : u8 {
   copy,          // h2d or d2h: one chunk
   read,          // disk -> host
   write,         // host -> disk
+  // Collectives, where there are several devices: one op that works in all of them.
+  all_gather,      // comm: each device's cuts of a window to all others. Carries versions, as a copy does
+  reduce_scatter,  // comm: sums the devices' accumulators, in order of device, to the cuts' owners
 };
-inline constexpr u32 op_kind_count = 9;
+inline constexpr u32 op_kind_count = 11;
 
 constexpr std::string_view name(OpKind kind) {
   constexpr std::array<std::string_view, op_kind_count> names = {
-      "load_batch", "forward", "backward", "gradient", "norm", "update", "copy", "read", "write"};
+      "load_batch", "forward", "backward", "gradient",   "norm",          "update",
+      "copy",       "read",    "write",    "all_gather", "reduce_scatter"};
   return names[static_cast<u32>(kind)];
+}
+// Leaves content as it is, elsewhere.
+constexpr bool is_movement(OpKind kind) {
+  return kind == OpKind::copy || kind == OpKind::read || kind == OpKind::write || kind == OpKind::all_gather;
+}
+constexpr bool is_collective(OpKind kind) {
+  return kind == OpKind::all_gather || kind == OpKind::reduce_scatter;
 }
 
 enum class Access : u8 { read, write, read_write };
@@ -91,9 +106,11 @@ constexpr bool writes(Access a) { return a != Access::read; }
 //                       embedding), kept?, activation_grad, grad_accum by block.windows, workspace,
 //                       scalars (head). An accumulator with Access::write is overwritten, not added to
 //   gradient            grad_accum by use, grad (bf16 only), scalars
-//   norm                scalars
+//   norm                scalars; of several devices first the one that it leaves its results in
 //   update              grad (or grad_accum in fp32), param, master_low?, momentum, variance, scalars
 //                       (with clipping only)
+//   all_gather          what each device has (read), then what each device gets (write)
+//   reduce_scatter      accumulators by device (read), then each owner's sum (write)
 struct Operand {
   ChunkId first{};
   u32 count = 1;
@@ -179,6 +196,7 @@ struct Budgets {
   bool operator==(const Budgets&) const = default;
 };
 
+// Of Tier::device: of each device.
 struct TierUse {
   Bytes budget{};
   Bytes planned_peak{};  // arena size: highest frame end over all segments
@@ -190,6 +208,7 @@ struct Plan {
   Precision precision = Precision::fp32;
   u32 micro_batches = 1;  // per step
   u32 sweeps = 1;
+  u32 devices = 1;        // micro-batch m runs on device m % devices
   bool clipping = true;   // updates wait for the norm and overlap the next forward
   u64 chunk_elements = 0; // target cut
   std::vector<Chunk> chunks;
@@ -206,8 +225,10 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// Useful bytes that a segment moves over each link.
+// Useful bytes that a segment moves over each link, all devices together.
 std::array<Bytes, link_count> link_bytes(const Plan&, SegmentKind);
+// Useful bytes that devices get from other devices in a segment's collectives, all together.
+Bytes comm_bytes(const Plan&, SegmentKind);
 
 // The plan as text: byte-identical for the same inputs, one line per op. This is the golden file.
 std::string to_text(const Plan&);

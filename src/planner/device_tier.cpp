@@ -1,5 +1,6 @@
 // The device tier: windows, accumulators, activations and workspace over one turn of the body, and
-// which of them stay between uses.
+// which of them stay between uses. Of several devices it plans one: the others do the same with
+// micro-batches and shards of their own.
 #include <algorithm>
 #include <optional>
 
@@ -55,6 +56,7 @@ class DevicePlanner {
     u32 window = none;
     bool produced_here = false;        // made on the device: leaving it costs a move down
     bool leaves = false;               // goes down after the last touch (gradients)
+    Spread spread = Spread::each;
     i32 floor = -1'000'000'000;
   };
 
@@ -67,6 +69,7 @@ class DevicePlanner {
   u32 sweeps() const { return program_.options.sweeps; }
   u32 head() const { return static_cast<u32>(graph_.blocks.size()) - 1; }
   bool is_home(u32 window) const { return out_.home[window]; }
+  bool sharded() const { return layout_.devices > 1; }
 
   static bool needs_params(const Block& block, OpKind kind) {
     return kind == OpKind::forward || block.kind != BlockKind::embedding;
@@ -82,6 +85,7 @@ class DevicePlanner {
   Chain param_chain(u32 w) const {
     Chain chain{.first = layout_.windows[w].param, .count = layout_.windows[w].cuts};
     chain.window = w;
+    chain.spread = sharded() ? Spread::copy : Spread::each;
     for (const Pass& p : program_.passes) {
       const Block& block = graph_.blocks[p.block];
       if (!needs_params(block, p.kind)) continue;
@@ -90,7 +94,7 @@ class DevicePlanner {
       chain.passes.push_back(&p);
     }
     // A copy up cannot start before the update (clipping), nor in the turn before (else).
-    chain.floor = program_.options.clipping ? program_.update[w].front() : 0;
+    chain.floor = program_.options.clipping ? program_.first_update(w) : 0;
     return finish(std::move(chain));
   }
 
@@ -101,12 +105,19 @@ class DevicePlanner {
     for (u32 b = 0; b <= head(); ++b)
       for (u32 window : graph_.blocks[b].windows) {
         if (window != w) continue;
-        Chain chain{.first = chunks.grad_accum[use], .count = chunks.cuts};
+        Chain chain{.first = chunks.local_accum[use], .count = chunks.cuts};
         chain.produced_here = true;
         chain.window = w;
         for (u32 s = 0; s < sweeps(); ++s) {
           const Pass& p = pass(OpKind::backward, b, s);
           chain.touches.push_back({p.first, p.last});
+        }
+        if (sharded()) {
+          const i32 reduce = program_.reduce[w][use];
+          chain.touches.push_back({reduce, reduce});
+          chains.push_back(finish(std::move(chain)));
+          chain = shard_chain(w, chunks.grad_accum[use]);
+          chain.touches.push_back({reduce, reduce});
         }
         chain.touches.push_back({program_.gradient[w], program_.gradient[w]});
         const bool is_gradient = chain.first == chunks.grad;
@@ -118,20 +129,24 @@ class DevicePlanner {
     return chains;
   }
 
+  Chain shard_chain(u32 w, ChunkId first) const {
+    Chain chain{.first = first, .count = layout_.windows[w].shard_cuts};
+    chain.produced_here = true;
+    chain.window = w;
+    if (sharded()) chain.spread = Spread::shard;
+    return chain;
+  }
+
   // A gradient that an update on the device reads. With clipping the update runs in the next turn,
   // so the chain's last touch lies there.
   void extend_to_update(Chain& chain) const {
-    const std::vector<i32>& updates = program_.update[chain.window];
     const i32 turn = program_.options.clipping ? program_.positions() : 0;
-    chain.touches.back().end = updates.back() + turn;
+    chain.touches.back().end = program_.last_update(chain.window) + turn;
   }
 
   std::optional<Chain> gradient_chain(u32 w) const {
-    const WindowChunks& chunks = layout_.windows[w];
     if (layout_.precision == Precision::fp32) return std::nullopt;
-    Chain chain{.first = chunks.grad, .count = chunks.cuts};
-    chain.produced_here = true;
-    chain.window = w;
+    Chain chain = shard_chain(w, layout_.windows[w].grad);
     chain.touches.push_back({program_.gradient[w], program_.gradient[w]});
     if (is_home(w)) extend_to_update(chain);
     chain.leaves = !is_home(w);
@@ -168,7 +183,7 @@ class DevicePlanner {
   std::vector<Chain> all_chains() const {
     std::vector<Chain> chains;
     for (u32 w = 0; w < graph_.windows.size(); ++w) {
-      if (!is_home(w)) chains.push_back(param_chain(w));
+      if (streams(w)) chains.push_back(param_chain(w));
       for (Chain& c : accumulator_chains(w)) chains.push_back(std::move(c));
       if (auto c = gradient_chain(w)) chains.push_back(std::move(*c));
     }
@@ -178,9 +193,14 @@ class DevicePlanner {
     return chains;
   }
 
+  // A window that rests on one device is used where it rests; of several, each has a shard of it, and
+  // all gather it before use.
+  bool streams(u32 w) const { return !is_home(w) || sharded(); }
+
+  // Of each device.
   Bytes state_bytes(u32 w) const {
     Bytes sum{};
-    for (u32 cut = 0; cut < layout_.windows[w].cuts; ++cut)
+    for (u32 cut = 0; cut < layout_.windows[w].shard_cuts; ++cut)
       for (ChunkId id : layout_.state(w, cut)) sum += layout_.chunk(id).bytes;
     return sum;
   }
@@ -198,7 +218,8 @@ class DevicePlanner {
             .count = chain.count,
             .bytes = layout_.bytes(chain.first, chain.count),
             .span = on_circle(span),
-            .floor = chain.floor};
+            .floor = chain.floor,
+            .spread = chain.spread};
   }
 
   Arc permanent(ChunkId first, u32 count) const {
@@ -207,6 +228,12 @@ class DevicePlanner {
             .bytes = layout_.bytes(first, count),
             .span = {0, program_.positions() - 1},
             .permanent = true};
+  }
+
+  Arc resting(u32 w, ChunkId first) const {
+    Arc arc = permanent(first, layout_.windows[w].shard_cuts);
+    if (sharded()) arc.spread = Spread::shard;
+    return arc;
   }
 
   // Arcs that no choice can avoid: nothing stays between passes.
@@ -237,10 +264,10 @@ class DevicePlanner {
     for (u32 w = 0; w < graph_.windows.size(); ++w) {
       if (!is_home(w)) continue;
       const WindowChunks& chunks = layout_.windows[w];
-      arcs.push_back(permanent(chunks.param, chunks.cuts));
-      if (layout_.precision == Precision::bf16) arcs.push_back(permanent(chunks.master_low, chunks.cuts));
-      arcs.push_back(permanent(chunks.momentum, chunks.cuts));
-      arcs.push_back(permanent(chunks.variance, chunks.cuts));
+      arcs.push_back(resting(w, chunks.param));
+      if (layout_.precision == Precision::bf16) arcs.push_back(resting(w, chunks.master_low));
+      arcs.push_back(resting(w, chunks.momentum));
+      arcs.push_back(resting(w, chunks.variance));
     }
     return arcs;
   }
@@ -256,21 +283,25 @@ class DevicePlanner {
   // A model that fits the device runs resident, with no detour.
   void try_all_resident() {
     out_.home.assign(graph_.windows.size(), true);
+    if (resident_peak() > budget_) out_.home.assign(graph_.windows.size(), false);
+  }
+
+  Bytes resident_peak() const {
     Profile profile(program_.positions());
     for (const Arc& arc : fixed_arcs()) profile.add(arc.span, arc.bytes);
     for (const Chain& chain : all_chains())
       profile.add(on_circle({chain.touches.front().begin, chain.touches.back().end}),
                   layout_.bytes(chain.first, chain.count));
-    if (profile.peak() > budget_) out_.home.assign(graph_.windows.size(), false);
+    return profile.peak();
   }
 
   // Room for the next window to come up and the last gradient to go down while a block computes.
   Bytes streaming_reserve() const {
     Bytes window{}, gradient{};
     for (u32 w = 0; w < graph_.windows.size(); ++w) {
-      if (is_home(w)) continue;
-      window = std::max(window, layout_.bytes(layout_.windows[w].param, layout_.windows[w].cuts));
-      gradient = std::max(gradient, layout_.bytes(layout_.windows[w].grad, layout_.windows[w].cuts));
+      const WindowChunks& chunks = layout_.windows[w];
+      if (streams(w)) window = std::max(window, layout_.bytes(chunks.param, chunks.cuts));
+      if (!is_home(w)) gradient = std::max(gradient, layout_.bytes(chunks.grad, chunks.shard_cuts));
     }
     return window + gradient;
   }
@@ -280,7 +311,8 @@ class DevicePlanner {
     const bool all_home = std::find(out_.home.begin(), out_.home.end(), false) == out_.home.end();
     Profile used(program_.positions());
     for (const Arc& arc : least_arcs()) used.add(arc.span, arc.bytes);
-    const Bytes reserve = all_home ? Bytes{0} : streaming_reserve();
+    const bool resident = all_home && (!sharded() || resident_peak() <= budget_);
+    const Bytes reserve = resident ? Bytes{0} : streaming_reserve();
     // What rests here is a choice, not a need of streaming.
     Bytes at_home{};
     for (u32 w = 0; w < graph_.windows.size(); ++w)
@@ -307,9 +339,11 @@ class DevicePlanner {
         const Chain& chain = chains_[c];
         if (chain.gaps[g].stays) continue;
         const Bytes bytes = layout_.bytes(chain.first, chain.count);
+        // Of a window each device fetches its shard only.
+        const u64 moved = chain.spread == Spread::copy ? bytes.value / layout_.devices : bytes.value;
         stays.push_back({.span = chain.gaps[g].span,
                          .bytes = bytes,
-                         .saved_bytes = bytes.value * (chain.produced_here ? 2 : 1)});
+                         .saved_bytes = moved * (chain.produced_here ? 2 : 1)});
         choices.push_back({.chain = c, .gap = g});
       }
     if (in_.options.home == HomePolicy::automatic)
@@ -331,8 +365,8 @@ class DevicePlanner {
   // would rest on disk, its reads and writes.
   Stay home_stay(u32 w) const {
     const WindowChunks& chunks = layout_.windows[w];
-    const u64 param = layout_.bytes(chunks.param, chunks.cuts).value;
-    const u64 grad = layout_.bytes(chunks.grad, chunks.cuts).value;
+    const u64 param = layout_.bytes(chunks.param, chunks.shard_cuts).value;
+    const u64 grad = layout_.bytes(chunks.grad, chunks.shard_cuts).value;
     const u64 state = state_bytes(w).value;
     return {.span = {0, program_.positions() - 1},
             .bytes = state_bytes(w) + Bytes{grad},
@@ -382,11 +416,8 @@ class DevicePlanner {
       if (!chain.produced_here) {
         arc.filled = true;
         if (begin > 0) arc.floor = std::max(arc.floor, chain.touches[begin - 1].end + 1);
-        out_.arrivals.push_back({.window = chain.window,
-                                 .arc = a,
-                                 .pass = chain.passes[begin]->kind,
-                                 .block = chain.passes[begin]->block,
-                                 .sweep = chain.passes[begin]->sweep});
+        out_.arrivals.push_back(
+            {.window = chain.window, .arc = a, .segments = segments_of(*chain.passes[begin])});
       } else if (previous != none) {
         arc.filled = true;
         const i32 turn = span.begin - arc.span.begin;
@@ -397,12 +428,20 @@ class DevicePlanner {
       const bool last = t + 1 == chain.touches.size();
       if (chain.produced_here && (!last || chain.leaves)) {
         arc.tail = tail_positions();
-        out_.departures.push_back(
-            {.first = chain.first, .count = chain.count, .from_arc = a, .out = span.end});
+        out_.departures.push_back({.first = chain.first,
+                                   .count = chain.count,
+                                   .spread = chain.spread,
+                                   .from_arc = a,
+                                   .out = span.end});
       }
       out_.arcs.push_back(arc);
       previous = a;
     }
+  }
+
+  u8 segments_of(const Pass& pass) const {
+    const bool evaluated = pass.sweep == 0 && (pass.kind == OpKind::forward || pass.block == head());
+    return in_first | in_body | (evaluated ? in_evaluation : 0);
   }
 
   // The copy out of a frame should be hidden by the next block's pass over its micro-batches.

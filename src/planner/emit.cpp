@@ -8,7 +8,7 @@
 namespace tidepool {
 namespace {
 
-constexpr LaneId device_lane(LaneKind kind) { return {.device = 0, .kind = kind}; }
+constexpr LaneId device_lane(LaneKind kind, u32 device) { return {.device = static_cast<u16>(device), .kind = kind}; }
 constexpr LaneId host_lane(LaneKind kind) { return {.device = host_device, .kind = kind}; }
 
 // Finds the frame of a chunk in a tier at a position.
@@ -21,15 +21,19 @@ class Frames {
 
   Frame of_arc(u32 a) const { return {.tier = tier_, .offset = arcs_[a].offset, .bytes = arcs_[a].bytes}; }
 
-  Frame at(ChunkId first, i32 position) const {
+  // The arc of a shard, or of anything else that begins with the chunk.
+  u32 arc_at(ChunkId first, bool shard, i32 position) const {
     for (u32 a : by_first_[index(first)]) {
+      if ((arcs_[a].spread == Spread::shard) != shard) continue;
       const Span s = arcs_[a].span;  // not `placed`: a tail may overlap the next arc's early start
-      if (position <= s.end && position >= s.begin) return of_arc(a);
-      if (s.begin < 0 && position >= s.begin + turn_) return of_arc(a);
+      if (position <= s.end && position >= s.begin) return a;
+      if (s.begin < 0 && position >= s.begin + turn_) return a;
     }
     CHECK(false, index(first), position, name(tier_));
-    return {};
+    return 0;
   }
+
+  Frame at(ChunkId first, i32 position) const { return of_arc(arc_at(first, false, position)); }
 
  private:
   const std::vector<Arc>& arcs_;
@@ -54,6 +58,7 @@ class Emitter {
   void emit() {
     set_homes();
     sort_movements();
+    sort_gathers();
     for (u32 s = 0; s < segment_count; ++s) emit_segment(static_cast<SegmentKind>(s));
   }
 
@@ -65,26 +70,52 @@ class Emitter {
     for (u32 id = 0; id < layout_.chunks.size(); ++id) {
       const Chunk& chunk = layout_.chunks[id];
       if (!is_persistent(chunk.kind)) continue;
-      if (device_.home[chunk.window]) plan_.homes[id] = device_chunk(ChunkId{id}, 0);
+      if (device_.home[chunk.window]) plan_.homes[id] = home_on_device(ChunkId{id});
       if (host_.home_arcs[id] != none) plan_.homes[id] = host_frames_.of_arc(host_.home_arcs[id]);
       CHECK(plan_.homes[id].bytes == chunk.bytes, id, plan_.homes[id].bytes.value, chunk.bytes.value);
     }
   }
 
-  Frame part(Frame group, ChunkId first, ChunkId chunk) const {
-    group.offset += layout_.bytes(first, index(chunk) - index(first)).value;
-    group.bytes = layout_.chunk(chunk).bytes;
-    return group;
+  // ---- frames of one of several devices -------------------------------------------------------------
+
+  bool sharded() const { return layout_.devices > 1; }
+
+  // What device `device` holds in an arc of the device tier, and where.
+  struct OnDevice {
+    ChunkId first{};
+    u32 count = 0;
+    Frame frame;
+  };
+  OnDevice on_device(u32 a, u32 device) const {
+    const Arc& arc = device_.arcs[a];
+    const Held held = held_by(layout_, arc.first, arc.count, arc.spread, device);
+    return {held.first,
+            held.count,
+            {.tier = Tier::device,
+             .device = static_cast<u16>(device),
+             .offset = arc.offset,
+             .bytes = layout_.bytes(held.first, held.count)}};
   }
 
-  static bool has_cuts(const Chunk& chunk) { return chunk.window != none; }
-  ChunkId group_of(ChunkId id) const {
+  // Consecutive chunks of those.
+  OnDevice part(const OnDevice& whole, ChunkId first, u32 count) const {
+    OnDevice out{first, count, whole.frame};
+    out.frame.offset += layout_.bytes(whole.first, index(first) - index(whole.first)).value;
+    out.frame.bytes = layout_.bytes(first, count);
+    return out;
+  }
+
+  // A window's chunks of a kind that devices own: `first` is the kind's first.
+  OnDevice shard(ChunkId first, u32 device, i32 position) const {
+    return on_device(device_frames_.arc_at(first, sharded(), position), device);
+  }
+
+  Frame owned_chunk(ChunkId id, i32 position) const {
     const Chunk& chunk = layout_.chunk(id);
-    return has_cuts(chunk) ? ChunkId{index(id) - chunk.cut} : id;
+    const u32 owner = layout_.windows[chunk.window].owner(chunk.cut);
+    return part(shard(ChunkId{index(id) - chunk.cut}, owner, position), id, 1).frame;
   }
-  Frame device_chunk(ChunkId id, i32 position) const {
-    return part(device_frames_.at(group_of(id), position), group_of(id), id);
-  }
+  Frame home_on_device(ChunkId id) const { return owned_chunk(id, 0); }
 
   // ---- order --------------------------------------------------------------------------------------
 
@@ -95,6 +126,33 @@ class Emitter {
     };
     std::stable_sort(movements_.begin(), movements_.end(), [&](const Movement& a, const Movement& b) {
       return std::tuple(a.when, stage(a), a.need) < std::tuple(b.when, stage(b), b.need);
+    });
+  }
+
+  // With several devices a window is whole only when its cuts have come to their owners and gone from
+  // there to the others: one gather per arrival, behind the last of its copies or updates. In the order of
+  // those and not of use, so that it does not queue on its lane behind what comes later.
+  struct Gather {
+    u32 arc = none;
+    u32 window = none;
+    u8 segments = 0;
+    Moment when;
+  };
+
+  void sort_gathers() {
+    if (!sharded()) return;
+    std::vector<Moment> last(device_.arcs.size(), Moment{-1, Phase::before});
+    for (const Movement& m : movements_)
+      if (m.to.tier == Tier::device) last[m.to.arc] = std::max(last[m.to.arc], m.when);
+    for (const DeviceTier::Arrival& a : device_.arrivals) {
+      const i32 begin = device_.arcs[a.arc].placed.begin, update = program_.last_update(a.window);
+      Moment when = last[a.arc];
+      if (device_.home[a.window])
+        when = program_.options.clipping && begin <= update ? Moment{update, Phase::after} : Moment{begin, Phase::before};
+      gathers_.push_back({a.arc, a.window, a.segments, when});
+    }
+    std::stable_sort(gathers_.begin(), gathers_.end(), [&](const Gather& a, const Gather& b) {
+      return std::tuple(a.when, device_.arcs[a.arc].span.begin) < std::tuple(b.when, device_.arcs[b.arc].span.begin);
     });
   }
 
@@ -112,10 +170,12 @@ class Emitter {
     *segment_ = {.kind = kind};
     versions_.assign(layout_.chunks.size(), 0);
     const u8 bit = static_cast<u8>(1 << static_cast<u8>(kind));
-    u64 m = 0;
+    u64 m = 0, g = 0;
     const auto emit_movements = [&](Moment until) {
       for (; m < movements_.size() && movements_[m].when <= until; ++m)
         if (movements_[m].segments & bit) emit_movement(movements_[m]);
+      for (; g < gathers_.size() && gathers_[g].when <= until; ++g)
+        if (gathers_[g].segments & bit) emit_gather(gathers_[g]);
     };
     for (i32 p = 0; p < program_.positions(); ++p) {
       emit_movements({p, Phase::before});
@@ -138,10 +198,6 @@ class Emitter {
       if (writes(o.access) && !is_movement(op_.kind))
         for (u32 i = 0; i < o.count; ++i) ++versions_[index(o.first) + i];
   }
-  static bool is_movement(OpKind kind) {
-    return kind == OpKind::copy || kind == OpKind::read || kind == OpKind::write;
-  }
-
   // A writer leaves the next version; a movement carries the one there is.
   void operand(ChunkId first, u32 count, Access access, Frame frame) {
     const u32 current = versions_[index(first)];
@@ -153,14 +209,18 @@ class Emitter {
                                   .frame = frame});
   }
 
-  void device_operand(ChunkId first, u32 count, Access access, i32 position) {
-    operand(first, count, access, device_frames_.at(first, position));
+  void operand(const OnDevice& what, Access access) {
+    if (what.count > 0) operand(what.first, what.count, access, what.frame);
+  }
+  // `first`: device 0's, or every device's.
+  void device_operand(ChunkId first, Access access, i32 position) {
+    operand(on_device(device_frames_.arc_at(first, false, position), device_of_op_), access);
   }
 
   Frame place_frame(const Movement& m, const Place& place) const {
     if (place.tier == Tier::disk) return place.frame;
     if (place.tier == Tier::host) return host_frames_.of_arc(place.arc);
-    return part(device_frames_.of_arc(place.arc), device_.arcs[place.arc].first, m.chunk);
+    return part(on_device(place.arc, place.device), m.chunk, 1).frame;
   }
 
   void emit_movement(const Movement& m) {
@@ -168,8 +228,8 @@ class Emitter {
     Op op{.kind = OpKind::copy};
     if (from == Tier::disk) op = {.kind = OpKind::read, .lane = host_lane(LaneKind::disk_read)};
     if (to == Tier::disk) op = {.kind = OpKind::write, .lane = host_lane(LaneKind::disk_write)};
-    if (to == Tier::device) op.lane = device_lane(LaneKind::h2d);
-    if (from == Tier::device) op.lane = device_lane(LaneKind::d2h);
+    if (to == Tier::device) op.lane = device_lane(LaneKind::h2d, m.to.device);
+    if (from == Tier::device) op.lane = device_lane(LaneKind::d2h, m.from.device);
     const Chunk& chunk = layout_.chunk(m.chunk);
     op.block = chunk.block;
     op.window = chunk.window;
@@ -180,11 +240,52 @@ class Emitter {
     end();
   }
 
+  void emit_gather(const Gather& g) {
+    const WindowChunks& chunks = layout_.windows[g.window];
+    begin({.kind = OpKind::all_gather, .lane = host_lane(LaneKind::comm), .window = g.window});
+    const auto own = [&](u32 device) { return offset_id(chunks.param, chunks.shard_begin(device)); };
+    const bool home = device_.home[g.window];
+    for (u32 d = 0; d < layout_.devices; ++d)
+      if (chunks.shard_size(d) > 0)
+        operand(home ? shard(chunks.param, d, g.when.position) : part(on_device(g.arc, d), own(d), chunks.shard_size(d)),
+                Access::read);
+    for (u32 d = 0; d < layout_.devices; ++d) {
+      const OnDevice window = on_device(g.arc, d);
+      if (home) {
+        operand(window, Access::write);
+        continue;
+      }
+      const u32 end = chunks.shard_begin(d) + chunks.shard_size(d);
+      operand(part(window, chunks.param, chunks.shard_begin(d)), Access::write);
+      operand(part(window, offset_id(chunks.param, end), chunks.cuts - end), Access::write);
+    }
+    end();
+  }
+
+  void emit_reduce_scatter(const ProgramOp& op, i32 p) {
+    const WindowChunks& chunks = layout_.windows[op.window];
+    const u32 use = use_of(graph_, op.block, op.window);
+    for (device_of_op_ = 0; device_of_op_ < layout_.devices; ++device_of_op_)
+      device_operand(chunks.local_accum[use], Access::read, p);
+    for (u32 d = 0; d < layout_.devices; ++d) operand(shard(chunks.grad_accum[use], d, p), Access::write);
+  }
+
+  // What every device does, with its own micro-batches or shards; or one for all.
   void emit_program_op(const ProgramOp& op, i32 p) {
+    const bool once = op.kind == OpKind::norm || op.kind == OpKind::update || op.kind == OpKind::reduce_scatter;
+    for (u32 d = 0; d < (once ? 1 : layout_.devices); ++d) {
+      if (op.kind == OpKind::gradient && layout_.windows[op.window].shard_size(d) == 0) continue;
+      device_of_op_ = op.kind == OpKind::update ? layout_.windows[op.window].owner(op.cut) : d;
+      emit_program_op_of_device(op, p);
+    }
+  }
+
+  void emit_program_op_of_device(const ProgramOp& op, i32 p) {
+    const u32 d = device_of_op_;
     Op out{.kind = op.kind,
-           .lane = device_lane(LaneKind::compute),
+           .lane = device_lane(LaneKind::compute, d),
            .block = op.block,
-           .micro_batch = op.micro_batch,
+           .micro_batch = op.micro_batch == none ? none : program_.step_micro_batch(op.micro_batch, d),
            .window = op.window,
            .cut = op.cut};
     const u32 m = op.micro_batch == none ? none : op.micro_batch % program_.sweep_micro_batches;
@@ -192,7 +293,7 @@ class Emitter {
       case OpKind::load_batch:
         out.lane = host_lane(LaneKind::host);
         begin(out);
-        operand(layout_.batch[m], 1, Access::write, host_frames_.at(layout_.batch[m], p));
+        operand(offset_id(layout_.batch[m], d), 1, Access::write, host_frames_.at(offset_id(layout_.batch[m], d), p));
         break;
       case OpKind::forward:
         begin(out);
@@ -215,9 +316,15 @@ class Emitter {
       case OpKind::norm:
         begin(out);
         scalars(Access::read_write, p);
+        for (u32 other = 1; other < layout_.devices; ++other) scalars_of(other, Access::read, p);
+        break;
+      case OpKind::reduce_scatter:
+        out.lane = host_lane(LaneKind::comm);
+        begin(out);
+        emit_reduce_scatter(op, p);
         break;
       case OpKind::update:
-        out.lane = device_.home[op.window] ? device_lane(LaneKind::compute) : host_lane(LaneKind::host);
+        if (!device_.home[op.window]) out.lane = host_lane(LaneKind::host);
         out.steps_back = program_.options.clipping ? 1 : 0;
         begin(out);
         emit_update(op, p);
@@ -228,66 +335,63 @@ class Emitter {
     end();
   }
 
-  void scalars(Access access, i32 p) { operand(layout_.scalars, 1, access, host_frames_.at(layout_.scalars, p)); }
-  void workspace(i32 p) { device_operand(layout_.workspace, 1, Access::write, p); }
+  void scalars_of(u32 device, Access access, i32 p) {
+    const ChunkId id = offset_id(layout_.scalars, device);
+    operand(id, 1, access, host_frames_.at(id, p));
+  }
+  void scalars(Access access, i32 p) { scalars_of(device_of_op_, access, p); }
+  void workspace(i32 p) { device_operand(layout_.workspace, Access::write, p); }
 
   void params(u32 block, i32 p) {
     for (u32 w : graph_.blocks[block].windows)
-      device_operand(layout_.windows[w].param, layout_.windows[w].cuts, Access::read, p);
+      device_operand(layout_.windows[w].param, Access::read, p);
   }
   bool reads_batch(u32 block) const { return block == 0 || is_head(block); }
   u64 at(u32 block, u32 m) const { return u64{block} * program_.sweep_micro_batches + m; }
 
   void emit_forward(const ProgramOp& op, u32 m, i32 p) {
-    if (reads_batch(op.block)) device_operand(layout_.batch[m], 1, Access::read, p);
+    if (reads_batch(op.block)) device_operand(layout_.batch[m], Access::read, p);
     params(op.block, p);
-    if (op.block != 0) device_operand(layout_.activation[at(op.block, m)], 1, Access::read, p);
-    if (!is_head(op.block)) device_operand(layout_.activation[at(op.block + 1, m)], 1, Access::write, p);
+    if (op.block != 0) device_operand(layout_.activation[at(op.block, m)], Access::read, p);
+    if (!is_head(op.block)) device_operand(layout_.activation[at(op.block + 1, m)], Access::write, p);
     if (device_.keep[at(op.block, m)] && segment_->kind != SegmentKind::evaluation)
-      device_operand(layout_.kept[at(op.block, m)], 1, Access::write, p);
+      device_operand(layout_.kept[at(op.block, m)], Access::write, p);
     workspace(p);
     if (is_head(op.block)) scalars(op.first_accumulation ? Access::write : Access::read_write, p);
   }
 
   void emit_backward(const ProgramOp& op, u32 m, i32 p) {
-    if (reads_batch(op.block)) device_operand(layout_.batch[m], 1, Access::read, p);
+    if (reads_batch(op.block)) device_operand(layout_.batch[m], Access::read, p);
     if (op.block != 0) params(op.block, p);
-    if (op.block != 0) device_operand(layout_.activation[at(op.block, m)], 1, Access::read, p);
-    if (device_.keep[at(op.block, m)]) device_operand(layout_.kept[at(op.block, m)], 1, Access::read, p);
-    device_operand(layout_.activation_grad[m], 1, is_head(op.block) ? Access::write : Access::read_write, p);
+    if (op.block != 0) device_operand(layout_.activation[at(op.block, m)], Access::read, p);
+    if (device_.keep[at(op.block, m)]) device_operand(layout_.kept[at(op.block, m)], Access::read, p);
+    device_operand(layout_.activation_grad[m], is_head(op.block) ? Access::write : Access::read_write, p);
     for (u32 w : graph_.blocks[op.block].windows)
-      device_operand(layout_.windows[w].grad_accum[use_of(op.block, w)], layout_.windows[w].cuts,
+      device_operand(layout_.windows[w].local_accum[use_of(graph_, op.block, w)],
                      op.first_accumulation ? Access::write : Access::read_write, p);
     workspace(p);
     if (is_head(op.block)) scalars(op.first_accumulation ? Access::write : Access::read_write, p);
-  }
-
-  u32 use_of(u32 block, u32 window) const {
-    u32 use = 0;
-    for (u32 b = 0; b < block; ++b)
-      for (u32 w : graph_.blocks[b].windows) use += w == window;
-    return use;
   }
 
   void emit_gradient(const ProgramOp& op, i32 p) {
     const WindowChunks& chunks = layout_.windows[op.window];
     const bool in_place = layout_.precision == Precision::fp32;
     for (u64 use = 0; use < chunks.grad_accum.size(); ++use)
-      device_operand(chunks.grad_accum[use], chunks.cuts,
-                     in_place && use == 0 ? Access::read_write : Access::read, p);
-    if (!in_place) device_operand(chunks.grad, chunks.cuts, Access::write, p);
+      operand(shard(chunks.grad_accum[use], device_of_op_, p),
+              in_place && use == 0 ? Access::read_write : Access::read);
+    if (!in_place) operand(shard(chunks.grad, device_of_op_, p), Access::write);
     scalars(Access::read_write, p);
   }
 
   void emit_update(const ProgramOp& op, i32 p) {
-    const bool on_device = device_.home[op.window];
-    const auto frame = [&](ChunkId id) { return on_device ? device_chunk(id, p) : host_frames_.at(id, p); };
+    const bool at_home = device_.home[op.window];
+    const auto frame = [&](ChunkId id) { return at_home ? owned_chunk(id, p) : host_frames_.at(id, p); };
     const ChunkId gradient = layout_.gradient(op.window, op.cut);
     operand(gradient, 1, Access::read, frame(gradient));
     for (ChunkId id : layout_.state(op.window, op.cut)) operand(id, 1, Access::read_write, frame(id));
     // Without clipping nothing that an update reads comes from another op's scalars, and waiting for
     // them would tie the next gradient to this update.
-    if (program_.options.clipping) scalars(Access::read, p);
+    if (program_.options.clipping) scalars_of(0, Access::read, p);
   }
 
   const ResidenceInput& in_;
@@ -299,9 +403,11 @@ class Emitter {
   Plan& plan_;
   Frames device_frames_, host_frames_;
   std::vector<Movement> movements_;
+  std::vector<Gather> gathers_;
   Segment* segment_ = nullptr;
   std::vector<u32> versions_;
   Op op_;
+  u32 device_of_op_ = 0;
 };
 
 }  // namespace

@@ -23,6 +23,7 @@ std::string name_of(const Plan& plan, const ModelGraph& graph, ChunkId id, u32 c
 std::string title(const Plan& plan, const ModelGraph& graph, const Segment& segment, u32 i) {
   const Op& op = segment.ops[i];
   std::string text = fmt::format("op {}: {} on {}", i, name(op.kind), name(op.lane.kind));
+  if (plan.devices > 1 && op.lane.device != host_device) text += fmt::format(" of device {}", op.lane.device);
   if (op.kind == OpKind::copy || op.kind == OpKind::read || op.kind == OpKind::write) {
     const Operand& o = segment.operands_of(op)[0];
     return text + ", " + name_of(plan, graph, o.first, o.count);
@@ -44,8 +45,10 @@ std::optional<u32> next_use(const Segment& segment, u32 after, ChunkId id) {
 void explain_operands(Out out, const Plan& plan, const ModelGraph& graph, const Segment& segment, u32 i) {
   for (const Operand& o : segment.operands_of(segment.ops[i])) {
     const char* verb = o.access == Access::read ? "reads" : o.access == Access::write ? "writes" : "updates";
-    fmt::format_to(out, "  {} {} in {} bytes [{}, {})\n", verb, name_of(plan, graph, o.first, o.count),
-                   name(o.frame.tier), o.frame.offset, o.frame.end());
+    std::string place(name(o.frame.tier));
+    if (plan.devices > 1 && o.frame.tier == Tier::device) place += fmt::format(" {}", o.frame.device);
+    fmt::format_to(out, "  {} {} in {} bytes [{}, {})\n", verb, name_of(plan, graph, o.first, o.count), place,
+                   o.frame.offset, o.frame.end());
   }
 }
 

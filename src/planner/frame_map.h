@@ -20,7 +20,7 @@ class FrameMap {
   // never touched start from Value{}.
   template <class Fn>
   void visit(const Frame& frame, Fn&& fn) {
-    auto& cells = tiers_[static_cast<u32>(frame.tier)];
+    auto& cells = cells_of(frame);
     split(cells, frame.offset);
     split(cells, frame.end());
     u64 at = frame.offset;
@@ -38,7 +38,7 @@ class FrameMap {
 
   // Replaces whatever the frame held by one piece. Keeps the map small.
   void assign(const Frame& frame, const Value& value) {
-    auto& cells = tiers_[static_cast<u32>(frame.tier)];
+    auto& cells = cells_of(frame);
     split(cells, frame.offset);
     split(cells, frame.end());
     cells.erase(cells.lower_bound(frame.offset), cells.lower_bound(frame.end()));
@@ -47,6 +47,10 @@ class FrameMap {
 
  private:
   using Cells = std::map<u64, Cell>;
+
+  Cells& cells_of(const Frame& frame) {
+    return frame.tier == Tier::device ? devices_[frame.device] : others_[static_cast<u32>(frame.tier)];
+  }
 
   static void split(Cells& cells, u64 offset) {
     auto it = cells.upper_bound(offset);
@@ -58,7 +62,8 @@ class FrameMap {
     cells.emplace(offset, right);
   }
 
-  std::array<Cells, tier_count> tiers_;
+  std::array<Cells, devices_max> devices_;
+  std::array<Cells, tier_count> others_;
 };
 
 }  // namespace tidepool

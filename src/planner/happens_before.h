@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <span>
 #include <vector>
 
@@ -14,23 +13,28 @@ namespace tidepool {
 
 class HappensBefore {
  public:
+  explicit HappensBefore(u32 devices)
+      : lanes_max_(devices * lanes_of_device + lanes_of_all), count_(lanes_max_), last_(lanes_max_, none) {}
+
   u32 size() const { return static_cast<u32>(ops_.size()); }
 
   // Adds an op that starts after `deps` (and after the ops of its lane, if that is ordered).
   u32 add(LaneId lane, std::span<const u32> deps) {
     const u32 self = size();
     Op op{.lane = lane_index(lane), .ordered = is_ordered(lane.kind)};
-    op.clock = {};
+    clocks_.resize(clocks_.size() + lanes_max_, 0);
+    u32* clock = clock_of(self);
     if (op.ordered) {
       const u32 before = last_[op.lane];
-      if (before != none && before >= rest_) op.clock = ops_[before].clock;
-      op.clock[op.lane] = ++count_[op.lane];
+      if (before != none && before >= rest_) std::copy_n(clock_of(before), lanes_max_, clock);
+      clock[op.lane] = ++count_[op.lane];
       last_[op.lane] = self;
     }
     for (u32 dep : deps) {
       CHECK(dep < self, dep, self);
-      for (u32 l = 0; l < lanes_max; ++l)
-        if (l != op.lane || !op.ordered) op.clock[l] = std::max(op.clock[l], ops_[dep].clock[l]);
+      const u32* other = clock_of(dep);
+      for (u32 l = 0; l < lanes_max_; ++l)
+        if (l != op.lane || !op.ordered) clock[l] = std::max(clock[l], other[l]);
       if (!ops_[dep].ordered) ops_[dep].waiters.push_back(self);
     }
     ops_.push_back(std::move(op));
@@ -42,7 +46,7 @@ class HappensBefore {
 
   bool before(u32 a, u32 b) const {
     if (a < rest_ && b >= rest_) return true;
-    if (ops_[a].ordered) return ops_[b].clock[ops_[a].lane] >= ops_[a].clock[ops_[a].lane];
+    if (ops_[a].ordered) return clock_of(b)[ops_[a].lane] >= clock_of(a)[ops_[a].lane];
     for (u32 waiter : ops_[a].waiters)
       if (waiter == b || (waiter < b && before(waiter, b))) return true;
     return false;
@@ -60,31 +64,30 @@ class HappensBefore {
   }
 
  private:
-  static constexpr u32 lanes_max = 16;  // one device: 4 + 3; several devices widen this
+  static constexpr u32 lanes_of_device = 4, lanes_of_all = 4;  // compute, h2d, d2h, comm; disk, host, comm
 
   struct Op {
     u32 lane = 0;
     bool ordered = false;
-    std::array<u32, lanes_max> clock{};
     std::vector<u32> waiters;  // of disk ops
   };
 
   u32 lane_index(LaneId lane) {
     for (u32 l = 0; l < lanes_.size(); ++l)
       if (lanes_[l] == lane) return l;
-    CHECK(lanes_.size() < lanes_max, lanes_.size());
+    CHECK(lanes_.size() < lanes_max_, lanes_.size());
     lanes_.push_back(lane);
     return static_cast<u32>(lanes_.size()) - 1;
   }
 
+  u32* clock_of(u32 op) { return clocks_.data() + u64{op} * lanes_max_; }
+  const u32* clock_of(u32 op) const { return clocks_.data() + u64{op} * lanes_max_; }
+
+  const u32 lanes_max_;
   std::vector<LaneId> lanes_;
-  std::array<u32, lanes_max> count_{};
-  std::array<u32, lanes_max> last_ = [] {
-    std::array<u32, lanes_max> a;
-    a.fill(none);
-    return a;
-  }();
+  std::vector<u32> count_, last_;
   std::vector<Op> ops_;
+  std::vector<u32> clocks_;  // [op][lane]: how many of the lane's ops are done before it
   u32 rest_ = 0;
 };
 

@@ -22,6 +22,7 @@ struct Use {
 // One chunk's uses in order. A circular chain starts again in the next turn with what it left.
 struct Chain {
   ChunkId chunk{};
+  u16 device = 0;           // that it comes from and goes to
   bool circular = false;
   std::vector<Use> uses;
   std::vector<bool> stays;  // [i]: stays from use i to the next (circular: the last to the first)
@@ -73,18 +74,17 @@ class HostPlanner {
       }
     }
     for (const DeviceTier::Departure& d : device_.departures)
-      for (u32 i = 0; i < d.count; ++i) add_departure_chain(d, i);
+      for (u16 device = 0; device < layout_.devices; ++device) {
+        const Held held = held_by(layout_, d.first, d.count, d.spread, device);
+        for (u32 i = 0; i < held.count; ++i) add_departure_chain(d, offset_id(held.first, i), device);
+      }
     for (Chain& chain : chains_) init_stays(chain);
   }
 
-  u8 arrival_segments(const DeviceTier::Arrival& a) const {
-    const bool head = a.block + 1 == in_.graph.blocks.size();
-    const bool evaluated = a.sweep == 0 && (a.pass == OpKind::forward || head);
-    return in_first | in_body | (evaluated ? in_evaluation : 0);
-  }
-
   void add_param_chain(u32 w, u32 cut) {
-    Chain chain{.chunk = offset_id(layout_.windows[w].param, cut), .circular = true};
+    Chain chain{.chunk = offset_id(layout_.windows[w].param, cut),
+                .device = static_cast<u16>(layout_.windows[w].owner(cut)),
+                .circular = true};
     const i32 update = program_.update[w][cut];
     const Use use{.what = Use::What::updates, .position = update, .segments = update_segments()};
     if (clipping()) chain.uses.push_back(use);
@@ -95,7 +95,7 @@ class HostPlanner {
       const bool waits = clipping() && begin <= update;
       chain.uses.push_back({.what = Use::What::supplies,
                             .position = waits ? update : begin,
-                            .segments = arrival_segments(a),
+                            .segments = a.segments,
                             .device_arc = a.arc,
                             .phase = waits ? Phase::after : Phase::before});
     }
@@ -112,8 +112,8 @@ class HostPlanner {
   }
 
   // Gradients go down to their update; activations and accumulators come back up.
-  void add_departure_chain(const DeviceTier::Departure& d, u32 i) {
-    Chain chain{.chunk = offset_id(d.first, i)};
+  void add_departure_chain(const DeviceTier::Departure& d, ChunkId id, u16 device) {
+    Chain chain{.chunk = id, .device = device};
     const Chunk& chunk = layout_.chunk(chain.chunk);
     // Only the head's input lives beyond its forward when nothing is trained.
     const bool evaluated = chunk.kind == Kind::activation && chunk.block + 1 == in_.graph.blocks.size() &&
@@ -307,15 +307,17 @@ class HostPlanner {
 
   std::vector<Arc> fixed_arcs() const {
     std::vector<Arc> arcs;
-    arcs.push_back({.first = layout_.scalars,
-                    .bytes = layout_.chunk(layout_.scalars).bytes,
-                    .span = {0, turn() - 1},
-                    .permanent = true});
+    for (u32 device = 0; device < layout_.devices; ++device)
+      arcs.push_back({.first = offset_id(layout_.scalars, device),
+                      .bytes = layout_.chunk(layout_.scalars).bytes,
+                      .span = {0, turn() - 1},
+                      .permanent = true});
     for (i32 p = 0; p < turn(); ++p) {
       const ProgramOp& op = program_.ops[static_cast<u64>(p)];
       if (op.kind != OpKind::load_batch) continue;
       const ChunkId id = layout_.batch[op.micro_batch % program_.sweep_micro_batches];
-      arcs.push_back({.first = id, .bytes = layout_.chunk(id).bytes, .span = {p, p}});
+      for (u32 device = 0; device < layout_.devices; ++device)
+        arcs.push_back({.first = offset_id(id, device), .bytes = layout_.chunk(id).bytes, .span = {p, p}});
     }
     return arcs;
   }
@@ -354,7 +356,9 @@ class HostPlanner {
   }
 
   Place host(u32 arc) const { return {.tier = Tier::host, .arc = arc}; }
-  Place device(u32 arc) const { return {.tier = Tier::device, .arc = arc}; }
+  Place device(u32 arc, u32 device) const {
+    return {.tier = Tier::device, .arc = arc, .device = static_cast<u16>(device)};
+  }
   Place disk(ChunkId chunk) {
     Frame& frame = swap_[index(chunk)];
     if (frame.bytes.value == 0) {
@@ -371,9 +375,11 @@ class HostPlanner {
       if (layout_.chunk(arc.first).kind != Kind::batch) continue;
       const i32 p = arc.span.begin;
       const ProgramOp& op = program_.ops[static_cast<u64>(p)];
+      const u32 on = layout_.chunk(arc.first).instance % layout_.devices;
+      const ChunkId of_device_0{index(arc.first) - on};
       for (u32 d = 0; d < device_.arcs.size(); ++d)
-        if (device_.arcs[d].first == arc.first && device_.arcs[d].span.begin == p)
-          add({.chunk = arc.first, .from = host(a), .to = device(d), .when = {p, Phase::after}, .need = p}, p,
+        if (device_.arcs[d].first == of_device_0 && device_.arcs[d].span.begin == p)
+          add({.chunk = arc.first, .from = host(a), .to = device(d, on), .when = {p, Phase::after}, .need = p}, p,
               in_first | in_body | (op.sweep == 0 ? in_evaluation : 0));
     }
   }
@@ -386,8 +392,9 @@ class HostPlanner {
     if (use.what == Use::What::updates) return;
     Movement m{.chunk = b.chain->chunk, .when = {0, use.phase}, .need = use.position};
     const bool down = use.what == Use::What::arrives;
-    m.from = down ? device(use.device_arc) : host(b.arc);
-    m.to = down ? host(b.arc) : device(use.device_arc);
+    const Place there = device(use.device_arc, b.chain->device);
+    m.from = down ? there : host(b.arc);
+    m.to = down ? host(b.arc) : there;
     add(m, on_circle(use.position), use.segments);
   }
 

@@ -107,11 +107,14 @@ class Savings {
  public:
   Savings(const Plan& plan, const ModelGraph& graph)
       : graph_(graph),
+        devices_(plan.devices),
         layout_(make_layout(graph, {.target_elements = plan.chunk_elements,
-                                    .micro_batches = plan.micro_batches / plan.sweeps})),
-        program_(make_program(
-            graph, layout_,
-            {.micro_batches = plan.micro_batches, .sweeps = plan.sweeps, .clipping = plan.clipping})) {
+                                    .micro_batches = plan.micro_batches / plan.devices / plan.sweeps,
+                                    .devices = plan.devices})),
+        program_(make_program(graph, layout_, {.micro_batches = plan.micro_batches / plan.devices,
+                                               .sweeps = plan.sweeps,
+                                               .clipping = plan.clipping,
+                                               .devices = plan.devices})) {
     CHECK(plan.working_set[0].size() == program_.ops.size(), plan.working_set[0].size());
     for (u32 w = 0; w < graph.windows.size(); ++w) add_window(w);
     for (u32 b = 1; b < graph.blocks.size(); ++b)
@@ -158,7 +161,7 @@ class Savings {
     for (u32 cut = 0; cut < chunks.cuts; ++cut)
       for (ChunkId id : layout_.state(w, cut))
         if (layout_.chunk(id).kind != Kind::param) rest += layout_.chunk(id).bytes.value;
-    const i32 first_update = program_.update[w].front(), last_update = program_.update[w].back();
+    const i32 first_update = program_.first_update(w), last_update = program_.last_update(w);
 
     // A gradient is not there all around, so it does not count as held.
     const u64 window = rest + param;
@@ -228,8 +231,13 @@ class Savings {
       i32 last = -1;
       for (const Pass& p : program_.passes) {
         if (p.kind != OpKind::backward || p.block != b) continue;
-        if (last >= 0) add_all_links(last + 1, p.first - 1, bytes);
+        if (last >= 0) add_all_links(last + 1, p.first - 1, bytes * devices_);
         last = p.last;
+      }
+      if (devices_ > 1) {
+        const i32 reduced = program_.reduce[w][use_of(graph_, b, w)];
+        add_all_links(last + 1, reduced - 1, bytes * devices_);
+        last = reduced;
       }
       add_all_links(last + 1, program_.gradient[w] - 1, bytes);
     }
@@ -245,18 +253,20 @@ class Savings {
     }
     for (i32 m = 0; m < static_cast<i32>(program_.sweep_micro_batches); ++m)
       add_all_links(forward->first + m + 1, backward->first + m - 1,
-                    layout_.chunk(layout_.activation[b * program_.sweep_micro_batches]).bytes.value);
+                    layout_.chunk(layout_.activation[b * program_.sweep_micro_batches]).bytes.value * devices_);
   }
 
   void set_capacities(const Plan& plan) {
     for (u32 tier = 0; tier < 2; ++tier)
       for (u64 used : plan.working_set[tier]) {
         const u64 budget = plan.tiers[tier].budget.value;
-        capacity_[tier].push_back(budget > used ? budget - used : 0);
+        const u64 free = budget > used ? budget - used : 0;
+        capacity_[tier].push_back(tier == 0 ? free * devices_ : free);
       }
   }
 
   const ModelGraph& graph_;
+  const u32 devices_;
   Layout layout_;
   Program program_;
   std::array<u64, link_count> base_{};

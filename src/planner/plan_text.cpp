@@ -10,8 +10,10 @@ namespace {
 
 using Out = std::back_insert_iterator<std::string>;
 
-void print_frame(Out out, const Frame& f) {
-  fmt::format_to(out, "{}[{:#x}+{:#x}]", name(f.tier), f.offset, f.bytes.value);
+void print_frame(Out out, const Plan& plan, const Frame& f) {
+  fmt::format_to(out, "{}", name(f.tier));
+  if (plan.devices > 1 && f.tier == Tier::device) fmt::format_to(out, "{}", f.device);
+  fmt::format_to(out, "[{:#x}+{:#x}]", f.offset, f.bytes.value);
 }
 
 void print_operand(Out out, const Plan& plan, const Operand& o) {
@@ -23,12 +25,14 @@ void print_operand(Out out, const Plan& plan, const Operand& o) {
   if (chunk.window == none || chunk.kind == Kind::grad_accum) fmt::format_to(out, ".{}", chunk.instance);
   if (o.count > 1) fmt::format_to(out, "x{}", o.count);
   fmt::format_to(out, "@{}", o.version);
-  print_frame(out, o.frame);
+  print_frame(out, plan, o.frame);
 }
 
 void print_op(Out out, const Plan& plan, const Segment& segment, u32 i) {
   const Op& op = segment.ops[i];
-  fmt::format_to(out, "{:>6} {:<10} {:<10}", i, name(op.lane.kind), name(op.kind));
+  std::string lane(name(op.lane.kind));
+  if (plan.devices > 1 && op.lane.device != host_device) lane += fmt::format(".{}", op.lane.device);
+  fmt::format_to(out, "{:>6} {:<10} {:<10}", i, lane, name(op.kind));
   if (op.block != none) fmt::format_to(out, " b{}", op.block);
   if (op.micro_batch != none) fmt::format_to(out, " m{}", op.micro_batch);
   if (op.steps_back != 0) fmt::format_to(out, " step-{}", op.steps_back);
@@ -49,27 +53,49 @@ LinkKind link_of(LaneKind lane) {
   }
 }
 
-bool is_movement(OpKind kind) {
-  return kind == OpKind::copy || kind == OpKind::read || kind == OpKind::write;
-}
-
 }  // namespace
+
+// See comm_bytes.
+Bytes collective_bytes(const Plan& plan, std::span<const Operand> operands, OpKind kind) {
+  Bytes sum{};
+  for (const Operand& to : operands) {
+    if (to.access == Access::read) continue;
+    sum += kind == OpKind::all_gather ? to.frame.bytes : to.frame.bytes * (plan.devices - 1);
+    for (const Operand& from : operands)  // its own cuts, where they rest in a shard, come from itself
+      if (kind == OpKind::all_gather && from.access == Access::read && from.frame.device == to.frame.device &&
+          index(from.first) >= index(to.first) && index(from.first) < index(to.first) + to.count)
+        sum -= from.frame.bytes;
+  }
+  return sum;
+}
 
 std::array<Bytes, link_count> link_bytes(const Plan& plan, SegmentKind kind) {
   std::array<Bytes, link_count> sum{};
   const Segment& segment = plan.segment(kind);
   for (const Op& op : segment.ops)
-    if (is_movement(op.kind))
+    if (is_movement(op.kind) && !is_collective(op.kind))
       sum[static_cast<u32>(link_of(op.lane.kind))] += segment.operands_of(op)[0].frame.bytes;
+  return sum;
+}
+
+// A gather brings each device what the others own; of a reduction each device gets its own cuts from all
+// the others.
+Bytes comm_bytes(const Plan& plan, SegmentKind kind) {
+  Bytes sum{};
+  const Segment& segment = plan.segment(kind);
+  for (const Op& op : segment.ops)
+    if (is_collective(op.kind)) sum += collective_bytes(plan, segment.operands_of(op), op.kind);
   return sum;
 }
 
 std::string to_text(const Plan& plan) {
   std::string text;
   Out out(text);
-  fmt::format_to(out, "tidepool plan 1\nprecision {} micro_batches {} sweeps {} clipping {} chunk_elements {}\n",
+  fmt::format_to(out, "tidepool plan 1\nprecision {} micro_batches {} sweeps {} clipping {} chunk_elements {}",
                  plan.precision == Precision::bf16 ? "bf16" : "fp32", plan.micro_batches, plan.sweeps,
                  plan.clipping ? "on" : "off", plan.chunk_elements);
+  if (plan.devices > 1) fmt::format_to(out, " devices {}", plan.devices);
+  fmt::format_to(out, "\n");
   for (u32 t = 0; t < tier_count; ++t)
     fmt::format_to(out, "tier {} budget {} peak {} working_set {}\n", name(static_cast<Tier>(t)),
                    plan.tiers[t].budget.value, plan.tiers[t].planned_peak.value,
@@ -78,7 +104,7 @@ std::string to_text(const Plan& plan) {
     if (plan.homes[id].bytes.value == 0) continue;
     const Chunk& chunk = plan.chunks[id];
     fmt::format_to(out, "home {} {}.w{}c{} ", id, name(chunk.kind), chunk.window, chunk.cut);
-    print_frame(out, plan.homes[id]);
+    print_frame(out, plan, plan.homes[id]);
     fmt::format_to(out, "\n");
   }
   for (const Segment& segment : plan.segments) {
@@ -86,6 +112,7 @@ std::string to_text(const Plan& plan) {
     const auto bytes = link_bytes(plan, segment.kind);
     for (u32 l = 0; l < link_count; ++l)
       fmt::format_to(out, " {} {}", name(static_cast<LinkKind>(l)), bytes[l].value);
+    if (plan.devices > 1) fmt::format_to(out, " comm {}", comm_bytes(plan, segment.kind).value);
     fmt::format_to(out, "\n");
     for (u32 i = 0; i < segment.ops.size(); ++i) print_op(out, plan, segment, i);
   }

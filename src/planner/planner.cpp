@@ -33,11 +33,15 @@ struct Attempt {
 
 // One plan for given sweeps and chunk size. Placing can leave gaps; then it plans with less.
 Attempt attempt(const ModelGraph& graph, const PlanOptions& options, u32 sweeps, u64 chunk_elements) {
-  const Layout layout = make_layout(
-      graph, {.target_elements = chunk_elements, .micro_batches = options.micro_batches / sweeps});
-  const Program program = make_program(
-      graph, layout,
-      {.micro_batches = options.micro_batches, .sweeps = sweeps, .clipping = options.clipping});
+  const u32 micro_batches = options.micro_batches / options.devices;  // of each
+  const Layout layout = make_layout(graph, {.target_elements = chunk_elements,
+                                            .micro_batches = micro_batches / sweeps,
+                                            .devices = options.devices});
+  const Program program = make_program(graph, layout,
+                                       {.micro_batches = micro_batches,
+                                        .sweeps = sweeps,
+                                        .clipping = options.clipping,
+                                        .devices = options.devices});
   const ResidenceInput in{graph, layout, program, options};
   const auto fit = [](auto&& plan_tier, Bytes budget) {
     Bytes shrink{};
@@ -64,6 +68,7 @@ Attempt attempt(const ModelGraph& graph, const PlanOptions& options, u32 sweeps,
   plan.precision = graph.precision;
   plan.micro_batches = options.micro_batches;
   plan.sweeps = sweeps;
+  plan.devices = options.devices;
   plan.clipping = options.clipping;
   plan.chunk_elements = chunk_elements;
   plan.chunks = layout.chunks;
@@ -82,8 +87,9 @@ Attempt attempt(const ModelGraph& graph, const PlanOptions& options, u32 sweeps,
 std::vector<u32> sweeps_to_try(const PlanOptions& options) {
   if (options.sweeps != 0) return {options.sweeps};
   std::vector<u32> sweeps;
-  for (u32 s = 1; s <= options.micro_batches; ++s)
-    if (options.micro_batches % s == 0) sweeps.push_back(s);
+  const u32 micro_batches = options.micro_batches / options.devices;
+  for (u32 s = 1; s <= micro_batches; ++s)
+    if (micro_batches % s == 0) sweeps.push_back(s);
   return sweeps;
 }
 
@@ -137,10 +143,15 @@ Error does_not_fit(const ModelGraph& graph, const PlanOptions& options, const At
 Result<void> check_options(const PlanOptions& options) {
   if (options.micro_batches == 0)
     return Error{ErrorKind::usage, "train.gradient_accumulation_steps must be at least 1"};
-  if (options.sweeps != 0 && options.micro_batches % options.sweeps != 0)
+  if (options.devices == 0 || options.devices > devices_max)
+    return Error{ErrorKind::usage, fmt::format("{} devices: 1 to {} are possible", options.devices, devices_max)};
+  if (options.micro_batches % options.devices != 0)
+    return Error{ErrorKind::usage, fmt::format("{} micro-batches per step cannot be shared out to {} devices alike",
+                                               options.micro_batches, options.devices)};
+  if (options.sweeps != 0 && options.micro_batches / options.devices % options.sweeps != 0)
     return Error{ErrorKind::usage,
                  fmt::format("memory.sweeps={} does not divide train.gradient_accumulation_steps={}",
-                             options.sweeps, options.micro_batches)};
+                             options.sweeps, options.micro_batches / options.devices)};
   return {};
 }
 

@@ -12,7 +12,8 @@ namespace tidepool {
 
 struct PlanOptions {
   Budgets budgets;
-  u32 micro_batches = 1;        // per step
+  u32 micro_batches = 1;        // per step, of all devices together
+  u32 devices = 1;              // alike; budgets.device is of each
   bool clipping = true;         // updates wait for the global norm
   HomePolicy home = HomePolicy::automatic;
   RecomputePolicy recompute = RecomputePolicy::automatic;

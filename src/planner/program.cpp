@@ -1,5 +1,7 @@
 #include "planner/program.h"
 
+#include <algorithm>
+
 #include "tidepool/check.h"
 
 namespace tidepool {
@@ -13,6 +15,11 @@ class Builder {
     program_.sweep_micro_batches = options.micro_batches / options.sweeps;
     program_.update.resize(graph.windows.size());
     program_.gradient.resize(graph.windows.size());
+    program_.reduce.resize(graph.windows.size());
+    for (u32 w = 0; w < graph.windows.size(); ++w) {
+      program_.update[w].resize(layout.windows[w].cuts);
+      program_.reduce[w].resize(layout.windows[w].grad_accum.size());
+    }
     updated_.resize(graph.windows.size());
   }
 
@@ -40,7 +47,9 @@ class Builder {
     if (sweep == 0) program_.first_backward = program_.positions();
     for (u32 b = head + 1; b-- > 0;) {
       add_pass(OpKind::backward, b, sweep);
-      if (sweep + 1 == program_.options.sweeps) add_finished_gradients(b);
+      if (sweep + 1 != program_.options.sweeps) continue;
+      if (program_.options.devices > 1) add_reductions(b);
+      add_finished_gradients(b);
     }
   }
 
@@ -57,8 +66,17 @@ class Builder {
   }
 
   void add_updates(u32 window) {
-    for (u32 cut = 0; cut < layout_.windows[window].cuts; ++cut)
-      program_.update[window].push_back(add({.kind = OpKind::update, .window = window, .cut = cut}));
+    // The devices' shards in turn, so that what follows keeps all their links busy.
+    const WindowChunks& chunks = layout_.windows[window];
+    for (u32 i = 0; i < chunks.shard_cuts; ++i)
+      for (u32 cut = i; cut < chunks.cuts; cut += chunks.shard_cuts)
+        program_.update[window][cut] = add({.kind = OpKind::update, .window = window, .cut = cut});
+  }
+
+  void add_reductions(u32 block) {
+    for (u32 window : graph_.blocks[block].windows)
+      program_.reduce[window][use_of(graph_, block, window)] =
+          add({.kind = OpKind::reduce_scatter, .block = block, .window = window});
   }
 
   void add_updates_needed_by(u32 block) {
@@ -94,6 +112,20 @@ class Builder {
 };
 
 }  // namespace
+
+u32 use_of(const ModelGraph& graph, u32 block, u32 window) {
+  u32 use = 0;
+  for (u32 b = 0; b < block; ++b)
+    for (u32 w : graph.blocks[b].windows) use += w == window;
+  return use;
+}
+
+i32 Program::first_update(u32 window) const {
+  return *std::min_element(update[window].begin(), update[window].end());
+}
+i32 Program::last_update(u32 window) const {
+  return *std::max_element(update[window].begin(), update[window].end());
+}
 
 Program make_program(const ModelGraph& graph, const Layout& layout, const ProgramOptions& options) {
   CHECK(options.sweeps > 0 && options.micro_batches % options.sweeps == 0, options.sweeps,

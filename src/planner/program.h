@@ -9,15 +9,16 @@
 namespace tidepool {
 
 struct ProgramOptions {
-  u32 micro_batches = 1;  // per step
+  u32 micro_batches = 1;  // per step and device
   u32 sweeps = 1;         // divides micro_batches
   bool clipping = true;
+  u32 devices = 1;
 };
 
 struct ProgramOp {
   OpKind kind{};
   u32 block = none;
-  u32 micro_batch = none;  // of the step
+  u32 micro_batch = none;  // of the step, on each device
   u32 sweep = 0;
   u32 window = none;
   u32 cut = none;
@@ -32,7 +33,7 @@ struct Pass {
   i32 first = 0, last = 0;
 };
 
-// Positions are indices into `ops`. With clipping a body is, per block, the updates of the last
+// Positions are indices into `ops`; devices run theirs side by side. With clipping a body is, per block, the updates of the last
 // step's gradients and then the forward; after that the backward. Without, updates follow the
 // gradient that they need. The head has no forward op: its backward does both.
 struct Program {
@@ -41,12 +42,19 @@ struct Program {
   std::vector<ProgramOp> ops;
   std::vector<Pass> passes;                     // in order
   std::vector<std::vector<i32>> update;         // [window][cut]
+  std::vector<std::vector<i32>> reduce;         // [window][use] several devices
   std::vector<i32> gradient;                    // [window]
   i32 norm = 0;
   i32 first_backward = 0;
 
   i32 positions() const { return static_cast<i32>(ops.size()); }
+  i32 first_update(u32 window) const;
+  i32 last_update(u32 window) const;
+  u32 step_micro_batch(u32 on_device, u32 device) const { return on_device * options.devices + device; }
 };
+
+// How many blocks before `block` read the window: which of its accumulators is the block's.
+u32 use_of(const ModelGraph&, u32 block, u32 window);
 
 Program make_program(const ModelGraph&, const Layout&, const ProgramOptions&);
 

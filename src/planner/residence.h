@@ -19,6 +19,8 @@ enum SegmentMask : u8 {
   in_evaluation = 1 << static_cast<u8>(SegmentKind::evaluation),
 };
 
+inline u8 mask_of(SegmentKind kind) { return static_cast<u8>(1 << static_cast<u8>(kind)); }
+
 // Order within a position: movements that feed the op, the op, movements that follow it.
 enum class Phase : u8 { before, op, after };
 struct Moment {
@@ -32,6 +34,7 @@ struct Place {
   Tier tier{};
   u32 arc = none;   // device, host
   Frame frame;      // disk
+  u16 device = 0;   // device
 };
 
 struct Movement {
@@ -42,26 +45,27 @@ struct Movement {
   i32 need = 0;     // circular order among movements of one moment
 };
 
+// Of each device: all have the same arcs at the same offsets, with what Arc::spread says in them.
 struct DeviceTier {
   std::vector<Arc> arcs;
-  std::vector<bool> home;           // by window: all its chunks rest on the device
+  std::vector<bool> home;           // by window: all its chunks rest on the device, each on its owner
   std::vector<bool> keep;           // [block * micro_batches of a sweep + m]
   Bytes peak{};
   std::vector<u64> working_set;  // by position: what streaming needs, whatever rests here
 
-  // A window's parameters come up before a pass.
+  // A window's parameters come up before a pass. With several devices each cut comes to its owner
+  // (or rests there), and then all devices get the others'.
   struct Arrival {
     u32 window = none;
     u32 arc = none;
-    OpKind pass{};
-    u32 block = none;
-    u32 sweep = 0;
+    u8 segments = 0;
   };
   std::vector<Arrival> arrivals;
-  // Chunks leave after `out` and come back as `back` (none: they do not).
+  // Chunks (device 0's) leave after `out` and come back as `back` (none: they do not).
   struct Departure {
     ChunkId first{};
     u32 count = 1;
+    Spread spread = Spread::each;
     u32 from_arc = none;
     i32 out = 0;
     u32 back_arc = none;
@@ -87,6 +91,13 @@ struct ResidenceInput {
   const Program& program;
   const PlanOptions& options;
 };
+
+// What device `device` holds of an arc.
+struct Held {
+  ChunkId first{};
+  u32 count = 0;
+};
+Held held_by(const Layout&, ChunkId first, u32 count, Spread, u32 device);
 
 // `shrink`: bytes to plan below the budget, because placing left gaps the last time. A peak above the
 // budget means that it does not fit.

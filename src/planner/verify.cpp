@@ -16,11 +16,17 @@ Error fault(std::string message) {
                                    ". This is a bug in the planner; please report it with config.yaml"};
 }
 
-bool moves_only(OpKind kind) { return kind == OpKind::copy || kind == OpKind::read || kind == OpKind::write; }
+// Two places that one content moves between; a gather has more.
+bool is_transfer(OpKind kind) { return is_movement(kind) && !is_collective(kind); }
+
+std::string place(const Frame& f) {
+  return f.tier == Tier::device ? fmt::format("device {}", f.device) : std::string(name(f.tier));
+}
 
 std::string describe(const Plan& plan, SegmentKind kind, u32 i) {
   const Op& op = plan.segment(kind).ops[i];
   std::string text = fmt::format("{} op {} ({} on {}", name(kind), i, name(op.kind), name(op.lane.kind));
+  if (plan.devices > 1 && op.lane.device != host_device) text += fmt::format(" of device {}", op.lane.device);
   if (op.block != none) text += fmt::format(", block {}", op.block);
   if (op.window != none) text += fmt::format(", window {}", op.window);
   if (op.cut != none) text += fmt::format(" cut {}", op.cut);
@@ -38,7 +44,7 @@ struct Content {
 
 class Verifier {
  public:
-  Verifier(const Plan& plan, const ModelGraph& graph) : plan_(plan), graph_(graph) {
+  Verifier(const Plan& plan, const ModelGraph& graph) : plan_(plan), graph_(graph), order_(plan.devices) {
     base_.assign(plan.chunks.size(), 0);
   }
 
@@ -63,6 +69,8 @@ class Verifier {
   // ---- 3 and 5: without replaying ---------------------------------------------------------------
 
   Result<void> check_shape() const {
+    if (plan_.devices == 0 || plan_.devices > devices_max)
+      return fault(fmt::format("it has {} devices, of at most {}", plan_.devices, devices_max));
     for (u32 t = 0; t < tier_count; ++t) {
       const TierUse& use = plan_.tiers[t];
       if (use.planned_peak > use.budget)
@@ -84,14 +92,69 @@ class Verifier {
       for (u32 c = 0; c < o.count; ++c) sum += plan_.chunks[index(o.first) + c].bytes;
       if (sum != o.frame.bytes)
         return fault(describe(plan_, segment.kind, i) + " has a frame of the wrong size");
+      if (o.frame.device != 0 && (o.frame.tier != Tier::device || o.frame.device >= plan_.devices))
+        return fault(fmt::format("{} names device {} of {}", describe(plan_, segment.kind, i), o.frame.device,
+                                 plan_.devices));
       const TierUse& use = plan_.tiers[static_cast<u32>(o.frame.tier)];
       if (o.frame.end() > use.planned_peak.value)
         return fault(fmt::format("{} ends at byte {} of a {} arena of {}", describe(plan_, segment.kind, i),
                                  o.frame.end(), name(o.frame.tier), use.planned_peak.value));
     }
-    if (moves_only(op.kind) && !is_movement_shape(op, operands))
+    if (is_transfer(op.kind) && !is_movement_shape(op, operands))
       return fault(describe(plan_, segment.kind, i) + " is on a lane that does not join its two tiers");
+    if (!is_on_its_device(op, operands))
+      return fault(describe(plan_, segment.kind, i) + " touches the memory of a device that is not its own");
+    if (op.kind == OpKind::all_gather && !gathers_what_it_reads(operands))
+      return fault(describe(plan_, segment.kind, i) + " hands on a chunk that it does not read");
+    if (op.kind == OpKind::reduce_scatter && !sums_all_devices(operands))
+      return fault(describe(plan_, segment.kind, i) + " does not sum one accumulator of each device");
     return {};
+  }
+
+  // Only collectives reach into several devices.
+  static bool is_on_its_device(const Op& op, std::span<const Operand> operands) {
+    if (is_collective(op.kind)) return op.lane.kind == LaneKind::comm;
+    return std::all_of(operands.begin(), operands.end(), [&](const Operand& o) {
+      return o.frame.tier != Tier::device || o.frame.device == op.lane.device;
+    });
+  }
+
+  static bool covers(const Operand& o, u32 id) { return id >= index(o.first) && id < index(o.first) + o.count; }
+
+  static bool gathers_what_it_reads(std::span<const Operand> operands) {
+    for (const Operand& to : operands) {
+      if (to.access == Access::read) continue;
+      if (to.access != Access::write) return false;
+      for (u32 id = index(to.first); id < index(to.first) + to.count; ++id)
+        if (std::none_of(operands.begin(), operands.end(), [&](const Operand& from) {
+              return from.access == Access::read && covers(from, id) && from.version == to.version;
+            }))
+          return false;
+    }
+    return true;
+  }
+
+  // For each sum that it leaves: the same cut's accumulators, a different one in each device.
+  bool sums_all_devices(std::span<const Operand> operands) const {
+    std::vector<u32> sums;
+    for (const Operand& o : operands) {
+      if (o.access == Access::read_write) return false;
+      for (u32 c = 0; c < o.count && o.access == Access::write; ++c) sums.push_back(index(o.first) + c);
+    }
+    for (const u32 sum : sums) {
+      const Chunk& total = plan_.chunks[sum];
+      u32 parts = 0;
+      for (const Operand& o : operands) {
+        if (o.access != Access::read) continue;
+        const Chunk& first = plan_.chunks[index(o.first)];
+        if (first.kind != Kind::grad_accum || first.window != total.window || first.cut > total.cut ||
+            total.cut >= first.cut + o.count || o.frame.device != parts)
+          return false;  // they come in order of device
+        ++parts;
+      }
+      if (parts != plan_.devices || total.kind != Kind::grad_accum) return false;
+    }
+    return !sums.empty();
   }
 
   static bool is_movement_shape(const Op& op, std::span<const Operand> operands) {
@@ -153,7 +216,7 @@ class Verifier {
           return fault(describe(plan_, segment.kind, i) + " names no block or micro-batch");
         ++(op.kind == OpKind::forward ? forward : backward)[op.block * plan_.micro_batches + op.micro_batch];
       }
-      if (passes || op.kind == OpKind::gradient)
+      if (passes || op.kind == OpKind::gradient || op.kind == OpKind::reduce_scatter)
         for (const Operand& o : segment.operands_of(op)) TRY(check_fresh(segment, i, o));
     }
     if (!trains) return {};
@@ -170,11 +233,15 @@ class Verifier {
 
   Result<void> check_fresh(const Segment& segment, u32 i, const Operand& o) const {
     const Chunk& chunk = plan_.chunk(o.first);
-    const bool gradient = segment.ops[i].kind == OpKind::gradient;
+    const OpKind kind = segment.ops[i].kind;
+    const bool gradient = kind == OpKind::gradient || kind == OpKind::reduce_scatter;
     if (!(gradient ? chunk.kind == Kind::grad_accum : chunk.kind == Kind::param)) return {};
+    if (kind == OpKind::reduce_scatter && o.access == Access::write) return {};
     const bool updated =
         segment.kind == SegmentKind::body && plan_.clipping && graph_.windows[chunk.window].trainable;
-    const u32 expected = gradient ? plan_.micro_batches : updated ? 1 : 0;
+    const bool reduced = kind == OpKind::gradient && plan_.devices > 1;
+    const u32 accumulated = reduced ? 1 : plan_.micro_batches / plan_.devices;
+    const u32 expected = gradient ? accumulated : updated ? 1 : 0;
     if (o.version == expected) return {};
     return fault(fmt::format("{} reads {} of window {} at version {}, not {}",
                              describe(plan_, segment.kind, i), name(chunk.kind), chunk.window, o.version,
@@ -224,7 +291,7 @@ class Verifier {
 
   void count_writes(const Segment& segment) {
     for (const Op& op : segment.ops)
-      if (!moves_only(op.kind))
+      if (!is_movement(op.kind))
         for (const Operand& o : segment.operands_of(op))
           if (writes(o.access))
             for (u32 c = 0; c < o.count; ++c) ++base_[index(o.first) + c];
@@ -253,7 +320,7 @@ class Verifier {
 
   Result<void> unordered(u32 a, u32 b, const Frame& f) const {
     return fault(fmt::format("{} and {} both touch {} bytes [{}, {}) and nothing orders them", who(a), who(b),
-                             name(f.tier), f.offset, f.end()));
+                             place(f), f.offset, f.end()));
   }
 
   Result<void> check_read(const Operand& o, ChunkId id, const Frame& frame, u32 self) {
@@ -271,10 +338,10 @@ class Verifier {
     });
     if (empty)
       return fault(fmt::format("{} reads chunk {} from {} byte {}, where nothing is", who(self), index(id),
-                               name(frame.tier), frame.offset));
+                               place(frame), frame.offset));
     if (wrong != nullptr)
       return fault(fmt::format("{} reads chunk {} version {} from {} byte {} but finds chunk {} version {}",
-                               who(self), index(id), expected, name(frame.tier), frame.offset,
+                               who(self), index(id), expected, place(frame), frame.offset,
                                index(wrong->chunk), wrong->version));
     if (clash != none) return unordered(clash, self, frame);
     return {};
@@ -291,7 +358,7 @@ class Verifier {
     });
     if (clash != none) return unordered(clash, self, frame);
     const u64 left = base_[index(id)] + o.version + (o.access == Access::read_write ? 1 : 0);
-    CHECK(!moves_only(op.kind) || o.access == Access::write, self);
+    CHECK(!is_movement(op.kind) || o.access == Access::write, self);
     contents_.assign(frame, {.chunk = id, .version = left, .origin = frame.offset, .writer = self});
     return {};
   }
@@ -300,6 +367,7 @@ class Verifier {
 
   struct Piece {
     Tier tier{};
+    u16 device = 0;
     u64 begin = 0, end = 0;
     ChunkId chunk{};
     u64 age = 0;  // versions behind the newest
@@ -309,19 +377,23 @@ class Verifier {
 
   Snapshot snapshot() {
     Snapshot pieces;
-    for (u32 t = 0; t < tier_count; ++t) {
-      const Frame all{.tier = static_cast<Tier>(t), .bytes = plan_.tiers[t].planned_peak};
-      contents_.visit(all, [&](u64 begin, u64 end, Content& c) {
-        if (c.chunk == ChunkId{none}) return;
-        const Piece piece{static_cast<Tier>(t), begin, end, c.chunk, base_[index(c.chunk)] - c.version};
-        if (!pieces.empty() && pieces.back().tier == piece.tier && pieces.back().end == begin &&
-            pieces.back().chunk == piece.chunk && pieces.back().age == piece.age)
-          pieces.back().end = end;
-        else
-          pieces.push_back(piece);
-      });
-    }
+    for (u16 d = 0; d < plan_.devices; ++d) add_pieces(Tier::device, d, pieces);
+    add_pieces(Tier::host, 0, pieces);
+    add_pieces(Tier::disk, 0, pieces);
     return pieces;
+  }
+
+  void add_pieces(Tier tier, u16 device, Snapshot& pieces) {
+    const Frame all{.tier = tier, .device = device, .bytes = plan_.tiers[static_cast<u32>(tier)].planned_peak};
+    contents_.visit(all, [&](u64 begin, u64 end, Content& c) {
+      if (c.chunk == ChunkId{none}) return;
+      const Piece piece{tier, device, begin, end, c.chunk, base_[index(c.chunk)] - c.version};
+      const bool same = !pieces.empty() && pieces.back().tier == tier && pieces.back().device == device &&
+                        pieces.back().end == begin && pieces.back().chunk == piece.chunk &&
+                        pieces.back().age == piece.age;
+      if (same) pieces.back().end = end;
+      else pieces.push_back(piece);
+    });
   }
 
   Result<void> check_homes() {

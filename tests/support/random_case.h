@@ -13,7 +13,8 @@ struct RandomCase {
   PlanOptions options;
 };
 
-inline RandomCase random_case(u32 seed) {
+// With several devices each has the budget and as many micro-batches as one would.
+inline RandomCase random_case(u32 seed, u32 devices = 1) {
   std::mt19937 rng(seed);
   const auto pick = [&](auto... values) {
     const std::common_type_t<decltype(values)...> list[] = {values...};
@@ -30,7 +31,8 @@ inline RandomCase random_case(u32 seed) {
   const auto budget = [&] { return Bytes{u64{16 * 1024} << (rng() % 11)}; };
   c.options = {
       .budgets = {budget(), budget(), Bytes{u64{1} << 40}},
-      .micro_batches = pick(1u, 2u, 4u, 6u),
+      .micro_batches = devices * pick(1u, 2u, 4u, 6u),
+      .devices = devices,
       .clipping = rng() % 2 == 0,
       .home = pick(HomePolicy::automatic, HomePolicy::device, HomePolicy::host, HomePolicy::disk,
                    HomePolicy::mixed),

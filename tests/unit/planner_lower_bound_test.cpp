@@ -85,5 +85,23 @@ TEST(LowerBound, WhatFitsMovesNothingAndWhatStreamsMovesAtLeastTheBound) {
       }
 }
 
+TEST(LowerBound, HoldsForSeveralDevices) {
+  const ModelGraph graph = test::make_graph({.layers = 12});
+  for (u64 host : {800ull, 2000ull, 100'000ull})
+    for (u64 device : {700ull, 1500ull, 100'000ull})
+      for (u32 devices : {2u, 3u, 4u}) {
+        const auto plan = make_plan(graph, {.budgets = {Bytes{device * kib}, Bytes{host * kib}, Bytes{gib}},
+                                            .micro_batches = 2 * devices,
+                                            .devices = devices});
+        ASSERT_TRUE(plan) << plan.error().message;
+        const auto moved = link_bytes(*plan, SegmentKind::body), bound = lower_bound(*plan, graph);
+        for (u32 l = 0; l < link_count; ++l)
+          EXPECT_GE(moved[l].value, bound[l].value)
+              << name(static_cast<LinkKind>(l)) << " " << host << " " << device << " " << devices;
+        // All that fits on the devices together moves to and from the host no more than batches.
+        if (device == 100'000) EXPECT_EQ(moved[1].value + moved[2].value + moved[3].value, 0u);
+      }
+}
+
 }  // namespace
 }  // namespace tidepool

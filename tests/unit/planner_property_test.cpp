@@ -20,37 +20,48 @@ void follow_advice(const std::string& message, Budgets& budgets) {
   }
 }
 
-TEST(PlannerProperty, EveryPlanVerifiesOrSaysWhatWouldFit) {
+struct Counts {
   u32 fitted = 0, advised = 0;
-  for (u32 seed = 0; seed < 400; ++seed) {
-    test::RandomCase c = test::random_case(seed);
-    const ModelGraph graph = test::make_graph(c.shape);
-    Result<Plan> plan = make_plan(graph, c.options);
-    if (!plan) {
-      ASSERT_EQ(plan.error().kind, ErrorKind::does_not_fit)
-          << "seed " << seed << ": " << plan.error().message;
-      const std::string message = plan.error().message;
-      follow_advice(message, c.options.budgets);
-      plan = make_plan(graph, c.options);
-      ASSERT_TRUE(plan) << "seed " << seed << ": followed '" << message << "' but: " << plan.error().message;
-      ++advised;
-    } else {
-      ++fitted;
-    }
-    ASSERT_TRUE(verify_plan(*plan, graph)) << "seed " << seed;
-    // Forced homes are part of what is declared, and without clipping docs/lower-bounds.md has an exception.
-    if (c.options.home != HomePolicy::automatic || !c.options.clipping) continue;
-    const auto moved = link_bytes(*plan, SegmentKind::body), least = lower_bound(*plan, graph);
-    for (u32 l = 0; l < link_count; ++l)
-      EXPECT_GE(moved[l].value, least[l].value) << "seed " << seed << " " << name(static_cast<LinkKind>(l));
+};
+
+void check(u32 seed, u32 devices, Counts& counts) {
+  test::RandomCase c = test::random_case(seed, devices);
+  const ModelGraph graph = test::make_graph(c.shape);
+  Result<Plan> plan = make_plan(graph, c.options);
+  ++(plan ? counts.fitted : counts.advised);
+  if (!plan) {
+    ASSERT_EQ(plan.error().kind, ErrorKind::does_not_fit) << plan.error().message;
+    const std::string message = plan.error().message;
+    follow_advice(message, c.options.budgets);
+    plan = make_plan(graph, c.options);
+    ASSERT_TRUE(plan) << "followed '" << message << "' but: " << plan.error().message;
   }
-  EXPECT_GT(fitted, 80u);
-  EXPECT_GT(advised, 50u);
+  ASSERT_TRUE(verify_plan(*plan, graph));
+  EXPECT_EQ(comm_bytes(*plan, SegmentKind::body).value > 0, devices > 1);
+  // Forced homes are part of what is declared, and without clipping docs/lower-bounds.md has an exception.
+  if (c.options.home != HomePolicy::automatic || !c.options.clipping) return;
+  const auto moved = link_bytes(*plan, SegmentKind::body), least = lower_bound(*plan, graph);
+  for (u32 l = 0; l < link_count; ++l)
+    EXPECT_GE(moved[l].value, least[l].value) << name(static_cast<LinkKind>(l));
 }
 
-TEST(PlannerProperty, SameInputsGiveTheSameText) {
+class PlannerProperty : public testing::TestWithParam<u32> {};  // devices
+
+TEST_P(PlannerProperty, EveryPlanVerifiesOrSaysWhatWouldFit) {
+  Counts counts;
+  for (u32 seed = 0; seed < (GetParam() == 1 ? 400u : 200u); ++seed) {
+    SCOPED_TRACE(seed);
+    check(seed, GetParam(), counts);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(counts.fitted, 40u);
+  EXPECT_GT(counts.advised, 25u);
+}
+INSTANTIATE_TEST_SUITE_P(Devices, PlannerProperty, testing::Values(1, 2, 3, 4), testing::PrintToStringParamName());
+
+TEST(PlannerDeterminism, SameInputsGiveTheSameText) {
   for (u32 seed = 0; seed < 20; ++seed) {
-    const test::RandomCase c = test::random_case(seed);
+    const test::RandomCase c = test::random_case(seed, 1 + seed % 3);
     const ModelGraph graph = test::make_graph(c.shape);
     const Result<Plan> a = make_plan(graph, c.options), b = make_plan(graph, c.options);
     ASSERT_EQ(a.has_value(), b.has_value());
