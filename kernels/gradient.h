@@ -8,17 +8,26 @@
 
 namespace tidepool {
 
-// Norm partials: one fp64 sum of squares per this many elements, counted from each tensor's start.
+// Norm partials: one fp64 sum of squares per this many elements, counted from each window's start. It is
+// the sum, in order, of those of its cells: cuts fall between cells, so that devices which own a part of a
+// granule each make exactly the bits that one device would.
 inline constexpr u64 norm_granule_elements = 64 * kib;
+inline constexpr u64 norm_cell_elements = cut_alignment_elements;
+static_assert(norm_granule_elements % norm_cell_elements == 0);
 
 // Sums `accumulators` (fp32, one per use, in order) element by element, rounds once to the transfer
 // precision, and writes it to `grad`: bf16, or in fp32 the first accumulator itself (grad == it).
 void finish_gradient(std::span<const float* const> accumulators, std::byte* grad, Precision, u64 elements,
                      CorePool&);
 
-// Partials of one tensor's finished gradient, from exactly the values the update reads.
+// Partials of a finished gradient, from exactly the values the update reads.
 // partials: [div_up(elements, norm_granule_elements)].
 void norm_partials(const std::byte* grad, Precision, u64 elements, std::span<double> partials, CorePool&);
+// The same by cell, for less than a granule. cells: [div_up(elements, norm_cell_elements)].
+void norm_cells(const std::byte* grad, Precision, u64 elements, std::span<double> cells);
+
+// sum[i] = parts[0][i] + parts[1][i] + ..., left to right: what accumulating them one after the other gives.
+void sum_in_order(std::span<const float* const> parts, float* sum, u64 elements, CorePool&);
 
 // bf16 as the design rounds it: (bits + 0x8000) >> 16, NaN canonical. Low is the signed remainder.
 u16 bf16_from_float(float);

@@ -229,6 +229,8 @@ struct Plan {
 std::array<Bytes, link_count> link_bytes(const Plan&, SegmentKind);
 // Useful bytes that devices get from other devices in a segment's collectives, all together.
 Bytes comm_bytes(const Plan&, SegmentKind);
+// The same of one collective.
+Bytes collective_bytes(const Plan&, std::span<const Operand>, OpKind);
 
 // The plan as text: byte-identical for the same inputs, one line per op. This is the golden file.
 std::string to_text(const Plan&);

@@ -49,14 +49,38 @@ void finish_gradient(std::span<const float* const> accumulators, std::byte* grad
   });
 }
 
+void sum_in_order(std::span<const float* const> parts, float* sum, u64 elements, CorePool& pool) {
+  for_each_granule(elements, pool,
+                   [&](u64, u64 begin, u64 end) { sum_accumulators(parts, begin, sum + begin, end - begin); });
+}
+
+namespace {
+
+double cell_sum(const std::byte* grad, Precision precision, u64 begin, u64 end) {
+  return precision == Precision::bf16
+             ? sum_squares_bf16(reinterpret_cast<const u16*>(grad) + begin, end - begin)
+             : sum_squares_fp32(reinterpret_cast<const float*>(grad) + begin, end - begin);
+}
+
+}  // namespace
+
 void norm_partials(const std::byte* grad, Precision precision, u64 elements, std::span<double> partials,
                    CorePool& pool) {
   CHECK(partials.size() == div_up(elements, norm_granule_elements), partials.size(), elements);
   for_each_granule(elements, pool, [&](u64 granule, u64 begin, u64 end) {
-    partials[granule] = precision == Precision::bf16
-                            ? sum_squares_bf16(reinterpret_cast<const u16*>(grad) + begin, end - begin)
-                            : sum_squares_fp32(reinterpret_cast<const float*>(grad) + begin, end - begin);
+    double sum = 0;
+    for (; begin < end; begin += norm_cell_elements)
+      sum += cell_sum(grad, precision, begin, std::min(end, begin + norm_cell_elements));
+    partials[granule] = sum;
   });
+}
+
+void norm_cells(const std::byte* grad, Precision precision, u64 elements, std::span<double> cells) {
+  CHECK(cells.size() == div_up(elements, norm_cell_elements), cells.size(), elements);
+  for (u64 cell = 0; cell < cells.size(); ++cell) {
+    const u64 begin = cell * norm_cell_elements;
+    cells[cell] = cell_sum(grad, precision, begin, std::min(elements, begin + norm_cell_elements));
+  }
 }
 
 namespace {

@@ -65,9 +65,10 @@ struct MemoryConfig {
 };
 
 struct MachineConfig {
-  std::string executor = "cpu";
+  std::string executor = "cpu";         // cpu, or cpu:N for N devices made of the same cores
   u32 threads = 0;                      // 0: all cores of this process
 
+  u32 devices() const;                  // REQUIRES: a valid executor
   bool operator==(const MachineConfig&) const = default;
 };
 

@@ -23,7 +23,6 @@ constexpr std::array<std::string_view, 3> recomputes = {"auto", "keep", "recompu
 constexpr std::array<std::string_view, 5> homes = {"auto", "device", "host", "disk", "mixed"};
 constexpr std::array<std::string_view, 3> io_backends = {"auto", "io_uring", "threads"};
 constexpr std::array<std::string_view, 4> formats = {"auto", "text", "llmc", "nanogpt"};
-constexpr std::array<std::string_view, 1> executors = {"cpu"};
 constexpr std::array<std::string_view, 6> schedulers = {
     "linear", "cosine", "constant", "constant_with_warmup", "cosine_with_min_lr", "warmup_stable_decay"};
 
@@ -236,8 +235,7 @@ const std::array field_table = std::to_array<Field>({
     {.section = "machine",
      .key = "executor",
      .ref = REF(machine.executor),
-     .help = "What computes",
-     .choices = Names(executors)},
+     .help = "What computes: cpu, or cpu:N for N devices of memory.device each"},
     {"machine",
      "threads",
      REF(machine.threads),

@@ -101,7 +101,7 @@ void Engine::retire_finished(EngineObserver& observer) {
 // ---- which op goes next
 
 // Issuing on one lane can free the head of another (an op may follow ops that are merely in flight
-// on its own device), so lanes are visited until none can go.
+// on a device), so lanes are visited until none can go.
 void Engine::issue_ready() {
   if (error_) return;
   bool any = true;
@@ -143,12 +143,13 @@ bool Engine::issue_head(u32 lane) {
   return true;
 }
 
-void Engine::InFlight::add(LaneKind lane, u64 sequence) {
+void Engine::InFlight::add(LaneId lane, u64 sequence) {
   for (u32 i = 0; i < count; ++i) {
     if (lanes[i] != lane) continue;
     sequences[i] = std::max(sequences[i], sequence);
     return;
   }
+  CHECK(count < in_flight_max, count);
   lanes[count] = lane;
   sequences[count++] = sequence;
 }
@@ -167,10 +168,10 @@ std::optional<OpId> Engine::blocker(const Run& of, std::span<const OpId> deps, c
     const OpState state = of.state[index(dep)];
     if (state == OpState::done) continue;
     const LaneId lane = of.segment->ops[index(dep)].lane;
-    const bool same_device = on_device(lane.kind) && on_device(op.lane.kind) && lane.device == op.lane.device;
+    const bool executor_orders = on_device(lane.kind) && on_device(op.lane.kind);
     const bool lane_orders = lane == op.lane && is_ordered(lane.kind);
-    if (state == OpState::waiting || !(same_device || lane_orders)) return dep;
-    if (!lane_orders) in_flight.add(lane.kind, of.first_sequence + index(dep));
+    if (state == OpState::waiting || !(executor_orders || lane_orders)) return dep;
+    if (!lane_orders) in_flight.add(lane, of.first_sequence + index(dep));
   }
   return std::nullopt;
 }

@@ -79,12 +79,12 @@ class Engine {
 
     u32 ops() const { return static_cast<u32>(segment->ops.size()); }
   };
-  // In-flight ops of one device that an op must follow: lanes complete in order, so the last of each is enough.
+  // In-flight ops of devices that an op must follow: lanes complete in order, so the last of each is enough.
   struct InFlight {
-    std::array<u64, 4> sequences{};
-    std::array<LaneKind, 4> lanes{};
+    std::array<u64, in_flight_max> sequences{};
+    std::array<LaneId, in_flight_max> lanes{};
     u32 count = 0;
-    void add(LaneKind lane, u64 sequence);
+    void add(LaneId lane, u64 sequence);
   };
   struct Head {
     Run* run = nullptr;

@@ -9,6 +9,9 @@
 
 namespace tidepool {
 
+// Lanes whose unfinished ops an op may be told to follow: three of each device, and comm.
+inline constexpr u32 in_flight_max = 3 * devices_max + 1;
+
 // One op of one run of a segment. `sequence` numbers all ops of a run without gaps, so an executor
 // can keep its state in rings.
 struct Issue {
@@ -34,9 +37,9 @@ class Executor {
   // How many more ops the lane takes now. Back-pressure.
   virtual u32 slots_free(LaneId) const = 0;
 
-  // Starts an op, or queues it on its lane. Never blocks. `in_flight`: sequences of ops on this
-  // device's lanes that must complete first; the executor orders them. Every other dependency has
-  // completed. REQUIRES: slots_free(lane) > 0.
+  // Starts an op, or queues it on its lane. Never blocks. `in_flight`: sequences of ops on
+  // devices' lanes, at most in_flight_max, that must complete first; the executor orders them. Every other
+  // dependency has completed. REQUIRES: slots_free(lane) > 0.
   virtual void submit(const Issue&, std::span<const u64> in_flight) = 0;
 
   // Blocks until something completes (or advances virtual time). Empty only when the executor's

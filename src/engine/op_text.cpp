@@ -20,8 +20,7 @@ std::string describe(LaneId lane) {
 
 std::string describe(const Plan& plan, const Segment& segment, const Op& op) {
   std::string out(name(op.kind));
-  const bool moves = op.kind == OpKind::copy || op.kind == OpKind::read || op.kind == OpKind::write;
-  if (moves && op.operands_count > 0) {
+  if (is_movement(op.kind) && !is_collective(op.kind) && op.operands_count > 0) {
     return out + " " + describe(plan.chunk(segment.operands_of(op)[0].first));
   }
   if (op.block != none) out += fmt::format(" block {}", op.block);

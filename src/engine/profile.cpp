@@ -13,13 +13,13 @@ constexpr u32 chain_links_max = 256;
 
 Cause cause_of(const Op& op) {
   switch (op.lane.kind) {
-    case LaneKind::compute: return Cause::compute;
+    case LaneKind::compute: return op.lane.device == 0 ? Cause::compute : Cause::comm;
     case LaneKind::h2d: return Cause::h2d;
     case LaneKind::d2h: return Cause::d2h;
     case LaneKind::disk_read: return Cause::disk_read;
     case LaneKind::disk_write: return Cause::disk_write;
     case LaneKind::host: return op.kind == OpKind::update ? Cause::host_adam : Cause::other;
-    case LaneKind::comm: return Cause::other;
+    case LaneKind::comm: return Cause::comm;
   }
   return Cause::other;
 }
@@ -72,7 +72,7 @@ void TimeProfile::completed(const Issue& issue, const Completion& completion) {
     latest_finish_ = completion.finished;
     latest_ = issue.sequence;
   }
-  if (issue.get().lane.kind != LaneKind::compute) return;
+  if (issue.get().lane != LaneId{0, LaneKind::compute}) return;
   cover_gap(issue.sequence, compute_until_, completion.started, phase);
   const Nanos from = std::max(compute_until_, completion.started);
   if (completion.finished > from) {
@@ -157,7 +157,9 @@ const TimeProfile::Run* TimeProfile::run_of(u64 sequence) const {
 
 // Ordered lanes run one op at a time; requests of a disk lane overlap, so time is counted once.
 void TimeProfile::count_busy(const Issue& issue, const Completion& completion, PhaseProfile& phase) {
-  const u32 lane = static_cast<u32>(issue.get().lane.kind);
+  const LaneId id = issue.get().lane;
+  if (id.device != 0 && id.device != host_device) return;
+  const u32 lane = static_cast<u32>(id.kind);
   const Nanos from = std::max(completion.started, busy_until_[lane]);
   if (completion.finished <= from) return;
   phase.busy[lane] += completion.finished - from;

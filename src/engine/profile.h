@@ -6,6 +6,9 @@
 // covered. Each stretch counts for the lane that was at work in it, so a copy that was late because its
 // read was late costs disk_read, not h2d. Stretches in which no link of that chain ran are `other`
 // (hand-over between lanes, loading batches). Compute plus all causes is the wall time, exactly.
+//
+// Of several devices it is device 0's time; what another computes meanwhile is `comm` where this one has to
+// wait for it, and so are the collectives themselves.
 #pragma once
 
 #include <array>
@@ -16,24 +19,24 @@
 
 namespace tidepool {
 
-enum class Cause : u8 { compute, host_adam, h2d, d2h, disk_read, disk_write, other };
-inline constexpr u32 cause_count = 7;
+enum class Cause : u8 { compute, host_adam, h2d, d2h, comm, disk_read, disk_write, other };
+inline constexpr u32 cause_count = 8;
 constexpr std::string_view name(Cause cause) {
-  constexpr std::array<std::string_view, cause_count> names = {"compute",   "host_adam",  "h2d",  "d2h",
-                                                              "disk_read", "disk_write", "other"};
+  constexpr std::array<std::string_view, cause_count> names = {"compute", "host_adam", "h2d",        "d2h",
+                                                              "comm",    "disk_read", "disk_write", "other"};
   return names[static_cast<u32>(cause)];
 }
 
 struct PhaseProfile {
   u64 runs = 0;
   std::array<Nanos, cause_count> exposed{};  // `compute` is the time computed; the sum is wall time
-  // Work per kind of lane. Of a disk lane: time during which at least one request was in flight.
+  // Work per kind of lane, of device 0. Of a disk lane: time during which at least one request was in flight.
   std::array<Nanos, lane_kind_count> busy{};
 
   Nanos wall() const;
 };
 
-// Memory is taken when made. Two devices would need one profile each.
+// Memory is taken when made.
 class TimeProfile final : public EngineObserver {
  public:
   explicit TimeProfile(const Plan&);

@@ -54,8 +54,9 @@ class Schedule {
   u32 ops_max_ = 0;
 };
 
-// Lanes of one device order each other's ops themselves (streams and events); everything else is
-// ordered by the engine, which sees completions.
+// Lanes of devices, and what they do together, order each other's ops themselves (streams and events, which
+// work across the devices of one process too); everything else is ordered by the engine, which sees
+// completions.
 constexpr bool on_device(LaneKind kind) { return kind <= LaneKind::comm; }
 
 }  // namespace tidepool

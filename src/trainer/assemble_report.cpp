@@ -19,12 +19,12 @@ std::map<std::string, std::string> settings_of(const Config& config, Wanted&& wa
 }
 
 // Before anything was measured.
-RunReport planned_report(const Config& config, const ModelGraph& graph, const Plan& plan) {
+RunReport planned_report(const ModelGraph& graph, const Plan& plan) {
   RunReport report{.version = std::string(version()),
                    .commit = std::string(commit()),
                    .model = fmt::format("gpt2 {} x {}", graph.config.n_layer, graph.config.n_embd),
                    .precision = plan.precision == Precision::bf16 ? "bf16" : "fp32",
-                   .executor = config.machine.executor + ":1",
+                   .executor = fmt::format("cpu:{}", plan.devices),
                    .parameters = graph.parameters,
                    .state = state_bytes(plan),
                    .tokens_per_step = graph.batch.rows() * plan.micro_batches};
@@ -61,7 +61,7 @@ std::map<std::string, std::string> numeric_settings(const Config& config) {
 }
 
 RunReport assemble_report(const ReportParts& parts) {
-  RunReport report = planned_report(parts.config, parts.session.graph(), parts.session.plan());
+  RunReport report = planned_report(parts.session.graph(), parts.session.plan());
   parts.meter.fill(report);
   add_prediction(report, parts.prediction);
   add_state(report, parts.state);

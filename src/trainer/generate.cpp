@@ -85,6 +85,7 @@ Result<void> generate_text(const GenerateRequest& request, const std::function<v
   config.memory.sweeps = 0;
   config.memory.swap_dir = dir + "/generate-swap";
   config.machine.threads = request.threads;
+  config.machine.executor = "cpu";  // one sequence: one device
   TRY_ASSIGN(const ModelGraph graph, make_graph(config));
   TRY_ASSIGN(const Bytes disk, disk_budget(config));
   TRY_ASSIGN(Plan plan, make_plan(graph, plan_options(config, disk)));

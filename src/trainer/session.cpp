@@ -35,6 +35,10 @@ Result<ModelGraph> make_graph(const Config& config) {
                      .tokens = config.train.sequence_length});
 }
 
+u32 micro_batches_per_step(const Config& config) {
+  return config.train.gradient_accumulation_steps * config.machine.devices();
+}
+
 Result<Bytes> disk_budget(const Config& config) {
   if (config.memory.budgets.disk != disk_auto) return config.memory.budgets.disk;
   return swap_space(swap_directory(config));
@@ -43,7 +47,8 @@ Result<Bytes> disk_budget(const Config& config) {
 PlanOptions plan_options(const Config& config, Bytes disk) {
   const Budgets& budgets = config.memory.budgets;
   return PlanOptions{.budgets = {.device = budgets.device, .host = budgets.host, .disk = disk},
-                      .micro_batches = config.train.gradient_accumulation_steps,
+                      .micro_batches = micro_batches_per_step(config),
+                      .devices = config.machine.devices(),
                       .clipping = config.train.max_grad_norm > 0,
                       .home = config.memory.home,
                       .recompute = config.train.recompute,
@@ -66,7 +71,8 @@ Result<std::unique_ptr<Session>> Session::create(const Config& config, const Mod
                                                  StepSource& source, const SessionOptions& options) {
   std::unique_ptr<Session> session(new Session(graph, std::move(plan)));
   TRY_ASSIGN(session->pool_, create_core_pool(config.machine.threads, kernel_scratch_per_worker));
-  session->kernels_ = create_cpu_kernels(*session->pool_);
+  for (u32 d = 0; d < session->plan_.devices; ++d)
+    session->kernels_.push_back(create_cpu_kernels(*session->pool_));
   TRY(session->take_memory());
   if (!options.open_disk) TRY(session->take_disk(config));
   TRY(session->open_executor(config, source, options));
@@ -77,16 +83,19 @@ Result<std::unique_ptr<Session>> Session::create(const Config& config, const Mod
 Result<void> Session::take_memory() {
   const MemoryLimits limits = read_memory_limits();
   const auto peak = [&](Tier tier) { return plan_.tiers[static_cast<u32>(tier)].planned_peak; };
-  TRY(check_memory(limits, peak(Tier::device) + peak(Tier::host)));
-  const auto arena = [&](const char* name, Bytes bytes) {
-    return Arena::create({.name = name,
+  TRY(check_memory(limits, peak(Tier::device) * plan_.devices + peak(Tier::host)));
+  const auto arena = [&](std::string name, Bytes bytes) {
+    return Arena::create({.name = std::move(name),
                           .bytes = Bytes{std::max(round_up(bytes.value, frame_alignment), frame_alignment)},
                           .pool = pool_.get(),
                           .ledger = &ledger_});
   };
-  TRY_ASSIGN(device_, arena("device 0", peak(Tier::device)));
+  for (u32 d = 0; d < plan_.devices; ++d) {
+    TRY_ASSIGN(devices_.emplace_back(), arena(fmt::format("device {}", d), peak(Tier::device)));
+    notes_.push_back(devices_.back()->describe());
+  }
   TRY_ASSIGN(host_, arena("host", peak(Tier::host)));
-  notes_ = {device_->describe(), host_->describe()};
+  notes_.push_back(host_->describe());
   return {};
 }
 
@@ -103,15 +112,19 @@ Result<void> Session::take_disk(const Config& config) {
 Result<void> Session::open_executor(const Config& config, StepSource& source, const SessionOptions& options) {
   const u64 frames_end = host_->bytes().value - host_reserved().value;
   CpuExecutorParts parts{.pool = *pool_,
-                         .kernels = *kernels_,
+                         .kernels = {},
                          .source = source,
-                         .device_arena = device_->memory(),
+                         .device_arenas = {},
                          .host_arena = host_->memory(),
                          .staging = host_->memory().subspan(frames_end, executor_staging.value),
                          .open_disk = options.open_disk,
                          .disk_depth = config.memory.queue_depth,
                          .seed = config.train.seed,
                          .rest_patience = options.rest_patience};
+  for (u32 d = 0; d < plan_.devices; ++d) {
+    parts.kernels.push_back(kernels_[d].get());
+    parts.device_arenas.push_back(devices_[d]->memory());
+  }
   if (swap_)
     parts.open_disk = [this, &config](DiskSink sink) -> Result<std::unique_ptr<Disk>> {
       return create_disk(*swap_, backend_of(config.memory.io),
@@ -127,7 +140,7 @@ Result<void> Session::open_executor(const Config& config, StepSource& source, co
 // of each at rest. Were it in pieces too small, the device's arena would do, which is host memory here.
 void Session::make_state_store() {
   auto ranges = free_at_rest(plan_, Tier::host, host_->memory(), host_->bytes().value - host_reserved().value);
-  for (const auto& range : free_at_rest(plan_, Tier::device, device_->memory(), device_->bytes().value))
+  for (const auto& range : free_at_rest(plan_, Tier::device, device_memory(), device_memory().size()))
     ranges.push_back(range);
   const std::array<Bytes, 2> needed = StateStore::staging_bytes(plan_);
   StateStore::Staging staging;

@@ -25,6 +25,7 @@ std::string plan_text(const Config&, const Plan&);
 
 // What memory.disk comes to on this machine: auto is what a swap file may take where the config puts it.
 Result<Bytes> disk_budget(const Config&);
+u32 micro_batches_per_step(const Config&);  // of all devices together
 
 // Host memory beside the plan's frames: disk staging at rest and the checkpoint buffer.
 inline constexpr Bytes executor_staging{1 * mib};
@@ -45,8 +46,9 @@ class Session {
   const ModelGraph& graph() const { return graph_; }
   const Plan& plan() const { return plan_; }
   CorePool& pool() { return *pool_; }
-  Kernels& kernels() { return *kernels_; }
-  std::span<std::byte> device_memory() { return device_->memory(); }
+  // Of device 0.
+  Kernels& kernels() { return *kernels_.front(); }
+  std::span<std::byte> device_memory() { return devices_.front()->memory(); }
   std::span<std::byte> host_memory() { return host_->memory(); }
   CpuExecutor& executor() { return *executor_; }
   StateStore& state() { return *state_; }
@@ -66,8 +68,9 @@ class Session {
   std::vector<std::string> notes_;
   ArenaLedger ledger_;
   std::unique_ptr<CorePool> pool_;
-  std::unique_ptr<Kernels> kernels_;
-  std::unique_ptr<Arena> device_, host_;
+  std::vector<std::unique_ptr<Kernels>> kernels_;  // by device
+  std::vector<std::unique_ptr<Arena>> devices_;
+  std::unique_ptr<Arena> host_;
   std::unique_ptr<SwapFile> swap_;
   std::unique_ptr<CpuExecutor> executor_;
   std::array<std::vector<std::byte>, 2> own_staging_;  // only where no arena has room at rest

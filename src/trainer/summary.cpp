@@ -27,7 +27,7 @@ std::vector<KindUse> streaming_uses(const Plan& plan, Tier tier) {
     const Kind kind = plan.chunk(o.first).kind;
     const Frame& home = plan.homes[index(o.first)];
     const bool at_home = home.bytes.value > 0 && home.tier == tier;
-    if (o.frame.tier == tier && !at_home) ranges[kind].push_back({o.frame.offset, o.frame.end()});
+    if (o.frame.tier == tier && o.frame.device == 0 && !at_home) ranges[kind].push_back({o.frame.offset, o.frame.end()});
   }
   std::map<Kind, Bytes> sums;
   for (auto& [kind, list] : ranges) {
@@ -45,7 +45,7 @@ std::vector<KindUse> streaming_uses(const Plan& plan, Tier tier) {
 std::vector<KindUse> resting_uses(const Plan& plan, Tier tier) {
   std::map<Kind, Bytes> sums;
   for (u32 id = 0; id < plan.homes.size(); ++id)
-    if (plan.homes[id].bytes.value > 0 && plan.homes[id].tier == tier)
+    if (plan.homes[id].bytes.value > 0 && plan.homes[id].tier == tier && plan.homes[id].device == 0)
       sums[plan.chunks[id].kind] += plan.homes[id].bytes;
   return to_uses(sums);
 }

@@ -103,7 +103,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   Result<void> open_data() {
     TRY_ASSIGN(data_, Dataset::open(config_.data, config_.model.vocab_size, config_.train.sequence_length,
                                     config_.train.seed));
-    batches_ = std::make_unique<BatchSource>(*data_, graph_.batch, config_.train.gradient_accumulation_steps);
+    batches_ = std::make_unique<BatchSource>(*data_, graph_.batch, micro_batches_per_step(config_));
     TRY_ASSIGN(LearningRate rate, make_learning_rate(config_.train));
     learning_rate_ = std::move(rate);
     return {};

@@ -11,7 +11,7 @@
 namespace tidepool {
 namespace {
 
-bool moves(OpKind kind) { return kind == OpKind::copy || kind == OpKind::read || kind == OpKind::write; }
+bool moves(OpKind kind) { return is_movement(kind) && !is_collective(kind); }
 
 TraceEvent event_of(const Plan& plan, const Schedule& schedule, const TracedOp& traced) {
   const Op& op = traced.segment->ops[index(traced.op)];

@@ -185,7 +185,7 @@ TEST_P(CpuContract, MovesTheBytesAndCountsThem) {
   }
   const auto moved = executor.moved();
   for (const Bytes bytes : moved) EXPECT_EQ(bytes, home.bytes);
-  EXPECT_TRUE(std::equal(content.begin(), content.end(), rig_->device.span().begin() + frame_alignment));
+  EXPECT_TRUE(std::equal(content.begin(), content.end(), rig_->devices[0]->span().begin() + frame_alignment));
   std::vector<std::byte> back(content.size());
   ASSERT_TRUE(executor.read_home(chunk, back));
   EXPECT_EQ(back, content);
@@ -208,7 +208,7 @@ TEST_P(CpuContract, AFaultOfTheDataEndsTheRun) {
   EXPECT_EQ(errors_[0].kind, ErrorKind::bad_input);
   executor.submit(issue(tiny.plan, copy), {});  // completes, but does nothing any more
   collect(executor, 1);
-  EXPECT_EQ(rig_->device.span()[0], std::byte{0xA5});
+  EXPECT_EQ(rig_->devices[0]->span()[0], std::byte{0xA5});
 }
 
 // A disk that misbehaves in one way at the first page of the only chunk.

@@ -76,6 +76,7 @@ struct Outcome {
   std::vector<std::byte> state;
   std::array<Bytes, link_count> moved{};
   std::array<Bytes, link_count> planned{};
+  Bytes moved_between_devices{}, planned_between_devices{};
   bool operator==(const Outcome& o) const {
     return losses == o.losses && norms == o.norms && eval_loss == o.eval_loss && state == o.state;
   }
@@ -131,6 +132,7 @@ Outcome train(const ModelGraph& graph, const PlanOptions& options, const CpuRigO
   for (const SegmentRun& run : runs) {
     const auto bytes = link_bytes(*plan, run.kind);
     for (u32 i = 0; i < link_count; ++i) outcome.planned[i] += bytes[i];
+    outcome.planned_between_devices += comm_bytes(*plan, run.kind);
   }
   const auto engine = Engine::create(*plan, *rig.executor, {.watchdog = Nanos{10'000'000'000}});
   SegmentList list(runs);
@@ -142,6 +144,7 @@ Outcome train(const ModelGraph& graph, const PlanOptions& options, const CpuRigO
   outcome.eval_loss = eval.loss_sum / static_cast<double>(eval.target_tokens);
   outcome.state = state_of(*plan, *rig.executor);
   outcome.moved = rig.executor->moved();
+  outcome.moved_between_devices = rig.executor->moved_between_devices();
   for (u32 i = 0; i < tier_count; ++i) {
     EXPECT_LE(rig.executor->high_water(static_cast<Tier>(i)), plan->tiers[i].planned_peak);
   }
@@ -173,6 +176,28 @@ TEST_P(CpuTraining, PlacementChangesNoBit) {
         EXPECT_EQ(other.moved, other.planned);
       }
     }
+  }
+}
+
+// The norm of every step too, in layouts whose shards cut through its granules.
+TEST_P(CpuTraining, SeveralDevicesChangeNoBit) {
+  const ModelGraph graph = small_gpt(GetParam());
+  for (const u32 devices : {2u, 3u}) {
+    PlanOptions options{.budgets = {roomy, roomy, roomy}, .micro_batches = devices, .home = HomePolicy::host};
+    const Outcome one = train(graph, options);
+    options.devices = devices;
+    for (const HomePolicy home : {HomePolicy::device, HomePolicy::disk, HomePolicy::mixed})
+      for (const u64 chunk_kib : {0, 40}) {
+        options.home = home;
+        options.chunk_bytes = Bytes{chunk_kib * kib};
+        const Outcome several = train(graph, options);
+        EXPECT_EQ(several.losses, one.losses);
+        EXPECT_EQ(several.norms, one.norms);
+        EXPECT_EQ(several.eval_loss, one.eval_loss);
+        EXPECT_EQ(several.moved, several.planned);
+        EXPECT_EQ(several.moved_between_devices, several.planned_between_devices);
+        EXPECT_GT(several.moved_between_devices.value, 0u);
+      }
   }
 }
 

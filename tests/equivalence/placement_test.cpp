@@ -29,11 +29,13 @@ struct Group {
   Precision precision{};
   u32 accumulation = 1;
   bool clipping = true;
+  u32 devices = 1;
 };
 
 std::string group_name(const ::testing::TestParamInfo<Group>& info) {
-  return fmt::format("{}_accumulation{}_{}", info.param.precision == Precision::fp32 ? "fp32" : "bf16",
-                     info.param.accumulation, info.param.clipping ? "clipped" : "unclipped");
+  return fmt::format("{}_accumulation{}_{}{}", info.param.precision == Precision::fp32 ? "fp32" : "bf16",
+                     info.param.accumulation, info.param.clipping ? "clipped" : "unclipped",
+                     info.param.devices == 1 ? "" : fmt::format("_devices{}", info.param.devices));
 }
 
 enum Factor : u32 { home, chunk, sweeps, recompute, threads, io, depth, budget };
@@ -56,6 +58,7 @@ Config group_config(const Group& group, const TrainDir& dir) {
   Config c = testing::small_config(dir);
   c.train.precision = group.precision;
   c.train.gradient_accumulation_steps = group.accumulation;
+  c.machine.executor = fmt::format("cpu:{}", group.devices);
   c.train.max_grad_norm = group.clipping ? 0.5 : 0.0;
   // Dropout draws from counters: its bits must not depend on recompute, sweeps or threads either.
   const double dropout = group.accumulation > 1 || group.precision == Precision::bf16 ? 0.1 : 0.0;
@@ -142,7 +145,9 @@ INSTANTIATE_TEST_SUITE_P(Groups, Placement,
                          ::testing::Values(Group{Precision::fp32, 1, true}, Group{Precision::fp32, 1, false},
                                            Group{Precision::fp32, 4, true}, Group{Precision::fp32, 4, false},
                                            Group{Precision::bf16, 1, true}, Group{Precision::bf16, 1, false},
-                                           Group{Precision::bf16, 4, true}, Group{Precision::bf16, 4, false}),
+                                           Group{Precision::bf16, 4, true}, Group{Precision::bf16, 4, false},
+                                           Group{Precision::fp32, 2, true, 2}, Group{Precision::bf16, 1, true, 2},
+                                           Group{Precision::bf16, 2, false, 2}),
                          group_name);
 
 TEST(Pairwise, CoversEveryPair) {

@@ -69,19 +69,23 @@ class CpuRig {
  public:
   CpuRig(const Plan& plan, const ModelGraph& graph, StepSource& source, const CpuRigOptions& options = {})
       : pool(create_core_pool(options.workers, kernel_scratch_per_worker).value()),
-        kernels(create_cpu_kernels(*pool)),
-        device(plan.tiers[0].planned_peak.value),
         host(plan.tiers[1].planned_peak.value),
         staging(64 * kib) {
     const u64 disk_bytes = std::max<u64>(plan.tiers[2].planned_peak.value, frame_alignment);
     const auto open = [&](DiskSink sink) -> Result<std::unique_ptr<Disk>> {
       return std::unique_ptr<Disk>(create_simulated_disk(Bytes{disk_bytes}, options.faults, {}, std::move(sink)));
     };
+    std::vector<Kernels*> each;
+    std::vector<std::span<std::byte>> arenas;
+    for (u32 d = 0; d < plan.devices; ++d) {
+      each.push_back(kernels.emplace_back(create_cpu_kernels(*pool)).get());
+      arenas.push_back(devices.emplace_back(std::make_unique<PageBuffer>(plan.tiers[0].planned_peak.value))->span());
+    }
     executor = CpuExecutor::create(plan, graph,
                                    {.pool = *pool,
-                                    .kernels = *kernels,
+                                    .kernels = each,
                                     .source = source,
-                                    .device_arena = device.span(),
+                                    .device_arenas = arenas,
                                     .host_arena = host.span(),
                                     .staging = staging.span(),
                                     .open_disk = open,
@@ -92,8 +96,9 @@ class CpuRig {
   }
 
   std::unique_ptr<CorePool> pool;
-  std::unique_ptr<Kernels> kernels;
-  PageBuffer device, host, staging;
+  std::vector<std::unique_ptr<Kernels>> kernels;  // by device
+  std::vector<std::unique_ptr<PageBuffer>> devices;
+  PageBuffer host, staging;
   std::unique_ptr<CpuExecutor> executor;
 };
 

@@ -99,7 +99,9 @@ TEST(LowerBound, HoldsForSeveralDevices) {
           EXPECT_GE(moved[l].value, bound[l].value)
               << name(static_cast<LinkKind>(l)) << " " << host << " " << device << " " << devices;
         // All that fits on the devices together moves to and from the host no more than batches.
-        if (device == 100'000) EXPECT_EQ(moved[1].value + moved[2].value + moved[3].value, 0u);
+        if (device == 100'000) {
+          EXPECT_EQ(moved[1].value + moved[2].value + moved[3].value, 0u);
+        }
       }
 }
 

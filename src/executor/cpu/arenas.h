@@ -3,6 +3,8 @@
 
 #include <array>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "tidepool/check.h"
 #include "tidepool/plan.h"
@@ -11,21 +13,23 @@ namespace tidepool {
 
 class TierMemory {
  public:
-  TierMemory(std::span<std::byte> device, std::span<std::byte> host) : device_(device), host_(host) {}
+  TierMemory(std::vector<std::span<std::byte>> devices, std::span<std::byte> host)
+      : devices_(std::move(devices)), host_(host) {}
 
   // A frame outside its arena is our bug: budgets are proven when planning.
   std::span<std::byte> at(const Frame& frame) const {
-    CHECK(frame.tier != Tier::disk && frame.device == 0, static_cast<u32>(frame.tier), frame.device);
-    const std::span<std::byte> arena = frame.tier == Tier::device ? device_ : host_;
+    CHECK(frame.tier != Tier::disk && frame.device < devices_.size(), static_cast<u32>(frame.tier), frame.device);
+    const std::span<std::byte> arena = frame.tier == Tier::device ? devices_[frame.device] : host_;
     CHECK(frame.end() <= arena.size(), name(frame.tier), frame.offset, frame.bytes.value, arena.size());
     return arena.subspan(frame.offset, frame.bytes.value);
   }
 
  private:
-  std::span<std::byte> device_, host_;
+  const std::vector<std::span<std::byte>> devices_;
+  const std::span<std::byte> host_;
 };
 
-// Highest frame end that an issued op named. Engine thread only.
+// Highest frame end that an issued op named, on any device. Engine thread only.
 class HighWater {
  public:
   void touch(const Frame& frame) {

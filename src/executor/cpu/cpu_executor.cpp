@@ -16,14 +16,26 @@ u64 ops_max(const Plan& plan) {
 // Two runs of segments are alive at most.
 u64 sequences_max(const Plan& plan) { return 2 * ops_max(plan); }
 
+// Lanes by number: those of no device first, then three of each device.
+constexpr u32 lanes_of_all = 4, lanes_of_device = 3;
+
+u32 ordered_lanes(const Plan& plan) { return 2 + plan.devices * lanes_of_device; }
+
+// "tp-compute", of further devices "tp-compute1": 15 characters at most.
+std::string thread_name(LaneKind lane, u32 device) {
+  const std::string plain = "tp-" + std::string(name(lane));
+  return device == 0 ? plain : plain + std::to_string(device);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(const Plan& plan, const ModelGraph& graph,
                                                          const CpuExecutorParts& parts) {
-  for (const Tier tier : {Tier::device, Tier::host}) {
-    const u64 arena = tier == Tier::device ? parts.device_arena.size() : parts.host_arena.size();
-    CHECK(arena >= plan.tiers[static_cast<u32>(tier)].planned_peak.value, name(tier), arena);
-  }
+  CHECK(parts.device_arenas.size() == plan.devices && parts.kernels.size() == plan.devices,
+        parts.device_arenas.size(), parts.kernels.size(), plan.devices);
+  for (const std::span<std::byte> arena : parts.device_arenas)
+    CHECK(arena.size() >= plan.tiers[0].planned_peak.value, arena.size());
+  CHECK(parts.host_arena.size() >= plan.tiers[1].planned_peak.value, parts.host_arena.size());
   std::unique_ptr<CpuExecutor> executor(new CpuExecutor(plan, graph, parts));
   TRY_ASSIGN(executor->disk_lanes_, DiskLanes::create({.plan = plan,
                                                        .graph = graph,
@@ -42,56 +54,64 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(const Plan& plan, const
 CpuExecutor::CpuExecutor(const Plan& plan, const ModelGraph& graph, const CpuExecutorParts& parts)
     : plan_(plan),
       parts_(parts),
-      memory_(parts.device_arena, parts.host_arena),
+      memory_(parts.device_arenas, parts.host_arena),
       ledger_(plan),
       runner_({.plan = plan,
                .graph = graph,
                .pool = parts.pool,
-               .kernels = parts.kernels,
+               .kernels = parts_.kernels,
                .source = parts.source,
                .memory = memory_,
                .ledger = ledger_,
                .seed = parts.seed}),
-      board_(sequences_max(plan), 4 * lane_depth + 2 * parts.disk_depth),
+      board_(sequences_max(plan), ordered_lanes(plan) * lane_depth + 2 * parts.disk_depth),
+      held_(lanes_of_all + plan.devices * lanes_of_device),
       lane_by_sequence_(std::bit_ceil(2 * sequences_max(plan))),
-      compute_(std::make_unique<LaneThread>("tp-compute", runner_, board_)),
-      h2d_(std::make_unique<LaneThread>("tp-h2d", runner_, board_)),
-      d2h_(std::make_unique<LaneThread>("tp-d2h", runner_, board_)),
-      host_(std::make_unique<LaneThread>("tp-host", runner_, board_)) {}
+      threads_(held_.size()) {
+  const auto start = [&](LaneId lane) {
+    const u32 device = lane.device == host_device ? 0 : lane.device;
+    threads_[lane_number(lane)] = std::make_unique<LaneThread>(thread_name(lane.kind, device), runner_, board_);
+  };
+  start({.kind = LaneKind::host});
+  if (plan.devices > 1) start({.kind = LaneKind::comm});
+  for (u16 device = 0; device < plan.devices; ++device)
+    for (const LaneKind kind : {LaneKind::compute, LaneKind::h2d, LaneKind::d2h}) start({device, kind});
+}
 
 CpuExecutor::~CpuExecutor() = default;
 
-LaneThread& CpuExecutor::thread_of(LaneKind lane) {
-  switch (lane) {
-    case LaneKind::compute: return *compute_;
-    case LaneKind::h2d: return *h2d_;
-    case LaneKind::d2h: return *d2h_;
+u32 CpuExecutor::lane_number(LaneId lane) const {
+  switch (lane.kind) {
+    case LaneKind::host: return 0;
+    case LaneKind::comm: return 1;
+    case LaneKind::disk_read: return 2;
+    case LaneKind::disk_write: return 3;
     default: break;
   }
-  CHECK(lane == LaneKind::host, name(lane));
-  return *host_;
+  CHECK(lane.device < plan_.devices, name(lane.kind), lane.device);
+  return lanes_of_all + lane.device * lanes_of_device + static_cast<u32>(lane.kind);
 }
 
 u32 CpuExecutor::slots_free(LaneId lane) const {
   const u32 depth = is_ordered(lane.kind) ? lane_depth : parts_.disk_depth;
-  return depth - held_[static_cast<u32>(lane.kind)];
+  return depth - held_[lane_number(lane)];
 }
 
 void CpuExecutor::submit(const Issue& issue, std::span<const u64> in_flight) {
-  const LaneKind lane = issue.get().lane.kind;
-  CHECK(slots_free(issue.get().lane) > 0, name(lane), issue.sequence);
+  const LaneId lane = issue.get().lane;
+  CHECK(slots_free(lane) > 0, name(lane.kind), issue.sequence);
   for (const Operand& o : issue.segment->operands_of(issue.get())) high_water_.touch(o.frame);
-  ++held_[static_cast<u32>(lane)];
-  lane_by_sequence_[issue.sequence & (lane_by_sequence_.size() - 1)] = lane;
-  if (is_ordered(lane)) return thread_of(lane).push(issue, in_flight);
-  CHECK(in_flight.empty(), name(lane), issue.sequence);
+  ++held_[lane_number(lane)];
+  lane_by_sequence_[issue.sequence & (lane_by_sequence_.size() - 1)] = lane_number(lane);
+  if (is_ordered(lane.kind)) return threads_[lane_number(lane)]->push(issue, in_flight);
+  CHECK(in_flight.empty(), name(lane.kind), issue.sequence);
   disk_lanes_->submit(issue);
 }
 
 std::span<const Completion> CpuExecutor::wait() {
   const std::span<const Completion> completions = board_.take(parts_.patience);
   for (const Completion& c : completions) {
-    --held_[static_cast<u32>(lane_by_sequence_[c.sequence & (lane_by_sequence_.size() - 1)])];
+    --held_[lane_by_sequence_[c.sequence & (lane_by_sequence_.size() - 1)]];
   }
   return completions;
 }
@@ -106,7 +126,7 @@ std::array<Bytes, link_count> CpuExecutor::moved() const {
 }
 
 void CpuExecutor::run_at_rest(const Segment& segment, OpId id) {
-  const Issue issue{.segment = &segment, .op = id};
+  const Issue issue{.segment = &segment, .op = id, .step = 1};
   const OpKind kind = issue.get().kind;
   CHECK(kind == OpKind::forward || kind == OpKind::backward || kind == OpKind::gradient, name(kind));
   CHECK(runner_.run(issue).has_value(), index(id));

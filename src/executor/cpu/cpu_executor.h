@@ -1,8 +1,8 @@
 // The CPU executor: device memory is an arena, copies are copies, the disk is real, and compute, host
 // Adam, copies and checksums share one pool of cores.
 //
-// compute, h2d, d2h and host are one thread each that drives the pool (they mostly sleep); the disk
-// lanes are DiskLanes. The engine's thread calls everything here.
+// compute, h2d and d2h of each device, comm and host are one thread each that drives the pool (they mostly
+// sleep); the disk lanes are DiskLanes. All devices are made of the same cores. The engine's thread calls everything here.
 #pragma once
 
 #include <array>
@@ -16,9 +16,9 @@ namespace tidepool {
 
 struct CpuExecutorParts {
   CorePool& pool;
-  Kernels& kernels;
+  std::vector<Kernels*> kernels;  // one per device
   StepSource& source;
-  std::span<std::byte> device_arena;  // plan.tiers[].planned_peak bytes each; page-aligned
+  std::vector<std::span<std::byte>> device_arenas;  // plan.tiers[].planned_peak bytes each; page-aligned
   std::span<std::byte> host_arena;
   std::span<std::byte> staging;       // a multiple of 8 KiB, page-aligned: disk transfers at rest go through it
   OpenDisk open_disk;                 // empty: the plan uses no disk
@@ -48,6 +48,8 @@ class CpuExecutor final : public Executor {
   u64 io_retries() const { return disk_lanes_->retries(); }
   // Something was handed over and has not come back: the destructor would wait for it.
   bool busy() const;
+  // The same between devices.
+  Bytes moved_between_devices() const { return runner_.collected(); }
   // Highest frame end that an op used.
   Bytes high_water(Tier tier) const { return high_water_.of(tier); }
 
@@ -73,7 +75,7 @@ class CpuExecutor final : public Executor {
 
  private:
   CpuExecutor(const Plan&, const ModelGraph&, const CpuExecutorParts&);
-  LaneThread& thread_of(LaneKind);
+  u32 lane_number(LaneId) const;
 
   const Plan& plan_;
   const CpuExecutorParts parts_;
@@ -82,10 +84,10 @@ class CpuExecutor final : public Executor {
   OpRunner runner_;
   CompletionBoard board_;
   HighWater high_water_;
-  std::array<u32, lane_kind_count> held_{};  // submitted and not yet taken by wait()
-  std::vector<LaneKind> lane_by_sequence_;   // ring
+  std::vector<u32> held_;              // by lane number: submitted and not yet taken by wait()
+  std::vector<u32> lane_by_sequence_;  // ring
   std::unique_ptr<DiskLanes> disk_lanes_;
-  std::unique_ptr<LaneThread> compute_, h2d_, d2h_, host_;
+  std::vector<std::unique_ptr<LaneThread>> threads_;  // by lane number; of the disk lanes none
 };
 
 }  // namespace tidepool

@@ -9,9 +9,9 @@
 
 namespace tidepool {
 
-LaneThread::LaneThread(const char* name, OpRunner& runner, CompletionBoard& board)
+LaneThread::LaneThread(const std::string& name, OpRunner& runner, CompletionBoard& board)
     : runner_(runner), board_(board), thread_([this] { loop(); }) {
-  pthread_setname_np(thread_.native_handle(), name);
+  pthread_setname_np(thread_.native_handle(), name.c_str());
 }
 
 LaneThread::~LaneThread() {

@@ -4,6 +4,7 @@
 #include <array>
 #include <condition_variable>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "executor/cpu/completion_board.h"
@@ -13,14 +14,13 @@ namespace tidepool {
 // Ops a lane holds, from submit until the engine has taken their completion. Deep enough that a lane
 // never waits for the engine to wake up, shallow enough that an error stops soon.
 inline constexpr u32 lane_depth = 8;
-inline constexpr u32 in_flight_max = 4;  // lanes of one device
 
 class OpRunner;
 
 class LaneThread {
  public:
   // All must outlive it. `name`: of the thread, for debuggers and top; at most 15 characters.
-  LaneThread(const char* name, OpRunner&, CompletionBoard&);
+  LaneThread(const std::string& name, OpRunner&, CompletionBoard&);
   ~LaneThread();  // after what it holds has completed
   LaneThread(const LaneThread&) = delete;
   LaneThread& operator=(const LaneThread&) = delete;

@@ -1,9 +1,7 @@
 #include "executor/cpu/op_runner.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <utility>
 
 #include "kernels/gradient.h"
 #include "model/blocks.h"
@@ -46,8 +44,11 @@ class OpRunner::Operands {
   u32 at_ = 0;
 };
 
-OpRunner::OpRunner(const OpRunnerParts& parts) : parts_(parts), origin_(std::chrono::steady_clock::now()) {
-  index_partials();
+OpRunner::OpRunner(const OpRunnerParts& parts)
+    : parts_(parts),
+      origin_(std::chrono::steady_clock::now()),
+      numbers_(parts.plan, parts.graph, parts.source),
+      hash_scratch_(1 + parts.plan.devices) {
   index_decay();
   for (HashScratch& scratch : hash_scratch_) {
     for (std::vector<u64>& hashes : scratch.hashes) hashes.resize(parts.ledger.blocks_max());
@@ -65,8 +66,10 @@ Result<void> OpRunner::run(const Issue& issue) {
     case OpKind::forward: forward(issue); break;
     case OpKind::backward: backward(issue); break;
     case OpKind::gradient: gradient(issue); break;
-    case OpKind::norm: norm(issue); break;
+    case OpKind::norm: numbers_.finish(issue.step); break;
     case OpKind::update: update(issue); break;
+    case OpKind::all_gather: all_gather(issue); break;
+    case OpKind::reduce_scatter: reduce_scatter(issue); break;
     case OpKind::read:
     case OpKind::write: CHECK(false, issue.sequence); break;  // the disk lanes' own
   }
@@ -89,16 +92,57 @@ Result<void> OpRunner::load_batch(const Issue& issue) {
 
 void OpRunner::copy(const Issue& issue) {
   const std::span<const Operand> operands = issue.segment->operands_of(issue.get());
-  const std::span<const std::byte> from = parts_.memory.at(operands[0].frame);
   const std::span<std::byte> to = parts_.memory.at(operands[1].frame);
+  copy_bytes(parts_.memory.at(operands[0].frame), to);
+  const LinkKind link = issue.get().lane.kind == LaneKind::h2d ? LinkKind::h2d : LinkKind::d2h;
+  copied_[static_cast<u32>(link)].fetch_add(to.size(), std::memory_order_relaxed);
+}
+
+void OpRunner::copy_bytes(std::span<const std::byte> from, std::span<std::byte> to) {
   CHECK(from.size() == to.size(), from.size(), to.size());
   const u32 pieces = static_cast<u32>(div_up(from.size(), copy_piece_bytes));
   parallel_for(parts_.pool, Priority::high, pieces, [&](u32 piece, u32) {
     const u64 begin = piece * copy_piece_bytes;
     std::memcpy(to.data() + begin, from.data() + begin, std::min(copy_piece_bytes, from.size() - begin));
   });
-  const LinkKind link = issue.get().lane.kind == LaneKind::h2d ? LinkKind::h2d : LinkKind::d2h;
-  copied_[static_cast<u32>(link)].fetch_add(to.size(), std::memory_order_relaxed);
+}
+
+// ---- between devices
+
+// Each device gets, cut by cut, what their owners have.
+void OpRunner::all_gather(const Issue& issue) {
+  const std::span<const Operand> operands = issue.segment->operands_of(issue.get());
+  u64 moved = 0;
+  for (const Operand& to : operands) {
+    if (to.access == Access::read) continue;
+    for (const Operand& from : operands) {
+      if (from.access != Access::read || index(from.first) < index(to.first) ||
+          index(from.first) >= index(to.first) + to.count)
+        continue;
+      u64 offset = 0;
+      for (u32 id = index(to.first); id < index(from.first); ++id) offset += parts_.plan.chunks[id].bytes.value;
+      const u64 bytes = from.frame.bytes.value;
+      copy_bytes(parts_.memory.at(from.frame), parts_.memory.at(to.frame).subspan(offset, bytes));
+      if (from.frame.device != to.frame.device) moved += bytes;
+    }
+  }
+  collected_.fetch_add(moved, std::memory_order_relaxed);
+}
+
+// Each owner's cuts are summed over the devices in their order.
+void OpRunner::reduce_scatter(const Issue& issue) {
+  const std::span<const Operand> operands = issue.segment->operands_of(issue.get());
+  const u32 devices = parts_.plan.devices;
+  std::array<const float*, devices_max> from{};
+  for (const Operand& to : operands.subspan(devices)) {
+    const Chunk& first = parts_.plan.chunk(to.first);
+    CHECK(to.access == Access::write && first.kind == Kind::grad_accum, index(to.first));
+    for (u32 d = 0; d < devices; ++d)
+      from[d] = floats(parts_.memory.at(operands[d].frame)) + first.element_begin;
+    const u64 bytes = to.frame.bytes.value;
+    sum_in_order(std::span(from).first(devices), floats(parts_.memory.at(to.frame)), bytes / sizeof(float), parts_.pool);
+    collected_.fetch_add((devices - 1) * bytes, std::memory_order_relaxed);
+  }
 }
 
 // ---- compute
@@ -110,6 +154,7 @@ void OpRunner::forward(const Issue& issue) {
   const bool evaluation = issue.segment->kind == SegmentKind::evaluation;
   Operands operands(parts_, issue);
   BlockForward f;
+  double evaluation_loss = 0;
   if (embedding || head) {
     f.tokens = reinterpret_cast<const i32*>(operands.take(Kind::batch).data());
     f.targets = f.tokens + parts_.graph.batch.rows();
@@ -125,14 +170,13 @@ void OpRunner::forward(const Issue& issue) {
   f.workspace = operands.take(Kind::workspace).data();
   if (head) {
     CHECK(evaluation, issue.sequence);  // in training the head's backward does its forward
-    f.loss_sum = &eval_.loss_sum;
-    eval_.target_tokens += count_targets(f.targets);
+    f.loss_sum = &evaluation_loss;
     if (!logits_.logits.empty() && logits_.micro_batch == op.micro_batch) {
       f.logits = logits_.logits.data();
       f.logits_row = logits_.row;
     }
   }
-  block_forward({.kernels = parts_.kernels,
+  block_forward({.kernels = *parts_.kernels[op.lane.device],
                  .graph = parts_.graph,
                  .block = op.block,
                  .seed = parts_.seed,
@@ -140,6 +184,9 @@ void OpRunner::forward(const Issue& issue) {
                  .micro_batch = op.micro_batch,
                  .training = !evaluation},
                 f);
+  if (head)
+    numbers_.add_evaluation(issue.step * (parts_.plan.micro_batches / parts_.plan.sweeps) + op.micro_batch,
+                            evaluation_loss, count_targets(f.targets));
 }
 
 void OpRunner::backward(const Issue& issue) {
@@ -175,11 +222,11 @@ void OpRunner::backward(const Issue& issue) {
   b.accumulate = overwritten == 0;
   b.workspace = operands.take(Kind::workspace).data();
   if (head) {
-    StepScalars& step = begin_step(issue.step);
-    b.loss_sum = &step.loss_sum;
-    b.inverse_tokens = 1.0 / static_cast<double>(std::max<u64>(step.target_tokens, 1));
+    const u64 tokens = parts_.source.settings(issue.step).target_tokens;
+    b.loss_sum = numbers_.begin_loss(issue.step, op.micro_batch);
+    b.inverse_tokens = 1.0 / static_cast<double>(std::max<u64>(tokens, 1));
   }
-  block_backward({.kernels = parts_.kernels,
+  block_backward({.kernels = *parts_.kernels[op.lane.device],
                   .graph = parts_.graph,
                   .block = op.block,
                   .seed = parts_.seed,
@@ -195,17 +242,20 @@ u64 OpRunner::count_targets(const i32* targets) const {
 
 // ---- gradients and their norm
 
+// A window's, or a device's part of it.
 void OpRunner::gradient(const Issue& issue) {
   const u32 w = issue.get().window;
-  const Window& window = parts_.graph.windows[w];
   std::array<const float*, block_windows_max> accumulators{};
   u32 uses = 0;
+  u64 begin = 0, elements = 0;
   std::byte* grad = nullptr;
   for (const Operand& o : issue.segment->operands_of(issue.get())) {
     const Kind kind = parts_.plan.chunk(o.first).kind;
     if (kind == Kind::grad_accum) {
       CHECK(uses < accumulators.size(), uses);
       accumulators[uses++] = floats(parts_.memory.at(o.frame));
+      begin = parts_.plan.chunk(o.first).element_begin;
+      elements = o.frame.bytes.value / sizeof(float);
     } else if (kind == Kind::grad) {
       grad = parts_.memory.at(o.frame).data();
     }
@@ -213,34 +263,8 @@ void OpRunner::gradient(const Issue& issue) {
   CHECK(uses > 0, w);
   // In fp32 the first accumulator becomes the gradient.
   if (!grad) grad = reinterpret_cast<std::byte*>(const_cast<float*>(accumulators[0]));
-  finish_gradient(std::span(accumulators).first(uses), grad, parts_.plan.precision, window.elements, parts_.pool);
-  const u64 bytes = element_bytes(Kind::grad, parts_.plan.precision);
-  for (u32 t = 0; t < window.tensors.size(); ++t) {
-    const Tensor& tensor = window.tensors[t];
-    const TensorPartials& at = tensor_partials_[w][t];
-    norm_partials(grad + tensor.window_offset * bytes, parts_.plan.precision, tensor.elements,
-                  std::span(partials_).subspan(at.begin, at.count), parts_.pool);
-  }
-}
-
-void OpRunner::norm(const Issue& issue) {
-  StepScalars& step = begin_step(issue.step);
-  double sum = 0;
-  for (const double partial : partials_) sum += partial;  // tensor order, whatever order they were made in
-  step.grad_norm = std::sqrt(sum);
-  step.skip = !std::isfinite(step.grad_norm) || !std::isfinite(step.loss_sum);
-}
-
-void OpRunner::index_partials() {
-  u64 next = 0;
-  for (const Window& window : parts_.graph.windows) {
-    std::vector<TensorPartials>& tensors = tensor_partials_.emplace_back();
-    for (const Tensor& tensor : window.tensors) {
-      tensors.push_back({next, div_up(tensor.elements, norm_granule_elements)});
-      next += tensors.back().count;
-    }
-  }
-  partials_.resize(next);
+  finish_gradient(std::span(accumulators).first(uses), grad, parts_.plan.precision, elements, parts_.pool);
+  numbers_.add_gradient(w, begin, elements, grad, parts_.pool);
 }
 
 // ---- updates
@@ -253,7 +277,7 @@ void OpRunner::update(const Issue& issue) {
   c.grad = operands.take(split ? Kind::grad : Kind::grad_accum).data();
   c.segments = decay_[op.window][op.cut];
 
-  HashScratch& scratch = hash_scratch_[op.lane.kind == LaneKind::host ? 0 : 1];
+  HashScratch& scratch = hash_scratch_[op.lane.kind == LaneKind::host ? 0 : 1 + op.lane.device];
   std::array<ChunkId, 4> hashed{};
   u32 kinds = 0;
   // Chunks that rest on disk are written next: their checksums are made while tiles are in cache.
@@ -284,10 +308,9 @@ void OpRunner::update(const Issue& issue) {
 AdamWScalars OpRunner::scalars_of(const Issue& issue) const {
   const StepSettings settings = parts_.source.settings(issue.step);
   if (!parts_.plan.clipping) return adamw_scalars(settings.adamw, issue.step, 0, 0);
-  const StepScalars& step = steps_[issue.step % steps_kept];
-  CHECK(step.step == issue.step, step.step, issue.step);
+  const StepResult step = numbers_.result(issue.step);
   AdamWScalars scalars = adamw_scalars(settings.adamw, issue.step, step.grad_norm, settings.max_grad_norm);
-  scalars.skip = step.skip;
+  scalars.skip = step.skipped;
   return scalars;
 }
 
@@ -321,27 +344,5 @@ void OpRunner::index_decay() {
     cuts[chunk.cut] = std::move(runs);
   }
 }
-
-// ---- scalars of a step
-
-// Compute lane only. The slot's older step has long been read: updates trail by one step.
-OpRunner::StepScalars& OpRunner::begin_step(u64 step) {
-  StepScalars& slot = steps_[step % steps_kept];
-  if (slot.step != step) {
-    slot = {.step = step, .target_tokens = parts_.source.settings(step).target_tokens};
-  }
-  return slot;
-}
-
-StepResult OpRunner::result(u64 step) const {
-  const StepScalars& slot = steps_[step % steps_kept];
-  CHECK(slot.step == step, slot.step, step);
-  return {.loss = slot.loss_sum / static_cast<double>(std::max<u64>(slot.target_tokens, 1)),
-          .grad_norm = slot.grad_norm,
-          .target_tokens = slot.target_tokens,
-          .skipped = slot.skip};
-}
-
-EvalResult OpRunner::take_eval() { return std::exchange(eval_, {}); }
 
 }  // namespace tidepool

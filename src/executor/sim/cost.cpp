@@ -71,6 +71,10 @@ Flow CostModel::flow(const Segment& segment, const Op& op) const {
     case OpKind::update:
       need_update(flow, op, touched_bytes(segment, op));
       break;
+    case OpKind::all_gather:
+    case OpKind::reduce_scatter:
+      need_collective(flow, segment, op);
+      break;
     case OpKind::load_batch:
       flow.need(dram, first);
       break;
@@ -128,6 +132,17 @@ void CostModel::need_copy(Flow& flow, const Op& op, double bytes) const {
   flow.need(device_resource(device, both), bytes);
   flow.need(dram, bytes);
   if (switch_of_[device] != none) flow.need(switch_of_[device] + (up ? 0 : 1), bytes);
+}
+
+// On devices all work at once, as fast as the one that gets most; on the cpu copies and sums share cores.
+void CostModel::need_collective(Flow& flow, const Segment& segment, const Op& op) const {
+  const Bytes all = collective_bytes(plan_, segment.operands_of(op), op.kind);
+  if (machine_.device.kind == DeviceKind::cpu) {
+    flow.need(cores, static_cast<double>(all.value) / machine_.copies.h2d_bytes_per_s);
+    flow.need(dram, 2 * static_cast<double>(all.value));
+    return;
+  }
+  flow.need(device_resource(0, interconnect), static_cast<double>(all.value) / plan_.devices);
 }
 
 // Adam hashes on the way what it updates; everything else is hashed before it is written, and all that is

@@ -43,6 +43,7 @@ class CostModel {
   u32 device_resource(u32 device, u32 which) const;
   double block_seconds(const Segment&, const Op&) const;
   double touched_bytes(const Segment&, const Op&) const;
+  void need_collective(Flow&, const Segment&, const Op&) const;
   void need_copy(Flow&, const Op&, double bytes) const;
   void need_disk(Flow&, const Op&, const Operand& in_memory, double bytes) const;
   void need_update(Flow&, const Op&, double bytes) const;
