@@ -40,8 +40,8 @@ class ProbeProgress {
       return;
     }
     clear();
-    const std::string text = fmt::format(" {:3.0f}%  {}, {:.0f} s left", 100 * fraction, what,
-                                         (1 - fraction) * seconds_);
+    const std::string text =
+        fmt::format(" {:3.0f}%  {}, {:.0f} s left", 100 * fraction, what, (1 - fraction) * seconds_);
     std::string line = bar(screen_, fraction, 20, Ink::cyan) + text;
     if (20 + display_width(text) >= screen_.columns) line = std::string(what.substr(0, screen_.columns - 1));
     fmt::print(stderr, "{}", line);
@@ -67,12 +67,14 @@ Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
 Result<void> check_output(const std::string& path) {
   std::error_code error;
   if (path.empty()) return usage("--output: name a file");
-  if (fs::is_directory(path, error)) return usage(fmt::format("--output {}: is a directory; name a file", path));
+  if (fs::is_directory(path, error))
+    return usage(fmt::format("--output {}: is a directory; name a file", path));
   const fs::path parent = fs::absolute(path).parent_path();
   if (!fs::is_directory(parent, error))
     return usage(fmt::format("--output {}: there is no directory {}; make it first", path, parent.string()));
   if (::access(parent.c_str(), W_OK) != 0)
-    return Error{ErrorKind::io, fmt::format("--output {}: {}; name a file elsewhere", path, std::strerror(errno))};
+    return Error{ErrorKind::io,
+                 fmt::format("--output {}: {}; name a file elsewhere", path, std::strerror(errno))};
   std::string first_line;
   std::ifstream file(path);
   if (std::getline(file, first_line) && !first_line.starts_with(probe_file_mark))
@@ -83,8 +85,9 @@ Result<void> check_output(const std::string& path) {
 
 Result<ProbeResult> measure(const ProbeArguments& arguments) {
   ProbeProgress progress(detect_screen(2), arguments.seconds);
-  const ProbeHooks hooks{.progress = [&](double fraction, std::string_view what) { progress.show(fraction, what); },
-                         .stop = [] { return StopSignals::stop_requested(); }};
+  const ProbeHooks hooks{
+      .progress = [&](double fraction, std::string_view what) { progress.show(fraction, what); },
+      .stop = [] { return StopSignals::stop_requested(); }};
   return probe_machine(
       {.disk_dir = arguments.disk_dir, .seconds = arguments.seconds, .threads = arguments.threads}, hooks);
 }
@@ -116,7 +119,8 @@ Result<void> probe(const ProbeArguments& arguments) {
   if (arguments.json) {
     fmt::print("{}", probe_json(*result, arguments.disk_dir));
   } else {
-    fmt::print("{}\nWrote {} in {}.\n", probe_table(*result), arguments.output, seconds_text(result->seconds));
+    fmt::print("{}\nWrote {} in {}.\n", probe_table(*result), arguments.output,
+               seconds_text(result->seconds));
   }
   return {};
 }

@@ -9,12 +9,15 @@
 #include "probe/disk_meter.h"
 #include "probe/meter.h"
 #include "probe/products.h"
+#include "text/value_text.h"
 
 namespace tidepool {
 
 namespace {
 
-std::string plural(u64 n, std::string_view what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
+std::string plural(u64 n, std::string_view what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+}
 
 std::string line(const MeasuredRate& rate) {
   const auto text = [&](double value) { return sample_text(rate.unit, value); };
@@ -29,7 +32,7 @@ std::string point_table(const Rates& rates) {
   for (u32 depth : point_depths) out += fmt::format("{:>20}", fmt::format("depth {}", depth));
   out += "\n";
   for (Bytes block : point_blocks) {
-    out += fmt::format("  {:<14}", format_bytes(block));
+    out += fmt::format("  {:<14}", format_size(block));
     for (u32 depth : point_depths) {
       const auto rate = [&](DiskPattern pattern) { return rates.median(point_key(block, depth, pattern)); };
       out += fmt::format("{:>20}", fmt::format("{:.0f} / {:.0f} MB/s", rate(DiskPattern::read) / 1e6,
@@ -41,8 +44,8 @@ std::string point_table(const Rates& rates) {
 }
 
 std::string spread(const MeasuredRate& rate) {
-  return fmt::format("{} to {} in {}", sample_text(rate.unit, rate.least()), sample_text(rate.unit, rate.most()),
-                     plural(rate.samples.size(), "round"));
+  return fmt::format("{} to {} in {}", sample_text(rate.unit, rate.least()),
+                     sample_text(rate.unit, rate.most()), plural(rate.samples.size(), "round"));
 }
 
 const MeasuredRate& best_product(const Rates& rates, Precision precision) {
@@ -59,7 +62,8 @@ MachineRemarks remarks_of(const ProbeResult& result, const std::string& disk_dir
   const Rates& rates = result.rates;
   for (const MeasuredRate& rate : rates.all())
     if (rate.key.find('.') != std::string::npos && !is_point(rate)) remarks[rate.key] = spread(rate);
-  for (const auto& [key, precision] : {std::pair{"device.fp32", Precision::fp32}, {"device.bf16", Precision::bf16}}) {
+  for (const auto& [key, precision] :
+       {std::pair{"device.fp32", Precision::fp32}, {"device.bf16", Precision::bf16}}) {
     const MeasuredRate& rate = best_product(rates, precision);
     remarks[key] = fmt::format("{}: {}", rate.what, spread(rate));
   }
@@ -68,7 +72,8 @@ MachineRemarks remarks_of(const ProbeResult& result, const std::string& disk_dir
   remarks["device.fp16"] = "Not measured: this build has no such products. As fp32.";
   remarks["device.block_efficiency"] =
       fmt::format("{}: {}", rates.find(layer_key)->what, spread(*rates.find(layer_key)));
-  remarks["device.op_overhead"] = fmt::format("{}: {}", rates.find(wake_up_key)->what, spread(*rates.find(wake_up_key)));
+  remarks["device.op_overhead"] =
+      fmt::format("{}: {}", rates.find(wake_up_key)->what, spread(*rates.find(wake_up_key)));
   if (!result.disk.empty()) remarks["disk.capacity"] = fmt::format("Free in {}; {}.", disk_dir, result.disk);
   return remarks;
 }
@@ -77,9 +82,8 @@ boost::json::object json_of(const MeasuredRate& rate) {
   const char* unit = rate.unit == SampleUnit::seconds       ? "seconds"
                      : rate.unit == SampleUnit::flops_per_s ? "flops_per_second"
                                                             : "bytes_per_second";
-  return {{"what", rate.what},     {"unit", unit},
-          {"median", rate.median()}, {"least", rate.least()},
-          {"most", rate.most()},     {"samples", boost::json::value_from(rate.samples)}};
+  return {{"what", rate.what},     {"unit", unit},        {"median", rate.median()},
+          {"least", rate.least()}, {"most", rate.most()}, {"samples", boost::json::value_from(rate.samples)}};
 }
 
 boost::json::object json_of(const Machine& m) {

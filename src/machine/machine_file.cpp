@@ -169,9 +169,10 @@ Result<DiskPoint> Reader::read_point(const MachineKey& key, const YAML::Node& va
   const auto text = [&](const char* name) { return value[name].Scalar(); };
   const auto block = parse_size(text("block"));
   const auto depth = parse_integer(text("depth"));
-  const auto read = parse_rate(text("read"), RateUnit::bytes), write = parse_rate(text("write"), RateUnit::bytes);
-  const bool good = block && depth && read && write && block->value > 0 && *depth > 0 && *depth < none &&
-                    *read > 0 && *write > 0;
+  const auto read = parse_rate(text("read"), RateUnit::bytes),
+             write = parse_rate(text("write"), RateUnit::bytes);
+  const bool good = block && depth && read && write && block->value > 0 && *depth > 0 &&
+                    *depth<none&& * read> 0 && *write > 0;
   if (!good) return refuse("");
   return DiskPoint{*block, static_cast<u32>(*depth), *read, *write};
 }
@@ -195,9 +196,8 @@ bool Reader::has(std::string_view section, std::string_view key) const {
 }
 
 bool Reader::has_section(std::string_view section) const {
-  return std::ranges::any_of(machine_keys(), [&](const MachineKey& key) {
-    return key.section == section && has(section, key.key);
-  });
+  return std::ranges::any_of(
+      machine_keys(), [&](const MachineKey& key) { return key.section == section && has(section, key.key); });
 }
 
 Result<void> Reader::check_required() const {
@@ -218,8 +218,8 @@ Result<void> Reader::check_switches() {
     for (u32 device : group) {
       if (device >= machine_.device.count)
         return key_fault(place, key,
-                         fmt::format("there is no device {}: device.count is {}, and they count from 0", device,
-                                     machine_.device.count));
+                         fmt::format("there is no device {}: device.count is {}, and they count from 0",
+                                     device, machine_.device.count));
       if (!seen.insert(device).second)
         return key_fault(place, key, fmt::format("device {} stands behind two switches", device));
     }

@@ -7,8 +7,8 @@ namespace {
 // Captureless lambdas: the table is data, and a key's place in Machine is checked by the compiler.
 #define REF(field) [](Machine& m) -> MachineRef { return &m.field; }
 #define RATE(field) [](Machine& m) -> MachineRef { return RateRef{&m.field, RateUnit::bytes}; }
-#define FLOPS(type)                                                                         \
-  [](Machine& m) -> MachineRef {                                                            \
+#define FLOPS(type)                                                                           \
+  [](Machine& m) -> MachineRef {                                                              \
     return RateRef{&m.device.flops_per_s[static_cast<u32>(MathType::type)], RateUnit::flops}; \
   }
 

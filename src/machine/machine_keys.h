@@ -19,8 +19,8 @@ struct FractionRef {
 };
 using Switches = std::vector<std::vector<u32>>;
 using DiskPoints = std::vector<DiskPoint>;
-using MachineRef =
-    std::variant<std::string*, u32*, Bytes*, Nanos*, RateRef, FractionRef, DeviceKind*, Switches*, DiskPoints*>;
+using MachineRef = std::variant<std::string*, u32*, Bytes*, Nanos*, RateRef, FractionRef, DeviceKind*,
+                                Switches*, DiskPoints*>;
 
 enum class Need : u8 {
   required,

@@ -44,7 +44,8 @@ struct ValueYaml {
 
 void write_key(std::string& out, const MachineKey& key, Machine& machine, const MachineRemarks& remarks) {
   const char* indent = key.section.empty() ? "" : "  ";
-  const std::string name = key.section.empty() ? std::string(key.key) : fmt::format("{}.{}", key.section, key.key);
+  const std::string name =
+      key.section.empty() ? std::string(key.key) : fmt::format("{}.{}", key.section, key.key);
   if (const auto remark = remarks.find(name); remark != remarks.end())
     out += fmt::format("{}# {}\n", indent, remark->second);
   const std::string value = std::visit(ValueYaml{}, key.ref(machine));

@@ -40,7 +40,9 @@ class AdamLoad {
 
   AdamLoad(Precision, u64 parameters, CorePool&);
   Result<void> take_memory();
-  std::byte* address(u64 chunk, const Array& array) const { return memory_ + chunk * chunk_bytes_ + array.offset; }
+  std::byte* address(u64 chunk, const Array& array) const {
+    return memory_ + chunk * chunk_bytes_ + array.offset;
+  }
   void fill(const Array&, std::byte* data);
   void cut_pieces(const Array&, std::byte* data);
   void update_chunks(bool hashed);

@@ -69,7 +69,8 @@ class ComputeMeter final : public Meter {
  private:
   void measure_product(u32 i, Precision precision, Rates& rates) {
     const Product& product = products[i];
-    rates.add(product_key(precision, i), fmt::format("product {}, {}", product.name, name_of(precision)), SampleUnit::flops_per_s,
+    rates.add(product_key(precision, i), fmt::format("product {}, {}", product.name, name_of(precision)),
+              SampleUnit::flops_per_s,
               rate_of(product.flops(), options_.slice_seconds, [&] { loads_[i].run(*kernels_, precision); }));
   }
 

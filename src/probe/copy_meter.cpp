@@ -14,7 +14,8 @@ constexpr u64 copy_piece_bytes = 1 * mib;  // as the cpu executor hands them out
 
 class CopyMeter final : public Meter {
  public:
-  CopyMeter(CorePool& pool, const MeterOptions& options, std::unique_ptr<Arena> host, std::unique_ptr<Arena> device)
+  CopyMeter(CorePool& pool, const MeterOptions& options, std::unique_ptr<Arena> host,
+            std::unique_ptr<Arena> device)
       : pool_(pool), options_(options), host_(std::move(host)), device_(std::move(device)) {}
 
   Result<void> measure(Rates& rates) override {
@@ -32,10 +33,11 @@ class CopyMeter final : public Meter {
 
   void copy(const std::byte* from, std::byte* to) {
     const u64 bytes = chunk_bytes();
-    parallel_for(pool_, Priority::high, static_cast<u32>(div_up(bytes, copy_piece_bytes)), [&](u32 piece, u32) {
-      const u64 begin = piece * copy_piece_bytes;
-      std::memcpy(to + begin, from + begin, std::min(copy_piece_bytes, bytes - begin));
-    });
+    parallel_for(pool_, Priority::high, static_cast<u32>(div_up(bytes, copy_piece_bytes)),
+                 [&](u32 piece, u32) {
+                   const u64 begin = piece * copy_piece_bytes;
+                   std::memcpy(to + begin, from + begin, std::min(copy_piece_bytes, bytes - begin));
+                 });
   }
 
   template <class Fn>

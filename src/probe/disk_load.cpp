@@ -43,7 +43,8 @@ Result<std::unique_ptr<DiskLoad>> DiskLoad::create(SwapFile& file, const DiskLoa
   std::unique_ptr<DiskLoad> load(new DiskLoad);
   load->file_bytes_ = options.span.value != 0 ? options.span.value : file.bytes().value;
   CHECK(load->file_bytes_ <= file.bytes().value, load->file_bytes_, file.bytes().value);
-  const u64 wanted = std::max(std::min(options.block.value * blocks_per_request, request_bytes_max), options.block.value);
+  const u64 wanted =
+      std::max(std::min(options.block.value * blocks_per_request, request_bytes_max), options.block.value);
   load->request_bytes_ = std::min(wanted, load->file_bytes_ / 2);
   // Two requests more than the queue holds: one being cut, one waiting behind it.
   load->buffers_ = div_up(options.depth * options.block.value, load->request_bytes_) + 2;

@@ -30,7 +30,7 @@ struct DiskLoadOptions {
   Bytes block{mib};  // one piece: what is given to the kernel at a time
   u32 depth = 32;    // blocks in flight
   DiskBackend backend = DiskBackend::automatic;
-  Bytes span{};      // only so much of the file's beginning; 0: all of it
+  Bytes span{};  // only so much of the file's beginning; 0: all of it
 };
 
 // Requests are longer than blocks, as chunks are: cutting them is part of what is measured.

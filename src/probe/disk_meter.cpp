@@ -8,15 +8,16 @@
 
 #include "io/memory_limits.h"
 #include "probe/timing.h"
+#include "text/value_text.h"
 
 namespace tidepool {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr Bytes file_max{2 * gib};   // beyond the caches of most drives
+constexpr Bytes file_max{2 * gib};  // beyond the caches of most drives
 constexpr Bytes file_min{64 * mib};
-constexpr u64 share_of_free = 4;     // of the free space, at most one part in so many
+constexpr u64 share_of_free = 4;  // of the free space, at most one part in so many
 constexpr double fill_step_seconds = 0.5;
 // One name, not one per process: what a killed probe left is then found, and cleared, by the next.
 constexpr const char* directory_name = "tidepool-probe";
@@ -32,10 +33,11 @@ Result<Bytes> space_of(const std::string& dir) {
   if (error) return Error{ErrorKind::io, fmt::format("--disk {}: {}", dir, error.message())};
   const Bytes free{space.available};
   if (free < file_min * share_of_free)
-    return Error{ErrorKind::io,
-                 fmt::format("--disk {}: only {} free, and measuring takes {}; free some, name a directory on "
-                             "another disk, or leave the disk out with --no-disk",
-                             dir, format_bytes(free), format_bytes(file_min * share_of_free))};
+    return Error{
+        ErrorKind::io,
+        fmt::format("--disk {}: only {} free, and measuring takes {}; free some, name a directory on "
+                    "another disk, or leave the disk out with --no-disk",
+                    dir, format_bytes(free), format_bytes(file_min * share_of_free))};
   return free;
 }
 
@@ -91,7 +93,7 @@ Result<void> DiskMeter::fill() {
 Result<void> DiskMeter::measure(Rates& rates) {
   for (DiskPattern pattern : {DiskPattern::read, DiskPattern::write, DiskPattern::mixed}) {
     TRY_ASSIGN(const DiskRate rate, load_->run(pattern, options_.slice_seconds));
-    rates.add(fmt::format("disk.{}", name(pattern)), fmt::format("disk, {}", name(pattern)),
+    rates.add(fmt::format("disk.{}", name(pattern)), fmt::format("disk, {}, 1MiB x 32", name(pattern)),
               SampleUnit::bytes_per_s, rate.bytes_per_second);
   }
   return {};
@@ -102,11 +104,12 @@ Result<void> DiskMeter::measure_points(Rates& rates) {
     for (u32 depth : point_depths) {
       if (options_.stop && options_.stop()) return {};
       TRY_ASSIGN(const auto load,
-                 DiskLoad::create(*file_, {.block = block, .depth = depth, .backend = options_.backend, .span = span_}));
+                 DiskLoad::create(
+                     *file_, {.block = block, .depth = depth, .backend = options_.backend, .span = span_}));
       for (DiskPattern pattern : {DiskPattern::read, DiskPattern::write}) {
         TRY_ASSIGN(const DiskRate rate, load->run(pattern, options_.point_seconds));
         rates.add(point_key(block, depth, pattern),
-                  fmt::format("disk, {}, {} x {}", name(pattern), format_bytes(block), depth),
+                  fmt::format("disk, {}, {} x {}", name(pattern), format_size(block), depth),
                   SampleUnit::bytes_per_s, rate.bytes_per_second);
       }
     }

@@ -12,12 +12,12 @@
 namespace tidepool {
 
 struct DiskMeterOptions {
-  std::string dir = ".";        // must exist; a directory made in it is removed at the end
-  double slice_seconds = 0.3;   // of one sample, about
-  double point_seconds = 0.1;   // of one sample of a point
-  double fill_seconds = 4;      // for writing the file at first: slow disks get a smaller one
+  std::string dir = ".";       // must exist; a directory made in it is removed at the end
+  double slice_seconds = 0.3;  // of one sample, about
+  double point_seconds = 0.1;  // of one sample of a point
+  double fill_seconds = 4;     // for writing the file at first: slow disks get a smaller one
   DiskBackend backend = DiskBackend::automatic;
-  std::function<bool()> stop;   // asked about every half second
+  std::function<bool()> stop;  // asked about every half second
 };
 
 inline constexpr std::array<Bytes, 4> point_blocks = {Bytes{64 * kib}, Bytes{256 * kib}, Bytes{1 * mib},
@@ -36,7 +36,7 @@ class DiskMeter final : public Meter {
   // One sample of each point, or fewer if stopped.
   Result<void> measure_points(Rates&);
 
-  Bytes free_space() const { return free_; }      // before the file was made
+  Bytes free_space() const { return free_; }           // before the file was made
   const std::string& notes() const { return notes_; }  // one line each
   std::string describe() const { return load_->describe(); }
 

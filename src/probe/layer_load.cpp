@@ -10,7 +10,8 @@ namespace tidepool {
 namespace {
 
 // About 30 GFLOP: a quarter of a second on two cores, and tasks enough for many.
-constexpr Gpt2Config layer_config{.vocab_size = 256, .n_positions = 512, .n_embd = 768, .n_layer = 1, .n_head = 12};
+constexpr Gpt2Config layer_config{
+    .vocab_size = 256, .n_positions = 512, .n_embd = 768, .n_layer = 1, .n_head = 12};
 constexpr BatchShape layer_batch{.sequences = 1, .tokens = 512};
 constexpr u32 layer_block = 1;  // after the embedding
 

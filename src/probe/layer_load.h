@@ -26,7 +26,7 @@ class LayerLoad {
   Kernels& kernels_;
   const ModelGraph graph_;
   std::unique_ptr<Arena> arena_;
-  std::byte* param_ = nullptr;      // bf16, the layer's window
+  std::byte* param_ = nullptr;  // bf16, the layer's window
   std::byte* workspace_ = nullptr;
   float *accumulator_ = nullptr, *input_ = nullptr, *output_ = nullptr, *grad_ = nullptr;
 };

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <vector>
 
 #include "io/memory_limits.h"
@@ -52,7 +53,7 @@ class Probe {
     const Bytes wanted{std::min(available.value / memory_share, static_cast<u64>(most))};
     return std::max(wanted, meter_memory_min);
   }
-  Result<void> open_disk();
+  Result<std::unique_ptr<Meter>> open_disk();
   Result<void> measure_rounds();
   Result<void> measure_round(Rates&);
   Result<void> measure_points();
@@ -69,7 +70,10 @@ class Probe {
 
 Result<void> Probe::prepare() {
   say("preparing");
-  if (!options_.disk_dir.empty()) TRY(open_disk());  // first: it may be refused
+  std::unique_ptr<Meter> disk;  // opened first, as it may be refused; measured last
+  if (!options_.disk_dir.empty()) {
+    TRY_ASSIGN(disk, open_disk());
+  }
   if (stopped()) return interrupted();
   TRY_ASSIGN(const auto topology, create_topology());
   TRY_ASSIGN(pool_, create_core_pool(options_.threads, kernel_scratch_per_worker));
@@ -79,9 +83,8 @@ Result<void> Probe::prepare() {
   facts_.numa_nodes = topology->numa_nodes();
   const Bytes memory = limits.cgroup ? std::min(*limits.cgroup, limits.total) : limits.total;
   facts_.memory = Bytes{memory.value / mib * mib};
-  const MeterOptions meter{
-      .slice_seconds = std::clamp(options_.seconds / 2000, 0.005, 0.02),
-      .memory = meter_memory(limits.available)};
+  const MeterOptions meter{.slice_seconds = std::clamp(options_.seconds / 2000, 0.005, 0.02),
+                           .memory = meter_memory(limits.available)};
   TRY(check_memory(limits, meter.memory * 3));
   for (auto create : {create_compute_meter, create_memory_meter, create_copy_meter}) {
     TRY_ASSIGN(auto made, create(*pool_, meter));
@@ -89,10 +92,15 @@ Result<void> Probe::prepare() {
     say("preparing");
     if (stopped()) return interrupted();
   }
+  if (disk != nullptr) meters_.push_back(std::move(disk));
+  std::error_code unused;
+  if (std::filesystem::exists("/proc/driver/nvidia/version", unused))
+    out_.notes +=
+        "An NVIDIA driver is there, but this build computes on the CPU: the device measured is the CPU.\n";
   return {};
 }
 
-Result<void> Probe::open_disk() {
+Result<std::unique_ptr<Meter>> Probe::open_disk() {
   say("writing the disk's file");
   TRY_ASSIGN(auto disk, DiskMeter::create({.dir = options_.disk_dir,
                                            .slice_seconds = std::clamp(options_.seconds / 150, 0.05, 0.3),
@@ -104,8 +112,7 @@ Result<void> Probe::open_disk() {
   facts_.disk_free = disk->free_space();
   out_.disk = disk->describe();
   out_.notes += disk->notes();
-  meters_.push_back(std::move(disk));
-  return {};
+  return std::unique_ptr<Meter>(std::move(disk));
 }
 
 Result<void> Probe::measure_rounds() {

@@ -27,12 +27,12 @@ struct ProbeHooks {
 };
 
 struct ProbeResult {
-  Machine machine;         // rates rounded to 4 digits
-  Rates rates;             // every sample
+  Machine machine;  // rates rounded to 4 digits
+  Rates rates;      // every sample
   u32 rounds = 0;
-  double seconds = 0;      // that it took
-  std::string disk;        // "io_uring, 32 deep, ..."; empty: none
-  std::string notes;       // lines for people
+  double seconds = 0;  // that it took
+  std::string disk;    // "io_uring, 32 deep, ..."; empty: none
+  std::string notes;   // lines for people
 };
 
 Result<ProbeResult> probe_machine(const ProbeOptions&, const ProbeHooks&);

@@ -12,7 +12,8 @@ ProductLoad::ProductLoad(const Product& p)
       half_weight_(weight_.size(), bf16_from_float(0.25f)) {}
 
 void ProductLoad::run(Kernels& kernels, Precision precision) {
-  const void* weight = precision == Precision::bf16 ? static_cast<const void*>(half_weight_.data()) : weight_.data();
+  const void* weight =
+      precision == Precision::bf16 ? static_cast<const void*>(half_weight_.data()) : weight_.data();
   kernels.matmul({.m = product_.m,
                   .n = product_.n,
                   .k = product_.k,

@@ -18,7 +18,7 @@ namespace {
 
 struct Prefix {
   std::string_view name;
-  int exponent;      // of ten
+  int exponent;       // of ten
   double factor = 1;  // beside it: powers of 1024
 };
 constexpr std::array<Prefix, 11> prefixes = {{{"p", 15},
@@ -130,7 +130,8 @@ std::string format_duration(Nanos nanos) {
   for (const auto& [unit, name] : units) {
     if (nanos.value < unit) continue;
     // In whole numbers: 23100 ns are exactly 23.1 us.
-    std::string text = fmt::format("{}.{:0{}}", nanos.value / unit, nanos.value % unit, std::to_string(unit).size() - 1);
+    std::string text =
+        fmt::format("{}.{:0{}}", nanos.value / unit, nanos.value % unit, std::to_string(unit).size() - 1);
     text.erase(text.find_last_not_of('0') + 1);
     if (text.ends_with('.')) text.pop_back();
     return fmt::format("{} {}", text, name);

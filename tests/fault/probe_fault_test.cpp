@@ -12,8 +12,8 @@ namespace tidepool {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 using testing::Child;
+using ::testing::HasSubstr;
 
 class FaultInProbe : public ::testing::Test {
  protected:

@@ -19,19 +19,19 @@ const std::string source_dir = TIDEPOOL_SOURCE_DIR;
 
 // The least that a machine file must say.
 const std::string small =
-    "device:\n"                      // 1
-    "  memory: 24GiB\n"              // 2
-    "  memory_rate: 907 GB/s\n"      // 3
-    "  fp32: 82.6 TFLOP/s\n"         // 4
-    "copies:\n"                      // 5
-    "  h2d: 24.7 GB/s\n"             // 6
-    "  d2h: 24.7e9\n"                // 7
-    "  both: 43.5 gb/s\n"            // 8
-    "host:\n"                        // 9
-    "  cores: 16\n"                  // 10
-    "  memory: 128GB\n"              // 11
-    "  memory_rate: 49 GB/s\n"       // 12
-    "  adam: 45 GB/s\n";             // 13
+    "device:\n"                  // 1
+    "  memory: 24GiB\n"          // 2
+    "  memory_rate: 907 GB/s\n"  // 3
+    "  fp32: 82.6 TFLOP/s\n"     // 4
+    "copies:\n"                  // 5
+    "  h2d: 24.7 GB/s\n"         // 6
+    "  d2h: 24.7e9\n"            // 7
+    "  both: 43.5 gb/s\n"        // 8
+    "host:\n"                    // 9
+    "  cores: 16\n"              // 10
+    "  memory: 128GB\n"          // 11
+    "  memory_rate: 49 GB/s\n"   // 12
+    "  adam: 45 GB/s\n";         // 13
 
 std::string with(const std::string& from, const std::string& to) {
   std::string text = small;
@@ -97,7 +97,8 @@ TEST(RateText, GivesTheSameBitsAgain) {
 }
 
 TEST(MachineFile, TheLeastFileStandsForTheRest) {
-  const auto read = parse_machine(small + "disk:\n  capacity: 2TB\n  read: 6 GB/s\n  write: 3 GB/s\n", "box.yaml");
+  const auto read =
+      parse_machine(small + "disk:\n  capacity: 2TB\n  read: 6 GB/s\n  write: 3 GB/s\n", "box.yaml");
   ASSERT_TRUE(read) << read.error().message;
   const Machine& m = *read;
   EXPECT_EQ(m.device.memory, Bytes{24 * gib});
@@ -112,8 +113,8 @@ TEST(MachineFile, TheLeastFileStandsForTheRest) {
 }
 
 TEST(MachineFile, WrittenAndReadAgainItIsTheSame) {
-  for (const Machine& machine : {full_machine(), Machine{.device = {.memory = Bytes{gib}},
-                                                         .host = {.memory = Bytes{gib}}}}) {
+  for (const Machine& machine :
+       {full_machine(), Machine{.device = {.memory = Bytes{gib}}, .host = {.memory = Bytes{gib}}}}) {
     const std::string text = to_yaml(machine, {{"copies.h2d", "12.1 to 12.4 GB/s"}, {"name", "ours"}});
     const auto again = parse_machine(text, "box.yaml");
     ASSERT_TRUE(again) << again.error().message << "\n" << text;
@@ -166,7 +167,8 @@ TEST(MachineFile, RefusesWhatIsWrong) {
       {"24.7 GB/s", "1e999", "is not a rate"},
       {"24.7 GB/s", "[1, 2]", "copies.h2d: must be one value (rate)"},
       {"24.7 GB/s", "", "copies.h2d: has no value (rate)"},
-      {"82.6 TFLOP/s", "82.6 GB/s", "box.yaml:4: device.fp32: '82.6 GB/s' has the unknown unit 'GB/s'; write"},
+      {"82.6 TFLOP/s", "82.6 GB/s",
+       "box.yaml:4: device.fp32: '82.6 GB/s' has the unknown unit 'GB/s'; write"},
       {"fp32:", "fp23:", "box.yaml:4: unknown key 'fp23' in section 'device'; did you mean 'fp32'?"},
       {"h2d:", "adam:", "unknown key 'adam' in section 'copies'; it belongs in section 'host'"},
       {"h2d:", "d2h:", "'d2h' stands here for the second time"},
@@ -197,7 +199,9 @@ TEST(MachineFile, RefusesWhatIsWrong) {
 }
 
 TEST(MachineFile, RefusesWhatIsNoMachineFile) {
-  for (const char* text : {"", "7", "[]", "null", "- a\n- b", "\x7f" "ELF\x02\x01"})
+  for (const char* text : {"", "7", "[]", "null", "- a\n- b",
+                           "\x7f"
+                           "ELF\x02\x01"})
     EXPECT_THAT(error_of(text), StartsWith("box.yaml:")) << text;
   EXPECT_THAT(error_of(std::string(5000, '[')), HasSubstr("not valid YAML"));
   EXPECT_THAT(error_of("device: {fp32: \"1"), HasSubstr("not valid YAML"));
@@ -218,7 +222,8 @@ TEST(MachineFile, UnreadableFilesAreNamed) {
     const auto machine = load_machine(path);
     return machine ? "none" : machine.error().message;
   };
-  EXPECT_THAT(says("/nonexistent/box.yaml"), HasSubstr("/nonexistent/box.yaml: cannot open the machine file: No such"));
+  EXPECT_THAT(says("/nonexistent/box.yaml"),
+              HasSubstr("/nonexistent/box.yaml: cannot open the machine file: No such"));
   EXPECT_THAT(says(testing::TempDir()), HasSubstr("is a directory"));
   EXPECT_THAT(says("/dev/zero"), HasSubstr("larger than 1 MiB"));
 }

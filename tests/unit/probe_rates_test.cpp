@@ -1,0 +1,79 @@
+#include <gmock/gmock.h>
+
+#include "probe/disk_meter.h"
+#include "probe/machine_of.h"
+#include "probe/meter.h"
+#include "probe/products.h"
+
+namespace tidepool {
+namespace {
+
+constexpr SampleUnit bytes = SampleUnit::bytes_per_s, flops = SampleUnit::flops_per_s;
+
+Rates some_rates() {
+  Rates rates;
+  for (u32 i = 0; i < std::size(products); ++i) {
+    rates.add(product_key(Precision::fp32, i), "", flops, 100e9 + 10e9 * i);
+    rates.add(product_key(Precision::bf16, i), "", flops, 200e9 - 20e9 * i);
+  }
+  rates.add(layer_key, "", flops, 150e9);
+  rates.add(wake_up_key, "", SampleUnit::seconds, 5.06e-6);
+  for (const char* key : {"device.memory_rate", "copies.h2d", "copies.d2h", "copies.both", "host.memory_rate",
+                          "host.adam", "host.checksum"})
+    rates.add(key, "", bytes, 12345678901.0);
+  return rates;
+}
+
+TEST(ProbeRates, SamplesReadAsPeopleReadThem) {
+  EXPECT_EQ(sample_text(bytes, 12.34e9), "12.3 GB/s");
+  EXPECT_EQ(sample_text(bytes, 999.6e6), "1.00 GB/s");
+  EXPECT_EQ(sample_text(bytes, 5), "5.00 B/s");
+  EXPECT_EQ(sample_text(flops, 131.4e9), "131 GFLOP/s");
+  EXPECT_EQ(sample_text(flops, 99.96e12), "100 TFLOP/s");
+  EXPECT_EQ(sample_text(SampleUnit::seconds, 5.06e-6), "5.06 us");
+  EXPECT_EQ(sample_text(SampleUnit::seconds, 2), "2.00 s");
+}
+
+TEST(ProbeRates, MedianAndSpreadAreOfAllRounds) {
+  Rates rates;
+  for (double value : {3.0, 9.0, 1.0, 4.0}) rates.add("a", "what", bytes, value);
+  EXPECT_EQ(rates.median("a"), 3.5);
+  EXPECT_EQ(rates.find("a")->least(), 1);
+  EXPECT_EQ(rates.find("a")->most(), 9);
+  EXPECT_EQ(rates.find("b"), nullptr);
+}
+
+TEST(ProbeRates, AMachineHasTheBestProductsAndRoundedMedians) {
+  const MachineFacts facts{.cpu = "a CPU", .cores = 8, .numa_nodes = 2, .memory = Bytes{gib}};
+  const Machine m = machine_of(some_rates(), facts);
+  EXPECT_EQ(m.device.kind, DeviceKind::cpu);
+  EXPECT_EQ(m.device.flops_per_s[0], 110e9);
+  EXPECT_EQ(m.device.flops_per_s[1], 200e9);
+  EXPECT_EQ(m.device.block_efficiency, 0.75);
+  EXPECT_EQ(m.device.op_overhead, Nanos{5'100});
+  EXPECT_EQ(m.copies.h2d_bytes_per_s, 1.235e10);
+  EXPECT_EQ(m.host.cores, 8u);
+  EXPECT_EQ(m.disk, DiskRates{});  // none was measured
+}
+
+TEST(ProbeRates, ALayerIsNeverFasterThanItsProducts) {
+  Rates rates = some_rates();
+  for (int i = 0; i < 3; ++i) rates.add(layer_key, "", flops, 300e9);
+  EXPECT_EQ(machine_of(rates, {}).device.block_efficiency, 1.0);
+}
+
+TEST(ProbeRates, EveryPointOfTheDiskIsInTheMachine) {
+  Rates rates = some_rates();
+  for (const char* key : {"disk.read", "disk.write", "disk.mixed"}) rates.add(key, "", bytes, 2e9);
+  for (Bytes block : point_blocks)
+    for (u32 depth : point_depths)
+      for (DiskPattern pattern : {DiskPattern::read, DiskPattern::write})
+        rates.add(point_key(block, depth, pattern), "", bytes, 1e6 * depth);
+  const DiskRates disk = machine_of(rates, {.disk_free = Bytes{gib + 1}}).disk;
+  EXPECT_EQ(disk.capacity, Bytes{gib});
+  ASSERT_EQ(disk.points.size(), point_blocks.size() * point_depths.size());
+  EXPECT_EQ(disk.points[1], (DiskPoint{point_blocks[0], point_depths[1], 8e6, 8e6}));
+}
+
+}  // namespace
+}  // namespace tidepool
