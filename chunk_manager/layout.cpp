@@ -90,7 +90,8 @@ Bytes workspace_bytes(const ModelGraph& graph) {
   return most;
 }
 
-// Loss and flags, then one fp64 partial per norm granule: see kernels/gradient.h.
+// One page stands for loss, norm and what updates take from them. It orders ops; the values, and the partial
+// sums of the norm, are the executor's (decision 7).
 Bytes scalars_bytes() { return Bytes{frame_alignment}; }
 
 }  // namespace

@@ -36,6 +36,10 @@ std::string errno_advice(int error_number) {
       return "Too many open files: raise the limit with `ulimit -n`.";
     case EINVAL:
       return "The file system does not take aligned O_DIRECT transfers: use another disk.";
+    case ENOMEM:
+    case EBUSY:
+      return "The kernel has no memory for disk requests: free some, lower memory.queue_depth, or set "
+             "memory.io=threads, then resume.";
     case ENODEV:
     case ENXIO:
     case ESHUTDOWN:

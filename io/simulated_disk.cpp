@@ -12,19 +12,14 @@
 #include "io/io_thread.h"
 #include "io/piece_queue.h"
 #include "tidepool/check.h"
+#include "tidepool/mix_bits.h"
 
 namespace tidepool {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014): its finaliser.
-u64 mix(u64 x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
+u64 mix(u64 x) { return mix_bits(x + golden_gamma); }
 
 constexpr bool strikes(DiskFault fault, DiskOp op) {
   switch (fault) {

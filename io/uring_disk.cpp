@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <mutex>
 #include <thread>
 
@@ -29,6 +30,8 @@ namespace {
 constexpr u64 registered_buffer_max = gib;    // the kernel's limit per entry
 constexpr u32 registered_buffers_max = 1024;  // the limit of older kernels; 1 TiB of arenas
 constexpr u64 wake_data = ~0ull;              // user data of the eventfd's read
+// Refusals in a row, up to 25.6 ms apart: 5 s in which a machine short of memory may recover.
+constexpr u32 enter_tries_max = 200;
 
 class UringDisk final : public Disk {
  public:
@@ -47,6 +50,7 @@ class UringDisk final : public Disk {
         stopping_ = true;
       }
       wake();
+      work_.notify_all();
       thread_.join();
     }
     if (ring_ready_) io_uring_queue_exit(&ring_);
@@ -73,6 +77,7 @@ class UringDisk final : public Disk {
       asleep = std::exchange(wants_wake_, false);
     }
     if (asleep) wake();
+    work_.notify_all();  // free of charge unless the ring has broken down
   }
 
   Result<void> sync() override {
@@ -151,7 +156,35 @@ class UringDisk final : public Disk {
     while (fill()) {
       enter();
       reap();
+      if (broken_ != 0) return serve_without_ring();
     }
+  }
+
+  // The kernel takes no more requests, so nothing can be waited for either: everything fails, now and later.
+  // What the kernel has taken may still move bytes, which a failed request allows.
+  void serve_without_ring() {
+    std::vector<bool> flying(flying_.size(), true);
+    for (u32 seat : seats_) flying[seat] = false;
+    for (u32 seat = 0; seat < flying.size(); ++seat)
+      if (flying[seat]) give_up(flying_[seat]);
+    for (Piece piece; next_waiting(piece);) give_up(piece);
+  }
+
+  // Sleeps until there is one. False once the disk stops.
+  bool next_waiting(Piece& piece) {
+    std::unique_lock lock(mutex_);
+    work_.wait(lock, [&] { return queue_.waiting() || stopping_; });
+    return queue_.pop(piece);
+  }
+
+  void give_up(Piece& piece) {
+    DiskCompletion completion;
+    PieceVerdict verdict;
+    {
+      std::scoped_lock lock(mutex_);
+      verdict = queue_.finish(piece, -broken_, completion);
+    }
+    if (verdict == PieceVerdict::complete) sink_(completion);
   }
 
   void listen() {
@@ -206,13 +239,18 @@ class UringDisk final : public Disk {
   }
 
   void enter() {
-    int result = io_uring_submit_and_wait(&ring_, 1);
-    if (result == -EAGAIN || result == -EBUSY) {
-      // The kernel is out of request memory for the moment. What it did not take stays in the ring.
-      std::this_thread::sleep_for(retry_delay(1));
+    const int result = io_uring_submit_and_wait(&ring_, 1);
+    if (result >= 0 || result == -EINTR) {
+      refusals_ = 0;
       return;
     }
-    CHECK(result >= 0 || result == -EINTR, result);
+    // The kernel is out of memory for requests. What it did not take stays in the ring.
+    CHECK(result == -EAGAIN || result == -EBUSY || result == -ENOMEM, result);
+    if (++refusals_ < enter_tries_max) {
+      std::this_thread::sleep_for(retry_delay(refusals_));
+    } else {
+      broken_ = result == -EAGAIN ? ENOMEM : -result;  // EAGAIN would ask the queue for yet another try
+    }
   }
 
   void reap() {
@@ -255,9 +293,12 @@ class UringDisk final : public Disk {
   std::mutex mutex_;  // guards queue_, wants_wake_, stopping_; never held in the kernel or in the sink
   PieceQueue queue_;
   bool wants_wake_ = false, stopping_ = false;
+  std::condition_variable work_;  // only serve_without_ring() waits for it
 
   std::vector<Piece> flying_;  // by seat; the ring's thread only
   std::vector<u32> seats_;     // free ones
+  u32 refusals_ = 0;           // of the kernel to be entered, in a row
+  int broken_ = 0;             // the errno of the last one
   std::thread thread_;
 };
 

@@ -2,16 +2,10 @@
 
 #include "kernels/checksum/xxh3.h"
 #include "tidepool/check.h"
+#include "tidepool/mix_bits.h"
 
 namespace tidepool {
 namespace {
-
-// splitmix64's finaliser: every bit of the input reaches every bit of the seed.
-u64 mix(u64 x) {
-  x = (x ^ (x >> 30)) * 0xbf58'476d'1ce4'e5b9;
-  x = (x ^ (x >> 27)) * 0x94d0'49bb'1331'11eb;
-  return x ^ (x >> 31);
-}
 
 // Blocks per task: 16 blocks of 64 KiB take 50 us or so, long beside the claim of a task.
 constexpr u64 task_blocks = 16;
@@ -19,17 +13,17 @@ constexpr u64 task_blocks = 16;
 }  // namespace
 
 u64 checksum_seed(ChunkId chunk, u64 version) {
-  return mix(mix(u64{index(chunk)} + 0x9e37'79b9'7f4a'7c15) + version);
+  return mix_bits(mix_bits(u64{index(chunk)} + golden_gamma) + version);
 }
 
-u64 block_seed(u64 seed, u64 block_number) { return mix(seed + 0x9e37'79b9'7f4a'7c15 * (block_number + 1)); }
+u64 block_seed(u64 seed, u64 block_number) { return mix_bits(seed + golden_gamma * (block_number + 1)); }
 
 u64 block_checksum(std::span<const std::byte> block, u64 seed, u64 block_number) {
   return XXH3_64bits_withSeed(block.data(), block.size(), block_seed(seed, block_number));
 }
 
 u64 combine_checksums(std::span<const u64> blocks, u64 seed) {
-  return XXH3_64bits_withSeed(blocks.data(), blocks.size_bytes(), mix(seed ^ blocks.size()));
+  return XXH3_64bits_withSeed(blocks.data(), blocks.size_bytes(), mix_bits(seed ^ blocks.size()));
 }
 
 u64 chunk_checksum(std::span<const std::byte> chunk, u64 block_bytes, u64 seed, std::span<u64> hashes,

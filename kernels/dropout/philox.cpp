@@ -1,20 +1,12 @@
 // The plain form: keys, and one element at a time for whoever needs only one.
 #include "kernels/dropout/philox.h"
 
+#include "tidepool/mix_bits.h"
+
 namespace tidepool {
-namespace {
-
-// Finalizer of splitmix64 (Steele, Lea and Flood): neighbouring seeds and steps land far apart.
-u64 mix(u64 x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
-
-}  // namespace
 
 PhiloxKey philox_key(const Dropout& dropout) {
-  const u64 key = mix(mix(dropout.seed) + dropout.step);
+  const u64 key = mix_bits(mix_bits(dropout.seed) + dropout.step);
   return {static_cast<u32>(key), static_cast<u32>(key >> 32), dropout.tensor, dropout.micro_batch};
 }
 

@@ -5,7 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/names.h"
-#include "checkpoint/read_file.h"
+#include "tidepool/read_file.h"
 #include "checkpoint/state_tensors.h"
 #include "tidepool/check.h"
 

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "checkpoint/fd.h"
+#include "tidepool/fd.h"
 
 namespace tidepool {
 namespace {

@@ -11,7 +11,7 @@
 #include <optional>
 
 #include "checkpoint/hash.h"
-#include "checkpoint/read_file.h"
+#include "tidepool/read_file.h"
 #include "json/text.h"
 #include "tidepool/check.h"
 

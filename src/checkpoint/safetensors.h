@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/fd.h"
+#include "tidepool/fd.h"
 #include "tidepool/result.h"
 #include "tidepool/types.h"
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "checkpoint/read_file.h"
+#include "tidepool/read_file.h"
 #include "checkpoint/safetensors.h"
 #include "tidepool/check.h"
 

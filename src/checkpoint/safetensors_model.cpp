@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <map>
 
-#include "checkpoint/read_file.h"
+#include "tidepool/read_file.h"
 #include "checkpoint/safetensors.h"
 #include "json/text.h"
 #include "tidepool/check.h"

@@ -9,6 +9,7 @@
 #include "cli/bench.h"
 #include "probe/adam_load.h"
 #include "probe/timing.h"
+#include "tidepool/median.h"
 
 namespace tidepool {
 namespace {
@@ -32,19 +33,19 @@ class AdamBench {
     }
   }
 
-  double fraction() const { return median_of(hashed_rates_) / median_of(scale_rates_); }
+  double fraction() const { return median(hashed_rates_) / median(scale_rates_); }
 
   void print() const {
     fmt::print("{:<11}{:>16}{:>13.1f}{:>19.1f}{:>14.1f}{:>10.3f}\n", name(precision_),
-               load_.bytes_per_parameter(), median_of(hashed_rates_) / 1e9, median_of(plain_rates_) / 1e9,
-               median_of(scale_rates_) / 1e9, fraction());
+               load_.bytes_per_parameter(), median(hashed_rates_) / 1e9, median(plain_rates_) / 1e9,
+               median(scale_rates_) / 1e9, fraction());
   }
   boost::json::object to_json() const {
     return {{"precision", name(precision_)},
             {"bytes_per_parameter", load_.bytes_per_parameter()},
-            {"adam_bytes_per_second", median_of(hashed_rates_)},
-            {"adam_without_checksums_bytes_per_second", median_of(plain_rates_)},
-            {"stream_bytes_per_second", median_of(scale_rates_)},
+            {"adam_bytes_per_second", median(hashed_rates_)},
+            {"adam_without_checksums_bytes_per_second", median(plain_rates_)},
+            {"stream_bytes_per_second", median(scale_rates_)},
             {"stream_fraction", fraction()},
             {"adam_samples", boost::json::value_from(hashed_rates_)},
             {"stream_samples", boost::json::value_from(scale_rates_)}};

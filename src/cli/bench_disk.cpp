@@ -9,9 +9,10 @@
 #include <optional>
 #include <vector>
 
-#include "probe/disk_load.h"
 #include "cli/fio.h"
 #include "io/memory_limits.h"
+#include "probe/disk_load.h"
+#include "tidepool/median.h"
 
 namespace tidepool {
 namespace {
@@ -26,13 +27,6 @@ struct Samples {
 struct PatternSamples {
   Samples ours, fio;
 };
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  u64 n = values.size();
-  return (values[(n - 1) / 2] + values[n / 2]) / 2;
-}
 
 class Bench {
  public:

@@ -9,6 +9,7 @@
 
 #include "cli/bench.h"
 #include "probe/timing.h"
+#include "tidepool/median.h"
 #include "kernels/kernels.h"
 #include "kernels/matmul/sgemm.h"
 
@@ -138,7 +139,7 @@ Rates measure(const Shape& s, u32 repetitions, Kernels& kernels, CorePool& pool)
     tiled_rates.push_back(flops / tiled_seconds);
     plain_rates.push_back(flops / plain_seconds);
   }
-  return {median_of(tiled_rates), median_of(plain_rates)};
+  return {median(tiled_rates), median(plain_rates)};
 }
 
 Result<void> run(const BenchOptions& options) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "data/utf8.h"
+#include "tidepool/read_file.h"
 
 namespace tidepool {
 
@@ -44,15 +45,20 @@ Result<TokenFile> TokenFile::open(const std::string& path, DataFormat format) {
   TokenFile out;
   out.path_ = path;
   out.format_ = format;
-  TRY_ASSIGN(out.file_, FileDescriptor::open_to_read(path));
-  TRY_ASSIGN(const Bytes size, out.file_.size(path));
-  TRY(out.recognise(size));
+  TRY_ASSIGN(InputFile input, open_input(path, ErrorKind::bad_input));
+  out.file_ = std::move(input.fd);
+  TRY(out.recognise(Bytes{input.bytes}));
   return out;
+}
+
+// Its size was checked when it was opened: that it ends early now is no fault of its content.
+Result<void> TokenFile::read_bytes(u64 offset, std::span<std::byte> out) const {
+  return read_exactly(file_, path_, offset, out, ErrorKind::io);
 }
 
 Result<void> TokenFile::recognise(Bytes size) {
   i32 magic = 0;
-  if (size.value >= sizeof magic) TRY(file_.read(path_, 0, std::as_writable_bytes(std::span(&magic, 1))));
+  if (size.value >= sizeof magic) TRY(read_bytes(0, std::as_writable_bytes(std::span(&magic, 1))));
   if (format_ == DataFormat::automatic) {
     const bool llmc = std::ranges::find(llmc_kinds, magic, &LlmcKind::magic) != llmc_kinds.end();
     format_ = llmc ? DataFormat::llmc : path_.ends_with(".bin") ? DataFormat::nanogpt : DataFormat::text;
@@ -76,7 +82,7 @@ Result<void> TokenFile::recognise_llmc(Bytes size) {
                fmt::format("{} bytes are too few for the 1024-byte header of an llm.c file", size.value));
   }
   std::array<i32, 3> header{};  // magic, version, tokens
-  TRY(file_.read(path_, 0, std::as_writable_bytes(std::span(header))));
+  TRY(read_bytes(0, std::as_writable_bytes(std::span(header))));
   const auto kind = std::ranges::find(llmc_kinds, header[0], &LlmcKind::magic);
   if (kind == llmc_kinds.end() || kind->version != header[1]) {
     return bad(path_,
@@ -107,7 +113,7 @@ Result<void> TokenFile::read(u64 first, std::span<i32> out, u32 vocab_size) cons
   std::array<std::byte, 16 * kib> buffer;  // on the stack: threads share nothing, nothing is allocated
   while (!out.empty()) {
     const size_t count = std::min(out.size(), buffer.size() / token_bytes_);
-    TRY(file_.read(path_, header_bytes_ + first * token_bytes_,
+    TRY(read_bytes(header_bytes_ + first * token_bytes_,
                    std::span(buffer).first(count * token_bytes_)));
     for (size_t i = 0; i < count; ++i) {
       const u32 id = token_at(buffer.data(), i, token_bytes_);
@@ -140,7 +146,7 @@ Result<void> TokenFile::scan(u32 vocab_size,
   Utf8Checker utf8;
   for (u64 offset = 0; offset < bytes; offset += std::max(stride, scan_piece.value)) {
     const std::span piece = std::span(buffer).first(std::min(scan_piece.value, bytes - offset));
-    TRY(file_.read(path_, header_bytes_ + offset, piece));
+    TRY(read_bytes(header_bytes_ + offset, piece));
     if (!text) {
       TRY(scan_piece_at(offset / token_bytes_, piece, vocab_size));
     } else if (const auto at = utf8.feed(piece)) {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "config/config.h"
-#include "data/file_descriptor.h"
+#include "tidepool/fd.h"
 
 namespace tidepool {
 
@@ -34,13 +34,14 @@ class TokenFile {
   static constexpr Bytes scan_piece{1 * mib};
 
  private:
+  Result<void> read_bytes(u64 offset, std::span<std::byte> out) const;
   Result<void> recognise(Bytes size);
   Result<void> recognise_llmc(Bytes size);
   Result<void> scan_piece_at(u64 first, std::span<const std::byte> piece, u32 vocab_size) const;
   Error bad_token(u64 token, u64 id, u32 vocab_size) const;
 
   std::string path_;
-  FileDescriptor file_;
+  Fd file_;
   DataFormat format_ = DataFormat::text;
   u64 header_bytes_ = 0;
   u32 token_bytes_ = 1;

@@ -1,9 +1,9 @@
 // One function per block and direction; block_forward and block_backward choose among them.
 #pragma once
 
-#include "src/model/block_layouts.h"
-#include "src/model/blocks.h"
-#include "src/model/gpt2_tensors.h"
+#include "model/block_layouts.h"
+#include "model/blocks.h"
+#include "model/gpt2_tensors.h"
 
 namespace tidepool {
 

@@ -1,4 +1,4 @@
-#include "src/model/block_layouts.h"
+#include "model/block_layouts.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/kernels.h"
-#include "src/model/workspace_cutter.h"
+#include "model/workspace_cutter.h"
 #include "tidepool/model_graph.h"
 
 namespace tidepool {

@@ -1,6 +1,6 @@
-#include "src/model/blocks.h"
+#include "model/blocks.h"
 
-#include "src/model/block_calls.h"
+#include "model/block_calls.h"
 #include "tidepool/check.h"
 
 namespace tidepool {

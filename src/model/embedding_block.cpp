@@ -1,4 +1,4 @@
-#include "src/model/block_calls.h"
+#include "model/block_calls.h"
 
 namespace tidepool {
 namespace {

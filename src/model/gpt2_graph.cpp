@@ -10,8 +10,8 @@
 #include "kernels/gelu/gelu_cost.h"
 #include "kernels/layer_norm/layer_norm_cost.h"
 #include "kernels/matmul/matmul_cost.h"
-#include "src/model/block_layouts.h"
-#include "src/model/blocks.h"
+#include "model/block_layouts.h"
+#include "model/blocks.h"
 
 namespace tidepool {
 namespace {

@@ -2,7 +2,7 @@
 // logits are made once; with more, backward makes them again for the gradients.
 #include <algorithm>
 
-#include "src/model/block_calls.h"
+#include "model/block_calls.h"
 #include "tidepool/check.h"
 
 namespace tidepool {

@@ -1,6 +1,6 @@
 // Backward of a layer, from the end: MLP, then attention. `grad` is the gradient of the residual
 // stream and stays in place; each half adds its share to it.
-#include "src/model/layer_inside.h"
+#include "model/layer_inside.h"
 #include "tidepool/check.h"
 
 namespace tidepool {

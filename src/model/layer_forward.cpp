@@ -1,5 +1,5 @@
 // x + attn(ln_1(x)), then + mlp(ln_2(.)).
-#include "src/model/layer_inside.h"
+#include "model/layer_inside.h"
 #include "tidepool/check.h"
 
 namespace tidepool {

@@ -1,7 +1,7 @@
 // The part of a layer that forward and recompute share, so that their bits cannot differ.
 #pragma once
 
-#include "src/model/block_calls.h"
+#include "model/block_calls.h"
 
 namespace tidepool {
 

@@ -7,6 +7,7 @@
 
 #include "probe/timing.h"
 #include "tidepool/check.h"
+#include "tidepool/median.h"
 
 namespace tidepool {
 
@@ -26,7 +27,7 @@ std::string sample_text(SampleUnit unit, double value) {
                      unit == SampleUnit::bytes_per_s ? "B/s" : "FLOP/s");
 }
 
-double MeasuredRate::median() const { return median_of(samples); }
+double MeasuredRate::median() const { return tidepool::median(samples); }
 double MeasuredRate::least() const { return *std::ranges::min_element(samples); }
 double MeasuredRate::most() const { return *std::ranges::max_element(samples); }
 

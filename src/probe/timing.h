@@ -1,9 +1,7 @@
 // What everything that measures shares.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
-#include <vector>
 
 #include "tidepool/types.h"
 
@@ -32,13 +30,6 @@ double rate_of(double work, double seconds, Fn&& fn) {
     took = now_seconds() - begin;
   } while (took < seconds);
   return work * static_cast<double>(calls) / took;
-}
-
-// REQUIRES: not empty.
-inline double median_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  const auto n = values.size();
-  return (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
 
 }  // namespace tidepool

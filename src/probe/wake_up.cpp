@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "probe/timing.h"
+#include "tidepool/median.h"
 
 namespace tidepool {
 namespace {
@@ -40,7 +41,7 @@ double wake_up_seconds() {
     if (i > 0) seconds.push_back(took / 2);  // there and back; the first waits for nobody
   }
   other.join();
-  return median_of(seconds);
+  return median(seconds);
 }
 
 }  // namespace tidepool

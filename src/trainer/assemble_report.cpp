@@ -5,6 +5,7 @@
 #include "config/schema.h"
 #include "planner/lower_bound.h"
 #include "tidepool/version.h"
+#include "trainer/machine_facts.h"
 #include "trainer/summary.h"
 
 namespace tidepool {
@@ -36,6 +37,8 @@ RunReport planned_report(const ModelGraph& graph, const Plan& plan) {
 }
 
 void add_prediction(RunReport& report, const Prediction& prediction) {
+  if (prediction.blocks.empty()) return;  // nothing was measured
+  report.peak_flops_per_second = prediction.machine.device.flops_per_s[static_cast<u32>(MathType::fp32)];
   report.predicted_step_seconds = prediction.forecast.step_seconds;
   report.binds = prediction.forecast.binds;
 }
@@ -69,6 +72,7 @@ RunReport assemble_report(const ReportParts& parts) {
   report.weights_xxh3 = fmt::format("{:016x}", parts.weights_xxh3);
   report.resumed_from_step = parts.resumed_from;
   report.checkpoint_written = parts.checkpoint_written;
+  report.machine = machine_facts(parts.config, parts.session);
   report.config = settings_of(parts.config, [](const Field&) { return true; });
   report.config["command"] = parts.command;
   return report;

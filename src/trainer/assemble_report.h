@@ -16,7 +16,7 @@ namespace tidepool {
 struct ReportParts {
   const Config& config;
   const std::string& command;
-  const Session& session;
+  Session& session;
   const RunMeter& meter;
   const Prediction& prediction;
   const TrainerState& state;

@@ -9,8 +9,8 @@
 #include <random>
 
 #include "checkpoint/checkpoint.h"
-#include "engine/engine.h"
 #include "tidepool/ignored_target.h"
+#include "trainer/evaluation_runs.h"
 #include "trainer/leave_now.h"
 #include "trainer/session.h"
 
@@ -32,17 +32,6 @@ class PromptSource final : public StepSource {
   StepSettings settings(u64) const override { return {}; }
 
   std::vector<i32> text;
-};
-
-class OneEvaluation final : public NextSegment, public EngineObserver {
- public:
-  std::optional<SegmentRun> next() override {
-    if (std::exchange(done_, true)) return std::nullopt;
-    return SegmentRun{SegmentKind::evaluation, 0};
-  }
-
- private:
-  bool done_ = false;
 };
 
 i32 sample(std::vector<float>& logits, const GenerateConfig& config, std::mt19937_64& random) {
@@ -101,7 +90,7 @@ Result<void> generate_text(const GenerateRequest& request, const std::function<v
   for (u64 i = 0; i < request.generate.max_new_tokens; ++i) {
     const u64 last = std::min<u64>(source.text.size(), graph.batch.tokens) - 1;
     session->executor().request_logits({.row = static_cast<u32>(last), .logits = logits});
-    OneEvaluation run;
+    EvaluationRuns run(1);
     const Result<void> ran = engine->run(run, run);
     if (!ran && session->executor().busy()) leave_now(ran.error());
     TRY(ran);

@@ -6,16 +6,12 @@
 #include <numbers>
 
 #include "kernels/gradient.h"
+#include "tidepool/mix_bits.h"
 
 namespace tidepool {
 namespace {
 
-u64 mix(u64 z) {
-  z += 0x9e3779b97f4a7c15;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
-}
+u64 mix(u64 z) { return mix_bits(z + golden_gamma); }
 
 float value_at(const Tensor& tensor, u64 seed, u64 number, u64 element) {
   switch (tensor.init) {

@@ -4,29 +4,14 @@
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
-#include <fstream>
-
+#include "io/file_system.h"
+#include "machine/cpu_name.h"
 #include "report/units.h"
 
 namespace tidepool {
-namespace {
-
-// "model name : AMD EPYC 9R14" of the first processor; empty where the kernel does not say.
-std::string processor() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with("model name")) continue;
-    const auto colon = line.find(':');
-    if (colon != std::string::npos && colon + 2 < line.size()) return line.substr(colon + 2);
-  }
-  return {};
-}
-
-}  // namespace
-
-std::map<std::string, std::string> machine_facts(Session& session) {
+std::map<std::string, std::string> machine_facts(const Config& config, Session& session) {
   std::map<std::string, std::string> facts;
-  const std::string cpu = processor();
+  const std::string cpu = cpu_name();
   if (!cpu.empty()) facts["processor"] = cpu;
   facts["workers"] = fmt::format("{}", session.pool().workers());
   struct sysinfo memory {};
@@ -36,6 +21,8 @@ std::map<std::string, std::string> machine_facts(Session& session) {
   if (::uname(&system) == 0)
     facts["system"] = fmt::format("{} {} {}", system.sysname, system.release, system.machine);
   if (session.executor().disk() != nullptr) facts["disk"] = session.executor().disk()->describe();
+  if (const auto at = look_at_file_system(swap_directory(config)))
+    facts["file_system"] = fmt::format("{} at {}", at->name, at->dir);
   facts["compiler"] = __VERSION__;
   return facts;
 }

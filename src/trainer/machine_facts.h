@@ -1,4 +1,4 @@
-// What the report says about the machine and the program: for people.
+// What the report says about the machine and the program, for people. What cannot be found out is left out.
 #pragma once
 
 #include <map>
@@ -8,6 +8,6 @@
 
 namespace tidepool {
 
-std::map<std::string, std::string> machine_facts(Session&);
+std::map<std::string, std::string> machine_facts(const Config&, Session&);
 
 }  // namespace tidepool

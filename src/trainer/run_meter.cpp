@@ -2,17 +2,10 @@
 
 #include <sys/resource.h>
 
-#include <algorithm>
+#include "tidepool/median.h"
 
 namespace tidepool {
 namespace {
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<i64>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 constexpr double seconds(Nanos nanos) { return static_cast<double>(nanos.value) * 1e-9; }
 

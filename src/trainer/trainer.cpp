@@ -7,15 +7,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "checkpoint/checkpoint.h"
 #include "data/batch_source.h"
 #include "data/dataset.h"
 #include "engine/engine.h"
 #include "tidepool/check.h"
 #include "trainer/assemble_report.h"
+#include "trainer/evaluation_runs.h"
 #include "trainer/init_weights.h"
 #include "trainer/leave_now.h"
-#include "trainer/machine_facts.h"
+#include "trainer/run_checkpoints.h"
 #include "trainer/run_directory.h"
 #include "trainer/run_meter.h"
 #include "trainer/run_outputs.h"
@@ -31,6 +31,7 @@ namespace {
 constexpr u64 trace_events_max = 200'000;
 // A step that takes this many times as long as predicted without a single completion hangs.
 constexpr double watchdog_steps = 20;
+constexpr double watchdog_seconds_max = 1e6;  // a prediction beyond eleven days is none
 
 class Trainer final : public NextSegment, public EngineObserver {
  public:
@@ -48,7 +49,7 @@ class Trainer final : public NextSegment, public EngineObserver {
                                          {.open_disk = request_.open_disk, .rest_patience = request_.watchdog_least}));
     if (!request_.quiet) TRY(show_plan());
     for (const std::string& note : session_->notes()) outputs_.say(note);
-    TRY(open_checkpoints());
+    TRY_ASSIGN(checkpoints_, RunCheckpoints::open(config_, session_->graph(), outputs_));
     TRY(load_or_init());
     // Not before: a resume that is refused leaves the run's own config and plan as they were.
     TRY(directory_.describe_run(to_yaml(config_), plan_text(config_, session_->plan())));
@@ -118,29 +119,10 @@ class Trainer final : public NextSegment, public EngineObserver {
                            .evaluation_batches = evaluation_batches()});
   }
 
-  Result<void> open_checkpoints() {
-    TRY_ASSIGN(store_, CheckpointStore::create({.run_dir = config_.output.dir, .buffer = checkpoint_buffer},
-                                               session_->graph()));
-    TRY_ASSIGN(const std::vector<std::string> litter, store_->sweep());
-    for (const std::string& name : litter) outputs_.say("cleared a half-written checkpoint of a dead run: " + name);
-    return {};
-  }
-
   Result<void> load_or_init() {
     state_.seed = config_.train.seed;
     state_.data_fingerprint = batches_->fingerprint();
-    std::optional<FoundCheckpoint> found;
-    if (request_.resume == "auto") {
-      TRY_ASSIGN(Resumable resumable, store_->find_resumable());
-      for (const SteppedOver& s : resumable.stepped_over) {
-        outputs_.say(fmt::format("stepped over {}: {}", s.path, s.reason));
-        distrusted_.push_back(s.path);
-      }
-      found = std::move(resumable.found);
-      if (!found) outputs_.say("no checkpoint to resume from: starting from the beginning");
-    } else if (!request_.resume.empty()) {
-      TRY_ASSIGN(found, store_->open(request_.resume));
-    }
+    TRY_ASSIGN(const std::optional<FoundCheckpoint> found, checkpoints_->find(request_.resume));
     if (!found) return init();
     return restore(*found);
   }
@@ -164,7 +146,7 @@ class Trainer final : public NextSegment, public EngineObserver {
                                found.path)};
     for (const std::string& line : changed_settings(found.state, numeric_settings(config_)))
       outputs_.say("changed since the checkpoint: " + line);
-    TRY(store_->restore(found, session_->state()));
+    TRY(checkpoints_->restore(found, session_->state()));
     const u64 seed = state_.seed;
     state_ = found.state;
     state_.seed = seed;
@@ -191,7 +173,8 @@ class Trainer final : public NextSegment, public EngineObserver {
   // Some runs are slow and healthy: one op may take minutes on a large model.
   Nanos watchdog() const {
     const double predicted = watchdog_steps * prediction_.forecast.step_seconds;
-    return std::max(request_.watchdog_least, Nanos{static_cast<u64>(predicted * 1e9)});
+    const double seconds = predicted > 0 && predicted < watchdog_seconds_max ? predicted : 0;
+    return std::max(request_.watchdog_least, Nanos{static_cast<u64>(seconds * 1e9)});
   }
 
   // ---- the loop ----------------------------------------------------------------------------------------
@@ -254,18 +237,6 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   // ---- evaluation ----------------------------------------------------------------------------------------
 
-  class EvaluationRuns final : public NextSegment, public EngineObserver {
-   public:
-    explicit EvaluationRuns(u64 count) : count_(count) {}
-    std::optional<SegmentRun> next() override {
-      if (done_ == count_) return std::nullopt;
-      return SegmentRun{SegmentKind::evaluation, done_++};
-    }
-
-   private:
-    u64 count_, done_ = 0;
-  };
-
   u64 evaluation_batches() const {
     return std::min(config_.train.eval_batches, batches_->validation_batches());
   }
@@ -285,8 +256,8 @@ class Trainer final : public NextSegment, public EngineObserver {
       state_.best_eval_loss = loss;
     }
     const double took = RunMeter::now() - began;
-    outputs_.say(fmt::format("step {}: eval_loss {:.4f} over {} tokens in {:.1f} s", issued_, loss, result.target_tokens,
-                    took));
+    outputs_.say(
+        fmt::format("step {}: eval_loss {:.4f} over {} tokens in {:.1f} s", issued_, loss, result.target_tokens, took));
     return outputs_.evaluation(
         {.step = issued_, .epoch = batches_->epoch(issued_), .eval_loss = loss, .eval_seconds = took});
   }
@@ -298,33 +269,22 @@ class Trainer final : public NextSegment, public EngineObserver {
     state_.seconds = earlier_seconds_ + meter_->train_seconds();
     state_.settings = numeric_settings(config_);
     session_->state().invalidate();
-    const double began = RunMeter::now();
-    TRY_ASSIGN(saved_, store_->save(state_, session_->state()));
-    saved_step_ = issued_;
-    checkpoint_written_ += saved_.bytes;
-    TRY_ASSIGN(const std::vector<std::string> gone,
-               store_->rotate({.saved_step = issued_,
-                               .total_limit = config_.output.save_total_limit,
-                               .best_step = state_.best_step,
-                               .distrusted = distrusted_}));
-    outputs_.say(fmt::format("saved {} in {:.1f} s", saved_.path, RunMeter::now() - began));
-    return {};
+    return checkpoints_->save(state_, session_->state());
   }
 
   // ---- the end -------------------------------------------------------------------------------------------
 
   Result<RunReport> finish() {
-    if (saved_step_ != issued_) TRY(save());
-    RunReport report = assemble_report({.config = config_,
+    if (checkpoints_->last_step() != issued_) TRY(save());
+    const RunReport report = assemble_report({.config = config_,
                                               .command = request_.command,
                                               .session = *session_,
                                               .meter = *meter_,
                                               .prediction = prediction_,
                                               .state = state_,
                                               .resumed_from = resumed_from_,
-                                              .weights_xxh3 = saved_.weights_xxh3,
-                                              .checkpoint_written = checkpoint_written_});
-    report.machine = machine_facts(*session_);
+                                              .weights_xxh3 = checkpoints_->last().weights_xxh3,
+                                              .checkpoint_written = checkpoints_->written()});
     TRY(outputs_.finish(report));
     const TracedRun traced{.measured = meter_->trace().events(), .forecast = prediction_.forecast};
     TRY(write_traces(config_.output.dir, config_.output.trace, session_->plan(), graph_, traced));
@@ -332,7 +292,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (interrupted_)
       return Error{ErrorKind::interrupted,
                    fmt::format("interrupted after step {}; everything is in {}: continue with --resume auto",
-                               issued_, saved_.path)};
+                               issued_, checkpoints_->last().path)};
     return report;
   }
 
@@ -346,16 +306,12 @@ class Trainer final : public NextSegment, public EngineObserver {
   std::unique_ptr<TrainSource> source_;
   RunDirectory directory_;
   std::unique_ptr<Session> session_;
-  std::unique_ptr<CheckpointStore> store_;
+  std::unique_ptr<RunCheckpoints> checkpoints_;
   std::unique_ptr<RunMeter> meter_;
   std::unique_ptr<Engine> engine_;
 
   Prediction prediction_;
   TrainerState state_;
-  SavedCheckpoint saved_;
-  u64 saved_step_ = ~u64{0};     // none by this process yet
-  std::vector<std::string> distrusted_;
-  Bytes checkpoint_written_{};
   double earlier_seconds_ = 0;
   u64 resumed_from_ = 0;
   u64 issued_ = 0;               // last step whose forward has been given to the engine

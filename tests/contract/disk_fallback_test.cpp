@@ -11,6 +11,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <functional>
 
 #include "io/swap_file.h"
 #include "tests/support/disk_fixture.h"
@@ -19,19 +20,23 @@ namespace tidepool {
 namespace {
 
 constexpr u64 bytes = 16 * mib;
+constexpr int unsupported = 77;  // a child's answer
 
-// As the default seccomp profile of container engines does.
-void forbid_io_uring() {
+// From now on the system call fails, in this thread and those that it starts.
+void forbid(u32 system_call, u32 error_number) {
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),  // the system call's number stands first
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, system_call, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error_number),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   sock_fprog program{.len = 4, .filter = code};
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) _exit(90);
   if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) _exit(91);
 }
+
+// As the default seccomp profile of container engines does.
+void forbid_io_uring() { forbid(__NR_io_uring_setup, EPERM); }
 
 void lower_memlock() {
   rlimit low{64 * kib, 64 * kib};
@@ -63,17 +68,42 @@ int child(SwapFile& file, void (*take_away)(), std::initializer_list<const char*
   return writes_and_reads(**disk, *arena, completions) ? 0 : 3;
 }
 
-void expect_fallback(void (*take_away)(), std::initializer_list<const char*> words) {
+// 0 if the disk fails every request with an error that says why, and still ends.
+int child_without_kernel_memory(SwapFile& file) {
+  forbid(__NR_io_uring_enter, ENOMEM);
+  auto arena = test::make_arena(bytes);
+  test::Completions completions;
+  auto disk = create_disk(file, DiskBackend::io_uring, {.queue_depth = 2, .arenas = {arena->memory()}},
+                          completions.sink());
+  if (!disk) return unsupported;
+  for (u64 round = 0; round < 2; ++round) {  // those in flight when it breaks down, and those that come later
+    for (u64 i = 0; i < 4; ++i) (*disk)->submit({DiskOp::write, i * 2 * mib, arena->memory().subspan(i * 2 * mib, 2 * mib), i});
+    for (const DiskCompletion& done : completions.take(4)) {
+      if (done.ok || done.error.kind != ErrorKind::io) return 2;
+      if (done.error.message.find("ENOMEM") == std::string::npos) return 3;
+    }
+  }
+  return 0;
+}
+
+void expect_in_child(const std::function<int(SwapFile&)>& body) {
   test::ScratchDir dir;
   auto file = SwapFile::create({.dir = dir / "swap", .bytes = Bytes{bytes}});
   if (!file) GTEST_SKIP() << "SKIPPED: " << file.error().message;
   pid_t pid = fork();
-  if (pid == 0) _exit(child(**file, take_away, words));
+  if (pid == 0) _exit(body(**file));
   int status = 0;
   waitpid(pid, &status, 0);
-  ASSERT_TRUE(WIFEXITED(status));
+  ASSERT_TRUE(WIFEXITED(status)) << "killed by signal " << WTERMSIG(status);
+  if (WEXITSTATUS(status) == unsupported) GTEST_SKIP() << "SKIPPED: no io_uring here";
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
+
+void expect_fallback(void (*take_away)(), std::initializer_list<const char*> words) {
+  expect_in_child([&](SwapFile& file) { return child(file, take_away, words); });
+}
+
+TEST(DiskFallback, AKernelWithoutMemoryForRequestsFailsThem) { expect_in_child(child_without_kernel_memory); }
 
 TEST(DiskFallback, ThreadsWhereTheKernelRefusesIoUring) {
   expect_fallback(forbid_io_uring, {"pread/pwrite", "refuses io_uring", "EPERM", "kernel.io_uring_disabled"});

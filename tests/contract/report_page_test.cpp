@@ -38,6 +38,8 @@ Opened open_page(const std::string& page, const testing::TrainDir& dir, const st
   return {file_text(document), file_text(console)};
 }
 
+constexpr std::size_t tag_bytes_max = 600;  // of a chart, with all its series in words
+
 void expect_all_drawn(const Opened& opened, const std::vector<std::string>& charts) {
   EXPECT_THAT(opened.document, HasSubstr("data-ready=\"yes\""));
   EXPECT_THAT(opened.document, HasSubstr("data-errors=\"\""));
@@ -45,7 +47,7 @@ void expect_all_drawn(const Opened& opened, const std::vector<std::string>& char
   for (const std::string& chart : charts) {
     const std::size_t at = opened.document.find("data-chart=\"" + chart + "\"");
     ASSERT_NE(at, std::string::npos) << chart << " is not on the page";
-    EXPECT_THAT(opened.document.substr(at, 200), HasSubstr("data-drawn=\"yes\"")) << chart;
+    EXPECT_THAT(opened.document.substr(at, tag_bytes_max), HasSubstr("data-drawn=\"yes\"")) << chart;
   }
   for (const char* fault : {"CONSOLE", "Uncaught", "Refused to"})
     EXPECT_THAT(opened.console, Not(HasSubstr(fault)));

@@ -4,8 +4,10 @@
 #include <filesystem>
 
 #include "checkpoint/trainer_state.h"
+#include "report/run_report.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
+#include "tidepool/version.h"
 #include "trainer/run_directory.h"
 
 namespace tidepool {
@@ -59,6 +61,19 @@ TEST(RunDirectory, SecondsGoOnAcrossAResume) {
   const auto report = testing::run(config, {.resume = "auto"});
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_DOUBLE_EQ(seconds_at(4), before + report->train_seconds);
+}
+
+// A report is read when the machine and the sources of then are gone.
+TEST(RunDirectory, ReportSaysWhatRanWhere) {
+  const TrainDir dir;
+  auto report = testing::run(testing::small_config(dir));
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->version, version());
+  EXPECT_THAT(report->commit, ::testing::MatchesRegex("[0-9a-f]{12}|unknown"));
+  for (const char* key : {"workers", "memory", "file_system"}) EXPECT_NE(report->machine[key], "") << key;
+  const auto read = read_report(dir / "run");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->machine, report->machine);
 }
 
 // It may be as good as ever once it can be read again: going back would train its steps anew and rotate it away.

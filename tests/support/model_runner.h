@@ -5,7 +5,7 @@
 #include <map>
 #include <new>
 
-#include "src/model/blocks.h"
+#include "model/blocks.h"
 #include "tests/support/kernel_fixture.h"
 
 namespace tidepool::test {

@@ -144,7 +144,7 @@ TEST_F(DataFiles, AFileThatShrinksIsAnIoError) {
   const auto read = file->read(2, out, 256);
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().kind, ErrorKind::io);
-  EXPECT_THAT(read.error().message, HasSubstr("a.txt: ends at offset 3"));
+  EXPECT_THAT(read.error().message, HasSubstr("a.txt: ends at byte 3"));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // GPT-2's windows, sizes and what is refused.
 #include <gmock/gmock.h>
 
-#include "src/model/blocks.h"
+#include "model/blocks.h"
 
 namespace tidepool {
 namespace {

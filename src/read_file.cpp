@@ -1,4 +1,4 @@
-#include "checkpoint/read_file.h"
+#include "tidepool/read_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,7 +14,9 @@ Result<InputFile> open_input(const std::string& path, ErrorKind error_kind) {
   input.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!input.fd) {
     const bool absent = errno == ENOENT || errno == ENOTDIR;
-    return Error{absent ? error_kind : ErrorKind::io, fmt::format("{}: cannot open: {}", path, std::strerror(errno))};
+    const char* advice = errno == EMFILE ? "; raise `ulimit -n`" : "";
+    return Error{absent ? error_kind : ErrorKind::io,
+                 fmt::format("{}: cannot open: {}{}", path, std::strerror(errno), advice)};
   }
   struct stat st {};
   if (::fstat(input.fd.get(), &st) != 0) {
@@ -34,7 +36,9 @@ Result<void> read_exactly(const Fd& fd, const std::string& path, u64 offset, std
       return Error{ErrorKind::io, fmt::format("{}: cannot read at byte {}: {}", path, offset, std::strerror(errno))};
     }
     if (n == 0) {
-      return Error{error_kind, fmt::format("{}: ends at byte {}, {} bytes early", path, offset, out.size())};
+      // To a caller for whom that is no fault of the content, it was whole when it was opened.
+      const char* why = error_kind == ErrorKind::io ? "; was the file changed while in use?" : "";
+      return Error{error_kind, fmt::format("{}: ends at byte {}, {} bytes early{}", path, offset, out.size(), why)};
     }
     offset += static_cast<u64>(n);
     out = out.subspan(static_cast<std::size_t>(n));

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "checkpoint/fd.h"
+#include "tidepool/fd.h"
 #include "tidepool/result.h"
 #include "tidepool/types.h"
 
