@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "config/schema.h"
+#include "text/value_text.h"
 
 namespace tidepool {
 
@@ -20,8 +21,7 @@ Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
 void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 // CONFIG.yaml [key=value ...]
-Result<Config> config_of(const Arguments& arguments) {
-  const std::vector<std::string>& words = arguments.positional();
+Result<Config> config_of(const std::vector<std::string>& words) {
   if (words.empty() || words[0].find('=') != std::string::npos) {
     return usage("the first word must be a config file, for example configs/quickstart.yaml");
   }
@@ -48,7 +48,7 @@ Result<void> run_train(const Arguments& arguments) {
     print(config_help());
     return {};
   }
-  TRY_ASSIGN(const Config config, config_of(arguments));
+  TRY_ASSIGN(const Config config, config_of(arguments.positional()));
   return train({.config = config, .resume = arguments.text("resume"), .command = joined("train", arguments)});
 }
 
@@ -56,13 +56,34 @@ constexpr std::array plan_options = {
     Option{"text", "", "the whole plan, one line an operation"},
     Option{"explain", "op:N", "why operation N is there"},
     Option{"segment", "NAME", "segment of --explain", "body"},
+    Option{"gantt", "", "the lanes of a step over time"},
+    Option{"what-if", "", "what more of each resource would buy"},
+    Option{"max", "", "the largest model of GPT-3's proportions that fits"},
+    Option{"json", "", "for other programs"},
 };
+// machine=FILE and tokens=N belong to the command, not to the config.
 Result<void> run_plan(const Arguments& arguments) {
-  TRY_ASSIGN(const Config config, config_of(arguments));
-  return plan({.config = config,
-               .text = arguments.has("text"),
-               .explain = arguments.text("explain"),
-               .segment = arguments.text("segment")});
+  PlanArguments out{.text = arguments.has("text"),
+                    .explain = arguments.text("explain"),
+                    .segment = arguments.text("segment"),
+                    .json = arguments.has("json"),
+                    .gantt = arguments.has("gantt"),
+                    .what_if = arguments.has("what-if"),
+                    .largest = arguments.has("max")};
+  std::vector<std::string> words;
+  for (const std::string& word : arguments.positional()) {
+    if (word.starts_with("machine=")) {
+      out.machine = word.substr(8);
+    } else if (word.starts_with("tokens=")) {
+      const auto tokens = parse_count(word.substr(7));
+      if (!tokens) return usage(fmt::format("{}: {}; write for example tokens=300B", word, tokens.error().message));
+      out.tokens = *tokens;
+    } else {
+      words.push_back(word);
+    }
+  }
+  TRY_ASSIGN(out.config, config_of(words));
+  return plan(out);
 }
 
 constexpr std::array probe_options = {
@@ -73,6 +94,7 @@ constexpr std::array probe_options = {
     Option{"threads", "N", "worker threads; 0 one per core", "0"},
     Option{"json", "", "one JSON object, with every sample, not a table"},
 };
+
 Result<void> run_probe(const Arguments& arguments) {
   if (!arguments.positional().empty())
     return usage(fmt::format("'{}': probe takes options only", arguments.positional()[0]));
@@ -126,7 +148,7 @@ constexpr std::array doctor_options = {
 };
 Result<void> run_doctor(const Arguments& arguments) {
   if (arguments.positional().empty()) return doctor({.swap_dir = arguments.text("dir")});
-  TRY_ASSIGN(const Config config, config_of(arguments));
+  TRY_ASSIGN(const Config config, config_of(arguments.positional()));
   const Budgets& budgets = config.memory.budgets;
   return doctor(
       {.swap_dir = swap_directory(config),
@@ -143,7 +165,7 @@ Result<void> run_config(const Arguments& arguments) {
   } else if (arguments.positional().empty()) {
     print(config_help());
   } else {
-    TRY_ASSIGN(const Config config, config_of(arguments));
+    TRY_ASSIGN(const Config config, config_of(arguments.positional()));
     print(to_yaml(config));
   }
   return {};
@@ -163,7 +185,7 @@ constexpr std::string_view override_help =
 const std::array command_table = std::to_array<Command>({
     {"train", config_words, "train; Ctrl-C saves a checkpoint and stops", train_options, 0, run_train,
      override_help},
-    {"plan", config_words, "what training would do, without doing it", plan_options, 1, run_plan,
+    {"plan", "CONFIG.yaml [machine=FILE] [tokens=300B] [key=value ...]", "what training would do, without doing it", plan_options, 1, run_plan,
      override_help},
     {"probe", "", "measure this machine, write a machine file", probe_options, 0, run_probe,
      "\nTakes under a minute. Other work that runs meanwhile shows in the rates, and in\n"

@@ -1,27 +1,266 @@
 #include <fmt/format.h>
 
+#include <boost/json.hpp>
 #include <cstdio>
+#include <map>
 
+#include "advisor/choose.h"
+#include "advisor/outlook.h"
+#include "advisor/what_if.h"
 #include "cli/commands.h"
+#include "json/text.h"
+#include "machine/machine_file.h"
 #include "planner/explain.h"
+#include "planner/lower_bound.h"
+#include "report/outlook_text.h"
 #include "report/terminal.h"
+#include "report/units.h"
 #include "trainer/session.h"
 #include "trainer/summary.h"
 
 namespace tidepool {
+namespace {
+
+constexpr double tera = 1e12;
+
+// A plan for the machine at hand, or for one that a file describes.
+struct Planned {
+  ModelGraph graph;
+  PlanOptions options;
+  Plan plan;
+  std::optional<Machine> machine;
+  std::optional<Forecast> forecast;
+  u32 candidates = 1;
+};
+
+Result<void> check_budgets(const PlanOptions& options, const Machine& machine) {
+  const auto check = [&](Tier tier, Bytes has) -> Result<void> {
+    const Bytes budget = options.budgets.of(tier);
+    if (has.value == 0 || budget <= has) return {};
+    return Error{
+        ErrorKind::does_not_fit,
+        fmt::format("memory.{}={} is more than {} has ({}): set memory.{} to what training may use of it",
+                    name(tier), bytes_text(budget), machine.name, bytes_text(has), name(tier))};
+  };
+  TRY(check(Tier::device, machine.device.memory));
+  return check(Tier::host, machine.host.memory);
+}
+
+// The config's accumulation is of one device; a machine file says how many there are.
+Result<PlanOptions> options_on(const Config& config, const Machine& machine) {
+  const u64 disk = machine.disk.capacity.value;
+  PlanOptions options = plan_options(
+      config, config.memory.budgets.disk == disk_auto ? Bytes{disk} : config.memory.budgets.disk);
+  options.devices = machine.device.count;
+  options.micro_batches = config.train.gradient_accumulation_steps * machine.device.count;
+  TRY(check_budgets(options, machine));
+  return options;
+}
+
+Result<Planned> make(const PlanArguments& arguments) {
+  Planned out;
+  TRY_ASSIGN(out.graph, make_graph(arguments.config));
+  if (arguments.machine.empty()) {
+    TRY_ASSIGN(const Bytes disk, disk_budget(arguments.config));
+    out.options = plan_options(arguments.config, disk);
+    TRY_ASSIGN(out.plan, make_plan(out.graph, out.options));
+    return out;
+  }
+  TRY_ASSIGN(out.machine, load_machine(arguments.machine));
+  TRY_ASSIGN(out.options, options_on(arguments.config, *out.machine));
+  TRY_ASSIGN(Choice choice, choose_plan(out.graph, out.options, *out.machine));
+  out.options = choice.options;
+  out.plan = std::move(choice.plan);
+  out.candidates = choice.candidates;
+  if (arguments.gantt) {
+    TRY_ASSIGN(out.forecast, forecast(out.plan, out.graph, *out.machine, {.keep_ops = true}));
+  } else {
+    out.forecast = std::move(choice.forecast);
+  }
+  return out;
+}
+
+// ---- in words ---------------------------------------------------------------------------------------
+
+std::string link_budget(const Outlook& o) {
+  if (o.disk_written_per_step.value == 0) return "no disk traffic";
+  std::string text = fmt::format("{} written per step, {} per day", bytes_text(o.disk_written_per_step),
+                                 bytes_text(Bytes{static_cast<u64>(o.disk_bytes_per_day)}));
+  if (o.drive_life_years > 0)
+    text += o.drive_life_years < 0.2
+                ? fmt::format("; endurance used up in {:.0f} days", o.drive_life_years * 365.25)
+                : fmt::format("; endurance lasts {:.1f} years", o.drive_life_years);
+  return text;
+}
+
+std::vector<OutlookRow> rows_of(const Planned& p, const Outlook& o, u64 tokens) {
+  std::vector<OutlookRow> rows;
+  const Forecast& f = *p.forecast;
+  rows.push_back({"Step", fmt::format("{}, {} binds", seconds_text(f.step_seconds), f.binds)});
+  rows.push_back({"Least", fmt::format("{} for any plan ({}): {:.2f} x", seconds_text(o.least_step_seconds),
+                                       o.least_binds, f.step_seconds / o.least_step_seconds)});
+  rows.push_back(
+      {"Speed", fmt::format("{} tokens/s, {} per step", count_text(o.tokens_per_second), o.tokens_per_step)});
+  rows.push_back(
+      {"Compute", fmt::format("{:.4g} TFLOP/s per device ({}), {:.0f}% of its best (MFU)",
+                              o.flops_per_second / tera, p.plan.devices, 100 * o.flops_utilization)});
+  rows.push_back({"", "counted as 6 N + 12 L H Q T per token, recompute left out"});
+  if (tokens > 0)
+    rows.push_back({"Training", fmt::format("{:.1f} days for {} tokens", o.days,
+                                            count_text(static_cast<double>(tokens)))});
+  rows.push_back({"Disk", link_budget(o)});
+  rows.push_back({"Checkpoint", fmt::format("{} each, saved in {}", bytes_text(o.checkpoint),
+                                            seconds_text(o.save_seconds))});
+  std::string waits;
+  for (u32 c = 0; c < cause_count; ++c)
+    if (f.exposed_seconds[c] > 0.005 * f.step_seconds)
+      waits += fmt::format("{}{} {:.0f}%", waits.empty() ? "" : ", ", name(static_cast<Cause>(c)),
+                           100 * f.exposed_seconds[c] / f.step_seconds);
+  rows.push_back({"Time goes", waits});
+  rows.push_back({"Chosen", fmt::format("chunks of {}, {} sweep{}; {} plans compared",
+                                        bytes_text(Bytes{4 * p.plan.chunk_elements}), p.plan.sweeps,
+                                        p.plan.sweeps == 1 ? "" : "s", p.candidates)});
+  return rows;
+}
+
+std::vector<LaneActivity> lanes_of(const Planned& p) {
+  std::map<LaneId, LaneActivity> lanes;
+  const Segment& body = p.plan.segment(SegmentKind::body);
+  for (const ForecastOp& op : p.forecast->ops) {
+    const LaneId id = body.ops[index(op.op)].lane;
+    if (id.device != host_device && id.device != 0 && id.kind != LaneKind::comm)
+      continue;  // devices are alike
+    LaneActivity& lane = lanes[id];
+    lane.name = id.kind == LaneKind::host ? "host Adam" : std::string(name(id.kind));
+    lane.busy.emplace_back(static_cast<double>(op.started.value) * 1e-9,
+                           static_cast<double>(op.finished.value) * 1e-9);
+  }
+  std::vector<LaneActivity> out;
+  for (auto& [id, lane] : lanes) out.push_back(std::move(lane));
+  return out;
+}
+
+double span_of(const Planned& p) {
+  double end = 0;
+  for (const ForecastOp& op : p.forecast->ops)
+    end = std::max(end, static_cast<double>(op.finished.value) * 1e-9);
+  return end;
+}
+
+Result<void> print_what_if(const Planned& p) {
+  TRY_ASSIGN(const std::vector<WhatIf> all, what_if(p.graph, p.options, *p.machine));
+  fmt::print("\n What if\n");
+  for (const WhatIf& w : all)
+    fmt::print("  {:<20}{:>10}   {:+.1f}% tokens/s   {} binds\n", w.change, seconds_text(w.step_seconds),
+               100 * (p.forecast->step_seconds / w.step_seconds - 1), w.binds);
+  return {};
+}
+
+boost::json::object json_of(const Planned& p, u64 tokens) {
+  boost::json::object out;
+  out["parameters"] = p.graph.parameters;
+  out["devices"] = p.plan.devices;
+  out["sweeps"] = p.plan.sweeps;
+  out["chunk_bytes"] = 4 * p.plan.chunk_elements;
+  const auto moved = link_bytes(p.plan, SegmentKind::body), least = lower_bound(p.plan, p.graph);
+  boost::json::object links, tiers;
+  for (u32 l = 0; l < link_count; ++l)
+    links[name(static_cast<LinkKind>(l))] = {{"planned_bytes", moved[l].value},
+                                             {"lower_bound_bytes", least[l].value}};
+  for (u32 t = 0; t < tier_count; ++t)
+    tiers[name(static_cast<Tier>(t))] = {{"budget_bytes", p.plan.tiers[t].budget.value},
+                                         {"planned_peak_bytes", p.plan.tiers[t].planned_peak.value}};
+  out["links"] = std::move(links);
+  out["tiers"] = std::move(tiers);
+  if (!p.forecast) return out;
+  const Outlook o = outlook({p.plan, p.graph, *p.machine, *p.forecast, tokens});
+  out["machine"] = p.machine->name;
+  out["predicted_step_seconds"] = p.forecast->step_seconds;
+  out["least_step_seconds"] = o.least_step_seconds;
+  out["binds"] = p.forecast->binds;
+  out["tokens_per_step"] = o.tokens_per_step;
+  out["tokens_per_second"] = o.tokens_per_second;
+  out["flops_per_second_per_device"] = o.flops_per_second;
+  out["mfu"] = o.flops_utilization;
+  if (tokens > 0) out["days"] = o.days;
+  out["disk_bytes_per_day"] = o.disk_bytes_per_day;
+  out["drive_life_years"] = o.drive_life_years;
+  out["checkpoint_bytes"] = o.checkpoint.value;
+  out["save_seconds"] = o.save_seconds;
+  out["candidates"] = p.candidates;
+  return out;
+}
+
+// ---- the largest model ----------------------------------------------------------------------------------
+
+// GPT-3's proportions: heads of 128, one layer per head.
+constexpr u32 head_width = 128, largest_heads = 256;
+
+Gpt2Config family(const Config& config, u32 heads) {
+  Gpt2Config model = config.model;
+  model.n_head = model.n_layer = heads;
+  model.n_embd = heads * head_width;
+  return model;
+}
+
+Result<void> print_largest(const PlanArguments& arguments) {
+  if (arguments.machine.empty())
+    return Error{ErrorKind::usage,
+                 "--max plans for a machine: add machine=FILE, for example from configs/machines"};
+  TRY_ASSIGN(const Machine machine, load_machine(arguments.machine));
+  TRY_ASSIGN(const PlanOptions options, options_on(arguments.config, machine));
+  const auto graph_of = [&](u32 size) {
+    Config config = arguments.config;
+    config.model = family(config, size + 1);
+    return make_graph(config);
+  };
+  TRY_ASSIGN(const std::optional<u32> size, largest_that_fits(largest_heads, options, graph_of));
+  if (!size) return Error{ErrorKind::does_not_fit, "not even a model of one layer and 128 columns fits"};
+  TRY_ASSIGN(const ModelGraph graph, graph_of(*size));
+  PlanOptions last = options;
+  last.advise = false;
+  TRY_ASSIGN(const Plan plan, make_plan(graph, last));
+  fmt::print(" Largest on {}: {} parameters, {} layers x {} ({} heads), planned and verified\n", machine.name,
+             count_text(static_cast<double>(graph.parameters)), graph.config.n_layer, graph.config.n_embd,
+             graph.config.n_head);
+  for (u32 t = 0; t < tier_count; ++t)
+    fmt::print("  {:<8}{:>12} of {}\n", name(static_cast<Tier>(t)), bytes_text(plan.tiers[t].planned_peak),
+               bytes_text(plan.tiers[t].budget));
+  fmt::print("  tokens   {} per step\n", graph.batch.rows() * plan.micro_batches);
+  return {};
+}
+
+}  // namespace
 
 Result<void> plan(const PlanArguments& arguments) {
-  TRY_ASSIGN(const ModelGraph graph, make_graph(arguments.config));
-  TRY_ASSIGN(const Bytes disk, disk_budget(arguments.config));
-  TRY_ASSIGN(const Plan made, make_plan(graph, plan_options(arguments.config, disk)));
+  if (arguments.largest) return print_largest(arguments);
+  if (arguments.machine.empty() && (arguments.gantt || arguments.what_if))
+    return Error{
+        ErrorKind::usage,
+        "--gantt and --what-if predict times: add machine=FILE, from 'tidepool probe' or configs/machines"};
+  TRY_ASSIGN(const Planned p, make(arguments));
   if (!arguments.explain.empty()) {
-    TRY_ASSIGN(const std::string text,
-               explain(made, graph, arguments.segment.empty() ? "body" : arguments.segment, arguments.explain));
+    TRY_ASSIGN(
+        const std::string text,
+        explain(p.plan, p.graph, arguments.segment.empty() ? "body" : arguments.segment, arguments.explain));
     fmt::print("{}", text);
     return {};
   }
-  fmt::print("{}", arguments.text ? plan_text(arguments.config, made)
-                                  : render_plan(summarize(arguments.config, graph, made, nullptr), detect_screen(1)));
+  if (arguments.json) {
+    fmt::print("{}", json_text(json_of(p, arguments.tokens), JsonStyle::pretty));
+    return {};
+  }
+  if (arguments.text) {
+    fmt::print("{}", plan_text(arguments.config, p.plan));
+    return {};
+  }
+  const Screen screen = detect_screen(1);
+  fmt::print("{}", render_plan(summarize(arguments.config, p.graph, p.plan, nullptr), screen));
+  if (!p.forecast) return {};
+  const Outlook o = outlook({p.plan, p.graph, *p.machine, *p.forecast, arguments.tokens});
+  fmt::print("{}", render_outlook(p.machine->name, rows_of(p, o, arguments.tokens), screen));
+  if (arguments.gantt) fmt::print("{}", render_gantt(lanes_of(p), span_of(p), screen));
+  if (arguments.what_if) TRY(print_what_if(p));
   return {};
 }
 

@@ -169,15 +169,21 @@ u64 shortfall(const PlanOptions& options, const Attempt& a) {
 Result<Plan> make_plan(const ModelGraph& graph, const PlanOptions& options) {
   TRY(check_options(options));
   std::optional<Attempt> best;
-  for (u32 sweeps : sweeps_to_try(options))
+  for (u32 sweeps : sweeps_to_try(options)) {
+    u64 short_by = ~u64{0};
     for (u64 elements : chunk_elements_to_try(options)) {
       Attempt a = attempt(graph, options, sweeps, elements);
       if (a.fits) {
         TRY(verify_plan(a.plan, graph));
         return std::move(a.plan);
       }
-      if (!best || shortfall(options, a) < shortfall(options, *best)) best = std::move(a);
+      const u64 now_short_by = shortfall(options, a);
+      if (!best || now_short_by < shortfall(options, *best)) best = std::move(a);
+      if (now_short_by >= short_by) break;  // smaller chunks do not help any more
+      short_by = now_short_by;
     }
+  }
+  if (!options.advise) return Error{ErrorKind::does_not_fit, "the job does not fit"};
   return does_not_fit(graph, options, *best);
 }
 

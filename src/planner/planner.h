@@ -21,6 +21,7 @@ struct PlanOptions {
   u32 sweeps = 0;               // 0: the fewest that fit
   u32 lookahead = 0;            // ops; 0: as far as memory allows
   Bytes host_reserved{0};       // of the host budget: data reading, checkpoint staging
+  bool advise = true;           // where nothing fits: find the smallest change that does, which takes a while
 };
 
 // Error: ErrorKind::does_not_fit, naming the tier, what is needed, and the smallest budget that fits

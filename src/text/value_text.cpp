@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <cctype>
 #include <cmath>
 
 namespace tidepool {
@@ -72,6 +73,18 @@ Result<u64> parse_integer(std::string_view text) {
   if (*real < 0) return reason("is negative");
   if (*real != std::floor(*real) || *real > 0x1p53) return reason("is not a whole number");
   return static_cast<u64>(*real);
+}
+
+Result<u64> parse_count(std::string_view text) {
+  constexpr std::pair<char, double> units[] = {{'K', 1e3}, {'M', 1e6}, {'B', 1e9}, {'T', 1e12}};
+  for (const auto& [letter, factor] : units) {
+    if (text.empty() || std::toupper(static_cast<unsigned char>(text.back())) != letter) continue;
+    TRY_ASSIGN(const double value, parse_real(text.substr(0, text.size() - 1)));
+    if (value < 0) return reason("is negative");
+    if (value * factor > 0x1p53) return reason("is too large");
+    return static_cast<u64>(std::llround(value * factor));
+  }
+  return parse_integer(text);
 }
 
 Result<bool> parse_boolean(std::string_view text) {

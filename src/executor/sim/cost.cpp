@@ -24,6 +24,12 @@ u32 devices_of(const Plan& plan) {
 
 }  // namespace
 
+double matmul_rate(const Machine& machine, Precision precision) {
+  const auto rate = [&](MathType type) { return machine.device.flops_per_s[static_cast<u32>(type)]; };
+  if (precision == Precision::fp32) return rate(MathType::fp32);
+  return std::max(rate(MathType::bf16), rate(MathType::fp16));
+}
+
 CostModel::CostModel(const Plan& plan, const ModelGraph& graph, const Machine& machine,
                      std::vector<BlockSeconds> blocks)
     : plan_(plan), graph_(graph), machine_(machine), blocks_(std::move(blocks)) {
@@ -114,9 +120,8 @@ double CostModel::block_seconds(const Segment& segment, const Op& op) const {
     if (seconds > 0) return seconds;
   }
   const u64 flops = forward ? block.forward_flops : block.backward_flops + (kept ? 0 : block.recompute_flops);
-  const MathType math = plan_.precision == Precision::bf16 ? MathType::bf16 : MathType::fp32;
   return static_cast<double>(flops) /
-         (machine_.device.flops_per_s[static_cast<u32>(math)] * machine_.device.block_efficiency);
+         (matmul_rate(machine_, plan_.precision) * machine_.device.block_efficiency);
 }
 
 void CostModel::need_copy(Flow& flow, const Op& op, double bytes) const {

@@ -26,6 +26,10 @@ struct BlockSeconds {
   double backward_recompute = 0;  // inside recomputed
 };
 
+// Best matrix products of a device in this precision. A device without bf16 takes its other 16-bit type,
+// which moves as many bytes.
+double matmul_rate(const Machine&, Precision);
+
 class CostModel {
  public:
   // The plan and the graph must outlive it. `blocks`: empty, or by block of the graph.

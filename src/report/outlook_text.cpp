@@ -1,0 +1,54 @@
+#include "report/outlook_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "report/units.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u32 label_columns = 14, lane_columns = 14;
+
+std::string cell(double share, const Screen& screen) {
+  static constexpr std::array<const char*, 9> blocks = {"·", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  static constexpr std::array<const char*, 9> plain = {".", ".", ":", ":", "+", "+", "x", "X", "#"};
+  const u32 level = share <= 0.01 ? 0 : std::clamp(static_cast<u32>(std::lround(share * 8)), 1u, 8u);
+  return screen.unicode ? blocks[level] : plain[level];
+}
+
+}  // namespace
+
+std::string render_outlook(const std::string& machine, const std::vector<OutlookRow>& rows,
+                           const Screen& screen) {
+  std::string out = "\n " + paint(screen, Ink::bold, "On " + machine) + "\n";
+  for (const OutlookRow& row : rows) out += "  " + pad_right(row.label, label_columns - 1) + row.text + "\n";
+  return out;
+}
+
+std::string render_gantt(const std::vector<LaneActivity>& lanes, double seconds, const Screen& screen) {
+  const u32 width = std::min(screen.columns, 120u) - lane_columns - 8;
+  std::string out = "\n " + paint(screen, Ink::bold, "A step") + "\n";
+  for (const LaneActivity& lane : lanes) {
+    std::vector<double> share(width, 0.0);
+    double busy = 0;
+    for (const auto& [begin, end] : lane.busy) {
+      busy += end - begin;
+      const double from = begin / seconds * width, to = end / seconds * width;
+      for (u32 c = static_cast<u32>(std::max(0.0, from)); c < width && c < to; ++c)
+        share[c] += std::min<double>(to, c + 1) - std::max<double>(from, c);
+    }
+    std::string cells;
+    for (double s : share) cells += cell(std::min(s, 1.0), screen);
+    out += fmt::format("  {}{} {:>4.0f}%\n", pad_right(lane.name, lane_columns - 2), cells,
+                       100 * std::min(1.0, busy / seconds));
+  }
+  out += fmt::format("  {}0{}{}\n", std::string(lane_columns - 2, ' '),
+                     std::string(width - 1 - seconds_text(seconds).size(), ' '), seconds_text(seconds));
+  return out;
+}
+
+}  // namespace tidepool
