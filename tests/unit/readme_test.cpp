@@ -39,9 +39,10 @@ TEST(Readme, CountsTheQuickstartsStateAndMemory) {
   const Plan plan = make_plan(graph, plan_options(config)).value();
   const Bytes memory = config.memory.budgets.device + config.memory.budgets.host;
   EXPECT_THAT(file_text("README.md"),
-              HasSubstr(fmt::format("The {:.2f}M parameters take 12 bytes each: {} MiB of state for {} MiB of memory.",
-                                    static_cast<double>(graph.parameters) * 1e-6,
-                                    (state_bytes(plan).value + mib / 2) / mib, memory.value / mib)));
+              HasSubstr(fmt::format(
+                  "The {:.2f}M parameters take 12 bytes each: {} MiB of state for {:g} MiB of memory.",
+                  static_cast<double>(graph.parameters) * 1e-6, (state_bytes(plan).value + mib / 2) / mib,
+                  static_cast<double>(memory.value) / static_cast<double>(mib))));
 }
 
 }  // namespace
