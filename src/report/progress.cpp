@@ -94,6 +94,13 @@ void Progress::step(const StepLine& line, double now_seconds) {
   draw();
 }
 
+void Progress::live(const LiveState& live, double now_seconds) {
+  if (!screen_.tty || now_seconds - drawn_at_ < redraw_seconds_min) return;
+  live_ = live;
+  drawn_at_ = now_seconds;
+  draw();
+}
+
 void Progress::note(const std::string& line) {
   const bool was_visible = visible_;
   clear();
@@ -105,14 +112,22 @@ void Progress::note(const std::string& line) {
 void Progress::close() { clear(); }
 
 void Progress::draw() {
-  std::fprintf(out_, "\r\x1b[K%s", progress_bar(state_, screen_).c_str());
+  // In one piece: half a picture would flicker. The cursor goes back to the bar, where the next one begins.
+  std::string picture = "\r\x1b[K" + progress_bar(state_, screen_);
+  const std::vector<std::string> lines = live_lines(live_, screen_);
+  for (const std::string& line : lines) picture += "\n\x1b[K" + line;
+  lines_below_ = std::max(lines_below_, static_cast<u32>(lines.size()));
+  if (!lines.empty()) picture += fmt::format("\r\x1b[{}A", lines.size());
+  std::fputs(picture.c_str(), out_);
   std::fflush(out_);
   visible_ = true;
 }
 
 void Progress::clear() {
   if (!visible_) return;
-  std::fputs("\r\x1b[K", out_);
+  // The bar and everything below it.
+  std::fputs(lines_below_ > 0 ? "\r\x1b[J" : "\r\x1b[K", out_);
+  lines_below_ = 0;
   std::fflush(out_);
   visible_ = false;
 }

@@ -87,6 +87,15 @@ std::string progress_bar(const ProgressState&, const Screen&);
 // The line for a pipe: "step 37/100  loss 3.214  ..."
 std::string progress_line(const ProgressState&);
 
+// Under the bar, on a terminal. NaN: not known, or nothing to show.
+struct LiveState {
+  bool known = false;
+  std::array<double, lane_kind_count> busy{};  // share of the last moments in which the lane worked
+  std::array<double, tier_count> fill{};       // share of the tier's arena that holds something
+};
+// No lines where the screen is too narrow, or nothing is known.
+std::vector<std::string> live_lines(const LiveState&, const Screen&);
+
 // A bar that is rewritten on a terminal; one plain line per logged step elsewhere. One thread.
 class Progress {
  public:
@@ -101,6 +110,8 @@ class Progress {
 
   // After each step; `now_seconds` of the same clock.
   void step(const StepLine&, double now_seconds);
+  // Between steps, as often as one likes: drawn at most ten times a second. Nothing where lines cannot be rewritten.
+  void live(const LiveState&, double now_seconds);
   // A line of its own above the bar: evaluations, checkpoints, warnings.
   void note(const std::string& line);
   // Takes the bar away for good.
@@ -116,7 +127,9 @@ class Progress {
   std::FILE* out_;
   Options options_;
   ProgressState state_;
+  LiveState live_;
   double drawn_at_ = 0;
+  u32 lines_below_ = 0;  // of the live view, under the bar
   bool visible_ = false;
 };
 

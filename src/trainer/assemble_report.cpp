@@ -41,6 +41,7 @@ void add_prediction(RunReport& report, const Prediction& prediction) {
   report.peak_flops_per_second = prediction.machine.device.flops_per_s[static_cast<u32>(MathType::fp32)];
   report.predicted_step_seconds = prediction.forecast.step_seconds;
   report.binds = prediction.forecast.binds;
+  report.peak_flops_per_second = prediction.peak_flops_per_s;
 }
 
 void add_state(RunReport& report, const TrainerState& state) {

@@ -120,6 +120,27 @@ double measure_memory(Session& session) {
   return static_cast<double>(most) / op_seconds(session, largest);
 }
 
+// What "% of peak" is a percentage of: a plain product, in memory that is there anyway. Beyond 1024 the rate
+// hardly grows.
+double measure_peak(Session& session) {
+  const std::span<std::byte> memory = session.device_memory();
+  u64 n = 1024;
+  while (n > 64 && 3 * sizeof(float) * n * n > memory.size()) n /= 2;
+  if (3 * sizeof(float) * n * n > memory.size()) return 0;
+  std::memset(memory.data(), 0, 3 * sizeof(float) * n * n);
+  float* const x = reinterpret_cast<float*>(memory.data());
+  const u32 side = static_cast<u32>(n);
+  const Matmul product{.m = side,
+                       .n = side,
+                       .k = side,
+                       .x = x,
+                       .weight = {memory.data() + sizeof(float) * n * n, Precision::fp32},
+                       .bias = {},
+                       .y = x + 2 * n * n,
+                       .dropout = {}};
+  return 2.0 * static_cast<double>(n * n * n) / seconds_of([&] { session.kernels().matmul(product); });
+}
+
 double measure_copy(Session& session) {
   const auto host = session.host_memory(), device = session.device_memory();
   const u64 bytes = std::min({host.size() / 2, device.size(), memory_sample_bytes_max});
@@ -203,6 +224,7 @@ Result<Prediction> predict_step(Session& session) {
   Machine& machine = out.machine;
   out.blocks = measure_blocks(session);
   machine.device.flops_per_s.fill(block_flops(session.graph(), out.blocks));
+  out.peak_flops_per_s = measure_peak(session);
   machine.device.memory_bytes_per_s = measure_memory(session);
   const double copy = measure_copy(session);
   machine.copies = {.h2d_bytes_per_s = copy, .d2h_bytes_per_s = copy, .both_bytes_per_s = copy};

@@ -12,6 +12,7 @@ namespace tidepool {
 struct Prediction {
   Machine machine;                   // of what matters here, measured on the spot
   std::vector<BlockSeconds> blocks;  // by block of the graph
+  double peak_flops_per_s = 0;       // of the largest square product that memory has room for
   Forecast forecast;
 };
 

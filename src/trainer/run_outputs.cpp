@@ -34,7 +34,7 @@ void RunOutputs::show(const PlanSummary& plan) {
   std::fflush(stdout);
 }
 
-Result<void> RunOutputs::open(u64 first_step) {
+Result<void> RunOutputs::open(const Plan& plan, u64 first_step) {
   TRY_ASSIGN(log_, RunLog::open(config_.output.dir, first_step));
   if (quiet_) return {};
   progress_ = std::make_unique<Progress>(screen_, stdout,
@@ -42,7 +42,19 @@ Result<void> RunOutputs::open(u64 first_step) {
                                                            .first_step = first_step,
                                                            .logging_steps = config_.output.logging_steps,
                                                            .now_seconds = RunMeter::now()});
+  if (screen_.tty) live_ = std::make_unique<LiveMeter>(plan);
   return {};
+}
+
+void RunOutputs::segment_started(const SegmentRun& run) {
+  if (live_) live_->segment_started(run);
+}
+
+void RunOutputs::completed(const Issue& issue, const Completion& completion) {
+  if (!live_) return;
+  live_->completed(issue, completion);
+  const double now = RunMeter::now();
+  progress_->live(live_->at(now), now);
 }
 
 Result<void> RunOutputs::step(const StepMetrics& m) {
@@ -66,6 +78,7 @@ Result<void> RunOutputs::finish(const RunReport& report) {
                                     .train_tokens_per_second = report.tokens_per_second,
                                     .train_loss = mean(report.losses)}));
   progress_.reset();
+  live_.reset();
   if (!quiet_) fmt::print("{}", render_report(report, screen_));
   return {};
 }

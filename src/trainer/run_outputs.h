@@ -8,6 +8,7 @@
 #include "report/run_log.h"
 #include "report/run_report.h"
 #include "report/terminal.h"
+#include "trainer/live_meter.h"
 
 namespace tidepool {
 
@@ -20,7 +21,10 @@ class RunOutputs {
   void show(const PlanSummary&);
 
   // Before the first step: goes on from `first_step`, what was logged of later steps is dropped.
-  Result<void> open(u64 first_step);
+  Result<void> open(const Plan&, u64 first_step);  // the plan must outlive it
+  // For the live view; nothing where there is none.
+  void segment_started(const SegmentRun&);
+  void completed(const Issue&, const Completion&);
   Result<void> step(const StepMetrics&);  // logged every output.logging_steps
   Result<void> evaluation(const EvalMetrics&);
   Result<void> finish(const RunReport&);
@@ -34,6 +38,7 @@ class RunOutputs {
   const Screen screen_;
   std::unique_ptr<RunLog> log_;
   std::unique_ptr<Progress> progress_;
+  std::unique_ptr<LiveMeter> live_;  // on a terminal only
 };
 
 }  // namespace tidepool

@@ -80,9 +80,11 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   void segment_started(const SegmentRun& run, u64 sequence) override {
     meter_->profile().segment_started(run, sequence);
+    outputs_.segment_started(run);
   }
   void completed(const Issue& issue, const Completion& completion) override {
     meter_->profile().completed(issue, completion);
+    outputs_.completed(issue, completion);
     if (config_.output.trace) meter_->trace().completed(issue, completion);
     if (issue.get().kind == OpKind::norm) step_done(issue.step);
   }
@@ -161,7 +163,7 @@ class Trainer final : public NextSegment, public EngineObserver {
                                         config_.output.trace ? trace_events_max : 0);
     engine_ = Engine::create(session_->plan(), session_->executor(), {.watchdog = watchdog()});
     state_.losses.reserve(steps_expected());
-    return outputs_.open(state_.step);
+    return outputs_.open(session_->plan(), state_.step);
   }
 
   // So that a steady step takes no memory; a run of more steps than this grows its records now and then.

@@ -69,6 +69,57 @@ TEST(ReportTerminal, everything_fits_80_columns) {
   }
 }
 
+LiveState busy_live() {
+  LiveState live{.known = true};
+  live.busy.fill(0.99);
+  live.busy[static_cast<u32>(LaneKind::comm)] = std::nan("");  // one device has no such lane
+  live.fill.fill(1.7);                                         // more than all is still all
+  return live;
+}
+
+TEST(ReportTerminal, live_view_fits_and_leaves_out_what_is_not_there) {
+  for (u32 columns : {40u, 50u, 80u, 100u, 120u}) {
+    for (Screen screen : {plain, rich}) {
+      screen.columns = columns;
+      const auto lines = live_lines(busy_live(), screen);
+      EXPECT_EQ(lines.size(), columns < 50 ? 0u : 2u);
+      for (const std::string& line : lines) {
+        EXPECT_LT(display_width(line), columns) << line;
+        EXPECT_THAT(line, Not(HasSubstr("comm ")));
+        EXPECT_THAT(line, Not(HasSubstr("170%")));
+        if (!screen.color) {
+          EXPECT_THAT(line, Not(HasSubstr("\x1b")));
+        }
+      }
+    }
+  }
+  EXPECT_EQ(live_lines({}, rich).size(), 0u);
+}
+
+TEST(ReportTerminal, live_view_is_drawn_under_the_bar_of_a_terminal_only) {
+  for (const bool tty : {false, true}) {
+    std::FILE* out = std::tmpfile();
+    {
+      Progress progress({.columns = 80, .tty = tty}, out, {.total_steps = 9});
+      progress.live(busy_live(), 1);
+      progress.live(busy_live(), 1.01);  // too soon
+      progress.note("saved");
+    }
+    std::string text(static_cast<std::size_t>(std::ftell(out)), ' ');
+    std::rewind(out);
+    ASSERT_EQ(std::fread(text.data(), 1, text.size(), out), text.size());
+    std::fclose(out);
+    if (!tty) {
+      EXPECT_EQ(text, "saved\n");
+      continue;
+    }
+    EXPECT_THAT(text, HasSubstr("compute"));
+    EXPECT_THAT(text, HasSubstr("\r\x1b[2A"));
+    EXPECT_THAT(text, HasSubstr("\r\x1b[Jsaved\n"));
+    EXPECT_TRUE(text.ends_with("\r\x1b[J"));
+  }
+}
+
 TEST(ReportTerminal, empty_values_are_drawn_too) {
   for (const Screen& screen : {plain, rich}) {
     expect_fits(render_plan({}, screen), screen);

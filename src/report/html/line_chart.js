@@ -47,7 +47,7 @@ function drawLines(area, width, options, state, full, again) {
   const focused = area.contains(document.activeElement);
   const node = svg('svg', { width, height, viewBox: `0 0 ${width} ${height}`, tabindex: 0, role: 'img',
     'aria-label': 'arrow keys move the cursor, plus and minus zoom' },
-    svg('defs', {}, svg('clipPath', { id: clip }, svg('rect', { x: left, y: top - 4, width: width - left - right, height: height - top - bottom + 8 }))));
+    svg('defs', {}, svg('clipPath', { id: clip }, svg('rect', { x: left - 5, y: top - 5, width: width - left - right + 10, height: height - top - bottom + 8 }))));
   for (const v of ticks(low, high, 5)) {
     node.append(svg('line', { x1: left, x2: width - right, y1: y(v), y2: y(v), stroke: 'var(--grid)' }),
       svg('text', { x: left - 8, y: y(v) + 4, 'text-anchor': 'end' }, options.format(v)));
@@ -82,7 +82,7 @@ function curveOf(s, x, y) {
   }
   if (!path) return [];
   return [svg('path', { d: path, stroke: color, 'stroke-width': s.pale ? 1 : 1.8, 'stroke-linejoin': 'round',
-    opacity: s.pale ? 0.4 : 1, 'stroke-dasharray': s.dash ? '5 4' : null })];
+    opacity: s.pale ? 0.4 : 1, 'stroke-dasharray': s.dash ? '5 4' : s.broken ? '9 4' : null })];
 }
 
 function nearest(points, at) {

@@ -21,10 +21,10 @@ function lossSection(runs) {
     const points = paired(run.curves.loss), many = points.length > 60;
     const color = two ? run.color : '--c-blue';
     return [many ? { name: `each step${mark(run)}`, color, points, pale: true } : null,
-      { name: `loss${mark(run)}`, color, points: many ? smoothed(points) : points },
+      { name: `loss${mark(run)}`, color, broken: run.number > 0, points: many ? smoothed(points) : points },
       { name: `validation${mark(run)}`, color: two ? run.color : '--c-orange', points: paired(run.curves.eval_loss), dots: true }].filter(Boolean);
   });
-  const simple = (name, key) => runs.map((run) => ({ name: `${name}${mark(run)}`, color: two ? run.color : '--c-violet', points: paired(run.curves[key]) }));
+  const simple = (name, key) => runs.map((run) => ({ name: `${name}${mark(run)}`, color: two ? run.color : '--c-violet', broken: run.number > 0, points: paired(run.curves[key]) }));
   return section('loss', 'Loss', 'Nats per target token, over the whole step. Drag across a chart to zoom, double click for all of it.',
     lineChart('loss', 'Loss', { series: losses, format: (v) => (finite(v) ? Number(v.toPrecision(4)).toString() : '–'), height: 270 }),
     el('div', { class: 'row' },
@@ -63,9 +63,17 @@ function stepSections(runs) {
     section('step', 'The step', `One steady step, from the end of one gradient norm to the next${both ? ', predicted in virtual time above and measured below' : ''}. What runs ahead into the next step is shown where it falls in this one.`,
       notes, view.toolbar(), timeline(known, view, detail), laneBars(known)),
     section('memory', 'Memory', 'What the plan has in each tier over the same step, by kind. The arena is what was taken; it is never exceeded.',
-      known.map((run) => run.step.data.places.map((_, place) => memoryChart(run, place, view, two)))),
+      two ? el('div', { class: 'row' }, memoryPairs(known, view)) : known[0].step.data.places.map((_, place) => memoryChart(known[0], place, view, false))),
     section('lives', 'Lives of chunks', 'Every chunk moves between the tiers as the plan says, and is full in colour where it lies. Select one to read its way through the step.',
       known.map((run) => lives(run, view, two)))];
+}
+
+// Of two runs the same tier stands side by side.
+function memoryPairs(runs, view) {
+  const most = Math.max(...runs.map((run) => run.step.data.places.length)), out = [];
+  for (let place = 0; place < most; ++place)
+    for (const run of runs) if (run.step.data.places[place]) out.push(memoryChart(run, place, view, true));
+  return out;
 }
 
 function movementSections(runs) {

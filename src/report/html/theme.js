@@ -53,6 +53,7 @@ const opLooks = [
   { name: 'copy', color: '--c-yellow', ops: ['copy'] },
   { name: 'read', color: '--c-pink', ops: ['read'] },
   { name: 'write', color: '--c-orange', ops: ['write'] },
+  { name: 'between devices', color: '--c-teal', ops: ['all_gather', 'reduce_scatter'] },
   { name: 'other', color: '--c-gray', ops: [] },
 ];
 const opLook = (op) => opLooks.find((look) => look.ops.includes(op)) || opLooks[opLooks.length - 1];

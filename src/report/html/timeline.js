@@ -148,7 +148,9 @@ function timeline(runs, view, detail) {
       } else view.key(event);
     });
   };
-  const caption = ['One step on its lanes', legend(opLooks.slice(0, -1).map((look) => [look.name, `var(${look.color})`]))];
+  const kinds = new Set(runs.flatMap((run) => run.step.data.ops.kind.map((kind) => run.step.data.op_kinds[kind])));
+  const present = opLooks.filter((look) => look.ops.some((op) => kinds.has(op)));
+  const caption = ['One step on its lanes', legend(present.map((look) => [look.name, `var(${look.color})`]))];
   const figure = charts.figure('timeline', caption, draw, 'One step as a timeline of lanes, predicted above measured');
   const area = figure.querySelector('.area');
   view.listeners.push(() => { if (area.clientWidth) draw(area, area.clientWidth); });
