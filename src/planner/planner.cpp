@@ -164,10 +164,43 @@ u64 shortfall(const PlanOptions& options, const Attempt& a) {
   return sum;
 }
 
+// What all tiers together must hold at least: every persistent chunk, once.
+u64 state_bytes(const ModelGraph& graph) {
+  u64 bytes = 0;
+  for (const Window& window : graph.windows)
+    for (const Kind kind : {Kind::param, Kind::master_low, Kind::momentum, Kind::variance})
+      if (kind != Kind::master_low || graph.precision == Precision::bf16)
+        bytes += window.elements * element_bytes(kind, graph.precision);
+  return bytes;
+}
+
+// Told at once, without trying: no choice makes room for it. If disk is all that is short, how much is
+// known from one plan with as much as it likes.
+std::optional<Error> too_large(const ModelGraph& graph, const PlanOptions& options) {
+  const u64 state = state_bytes(graph);
+  const Budgets& budgets = options.budgets;
+  constexpr Bytes unlimited{~u64{0} / 2};
+  if (budgets.disk >= unlimited || state <= budgets.device.value * options.devices + (budgets.host + budgets.disk).value)
+    return std::nullopt;
+  Error error{ErrorKind::does_not_fit, "the job does not fit"};
+  if (!options.advise) return error;
+  PlanOptions with_disk = options;
+  with_disk.budgets.disk = unlimited;
+  with_disk.advise = false;
+  const Result<Plan> plan = make_plan(graph, with_disk);
+  if (!plan) return std::nullopt;  // something else is short as well: the long way
+  const Bytes need = plan->tiers[static_cast<u32>(Tier::disk)].planned_peak;
+  error.message += fmt::format(": disk needs {} and has {} (short by {}): set memory.disk={}; or use a smaller model",
+                               bytes_text(need), bytes_text(budgets.disk), bytes_text(need - budgets.disk),
+                               bytes_text(need));
+  return error;
+}
+
 }  // namespace
 
 Result<Plan> make_plan(const ModelGraph& graph, const PlanOptions& options) {
   TRY(check_options(options));
+  if (std::optional<Error> error = too_large(graph, options)) return *std::move(error);
   std::optional<Attempt> best;
   for (u32 sweeps : sweeps_to_try(options)) {
     u64 short_by = ~u64{0};
