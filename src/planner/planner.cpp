@@ -16,6 +16,7 @@ namespace {
 
 constexpr u64 chunk_elements_max = 16 * mib;  // 64 MiB of fp32
 constexpr u64 chunk_elements_min = cut_alignment_elements;
+constexpr u64 chunk_sets_max = 64 * kib;      // of a model: smaller chunks are tried only where that leaves few
 constexpr u32 shrink_tries = 6;
 
 // Six chunk sets of at most 16 bytes per element should take no more than a quarter of the host.
@@ -93,11 +94,12 @@ std::vector<u32> sweeps_to_try(const PlanOptions& options) {
   return sweeps;
 }
 
-std::vector<u64> chunk_elements_to_try(const PlanOptions& options) {
+std::vector<u64> chunk_elements_to_try(const ModelGraph& graph, const PlanOptions& options) {
   if (options.chunk_bytes.value != 0)
     return {round_up(std::max<u64>(options.chunk_bytes.value / 4, 1), cut_alignment_elements)};
   std::vector<u64> sizes = {chosen_chunk_elements(options.budgets.host)};
-  while (sizes.back() > chunk_elements_min) sizes.push_back(sizes.back() / 2);
+  while (sizes.back() > chunk_elements_min && graph.parameters / (sizes.back() / 2) <= chunk_sets_max)
+    sizes.push_back(sizes.back() / 2);
   return sizes;
 }
 
@@ -204,7 +206,7 @@ Result<Plan> make_plan(const ModelGraph& graph, const PlanOptions& options) {
   std::optional<Attempt> best;
   for (u32 sweeps : sweeps_to_try(options)) {
     u64 short_by = ~u64{0};
-    for (u64 elements : chunk_elements_to_try(options)) {
+    for (u64 elements : chunk_elements_to_try(graph, options)) {
       Attempt a = attempt(graph, options, sweeps, elements);
       if (a.fits) {
         TRY(verify_plan(a.plan, graph));

@@ -51,6 +51,61 @@ TEST(VerifyPlan, CanaryWithOneMissingEdgeIsRefusedAndBothOpsAreNamed) {
       << verified.error().message;
 }
 
+// ---- several devices
+
+Plan plan_of_devices(HomePolicy home) {
+  auto plan = make_plan(graph(), {.budgets = {Bytes{900 * kib}, Bytes{900 * kib}, Bytes{gib}},
+                                  .micro_batches = 2,
+                                  .devices = 2,
+                                  .home = home,
+                                  .chunk_bytes = Bytes{16 * kib}});
+  EXPECT_TRUE(plan) << plan.error().message;
+  return std::move(plan).value();
+}
+
+u32 find_op(const Segment& segment, OpKind kind) {
+  u32 i = 0;
+  while (i < segment.ops.size() && segment.ops[i].kind != kind) ++i;
+  EXPECT_LT(i, segment.ops.size()) << name(kind);
+  return i;
+}
+
+TEST(VerifyPlan, CanaryOfSeveralDevicesNamesTheGatherAndTheCopyItDoesNotWaitFor) {
+  Plan plan = plan_of_devices(HomePolicy::host);
+  const Segment& segment = body(plan);
+  const u32 gather = find_op(segment, OpKind::all_gather);
+  u32 edge = 0;
+  while (segment.ops[index(segment.deps_of(segment.ops[gather])[edge])].lane.kind != LaneKind::h2d) ++edge;
+  remove_edge(plan, gather, edge);
+  const Result<void> verified = verify_plan(plan, graph());
+  ASSERT_FALSE(verified);
+  EXPECT_NE(verified.error().message.find("copy on h2d of device"), std::string::npos) << verified.error().message;
+  EXPECT_NE(verified.error().message.find("all_gather on comm"), std::string::npos) << verified.error().message;
+}
+
+TEST(VerifyPlan, RefusesCollectivesThatAreNotWhole) {
+  for (const HomePolicy home : {HomePolicy::host, HomePolicy::device}) {
+    const Plan good = plan_of_devices(home);
+    const auto refused = [&](OpKind kind, auto&& spoil) {
+      Plan plan = good;
+      Segment& segment = body(plan);
+      const Op& op = segment.ops[find_op(segment, kind)];
+      spoil(plan, std::span(segment.operands).subspan(op.operands_begin, op.operands_count));
+      return !verify_plan(plan, graph());
+    };
+    using Operands = std::span<Operand>;
+    // Hands on another version than it reads, or a chunk that it does not read; sums one device twice.
+    EXPECT_TRUE(refused(OpKind::all_gather, [](Plan&, Operands o) { o.back().version += 1; }));
+    EXPECT_TRUE(refused(OpKind::all_gather, [](Plan&, Operands o) { o[0].access = Access::write; }));
+    EXPECT_TRUE(refused(OpKind::reduce_scatter, [](Plan&, Operands o) { o[1] = o[0]; }));
+    EXPECT_TRUE(refused(OpKind::reduce_scatter, [](Plan&, Operands o) { std::swap(o[0], o[1]); }));
+    EXPECT_TRUE(refused(OpKind::reduce_scatter, [](Plan&, Operands o) { o[0].frame.device = 7; }));
+    // A device's own op in another's memory.
+    EXPECT_TRUE(refused(OpKind::forward, [](Plan&, Operands o) { o.back().frame.device = 1; }));
+    EXPECT_TRUE(refused(OpKind::forward, [](Plan& p, Operands) { p.devices = 1; }));
+  }
+}
+
 // Whether `to` follows `from` in the body without that one edge: by other edges, or on an ordered lane.
 bool implied(const Segment& segment, u32 from, u32 to) {
   std::vector<bool> reached(segment.ops.size(), false);
