@@ -7,8 +7,9 @@ namespace {
 
 // A choice that saves less is not worth a plan that is harder to explain.
 constexpr double least_gain = 0.002;
-constexpr u64 ops_replayed_max = 1'500'000;
-constexpr u32 rounds_max = 3;
+constexpr u64 ops_replayed_max = 600'000;
+constexpr u32 rounds_max = 4;
+constexpr u64 chunk_elements_max = 64 * mib;  // 256 MiB of fp32
 
 class Chooser {
  public:
@@ -16,10 +17,33 @@ class Chooser {
           const std::vector<BlockSeconds>& blocks)
       : graph_(graph), given_(options), machine_(machine), blocks_(blocks) {}
 
+  // From several starts, because what is best for one home is not for another.
   Result<Choice> choose() {
-    TRY_ASSIGN(Plan plan, make_plan(graph_, given_));
+    TRY(descend(given_));
+    Choice fastest = best_;
+    if (given_.home == HomePolicy::automatic)
+      for (const HomePolicy home : {HomePolicy::disk, HomePolicy::host, HomePolicy::device}) {
+        PlanOptions start = given_;
+        start.home = home;
+        start.advise = false;
+        const Result<void> found = descend(start);
+        if (!found && found.error().kind != ErrorKind::does_not_fit) return found.error();
+        if (found && best_.forecast.step_seconds < fastest.forecast.step_seconds * (1 - least_gain))
+          fastest = best_;
+      }
+    fastest.candidates = candidates_;
+    fastest.options.advise = given_.advise;
+    return fastest;
+  }
+
+ private:
+  // To where no single change is faster. Leaves it in best_.
+  Result<void> descend(const PlanOptions& start) {
+    if (replayed_ > ops_replayed_max) return {};
+    TRY_ASSIGN(Plan plan, make_plan(graph_, start));
+    ++candidates_;
     TRY_ASSIGN(Forecast first, replay(plan));
-    best_ = {.plan = std::move(plan), .forecast = std::move(first), .options = given_, .candidates = 1};
+    best_ = {.plan = std::move(plan), .forecast = std::move(first), .options = start};
     for (u32 round = 0; round < rounds_max; ++round) {
       const double before = best_.forecast.step_seconds;
       TRY(vary_chunks());
@@ -28,10 +52,9 @@ class Chooser {
       TRY(vary_sweeps());
       if (best_.forecast.step_seconds > before * (1 - least_gain)) break;
     }
-    return std::move(best_);
+    return {};
   }
 
- private:
   Result<Forecast> replay(const Plan& plan) {
     for (const Segment& segment : plan.segments) replayed_ += segment.ops.size();
     return forecast(plan, graph_, machine_, {.blocks = blocks_});
@@ -46,30 +69,32 @@ class Chooser {
       if (plan.error().kind == ErrorKind::does_not_fit) return {};
       return std::move(plan).error();
     }
-    ++best_.candidates;
+    ++candidates_;
     if (*plan == best_.plan) return {};
     TRY_ASSIGN(Forecast found, replay(*plan));
     if (found.step_seconds > best_.forecast.step_seconds * (1 - least_gain)) return {};
-    options.advise = given_.advise;
     best_.plan = std::move(*plan);
     best_.forecast = std::move(found);
     best_.options = options;
     return {};
   }
 
-  // Downhill in each direction: half as large for as long as it helps, then twice.
+  // From the size at hand downwards, then upwards: times are not smooth in it, so two misses end a direction.
   Result<void> vary_chunks() {
     if (given_.chunk_bytes.value != 0) return {};
-    for (const bool smaller : {true, false})
-      for (;;) {
-        const u64 elements = best_.plan.chunk_elements;
-        const u64 next = smaller ? elements / 2 : elements * 2;
-        if (next < cut_alignment_elements || next > 64 * mib) break;
+    const u64 start = best_.plan.chunk_elements;
+    for (const bool smaller : {true, false}) {
+      u32 misses = 0;
+      for (u64 next = start; misses < 2;) {
+        next = smaller ? next / 2 : next * 2;
+        if (next < cut_alignment_elements || next > chunk_elements_max) break;
         PlanOptions options = best_.options;
         options.chunk_bytes = Bytes{next * 4};
+        const double before = best_.forecast.step_seconds;
         TRY(attempt(options));
-        if (best_.plan.chunk_elements == elements) break;
+        misses = best_.forecast.step_seconds < before ? 0 : misses + 1;
       }
+    }
     return {};
   }
 
@@ -95,17 +120,19 @@ class Chooser {
     return {};
   }
 
-  // More sweeps hold fewer activations and bring weights up more often.
+  // More sweeps hold fewer activations and bring weights up more often; what they leave room for shows
+  // in other choices, so those are made again.
   Result<void> vary_sweeps() {
     if (given_.sweeps != 0) return {};
     const u32 micro_batches = given_.micro_batches / given_.devices;
-    for (u32 sweeps = best_.plan.sweeps + 1; sweeps <= micro_batches; ++sweeps) {
+    for (u32 sweeps = 1; sweeps <= micro_batches; ++sweeps) {
       if (micro_batches % sweeps != 0) continue;
-      const u32 before = best_.plan.sweeps;
-      PlanOptions options = best_.options;
-      options.sweeps = sweeps;
-      TRY(attempt(options));
-      if (best_.plan.sweeps == before) break;
+      for (const RecomputePolicy recompute : {best_.options.recompute, given_.recompute})
+        for (const HomePolicy home : {best_.options.home, given_.home}) {
+          PlanOptions options = best_.options;
+          options.sweeps = sweeps, options.recompute = recompute, options.home = home;
+          TRY(attempt(options));
+        }
     }
     return {};
   }
@@ -116,6 +143,7 @@ class Chooser {
   const std::vector<BlockSeconds>& blocks_;
   Choice best_;
   u64 replayed_ = 0;
+  u32 candidates_ = 0;
 };
 
 }  // namespace

@@ -1,0 +1,132 @@
+// Choices by predicted time, against all of them.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "advisor/choose.h"
+#include "advisor/outlook.h"
+#include "advisor/what_if.h"
+#include "tests/support/random_case.h"
+
+namespace tidepool {
+namespace {
+
+// A machine whose binding resource changes with the seed.
+Machine machine_of(u32 seed) {
+  Machine m;
+  m.device.kind = seed % 2 ? DeviceKind::cuda : DeviceKind::cpu;
+  m.device.flops_per_s.fill(seed % 3 == 0 ? 1e9 : 1e12);
+  m.disk.read_bytes_per_s = m.disk.write_bytes_per_s = m.disk.mixed_bytes_per_s = seed % 4 < 2 ? 2e8 : 5e9;
+  m.copies = {.h2d_bytes_per_s = 2e9, .d2h_bytes_per_s = 2e9, .both_bytes_per_s = seed % 5 == 0 ? 2e9 : 4e9};
+  return m;
+}
+
+struct Case {
+  ModelGraph graph;
+  PlanOptions options;
+};
+
+Case case_of(u32 seed) {
+  const u64 layer = u64{2048} * (8 + 8 * (seed % 3));
+  Case c{
+      test::make_graph({.layers = 4 + seed % 4,
+                        .layer_elements = layer,
+                        .boundary_bytes = 16'384,
+                        .kept_bytes = 65'536,
+                        .precision = seed % 2 ? Precision::bf16 : Precision::fp32}),
+      {.budgets = {Bytes{(900 + 200 * (seed % 5)) * kib}, Bytes{(700 + 300 * (seed % 4)) * kib}, Bytes{gib}},
+       .micro_batches = 4,
+       .clipping = seed % 3 != 1}};
+  return c;
+}
+
+double best_of_all(const Case& c, const Machine& machine) {
+  double best = 1e300;
+  for (const u32 sweeps : {1u, 2u, 4u})
+    for (u64 chunk = 8192; chunk <= 1 * mib; chunk *= 2)
+      for (const auto recompute :
+           {RecomputePolicy::automatic, RecomputePolicy::keep, RecomputePolicy::recompute})
+        for (const auto home :
+             {HomePolicy::automatic, HomePolicy::device, HomePolicy::host, HomePolicy::disk}) {
+          PlanOptions o = c.options;
+          o.sweeps = sweeps, o.chunk_bytes = Bytes{chunk}, o.recompute = recompute, o.home = home,
+          o.advise = false;
+          const auto plan = make_plan(c.graph, o);
+          if (!plan) continue;
+          const auto found = forecast(*plan, c.graph, machine);
+          EXPECT_TRUE(found) << found.error().message;
+          best = std::min(best, found->step_seconds);
+        }
+  return best;
+}
+
+// The two on which simpler searches failed; TIDEPOOL_EXHAUSTIVE=1 runs all twelve.
+TEST(ChoosePlan, IsWithinThreePercentOfAnExhaustiveSearch) {
+  std::vector<u32> seeds = {4, 11};
+  if (std::getenv("TIDEPOOL_EXHAUSTIVE") != nullptr) seeds = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  for (u32 seed : seeds) {
+    const Case c = case_of(seed);
+    const Machine machine = machine_of(seed);
+    const auto choice = choose_plan(c.graph, c.options, machine);
+    ASSERT_TRUE(choice) << seed << ": " << choice.error().message;
+    const double best = best_of_all(c, machine);
+    EXPECT_LE(choice->forecast.step_seconds, best * 1.03)
+        << "seed " << seed << ": " << choice->forecast.step_seconds / best << " after " << choice->candidates;
+  }
+}
+
+TEST(ChoosePlan, SameInputsGiveTheSamePlan) {
+  const Case c = case_of(3);
+  const auto a = choose_plan(c.graph, c.options, machine_of(3)),
+             b = choose_plan(c.graph, c.options, machine_of(3));
+  ASSERT_TRUE(a && b);
+  EXPECT_EQ(to_text(a->plan), to_text(b->plan));
+}
+
+TEST(ChoosePlan, WhatIsFixedStaysFixed) {
+  Case c = case_of(2);
+  c.options.sweeps = 2;
+  c.options.chunk_bytes = Bytes{16 * kib};
+  const auto choice = choose_plan(c.graph, c.options, machine_of(2));
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->plan.sweeps, 2u);
+  EXPECT_EQ(choice->plan.chunk_elements, 4096u);
+}
+
+TEST(Outlook, NoForecastIsFasterThanTheLeast) {
+  for (u32 seed = 0; seed < 12; ++seed) {
+    const Case c = case_of(seed);
+    const Machine machine = machine_of(seed);
+    const auto plan = make_plan(c.graph, c.options);
+    ASSERT_TRUE(plan);
+    const auto found = forecast(*plan, c.graph, machine);
+    ASSERT_TRUE(found);
+    const Outlook o = outlook({*plan, c.graph, machine, *found, 1'000'000});
+    EXPECT_GE(found->step_seconds, 0.98 * o.least_step_seconds) << seed << " " << o.least_binds;
+    EXPECT_GT(o.days, 0);
+  }
+}
+
+TEST(WhatIf, AFasterDiskHelpsWhereTheDiskBinds) {
+  const Case c = case_of(0);
+  Machine machine = machine_of(0);
+  machine.device.flops_per_s.fill(1e15);
+  PlanOptions options = c.options;
+  options.home = HomePolicy::disk;
+  const auto plan = make_plan(c.graph, options);
+  ASSERT_TRUE(plan);
+  const double now = forecast(*plan, c.graph, machine).value().step_seconds;
+  const auto changes = what_if(c.graph, options, machine);
+  ASSERT_TRUE(changes);
+  for (const WhatIf& w : *changes) {
+    if (w.change == "disk +25%") {
+      EXPECT_LT(w.step_seconds, now * 0.9);
+    }
+    if (w.change == "compute +25%") {
+      EXPECT_NEAR(w.step_seconds, now, now * 0.02);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tidepool
