@@ -16,7 +16,7 @@ if [[ ! -t 1 ]]; then say() { printf '\n== %s\n' "$*"; }; fi
 overrides=()
 case "${1:-}" in
   "") ;;
-  --long) overrides=(max_steps=3000 eval_steps=500 output.dir=runs/quickstart-long) ;;
+  --long) overrides=(max_steps=2000 eval_steps=500 output.dir=runs/quickstart-long) ;;
   *)
     echo "usage: scripts/quickstart.sh [--long]" >&2
     exit 2
