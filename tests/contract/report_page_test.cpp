@@ -53,6 +53,35 @@ void expect_all_drawn(const Opened& opened, const std::vector<std::string>& char
     EXPECT_THAT(opened.console, Not(HasSubstr(fault)));
 }
 
+// Keys alone zoom, pan and select: what they did is left on the document by a script of the test's own.
+void expect_keys_work(const std::string& page, const testing::TrainDir& dir) {
+  std::string text = file_text(page);
+  text.insert(text.rfind("</body>"), R"(<script>
+    const chart = (name) => document.querySelector(`[data-chart="${name}"]`);
+    const press = (name, keys) => {
+      const target = chart(name).querySelector('canvas, svg');
+      target.focus();
+      for (const key of keys) document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+    };
+    const pixels = () => chart('timeline').querySelector('canvas').toDataURL();
+    const before = pixels();
+    press('timeline', ['ArrowUp', 'ArrowUp', 'ArrowRight', '.', '.']);
+    press('lives', ['ArrowDown', 'ArrowDown']);
+    press('loss', ['ArrowRight', '+', '-']);
+    setTimeout(() => {
+      document.documentElement.dataset.zoomed = pixels() === before ? 'no' : 'yes';
+      document.documentElement.dataset.selected = chart('timeline').querySelector('.detail').textContent;
+    }, 300);
+  </script>)");
+  const std::string copy = dir / "keys.html";
+  std::ofstream(copy) << text;
+  const Opened opened = open_page(copy, dir, "");
+  EXPECT_THAT(opened.document, HasSubstr("data-errors=\"\""));
+  EXPECT_THAT(opened.document, HasSubstr("data-zoomed=\"yes\""));
+  EXPECT_THAT(opened.document, ::testing::ContainsRegex("data-selected=\"[a-z_]+ .* op [0-9]+ "));
+  EXPECT_THAT(opened.console, Not(HasSubstr("CONSOLE")));
+}
+
 const std::vector<std::string> curves = {"loss",  "learning-rate", "grad-norm", "tokens",
                                          "links", "causes",        "wear"};
 
@@ -75,6 +104,8 @@ TEST(ReportPage, ShowsEveryChartInABrowserWithoutANetwork) {
   for (const char* theme : {"theme=light", "theme=dark"})
     expect_all_drawn(open_page(page, dir, theme), with_step({"timeline", "lanes", "memory-device",
                                                              "memory-host", "memory-disk", "lives"}));
+
+  expect_keys_work(page, dir);
 
   // A run without a trace beside it: its part says so, the rest is drawn.
   config.output.dir = dir / "b";

@@ -68,7 +68,7 @@ function linkBars(runs) {
   return barChart('links', ['Bytes of a step on each link'], groups, {});
 }
 
-const causeColors = { compute: '--c-aqua', host_adam: '--c-green', h2d: '--c-yellow', d2h: '--c-red', disk_read: '--c-pink',
+const causeColors = { compute: '--c-aqua', host_adam: '--c-green', h2d: '--c-yellow', d2h: '--c-red', comm: '--c-teal', disk_read: '--c-pink',
   disk_write: '--c-orange', other: '--c-gray' };
 
 function causeBar(runs) {
@@ -77,7 +77,7 @@ function causeBar(runs) {
     parts: Object.entries(run.report.exposed_seconds).map(([cause, seconds]) => ({
       name: cause, value: seconds, color: causeColors[cause] || '--c-violet', label: `${text.seconds(run.perStep(seconds))} a step` })),
   }));
-  const names = [...new Set(rows.flatMap((row) => row.parts.map((p) => p.name)))];
+  const names = [...new Set(rows.flatMap((row) => row.parts.filter((p) => p.value > 0).map((p) => p.name)))];
   return shareBar('causes', ['Where the time of a step goes', legend(names.map((n) => [n, `var(${causeColors[n] || '--c-violet'})`]))], rows);
 }
 

@@ -41,7 +41,7 @@ function speedSection(runs) {
     const level = (name, value, c) => (value > 0 && finite(value) ? { name: `${name}${mark}`, color: c, dash: true, points: ends.map((s) => [s, value]) } : null);
     return [{ name: `measured${mark}`, color, points },
       level('predicted', run.report.predicted_step_seconds > 0 ? tokens / run.report.predicted_step_seconds : 0, two ? run.color : '--c-gray'),
-      finite(run.ofPeak) && run.ofPeak > 0.3 ? level('at the peak', run.report.tokens_per_second / run.ofPeak, '--c-red') : null].filter(Boolean);
+      !two && run.ofPeak > 0.5 ? level('at the peak', run.report.tokens_per_second / run.ofPeak, '--c-red') : null].filter(Boolean);
   });
   return section('speed', 'Speed', 'Tokens per second of each step, evaluation and checkpoints left out.',
     lineChart('tokens', runs.length === 1 && finite(runs[0].ofPeak) ? `Tokens per second: ${text.percent(runs[0].ofPeak)} of the measured peak` : 'Tokens per second',
@@ -80,7 +80,7 @@ function movementSections(runs) {
   return [
     section('links', 'Bytes', 'Useful bytes of an average step; retries, checkpoints and evaluation are counted apart. The least is what no placement in these budgets can go below.',
       linkBars(runs), el('div', { class: 'card' }, linkTable(runs))),
-    section('time', 'Time', 'Compute, and the time in which compute waited, by what it waited for. Together they are the training time.', causeBar(runs)),
+    section('time', 'Time', 'Compute, and the time in which compute waited, by what it waited for. Together they are the training time.', causeBar(runs), el('div', { class: 'card' }, causeTable(runs))),
     section('wear', 'SSD wear', '', el('div', { class: 'card', 'data-chart': 'wear', 'data-drawn': 'yes' }, wearTable(runs)))];
 }
 

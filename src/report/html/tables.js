@@ -8,7 +8,7 @@ function tiles(runs) {
     ['prediction', (run) => (run.report.predicted_step_seconds > 0 ? text.seconds(run.report.predicted_step_seconds) : '–'),
       (run) => (finite(run.predictionError) ? `${text.percent(Math.abs(run.predictionError))} ${run.predictionError > 0 ? 'longer' : 'shorter'} than it took` : 'none was made')],
     ['loss', (run) => (finite(run.lastLoss) ? run.lastLoss.toFixed(3) : '–'), (run) => (finite(run.lastEval) ? `validation ${run.lastEval.toFixed(3)}` : 'no evaluation')],
-    ['binds', (run) => run.report.binds || '–', () => 'the lane that works longest, predicted'],
+    ['binds', (run) => run.report.binds || '–', () => 'what most of a step waits for, predicted'],
   ];
   return el('div', { class: 'tiles' }, entries.map(([name, value, aside]) => el('div', { class: 'tile' }, el('h3', {}, name),
     runs.map((run) => el('div', { class: runs.length > 1 ? 'value two' : 'value', style: runs.length > 1 ? `color:var(${run.color})` : null },
@@ -49,6 +49,18 @@ function linkTable(runs) {
     }
   }
   return table([{ name: 'link' }, { name: 'measured' }, { name: 'planned' }, { name: 'least' }, { name: 'measured / least' }, { name: '' }], rows);
+}
+
+function causeTable(runs) {
+  const causes = Object.keys(runs[0].report.exposed_seconds);
+  const cells = (run, cause) => {
+    const all = run.report.exposed_seconds, seconds = all[cause] || 0;
+    return [text.seconds(run.perStep(seconds)), text.percent(seconds / (total(Object.values(all)) || 1))];
+  };
+  const columns = runs.flatMap((run) => [{ name: `${runs.length > 1 ? `${'AB'[run.number]}, ` : ''}per step` }, { name: 'share' }]);
+  const rows = causes.filter((cause) => runs.some((run) => run.report.exposed_seconds[cause] > 0));
+  return table([{ name: 'waited for' }, ...columns], rows.map((cause) =>
+    [cause === 'compute' ? 'compute itself' : cause, ...runs.flatMap((run) => cells(run, cause))]));
 }
 
 // What it does to a drive. 600 TB written is what makers commonly promise for 1 TB of a consumer drive.
