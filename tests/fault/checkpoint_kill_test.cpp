@@ -196,7 +196,7 @@ TEST_F(CheckpointFault, a_state_that_cannot_be_read_stops_the_save) {
 }
 
 TEST(CheckpointDiskFull, a_full_device_is_an_error_with_advice) {
-  if (::access("/dev/full", W_OK) != 0) GTEST_SKIP();
+  if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "SKIPPED: there is no /dev/full";
   auto files = create_posix_files();
   auto file = files->create("/dev/full", Bytes{0});
   ASSERT_TRUE(file.has_value());
