@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "advisor/phase_bound.h"
 #include "config/schema.h"
 #include "planner/lower_bound.h"
 #include "tidepool/version.h"
@@ -44,6 +45,13 @@ void add_prediction(RunReport& report, const Prediction& prediction) {
   report.peak_flops_per_second = prediction.peak_flops_per_s;
 }
 
+void add_phases(RunReport& report, const ReportParts& parts) {
+  if (parts.prediction.blocks.empty()) return;
+  const Session& session = parts.session;
+  report.phases = parts.meter.phases().beside(phase_bounds(
+      {session.plan(), session.graph(), parts.prediction.machine, parts.prediction.blocks}));
+}
+
 void add_state(RunReport& report, const TrainerState& state) {
   report.losses = state.losses;
   for (const EvalLoss& e : state.eval_losses) {
@@ -68,6 +76,7 @@ RunReport assemble_report(const ReportParts& parts) {
   RunReport report = planned_report(parts.session.graph(), parts.session.plan());
   parts.meter.fill(report);
   add_prediction(report, parts.prediction);
+  add_phases(report, parts);
   add_state(report, parts.state);
   add_rates(report, parts.session.graph());
   report.weights_xxh3 = fmt::format("{:016x}", parts.weights_xxh3);

@@ -8,6 +8,7 @@
 #include "engine/trace.h"
 #include "executor/cpu/cpu_executor.h"
 #include "report/run_report.h"
+#include "trainer/phase_clock.h"
 
 namespace tidepool {
 
@@ -28,6 +29,8 @@ class RunMeter {
   u64 steps() const { return step_seconds_.size(); }
 
   TimeProfile& profile() { return profile_; }
+  PhaseClock& phases() { return phases_; }
+  const PhaseClock& phases() const { return phases_; }
   TraceRecorder& trace() { return trace_; }
   void fill(RunReport&) const;
 
@@ -35,6 +38,7 @@ class RunMeter {
   const Plan& plan_;
   CpuExecutor& executor_;
   TimeProfile profile_;
+  PhaseClock phases_;
   TraceRecorder trace_;
   std::array<u64, segment_count> runs_{};
   std::array<Bytes, link_count> moved_{}, moved_before_{};

@@ -84,6 +84,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   }
   void completed(const Issue& issue, const Completion& completion) override {
     meter_->profile().completed(issue, completion);
+    meter_->phases().completed(issue, completion);
     outputs_.completed(issue, completion);
     if (config_.output.trace) meter_->trace().completed(issue, completion);
     if (issue.get().kind == OpKind::norm) step_done(issue.step);
@@ -92,7 +93,10 @@ class Trainer final : public NextSegment, public EngineObserver {
     meter_->profile().segment_finished(run);
     meter_->segment_finished(run.kind);
   }
-  void at_rest() override { meter_->profile().at_rest(); }
+  void at_rest() override {
+    meter_->profile().at_rest();
+    meter_->phases().at_rest();
+  }
 
  private:
   // ---- before the first step ---------------------------------------------------------------------------
