@@ -69,6 +69,10 @@ void add_window(Layout& layout, const ModelGraph& graph, u32 w) {
     return add_kind(layout, window, w, k, instance, size, chunks.cuts);
   };
   chunks.param = kind(Kind::param, 0);
+  if (!layout.trains) {
+    layout.windows.push_back(std::move(chunks));
+    return;
+  }
   if (layout.precision == Precision::bf16) chunks.master_low = kind(Kind::master_low, 0);
   chunks.momentum = kind(Kind::momentum, 0);
   chunks.variance = kind(Kind::variance, 0);
@@ -86,7 +90,7 @@ void add_window(Layout& layout, const ModelGraph& graph, u32 w) {
 Bytes workspace_bytes(const ModelGraph& graph) {
   Bytes most{};
   for (const Block& block : graph.blocks)
-    most = std::max({most, block.forward_workspace, block.backward_workspace});
+    most = std::max({most, block.forward_workspace, trains(graph) ? block.backward_workspace : Bytes{0}});
   return most;
 }
 
@@ -100,19 +104,21 @@ Layout make_layout(const ModelGraph& graph, const LayoutOptions& options) {
   Layout layout{.precision = graph.precision,
                 .target_elements = options.target_elements,
                 .micro_batches = options.micro_batches,
-                .devices = options.devices};
+                .devices = options.devices,
+                .trains = trains(graph)};
   for (u32 w = 0; w < graph.windows.size(); ++w) add_window(layout, graph, w);
   for (u32 b = 0; b < graph.blocks.size(); ++b)
     for (u32 m = 0; m < options.micro_batches; ++m)
       layout.activation.push_back(b == 0 ? ChunkId{none}
                                          : add_whole(layout, Kind::activation, graph.boundary, b, m));
-  for (u32 b = 0; b < graph.blocks.size(); ++b)
+  for (u32 b = 0; b < graph.blocks.size() && layout.trains; ++b)
     for (u32 m = 0; m < options.micro_batches; ++m)
       layout.kept.push_back(graph.blocks[b].kept.value == 0
                                 ? ChunkId{none}
                                 : add_whole(layout, Kind::kept, graph.blocks[b].kept, b, m));
   for (u32 m = 0; m < options.micro_batches; ++m) {
-    layout.activation_grad.push_back(add_whole(layout, Kind::activation_grad, graph.boundary, none, m));
+    if (layout.trains)
+      layout.activation_grad.push_back(add_whole(layout, Kind::activation_grad, graph.boundary, none, m));
     layout.batch.push_back(add_whole(layout, Kind::batch, graph.batch_bytes, none, m));
   }
   layout.workspace = add_whole(layout, Kind::workspace, workspace_bytes(graph), none, 0);
@@ -129,6 +135,7 @@ Bytes Layout::bytes(ChunkId first, u32 count) const {
 std::vector<ChunkId> Layout::state(u32 window, u32 cut) const {
   const WindowChunks& w = windows[window];
   std::vector<ChunkId> ids = {offset_id(w.param, cut)};
+  if (!trains) return ids;
   if (precision == Precision::bf16) ids.push_back(offset_id(w.master_low, cut));
   ids.push_back(offset_id(w.momentum, cut));
   ids.push_back(offset_id(w.variance, cut));

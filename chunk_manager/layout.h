@@ -13,7 +13,8 @@ struct LayoutOptions {
   u32 devices = 1;
 };
 
-// First chunk ids of a window's kinds; cut c of a kind is `first + c`. Each device owns a run of cuts,
+// First chunk ids of a window's kinds; cut c of a kind is `first + c`. Where nothing is trained, only `param`
+// is valid. Each device owns a run of cuts,
 // its shard: it alone fetches their parameters, sums their gradients, and hands these down.
 struct WindowChunks {
   u32 cuts = 0;
@@ -35,18 +36,20 @@ struct Layout {
   u64 target_elements = 0;
   u32 micro_batches = 1;
   u32 devices = 1;
+  bool trains = true;  // else there are parameters, and what a forward needs
   std::vector<Chunk> chunks;
   std::vector<WindowChunks> windows;
   // Device 0's; device d's is d later. m counts a device's micro-batches of one sweep.
   std::vector<ChunkId> activation;  // [block * micro_batches + m], valid for block >= 1
-  std::vector<ChunkId> kept;        // [block * micro_batches + m], valid where Block::kept > 0
-  std::vector<ChunkId> activation_grad;  // [m]
+  std::vector<ChunkId> kept;        // [block * micro_batches + m], valid where Block::kept > 0; training
+  std::vector<ChunkId> activation_grad;  // [m]; training
   std::vector<ChunkId> batch;            // [m]
   ChunkId workspace{}, scalars{};
 
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
   Bytes bytes(ChunkId first, u32 count) const;
-  // The kinds that an update rewrites, in operand order: param, master_low?, momentum, variance.
+  // The kinds that outlive a step, in the operand order of updates: param, and where the model is trained
+  // master_low?, momentum, variance.
   std::vector<ChunkId> state(u32 window, u32 cut) const;
   // What an update reads: `grad`, or in fp32 the first accumulator.
   ChunkId gradient(u32 window, u32 cut) const;

@@ -93,4 +93,12 @@ struct ModelGraph {
   bool operator==(const ModelGraph&) const = default;
 };
 
+// Whether a step changes any window. A model of which nothing is trained is planned for its forward alone: of
+// its state there are only parameters.
+inline bool trains(const ModelGraph& graph) {
+  for (const Window& window : graph.windows)
+    if (window.trainable) return true;
+  return graph.windows.empty();
+}
+
 }  // namespace tidepool

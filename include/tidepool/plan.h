@@ -133,7 +133,6 @@ struct Op {
   u32 operands_count = 0;
   u32 deps_begin = 0;
   u32 deps_count = 0;
-  u32 reason = none;       // index into Plan::reasons: why a movement happens, for --explain
 
   bool operator==(const Op&) const = default;
 };
@@ -218,7 +217,6 @@ struct Plan {
   std::array<TierUse, tier_count> tiers{};
   // Device, host: bytes of each tier that streaming itself needs at each op of the step program.
   std::array<std::vector<u64>, 2> working_set;
-  std::vector<std::string> reasons;
 
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
   const Segment& segment(SegmentKind kind) const { return segments[static_cast<u32>(kind)]; }

@@ -14,8 +14,8 @@ constexpr u64 chunk_elements_max = 64 * mib;  // 256 MiB of fp32
 class Chooser {
  public:
   Chooser(const ModelGraph& graph, const PlanOptions& options, const Machine& machine,
-          const std::vector<BlockSeconds>& blocks)
-      : graph_(graph), given_(options), machine_(machine), blocks_(blocks) {}
+          const ChooseOptions& how)
+      : graph_(graph), given_(options), machine_(machine), how_(how) {}
 
   // From several starts, because what is best for one home is not for another.
   Result<Choice> choose() {
@@ -40,6 +40,7 @@ class Chooser {
   // To where no single change is faster. Leaves it in best_.
   Result<void> descend(const PlanOptions& start) {
     if (replayed_ > ops_replayed_max) return {};
+    tell();
     TRY_ASSIGN(Plan plan, make_plan(graph_, start));
     ++candidates_;
     TRY_ASSIGN(Forecast first, replay(plan));
@@ -55,15 +56,22 @@ class Chooser {
     return {};
   }
 
+  void tell() const {
+    if (how_.tried) how_.tried(candidates_, fastest_seconds_);
+  }
+
   Result<Forecast> replay(const Plan& plan) {
     for (const Segment& segment : plan.segments) replayed_ += segment.ops.size();
-    return forecast(plan, graph_, machine_, {.blocks = blocks_});
+    TRY_ASSIGN(Forecast found, forecast(plan, graph_, machine_, {.blocks = how_.blocks}));
+    if (fastest_seconds_ == 0 || found.step_seconds < fastest_seconds_) fastest_seconds_ = found.step_seconds;
+    return found;
   }
 
   // Takes it where it fits and is faster.
   Result<void> attempt(PlanOptions options) {
     if (replayed_ > ops_replayed_max) return {};
     options.advise = false;
+    tell();
     auto plan = make_plan(graph_, options);
     if (!plan) {
       if (plan.error().kind == ErrorKind::does_not_fit) return {};
@@ -140,8 +148,9 @@ class Chooser {
   const ModelGraph& graph_;
   const PlanOptions& given_;
   const Machine& machine_;
-  const std::vector<BlockSeconds>& blocks_;
+  const ChooseOptions& how_;
   Choice best_;
+  double fastest_seconds_ = 0;  // of all replayed
   u64 replayed_ = 0;
   u32 candidates_ = 0;
 };
@@ -149,8 +158,8 @@ class Chooser {
 }  // namespace
 
 Result<Choice> choose_plan(const ModelGraph& graph, const PlanOptions& options, const Machine& machine,
-                           const std::vector<BlockSeconds>& blocks) {
-  return Chooser(graph, options, machine, blocks).choose();
+                           const ChooseOptions& how) {
+  return Chooser(graph, options, machine, how).choose();
 }
 
 }  // namespace tidepool

@@ -2,6 +2,8 @@
 // replayed in virtual time.
 #pragma once
 
+#include <functional>
+
 #include "advisor/forecast.h"
 #include "planner/planner.h"
 
@@ -14,11 +16,20 @@ struct Choice {
   u32 candidates = 0;   // tried
 };
 
+// Called before each plan is tried, with how many have been and the best step so far (0: none yet): it may
+// take minutes, and only the caller has a clock.
+using PlanTried = std::function<void(u32 candidates, double best_step_seconds)>;
+
+struct ChooseOptions {
+  std::vector<BlockSeconds> blocks;  // measured; empty: from flops
+  PlanTried tried;
+};
+
 // Starts from the plan that make_plan gives, and from one per home, and changes one choice at a time
 // (chunk size, recompute, home, sweeps), keeping what is faster, until nothing is or so many ops have been
 // replayed that it would take minutes. What the options fix stays fixed. Deterministic: the same inputs give the same
 // plan. Errors: as make_plan.
 Result<Choice> choose_plan(const ModelGraph&, const PlanOptions&, const Machine&,
-                           const std::vector<BlockSeconds>& blocks = {});
+                           const ChooseOptions& = {});
 
 }  // namespace tidepool

@@ -1,7 +1,8 @@
 // `tidepool bench`: one part against its limit. Each prints a table, or one JSON object.
 #pragma once
 
-#include "tidepool/chunk.h"
+#include "tidepool/result.h"
+#include "tidepool/types.h"
 
 namespace tidepool {
 
@@ -12,8 +13,7 @@ struct BenchOptions {
   u32 repetitions = 9;              // medians of this many interleaved runs
 };
 
-// Both return the process's exit code.
-int bench_adam(const BenchOptions&);
-int bench_gemm(const BenchOptions&);
+Result<void> bench_adam(const BenchOptions&);
+Result<void> bench_gemm(const BenchOptions&);
 
 }  // namespace tidepool

@@ -57,7 +57,9 @@ class AdamBench {
   std::vector<double> scale_rates_, hashed_rates_, plain_rates_;
 };
 
-Result<void> run(const BenchOptions& options) {
+}  // namespace
+
+Result<void> bench_adam(const BenchOptions& options) {
   TRY_ASSIGN(const auto pool, create_core_pool(options.threads, Bytes{0}));
   boost::json::object json;
   if (!options.json)
@@ -80,15 +82,6 @@ Result<void> run(const BenchOptions& options) {
   json["repetitions"] = options.repetitions;
   if (options.json) fmt::print("{}\n", boost::json::serialize(json));
   return {};
-}
-
-}  // namespace
-
-int bench_adam(const BenchOptions& options) {
-  const auto done = run(options);
-  if (done) return 0;
-  fmt::print(stderr, "tidepool bench adam: {}\n", done.error().message);
-  return exit_code(done.error());
 }
 
 }  // namespace tidepool

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cstdio>
-#include <optional>
 #include <vector>
 
 #include "cli/fio.h"
@@ -122,33 +121,28 @@ class Bench {
   PatternSamples samples_[disk_pattern_count];
 };
 
-std::optional<std::string> complaint(const BenchDiskOptions& o) {
-  if (o.block.value == 0 || o.block.value % frame_alignment != 0) return "--block must be a multiple of 4KiB";
-  if (o.size.value % frame_alignment != 0) return "--size must be a multiple of 4KiB";
-  if (o.size.value < 4 * o.block.value) return "--size must be at least four blocks";
+Result<void> check(const BenchDiskOptions& o) {
+  const auto usage = [](std::string text) { return Error{ErrorKind::usage, std::move(text)}; };
+  if (o.block.value == 0 || o.block.value % frame_alignment != 0) return usage("--block must be a multiple of 4KiB");
+  if (o.size.value % frame_alignment != 0) return usage("--size must be a multiple of 4KiB");
+  if (o.size.value < 4 * o.block.value) return usage("--size must be at least four blocks");
   if (o.depth < 1 || o.depth > queue_depth_max)
-    return fmt::format("--depth must be 1 to {}", queue_depth_max);
-  if (!(o.seconds > 0) || o.repetitions == 0) return "--seconds and --repetitions must be above 0";
-  return std::nullopt;
+    return usage(fmt::format("--depth must be 1 to {}", queue_depth_max));
+  if (!(o.seconds > 0) || o.repetitions == 0) return usage("--seconds and --repetitions must be above 0");
+  return {};
 }
 
 }  // namespace
 
-int bench_disk(const BenchDiskOptions& options) {
-  if (auto text = complaint(options)) {
-    fmt::print(stderr, "tidepool bench disk: {}\n", *text);
-    return static_cast<int>(ErrorKind::usage);
-  }
+Result<void> bench_disk(const BenchDiskOptions& options) {
+  TRY(check(options));
   Bench bench(options);
-  if (auto done = bench.run(); !done) {
-    fmt::print(stderr, "tidepool bench disk: {}\n", done.error().message);
-    return exit_code(done.error());
-  }
+  TRY(bench.run());
   if (options.json)
     bench.print_json();
   else
     bench.print();
-  return 0;
+  return {};
 }
 
 }  // namespace tidepool

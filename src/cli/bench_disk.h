@@ -4,6 +4,7 @@
 #include <string>
 
 #include "io/disk.h"
+#include "tidepool/result.h"
 
 namespace tidepool {
 
@@ -19,8 +20,7 @@ struct BenchDiskOptions {
 };
 
 // Sequential read, sequential write, and both at once. Where fio is installed it runs in between (its
-// io_uring engine, O_DIRECT) on the same file with the same block, depth and page size of buffers. Returns
-// the exit code.
-int bench_disk(const BenchDiskOptions&);
+// io_uring engine, O_DIRECT) on the same file with the same block, depth and page size of buffers.
+Result<void> bench_disk(const BenchDiskOptions&);
 
 }  // namespace tidepool

@@ -142,7 +142,9 @@ Rates measure(const Shape& s, u32 repetitions, Kernels& kernels, CorePool& pool)
   return {median(tiled_rates), median(plain_rates)};
 }
 
-Result<void> run(const BenchOptions& options) {
+}  // namespace
+
+Result<void> bench_gemm(const BenchOptions& options) {
   TRY_ASSIGN(const auto pool, create_core_pool(options.threads, kernel_scratch_per_worker));
   const auto kernels = create_cpu_kernels(*pool);
   if (!options.json)
@@ -168,15 +170,6 @@ Result<void> run(const BenchOptions& options) {
                boost::json::serialize(boost::json::object{
                    {"workers", pool->workers()}, {"repetitions", options.repetitions}, {"shapes", results}}));
   return {};
-}
-
-}  // namespace
-
-int bench_gemm(const BenchOptions& options) {
-  const auto done = run(options);
-  if (done) return 0;
-  fmt::print(stderr, "tidepool bench gemm: {}\n", done.error().message);
-  return exit_code(done.error());
 }
 
 }  // namespace tidepool

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 
 #include "cli/command_table.h"
@@ -110,12 +111,29 @@ int run_cli(const std::vector<std::string>& words) {
   return command ? run_command(*command, std::span(words).subspan(1)) : unknown_command(words[0]);
 }
 
+// What the value of an option may begin with: "op:N|chunk:N" -> "op: chunk:", "auto|PATH" -> "auto".
+std::string beginnings_of(std::string_view value) {
+  std::string out;
+  for (std::string word; !value.empty();) {
+    const size_t bar = value.find('|');
+    word = value.substr(0, bar);
+    value = bar == std::string_view::npos ? "" : value.substr(bar + 1);
+    word.erase(std::ranges::find_if(word, [](unsigned char c) { return std::isupper(c); }), word.end());
+    if (!word.empty()) out += (out.empty() ? "" : " ") + word;
+  }
+  return out;
+}
+
 std::string bash_completion() {
-  std::string names, keys, cases;
+  std::string names, keys, cases, values;
   for (const Command& command : commands()) {
     names += fmt::format("{} ", command.name);
     std::string options = "--help";
-    for (const Option& option : command.options) options += fmt::format(" --{}", option.name);
+    for (const Option& option : command.options) {
+      options += fmt::format(" --{}", option.name);
+      const std::string beginnings = beginnings_of(option.value);
+      if (!beginnings.empty()) values += fmt::format("    {}:--{}) words=\"{}\" ;;\n", command.name, option.name, beginnings);
+    }
     if (command.name == "bench") options += " adam disk gemm";
     cases += fmt::format("    {}) words=\"{}\" ;;\n", command.name, options);
   }
@@ -128,6 +146,13 @@ _tidepool() {{
     mapfile -t COMPREPLY < <(compgen -W "{}--help --version" -- "$now")
     return
   fi
+  case "${{COMP_WORDS[1]}}:${{COMP_WORDS[COMP_CWORD-1]}}" in
+{}  esac
+  if [[ -n "$words" ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$now"; compgen -f -- "$now")
+    [[ "${{COMPREPLY[0]}}" == *: ]] && compopt -o nospace
+    return
+  fi
   case "${{COMP_WORDS[1]}}" in
 {}  esac
   case "${{COMP_WORDS[1]}}" in
@@ -138,7 +163,7 @@ _tidepool() {{
 }}
 complete -F _tidepool tidepool
 )",
-      names, cases, keys);
+      names, values, cases, keys);
 }
 
 }  // namespace tidepool

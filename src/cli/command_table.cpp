@@ -54,14 +54,14 @@ Result<void> run_train(const Arguments& arguments) {
 
 constexpr std::array plan_options = {
     Option{"text", "", "the whole plan, one line an operation"},
-    Option{"explain", "op:N", "why operation N is there"},
+    Option{"explain", "op:N|chunk:N", "why operation N is there; the life of chunk N"},
     Option{"segment", "NAME", "segment of --explain", "body"},
     Option{"gantt", "", "the lanes of a step over time"},
     Option{"what-if", "", "what more of each resource would buy"},
     Option{"max", "", "the largest model of GPT-3's proportions that fits"},
     Option{"json", "", "for other programs"},
 };
-// machine=FILE and tokens=N belong to the command, not to the config.
+// tokens=N belongs to the command, not to the config.
 Result<void> run_plan(const Arguments& arguments) {
   PlanArguments out{.text = arguments.has("text"),
                     .explain = arguments.text("explain"),
@@ -72,9 +72,7 @@ Result<void> run_plan(const Arguments& arguments) {
                     .largest = arguments.has("max")};
   std::vector<std::string> words;
   for (const std::string& word : arguments.positional()) {
-    if (word.starts_with("machine=")) {
-      out.machine = word.substr(8);
-    } else if (word.starts_with("tokens=")) {
+    if (word.starts_with("tokens=")) {
       const auto tokens = parse_count(word.substr(7));
       if (!tokens) return usage(fmt::format("{}: {}; write for example tokens=300B", word, tokens.error().message));
       out.tokens = *tokens;

@@ -20,9 +20,8 @@ Result<void> train(const TrainArguments&);
 struct PlanArguments {
   Config config;
   bool text = false;    // the whole plan, one line an op, instead of the summary
-  std::string explain;  // "op:812": why this op is there
+  std::string explain;  // "op:812": why this op is there; "chunk:31": what becomes of it
   std::string segment;  // of `explain`; "body" if empty
-  std::string machine;  // a machine file; empty: this machine, and no times
   u64 tokens = 0;       // to train on in all; 0: not told
   bool json = false, gantt = false, what_if = false;
   bool largest = false; // the largest model of the family that fits

@@ -4,17 +4,17 @@
 #include <cstdio>
 #include <map>
 
-#include "advisor/choose.h"
 #include "advisor/outlook.h"
 #include "advisor/what_if.h"
 #include "cli/commands.h"
 #include "json/text.h"
-#include "machine/machine_file.h"
 #include "planner/explain.h"
 #include "planner/lower_bound.h"
 #include "report/outlook_text.h"
 #include "report/terminal.h"
 #include "report/units.h"
+#include "trainer/choice_progress.h"
+#include "trainer/plan_run.h"
 #include "trainer/session.h"
 #include "trainer/summary.h"
 
@@ -23,59 +23,18 @@ namespace {
 
 constexpr double tera = 1e12;
 
-// A plan for the machine at hand, or for one that a file describes.
-struct Planned {
+struct Planned : RunPlan {
   ModelGraph graph;
-  PlanOptions options;
-  Plan plan;
-  std::optional<Machine> machine;
-  std::optional<Forecast> forecast;
-  u32 candidates = 1;
 };
-
-Result<void> check_budgets(const PlanOptions& options, const Machine& machine) {
-  const auto check = [&](Tier tier, Bytes has) -> Result<void> {
-    const Bytes budget = options.budgets.of(tier);
-    if (has.value == 0 || budget <= has) return {};
-    return Error{
-        ErrorKind::does_not_fit,
-        fmt::format("memory.{}={} is more than {} has ({}): set memory.{} to what training may use of it",
-                    name(tier), bytes_text(budget), machine.name, bytes_text(has), name(tier))};
-  };
-  TRY(check(Tier::device, machine.device.memory));
-  return check(Tier::host, machine.host.memory);
-}
-
-// The config's accumulation is of one device; a machine file says how many there are.
-Result<PlanOptions> options_on(const Config& config, const Machine& machine) {
-  const u64 disk = machine.disk.capacity.value;
-  PlanOptions options = plan_options(
-      config, config.memory.budgets.disk == disk_auto ? Bytes{disk} : config.memory.budgets.disk);
-  options.devices = machine.device.count;
-  options.micro_batches = config.train.gradient_accumulation_steps * machine.device.count;
-  TRY(check_budgets(options, machine));
-  return options;
-}
 
 Result<Planned> make(const PlanArguments& arguments) {
   Planned out;
   TRY_ASSIGN(out.graph, make_graph(arguments.config));
-  if (arguments.machine.empty()) {
-    TRY_ASSIGN(const Bytes disk, disk_budget(arguments.config));
-    out.options = plan_options(arguments.config, disk);
-    TRY_ASSIGN(out.plan, make_plan(out.graph, out.options));
-    return out;
-  }
-  TRY_ASSIGN(out.machine, load_machine(arguments.machine));
-  TRY_ASSIGN(out.options, options_on(arguments.config, *out.machine));
-  TRY_ASSIGN(Choice choice, choose_plan(out.graph, out.options, *out.machine));
-  out.options = choice.options;
-  out.plan = std::move(choice.plan);
-  out.candidates = choice.candidates;
-  if (arguments.gantt) {
+  ChoiceProgress progress;
+  TRY_ASSIGN(static_cast<RunPlan&>(out), plan_run(arguments.config, out.graph, PlanFor::machine_of_file,
+                                                  [&](u32 tried, double best) { progress.tried(tried, best); }));
+  if (out.forecast && arguments.gantt) {
     TRY_ASSIGN(out.forecast, forecast(out.plan, out.graph, *out.machine, {.keep_ops = true}));
-  } else {
-    out.forecast = std::move(choice.forecast);
   }
   return out;
 }
@@ -204,11 +163,12 @@ Gpt2Config family(const Config& config, u32 heads) {
 }
 
 Result<void> print_largest(const PlanArguments& arguments) {
-  if (arguments.machine.empty())
+  if (arguments.config.machine.file.empty())
     return Error{ErrorKind::usage,
                  "--max plans for a machine: add machine=FILE, for example from configs/machines"};
-  TRY_ASSIGN(const Machine machine, load_machine(arguments.machine));
-  TRY_ASSIGN(const PlanOptions options, options_on(arguments.config, machine));
+  TRY_ASSIGN(const RunQuestion question, question_of(arguments.config, PlanFor::machine_of_file));
+  const Machine& machine = *question.machine;
+  const PlanOptions& options = question.options;
   const auto graph_of = [&](u32 size) {
     Config config = arguments.config;
     config.model = family(config, size + 1);
@@ -234,7 +194,7 @@ Result<void> print_largest(const PlanArguments& arguments) {
 
 Result<void> plan(const PlanArguments& arguments) {
   if (arguments.largest) return print_largest(arguments);
-  if (arguments.machine.empty() && (arguments.gantt || arguments.what_if))
+  if (arguments.config.machine.file.empty() && (arguments.gantt || arguments.what_if))
     return Error{
         ErrorKind::usage,
         "--gantt and --what-if predict times: add machine=FILE, from 'tidepool probe' or configs/machines"};
@@ -242,7 +202,8 @@ Result<void> plan(const PlanArguments& arguments) {
   if (!arguments.explain.empty()) {
     TRY_ASSIGN(
         const std::string text,
-        explain(p.plan, p.graph, arguments.segment.empty() ? "body" : arguments.segment, arguments.explain));
+        explain({.plan = p.plan, .graph = p.graph, .home = p.options.home},
+                arguments.segment.empty() ? "body" : arguments.segment, arguments.explain));
     fmt::print("{}", text);
     return {};
   }

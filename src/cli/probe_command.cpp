@@ -11,7 +11,7 @@
 #include "cli/commands.h"
 #include "cli/probe_text.h"
 #include "probe/probe.h"
-#include "report/screen.h"
+#include "report/status_line.h"
 #include "report/text_file.h"
 #include "report/units.h"
 #include "trainer/signals.h"
@@ -26,39 +26,11 @@ constexpr StopWords stop_words{
     .first = "\ntidepool: stopping and tidying up; again to stop at once\n",
     .second = "\ntidepool: stopped at once; the next probe removes what is left in tidepool-probe\n"};
 
-// A line that is rewritten on a terminal; a plain line for each new thing that is done elsewhere.
-class ProbeProgress {
- public:
-  ProbeProgress(const Screen& screen, double seconds) : screen_(screen), seconds_(seconds) {}
-  ~ProbeProgress() { clear(); }
-  ProbeProgress(const ProbeProgress&) = delete;
-
-  void show(double fraction, std::string_view what) {
-    if (!screen_.tty) {
-      if (what != said_) fmt::print(stderr, "{:3.0f}%  {}\n", 100 * fraction, what);
-      said_ = what;
-      return;
-    }
-    clear();
-    const std::string text =
-        fmt::format(" {:3.0f}%  {}, {:.0f} s left", 100 * fraction, what, (1 - fraction) * seconds_);
-    std::string line = bar(screen_, fraction, 20, Ink::cyan) + text;
-    if (20 + display_width(text) >= screen_.columns) line = std::string(what.substr(0, screen_.columns - 1));
-    fmt::print(stderr, "{}", line);
-    std::fflush(stderr);
-    visible_ = true;
-  }
-  void clear() {
-    if (visible_) fmt::print(stderr, "\r\x1b[K");
-    visible_ = false;
-  }
-
- private:
-  const Screen screen_;
-  const double seconds_;
-  std::string said_;
-  bool visible_ = false;
-};
+void show(StatusLine& status, double seconds, double fraction, std::string_view what) {
+  const std::string line = fmt::format("{} {:3.0f}%  {}, {:.0f} s left", bar(status.screen(), fraction, 20, Ink::cyan),
+                                       100 * fraction, what, (1 - fraction) * seconds);
+  status.show(what, line, fmt::format("{:3.0f}%  {}", 100 * fraction, what));
+}
 
 Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
 
@@ -84,9 +56,9 @@ Result<void> check_output(const std::string& path) {
 }
 
 Result<ProbeResult> measure(const ProbeArguments& arguments) {
-  ProbeProgress progress(detect_screen(2), arguments.seconds);
+  StatusLine status;
   const ProbeHooks hooks{
-      .progress = [&](double fraction, std::string_view what) { progress.show(fraction, what); },
+      .progress = [&](double fraction, std::string_view what) { show(status, arguments.seconds, fraction, what); },
       .stop = [] { return StopSignals::stop_requested(); }};
   return probe_machine(
       {.disk_dir = arguments.disk_dir, .seconds = arguments.seconds, .threads = arguments.threads}, hooks);

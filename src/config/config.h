@@ -67,6 +67,7 @@ struct MemoryConfig {
 struct MachineConfig {
   std::string executor = "cpu";         // cpu, or cpu:N for N devices made of the same cores
   u32 threads = 0;                      // 0: all cores of this process
+  std::string file;                     // a machine file, to choose the plan by predicted time; empty: by bytes
 
   u32 devices() const;                  // REQUIRES: a valid executor
   bool operator==(const MachineConfig&) const = default;

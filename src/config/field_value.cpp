@@ -7,19 +7,11 @@
 #include "text/nearest.h"
 #include "config/schema.h"
 #include "text/value_text.h"
+#include "tidepool/overloaded.h"
 
 namespace tidepool {
 
 namespace {
-
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overloaded(F...) -> Overloaded<F...>;
-
-Error reason(std::string text) { return {ErrorKind::usage, std::move(text)}; }
 
 // Calls `f` with the pointer to the field's value.
 template <class F>

@@ -9,12 +9,12 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <set>
 
 #include "config/foreign_keys.h"
-#include "text/nearest.h"
 #include "config/schema.h"
 #include "config/validate.h"
+#include "text/nearest.h"
+#include "yaml/read_keys.h"
 
 namespace tidepool {
 
@@ -31,7 +31,6 @@ class Reader {
   Result<Config> finish();
 
  private:
-  Result<void> read_section(const std::string& section, const YAML::Node& keys);
   Result<void> read_key(const std::string& place, std::string_view section, const std::string& key,
                         const YAML::Node& value);
   Result<void> read_value(const std::string& place, const Field& field, const YAML::Node& value);
@@ -39,9 +38,6 @@ class Reader {
   Error unknown_key(const std::string& place, std::string_view section, const std::string& key) const;
   Error unknown_section(const std::string& place, const std::string& name) const;
 
-  std::string place_of(const YAML::Node& node) const {
-    return fmt::format("{}:{}", file_, node.Mark().line + 1);
-  }
   std::string& place_of(const Field& field) { return places_[static_cast<size_t>(&field - schema().data())]; }
 
   std::string file_;
@@ -49,53 +45,25 @@ class Reader {
   Config config_;
 };
 
-Error fault(const std::string& place, std::string_view text) {
-  return {ErrorKind::usage, fmt::format("{}: {}", place, text)};
-}
-
 Error key_fault(const std::string& place, const Field& field, std::string_view value,
                 std::string_view reason) {
-  return fault(place, fmt::format("{}.{}: '{}' {}", field.section, field.key, value, reason));
-}
-
-// Map keys need not be scalars in YAML; ours must be, and each may stand only once.
-Result<std::string> take_key(const std::string& place, const YAML::Node& key, std::set<std::string>& seen) {
-  if (!key.IsScalar()) return fault(place, "a key must be a plain word");
-  if (!seen.insert(key.Scalar()).second) {
-    return fault(place, fmt::format("'{}' stands here for the second time; keep one of them", key.Scalar()));
-  }
-  return key.Scalar();
+  return fault_at(place, fmt::format("{}.{}: '{}' {}", field.section, field.key, value, reason));
 }
 
 Result<void> Reader::read_file(const YAML::Node& root) {
   if (root.IsNull()) return {};  // overrides may say it all
   if (!root.IsMap()) {
-    return fault(place_of(root),
+    return fault_at(place_in(file_, root),
                  "a config is a map of sections: model, data, train, memory, machine, output");
   }
-  std::set<std::string> seen;
-  for (const auto& entry : root) {
-    TRY_ASSIGN(const std::string section, take_key(place_of(entry.first), entry.first, seen));
+  return read_keys(file_, root, [&](const auto& place, const auto& section, const YAML::Node& keys) -> Result<void> {
     const bool known = std::ranges::find(sections(), section, &Section::name) != sections().end();
-    if (!known) return unknown_section(place_of(entry.first), section);
-    TRY(read_section(section, entry.second));
-  }
-  return {};
-}
-
-Result<void> Reader::read_section(const std::string& section, const YAML::Node& keys) {
-  if (keys.IsNull()) return {};
-  if (!keys.IsMap()) {
-    return fault(place_of(keys),
-                 fmt::format("section '{}' must hold keys, one a line, indented below it", section));
-  }
-  std::set<std::string> seen;
-  for (const auto& entry : keys) {
-    const std::string place = place_of(entry.first);
-    TRY_ASSIGN(const std::string key, take_key(place, entry.first, seen));
-    TRY(read_key(place, section, key, entry.second));
-  }
-  return {};
+    if (!known) return unknown_section(place, section);
+    if (keys.IsNull()) return {};
+    return read_section(file_, section, keys, [&](const auto& place, const auto& key, const YAML::Node& value) {
+      return read_key(place, section, key, value);
+    });
+  });
 }
 
 Result<void> Reader::read_key(const std::string& place, std::string_view section, const std::string& key,
@@ -105,11 +73,11 @@ Result<void> Reader::read_key(const std::string& place, std::string_view section
   if (found.size() > 1) {
     std::vector<std::string> names;
     for (const Field* field : found) names.push_back(fmt::format("{}.{}", field->section, field->key));
-    return fault(place, fmt::format("'{}' may mean {}; name the section", key, fmt::join(names, " or ")));
+    return fault_at(place, fmt::format("'{}' may mean {}; name the section", key, fmt::join(names, " or ")));
   }
   if (section == "model" || section.empty()) {
     const Result<bool> accepted = accept_model_key(key, value.IsScalar() ? value.Scalar() : "");
-    if (!accepted) return fault(place, fmt::format("model.{}: {}", key, accepted.error().message));
+    if (!accepted) return fault_at(place, fmt::format("model.{}: {}", key, accepted.error().message));
     if (*accepted) return {};
   }
   return unknown_key(place, section, key);
@@ -121,11 +89,11 @@ Result<void> Reader::read_value(const std::string& place, const Field& field, co
   } else {
     const std::string text = value.IsScalar() ? value.Scalar() : "";
     if (value.IsMap() || value.IsSequence()) {
-      return fault(place, fmt::format("{}.{}: must be one value ({}), not a {}", field.section, field.key,
+      return fault_at(place, fmt::format("{}.{}: must be one value ({}), not a {}", field.section, field.key,
                                       type_name(field), value.IsMap() ? "map" : "list"));
     }
     if (value.IsNull() && !field.automatic) {
-      return fault(place,
+      return fault_at(place,
                    fmt::format("{}.{}: has no value ({})", field.section, field.key, type_name(field)));
     }
     if (const Result<void> set = set_value(field, config_, text); !set) {
@@ -140,7 +108,7 @@ Result<void> Reader::read_list(const std::string& place, const Field& field, con
   std::vector<std::string> items;
   for (const YAML::Node& item : value) {
     if (!item.IsScalar() || item.Scalar().empty()) {
-      return fault(place, fmt::format("{}.{}: every item must be text", field.section, field.key));
+      return fault_at(place, fmt::format("{}.{}: every item must be text", field.section, field.key));
     }
     items.push_back(item.Scalar());
   }
@@ -151,22 +119,22 @@ Result<void> Reader::read_list(const std::string& place, const Field& field, con
 
 Error Reader::unknown_section(const std::string& place, const std::string& name) const {
   if (const auto found = find_fields("", name); !found.empty()) {
-    return fault(place, fmt::format("key '{}' stands outside of a section; put it under '{}:'", name,
+    return fault_at(place, fmt::format("key '{}' stands outside of a section; put it under '{}:'", name,
                                     found[0]->section));
   }
   std::vector<std::string_view> known;
   for (const Section& section : sections()) known.push_back(section.name);
-  return fault(place, fmt::format("unknown section '{}'{}", name, did_you_mean(name, known)));
+  return fault_at(place, fmt::format("unknown section '{}'{}", name, did_you_mean(name, known)));
 }
 
 Error Reader::unknown_key(const std::string& place, std::string_view section, const std::string& key) const {
   const std::string what = section.empty() ? fmt::format("unknown key '{}'", key)
                                            : fmt::format("unknown key '{}' in section '{}'", key, section);
   if (const std::string_view advice = instead_of(key); !advice.empty()) {
-    return fault(place, fmt::format("{}; {}", what, advice));
+    return fault_at(place, fmt::format("{}; {}", what, advice));
   }
   if (const auto elsewhere = find_fields("", key); !elsewhere.empty()) {
-    return fault(place, fmt::format("{}; it belongs in section '{}'", what, elsewhere[0]->section));
+    return fault_at(place, fmt::format("{}; it belongs in section '{}'", what, elsewhere[0]->section));
   }
   std::vector<std::string_view> here, anywhere;
   for (const Field& field : schema()) {
@@ -180,13 +148,13 @@ Error Reader::unknown_key(const std::string& place, std::string_view section, co
     }
   }
   if (advice.empty()) advice = "; 'tidepool config' lists all keys";
-  return fault(place, what + advice);
+  return fault_at(place, what + advice);
 }
 
 Result<void> Reader::read_override(const std::string& text) {
   const std::string place = fmt::format("override '{}'", text);
   const size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0) return fault(place, "an override is written key=value");
+  if (equals == std::string::npos || equals == 0) return fault_at(place, "an override is written key=value");
   std::string key = text.substr(0, equals);
   const std::string value_text = text.substr(equals + 1);
 
@@ -204,7 +172,7 @@ Result<void> Reader::read_override(const std::string& text) {
     try {
       value = YAML::Load(value_text);
     } catch (const YAML::Exception& e) {
-      return fault(place, e.msg);
+      return fault_at(place, e.msg);
     }
   }
   return read_key(place, section, key, value);
@@ -214,7 +182,7 @@ Result<Config> Reader::finish() {
   for (const Field& field : schema()) {
     if (field.required && place_of(field).empty()) {
       const std::string_view example = std::holds_alternative<ListRef>(field.ref) ? "data.txt" : "2GiB";
-      return fault(file_, fmt::format("'{}' is missing in section '{}'; add '{}: {}' ({})", field.key,
+      return fault_at(file_, fmt::format("'{}' is missing in section '{}'; add '{}: {}' ({})", field.key,
                                       field.section, field.key, example, field.help));
     }
   }
@@ -222,7 +190,7 @@ Result<Config> Reader::finish() {
   if (!complaint) return config_;
   const Field& field = *find_fields(complaint->section, complaint->key)[0];
   const std::string& place = place_of(field).empty() ? file_ : place_of(field);
-  return fault(place, fmt::format("{}.{}: {}", field.section, field.key, complaint->reason));
+  return fault_at(place, fmt::format("{}.{}: {}", field.section, field.key, complaint->reason));
 }
 
 }  // namespace
@@ -233,7 +201,7 @@ Result<Config> parse_config(std::string_view yaml, std::string_view file_name,
   try {
     TRY(reader.read_file(YAML::Load(std::string(yaml))));
   } catch (const YAML::Exception& e) {
-    return fault(fmt::format("{}:{}", file_name, e.mark.line + 1), fmt::format("not valid YAML: {}", e.msg));
+    return fault_at(fmt::format("{}:{}", file_name, e.mark.line + 1), fmt::format("not valid YAML: {}", e.msg));
   }
   for (const std::string& text : overrides) TRY(reader.read_override(text));
   return reader.finish();

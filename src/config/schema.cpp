@@ -244,6 +244,11 @@ const std::array field_table = std::to_array<Field>({
      {0, 4096},
      {},
      chosen},
+    {.section = "machine",
+     .key = "file",
+     .ref = REF(machine.file),
+     .help = "Rates from `tidepool probe`: the plan with the shortest predicted step; empty is by bytes",
+     .alias = "machine"},
 
     // output
     {.section = "output",

@@ -14,6 +14,7 @@
 #include "machine/machine_values.h"
 #include "text/nearest.h"
 #include "text/value_text.h"
+#include "yaml/read_keys.h"
 
 namespace tidepool {
 
@@ -21,10 +22,6 @@ namespace {
 
 constexpr u64 file_bytes_max = 1 * mib;  // of a file that people write; more is another kind of file
 constexpr u64 disk_points_max = 4096;
-
-Error fault(const std::string& place, std::string_view text) {
-  return {ErrorKind::usage, fmt::format("{}: {}", place, text)};
-}
 
 std::string full_name(const MachineKey& key) {
   return key.section.empty() ? std::string(key.key) : fmt::format("{}.{}", key.section, key.key);
@@ -38,7 +35,6 @@ class Reader {
   Result<Machine> finish();
 
  private:
-  Result<void> read_section(std::string_view section, const YAML::Node& keys);
   Result<void> read_key(const std::string& place, std::string_view section, const std::string& key,
                         const YAML::Node& value);
   Result<void> read_value(const MachineKey& key, const YAML::Node& value);
@@ -52,11 +48,9 @@ class Reader {
 
   bool has(std::string_view section, std::string_view key) const;
   bool has_section(std::string_view section) const;
-  std::string place_of(const YAML::Node& node) const {
-    return fmt::format("{}:{}", file_, std::max(node.Mark().line, 0) + 1);
-  }
+  std::string place_of(const YAML::Node& node) const { return place_in(file_, node); }
   Error key_fault(const std::string& place, const MachineKey& key, std::string_view text) const {
-    return fault(place, fmt::format("{}: {}", full_name(key), text));
+    return fault_at(place, fmt::format("{}: {}", full_name(key), text));
   }
 
   std::string file_;
@@ -70,41 +64,16 @@ const MachineKey* find_key(std::string_view section, std::string_view name) {
   return nullptr;
 }
 
-// Map keys need not be scalars in YAML; ours must be, and each may stand only once.
-Result<std::string> take_key(const std::string& place, const YAML::Node& key, std::set<std::string>& seen) {
-  if (!key.IsScalar()) return fault(place, "a key must be a plain word");
-  if (!seen.insert(key.Scalar()).second)
-    return fault(place, fmt::format("'{}' stands here for the second time; keep one of them", key.Scalar()));
-  return key.Scalar();
-}
-
 Result<void> Reader::read_file(const YAML::Node& root) {
   if (!root.IsMap())
-    return fault(place_of(root), "a machine file is a map of sections: device, copies, host, disk");
-  std::set<std::string> seen;
-  for (const auto& entry : root) {
-    const std::string place = place_of(entry.first);
-    TRY_ASSIGN(const std::string name, take_key(place, entry.first, seen));
+    return fault_at(place_of(root), "a machine file is a map of sections: device, copies, host, disk");
+  return read_keys(file_, root, [&](const auto& place, const auto& name, const YAML::Node& value) {
     const bool section = std::ranges::find(machine_sections, name) != std::end(machine_sections);
-    if (section)
-      TRY(read_section(name, entry.second));
-    else
-      TRY(read_key(place, "", name, entry.second));
-  }
-  return {};
-}
-
-Result<void> Reader::read_section(std::string_view section, const YAML::Node& keys) {
-  if (!keys.IsMap())
-    return fault(place_of(keys),
-                 fmt::format("section '{}' must hold keys, one a line, indented below it", section));
-  std::set<std::string> seen;
-  for (const auto& entry : keys) {
-    const std::string place = place_of(entry.first);
-    TRY_ASSIGN(const std::string key, take_key(place, entry.first, seen));
-    TRY(read_key(place, section, key, entry.second));
-  }
-  return {};
+    if (!section) return read_key(place, "", name, value);
+    return read_section(file_, name, value, [&](const auto& place, const auto& key, const YAML::Node& value) {
+      return read_key(place, name, key, value);
+    });
+  });
 }
 
 Result<void> Reader::read_key(const std::string& place, std::string_view section, const std::string& name,
@@ -184,11 +153,11 @@ Error Reader::unknown(const std::string& place, std::string_view section, const 
   for (const MachineKey& known : machine_keys()) {
     if (known.section == section) here.push_back(known.key);
     if (known.section != section && known.key == key && !known.section.empty())
-      return fault(place, fmt::format("{}; it belongs in section '{}'", what, known.section));
+      return fault_at(place, fmt::format("{}; it belongs in section '{}'", what, known.section));
   }
   if (section.empty()) here.insert(here.end(), std::begin(machine_sections), std::end(machine_sections));
   const std::string near = did_you_mean(key, here);
-  return fault(place, what + (near.empty() ? "; docs/machine-files.md lists the keys" : near));
+  return fault_at(place, what + (near.empty() ? "; docs/machine-files.md lists the keys" : near));
 }
 
 bool Reader::has(std::string_view section, std::string_view key) const {
@@ -204,7 +173,7 @@ Result<void> Reader::check_required() const {
   for (const MachineKey& key : machine_keys()) {
     if (key.need != Need::required || has(key.section, key.key)) continue;
     if (key.section == "disk" && !has_section("disk")) continue;  // a machine without a disk to plan with
-    return fault(file_, fmt::format("'{}' is missing in section '{}': {} ({})", key.key, key.section,
+    return fault_at(file_, fmt::format("'{}' is missing in section '{}': {} ({})", key.key, key.section,
                                     key.help, type_name(key)));
   }
   return {};
@@ -256,7 +225,7 @@ Result<Machine> parse_machine(std::string_view yaml, std::string_view file_name)
   try {
     TRY(reader.read_file(YAML::Load(std::string(yaml))));
   } catch (const YAML::Exception& e) {
-    return fault(fmt::format("{}:{}", file_name, std::max(e.mark.line, 0) + 1),
+    return fault_at(fmt::format("{}:{}", file_name, std::max(e.mark.line, 0) + 1),
                  fmt::format("not valid YAML: {}", e.msg));
   }
   return reader.finish();
@@ -266,16 +235,16 @@ Result<Machine> load_machine(const std::string& path) {
   // A directory opens like a file and fails at the first read.
   std::error_code unused;
   if (std::filesystem::is_directory(path, unused))
-    return fault(path, "is a directory; name a machine file, for example one of configs/machines/");
+    return fault_at(path, "is a directory; name a machine file, for example one of configs/machines/");
   std::ifstream file(path, std::ios::binary);
   if (!file)
-    return fault(path, fmt::format("cannot open the machine file: {}; `tidepool probe` makes one",
+    return fault_at(path, fmt::format("cannot open the machine file: {}; `tidepool probe` makes one",
                                    std::strerror(errno)));
   std::string text(file_bytes_max + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(file.gcount()));
-  if (file.bad()) return fault(path, fmt::format("cannot read the machine file: {}", std::strerror(errno)));
-  if (text.size() > file_bytes_max) return fault(path, "is no machine file: it is larger than 1 MiB");
+  if (file.bad()) return fault_at(path, fmt::format("cannot read the machine file: {}", std::strerror(errno)));
+  if (text.size() > file_bytes_max) return fault_at(path, "is no machine file: it is larger than 1 MiB");
   return parse_machine(text, path);
 }
 

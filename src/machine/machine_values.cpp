@@ -7,21 +7,13 @@
 
 #include "text/nearest.h"
 #include "text/value_text.h"
+#include "tidepool/overloaded.h"
 
 namespace tidepool {
 
 namespace {
 
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-template <class... F>
-Overloaded(F...) -> Overloaded<F...>;
-
 constexpr u32 count_max = 1 << 20;  // devices, cores, nodes: more is a slip of the hand
-
-Error reason(std::string text) { return {ErrorKind::usage, std::move(text)}; }
 
 Result<void> above_zero(const MachineKey& key, bool zero, std::string_view advice) {
   if (!zero || key.need == Need::optional) return {};

@@ -160,8 +160,11 @@ class DevicePlanner {
     chain.produced_here = true;
     const i32 made = pass(OpKind::forward, b - 1, sweep).first + im;
     const i32 last_forward = b == head() ? made : pass(OpKind::forward, b, sweep).first + im;
-    const i32 used = pass(OpKind::backward, b, sweep).first + im;
-    chain.touches = {{made, last_forward}, {used, used}};
+    chain.touches = {{made, last_forward}};
+    if (layout_.trains || b == head()) {
+      const i32 used = pass(OpKind::backward, b, sweep).first + im;
+      chain.touches.push_back({used, used});
+    }
     return finish(std::move(chain));
   }
 
@@ -177,13 +180,14 @@ class DevicePlanner {
       const ProgramOp& op = program_.ops[static_cast<u64>(p)];
       if (op.kind == OpKind::load_batch && op.micro_batch == micro_batch) load = p;
     }
-    return {load, pass(OpKind::backward, 0, sweep).first + static_cast<i32>(m)};
+    return {load, pass(OpKind::backward, layout_.trains ? 0 : head(), sweep).first + static_cast<i32>(m)};
   }
 
   std::vector<Chain> all_chains() const {
     std::vector<Chain> chains;
     for (u32 w = 0; w < graph_.windows.size(); ++w) {
       if (streams(w)) chains.push_back(param_chain(w));
+      if (!layout_.trains) continue;
       for (Chain& c : accumulator_chains(w)) chains.push_back(std::move(c));
       if (auto c = gradient_chain(w)) chains.push_back(std::move(*c));
     }
@@ -255,6 +259,7 @@ class DevicePlanner {
       for (u32 m = 0; m < micro_batches_; ++m) {
         const Bytes batch = layout_.bytes(layout_.batch[m], 1);
         arcs.push_back({.first = layout_.batch[m], .bytes = batch, .span = batch_span(s, m)});
+        if (!layout_.trains) continue;
         const i32 im = static_cast<i32>(m);
         arcs.push_back({.first = layout_.activation_grad[m],
                         .bytes = layout_.bytes(layout_.activation_grad[m], 1),
@@ -263,11 +268,7 @@ class DevicePlanner {
       }
     for (u32 w = 0; w < graph_.windows.size(); ++w) {
       if (!is_home(w)) continue;
-      const WindowChunks& chunks = layout_.windows[w];
-      arcs.push_back(resting(w, chunks.param));
-      if (layout_.precision == Precision::bf16) arcs.push_back(resting(w, chunks.master_low));
-      arcs.push_back(resting(w, chunks.momentum));
-      arcs.push_back(resting(w, chunks.variance));
+      for (ChunkId first : layout_.state(w, 0)) arcs.push_back(resting(w, first));
     }
     return arcs;
   }
@@ -301,7 +302,7 @@ class DevicePlanner {
     for (u32 w = 0; w < graph_.windows.size(); ++w) {
       const WindowChunks& chunks = layout_.windows[w];
       if (streams(w)) window = std::max(window, layout_.bytes(chunks.param, chunks.cuts));
-      if (!is_home(w)) gradient = std::max(gradient, layout_.bytes(chunks.grad, chunks.shard_cuts));
+      if (!is_home(w) && layout_.trains) gradient = std::max(gradient, layout_.bytes(chunks.grad, chunks.shard_cuts));
     }
     return window + gradient;
   }
@@ -366,7 +367,7 @@ class DevicePlanner {
   Stay home_stay(u32 w) const {
     const WindowChunks& chunks = layout_.windows[w];
     const u64 param = layout_.bytes(chunks.param, chunks.shard_cuts).value;
-    const u64 grad = layout_.bytes(chunks.grad, chunks.shard_cuts).value;
+    const u64 grad = layout_.trains ? layout_.bytes(chunks.grad, chunks.shard_cuts).value : 0;
     const u64 state = state_bytes(w).value;
     return {.span = {0, program_.positions() - 1},
             .bytes = state_bytes(w) + Bytes{grad},
@@ -376,7 +377,7 @@ class DevicePlanner {
   // Keeps insides from the last block backwards: backward then starts without recompute.
   // Forced keeping that does not fit shows as a peak above the budget.
   void choose_keep(Bytes room, Profile& used) {
-    if (in_.options.recompute == RecomputePolicy::recompute) return;
+    if (in_.options.recompute == RecomputePolicy::recompute || !layout_.trains) return;
     const bool forced = in_.options.recompute == RecomputePolicy::keep;
     for (u32 b = head(); b-- > 0;)
       for (u32 m = 0; m < micro_batches_; ++m) {

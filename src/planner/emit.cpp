@@ -59,7 +59,11 @@ class Emitter {
     set_homes();
     sort_movements();
     sort_gathers();
-    for (u32 s = 0; s < segment_count; ++s) emit_segment(static_cast<SegmentKind>(s));
+    for (u32 s = 0; s < segment_count; ++s) {
+      const SegmentKind kind = static_cast<SegmentKind>(s);
+      plan_.segments[s].kind = kind;
+      if (layout_.trains || kind == SegmentKind::evaluation) emit_segment(kind);
+    }
   }
 
  private:

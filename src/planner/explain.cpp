@@ -2,92 +2,121 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
-#include <iterator>
+#include <map>
 #include <optional>
+#include <tuple>
+
+#include "planner/explain_parts.h"
 
 namespace tidepool {
 namespace {
 
-using Out = std::back_insert_iterator<std::string>;
-
-std::string name_of(const Plan& plan, const ModelGraph& graph, ChunkId id, u32 count) {
-  const Chunk& c = plan.chunk(id);
-  std::string text(name(c.kind));
-  if (c.window != none) text += fmt::format(" of {}", graph.windows[c.window].name);
-  if (c.block != none) text += fmt::format(" of {}", graph.blocks[c.block].name);
-  if (c.window != none) text += count > 1 ? fmt::format(" ({} chunks)", count) : fmt::format(" cut {}", c.cut);
-  return text;
+// "op:12" with prefix "op:" -> 12
+std::optional<u32> number_after(std::string_view what, std::string_view prefix) {
+  if (!what.starts_with(prefix)) return std::nullopt;
+  what.remove_prefix(prefix.size());
+  u32 number = 0;
+  const auto [end, error] = std::from_chars(what.data(), what.data() + what.size(), number);
+  if (error == std::errc::result_out_of_range) return none;
+  if (error != std::errc() || end != what.data() + what.size()) return std::nullopt;
+  return number;
 }
 
-std::string title(const Plan& plan, const ModelGraph& graph, const Segment& segment, u32 i) {
-  const Op& op = segment.ops[i];
-  std::string text = fmt::format("op {}: {} on {}", i, name(op.kind), name(op.lane.kind));
-  if (plan.devices > 1 && op.lane.device != host_device) text += fmt::format(" of device {}", op.lane.device);
-  if (op.kind == OpKind::copy || op.kind == OpKind::read || op.kind == OpKind::write) {
-    const Operand& o = segment.operands_of(op)[0];
-    return text + ", " + name_of(plan, graph, o.first, o.count);
-  }
-  if (op.block != none) text += ", " + graph.blocks[op.block].name;
-  if (op.window != none) text += ", " + graph.windows[op.window].name;
-  if (op.micro_batch != none) text += fmt::format(", micro-batch {}", op.micro_batch);
-  return text;
-}
-
-// The next op of the segment that touches the chunk; none: not before it ends.
-std::optional<u32> next_use(const Segment& segment, u32 after, ChunkId id) {
-  for (u32 i = after + 1; i < segment.ops.size(); ++i)
-    for (const Operand& o : segment.operands_of(segment.ops[i]))
-      if (index(id) >= index(o.first) && index(id) < index(o.first) + o.count) return i;
-  return std::nullopt;
-}
-
-void explain_operands(Out out, const Plan& plan, const ModelGraph& graph, const Segment& segment, u32 i) {
-  for (const Operand& o : segment.operands_of(segment.ops[i])) {
-    const char* verb = o.access == Access::read ? "reads" : o.access == Access::write ? "writes" : "updates";
-    std::string place(name(o.frame.tier));
-    if (plan.devices > 1 && o.frame.tier == Tier::device) place += fmt::format(" {}", o.frame.device);
-    fmt::format_to(out, "  {} {} in {} bytes [{}, {})\n", verb, name_of(plan, graph, o.first, o.count), place,
-                   o.frame.offset, o.frame.end());
-  }
-}
-
-void explain_movement(Out out, const Plan& plan, const ModelGraph& graph, const Segment& segment, u32 i) {
-  const ChunkId id = segment.operands_of(segment.ops[i])[0].first;
-  const Frame& home = plan.homes[index(id)];
-  if (home.bytes.value > 0)
-    fmt::format_to(out, "  it rests on the {} between uses\n", name(home.tier));
-  else
-    fmt::format_to(out, "  it lives for one step and has no home\n");
-  if (const auto next = next_use(segment, i, id))
-    fmt::format_to(out, "  next used by {}, {} ops later\n", title(plan, graph, segment, *next), *next - i);
-  else
-    fmt::format_to(out, "  next used in the next step\n");
+Error out_of_range(std::string_view what, std::string_view of, u64 count) {
+  if (count == 0) return {ErrorKind::usage, fmt::format("--explain {}: {} has none", what, of)};
+  return {ErrorKind::usage, fmt::format("--explain {}: {} has 0 to {}", what, of, count - 1)};
 }
 
 }  // namespace
 
-Result<std::string> explain(const Plan& plan, const ModelGraph& graph, std::string_view segment_name,
-                            std::string_view what) {
+std::string content_name(const ExplainInput& in, ChunkId first, u32 count) {
+  const Chunk& c = in.plan.chunk(first);
+  std::string text(name(c.kind));
+  if (c.window != none) text += fmt::format(" of {}", in.graph.windows[c.window].name);
+  if (c.block != none) text += fmt::format(" of {}", in.graph.blocks[c.block].name);
+  if (c.window != none) {
+    text += count > 1 ? fmt::format(" cuts {}-{}", c.cut, c.cut + count - 1) : fmt::format(" cut {}", c.cut);
+  } else if (c.kind != Kind::workspace && c.kind != Kind::scalars) {
+    text += fmt::format(" m{}", c.instance);
+  }
+  return text;
+}
+
+std::string op_name(const ExplainInput& in, const Segment& segment, u32 i) {
+  const Op& op = segment.ops[i];
+  std::string text = fmt::format("{} on {}", name(op.kind), name(op.lane.kind));
+  if (in.plan.devices > 1 && op.lane.device != host_device) text += fmt::format(" of device {}", op.lane.device);
+  if (op.kind == OpKind::copy || op.kind == OpKind::read || op.kind == OpKind::write) {
+    const Operand& o = segment.operands_of(op)[0];
+    return text + ", " + content_name(in, o.first, o.count);
+  }
+  if (op.block != none) text += ", " + in.graph.blocks[op.block].name;
+  if (op.window != none) text += ", " + in.graph.windows[op.window].name;
+  if (op.cut != none) text += fmt::format(" cut {}", op.cut);
+  if (op.micro_batch != none) text += fmt::format(", micro-batch {}", op.micro_batch);
+  if (op.steps_back != 0) text += ", for the step before";
+  return text;
+}
+
+std::string memory_name(const Plan& plan, const Frame& frame) {
+  std::string text(name(frame.tier));
+  if (plan.devices > 1 && frame.tier == Tier::device) text += fmt::format(" {}", frame.device);
+  return text;
+}
+
+std::string size_name(Bytes bytes) {
+  constexpr std::pair<u64, const char*> units[] = {{gib, "GiB"}, {mib, "MiB"}, {kib, "KiB"}};
+  for (const auto& [unit, text] : units)
+    if (bytes.value >= unit)
+      return fmt::format("{:.4g} {}", static_cast<double>(bytes.value) / static_cast<double>(unit), text);
+  return fmt::format("{} B", bytes.value);
+}
+
+std::string op_number(const Life& life, u32 from, u32 ahead) {
+  const u32 op = from + ahead;
+  return op < life.ops() ? fmt::format("op {}", op) : fmt::format("op {} of the next step", op - life.ops());
+}
+
+std::vector<Waiting> waiting_at(const ExplainInput& in, const Life& life, const Frame& memory, u32 op) {
+  std::map<std::tuple<Kind, u32, u32>, Waiting> groups;
+  for (const TierStay& s : life.stays()) {
+    if (!same_memory(s.frame, memory) || !life.covers(s, op)) continue;
+    const auto& touches = life.touches(s.chunk);
+    if (std::any_of(touches.begin(), touches.end(), [&](const Touch& t) { return t.op == op; })) continue;
+    const auto next = life.next(s.chunk, op, &memory);
+    if (!next) continue;
+    const Chunk& chunk = in.plan.chunk(s.chunk);
+    const auto [at, made] = groups.try_emplace({chunk.kind, chunk.window, chunk.block}, Waiting{.first = s.chunk, .count = 0, .ahead = next->ahead});
+    Waiting& group = at->second;
+    ++group.count;
+    group.bytes += s.frame.bytes;
+    group.ahead = std::min(group.ahead, next->ahead);
+  }
+  std::vector<Waiting> out;
+  for (const auto& [key, group] : groups) out.push_back(group);
+  std::stable_sort(out.begin(), out.end(), [](const Waiting& a, const Waiting& b) { return a.ahead < b.ahead; });
+  return out;
+}
+
+Result<std::string> explain(const ExplainInput& in, std::string_view segment_name, std::string_view what) {
   const Segment* segment = nullptr;
-  for (const Segment& s : plan.segments)
+  for (const Segment& s : in.plan.segments)
     if (name(s.kind) == segment_name) segment = &s;
   if (segment == nullptr)
     return Error{ErrorKind::usage, fmt::format("no segment '{}': use forward-backward, body, drain or evaluation",
                                                segment_name)};
-  u32 i = none;
-  if (what.starts_with("op:")) std::from_chars(what.data() + 3, what.data() + what.size(), i);
-  if (i >= segment->ops.size())
-    return Error{ErrorKind::usage, fmt::format("'{}' is not op:N with N below {}", what, segment->ops.size())};
-  std::string text = title(plan, graph, *segment, i) + "\n";
-  Out out(text);
-  explain_operands(out, plan, graph, *segment, i);
-  const OpKind kind = segment->ops[i].kind;
-  if (kind == OpKind::copy || kind == OpKind::read || kind == OpKind::write)
-    explain_movement(out, plan, graph, *segment, i);
-  for (OpId dep : segment->deps_of(segment->ops[i]))
-    fmt::format_to(out, "  waits for {}\n", title(plan, graph, *segment, index(dep)));
-  return text;
+  if (const auto op = number_after(what, "op:")) {
+    if (*op >= segment->ops.size())
+      return out_of_range(what, fmt::format("segment {}", segment_name), segment->ops.size());
+    return explain_op(in, Life(in.plan, *segment), *op);
+  }
+  if (const auto chunk = number_after(what, "chunk:")) {
+    if (*chunk >= in.plan.chunks.size()) return out_of_range(what, "the plan", in.plan.chunks.size());
+    return explain_chunk(in, Life(in.plan, *segment), ChunkId{*chunk});
+  }
+  return Error{ErrorKind::usage, fmt::format("--explain {}: write op:N or chunk:N; 'plan --text' lists the ops", what)};
 }
 
 }  // namespace tidepool

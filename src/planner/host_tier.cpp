@@ -99,7 +99,7 @@ class HostPlanner {
                             .device_arc = a.arc,
                             .phase = waits ? Phase::after : Phase::before});
     }
-    if (!clipping()) chain.uses.push_back(use);
+    if (!clipping() && layout_.trains) chain.uses.push_back(use);
     chains_.push_back(std::move(chain));
   }
 
@@ -239,7 +239,7 @@ class HostPlanner {
     u64 set = 0;
     for (u32 w = 0; w < layout_.windows.size(); ++w) {
       if (device_.home[w]) continue;
-      u64 bytes = layout_.chunk(layout_.gradient(w, 0)).bytes.value;
+      u64 bytes = layout_.trains ? layout_.chunk(layout_.gradient(w, 0)).bytes.value : 0;
       for (ChunkId id : layout_.state(w, 0)) bytes += layout_.chunk(id).bytes.value;
       set = std::max(set, bytes);
     }
@@ -405,7 +405,9 @@ class HostPlanner {
     const i32 begin = out_.arcs[b.arc].placed.begin;
     Movement m{.chunk = b.chain->chunk, .from = disk(b.chain->chunk), .to = host(b.arc)};
     m.need = out_.arcs[b.arc].span.begin;
-    const u8 own = begin < 0 ? u8{in_first | in_body} : first.segments;
+    // Not where the first use lies in the turn before as well: then the read runs whenever that does.
+    const bool turn_before = begin < 0 && m.need >= 0;
+    const u8 own = turn_before ? u8{in_first | in_body} : first.segments;
     add(m, on_circle(begin), own);
     u8 missed = 0;
     for (u64 u = b.group.first; u <= b.group.last; ++u)

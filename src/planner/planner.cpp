@@ -33,7 +33,9 @@ struct Attempt {
 };
 
 // One plan for given sweeps and chunk size. Placing can leave gaps; then it plans with less.
-Attempt attempt(const ModelGraph& graph, const PlanOptions& options, u32 sweeps, u64 chunk_elements) {
+Attempt attempt(const ModelGraph& graph, const PlanOptions& given, u32 sweeps, u64 chunk_elements) {
+  PlanOptions options = given;
+  options.clipping &= trains(graph);  // no updates, none that wait
   const u32 micro_batches = options.micro_batches / options.devices;  // of each
   const Layout layout = make_layout(graph, {.target_elements = chunk_elements,
                                             .micro_batches = micro_batches / sweeps,
@@ -171,7 +173,7 @@ u64 state_bytes(const ModelGraph& graph) {
   u64 bytes = 0;
   for (const Window& window : graph.windows)
     for (const Kind kind : {Kind::param, Kind::master_low, Kind::momentum, Kind::variance})
-      if (kind != Kind::master_low || graph.precision == Precision::bf16)
+      if (kind == Kind::param || (trains(graph) && (kind != Kind::master_low || graph.precision == Precision::bf16)))
         bytes += window.elements * element_bytes(kind, graph.precision);
   return bytes;
 }

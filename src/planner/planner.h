@@ -24,6 +24,7 @@ struct PlanOptions {
   bool advise = true;           // where nothing fits: find the smallest change that does, which takes a while
 };
 
+// Of a graph that trains nothing, the plan has an evaluation segment and no other.
 // Error: ErrorKind::does_not_fit, naming the tier, what is needed, and the smallest budget that fits
 // (with the other tiers as they are); ErrorKind::usage for impossible choices.
 Result<Plan> make_plan(const ModelGraph&, const PlanOptions&);

@@ -25,7 +25,7 @@ class Builder {
 
   Program build() {
     for (u32 sweep = 0; sweep < program_.options.sweeps; ++sweep) add_sweep(sweep);
-    program_.norm = add({.kind = OpKind::norm});
+    if (layout_.trains) program_.norm = add({.kind = OpKind::norm});
     return std::move(program_);
   }
 
@@ -46,7 +46,9 @@ class Builder {
     }
     if (sweep == 0) program_.first_backward = program_.positions();
     for (u32 b = head + 1; b-- > 0;) {
+      if (!layout_.trains && b != head) break;
       add_pass(OpKind::backward, b, sweep);
+      if (!layout_.trains) continue;
       if (sweep + 1 != program_.options.sweeps) continue;
       if (program_.options.devices > 1) add_reductions(b);
       add_finished_gradients(b);

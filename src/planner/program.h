@@ -36,6 +36,7 @@ struct Pass {
 // Positions are indices into `ops`; devices run theirs side by side. With clipping a body is, per block, the updates of the last
 // step's gradients and then the forward; after that the backward. Without, updates follow the
 // gradient that they need. The head has no forward op: its backward does both.
+// Of a model that is not trained there are the forward passes and the head's.
 struct Program {
   ProgramOptions options;
   u32 sweep_micro_batches = 1;

@@ -205,7 +205,7 @@ class Verifier {
   // Versions count from the segment's start, so this says that nothing is stale: with clipping a body's
   // blocks find parameters that have been updated once; everywhere else those that were there.
   Result<void> check_passes(const Segment& segment) const {
-    const bool trains = segment.kind == SegmentKind::body || segment.kind == SegmentKind::forward_backward;
+    const bool steps = segment.kind == SegmentKind::body || segment.kind == SegmentKind::forward_backward;
     const u32 blocks = static_cast<u32>(graph_.blocks.size());
     std::vector<u32> forward(blocks * plan_.micro_batches, 0), backward = forward;
     for (u32 i = 0; i < segment.ops.size(); ++i) {
@@ -219,7 +219,7 @@ class Verifier {
       if (passes || op.kind == OpKind::gradient || op.kind == OpKind::reduce_scatter)
         for (const Operand& o : segment.operands_of(op)) TRY(check_fresh(segment, i, o));
     }
-    if (!trains) return {};
+    if (!steps || !trains(graph_)) return {};
     for (u32 b = 0; b < blocks; ++b)
       for (u32 m = 0; m < plan_.micro_batches; ++m) {
         const u64 at = b * plan_.micro_batches + m;

@@ -11,6 +11,18 @@ namespace {
 
 u32 page_columns(const Screen& screen) { return std::min(screen.columns, 80u); }
 
+// As makers promise it: in powers of 1000.
+std::string endurance_text(Bytes bytes) {
+  const double terabytes = static_cast<double>(bytes.value) * 1e-12;
+  return terabytes < 10'000 ? fmt::format("{:.4g} TB", terabytes) : fmt::format("{:.4g} PB", terabytes * 1e-3);
+}
+
+std::string long_time_text(double seconds) {
+  const double days = seconds / 86'400;
+  if (days < 2) return seconds_text(seconds);
+  return days < 1000 ? fmt::format("{:.0f} days", days) : fmt::format("{:.0f} years", days / 365.25);
+}
+
 Bytes per_step(Bytes total, u64 steps) { return steps == 0 ? Bytes{} : Bytes{(total.value + steps / 2) / steps}; }
 
 class Report {
@@ -102,17 +114,25 @@ class Report {
     line(paint(screen_, Ink::dim,
                fmt::format("  {:<12}{:>12}{:>14}{:>14}{:>9}", "link", "measured", "planned", "least", "ratio")));
     for (u32 i = 0; i < link_count; ++i) link(static_cast<LinkKind>(i), run_.links[i]);
+    if (run_.comm) comm(*run_.comm);
+  }
+
+  std::string verdict(Bytes measured, Bytes planned) const {
+    if (measured == planned) return paint(screen_, Ink::green, screen_.unicode ? "✓" : "=");
+    return paint(screen_, Ink::red, fmt::format("{:+d} B", static_cast<i64>(measured.value - planned.value)));
+  }
+
+  void comm(const CommUse& use) {
+    line(fmt::format("  {:<12}{:>12}{:>14}{:>14}{:>9}  {}", "collectives", bytes_text(per_step(use.measured, run_.steps)),
+                     bytes_text(per_step(use.planned, run_.steps)), "-", "-", verdict(use.measured, use.planned)));
   }
 
   void link(LinkKind kind, const LinkUse& use) {
     const double ratio = use.lower_bound.value == 0 ? (use.measured.value == 0 ? 1.0 : std::nan(""))
                                                     : static_cast<double>(use.measured.value) / static_cast<double>(use.lower_bound.value);
-    const bool as_planned = use.measured == use.planned;
-    const std::string verdict = as_planned ? paint(screen_, Ink::green, screen_.unicode ? "✓" : "=")
-                                           : paint(screen_, Ink::red, fmt::format("{:+d} B", static_cast<i64>(use.measured.value - use.planned.value)));
     line(fmt::format("  {:<12}{:>12}{:>14}{:>14}{:>9}  {}", name(kind), bytes_text(per_step(use.measured, run_.steps)),
                      bytes_text(per_step(use.planned, run_.steps)), bytes_text(per_step(use.lower_bound, run_.steps)),
-                     ratio_text(ratio), verdict));
+                     ratio_text(ratio), verdict(use.measured, use.planned)));
   }
 
   void peaks() {
@@ -133,6 +153,11 @@ class Report {
     const Bytes written = run_.links[static_cast<u32>(LinkKind::disk_write)].measured;
     line(fmt::format(" The SSD took {} per step, {} in all, and {} of checkpoints.", bytes_text(per_step(written, run_.steps)),
                      bytes_text(written), bytes_text(run_.checkpoint_written)));
+    if (written.value > 0) {
+      const DriveLife life = drive_life(run_);
+      line(fmt::format(" At this pace {} of endurance ({}) last {}.", endurance_text(life.endurance),
+                       life.assumed ? "assumed" : "machine.file", long_time_text(life.seconds)));
+    }
     if (run_.io_retries > 0) line(fmt::format(" {} I/O operations needed a second try.", run_.io_retries));
     if (!run_.weights_xxh3.empty()) line(fmt::format(" Weights: xxh3 {}", run_.weights_xxh3));
   }

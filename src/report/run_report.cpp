@@ -72,6 +72,7 @@ class Object {
   }
 
   Object object(std::string_view key) const { return {find(key), path_ + std::string(key) + ".", fault_}; }
+  bool has(std::string_view key) const { return find(key) != nullptr; }
 
   u64 count(std::string_view key) const { return count_of(find(key), key); }
   Bytes bytes(std::string_view key) const { return Bytes{count(key)}; }
@@ -162,12 +163,17 @@ RunReport read_fields(const Object& o) {
     const Object link = o.object("links").object(name(static_cast<LinkKind>(i)));
     r.links[i] = {link.bytes("planned_bytes"), link.bytes("measured_bytes"), link.bytes("lower_bound_bytes")};
   }
+  if (o.has("comm")) {
+    const Object comm = o.object("comm");
+    r.comm = {comm.bytes("planned_bytes"), comm.bytes("measured_bytes")};
+  }
   for (u32 i = 0; i < tier_count; ++i) {
     const Object tier = o.object("tiers").object(name(static_cast<Tier>(i)));
     r.tiers[i] = {tier.bytes("budget_bytes"), tier.bytes("planned_peak_bytes"), tier.bytes("measured_peak_bytes")};
   }
   r.rss_peak = o.bytes("rss_peak_bytes");
   r.checkpoint_written = o.bytes("checkpoint_written_bytes");
+  if (o.has("disk_endurance_bytes")) r.disk_endurance = o.bytes("disk_endurance_bytes");
   r.io_retries = o.count("io_retries");
   const Object exposed = o.object("exposed_seconds");
   exposed.each_member([&](std::string_view cause, const json::value&) {
@@ -185,6 +191,14 @@ RunReport read_fields(const Object& o) {
 }
 
 }  // namespace
+
+DriveLife drive_life(const RunReport& r) {
+  DriveLife out{.endurance = r.disk_endurance, .assumed = r.disk_endurance.value == 0};
+  if (out.assumed) out.endurance = endurance_assumed;
+  const Bytes written = r.links[static_cast<u32>(LinkKind::disk_write)].measured;
+  out.seconds = static_cast<double>(out.endurance.value) / static_cast<double>(written.value) * r.train_seconds;
+  return out;
+}
 
 std::string to_json(const RunReport& r) {
   json::object o;
@@ -207,9 +221,12 @@ std::string to_json(const RunReport& r) {
   o["peak_flops_per_second"] = r.peak_flops_per_second;
   o["binds"] = r.binds;
   o["links"] = links_of(r);
+  if (r.comm)
+    o["comm"] = {{"planned_bytes", r.comm->planned.value}, {"measured_bytes", r.comm->measured.value}};
   o["tiers"] = tiers_of(r);
   o["rss_peak_bytes"] = r.rss_peak.value;
   o["checkpoint_written_bytes"] = r.checkpoint_written.value;
+  o["disk_endurance_bytes"] = r.disk_endurance.value;
   o["io_retries"] = r.io_retries;
   o["exposed_seconds"] = exposed_of(r);
   o["phases"] = phases_of(r);

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,13 @@ struct LinkUse {
   Bytes measured{};
   Bytes lower_bound{};
   bool operator==(const LinkUse&) const = default;
+};
+
+// The same of collectives, all devices together. Homes and shards fix their bytes, so there is no least.
+struct CommUse {
+  Bytes planned{};
+  Bytes measured{};
+  bool operator==(const CommUse&) const = default;
 };
 
 struct TierPeak {
@@ -67,9 +75,11 @@ struct RunReport {
   double peak_flops_per_second = 0;   // measured on this machine; 0: not measured
 
   std::array<LinkUse, link_count> links{};
+  std::optional<CommUse> comm;   // several devices
   std::array<TierPeak, tier_count> tiers{};
   Bytes rss_peak{};
   Bytes checkpoint_written{};    // beside the links
+  Bytes disk_endurance{};        // that machine.file promises may be written; 0: not told
   u64 io_retries = 0;
   std::vector<ExposedTime> exposed;
   std::vector<PhaseTime> phases;
@@ -80,6 +90,16 @@ struct RunReport {
 
   bool operator==(const RunReport&) const = default;
 };
+
+// What makers commonly promise of a 1 TB consumer drive: assumed where machine.file tells nothing.
+inline constexpr Bytes endurance_assumed{600'000'000'000'000};
+
+struct DriveLife {
+  Bytes endurance{};
+  bool assumed = false;
+  double seconds = 0;  // of training at this run's pace, until it is written; infinite where nothing is
+};
+DriveLife drive_life(const RunReport&);
 
 // report.json. Non-finite numbers become null.
 std::string to_json(const RunReport&);

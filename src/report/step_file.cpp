@@ -10,7 +10,7 @@
 #include <iterator>
 
 #include "json/text.h"
-#include "report/frame_arcs.h"
+#include "planner/frame_arcs.h"
 
 namespace tidepool {
 namespace json = boost::json;

@@ -35,8 +35,6 @@ constexpr std::array<Prefix, 11> prefixes = {{{"p", 15},
 constexpr u64 decimal_prefixes = 6;
 constexpr double nanos_max = 0x1p63;
 
-Error reason(std::string text) { return {ErrorKind::usage, std::move(text)}; }
-
 std::string lower(std::string_view text) {
   std::string out(text);
   std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });

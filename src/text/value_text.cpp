@@ -27,8 +27,6 @@ constexpr std::array<SizeUnit, 9> size_units = {{{"TiB", 1024 * gib},
                                                  {"KB", 1'000},
                                                  {"B", 1}}};
 
-Error reason(std::string text) { return {ErrorKind::usage, std::move(text)}; }
-
 std::string lower(std::string_view text) {
   std::string out(text);
   std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });

@@ -10,6 +10,8 @@
 namespace tidepool {
 
 // Errors hold the reason only ("is not a number"); the caller says which key and where.
+inline Error reason(std::string text) { return {ErrorKind::usage, std::move(text)}; }
+
 Result<u64> parse_integer(std::string_view text);   // "4096", "4_096", "1e6"
 Result<u64> parse_count(std::string_view text);     // "300B", "1.5T", "20M", "4096"
 Result<double> parse_real(std::string_view text);   // "1e-5", "0.1", "3"

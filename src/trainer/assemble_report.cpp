@@ -82,6 +82,7 @@ RunReport assemble_report(const ReportParts& parts) {
   report.weights_xxh3 = fmt::format("{:016x}", parts.weights_xxh3);
   report.resumed_from_step = parts.resumed_from;
   report.checkpoint_written = parts.checkpoint_written;
+  report.disk_endurance = parts.disk_endurance;
   report.machine = machine_facts(parts.config, parts.session);
   report.config = settings_of(parts.config, [](const Field&) { return true; });
   report.config["command"] = parts.command;

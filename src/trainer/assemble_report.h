@@ -23,6 +23,7 @@ struct ReportParts {
   u64 resumed_from = 0;
   u64 weights_xxh3 = 0;
   Bytes checkpoint_written{};
+  Bytes disk_endurance{};  // 0: not told
 };
 
 RunReport assemble_report(const ReportParts&);

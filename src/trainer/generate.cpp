@@ -71,11 +71,16 @@ Result<void> generate_text(const GenerateRequest& request, const std::function<v
     return Error{ErrorKind::usage, "generate writes bytes; this model's vocabulary is smaller than 256"};
   config.train.per_device_train_batch_size = 1;
   config.train.gradient_accumulation_steps = 1;
+  // Homes and chunks were chosen for training.
   config.memory.sweeps = 0;
+  config.memory.home = HomePolicy::automatic;
+  config.memory.chunk_size = Bytes{0};
+  config.machine.file.clear();
   config.memory.swap_dir = dir + "/generate-swap";
   config.machine.threads = request.threads;
   config.machine.executor = "cpu";  // one sequence: one device
-  TRY_ASSIGN(const ModelGraph graph, make_graph(config));
+  TRY_ASSIGN(ModelGraph graph, make_graph(config));
+  for (Window& window : graph.windows) window.trainable = false;  // parameters are all its state
   TRY_ASSIGN(const Bytes disk, disk_budget(config));
   TRY_ASSIGN(Plan plan, make_plan(graph, plan_options(config, disk)));
   PromptSource source;

@@ -4,7 +4,7 @@
 #include <limits>
 #include <map>
 
-#include "report/frame_arcs.h"
+#include "planner/frame_arcs.h"
 
 namespace tidepool {
 

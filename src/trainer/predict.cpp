@@ -5,6 +5,8 @@
 #include <cstring>
 #include <optional>
 
+#include "tidepool/median.h"
+
 namespace tidepool {
 namespace {
 
@@ -68,8 +70,7 @@ double op_seconds(Session& session, std::optional<OpId> op) {
     session.executor().run_at_rest(body, *op);
     samples.push_back(now() - at);
   }
-  std::nth_element(samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2), samples.end());
-  return samples[samples.size() / 2];
+  return median(std::move(samples));
 }
 
 // Layers are alike, so one stands for all.

@@ -6,6 +6,8 @@
 #include <fstream>
 
 #include "checkpoint/checkpoint.h"
+#include "report/text_file.h"
+#include "trainer/plan_change.h"
 
 namespace tidepool {
 namespace {
@@ -36,6 +38,11 @@ Result<RunDirectory> RunDirectory::open(const std::string& dir, Beginning beginn
                  fmt::format("{} already holds checkpoints: continue with --resume auto, or set another output.dir",
                              dir)};
   return out;
+}
+
+std::string RunDirectory::change_of_plan(const std::string& plan) const {
+  const Result<std::string> before = read_text_file(dir_ + "/plan.txt");
+  return before ? plan_change(*before, plan) : "";
 }
 
 Result<void> RunDirectory::describe_run(const std::string& config_yaml, const std::string& plan) const {

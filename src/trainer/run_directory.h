@@ -19,6 +19,8 @@ class RunDirectory {
   // live run has it; ErrorKind::usage: it holds checkpoints and the run begins anew. Nothing in it is changed.
   static Result<RunDirectory> open(const std::string& dir, Beginning);
 
+  // How a plan differs from the one that plan.txt holds (plan_change); empty: it does not, or there is none.
+  std::string change_of_plan(const std::string& plan) const;
   // Writes config.yaml and plan.txt.
   Result<void> describe_run(const std::string& config_yaml, const std::string& plan) const;
 

@@ -23,12 +23,14 @@ double RunMeter::now() {
 void RunMeter::begin_training() {
   began_ = last_step_ = now();
   moved_before_ = executor_.moved();
+  collected_before_ = executor_.moved_between_devices();
 }
 
 void RunMeter::end_training() {
   train_seconds_ += now() - began_;
   const auto moved = executor_.moved();
   for (u32 l = 0; l < link_count; ++l) moved_[l] += moved[l] - moved_before_[l];
+  collected_ += executor_.moved_between_devices() - collected_before_;
 }
 
 double RunMeter::step_done() {
@@ -48,11 +50,13 @@ void RunMeter::fill(RunReport& report) const {
     report.links[l].lower_bound = report.links[l].lower_bound * steps();
     report.links[l].planned = Bytes{0};
   }
+  if (plan_.devices > 1) report.comm = CommUse{.measured = collected_};
   for (u32 s = 0; s < segment_count; ++s) {
     const SegmentKind kind = static_cast<SegmentKind>(s);
     if (kind == SegmentKind::evaluation) continue;
     const auto bytes = link_bytes(plan_, kind);
     for (u32 l = 0; l < link_count; ++l) report.links[l].planned += bytes[l] * runs_[s];
+    if (report.comm) report.comm->planned += comm_bytes(plan_, kind) * runs_[s];
   }
   for (u32 t = 0; t < tier_count; ++t)
     report.tiers[t].measured_peak = executor_.high_water(static_cast<Tier>(t));

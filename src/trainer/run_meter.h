@@ -42,6 +42,7 @@ class RunMeter {
   TraceRecorder trace_;
   std::array<u64, segment_count> runs_{};
   std::array<Bytes, link_count> moved_{}, moved_before_{};
+  Bytes collected_{}, collected_before_{};  // between devices
   std::vector<double> step_seconds_;
   double train_seconds_ = 0, began_ = 0, last_step_ = 0;
 };

@@ -26,6 +26,7 @@ StateStore::StateStore(const Plan& plan, const ModelGraph& graph, CpuExecutor& e
     slots_[i].staging = staging[i];
   }
   first_.resize(graph.windows.size());
+  for (auto& of_window : first_) of_window.fill(ChunkId{none});
   for (u32 id = 0; id < plan.chunks.size(); ++id) {
     const Chunk& chunk = plan.chunks[id];
     if (is_persistent(chunk.kind) && chunk.cut == 0)
@@ -83,6 +84,7 @@ Result<void> StateStore::read(u32 window, Kind kind, u64 element, std::span<std:
 }
 
 Result<void> StateStore::write(u32 window, Kind kind, u64 element, std::span<const std::byte> bytes) {
+  if (first_chunk(window, kind) == ChunkId{none}) return {};  // no part of this plan
   Slot& slot = slot_of(kind);
   while (!bytes.empty()) {
     const Piece piece = piece_at(window, kind, element, bytes.size());

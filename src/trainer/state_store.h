@@ -20,6 +20,7 @@ class StateStore final : public StateReader, public StateWriter {
   static std::array<Bytes, 2> staging_bytes(const Plan&);
 
   Result<void> read(u32 window, Kind, u64 element_begin, std::span<std::byte> out) override;
+  // Kinds that the plan has no chunks for, of a model that is not trained, are dropped.
   Result<void> write(u32 window, Kind, u64 element_begin, std::span<const std::byte> bytes) override;
   // Writes what is staged, and zeros into every chunk that was never written.
   Result<void> finish() override;

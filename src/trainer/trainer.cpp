@@ -10,11 +10,14 @@
 #include "data/batch_source.h"
 #include "data/dataset.h"
 #include "engine/engine.h"
+#include "machine/cpu_name.h"
 #include "tidepool/check.h"
 #include "trainer/assemble_report.h"
+#include "trainer/choice_progress.h"
 #include "trainer/evaluation_runs.h"
 #include "trainer/init_weights.h"
 #include "trainer/leave_now.h"
+#include "trainer/plan_run.h"
 #include "trainer/run_checkpoints.h"
 #include "trainer/run_directory.h"
 #include "trainer/run_meter.h"
@@ -41,18 +44,18 @@ class Trainer final : public NextSegment, public EngineObserver {
   Result<RunReport> run() {
     TRY_ASSIGN(graph_, make_graph(config_));
     TRY(open_data());
-    TRY_ASSIGN(const Bytes disk, disk_budget(config_));
-    TRY_ASSIGN(Plan plan, make_plan(graph_, plan_options(config_, disk)));
+    TRY(choose());
     TRY_ASSIGN(directory_, RunDirectory::open(config_.output.dir, request_.resume.empty() ? Beginning::anew : Beginning::resumed));
-    make_source(plan);
-    TRY_ASSIGN(session_, Session::create(config_, graph_, std::move(plan), *source_,
+    make_source(chosen_.plan);
+    TRY_ASSIGN(session_, Session::create(config_, graph_, std::move(chosen_.plan), *source_,
                                          {.open_disk = request_.open_disk, .rest_patience = request_.watchdog_least}));
     if (!request_.quiet) TRY(show_plan());
     for (const std::string& note : session_->notes()) outputs_.say(note);
+    say_choice();
     TRY_ASSIGN(checkpoints_, RunCheckpoints::open(config_, session_->graph(), outputs_));
     TRY(load_or_init());
     // Not before: a resume that is refused leaves the run's own config and plan as they were.
-    TRY(directory_.describe_run(to_yaml(config_), plan_text(config_, session_->plan())));
+    TRY(describe_run());
     TRY(open_outputs());
     const StopSignals signals;  // until the last save is done: it must not die of a first signal
     TRY(train());
@@ -100,6 +103,33 @@ class Trainer final : public NextSegment, public EngineObserver {
 
  private:
   // ---- before the first step ---------------------------------------------------------------------------
+
+  Result<void> choose() {
+    ChoiceProgress progress;
+    const PlanTried tried = [&](u32 count, double best) {
+      if (!request_.quiet) progress.tried(count, best);
+    };
+    TRY_ASSIGN(chosen_, plan_run(config_, graph_, PlanFor::this_machine, tried));
+    choice_notes_ = describe_choice(config_, chosen_);
+    return {};
+  }
+
+  void say_choice() {
+    for (const std::string& note : choice_notes_) outputs_.say(note);
+    if (!chosen_.machine) return;
+    const std::string other = machine_mismatch(config_, *chosen_.machine, session_->pool().workers(), cpu_name());
+    if (!other.empty()) outputs_.say(other);
+  }
+
+  // A plan of its own is no fault of a resumed run: numbers do not depend on it. But it is said.
+  Result<void> describe_run() {
+    const std::string plan = plan_text(config_, session_->plan());
+    if (!request_.resume.empty()) {
+      const std::string change = directory_.change_of_plan(plan);
+      if (!change.empty()) outputs_.say(change);
+    }
+    return directory_.describe_run(to_yaml(config_), plan);
+  }
 
   Result<void> show_plan() {
     TRY_ASSIGN(prediction_, predict_step(*session_));
@@ -290,7 +320,8 @@ class Trainer final : public NextSegment, public EngineObserver {
                                               .state = state_,
                                               .resumed_from = resumed_from_,
                                               .weights_xxh3 = checkpoints_->last().weights_xxh3,
-                                              .checkpoint_written = checkpoints_->written()});
+                                              .checkpoint_written = checkpoints_->written(),
+                                              .disk_endurance = chosen_.machine ? chosen_.machine->disk.endurance : Bytes{}});
     TRY(outputs_.finish(report));
     const TracedRun traced{.measured = meter_->trace().events(), .forecast = prediction_.forecast};
     TRY(write_traces(config_.output.dir, config_.output.trace, session_->plan(), graph_, traced));
@@ -306,6 +337,8 @@ class Trainer final : public NextSegment, public EngineObserver {
   const Config& config_;
   RunOutputs outputs_;
   ModelGraph graph_;
+  RunPlan chosen_;  // its plan moves into the session
+  std::vector<std::string> choice_notes_;
   std::unique_ptr<Dataset> data_;
   std::unique_ptr<BatchSource> batches_;
   LearningRate learning_rate_;

@@ -50,6 +50,9 @@ TEST_P(Devices, WithOneMicroBatchEachAreOneDeviceThatAccumulates) {
     EXPECT_EQ(numbers_of(*report), expected);
     for (u32 l = 0; l < link_count; ++l)
       EXPECT_EQ(report->links[l].measured, report->links[l].planned) << name(static_cast<LinkKind>(l));
+    ASSERT_TRUE(report->comm);
+    EXPECT_EQ(report->comm->measured, report->comm->planned);
+    EXPECT_GT(report->comm->measured.value, 0u);
     EXPECT_LE(report->tiers[0].measured_peak, report->tiers[0].planned_peak);
   }
 }

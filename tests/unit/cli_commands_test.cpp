@@ -87,6 +87,9 @@ TEST(Cli, CompletionKnowsCommandsOptionsAndKeys) {
   EXPECT_THAT(bash_completion(), HasSubstr("train.learning_rate="));
   EXPECT_THAT(bash_completion(), HasSubstr("--resume"));
   EXPECT_THAT(bash_completion(), HasSubstr("generate"));
+  EXPECT_THAT(bash_completion(), HasSubstr("machine.file="));
+  EXPECT_THAT(bash_completion(), HasSubstr("plan:--explain) words=\"op: chunk:\""));
+  EXPECT_THAT(bash_completion(), HasSubstr("train:--resume) words=\"auto\""));
 }
 
 TEST(CliOptions, ParsesPresetsFlagsAndValues) {

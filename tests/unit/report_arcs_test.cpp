@@ -5,7 +5,7 @@
 #include <boost/json/value.hpp>
 
 #include "planner/planner.h"
-#include "report/frame_arcs.h"
+#include "planner/frame_arcs.h"
 #include "report/step_file.h"
 #include "support_graph.h"
 #include "tests/support/tiny_plan.h"

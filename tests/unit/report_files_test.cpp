@@ -27,6 +27,8 @@ RunReport some_report() {
   for (u32 i = 0; i < link_count; ++i) r.links[i] = {Bytes{10 + i}, Bytes{20 + i}, Bytes{5 + i}};
   for (u32 i = 0; i < tier_count; ++i) r.tiers[i] = {Bytes{~u64{0}}, Bytes{20 + i}, Bytes{5 + i}};
   r.rss_peak = Bytes{77}, r.checkpoint_written = Bytes{88}, r.io_retries = 2;
+  r.disk_endurance = Bytes{1'200'000'000'000'000};
+  r.comm = CommUse{Bytes{30}, Bytes{31}};
   r.exposed = {{"compute", 7}, {"disk_read", 2}};
   r.phases = {{"forward", 1, 0.9}};
   r.binds = "disk_read";
@@ -41,6 +43,30 @@ TEST(ReportJson, reads_back_what_it_wrote) {
   const auto back = read_report(dir.path());
   ASSERT_TRUE(back.has_value()) << back.error().message;
   EXPECT_EQ(*back, some_report());
+}
+
+TEST(ReportJson, what_an_older_report_lacks_is_not_known) {
+  RunReport r = some_report();
+  r.comm.reset();
+  std::string text = to_json(r);
+  EXPECT_EQ(text.find("\"comm\""), std::string::npos);
+  const auto key = text.find("\"disk_endurance_bytes\"");
+  text.erase(key, text.find('\n', key) + 1 - key);
+  const auto back = parse_report(text, "report.json");
+  ASSERT_TRUE(back.has_value()) << back.error().message;
+  EXPECT_FALSE(back->comm.has_value());
+  EXPECT_EQ(back->disk_endurance, Bytes{});
+}
+
+TEST(ReportJson, a_drive_lasts_as_long_as_its_endurance) {
+  RunReport r = some_report();
+  r.links[static_cast<u32>(LinkKind::disk_write)].measured = Bytes{1'200'000'000};
+  EXPECT_FALSE(drive_life(r).assumed);
+  EXPECT_DOUBLE_EQ(drive_life(r).seconds, 9e6);  // a millionth in 9 s
+  r.disk_endurance = Bytes{};
+  EXPECT_TRUE(drive_life(r).assumed);
+  EXPECT_EQ(drive_life(r).endurance, endurance_assumed);
+  EXPECT_DOUBLE_EQ(drive_life(r).seconds, 4.5e6);
 }
 
 TEST(ReportJson, has_the_keys_that_others_rely_on) {

@@ -59,6 +59,7 @@ RunReport long_run() {
   for (LinkUse& l : r.links) l = {Bytes{100 * gib}, Bytes{100 * gib}, Bytes{99 * gib}};
   for (TierPeak& t : r.tiers) t = {Bytes{gib}, Bytes{900 * mib}, Bytes{900 * mib}};
   r.rss_peak = Bytes{3 * gib};
+  r.comm = CommUse{Bytes{9 * gib}, Bytes{9 * gib - 1}};
   return r;
 }
 
@@ -67,6 +68,16 @@ TEST(ReportTerminal, everything_fits_80_columns) {
     expect_fits(render_plan(big_plan(), screen), screen);
     expect_fits(render_report(long_run(), screen), screen);
   }
+}
+
+TEST(ReportTerminal, a_drives_endurance_is_told_or_said_to_be_assumed) {
+  RunReport r = long_run();
+  EXPECT_THAT(render_report(r, plain), HasSubstr("600 TB of endurance (assumed) last"));
+  EXPECT_THAT(render_report(r, plain), HasSubstr("collectives"));
+  r.disk_endurance = Bytes{1'200'000'000'000'000};
+  r.comm.reset();
+  EXPECT_THAT(render_report(r, plain), HasSubstr("1200 TB of endurance (machine.file) last"));
+  EXPECT_THAT(render_report(r, plain), Not(HasSubstr("collectives")));
 }
 
 LiveState busy_live() {

@@ -8,17 +8,14 @@
 
 #include "engine/op_text.h"
 #include "tidepool/check.h"
+#include "tidepool/mix_bits.h"
 
 namespace tidepool {
 namespace {
 
-// splitmix64: a fraction in [0, 1) from a seed and a counter.
+// A fraction in [0, 1) from a seed and a counter.
 double fraction(u64 seed, u64 counter) {
-  u64 z = seed + (counter + 1) * 0x9e3779b97f4a7c15;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  z ^= z >> 31;
-  return static_cast<double>(z >> 11) * 0x1p-53;
+  return static_cast<double>(mix_bits(seed + (counter + 1) * golden_gamma) >> 11) * 0x1p-53;
 }
 
 }  // namespace

@@ -53,16 +53,16 @@ function shareBar(name, caption, rows) {
 }
 
 function linkBars(runs) {
-  const two = runs.length > 1, names = Object.keys(runs[0].report.links);
-  const groups = names.map((link) => ({
+  const two = runs.length > 1;
+  const groups = linkNames(runs).map((link) => ({
     name: link,
-    bars: runs.flatMap((run) => {
-      const use = run.report.links[link], of = (key) => run.perStep(use[key]);
+    bars: runs.filter((run) => run.links[link]).flatMap((run) => {
+      const use = run.links[link], of = (key) => run.perStep(use[key]);
       const mark = two ? `${'AB'[run.number]} ` : '';
       const bar = (key, word, color, pale) => ({ value: of(key), color, pale, label: `${mark}${word} ${text.bytes(of(key))}` });
       const measured = bar('measured_bytes', 'measured', two ? run.color : '--c-blue');
-      return two ? [measured, bar('lower_bound_bytes', 'least', run.color, true)]
-        : [measured, bar('planned_bytes', 'planned', '--c-aqua'), bar('lower_bound_bytes', 'least', '--c-gray')];
+      const least = 'lower_bound_bytes' in use ? [bar('lower_bound_bytes', 'least', two ? run.color : '--c-gray', two)] : [];
+      return two ? [measured, ...least] : [measured, bar('planned_bytes', 'planned', '--c-aqua'), ...least];
     }),
   }));
   return barChart('links', ['Bytes of a step on each link'], groups, {});

@@ -166,5 +166,6 @@ function itinerary(step, chunk, arcs, touched) {
   });
   const list = words.flatMap((w, i) => (i ? [' · ', ...w] : w));
   return [el('strong', {}, step.chunkName(chunk)), `, ${text.bytes(step.data.chunks.bytes[chunk])}, ` +
-    (home >= 0 ? `at home on ${step.placeName(home)}: ` : 'lives for a while: '), ...list];
+    (home >= 0 ? `at home on ${step.placeName(home)}: ` : 'lives for a while: '), ...list, el('br'),
+    'why it is where it is: ', el('code', {}, `tidepool plan CONFIG --explain chunk:${chunk}`)];
 }

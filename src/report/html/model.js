@@ -79,6 +79,8 @@ class StepModel {
   }
 }
 
+const linkNames = (runs) => [...new Set(runs.flatMap((run) => Object.keys(run.links)))];
+
 class Run {
   constructor(data, number) {
     this.name = data.name;
@@ -90,6 +92,8 @@ class Run {
     if (this.step && this.step.times.length === 0) this.step = null;
     this.tooLarge = data.step && data.step.ops.kind.length === 0 ? data.step.ops_in_all : 0;
   }
+  // With several devices what they give each other is one more link, of which no least is known.
+  get links() { return this.report.comm ? { ...this.report.links, collectives: this.report.comm } : this.report.links; }
   get lastLoss() { const v = this.curves.loss.value; return v.length ? v[v.length - 1] : NaN; }
   get lastEval() { const v = this.curves.eval_loss.value; return v.length ? v[v.length - 1] : NaN; }
   // Of the prediction, of what was measured: +0.1 is 10 % too long.

@@ -32,7 +32,7 @@ function comparison(runs) {
   row('validation loss', (r) => r.lastEval, (x) => (finite(x) ? x.toFixed(4) : '–'), 'less');
   row('steps', (r) => r.report.steps, text.digits);
   row('parameters', (r) => r.report.parameters, text.count);
-  for (const link of Object.keys(a.report.links)) row(`${link}, per step`, (r) => r.perStep(r.report.links[link].measured_bytes), text.bytes, 'less');
+  for (const link of linkNames(runs)) row(`${link}, per step`, (r) => r.perStep((r.links[link] || {}).measured_bytes), text.bytes, 'less');
   for (const tier of Object.keys(a.report.tiers)) row(`${tier} peak`, (r) => r.report.tiers[tier].measured_peak_bytes, text.bytes);
   row('resident process', (r) => r.report.rss_peak_bytes, text.bytes);
   return el('div', { class: 'card', 'data-chart-table': 'comparison' }, table([{ name: '' }, { name: `A ${a.name}` }, { name: `B ${b.name}` }, { name: 'B against A' }], rows));
@@ -41,10 +41,11 @@ function comparison(runs) {
 function linkTable(runs) {
   const rows = [];
   for (const run of runs) {
-    for (const [link, use] of Object.entries(run.report.links)) {
+    for (const [link, use] of Object.entries(run.links)) {
       const same = use.measured_bytes === use.planned_bytes;
       const ratio = use.lower_bound_bytes > 0 ? use.measured_bytes / use.lower_bound_bytes : NaN;
-      rows.push([`${runs.length > 1 ? `${'AB'[run.number]} ` : ''}${link}`, ...['measured_bytes', 'planned_bytes', 'lower_bound_bytes'].map((key) => text.bytes(run.perStep(use[key]))),
+      rows.push([`${runs.length > 1 ? `${'AB'[run.number]} ` : ''}${link}`,
+        ...['measured_bytes', 'planned_bytes', 'lower_bound_bytes'].map((key) => (key in use ? text.bytes(run.perStep(use[key])) : '–')),
         finite(ratio) ? ratio.toFixed(2) : '–', el('span', { class: same ? 'good' : 'bad' }, same ? 'as planned' : `${use.measured_bytes - use.planned_bytes} B off`)]);
     }
   }
@@ -63,7 +64,17 @@ function causeTable(runs) {
     [cause === 'compute' ? 'compute itself' : cause, ...runs.flatMap((run) => cells(run, cause))]));
 }
 
-// What it does to a drive. 600 TB written is what makers commonly promise for 1 TB of a consumer drive.
+// What it does to a drive. Where the machine file tells no endurance, 600 TB are assumed: what makers commonly
+// promise of 1 TB of a consumer drive.
+const enduranceAssumed = 600e12;
+const terabytes = (bytes) => (bytes < 1e16 ? `${Number((bytes / 1e12).toPrecision(4))} TB` : `${Number((bytes / 1e15).toPrecision(4))} PB`);
+
+function driveLife(run, perDay) {
+  const told = run.report.disk_endurance_bytes, endurance = told > 0 ? told : enduranceAssumed;
+  const lasts = perDay > 0 ? text.seconds(endurance / perDay * 86400) : 'as long as it likes';
+  return `${lasts}, of ${terabytes(endurance)} ${told > 0 ? 'that the machine file tells' : 'assumed: no machine file tells it'}`;
+}
+
 function wearTable(runs) {
   const row = (name, of) => [name, ...runs.map(of)];
   const perDay = (run) => run.perStep(run.report.links.disk_write.measured_bytes) / (run.report.train_seconds / run.report.steps) * 86400;
@@ -71,7 +82,7 @@ function wearTable(runs) {
   return table(columns, [
     row('written per step', (run) => text.bytes(run.perStep(run.report.links.disk_write.measured_bytes))),
     row('written per day of training', (run) => text.bytes(perDay(run))),
-    row('a drive rated for 600 TB written lasts', (run) => (perDay(run) > 0 ? text.seconds(600e12 / perDay(run) * 86400) : 'as long as it likes')),
+    row('the endurance lasts', (run) => driveLife(run, perDay(run))),
     row('read per step', (run) => text.bytes(run.perStep(run.report.links.disk_read.measured_bytes))),
     row('checkpoints, in all', (run) => text.bytes(run.report.checkpoint_written_bytes)),
     row('transfers that needed a second try', (run) => text.digits(run.report.io_retries)),

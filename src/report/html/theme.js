@@ -20,8 +20,14 @@ const theme = {
     const asked = new URLSearchParams(location.search).get('theme');
     if (asked === 'light' || asked === 'dark') theme.chosen = asked;
     theme.dark.addEventListener('change', theme.apply);
-    addEventListener('beforeprint', () => { theme.printing = true; theme.apply(); });
-    addEventListener('afterprint', () => { theme.printing = false; theme.apply(); });
+    // On paper charts are as wide as it is, not as the window was.
+    const print = (on) => {
+      theme.printing = on;
+      document.documentElement.classList.toggle('printing', on);
+      theme.apply();
+    };
+    addEventListener('beforeprint', () => print(true));
+    addEventListener('afterprint', () => print(false));
     theme.apply();
   },
   toggle() {

@@ -1,5 +1,5 @@
-// Who lies where from when to when, read off a finished plan: what the page draws as memory over the
-// step, and what the live view sums up.
+// Who lies where from when to when, read off a finished plan: what --explain tells of, what the page draws
+// as memory over the step, and what the live view sums up.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-#include "report/frame_arcs.h"
+#include "planner/frame_arcs.h"
 
 #include <algorithm>
 #include <tuple>

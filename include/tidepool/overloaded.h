@@ -1,0 +1,13 @@
+#pragma once
+
+namespace tidepool {
+
+// One callable of several lambdas, for std::visit.
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+}  // namespace tidepool

@@ -1,0 +1,25 @@
+#include "trainer/choice_progress.h"
+
+#include <fmt/format.h>
+
+#include "report/units.h"
+#include "trainer/run_meter.h"
+
+namespace tidepool {
+namespace {
+
+constexpr double silent_seconds = 1;
+
+}  // namespace
+
+ChoiceProgress::ChoiceProgress() : began_(RunMeter::now()) {}
+
+void ChoiceProgress::tried(u32 candidates, double best_step_seconds) {
+  if (RunMeter::now() - began_ < silent_seconds) return;
+  const std::string_view what = "choosing a plan by predicted time";
+  std::string line = fmt::format(" {}: {} compared", what, candidates);
+  if (best_step_seconds > 0) line += fmt::format(", best {} a step", seconds_text(best_step_seconds));
+  line_.show(what, line, fmt::format("{} ...", what));
+}
+
+}  // namespace tidepool

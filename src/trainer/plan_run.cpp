@@ -1,0 +1,101 @@
+#include "trainer/plan_run.h"
+
+#include <fmt/format.h>
+
+#include "machine/machine_file.h"
+#include "report/units.h"
+#include "trainer/session.h"
+
+namespace tidepool {
+namespace {
+
+Result<void> check_budgets(const PlanOptions& options, const Machine& machine) {
+  const auto check = [&](Tier tier, Bytes has) -> Result<void> {
+    const Bytes budget = options.budgets.of(tier);
+    if (has.value == 0 || budget <= has) return {};
+    return Error{
+        ErrorKind::does_not_fit,
+        fmt::format("memory.{}={} is more than {} has ({}): set memory.{} to what training may use of it",
+                    name(tier), bytes_text(budget), machine.name, bytes_text(has), name(tier))};
+  };
+  TRY(check(Tier::device, machine.device.memory));
+  return check(Tier::host, machine.host.memory);
+}
+
+// Real devices are as many as the file says, and accumulation is of each. A cpu is cut into as many as
+// machine.executor says.
+void take_devices(PlanOptions& options, const Config& config, const Machine& machine) {
+  if (machine.device.kind == DeviceKind::cpu) return;
+  options.devices = machine.device.count;
+  options.micro_batches = config.train.gradient_accumulation_steps * machine.device.count;
+}
+
+Bytes per_second(double rate) { return Bytes{static_cast<u64>(rate)}; }
+
+}  // namespace
+
+Result<RunQuestion> question_of(const Config& config, PlanFor who) {
+  RunQuestion out;
+  const bool here = who == PlanFor::this_machine;
+  if (!config.machine.file.empty()) {
+    TRY_ASSIGN(out.machine, load_machine(config.machine.file));
+    if (here && out.machine->device.kind != DeviceKind::cpu)
+      return Error{ErrorKind::usage,
+                   fmt::format("machine.file: {} has devices of kind cuda, and machine.executor is {}: name the file "
+                               "that 'tidepool probe' writes here; 'tidepool plan' plans for other machines",
+                               config.machine.file, config.machine.executor)};
+  }
+  if (here || !out.machine || config.memory.budgets.disk != disk_auto) {
+    TRY_ASSIGN(const Bytes disk, disk_budget(config));
+    out.options = plan_options(config, disk);
+  } else {
+    out.options = plan_options(config, out.machine->disk.capacity);
+  }
+  if (!out.machine) return out;
+  take_devices(out.options, config, *out.machine);
+  TRY(check_budgets(out.options, *out.machine));
+  return out;
+}
+
+Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor who, const PlanTried& tried) {
+  TRY_ASSIGN(RunQuestion question, question_of(config, who));
+  RunPlan out{.options = question.options, .machine = std::move(question.machine)};
+  if (!out.machine) {
+    TRY_ASSIGN(out.plan, make_plan(graph, out.options));
+    return out;
+  }
+  TRY_ASSIGN(Choice choice, choose_plan(graph, out.options, *out.machine, {.tried = tried}));
+  out.options = choice.options;
+  out.plan = std::move(choice.plan);
+  out.forecast = std::move(choice.forecast);
+  out.candidates = choice.candidates;
+  return out;
+}
+
+std::vector<std::string> describe_choice(const Config& config, const RunPlan& run) {
+  if (!run.forecast) return {};
+  std::vector<std::string> notes;
+  notes.push_back(fmt::format("chosen by the rates of {} among {} plans: chunks of {}, {} sweep{}, {} a step",
+                              config.machine.file, run.candidates, bytes_text(Bytes{4 * run.plan.chunk_elements}),
+                              run.plan.sweeps, run.plan.sweeps == 1 ? "" : "s",
+                              seconds_text(run.forecast->step_seconds)));
+  const bool to_disk = run.plan.tiers[static_cast<u32>(Tier::disk)].planned_peak.value > 0;
+  if (to_disk && run.machine->disk == DiskRates{})
+    notes.push_back(fmt::format("{} holds no disk: {} read and {} written per second were assumed",
+                                config.machine.file, bytes_text(per_second(run.machine->disk.read_bytes_per_s)),
+                                bytes_text(per_second(run.machine->disk.write_bytes_per_s))));
+  return notes;
+}
+
+std::string machine_mismatch(const Config& config, const Machine& file, u32 workers,
+                             const std::string& processor) {
+  const bool other_cpu = !file.host.name.empty() && !processor.empty() && file.host.name != processor;
+  if (!other_cpu && file.host.cores == workers) return "";
+  return fmt::format(
+      "{} is of {} core{}{}, and this run has {}{}: the plan may be slower than it could be, with the same "
+      "results; 'tidepool probe' measures this machine",
+      config.machine.file, file.host.cores, file.host.cores == 1 ? "" : "s",
+      other_cpu ? " of " + file.host.name : "", workers, other_cpu ? " of " + processor : "");
+}
+
+}  // namespace tidepool

@@ -1,0 +1,46 @@
+// The plan of a run: what `train` carries out and `tidepool plan` shows. By bytes, or, where machine.file
+// names a machine's rates, by predicted time.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "advisor/choose.h"
+#include "config/config.h"
+
+namespace tidepool {
+
+struct RunPlan {
+  PlanOptions options;  // with what was chosen written out
+  Plan plan;
+  std::optional<Machine> machine;    // of machine.file
+  std::optional<Forecast> forecast;  // on that machine
+  u32 candidates = 1;                // plans compared
+};
+
+// `train` runs on this machine, and cannot but for a machine made of the same stuff; `tidepool plan` plans for
+// the machine that the file describes, its devices and its disk.
+enum class PlanFor : u8 { this_machine, machine_of_file };
+
+// What the planner is asked, and machine.file where there is one. ErrorKind::usage: the file is bad, or
+// describes devices that train cannot run on; does_not_fit: a budget is larger than the machine's memory.
+struct RunQuestion {
+  PlanOptions options;
+  std::optional<Machine> machine;
+};
+Result<RunQuestion> question_of(const Config&, PlanFor);
+
+// Deterministic: same config, machine file and budgets give the same plan. `tried`: as in choose_plan.
+// Errors: as question_of and make_plan.
+Result<RunPlan> plan_run(const Config&, const ModelGraph&, PlanFor, const PlanTried& tried = {});
+
+// For people: how the plan came about. Empty without machine.file.
+std::vector<std::string> describe_choice(const Config&, const RunPlan&);
+
+// Where the file's machine is not this one, `workers` cores of `processor`: a line that says so. Numbers do
+// not depend on it, the choice does. Empty: they agree.
+std::string machine_mismatch(const Config&, const Machine&, u32 workers, const std::string& processor);
+
+}  // namespace tidepool

@@ -1,0 +1,159 @@
+// One plan for `train` and `tidepool plan`: by bytes, or by the time that a machine file predicts.
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "machine/machine_file.h"
+#include "tests/support/child_run.h"
+#include "tests/support/train_fixture.h"
+#include "trainer/plan_change.h"
+#include "trainer/plan_run.h"
+#include "trainer/session.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::TrainDir;
+
+// A slow disk and fast copies, or what the test asks for.
+std::string write_machine(const TrainDir& dir, const std::string& name, void (*change)(Machine&)) {
+  Machine m{.name = name};
+  m.device.memory = m.host.memory = Bytes{8 * gib};
+  m.disk = {.capacity = Bytes{gib}, .read_bytes_per_s = 1e8, .write_bytes_per_s = 1e8, .mixed_bytes_per_s = 1e8};
+  change(m);
+  const std::string path = dir / (name + ".yaml");
+  std::ofstream(path) << to_yaml(m);
+  return path;
+}
+
+Config tight_config(const TrainDir& dir) {
+  Config c = testing::small_config(dir);
+  c.memory.budgets = {Bytes{2 * mib}, Bytes{3 * mib}, disk_auto};
+  c.train.gradient_accumulation_steps = 4;
+  return c;
+}
+
+std::string text_of(const Config& config, PlanFor who) {
+  const auto plan = plan_run(config, make_graph(config).value(), who);
+  EXPECT_TRUE(plan) << plan.error().message;
+  return plan ? plan_text(config, plan->plan) : "";
+}
+
+TEST(PlanRun, WithoutAFileItGoesByBytes) {
+  const TrainDir dir;
+  const Config config = tight_config(dir);
+  const ModelGraph graph = make_graph(config).value();
+  const auto plan = plan_run(config, graph, PlanFor::this_machine);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_FALSE(plan->forecast.has_value());
+  EXPECT_EQ(plan_text(config, plan->plan), plan_text(config, make_plan(graph, plan->options).value()));
+  EXPECT_TRUE(describe_choice(config, *plan).empty());
+}
+
+TEST(PlanRun, TrainAndPlanChooseTheSameAndAlwaysTheSame) {
+  const TrainDir dir;
+  Config config = tight_config(dir);
+  const std::string by_bytes = text_of(config, PlanFor::this_machine);
+  config.machine.file = write_machine(dir, "here", [](Machine&) {});
+  const std::string train = text_of(config, PlanFor::this_machine);
+  EXPECT_EQ(train, text_of(config, PlanFor::this_machine));
+  EXPECT_EQ(train, text_of(config, PlanFor::machine_of_file));
+  const auto plan = plan_run(config, make_graph(config).value(), PlanFor::this_machine);
+  ASSERT_TRUE(plan && plan->forecast);
+  EXPECT_GT(plan->candidates, 1u);
+  EXPECT_THAT(describe_choice(config, *plan).at(0), HasSubstr("chosen by the rates of " + config.machine.file));
+  const auto before = forecast(make_plan(make_graph(config).value(), plan_options(config, Bytes{gib})).value(),
+                               make_graph(config).value(), *plan->machine);
+  EXPECT_LE(plan->forecast->step_seconds, before->step_seconds);
+}
+
+TEST(PlanRun, TheShorthandIsTheSameKey) {
+  const TrainDir dir;
+  const std::string yaml = to_yaml(tight_config(dir));
+  const auto shorthand = parse_config(yaml, "c.yaml", {"machine=m.yaml"}), full = parse_config(yaml, "c.yaml", {"machine.file=m.yaml"});
+  ASSERT_TRUE(shorthand && full) << shorthand.error().message;
+  EXPECT_EQ(shorthand->machine.file, "m.yaml");
+  EXPECT_EQ(*shorthand, *full);
+}
+
+TEST(PlanRun, TrainRefusesDevicesThatItCannotRunOn) {
+  const TrainDir dir;
+  Config config = tight_config(dir);
+  config.machine.file = write_machine(dir, "box", [](Machine& m) { m.device.kind = DeviceKind::cuda, m.device.count = 2; });
+  const auto train = question_of(config, PlanFor::this_machine);
+  ASSERT_FALSE(train);
+  EXPECT_EQ(train.error().kind, ErrorKind::usage);
+  EXPECT_THAT(train.error().message, HasSubstr("tidepool probe"));
+  const auto plan = question_of(config, PlanFor::machine_of_file);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->options.devices, 2u);
+  EXPECT_EQ(plan->options.micro_batches, 8u);
+}
+
+TEST(PlanRun, ACpuIsCutIntoTheDevicesOfTheConfig) {
+  const TrainDir dir;
+  Config config = tight_config(dir);
+  config.machine.executor = "cpu:2";
+  config.machine.file = write_machine(dir, "here", [](Machine&) {});
+  EXPECT_EQ(question_of(config, PlanFor::machine_of_file).value().options.devices, 2u);
+  EXPECT_EQ(text_of(config, PlanFor::machine_of_file), text_of(config, PlanFor::this_machine));
+}
+
+TEST(PlanRun, BudgetsAboveTheMachineDoNotFit) {
+  const TrainDir dir;
+  Config config = tight_config(dir);
+  config.machine.file = write_machine(dir, "small", [](Machine& m) { m.host.memory = Bytes{2 * mib}; });
+  for (const PlanFor who : {PlanFor::this_machine, PlanFor::machine_of_file}) {
+    const auto question = question_of(config, who);
+    ASSERT_FALSE(question);
+    EXPECT_EQ(question.error().kind, ErrorKind::does_not_fit);
+    EXPECT_THAT(question.error().message, HasSubstr("memory.host"));
+  }
+}
+
+TEST(PlanRun, AnotherMachineIsSaid) {
+  Config config;
+  config.machine.file = "m.yaml";
+  Machine machine;
+  machine.host.cores = 4;
+  machine.host.name = "Some CPU";
+  EXPECT_EQ(machine_mismatch(config, machine, 4, "Some CPU"), "");
+  EXPECT_EQ(machine_mismatch(config, machine, 4, ""), "");
+  EXPECT_THAT(machine_mismatch(config, machine, 2, "Some CPU"), HasSubstr("m.yaml is of 4 cores, and this run has 2:"));
+  EXPECT_THAT(machine_mismatch(config, machine, 4, "Another"), HasSubstr("4 cores of Some CPU, and this run has 4 of Another:"));
+}
+
+// The numbers are those of any plan, and a resumed run goes on with the plan that it had.
+TEST(PlanRun, TrainingByAFileChangesNoNumber) {
+  const TrainDir dir;
+  Config config = tight_config(dir);
+  const auto expected = testing::train_numbers(config);
+  config.machine.file = write_machine(dir, "here", [](Machine& m) { m.disk.endurance = Bytes{1'000'000'000'000}; });
+  config.output.dir = dir / "timed";
+  const auto stopped = testing::run(config, {.stop_after = 2});
+  ASSERT_FALSE(stopped);
+  const std::string before = testing::file_text(config.output.dir + "/plan.txt");
+  const auto report = testing::run(config, {.resume = "auto"});
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(testing::numbers_of(*report), expected);
+  EXPECT_EQ(report->disk_endurance, Bytes{1'000'000'000'000});
+  EXPECT_EQ(testing::file_text(config.output.dir + "/plan.txt"), before);
+}
+
+TEST(PlanChange, NamesWhatDiffers) {
+  const TrainDir dir;
+  Config config = tight_config(dir);
+  const std::string before = text_of(config, PlanFor::this_machine);
+  EXPECT_EQ(plan_change(before, before), "");
+  config.memory.budgets.host = Bytes{4 * mib};
+  config.memory.sweeps = 2;
+  const std::string change = plan_change(before, text_of(config, PlanFor::this_machine));
+  EXPECT_THAT(change, HasSubstr("sweeps 1 -> 2"));
+  EXPECT_THAT(change, HasSubstr("host budget 3145728 -> 4194304"));
+  EXPECT_THAT(change, ::testing::Not(HasSubstr("peak")));
+  EXPECT_THAT(plan_change("tidepool plan 1\na 1\nhome x", "tidepool plan 1\na 1\nhome y"), HasSubstr("other places"));
+}
+
+}  // namespace
+}  // namespace tidepool
