@@ -31,6 +31,19 @@ bool computes(OpKind kind) {
   return !is_movement(kind) && !is_collective(kind) && kind != OpKind::load_batch;
 }
 
+// A phase's use of a chunk.
+struct Visit {
+  bool any = false;
+  bool finds = false;   // content from before
+  bool leaves = false;  // other content than it found
+
+  void add(Access access) {
+    if (!any) finds = reads(access);
+    any = true;
+    leaves |= writes(access);
+  }
+};
+
 class Phases {
  public:
   explicit Phases(const PhaseBoundInput& in)
@@ -39,6 +52,7 @@ class Phases {
         cost_(in.plan, in.graph, in.machine, in.blocks),
         loads_(cost_.capacities().size()) {
     find_uses();
+    count_needs();
     const auto least = lower_bound(in.plan, in.graph), planned = link_bytes(in.plan, SegmentKind::body);
     for (u32 l = 0; l < link_count; ++l)
       needed_of_link_[l] =
@@ -83,6 +97,30 @@ class Phases {
           if (of.empty() || of.back() != id) of.push_back(id);
         }
     }
+  }
+
+  // What a phase finds in memory at its begin, or leaves there at its end, it need not move: but that is at
+  // most what memory holds. Activations and accumulators that live within a phase are left out.
+  void count_needs() {
+    for (u32 c = 0; c < uses_.size(); ++c) {
+      const Chunk& chunk = in_.plan.chunk(ChunkId{c});
+      if (!is_persistent(chunk.kind) && chunk.kind != Kind::grad && chunk.kind != Kind::grad_accum) continue;
+      std::array<Visit, phases_max> visits;
+      for (u32 id : uses_[c]) visits[phase_at(id)].add(access_of(body_.ops[id], ChunkId{c}));
+      for (u32 p = 0; p < phases_max; ++p) {
+        const Visit& next = visits[1 - p].any ? visits[1 - p] : visits[p];
+        u32 times = 0;
+        if (visits[p].finds) ++times;
+        if (visits[p].leaves && next.finds) ++times;
+        needs_[p] += times * static_cast<double>(chunk.bytes.value);
+      }
+    }
+  }
+
+  Access access_of(const Op& op, ChunkId chunk) const {
+    for (const Operand& o : body_.operands_of(op))
+      if (index(chunk) >= index(o.first) && index(chunk) < index(o.first) + o.count) return o.access;
+    return Access::read;
   }
 
   u32 phase_at(u32 id) const {
@@ -182,9 +220,8 @@ class Phases {
     return name;
   }
 
-  // Bytes that can wait for another phase than theirs: at each of the two ends of a phase all memory
-  // may hold such content.
-  double most_shifted() const {
+  // Bytes of all memory beyond what streaming needs.
+  double memory() const {
     double bytes = 0;
     for (u32 t = 0; t < 2; ++t) {
       const std::vector<u64>& set = in_.plan.working_set[t];
@@ -193,17 +230,24 @@ class Phases {
       const double count = static_cast<Tier>(t) == Tier::device ? in_.plan.devices : 1;
       bytes += count * static_cast<double>(budget - std::min(budget, needed));
     }
-    return 2 * bytes;
+    return bytes;
+  }
+
+  // How much movable work of a phase no plan can leave to the other one.
+  double stays(u32 r, u32 phase) const {
+    const Load& load = loads_[r];
+    if (!in_.plan.clipping) return load.movable[phase];
+    if (r != CostModel::disk_resource || load.bytes == 0) return 0;
+    const double of_bytes = (load.movable[0] + load.movable[1]) / load.bytes;
+    return std::clamp((needs_[phase] - 2 * memory()) * of_bytes, 0.0, load.movable[phase]);
   }
 
   // One resource beside what computes: its movable work split between the phases in the best way.
   Split split_of(u32 r) const {
     const Load& load = loads_[r];
     const PerPhase fixed = {fixed_seconds(forward_phase), fixed_seconds(backward_phase)};
-    const double of_bytes = load.bytes > 0 ? (load.movable[0] + load.movable[1]) / load.bytes : 0;
-    const double limit = in_.plan.clipping ? most_shifted() * of_bytes : 0;
-    const double lowest = -std::min(limit, load.movable[backward_phase]),
-                 highest = std::min(limit, load.movable[forward_phase]);
+    const double lowest = stays(r, backward_phase) - load.movable[backward_phase],
+                 highest = load.movable[forward_phase] - stays(r, forward_phase);
     const auto split_at = [&](double shift) {
       Split split;
       split.work = {(load.fixed[0] + load.movable[0] - shift) / capacity(r),
@@ -228,6 +272,7 @@ class Phases {
   const CostModel cost_;
   std::vector<Load> loads_;             // by resource
   std::vector<std::vector<u32>> uses_;  // [chunk] ascending ops of the body
+  PerPhase needs_{};  // bytes to and from the disk if memory held nothing over a phase's ends
   std::array<double, link_count> needed_of_link_{};
   u32 first_backward_ = 0;
 };

@@ -48,8 +48,21 @@ void add_prediction(RunReport& report, const Prediction& prediction) {
 void add_phases(RunReport& report, const ReportParts& parts) {
   if (parts.prediction.blocks.empty()) return;
   const Session& session = parts.session;
-  report.phases = parts.meter.phases().beside(phase_bounds(
-      {session.plan(), session.graph(), parts.prediction.machine, parts.prediction.blocks}));
+  report.phases = parts.meter.phases().beside(
+      phase_bounds({session.plan(), session.graph(), parts.prediction.machine, parts.prediction.blocks}));
+}
+
+// What the prediction and the bounds were computed with.
+void add_rates_seen(RunReport& report, const ReportParts& parts) {
+  if (parts.prediction.blocks.empty()) return;
+  const Machine& m = parts.prediction.machine;
+  const auto text = [](double rate) { return fmt::format("{:.3g} GB/s", rate / 1e9); };
+  report.machine["rate_copy"] = text(m.copies.h2d_bytes_per_s);
+  report.machine["rate_adam"] = text(m.host.adam_bytes_per_s);
+  if (parts.session.executor().disk() == nullptr) return;
+  report.machine["rate_disk_read"] = text(m.disk.read_bytes_per_s);
+  report.machine["rate_disk_write"] = text(m.disk.write_bytes_per_s);
+  report.machine["rate_disk_mixed"] = text(m.disk.mixed_bytes_per_s);
 }
 
 void add_state(RunReport& report, const TrainerState& state) {
@@ -69,7 +82,8 @@ void add_rates(RunReport& report, const ModelGraph& graph) {
 }  // namespace
 
 std::map<std::string, std::string> numeric_settings(const Config& config) {
-  return settings_of(config, [](const Field& field) { return field.section == "train" || field.section == "model"; });
+  return settings_of(config,
+                     [](const Field& field) { return field.section == "train" || field.section == "model"; });
 }
 
 RunReport assemble_report(const ReportParts& parts) {
@@ -84,6 +98,7 @@ RunReport assemble_report(const ReportParts& parts) {
   report.checkpoint_written = parts.checkpoint_written;
   report.disk_endurance = parts.disk_endurance;
   report.machine = machine_facts(parts.config, parts.session);
+  add_rates_seen(report, parts);
   report.config = settings_of(parts.config, [](const Field&) { return true; });
   report.config["command"] = parts.command;
   return report;
