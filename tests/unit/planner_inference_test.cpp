@@ -1,9 +1,11 @@
 // A model that is not trained is planned for its forward: of its state only parameters.
 #include <gtest/gtest.h>
 
+#include "config/config.h"
 #include "planner/planner.h"
 #include "planner/verify.h"
 #include "tests/support/random_case.h"
+#include "trainer/session.h"
 
 namespace tidepool {
 namespace {
@@ -43,6 +45,21 @@ TEST(PlanInference, NothingIsWrittenToDisk) {
   const auto moved = link_bytes(*plan, SegmentKind::evaluation);
   EXPECT_GT(moved[static_cast<u32>(LinkKind::disk_read)].value, 0u);
   EXPECT_EQ(moved[static_cast<u32>(LinkKind::disk_write)].value, 0u);
+}
+
+// What `generate` takes of the disk, where training takes all state there.
+TEST(PlanInference, TakesLittleSwap) {
+  const auto swap = [](const char* config_name, bool trained) {
+    Config config = load_config(fmt::format("{}/configs/{}.yaml", TIDEPOOL_SOURCE_DIR, config_name), {}).value();
+    config.train.gradient_accumulation_steps = config.train.per_device_train_batch_size = 1;
+    const ModelGraph graph = make_graph(config).value();
+    const Plan plan = make_plan(trained ? graph : frozen(graph), plan_options(config, Bytes{100 * gib})).value();
+    return plan.tiers[static_cast<u32>(Tier::disk)].planned_peak;
+  };
+  EXPECT_GT(swap("quickstart", true), Bytes{60 * mib});
+  EXPECT_LT(swap("quickstart", false), Bytes{3 * mib});
+  EXPECT_GT(swap("gpt-1.3b-3gib", true), Bytes{15 * gib});
+  EXPECT_LT(swap("gpt-1.3b-3gib", false), Bytes{gib / 2});
 }
 
 // Every case is planned and verified, or does not fit; and where training fits, inference does.

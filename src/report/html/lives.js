@@ -1,6 +1,7 @@
 // Each chunk's life: a row per chunk, a strip per tier, full while the chunk is there. The selected one in words.
 
 const livesRowsMax = 300;  // a taller canvas is more than browsers allow
+const livesHeightPrinted = 640;  // CSS pixels: a page with its heading, for paper does not scroll
 
 function lives(run, view, two) {
   const step = run.step, chunks = step.data.chunks, arcs = step.data.arcs;
@@ -31,21 +32,24 @@ function lives(run, view, two) {
     state.row = Math.min(state.row, Math.max(0, state.rows.length - 1));
   };
   const draw = (area, width) => {
-    const height = state.rows.length * rowHeight + 4;
+    const shown = theme.printing ? Math.floor(livesHeightPrinted / rowHeight) : state.rows.length;
+    const first = clamp(state.row - (shown >> 1), 0, Math.max(0, state.rows.length - shown));
+    const rows = state.rows.slice(first, first + shown);
+    const height = rows.length * rowHeight + 4;
     const made = canvasIn(area, width, height, 'Lives of chunks; up and down select one, left and right pan');
     plot = { left, width: width - left - 8 };
     if (canvas !== made.canvas) { canvas = made.canvas; connect(); }
     const pen = made.pen, x = timeAxis(pen, view, left, plot.width, 0, height - 4);
     timeAxis(canvasIn(axis, width, 24, null).pen, view, left, plot.width, 0, 2);
-    const colors = step.data.places.map((p) => theme.color(tierColors[p.tier]));
+    const colors = step.data.places.map((p) => theme.color(placeColor(p)));
     const shade = theme.color('--shade'), soft = theme.color('--soft'), ink = theme.color('--ink');
-    state.rows.forEach((chunk, i) => {
-      const y = i * rowHeight + 3;
-      if (i === state.row) {
+    rows.forEach((chunk, i) => {
+      const y = i * rowHeight + 3, selected = first + i === state.row;
+      if (selected) {
         pen.fillStyle = shade;
         pen.fillRect(0, y - 3, left + plot.width, rowHeight);
       }
-      pen.fillStyle = i === state.row ? ink : soft;
+      pen.fillStyle = selected ? ink : soft;
       pen.textAlign = 'left';
       pen.fillText(step.chunkName(chunk), 4, y + rowHeight / 2 - 3, left - 12);
       pen.save();
@@ -100,7 +104,7 @@ function lives(run, view, two) {
   choose();
   state.row = Math.max(0, state.rows.findIndex((chunk) => step.data.kinds[chunks.kind[chunk]] === 'param'));
   dropped();
-  const used = step.data.places.map((p, i) => [step.placeName(i), `var(${tierColors[p.tier]})`]);
+  const used = step.data.places.map((p, i) => [step.placeName(i), `var(${placeColor(p)})`]);
   const figure = charts.figure(`lives${two ? `-${'ab'[run.number]}` : ''}`,
     [`${two ? `${'AB'[run.number]}: ` : ''}Where each chunk is, over the step`, legend(used)], draw, 'Lives of chunks across tiers');
   const area = figure.querySelector('.area'), scroller = el('div', { class: 'scroll' });
@@ -157,11 +161,12 @@ function itinerary(step, chunk, arcs, touched) {
   for (const stop of stops) {
     const kind = step.kind(stop.op), block = step.data.ops.block[stop.op], last = merged[merged.length - 1];
     const many = !movement(kind) && last && last.kind === kind && last.block === block;
-    if (many) { ++last.times; continue; }
+    if (many) { ++last.times; last.places.push(...stop.places); continue; }
     merged.push({ ...stop, kind, block, times: 1 });
   }
   const words = merged.map((m) => {
-    const where = movement(m.kind) ? m.places.join(' → ') : `${m.block >= 0 ? `${step.blockName(m.block)} ` : ''}in ${m.places[0]}`;
+    const places = [...new Set(m.places)], moved = movement(m.kind) || collective(m.kind);
+    const where = moved ? places.join(' → ') : `${m.block >= 0 ? `${step.blockName(m.block)} ` : ''}in ${places.join(', ')}`;
     return [el('strong', {}, text.seconds(m.began * 1e-6)), ` ${m.kind} ${where}${m.times > 1 ? ` ×${m.times}` : ''}`];
   });
   const list = words.flatMap((w, i) => (i ? [' · ', ...w] : w));

@@ -1,5 +1,6 @@
 // A run as the charts want it: ops with titles and times folded onto one step, arcs as stretches of time.
 
+const collective = (kind) => kind === 'all_gather' || kind === 'reduce_scatter';
 const movement = (kind) => kind === 'copy' || kind === 'read' || kind === 'write';
 
 // The step repeats: what ran before its beginning or after its end is what the neighbours run within it.

@@ -64,4 +64,6 @@ const opLooks = [
 ];
 const opLook = (op) => opLooks.find((look) => look.ops.includes(op)) || opLooks[opLooks.length - 1];
 const runColors = ['--c-blue', '--c-orange'];
-const tierColors = { device: '--c-violet', host: '--c-aqua', disk: '--c-yellow' };
+const tierColors = { host: '--c-aqua', disk: '--c-yellow' };
+const deviceColors = ['--c-violet', '--c-blue', '--c-pink', '--c-orange'];  // in turn: rows tell more of them apart
+const placeColor = (place) => tierColors[place.tier] || deviceColors[place.device % deviceColors.length];
