@@ -47,7 +47,8 @@ std::string content_name(const ExplainInput& in, ChunkId first, u32 count) {
 std::string op_name(const ExplainInput& in, const Segment& segment, u32 i) {
   const Op& op = segment.ops[i];
   std::string text = fmt::format("{} on {}", name(op.kind), name(op.lane.kind));
-  if (in.plan.devices > 1 && op.lane.device != host_device) text += fmt::format(" of device {}", op.lane.device);
+  if (in.plan.devices > 1 && op.lane.device != host_device)
+    text += fmt::format(" of device {}", op.lane.device);
   if (op.kind == OpKind::copy || op.kind == OpKind::read || op.kind == OpKind::write) {
     const Operand& o = segment.operands_of(op)[0];
     return text + ", " + content_name(in, o.first, o.count);
@@ -88,7 +89,8 @@ std::vector<Waiting> waiting_at(const ExplainInput& in, const Life& life, const 
     const auto next = life.next(s.chunk, op, &memory);
     if (!next) continue;
     const Chunk& chunk = in.plan.chunk(s.chunk);
-    const auto [at, made] = groups.try_emplace({chunk.kind, chunk.window, chunk.block}, Waiting{.first = s.chunk, .count = 0, .ahead = next->ahead});
+    const auto [at, made] = groups.try_emplace({chunk.kind, chunk.window, chunk.block},
+                                               Waiting{.first = s.chunk, .count = 0, .ahead = next->ahead});
     Waiting& group = at->second;
     ++group.count;
     group.bytes += s.frame.bytes;
@@ -96,7 +98,8 @@ std::vector<Waiting> waiting_at(const ExplainInput& in, const Life& life, const 
   }
   std::vector<Waiting> out;
   for (const auto& [key, group] : groups) out.push_back(group);
-  std::stable_sort(out.begin(), out.end(), [](const Waiting& a, const Waiting& b) { return a.ahead < b.ahead; });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Waiting& a, const Waiting& b) { return a.ahead < b.ahead; });
   return out;
 }
 
@@ -105,8 +108,9 @@ Result<std::string> explain(const ExplainInput& in, std::string_view segment_nam
   for (const Segment& s : in.plan.segments)
     if (name(s.kind) == segment_name) segment = &s;
   if (segment == nullptr)
-    return Error{ErrorKind::usage, fmt::format("no segment '{}': use forward-backward, body, drain or evaluation",
-                                               segment_name)};
+    return Error{
+        ErrorKind::usage,
+        fmt::format("no segment '{}': use forward-backward, body, drain or evaluation", segment_name)};
   if (const auto op = number_after(what, "op:")) {
     if (*op >= segment->ops.size())
       return out_of_range(what, fmt::format("segment {}", segment_name), segment->ops.size());
@@ -116,7 +120,8 @@ Result<std::string> explain(const ExplainInput& in, std::string_view segment_nam
     if (*chunk >= in.plan.chunks.size()) return out_of_range(what, "the plan", in.plan.chunks.size());
     return explain_chunk(in, Life(in.plan, *segment), ChunkId{*chunk});
   }
-  return Error{ErrorKind::usage, fmt::format("--explain {}: write op:N or chunk:N; 'plan --text' lists the ops", what)};
+  return Error{ErrorKind::usage,
+               fmt::format("--explain {}: write op:N or chunk:N; 'plan --text' lists the ops", what)};
 }
 
 }  // namespace tidepool

@@ -55,8 +55,8 @@ class ChunkStory {
   // ---- what it is -------------------------------------------------------------------------------------
 
   void tell_content() {
-    fmt::format_to(out_, "chunk {}: {}, {}\n  holds    {}\n", index(id_), content_name(in_, id_), size_name(chunk_.bytes),
-                   meaning_of(chunk_.kind));
+    fmt::format_to(out_, "chunk {}: {}, {}\n  holds    {}\n", index(id_), content_name(in_, id_),
+                   size_name(chunk_.bytes), meaning_of(chunk_.kind));
     if (chunk_.window == none) return;
     const Window& window = in_.graph.windows[chunk_.window];
     const u64 end = chunk_.element_begin + chunk_.elements;
@@ -67,8 +67,10 @@ class ChunkStory {
       const u64 stop = std::min(t.window_offset + t.elements, end);
       if (begin >= stop) continue;
       const bool all = stop - begin == t.elements;
-      fmt::format_to(out_, "           {}{}\n", t.name,
-                     all ? "" : fmt::format(" [{}, {}) of {}", begin - t.window_offset, stop - t.window_offset, t.elements));
+      fmt::format_to(
+          out_, "           {}{}\n", t.name,
+          all ? ""
+              : fmt::format(" [{}, {}) of {}", begin - t.window_offset, stop - t.window_offset, t.elements));
     }
   }
 
@@ -79,9 +81,11 @@ class ChunkStory {
       fmt::format_to(out_, "  home     none: it is made and used up within a step\n");
       return;
     }
-    fmt::format_to(out_, "  home     {}, bytes [{}, {})\n", memory_name(in_.plan, home()), home().offset, home().end());
+    fmt::format_to(out_, "  home     {}, bytes [{}, {})\n", memory_name(in_.plan, home()), home().offset,
+                   home().end());
     if (in_.home != HomePolicy::automatic) {
-      fmt::format_to(out_, "           memory.home={} was asked for, or was found to be fastest\n", policy_name());
+      fmt::format_to(out_, "           memory.home={} was asked for, or was found to be fastest\n",
+                     policy_name());
       return;
     }
     if (home().tier == Tier::device)
@@ -104,14 +108,16 @@ class ChunkStory {
     const Bytes taken = use.working_set + rests;
     const Bytes left = use.budget > taken ? use.budget - taken : Bytes{0};
     const Bytes wanted = tier == Tier::device ? state_of_window() : chunk_.bytes;
-    const std::string what = tier == Tier::device ? fmt::format("all state of {}", in_.graph.windows[chunk_.window].name)
-                                                  : std::string("this chunk");
+    const std::string what = tier == Tier::device
+                                 ? fmt::format("all state of {}", in_.graph.windows[chunk_.window].name)
+                                 : std::string("this chunk");
     fmt::format_to(out_, "           not the {}: of {} streaming wants {}, homes {};\n", name(tier),
                    size_name(use.budget), size_name(use.working_set), size_name(rests));
     if (left < wanted)
       fmt::format_to(out_, "           {} is left, {} takes {}\n", size_name(left), what, size_name(wanted));
     else
-      fmt::format_to(out_, "           the {} left save more as room for what is used more often\n", size_name(left));
+      fmt::format_to(out_, "           the {} left save more as room for what is used more often\n",
+                     size_name(left));
   }
 
   Bytes state_of_window() const {
@@ -157,7 +163,8 @@ class ChunkStory {
       if (reads(t.access) && from.empty()) from = memory_name(in_.plan, t.frame);
       if (writes(t.access) && to.empty()) to = memory_name(in_.plan, t.frame);
     }
-    if (is_movement(op.kind)) return fmt::format("{} -> {}", from.empty() ? "others" : from, to.empty() ? "others" : to);
+    if (is_movement(op.kind))
+      return fmt::format("{} -> {}", from.empty() ? "others" : from, to.empty() ? "others" : to);
     std::string text = from.empty() ? fmt::format("made in {}", to)
                        : to.empty() ? fmt::format("read in {}", from)
                                     : fmt::format("rewritten in {}", to);
@@ -176,7 +183,8 @@ class ChunkStory {
         places.insert((s.frame.tier == Tier::disk ? "on " : "in ") + memory_name(in_.plan, s.frame));
     const std::string where = fmt::format("{}", fmt::join(places, " and "));
     const u32 to = from + ahead;
-    fmt::format_to(out_, "              waits {} ops {}{}\n", ahead - 1, where.empty() ? "without content" : where,
+    fmt::format_to(out_, "              waits {} ops {}{}\n", ahead - 1,
+                   where.empty() ? "without content" : where,
                    to >= life_.ops() ? fmt::format(", until op {} of the next step", to - life_.ops()) : "");
   }
 
@@ -220,8 +228,8 @@ class ChunkStory {
     const TierUse& tier = in_.plan.tiers[static_cast<u32>(back.frame.tier)];
     const std::string memory = memory_name(in_.plan, back.frame);
     fmt::format_to(out_, "  not kept in the {} from op {} to op {} ({} ops)\n", memory, left, back.op, gap);
-    fmt::format_to(out_, "           at its fullest, op {}, {} of {} hold content\n", fullest, size_name(most),
-                   size_name(tier.budget));
+    fmt::format_to(out_, "           at its fullest, op {}, {} of {} hold content\n", fullest,
+                   size_name(most), size_name(tier.budget));
     if (tier.budget >= most + chunk_.bytes)
       fmt::format_to(out_, "           the rest is for what streams through, for staging, or lies in gaps\n");
     const std::vector<Waiting> kept = waiting_at(in_, life_, back.frame, fullest);
@@ -245,7 +253,8 @@ class ChunkStory {
     std::string costs;
     for (u32 l = 0; l < lane_kind_count; ++l)
       if (moved[l].value > 0)
-        costs += fmt::format("{}{} {}", costs.empty() ? "" : ", ", name(static_cast<LaneKind>(l)), size_name(moved[l]));
+        costs += fmt::format("{}{} {}", costs.empty() ? "" : ", ", name(static_cast<LaneKind>(l)),
+                             size_name(moved[l]));
     fmt::format_to(out_, "  moves    {} per {}\n", costs.empty() ? "nothing" : costs,
                    life_.circular() ? "step" : name(life_.segment().kind));
   }

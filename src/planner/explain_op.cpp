@@ -15,19 +15,27 @@ bool moves_one(OpKind kind) { return is_movement(kind) && !is_collective(kind); 
 
 std::string why(const ExplainInput& in, const Op& op) {
   switch (op.kind) {
-    case OpKind::load_batch: return "the embedding and the loss need this micro-batch's tokens";
-    case OpKind::forward: return "the next block needs its output";
-    case OpKind::backward: return "the block before needs the gradient of its input, the updates that of its weights";
-    case OpKind::gradient: return "every use of the window has added its part: the sum is rounded once, and measured";
+    case OpKind::load_batch:
+      return "the embedding and the loss need this micro-batch's tokens";
+    case OpKind::forward:
+      return "the next block needs its output";
+    case OpKind::backward:
+      return "the block before needs the gradient of its input, the updates that of its weights";
+    case OpKind::gradient:
+      return "every use of the window has added its part: the sum is rounded once, and measured";
     case OpKind::norm:
       return in.plan.clipping ? "updates need the clip factor, which the whole gradient's norm gives"
                               : "the step's loss and gradient norm are reported";
     case OpKind::update:
-      return op.steps_back != 0 ? "the norm is known only after the backward, so the next forward's block waits for it"
-                                : "the gradient is whole, and nothing clips it";
-    case OpKind::all_gather: return "each device has brought its own cuts; every device needs the whole window";
-    case OpKind::reduce_scatter: return "each device has a gradient of its own micro-batches; owners need the sum";
-    default: return "";
+      return op.steps_back != 0
+                 ? "the norm is known only after the backward, so the next forward's block waits for it"
+                 : "the gradient is whole, and nothing clips it";
+    case OpKind::all_gather:
+      return "each device has brought its own cuts; every device needs the whole window";
+    case OpKind::reduce_scatter:
+      return "each device has a gradient of its own micro-batches; owners need the sum";
+    default:
+      return "";
   }
 }
 
@@ -37,7 +45,8 @@ std::string why_moved(const ExplainInput& in, const Life& life, u32 i) {
   const Operand& to = segment.operands_of(segment.ops[i])[1];
   if (to.frame.tier == Tier::disk) {
     const bool home = !in.plan.homes.empty() && in.plan.homes[index(to.first)].bytes.value > 0;
-    return home ? "its home is the disk, and what changed must be there before its room in the host is given away"
+    return home ? "its home is the disk, and what changed must be there before its room in the host is given "
+                  "away"
                 : "the host has no room for it until it is needed";
   }
   const auto next = life.next(to.first, i, &to.frame);
@@ -50,11 +59,12 @@ void add_operands(Out out, const ExplainInput& in, const Life& life, u32 i) {
   const Segment& segment = life.segment();
   for (const Operand& o : segment.operands_of(segment.ops[i])) {
     const char* verb = o.access == Access::read ? "reads" : o.access == Access::write ? "writes" : "updates";
-    const std::string ids = o.count > 1 ? fmt::format("chunks {}-{}", index(o.first), index(o.first) + o.count - 1)
-                                        : fmt::format("chunk {}", index(o.first));
+    const std::string ids = o.count > 1
+                                ? fmt::format("chunks {}-{}", index(o.first), index(o.first) + o.count - 1)
+                                : fmt::format("chunk {}", index(o.first));
     fmt::format_to(out, "  {} {}: {}\n      {} in the {}, bytes [{}, {})\n", verb, ids,
-                   content_name(in, o.first, o.count), size_name(o.frame.bytes), memory_name(in.plan, o.frame),
-                   o.frame.offset, o.frame.end());
+                   content_name(in, o.first, o.count), size_name(o.frame.bytes),
+                   memory_name(in.plan, o.frame), o.frame.offset, o.frame.end());
   }
 }
 
@@ -63,8 +73,8 @@ std::optional<TierStay> evicted(const Life& life, const Operand& to, u32 i) {
   std::optional<TierStay> last;
   u32 least_age = none;
   for (const TierStay& s : life.stays()) {
-    const bool overlaps = same_memory(s.frame, to.frame) && s.frame.offset < to.frame.end() &&
-                          to.frame.offset < s.frame.end();
+    const bool overlaps =
+        same_memory(s.frame, to.frame) && s.frame.offset < to.frame.end() && to.frame.offset < s.frame.end();
     if (!overlaps || s.whole || s.chunk == to.first || life.covers(s, i)) continue;
     const u32 end = s.end % life.ops();
     if (end > i && !life.circular()) continue;
@@ -83,7 +93,8 @@ bool lives_elsewhere(const Life& life, const TierStay& gone, u32 i) {
 
 // "the furthest of 14": among what waits there meanwhile.
 std::string rank(const std::vector<Waiting>& others, u32 ahead) {
-  const auto later = std::count_if(others.begin(), others.end(), [&](const Waiting& w) { return w.ahead > ahead; });
+  const auto later =
+      std::count_if(others.begin(), others.end(), [&](const Waiting& w) { return w.ahead > ahead; });
   if (later == 0) return fmt::format("the furthest of {}", others.size() + 1);
   return fmt::format("{} of the {} that stay are used later, and save more", later, others.size());
 }
@@ -95,7 +106,8 @@ void add_eviction(Out out, const ExplainInput& in, const Life& life, u32 i) {
   const std::vector<Waiting> others = waiting_at(in, life, to.frame, i);
   const std::optional<TierStay> before = evicted(life, to, i);
   if (before) {
-    fmt::format_to(out, "  takes the room of chunk {}: {}\n", index(before->chunk), content_name(in, before->chunk));
+    fmt::format_to(out, "  takes the room of chunk {}: {}\n", index(before->chunk),
+                   content_name(in, before->chunk));
     const auto next = life.next(before->chunk, i, &before->frame);
     if (next && lives_elsewhere(life, *before, i)) {
       fmt::format_to(out, "      last used by op {}, back at {}: {}\n", before->end % life.ops(),

@@ -6,7 +6,8 @@ namespace tidepool {
 
 bool same_memory(const Frame& a, const Frame& b) { return a.tier == b.tier && a.device == b.device; }
 
-Life::Life(const Plan& plan, const Segment& segment) : plan_(plan), segment_(segment), touches_(plan.chunks.size()) {
+Life::Life(const Plan& plan, const Segment& segment)
+    : plan_(plan), segment_(segment), touches_(plan.chunks.size()) {
   collect_touches();
   collect_stays();
 }

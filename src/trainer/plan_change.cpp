@@ -42,8 +42,9 @@ std::string plan_change(std::string_view before, std::string_view now) {
     const std::string was = found == old_settings.end() ? "none" : found->second;
     if (was != value) changes.push_back(fmt::format("{} {} -> {}", key, was, value));
   }
-  return fmt::format("another plan than before ({}): losses and weights do not depend on it",
-                     changes.empty() ? "other places or movements" : fmt::format("{}", fmt::join(changes, ", ")));
+  return fmt::format(
+      "another plan than before ({}): losses and weights do not depend on it",
+      changes.empty() ? "other places or movements" : fmt::format("{}", fmt::join(changes, ", ")));
 }
 
 }  // namespace tidepool

@@ -40,10 +40,11 @@ Result<RunQuestion> question_of(const Config& config, PlanFor who) {
   if (!config.machine.file.empty()) {
     TRY_ASSIGN(out.machine, load_machine(config.machine.file));
     if (here && out.machine->device.kind != DeviceKind::cpu)
-      return Error{ErrorKind::usage,
-                   fmt::format("machine.file: {} has devices of kind cuda, and machine.executor is {}: name the file "
-                               "that 'tidepool probe' writes here; 'tidepool plan' plans for other machines",
-                               config.machine.file, config.machine.executor)};
+      return Error{
+          ErrorKind::usage,
+          fmt::format("machine.file: {} has devices of kind cuda, and machine.executor is {}: name the file "
+                      "that 'tidepool probe' writes here; 'tidepool plan' plans for other machines",
+                      config.machine.file, config.machine.executor)};
   }
   if (here || !out.machine || config.memory.budgets.disk != disk_auto) {
     TRY_ASSIGN(const Bytes disk, disk_budget(config));
@@ -76,13 +77,14 @@ std::vector<std::string> describe_choice(const Config& config, const RunPlan& ru
   if (!run.forecast) return {};
   std::vector<std::string> notes;
   notes.push_back(fmt::format("chosen by the rates of {} among {} plans: chunks of {}, {} sweep{}, {} a step",
-                              config.machine.file, run.candidates, bytes_text(Bytes{4 * run.plan.chunk_elements}),
-                              run.plan.sweeps, run.plan.sweeps == 1 ? "" : "s",
-                              seconds_text(run.forecast->step_seconds)));
+                              config.machine.file, run.candidates,
+                              bytes_text(Bytes{4 * run.plan.chunk_elements}), run.plan.sweeps,
+                              run.plan.sweeps == 1 ? "" : "s", seconds_text(run.forecast->step_seconds)));
   const bool to_disk = run.plan.tiers[static_cast<u32>(Tier::disk)].planned_peak.value > 0;
   if (to_disk && run.machine->disk == DiskRates{})
     notes.push_back(fmt::format("{} holds no disk: {} read and {} written per second were assumed",
-                                config.machine.file, bytes_text(per_second(run.machine->disk.read_bytes_per_s)),
+                                config.machine.file,
+                                bytes_text(per_second(run.machine->disk.read_bytes_per_s)),
                                 bytes_text(per_second(run.machine->disk.write_bytes_per_s))));
   return notes;
 }

@@ -20,8 +20,8 @@ struct RunPlan {
   u32 candidates = 1;                // plans compared
 };
 
-// `train` runs on this machine, and cannot but for a machine made of the same stuff; `tidepool plan` plans for
-// the machine that the file describes, its devices and its disk.
+// `train` runs on this machine, and cannot but for a machine made of the same stuff; `tidepool plan` plans
+// for the machine that the file describes, its devices and its disk.
 enum class PlanFor : u8 { this_machine, machine_of_file };
 
 // What the planner is asked, and machine.file where there is one. ErrorKind::usage: the file is bad, or

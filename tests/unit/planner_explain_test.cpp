@@ -1,7 +1,6 @@
 // What --explain says is what the plan does.
-#include <gmock/gmock.h>
-
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 
 #include <sstream>
 
@@ -51,7 +50,8 @@ TEST(Explain, FollowsAChunkThroughEveryOpThatTouchesIt) {
       bool touched = false;
       for (const Operand& o : body.operands_of(body.ops[i]))
         touched |= id >= index(o.first) && id < index(o.first) + o.count;
-      const std::string line = fmt::format("\n    op {:<6} {:<10} {:<10} ", i, name(body.ops[i].lane.kind), name(body.ops[i].kind));
+      const std::string line = fmt::format("\n    op {:<6} {:<10} {:<10} ", i, name(body.ops[i].lane.kind),
+                                           name(body.ops[i].kind));
       EXPECT_EQ(text.find(line) != std::string::npos, touched) << id << " at " << i << "\n" << text;
     }
   }
@@ -77,7 +77,8 @@ TEST(Explain, AnOpSaysWhyItIsThere) {
   for (u32 i = 0; i < body.ops.size(); ++i) {
     const std::string text = told(p, fmt::format("op:{}", i));
     EXPECT_THAT(text, ContainsRegex("  why: [a-z]")) << text;
-    EXPECT_THAT(text, HasSubstr(fmt::format("op {}: {} on {}", i, name(body.ops[i].kind), name(body.ops[i].lane.kind))));
+    EXPECT_THAT(text, HasSubstr(fmt::format("op {}: {} on {}", i, name(body.ops[i].kind),
+                                            name(body.ops[i].lane.kind))));
   }
 }
 
@@ -107,7 +108,8 @@ TEST(Explain, WhatIsNotThereNamesTheRange) {
   const u64 ops = p.plan.segment(SegmentKind::body).ops.size();
   EXPECT_THAT(message("op:999999"), HasSubstr(fmt::format("segment body has 0 to {}", ops - 1)));
   EXPECT_THAT(message("op:99999999999999999999"), HasSubstr("segment body has 0 to"));
-  EXPECT_THAT(message("chunk:999999"), HasSubstr(fmt::format("the plan has 0 to {}", p.plan.chunks.size() - 1)));
+  EXPECT_THAT(message("chunk:999999"),
+              HasSubstr(fmt::format("the plan has 0 to {}", p.plan.chunks.size() - 1)));
   for (const char* what : {"chunk", "chunk:", "op:", "op:1x", "op:-1", "12", ""})
     EXPECT_THAT(message(what), HasSubstr("write op:N or chunk:N")) << what;
   EXPECT_THAT(message("op:1", "bodi"), HasSubstr("no segment 'bodi'"));
@@ -122,10 +124,11 @@ TEST(Life, StaysOfOneMemoryDoNotOverlap) {
       std::vector<const TierStay*> there;
       for (const TierStay& s : life.stays())
         if (s.frame.tier == tier && life.covers(s, op)) there.push_back(&s);
-      std::sort(there.begin(), there.end(), [](auto* a, auto* b) { return a->frame.offset < b->frame.offset; });
+      std::sort(there.begin(), there.end(),
+                [](auto* a, auto* b) { return a->frame.offset < b->frame.offset; });
       for (u64 i = 1; i < there.size(); ++i)
-        EXPECT_LE(there[i - 1]->frame.end(), there[i]->frame.offset) << "op " << op << ", chunks "
-            << index(there[i - 1]->chunk) << " and " << index(there[i]->chunk);
+        EXPECT_LE(there[i - 1]->frame.end(), there[i]->frame.offset)
+            << "op " << op << ", chunks " << index(there[i - 1]->chunk) << " and " << index(there[i]->chunk);
       EXPECT_LE(life.in_use(tier, op), p.plan.tiers[static_cast<u32>(tier)].planned_peak);
     }
   }

@@ -31,7 +31,8 @@ TEST(PlanInference, HoldsParametersAndNothingElse) {
       ASSERT_TRUE(plan) << plan.error().message;
       EXPECT_EQ(homes_of(*plan).value, bytes);
       for (const Chunk& chunk : plan->chunks)
-        EXPECT_TRUE(chunk.kind != Kind::momentum && chunk.kind != Kind::grad_accum && chunk.kind != Kind::kept);
+        EXPECT_TRUE(chunk.kind != Kind::momentum && chunk.kind != Kind::grad_accum &&
+                    chunk.kind != Kind::kept);
       for (const Segment& segment : plan->segments)
         EXPECT_EQ(segment.ops.empty(), segment.kind != SegmentKind::evaluation) << name(segment.kind);
     }
@@ -50,10 +51,12 @@ TEST(PlanInference, NothingIsWrittenToDisk) {
 // What `generate` takes of the disk, where training takes all state there.
 TEST(PlanInference, TakesLittleSwap) {
   const auto swap = [](const char* config_name, bool trained) {
-    Config config = load_config(fmt::format("{}/configs/{}.yaml", TIDEPOOL_SOURCE_DIR, config_name), {}).value();
+    Config config =
+        load_config(fmt::format("{}/configs/{}.yaml", TIDEPOOL_SOURCE_DIR, config_name), {}).value();
     config.train.gradient_accumulation_steps = config.train.per_device_train_batch_size = 1;
     const ModelGraph graph = make_graph(config).value();
-    const Plan plan = make_plan(trained ? graph : frozen(graph), plan_options(config, Bytes{100 * gib})).value();
+    const Plan plan =
+        make_plan(trained ? graph : frozen(graph), plan_options(config, Bytes{100 * gib})).value();
     return plan.tiers[static_cast<u32>(Tier::disk)].planned_peak;
   };
   EXPECT_GT(swap("quickstart", true), Bytes{60 * mib});

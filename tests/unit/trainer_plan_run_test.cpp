@@ -20,7 +20,8 @@ using testing::TrainDir;
 std::string write_machine(const TrainDir& dir, const std::string& name, void (*change)(Machine&)) {
   Machine m{.name = name};
   m.device.memory = m.host.memory = Bytes{8 * gib};
-  m.disk = {.capacity = Bytes{gib}, .read_bytes_per_s = 1e8, .write_bytes_per_s = 1e8, .mixed_bytes_per_s = 1e8};
+  m.disk = {
+      .capacity = Bytes{gib}, .read_bytes_per_s = 1e8, .write_bytes_per_s = 1e8, .mixed_bytes_per_s = 1e8};
   change(m);
   const std::string path = dir / (name + ".yaml");
   std::ofstream(path) << to_yaml(m);
@@ -62,16 +63,19 @@ TEST(PlanRun, TrainAndPlanChooseTheSameAndAlwaysTheSame) {
   const auto plan = plan_run(config, make_graph(config).value(), PlanFor::this_machine);
   ASSERT_TRUE(plan && plan->forecast);
   EXPECT_GT(plan->candidates, 1u);
-  EXPECT_THAT(describe_choice(config, *plan).at(0), HasSubstr("chosen by the rates of " + config.machine.file));
-  const auto before = forecast(make_plan(make_graph(config).value(), plan_options(config, Bytes{gib})).value(),
-                               make_graph(config).value(), *plan->machine);
+  EXPECT_THAT(describe_choice(config, *plan).at(0),
+              HasSubstr("chosen by the rates of " + config.machine.file));
+  const auto before =
+      forecast(make_plan(make_graph(config).value(), plan_options(config, Bytes{gib})).value(),
+               make_graph(config).value(), *plan->machine);
   EXPECT_LE(plan->forecast->step_seconds, before->step_seconds);
 }
 
 TEST(PlanRun, TheShorthandIsTheSameKey) {
   const TrainDir dir;
   const std::string yaml = to_yaml(tight_config(dir));
-  const auto shorthand = parse_config(yaml, "c.yaml", {"machine=m.yaml"}), full = parse_config(yaml, "c.yaml", {"machine.file=m.yaml"});
+  const auto shorthand = parse_config(yaml, "c.yaml", {"machine=m.yaml"}),
+             full = parse_config(yaml, "c.yaml", {"machine.file=m.yaml"});
   ASSERT_TRUE(shorthand && full) << shorthand.error().message;
   EXPECT_EQ(shorthand->machine.file, "m.yaml");
   EXPECT_EQ(*shorthand, *full);
@@ -80,7 +84,8 @@ TEST(PlanRun, TheShorthandIsTheSameKey) {
 TEST(PlanRun, TrainRefusesDevicesThatItCannotRunOn) {
   const TrainDir dir;
   Config config = tight_config(dir);
-  config.machine.file = write_machine(dir, "box", [](Machine& m) { m.device.kind = DeviceKind::cuda, m.device.count = 2; });
+  config.machine.file =
+      write_machine(dir, "box", [](Machine& m) { m.device.kind = DeviceKind::cuda, m.device.count = 2; });
   const auto train = question_of(config, PlanFor::this_machine);
   ASSERT_FALSE(train);
   EXPECT_EQ(train.error().kind, ErrorKind::usage);
@@ -120,8 +125,10 @@ TEST(PlanRun, AnotherMachineIsSaid) {
   machine.host.name = "Some CPU";
   EXPECT_EQ(machine_mismatch(config, machine, 4, "Some CPU"), "");
   EXPECT_EQ(machine_mismatch(config, machine, 4, ""), "");
-  EXPECT_THAT(machine_mismatch(config, machine, 2, "Some CPU"), HasSubstr("m.yaml is of 4 cores, and this run has 2:"));
-  EXPECT_THAT(machine_mismatch(config, machine, 4, "Another"), HasSubstr("4 cores of Some CPU, and this run has 4 of Another:"));
+  EXPECT_THAT(machine_mismatch(config, machine, 2, "Some CPU"),
+              HasSubstr("m.yaml is of 4 cores, and this run has 2:"));
+  EXPECT_THAT(machine_mismatch(config, machine, 4, "Another"),
+              HasSubstr("4 cores of Some CPU, and this run has 4 of Another:"));
 }
 
 // The numbers are those of any plan, and a resumed run goes on with the plan that it had.
@@ -129,7 +136,8 @@ TEST(PlanRun, TrainingByAFileChangesNoNumber) {
   const TrainDir dir;
   Config config = tight_config(dir);
   const auto expected = testing::train_numbers(config);
-  config.machine.file = write_machine(dir, "here", [](Machine& m) { m.disk.endurance = Bytes{1'000'000'000'000}; });
+  config.machine.file =
+      write_machine(dir, "here", [](Machine& m) { m.disk.endurance = Bytes{1'000'000'000'000}; });
   config.output.dir = dir / "timed";
   const auto stopped = testing::run(config, {.stop_after = 2});
   ASSERT_FALSE(stopped);
@@ -152,7 +160,8 @@ TEST(PlanChange, NamesWhatDiffers) {
   EXPECT_THAT(change, HasSubstr("sweeps 1 -> 2"));
   EXPECT_THAT(change, HasSubstr("host budget 3145728 -> 4194304"));
   EXPECT_THAT(change, ::testing::Not(HasSubstr("peak")));
-  EXPECT_THAT(plan_change("tidepool plan 1\na 1\nhome x", "tidepool plan 1\na 1\nhome y"), HasSubstr("other places"));
+  EXPECT_THAT(plan_change("tidepool plan 1\na 1\nhome x", "tidepool plan 1\na 1\nhome y"),
+              HasSubstr("other places"));
 }
 
 }  // namespace
