@@ -2,7 +2,7 @@
 // memory. Independent of chunk size, budgets and devices: the files hold plain tensors under their
 // Hugging Face names, and the directory opens in any Hugging Face tool.
 //
-//   checkpoint-<step>/
+//   checkpoint-<step>/        (.abandoned: set aside when a run went on from an earlier one)
 //     model.safetensors       weights, F32 or BF16
 //     config.json             Hugging Face GPT-2 config
 //     optimizer.safetensors   exp_avg.*, exp_avg_sq.*, master.* (bf16 only), all F32
@@ -78,16 +78,26 @@ class CheckpointStore {
   Result<SavedCheckpoint> save(const TrainerState&, StateReader&);
 
   // Deletes the oldest above the limit. Only after save() has returned. Checkpoints with a step beyond
-  // saved_step are neither counted nor deleted: the run has stepped back, and will reach them again.
+  // saved_step are neither counted nor deleted: they were stepped over, and the run will reach them again.
   // Returns the paths that went.
   Result<std::vector<std::string>> rotate(const Rotation&);
 
   // The newest checkpoint that verifies. ErrorKind::usage where that one is of another model or
-  // precision, ErrorKind::io where a file cannot be read at all: a resumed run must not quietly go back.
+  // precision, ErrorKind::io where a file cannot be read at all, corrupt_checkpoint where it is of another
+  // version: a resumed run must not quietly go back.
   Result<Resumable> find_resumable();
 
-  // One checkpoint by path: verified, and of this model, or an error (corrupt_checkpoint, usage).
+  // One checkpoint by path: verified, and of this model, or an error (corrupt_checkpoint; usage also where
+  // there is none).
   Result<FoundCheckpoint> open(const std::string& path);
+
+  // The run goes on from `found`: what lies ahead of it in run_dir belongs to a branch that is left, and the
+  // newest must be of the branch that goes on. Sets those aside as checkpoint-<step>.abandoned, where nothing
+  // counts, finds or deletes them any more, and names one that was set aside before and is gone on from what
+  // it was. `found.path` follows. Returns the new paths of those set aside, ascending.
+  Result<std::vector<std::string>> follow(FoundCheckpoint& found);
+  // Where save() puts a step's checkpoint.
+  std::string path_of(u64 step) const;
 
   // Momentum, variance, parameters and masters of a checkpoint that open() or find_resumable() returned.
   Result<void> restore(const FoundCheckpoint&, StateWriter&);
@@ -101,7 +111,6 @@ class CheckpointStore {
  private:
   CheckpointStore(const CheckpointOptions&, const ModelGraph&, std::unique_ptr<Files>);
 
-  std::string path_of(u64 step) const;
   Result<SavedCheckpoint> write_all(const std::string& directory, const TrainerState&, StateReader&);
   Result<void> put_in_place(const std::string& temporary, const std::string& path);
   Result<FoundCheckpoint> verify(const std::string& path);
@@ -113,8 +122,9 @@ class CheckpointStore {
   std::vector<std::byte> buffer_;
 };
 
-// What one checkpoint takes on disk, but for a few KiB of JSON.
+// What one checkpoint takes on disk, but for a few KiB of JSON; and the largest of its files.
 Bytes checkpoint_bytes(const ModelGraph&);
+Bytes checkpoint_file_bytes_max(const ModelGraph&);
 
 // Steps of the checkpoint-<step> directories in `run_dir`, ascending. Unverified. None where there is no such
 // directory; ErrorKind::io where it cannot be read.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "checkpoint/check_named.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/names.h"
@@ -115,6 +116,7 @@ Result<void> CheckpointStore::check_model(const std::string& path) const {
 }
 
 Result<FoundCheckpoint> CheckpointStore::open(const std::string& path) {
+  TRY(check_named(path));
   TRY_ASSIGN(FoundCheckpoint found, verify(path));
   TRY(check_model(path));
   return found;
@@ -126,6 +128,7 @@ Result<Resumable> CheckpointStore::find_resumable() {
   std::reverse(steps.begin(), steps.end());
   for (const u64 step : steps) {
     const std::string path = path_of(step);
+    TRY(check_manifest_version(path));
     Result<FoundCheckpoint> found = verify(path);
     if (!found) {
       // Only what is damaged or incomplete is passed by. A device that fails now may work again later, and

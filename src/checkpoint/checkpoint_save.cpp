@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_file.h"
@@ -134,9 +135,23 @@ Result<u64> CheckpointStore::weights_xxh3(StateReader& reader) {
   return hash.digest();
 }
 
+namespace {
+
+std::array<u64, 2> large_files(const ModelGraph& graph) {
+  return {tensor_file_bytes(stored_tensors(graph, model_parts())),
+          tensor_file_bytes(stored_tensors(graph, optimizer_parts(graph.precision)))};
+}
+
+}  // namespace
+
 Bytes checkpoint_bytes(const ModelGraph& graph) {
-  return Bytes{tensor_file_bytes(stored_tensors(graph, model_parts())) +
-               tensor_file_bytes(stored_tensors(graph, optimizer_parts(graph.precision)))};
+  const auto [model, optimizer] = large_files(graph);
+  return Bytes{model + optimizer};
+}
+
+Bytes checkpoint_file_bytes_max(const ModelGraph& graph) {
+  const auto [model, optimizer] = large_files(graph);
+  return Bytes{std::max(model, optimizer)};
 }
 
 }  // namespace tidepool

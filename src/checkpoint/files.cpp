@@ -21,6 +21,9 @@ const char* advice(int error_number) {
     case ENOSPC:
     case EDQUOT:
       return "; free some space, lower output.save_total_limit, or put output.dir on a larger disk";
+    case EFBIG:
+      return "; the file is larger than this process may write: `ulimit -f unlimited` lifts that, or, where the file "
+             "system sets the limit, put output.dir on another one";
     case EACCES:
     case EPERM:
     case EROFS:

@@ -86,17 +86,32 @@ std::string to_text(const Manifest& m) {
   return sealed(text + "  },\n");
 }
 
+Result<void> check_manifest_version(const std::string& directory) {
+  const std::string path = directory + "/" + manifest_file;
+  const Result<std::string> text = read_small_file(path, manifest_bytes_max, ErrorKind::corrupt_checkpoint);
+  if (!text || !seal_holds(*text)) return {};
+  const Result<json::value> root = parse_json(*text, ErrorKind::corrupt_checkpoint, path);
+  if (!root || !root->is_object()) return {};
+  const std::optional<u64> there = parse_count(root->get_object().if_contains("version"));
+  if (!there || *there == version) return {};
+  return Error{ErrorKind::corrupt_checkpoint,
+               fmt::format("{}: is of version {} and sound, and this Tidepool reads version {}: use the Tidepool that "
+                           "wrote it",
+                           path, *there, version)};
+}
+
 Result<Manifest> read_manifest(const std::string& directory) {
   const std::string path = directory + "/" + manifest_file;
   TRY_ASSIGN(const std::string text, read_small_file(path, manifest_bytes_max, ErrorKind::corrupt_checkpoint));
   if (!seal_holds(text)) {
     return Error{ErrorKind::corrupt_checkpoint, fmt::format("{}: does not match its own checksum", path)};
   }
+  TRY(check_manifest_version(directory));
   TRY_ASSIGN(const json::value root, parse_json(text, ErrorKind::corrupt_checkpoint, path));
   const std::optional<Manifest> manifest = parse(root);
   if (!manifest) {
     return Error{ErrorKind::corrupt_checkpoint,
-                 fmt::format("{}: is not a manifest of version {}: written by another Tidepool?", path, version)};
+                 fmt::format("{}: is no manifest of version {}", path, version)};
   }
   return *manifest;
 }

@@ -32,6 +32,10 @@ struct Manifest {
 
 std::string to_text(const Manifest&);
 
+// An error where `directory` holds a sound manifest of another version: no damage, so resuming must not step
+// over it. Whatever else is wrong with it read_manifest() says. ErrorKind::corrupt_checkpoint.
+Result<void> check_manifest_version(const std::string& directory);
+
 // Of `directory`/manifest.json. Errors are ErrorKind::corrupt_checkpoint.
 Result<Manifest> read_manifest(const std::string& directory);
 

@@ -49,6 +49,9 @@ Result<void> run_train(const Arguments& arguments) {
     return {};
   }
   TRY_ASSIGN(const Config config, config_of(arguments.positional()));
+  // An empty variable in a script must not begin anew.
+  if (arguments.has("resume") && arguments.text("resume").empty())
+    return usage("--resume: write --resume auto, or the path of a checkpoint");
   return train({.config = config, .resume = arguments.text("resume"), .command = joined("train", arguments)});
 }
 

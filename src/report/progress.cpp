@@ -14,10 +14,6 @@ constexpr double redraw_seconds_min = 0.1;
 constexpr u32 bar_columns_min = 8;
 constexpr u32 bar_columns_max = 30;
 
-std::string loss_text(double loss) {
-  return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : std::isnan(loss) ? "nan" : "inf";
-}
-
 // What stands right of the bar, most wanted first: on a narrow screen the last ones are left out.
 std::vector<std::string> facts(const ProgressState& s, const Screen& screen) {
   const StepLine& l = s.last;
@@ -59,7 +55,7 @@ std::string progress_line(const ProgressState& s) {
   const StepLine& l = s.last;
   std::string out = fmt::format("step {}/{}  loss {}  lr {:.3g}  grad_norm {}  {} tok/s", l.step, s.total_steps,
                                 loss_text(l.loss), l.learning_rate,
-                                std::isfinite(l.grad_norm) ? significant_text(l.grad_norm) : "nan",
+                                norm_text(l.grad_norm),
                                 count_text(l.tokens_per_second));
   if (l.fraction_of_peak > 0) out += fmt::format("  {} of peak", percent_text(l.fraction_of_peak));
   return out + "  eta " + seconds_text(s.eta_seconds);

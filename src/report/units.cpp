@@ -69,4 +69,13 @@ std::string percent_text(double fraction) {
 
 std::string ratio_text(double ratio) { return std::isfinite(ratio) ? fmt::format("{:.2f}", ratio) : "-"; }
 
+namespace {
+
+const char* not_finite_text(double value) { return std::isnan(value) ? "nan" : "inf"; }
+
+}  // namespace
+
+std::string loss_text(double loss) { return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : not_finite_text(loss); }
+std::string norm_text(double norm) { return std::isfinite(norm) ? significant_text(norm) : not_finite_text(norm); }
+
 }  // namespace tidepool

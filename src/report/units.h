@@ -12,6 +12,9 @@ std::string count_text(double);          // "1.31B", "12.3k", "42"
 std::string seconds_text(double);        // "1.23 ms", "4.56 s", "3m 20s", "2h 05m"; "-" if not finite
 std::string percent_text(double);        // of a fraction: "41%", "0.4%"
 std::string ratio_text(double);          // "1.02"; "-" if not finite
+// Without the sign that a NaN may carry: "nan", "inf".
+std::string loss_text(double);           // "3.2156"
+std::string norm_text(double);           // as significant_text
 std::string significant_text(double);    // three significant digits: "0.0123", "5.50"; integers from 1000 on
 
 }  // namespace tidepool

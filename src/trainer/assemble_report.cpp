@@ -65,17 +65,9 @@ void add_rates_seen(RunReport& report, const ReportParts& parts) {
   report.machine["rate_disk_mixed"] = text(m.disk.mixed_bytes_per_s);
 }
 
-void add_state(RunReport& report, const TrainerState& state) {
-  report.losses = state.losses;
-  for (const EvalLoss& e : state.eval_losses) {
-    report.eval_steps.push_back(e.step);
-    report.eval_losses.push_back(e.loss);
-  }
-}
-
-void add_rates(RunReport& report, const ModelGraph& graph) {
-  const double tokens = static_cast<double>(report.tokens_per_step) * static_cast<double>(report.steps);
-  report.tokens_per_second = report.train_seconds > 0 ? tokens / report.train_seconds : 0;
+// Padding is computed but trains nothing: a step that is half padding is half as fast.
+void add_rates(RunReport& report, const ModelGraph& graph, u64 tokens) {
+  report.tokens_per_second = report.train_seconds > 0 ? static_cast<double>(tokens) / report.train_seconds : 0;
   report.flops_per_second = report.tokens_per_second * static_cast<double>(graph.flops_per_token);
 }
 
@@ -86,13 +78,21 @@ std::map<std::string, std::string> numeric_settings(const Config& config) {
                      [](const Field& field) { return field.section == "train" || field.section == "model"; });
 }
 
+void add_losses(RunReport& report, const TrainerState& state) {
+  report.losses = state.losses;
+  for (const EvalLoss& e : state.eval_losses) {
+    report.eval_steps.push_back(e.step);
+    report.eval_losses.push_back(e.loss);
+  }
+}
+
 RunReport assemble_report(const ReportParts& parts) {
   RunReport report = planned_report(parts.session.graph(), parts.session.plan());
   parts.meter.fill(report);
   add_prediction(report, parts.prediction);
   add_phases(report, parts);
-  add_state(report, parts.state);
-  add_rates(report, parts.session.graph());
+  add_losses(report, parts.state);
+  add_rates(report, parts.session.graph(), parts.tokens);
   report.weights_xxh3 = fmt::format("{:016x}", parts.weights_xxh3);
   report.resumed_from_step = parts.resumed_from;
   report.checkpoint_written = parts.checkpoint_written;

@@ -20,6 +20,7 @@ struct ReportParts {
   const RunMeter& meter;
   const Prediction& prediction;
   const TrainerState& state;
+  u64 tokens = 0;  // targets trained on by this process
   u64 resumed_from = 0;
   u64 weights_xxh3 = 0;
   Bytes checkpoint_written{};
@@ -27,6 +28,7 @@ struct ReportParts {
 };
 
 RunReport assemble_report(const ReportParts&);
+void add_losses(RunReport&, const TrainerState&);
 
 // Settings that the numbers of a run depend on, as in config.yaml: {"train.learning_rate": "0.001"}.
 std::map<std::string, std::string> numeric_settings(const Config&);

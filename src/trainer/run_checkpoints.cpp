@@ -1,15 +1,46 @@
 #include "trainer/run_checkpoints.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
+#include <algorithm>
+#include <filesystem>
+
+#include "io/file_system.h"
+#include "io/memory_limits.h"
 #include "trainer/run_meter.h"
 #include "trainer/session.h"
 
 namespace tidepool {
+namespace {
+
+Error none_is_good(const std::string& run_dir, const std::vector<SteppedOver>& stepped_over) {
+  std::string text = fmt::format("no checkpoint in {} is good:", run_dir);
+  for (const SteppedOver& s : stepped_over) text += fmt::format("\n  {}: {}", s.path, s.reason);
+  return {ErrorKind::corrupt_checkpoint,
+          text + "\nNothing was changed. Put a good copy back, or begin anew in another output.dir"};
+}
+
+Result<void> check_file_size(const std::string& dir, Bytes largest) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= largest.value)
+    return {};
+  return Error{ErrorKind::io,
+               fmt::format("the file size limit {} is below the {} that a file of a checkpoint in {} takes: raise it with "
+                           "`ulimit -f unlimited`",
+                           format_bytes({limit.rlim_cur}), format_bytes(largest), dir)};
+}
+
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<RunCheckpoints>> RunCheckpoints::open(const Config& config, const ModelGraph& graph,
                                                              RunOutputs& outputs) {
-  std::unique_ptr<RunCheckpoints> out(new RunCheckpoints(config, outputs));
+  std::unique_ptr<RunCheckpoints> out(new RunCheckpoints(config, graph, outputs));
   TRY_ASSIGN(out->store_, CheckpointStore::create({.run_dir = config.output.dir, .buffer = checkpoint_buffer}, graph));
   TRY_ASSIGN(const std::vector<std::string> litter, out->store_->sweep());
   for (const std::string& name : litter) outputs.say("cleared a half-written checkpoint of a dead run: " + name);
@@ -19,16 +50,72 @@ Result<std::unique_ptr<RunCheckpoints>> RunCheckpoints::open(const Config& confi
 Result<std::optional<FoundCheckpoint>> RunCheckpoints::find(const std::string& resume) {
   if (resume.empty()) return std::optional<FoundCheckpoint>();
   if (resume != "auto") {
-    TRY_ASSIGN(FoundCheckpoint found, store_->open(resume));
+    TRY_ASSIGN(FoundCheckpoint found, store_->open(without_slashes(resume)));
     return std::optional(std::move(found));
   }
   TRY_ASSIGN(Resumable resumable, store_->find_resumable());
+  if (!resumable.found && !resumable.stepped_over.empty())
+    return none_is_good(config_.output.dir, resumable.stepped_over);
   for (const SteppedOver& s : resumable.stepped_over) {
     outputs_.say(fmt::format("stepped over {}: {}", s.path, s.reason));
     distrusted_.push_back(s.path);
   }
   if (!resumable.found) outputs_.say("no checkpoint to resume from: starting from the beginning");
   return std::move(resumable.found);
+}
+
+Result<void> RunCheckpoints::go_on_from(FoundCheckpoint found, StateWriter& writer) {
+  const u64 step = found.state.step;
+  TRY(store_->restore(found, writer));
+  outputs_.say(fmt::format("resumed from {} (step {})", found.path, step));
+  // Those that --resume auto stepped over keep their names: they lie ahead because they are damaged, and are not of
+  // another branch.
+  if (distrusted_.empty()) {
+    TRY_ASSIGN(const std::vector<std::string> aside, store_->follow(found));
+    for (const std::string& path : aside)
+      outputs_.say(fmt::format("set aside as {}: it is of the branch left at step {}; delete it or resume from it", path,
+                               step));
+  }
+  std::error_code unused;
+  if (!std::filesystem::equivalent(found.path, store_->path_of(step), unused)) return {};  // of another directory
+  last_ = {.path = found.path, .weights_xxh3 = found.weights_xxh3};
+  last_step_ = step;
+  return {};
+}
+
+std::string RunCheckpoints::way_on() const {
+  if (last_step_) return fmt::format("continue with --resume auto from {}", last_.path);
+  return "start again: no checkpoint had been written (output.save_steps says how often)";
+}
+
+u64 RunCheckpoints::saves_to_come(u64 step) const {
+  const u64 last = config_.train.max_steps, every = config_.output.save_steps;
+  if (step >= last) return 0;
+  return every == 0 ? 1 : (last - 1) / every - step / every + 1;
+}
+
+Result<void> RunCheckpoints::check_room(u64 step) const {
+  const u64 saves = saves_to_come(step);
+  if (saves == 0) return {};
+  const Bytes each = checkpoint_bytes(graph_);
+  const std::string& dir = config_.output.dir;
+  TRY(check_file_size(dir, checkpoint_file_bytes_max(graph_)));
+  TRY_ASSIGN(const FileSystem at, look_at_file_system(dir));
+  if (at.free < each)
+    return Error{ErrorKind::io,
+                 fmt::format("a checkpoint takes {} and {} has {} free: free some space there, or put output.dir on a "
+                             "larger disk",
+                             format_bytes(each), dir, format_bytes(at.free))};
+  TRY_ASSIGN(const std::vector<u64> there, checkpoint_steps(dir));
+  // A new one stands beside all that may stay until it is whole. The best may be one more than a limit of 1.
+  const u64 held = std::max<u64>(config_.output.save_total_limit, 2) + 1;
+  const u64 more = std::min(there.size() + saves, std::max<u64>(held, there.size() + 1)) - there.size();
+  if (at.free >= each * more) return {};
+  outputs_.say(fmt::format("WARNING: {} has {} free, room for {} more checkpoint{} of {}, and this run will need room for "
+                           "{}: free some space there, or lower output.save_total_limit",
+                           dir, format_bytes(at.free), at.free.value / each.value,
+                           at.free < each * 2 ? "" : "s", format_bytes(each), more));
+  return {};
 }
 
 Result<void> RunCheckpoints::save(const TrainerState& state, StateReader& reader) {

@@ -104,7 +104,7 @@ PlanSummary summarize(const Config& config, const ModelGraph& graph, const Plan&
   const auto bound = lower_bound(plan, graph);
   for (u32 l = 0; l < link_count; ++l) s.links[l] = {.per_step = moved[l], .lower_bound = bound[l]};
   if (prediction != nullptr) add_prediction(s, *prediction);
-  const u64 kept = std::max<u64>(config.output.save_total_limit, 1) + 1;
+  const u64 kept = std::max<u64>(config.output.save_total_limit, 2) + 1;  // the best may exceed a limit of 1
   s.notes.push_back(fmt::format("checkpoints: {:.3g} GiB each, up to {} at once in {}",
                                 static_cast<double>(checkpoint_bytes(graph).value) / static_cast<double>(gib),
                                 kept, config.output.dir));

@@ -11,6 +11,7 @@
 #include "data/dataset.h"
 #include "engine/engine.h"
 #include "machine/cpu_name.h"
+#include "report/units.h"
 #include "tidepool/check.h"
 #include "trainer/assemble_report.h"
 #include "trainer/choice_progress.h"
@@ -46,14 +47,17 @@ class Trainer final : public NextSegment, public EngineObserver {
     TRY(open_data());
     TRY(choose());
     TRY_ASSIGN(directory_, RunDirectory::open(config_.output.dir, request_.resume.empty() ? Beginning::anew : Beginning::resumed));
+    TRY_ASSIGN(checkpoints_, RunCheckpoints::open(config_, graph_, outputs_));
+    TRY_ASSIGN(std::optional<FoundCheckpoint> found, checkpoints_->find(request_.resume));
+    if (found && all_is_done(*found)) return done_before(*found);
     make_source(chosen_.plan);
     TRY_ASSIGN(session_, Session::create(config_, graph_, std::move(chosen_.plan), *source_,
                                          {.open_disk = request_.open_disk, .rest_patience = request_.watchdog_least}));
     if (!request_.quiet) TRY(show_plan());
     for (const std::string& note : session_->notes()) outputs_.say(note);
     say_choice();
-    TRY_ASSIGN(checkpoints_, RunCheckpoints::open(config_, session_->graph(), outputs_));
-    TRY(load_or_init());
+    TRY(checkpoints_->check_room(found ? found->state.step : 0));
+    TRY(load_or_init(std::move(found)));
     // Not before: a resume that is refused leaves the run's own config and plan as they were.
     TRY(describe_run());
     TRY(open_outputs());
@@ -155,12 +159,28 @@ class Trainer final : public NextSegment, public EngineObserver {
                            .evaluation_batches = evaluation_batches()});
   }
 
-  Result<void> load_or_init() {
+  // Where exactly max_steps are done a report is owed, should the run have been killed just before it.
+  bool all_is_done(const FoundCheckpoint& found) const {
+    const u64 step = found.state.step, last = config_.train.max_steps;
+    if (step != last) return step > last;
+    const Result<RunReport> report = read_report(config_.output.dir);
+    return report && report->resumed_from_step + report->steps >= step;
+  }
+
+  RunReport done_before(const FoundCheckpoint& found) {
+    outputs_.say(fmt::format("nothing to do: step {} of {}; raise train.max_steps to train on", found.state.step,
+                             config_.train.max_steps));
+    RunReport report{.resumed_from_step = found.state.step};
+    add_losses(report, found.state);
+    report.weights_xxh3 = fmt::format("{:016x}", found.weights_xxh3);
+    return report;
+  }
+
+  Result<void> load_or_init(std::optional<FoundCheckpoint> found) {
     state_.seed = config_.train.seed;
     state_.data_fingerprint = batches_->fingerprint();
-    TRY_ASSIGN(const std::optional<FoundCheckpoint> found, checkpoints_->find(request_.resume));
     if (!found) return init();
-    return restore(*found);
+    return restore(std::move(*found));
   }
 
   Result<void> init() {
@@ -174,7 +194,7 @@ class Trainer final : public NextSegment, public EngineObserver {
                         });
   }
 
-  Result<void> restore(const FoundCheckpoint& found) {
+  Result<void> restore(FoundCheckpoint found) {
     if (found.state.data_fingerprint != state_.data_fingerprint)
       return Error{ErrorKind::usage,
                    fmt::format("{} was trained on other data, another split or another batch size: resume with "
@@ -182,14 +202,13 @@ class Trainer final : public NextSegment, public EngineObserver {
                                found.path)};
     for (const std::string& line : changed_settings(found.state, numeric_settings(config_)))
       outputs_.say("changed since the checkpoint: " + line);
-    TRY(checkpoints_->restore(found, session_->state()));
     const u64 seed = state_.seed;
     state_ = found.state;
     state_.seed = seed;
     issued_ = resumed_from_ = state_.step;
     earlier_seconds_ = state_.seconds;
-    outputs_.say(fmt::format("resumed from {} (step {})", found.path, state_.step));
-    return {};
+    earlier_tokens_ = state_.tokens;
+    return checkpoints_->go_on_from(std::move(found), session_->state());
   }
 
   Result<void> open_outputs() {
@@ -265,10 +284,10 @@ class Trainer final : public NextSegment, public EngineObserver {
   Error non_finite(u64 step, const StepResult& result) const {
     const bool kept = session_->plan().clipping;
     return {ErrorKind::non_finite,
-            fmt::format("step {}: loss {} and gradient norm {} are not finite{}; lower train.learning_rate or "
-                        "raise train.warmup_steps, and continue with --resume auto from the last checkpoint",
-                        step, result.loss, result.grad_norm,
-                        kept ? " (the update was not applied)" : "")};
+            fmt::format("step {}: loss {} and gradient norm {}{}; lower train.learning_rate or raise "
+                        "train.warmup_steps, and {}",
+                        step, loss_text(result.loss), norm_text(result.grad_norm),
+                        kept ? " (the update was not applied)" : "", checkpoints_->way_on())};
   }
 
   // ---- evaluation ----------------------------------------------------------------------------------------
@@ -287,13 +306,13 @@ class Trainer final : public NextSegment, public EngineObserver {
     const EvalResult result = session_->executor().take_eval();
     const double loss = result.loss_sum / static_cast<double>(result.target_tokens);
     state_.eval_losses.push_back({issued_, loss});
-    if (state_.best_step == 0 || loss < state_.best_eval_loss) {
-      state_.best_step = issued_;
+    if (state_.eval_losses.size() == 1 || loss < state_.best_eval_loss || std::isnan(state_.best_eval_loss)) {
+      best_unsaved_ = true;
       state_.best_eval_loss = loss;
     }
     const double took = RunMeter::now() - began;
     outputs_.say(
-        fmt::format("step {}: eval_loss {:.4f} over {} tokens in {:.1f} s", issued_, loss, result.target_tokens, took));
+        fmt::format("step {}: eval_loss {} over {} tokens in {:.1f} s", issued_, loss_text(loss), result.target_tokens, took));
     return outputs_.evaluation(
         {.step = issued_, .epoch = batches_->epoch(issued_), .eval_loss = loss, .eval_seconds = took});
   }
@@ -304,6 +323,8 @@ class Trainer final : public NextSegment, public EngineObserver {
     state_.step = issued_;
     state_.seconds = earlier_seconds_ + meter_->train_seconds();
     state_.settings = numeric_settings(config_);
+    if (best_unsaved_) state_.best_step = issued_;
+    best_unsaved_ = false;
     session_->state().invalidate();
     return checkpoints_->save(state_, session_->state());
   }
@@ -318,6 +339,7 @@ class Trainer final : public NextSegment, public EngineObserver {
                                               .meter = *meter_,
                                               .prediction = prediction_,
                                               .state = state_,
+                                              .tokens = state_.tokens - earlier_tokens_,
                                               .resumed_from = resumed_from_,
                                               .weights_xxh3 = checkpoints_->last().weights_xxh3,
                                               .checkpoint_written = checkpoints_->written(),
@@ -352,6 +374,8 @@ class Trainer final : public NextSegment, public EngineObserver {
   Prediction prediction_;
   TrainerState state_;
   double earlier_seconds_ = 0;
+  u64 earlier_tokens_ = 0;
+  bool best_unsaved_ = false;    // the best evaluation is newer than the last checkpoint
   u64 resumed_from_ = 0;
   u64 issued_ = 0;               // last step whose forward has been given to the engine
   bool resting_ = true;          // nothing runs: the next segment starts from rest

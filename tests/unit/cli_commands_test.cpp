@@ -62,6 +62,8 @@ TEST(Cli, UsageErrorsExitWith2AndNameTheNearest) {
   EXPECT_EQ(run({"train", "a=b"}).code, 2);
   EXPECT_EQ(run({"train", "/nonexistent.yaml"}).code, 2);
   EXPECT_EQ(run({"report"}).code, 2);
+  EXPECT_THAT(run({"train", TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", "--resume", ""}).err,
+              HasSubstr("--resume: write --resume auto"));
   EXPECT_EQ(run({"generate", "x", "--top-k", "many"}).code, 2);
   EXPECT_THAT(run({"generate", "x", "--top-k", "many"}).err,
               HasSubstr("--top-k: 'many' is not a whole number"));
