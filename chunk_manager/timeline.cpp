@@ -1,7 +1,6 @@
 #include "chunk_manager/timeline.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <numeric>
 
@@ -10,7 +9,7 @@
 namespace tidepool {
 namespace {
 
-// The one or two runs of plain positions that a span covers.
+// The one or two runs of plain positions that a span covers; the second may be empty.
 struct Runs {
   i32 begin[2], end[2];
   u32 count;
@@ -19,15 +18,14 @@ struct Runs {
 Runs runs_of(Span span, i32 positions) {
   CHECK(span.end >= 0 && span.end < positions && span.begin <= span.end, span.begin, span.end, positions);
   CHECK(span.end - span.begin < positions, span.begin, span.end, positions);
-  if (span.begin >= 0) return {{span.begin, 0}, {span.end, 0}, 1};
+  if (span.begin >= 0) return {{span.begin, positions}, {span.end, -1}, 1};
   return {{0, span.begin + positions}, {span.end, positions - 1}, 2};
 }
 
+// Two runs both touch position 0 or the last one, so the second of both need not be compared.
 bool overlap(const Runs& x, const Runs& y) {
-  for (u32 i = 0; i < x.count; ++i)
-    for (u32 j = 0; j < y.count; ++j)
-      if (x.begin[i] <= y.end[j] && y.begin[j] <= x.end[i]) return true;
-  return false;
+  const auto meet = [&](u32 i, u32 j) { return x.begin[i] <= y.end[j] && y.begin[j] <= x.end[i]; };
+  return meet(0, 0) | meet(0, 1) | meet(1, 0);
 }
 
 }  // namespace
@@ -59,45 +57,21 @@ Bytes Profile::peak() const { return Bytes{*std::max_element(used_.begin(), used
 
 namespace {
 
-using Ranges = std::vector<std::pair<u64, u64>>;
-
-// By begin. Eleven bits at a time, least first: thousands of ranges for each of tens of thousands of arcs
-// are what planning a large model takes its time for.
-void sort_by_begin(Ranges& ranges, Ranges& scratch) {
-  constexpr u64 few = 256, digit_bits = 11, digits = u64{1} << digit_bits;
-  if (ranges.size() < few) return std::sort(ranges.begin(), ranges.end());
-  u64 bits = 0;
-  for (const auto& range : ranges) bits |= range.first;
-  scratch.resize(ranges.size());
-  for (u64 shift = 0; shift < 64 && bits >> shift != 0; shift += digit_bits) {
-    if ((bits >> shift & (digits - 1)) == 0) continue;
-    std::array<u32, digits + 1> at{};
-    for (const auto& range : ranges) ++at[(range.first >> shift & (digits - 1)) + 1];
-    std::partial_sum(at.begin(), at.end(), at.begin());
-    for (const auto& range : ranges) scratch[at[range.first >> shift & (digits - 1)]++] = range;
-    std::swap(ranges, scratch);
-  }
-}
-
-// Places arcs one by one at the lowest free offset. What an arc conflicts with is alive at its begin, which
-// buckets of positions know, or begins later within it: each is met once, however long it lives.
+// Places arcs one by one at the lowest free offset: a walk over what is placed, in order of offset, up to the
+// first gap. Blocks keep that order cheap to insert into.
 class Placer {
  public:
-  Placer(std::vector<Arc>& arcs, i32 positions)
-      : arcs_(arcs), positions_(positions), seen_(arcs.size(), 0), runs_(arcs.size()) {
-    buckets_.resize(static_cast<u64>(div_up(static_cast<u64>(positions), bucket)));
-    begins_.resize(static_cast<u64>(positions));
-  }
+  Placer(std::vector<Arc>& arcs, i32 positions) : arcs_(arcs), positions_(positions), blocks_(1) {}
 
-  // Lowest offset free over the whole span, or capacity exceeded: returns the offset anyway.
-  u64 lowest_offset(const Arc& arc, Span span) {
-    gather(span);
-    sort_by_begin(ranges_, scratch_);
+  // Lowest offset free over the whole span, whatever the capacity.
+  u64 lowest_offset(const Arc& arc, Span span) const {
+    const Runs wanted = runs_of(span, positions_);
     u64 offset = permanent_end_;
-    for (const auto& [begin, end] : ranges_) {
-      if (begin >= offset + arc.bytes.value) break;
-      offset = std::max(offset, end);
-    }
+    for (const std::vector<Placed>& block : blocks_)
+      for (const Placed& other : block) {
+        if (other.begin >= offset + arc.bytes.value) return offset;
+        if (other.end > offset && overlap(wanted, other.runs)) offset = other.end;
+      }
     return offset;
   }
 
@@ -111,53 +85,34 @@ class Placer {
       permanent_end_ += arc.bytes.value;
       return;
     }
-    runs_[a] = runs_of(span, positions_);
-    for_buckets(span, [&](std::vector<u32>& list) { list.push_back(a); });
-    for (u32 r = 0; r < runs_[a].count; ++r) begins_[static_cast<u64>(runs_[a].begin[r])].push_back(a);
+    insert({.begin = offset, .end = offset + arc.bytes.value, .runs = runs_of(span, positions_)});
   }
 
   u64 highest() const { return highest_; }
 
  private:
-  static constexpr i32 bucket = 16;
+  struct Placed {
+    u64 begin = 0, end = 0;  // bytes
+    Runs runs;
+  };
+  static constexpr u64 block_max = 512;
 
-  template <class Fn>
-  void for_buckets(Span span, Fn&& fn) {
-    const Runs runs = runs_of(span, positions_);
-    i32 last = -1;
-    for (u32 r = 0; r < runs.count; ++r)
-      for (i32 b = std::max(runs.begin[r] / bucket, last + 1); b <= runs.end[r] / bucket; ++b) {
-        fn(buckets_[static_cast<u64>(b)]);
-        last = b;
-      }
-  }
-
-  void gather(Span span) {
-    ranges_.clear();
-    ++stamp_;
-    const Runs wanted = runs_of(span, positions_);
-    const auto meet = [&](const std::vector<u32>& list) {
-      for (u32 other : list) {
-        if (seen_[other] == stamp_) continue;
-        seen_[other] = stamp_;
-        const Arc& o = arcs_[other];
-        if (overlap(wanted, runs_[other])) ranges_.emplace_back(o.offset, o.offset + o.bytes.value);
-      }
-    };
-    for (u32 r = 0; r < wanted.count; ++r) {
-      meet(buckets_[static_cast<u64>(wanted.begin[r] / bucket)]);
-      for (i32 p = wanted.begin[r] + 1; p <= wanted.end[r]; ++p) meet(begins_[static_cast<u64>(p)]);
-    }
+  void insert(const Placed& placed) {
+    const auto by_begin = [](u64 begin, const Placed& other) { return begin < other.begin; };
+    // The last block that begins at or before it.
+    auto block = std::upper_bound(blocks_.begin() + 1, blocks_.end(), placed.begin,
+                                  [](u64 begin, const auto& other) { return begin < other.front().begin; }) -
+                 1;
+    block->insert(std::upper_bound(block->begin(), block->end(), placed.begin, by_begin), placed);
+    if (block->size() <= block_max) return;
+    std::vector<Placed> upper(block->begin() + block_max / 2, block->end());
+    block->resize(block_max / 2);
+    blocks_.insert(block + 1, std::move(upper));
   }
 
   std::vector<Arc>& arcs_;
   i32 positions_;
-  std::vector<std::vector<u32>> buckets_;
-  std::vector<u32> seen_;
-  u32 stamp_ = 0;
-  std::vector<Runs> runs_;  // of placed arcs
-  std::vector<std::vector<u32>> begins_;  // [position]
-  Ranges ranges_, scratch_;
+  std::vector<std::vector<Placed>> blocks_;  // by begin; only the first may be empty
   u64 permanent_end_ = 0;
   u64 highest_ = 0;
 };
@@ -194,9 +149,8 @@ std::vector<Span> wish_spans(const std::vector<Arc>& arcs, const PlaceOptions& o
     while (p < options.start) p += options.positions;
     return p;
   };
-  std::stable_sort(order.begin(), order.end(), [&](u32 a, u32 b) {
-    return turn(arcs[a].span.begin) < turn(arcs[b].span.begin);
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](u32 a, u32 b) { return turn(arcs[a].span.begin) < turn(arcs[b].span.begin); });
   i32 not_before = options.start - options.positions;
   for (u32 a : order) {
     const Arc& arc = arcs[a];

@@ -1,15 +1,46 @@
 #include "advisor/choose.h"
 
-#include <optional>
+#include <map>
+#include <tuple>
+
+#include "planner/verify.h"
 
 namespace tidepool {
 namespace {
 
-// A choice that saves less is not worth a plan that is harder to explain.
-constexpr double least_gain = 0.002;
-constexpr u64 ops_replayed_max = 600'000;
+// A choice that saves less is not worth a plan that is harder to explain, nor, of a large plan, the time to
+// replay it.
+constexpr double least_gain = 0.002, least_gain_of_large = 0.01;
+constexpr u64 large_ops = 20'000;
+constexpr u32 steps_replayed = 4, steps_replayed_of_large = 3;
+constexpr u64 ops_worked_on_max = 1'500'000;  // planned, and each time that they are replayed
 constexpr u32 rounds_max = 4;
 constexpr u64 chunk_elements_max = 64 * mib;  // 256 MiB of fp32
+
+u64 ops_of(const Plan& plan) {
+  u64 ops = 0;
+  for (const Segment& segment : plan.segments) ops += segment.ops.size();
+  return ops;
+}
+
+constexpr double never = 1e30;
+
+// Of a step. `stopped`: at least as many, because the replay was not worth its end.
+struct Seconds {
+  double value = 0;
+  bool stopped = false;
+};
+
+struct Candidate {
+  PlanOptions options;
+  Plan plan;
+  double seconds = 0;
+};
+
+// What varies between candidates.
+using Key = std::tuple<Bytes, u32, RecomputePolicy, HomePolicy>;
+
+Key key_of(const PlanOptions& o) { return {o.chunk_bytes, o.sweeps, o.recompute, o.home}; }
 
 class Chooser {
  public:
@@ -20,70 +51,94 @@ class Chooser {
   // From several starts, because what is best for one home is not for another.
   Result<Choice> choose() {
     TRY(descend(given_));
-    Choice fastest = best_;
+    Candidate fastest = std::move(best_);
     if (given_.home == HomePolicy::automatic)
       for (const HomePolicy home : {HomePolicy::disk, HomePolicy::host, HomePolicy::device}) {
         PlanOptions start = given_;
         start.home = home;
         start.advise = false;
+        if (tired()) break;
         const Result<void> found = descend(start);
         if (!found && found.error().kind != ErrorKind::does_not_fit) return found.error();
-        if (found && best_.forecast.step_seconds < fastest.forecast.step_seconds * (1 - least_gain))
-          fastest = best_;
+        if (found && best_.seconds < fastest.seconds * (1 - gain_)) fastest = std::move(best_);
       }
-    fastest.candidates = candidates_;
     fastest.options.advise = given_.advise;
-    return fastest;
+    TRY(verify_plan(fastest.plan, graph_));
+    TRY_ASSIGN(Forecast replayed, forecast(fastest.plan, graph_, machine_, {.blocks = how_.blocks}));
+    return Choice{.plan = std::move(fastest.plan),
+                  .forecast = std::move(replayed),
+                  .options = fastest.options,
+                  .candidates = candidates_};
   }
 
  private:
+  bool tired() const { return worked_on_ > ops_worked_on_max; }
+
   // To where no single change is faster. Leaves it in best_.
   Result<void> descend(const PlanOptions& start) {
-    if (replayed_ > ops_replayed_max) return {};
-    tell();
-    TRY_ASSIGN(Plan plan, make_plan(graph_, start));
-    ++candidates_;
-    TRY_ASSIGN(Forecast first, replay(plan));
-    best_ = {.plan = std::move(plan), .forecast = std::move(first), .options = start};
+    TRY_ASSIGN(best_, draft(start));
+    TRY_ASSIGN(const Seconds first, replay(best_, never));
+    best_.seconds = first.value;
     for (u32 round = 0; round < rounds_max; ++round) {
-      const double before = best_.forecast.step_seconds;
+      const double before = best_.seconds;
       TRY(vary_chunks());
       TRY(vary_recompute());
       TRY(vary_home());
       TRY(vary_sweeps());
-      if (best_.forecast.step_seconds > before * (1 - least_gain)) break;
+      if (best_.seconds > before * (1 - gain_)) break;
     }
     return {};
   }
 
-  void tell() const {
+  // Not proven yet: of all of them only the one that is chosen is.
+  Result<Candidate> draft(const PlanOptions& options) {
     if (how_.tried) how_.tried(candidates_, fastest_seconds_);
+    TRY_ASSIGN(Plan plan, draft_plan(graph_, options));
+    const u64 ops = ops_of(plan);
+    worked_on_ += ops;
+    if (ops > large_ops) gain_ = least_gain_of_large;
+    ++candidates_;
+    return Candidate{.options = options, .plan = std::move(plan)};
   }
 
-  Result<Forecast> replay(const Plan& plan) {
-    for (const Segment& segment : plan.segments) replayed_ += segment.ops.size();
-    TRY_ASSIGN(Forecast found, forecast(plan, graph_, machine_, {.blocks = how_.blocks}));
+  // How long a step takes, or that it takes longer than `worth`, which makes it uninteresting.
+  Result<Seconds> replay(const Candidate& c, double worth) {
+    const double least = least_step_seconds(c.plan, graph_, machine_, how_.blocks);
+    if (least >= worth) return Seconds{least, true};
+    worked_on_ += ops_of(c.plan);
+    const bool large = ops_of(c.plan) > large_ops;
+    TRY_ASSIGN(const Forecast found, forecast(c.plan, graph_, machine_,
+                                              {.blocks = how_.blocks,
+                                               .steps = large ? steps_replayed_of_large : steps_replayed,
+                                               .check_tags = false,
+                                               .worth_seconds = worth}));
     if (fastest_seconds_ == 0 || found.step_seconds < fastest_seconds_) fastest_seconds_ = found.step_seconds;
-    return found;
+    return Seconds{found.step_seconds, found.step_seconds >= worth};
+  }
+
+  // One that was met before is not planned again, unless it is worth it now.
+  bool is_known(const PlanOptions& options, double worth) const {
+    const auto known = known_.find(key_of(options));
+    return known != known_.end() && known->second.value >= worth;
   }
 
   // Takes it where it fits and is faster.
   Result<void> attempt(PlanOptions options) {
-    if (replayed_ > ops_replayed_max) return {};
     options.advise = false;
-    tell();
-    auto plan = make_plan(graph_, options);
-    if (!plan) {
-      if (plan.error().kind == ErrorKind::does_not_fit) return {};
-      return std::move(plan).error();
+    const double worth = best_.seconds * (1 - gain_);
+    if (tired() || is_known(options, worth)) return {};
+    Result<Candidate> made = draft(options);
+    if (!made) {
+      if (made.error().kind != ErrorKind::does_not_fit) return std::move(made).error();
+      known_[key_of(options)] = {never, true};
+      return {};
     }
-    ++candidates_;
-    if (*plan == best_.plan) return {};
-    TRY_ASSIGN(Forecast found, replay(*plan));
-    if (found.step_seconds > best_.forecast.step_seconds * (1 - least_gain)) return {};
-    best_.plan = std::move(*plan);
-    best_.forecast = std::move(found);
-    best_.options = options;
+    if (made->plan == best_.plan) return {};
+    TRY_ASSIGN(const Seconds seconds, replay(*made, worth));
+    known_[key_of(options)] = seconds;
+    if (seconds.stopped) return {};
+    made->seconds = seconds.value;
+    best_ = *std::move(made);
     return {};
   }
 
@@ -98,9 +153,9 @@ class Chooser {
         if (next < cut_alignment_elements || next > chunk_elements_max) break;
         PlanOptions options = best_.options;
         options.chunk_bytes = Bytes{next * 4};
-        const double before = best_.forecast.step_seconds;
+        const double before = best_.seconds;
         TRY(attempt(options));
-        misses = best_.forecast.step_seconds < before ? 0 : misses + 1;
+        misses = best_.seconds < before ? 0 : misses + 1;
       }
     }
     return {};
@@ -149,9 +204,11 @@ class Chooser {
   const PlanOptions& given_;
   const Machine& machine_;
   const ChooseOptions& how_;
-  Choice best_;
+  Candidate best_;
+  std::map<Key, Seconds> known_;
   double fastest_seconds_ = 0;  // of all replayed
-  u64 replayed_ = 0;
+  double gain_ = least_gain;
+  u64 worked_on_ = 0;
   u32 candidates_ = 0;
 };
 

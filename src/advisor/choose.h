@@ -1,5 +1,5 @@
-// The planner's discrete choices, made by predicted time: each candidate is planned, verified and
-// replayed in virtual time.
+// The planner's discrete choices, made by predicted time: each candidate is planned and replayed in virtual
+// time, as far as it can still win; the one chosen is verified.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,7 @@ struct ChooseOptions {
 
 // Starts from the plan that make_plan gives, and from one per home, and changes one choice at a time
 // (chunk size, recompute, home, sweeps), keeping what is faster, until nothing is or so many ops have been
-// replayed that it would take minutes. What the options fix stays fixed. Deterministic: the same inputs give the same
+// worked on that it would take minutes. What the options fix stays fixed. Deterministic: the same inputs give the same
 // plan. Errors: as make_plan.
 Result<Choice> choose_plan(const ModelGraph&, const PlanOptions&, const Machine&,
                            const ChooseOptions& = {});

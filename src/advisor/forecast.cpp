@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "engine/engine.h"
 #include "executor/sim/sim_executor.h"
@@ -9,10 +10,44 @@
 namespace tidepool {
 namespace {
 
+// Stops an engine by failing an op: what is in flight ends, and nothing more is issued.
+class Deadline final : public Executor {
+ public:
+  explicit Deadline(Executor& executor) : executor_(executor) {}
+
+  void set(Nanos at) { at_ = at; }
+  void lift() { at_ = never; }
+  bool passed() const { return passed_; }
+
+  u32 slots_free(LaneId lane) const override { return executor_.slots_free(lane); }
+  void submit(const Issue& issue, std::span<const u64> in_flight) override {
+    executor_.submit(issue, in_flight);
+  }
+  std::span<const Completion> wait() override {
+    const std::span<const Completion> completions = executor_.wait();
+    if (completions.empty() || completions.front().error != nullptr || completions.front().finished <= at_)
+      return completions;
+    passed_ = true;
+    late_ = completions.front();  // the simulator completes one at a time
+    late_.error = &error_;
+    return {&late_, 1};
+  }
+  Nanos now() const override { return executor_.now(); }
+
+ private:
+  Executor& executor_;
+  static constexpr Nanos never{~u64{0}};
+  Nanos at_ = never;
+  bool passed_ = false;
+  Completion late_;
+  const Error error_{ErrorKind::internal, "not worth replaying to its end"};
+};
+
 // Bodies from rest, the first forward-backward included. A body ends where its norm does.
 class Bodies final : public NextSegment, public EngineObserver {
  public:
-  Bodies(const Plan& plan, const ForecastOptions& options) : profile_(plan), options_(options) {}
+  Bodies(const Plan& plan, const ForecastOptions& options, Deadline& deadline)
+      : profile_(plan), options_(options), deadline_(deadline) {}
 
   std::optional<SegmentRun> next() override {
     if (step_ == options_.steps) return std::nullopt;
@@ -33,6 +68,10 @@ class Bodies final : public NextSegment, public EngineObserver {
     if (op.kind != OpKind::norm) return;
     before_ = last_;
     last_ = c.finished;
+    ++norms_;
+    if (norms_ + 1 == options_.steps && options_.worth_seconds < 1e9)
+      deadline_.set(last_ + Nanos{static_cast<u64>(options_.worth_seconds * 1e9)});
+    if (norms_ == options_.steps) deadline_.lift();  // what ends after it is not of this step
   }
   void segment_finished(const SegmentRun& run) override { profile_.segment_finished(run); }
   void at_rest() override { profile_.at_rest(); }
@@ -66,6 +105,8 @@ class Bodies final : public NextSegment, public EngineObserver {
  private:
   TimeProfile profile_;
   const ForecastOptions& options_;
+  Deadline& deadline_;
+  u32 norms_ = 0;
   std::map<LaneId, double> busy_;
   std::vector<ForecastOp> ops_;
   u64 step_ = 0;
@@ -76,11 +117,39 @@ class Bodies final : public NextSegment, public EngineObserver {
 
 Result<Forecast> forecast(const Plan& plan, const ModelGraph& graph, const Machine& machine,
                           const ForecastOptions& options) {
-  const auto sim = SimExecutor::create(plan, graph, {.machine = machine, .blocks = options.blocks});
-  const auto engine = Engine::create(plan, *sim, {.watchdog = Nanos{~u64{0} / 2}});
-  Bodies bodies(plan, options);
-  TRY(engine->run(bodies, bodies));
-  return std::move(bodies).result();
+  const auto sim = SimExecutor::create(
+      plan, graph, {.machine = machine, .blocks = options.blocks, .check_tags = options.check_tags});
+  Deadline deadline(*sim);
+  const auto engine = Engine::create(plan, deadline, {.watchdog = Nanos{~u64{0} / 2}});
+  Bodies bodies(plan, options, deadline);
+  Result<void> ran = engine->run(bodies, bodies);
+  if (!ran && !deadline.passed()) return std::move(ran).error();
+  Forecast out = std::move(bodies).result();
+  if (deadline.passed()) out.step_seconds = options.worth_seconds;
+  return out;
+}
+
+double least_step_seconds(const Plan& plan, const ModelGraph& graph, const Machine& machine,
+                          const std::vector<BlockSeconds>& blocks) {
+  const CostModel cost(plan, graph, machine, blocks);
+  std::vector<double> capacities = cost.capacities();
+  capacities[CostModel::disk_resource] = std::max(1.0, cost.disk_mixed_capacity());
+  std::vector<double> seconds(capacities.size(), 0.0);
+  std::map<LaneId, double> lanes;
+  const Segment& body = plan.segment(SegmentKind::body);
+  for (const Op& op : body.ops) {
+    const Flow flow = cost.flow(body, op);
+    double alone = 0;
+    for (u32 i = 0; i < flow.demand_count; ++i) {
+      const auto [resource, amount] = flow.demands[i];
+      alone = std::max(alone, amount / capacities[resource]);
+      seconds[resource] += amount / capacities[resource];
+    }
+    if (is_ordered(op.lane.kind)) lanes[op.lane] += flow.delay + alone;
+  }
+  double least = *std::max_element(seconds.begin(), seconds.end());
+  for (const auto& [lane, sum] : lanes) least = std::max(least, sum);
+  return least;
 }
 
 }  // namespace tidepool

@@ -31,9 +31,16 @@ struct ForecastOptions {
   std::vector<BlockSeconds> blocks;  // measured; empty: from flops
   u32 steps = 4;                     // bodies replayed; the last one counts
   bool keep_ops = false;
+  bool check_tags = true;            // of every read; without, for times only, it takes half as long
+  // A last body that takes longer is not replayed to its end: step_seconds is then what it had taken.
+  double worth_seconds = 1e30;
 };
 
 // Errors are ErrorKind::internal: the plan made the simulator find a wrong read.
 Result<Forecast> forecast(const Plan&, const ModelGraph&, const Machine&, const ForecastOptions& = {});
+
+// No replay's step is shorter: the busiest lane or shared resource of a steady body, working without a pause.
+// A hundredth of a replay's cost.
+double least_step_seconds(const Plan&, const ModelGraph&, const Machine&, const std::vector<BlockSeconds>& blocks);
 
 }  // namespace tidepool

@@ -18,7 +18,8 @@ struct WhatIf {
 Result<std::vector<WhatIf>> what_if(const ModelGraph&, const PlanOptions& options, const Machine&);
 
 // The largest model of a family that fits, by bisection over its sizes, smallest first. `graph_of` makes
-// the graph of a size. Returns the size, or none of them.
+// the graph of a size. Returns the size, or none of them. Not verified: only found to have a place for
+// everything.
 template <class GraphOf>
 Result<std::optional<u32>> largest_that_fits(u32 sizes, PlanOptions options, GraphOf&& graph_of) {
   options.advise = false;
@@ -26,9 +27,9 @@ Result<std::optional<u32>> largest_that_fits(u32 sizes, PlanOptions options, Gra
   while (fits < fails) {
     const u32 middle = (fits + fails) / 2;
     TRY_ASSIGN(const ModelGraph graph, graph_of(middle));
-    const auto plan = make_plan(graph, options);
-    if (!plan && plan.error().kind != ErrorKind::does_not_fit) return plan.error();
-    (plan ? fits : fails) = plan ? middle + 1 : middle;
+    const Result<void> found = check_fits(graph, options);
+    if (!found && found.error().kind != ErrorKind::does_not_fit) return found.error();
+    (found ? fits : fails) = found ? middle + 1 : middle;
   }
   return fits == 0 ? std::optional<u32>() : std::optional<u32>(fits - 1);
 }

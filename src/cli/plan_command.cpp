@@ -7,6 +7,7 @@
 #include "advisor/outlook.h"
 #include "advisor/what_if.h"
 #include "cli/commands.h"
+#include "cli/plan_largest.h"
 #include "json/text.h"
 #include "planner/explain.h"
 #include "planner/lower_bound.h"
@@ -148,46 +149,6 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
   out["save_seconds"] = o.save_seconds;
   out["candidates"] = p.candidates;
   return out;
-}
-
-// ---- the largest model ----------------------------------------------------------------------------------
-
-// GPT-3's proportions: heads of 128, one layer per head.
-constexpr u32 head_width = 128, largest_heads = 256;
-
-Gpt2Config family(const Config& config, u32 heads) {
-  Gpt2Config model = config.model;
-  model.n_head = model.n_layer = heads;
-  model.n_embd = heads * head_width;
-  return model;
-}
-
-Result<void> print_largest(const PlanArguments& arguments) {
-  if (arguments.config.machine.file.empty())
-    return Error{ErrorKind::usage,
-                 "--max plans for a machine: add machine=FILE, for example from configs/machines"};
-  TRY_ASSIGN(const RunQuestion question, question_of(arguments.config, PlanFor::machine_of_file));
-  const Machine& machine = *question.machine;
-  const PlanOptions& options = question.options;
-  const auto graph_of = [&](u32 size) {
-    Config config = arguments.config;
-    config.model = family(config, size + 1);
-    return make_graph(config);
-  };
-  TRY_ASSIGN(const std::optional<u32> size, largest_that_fits(largest_heads, options, graph_of));
-  if (!size) return Error{ErrorKind::does_not_fit, "not even a model of one layer and 128 columns fits"};
-  TRY_ASSIGN(const ModelGraph graph, graph_of(*size));
-  PlanOptions last = options;
-  last.advise = false;
-  TRY_ASSIGN(const Plan plan, make_plan(graph, last));
-  fmt::print(" Largest on {}: {} parameters, {} layers x {} ({} heads), planned and verified\n", machine.name,
-             count_text(static_cast<double>(graph.parameters)), graph.config.n_layer, graph.config.n_embd,
-             graph.config.n_head);
-  for (u32 t = 0; t < tier_count; ++t)
-    fmt::print("  {:<8}{:>12} of {}\n", name(static_cast<Tier>(t)), bytes_text(plan.tiers[t].planned_peak),
-               bytes_text(plan.tiers[t].budget));
-  fmt::print("  tokens   {} per step\n", graph.batch.rows() * plan.micro_batches);
-  return {};
 }
 
 }  // namespace

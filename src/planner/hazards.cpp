@@ -92,10 +92,11 @@ class Tracker {
   std::vector<Ref> from_;
 };
 
-void add_segment_edges(Plan& plan, SegmentKind kind) {
+// Leaves the tracker as the segment leaves the tiers.
+void add_segment_edges(Plan& plan, SegmentKind kind, Tracker& tracker) {
   Segment& segment = plan.segments[static_cast<u32>(kind)];
   std::vector<std::vector<OpId>> deps(segment.ops.size());
-  Tracker(plan).run(kind, 0, [&](const Ref& from, const Ref& to) { deps[to.op].push_back(OpId{from.op}); });
+  tracker.run(kind, 0, [&](const Ref& from, const Ref& to) { deps[to.op].push_back(OpId{from.op}); });
   for (u32 i = 0; i < segment.ops.size(); ++i) {
     std::sort(deps[i].begin(), deps[i].end());
     segment.ops[i].deps_begin = static_cast<u32>(segment.deps.size());
@@ -104,11 +105,9 @@ void add_segment_edges(Plan& plan, SegmentKind kind) {
   }
 }
 
-void add_link(Plan& plan, SegmentKind from, SegmentKind to) {
+void add_link(Plan& plan, SegmentKind from, SegmentKind to, Tracker after_from) {
   Link link{.from = from, .to = to};
-  Tracker tracker(plan);
-  tracker.run(from, 0, [](const Ref&, const Ref&) {});
-  tracker.run(to, 1, [&](const Ref& a, const Ref& b) {
+  after_from.run(to, 1, [&](const Ref& a, const Ref& b) {
     if (a.run == 0) link.edges.push_back({.from = OpId{a.op}, .to = OpId{b.op}});
   });
   std::sort(link.edges.begin(), link.edges.end(), [](const LinkEdge& a, const LinkEdge& b) {
@@ -120,12 +119,19 @@ void add_link(Plan& plan, SegmentKind from, SegmentKind to) {
 }  // namespace
 
 void add_edges(Plan& plan) {
-  for (u32 s = 0; s < segment_count; ++s) add_segment_edges(plan, static_cast<SegmentKind>(s));
   using enum SegmentKind;
-  for (const auto& [from, to] : {std::pair{forward_backward, body}, std::pair{forward_backward, drain},
-                                 std::pair{body, body}, std::pair{body, drain},
-                                 std::pair{evaluation, evaluation}})
-    add_link(plan, from, to);
+  constexpr std::pair<SegmentKind, SegmentKind> linked[] = {{forward_backward, body},
+                                                            {forward_backward, drain},
+                                                            {body, body},
+                                                            {body, drain},
+                                                            {evaluation, evaluation}};
+  for (u32 s = 0; s < segment_count; ++s) {
+    const SegmentKind kind = static_cast<SegmentKind>(s);
+    Tracker tracker(plan);
+    add_segment_edges(plan, kind, tracker);
+    for (const auto& [from, to] : linked)
+      if (from == kind) add_link(plan, from, to, tracker);
+  }
 }
 
 }  // namespace tidepool

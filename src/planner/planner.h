@@ -29,4 +29,11 @@ struct PlanOptions {
 // (with the other tiers as they are); ErrorKind::usage for impossible choices.
 Result<Plan> make_plan(const ModelGraph&, const PlanOptions&);
 
+// The same plan before its proof, to compare with others. Never to be run, nor shown as one that can be.
+Result<Plan> draft_plan(const ModelGraph&, const PlanOptions&);
+
+// Whether there is a plan, in a fraction of the time: where everything lies, without an op. Errors: as
+// make_plan.
+Result<void> check_fits(const ModelGraph&, const PlanOptions&);
+
 }  // namespace tidepool

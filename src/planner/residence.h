@@ -49,6 +49,7 @@ struct Movement {
 struct DeviceTier {
   std::vector<Arc> arcs;
   std::vector<bool> home;           // by window: all its chunks rest on the device, each on its owner
+  Bytes home_bytes{};               // of those, with their gradients
   std::vector<bool> keep;           // [block * micro_batches of a sweep + m]
   Bytes peak{};
   std::vector<u64> working_set;  // by position: what streaming needs, whatever rests here
@@ -99,9 +100,13 @@ struct Held {
 };
 Held held_by(const Layout&, ChunkId first, u32 count, Spread, u32 device);
 
-// `shrink`: bytes to plan below the budget, because placing left gaps the last time. A peak above the
-// budget means that it does not fit.
-DeviceTier plan_device_tier(const ResidenceInput&, Bytes shrink);
+struct DeviceTierOptions {
+  Bytes shrink{};            // to plan below the budget, because placing left gaps the last time
+  Bytes home_bytes_least{};  // must rest here, because host and disk have no room for it
+};
+
+// `shrink`: as of the device. A peak above the budget means that it does not fit.
+DeviceTier plan_device_tier(const ResidenceInput&, const DeviceTierOptions&);
 HostTier plan_host_tier(const ResidenceInput&, const DeviceTier&, Bytes shrink);
 
 }  // namespace tidepool

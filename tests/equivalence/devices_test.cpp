@@ -2,7 +2,9 @@
 // accumulates N, and then every placement gives those too (placement_test has groups of two devices).
 #include <gmock/gmock.h>
 
+#include "planner/planner.h"
 #include "tests/support/train_fixture.h"
+#include "trainer/session.h"
 
 namespace tidepool {
 namespace {
@@ -65,6 +67,38 @@ INSTANTIATE_TEST_SUITE_P(Settings, Devices,
                                            Setting{Precision::bf16, true, 0.0, HomePolicy::device},
                                            Setting{Precision::bf16, false, 0.1, HomePolicy::mixed}),
                          setting_name);
+
+// The least host that does: what it has no room for rests on the devices, as shards.
+TEST(Devices, WhatTheHostHasNoRoomForChangesNoNumber) {
+  const TrainDir dir;
+  const Setting setting{Precision::bf16, true, 0.1, HomePolicy::automatic};
+  const Numbers expected = testing::train_numbers(setting_config(setting, dir, 1, 4));
+  Config tight = setting_config(setting, dir, 4, 1);
+  tight.memory.chunk_size = Bytes{0};
+  tight.memory.budgets = {Bytes{1536 * kib}, Bytes{}, Bytes{0}};
+  const auto graph = make_graph(tight);
+  ASSERT_TRUE(graph) << graph.error().message;
+  const auto fits = [&](Bytes host) {
+    tight.memory.budgets.host = host;
+    PlanOptions options = plan_options(tight, Bytes{0});
+    options.advise = false;
+    return check_fits(*graph, options).has_value();
+  };
+  u64 fails = 0, does = 64;  // of 64 KiB
+  while (fails + 1 < does) {
+    const u64 middle = (fails + does) / 2;
+    (fits(Bytes{middle * 64 * kib}) ? does : fails) = middle;
+  }
+  ASSERT_TRUE(fits(Bytes{does * 64 * kib}));
+  const auto plan = make_plan(*graph, plan_options(tight, Bytes{0}));
+  ASSERT_TRUE(plan) << plan.error().message;
+  u32 on_devices = 0, in_host = 0;
+  for (const Frame& home : plan->homes)
+    if (home.bytes.value > 0) ++(home.tier == Tier::device ? on_devices : in_host);
+  EXPECT_GT(on_devices, 0u);
+  EXPECT_GT(in_host, 0u);
+  EXPECT_EQ(testing::train_numbers(tight), expected) << how_to_repeat(tight);
+}
 
 // A stop and a resume on another number of devices: the checkpoint does not know how many there were.
 TEST(Devices, ACheckpointOfOneGoesOnOnTwo) {

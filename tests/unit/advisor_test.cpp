@@ -93,6 +93,22 @@ TEST(ChoosePlan, WhatIsFixedStaysFixed) {
   EXPECT_EQ(choice->plan.chunk_elements, 4096u);
 }
 
+TEST(Forecast, StopsWhereItIsNotWorthItsEndAndOnlyThere) {
+  for (u32 seed = 0; seed < 12; ++seed) {
+    const Case c = case_of(seed);
+    const Machine machine = machine_of(seed);
+    const auto plan = make_plan(c.graph, c.options);
+    ASSERT_TRUE(plan);
+    const double step = forecast(*plan, c.graph, machine).value().step_seconds;
+    const auto with = [&](double worth) {
+      return forecast(*plan, c.graph, machine, {.check_tags = false, .worth_seconds = worth}).value().step_seconds;
+    };
+    EXPECT_EQ(with(step * 1.01), step);
+    EXPECT_EQ(with(step * 0.9), step * 0.9);
+    EXPECT_LE(least_step_seconds(*plan, c.graph, machine, {}), 1.02 * step);  // the last body may still gain
+  }
+}
+
 TEST(Outlook, NoForecastIsFasterThanTheLeast) {
   for (u32 seed = 0; seed < 12; ++seed) {
     const Case c = case_of(seed);

@@ -30,8 +30,8 @@ SimExecutor::SimExecutor(const Plan& plan, const ModelGraph& graph, const SimOpt
       options_(options),
       schedule_(plan),
       cost_(plan, graph, options.machine, options.blocks),
-      fluid_(cost_.capacities()),
-      memory_(plan) {
+      fluid_(cost_.capacities()) {
+  if (options_.check_tags) memory_.emplace(plan);
   lanes_.resize(schedule_.lanes().size());
   done_.resize(std::bit_ceil(u64{4} * std::max(schedule_.ops_max(), 1u)));
   if (options.swarm <= 1.0) return;
@@ -61,7 +61,7 @@ std::span<const Completion> SimExecutor::wait() {
   const u64 sequence = fluid_.finish_next();
   const auto node = running_.extract(sequence);
   const Running& done = node.mapped();
-  report(done.issue, memory_.finish(done.issue));
+  if (memory_) report(done.issue, memory_->finish(done.issue));
   if (fails(done.issue)) report(done.issue, "failed on request: an error of the disk");
   const LaneKind kind = done.issue.get().lane.kind;
   --lanes_[schedule_.lane_number(done.issue.get().lane)].running;
@@ -93,7 +93,7 @@ void SimExecutor::start(Lane& lane) {
   ++lane.running;
   const LaneKind kind = issue.get().lane.kind;
   if (!is_ordered(kind)) ++disk_running_[kind == LaneKind::disk_write];
-  report(issue, memory_.start(issue));
+  if (memory_) report(issue, memory_->start(issue));
   Flow flow = cost_.flow(*issue.segment, issue.get());
   flow.id = issue.sequence;
   const double longer = lane.slowness * (1.0 + options_.jitter * fraction(options_.seed, issue.sequence));

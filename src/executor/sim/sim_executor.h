@@ -6,6 +6,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -28,6 +29,7 @@ struct SimOptions {
   // timings that no machine has, to look for hazards. 1: off.
   double swarm = 1.0;
   double disk_faults = 0.0;  // probability that a read or write fails for good
+  bool check_tags = true;    // report wrong reads; without, for times only, it takes half as long
 };
 
 class SimExecutor final : public Executor {
@@ -75,7 +77,7 @@ class SimExecutor final : public Executor {
   const Schedule schedule_;
   const CostModel cost_;
   Fluid fluid_;
-  TaggedMemory memory_;
+  std::optional<TaggedMemory> memory_;  // where tags are checked
   std::vector<Lane> lanes_;
   std::unordered_map<u64, Running> running_;  // by sequence
   std::array<u32, 2> disk_running_{};         // reads, writes

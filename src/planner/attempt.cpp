@@ -1,0 +1,114 @@
+#include "planner/attempt.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "planner/emit.h"
+#include "planner/hazards.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u32 shrink_tries = 6;
+constexpr u32 home_tries = 4;
+
+// Placing can leave gaps; then a tier is planned with less. With its peak the least that any try had.
+template <class PlanTier>
+auto fit(Bytes budget, PlanTier&& plan_tier) {
+  Bytes shrink{};
+  auto tier = plan_tier(shrink);
+  Bytes least = tier.peak;
+  // The last try has no room for anything but what is needed: its peak is the same for any budget, so
+  // it is the budget that would do.
+  for (u32 i = 1; i <= shrink_tries && tier.peak > budget; ++i) {
+    shrink = i == shrink_tries ? budget : std::min(shrink + tier.peak - budget, budget);
+    tier = plan_tier(shrink);
+    least = std::min(least, tier.peak);
+  }
+  return std::pair(std::move(tier), least);
+}
+
+void plan_tiers(const ResidenceInput& in, Bytes home_bytes_least, Attempt& out) {
+  const Budgets& budgets = in.options.budgets;
+  std::tie(out.device, out.need[0]) = fit(budgets.device, [&](Bytes shrink) {
+    return plan_device_tier(in, {.shrink = shrink, .home_bytes_least = home_bytes_least});
+  });
+  out.fits = out.device.peak <= budgets.device;
+  if (!out.fits && !in.options.advise) return;
+  std::tie(out.host, out.need[1]) =
+      fit(budgets.host, [&](Bytes shrink) { return plan_host_tier(in, out.device, shrink); });
+  out.need[2] = out.host.disk_bytes;
+  out.fits &= out.host.peak <= budgets.host && out.host.disk_bytes <= budgets.disk;
+}
+
+// What neither host nor disk have room for goes to the devices, if they can make room for it.
+void rest_more_on_devices(const ResidenceInput& in, Attempt& out) {
+  const Budgets& budgets = in.options.budgets;
+  for (u32 i = 0; i < home_tries; ++i) {
+    const bool short_of_disk = out.device.peak <= budgets.device && out.host.peak <= budgets.host &&
+                               out.host.disk_bytes > budgets.disk;
+    if (in.options.home != HomePolicy::automatic || !short_of_disk) return;
+    const u64 short_by = (out.host.disk_bytes - budgets.disk).value;
+    Attempt more;
+    plan_tiers(in, out.device.home_bytes + Bytes{div_up(short_by, in.options.devices)}, more);
+    if (more.device.peak > budgets.device) return;
+    out.device = std::move(more.device), out.host = std::move(more.host);
+    out.need = more.need, out.fits = more.fits;
+  }
+}
+
+}  // namespace
+
+Attempt attempt(const ModelGraph& graph, const PlanOptions& given, const AttemptOptions& choice) {
+  PlanOptions options = given;
+  options.clipping &= trains(graph);                                  // no updates, none that wait
+  const u32 micro_batches = options.micro_batches / options.devices;  // of each
+  Attempt out;
+  out.options = choice;
+  out.clipping = options.clipping;
+  out.layout = make_layout(graph, {.target_elements = choice.chunk_elements,
+                                   .micro_batches = micro_batches / choice.sweeps,
+                                   .devices = options.devices});
+  out.program = make_program(graph, out.layout,
+                             {.micro_batches = micro_batches,
+                              .sweeps = choice.sweeps,
+                              .clipping = options.clipping,
+                              .devices = options.devices});
+  const ResidenceInput in{graph, out.layout, out.program, options};
+  plan_tiers(in, Bytes{0}, out);
+  rest_more_on_devices(in, out);
+  return out;
+}
+
+Plan plan_of(const ModelGraph& graph, const PlanOptions& options, Attempt&& a) {
+  CHECK(a.fits, a.options.sweeps, a.options.chunk_elements);
+  Plan plan;
+  plan.precision = graph.precision;
+  plan.micro_batches = options.micro_batches;
+  plan.sweeps = a.options.sweeps;
+  plan.devices = options.devices;
+  plan.clipping = a.clipping;
+  plan.chunk_elements = a.options.chunk_elements;
+  plan.chunks = a.layout.chunks;
+  const auto most = [](const std::vector<u64>& v) { return Bytes{*std::max_element(v.begin(), v.end())}; };
+  plan.tiers = {TierUse{options.budgets.device, a.device.peak, most(a.device.working_set)},
+                TierUse{options.budgets.host, a.host.peak, most(a.host.working_set)},
+                TierUse{options.budgets.disk, a.host.disk_bytes, Bytes{0}}};
+  emit_segments({graph, a.layout, a.program, options}, a.device, a.host, plan);
+  plan.working_set = {std::move(a.device.working_set), std::move(a.host.working_set)};
+  add_edges(plan);
+  return plan;
+}
+
+u64 shortfall(const PlanOptions& options, const Attempt& a) {
+  u64 sum = 0;
+  for (u32 t = 0; t < tier_count; ++t) {
+    const Bytes budget = options.budgets.of(static_cast<Tier>(t));
+    if (a.need[t] > budget) sum += (a.need[t] - budget).value;
+  }
+  return sum;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,158 @@
+#include "planner/device_chains.h"
+
+#include <algorithm>
+
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+bool needs_params(const Block& block, OpKind kind) {
+  return kind == OpKind::forward || block.kind != BlockKind::embedding;
+}
+
+DeviceChain finish(DeviceChain chain) {
+  for (u64 i = 0; i + 1 < chain.touches.size(); ++i)
+    chain.gaps.push_back({.span = {chain.touches[i].end + 1, chain.touches[i + 1].begin - 1}});
+  for (DeviceChain::Gap& gap : chain.gaps) gap.stays = gap.span.begin > gap.span.end;
+  return chain;
+}
+
+}  // namespace
+
+DeviceChains::DeviceChains(const ResidenceInput& in, const std::vector<bool>& home)
+    : graph_(in.graph), layout_(in.layout), program_(in.program), home_(home) {
+  passes_.assign(2 * graph_.blocks.size() * sweeps(), none);
+  for (u32 i = 0; i < program_.passes.size(); ++i) {
+    const Pass& p = program_.passes[i];
+    passes_[(p.sweep * graph_.blocks.size() + p.block) * 2 + (p.kind == OpKind::backward)] = i;
+  }
+  loads_.resize(program_.options.micro_batches);
+  for (i32 p = 0; p < program_.positions(); ++p) {
+    const ProgramOp& op = program_.ops[static_cast<u64>(p)];
+    if (op.kind == OpKind::load_batch) loads_[op.micro_batch] = p;
+  }
+}
+
+std::vector<DeviceChain> DeviceChains::all() const {
+  std::vector<DeviceChain> chains;
+  for (u32 w = 0; w < graph_.windows.size(); ++w) {
+    if (streams(w)) chains.push_back(params(w));
+    if (!layout_.trains) continue;
+    for (DeviceChain& c : accumulators(w)) chains.push_back(std::move(c));
+    if (auto c = gradient(w)) chains.push_back(std::move(*c));
+  }
+  for (u32 s = 0; s < sweeps(); ++s)
+    for (u32 b = 1; b <= head(); ++b)
+      for (u32 m = 0; m < micro_batches(); ++m) chains.push_back(activation(b, s, m));
+  return chains;
+}
+
+const Pass& DeviceChains::pass(OpKind kind, u32 block, u32 sweep) const {
+  const u32 i = passes_[(sweep * graph_.blocks.size() + block) * 2 + (kind == OpKind::backward)];
+  CHECK(i != none, block, sweep);
+  return program_.passes[i];
+}
+
+DeviceChain DeviceChains::params(u32 w) const {
+  DeviceChain chain{.first = layout_.windows[w].param, .count = layout_.windows[w].cuts};
+  chain.window = w;
+  chain.spread = sharded() ? Spread::copy : Spread::each;
+  for (const Pass& p : program_.passes) {
+    const Block& block = graph_.blocks[p.block];
+    if (!needs_params(block, p.kind)) continue;
+    if (std::find(block.windows.begin(), block.windows.end(), w) == block.windows.end()) continue;
+    chain.touches.push_back({p.first, p.last});
+    chain.passes.push_back(&p);
+  }
+  // A copy up cannot start before the update (clipping), nor in the turn before (else).
+  chain.floor = program_.options.clipping ? program_.first_update(w) : 0;
+  return finish(std::move(chain));
+}
+
+std::vector<DeviceChain> DeviceChains::accumulators(u32 w) const {
+  std::vector<DeviceChain> chains;
+  const WindowChunks& chunks = layout_.windows[w];
+  u32 use = 0;
+  for (u32 b = 0; b <= head(); ++b)
+    for (u32 window : graph_.blocks[b].windows) {
+      if (window != w) continue;
+      DeviceChain chain{.first = chunks.local_accum[use], .count = chunks.cuts};
+      chain.produced_here = true;
+      chain.window = w;
+      for (u32 s = 0; s < sweeps(); ++s) {
+        const Pass& p = pass(OpKind::backward, b, s);
+        chain.touches.push_back({p.first, p.last});
+      }
+      if (sharded()) {
+        const i32 reduce = program_.reduce[w][use];
+        chain.touches.push_back({reduce, reduce});
+        chains.push_back(finish(std::move(chain)));
+        chain = shard(w, chunks.grad_accum[use]);
+        chain.touches.push_back({reduce, reduce});
+      }
+      chain.touches.push_back({program_.gradient[w], program_.gradient[w]});
+      const bool is_gradient = chain.first == chunks.grad;
+      if (is_gradient && is_home(w)) extend_to_update(chain);
+      chain.leaves = is_gradient && !is_home(w);
+      chains.push_back(finish(std::move(chain)));
+      ++use;
+    }
+  return chains;
+}
+
+DeviceChain DeviceChains::shard(u32 w, ChunkId first) const {
+  DeviceChain chain{.first = first, .count = layout_.windows[w].shard_cuts};
+  chain.produced_here = true;
+  chain.window = w;
+  if (sharded()) chain.spread = Spread::shard;
+  return chain;
+}
+
+// A gradient that an update on the device reads. With clipping the update runs in the next turn,
+// so the chain's last touch lies there.
+void DeviceChains::extend_to_update(DeviceChain& chain) const {
+  const i32 turn = program_.options.clipping ? program_.positions() : 0;
+  chain.touches.back().end = program_.last_update(chain.window) + turn;
+}
+
+std::optional<DeviceChain> DeviceChains::gradient(u32 w) const {
+  if (layout_.precision == Precision::fp32) return std::nullopt;
+  DeviceChain chain = shard(w, layout_.windows[w].grad);
+  chain.touches.push_back({program_.gradient[w], program_.gradient[w]});
+  if (is_home(w)) extend_to_update(chain);
+  chain.leaves = !is_home(w);
+  return finish(std::move(chain));
+}
+
+// Input of block b: made by the block before, read by its forward (the head has none) and backward.
+DeviceChain DeviceChains::activation(u32 b, u32 sweep, u32 m) const {
+  const i32 im = static_cast<i32>(m);
+  DeviceChain chain{.first = layout_.activation[b * micro_batches() + m]};
+  chain.produced_here = true;
+  const i32 made = pass(OpKind::forward, b - 1, sweep).first + im;
+  const i32 last_forward = b == head() ? made : pass(OpKind::forward, b, sweep).first + im;
+  chain.touches = {{made, last_forward}};
+  if (layout_.trains || b == head()) {
+    const i32 used = pass(OpKind::backward, b, sweep).first + im;
+    chain.touches.push_back({used, used});
+  }
+  return finish(std::move(chain));
+}
+
+Span DeviceChains::kept_span(u32 b, u32 sweep, u32 m) const {
+  const i32 im = static_cast<i32>(m);
+  return {pass(OpKind::forward, b, sweep).first + im, pass(OpKind::backward, b, sweep).first + im};
+}
+
+Span DeviceChains::batch_span(u32 sweep, u32 m) const {
+  return {loads_[sweep * micro_batches() + m],
+          pass(OpKind::backward, layout_.trains ? 0 : head(), sweep).first + static_cast<i32>(m)};
+}
+
+Span DeviceChains::activation_grad_span(u32 sweep, u32 m) const {
+  const i32 im = static_cast<i32>(m);
+  return {pass(OpKind::backward, head(), sweep).first + im, pass(OpKind::backward, 0, sweep).first + im};
+}
+
+}  // namespace tidepool

@@ -1,0 +1,67 @@
+// What the step program touches on a device, content by content: when, and the gaps in between.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "planner/residence.h"
+
+namespace tidepool {
+
+// One content that lives through several touches; gaps.size() == touches.size() - 1.
+struct DeviceChain {
+  struct Gap {
+    Span span;  // from the last op of one pass to the first of the next
+    bool stays = false;
+  };
+  ChunkId first{};
+  u32 count = 1;
+  std::vector<Span> touches;
+  std::vector<Gap> gaps;
+  std::vector<const Pass*> passes;  // of parameter chains
+  u32 window = none;
+  bool produced_here = false;  // made on the device: leaving it costs a move down
+  bool leaves = false;         // goes down after the last touch (gradients)
+  Spread spread = Spread::each;
+  i32 floor = -1'000'000'000;
+};
+
+// `home`, by window, may change between calls. All that it is given must outlive it.
+class DeviceChains {
+ public:
+  DeviceChains(const ResidenceInput&, const std::vector<bool>& home);
+
+  // Parameters, accumulators, gradients and activations.
+  std::vector<DeviceChain> all() const;
+
+  Span kept_span(u32 block, u32 sweep, u32 m) const;
+  Span batch_span(u32 sweep, u32 m) const;
+  Span activation_grad_span(u32 sweep, u32 m) const;
+
+  bool is_home(u32 window) const { return home_[window]; }
+  // A window that rests on one device is used where it rests; of several, each has a shard of it, and
+  // all gather it before use.
+  bool streams(u32 window) const { return !is_home(window) || sharded(); }
+  bool sharded() const { return layout_.devices > 1; }
+  u32 sweeps() const { return program_.options.sweeps; }
+  u32 head() const { return static_cast<u32>(graph_.blocks.size()) - 1; }
+  u32 micro_batches() const { return program_.sweep_micro_batches; }
+
+ private:
+  const Pass& pass(OpKind, u32 block, u32 sweep) const;
+  DeviceChain params(u32 window) const;
+  std::vector<DeviceChain> accumulators(u32 window) const;
+  std::optional<DeviceChain> gradient(u32 window) const;
+  DeviceChain activation(u32 block, u32 sweep, u32 m) const;
+  DeviceChain shard(u32 window, ChunkId first) const;
+  void extend_to_update(DeviceChain&) const;
+
+  const ModelGraph& graph_;
+  const Layout& layout_;
+  const Program& program_;
+  const std::vector<bool>& home_;
+  std::vector<u32> passes_;  // [(sweep * blocks + block) * 2 + is backward], index into Program::passes
+  std::vector<i32> loads_;   // [micro-batch of the device's step]
+};
+
+}  // namespace tidepool
