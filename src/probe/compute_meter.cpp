@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "kernels/gradient.h"
+#include "machine/wake_up.h"
 #include "probe/layer_load.h"
 #include "probe/meter.h"
 #include "probe/products.h"
 #include "probe/timing.h"
-#include "probe/wake_up.h"
 
 namespace tidepool {
 namespace {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 
+#include "machine/wake_up.h"
 #include "tidepool/median.h"
 
 namespace tidepool {
@@ -46,14 +47,31 @@ std::optional<OpId> find_op(const Plan& plan, OpKind kind, u32 block, bool kept)
 
 // Between two ops of a step much else passes through the caches.
 void cool_caches(Session& session) {
-  const std::span<std::byte> memory = session.host_memory().first(std::min<u64>(session.host_memory().size(), 64 * mib));
+  const std::span<std::byte> memory =
+      session.host_memory().first(std::min<u64>(session.host_memory().size(), 128 * mib));
   const u64 piece = 256 * kib;
-  parallel_for(session.pool(), Priority::high, static_cast<u32>(div_up(memory.size(), piece)), [&](u32 i, u32) {
-    u32 sum = 0;
-    for (u64 at = i * piece; at < std::min(memory.size(), (i + 1) * piece); at += 64)
-      sum += static_cast<u32>(memory[at]);
-    [[maybe_unused]] const volatile u32 keep = sum;  // else nothing would be read
-  });
+  parallel_for(session.pool(), Priority::high, static_cast<u32>(div_up(memory.size(), piece)),
+               [&](u32 i, u32) {
+                 u32 sum = 0;
+                 for (u64 at = i * piece; at < std::min(memory.size(), (i + 1) * piece); at += 64)
+                   sum += static_cast<u32>(memory[at]);
+                 [[maybe_unused]] const volatile u32 keep = sum;  // else nothing would be read
+               });
+}
+
+// Median time of a call that finds its data in memory, as ops of a step do, not in the caches.
+template <class Fn>
+double cold_seconds_of(Session& session, Fn&& fn) {
+  constexpr u32 samples_min = 5;
+  std::vector<double> samples;
+  fn();
+  for (const double begin = now(); samples.size() < samples_min || now() - begin < sample_seconds;) {
+    cool_caches(session);
+    const double at = now();
+    fn();
+    samples.push_back(now() - at);
+  }
+  return median(std::move(samples));
 }
 
 double op_seconds(Session& session, std::optional<OpId> op) {
@@ -147,7 +165,7 @@ double measure_copy(Session& session) {
   const u64 bytes = std::min({host.size() / 2, device.size(), memory_sample_bytes_max});
   const u32 pieces = session.pool().workers();
   const u64 piece = bytes / pieces;
-  const double seconds = seconds_of([&] {
+  const double seconds = cold_seconds_of(session, [&] {
     parallel_for(session.pool(), Priority::high, pieces,
                  [&](u32 i, u32) { std::memcpy(device.data() + i * piece, host.data() + i * piece, piece); });
   });
@@ -178,7 +196,8 @@ double measure_adam(Session& session) {
   chunk.momentum = reinterpret_cast<float*>(take(Kind::momentum, 2));
   chunk.variance = reinterpret_cast<float*>(take(Kind::variance, 2));
   const AdamWScalars scalars = adamw_scalars({.learning_rate = 1e-3}, 1, 1.0, 1.0);
-  return static_cast<double>(touched) / seconds_of([&] { adamw(chunk, precision, scalars, session.pool()); });
+  return static_cast<double>(touched) /
+         cold_seconds_of(session, [&] { adamw(chunk, precision, scalars, session.pool()); });
 }
 
 // Frames that rest on disk anyway, so that it takes no space of its own; memory of the arena in turn.
@@ -226,6 +245,8 @@ Result<Prediction> predict_step(Session& session) {
   out.blocks = measure_blocks(session);
   machine.device.flops_per_s.fill(block_flops(session.graph(), out.blocks));
   out.peak_flops_per_s = measure_peak(session);
+  // A lane's thread is woken for every op.
+  machine.device.op_overhead = Nanos{static_cast<u64>(wake_up_seconds() * 1e9)};
   machine.device.memory_bytes_per_s = measure_memory(session);
   const double copy = measure_copy(session);
   machine.copies = {.h2d_bytes_per_s = copy, .d2h_bytes_per_s = copy, .both_bytes_per_s = copy};
@@ -234,7 +255,8 @@ Result<Prediction> predict_step(Session& session) {
   machine.host.memory_bytes_per_s = std::max({machine.host.adam_bytes_per_s, 2 * copy});
   machine.host.checksum_bytes_per_s = 2 * copy;
   TRY(measure_disk(session, machine.disk));
-  TRY_ASSIGN(out.forecast, forecast(session.plan(), session.graph(), machine, {.blocks = out.blocks, .keep_ops = true}));
+  TRY_ASSIGN(out.forecast,
+             forecast(session.plan(), session.graph(), machine, {.blocks = out.blocks, .keep_ops = true}));
   return out;
 }
 

@@ -23,7 +23,7 @@ CASES = {
     "accumulation, from disk": f"{MEDIUM} precision=bf16 sequence_length=128 gradient_accumulation_steps=8 home=disk",
     "recompute, from host": f"{MEDIUM} precision=fp32 sequence_length=256 per_device_train_batch_size=4 home=host recompute=recompute",
     "disk, clipped": f"{WIDE} precision=bf16 sequence_length=64 home=disk device=200MiB host=150MiB",
-    "disk, unclipped": f"{WIDE} precision=fp32 sequence_length=32 home=disk max_grad_norm=0 device=300MiB host=200MiB",
+    "disk, unclipped": f"{WIDE} precision=fp32 sequence_length=32 home=disk max_grad_norm=0 device=300MiB host=300MiB",
     "disk, small model": f"{SMALL} precision=bf16 sequence_length=64 home=disk device=8MiB host=5MiB",
     "host Adam, fp32": f"{WIDE} precision=fp32 sequence_length=16 home=host device=300MiB",
     "host Adam, bf16": f"{WIDE} precision=bf16 sequence_length=16 home=host max_grad_norm=0 device=200MiB",

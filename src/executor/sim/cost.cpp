@@ -92,7 +92,10 @@ Flow CostModel::flow(const Segment& segment, const Op& op) const {
                                  ? block_seconds(segment, op)
                                  : touched_bytes(segment, op) / machine_.device.memory_bytes_per_s;
       flow.need(on_cpu ? cores : device_resource(op.lane.device, compute), seconds);
-      if (on_cpu) flow.priority = computing;
+      if (on_cpu) {
+        flow.priority = computing;
+        flow.need(dram, streamed_bytes(segment, op));
+      }
       break;
     }
   }
@@ -103,6 +106,13 @@ double CostModel::touched_bytes(const Segment& segment, const Op& op) const {
   double bytes = 0;
   for (const Operand& o : segment.operands_of(op))
     bytes += static_cast<double>(o.frame.bytes.value) * (o.access == Access::read_write ? 2 : 1);
+  return bytes;
+}
+
+double CostModel::streamed_bytes(const Segment& segment, const Op& op) const {
+  double bytes = 0;
+  for (const Operand& o : segment.operands_of(op))
+    if (plan_.chunk(o.first).kind != Kind::workspace) bytes += static_cast<double>(o.frame.bytes.value);
   return bytes;
 }
 

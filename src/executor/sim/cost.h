@@ -47,6 +47,8 @@ class CostModel {
   u32 device_resource(u32 device, u32 which) const;
   double block_seconds(const Segment&, const Op&) const;
   double touched_bytes(const Segment&, const Op&) const;
+  // What computing on the host takes from memory at least; a workspace stays in the caches.
+  double streamed_bytes(const Segment&, const Op&) const;
   void need_collective(Flow&, const Segment&, const Op&) const;
   void need_copy(Flow&, const Op&, double bytes) const;
   void need_disk(Flow&, const Op&, const Operand& in_memory, double bytes) const;

@@ -1,11 +1,12 @@
-#include "probe/wake_up.h"
+#include "machine/wake_up.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
 
-#include "probe/timing.h"
 #include "tidepool/median.h"
+#include "tidepool/types.h"
 
 namespace tidepool {
 namespace {
@@ -37,8 +38,10 @@ double wake_up_seconds() {
   });
   std::vector<double> seconds;
   for (u32 i = 0; i < round_trips; ++i) {
-    const double took = seconds_of([&] { turn.pass(0, 1); });
-    if (i > 0) seconds.push_back(took / 2);  // there and back; the first waits for nobody
+    const auto begin = std::chrono::steady_clock::now();
+    turn.pass(0, 1);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    if (i > 0) seconds.push_back(took.count() / 2);  // there and back; the first waits for nobody
   }
   other.join();
   return median(seconds);
