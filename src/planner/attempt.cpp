@@ -12,20 +12,34 @@ namespace tidepool {
 namespace {
 
 constexpr u32 shrink_tries = 6;
+constexpr u32 refine_tries = 5;
 constexpr u32 home_tries = 4;
 
 // Placing can leave gaps; then a tier is planned with less. With its peak the least that any try had.
 template <class PlanTier>
 auto fit(Bytes budget, PlanTier&& plan_tier) {
-  Bytes shrink{};
+  Bytes shrink{}, too_little{};
   auto tier = plan_tier(shrink);
   Bytes least = tier.peak;
   // The last try has no room for anything but what is needed: its peak is the same for any budget, so
   // it is the budget that would do.
   for (u32 i = 1; i <= shrink_tries && tier.peak > budget; ++i) {
+    too_little = shrink;
     shrink = i == shrink_tries ? budget : std::min(shrink + tier.peak - budget, budget);
     tier = plan_tier(shrink);
     least = std::min(least, tier.peak);
+  }
+  // It fits, but with a tier that is nearly empty: what lies between often does too.
+  const bool emptied = shrink == budget && tier.peak <= budget;
+  for (u32 i = 0; i < refine_tries && emptied; ++i) {
+    const Bytes between = too_little + (shrink - too_little) / 2;
+    auto fuller = plan_tier(between);
+    if (fuller.peak > budget) {
+      too_little = between;
+    } else {
+      tier = std::move(fuller);
+      shrink = between;
+    }
   }
   return std::pair(std::move(tier), least);
 }

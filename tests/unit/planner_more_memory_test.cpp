@@ -1,0 +1,30 @@
+// More memory must not mean more traffic.
+#include <gtest/gtest.h>
+
+#include "model/blocks.h"
+#include "planner/planner.h"
+
+namespace tidepool {
+namespace {
+
+Bytes disk_bytes(const Plan& plan) {
+  const auto moved = link_bytes(plan, SegmentKind::body);
+  return moved[static_cast<u32>(LinkKind::disk_read)] + moved[static_cast<u32>(LinkKind::disk_write)];
+}
+
+// Around the sizes where a host that placing cannot fill to the last byte was planned nearly empty.
+TEST(Planner, MoreHostMemoryMovesLittleMoreAtMost) {
+  const Gpt2Config config = {.vocab_size = 256, .n_positions = 64, .n_embd = 64, .n_layer = 3, .n_head = 4};
+  const ModelGraph graph = build_gpt2(config, Precision::bf16, {.sequences = 1, .tokens = 64}).value();
+  Bytes least{~u64{0}};
+  for (u64 host = 2304; host <= 5120; host += 128) {
+    const auto plan =
+        make_plan(graph, {.budgets = {Bytes{mib}, Bytes{host * kib}, Bytes{gib}}, .micro_batches = 16});
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_LE(disk_bytes(*plan).value, least.value / 20 * 21) << host << " KiB";
+    least = std::min(least, disk_bytes(*plan));
+  }
+}
+
+}  // namespace
+}  // namespace tidepool
