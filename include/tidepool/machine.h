@@ -24,8 +24,10 @@ struct DeviceRates {
   Bytes memory{};
   double memory_bytes_per_s = 20e9;            // of streaming kernels, read plus written
   std::array<double, math_type_count> flops_per_s{100e9, 100e9, 100e9};  // best of large products
-  // Share of flops_per_s that a block's forward and backward reach, all kernels counted.
+  // Share of flops_per_s that a block's large matrix products reach. Its other kernels are counted by
+  // their bytes.
   double block_efficiency = 1.0;
+  u32 processors = 0;                          // that share a product's outputs; 0: not known
   Nanos op_overhead{2'000};                    // from one op's end to the next one's begin
 
   bool operator==(const DeviceRates&) const = default;

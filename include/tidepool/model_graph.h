@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tidepool/chunk.h"
+#include "tidepool/kernel_cost.h"
 #include "tidepool/types.h"
 
 namespace tidepool {
@@ -63,8 +64,12 @@ struct Block {
   Bytes kept{};               // inside of one micro-batch, if it is kept rather than recomputed
   Bytes forward_workspace{};
   Bytes backward_workspace{}; // with recompute; without it is never more
-  u64 forward_flops = 0;      // of one micro-batch
-  u64 backward_flops = 0;     // without recompute
+  // Of one micro-batch, in order. Flops are their sums.
+  std::vector<KernelCost> forward_kernels;
+  std::vector<KernelCost> backward_kernels;   // without recompute
+  std::vector<KernelCost> recompute_kernels;  // what backward adds where the inside was not kept
+  u64 forward_flops = 0;
+  u64 backward_flops = 0;
   u64 recompute_flops = 0;
 
   bool operator==(const Block&) const = default;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels/attention/attention.h"
-#include "kernels/cost.h"
+#include "tidepool/kernel_cost.h"
 
 namespace tidepool {
 
@@ -9,17 +9,21 @@ namespace tidepool {
 constexpr u64 attention_pairs(const AttentionShape& s) {
   return u64{s.sequences} * s.heads * s.tokens * (u64{s.tokens} + attention_query_rows) / 2;
 }
-constexpr u64 attention_row_bytes(const AttentionShape& s) {
-  return u64{4} * s.sequences * s.tokens * s.heads * s.head_size;
+constexpr u64 attention_row_elements(const AttentionShape& s) {
+  return u64{s.sequences} * s.tokens * s.heads * s.head_size;
 }
 
 // Two products of D per pair, and about 12 operations for the softmax.
-constexpr Cost attention_cost(const AttentionShape& s) {
-  return {.flops = attention_pairs(s) * (4 * u64{s.head_size} + 12), .bytes = 4 * attention_row_bytes(s)};
+constexpr KernelCost attention_cost(const AttentionShape& s) {
+  return {.product_flops = attention_pairs(s) * 4 * s.head_size,
+          .vector_flops = attention_pairs(s) * 12,
+          .elements = 4 * attention_row_elements(s)};
 }
 // Five products.
-constexpr Cost attention_backward_cost(const AttentionShape& s) {
-  return {.flops = attention_pairs(s) * (10 * u64{s.head_size} + 16), .bytes = 8 * attention_row_bytes(s)};
+constexpr KernelCost attention_backward_cost(const AttentionShape& s) {
+  return {.product_flops = attention_pairs(s) * 10 * s.head_size,
+          .vector_flops = attention_pairs(s) * 16,
+          .elements = 8 * attention_row_elements(s)};
 }
 
 }  // namespace tidepool

@@ -1,14 +1,16 @@
 #pragma once
 
-#include "kernels/cost.h"
+#include "tidepool/kernel_cost.h"
 
 namespace tidepool {
 
-constexpr Cost embedding_cost(u64 rows, u64 columns) {
-  return {.flops = rows * columns, .bytes = 12 * rows * columns};
+// Reads a token's row and a position's, writes the fp32 stream.
+constexpr KernelCost embedding_cost(u64 rows, u64 columns) {
+  return {.vector_flops = rows * columns, .elements = 2 * rows * columns, .bytes = 4 * rows * columns};
 }
-constexpr Cost embedding_backward_cost(u64 rows, u64 columns) {
-  return {.flops = 2 * rows * columns, .bytes = 24 * rows * columns};
+// Reads the stream's gradient; reads and writes two accumulators.
+constexpr KernelCost embedding_backward_cost(u64 rows, u64 columns) {
+  return {.vector_flops = 2 * rows * columns, .bytes = 20 * rows * columns};
 }
 
 }  // namespace tidepool

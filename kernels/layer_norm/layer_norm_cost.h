@@ -1,14 +1,16 @@
 #pragma once
 
-#include "kernels/cost.h"
+#include "tidepool/kernel_cost.h"
 
 namespace tidepool {
 
-constexpr Cost layer_norm_cost(u64 rows, u64 columns) {
-  return {.flops = 8 * rows * columns, .bytes = 8 * rows * columns};
+// From the fp32 stream to an activation.
+constexpr KernelCost layer_norm_cost(u64 rows, u64 columns) {
+  return {.vector_flops = 8 * rows * columns, .elements = rows * columns, .bytes = 4 * rows * columns};
 }
-constexpr Cost layer_norm_backward_cost(u64 rows, u64 columns) {
-  return {.flops = 16 * rows * columns, .bytes = 16 * rows * columns};
+// Reads x and dy, adds to the stream's gradient.
+constexpr KernelCost layer_norm_backward_cost(u64 rows, u64 columns) {
+  return {.vector_flops = 16 * rows * columns, .elements = rows * columns, .bytes = 12 * rows * columns};
 }
 
 }  // namespace tidepool

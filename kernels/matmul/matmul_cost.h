@@ -1,17 +1,31 @@
 #pragma once
 
-#include "kernels/cost.h"
+#include "tidepool/kernel_cost.h"
 
 namespace tidepool {
 
-// x [M, K], w [K, N], y [M, N]. `weight_bytes`: of one weight as it is stored.
-constexpr Cost matmul_cost(u64 m, u64 n, u64 k, u64 weight_bytes) {
-  return {.flops = 2 * m * n * k, .bytes = 4 * (m * k + m * n) + weight_bytes * k * n};
+// x [M, K], w [K, N], y [M, N]. `weight_bytes`: of one weight as it is stored. A bias is free: every
+// library adds it on the way out.
+constexpr KernelCost matmul_cost(u64 m, u64 n, u64 k, u64 weight_bytes) {
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .product_flops = 2 * m * n * k,
+          .elements = m * k + m * n,
+          .bytes = weight_bytes * k * n};
 }
 
-// Reads x and dy; reads and writes the accumulator.
-constexpr Cost weight_gradient_cost(u64 m, u64 n, u64 k) {
-  return {.flops = 2 * m * n * k, .bytes = 4 * (m * k + m * n) + 8 * k * n};
+// x [M, K], dy [M, N], dw [K, N]: reads and writes the fp32 accumulator.
+constexpr KernelCost weight_gradient_cost(u64 m, u64 n, u64 k) {
+  return {
+      .m = k, .n = n, .k = m, .product_flops = 2 * m * n * k, .elements = m * k + m * n, .bytes = 8 * k * n};
+}
+// Column sums of dy [M, N].
+constexpr KernelCost bias_gradient_cost(u64 m, u64 n) { return {.vector_flops = m * n, .elements = m * n}; }
+
+// What a product makes [M, N] is added to the fp32 stream, in a pass of its own.
+constexpr KernelCost residual_cost(u64 m, u64 n) {
+  return {.vector_flops = m * n, .elements = m * n, .bytes = 8 * m * n};
 }
 
 }  // namespace tidepool

@@ -179,9 +179,8 @@ class Phases {
     if (in_.recompute || op.kind != OpKind::backward || op.block >= in_.graph.blocks.size()) return 1;
     for (const Operand& o : body_.operands_of(op))
       if (in_.plan.chunk(o.first).kind == Kind::kept) return 1;
-    const Block& block = in_.graph.blocks[op.block];
-    const double all = static_cast<double>(block.backward_flops + block.recompute_flops);
-    return all > 0 ? static_cast<double>(block.backward_flops) / all : 1;
+    const BlockSeconds& block = cost_.block(op.block);
+    return block.backward_recompute > 0 ? std::min(1.0, block.backward / block.backward_recompute) : 1;
   }
 
   // What moves beyond the least of its link is the plan's doing.

@@ -71,7 +71,8 @@ MachineRemarks remarks_of(const ProbeResult& result, const std::string& disk_dir
   remarks["device.memory_rate"] += ", gradient kernel";
   remarks["device.fp16"] = "Not measured: this build has no such products. As fp32.";
   remarks["device.block_efficiency"] =
-      fmt::format("{}: {}", rates.find(layer_key)->what, spread(*rates.find(layer_key)));
+      fmt::format("Products of a layer: its time less what memory bounds. {}: {}",
+                  rates.find(layer_key)->what, spread(*rates.find(layer_key)));
   remarks["device.op_overhead"] =
       fmt::format("{}: {}", rates.find(wake_up_key)->what, spread(*rates.find(wake_up_key)));
   if (!result.disk.empty()) remarks["disk.capacity"] = fmt::format("Free in {}; {}.", disk_dir, result.disk);
@@ -118,7 +119,7 @@ std::string probe_table(const ProbeResult& result) {
                      "least", "most");
   for (const MeasuredRate& rate : result.rates.all())
     if (!is_point(rate)) out += line(rate);
-  out += fmt::format("\n  A layer reaches {:.0f} % of the best product.\n",
+  out += fmt::format("\n  The products of a layer reach {:.0f} % of the best one.\n",
                      100 * result.machine.device.block_efficiency);
   if (!result.disk.empty()) out += fmt::format("  Disk: {}\n", result.disk) + point_table(result.rates);
   return out;

@@ -27,7 +27,9 @@ constexpr MachineKey keys[] = {
     {"device", "fp16", FLOPS(fp16), Need::positive, "the same; as fp32 if left out"},
     {"device", "block_efficiency",
      [](Machine& m) -> MachineRef { return FractionRef{&m.device.block_efficiency}; }, Need::positive,
-     "share of that a whole block reaches; 1 if left out"},
+     "share of that the products of a block reach; 1 if left out"},
+    {"device", "processors", REF(device.processors), Need::optional,
+     "that share a product's outputs; 0: not known"},
     {"device", "op_overhead", REF(device.op_overhead), Need::optional, "from one op to the next"},
 
     {"copies", "h2d", RATE(copies.h2d_bytes_per_s), Need::required, "host to device, one device alone"},

@@ -3,13 +3,8 @@
 
 #include <cmath>
 
-#include "kernels/attention/attention_cost.h"
-#include "kernels/cross_entropy/cross_entropy_cost.h"
-#include "kernels/dropout/dropout_cost.h"
-#include "kernels/embedding/embedding_cost.h"
-#include "kernels/gelu/gelu_cost.h"
-#include "kernels/layer_norm/layer_norm_cost.h"
-#include "kernels/matmul/matmul_cost.h"
+#include "kernels/attention/attention.h"
+#include "model/block_costs.h"
 #include "model/block_layouts.h"
 #include "model/blocks.h"
 
@@ -82,35 +77,14 @@ std::vector<Window> make_windows(const Gpt2Config& c) {
 
 // ---- Blocks
 
-struct Costs {
-  u64 rows, h, inner, vocabulary, weight_bytes;
-  AttentionShape attention;
-
-  u64 matmul(u64 n, u64 k) const { return matmul_cost(rows, n, k, weight_bytes).flops; }
-  u64 matmuls() const { return matmul(3 * h, h) + matmul(h, h) + matmul(inner, h) + matmul(h, inner); }
-  u64 norm() const { return layer_norm_cost(rows, h).flops; }
-};
-
-Costs costs_of(const ModelGraph& g) {
-  return {.rows = g.batch.rows(),
-          .h = g.config.n_embd,
-          .inner = g.config.inner(),
-          .vocabulary = g.config.vocab_size,
-          .weight_bytes = element_bytes(Kind::param, g.precision),
-          .attention = attention_shape(g)};
-}
-
 Block embedding_block(const ModelGraph& g) {
-  const Costs c = costs_of(g);
   Block block = {.kind = BlockKind::embedding, .name = "embedding", .windows = {0, 1}};
   block.backward_workspace = EmbeddingBackwardWorkspace(g, nullptr).bytes;
-  block.forward_flops = embedding_cost(c.rows, c.h).flops;
-  block.backward_flops = embedding_backward_cost(c.rows, c.h).flops;
+  set_costs(block, g);
   return block;
 }
 
 Block layer_block(const ModelGraph& g, u32 layer) {
-  const Costs c = costs_of(g);
   Block block = {.kind = BlockKind::gpt2_layer,
                  .name = fmt::format("h.{}", layer),
                  .layer = layer,
@@ -118,27 +92,15 @@ Block layer_block(const ModelGraph& g, u32 layer) {
   block.kept = LayerInside(g, nullptr).bytes;
   block.forward_workspace = LayerForwardWorkspace(g, nullptr).bytes;
   block.backward_workspace = LayerBackwardWorkspace(g, nullptr, Inside::recomputed).bytes;
-  const u64 attention = attention_cost(c.attention).flops;
-  const u64 gelu = gelu_cost(c.rows * c.inner).flops;
-  block.forward_flops = c.matmuls() + attention + 2 * c.norm() + gelu;
-  block.backward_flops = 2 * c.matmuls() + attention_backward_cost(c.attention).flops + 2 * c.norm() +
-                         2 * layer_norm_backward_cost(c.rows, c.h).flops + 2 * gelu;
-  // Everything but the last product and the GELU, which backward makes on the way.
-  block.recompute_flops = c.matmuls() - c.matmul(c.h, c.inner) + attention;
+  set_costs(block, g);
   return block;
 }
 
 Block head_block(const ModelGraph& g) {
-  const Costs c = costs_of(g);
   Block block = {.kind = BlockKind::gpt2_head, .name = "head", .windows = {g.config.n_layer + 2, 0}};
   block.forward_workspace = HeadWorkspace(g, nullptr, Direction::forward).bytes;
   block.backward_workspace = HeadWorkspace(g, nullptr, Direction::backward).bytes;
-  const u64 logits = c.matmul(c.vocabulary, c.h);
-  const u64 loss = cross_entropy_cost(c.rows, c.vocabulary).flops;
-  const u64 passes = c.vocabulary > vocabulary_slice ? 2 : 1;  // over the logits
-  block.forward_flops = c.norm() + logits + loss;
-  block.backward_flops = c.norm() + layer_norm_backward_cost(c.rows, c.h).flops + (passes + 2) * logits +
-                         loss + cross_entropy_gradient_cost(c.rows, c.vocabulary).flops;
+  set_costs(block, g);
   return block;
 }
 

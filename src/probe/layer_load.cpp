@@ -5,6 +5,7 @@
 
 #include "kernels/gradient.h"
 #include "model/blocks.h"
+#include "tidepool/check.h"
 
 namespace tidepool {
 namespace {
@@ -20,10 +21,22 @@ void fill_wave(std::span<float> values) {
   for (u64 i = 0; i < values.size(); ++i) values[i] = static_cast<float>((i * 37) % 64) / 64.0f - 0.49f;
 }
 
+Result<ModelGraph> layer_graph() { return build_gpt2(layer_config, Precision::bf16, layer_batch); }
+
 }  // namespace
 
+std::vector<KernelCost> layer_costs() {
+  const auto graph = layer_graph();
+  CHECK(graph.has_value());
+  const Block& block = graph->blocks[layer_block];
+  std::vector<KernelCost> out = block.forward_kernels;
+  out.insert(out.end(), block.backward_kernels.begin(), block.backward_kernels.end());
+  out.insert(out.end(), block.recompute_kernels.begin(), block.recompute_kernels.end());
+  return out;
+}
+
 Result<std::unique_ptr<LayerLoad>> LayerLoad::create(Kernels& kernels) {
-  TRY_ASSIGN(ModelGraph graph, build_gpt2(layer_config, Precision::bf16, layer_batch));
+  TRY_ASSIGN(ModelGraph graph, layer_graph());
   std::unique_ptr<LayerLoad> load(new LayerLoad(kernels, std::move(graph)));
   TRY(load->take_memory());
   return load;

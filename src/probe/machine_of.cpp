@@ -8,7 +8,9 @@
 #include <ctime>
 #include <string>
 
+#include "machine/roofline.h"
 #include "probe/disk_meter.h"
+#include "probe/layer_load.h"
 #include "probe/meter.h"
 #include "probe/products.h"
 
@@ -31,10 +33,17 @@ DeviceRates device_of(const Rates& rates, const MachineFacts& facts) {
   device.flops_per_s[static_cast<u32>(MathType::fp32)] = rounded(fp32);
   device.flops_per_s[static_cast<u32>(MathType::bf16)] = rounded(bf16);
   device.flops_per_s[static_cast<u32>(MathType::fp16)] = rounded(fp32);
-  // A layer cannot be faster than its products; on a busy machine samples may say so.
-  device.block_efficiency = std::min(1.0, std::round(1e3 * rates.median(layer_key) / bf16) / 1e3);
   device.op_overhead = Nanos{static_cast<u64>(std::llround(rates.median(wake_up_key) * 1e7)) * 100};
   return device;
+}
+
+// What the products of the measured layer reached, at most 1: on a busy machine samples may say more.
+double layer_efficiency(const Rates& rates, const Machine& machine) {
+  const std::vector<KernelCost> kernels = layer_costs();
+  double flops = 0;
+  for (const KernelCost& kernel : kernels) flops += static_cast<double>(kernel.flops());
+  const double share = efficiency_of(kernels, flops / rates.median(layer_key), machine, Precision::bf16);
+  return std::round(1e3 * share) / 1e3;
 }
 
 DiskRates disk_of(const Rates& rates, const MachineFacts& facts) {
@@ -57,6 +66,7 @@ Machine machine_of(const Rates& rates, const MachineFacts& facts) {
   Machine m;
   m.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
   m.device = device_of(rates, facts);
+  m.device.block_efficiency = layer_efficiency(rates, m);
   m.copies.h2d_bytes_per_s = rounded(rates.median("copies.h2d"));
   m.copies.d2h_bytes_per_s = rounded(rates.median("copies.d2h"));
   m.copies.both_bytes_per_s = rounded(rates.median("copies.both"));

@@ -22,18 +22,30 @@ u32 devices_of(const Plan& plan) {
   return count;
 }
 
-}  // namespace
-
-double matmul_rate(const Machine& machine, Precision precision) {
-  const auto rate = [&](MathType type) { return machine.device.flops_per_s[static_cast<u32>(type)]; };
-  if (precision == Precision::fp32) return rate(MathType::fp32);
-  return std::max(rate(MathType::bf16), rate(MathType::fp16));
+// What was not measured is predicted.
+std::vector<BlockSeconds> complete(std::vector<BlockSeconds> blocks, const ModelGraph& graph,
+                                   const Machine& machine) {
+  CHECK(blocks.empty() || blocks.size() == graph.blocks.size(), blocks.size());
+  blocks.resize(graph.blocks.size());
+  for (u32 b = 0; b < blocks.size(); ++b) {
+    const Block& block = graph.blocks[b];
+    const auto seconds = [&](const std::vector<KernelCost>& kernels) {
+      return kernel_seconds(kernels, machine, graph.precision);
+    };
+    BlockSeconds& out = blocks[b];
+    const double backward = seconds(block.backward_kernels);
+    if (out.forward == 0) out.forward = seconds(block.forward_kernels);
+    if (out.backward == 0) out.backward = backward;
+    if (out.backward_recompute == 0) out.backward_recompute = backward + seconds(block.recompute_kernels);
+  }
+  return blocks;
 }
+
+}  // namespace
 
 CostModel::CostModel(const Plan& plan, const ModelGraph& graph, const Machine& machine,
                      std::vector<BlockSeconds> blocks)
-    : plan_(plan), graph_(graph), machine_(machine), blocks_(std::move(blocks)) {
-  CHECK(blocks_.empty() || blocks_.size() == graph.blocks.size(), blocks_.size());
+    : plan_(plan), machine_(machine), blocks_(complete(std::move(blocks), graph, machine)) {
   const u32 devices = devices_of(plan);
   capacities_ = {1.0, machine.host.memory_bytes_per_s, 1.0};
   const DiskRates& disk = machine.disk;
@@ -117,21 +129,12 @@ double CostModel::streamed_bytes(const Segment& segment, const Op& op) const {
 }
 
 double CostModel::block_seconds(const Segment& segment, const Op& op) const {
-  if (op.block >= graph_.blocks.size()) return 0;
-  const Block& block = graph_.blocks[op.block];
+  if (op.block >= blocks_.size()) return 0;
+  const BlockSeconds& block = blocks_[op.block];
+  if (op.kind == OpKind::forward) return block.forward;
   bool kept = false;
   for (const Operand& o : segment.operands_of(op)) kept |= plan_.chunk(o.first).kind == Kind::kept;
-  const bool forward = op.kind == OpKind::forward;
-  if (!blocks_.empty()) {
-    const BlockSeconds& measured = blocks_[op.block];
-    const double seconds = forward ? measured.forward
-                           : kept  ? measured.backward
-                                   : measured.backward_recompute;
-    if (seconds > 0) return seconds;
-  }
-  const u64 flops = forward ? block.forward_flops : block.backward_flops + (kept ? 0 : block.recompute_flops);
-  return static_cast<double>(flops) /
-         (matmul_rate(machine_, plan_.precision) * machine_.device.block_efficiency);
+  return kept ? block.backward : block.backward_recompute;
 }
 
 void CostModel::need_copy(Flow& flow, const Op& op, double bytes) const {

@@ -13,26 +13,23 @@
 #include <vector>
 
 #include "executor/sim/fluid.h"
+#include "machine/roofline.h"
 #include "tidepool/machine.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/plan.h"
 
 namespace tidepool {
 
-// Measured on the spot; 0: not measured, from the block's flops.
+// Measured on the spot; 0: not measured, from the roofline of the block's kernels.
 struct BlockSeconds {
   double forward = 0;             // of one micro-batch
   double backward = 0;            // inside kept
   double backward_recompute = 0;  // inside recomputed
 };
 
-// Best matrix products of a device in this precision. A device without bf16 takes its other 16-bit type,
-// which moves as many bytes.
-double matmul_rate(const Machine&, Precision);
-
 class CostModel {
  public:
-  // The plan and the graph must outlive it. `blocks`: empty, or by block of the graph.
+  // The plan must outlive it. `blocks`: empty, or by block of the graph.
   CostModel(const Plan&, const ModelGraph&, const Machine&, std::vector<BlockSeconds> blocks);
 
   // Capacity per second of each resource, without the disk's mix.
@@ -40,6 +37,9 @@ class CostModel {
   static constexpr u32 disk_resource = 2;
   // Disk-seconds per second while both directions are at work; 1 in one direction.
   double disk_mixed_capacity() const { return disk_mixed_; }
+
+  // Of one micro-batch, measured or predicted. REQUIRES: block is one of the graph's.
+  const BlockSeconds& block(u32 block) const { return blocks_[block]; }
 
   Flow flow(const Segment&, const Op&) const;
 
@@ -56,9 +56,8 @@ class CostModel {
   double disk_rate(bool read, double bytes) const;
 
   const Plan& plan_;
-  const ModelGraph& graph_;
   const Machine machine_;
-  const std::vector<BlockSeconds> blocks_;
+  const std::vector<BlockSeconds> blocks_;  // by block; none is 0
   std::vector<u32> switch_of_;  // [device]; none: its own way
   std::vector<double> capacities_;
   double disk_mixed_ = 1.0;

@@ -1,0 +1,22 @@
+// What one kernel costs, whatever the device: all that predicted times need to know of it.
+#pragma once
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+// Elements and bytes are read and written once each, as if caches were perfect.
+struct KernelCost {
+  u64 m = 0, n = 0, k = 0;  // of one product [m, k] x [k, n]; 0: no product, or many small ones
+  u64 product_flops = 0;
+  u64 vector_flops = 0;  // everything else: exponentials, norms, sums
+  // Activations inside a block. They are as wide as the device computes: 16 bits in 16-bit runs on a GPU,
+  // 32 bits on a CPU.
+  u64 elements = 0;
+  u64 bytes = 0;  // as planned: weights, fp32 gradients, the fp32 stream between blocks
+
+  constexpr u64 flops() const { return product_flops + vector_flops; }
+  bool operator==(const KernelCost&) const = default;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,76 @@
+#include "machine/roofline.h"
+
+#include <algorithm>
+
+namespace tidepool {
+namespace {
+
+struct Tile {
+  u64 m, n;
+};
+constexpr Tile tiles[] = {{256, 128}, {128, 128}, {128, 64}, {64, 64}};
+
+// Attention's products are small and wait for its softmax. Where large products reach 80 to 90 % of an
+// A100's peak, FlashAttention reaches 25 to 40 % and FlashAttention-2 50 to 73 % (Dao, arXiv:2307.08691):
+// one half lies between the two.
+constexpr double small_products_share = 0.5;
+
+constexpr double least_efficiency = 0.01;
+constexpr u32 halvings = 40;  // of the interval that an efficiency is searched in
+
+double bytes_of(const KernelCost& c, const Machine& machine, Precision precision) {
+  const bool wide = precision == Precision::fp32 || machine.device.kind == DeviceKind::cpu;
+  return static_cast<double>(c.elements) * (wide ? 4 : 2) + static_cast<double>(c.bytes);
+}
+
+}  // namespace
+
+double matmul_rate(const Machine& machine, Precision precision) {
+  const auto rate = [&](MathType type) { return machine.device.flops_per_s[static_cast<u32>(type)]; };
+  if (precision == Precision::fp32) return rate(MathType::fp32);
+  return std::max(rate(MathType::bf16), rate(MathType::fp16));
+}
+
+double filled_share(u64 m, u64 n, u32 processors) {
+  if (processors == 0) return 1;
+  double best = 0;
+  for (const Tile& tile : tiles) {
+    const u64 count = div_up(m, tile.m) * div_up(n, tile.n);
+    const double made = static_cast<double>(round_up(count, u64{processors}) * tile.m * tile.n);
+    best = std::max(best, static_cast<double>(m) * static_cast<double>(n) / made);
+  }
+  return best;
+}
+
+double kernel_seconds(const KernelCost& c, const Machine& machine, Precision precision) {
+  const DeviceRates& device = machine.device;
+  const double share = c.m > 0 ? filled_share(c.m, c.n, device.processors) : small_products_share;
+  const double products = static_cast<double>(c.product_flops) /
+                          (matmul_rate(machine, precision) * device.block_efficiency * share);
+  const double vectors =
+      static_cast<double>(c.vector_flops) / device.flops_per_s[static_cast<u32>(MathType::fp32)];
+  return std::max(products + vectors, bytes_of(c, machine, precision) / device.memory_bytes_per_s);
+}
+
+double kernel_seconds(std::span<const KernelCost> kernels, const Machine& machine, Precision precision) {
+  double sum = 0;
+  for (const KernelCost& kernel : kernels) sum += kernel_seconds(kernel, machine, precision);
+  return sum;
+}
+
+double efficiency_of(std::span<const KernelCost> kernels, double seconds, Machine machine,
+                     Precision precision) {
+  double low = least_efficiency, high = 1;
+  const auto takes = [&](double efficiency) {
+    machine.device.block_efficiency = efficiency;
+    return kernel_seconds(kernels, machine, precision);
+  };
+  if (takes(high) >= seconds) return high;
+  for (u32 i = 0; i < halvings; ++i) {
+    const double middle = (low + high) / 2;
+    (takes(middle) > seconds ? low : high) = middle;
+  }
+  return high;
+}
+
+}  // namespace tidepool
