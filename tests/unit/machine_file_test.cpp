@@ -52,6 +52,7 @@ Machine full_machine() {
   m.device = {.name = "Tesla: V100 #1", .kind = DeviceKind::cuda, .count = 4, .memory = Bytes{32 * gib}};
   m.device.flops_per_s = {15.7e12, 1.0 / 3 * 1e14, 125e12};
   m.device.block_efficiency = 0.6123456789;
+  m.device.processors = 80;
   m.device.op_overhead = Nanos{5'123};
   m.copies = {.h2d_bytes_per_s = 12.3e9, .d2h_bytes_per_s = 12345678901.5, .both_bytes_per_s = 22e9};
   m.copies.switches = {{0, 1}, {2, 3}};

@@ -63,6 +63,7 @@ std::span<const Completion> SimExecutor::wait() {
   const Running& done = node.mapped();
   if (memory_) report(done.issue, memory_->finish(done.issue));
   if (fails(done.issue)) report(done.issue, "failed on request: an error of the disk");
+  count_moved(done.issue);
   const LaneKind kind = done.issue.get().lane.kind;
   --lanes_[schedule_.lane_number(done.issue.get().lane)].running;
   if (!is_ordered(kind)) --disk_running_[kind == LaneKind::disk_write];
@@ -113,6 +114,26 @@ bool SimExecutor::completed(u64 sequence) const {
 }
 
 Nanos SimExecutor::virtual_now() const { return Nanos{static_cast<u64>(std::llround(fluid_.now() * 1e9))}; }
+
+void SimExecutor::count_moved(const Issue& issue) {
+  const Op& op = issue.get();
+  const std::span<const Operand> operands = issue.segment->operands_of(op);
+  const auto add = [&](LinkKind link) { moved_[static_cast<u32>(link)] += operands[0].frame.bytes; };
+  switch (op.kind) {
+    case OpKind::copy:
+      return add(op.lane.kind == LaneKind::h2d ? LinkKind::h2d : LinkKind::d2h);
+    case OpKind::read:
+      return add(LinkKind::disk_read);
+    case OpKind::write:
+      return add(LinkKind::disk_write);
+    case OpKind::all_gather:
+    case OpKind::reduce_scatter:
+      moved_between_devices_ += collective_bytes(plan_, operands, op.kind);
+      return;
+    default:
+      return;
+  }
+}
 
 bool SimExecutor::fails(const Issue& issue) const {
   return !is_ordered(issue.get().lane.kind) && options_.disk_faults > 0 &&

@@ -4,6 +4,7 @@
 // at the same time shares the machine's resources. Same plan, machine and seed give the same times.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -42,6 +43,10 @@ class SimExecutor final : public Executor {
   std::span<const Completion> wait() override;
   Nanos now() const override { return virtual_now(); }
 
+  // Bytes of the movements that have completed, as a CpuExecutor counts its own.
+  std::array<Bytes, link_count> moved() const { return moved_; }
+  Bytes moved_between_devices() const { return moved_between_devices_; }
+
   SimExecutor(const SimExecutor&) = delete;
   SimExecutor& operator=(const SimExecutor&) = delete;
 
@@ -69,6 +74,7 @@ class SimExecutor final : public Executor {
   void mix_disk();
   bool completed(u64 sequence) const;
   Nanos virtual_now() const;
+  void count_moved(const Issue&);
   void report(const Issue&, const std::string& wrong);
   bool fails(const Issue&) const;
 
@@ -82,6 +88,8 @@ class SimExecutor final : public Executor {
   std::unordered_map<u64, Running> running_;  // by sequence
   std::array<u32, 2> disk_running_{};         // reads, writes
   std::vector<u64> done_;                     // ring by sequence: sequence + 1 once completed
+  std::array<Bytes, link_count> moved_{};
+  Bytes moved_between_devices_{};
   Error error_;
   bool failed_ = false;
   Completion completion_;

@@ -1,0 +1,127 @@
+// The same plans on the cpu executor, which moves bytes and counts those, and on the sim executor, which
+// moves none: every link carries as many bytes on both, and as many as the plan says.
+#include <gtest/gtest.h>
+
+#include "engine/engine.h"
+#include "executor/sim/sim_executor.h"
+#include "model/blocks.h"
+#include "planner/planner.h"
+#include "tests/support/cpu_rig.h"
+#include "tests/support/segments.h"
+
+namespace tidepool {
+namespace {
+
+using enum SegmentKind;
+
+struct Moved {
+  std::array<Bytes, link_count> links{};
+  Bytes between_devices{};
+  bool operator==(const Moved&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Moved& m) {
+  for (u32 l = 0; l < link_count; ++l) out << name(static_cast<LinkKind>(l)) << " " << m.links[l].value << " ";
+  return out << "between devices " << m.between_devices.value;
+}
+
+std::vector<SegmentRun> runs_of(const Plan& plan) {
+  std::vector<SegmentRun> runs = {{forward_backward, 1}, {body, 2}, {body, 3}};
+  if (plan.clipping) runs.push_back({drain, 4});
+  for (u64 i = 1; i <= plan.sweeps; ++i) runs.push_back({evaluation, i});
+  return runs;
+}
+
+Moved planned(const Plan& plan) {
+  Moved sum;
+  for (const SegmentRun& run : runs_of(plan)) {
+    const auto bytes = link_bytes(plan, run.kind);
+    for (u32 l = 0; l < link_count; ++l) sum.links[l] += bytes[l];
+    sum.between_devices += comm_bytes(plan, run.kind);
+  }
+  return sum;
+}
+
+void replay(const Plan& plan, Executor& executor) {
+  const auto engine = Engine::create(plan, executor, {.watchdog = Nanos{60'000'000'000}});
+  testing::SegmentList runs(runs_of(plan));
+  EngineObserver nobody;
+  const auto result = engine->run(runs, nobody);
+  EXPECT_TRUE(result) << result.error().message;
+}
+
+Moved on_cpu(const Plan& plan, const ModelGraph& graph) {
+  testing::HashedData data(graph.config.vocab_size);
+  data.step_settings.target_tokens = graph.batch.rows() * plan.micro_batches;
+  if (!plan.clipping) data.step_settings.max_grad_norm = 0;
+  data.micro_batches = plan.micro_batches / plan.sweeps;
+  testing::CpuRig rig(plan, graph, data);
+  for (u32 id = 0; id < plan.chunks.size(); ++id) {
+    if (!is_persistent(plan.chunks[id].kind)) continue;
+    const std::vector<std::byte> zeros(plan.chunks[id].bytes.value);
+    EXPECT_TRUE(rig.executor->write_home(ChunkId{id}, zeros));
+  }
+  replay(plan, *rig.executor);
+  return {rig.executor->moved(), rig.executor->moved_between_devices()};
+}
+
+Moved on_sim(const Plan& plan, const ModelGraph& graph) {
+  const auto sim = SimExecutor::create(plan, graph, {});
+  replay(plan, *sim);
+  return {sim->moved(), sim->moved_between_devices()};
+}
+
+struct Setting {
+  u32 devices = 1;
+  bool clipping = true;
+  HomePolicy home{};
+  u64 device_kib = 0, host_kib = 0;  // 0: plenty
+  u32 sweeps = 1;
+};
+
+class SimBytes : public ::testing::TestWithParam<Setting> {};
+
+TEST_P(SimBytes, EveryLinkCarriesAsMuchAsOnTheCpu) {
+  const Setting& setting = GetParam();
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    const ModelGraph graph =
+        build_gpt2({.vocab_size = 97, .n_positions = 32, .n_embd = 64, .n_layer = 3, .n_head = 4}, precision,
+                   {.sequences = 1, .tokens = 32})
+            .value();
+    const auto budget = [](u64 given) { return given == 0 ? Bytes{64 * mib} : Bytes{given * kib}; };
+    const auto plan = make_plan(graph, {.budgets = {budget(setting.device_kib), budget(setting.host_kib), Bytes{64 * mib}},
+                                        .micro_batches = 2 * setting.devices,
+                                        .devices = setting.devices,
+                                        .clipping = setting.clipping,
+                                        .home = setting.home,
+                                        .chunk_bytes = Bytes{40 * kib},
+                                        .sweeps = setting.sweeps});
+    ASSERT_TRUE(plan) << plan.error().message;
+    const Moved expected = planned(*plan);
+    EXPECT_EQ(on_cpu(*plan, graph), expected);
+    EXPECT_EQ(on_sim(*plan, graph), expected);
+    EXPECT_EQ(expected.between_devices.value > 0, setting.devices > 1);
+    EXPECT_GT(expected.links[static_cast<u32>(LinkKind::h2d)].value, 0u);  // batches at least
+  }
+}
+
+constexpr Setting settings[] = {
+    {.home = HomePolicy::device},
+    {.home = HomePolicy::host},
+    {.home = HomePolicy::disk},
+    {.home = HomePolicy::mixed, .sweeps = 2},
+    {.clipping = false, .home = HomePolicy::disk},
+    {.clipping = false, .home = HomePolicy::mixed, .sweeps = 2},
+    {.device_kib = 1500, .host_kib = 2000},
+    {.clipping = false, .device_kib = 1500, .host_kib = 2000},
+    {.devices = 2, .home = HomePolicy::device},
+    {.devices = 2, .home = HomePolicy::disk},
+    {.devices = 2, .clipping = false, .home = HomePolicy::host},
+    {.devices = 2, .clipping = false, .home = HomePolicy::mixed, .sweeps = 2},
+    {.devices = 2, .device_kib = 1500, .host_kib = 2500},
+};
+
+INSTANTIATE_TEST_SUITE_P(Plans, SimBytes, ::testing::ValuesIn(settings));
+
+}  // namespace
+}  // namespace tidepool
