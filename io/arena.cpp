@@ -10,6 +10,7 @@
 #include "io/disk_error.h"
 #include "io/memory_limits.h"
 #include "io/numa.h"
+#include "text/errno_text.h"
 #include "tidepool/check.h"
 
 namespace tidepool {

@@ -14,12 +14,6 @@ Error disk_error(const std::string& path, DiskOp, u64 offset, u64 bytes, int err
 // The file ended before the bytes asked for.
 Error disk_end_of_file(const std::string& path, u64 offset, u64 bytes);
 
-// "No space left on device (ENOSPC)"
-std::string errno_text(int error_number);
-
-// What someone can do about it; empty if nothing better than the text is known.
-std::string errno_advice(int error_number);
-
 // "/x/y: Permission denied (EACCES)" with advice; for opening, locking and removing.
 Error file_error(const std::string& what, const std::string& path, int error_number);
 

@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 struct Known {
   u64 magic;  // statfs(2)
   const char* name;
+  bool pseudo = false;  // the kernel speaking: holds no files of anyone's
 };
 // Numbers that <linux/magic.h> of Debian 12 does not name stand as they are.
 constexpr Known known_file_systems[] = {
@@ -23,12 +24,14 @@ constexpr Known known_file_systems[] = {
     {0x2fc12fc1, "zfs"},        {F2FS_SUPER_MAGIC, "f2fs"}, {TMPFS_MAGIC, "tmpfs"},
     {RAMFS_MAGIC, "ramfs"},     {NFS_SUPER_MAGIC, "nfs"}, {OVERLAYFS_SUPER_MAGIC, "overlay"},
     {CIFS_SUPER_MAGIC, "cifs"}, {FUSE_SUPER_MAGIC, "fuse"},
+    {PROC_SUPER_MAGIC, "proc", true},   {SYSFS_MAGIC, "sysfs", true}, {CGROUP2_SUPER_MAGIC, "cgroup", true},
+    {DEVPTS_SUPER_MAGIC, "devpts", true},
 };
 
-const char* name_of(u64 magic) {
+Known known_as(u64 magic) {
   for (const Known& known : known_file_systems)
-    if (known.magic == magic) return known.name;
-  return "another file system";
+    if (known.magic == magic) return known;
+  return {magic, "another file system"};
 }
 
 }  // namespace
@@ -46,7 +49,9 @@ Result<FileSystem> look_at_file_system(const std::string& dir) {
   struct statfs status {};
   if (::statfs(out.dir.c_str(), &status) != 0) return file_error("cannot look at the file system of", out.dir, errno);
   const u64 magic = static_cast<u64>(status.f_type);
-  out.name = name_of(magic);
+  const Known known = known_as(magic);
+  out.name = known.name;
+  out.pseudo = known.pseudo;
   out.in_memory = magic == TMPFS_MAGIC || magic == RAMFS_MAGIC;
   out.free = Bytes{static_cast<u64>(status.f_bavail) * static_cast<u64>(status.f_bsize)};
   return out;

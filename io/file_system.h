@@ -15,6 +15,7 @@ struct FileSystem {
   std::string dir;   // existing_parent of what was asked for
   std::string name;  // "ext4"
   bool in_memory = false;
+  bool pseudo = false;  // proc, sysfs: nobody's files can lie there
   Bytes free{};      // for this user
 };
 

@@ -18,6 +18,7 @@
 #include "io/disk_error.h"
 #include "io/file_system.h"
 #include "io/memory_limits.h"
+#include "text/errno_text.h"
 #include "tidepool/check.h"
 
 namespace tidepool {

@@ -22,6 +22,7 @@
 #include "io/memory_limits.h"
 #include "io/piece_queue.h"
 #include "io/swap_file.h"
+#include "text/errno_text.h"
 #include "tidepool/check.h"
 
 namespace tidepool {

@@ -8,32 +8,13 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 
+#include "text/errno_text.h"
 #include "tidepool/fd.h"
 
 namespace tidepool {
 namespace {
-
-const char* advice(int error_number) {
-  switch (error_number) {
-    case ENOSPC:
-    case EDQUOT:
-      return "; free some space, lower output.save_total_limit, or put output.dir on a larger disk";
-    case EFBIG:
-      return "; the file is larger than this process may write: `ulimit -f unlimited` lifts that, or, where the file "
-             "system sets the limit, put output.dir on another one";
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return "; make output.dir writable, or choose another one";
-    case EIO:
-      return "; the device reports a fault: look at the kernel's log before you trust this disk";
-    default:
-      return "";
-  }
-}
 
 class PosixOutputFile final : public OutputFile {
  public:
@@ -112,8 +93,8 @@ class PosixFiles final : public Files {
 std::unique_ptr<Files> create_posix_files() { return std::make_unique<PosixFiles>(); }
 
 Error output_error(const char* operation, const std::string& path, int error_number) {
-  return {ErrorKind::io, fmt::format("cannot {} {}: {}{}", operation, path, std::strerror(error_number),
-                                     advice(error_number))};
+  return {ErrorKind::io,
+          with_advice(fmt::format("cannot {} {}: {}", operation, path, errno_text(error_number)), error_number)};
 }
 
 }  // namespace tidepool

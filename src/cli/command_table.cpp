@@ -18,7 +18,7 @@ namespace {
 
 Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
 
-void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+void print(std::string_view text) { fmt::print("{}", text); }  // throws where nothing can be written
 
 // CONFIG.yaml [key=value ...]
 Result<Config> config_of(const std::vector<std::string>& words) {

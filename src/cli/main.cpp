@@ -2,17 +2,33 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "cli/cli.h"
+#include "cli/standard_streams.h"
 #include "tidepool/result.h"
+
+namespace {
+
+int run(const std::vector<std::string>& words) {
+  const auto internal = [](const std::exception& e) {
+    std::fprintf(stderr, "tidepool: internal failure: %s\n", e.what());
+    return static_cast<int>(tidepool::ErrorKind::internal);
+  };
+  try {
+    return tidepool::run_cli(words);
+  } catch (const std::system_error& e) {  // how fmt says that a write failed
+    return std::ferror(stdout) != 0 ? tidepool::output_lost(e.code().value()) : internal(e);
+  } catch (const std::exception& e) {  // no code of ours throws: the standard library did
+    return internal(e);
+  }
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` is then an error that can be named
-  try {
-    return tidepool::run_cli(std::vector<std::string>(argv + 1, argv + argc));
-  } catch (const std::exception& e) {  // no code of ours throws: the standard library did
-    std::fprintf(stderr, "tidepool: internal failure: %s\n", e.what());
-    return static_cast<int>(tidepool::ErrorKind::internal);
-  }
+  tidepool::fill_missing_streams();
+  return tidepool::flush_output(run(std::vector<std::string>(argv + 1, argv + argc)));
 }

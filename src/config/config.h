@@ -1,6 +1,7 @@
 // The effective configuration: what a YAML file and key=value overrides come to.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,10 @@ struct DataConfig {
 
   bool operator==(const DataConfig&) const = default;
 };
+
+// What train.lr_scheduler_type may be.
+inline constexpr std::array<std::string_view, 6> lr_schedulers = {
+    "linear", "cosine", "constant", "constant_with_warmup", "cosine_with_min_lr", "warmup_stable_decay"};
 
 struct TrainConfig {
   Precision precision = Precision::bf16;

@@ -9,11 +9,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
+#include <span>
 
 #include "config/foreign_keys.h"
 #include "config/schema.h"
 #include "config/validate.h"
 #include "text/nearest.h"
+#include "text/utf8.h"
 #include "yaml/read_keys.h"
 
 namespace tidepool {
@@ -207,6 +210,23 @@ Result<Config> parse_config(std::string_view yaml, std::string_view file_name,
   return reader.finish();
 }
 
+namespace {
+
+// YAML would read UTF-16 as a map of nothing, and the complaint would be about a missing key.
+Result<void> check_is_text(const std::string& path, const std::string& text) {
+  Utf8Checker checker;
+  std::optional<u64> bad = checker.feed(std::as_bytes(std::span(text)));
+  if (!bad) bad = checker.finish();
+  const size_t zero = text.find('\0');
+  if (!bad && zero == std::string::npos) return {};
+  const bool utf16 = zero != std::string::npos || text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff");
+  return Error{ErrorKind::usage, fmt::format("{}: is not UTF-8 text (byte {}{}); save it as UTF-8", path,
+                                             std::min<u64>(bad.value_or(zero), zero),
+                                             utf16 ? "; it looks like UTF-16" : "")};
+}
+
+}  // namespace
+
 Result<Config> load_config(const std::string& path, const std::vector<std::string>& overrides) {
   // A directory opens like a file and fails at the first read, by an exception.
   std::error_code unused;
@@ -218,6 +238,7 @@ Result<Config> load_config(const std::string& path, const std::vector<std::strin
     return Error{ErrorKind::usage, fmt::format("{}: cannot open the config: {}", path, std::strerror(errno))};
   }
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  TRY(check_is_text(path, text));
   return parse_config(text, path, overrides);
 }
 

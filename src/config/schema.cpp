@@ -23,8 +23,6 @@ constexpr std::array<std::string_view, 3> recomputes = {"auto", "keep", "recompu
 constexpr std::array<std::string_view, 5> homes = {"auto", "device", "host", "disk", "mixed"};
 constexpr std::array<std::string_view, 3> io_backends = {"auto", "io_uring", "threads"};
 constexpr std::array<std::string_view, 4> formats = {"auto", "text", "llmc", "nanogpt"};
-constexpr std::array<std::string_view, 6> schedulers = {
-    "linear", "cosine", "constant", "constant_with_warmup", "cosine_with_min_lr", "warmup_stable_decay"};
 
 // A captureless lambda as a plain pointer, so that the variant can tell its type.
 #define REF(path) +[](Config& c) { return &c.path; }
@@ -130,7 +128,7 @@ const std::array field_table = std::to_array<Field>({
      .key = "lr_scheduler_type",
      .ref = REF(train.lr_scheduler_type),
      .help = "Shape of the learning rate over the run",
-     .choices = Names(schedulers)},
+     .choices = Names(lr_schedulers)},
     {"train",
      "warmup_steps",
      REF(train.warmup_steps),

@@ -1,18 +1,13 @@
 #include "data/shuffle.h"
 
 #include "tidepool/check.h"
+#include "tidepool/mix_bits.h"
 
 namespace tidepool {
 
 namespace {
 
-// The finaliser of SplitMix64 (Steele, Lea, Flood, 2014): every bit of input reaches every bit of output.
-u64 mix(u64 x) {
-  x += 0x9e37'79b9'7f4a'7c15;
-  x = (x ^ (x >> 30)) * 0xbf58'476d'1ce4'e5b9;
-  x = (x ^ (x >> 27)) * 0x94d0'49bb'1331'11eb;
-  return x ^ (x >> 31);
-}
+u64 mix(u64 x) { return mix_bits(x + golden_gamma); }
 
 }  // namespace
 

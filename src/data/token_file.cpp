@@ -10,7 +10,7 @@
 #include <cstring>
 #include <vector>
 
-#include "data/utf8.h"
+#include "text/utf8.h"
 #include "tidepool/read_file.h"
 
 namespace tidepool {

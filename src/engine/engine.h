@@ -121,7 +121,7 @@ class Engine {
   bool ended_ = false;      // `next` had no more
   u64 next_sequence_ = 0;
   u64 in_flight_ = 0;
-  Nanos last_completion_{};
+  Nanos waited_{};          // in a row without a completion, as far as the process ran
   std::optional<Error> error_;
 };
 

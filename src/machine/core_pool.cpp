@@ -8,6 +8,7 @@
 
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <atomic>
@@ -39,6 +40,15 @@ void pause_cpu() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
+}
+
+// Threads need address space for their stacks, and say EAGAIN without it too.
+std::string advice_for_threads() {
+  rlimit space{};
+  if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
+    return fmt::format("the address space is limited to {} MiB: raise it with `ulimit -v unlimited`",
+                       space.rlim_cur / mib);
+  return "set a smaller machine.threads, or raise the limit on processes (ulimit -u, or pids.max of the cgroup)";
 }
 
 thread_local bool in_task = false;
@@ -115,10 +125,8 @@ class ThreadPool final : public CorePool {
       try {
         workers_[i].thread = std::thread([this, i] { serve(i); });
       } catch (const std::system_error& e) {
-        return Error{ErrorKind::io,
-                     fmt::format("cannot start thread {} of {}: {}; set a smaller machine.threads, or raise "
-                                 "the limit on processes (ulimit -u, or pids.max of the cgroup)",
-                                 i + 1, workers(), e.what())};
+        return Error{ErrorKind::io, fmt::format("cannot start thread {} of {}: {}; {}", i + 1, workers(), e.what(),
+                                                advice_for_threads())};
       }
     }
     return {};

@@ -4,14 +4,10 @@
 
 #include <algorithm>
 
+#include "text/budget_text.h"
+
 namespace tidepool {
 namespace {
-
-// As people write it in a config, rounded up.
-std::string bytes_text(Bytes bytes) {
-  if (bytes.value < 16 * mib) return fmt::format("{}KiB", div_up(bytes.value, kib));
-  return fmt::format("{}MiB", div_up(bytes.value, mib));
-}
 
 // Raises what is short to what is needed, as it will be written in a config.
 Budgets raised(const Budgets& budgets, const Attempt& a) {
@@ -62,8 +58,8 @@ Error does_not_fit(const ModelGraph& graph, const PlanOptions& options, const At
     const Bytes budget = options.budgets.of(tier), need = larger.budgets.of(tier);
     if (need <= budget) continue;
     message +=
-        fmt::format(" {} needs {} and has {} (short by {}): set memory.{}={};", name(tier), bytes_text(need),
-                    bytes_text(budget), bytes_text(need - budget), name(tier), bytes_text(need));
+        fmt::format(" {} {}: set memory.{}={};", name(tier), shortage_text(need, budget), name(tier),
+                    budget_text(need));
   }
   message +=
       " or use a shorter train.sequence_length, a smaller train.per_device_train_batch_size, or a smaller "
@@ -83,9 +79,10 @@ std::optional<Error> too_large(const ModelGraph& graph, const PlanOptions& optio
   const Result<Plan> plan = draft_plan(graph, with_disk);
   if (!plan) return std::nullopt;  // something else is short as well: the long way
   const Bytes need = plan->tiers[static_cast<u32>(Tier::disk)].planned_peak;
+  if (need <= budgets.disk) return std::nullopt;
   error.message += fmt::format(
-      ": disk needs {} and has {} (short by {}): set memory.disk={}; or use a smaller model",
-      bytes_text(need), bytes_text(budgets.disk), bytes_text(need - budgets.disk), bytes_text(need));
+      ": disk {}: set memory.disk={}; or use a smaller model", shortage_text(need, budgets.disk),
+      budget_text(need));
   return error;
 }
 

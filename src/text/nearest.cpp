@@ -32,7 +32,8 @@ u32 edit_distance(std::string_view a, std::string_view b) {
 
 std::string_view nearest(std::string_view name, std::span<const std::string_view> known) {
   std::string_view best;
-  u32 best_distance = static_cast<u32>(name.size()) / 3 + 2;  // about one slip in three letters
+  // One slip in short words, one more for every four letters: "blah" is no "plan".
+  u32 best_distance = std::max<u32>(static_cast<u32>(name.size() + 2) / 4, 1) + 1;
   for (std::string_view candidate : known) {
     const u32 distance = edit_distance(name, candidate);
     if (distance < best_distance && distance < candidate.size()) {

@@ -1,3 +1,4 @@
+#include "trainer/disk_shortage.h"
 #include "trainer/generate.h"
 
 #include <fmt/format.h>
@@ -82,9 +83,10 @@ Result<void> generate_text(const GenerateRequest& request, const std::function<v
   TRY_ASSIGN(ModelGraph graph, make_graph(config));
   for (Window& window : graph.windows) window.trainable = false;  // parameters are all its state
   TRY_ASSIGN(const Bytes disk, disk_budget(config));
-  TRY_ASSIGN(Plan plan, make_plan(graph, plan_options(config, disk)));
+  Result<Plan> plan = make_plan(graph, plan_options(config, disk));
+  if (!plan) return explain_disk(config, graph, plan_options(config, disk), plan.error());
   PromptSource source;
-  TRY_ASSIGN(const std::unique_ptr<Session> session, Session::create(config, graph, std::move(plan), source));
+  TRY_ASSIGN(const std::unique_ptr<Session> session, Session::create(config, graph, *std::move(plan), source));
   TRY(load_weights(place.checkpoint, graph, session->state(), checkpoint_buffer));
   const std::unique_ptr<Engine> engine = Engine::create(session->plan(), session->executor(), {});
   const std::string prompt = request.generate.prompt.empty() ? "\n" : request.generate.prompt;

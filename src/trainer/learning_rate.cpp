@@ -30,12 +30,10 @@ double factor_after_warmup(const std::string& type, double progress, double min_
 
 Result<LearningRate> make_learning_rate(const TrainConfig& train) {
   const std::string type = train.lr_scheduler_type;
-  const char* known[] = {"cosine", "linear", "constant", "constant_with_warmup", "cosine_with_min_lr",
-                         "warmup_stable_decay"};
-  if (std::find(std::begin(known), std::end(known), type) == std::end(known))
+  if (std::ranges::find(lr_schedulers, type) == lr_schedulers.end())
     return Error{ErrorKind::usage,
                  fmt::format("train.lr_scheduler_type: '{}' is not known; use one of {}", type,
-                             fmt::join(known, ", "))};
+                             fmt::join(lr_schedulers, ", "))};
   const double steps = static_cast<double>(train.max_steps);
   Schedule schedule{.total = steps, .min_rate = train.min_lr_rate};
   if (type != "constant")

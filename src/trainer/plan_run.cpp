@@ -4,6 +4,7 @@
 
 #include "machine/machine_file.h"
 #include "report/units.h"
+#include "trainer/disk_shortage.h"
 #include "trainer/session.h"
 
 namespace tidepool {
@@ -62,10 +63,14 @@ Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor 
   TRY_ASSIGN(RunQuestion question, question_of(config, who));
   RunPlan out{.options = question.options, .machine = std::move(question.machine)};
   if (!out.machine) {
-    TRY_ASSIGN(out.plan, make_plan(graph, out.options));
+    Result<Plan> plan = make_plan(graph, out.options);
+    if (!plan) return explain_disk(config, graph, out.options, plan.error());
+    out.plan = *std::move(plan);
     return out;
   }
-  TRY_ASSIGN(Choice choice, choose_plan(graph, out.options, *out.machine, {.tried = tried}));
+  Result<Choice> chosen = choose_plan(graph, out.options, *out.machine, {.tried = tried});
+  if (!chosen && who == PlanFor::this_machine) return explain_disk(config, graph, out.options, chosen.error());
+  TRY_ASSIGN(Choice choice, std::move(chosen));
   out.options = choice.options;
   out.plan = std::move(choice.plan);
   out.forecast = std::move(choice.forecast);

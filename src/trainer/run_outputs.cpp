@@ -24,14 +24,26 @@ RunOutputs::RunOutputs(const Config& config, bool quiet) : config_(config), quie
 void RunOutputs::say(const std::string& line) {
   if (quiet_) return;
   if (progress_) return progress_->note(line);
-  fmt::print("{}\n", line);
+  print(line + "\n");
+}
+
+// Not fmt::print, which throws where nothing can be written: the run and its files go on.
+void RunOutputs::print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
+  watch_output();
+}
+
+void RunOutputs::watch_output() {
+  if (output_lost_ || std::ferror(stdout) == 0) return;
+  output_lost_ = true;
+  fmt::print(stderr, "tidepool: standard output takes no more: training goes on, and {} gets all files\n",
+             config_.output.dir);
 }
 
 void RunOutputs::show(const PlanSummary& plan) {
   if (quiet_) return;
-  fmt::print("{}", render_plan(plan, screen_));
-  std::fflush(stdout);
+  print(render_plan(plan, screen_));
 }
 
 Result<void> RunOutputs::open(const Plan& plan, u64 first_step) {
@@ -65,6 +77,7 @@ Result<void> RunOutputs::step(const StepMetrics& m) {
                      .grad_norm = m.grad_norm,
                      .tokens_per_second = m.train_tokens_per_second},
                     RunMeter::now());
+  if (!quiet_) watch_output();
   if (m.step % config_.output.logging_steps != 0 && m.step != config_.train.max_steps) return {};
   return log_->append(m);
 }
@@ -79,7 +92,7 @@ Result<void> RunOutputs::finish(const RunReport& report) {
                                     .train_loss = mean(report.losses)}));
   progress_.reset();
   live_.reset();
-  if (!quiet_) fmt::print("{}", render_report(report, screen_));
+  if (!quiet_) print(render_report(report, screen_));
   return {};
 }
 

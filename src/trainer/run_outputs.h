@@ -33,9 +33,13 @@ class RunOutputs {
   void page();
 
  private:
+  void print(const std::string& text);
+  void watch_output();  // says once on stderr that standard output fails; the exit code says it again
+
   const Config& config_;
   const bool quiet_;
   const Screen screen_;
+  bool output_lost_ = false;
   std::unique_ptr<RunLog> log_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<LiveMeter> live_;  // on a terminal only

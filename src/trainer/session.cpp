@@ -1,7 +1,5 @@
 #include "trainer/session.h"
 
-#include <sys/statvfs.h>
-
 #include <algorithm>
 
 #include <fmt/format.h>

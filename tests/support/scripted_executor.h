@@ -20,8 +20,9 @@ class ScriptedExecutor final : public Executor {
   u32 depth = 4;
   std::vector<Submitted> log;    // everything ever submitted
   std::vector<Submitted> flying; // submitted, not completed
-  // Which of `flying` completes next; negative: none (patience ends and a second passes).
+  // Which of `flying` completes next; negative: none (patience ends and `idle` passes).
   std::function<int()> choose = [this] { return flying.empty() ? -1 : 0; };
+  Nanos idle{1'000'000'000};
   std::map<u64, Error> faults;   // by sequence
 
   u32 slots_free(LaneId lane) const override {
@@ -35,7 +36,7 @@ class ScriptedExecutor final : public Executor {
   }
   std::span<const Completion> wait() override {
     const int chosen = choose();
-    now_ += Nanos{chosen < 0 ? 1'000'000'000u : 10u};
+    now_ += Nanos{chosen < 0 ? idle.value : 10};
     if (chosen < 0) return {};
     const u64 sequence = flying[chosen].issue.sequence;
     flying.erase(flying.begin() + chosen);

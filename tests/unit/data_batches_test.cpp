@@ -7,7 +7,7 @@
 
 #include "data/batch_source.h"
 #include "data/shuffle.h"
-#include "data/utf8.h"
+#include "text/utf8.h"
 
 namespace tidepool {
 namespace {

@@ -208,5 +208,32 @@ TEST(Engine, StopsOnAPlanThatCannotGoOn) {
   EXPECT_THAT(result.error().message, HasSubstr("cycle"));
 }
 
+// Ctrl-Z, `docker pause`, a laptop that sleeps: one wait ends hours after it began, and nothing hangs.
+TEST(Engine, TimeInWhichTheProcessWasStoppedIsNoHang) {
+  TinyPlan tiny;
+  for (u32 i = 0; i < 4; ++i) tiny.add(body, OpKind::forward, LaneKind::compute);
+  ScriptedExecutor executor;
+  u32 waits = 0;
+  executor.choose = [&] { return waits++ % 3 == 2 ? 0 : -1; };
+  executor.idle = Nanos{3'600'000'000'000};
+  Recorder recorder;
+  const auto done = run(tiny.plan, executor, {{body, 1}}, recorder, Nanos{300'000'000'000});
+  EXPECT_TRUE(done) << done.error().message;
+  EXPECT_EQ(recorder.completions.size(), 4u);
+}
+
+TEST(Engine, PatientWaitsInARowAreAHang) {
+  TinyPlan tiny;
+  tiny.add(body, OpKind::forward, LaneKind::compute);
+  ScriptedExecutor executor;
+  u32 waits = 0;
+  executor.choose = [&] { return ++waits, -1; };
+  Recorder recorder;
+  const auto done = run(tiny.plan, executor, {{body, 1}}, recorder, Nanos{300'000'000'000});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().kind, ErrorKind::internal);
+  EXPECT_EQ(waits, 300u);  // of a second each
+}
+
 }  // namespace
 }  // namespace tidepool

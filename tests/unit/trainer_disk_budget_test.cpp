@@ -6,6 +6,7 @@
 #include "io/swap_file.h"
 #include "planner/planner.h"
 #include "tests/support/train_fixture.h"
+#include "trainer/disk_shortage.h"
 #include "trainer/session.h"
 
 namespace tidepool {
@@ -49,14 +50,53 @@ TEST(DiskBudget, WhatADeadJobLeftCountsAsFree) {
   EXPECT_NEAR(static_cast<double>(after.value), static_cast<double>(before.value), 32.0 * mib);
 }
 
-TEST(DiskBudget, TrainingOnAFullDiskDoesNotFit) {
+// The default, on a disk that is full: no key of the config mends that, so it is no question of budgets.
+TEST(DiskBudget, AFullDiskIsAnIoFaultThatNamesIt) {
+  const TrainDir dir;
+  const Config config = disk_config(dir, disk_auto);
+  const ModelGraph graph = make_graph(config).value();
+  const PlanOptions full = plan_options(config, Bytes{0});
+  const Result<Plan> plan = make_plan(graph, full);
+  ASSERT_FALSE(plan);
+  const Error error = explain_disk(config, graph, full, plan.error());
+  EXPECT_EQ(error.kind, ErrorKind::io);
+  EXPECT_THAT(error.message, HasSubstr(swap_directory(config)));
+  EXPECT_THAT(error.message, HasSubstr("has 0 B free"));
+  EXPECT_THAT(error.message, HasSubstr("point output.dir, or memory.swap_dir alone, at a directory"));
+  EXPECT_THAT(error.message, ::testing::Not(HasSubstr("memory.disk=")));
+}
+
+TEST(DiskBudget, WhatElseIsShortIsToldAsIfTheDiskHadRoom) {
   const TrainDir dir;
   Config config = disk_config(dir, disk_auto);
-  config.memory.swap_dir = full_directory;
-  const auto report = testing::run(config);
-  ASSERT_FALSE(report);
-  EXPECT_EQ(report.error().kind, ErrorKind::does_not_fit) << report.error().message;
-  EXPECT_THAT(report.error().message, HasSubstr("disk needs"));
+  config.memory.budgets.device = Bytes{64 * kib};
+  const ModelGraph graph = make_graph(config).value();
+  const PlanOptions full = plan_options(config, Bytes{0});
+  const Error error = explain_disk(config, graph, full, make_plan(graph, full).error());
+  EXPECT_EQ(error.kind, ErrorKind::does_not_fit);
+  EXPECT_THAT(error.message, HasSubstr("device needs"));
+  EXPECT_THAT(error.message, ::testing::Not(HasSubstr("disk")));
+}
+
+TEST(DiskBudget, TrainingUnderProcIsAnIoFault) {
+  const TrainDir dir;
+  Config swap = disk_config(dir, disk_auto), output = swap, both = disk_config(dir, Bytes{64 * mib});
+  swap.memory.swap_dir = full_directory;
+  output.output.dir = full_directory;
+  both.output.dir = full_directory;
+  for (const Config& config : {swap, output, both}) {
+    const auto report = testing::run(config);
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().kind, ErrorKind::io) << report.error().message;
+    EXPECT_THAT(report.error().message, HasSubstr(full_directory));
+  }
+}
+
+TEST(DiskBudget, AutoTrainsLikeANumber) {
+  const TrainDir dir;
+  Config automatic = disk_config(dir, disk_auto), number = disk_config(dir, Bytes{64 * mib});
+  number.output.dir = dir / "number";
+  EXPECT_EQ(testing::train_numbers(automatic), testing::train_numbers(number));
 }
 
 TEST(DiskBudget, ZeroIsNoDisk) {

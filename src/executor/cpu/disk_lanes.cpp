@@ -175,9 +175,17 @@ void DiskLanes::begin_transfer(DiskOp op, u64 piece, u64 offset, u64 bytes_left)
 // False: the disk hangs. Once is enough: nobody waits that long again for what else is in flight.
 template <class Done>
 bool DiskLanes::await(std::unique_lock<std::mutex>& lock, Done&& done) {
-  const std::chrono::nanoseconds patience(hangs_ ? 0 : parts_.rest_patience.value);
-  hangs_ = !rest_changed_.wait_for(lock, patience, done);
-  return !hangs_;
+  // In short waits: one that lasts minutes because this process was stopped counts as a short one.
+  constexpr u64 wait_ns_max = 250'000'000;
+  u64 left_ns = hangs_ ? 0 : parts_.rest_patience.value;
+  while (!done()) {
+    hangs_ = left_ns == 0;
+    if (hangs_) return false;
+    const u64 now_ns = std::min(left_ns, wait_ns_max);
+    if (!rest_changed_.wait_for(lock, std::chrono::nanoseconds(now_ns), done)) left_ns -= now_ns;
+  }
+  hangs_ = false;
+  return true;
 }
 
 Result<void> DiskLanes::end_transfer(u64 piece, ChunkId chunk) {

@@ -1,0 +1,33 @@
+#include "cli/standard_streams.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "text/errno_text.h"
+#include "tidepool/result.h"
+
+namespace tidepool {
+
+void fill_missing_streams() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
+    if (::open("/dev/null", O_RDWR) != fd) return;  // lowest free number: this one
+  }
+}
+
+int output_lost(int error_number) {
+  const std::string why = error_number == 0 ? "" : ": " + errno_text(error_number);
+  std::fprintf(stderr, "tidepool: cannot write to standard output%s\n", why.c_str());
+  return static_cast<int>(ErrorKind::io);
+}
+
+int flush_output(int code) {
+  errno = 0;
+  const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  return lost && code == 0 ? output_lost(errno) : code;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,17 @@
+// What a budget needs and has, in words that one can put into a config and that add up.
+#pragma once
+
+#include <string>
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+// As a config has it, rounded up: "584KiB", "17MiB". From 16 MiB on in MiB.
+std::string budget_text(Bytes);
+
+// "needs 584KiB and has 583KiB (short by 1KiB)": what is needed is rounded up and what is there down, so
+// that the two never look alike, and the third is their difference as they stand. REQUIRES: need > has.
+std::string shortage_text(Bytes need, Bytes has);
+
+}  // namespace tidepool

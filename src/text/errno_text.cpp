@@ -1,0 +1,58 @@
+#include "text/errno_text.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace tidepool {
+
+std::string errno_text(int error_number) {
+  const char* name = strerrorname_np(error_number);
+  const char* text = strerrordesc_np(error_number);
+  return fmt::format("{} ({})", text != nullptr ? text : "unknown error", name != nullptr ? name : "?");
+}
+
+std::string errno_advice(int error_number) {
+  switch (error_number) {
+    case ENOSPC:
+    case EDQUOT:
+      return "Free space there, lower output.save_total_limit, or point output.dir (memory.swap_dir) at a larger disk.";
+    case EIO:
+    case EREMOTEIO:
+    case ETIMEDOUT:
+    case ENODATA:
+      return "The device failed: look at `dmesg` and `smartctl -a`, or use another disk, then resume.";
+    case EFBIG:
+      return "The file is larger than this process may write: `ulimit -f unlimited` lifts that, or, where the file "
+             "system sets the limit, use another one.";
+    case EROFS:
+    case EACCES:
+    case EPERM:
+      return "Make the directory writable for this user, or choose another one.";
+    case ENOENT:
+      return "Create the directory above it first, or choose another one.";
+    case EMFILE:
+    case ENFILE:
+      return "Raise the limit with `ulimit -n`.";
+    case EINVAL:
+      return "The file system does not take aligned O_DIRECT transfers: use another disk.";
+    case ENOMEM:
+    case EBUSY:
+      return "The kernel has no memory for disk requests: free some, lower memory.queue_depth, or set "
+             "memory.io=threads, then resume.";
+    case ENODEV:
+    case ENXIO:
+    case ESHUTDOWN:
+      return "The device is gone: was it unplugged or unmounted?";
+    default:
+      return "";
+  }
+}
+
+std::string with_advice(std::string message, int error_number) {
+  std::string advice = errno_advice(error_number);
+  return advice.empty() ? message : message + ". " + advice;
+}
+
+}  // namespace tidepool

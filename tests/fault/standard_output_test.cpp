@@ -1,0 +1,78 @@
+// Standard output on a full disk, closed, or without a reader: said in one line, with exit code 6.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "checkpoint/checkpoint.h"
+#include "tests/support/child_run.h"
+#include "tests/support/train_fixture.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::TrainDir;
+
+struct Outcome {
+  int code = 0;
+  std::string error;
+};
+
+// `tidepool WORDS` by a shell, with its output redirected as `redirection` says.
+Outcome tidepool_to(const TrainDir& dir, const std::string& redirection, const std::string& words) {
+  const std::string log = dir / "stderr.txt";
+  const int status = std::system(fmt::format("'{}' {} {} 2>'{}'", TIDEPOOL_BINARY, words, redirection, log).c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), testing::file_text(log)};
+}
+
+std::string config_file(const TrainDir& dir) {
+  const std::string path = dir / "run.yaml";
+  std::ofstream(path) << to_yaml(testing::small_config(dir));
+  return path;
+}
+
+TEST(StandardOutput, FullIsSaidOnceAndIsExitCode6) {
+  const TrainDir dir;
+  const std::string config = config_file(dir);
+  for (const std::string& words : {"plan '" + config + "'", "plan --text '" + config + "'", "config '" + config + "'",
+                                  std::string("config"), std::string("--help"), std::string("--version")}) {
+    SCOPED_TRACE(words);
+    const Outcome full = tidepool_to(dir, ">/dev/full", words);
+    EXPECT_EQ(full.code, 6);
+    EXPECT_EQ(full.error, "tidepool: cannot write to standard output: No space left on device (ENOSPC)\n");
+  }
+}
+
+TEST(StandardOutput, TrainingGoesOnWithoutIt) {
+  const TrainDir dir;
+  const Outcome full = tidepool_to(dir, ">/dev/full", "train '" + config_file(dir) + "'");
+  EXPECT_EQ(full.code, 6) << full.error;
+  EXPECT_THAT(full.error, HasSubstr("training goes on"));
+  EXPECT_EQ(full.error.find("training goes on"), full.error.rfind("training goes on")) << full.error;
+  EXPECT_EQ(checkpoint_steps(dir / "run").value(), (std::vector<u64>{4}));
+  EXPECT_TRUE(read_report(dir / "run"));
+}
+
+// Text must not land in files that take the number of a closed stream.
+TEST(StandardOutput, ClosedTrainsAllTheSame) {
+  const TrainDir dir;
+  const Outcome closed = tidepool_to(dir, ">&-", "train '" + config_file(dir) + "'");
+  EXPECT_EQ(closed.code, 0) << closed.error;
+  EXPECT_EQ(checkpoint_steps(dir / "run").value(), (std::vector<u64>{4}));
+  EXPECT_EQ(testing::file_text(dir / "run/metrics.jsonl").find("Tidepool plan"), std::string::npos);
+}
+
+// `train | head`: what its reader does must not end a run.
+TEST(StandardOutput, AReaderThatLeavesEndsNoTraining) {
+  const TrainDir dir;
+  std::FILE* pipe = ::popen(fmt::format("exec '{}' train '{}' 2>'{}'", TIDEPOOL_BINARY, config_file(dir), dir / "e").c_str(), "r");
+  ASSERT_NE(pipe, nullptr);
+  const int status = ::pclose(pipe);  // closes the reader's end first, then waits
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 6) << status << testing::file_text(dir / "e");
+  EXPECT_EQ(checkpoint_steps(dir / "run").value(), (std::vector<u64>{4}));
+}
+
+}  // namespace
+}  // namespace tidepool

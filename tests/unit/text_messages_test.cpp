@@ -1,0 +1,54 @@
+// Words of messages: sizes that add up, system errors once, names that are near.
+#include <gmock/gmock.h>
+
+#include <array>
+#include <cerrno>
+#include <fstream>
+
+#include "config/config.h"
+#include "io/disk_error.h"
+#include "tests/support/disk_fixture.h"
+#include "text/budget_text.h"
+#include "text/nearest.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(BudgetText, AShortageNeverContradictsItself) {
+  EXPECT_EQ(shortage_text(Bytes{584 * kib}, Bytes{584 * kib - 100}), "needs 584KiB and has 583KiB (short by 1KiB)");
+  EXPECT_EQ(shortage_text(Bytes{584 * kib - 1}, Bytes{0}), "needs 584KiB and has 0KiB (short by 584KiB)");
+  EXPECT_EQ(shortage_text(Bytes{40 * mib + 1}, Bytes{40 * mib}), "needs 41MiB and has 40MiB (short by 1024KiB)");
+  EXPECT_EQ(shortage_text(Bytes{16 * mib}, Bytes{16 * mib - 1}), "needs 16MiB and has 16383KiB (short by 1KiB)");
+}
+
+TEST(ErrnoText, SaysEachThingOnce) {
+  const std::string message = file_error("cannot make the swap file", "x", EMFILE).message;
+  EXPECT_EQ(message.find("oo many open files"), message.rfind("oo many open files")) << message;
+}
+
+TEST(DidYouMean, OnlyWhatIsNear) {
+  constexpr std::array<std::string_view, 5> names = {"train", "plan", "report", "config", "generate"};
+  EXPECT_EQ(nearest("blah", names), "");
+  EXPECT_EQ(nearest("trian", names), "train");
+  EXPECT_EQ(nearest("paln", names), "plan");
+  EXPECT_EQ(nearest("plna", names), "plan");
+  EXPECT_EQ(nearest("generat", names), "generate");
+  EXPECT_EQ(nearest("reprot", names), "report");
+}
+
+TEST(Config, ThatIsNotUtf8IsToldSo) {
+  const test::ScratchDir dir;
+  const auto message_of = [&](const std::string& bytes) {
+    std::ofstream(dir / "c.yaml", std::ios::binary) << bytes;
+    const auto config = load_config(dir / "c.yaml", {});
+    return config ? "read" : config.error().message;
+  };
+  EXPECT_THAT(message_of(std::string("\xff\xfem\0o\0d\0", 8)), HasSubstr("is not UTF-8 text (byte 0; it looks like UTF-16)"));
+  EXPECT_THAT(message_of(std::string("m\0o\0d\0", 6)), HasSubstr("is not UTF-8 text (byte 1; it looks like UTF-16)"));
+  EXPECT_THAT(message_of("model:\n  # caf\xe9\n"), HasSubstr("is not UTF-8 text (byte 15); save it as UTF-8"));
+}
+
+}  // namespace
+}  // namespace tidepool
