@@ -65,6 +65,7 @@ Result<DirectoryLock> DirectoryLock::take(const Options& options) {
     lock.fd_ = fd;
     if (!still_named(fd, path)) continue;  // its owner removed it while we came: the lock is on a file that is gone
     lock.path_ = path;
+    lock.leftover_ = RemovedAtSuddenEnd(path, Leftover::file);
     lock.last_ = read_holder(path);
     TRY(lock.write_holder());
     return lock;
@@ -80,17 +81,19 @@ Result<void> DirectoryLock::write_holder() {
 }
 
 DirectoryLock::DirectoryLock(DirectoryLock&& o) noexcept
-    : fd_(std::exchange(o.fd_, -1)), path_(std::exchange(o.path_, {})), last_(o.last_) {}
+    : fd_(std::exchange(o.fd_, -1)), path_(std::exchange(o.path_, {})), last_(o.last_), leftover_(std::move(o.leftover_)) {}
 
 DirectoryLock& DirectoryLock::operator=(DirectoryLock&& o) noexcept {
   std::swap(fd_, o.fd_);
   std::swap(path_, o.path_);
   std::swap(last_, o.last_);
+  std::swap(leftover_, o.leftover_);
   return *this;
 }
 
 void DirectoryLock::release() {
   if (fd_ < 0) return;
+  leftover_ = {};
   if (!path_.empty()) unlink(path_.c_str());  // before the lock goes, or it would be another job's file
   close(std::exchange(fd_, -1));
 }

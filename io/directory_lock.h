@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "io/sudden_end.h"
 #include "tidepool/result.h"
 
 namespace tidepool {
@@ -41,6 +42,7 @@ class DirectoryLock {
   int fd_ = -1;
   std::string path_;
   LastHolder last_;
+  RemovedAtSuddenEnd leftover_;
 };
 
 }  // namespace tidepool

@@ -72,6 +72,11 @@ Error no_space(const std::string& dir, Bytes needed, int error_number) {
                       dir, format_bytes(needed), format_bytes(free), errno_text(error_number))};
 }
 
+std::string litter_note(const std::string& dir, Bytes bytes, const LastHolder& of) {
+  return fmt::format("cleared {} that a dead job (pid {}{}) left in {}", format_bytes(bytes), of.pid,
+                     of.this_boot ? "" : ", before the last boot", dir);
+}
+
 // Copy-on-write would move every chunk on every write, and checksums forbid O_DIRECT in place. A wish.
 void ask_for_in_place_writes(int fd) {
   struct statfs info {};
@@ -90,13 +95,28 @@ Result<Bytes> swap_space(const std::string& dir) {
   return at.free + taken(dir + "/" + swap_file_name);
 }
 
+std::string clear_swap_litter(const SwapFileOptions& options) {
+  const std::string path = options.dir + "/" + swap_file_name, job = options.dir + "/" + swap_job_name;
+  const bool there = access(path.c_str(), F_OK) == 0;
+  if (!there && access(job.c_str(), F_OK) != 0) return "";
+  Result<DirectoryLock> lock = DirectoryLock::take({.dir = options.dir, .file = swap_job_name, .what = "swap directory"});
+  if (!lock) return "";
+  const std::string note = litter_note(options.dir, taken(path), lock->last_holder());
+  const bool gone = !there || unlink(path.c_str()) == 0;
+  lock->release();
+  if (options.own_dir) rmdir(options.dir.c_str());
+  return there && gone ? note : "";
+}
+
 Result<std::unique_ptr<SwapFile>> SwapFile::create(const SwapFileOptions& options) {
   CHECK(options.bytes.value > 0 && options.bytes.value % frame_alignment == 0, options.bytes.value);
   std::unique_ptr<SwapFile> file(new SwapFile);
   file->dir_ = options.dir;
   file->path_ = options.dir + "/" + swap_file_name;
   file->bytes_ = options.bytes;
-  TRY_ASSIGN(file->made_dir_, make_directory(options.dir));
+  TRY_ASSIGN(const bool made, make_directory(options.dir));
+  file->made_dir_ = made || options.own_dir;
+  if (file->made_dir_) file->dir_leftover_ = RemovedAtSuddenEnd(options.dir, Leftover::directory);
   TRY(refuse_memory_file_system(options.dir));
   TRY(check_file_size_limit(options.dir, options.bytes));
   TRY(file->lock_directory());
@@ -119,11 +139,8 @@ Result<void> SwapFile::lock_directory() {
                                          .file = swap_job_name,
                                          .what = "swap directory",
                                          .remedy = "choose another memory.swap_dir"}));
-  const Bytes litter = taken(path_);
   if (access(path_.c_str(), F_OK) != 0) return {};
-  notes_.push_back(fmt::format("cleared {} that a dead job (pid {}{}) left in {}", format_bytes(litter),
-                               lock_.last_holder().pid, lock_.last_holder().this_boot ? "" : ", before the last boot",
-                               dir_));
+  notes_.push_back(litter_note(dir_, taken(path_), lock_.last_holder()));
   if (unlink(path_.c_str()) != 0) return file_error("cannot clear what a dead job left:", path_, errno);
   return {};
 }
@@ -142,6 +159,7 @@ Result<void> SwapFile::open_file() {
     fd_ = open(path_.c_str(), flags, 0600);
   }
   if (fd_ < 0) return file_error("cannot make the swap file", path_, errno);
+  leftover_ = RemovedAtSuddenEnd(path_, Leftover::file);
   ask_for_in_place_writes(fd_);
   return {};
 }

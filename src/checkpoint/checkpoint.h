@@ -130,6 +130,17 @@ Bytes checkpoint_file_bytes_max(const ModelGraph&);
 // directory; ErrorKind::io where it cannot be read.
 Result<std::vector<u64>> checkpoint_steps(const std::string& run_dir);
 
+struct FoundWeights {
+  std::optional<std::string> path;        // nothing: there is no checkpoint
+  std::vector<SteppedOver> stepped_over;  // newer ones whose weights do not verify
+};
+// The newest checkpoint of `run_dir` whose weights verify. ErrorKind::corrupt_checkpoint where none does.
+Result<FoundWeights> find_weights(const std::string& run_dir, Bytes buffer);
+// That manifest.json and model.safetensors are what was written. corrupt_checkpoint; usage: it is no checkpoint.
+Result<void> verify_weights(const std::string& checkpoint, Bytes buffer);
+// The error that names what is wrong with each.
+Error none_is_good(const std::string& run_dir, const std::vector<SteppedOver>&);
+
 // Only the weights, from any Hugging Face model directory (F32, BF16 or F16; one file or shards; names with or
 // without "transformer."): to start from, or to generate with. Errors are ErrorKind::bad_input and name
 // tensor, what was expected and what was found. Returns the names of tensors that nothing here uses.

@@ -1,5 +1,7 @@
 #include "trainer/generate.h"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 
 #include "cli/commands.h"
@@ -10,7 +12,8 @@ Result<void> generate(const GenerateArguments& arguments) {
   TRY(generate_text({.path = arguments.path,
                      .generate = arguments.generate,
                      .seed = arguments.seed,
-                     .threads = arguments.threads},
+                     .threads = arguments.threads,
+                     .note = [](const std::string& line) { fmt::print(stderr, "{}\n", line); }},
                     [](std::string_view text) {
                       std::fwrite(text.data(), 1, text.size(), stdout);
                       std::fflush(stdout);

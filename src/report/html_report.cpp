@@ -155,11 +155,11 @@ bool is_directory(const std::string& path) {
 
 Result<RunFiles> read_run(const std::string& run_dir) {
   if (!is_directory(run_dir))
-    return Error{ErrorKind::bad_input,
+    return Error{ErrorKind::usage,
                  fmt::format("{} is not a directory: name the output.dir of a run", run_dir)};
   if (::access((run_dir + "/report.json").c_str(), F_OK) != 0)
     return Error{
-        ErrorKind::bad_input,
+        ErrorKind::usage,
         fmt::format("{} holds no report.json: it is written when a run ends or is stopped; a run that was "
                     "killed gets one from 'tidepool train CONFIG --resume auto'",
                     run_dir)};

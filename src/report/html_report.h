@@ -19,8 +19,8 @@ struct RunFiles {
   std::string step_json;  // checked; empty: the run kept no step.json
 };
 
-// report.json must be there; metrics.jsonl and step.json may be missing, but not be broken. Errors are
-// ErrorKind::bad_input and name the file.
+// report.json must be there; metrics.jsonl and step.json may be missing, but not be broken:
+// ErrorKind::bad_input, naming the file. ErrorKind::usage: no directory of a run that has ended.
 Result<RunFiles> read_run(const std::string& run_dir);
 
 // One run, or two side by side. Curves of more than some thousand points are thinned.

@@ -5,20 +5,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <numeric>
 #include <random>
 
 #include "checkpoint/checkpoint.h"
 #include "tidepool/ignored_target.h"
 #include "trainer/evaluation_runs.h"
+#include "trainer/generate_place.h"
 #include "trainer/leave_now.h"
 #include "trainer/session.h"
+#include "trainer/signals.h"
 
 namespace tidepool {
 namespace {
-
-namespace fs = std::filesystem;
 
 // One sequence: the newest tokens at its end of what has been written so far.
 class PromptSource final : public StepSource {
@@ -47,26 +46,14 @@ i32 sample(std::vector<float>& logits, const GenerateConfig& config, std::mt1993
   return static_cast<i32>(order[std::discrete_distribution<u64>(weight.begin(), weight.end())(random)]);
 }
 
-struct Place {
-  std::string run_dir, checkpoint;
-};
-
-Result<Place> find_place(const std::string& path) {
-  if (fs::exists(path + "/model.safetensors")) {
-    const std::string clean = fs::path(path + "/").parent_path().string();
-    return Place{fs::path(clean).parent_path().string(), clean};
-  }
-  TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(path));
-  if (steps.empty())
-    return Error{ErrorKind::usage, fmt::format("{} holds no checkpoint: name a run directory or a checkpoint-N", path)};
-  return Place{path, fmt::format("{}/checkpoint-{}", path, steps.back())};
-}
-
 }  // namespace
 
 Result<void> generate_text(const GenerateRequest& request, const std::function<void(std::string_view)>& emit) {
-  TRY_ASSIGN(const Place place, find_place(request.path));
-  const std::string dir = place.run_dir.empty() ? "." : place.run_dir;
+  // Nothing is worth a clean stop; but a swap file must not stay behind.
+  const StopSignals signals(StopSignals::at_once(""));
+  TRY_ASSIGN(const GeneratePlace place, find_generate_place(request.path));
+  for (const std::string& note : place.notes) request.note(note);
+  const std::string& dir = place.run_dir;
   TRY_ASSIGN(Config config, load_config(dir + "/config.yaml", {}));
   if (config.model.vocab_size < 256)
     return Error{ErrorKind::usage, "generate writes bytes; this model's vocabulary is smaller than 256"};
@@ -86,7 +73,8 @@ Result<void> generate_text(const GenerateRequest& request, const std::function<v
   Result<Plan> plan = make_plan(graph, plan_options(config, disk));
   if (!plan) return explain_disk(config, graph, plan_options(config, disk), plan.error());
   PromptSource source;
-  TRY_ASSIGN(const std::unique_ptr<Session> session, Session::create(config, graph, *std::move(plan), source));
+  TRY_ASSIGN(const std::unique_ptr<Session> session,
+             Session::create(config, graph, *std::move(plan), source, {.own_swap_dir = true}));
   TRY(load_weights(place.checkpoint, graph, session->state(), checkpoint_buffer));
   const std::unique_ptr<Engine> engine = Engine::create(session->plan(), session->executor(), {});
   const std::string prompt = request.generate.prompt.empty() ? "\n" : request.generate.prompt;

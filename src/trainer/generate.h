@@ -14,9 +14,11 @@ struct GenerateRequest {
   GenerateConfig generate;
   u64 seed = 42;
   u32 threads = 0;
+  std::function<void(const std::string&)> note = [](const std::string&) {};  // lines about the checkpoint
 };
 
-// Calls `emit` with the bytes of each new token. The weights stream through the same budgets as in
+// The weights are verified first: in a run directory a damaged checkpoint is noted and the one before it taken; one
+// that was named is ErrorKind::corrupt_checkpoint. Calls `emit` with the bytes of each new token. The weights stream through the same budgets as in
 // training, so a model that trained can be sampled. Byte-level vocabularies only.
 Result<void> generate_text(const GenerateRequest&, const std::function<void(std::string_view)>& emit);
 

@@ -14,13 +14,6 @@
 namespace tidepool {
 namespace {
 
-Error none_is_good(const std::string& run_dir, const std::vector<SteppedOver>& stepped_over) {
-  std::string text = fmt::format("no checkpoint in {} is good:", run_dir);
-  for (const SteppedOver& s : stepped_over) text += fmt::format("\n  {}: {}", s.path, s.reason);
-  return {ErrorKind::corrupt_checkpoint,
-          text + "\nNothing was changed. Put a good copy back, or begin anew in another output.dir"};
-}
-
 Result<void> check_file_size(const std::string& dir, Bytes largest) {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= largest.value)

@@ -72,7 +72,7 @@ Result<std::unique_ptr<Session>> Session::create(const Config& config, const Mod
   for (u32 d = 0; d < session->plan_.devices; ++d)
     session->kernels_.push_back(create_cpu_kernels(*session->pool_));
   TRY(session->take_memory());
-  if (!options.open_disk) TRY(session->take_disk(config));
+  if (!options.open_disk) TRY(session->take_disk(config, options));
   TRY(session->open_executor(config, source, options));
   session->make_state_store();
   return session;
@@ -97,10 +97,16 @@ Result<void> Session::take_memory() {
   return {};
 }
 
-Result<void> Session::take_disk(const Config& config) {
-  const Bytes bytes = plan_.tiers[static_cast<u32>(Tier::disk)].planned_peak;
-  if (bytes.value == 0) return {};
-  TRY_ASSIGN(swap_, SwapFile::create({.dir = swap_directory(config), .bytes = bytes}));
+Result<void> Session::take_disk(const Config& config, const SessionOptions& options) {
+  const SwapFileOptions file{.dir = swap_directory(config),
+                             .bytes = plan_.tiers[static_cast<u32>(Tier::disk)].planned_peak,
+                             .own_dir = options.own_swap_dir || config.memory.swap_dir.empty()};
+  if (file.bytes.value == 0) {
+    const std::string cleared = clear_swap_litter(file);
+    if (!cleared.empty()) notes_.push_back(cleared);
+    return {};
+  }
+  TRY_ASSIGN(swap_, SwapFile::create(file));
   for (const std::string& note : swap_->notes()) notes_.push_back(note);
   const std::string memlock = explain_memlock(read_memory_limits(), host_->bytes());
   if (!memlock.empty()) notes_.push_back(memlock);

@@ -33,6 +33,7 @@ inline constexpr Bytes checkpoint_buffer{256 * kib};
 
 struct SessionOptions {
   OpenDisk open_disk;                    // tests: in place of the swap file
+  bool own_swap_dir = false;             // memory.swap_dir is nobody's but ours: goes at the end
   Nanos rest_patience{300'000'000'000};  // as in CpuExecutorParts
 };
 
@@ -59,7 +60,7 @@ class Session {
  private:
   Session(const ModelGraph& graph, Plan plan) : graph_(graph), plan_(std::move(plan)) {}
   Result<void> take_memory();
-  Result<void> take_disk(const Config&);
+  Result<void> take_disk(const Config&, const SessionOptions&);
   Result<void> open_executor(const Config&, StepSource&, const SessionOptions&);
   void make_state_store();
 

@@ -1,4 +1,5 @@
-// Ctrl-C and SIGTERM: the first asks for a clean stop, the second stops now.
+// The signals that ask a process to end: Ctrl-C, SIGTERM, a terminal that closes (SIGHUP) and an output that nobody
+// reads any more (SIGPIPE).
 #pragma once
 
 namespace tidepool {
@@ -9,13 +10,20 @@ struct StopWords {
   const char* second = "\ntidepool: stopped at once; the last checkpoint is intact\n";
 };
 
-// Installs handlers for SIGINT and SIGTERM; the second signal ends the process at once with 128 + n,
-// leaving the last good checkpoint. Restores the old ones when it goes. One at a time.
+// Installs handlers; restores the old ones when it goes. One at a time. The first signal asks for a clean stop, the
+// second ends the process at once with 128 + n, without the files that only a live job needs. SIGHUP and
+// SIGPIPE that were ignored (nohup, train) stay so. After SIGPIPE the output goes nowhere, and further ones are not
+// counted: writing goes on.
 class StopSignals {
  public:
   explicit StopSignals(const StopWords& = {});
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
+
+  // For what has nothing to save, or not yet: already the first signal ends the process.
+  static StopWords at_once(const char* said);
+  // What is true by now: literals. While one is installed.
+  static void say_instead(const StopWords&);
 
   static bool stop_requested();
   static int signal_number();  // that asked; 0: none

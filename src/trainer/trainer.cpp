@@ -43,6 +43,8 @@ class Trainer final : public NextSegment, public EngineObserver {
       : request_(request), config_(request.config), outputs_(request.config, request.quiet) {}
 
   Result<RunReport> run() {
+    // Until the last save is done: it must not die of a first signal.
+    const StopSignals signals(StopSignals::at_once("\ntidepool: stopped before the first step\n"));
     TRY_ASSIGN(graph_, make_graph(config_));
     TRY(open_data());
     TRY(choose());
@@ -58,10 +60,10 @@ class Trainer final : public NextSegment, public EngineObserver {
     say_choice();
     TRY(checkpoints_->check_room(found ? found->state.step : 0));
     TRY(load_or_init(std::move(found)));
+    StopSignals::say_instead(stop_words());
     // Not before: a resume that is refused leaves the run's own config and plan as they were.
     TRY(describe_run());
     TRY(open_outputs());
-    const StopSignals signals;  // until the last save is done: it must not die of a first signal
     TRY(train());
     return finish();
   }
@@ -225,6 +227,11 @@ class Trainer final : public NextSegment, public EngineObserver {
     return std::min(config_.train.max_steps, steps_max);
   }
 
+  StopWords stop_words() const {
+    if (checkpoints_->last_step()) return {};
+    return {.second = "\ntidepool: stopped at once; no checkpoint had been written yet\n"};
+  }
+
   // Some runs are slow and healthy: one op may take minutes on a large model.
   Nanos watchdog() const {
     const double predicted = watchdog_steps * prediction_.forecast.step_seconds;
@@ -326,7 +333,9 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (best_unsaved_) state_.best_step = issued_;
     best_unsaved_ = false;
     session_->state().invalidate();
-    return checkpoints_->save(state_, session_->state());
+    TRY(checkpoints_->save(state_, session_->state()));
+    StopSignals::say_instead(stop_words());
+    return {};
   }
 
   // ---- the end -------------------------------------------------------------------------------------------

@@ -355,8 +355,8 @@ TEST_P(Signals, SecondLeavesAtOnce) {
   EXPECT_EQ(report->resumed_from_step, 1u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Numbers, Signals, ::testing::Values(SIGINT, SIGTERM),
-                         [](const auto& info) { return info.param == SIGINT ? "SIGINT" : "SIGTERM"; });
+INSTANTIATE_TEST_SUITE_P(Numbers, Signals, ::testing::Values(SIGINT, SIGTERM, SIGHUP),
+                         [](const auto& info) { return fmt::format("SIG{}", ::sigabbrev_np(info.param)); });
 
 }  // namespace
 }  // namespace tidepool

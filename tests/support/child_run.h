@@ -42,7 +42,7 @@ class Child {
     // As from a plain shell, whatever runs the tests ignores.
     sigset_t plain;
     sigemptyset(&plain);
-    for (const int number : {SIGINT, SIGTERM, SIGXFSZ}) sigaddset(&plain, number);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) sigaddset(&plain, number);
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigdefault(&attributes, &plain);

@@ -89,6 +89,37 @@ TEST_F(SwapFileTest, ClearsTheLitterOfAKilledJob) {
   EXPECT_FALSE(fs::exists(dir_ / "swap/tidepool.swap"));
 }
 
+// The job after it needs no swap file.
+TEST_F(SwapFileTest, LitterIsClearedWithoutANewFile) {
+  const SwapFileOptions options{.dir = dir_ / "swap", .own_dir = true};
+  EXPECT_EQ(clear_swap_litter(options), "");
+  {
+    const auto alive = create(options.dir);
+    ASSERT_TRUE(alive);
+    EXPECT_EQ(clear_swap_litter(options), "");
+    EXPECT_TRUE(fs::exists((*alive)->path())) << "of a live job";
+  }
+  pid_t child = fork();
+  if (child == 0) {
+    auto file = create(options.dir);
+    raise(SIGKILL);
+  }
+  waitpid(child, nullptr, 0);
+  EXPECT_TRUE(contains(clear_swap_litter(options), "cleared 2.00 MiB that a dead job"));
+  EXPECT_FALSE(fs::exists(options.dir));
+}
+
+TEST_F(SwapFileTest, ASuddenEndLeavesNothing) {
+  pid_t child = fork();
+  if (child == 0) {
+    auto file = create(dir_ / "swap");
+    remove_leftovers();
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+  EXPECT_FALSE(fs::exists(dir_ / "swap"));
+}
+
 TEST_F(SwapFileTest, NamesAMissingParent) {
   expect_error(dir_ / "no/such/swap", {dir_ / "no/such/swap", "No such file", "Create the directory above"});
 }

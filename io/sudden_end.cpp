@@ -1,0 +1,61 @@
+#include "io/sudden_end.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace tidepool {
+namespace {
+
+// A run has three: the lock of its directory, the lock of the swap directory and the swap file; and the directory.
+constexpr int slots_max = 16;
+
+struct Slot {
+  std::atomic<bool> taken{false};
+  std::atomic<char*> path{nullptr};  // null: nothing to remove (yet)
+  std::atomic<Leftover> kind{};
+};
+// A signal handler has nothing else to look at than what is global.
+std::array<Slot, slots_max> slots;
+static_assert(std::atomic<char*>::is_always_lock_free);
+
+}  // namespace
+
+RemovedAtSuddenEnd::RemovedAtSuddenEnd(const std::string& path, Leftover kind) {
+  for (int i = 0; i < slots_max; ++i) {
+    if (slots[i].taken.exchange(true)) continue;
+    slots[i].kind = kind;
+    slots[i].path = ::strdup(path.c_str());
+    slot_ = i;
+    return;
+  }
+}
+
+RemovedAtSuddenEnd::RemovedAtSuddenEnd(RemovedAtSuddenEnd&& o) noexcept : slot_(std::exchange(o.slot_, -1)) {}
+
+RemovedAtSuddenEnd& RemovedAtSuddenEnd::operator=(RemovedAtSuddenEnd&& o) noexcept {
+  std::swap(slot_, o.slot_);
+  return *this;
+}
+
+RemovedAtSuddenEnd::~RemovedAtSuddenEnd() {
+  if (slot_ < 0) return;
+  std::free(slots[slot_].path.exchange(nullptr));
+  slots[slot_].taken = false;
+}
+
+void remove_leftovers() {
+  for (const Leftover kind : {Leftover::file, Leftover::directory}) {
+    for (Slot& slot : slots) {
+      const char* path = slot.path;
+      if (path == nullptr || slot.kind != kind) continue;
+      kind == Leftover::file ? ::unlink(path) : ::rmdir(path);
+    }
+  }
+}
+
+}  // namespace tidepool

@@ -1,0 +1,55 @@
+#include "trainer/generate_place.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <filesystem>
+
+#include "checkpoint/checkpoint.h"
+#include "trainer/session.h"
+
+namespace tidepool {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Absolute, so that "." has a directory above it.
+fs::path clean(const std::string& path) {
+  const fs::path whole = fs::absolute(path).lexically_normal();
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
+bool looks_like_checkpoint(const fs::path& path) {
+  const std::string name = path.filename().string();
+  const bool numbered = name.starts_with("checkpoint-") && name.size() > 11 && std::isdigit(name[11]) != 0;
+  return numbered || fs::exists(path / "model.safetensors") ||
+         fs::exists(path / "manifest.json");
+}
+
+Result<GeneratePlace> checkpoint_place(const std::string& path) {
+  TRY(verify_weights(path, checkpoint_buffer));
+  GeneratePlace out{.run_dir = clean(path).parent_path().string(), .checkpoint = path};
+  if (fs::exists(out.run_dir + "/config.yaml")) return out;
+  return Error{ErrorKind::usage, fmt::format("{} stands alone: generate reads the budgets from the config.yaml of its "
+                                             "run, in the directory above it; put one there",
+                                             path)};
+}
+
+}  // namespace
+
+Result<GeneratePlace> find_generate_place(const std::string& path) {
+  if (!fs::is_directory(path))
+    return Error{ErrorKind::usage, fmt::format("{} is not a directory: name the output.dir of a run, or a checkpoint",
+                                               path)};
+  if (looks_like_checkpoint(clean(path))) return checkpoint_place(path);
+  TRY_ASSIGN(const FoundWeights found, find_weights(path, checkpoint_buffer));
+  if (!found.path)
+    return Error{ErrorKind::usage, fmt::format("{} holds no checkpoint: name a run directory or a checkpoint-N", path)};
+  GeneratePlace out{.run_dir = clean(path).string(), .checkpoint = *found.path};
+  for (const SteppedOver& s : found.stepped_over)
+    out.notes.push_back(fmt::format("stepped over {}: {}", s.path, s.reason));
+  if (!out.notes.empty()) out.notes.push_back("using " + *found.path);
+  return out;
+}
+
+}  // namespace tidepool

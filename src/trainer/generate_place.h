@@ -1,0 +1,20 @@
+// What `tidepool generate` was pointed at.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tidepool/result.h"
+
+namespace tidepool {
+
+struct GeneratePlace {
+  std::string run_dir, checkpoint;
+  std::vector<std::string> notes;  // lines for people: what was stepped over
+};
+
+// `path`: a run directory, whose newest checkpoint with sound weights it is, or a checkpoint. ErrorKind::usage: neither;
+// corrupt_checkpoint: the weights are damaged.
+Result<GeneratePlace> find_generate_place(const std::string& path);
+
+}  // namespace tidepool

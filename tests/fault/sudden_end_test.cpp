@@ -1,0 +1,118 @@
+// Ends that nobody planned: Ctrl-C before the first step, a generate without a reader or with damaged weights.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "tests/support/child_run.h"
+#include "tests/support/train_fixture.h"
+
+namespace tidepool {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::Child;
+using testing::ChildRun;
+using testing::file_text;
+using testing::TrainDir;
+
+Config streaming_config(const TrainDir& dir) {
+  Config c = testing::small_config(dir);
+  c.memory.home = HomePolicy::disk;
+  c.memory.chunk_size = Bytes{40 * kib};
+  return c;
+}
+
+void expect_no_litter(const Config& config) {
+  for (const char* name : {"/swap", "/generate-swap", "/tidepool.run"})
+    EXPECT_FALSE(fs::exists(config.output.dir + name)) << name;
+}
+
+TEST(SuddenEnd, CtrlCBeforeTheFirstStepLeavesNothing) {
+  const TrainDir dir;
+  Config config = streaming_config(dir);
+  config.train.max_steps = 100'000;
+  for (u32 tries = 0; tries < 10; ++tries) {  // a busy machine may be in training by then
+    fs::remove_all(config.output.dir);
+    ChildRun child(config);
+    while (!child.ended() && !fs::exists(config.output.dir + "/swap/tidepool.swap"))
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    child.signal(SIGINT);
+    const int code = child.wait();
+    expect_no_litter(config);
+    if (code == 75) continue;
+    EXPECT_EQ(code, 130) << child.output();
+    EXPECT_THAT(child.output(), HasSubstr("before the first step"));
+    return;
+  }
+  GTEST_SKIP() << "SKIPPED: never came in time";
+}
+
+// ---- generate
+
+class Generate : public ::testing::Test {
+ protected:
+  Generate() {
+    config_.output.save_steps = 2;
+    testing::train_numbers(config_);
+  }
+  int generate(const std::string& path) {
+    Child child({"generate", path, "--max-new-tokens", "3", "--threads", "2"}, dir_ / "log");
+    const int code = child.wait();
+    said_ = child.output();
+    return code;
+  }
+  std::string checkpoint(u64 step) const { return fmt::format("{}/checkpoint-{}", config_.output.dir, step); }
+  void damage(u64 step) {
+    const std::string path = checkpoint(step) + "/model.safetensors";
+    std::string text = file_text(path);
+    text[text.size() / 2] = static_cast<char>(text[text.size() / 2] ^ 4);
+    std::ofstream(path, std::ios::binary) << text;
+  }
+
+  const TrainDir dir_;
+  Config config_ = streaming_config(dir_);
+  std::string said_;
+};
+
+TEST_F(Generate, VerifiesTheWeightsItReads) {
+  damage(4);
+  EXPECT_EQ(generate(checkpoint(4)), 5) << said_;
+  EXPECT_EQ(generate(config_.output.dir), 0) << said_;
+  EXPECT_THAT(said_, AllOf(HasSubstr("stepped over " + checkpoint(4)), HasSubstr("using " + checkpoint(2))));
+  fs::resize_file(checkpoint(2) + "/model.safetensors", 1000);
+  EXPECT_EQ(generate(config_.output.dir), 5) << said_;
+  EXPECT_THAT(said_, AllOf(HasSubstr(checkpoint(4)), HasSubstr(checkpoint(2)), HasSubstr("truncated")));
+}
+
+TEST_F(Generate, FindsTheRunOfWhateverItIsPointedAt) {
+  const fs::path before = fs::current_path();
+  fs::current_path(checkpoint(4));
+  EXPECT_EQ(generate("."), 0) << said_;
+  fs::current_path(before);
+  EXPECT_EQ(generate(checkpoint(4) + "/"), 0) << said_;
+  fs::create_directory(dir_ / "empty");
+  for (const std::string& path : {dir_ / "empty", dir_ / "nosuch", dir_.data()}) EXPECT_EQ(generate(path), 2) << said_;
+}
+
+TEST_F(Generate, WithoutAReaderLeavesNothing) {
+  std::string yaml = file_text(config_.output.dir + "/config.yaml");
+  const auto put = [&](const std::string& from, const std::string& to) {
+    const u64 at = yaml.find(from);
+    ASSERT_NE(at, std::string::npos) << yaml;
+    yaml.replace(at, from.size(), to);
+  };
+  put("device: 16MiB", "device: 640KiB");  // so that it needs a swap file
+  put("host: 16MiB", "host: 1700KiB");
+  std::ofstream(config_.output.dir + "/config.yaml") << yaml;
+  EXPECT_EQ(generate(config_.output.dir), 0) << said_;
+  const std::string words = fmt::format("{{ {} generate {} --max-new-tokens 100000 2>/dev/null; echo $? >{}; }} | head -c 5 >/dev/null",
+                                        TIDEPOOL_BINARY, config_.output.dir, dir_ / "code");
+  ASSERT_EQ(std::system(words.c_str()), 0);
+  EXPECT_EQ(file_text(dir_ / "code"), "141\n");
+  expect_no_litter(config_);
+}
+
+}  // namespace
+}  // namespace tidepool
