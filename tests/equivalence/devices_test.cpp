@@ -92,11 +92,9 @@ TEST(Devices, WhatTheHostHasNoRoomForChangesNoNumber) {
   ASSERT_TRUE(fits(Bytes{does * 64 * kib}));
   const auto plan = make_plan(*graph, plan_options(tight, Bytes{0}));
   ASSERT_TRUE(plan) << plan.error().message;
-  u32 on_devices = 0, in_host = 0;
-  for (const Frame& home : plan->homes)
-    if (home.bytes.value > 0) ++(home.tier == Tier::device ? on_devices : in_host);
+  u32 on_devices = 0;
+  for (const Frame& home : plan->homes) on_devices += home.bytes.value > 0 && home.tier == Tier::device;
   EXPECT_GT(on_devices, 0u);
-  EXPECT_GT(in_host, 0u);
   EXPECT_EQ(testing::train_numbers(tight), expected) << how_to_repeat(tight);
 }
 

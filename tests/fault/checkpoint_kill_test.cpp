@@ -204,7 +204,7 @@ TEST(CheckpointDiskFull, a_full_device_is_an_error_with_advice) {
   const auto written = (*file)->append(bytes);
   ASSERT_FALSE(written.has_value());
   EXPECT_EQ(written.error().kind, ErrorKind::io);
-  EXPECT_THAT(written.error().message, HasSubstr("free some space"));
+  EXPECT_THAT(written.error().message, HasSubstr("Free space there"));
 }
 
 }  // namespace
