@@ -28,7 +28,7 @@ struct Forecast {
 };
 
 struct ForecastOptions {
-  std::vector<BlockSeconds> blocks;  // measured; empty: from flops
+  std::vector<BlockSeconds> blocks;  // measured; empty: from their kernels
   u32 steps = 4;                     // bodies replayed; the last one counts
   bool keep_ops = false;
   bool check_tags = true;            // of every read; without, for times only, it takes half as long

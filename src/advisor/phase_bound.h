@@ -22,7 +22,7 @@ struct PhaseBoundInput {
   const Plan& plan;
   const ModelGraph& graph;
   const Machine& machine;
-  std::vector<BlockSeconds> blocks;  // measured; empty: from flops
+  std::vector<BlockSeconds> blocks;  // measured; empty: from their kernels
   bool recompute = true;             // count what the plan computes again; else any plan's least
 };
 
