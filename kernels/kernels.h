@@ -30,7 +30,7 @@ class Kernels {
   virtual void embedding(const Embedding&) = 0;
   virtual void embedding_backward(const EmbeddingBackward&) = 0;
   // y = x with dropout, element 0 first. y may be x.
-  virtual void dropout(const Dropout&, const float* x, float* y, u64 elements) = 0;
+  virtual void dropout(const Dropout&, ConstValues x, Values y, u64 elements) = 0;
   virtual void cross_entropy_slice(const LogitsSlice&) = 0;
   virtual void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum) = 0;
   virtual void cross_entropy_gradient(const LogitsSlice&, float scale) = 0;

@@ -29,8 +29,10 @@ class CpuKernels final : public Kernels {
   void attention_backward(const AttentionBackward& op) override { attention_backward_cpu(op, pool_); }
   void embedding(const Embedding& op) override { embedding_cpu(op, pool_); }
   void embedding_backward(const EmbeddingBackward& op) override { embedding_backward_cpu(op, pool_); }
-  void dropout(const Dropout& dropout, const float* x, float* y, u64 elements) override {
-    for_pieces(elements, [&](u64 begin, u64 n) { dropout_row(dropout, begin, x + begin, y + begin, n); });
+  void dropout(const Dropout& dropout, ConstValues x, Values y, u64 elements) override {
+    const float* from = x.fp32();
+    float* to = y.fp32();
+    for_pieces(elements, [&](u64 begin, u64 n) { dropout_row(dropout, begin, from + begin, to + begin, n); });
   }
   void cross_entropy_slice(const LogitsSlice& slice) override { cross_entropy_slice_cpu(slice, pool_); }
   void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum) override {

@@ -48,6 +48,11 @@ constexpr u64 element_bytes(Kind kind, Precision precision) {
   }
 }
 
+// Bytes of an array of values: parameters, activations.
+constexpr u64 values_bytes(u64 elements, Precision precision) {
+  return elements * (precision == Precision::bf16 ? 2 : 4);
+}
+
 // The kinds that outlive a step: what a checkpoint holds and a home is chosen for.
 constexpr bool is_persistent(Kind kind) {
   return kind == Kind::param || kind == Kind::master_low || kind == Kind::momentum ||

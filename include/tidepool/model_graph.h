@@ -86,11 +86,12 @@ struct BatchShape {
 
 struct ModelGraph {
   Gpt2Config config;
-  Precision precision = Precision::fp32;
+  Precision precision = Precision::fp32;    // of parameters
+  Precision activations = Precision::fp32;  // and their gradients; bf16 where the device's matrix units want it
   BatchShape batch;
   std::vector<Window> windows;
   std::vector<Block> blocks;   // embedding, layers, head
-  Bytes boundary{};            // one micro-batch's activation between blocks: [B, T, H] fp32
+  Bytes boundary{};            // one micro-batch's activation between blocks: [B, T, H]
   Bytes batch_bytes{};         // tokens then targets, i32 [B, T] each
   u64 parameters = 0;          // tied tensors counted once, no padding
   u64 flops_per_token = 0;     // 6 N + 12 L H Q T, recompute not counted

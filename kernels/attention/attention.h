@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/dropout/dropout.h"
+#include "kernels/values.h"
 #include "tidepool/core_pool.h"
 
 namespace tidepool {
@@ -27,8 +28,8 @@ struct AttentionShape {
 // out = dropout(softmax(q k^T / sqrt(D))) v. Dropout counts elements as [B, NH, T, T].
 struct Attention {
   AttentionShape shape;
-  const float* qkv = nullptr;  // [B, T, 3H]: q, k, v, each [NH, D], as c_attn leaves them
-  float* out = nullptr;        // [B, T, H]
+  ConstValues qkv;             // [B, T, 3H]: q, k, v, each [NH, D], as c_attn leaves them
+  Values out;                  // [B, T, H]
   float* lse = nullptr;        // [B, NH, T] log of the softmax's denominator, or null
   Dropout dropout;
 };
@@ -37,11 +38,11 @@ void attention_cpu(const Attention&, CorePool&);
 // Makes the probabilities again, block by block, from q, k and lse.
 struct AttentionBackward {
   AttentionShape shape;
-  const float* qkv = nullptr;   // [B, T, 3H]
-  const float* out = nullptr;   // [B, T, H]
+  ConstValues qkv;              // [B, T, 3H]
+  ConstValues out;              // [B, T, H]
   const float* lse = nullptr;   // [B, NH, T]
-  const float* dout = nullptr;  // [B, T, H]
-  float* dqkv = nullptr;        // [B, T, 3H], overwritten
+  ConstValues dout;             // [B, T, H]
+  Values dqkv;                  // [B, T, 3H], overwritten
   Dropout dropout;
 };
 void attention_backward_cpu(const AttentionBackward&, CorePool&);

@@ -43,16 +43,16 @@ void make_scores(const AttentionBackward& op, const HeadView& head, const ScoreB
              .m = block.rows,
              .n = block.width,
              .k = op.shape.head_size,
-             .a = op.qkv + head.q(block.query),
+             .a = op.qkv.fp32() + head.q(block.query),
              .lda = head.qkv_stride(),
-             .b = op.qkv + head.k(block.key),
+             .b = op.qkv.fp32() + head.k(block.key),
              .ldb = head.qkv_stride(),
              .c = scratch.p,
              .ldc = attention_key_rows};
   sgemm(g);
-  g.a = op.dout + head.out(block.query);
+  g.a = op.dout.fp32() + head.out(block.query);
   g.lda = head.out_stride();
-  g.b = op.qkv + head.v(block.key);
+  g.b = op.qkv.fp32() + head.v(block.key);
   g.c = scratch.ds;
   sgemm(g);
 }
@@ -65,33 +65,33 @@ void gather(const AttentionBackward& op, const HeadView& head, const ScoreBlock&
              .k = block.rows,
              .a = scratch.p,
              .lda = attention_key_rows,
-             .b = op.dout + head.out(block.query),
+             .b = op.dout.fp32() + head.out(block.query),
              .ldb = head.out_stride(),
-             .c = op.dqkv + head.v(block.key),
+             .c = op.dqkv.fp32() + head.v(block.key),
              .ldc = head.qkv_stride(),
              .accumulate = true};
   sgemm(g);
   g.a = scratch.ds;
-  g.b = op.qkv + head.q(block.query);
+  g.b = op.qkv.fp32() + head.q(block.query);
   g.ldb = head.qkv_stride();
-  g.c = op.dqkv + head.k(block.key);
+  g.c = op.dqkv.fp32() + head.k(block.key);
   sgemm(g);
   sgemm({.m = block.rows,
          .n = op.shape.head_size,
          .k = block.width,
          .a = scratch.ds,
          .lda = attention_key_rows,
-         .b = op.qkv + head.k(block.key),
+         .b = op.qkv.fp32() + head.k(block.key),
          .ldb = head.qkv_stride(),
-         .c = op.dqkv + head.q(block.query),
+         .c = op.dqkv.fp32() + head.q(block.query),
          .ldc = head.qkv_stride(),
          .accumulate = block.key > 0});
 }
 
 void clear_keys_and_values(const AttentionBackward& op, const HeadView& head) {
   for (u32 row = 0; row < op.shape.tokens; ++row) {
-    std::memset(op.dqkv + head.k(row), 0, op.shape.head_size * sizeof(float));
-    std::memset(op.dqkv + head.v(row), 0, op.shape.head_size * sizeof(float));
+    std::memset(op.dqkv.fp32() + head.k(row), 0, op.shape.head_size * sizeof(float));
+    std::memset(op.dqkv.fp32() + head.v(row), 0, op.shape.head_size * sizeof(float));
   }
 }
 
@@ -99,7 +99,7 @@ void query_block(const AttentionBackward& op, const HeadView& head, u32 query, S
   const u32 end = std::min(query + attention_query_rows, op.shape.tokens);
   for (u32 row = query; row < end; ++row) {
     scratch.delta[row - query] =
-        dot_row(op.dout + head.out(row), op.out + head.out(row), op.shape.head_size);
+        dot_row(op.dout.fp32() + head.out(row), op.out.fp32() + head.out(row), op.shape.head_size);
   }
   for_score_blocks(op.shape.tokens, query, [&](const ScoreBlock& block) {
     make_scores(op, head, block, scratch);

@@ -36,9 +36,9 @@ void attend(const Attention& op, const HeadView& head, const ScoreBlock& block, 
          .m = block.rows,
          .n = block.width,
          .k = size,
-         .a = op.qkv + head.q(block.query),
+         .a = op.qkv.fp32() + head.q(block.query),
          .lda = head.qkv_stride(),
-         .b = op.qkv + head.k(block.key),
+         .b = op.qkv.fp32() + head.k(block.key),
          .ldb = head.qkv_stride(),
          .c = scratch.scores,
          .ldc = attention_key_rows});
@@ -48,7 +48,7 @@ void attend(const Attention& op, const HeadView& head, const ScoreBlock& block, 
          .k = block.width,
          .a = scratch.scores,
          .lda = attention_key_rows,
-         .b = op.qkv + head.v(block.key),
+         .b = op.qkv.fp32() + head.v(block.key),
          .ldb = head.qkv_stride(),
          .c = scratch.out,
          .ldc = size,
@@ -62,7 +62,7 @@ void write_out(const Attention& op, const HeadView& head, u32 query, Scratch& sc
     const OnlineSoftmax& running = scratch.running[row - query];
     float* from = scratch.out + (row - query) * size;
     rows::scale(from, 1.0f / running.sum, size);
-    std::memcpy(op.out + head.out(row), from, size * sizeof(float));
+    std::memcpy(op.out.fp32() + head.out(row), from, size * sizeof(float));
     if (op.lse != nullptr) op.lse[head.lse(row)] = running.maximum + std::log(running.sum);
   }
 }

@@ -2,8 +2,9 @@
 // runs each row's maximum and sum of exponentials over the slices; the second makes gradients.
 #pragma once
 
-#include "tidepool/ignored_target.h"
+#include "kernels/values.h"
 #include "tidepool/core_pool.h"
+#include "tidepool/ignored_target.h"
 
 namespace tidepool {
 
@@ -19,7 +20,7 @@ struct RowLoss {
 struct LogitsSlice {
   u32 rows = 0;        // R
   u32 begin = 0, columns = 0;
-  float* logits = nullptr;        // [R, columns]
+  Values logits;                  // [R, columns]
   const i32* targets = nullptr;   // [R]
   RowLoss* losses = nullptr;      // [R]
 };

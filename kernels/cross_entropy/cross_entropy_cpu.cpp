@@ -28,7 +28,7 @@ bool holds_target(const LogitsSlice& s, u32 row) {
 
 void cross_entropy_slice_cpu(const LogitsSlice& s, CorePool& pool) {
   for_rows(s.rows, pool, [&](u32 row) {
-    const float* logits = s.logits + u64{row} * s.columns;
+    const float* logits = s.logits.fp32() + u64{row} * s.columns;
     RowLoss& loss = s.losses[row];
     if (s.begin == 0) loss = {.maximum = -std::numeric_limits<float>::infinity()};
     const float maximum = std::max(loss.maximum, max_row(logits, s.columns));
@@ -49,7 +49,7 @@ void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* l
 
 void cross_entropy_gradient_cpu(const LogitsSlice& s, float scale, CorePool& pool) {
   for_rows(s.rows, pool, [&](u32 row) {
-    float* logits = s.logits + u64{row} * s.columns;
+    float* logits = s.logits.fp32() + u64{row} * s.columns;
     if (s.targets[row] == ignored_target) {
       std::fill_n(logits, s.columns, 0.0f);
       return;

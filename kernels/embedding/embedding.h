@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/dropout/dropout.h"
-#include "kernels/param.h"
+#include "kernels/values.h"
 #include "tidepool/core_pool.h"
 
 namespace tidepool {
@@ -13,7 +13,7 @@ struct Embedding {
   const i32* tokens = nullptr;                              // [B, T]
   Param wte;                                                // [V, H]
   Param wpe;                                                // [positions, H]
-  float* out = nullptr;                                     // [B, T, H]
+  Values out;                                               // [B, T, H]
   Dropout dropout;
 };
 void embedding_cpu(const Embedding&, CorePool&);
@@ -23,7 +23,7 @@ struct EmbeddingBackward {
   u32 sequences = 0, tokens_per_sequence = 0, columns = 0;
   u32 vocabulary = 0, positions = 0;
   const i32* tokens = nullptr;   // [B, T]
-  const float* dout = nullptr;   // [B, T, H], dropout's share already taken
+  ConstValues dout;              // [B, T, H], dropout's share already taken
   float* dwte = nullptr;         // [V, H]
   float* dwpe = nullptr;         // [positions, H]
   bool accumulate = true;        // false: overwrite, rows that do not occur with zero

@@ -16,7 +16,7 @@ void embed_row(const Embedding& op, u32 row, float* scratch) {
   const u64 position = row % op.tokens_per_sequence;
   const float* a = rows::widened(op.wte.at(token * op.columns), op.columns, scratch);
   const float* b = rows::widened(op.wpe.at(position * op.columns), op.columns, scratch + op.columns);
-  float* out = op.out + u64{row} * op.columns;
+  float* out = op.out.fp32() + u64{row} * op.columns;
   rows::sum(a, b, out, op.columns);
   if (op.dropout.on()) dropout_row(op.dropout, u64{row} * op.columns, out, out, op.columns);
 }
@@ -43,7 +43,7 @@ void add_tokens(const EmbeddingBackward& op, const Slice& s) {
     const u64 token = op.order[i] >> 32;
     std::fill_n(s.sum, s.columns, 0.0f);
     for (; i < rows && op.order[i] >> 32 == token; ++i) {
-      rows::add(s.sum, op.dout + (op.order[i] & 0xffff'ffff) * op.columns + s.begin, s.columns);
+      rows::add(s.sum, op.dout.fp32() + (op.order[i] & 0xffff'ffff) * op.columns + s.begin, s.columns);
     }
     rows::add(op.dwte + token * op.columns + s.begin, s.sum, s.columns);
   }
@@ -54,7 +54,7 @@ void add_positions(const EmbeddingBackward& op, const Slice& s) {
     std::fill_n(s.sum, s.columns, 0.0f);
     for (u32 sequence = 0; sequence < op.sequences; ++sequence) {
       const u64 row = u64{sequence} * op.tokens_per_sequence + position;
-      rows::add(s.sum, op.dout + row * op.columns + s.begin, s.columns);
+      rows::add(s.sum, op.dout.fp32() + row * op.columns + s.begin, s.columns);
     }
     rows::add(op.dwpe + u64{position} * op.columns + s.begin, s.sum, s.columns);
   }

@@ -1,7 +1,7 @@
 // Layer normalisation over rows (Ba, Kiros and Hinton, arXiv:1607.06450).
 #pragma once
 
-#include "kernels/param.h"
+#include "kernels/values.h"
 #include "tidepool/core_pool.h"
 
 namespace tidepool {
@@ -11,10 +11,10 @@ inline constexpr u32 layer_norm_group_rows = 64;
 // y = (x - mean) * rstd * weight + bias, rstd = 1 / sqrt(variance + epsilon).
 struct LayerNorm {
   u32 rows = 0, columns = 0;
-  const float* x = nullptr;  // [R, C]
+  ConstValues x;             // [R, C]
   Param weight, bias;        // [C]
   float epsilon = 1e-5f;
-  float* y = nullptr;        // [R, C]
+  Values y;                  // [R, C]
   float* mean = nullptr;     // [R], or null
   float* rstd = nullptr;     // [R], or null
 };
@@ -22,12 +22,12 @@ void layer_norm_cpu(const LayerNorm&, CorePool&);
 
 struct LayerNormBackward {
   u32 rows = 0, columns = 0;
-  const float* x = nullptr;     // [R, C]
+  ConstValues x;                // [R, C]
   Param weight;                 // [C]
   const float* mean = nullptr;  // [R]
   const float* rstd = nullptr;  // [R]
-  const float* dy = nullptr;    // [R, C]
-  float* dx = nullptr;          // [R, C]
+  ConstValues dy;               // [R, C]
+  Values dx;                    // [R, C]
   bool add_to_dx = false;       // dx += instead of dx =; what a residual stream wants
   float* dweight = nullptr;     // [C]
   float* dbias = nullptr;       // [C]

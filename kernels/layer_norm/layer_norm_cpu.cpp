@@ -25,11 +25,11 @@ void backward_group(const LayerNormBackward& op, u32 group, float* scratch) {
   std::memset(dweight, 0, u64{2} * op.columns * sizeof(float));
   for_rows(group, op.rows, [&](u32 row) {
     const u64 at = u64{row} * op.columns;
-    layer_norm_backward_row({.x = op.x + at,
+    layer_norm_backward_row({.x = op.x.fp32() + at,
                              .weight = weight,
-                             .dy = op.dy + at,
+                             .dy = op.dy.fp32() + at,
                              .moments = {op.mean[row], op.rstd[row]},
-                             .dx = op.dx + at,
+                             .dx = op.dx.fp32() + at,
                              .add_to_dx = op.add_to_dx,
                              .dweight = dweight,
                              .dbias = dweight + op.columns},
@@ -55,7 +55,7 @@ void layer_norm_cpu(const LayerNorm& op, CorePool& pool) {
     const float* bias = rows::widened(op.bias, op.columns, scratch + op.columns);
     for_rows(group, op.rows, [&](u32 row) {
       const u64 at = u64{row} * op.columns;
-      const RowMoments m = layer_norm_row(op.x + at, weight, bias, op.epsilon, op.y + at, op.columns);
+      const RowMoments m = layer_norm_row(op.x.fp32() + at, weight, bias, op.epsilon, op.y.fp32() + at, op.columns);
       if (op.mean != nullptr) op.mean[row] = m.mean;
       if (op.rstd != nullptr) op.rstd[row] = m.rstd;
     });

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/dropout/dropout.h"
-#include "kernels/param.h"
+#include "kernels/values.h"
 #include "tidepool/core_pool.h"
 
 namespace tidepool {
@@ -18,17 +18,17 @@ enum class Epilogue : u8 {
 // y = x w + bias, then the epilogue. Row-major.
 struct Matmul {
   u32 m = 0, n = 0, k = 0;
-  const float* x = nullptr;         // [M, K]
+  ConstValues x;                    // [M, K]
   Param weight;                     // [K, N], or [N, K] if transposed
   bool transposed = false;
   Param bias;                       // [N], or none
   bool accumulate = false;          // y += x w; Epilogue::none and no bias only
   Epilogue epilogue = Epilogue::none;
-  float* y = nullptr;               // [M, N]
-  float* pre = nullptr;             // [M, N]
-  const float* residual = nullptr;  // [M, N]
-  const float* pre_in = nullptr;    // [M, N]
-  float* value = nullptr;           // [M, N]
+  Values y;                         // [M, N]
+  Values pre;                       // [M, N]
+  ConstValues residual;             // [M, N]
+  ConstValues pre_in;               // [M, N]
+  Values value;                     // [M, N]
   Dropout dropout;
 };
 void matmul_cpu(const Matmul&, CorePool&);
@@ -37,8 +37,8 @@ void matmul_cpu(const Matmul&, CorePool&);
 // added, so that accumulating over micro-batches is a plain ordered sum.
 struct WeightGradient {
   u32 m = 0, n = 0, k = 0;
-  const float* x = nullptr;   // [M, K]
-  const float* dy = nullptr;  // [M, N]
+  ConstValues x;              // [M, K]
+  ConstValues dy;             // [M, N]
   float* dw = nullptr;        // [K, N]
   float* dbias = nullptr;     // [N], or null
   bool accumulate = true;     // false: overwrite

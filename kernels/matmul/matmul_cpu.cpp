@@ -23,7 +23,7 @@ void fp32_product(const Matmul& op, const Tile& t, Product p) {
          .m = t.rows,
          .n = t.cols,
          .k = op.k,
-         .a = op.x + u64{t.row} * op.k,
+         .a = op.x.fp32() + u64{t.row} * op.k,
          .lda = op.k,
          .b = op.transposed ? w + u64{t.col} * op.k : w + t.col,
          .ldb = op.transposed ? op.k : op.n,
@@ -54,7 +54,7 @@ void bf16_product(const Matmul& op, const Tile& t, Product p, float* scratch) {
            .m = t.rows,
            .n = t.cols,
            .k = depth,
-           .a = op.x + u64{t.row} * op.k + begin,
+           .a = op.x.fp32() + u64{t.row} * op.k + begin,
            .lda = op.k,
            .b = scratch,
            .ldb = op.transposed ? depth : t.cols,
@@ -70,13 +70,14 @@ void epilogue_row(const Matmul& op, const Tile& t, u64 at, float* product, const
     case Epilogue::none:
       return;
     case Epilogue::gelu:
-      if (op.pre != nullptr) std::memcpy(op.pre + at, product, t.cols * sizeof(float));
-      return gelu_row(product, op.y + at, t.cols);
+      if (op.pre) std::memcpy(op.pre.fp32() + at, product, t.cols * sizeof(float));
+      return gelu_row(product, op.y.fp32() + at, t.cols);
     case Epilogue::residual:
       if (op.dropout.on()) dropout_row(op.dropout, at, product, product, t.cols);
-      return rows::sum(op.residual + at, product, op.y + at, t.cols);
+      return rows::sum(op.residual.fp32() + at, product, op.y.fp32() + at, t.cols);
     case Epilogue::gelu_backward:
-      return gelu_backward_row(op.pre_in + at, product, op.y + at, op.value ? op.value + at : nullptr, t.cols);
+      return gelu_backward_row(op.pre_in.fp32() + at, product, op.y.fp32() + at,
+                               op.value ? op.value.fp32() + at : nullptr, t.cols);
   }
 }
 
@@ -85,7 +86,7 @@ bool product_in_scratch(Epilogue e) { return e == Epilogue::residual || e == Epi
 
 void run_tile(const Matmul& op, const Tile& t, TileScratch& scratch) {
   const u64 at = u64{t.row} * op.n + t.col;
-  const Product p = product_in_scratch(op.epilogue) ? Product{scratch.product, t.cols} : Product{op.y + at, op.n};
+  const Product p = product_in_scratch(op.epilogue) ? Product{scratch.product, t.cols} : Product{op.y.fp32() + at, op.n};
   if (op.weight.precision == Precision::fp32) {
     fp32_product(op, t, p);
   } else {

@@ -7,7 +7,7 @@ namespace tidepool {
 namespace {
 
 void bias_tile(const WeightGradient& op, const Tile& t, TileScratch& scratch) {
-  rows::column_sums(op.dy + t.col, op.m, t.cols, op.n, scratch.row, scratch.partial);
+  rows::column_sums(op.dy.fp32() + t.col, op.m, t.cols, op.n, scratch.row, scratch.partial);
   rows::store(op.dbias + t.col, scratch.row, t.cols, op.accumulate);
 }
 
@@ -17,9 +17,9 @@ void weight_tile(const WeightGradient& op, const Tile& t, TileScratch& scratch) 
          .m = t.rows,
          .n = t.cols,
          .k = op.m,
-         .a = op.x + t.row,
+         .a = op.x.fp32() + t.row,
          .lda = op.k,
-         .b = op.dy + t.col,
+         .b = op.dy.fp32() + t.col,
          .ldb = op.n,
          .c = scratch.product,
          .ldc = t.cols});

@@ -2,7 +2,7 @@
 // rows may overlap only where they are the same row.
 #pragma once
 
-#include "kernels/param.h"
+#include "kernels/values.h"
 
 namespace tidepool::rows {
 

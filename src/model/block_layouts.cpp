@@ -19,29 +19,29 @@ Shape shape_of(const ModelGraph& g) {
 LayerInside::LayerInside(const ModelGraph& g, std::byte* base) {
   const Shape s = shape_of(g);
   WorkspaceCutter layout(base);
-  qkv = layout.take<float>(s.rows * 3 * s.h);
-  attention = layout.take<float>(s.rows * s.h);
+  qkv = layout.take_values(g.activations, s.rows * 3 * s.h);
+  attention = layout.take_values(g.activations, s.rows * s.h);
   lse = layout.take<float>(attention_shape(g).lse_elements());
-  middle = layout.take<float>(s.rows * s.h);
-  pre = layout.take<float>(s.rows * s.inner);
+  middle = layout.take_values(g.activations, s.rows * s.h);
+  pre = layout.take_values(g.activations, s.rows * s.inner);
   bytes = layout.bytes();
 }
 
 LayerForwardWorkspace::LayerForwardWorkspace(const ModelGraph& g, std::byte* base) {
   const Shape s = shape_of(g);
   WorkspaceCutter layout(base);
-  wide = layout.take<float>(s.rows * s.wide);
-  narrow = layout.take<float>(s.rows * s.h);
+  wide = layout.take_values(g.activations, s.rows * s.wide);
+  narrow = layout.take_values(g.activations, s.rows * s.h);
   bytes = layout.bytes();
 }
 
 LayerBackwardWorkspace::LayerBackwardWorkspace(const ModelGraph& g, std::byte* base, Inside from) {
   const Shape s = shape_of(g);
   WorkspaceCutter layout(base);
-  wide = layout.take<float>(s.rows * s.wide);
-  norm = layout.take<float>(s.rows * s.h);
-  narrow = layout.take<float>(s.rows * s.h);
-  dropped = g.config.resid_pdrop > 0 ? layout.take<float>(s.rows * s.h) : nullptr;
+  wide = layout.take_values(g.activations, s.rows * s.wide);
+  norm = layout.take_values(g.activations, s.rows * s.h);
+  narrow = layout.take_values(g.activations, s.rows * s.h);
+  if (g.config.resid_pdrop > 0) dropped = layout.take_values(g.activations, s.rows * s.h);
   mean = layout.take<float>(s.rows);
   rstd = layout.take<float>(s.rows);
   partials = layout.take<float>(layer_norm_partials(s.rows, s.h));
@@ -50,7 +50,7 @@ LayerBackwardWorkspace::LayerBackwardWorkspace(const ModelGraph& g, std::byte* b
     dpre = LayerInside(g, inside).pre;
   } else {
     inside = nullptr;
-    dpre = layout.take<float>(s.rows * s.inner);
+    dpre = layout.take_values(g.activations, s.rows * s.inner);
   }
   bytes = layout.bytes();
 }
@@ -64,11 +64,11 @@ EmbeddingBackwardWorkspace::EmbeddingBackwardWorkspace(const ModelGraph& g, std:
 HeadWorkspace::HeadWorkspace(const ModelGraph& g, std::byte* base, Direction direction) {
   const Shape s = shape_of(g);
   WorkspaceCutter layout(base);
-  norm = layout.take<float>(s.rows * s.h);
-  logits = layout.take<float>(s.rows * std::min(g.config.vocab_size, vocabulary_slice));
+  norm = layout.take_values(g.activations, s.rows * s.h);
+  logits = layout.take_values(g.activations, s.rows * std::min(g.config.vocab_size, vocabulary_slice));
   losses = layout.take<RowLoss>(s.rows);
   const u64 backward = direction == Direction::backward ? 1 : 0;
-  dnorm = layout.take<float>(backward * s.rows * s.h);
+  dnorm = layout.take_values(g.activations, backward * s.rows * s.h);
   mean = layout.take<float>(backward * s.rows);
   rstd = layout.take<float>(backward * s.rows);
   partials = layout.take<float>(backward * layer_norm_partials(s.rows, s.h));

@@ -19,14 +19,14 @@ inline AttentionShape attention_shape(const ModelGraph& g) {
 }
 
 // The inside of a layer that backward needs and that is dear to make again: everything behind a
-// matrix product or attention. Norms and GELU are made again from these. 9 H floats per row.
+// matrix product or attention. Norms and GELU are made again from these. 9 H values per row.
 struct LayerInside {
   LayerInside(const ModelGraph&, std::byte* base);
-  float* qkv;        // [R, 3H]
-  float* attention;  // [R, H]
+  Values qkv;        // [R, 3H]
+  Values attention;  // [R, H]
   float* lse;        // [B, NH, T]
-  float* middle;     // [R, H], the residual stream between attention and MLP
-  float* pre;        // [R, I], before GELU
+  Values middle;     // [R, H], the residual stream between attention and MLP
+  Values pre;        // [R, I], before GELU
   Bytes bytes;
 };
 
@@ -34,8 +34,8 @@ struct LayerInside {
 // overwrites, and attention's output replaces the norm's.
 struct LayerForwardWorkspace {
   LayerForwardWorkspace(const ModelGraph&, std::byte* base);
-  float* wide;    // [R, max(3H, I)]: qkv, then GELU's output
-  float* narrow;  // [R, H]: norm, attention, norm
+  Values wide;    // [R, max(3H, I)]: qkv, then GELU's output
+  Values narrow;  // [R, H]: norm, attention, norm
   Bytes bytes;
 };
 
@@ -43,14 +43,14 @@ enum class Inside : u8 { kept, recomputed };
 
 struct LayerBackwardWorkspace {
   LayerBackwardWorkspace(const ModelGraph&, std::byte* base, Inside);
-  float* wide;      // [R, max(3H, I)]: GELU's output, then the gradient of qkv
-  float* norm;      // [R, H]: output of either norm
-  float* narrow;    // [R, H]: gradients
-  float* dropped;   // [R, H] gradient through residual dropout; null without dropout
+  Values wide;      // [R, max(3H, I)]: GELU's output, then the gradient of qkv
+  Values norm;      // [R, H]: output of either norm
+  Values narrow;    // [R, H]: gradients
+  Values dropped;   // [R, H] gradient through residual dropout; null without dropout
   float* mean;      // [R]
   float* rstd;      // [R]
   float* partials;  // [layer_norm_partials]
-  float* dpre;      // [R, I]; where the inside is recomputed it takes the place of pre
+  Values dpre;      // [R, I]; where the inside is recomputed it takes the place of pre
   std::byte* inside;  // LayerInside, if recomputed
   Bytes bytes;
 };
@@ -65,10 +65,10 @@ enum class Direction : u8 { forward, backward };
 
 struct HeadWorkspace {
   HeadWorkspace(const ModelGraph&, std::byte* base, Direction);
-  float* norm;      // [R, H]
-  float* logits;    // [R, min(V, vocabulary_slice)]
+  Values norm;      // [R, H]
+  Values logits;    // [R, min(V, vocabulary_slice)]
   RowLoss* losses;  // [R]
-  float* dnorm;     // [R, H]; backward, as all below
+  Values dnorm;     // [R, H]; backward, as all below
   float* mean;      // [R]
   float* rstd;      // [R]
   float* partials;  // [layer_norm_partials]

@@ -25,8 +25,8 @@ struct BlockForward {
   std::span<const std::byte* const> windows;  // by Block::windows; param precision
   const i32* tokens = nullptr;    // [B, T]; embedding and head
   const i32* targets = nullptr;   // [B, T], -100 ignored; head
-  const float* input = nullptr;   // [B, T, H]; not embedding
-  float* output = nullptr;        // [B, T, H]; not head
+  ConstValues input;              // [B, T, H]; not embedding
+  Values output;                  // [B, T, H]; not head
   std::byte* kept = nullptr;      // Block::kept bytes, or null: recompute
   std::byte* workspace = nullptr; // Block::forward_workspace bytes
   double* loss_sum = nullptr;     // head: summed over non-ignored targets, in row order; added to
@@ -39,9 +39,9 @@ struct BlockBackward {
   std::span<const std::byte* const> windows;
   const i32* tokens = nullptr;
   const i32* targets = nullptr;
-  const float* input = nullptr;     // [B, T, H]; not embedding
+  ConstValues input;                // [B, T, H]; not embedding
   const std::byte* kept = nullptr;  // what forward left, or null
-  float* grad = nullptr;            // [B, T, H]: of the output on entry, of the input on return.
+  Values grad;                      // [B, T, H]: of the output on entry, of the input on return.
                                     // The head overwrites it
   std::span<float* const> grad_accum;  // by Block::windows; fp32, the window's layout
   bool accumulate = true;              // false: overwrite every element of the accumulators,
@@ -54,6 +54,6 @@ void block_backward(const BlockContext&, const BlockBackward&);
 
 // The GPT-2 family as blocks. Windows: "wte", "wpe", "h.0" ... , "ln_f". The head reads {ln_f, wte}:
 // wte is tied and has two uses, 0 by the embedding and 1 by the head.
-Result<ModelGraph> build_gpt2(const Gpt2Config&, Precision, BatchShape);
+Result<ModelGraph> build_gpt2(const Gpt2Config&, Precision, BatchShape, Precision activations = Precision::fp32);
 
 }  // namespace tidepool

@@ -141,15 +141,16 @@ std::string wrong(const Gpt2Config& c, BatchShape batch) {
 
 }  // namespace
 
-Result<ModelGraph> build_gpt2(const Gpt2Config& config, Precision precision, BatchShape batch) {
+Result<ModelGraph> build_gpt2(const Gpt2Config& config, Precision precision, BatchShape batch,
+                              Precision activations) {
   if (std::string message = wrong(config, batch); !message.empty())
     return Error{ErrorKind::usage, std::move(message)};
-  ModelGraph g = {.config = config, .precision = precision, .batch = batch};
+  ModelGraph g = {.config = config, .precision = precision, .activations = activations, .batch = batch};
   g.windows = make_windows(config);
   g.blocks.push_back(embedding_block(g));
   for (u32 layer = 0; layer < config.n_layer; ++layer) g.blocks.push_back(layer_block(g, layer));
   g.blocks.push_back(head_block(g));
-  g.boundary = {round_up(batch.rows() * config.n_embd * sizeof(float), frame_alignment)};
+  g.boundary = {round_up(values_bytes(batch.rows() * config.n_embd, activations), frame_alignment)};
   g.batch_bytes = {round_up(2 * batch.rows() * sizeof(i32), frame_alignment)};
   for (const Window& window : g.windows) g.parameters += window.parameters;
   g.flops_per_token = 6 * g.parameters + u64{12} * config.n_layer * config.n_embd * batch.tokens;

@@ -1,7 +1,7 @@
 // The tensors of a GPT-2 window, in window order.
 #pragma once
 
-#include "kernels/param.h"
+#include "kernels/values.h"
 #include "tidepool/check.h"
 #include "tidepool/model_graph.h"
 

@@ -104,7 +104,7 @@ void logits_of_row(const BlockContext& c, const BlockForward& f, const HeadWorks
   CHECK(f.logits_row < rows_of(c), f.logits_row);
   const u32 h = c.graph.config.n_embd;
   final_norm(c, params_of(c, f.windows, ln_f),
-             {.rows = 1, .x = f.input + u64{f.logits_row} * h, .y = workspace.norm});
+             {.rows = 1, .x = f.input.at(u64{f.logits_row} * h), .y = workspace.norm});
   c.kernels.matmul({.m = 1,
                     .n = c.graph.config.vocab_size,
                     .k = h,

@@ -51,7 +51,7 @@ void recompute(const Backward& s) {
 }
 
 // The gradient as it comes out of a residual dropout.
-const float* through_dropout(const Backward& s, DropoutSite site) {
+ConstValues through_dropout(const Backward& s, DropoutSite site) {
   const Dropout dropout = dropout_of(s.c, site, s.c.graph.config.resid_pdrop);
   if (!dropout.on()) return s.b.grad;
   s.c.kernels.dropout(dropout, s.b.grad, s.workspace.dropped, u64{rows_of(s.c)} * s.h());
@@ -62,7 +62,7 @@ struct Weights {
   LayerTensor weight, bias;
   u32 n, k;
 };
-void weight_gradient(const Backward& s, const Weights& weights, const float* x, const float* dy) {
+void weight_gradient(const Backward& s, const Weights& weights, ConstValues x, ConstValues dy) {
   s.c.kernels.weight_gradient({.m = rows_of(s.c),
                                .n = weights.n,
                                .k = weights.k,
@@ -74,7 +74,7 @@ void weight_gradient(const Backward& s, const Weights& weights, const float* x, 
 }
 
 // workspace.narrow = dy weight^T
-void input_gradient(const Backward& s, const Weights& weights, const float* dy) {
+void input_gradient(const Backward& s, const Weights& weights, ConstValues dy) {
   s.c.kernels.matmul({.m = rows_of(s.c),
                       .n = weights.k,
                       .k = weights.n,
@@ -85,7 +85,7 @@ void input_gradient(const Backward& s, const Weights& weights, const float* dy) 
 }
 
 // grad += gradient of the norm's input, from workspace.narrow.
-void norm_gradient(const Backward& s, LayerNormSite site, const float* x) {
+void norm_gradient(const Backward& s, LayerNormSite site, ConstValues x) {
   const bool first = site == LayerNormSite::ln_1;
   s.c.kernels.layer_norm_backward({.rows = rows_of(s.c),
                                    .columns = s.h(),
@@ -105,7 +105,7 @@ void norm_gradient(const Backward& s, LayerNormSite site, const float* x) {
 void mlp_backward(const Backward& s) {
   const Weights c_proj = {mlp_c_proj_weight, mlp_c_proj_bias, s.h(), s.inner()};
   const Weights c_fc = {c_fc_weight, c_fc_bias, s.inner(), s.h()};
-  const float* dout = through_dropout(s, DropoutSite::after_mlp);
+  const ConstValues dout = through_dropout(s, DropoutSite::after_mlp);
   // Makes GELU's output again on the way: one exp serves both.
   s.c.kernels.matmul({.m = rows_of(s.c),
                       .n = s.inner(),
@@ -126,10 +126,10 @@ void mlp_backward(const Backward& s) {
 void attention_half_backward(const Backward& s) {
   const Weights c_proj = {attn_c_proj_weight, attn_c_proj_bias, s.h(), s.h()};
   const Weights c_attn = {c_attn_weight, c_attn_bias, 3 * s.h(), s.h()};
-  const float* dout = through_dropout(s, DropoutSite::after_attention);
+  const ConstValues dout = through_dropout(s, DropoutSite::after_attention);
   weight_gradient(s, c_proj, s.inside.attention, dout);
   input_gradient(s, c_proj, dout);
-  float* dqkv = s.workspace.wide;
+  const Values dqkv = s.workspace.wide;
   s.c.kernels.attention_backward(
       {.shape = attention_shape(s.c.graph),
        .qkv = s.inside.qkv,

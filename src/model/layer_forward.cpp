@@ -48,7 +48,7 @@ void attention_half(const BlockContext& c, const WindowParams& w, const Attentio
 
 void layer_forward(const BlockContext& c, const BlockForward& f) {
   const Gpt2Config& config = c.graph.config;
-  CHECK(f.output != f.input, c.block);
+  CHECK(f.output.data != f.input.data, c.block);
   const LayerForwardWorkspace workspace(c.graph, f.workspace);
   const LayerInside kept(c.graph, f.kept);
   CHECK(workspace.bytes == block_of(c).forward_workspace && kept.bytes == block_of(c).kept, c.block);

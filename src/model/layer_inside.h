@@ -7,12 +7,12 @@ namespace tidepool {
 
 // middle = x + dropout(attention(ln_1(x)) c_proj). `norm` may be `attention`.
 struct AttentionHalf {
-  const float* x;    // [R, H]
-  float* norm;       // [R, H]
-  float* qkv;        // [R, 3H]
-  float* attention;  // [R, H]
+  ConstValues x;     // [R, H]
+  Values norm;       // [R, H]
+  Values qkv;        // [R, 3H]
+  Values attention;  // [R, H]
   float* lse;        // [B, NH, T], or null
-  float* middle;     // [R, H]
+  Values middle;     // [R, H]
 };
 void attention_half(const BlockContext&, const WindowParams&, const AttentionHalf&);
 
@@ -20,8 +20,8 @@ enum class LayerNormSite : u8 { ln_1, ln_2 };
 
 // y = ln(x); mean and rstd may be null.
 struct NormCall {
-  const float* x;
-  float* y;
+  ConstValues x;
+  Values y;
   float* mean = nullptr;
   float* rstd = nullptr;
 };

@@ -1,7 +1,7 @@
 // Buffers inside one frame, found the same way when sizes are planned and when a block runs.
 #pragma once
 
-#include "tidepool/types.h"
+#include "kernels/values.h"
 
 namespace tidepool {
 
@@ -15,6 +15,9 @@ class WorkspaceCutter {
     auto* piece = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
     used_ += round_up(count * sizeof(T), 64);
     return piece;
+  }
+  Values take_values(Precision precision, u64 elements) {
+    return {take<std::byte>(values_bytes(elements, precision)), precision};
   }
   Bytes bytes() const { return {round_up(used_, frame_alignment)}; }
 

@@ -55,6 +55,18 @@ TEST(Gpt2Graph, SizesAreWholePages) {
   EXPECT_GE(g.boundary.value, batch.rows() * 768 * 4);
 }
 
+TEST(Gpt2Graph, ActivationsOfSixteenBitsTakeHalf) {
+  const ModelGraph wide = build_gpt2({}, Precision::bf16, batch).value();
+  const ModelGraph narrow = build_gpt2({}, Precision::bf16, batch, Precision::bf16).value();
+  EXPECT_EQ(narrow.boundary.value * 2, wide.boundary.value);
+  for (u32 b = 1; b < wide.blocks.size(); ++b) {
+    // Statistics of rows (lse, mean, rstd) and partial sums stay fp32.
+    EXPECT_LT(narrow.blocks[b].kept.value, wide.blocks[b].kept.value * 0.52 + 1) << wide.blocks[b].name;
+    EXPECT_LT(narrow.blocks[b].backward_workspace.value, wide.blocks[b].backward_workspace.value * 0.56);
+  }
+  EXPECT_EQ(narrow.windows, wide.windows);
+}
+
 std::string refusal(const Gpt2Config& config, BatchShape shape = batch) {
   const auto result = build_gpt2(config, Precision::fp32, shape);
   if (result) return "accepted";

@@ -32,6 +32,7 @@ class OpRunner::Operands {
     return operands_[at_++];
   }
   std::span<std::byte> take(Kind kind) { return parts_.memory.at(next(kind).frame); }
+  Values take_values(Kind kind) { return {take(kind).data(), parts_.graph.activations}; }
   std::span<std::byte> take_if(Kind kind) {
     return at_ < operands_.size() && this->kind() == kind ? take(kind) : std::span<std::byte>();
   }
@@ -163,8 +164,8 @@ void OpRunner::forward(const Issue& issue) {
   CHECK(block.windows.size() <= windows.size(), block.windows.size());
   for (u32 i = 0; i < block.windows.size(); ++i) windows[i] = operands.take(Kind::param).data();
   f.windows = std::span(windows).first(block.windows.size());
-  if (!embedding) f.input = floats(operands.take(Kind::activation));
-  if (!head) f.output = floats(operands.take(Kind::activation));
+  if (!embedding) f.input = operands.take_values(Kind::activation);
+  if (!head) f.output = operands.take_values(Kind::activation);
   const std::span<std::byte> kept = operands.take_if(Kind::kept);
   f.kept = kept.empty() ? nullptr : kept.data();
   f.workspace = operands.take(Kind::workspace).data();
@@ -205,11 +206,11 @@ void OpRunner::backward(const Issue& issue) {
   if (!embedding) {  // its gradient needs no parameters
     for (u32 i = 0; i < count; ++i) windows[i] = operands.take(Kind::param).data();
     b.windows = std::span(windows).first(count);
-    b.input = floats(operands.take(Kind::activation));
+    b.input = operands.take_values(Kind::activation);
   }
   const std::span<std::byte> kept = operands.take_if(Kind::kept);
   b.kept = kept.empty() ? nullptr : kept.data();
-  b.grad = floats(operands.take(Kind::activation_grad));
+  b.grad = operands.take_values(Kind::activation_grad);
   std::array<float*, block_windows_max> accumulators{};
   u32 overwritten = 0;
   for (u32 i = 0; i < count; ++i) {
