@@ -6,7 +6,7 @@
 
 #include "engine/profile.h"
 #include "engine/trace.h"
-#include "executor/cpu/cpu_executor.h"
+#include "executor/training_executor.h"
 #include "report/run_report.h"
 #include "trainer/phase_clock.h"
 
@@ -14,7 +14,7 @@ namespace tidepool {
 
 class RunMeter {
  public:
-  RunMeter(const Plan&, CpuExecutor&, u64 steps_expected, u64 trace_events);
+  RunMeter(const Plan&, TrainingExecutor&, u64 steps_expected, u64 trace_events);
 
   // Around everything that the engine runs for training, evaluation apart.
   void begin_training();
@@ -36,7 +36,7 @@ class RunMeter {
 
  private:
   const Plan& plan_;
-  CpuExecutor& executor_;
+  TrainingExecutor& executor_;
   TimeProfile profile_;
   PhaseClock phases_;
   TraceRecorder trace_;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "executor/cpu/cpu_executor.h"
 #include "io/memory_limits.h"
 #include "model/blocks.h"
 #include "tidepool/check.h"

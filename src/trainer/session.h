@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "executor/cpu/cpu_executor.h"
+#include "executor/training_executor.h"
 #include "kernels/kernels.h"
 #include "io/arena.h"
 #include "io/swap_file.h"
@@ -51,7 +51,7 @@ class Session {
   Kernels& kernels() { return *kernels_.front(); }
   std::span<std::byte> device_memory() { return devices_.front()->memory(); }
   std::span<std::byte> host_memory() { return host_->memory(); }
-  CpuExecutor& executor() { return *executor_; }
+  TrainingExecutor& executor() { return *executor_; }
   StateStore& state() { return *state_; }
   const ArenaLedger& ledger() const { return ledger_; }
   // One line each: arenas, disk, what is lost to limits.
@@ -73,7 +73,7 @@ class Session {
   std::vector<std::unique_ptr<Arena>> devices_;
   std::unique_ptr<Arena> host_;
   std::unique_ptr<SwapFile> swap_;
-  std::unique_ptr<CpuExecutor> executor_;
+  std::unique_ptr<TrainingExecutor> executor_;
   std::array<std::vector<std::byte>, 2> own_staging_;  // only where no arena has room at rest
   std::unique_ptr<StateStore> state_;
 };

@@ -18,7 +18,7 @@ std::array<Bytes, 2> StateStore::staging_bytes(const Plan& plan) {
   return most;
 }
 
-StateStore::StateStore(const Plan& plan, const ModelGraph& graph, CpuExecutor& executor, const Staging& staging)
+StateStore::StateStore(const Plan& plan, const ModelGraph& graph, TrainingExecutor& executor, const Staging& staging)
     : plan_(plan), executor_(executor), written_(plan.chunks.size(), false) {
   const std::array<Bytes, 2> needed = staging_bytes(plan);
   for (u32 i = 0; i < slots_.size(); ++i) {

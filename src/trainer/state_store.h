@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "checkpoint/state_stream.h"
-#include "executor/cpu/cpu_executor.h"
+#include "executor/training_executor.h"
+#include "tidepool/model_graph.h"
 
 namespace tidepool {
 
@@ -15,7 +16,7 @@ class StateStore final : public StateReader, public StateWriter {
  public:
   using Staging = std::array<std::span<std::byte>, 2>;
   // `staging`: at least staging_bytes() each.
-  StateStore(const Plan&, const ModelGraph&, CpuExecutor&, const Staging& staging);
+  StateStore(const Plan&, const ModelGraph&, TrainingExecutor&, const Staging& staging);
   // The largest chunk at home on disk: of `master_low` (second) and of the other kinds (first).
   static std::array<Bytes, 2> staging_bytes(const Plan&);
 
@@ -50,7 +51,7 @@ class StateStore final : public StateReader, public StateWriter {
   Result<void> flush(Slot&);
 
   const Plan& plan_;
-  CpuExecutor& executor_;
+  TrainingExecutor& executor_;
   std::array<Slot, 2> slots_;
   std::vector<std::array<ChunkId, kind_count>> first_;  // by window
   std::vector<bool> written_;                           // by chunk

@@ -57,14 +57,14 @@ class GoldenSource final : public StepSource {
 };
 
 struct Curve final : EngineObserver {
-  explicit Curve(CpuExecutor& executor) : executor(executor) {}
+  explicit Curve(TrainingExecutor& executor) : executor(executor) {}
   void completed(const Issue& issue, const Completion&) override {
     if (issue.get().kind != OpKind::norm) return;
     const StepResult result = executor.result(issue.step);
     losses.push_back(result.loss);
     grad_norms.push_back(result.grad_norm);
   }
-  CpuExecutor& executor;
+  TrainingExecutor& executor;
   std::vector<double> losses, grad_norms;
 };
 

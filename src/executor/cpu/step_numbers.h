@@ -3,13 +3,11 @@
 #pragma once
 
 #include <array>
-#include <mutex>
 #include <vector>
 
+#include "executor/host/norm_layout.h"
 #include "executor/step_source.h"
 #include "tidepool/core_pool.h"
-#include "tidepool/model_graph.h"
-#include "tidepool/plan.h"
 
 namespace tidepool {
 
@@ -32,10 +30,6 @@ class StepNumbers {
   // REQUIRES: the step has been finished, and at most two later ones.
   StepResult result(u64 step) const;
 
-  // Evaluation: micro-batch number `index` of all since the last take_evaluation().
-  void add_evaluation(u64 index, double loss_sum, u64 target_tokens);
-  EvalResult take_evaluation();  // at rest
-
  private:
   static constexpr u32 steps_kept = 4;
 
@@ -44,27 +38,13 @@ class StepNumbers {
     std::vector<double> losses;  // by micro-batch
     StepResult result;
   };
-  // Elements of a window, as granules.
-  struct Part {
-    u64 begin = 0, end = 0;
-    u64 whole_begin = 0, whole_end = 0;  // granules that lie within it; the others it shares with other parts
-  };
-
-  Part part_of(u32 window, u64 begin, u64 elements) const;
-  void index_shared_granules();
-  void add_cells(u32 window, u64 begin, u64 end, const std::byte* grad);
   double partial(u64 index) const;
 
-  const Plan& plan_;
-  const ModelGraph& graph_;
+  const Precision precision_;
+  const NormLayout layout_;
   StepSource& source_;
   std::array<Step, steps_kept> steps_;
-  std::vector<u64> first_partial_;  // [window]
-  std::vector<double> partials_;    // by window and granule; of the step in backward
-  std::vector<u32> shared_;         // [partial] where its cells are in cells_, or none
-  std::vector<double> cells_;       // of granules that several devices own parts of
-  std::mutex evaluation_mutex_;
-  std::vector<EvalResult> evaluation_;
+  std::vector<double> partials_, cells_;  // of the step in backward
 };
 
 }  // namespace tidepool

@@ -1,16 +1,16 @@
-#include "executor/cpu/lane_thread.h"
+#include "executor/host/lane_thread.h"
 
 #include <pthread.h>
 
 #include <algorithm>
 
-#include "executor/cpu/op_runner.h"
 #include "tidepool/check.h"
 
 namespace tidepool {
 
-LaneThread::LaneThread(const std::string& name, OpRunner& runner, CompletionBoard& board)
-    : runner_(runner), board_(board), thread_([this] { loop(); }) {
+LaneThread::LaneThread(const std::string& name, LaneWork& work, const ExecutorClock& clock,
+                       CompletionBoard& board)
+    : work_(work), clock_(clock), board_(board), thread_([this] { loop(); }) {
   pthread_setname_np(thread_.native_handle(), name.c_str());
 }
 
@@ -51,9 +51,9 @@ void LaneThread::loop() {
 
 void LaneThread::run(const Entry& entry) {
   board_.await(std::span(entry.in_flight).first(entry.in_flight_count));
-  const Nanos started = runner_.now();
-  Result<void> result = board_.failed() ? Result<void>() : runner_.run(entry.issue);
-  const Nanos finished = runner_.now();
+  const Nanos started = clock_.now();
+  Result<void> result = board_.failed() ? Result<void>() : work_.run(entry.issue);
+  const Nanos finished = clock_.now();
   if (result) {
     board_.post(entry.issue.sequence, started, finished);
   } else {

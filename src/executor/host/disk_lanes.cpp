@@ -1,4 +1,4 @@
-#include "executor/cpu/disk_lanes.h"
+#include "executor/host/disk_lanes.h"
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -282,9 +282,10 @@ Error DiskLanes::named(const Error& error, ChunkId id) const {
 }
 
 Error DiskLanes::hangs(const std::string& what) const {
-  return {ErrorKind::io, fmt::format("{}: the disk has not answered for {} s ({}): look at `dmesg`; once it works again, "
-                                     "resume from the last checkpoint",
-                                     what, parts_.rest_patience.value / 1'000'000'000, disk_->describe())};
+  return {ErrorKind::io,
+          fmt::format("{}: the disk has not answered for {} s ({}): look at `dmesg`; once it works again, "
+                      "resume from the last checkpoint",
+                      what, parts_.rest_patience.value / 1'000'000'000, disk_->describe())};
 }
 
 Error DiskLanes::mismatch(ChunkId id, const Frame& frame) const {

@@ -15,9 +15,14 @@
 #include <thread>
 #include <vector>
 
-#include "executor/cpu/completion_board.h"
-#include "executor/cpu/op_runner.h"
+#include "executor/host/arenas.h"
+#include "executor/host/chunk_ledger.h"
+#include "executor/host/completion_board.h"
+#include "executor/host/lane_work.h"
+#include "executor/training_executor.h"
 #include "io/disk.h"
+#include "tidepool/core_pool.h"
+#include "tidepool/model_graph.h"
 
 namespace tidepool {
 
@@ -27,17 +32,11 @@ struct DiskLanesParts {
   CorePool& pool;
   const TierMemory& memory;
   ChunkLedger& ledger;
-  const OpRunner& clock;
+  const ExecutorClock& clock;
   CompletionBoard& board;
   std::span<std::byte> staging;  // for transfers at rest; a multiple of 8 KiB
   u32 depth = 32;                // requests in flight per lane
   Nanos rest_patience{};         // a transfer at rest that takes longer hangs
-};
-
-struct RawTransfer {
-  DiskOp op{};
-  u64 offset = 0;               // on disk
-  std::span<std::byte> memory;  // in the host arena
 };
 
 class DiskLanes {
@@ -51,7 +50,9 @@ class DiskLanes {
   // REQUIRES: fewer than `depth` of its lane held; engine's thread.
   void submit(const Issue&);
   // Useful bytes of completed ops. Transfers at rest are not among them.
-  Bytes moved(LinkKind link) const { return Bytes{moved_[static_cast<u32>(link)].load(std::memory_order_relaxed)}; }
+  Bytes moved(LinkKind link) const {
+    return Bytes{moved_[static_cast<u32>(link)].load(std::memory_order_relaxed)};
+  }
 
   // Transfers that the disk did in more than one go.
   u64 retries() const { return retries_.load(std::memory_order_relaxed); }

@@ -1,4 +1,4 @@
-#include "executor/cpu/completion_board.h"
+#include "executor/host/completion_board.h"
 
 #include <algorithm>
 #include <bit>

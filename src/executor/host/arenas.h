@@ -18,7 +18,8 @@ class TierMemory {
 
   // A frame outside its arena is our bug: budgets are proven when planning.
   std::span<std::byte> at(const Frame& frame) const {
-    CHECK(frame.tier != Tier::disk && frame.device < devices_.size(), static_cast<u32>(frame.tier), frame.device);
+    CHECK(frame.tier != Tier::disk && frame.device < devices_.size(), static_cast<u32>(frame.tier),
+          frame.device);
     const std::span<std::byte> arena = frame.tier == Tier::device ? devices_[frame.device] : host_;
     CHECK(frame.end() <= arena.size(), name(frame.tier), frame.offset, frame.bytes.value, arena.size());
     return arena.subspan(frame.offset, frame.bytes.value);

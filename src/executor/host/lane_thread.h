@@ -7,7 +7,8 @@
 #include <string>
 #include <thread>
 
-#include "executor/cpu/completion_board.h"
+#include "executor/host/completion_board.h"
+#include "executor/host/lane_work.h"
 
 namespace tidepool {
 
@@ -15,12 +16,10 @@ namespace tidepool {
 // never waits for the engine to wake up, shallow enough that an error stops soon.
 inline constexpr u32 lane_depth = 8;
 
-class OpRunner;
-
 class LaneThread {
  public:
   // All must outlive it. `name`: of the thread, for debuggers and top; at most 15 characters.
-  LaneThread(const std::string& name, OpRunner&, CompletionBoard&);
+  LaneThread(const std::string& name, LaneWork&, const ExecutorClock&, CompletionBoard&);
   ~LaneThread();  // after what it holds has completed
   LaneThread(const LaneThread&) = delete;
   LaneThread& operator=(const LaneThread&) = delete;
@@ -37,7 +36,8 @@ class LaneThread {
   void run(const Entry&);
   bool pop(Entry&);
 
-  OpRunner& runner_;
+  LaneWork& work_;
+  const ExecutorClock& clock_;
   CompletionBoard& board_;
   std::mutex mutex_;
   std::condition_variable pushed_;

@@ -44,9 +44,7 @@ class ChunkLedger {
   u64 block_bytes(const Chunk& chunk) const {
     return checksum_block_elements * element_bytes(chunk.kind, plan_.precision);
   }
-  u64 blocks(ChunkId id) const {
-    return div_up(plan_.chunk(id).bytes.value, block_bytes(plan_.chunk(id)));
-  }
+  u64 blocks(ChunkId id) const { return div_up(plan_.chunk(id).bytes.value, block_bytes(plan_.chunk(id))); }
   u64 blocks_max() const { return blocks_max_; }
 
   // `hashes`: scratch of blocks_max().

@@ -1,0 +1,64 @@
+#include "executor/host/batch_op.h"
+
+#include <algorithm>
+
+#include "executor/host/operand_cursor.h"
+#include "tidepool/ignored_target.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u64 evaluations_expected = 256;  // more are taken when they come
+
+}  // namespace
+
+EvaluationSums::EvaluationSums() { parts_.reserve(evaluations_expected); }
+
+EvalResult& EvaluationSums::at(u64 index) {
+  if (index >= parts_.size()) parts_.resize(index + 1);
+  return parts_[index];
+}
+
+void EvaluationSums::add_loss(u64 index, double loss_sum) {
+  const std::scoped_lock lock(mutex_);
+  at(index).loss_sum = loss_sum;
+}
+
+void EvaluationSums::add_targets(u64 index, u64 target_tokens) {
+  const std::scoped_lock lock(mutex_);
+  at(index).target_tokens = target_tokens;
+}
+
+EvalResult EvaluationSums::take() {
+  const std::scoped_lock lock(mutex_);
+  EvalResult sum;
+  for (const EvalResult& part : parts_) {
+    sum.loss_sum += part.loss_sum;
+    sum.target_tokens += part.target_tokens;
+  }
+  parts_.clear();
+  return sum;
+}
+
+u64 evaluation_index(const Plan& plan, const Issue& issue) {
+  return issue.step * (plan.micro_batches / plan.sweeps) + issue.get().micro_batch;
+}
+
+Result<void> run_load_batch(const Plan& plan, const ModelGraph& graph, const TierMemory& memory,
+                            StepSource& source, EvaluationSums& evaluation, const Issue& issue) {
+  OperandCursor operands(plan, memory, issue);
+  const std::span<std::byte> batch = operands.take(Kind::batch);
+  const u64 rows = graph.batch.rows();
+  CHECK(batch.size() >= 2 * rows * sizeof(i32), batch.size(), rows);
+  i32* tokens = reinterpret_cast<i32*>(batch.data());
+  const std::span<i32> targets(tokens + rows, rows);
+  const bool evaluates = issue.segment->kind == SegmentKind::evaluation;
+  TRY(source.load_batch({.step = issue.step, .micro_batch = issue.get().micro_batch, .evaluation = evaluates},
+                        {tokens, rows}, targets));
+  if (evaluates)
+    evaluation.add_targets(evaluation_index(plan, issue),
+                           rows - static_cast<u64>(std::ranges::count(targets, ignored_target)));
+  return {};
+}
+
+}  // namespace tidepool

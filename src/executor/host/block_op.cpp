@@ -1,0 +1,93 @@
+#include "executor/host/block_op.h"
+
+#include <array>
+
+#include "executor/host/operand_cursor.h"
+#include "model/blocks.h"
+
+namespace tidepool {
+namespace {
+
+Values values(const BlockOpParts& parts, std::span<std::byte> bytes) {
+  return {bytes.data(), parts.graph.activations};
+}
+
+bool reads_batch(const Block& block) {
+  return block.kind == BlockKind::embedding || block.kind == BlockKind::gpt2_head;
+}
+
+BlockContext context(const BlockOpParts& parts, Kernels& kernels, const Issue& issue) {
+  return {.kernels = kernels,
+          .graph = parts.graph,
+          .block = issue.get().block,
+          .seed = parts.seed,
+          .step = issue.step,
+          .micro_batch = issue.get().micro_batch,
+          .training = issue.segment->kind != SegmentKind::evaluation};
+}
+
+}  // namespace
+
+void run_forward(const BlockOpParts& parts, Kernels& kernels, const Issue& issue,
+                 const ForwardHead& of_head) {
+  const Block& block = parts.graph.blocks[issue.get().block];
+  const bool head = block.kind == BlockKind::gpt2_head;
+  OperandCursor operands(parts.plan, parts.memory, issue);
+  BlockForward f;
+  if (reads_batch(block)) {
+    f.tokens = reinterpret_cast<const i32*>(operands.take(Kind::batch).data());
+    f.targets = f.tokens + parts.graph.batch.rows();
+  }
+  std::array<const std::byte*, block_windows_max> windows{};
+  CHECK(block.windows.size() <= windows.size(), block.windows.size());
+  for (u32 i = 0; i < block.windows.size(); ++i) windows[i] = operands.take(Kind::param).data();
+  f.windows = std::span(windows).first(block.windows.size());
+  if (block.kind != BlockKind::embedding) f.input = values(parts, operands.take(Kind::activation));
+  if (!head) f.output = values(parts, operands.take(Kind::activation));
+  f.kept = operands.take_if(Kind::kept).data();
+  f.workspace = operands.take(Kind::workspace).data();
+  if (head) {
+    CHECK(issue.segment->kind == SegmentKind::evaluation, issue.sequence);
+    f.loss_sum = of_head.loss_sum;
+    f.logits = of_head.logits;
+    f.logits_row = of_head.logits_row;
+  }
+  block_forward(context(parts, kernels, issue), f);
+}
+
+void run_backward(const BlockOpParts& parts, Kernels& kernels, const Issue& issue,
+                  const BackwardHead& of_head) {
+  const Block& block = parts.graph.blocks[issue.get().block];
+  const u32 count = static_cast<u32>(block.windows.size());
+  CHECK(count <= block_windows_max, count);
+  OperandCursor operands(parts.plan, parts.memory, issue);
+  BlockBackward b;
+  if (reads_batch(block)) {
+    b.tokens = reinterpret_cast<const i32*>(operands.take(Kind::batch).data());
+    b.targets = b.tokens + parts.graph.batch.rows();
+  }
+  std::array<const std::byte*, block_windows_max> windows{};
+  if (block.kind != BlockKind::embedding) {  // its gradient needs no parameters
+    for (u32 i = 0; i < count; ++i) windows[i] = operands.take(Kind::param).data();
+    b.windows = std::span(windows).first(count);
+    b.input = values(parts, operands.take(Kind::activation));
+  }
+  b.kept = operands.take_if(Kind::kept).data();
+  b.grad = values(parts, operands.take(Kind::activation_grad));
+  std::array<float*, block_windows_max> accumulators{};
+  u32 overwritten = 0;
+  for (u32 i = 0; i < count; ++i) {
+    const Operand& o = operands.next(Kind::grad_accum);
+    accumulators[i] = floats(parts.memory.at(o.frame));
+    overwritten += o.access == Access::write;
+  }
+  CHECK(overwritten == 0 || overwritten == count, overwritten, count);
+  b.grad_accum = std::span(accumulators).first(count);
+  b.accumulate = overwritten == 0;
+  b.workspace = operands.take(Kind::workspace).data();
+  b.loss_sum = of_head.loss_sum;
+  b.inverse_tokens = of_head.inverse_tokens;
+  block_backward(context(parts, kernels, issue), b);
+}
+
+}  // namespace tidepool

@@ -1,0 +1,38 @@
+// Which lane holds how many ops, and how high frames reached. The engine's thread only.
+#pragma once
+
+#include <vector>
+
+#include "engine/executor.h"
+#include "executor/host/arenas.h"
+
+namespace tidepool {
+
+// Two runs of segments are alive at most.
+u64 sequences_max(const Plan&);
+
+class LaneBook {
+ public:
+  // `ordered_depth`, `disk_depth`: ops that a lane takes.
+  LaneBook(const Plan&, u32 ordered_depth, u32 disk_depth);
+
+  // Lanes by number: host, comm, disk_read, disk_write, then three of each device.
+  u32 lanes() const { return static_cast<u32>(held_.size()); }
+  u32 number(LaneId) const;
+  // All that can be in progress at once.
+  u32 ops_max() const;
+
+  u32 slots_free(LaneId) const;
+  void submitted(const Issue&);  // REQUIRES: slots_free(lane) > 0
+  void completed(std::span<const Completion>);
+  bool busy() const;
+  Bytes high_water(Tier tier) const { return high_water_.of(tier); }
+
+ private:
+  const u32 devices_, ordered_depth_, disk_depth_;
+  HighWater high_water_;
+  std::vector<u32> held_;              // by lane number: submitted and not yet completed
+  std::vector<u32> lane_by_sequence_;  // ring
+};
+
+}  // namespace tidepool
