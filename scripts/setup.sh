@@ -12,9 +12,9 @@ fail() {
 # Debian 12's default Boost (1.74) has no Boost.JSON yet, so the newer one is named there.
 boost_packages() {
   if installed libboost-json1.81-dev || has_candidate libboost-json1.81-dev; then
-    echo libboost1.81-dev libboost-json1.81-dev libboost-program-options1.81-dev
+    echo libboost1.81-dev libboost-{json,program-options,context}1.81-dev
   else
-    echo libboost-dev libboost-json-dev libboost-program-options-dev
+    echo libboost-dev libboost-{json,program-options,context}-dev
   fi
 }
 

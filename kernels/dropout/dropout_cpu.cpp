@@ -1,7 +1,6 @@
 #include "kernels/dropout/dropout.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/simd/targets.h"
 
@@ -90,9 +89,7 @@ namespace tidepool {
 HWY_EXPORT(dropout_lanes);
 
 void dropout_row(const Dropout& dropout, u64 first, const float* x, float* y, u64 n) {
-  const double threshold = std::min(std::ldexp(double{dropout.p}, 32), 4294967295.0);
-  HWY_DYNAMIC_DISPATCH(dropout_lanes)
-  ({philox_key(dropout), static_cast<u32>(threshold), dropout.scale()}, first, x, y, n);
+  HWY_DYNAMIC_DISPATCH(dropout_lanes)(dropout_row_of(dropout), first, x, y, n);
 }
 
 }  // namespace tidepool

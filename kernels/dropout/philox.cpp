@@ -1,6 +1,9 @@
 // The plain form: keys, and one element at a time for whoever needs only one.
 #include "kernels/dropout/philox.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "tidepool/mix_bits.h"
 
 namespace tidepool {
@@ -8,6 +11,11 @@ namespace tidepool {
 PhiloxKey philox_key(const Dropout& dropout) {
   const u64 key = mix_bits(mix_bits(dropout.seed) + dropout.step);
   return {static_cast<u32>(key), static_cast<u32>(key >> 32), dropout.tensor, dropout.micro_batch};
+}
+
+DropoutRow dropout_row_of(const Dropout& dropout) {
+  const double threshold = std::min(std::ldexp(double{dropout.p}, 32), 4294967295.0);
+  return {philox_key(dropout), static_cast<u32>(threshold), dropout.scale()};
 }
 
 PhiloxBlock philox(PhiloxKey key, u64 block) {

@@ -27,5 +27,6 @@ struct DropoutRow {
   u32 threshold = 0;  // bits below it are dropped
   float scale = 1;
 };
+DropoutRow dropout_row_of(const Dropout&);
 
 }  // namespace tidepool

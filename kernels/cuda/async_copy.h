@@ -1,0 +1,40 @@
+// Copies of 16 bytes from global to shared memory that run while the thread goes on. From sm_80 on; below, they
+// are done at once. Groups: copies, async_copy_commit(), ...; async_copy_wait<n>() returns when all but the n
+// groups committed last are done, for this thread: a barrier makes them seen by the block.
+#pragma once
+
+#include "kernels/cuda/device.h"
+
+namespace tidepool::cuda {
+
+// Both aligned to 16 bytes. `take` false: writes zeros and reads nothing (rows past the end).
+__device__ __forceinline__ void async_copy_16(void* shared, const void* global, bool take = true) {
+#if defined(CUDA_EMULATED)
+  ::emulated_cuda::async_copy(shared, global, take ? 16 : 0, take ? 0 : 16);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  const u32 address = static_cast<u32>(__cvta_generic_to_shared(shared));
+  const u32 bytes = take ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(address), "l"(global), "r"(bytes) : "memory");
+#else
+  *static_cast<uint4*>(shared) = take ? *static_cast<const uint4*>(global) : make_uint4(0, 0, 0, 0);
+#endif
+}
+
+__device__ __forceinline__ void async_copy_commit() {
+#if defined(CUDA_EMULATED)
+  ::emulated_cuda::async_copy_commit();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;\n" ::: "memory");
+#endif
+}
+
+template <int groups_left>
+__device__ __forceinline__ void async_copy_wait() {
+#if defined(CUDA_EMULATED)
+  ::emulated_cuda::async_copy_wait(groups_left);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(groups_left) : "memory");
+#endif
+}
+
+}  // namespace tidepool::cuda

@@ -1,0 +1,166 @@
+// What device code is written with, for nvcc and for the emulation alike (tests/emulated_cuda).
+//
+// Elements. A kernel is a template over the types of its arrays: `float`, or `Bf16` for the upper halves that
+//   the project rounds half up (kernels/gradient.h). widened(T) and narrowed<T>(float) go between; for_precision
+//   (kernels/cuda/dispatch.h) picks the types on the host.
+// Vectors. A thread takes eight neighbours at a time: load8 and store8. With `whole` (all bases aligned to 16
+//   bytes, row lengths a multiple of 8: see rows_of_vectors) they are 16-byte accesses; without, element by
+//   element up to `n`, so that any shape and alignment works.
+// Reductions. warp_sum, warp_max, block_sum, block_max: fixed order, every thread gets the result.
+// Shared memory. BLOCK_SHARED(float[32], name) and dynamic_shared<T>(); never __shared__ itself, which the
+//   emulation could not poison.
+// Tensor cores, ldmatrix: kernels/cuda/tensor_core.h. Asynchronous copies: kernels/cuda/async_copy.h.
+//
+// Blocks have a multiple of 32 threads along x where warps or block reductions are used.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "tidepool/types.h"
+
+// BLOCK_SHARED(float[32], sums): one array per block, uninitialised.
+#ifdef CUDA_EMULATED
+#define BLOCK_SHARED(type, name)                                                                      \
+  static char name##_key;                                                                             \
+  auto& name = *reinterpret_cast<::tidepool::cuda::SharedType<type>*>(                                \
+      ::emulated_cuda::static_shared_memory(&name##_key, sizeof(type), alignof(type)))
+#else
+#define BLOCK_SHARED(type, name) __shared__ ::tidepool::cuda::SharedType<type> name
+#endif
+
+namespace tidepool::cuda {
+
+template <class T>
+using SharedType = T;
+
+// The launch's dynamic shared memory, aligned to 16 bytes.
+template <class T>
+__device__ __forceinline__ T* dynamic_shared() {
+#ifdef CUDA_EMULATED
+  return reinterpret_cast<T*>(::emulated_cuda::dynamic_shared_memory());
+#else
+  extern __shared__ __align__(16) unsigned char dynamic_shared_bytes[];
+  return reinterpret_cast<T*>(dynamic_shared_bytes);
+#endif
+}
+
+inline constexpr u32 all_lanes = 0xffff'ffff;
+
+__device__ __forceinline__ u32 lane_index() { return threadIdx.x % 32; }
+__device__ __forceinline__ u32 warp_index() { return threadIdx.x / 32; }
+// Of a grid of one dimension.
+__device__ __forceinline__ u64 grid_thread() { return u64{blockIdx.x} * blockDim.x + threadIdx.x; }
+__device__ __forceinline__ u64 grid_threads() { return u64{gridDim.x} * blockDim.x; }
+
+// The upper half of a float.
+struct Bf16 {
+  u16 bits;
+};
+
+__device__ __forceinline__ float widened(float x) { return x; }
+__device__ __forceinline__ float widened(Bf16 x) { return __uint_as_float(u32{x.bits} << 16); }
+
+// (bits + 0x8000) >> 16, NaNs made one.
+__device__ __forceinline__ Bf16 bf16_from(float x) {
+  const u32 bits = x != x ? 0x7fc0'0000u : __float_as_uint(x);
+  return {static_cast<u16>((bits + 0x8000u) >> 16)};
+}
+template <class T>
+__device__ __forceinline__ T narrowed(float x) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return x;
+  } else {
+    return bf16_from(x);
+  }
+}
+// Two neighbours as they lie in memory: the first below. What tensor cores take.
+__device__ __forceinline__ u32 bf16_pair(float first, float second) {
+  return u32{bf16_from(first).bits} | u32{bf16_from(second).bits} << 16;
+}
+__device__ __forceinline__ float first_of_pair(u32 pair) { return __uint_as_float(pair << 16); }
+__device__ __forceinline__ float second_of_pair(u32 pair) { return __uint_as_float(pair & 0xffff'0000u); }
+
+inline constexpr u32 vector_elements = 8;
+
+// v = p[at, at + 8); those at or above n are 0. `whole`: p + at is aligned to 16 bytes and at + 8 <= n.
+template <bool whole>
+__device__ __forceinline__ void load8(const float* p, u64 at, u64 n, float (&v)[8]) {
+  if constexpr (whole) {
+    const float4 a = *reinterpret_cast<const float4*>(p + at), b = *reinterpret_cast<const float4*>(p + at + 4);
+    v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
+  } else {
+    for (u32 i = 0; i < 8; ++i) v[i] = at + i < n ? p[at + i] : 0.0f;
+  }
+}
+template <bool whole>
+__device__ __forceinline__ void load8(const Bf16* p, u64 at, u64 n, float (&v)[8]) {
+  if constexpr (whole) {
+    const uint4 a = *reinterpret_cast<const uint4*>(p + at);
+    v[0] = first_of_pair(a.x), v[1] = second_of_pair(a.x), v[2] = first_of_pair(a.y), v[3] = second_of_pair(a.y);
+    v[4] = first_of_pair(a.z), v[5] = second_of_pair(a.z), v[6] = first_of_pair(a.w), v[7] = second_of_pair(a.w);
+  } else {
+    for (u32 i = 0; i < 8; ++i) v[i] = at + i < n ? widened(p[at + i]) : 0.0f;
+  }
+}
+
+// p[at, at + 8) = v, below n only.
+template <bool whole>
+__device__ __forceinline__ void store8(float* p, u64 at, u64 n, const float (&v)[8]) {
+  if constexpr (whole) {
+    *reinterpret_cast<float4*>(p + at) = make_float4(v[0], v[1], v[2], v[3]);
+    *reinterpret_cast<float4*>(p + at + 4) = make_float4(v[4], v[5], v[6], v[7]);
+  } else {
+    for (u32 i = 0; i < 8; ++i) {
+      if (at + i < n) p[at + i] = v[i];
+    }
+  }
+}
+template <bool whole>
+__device__ __forceinline__ void store8(Bf16* p, u64 at, u64 n, const float (&v)[8]) {
+  if constexpr (whole) {
+    *reinterpret_cast<uint4*>(p + at) =
+        make_uint4(bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]), bf16_pair(v[4], v[5]), bf16_pair(v[6], v[7]));
+  } else {
+    for (u32 i = 0; i < 8; ++i) {
+      if (at + i < n) p[at + i] = bf16_from(v[i]);
+    }
+  }
+}
+
+// Over the 32 lanes of a warp, all of them present. The butterfly adds the same pairs in every lane, so all
+// get the same bits.
+__device__ __forceinline__ float warp_sum(float x) {
+  for (u32 step = 16; step > 0; step /= 2) x += __shfl_xor_sync(all_lanes, x, static_cast<int>(step));
+  return x;
+}
+__device__ __forceinline__ double warp_sum(double x) {
+  for (u32 step = 16; step > 0; step /= 2) x += __shfl_xor_sync(all_lanes, x, static_cast<int>(step));
+  return x;
+}
+__device__ __forceinline__ float warp_max(float x) {
+  for (u32 step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(all_lanes, x, static_cast<int>(step)));
+  return x;
+}
+
+// Over a block of one dimension; all threads call it. Two barriers: it may be called again at once.
+template <class T>
+__device__ __forceinline__ T block_sum(T x) {
+  BLOCK_SHARED(T[32], sums);
+  x = warp_sum(x);
+  if (lane_index() == 0) sums[warp_index()] = x;
+  __syncthreads();
+  x = warp_sum(lane_index() < blockDim.x / 32 ? sums[lane_index()] : T{0});
+  __syncthreads();
+  return x;
+}
+__device__ __forceinline__ float block_max(float x) {
+  BLOCK_SHARED(float[32], maxima);
+  x = warp_max(x);
+  if (lane_index() == 0) maxima[warp_index()] = x;
+  __syncthreads();
+  x = warp_max(maxima[lane_index() < blockDim.x / 32 ? lane_index() : 0]);
+  __syncthreads();
+  return x;
+}
+
+}  // namespace tidepool::cuda

@@ -1,0 +1,14 @@
+#include "kernels/values.h"
+
+#include <cstdlib>
+
+#include "tidepool/check.h"
+
+namespace tidepool {
+
+void wrong_precision(Precision is, Precision wanted) {
+  CHECK(is == wanted, static_cast<u32>(is), static_cast<u32>(wanted));
+  std::abort();
+}
+
+}  // namespace tidepool

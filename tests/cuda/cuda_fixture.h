@@ -1,0 +1,88 @@
+// A device for kernel tests: fresh state for each test, a stream, and arrays that go there and back.
+#pragma once
+
+#include <cstring>
+
+#include "control.h"
+#include "tests/support/kernel_fixture.h"
+
+namespace tidepool::test {
+
+// An array in device memory, which the emulation keeps in the host's.
+class DeviceArray {
+ public:
+  explicit DeviceArray(u64 bytes, u64 shift = 0) : bytes_(bytes), shift_(shift) {
+    EXPECT_EQ(cudaMalloc(&base_, bytes + shift), cudaSuccess);
+  }
+  DeviceArray(const void* from, u64 bytes, u64 shift = 0) : DeviceArray(bytes, shift) {
+    std::memcpy(data(), from, bytes);
+  }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+  ~DeviceArray() { EXPECT_EQ(cudaFree(base_), cudaSuccess); }
+
+  std::byte* data() const { return base_ + shift_; }
+  u64 bytes() const { return bytes_; }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data());
+  }
+
+ private:
+  std::byte* base_ = nullptr;
+  u64 bytes_, shift_;
+};
+
+// Numbers on the device in fp32 or bf16, and what they are there. `shift` elements off the alignment.
+class DeviceValues {
+ public:
+  DeviceValues(const std::vector<float>& from, Precision precision, u64 shift = 0)
+      : values_(precision == Precision::fp32 ? from : Bf16Copy(from).values),
+        precision_(precision),
+        array_(precision == Precision::fp32 ? static_cast<const void*>(values_.data()) : Bf16Copy(from).bits.data(),
+               from.size() * width(), shift * width()) {}
+  // Not written yet.
+  DeviceValues(u64 elements, Precision precision, u64 shift = 0)
+      : values_(elements), precision_(precision), array_(elements * width(), shift * width()) {}
+
+  Values values() const { return {array_.data(), precision_}; }
+  const std::vector<float>& given() const { return values_; }  // rounded to the precision
+  std::vector<float> now() const {
+    std::vector<float> out(values_.size());
+    for (u64 i = 0; i < out.size(); ++i) {
+      if (precision_ == Precision::fp32) {
+        out[i] = array_.as<float>()[i];
+      } else {
+        const u32 wide = u32{array_.as<u16>()[i]} << 16;
+        std::memcpy(&out[i], &wide, 4);
+      }
+    }
+    return out;
+  }
+
+ private:
+  u64 width() const { return precision_ == Precision::fp32 ? 4 : 2; }
+
+  std::vector<float> values_;
+  Precision precision_;
+  DeviceArray array_;
+};
+
+class CudaTest : public testing::Test {
+ protected:
+  CudaTest() {
+    emulated_cuda::reset(options());
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+  }
+  ~CudaTest() override { EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess); }
+
+  static emulated_cuda::Options options() { return {.seed = static_cast<u64>(testing::UnitTest::GetInstance()->random_seed()) + 1}; }
+  void synchronize() { ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess); }
+
+  cudaStream_t stream_ = nullptr;
+};
+
+// A result in bf16 is rounded once more.
+inline double tolerance(Precision precision, double fp32) { return precision == Precision::fp32 ? fp32 : 4e-3; }
+
+}  // namespace tidepool::test

@@ -1,0 +1,74 @@
+// What a test sets up, breaks and looks at. None of it exists in CUDA.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cuda_runtime.h"
+
+namespace emulated_cuda {
+
+struct Options {
+  std::uint64_t seed = 1;          // of block order, thread order and jitter
+  unsigned jitter_us_max = 0;      // a stream sleeps up to this before some of its operations
+  bool late_streams = false;       // a stream runs an operation only once somebody waits for it
+  int devices = 1;
+  int major = 9, minor = 0;        // compute capability
+  int multiprocessors = 132;
+  std::size_t device_memory_bytes = std::size_t{16} << 30;
+  std::size_t taken_by_others_bytes = 0;
+  std::size_t shared_bytes_max = 227 * 1024;  // dynamic, per block, after cudaFuncSetAttribute
+  int driver_version = 13000;
+};
+
+// Each number counts calls from now on, 1 the next; 0 never.
+struct Faults {
+  int device_allocation = 0;                  // cudaErrorMemoryAllocation
+  int host_allocation = 0;                    // likewise, of cudaHostAlloc and cudaHostRegister
+  int launch = 0;                             // refused with launch_error
+  cudaError_t launch_error = cudaErrorLaunchOutOfResources;
+  int operation = 0;                          // of any stream: not carried out; sticky from then on
+  cudaError_t operation_error = cudaErrorIllegalAddress;
+  cudaError_t every_call = cudaSuccess;       // cudaErrorInsufficientDriver, cudaErrorNoDevice, ...
+};
+
+enum class CallKind {
+  allocate, free, host_allocate, host_free, host_register, host_unregister,
+  copy, set, launch, matmul, host_function,
+  event_record, stream_wait_event, event_synchronize, stream_synchronize, device_synchronize,
+};
+
+// Streams and events are numbered from 1 in the order in which they are made; 0 is none.
+struct Call {
+  CallKind kind;
+  int device = 0;
+  unsigned stream = 0, event = 0;
+  const void* to = nullptr;    // of launches the kernel
+  const void* from = nullptr;
+  std::size_t bytes = 0;
+  dim3 grid, block;            // of launches
+};
+
+// As after start. Stops the process if streams, events or memory are left: a leak of the test before.
+void reset(const Options& = {});
+void set_faults(const Faults&);
+void clear_failure();  // the sticky error, so that a test can take down what it built
+
+std::vector<Call> calls();  // since reset() or clear_calls(), in the order in which the host made them
+void clear_calls();
+unsigned number_of(cudaStream_t);
+unsigned number_of(cudaEvent_t);
+
+struct Live {
+  std::size_t device_allocations = 0, host_allocations = 0, streams = 0, events = 0;
+  std::size_t device_bytes = 0, device_bytes_peak = 0;
+  bool operator==(const Live&) const = default;
+};
+Live live();
+
+// Stops the process if something was written next to an allocation. Also done after each kernel.
+void check_red_zones();
+
+}  // namespace emulated_cuda

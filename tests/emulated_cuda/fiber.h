@@ -1,0 +1,31 @@
+// A stack of its own that runs one job after the other and can pause inside one. Boost.Context, and not
+// ucontext, whose every switch is a system call: a block of 256 threads switches thousands of times.
+#pragma once
+
+#include <boost/context/fiber.hpp>
+#include <boost/context/protected_fixedsize_stack.hpp>
+
+namespace emulated_cuda {
+
+class Fiber {
+ public:
+  using Job = void (*)(void* context);
+
+  Fiber();
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  // REQUIRES: no job is under way. It begins with the next resume().
+  void set_job(Job job, void* context) { job_ = job, context_ = context; }
+  // Runs the job until it pauses or ends; true once it has ended.
+  bool resume();
+  // From inside the job: back to whoever called resume().
+  void pause() { caller_ = std::move(caller_).resume(); }
+
+ private:
+  boost::context::fiber fiber_, caller_;
+  Job job_ = nullptr;
+  void* context_ = nullptr;
+};
+
+}  // namespace emulated_cuda

@@ -1,0 +1,71 @@
+// Kernel launches: what the driver would refuse, and the grid as an operation of the stream.
+#include <fmt/format.h>
+
+#include "failure.h"
+#include "grid.h"
+#include "runtime.h"
+#include "tidepool/mix_bits.h"
+
+namespace emulated_cuda {
+namespace {
+
+constexpr unsigned grid_x_max = 0x7fff'ffff, grid_yz_max = 65535;
+constexpr unsigned block_xy_max = 1024, block_z_max = 64;
+constexpr int shared_bytes_default = 48 * 1024;
+
+bool within(dim3 d, unsigned x, unsigned y, unsigned z) {
+  return d.x >= 1 && d.y >= 1 && d.z >= 1 && d.x <= x && d.y <= y && d.z <= z;
+}
+
+cudaError_t refusal(Runtime& r, const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes) {
+  if (fires(r.faults.launch)) return r.faults.launch_error;
+  if (!within(grid, grid_x_max, grid_yz_max, grid_yz_max)) return cudaErrorInvalidConfiguration;
+  if (!within(block, block_xy_max, block_xy_max, block_z_max)) return cudaErrorInvalidConfiguration;
+  if (block.x * block.y * block.z > block_threads_max) return cudaErrorInvalidConfiguration;
+  const auto limit = r.shared_limits.find(kernel);
+  const int allowed = limit == r.shared_limits.end() ? shared_bytes_default : limit->second;
+  return shared_bytes > static_cast<std::size_t>(allowed) ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+}  // namespace
+
+cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
+                   std::function<void()> thread) {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  require_stream(stream);
+  if (stream->device != current_device()) {
+    fail(fmt::format("a kernel on a stream of device {} while device {} is set", stream->device, current_device()));
+  }
+  if (const cudaError_t error = refusal(r, kernel, grid, block, shared_bytes); error != cudaSuccess) {
+    return returned(error);
+  }
+  r.calls.push_back({.kind = CallKind::launch,
+                     .device = stream->device,
+                     .stream = stream->number,
+                     .to = kernel,
+                     .bytes = shared_bytes,
+                     .grid = grid,
+                     .block = block});
+  const std::uint64_t seed = tidepool::mix_bits(r.options.seed + r.calls.size());
+  enqueue(lock, stream, [=, thread = std::move(thread)] {
+    run_grid({.grid = grid, .block = block, .dynamic_shared_bytes = shared_bytes, .seed = seed}, thread);
+    check_red_zones();
+  });
+  return cudaSuccess;
+}
+
+}  // namespace emulated_cuda
+
+using namespace emulated_cuda;
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+  if (value < 0 || static_cast<std::size_t>(value) > r.options.shared_bytes_max) return returned(cudaErrorInvalidValue);
+  r.shared_limits[kernel] = value;
+  return cudaSuccess;
+}

@@ -1,0 +1,85 @@
+// The state behind the emulated runtime. One per process, as CUDA's is; mutex_ guards all of it.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "control.h"
+
+namespace emulated_cuda {
+
+// The place in a stream that an event marks.
+struct Mark {
+  CUstream_st* stream = nullptr;
+  std::uint64_t operation = 0;
+  bool done = false;
+  double seconds = 0;
+};
+
+enum class MemoryKind { device, pinned, registered };
+
+struct Allocation {
+  std::size_t bytes = 0;
+  MemoryKind kind = MemoryKind::device;
+  int device = 0;
+};
+
+struct Runtime {
+  std::mutex mutex;
+  std::condition_variable changed;  // an operation ended, came, or is wanted
+  Options options;
+  Faults faults;
+  cudaError_t sticky = cudaSuccess;
+  std::vector<Call> calls;
+  std::map<std::uintptr_t, Allocation> memory;
+  std::map<const void*, int> shared_limits;  // by kernel
+  std::map<int, std::size_t> device_bytes;
+  std::size_t device_bytes_peak = 0;
+  unsigned streams_made = 0, events_made = 0;
+  std::vector<CUstream_st*> streams;
+  std::size_t events = 0;
+};
+Runtime& runtime();
+
+using Lock = std::unique_lock<std::mutex>;
+
+// What a call returns before it does anything: cudaSuccess, an injected fault, or the sticky error.
+cudaError_t entry_error(const Lock&);
+// Remembers an error for cudaGetLastError.
+cudaError_t returned(cudaError_t);
+bool fires(int& countdown);  // of a fault
+int current_device();
+
+// Puts work into a stream; it is run without the lock, unless the device has failed by then.
+void enqueue(Lock&, cudaStream_t, std::function<void()> work);
+
+// Stops the process for the default stream.
+void require_stream(cudaStream_t);
+
+// Null where [p, p + bytes) is not within one allocation.
+const Allocation* find_memory(const Lock&, const void* p, std::size_t bytes);
+// Stops the process unless the range is device memory.
+void require_device_memory(const void* p, std::size_t bytes, const char* what);
+
+}  // namespace emulated_cuda
+
+struct CUstream_st {
+  unsigned number = 0;
+  int device = 0;
+  std::deque<std::function<void()>> queue;
+  std::uint64_t enqueued = 0, finished = 0;
+  std::uint64_t wanted = 0;  // somebody waits until this many are finished
+  bool closing = false;
+  std::uint64_t random = 0;
+  std::thread thread;
+};
+
+struct CUevent_st {
+  unsigned number = 0;
+  std::shared_ptr<emulated_cuda::Mark> mark;  // null before the first record
+};

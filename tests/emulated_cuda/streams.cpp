@@ -1,0 +1,250 @@
+// Streams, each an in-order queue with a thread of its own, and the events that mark places in them.
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "failure.h"
+#include "runtime.h"
+#include "tidepool/mix_bits.h"
+
+namespace emulated_cuda {
+namespace {
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void jitter(CUstream_st& stream, unsigned us_max) {
+  if (us_max == 0) return;
+  stream.random = tidepool::mix_bits(stream.random + tidepool::golden_gamma);
+  if (stream.random % 2 == 0) return;  // half of the operations follow at once
+  std::this_thread::sleep_for(std::chrono::microseconds((stream.random >> 8) % us_max));
+}
+
+bool may_run(const CUstream_st& stream) {
+  if (stream.queue.empty()) return false;
+  return !runtime().options.late_streams || stream.finished < stream.wanted;
+}
+
+void run_stream(CUstream_st& stream) {
+  Runtime& r = runtime();
+  cudaSetDevice(stream.device);
+  Lock lock(r.mutex);
+  for (;;) {
+    r.changed.wait(lock, [&] { return may_run(stream) || (stream.closing && stream.queue.empty()); });
+    if (stream.queue.empty()) return;
+    const std::function<void()> work = std::move(stream.queue.front());
+    stream.queue.pop_front();
+    if (r.sticky == cudaSuccess) {
+      const unsigned us_max = r.options.jitter_us_max;
+      lock.unlock();
+      jitter(stream, us_max);
+      work();
+      lock.lock();
+    }
+    ++stream.finished;
+    r.changed.notify_all();
+  }
+}
+
+// Waits on the host, or on another stream's thread, until `stream` has finished `operations`.
+void wait_until(Lock& lock, CUstream_st& stream, std::uint64_t operations) {
+  stream.wanted = std::max(stream.wanted, operations);
+  runtime().changed.notify_all();
+  runtime().changed.wait(lock, [&] { return stream.finished >= operations; });
+}
+
+void wait_for_mark(Lock& lock, const std::shared_ptr<Mark>& mark) {
+  Runtime& r = runtime();
+  if (!mark->done && r.sticky == cudaSuccess) {
+    mark->stream->wanted = std::max(mark->stream->wanted, mark->operation);
+    r.changed.notify_all();
+  }
+  r.changed.wait(lock, [&] { return mark->done || r.sticky != cudaSuccess; });
+}
+
+}  // namespace
+
+void require_stream(cudaStream_t stream) {
+  if (stream == nullptr) fail("the default stream is not used: it waits for others in ways that plans do not show");
+}
+
+void enqueue(Lock&, cudaStream_t stream, std::function<void()> work) {
+  require_stream(stream);
+  Runtime& r = runtime();
+  const bool faulty = fires(r.faults.operation);
+  ++stream->enqueued;
+  stream->queue.push_back(faulty ? std::function<void()>([] {
+    Lock lock(runtime().mutex);
+    runtime().sticky = runtime().faults.operation_error;
+    runtime().changed.notify_all();
+  })
+                                 : std::move(work));
+  r.changed.notify_all();
+}
+
+}  // namespace emulated_cuda
+
+using namespace emulated_cuda;
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  *stream = nullptr;
+  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  if (flags != cudaStreamNonBlocking) fail("a stream that is not cudaStreamNonBlocking waits for the default stream");
+  auto* made = new CUstream_st;
+  made->number = ++r.streams_made;
+  made->device = current_device();
+  made->random = r.options.seed * 1000 + made->number;
+  r.streams.push_back(made);
+  made->thread = std::thread([made] { run_stream(*made); });
+  *stream = made;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+  return cudaStreamCreateWithFlags(stream, flags);
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0, *greatest = -5;
+  return cudaSuccess;
+}
+
+// What is queued is still run, as in CUDA; here the caller waits for it.
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  if (stream == nullptr || std::erase(r.streams, stream) == 0) return returned(cudaErrorInvalidResourceHandle);
+  stream->closing = true;
+  stream->wanted = stream->enqueued;
+  r.changed.notify_all();
+  lock.unlock();
+  stream->thread.join();
+  delete stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  require_stream(stream);
+  r.calls.push_back({.kind = CallKind::stream_synchronize, .device = stream->device, .stream = stream->number});
+  wait_until(lock, *stream, stream->enqueued);
+  return returned(r.sticky);
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  const int device = current_device();
+  r.calls.push_back({.kind = CallKind::device_synchronize, .device = device});
+  const std::vector<CUstream_st*> streams = r.streams;  // REQUIRES: none is destroyed meanwhile
+  for (CUstream_st* stream : streams) {
+    if (stream->device == device) wait_until(lock, *stream, stream->enqueued);
+  }
+  return returned(r.sticky);
+}
+
+cudaError_t cudaDeviceReset() { return cudaDeviceSynchronize(); }
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  stream->wanted = stream->enqueued;  // who asks again and again waits
+  r.changed.notify_all();
+  return stream->finished == stream->enqueued ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  if (event == nullptr) return returned(cudaErrorInvalidResourceHandle);
+  require_stream(stream);
+  r.calls.push_back({.kind = CallKind::stream_wait_event, .device = stream->device, .stream = stream->number, .event = event->number});
+  if (event->mark == nullptr) return cudaSuccess;  // never recorded: nothing to wait for
+  enqueue(lock, stream, [mark = event->mark] {
+    Lock held(runtime().mutex);
+    wait_for_mark(held, mark);
+  });
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* context) {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  require_stream(stream);
+  r.calls.push_back({.kind = CallKind::host_function, .device = stream->device, .stream = stream->number});
+  enqueue(lock, stream, [=] { function(context); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  *event = nullptr;
+  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  *event = new CUevent_st{.number = ++r.events_made, .mark = nullptr};
+  ++r.events;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  Lock lock(runtime().mutex);
+  if (event == nullptr) return returned(cudaErrorInvalidResourceHandle);
+  delete event;
+  --runtime().events;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  if (event == nullptr) return returned(cudaErrorInvalidResourceHandle);
+  require_stream(stream);
+  r.calls.push_back({.kind = CallKind::event_record, .device = stream->device, .stream = stream->number, .event = event->number});
+  event->mark = std::make_shared<Mark>(Mark{.stream = stream, .operation = stream->enqueued + 1});
+  enqueue(lock, stream, [mark = event->mark] {
+    Lock held(runtime().mutex);
+    mark->seconds = now_seconds();
+    mark->done = true;
+    runtime().changed.notify_all();
+  });
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  if (event == nullptr) return returned(cudaErrorInvalidResourceHandle);
+  r.calls.push_back({.kind = CallKind::event_synchronize, .event = event->number});
+  if (const auto mark = event->mark) wait_for_mark(lock, mark);
+  return returned(r.sticky);
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  const auto& mark = event->mark;
+  if (mark == nullptr || mark->done) return cudaSuccess;
+  mark->stream->wanted = std::max(mark->stream->wanted, mark->operation);
+  r.changed.notify_all();
+  return cudaErrorNotReady;
+}
+
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  Lock lock(runtime().mutex);
+  if (begin->mark == nullptr || end->mark == nullptr) return returned(cudaErrorInvalidResourceHandle);
+  if (!begin->mark->done || !end->mark->done) return cudaErrorNotReady;
+  *ms = static_cast<float>((end->mark->seconds - begin->mark->seconds) * 1e3);
+  return cudaSuccess;
+}
