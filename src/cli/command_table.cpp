@@ -140,8 +140,7 @@ constexpr std::array report_options = {
 Result<void> run_report(const Arguments& arguments) {
   const auto& words = arguments.positional();
   if (words.size() > 2) return usage("at most two run directories stand beside each other");
-  return report({.run_dir = words[0], .other_dir = words.size() > 1 ? words[1] : "",
-                 .html = arguments.text("html")});
+  return report({.run_dirs = words, .html = arguments.text("html")});
 }
 
 constexpr std::array doctor_options = {

@@ -47,9 +47,8 @@ struct GenerateArguments {
 Result<void> generate(const GenerateArguments&);
 
 struct ReportArguments {
-  std::string run_dir;
-  std::string other_dir;  // a second run to stand beside; may be empty
-  std::string html;       // where the page goes; empty: into run_dir
+  std::vector<std::string> run_dirs;  // one, or two to stand side by side
+  std::string html;                   // where the page goes; empty: into the first
 };
 Result<void> report(const ReportArguments&);
 

@@ -24,8 +24,9 @@ std::string page_path(const ReportArguments& arguments, const std::vector<RunFil
 
 Result<void> report(const ReportArguments& arguments) {
   std::vector<RunFiles> runs;
-  for (const std::string& dir : {arguments.run_dir, arguments.other_dir}) {
-    if (dir.empty()) continue;
+  for (const std::string& dir : arguments.run_dirs) {
+    if (dir.empty())
+      return Error{ErrorKind::usage, "a run directory is the empty text, as from a variable that is not set"};
     TRY_ASSIGN(RunFiles run, read_run(dir));
     runs.push_back(std::move(run));
   }

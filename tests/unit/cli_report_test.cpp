@@ -94,6 +94,9 @@ TEST_F(CliReport, two_runs_stand_side_by_side) {
   EXPECT_THAT(r.out, HasSubstr(run() + "/compare-b.html"));
   EXPECT_THAT(read_text(run() + "/compare-b.html"), HasSubstr("\"name\":\"" + run("b")));
   EXPECT_EQ(report({run(), run("b"), run()}).code, 2);
+  // As `report "$A" "$B"` gives where B is not set: never a page of one run that passes for two.
+  expect_bad_input(report({""}), "not set", 2);
+  expect_bad_input(report({run(), ""}), "not set", 2);
 }
 
 TEST_F(CliReport, says_which_file_is_missing_or_broken) {

@@ -1,4 +1,5 @@
 // What the README shows is what there is.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <fstream>
