@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""Predicted against measured step times: prediction_bench.py TIDEPOOL DATA SCRATCH [repetitions] [name ...]
+"""Predicted against measured step times: short trainings whose bottlenecks differ, interleaved (every case once, then
+every case again).
 
-Runs short trainings whose bottlenecks differ, interleaved (every case once, then every case again). Each run probes
-this machine's rates and predicts its steady step before the first one; both numbers stand in its report.json. Prints
-per case the median of predicted / measured over the repetitions. A run's first steps warm up: the report's median is
-over all of its steps.
+Each run probes this machine's rates and predicts its steady step before the first one; both numbers stand in its
+report.json. Prints per case the median of predicted / measured over the repetitions. The cost model was mended while
+looking at the cases of `tuned`; those of `held-out` were chosen before any of them was run. Words of the environment's
+RUN_PREFIX go before each run, for machines that must be booked.
 """
 
+import argparse
 import json
+import os
 import pathlib
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -17,7 +21,7 @@ import sys
 WIDE = "n_embd=1024 n_layer=6 n_head=16"  # 76M
 MEDIUM = "n_embd=512 n_layer=8 n_head=8"  # 25M
 SMALL = "n_embd=256 n_layer=6 n_head=8"  # 5M
-CASES = {
+TUNED = {
     "resident fp32": f"{MEDIUM} precision=fp32 sequence_length=256 per_device_train_batch_size=2 home=device",
     "resident bf16": f"{MEDIUM} precision=bf16 sequence_length=256 per_device_train_batch_size=2 home=device",
     "accumulation, from disk": f"{MEDIUM} precision=bf16 sequence_length=128 gradient_accumulation_steps=8 home=disk",
@@ -31,8 +35,32 @@ CASES = {
     "two devices": f"{MEDIUM} precision=bf16 sequence_length=128 gradient_accumulation_steps=2 home=host executor=cpu:2",
     "one thread": f"{MEDIUM} precision=fp32 sequence_length=128 home=host threads=1",
 }
-COMMON = ("n_positions=512 vocab_size=256 device=1GiB host=2GiB max_steps=12 eval_steps=0 eval_batches=1 "
+BROAD = "n_embd=1280 n_layer=3 n_head=20"  # 59M
+DEEP = "n_embd=640 n_layer=10 n_head=10"  # 49M
+MIDDLE = "n_embd=768 n_layer=4 n_head=12"  # 28M
+NARROW = "n_embd=384 n_layer=12 n_head=6"  # 21M
+TINY = "n_embd=320 n_layer=5 n_head=5"  # 6M
+HELD_OUT = {
+    "long sequence, fp32": f"{NARROW} precision=fp32 sequence_length=512 home=device",
+    "large batch, bf16": f"{MIDDLE} precision=bf16 sequence_length=64 per_device_train_batch_size=12 home=device max_grad_norm=0",
+    "two sweeps, recompute": f"{DEEP} precision=bf16 sequence_length=192 gradient_accumulation_steps=6 sweeps=2 home=host recompute=recompute device=400MiB",
+    "batches, from disk": f"{MIDDLE} precision=fp32 sequence_length=384 per_device_train_batch_size=3 gradient_accumulation_steps=2 home=disk max_grad_norm=0 host=300MiB",
+    "Adam fp32, unclipped": f"{BROAD} precision=fp32 sequence_length=24 home=host max_grad_norm=0 device=400MiB",
+    "Adam bf16, clipped": f"{BROAD} precision=bf16 sequence_length=32 home=host device=250MiB",
+    "Adam fp32, 1 MiB chunks": f"{DEEP} precision=fp32 sequence_length=32 home=host chunk_size=1MiB device=300MiB",
+    "copies fp32, six sweeps": f"{BROAD} precision=fp32 sequence_length=8 gradient_accumulation_steps=6 sweeps=6 home=host device=400MiB",
+    "copies bf16, eight sweeps": f"{DEEP} precision=bf16 sequence_length=16 gradient_accumulation_steps=8 sweeps=8 home=host max_grad_norm=0 device=200MiB",
+    "disk fp32, clipped": f"{BROAD} precision=fp32 sequence_length=16 home=disk device=400MiB host=350MiB",
+    "disk bf16, unclipped": f"{DEEP} precision=bf16 sequence_length=48 home=disk max_grad_norm=0 device=150MiB host=120MiB",
+    "disk, 256 KiB chunks": f"{TINY} precision=fp32 sequence_length=128 home=disk chunk_size=256KiB device=32MiB host=16MiB",
+    "host and disk, two sweeps": f"{DEEP} precision=fp32 sequence_length=64 gradient_accumulation_steps=4 sweeps=2 home=mixed device=300MiB host=500MiB",
+    "two devices, fp32": f"{MIDDLE} precision=fp32 sequence_length=48 gradient_accumulation_steps=2 home=host executor=cpu:2 device=250MiB",
+    "two devices, from disk": f"{NARROW} precision=bf16 sequence_length=64 gradient_accumulation_steps=4 home=disk executor=cpu:2 device=150MiB host=150MiB",
+}
+SETS = {"tuned": TUNED, "held-out": HELD_OUT, "all": TUNED | HELD_OUT}
+COMMON = ("n_positions=512 vocab_size=256 device=1GiB host=2GiB max_steps=10 eval_steps=0 eval_batches=1 "
           "save_steps=0 warmup_steps=0 max_grad_norm=1 learning_rate=1e-4")
+WARM_UP_STEPS = 2
 
 
 def settings_of(case):
@@ -41,34 +69,51 @@ def settings_of(case):
 
 
 def run(tidepool, data, scratch, case):
+    """Predicted seconds of a step, the measured median, and the lane that binds."""
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     config = scratch / "config.yaml"
     config.write_text(f"model:\n  model_type: gpt2\ndata:\n  train: {data}\noutput:\n  dir: {scratch / 'run'}\n")
     words = [f"{key}={value}" for key, value in settings_of(case).items()]
-    done = subprocess.run([tidepool, "train", config, *words], capture_output=True, text=True)
+    prefix = shlex.split(os.environ.get("RUN_PREFIX", ""))
+    done = subprocess.run([*prefix, tidepool, "train", config, *words], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(words)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     report = json.loads((scratch / "run" / "report.json").read_text())
-    steps = report["each_step_seconds"][2:]
+    steps = report["each_step_seconds"][WARM_UP_STEPS:]
     return report["predicted_step_seconds"], statistics.median(steps), report["binds"]
 
 
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tidepool", type=pathlib.Path)
+    parser.add_argument("data", type=pathlib.Path, help="a text of a few MB")
+    parser.add_argument("scratch", type=pathlib.Path, help="its folder `case` is made anew for each run")
+    parser.add_argument("names", nargs="*", help="cases; all of the set without")
+    parser.add_argument("--set", choices=SETS, default="all")
+    parser.add_argument("--repetitions", type=int, default=3)
+    options = parser.parse_intermixed_args()
+    cases = SETS[options.set]
+    if unknown := [name for name in options.names if name not in cases]:
+        parser.error(f"no such case: {', '.join(unknown)}; there are: {', '.join(cases)}")
+    return options, {name: cases[name] for name in options.names or cases}
+
+
 def main():
-    tidepool, data, scratch = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), pathlib.Path(sys.argv[3])
-    repetitions = int(sys.argv[4]) if len(sys.argv) > 4 else 3
-    names = sys.argv[5:] or list(CASES)
-    seen = {name: [] for name in names}
-    for _ in range(repetitions):
-        for name in names:
-            seen[name].append(run(tidepool, data, scratch / "case", CASES[name]))
+    options, cases = parse()
+    seen = {name: [] for name in cases}
+    for _ in range(options.repetitions):
+        for name, case in cases.items():
+            seen[name].append(run(options.tidepool, options.data.resolve(), options.scratch / "case", case))
+            predicted, measured, binds = seen[name][-1]
+            print(f"{name}: {predicted * 1e3:.1f} / {measured * 1e3:.1f} ms, {binds}", file=sys.stderr, flush=True)
     errors = []
-    print(f"{'case':<26}{'predicted':>12}{'measured':>12}{'ratio':>8}  {'binds':<12}each")
+    print(f"{'case':<26}{'predicted':>12}{'measured':>12}{'ratio':>8}  {'binds':<16}each")
     for name, runs in seen.items():
         ratio = statistics.median(p / m for p, m, _ in runs)
         errors.append(abs(ratio - 1))
         print(f"{name:<26}{statistics.median(p for p, _, _ in runs) * 1e3:>9.1f} ms"
-              f"{statistics.median(m for _, m, _ in runs) * 1e3:>9.1f} ms{ratio:>8.3f}  {runs[0][2]:<12}"
+              f"{statistics.median(m for _, m, _ in runs) * 1e3:>9.1f} ms{ratio:>8.3f}  {runs[0][2]:<16}"
               f"{' '.join(f'{p / m:.2f}' for p, m, _ in runs)}")
     print(f"errors: median {statistics.median(errors):.1%}, largest {max(errors):.1%}")
 
