@@ -7,6 +7,7 @@
 
 #include "planner/advice.h"
 #include "planner/attempt.h"
+#include "planner/plan_size.h"
 #include "planner/verify.h"
 
 namespace tidepool {
@@ -64,6 +65,7 @@ Result<void> check_options(const PlanOptions& options) {
 // The first attempt that fits: fewest sweeps first, of those the largest chunks. Else what is short.
 Result<Attempt> find_fitting(const ModelGraph& graph, const PlanOptions& options) {
   TRY(check_options(options));
+  TRY(check_plan_size(graph, options, chunk_elements_to_try(graph, options).front()));
   if (std::optional<Error> error = too_large(graph, options)) return *std::move(error);
   std::optional<Attempt> best;
   for (u32 sweeps : sweeps_to_try(options)) {

@@ -85,6 +85,24 @@ TEST(LowerBound, WhatFitsMovesNothingAndWhatStreamsMovesAtLeastTheBound) {
       }
 }
 
+// Beyond 1024 activations neighbours count as one: the bound may only be lower for it.
+TEST(LowerBound, HoldsForManyMicroBatches) {
+  const ModelGraph graph = test::make_graph({.layers = 12});
+  for (const u32 sweeps : {1u, 2u}) {
+    const auto plan = make_plan(graph, {.budgets = {Bytes{6000 * kib}, Bytes{4000 * kib}, Bytes{gib}},
+                                        .micro_batches = 100,
+                                        .sweeps = sweeps});
+    ASSERT_TRUE(plan) << plan.error().message;
+    const auto moved = link_bytes(*plan, SegmentKind::body), bound = lower_bound(*plan, graph);
+    for (u32 l = 0; l < link_count; ++l) {
+      EXPECT_GE(moved[l].value, bound[l].value) << name(static_cast<LinkKind>(l)) << " " << sweeps;
+      if (l < 2) {
+        EXPECT_GT(2 * bound[l].value, moved[l].value) << "a bound that says little";
+      }
+    }
+  }
+}
+
 TEST(LowerBound, HoldsForSeveralDevices) {
   const ModelGraph graph = test::make_graph({.layers = 12});
   for (u64 host : {800ull, 2000ull, 100'000ull})
