@@ -63,9 +63,10 @@ Result<std::unique_ptr<Arena>> Arena::create(const ArenaOptions& options) {
   }
   arena->memory_ = {memory, options.bytes.value};
   auto say = [&](const std::string& text) { arena->describe_ += ", " + text; };
-  if (options.huge_pages) {
-    bool granted = madvise(memory, options.bytes.value, MADV_HUGEPAGE) == 0;
-    say(granted ? "huge pages" : "no huge pages (kernel without transparent ones)");
+  // Accepted is not granted: the kernel gives what it has. An arena below one of them has none.
+  if (options.huge_pages && options.bytes.value >= huge_page_bytes) {
+    bool accepted = madvise(memory, options.bytes.value, MADV_HUGEPAGE) == 0;
+    say(accepted ? "huge pages asked for" : "no huge pages (kernel without transparent ones)");
   }
   if (options.numa_bind) {
     if (std::string text = bind_to_local_nodes(arena->memory_); !text.empty()) say(text);

@@ -62,7 +62,7 @@ class Arena {
   std::span<std::byte> memory() const { return memory_; }  // starts on 2 MiB
   std::byte* at(u64 offset) const { return memory_.data() + offset; }
   Bytes bytes() const { return Bytes{memory_.size()}; }
-  // "host: 2.00 GiB, huge pages, bound to node 0": one line for people.
+  // "host: 2.00 GiB, huge pages asked for, bound to node 0": one line for people.
   const std::string& describe() const { return describe_; }
 
  private:

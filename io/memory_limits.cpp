@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <vector>
@@ -58,10 +59,26 @@ std::string cgroup_path(const std::string& root, bool v2) {
   return "/";
 }
 
-void tighten(MemoryLimits& limits, const std::string& file, u64 value) {
+// memory.stat of v2 and v1: what cannot be dropped. The page cache can, and so can the kernel's caches of names.
+Bytes used_in(const std::string& folder, bool v2) {
+  u64 used = 0, droppable = 0;
+  std::ifstream in(folder + "/memory.stat");
+  std::string key;
+  for (u64 value = 0; in >> key >> value;) {
+    if (v2 ? key == "anon" || key == "kernel" || key == "shmem" : key == "total_rss" || key == "total_shmem")
+      used += value;
+    if (v2 && key == "slab_reclaimable") droppable = value;
+  }
+  return Bytes{used - std::min(used, droppable)};
+}
+
+void tighten(MemoryLimits& limits, const std::string& file, u64 value, Bytes used) {
   if (value >= no_limit_bytes) return;
-  if (limits.cgroup && limits.cgroup->value <= value) return;
+  // The one with least left binds.
+  const auto left = [](u64 limit, Bytes taken) { return limit - std::min(limit, taken.value); };
+  if (limits.cgroup && left(limits.cgroup->value, limits.cgroup_used) <= left(value, used)) return;
   limits.cgroup = Bytes{value};
+  limits.cgroup_used = used;
   limits.cgroup_file = file;
 }
 
@@ -72,8 +89,9 @@ void read_cgroup(MemoryLimits& limits, const std::string& root, const Mount& mou
   const char* name = mount.v2 ? "memory.max" : "memory.limit_in_bytes";
   while (true) {
     if (path == "/") path.clear();
-    std::string file = root + mount.point + path + "/" + name;
-    if (auto value = read_number(file)) tighten(limits, file, *value);
+    const std::string folder = root + mount.point + path;
+    const std::string file = folder + "/" + name;
+    if (auto value = read_number(file)) tighten(limits, file, *value, used_in(folder, mount.v2));
     if (path.empty()) return;
     path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
   }
@@ -117,28 +135,33 @@ MemoryLimits read_memory_limits(const std::string& root) {
   return limits;
 }
 
-Result<void> check_memory(const MemoryLimits& limits, Bytes needed) {
-  if (limits.cgroup && *limits.cgroup < needed) {
+Result<void> check_memory(const MemoryLimits& limits, Bytes needed, Bytes beside) {
+  const Bytes more = needed + beside;
+  const std::string extra =
+      beside.value == 0 ? "" : fmt::format(" and {} that the process takes beside the budgets", format_bytes(beside));
+  if (limits.cgroup && *limits.cgroup < limits.cgroup_used + more) {
+    const std::string used =
+        limits.cgroup_used.value == 0 ? "" : fmt::format(" on top of {} in use", format_bytes(limits.cgroup_used));
     return Error{
         ErrorKind::does_not_fit,
-        fmt::format("the cgroup limit {} ({}) is below the {} of memory asked for: raise it by {} (docker "
+        fmt::format("the cgroup limit {} ({}) is below the {} of memory asked for{}{}: raise it by {} (docker "
                     "--memory, systemd MemoryMax=), or lower memory.host or memory.device by as much",
-                    format_bytes(*limits.cgroup), limits.cgroup_file, format_bytes(needed),
-                    format_bytes(needed - *limits.cgroup))};
+                    format_bytes(*limits.cgroup), limits.cgroup_file, format_bytes(needed), extra, used,
+                    format_bytes(limits.cgroup_used + more - *limits.cgroup))};
   }
-  if (limits.available.value != 0 && limits.available < needed) {
+  if (limits.available.value != 0 && limits.available < more) {
     return Error{
         ErrorKind::does_not_fit,
-        fmt::format("this machine has {} of memory available ({} in all), {} less than the {} asked for: "
+        fmt::format("this machine has {} of memory available ({} in all), {} less than the {} asked for{}: "
                     "lower memory.host or memory.device by as much, or end other programs",
                     format_bytes(limits.available), format_bytes(limits.total),
-                    format_bytes(needed - limits.available), format_bytes(needed))};
+                    format_bytes(more - limits.available), format_bytes(needed), extra)};
   }
-  if (limits.address_space && *limits.address_space < needed) {
+  if (limits.address_space && *limits.address_space < more) {
     return Error{
         ErrorKind::does_not_fit,
-        fmt::format("the address space limit {} is below the {} of memory asked for: `ulimit -v unlimited`",
-                    format_bytes(*limits.address_space), format_bytes(needed))};
+        fmt::format("the address space limit {} is below the {} of memory asked for{}: `ulimit -v unlimited`",
+                    format_bytes(*limits.address_space), format_bytes(needed), extra)};
   }
   return {};
 }

@@ -89,6 +89,8 @@ void add_losses(RunReport& report, const TrainerState& state) {
 RunReport assemble_report(const ReportParts& parts) {
   RunReport report = planned_report(parts.session.graph(), parts.session.plan());
   parts.meter.fill(report);
+  // Taken for the whole run, beside the frames that the meter sees: as in the plan.
+  report.tiers[static_cast<u32>(Tier::host)].measured_peak += host_reserved();
   add_prediction(report, parts.prediction);
   add_phases(report, parts);
   add_losses(report, parts.state);

@@ -1,53 +1,66 @@
 #include "trainer/rest_staging.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace tidepool {
 namespace {
 
 struct Range {
+  Tier tier{};
   u64 begin = 0, end = 0;
+  u64 bytes() const { return end - begin; }
 };
 
 std::vector<Range> taken_at_rest(const Plan& plan, Tier tier) {
   std::vector<Range> out;
   for (const Frame& home : plan.homes)
-    if (home.bytes.value > 0 && home.tier == tier) out.push_back({home.offset, home.end()});
+    if (home.bytes.value > 0 && home.tier == tier) out.push_back({tier, home.offset, home.end()});
   for (const Segment& segment : plan.segments)
     for (const Operand& o : segment.operands)
       if (o.frame.tier == tier && plan.chunk(o.first).kind == Kind::scalars)
-        out.push_back({o.frame.offset, o.frame.end()});
+        out.push_back({tier, o.frame.offset, o.frame.end()});
   std::sort(out.begin(), out.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
   return out;
 }
 
-}  // namespace
-
-std::vector<std::span<std::byte>> free_at_rest(const Plan& plan, Tier tier, std::span<std::byte> arena, u64 end_bytes) {
-  std::vector<std::span<std::byte>> out;
+// What lies between them, in whole pages, up to `end_bytes`; largest first.
+std::vector<Range> gaps_at_rest(const Plan& plan, Tier tier, u64 end_bytes) {
+  std::vector<Range> out;
   u64 at = 0;
   const auto add = [&](u64 end) {
     const u64 begin = round_up(at, frame_alignment), stop = std::min(end, end_bytes);
-    if (stop > begin) out.push_back(arena.subspan(begin, stop - begin));
+    if (stop > begin) out.push_back({tier, begin, stop});
   };
   for (const Range& taken : taken_at_rest(plan, tier)) {
     add(taken.begin);
     at = std::max(at, taken.end);
   }
   add(end_bytes);
-  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  std::stable_sort(out.begin(), out.end(), [](const Range& a, const Range& b) { return a.bytes() > b.bytes(); });
   return out;
 }
 
-std::span<std::byte> take_from(std::vector<std::span<std::byte>>& ranges, u64 bytes) {
-  const u64 pages = round_up(bytes, frame_alignment);
-  for (std::span<std::byte>& range : ranges) {
-    if (bytes == 0 || range.size() < pages) continue;
-    const std::span<std::byte> taken = range.first(pages);
-    range = range.subspan(pages);
-    return taken;
+}  // namespace
+
+std::array<StagingPlace, 2> place_staging(const Plan& plan, const std::array<Bytes, 2>& needed, Bytes host_reserved) {
+  std::vector<Range> gaps;
+  for (const Tier tier : {Tier::host, Tier::device}) {
+    const u64 arena = round_up(plan.tiers[static_cast<u32>(tier)].planned_peak.value, frame_alignment);
+    const u64 reserved = tier == Tier::host ? host_reserved.value : 0;
+    for (const Range& gap : gaps_at_rest(plan, tier, arena - std::min(arena, reserved))) gaps.push_back(gap);
   }
-  return {};
+  std::array<StagingPlace, 2> places;
+  for (u32 i = 0; i < places.size(); ++i) {
+    places[i].bytes = needed[i];
+    const u64 pages = round_up(needed[i].value, frame_alignment);
+    const auto gap = std::find_if(gaps.begin(), gaps.end(), [&](const Range& g) { return g.bytes() >= pages; });
+    if (gap == gaps.end()) continue;
+    places[i].tier = gap->tier;
+    places[i].offset = gap->begin;
+    gap->begin += pages;
+  }
+  return places;
 }
 
 }  // namespace tidepool

@@ -2,17 +2,21 @@
 // reading and writing the state.
 #pragma once
 
-#include <span>
-#include <vector>
+#include <array>
+#include <optional>
 
 #include "tidepool/plan.h"
 
 namespace tidepool {
 
-// Ranges of `arena` (from its begin to `end_bytes`) that no home and no scalars of the tier touch; largest first.
-std::vector<std::span<std::byte>> free_at_rest(const Plan&, Tier, std::span<std::byte> arena, u64 end_bytes);
+struct StagingPlace {
+  std::optional<Tier> tier;  // whose arena (of device 0); empty: none has room
+  u64 offset = 0;
+  Bytes bytes{};
+};
 
-// Cuts `bytes`, whole pages, off the first range that has them. Empty if none has, or none are asked for.
-std::span<std::byte> take_from(std::vector<std::span<std::byte>>& ranges, u64 bytes);
+// Room for what a StateStore stages, in gaps that no home and no scalars touch: the host's first, the largest
+// first. `host_reserved`: the end of the host's arena, which holds no frames.
+std::array<StagingPlace, 2> place_staging(const Plan&, const std::array<Bytes, 2>& needed, Bytes host_reserved);
 
 }  // namespace tidepool

@@ -1,3 +1,4 @@
+// A session takes memory, disk and threads for a plan, in this order, and hands them to the executor.
 #include "trainer/session.h"
 
 #include <algorithm>
@@ -22,11 +23,28 @@ DiskBackend backend_of(IoBackend io) {
   return DiskBackend::automatic;
 }
 
-Bytes host_reserved() {
-  return Bytes{round_up((executor_staging + checkpoint_buffer).value, frame_alignment)};
+// Still to be taken outside of the arenas. Code, the plan and scratch are in use by now and counted as such;
+// to come are schedules and records of ops, buffers of files, stacks and the disk's queue.
+Bytes beside_budgets(const Plan& plan) {
+  constexpr u64 bytes_per_op = 256;
+  constexpr Bytes buffers{12 * mib};
+  u64 ops = 0;
+  for (const Segment& segment : plan.segments) ops += segment.ops.size();
+  return buffers + Bytes{ops * bytes_per_op} + staging_beside_budgets(plan);
 }
 
 }  // namespace
+
+Bytes staging_beside_budgets(const Plan& plan) {
+  Bytes beside{};
+  for (const StagingPlace& place : place_staging(plan, StateStore::staging_bytes(plan), host_reserved()))
+    if (!place.tier) beside += place.bytes;
+  return beside;
+}
+
+Bytes host_reserved() {
+  return Bytes{round_up((executor_staging + checkpoint_buffer).value, frame_alignment)};
+}
 
 Result<ModelGraph> make_graph(const Config& config) {
   return build_gpt2(config.model, config.train.precision,
@@ -82,7 +100,7 @@ Result<std::unique_ptr<Session>> Session::create(const Config& config, const Mod
 Result<void> Session::take_memory() {
   const MemoryLimits limits = read_memory_limits();
   const auto peak = [&](Tier tier) { return plan_.tiers[static_cast<u32>(tier)].planned_peak; };
-  TRY(check_memory(limits, peak(Tier::device) * plan_.devices + peak(Tier::host)));
+  TRY(check_memory(limits, peak(Tier::device) * plan_.devices + peak(Tier::host), beside_budgets(plan_)));
   const auto arena = [&](std::string name, Bytes bytes) {
     return Arena::create({.name = std::move(name),
                           .bytes = Bytes{std::max(round_up(bytes.value, frame_alignment), frame_alignment)},
@@ -144,17 +162,17 @@ Result<void> Session::open_executor(const Config& config, StepSource& source, co
 // An update has the chunks that it brought from disk in host frames beside all homes, so there is room for one
 // of each at rest. Were it in pieces too small, the device's arena would do, which is host memory here.
 void Session::make_state_store() {
-  auto ranges = free_at_rest(plan_, Tier::host, host_->memory(), host_->bytes().value - host_reserved().value);
-  for (const auto& range : free_at_rest(plan_, Tier::device, device_memory(), device_memory().size()))
-    ranges.push_back(range);
-  const std::array<Bytes, 2> needed = StateStore::staging_bytes(plan_);
+  const std::array<StagingPlace, 2> places = place_staging(plan_, StateStore::staging_bytes(plan_), host_reserved());
   StateStore::Staging staging;
   for (u32 i = 0; i < staging.size(); ++i) {
-    staging[i] = take_from(ranges, needed[i].value);
-    if (staging[i].size() >= needed[i].value) continue;
-    own_staging_[i].resize(needed[i].value);
-    ledger_.take("checkpoint staging", needed[i]);
-    staging[i] = own_staging_[i];
+    const auto& [tier, offset, bytes] = places[i];
+    if (tier) {
+      staging[i] = (*tier == Tier::host ? host_memory() : device_memory()).subspan(offset, bytes.value);
+    } else if (bytes.value > 0) {
+      own_staging_[i].resize(bytes.value);
+      ledger_.take("checkpoint staging", bytes);
+      staging[i] = own_staging_[i];
+    }
   }
   state_ = std::make_unique<StateStore>(plan_, graph_, *executor_, staging);
 }

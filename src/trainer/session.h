@@ -30,6 +30,9 @@ u32 micro_batches_per_step(const Config&);  // of all devices together
 // Host memory beside the plan's frames: disk staging at rest and the checkpoint buffer.
 inline constexpr Bytes executor_staging{1 * mib};
 inline constexpr Bytes checkpoint_buffer{256 * kib};
+Bytes host_reserved();  // the two together, in whole pages
+// What checkpoints stage at rest and no arena has room for: taken beside the budgets.
+Bytes staging_beside_budgets(const Plan&);
 
 struct SessionOptions {
   OpenDisk open_disk;                    // tests: in place of the swap file

@@ -8,6 +8,8 @@
 
 #include "checkpoint/checkpoint.h"
 #include "planner/lower_bound.h"
+#include "report/units.h"
+#include "trainer/session.h"
 
 namespace tidepool {
 namespace {
@@ -105,9 +107,14 @@ PlanSummary summarize(const Config& config, const ModelGraph& graph, const Plan&
   for (u32 l = 0; l < link_count; ++l) s.links[l] = {.per_step = moved[l], .lower_bound = bound[l]};
   if (prediction != nullptr) add_prediction(s, *prediction);
   const u64 kept = std::max<u64>(config.output.save_total_limit, 2) + 1;  // the best may exceed a limit of 1
-  s.notes.push_back(fmt::format("checkpoints: {:.3g} GiB each, up to {} at once in {}",
-                                static_cast<double>(checkpoint_bytes(graph).value) / static_cast<double>(gib),
+  s.notes.push_back(fmt::format("checkpoints: {} each, up to {} at once in {}", bytes_text(checkpoint_bytes(graph)),
                                 kept, config.output.dir));
+  s.notes.push_back(fmt::format("host holds {} for disk transfers at rest and checkpoints, beside what passes",
+                                bytes_text(host_reserved())));
+  const Bytes beside = staging_beside_budgets(plan);
+  if (beside.value > 0)
+    s.notes.push_back(fmt::format("checkpoints take {} beside the budgets: at rest no arena has so much in one piece",
+                                  bytes_text(beside)));
   return s;
 }
 
