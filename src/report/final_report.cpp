@@ -41,6 +41,9 @@ class Report {
 
  private:
   void line(const std::string& text) { out_ += text + "\n"; }
+  void words(const std::string& text) {
+    for (const std::string& l : wrap_words(text, page_columns(screen_) - 2, 0)) line(" " + l);
+  }
   void section(const std::string& title, const std::string& aside) {
     line("");
     line(" " + paint(screen_, Ink::bold, title) + (aside.empty() ? "" : "  " + paint(screen_, Ink::dim, aside)));
@@ -92,6 +95,7 @@ class Report {
     std::stable_sort(causes.begin(), causes.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
     const u32 width = page_columns(screen_) - 34;
     for (const ExposedTime& e : causes) {
+      if (e.cause == "comm" && !run_.comm) continue;  // one device has no such lane
       const double share = sum > 0 ? e.seconds / sum : 0;
       line(fmt::format("  {:<12}{} {:>6} {:>10}", e.cause,
                        bar(screen_, share, width, e.cause == "compute" ? Ink::green : Ink::yellow), percent_text(share),
@@ -110,9 +114,10 @@ class Report {
   }
 
   void bytes() {
-    section("Bytes in a step", "useful bytes; retries and checkpoints apart");
+    section("Bytes in a step", "useful bytes; retries, checkpoints apart");
     line(paint(screen_, Ink::dim,
-               fmt::format("  {:<12}{:>12}{:>14}{:>14}{:>9}", "link", "measured", "planned", "least", "ratio")));
+               fmt::format("  {:<12}{:>{}}{:>{}}{:>{}}{:>{}}", "link", "measured", cell_, "planned", cell_ + 2, "least",
+                           cell_ + 2, "ratio", cell_ - 3)));
     for (u32 i = 0; i < link_count; ++i) link(static_cast<LinkKind>(i), run_.links[i]);
     if (run_.comm) comm(*run_.comm);
   }
@@ -122,17 +127,21 @@ class Report {
     return paint(screen_, Ink::red, fmt::format("{:+d} B", static_cast<i64>(measured.value - planned.value)));
   }
 
+  std::string moved(std::string_view what, Bytes measured, Bytes planned, const std::string& least,
+                    const std::string& ratio, const std::string& verdict) const {
+    return fmt::format("  {:<12}{:>{}}{:>{}}{:>{}}{:>{}}  {}", what, bytes_text(per_step(measured, run_.steps)), cell_,
+                       bytes_text(per_step(planned, run_.steps)), cell_ + 2, least, cell_ + 2, ratio, cell_ - 3, verdict);
+  }
+
   void comm(const CommUse& use) {
-    line(fmt::format("  {:<12}{:>12}{:>14}{:>14}{:>9}  {}", "collectives", bytes_text(per_step(use.measured, run_.steps)),
-                     bytes_text(per_step(use.planned, run_.steps)), "-", "-", verdict(use.measured, use.planned)));
+    line(moved("collectives", use.measured, use.planned, "-", "-", verdict(use.measured, use.planned)));
   }
 
   void link(LinkKind kind, const LinkUse& use) {
     const double ratio = use.lower_bound.value == 0 ? (use.measured.value == 0 ? 1.0 : std::nan(""))
                                                     : static_cast<double>(use.measured.value) / static_cast<double>(use.lower_bound.value);
-    line(fmt::format("  {:<12}{:>12}{:>14}{:>14}{:>9}  {}", name(kind), bytes_text(per_step(use.measured, run_.steps)),
-                     bytes_text(per_step(use.planned, run_.steps)), bytes_text(per_step(use.lower_bound, run_.steps)),
-                     ratio_text(ratio), verdict(use.measured, use.planned)));
+    line(moved(name(kind), use.measured, use.planned, bytes_text(per_step(use.lower_bound, run_.steps)), ratio_text(ratio),
+               verdict(use.measured, use.planned)));
   }
 
   void peaks() {
@@ -151,19 +160,20 @@ class Report {
   void closing() {
     line("");
     const Bytes written = run_.links[static_cast<u32>(LinkKind::disk_write)].measured;
-    line(fmt::format(" The SSD took {} per step, {} in all, and {} of checkpoints.", bytes_text(per_step(written, run_.steps)),
-                     bytes_text(written), bytes_text(run_.checkpoint_written)));
+    words(fmt::format("The SSD took {} per step, {} in all, and {} of checkpoints.", bytes_text(per_step(written, run_.steps)),
+                      bytes_text(written), bytes_text(run_.checkpoint_written)));
     if (written.value > 0) {
       const DriveLife life = drive_life(run_);
-      line(fmt::format(" At this pace {} of endurance ({}) last {}.", endurance_text(life.endurance),
-                       life.assumed ? "assumed" : "machine.file", long_time_text(life.seconds)));
+      words(fmt::format("At this pace {} of endurance ({}) last {}.", endurance_text(life.endurance),
+                        life.assumed ? "assumed" : "machine.file", long_time_text(life.seconds)));
     }
-    if (run_.io_retries > 0) line(fmt::format(" {} I/O operations needed a second try.", run_.io_retries));
-    if (!run_.weights_xxh3.empty()) line(fmt::format(" Weights: xxh3 {}", run_.weights_xxh3));
+    if (run_.io_retries > 0) words(fmt::format("{} I/O operations needed a second try.", run_.io_retries));
+    if (!run_.weights_xxh3.empty()) words(fmt::format("Weights: xxh3 {}", run_.weights_xxh3));
   }
 
   const RunReport& run_;
   const Screen& screen_;
+  const u32 cell_ = screen_.columns < 72 ? 9 : 12;
   std::string out_;
 };
 

@@ -100,7 +100,9 @@ class Table {
  private:
   void line(const std::string& text) { out_ += text + "\n"; }
   void row(const std::string& label, const std::string& text) {
-    line(" " + paint(screen_, Ink::bold, pad_right(label, label_columns)) + text);
+    const auto lines = wrap_words(text, std::min(screen_.columns, 80u) - 2 - label_columns, 0);
+    for (const std::string& l : lines)
+      line(" " + paint(screen_, Ink::bold, pad_right(&l == &lines.front() ? label : "", label_columns)) + l);
   }
   void section(const std::string& title) {
     line("");
@@ -178,21 +180,21 @@ class Table {
   void links() {
     const bool timed = std::any_of(plan_.links.begin(), plan_.links.end(), [](const LinkSummary& l) { return l.seconds > 0; });
     section("What moves in a step");
-    line(paint(screen_, Ink::dim, fmt::format("  {:<12}{:>12}{:>14}{:>9}{}", "link", "bytes", "least", "ratio",
-                                              timed ? fmt::format("{:>12}", "busy") : "")));
+    line(paint(screen_, Ink::dim, fmt::format("  {:<11}{:>{}}{:>{}}{:>{}}{}", "link", "bytes", cell_ + 1, "least",
+                                              cell_ + 2, "ratio", cell_ - 3, timed ? fmt::format("{:>{}}", "busy", cell_) : "")));
     for (u32 i = 0; i < link_count; ++i) {
       const LinkSummary& l = plan_.links[i];
       const double ratio = l.lower_bound.value == 0 ? (l.per_step.value == 0 ? 1.0 : std::nan(""))
                                                     : static_cast<double>(l.per_step.value) / static_cast<double>(l.lower_bound.value);
       const std::string_view link = name(static_cast<LinkKind>(i));
-      std::string text = fmt::format("  {:<12}{:>12}{:>14}{:>9}", link, bytes_text(l.per_step), bytes_text(l.lower_bound),
-                                     ratio_text(ratio));
-      if (timed) text += fmt::format("{:>12}", seconds_text(l.seconds));
+      std::string text = fmt::format("  {:<11}{:>{}}{:>{}}{:>{}}", link, bytes_text(l.per_step), cell_ + 1,
+                                     bytes_text(l.lower_bound), cell_ + 2, ratio_text(ratio), cell_ - 3);
+      if (timed) text += fmt::format("{:>{}}", seconds_text(l.seconds), cell_);
       if (link == plan_.binds) text += "  " + paint(screen_, Ink::yellow, screen_.unicode ? "◀ binds" : "< binds");
       line(text);
     }
     if (plan_.compute_seconds > 0 && timed) {
-      std::string text = fmt::format("  {:<12}{:>47}", "compute", seconds_text(plan_.compute_seconds));
+      std::string text = fmt::format("  {:<11}{:>{}}", "compute", seconds_text(plan_.compute_seconds), 4 * cell_);
       if (plan_.binds == "compute") text += "  " + paint(screen_, Ink::yellow, screen_.unicode ? "◀ binds" : "< binds");
       line(text);
     }
@@ -214,6 +216,7 @@ class Table {
 
   const PlanSummary& plan_;
   const Screen& screen_;
+  const u32 cell_ = screen_.columns < 72 ? 9 : 12;
   std::string out_;
 };
 

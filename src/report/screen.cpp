@@ -110,6 +110,16 @@ std::vector<std::string> wrap_items(const std::vector<std::string>& items, std::
   return lines;
 }
 
+std::vector<std::string> wrap_words(std::string_view text, u32 width, u32 indent) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    words.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return wrap_items(words, " ", width, indent);
+}
+
 std::string bar(const Screen& screen, double fraction, u32 width, Ink ink) {
   const double clamped = std::isfinite(fraction) ? std::clamp(fraction, 0.0, 1.0) : 0.0;
   if (!screen.unicode) {

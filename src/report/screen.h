@@ -34,6 +34,9 @@ std::string repeat(std::string_view glyph, u32 times);
 std::vector<std::string> wrap_items(const std::vector<std::string>& items, std::string_view separator, u32 width,
                                     u32 indent);
 
+// `text`, broken at blanks as wrap_items does.
+std::vector<std::string> wrap_words(std::string_view text, u32 width, u32 indent);
+
 // A filled bar. `fraction` is clamped to [0, 1]; anything above 0 shows.
 std::string bar(const Screen&, double fraction, u32 width, Ink);
 

@@ -64,8 +64,11 @@ RunReport long_run() {
 }
 
 TEST(ReportTerminal, everything_fits_80_columns) {
-  for (const Screen& screen : {plain, rich, Screen{.columns = 80, .unicode = true}}) {
-    expect_fits(render_plan(big_plan(), screen), screen);
+  for (const Screen& screen : {plain, rich, Screen{.columns = 80, .unicode = true}, Screen{.columns = 60},
+                               Screen{.columns = 60, .tty = true, .color = true, .unicode = true}}) {
+    PlanSummary plan = big_plan();
+    plan.notes.push_back("checkpoints: 2.29 MiB each, up to 3 at once in a/directory/with/a/name that is long, and longer");
+    expect_fits(render_plan(plan, screen), screen);
     expect_fits(render_report(long_run(), screen), screen);
   }
 }
