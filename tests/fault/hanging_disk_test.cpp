@@ -52,7 +52,8 @@ u64 requests_of_init(const Config& config) {
 
 class HangingDisk : public ::testing::Test {
  protected:
-  HangingDisk() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }  // the run has threads
+  // The run has threads. Before dir_ is made, which asks whether this is the child.
+  static void SetUpTestSuite() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
   const TrainDir dir_;
 };
 
@@ -66,6 +67,9 @@ TEST_F(HangingDisk, AtRestEndsTheRunAndNamesTheChunk) {
   const Config config = streaming_config(dir_);
   EXPECT_EXIT((void)run_on(config, stuck_after(requests_of_init(config) / 2)), ExitedWithCode(6),
               "of h[.][0-9] cut [0-9]+: the disk has not answered for 1 s");
+  // What the ended run left lies in the directory of this test, which removes it.
+  const auto entries = std::filesystem::recursive_directory_iterator(dir_ / "");
+  EXPECT_TRUE(std::any_of(begin(entries), end(entries), [](const auto& e) { return e.path().filename() == "run"; }));
 }
 
 TEST(FlakyDisk, SecondTriesAreReported) {

@@ -22,9 +22,13 @@ namespace tidepool::test {
 class ScratchDir {
  public:
   ScratchDir() {
-    std::string pattern = (std::filesystem::current_path() / "io_test_XXXXXX").string();
+    // The child of a death test never gets to remove its own, so that lies in its parent's.
+    const char* parent = ::testing::internal::InDeathTestChild() ? getenv(of_parent) : nullptr;
+    const std::filesystem::path below = parent != nullptr ? parent : std::filesystem::current_path();
+    std::string pattern = (below / "io_test_XXXXXX").string();
     path_ = mkdtemp(pattern.data()) != nullptr ? pattern : "";
     EXPECT_FALSE(path_.empty());
+    setenv(of_parent, path_.c_str(), 1);
   }
   ~ScratchDir() {
     std::error_code ignored;
@@ -34,6 +38,7 @@ class ScratchDir {
   const std::string& path() const { return path_; }
 
  private:
+  static constexpr const char* of_parent = "TIDEPOOL_TEST_PARENT_DIR";
   std::string path_;
 };
 
