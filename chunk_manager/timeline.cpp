@@ -1,3 +1,4 @@
+// Stays as arcs of a circle: which fit, and at which offsets.
 #include "chunk_manager/timeline.h"
 
 #include <algorithm>

@@ -63,4 +63,4 @@ build/release/tidepool train configs/quickstart.yaml "${overrides[@]}"
 
 say "5/5  what the model writes"
 build/release/tidepool generate "$run_dir" --max-new-tokens 400 --prompt $'\n'
-printf '\n\nThe run is in %s; its report again: build/release/tidepool report %s\n' "$run_dir" "$run_dir"
+printf '\n\nThe run is in %s. Its report again:\n  build/release/tidepool report %s\n' "$run_dir" "$run_dir"

@@ -1,3 +1,4 @@
+// Words of a command line to a command; help, completion and exit codes of all of them.
 #include "cli/cli.h"
 
 #include <fmt/format.h>

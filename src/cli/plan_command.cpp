@@ -1,3 +1,4 @@
+// `tidepool plan`: a plan as a table, as text, as JSON, over time, or in answer to a question about it.
 #include <fmt/format.h>
 
 #include <boost/json.hpp>

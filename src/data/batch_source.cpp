@@ -92,11 +92,6 @@ Result<void> BatchSource::load_validation_batch(u64 batch, std::span<i32> tokens
   return {};
 }
 
-u64 BatchSource::validation_target_tokens(u64 batch) const {
-  const u64 left = data_.validation_sequences() - batch * batch_.sequences;
-  return std::min<u64>(left, batch_.sequences) * batch_.tokens;
-}
-
 std::string BatchSource::fingerprint() const {
   return fmt::format("{}-{}", data_.fingerprint(), sequences_per_step());
 }

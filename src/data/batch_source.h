@@ -30,7 +30,6 @@ class BatchSource {
   // The held-out tail in order, the last batch padded the same way.
   u64 validation_batches() const;
   Result<void> load_validation_batch(u64 batch, std::span<i32> tokens, std::span<i32> targets) const;
-  u64 validation_target_tokens(u64 batch) const;
 
   // Dataset::fingerprint() and sequences per step: what a step number means.
   std::string fingerprint() const;

@@ -1,3 +1,4 @@
+// The loop: issues ops in plan order, lane by lane, with two runs of segments alive.
 #include "engine/engine.h"
 
 #include <fmt/format.h>

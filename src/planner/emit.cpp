@@ -1,3 +1,4 @@
+// From places to ops: the segments of a plan with operands, frames and versions.
 #include "planner/emit.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// `--explain op:N`: what an operation touches, what it awaits, and why, in words.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -19,8 +19,6 @@ enum SegmentMask : u8 {
   in_evaluation = 1 << static_cast<u8>(SegmentKind::evaluation),
 };
 
-inline u8 mask_of(SegmentKind kind) { return static_cast<u8>(1 << static_cast<u8>(kind)); }
-
 // Order within a position: movements that feed the op, the op, movements that follow it.
 enum class Phase : u8 { before, op, after };
 struct Moment {

@@ -1,3 +1,4 @@
+// Replays a plan symbolically. Shares no code with what made it, so that a mistake there is seen here.
 #include "planner/verify.h"
 
 #include <fmt/format.h>

@@ -104,6 +104,8 @@ TEST_P(Resume, AfterKillAtAnyMoment) {
   const u64 seed = from_environment("TIDEPOOL_SEED", 1);
   std::mt19937_64 random(seed);
   const u64 kills = std::max<u64>(from_environment("TIDEPOOL_KILLS", 6) / 3, 1);  // three kinds of run
+  std::printf("%llu kills of this kind of run, seed %llu; TIDEPOOL_KILLS=300 kills a hundred times\n",
+              static_cast<unsigned long long>(kills), static_cast<unsigned long long>(seed));
   for (u64 done = 0, turn = 0; done < kills && turn < 4 * kills; ++turn) {
     const Config here = elsewhere(config, turn);
     SCOPED_TRACE(how_to_repeat(here) + fmt::format("; kill {}, TIDEPOOL_SEED={}", done, seed));

@@ -30,7 +30,8 @@ TEST(Readme, ShowsTheQuickstartConfigAsItIs) {
 TEST(Readme, HasNoPlaceholders) {
   for (const char* name : {"README.md", "examples/tight-budget/README.md", "examples/own-text/README.md"}) {
     EXPECT_FALSE(file_text(name).empty()) << name;
-    EXPECT_THAT(file_text(name), ::testing::Not(HasSubstr("@"))) << name;
+    for (const char* placeholder : {"@", "TODO", "FIXME", "TBD", "XXX", "{{"})
+      EXPECT_THAT(file_text(name), ::testing::Not(HasSubstr(placeholder))) << name;
   }
 }
 
