@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Everything that must hold before a change lands: the release suites, then those where a sanitizer
-# sees most. Under 20 minutes on 2 cores. Usage: scripts/test.sh [release|asan|tsan ...]
+# sees most, then everything for CUDA where there is a toolkit. Under 20 minutes on 2 cores.
+# Usage: scripts/test.sh [release|asan|tsan|cuda ...]
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
 stages=("${@:-all}")
 for name in "${stages[@]}"; do
   case "$name" in
-    all | release | asan | tsan) ;;
+    all | release | asan | tsan | cuda) ;;
     *)
-      echo "usage: scripts/test.sh [release|asan|tsan ...]" >&2
+      echo "usage: scripts/test.sh [release|asan|tsan|cuda ...]" >&2
       exit 2
       ;;
   esac
@@ -28,6 +29,16 @@ stage() {
   [[ $verdict == ok ]] || failed=1
   results+=("$(printf '  %-34s %-7s %4d s' "$name" "$verdict" $((SECONDS - begin)))")
   [[ $verdict == ok ]]
+}
+
+# skip NAME WHY: loudly, and again in the summary.
+skip() {
+  printf '\n== %s\n   SKIPPED: %s\n' "$1" "$2"
+  results+=("$(printf '  %-34s %-7s %s' "$1" SKIPPED "$2")")
+}
+
+has_cuda_toolkit() {
+  command -v nvcc >/dev/null || [[ -x ${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]]
 }
 
 # Runs suites of a preset. TSan of GCC 12 does not know the address layout of newer kernels, so the
@@ -59,6 +70,15 @@ fi
 if wanted tsan; then
   stage "build tsan" scripts/build.sh tsan test_contract &&
     stage "contract: tsan" suites tsan contract
+fi
+
+if wanted cuda; then
+  if has_cuda_toolkit; then
+    # Whatever calls it, and what it calls: compiled and linked. Its tests run emulated in release, on a GPU in test_gpu.
+    stage "build cuda, every architecture" scripts/build.sh cuda tidepool test_gpu
+  else
+    skip "build cuda, every architecture" "no CUDA toolkit (nvcc on the PATH, CUDA_HOME or /usr/local/cuda)"
+  fi
 fi
 
 printf '\n== summary\n'

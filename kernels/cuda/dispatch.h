@@ -1,17 +1,12 @@
 // From the precisions that an operation names to the types of a kernel; on the host.
 #pragma once
 
-#include <initializer_list>
 #include <type_traits>
 
 #include "kernels/cuda/device.h"
-#include "kernels/values.h"
+#include "kernels/cuda/precisions.h"
 
 namespace tidepool::cuda {
-
-// Stops the process unless all that are there have one precision. Activations of a model do: kernels are not
-// built for mixtures.
-void check_same_precision(std::initializer_list<ConstValues>);
 
 // fn(float{}) or fn(Bf16{}). Nest it for several arrays; `decltype` gives the type.
 template <class Fn>

@@ -1,6 +1,5 @@
 #include "kernels/cuda/launch.h"
 
-#include "kernels/cuda/dispatch.h"
 #include "tidepool/check.h"
 
 namespace tidepool::cuda {
@@ -10,15 +9,6 @@ void check_launch(cudaError_t error, const LaunchShape& shape) {
                        error == cudaErrorLaunchOutOfResources;
   CHECK(!refused, cudaGetErrorName(error), shape.grid.x, shape.grid.y, shape.grid.z, shape.block.x, shape.block.y,
         shape.block.z, shape.shared_bytes);
-}
-
-void check_same_precision(std::initializer_list<ConstValues> arrays) {
-  const ConstValues* first = nullptr;
-  for (const ConstValues& array : arrays) {
-    if (!array) continue;
-    if (first == nullptr) first = &array;
-    CHECK(array.precision == first->precision);
-  }
 }
 
 }  // namespace tidepool::cuda

@@ -1,18 +1,24 @@
-// A device for kernel tests: fresh state for each test, a stream, and arrays that go there and back.
+// A device for kernel tests: fresh state for each test, a stream, and arrays that both sides may touch. Emulated,
+// that is the host's memory; on a GPU it is managed memory, and tests skip themselves where there is none.
 #pragma once
+
+#include <cuda_runtime.h>
 
 #include <cstring>
 
-#include "control.h"
 #include "tests/support/kernel_fixture.h"
+
+#ifdef CUDA_EMULATED
+#include "control.h"
+#endif
 
 namespace tidepool::test {
 
-// An array in device memory, which the emulation keeps in the host's.
+// An array in device memory. REQUIRES, to look at it: the streams that use it were waited for.
 class DeviceArray {
  public:
   explicit DeviceArray(u64 bytes, u64 shift = 0) : bytes_(bytes), shift_(shift) {
-    EXPECT_EQ(cudaMalloc(&base_, bytes + shift), cudaSuccess);
+    EXPECT_EQ(allocate(bytes + shift), cudaSuccess);
   }
   DeviceArray(const void* from, u64 bytes, u64 shift = 0) : DeviceArray(bytes, shift) {
     std::memcpy(data(), from, bytes);
@@ -29,6 +35,14 @@ class DeviceArray {
   }
 
  private:
+  cudaError_t allocate(u64 bytes) {
+#ifdef CUDA_EMULATED
+    return cudaMalloc(&base_, bytes);
+#else
+    return cudaMallocManaged(&base_, bytes);
+#endif
+  }
+
   std::byte* base_ = nullptr;
   u64 bytes_, shift_;
 };
@@ -70,13 +84,25 @@ class DeviceValues {
 
 class CudaTest : public testing::Test {
  protected:
+#ifdef CUDA_EMULATED
   CudaTest() {
-    emulated_cuda::reset(options());
-    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+    emulated_cuda::reset({.seed = static_cast<u64>(testing::UnitTest::GetInstance()->random_seed()) + 1});
+    make_stream();
   }
-  ~CudaTest() override { EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess); }
+#else
+  void SetUp() override {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess) GTEST_SKIP() << "no GPU here";
+    make_stream();
+  }
+#endif
+  ~CudaTest() override {
+    if (stream_ != nullptr) {
+      EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+    }
+  }
 
-  static emulated_cuda::Options options() { return {.seed = static_cast<u64>(testing::UnitTest::GetInstance()->random_seed()) + 1}; }
+  void make_stream() { ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess); }
   void synchronize() { ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess); }
 
   cudaStream_t stream_ = nullptr;

@@ -1,0 +1,65 @@
+#include "kernels/cuda/dispatch.h"
+#include "kernels/cuda/kernels_cuda_parts.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/gelu/gelu_device.h"
+
+namespace tidepool {
+namespace cuda {
+namespace {
+
+template <bool whole, class T>
+__global__ void __launch_bounds__(256) gelu_kernel(const T* x, T* y, u64 n) {
+  for (u64 at = vector_elements * grid_thread(); at < n; at += vector_elements * grid_threads()) {
+    float v[8];
+    load8<whole>(x, at, n, v);
+    for (float& value : v) value = gelu(value);
+    store8<whole>(y, at, n, v);
+  }
+}
+
+template <bool whole, class T>
+__global__ void __launch_bounds__(256) gelu_backward_kernel(const T* x, const T* dy, T* dx, T* value, u64 n) {
+  for (u64 at = vector_elements * grid_thread(); at < n; at += vector_elements * grid_threads()) {
+    float v[8], gradient[8];
+    load8<whole>(x, at, n, v);
+    load8<whole>(dy, at, n, gradient);
+    for (u32 i = 0; i < 8; ++i) {
+      const GeluSlope slope = gelu_slope(v[i]);
+      v[i] = slope.value;
+      gradient[i] *= slope.derivative;
+    }
+    if (value != nullptr) store8<whole>(value, at, n, v);
+    store8<whole>(dx, at, n, gradient);
+  }
+}
+
+}  // namespace
+}  // namespace cuda
+
+void gelu_cuda(ConstValues x, Values y, u64 n, cudaStream_t stream) {
+  using namespace cuda;
+  if (n == 0) return;
+  check_same_precision({x, y});
+  for_bool(rows_of_vectors(n, x, y), [&](auto whole) {
+    for_precision(x.precision, [&](auto type) {
+      using T = decltype(type);
+      launch(gelu_kernel<whole.value, T>, elementwise_launch(n, vector_elements), stream, elements<T>(x),
+             elements<T>(y), n);
+    });
+  });
+}
+
+void gelu_backward_cuda(ConstValues x, ConstValues dy, Values dx, Values value, u64 n, cudaStream_t stream) {
+  using namespace cuda;
+  if (n == 0) return;
+  check_same_precision({x, dy, dx, value});
+  for_bool(rows_of_vectors(n, x, dy, dx, value), [&](auto whole) {
+    for_precision(x.precision, [&](auto type) {
+      using T = decltype(type);
+      launch(gelu_backward_kernel<whole.value, T>, elementwise_launch(n, vector_elements), stream,
+             elements<T>(x), elements<T>(dy), elements<T>(dx), elements<T>(value), n);
+    });
+  });
+}
+
+}  // namespace tidepool

@@ -1,0 +1,139 @@
+// Epilogues: bias and an added matrix are the library's; the rest are passes of their own over a finished product.
+// GELU is not left to the library, though it has one: a product that keeps its pre-activation and one that does not
+// would be different algorithms with different bits, and what is kept must not change numbers.
+#include "kernels/matmul/matmul_cuda.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/kernels_cuda_parts.h"
+#include "kernels/matmul/matmul_launch.h"
+#include "kernels/matmul/matmul_parts_cuda.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+u64 width_of(Precision precision) { return values_bytes(1, precision); }
+
+u64 elements_of(const Matmul& op) { return u64{op.m} * op.n; }
+
+// Fewer columns than this at a time would leave most of a device idle.
+constexpr u32 slice_columns_step = 64;
+constexpr u32 slice_rows_step = 8;  // dropout's counter goes in eights
+
+}  // namespace
+
+Result<std::unique_ptr<CudaMatmul>> CudaMatmul::create(const CudaMatmulWorkspace& w) {
+  TRY_ASSIGN(auto products, cuda::Products::create(w.library, w.library_bytes));
+  return std::unique_ptr<CudaMatmul>(new CudaMatmul(std::move(products), w.scratch, w.scratch_bytes));
+}
+
+void CudaMatmul::matmul(const Matmul& op, cudaStream_t stream) {
+  CHECK(!op.accumulate || (op.epilogue == Epilogue::none && !op.bias));
+  switch (op.epilogue) {
+    case Epilogue::none:
+      return product(op, op.accumulate ? ConstValues(op.y) : ConstValues(), op.y, stream);
+    case Epilogue::gelu: {
+      const Values pre = op.pre ? op.pre : op.y;
+      product(op, {}, pre, stream);
+      return gelu_cuda(pre, op.y, elements_of(op), stream);
+    }
+    case Epilogue::residual:
+      if (op.dropout.on()) return residual_with_dropout(op, stream);
+      return product(op, op.residual, op.y, stream);
+    case Epilogue::gelu_backward: {
+      // The product waits where its pass leaves GELU's value: y may be what the pass still reads.
+      const Values dy = op.value ? op.value : op.y;
+      CHECK(dy.data != op.pre_in.data);
+      product(op, {}, dy, stream);
+      return gelu_backward_cuda(op.pre_in, dy, op.y, op.value, elements_of(op), stream);
+    }
+  }
+}
+
+// out = x w + bias + c, in slices of columns where weights have to be brought to the precision of x first.
+void CudaMatmul::product(const Matmul& op, ConstValues c, Values out, cudaStream_t stream) {
+  u32 slice = op.n;
+  if (op.weight.precision != op.x.precision) {
+    const u64 column_bytes = op.k * width_of(op.x.precision) + sizeof(float);  // and its bias
+    slice = static_cast<u32>(std::min<u64>(op.n, (scratch_half_bytes() - scratch_alignment) / column_bytes));
+    if (slice < op.n) slice = slice / slice_columns_step * slice_columns_step;
+    CHECK(slice > 0, op.k, op.n);
+  }
+  for (u32 begin = 0; begin < op.n; begin += slice) {
+    column_slice(op, begin, std::min(slice, op.n - begin), c, out, stream);
+  }
+}
+
+void CudaMatmul::column_slice(const Matmul& op, u32 begin, u32 columns, ConstValues c, Values out,
+                              cudaStream_t stream) {
+  ConstValues weight = op.weight.at(op.transposed ? u64{begin} * op.k : begin);
+  u32 stride = op.transposed ? op.k : op.n;
+  ConstValues bias = op.bias.at(begin);
+  std::byte* scratch = scratch_;
+  if (weight.precision != op.x.precision) {
+    const u32 rows = op.transposed ? columns : op.k, row_columns = op.transposed ? op.k : columns;
+    const Values converted = {scratch, op.x.precision};
+    cuda::convert_rows(weight, stride, rows, row_columns, converted, stream);
+    weight = converted;
+    stride = row_columns;
+    scratch += round_up(values_bytes(u64{rows} * row_columns, op.x.precision), scratch_alignment);
+  }
+  if (bias && bias.precision != out.precision) {
+    const Values converted = {scratch, out.precision};
+    cuda::convert_rows(bias, columns, 1, columns, converted, stream);
+    bias = converted;
+  }
+  products_->run({.m = columns,
+                  .n = op.m,
+                  .k = op.k,
+                  .transpose_a = op.transposed,
+                  .a = weight,
+                  .b = op.x,
+                  .c = c.at(begin),
+                  .bias = bias,
+                  .d = out.at(begin),
+                  .lda = stride,
+                  .ldb = op.k,
+                  .ldd = op.n},
+                 stream);
+}
+
+// In slices of rows: y may be the residual, so a product has to wait elsewhere for its dropout.
+void CudaMatmul::residual_with_dropout(const Matmul& op, cudaStream_t stream) {
+  const u64 row_bytes = values_bytes(op.n, op.y.precision);
+  const u32 most = static_cast<u32>(std::min<u64>(op.m, scratch_half_bytes() / row_bytes));
+  const u32 slice = most < op.m ? most / slice_rows_step * slice_rows_step : most;
+  CHECK(slice > 0, op.n);
+  const Values waiting = {scratch_ + scratch_half_bytes(), op.y.precision};
+  for (u32 begin = 0; begin < op.m; begin += slice) {
+    Matmul part = op;
+    part.m = std::min(slice, op.m - begin);
+    part.x = op.x.at(u64{begin} * op.k);
+    product(part, {}, waiting, stream);
+    const u64 first = u64{begin} * op.n;
+    cuda::add_dropped(op.dropout, first, waiting, op.residual.at(first), op.y.at(first), elements_of(part), stream);
+  }
+}
+
+void CudaMatmul::weight_gradient(const WeightGradient& op, cudaStream_t stream) {
+  const Values dw = op.dw;
+  products_->run({.m = op.n,
+                  .n = op.k,
+                  .k = op.m,
+                  .transpose_b = true,
+                  .a = op.dy,
+                  .b = op.x,
+                  .c = op.accumulate ? ConstValues(dw) : ConstValues(),
+                  .d = dw,
+                  .lda = op.n,
+                  .ldb = op.k,
+                  .ldd = op.n},
+                 stream);
+  if (op.dbias == nullptr) return;
+  const u64 parts_bytes = u64{cuda::column_sums_parts(op.m)} * op.n * sizeof(float);
+  CHECK(parts_bytes <= scratch_bytes_.value, op.m, op.n);
+  cuda::column_sums(op.dy, op.m, op.n, reinterpret_cast<float*>(scratch_), op.dbias, op.accumulate, stream);
+}
+
+}  // namespace tidepool

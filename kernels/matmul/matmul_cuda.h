@@ -1,0 +1,48 @@
+// The matrix products of kernels/matmul/matmul.h on a device.
+#pragma once
+
+#include "kernels/matmul/matmul.h"
+#include "kernels/matmul/products_cuda.h"
+
+namespace tidepool {
+
+// Taken once per device, beside the arena. The library's part is what its fastest algorithms ask for on sm_90; the
+// scratch holds a product before its dropout, weights in another precision, parts of column sums. Numbers depend
+// on both sizes, so they are constants.
+inline constexpr Bytes cuda_library_workspace{32 * mib}, cuda_matmul_scratch{32 * mib};
+
+struct CudaMatmulWorkspace {
+  std::byte* library = nullptr;
+  Bytes library_bytes = cuda_library_workspace;
+  std::byte* scratch = nullptr;
+  Bytes scratch_bytes = cuda_matmul_scratch;
+};
+
+// One caller at a time, one stream at a time (the scratch).
+class CudaMatmul {
+ public:
+  // The workspace is device memory, aligned to 256 bytes, and outlives this.
+  static Result<std::unique_ptr<CudaMatmul>> create(const CudaMatmulWorkspace&);
+
+  // Activations have one precision, but y may be fp32. Parameters may have another: they are brought to that of the
+  // activations slice by slice.
+  void matmul(const Matmul&, cudaStream_t);
+  void weight_gradient(const WeightGradient&, cudaStream_t);
+
+ private:
+  CudaMatmul(std::unique_ptr<cuda::Products> products, std::byte* scratch, Bytes bytes)
+      : products_(std::move(products)), scratch_(scratch), scratch_bytes_(bytes) {}
+  void product(const Matmul&, ConstValues c, Values out, cudaStream_t);
+  void column_slice(const Matmul&, u32 begin, u32 columns, ConstValues c, Values out, cudaStream_t);
+  void residual_with_dropout(const Matmul&, cudaStream_t);
+  // Weights in another precision take the first half of the scratch, products before their dropout the second.
+  u64 scratch_half_bytes() const { return scratch_bytes_.value / 2 / scratch_alignment * scratch_alignment; }
+
+  static constexpr u64 scratch_alignment = 256;
+
+  std::unique_ptr<cuda::Products> products_;
+  std::byte* scratch_;
+  Bytes scratch_bytes_;
+};
+
+}  // namespace tidepool

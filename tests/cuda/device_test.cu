@@ -1,0 +1,134 @@
+// What kernels are written with: shuffles, reductions, matrix instructions.
+#include "kernels/cuda/async_copy.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/tensor_core.h"
+#include "tests/cuda/cuda_fixture.h"
+
+namespace tidepool::test {
+namespace {
+
+using namespace cuda;
+
+using CudaDeviceTest = CudaTest;
+
+__global__ void shuffle_kernel(i32* y) {
+  const i32 lane = static_cast<i32>(lane_index());
+  y[5 * lane + 0] = __shfl_xor_sync(all_lanes, lane, 3);
+  y[5 * lane + 1] = __shfl_down_sync(all_lanes, lane, 5u);
+  y[5 * lane + 2] = __shfl_up_sync(all_lanes, lane, 5u);
+  y[5 * lane + 3] = __shfl_sync(all_lanes, lane, 9, 8);
+  y[5 * lane + 4] = static_cast<i32>(__ballot_sync(all_lanes, lane % 3 == 0));
+}
+
+TEST_F(CudaDeviceTest, ShufflesAreCudas) {
+  const DeviceArray y(32 * 5 * 4);
+  launch(shuffle_kernel, {.block = {32}}, stream_, y.as<i32>());
+  synchronize();
+  for (i32 lane = 0; lane < 32; ++lane) {
+    const i32* got = y.as<i32>() + 5 * lane;
+    EXPECT_EQ(got[0], lane ^ 3);
+    EXPECT_EQ(got[1], lane + 5 < 32 ? lane + 5 : lane);
+    EXPECT_EQ(got[2], lane >= 5 ? lane - 5 : lane);
+    EXPECT_EQ(got[3], lane / 8 * 8 + 1);
+    EXPECT_EQ(got[4], 0x4924'9249);
+  }
+}
+
+__global__ void sum_kernel(double* y) {
+  const float sum = block_sum(static_cast<float>(threadIdx.x + 1));
+  const double again = block_sum(double(threadIdx.x));
+  const float most = block_max(static_cast<float>(threadIdx.x));
+  y[3 * threadIdx.x] = sum, y[3 * threadIdx.x + 1] = again, y[3 * threadIdx.x + 2] = most;
+}
+
+TEST_F(CudaDeviceTest, ReductionsReachEveryThread) {
+  for (const u32 threads : {32u, 96u, 1024u}) {
+    const DeviceArray y(threads * 24);
+    launch(sum_kernel, {.block = {threads}}, stream_, y.as<double>());
+    synchronize();
+    for (u32 i = 0; i < threads; ++i) {
+      ASSERT_EQ(y.as<double>()[3 * i], threads * (threads + 1) / 2);
+      ASSERT_EQ(y.as<double>()[3 * i + 1], threads * (threads - 1) / 2);
+      ASSERT_EQ(y.as<double>()[3 * i + 2], threads - 1);
+    }
+  }
+}
+
+struct alignas(16) Tiles {
+  u16 a[16][16];  // row-major
+  u16 b[8][16];   // columns: b[n][k]
+  float d[16][8];
+};
+
+// From shared memory, as kernels do: a by rows, b by columns.
+__global__ void mma_kernel(const Tiles* in, float* emulated, float* plain) {
+  BLOCK_SHARED(Tiles, tiles);
+  const uint4* words = reinterpret_cast<const uint4*>(in);
+  for (u32 i = lane_index(); i < sizeof(Tiles) / 16; i += 32) async_copy_16(reinterpret_cast<uint4*>(&tiles) + i, words + i);
+  async_copy_commit();
+  async_copy_wait<0>();
+  __syncthreads();
+  u32 a[4], b[4];
+  const u32 m = lane_index() / 8, r = lane_index() % 8;
+  load_matrices(a, &tiles.a[r + 8 * (m % 2)][8 * (m / 2)]);
+  load_matrices(b, &tiles.b[r][8 * (m % 2)]);
+  const u32 right[2] = {b[0], b[1]};
+  float d[4], p[4];
+  const u32 row = lane_index() / 4, column = 2 * (lane_index() % 4);
+  for (u32 i = 0; i < 4; ++i) d[i] = p[i] = tiles.d[row + 8 * (i / 2)][column + i % 2];
+  mma_16x8x16(d, a, right);
+  mma_plain(p, a, right);
+  for (u32 i = 0; i < 4; ++i) {
+    const u32 at = (row + 8 * (i / 2)) * 8 + column + i % 2;
+    emulated[at] = d[i], plain[at] = p[i];
+  }
+}
+
+TEST_F(CudaDeviceTest, MatrixInstructionsMultiply) {
+  Tiles tiles;
+  const Bf16Copy a(random_floats(256, 1)), b(random_floats(128, 2));
+  const auto d = random_floats(128, 3);
+  std::memcpy(tiles.a, a.bits.data(), sizeof tiles.a);
+  std::memcpy(tiles.b, b.bits.data(), sizeof tiles.b);
+  std::memcpy(tiles.d, d.data(), sizeof tiles.d);
+  std::vector<double> want(128);
+  for (u32 i = 0; i < 128; ++i) {
+    want[i] = d[i];
+    for (u32 k = 0; k < 16; ++k) want[i] += double(a.values[i / 8 * 16 + k]) * b.values[i % 8 * 16 + k];
+  }
+  const DeviceArray in(&tiles, sizeof tiles), out(512), plain(512);
+  launch(mma_kernel, {.block = {32}}, stream_, in.as<Tiles>(), out.as<float>(), plain.as<float>());
+  synchronize();
+  EXPECT_LE(relative_error(std::vector<float>(out.as<float>(), out.as<float>() + 128), want), 1e-6);
+  EXPECT_LE(relative_error(std::vector<float>(plain.as<float>(), plain.as<float>() + 128), want), 1e-6);
+}
+
+struct alignas(16) Rows {
+  u16 at[32][8];
+};
+
+__global__ void transposed_kernel(const u16* in, u32* out) {
+  BLOCK_SHARED(Rows, rows);
+  for (u32 i = 0; i < 8; ++i) rows.at[lane_index()][i] = in[8 * lane_index() + i];
+  __syncwarp();
+  u32 r[4];
+  load_matrices_transposed(r, rows.at[lane_index()]);
+  for (u32 m = 0; m < 4; ++m) out[4 * lane_index() + m] = r[m];
+}
+
+TEST_F(CudaDeviceTest, MatricesAreTransposedOnTheWay) {
+  std::vector<u16> in(256);
+  for (u32 i = 0; i < 256; ++i) in[i] = static_cast<u16>(i);
+  const DeviceArray from(in.data(), 512), to(512);
+  launch(transposed_kernel, {.block = {32}}, stream_, from.as<u16>(), to.as<u32>());
+  synchronize();
+  for (u32 lane = 0; lane < 32; ++lane) {
+    for (u32 m = 0; m < 4; ++m) {
+      const u32 first = 64 * m + 16 * (lane % 4) + lane / 4;
+      EXPECT_EQ(to.as<u32>()[4 * lane + m], first | (first + 8) << 16);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tidepool::test

@@ -1,0 +1,248 @@
+// The device's matrix products, every epilogue and precision, against the CPU's on the same values. The library is
+// emulated: what is tested is what it is told, and our own passes.
+#include <optional>
+
+#include "kernels/matmul/matmul_cuda.h"
+#include "kernels/matmul/matmul_launch.h"
+#include "tests/cuda/cuda_fixture.h"
+
+namespace tidepool::test {
+namespace {
+
+constexpr u32 m = 70, n = 200, k = 50;
+
+struct MatmulCase {
+  Precision activations, parameters;
+  bool transposed;
+  u64 scratch_bytes;
+};
+std::ostream& operator<<(std::ostream& out, const MatmulCase& c) {
+  const auto name = [](Precision p) { return p == Precision::fp32 ? "fp32" : "bf16"; };
+  return out << name(c.activations) << " x " << name(c.parameters) << (c.transposed ? "^T" : "") << ", scratch "
+             << c.scratch_bytes;
+}
+
+class CudaProductsTest : public CudaTest {
+ protected:
+  static constexpr u64 library_bytes = mib;
+  static constexpr u64 scratch_default = 256 * kib;
+
+  void create(u64 scratch_bytes) {
+    library_.emplace(library_bytes);
+    scratch_.emplace(scratch_bytes);
+    matmul_ = CudaMatmul::create({.library = library_->data(), .library_bytes = {library_bytes},
+                                  .scratch = scratch_->data(), .scratch_bytes = {scratch_bytes}}).value();
+  }
+
+  std::optional<DeviceArray> library_, scratch_;
+  std::unique_ptr<CudaMatmul> matmul_;
+};
+
+class CudaMatmulTest : public CudaProductsTest, public testing::WithParamInterface<MatmulCase> {};
+
+// Two roundings of bf16 lie between some results and the CPU's.
+double product_tolerance(Precision p) { return p == Precision::fp32 ? 1e-6 : 8e-3; }
+
+class Product {
+ public:
+  explicit Product(const MatmulCase& c)
+      : x(random_floats(u64{m} * k, 1), c.activations),
+        weight(random_floats(u64{k} * n, 2, 0.2f), c.parameters),
+        bias(random_floats(n, 3), c.parameters),
+        other(random_floats(u64{m} * n, 4), c.activations),
+        y(u64{m} * n, c.activations),
+        second(u64{m} * n, c.activations),
+        transposed(c.transposed) {}
+
+  Matmul on_device() const {
+    return {.m = m, .n = n, .k = k, .x = x.values(), .weight = weight.values(), .transposed = transposed,
+            .bias = bias.values(), .y = y.values()};
+  }
+  Matmul on_host(float* out) const {
+    return {.m = m, .n = n, .k = k, .x = x.given().data(), .weight = param_of(weight.given()), .transposed = transposed,
+            .bias = param_of(bias.given()), .y = out};
+  }
+
+  DeviceValues x, weight, bias, other, y, second;
+  bool transposed;
+};
+
+TEST_P(CudaMatmulTest, IsTheCpusWithEveryEpilogue) {
+  const MatmulCase c = GetParam();
+  create(c.scratch_bytes);
+  const Product p(c);
+  const auto pool = make_pool(2);
+  std::vector<float> want(u64{m} * n), want_second(u64{m} * n);
+  const double most = product_tolerance(c.activations);
+
+  const auto compare = [&](Matmul device, Matmul host, const char* what) {
+    matmul_->matmul(device, stream_);
+    synchronize();
+    matmul_cpu(host, *pool);
+    EXPECT_LE(relative_error(p.y.now(), want), most) << what;
+  };
+  compare(p.on_device(), p.on_host(want.data()), "bias");
+
+  Matmul device = p.on_device(), host = p.on_host(want.data());
+  device.epilogue = host.epilogue = Epilogue::gelu;
+  compare(device, host, "gelu");
+  const auto without_pre = p.y.now();
+  device.pre = p.second.values(), host.pre = want_second.data();
+  compare(device, host, "gelu with pre");
+  EXPECT_TRUE(same_bits(p.y.now(), without_pre)) << "what is kept must not change numbers";
+  EXPECT_LE(relative_error(p.second.now(), want_second), most);
+
+  device = p.on_device(), host = p.on_host(want.data());
+  device.epilogue = host.epilogue = Epilogue::residual;
+  device.residual = p.other.values(), host.residual = p.other.given().data();
+  compare(device, host, "residual");
+  device.dropout = host.dropout = {.p = 0.25f, .seed = 3, .step = 4};
+  compare(device, host, "residual with dropout");
+  const auto elsewhere = p.y.now();
+  device.y = p.other.values();
+  matmul_->matmul(device, stream_);
+  synchronize();
+  EXPECT_TRUE(same_bits(p.other.now(), elsewhere)) << "in place";
+}
+
+TEST_P(CudaMatmulTest, GoesBackThroughGelu) {
+  const MatmulCase c = GetParam();
+  create(c.scratch_bytes);
+  const Product p(c);
+  const auto pool = make_pool(2);
+  std::vector<float> want(u64{m} * n), want_value(u64{m} * n);
+  Matmul device = p.on_device(), host = p.on_host(want.data());
+  device.bias = host.bias = {};
+  device.epilogue = host.epilogue = Epilogue::gelu_backward;
+  device.pre_in = p.other.values(), host.pre_in = p.other.given().data();
+  device.value = p.second.values(), host.value = want_value.data();
+  matmul_cpu(host, *pool);
+  matmul_->matmul(device, stream_);
+  synchronize();
+  EXPECT_LE(relative_error(p.y.now(), want), product_tolerance(c.activations));
+  EXPECT_LE(relative_error(p.second.now(), want_value), product_tolerance(c.activations));
+  const auto elsewhere = p.y.now();
+  device.y = p.other.values();  // where pre_in is
+  matmul_->matmul(device, stream_);
+  synchronize();
+  EXPECT_TRUE(same_bits(p.other.now(), elsewhere));
+}
+
+TEST_P(CudaMatmulTest, AccumulatesAndWritesFp32) {
+  const MatmulCase c = GetParam();
+  create(c.scratch_bytes);
+  const Product p(c);
+  const auto pool = make_pool(2);
+  std::vector<float> want = p.other.given();
+  Matmul device = p.on_device(), host = p.on_host(want.data());
+  device.bias = host.bias = {};
+  device.y = p.other.values();
+  device.accumulate = host.accumulate = true;
+  matmul_->matmul(device, stream_);
+  synchronize();
+  matmul_cpu(host, *pool);
+  EXPECT_LE(relative_error(p.other.now(), want), product_tolerance(c.activations));
+
+  const DeviceValues wide(u64{m} * n, Precision::fp32);
+  device = p.on_device(), host = p.on_host(want.data());
+  device.y = wide.values();
+  matmul_->matmul(device, stream_);
+  synchronize();
+  matmul_cpu(host, *pool);
+  // Parameters in fp32 are rounded to what the activations are.
+  EXPECT_LE(relative_error(wide.now(), want), c.parameters == c.activations || c.activations == Precision::fp32 ? 1e-6 : 8e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Precisions, CudaMatmulTest,
+    testing::Values(MatmulCase{Precision::fp32, Precision::fp32, false, 256 * kib},
+                    MatmulCase{Precision::fp32, Precision::fp32, true, 16 * kib},
+                    MatmulCase{Precision::bf16, Precision::bf16, false, 256 * kib},
+                    MatmulCase{Precision::bf16, Precision::bf16, true, 16 * kib},
+                    MatmulCase{Precision::fp32, Precision::bf16, false, 30 * kib},  // weights in slices
+                    MatmulCase{Precision::fp32, Precision::bf16, true, 30 * kib},
+                    MatmulCase{Precision::bf16, Precision::fp32, false, 256 * kib},
+                    MatmulCase{Precision::bf16, Precision::fp32, true, 14 * kib}));
+
+using CudaWeightGradientTest = CudaMatmulTest;
+
+TEST_P(CudaWeightGradientTest, IsTheCpus) {
+  const Precision activations = GetParam().activations;
+  create(scratch_default);
+  const u32 rows = 300;
+  const DeviceValues x(random_floats(u64{rows} * k, 1), activations), dy(random_floats(u64{rows} * n, 2), activations);
+  const DeviceValues dw(random_floats(u64{k} * n, 3), Precision::fp32), dbias(random_floats(n, 4), Precision::fp32);
+  std::vector<float> want = dw.given(), want_bias = dbias.given();
+  const auto pool = make_pool(2);
+  for (const bool accumulate : {true, false}) {
+    const WeightGradient host = {.m = rows, .n = n, .k = k, .x = x.given().data(), .dy = dy.given().data(),
+                                 .dw = want.data(), .dbias = want_bias.data(), .accumulate = accumulate};
+    weight_gradient_cpu(host, *pool);
+    WeightGradient device = host;
+    device.x = x.values(), device.dy = dy.values();
+    device.dw = dw.values().fp32(), device.dbias = dbias.values().fp32();
+    matmul_->weight_gradient(device, stream_);
+    synchronize();
+    EXPECT_LE(relative_error(dw.now(), want), 1e-6);
+    EXPECT_LE(relative_error(dbias.now(), want_bias), 1e-6);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, CudaWeightGradientTest,
+                         testing::Values(MatmulCase{.activations = Precision::fp32},
+                                         MatmulCase{.activations = Precision::bf16}));
+
+TEST_F(CudaProductsTest, AnAlgorithmDoesNotDependOnPlaces) {
+  create(scratch_default);
+  const auto x = random_floats(u64{m} * k, 1), w = random_floats(u64{k} * n, 2);
+  std::vector<std::vector<float>> results;
+  for (const u64 shift : {0, 4, 8, 1}) {  // 16, 32 bytes further, then off
+    const DeviceValues on_x(x, Precision::fp32, shift), on_w(w, Precision::fp32, shift), y(u64{m} * n, Precision::fp32, shift);
+    matmul_->matmul({.m = m, .n = n, .k = k, .x = on_x.values(), .weight = on_w.values(), .y = y.values()}, stream_);
+    synchronize();
+    results.push_back(y.now());
+  }
+  for (const auto& result : results) EXPECT_TRUE(same_bits(result, results[0]));
+}
+
+#ifdef CUDA_EMULATED
+
+TEST_F(CudaProductsTest, NothingIsTakenOnceAShapeIsKnown) {
+  create(scratch_default);
+  const Product p({Precision::bf16, Precision::bf16});
+  matmul_->matmul(p.on_device(), stream_);
+  synchronize();
+  const auto before = emulated_cuda::live();
+  emulated_cuda::clear_calls();
+  matmul_->matmul(p.on_device(), stream_);
+  synchronize();
+  EXPECT_EQ(emulated_cuda::live(), before);
+  const auto calls = emulated_cuda::calls();
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[0].kind, emulated_cuda::CallKind::matmul) << "the bias is the library's";
+}
+
+TEST_F(CudaProductsTest, ALibraryThatCannotStartSaysWhatToDo) {
+  emulated_cuda::set_faults({.device_allocation = 1});
+  const auto made = CudaMatmul::create({});
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().message.find("Free device memory"), std::string::npos) << made.error().message;
+}
+
+#endif
+
+TEST(CudaMatmulLaunch, FitsTheDeviceAtTheExtremes) {
+  for (const u32 rows : {1u, 127u, 1u << 20, 0xffff'0000u}) {
+    for (const u32 columns : {1u, 255u, 1u << 18, 1u << 24}) {
+      for (const auto& shape : {cuda::column_sums_launch(rows, columns), cuda::sum_of_parts_launch(columns),
+                                cuda::convert_launch(rows, columns)}) {
+        EXPECT_TRUE(cuda::fits_every_device(shape)) << rows << " x " << columns;
+      }
+    }
+  }
+  EXPECT_EQ(cuda::column_sums_parts(1), 1u);
+  EXPECT_EQ(cuda::column_sums_parts(1 << 20), cuda::column_sums_parts_max);
+}
+
+}  // namespace
+}  // namespace tidepool::test

@@ -1,0 +1,65 @@
+#include <bit>
+#include <vector>
+
+#include "emulated_cublaslt.h"
+
+namespace emulated_cuda {
+namespace {
+
+float element(const void* data, cudaDataType_t type, std::size_t at) {
+  if (type == CUDA_R_32F) return static_cast<const float*>(data)[at];
+  return std::bit_cast<float>(std::uint32_t{static_cast<const std::uint16_t*>(data)[at]} << 16);
+}
+
+// The library rounds to the nearest, ties to even: not as our own kernels do.
+void store(void* data, cudaDataType_t type, std::size_t at, float value) {
+  if (type == CUDA_R_32F) {
+    static_cast<float*>(data)[at] = value;
+    return;
+  }
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t rounded = value != value ? 0x7fff'0000u : bits + 0x7fffu + (bits >> 16 & 1);
+  static_cast<std::uint16_t*>(data)[at] = static_cast<std::uint16_t>(rounded >> 16);
+}
+
+// [outer][k] as floats, so that the product's inner loop runs along both.
+std::vector<float> rows_along_k(const void* data, const cublasLtMatrixLayoutOpaque_t& l, bool k_is_rows) {
+  const std::size_t outer = k_is_rows ? l.columns : l.rows, k = k_is_rows ? l.rows : l.columns;
+  std::vector<float> out(outer * k);
+  for (std::size_t i = 0; i < outer; ++i) {
+    for (std::size_t j = 0; j < k; ++j) {
+      const std::size_t row = k_is_rows ? j : i, column = k_is_rows ? i : j;
+      out[i * k + j] = element(data, l.type, column * static_cast<std::size_t>(l.ld) + row);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::size_t bytes_of(const cublasLtMatrixLayoutOpaque_t& l) {
+  return ((l.columns - 1) * static_cast<std::size_t>(l.ld) + l.rows) * width_of(l.type);
+}
+
+void run_matmul(const MatmulCall& call) {
+  const bool a_by_rows = call.operation.transpose_a == CUBLAS_OP_T, b_by_rows = call.operation.transpose_b == CUBLAS_OP_N;
+  const auto a = rows_along_k(call.a_data, call.a, a_by_rows), b = rows_along_k(call.b_data, call.b, b_by_rows);
+  const std::size_t m = call.d.rows, n = call.d.columns, k = a.size() / m;
+  for (std::size_t column = 0; column < n; ++column) {
+    for (std::size_t row = 0; row < m; ++row) {
+      const float* x = &a[row * k];
+      const float* y = &b[column * k];
+      float sum = 0;
+      for (std::size_t i = 0; i < k; ++i) sum += x[i] * y[i];
+      sum *= call.alpha;
+      const std::size_t at = column * static_cast<std::size_t>(call.d.ld) + row;
+      if (call.beta != 0) sum += call.beta * element(call.c_data, call.d.type, at);
+      if (call.operation.epilogue == CUBLASLT_EPILOGUE_BIAS) {
+        sum += element(call.operation.bias, call.operation.bias_type, row);
+      }
+      store(call.d_data, call.d.type, at, sum);
+    }
+  }
+}
+
+}  // namespace emulated_cuda
