@@ -9,6 +9,7 @@
 #include "cli/bench_command.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "cli/plan_arguments.h"
 #include "config/schema.h"
 #include "text/value_text.h"
 
@@ -29,6 +30,9 @@ Result<Config> config_of(const std::vector<std::string>& words) {
     if (words[i].find('=') == std::string::npos) {
       return usage(fmt::format("'{}' is not an override; write key=value after the config", words[i]));
     }
+    // As "machine=$FILE" gives where FILE is not set: never a plan by bytes that passes for one by time.
+    if (words[i] == "machine=" || words[i] == "machine.file=")
+      return usage(fmt::format("{} names no file; name one, or write machine.file='\"\"' to plan without", words[i]));
   }
   return load_config(words[0], {words.begin() + 1, words.end()});
 }
@@ -58,7 +62,7 @@ Result<void> run_train(const Arguments& arguments) {
 constexpr std::array plan_options = {
     Option{"text", "", "the whole plan, one line an operation"},
     Option{"explain", "op:N|chunk:N", "why operation N is there; the life of chunk N"},
-    Option{"segment", "NAME", "segment of --explain", "body"},
+    Option{"segment", "NAME", "segment of --explain (body)"},
     Option{"gantt", "", "the lanes of a step over time"},
     Option{"what-if", "", "what more of each resource would buy"},
     Option{"max", "", "the largest model of GPT-3's proportions that fits"},
@@ -78,12 +82,16 @@ Result<void> run_plan(const Arguments& arguments) {
     if (word.starts_with("tokens=")) {
       const auto tokens = parse_count(word.substr(7));
       if (!tokens) return usage(fmt::format("{}: {}; write for example tokens=300B", word, tokens.error().message));
+      if (*tokens == 0) return usage(fmt::format("{}: at least 1; write for example tokens=300B", word));
       out.tokens = *tokens;
     } else {
       words.push_back(word);
     }
   }
+  if (arguments.has("explain") && out.explain.empty())
+    return usage("--explain: write op:N or chunk:N, for example --explain op:0");
   TRY_ASSIGN(out.config, config_of(words));
+  TRY(check_plan_arguments(out));
   return plan(out);
 }
 

@@ -26,6 +26,7 @@ struct PlanArguments {
   bool json = false, gantt = false, what_if = false;
   bool largest = false; // the largest model of the family that fits
 };
+// REQUIRES: check_plan_arguments.
 Result<void> plan(const PlanArguments&);
 
 struct ProbeArguments {

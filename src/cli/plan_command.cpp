@@ -156,10 +156,6 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
 
 Result<void> plan(const PlanArguments& arguments) {
   if (arguments.largest) return print_largest(arguments);
-  if (arguments.config.machine.file.empty() && (arguments.gantt || arguments.what_if))
-    return Error{
-        ErrorKind::usage,
-        "--gantt and --what-if predict times: add machine=FILE, from 'tidepool probe' or configs/machines"};
   TRY_ASSIGN(const Planned p, make(arguments));
   if (!arguments.explain.empty()) {
     TRY_ASSIGN(

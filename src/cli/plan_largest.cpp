@@ -40,9 +40,6 @@ void print(const Machine& machine, const ModelGraph& graph, const Plan& plan) {
 }  // namespace
 
 Result<void> print_largest(const PlanArguments& arguments) {
-  if (arguments.config.machine.file.empty())
-    return Error{ErrorKind::usage,
-                 "--max plans for a machine: add machine=FILE, for example from configs/machines"};
   TRY_ASSIGN(const RunQuestion question, question_of(arguments.config, PlanFor::machine_of_file));
   PlanOptions options = question.options;
   options.advise = false;

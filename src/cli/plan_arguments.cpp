@@ -1,0 +1,67 @@
+#include "cli/plan_arguments.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace tidepool {
+namespace {
+
+Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
+
+// What is printed: one of these, or else the table.
+const char* printed_instead(const PlanArguments& a) {
+  if (a.text) return "--text";
+  if (!a.explain.empty()) return "--explain";
+  if (a.largest) return "--max";
+  return a.json ? "--json" : nullptr;
+}
+
+Result<void> check_one_view(const PlanArguments& a) {
+  const std::array<std::pair<bool, const char*>, 4> views = {
+      {{a.text, "--text"}, {!a.explain.empty(), "--explain"}, {a.largest, "--max"}, {a.json, "--json"}}};
+  const char* first = nullptr;
+  for (const auto& [given, view] : views) {
+    if (!given) continue;
+    if (first != nullptr)
+      return usage(fmt::format("{} and {} each print a thing of their own: give one of them", first, view));
+    first = view;
+  }
+  return {};
+}
+
+// --gantt and --what-if stand under the table; tokens= is a row of it, and of --json.
+Result<void> check_what_the_table_takes(const PlanArguments& a) {
+  const char* instead = printed_instead(a);
+  if (instead == nullptr) return {};
+  const char* added = a.gantt ? "--gantt" : a.what_if ? "--what-if" : nullptr;
+  if (added != nullptr)
+    return usage(fmt::format("{} stands under the table, and {} prints no table: leave one of them out",
+                             added, instead));
+  if (a.tokens > 0 && !a.json)
+    return usage(
+        fmt::format("tokens= asks for days of training, and {} does not tell them: leave one out", instead));
+  return {};
+}
+
+Result<void> check_machine(const PlanArguments& a) {
+  if (!a.config.machine.file.empty()) return {};
+  if (a.largest)
+    return usage("--max plans for a machine: add machine=FILE, for example from configs/machines");
+  const char* timed = a.gantt ? "--gantt" : a.what_if ? "--what-if" : a.tokens > 0 ? "tokens=" : nullptr;
+  if (timed == nullptr) return {};
+  return usage(fmt::format(
+      "{} asks for predicted times: add machine=FILE, from 'tidepool probe' or configs/machines", timed));
+}
+
+}  // namespace
+
+Result<void> check_plan_arguments(const PlanArguments& a) {
+  TRY(check_one_view(a));
+  if (!a.segment.empty() && a.explain.empty())
+    return usage("--segment says where --explain looks: add --explain op:N or chunk:N");
+  TRY(check_what_the_table_takes(a));
+  return check_machine(a);
+}
+
+}  // namespace tidepool
