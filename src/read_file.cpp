@@ -11,7 +11,8 @@ namespace tidepool {
 
 Result<InputFile> open_input(const std::string& path, ErrorKind error_kind) {
   InputFile input;
-  input.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Of a pipe that no one writes to, open would wait for ever; reads of regular files know no O_NONBLOCK.
+  input.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!input.fd) {
     const bool absent = errno == ENOENT || errno == ENOTDIR;
     const char* advice = errno == EMFILE ? "; raise `ulimit -n`" : "";

@@ -41,8 +41,7 @@ Result<void> report(const ReportArguments& arguments) {
   TRY(write_html(path, runs));
   fmt::print("\n The page: {}\n", path);
   for (const RunFiles& run : runs)
-    if (run.step_json.empty())
-      fmt::print(stderr, "{}: no step.json, so the page has no timeline\n", run.name);
+    for (const std::string& warning : run.warnings) fmt::print(stderr, "{}\n", warning);
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 #include <cmath>
+#include <cstdlib>
 
 #include "json/text.h"
 #include "report/page_assets.h"
@@ -151,6 +152,27 @@ bool is_directory(const std::string& path) {
   return ::stat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode);
 }
 
+// Empty: as it should be. A file that was cut between two lines has only whole ones, but ends too soon.
+std::string metrics_warning(const RunReport& report, const StepLog& log, const std::string& path) {
+  std::string text;
+  if (log.unreadable > 0)
+    text = fmt::format("{} of {} lines cannot be read and are left out ({})", log.unreadable, log.lines, log.first_fault);
+  const auto logging = report.config.find("output.logging_steps");
+  const u64 stride = logging == report.config.end() ? 0 : std::strtoull(logging->second.c_str(), nullptr, 10);
+  const u64 last = log.steps.empty() ? 0 : log.steps.back().step, done = report.resumed_from_step + report.steps;
+  if (stride > 0 && last + stride <= done)
+    text += fmt::format("{}ends at step {} of {}", text.empty() ? "" : "; it ", last, done);
+  return text.empty() ? "" : path + ": " + text;
+}
+
+Result<void> read_metrics(RunFiles& run, const std::string& path) {
+  TRY_ASSIGN(StepLog log, read_step_metrics(path));
+  const std::string warning = log.lines == 0 ? "" : metrics_warning(run.report, log, path);
+  if (!warning.empty()) run.warnings.push_back(warning);
+  run.metrics = std::move(log.steps);
+  return {};
+}
+
 }  // namespace
 
 Result<RunFiles> read_run(const std::string& run_dir) {
@@ -166,9 +188,12 @@ Result<RunFiles> read_run(const std::string& run_dir) {
   RunFiles run{.name = run_dir};
   while (run.name.size() > 1 && run.name.ends_with('/')) run.name.pop_back();
   TRY_ASSIGN(run.report, read_report(run_dir));
-  TRY_ASSIGN(run.metrics, read_step_metrics(run_dir + "/metrics.jsonl"));
+  TRY(read_metrics(run, run.name + "/metrics.jsonl"));
   const std::string step_path = run_dir + "/step.json";
-  if (::access(step_path.c_str(), F_OK) != 0) return run;
+  if (::access(step_path.c_str(), F_OK) != 0) {
+    run.warnings.push_back(run.name + ": no step.json, so the page has no timeline");
+    return run;
+  }
   TRY_ASSIGN(run.step_json, read_text_file(step_path));
   TRY(check_step_file(run.step_json, step_path));
   return run;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
@@ -11,6 +12,7 @@
 #include <limits>
 
 #include "json/text.h"
+#include "report/run_report.h"
 #include "report/text_file.h"
 #include "tidepool/check.h"
 
@@ -39,31 +41,48 @@ double number(const json::object& o, const char* key) {
   return v != nullptr && v->is_number() ? v->to_number<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
+// Adds the line to `log.steps` if it is of a step. The error: what is wrong with it.
+Result<void> read_line(std::string_view line, StepLog& log) {
+  const std::string where = fmt::format("line {}", log.lines);
+  TRY_ASSIGN(const json::value v, parse_json(line, ErrorKind::bad_input, where));
+  const json::value* step = v.is_object() ? v.get_object().if_contains("step") : nullptr;
+  if (step == nullptr || !step->is_int64() || step->get_int64() < 0)
+    return Error{ErrorKind::bad_input, where + ": step is missing or not as expected"};
+  const json::object& o = v.get_object();
+  for (const char* key : {"loss", "eval_loss"})
+    if (!may_be_loss(number(o, key)))
+      return Error{ErrorKind::bad_input, fmt::format("{}: {} {:g} can be no loss", where, key, number(o, key))};
+  if (!o.contains("loss")) return {};  // an evaluation, or the end
+  log.steps.push_back({.step = static_cast<u64>(step->get_int64()),
+                       .epoch = number(o, "epoch"),
+                       .loss = number(o, "loss"),
+                       .grad_norm = number(o, "grad_norm"),
+                       .learning_rate = number(o, "learning_rate"),
+                       .train_tokens_per_second = number(o, "train_tokens_per_second"),
+                       .step_seconds = number(o, "step_seconds")});
+  return {};
+}
+
 }  // namespace
 
-Result<std::vector<StepMetrics>> read_step_metrics(const std::string& path) {
-  std::vector<StepMetrics> out;
-  if (::access(path.c_str(), F_OK) != 0) return out;
+Result<StepLog> read_step_metrics(const std::string& path) {
+  StepLog log;
+  if (::access(path.c_str(), F_OK) != 0) return log;
   TRY_ASSIGN(const std::string text, read_text_file(path));
-  std::string_view rest = text;
-  u64 line_number = 0;
-  for (std::size_t end; (end = rest.find('\n')) != std::string_view::npos; rest.remove_prefix(end + 1)) {
-    const std::string where = fmt::format("{}, line {}", path, ++line_number);
-    TRY_ASSIGN(const json::value v, parse_json(rest.substr(0, end), ErrorKind::bad_input, where));
-    const json::value* step = v.is_object() ? v.get_object().if_contains("step") : nullptr;
-    if (step == nullptr || !step->is_int64() || step->get_int64() < 0)
-      return Error{ErrorKind::bad_input, where + ": step is missing or not as expected"};
-    const json::object& o = v.get_object();
-    if (!o.contains("loss")) continue;  // an evaluation, or the end
-    out.push_back({.step = static_cast<u64>(step->get_int64()),
-                   .epoch = number(o, "epoch"),
-                   .loss = number(o, "loss"),
-                   .grad_norm = number(o, "grad_norm"),
-                   .learning_rate = number(o, "learning_rate"),
-                   .train_tokens_per_second = number(o, "train_tokens_per_second"),
-                   .step_seconds = number(o, "step_seconds")});
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    ++log.lines;
+    if (const Result<void> read = read_line(rest.substr(0, end), log); !read) {
+      ++log.unreadable;
+      if (log.first_fault.empty()) log.first_fault = read.error().message;
+    }
+    rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  return out;
+  if (log.unreadable > 0 && log.unreadable == log.lines)
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}, {}; no line of it can be read: remove it to make the page without it", path,
+                             log.first_fault)};
+  return log;
 }
 
 std::string to_json_line(const StepMetrics& m) {

@@ -38,9 +38,17 @@ std::string to_json_line(const StepMetrics&);
 std::string to_json_line(const EvalMetrics&);
 std::string to_json_line(const TrainMetrics&);
 
-// Lines of steps, in order. Missing file: none. A torn last line, as a kill leaves it, is no fault; any other
-// line that is no object with a `step` is ErrorKind::bad_input, named by its number.
-Result<std::vector<StepMetrics>> read_step_metrics(const std::string& path);
+// What metrics.jsonl says of steps, in order. Lines that cannot be read (half a line at the end, as a kill leaves
+// it, too) are left out and counted.
+struct StepLog {
+  std::vector<StepMetrics> steps;
+  u64 lines = 0;
+  u64 unreadable = 0;
+  std::string first_fault;  // "line 7: step is missing or not as expected"; empty: none
+};
+
+// Missing file: nothing. ErrorKind::bad_input: not one line of it can be read, or it is no file to read.
+Result<StepLog> read_step_metrics(const std::string& path);
 
 // Every line reaches the file before append() returns, so a kill loses none. One thread at a time.
 class MetricsLog {

@@ -4,6 +4,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <cmath>
 #include <limits>
 
 #include "json/text.h"
@@ -84,6 +85,12 @@ class Object {
     each_element(key, [&](const json::value& v) { out.push_back(number_of(&v, key)); });
     return out;
   }
+  std::vector<double> losses(std::string_view key) const {
+    std::vector<double> out = numbers(key);
+    for (std::size_t i = 0; i < out.size(); ++i)
+      if (!may_be_loss(out[i])) wrong(fmt::format("{}[{}], {:g},", key, i, out[i]));
+    return out;
+  }
   std::vector<u64> counts(std::string_view key) const {
     std::vector<u64> out;
     each_element(key, [&](const json::value& v) { out.push_back(count_of(&v, key)); });
@@ -149,9 +156,9 @@ RunReport read_fields(const Object& o) {
   r.steps = o.count("steps");
   r.resumed_from_step = o.count("resumed_from_step");
   r.tokens_per_step = o.count("tokens_per_step");
-  r.losses = o.numbers("losses");
+  r.losses = o.losses("losses");
   r.eval_steps = o.counts("eval_steps");
-  r.eval_losses = o.numbers("eval_losses");
+  r.eval_losses = o.losses("eval_losses");
   r.train_seconds = o.number("train_seconds");
   r.tokens_per_second = o.number("tokens_per_second");
   r.step_seconds = o.number("step_seconds");
@@ -191,6 +198,8 @@ RunReport read_fields(const Object& o) {
 }
 
 }  // namespace
+
+bool may_be_loss(double loss) { return !std::isfinite(loss) || (loss >= -1 && loss <= 1e39); }
 
 DriveLife drive_life(const RunReport& r) {
   DriveLife out{.endurance = r.disk_endurance, .assumed = r.disk_endurance.value == 0};

@@ -101,6 +101,10 @@ struct DriveLife {
 };
 DriveLife drive_life(const RunReport&);
 
+// Whether training could have come to this loss. A cross-entropy of fp32 logits is not below 0 but by rounding, and
+// not above the largest difference of two; what is not finite is a loss that went wrong.
+bool may_be_loss(double);
+
 // report.json. Non-finite numbers become null.
 std::string to_json(const RunReport&);
 // The other way: errors are ErrorKind::bad_input and name `file_name` and the key. null reads as NaN.

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <memory>
 
+#include "tidepool/read_file.h"
+
 namespace tidepool {
 namespace {
 
@@ -15,8 +17,8 @@ struct Close {
 };
 using File = std::unique_ptr<std::FILE, Close>;
 
-Error fault(ErrorKind kind, const char* what, const std::string& path) {
-  return {kind, fmt::format("cannot {} {}: {}", what, path, std::strerror(errno))};
+Error fault(const char* what, const std::string& path) {
+  return {ErrorKind::io, fmt::format("cannot {} {}: {}", what, path, std::strerror(errno))};
 }
 
 }  // namespace
@@ -24,26 +26,19 @@ Error fault(ErrorKind kind, const char* what, const std::string& path) {
 Result<void> replace_text_file(const std::string& path, std::string_view text) {
   const std::string temporary = path + ".tmp";
   File file(std::fopen(temporary.c_str(), "wb"));
-  if (!file) return fault(ErrorKind::io, "create", temporary);
+  if (!file) return fault("create", temporary);
   const bool written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
   if (!written || std::fclose(file.release()) != 0) {
-    const Error error = fault(ErrorKind::io, "write", temporary);
+    const Error error = fault("write", temporary);
     std::remove(temporary.c_str());
     return error;
   }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) return fault(ErrorKind::io, "replace", path);
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) return fault("replace", path);
   return {};
 }
 
 Result<std::string> read_text_file(const std::string& path) {
-  File file(std::fopen(path.c_str(), "rb"));
-  if (!file) return fault(ErrorKind::bad_input, "open", path);
-  std::string text;
-  char piece[1 << 16];
-  std::size_t n = 0;
-  while ((n = std::fread(piece, 1, sizeof piece, file.get())) > 0) text.append(piece, n);
-  if (std::ferror(file.get()) != 0) return fault(ErrorKind::io, "read", path);
-  return text;
+  return read_small_file(path, text_file_bytes_max, ErrorKind::bad_input);
 }
 
 }  // namespace tidepool

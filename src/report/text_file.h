@@ -5,13 +5,17 @@
 #include <string_view>
 
 #include "tidepool/result.h"
+#include "tidepool/types.h"
 
 namespace tidepool {
 
 // Readers see the old text or the new one, never half. Not fsynced: a report is no checkpoint.
 Result<void> replace_text_file(const std::string& path, std::string_view text);
 
-// ErrorKind::bad_input where it cannot be opened.
+// The longest of them, metrics.jsonl, has about 200 bytes a step: five million steps.
+inline constexpr u64 text_file_bytes_max = gib;
+
+// ErrorKind::bad_input where it is missing, longer, or no regular file; ErrorKind::io where it cannot be read.
 Result<std::string> read_text_file(const std::string& path);
 
 }  // namespace tidepool

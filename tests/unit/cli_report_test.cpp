@@ -1,5 +1,6 @@
 // `tidepool report` on good and on bad run directories.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 
@@ -118,17 +119,58 @@ TEST_F(CliReport, says_which_file_is_missing_or_broken) {
   expect_bad_input(report({run()}), run() + "/step.json: not valid JSON");
   fs::remove(run() + "/step.json");
 
-  write_text(run() + "/metrics.jsonl", "{\"step\": 1, \"loss\": 2}\n{\"step\": \n");
-  expect_bad_input(report({run()}), "metrics.jsonl, line 2: not valid JSON");
   write_text(run() + "/metrics.jsonl", "{\"loss\": 2}\n");
   expect_bad_input(report({run()}), "metrics.jsonl, line 1: step is missing");
 }
 
-TEST_F(CliReport, a_torn_last_line_and_missing_files_are_no_fault) {
-  write_text(run() + "/metrics.jsonl", "{\"step\": 1, \"loss\": 2}\n{\"step\": 2, \"lo");
-  EXPECT_EQ(report({run()}).code, 0);
+// What a kill, a full disk or a stray hand leaves: the page is made of what is left, and says what is not.
+TEST_F(CliReport, lines_of_metrics_that_cannot_be_read_are_left_out_and_counted) {
+  const std::string path = run() + "/metrics.jsonl", first = "{\"step\": 1, \"loss\": 2, \"learning_rate\": 0.5}\n";
+  const auto warned = [&](const std::string& text, const std::string& says) {
+    write_text(path, text);
+    const Outcome r = report({run()});
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_THAT(r.err, HasSubstr(path + ": " + says));
+    EXPECT_THAT(read_text(run() + "/report.html"), HasSubstr("\"learning_rate\":{\"step\":[1],\"value\":[0.5]"));
+  };
+  warned(first + "{\"step\": 2, \"lo", "1 of 2 lines cannot be read and are left out (line 2: not valid JSON");
+  warned("\n{\"step\": \n" + first, "2 of 3 lines cannot be read and are left out (line 1: not valid JSON");
+  warned(first + "{\"step\": 2, \"loss\": -1e308}\n", "1 of 2 lines cannot be read and are left out (line 2: loss -1e+308");
+  RunReport longer = read_report(run()).value();
+  longer.config["output.logging_steps"] = "2";
+  ASSERT_TRUE(write_report(run(), longer));
+  warned(first, "ends at step 1 of 3");
+}
+
+TEST_F(CliReport, no_loss_is_below_zero) {
+  RunReport r = read_report(run()).value();
+  r.losses[1] = -1e308;
+  ASSERT_TRUE(write_report(run(), r));
+  expect_bad_input(report({run()}), "report.json: losses[1], -1e+308, is missing or not as expected");
+}
+
+TEST_F(CliReport, missing_metrics_are_no_fault) {
   fs::remove(run() + "/metrics.jsonl");
   EXPECT_EQ(report({run()}).code, 0);
+}
+
+// A pipe would be waited for, a device read for ever.
+TEST_F(CliReport, only_regular_files_of_some_length_are_read) {
+  for (const char* name : {"report.json", "metrics.jsonl", "step.json"}) {
+    const std::string path = run() + "/" + name, text = fs::exists(path) ? read_text(path) : "";
+    fs::remove(path);
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    expect_bad_input(report({run()}), path + ": is not a regular file");
+    fs::remove(path);
+    fs::create_symlink("/dev/zero", path);
+    expect_bad_input(report({run()}), path + ": is not a regular file");
+    fs::remove(path);
+    write_text(path, "");
+    fs::resize_file(path, u64{1} << 40);
+    expect_bad_input(report({run()}), path + ": 1099511627776 bytes, at most");
+    fs::remove(path);
+    if (!text.empty()) write_text(path, text);
+  }
 }
 
 TEST_F(CliReport, long_curves_are_thinned) {
