@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 
 #include "io/memory_limits.h"
@@ -21,8 +22,8 @@ std::string plural(u64 n, std::string_view what) {
 
 std::string line(const MeasuredRate& rate) {
   const auto text = [&](double value) { return sample_text(rate.unit, value); };
-  return fmt::format("  {:<34}{:>14}{:>14}{:>14}\n", rate.what, text(rate.median()), text(rate.least()),
-                     text(rate.most()));
+  return fmt::format("  {:<34}{:>12}{:>12}{:>12}{:>6.2f}{}\n", rate.what, text(rate.median()), text(rate.least()),
+                     text(rate.most()), rate.spread(), rate.is_wide() ? " !" : "");
 }
 
 bool is_point(const MeasuredRate& rate) { return rate.key.starts_with("point."); }
@@ -44,8 +45,26 @@ std::string point_table(const Rates& rates) {
 }
 
 std::string spread(const MeasuredRate& rate) {
-  return fmt::format("{} to {} in {}", sample_text(rate.unit, rate.least()),
-                     sample_text(rate.unit, rate.most()), plural(rate.samples.size(), "round"));
+  return fmt::format("{} to {} in {}{}", sample_text(rate.unit, rate.least()),
+                     sample_text(rate.unit, rate.most()), plural(rate.samples.size(), "round"),
+                     rate.is_wide() ? ": wide, probe again" : "");
+}
+
+// Points of the disk stand in a table without their spreads, but count.
+std::string advice_on_spreads(const Rates& rates) {
+  const auto wide = std::ranges::count_if(rates.all(), &MeasuredRate::is_wide);
+  if (wide == 0) return "";
+  return fmt::format(
+      "\n  ! {} of {} rates: the most is over {} times the least. Other work ran, or the cores\n"
+      "  changed their clock, and predictions from such rates are as uncertain. End the\n"
+      "  other work and probe again, for longer with --seconds 120.\n",
+      wide, rates.all().size(), spread_wide);
+}
+
+// Of bf16 products, as the layer is of bf16.
+std::string layer_line(const ProbeResult& result) {
+  return fmt::format("\n  The products of a bf16 layer reach {:.0f} % of the best bf16 product.\n",
+                     100 * result.machine.device.block_efficiency);
 }
 
 const MeasuredRate& best_product(const Rates& rates, Precision precision) {
@@ -69,7 +88,7 @@ MachineRemarks remarks_of(const ProbeResult& result, const std::string& disk_dir
   }
   remarks["device.memory"] = "The host's: device and host budgets share it.";
   remarks["device.memory_rate"] += ", gradient kernel";
-  remarks["device.fp16"] = "Not measured: this build has no such products. As fp32.";
+  remarks["device.fp16"] = "Not measured: this build has no such products. As bf16.";
   remarks["device.block_efficiency"] =
       fmt::format("Products of a layer: its time less what memory bounds. {}: {}",
                   rates.find(layer_key)->what, spread(*rates.find(layer_key)));
@@ -84,7 +103,7 @@ boost::json::object json_of(const MeasuredRate& rate) {
                      : rate.unit == SampleUnit::flops_per_s ? "flops_per_second"
                                                             : "bytes_per_second";
   return {{"what", rate.what},     {"unit", unit},        {"median", rate.median()},
-          {"least", rate.least()}, {"most", rate.most()}, {"samples", boost::json::value_from(rate.samples)}};
+          {"least", rate.least()}, {"most", rate.most()}, {"spread", rate.spread()}, {"samples", boost::json::value_from(rate.samples)}};
 }
 
 boost::json::object json_of(const Machine& m) {
@@ -115,12 +134,11 @@ std::string probe_table(const ProbeResult& result) {
   std::string out = fmt::format("{}{}{}, {}, {} of memory\n", host.name, host.name.empty() ? "" : ", ",
                                 plural(host.cores, "core"), plural(host.numa_nodes, "NUMA node"),
                                 format_bytes(host.memory));
-  out += fmt::format("\n  {:<34}{:>14}{:>14}{:>14}\n", plural(result.rounds, "interleaved round"), "median",
-                     "least", "most");
+  out += fmt::format("\n  {:<34}{:>12}{:>12}{:>12}{:>8}\n", plural(result.rounds, "interleaved round"), "median",
+                     "least", "most", "spread");
   for (const MeasuredRate& rate : result.rates.all())
     if (!is_point(rate)) out += line(rate);
-  out += fmt::format("\n  The products of a layer reach {:.0f} % of the best one.\n",
-                     100 * result.machine.device.block_efficiency);
+  out += advice_on_spreads(result.rates) + layer_line(result);
   if (!result.disk.empty()) out += fmt::format("  Disk: {}\n", result.disk) + point_table(result.rates);
   return out;
 }

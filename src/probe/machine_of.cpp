@@ -32,7 +32,8 @@ DeviceRates device_of(const Rates& rates, const MachineFacts& facts) {
   device.memory_bytes_per_s = rounded(rates.median("device.memory_rate"));
   device.flops_per_s[static_cast<u32>(MathType::fp32)] = rounded(fp32);
   device.flops_per_s[static_cast<u32>(MathType::bf16)] = rounded(bf16);
-  device.flops_per_s[static_cast<u32>(MathType::fp16)] = rounded(fp32);
+  // As bf16: were it as fast as fp32 where bf16 is slower, then 16-bit work would be measured against fp32.
+  device.flops_per_s[static_cast<u32>(MathType::fp16)] = rounded(bf16);
   device.op_overhead = Nanos{static_cast<u64>(std::llround(rates.median(wake_up_key) * 1e7)) * 100};
   return device;
 }

@@ -15,6 +15,8 @@ enum class SampleUnit : u8 { bytes_per_s, flops_per_s, seconds };
 // "12.3 GB/s", "131 GFLOP/s", "4.12 us": three digits, for people.
 std::string sample_text(SampleUnit, double);
 
+inline constexpr double spread_wide = 1.3;
+
 struct MeasuredRate {
   std::string key;   // of the machine file, "copies.h2d"; or one of our own, "layer"
   std::string what;  // for people: "copies, host to device"
@@ -25,6 +27,10 @@ struct MeasuredRate {
   double median() const;
   double least() const;
   double most() const;
+  // Most over least. Rounds of an idle machine agree within some percent: a rate that is wider than
+  // spread_wide was measured beside other work, or while the cores changed their clock.
+  double spread() const { return most() / least(); }
+  bool is_wide() const { return !(spread() <= spread_wide); }
 };
 
 class Rates {

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include "cli/probe_text.h"
 #include "probe/disk_meter.h"
 #include "probe/machine_of.h"
 #include "probe/meter.h"
@@ -7,6 +8,10 @@
 
 namespace tidepool {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr SampleUnit bytes = SampleUnit::bytes_per_s, flops = SampleUnit::flops_per_s;
 
@@ -74,6 +79,27 @@ TEST(ProbeRates, EveryPointOfTheDiskIsInTheMachine) {
   EXPECT_EQ(disk.capacity, Bytes{gib});
   ASSERT_EQ(disk.points.size(), point_blocks.size() * point_depths.size());
   EXPECT_EQ(disk.points[1], (DiskPoint{point_blocks[0], point_depths[1], 8e6, 8e6}));
+}
+
+// The layer is of bf16. Where bf16 products are slower than fp32's, its share is still one of theirs.
+TEST(ProbeRates, ALayerOfBf16IsComparedWithBf16Products) {
+  Rates rates = some_rates();
+  for (u32 i = 0; i < std::size(products); ++i)
+    for (int round = 0; round < 3; ++round) rates.add(product_key(Precision::fp32, i), "", flops, 400e9);
+  const Machine machine = machine_of(rates, {});
+  EXPECT_EQ(machine.device.flops_per_s[0], 400e9);
+  EXPECT_NEAR(machine.device.block_efficiency, machine_of(some_rates(), {}).device.block_efficiency, 0.01);
+  EXPECT_THAT(probe_table({.machine = machine, .rates = rates}), HasSubstr("of the best bf16 product"));
+}
+
+TEST(ProbeRates, WideSpreadsAreMarkedAndSaidWhatToDoAbout) {
+  ProbeResult result{.rates = some_rates()};
+  EXPECT_THAT(probe_table(result), Not(HasSubstr("!")));
+  EXPECT_THAT(probe_yaml(result, ""), Not(HasSubstr("wide")));
+  for (double value : {2e9, 10e9}) result.rates.add("host.adam", "", bytes, value);
+  EXPECT_THAT(probe_table(result), AllOf(HasSubstr("6.17 !"), HasSubstr("! 1 of "), HasSubstr("--seconds 120")));
+  EXPECT_THAT(probe_yaml(result, ""), HasSubstr("wide, probe again"));
+  EXPECT_THAT(probe_json(result, ""), HasSubstr("\"spread\":6.17"));
 }
 
 }  // namespace
