@@ -30,6 +30,26 @@ struct AdamWSettings {
 // `t` counts from 1. `grad_norm` and `max_grad_norm` as in clip_grad_norm_: max / (norm + 1e-6), at most 1.
 AdamWScalars adamw_scalars(const AdamWSettings&, u64 t, double grad_norm, double max_grad_norm);
 
+// The same in two parts, because a device knows the norm before the host does: what needs powers is made on
+// the host, what needs the norm is plain IEEE arithmetic wherever the norm is, so both make the same bits.
+struct AdamWStep {
+  AdamWScalars unclipped;                        // all that the norm does not change
+  double grad_to_momentum = 0, grad_to_root = 0; // for a clip factor of 1
+  double max_grad_norm = 0;                      // 0: no clipping
+};
+AdamWStep adamw_step(const AdamWSettings&, u64 t, double max_grad_norm);
+
+constexpr AdamWScalars adamw_scalars(const AdamWStep& step, double grad_norm, bool skip) {
+  const double clipped = step.max_grad_norm / (grad_norm + 1e-6);
+  const double grad_scale = step.max_grad_norm > 0 && clipped < 1.0 ? clipped : 1.0;
+  AdamWScalars s = step.unclipped;
+  s.grad_to_momentum = static_cast<float>(step.grad_to_momentum * grad_scale);
+  s.grad_to_root = static_cast<float>(step.grad_to_root * grad_scale);
+  s.grad_scale = static_cast<float>(grad_scale);
+  s.skip = skip;
+  return s;
+}
+
 // Elements [begin, end) of the chunk with or without decay; ascending, covering the chunk.
 struct DecaySegment {
   u64 begin = 0, end = 0;

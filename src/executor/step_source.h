@@ -4,6 +4,7 @@
 #include <span>
 
 #include "kernels/adamw.h"
+#include "kernels/gradient/step_result.h"
 #include "tidepool/result.h"
 #include "tidepool/types.h"
 
@@ -29,13 +30,6 @@ class StepSource {
   virtual Result<void> load_batch(const BatchRequest&, std::span<i32> tokens, std::span<i32> targets) = 0;
   // A pure function of the step: asked several times, also after that step's forward.
   virtual StepSettings settings(u64 step) const = 0;
-};
-
-struct StepResult {
-  double loss = 0;        // mean over target tokens
-  double grad_norm = 0;   // before clipping
-  u64 target_tokens = 0;
-  bool skipped = false;   // not finite: with clipping the updates left the state as it was
 };
 
 struct EvalResult {

@@ -56,12 +56,8 @@ void StepNumbers::finish(u64 number) {
   double loss = 0, squares = 0;
   for (const double part : step.losses) loss += part;                // in order of micro-batch
   for (u64 i = 0; i < partials_.size(); ++i) squares += partial(i);  // in order of window
-  const u64 tokens = source_.settings(number).target_tokens;
   step.step = number;
-  step.result = {.loss = loss / static_cast<double>(std::max<u64>(tokens, 1)),
-                 .grad_norm = std::sqrt(squares),
-                 .target_tokens = tokens};
-  step.result.skipped = !std::isfinite(step.result.grad_norm) || !std::isfinite(loss);
+  step.result = step_result(loss, std::sqrt(squares), source_.settings(number).target_tokens);
 }
 
 StepResult StepNumbers::result(u64 number) const {
