@@ -34,6 +34,9 @@ class Kernels {
   virtual void cross_entropy_slice(const LogitsSlice&) = 0;
   virtual void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum) = 0;
   virtual void cross_entropy_gradient(const LogitsSlice&, float scale) = 0;
+
+  // Returns when all that was called is done: to time it.
+  virtual void finish() = 0;
 };
 
 // What the CPU kernels need of CorePool::scratch.

@@ -4,7 +4,14 @@
 
 #include <cuda_runtime.h>
 
+#include <span>
+
+#include "kernels/adamw.h"
+#include "kernels/attention/attention.h"
+#include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/dropout/dropout.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/gradient/step_result.h"
 #include "kernels/layer_norm/layer_norm.h"
 
 namespace tidepool {
@@ -12,7 +19,49 @@ namespace tidepool {
 void zero_cuda(float* y, u64 elements, cudaStream_t);
 void layer_norm_cuda(const LayerNorm&, cudaStream_t);
 void layer_norm_backward_cuda(const LayerNormBackward&, cudaStream_t);
+void attention_cuda(const Attention&, cudaStream_t);
+void attention_backward_cuda(const AttentionBackward&, cudaStream_t);
 void dropout_cuda(const Dropout&, ConstValues x, Values y, u64 elements, cudaStream_t);
+
+// At most this many arrays are summed at once.
+inline constexpr u32 summed_parts_max = 16;
+
+// kernels/adamw.h, with the same bits. `segments` point to device memory, hashes are empty: what goes to disk is
+// updated where it leaves from, on the host. `scalars` are read when the kernel runs.
+void adamw_cuda(const AdamWChunk&, Precision, const AdamWScalars* scalars, cudaStream_t);
+// Makes a step's scalars where its norm is. result: null without clipping, as the norm is then not waited for.
+void adamw_scalars_cuda(const AdamWStep&, const StepResult* result, AdamWScalars* scalars, cudaStream_t);
+
+// kernels/gradient.h, with the same bits. The lists of pointers are the host's, what they point to the device's.
+void finish_gradient_cuda(std::span<const float* const> accumulators, std::byte* grad, Precision, u64 elements,
+                          cudaStream_t);
+void sum_in_order_cuda(std::span<const float* const> parts, float* sum, u64 elements, cudaStream_t);
+void norm_partials_cuda(const std::byte* grad, Precision, u64 elements, double* partials, cudaStream_t);
+void norm_cells_cuda(const std::byte* grad, Precision, u64 elements, double* cells, cudaStream_t);
+// Granules that several devices own parts of: partials[places[i]] = the sum, in order, of the cells of granule i,
+// [count, norm_granule_elements / norm_cell_elements], those that nobody makes 0.
+void norm_granules_cuda(const double* cells, const u32* places, u32 count, double* partials, cudaStream_t);
+
+// A step's losses and partials, each summed in order, as the host does.
+struct NormFinish {
+  const double* losses = nullptr;    // [loss_count] by micro-batch
+  u32 loss_count = 0;
+  const double* partials = nullptr;  // [partial_count] by window and granule
+  u64 partial_count = 0;
+  u64 target_tokens = 0;
+  StepResult* result = nullptr;
+};
+void norm_finish_cuda(const NormFinish&, cudaStream_t);
+
+void cross_entropy_slice_cuda(const LogitsSlice&, cudaStream_t);
+// loss_sum: device memory, or null. Each of 1024 threads sums every 1024th row, in order; then they are added in
+// pairs: the bits depend on the rows, not on the device.
+void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum, cudaStream_t);
+void cross_entropy_gradient_cuda(const LogitsSlice&, float scale, cudaStream_t);
+
+void embedding_cuda(const Embedding&, cudaStream_t);
+// REQUIRES: every token is below the vocabulary; else the kernel traps.
+void embedding_backward_cuda(const EmbeddingBackward&, cudaStream_t);
 
 // kernels/gelu/gelu.h on n elements: y = gelu(x), y may be x. dx = dy gelu'(x), and value = gelu(x) unless null;
 // any of them may be the same array.

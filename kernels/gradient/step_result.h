@@ -6,10 +6,10 @@
 namespace tidepool {
 
 struct StepResult {
-  double loss = 0;        // mean over target tokens
-  double grad_norm = 0;   // before clipping
+  double loss = 0;       // mean over target tokens
+  double grad_norm = 0;  // before clipping
   u64 target_tokens = 0;
-  bool skipped = false;   // not finite: with clipping the updates left the state as it was
+  bool skipped = false;  // not finite: with clipping the updates left the state as it was
 };
 
 // loss_sum: of micro-batches, in their order. grad_norm: the root of the sum of partials, in their order.

@@ -1,6 +1,7 @@
-// Epilogues: bias and an added matrix are the library's; the rest are passes of their own over a finished product.
-// GELU is not left to the library, though it has one: a product that keeps its pre-activation and one that does not
-// would be different algorithms with different bits, and what is kept must not change numbers.
+// Epilogues: bias and an added matrix are the library's; the rest are passes of their own over a finished
+// product. GELU is not left to the library, though it has one: a product that keeps its pre-activation and
+// one that does not would be different algorithms with different bits, and what is kept must not change
+// numbers.
 #include "kernels/matmul/matmul_cuda.h"
 
 #include <algorithm>
@@ -112,7 +113,8 @@ void CudaMatmul::residual_with_dropout(const Matmul& op, cudaStream_t stream) {
     part.x = op.x.at(u64{begin} * op.k);
     product(part, {}, waiting, stream);
     const u64 first = u64{begin} * op.n;
-    cuda::add_dropped(op.dropout, first, waiting, op.residual.at(first), op.y.at(first), elements_of(part), stream);
+    cuda::add_dropped(op.dropout, first, waiting, op.residual.at(first), op.y.at(first), elements_of(part),
+                      stream);
   }
 }
 

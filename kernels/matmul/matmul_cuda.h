@@ -2,14 +2,10 @@
 #pragma once
 
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/matmul_workspace.h"
 #include "kernels/matmul/products_cuda.h"
 
 namespace tidepool {
-
-// Taken once per device, beside the arena. The library's part is what its fastest algorithms ask for on sm_90; the
-// scratch holds a product before its dropout, weights in another precision, parts of column sums. Numbers depend
-// on both sizes, so they are constants.
-inline constexpr Bytes cuda_library_workspace{32 * mib}, cuda_matmul_scratch{32 * mib};
 
 struct CudaMatmulWorkspace {
   std::byte* library = nullptr;
@@ -24,8 +20,8 @@ class CudaMatmul {
   // The workspace is device memory, aligned to 256 bytes, and outlives this.
   static Result<std::unique_ptr<CudaMatmul>> create(const CudaMatmulWorkspace&);
 
-  // Activations have one precision, but y may be fp32. Parameters may have another: they are brought to that of the
-  // activations slice by slice.
+  // Activations have one precision, but y may be fp32. Parameters may have another: they are brought to that
+  // of the activations slice by slice.
   void matmul(const Matmul&, cudaStream_t);
   void weight_gradient(const WeightGradient&, cudaStream_t);
 
@@ -35,7 +31,8 @@ class CudaMatmul {
   void product(const Matmul&, ConstValues c, Values out, cudaStream_t);
   void column_slice(const Matmul&, u32 begin, u32 columns, ConstValues c, Values out, cudaStream_t);
   void residual_with_dropout(const Matmul&, cudaStream_t);
-  // Weights in another precision take the first half of the scratch, products before their dropout the second.
+  // Weights in another precision take the first half of the scratch, products before their dropout the
+  // second.
   u64 scratch_half_bytes() const { return scratch_bytes_.value / 2 / scratch_alignment * scratch_alignment; }
 
   static constexpr u64 scratch_alignment = 256;

@@ -1,9 +1,8 @@
-#include "kernels/matmul/matmul_parts_cuda.h"
-
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/dropout/philox_device.h"
 #include "kernels/matmul/matmul_launch.h"
+#include "kernels/matmul/matmul_parts_cuda.h"
 
 namespace tidepool::cuda {
 namespace {
@@ -54,7 +53,8 @@ __global__ void column_sums_kernel(const T* x, u32 rows, u32 columns, float* par
   parts[u64{blockIdx.y} * columns + own] = sum;
 }
 
-__global__ void sum_of_parts_kernel(const float* parts, u32 count, u32 columns, float* sums, bool accumulate) {
+__global__ void sum_of_parts_kernel(const float* parts, u32 count, u32 columns, float* sums,
+                                    bool accumulate) {
   const u64 column = grid_thread();
   if (column >= columns) return;
   float sum = 0;
@@ -95,12 +95,12 @@ void column_sums(ConstValues x, u32 rows, u32 columns, float* parts, float* sums
   for_bool(rows_of_vectors(columns, x), [&](auto whole) {
     for_precision(x.precision, [&](auto type) {
       using T = decltype(type);
-      launch(column_sums_kernel<whole.value, T>, column_sums_launch(rows, columns), stream, elements<T>(x), rows,
-             columns, parts);
+      launch(column_sums_kernel<whole.value, T>, column_sums_launch(rows, columns), stream, elements<T>(x),
+             rows, columns, parts);
     });
   });
-  launch(sum_of_parts_kernel, sum_of_parts_launch(columns), stream, parts, column_sums_parts(rows), columns, sums,
-         accumulate);
+  launch(sum_of_parts_kernel, sum_of_parts_launch(columns), stream, parts, column_sums_parts(rows), columns,
+         sums, accumulate);
 }
 
 }  // namespace tidepool::cuda

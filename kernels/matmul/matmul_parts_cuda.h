@@ -12,9 +12,12 @@ namespace tidepool::cuda {
 void convert_rows(ConstValues from, u64 from_stride, u32 rows, u32 columns, Values to, cudaStream_t);
 
 // y = residual + dropout(x), element `first` (a multiple of 8) first. y may be residual.
-void add_dropped(const Dropout&, u64 first, ConstValues x, ConstValues residual, Values y, u64 n, cudaStream_t);
+void add_dropped(const Dropout&, u64 first, ConstValues x, ConstValues residual, Values y, u64 n,
+                 cudaStream_t);
 
-// sums = column sums of x [rows, columns], or sums += them. parts: [column_sums_parts(rows), columns] of scratch.
-void column_sums(ConstValues x, u32 rows, u32 columns, float* parts, float* sums, bool accumulate, cudaStream_t);
+// sums = column sums of x [rows, columns], or sums += them. parts: [column_sums_parts(rows), columns] of
+// scratch.
+void column_sums(ConstValues x, u32 rows, u32 columns, float* parts, float* sums, bool accumulate,
+                 cudaStream_t);
 
 }  // namespace tidepool::cuda

@@ -13,8 +13,9 @@ constexpr u32 alignment_max = 16;
 void check_library(cublasStatus_t status, const Product* product = nullptr) {
   if (status == CUBLAS_STATUS_SUCCESS || cudaPeekAtLastError() != cudaSuccess) return;
   const Product p = product == nullptr ? Product{} : *product;
-  CHECK(status == CUBLAS_STATUS_SUCCESS, cublasLtGetStatusName(status), p.m, p.n, p.k, p.transpose_a, p.transpose_b,
-        static_cast<u32>(p.a.precision), static_cast<u32>(p.d.precision), bool(p.c), bool(p.bias));
+  CHECK(status == CUBLAS_STATUS_SUCCESS, cublasLtGetStatusName(status), p.m, p.n, p.k, p.transpose_a,
+        p.transpose_b, static_cast<u32>(p.a.precision), static_cast<u32>(p.d.precision), bool(p.c),
+        bool(p.bias));
 }
 
 cudaDataType_t type_of(Precision p) { return p == Precision::fp32 ? CUDA_R_32F : CUDA_R_16BF; }
@@ -29,7 +30,8 @@ void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribut
   check_library(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value));
 }
 template <class T>
-void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
+void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
+         const T& value) {
   check_library(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value));
 }
 
@@ -46,9 +48,10 @@ cublasOperation_t operation_of(bool transposed) { return transposed ? CUBLAS_OP_
 Result<std::unique_ptr<Products>> Products::create(std::byte* workspace, Bytes bytes) {
   cublasLtHandle_t handle = nullptr;
   if (const cublasStatus_t status = cublasLtCreate(&handle); status != CUBLAS_STATUS_SUCCESS) {
-    return Error{ErrorKind::internal, fmt::format("cuBLASLt cannot start on this device: {}. Free device memory, and "
-                                                  "check that driver and toolkit belong together",
-                                                  cublasLtGetStatusName(status))};
+    return Error{ErrorKind::internal,
+                 fmt::format("cuBLASLt cannot start on this device: {}. Free device memory, and "
+                             "check that driver and toolkit belong together",
+                             cublasLtGetStatusName(status))};
   }
   return std::unique_ptr<Products>(new Products(handle, workspace, bytes));
 }
@@ -112,11 +115,16 @@ void Products::choose_algorithm(Plan& plan, const Key& key) {
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   cublasLtMatmulHeuristicResult_t found = {};
   int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.a, plan.b, plan.d,
-                                                               plan.d, preference, 1, &found, &count);
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.a, plan.b,
+                                                               plan.d, plan.d, preference, 1, &found, &count);
   cublasLtMatmulPreferenceDestroy(preference);
-  const Product shape = {.m = key.m, .n = key.n, .k = key.k, .transpose_a = key.transpose_a,
-                         .transpose_b = key.transpose_b, .a = {nullptr, key.in}, .d = {nullptr, key.out}};
+  const Product shape = {.m = key.m,
+                         .n = key.n,
+                         .k = key.k,
+                         .transpose_a = key.transpose_a,
+                         .transpose_b = key.transpose_b,
+                         .a = {nullptr, key.in},
+                         .d = {nullptr, key.out}};
   check_library(status, &shape);
   check_library(count == 1 ? found.state : CUBLAS_STATUS_NOT_SUPPORTED, &shape);
   plan.algorithm = found.algo;
@@ -137,9 +145,10 @@ void Products::run(const Product& p, cudaStream_t stream) {
   if (p.bias) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias.data);
   const float one = 1, beta = p.c ? 1 : 0;
   const void* c = p.c ? p.c.data : p.d.data;
-  check_library(cublasLtMatmul(handle_, plan.operation, &one, p.a.data, plan.a, p.b.data, plan.b, &beta, c, plan.d,
-                               p.d.data, plan.d, &plan.algorithm, workspace_, workspace_bytes_.value, stream),
-                &p);
+  check_library(
+      cublasLtMatmul(handle_, plan.operation, &one, p.a.data, plan.a, p.b.data, plan.b, &beta, c, plan.d,
+                     p.d.data, plan.d, &plan.algorithm, workspace_, workspace_bytes_.value, stream),
+      &p);
 }
 
 }  // namespace tidepool::cuda

@@ -1,5 +1,5 @@
-// Matrix products by cuBLASLt. For each shape one algorithm is asked for, once, and kept: whatever runs later, and
-// wherever arrays lie, the bits are those of the first time.
+// Matrix products by cuBLASLt. For each shape one algorithm is asked for, once, and kept: whatever runs
+// later, and wherever arrays lie, the bits are those of the first time.
 #pragma once
 
 #include <cublasLt.h>
@@ -13,8 +13,8 @@
 
 namespace tidepool::cuda {
 
-// As the library sees it, column-major: d = op(a) op(b) + c + bias. Row-major callers swap a and b, and read every
-// matrix as its transpose.
+// As the library sees it, column-major: d = op(a) op(b) + c + bias. Row-major callers swap a and b, and read
+// every matrix as its transpose.
 struct Product {
   u32 m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
@@ -29,19 +29,20 @@ struct Product {
 // Of one device: the one that is set when it is made and when it is used. One caller at a time.
 class Products {
  public:
-  // `workspace`: device memory that nobody else touches, the library's for split sums. It outlives the products.
+  // `workspace`: device memory that nobody else touches, the library's for split sums. It outlives the
+  // products.
   static Result<std::unique_ptr<Products>> create(std::byte* workspace, Bytes bytes);
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
   ~Products();
 
-  // REQUIRES: a and b have one precision; c and bias that of d, which is the same or fp32. bf16 from sm_80 on.
-  // Takes no memory once a shape is known.
+  // REQUIRES: a and b have one precision; c and bias that of d, which is the same or fp32. bf16 from sm_80
+  // on. Takes no memory once a shape is known.
   void run(const Product&, cudaStream_t);
 
  private:
-  // All that an algorithm may depend on. Alignments are capped at what every workspace has: more of it is chance,
-  // and would make bits depend on places.
+  // All that an algorithm may depend on. Alignments are capped at what every workspace has: more of it is
+  // chance, and would make bits depend on places.
   struct Key {
     u32 m, n, k, lda, ldb, ldd;
     bool transpose_a, transpose_b, adds_c, adds_bias;

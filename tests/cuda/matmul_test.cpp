@@ -1,5 +1,5 @@
-// The device's matrix products, every epilogue and precision, against the CPU's on the same values. The library is
-// emulated: what is tested is what it is told, and our own passes.
+// The device's matrix products, every epilogue and precision, against the CPU's on the same values. The
+// library is emulated: what is tested is what it is told, and our own passes.
 #include <optional>
 
 #include "kernels/matmul/matmul_cuda.h"
@@ -18,8 +18,8 @@ struct MatmulCase {
 };
 std::ostream& operator<<(std::ostream& out, const MatmulCase& c) {
   const auto name = [](Precision p) { return p == Precision::fp32 ? "fp32" : "bf16"; };
-  return out << name(c.activations) << " x " << name(c.parameters) << (c.transposed ? "^T" : "") << ", scratch "
-             << c.scratch_bytes;
+  return out << name(c.activations) << " x " << name(c.parameters) << (c.transposed ? "^T" : "")
+             << ", scratch " << c.scratch_bytes;
 }
 
 class CudaProductsTest : public CudaTest {
@@ -30,8 +30,11 @@ class CudaProductsTest : public CudaTest {
   void create(u64 scratch_bytes) {
     library_.emplace(library_bytes);
     scratch_.emplace(scratch_bytes);
-    matmul_ = CudaMatmul::create({.library = library_->data(), .library_bytes = {library_bytes},
-                                  .scratch = scratch_->data(), .scratch_bytes = {scratch_bytes}}).value();
+    matmul_ = CudaMatmul::create({.library = library_->data(),
+                                  .library_bytes = {library_bytes},
+                                  .scratch = scratch_->data(),
+                                  .scratch_bytes = {scratch_bytes}})
+                  .value();
   }
 
   std::optional<DeviceArray> library_, scratch_;
@@ -55,12 +58,24 @@ class Product {
         transposed(c.transposed) {}
 
   Matmul on_device() const {
-    return {.m = m, .n = n, .k = k, .x = x.values(), .weight = weight.values(), .transposed = transposed,
-            .bias = bias.values(), .y = y.values()};
+    return {.m = m,
+            .n = n,
+            .k = k,
+            .x = x.values(),
+            .weight = weight.values(),
+            .transposed = transposed,
+            .bias = bias.values(),
+            .y = y.values()};
   }
   Matmul on_host(float* out) const {
-    return {.m = m, .n = n, .k = k, .x = x.given().data(), .weight = param_of(weight.given()), .transposed = transposed,
-            .bias = param_of(bias.given()), .y = out};
+    return {.m = m,
+            .n = n,
+            .k = k,
+            .x = x.given().data(),
+            .weight = param_of(weight.given()),
+            .transposed = transposed,
+            .bias = param_of(bias.given()),
+            .y = out};
   }
 
   DeviceValues x, weight, bias, other, y, second;
@@ -150,19 +165,20 @@ TEST_P(CudaMatmulTest, AccumulatesAndWritesFp32) {
   synchronize();
   matmul_cpu(host, *pool);
   // Parameters in fp32 are rounded to what the activations are.
-  EXPECT_LE(relative_error(wide.now(), want), c.parameters == c.activations || c.activations == Precision::fp32 ? 1e-6 : 8e-3);
+  EXPECT_LE(relative_error(wide.now(), want),
+            c.parameters == c.activations || c.activations == Precision::fp32 ? 1e-6 : 8e-3);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Precisions, CudaMatmulTest,
-    testing::Values(MatmulCase{Precision::fp32, Precision::fp32, false, 256 * kib},
-                    MatmulCase{Precision::fp32, Precision::fp32, true, 16 * kib},
-                    MatmulCase{Precision::bf16, Precision::bf16, false, 256 * kib},
-                    MatmulCase{Precision::bf16, Precision::bf16, true, 16 * kib},
-                    MatmulCase{Precision::fp32, Precision::bf16, false, 30 * kib},  // weights in slices
-                    MatmulCase{Precision::fp32, Precision::bf16, true, 30 * kib},
-                    MatmulCase{Precision::bf16, Precision::fp32, false, 256 * kib},
-                    MatmulCase{Precision::bf16, Precision::fp32, true, 14 * kib}));
+INSTANTIATE_TEST_SUITE_P(Precisions, CudaMatmulTest,
+                         testing::Values(MatmulCase{Precision::fp32, Precision::fp32, false, 256 * kib},
+                                         MatmulCase{Precision::fp32, Precision::fp32, true, 16 * kib},
+                                         MatmulCase{Precision::bf16, Precision::bf16, false, 256 * kib},
+                                         MatmulCase{Precision::bf16, Precision::bf16, true, 16 * kib},
+                                         MatmulCase{Precision::fp32, Precision::bf16, false,
+                                                    30 * kib},  // weights in slices
+                                         MatmulCase{Precision::fp32, Precision::bf16, true, 30 * kib},
+                                         MatmulCase{Precision::bf16, Precision::fp32, false, 256 * kib},
+                                         MatmulCase{Precision::bf16, Precision::fp32, true, 14 * kib}));
 
 using CudaWeightGradientTest = CudaMatmulTest;
 
@@ -170,13 +186,21 @@ TEST_P(CudaWeightGradientTest, IsTheCpus) {
   const Precision activations = GetParam().activations;
   create(scratch_default);
   const u32 rows = 300;
-  const DeviceValues x(random_floats(u64{rows} * k, 1), activations), dy(random_floats(u64{rows} * n, 2), activations);
-  const DeviceValues dw(random_floats(u64{k} * n, 3), Precision::fp32), dbias(random_floats(n, 4), Precision::fp32);
+  const DeviceValues x(random_floats(u64{rows} * k, 1), activations),
+      dy(random_floats(u64{rows} * n, 2), activations);
+  const DeviceValues dw(random_floats(u64{k} * n, 3), Precision::fp32),
+      dbias(random_floats(n, 4), Precision::fp32);
   std::vector<float> want = dw.given(), want_bias = dbias.given();
   const auto pool = make_pool(2);
   for (const bool accumulate : {true, false}) {
-    const WeightGradient host = {.m = rows, .n = n, .k = k, .x = x.given().data(), .dy = dy.given().data(),
-                                 .dw = want.data(), .dbias = want_bias.data(), .accumulate = accumulate};
+    const WeightGradient host = {.m = rows,
+                                 .n = n,
+                                 .k = k,
+                                 .x = x.given().data(),
+                                 .dy = dy.given().data(),
+                                 .dw = want.data(),
+                                 .dbias = want_bias.data(),
+                                 .accumulate = accumulate};
     weight_gradient_cpu(host, *pool);
     WeightGradient device = host;
     device.x = x.values(), device.dy = dy.values();
@@ -197,8 +221,10 @@ TEST_F(CudaProductsTest, AnAlgorithmDoesNotDependOnPlaces) {
   const auto x = random_floats(u64{m} * k, 1), w = random_floats(u64{k} * n, 2);
   std::vector<std::vector<float>> results;
   for (const u64 shift : {0, 4, 8, 1}) {  // 16, 32 bytes further, then off
-    const DeviceValues on_x(x, Precision::fp32, shift), on_w(w, Precision::fp32, shift), y(u64{m} * n, Precision::fp32, shift);
-    matmul_->matmul({.m = m, .n = n, .k = k, .x = on_x.values(), .weight = on_w.values(), .y = y.values()}, stream_);
+    const DeviceValues on_x(x, Precision::fp32, shift), on_w(w, Precision::fp32, shift),
+        y(u64{m} * n, Precision::fp32, shift);
+    matmul_->matmul({.m = m, .n = n, .k = k, .x = on_x.values(), .weight = on_w.values(), .y = y.values()},
+                    stream_);
     synchronize();
     results.push_back(y.now());
   }

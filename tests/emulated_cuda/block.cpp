@@ -68,6 +68,10 @@ unsigned ballot(unsigned mask, bool predicate, const char* name, std::source_loc
 
 }  // namespace emulated_cuda
 
+void __trap(std::source_location where) {
+  emulated_cuda::fail(fmt::format("a kernel trapped at {}:{}", where.file_name(), where.line()));
+}
+
 void __syncwarp(unsigned mask, std::source_location where) {
   emulated_cuda::warp_collective(mask, nullptr, nullptr, [](const emulated_cuda::WarpView&) {}, "__syncwarp", where);
 }

@@ -94,6 +94,9 @@ T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32,
   return emulated_cuda::shuffle(mask, value, lane >= first + delta ? lane - delta : lane, "__shfl_up_sync", where);
 }
 
+// Stops the process; a device stops the kernel, and reports it from then on.
+[[noreturn]] void __trap(std::source_location where = std::source_location::current());
+
 inline unsigned __ballot_sync(unsigned mask, int predicate,
                               std::source_location where = std::source_location::current()) {
   return emulated_cuda::ballot(mask, predicate != 0, "__ballot_sync", where);

@@ -85,9 +85,7 @@ void UpdateOp::run(const Issue& issue, const AdamWScalars& scalars) {
 AdamWScalars update_scalars(const Plan& plan, const StepSource& source, u64 step, const StepResult& result) {
   const StepSettings settings = source.settings(step);
   if (!plan.clipping) return adamw_scalars(settings.adamw, step, 0, 0);
-  AdamWScalars scalars = adamw_scalars(settings.adamw, step, result.grad_norm, settings.max_grad_norm);
-  scalars.skip = result.skipped;
-  return scalars;
+  return adamw_scalars(adamw_step(settings.adamw, step, settings.max_grad_norm), result.grad_norm, result.skipped);
 }
 
 }  // namespace tidepool

@@ -1,0 +1,137 @@
+// Cross-entropy on the device. Each pass reads a slice once: a thread keeps the maximum of what it saw and
+// the sum of exponentials below it, and scales the sum when the maximum grows (Milakov and Gimelshein,
+// "Online normalizer calculation for softmax", arXiv:1805.02867).
+#include <cfloat>
+#include <cmath>
+
+#include "kernels/cross_entropy/cross_entropy_launch.h"
+#include "kernels/cuda/dispatch.h"
+#include "kernels/cuda/kernels_cuda_parts.h"
+#include "kernels/cuda/launch.h"
+
+namespace tidepool {
+namespace cuda {
+namespace {
+
+// Below every number: exp(lowest - x) is 0 for logits, and 1 for itself, where minus infinity would give NaN.
+constexpr float lowest = -FLT_MAX;
+
+template <class T>
+struct Slice {
+  u32 begin, columns;
+  T* logits;
+  const i32* targets;
+  RowLoss* losses;
+};
+
+// The target's column in the slice of this block's row; the slice's width or more if it is elsewhere.
+template <class T>
+__device__ u32 target_column(const Slice<T>& s) {
+  const i32 target = s.targets[blockIdx.x];
+  return target < 0 ? s.columns : static_cast<u32>(target) - s.begin;  // wraps below the slice
+}
+
+template <bool whole, class T>
+__global__ void __launch_bounds__(256) slice_kernel(Slice<T> s) {
+  const T* row = s.logits + u64{blockIdx.x} * s.columns;
+  float maximum = lowest, sum = 0;
+  for (u32 at = vector_elements * threadIdx.x; at < s.columns; at += vector_elements * blockDim.x) {
+    float v[8];
+    load8<whole>(row, at, s.columns, v);
+    float next = maximum;
+    for (u32 i = 0; i < 8; ++i) {
+      if (!whole && at + i >= s.columns) v[i] = -INFINITY;
+      next = fmaxf(next, v[i]);
+    }
+    sum *= expf(maximum - next);
+    for (u32 i = 0; i < 8; ++i) sum += expf(v[i] - next);
+    maximum = next;
+  }
+  const float row_maximum = block_max(maximum);
+  const float row_sum = block_sum(sum * expf(maximum - row_maximum));
+  if (threadIdx.x > 0) return;
+  RowLoss loss = {.maximum = lowest};
+  if (s.begin > 0) loss = s.losses[blockIdx.x];
+  const float joint = fmaxf(loss.maximum, row_maximum);
+  loss.sum = loss.sum * expf(loss.maximum - joint) + row_sum * expf(row_maximum - joint);
+  loss.maximum = joint;
+  if (const u32 column = target_column(s); column < s.columns) loss.target = widened(row[column]);
+  s.losses[blockIdx.x] = loss;
+}
+
+__global__ void __launch_bounds__(loss_threads)
+    loss_kernel(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum) {
+  double sum = 0;
+  for (u32 row = threadIdx.x; row < rows; row += loss_threads) {
+    const RowLoss loss = losses[row];
+    const double lse = double{loss.maximum} + log(double{loss.sum});
+    losses[row].lse = static_cast<float>(lse);
+    if (targets[row] != ignored_target) sum += lse - double{loss.target};
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0 && loss_sum != nullptr) *loss_sum += sum;
+}
+
+template <bool whole, class T>
+__global__ void __launch_bounds__(256) gradient_kernel(Slice<T> s, float scale) {
+  T* row = s.logits + u64{blockIdx.x} * s.columns;
+  const bool ignored = s.targets[blockIdx.x] == ignored_target;
+  const u32 target = target_column(s);
+  const float lse = s.losses[blockIdx.x].lse;
+  for (u32 at = vector_elements * threadIdx.x; at < s.columns; at += vector_elements * blockDim.x) {
+    float v[8] = {};
+    if (!ignored) {
+      load8<whole>(row, at, s.columns, v);
+      for (u32 i = 0; i < 8; ++i) {
+        v[i] = expf(v[i] - lse) * scale;
+        if (at + i == target) v[i] -= scale;
+      }
+    }
+    store8<whole>(row, at, s.columns, v);
+  }
+}
+
+template <class T>
+Slice<T> slice_of(const LogitsSlice& s) {
+  return {.begin = s.begin,
+          .columns = s.columns,
+          .logits = elements<T>(s.logits),
+          .targets = s.targets,
+          .losses = s.losses};
+}
+
+// fn(whole, zero of the logits' type).
+template <class Fn>
+void for_types(const LogitsSlice& s, Fn fn) {
+  for_bool(rows_of_vectors(s.columns, s.logits),
+           [&](auto whole) { for_precision(s.logits.precision, [&](auto type) { fn(whole, type); }); });
+}
+
+}  // namespace
+}  // namespace cuda
+
+void cross_entropy_slice_cuda(const LogitsSlice& s, cudaStream_t stream) {
+  using namespace cuda;
+  if (s.rows == 0) return;
+  for_types(s, [&](auto whole, auto type) {
+    using T = decltype(type);
+    launch(slice_kernel<whole.value, T>, cross_entropy_launch(s.rows, s.columns), stream, slice_of<T>(s));
+  });
+}
+
+void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum,
+                             cudaStream_t stream) {
+  cuda::launch(cuda::loss_kernel, {.block = {cuda::loss_threads}}, stream, losses, targets, rows, loss_sum);
+}
+
+void cross_entropy_gradient_cuda(const LogitsSlice& s, float scale, cudaStream_t stream) {
+  using namespace cuda;
+  if (s.rows == 0) return;
+  for_types(s, [&](auto whole, auto type) {
+    using T = decltype(type);
+    launch(gradient_kernel<whole.value, T>, cross_entropy_launch(s.rows, s.columns), stream, slice_of<T>(s),
+           scale);
+  });
+}
+
+}  // namespace tidepool

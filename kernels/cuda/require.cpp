@@ -1,0 +1,11 @@
+#include "kernels/cuda/require.h"
+
+#include <string_view>
+
+#include "tidepool/check.h"
+
+namespace tidepool::cuda {
+
+void require(bool holds, const char* what) { CHECK(holds, std::string_view(what)); }
+
+}  // namespace tidepool::cuda

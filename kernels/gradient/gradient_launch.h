@@ -1,0 +1,18 @@
+// How the norm of a gradient is cut into blocks: one per granule, and in it a thread per lane of each cell,
+// so that every sum is made in the order that gradient_granule.h lays down.
+#pragma once
+
+#include "kernels/cuda/launch_shape.h"
+#include "kernels/gradient.h"
+
+namespace tidepool::cuda {
+
+inline constexpr u32 norm_lanes = 16;
+inline constexpr u32 norm_cells_per_granule = norm_granule_elements / norm_cell_elements;
+
+constexpr LaunchShape norm_launch(u64 elements) {
+  return {.grid = {static_cast<u32>(div_up(elements, norm_granule_elements))},
+          .block = {norm_lanes * norm_cells_per_granule}};
+}
+
+}  // namespace tidepool::cuda

@@ -1,0 +1,198 @@
+// Cross-entropy on the device against plain double.
+#include <cmath>
+#include <limits>
+
+#include "kernels/cross_entropy/cross_entropy_launch.h"
+#include "kernels/cuda/kernels_cuda_parts.h"
+#include "tests/cuda/cuda_fixture.h"
+#include "tidepool/ignored_target.h"
+
+namespace tidepool::test {
+namespace {
+
+struct Cut {
+  u32 begin, columns;
+};
+
+// Logits [rows, vocabulary] in slices on the device, and what double makes of them.
+struct Problem {
+  u32 rows, vocabulary;
+  Precision precision;
+  std::vector<Cut> cuts;
+  std::vector<i32> targets;
+  std::vector<float> logits;  // rounded to the precision
+  std::vector<std::unique_ptr<DeviceValues>> slices;
+  DeviceArray device_targets, losses, loss_sum;
+
+  Problem(u32 r, std::vector<Cut> c, Precision p, u64 shift = 0)
+      : rows(r),
+        vocabulary(c.back().begin + c.back().columns),
+        precision(p),
+        cuts(std::move(c)),
+        logits(u64{rows} * vocabulary),
+        device_targets(rows * 4),
+        losses(rows * sizeof(RowLoss)),
+        loss_sum(8) {
+    for (u32 row = 0; row < rows; ++row)
+      targets.push_back(row % 7 == 3 ? ignored_target : static_cast<i32>(row * 131 % vocabulary));
+    std::memcpy(device_targets.data(), targets.data(), rows * 4);
+    *loss_sum.as<double>() = 1.0;  // added to
+    const auto all = random_floats(logits.size(), 5, 4.0f);
+    for (const Cut& cut : cuts) {
+      std::vector<float> slice;
+      for (u32 row = 0; row < rows; ++row) {
+        const auto from = all.begin() + u64{row} * vocabulary + cut.begin;
+        slice.insert(slice.end(), from, from + cut.columns);
+      }
+      slices.push_back(std::make_unique<DeviceValues>(slice, precision, shift));
+      for (u64 i = 0; i < slice.size(); ++i)
+        logits[i / cut.columns * vocabulary + cut.begin + i % cut.columns] = slices.back()->given()[i];
+    }
+  }
+  LogitsSlice slice(u32 number) const {
+    return {.rows = rows,
+            .begin = cuts[number].begin,
+            .columns = cuts[number].columns,
+            .logits = slices[number]->values(),
+            .targets = device_targets.as<i32>(),
+            .losses = losses.as<RowLoss>()};
+  }
+  void run(float scale, cudaStream_t stream) const {
+    for (u32 i = 0; i < cuts.size(); ++i) cross_entropy_slice_cuda(slice(i), stream);
+    cross_entropy_loss_cuda(losses.as<RowLoss>(), device_targets.as<i32>(), rows, loss_sum.as<double>(),
+                            stream);
+    for (u32 i = 0; i < cuts.size(); ++i) cross_entropy_gradient_cuda(slice(i), scale, stream);
+  }
+  std::vector<float> gradients() const {
+    std::vector<float> all(logits.size());
+    for (u32 s = 0; s < cuts.size(); ++s) {
+      const auto slice = slices[s]->now();
+      for (u64 i = 0; i < slice.size(); ++i)
+        all[i / cuts[s].columns * vocabulary + cuts[s].begin + i % cuts[s].columns] = slice[i];
+    }
+    return all;
+  }
+  double lse(u32 row) const {
+    double sum = 0;
+    for (u32 c = 0; c < vocabulary; ++c) sum += std::exp(double{logits[u64{row} * vocabulary + c]});
+    return std::log(sum);
+  }
+};
+
+using CudaCrossEntropy = CudaTest;
+
+// fp32 exponentials of rounded differences, of which the largest counts: about 1e-6 of the probability.
+void expect_like_double(const Problem& p, float scale) {
+  double want = 1.0;
+  const auto gradients = p.gradients();
+  // bf16 has 8 bits: a gradient is rounded by up to 2^-8 of itself.
+  const double relative = p.precision == Precision::fp32 ? 4e-6 : 4e-6 + 0x1p-8;
+  for (u32 row = 0; row < p.rows; ++row) {
+    const double lse = p.lse(row);
+    EXPECT_NEAR(p.losses.as<RowLoss>()[row].lse, lse, 2e-6 * (1 + std::abs(lse))) << row;
+    const bool ignored = p.targets[row] == ignored_target;
+    if (!ignored) want += lse - double{p.logits[u64{row} * p.vocabulary + static_cast<u32>(p.targets[row])]};
+    for (u32 c = 0; c < p.vocabulary; ++c) {
+      const u64 i = u64{row} * p.vocabulary + c;
+      const bool hit = static_cast<i32>(c) == p.targets[row];
+      const double gradient = ignored ? 0.0 : scale * (std::exp(double{p.logits[i]} - lse) - hit);
+      ASSERT_NEAR(gradients[i], gradient, relative * (hit ? scale : std::abs(gradient)) + 1e-12)
+          << row << " " << c;
+    }
+  }
+  EXPECT_NEAR(*p.loss_sum.as<double>(), want, 2e-6 * want);
+}
+
+TEST_F(CudaCrossEntropy, SlicesMatchDouble) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    for (const auto& cuts : {std::vector<Cut>{{0, 64}, {64, 37}}, {{0, 2304}}, {{0, 1}, {1, 8}, {9, 3}}}) {
+      for (const u64 shift : {0, 1}) {
+        SCOPED_TRACE(testing::Message() << cuts.back().begin << " " << cuts.back().columns << " " << shift);
+        const Problem p(11, cuts, precision, shift);
+        p.run(0.5f, stream_);
+        synchronize();
+        expect_like_double(p, 0.5f);
+      }
+    }
+  }
+}
+
+#ifdef CUDA_EMULATED
+
+TEST_F(CudaCrossEntropy, ManyRowsAreSummedWhateverTheOrderOfBlocks) {
+  std::vector<double> sums;
+  for (const u64 seed : {1, 2}) {
+    ASSERT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+    emulated_cuda::reset({.seed = seed});
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+    const Problem p(1500, {{0, 16}}, Precision::fp32);
+    p.run(1.0f, stream_);
+    synchronize();
+    expect_like_double(p, 1.0f);
+    sums.push_back(*p.loss_sum.as<double>());
+  }
+  EXPECT_EQ(sums[0], sums[1]);
+}
+
+#endif
+
+TEST_F(CudaCrossEntropy, LogitsOfMinusInfinityHaveNoProbability) {
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> logits(300, -inf);
+  logits[270] = 2.0f;
+  const i32 target = 270;
+  const DeviceValues values(logits, Precision::fp32);
+  const DeviceArray targets(&target, 4), losses(sizeof(RowLoss)), loss(8);
+  *loss.as<double>() = 0;
+  const LogitsSlice slice = {.rows = 1,
+                             .columns = 300,
+                             .logits = values.values(),
+                             .targets = targets.as<i32>(),
+                             .losses = losses.as<RowLoss>()};
+  cross_entropy_slice_cuda(slice, stream_);
+  cross_entropy_loss_cuda(losses.as<RowLoss>(), targets.as<i32>(), 1, loss.as<double>(), stream_);
+  cross_entropy_gradient_cuda(slice, 1.0f, stream_);
+  synchronize();
+  EXPECT_EQ(*loss.as<double>(), 0.0);
+  EXPECT_EQ(values.now(), std::vector<float>(300, 0.0f));
+}
+
+TEST_F(CudaCrossEntropy, ABrokenLogitIsSeen) {
+  for (const float bad : {NAN, std::numeric_limits<float>::infinity()}) {
+    std::vector<float> logits(300, 0.5f);
+    logits[17] = bad;
+    const i32 target = 1;
+    const DeviceValues values(logits, Precision::fp32);
+    const DeviceArray targets(&target, 4), losses(sizeof(RowLoss)), loss(8);
+    *loss.as<double>() = 0;
+    cross_entropy_slice_cuda({.rows = 1,
+                              .columns = 300,
+                              .logits = values.values(),
+                              .targets = targets.as<i32>(),
+                              .losses = losses.as<RowLoss>()},
+                             stream_);
+    cross_entropy_loss_cuda(losses.as<RowLoss>(), targets.as<i32>(), 1, loss.as<double>(), stream_);
+    synchronize();
+    EXPECT_FALSE(std::isfinite(*loss.as<double>()));
+  }
+}
+
+TEST_F(CudaCrossEntropy, EvaluationMayLeaveOutTheSum) {
+  const Problem p(3, {{0, 8}}, Precision::fp32);
+  cross_entropy_slice_cuda(p.slice(0), stream_);
+  cross_entropy_loss_cuda(p.losses.as<RowLoss>(), p.device_targets.as<i32>(), 3, nullptr, stream_);
+  synchronize();
+  EXPECT_NEAR(p.losses.as<RowLoss>()[2].lse, p.lse(2), 1e-5);
+}
+
+TEST(CudaCrossEntropyLaunch, FitsEveryDevice) {
+  for (const u32 rows : {1u, 1u << 30})
+    for (const u32 columns : {1u, 8192u, 1u << 18}) {
+      const cuda::LaunchShape shape = cuda::cross_entropy_launch(rows, columns);
+      EXPECT_TRUE(fits_every_device(shape));
+      EXPECT_EQ(shape.block.x % cuda::warp_threads, 0u);
+    }
+}
+
+}  // namespace
+}  // namespace tidepool::test
