@@ -70,11 +70,14 @@ struct MemoryConfig {
 };
 
 struct MachineConfig {
-  std::string executor = "cpu";         // cpu, or cpu:N for N devices made of the same cores
+  // cpu, cpu:N for N devices made of the same cores, cuda for the first GPU, cuda:I or cuda:I,J,... for these
+  std::string executor = "cpu";
   u32 threads = 0;                      // 0: all cores of this process
   std::string file;                     // a machine file, to choose the plan by predicted time; empty: by bytes
 
-  u32 devices() const;                  // REQUIRES: a valid executor
+  // REQUIRES: a valid executor.
+  u32 devices() const;
+  std::vector<u32> gpus() const;        // as CUDA counts them; none: devices are made of cores
   bool operator==(const MachineConfig&) const = default;
 };
 

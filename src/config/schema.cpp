@@ -233,7 +233,8 @@ const std::array field_table = std::to_array<Field>({
     {.section = "machine",
      .key = "executor",
      .ref = REF(machine.executor),
-     .help = "What computes: cpu, or cpu:N for N devices of memory.device each"},
+     .help = "What computes: cpu, cpu:N for N devices of memory.device each, cuda for the first GPU, cuda:I for "
+             "the GPU that CUDA counts as I (from 0)"},
     {"machine",
      "threads",
      REF(machine.threads),

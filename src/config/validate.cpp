@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <optional>
+#include <vector>
 
 #include "tidepool/check.h"
 
@@ -10,28 +13,53 @@ namespace tidepool {
 
 namespace {
 
-// "cpu:N" -> N, "cpu" -> 1; 0: neither.
-u32 devices_named(std::string_view executor) {
-  if (executor == "cpu") return 1;
-  if (!executor.starts_with("cpu:")) return 0;
-  const std::string_view digits = executor.substr(4);
-  u32 count = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
-  return error == std::errc() && end == digits.data() + digits.size() && count <= devices_max ? count : 0;
+std::optional<u32> number(std::string_view digits) {
+  u32 value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  return value;
+}
+
+struct Executor {
+  u32 devices = 0;  // 0: not an executor
+  std::vector<u32> gpus;
+};
+
+Executor parse_executor(std::string_view text) {
+  if (text == "cpu") return {.devices = 1};
+  if (text == "cuda") return {.devices = 1, .gpus = {0}};
+  if (text.starts_with("cpu:")) {
+    const std::optional<u32> count = number(text.substr(4));
+    return {.devices = count && *count <= devices_max ? *count : 0};
+  }
+  if (!text.starts_with("cuda:")) return {};
+  Executor out;
+  for (u64 at = 5; at <= text.size();) {
+    const u64 end = std::min(text.find(',', at), text.size());
+    const std::optional<u32> gpu = number(text.substr(at, end - at));
+    if (!gpu || std::ranges::find(out.gpus, *gpu) != out.gpus.end()) return {};
+    out.gpus.push_back(*gpu);
+    at = end + 1;
+  }
+  if (out.gpus.size() <= devices_max) out.devices = static_cast<u32>(out.gpus.size());
+  return out;
 }
 
 }  // namespace
 
 u32 MachineConfig::devices() const {
-  const u32 count = devices_named(executor);
+  const u32 count = parse_executor(executor).devices;
   CHECK(count > 0, executor);
   return count;
 }
 
+std::vector<u32> MachineConfig::gpus() const { return parse_executor(executor).gpus; }
+
 std::optional<Complaint> validate(const Config& c) {
-  if (devices_named(c.machine.executor) == 0) {
+  if (parse_executor(c.machine.executor).devices == 0) {
     return Complaint{"machine", "executor",
-                     fmt::format("'{}' is not cpu or cpu:N with N from 1 to {}", c.machine.executor, devices_max)};
+                     fmt::format("'{}' is not cpu, cpu:N with N from 1 to {}, cuda, or cuda:I,J,... with the numbers "
+                                 "of GPUs", c.machine.executor, devices_max)};
   }
   if (c.model.n_embd % c.model.n_head != 0) {
     return Complaint{"model", "n_head",

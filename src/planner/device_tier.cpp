@@ -19,8 +19,8 @@ class DevicePlanner {
         micro_batches_(in.program.sweep_micro_batches),
         home_bytes_least_(options.home_bytes_least),
         touched_(in, out_.home) {
-    const Bytes budget = in.options.budgets.device;
-    budget_ = budget > options.shrink ? budget - options.shrink : Bytes{0};
+    const Bytes budget = in.options.budgets.device, taken = in.options.device_reserved + options.shrink;
+    budget_ = budget > taken ? budget - taken : Bytes{0};
     out_.home.assign(graph_.windows.size(), false);
     out_.keep.assign(graph_.blocks.size() * micro_batches_, false);
   }
@@ -37,7 +37,8 @@ class DevicePlanner {
     out_.peak = place_arcs(out_.arcs, {.positions = program_.positions(),
                                        .capacity = budget_,
                                        .lookahead = static_cast<i32>(in_.options.lookahead),
-                                       .start = program_.first_backward});
+                                       .start = program_.first_backward}) +
+                in_.options.device_reserved;
     return std::move(out_);
   }
 

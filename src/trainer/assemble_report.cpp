@@ -91,6 +91,7 @@ RunReport assemble_report(const ReportParts& parts) {
   parts.meter.fill(report);
   // Taken for the whole run, beside the frames that the meter sees: as in the plan.
   report.tiers[static_cast<u32>(Tier::host)].measured_peak += host_reserved();
+  report.tiers[static_cast<u32>(Tier::device)].measured_peak += device_reserved(parts.config);
   add_prediction(report, parts.prediction);
   add_phases(report, parts);
   add_losses(report, parts.state);

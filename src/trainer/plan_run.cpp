@@ -40,12 +40,13 @@ Result<RunQuestion> question_of(const Config& config, PlanFor who) {
   const bool here = who == PlanFor::this_machine;
   if (!config.machine.file.empty()) {
     TRY_ASSIGN(out.machine, load_machine(config.machine.file));
-    if (here && out.machine->device.kind != DeviceKind::cpu)
+    const bool file_has_gpus = out.machine->device.kind != DeviceKind::cpu;
+    if (here && file_has_gpus == config.machine.gpus().empty())
       return Error{
           ErrorKind::usage,
-          fmt::format("machine.file: {} has devices of kind cuda, and machine.executor is {}: name the file "
+          fmt::format("machine.file: {} has devices of kind {}, and machine.executor is {}: name the file "
                       "that 'tidepool probe' writes here; 'tidepool plan' plans for other machines",
-                      config.machine.file, config.machine.executor)};
+                      config.machine.file, file_has_gpus ? "cuda" : "cpu", config.machine.executor)};
   }
   if (here || !out.machine || config.memory.budgets.disk != disk_auto) {
     TRY_ASSIGN(const Bytes disk, disk_budget(config));
@@ -54,7 +55,7 @@ Result<RunQuestion> question_of(const Config& config, PlanFor who) {
     out.options = plan_options(config, out.machine->disk.capacity);
   }
   if (!out.machine) return out;
-  take_devices(out.options, config, *out.machine);
+  if (!here) take_devices(out.options, config, *out.machine);
   TRY(check_budgets(out.options, *out.machine));
   return out;
 }

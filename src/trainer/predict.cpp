@@ -79,7 +79,9 @@ double op_seconds(Session& session, std::optional<OpId> op) {
   const Segment& body = session.plan().segment(SegmentKind::body);
   for (const Operand& o : body.operands_of(body.ops[index(*op)]))  // token numbers must be some
     if (session.plan().chunk(o.first).kind == Kind::batch)
-      std::memset(session.device_memory().data() + o.frame.offset, 0, o.frame.bytes.value);
+      session.devices().kernels().zero(
+          reinterpret_cast<float*>(session.devices().memory().data() + o.frame.offset),
+          o.frame.bytes.value / sizeof(float));
   std::vector<double> samples;
   session.executor().run_at_rest(body, *op);
   for (const double begin = now(); samples.size() < 3 || now() - begin < sample_seconds;) {
@@ -139,43 +141,57 @@ double measure_memory(Session& session) {
   return static_cast<double>(most) / op_seconds(session, largest);
 }
 
-// What "% of peak" is a percentage of: a plain product, in memory that is there anyway. Beyond 1024 the rate
-// hardly grows.
+// What "% of peak" is a percentage of: a plain product, in memory that is there anyway. Beyond these sizes
+// the rate hardly grows.
 double measure_peak(Session& session) {
-  const std::span<std::byte> memory = session.device_memory();
-  u64 n = 1024;
-  while (n > 64 && 3 * sizeof(float) * n * n > memory.size()) n /= 2;
-  if (3 * sizeof(float) * n * n > memory.size()) return 0;
-  std::memset(memory.data(), 0, 3 * sizeof(float) * n * n);
-  float* const x = reinterpret_cast<float*>(memory.data());
+  constexpr u64 side_of_cores = 1024, side_of_gpus = 8192, side_least = 64;
+  Devices& devices = session.devices();
+  const Precision precision = session.graph().activations;
+  const auto bytes = [&](u64 n) { return values_bytes(n * n, precision); };
+  u64 n = devices.host_reaches_memory() ? side_of_cores : side_of_gpus;
+  while (n > side_least && 3 * bytes(n) > devices.memory().size()) n /= 2;
+  if (3 * bytes(n) > devices.memory().size()) return 0;
+  const Values x{devices.memory().data(), precision};
+  Kernels& kernels = devices.kernels();
+  kernels.zero(reinterpret_cast<float*>(x.data), 3 * bytes(n) / sizeof(float));
   const u32 side = static_cast<u32>(n);
   const Matmul product{.m = side,
                        .n = side,
                        .k = side,
                        .x = x,
-                       .weight = {memory.data() + sizeof(float) * n * n, Precision::fp32},
+                       .weight = x.at(n * n),
                        .bias = {},
-                       .y = x + 2 * n * n,
+                       .y = x.at(2 * n * n),
                        .dropout = {}};
-  return 2.0 * static_cast<double>(n * n * n) / seconds_of([&] { session.kernels().matmul(product); });
+  return 2.0 * static_cast<double>(n * n * n) / seconds_of([&] {
+           kernels.matmul(product);
+           kernels.finish();
+         });
 }
 
-double measure_copy(Session& session) {
-  const auto host = session.host_memory(), device = session.device_memory();
-  const u64 bytes = std::min({host.size() / 2, device.size(), memory_sample_bytes_max});
-  const u32 pieces = session.pool().workers();
-  const u64 piece = bytes / pieces;
-  const double seconds = cold_seconds_of(session, [&] {
-    parallel_for(session.pool(), Priority::high, pieces,
-                 [&](u32 i, u32) { std::memcpy(device.data() + i * piece, host.data() + i * piece, piece); });
-  });
-  return static_cast<double>(piece * pieces) / seconds;
+// Cores copy one way or the other at one rate; a GPU's link has its own for each way, and for both at once.
+CopyRates measure_copies(Session& session) {
+  Devices& devices = session.devices();
+  const auto host = session.host_memory(), device = devices.memory();
+  const bool gpu = !devices.host_reaches_memory();
+  const u64 bytes =
+      std::min({host.size() / 2, gpu ? device.size() / 2 : device.size(), memory_sample_bytes_max});
+  const auto at = [&](std::span<std::byte> memory, u64 i) { return memory.subspan(i * bytes, bytes); };
+  const Devices::Copy h2d{at(device, 0), at(host, 0)};
+  const Devices::Copy d2h = gpu ? Devices::Copy{at(host, 1), at(device, 1)} : Devices::Copy{};
+  const auto rate = [&](const Devices::Copy& down, const Devices::Copy& up) {
+    return static_cast<double>(bytes) / cold_seconds_of(session, [&] { devices.copy(down, up); });
+  };
+  CopyRates rates{.h2d_bytes_per_s = rate(h2d, {})};
+  rates.d2h_bytes_per_s = gpu ? rate({}, d2h) : rates.h2d_bytes_per_s;
+  rates.both_bytes_per_s = gpu ? 2 * rate(h2d, d2h) : rates.h2d_bytes_per_s;
+  return rates;
 }
 
 // Bytes as CostModel counts them: read once, rewritten twice.
 double measure_adam(Session& session) {
-  const auto memory = session.host_memory().size() > session.device_memory().size() ? session.host_memory()
-                                                                                    : session.device_memory();
+  const auto host = session.host_memory(), device = session.devices().memory();
+  const auto memory = session.devices().host_reaches_memory() && device.size() > host.size() ? device : host;
   const Precision precision = session.plan().precision;
   const u64 elements = std::min<u64>(memory.size() / 16, memory_sample_bytes_max / 16) /
                        checksum_block_elements * checksum_block_elements;
@@ -248,8 +264,8 @@ Result<Prediction> predict_step(Session& session) {
   // A lane's thread is woken for every op.
   machine.device.op_overhead = Nanos{static_cast<u64>(wake_up_seconds() * 1e9)};
   machine.device.memory_bytes_per_s = measure_memory(session);
-  const double copy = measure_copy(session);
-  machine.copies = {.h2d_bytes_per_s = copy, .d2h_bytes_per_s = copy, .both_bytes_per_s = copy};
+  machine.copies = measure_copies(session);
+  const double copy = machine.copies.h2d_bytes_per_s;
   machine.host.adam_bytes_per_s = measure_adam(session);
   // What is small enough to stay in the cache is not held up by memory.
   machine.host.memory_bytes_per_s = std::max({machine.host.adam_bytes_per_s, 2 * copy});

@@ -43,9 +43,11 @@ std::vector<Range> gaps_at_rest(const Plan& plan, Tier tier, u64 end_bytes) {
 
 }  // namespace
 
-std::array<StagingPlace, 2> place_staging(const Plan& plan, const std::array<Bytes, 2>& needed, Bytes host_reserved) {
+std::array<StagingPlace, 2> place_staging(const Plan& plan, const std::array<Bytes, 2>& needed, Bytes host_reserved,
+                                           DeviceMemory device_memory) {
   std::vector<Range> gaps;
   for (const Tier tier : {Tier::host, Tier::device}) {
+    if (tier == Tier::device && device_memory == DeviceMemory::of_gpus) continue;
     const u64 arena = round_up(plan.tiers[static_cast<u32>(tier)].planned_peak.value, frame_alignment);
     const u64 reserved = tier == Tier::host ? host_reserved.value : 0;
     for (const Range& gap : gaps_at_rest(plan, tier, arena - std::min(arena, reserved))) gaps.push_back(gap);

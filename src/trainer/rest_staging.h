@@ -15,8 +15,12 @@ struct StagingPlace {
   Bytes bytes{};
 };
 
+// Whether the host can read and write what devices hold.
+enum class DeviceMemory : u8 { of_host, of_gpus };
+
 // Room for what a StateStore stages, in gaps that no home and no scalars touch: the host's first, the largest
 // first. `host_reserved`: the end of the host's arena, which holds no frames.
-std::array<StagingPlace, 2> place_staging(const Plan&, const std::array<Bytes, 2>& needed, Bytes host_reserved);
+std::array<StagingPlace, 2> place_staging(const Plan&, const std::array<Bytes, 2>& needed, Bytes host_reserved,
+                                           DeviceMemory = DeviceMemory::of_host);
 
 }  // namespace tidepool

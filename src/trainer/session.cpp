@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "executor/cpu/cpu_executor.h"
+#include "executor/gpu_reserved.h"
 #include "io/memory_limits.h"
 #include "model/blocks.h"
 #include "tidepool/check.h"
@@ -25,19 +25,24 @@ DiskBackend backend_of(IoBackend io) {
 
 // Still to be taken outside of the arenas. Code, the plan and scratch are in use by now and counted as such;
 // to come are schedules and records of ops, buffers of files, stacks and the disk's queue.
-Bytes beside_budgets(const Plan& plan) {
+Bytes beside_budgets(const Plan& plan, DeviceMemory device_memory) {
   constexpr u64 bytes_per_op = 256;
   constexpr Bytes buffers{12 * mib};
   u64 ops = 0;
   for (const Segment& segment : plan.segments) ops += segment.ops.size();
-  return buffers + Bytes{ops * bytes_per_op} + staging_beside_budgets(plan);
+  return buffers + Bytes{ops * bytes_per_op} + staging_beside_budgets(plan, device_memory);
 }
 
 }  // namespace
 
-Bytes staging_beside_budgets(const Plan& plan) {
+DeviceMemory device_memory_of(const Config& config) {
+  return config.machine.gpus().empty() ? DeviceMemory::of_host : DeviceMemory::of_gpus;
+}
+
+Bytes staging_beside_budgets(const Plan& plan, DeviceMemory device_memory) {
   Bytes beside{};
-  for (const StagingPlace& place : place_staging(plan, StateStore::staging_bytes(plan), host_reserved()))
+  for (const StagingPlace& place :
+       place_staging(plan, StateStore::staging_bytes(plan, device_memory), host_reserved(), device_memory))
     if (!place.tier) beside += place.bytes;
   return beside;
 }
@@ -46,10 +51,19 @@ Bytes host_reserved() {
   return Bytes{round_up((executor_staging + checkpoint_buffer).value, frame_alignment)};
 }
 
+Bytes device_reserved(const Config& config) {
+  if (config.machine.gpus().empty()) return Bytes{0};
+  const Result<ModelGraph> graph = make_graph(config);
+  return graph ? gpu_reserved(*graph, micro_batches_per_step(config)).total() : Bytes{0};
+}
+
+// GPUs have their activations in the precision of their matrix units.
 Result<ModelGraph> make_graph(const Config& config) {
-  return build_gpt2(config.model, config.train.precision,
+  const Precision precision = config.train.precision;
+  return build_gpt2(config.model, precision,
                     {.sequences = config.train.per_device_train_batch_size,
-                     .tokens = config.train.sequence_length});
+                     .tokens = config.train.sequence_length},
+                    config.machine.gpus().empty() ? Precision::fp32 : precision);
 }
 
 u32 micro_batches_per_step(const Config& config) {
@@ -72,6 +86,7 @@ PlanOptions plan_options(const Config& config, Bytes disk) {
                       .chunk_bytes = config.memory.chunk_size,
                       .sweeps = config.memory.sweeps,
                       .lookahead = config.memory.lookahead,
+                      .device_reserved = device_reserved(config),
                       .host_reserved = host_reserved()};
 }
 
@@ -88,30 +103,37 @@ Result<std::unique_ptr<Session>> Session::create(const Config& config, const Mod
                                                  StepSource& source, const SessionOptions& options) {
   std::unique_ptr<Session> session(new Session(graph, std::move(plan)));
   TRY_ASSIGN(session->pool_, create_core_pool(config.machine.threads, kernel_scratch_per_worker));
-  for (u32 d = 0; d < session->plan_.devices; ++d)
-    session->kernels_.push_back(create_cpu_kernels(*session->pool_));
-  TRY(session->take_memory());
+  TRY(session->take_memory(config));
   if (!options.open_disk) TRY(session->take_disk(config, options));
   TRY(session->open_executor(config, source, options));
   session->make_state_store();
   return session;
 }
 
-Result<void> Session::take_memory() {
-  const MemoryLimits limits = read_memory_limits();
+Result<void> Session::take_memory(const Config& config) {
   const auto peak = [&](Tier tier) { return plan_.tiers[static_cast<u32>(tier)].planned_peak; };
-  TRY(check_memory(limits, peak(Tier::device) * plan_.devices + peak(Tier::host), beside_budgets(plan_)));
-  const auto arena = [&](std::string name, Bytes bytes) {
-    return Arena::create({.name = std::move(name),
-                          .bytes = Bytes{std::max(round_up(bytes.value, frame_alignment), frame_alignment)},
-                          .pool = pool_.get(),
-                          .ledger = &ledger_});
-  };
-  for (u32 d = 0; d < plan_.devices; ++d) {
-    TRY_ASSIGN(devices_.emplace_back(), arena(fmt::format("device {}", d), peak(Tier::device)));
-    notes_.push_back(devices_.back()->describe());
-  }
-  TRY_ASSIGN(host_, arena("host", peak(Tier::host)));
+  device_memory_ = device_memory_of(config);
+  const bool gpus = device_memory_ == DeviceMemory::of_gpus;
+  const Bytes devices = gpus ? Bytes{0} : peak(Tier::device) * plan_.devices;
+  TRY(check_memory(read_memory_limits(), devices + peak(Tier::host), beside_budgets(plan_, device_memory_)));
+  const DevicesRequest request{.plan = plan_,
+                               .graph = graph_,
+                               .pool = *pool_,
+                               .ledger = ledger_,
+                               .reserved = device_reserved(config),
+                               .gpus = config.machine.gpus()};
+  if (gpus && gpu_backend() == nullptr)
+    return Error{ErrorKind::usage,
+                 fmt::format("machine.executor={}, and this program was built without CUDA: build it where the CUDA "
+                             "Toolkit is installed, or train with machine.executor=cpu",
+                             config.machine.executor)};
+  TRY_ASSIGN(devices_, gpus ? gpu_backend()->take_devices(request) : take_cpu_devices(request));
+  for (const std::string& line : devices_->describe()) notes_.push_back(line);
+  TRY_ASSIGN(host_, Arena::create({.name = "host",
+                                   .bytes = Bytes{std::max(round_up(peak(Tier::host).value, frame_alignment),
+                                                           frame_alignment)},
+                                   .pool = pool_.get(),
+                                   .ledger = &ledger_}));
   notes_.push_back(host_->describe());
   return {};
 }
@@ -134,27 +156,20 @@ Result<void> Session::take_disk(const Config& config, const SessionOptions& opti
 
 Result<void> Session::open_executor(const Config& config, StepSource& source, const SessionOptions& options) {
   const u64 frames_end = host_->bytes().value - host_reserved().value;
-  CpuExecutorParts parts{.pool = *pool_,
-                         .kernels = {},
-                         .source = source,
-                         .device_arenas = {},
-                         .host_arena = host_->memory(),
-                         .staging = host_->memory().subspan(frames_end, executor_staging.value),
-                         .open_disk = options.open_disk,
-                         .disk_depth = config.memory.queue_depth,
-                         .seed = config.train.seed,
-                         .rest_patience = options.rest_patience};
-  for (u32 d = 0; d < plan_.devices; ++d) {
-    parts.kernels.push_back(kernels_[d].get());
-    parts.device_arenas.push_back(devices_[d]->memory());
-  }
+  ExecutorRequest request{.source = source,
+                          .host_arena = host_->memory(),
+                          .staging = host_->memory().subspan(frames_end, executor_staging.value),
+                          .open_disk = options.open_disk,
+                          .disk_depth = config.memory.queue_depth,
+                          .seed = config.train.seed,
+                          .rest_patience = options.rest_patience};
   if (swap_)
-    parts.open_disk = [this, &config](DiskSink sink) -> Result<std::unique_ptr<Disk>> {
+    request.open_disk = [this, &config](DiskSink sink) -> Result<std::unique_ptr<Disk>> {
       return create_disk(*swap_, backend_of(config.memory.io),
                          {.queue_depth = config.memory.queue_depth, .arenas = {host_->memory()}},
                          std::move(sink));
     };
-  TRY_ASSIGN(executor_, CpuExecutor::create(plan_, graph_, parts));
+  TRY_ASSIGN(executor_, devices_->create_executor(request));
   if (executor_->disk() != nullptr) notes_.push_back("disk: " + executor_->disk()->describe());
   return {};
 }
@@ -162,12 +177,12 @@ Result<void> Session::open_executor(const Config& config, StepSource& source, co
 // An update has the chunks that it brought from disk in host frames beside all homes, so there is room for one
 // of each at rest. Were it in pieces too small, the device's arena would do, which is host memory here.
 void Session::make_state_store() {
-  const std::array<StagingPlace, 2> places = place_staging(plan_, StateStore::staging_bytes(plan_), host_reserved());
+  const std::array<StagingPlace, 2> places = place_staging(plan_, StateStore::staging_bytes(plan_, device_memory_), host_reserved(), device_memory_);
   StateStore::Staging staging;
   for (u32 i = 0; i < staging.size(); ++i) {
     const auto& [tier, offset, bytes] = places[i];
     if (tier) {
-      staging[i] = (*tier == Tier::host ? host_memory() : device_memory()).subspan(offset, bytes.value);
+      staging[i] = (*tier == Tier::host ? host_memory() : devices_->memory()).subspan(offset, bytes.value);
     } else if (bytes.value > 0) {
       own_staging_[i].resize(bytes.value);
       ledger_.take("checkpoint staging", bytes);

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "config/config.h"
-#include "executor/training_executor.h"
-#include "kernels/kernels.h"
+#include "executor/devices.h"
 #include "io/arena.h"
 #include "io/swap_file.h"
 #include "planner/planner.h"
+#include "trainer/rest_staging.h"
 #include "trainer/state_store.h"
 
 namespace tidepool {
@@ -31,8 +31,11 @@ u32 micro_batches_per_step(const Config&);  // of all devices together
 inline constexpr Bytes executor_staging{1 * mib};
 inline constexpr Bytes checkpoint_buffer{256 * kib};
 Bytes host_reserved();  // the two together, in whole pages
+// Of each device's memory beside the plan's frames: what its libraries and a step's numbers take. None on a CPU.
+Bytes device_reserved(const Config&);
 // What checkpoints stage at rest and no arena has room for: taken beside the budgets.
-Bytes staging_beside_budgets(const Plan&);
+Bytes staging_beside_budgets(const Plan&, DeviceMemory = DeviceMemory::of_host);
+DeviceMemory device_memory_of(const Config&);
 
 struct SessionOptions {
   OpenDisk open_disk;                    // tests: in place of the swap file
@@ -50,9 +53,7 @@ class Session {
   const ModelGraph& graph() const { return graph_; }
   const Plan& plan() const { return plan_; }
   CorePool& pool() { return *pool_; }
-  // Of device 0.
-  Kernels& kernels() { return *kernels_.front(); }
-  std::span<std::byte> device_memory() { return devices_.front()->memory(); }
+  Devices& devices() { return *devices_; }
   std::span<std::byte> host_memory() { return host_->memory(); }
   TrainingExecutor& executor() { return *executor_; }
   StateStore& state() { return *state_; }
@@ -62,7 +63,7 @@ class Session {
 
  private:
   Session(const ModelGraph& graph, Plan plan) : graph_(graph), plan_(std::move(plan)) {}
-  Result<void> take_memory();
+  Result<void> take_memory(const Config&);
   Result<void> take_disk(const Config&, const SessionOptions&);
   Result<void> open_executor(const Config&, StepSource&, const SessionOptions&);
   void make_state_store();
@@ -71,10 +72,10 @@ class Session {
   const Plan plan_;
   std::vector<std::string> notes_;
   ArenaLedger ledger_;
+  DeviceMemory device_memory_ = DeviceMemory::of_host;
   std::unique_ptr<CorePool> pool_;
-  std::vector<std::unique_ptr<Kernels>> kernels_;  // by device
-  std::vector<std::unique_ptr<Arena>> devices_;
   std::unique_ptr<Arena> host_;
+  std::unique_ptr<Devices> devices_;
   std::unique_ptr<SwapFile> swap_;
   std::unique_ptr<TrainingExecutor> executor_;
   std::array<std::vector<std::byte>, 2> own_staging_;  // only where no arena has room at rest

@@ -7,11 +7,13 @@
 
 namespace tidepool {
 
-std::array<Bytes, 2> StateStore::staging_bytes(const Plan& plan) {
+std::array<Bytes, 2> StateStore::staging_bytes(const Plan& plan, DeviceMemory device_memory) {
   std::array<Bytes, 2> most{};
   for (u32 id = 0; id < plan.chunks.size(); ++id) {
     const Chunk& chunk = plan.chunks[id];
-    if (!is_persistent(chunk.kind) || plan.homes[id].tier != Tier::disk) continue;
+    const Tier home = plan.homes[id].tier;
+    const bool reachable = home == Tier::host || (home == Tier::device && device_memory == DeviceMemory::of_host);
+    if (!is_persistent(chunk.kind) || reachable) continue;
     Bytes& bytes = most[slot_number(chunk.kind)];
     bytes = std::max(bytes, chunk.bytes);
   }
@@ -20,11 +22,7 @@ std::array<Bytes, 2> StateStore::staging_bytes(const Plan& plan) {
 
 StateStore::StateStore(const Plan& plan, const ModelGraph& graph, TrainingExecutor& executor, const Staging& staging)
     : plan_(plan), executor_(executor), written_(plan.chunks.size(), false) {
-  const std::array<Bytes, 2> needed = staging_bytes(plan);
-  for (u32 i = 0; i < slots_.size(); ++i) {
-    CHECK(staging[i].size() >= needed[i].value, i, staging[i].size(), needed[i].value);
-    slots_[i].staging = staging[i];
-  }
+  for (u32 i = 0; i < slots_.size(); ++i) slots_[i].staging = staging[i];
   first_.resize(graph.windows.size());
   for (auto& of_window : first_) of_window.fill(ChunkId{none});
   for (u32 id = 0; id < plan.chunks.size(); ++id) {
@@ -56,6 +54,7 @@ bool StateStore::put_into(Slot& slot, ChunkId id) {
   const std::span<std::byte> home = executor_.home_memory(id);
   slot.chunk = id;
   slot.memory = home.empty() ? slot.staging : home;
+  CHECK(slot.memory.size() >= plan_.chunk(id).bytes.value, index(id), slot.memory.size());
   return home.empty();
 }
 

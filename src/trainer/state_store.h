@@ -7,18 +7,19 @@
 #include "checkpoint/state_stream.h"
 #include "executor/training_executor.h"
 #include "tidepool/model_graph.h"
+#include "trainer/rest_staging.h"
 
 namespace tidepool {
 
-// Chunks at home in memory are used where they lie. Of those on disk it stages one, and for bf16 the chunk of
+// Chunks at home in memory that the host reaches are used where they lie. Of others it stages one, and for bf16 the chunk of
 // `master_low` beside it. At rest only; one thread.
 class StateStore final : public StateReader, public StateWriter {
  public:
   using Staging = std::array<std::span<std::byte>, 2>;
   // `staging`: at least staging_bytes() each.
   StateStore(const Plan&, const ModelGraph&, TrainingExecutor&, const Staging& staging);
-  // The largest chunk at home on disk: of `master_low` (second) and of the other kinds (first).
-  static std::array<Bytes, 2> staging_bytes(const Plan&);
+  // The largest chunk at home where the host does not reach it: of `master_low` (second) and of the other kinds (first).
+  static std::array<Bytes, 2> staging_bytes(const Plan&, DeviceMemory = DeviceMemory::of_host);
 
   Result<void> read(u32 window, Kind, u64 element_begin, std::span<std::byte> out) override;
   // Kinds that the plan has no chunks for, of a model that is not trained, are dropped.

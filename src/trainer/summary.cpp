@@ -111,7 +111,9 @@ PlanSummary summarize(const Config& config, const ModelGraph& graph, const Plan&
                                 kept, config.output.dir));
   s.notes.push_back(fmt::format("host holds {} for disk transfers at rest and checkpoints, beside what passes",
                                 bytes_text(host_reserved())));
-  const Bytes beside = staging_beside_budgets(plan);
+  if (const Bytes reserved = device_reserved(config); reserved.value > 0)
+    s.notes.push_back(fmt::format("the device holds {} for workspaces and a step's numbers", bytes_text(reserved)));
+  const Bytes beside = staging_beside_budgets(plan, device_memory_of(config));
   if (beside.value > 0)
     s.notes.push_back(fmt::format("checkpoints take {} beside the budgets: at rest no arena has so much in one piece",
                                   bytes_text(beside)));

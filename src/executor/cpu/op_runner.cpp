@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "executor/host/gradient_op.h"
 #include "executor/host/operand_cursor.h"
 #include "kernels/gradient.h"
 
@@ -141,37 +142,15 @@ void OpRunner::forward(const Issue& issue) {
 void OpRunner::backward(const Issue& issue) {
   const Op& op = issue.get();
   BackwardHead head;
-  if (parts_.graph.blocks[op.block].kind == BlockKind::gpt2_head) {
-    const u64 tokens = parts_.source.settings(issue.step).target_tokens;
-    head = {.loss_sum = numbers_.begin_loss(issue.step, op.micro_batch),
-            .inverse_tokens = 1.0 / static_cast<double>(std::max<u64>(tokens, 1))};
-  }
+  if (parts_.graph.blocks[op.block].kind == BlockKind::gpt2_head)
+    head = backward_head(parts_.source, issue.step, numbers_.begin_loss(issue.step, op.micro_batch));
   run_backward(block_, *parts_.kernels[op.lane.device], issue, head);
 }
 
-// A window's, or a device's part of it.
 void OpRunner::gradient(const Issue& issue) {
-  const u32 w = issue.get().window;
-  std::array<const float*, block_windows_max> accumulators{};
-  u32 uses = 0;
-  u64 begin = 0, elements = 0;
-  std::byte* grad = nullptr;
-  for (const Operand& o : issue.segment->operands_of(issue.get())) {
-    const Kind kind = parts_.plan.chunk(o.first).kind;
-    if (kind == Kind::grad_accum) {
-      CHECK(uses < accumulators.size(), uses);
-      accumulators[uses++] = floats(parts_.memory.at(o.frame));
-      begin = parts_.plan.chunk(o.first).element_begin;
-      elements = o.frame.bytes.value / sizeof(float);
-    } else if (kind == Kind::grad) {
-      grad = parts_.memory.at(o.frame).data();
-    }
-  }
-  CHECK(uses > 0, w);
-  // In fp32 the first accumulator becomes the gradient.
-  if (!grad) grad = reinterpret_cast<std::byte*>(const_cast<float*>(accumulators[0]));
-  finish_gradient(std::span(accumulators).first(uses), grad, parts_.plan.precision, elements, parts_.pool);
-  numbers_.add_gradient(w, begin, elements, grad, parts_.pool);
+  const GradientOp op = gradient_op(parts_.plan, parts_.memory, issue);
+  finish_gradient(op.summed(), op.grad, parts_.plan.precision, op.elements, parts_.pool);
+  numbers_.add_gradient(issue.get().window, op.begin, op.elements, op.grad, parts_.pool);
 }
 
 void OpRunner::update(const Issue& issue) {

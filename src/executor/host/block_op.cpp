@@ -1,5 +1,6 @@
 #include "executor/host/block_op.h"
 
+#include <algorithm>
 #include <array>
 
 #include "executor/host/operand_cursor.h"
@@ -53,6 +54,11 @@ void run_forward(const BlockOpParts& parts, Kernels& kernels, const Issue& issue
     f.logits_row = of_head.logits_row;
   }
   block_forward(context(parts, kernels, issue), f);
+}
+
+BackwardHead backward_head(const StepSource& source, u64 step, double* loss_sum) {
+  const u64 tokens = source.settings(step).target_tokens;
+  return {.loss_sum = loss_sum, .inverse_tokens = 1.0 / static_cast<double>(std::max<u64>(tokens, 1))};
 }
 
 void run_backward(const BlockOpParts& parts, Kernels& kernels, const Issue& issue,

@@ -3,6 +3,7 @@
 
 #include "engine/executor.h"
 #include "executor/host/arenas.h"
+#include "executor/step_source.h"
 #include "kernels/kernels.h"
 #include "tidepool/model_graph.h"
 
@@ -31,6 +32,7 @@ struct BackwardHead {
   double* loss_sum = nullptr;
   double inverse_tokens = 1.0;
 };
+BackwardHead backward_head(const StepSource&, u64 step, double* loss_sum);
 void run_backward(const BlockOpParts&, Kernels&, const Issue&, const BackwardHead&);
 
 }  // namespace tidepool

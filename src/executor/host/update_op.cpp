@@ -47,39 +47,47 @@ UpdateOp::UpdateOp(const UpdateOpParts& parts, const DecayIndex& decay) : parts_
   for (std::vector<u64>& hashes : hashes_) hashes.resize(parts.ledger.blocks_max());
 }
 
-void UpdateOp::run(const Issue& issue, const AdamWScalars& scalars) {
-  const Op& op = issue.get();
-  const bool split = parts_.plan.precision == Precision::bf16;
-  OperandCursor operands(parts_.plan, parts_.memory, issue);
-  AdamWChunk c;
+UpdateOperands update_operands(const Plan& plan, const TierMemory& memory, const Issue& issue) {
+  const bool split = plan.precision == Precision::bf16;
+  OperandCursor operands(plan, memory, issue);
+  UpdateOperands out;
+  AdamWChunk& c = out.arrays;
   c.grad = operands.take(split ? Kind::grad : Kind::grad_accum).data();
-  c.segments = decay_.of(op.window, op.cut);
-
-  std::array<ChunkId, 4> hashed{};
-  u32 kinds = 0;
-  // Chunks that rest on disk are written next: their checksums are made while tiles are in cache.
-  const auto state = [&](Kind kind, std::span<u64>& hashes, u64& seed) {
+  u32 count = 0;
+  const auto state = [&](Kind kind) {
     const Operand& o = operands.next(kind);
     CHECK(o.count == 1, index(o.first), o.count);
-    c.elements = parts_.plan.chunk(o.first).elements;
-    if (parts_.plan.homes[index(o.first)].tier == Tier::disk) {
-      hashes = std::span(hashes_[kinds]).first(parts_.ledger.blocks(o.first));
-      seed = parts_.ledger.next_seed(o.first);
-      hashed[kinds++] = o.first;
-    }
-    return parts_.memory.at(o.frame);
+    c.elements = plan.chunk(o.first).elements;
+    out.ids[count++] = o.first;
+    return memory.at(o.frame);
   };
-  c.param = state(Kind::param, c.param_hashes, c.param_seed).data();
-  if (split) c.master_low = state(Kind::master_low, c.low_hashes, c.low_seed).data();
-  c.momentum = floats(state(Kind::momentum, c.momentum_hashes, c.momentum_seed));
-  c.variance = floats(state(Kind::variance, c.variance_hashes, c.variance_seed));
-
-  adamw(c, parts_.plan.precision, scalars, parts_.pool);
-  for (u32 i = 0; i < kinds; ++i) {
-    const ChunkId id = hashed[i];
-    parts_.ledger.prepare(id, combine_checksums(std::span(hashes_[i]).first(parts_.ledger.blocks(id)),
-                                                parts_.ledger.next_seed(id)));
+  c.param = state(Kind::param).data();
+  if (split) {
+    c.master_low = state(Kind::master_low).data();
+  } else {
+    out.ids[count++] = ChunkId{none};
   }
+  c.momentum = floats(state(Kind::momentum));
+  c.variance = floats(state(Kind::variance));
+  return out;
+}
+
+void UpdateOp::run(const Issue& issue, const AdamWScalars& scalars) {
+  UpdateOperands operands = update_operands(parts_.plan, parts_.memory, issue);
+  AdamWChunk& c = operands.arrays;
+  c.segments = decay_.of(issue.get().window, issue.get().cut);
+  std::span<u64>* const hashes[] = {&c.param_hashes, &c.low_hashes, &c.momentum_hashes, &c.variance_hashes};
+  u64* const seeds[] = {&c.param_seed, &c.low_seed, &c.momentum_seed, &c.variance_seed};
+  // Chunks that rest on disk are written next: their checksums are made while tiles are in cache.
+  for (u32 i = 0; i < operands.ids.size(); ++i) {
+    const ChunkId id = operands.ids[i];
+    if (id == ChunkId{none} || parts_.plan.homes[index(id)].tier != Tier::disk) continue;
+    *hashes[i] = std::span(hashes_[i]).first(parts_.ledger.blocks(id));
+    *seeds[i] = parts_.ledger.next_seed(id);
+  }
+  adamw(c, parts_.plan.precision, scalars, parts_.pool);
+  for (u32 i = 0; i < operands.ids.size(); ++i)
+    if (!hashes[i]->empty()) parts_.ledger.prepare(operands.ids[i], combine_checksums(*hashes[i], *seeds[i]));
 }
 
 AdamWScalars update_scalars(const Plan& plan, const StepSource& source, u64 step, const StepResult& result) {

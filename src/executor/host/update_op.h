@@ -25,6 +25,14 @@ class DecayIndex {
   std::vector<std::vector<std::vector<DecaySegment>>> runs_;  // [window][cut]
 };
 
+// Where an update's arrays lie, with `ids` of what it leaves: param, master_low (bf16 only), momentum,
+// variance. Without decay and checksums.
+struct UpdateOperands {
+  AdamWChunk arrays;
+  std::array<ChunkId, 4> ids{};
+};
+UpdateOperands update_operands(const Plan&, const TierMemory&, const Issue&);
+
 struct UpdateOpParts {
   const Plan& plan;
   const ModelGraph& graph;

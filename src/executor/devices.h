@@ -1,0 +1,76 @@
+// The devices of a run, whatever they are made of: their memory, taken once, what computes on them, and the
+// executor that drives them.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "executor/training_executor.h"
+#include "io/arena.h"
+#include "kernels/kernels.h"
+#include "tidepool/model_graph.h"
+
+namespace tidepool {
+
+// All must outlive the devices.
+struct DevicesRequest {
+  const Plan& plan;
+  const ModelGraph& graph;
+  CorePool& pool;
+  ArenaLedger& ledger;
+  Bytes reserved{};       // of each device's memory, at its end: no frames lie there
+  std::vector<u32> gpus;  // by device: as the driver counts them
+};
+
+struct ExecutorRequest {
+  StepSource& source;               // outlives the executor
+  std::span<std::byte> host_arena;  // the frames of the host, and more
+  std::span<std::byte> staging;  // of it, a multiple of 8 KiB, page-aligned: transfers at rest go through it
+  OpenDisk open_disk;            // empty: the plan uses no disk
+  u32 disk_depth = 32;           // requests in flight per disk lane
+  u64 seed = 0;                  // of dropout
+  Nanos rest_patience{300'000'000'000};  // how long a piece of a transfer at rest may take
+};
+
+class Devices {
+ public:
+  virtual ~Devices() = default;
+
+  // One line each, for people.
+  virtual std::vector<std::string> describe() const = 0;
+  // The one executor. The devices must outlive it.
+  virtual Result<std::unique_ptr<TrainingExecutor>> create_executor(const ExecutorRequest&) = 0;
+
+  // ---- of the first device, while no op is in flight: to measure
+
+  virtual Kernels& kernels() = 0;
+  // Where its frames lie. Kernels can reach it; the host only if it says so.
+  virtual std::span<std::byte> memory() = 0;
+  virtual bool host_reaches_memory() const = 0;
+  // Copies to the device and from it at once, and returns when both are done; either may be empty. The host's
+  // side lies in the executor's host arena.
+  struct Copy {
+    std::span<std::byte> to;
+    std::span<const std::byte> from;
+  };
+  virtual void copy(const Copy& h2d, const Copy& d2h) = 0;
+};
+
+// Arenas in host memory, and kernels on the pool's cores.
+Result<std::unique_ptr<Devices>> take_cpu_devices(const DevicesRequest&);
+
+// What a program brings that was built with CUDA.
+class GpuBackend {
+ public:
+  virtual ~GpuBackend() = default;
+  // Why no GPU can be used here, in words that say what to do; empty where one can.
+  virtual std::string why_none() const = 0;
+  virtual Result<std::unique_ptr<Devices>> take_devices(const DevicesRequest&) const = 0;
+};
+// Called at the start of a program, before anything asks; the backend lives as long as the program.
+void register_gpu_backend(const GpuBackend&);
+const GpuBackend* gpu_backend();  // null: this program was built without
+
+}  // namespace tidepool

@@ -1,0 +1,23 @@
+// What a gradient op finds: a window's accumulators, or those of the part that a device owns.
+#pragma once
+
+#include <array>
+
+#include "engine/executor.h"
+#include "executor/host/arenas.h"
+#include "executor/host/block_op.h"
+
+namespace tidepool {
+
+struct GradientOp {
+  std::array<const float*, block_windows_max> accumulators{};
+  u32 uses = 0;
+  u64 begin = 0, elements = 0;  // of the window
+  std::byte* grad = nullptr;    // in fp32 the first accumulator itself
+
+  std::span<const float* const> summed() const { return std::span(accumulators).first(uses); }
+};
+
+GradientOp gradient_op(const Plan&, const TierMemory&, const Issue&);
+
+}  // namespace tidepool

@@ -1,0 +1,30 @@
+// The host lane of an executor whose devices are not made of the host's cores: batches and updates.
+#pragma once
+
+#include <functional>
+
+#include "executor/host/batch_op.h"
+#include "executor/host/lane_work.h"
+#include "executor/host/update_op.h"
+
+namespace tidepool {
+
+struct HostWorkParts {
+  UpdateOpParts update;
+  StepSource& source;
+  EvaluationSums& evaluation;
+  std::function<StepResult(u64 step)> result;  // asked with clipping only, after the step's norm
+};
+
+class HostWork final : public LaneWork {
+ public:
+  explicit HostWork(const HostWorkParts&);
+  Result<void> run(const Issue&) override;
+
+ private:
+  const HostWorkParts parts_;
+  const DecayIndex decay_;
+  UpdateOp update_;
+};
+
+}  // namespace tidepool

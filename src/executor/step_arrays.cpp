@@ -1,0 +1,49 @@
+#include "executor/step_arrays.h"
+
+#include "executor/host/lane_thread.h"
+
+namespace tidepool {
+namespace {
+
+// Cuts arrays off a range, each where any access is aligned. Without a range it only counts.
+class ArrayCutter {
+ public:
+  explicit ArrayCutter(std::byte* begin) : begin_(begin) {}
+
+  template <class T>
+  T* take(u64 count) {
+    const u64 offset = taken_;
+    taken_ += round_up(count * sizeof(T), alignment);
+    return begin_ == nullptr ? nullptr : reinterpret_cast<T*>(begin_ + offset);
+  }
+  Bytes taken() const { return Bytes{taken_}; }
+
+ private:
+  static constexpr u64 alignment = 256;
+  std::byte* begin_;
+  u64 taken_ = 0;
+};
+
+}  // namespace
+
+Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, StepArrays& arrays) {
+  ArrayCutter cutter(begin);
+  arrays.losses = cutter.take<double>(steps_kept * sizes.micro_batches);
+  arrays.evaluations = cutter.take<double>(lane_depth);
+  arrays.partials = cutter.take<double>(sizes.partials);
+  arrays.results = cutter.take<StepResult>(steps_kept);
+  arrays.scalars = cutter.take<AdamWScalars>(1);
+  arrays.logits = cutter.take<float>(sizes.vocabulary);
+  arrays.segments = cutter.take<DecaySegment>(sizes.decay_segments);
+  return cutter.taken();
+}
+
+Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, HostStepArrays& arrays) {
+  ArrayCutter cutter(begin);
+  arrays.results = cutter.take<StepResult>(steps_kept);
+  arrays.evaluations = cutter.take<double>(lane_depth);
+  arrays.logits = cutter.take<float>(sizes.vocabulary);
+  return cutter.taken();
+}
+
+}  // namespace tidepool

@@ -1,0 +1,72 @@
+// Which devices a config names, and what a program without CUDA says of GPUs.
+#include <gtest/gtest.h>
+
+#include "config/validate.h"
+#include "executor/gpu_reserved.h"
+#include "tests/support/train_fixture.h"
+#include "trainer/session.h"
+
+namespace tidepool {
+namespace {
+
+MachineConfig named(const std::string& executor) { return {.executor = executor}; }
+
+TEST(ExecutorName, CountsDevices) {
+  EXPECT_EQ(named("cpu").devices(), 1u);
+  EXPECT_EQ(named("cpu:3").devices(), 3u);
+  EXPECT_TRUE(named("cpu:3").gpus().empty());
+  EXPECT_EQ(named("cuda").gpus(), std::vector<u32>{0});
+  EXPECT_EQ(named("cuda:2").gpus(), std::vector<u32>{2});
+  EXPECT_EQ(named("cuda:2").devices(), 1u);
+  EXPECT_EQ(named("cuda:3,0").gpus(), (std::vector<u32>{3, 0}));
+  EXPECT_EQ(named("cuda:3,0").devices(), 2u);
+}
+
+TEST(ExecutorName, OthersAreRefused) {
+  const testing::TrainDir dir;
+  Config config = testing::small_config(dir);
+  for (const char* name : {"", "gpu", "cpu:", "cpu:0", "cpu:17", "cpu:1,2", "cuda:", "cuda:x", "cuda:1,",
+                           "cuda:1,1", "cuda:-1", "cuda:0 "}) {
+    config.machine.executor = name;
+    const auto complaint = validate(config);
+    ASSERT_TRUE(complaint) << name;
+    EXPECT_EQ(complaint->key, "executor") << name;
+  }
+}
+
+TEST(GpuPlans, LeaveRoomForWhatIsNoFrame) {
+  const testing::TrainDir dir;
+  Config config = testing::small_config(dir);
+  config.machine.executor = "cuda";
+  config.memory.budgets.device = Bytes{80 * mib};
+  const ModelGraph graph = make_graph(config).value();
+  const Bytes reserved = gpu_reserved(graph, 1).total();
+  EXPECT_EQ(plan_options(config).device_reserved, reserved);
+  const Plan plan = make_plan(graph, plan_options(config)).value();
+  u64 end = 0;
+  for (const Segment& segment : plan.segments)
+    for (const Operand& o : segment.operands)
+      if (o.frame.tier == Tier::device) end = std::max(end, o.frame.end());
+  EXPECT_LE(end + reserved.value, plan.tiers[0].planned_peak.value);
+  EXPECT_LE(plan.tiers[0].planned_peak, config.memory.budgets.device);
+
+  config.memory.budgets.device = reserved + Bytes{64 * kib};
+  const auto tight = make_plan(graph, plan_options(config));
+  ASSERT_FALSE(tight);
+  EXPECT_EQ(tight.error().kind, ErrorKind::does_not_fit);
+}
+
+// This program has no CUDA: that is said before a byte is taken.
+TEST(GpuPlans, ProgramsWithoutCudaSaySo) {
+  const testing::TrainDir dir;
+  Config config = testing::small_config(dir);
+  config.machine.executor = "cuda";
+  config.memory.budgets.device = Bytes{80 * mib};
+  const auto report = train_model({.config = config, .quiet = true});
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().kind, ErrorKind::usage);
+  EXPECT_NE(report.error().message.find("machine.executor=cpu"), std::string::npos) << report.error().message;
+}
+
+}  // namespace
+}  // namespace tidepool
