@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "chunk_manager/occupancy.h"
 #include "tidepool/check.h"
 
 namespace tidepool {
@@ -14,6 +15,8 @@ namespace {
 struct Runs {
   i32 begin[2], end[2];
   u32 count;
+
+  Occupancy::Range range(u32 run) const { return {begin[run], end[run]}; }
 };
 
 Runs runs_of(Span span, i32 positions) {
@@ -23,97 +26,116 @@ Runs runs_of(Span span, i32 positions) {
   return {{0, span.begin + positions}, {span.end, positions - 1}, 2};
 }
 
-// Two runs both touch position 0 or the last one, so the second of both need not be compared.
-bool overlap(const Runs& x, const Runs& y) {
-  const auto meet = [&](u32 i, u32 j) { return x.begin[i] <= y.end[j] && y.begin[j] <= x.end[i]; };
-  return meet(0, 0) | meet(0, 1) | meet(1, 0);
-}
-
 }  // namespace
 
-void Profile::add(Span span, Bytes bytes) {
+template <class Whole, class Part>
+void Profile::for_blocks(Span span, Whole&& whole, Part&& part) const {
   const Runs runs = runs_of(span, positions());
-  for (u32 r = 0; r < runs.count; ++r)
-    for (i32 p = runs.begin[r]; p <= runs.end[r]; ++p) used_[static_cast<u64>(p)] += bytes.value;
+  for (u32 r = 0; r < runs.count; ++r) {
+    const u64 end = static_cast<u64>(runs.end[r] + 1);
+    for (u64 p = static_cast<u64>(runs.begin[r]); p < end;) {
+      const u64 block = p / block_positions;
+      const u64 block_end = std::min((block + 1) * block_positions, used_.size());
+      if (p == block * block_positions && block_end <= end)
+        whole(block);
+      else
+        part(block, p, std::min(block_end, end));
+      p = block_end;
+    }
+  }
+}
+
+// `change`: of a sum.
+template <class Change>
+void Profile::change(Span span, Change&& change) {
+  for_blocks(
+      span,
+      [&](u64 block) {
+        change(blocks_[block].throughout);
+        change(blocks_[block].most);
+      },
+      [&](u64 block, u64 begin, u64 end) {
+        for (u64 p = begin; p < end; ++p) change(used_[p]);
+        const u64 first = block * block_positions;
+        const u64* used = used_.data();
+        blocks_[block].most = blocks_[block].throughout +
+                              *std::max_element(used + first, used + std::min(first + block_positions, used_.size()));
+      });
+}
+
+void Profile::add(Span span, Bytes bytes) {
+  change(span, [&](u64& sum) { sum += bytes.value; });
 }
 
 void Profile::remove(Span span, Bytes bytes) {
-  const Runs runs = runs_of(span, positions());
-  for (u32 r = 0; r < runs.count; ++r)
-    for (i32 p = runs.begin[r]; p <= runs.end[r]; ++p) {
-      CHECK(used_[static_cast<u64>(p)] >= bytes.value, p);
-      used_[static_cast<u64>(p)] -= bytes.value;
-    }
+  change(span, [&](u64& sum) {
+    CHECK(sum >= bytes.value, span.begin, span.end, sum);
+    sum -= bytes.value;
+  });
 }
 
 Bytes Profile::peak(Span span) const {
-  const Runs runs = runs_of(span, positions());
   u64 most = 0;
-  for (u32 r = 0; r < runs.count; ++r)
-    for (i32 p = runs.begin[r]; p <= runs.end[r]; ++p) most = std::max(most, used_[static_cast<u64>(p)]);
+  for_blocks(
+      span, [&](u64 block) { most = std::max(most, blocks_[block].most); },
+      [&](u64 block, u64 begin, u64 end) {
+        u64 part = 0;
+        for (u64 p = begin; p < end; ++p) part = std::max(part, used_[p]);
+        most = std::max(most, part + blocks_[block].throughout);
+      });
   return Bytes{most};
 }
 
-Bytes Profile::peak() const { return Bytes{*std::max_element(used_.begin(), used_.end())}; }
+Bytes Profile::peak() const {
+  u64 most = 0;
+  for (const Block& block : blocks_) most = std::max(most, block.most);
+  return Bytes{most};
+}
 
 namespace {
 
-// Places arcs one by one at the lowest free offset: a walk over what is placed, in order of offset, up to the
-// first gap. Blocks keep that order cheap to insert into.
+// Places arcs one by one at the lowest free offset.
 class Placer {
  public:
-  Placer(std::vector<Arc>& arcs, i32 positions) : arcs_(arcs), positions_(positions), blocks_(1) {}
+  Placer(std::vector<Arc>& arcs, i32 positions) : arcs_(arcs), positions_(positions), taken_(positions) {}
 
   // Lowest offset free over the whole span, whatever the capacity.
   u64 lowest_offset(const Arc& arc, Span span) const {
-    const Runs wanted = runs_of(span, positions_);
+    const Runs runs = runs_of(span, positions_);
     u64 offset = permanent_end_;
-    for (const std::vector<Placed>& block : blocks_)
-      for (const Placed& other : block) {
-        if (other.begin >= offset + arc.bytes.value) return offset;
-        if (other.end > offset && overlap(wanted, other.runs)) offset = other.end;
-      }
+    if (arc.permanent || arc.bytes.value == 0) return offset;
+    offset = taken_.lowest_free(runs.range(0), offset, arc.bytes.value);
+    // What is free for one of two runs may be taken for the other.
+    for (u64 before = ~offset; runs.count == 2 && offset != before;) {
+      before = offset;
+      offset = taken_.lowest_free(runs.range(1), offset, arc.bytes.value);
+      offset = taken_.lowest_free(runs.range(0), offset, arc.bytes.value);
+    }
     return offset;
   }
 
   void place(u32 a, Span span, u64 offset) {
     Arc& arc = arcs_[a];
+    const u64 end = offset + arc.bytes.value;
     arc.placed = span;
     arc.offset = offset;
-    highest_ = std::max(highest_, offset + arc.bytes.value);
-    if (arc.permanent) {  // they come first and lie at the bottom: no list needs them
+    highest_ = std::max(highest_, end);
+    if (arc.permanent) {  // they come first and lie at the bottom
       CHECK(offset == permanent_end_, offset, permanent_end_);
-      permanent_end_ += arc.bytes.value;
+      permanent_end_ = end;
       return;
     }
-    insert({.begin = offset, .end = offset + arc.bytes.value, .runs = runs_of(span, positions_)});
+    if (arc.bytes.value == 0) return;
+    const Runs runs = runs_of(span, positions_);
+    for (u32 r = 0; r < runs.count; ++r) taken_.take(runs.range(r), offset, end);
   }
 
   u64 highest() const { return highest_; }
 
  private:
-  struct Placed {
-    u64 begin = 0, end = 0;  // bytes
-    Runs runs;
-  };
-  static constexpr u64 block_max = 512;
-
-  void insert(const Placed& placed) {
-    const auto by_begin = [](u64 begin, const Placed& other) { return begin < other.begin; };
-    // The last block that begins at or before it.
-    auto block = std::upper_bound(blocks_.begin() + 1, blocks_.end(), placed.begin,
-                                  [](u64 begin, const auto& other) { return begin < other.front().begin; }) -
-                 1;
-    block->insert(std::upper_bound(block->begin(), block->end(), placed.begin, by_begin), placed);
-    if (block->size() <= block_max) return;
-    std::vector<Placed> upper(block->begin() + block_max / 2, block->end());
-    block->resize(block_max / 2);
-    blocks_.insert(block + 1, std::move(upper));
-  }
-
   std::vector<Arc>& arcs_;
   i32 positions_;
-  std::vector<std::vector<Placed>> blocks_;  // by begin; only the first may be empty
+  Occupancy taken_;  // above the permanent ones
   u64 permanent_end_ = 0;
   u64 highest_ = 0;
 };

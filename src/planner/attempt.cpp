@@ -25,6 +25,7 @@ auto fit(Bytes budget, PlanTier&& plan_tier) {
   // it is the budget that would do.
   for (u32 i = 1; i <= shrink_tries && tier.peak > budget; ++i) {
     too_little = shrink;
+    if (tier.needs_least > budget) i = shrink_tries;  // whatever it does without
     shrink = i == shrink_tries ? budget : std::min(shrink + tier.peak - budget, budget);
     tier = plan_tier(shrink);
     least = std::min(least, tier.peak);

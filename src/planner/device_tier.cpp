@@ -165,6 +165,7 @@ class DevicePlanner {
     const bool all_home = std::find(out_.home.begin(), out_.home.end(), false) == out_.home.end();
     Profile used(program_.positions());
     for (const Arc& arc : least_arcs()) used.add(arc.span, arc.bytes);
+    if (out_.needs_least.value == 0) out_.needs_least = used.peak();  // before more windows rest here
     const bool resident = all_home && (!touched_.sharded() || resident_peak() <= budget_);
     const Bytes reserve = resident ? Bytes{0} : streaming_reserve();
     // What rests here is a choice, not a need of streaming.

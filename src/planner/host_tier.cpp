@@ -46,6 +46,7 @@ class HostPlanner {
     for (const Arc& arc : fixed_arcs()) used.add(arc.span, arc.bytes);
     for (const Chain& chain : chains_)
       for (const Group& group : groups_of(chain)) used.add(group.arc.span, group.arc.bytes);
+    out_.needs_least = used.peak() + in_.options.host_reserved;
     choose(used);
     build();
     out_.peak = place_arcs(out_.arcs, {.positions = turn(),
@@ -65,10 +66,12 @@ class HostPlanner {
   // ---- chains -------------------------------------------------------------------------------
 
   void add_chains() {
+    std::vector<std::vector<const DeviceTier::Arrival*>> arrivals(layout_.windows.size());
+    for (const DeviceTier::Arrival& a : device_.arrivals) arrivals[a.window].push_back(&a);
     for (u32 w = 0; w < layout_.windows.size(); ++w) {
       if (device_.home[w]) continue;
       for (u32 cut = 0; cut < layout_.windows[w].cuts; ++cut) {
-        add_param_chain(w, cut);
+        add_param_chain(w, cut, arrivals[w]);
         for (ChunkId id : layout_.state(w, cut))
           if (layout_.chunk(id).kind != Kind::param) add_state_chain(id, w, cut);
       }
@@ -81,22 +84,21 @@ class HostPlanner {
     for (Chain& chain : chains_) init_stays(chain);
   }
 
-  void add_param_chain(u32 w, u32 cut) {
+  void add_param_chain(u32 w, u32 cut, const std::vector<const DeviceTier::Arrival*>& arrivals) {
     Chain chain{.chunk = offset_id(layout_.windows[w].param, cut),
                 .device = static_cast<u16>(layout_.windows[w].owner(cut)),
                 .circular = true};
     const i32 update = program_.update[w][cut];
     const Use use{.what = Use::What::updates, .position = update, .segments = update_segments()};
     if (clipping()) chain.uses.push_back(use);
-    for (const DeviceTier::Arrival& a : device_.arrivals) {
-      if (a.window != w) continue;
-      const i32 begin = device_.arcs[a.arc].placed.begin;
+    for (const DeviceTier::Arrival* a : arrivals) {
+      const i32 begin = device_.arcs[a->arc].placed.begin;
       CHECK(begin >= 0, begin, w);
       const bool waits = clipping() && begin <= update;
       chain.uses.push_back({.what = Use::What::supplies,
                             .position = waits ? update : begin,
-                            .segments = a.segments,
-                            .device_arc = a.arc,
+                            .segments = a->segments,
+                            .device_arc = a->arc,
                             .phase = waits ? Phase::after : Phase::before});
     }
     if (!clipping() && layout_.trains) chain.uses.push_back(use);

@@ -17,6 +17,7 @@ constexpr u64 chunk_elements_usual = 16 * mib;  // 64 MiB of fp32
 constexpr u64 chunk_elements_max = 64 * mib;    // of models so large that others would be too many
 constexpr u64 chunk_elements_min = cut_alignment_elements;
 constexpr u64 chunk_sets_usual = 4 * kib;  // of a model; planning takes longer than in proportion
+constexpr u32 sweeps_in_vain_max = 3;
 constexpr u64 chunk_sets_max = 64 * kib;   // smaller chunks are tried only where that leaves few
 
 // Six chunk sets of at most 16 bytes per element should take no more than a quarter of the host.
@@ -27,12 +28,14 @@ u64 chosen_chunk_elements(const ModelGraph& graph, Bytes host) {
   return elements;
 }
 
+// Of many divisors those that are a third more than the one before: each is a search of its own, and 1000
+// micro-batches have 16.
 std::vector<u32> sweeps_to_try(const PlanOptions& options) {
   if (options.sweeps != 0) return {options.sweeps};
   std::vector<u32> sweeps;
   const u32 micro_batches = options.micro_batches / options.devices;
   for (u32 s = 1; s <= micro_batches; ++s)
-    if (micro_batches % s == 0) sweeps.push_back(s);
+    if (micro_batches % s == 0 && (sweeps.empty() || 3 * u64{s} >= 4 * u64{sweeps.back()})) sweeps.push_back(s);
   return sweeps;
 }
 
@@ -68,6 +71,8 @@ Result<Attempt> find_fitting(const ModelGraph& graph, const PlanOptions& options
   TRY(check_plan_size(graph, options, chunk_elements_to_try(graph, options).front()));
   if (std::optional<Error> error = too_large(graph, options)) return *std::move(error);
   std::optional<Attempt> best;
+  u64 least = ~u64{0};  // shortfall, whatever the sweeps
+  u32 in_vain = 0;      // counts of sweeps since
   for (u32 sweeps : sweeps_to_try(options)) {
     u64 short_by = ~u64{0};
     for (u64 elements : chunk_elements_to_try(graph, options)) {
@@ -79,6 +84,12 @@ Result<Attempt> find_fitting(const ModelGraph& graph, const PlanOptions& options
       if (short_by != ~u64{0} && 4 * (short_by - std::min(short_by, now_short_by)) < now_short_by) break;
       short_by = now_short_by;
     }
+    // More sweeps need less room for activations, and more for gradients that wait in between. Past the turn they
+    // only take longer to plan: 64 sweeps of 1200 chunk sets took 15 s, to no avail.
+    const u64 so_far = shortfall(options, *best);
+    in_vain = so_far < least ? 0 : in_vain + 1;
+    if (in_vain == sweeps_in_vain_max) break;
+    least = so_far;
   }
   if (!options.advise) return Error{ErrorKind::does_not_fit, "the job does not fit"};
   return does_not_fit(graph, options, *best);

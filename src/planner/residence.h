@@ -50,6 +50,7 @@ struct DeviceTier {
   Bytes home_bytes{};               // of those, with their gradients
   std::vector<bool> keep;           // [block * micro_batches of a sweep + m]
   Bytes peak{};
+  Bytes needs_least{};           // no peak is lower, whatever is chosen
   std::vector<u64> working_set;  // by position: what streaming needs, whatever rests here
 
   // A window's parameters come up before a pass. With several devices each cut comes to its owner
@@ -79,6 +80,7 @@ struct HostTier {
   std::vector<u32> home_arcs; // by chunk: arc of a chunk that rests in the host, else none
   std::vector<Movement> movements;
   Bytes peak{};
+  Bytes needs_least{};           // no peak is lower, whatever is chosen
   std::vector<u64> working_set;  // by position: what streaming needs, whatever rests here
   Bytes disk_bytes{};
 };

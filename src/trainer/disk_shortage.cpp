@@ -17,6 +17,8 @@ std::string elsewhere(const Config& config) {
 
 Error explain_disk(const Config& config, const ModelGraph& graph, PlanOptions options, Error error) {
   if (error.kind != ErrorKind::does_not_fit || config.memory.budgets.disk != disk_auto) return error;
+  // The search for a plan may take seconds: not again where more disk would not help.
+  if (error.message.find("memory.disk=") == std::string::npos) return error;
   const Bytes has = options.budgets.disk;
   options.budgets.disk = disk_auto;  // more than there can be
   const Result<Plan> plan = make_plan(graph, options);
