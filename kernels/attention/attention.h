@@ -20,8 +20,8 @@ struct AttentionShape {
   u32 heads = 0;      // NH
   u32 head_size = 0;  // D
 
-  u32 hidden() const { return heads * head_size; }
-  u64 lse_elements() const { return u64{sequences} * heads * tokens; }
+  constexpr u32 hidden() const { return heads * head_size; }
+  constexpr u64 lse_elements() const { return u64{sequences} * heads * tokens; }
   bool operator==(const AttentionShape&) const = default;
 };
 

@@ -18,6 +18,15 @@
 
 #include "tidepool/types.h"
 
+// Before a loop over an array that must be in registers: every index must be known. g++ knows no such pragma.
+#ifdef CUDA_EMULATED
+#define UNROLL
+#define KEEP_ROLLED
+#else
+#define UNROLL _Pragma("unroll")
+#define KEEP_ROLLED _Pragma("unroll 1")
+#endif
+
 // BLOCK_SHARED(float[32], sums): one array per block, uninitialised.
 #ifdef CUDA_EMULATED
 #define BLOCK_SHARED(type, name)                                                                      \

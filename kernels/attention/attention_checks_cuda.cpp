@@ -1,0 +1,17 @@
+#include "kernels/attention/attention_launch.h"
+#include "kernels/cuda/dispatch.h"
+#include "tidepool/check.h"
+
+namespace tidepool::cuda {
+
+void check_attention(const AttentionShape& s, AttentionUnits units,
+                     std::initializer_list<ConstValues> arrays) {
+  CHECK(s.head_size >= 1 && s.head_size <= attention_head_size_max, s.head_size);
+  check_same_precision(arrays);
+  if (units == AttentionUnits::fma) return;
+  // Frames and workspaces are cut at 64 bytes. There is no other path to fall back on: bits would depend on
+  // addresses.
+  for (const ConstValues& array : arrays) CHECK(rows_of_vectors(s.head_size, array), s.head_size);
+}
+
+}  // namespace tidepool::cuda

@@ -1,0 +1,38 @@
+#include "kernels/attention/attention_fma.cuh"
+#include "kernels/attention/attention_forward_tensor.cuh"
+#include "kernels/attention/attention_host.cuh"
+#include "kernels/cuda/kernels_cuda_parts.h"
+
+namespace tidepool {
+namespace cuda {
+namespace {
+
+template <u32 size>
+void forward_tensor(const Attention& op, const LaunchShape& shape, cudaStream_t stream) {
+  launch(op.dropout.on() ? attention_forward_tensor<size, true> : attention_forward_tensor<size, false>,
+         shape, stream, forward_arguments<Bf16>(op));
+}
+
+template <class T>
+void forward_fma(const Attention& op, const LaunchShape& shape, cudaStream_t stream) {
+  for_fma_lanes(op.shape.head_size, [&](auto lanes) {
+    launch(attention_forward_fma<T, decltype(lanes)::value>, shape, stream, forward_arguments<T>(op));
+  });
+}
+
+}  // namespace
+}  // namespace cuda
+
+void attention_cuda(const Attention& op, cudaStream_t stream) {
+  using namespace cuda;
+  const AttentionUnits units = attention_units_here(op.qkv.precision, op.shape.head_size);
+  check_attention(op.shape, units, {op.qkv, op.out});
+  const LaunchShape shape = attention_forward_launch(op.shape, units, op.dropout.on());
+  if (units == AttentionUnits::tensor) {
+    return for_attention_tensor_size(
+        op.shape.head_size, [&](auto size) { forward_tensor<decltype(size)::value>(op, shape, stream); });
+  }
+  for_precision(op.qkv.precision, [&](auto type) { forward_fma<decltype(type)>(op, shape, stream); });
+}
+
+}  // namespace tidepool

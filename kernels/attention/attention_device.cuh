@@ -1,0 +1,129 @@
+// What all of attention's kernels share: their arguments, where a head's rows lie, base-2 exponentials, and
+// delta's place.
+#pragma once
+
+#include "kernels/attention/attention_launch.h"
+#include "kernels/cuda/device.h"
+#include "kernels/dropout/philox_device.h"
+
+namespace tidepool::cuda {
+
+inline constexpr float log2_of_e = 1.4426950408889634f;
+
+// A kernel's sizes, with what would cost a division or a root in each thread.
+struct AttentionSizes {
+  u32 tokens, heads, head_size;
+  float scale, scale_log2;  // 1 / sqrt(head size); that times log2(e)
+};
+
+template <class T>
+struct AttentionForwardArguments {
+  AttentionSizes sizes;
+  const T* qkv;
+  T* out;
+  float* lse;
+  DropoutRow dropout;
+};
+
+template <class T>
+struct AttentionBackwardArguments {
+  AttentionSizes sizes;
+  const T* qkv;
+  const T* out;
+  const float* lse;
+  const T* dout;
+  T* dqkv;
+  DropoutRow dropout;
+};
+
+// Rows of one head: `rows` of them from `first` on, `columns` elements each, `stride` apart.
+template <class T>
+struct HeadRows {
+  T* first;
+  u64 stride;
+  u32 rows, columns;
+
+  __device__ __forceinline__ T* row(u32 i) const { return first + i * stride; }
+};
+
+// As HeadView of head_view.h. `head` counts over all sequences.
+struct DeviceHead {
+  AttentionSizes sizes;
+  u32 head;
+
+  __device__ __forceinline__ u32 hidden() const { return sizes.heads * sizes.head_size; }
+  __device__ __forceinline__ u64 first_row() const { return u64{head / sizes.heads} * sizes.tokens; }
+  __device__ __forceinline__ u32 column() const { return head % sizes.heads * sizes.head_size; }
+  __device__ __forceinline__ u64 lse(u32 row) const { return u64{head} * sizes.tokens + row; }
+  __device__ __forceinline__ u64 dropout(u32 row, u32 key) const { return lse(row) * sizes.tokens + key; }
+  __device__ __forceinline__ u32 rows_from(u32 row) const {
+    return row < sizes.tokens ? sizes.tokens - row : 0;
+  }
+
+  // Rows `row` and on of q (0), k (1) or v (2) in [B, T, 3H].
+  template <class T>
+  __device__ __forceinline__ HeadRows<T> qkv(T* base, u32 which, u32 row) const {
+    const u64 stride = 3 * u64{hidden()};
+    return {base + (first_row() + row) * stride + u64{which} * hidden() + column(), stride, rows_from(row),
+            sizes.head_size};
+  }
+  // Of [B, T, H].
+  template <class T>
+  __device__ __forceinline__ HeadRows<T> out(T* base, u32 row) const {
+    return {base + (first_row() + row) * hidden() + column(), hidden(), rows_from(row), sizes.head_size};
+  }
+};
+
+inline constexpr u32 infinity_bits = 0x7f80'0000;
+
+// 2^x to 2 ulp; what lies below 2^-126 is 0.
+__device__ __forceinline__ float exp2_fast(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return exp2f(x);
+#endif
+}
+
+// Whether an element of the dropout's numbering stays.
+__device__ __forceinline__ bool dropout_keeps(const DropoutRow& dropout, u64 element) {
+  const uint4 words = philox_words(dropout.key, element / 4);
+  const u32 which = static_cast<u32>(element) % 4;
+  const u32 word = which == 0 ? words.x : which == 1 ? words.y : which == 2 ? words.z : words.w;
+  return word >= dropout.threshold;
+}
+
+// delta = dout . out of each row lies where its dq will: in the first four bytes of the head's q columns of
+// dqkv. Every kernel that needs it has read it before the kernel that writes dq reaches that row, so no
+// workspace is needed. (A head of a single bf16 has two bytes: there it is made anew, one product.)
+__device__ __forceinline__ void put_delta(float* place, float delta) { *place = delta; }
+__device__ __forceinline__ void put_delta(Bf16* place, float delta) {
+  const u32 bits = __float_as_uint(delta);
+  place[0].bits = static_cast<u16>(bits);
+  place[1].bits = static_cast<u16>(bits >> 16);
+}
+__device__ __forceinline__ float get_delta(const float* place) { return *place; }
+__device__ __forceinline__ float get_delta(const Bf16* place) {
+  return __uint_as_float(u32{place[0].bits} | u32{place[1].bits} << 16);
+}
+template <class T>
+__device__ __forceinline__ bool delta_has_room(const AttentionSizes& sizes) {
+  return sizes.head_size * sizeof(T) >= sizeof(float);
+}
+
+// A row's share of backward: p = 2^(score scale log2(e) - lse2). Rows past the end have p = 0.
+struct RowStatistics {
+  float lse2, delta;
+};
+template <class T>
+__device__ __forceinline__ RowStatistics row_statistics(const AttentionBackwardArguments<T>& op,
+                                                        const DeviceHead& head, u32 row) {
+  if (row >= op.sizes.tokens) return {__uint_as_float(infinity_bits), 0.0f};
+  const float lse2 = op.lse[head.lse(row)] * log2_of_e;
+  if (delta_has_room<T>(op.sizes)) return {lse2, get_delta(head.qkv(op.dqkv, 0, row).first)};
+  return {lse2, widened(*head.out(op.dout, row).first) * widened(*head.out(op.out, row).first)};
+}
+
+}  // namespace tidepool::cuda

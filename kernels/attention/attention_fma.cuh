@@ -1,0 +1,285 @@
+// Attention on fused multiply-adds: fp32 on every GPU, bf16 below sm_80. `lanes` neighbours of a warp own two
+// rows, 16 columns each, in registers; the other side's rows pass by in shared memory as floats, four at a
+// time.
+//
+// What binds: a float from shared memory serves two multiply-adds (two rows own it), and shared memory gives
+// a multiprocessor 32 floats per clock where it could do 128 multiply-adds: at most half of their peak. fp32
+// is the precision of comparisons, not of big models, so it stays simple.
+#pragma once
+
+#include "kernels/attention/attention_device.cuh"
+
+namespace tidepool::cuda {
+
+inline constexpr u32 fma_own = attention_fma_own, fma_columns = attention_fma_columns;
+// Rows of the other side that are dealt with at a time. The kernel by keys owns four arrays, which leaves
+// fewer registers.
+inline constexpr u32 fma_batch = 4, fma_batch_by_keys = 2;
+template <u32 batch>
+using FmaScores = float[fma_own][batch];
+using FmaRows = float[fma_own][fma_columns];
+
+// A thread's place: lane `part` of group `group` owns rows own(0), own(1) of the block.
+template <u32 lanes>
+struct FmaPlace {
+  static constexpr u32 columns = lanes * fma_columns;
+  static constexpr u32 groups = attention_fma_threads / lanes;
+  static constexpr u32 rows = attention_fma_rows(lanes), step = attention_fma_step(lanes);
+  static_assert(step % fma_batch == 0 && step % fma_batch_by_keys == 0);
+  u32 part, group;
+
+  __device__ __forceinline__ FmaPlace() : part(threadIdx.x % lanes), group(threadIdx.x / lanes) {}
+  __device__ __forceinline__ u32 own(u32 i) const { return group + i * groups; }
+  // The column of this lane's element c: fours of lanes alternate, so that a group reads shared memory in one
+  // run.
+  __device__ __forceinline__ u32 column(u32 c) const { return 4 * (part + c / 4 * lanes) + c % 4; }
+};
+
+// The block's `step` rows from `from` into [step, columns] floats, zeros beyond.
+template <u32 lanes, class T>
+__device__ __forceinline__ void load_floats(float* to, const HeadRows<const T>& from) {
+  using Place = FmaPlace<lanes>;
+  KEEP_ROLLED for (u32 at = threadIdx.x; at < Place::step * Place::columns; at += attention_fma_threads) {
+    const u32 row = at / Place::columns, column = at % Place::columns;
+    to[at] = row < from.rows && column < from.columns ? widened(from.row(row)[column]) : 0.0f;
+  }
+}
+
+template <u32 lanes, class T>
+__device__ __forceinline__ void load_own(FmaRows& own, const FmaPlace<lanes>& place,
+                                         const HeadRows<const T>& from) {
+  UNROLL for (u32 r = 0; r < fma_own; ++r) UNROLL for (u32 c = 0; c < fma_columns; ++c) {
+    const u32 row = place.own(r), column = place.column(c);
+    own[r][c] = row < from.rows && column < from.columns ? widened(from.row(row)[column]) : 0.0f;
+  }
+}
+
+template <u32 lanes, class T>
+__device__ __forceinline__ void store_own(const HeadRows<T>& to, const FmaPlace<lanes>& place,
+                                          const FmaRows& own, const float (&factor)[fma_own]) {
+  UNROLL for (u32 r = 0; r < fma_own; ++r) UNROLL for (u32 c = 0; c < fma_columns; ++c) {
+    const u32 row = place.own(r), column = place.column(c);
+    if (row < to.rows && column < to.columns) to.row(row)[column] = narrowed<T>(own[r][c] * factor[r]);
+  }
+}
+
+__device__ __forceinline__ void clear(FmaRows& own) {
+  UNROLL for (u32 r = 0; r < fma_own; ++r) UNROLL for (u32 c = 0; c < fma_columns; ++c) own[r][c] = 0.0f;
+}
+
+// dots[r][j] = own row r . row j of the batch, complete in every lane of the group.
+template <u32 lanes, u32 batch>
+__device__ __forceinline__ void dot_batch(FmaScores<batch>& dots, const FmaPlace<lanes>& place,
+                                          const FmaRows& own, const float* rows) {
+  UNROLL for (u32 j = 0; j < batch; ++j) {
+    float sums[fma_own] = {};
+    UNROLL for (u32 c = 0; c < fma_columns; c += 4) {
+      const float4 x =
+          *reinterpret_cast<const float4*>(rows + j * FmaPlace<lanes>::columns + place.column(c));
+      UNROLL for (u32 r = 0; r < fma_own; ++r) {
+        sums[r] = fmaf(own[r][c], x.x, sums[r]);
+        sums[r] = fmaf(own[r][c + 1], x.y, sums[r]);
+        sums[r] = fmaf(own[r][c + 2], x.z, sums[r]);
+        sums[r] = fmaf(own[r][c + 3], x.w, sums[r]);
+      }
+    }
+    UNROLL for (u32 r = 0; r < fma_own; ++r) {
+      UNROLL for (u32 flip = 1; flip < lanes; flip *= 2) {
+        sums[r] += __shfl_xor_sync(all_lanes, sums[r], static_cast<int>(flip));
+      }
+      dots[r][j] = sums[r];
+    }
+  }
+}
+
+// own row r += sum over j of weights[r][j] * row j of the batch.
+template <u32 lanes, u32 batch>
+__device__ __forceinline__ void add_batch(FmaRows& own, const FmaPlace<lanes>& place,
+                                          const FmaScores<batch>& weights, const float* rows) {
+  UNROLL for (u32 j = 0; j < batch; ++j) UNROLL for (u32 c = 0; c < fma_columns; c += 4) {
+    const float4 x = *reinterpret_cast<const float4*>(rows + j * FmaPlace<lanes>::columns + place.column(c));
+    UNROLL for (u32 r = 0; r < fma_own; ++r) {
+      own[r][c] = fmaf(weights[r][j], x.x, own[r][c]);
+      own[r][c + 1] = fmaf(weights[r][j], x.y, own[r][c + 1]);
+      own[r][c + 2] = fmaf(weights[r][j], x.z, own[r][c + 2]);
+      own[r][c + 3] = fmaf(weights[r][j], x.w, own[r][c + 3]);
+    }
+  }
+}
+
+// Bit r * batch + j: whether element(r, j) of the dropout's numbering stays. The lanes of a group draw one
+// element each and vote.
+template <u32 batch, u32 lanes, class Element>
+__device__ __forceinline__ u32 kept_in_batch(const DropoutRow& dropout, const FmaPlace<lanes>& place,
+                                             Element element) {
+  constexpr u32 elements = fma_own * batch;
+  if (dropout.threshold == 0) return (1u << elements) - 1;
+  u32 kept = 0;
+  UNROLL for (u32 from = 0; from < elements; from += lanes) {
+    const u32 mine = (from + place.part) % elements;  // more lanes than elements: several times
+    const u32 votes = __ballot_sync(all_lanes, dropout_keeps(dropout, element(mine / batch, mine % batch)));
+    kept |= (votes >> (lane_index() - place.part) & ((1u << lanes) - 1)) << from;
+  }
+  return kept;
+}
+template <u32 batch>
+__device__ __forceinline__ bool is_kept(u32 kept, u32 r, u32 j) {
+  return (kept >> (r * batch + j) & 1) != 0;
+}
+
+template <class T, u32 lanes>
+__global__ void __launch_bounds__(attention_fma_threads)
+    attention_forward_fma(AttentionForwardArguments<T> op) {
+  using Place = FmaPlace<lanes>;
+  const Place place;
+  const u32 tokens = op.sizes.tokens, blocks = (tokens + Place::rows - 1) / Place::rows;
+  const DeviceHead head = {op.sizes, blockIdx.x / blocks};
+  const u32 query = (blocks - 1 - blockIdx.x % blocks) * Place::rows;
+  const u32 key_end = min(tokens, query + Place::rows);
+  const float scale_log2 = op.sizes.scale_log2, lowest = -__uint_as_float(infinity_bits);
+  float* k_rows = dynamic_shared<float>();
+  float* v_rows = k_rows + Place::step * Place::columns;
+
+  FmaRows q, out;
+  load_own(q, place, head.qkv(op.qkv, 0, query));
+  clear(out);
+  float maximum[fma_own] = {lowest, lowest}, sum[fma_own] = {};
+  for (u32 tile = 0; tile < key_end; tile += Place::step) {
+    __syncthreads();
+    load_floats<lanes>(k_rows, head.qkv(op.qkv, 1, tile));
+    load_floats<lanes>(v_rows, head.qkv(op.qkv, 2, tile));
+    __syncthreads();
+    KEEP_ROLLED for (u32 at = 0; at < Place::step && tile + at < key_end; at += fma_batch) {
+      const u32 key = tile + at;
+      FmaScores<fma_batch> s;
+      dot_batch(s, place, q, k_rows + at * Place::columns);
+      const auto element = [&](u32 r, u32 j) { return head.dropout(query + place.own(r), key + j); };
+      const u32 kept = kept_in_batch<fma_batch>(op.dropout, place, element);
+      UNROLL for (u32 r = 0; r < fma_own; ++r) {
+        float top = maximum[r];
+        UNROLL for (u32 j = 0; j < fma_batch; ++j) {
+          if (key + j > query + place.own(r)) s[r][j] = lowest;
+          top = fmaxf(top, s[r][j]);
+        }
+        const float factor = exp2_fast((maximum[r] - top) * scale_log2), shift = -top * scale_log2;
+        maximum[r] = top;
+        sum[r] *= factor;
+        UNROLL for (u32 c = 0; c < fma_columns; ++c) out[r][c] *= factor;
+        UNROLL for (u32 j = 0; j < fma_batch; ++j) {
+          const float p = exp2_fast(fmaf(s[r][j], scale_log2, shift));
+          sum[r] += p;
+          s[r][j] = is_kept<fma_batch>(kept, r, j) ? p : 0.0f;
+        }
+      }
+      add_batch(out, place, s, v_rows + at * Place::columns);
+    }
+  }
+
+  float factor[fma_own];
+  UNROLL for (u32 r = 0; r < fma_own; ++r) {
+    factor[r] = op.dropout.scale / sum[r];
+    const u32 row = query + place.own(r);
+    if (op.lse != nullptr && row < tokens && place.part == 0) {
+      op.lse[head.lse(row)] = fmaf(maximum[r], op.sizes.scale, logf(sum[r]));
+    }
+  }
+  store_own(head.out(op.out, query), place, out, factor);
+}
+
+// dk and dv: keys are owned, queries pass by.
+template <class T, u32 lanes>
+__global__ void __launch_bounds__(attention_fma_threads)
+    attention_backward_keys_fma(AttentionBackwardArguments<T> op) {
+  using Place = FmaPlace<lanes>;
+  const Place place;
+  const u32 tokens = op.sizes.tokens, blocks = (tokens + Place::rows - 1) / Place::rows;
+  const DeviceHead head = {op.sizes, blockIdx.x / blocks};
+  const u32 key = blockIdx.x % blocks * Place::rows;
+  const float scale_log2 = op.sizes.scale_log2;
+  BLOCK_SHARED(float[2][Place::step], statistics);
+  float* q_rows = dynamic_shared<float>();
+  float* dout_rows = q_rows + Place::step * Place::columns;
+
+  FmaRows k, v, dk, dv;
+  load_own(k, place, head.qkv(op.qkv, 1, key));
+  load_own(v, place, head.qkv(op.qkv, 2, key));
+  clear(dk);
+  clear(dv);
+  for (u32 tile = key / Place::step * Place::step; tile < tokens; tile += Place::step) {
+    __syncthreads();
+    load_floats<lanes>(q_rows, head.qkv(op.qkv, 0, tile));
+    load_floats<lanes>(dout_rows, head.out(op.dout, tile));
+    if (threadIdx.x < Place::step) {
+      const RowStatistics row = row_statistics(op, head, tile + threadIdx.x);
+      statistics[0][threadIdx.x] = row.lse2;
+      statistics[1][threadIdx.x] = row.delta;
+    }
+    __syncthreads();
+    KEEP_ROLLED for (u32 at = 0; at < Place::step && tile + at < tokens; at += fma_batch_by_keys) {
+      const u32 query = tile + at;
+      FmaScores<fma_batch_by_keys> p, ds;
+      dot_batch(p, place, k, q_rows + at * Place::columns);
+      dot_batch(ds, place, v, dout_rows + at * Place::columns);
+      const auto element = [&](u32 r, u32 j) { return head.dropout(query + j, key + place.own(r)); };
+      const u32 kept = kept_in_batch<fma_batch_by_keys>(op.dropout, place, element);
+      UNROLL for (u32 r = 0; r < fma_own; ++r) UNROLL for (u32 j = 0; j < fma_batch_by_keys; ++j) {
+        const bool seen = key + place.own(r) <= query + j, stays = is_kept<fma_batch_by_keys>(kept, r, j);
+        const float likely = seen ? exp2_fast(fmaf(p[r][j], scale_log2, -statistics[0][at + j])) : 0.0f;
+        const float dp = stays ? ds[r][j] * op.dropout.scale : 0.0f;
+        ds[r][j] = likely * (dp - statistics[1][at + j]);
+        p[r][j] = stays ? likely : 0.0f;
+      }
+      add_batch(dv, place, p, dout_rows + at * Place::columns);
+      add_batch(dk, place, ds, q_rows + at * Place::columns);
+    }
+  }
+  store_own(head.qkv(op.dqkv, 1, key), place, dk, {op.sizes.scale, op.sizes.scale});
+  store_own(head.qkv(op.dqkv, 2, key), place, dv, {op.dropout.scale, op.dropout.scale});
+}
+
+// dq: queries are owned, keys pass by.
+template <class T, u32 lanes>
+__global__ void __launch_bounds__(attention_fma_threads)
+    attention_backward_queries_fma(AttentionBackwardArguments<T> op) {
+  using Place = FmaPlace<lanes>;
+  const Place place;
+  const u32 tokens = op.sizes.tokens, blocks = (tokens + Place::rows - 1) / Place::rows;
+  const DeviceHead head = {op.sizes, blockIdx.x / blocks};
+  const u32 query = (blocks - 1 - blockIdx.x % blocks) * Place::rows;
+  const u32 key_end = min(tokens, query + Place::rows);
+  const float scale_log2 = op.sizes.scale_log2;
+  float* k_rows = dynamic_shared<float>();
+  float* v_rows = k_rows + Place::step * Place::columns;
+
+  FmaRows q, dout, dq;
+  load_own(q, place, head.qkv(op.qkv, 0, query));
+  load_own(dout, place, head.out(op.dout, query));
+  clear(dq);
+  const RowStatistics rows[fma_own] = {row_statistics(op, head, query + place.own(0)),
+                                       row_statistics(op, head, query + place.own(1))};
+  for (u32 tile = 0; tile < key_end; tile += Place::step) {
+    __syncthreads();
+    load_floats<lanes>(k_rows, head.qkv(op.qkv, 1, tile));
+    load_floats<lanes>(v_rows, head.qkv(op.qkv, 2, tile));
+    __syncthreads();
+    KEEP_ROLLED for (u32 at = 0; at < Place::step && tile + at < key_end; at += fma_batch) {
+      const u32 key = tile + at;
+      FmaScores<fma_batch> p, ds;
+      dot_batch(p, place, q, k_rows + at * Place::columns);
+      dot_batch(ds, place, dout, v_rows + at * Place::columns);
+      const auto element = [&](u32 r, u32 j) { return head.dropout(query + place.own(r), key + j); };
+      const u32 kept = kept_in_batch<fma_batch>(op.dropout, place, element);
+      UNROLL for (u32 r = 0; r < fma_own; ++r) UNROLL for (u32 j = 0; j < fma_batch; ++j) {
+        const bool seen = key + j <= query + place.own(r);
+        const float likely = seen ? exp2_fast(fmaf(p[r][j], scale_log2, -rows[r].lse2)) : 0.0f;
+        const float dp = is_kept<fma_batch>(kept, r, j) ? ds[r][j] * op.dropout.scale : 0.0f;
+        ds[r][j] = likely * (dp - rows[r].delta);
+      }
+      add_batch(dq, place, ds, k_rows + at * Place::columns);
+    }
+  }
+  __syncthreads();  // every lane has read its rows' delta, which lies where dq goes
+  store_own(head.qkv(op.dqkv, 0, query), place, dq, {op.sizes.scale, op.sizes.scale});
+}
+
+}  // namespace tidepool::cuda

@@ -1,0 +1,66 @@
+// The host's side of attention's launches: arguments from operations.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/attention/attention_device.cuh"
+#include "kernels/cuda/dispatch.h"
+#include "kernels/cuda/launch.h"
+
+namespace tidepool::cuda {
+
+// Of the current device. If it does not say what it is: fused multiply-adds, which all have.
+inline AttentionUnits attention_units_here(Precision precision, u32 head_size) {
+  int device = 0, major = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return AttentionUnits::fma;
+  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess) major = 0;
+  return attention_units(precision, head_size, major);
+}
+
+inline AttentionSizes attention_sizes(const AttentionShape& s) {
+  const float scale = 1.0f / std::sqrt(static_cast<float>(s.head_size));
+  return {.tokens = s.tokens,
+          .heads = s.heads,
+          .head_size = s.head_size,
+          .scale = scale,
+          .scale_log2 = scale * log2_of_e};
+}
+
+// Of an operation's arrays; stops the process where a kernel could not take them. In
+// attention_checks_cuda.cpp, because nvcc does not read what CHECK prints with.
+void check_attention(const AttentionShape&, AttentionUnits, std::initializer_list<ConstValues> arrays);
+
+template <class T>
+AttentionForwardArguments<T> forward_arguments(const Attention& op) {
+  return {.sizes = attention_sizes(op.shape),
+          .qkv = elements<T>(op.qkv),
+          .out = elements<T>(op.out),
+          .lse = op.lse,
+          .dropout = dropout_row_of(op.dropout)};
+}
+
+template <class T>
+AttentionBackwardArguments<T> backward_arguments(const AttentionBackward& op) {
+  return {.sizes = attention_sizes(op.shape),
+          .qkv = elements<T>(op.qkv),
+          .out = elements<T>(op.out),
+          .lse = op.lse,
+          .dout = elements<T>(op.dout),
+          .dqkv = elements<T>(op.dqkv),
+          .dropout = dropout_row_of(op.dropout)};
+}
+
+// fn(lanes) for the least group of lanes whose columns hold the head.
+template <class Fn>
+void for_fma_lanes(u32 head_size, Fn fn) {
+  switch (attention_fma_lanes(head_size)) {
+    case 4:
+      return fn(std::integral_constant<u32, 4>());
+    case 8:
+      return fn(std::integral_constant<u32, 8>());
+    default:
+      return fn(std::integral_constant<u32, 16>());
+  }
+}
+
+}  // namespace tidepool::cuda

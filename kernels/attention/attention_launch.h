@@ -1,0 +1,158 @@
+// Which kernels a device runs attention with, and how they are cut into blocks. Needs no CUDA.
+//
+// Two families. `tensor`: bf16 on tensor cores, from sm_80 on; rows of heads in whole vectors of 8, padded to
+// the next of attention_tensor_sizes. `fma`: all the rest: fp32, devices without bf16 tensor cores, head
+// sizes like 20. The choice depends on sizes and device only, never on addresses: placement must not change
+// bits.
+#pragma once
+
+#include "kernels/attention/attention.h"
+#include "kernels/cuda/launch_shape.h"
+
+namespace tidepool::cuda {
+
+enum class AttentionUnits { fma, tensor };
+constexpr AttentionUnits attention_units(Precision precision, u32 head_size, int compute_major) {
+  const bool fits = precision == Precision::bf16 && head_size % 8 == 0 && compute_major >= 8;
+  return fits ? AttentionUnits::tensor : AttentionUnits::fma;
+}
+
+// Tensor cores. Head size 32 is for small models and tests; 256 is there, not fast.
+inline constexpr u32 attention_tensor_sizes[] = {32, 64, 80, 96, 128, 256};
+constexpr u32 attention_tensor_size(u32 head_size) {
+  for (u32 size : attention_tensor_sizes) {
+    if (head_size <= size) return size;
+  }
+  return 0;
+}
+
+// A tile's row of `size` bf16, in chunks of 16 bytes. Eight rows' chunks of one column must lie in eight
+// different groups of banks: where a row is a multiple of 128 bytes they are swizzled, elsewhere a spare
+// chunk keeps the pitch odd.
+template <u32 size>
+struct AttentionTileRow {
+  static_assert(size % 16 == 0);
+  static constexpr u32 chunks = size / 8;
+  static constexpr bool swizzled = chunks % 8 == 0;
+  static constexpr u32 pitch = swizzled ? chunks : chunks + 1;
+  static constexpr u32 elements = 8 * pitch;
+  static constexpr u32 bytes = 16 * pitch;
+};
+
+// Forward: four warps of 32 rows (16 for large heads, whose outputs fill the registers) meet `keys` keys at a
+// time; q, k and v each have a tile. Shared memory: 32 KiB for head size 64, 64 KiB for 128 (48 with
+// dropout). Registers, by CUDA 13's ptxas: 210 to 248 for 64, 255 for 128, so that two blocks are on a
+// multiprocessor. For 128 nothing spills on sm_90; on sm_80 and 120 it is two to four, read once per tile of
+// keys.
+template <u32 size, bool dropout>
+struct AttentionForwardTile {
+  static constexpr u32 warps = 4, threads = 32 * warps;
+  static constexpr u32 row_tiles = size <= 128 ? 2 : 1;  // of 16 rows, per warp
+  static constexpr u32 rows = 16 * row_tiles * warps;
+  static constexpr u32 keys =
+      size <= 64 || (size <= 128 && !dropout) ? 64 : 32;  // dropout takes registers too
+  static constexpr u32 shared_bytes = (rows + 2 * keys) * AttentionTileRow<size>::bytes;
+  static_assert(shared_bytes <= 64 * kib);
+};
+
+// Backward, both kernels: eight warps own 16 rows each (keys in one, queries in the other) and keep them in
+// registers; `step` rows of two arrays pass by, two stages deep. Registers for 64: at most 224; for 128: 255
+// by keys, of which 2 to 8 spill, 220 to 246 by queries. One block is on a multiprocessor. Shared memory for
+// 128: 32.5 KiB by keys, 64 KiB by queries; for 64: half.
+template <u32 size>
+struct AttentionBackwardTile {
+  static constexpr u32 warps = 8, threads = 32 * warps;
+  static constexpr u32 rows = 16 * warps;
+  static constexpr bool resident = size <= 128;  // else the owned rows are read again at each step, from L1
+  static constexpr u32 query_step = 32;          // of queries that pass by keys
+  static constexpr u32 key_step = size <= 128 ? 64 : 32;
+  // Of a step, what is in registers at a time.
+  static constexpr u32 query_batch = size == 128 ? 16 : 32, key_batch = 32;
+  static_assert(query_step % query_batch == 0 && key_step % key_batch == 0);
+  static constexpr u32 parts = size <= 128 ? 1 : 2;  // blocks that share the columns of dk and dv
+  static constexpr u32 statistics_bytes = 2 * 2 * query_step * sizeof(float);  // lse and delta of two stages
+  static constexpr u32 keys_shared_bytes = 4 * query_step * AttentionTileRow<size>::bytes + statistics_bytes;
+  static constexpr u32 queries_shared_bytes = 4 * key_step * AttentionTileRow<size>::bytes;
+  static_assert(keys_shared_bytes <= 96 * kib && queries_shared_bytes <= 96 * kib);
+};
+
+// Fused multiply-adds: groups of `lanes` threads own two rows each; `step` rows pass by, as floats.
+inline constexpr u32 attention_fma_threads = 128, attention_fma_columns = 16, attention_fma_own = 2;
+constexpr u32 attention_fma_lanes(u32 head_size) { return head_size <= 64 ? 4 : head_size <= 128 ? 8 : 16; }
+constexpr u32 attention_fma_rows(u32 lanes) { return attention_fma_own * attention_fma_threads / lanes; }
+constexpr u32 attention_fma_step(u32 lanes) { return lanes <= 8 ? 32 : 16; }
+
+namespace attention_detail {
+
+constexpr LaunchShape by_blocks_of_rows(const AttentionShape& s, u32 rows, u32 parts, u32 threads,
+                                        u32 shared_bytes) {
+  return {.grid = {static_cast<u32>(u64{s.sequences} * s.heads * div_up(s.tokens, rows) * parts)},
+          .block = {threads},
+          .shared_bytes = shared_bytes};
+}
+constexpr LaunchShape fma_launch(const AttentionShape& s) {
+  const u32 lanes = attention_fma_lanes(s.head_size), columns = lanes * attention_fma_columns;
+  return by_blocks_of_rows(s, attention_fma_rows(lanes), 1, attention_fma_threads,
+                           2 * attention_fma_step(lanes) * columns * sizeof(float));
+}
+template <u32 size>
+struct Size {
+  static constexpr u32 value = size;
+};
+
+}  // namespace attention_detail
+
+// fn(Size<n>) for the least n of attention_tensor_sizes that holds the head.
+template <class Fn>
+constexpr auto for_attention_tensor_size(u32 head_size, Fn fn) {
+  using namespace attention_detail;
+  switch (attention_tensor_size(head_size)) {
+    case 32:
+      return fn(Size<32>());
+    case 64:
+      return fn(Size<64>());
+    case 80:
+      return fn(Size<80>());
+    case 96:
+      return fn(Size<96>());
+    case 128:
+      return fn(Size<128>());
+    default:
+      return fn(Size<256>());
+  }
+}
+
+constexpr LaunchShape attention_forward_launch(const AttentionShape& s, AttentionUnits units, bool dropout) {
+  if (units == AttentionUnits::fma) return attention_detail::fma_launch(s);
+  return for_attention_tensor_size(s.head_size, [&](auto size) {
+    using Plain = AttentionForwardTile<size.value, false>;
+    using Dropping = AttentionForwardTile<size.value, true>;
+    return attention_detail::by_blocks_of_rows(s, Plain::rows, 1, Plain::threads,
+                                               dropout ? Dropping::shared_bytes : Plain::shared_bytes);
+  });
+}
+// dk and dv, by blocks of keys.
+constexpr LaunchShape attention_backward_keys_launch(const AttentionShape& s, AttentionUnits units) {
+  if (units == AttentionUnits::fma) return attention_detail::fma_launch(s);
+  return for_attention_tensor_size(s.head_size, [&](auto size) {
+    using Tile = AttentionBackwardTile<size.value>;
+    return attention_detail::by_blocks_of_rows(s, Tile::rows, Tile::parts, Tile::threads,
+                                               Tile::keys_shared_bytes);
+  });
+}
+// dq, by blocks of queries.
+constexpr LaunchShape attention_backward_queries_launch(const AttentionShape& s, AttentionUnits units) {
+  if (units == AttentionUnits::fma) return attention_detail::fma_launch(s);
+  return for_attention_tensor_size(s.head_size, [&](auto size) {
+    using Tile = AttentionBackwardTile<size.value>;
+    return attention_detail::by_blocks_of_rows(s, Tile::rows, 1, Tile::threads, Tile::queries_shared_bytes);
+  });
+}
+// dout . out: a warp for each row of each head.
+inline constexpr u32 attention_delta_threads = 256;
+constexpr LaunchShape attention_delta_launch(const AttentionShape& s) {
+  return {.grid = {static_cast<u32>(div_up(s.lse_elements(), attention_delta_threads / warp_threads))},
+          .block = {attention_delta_threads}};
+}
+
+}  // namespace tidepool::cuda

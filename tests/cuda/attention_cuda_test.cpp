@@ -1,0 +1,308 @@
+// Attention on tensor cores and on fused multiply-adds, against its definition in double and against the
+// CPU's kernels, on the same values.
+#include <fmt/format.h>
+
+#include "kernels/attention/attention_launch.h"
+#include "kernels/cuda/kernels_cuda_parts.h"
+#include "tests/cuda/attention_reference.h"
+#include "tests/cuda/cuda_fixture.h"
+
+namespace tidepool::test {
+namespace {
+
+using namespace cuda;
+
+struct Case {
+  AttentionShape shape;
+  Precision precision;
+  float dropout = 0;
+  int major = 9;  // compute capability
+  u64 shift = 0;  // elements by which arrays are off the alignment
+};
+
+std::string name(const testing::TestParamInfo<Case>& info) {
+  const Case& c = info.param;
+  return fmt::format("{}_b{}_t{}_nh{}_d{}{}_sm{}0{}", c.precision == Precision::fp32 ? "fp32" : "bf16",
+                     c.shape.sequences, c.shape.tokens, c.shape.heads, c.shape.head_size,
+                     c.dropout > 0 ? "_dropout" : "", c.major, c.shift > 0 ? "_shifted" : "");
+}
+
+using Results = AttentionResults;
+
+// Columns [which * hidden, (which + 1) * hidden) of [rows, 3 * hidden].
+std::vector<float> third(const std::vector<float>& qkv, u64 hidden, u64 which) {
+  std::vector<float> part;
+  for (u64 at = which * hidden; at < qkv.size(); at += 3 * hidden) {
+    part.insert(part.end(), qkv.begin() + at, qkv.begin() + at + hidden);
+  }
+  return part;
+}
+
+Results results(const AttentionShape& s, std::vector<float> out, std::vector<float> lse,
+                const std::vector<float>& dqkv) {
+  return {std::move(out), std::move(lse), third(dqkv, s.hidden(), 0), third(dqkv, s.hidden(), 1),
+          third(dqkv, s.hidden(), 2)};
+}
+
+Dropout dropout_of(const Case& c) {
+  return {.p = c.dropout, .seed = 1, .step = 2, .micro_batch = 3, .tensor = 4};
+}
+
+std::vector<float> stored(const Case& c, const std::vector<float>& out) {
+  return c.precision == Precision::fp32 ? out : Bf16Copy(out).values;
+}
+
+Results on_cpu(const Case& c, const std::vector<float>& qkv, const std::vector<float>& dout) {
+  const auto pool = make_pool(2);
+  std::vector<float> out(dout.size()), lse(c.shape.lse_elements()), dqkv(qkv.size());
+  attention_cpu(
+      {.shape = c.shape, .qkv = qkv.data(), .out = out.data(), .lse = lse.data(), .dropout = dropout_of(c)},
+      *pool);
+  const std::vector<float> kept = stored(c, out);
+  attention_backward_cpu({.shape = c.shape,
+                          .qkv = qkv.data(),
+                          .out = kept.data(),
+                          .lse = lse.data(),
+                          .dout = dout.data(),
+                          .dqkv = dqkv.data(),
+                          .dropout = dropout_of(c)},
+                         *pool);
+  return results(c.shape, out, lse, dqkv);
+}
+
+class AttentionCudaTest : public CudaTest, public testing::WithParamInterface<Case> {
+ protected:
+  Results on_device(const Case& c, const DeviceValues& qkv, const DeviceValues& dout) {
+    DeviceValues out(dout.given().size(), c.precision, c.shift),
+        dqkv(qkv.given().size(), c.precision, c.shift);
+    DeviceValues lse(c.shape.lse_elements(), Precision::fp32);
+    attention_cuda({.shape = c.shape,
+                    .qkv = qkv.values(),
+                    .out = out.values(),
+                    .lse = lse.values().fp32(),
+                    .dropout = dropout_of(c)},
+                   stream_);
+    attention_backward_cuda({.shape = c.shape,
+                             .qkv = qkv.values(),
+                             .out = out.values(),
+                             .lse = lse.values().fp32(),
+                             .dout = dout.values(),
+                             .dqkv = dqkv.values(),
+                             .dropout = dropout_of(c)},
+                            stream_);
+    synchronize();
+    return results(c.shape, out.now(), lse.now(), dqkv.now());
+  }
+  // A device of the case's kind whose blocks and threads run in an order of their own.
+  void restart(const Case& c, u64 seed) {
+    ASSERT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+    emulated_cuda::reset({.seed = seed, .major = c.major});
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+  }
+};
+
+// bf16: what is stored is rounded once, at most 2^-8 of a value and 2^-8 / sqrt(3) = 2.3e-3 of the norm where
+// errors spread evenly. Before that, p and ds are rounded to nearest even as factors of the last product
+// (2^-9, 1.2e-3 of the norm at most, less as terms average out), and dq and dk come from out, which was
+// rounded too. The squares add.
+struct Tolerance {
+  double out, gradient;
+};
+Tolerance tolerance_of(Precision precision) {
+  return precision == Precision::fp32 ? Tolerance{1e-5, 1e-5} : Tolerance{3.5e-3, 5e-3};
+}
+
+void expect_close(const Results& got, const Results& want, const Tolerance& tolerance) {
+  EXPECT_LE(relative_error(got.out, want.out), tolerance.out);
+  EXPECT_LE(relative_error(got.lse, want.lse), 1e-5);
+  EXPECT_LE(relative_error(got.dq, want.dq), tolerance.gradient);
+  EXPECT_LE(relative_error(got.dk, want.dk), tolerance.gradient);
+  EXPECT_LE(relative_error(got.dv, want.dv), tolerance.gradient);
+}
+
+TEST_P(AttentionCudaTest, MatchesReferenceAndCpu) {
+  const Case c = GetParam();
+  const u64 rows = u64{c.shape.sequences} * c.shape.tokens;
+  const auto qkv_floats = random_floats(rows * 3 * c.shape.hidden(), 1);
+  const auto dout_floats = random_floats(rows * c.shape.hidden(), 2);
+  restart(c, 7);
+  Results got, again;
+  {
+    const DeviceValues qkv(qkv_floats, c.precision, c.shift), dout(dout_floats, c.precision, c.shift);
+    const Results cpu = on_cpu(c, qkv.given(), dout.given());
+    const std::vector<float> out = stored(c, cpu.out);
+    got = on_device(c, qkv, dout);
+    {
+      SCOPED_TRACE("the CPU");
+      expect_close(got, cpu, tolerance_of(c.precision));
+    }
+    SCOPED_TRACE("the reference");
+    expect_close(got, attention_reference(c.shape, qkv.given(), dout.given(), &out, dropout_of(c)),
+                 tolerance_of(c.precision));
+  }
+  restart(c, 1234);
+  const DeviceValues qkv(qkv_floats, c.precision, c.shift), dout(dout_floats, c.precision, c.shift);
+  again = on_device(c, qkv, dout);
+  for (auto part : {&Results::out, &Results::lse, &Results::dq, &Results::dk, &Results::dv}) {
+    EXPECT_TRUE(same_bits(got.*part, again.*part));
+  }
+}
+
+constexpr AttentionShape one(u32 tokens, u32 head_size, u32 heads = 1, u32 sequences = 1) {
+  return {.sequences = sequences, .tokens = tokens, .heads = heads, .head_size = head_size};
+}
+constexpr Precision bf16 = Precision::bf16, fp32 = Precision::fp32;
+
+INSTANTIATE_TEST_SUITE_P(TensorCores, AttentionCudaTest,
+                         testing::Values(Case{one(1, 64), bf16}, Case{one(63, 64, 2), bf16},
+                                         Case{one(64, 64, 1, 2), bf16, 0.2f}, Case{one(65, 64), bf16},
+                                         Case{one(200, 64, 2, 2), bf16, 0.1f}, Case{one(200, 80), bf16},
+                                         Case{one(130, 40, 2, 2), bf16, 0.2f}, Case{one(97, 72), bf16},
+                                         Case{one(65, 80, 2), bf16, 0.2f}, Case{one(200, 96), bf16},
+                                         Case{one(64, 96), bf16, 0.2f}, Case{one(200, 128), bf16},
+                                         Case{one(65, 128, 2), bf16, 0.2f},
+                                         Case{one(300, 8, 3, 2), bf16, 0.1f}, Case{one(65, 48, 2), bf16},
+                                         Case{one(70, 200), bf16, 0.2f}, Case{one(100, 256), bf16}),
+                         name);
+// Rows that are not whole vectors, arrays off the alignment, and rows of probabilities off Philox's blocks.
+INSTANTIATE_TEST_SUITE_P(OddOnes, AttentionCudaTest,
+                         testing::Values(Case{one(65, 20, 3), bf16, 0.2f},
+                                         Case{one(33, 7, 3, 2), bf16, 0, 9, 3}, Case{one(18, 1, 5), bf16},
+                                         Case{one(18, 1, 5), fp32}, Case{one(17, 33, 2), fp32, 0.2f, 9, 1}),
+                         name);
+INSTANTIATE_TEST_SUITE_P(MultiplyAdds, AttentionCudaTest,
+                         testing::Values(Case{one(2, 64), fp32}, Case{one(63, 64, 2), fp32},
+                                         Case{one(64, 64, 1, 2), fp32, 0.2f}, Case{one(65, 80), fp32},
+                                         Case{one(200, 64), fp32, 0.1f}, Case{one(65, 96, 2), fp32},
+                                         Case{one(65, 128), fp32, 0.2f}, Case{one(65, 8, 3, 2), fp32},
+                                         Case{one(65, 48), fp32}, Case{one(33, 40, 2), fp32, 0.2f},
+                                         Case{one(33, 72), fp32}, Case{one(40, 200), fp32, 0.2f},
+                                         Case{one(65, 64, 2), bf16, 0.2f, 7}, Case{one(40, 128), bf16, 0, 7}),
+                         name);
+
+class AttentionCudaForward : public CudaTest {};
+
+TEST_F(AttentionCudaForward, LeavesLseOutWhereNobodyWantsIt) {
+  for (Precision precision : {bf16, fp32}) {
+    const AttentionShape shape = one(65, 64);
+    const DeviceValues qkv(random_floats(65 * 192, 1), precision);
+    DeviceValues out(65 * 64, precision), same(65 * 64, precision), lse(65, fp32);
+    attention_cuda({.shape = shape, .qkv = qkv.values(), .out = out.values()}, stream_);
+    attention_cuda({.shape = shape, .qkv = qkv.values(), .out = same.values(), .lse = lse.values().fp32()},
+                   stream_);
+    synchronize();
+    EXPECT_TRUE(same_bits(out.now(), same.now()));
+  }
+}
+
+// One token sees itself only: its value passes through, and no score has a gradient.
+TEST_F(AttentionCudaForward, OfOneTokenPassesItsValue) {
+  for (u32 head_size : {64u, 128u}) {
+    const AttentionShape shape = one(1, head_size);
+    const DeviceValues qkv(random_floats(3 * head_size, 1), fp32), dout(random_floats(head_size, 2), fp32);
+    DeviceValues out(head_size, fp32), lse(1, fp32), dqkv(3 * head_size, fp32);
+    attention_cuda({.shape = shape, .qkv = qkv.values(), .out = out.values(), .lse = lse.values().fp32()},
+                   stream_);
+    attention_backward_cuda({.shape = shape,
+                             .qkv = qkv.values(),
+                             .out = out.values(),
+                             .lse = lse.values().fp32(),
+                             .dout = dout.values(),
+                             .dqkv = dqkv.values()},
+                            stream_);
+    synchronize();
+    const std::vector<float> now = dqkv.now();
+    EXPECT_LE(relative_error(out.now(), third(qkv.given(), head_size, 2)), 1e-6);
+    EXPECT_LE(relative_error(third(now, head_size, 2), dout.given()), 1e-5);
+    for (u32 i = 0; i < 2 * head_size; ++i) EXPECT_NEAR(now[i], 0.0f, 1e-4f);
+  }
+}
+
+// Scores of several hundred: only the running maximum keeps the exponentials finite.
+TEST_F(AttentionCudaForward, LargeScoresStayFinite) {
+  for (Precision precision : {bf16, fp32}) {
+    const AttentionShape shape = one(200, 64);
+    const DeviceValues qkv(random_floats(200 * 192, 3, 6.0f), precision);
+    DeviceValues out(200 * 64, precision);
+    attention_cuda({.shape = shape, .qkv = qkv.values(), .out = out.values()}, stream_);
+    synchronize();
+    std::vector<float> want(200 * 64);
+    attention_cpu({.shape = shape, .qkv = qkv.given().data(), .out = want.data()}, *make_pool(1));
+    EXPECT_LE(relative_error(out.now(), want), precision == fp32 ? 1e-4 : 4e-3);
+  }
+}
+
+TEST(AttentionLaunch, FitsEveryDevice) {
+  for (u32 size = 1; size <= attention_head_size_max; ++size) {
+    for (AttentionUnits units : {AttentionUnits::fma, AttentionUnits::tensor}) {
+      const AttentionShape shape = one(100, size);
+      for (const LaunchShape& launch :
+           {attention_forward_launch(shape, units, false), attention_forward_launch(shape, units, true),
+            attention_backward_keys_launch(shape, units), attention_backward_queries_launch(shape, units)}) {
+        // fma runs on sm_70 and 75, tensor on 86 and 89 too, which have 99 KiB.
+        EXPECT_LE(launch.shared_bytes, units == AttentionUnits::fma ? shared_bytes_default : 99 * 1024)
+            << size;
+        EXPECT_LE(launch.block.x, 256u);
+        EXPECT_EQ(launch.block.x % warp_threads, 0u);
+      }
+    }
+    EXPECT_GE(attention_tensor_size(size), size);
+    EXPECT_GE(attention_fma_lanes(size) * attention_fma_columns, size);
+  }
+}
+
+// T = 1 to 2^17 and 2^16 heads in all, each kernel.
+TEST(AttentionLaunch, FitsAtTheExtremes) {
+  const AttentionShape extremes[] = {
+      one(1, 64),
+      one(1u << 17, 128, 128),
+      one(1u << 17, 1, 1),
+      {.sequences = 1u << 16, .tokens = 1, .heads = 1, .head_size = 128},
+      {.sequences = 1u << 9, .tokens = 4096, .heads = 1u << 7, .head_size = 64},
+      {.sequences = 1, .tokens = 1u << 17, .heads = 1u << 16, .head_size = 256}};
+  for (const AttentionShape& s : extremes) {
+    const u64 heads = u64{s.sequences} * s.heads;
+    const auto covers = [&](const LaunchShape& launch, u64 rows_per_block, u64 parts) {
+      EXPECT_GE(launch.grid.x * rows_per_block, heads * s.tokens * parts);
+      EXPECT_LE(u64{launch.grid.x}, grid_x_max);
+      EXPECT_EQ(launch.grid.x % heads, 0u);
+      EXPECT_EQ((Extent{launch.grid.x}), launch.grid);
+    };
+    for (AttentionUnits units : {AttentionUnits::fma, AttentionUnits::tensor}) {
+      const bool tensor = units == AttentionUnits::tensor;
+      const u64 fma_rows = attention_fma_rows(attention_fma_lanes(s.head_size));
+      const u64 rows = tensor ? 128 : fma_rows;
+      const u64 parts = tensor && s.head_size > 128 ? 2 : 1;
+      for (bool dropout : {false, true}) covers(attention_forward_launch(s, units, dropout), rows, 1);
+      covers(attention_backward_keys_launch(s, units), rows, parts);
+      covers(attention_backward_queries_launch(s, units), rows, 1);
+    }
+    EXPECT_GE(u64{attention_delta_launch(s).grid.x} * (attention_delta_threads / warp_threads),
+              s.lse_elements());
+  }
+}
+
+TEST(AttentionLaunch, CountsBlocks) {
+  constexpr u32 t = 1 << 20;
+  const AttentionShape longest = {.sequences = 1, .tokens = t, .heads = 128, .head_size = 128};
+  EXPECT_EQ(attention_forward_launch(longest, AttentionUnits::tensor, false).grid, (Extent{128 * t / 128}));
+  EXPECT_EQ(attention_backward_keys_launch(longest, AttentionUnits::tensor).grid, (Extent{128 * t / 128}));
+  EXPECT_EQ(attention_forward_launch(longest, AttentionUnits::fma, true).grid, (Extent{128 * t / 32}));
+  EXPECT_EQ(attention_delta_launch(longest).grid, (Extent{128 * t / 8}));
+  const AttentionShape many = {.sequences = 8192, .tokens = 1, .heads = 100, .head_size = 64};
+  EXPECT_EQ(attention_forward_launch(many, AttentionUnits::tensor, true).grid, (Extent{819'200}));
+  EXPECT_EQ(attention_backward_queries_launch(many, AttentionUnits::tensor).grid, (Extent{819'200}));
+  // dk and dv of large heads are made in two halves.
+  EXPECT_EQ(attention_backward_keys_launch(one(129, 256), AttentionUnits::tensor).grid, (Extent{4}));
+}
+
+TEST(AttentionLaunch, TensorCoresWhereThereAreSomeForBf16) {
+  EXPECT_EQ(attention_units(bf16, 64, 7), AttentionUnits::fma);
+  EXPECT_EQ(attention_units(bf16, 64, 8), AttentionUnits::tensor);
+  EXPECT_EQ(attention_units(bf16, 256, 12), AttentionUnits::tensor);
+  EXPECT_EQ(attention_units(bf16, 20, 9), AttentionUnits::fma);
+  EXPECT_EQ(attention_units(fp32, 64, 9), AttentionUnits::fma);
+}
+
+}  // namespace
+}  // namespace tidepool::test

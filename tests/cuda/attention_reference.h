@@ -1,0 +1,93 @@
+// Attention written down as it is defined, in double, with T x T probabilities: what kernels are held
+// against.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/attention/attention.h"
+
+namespace tidepool::test {
+
+struct AttentionResults {
+  std::vector<float> out, lse, dq, dk, dv;
+};
+
+// One head's rows in arrays [B, T, stride], columns from `column` on.
+struct ReferenceRows {
+  const float* first;
+  u64 stride;
+  double operator()(u32 row, u32 i) const { return first[row * stride + i]; }
+};
+
+// `out` is what backward is given, as the model stored it: delta comes from it.
+inline void reference_head(const AttentionShape& s, u32 head, const std::vector<float>& qkv,
+                           const std::vector<float>& dout, const std::vector<float>* stored_out,
+                           const Dropout& dropout, AttentionResults& r) {
+  const u32 size = s.head_size, hidden = s.hidden(), t = s.tokens;
+  const u64 first = u64{head / s.heads} * t, column = head % s.heads * size;
+  const auto of_qkv = [&](u32 which) {
+    return ReferenceRows{&qkv[first * 3 * hidden + which * hidden + column], 3 * hidden};
+  };
+  const ReferenceRows q = of_qkv(0), k = of_qkv(1), v = of_qkv(2),
+                      g = {&dout[first * hidden + column], hidden};
+  const double scale = 1 / std::sqrt(double(size));
+  const auto at = [&](std::vector<float>& array, u32 row) { return &array[(first + row) * hidden + column]; };
+  std::vector<double> dq(u64{t} * size), dk(dq), dv(dq), p(t), kept(t), y(size);
+  std::vector<float> ones(t, 1.0f), factors(t);
+  for (u32 i = 0; i < t; ++i) {
+    if (dropout.on()) dropout_row(dropout, (u64{head} * t + i) * t, ones.data(), factors.data(), i + 1);
+    double sum = 0, top = -1e300, delta = 0;
+    for (u32 j = 0; j <= i; ++j) {
+      p[j] = 0;
+      for (u32 c = 0; c < size; ++c) p[j] += q(i, c) * k(j, c);
+      p[j] *= scale;
+      top = std::max(top, p[j]);
+    }
+    for (u32 j = 0; j <= i; ++j) sum += p[j] = std::exp(p[j] - top);
+    y.assign(size, 0.0);
+    for (u32 j = 0; j <= i; ++j) {
+      p[j] /= sum;
+      kept[j] = p[j] * (dropout.on() ? factors[j] : 1.0f);
+      for (u32 c = 0; c < size; ++c) y[c] += kept[j] * v(j, c);
+    }
+    for (u32 c = 0; c < size; ++c) {
+      at(r.out, i)[c] = static_cast<float>(y[c]);
+      delta += g(i, c) * (stored_out != nullptr ? (*stored_out)[(first + i) * hidden + column + c] : y[c]);
+    }
+    r.lse[u64{head} * t + i] = static_cast<float>(top + std::log(sum));
+    for (u32 j = 0; j <= i; ++j) {
+      double dp = 0;
+      for (u32 c = 0; c < size; ++c) dp += g(i, c) * v(j, c);
+      const double ds = scale * p[j] * (dp * (dropout.on() ? factors[j] : 1.0f) - delta);
+      for (u32 c = 0; c < size; ++c) {
+        dq[u64{i} * size + c] += ds * k(j, c);
+        dk[u64{j} * size + c] += ds * q(i, c);
+        dv[u64{j} * size + c] += kept[j] * g(i, c);
+      }
+    }
+  }
+  for (u32 i = 0; i < t; ++i) {
+    for (u32 c = 0; c < size; ++c) {
+      at(r.dq, i)[c] = static_cast<float>(dq[u64{i} * size + c]);
+      at(r.dk, i)[c] = static_cast<float>(dk[u64{i} * size + c]);
+      at(r.dv, i)[c] = static_cast<float>(dv[u64{i} * size + c]);
+    }
+  }
+}
+
+inline AttentionResults attention_reference(const AttentionShape& s, const std::vector<float>& qkv,
+                                            const std::vector<float>& dout,
+                                            const std::vector<float>* stored_out, const Dropout& dropout) {
+  AttentionResults r;
+  r.lse.resize(s.lse_elements());
+  for (auto part :
+       {&AttentionResults::out, &AttentionResults::dq, &AttentionResults::dk, &AttentionResults::dv}) {
+    (r.*part).resize(dout.size());
+  }
+  for (u32 head = 0; head < s.sequences * s.heads; ++head)
+    reference_head(s, head, qkv, dout, stored_out, dropout, r);
+  return r;
+}
+
+}  // namespace tidepool::test
