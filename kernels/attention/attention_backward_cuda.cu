@@ -7,29 +7,40 @@ namespace tidepool {
 namespace cuda {
 namespace {
 
-// delta = dout . out by row, put where dq will be.
-template <class T>
-__global__ void attention_delta_kernel(AttentionBackwardArguments<T> op, u64 rows) {
-  const u64 at = grid_thread() / 32;  // neighbours are heads of one token: their rows lie side by side
-  if (at >= rows) return;
-  const u64 token = at / op.sizes.heads;
-  const u32 in_sequence = static_cast<u32>(token / op.sizes.tokens),
-            of_token = static_cast<u32>(at % op.sizes.heads);
-  const DeviceHead head = {op.sizes, in_sequence * op.sizes.heads + of_token};
-  const u32 row = static_cast<u32>(token % op.sizes.tokens);
-  const T* out = head.out(op.out, row).first;
-  const T* dout = head.out(op.dout, row).first;
-  float sum = 0;
-  for (u32 i = lane_index(); i < op.sizes.head_size; i += 32)
-    sum = fmaf(widened(dout[i]), widened(out[i]), sum);
-  sum = warp_sum(sum);
-  if (lane_index() == 0 && delta_has_room<T>(op.sizes)) put_delta(head.qkv(op.dqkv, 0, row).first, sum);
+// delta = dout . out by row, put where dq will be. A warp takes a token's heads, 32 / `lanes` of them at a
+// time: those lie side by side. Bandwidth binds: out and dout are read once.
+template <class T, bool whole>
+__global__ void attention_delta_kernel(AttentionBackwardArguments<T> op, u32 lanes, u64 rows) {
+  const u64 row = grid_thread() / 32;  // over all sequences
+  if (row >= rows) return;
+  const u32 heads = op.sizes.heads, size = op.sizes.head_size,
+            column = lane_index() % lanes * vector_elements;
+  const u64 hidden = u64{heads} * size;
+  for (u32 from = 0; from < heads; from += 32 / lanes) {
+    const u32 head = from + lane_index() / lanes;
+    const u64 start = row * hidden + u64{head} * size;
+    float sum = 0;
+    if (head < heads && column < size) {
+      float x[8], y[8];
+      load8<whole>(op.out + start, column, size, x);
+      load8<whole>(op.dout + start, column, size, y);
+      for (u32 i = 0; i < 8; ++i) sum = fmaf(x[i], y[i], sum);
+    }
+    for (u32 flip = lanes / 2; flip > 0; flip /= 2)
+      sum += __shfl_xor_sync(all_lanes, sum, static_cast<int>(flip));
+    if (head < heads && column == 0 && delta_has_room<T>(op.sizes)) {
+      put_delta(op.dqkv + 3 * row * hidden + u64{head} * size, sum);
+    }
+  }
 }
 
 template <class T>
 void make_delta(const AttentionBackward& op, cudaStream_t stream) {
-  launch(attention_delta_kernel<T>, attention_delta_launch(op.shape), stream, backward_arguments<T>(op),
-         op.shape.lse_elements());
+  const u32 lanes = attention_delta_lanes(op.shape.head_size);
+  launch(rows_of_vectors(op.shape.head_size, op.out, op.dout) ? attention_delta_kernel<T, true>
+                                                              : attention_delta_kernel<T, false>,
+         attention_delta_launch(op.shape), stream, backward_arguments<T>(op), lanes,
+         u64{op.shape.sequences} * op.shape.tokens);
 }
 
 template <u32 size, bool dropout>

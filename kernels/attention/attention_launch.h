@@ -64,7 +64,7 @@ struct AttentionBackwardTile {
   static constexpr u32 warps = 8, threads = 32 * warps;
   static constexpr u32 rows = 16 * warps;
   static constexpr bool resident = size <= 128;  // else the owned rows are read again at each step, from L1
-  static constexpr u32 query_step = 32;          // of queries that pass by keys
+  static constexpr u32 query_step = size <= 128 ? 64 : 32;  // of queries that pass by keys
   static constexpr u32 key_step = size <= 128 ? 64 : 32;
   // Of a step, what is in registers at a time.
   static constexpr u32 query_batch = size == 128 ? 16 : 32, key_batch = 32;
@@ -148,11 +148,17 @@ constexpr LaunchShape attention_backward_queries_launch(const AttentionShape& s,
     return attention_detail::by_blocks_of_rows(s, Tile::rows, 1, Tile::threads, Tile::queries_shared_bytes);
   });
 }
-// dout . out: a warp for each row of each head.
+// dout . out: a warp for each token, `lanes` of it for a head at a time, eight elements each.
 inline constexpr u32 attention_delta_threads = 256;
+constexpr u32 attention_delta_lanes(u32 head_size) {
+  u32 lanes = 1;
+  while (8 * lanes < head_size) lanes *= 2;
+  return lanes;
+}
 constexpr LaunchShape attention_delta_launch(const AttentionShape& s) {
-  return {.grid = {static_cast<u32>(div_up(s.lse_elements(), attention_delta_threads / warp_threads))},
-          .block = {attention_delta_threads}};
+  return {
+      .grid = {static_cast<u32>(div_up(u64{s.sequences} * s.tokens, attention_delta_threads / warp_threads))},
+      .block = {attention_delta_threads}};
 }
 
 }  // namespace tidepool::cuda

@@ -68,6 +68,9 @@ struct Live {
 };
 Live live();
 
+// Of all load_matrices so far: matrices whose rows do not lie in eight different groups of banks.
+std::uint64_t matrix_bank_conflicts();
+
 // Stops the process if something was written next to an allocation. Also done after each kernel.
 void check_red_zones();
 

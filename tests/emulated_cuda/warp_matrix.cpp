@@ -1,8 +1,10 @@
 // Matrix instructions of a warp: lanes bring fragments, the last one to come does the work of all.
+#include <atomic>
 #include <bit>
 #include <cstring>
 
 #include "block.h"
+#include "control.h"
 #include "failure.h"
 
 namespace emulated_cuda {
@@ -41,8 +43,20 @@ void run_mma(const WarpView& warp) {
   }
 }
 
+std::atomic<std::uint64_t> conflicts = 0;
+
+// Shared memory is 8 groups of banks of 16 bytes; a matrix comes at once if each of its rows is in another one.
+void count_conflicts(const WarpView& warp) {
+  for (unsigned m = 0; m < 4; ++m) {
+    unsigned groups = 0;
+    for (unsigned i = 0; i < 8; ++i) groups |= 1u << reinterpret_cast<std::uintptr_t>(warp.in[8 * m + i]) / 16 % 8;
+    if (groups != 0xff) ++conflicts;
+  }
+}
+
 template <bool transposed>
 void run_load_matrices(const WarpView& warp) {
+  count_conflicts(warp);
   for (unsigned lane = 0; lane < warp_lanes; ++lane) {
     auto* r = static_cast<std::uint32_t*>(warp.out[lane]);
     for (unsigned m = 0; m < 4; ++m) {
@@ -58,6 +72,8 @@ void run_load_matrices(const WarpView& warp) {
 }
 
 }  // namespace
+
+std::uint64_t matrix_bank_conflicts() { return conflicts; }
 
 void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], std::source_location where) {
   MmaIn in;
