@@ -7,6 +7,20 @@ namespace {
 
 constexpr double seconds_per_day = 86'400, days_per_year = 365.25;
 
+// Measured on 2 cores of a Xeon, checkpoints of 1 to 1140 MiB: 3.6 to 4.3 ms for the smallest, seven fsyncs
+// and as many files, and beyond the disk's write rate 0.6 s for each GB, which one thread gathers, hashes and
+// hands over.
+constexpr double save_fixed_seconds = 0.004, save_bytes_per_s = 1.7e9;
+
+// Pieces follow each other, so nothing overlaps.
+double save_seconds(const Plan& plan, const DiskRates& disk, Bytes checkpoint) {
+  Bytes on_disk{};
+  for (const Frame& home : plan.homes)
+    if (home.tier == Tier::disk) on_disk += home.bytes;
+  return save_fixed_seconds + static_cast<double>(on_disk.value) / disk.read_bytes_per_s +
+         static_cast<double>(checkpoint.value) * (1 / save_bytes_per_s + 1 / disk.write_bytes_per_s);
+}
+
 }  // namespace
 
 Outlook outlook(const OutlookInput& in) {
@@ -32,7 +46,7 @@ Outlook outlook(const OutlookInput& in) {
   // Master, momentum and variance in fp32, and the weights in the model's precision.
   const u64 per_parameter = in.plan.precision == Precision::fp32 ? 12 : 14;
   out.checkpoint = Bytes{in.graph.parameters * per_parameter};
-  out.save_seconds = static_cast<double>(out.checkpoint.value) / in.machine.disk.write_bytes_per_s;
+  out.save_seconds = save_seconds(in.plan, in.machine.disk, out.checkpoint);
   return out;
 }
 

@@ -16,9 +16,10 @@ struct Outlook {
   double days = 0;                // for the token budget; 0: none given
   Bytes disk_written_per_step{};
   double disk_bytes_per_day = 0;
-  double drive_life_years = 0;  // until the promised endurance is used up; 0: not known, or nothing written
-  Bytes checkpoint{};           // one, as it lies on disk
-  double save_seconds = 0;      // of one checkpoint, at the disk's write rate
+  double drive_life_years =
+      0;  // until the endurance that the machine file tells is used up; 0: none told, or nothing written
+  Bytes checkpoint{};       // one, as it lies on disk
+  double save_seconds = 0;  // of one checkpoint: read, copied and hashed, written, one after the other
 };
 
 struct OutlookInput {

@@ -12,6 +12,7 @@
 #include "json/text.h"
 #include "planner/explain.h"
 #include "planner/lower_bound.h"
+#include "report/drive_life.h"
 #include "report/outlook_text.h"
 #include "report/terminal.h"
 #include "report/units.h"
@@ -33,8 +34,9 @@ Result<Planned> make(const PlanArguments& arguments) {
   Planned out;
   TRY_ASSIGN(out.graph, make_graph(arguments.config));
   ChoiceProgress progress;
-  TRY_ASSIGN(static_cast<RunPlan&>(out), plan_run(arguments.config, out.graph, PlanFor::machine_of_file,
-                                                  [&](u32 tried, double best) { progress.tried(tried, best); }));
+  TRY_ASSIGN(static_cast<RunPlan&>(out),
+             plan_run(arguments.config, out.graph, PlanFor::machine_of_file,
+                      [&](u32 tried, double best) { progress.tried(tried, best); }));
   if (out.forecast && arguments.gantt) {
     TRY_ASSIGN(out.forecast, forecast(out.plan, out.graph, *out.machine, {.keep_ops = true}));
   }
@@ -43,15 +45,11 @@ Result<Planned> make(const PlanArguments& arguments) {
 
 // ---- in words ---------------------------------------------------------------------------------------
 
-std::string link_budget(const Outlook& o) {
+std::string disk_wear(const Outlook& o, Bytes endurance) {
   if (o.disk_written_per_step.value == 0) return "no disk traffic";
   std::string text = fmt::format("{} written per step, {} per day", bytes_text(o.disk_written_per_step),
                                  bytes_text(Bytes{static_cast<u64>(o.disk_bytes_per_day)}));
-  if (o.drive_life_years > 0)
-    text += o.drive_life_years < 0.2
-                ? fmt::format("; endurance used up in {:.0f} days", o.drive_life_years * 365.25)
-                : fmt::format("; endurance lasts {:.1f} years", o.drive_life_years);
-  return text;
+  return text + "; " + drive_life_text(drive_life(endurance, o.disk_bytes_per_day));
 }
 
 std::vector<OutlookRow> rows_of(const Planned& p, const Outlook& o, u64 tokens) {
@@ -69,8 +67,8 @@ std::vector<OutlookRow> rows_of(const Planned& p, const Outlook& o, u64 tokens) 
   if (tokens > 0)
     rows.push_back({"Training", fmt::format("{:.1f} days for {} tokens", o.days,
                                             count_text(static_cast<double>(tokens)))});
-  rows.push_back({"Disk", link_budget(o)});
-  rows.push_back({"Checkpoint", fmt::format("{} each, saved in {}", bytes_text(o.checkpoint),
+  rows.push_back({"Disk", disk_wear(o, p.machine->disk.endurance)});
+  rows.push_back({"Checkpoint", fmt::format("{} each, saved in about {}", bytes_text(o.checkpoint),
                                             seconds_text(o.save_seconds))});
   std::string waits;
   for (u32 c = 0; c < cause_count; ++c)
@@ -93,19 +91,14 @@ std::vector<LaneActivity> lanes_of(const Planned& p) {
       continue;  // devices are alike
     LaneActivity& lane = lanes[id];
     lane.name = id.kind == LaneKind::host ? "host Adam" : std::string(name(id.kind));
-    lane.busy.emplace_back(static_cast<double>(op.started.value) * 1e-9,
-                           static_cast<double>(op.finished.value) * 1e-9);
+    const auto seconds = [&](Nanos at) {
+      return static_cast<double>(static_cast<i64>(at.value) - p.forecast->norm_before_ns) * 1e-9;
+    };
+    lane.busy.emplace_back(seconds(op.started), seconds(op.finished));
   }
   std::vector<LaneActivity> out;
   for (auto& [id, lane] : lanes) out.push_back(std::move(lane));
   return out;
-}
-
-double span_of(const Planned& p) {
-  double end = 0;
-  for (const ForecastOp& op : p.forecast->ops)
-    end = std::max(end, static_cast<double>(op.finished.value) * 1e-9);
-  return end;
 }
 
 Result<void> print_what_if(const Planned& p) {
@@ -145,7 +138,9 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
   out["mfu"] = o.flops_utilization;
   if (tokens > 0) out["days"] = o.days;
   out["disk_bytes_per_day"] = o.disk_bytes_per_day;
-  out["drive_life_years"] = o.drive_life_years;
+  const Bytes endurance = p.machine->disk.endurance;
+  out["disk_endurance_bytes"] = endurance.value > 0 ? boost::json::value(endurance.value) : nullptr;
+  out["drive_life_years"] = o.drive_life_years > 0 ? boost::json::value(o.drive_life_years) : nullptr;
   out["checkpoint_bytes"] = o.checkpoint.value;
   out["save_seconds"] = o.save_seconds;
   out["candidates"] = p.candidates;
@@ -158,10 +153,9 @@ Result<void> plan(const PlanArguments& arguments) {
   if (arguments.largest) return print_largest(arguments);
   TRY_ASSIGN(const Planned p, make(arguments));
   if (!arguments.explain.empty()) {
-    TRY_ASSIGN(
-        const std::string text,
-        explain({.plan = p.plan, .graph = p.graph, .home = p.options.home},
-                arguments.segment.empty() ? "body" : arguments.segment, arguments.explain));
+    TRY_ASSIGN(const std::string text,
+               explain({.plan = p.plan, .graph = p.graph, .home = p.options.home},
+                       arguments.segment.empty() ? "body" : arguments.segment, arguments.explain));
     fmt::print("{}", text);
     return {};
   }
@@ -174,11 +168,15 @@ Result<void> plan(const PlanArguments& arguments) {
     return {};
   }
   const Screen screen = detect_screen(1);
-  fmt::print("{}", render_plan(summarize(arguments.config, p.graph, p.plan, nullptr), screen));
+  fmt::print("{}", render_plan(summarize({.config = arguments.config,
+                                          .graph = p.graph,
+                                          .plan = p.plan,
+                                          .machine = p.machine ? &*p.machine : nullptr}),
+                               screen));
   if (!p.forecast) return {};
   const Outlook o = outlook({p.plan, p.graph, *p.machine, *p.forecast, arguments.tokens});
   fmt::print("{}", render_outlook(p.machine->name, rows_of(p, o, arguments.tokens), screen));
-  if (arguments.gantt) fmt::print("{}", render_gantt(lanes_of(p), span_of(p), screen));
+  if (arguments.gantt) fmt::print("{}", render_gantt(lanes_of(p), p.forecast->step_seconds, screen));
   if (arguments.what_if) TRY(print_what_if(p));
   return {};
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fmt/format.h>
 
+#include "report/drive_life.h"
 #include "report/terminal.h"
 #include "report/units.h"
 
@@ -10,18 +11,6 @@ namespace tidepool {
 namespace {
 
 u32 page_columns(const Screen& screen) { return std::min(screen.columns, 80u); }
-
-// As makers promise it: in powers of 1000.
-std::string endurance_text(Bytes bytes) {
-  const double terabytes = static_cast<double>(bytes.value) * 1e-12;
-  return terabytes < 10'000 ? fmt::format("{:.4g} TB", terabytes) : fmt::format("{:.4g} PB", terabytes * 1e-3);
-}
-
-std::string long_time_text(double seconds) {
-  const double days = seconds / 86'400;
-  if (days < 2) return seconds_text(seconds);
-  return days < 1000 ? fmt::format("{:.0f} days", days) : fmt::format("{:.0f} years", days / 365.25);
-}
 
 Bytes per_step(Bytes total, u64 steps) { return steps == 0 ? Bytes{} : Bytes{(total.value + steps / 2) / steps}; }
 
@@ -163,9 +152,8 @@ class Report {
     words(fmt::format("The SSD took {} per step, {} in all, and {} of checkpoints.", bytes_text(per_step(written, run_.steps)),
                       bytes_text(written), bytes_text(run_.checkpoint_written)));
     if (written.value > 0) {
-      const DriveLife life = drive_life(run_);
-      words(fmt::format("At this pace {} of endurance ({}) last {}.", endurance_text(life.endurance),
-                        life.assumed ? "assumed" : "machine.file", long_time_text(life.seconds)));
+      const double per_day = static_cast<double>(written.value) / run_.train_seconds * 86'400;
+      words(fmt::format("At this pace {}.", drive_life_text(drive_life(run_.disk_endurance, per_day))));
     }
     if (run_.io_retries > 0) words(fmt::format("{} I/O operations needed a second try.", run_.io_retries));
     if (!run_.weights_xxh3.empty()) words(fmt::format("Weights: xxh3 {}", run_.weights_xxh3));

@@ -20,29 +20,48 @@ std::string cell(double share, const Screen& screen) {
   return screen.unicode ? blocks[level] : plain[level];
 }
 
+// The part of [begin, end) in each cell, of a step of `seconds` that is replayed for ever: what a lane does
+// past its end it does at the begin of the next.
+std::vector<double> shares_of(const LaneActivity& lane, double seconds, u32 width) {
+  std::vector<double> share(width, 0.0);
+  const auto add = [&](double begin, double end) {
+    const double from = begin / seconds * width, to = end / seconds * width;
+    for (u32 c = static_cast<u32>(from); c < width && c < to; ++c)
+      share[c] += std::min<double>(to, c + 1) - std::max<double>(from, c);
+  };
+  for (const auto& [begin, end] : lane.busy) {
+    const double at = begin - std::floor(begin / seconds) * seconds,
+                 stop = at + std::min(end - begin, seconds);
+    add(at, std::min(stop, seconds));
+    if (stop > seconds) add(0, stop - seconds);
+  }
+  return share;
+}
+
 }  // namespace
 
 std::string render_outlook(const std::string& machine, const std::vector<OutlookRow>& rows,
                            const Screen& screen) {
   std::string out = "\n " + paint(screen, Ink::bold, "On " + machine) + "\n";
-  for (const OutlookRow& row : rows) out += "  " + pad_right(row.label, label_columns - 1) + row.text + "\n";
+  for (const OutlookRow& row : rows) {
+    std::string label = row.label;
+    for (const std::string& line :
+         wrap_words(row.text, std::min(screen.columns, 80u) - 2 - label_columns, 0)) {
+      out += "  " + pad_right(label, label_columns - 1) + line + "\n";
+      label.clear();
+    }
+  }
   return out;
 }
 
 std::string render_gantt(const std::vector<LaneActivity>& lanes, double seconds, const Screen& screen) {
   const u32 width = std::min(screen.columns, 120u) - lane_columns - 8;
-  std::string out = "\n " + paint(screen, Ink::bold, "A step") + "\n";
+  std::string out = "\n " + paint(screen, Ink::bold, "A steady step") + "\n";
   for (const LaneActivity& lane : lanes) {
-    std::vector<double> share(width, 0.0);
     double busy = 0;
-    for (const auto& [begin, end] : lane.busy) {
-      busy += end - begin;
-      const double from = begin / seconds * width, to = end / seconds * width;
-      for (u32 c = static_cast<u32>(std::max(0.0, from)); c < width && c < to; ++c)
-        share[c] += std::min<double>(to, c + 1) - std::max<double>(from, c);
-    }
+    for (const auto& [begin, end] : lane.busy) busy += end - begin;
     std::string cells;
-    for (double s : share) cells += cell(std::min(s, 1.0), screen);
+    for (double s : shares_of(lane, seconds, width)) cells += cell(std::min(s, 1.0), screen);
     out += fmt::format("  {}{} {:>4.0f}%\n", pad_right(lane.name, lane_columns - 2), cells,
                        100 * std::min(1.0, busy / seconds));
   }

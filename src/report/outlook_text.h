@@ -15,11 +15,11 @@ struct OutlookRow {
 };
 std::string render_outlook(const std::string& machine, const std::vector<OutlookRow>&, const Screen&);
 
-// One row per lane, a step from left to right; the height of a cell is the share of it in which the lane
-// works.
+// One row per lane, a steady step of `seconds` from left to right; the height of a cell is the share of it in
+// which the lane works. What lies outside of the step is folded into it: before and after come steps like it.
 struct LaneActivity {
   std::string name;
-  std::vector<std::pair<double, double>> busy;  // seconds [begin, end), any order
+  std::vector<std::pair<double, double>> busy;  // seconds [begin, end) from the step's begin, any order
 };
 std::string render_gantt(const std::vector<LaneActivity>&, double seconds, const Screen&);
 

@@ -58,6 +58,20 @@ Bytes total(const std::vector<KindUse>& uses) {
   return sum;
 }
 
+// What passes through takes turns in the same space, so its kinds add up to more than the plan sets aside for them:
+// here they share that in proportion.
+std::vector<LookUse> shares_of(const TierSummary& t) {
+  std::vector<LookUse> uses = merged(t.resting);
+  const u64 rests = total(t.resting).value, passes = total(t.streaming).value;
+  const u64 left = t.planned_peak.value - std::min(t.planned_peak.value, rests);
+  for (LookUse use : merged(t.streaming)) {
+    use.bytes = Bytes{static_cast<u64>(static_cast<double>(use.bytes.value) / static_cast<double>(passes) *
+                                       static_cast<double>(left))};
+    uses.push_back(use);
+  }
+  return uses;
+}
+
 // A bar of the tier's budget, one glyph per share of it, each kind in its colour or letter.
 std::string stacked_bar(const std::vector<LookUse>& uses, Bytes whole, u32 width, const Screen& screen) {
   std::string out;
@@ -104,16 +118,17 @@ class Table {
     for (const std::string& l : lines)
       line(" " + paint(screen_, Ink::bold, pad_right(&l == &lines.front() ? label : "", label_columns)) + l);
   }
-  void section(const std::string& title) {
+  void section(const std::string& title, const std::string& aside) {
     line("");
-    line(" " + paint(screen_, Ink::bold, title));
+    line(" " + paint(screen_, Ink::bold, title) + "  " + paint(screen_, Ink::dim, aside));
   }
   std::string dot() const { return screen_.unicode ? " · " : ", "; }
   std::string times() const { return screen_.unicode ? " × " : " x "; }
 
   void heading() {
     const std::string precision = plan_.precision == Precision::bf16 ? "bf16" : "fp32";
-    line(" " + paint(screen_, Ink::bold, "Tidepool plan") + dot() + plan_.model + dot() + precision + dot() + plan_.executor);
+    std::vector<std::string> items = {paint(screen_, Ink::bold, "Tidepool plan"), plan_.model, precision, plan_.executor};
+    for (const std::string& l : wrap_items(items, dot(), std::min(screen_.columns, 80u) - 2, 0)) line(" " + l);
     line(" " + paint(screen_, Ink::dim, repeat(screen_.unicode ? "─" : "-", std::min(screen_.columns, 80u) - 2)));
   }
 
@@ -139,11 +154,12 @@ class Table {
   void cost() {
     u32 sum = 0;
     for (const KindCost& k : plan_.kept) sum += k.bytes_per_parameter;
-    const Bytes fast = plan_.tiers[0].budget + plan_.tiers[1].budget;
+    const Bytes fast = plan_.tiers[0].budget * plan_.devices + plan_.tiers[1].budget;
     std::string size = bytes_text(plan_.state);
     if (fast.value > 0) {
-      size += fmt::format(", {}{}device + host budget",
-                          significant_text(static_cast<double>(plan_.state.value) / static_cast<double>(fast.value)), times());
+      const double share = static_cast<double>(plan_.state.value) / static_cast<double>(fast.value);
+      const std::string devices = plan_.devices > 1 ? fmt::format("{} devices'", plan_.devices) : "device";
+      size += fmt::format(", {}{}{} + host budget", significant_text(share), times(), devices);
     }
     row("State", size);
     row("Per parameter", fmt::format("{} bytes = {}", sum, costs(plan_.kept)));
@@ -151,19 +167,17 @@ class Table {
   }
 
   void tiers() {
-    section("Where it lies");
+    section("Where it lies", plan_.devices > 1 ? fmt::format("device: each of {}; what rests is a shard", plan_.devices)
+                                               : "kinds that pass take turns in the same space");
     for (u32 i = 0; i < tier_count; ++i) tier(static_cast<Tier>(i), plan_.tiers[i]);
   }
 
   void tier(Tier which, const TierSummary& t) {
-    const Bytes used = std::max(t.planned_peak, total(t.resting) + total(t.streaming));
-    const Bytes whole = std::max(t.budget, used);
-    const std::string free = bytes_text(whole - used) + " free";
+    const Bytes whole = std::max(t.budget, t.planned_peak);
+    const std::string free = bytes_text(whole - t.planned_peak) + " free";
     const u32 bar_width = std::min(screen_.columns, 80u) - 8 - 12 - 18;
-    std::vector<KindUse> uses = t.resting;
-    uses.insert(uses.end(), t.streaming.begin(), t.streaming.end());
     line(fmt::format("  {}{}  {}  {}", pad_right(std::string(name(which)), 7), pad_left(bytes_text(t.budget), 10),
-                     stacked_bar(merged(uses), whole, bar_width, screen_), pad_left(free, 14)));
+                     stacked_bar(shares_of(t), whole, bar_width, screen_), pad_left(free, 14)));
     legend("rests", t.resting);
     legend("passes", t.streaming);
   }
@@ -179,7 +193,9 @@ class Table {
 
   void links() {
     const bool timed = std::any_of(plan_.links.begin(), plan_.links.end(), [](const LinkSummary& l) { return l.seconds > 0; });
-    section("What moves in a step");
+    section("What moves in a step", plan_.devices > 1
+                                        ? fmt::format("a steady one, all {} devices together", plan_.devices)
+                                        : "a steady one; the first moves more");
     line(paint(screen_, Ink::dim, fmt::format("  {:<11}{:>{}}{:>{}}{:>{}}{}", "link", "bytes", cell_ + 1, "least",
                                               cell_ + 2, "ratio", cell_ - 3, timed ? fmt::format("{:>{}}", "busy", cell_) : "")));
     for (u32 i = 0; i < link_count; ++i) {

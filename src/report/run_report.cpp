@@ -201,14 +201,6 @@ RunReport read_fields(const Object& o) {
 
 bool may_be_loss(double loss) { return !std::isfinite(loss) || (loss >= -1 && loss <= 1e39); }
 
-DriveLife drive_life(const RunReport& r) {
-  DriveLife out{.endurance = r.disk_endurance, .assumed = r.disk_endurance.value == 0};
-  if (out.assumed) out.endurance = endurance_assumed;
-  const Bytes written = r.links[static_cast<u32>(LinkKind::disk_write)].measured;
-  out.seconds = static_cast<double>(out.endurance.value) / static_cast<double>(written.value) * r.train_seconds;
-  return out;
-}
-
 std::string to_json(const RunReport& r) {
   json::object o;
   o["version"] = r.version;

@@ -91,16 +91,6 @@ struct RunReport {
   bool operator==(const RunReport&) const = default;
 };
 
-// What makers commonly promise of a 1 TB consumer drive: assumed where machine.file tells nothing.
-inline constexpr Bytes endurance_assumed{600'000'000'000'000};
-
-struct DriveLife {
-  Bytes endurance{};
-  bool assumed = false;
-  double seconds = 0;  // of training at this run's pace, until it is written; infinite where nothing is
-};
-DriveLife drive_life(const RunReport&);
-
 // Whether training could have come to this loss. A cross-entropy of fp32 logits is not below 0 but by rounding, and
 // not above the largest difference of two; what is not finite is a loss that went wrong.
 bool may_be_loss(double);

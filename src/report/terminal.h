@@ -22,7 +22,7 @@ struct KindUse {
   Bytes bytes{};
 };
 
-struct TierSummary {
+struct TierSummary {  // of the device: of each
   Bytes budget{};
   Bytes planned_peak{};
   std::vector<KindUse> resting;    // persistent chunks at home here
@@ -42,7 +42,8 @@ struct KindCost {
 
 struct PlanSummary {
   std::string model;           // "gpt2": a name or path
-  std::string executor;        // "cpu:1, 2 threads"
+  std::string executor;        // what runs it: "cpu:1, 2 threads"; a machine file's: "8xv100-32g, 8 devices"
+  u32 devices = 1;             // alike: `tiers` of the device are of each, `links` of all together
   Precision precision = Precision::fp32;
   u64 parameters = 0;
   u32 layers = 0, width = 0, heads = 0, vocabulary = 0;

@@ -8,6 +8,7 @@
 
 #include "io/file_system.h"
 #include "io/memory_limits.h"
+#include "report/units.h"
 #include "trainer/run_meter.h"
 #include "trainer/session.h"
 
@@ -120,7 +121,7 @@ Result<void> RunCheckpoints::save(const TrainerState& state, StateReader& reader
                       .total_limit = config_.output.save_total_limit,
                       .best_step = state.best_step,
                       .distrusted = distrusted_}));
-  outputs_.say(fmt::format("saved {} in {:.1f} s", last_.path, RunMeter::now() - began));
+  outputs_.say(fmt::format("saved {} in {}", last_.path, seconds_text(RunMeter::now() - began)));
   return {};
 }
 

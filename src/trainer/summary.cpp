@@ -58,7 +58,11 @@ void add_prediction(PlanSummary& s, const Prediction& p) {
   const Machine& m = p.machine;
   const std::array<double, link_count> rates = {m.copies.h2d_bytes_per_s, m.copies.d2h_bytes_per_s,
                                                 m.disk.read_bytes_per_s, m.disk.write_bytes_per_s};
-  for (u32 l = 0; l < link_count; ++l) s.links[l].seconds = static_cast<double>(s.links[l].per_step.value) / rates[l];
+  // Each device has a link of its own to the host, and there is one disk.
+  for (u32 l = 0; l < link_count; ++l) {
+    const bool of_device = l == static_cast<u32>(LinkKind::h2d) || l == static_cast<u32>(LinkKind::d2h);
+    s.links[l].seconds = static_cast<double>(s.links[l].per_step.value) / rates[l] / (of_device ? s.devices : 1);
+  }
   s.notes.push_back(fmt::format("measured now: {:.0f} GFLOP/s, copies {:.1f} GB/s, Adam {:.1f} GB/s",
                                 m.device.flops_per_s[0] * 1e-9, m.copies.h2d_bytes_per_s * 1e-9,
                                 m.host.adam_bytes_per_s * 1e-9));
@@ -75,11 +79,23 @@ Bytes state_bytes(const Plan& plan) {
   return sum;
 }
 
-PlanSummary summarize(const Config& config, const ModelGraph& graph, const Plan& plan, const Prediction* prediction) {
-  const bool bf16 = plan.precision == Precision::bf16;
+namespace {
+
+std::string executor_text(const Config& config, const Plan& plan, const Machine* machine) {
+  if (machine != nullptr)
+    return fmt::format("{}, {} device{}", machine->name, plan.devices, plan.devices == 1 ? "" : "s");
   const u32 threads = config.machine.threads != 0 ? config.machine.threads : std::thread::hardware_concurrency();
+  return fmt::format("{}, {} thread{}", config.machine.executor, threads, threads == 1 ? "" : "s");
+}
+
+}  // namespace
+
+PlanSummary summarize(const SummaryInput& in) {
+  const auto& [config, graph, plan, prediction, machine] = in;
+  const bool bf16 = plan.precision == Precision::bf16;
   PlanSummary s{.model = "gpt2",
-                .executor = fmt::format("{}, {} threads", config.machine.executor, threads),
+                .executor = executor_text(config, plan, machine),
+                .devices = plan.devices,
                 .precision = plan.precision,
                 .parameters = graph.parameters,
                 .layers = graph.config.n_layer,

@@ -9,8 +9,14 @@
 
 namespace tidepool {
 
-// `prediction`: null where nothing was measured.
-PlanSummary summarize(const Config&, const ModelGraph&, const Plan&, const Prediction* prediction);
+struct SummaryInput {
+  const Config& config;
+  const ModelGraph& graph;
+  const Plan& plan;
+  const Prediction* prediction = nullptr;  // null where nothing was measured
+  const Machine* machine = nullptr;        // that is planned for; null: this one
+};
+PlanSummary summarize(const SummaryInput&);
 
 // All persistent kinds.
 Bytes state_bytes(const Plan&);

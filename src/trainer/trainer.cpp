@@ -139,7 +139,7 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   Result<void> show_plan() {
     TRY_ASSIGN(prediction_, predict_step(*session_));
-    outputs_.show(summarize(config_, graph_, session_->plan(), &prediction_));
+    outputs_.show(summarize({config_, graph_, session_->plan(), &prediction_}));
     return {};
   }
 

@@ -7,6 +7,7 @@ namespace tidepool {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::string quickstart = TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml";
 const std::string machine = "machine=" TIDEPOOL_SOURCE_DIR "/configs/machines/1xv100-32g.yaml";
@@ -48,6 +49,19 @@ TEST(CliPlan, no_argument_is_passed_over) {
   expect_refused({machine, "--text", "tokens=300B"}, "tokens= asks for days of training, and --text");
   expect_refused({"--explain", ""}, "--explain: write op:N or chunk:N");
   expect_refused({"--segment", "drain"}, "add --explain");
+}
+
+TEST(CliPlan, json_has_null_for_what_is_not_known) {
+  const Outcome r = plan({machine, "memory.device=64MiB", "memory.host=128MiB", "memory.disk=0", "--json"});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, HasSubstr("\"drive_life_years\": null"));  // nothing is written
+}
+
+TEST(CliPlan, the_table_names_the_machine_that_is_planned_for) {
+  const Outcome r = plan({machine, "memory.device=64MiB", "memory.host=128MiB", "memory.disk=0"});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, HasSubstr("1xv100-32g, 1 device\n"));
+  EXPECT_THAT(r.out, Not(HasSubstr("threads")));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <boost/json/parse.hpp>
 #include <cmath>
 
+#include "report/drive_life.h"
 #include "report/metrics_log.h"
 #include "report/run_report.h"
 #include "report/text_file.h"
@@ -58,15 +59,14 @@ TEST(ReportJson, what_an_older_report_lacks_is_not_known) {
   EXPECT_EQ(back->disk_endurance, Bytes{});
 }
 
-TEST(ReportJson, a_drive_lasts_as_long_as_its_endurance) {
-  RunReport r = some_report();
-  r.links[static_cast<u32>(LinkKind::disk_write)].measured = Bytes{1'200'000'000};
-  EXPECT_FALSE(drive_life(r).assumed);
-  EXPECT_DOUBLE_EQ(drive_life(r).seconds, 9e6);  // a millionth in 9 s
-  r.disk_endurance = Bytes{};
-  EXPECT_TRUE(drive_life(r).assumed);
-  EXPECT_EQ(drive_life(r).endurance, endurance_assumed);
-  EXPECT_DOUBLE_EQ(drive_life(r).seconds, 4.5e6);
+TEST(DriveLife, a_drive_lasts_as_long_as_its_endurance) {
+  const DriveLife told = drive_life(Bytes{1'200'000'000'000'000}, 1e12);
+  EXPECT_FALSE(told.assumed);
+  EXPECT_DOUBLE_EQ(told.seconds, 1200 * 86'400.0);
+  const DriveLife assumed = drive_life({}, 1e12);
+  EXPECT_TRUE(assumed.assumed);
+  EXPECT_EQ(assumed.endurance, endurance_assumed);
+  EXPECT_EQ(drive_life_text(assumed), "600 TB of endurance (assumed) last 600 days");
 }
 
 TEST(ReportJson, has_the_keys_that_others_rely_on) {

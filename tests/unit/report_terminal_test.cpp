@@ -4,6 +4,7 @@
 #include <limits>
 #include <sstream>
 
+#include "report/outlook_text.h"
 #include "report/terminal.h"
 
 namespace tidepool {
@@ -81,6 +82,47 @@ TEST(ReportTerminal, a_drives_endurance_is_told_or_said_to_be_assumed) {
   r.comm.reset();
   EXPECT_THAT(render_report(r, plain), HasSubstr("1200 TB of endurance (machine.file) last"));
   EXPECT_THAT(render_report(r, plain), Not(HasSubstr("collectives")));
+}
+
+// A device's table is of each of them; the budgets that the state is measured against are of all.
+TEST(ReportTerminal, a_plan_for_several_devices_says_what_is_of_each) {
+  PlanSummary p = big_plan();
+  p.devices = 8;
+  p.state = Bytes{90 * gib};  // budgets: 8 x 20 + 20 GiB
+  const std::string text = render_plan(p, plain);
+  EXPECT_THAT(text, HasSubstr("90.0 GiB, 0.500 x 8 devices' + host budget"));
+  EXPECT_THAT(text, HasSubstr("device: each of 8"));
+  EXPECT_THAT(text, HasSubstr("all 8 devices together"));
+  p.devices = 1;
+  EXPECT_THAT(render_plan(p, plain), HasSubstr("2.25 x device + host budget"));
+  expect_fits(text, plain);
+}
+
+// What passes takes turns in the same space: the arena has the planned size, whatever its kinds add up to.
+TEST(ReportTerminal, a_plans_free_memory_is_what_no_arena_takes) {
+  const std::string text = render_plan(big_plan(), plain);  // 11 of 20 GiB planned; kinds sum to 22.7
+  EXPECT_THAT(text, HasSubstr("9.00 GiB free"));
+  EXPECT_THAT(text, Not(HasSubstr(" 0 B free")));
+}
+
+TEST(ReportTerminal, what_to_expect_of_a_machine_is_wrapped) {
+  for (const u32 columns : {60u, 80u, 120u}) {
+    const Screen screen{.columns = columns};
+    const std::string text = render_outlook("a machine", {{"Disk", std::string(20, 'a') + " " + std::string(20, 'b') + " " + std::string(20, 'c') + " " + std::string(20, 'd')}}, screen);
+    expect_fits(text, Screen{.columns = std::min(columns, 80u)});
+    EXPECT_THAT(text, HasSubstr("\n               " + std::string(20, columns < 80 ? 'c' : 'd')));
+  }
+}
+
+// A lane that works past the step's end does so at the begin of the next one, which is like it.
+TEST(ReportTerminal, a_gantt_ends_where_the_step_ends) {
+  const std::string text = render_gantt({{"compute", {{0.5, 1.0}}}, {"h2d", {{0.9, 1.1}}}, {"d2h", {{-0.1, 0.1}}}}, 1.0, {.columns = 42});
+  const auto lines = lines_of(text);
+  ASSERT_EQ(lines.size(), 6u);
+  EXPECT_EQ(lines[2], "  compute     ..........##########   50%");
+  EXPECT_EQ(lines[3], "  h2d         ##................##   20%");
+  EXPECT_EQ(lines[4], "  d2h         ##................##   20%");
+  EXPECT_TRUE(lines[5].ends_with("1.00 s")) << lines[5];
 }
 
 LiveState busy_live() {
