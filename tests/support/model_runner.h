@@ -1,7 +1,9 @@
-// A whole model run block by block with everything resident: what the executor does, without plans.
+// A whole model run block by block with everything resident: what the executor does, without plans. On the CPU, or
+// on a device whose memory the host may touch too.
 #pragma once
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <new>
 
@@ -32,12 +34,15 @@ struct RunOptions {
   u64 step = 1;
 };
 
-class ModelRunner {
+// Frame: memory of the kernels' device, as FrameBuffer.
+template <class Frame>
+class BasicModelRunner {
  public:
   using Weights = std::vector<std::vector<float>>;  // by window, padded
 
-  ModelRunner(ModelGraph graph, CorePool& pool)
-      : graph_(std::move(graph)), kernels_(create_cpu_kernels(pool)), scratch_(workspace_bytes()) {
+  BasicModelRunner(ModelGraph graph, CorePool& pool) : BasicModelRunner(std::move(graph), create_cpu_kernels(pool)) {}
+  BasicModelRunner(ModelGraph graph, std::unique_ptr<Kernels> kernels)
+      : graph_(std::move(graph)), kernels_(std::move(kernels)), scratch_(workspace_bytes()), loss_sum_(sizeof(double)) {
     for (const Window& w : graph_.windows) {
       weights.emplace_back(w.elements, 0.0f);
       params_.emplace_back(w.elements * element_bytes(Kind::param, graph_.precision));
@@ -82,8 +87,9 @@ class ModelRunner {
   double loss(const i32* tokens, const i32* targets, RunOptions options = {}) {
     options.keep = false;
     forward(tokens, options, 0);
-    double sum = 0;
+    double& sum = loss_sum();
     head(tokens, targets, options, &sum, nullptr, 0);
+    kernels_->finish();
     return sum;
   }
 
@@ -99,24 +105,25 @@ class ModelRunner {
   double forward_backward(const i32* tokens, const i32* targets, double inverse_tokens, RunOptions options = {},
                           u32 micro_batch = 0) {
     forward(tokens, options, micro_batch);
-    double sum = 0;
+    double& sum = loss_sum();
     for (u32 b = u32(graph_.blocks.size()); b-- > 0;) {
       const auto windows = windows_of(b);
       std::vector<float*> accumulators;
-      for (FrameBuffer& a : accumulators_[b]) accumulators.push_back(a.floats());
+      for (Frame& a : accumulators_[b]) accumulators.push_back(a.floats());
       block_backward(context(b, options, micro_batch),
                      {.windows = windows,
                       .tokens = tokens,
                       .targets = targets,
-                      .input = b > 0 ? acts_[b - 1].floats() : nullptr,
+                      .input = b > 0 ? activations(acts_[b - 1]) : nullptr,
                       .kept = options.keep && graph_.blocks[b].kept.value > 0 ? kept_[b].get() : nullptr,
-                      .grad = grad_[0].floats(),
+                      .grad = activations(grad_[0]),
                       .grad_accum = accumulators,
                       .accumulate = micro_batch > 0,
                       .workspace = scratch_.get(),
                       .loss_sum = &sum,
                       .inverse_tokens = inverse_tokens});
     }
+    kernels_->finish();
     return sum;
   }
 
@@ -148,6 +155,11 @@ class ModelRunner {
   }
 
  private:
+  Values activations(Frame& frame) const { return {frame.get(), graph_.activations}; }
+  double& loss_sum() {
+    double& sum = *reinterpret_cast<double*>(loss_sum_.get());
+    return sum = 0;
+  }
   u64 workspace_bytes() const {
     u64 bytes = 0;
     for (const Block& b : graph_.blocks) {
@@ -173,8 +185,8 @@ class ModelRunner {
       block_forward(context(b, options, micro_batch),
                     {.windows = windows,
                      .tokens = tokens,
-                     .input = b > 0 ? acts_[b - 1].floats() : nullptr,
-                     .output = acts_[b].floats(),
+                     .input = b > 0 ? activations(acts_[b - 1]) : nullptr,
+                     .output = activations(acts_[b]),
                      .kept = options.keep && graph_.blocks[b].kept.value > 0 ? kept_[b].get() : nullptr,
                      .workspace = scratch_.get()});
     }
@@ -186,7 +198,7 @@ class ModelRunner {
     block_forward(context(b, options, 0), {.windows = windows,
                                            .tokens = tokens,
                                            .targets = targets,
-                                           .input = acts_[b - 1].floats(),
+                                           .input = activations(acts_[b - 1]),
                                            .workspace = scratch_.get(),
                                            .loss_sum = sum,
                                            .logits = logits,
@@ -195,9 +207,10 @@ class ModelRunner {
 
   ModelGraph graph_;
   std::unique_ptr<Kernels> kernels_;
-  FrameBuffer scratch_;
-  std::vector<FrameBuffer> params_, acts_, kept_, grad_;  // by window; by block
-  std::vector<std::vector<FrameBuffer>> accumulators_;    // by block, use
+  Frame scratch_, loss_sum_;
+  std::deque<Frame> params_, acts_, kept_, grad_;   // by window; by block
+  std::deque<std::deque<Frame>> accumulators_;      // by block, use
 };
+using ModelRunner = BasicModelRunner<FrameBuffer>;
 
 }  // namespace tidepool::test

@@ -1,0 +1,121 @@
+// A whole model on a device, block by block, against the CPU's: what kernels get from blocks, in the order
+// and with the overlaps of memory that blocks have.
+#include <optional>
+
+#include "kernels/kernels_cuda.h"
+#include "tests/cuda/cuda_fixture.h"
+#include "tests/support/model_runner.h"
+
+namespace tidepool::test {
+namespace {
+
+constexpr BatchShape batch = {.sequences = 2, .tokens = 40};
+
+// A frame on the device, full of NaN like the host's.
+class DeviceFrame {
+ public:
+  explicit DeviceFrame(u64 bytes) : array_(std::max<u64>(bytes, 64)) {
+    std::memset(array_.data(), 0xff, array_.bytes());
+  }
+  std::byte* get() const { return array_.data(); }
+  float* floats() const { return array_.as<float>(); }
+
+ private:
+  DeviceArray array_;
+};
+
+struct ModelCase {
+  Precision parameters, activations;
+  u32 head_size;
+  double loss_tolerance, gradient_tolerance;  // relative
+};
+std::ostream& operator<<(std::ostream& out, const ModelCase& c) {
+  const auto name = [](Precision p) { return p == Precision::fp32 ? "fp32" : "bf16"; };
+  return out << name(c.parameters) << "_inside_" << name(c.activations) << "_d" << c.head_size;
+}
+
+struct Losses {
+  std::vector<double> of_micro_batch;
+  double evaluated = 0;
+  std::vector<float> gradients;  // of the micro-batches' sum
+};
+
+class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelCase> {
+ protected:
+  static Gpt2Config config() {
+    return {.vocab_size = 131,
+            .n_positions = 64,
+            .n_embd = 2 * GetParam().head_size,
+            .n_layer = 2,
+            .n_head = 2,
+            .embd_pdrop = 0.1,
+            .attn_pdrop = 0.2,
+            .resid_pdrop = 0.1};
+  }
+  static ModelGraph graph(Precision activations) {
+    return build_gpt2(config(), GetParam().parameters, batch, activations).value();
+  }
+
+  // keep: of both micro-batches, what backward needs of layers' insides; else it is made again.
+  template <class Runner>
+  static Losses run(Runner& model, const i32* tokens, const i32* targets, bool keep) {
+    model.init(5, 5.0f);
+    Losses out;
+    for (u32 m = 0; m < 2; ++m) {
+      out.of_micro_batch.push_back(model.forward_backward(tokens, targets, 1.0 / 200, {.keep = keep}, m));
+    }
+    out.gradients = model.all_gradients();
+    out.evaluated = model.loss(tokens, targets, {.training = false});
+    return out;
+  }
+
+  Losses run_on_device(bool keep) {
+    const DeviceArray workspace(cuda_kernels_workspace.value);
+    const DeviceArray tokens(tokens_.data(), tokens_.size() * 4),
+        targets(targets_.data(), targets_.size() * 4);
+    BasicModelRunner<DeviceFrame> model(
+        graph(GetParam().activations),
+        create_cuda_kernels(stream_, {workspace.data(), workspace.bytes()}).value());
+    return run(model, tokens.as<i32>(), targets.as<i32>(), keep);
+  }
+
+  void SetUp() override {
+    std::mt19937 random(3);
+    for (u64 i = 0; i < batch.rows(); ++i) {
+      tokens_.push_back(static_cast<i32>(random() % 131));
+      targets_.push_back(i % 9 == 4 ? ignored_target : static_cast<i32>(random() % 131));
+    }
+  }
+
+  std::vector<i32> tokens_, targets_;
+};
+
+TEST_P(CudaModelTest, IsTheCpusModel) {
+  const ModelCase c = GetParam();
+  const auto pool = make_pool(2);
+  ModelRunner on_host(graph(Precision::fp32), *pool);
+  const Losses want = run(on_host, tokens_.data(), targets_.data(), true);
+  const Losses got = run_on_device(true);
+  for (u32 m = 0; m < 2; ++m) {
+    EXPECT_NEAR(got.of_micro_batch[m], want.of_micro_batch[m], c.loss_tolerance * want.of_micro_batch[m]);
+  }
+  EXPECT_NEAR(got.evaluated, want.evaluated, c.loss_tolerance * want.evaluated);
+  EXPECT_LE(relative_error(got.gradients, want.gradients), c.gradient_tolerance);
+  for (const float g : got.gradients) ASSERT_TRUE(std::isfinite(g));  // padding included
+}
+
+TEST_P(CudaModelTest, RecomputeChangesNoBit) {
+  const Losses kept = run_on_device(true), made_again = run_on_device(false);
+  EXPECT_EQ(kept.of_micro_batch, made_again.of_micro_batch);
+  EXPECT_TRUE(same_bits(kept.gradients, made_again.gradients));
+}
+
+// bf16 inside: each of some 20 arrays between the tokens and a gradient is rounded by up to 2^-9 of itself.
+INSTANTIATE_TEST_SUITE_P(Precisions, CudaModelTest,
+                         testing::Values(ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5},
+                                         ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2},
+                                         ModelCase{Precision::bf16, Precision::fp32, 12, 1e-6, 1e-5}),
+                         testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace tidepool::test
