@@ -39,7 +39,7 @@ struct OwnRows {
 
 // dk and dv. A block's warps own 16 keys each; all queries that see them pass by.
 template <u32 size, bool dropout>
-__global__ void __launch_bounds__(AttentionBackwardTile<size>::threads)
+__global__ void __launch_bounds__(AttentionBackwardTile<size>::threads, AttentionBackwardTile<size>::blocks)
     attention_backward_keys_tensor(AttentionBackwardArguments<Bf16> op) {
 #ifdef ATTENTION_ON_TENSOR_CORES
   using Tile = AttentionBackwardTile<size>;
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size>::threads)
 
 // dq. A block's warps own 16 queries each; all keys that they see pass by.
 template <u32 size, bool dropout>
-__global__ void __launch_bounds__(AttentionBackwardTile<size>::threads)
+__global__ void __launch_bounds__(AttentionBackwardTile<size>::threads, AttentionBackwardTile<size>::blocks)
     attention_backward_queries_tensor(AttentionBackwardArguments<Bf16> op) {
 #ifdef ATTENTION_ON_TENSOR_CORES
   using Tile = AttentionBackwardTile<size>;

@@ -55,19 +55,22 @@ struct AttentionForwardTile {
   static_assert(shared_bytes <= 64 * kib);
 };
 
-// Backward, both kernels: eight warps own 16 rows each (keys in one, queries in the other) and keep them in
-// registers; `step` rows of two arrays pass by, two stages deep. Registers for 64: at most 224; for 128: 255
-// by keys, of which 2 to 8 spill, 220 to 246 by queries. One block is on a multiprocessor. Shared memory for
-// 128: 32.5 KiB by keys, 64 KiB by queries; for 64: half.
+// Backward, both kernels: warps own 16 rows each (keys in one, queries in the other) and keep them in
+// registers; `step` rows of two arrays pass by, two stages deep. For 128 there are eight warps and one block on
+// a multiprocessor: 255 registers by keys, of which up to 9 spill, and 236 to 255 by queries; 65 and 64 KiB of
+// shared memory. For 64 three blocks of four warps: 168 registers, at most one of which spills on sm_80 and 90,
+// five on sm_120; half the shared memory.
 template <u32 size>
 struct AttentionBackwardTile {
-  static constexpr u32 warps = 8, threads = 32 * warps;
+  static constexpr u32 warps = size <= 64 ? 4 : 8, threads = 32 * warps;
+  static constexpr u32 blocks =
+      size <= 64 ? 3 : 1;  // that a multiprocessor's registers are shared by, at least
   static constexpr u32 rows = 16 * warps;
   static constexpr bool resident = size <= 128;  // else the owned rows are read again at each step, from L1
   static constexpr u32 query_step = size <= 128 ? 64 : 32;  // of queries that pass by keys
   static constexpr u32 key_step = size <= 128 ? 64 : 32;
   // Of a step, what is in registers at a time.
-  static constexpr u32 query_batch = size == 128 ? 16 : 32, key_batch = 32;
+  static constexpr u32 query_batch = size <= 64 || size == 128 ? 16 : 32, key_batch = 32;
   static_assert(query_step % query_batch == 0 && key_step % key_batch == 0);
   static constexpr u32 parts = size <= 128 ? 1 : 2;  // blocks that share the columns of dk and dv
   static constexpr u32 statistics_bytes = 2 * 2 * query_step * sizeof(float);  // lse and delta of two stages
