@@ -108,7 +108,8 @@ __device__ __forceinline__ void add_batch(FmaRows& own, const FmaPlace<lanes>& p
 }
 
 // Bit r * batch + j: whether element(r, j) of the dropout's numbering stays. The lanes of a group draw one
-// element each and vote.
+// element each and vote. (`element` has a name at each call: nvcc 13.0 fails on a lambda in
+// its place.)
 template <u32 batch, u32 lanes, class Element>
 __device__ __forceinline__ u32 kept_in_batch(const DropoutRow& dropout, const FmaPlace<lanes>& place,
                                              Element element) {
