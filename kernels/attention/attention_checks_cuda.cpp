@@ -1,5 +1,5 @@
 #include "kernels/attention/attention_launch.h"
-#include "kernels/cuda/dispatch.h"
+#include "kernels/cuda/precisions.h"
 #include "tidepool/check.h"
 
 namespace tidepool::cuda {

@@ -26,10 +26,6 @@ inline AttentionSizes attention_sizes(const AttentionShape& s) {
           .scale_log2 = scale * log2_of_e};
 }
 
-// Of an operation's arrays; stops the process where a kernel could not take them. In
-// attention_checks_cuda.cpp, because nvcc does not read what CHECK prints with.
-void check_attention(const AttentionShape&, AttentionUnits, std::initializer_list<ConstValues> arrays);
-
 template <class T>
 AttentionForwardArguments<T> forward_arguments(const Attention& op) {
   return {.sizes = attention_sizes(op.shape),

@@ -6,6 +6,8 @@
 // bits.
 #pragma once
 
+#include <initializer_list>
+
 #include "kernels/attention/attention.h"
 #include "kernels/cuda/launch_shape.h"
 
@@ -16,6 +18,9 @@ constexpr AttentionUnits attention_units(Precision precision, u32 head_size, int
   const bool fits = precision == Precision::bf16 && head_size % 8 == 0 && compute_major >= 8;
   return fits ? AttentionUnits::tensor : AttentionUnits::fma;
 }
+
+// Of an operation's arrays; stops the process where a kernel could not take them.
+void check_attention(const AttentionShape&, AttentionUnits, std::initializer_list<ConstValues> arrays);
 
 // Tensor cores. Head size 32 is for small models and tests; 256 is there, not fast.
 inline constexpr u32 attention_tensor_sizes[] = {32, 64, 80, 96, 128, 256};

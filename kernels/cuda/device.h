@@ -16,7 +16,7 @@
 
 #include <cuda_runtime.h>
 
-#include "tidepool/types.h"
+#include "kernels/cuda/launch_shape.h"
 
 // Before a loop over an array that must be in registers: every index must be known. g++ knows no such pragma.
 #ifdef CUDA_EMULATED
@@ -88,8 +88,6 @@ __device__ __forceinline__ u32 bf16_pair(float first, float second) {
 }
 __device__ __forceinline__ float first_of_pair(u32 pair) { return __uint_as_float(pair << 16); }
 __device__ __forceinline__ float second_of_pair(u32 pair) { return __uint_as_float(pair & 0xffff'0000u); }
-
-inline constexpr u32 vector_elements = 8;
 
 // v = p[at, at + 8); those at or above n are 0. `whole`: p + at is aligned to 16 bytes and at + 8 <= n.
 template <bool whole>

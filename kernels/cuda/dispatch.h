@@ -38,11 +38,4 @@ T* elements(Values v) {
   return reinterpret_cast<T*>(v.data);
 }
 
-// Whether rows of `columns` elements may be read and written in vectors of 8: load8<true>. Null counts as aligned.
-template <class... Arrays>
-bool rows_of_vectors(u64 columns, const Arrays&... arrays) {
-  const auto aligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
-  return columns % vector_elements == 0 && (aligned(ConstValues(arrays).data) && ...);
-}
-
 }  // namespace tidepool::cuda

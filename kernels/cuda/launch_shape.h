@@ -7,6 +7,7 @@
 namespace tidepool::cuda {
 
 inline constexpr u32 warp_threads = 32;
+inline constexpr u32 vector_elements = 8;  // that a thread takes at a time
 // What every GPU since sm_70 grants. Shared memory above the default is asked for by launch().
 inline constexpr u32 block_threads_max = 1024;
 inline constexpr u32 grid_x_max = 0x7fff'ffff, grid_yz_max = 65535;

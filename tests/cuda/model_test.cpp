@@ -79,7 +79,7 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
     return run(model, tokens.as<i32>(), targets.as<i32>(), keep);
   }
 
-  void SetUp() override {
+  CudaModelTest() {
     std::mt19937 random(3);
     for (u64 i = 0; i < batch.rows(); ++i) {
       tokens_.push_back(static_cast<i32>(random() % 131));
