@@ -86,12 +86,9 @@ class Bodies final : public NextSegment, public EngineObserver {
     const PhaseProfile& body = profile_.of(SegmentKind::body);
     double wall = 0;
     for (u32 c = 0; c < cause_count; ++c) wall += static_cast<double>(body.exposed[c].value);
-    u32 longest = 0;
-    for (u32 c = 0; c < cause_count && wall > 0; ++c) {
+    for (u32 c = 0; c < cause_count && wall > 0; ++c)
       out.exposed_seconds[c] = static_cast<double>(body.exposed[c].value) / wall * out.step_seconds;
-      if (body.exposed[c] > body.exposed[longest]) longest = c;
-    }
-    out.binds = name(static_cast<Cause>(longest));
+    out.binds = binding_resource(body);
     std::sort(ops_.begin(), ops_.end(), [](const ForecastOp& a, const ForecastOp& b) {
       return a.started != b.started ? a.started < b.started : index(a.op) < index(b.op);
     });

@@ -22,7 +22,7 @@ struct Forecast {
   double step_seconds = 0;                             // between the norms of two bodies
   std::array<double, lane_kind_count> busy_seconds{};  // per step, of the busiest lane of each kind
   std::array<double, cause_count> exposed_seconds{};   // adds up to the step
-  std::string binds;            // what most of the step waits for: "compute", "disk_read", ...
+  std::string binds;            // what most of the step waits for: "compute", "disk_read", "disk", ...
   std::vector<ForecastOp> ops;  // of one steady body, by start
   i64 norm_before_ns = 0;       // end of the step before, on the clock of `ops`
 };

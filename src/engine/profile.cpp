@@ -8,8 +8,8 @@
 namespace tidepool {
 namespace {
 
-// A chain this long has covered any gap that people ask about; the rest counts as `other`.
-constexpr u32 chain_links_max = 256;
+// Gaps lie apart, so all chains together are about as long as the plan; the rest of a longer one is `other`.
+constexpr u32 chain_links_max = 1 << 16;
 
 Cause cause_of(const Op& op) {
   switch (op.lane.kind) {
@@ -27,6 +27,20 @@ Cause cause_of(const Op& op) {
 Nanos& share(std::array<Nanos, cause_count>& causes, Cause cause) { return causes[static_cast<u32>(cause)]; }
 
 }  // namespace
+
+std::string_view binding_resource(const PhaseProfile& phase) {
+  const auto of = [&](Cause cause) { return phase.exposed[static_cast<u32>(cause)].value; };
+  Cause longest = Cause::compute;
+  for (const Cause cause : {Cause::host_adam, Cause::h2d, Cause::d2h, Cause::comm})
+    if (of(cause) > of(longest)) longest = cause;
+  const u64 read = of(Cause::disk_read), write = of(Cause::disk_write);
+  if (read + write <= of(longest)) return name(longest);
+  // Both directions share one drive: what waits for one waits for the other as well, if that is as busy.
+  const auto busy = [&](LaneKind lane) { return phase.busy[static_cast<u32>(lane)].value; };
+  const auto [less, more] = std::minmax({busy(LaneKind::disk_read), busy(LaneKind::disk_write)});
+  if (2 * less >= more) return "disk";
+  return name(read > write ? Cause::disk_read : Cause::disk_write);
+}
 
 Nanos PhaseProfile::wall() const {
   Nanos sum{};
@@ -102,18 +116,29 @@ void TimeProfile::at_rest() {
 }
 
 void TimeProfile::cover_gap(u64 sequence, Nanos gap_begin, Nanos gap_end, PhaseProfile& phase) {
+  Cause waits = Cause::other;  // until the op at hand began
   for (u32 link = 0; link < chain_links_max && gap_end > gap_begin; ++link) {
     const Past* cause = released_by(sequence);
+    const Past* before = issued_before(sequence);
+    // A disk lane begins its requests in order, and as many at once as it is deep: the op waited for its turn.
+    waits = before ? before->cause : Cause::other;
+    if (before && (!cause || before->started >= cause->finished)) {
+      const Nanos began = std::clamp(before->started, gap_begin, gap_end);
+      share(phase.exposed, waits) += gap_end - began;
+      gap_end = began;
+      sequence = before->sequence;
+      continue;
+    }
     if (!cause || cause->finished <= gap_begin) break;
     const Nanos finished = std::min(cause->finished, gap_end);
     const Nanos started = std::clamp(cause->started, gap_begin, finished);
-    share(phase.exposed, Cause::other) += gap_end - finished;
+    share(phase.exposed, waits) += gap_end - finished;
     // Compute ops do not run inside a gap of the compute lane, except for clock rounding.
     share(phase.exposed, cause->cause) += finished - started;
     gap_end = started;
     sequence = cause->sequence;
   }
-  if (gap_end > gap_begin) share(phase.exposed, Cause::other) += gap_end - gap_begin;
+  if (gap_end > gap_begin) share(phase.exposed, waits) += gap_end - gap_begin;
 }
 
 // Of everything that had to finish before the op, the one that finished last.
@@ -121,7 +146,6 @@ const TimeProfile::Past* TimeProfile::released_by(u64 sequence) const {
   const Run* run = run_of(sequence);
   if (!run) return nullptr;
   const Segment& segment = schedule_.plan().segment(run->what.kind);
-  const SegmentLanes& lanes = schedule_.of(run->what.kind);
   const u32 op = static_cast<u32>(sequence - run->first_sequence);
   const Past* best = nullptr;
   for (const OpId dep : segment.deps_of(segment.ops[op])) consider(run->first_sequence + index(dep), best);
@@ -129,11 +153,28 @@ const TimeProfile::Past* TimeProfile::released_by(u64 sequence) const {
     const Run& before = *(run + 1);
     for (const OpId dep : run->link->deps_of(OpId{op})) consider(before.first_sequence + index(dep), best);
   }
-  if (is_ordered(segment.ops[op].lane.kind) && lanes.position[op] > 0) {
-    const OpId previous = lanes.at(lanes.lane_of[op], lanes.position[op] - 1);
-    consider(run->first_sequence + index(previous), best);
-  }
+  if (is_ordered(segment.ops[op].lane.kind)) consider(lane_predecessor(*run, op), best);
   return best;
+}
+
+// Of a disk lane the request that was begun before it; null of other lanes.
+const TimeProfile::Past* TimeProfile::issued_before(u64 sequence) const {
+  const Run* run = run_of(sequence);
+  if (!run) return nullptr;
+  const u32 op = static_cast<u32>(sequence - run->first_sequence);
+  if (is_ordered(schedule_.plan().segment(run->what.kind).ops[op].lane.kind)) return nullptr;
+  return past(lane_predecessor(*run, op));
+}
+
+u64 TimeProfile::lane_predecessor(const Run& run, u32 op) const {
+  const SegmentLanes& lanes = schedule_.of(run.what.kind);
+  const u32 lane = lanes.lane_of[op];
+  if (lanes.position[op] > 0) return run.first_sequence + index(lanes.at(lane, lanes.position[op] - 1));
+  const Run* before = &run + 1;
+  if (before >= runs_.data() + runs_known_) return none_known;
+  const SegmentLanes& earlier = schedule_.of(before->what.kind);
+  const u32 count = earlier.count(lane);
+  return count == 0 ? none_known : before->first_sequence + index(earlier.at(lane, count - 1));
 }
 
 void TimeProfile::consider(u64 sequence, const Past*& best) const {

@@ -4,8 +4,8 @@
 // A gap before a compute op is walked backwards along what released it: the dependency (or the op
 // before it on its lane) that finished last, then what released that one, and so on until the gap is
 // covered. Each stretch counts for the lane that was at work in it, so a copy that was late because its
-// read was late costs disk_read, not h2d. Stretches in which no link of that chain ran are `other`
-// (hand-over between lanes, loading batches). Compute plus all causes is the wall time, exactly.
+// read was late costs disk_read, not h2d. A request that waited for its turn on a disk lane waited for those
+// before it. Stretches in which no link of that chain ran are `other` (hand-over between lanes, loading batches). Compute plus all causes is the wall time, exactly.
 //
 // Of several devices it is device 0's time; what another computes meanwhile is `comm` where this one has to
 // wait for it, and so are the collectives themselves.
@@ -36,6 +36,9 @@ struct PhaseProfile {
   Nanos wall() const;
 };
 
+// What most of the time waits for: "compute", "h2d", "disk_read", ..., or "disk" where it is read and written at once.
+std::string_view binding_resource(const PhaseProfile&);
+
 // Memory is taken when made.
 class TimeProfile final : public EngineObserver {
  public:
@@ -51,6 +54,8 @@ class TimeProfile final : public EngineObserver {
   void at_rest() override;
 
  private:
+  static constexpr u64 none_known = ~u64{0} - 1;  // no op's sequence
+
   // What is remembered of an op: enough to walk back through the last two runs.
   struct Past {
     u64 sequence = ~u64{0};
@@ -65,6 +70,8 @@ class TimeProfile final : public EngineObserver {
 
   void cover_gap(u64 sequence, Nanos gap_begin, Nanos gap_end, PhaseProfile&);
   const Past* released_by(u64 sequence) const;
+  const Past* issued_before(u64 sequence) const;
+  u64 lane_predecessor(const Run&, u32 op) const;  // sequence of the op before it on its lane, or none_known
   void consider(u64 sequence, const Past*& best) const;
   const Past* past(u64 sequence) const;
   const Run* run_of(u64 sequence) const;

@@ -206,7 +206,8 @@ class Table {
       std::string text = fmt::format("  {:<11}{:>{}}{:>{}}{:>{}}", link, bytes_text(l.per_step), cell_ + 1,
                                      bytes_text(l.lower_bound), cell_ + 2, ratio_text(ratio), cell_ - 3);
       if (timed) text += fmt::format("{:>{}}", seconds_text(l.seconds), cell_);
-      if (link == plan_.binds) text += "  " + paint(screen_, Ink::yellow, screen_.unicode ? "◀ binds" : "< binds");
+      const bool binds = link == plan_.binds || (plan_.binds == "disk" && link.starts_with("disk_"));
+      if (binds) text += "  " + paint(screen_, Ink::yellow, screen_.unicode ? "◀ binds" : "< binds");
       line(text);
     }
     if (plan_.compute_seconds > 0 && timed) {

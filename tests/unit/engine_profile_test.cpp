@@ -54,6 +54,61 @@ TEST(TimeProfile, FollowsAGapToWhatCausedIt) {
   EXPECT_EQ(p.busy[static_cast<u32>(LaneKind::disk_read)].value, 160u);
 }
 
+// Two at once fit on the disk: the third waits for a slot, and the gap is the disk's from its start.
+TEST(TimeProfile, WaitingForATurnOnADiskLaneIsTheDisks) {
+  TinyPlan tiny;
+  const OpId first = tiny.add(body, OpKind::forward, LaneKind::compute);
+  const OpId a = tiny.add(body, OpKind::read, LaneKind::disk_read);
+  const OpId b = tiny.add(body, OpKind::read, LaneKind::disk_read);
+  const OpId c = tiny.add(body, OpKind::read, LaneKind::disk_read);
+  const OpId second = tiny.add(body, OpKind::forward, LaneKind::compute, {c, first});
+  TimeProfile profile(tiny.plan);
+  Story story(tiny.plan);
+  profile.at_rest();
+  story.begin(profile, {body, 1});
+  story.done(profile, first, 0, 10);
+  story.done(profile, a, 0, 100);
+  story.done(profile, b, 0, 110);
+  story.done(profile, c, 100, 200);
+  story.done(profile, second, 200, 300);
+  EXPECT_EQ(exposed(profile.of(body), Cause::disk_read), 190u);
+  EXPECT_EQ(exposed(profile.of(body), Cause::other), 0u);
+}
+
+// A request that is late because the one before it was: for what that one waited.
+TEST(TimeProfile, FollowsTheOrderOfADiskLane) {
+  TinyPlan tiny;
+  const OpId first = tiny.add(body, OpKind::forward, LaneKind::compute);
+  const OpId update = tiny.add(body, OpKind::update, LaneKind::host, {first});
+  const OpId waits = tiny.add(body, OpKind::read, LaneKind::disk_read, {update});
+  const OpId behind = tiny.add(body, OpKind::read, LaneKind::disk_read);
+  const OpId second = tiny.add(body, OpKind::forward, LaneKind::compute, {behind});
+  TimeProfile profile(tiny.plan);
+  Story story(tiny.plan);
+  profile.at_rest();
+  story.begin(profile, {body, 1});
+  story.done(profile, first, 0, 10);
+  story.done(profile, update, 10, 90);
+  story.done(profile, waits, 90, 130);
+  story.done(profile, behind, 90, 140);
+  story.done(profile, second, 140, 200);
+  EXPECT_EQ(exposed(profile.of(body), Cause::host_adam), 80u);
+  EXPECT_EQ(exposed(profile.of(body), Cause::disk_read), 50u);
+}
+
+TEST(TimeProfile, NamesWhatBinds) {
+  PhaseProfile phase;
+  const auto set = [&](Cause cause, u64 ns) { phase.exposed[static_cast<u32>(cause)] = Nanos{ns}; };
+  const auto busy = [&](LaneKind lane, u64 ns) { phase.busy[static_cast<u32>(lane)] = Nanos{ns}; };
+  set(Cause::other, 900), set(Cause::compute, 60), set(Cause::disk_write, 50), set(Cause::disk_read, 40);
+  busy(LaneKind::disk_write, 800), busy(LaneKind::disk_read, 500);
+  EXPECT_EQ(binding_resource(phase), "disk");
+  busy(LaneKind::disk_read, 100);
+  EXPECT_EQ(binding_resource(phase), "disk_write");
+  set(Cause::h2d, 95);
+  EXPECT_EQ(binding_resource(phase), "h2d");
+}
+
 TEST(TimeProfile, FollowsEdgesFromTheSegmentBefore) {
   TinyPlan tiny;
   const OpId forward = tiny.add(body, OpKind::forward, LaneKind::compute);
