@@ -138,12 +138,15 @@ Result<DiskPoint> Reader::read_point(const MachineKey& key, const YAML::Node& va
   const auto text = [&](const char* name) { return value[name].Scalar(); };
   const auto block = parse_size(text("block"));
   const auto depth = parse_integer(text("depth"));
-  const auto read = parse_rate(text("read"), RateUnit::bytes),
-             write = parse_rate(text("write"), RateUnit::bytes);
-  const bool good = block && depth && read && write && block->value > 0 && *depth > 0 &&
-                    *depth<none&& * read> 0 && *write > 0;
-  if (!good) return refuse("");
-  return DiskPoint{*block, static_cast<u32>(*depth), *read, *write};
+  if (!block || !depth || block->value == 0 || *depth == 0 || *depth >= none) return refuse("");
+  const auto rate = [&](const char* name) -> Result<double> {
+    Result<double> found = point_rate(text(name));
+    if (!found) return refuse(fmt::format("{}: '{}' {}; ", name, text(name), found.error().message));
+    return found;
+  };
+  TRY_ASSIGN(const double read, rate("read"));
+  TRY_ASSIGN(const double write, rate("write"));
+  return DiskPoint{*block, static_cast<u32>(*depth), read, write};
 }
 
 Error Reader::unknown(const std::string& place, std::string_view section, const std::string& key) const {

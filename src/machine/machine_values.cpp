@@ -15,13 +15,34 @@ namespace {
 
 constexpr u32 count_max = 1 << 20;  // devices, cores, nodes: more is a slip of the hand
 
+// Beyond these is a slip of the hand, most often in the unit. Within them a step's nanoseconds fit 64 bits:
+// 1 PB at 1 MB/s is 1e18 ns.
+constexpr double bytes_per_s_least = 1e6, bytes_per_s_most = 1e16;
+constexpr double flops_per_s_least = 1e7, flops_per_s_most = 1e18;
+constexpr double point_bytes_per_s_least = 1e3;  // a hard disk, 4 KiB at a time
+constexpr double fraction_least = 1e-3;
+constexpr Nanos duration_most{1'000'000'000};
+
+struct Range {
+  double least, most;
+};
+
+Result<double> rate_within(std::string_view text, RateUnit unit, Range range) {
+  TRY_ASSIGN(const double rate, parse_rate(text, unit));
+  if (rate == 0 || (rate >= range.least && rate <= range.most)) return rate;
+  return reason(fmt::format("is too {}; sensible are {} to {}", rate < range.least ? "low" : "high",
+                            format_rate(range.least, unit), format_rate(range.most, unit)));
+}
+
 Result<void> above_zero(const MachineKey& key, bool zero, std::string_view advice) {
   if (!zero || key.need == Need::optional) return {};
   return reason(fmt::format("must be above 0; {}", advice));
 }
 
 Result<void> set_rate(const MachineKey& key, RateRef to, std::string_view text) {
-  TRY_ASSIGN(const double rate, parse_rate(text, to.unit));
+  const Range range = to.unit == RateUnit::bytes ? Range{bytes_per_s_least, bytes_per_s_most}
+                                                 : Range{flops_per_s_least, flops_per_s_most};
+  TRY_ASSIGN(const double rate, rate_within(text, to.unit, range));
   const bool left_out = key.need == Need::positive;
   TRY(above_zero(key, rate == 0,
                  left_out ? "leave the key out where it is not known"
@@ -33,7 +54,16 @@ Result<void> set_rate(const MachineKey& key, RateRef to, std::string_view text) 
 Result<void> set_fraction(FractionRef to, std::string_view text) {
   TRY_ASSIGN(const double value, parse_real(text));
   if (!(value > 0 && value <= 1)) return reason("must be above 0 and at most 1");
+  if (value < fraction_least) return reason(fmt::format("is too low; sensible are {} to 1", fraction_least));
   *to.value = value;
+  return {};
+}
+
+Result<void> set_duration(Nanos* to, std::string_view text) {
+  TRY_ASSIGN(const Nanos value, parse_duration(text));
+  if (value > duration_most)
+    return reason(fmt::format("is too long; sensible are 0 to {}", format_duration(duration_most)));
+  *to = value;
   return {};
 }
 
@@ -68,10 +98,7 @@ Result<void> set_machine_value(const MachineKey& key, Machine& machine, std::str
                           TRY_ASSIGN(*to, parse_size(text));
                           return above_zero(key, to->value == 0, "write it like 32GiB");
                         },
-                        [&](Nanos* to) -> Result<void> {
-                          TRY_ASSIGN(*to, parse_duration(text));
-                          return {};
-                        },
+                        [&](Nanos* to) { return set_duration(to, text); },
                         [&](RateRef to) { return set_rate(key, to, text); },
                         [&](FractionRef to) { return set_fraction(to, text); },
                         [&](DeviceKind* to) { return set_kind(to, text); },
@@ -79,6 +106,13 @@ Result<void> set_machine_value(const MachineKey& key, Machine& machine, std::str
                         [&](DiskPoints* to) { return lists(to); },
                     },
                     key.ref(machine));
+}
+
+Result<double> point_rate(std::string_view text) {
+  TRY_ASSIGN(const double rate,
+             rate_within(text, RateUnit::bytes, {point_bytes_per_s_least, bytes_per_s_most}));
+  if (rate == 0) return reason("must be above 0");
+  return rate;
 }
 
 std::string_view type_name(const MachineKey& key) {

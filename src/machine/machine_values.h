@@ -9,6 +9,9 @@ namespace tidepool {
 // Of a key whose value is one word or number; lists are the reader's. Errors hold the reason only.
 Result<void> set_machine_value(const MachineKey&, Machine&, std::string_view text);
 
+// Of a point of the disk, which may be slow. Errors as above.
+Result<double> point_rate(std::string_view text);
+
 // What the value looks like, for messages and docs: "rate", "size", "whole number", ...
 std::string_view type_name(const MachineKey&);
 

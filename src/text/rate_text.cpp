@@ -87,6 +87,8 @@ Result<double> parse_rate(std::string_view text, RateUnit unit) {
   value *= prefix->factor;
   if (value < 0) return reason("is negative");
   if (!std::isfinite(value)) return reason("is too large");
+  if (parts.unit.empty() && value != 0)
+    return reason(fmt::format("has no unit; write it like {}", example_of(unit)));
   return value;
 }
 
@@ -118,7 +120,8 @@ Result<Nanos> parse_duration(std::string_view text) {
     return reason(fmt::format("has the unknown unit '{}'; use ns, us, ms or s", parts.unit));
   TRY_ASSIGN(const double nanos, with_exponent(parts.number, found->second));
   if (nanos < 0) return reason("is negative");
-  if (nanos >= nanos_max) return reason("is too large");
+  if (nanos >= nanos_max) return reason("is too long");
+  if (parts.unit.empty() && nanos != 0) return reason("has no unit; use ns, us, ms or s");
   return Nanos{static_cast<u64>(std::llround(nanos))};
 }
 

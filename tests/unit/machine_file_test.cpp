@@ -25,7 +25,7 @@ const std::string small =
     "  fp32: 82.6 TFLOP/s\n"     // 4
     "copies:\n"                  // 5
     "  h2d: 24.7 GB/s\n"         // 6
-    "  d2h: 24.7e9\n"            // 7
+    "  d2h: 24.7e9 B/s\n"        // 7
     "  both: 43.5 gb/s\n"        // 8
     "host:\n"                    // 9
     "  cores: 16\n"              // 10
@@ -70,13 +70,14 @@ TEST(RateText, ReadsWhatPeopleWrite) {
   EXPECT_EQ(bytes("53.5GB/s"), 53.5e9);
   EXPECT_EQ(bytes("1.8 tb/s"), 1.8e12);
   EXPECT_EQ(bytes("2 GiB/s"), 2.0 * gib);
-  EXPECT_EQ(bytes("1e9"), 1e9);
+  EXPECT_EQ(bytes("1e9 B/s"), 1e9);
+  EXPECT_EQ(bytes("0"), 0);
   EXPECT_EQ(bytes("7 B/s"), 7);
   EXPECT_EQ(flops("112 TFLOP/s"), 112e12);
   EXPECT_EQ(flops("112 TFLOPS"), 112e12);
   EXPECT_EQ(flops("1.3 PFLOP/s"), 1.3e15);
   for (const char* bad : {"", "GB/s", "fast", "1 GB", "1 Gbit/s", "1 FLOP/s", "-1 GB/s", "1e400 GB/s", "nan",
-                          "inf", "1 2 GB/s", "1 GB/s 2"})
+                          "inf", "1 2 GB/s", "1 GB/s 2", "1e9", "15.12"})
     EXPECT_FALSE(parse_rate(bad, RateUnit::bytes)) << bad;
 }
 
@@ -95,6 +96,8 @@ TEST(RateText, GivesTheSameBitsAgain) {
   EXPECT_EQ(format_duration(Nanos{2'000'000'000}), "2 s");
   EXPECT_EQ(format_rate(0, RateUnit::bytes), "0");
   EXPECT_FALSE(parse_duration("1 hour"));
+  EXPECT_FALSE(parse_duration("5"));
+  EXPECT_EQ(parse_duration("0").value(), Nanos{0});
 }
 
 TEST(MachineFile, TheLeastFileStandsForTheRest) {
@@ -183,6 +186,16 @@ TEST(MachineFile, RefusesWhatIsWrong) {
       {"  memory: 24GiB", "  memory: 24GiB\n  kind: gpu", "device.kind: 'gpu' is not one of cpu, cuda"},
       {"  memory: 24GiB", "  memory: 24GiB\n  block_efficiency: 1.5", "must be above 0 and at most 1"},
       {"  memory: 24GiB", "  memory: 24GiB\n  op_overhead: 1 hour", "has the unknown unit 'hour'"},
+      {"  memory: 24GiB", "  memory: 24GiB\n  op_overhead: 1e9 s",
+       "box.yaml:3: device.op_overhead: '1e9 s' is too long; sensible are 0 to 1 s"},
+      {"  memory: 24GiB", "  memory: 24GiB\n  op_overhead: 1e99 s", "op_overhead: '1e99 s' is too long"},
+      {"  memory: 24GiB", "  memory: 24GiB\n  op_overhead: 5", "op_overhead: '5' has no unit; use ns, us"},
+      {"  memory: 24GiB", "  memory: 24GiB\n  block_efficiency: 1e-300", "is too low; sensible are 0.001 to 1"},
+      {"24.7 GB/s", "15.12", "box.yaml:6: copies.h2d: '15.12' has no unit; write it like 12.3 GB/s"},
+      {"24.7 GB/s", "1e-300 GB/s", "copies.h2d: '1e-300 GB/s' is too low; sensible are 1 MB/s to 10 PB/s"},
+      {"24.7 GB/s", "1e30 GB/s", "copies.h2d: '1e30 GB/s' is too high; sensible are 1 MB/s to 10 PB/s"},
+      {"82.6 TFLOP/s", "82.6", "device.fp32: '82.6' has no unit; write it like 112 TFLOP/s"},
+      {"82.6 TFLOP/s", "1 FLOP/s", "is too low; sensible are 10 MFLOP/s to 1000 PFLOP/s"},
       {"copies:", "copies: 7\nx:", "section 'copies' must hold keys"},
       {"copies:", "copies:\n  switches: [[0, 1]]", "box.yaml:6: copies.switches: there is no device 1"},
       {"copies:", "copies:\n  switches: [[0]]", "copies.switch_rate is missing"},
@@ -192,6 +205,12 @@ TEST(MachineFile, RefusesWhatIsWrong) {
       {"host:", "disk: {capacity: 1TB}\nhost:", "'read' is missing in section 'disk'"},
       {"host:", "disk: {points: [{block: 1MiB}]}\nhost:", "a point is written {block: 1MiB"},
       {"host:", "disk: {points: [{block: 1MiB, depth: 0, read: 1, write: 1}]}\nhost:", "all above 0"},
+      {"host:", "disk: {points: [{block: 1MiB, depth: 1, read: 1 GB/s, write: 1}]}\nhost:",
+       "box.yaml:9: disk.points: write: '1' has no unit"},
+      {"host:", "disk: {points: [{block: 1MiB, depth: 1, read: 1e-300 GB/s, write: 1 GB/s}]}\nhost:",
+       "read: '1e-300 GB/s' is too low; sensible are 1 KB/s to 10 PB/s"},
+      {"host:", "disk: {points: [{block: 1MiB, depth: 1, read: 0, write: 1 GB/s}]}\nhost:",
+       "read: '0' must be above 0"},
       {"host:", "disk: {points: 3}\nhost:", "must be a list"},
       {"host:", "host: {cores: 1", "not valid YAML"},
       {"device:", "[device]:", "a key must be a plain word"},
