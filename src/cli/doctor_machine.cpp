@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/doctor.h"
+#include "executor/devices.h"
 #include "io/memory_limits.h"
 #include "machine/topology.h"
 
@@ -32,9 +33,16 @@ Finding simd() {
 }
 
 Finding accelerator() {
+  const std::string what = "GPU";
+  if (const GpuBackend* gpus = gpu_backend()) {
+    const std::string why_none = gpus->why_none();
+    if (why_none.empty()) return {.what = what, .found = "one is there: machine.executor=cuda trains on it"};
+    return {.what = what, .found = why_none};
+  }
   const std::string driver = first_line("/proc/driver/nvidia/version");
-  if (driver.empty()) return {.what = "GPU", .found = "no GPU driver: the CPU executor trains"};
-  return {.what = "GPU", .found = "an NVIDIA driver is there, but this build has the CPU executor only"};
+  if (driver.empty()) return {.what = what, .found = "no GPU driver: the CPU executor trains"};
+  return {.what = what,
+          .found = "an NVIDIA driver is there, but this program was built without CUDA: the CPU executor trains"};
 }
 
 Finding huge_pages() {

@@ -9,6 +9,10 @@
 #include "cli/standard_streams.h"
 #include "tidepool/result.h"
 
+#ifdef TIDEPOOL_HAS_CUDA
+#include "executor/cuda/cuda_devices.h"
+#endif
+
 namespace {
 
 int run(const std::vector<std::string>& words) {
@@ -30,5 +34,8 @@ int run(const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` is then an error that can be named
   tidepool::fill_missing_streams();
+#ifdef TIDEPOOL_HAS_CUDA
+  tidepool::register_cuda();
+#endif
   return tidepool::flush_output(run(std::vector<std::string>(argv + 1, argv + argc)));
 }

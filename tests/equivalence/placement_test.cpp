@@ -9,19 +9,19 @@
 #include <cmath>
 #include <filesystem>
 
-#include "planner/planner.h"
-#include "tests/support/pairwise.h"
-#include "tests/support/train_fixture.h"
-#include "trainer/session.h"
+#include "tests/support/placement.h"
 
 namespace tidepool {
 namespace {
 
 using testing::all_pairs;
+using testing::check_bytes;
 using testing::covering_array;
 using testing::how_to_repeat;
 using testing::Numbers;
 using testing::numbers_of;
+using testing::placed;
+using testing::placement_levels;
 using testing::Row;
 using testing::TrainDir;
 
@@ -38,22 +38,6 @@ std::string group_name(const ::testing::TestParamInfo<Group>& info) {
                      info.param.devices == 1 ? "" : fmt::format("_devices{}", info.param.devices));
 }
 
-enum Factor : u32 { home, chunk, sweeps, recompute, threads, io, depth, budget };
-
-constexpr HomePolicy homes[] = {HomePolicy::device, HomePolicy::host, HomePolicy::disk, HomePolicy::mixed};
-// Of 64 x 192 and 64 x 256 matrices in windows of 200 KiB: 8 KiB cuts through matrices, 40 KiB through
-// their rows too, 1 MiB is a window whole.
-constexpr Bytes chunk_sizes[] = {Bytes{8 * kib}, Bytes{40 * kib}, Bytes{mib}};
-constexpr RecomputePolicy recomputes[] = {RecomputePolicy::keep, RecomputePolicy::recompute};
-constexpr IoBackend backends[] = {IoBackend::io_uring, IoBackend::threads};
-constexpr u32 depths[] = {1, 32};
-enum Room : u32 { roomy, tight };
-
-std::vector<u32> levels(const Group& group) {
-  return {std::size(homes), std::size(chunk_sizes), group.accumulation > 1 ? 2u : 1u, std::size(recomputes), 3,
-          std::size(backends), std::size(depths), 2};
-}
-
 Config group_config(const Group& group, const TrainDir& dir) {
   Config c = testing::small_config(dir);
   c.train.precision = group.precision;
@@ -64,44 +48,6 @@ Config group_config(const Group& group, const TrainDir& dir) {
   const double dropout = group.accumulation > 1 || group.precision == Precision::bf16 ? 0.1 : 0.0;
   c.model.embd_pdrop = c.model.attn_pdrop = c.model.resid_pdrop = dropout;
   return c;
-}
-
-bool fits(const ModelGraph& graph, const Config& config) { return make_plan(graph, plan_options(config)).has_value(); }
-
-// The least of one budget that fits, the others as they are.
-void tighten(const ModelGraph& graph, Config& config, Bytes& of_config) {
-  u64 too_little = 0, enough = of_config.value;
-  while (enough - too_little > 16 * kib) {
-    of_config = Bytes{(too_little + enough) / 2};
-    (fits(graph, config) ? enough : too_little) = of_config.value;
-  }
-  of_config = Bytes{enough};
-}
-
-Config apply(const Row& row, Config c) {
-  c.memory.home = homes[row[home]];
-  c.memory.chunk_size = chunk_sizes[row[chunk]];
-  c.memory.sweeps = row[sweeps] + 1;
-  c.train.recompute = recomputes[row[recompute]];
-  c.machine.threads = row[threads] + 1;
-  c.memory.io = backends[row[io]];
-  c.memory.queue_depth = depths[row[depth]];
-  if (row[budget] == tight) {
-    const ModelGraph graph = make_graph(c).value();
-    tighten(graph, c, c.memory.budgets.device);
-    tighten(graph, c, c.memory.budgets.host);
-    tighten(graph, c, c.memory.budgets.disk);
-  }
-  return c;
-}
-
-void check_bytes(const RunReport& report) {
-  for (u32 l = 0; l < link_count; ++l)
-    EXPECT_EQ(report.links[l].measured, report.links[l].planned) << name(static_cast<LinkKind>(l));
-  for (u32 t = 0; t < tier_count; ++t) {
-    EXPECT_LE(report.tiers[t].measured_peak, report.tiers[t].planned_peak) << name(static_cast<Tier>(t));
-    EXPECT_LE(report.tiers[t].planned_peak, report.tiers[t].budget) << name(static_cast<Tier>(t));
-  }
 }
 
 // Where the kernel refuses io_uring (some containers do) both levels are the thread pool.
@@ -119,11 +65,11 @@ TEST_P(Placement, ChangesNoBit) {
   const TrainDir dir;
   const bool uring = io_uring_works(dir);
   if (!uring) std::printf("NOTE: the kernel refuses io_uring here; its settings run on the thread pool\n");
-  const std::vector<Row> rows = covering_array(levels(GetParam()));
-  std::set<testing::Pair> missing = all_pairs(levels(GetParam()));
+  const std::vector<Row> rows = covering_array(placement_levels(GetParam().accumulation));
+  std::set<testing::Pair> missing = all_pairs(placement_levels(GetParam().accumulation));
   std::optional<Numbers> first;
   for (const Row& row : rows) {
-    Config config = apply(row, group_config(GetParam(), dir));
+    Config config = placed(row, group_config(GetParam(), dir));
     if (!uring) config.memory.io = IoBackend::threads;
     SCOPED_TRACE(how_to_repeat(config));
     const auto report = testing::run(config);

@@ -1,0 +1,107 @@
+#include "executor/cuda/cuda_device.h"
+
+#include <fmt/format.h>
+
+#include "executor/cuda/cuda_error.h"
+#include "executor/cuda/gpu_processes.h"
+
+namespace tidepool {
+namespace {
+
+double gib_of(u64 bytes) { return static_cast<double>(bytes) / static_cast<double>(gib); }
+
+std::string version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
+
+// Which driver and toolkit: what a newcomer is asked first.
+Error with_versions(cudaError_t error, const std::string& doing) {
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  if (driver == 0)
+    return {ErrorKind::usage,
+            "no NVIDIA driver is loaded, so there is no GPU to train on: install one, or train with "
+            "machine.executor=cpu"};
+  return cuda_error(error, fmt::format("{} (the driver knows CUDA {}, the toolkit is {})", doing,
+                                       version(driver), version(runtime)));
+}
+
+}  // namespace
+
+std::string why_no_gpu() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count > 0) return {};
+  return with_versions(error == cudaSuccess ? cudaErrorNoDevice : error, "looking for GPUs").message;
+}
+
+Result<std::unique_ptr<CudaDevice>> CudaDevice::open(const CudaDeviceOptions& options) {
+  std::unique_ptr<CudaDevice> device(new CudaDevice(options));
+  TRY(device->select());
+  TRY(device->create_streams());
+  TRY(device->take_memory());
+  return device;
+}
+
+Result<void> CudaDevice::select() {
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess)
+    return with_versions(error, "looking for GPUs");
+  if (count == 0) return with_versions(cudaErrorNoDevice, "looking for GPUs");
+  if (options_.index >= count)
+    return Error{ErrorKind::usage,
+                 fmt::format("machine.executor asks for {}, but CUDA sees {} GPU{} (counted from 0; "
+                             "CUDA_VISIBLE_DEVICES hides some)",
+                             name(), count, count == 1 ? "" : "s")};
+  TRY_CUDA(cudaGetDeviceProperties(&properties_, options_.index), "asking what " + name() + " is");
+  if (properties_.major < 7)
+    return Error{ErrorKind::usage,
+                 fmt::format("{} ({}) has compute capability {}.{}; 7.0 (V100) is the least that works here. "
+                             "machine.executor=cpu trains on the CPU",
+                             name(), properties_.name, properties_.major, properties_.minor)};
+  // Threads that wait for the device sleep: cores are for Adam.
+  if (const cudaError_t error = cudaInitDevice(options_.index, cudaDeviceScheduleBlockingSync, 0);
+      error != cudaSuccess)
+    return with_versions(error, "starting " + name());
+  TRY_CUDA(cudaSetDevice(options_.index), "using " + name());
+  return {};
+}
+
+Result<void> CudaDevice::take_memory() {
+  const u64 bytes = options_.frames.value + options_.reserved.value;
+  std::size_t free = 0, total = 0;
+  TRY_CUDA(cudaMemGetInfo(&free, &total), "asking how much memory " + name() + " has");
+  if (free < bytes)
+    return Error{
+        ErrorKind::does_not_fit,
+        fmt::format("{} ({}) has {:.2f} GiB free of {:.2f} GiB, and this run needs {:.2f} GiB.{} Lower "
+                    "memory.device, or end what else uses it",
+                    name(), properties_.name, gib_of(free), gib_of(total), gib_of(bytes),
+                    describe_gpu_processes(properties_))};
+  void* begin = nullptr;
+  TRY_CUDA(cudaMalloc(&begin, bytes), fmt::format("taking {:.2f} GiB of {}", gib_of(bytes), name()));
+  memory_ = {static_cast<std::byte*>(begin), bytes};
+  if (options_.ledger != nullptr) options_.ledger->take(name(), Bytes{bytes});
+  return {};
+}
+
+// Copies must not wait behind kernels of the default stream, nor it for them.
+Result<void> CudaDevice::create_streams() {
+  for (cudaStream_t* const stream : {&compute_, &h2d_, &d2h_})
+    TRY_CUDA(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "making a stream on " + name());
+  return {};
+}
+
+CudaDevice::~CudaDevice() {
+  for (const cudaStream_t stream : {compute_, h2d_, d2h_})
+    if (stream != nullptr) cudaStreamDestroy(stream);
+  if (memory_.empty()) return;
+  cudaFree(memory_.data());
+  if (options_.ledger != nullptr) options_.ledger->give_back(name(), Bytes{memory_.size()});
+}
+
+std::string CudaDevice::describe() const {
+  return fmt::format("{}: {}, {:.2f} GiB of {:.2f} GiB", name(), properties_.name, gib_of(memory_.size()),
+                     gib_of(properties_.totalGlobalMem));
+}
+
+}  // namespace tidepool

@@ -1,0 +1,56 @@
+// One GPU of a run: its memory, taken once, and a stream for each of its lanes.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "io/arena.h"
+#include "tidepool/result.h"
+
+namespace tidepool {
+
+struct CudaDeviceOptions {
+  int index = 0;                  // as CUDA counts: CUDA_VISIBLE_DEVICES chooses and orders
+  Bytes frames{};                 // of the plan
+  Bytes reserved{};               // beside them: workspaces, a step's numbers
+  ArenaLedger* ledger = nullptr;  // must outlive the device
+};
+
+class CudaDevice {
+ public:
+  // Errors: no driver, one too old, no such device, one without code in this build (ErrorKind::usage); memory
+  // that is not free, with who has how much of it (ErrorKind::does_not_fit).
+  static Result<std::unique_ptr<CudaDevice>> open(const CudaDeviceOptions&);
+  ~CudaDevice();  // after all streams have ended
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  int index() const { return options_.index; }
+  std::span<std::byte> frames() const { return memory_.first(options_.frames.value); }
+  std::span<std::byte> reserved() const { return memory_.last(options_.reserved.value); }
+  cudaStream_t compute() const { return compute_; }
+  cudaStream_t h2d() const { return h2d_; }
+  cudaStream_t d2h() const { return d2h_; }
+  // "cuda:0: NVIDIA H200, 20.0 GiB of 139.8 GiB": one line for people.
+  std::string describe() const;
+
+ private:
+  explicit CudaDevice(const CudaDeviceOptions& options) : options_(options) {}
+  Result<void> select();
+  Result<void> take_memory();
+  Result<void> create_streams();
+  std::string name() const { return "cuda:" + std::to_string(options_.index); }
+
+  const CudaDeviceOptions options_;
+  cudaDeviceProp properties_{};
+  std::span<std::byte> memory_;
+  cudaStream_t compute_ = nullptr, h2d_ = nullptr, d2h_ = nullptr;
+};
+
+// "no GPU: no NVIDIA driver (CUDA says ...)" or empty where there is one. For `doctor` and messages.
+std::string why_no_gpu();
+
+}  // namespace tidepool

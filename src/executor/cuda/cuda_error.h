@@ -1,0 +1,22 @@
+// What CUDA says, in words: what was being done, what it means, what to do.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "tidepool/result.h"
+
+namespace tidepool {
+
+// `doing`: "allocating 20 GiB on cuda:0", "backward block 3 micro-batch 0 on device 0 compute (84 MiB)".
+Error cuda_error(cudaError_t, const std::string& doing);
+
+// Passes an error on. `doing` is evaluated on errors only.
+#define TRY_CUDA(call, doing)                                               \
+  do {                                                                      \
+    if (const cudaError_t cuda_result = (call); cuda_result != cudaSuccess) \
+      return cuda_error(cuda_result, doing);                                \
+  } while (false)
+
+}  // namespace tidepool

@@ -1,0 +1,165 @@
+#include "executor/cuda/cuda_executor.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "executor/cuda/cuda_error.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+
+Result<std::unique_ptr<CudaExecutor>> CudaExecutor::create(const Plan& plan, const ModelGraph& graph,
+                                                           const CudaExecutorParts& parts) {
+  if (plan.devices != 1)
+    return Error{ErrorKind::usage,
+                 "several GPUs do not work together yet: machine.executor=cuda:N names one of them"};
+  CHECK(parts.host_arena.size() >= plan.tiers[1].planned_peak.value, parts.host_arena.size());
+  std::unique_ptr<CudaExecutor> executor(new CudaExecutor(plan, graph, parts));
+  TRY(executor->start());
+  return executor;
+}
+
+CudaExecutor::CudaExecutor(const Plan& plan, const ModelGraph& graph, const CudaExecutorParts& parts)
+    : plan_(plan),
+      graph_(graph),
+      parts_(parts),
+      memory_({parts.device.frames()}, parts.host_arena),
+      ledger_(plan),
+      book_(plan, lane_depth, parts.disk_depth),
+      board_(sequences_max(plan), book_.ops_max()),
+      ends_(std::bit_ceil(2 * sequences_max(plan))) {}
+
+Result<void> CudaExecutor::start() {
+  TRY_ASSIGN(numbers_,
+             DeviceNumbers::create(plan_, graph_, parts_.source, parts_.numbers, parts_.device.compute()));
+  work_ = std::make_unique<CudaWork>(CudaWorkParts{.plan = plan_,
+                                                   .graph = graph_,
+                                                   .kernels = parts_.kernels,
+                                                   .source = parts_.source,
+                                                   .memory = memory_,
+                                                   .numbers = *numbers_,
+                                                   .evaluation = evaluation_,
+                                                   .seed = parts_.seed});
+  host_work_ = std::make_unique<HostWork>(HostWorkParts{
+      .update = {.plan = plan_, .graph = graph_, .pool = parts_.pool, .memory = memory_, .ledger = ledger_},
+      .source = parts_.source,
+      .evaluation = evaluation_,
+      .result = [this](u64 step) { return numbers_->result(step); }});
+  TRY_ASSIGN(disk_lanes_, DiskLanes::create({.plan = plan_,
+                                             .graph = graph_,
+                                             .pool = parts_.pool,
+                                             .memory = memory_,
+                                             .ledger = ledger_,
+                                             .clock = clock_,
+                                             .board = board_,
+                                             .staging = parts_.staging,
+                                             .depth = parts_.disk_depth,
+                                             .rest_patience = parts_.rest_patience},
+                                            parts_.open_disk));
+  TRY(start_lane(LaneKind::compute, parts_.device.compute()));
+  TRY(start_lane(LaneKind::h2d, parts_.device.h2d()));
+  TRY(start_lane(LaneKind::d2h, parts_.device.d2h()));
+  host_ = std::make_unique<LaneThread>("tp-host", *host_work_, clock_, board_);
+  return {};
+}
+
+Result<void> CudaExecutor::start_lane(LaneKind kind, cudaStream_t stream) {
+  TRY_ASSIGN(streams_[static_cast<u32>(kind)], StreamLane::create({.name = "tp-" + std::string(name(kind)),
+                                                                   .device = parts_.device.index(),
+                                                                   .stream = stream,
+                                                                   .work = *work_,
+                                                                   .clock = clock_,
+                                                                   .board = board_}));
+  return {};
+}
+
+CudaExecutor::~CudaExecutor() = default;
+
+void CudaExecutor::submit(const Issue& issue, std::span<const u64> in_flight) {
+  const LaneKind lane = issue.get().lane.kind;
+  book_.submitted(issue);
+  if (lane == LaneKind::compute || lane == LaneKind::h2d || lane == LaneKind::d2h) {
+    std::array<cudaEvent_t, in_flight_max> after{};
+    CHECK(in_flight.size() <= after.size(), in_flight.size());
+    for (u32 i = 0; i < in_flight.size(); ++i) after[i] = ends_[in_flight[i] & (ends_.size() - 1)];
+    ends_[issue.sequence & (ends_.size() - 1)] =
+        streams_[static_cast<u32>(lane)]->submit(issue, std::span(after).first(in_flight.size()));
+    return;
+  }
+  if (lane == LaneKind::host) return host_->push(issue, in_flight);
+  CHECK(in_flight.empty(), name(lane), issue.sequence);
+  disk_lanes_->submit(issue);
+}
+
+std::span<const Completion> CudaExecutor::wait() {
+  const std::span<const Completion> completions = board_.take(parts_.patience);
+  book_.completed(completions);
+  return completions;
+}
+
+std::array<Bytes, link_count> CudaExecutor::moved() const {
+  return {work_->copied(LinkKind::h2d), work_->copied(LinkKind::d2h), disk_lanes_->moved(LinkKind::disk_read),
+          disk_lanes_->moved(LinkKind::disk_write)};
+}
+
+// ---- at rest
+
+// An error of the device stays with it: the first op of the run reports it.
+void CudaExecutor::run_at_rest(const Segment& segment, OpId id) {
+  const Issue issue{.segment = &segment, .op = id, .step = 1};
+  const OpKind kind = issue.get().kind;
+  CHECK(kind == OpKind::forward || kind == OpKind::backward || kind == OpKind::gradient, name(kind));
+  cudaSetDevice(parts_.device.index());
+  work_->enqueue(issue, 0, parts_.device.compute());
+  cudaStreamSynchronize(parts_.device.compute());
+}
+
+std::span<std::byte> CudaExecutor::home_memory(ChunkId id) const {
+  const Frame& home = plan_.homes[index(id)];
+  return home.tier == Tier::host ? memory_.at(home) : std::span<std::byte>();
+}
+
+Result<void> CudaExecutor::read_home(ChunkId id, std::span<std::byte> out) {
+  const Frame& home = plan_.homes[index(id)];
+  CHECK(out.size() == home.bytes.value, out.size(), home.bytes.value);
+  if (home.tier == Tier::disk) return disk_lanes_->read(id, home, out);
+  const std::span<std::byte> from = memory_.at(home);
+  if (home.tier == Tier::host) {
+    std::memcpy(out.data(), from.data(), out.size());
+    return {};
+  }
+  cudaSetDevice(parts_.device.index());
+  for (u64 at = 0; at < out.size(); at += parts_.staging.size()) {
+    const u64 bytes = std::min(parts_.staging.size(), out.size() - at);
+    TRY_CUDA(cudaMemcpyAsync(parts_.staging.data(), from.data() + at, bytes, cudaMemcpyDeviceToHost,
+                             parts_.device.d2h()),
+             "reading the state on the device");
+    TRY_CUDA(cudaStreamSynchronize(parts_.device.d2h()), "reading the state on the device");
+    std::memcpy(out.data() + at, parts_.staging.data(), bytes);
+  }
+  return {};
+}
+
+Result<void> CudaExecutor::write_home(ChunkId id, std::span<const std::byte> content) {
+  const Frame& home = plan_.homes[index(id)];
+  CHECK(content.size() == home.bytes.value, content.size(), home.bytes.value);
+  if (home.tier == Tier::disk) return disk_lanes_->write(id, home, content);
+  const std::span<std::byte> to = memory_.at(home);
+  if (home.tier == Tier::host) {
+    std::memcpy(to.data(), content.data(), content.size());
+    return {};
+  }
+  cudaSetDevice(parts_.device.index());
+  for (u64 at = 0; at < content.size(); at += parts_.staging.size()) {
+    const u64 bytes = std::min(parts_.staging.size(), content.size() - at);
+    std::memcpy(parts_.staging.data(), content.data() + at, bytes);
+    TRY_CUDA(cudaMemcpyAsync(to.data() + at, parts_.staging.data(), bytes, cudaMemcpyHostToDevice,
+                             parts_.device.h2d()),
+             "writing the state to the device");
+    TRY_CUDA(cudaStreamSynchronize(parts_.device.h2d()), "writing the state to the device");
+  }
+  return {};
+}
+
+}  // namespace tidepool

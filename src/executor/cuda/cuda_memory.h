@@ -1,0 +1,43 @@
+// Memory that CUDA counts: a device's, and the host's where it is pinned.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <memory>
+#include <span>
+
+#include "tidepool/result.h"
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+// Host memory that is not ours, pinned while this lives: devices copy from and to it at the rate of their
+// link.
+class PinnedRange {
+ public:
+  static Result<std::unique_ptr<PinnedRange>> create(std::span<std::byte>);
+  ~PinnedRange();
+  PinnedRange(const PinnedRange&) = delete;
+  PinnedRange& operator=(const PinnedRange&) = delete;
+
+ private:
+  explicit PinnedRange(void* begin) : begin_(begin) {}
+  void* begin_;
+};
+
+// A little pinned memory of our own.
+class PinnedMemory {
+ public:
+  static Result<std::unique_ptr<PinnedMemory>> create(Bytes);
+  ~PinnedMemory();
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+
+  std::span<std::byte> memory() const { return memory_; }
+
+ private:
+  explicit PinnedMemory(std::span<std::byte> memory) : memory_(memory) {}
+  std::span<std::byte> memory_;
+};
+
+}  // namespace tidepool

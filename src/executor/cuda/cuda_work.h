@@ -1,0 +1,55 @@
+// What ops do on a GPU: finds their operands and hands kernels and copies to the lane's stream.
+#pragma once
+
+#include <atomic>
+
+#include "executor/cuda/device_numbers.h"
+#include "executor/cuda/stream_lane.h"
+#include "executor/host/batch_op.h"
+#include "executor/host/block_op.h"
+#include "executor/training_executor.h"
+
+namespace tidepool {
+
+struct CudaWorkParts {
+  const Plan& plan;
+  const ModelGraph& graph;
+  Kernels& kernels;  // on the compute lane's stream
+  StepSource& source;
+  const TierMemory& memory;
+  DeviceNumbers& numbers;
+  EvaluationSums& evaluation;
+  u64 seed = 0;
+};
+
+class CudaWork final : public StreamWork {
+ public:
+  explicit CudaWork(const CudaWorkParts&);
+
+  void enqueue(const Issue&, u32 slot, cudaStream_t) override;
+  void ended(const Issue&, u32 slot) override;
+  std::string describe(const Issue&) const override;
+
+  // Bytes copied so far over h2d or d2h.
+  Bytes copied(LinkKind link) const {
+    return Bytes{copied_[static_cast<u32>(link)].load(std::memory_order_relaxed)};
+  }
+  // At rest.
+  void request_logits(const LogitsRequest& request) { logits_ = request; }
+
+ private:
+  void copy(const Issue&, cudaStream_t);
+  void forward(const Issue&, u32 slot);
+  void backward(const Issue&);
+  void gradient(const Issue&, cudaStream_t);
+  void update(const Issue&, cudaStream_t);
+  bool is_head(const Issue&) const;
+  bool wants_logits(const Issue&) const;
+
+  const CudaWorkParts parts_;
+  const BlockOpParts block_;
+  std::array<std::atomic<u64>, link_count> copied_{};
+  LogitsRequest logits_;
+};
+
+}  // namespace tidepool

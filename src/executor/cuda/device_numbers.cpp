@@ -1,0 +1,135 @@
+#include "executor/cuda/device_numbers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "executor/cuda/cuda_error.h"
+#include "executor/gpu_reserved.h"
+#include "kernels/cuda/kernels_cuda_parts.h"
+#include "kernels/gradient.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+
+Result<std::unique_ptr<DeviceNumbers>> DeviceNumbers::create(const Plan& plan, const ModelGraph& graph,
+                                                             StepSource& source, std::span<std::byte> memory,
+                                                             cudaStream_t stream) {
+  std::unique_ptr<DeviceNumbers> numbers(new DeviceNumbers(plan, graph, source, stream));
+  const DecayIndex decay(plan, graph);
+  StepArraySizes sizes{.micro_batches = plan.micro_batches,
+                       .partials = numbers->layout_.partials(),
+                       .vocabulary = graph.config.vocab_size};
+  for (const Chunk& chunk : plan.chunks)
+    if (chunk.kind == Kind::param) sizes.decay_segments += decay.of(chunk.window, chunk.cut).size();
+  TRY(numbers->take_memory(sizes, memory));
+  TRY(numbers->bring_decay(plan, decay));
+  return numbers;
+}
+
+DeviceNumbers::DeviceNumbers(const Plan& plan, const ModelGraph& graph, StepSource& source,
+                             cudaStream_t stream)
+    : clipping_(plan.clipping),
+      precision_(plan.precision),
+      micro_batches_(plan.micro_batches),
+      vocabulary_(graph.config.vocab_size),
+      layout_(plan, graph),
+      source_(source),
+      stream_(stream),
+      decay_(graph.windows.size()) {
+  CHECK(layout_.cells() == 0, layout_.cells());  // one device owns whole windows
+}
+
+Result<void> DeviceNumbers::take_memory(const StepArraySizes& sizes, std::span<std::byte> memory) {
+  const Bytes needed = lay_out(sizes, memory.data(), device_);
+  if (needed.value > memory.size())
+    return Error{
+        ErrorKind::does_not_fit,
+        fmt::format("the plan has more than {} chunk sets, too many for the device to know which elements "
+                    "decay: raise memory.chunk_size",
+                    gpu_chunk_sets_max)};
+  TRY_ASSIGN(pinned_, PinnedMemory::create(lay_out(sizes, nullptr, host_)));
+  lay_out(sizes, pinned_->memory().data(), host_);
+  return {};
+}
+
+// Through pinned memory of its own, once.
+Result<void> DeviceNumbers::bring_decay(const Plan& plan, const DecayIndex& index) {
+  std::vector<DecaySegment> all;
+  for (const Chunk& chunk : plan.chunks) {
+    if (chunk.kind != Kind::param) continue;
+    const std::span<const DecaySegment> runs = index.of(chunk.window, chunk.cut);
+    auto& cuts = decay_[chunk.window];
+    if (cuts.size() <= chunk.cut) cuts.resize(chunk.cut + 1);
+    cuts[chunk.cut] = {device_.segments + all.size(), runs.size()};
+    all.insert(all.end(), runs.begin(), runs.end());
+  }
+  if (all.empty()) return {};
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(all));
+  TRY_ASSIGN(const std::unique_ptr<PinnedMemory> staging, PinnedMemory::create(Bytes{bytes.size()}));
+  std::ranges::copy(bytes, staging->memory().begin());
+  TRY_CUDA(cudaMemcpyAsync(device_.segments, staging->memory().data(), bytes.size(), cudaMemcpyHostToDevice,
+                           stream_),
+           "copying what decays to the device");
+  TRY_CUDA(cudaStreamSynchronize(stream_), "copying what decays to the device");
+  return {};
+}
+
+double* DeviceNumbers::begin_loss(u64 step, u32 micro_batch) {
+  double* const loss = device_.losses + u64{slot_of(step)} * micro_batches_ + micro_batch;
+  cudaMemsetAsync(loss, 0, sizeof(double), stream_);
+  return loss;
+}
+
+double* DeviceNumbers::begin_evaluation(u32 slot) {
+  cudaMemsetAsync(device_.evaluations + slot, 0, sizeof(double), stream_);
+  return device_.evaluations + slot;
+}
+
+void DeviceNumbers::add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad) {
+  const u64 bytes = element_bytes(Kind::grad, precision_);
+  const NormLayout::Runs runs = layout_.runs_of(window, begin, elements);
+  for (const NormLayout::Run& run : std::span(runs.run).first(runs.count)) {
+    CHECK(!run.cells, window, begin, elements);
+    norm_partials_cuda(grad + (run.begin - begin) * bytes, precision_, run.elements,
+                       device_.partials + run.first, stream_);
+  }
+}
+
+void DeviceNumbers::finish(u64 step) {
+  const u32 slot = slot_of(step);
+  norm_finish_cuda({.losses = device_.losses + u64{slot} * micro_batches_,
+                    .loss_count = micro_batches_,
+                    .partials = device_.partials,
+                    .partial_count = layout_.partials(),
+                    .target_tokens = source_.settings(step).target_tokens,
+                    .result = device_.results + slot},
+                   stream_);
+  cudaMemcpyAsync(host_.results + slot, device_.results + slot, sizeof(StepResult), cudaMemcpyDeviceToHost,
+                  stream_);
+  finished_[slot] = step;
+}
+
+StepResult DeviceNumbers::result(u64 step) const {
+  const u32 slot = slot_of(step);
+  CHECK(finished_[slot] == step, finished_[slot], step);
+  return host_.results[slot];
+}
+
+// Made again for each update: three microseconds, and no two lanes share them.
+const AdamWScalars* DeviceNumbers::scalars(u64 step) {
+  const StepSettings settings = source_.settings(step);
+  const AdamWStep made = adamw_step(settings.adamw, step, clipping_ ? settings.max_grad_norm : 0);
+  adamw_scalars_cuda(made, clipping_ ? device_.results + slot_of(step) : nullptr, device_.scalars, stream_);
+  return device_.scalars;
+}
+
+void DeviceNumbers::fetch_evaluation(u32 slot, bool with_logits) {
+  cudaMemcpyAsync(host_.evaluations + slot, device_.evaluations + slot, sizeof(double),
+                  cudaMemcpyDeviceToHost, stream_);
+  if (with_logits)
+    cudaMemcpyAsync(host_.logits, device_.logits, vocabulary_ * sizeof(float), cudaMemcpyDeviceToHost,
+                    stream_);
+}
+
+}  // namespace tidepool

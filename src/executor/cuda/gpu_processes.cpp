@@ -1,0 +1,30 @@
+#include "executor/cuda/gpu_processes.h"
+
+#include <fmt/format.h>
+
+#include "machine/nvml.h"
+
+namespace tidepool {
+namespace {
+
+std::string describe(const GpuProcess& p) {
+  const std::string who =
+      p.name.empty() ? fmt::format("process {}", p.pid) : fmt::format("{} ({})", p.name, p.pid);
+  if (p.memory.value == 0) return who + " has some";
+  return fmt::format("{} has {:.2f} GiB", who,
+                     static_cast<double>(p.memory.value) / static_cast<double>(gib));
+}
+
+}  // namespace
+
+std::string describe_gpu_processes(const cudaDeviceProp& gpu) {
+  const std::unique_ptr<Nvml> nvml = Nvml::load();
+  if (!nvml) return {};
+  std::string out;
+  for (const GpuProcess& p :
+       nvml->processes(fmt::format("{:04x}:{:02x}:{:02x}.0", gpu.pciDomainID, gpu.pciBusID, gpu.pciDeviceID)))
+    out += (out.empty() ? " " : ", ") + describe(p);
+  return out.empty() ? out : out + ".";
+}
+
+}  // namespace tidepool

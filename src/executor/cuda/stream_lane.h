@@ -1,0 +1,83 @@
+// A device's lane that is a CUDA stream. Ops are handed to the device when they are submitted, with waits for
+// what they depend on, so the device goes from one to the next without us. A thread sleeps until each has
+// ended.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <array>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "executor/host/completion_board.h"
+#include "executor/host/lane_thread.h"
+#include "executor/host/lane_work.h"
+
+namespace tidepool {
+
+// What the ops of stream lanes do. `slot`: of the op in its lane, below lane_depth; nobody else's until the
+// engine has taken the completion.
+class StreamWork {
+ public:
+  virtual ~StreamWork() = default;
+  // Hands kernels and copies of the op to the stream and returns. The engine's thread; the lane's device is
+  // set.
+  virtual void enqueue(const Issue&, u32 slot, cudaStream_t) = 0;
+  // They have ended. The lane's thread.
+  virtual void ended(const Issue&, u32 slot) = 0;
+  // For messages: which op, on which lane, how many bytes.
+  virtual std::string describe(const Issue&) const = 0;
+};
+
+struct StreamLaneParts {
+  std::string name;  // of the thread, at most 15 characters
+  int device = 0;
+  cudaStream_t stream = nullptr;
+  StreamWork& work;
+  const ExecutorClock& clock;
+  CompletionBoard& board;
+};
+
+class StreamLane {
+ public:
+  // All parts must outlive it.
+  static Result<std::unique_ptr<StreamLane>> create(const StreamLaneParts&);
+  ~StreamLane();  // after what it holds has completed
+  StreamLane(const StreamLane&) = delete;
+  StreamLane& operator=(const StreamLane&) = delete;
+
+  // Returns the event that marks the op's end, its own until the engine has taken the completion.
+  // REQUIRES: it holds less than lane_depth; engine's thread.
+  cudaEvent_t submit(const Issue&, std::span<const cudaEvent_t> after);
+
+ private:
+  struct Entry {
+    Issue issue;
+    u32 slot = 0;
+  };
+  struct Events {
+    cudaEvent_t begin = nullptr, end = nullptr;
+  };
+
+  explicit StreamLane(const StreamLaneParts& parts) : parts_(parts) {}
+  Result<void> create_events();
+  cudaError_t hand_over(const Entry&, std::span<const cudaEvent_t> after);
+  void fail(const Issue&, cudaError_t, Nanos started, Nanos finished);
+  void loop();
+  bool pop(Entry&);
+  void finish(const Entry&);
+
+  const StreamLaneParts parts_;
+  std::array<Events, lane_depth> events_{};
+  std::mutex mutex_;
+  std::condition_variable pushed_;
+  std::array<Entry, lane_depth> ring_{};
+  u64 head_ = 0, tail_ = 0;  // pushed and popped so far
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tidepool

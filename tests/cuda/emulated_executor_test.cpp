@@ -1,0 +1,247 @@
+// What only an emulation can show of the executor: which stream waits for what, and what becomes of faults.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "control.h"
+#include "engine/engine.h"
+#include "executor/cuda/cuda_devices.h"
+#include "tests/support/segments.h"
+#include "tests/support/train_fixture.h"
+#include "trainer/session.h"
+
+namespace tidepool {
+namespace {
+
+using emulated_cuda::Call;
+using emulated_cuda::CallKind;
+using ::testing::HasSubstr;
+using testing::Numbers;
+using testing::train_numbers;
+using testing::TrainDir;
+
+Config gpu_config(const TrainDir& dir) {
+  Config c = testing::small_config(dir);
+  c.model = {.vocab_size = 256, .n_positions = 16, .n_embd = 64, .n_layer = 2, .n_head = 1};
+  c.train.sequence_length = 16;
+  c.train.max_steps = 4;
+  c.train.per_device_train_batch_size = 1;
+  c.train.gradient_accumulation_steps = 2;
+  c.train.eval_batches = 2;
+  c.memory.budgets.device = Bytes{80 * mib};
+  c.memory.home = HomePolicy::host;
+  c.machine.executor = "cuda";
+  return c;
+}
+
+class EmulatedExecutor : public ::testing::Test {
+ protected:
+  EmulatedExecutor() {
+    emulated_cuda::reset();
+    register_cuda();
+  }
+  const TrainDir dir_;
+};
+
+// ---- from the plan to streams
+
+class NoData final : public StepSource {
+ public:
+  Result<void> load_batch(const BatchRequest&, std::span<i32> tokens, std::span<i32> targets) override {
+    std::ranges::fill(tokens, 1);
+    std::ranges::fill(targets, 2);
+    return {};
+  }
+  StepSettings settings(u64) const override { return {}; }
+};
+
+// Passes everything on, and remembers what was handed over.
+class Recorder final : public Executor {
+ public:
+  struct Submission {
+    Issue issue;
+    std::vector<u64> in_flight;
+  };
+  explicit Recorder(Executor& executor) : executor_(executor) {}
+
+  u32 slots_free(LaneId lane) const override { return executor_.slots_free(lane); }
+  void submit(const Issue& issue, std::span<const u64> in_flight) override {
+    submissions.push_back({issue, {in_flight.begin(), in_flight.end()}});
+    executor_.submit(issue, in_flight);
+  }
+  std::span<const Completion> wait() override { return executor_.wait(); }
+  Nanos now() const override { return executor_.now(); }
+
+  std::vector<Submission> submissions;
+
+ private:
+  Executor& executor_;
+};
+
+// The calls of one op: waits, the begin, kernels and copies, the end.
+struct OpCalls {
+  std::vector<unsigned> waits;
+  std::vector<Call> work;
+  unsigned end = 0;
+};
+OpCalls next_op(const std::vector<Call>& calls, u64& at) {
+  OpCalls op;
+  for (; calls[at].kind == CallKind::stream_wait_event; ++at) op.waits.push_back(calls[at].event);
+  EXPECT_EQ(calls[at].kind, CallKind::event_record);
+  for (++at; calls[at].kind != CallKind::event_record; ++at) op.work.push_back(calls[at]);
+  op.end = calls[at++].event;
+  return op;
+}
+
+TEST_F(EmulatedExecutor, StreamsWaitForWhatThePlanSays) {
+  const Config config = gpu_config(dir_);
+  const ModelGraph graph = make_graph(config).value();
+  NoData source;
+  const auto session =
+      Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source).value();
+  Recorder recorder(session->executor());
+  const auto engine = Engine::create(session->plan(), recorder, {});
+  testing::SegmentList list(
+      {{SegmentKind::forward_backward, 1}, {SegmentKind::body, 2}, {SegmentKind::drain, 3}});
+  EngineObserver nobody;
+  emulated_cuda::clear_calls();
+  ASSERT_TRUE(engine->run(list, nobody));
+
+  // Each stream's calls in their order; the executor made its streams in the order of lanes.
+  std::array<std::vector<Call>, 3> of_stream;
+  std::array<u64, 3> at{};
+  std::vector<unsigned> streams;
+  for (const Call& call : emulated_cuda::calls())
+    if (call.stream != 0) streams.push_back(call.stream);
+  const unsigned first = *std::ranges::min_element(streams);
+  for (const Call& call : emulated_cuda::calls())
+    if (call.stream != 0) of_stream.at(call.stream - first).push_back(call);
+
+  std::map<u64, unsigned> ends;  // by sequence
+  u64 waits = 0;
+  for (const auto& [issue, in_flight] : recorder.submissions) {
+    const Op& op = issue.get();
+    if (op.lane.device == host_device) continue;
+    const u32 lane = static_cast<u32>(op.lane.kind);
+    const OpCalls calls = next_op(of_stream[lane], at[lane]);
+    std::vector<unsigned> expected;
+    for (const u64 sequence : in_flight) expected.push_back(ends.at(sequence));
+    EXPECT_EQ(calls.waits, expected) << issue.sequence;
+    waits += expected.size();
+    ends[issue.sequence] = calls.end;
+    if (op.kind != OpKind::copy) continue;
+    const auto operands = issue.segment->operands_of(op);
+    ASSERT_EQ(calls.work.size(), 1u);
+    EXPECT_EQ(calls.work[0].kind, CallKind::copy);
+    EXPECT_EQ(calls.work[0].bytes, operands[0].frame.bytes.value);
+    const Frame& of_host = operands[op.lane.kind == LaneKind::h2d ? 0 : 1].frame;
+    EXPECT_EQ(op.lane.kind == LaneKind::h2d ? calls.work[0].from : calls.work[0].to,
+              session->host_memory().data() + of_host.offset);
+  }
+  for (u32 lane = 0; lane < 3; ++lane) EXPECT_EQ(at[lane], of_stream[lane].size()) << lane;
+  EXPECT_GT(waits, 20u);
+}
+
+TEST_F(EmulatedExecutor, StepsTakeNoMemory) {
+  const Config config = gpu_config(dir_);
+  const ModelGraph graph = make_graph(config).value();
+  NoData source;
+  const auto session =
+      Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source).value();
+  const auto engine = Engine::create(session->plan(), session->executor(), {});
+  const emulated_cuda::Live before = emulated_cuda::live();
+  EXPECT_LE(before.device_bytes, config.memory.budgets.device.value);
+  testing::SegmentList list(
+      {{SegmentKind::forward_backward, 1}, {SegmentKind::body, 2}, {SegmentKind::drain, 3}});
+  EngineObserver nobody;
+  ASSERT_TRUE(engine->run(list, nobody));
+  EXPECT_EQ(emulated_cuda::live(), before);
+}
+
+// ---- faults
+
+class EmulatedFault : public EmulatedExecutor {
+ protected:
+  void expect_error(const Config& config, ErrorKind kind, std::initializer_list<const char*> words) {
+    const auto report = testing::run(config);
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().kind, kind) << report.error().message;
+    for (const char* word : words) EXPECT_THAT(report.error().message, HasSubstr(word));
+  }
+};
+
+TEST_F(EmulatedFault, NoGpu) {
+  emulated_cuda::reset({.devices = 0});
+  expect_error(gpu_config(dir_), ErrorKind::usage, {"no GPU", "machine.executor=cpu"});
+}
+
+TEST_F(EmulatedFault, NoDriver) {
+  emulated_cuda::set_faults({.every_call = cudaErrorInsufficientDriver});
+  expect_error(gpu_config(dir_), ErrorKind::usage, {"driver", "machine.executor=cpu"});
+}
+
+TEST_F(EmulatedFault, NoSuchGpu) {
+  Config config = gpu_config(dir_);
+  config.machine.executor = "cuda:3";
+  expect_error(config, ErrorKind::usage, {"cuda:3", "1 GPU", "CUDA_VISIBLE_DEVICES"});
+}
+
+TEST_F(EmulatedFault, SeveralGpus) {
+  emulated_cuda::reset({.devices = 2});
+  Config config = gpu_config(dir_);
+  config.machine.executor = "cuda:0,1";
+  expect_error(config, ErrorKind::usage, {"several GPUs", "cuda:I"});
+}
+
+TEST_F(EmulatedFault, GpuTooOld) {
+  emulated_cuda::reset({.major = 6, .minor = 1});
+  expect_error(gpu_config(dir_), ErrorKind::usage, {"6.1", "7.0"});
+}
+
+TEST_F(EmulatedFault, MemoryTakenByOthers) {
+  emulated_cuda::reset({.device_memory_bytes = 100 * mib, .taken_by_others_bytes = 50 * mib});
+  expect_error(gpu_config(dir_), ErrorKind::does_not_fit,
+               {"cuda:0", "0.05 GiB free of 0.10 GiB", "memory.device"});
+}
+
+TEST_F(EmulatedFault, RefusedAllocation) {
+  emulated_cuda::set_faults({.device_allocation = 1});
+  expect_error(gpu_config(dir_), ErrorKind::does_not_fit, {"cuda:0", "cudaErrorMemoryAllocation"});
+}
+
+TEST_F(EmulatedFault, RefusedPinning) {
+  emulated_cuda::set_faults({.host_allocation = 1});
+  expect_error(gpu_config(dir_), ErrorKind::does_not_fit, {"pinning"});
+}
+
+// At some op of some step: it is named, and the last checkpoint goes on as if nothing had been.
+TEST_F(EmulatedFault, InTheMiddleOfTraining) {
+  Config config = gpu_config(dir_);
+  config.output.save_steps = 1;
+  const Numbers undisturbed = train_numbers(config);
+  u32 named = 0, resumed = 0;
+  for (const auto& [operation, error] :
+       {std::pair{400, cudaErrorIllegalAddress}, std::pair{700, cudaErrorECCUncorrectable},
+        std::pair{1100, cudaErrorLaunchFailure}}) {
+    config.output.dir = dir_ / std::to_string(operation);
+    emulated_cuda::reset();
+    emulated_cuda::set_faults({.operation = operation, .operation_error = error});
+    const auto report = testing::run(config);
+    emulated_cuda::clear_failure();
+    ASSERT_FALSE(report) << operation;
+    EXPECT_EQ(report.error().kind, ErrorKind::io);
+    EXPECT_THAT(report.error().message, HasSubstr(cudaGetErrorName(error)));
+    named += report.error().message.find(" on device 0 ") != std::string::npos &&
+             report.error().message.find("step ") != std::string::npos;
+    emulated_cuda::reset();
+    const auto again = testing::run(config, {.resume = "auto"});
+    if (!again) continue;  // before the first checkpoint
+    ++resumed;
+    EXPECT_EQ(testing::numbers_of(*again), undisturbed);
+  }
+  EXPECT_GE(named, 2u);
+  EXPECT_GE(resumed, 2u);
+}
+
+}  // namespace
+}  // namespace tidepool

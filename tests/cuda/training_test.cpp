@@ -1,0 +1,111 @@
+// Whole training runs on a GPU: numbers do not depend on where anything lies, or on when streams run.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "executor/cuda/cuda_devices.h"
+#include "tests/cuda/cuda_fixture.h"
+#include "tests/support/placement.h"
+
+namespace tidepool {
+namespace {
+
+using testing::covering_array;
+using testing::how_to_repeat;
+using testing::Numbers;
+using testing::numbers_of;
+using testing::Row;
+using testing::train_numbers;
+using testing::TrainDir;
+
+Config gpu_config(const TrainDir& dir, Precision precision, const std::string& run = "run") {
+  Config c = testing::small_config(dir, run);
+  c.model = {.vocab_size = 256, .n_positions = 16, .n_embd = 64, .n_layer = 2, .n_head = 2};
+  c.train.precision = precision;
+  c.train.sequence_length = 16;
+  c.train.max_steps = 3;
+  c.train.per_device_train_batch_size = 1;
+  c.train.gradient_accumulation_steps = 2;
+  c.train.eval_batches = 2;
+  c.memory.budgets.device = Bytes{80 * mib};  // 66 MiB of it are workspaces
+  c.machine.executor = "cuda";
+  return c;
+}
+
+class CudaTraining : public ::testing::TestWithParam<Precision> {
+ protected:
+  CudaTraining() { register_cuda(); }
+#ifdef CUDA_EMULATED
+  // What changes from run to run on a GPU, and hides or shows a wait that is missing.
+  void change_timing(u64 seed) {
+    emulated_cuda::reset(
+        {.seed = seed + 1, .jitter_us_max = seed % 3 == 1 ? 50u : 0u, .late_streams = seed % 3 == 2});
+  }
+#else
+  void change_timing(u64) {}
+#endif
+  void SetUp() override {
+    int devices = 0;
+    change_timing(0);
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) GTEST_SKIP() << "no GPU here";
+  }
+
+  const TrainDir dir_;
+};
+
+TEST_P(CudaTraining, LearnsAsTheCpuDoes) {
+  Config config = gpu_config(dir_, GetParam());
+  const Numbers gpu = train_numbers(config);
+  config.machine.executor = "cpu";  // with activations in fp32
+  config.output.dir = dir_ / "cpu";
+  const Numbers cpu = train_numbers(config);
+  const double tolerance = GetParam() == Precision::fp32 ? 2e-4 : 3e-2;
+  ASSERT_EQ(gpu.losses.size(), 3u);
+  ASSERT_EQ(gpu.eval_losses.size(), cpu.eval_losses.size());
+  EXPECT_LT(gpu.losses.back(), gpu.losses.front());
+  for (u64 i = 0; i < gpu.losses.size(); ++i) EXPECT_NEAR(gpu.losses[i], cpu.losses[i], tolerance) << i;
+  for (u64 i = 0; i < gpu.eval_losses.size(); ++i)
+    EXPECT_NEAR(gpu.eval_losses[i], cpu.eval_losses[i], tolerance) << i;
+}
+
+TEST_P(CudaTraining, PlacementChangesNoBit) {
+  for (const double max_grad_norm : {0.5, 0.0}) {
+    Config base = gpu_config(dir_, GetParam());
+    base.train.max_grad_norm = max_grad_norm;
+    base.model.embd_pdrop = base.model.attn_pdrop = base.model.resid_pdrop = 0.1;
+    std::optional<Numbers> first;
+    u64 seed = 0;
+    for (const Row& row : covering_array(testing::placement_levels(2))) {
+      const Config config = testing::placed(row, base);
+      SCOPED_TRACE(how_to_repeat(config));
+      change_timing(seed++);
+      const auto report = testing::run(config);
+      ASSERT_TRUE(report) << report.error().message;
+      if (!first) first = numbers_of(*report);
+      EXPECT_EQ(numbers_of(*report), *first);
+      testing::check_bytes(*report);
+      std::filesystem::remove_all(config.output.dir);
+    }
+  }
+}
+
+// State that rests on the device goes to checkpoints and comes back, also to where it is somewhere else.
+TEST_P(CudaTraining, GoesOnElsewhere) {
+  Config config = gpu_config(dir_, GetParam(), "whole");
+  config.memory.home = HomePolicy::device;
+  const Numbers whole = train_numbers(config);
+  config.output.dir = dir_ / "parts";
+  const auto stopped = testing::run(config, {.stop_after = 1});
+  ASSERT_FALSE(stopped);
+  ASSERT_EQ(stopped.error().kind, ErrorKind::interrupted) << stopped.error().message;
+  config.memory.home = HomePolicy::host;
+  EXPECT_EQ(train_numbers(config, {.resume = "auto"}), whole);
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, CudaTraining, ::testing::Values(Precision::fp32, Precision::bf16),
+                         [](const auto& info) {
+                           return std::string(info.param == Precision::fp32 ? "fp32" : "bf16");
+                         });
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,75 @@
+// Settings that must not change a number: where state lies, how it is cut and moved, with how much room.
+#pragma once
+
+#include "planner/planner.h"
+#include "tests/support/pairwise.h"
+#include "tests/support/train_fixture.h"
+#include "trainer/session.h"
+
+namespace tidepool::testing {
+
+enum PlacementFactor : u32 { home, chunk, sweeps, recompute, threads, io, depth, budget };
+
+inline constexpr HomePolicy homes[] = {HomePolicy::device, HomePolicy::host, HomePolicy::disk,
+                                       HomePolicy::mixed};
+// Of 64 x 192 and 64 x 256 matrices in windows of 200 KiB: 8 KiB cuts through matrices, 40 KiB through
+// their rows too, 1 MiB is a window whole.
+inline constexpr Bytes chunk_sizes[] = {Bytes{8 * kib}, Bytes{40 * kib}, Bytes{mib}};
+inline constexpr RecomputePolicy recomputes[] = {RecomputePolicy::keep, RecomputePolicy::recompute};
+inline constexpr IoBackend backends[] = {IoBackend::io_uring, IoBackend::threads};
+inline constexpr u32 depths[] = {1, 32};
+enum Room : u32 { roomy, tight };
+
+// Two sweeps need two micro-batches.
+inline std::vector<u32> placement_levels(u32 accumulation) {
+  return {std::size(homes),
+          std::size(chunk_sizes),
+          accumulation > 1 ? 2u : 1u,
+          std::size(recomputes),
+          3,
+          std::size(backends),
+          std::size(depths),
+          2};
+}
+
+inline bool fits(const ModelGraph& graph, const Config& config) {
+  return make_plan(graph, plan_options(config)).has_value();
+}
+
+// The least of one budget that fits, the others as they are.
+inline void tighten(const ModelGraph& graph, Config& config, Bytes& of_config) {
+  u64 too_little = 0, enough = of_config.value;
+  while (enough - too_little > 16 * kib) {
+    of_config = Bytes{(too_little + enough) / 2};
+    (fits(graph, config) ? enough : too_little) = of_config.value;
+  }
+  of_config = Bytes{enough};
+}
+
+inline Config placed(const Row& row, Config c) {
+  c.memory.home = homes[row[home]];
+  c.memory.chunk_size = chunk_sizes[row[chunk]];
+  c.memory.sweeps = row[sweeps] + 1;
+  c.train.recompute = recomputes[row[recompute]];
+  c.machine.threads = row[threads] + 1;
+  c.memory.io = backends[row[io]];
+  c.memory.queue_depth = depths[row[depth]];
+  if (row[budget] == tight) {
+    const ModelGraph graph = make_graph(c).value();
+    tighten(graph, c, c.memory.budgets.device);
+    tighten(graph, c, c.memory.budgets.host);
+    tighten(graph, c, c.memory.budgets.disk);
+  }
+  return c;
+}
+
+inline void check_bytes(const RunReport& report) {
+  for (u32 l = 0; l < link_count; ++l)
+    EXPECT_EQ(report.links[l].measured, report.links[l].planned) << name(static_cast<LinkKind>(l));
+  for (u32 t = 0; t < tier_count; ++t) {
+    EXPECT_LE(report.tiers[t].measured_peak, report.tiers[t].planned_peak) << name(static_cast<Tier>(t));
+    EXPECT_LE(report.tiers[t].planned_peak, report.tiers[t].budget) << name(static_cast<Tier>(t));
+  }
+}
+
+}  // namespace tidepool::testing
