@@ -66,7 +66,7 @@ constexpr std::array plan_options = {
     Option{"gantt", "", "the lanes of a step over time"},
     Option{"what-if", "", "what more of each resource would buy"},
     Option{"max", "", "the largest model of GPT-3's proportions that fits"},
-    Option{"json", "", "for other programs"},
+    Option{"json", "", "for other programs; also where nothing fits"},
 };
 // tokens=N belongs to the command, not to the config.
 Result<void> run_plan(const Arguments& arguments) {

@@ -9,6 +9,7 @@
 #include "advisor/what_if.h"
 #include "cli/commands.h"
 #include "cli/plan_largest.h"
+#include "cli/plan_refusal.h"
 #include "json/text.h"
 #include "planner/explain.h"
 #include "planner/lower_bound.h"
@@ -112,6 +113,7 @@ Result<void> print_what_if(const Planned& p) {
 
 boost::json::object json_of(const Planned& p, u64 tokens) {
   boost::json::object out;
+  out["fits"] = true;
   out["parameters"] = p.graph.parameters;
   out["devices"] = p.plan.devices;
   out["sweeps"] = p.plan.sweeps;
@@ -151,7 +153,9 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
 
 Result<void> plan(const PlanArguments& arguments) {
   if (arguments.largest) return print_largest(arguments);
-  TRY_ASSIGN(const Planned p, make(arguments));
+  Result<Planned> made = make(arguments);
+  if (!made && arguments.json) fmt::print("{}", refusal_json(made.error()));
+  TRY_ASSIGN(const Planned p, std::move(made));
   if (!arguments.explain.empty()) {
     TRY_ASSIGN(const std::string text,
                explain({.plan = p.plan, .graph = p.graph, .home = p.options.home},

@@ -1,7 +1,10 @@
 // `tidepool plan`: what its arguments say together.
 #include <gmock/gmock.h>
 
+#include <boost/json.hpp>
+
 #include "cli/cli.h"
+#include "json/text.h"
 
 namespace tidepool {
 namespace {
@@ -55,6 +58,20 @@ TEST(CliPlan, json_has_null_for_what_is_not_known) {
   const Outcome r = plan({machine, "memory.device=64MiB", "memory.host=128MiB", "memory.disk=0", "--json"});
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_THAT(r.out, HasSubstr("\"drive_life_years\": null"));  // nothing is written
+}
+
+TEST(CliPlan, json_says_what_is_short_where_nothing_fits) {
+  const Outcome r = plan({"memory.device=4MiB", "memory.host=8MiB", "memory.disk=1GiB", "--json"});
+  EXPECT_EQ(r.code, 3);
+  EXPECT_THAT(r.err, HasSubstr("the job does not fit: device needs"));
+  const auto json = parse_json(r.out, ErrorKind::internal, "stdout");
+  ASSERT_TRUE(json) << r.out;
+  EXPECT_FALSE(json->at("fits").as_bool());
+  EXPECT_EQ(json->at("exit_code").as_int64(), 3);
+  EXPECT_THAT(std::string(json->at("message").as_string()), HasSubstr("device needs"));
+  const std::string device(json->at("advice").at("memory.device").as_string());
+  EXPECT_THAT(r.err, HasSubstr("set memory.device=" + device + ";"));
+  EXPECT_EQ(json->at("advice").as_object().size(), 1u);
 }
 
 TEST(CliPlan, the_table_names_the_machine_that_is_planned_for) {
