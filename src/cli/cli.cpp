@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -10,6 +11,7 @@
 #include "cli/command_table.h"
 #include "text/nearest.h"
 #include "config/schema.h"
+#include "report/error_text.h"
 #include "tidepool/version.h"
 
 namespace tidepool {
@@ -43,7 +45,7 @@ std::string version_text() {
 }
 
 int complain(const Error& error, std::string_view advice) {
-  fmt::print(stderr, "tidepool: {}\n", error.message);
+  fmt::print(stderr, "{}\n", error_text("tidepool: " + error.message, detect_screen(STDERR_FILENO)));
   if (!advice.empty()) fmt::print(stderr, "{}\n", advice);
   return exit_code(error);
 }

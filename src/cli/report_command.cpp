@@ -1,10 +1,12 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
 #include <vector>
 
 #include "cli/commands.h"
+#include "report/error_text.h"
 #include "report/html_report.h"
 #include "report/terminal.h"
 
@@ -41,7 +43,7 @@ Result<void> report(const ReportArguments& arguments) {
   TRY(write_html(path, runs));
   fmt::print("\n The page: {}\n", path);
   for (const RunFiles& run : runs)
-    for (const std::string& warning : run.warnings) fmt::print(stderr, "{}\n", warning);
+    for (const std::string& warning : run.warnings) fmt::print(stderr, "{}\n", error_text(warning, detect_screen(STDERR_FILENO)));
   return {};
 }
 

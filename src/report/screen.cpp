@@ -95,8 +95,8 @@ std::vector<std::string> wrap_items(const std::vector<std::string>& items, std::
                                     u32 indent) {
   std::vector<std::string> lines;
   std::string line;
+  bool first = true;  // of its line
   for (const std::string& item : items) {
-    const bool first = line.empty() || display_width(line) == indent;
     const u32 needed = display_width(line) + display_width(item) + (first ? 0 : display_width(separator));
     if (!first && needed > width) {
       lines.push_back(std::move(line));
@@ -105,6 +105,7 @@ std::vector<std::string> wrap_items(const std::vector<std::string>& items, std::
       line += separator;
     }
     line += item;
+    first = false;
   }
   if (!line.empty()) lines.push_back(std::move(line));
   return lines;
