@@ -10,7 +10,25 @@
 namespace tidepool {
 namespace {
 
-constexpr u32 label_columns = 22, value_columns = 18;
+constexpr u32 label_columns = 20, setting_columns = 30, columns_max = 80;
+
+// Lines of at most `width` columns; broken behind a blank, '/', ',' or '=' where there is one in the later
+// half.
+std::vector<std::string> fold(std::string text, u32 width) {
+  std::vector<std::string> lines;
+  while (display_width(text) > width) {
+    std::size_t end = 0;
+    for (u32 columns = 0; columns < width; ++columns) do
+        ++end;
+      while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80);
+    const std::size_t mark = text.find_last_of(" /,=", end - 1);
+    if (mark != std::string::npos && mark >= end / 2) end = mark + 1;
+    lines.push_back(text.substr(0, end));
+    text.erase(0, end);
+  }
+  lines.push_back(std::move(text));
+  return lines;
+}
 
 enum class Better : u8 { more, less, neither };
 
@@ -24,8 +42,8 @@ class Comparison {
   std::string text() {
     line("");
     line(" " + paint(screen_, Ink::bold, "Two runs"));
-    line("  A  " + a_.name);
-    line("  B  " + b_.name);
+    folded("  A  ", a_.name);
+    folded("  B  ", b_.name);
     speed();
     bytes();
     settings();
@@ -34,11 +52,19 @@ class Comparison {
 
  private:
   void line(const std::string& text) { out_ += text + "\n"; }
+  // `text` beside `label`, and below it where it does not fit.
+  void folded(std::string label, const std::string& text) {
+    const u32 indent = display_width(label);
+    for (const std::string& l : fold(text, std::min(screen_.columns, columns_max) - indent)) {
+      line(label + l);
+      label.assign(indent, ' ');
+    }
+  }
   void head(const char* title) {
     line("");
     line(" " + paint(screen_, Ink::bold, pad_right(title, label_columns + 1)) +
          paint(screen_, Ink::dim,
-               fmt::format("{:>{}}{:>{}}   {}", "A", value_columns, "B", value_columns, "B against A")));
+               fmt::format("{:>{}}{:>{}}   {}", "A", value_columns_, "B", value_columns_, "B against A")));
   }
 
   // A row of numbers; what is not known in either run is left out.
@@ -47,8 +73,8 @@ class Comparison {
     const double a = of(a_.report), b = of(b_.report);
     if (!std::isfinite(a) && !std::isfinite(b)) return;
     const auto shown = [&](double v) { return std::isfinite(v) ? show(v) : std::string("-"); };
-    line(fmt::format("  {}{}{}   {}", pad_right(label, label_columns), pad_left(shown(a), value_columns),
-                     pad_left(shown(b), value_columns), change(a, b, better)));
+    line(fmt::format("  {}{}{}   {}", pad_right(label, label_columns), pad_left(shown(a), value_columns_),
+                     pad_left(shown(b), value_columns_), change(a, b, better)));
   }
   std::string change(double a, double b, Better better) const {
     if (a == b) return "=";
@@ -64,24 +90,28 @@ class Comparison {
     const auto loss = [](double v) { return fmt::format("{:.4f}", v); };
     head("Speed and loss");
     row(
-        "tokens/s", Better::more, [](const RunReport& r) { return r.tokens_per_second; }, count_text);
+        "steps", Better::neither, [](const RunReport& r) { return static_cast<double>(r.steps); },
+        count_text);
     row(
-        "median step", Better::less, [](const RunReport& r) { return r.step_seconds; }, seconds_text);
+        "tokens/s, mean", Better::more, [](const RunReport& r) { return r.tokens_per_second; }, count_text);
     row(
-        "predicted step", Better::neither,
-        [&](const RunReport& r) { return known(r.predicted_step_seconds); }, seconds_text);
-    row(
-        "GFLOP/s", Better::more, [](const RunReport& r) { return r.flops_per_second * 1e-9; },
+        "GFLOP/s, mean", Better::more, [](const RunReport& r) { return r.flops_per_second * 1e-9; },
         significant_text);
     row(
-        "of peak", Better::more,
+        "of peak, mean", Better::more,
         [](const RunReport& r) {
           return r.peak_flops_per_second > 0 ? r.flops_per_second / r.peak_flops_per_second : std::nan("");
         },
         percent_text);
     row(
-        "steps", Better::neither, [](const RunReport& r) { return static_cast<double>(r.steps); },
-        count_text);
+        "step, mean", Better::less,
+        [&](const RunReport& r) { return known(r.train_seconds) / static_cast<double>(r.steps); },
+        seconds_text);
+    row(
+        "step, median", Better::less, [](const RunReport& r) { return r.step_seconds; }, seconds_text);
+    row(
+        "step, predicted", Better::neither,
+        [&](const RunReport& r) { return known(r.predicted_step_seconds); }, seconds_text);
     row(
         "last loss", Better::less, [](const RunReport& r) { return last(r.losses); }, loss);
     row(
@@ -90,7 +120,7 @@ class Comparison {
 
   void bytes() {
     const auto show = [](double v) { return bytes_text(Bytes{static_cast<u64>(v)}); };
-    head("Bytes in a step");
+    head("Bytes, mean step");
     for (u32 l = 0; l < link_count; ++l)
       row(
           std::string(name(static_cast<LinkKind>(l))), Better::less,
@@ -113,7 +143,9 @@ class Comparison {
   void settings() {
     std::map<std::string, std::string> all = a_.report.config;
     all.insert(b_.report.config.begin(), b_.report.config.end());
-    std::string lines;
+    line("");
+    line(" " + paint(screen_, Ink::bold, "Settings that differ"));
+    bool differ = false;
     const auto value = [](const RunReport& r, const std::string& key) {
       const auto found = r.config.find(key);
       return found == r.config.end() ? std::string("-") : found->second;
@@ -122,18 +154,24 @@ class Comparison {
       const std::string a = value(a_.report, key), b = value(b_.report, key);
       // The command repeats the overrides that are listed anyway.
       if (a == b || key == "command" || key == "output.dir") continue;
-      lines += fmt::format("  {}  {} {} {}\n", pad_right(key, label_columns + 8), a,
-                           screen_.unicode ? "→" : "->", b);
+      differ = true;
+      const std::string both =
+          fmt::format("  {}  {} {} {}", pad_right(key, setting_columns), a, screen_.unicode ? "→" : "->", b);
+      if (display_width(both) <= std::min(screen_.columns, columns_max)) {
+        line(both);
+        continue;
+      }
+      line("  " + key);
+      folded("    A  ", a);
+      folded("    B  ", b);
     }
-    if (lines.empty()) lines = "  none\n";
-    line("");
-    line(" " + paint(screen_, Ink::bold, "Settings that differ"));
-    out_ += lines;
+    if (!differ) line("  none");
   }
 
   const NamedReport& a_;
   const NamedReport& b_;
   const Screen& screen_;
+  const u32 value_columns_ = screen_.columns < columns_max ? 11 : 18;
   std::string out_;
 };
 

@@ -73,11 +73,7 @@ class Report {
 
   void time() {
     if (run_.exposed.empty()) return;
-    std::string aside = fmt::format("median step {}", seconds_text(run_.step_seconds));
-    if (run_.predicted_step_seconds > 0) {
-      aside += fmt::format(", predicted {}", seconds_text(run_.predicted_step_seconds));
-    }
-    section("Where the time went", aside);
+    section("Where the time went", run_.steps == 1 ? "one step" : fmt::format("all {} steps", run_.steps));
     double sum = 0;
     for (const ExposedTime& e : run_.exposed) sum += std::max(0.0, e.seconds);
     std::vector<ExposedTime> causes = run_.exposed;
@@ -90,25 +86,59 @@ class Report {
                        bar(screen_, share, width, e.cause == "compute" ? Ink::green : Ink::yellow), percent_text(share),
                        seconds_text(e.seconds)));
     }
+    step_lengths();
     if (!run_.phases.empty()) phases();
   }
 
+  void dim_items(std::vector<std::string> items, std::string_view separator, u32 indent = 2) {
+    items[0].insert(0, indent, ' ');
+    for (const std::string& l : wrap_items(items, separator, page_columns(screen_) - 1, 4))
+      line(paint(screen_, Ink::dim, l));
+  }
+
+  void step_lengths() {
+    if (run_.steps == 0) return;
+    std::vector<std::string> items = {fmt::format("median of {} steps {}", run_.steps, seconds_text(run_.step_seconds)),
+                                      fmt::format("mean {}", seconds_text(run_.train_seconds / static_cast<double>(run_.steps)))};
+    if (run_.predicted_step_seconds > 0)
+      items.push_back(fmt::format("predicted {}", seconds_text(run_.predicted_step_seconds)));
+    dim_items(std::move(items), dot());
+  }
+
   void phases() {
+    double sum = 0;
+    for (const PhaseTime& p : run_.phases) sum += p.seconds;
     std::vector<std::string> items;
-    for (const PhaseTime& p : run_.phases) {
+    for (const PhaseTime& p : run_.phases)
       items.push_back(fmt::format("{} {} (least {})", p.phase, seconds_text(p.seconds), seconds_text(p.bound_seconds)));
-    }
-    items[0] = "  " + items[0];
-    for (const std::string& l : wrap_items(items, dot(), page_columns(screen_) - 1, 2)) line(paint(screen_, Ink::dim, l));
+    const std::string of = run_.phase_steps > 0 ? fmt::format("median of {} steady steps", run_.phase_steps) : "a steady step";
+    dim_items({fmt::format("{} {}", of, seconds_text(sum))}, "");
+    dim_items(std::move(items), " + ", 4);
   }
 
   void bytes() {
-    section("Bytes in a step", "useful bytes; retries, checkpoints apart");
+    section("Bytes in a step", fmt::format("mean of {} steps, first and last too", run_.steps));
     line(paint(screen_, Ink::dim,
                fmt::format("  {:<12}{:>{}}{:>{}}{:>{}}{:>{}}", "link", "measured", cell_, "planned", cell_ + 2, "least",
                            cell_ + 2, "ratio", cell_ - 3)));
     for (u32 i = 0; i < link_count; ++i) link(static_cast<LinkKind>(i), run_.links[i]);
     if (run_.comm) comm(*run_.comm);
+    steady_bytes();
+  }
+
+  // What `tidepool plan` says of the same run: the first step and the last move other bytes than those between.
+  void steady_bytes() {
+    std::vector<std::string> items;
+    bool known = false;
+    for (u32 i = 0; i < link_count; ++i) {
+      const Bytes bytes = run_.links[i].planned_steady;
+      known = known || bytes.value > 0;
+      items.push_back(fmt::format("{} {}", name(static_cast<LinkKind>(i)), bytes_text(bytes)));
+    }
+    if (run_.comm) items.push_back(fmt::format("collectives {}", bytes_text(run_.comm->planned_steady)));
+    if (!known) return;  // a report of an older version
+    items[0] = "a steady step is planned with: " + items[0];
+    dim_items(std::move(items), dot());
   }
 
   std::string verdict(Bytes measured, Bytes planned) const {

@@ -35,7 +35,8 @@ json::object links_of(const RunReport& r) {
   for (u32 i = 0; i < link_count; ++i) {
     out[view(name(static_cast<LinkKind>(i)))] = {{"planned_bytes", r.links[i].planned.value},
                                                  {"measured_bytes", r.links[i].measured.value},
-                                                 {"lower_bound_bytes", r.links[i].lower_bound.value}};
+                                                 {"lower_bound_bytes", r.links[i].lower_bound.value},
+                                                 {"planned_steady_step_bytes", r.links[i].planned_steady.value}};
   }
   return out;
 }
@@ -91,6 +92,9 @@ class Object {
       if (!may_be_loss(out[i])) wrong(fmt::format("{}[{}], {:g},", key, i, out[i]));
     return out;
   }
+  // Of a key that older files do not have.
+  Bytes bytes_or_0(std::string_view key) const { return has(key) ? bytes(key) : Bytes{}; }
+
   std::vector<u64> counts(std::string_view key) const {
     std::vector<u64> out;
     each_element(key, [&](const json::value& v) { out.push_back(count_of(&v, key)); });
@@ -168,11 +172,12 @@ RunReport read_fields(const Object& o) {
   r.peak_flops_per_second = o.number("peak_flops_per_second");
   for (u32 i = 0; i < link_count; ++i) {
     const Object link = o.object("links").object(name(static_cast<LinkKind>(i)));
-    r.links[i] = {link.bytes("planned_bytes"), link.bytes("measured_bytes"), link.bytes("lower_bound_bytes")};
+    r.links[i] = {link.bytes("planned_bytes"), link.bytes("measured_bytes"), link.bytes("lower_bound_bytes"),
+                  link.bytes_or_0("planned_steady_step_bytes")};
   }
   if (o.has("comm")) {
     const Object comm = o.object("comm");
-    r.comm = {comm.bytes("planned_bytes"), comm.bytes("measured_bytes")};
+    r.comm = {comm.bytes("planned_bytes"), comm.bytes("measured_bytes"), comm.bytes_or_0("planned_steady_step_bytes")};
   }
   for (u32 i = 0; i < tier_count; ++i) {
     const Object tier = o.object("tiers").object(name(static_cast<Tier>(i)));
@@ -180,7 +185,7 @@ RunReport read_fields(const Object& o) {
   }
   r.rss_peak = o.bytes("rss_peak_bytes");
   r.checkpoint_written = o.bytes("checkpoint_written_bytes");
-  if (o.has("disk_endurance_bytes")) r.disk_endurance = o.bytes("disk_endurance_bytes");
+  r.disk_endurance = o.bytes_or_0("disk_endurance_bytes");
   r.io_retries = o.count("io_retries");
   const Object exposed = o.object("exposed_seconds");
   exposed.each_member([&](std::string_view cause, const json::value&) {
@@ -191,6 +196,7 @@ RunReport read_fields(const Object& o) {
     const Object p = phases.object(phase);
     r.phases.push_back({std::string(phase), p.number("seconds"), p.number("bound_seconds")});
   });
+  if (o.has("phase_steps")) r.phase_steps = o.count("phase_steps");
   r.binds = o.text("binds");
   r.machine = o.texts("machine");
   r.config = o.texts("config");
@@ -223,7 +229,9 @@ std::string to_json(const RunReport& r) {
   o["binds"] = r.binds;
   o["links"] = links_of(r);
   if (r.comm)
-    o["comm"] = {{"planned_bytes", r.comm->planned.value}, {"measured_bytes", r.comm->measured.value}};
+    o["comm"] = {{"planned_bytes", r.comm->planned.value},
+                 {"measured_bytes", r.comm->measured.value},
+                 {"planned_steady_step_bytes", r.comm->planned_steady.value}};
   o["tiers"] = tiers_of(r);
   o["rss_peak_bytes"] = r.rss_peak.value;
   o["checkpoint_written_bytes"] = r.checkpoint_written.value;
@@ -231,6 +239,7 @@ std::string to_json(const RunReport& r) {
   o["io_retries"] = r.io_retries;
   o["exposed_seconds"] = exposed_of(r);
   o["phases"] = phases_of(r);
+  o["phase_steps"] = r.phase_steps;
   o["machine"] = object_of(r.machine);
   o["config"] = object_of(r.config);
   o["eval_steps"] = array_of(r.eval_steps);

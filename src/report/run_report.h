@@ -19,6 +19,7 @@ struct LinkUse {
   Bytes planned{};
   Bytes measured{};
   Bytes lower_bound{};
+  Bytes planned_steady{};  // of one step between others, as `tidepool plan` has it: the first and the last differ
   bool operator==(const LinkUse&) const = default;
 };
 
@@ -26,6 +27,7 @@ struct LinkUse {
 struct CommUse {
   Bytes planned{};
   Bytes measured{};
+  Bytes planned_steady{};
   bool operator==(const CommUse&) const = default;
 };
 
@@ -42,9 +44,10 @@ struct ExposedTime {
   bool operator==(const ExposedTime&) const = default;
 };
 
+// The phases of one step, so that they add up to its seconds: of medians of each phase nobody says what they add to.
 struct PhaseTime {
   std::string phase;        // "forward", "backward", "update"
-  double seconds = 0;       // median per step
+  double seconds = 0;       // of the steady step whose length is the median
   double bound_seconds = 0; // the least that its slowest link or the compute needs
   bool operator==(const PhaseTime&) const = default;
 };
@@ -83,6 +86,7 @@ struct RunReport {
   u64 io_retries = 0;
   std::vector<ExposedTime> exposed;
   std::vector<PhaseTime> phases;
+  u64 phase_steps = 0;           // steady steps that the median is of: neither the first nor any after a rest
   std::string binds;             // "disk_read"
 
   std::map<std::string, std::string> machine;  // "cpu", "cores", "memory", "disk", ...: for people

@@ -48,6 +48,7 @@ void add_prediction(RunReport& report, const Prediction& prediction) {
 void add_phases(RunReport& report, const ReportParts& parts) {
   if (parts.prediction.blocks.empty()) return;
   const Session& session = parts.session;
+  report.phase_steps = parts.meter.phases().steps();
   report.phases = parts.meter.phases().beside(
       phase_bounds({session.plan(), session.graph(), parts.prediction.machine, parts.prediction.blocks}));
 }

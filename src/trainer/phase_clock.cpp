@@ -1,6 +1,7 @@
 #include "trainer/phase_clock.h"
 
-#include "tidepool/median.h"
+#include <algorithm>
+#include <numeric>
 
 namespace tidepool {
 namespace {
@@ -30,15 +31,16 @@ void PhaseClock::completed(const Issue& issue, const Completion& completion) {
 
 std::vector<PhaseTime> PhaseClock::beside(const std::vector<PhaseBound>& bounds) const {
   if (forward_seconds_.empty()) return {};
-  if (bounds.size() == 1) {
-    std::vector<double> steps = forward_seconds_;
-    for (u64 i = 0; i < steps.size(); ++i) steps[i] += backward_seconds_[i];
-    return {{bounds[0].phase, median(steps), bounds[0].seconds}};
-  }
+  std::vector<u64> order(steps());
+  std::iota(order.begin(), order.end(), u64{0});
+  const auto middle = order.begin() + static_cast<i64>((steps() - 1) / 2);
+  std::ranges::nth_element(order, middle, {},
+                           [&](u64 i) { return forward_seconds_[i] + backward_seconds_[i]; });
+  const double forward = forward_seconds_[*middle], backward = backward_seconds_[*middle];
+  if (bounds.size() == 1) return {{bounds[0].phase, forward + backward, bounds[0].seconds}};
   std::vector<PhaseTime> out;
   for (const PhaseBound& bound : bounds)
-    out.push_back({bound.phase, median(bound.phase == "forward" ? forward_seconds_ : backward_seconds_),
-                   bound.seconds});
+    out.push_back({bound.phase, bound.phase == "forward" ? forward : backward, bound.seconds});
   return out;
 }
 

@@ -19,8 +19,9 @@ class PhaseClock {
   // The next step does not begin where the last one ended.
   void at_rest() { norm_ = Nanos{}; }
 
-  // Medians, beside bounds that were computed for the same phases; one bound alone is compared with whole
-  // steps.
+  u64 steps() const { return forward_seconds_.size(); }
+  // The phases of the step of median length, the shorter of two in the middle, beside bounds that were
+  // computed for the same phases; one bound alone is compared with the whole step.
   std::vector<PhaseTime> beside(const std::vector<PhaseBound>&) const;
 
  private:

@@ -50,7 +50,10 @@ void RunMeter::fill(RunReport& report) const {
     report.links[l].lower_bound = report.links[l].lower_bound * steps();
     report.links[l].planned = Bytes{0};
   }
-  if (plan_.devices > 1) report.comm = CommUse{.measured = collected_};
+  const auto steady = link_bytes(plan_, SegmentKind::body);
+  for (u32 l = 0; l < link_count; ++l) report.links[l].planned_steady = steady[l];
+  if (plan_.devices > 1)
+    report.comm = CommUse{.measured = collected_, .planned_steady = comm_bytes(plan_, SegmentKind::body)};
   for (u32 s = 0; s < segment_count; ++s) {
     const SegmentKind kind = static_cast<SegmentKind>(s);
     if (kind == SegmentKind::evaluation) continue;

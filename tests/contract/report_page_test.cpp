@@ -105,6 +105,9 @@ TEST(ReportPage, ShowsEveryChartInABrowserWithoutANetwork) {
     expect_all_drawn(open_page(page, dir, theme), with_step({"timeline", "lanes", "memory-device",
                                                              "memory-host", "memory-disk", "lives"}));
 
+  const Opened opened = open_page(page, dir, "");
+  for (const char* statistic : {"mean of 6 steps, first and last included", "steady step, planned", ">median step<"})
+    EXPECT_THAT(opened.document, HasSubstr(statistic));
   expect_keys_work(page, dir);
 
   // A run without a trace beside it: its part says so, the rest is drawn.

@@ -3,6 +3,7 @@
 #include <boost/json/parse.hpp>
 #include <cmath>
 
+#include "json/text.h"
 #include "report/drive_life.h"
 #include "report/metrics_log.h"
 #include "report/run_report.h"
@@ -91,6 +92,19 @@ TEST(ReportJson, has_the_keys_that_others_rely_on) {
     EXPECT_TRUE(v.at(key).is_number()) << key;
   }
   EXPECT_EQ(v.at("exposed_seconds").at("compute").to_number<double>(), 7);
+}
+
+TEST(ReportJson, a_file_of_before_steady_steps_is_read) {
+  RunReport r = some_report();
+  r.links[0].planned_steady = Bytes{9}, r.phase_steps = 7;
+  EXPECT_EQ(parse_report(to_json(r), "x").value(), r);
+  json::object old = json::parse(to_json(r)).as_object();
+  for (auto& [link, use] : old.at("links").as_object()) use.as_object().erase("planned_steady_step_bytes");
+  old.erase("phase_steps");
+  const Result<RunReport> read = parse_report(json_text(old, JsonStyle::pretty), "x");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->links[0].planned_steady, Bytes{});
+  EXPECT_EQ(read->phase_steps, 0u);
 }
 
 TEST(ReportJson, a_loss_that_is_not_finite_is_null) {

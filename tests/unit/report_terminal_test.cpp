@@ -74,6 +74,43 @@ TEST(ReportTerminal, everything_fits_80_columns) {
   }
 }
 
+TEST(ReportTerminal, two_runs_fit_whatever_their_names_and_settings) {
+  const std::string path = "/a/" + std::string(60, 'b') + "/" + std::string(90, 'c') + "/run";
+  RunReport first = long_run(), second = long_run();
+  first.config = {{"data.train", "one.txt, " + path}, {"train.seed", "1"}, {"memory.device", std::string(75, '9')}};
+  second.config = {{"data.train", path + ", \xc3\xa9"}, {"train.seed", "2"}, {"memory.device", "1"}};
+  for (const Screen& screen : {plain, rich, Screen{.columns = 60}, Screen{.columns = 120}}) {
+    const std::string text = render_comparison({path + "1", first}, {path + "2", second}, screen);
+    for (const std::string& line : lines_of(text)) EXPECT_LE(display_width(line), std::min(screen.columns, 80u)) << line;
+    std::string words = text;
+    std::erase_if(words, [](char c) { return c == ' ' || c == '\n'; });
+    EXPECT_THAT(words, HasSubstr("A" + path + "1B" + path + "2"));  // in full
+    EXPECT_THAT(text, HasSubstr(screen.unicode ? "1 \u2192 2" : "1 -> 2"));
+  }
+}
+
+// Rates and bytes are means of all steps, and say so; what is a median says so.
+TEST(ReportTerminal, each_figure_of_a_step_names_its_statistic) {
+  RunReport r = long_run();
+  r.step_seconds = 120, r.predicted_step_seconds = 110, r.phase_steps = 9;
+  const std::string text = render_report(r, plain);
+  EXPECT_THAT(text, HasSubstr("median of 10 steps 2m 00s, mean 2m 03s, predicted 1m 50s"));
+  EXPECT_THAT(text, HasSubstr("median of 9 steady steps 15.0 s\n    forward 3.00 s (least 2.90 s) + backward"));
+  EXPECT_THAT(text, HasSubstr("Bytes in a step  mean of 10 steps, first and last too"));
+  const std::string both = render_comparison({"a", r}, {"b", r}, plain);
+  for (const char* label : {"tokens/s, mean", "step, mean", "step, median", "Bytes, mean step"})
+    EXPECT_THAT(both, HasSubstr(label));
+}
+
+// The same bytes as on the page of the plan, which is of such a step.
+TEST(ReportTerminal, a_steady_steps_planned_bytes_stand_beside_the_mean) {
+  RunReport r = long_run();
+  EXPECT_THAT(render_report(r, plain), Not(HasSubstr("steady step is planned")));  // an older report.json
+  for (LinkUse& l : r.links) l.planned_steady = Bytes{7 * gib};
+  EXPECT_THAT(render_report(r, plain), HasSubstr("a steady step is planned with: h2d 7.00 GiB, d2h 7.00 GiB"));
+  expect_fits(render_report(r, Screen{.columns = 60}), Screen{.columns = 60});
+}
+
 TEST(ReportTerminal, a_drives_endurance_is_told_or_said_to_be_assumed) {
   RunReport r = long_run();
   EXPECT_THAT(render_report(r, plain), HasSubstr("600 TB of endurance (assumed) last"));

@@ -52,6 +52,23 @@ TEST(PlanRun, WithoutAFileItGoesByBytes) {
   EXPECT_TRUE(describe_choice(config, *plan).empty());
 }
 
+// The plan's page and the report's say the same bytes of a steady step; the means of a short run are others.
+TEST(PlanRun, AReportTellsTheSteadyStepThatThePlanTold) {
+  const TrainDir dir;
+  const Config config = tight_config(dir);
+  const auto plan = plan_run(config, make_graph(config).value(), PlanFor::this_machine);
+  ASSERT_TRUE(plan) << plan.error().message;
+  const auto report = testing::run(config);
+  ASSERT_TRUE(report) << report.error().message;
+  const auto steady = link_bytes(plan->plan, SegmentKind::body);
+  bool mean_differs = false;
+  for (u32 l = 0; l < link_count; ++l) {
+    EXPECT_EQ(report->links[l].planned_steady, steady[l]);
+    mean_differs = mean_differs || report->links[l].planned != steady[l] * report->steps;
+  }
+  EXPECT_TRUE(mean_differs);
+}
+
 TEST(PlanRun, TrainAndPlanChooseTheSameAndAlwaysTheSame) {
   const TrainDir dir;
   Config config = tight_config(dir);

@@ -65,7 +65,7 @@ function linkBars(runs) {
       return two ? [measured, ...least] : [measured, bar('planned_bytes', 'planned', '--c-aqua'), ...least];
     }),
   }));
-  return barChart('links', ['Bytes of a step on each link'], groups, {});
+  return barChart('links', ['Bytes of a step on each link, mean of all steps'], groups, {});
 }
 
 const causeColors = { compute: '--c-aqua', host_adam: '--c-green', h2d: '--c-yellow', d2h: '--c-red', comm: '--c-teal', disk_read: '--c-pink',
@@ -78,7 +78,7 @@ function causeBar(runs) {
       name: cause, value: seconds, color: causeColors[cause] || '--c-violet', label: `${text.seconds(run.perStep(seconds))} a step` })),
   }));
   const names = [...new Set(rows.flatMap((row) => row.parts.filter((p) => p.value > 0).map((p) => p.name)))];
-  return shareBar('causes', ['Where the time of a step goes', legend(names.map((n) => [n, `var(${causeColors[n] || '--c-violet'})`]))], rows);
+  return shareBar('causes', ['Where the time of a step goes, mean of all steps', legend(names.map((n) => [n, `var(${causeColors[n] || '--c-violet'})`]))], rows);
 }
 
 // How long each lane works in a step: the prediction's error, lane by lane.

@@ -76,11 +76,13 @@ function memoryPairs(runs, view) {
   return out;
 }
 
+const stepsOf = (runs) => runs.map((run) => `${runs.length > 1 ? `${'AB'[run.number]}'s ` : ''}${run.report.steps === 1 ? 'one step' : `${text.digits(run.report.steps)} steps`}`).join(' and ');
+
 function movementSections(runs) {
   return [
-    section('links', 'Bytes', 'Useful bytes of an average step; retries, checkpoints and evaluation are counted apart. The least is what no placement in these budgets can go below.',
+    section('links', 'Bytes', `Useful bytes of a step: the mean of ${stepsOf(runs)}, first and last included, which move other bytes than the steady ones between. Retries, checkpoints and evaluation are counted apart. The least is what no placement in these budgets can go below.`,
       linkBars(runs), el('div', { class: 'card' }, linkTable(runs))),
-    section('time', 'Time', 'Compute, and the time in which compute waited, by what it waited for. Together they are the training time.', causeBar(runs), el('div', { class: 'card' }, causeTable(runs))),
+    section('time', 'Time', `Compute, and the time in which compute waited, by what it waited for: the mean of ${stepsOf(runs)}. Together they are the training time.`, causeBar(runs), el('div', { class: 'card' }, causeTable(runs))),
     section('wear', 'SSD wear', '', el('div', { class: 'card', 'data-chart': 'wear', 'data-drawn': 'yes' }, wearTable(runs)))];
 }
 

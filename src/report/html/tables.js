@@ -2,11 +2,11 @@
 
 function tiles(runs) {
   const entries = [
-    ['tokens per second', (run) => text.count(run.report.tokens_per_second), (run) => text.flops(run.report.flops_per_second)],
+    ['tokens per second', (run) => text.count(run.report.tokens_per_second), (run) => `mean; ${text.flops(run.report.flops_per_second)}`],
     ['of the measured peak', (run) => text.percent(run.ofPeak), (run) => (finite(run.ofPeak) ? `of ${text.flops(run.report.peak_flops_per_second)}` : 'the peak was not measured')],
-    ['median step', (run) => text.seconds(run.report.step_seconds), (run) => `${text.count(run.report.tokens_per_step)} tokens`],
+    ['median step', (run) => text.seconds(run.report.step_seconds), (run) => `of ${text.digits(run.report.steps)}; mean ${text.seconds(run.perStep(run.report.train_seconds))}`],
     ['prediction', (run) => (run.report.predicted_step_seconds > 0 ? text.seconds(run.report.predicted_step_seconds) : '–'),
-      (run) => (finite(run.predictionError) ? `${text.percent(Math.abs(run.predictionError))} ${run.predictionError > 0 ? 'longer' : 'shorter'} than it took` : 'none was made')],
+      (run) => (finite(run.predictionError) ? `${text.percent(Math.abs(run.predictionError))} ${run.predictionError > 0 ? 'longer' : 'shorter'} than the median` : 'none was made')],
     ['loss', (run) => (finite(run.lastLoss) ? run.lastLoss.toFixed(3) : '–'), (run) => (finite(run.lastEval) ? `validation ${run.lastEval.toFixed(3)}` : 'no evaluation')],
     ['binds', (run) => run.report.binds || '–', () => 'what most of a step waits for, predicted'],
   ];
@@ -24,15 +24,16 @@ function comparison(runs) {
     const tone = !better || !finite(change) || Math.abs(change) < 0.005 ? null : (change > 0) === (better === 'more') ? 'good' : 'bad';
     rows.push([name, show(x), show(y), el('span', { class: tone }, x === y ? '=' : text.signed(change))]);
   };
-  row('tokens per second', (r) => r.report.tokens_per_second, text.count, 'more');
-  row('median step', (r) => r.report.step_seconds, text.seconds, 'less');
-  row('predicted step', (r) => r.report.predicted_step_seconds || NaN, text.seconds);
-  row('achieved', (r) => r.report.flops_per_second, text.flops, 'more');
+  row('tokens per second, mean of all steps', (r) => r.report.tokens_per_second, text.count, 'more');
+  row('achieved, mean of all steps', (r) => r.report.flops_per_second, text.flops, 'more');
+  row('step, mean', (r) => r.perStep(r.report.train_seconds), text.seconds, 'less');
+  row('step, median', (r) => r.report.step_seconds, text.seconds, 'less');
+  row('step, predicted', (r) => r.report.predicted_step_seconds || NaN, text.seconds);
   row('last loss', (r) => r.lastLoss, (x) => (finite(x) ? x.toFixed(4) : '–'), 'less');
   row('validation loss', (r) => r.lastEval, (x) => (finite(x) ? x.toFixed(4) : '–'), 'less');
   row('steps', (r) => r.report.steps, text.digits);
   row('parameters', (r) => r.report.parameters, text.count);
-  for (const link of linkNames(runs)) row(`${link}, per step`, (r) => r.perStep((r.links[link] || {}).measured_bytes), text.bytes, 'less');
+  for (const link of linkNames(runs)) row(`${link}, mean per step`, (r) => r.perStep((r.links[link] || {}).measured_bytes), text.bytes, 'less');
   for (const tier of Object.keys(a.report.tiers)) row(`${tier} peak`, (r) => r.report.tiers[tier].measured_peak_bytes, text.bytes);
   row('resident process', (r) => r.report.rss_peak_bytes, text.bytes);
   return el('div', { class: 'card', 'data-chart-table': 'comparison' }, table([{ name: '' }, { name: `A ${a.name}` }, { name: `B ${b.name}` }, { name: 'B against A' }], rows));
@@ -46,10 +47,10 @@ function linkTable(runs) {
       const ratio = use.lower_bound_bytes > 0 ? use.measured_bytes / use.lower_bound_bytes : NaN;
       rows.push([`${runs.length > 1 ? `${'AB'[run.number]} ` : ''}${link}`,
         ...['measured_bytes', 'planned_bytes', 'lower_bound_bytes'].map((key) => (key in use ? text.bytes(run.perStep(use[key])) : '–')),
-        finite(ratio) ? ratio.toFixed(2) : '–', el('span', { class: same ? 'good' : 'bad' }, same ? 'as planned' : `${use.measured_bytes - use.planned_bytes} B off`)]);
+        finite(ratio) ? ratio.toFixed(2) : '–', use.planned_steady_step_bytes === undefined ? '–' : text.bytes(use.planned_steady_step_bytes), el('span', { class: same ? 'good' : 'bad' }, same ? 'as planned' : `${use.measured_bytes - use.planned_bytes} B off`)]);
     }
   }
-  return table([{ name: 'link' }, { name: 'measured' }, { name: 'planned' }, { name: 'least' }, { name: 'measured / least' }, { name: '' }], rows);
+  return table([{ name: 'link' }, { name: 'measured' }, { name: 'planned' }, { name: 'least' }, { name: 'measured / least' }, { name: 'steady step, planned' }, { name: '' }], rows);
 }
 
 function causeTable(runs) {
@@ -58,7 +59,7 @@ function causeTable(runs) {
     const all = run.report.exposed_seconds, seconds = all[cause] || 0;
     return [text.seconds(run.perStep(seconds)), text.percent(seconds / (total(Object.values(all)) || 1))];
   };
-  const columns = runs.flatMap((run) => [{ name: `${runs.length > 1 ? `${'AB'[run.number]}, ` : ''}per step` }, { name: 'share' }]);
+  const columns = runs.flatMap((run) => [{ name: `${runs.length > 1 ? `${'AB'[run.number]}, ` : ''}mean per step` }, { name: 'share' }]);
   const rows = causes.filter((cause) => runs.some((run) => run.report.exposed_seconds[cause] > 0));
   return table([{ name: 'waited for' }, ...columns], rows.map((cause) =>
     [cause === 'compute' ? 'compute itself' : cause, ...runs.flatMap((run) => cells(run, cause))]));
@@ -80,10 +81,10 @@ function wearTable(runs) {
   const perDay = (run) => run.perStep(run.report.links.disk_write.measured_bytes) / (run.report.train_seconds / run.report.steps) * 86400;
   const columns = [{ name: '' }, ...runs.map((run) => ({ name: runs.length > 1 ? `${'AB'[run.number]} ${run.name}` : 'this run' }))];
   return table(columns, [
-    row('written per step', (run) => text.bytes(run.perStep(run.report.links.disk_write.measured_bytes))),
+    row('written per step, mean', (run) => text.bytes(run.perStep(run.report.links.disk_write.measured_bytes))),
     row('written per day of training', (run) => text.bytes(perDay(run))),
     row('the endurance lasts', (run) => driveLife(run, perDay(run))),
-    row('read per step', (run) => text.bytes(run.perStep(run.report.links.disk_read.measured_bytes))),
+    row('read per step, mean', (run) => text.bytes(run.perStep(run.report.links.disk_read.measured_bytes))),
     row('checkpoints, in all', (run) => text.bytes(run.report.checkpoint_written_bytes)),
     row('transfers that needed a second try', (run) => text.digits(run.report.io_retries)),
   ]);
