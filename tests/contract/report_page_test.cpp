@@ -119,6 +119,11 @@ TEST(ReportPage, ShowsEveryChartInABrowserWithoutANetwork) {
   const Opened both = open_page(dir / "both.html", dir, "");
   expect_all_drawn(both, with_step({"timeline", "lanes", "memory-host-a", "lives-a"}));
   EXPECT_THAT(both.document, HasSubstr("data-chart-table=\"comparison\""));
+  // Keys look as what they stand for: one run's dots of validation and its line have one colour.
+  for (const char* look : {"class=\"dot\"", "class=\"line dash\"", "class=\"line broken\"", "class=\"line dotted\""})
+    EXPECT_THAT(both.document, HasSubstr(look));
+  for (const char* words : {"href=\"#comparison\"", "step, median", "median of the steady ones"})
+    EXPECT_THAT(both.document, HasSubstr(words));
 }
 
 }  // namespace

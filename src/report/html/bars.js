@@ -98,5 +98,5 @@ function laneBars(runs) {
       });
     }
   });
-  return barChart('lanes', ['How long each lane works in a step'], groups, {});
+  return barChart('lanes', ['How long each lane works in that step, the median of the steady ones'], groups, {});
 }

@@ -41,11 +41,11 @@ const text = {
     if (size < 1e-3) return `${text.digits(s * 1e6)} µs`;
     if (size < 1) return `${text.digits(s * 1e3)} ms`;
     if (size < 120) return `${text.digits(s)} s`;
-    if (size < 7200) return `${Math.floor(s / 60)} min ${Math.round(s % 60)} s`;
+    if (size < 7200) return `${Math.floor(Math.round(s) / 60)} min ${Math.round(s) % 60} s`;
     if (size < 172800) return `${text.digits(s / 3600)} h`;
     return `${text.digits(s / 86400)} days`;
   },
-  percent: (x) => (finite(x) ? `${Math.abs(x) < 0.0995 ? (x * 100).toFixed(1) : Math.round(x * 100)} %` : '–'),
+  percent: (x) => (finite(x) ? `${Math.abs(x) < 0.0995 ? (x * 100).toFixed(1) : Math.round(x * 100)}%` : '–'),
   signed: (x) => (finite(x) ? `${x >= 0 ? '+' : '−'}${text.percent(Math.abs(x))}` : '–'),
   count(n) {
     if (!finite(n)) return '–';
@@ -78,7 +78,7 @@ addEventListener('scroll', tip.hide, { passive: true });
 
 function legend(entries) {
   return el('span', { class: 'legend' }, entries.map(([name, color, look]) =>
-    el('span', {}, el('i', { class: look, style: `background:${color}` }), name)));
+    el('span', {}, el('i', { class: look, style: `color:${color}` }), name)));
 }
 
 function table(columns, rows) {

@@ -8,7 +8,8 @@ function lineChart(name, caption, options) {
   const full = domain(options.series.filter((s) => !s.dash));
   const state = { from: full[0], to: full[1], cursor: null };
   const redraw = (area, width) => drawLines(area, width, options, state, full, () => redraw(area, area.clientWidth));
-  const keys = options.series.map((s) => [s.name, `var(${s.color})`, s.pale ? 'line pale' : 'line']);
+  const look = (s) => (s.dots ? 'dot' : s.dash ? 'line dash' : s.broken ? 'line broken' : s.pale ? 'line pale' : 'line');
+  const keys = options.series.map((s) => [s.name, `var(${s.color})`, look(s)]);
   const label = `${name}: ${options.series.map((s) => `${s.name} ${summary(s, options)}`).join('; ')}`;
   return charts.figure(name, [caption, legend(keys)], redraw, label);
 }

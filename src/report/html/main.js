@@ -93,7 +93,7 @@ function header(runs) {
     svg('path', { d: 'M4 11q3-4 6 0t6 0 6 0M4 17q3-4 6 0t6 0 6 0', fill: 'none', stroke: 'var(--card)', 'stroke-width': 2.2, 'stroke-linecap': 'round' }));
   const toggle = el('button', { type: 'button', onclick: theme.toggle }, '');
   theme.listeners.push(() => { toggle.textContent = theme.name() === 'dark' ? 'Light' : 'Dark'; toggle.setAttribute('aria-label', `switch to ${toggle.textContent.toLowerCase()} colours`); });
-  const sections = [['loss', 'Loss'], ['speed', 'Speed'], ['step', 'Step'], ['memory', 'Memory'], ['lives', 'Chunks'], ['links', 'Bytes'], ['time', 'Time'], ['wear', 'SSD'], ['config', 'Config']];
+  const sections = [...(two ? [['comparison', 'Side by side']] : []), ['loss', 'Loss'], ['speed', 'Speed'], ['step', 'Step'], ['memory', 'Memory'], ['lives', 'Chunks'], ['links', 'Bytes'], ['time', 'Time'], ['wear', 'SSD'], ['config', 'Config']];
   return [el('div', { class: 'brand' }, logo, 'Tidepool', el('span', { class: 'grow' }), toggle),
     two ? el('h1', {}, runs.map((run, i) => [i ? ' against ' : '', el('span', { style: `color:var(${run.color})` }, run.name)])) : el('h1', {}, runs[0].name),
     el('p', { class: 'lead' }, two ? 'Two runs side by side: A and B.' : `${r.model}, ${text.count(r.parameters)} parameters, ${r.precision}, on ${r.executor} · ${text.digits(r.steps)} steps in ${text.seconds(r.train_seconds)}`),

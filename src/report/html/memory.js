@@ -121,8 +121,8 @@ function memoryChart(run, place, view, two) {
     el('span', { class: 'aside' }, `at most ${text.bytes(most)} in use, arena ${text.bytes(tier.planned_peak_bytes)}` +
       (finite(measured) ? `, touched ${text.bytes(measured)}` : '') +
       (budget < 1e18 ? `, budget ${text.bytes(budget)}${shown ? '' : ' (far above)'}` : ', no budget')),
-    legend([...present.map((look) => [look.name, `var(${look.color})`]), ['arena', 'var(--faint)', 'line'],
-      ...(shown ? [['budget', 'var(--bad)', 'line']] : [])])];
+    legend([...present.map((look) => [look.name, `var(${look.color})`]), ['arena', 'var(--faint)', 'line dotted'],
+      ...(shown ? [['budget', 'var(--bad)', 'line dash']] : [])])];
   const name = `memory-${step.placeName(place).replace(' ', '-')}${two ? `-${'ab'[run.number]}` : ''}`;
   const figure = charts.figure(name, caption, draw, `Memory of ${step.placeName(place)} over the step by kind`);
   const area = figure.querySelector('.area');
