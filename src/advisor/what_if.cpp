@@ -37,9 +37,11 @@ constexpr Change changes[] = {
 }  // namespace
 
 Result<std::vector<WhatIf>> what_if(const ModelGraph& graph, const PlanOptions& options,
-                                    const Machine& machine) {
+                                    const Machine& machine, const WhatIfTried& tried) {
   std::vector<WhatIf> out;
+  u32 number = 0;
   for (const Change& change : changes) {
+    if (tried) tried(++number, std::size(changes), change.name);
     PlanOptions changed = options;
     Machine faster = machine;
     change.apply(changed, faster);

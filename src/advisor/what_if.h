@@ -1,6 +1,7 @@
 // What the next resource would buy: one change at a time, planned again and replayed.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "advisor/forecast.h"
@@ -14,8 +15,12 @@ struct WhatIf {
   std::string binds;
 };
 
+// Before each change: its number from 1, of how many, and what it is.
+using WhatIfTried = std::function<void(u32 number, u32 of, std::string_view change)>;
+
 // `options`: those of the plan at hand, which fits. +25 % of each budget and rate, and clipping off.
-Result<std::vector<WhatIf>> what_if(const ModelGraph&, const PlanOptions& options, const Machine&);
+Result<std::vector<WhatIf>> what_if(const ModelGraph&, const PlanOptions& options, const Machine&,
+                                    const WhatIfTried& tried = {});
 
 // The largest model of a family that fits, by bisection over its sizes, smallest first. `graph_of` makes
 // the graph of a size. Returns the size, or none of them. Not verified: only found to have a place for

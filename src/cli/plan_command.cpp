@@ -15,6 +15,7 @@
 #include "planner/lower_bound.h"
 #include "report/drive_life.h"
 #include "report/outlook_text.h"
+#include "report/status_line.h"
 #include "report/terminal.h"
 #include "report/units.h"
 #include "trainer/choice_progress.h"
@@ -103,7 +104,13 @@ std::vector<LaneActivity> lanes_of(const Planned& p) {
 }
 
 Result<void> print_what_if(const Planned& p) {
-  TRY_ASSIGN(const std::vector<WhatIf> all, what_if(p.graph, p.options, *p.machine));
+  StatusLine status;
+  const auto tried = [&](u32 number, u32 of, std::string_view change) {
+    constexpr std::string_view what = "trying what more of each would buy";
+    status.show(what, fmt::format(" what if: {} of {}: {}", number, of, change), fmt::format("{} ...", what));
+  };
+  TRY_ASSIGN(const std::vector<WhatIf> all, what_if(p.graph, p.options, *p.machine, tried));
+  status.clear();
   fmt::print("\n What if\n");
   for (const WhatIf& w : all)
     fmt::print("  {:<20}{:>10}   {:+.1f}% tokens/s   {} binds\n", w.change, seconds_text(w.step_seconds),

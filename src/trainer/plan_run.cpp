@@ -23,6 +23,16 @@ Result<void> check_budgets(const PlanOptions& options, const Machine& machine) {
   return check(Tier::host, machine.host.memory);
 }
 
+// Rates that nobody gave would be made up, and the plan with them.
+Result<void> check_disk(const Config& config, const Machine& machine) {
+  const Bytes disk = config.memory.budgets.disk;
+  if (disk == disk_auto || disk.value == 0 || machine.disk != DiskRates{}) return {};
+  return Error{ErrorKind::usage,
+               fmt::format("memory.disk={}, and {} has no disk: give the file a section 'disk' with capacity, "
+                           "read and write, or set memory.disk=0",
+                           bytes_text(disk), config.machine.file)};
+}
+
 // Real devices are as many as the file says, and accumulation is of each. A cpu is cut into as many as
 // machine.executor says.
 void take_devices(PlanOptions& options, const Config& config, const Machine& machine) {
@@ -55,6 +65,7 @@ Result<RunQuestion> question_of(const Config& config, PlanFor who) {
     out.options = plan_options(config, out.machine->disk.capacity);
   }
   if (!out.machine) return out;
+  if (!here) TRY(check_disk(config, *out.machine));
   if (!here) take_devices(out.options, config, *out.machine);
   TRY(check_budgets(out.options, *out.machine));
   return out;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <boost/json.hpp>
+#include <fstream>
 
 #include "cli/cli.h"
 #include "json/text.h"
@@ -72,6 +73,17 @@ TEST(CliPlan, json_says_what_is_short_where_nothing_fits) {
   const std::string device(json->at("advice").at("memory.device").as_string());
   EXPECT_THAT(r.err, HasSubstr("set memory.device=" + device + ";"));
   EXPECT_EQ(json->at("advice").as_object().size(), 1u);
+}
+
+TEST(CliPlan, a_machine_without_a_disk_takes_no_disk_budget) {
+  const std::string file = ::testing::TempDir() + "no_disk.yaml";
+  std::ofstream(file) << "device: {memory: 24GiB, memory_rate: 907 GB/s, fp32: 82.6 TFLOP/s}\n"
+                         "copies: {h2d: 24 GB/s, d2h: 24 GB/s, both: 43 GB/s}\n"
+                         "host: {cores: 16, memory: 128GB, memory_rate: 49 GB/s, adam: 45 GB/s}\n";
+  const Outcome r = plan({"machine=" + file, "memory.disk=1GiB"});
+  EXPECT_EQ(r.code, 2);
+  EXPECT_THAT(r.err, HasSubstr("memory.disk=1.00 GiB, and " + file + " has no disk: give the file a section"));
+  EXPECT_EQ(plan({"machine=" + file, "memory.disk=0", "memory.device=64MiB", "memory.host=128MiB"}).code, 0);
 }
 
 TEST(CliPlan, the_table_names_the_machine_that_is_planned_for) {
