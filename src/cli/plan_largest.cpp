@@ -28,9 +28,11 @@ std::string trying(const ModelGraph& graph) {
 }
 
 void print(const Machine& machine, const ModelGraph& graph, const Plan& plan) {
-  fmt::print(" Largest on {}: {} parameters, {} layers x {} ({} heads), planned and verified\n", machine.name,
-             count_text(static_cast<double>(graph.parameters)), graph.config.n_layer, graph.config.n_embd,
-             graph.config.n_head);
+  fmt::print(
+      " Largest of GPT-3 proportions (a layer per head of 128) on {}:\n  {} parameters, {} layers x {} ({} "
+      "heads), planned and verified\n",
+      machine.name, count_text(static_cast<double>(graph.parameters)), graph.config.n_layer,
+      graph.config.n_embd, graph.config.n_head);
   for (u32 t = 0; t < tier_count; ++t)
     fmt::print("  {:<8}{:>12} of {}\n", name(static_cast<Tier>(t)), bytes_text(plan.tiers[t].planned_peak),
                bytes_text(plan.tiers[t].budget));
