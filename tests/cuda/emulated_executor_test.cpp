@@ -176,8 +176,15 @@ TEST_F(EmulatedFault, NoGpu) {
 }
 
 TEST_F(EmulatedFault, NoDriver) {
+  emulated_cuda::reset({.driver_version = 0});
   emulated_cuda::set_faults({.every_call = cudaErrorInsufficientDriver});
-  expect_error(gpu_config(dir_), ErrorKind::usage, {"driver", "machine.executor=cpu"});
+  expect_error(gpu_config(dir_), ErrorKind::usage, {"no NVIDIA driver is loaded", "machine.executor=cpu"});
+}
+
+TEST_F(EmulatedFault, DriverTooOld) {
+  emulated_cuda::reset({.driver_version = 11040});
+  emulated_cuda::set_faults({.every_call = cudaErrorInsufficientDriver});
+  expect_error(gpu_config(dir_), ErrorKind::usage, {"the driver knows CUDA 11.4", "update the driver"});
 }
 
 TEST_F(EmulatedFault, NoSuchGpu) {
