@@ -35,7 +35,7 @@ Finding simd() {
 Finding accelerator() {
   const std::string what = "GPU";
   if (const GpuBackend* gpus = gpu_backend()) {
-    const std::string why_none = gpus->why_none();
+    const std::string why_none = gpus->why_none({});
     if (why_none.empty()) return {.what = what, .found = "one is there: machine.executor=cuda trains on it"};
     return {.what = what, .found = why_none};
   }

@@ -158,7 +158,9 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
 
 }  // namespace
 
-Result<void> plan(const PlanArguments& arguments) {
+Result<void> plan(const PlanArguments& given) {
+  PlanArguments arguments = given;
+  TRY_ASSIGN(arguments.config, on_machine_of_file(given.config));
   if (arguments.largest) return print_largest(arguments);
   Result<Planned> made = make(arguments);
   if (!made && arguments.json) fmt::print("{}", refusal_json(made.error()));

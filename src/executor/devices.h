@@ -65,8 +65,8 @@ Result<std::unique_ptr<Devices>> take_cpu_devices(const DevicesRequest&);
 class GpuBackend {
  public:
   virtual ~GpuBackend() = default;
-  // Why no GPU can be used here, in words that say what to do; empty where one can.
-  virtual std::string why_none() const = 0;
+  // Why these GPUs cannot be used here, in words that say what to do; empty where they may be.
+  virtual std::string why_none(std::span<const u32> gpus) const = 0;
   virtual Result<std::unique_ptr<Devices>> take_devices(const DevicesRequest&) const = 0;
 };
 // Called at the start of a program, before anything asks; the backend lives as long as the program.

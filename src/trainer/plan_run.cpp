@@ -33,17 +33,19 @@ Result<void> check_disk(const Config& config, const Machine& machine) {
                            bytes_text(disk), config.machine.file)};
 }
 
-// Real devices are as many as the file says, and accumulation is of each. A cpu is cut into as many as
-// machine.executor says.
-void take_devices(PlanOptions& options, const Config& config, const Machine& machine) {
-  if (machine.device.kind == DeviceKind::cpu) return;
-  options.devices = machine.device.count;
-  options.micro_batches = config.train.gradient_accumulation_steps * machine.device.count;
-}
-
 Bytes per_second(double rate) { return Bytes{static_cast<u64>(rate)}; }
 
 }  // namespace
+
+Result<Config> on_machine_of_file(const Config& config) {
+  Config out = config;
+  if (config.machine.file.empty() || !config.machine.gpus().empty()) return out;
+  TRY_ASSIGN(const Machine machine, load_machine(config.machine.file));
+  if (machine.device.kind == DeviceKind::cpu) return out;
+  out.machine.executor = "cuda:0";
+  for (u32 gpu = 1; gpu < machine.device.count; ++gpu) out.machine.executor += fmt::format(",{}", gpu);
+  return out;
+}
 
 Result<RunQuestion> question_of(const Config& config, PlanFor who) {
   RunQuestion out;
@@ -66,7 +68,6 @@ Result<RunQuestion> question_of(const Config& config, PlanFor who) {
   }
   if (!out.machine) return out;
   if (!here) TRY(check_disk(config, *out.machine));
-  if (!here) take_devices(out.options, config, *out.machine);
   TRY(check_budgets(out.options, *out.machine));
   return out;
 }

@@ -24,6 +24,10 @@ struct RunPlan {
 // for the machine that the file describes, its devices and its disk.
 enum class PlanFor : u8 { this_machine, machine_of_file };
 
+// The config as the machine of machine.file would run it: on all of its GPUs, where it has some and
+// machine.executor names none. Errors: as load_machine.
+Result<Config> on_machine_of_file(const Config&);
+
 // What the planner is asked, and machine.file where there is one. ErrorKind::usage: the file is bad, or
 // describes devices that train cannot run on; does_not_fit: a budget is larger than the machine's memory.
 struct RunQuestion {

@@ -99,8 +99,22 @@ std::string plan_text(const Config& config, const Plan& plan) {
   return text.replace(at, budget.size(), "disk budget auto");
 }
 
+Result<void> check_executor(const Config& config) {
+  const std::vector<u32> gpus = config.machine.gpus();
+  if (gpus.empty()) return {};
+  if (gpu_backend() == nullptr)
+    return Error{ErrorKind::usage,
+                 fmt::format("machine.executor={}, and this program was built without CUDA: build it where the CUDA "
+                             "Toolkit is installed, or train with machine.executor=cpu",
+                             config.machine.executor)};
+  const std::string why_none = gpu_backend()->why_none(gpus);
+  if (!why_none.empty()) return Error{ErrorKind::usage, why_none};
+  return {};
+}
+
 Result<std::unique_ptr<Session>> Session::create(const Config& config, const ModelGraph& graph, Plan plan,
                                                  StepSource& source, const SessionOptions& options) {
+  TRY(check_executor(config));
   std::unique_ptr<Session> session(new Session(graph, std::move(plan)));
   TRY_ASSIGN(session->pool_, create_core_pool(config.machine.threads, kernel_scratch_per_worker));
   TRY(session->take_memory(config));
@@ -122,11 +136,6 @@ Result<void> Session::take_memory(const Config& config) {
                                .ledger = ledger_,
                                .reserved = device_reserved(config),
                                .gpus = config.machine.gpus()};
-  if (gpus && gpu_backend() == nullptr)
-    return Error{ErrorKind::usage,
-                 fmt::format("machine.executor={}, and this program was built without CUDA: build it where the CUDA "
-                             "Toolkit is installed, or train with machine.executor=cpu",
-                             config.machine.executor)};
   TRY_ASSIGN(devices_, gpus ? gpu_backend()->take_devices(request) : take_cpu_devices(request));
   for (const std::string& line : devices_->describe()) notes_.push_back(line);
   TRY_ASSIGN(host_, Arena::create({.name = "host",

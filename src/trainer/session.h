@@ -43,6 +43,10 @@ struct SessionOptions {
   Nanos rest_patience{300'000'000'000};  // as in CpuExecutorParts
 };
 
+// Whether this program can train on what machine.executor names here: asked before anything is planned or taken.
+// Error: ErrorKind::usage, with what can be done.
+Result<void> check_executor(const Config&);
+
 class Session {
  public:
   // `source` must outlive the session. Errors say what to change; nothing is left behind.

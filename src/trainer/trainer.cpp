@@ -45,6 +45,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   Result<RunReport> run() {
     // Until the last save is done: it must not die of a first signal.
     const StopSignals signals(StopSignals::at_once("\ntidepool: stopped before the first step\n"));
+    TRY(check_executor(config_));
     TRY_ASSIGN(graph_, make_graph(config_));
     TRY(open_data());
     TRY(choose());

@@ -176,7 +176,9 @@ cudaError_t cudaSetDevice(int device) {
   return cudaSuccess;
 }
 
-cudaError_t cudaInitDevice(int device, unsigned, unsigned) {
+cudaError_t cudaInitDevice(int device, unsigned device_flags, unsigned flags) {
+  if (device_flags != 0 && flags != cudaInitDeviceFlagsAreValid)
+    fail("cudaInitDevice passes over its flags unless it is told that they are valid");
   Lock lock(runtime().mutex);
   return returned(device_error(lock, device));
 }

@@ -56,7 +56,7 @@ TEST(CliPlan, no_argument_is_passed_over) {
 }
 
 TEST(CliPlan, json_has_null_for_what_is_not_known) {
-  const Outcome r = plan({machine, "memory.device=64MiB", "memory.host=128MiB", "memory.disk=0", "--json"});
+  const Outcome r = plan({machine, "memory.device=128MiB", "memory.host=128MiB", "memory.disk=0", "--json"});
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_THAT(r.out, HasSubstr("\"drive_life_years\": null"));  // nothing is written
 }
@@ -87,7 +87,7 @@ TEST(CliPlan, a_machine_without_a_disk_takes_no_disk_budget) {
 }
 
 TEST(CliPlan, the_table_names_the_machine_that_is_planned_for) {
-  const Outcome r = plan({machine, "memory.device=64MiB", "memory.host=128MiB", "memory.disk=0"});
+  const Outcome r = plan({machine, "memory.device=128MiB", "memory.host=128MiB", "memory.disk=0"});
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_THAT(r.out, HasSubstr("1xv100-32g, 1 device\n"));
   EXPECT_THAT(r.out, Not(HasSubstr("threads")));

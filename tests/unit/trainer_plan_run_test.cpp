@@ -107,10 +107,27 @@ TEST(PlanRun, TrainRefusesDevicesThatItCannotRunOn) {
   ASSERT_FALSE(train);
   EXPECT_EQ(train.error().kind, ErrorKind::usage);
   EXPECT_THAT(train.error().message, HasSubstr("tidepool probe"));
-  const auto plan = question_of(config, PlanFor::machine_of_file);
+}
+
+// On all of the file's GPUs, with activations as they have them and room for what is no frame.
+TEST(PlanRun, PlansForTheGpusOfTheFile) {
+  const TrainDir dir;
+  Config config = tight_config(dir);
+  config.memory.budgets.device = Bytes{128 * mib};
+  config.train.precision = Precision::bf16;
+  config.machine.file =
+      write_machine(dir, "box", [](Machine& m) { m.device.kind = DeviceKind::cuda, m.device.count = 2; });
+  const Config there = on_machine_of_file(config).value();
+  const auto plan = question_of(there, PlanFor::machine_of_file);
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->options.devices, 2u);
   EXPECT_EQ(plan->options.micro_batches, 8u);
+  EXPECT_GT(plan->options.device_reserved, Bytes{64 * mib});
+  EXPECT_EQ(make_graph(there)->activations, Precision::bf16);
+  EXPECT_EQ(make_graph(config)->activations, Precision::fp32);
+
+  config.machine.executor = "cuda:1";  // named: that one alone
+  EXPECT_EQ(on_machine_of_file(config)->machine.executor, "cuda:1");
 }
 
 TEST(PlanRun, ACpuIsCutIntoTheDevicesOfTheConfig) {

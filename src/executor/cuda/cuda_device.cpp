@@ -59,7 +59,8 @@ Result<void> CudaDevice::select() {
                              "machine.executor=cpu trains on the CPU",
                              name(), properties_.name, properties_.major, properties_.minor)};
   // Threads that wait for the device sleep: cores are for Adam.
-  if (const cudaError_t error = cudaInitDevice(options_.index, cudaDeviceScheduleBlockingSync, 0);
+  if (const cudaError_t error =
+          cudaInitDevice(options_.index, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid);
       error != cudaSuccess)
     return with_versions(error, "starting " + name());
   TRY_CUDA(cudaSetDevice(options_.index), "using " + name());

@@ -21,7 +21,7 @@ struct CudaDeviceOptions {
 
 class CudaDevice {
  public:
-  // Errors: no driver, one too old, no such device, one without code in this build (ErrorKind::usage); memory
+  // Errors: no driver, one too old, no such device, one older than sm_70 (ErrorKind::usage); memory
   // that is not free, with who has how much of it (ErrorKind::does_not_fit).
   static Result<std::unique_ptr<CudaDevice>> open(const CudaDeviceOptions&);
   ~CudaDevice();  // after all streams have ended
@@ -50,7 +50,7 @@ class CudaDevice {
   cudaStream_t compute_ = nullptr, h2d_ = nullptr, d2h_ = nullptr;
 };
 
-// "no GPU: no NVIDIA driver (CUDA says ...)" or empty where there is one. For `doctor` and messages.
+// Why no GPU can be used here, in words that say what to do; empty where one can.
 std::string why_no_gpu();
 
 }  // namespace tidepool

@@ -78,11 +78,12 @@ class CudaDevices final : public Devices {
 
 class CudaBackend final : public GpuBackend {
  public:
-  std::string why_none() const override { return why_no_gpu(); }
+  std::string why_none(std::span<const u32> gpus) const override {
+    if (gpus.size() > 1)
+      return "several GPUs do not work together yet: machine.executor=cuda:I names one of them";
+    return why_no_gpu();
+  }
   Result<std::unique_ptr<Devices>> take_devices(const DevicesRequest& request) const override {
-    if (request.gpus.size() != 1)
-      return Error{ErrorKind::usage,
-                   "several GPUs do not work together yet: machine.executor=cuda:I names one of them"};
     auto devices = std::make_unique<CudaDevices>(request);
     TRY(devices->take(request));
     return std::unique_ptr<Devices>(std::move(devices));

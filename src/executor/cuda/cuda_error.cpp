@@ -37,7 +37,8 @@ Meaning meaning_of(cudaError_t error) {
               "from it, and "
               "report this if it happens again"};
     default:
-      return {ErrorKind::io, "the last checkpoint is good: look at nvidia-smi and dmesg, then resume"};
+      return {ErrorKind::io,
+              "look at nvidia-smi and dmesg; a run that had begun goes on from its last checkpoint"};
   }
 }
 

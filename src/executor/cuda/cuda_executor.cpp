@@ -11,10 +11,9 @@ namespace tidepool {
 
 Result<std::unique_ptr<CudaExecutor>> CudaExecutor::create(const Plan& plan, const ModelGraph& graph,
                                                            const CudaExecutorParts& parts) {
-  if (plan.devices != 1)
-    return Error{ErrorKind::usage,
-                 "several GPUs do not work together yet: machine.executor=cuda:N names one of them"};
-  CHECK(parts.host_arena.size() >= plan.tiers[1].planned_peak.value, parts.host_arena.size());
+  CHECK(plan.devices == 1, plan.devices);
+  CHECK(parts.host_arena.size() >= plan.tiers[static_cast<u32>(Tier::host)].planned_peak.value,
+        parts.host_arena.size());
   std::unique_ptr<CudaExecutor> executor(new CudaExecutor(plan, graph, parts));
   TRY(executor->start());
   return executor;

@@ -1,4 +1,4 @@
-// Memory that CUDA counts: a device's, and the host's where it is pinned.
+// Host memory that is pinned, so that devices copy from and to it at the rate of their link.
 #pragma once
 
 #include <cuda_runtime.h>

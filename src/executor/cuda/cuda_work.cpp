@@ -55,9 +55,10 @@ void CudaWork::ended(const Issue& issue, u32 slot) {
 std::string CudaWork::describe(const Issue& issue) const {
   u64 bytes = 0;
   for (const Operand& o : issue.segment->operands_of(issue.get())) bytes += o.frame.bytes.value;
-  return fmt::format("step {}, {} on {} ({} bytes)", issue.step,
+  return fmt::format("step {}, {} on {} ({:.2f} MiB)", issue.step,
                      tidepool::describe(parts_.plan, *issue.segment, issue.get()),
-                     tidepool::describe(issue.get().lane), bytes);
+                     tidepool::describe(issue.get().lane),
+                     static_cast<double>(bytes) / static_cast<double>(mib));
 }
 
 void CudaWork::copy(const Issue& issue, cudaStream_t stream) {
