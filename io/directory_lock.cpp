@@ -52,18 +52,21 @@ bool still_named(int fd, const std::string& path) {
 Result<DirectoryLock> DirectoryLock::take(const Options& options) {
   const std::string path = options.dir + "/" + options.file;
   for (u32 i = 0; i < lock_tries_max; ++i) {
+    const NoSuddenEnd hold;
     const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) return file_error(fmt::format("cannot lock the {}: cannot open", options.what), path, errno);
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;
       close(fd);
       if (error != EWOULDBLOCK) return file_error("cannot lock", path, error);
-      return Error{ErrorKind::io, fmt::format("the {} {} is in use by the job with pid {}: wait for it, stop it, or {}",
-                                              options.what, options.dir, read_holder(path).pid, options.remedy)};
+      return Error{ErrorKind::io,
+                   fmt::format("the {} {} is in use by the job with pid {}: wait for it, stop it, or {}",
+                               options.what, options.dir, read_holder(path).pid, options.remedy)};
     }
     DirectoryLock lock;
     lock.fd_ = fd;
-    if (!still_named(fd, path)) continue;  // its owner removed it while we came: the lock is on a file that is gone
+    if (!still_named(fd, path))
+      continue;  // its owner removed it while we came: the lock is on a file that is gone
     lock.path_ = path;
     lock.leftover_ = RemovedAtSuddenEnd(path, Leftover::file);
     lock.last_ = read_holder(path);
@@ -81,7 +84,10 @@ Result<void> DirectoryLock::write_holder() {
 }
 
 DirectoryLock::DirectoryLock(DirectoryLock&& o) noexcept
-    : fd_(std::exchange(o.fd_, -1)), path_(std::exchange(o.path_, {})), last_(o.last_), leftover_(std::move(o.leftover_)) {}
+    : fd_(std::exchange(o.fd_, -1)),
+      path_(std::exchange(o.path_, {})),
+      last_(o.last_),
+      leftover_(std::move(o.leftover_)) {}
 
 DirectoryLock& DirectoryLock::operator=(DirectoryLock&& o) noexcept {
   std::swap(fd_, o.fd_);

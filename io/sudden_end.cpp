@@ -1,5 +1,6 @@
 #include "io/sudden_end.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,7 +12,8 @@
 namespace tidepool {
 namespace {
 
-// A run has three: the lock of its directory, the lock of the swap directory and the swap file; and the directory.
+// A run has three: the lock of its directory, the lock of the swap directory and the swap file; and the
+// directory.
 constexpr int slots_max = 16;
 
 struct Slot {
@@ -22,6 +24,14 @@ struct Slot {
 // A signal handler has nothing else to look at than what is global.
 std::array<Slot, slots_max> slots;
 static_assert(std::atomic<char*>::is_always_lock_free);
+
+std::atomic<int> held{0};  // how many NoSuddenEnd live
+constexpr int held_milliseconds =
+    500;  // making a file may hang: then what it leaves is the next job's to clear
+
+void wait_for_held() {
+  for (int i = 0; i < held_milliseconds && held > 0; ++i) ::poll(nullptr, 0, 1);
+}
 
 }  // namespace
 
@@ -48,7 +58,20 @@ RemovedAtSuddenEnd::~RemovedAtSuddenEnd() {
   slots[slot_].taken = false;
 }
 
+NoSuddenEnd::NoSuddenEnd() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &mask_);  // or the handler could wait for the thread that it interrupts
+  ++held;
+}
+
+NoSuddenEnd::~NoSuddenEnd() {
+  --held;
+  pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+}
+
 void remove_leftovers() {
+  wait_for_held();
   for (const Leftover kind : {Leftover::file, Leftover::directory}) {
     for (Slot& slot : slots) {
       const char* path = slot.path;

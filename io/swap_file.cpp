@@ -45,9 +45,10 @@ Bytes taken(const std::string& path) {
 Result<void> refuse_memory_file_system(const std::string& dir) {
   TRY_ASSIGN(const FileSystem at, look_at_file_system(dir));
   if (!at.in_memory) return {};
-  return Error{ErrorKind::io, fmt::format("the swap directory {} is on {}, which is memory, not a disk: point "
-                                          "memory.swap_dir at a directory on an SSD",
-                                          dir, at.name)};
+  return Error{ErrorKind::io,
+               fmt::format("the swap directory {} is on {}, which is memory, not a disk: point "
+                           "memory.swap_dir at a directory on an SSD",
+                           dir, at.name)};
 }
 
 Result<void> check_file_size_limit(const std::string& dir, Bytes needed) {
@@ -99,7 +100,8 @@ std::string clear_swap_litter(const SwapFileOptions& options) {
   const std::string path = options.dir + "/" + swap_file_name, job = options.dir + "/" + swap_job_name;
   const bool there = access(path.c_str(), F_OK) == 0;
   if (!there && access(job.c_str(), F_OK) != 0) return "";
-  Result<DirectoryLock> lock = DirectoryLock::take({.dir = options.dir, .file = swap_job_name, .what = "swap directory"});
+  Result<DirectoryLock> lock =
+      DirectoryLock::take({.dir = options.dir, .file = swap_job_name, .what = "swap directory"});
   if (!lock) return "";
   const std::string note = litter_note(options.dir, taken(path), lock->last_holder());
   const bool gone = !there || unlink(path.c_str()) == 0;
@@ -114,9 +116,12 @@ Result<std::unique_ptr<SwapFile>> SwapFile::create(const SwapFileOptions& option
   file->dir_ = options.dir;
   file->path_ = options.dir + "/" + swap_file_name;
   file->bytes_ = options.bytes;
-  TRY_ASSIGN(const bool made, make_directory(options.dir));
-  file->made_dir_ = made || options.own_dir;
-  if (file->made_dir_) file->dir_leftover_ = RemovedAtSuddenEnd(options.dir, Leftover::directory);
+  {
+    const NoSuddenEnd hold;
+    TRY_ASSIGN(const bool made, make_directory(options.dir));
+    file->made_dir_ = made || options.own_dir;
+    if (file->made_dir_) file->dir_leftover_ = RemovedAtSuddenEnd(options.dir, Leftover::directory);
+  }
   TRY(refuse_memory_file_system(options.dir));
   TRY(check_file_size_limit(options.dir, options.bytes));
   TRY(file->lock_directory());
@@ -146,6 +151,7 @@ Result<void> SwapFile::lock_directory() {
 }
 
 Result<void> SwapFile::open_file() {
+  const NoSuddenEnd hold;
   int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
   fd_ = open(path_.c_str(), flags | O_DIRECT, 0600);
   if (fd_ < 0 && errno == EINVAL) {

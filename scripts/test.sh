@@ -15,7 +15,7 @@ for name in "${stages[@]}"; do
       ;;
   esac
 done
-results=()
+results=() losers=()
 failed=0
 
 wanted() { [[ ${stages[0]} == all || " ${stages[*]} " == *" $1 "* ]]; }
@@ -48,8 +48,14 @@ suites() {
   local preset=$1 labels=$2 fixed=()
   shift 2
   if [[ $preset == tsan ]] && setarch "$(uname -m)" -R true 2>/dev/null; then fixed=(setarch "$(uname -m)" -R); fi
+  local list=build/$preset/Testing/Temporary/LastTestsFailed.log name
+  rm -f "$list"
   "${fixed[@]}" ctest --test-dir "build/$preset" -L "^($labels)\$" --output-on-failure --no-tests=error \
-    --parallel "$(nproc)" "$@"
+    --parallel "$(nproc)" "$@" && return
+  if [[ -f $list ]]; then
+    while IFS=: read -r _ name; do losers+=("$preset: $name"); done <"$list"
+  fi
+  return 1
 }
 
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}
@@ -83,5 +89,6 @@ fi
 
 printf '\n== summary\n'
 printf '%s\n' "${results[@]}"
+if ((${#losers[@]})); then printf '    did not pass: %s\n' "${losers[@]}"; fi
 printf '  %-34s %-7s %4d s\n' "all" "$([[ $failed -eq 0 ]] && echo ok || echo FAILED)" $((SECONDS - begin))
 exit "$failed"

@@ -215,7 +215,8 @@ void Engine::complete(const Completion& completion, EngineObserver& observer) {
                     .sequence = completion.sequence,
                     .step = run.what.step - run.segment->ops[op].steps_back};
   if (completion.error && !error_) error_ = *completion.error;
-  observer.completed(issue, completion);
+  // After an error executors pass on what they have not run as completed: nobody may look at its results.
+  if (!error_) observer.completed(issue, completion);
 }
 
 // ---- in words

@@ -38,7 +38,7 @@ class EngineObserver {
  public:
   virtual ~EngineObserver() = default;
   virtual void segment_started(const SegmentRun&, u64 /*first_sequence*/) {}
-  virtual void completed(const Issue&, const Completion&) {}
+  virtual void completed(const Issue&, const Completion&) {}  // of ops before the first error
   virtual void segment_finished(const SegmentRun&) {}
   virtual void at_rest() {}  // nothing is in flight: before the first op and after the last
 };

@@ -11,8 +11,7 @@
 
 namespace tidepool {
 
-// Host memory that is not ours, pinned while this lives: devices copy from and to it at the rate of their
-// link.
+// Host memory that is not ours, pinned while this lives.
 class PinnedRange {
  public:
   static Result<std::unique_ptr<PinnedRange>> create(std::span<std::byte>);
