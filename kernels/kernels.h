@@ -13,6 +13,7 @@
 #include "kernels/embedding/embedding.h"
 #include "kernels/layer_norm/layer_norm.h"
 #include "kernels/matmul/matmul.h"
+#include "tidepool/result.h"
 
 namespace tidepool {
 
@@ -35,8 +36,12 @@ class Kernels {
   virtual void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum) = 0;
   virtual void cross_entropy_gradient(const LogitsSlice&, float scale) = 0;
 
-  // Returns when all that was called is done: to time it.
-  virtual void finish() = 0;
+  // What a library refused since this was last asked, with the product's shape: results since then are not
+  // to be used. Where kernels run on a GPU, CUDA has its own errors beside, left with it for whoever started
+  // the operation.
+  virtual Result<void> take_refusal() { return {}; }
+  // Returns when all that was called is done: to time it. Errors: likewise, and what CUDA says.
+  virtual Result<void> finish() = 0;
 };
 
 // What the CPU kernels need of CorePool::scratch.

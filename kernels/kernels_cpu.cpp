@@ -41,7 +41,7 @@ class CpuKernels final : public Kernels {
   void cross_entropy_gradient(const LogitsSlice& slice, float scale) override {
     cross_entropy_gradient_cpu(slice, scale, pool_);
   }
-  void finish() override {}
+  Result<void> finish() override { return {}; }
 
  private:
   template <class Fn>

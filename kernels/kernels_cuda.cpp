@@ -1,5 +1,8 @@
 #include "kernels/kernels_cuda.h"
 
+#include <utility>
+
+#include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/matmul/matmul_cuda.h"
 #include "tidepool/check.h"
@@ -13,8 +16,8 @@ class CudaKernels final : public Kernels {
       : matmul_(std::move(matmul)), stream_(stream) {}
 
   void zero(float* y, u64 elements) override { zero_cuda(y, elements, stream_); }
-  void matmul(const Matmul& op) override { matmul_->matmul(op, stream_); }
-  void weight_gradient(const WeightGradient& op) override { matmul_->weight_gradient(op, stream_); }
+  void matmul(const Matmul& op) override { note(matmul_->matmul(op, stream_)); }
+  void weight_gradient(const WeightGradient& op) override { note(matmul_->weight_gradient(op, stream_)); }
   void layer_norm(const LayerNorm& op) override { layer_norm_cuda(op, stream_); }
   void layer_norm_backward(const LayerNormBackward& op) override { layer_norm_backward_cuda(op, stream_); }
   void attention(const Attention& op) override { attention_cuda(op, stream_); }
@@ -31,12 +34,23 @@ class CudaKernels final : public Kernels {
   void cross_entropy_gradient(const LogitsSlice& slice, float scale) override {
     cross_entropy_gradient_cuda(slice, scale, stream_);
   }
-  // What failed is left with CUDA, as everywhere.
-  void finish() override { cudaStreamSynchronize(stream_); }
+  Result<void> take_refusal() override { return std::exchange(refusal_, {}); }
+  Result<void> finish() override {
+    Result<void> refused = take_refusal();
+    TRY_CUDA(cudaGetLastError(), "starting kernels");
+    TRY_CUDA(cudaStreamSynchronize(stream_), "waiting for kernels");
+    return refused;
+  }
 
  private:
+  // The first says most: what follows works on what it did not write.
+  void note(Result<void> done) {
+    if (!done && refusal_) refusal_ = std::move(done);
+  }
+
   std::unique_ptr<CudaMatmul> matmul_;
   cudaStream_t stream_;
+  Result<void> refusal_;
 };
 
 }  // namespace

@@ -29,15 +29,16 @@ Result<std::unique_ptr<CudaMatmul>> CudaMatmul::create(const CudaMatmulWorkspace
   return std::unique_ptr<CudaMatmul>(new CudaMatmul(std::move(products), w.scratch, w.scratch_bytes));
 }
 
-void CudaMatmul::matmul(const Matmul& op, cudaStream_t stream) {
+Result<void> CudaMatmul::matmul(const Matmul& op, cudaStream_t stream) {
   CHECK(!op.accumulate || (op.epilogue == Epilogue::none && !op.bias));
   switch (op.epilogue) {
     case Epilogue::none:
       return product(op, op.accumulate ? ConstValues(op.y) : ConstValues(), op.y, stream);
     case Epilogue::gelu: {
       const Values pre = op.pre ? op.pre : op.y;
-      product(op, {}, pre, stream);
-      return gelu_cuda(pre, op.y, elements_of(op), stream);
+      TRY(product(op, {}, pre, stream));
+      gelu_cuda(pre, op.y, elements_of(op), stream);
+      return {};
     }
     case Epilogue::residual:
       if (op.dropout.on()) return residual_with_dropout(op, stream);
@@ -46,14 +47,16 @@ void CudaMatmul::matmul(const Matmul& op, cudaStream_t stream) {
       // The product waits where its pass leaves GELU's value: y may be what the pass still reads.
       const Values dy = op.value ? op.value : op.y;
       CHECK(dy.data != op.pre_in.data);
-      product(op, {}, dy, stream);
-      return gelu_backward_cuda(op.pre_in, dy, op.y, op.value, elements_of(op), stream);
+      TRY(product(op, {}, dy, stream));
+      gelu_backward_cuda(op.pre_in, dy, op.y, op.value, elements_of(op), stream);
+      return {};
     }
   }
+  return {};
 }
 
 // out = x w + bias + c, in slices of columns where weights have to be brought to the precision of x first.
-void CudaMatmul::product(const Matmul& op, ConstValues c, Values out, cudaStream_t stream) {
+Result<void> CudaMatmul::product(const Matmul& op, ConstValues c, Values out, cudaStream_t stream) {
   u32 slice = op.n;
   if (op.weight.precision != op.x.precision) {
     const u64 column_bytes = op.k * width_of(op.x.precision) + sizeof(float);  // and its bias
@@ -62,11 +65,12 @@ void CudaMatmul::product(const Matmul& op, ConstValues c, Values out, cudaStream
     CHECK(slice > 0, op.k, op.n);
   }
   for (u32 begin = 0; begin < op.n; begin += slice) {
-    column_slice(op, begin, std::min(slice, op.n - begin), c, out, stream);
+    TRY(column_slice(op, begin, std::min(slice, op.n - begin), c, out, stream));
   }
+  return {};
 }
 
-void CudaMatmul::column_slice(const Matmul& op, u32 begin, u32 columns, ConstValues c, Values out,
+Result<void> CudaMatmul::column_slice(const Matmul& op, u32 begin, u32 columns, ConstValues c, Values out,
                               cudaStream_t stream) {
   ConstValues weight = op.weight.at(op.transposed ? u64{begin} * op.k : begin);
   u32 stride = op.transposed ? op.k : op.n;
@@ -85,7 +89,7 @@ void CudaMatmul::column_slice(const Matmul& op, u32 begin, u32 columns, ConstVal
     cuda::convert_rows(bias, columns, 1, columns, converted, stream);
     bias = converted;
   }
-  products_->run({.m = columns,
+  return products_->run({.m = columns,
                   .n = op.m,
                   .k = op.k,
                   .transpose_a = op.transposed,
@@ -101,7 +105,7 @@ void CudaMatmul::column_slice(const Matmul& op, u32 begin, u32 columns, ConstVal
 }
 
 // In slices of rows: y may be the residual, so a product has to wait elsewhere for its dropout.
-void CudaMatmul::residual_with_dropout(const Matmul& op, cudaStream_t stream) {
+Result<void> CudaMatmul::residual_with_dropout(const Matmul& op, cudaStream_t stream) {
   const u64 row_bytes = values_bytes(op.n, op.y.precision);
   const u32 most = static_cast<u32>(std::min<u64>(op.m, scratch_half_bytes() / row_bytes));
   const u32 slice = most < op.m ? most / slice_rows_step * slice_rows_step : most;
@@ -111,16 +115,17 @@ void CudaMatmul::residual_with_dropout(const Matmul& op, cudaStream_t stream) {
     Matmul part = op;
     part.m = std::min(slice, op.m - begin);
     part.x = op.x.at(u64{begin} * op.k);
-    product(part, {}, waiting, stream);
+    TRY(product(part, {}, waiting, stream));
     const u64 first = u64{begin} * op.n;
     cuda::add_dropped(op.dropout, first, waiting, op.residual.at(first), op.y.at(first), elements_of(part),
                       stream);
   }
+  return {};
 }
 
-void CudaMatmul::weight_gradient(const WeightGradient& op, cudaStream_t stream) {
+Result<void> CudaMatmul::weight_gradient(const WeightGradient& op, cudaStream_t stream) {
   const Values dw = op.dw;
-  products_->run({.m = op.n,
+  TRY(products_->run({.m = op.n,
                   .n = op.k,
                   .k = op.m,
                   .transpose_b = true,
@@ -131,11 +136,12 @@ void CudaMatmul::weight_gradient(const WeightGradient& op, cudaStream_t stream) 
                   .lda = op.n,
                   .ldb = op.k,
                   .ldd = op.n},
-                 stream);
-  if (op.dbias == nullptr) return;
+                 stream));
+  if (op.dbias == nullptr) return {};
   const u64 parts_bytes = u64{cuda::column_sums_parts(op.m)} * op.n * sizeof(float);
   CHECK(parts_bytes <= scratch_bytes_.value, op.m, op.n);
   cuda::column_sums(op.dy, op.m, op.n, reinterpret_cast<float*>(scratch_), op.dbias, op.accumulate, stream);
+  return {};
 }
 
 }  // namespace tidepool

@@ -21,16 +21,16 @@ class CudaMatmul {
   static Result<std::unique_ptr<CudaMatmul>> create(const CudaMatmulWorkspace&);
 
   // Activations have one precision, but y may be fp32. Parameters may have another: they are brought to that
-  // of the activations slice by slice.
-  void matmul(const Matmul&, cudaStream_t);
-  void weight_gradient(const WeightGradient&, cudaStream_t);
+  // of the activations slice by slice. Errors: the library refuses; the result is then unfinished.
+  Result<void> matmul(const Matmul&, cudaStream_t);
+  Result<void> weight_gradient(const WeightGradient&, cudaStream_t);
 
  private:
   CudaMatmul(std::unique_ptr<cuda::Products> products, std::byte* scratch, Bytes bytes)
       : products_(std::move(products)), scratch_(scratch), scratch_bytes_(bytes) {}
-  void product(const Matmul&, ConstValues c, Values out, cudaStream_t);
-  void column_slice(const Matmul&, u32 begin, u32 columns, ConstValues c, Values out, cudaStream_t);
-  void residual_with_dropout(const Matmul&, cudaStream_t);
+  Result<void> product(const Matmul&, ConstValues c, Values out, cudaStream_t);
+  Result<void> column_slice(const Matmul&, u32 begin, u32 columns, ConstValues c, Values out, cudaStream_t);
+  Result<void> residual_with_dropout(const Matmul&, cudaStream_t);
   // Weights in another precision take the first half of the scratch, products before their dropout the
   // second.
   u64 scratch_half_bytes() const { return scratch_bytes_.value / 2 / scratch_alignment * scratch_alignment; }

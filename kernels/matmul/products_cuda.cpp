@@ -1,5 +1,7 @@
 #include "kernels/matmul/products_cuda.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "tidepool/check.h"
@@ -9,13 +11,25 @@ namespace {
 
 constexpr u32 alignment_max = 16;
 
-// A lost device shows in any call; who started the op asks CUDA for it and names it. All else is our bug.
-void check_library(cublasStatus_t status, const Product* product = nullptr) {
-  if (status == CUBLAS_STATUS_SUCCESS || cudaPeekAtLastError() != cudaSuccess) return;
-  const Product p = product == nullptr ? Product{} : *product;
-  CHECK(status == CUBLAS_STATUS_SUCCESS, cublasLtGetStatusName(status), p.m, p.n, p.k, p.transpose_a,
-        p.transpose_b, static_cast<u32>(p.a.precision), static_cast<u32>(p.d.precision), bool(p.c),
-        bool(p.bias));
+// The first status that is not success stays.
+#define TRY_LIBRARY(call)                                                                     \
+  do {                                                                                        \
+    if (const cublasStatus_t status = (call); status != CUBLAS_STATUS_SUCCESS) return status; \
+  } while (false)
+
+const char* name_of(Precision p) { return p == Precision::fp32 ? "fp32" : "bf16"; }
+
+Error library_error(cublasStatus_t status, const Product& p) {
+  const bool memory = status == CUBLAS_STATUS_ALLOC_FAILED;
+  return {
+      memory ? ErrorKind::does_not_fit : ErrorKind::io,
+      fmt::format("cuBLASLt refuses the product {} x {} x {} ({} to {}{}{}{}{}): {}; {}", p.m, p.n, p.k,
+                  name_of(p.a.precision), name_of(p.d.precision), p.transpose_a ? ", a transposed" : "",
+                  p.transpose_b ? ", b transposed" : "", p.c ? ", added" : "", p.bias ? ", bias" : "",
+                  cublasLtGetStatusName(status),
+                  memory ? "lower memory.device, or end what else uses the GPU"
+                         : "check that driver, toolkit and the cuBLAS library belong together; a run that "
+                           "had begun goes on from its last checkpoint")};
 }
 
 cudaDataType_t type_of(Precision p) { return p == Precision::fp32 ? CUDA_R_32F : CUDA_R_16BF; }
@@ -26,19 +40,21 @@ u32 alignment_of(ConstValues v) {
 }
 
 template <class T>
-void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
-  check_library(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value));
+cublasStatus_t set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
+  return cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value);
 }
 template <class T>
-void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
-         const T& value) {
-  check_library(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value));
+cublasStatus_t set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
+                   const T& value) {
+  return cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value);
 }
 
-cublasLtMatrixLayout_t layout(Precision precision, u64 rows, u64 columns, u32 ld) {
+template <class Owner>
+cublasStatus_t make_layout(Owner& owner, Precision precision, u64 rows, u64 columns, u32 ld) {
   cublasLtMatrixLayout_t made = nullptr;
-  check_library(cublasLtMatrixLayoutCreate(&made, type_of(precision), rows, columns, ld));
-  return made;
+  const cublasStatus_t status = cublasLtMatrixLayoutCreate(&made, type_of(precision), rows, columns, ld);
+  owner.reset(made);
+  return status;
 }
 
 cublasOperation_t operation_of(bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
@@ -57,12 +73,7 @@ Result<std::unique_ptr<Products>> Products::create(std::byte* workspace, Bytes b
 }
 
 Products::~Products() {
-  for (auto& [key, plan] : plans_) {
-    cublasLtMatrixLayoutDestroy(plan.a);
-    cublasLtMatrixLayoutDestroy(plan.b);
-    cublasLtMatrixLayoutDestroy(plan.d);
-    cublasLtMatmulDescDestroy(plan.operation);
-  }
+  plans_.clear();
   cublasLtDestroy(handle_);
 }
 
@@ -85,70 +96,69 @@ Products::Key Products::key_of(const Product& p) {
           .align_bias = p.bias ? alignment_of(p.bias) : 0};
 }
 
-Products::Plan Products::make_plan(const Product& p, const Key& key) {
-  Plan plan;
-  check_library(cublasLtMatmulDescCreate(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-  set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, operation_of(p.transpose_a));
-  set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, operation_of(p.transpose_b));
+cublasStatus_t Products::describe(Plan& plan, const Product& p, const Key& key) {
+  cublasLtMatmulDesc_t operation = nullptr;
+  TRY_LIBRARY(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  plan.operation.reset(operation);
+  TRY_LIBRARY(set(operation, CUBLASLT_MATMUL_DESC_TRANSA, operation_of(p.transpose_a)));
+  TRY_LIBRARY(set(operation, CUBLASLT_MATMUL_DESC_TRANSB, operation_of(p.transpose_b)));
   if (p.bias) {
-    set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.bias.precision));
-    set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias.data);
+    TRY_LIBRARY(set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
+    TRY_LIBRARY(set(operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.bias.precision)));
+    TRY_LIBRARY(set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias.data));
   }
-  plan.a = layout(key.in, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda);
-  plan.b = layout(key.in, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb);
-  plan.d = layout(key.out, p.m, p.n, p.ldd);
-  choose_algorithm(plan, key);
-  return plan;
+  TRY_LIBRARY(make_layout(plan.a, key.in, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda));
+  TRY_LIBRARY(make_layout(plan.b, key.in, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb));
+  TRY_LIBRARY(make_layout(plan.d, key.out, p.m, p.n, p.ldd));
+  return choose_algorithm(plan, key);
 }
 
-void Products::choose_algorithm(Plan& plan, const Key& key) {
+cublasStatus_t Products::choose_algorithm(Plan& plan, const Key& key) {
   cublasLtMatmulPreference_t preference = nullptr;
-  check_library(cublasLtMatmulPreferenceCreate(&preference));
-  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::size_t{workspace_bytes_.value});
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.align_a);
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.align_b);
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.align_d);
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.align_d);
+  TRY_LIBRARY(cublasLtMatmulPreferenceCreate(&preference));
+  const Owned<cublasLtMatmulPreference_t> owner(preference);
+  TRY_LIBRARY(set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::size_t{workspace_bytes_.value}));
+  TRY_LIBRARY(set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.align_a));
+  TRY_LIBRARY(set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.align_b));
+  TRY_LIBRARY(set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.align_d));
+  TRY_LIBRARY(set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.align_d));
   // Parts of a split sum meet in fp32 in the workspace, in a fixed order.
-  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-      static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  TRY_LIBRARY(set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                  static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)));
   cublasLtMatmulHeuristicResult_t found = {};
   int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.a, plan.b,
-                                                               plan.d, plan.d, preference, 1, &found, &count);
-  cublasLtMatmulPreferenceDestroy(preference);
-  const Product shape = {.m = key.m,
-                         .n = key.n,
-                         .k = key.k,
-                         .transpose_a = key.transpose_a,
-                         .transpose_b = key.transpose_b,
-                         .a = {nullptr, key.in},
-                         .d = {nullptr, key.out}};
-  check_library(status, &shape);
-  check_library(count == 1 ? found.state : CUBLAS_STATUS_NOT_SUPPORTED, &shape);
+  TRY_LIBRARY(cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation.get(), plan.a.get(), plan.b.get(),
+                                             plan.d.get(), plan.d.get(), preference, 1, &found, &count));
+  if (count != 1) return CUBLAS_STATUS_NOT_SUPPORTED;
   plan.algorithm = found.algo;
+  return found.state;
 }
 
-const Products::Plan& Products::plan_for(const Product& p) {
+const Products::Plan* Products::plan_for(const Product& p, cublasStatus_t& status) {
   const Key key = key_of(p);
-  const auto found = plans_.find(key);
-  return found != plans_.end() ? found->second : plans_.emplace(key, make_plan(p, key)).first->second;
+  if (const auto found = plans_.find(key); found != plans_.end()) return &found->second;
+  Plan plan;
+  status = describe(plan, p, key);
+  return status == CUBLAS_STATUS_SUCCESS ? &plans_.emplace(key, std::move(plan)).first->second : nullptr;
 }
 
-void Products::run(const Product& p, cudaStream_t stream) {
+Result<void> Products::run(const Product& p, cudaStream_t stream) {
   CHECK(p.a.precision == p.b.precision);
   CHECK(p.d.precision == p.a.precision || p.d.precision == Precision::fp32);
   CHECK(!p.c || p.c.precision == p.d.precision);
   CHECK(!p.bias || p.bias.precision == p.d.precision);
-  const Plan& plan = plan_for(p);
-  if (p.bias) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias.data);
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  const Plan* const plan = plan_for(p, status);
+  if (plan != nullptr && p.bias)
+    status = set(plan->operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias.data);
+  if (status != CUBLAS_STATUS_SUCCESS) return library_error(status, p);
   const float one = 1, beta = p.c ? 1 : 0;
   const void* c = p.c ? p.c.data : p.d.data;
-  check_library(
-      cublasLtMatmul(handle_, plan.operation, &one, p.a.data, plan.a, p.b.data, plan.b, &beta, c, plan.d,
-                     p.d.data, plan.d, &plan.algorithm, workspace_, workspace_bytes_.value, stream),
-      &p);
+  status = cublasLtMatmul(handle_, plan->operation.get(), &one, p.a.data, plan->a.get(), p.b.data,
+                          plan->b.get(), &beta, c, plan->d.get(), p.d.data, plan->d.get(), &plan->algorithm,
+                          workspace_, workspace_bytes_.value, stream);
+  if (status != CUBLAS_STATUS_SUCCESS) return library_error(status, p);
+  return {};
 }
 
 }  // namespace tidepool::cuda

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <type_traits>
 
 #include "kernels/values.h"
 #include "tidepool/result.h"
@@ -37,8 +38,9 @@ class Products {
   ~Products();
 
   // REQUIRES: a and b have one precision; c and bias that of d, which is the same or fp32. bf16 from sm_80
-  // on. Takes no memory once a shape is known.
-  void run(const Product&, cudaStream_t);
+  // on. Takes no memory once a shape is known. Error: the library refuses, with the product and its status; d
+  // is then not written. What CUDA itself has to say of the stream is not asked here.
+  Result<void> run(const Product&, cudaStream_t);
 
  private:
   // All that an algorithm may depend on. Alignments are capped at what every workspace has: more of it is
@@ -50,18 +52,26 @@ class Products {
     u32 align_a, align_b, align_d, align_bias;
     auto operator<=>(const Key&) const = default;
   };
+  struct Destroy {
+    void operator()(cublasLtMatmulDesc_t operation) const { cublasLtMatmulDescDestroy(operation); }
+    void operator()(cublasLtMatrixLayout_t layout) const { cublasLtMatrixLayoutDestroy(layout); }
+    void operator()(cublasLtMatmulPreference_t p) const { cublasLtMatmulPreferenceDestroy(p); }
+  };
+  template <class Handle>
+  using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy>;
   struct Plan {
-    cublasLtMatmulDesc_t operation = nullptr;
-    cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;
+    Owned<cublasLtMatmulDesc_t> operation;
+    Owned<cublasLtMatrixLayout_t> a, b, d;
     cublasLtMatmulAlgo_t algorithm = {};
   };
 
   Products(cublasLtHandle_t handle, std::byte* workspace, Bytes bytes)
       : handle_(handle), workspace_(workspace), workspace_bytes_(bytes) {}
   static Key key_of(const Product&);
-  const Plan& plan_for(const Product&);
-  Plan make_plan(const Product&, const Key&);
-  void choose_algorithm(Plan&, const Key&);
+  // Null, with what went wrong in `status`, where the library refuses.
+  const Plan* plan_for(const Product&, cublasStatus_t& status);
+  cublasStatus_t describe(Plan&, const Product&, const Key&);
+  cublasStatus_t choose_algorithm(Plan&, const Key&);
 
   cublasLtHandle_t handle_;
   std::byte* workspace_;

@@ -50,12 +50,12 @@ class Devices {
   virtual std::span<std::byte> memory() = 0;
   virtual bool host_reaches_memory() const = 0;
   // Copies to the device and from it at once, and returns when both are done; either may be empty. The host's
-  // side lies in the executor's host arena.
+  // side lies in the executor's host arena. Error: what a GPU says, with lane and bytes.
   struct Copy {
     std::span<std::byte> to;
     std::span<const std::byte> from;
   };
-  virtual void copy(const Copy& h2d, const Copy& d2h) = 0;
+  virtual Result<void> copy(const Copy& h2d, const Copy& d2h) = 0;
 };
 
 // Arenas in host memory, and kernels on the pool's cores.

@@ -45,8 +45,9 @@ class TrainingExecutor : public Executor {
   virtual Result<void> write_home(ChunkId, std::span<const std::byte> content) = 0;
   // The home itself, to read and write; empty where the host cannot reach it (disk, a GPU's memory).
   virtual std::span<std::byte> home_memory(ChunkId) const = 0;
-  // Runs one forward, backward or gradient op to its end, on whatever its frames hold: to time it.
-  virtual void run_at_rest(const Segment&, OpId) = 0;
+  // Runs one forward, backward or gradient op to its end, on whatever its frames hold: to time it. Error: as
+  // of a step's op.
+  virtual Result<void> run_at_rest(const Segment&, OpId) = 0;
   // Frames between disk and memory with a full queue, unchecked: to time the disk. REQUIRES: a disk.
   virtual Result<void> transfer_raw(std::span<const RawTransfer>) = 0;
   // What evaluation segments have summed since the last call.

@@ -14,6 +14,7 @@ namespace {
 constexpr u64 disk_sample_bytes_max = 64 * mib;
 constexpr u64 memory_sample_bytes_max = 32 * mib;
 constexpr double sample_seconds = 0.05;
+constexpr u32 samples_few = 5;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -21,12 +22,12 @@ double now() {
 
 // Best time of a call, over about sample_seconds.
 template <class Fn>
-double seconds_of(Fn&& fn) {
-  fn();
+Result<double> seconds_of(Fn&& fn) {
+  TRY(fn());
   double best = 1e30;
   for (const double begin = now(); now() - begin < sample_seconds;) {
     const double at = now();
-    fn();
+    TRY(fn());
     best = std::min(best, now() - at);
   }
   return best;
@@ -61,40 +62,32 @@ void cool_caches(Session& session) {
 
 // Median time of a call that finds its data in memory, as ops of a step do, not in the caches.
 template <class Fn>
-double cold_seconds_of(Session& session, Fn&& fn) {
-  constexpr u32 samples_min = 5;
+Result<double> cold_seconds_of(Session& session, u32 samples_min, Fn&& fn) {
   std::vector<double> samples;
-  fn();
+  TRY(fn());
   for (const double begin = now(); samples.size() < samples_min || now() - begin < sample_seconds;) {
     cool_caches(session);
     const double at = now();
-    fn();
+    TRY(fn());
     samples.push_back(now() - at);
   }
   return median(std::move(samples));
 }
 
-double op_seconds(Session& session, std::optional<OpId> op) {
-  if (!op) return 0;
+Result<double> op_seconds(Session& session, std::optional<OpId> op) {
+  constexpr u32 samples_min = 3;
+  if (!op) return 0.0;
   const Segment& body = session.plan().segment(SegmentKind::body);
   for (const Operand& o : body.operands_of(body.ops[index(*op)]))  // token numbers must be some
     if (session.plan().chunk(o.first).kind == Kind::batch)
       session.devices().kernels().zero(
           reinterpret_cast<float*>(session.devices().memory().data() + o.frame.offset),
           o.frame.bytes.value / sizeof(float));
-  std::vector<double> samples;
-  session.executor().run_at_rest(body, *op);
-  for (const double begin = now(); samples.size() < 3 || now() - begin < sample_seconds;) {
-    cool_caches(session);
-    const double at = now();
-    session.executor().run_at_rest(body, *op);
-    samples.push_back(now() - at);
-  }
-  return median(std::move(samples));
+  return cold_seconds_of(session, samples_min, [&] { return session.executor().run_at_rest(body, *op); });
 }
 
 // Layers are alike, so one stands for all.
-std::vector<BlockSeconds> measure_blocks(Session& session) {
+Result<std::vector<BlockSeconds>> measure_blocks(Session& session) {
   const ModelGraph& graph = session.graph();
   std::vector<BlockSeconds> out(graph.blocks.size());
   std::optional<u32> layer;
@@ -111,9 +104,9 @@ std::vector<BlockSeconds> measure_blocks(Session& session) {
           op = find_op(session.plan(), kind, other, kept);
       return op_seconds(session, op);
     };
-    out[b] = {.forward = seconds(OpKind::forward, false),
-              .backward = seconds(OpKind::backward, true),
-              .backward_recompute = seconds(OpKind::backward, false)};
+    TRY_ASSIGN(out[b].forward, seconds(OpKind::forward, false));
+    TRY_ASSIGN(out[b].backward, seconds(OpKind::backward, true));
+    TRY_ASSIGN(out[b].backward_recompute, seconds(OpKind::backward, false));
   }
   return out;
 }
@@ -127,7 +120,7 @@ double block_flops(const ModelGraph& graph, const std::vector<BlockSeconds>& blo
 }
 
 // Of the largest window's gradient: bytes of its operands, as CostModel counts them.
-double measure_memory(Session& session) {
+Result<double> measure_memory(Session& session) {
   const Segment& body = session.plan().segment(SegmentKind::body);
   u64 most = 0;
   OpId largest{};
@@ -138,19 +131,20 @@ double measure_memory(Session& session) {
       bytes += o.frame.bytes.value * (o.access == Access::read_write ? 2 : 1);
     if (bytes > most) most = bytes, largest = OpId{id};
   }
-  return static_cast<double>(most) / op_seconds(session, largest);
+  TRY_ASSIGN(const double seconds, op_seconds(session, largest));
+  return static_cast<double>(most) / seconds;
 }
 
 // What "% of peak" is a percentage of: a plain product, in memory that is there anyway. Beyond these sizes
 // the rate hardly grows.
-double measure_peak(Session& session) {
+Result<double> measure_peak(Session& session) {
   constexpr u64 side_of_cores = 1024, side_of_gpus = 8192, side_least = 64;
   Devices& devices = session.devices();
   const Precision precision = session.graph().activations;
   const auto bytes = [&](u64 n) { return values_bytes(n * n, precision); };
   u64 n = devices.host_reaches_memory() ? side_of_cores : side_of_gpus;
   while (n > side_least && 3 * bytes(n) > devices.memory().size()) n /= 2;
-  if (3 * bytes(n) > devices.memory().size()) return 0;
+  if (3 * bytes(n) > devices.memory().size()) return 0.0;
   const Values x{devices.memory().data(), precision};
   Kernels& kernels = devices.kernels();
   kernels.zero(reinterpret_cast<float*>(x.data), 3 * bytes(n) / sizeof(float));
@@ -163,14 +157,15 @@ double measure_peak(Session& session) {
                        .bias = {},
                        .y = x.at(2 * n * n),
                        .dropout = {}};
-  return 2.0 * static_cast<double>(n * n * n) / seconds_of([&] {
-           kernels.matmul(product);
-           kernels.finish();
-         });
+  TRY_ASSIGN(const double seconds, seconds_of([&] {
+               kernels.matmul(product);
+               return kernels.finish();
+             }));
+  return 2.0 * static_cast<double>(n * n * n) / seconds;
 }
 
 // Cores copy one way or the other at one rate; a GPU's link has its own for each way, and for both at once.
-CopyRates measure_copies(Session& session) {
+Result<CopyRates> measure_copies(Session& session) {
   Devices& devices = session.devices();
   const auto host = session.host_memory(), device = devices.memory();
   const bool gpu = !devices.host_reaches_memory();
@@ -179,17 +174,23 @@ CopyRates measure_copies(Session& session) {
   const auto at = [&](std::span<std::byte> memory, u64 i) { return memory.subspan(i * bytes, bytes); };
   const Devices::Copy h2d{at(device, 0), at(host, 0)};
   const Devices::Copy d2h = gpu ? Devices::Copy{at(host, 1), at(device, 1)} : Devices::Copy{};
-  const auto rate = [&](const Devices::Copy& down, const Devices::Copy& up) {
-    return static_cast<double>(bytes) / cold_seconds_of(session, [&] { devices.copy(down, up); });
+  const auto rate = [&](const Devices::Copy& down, const Devices::Copy& up) -> Result<double> {
+    TRY_ASSIGN(const double seconds,
+               cold_seconds_of(session, samples_few, [&] { return devices.copy(down, up); }));
+    return static_cast<double>(bytes) / seconds;
   };
-  CopyRates rates{.h2d_bytes_per_s = rate(h2d, {})};
-  rates.d2h_bytes_per_s = gpu ? rate({}, d2h) : rates.h2d_bytes_per_s;
-  rates.both_bytes_per_s = gpu ? 2 * rate(h2d, d2h) : rates.h2d_bytes_per_s;
+  CopyRates rates;
+  TRY_ASSIGN(rates.h2d_bytes_per_s, rate(h2d, {}));
+  rates.d2h_bytes_per_s = rates.both_bytes_per_s = rates.h2d_bytes_per_s;
+  if (!gpu) return rates;
+  TRY_ASSIGN(rates.d2h_bytes_per_s, rate({}, d2h));
+  TRY_ASSIGN(const double each_way, rate(h2d, d2h));
+  rates.both_bytes_per_s = 2 * each_way;
   return rates;
 }
 
 // Bytes as CostModel counts them: read once, rewritten twice.
-double measure_adam(Session& session) {
+Result<double> measure_adam(Session& session) {
   const auto host = session.host_memory(), device = session.devices().memory();
   const auto memory = session.devices().host_reaches_memory() && device.size() > host.size() ? device : host;
   const Precision precision = session.plan().precision;
@@ -212,8 +213,11 @@ double measure_adam(Session& session) {
   chunk.momentum = reinterpret_cast<float*>(take(Kind::momentum, 2));
   chunk.variance = reinterpret_cast<float*>(take(Kind::variance, 2));
   const AdamWScalars scalars = adamw_scalars({.learning_rate = 1e-3}, 1, 1.0, 1.0);
-  return static_cast<double>(touched) /
-         cold_seconds_of(session, [&] { adamw(chunk, precision, scalars, session.pool()); });
+  TRY_ASSIGN(const double seconds, cold_seconds_of(session, samples_few, [&]() -> Result<void> {
+               adamw(chunk, precision, scalars, session.pool());
+               return {};
+             }));
+  return static_cast<double>(touched) / seconds;
 }
 
 // Frames that rest on disk anyway, so that it takes no space of its own; memory of the arena in turn.
@@ -258,15 +262,15 @@ Result<void> measure_disk(Session& session, DiskRates& rates) {
 Result<Prediction> predict_step(Session& session) {
   Prediction out;
   Machine& machine = out.machine;
-  out.blocks = measure_blocks(session);
+  TRY_ASSIGN(out.blocks, measure_blocks(session));
   machine.device.flops_per_s.fill(block_flops(session.graph(), out.blocks));
-  out.peak_flops_per_s = measure_peak(session);
+  TRY_ASSIGN(out.peak_flops_per_s, measure_peak(session));
   // A lane's thread is woken for every op.
   machine.device.op_overhead = Nanos{static_cast<u64>(wake_up_seconds() * 1e9)};
-  machine.device.memory_bytes_per_s = measure_memory(session);
-  machine.copies = measure_copies(session);
+  TRY_ASSIGN(machine.device.memory_bytes_per_s, measure_memory(session));
+  TRY_ASSIGN(machine.copies, measure_copies(session));
   const double copy = machine.copies.h2d_bytes_per_s;
-  machine.host.adam_bytes_per_s = measure_adam(session);
+  TRY_ASSIGN(machine.host.adam_bytes_per_s, measure_adam(session));
   // What is small enough to stay in the cache is not held up by memory.
   machine.host.memory_bytes_per_s = std::max({machine.host.adam_bytes_per_s, 2 * copy});
   machine.host.checksum_bytes_per_s = 2 * copy;

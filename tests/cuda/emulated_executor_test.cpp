@@ -224,6 +224,107 @@ TEST_F(EmulatedFault, RefusedPinning) {
   expect_error(gpu_config(dir_), ErrorKind::does_not_fit, {"pinning"});
 }
 
+TEST_F(EmulatedFault, CublasCannotStart) {
+  emulated_cuda::set_faults({.device_allocation = 2});
+  expect_error(gpu_config(dir_), ErrorKind::internal, {"cuBLASLt cannot start", "Free device memory"});
+}
+
+// While blocks are timed, before the first step.
+TEST_F(EmulatedFault, NoAlgorithmForAProduct) {
+  emulated_cuda::set_faults({.algorithm = 1});
+  expect_error(gpu_config(dir_), ErrorKind::io,
+               {"forward", " on device 0 compute", "MiB", "cuBLASLt refuses", "CUBLAS_STATUS_NOT_SUPPORTED"});
+}
+
+// Every operation of a run at rest that can fail says where, and how much.
+class EmulatedFaultAtRest : public EmulatedFault {
+ protected:
+  void open(HomePolicy home) {
+    Config config = gpu_config(dir_);
+    config.memory.home = home;
+    const ModelGraph graph = make_graph(config).value();
+    session_ =
+        Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source_).value();
+  }
+  void expect(const Result<void>& result, std::initializer_list<const char*> words) {
+    emulated_cuda::clear_failure();
+    emulated_cuda::set_faults({});
+    cudaGetLastError();
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().kind, ErrorKind::io);
+    for (const char* word : words) EXPECT_THAT(result.error().message, HasSubstr(word));
+  }
+  // The next operation of a stream.
+  static void break_next(cudaError_t error) {
+    emulated_cuda::set_faults({.operation = 1, .operation_error = error});
+  }
+  OpId first(OpKind kind) const {
+    const auto& ops = session_->plan().segment(SegmentKind::body).ops;
+    const auto op = std::ranges::find(ops, kind, &Op::kind);
+    return OpId{static_cast<u32>(op - ops.begin())};
+  }
+
+  NoData source_;
+  std::unique_ptr<Session> session_;
+};
+
+TEST_F(EmulatedFaultAtRest, Copies) {
+  open(HomePolicy::host);
+  const auto host = session_->host_memory(), device = session_->devices().memory();
+  const Devices::Copy h2d{device.subspan(0, mib), host.subspan(0, mib)};
+  const Devices::Copy d2h{host.subspan(mib, mib / 2), device.subspan(mib, mib / 2)};
+  break_next(cudaErrorECCUncorrectable);
+  expect(session_->devices().copy(h2d, {}),
+         {"cuda:0 h2d", "1.00 MiB", "cudaErrorECCUncorrectable", "resume"});
+  break_next(cudaErrorIllegalAddress);
+  expect(session_->devices().copy({}, d2h), {"cuda:0 d2h", "0.50 MiB", "cudaErrorIllegalAddress"});
+  EXPECT_TRUE(session_->devices().copy(h2d, d2h));
+}
+
+TEST_F(EmulatedFaultAtRest, OpsThatAreTimed) {
+  open(HomePolicy::host);
+  const Segment& body = session_->plan().segment(SegmentKind::body);
+  for (const OpKind kind : {OpKind::forward, OpKind::backward, OpKind::gradient}) {
+    SCOPED_TRACE(name(kind));
+    break_next(cudaErrorLaunchFailure);
+    expect(session_->executor().run_at_rest(body, first(kind)),
+           {name(kind).data(), "on device 0 compute", "MiB", "cudaErrorLaunchFailure"});
+  }
+  emulated_cuda::set_faults({.product = 1});
+  expect(session_->executor().run_at_rest(body, first(OpKind::backward)),
+         {"backward", "on device 0 compute", "MiB", "CUBLAS_STATUS_INTERNAL_ERROR"});
+  EXPECT_TRUE(session_->executor().run_at_rest(body, first(OpKind::backward)));
+}
+
+TEST_F(EmulatedFaultAtRest, KernelsThatAreTimed) {
+  open(HomePolicy::host);
+  Kernels& kernels = session_->devices().kernels();
+  float* const memory = reinterpret_cast<float*>(session_->devices().memory().data());
+  break_next(cudaErrorECCUncorrectable);
+  kernels.zero(memory, 64);
+  expect(kernels.finish(), {"kernels", "cudaErrorECCUncorrectable"});
+  const Values values{reinterpret_cast<std::byte*>(memory), Precision::bf16};
+  kernels.zero(memory, 64 * 64);
+  emulated_cuda::set_faults({.product = 1});
+  kernels.matmul({.m = 16, .n = 16, .k = 16, .x = values, .weight = values.at(256), .y = values.at(512)});
+  expect(kernels.finish(), {"16 x 16 x 16", "CUBLAS_STATUS_INTERNAL_ERROR"});
+  EXPECT_TRUE(kernels.finish());
+}
+
+TEST_F(EmulatedFaultAtRest, StateOnTheDevice) {
+  open(HomePolicy::device);
+  const auto& homes = session_->plan().homes;
+  const auto home = std::ranges::find(homes, Tier::device, [](const Frame& f) { return f.tier; });
+  ASSERT_NE(home, homes.end());
+  const ChunkId chunk{static_cast<u32>(home - homes.begin())};
+  std::vector<std::byte> content(home->bytes.value);
+  break_next(cudaErrorIllegalAddress);
+  expect(session_->executor().write_home(chunk, content), {"writing", "device 0 h2d", "MiB"});
+  break_next(cudaErrorIllegalAddress);
+  expect(session_->executor().read_home(chunk, content), {"reading", "device 0 d2h", "MiB"});
+  EXPECT_TRUE(session_->executor().write_home(chunk, content));
+}
+
 // At some op after the second checkpoint, however long measuring took before: it is named, and the last
 // checkpoint goes on as if nothing had been.
 TEST_F(EmulatedFault, InTheMiddleOfTraining) {
@@ -231,16 +332,19 @@ TEST_F(EmulatedFault, InTheMiddleOfTraining) {
   config.train.max_steps = 16;
   config.output.save_steps = 1;
   const Numbers undisturbed = train_numbers(config);
-  for (const auto& [operation, error] :
-       {std::pair{1, cudaErrorIllegalAddress}, std::pair{7, cudaErrorECCUncorrectable},
-        std::pair{40, cudaErrorLaunchFailure}}) {
-    SCOPED_TRACE(operation);
-    config.output.dir = dir_ / std::to_string(operation);
+  const std::pair<emulated_cuda::Faults, const char*> cases[] = {
+      {{.operation = 1, .operation_error = cudaErrorIllegalAddress}, "cudaErrorIllegalAddress"},
+      {{.operation = 7, .operation_error = cudaErrorECCUncorrectable}, "cudaErrorECCUncorrectable"},
+      {{.operation = 40, .operation_error = cudaErrorLaunchFailure}, "cudaErrorLaunchFailure"},
+      {{.product = 5}, "CUBLAS_STATUS_INTERNAL_ERROR"}};
+  for (const auto& [faults, words] : cases) {
+    SCOPED_TRACE(words);
+    config.output.dir = dir_ / words;
     emulated_cuda::reset();
-    std::jthread breaker([&, at = operation, with = error](const std::stop_token& stop) {
+    std::jthread breaker([&, with = faults](const std::stop_token& stop) {
       while (!stop.stop_requested() && !std::filesystem::exists(config.output.dir + "/checkpoint-2"))
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      emulated_cuda::set_faults({.operation = at, .operation_error = with});
+      emulated_cuda::set_faults(with);
     });
     const auto report = testing::run(config);
     breaker.request_stop();
@@ -248,7 +352,7 @@ TEST_F(EmulatedFault, InTheMiddleOfTraining) {
     emulated_cuda::clear_failure();
     ASSERT_FALSE(report);
     EXPECT_EQ(report.error().kind, ErrorKind::io);
-    for (const char* word : {cudaGetErrorName(error), "step ", " on device 0 "})
+    for (const char* word : {words, "step ", " on device 0 "})
       EXPECT_THAT(report.error().message, HasSubstr(word));
     emulated_cuda::reset();
     const auto again = testing::run(config, {.resume = "auto"});

@@ -2,6 +2,8 @@
 // library is emulated: what is tested is what it is told, and our own passes.
 #include <optional>
 
+#include <fmt/format.h>
+
 #include "kernels/matmul/matmul_cuda.h"
 #include "kernels/matmul/matmul_launch.h"
 #include "tests/cuda/cuda_fixture.h"
@@ -91,7 +93,7 @@ TEST_P(CudaMatmulTest, IsTheCpusWithEveryEpilogue) {
   const double most = product_tolerance(c.activations);
 
   const auto compare = [&](Matmul device, Matmul host, const char* what) {
-    matmul_->matmul(device, stream_);
+    EXPECT_TRUE(matmul_->matmul(device, stream_));
     synchronize();
     matmul_cpu(host, *pool);
     EXPECT_LE(relative_error(p.y.now(), want), most) << what;
@@ -115,7 +117,7 @@ TEST_P(CudaMatmulTest, IsTheCpusWithEveryEpilogue) {
   compare(device, host, "residual with dropout");
   const auto elsewhere = p.y.now();
   device.y = p.other.values();
-  matmul_->matmul(device, stream_);
+  EXPECT_TRUE(matmul_->matmul(device, stream_));
   synchronize();
   EXPECT_TRUE(same_bits(p.other.now(), elsewhere)) << "in place";
 }
@@ -132,13 +134,13 @@ TEST_P(CudaMatmulTest, GoesBackThroughGelu) {
   device.pre_in = p.other.values(), host.pre_in = p.other.given().data();
   device.value = p.second.values(), host.value = want_value.data();
   matmul_cpu(host, *pool);
-  matmul_->matmul(device, stream_);
+  EXPECT_TRUE(matmul_->matmul(device, stream_));
   synchronize();
   EXPECT_LE(relative_error(p.y.now(), want), product_tolerance(c.activations));
   EXPECT_LE(relative_error(p.second.now(), want_value), product_tolerance(c.activations));
   const auto elsewhere = p.y.now();
   device.y = p.other.values();  // where pre_in is
-  matmul_->matmul(device, stream_);
+  EXPECT_TRUE(matmul_->matmul(device, stream_));
   synchronize();
   EXPECT_TRUE(same_bits(p.other.now(), elsewhere));
 }
@@ -153,7 +155,7 @@ TEST_P(CudaMatmulTest, AccumulatesAndWritesFp32) {
   device.bias = host.bias = {};
   device.y = p.other.values();
   device.accumulate = host.accumulate = true;
-  matmul_->matmul(device, stream_);
+  EXPECT_TRUE(matmul_->matmul(device, stream_));
   synchronize();
   matmul_cpu(host, *pool);
   EXPECT_LE(relative_error(p.other.now(), want), product_tolerance(c.activations));
@@ -161,7 +163,7 @@ TEST_P(CudaMatmulTest, AccumulatesAndWritesFp32) {
   const DeviceValues wide(u64{m} * n, Precision::fp32);
   device = p.on_device(), host = p.on_host(want.data());
   device.y = wide.values();
-  matmul_->matmul(device, stream_);
+  EXPECT_TRUE(matmul_->matmul(device, stream_));
   synchronize();
   matmul_cpu(host, *pool);
   // Parameters in fp32 are rounded to what the activations are.
@@ -205,7 +207,7 @@ TEST_P(CudaWeightGradientTest, IsTheCpus) {
     WeightGradient device = host;
     device.x = x.values(), device.dy = dy.values();
     device.dw = dw.values().fp32(), device.dbias = dbias.values().fp32();
-    matmul_->weight_gradient(device, stream_);
+    EXPECT_TRUE(matmul_->weight_gradient(device, stream_));
     synchronize();
     EXPECT_LE(relative_error(dw.now(), want), 1e-6);
     EXPECT_LE(relative_error(dbias.now(), want_bias), 1e-6);
@@ -223,8 +225,8 @@ TEST_F(CudaProductsTest, AnAlgorithmDoesNotDependOnPlaces) {
   for (const u64 shift : {0, 4, 8, 1}) {  // 16, 32 bytes further, then off
     const DeviceValues on_x(x, Precision::fp32, shift), on_w(w, Precision::fp32, shift),
         y(u64{m} * n, Precision::fp32, shift);
-    matmul_->matmul({.m = m, .n = n, .k = k, .x = on_x.values(), .weight = on_w.values(), .y = y.values()},
-                    stream_);
+    EXPECT_TRUE(matmul_->matmul({.m = m, .n = n, .k = k, .x = on_x.values(), .weight = on_w.values(), .y = y.values()},
+                    stream_));
     synchronize();
     results.push_back(y.now());
   }
@@ -236,11 +238,11 @@ TEST_F(CudaProductsTest, AnAlgorithmDoesNotDependOnPlaces) {
 TEST_F(CudaProductsTest, NothingIsTakenOnceAShapeIsKnown) {
   create(scratch_default);
   const Product p({Precision::bf16, Precision::bf16});
-  matmul_->matmul(p.on_device(), stream_);
+  EXPECT_TRUE(matmul_->matmul(p.on_device(), stream_));
   synchronize();
   const auto before = emulated_cuda::live();
   emulated_cuda::clear_calls();
-  matmul_->matmul(p.on_device(), stream_);
+  EXPECT_TRUE(matmul_->matmul(p.on_device(), stream_));
   synchronize();
   EXPECT_EQ(emulated_cuda::live(), before);
   const auto calls = emulated_cuda::calls();
@@ -253,6 +255,25 @@ TEST_F(CudaProductsTest, ALibraryThatCannotStartSaysWhatToDo) {
   const auto made = CudaMatmul::create({});
   ASSERT_FALSE(made);
   EXPECT_NE(made.error().message.find("Free device memory"), std::string::npos) << made.error().message;
+}
+
+TEST_F(CudaProductsTest, AProductThatTheLibraryRefusesIsAnErrorAndTheNextGoesOn) {
+  create(scratch_default);
+  const Product p({Precision::bf16, Precision::bf16});
+  for (const emulated_cuda::Faults& faults :
+       {emulated_cuda::Faults{.algorithm = 1}, emulated_cuda::Faults{.product = 1}}) {
+    emulated_cuda::set_faults(faults);
+    const auto refused = matmul_->matmul(p.on_device(), stream_);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().kind, ErrorKind::io);
+    const char* status = faults.algorithm > 0 ? "CUBLAS_STATUS_NOT_SUPPORTED" : "CUBLAS_STATUS_INTERNAL_ERROR";
+    for (const std::string& word :
+         {std::string("cuBLASLt refuses"), fmt::format("{} x {} x {}", n, m, k), std::string("bf16"),
+          std::string(status)})
+      EXPECT_NE(refused.error().message.find(word), std::string::npos) << refused.error().message;
+    EXPECT_TRUE(matmul_->matmul(p.on_device(), stream_));
+    synchronize();
+  }
 }
 
 #endif

@@ -31,6 +31,8 @@ struct Faults {
   cudaError_t launch_error = cudaErrorLaunchOutOfResources;
   int operation = 0;                          // of any stream: not carried out; sticky from then on
   cudaError_t operation_error = cudaErrorIllegalAddress;
+  int algorithm = 0;                          // cuBLASLt finds none for a product: CUBLAS_STATUS_NOT_SUPPORTED
+  int product = 0;                            // cuBLASLt refuses one: CUBLAS_STATUS_INTERNAL_ERROR, none of CUDA's
   cudaError_t every_call = cudaSuccess;       // cudaErrorInsufficientDriver, cudaErrorNoDevice, ...
 };
 

@@ -133,6 +133,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulHeuristicResult_t* results, int* found) {
   *found = 0;
   if (wanted < 1 || !supported(*o, *a, *b, *d)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  {
+    Lock lock(runtime().mutex);
+    if (fires(runtime().faults.algorithm)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   const Chosen chosen = {d->rows, d->columns, inner_of(*o, *a), p->align_a, p->align_b, p->align_c, p->align_d,
                          p->workspace_bytes};
   *results = {};
@@ -171,6 +175,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t o, c
   if (const cudaError_t error = entry_error(lock); error != cudaSuccess) {
     return returned(error), CUBLAS_STATUS_EXECUTION_FAILED;
   }
+  if (fires(r.faults.product)) return CUBLAS_STATUS_INTERNAL_ERROR;
   require_stream(stream);
   if (handle->device != stream->device) fail("cublasLtMatmul: a handle of one device and a stream of another");
   r.calls.push_back({.kind = CallKind::matmul, .device = stream->device, .stream = stream->number, .to = d, .from = a});

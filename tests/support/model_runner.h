@@ -89,7 +89,7 @@ class BasicModelRunner {
     forward(tokens, options, 0);
     double& sum = loss_sum();
     head(tokens, targets, options, &sum, nullptr, 0);
-    kernels_->finish();
+    EXPECT_TRUE(kernels_->finish());
     return sum;
   }
 
@@ -123,7 +123,7 @@ class BasicModelRunner {
                       .loss_sum = &sum,
                       .inverse_tokens = inverse_tokens});
     }
-    kernels_->finish();
+    EXPECT_TRUE(kernels_->finish());
     return sum;
   }
 

@@ -56,7 +56,7 @@ class CpuDevices final : public Devices {
   Kernels& kernels() override { return *kernels_.front(); }
   std::span<std::byte> memory() override { return arenas_.front()->memory(); }
   bool host_reaches_memory() const override { return true; }
-  void copy(const Copy& h2d, const Copy& d2h) override {
+  Result<void> copy(const Copy& h2d, const Copy& d2h) override {
     for (const Copy& c : {h2d, d2h}) {
       const u64 piece = div_up(c.to.size(), pool_.workers());
       if (piece == 0) continue;
@@ -65,6 +65,7 @@ class CpuDevices final : public Devices {
                     std::min(piece, c.to.size() - i * piece));
       });
     }
+    return {};
   }
 
  private:

@@ -83,11 +83,11 @@ std::array<Bytes, link_count> CpuExecutor::moved() const {
           disk_lanes_->moved(LinkKind::disk_read), disk_lanes_->moved(LinkKind::disk_write)};
 }
 
-void CpuExecutor::run_at_rest(const Segment& segment, OpId id) {
+Result<void> CpuExecutor::run_at_rest(const Segment& segment, OpId id) {
   const Issue issue{.segment = &segment, .op = id, .step = 1};
   const OpKind kind = issue.get().kind;
   CHECK(kind == OpKind::forward || kind == OpKind::backward || kind == OpKind::gradient, name(kind));
-  CHECK(runner_.run(issue).has_value(), index(id));
+  return runner_.run(issue);
 }
 
 std::span<std::byte> CpuExecutor::home_memory(ChunkId id) const {

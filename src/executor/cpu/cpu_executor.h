@@ -52,7 +52,7 @@ class CpuExecutor final : public TrainingExecutor {
   Result<void> read_home(ChunkId, std::span<std::byte> out) override;
   Result<void> write_home(ChunkId, std::span<const std::byte> content) override;
   std::span<std::byte> home_memory(ChunkId) const override;
-  void run_at_rest(const Segment&, OpId) override;
+  Result<void> run_at_rest(const Segment&, OpId) override;
   Result<void> transfer_raw(std::span<const RawTransfer> transfers) override {
     return disk_lanes_->transfer_raw(transfers);
   }

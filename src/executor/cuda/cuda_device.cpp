@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "executor/cuda/cuda_error.h"
+#include "kernels/cuda/cuda_error.h"
 #include "executor/cuda/gpu_processes.h"
 
 namespace tidepool {

@@ -29,6 +29,7 @@ class CudaDevice {
   CudaDevice& operator=(const CudaDevice&) = delete;
 
   int index() const { return options_.index; }
+  std::string name() const { return "cuda:" + std::to_string(options_.index); }
   std::span<std::byte> frames() const { return memory_.first(options_.frames.value); }
   std::span<std::byte> reserved() const { return memory_.last(options_.reserved.value); }
   cudaStream_t compute() const { return compute_; }
@@ -42,7 +43,6 @@ class CudaDevice {
   Result<void> select();
   Result<void> take_memory();
   Result<void> create_streams();
-  std::string name() const { return "cuda:" + std::to_string(options_.index); }
 
   const CudaDeviceOptions options_;
   cudaDeviceProp properties_{};

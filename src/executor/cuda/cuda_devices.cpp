@@ -8,6 +8,7 @@
 #include "executor/cuda/cuda_executor.h"
 #include "executor/devices.h"
 #include "executor/gpu_reserved.h"
+#include "kernels/cuda/cuda_error.h"
 #include "kernels/kernels_cuda.h"
 
 namespace tidepool {
@@ -56,17 +57,31 @@ class CudaDevices final : public Devices {
   Kernels& kernels() override { return *kernels_; }
   std::span<std::byte> memory() override { return device_->frames(); }
   bool host_reaches_memory() const override { return false; }
-  void copy(const Copy& h2d, const Copy& d2h) override {
-    cudaSetDevice(device_->index());
-    if (!h2d.to.empty())
-      cudaMemcpyAsync(h2d.to.data(), h2d.from.data(), h2d.to.size(), cudaMemcpyHostToDevice, device_->h2d());
-    if (!d2h.to.empty())
-      cudaMemcpyAsync(d2h.to.data(), d2h.from.data(), d2h.to.size(), cudaMemcpyDeviceToHost, device_->d2h());
-    cudaStreamSynchronize(device_->h2d());
-    cudaStreamSynchronize(device_->d2h());
+  // A lost device shows in whichever stream is asked first, so both copies are named.
+  Result<void> copy(const Copy& h2d, const Copy& d2h) override {
+    const auto doing = [&] {
+      return "at rest, " + (h2d.to.empty() ? "" : copying(h2d, LaneKind::h2d)) +
+             (h2d.to.empty() || d2h.to.empty() ? "" : " and ") +
+             (d2h.to.empty() ? "" : copying(d2h, LaneKind::d2h));
+    };
+    TRY_CUDA(cudaSetDevice(device_->index()), doing());
+    TRY_CUDA(start(h2d, cudaMemcpyHostToDevice, device_->h2d()), doing());
+    TRY_CUDA(start(d2h, cudaMemcpyDeviceToHost, device_->d2h()), doing());
+    TRY_CUDA(cudaStreamSynchronize(device_->h2d()), doing());
+    TRY_CUDA(cudaStreamSynchronize(device_->d2h()), doing());
+    return {};
   }
 
  private:
+  static cudaError_t start(const Copy& copy, cudaMemcpyKind kind, cudaStream_t stream) {
+    if (copy.to.empty()) return cudaSuccess;
+    return cudaMemcpyAsync(copy.to.data(), copy.from.data(), copy.to.size(), kind, stream);
+  }
+  std::string copying(const Copy& copy, LaneKind lane) const {
+    return fmt::format("a copy on {} {} ({:.2f} MiB)", device_->name(), tidepool::name(lane),
+                       static_cast<double>(copy.to.size()) / static_cast<double>(mib));
+  }
+
   const Plan& plan_;
   const ModelGraph& graph_;
   CorePool& pool_;

@@ -1,10 +1,12 @@
 #include "executor/cuda/cuda_executor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
-#include "executor/cuda/cuda_error.h"
+#include "kernels/cuda/cuda_error.h"
 #include "tidepool/check.h"
 
 namespace tidepool {
@@ -104,19 +106,36 @@ std::array<Bytes, link_count> CudaExecutor::moved() const {
 
 // ---- at rest
 
-// An error of the device stays with it: the first op of the run reports it.
-void CudaExecutor::run_at_rest(const Segment& segment, OpId id) {
+Result<void> CudaExecutor::run_at_rest(const Segment& segment, OpId id) {
   const Issue issue{.segment = &segment, .op = id, .step = 1};
   const OpKind kind = issue.get().kind;
   CHECK(kind == OpKind::forward || kind == OpKind::backward || kind == OpKind::gradient, name(kind));
-  cudaSetDevice(parts_.device.index());
-  work_->enqueue(issue, 0, parts_.device.compute());
-  cudaStreamSynchronize(parts_.device.compute());
+  const auto doing = [&] { return work_->describe(issue); };
+  TRY_CUDA(cudaSetDevice(parts_.device.index()), doing());
+  TRY(enqueue_named(*work_, issue, 0, parts_.device.compute()));
+  TRY_CUDA(cudaStreamSynchronize(parts_.device.compute()), doing());
+  return {};
 }
 
 std::span<std::byte> CudaExecutor::home_memory(ChunkId id) const {
   const Frame& home = plan_.homes[index(id)];
   return home.tier == Tier::host ? memory_.at(home) : std::span<std::byte>();
+}
+
+Result<void> CudaExecutor::copy_at_rest(ChunkId id, LaneKind lane, void* to, const void* from, u64 bytes) {
+  const bool down = lane == LaneKind::d2h;
+  const auto doing = [&] {
+    const Chunk& chunk = plan_.chunk(id);
+    return fmt::format("at rest, {} {} of {} cut {} on device 0 {} ({:.2f} MiB)",
+                       down ? "reading" : "writing", name(chunk.kind), graph_.windows[chunk.window].name,
+                       chunk.cut, name(lane), static_cast<double>(bytes) / static_cast<double>(mib));
+  };
+  const cudaStream_t stream = down ? parts_.device.d2h() : parts_.device.h2d();
+  TRY_CUDA(cudaSetDevice(parts_.device.index()), doing());
+  TRY_CUDA(cudaMemcpyAsync(to, from, bytes, down ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, stream),
+           doing());
+  TRY_CUDA(cudaStreamSynchronize(stream), doing());
+  return {};
 }
 
 Result<void> CudaExecutor::read_home(ChunkId id, std::span<std::byte> out) {
@@ -128,13 +147,9 @@ Result<void> CudaExecutor::read_home(ChunkId id, std::span<std::byte> out) {
     std::memcpy(out.data(), from.data(), out.size());
     return {};
   }
-  cudaSetDevice(parts_.device.index());
   for (u64 at = 0; at < out.size(); at += parts_.staging.size()) {
     const u64 bytes = std::min(parts_.staging.size(), out.size() - at);
-    TRY_CUDA(cudaMemcpyAsync(parts_.staging.data(), from.data() + at, bytes, cudaMemcpyDeviceToHost,
-                             parts_.device.d2h()),
-             "reading the state on the device");
-    TRY_CUDA(cudaStreamSynchronize(parts_.device.d2h()), "reading the state on the device");
+    TRY(copy_at_rest(id, LaneKind::d2h, parts_.staging.data(), from.data() + at, bytes));
     std::memcpy(out.data() + at, parts_.staging.data(), bytes);
   }
   return {};
@@ -149,14 +164,10 @@ Result<void> CudaExecutor::write_home(ChunkId id, std::span<const std::byte> con
     std::memcpy(to.data(), content.data(), content.size());
     return {};
   }
-  cudaSetDevice(parts_.device.index());
   for (u64 at = 0; at < content.size(); at += parts_.staging.size()) {
     const u64 bytes = std::min(parts_.staging.size(), content.size() - at);
     std::memcpy(parts_.staging.data(), content.data() + at, bytes);
-    TRY_CUDA(cudaMemcpyAsync(to.data() + at, parts_.staging.data(), bytes, cudaMemcpyHostToDevice,
-                             parts_.device.h2d()),
-             "writing the state to the device");
-    TRY_CUDA(cudaStreamSynchronize(parts_.device.h2d()), "writing the state to the device");
+    TRY(copy_at_rest(id, LaneKind::h2d, to.data() + at, parts_.staging.data(), bytes));
   }
   return {};
 }

@@ -51,7 +51,7 @@ class CudaExecutor final : public TrainingExecutor {
   Result<void> read_home(ChunkId, std::span<std::byte> out) override;
   Result<void> write_home(ChunkId, std::span<const std::byte> content) override;
   std::span<std::byte> home_memory(ChunkId) const override;
-  void run_at_rest(const Segment&, OpId) override;
+  Result<void> run_at_rest(const Segment&, OpId) override;
   Result<void> transfer_raw(std::span<const RawTransfer> transfers) override {
     return disk_lanes_->transfer_raw(transfers);
   }
@@ -66,6 +66,8 @@ class CudaExecutor final : public TrainingExecutor {
   CudaExecutor(const Plan&, const ModelGraph&, const CudaExecutorParts&);
   Result<void> start();
   Result<void> start_lane(LaneKind, cudaStream_t);
+  // A piece of a chunk between its home on the device and the staging memory, and waits for it.
+  Result<void> copy_at_rest(ChunkId, LaneKind, void* to, const void* from, u64 bytes);
 
   const Plan& plan_;
   const ModelGraph& graph_;

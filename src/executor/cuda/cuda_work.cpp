@@ -22,7 +22,12 @@ CudaWork::CudaWork(const CudaWorkParts& parts)
     : parts_(parts),
       block_{.plan = parts.plan, .graph = parts.graph, .memory = parts.memory, .seed = parts.seed} {}
 
-void CudaWork::enqueue(const Issue& issue, u32 slot, cudaStream_t stream) {
+Result<void> CudaWork::enqueue(const Issue& issue, u32 slot, cudaStream_t stream) {
+  start(issue, slot, stream);
+  return parts_.kernels.take_refusal();
+}
+
+void CudaWork::start(const Issue& issue, u32 slot, cudaStream_t stream) {
   switch (issue.get().kind) {
     case OpKind::copy:
       return copy(issue, stream);

@@ -26,7 +26,7 @@ class CudaWork final : public StreamWork {
  public:
   explicit CudaWork(const CudaWorkParts&);
 
-  void enqueue(const Issue&, u32 slot, cudaStream_t) override;
+  Result<void> enqueue(const Issue&, u32 slot, cudaStream_t) override;
   void ended(const Issue&, u32 slot) override;
   std::string describe(const Issue&) const override;
 
@@ -38,6 +38,7 @@ class CudaWork final : public StreamWork {
   void request_logits(const LogitsRequest& request) { logits_ = request; }
 
  private:
+  void start(const Issue&, u32 slot, cudaStream_t);
   void copy(const Issue&, cudaStream_t);
   void forward(const Issue&, u32 slot);
   void backward(const Issue&);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "executor/cuda/cuda_error.h"
+#include "kernels/cuda/cuda_error.h"
 #include "executor/gpu_reserved.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/gradient.h"

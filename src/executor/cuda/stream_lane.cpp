@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include "executor/cuda/cuda_error.h"
+#include "kernels/cuda/cuda_error.h"
 #include "tidepool/check.h"
 
 namespace tidepool {
@@ -46,8 +46,8 @@ cudaEvent_t StreamLane::submit(const Issue& issue, std::span<const cudaEvent_t> 
   const Nanos now = parts_.clock.now();
   if (parts_.board.failed()) {
     parts_.board.post(issue.sequence, now, now);
-  } else if (const cudaError_t error = hand_over(entry, after); error != cudaSuccess) {
-    fail(issue, error, now, now);
+  } else if (const Result<void> handed = hand_over(entry, after); !handed) {
+    parts_.board.post_error(issue.sequence, now, now, handed.error());
   } else {
     {
       const std::scoped_lock lock(mutex_);
@@ -59,21 +59,23 @@ cudaEvent_t StreamLane::submit(const Issue& issue, std::span<const cudaEvent_t> 
   return end;
 }
 
-void StreamLane::fail(const Issue& issue, cudaError_t error, Nanos started, Nanos finished) {
-  parts_.board.post_error(issue.sequence, started, finished, cuda_error(error, parts_.work.describe(issue)));
+Result<void> enqueue_named(StreamWork& work, const Issue& issue, u32 slot, cudaStream_t stream) {
+  cudaGetLastError();  // of others
+  const Result<void> enqueued = work.enqueue(issue, slot, stream);
+  TRY_CUDA(cudaGetLastError(), work.describe(issue));  // of its launches and copies
+  if (!enqueued) return Error{enqueued.error().kind, work.describe(issue) + ": " + enqueued.error().message};
+  return {};
 }
 
-cudaError_t StreamLane::hand_over(const Entry& entry, std::span<const cudaEvent_t> after) {
+Result<void> StreamLane::hand_over(const Entry& entry, std::span<const cudaEvent_t> after) {
   const Events& events = events_[entry.slot];
-  cudaError_t error = cudaSetDevice(parts_.device);
-  for (const cudaEvent_t event : after)
-    if (error == cudaSuccess) error = cudaStreamWaitEvent(parts_.stream, event);
-  if (error == cudaSuccess) error = cudaEventRecord(events.begin, parts_.stream);
-  if (error != cudaSuccess) return error;
-  cudaGetLastError();  // of others
-  parts_.work.enqueue(entry.issue, entry.slot, parts_.stream);
-  error = cudaGetLastError();  // of its launches and copies
-  return error == cudaSuccess ? cudaEventRecord(events.end, parts_.stream) : error;
+  const auto doing = [&] { return parts_.work.describe(entry.issue); };
+  TRY_CUDA(cudaSetDevice(parts_.device), doing());
+  for (const cudaEvent_t event : after) TRY_CUDA(cudaStreamWaitEvent(parts_.stream, event), doing());
+  TRY_CUDA(cudaEventRecord(events.begin, parts_.stream), doing());
+  TRY(enqueue_named(parts_.work, entry.issue, entry.slot, parts_.stream));
+  TRY_CUDA(cudaEventRecord(events.end, parts_.stream), doing());
+  return {};
 }
 
 bool StreamLane::pop(Entry& entry) {
@@ -95,7 +97,9 @@ void StreamLane::finish(const Entry& entry) {
   const Events& events = events_[entry.slot];
   const cudaError_t error = cudaEventSynchronize(events.end);
   const Nanos finished = parts_.clock.now();
-  if (error != cudaSuccess) return fail(entry.issue, error, finished, finished);
+  if (error != cudaSuccess)
+    return parts_.board.post_error(entry.issue.sequence, finished, finished,
+                                   cuda_error(error, parts_.work.describe(entry.issue)));
   float ms = 0;
   if (cudaEventElapsedTime(&ms, events.begin, events.end) != cudaSuccess) ms = 0;
   const u64 took_ns = static_cast<u64>(ms * 1e6F);

@@ -24,8 +24,8 @@ class StreamWork {
  public:
   virtual ~StreamWork() = default;
   // Hands kernels and copies of the op to the stream and returns. The engine's thread; the lane's device is
-  // set.
-  virtual void enqueue(const Issue&, u32 slot, cudaStream_t) = 0;
+  // set. What CUDA refuses stays with it, for the lane; an error is what a library refused beside.
+  virtual Result<void> enqueue(const Issue&, u32 slot, cudaStream_t) = 0;
   // They have ended. The lane's thread.
   virtual void ended(const Issue&, u32 slot) = 0;
   // For messages: which op, on which lane, how many bytes.
@@ -64,8 +64,7 @@ class StreamLane {
 
   explicit StreamLane(const StreamLaneParts& parts) : parts_(parts) {}
   Result<void> create_events();
-  cudaError_t hand_over(const Entry&, std::span<const cudaEvent_t> after);
-  void fail(const Issue&, cudaError_t, Nanos started, Nanos finished);
+  Result<void> hand_over(const Entry&, std::span<const cudaEvent_t> after);
   void loop();
   bool pop(Entry&);
   void finish(const Entry&);
@@ -79,5 +78,8 @@ class StreamLane {
   bool stop_ = false;
   std::thread thread_;
 };
+
+// An op handed to a stream by itself. Error: what CUDA or a library says of it, with the op's description.
+Result<void> enqueue_named(StreamWork&, const Issue&, u32 slot, cudaStream_t);
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-#include "executor/cuda/cuda_error.h"
+#include "kernels/cuda/cuda_error.h"
 
 #include <fmt/format.h>
 
