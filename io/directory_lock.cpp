@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "io/disk_error.h"
+#include "tidepool/read_file.h"
 #include "tidepool/types.h"
 
 namespace tidepool {
@@ -53,6 +54,10 @@ Result<DirectoryLock> DirectoryLock::take(const Options& options) {
   const std::string path = options.dir + "/" + options.file;
   for (u32 i = 0; i < lock_tries_max; ++i) {
     const NoSuddenEnd hold;
+    if (const std::string_view kind = irregular_kind(path);
+        !kind.empty())  // of a pipe, reads would wait for ever
+      return Error{ErrorKind::io, fmt::format("cannot lock the {}: {} is {}; remove it, or {}", options.what,
+                                              path, kind, options.remedy)};
     const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) return file_error(fmt::format("cannot lock the {}: cannot open", options.what), path, errno);
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {

@@ -158,10 +158,13 @@ Result<void> run_doctor(const Arguments& arguments) {
   if (arguments.positional().empty()) return doctor({.swap_dir = arguments.text("dir")});
   TRY_ASSIGN(const Config config, config_of(arguments.positional()));
   const Budgets& budgets = config.memory.budgets;
+  const std::vector<u32> gpus = config.machine.gpus();
   return doctor(
       {.swap_dir = swap_directory(config),
-       .memory = budgets.device + budgets.host,
-       .disk = budgets.disk == disk_auto ? Bytes{} : budgets.disk});
+       .memory = budgets.host + (gpus.empty() ? budgets.device * config.machine.devices() : Bytes{}),
+       .disk = budgets.disk == disk_auto ? Bytes{} : budgets.disk,
+       .executor = config.machine.executor,
+       .gpus = gpus});
 }
 
 constexpr std::array config_options = {

@@ -55,8 +55,10 @@ Result<void> report(const ReportArguments&);
 
 struct DoctorArguments {
   std::string swap_dir = ".";
-  Bytes memory{};  // device and host budget to check for; 0: none known
+  Bytes memory{};  // of the host, for all budgets that lie there, to check for; 0: none known
   Bytes disk{};    // swap space to check for; 0: none known
+  std::string executor = "cpu";  // machine.executor, and the GPUs that it names
+  std::vector<u32> gpus;
 };
 // Prints what it finds. An error only if training is impossible.
 Result<void> doctor(const DoctorArguments&);

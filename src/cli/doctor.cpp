@@ -53,7 +53,7 @@ std::string findings_text(const std::vector<Finding>& findings) {
 }
 
 Result<void> doctor(const DoctorArguments& arguments) {
-  std::vector<Finding> findings = examine_cores();
+  std::vector<Finding> findings = examine_cores(arguments);
   append(findings, examine_memory(arguments));
   append(findings, examine_disk(arguments));
   fmt::print("{}", findings_text(findings));

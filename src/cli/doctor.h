@@ -19,7 +19,7 @@ struct Finding {
 };
 
 // Cores and memory; then the disk's own.
-std::vector<Finding> examine_cores();
+std::vector<Finding> examine_cores(const DoctorArguments&);
 std::vector<Finding> examine_memory(const DoctorArguments&);
 std::vector<Finding> examine_disk(const DoctorArguments&);
 

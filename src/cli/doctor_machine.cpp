@@ -32,7 +32,22 @@ Finding simd() {
 #endif
 }
 
-Finding accelerator() {
+// What the config asks for and is not to be had ends every run.
+Finding gpus_asked_for(const DoctorArguments& arguments) {
+  Finding out{Health::fail, "GPU", "", "", ErrorKind::usage};
+  if (const GpuBackend* gpus = gpu_backend()) {
+    out.found = gpus->why_none(arguments.gpus);
+    if (out.found.empty()) return {.what = out.what, .found = arguments.executor + " can be used"};
+    out.fix = "or train with machine.executor=cpu";
+    return out;
+  }
+  out.found = fmt::format("machine.executor={}, and this program was built without CUDA", arguments.executor);
+  out.fix = "build it where the CUDA Toolkit is installed, or train with machine.executor=cpu";
+  return out;
+}
+
+Finding accelerator(const DoctorArguments& arguments) {
+  if (!arguments.gpus.empty()) return gpus_asked_for(arguments);
   const std::string what = "GPU";
   if (const GpuBackend* gpus = gpu_backend()) {
     const std::string why_none = gpus->why_none({});
@@ -93,7 +108,7 @@ Finding overcommit() {
 
 }  // namespace
 
-std::vector<Finding> examine_cores() {
+std::vector<Finding> examine_cores(const DoctorArguments& arguments) {
   std::vector<Finding> out;
   const auto topology = create_topology();
   if (!topology) {
@@ -113,7 +128,7 @@ std::vector<Finding> examine_cores() {
                                       : std::string("one node")});
   }
   out.push_back(simd());
-  out.push_back(accelerator());
+  out.push_back(accelerator(arguments));
   return out;
 }
 

@@ -1,12 +1,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <span>
 
 #include "cli/commands.h"
 #include "cli/probe_text.h"
@@ -14,6 +15,7 @@
 #include "report/status_line.h"
 #include "report/text_file.h"
 #include "report/units.h"
+#include "tidepool/read_file.h"
 #include "trainer/signals.h"
 
 namespace tidepool {
@@ -39,17 +41,19 @@ Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
 Result<void> check_output(const std::string& path) {
   std::error_code error;
   if (path.empty()) return usage("--output: name a file");
-  if (fs::is_directory(path, error))
-    return usage(fmt::format("--output {}: is a directory; name a file", path));
+  if (const std::string_view kind = irregular_kind(path); !kind.empty())
+    return usage(fmt::format("--output {}: is {}; name a file", path, kind));
   const fs::path parent = fs::absolute(path).parent_path();
   if (!fs::is_directory(parent, error))
     return usage(fmt::format("--output {}: there is no directory {}; make it first", path, parent.string()));
   if (::access(parent.c_str(), W_OK) != 0)
     return Error{ErrorKind::io,
                  fmt::format("--output {}: {}; name a file elsewhere", path, std::strerror(errno))};
-  std::string first_line;
-  std::ifstream file(path);
-  if (std::getline(file, first_line) && !first_line.starts_with(probe_file_mark))
+  if (!fs::exists(path, error)) return {};
+  TRY_ASSIGN(const InputFile file, open_input(path, ErrorKind::io));
+  std::string begin(std::min<u64>(file.bytes, probe_file_mark.size()), '\0');
+  TRY(read_exactly(file.fd, path, 0, std::as_writable_bytes(std::span(begin)), ErrorKind::io));
+  if (!begin.empty() && begin != probe_file_mark)
     return usage(
         fmt::format("--output {}: is there, and no probe wrote it; name another file, or remove it", path));
   return {};

@@ -4,11 +4,6 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <span>
 
@@ -17,6 +12,7 @@
 #include "config/validate.h"
 #include "text/nearest.h"
 #include "text/utf8.h"
+#include "tidepool/read_file.h"
 #include "yaml/read_keys.h"
 
 namespace tidepool {
@@ -228,16 +224,8 @@ Result<void> check_is_text(const std::string& path, const std::string& text) {
 }  // namespace
 
 Result<Config> load_config(const std::string& path, const std::vector<std::string>& overrides) {
-  // A directory opens like a file and fails at the first read, by an exception.
-  std::error_code unused;
-  if (std::filesystem::is_directory(path, unused)) {
-    return Error{ErrorKind::usage, fmt::format("{}: is a directory; name a YAML file", path)};
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return Error{ErrorKind::usage, fmt::format("{}: cannot open the config: {}", path, std::strerror(errno))};
-  }
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  TRY_ASSIGN(const std::string text,
+             read_written_file(path, {.what = "the config", .advice = "name a YAML file"}));
   TRY(check_is_text(path, text));
   return parse_config(text, path, overrides);
 }

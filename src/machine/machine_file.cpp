@@ -5,22 +5,19 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <set>
 
+#include "machine/contradiction.h"
 #include "machine/machine_values.h"
 #include "text/nearest.h"
 #include "text/value_text.h"
+#include "tidepool/read_file.h"
 #include "yaml/read_keys.h"
 
 namespace tidepool {
 
 namespace {
 
-constexpr u64 file_bytes_max = 1 * mib;  // of a file that people write; more is another kind of file
 constexpr u64 disk_points_max = 4096;
 
 std::string full_name(const MachineKey& key) {
@@ -45,6 +42,7 @@ class Reader {
   Result<void> check_required() const;
   Result<void> check_switches();
   void fill_in();
+  Result<void> check_contradictions() const;
 
   bool has(std::string_view section, std::string_view key) const;
   bool has_section(std::string_view section) const;
@@ -214,10 +212,18 @@ void Reader::fill_in() {
   }
 }
 
+Result<void> Reader::check_contradictions() const {
+  const auto found = find_contradiction(machine_);
+  if (!found) return {};
+  const MachineKey& key = *find_key(found->section, found->key);
+  return key_fault(places_[static_cast<size_t>(&key - machine_keys().data())], key, found->why);
+}
+
 Result<Machine> Reader::finish() {
   TRY(check_required());
   TRY(check_switches());
   fill_in();
+  TRY(check_contradictions());
   return machine_;
 }
 
@@ -235,19 +241,10 @@ Result<Machine> parse_machine(std::string_view yaml, std::string_view file_name)
 }
 
 Result<Machine> load_machine(const std::string& path) {
-  // A directory opens like a file and fails at the first read.
-  std::error_code unused;
-  if (std::filesystem::is_directory(path, unused))
-    return fault_at(path, "is a directory; name a machine file, for example one of configs/machines/");
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    return fault_at(path, fmt::format("cannot open the machine file: {}; `tidepool probe` makes one",
-                                   std::strerror(errno)));
-  std::string text(file_bytes_max + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (file.bad()) return fault_at(path, fmt::format("cannot read the machine file: {}", std::strerror(errno)));
-  if (text.size() > file_bytes_max) return fault_at(path, "is no machine file: it is larger than 1 MiB");
+  TRY_ASSIGN(const std::string text,
+             read_written_file(
+                 path, {.what = "the machine file",
+                        .advice = "name one of configs/machines/, or one that `tidepool probe` made"}));
   return parse_machine(text, path);
 }
 

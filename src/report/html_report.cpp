@@ -166,6 +166,11 @@ std::string metrics_warning(const RunReport& report, const StepLog& log, const s
 }
 
 Result<void> read_metrics(RunFiles& run, const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0) {
+    run.warnings.push_back(run.name +
+                           ": no metrics.jsonl, so the page has no learning rate and no gradient norm");
+    return {};
+  }
   TRY_ASSIGN(StepLog log, read_step_metrics(path));
   const std::string warning = log.lines == 0 ? "" : metrics_warning(run.report, log, path);
   if (!warning.empty()) run.warnings.push_back(warning);

@@ -41,17 +41,32 @@ double number(const json::object& o, const char* key) {
   return v != nullptr && v->is_number() ? v->to_number<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
+// Beyond is no training, but a file that was edited.
+constexpr i64 step_most = i64{1} << 53;
+struct Limit {
+  const char* key;
+  double most;
+};
+constexpr Limit limits[] = {{"epoch", 1e12},
+                            {"grad_norm", 1e39},
+                            {"learning_rate", 1e9},
+                            {"train_tokens_per_second", 1e18},
+                            {"step_seconds", 1e11}};
+
 // Adds the line to `log.steps` if it is of a step. The error: what is wrong with it.
 Result<void> read_line(std::string_view line, StepLog& log) {
   const std::string where = fmt::format("line {}", log.lines);
   TRY_ASSIGN(const json::value v, parse_json(line, ErrorKind::bad_input, where));
   const json::value* step = v.is_object() ? v.get_object().if_contains("step") : nullptr;
-  if (step == nullptr || !step->is_int64() || step->get_int64() < 0)
+  if (step == nullptr || !step->is_int64() || step->get_int64() < 0 || step->get_int64() > step_most)
     return Error{ErrorKind::bad_input, where + ": step is missing or not as expected"};
   const json::object& o = v.get_object();
   for (const char* key : {"loss", "eval_loss"})
     if (!may_be_loss(number(o, key)))
       return Error{ErrorKind::bad_input, fmt::format("{}: {} {:g} can be no loss", where, key, number(o, key))};
+  for (const auto& [key, most] : limits)
+    if (const double d = number(o, key); d < 0 || d > most)
+      return Error{ErrorKind::bad_input, fmt::format("{}: {}, {:g}, is not 0 to {:g}", where, key, d, most)};
   if (!o.contains("loss")) return {};  // an evaluation, or the end
   log.steps.push_back({.step = static_cast<u64>(step->get_int64()),
                        .epoch = number(o, "epoch"),

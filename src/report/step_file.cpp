@@ -204,7 +204,9 @@ Result<void> check_step_file(std::string_view text, std::string_view file_name) 
     for (const auto& [column, list] : table->get_object()) {
       if (!list.is_array()) return fault(fmt::format("{}.{}", key, std::string_view(column)));
       if (rows == ~u64{0}) rows = list.get_array().size();
-      if (rows != list.get_array().size()) return fault(fmt::format("{}.{}", key, std::string_view(column)));
+      const json::array& values = list.get_array();
+      if (rows != values.size() || !std::ranges::all_of(values, &json::value::is_number))
+        return fault(fmt::format("{}.{}", key, std::string_view(column)));
     }
   }
   return {};

@@ -23,8 +23,17 @@ Error fault(const char* what, const std::string& path) {
 
 }  // namespace
 
+Result<void> check_can_be_file(const std::string& path) {
+  const std::string_view kind = irregular_kind(path);
+  if (kind.empty()) return {};
+  return Error{ErrorKind::io,
+               fmt::format("cannot write {}: it is {}; move it away, or name another file", path, kind)};
+}
+
 Result<void> replace_text_file(const std::string& path, std::string_view text) {
+  TRY(check_can_be_file(path));
   const std::string temporary = path + ".tmp";
+  TRY(check_can_be_file(temporary));
   File file(std::fopen(temporary.c_str(), "wb"));
   if (!file) return fault("create", temporary);
   const bool written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();

@@ -9,6 +9,10 @@
 
 namespace tidepool {
 
+// ErrorKind::io where something is there that is no regular file: a pipe would make a writer wait for ever,
+// and a device would be replaced by a file.
+Result<void> check_can_be_file(const std::string& path);
+
 // Readers see the old text or the new one, never half. Not fsynced: a report is no checkpoint.
 Result<void> replace_text_file(const std::string& path, std::string_view text);
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "report/text_file.h"
 #include "tidepool/check.h"
 
 namespace tidepool {
@@ -80,6 +81,7 @@ constexpr std::size_t piece_bytes = 256 * kib;
 }  // namespace
 
 Result<void> write_trace(const std::string& path, std::span<const TraceProcess> processes, const TraceNames& names) {
+  TRY(check_can_be_file(path));
   std::FILE* file = std::fopen(path.c_str(), "wb");
   if (file == nullptr) {
     return Error{ErrorKind::io, fmt::format("cannot create {}: {}", path, std::strerror(errno))};

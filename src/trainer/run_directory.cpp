@@ -13,6 +13,7 @@ namespace tidepool {
 namespace {
 
 Result<void> write_file(const std::string& path, const std::string& text) {
+  TRY(check_can_be_file(path));
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out << text;
   out.close();

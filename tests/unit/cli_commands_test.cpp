@@ -107,7 +107,7 @@ TEST(CliOptions, ParsesPresetsFlagsAndValues) {
 }
 
 TEST(CliDoctor, FindingsFit80Columns) {
-  std::vector<Finding> findings = examine_cores();
+  std::vector<Finding> findings = examine_cores({});
   for (const Finding& f : examine_memory({})) findings.push_back(f);
   for (const Finding& f : examine_disk({})) findings.push_back(f);
   EXPECT_GE(findings.size(), 10u);
@@ -127,6 +127,23 @@ TEST(CliDoctor, RefusesWhatCannotTrain) {
   if (!std::filesystem::is_directory("/dev/shm")) GTEST_SKIP() << "no /dev/shm here";
   EXPECT_EQ(fails(examine_disk({.swap_dir = "/dev/shm/not/there/yet"})), 1);
   EXPECT_EQ(run({"doctor", "--dir", "/dev/shm"}).code, 6);
+}
+
+// It said that nothing was in the way.
+TEST(CliDoctor, RefusesGpusThatAreNotToBeHad) {
+  const auto gpu = [](const DoctorArguments& arguments) {
+    const std::vector<Finding> findings = examine_cores(arguments);
+    return *std::ranges::find(findings, "GPU", &Finding::what);
+  };
+  EXPECT_EQ(gpu({}).health, Health::ok);
+  const Finding asked = gpu({.executor = "cuda:63", .gpus = {63}});
+  EXPECT_EQ(asked.health, Health::fail);
+  EXPECT_EQ(asked.kind, ErrorKind::usage);  // as `train` has it
+  EXPECT_NE(asked.found, "");
+  EXPECT_THAT(asked.fix, HasSubstr("train with machine.executor=cpu"));
+  const auto doctor = run({"doctor", TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", "machine.executor=cuda:63"});
+  EXPECT_EQ(doctor.code, 2);
+  EXPECT_THAT(doctor.err, HasSubstr("training is not possible here: GPU: "));
 }
 
 }  // namespace

@@ -136,6 +136,9 @@ TEST_F(CliReport, lines_of_metrics_that_cannot_be_read_are_left_out_and_counted)
   warned(first + "{\"step\": 2, \"lo", "1 of 2 lines cannot be read and are left out (line 2: not valid JSON");
   warned("\n{\"step\": \n" + first, "2 of 3 lines cannot be read and are left out (line 1: not valid JSON");
   warned(first + "{\"step\": 2, \"loss\": -1e308}\n", "1 of 2 lines cannot be read and are left out (line 2: loss -1e+308");
+  warned(first + "{\"step\": 2, \"loss\": 1, \"learning_rate\": 1e300}\n",
+         "1 of 2 lines cannot be read and are left out (line 2: learning_rate, 1e+300, is not 0 to 1e+09");
+  warned(first + "{\"step\": 2, \"loss\": 1, \"step_seconds\": -4}\n", "1 of 2 lines cannot be read");
   RunReport longer = read_report(run()).value();
   longer.config["output.logging_steps"] = "2";
   ASSERT_TRUE(write_report(run(), longer));
@@ -146,12 +149,44 @@ TEST_F(CliReport, no_loss_is_below_zero) {
   RunReport r = read_report(run()).value();
   r.losses[1] = -1e308;
   ASSERT_TRUE(write_report(run(), r));
-  expect_bad_input(report({run()}), "report.json: losses[1], -1e+308, is missing or not as expected");
+  expect_bad_input(report({run()}), "report.json: losses[1], -1e+308, can be no loss");
 }
 
-TEST_F(CliReport, missing_metrics_are_no_fault) {
+TEST_F(CliReport, missing_metrics_are_told_and_no_fault) {
   fs::remove(run() + "/metrics.jsonl");
-  EXPECT_EQ(report({run()}).code, 0);
+  const Outcome r = report({run()});
+  EXPECT_EQ(r.code, 0);
+  EXPECT_THAT(r.err, HasSubstr(run() + ": no metrics.jsonl, so the page has no learning rate"));
+}
+
+// As an editor leaves them. Nothing that no run can have measured is printed.
+TEST_F(CliReport, values_that_no_run_has_are_refused_by_key) {
+  const std::string whole = read_text(run() + "/report.json");
+  const auto refused = [&](const std::string& from, const std::string& to, const std::string& says) {
+    std::string text = whole;
+    const std::size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    write_text(run() + "/report.json", text.replace(at, from.size(), to));
+    expect_bad_input(report({run()}), "report.json: " + says);
+  };
+  refused("\"steps\": 3", "\"steps\": -3", "steps, -3, must be a whole number from 0 to 9007199254740992");
+  refused("\"steps\": 3", "\"steps\": 1e300", "steps, 1e+300, must be a whole number");
+  refused("\"steps\": 3", "\"steps\": \"3\"", "steps, \"3\", must be a whole number");
+  refused("\"steps\": 3", "\"stepz\": 3", "steps is missing");
+  refused("\"steps\": 3", "\"steps\": NaN", "not valid JSON at byte");
+  refused("\"measured_bytes\": 0", "\"measured_bytes\": -1", "links.h2d.measured_bytes, -1, must be a whole number");
+  refused("\"measured_bytes\": 0", "\"measured_bytes\": 18446744073709551615",
+          "links.h2d.measured_bytes, 18446744073709551615, must be a whole number from 0 to 4611686018427387904");
+  refused("\"budget_bytes\": 0", "\"budget_bytes\": 18446744073709551614", "tiers.device.budget_bytes, 18446744073709551614");
+  refused("\"tokens_per_second\": 100.0", "\"tokens_per_second\": 1e300",
+          "tokens_per_second, 1e+300, must be a number from 0 to 1e+24, or null");
+  refused("\"tokens_per_second\": 100.0", "\"tokens_per_second\": \"fast\"", "tokens_per_second, \"fast\", must be");
+  refused("\"train_seconds\": 0.0", "\"train_seconds\": -0.5", "train_seconds, -0.5, must be a number from 0 to 1e+11");
+  refused("\"exposed_seconds\": {", "\"exposed_seconds\": {\"h2d\": -1", "exposed_seconds.h2d, -1, must be");
+  refused("\"each_step_seconds\": [", "\"each_step_seconds\": [1, -2", "each_step_seconds[1], -2, must be");
+  refused("\"losses\": [", "\"losses\": [[],", "losses[0], [...], can be no loss");
+  refused("\"links\": {", "\"links\": 7, \"x\": {", "links must be an object");
+  refused("\"model\": \"", "\"model\": 1, \"x\": \"", "model, 1, must be a text");
 }
 
 // A pipe would be waited for, a device read for ever.

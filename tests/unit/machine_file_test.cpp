@@ -196,6 +196,16 @@ TEST(MachineFile, RefusesWhatIsWrong) {
       {"24.7 GB/s", "1e30 GB/s", "copies.h2d: '1e30 GB/s' is too high; sensible are 1 MB/s to 10 PB/s"},
       {"82.6 TFLOP/s", "82.6", "device.fp32: '82.6' has no unit; write it like 112 TFLOP/s"},
       {"82.6 TFLOP/s", "1 FLOP/s", "is too low; sensible are 10 MFLOP/s to 1000 PFLOP/s"},
+      {"both: 43.5 gb/s", "both: 60 GB/s",
+       "box.yaml:8: copies.both: 60 GB/s is more than h2d and d2h add up to (h2d 24.7 GB/s, d2h 24.7 GB/s)"},
+      {"both: 43.5 gb/s", "both: 11 GB/s", "copies.both: 11 GB/s is far less than h2d and d2h in turns"},
+      {"host:", "disk: {capacity: 1TB, read: 3 GB/s, write: 1 GB/s, mixed: 5 GB/s}\nhost:",
+       "box.yaml:9: disk.mixed: 5 GB/s is more than read and write add up to"},
+      {"host:", "disk: {capacity: 1TB, read: 3 GB/s, write: 3 GB/s, mixed: 200 MB/s}\nhost:",
+       "disk.mixed: 200 MB/s is far less than read and write in turns"},
+      {"24.7 GB/s", "400 GB/s", "box.yaml:6: copies.h2d: 400 GB/s is more than the host's memory carries"},
+      {"adam: 45 GB/s", "adam: 450 GB/s",
+       "box.yaml:13: host.adam: 450 GB/s is more than the host's memory carries (host.memory_rate 49 GB/s)"},
       {"copies:", "copies: 7\nx:", "section 'copies' must hold keys"},
       {"copies:", "copies:\n  switches: [[0, 1]]", "box.yaml:6: copies.switches: there is no device 1"},
       {"copies:", "copies:\n  switches: [[0]]", "copies.switch_rate is missing"},
@@ -245,7 +255,7 @@ TEST(MachineFile, UnreadableFilesAreNamed) {
   EXPECT_THAT(says("/nonexistent/box.yaml"),
               HasSubstr("/nonexistent/box.yaml: cannot open the machine file: No such"));
   EXPECT_THAT(says(testing::TempDir()), HasSubstr("is a directory"));
-  EXPECT_THAT(says("/dev/zero"), HasSubstr("larger than 1 MiB"));
+  EXPECT_THAT(says("/dev/zero"), HasSubstr("/dev/zero: is a device"));
 }
 
 }  // namespace

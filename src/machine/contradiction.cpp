@@ -1,0 +1,68 @@
+#include "machine/contradiction.h"
+
+#include <fmt/format.h>
+
+#include "text/rate_text.h"
+
+namespace tidepool {
+
+namespace {
+
+// What measuring one after the other may bring about, on a machine that does other things as well; memory is
+// measured by other loops than what goes through it.
+constexpr double noise = 1.1, memory_noise = 1.25;
+
+// Slower at once than half of one after the other is no link, but a slip of the hand. Drives that read and
+// write at once do get slower: disks seek.
+constexpr double copies_slowdown_most = 2, disk_slowdown_most = 10;
+
+std::string rate(double bytes_per_s) { return format_rate(bytes_per_s, RateUnit::bytes); }
+
+// Of as many bytes each way.
+double in_turns(double a, double b) { return 2 / (1 / a + 1 / b); }
+
+struct Both {
+  std::string_view section, key, first, second;
+  double sum, a, b, slowdown_most;
+};
+
+std::optional<Contradiction> check_both(const Both& both) {
+  const auto say = [&](std::string_view what, std::string_view meaning) {
+    return Contradiction{both.section, both.key,
+                         fmt::format("{} is {} ({} {}, {} {}): it is {}", rate(both.sum), what, both.first,
+                                     rate(both.a), both.second, rate(both.b), meaning)};
+  };
+  constexpr std::string_view meaning = "the sum of both at once";
+  if (both.sum > noise * (both.a + both.b))
+    return say(fmt::format("more than {} and {} add up to", both.first, both.second), meaning);
+  if (both.sum * both.slowdown_most * noise < in_turns(both.a, both.b))
+    return say(fmt::format("far less than {} and {} in turns", both.first, both.second), meaning);
+  return std::nullopt;
+}
+
+// What goes through the host's memory is not faster than that.
+std::optional<Contradiction> check_memory(const HostRates& host, std::string_view section,
+                                          std::string_view key, double value) {
+  if (value <= memory_noise * host.memory_bytes_per_s) return std::nullopt;
+  return Contradiction{section, key,
+                       fmt::format("{} is more than the host's memory carries (host.memory_rate {})",
+                                   rate(value), rate(host.memory_bytes_per_s))};
+}
+
+}  // namespace
+
+std::optional<Contradiction> find_contradiction(const Machine& m) {
+  const CopyRates& copies = m.copies;
+  if (auto found = check_both({"copies", "both", "h2d", "d2h", copies.both_bytes_per_s,
+                               copies.h2d_bytes_per_s, copies.d2h_bytes_per_s, copies_slowdown_most}))
+    return found;
+  if (m.disk.read_bytes_per_s > 0 && m.disk.write_bytes_per_s > 0)
+    if (auto found = check_both({"disk", "mixed", "read", "write", m.disk.mixed_bytes_per_s,
+                                 m.disk.read_bytes_per_s, m.disk.write_bytes_per_s, disk_slowdown_most}))
+      return found;
+  if (auto found = check_memory(m.host, "copies", "h2d", copies.h2d_bytes_per_s)) return found;
+  if (auto found = check_memory(m.host, "copies", "d2h", copies.d2h_bytes_per_s)) return found;
+  return check_memory(m.host, "host", "adam", m.host.adam_bytes_per_s);
+}
+
+}  // namespace tidepool

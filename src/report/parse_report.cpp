@@ -1,0 +1,204 @@
+// report.json, read. It may have been edited: what no run can have measured is refused, not printed.
+#include <fmt/format.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
+#include <cmath>
+#include <limits>
+
+#include "json/text.h"
+#include "report/run_report.h"
+
+namespace tidepool {
+namespace json = boost::json;
+namespace {
+
+// A run of years on the largest machine stays below these.
+constexpr u64 count_most = u64{1} << 53, bytes_most = u64{1} << 62;
+constexpr double seconds_most = 1e11, rate_most = 1e24;
+
+// A JSON object, and the way to it for messages. The first thing that is wrong is kept.
+class Object {
+ public:
+  Object(const json::value* value, std::string path, std::string& fault)
+      : object_(value != nullptr && value->is_object() ? &value->get_object() : nullptr),
+        path_(std::move(path)),
+        fault_(fault) {
+    if (object_ != nullptr || !fault_.empty()) return;
+    if (path_.ends_with('.')) path_.pop_back();
+    fault_ = value == nullptr
+                 ? path_ + " is missing"
+                 : fmt::format("{} must be an object in {{}}", path_.empty() ? "the whole" : path_);
+  }
+
+  Object object(std::string_view key) const { return {find(key), path_ + std::string(key) + ".", fault_}; }
+  bool has(std::string_view key) const { return find(key) != nullptr; }
+
+  u64 count(std::string_view key) const { return whole(find(key), {key}, count_most); }
+  Bytes bytes(std::string_view key) const { return Bytes{whole(find(key), {key}, bytes_most)}; }
+  // All bits set: no limit.
+  Bytes budget(std::string_view key) const {
+    const json::value* v = find(key);
+    return v != nullptr && v->is_uint64() && v->get_uint64() == ~u64{0} ? Bytes{~u64{0}} : bytes(key);
+  }
+  // Of a key that older files do not have.
+  Bytes bytes_or_0(std::string_view key) const { return has(key) ? bytes(key) : Bytes{}; }
+  double seconds(std::string_view key) const { return number(find(key), {key}, seconds_most); }
+  double rate(std::string_view key) const { return number(find(key), {key}, rate_most); }
+  std::string text(std::string_view key) const { return text(find(key), {key}); }
+
+  std::vector<double> seconds_list(std::string_view key) const {
+    return list<double>(key, [&](const json::value& v, Place at) { return number(&v, at, seconds_most); });
+  }
+  std::vector<double> losses(std::string_view key) const {
+    return list<double>(key, [&](const json::value& v, Place at) { return loss(v, at); });
+  }
+  std::vector<u64> counts(std::string_view key) const {
+    return list<u64>(key, [&](const json::value& v, Place at) { return whole(&v, at, count_most); });
+  }
+  std::map<std::string, std::string> texts(std::string_view key) const {
+    std::map<std::string, std::string> out;
+    const Object all = object(key);
+    all.each_member([&](std::string_view k, const json::value&) { out[std::string(k)] = all.text(k); });
+    return out;
+  }
+  template <class Fn>
+  void each_member(Fn&& fn) const {
+    if (object_ == nullptr) return;
+    for (const auto& [key, value] : *object_) fn(std::string_view(key), value);
+  }
+
+ private:
+  struct Place {
+    std::string_view key;
+    std::size_t element = ~std::size_t{0};  // of a list
+  };
+
+  const json::value* find(std::string_view key) const {
+    return object_ == nullptr ? nullptr : object_->if_contains(json::string_view(key.data(), key.size()));
+  }
+  template <class T, class Fn>
+  std::vector<T> list(std::string_view key, Fn&& read) const {
+    std::vector<T> out;
+    const json::value* values = find(key);
+    if (values == nullptr || !values->is_array()) return wrong(values, {key}, "must be a list"), out;
+    for (const json::value& v : values->get_array()) out.push_back(read(v, Place{key, out.size()}));
+    return out;
+  }
+  u64 whole(const json::value* v, Place at, u64 most) const {
+    if (v != nullptr && v->is_int64() && v->get_int64() >= 0 && static_cast<u64>(v->get_int64()) <= most)
+      return static_cast<u64>(v->get_int64());
+    return wrong(v, at, fmt::format("must be a whole number from 0 to {}", most)), 0;
+  }
+  double number(const json::value* v, Place at, double most) const {
+    if (v != nullptr && v->is_null()) return std::numeric_limits<double>::quiet_NaN();
+    if (v != nullptr && v->is_number()) {
+      const double d = v->to_number<double>();
+      if (d >= 0 && d <= most) return d;
+    }
+    return wrong(v, at, fmt::format("must be a number from 0 to {:g}, or null", most)), 0;
+  }
+  double loss(const json::value& v, Place at) const {
+    if (v.is_null()) return std::numeric_limits<double>::quiet_NaN();
+    const double d = v.is_number() ? v.to_number<double>() : -std::numeric_limits<double>::max();
+    if (may_be_loss(d)) return d;
+    return wrong(&v, at, "can be no loss"), 0;
+  }
+  std::string text(const json::value* v, Place at) const {
+    if (v != nullptr && v->is_string()) return std::string(std::string_view(v->get_string()));
+    return wrong(v, at, "must be a text"), std::string();
+  }
+
+  void wrong(const json::value* v, Place at, std::string_view why) const {
+    if (!fault_.empty()) return;
+    fault_ = path_ + std::string(at.key);
+    if (at.element != ~std::size_t{0}) fault_ += fmt::format("[{}]", at.element);
+    fault_ += v == nullptr ? " is missing" : fmt::format(", {}, {}", shown(*v), why);
+  }
+  static std::string shown(const json::value& v) {
+    constexpr std::size_t most = 40;
+    std::string text = v.is_object() ? "{...}" : v.is_array() ? "[...]" : json_text(v, JsonStyle::line);
+    if (text.size() <= most) return text;
+    std::size_t end = most - 3;
+    while ((text[end] & 0xc0) == 0x80) --end;  // not within a character
+    return text.substr(0, end) + "...";
+  }
+
+  const json::object* object_;
+  std::string path_;
+  std::string& fault_;
+};
+
+RunReport read_fields(const Object& o) {
+  RunReport r;
+  r.version = o.text("version");
+  r.commit = o.text("commit");
+  r.model = o.text("model");
+  r.precision = o.text("precision");
+  r.executor = o.text("executor");
+  r.parameters = o.count("parameters");
+  r.state = o.bytes("state_bytes");
+  r.weights_xxh3 = o.text("weights_xxh3");
+  r.steps = o.count("steps");
+  r.resumed_from_step = o.count("resumed_from_step");
+  r.tokens_per_step = o.count("tokens_per_step");
+  r.losses = o.losses("losses");
+  r.eval_steps = o.counts("eval_steps");
+  r.eval_losses = o.losses("eval_losses");
+  r.train_seconds = o.seconds("train_seconds");
+  r.tokens_per_second = o.rate("tokens_per_second");
+  r.step_seconds = o.seconds("step_seconds");
+  r.predicted_step_seconds = o.seconds("predicted_step_seconds");
+  r.each_step_seconds = o.seconds_list("each_step_seconds");
+  r.flops_per_second = o.rate("flops_per_second");
+  r.peak_flops_per_second = o.rate("peak_flops_per_second");
+  for (u32 i = 0; i < link_count; ++i) {
+    const Object link = o.object("links").object(name(static_cast<LinkKind>(i)));
+    r.links[i] = {link.bytes("planned_bytes"), link.bytes("measured_bytes"), link.bytes("lower_bound_bytes"),
+                  link.bytes_or_0("planned_steady_step_bytes")};
+  }
+  if (o.has("comm")) {
+    const Object comm = o.object("comm");
+    r.comm = {comm.bytes("planned_bytes"), comm.bytes("measured_bytes"),
+              comm.bytes_or_0("planned_steady_step_bytes")};
+  }
+  for (u32 i = 0; i < tier_count; ++i) {
+    const Object tier = o.object("tiers").object(name(static_cast<Tier>(i)));
+    r.tiers[i] = {tier.budget("budget_bytes"), tier.bytes("planned_peak_bytes"),
+                  tier.bytes("measured_peak_bytes")};
+  }
+  r.rss_peak = o.bytes("rss_peak_bytes");
+  r.checkpoint_written = o.bytes("checkpoint_written_bytes");
+  r.disk_endurance = o.bytes_or_0("disk_endurance_bytes");
+  r.io_retries = o.count("io_retries");
+  const Object exposed = o.object("exposed_seconds");
+  exposed.each_member([&](std::string_view cause, const json::value&) {
+    r.exposed.push_back({std::string(cause), exposed.seconds(cause)});
+  });
+  const Object phases = o.object("phases");
+  phases.each_member([&](std::string_view phase, const json::value&) {
+    const Object p = phases.object(phase);
+    r.phases.push_back({std::string(phase), p.seconds("seconds"), p.seconds("bound_seconds")});
+  });
+  if (o.has("phase_steps")) r.phase_steps = o.count("phase_steps");
+  r.binds = o.text("binds");
+  r.machine = o.texts("machine");
+  r.config = o.texts("config");
+  return r;
+}
+
+}  // namespace
+
+bool may_be_loss(double loss) { return !std::isfinite(loss) || (loss >= -1 && loss <= 1e39); }
+
+Result<RunReport> parse_report(std::string_view text, std::string_view file_name) {
+  TRY_ASSIGN(const json::value root, parse_json(text, ErrorKind::bad_input, file_name));
+  std::string fault;
+  RunReport report = read_fields(Object(&root, "", fault));
+  if (fault.empty()) return report;
+  return Error{ErrorKind::bad_input, fmt::format("{}: {}", file_name, fault)};
+}
+
+}  // namespace tidepool
