@@ -1,6 +1,7 @@
 // `tidepool plan`: a plan as a table, as text, as JSON, over time, or in answer to a question about it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cstdio>
 #include <map>
@@ -32,13 +33,14 @@ struct Planned : RunPlan {
   ModelGraph graph;
 };
 
-Result<Planned> make(const PlanArguments& arguments) {
+Result<Planned> make(const PlanArguments& arguments, const std::optional<Machine>& machine) {
   Planned out;
   TRY_ASSIGN(out.graph, make_graph(arguments.config));
   ChoiceProgress progress;
   TRY_ASSIGN(static_cast<RunPlan&>(out),
-             plan_run(arguments.config, out.graph, PlanFor::machine_of_file,
-                      [&](u32 tried, double best) { progress.tried(tried, best); }));
+             plan_run(
+                 arguments.config, out.graph, PlanFor::machine_of_file,
+                 [&](u32 tried, double best) { progress.tried(tried, best); }, machine));
   if (out.forecast && arguments.gantt) {
     TRY_ASSIGN(out.forecast, forecast(out.plan, out.graph, *out.machine, {.keep_ops = true}));
   }
@@ -57,7 +59,7 @@ std::string disk_wear(const Outlook& o, Bytes endurance) {
 std::vector<OutlookRow> rows_of(const Planned& p, const Outlook& o, u64 tokens) {
   std::vector<OutlookRow> rows;
   const Forecast& f = *p.forecast;
-  rows.push_back({"Step", fmt::format("{}, {} binds", seconds_text(f.step_seconds), f.binds)});
+  rows.push_back({"Step", fmt::format("{}, {}", seconds_text(f.step_seconds), binds_text(f.binds))});
   rows.push_back({"Least", fmt::format("{} for any plan ({}): {:.2f} x", seconds_text(o.least_step_seconds),
                                        o.least_binds, f.step_seconds / o.least_step_seconds)});
   rows.push_back(
@@ -113,8 +115,8 @@ Result<void> print_what_if(const Planned& p) {
   status.clear();
   fmt::print("\n What if\n");
   for (const WhatIf& w : all)
-    fmt::print("  {:<20}{:>10}   {:+.1f}% tokens/s   {} binds\n", w.change, seconds_text(w.step_seconds),
-               100 * (p.forecast->step_seconds / w.step_seconds - 1), w.binds);
+    fmt::print("  {:<20}{:>10}   {:>+6.1f}% tokens/s   {}\n", w.change, seconds_text(w.step_seconds),
+               100 * (p.forecast->step_seconds / w.step_seconds - 1), binds_text(w.binds));
   return {};
 }
 
@@ -160,16 +162,17 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
 
 Result<void> plan(const PlanArguments& given) {
   PlanArguments arguments = given;
-  TRY_ASSIGN(arguments.config, on_machine_of_file(given.config));
-  if (arguments.largest) return print_largest(arguments);
-  Result<Planned> made = make(arguments);
+  TRY_ASSIGN(const std::optional<Machine> machine, machine_of_file(given.config));
+  arguments.config = on_machine(given.config, machine);
+  if (arguments.largest) return print_largest(arguments, machine);
+  Result<Planned> made = make(arguments, machine);
   if (!made && arguments.json) fmt::print("{}", refusal_json(made.error()));
   TRY_ASSIGN(const Planned p, std::move(made));
   if (!arguments.explain.empty()) {
     TRY_ASSIGN(const std::string text,
                explain({.plan = p.plan, .graph = p.graph, .home = p.options.home},
                        arguments.segment.empty() ? "body" : arguments.segment, arguments.explain));
-    fmt::print("{}", text);
+    fmt::print("{}", wrap_lines(text, std::min(detect_screen(1).columns, 80u)));
     return {};
   }
   if (arguments.json) {

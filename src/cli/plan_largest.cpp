@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "advisor/what_if.h"
+#include <algorithm>
+
+#include "planner/planner.h"
+#include "report/screen.h"
 #include "report/status_line.h"
 #include "report/units.h"
 #include "trainer/plan_run.h"
@@ -39,27 +42,60 @@ void print(const Machine& machine, const ModelGraph& graph, const Plan& plan) {
   fmt::print("  tokens   {} per step\n", graph.batch.rows() * plan.micro_batches);
 }
 
+// What GPUs keep beside frames depends on the model.
+PlanOptions options_for(const Config& config, PlanOptions options) {
+  options.advise = false;
+  options.device_reserved = device_reserved(config);
+  return options;
+}
+
+// Of a size larger than all that fit: none fits, or none can be planned with these options.
+bool is_too_large(const Error& e) { return e.kind == ErrorKind::does_not_fit || e.kind == ErrorKind::usage; }
+
 }  // namespace
 
-Result<void> print_largest(const PlanArguments& arguments) {
-  TRY_ASSIGN(const RunQuestion question, question_of(arguments.config, PlanFor::machine_of_file));
-  PlanOptions options = question.options;
-  options.advise = false;
+Result<Largest> find_largest(const Config& config, const PlanOptions& options, const SizeTried& tried) {
+  const auto config_of = [&](u32 size) {
+    Config out = config;
+    out.model = family(config, size + 1);
+    return out;
+  };
+  const auto check = [&](u32 size) -> Result<void> {
+    const Config sized = config_of(size);
+    TRY_ASSIGN(const ModelGraph graph, make_graph(sized));
+    if (tried) tried(graph);
+    return check_fits(graph, options_for(sized, options));
+  };
+  Error larger;
+  u32 fit = 0, fail = largest_heads;  // [0, fit) fit, [fail, largest_heads) do not
+  while (fit < fail) {
+    const u32 middle = (fit + fail) / 2;
+    const Result<void> found = check(middle);
+    if (!found && !is_too_large(found.error())) return found.error();
+    if (!found) larger = found.error();
+    (found ? fit : fail) = found ? middle + 1 : middle;
+  }
+  if (fit == 0 && larger.kind == ErrorKind::usage) return larger;
+  if (fit == 0) return Error{ErrorKind::does_not_fit, "not even a model of one layer and 128 columns fits"};
+  Largest out{.config = config_of(fit - 1), .graph = {}, .plan = {}, .larger = {}};
+  if (larger.kind == ErrorKind::usage) out.larger = larger.message;
+  TRY_ASSIGN(out.graph, make_graph(out.config));
+  TRY_ASSIGN(out.plan, make_plan(out.graph, options_for(out.config, options)));
+  return out;
+}
+
+Result<void> print_largest(const PlanArguments& arguments, const std::optional<Machine>& machine) {
+  TRY_ASSIGN(const RunQuestion question, question_of(arguments.config, PlanFor::machine_of_file, machine));
   constexpr std::string_view what = "looking for the largest model";
   StatusLine status;
-  const auto graph_of = [&](u32 size) {
-    Config config = arguments.config;
-    config.model = family(config, size + 1);
-    Result<ModelGraph> graph = make_graph(config);
-    if (graph) status.show(what, trying(*graph), fmt::format("{} ...", what));
-    return graph;
-  };
-  TRY_ASSIGN(const std::optional<u32> size, largest_that_fits(largest_heads, options, graph_of));
-  if (!size) return Error{ErrorKind::does_not_fit, "not even a model of one layer and 128 columns fits"};
-  TRY_ASSIGN(const ModelGraph graph, graph_of(*size));
-  TRY_ASSIGN(const Plan plan, make_plan(graph, options));
+  TRY_ASSIGN(const Largest largest,
+             find_largest(arguments.config, question.options, [&](const ModelGraph& graph) {
+               status.show(what, trying(graph), fmt::format("{} ...", what));
+             }));
   status.clear();
-  print(*question.machine, graph, plan);
+  print(*question.machine, largest.graph, largest.plan);
+  if (!largest.larger.empty())
+    fmt::print("{}", wrap_lines("  larger   " + largest.larger, std::min(detect_screen(1).columns, 80u)));
   return {};
 }
 

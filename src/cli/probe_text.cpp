@@ -10,11 +10,14 @@
 #include "probe/disk_meter.h"
 #include "probe/meter.h"
 #include "probe/products.h"
+#include "report/screen.h"
 #include "text/value_text.h"
 
 namespace tidepool {
 
 namespace {
+
+constexpr u32 columns = 80;
 
 std::string plural(u64 n, std::string_view what) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
@@ -50,15 +53,26 @@ std::string spread(const MeasuredRate& rate) {
                      rate.is_wide() ? ": wide, probe again" : "");
 }
 
-// Points of the disk stand in a table without their spreads, but count.
+// The disk's points stand in a table of their own, without their spreads.
 std::string advice_on_spreads(const Rates& rates) {
-  const auto wide = std::ranges::count_if(rates.all(), &MeasuredRate::is_wide);
-  if (wide == 0) return "";
-  return fmt::format(
-      "\n  ! {} of {} rates: the most is over {} times the least. Other work ran, or the cores\n"
-      "  changed their clock, and predictions from such rates are as uncertain. End the\n"
-      "  other work and probe again, for longer with --seconds 120.\n",
-      wide, rates.all().size(), spread_wide);
+  const auto count = [&](bool points, bool wide_only) {
+    return std::ranges::count_if(rates.all(), [&](const MeasuredRate& r) {
+      return is_point(r) == points && (r.is_wide() || !wide_only);
+    });
+  };
+  const auto wide = count(false, true), wide_points = count(true, true);
+  std::string which;
+  if (wide > 0) which = fmt::format("{} of the {} rates above", wide, count(false, false));
+  if (wide_points > 0)
+    which += fmt::format("{}{} of the {} rates in the disk's table below", wide > 0 ? ", and " : "",
+                         wide_points, count(true, false));
+  if (which.empty()) return "";
+  return "\n" +
+         wrap_lines(fmt::format("  !  {}: the most is over {} times the least. Other work ran, or the cores "
+                                "changed their clock, and predictions from such rates are as uncertain. End "
+                                "the other work and probe again, longer: --seconds=120.",
+                                which, spread_wide),
+                    columns);
 }
 
 // Of bf16 products, as the layer is of bf16.
@@ -131,15 +145,17 @@ boost::json::object json_of(const Machine& m) {
 
 std::string probe_table(const ProbeResult& result) {
   const HostRates& host = result.machine.host;
-  std::string out = fmt::format("{}{}{}, {}, {} of memory\n", host.name, host.name.empty() ? "" : ", ",
-                                plural(host.cores, "core"), plural(host.numa_nodes, "NUMA node"),
-                                format_bytes(host.memory));
+  std::string out = wrap_lines(fmt::format("{}{}{}, {}, {} of memory", host.name,
+                                           host.name.empty() ? "" : ", ", plural(host.cores, "core"),
+                                           plural(host.numa_nodes, "NUMA node"), format_bytes(host.memory)),
+                               columns);
   out += fmt::format("\n  {:<34}{:>12}{:>12}{:>12}{:>8}\n", plural(result.rounds, "interleaved round"), "median",
                      "least", "most", "spread");
   for (const MeasuredRate& rate : result.rates.all())
     if (!is_point(rate)) out += line(rate);
   out += advice_on_spreads(result.rates) + layer_line(result);
-  if (!result.disk.empty()) out += fmt::format("  Disk: {}\n", result.disk) + point_table(result.rates);
+  if (!result.disk.empty())
+    out += wrap_lines(fmt::format("  Disk: {}", result.disk), columns) + point_table(result.rates);
   return out;
 }
 

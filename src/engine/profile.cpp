@@ -1,7 +1,10 @@
 #include "engine/profile.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "tidepool/check.h"
 
@@ -26,20 +29,36 @@ Cause cause_of(const Op& op) {
 
 Nanos& share(std::array<Nanos, cause_count>& causes, Cause cause) { return causes[static_cast<u32>(cause)]; }
 
-}  // namespace
+constexpr double tie = 0.98;
 
-std::string_view binding_resource(const PhaseProfile& phase) {
-  const auto of = [&](Cause cause) { return phase.exposed[static_cast<u32>(cause)].value; };
-  Cause longest = Cause::compute;
-  for (const Cause cause : {Cause::host_adam, Cause::h2d, Cause::d2h, Cause::comm})
-    if (of(cause) > of(longest)) longest = cause;
-  const u64 read = of(Cause::disk_read), write = of(Cause::disk_write);
-  if (read + write <= of(longest)) return name(longest);
-  // Both directions share one drive: what waits for one waits for the other as well, if that is as busy.
+// Both directions share one drive: what waits for one waits for the other as well, if that is as busy.
+std::string_view disk_name(const PhaseProfile& phase) {
   const auto busy = [&](LaneKind lane) { return phase.busy[static_cast<u32>(lane)].value; };
   const auto [less, more] = std::minmax({busy(LaneKind::disk_read), busy(LaneKind::disk_write)});
   if (2 * less >= more) return "disk";
-  return name(read > write ? Cause::disk_read : Cause::disk_write);
+  const auto of = [&](Cause cause) { return phase.exposed[static_cast<u32>(cause)]; };
+  return name(of(Cause::disk_read) > of(Cause::disk_write) ? Cause::disk_read : Cause::disk_write);
+}
+
+}  // namespace
+
+std::string binding_resource(const PhaseProfile& phase) {
+  const auto of = [&](Cause cause) { return phase.exposed[static_cast<u32>(cause)].value; };
+  std::vector<std::pair<std::string_view, u64>> all;
+  for (const Cause cause : {Cause::compute, Cause::host_adam, Cause::h2d, Cause::d2h, Cause::comm})
+    all.emplace_back(name(cause), of(cause));
+  all.emplace_back(disk_name(phase), of(Cause::disk_read) + of(Cause::disk_write));
+  const auto longest = std::ranges::max_element(all, {}, [](const auto& one) { return one.second; });
+  const double least = tie * static_cast<double>(longest->second);
+  std::string names(longest->first);
+  u64 next = 0;
+  for (auto one = all.begin(); one != all.end(); ++one) {
+    if (one == longest || one->second <= next || static_cast<double>(one->second) < least) continue;
+    next = one->second;
+    names = one < longest ? fmt::format("{} and {}", one->first, longest->first)
+                          : fmt::format("{} and {}", longest->first, one->first);
+  }
+  return names;
 }
 
 Nanos PhaseProfile::wall() const {

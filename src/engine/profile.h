@@ -12,6 +12,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -36,8 +37,9 @@ struct PhaseProfile {
   Nanos wall() const;
 };
 
-// What most of the time waits for: "compute", "h2d", "disk_read", ..., or "disk" where it is read and written at once.
-std::string_view binding_resource(const PhaseProfile&);
+// What most of the time waits for: "compute", "h2d", "disk_read", ..., or "disk" where it is read and written
+// at once. Where the next is within 2 % of it, both: "compute and h2d", whichever is ahead.
+std::string binding_resource(const PhaseProfile&);
 
 // Memory is taken when made.
 class TimeProfile final : public EngineObserver {

@@ -206,13 +206,15 @@ class Table {
       std::string text = fmt::format("  {:<11}{:>{}}{:>{}}{:>{}}", link, bytes_text(l.per_step), cell_ + 1,
                                      bytes_text(l.lower_bound), cell_ + 2, ratio_text(ratio), cell_ - 3);
       if (timed) text += fmt::format("{:>{}}", seconds_text(l.seconds), cell_);
-      const bool binds = link == plan_.binds || (plan_.binds == "disk" && link.starts_with("disk_"));
+      const bool binds =
+          is_bound_by(plan_.binds, link) || (is_bound_by(plan_.binds, "disk") && link.starts_with("disk_"));
       if (binds) text += "  " + paint(screen_, Ink::yellow, screen_.unicode ? "◀ binds" : "< binds");
       line(text);
     }
     if (plan_.compute_seconds > 0 && timed) {
       std::string text = fmt::format("  {:<11}{:>{}}", "compute", seconds_text(plan_.compute_seconds), 4 * cell_);
-      if (plan_.binds == "compute") text += "  " + paint(screen_, Ink::yellow, screen_.unicode ? "◀ binds" : "< binds");
+      if (is_bound_by(plan_.binds, "compute"))
+        text += "  " + paint(screen_, Ink::yellow, screen_.unicode ? "◀ binds" : "< binds");
       line(text);
     }
   }
@@ -223,7 +225,7 @@ class Table {
       const double tokens = static_cast<double>(plan_.sequences * plan_.tokens_per_sequence * plan_.micro_batches);
       std::string text = fmt::format("{} per step, {} tokens/s", seconds_text(plan_.predicted_step_seconds),
                                      count_text(tokens / plan_.predicted_step_seconds));
-      if (!plan_.binds.empty()) text += fmt::format("; {} binds", plan_.binds);
+      if (!plan_.binds.empty()) text += "; " + binds_text(plan_.binds);
       row("Expect", text);
     } else if (!plan_.binds.empty()) {
       row("Binds", plan_.binds);

@@ -111,6 +111,19 @@ std::vector<std::string> wrap_items(const std::vector<std::string>& items, std::
   return lines;
 }
 
+namespace {
+
+// Where the lines after the first begin, of at most half the width.
+u32 text_begin(std::string_view line, u32 width) {
+  const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
+  const std::size_t word_end = std::min(line.find(' ', begin), line.size());
+  const std::size_t text = std::min(line.find_first_not_of(' ', word_end), line.size());
+  const std::size_t at = text >= word_end + 2 && text < line.size() ? text : begin + 4;
+  return static_cast<u32>(std::min<std::size_t>(at, width / 2));
+}
+
+}  // namespace
+
 std::vector<std::string> wrap_words(std::string_view text, u32 width, u32 indent) {
   std::vector<std::string> words;
   while (!text.empty()) {
@@ -119,6 +132,17 @@ std::vector<std::string> wrap_words(std::string_view text, u32 width, u32 indent
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return wrap_items(words, " ", width, indent);
+}
+
+std::string wrap_lines(std::string_view text, u32 width) {
+  std::string out;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    for (const std::string& part : wrap_words(line, width, text_begin(line, width))) out += part + "\n";
+    if (line.empty()) out += "\n";
+  }
+  return out;
 }
 
 std::string bar(const Screen& screen, double fraction, u32 width, Ink ink) {

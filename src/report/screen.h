@@ -37,6 +37,10 @@ std::vector<std::string> wrap_items(const std::vector<std::string>& items, std::
 // `text`, broken at blanks as wrap_items does.
 std::vector<std::string> wrap_words(std::string_view text, u32 width, u32 indent);
 
+// Text of several lines, each broken so. A line goes on where its text begins: after its first word where two
+// blanks or more set that off as a label, else four columns further in than the line itself.
+std::string wrap_lines(std::string_view text, u32 width);
+
 // A filled bar. `fraction` is clamped to [0, 1]; anything above 0 shows.
 std::string bar(const Screen&, double fraction, u32 width, Ink);
 

@@ -78,4 +78,18 @@ const char* not_finite_text(double value) { return std::isnan(value) ? "nan" : "
 std::string loss_text(double loss) { return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : not_finite_text(loss); }
 std::string norm_text(double norm) { return std::isfinite(norm) ? significant_text(norm) : not_finite_text(norm); }
 
+namespace {
+constexpr std::string_view and_word = " and ";
+}
+
+std::string binds_text(std::string_view binds) {
+  return fmt::format("{} bind{}", binds, binds.find(and_word) == std::string_view::npos ? "s" : "");
+}
+
+bool is_bound_by(std::string_view binds, std::string_view resource) {
+  const std::size_t at = binds.find(and_word);
+  if (at == std::string_view::npos) return binds == resource;
+  return binds.substr(0, at) == resource || binds.substr(at + and_word.size()) == resource;
+}
+
 }  // namespace tidepool

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "tidepool/types.h"
 
@@ -12,6 +13,9 @@ std::string count_text(double);          // "1.31B", "12.3k", "42"
 std::string seconds_text(double);        // "1.23 ms", "4.56 s", "3m 20s", "2h 05m"; "-" if not finite
 std::string percent_text(double);        // of a fraction: "41%", "0.4%"
 std::string ratio_text(double);          // "1.02"; "-" if not finite
+// Of what binds: "disk_read binds"; of two, "compute and h2d bind".
+std::string binds_text(std::string_view binds);
+bool is_bound_by(std::string_view binds, std::string_view resource);  // one of them
 // Without the sign that a NaN may carry: "nan", "inf".
 std::string loss_text(double);           // "3.2156"
 std::string norm_text(double);           // as significant_text

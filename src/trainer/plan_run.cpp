@@ -37,21 +37,27 @@ Bytes per_second(double rate) { return Bytes{static_cast<u64>(rate)}; }
 
 }  // namespace
 
-Result<Config> on_machine_of_file(const Config& config) {
+Result<std::optional<Machine>> machine_of_file(const Config& config) {
+  if (config.machine.file.empty()) return std::optional<Machine>();
+  TRY_ASSIGN(Machine machine, load_machine(config.machine.file));
+  return std::optional(std::move(machine));
+}
+
+Config on_machine(const Config& config, const std::optional<Machine>& machine) {
   Config out = config;
-  if (config.machine.file.empty() || !config.machine.gpus().empty()) return out;
-  TRY_ASSIGN(const Machine machine, load_machine(config.machine.file));
-  if (machine.device.kind == DeviceKind::cpu) return out;
+  if (!machine || machine->device.kind == DeviceKind::cpu || !config.machine.gpus().empty()) return out;
   out.machine.executor = "cuda:0";
-  for (u32 gpu = 1; gpu < machine.device.count; ++gpu) out.machine.executor += fmt::format(",{}", gpu);
+  for (u32 gpu = 1; gpu < machine->device.count; ++gpu) out.machine.executor += fmt::format(",{}", gpu);
   return out;
 }
 
-Result<RunQuestion> question_of(const Config& config, PlanFor who) {
-  RunQuestion out;
+Result<RunQuestion> question_of(const Config& config, PlanFor who, std::optional<Machine> read) {
+  RunQuestion out{.options = {}, .machine = std::move(read)};
   const bool here = who == PlanFor::this_machine;
-  if (!config.machine.file.empty()) {
-    TRY_ASSIGN(out.machine, load_machine(config.machine.file));
+  if (!out.machine) {
+    TRY_ASSIGN(out.machine, machine_of_file(config));
+  }
+  if (out.machine) {
     const bool file_has_gpus = out.machine->device.kind != DeviceKind::cpu;
     if (here && file_has_gpus == config.machine.gpus().empty())
       return Error{
@@ -72,8 +78,9 @@ Result<RunQuestion> question_of(const Config& config, PlanFor who) {
   return out;
 }
 
-Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor who, const PlanTried& tried) {
-  TRY_ASSIGN(RunQuestion question, question_of(config, who));
+Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor who, const PlanTried& tried,
+                         std::optional<Machine> read) {
+  TRY_ASSIGN(RunQuestion question, question_of(config, who, std::move(read)));
   RunPlan out{.options = question.options, .machine = std::move(question.machine)};
   if (!out.machine) {
     Result<Plan> plan = make_plan(graph, out.options);

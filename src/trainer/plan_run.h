@@ -24,9 +24,12 @@ struct RunPlan {
 // for the machine that the file describes, its devices and its disk.
 enum class PlanFor : u8 { this_machine, machine_of_file };
 
-// The config as the machine of machine.file would run it: on all of its GPUs, where it has some and
-// machine.executor names none. Errors: as load_machine.
-Result<Config> on_machine_of_file(const Config&);
+// machine.file; empty where the config names none. Errors: as load_machine.
+Result<std::optional<Machine>> machine_of_file(const Config&);
+
+// The config as that machine would run it: on all of its GPUs, where it has some and machine.executor names
+// none.
+Config on_machine(const Config&, const std::optional<Machine>&);
 
 // What the planner is asked, and machine.file where there is one. ErrorKind::usage: the file is bad, or
 // describes devices that train cannot run on; does_not_fit: a budget is larger than the machine's memory.
@@ -34,11 +37,14 @@ struct RunQuestion {
   PlanOptions options;
   std::optional<Machine> machine;
 };
-Result<RunQuestion> question_of(const Config&, PlanFor);
+// `read`: machine.file, where the caller has read it before; a pipe can be read once only.
+Result<RunQuestion> question_of(const Config&, PlanFor, std::optional<Machine> read = std::nullopt);
 
-// Deterministic: same config, machine file and budgets give the same plan. `tried`: as in choose_plan.
+// Deterministic: same config, machine file and budgets give the same plan. `tried`: as in choose_plan;
+// `read`: as in question_of.
 // Errors: as question_of and make_plan.
-Result<RunPlan> plan_run(const Config&, const ModelGraph&, PlanFor, const PlanTried& tried = {});
+Result<RunPlan> plan_run(const Config&, const ModelGraph&, PlanFor, const PlanTried& tried = {},
+                         std::optional<Machine> read = std::nullopt);
 
 // For people: how the plan came about. Empty without machine.file.
 std::vector<std::string> describe_choice(const Config&, const RunPlan&);

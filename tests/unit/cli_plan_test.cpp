@@ -1,11 +1,17 @@
 // `tidepool plan`: what its arguments say together.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <boost/json.hpp>
 #include <fstream>
+#include <sstream>
 
 #include "cli/cli.h"
+#include "cli/plan_largest.h"
 #include "json/text.h"
+#include "report/screen.h"
+#include "trainer/plan_run.h"
+#include "trainer/session.h"
 
 namespace tidepool {
 namespace {
@@ -91,6 +97,46 @@ TEST(CliPlan, the_table_names_the_machine_that_is_planned_for) {
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_THAT(r.out, HasSubstr("1xv100-32g, 1 device\n"));
   EXPECT_THAT(r.out, Not(HasSubstr("threads")));
+}
+
+// What a GPU keeps beside frames is that of the model found, not of the config's own.
+TEST(CliPlan, the_largest_model_is_planned_as_it_would_be_by_itself) {
+  Config config = load_config(quickstart, {machine, "memory.device=400MiB", "memory.host=512MiB", "memory.disk=0",
+                                           "model.n_embd=64", "model.n_layer=1", "model.n_head=1"})
+                      .value();
+  const auto box = machine_of_file(config).value();
+  config = on_machine(config, box);
+  const RunQuestion asked = question_of(config, PlanFor::machine_of_file, box).value();
+  const auto largest = find_largest(config, asked.options);
+  ASSERT_TRUE(largest) << largest.error().message;
+  const RunQuestion own = question_of(largest->config, PlanFor::machine_of_file, box).value();
+  EXPECT_GT(own.options.device_reserved, asked.options.device_reserved);
+  EXPECT_EQ(to_text(largest->plan), to_text(make_plan(largest->graph, own.options).value()));
+}
+
+// As machine=<(sed ... box.yaml) gives: it can be read once.
+TEST(CliPlan, a_machine_file_may_be_a_pipe) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  std::ifstream file(machine.substr(machine.find('=') + 1));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  ASSERT_LT(text.size(), 65536u);  // a pipe's buffer: written before it is read
+  ASSERT_EQ(::write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  ::close(ends[1]);
+  const Outcome r = plan({"machine=/dev/fd/" + std::to_string(ends[0]), "memory.device=128MiB",
+                          "memory.host=128MiB", "memory.disk=0"});
+  ::close(ends[0]);
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, HasSubstr("1xv100-32g"));
+}
+
+TEST(CliPlan, explanations_fit_80_columns) {
+  for (const char* what : {"op:0", "op:20", "op:40", "op:60", "op:80", "op:100", "chunk:0", "chunk:9"}) {
+    const Outcome r = plan({"--explain", what, "memory.device=16MiB", "memory.host=64MiB", "memory.disk=1GiB"});
+    EXPECT_EQ(r.code, 0) << r.err;
+    std::istringstream lines(r.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 80u) << line;
+  }
 }
 
 }  // namespace

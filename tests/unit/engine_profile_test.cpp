@@ -107,6 +107,14 @@ TEST(TimeProfile, NamesWhatBinds) {
   EXPECT_EQ(binding_resource(phase), "disk_write");
   set(Cause::h2d, 95);
   EXPECT_EQ(binding_resource(phase), "h2d");
+  // Near a tie the name must not flip with every change.
+  set(Cause::h2d, 91);
+  EXPECT_EQ(binding_resource(phase), "h2d and disk_write");
+  set(Cause::h2d, 89);
+  EXPECT_EQ(binding_resource(phase), "h2d and disk_write");
+  set(Cause::h2d, 88);
+  EXPECT_EQ(binding_resource(phase), "disk_write");
+  EXPECT_EQ(binding_resource({}), "compute");
 }
 
 TEST(TimeProfile, FollowsEdgesFromTheSegmentBefore) {

@@ -1,4 +1,7 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+
+#include <sstream>
 
 #include "cli/probe_text.h"
 #include "probe/disk_meter.h"
@@ -97,9 +100,36 @@ TEST(ProbeRates, WideSpreadsAreMarkedAndSaidWhatToDoAbout) {
   EXPECT_THAT(probe_table(result), Not(HasSubstr("!")));
   EXPECT_THAT(probe_yaml(result, ""), Not(HasSubstr("wide")));
   for (double value : {2e9, 10e9}) result.rates.add("host.adam", "", bytes, value);
-  EXPECT_THAT(probe_table(result), AllOf(HasSubstr("6.17 !"), HasSubstr("! 1 of "), HasSubstr("--seconds 120")));
+  EXPECT_THAT(probe_table(result), AllOf(HasSubstr("6.17 !"), HasSubstr("!  1 of the 13 rates above: the most"), HasSubstr("--seconds=120")));
   EXPECT_THAT(probe_yaml(result, ""), HasSubstr("wide, probe again"));
   EXPECT_THAT(probe_json(result, ""), HasSubstr("\"spread\":6.17"));
+}
+
+// It counted rates that the table does not show.
+TEST(ProbeRates, WideRatesAreCountedByTheTableTheyStandIn) {
+  ProbeResult result{.rates = some_rates(), .disk = "a disk"};
+  for (const char* key : {"disk.read", "disk.write", "disk.mixed"}) result.rates.add(key, "", bytes, 2e9);
+  for (Bytes block : point_blocks)
+    for (u32 depth : point_depths)
+      for (DiskPattern pattern : {DiskPattern::read, DiskPattern::write})
+        result.rates.add(point_key(block, depth, pattern), "", bytes, 1e6);
+  const u64 shown = result.rates.all().size() - 2 * point_blocks.size() * point_depths.size();
+  result.rates.add(point_key(point_blocks[0], point_depths[0], DiskPattern::read), "", bytes, 9e6);
+  const std::string points = fmt::format("1 of the {} rates in the disk's", 2 * point_blocks.size() * point_depths.size());
+  EXPECT_THAT(probe_table(result), HasSubstr("  !  " + points));
+  result.rates.add("host.adam", "", bytes, 2e9);
+  const std::string table = probe_table(result);
+  EXPECT_THAT(table, HasSubstr(fmt::format("  !  1 of the {} rates above, and {}", shown, points)));
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+}
+
+// Samples of a busy machine may say more; machine files may not.
+TEST(ProbeRates, BothAtOnceIsNotMoreThanTheSum) {
+  Rates rates = some_rates();
+  for (int i = 0; i < 3; ++i) rates.add("copies.both", "", bytes, 90e9);
+  const Machine machine = machine_of(rates, {});
+  EXPECT_EQ(machine.copies.both_bytes_per_s, machine.copies.h2d_bytes_per_s + machine.copies.d2h_bytes_per_s);
 }
 
 }  // namespace

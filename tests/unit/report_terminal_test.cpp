@@ -338,5 +338,13 @@ TEST(ReportTerminal, a_terminal_gets_one_line_and_not_too_often) {
   EXPECT_TRUE(text.ends_with("\r\x1b[K"));
 }
 
+TEST(ReportTerminal, lines_go_on_under_their_text) {
+  EXPECT_EQ(wrap_lines("", 20), "");
+  EXPECT_EQ(wrap_lines("short\n\n  two lines\n", 20), "short\n\n  two lines\n");
+  EXPECT_EQ(wrap_lines("  why: it is needed by all of them", 20), "  why: it is needed\n      by all of them\n");
+  EXPECT_EQ(wrap_lines("  home     in the host, bytes", 22), "  home     in the\n           host, bytes\n");
+  EXPECT_EQ(wrap_lines("a_word_that_is_longer_than_the_line b", 20), "a_word_that_is_longer_than_the_line\n    b\n");
+}
+
 }  // namespace
 }  // namespace tidepool

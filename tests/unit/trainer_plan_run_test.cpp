@@ -117,7 +117,7 @@ TEST(PlanRun, PlansForTheGpusOfTheFile) {
   config.train.precision = Precision::bf16;
   config.machine.file =
       write_machine(dir, "box", [](Machine& m) { m.device.kind = DeviceKind::cuda, m.device.count = 2; });
-  const Config there = on_machine_of_file(config).value();
+  const Config there = on_machine(config, machine_of_file(config).value());
   const auto plan = question_of(there, PlanFor::machine_of_file);
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->options.devices, 2u);
@@ -127,7 +127,7 @@ TEST(PlanRun, PlansForTheGpusOfTheFile) {
   EXPECT_EQ(make_graph(config)->activations, Precision::fp32);
 
   config.machine.executor = "cuda:1";  // named: that one alone
-  EXPECT_EQ(on_machine_of_file(config)->machine.executor, "cuda:1");
+  EXPECT_EQ(on_machine(config, machine_of_file(config).value()).machine.executor, "cuda:1");
 }
 
 TEST(PlanRun, ACpuIsCutIntoTheDevicesOfTheConfig) {
