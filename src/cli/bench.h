@@ -1,6 +1,8 @@
 // `tidepool bench`: one part against its limit. Each prints a table, or one JSON object.
 #pragma once
 
+#include <string>
+
 #include "tidepool/result.h"
 #include "tidepool/types.h"
 
@@ -10,6 +12,7 @@ struct BenchOptions {
   bool json = false;
   u32 threads = 0;                  // 0: all cores of this process
   u64 parameters = 100'000'000;     // adam
+  std::string device = "auto";      // attention, copy, gemm: auto, cpu, cuda or cuda:I
   u32 repetitions = 9;              // medians of this many interleaved runs
 };
 

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 
 #include "cli/bench.h"
+#include "cli/bench_device.h"
 #include "cli/bench_disk.h"
+#include "cli/measured_choice.h"
 #include "text/nearest.h"
 
 namespace tidepool {
@@ -16,7 +19,8 @@ namespace {
 constexpr std::array options = {
     Option{"json", "", "one JSON object instead of a table"},
     Option{"repetitions", "N", "medians of so many interleaved runs: 9, disk 5"},
-    Option{"threads", "N", "adam, gemm: worker threads; 0 one per core", "0"},
+    Option{"device", "DEVICE", "attention, copy, gemm: auto, cpu, cuda, cuda:I", "auto"},
+    Option{"threads", "N", "all but disk: worker threads; 0 one per core", "0"},
     Option{"parameters", "N", "adam: length of the arrays", "100e6"},
     Option{"dir", "DIR", "disk: where to make the test file", "."},
     Option{"size", "SIZE", "disk: size of the test file", "4GiB"},
@@ -26,7 +30,7 @@ constexpr std::array options = {
     Option{"io", "BACKEND", "disk: auto, io_uring or threads", "auto"},
 };
 
-constexpr std::array<std::string_view, 3> parts = {"adam", "disk", "gemm"};
+constexpr std::array<std::string_view, 5> parts = {"adam", "attention", "copy", "disk", "gemm"};
 constexpr std::array<std::string_view, 3> backends = {"auto", "io_uring", "threads"};  // as DiskBackend
 
 Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
@@ -53,12 +57,19 @@ Result<void> run_bench_disk(const Arguments& arguments) {
 }
 
 Result<BenchOptions> compute_options(const Arguments& arguments) {
-  BenchOptions out{.json = arguments.has("json")};
+  BenchOptions out{.json = arguments.has("json"), .device = arguments.text("device")};
   TRY_ASSIGN(out.threads, count_of(arguments, "threads", 0, 0));
   TRY_ASSIGN(out.parameters, arguments.integer("parameters"));
   TRY_ASSIGN(out.repetitions, count_of(arguments, "repetitions", out.repetitions));
   if (out.parameters == 0) return usage("--parameters: must be at least 1");
   return out;
+}
+
+// A GPU's products are those of large models; the cores' are compared with the library.
+Result<void> bench_products(const BenchOptions& options) {
+  TRY_ASSIGN(const MeasuredChoice choice, choose_measured(options.device));
+  if (!choice.note.empty()) fmt::print(stderr, "tidepool: {}", choice.note);
+  return choice.gpu ? bench_gpu_gemm(options, *choice.gpu) : bench_gemm(options);
 }
 
 }  // namespace
@@ -68,12 +79,13 @@ std::span<const Option> bench_options() { return options; }
 Result<void> run_bench(const Arguments& arguments) {
   const std::string& part = arguments.positional()[0];
   if (part == "disk") return run_bench_disk(arguments);
-  if (part == "adam" || part == "gemm") {
-    TRY_ASSIGN(const BenchOptions compute, compute_options(arguments));
-    return part == "adam" ? bench_adam(compute) : bench_gemm(compute);
-  }
-  return usage(fmt::format("nothing called '{}' to measure{}; there are adam, disk and gemm", part,
-                           did_you_mean(part, parts)));
+  if (std::ranges::find(parts, part) == parts.end())
+    return usage(fmt::format("nothing called '{}' to measure{}; there are adam, attention, copy, disk and gemm",
+                             part, did_you_mean(part, parts)));
+  TRY_ASSIGN(const BenchOptions compute, compute_options(arguments));
+  if (part == "adam") return bench_adam(compute);
+  if (part == "attention") return bench_attention(compute);
+  return part == "copy" ? bench_copy(compute) : bench_products(compute);
 }
 
 }  // namespace tidepool

@@ -99,6 +99,7 @@ constexpr std::array probe_options = {
     Option{"output", "FILE", "the machine file to write", "machine.yaml"},
     Option{"disk", "DIR", "where to measure the disk", "."},
     Option{"no-disk", "", "leave the disk out"},
+    Option{"device", "DEVICE", "auto, cpu, cuda or cuda:I", "auto"},
     Option{"seconds", "N", "how long to measure, about", "40"},
     Option{"threads", "N", "worker threads; 0 one per core", "0"},
     Option{"json", "", "one JSON object, with every sample, not a table"},
@@ -109,6 +110,7 @@ Result<void> run_probe(const Arguments& arguments) {
     return usage(fmt::format("'{}': probe takes options only", arguments.positional()[0]));
   ProbeArguments out{.output = arguments.text("output"), .json = arguments.has("json")};
   out.disk_dir = arguments.has("no-disk") ? "" : arguments.text("disk");
+  out.device = arguments.text("device");
   TRY_ASSIGN(out.seconds, arguments.real("seconds"));
   TRY_ASSIGN(const u64 threads, arguments.integer("threads"));
   if (!(out.seconds >= 1 && out.seconds <= 3600)) return usage("--seconds: must be 1 to 3600");
@@ -205,7 +207,7 @@ const std::array command_table = std::to_array<Command>({
     {"report", "RUN_DIR [RUN_DIR]", "the report of a run again, or of two side by side", report_options, 1, run_report},
     {"doctor", "[CONFIG.yaml [key=value ...]]", "what this machine lacks or limits, and the fix",
      doctor_options, 0, run_doctor},
-    {"bench", "adam|disk|gemm", "one part against its limit", bench_options(), 1, run_bench},
+    {"bench", "adam|attention|copy|disk|gemm", "one part against its limit", bench_options(), 1, run_bench},
     {"config", "[CONFIG.yaml [key=value ...]]", "all config keys, or the effective config", config_options, 0,
      run_config},
     {"completion",

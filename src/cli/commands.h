@@ -32,6 +32,7 @@ Result<void> plan(const PlanArguments&);
 struct ProbeArguments {
   std::string output = "machine.yaml";
   std::string disk_dir = ".";  // empty: no disk
+  std::string device = "auto";  // auto, cpu, cuda or cuda:I
   double seconds = 40;
   u32 threads = 0;  // 0: all cores of this process
   bool json = false;

@@ -11,6 +11,7 @@
 
 #ifdef TIDEPOOL_HAS_CUDA
 #include "executor/cuda/cuda_devices.h"
+#include "probe/cuda/measured_gpu.h"
 #endif
 
 namespace {
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
   tidepool::fill_missing_streams();
 #ifdef TIDEPOOL_HAS_CUDA
   tidepool::register_cuda();
+  tidepool::register_cuda_measurements();
 #endif
   return tidepool::flush_output(run(std::vector<std::string>(argv + 1, argv + argc)));
 }

@@ -7,9 +7,11 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <span>
 
 #include "cli/commands.h"
+#include "cli/measured_choice.h"
 #include "cli/probe_text.h"
 #include "probe/probe.h"
 #include "report/status_line.h"
@@ -59,13 +61,14 @@ Result<void> check_output(const std::string& path) {
   return {};
 }
 
-Result<ProbeResult> measure(const ProbeArguments& arguments) {
+Result<ProbeResult> measure(const ProbeArguments& arguments, std::optional<u32> gpu) {
   StatusLine status;
   const ProbeHooks hooks{
       .progress = [&](double fraction, std::string_view what) { show(status, arguments.seconds, fraction, what); },
       .stop = [] { return StopSignals::stop_requested(); }};
   return probe_machine(
-      {.disk_dir = arguments.disk_dir, .seconds = arguments.seconds, .threads = arguments.threads}, hooks);
+      {.disk_dir = arguments.disk_dir, .seconds = arguments.seconds, .threads = arguments.threads, .gpu = gpu},
+      hooks);
 }
 
 // As the shell expects of a process that a signal ended.
@@ -81,17 +84,18 @@ Result<ProbeResult> measure(const ProbeArguments& arguments) {
 
 Result<void> probe(const ProbeArguments& arguments) {
   TRY(check_output(arguments.output));
+  TRY_ASSIGN(const MeasuredChoice choice, choose_measured(arguments.device));
   // A reader of our lines that goes away must not leave our file behind on the disk.
   std::signal(SIGPIPE, SIG_IGN);
   Result<ProbeResult> result = [&] {
     const StopSignals signals(stop_words);
-    return measure(arguments);
+    return measure(arguments, choice.gpu);
   }();
   if (!result && StopSignals::signal_number() != 0) end_by_signal(StopSignals::signal_number());
   if (!result) return result.error();
   result->machine.name = fs::path(arguments.output).stem().string();
   TRY(replace_text_file(arguments.output, probe_yaml(*result, arguments.disk_dir)));
-  fmt::print(stderr, "{}", result->notes);
+  fmt::print(stderr, "{}{}", choice.note, result->notes);
   if (arguments.json) {
     fmt::print("{}", probe_json(*result, arguments.disk_dir));
   } else {

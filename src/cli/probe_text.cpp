@@ -8,8 +8,9 @@
 #include "io/memory_limits.h"
 #include "machine/machine_file.h"
 #include "probe/disk_meter.h"
+#include "probe/gpu_meters.h"
+#include "probe/machine_of.h"
 #include "probe/meter.h"
-#include "probe/products.h"
 #include "report/screen.h"
 #include "text/value_text.h"
 
@@ -77,18 +78,13 @@ std::string advice_on_spreads(const Rates& rates) {
 
 // Of bf16 products, as the layer is of bf16.
 std::string layer_line(const ProbeResult& result) {
-  return fmt::format("\n  The products of a bf16 layer reach {:.0f} % of the best bf16 product.\n",
+  return fmt::format("\n  The products of a {0} layer reach {1:.0f} % of the best {0} product.\n",
+                     best_product(result.rates, Precision::bf16) == nullptr ? "fp32" : "bf16",
                      100 * result.machine.device.block_efficiency);
 }
 
-const MeasuredRate& best_product(const Rates& rates, Precision precision) {
-  const MeasuredRate* best = nullptr;
-  for (u32 i = 0; i < std::size(products); ++i) {
-    const MeasuredRate* rate = rates.find(product_key(precision, i));
-    if (best == nullptr || rate->median() > best->median()) best = rate;
-  }
-  return *best;
-}
+
+bool is_gpu(const ProbeResult& result) { return result.machine.device.kind == DeviceKind::cuda; }
 
 MachineRemarks remarks_of(const ProbeResult& result, const std::string& disk_dir) {
   MachineRemarks remarks;
@@ -97,17 +93,24 @@ MachineRemarks remarks_of(const ProbeResult& result, const std::string& disk_dir
     if (rate.key.find('.') != std::string::npos && !is_point(rate)) remarks[rate.key] = spread(rate);
   for (const auto& [key, precision] :
        {std::pair{"device.fp32", Precision::fp32}, {"device.bf16", Precision::bf16}}) {
-    const MeasuredRate& rate = best_product(rates, precision);
-    remarks[key] = fmt::format("{}: {}", rate.what, spread(rate));
+    const MeasuredRate* const rate = best_product(rates, precision);
+    remarks[key] = rate == nullptr ? "This card has no such products: as fp32."
+                                   : fmt::format("{}: {}", rate->what, spread(*rate));
   }
-  remarks["device.memory"] = "The host's: device and host budgets share it.";
+  const bool gpu = is_gpu(result);
+  if (gpu) {
+    remarks["device.count"] = "Seen here, all of this name; the first was measured.";
+    remarks["device.memory"] = "Of the card, what a driver keeps for itself included.";
+  } else {
+    remarks["device.memory"] = "The host's: device and host budgets share it.";
+  }
   remarks["device.memory_rate"] += ", gradient kernel";
   remarks["device.fp16"] = "Not measured: this build has no such products. As bf16.";
   remarks["device.block_efficiency"] =
       fmt::format("Products of a layer: its time less what memory bounds. {}: {}",
                   rates.find(layer_key)->what, spread(*rates.find(layer_key)));
-  remarks["device.op_overhead"] =
-      fmt::format("{}: {}", rates.find(wake_up_key)->what, spread(*rates.find(wake_up_key)));
+  const MeasuredRate& overhead = *rates.find(gpu ? launch_key : wake_up_key);
+  remarks["device.op_overhead"] = fmt::format("{}: {}", overhead.what, spread(overhead));
   if (!result.disk.empty()) remarks["disk.capacity"] = fmt::format("Free in {}; {}.", disk_dir, result.disk);
   return remarks;
 }
@@ -130,6 +133,10 @@ boost::json::object json_of(const Machine& m) {
   return {{"name", m.name},
           {"date", m.date},
           {"cpu", m.host.name},
+          {"device", m.device.name},
+          {"device_kind", m.device.kind == DeviceKind::cuda ? "cuda" : "cpu"},
+          {"device_count", m.device.count},
+          {"device_memory_bytes", m.device.memory.value},
           {"cores", m.host.cores},
           {"numa_nodes", m.host.numa_nodes},
           {"memory_bytes", m.host.memory.value},
@@ -149,6 +156,12 @@ std::string probe_table(const ProbeResult& result) {
                                            host.name.empty() ? "" : ", ", plural(host.cores, "core"),
                                            plural(host.numa_nodes, "NUMA node"), format_bytes(host.memory)),
                                columns);
+  if (is_gpu(result)) {
+    const DeviceRates& device = result.machine.device;
+    out += wrap_lines(fmt::format("{} x {}, {} of memory each, {} processors", device.count, device.name,
+                                  format_bytes(device.memory), device.processors),
+                      columns);
+  }
   out += fmt::format("\n  {:<34}{:>12}{:>12}{:>12}{:>8}\n", plural(result.rounds, "interleaved round"), "median",
                      "least", "most", "spread");
   for (const MeasuredRate& rate : result.rates.all())

@@ -10,9 +10,8 @@
 
 #include "machine/roofline.h"
 #include "probe/disk_meter.h"
-#include "probe/layer_load.h"
+#include "probe/gpu_meters.h"
 #include "probe/meter.h"
-#include "probe/products.h"
 
 namespace tidepool {
 namespace {
@@ -24,31 +23,37 @@ double at_once(const Rates& rates, std::string_view key, double a, double b) {
   return rounded(std::min(rates.median(key), a + b));
 }
 
-double best_product(const Rates& rates, Precision precision) {
-  double best = 0;
-  for (u32 i = 0; i < std::size(products); ++i)
-    best = std::max(best, rates.median(product_key(precision, i)));
-  return best;
+// A card without products of bf16 is no faster with them than in fp32.
+double rate_of_products(const Rates& rates, Precision precision) {
+  const MeasuredRate* best = best_product(rates, precision);
+  return (best != nullptr ? best : best_product(rates, Precision::fp32))->median();
 }
 
 DeviceRates device_of(const Rates& rates, const MachineFacts& facts) {
-  const double fp32 = best_product(rates, Precision::fp32), bf16 = best_product(rates, Precision::bf16);
+  const double fp32 = rate_of_products(rates, Precision::fp32), bf16 = rate_of_products(rates, Precision::bf16);
   DeviceRates device{.name = facts.cpu, .kind = DeviceKind::cpu, .count = 1, .memory = facts.memory};
+  if (facts.gpu)
+    device = {.name = facts.gpu->name,
+              .kind = DeviceKind::cuda,
+              .count = std::max(1u, facts.gpu->count),
+              .memory = facts.gpu->memory,
+              .processors = facts.gpu->processors};
   device.memory_bytes_per_s = rounded(rates.median("device.memory_rate"));
   device.flops_per_s[static_cast<u32>(MathType::fp32)] = rounded(fp32);
   device.flops_per_s[static_cast<u32>(MathType::bf16)] = rounded(bf16);
   // As bf16: were it as fast as fp32 where bf16 is slower, then 16-bit work would be measured against fp32.
   device.flops_per_s[static_cast<u32>(MathType::fp16)] = rounded(bf16);
-  device.op_overhead = Nanos{static_cast<u64>(std::llround(rates.median(wake_up_key) * 1e7)) * 100};
+  const double overhead = rates.median(facts.gpu ? launch_key : wake_up_key);
+  device.op_overhead = Nanos{static_cast<u64>(std::llround(overhead * 1e7)) * 100};
   return device;
 }
 
 // What the products of the measured layer reached, at most 1: on a busy machine samples may say more.
-double layer_efficiency(const Rates& rates, const Machine& machine) {
-  const std::vector<KernelCost> kernels = layer_costs();
+double layer_efficiency(const Rates& rates, const Machine& machine, const MachineFacts& facts) {
   double flops = 0;
-  for (const KernelCost& kernel : kernels) flops += static_cast<double>(kernel.flops());
-  const double share = efficiency_of(kernels, flops / rates.median(layer_key), machine, Precision::bf16);
+  for (const KernelCost& kernel : facts.layer) flops += static_cast<double>(kernel.flops());
+  const double share =
+      efficiency_of(facts.layer, flops / rates.median(layer_key), machine, facts.layer_precision);
   return std::round(1e3 * share) / 1e3;
 }
 
@@ -68,11 +73,19 @@ DiskRates disk_of(const Rates& rates, const MachineFacts& facts) {
 
 }  // namespace
 
+const MeasuredRate* best_product(const Rates& rates, Precision precision) {
+  const std::string key = product_key(precision, 0), prefix = key.substr(0, key.size() - 1);
+  const MeasuredRate* best = nullptr;
+  for (const MeasuredRate& rate : rates.all())
+    if (rate.key.starts_with(prefix) && (best == nullptr || rate.median() > best->median())) best = &rate;
+  return best;
+}
+
 Machine machine_of(const Rates& rates, const MachineFacts& facts) {
   Machine m;
   m.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
   m.device = device_of(rates, facts);
-  m.device.block_efficiency = layer_efficiency(rates, m);
+  m.device.block_efficiency = layer_efficiency(rates, m, facts);
   m.copies.h2d_bytes_per_s = rounded(rates.median("copies.h2d"));
   m.copies.d2h_bytes_per_s = rounded(rates.median("copies.d2h"));
   m.copies.both_bytes_per_s =

@@ -11,6 +11,7 @@
 #include "kernels/kernels.h"
 #include "machine/topology.h"
 #include "probe/disk_meter.h"
+#include "probe/gpu_meters.h"
 #include "probe/machine_of.h"
 #include "probe/timing.h"
 
@@ -54,6 +55,8 @@ class Probe {
     return std::max(wanted, meter_memory_min);
   }
   Result<std::unique_ptr<Meter>> open_disk();
+  Result<void> create_meters(const MeterOptions&);
+  Result<void> create_gpu_meters(double slice_seconds);
   Result<void> measure_rounds();
   Result<void> measure_round(Rates&);
   Result<void> measure_points();
@@ -63,6 +66,7 @@ class Probe {
   const double begin_;
   MachineFacts facts_;
   std::unique_ptr<CorePool> pool_;  // outlives the meters
+  std::unique_ptr<MeasuredDevice> gpu_;  // likewise
   std::vector<std::unique_ptr<Meter>> meters_;
   DiskMeter* disk_ = nullptr;  // one of the meters
   ProbeResult out_;
@@ -86,17 +90,43 @@ Result<void> Probe::prepare() {
   const MeterOptions meter{.slice_seconds = std::clamp(options_.seconds / 2000, 0.005, 0.02),
                            .memory = meter_memory(limits.available)};
   TRY(check_memory(limits, meter.memory * 3));
-  for (auto create : {create_compute_meter, create_memory_meter, create_copy_meter}) {
-    TRY_ASSIGN(auto made, create(*pool_, meter));
+  if (options_.gpu) TRY(create_gpu_meters(meter.slice_seconds));
+  TRY(create_meters(meter));
+  if (disk != nullptr) meters_.push_back(std::move(disk));
+  std::error_code unused;
+  if (measured_gpus() == nullptr && std::filesystem::exists("/proc/driver/nvidia/version", unused))
+    out_.notes +=
+        "An NVIDIA driver is there, but this build computes on the CPU: the device measured is the CPU.\n";
+  return {};
+}
+
+// A GPU computes and copies; of the host there remain memory, Adam and checksums.
+Result<void> Probe::create_meters(const MeterOptions& options) {
+  std::vector creators{create_memory_meter};
+  if (!gpu_) creators = {create_compute_meter, create_memory_meter, create_copy_meter};
+  for (const auto create : creators) {
+    TRY_ASSIGN(auto made, create(*pool_, options));
     meters_.push_back(std::move(made));
     say("preparing");
     if (stopped()) return interrupted();
   }
-  if (disk != nullptr) meters_.push_back(std::move(disk));
-  std::error_code unused;
-  if (std::filesystem::exists("/proc/driver/nvidia/version", unused))
-    out_.notes +=
-        "An NVIDIA driver is there, but this build computes on the CPU: the device measured is the CPU.\n";
+  return {};
+}
+
+Result<void> Probe::create_gpu_meters(double slice_seconds) {
+  say("preparing the GPU");
+  TRY_ASSIGN(const Bytes free, measured_gpus()->free_memory(*options_.gpu));
+  const GpuMeterOptions meter{.work = work_within({}, free), .slice_seconds = slice_seconds};
+  TRY_ASSIGN(gpu_, measured_gpus()->open({.index = *options_.gpu,
+                                          .memory = meter.work.memory(),
+                                          .host_memory = meter.work.host_memory(),
+                                          .pool = *pool_}));
+  facts_.gpu = gpu_->facts();
+  facts_.layer_precision = layer_precision(*facts_.gpu);
+  facts_.layer = layer_costs(meter.work, facts_.layer_precision);
+  TRY_ASSIGN(auto compute, create_gpu_compute_meter(*gpu_, meter));
+  meters_.push_back(std::move(compute));
+  meters_.push_back(create_gpu_copy_meter(*gpu_, meter));
   return {};
 }
 

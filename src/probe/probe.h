@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,7 @@ struct ProbeOptions {
   double seconds = 40;         // about; a few rounds are measured in any case
   u32 threads = 0;             // 0: all cores of this process
   DiskBackend backend = DiskBackend::automatic;
+  std::optional<u32> gpu;  // REQUIRES: measured_gpus() has it. None: the cores are the device
 };
 
 struct ProbeHooks {

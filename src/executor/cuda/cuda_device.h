@@ -35,6 +35,7 @@ class CudaDevice {
   cudaStream_t compute() const { return compute_; }
   cudaStream_t h2d() const { return h2d_; }
   cudaStream_t d2h() const { return d2h_; }
+  const cudaDeviceProp& properties() const { return properties_; }
   // "cuda:0: NVIDIA H200, 20.0 GiB of 139.8 GiB": one line for people.
   std::string describe() const;
 

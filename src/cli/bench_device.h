@@ -1,0 +1,22 @@
+// `tidepool bench copy|gemm|attention` of a GPU, or of the cores where there is none.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "cli/bench.h"
+#include "probe/benches.h"
+
+namespace tidepool {
+
+// On the cores gemm is bench_gemm, which compares with the library itself.
+Result<void> bench_copy(const BenchOptions&);
+Result<void> bench_attention(const BenchOptions&);
+Result<void> bench_gpu_gemm(const BenchOptions&, u32 gpu);
+
+// Lines of at most 80 columns.
+std::string copy_table(const CopyResult&);
+std::string gemm_table(const std::vector<LayerProduct>&, const std::vector<BenchRow>&);
+std::string attention_table(const AttentionWork&, const AttentionResult&);
+
+}  // namespace tidepool

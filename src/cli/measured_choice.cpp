@@ -1,0 +1,41 @@
+#include "cli/measured_choice.h"
+
+#include <fmt/format.h>
+
+#include "probe/measured_device.h"
+#include "text/value_text.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u64 gpus_max = 64;
+constexpr const char* no_cuda =
+    "this program was built without CUDA: build it where the CUDA Toolkit is installed";
+
+std::string why_none(u32 gpu) {
+  return measured_gpus() == nullptr ? no_cuda : measured_gpus()->why_none(gpu);
+}
+
+}  // namespace
+
+Result<MeasuredChoice> choose_measured(std::string_view device) {
+  if (device == "cpu") return MeasuredChoice{};
+  if (device == "auto") {
+    // A program without CUDA measures cores: nothing is missing that anybody asked for.
+    if (measured_gpus() == nullptr) return MeasuredChoice{};
+    const std::string why = why_none(0);
+    if (why.empty()) return MeasuredChoice{.gpu = 0};
+    return MeasuredChoice{.note = fmt::format("the cores are measured: {}\n", why)};
+  }
+  u64 gpu = 0;
+  const auto number = device.starts_with("cuda:") ? parse_integer(device.substr(5)) : Result<u64>(0);
+  if (number) gpu = *number;
+  if (!device.starts_with("cuda") || (device != "cuda" && !device.starts_with("cuda:")) || !number ||
+      gpu > gpus_max)
+    return Error{ErrorKind::usage, fmt::format("--device {}: must be auto, cpu, cuda or cuda:I", device)};
+  if (const std::string why = why_none(static_cast<u32>(gpu)); !why.empty())
+    return Error{ErrorKind::usage, fmt::format("--device {}: {}", device, why)};
+  return MeasuredChoice{.gpu = static_cast<u32>(gpu)};
+}
+
+}  // namespace tidepool

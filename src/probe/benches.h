@@ -1,0 +1,74 @@
+// A device's products, attention and copies, each against the best that was measured of it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "probe/gpu_meters.h"
+#include "probe/measured_device.h"
+
+namespace tidepool {
+
+struct BenchRow {
+  std::string name;
+  std::vector<double> samples;  // of its rate: FLOP/s or bytes/s
+  double fraction = 0;          // of what the table's header says
+
+  double rate() const;  // median
+};
+
+struct DeviceBenchOptions {
+  u32 repetitions = 9;  // interleaved rounds
+  Clock now = steady_clock();
+  double slice_seconds = 0.02;
+};
+
+// ---- products: those of a layer of a 7B model, forward, and both of its backward
+
+enum class ProductForm : u8 { forward, input_gradient, weight_gradient };
+struct LayerProduct {
+  std::string name;
+  ProductForm form = ProductForm::forward;
+  ProductShape shape;  // of the forward product: tokens, columns, inner
+};
+// `hidden` columns, tokens at a time: qkv, projection, mlp in and out, and a slice of the head.
+std::vector<LayerProduct> layer_products(u32 tokens, u32 hidden);
+Bytes product_memory(const std::vector<LayerProduct>&, Precision);
+// Fractions of the best row.
+Result<std::vector<BenchRow>> bench_products(MeasuredDevice&, const std::vector<LayerProduct>&, Precision,
+                                             const DeviceBenchOptions&);
+
+// ---- attention, causal
+
+struct AttentionWork {
+  AttentionShape shape;
+  Precision precision = Precision::bf16;
+  u32 peak_side = 8192;  // of the square product that it is compared with
+
+  Bytes memory() const;
+  // 4 B H T^2 D / 2: two products over the causal half. Backward has five: 2.5 times that.
+  double forward_flops() const;
+  double backward_flops() const { return 2.5 * forward_flops(); }
+};
+struct AttentionResult {
+  double peak = 0;             // FLOP/s of the square product
+  std::vector<BenchRow> rows;  // forward, backward, both; fractions of the peak
+};
+Result<AttentionResult> bench_attention(MeasuredDevice&, const AttentionWork&, const DeviceBenchOptions&);
+
+// ---- copies: chunks of several sizes, up, down, and both at once (sum)
+
+struct CopyResult {
+  Bytes plain;                         // size of the plain copy
+  std::array<BenchRow, 3> plain_rows;  // h2d, d2h, both
+  struct Row {
+    Bytes piece;
+    std::array<BenchRow, 3> ways;  // fractions of plain_rows
+  };
+  std::vector<Row> rows;
+};
+// Each copies `plain` bytes each way, in pieces. Memory: twice `plain` on either side.
+Result<CopyResult> bench_copies(MeasuredDevice&, Bytes plain, const std::vector<Bytes>& pieces,
+                                const DeviceBenchOptions&);
+
+}  // namespace tidepool

@@ -1,0 +1,80 @@
+#include "probe/gpu_layer.h"
+
+#include <algorithm>
+#include <array>
+
+#include "model/blocks.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u32 layer_block = 1;  // after the embedding
+constexpr u32 arrays = 7;
+
+// Parameters, gradient sums, input, output, the gradient's beginning, the gradient, workspace.
+std::array<u64, arrays> sizes_of(const ModelGraph& graph) {
+  const Block& block = graph.blocks[layer_block];
+  const u64 elements = graph.windows[block.windows[0]].elements, boundary = graph.boundary.value;
+  return {values_bytes(elements, graph.precision),
+          sizeof(float) * elements,
+          boundary,
+          boundary,
+          boundary,
+          boundary,
+          std::max(block.forward_workspace, block.backward_workspace).value};
+}
+
+}  // namespace
+
+Bytes GpuLayer::bytes_of(const ModelGraph& graph) {
+  Bytes sum;
+  for (const u64 bytes : sizes_of(graph)) sum += Bytes{round_up(bytes, frame_alignment)};
+  return sum;
+}
+
+Result<std::unique_ptr<GpuLayer>> GpuLayer::create(MeasuredDevice& device, ModelGraph graph,
+                                                   std::span<std::byte> memory) {
+  std::unique_ptr<GpuLayer> layer(new GpuLayer(device, std::move(graph)));
+  TRY(layer->place(memory));
+  return layer;
+}
+
+Result<void> GpuLayer::place(std::span<std::byte> memory) {
+  CHECK(memory.size() >= bytes_of(graph_).value, memory.size());
+  std::array<std::span<std::byte>, arrays> at;
+  const std::array<u64, arrays> sizes = sizes_of(graph_);
+  for (u32 i = 0; i < arrays; ++i) {
+    at[i] = memory.first(sizes[i]);
+    memory = memory.subspan(round_up(sizes[i], frame_alignment));
+  }
+  const auto values = [&](u32 i) { return Values{at[i].data(), graph_.activations}; };
+  param_ = at[0].data(), accumulator_ = reinterpret_cast<float*>(at[1].data()), workspace_ = at[6].data();
+  input_ = values(2), output_ = values(3), first_grad_ = values(4), grad_ = values(5);
+  TRY(fill_device(device_, at[0], graph_.precision, 0.04f));
+  TRY(fill_device(device_, at[2], graph_.activations, 1.0f));
+  return fill_device(device_, at[4], graph_.activations, 1.0f);
+}
+
+double GpuLayer::flops() const {
+  const Block& block = graph_.blocks[layer_block];
+  return static_cast<double>(block.forward_flops + block.backward_flops + block.recompute_flops);
+}
+
+void GpuLayer::run() {
+  const BlockContext context{.kernels = device_.kernels(), .graph = graph_, .block = layer_block};
+  const std::byte* windows[] = {param_};
+  block_forward(context, {.windows = windows, .input = input_, .output = output_, .workspace = workspace_});
+  // Backward leaves its input's gradient there: begin from the same one each time, or it would grow.
+  device_.kernels().dropout({}, first_grad_, grad_,
+                            graph_.boundary.value / values_bytes(1, graph_.activations));
+  float* accumulators[] = {accumulator_};
+  block_backward(context, {.windows = windows,
+                           .input = input_,
+                           .grad = grad_,
+                           .grad_accum = accumulators,
+                           .accumulate = false,
+                           .workspace = workspace_});
+}
+
+}  // namespace tidepool

@@ -1,0 +1,59 @@
+// A GPU under measurement: what takes the place of the cores' meters where there is one.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "probe/measured_device.h"
+#include "probe/meter.h"
+#include "tidepool/model_graph.h"
+
+namespace tidepool {
+
+struct ProductShape {
+  u32 m = 0, n = 0, k = 0;
+
+  constexpr double flops() const { return 2.0 * m * n * k; }
+};
+
+// How much of everything: enough to keep a large card busy, and far more than its caches hold.
+struct GpuWork {
+  std::vector<ProductShape> products{{8192, 8192, 8192}, {8192, 16384, 4096}};
+  // A layer of a 7B model.
+  Gpt2Config layer{.vocab_size = 256, .n_positions = 2048, .n_embd = 4096, .n_layer = 1, .n_head = 32};
+  BatchShape batch{.sequences = 1, .tokens = 2048};
+  u64 elements = 64 * mib;  // of a finished gradient, and of a chunk set that Adam updates
+  Bytes piece{64 * mib};    // a chunk: one copy, as a run hands it over
+  u32 pieces = 2;           // of each direction
+
+  Bytes memory() const;  // on the card
+  Bytes host_memory() const { return piece * (2 * pieces); }
+};
+// The same in halves until it fits.
+GpuWork work_within(GpuWork, Bytes memory);
+
+struct GpuMeterOptions {
+  GpuWork work;
+  Clock now = steady_clock();
+  double slice_seconds = 0.02;
+};
+
+// Large products in each precision that the card has, a layer's forward and backward with recompute, the
+// kernel that finishes gradients, Adam on the card, and a kernel too small to count. REQUIRES:
+// device.memory() holds work.memory(), and the host's its; the device outlives the meter.
+//   product_key(...), layer_key, device.memory_rate, device.adam, launch_key
+Result<std::unique_ptr<Meter>> create_gpu_compute_meter(MeasuredDevice&, const GpuMeterOptions&);
+
+// Chunks between pinned memory and the card: each way alone, and both at once, as many bytes up as down.
+//   copies.h2d, copies.d2h, copies.both
+std::unique_ptr<Meter> create_gpu_copy_meter(MeasuredDevice&, const GpuMeterOptions&);
+
+// What the layer computes in where the card has bf16, and where it has not.
+inline Precision layer_precision(const MeasuredFacts& f) {
+  return f.has_bf16 ? Precision::bf16 : Precision::fp32;
+}
+std::vector<KernelCost> layer_costs(const GpuWork&, Precision);
+
+inline constexpr std::string_view launch_key = "launch";
+
+}  // namespace tidepool

@@ -1,0 +1,121 @@
+// The device that probe and bench measure, on a GPU and in the emulation.
+#include "probe/cuda/measured_gpu.h"
+
+#include <gtest/gtest.h>
+
+#include "probe/benches.h"
+#include "probe/gpu_meters.h"
+#include "tests/cuda/cuda_fixture.h"
+
+namespace tidepool {
+namespace {
+
+GpuWork small_work() {
+  return {.products = {{32, 64, 32}},
+          .layer = {.vocab_size = 64, .n_positions = 16, .n_embd = 64, .n_layer = 1, .n_head = 1},
+          .batch = {.sequences = 1, .tokens = 16},
+          .elements = 64 * kib,
+          .piece = Bytes{64 * kib},
+          .pieces = 2};
+}
+
+// So that one call makes a sample, however slow it is: time passes by being looked at.
+Clock impatient_clock() {
+  return [now = 0.0]() mutable { return now += 1; };
+}
+
+class MeasuredGpuTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+#ifdef CUDA_EMULATED
+    emulated_cuda::reset({.devices = 2});
+#endif
+    register_cuda_measurements();
+    if (!measured_gpus()->why_none(0).empty()) GTEST_SKIP() << "no GPU here";
+    pool_ = create_core_pool(2, kernel_scratch_per_worker).value();
+    const GpuWork work = small_work();
+    device_ = measured_gpus()
+                  ->open({.memory = work.memory(), .host_memory = work.host_memory(), .pool = *pool_})
+                  .value();
+  }
+
+  std::unique_ptr<CorePool> pool_;
+  std::unique_ptr<MeasuredDevice> device_;
+};
+
+TEST_F(MeasuredGpuTest, EverythingIsMeasured) {
+  const GpuMeterOptions options{.work = small_work(), .now = impatient_clock()};
+  Rates rates;
+  const auto compute = create_gpu_compute_meter(*device_, options);
+  ASSERT_TRUE(compute) << compute.error().message;
+  const auto measured = (*compute)->measure(rates);
+  ASSERT_TRUE(measured) << measured.error().message;
+  const auto copied = create_gpu_copy_meter(*device_, options)->measure(rates);
+  ASSERT_TRUE(copied) << copied.error().message;
+  EXPECT_NEAR(rates.median("copies.h2d"), 128 * 1024, 1) << "bytes of two pieces in a second";
+  EXPECT_NEAR(rates.median("copies.both"), 256 * 1024, 1);
+  EXPECT_NEAR(rates.median("device.adam"), 26 * 64 * 1024, 1);
+  for (const std::string& key : {product_key(Precision::fp32, 0), product_key(Precision::bf16, 0),
+                                 std::string(layer_key), std::string(launch_key)})
+    EXPECT_NE(rates.find(key), nullptr) << key;
+}
+
+TEST_F(MeasuredGpuTest, NumbersArrive) {
+  const auto memory = device_->memory().first(64 * kib), host = device_->host_memory();
+  ASSERT_TRUE(fill_device(*device_, memory, Precision::bf16, 0.5f));
+  device_->copy_d2h(host.subspan(64 * kib, 64 * kib), memory);
+  ASSERT_TRUE(device_->wait());
+  EXPECT_EQ(std::memcmp(host.data(), host.data() + 64 * kib, 64 * kib), 0);
+}
+
+TEST_F(MeasuredGpuTest, BenchmarksRun) {
+  const auto products = layer_products(16, 32);
+  ASSERT_LE(product_memory(products, Precision::bf16).value, device_->memory().size());
+  const DeviceBenchOptions options{.repetitions = 1, .now = impatient_clock()};
+  const auto rows = bench_products(*device_, products, Precision::bf16, options);
+  ASSERT_TRUE(rows) << rows.error().message;
+  const AttentionWork work{.shape = {.sequences = 1, .tokens = 64, .heads = 2, .head_size = 64},
+                           .peak_side = 64};
+  ASSERT_LE(work.memory().value, device_->memory().size());
+  const auto attention = bench_attention(*device_, work, options);
+  ASSERT_TRUE(attention) << attention.error().message;
+  const auto copies = bench_copies(*device_, Bytes{128 * kib}, {Bytes{64 * kib}}, options);
+  ASSERT_TRUE(copies) << copies.error().message;
+}
+
+#ifdef CUDA_EMULATED
+
+TEST_F(MeasuredGpuTest, FactsAreTheDrivers) {
+  EXPECT_EQ(device_->facts().name, "Emulated GPU");
+  EXPECT_EQ(device_->facts().count, 2u);
+  EXPECT_EQ(device_->facts().processors, 132u);
+  EXPECT_TRUE(device_->facts().has_bf16);
+  EXPECT_LT(measured_gpus()->free_memory(0).value(), device_->facts().memory);
+  EXPECT_NE(measured_gpus()->why_none(2).find("2 GPUs"), std::string::npos);
+}
+
+TEST_F(MeasuredGpuTest, FaultsNameWhatWasMeasured) {
+  const auto ends_with = [&](cudaError_t error, const auto& call) {
+    emulated_cuda::set_faults({.operation = 1, .operation_error = error});
+    call();
+    const auto waited = device_->wait();
+    emulated_cuda::clear_failure();
+    emulated_cuda::set_faults({});
+    cudaGetLastError();
+    EXPECT_FALSE(waited);
+    return waited ? std::string() : waited.error().message;
+  };
+  const auto memory = device_->memory(), host = device_->host_memory();
+  const std::string copy = ends_with(cudaErrorECCUncorrectable,
+                                     [&] { device_->copy_h2d(memory.first(mib / 4), host.first(mib / 4)); });
+  EXPECT_NE(copy.find("measuring cuda:0"), std::string::npos) << copy;
+  EXPECT_NE(copy.find("cudaErrorECCUncorrectable"), std::string::npos) << copy;
+  const std::string kernel = ends_with(
+      cudaErrorLaunchFailure, [&] { device_->kernels().zero(reinterpret_cast<float*>(memory.data()), 64); });
+  EXPECT_NE(kernel.find("measuring cuda:0 compute"), std::string::npos) << kernel;
+}
+
+#endif
+
+}  // namespace
+}  // namespace tidepool

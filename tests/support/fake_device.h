@@ -1,0 +1,99 @@
+// A device in virtual time: work takes what its rates say, and nothing is computed.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "probe/measured_device.h"
+
+namespace tidepool::testing {
+
+struct FakeRates {
+  double fp32 = 50e9, bf16 = 800e9;  // FLOP/s of products; all other kernels take no time
+  double memory = 4e9;                // bytes/s of gradients and Adam
+  double h2d = 50e9, d2h = 40e9, both = 80e9;
+  double kernel = 0, copy = 0;  // seconds that each takes beside
+  double wait = 20e-6;          // until a wait has noticed the end
+};
+
+class FakeDevice final : public MeasuredDevice {
+ public:
+  FakeDevice(const FakeRates& rates, const MeasuredFacts& facts, Bytes memory, Bytes host_memory)
+      : rates_(rates), facts_(facts), memory_(memory.value), host_(host_memory.value), kernels_(*this) {}
+
+  // A clock that only the device's work advances.
+  Clock clock() {
+    return [this] { return now_; };
+  }
+
+  const MeasuredFacts& facts() const override { return facts_; }
+  std::span<std::byte> memory() override { return memory_; }
+  std::span<std::byte> host_memory() override { return host_; }
+  Kernels& kernels() override { return kernels_; }
+  void finish_gradient(const float*, std::byte*, Precision, u64 elements) override {
+    kernel(6.0 * static_cast<double>(elements) / rates_.memory);
+  }
+  void adamw(const AdamWChunk& chunk, Precision) override {
+    kernel(26.0 * static_cast<double>(chunk.elements) / rates_.memory);
+  }
+  void copy_h2d(std::span<std::byte> to, std::span<const std::byte> from) override {
+    EXPECT_TRUE(within(to, memory_) && within(from, host_) && to.size() == from.size());
+    up_ += static_cast<double>(to.size()), up_copies_ += 1;
+  }
+  void copy_d2h(std::span<std::byte> to, std::span<const std::byte> from) override {
+    EXPECT_TRUE(within(to, host_) && within(from, memory_) && to.size() == from.size());
+    down_ += static_cast<double>(to.size()), down_copies_ += 1;
+  }
+  Result<void> wait() override {
+    const double up = up_ / rates_.h2d + up_copies_ * rates_.copy;
+    const double down = down_ / rates_.d2h + down_copies_ * rates_.copy;
+    now_ += rates_.wait + std::max({compute_, up, down, (up_ + down_) / rates_.both});
+    compute_ = up_ = down_ = up_copies_ = down_copies_ = 0;
+    if (failure.message.empty()) return {};
+    return failure;
+  }
+
+  Error failure;  // of every wait
+
+ private:
+  static bool within(std::span<const std::byte> part, std::span<const std::byte> whole) {
+    return part.data() >= whole.data() && part.data() + part.size() <= whole.data() + whole.size();
+  }
+  void kernel(double seconds) { compute_ += seconds + rates_.kernel; }
+  void product(double m, double n, double k, Precision precision) {
+    kernel(2 * m * n * k / (precision == Precision::fp32 ? rates_.fp32 : rates_.bf16));
+  }
+
+  class FakeKernels final : public Kernels {
+   public:
+    explicit FakeKernels(FakeDevice& device) : device_(device) {}
+    void zero(float*, u64) override { device_.kernel(0); }
+    void matmul(const Matmul& p) override { device_.product(p.m, p.n, p.k, p.x.precision); }
+    void weight_gradient(const WeightGradient& p) override { device_.product(p.m, p.n, p.k, p.x.precision); }
+    void layer_norm(const LayerNorm&) override { device_.kernel(0); }
+    void layer_norm_backward(const LayerNormBackward&) override { device_.kernel(0); }
+    void attention(const Attention&) override { device_.kernel(0); }
+    void attention_backward(const AttentionBackward&) override { device_.kernel(0); }
+    void embedding(const Embedding&) override { device_.kernel(0); }
+    void embedding_backward(const EmbeddingBackward&) override { device_.kernel(0); }
+    void dropout(const Dropout&, ConstValues, Values, u64) override { device_.kernel(0); }
+    void cross_entropy_slice(const LogitsSlice&) override { device_.kernel(0); }
+    void cross_entropy_loss(RowLoss*, const i32*, u32, double*) override { device_.kernel(0); }
+    void cross_entropy_gradient(const LogitsSlice&, float) override { device_.kernel(0); }
+    Result<void> finish() override { return device_.wait(); }
+
+   private:
+    FakeDevice& device_;
+  };
+
+  const FakeRates rates_;
+  const MeasuredFacts facts_;
+  std::vector<std::byte> memory_, host_;
+  FakeKernels kernels_;
+  double now_ = 100;
+  double compute_ = 0, up_ = 0, down_ = 0, up_copies_ = 0, down_copies_ = 0;
+};
+
+}  // namespace tidepool::testing
