@@ -9,12 +9,12 @@
 namespace tidepool {
 namespace {
 
-// Raises what is short to what is needed, as it will be written in a config.
+// As it will be written in a config.
+Bytes written(Bytes need) { return Bytes{round_up(need.value, need.value < 16 * mib ? kib : mib)}; }
+
+// Raises what is short to what is needed.
 Budgets raised(const Budgets& budgets, const Attempt& a) {
-  const auto raise = [](Bytes budget, Bytes need) {
-    const u64 unit = need.value < 16 * mib ? kib : mib;
-    return need > budget ? Bytes{round_up(need.value, unit)} : budget;
-  };
+  const auto raise = [](Bytes budget, Bytes need) { return need > budget ? written(need) : budget; };
   return {raise(budgets.device, a.need[0]), raise(budgets.host, a.need[1]), raise(budgets.disk, a.need[2])};
 }
 
@@ -41,25 +41,61 @@ bool has_no_room(const ModelGraph& graph, const PlanOptions& options) {
          (options.home == HomePolicy::disk && state > budgets.disk);
 }
 
+Bytes& of(Budgets& budgets, Tier tier) {
+  return tier == Tier::device ? budgets.device : tier == Tier::host ? budgets.host : budgets.disk;
+}
+
+// Counted and not timed: the same job gets the same advice on any machine. Attempts at models of thousands of
+// chunk sets take a second each, and their advice is less exact.
+u32 attempts_per_tier(u64 ops) {
+  constexpr u64 work_max = 200'000, attempts_max = 8;
+  return static_cast<u32>(std::clamp<u64>(work_max / std::max<u64>(ops, 1), 2, attempts_max));
+}
+
+// What was raised, lowered again in turn while the job still fits: what a tier is said to need was counted
+// while others were as small as they had been, and one that has room to spare is filled first.
+void lower_again(const ModelGraph& graph, const Budgets& had, u32 attempts, const AttemptOptions& with,
+                 PlanOptions& larger) {
+  constexpr u64 exact_to = 64;  // 1 in 64
+  larger.advise = false;        // what is short by how much is not asked for
+  for (const Tier tier : {Tier::device, Tier::host, Tier::disk}) {
+    Bytes too_little = had.of(tier);
+    for (u32 i = 0; i < attempts; ++i) {
+      const Bytes enough = larger.budgets.of(tier);
+      if (enough <= too_little || (enough - too_little).value <= enough.value / exact_to) break;
+      const Bytes between = written(too_little + Bytes{(enough - too_little).value / 2});
+      if (between >= enough) break;
+      PlanOptions tried = larger;
+      of(tried.budgets, tier) = between;
+      if (attempt(graph, tried, with).fits)
+        larger = tried;
+      else
+        too_little = between;
+    }
+  }
+}
+
 }  // namespace
 
 Error does_not_fit(const ModelGraph& graph, const PlanOptions& options, const Attempt& best) {
   constexpr u32 rounds_max = 16;
   PlanOptions larger = options;
   larger.budgets = raised(options.budgets, best);
-  for (u32 i = 0; i < rounds_max; ++i) {
+  bool fits = false;
+  for (u32 i = 0; i < rounds_max && !fits; ++i) {
     const Attempt a = attempt(graph, larger, best.options);
-    if (a.fits) break;
+    fits = a.fits;
     larger.budgets = raised(larger.budgets, a);
   }
+  if (fits)
+    lower_again(graph, options.budgets, attempts_per_tier(best.program.ops.size()), best.options, larger);
   std::string message = "the job does not fit:";
   for (u32 t = 0; t < tier_count; ++t) {
     const Tier tier = static_cast<Tier>(t);
     const Bytes budget = options.budgets.of(tier), need = larger.budgets.of(tier);
     if (need <= budget) continue;
-    message +=
-        fmt::format(" {} {}: set memory.{}={};", name(tier), shortage_text(need, budget), name(tier),
-                    budget_text(need));
+    message += fmt::format(" {} {}: set memory.{}={};", name(tier), shortage_text(need, budget), name(tier),
+                           budget_text(need));
   }
   message +=
       " or use a shorter train.sequence_length, a smaller train.per_device_train_batch_size, or a smaller "
@@ -78,11 +114,16 @@ std::optional<Error> too_large(const ModelGraph& graph, const PlanOptions& optio
   with_disk.advise = false;
   const Result<Plan> plan = draft_plan(graph, with_disk);
   if (!plan) return std::nullopt;  // something else is short as well: the long way
-  const Bytes need = plan->tiers[static_cast<u32>(Tier::disk)].planned_peak;
-  if (need <= budgets.disk) return std::nullopt;
-  error.message += fmt::format(
-      ": disk {}: set memory.disk={}; or use a smaller model", shortage_text(need, budgets.disk),
-      budget_text(need));
+  const Bytes whole = plan->tiers[static_cast<u32>(Tier::disk)].planned_peak;
+  if (whole <= budgets.disk) return std::nullopt;
+  with_disk.budgets.disk = written(whole);
+  u64 ops = 0;
+  for (const Segment& segment : plan->segments) ops += segment.ops.size();
+  lower_again(graph, budgets, attempts_per_tier(ops),
+              {.sweeps = plan->sweeps, .chunk_elements = plan->chunk_elements}, with_disk);
+  const Bytes need = with_disk.budgets.disk;
+  error.message += fmt::format(": disk {}: set memory.disk={}; or use a smaller model",
+                               shortage_text(need, budgets.disk), budget_text(need));
   return error;
 }
 
