@@ -1,22 +1,34 @@
 #include "cli/plan_refusal.h"
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <string_view>
 
 #include "json/text.h"
+#include "trainer/smaller_job.h"
 
 namespace tidepool {
 namespace {
 
-// Messages write advice as one could type it: "set memory.host=1122MiB; or use ...".
-boost::json::object advice_of(std::string_view message) {
-  constexpr std::string_view set = " set ";
+// Every KEY=VALUE of a text: messages write advice as one could type it.
+boost::json::object settings_of(std::string_view text) {
   boost::json::object out;
-  for (size_t at = message.find(set); at != message.npos; at = message.find(set, at)) {
-    at += set.size();
-    const std::string_view word = message.substr(at, message.find_first_of("; ", at) - at);
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find_first_of("; ,"));
     if (const size_t equals = word.find('='); equals != word.npos)
       out[word.substr(0, equals)] = word.substr(equals + 1);
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+  }
+  return out;
+}
+
+boost::json::array alternatives_of(std::string_view text) {
+  constexpr std::string_view between = ", or ";
+  boost::json::array out;
+  while (!text.empty()) {
+    const std::string_view one = text.substr(0, text.find(between));
+    out.push_back(settings_of(one));
+    text.remove_prefix(std::min(one.size() + between.size(), text.size()));
   }
   return out;
 }
@@ -28,7 +40,12 @@ std::string refusal_json(const Error& error) {
   if (error.kind == ErrorKind::does_not_fit) out["fits"] = false;
   out["exit_code"] = exit_code(error);
   out["message"] = error.message;
-  out["advice"] = advice_of(error.message);
+  const std::string_view message = error.message;
+  const size_t smaller = message.find(smaller_job_words);
+  out["advice"] = settings_of(message.substr(0, smaller));
+  if (error.kind == ErrorKind::does_not_fit)
+    out["alternatives"] =
+        alternatives_of(smaller == message.npos ? "" : message.substr(smaller + smaller_job_words.size()));
   return json_text(out, JsonStyle::pretty);
 }
 

@@ -94,12 +94,9 @@ Error does_not_fit(const ModelGraph& graph, const PlanOptions& options, const At
     const Tier tier = static_cast<Tier>(t);
     const Bytes budget = options.budgets.of(tier), need = larger.budgets.of(tier);
     if (need <= budget) continue;
-    message += fmt::format(" {} {}: set memory.{}={};", name(tier), shortage_text(need, budget), name(tier),
-                           budget_text(need));
+    message += fmt::format("{} {} {}: set memory.{}={}", message.back() == ':' ? "" : ";", name(tier),
+                           shortage_text(need, budget), name(tier), budget_text(need));
   }
-  message +=
-      " or use a shorter train.sequence_length, a smaller train.per_device_train_batch_size, or a smaller "
-      "model";
   return {ErrorKind::does_not_fit, std::move(message)};
 }
 
@@ -122,7 +119,7 @@ std::optional<Error> too_large(const ModelGraph& graph, const PlanOptions& optio
   lower_again(graph, budgets, attempts_per_tier(ops),
               {.sweeps = plan->sweeps, .chunk_elements = plan->chunk_elements}, with_disk);
   const Bytes need = with_disk.budgets.disk;
-  error.message += fmt::format(": disk {}: set memory.disk={}; or use a smaller model",
+  error.message += fmt::format(": disk {}: set memory.disk={}",
                                shortage_text(need, budgets.disk), budget_text(need));
   return error;
 }

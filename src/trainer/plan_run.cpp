@@ -6,6 +6,7 @@
 #include "report/units.h"
 #include "trainer/disk_shortage.h"
 #include "trainer/session.h"
+#include "trainer/smaller_job.h"
 
 namespace tidepool {
 namespace {
@@ -27,10 +28,11 @@ Result<void> check_budgets(const PlanOptions& options, const Machine& machine) {
 Result<void> check_disk(const Config& config, const Machine& machine) {
   const Bytes disk = config.memory.budgets.disk;
   if (disk == disk_auto || disk.value == 0 || machine.disk != DiskRates{}) return {};
-  return Error{ErrorKind::usage,
-               fmt::format("memory.disk={}, and {} has no disk: give the file a section 'disk' with capacity, "
-                           "read and write, or set memory.disk=0",
-                           bytes_text(disk), config.machine.file)};
+  return Error{
+      ErrorKind::usage,
+      fmt::format("memory.disk={}, and {} has no disk: give the file a section 'disk' with capacity, "
+                  "read and write, or set memory.disk=0",
+                  bytes_text(disk), config.machine.file)};
 }
 
 Bytes per_second(double rate) { return Bytes{static_cast<u64>(rate)}; }
@@ -82,15 +84,20 @@ Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor 
                          std::optional<Machine> read) {
   TRY_ASSIGN(RunQuestion question, question_of(config, who, std::move(read)));
   RunPlan out{.options = question.options, .machine = std::move(question.machine)};
+  const auto explain = [&](const Error& error) {
+    const bool disk_is_here = who == PlanFor::this_machine || !out.machine;
+    return suggest_smaller_job(config, out.options,
+                               disk_is_here ? explain_disk(config, graph, out.options, error) : error);
+  };
   if (!out.machine) {
     Result<Plan> plan = make_plan(graph, out.options);
-    if (!plan) return explain_disk(config, graph, out.options, plan.error());
+    if (!plan) return explain(plan.error());
     out.plan = *std::move(plan);
     return out;
   }
   Result<Choice> chosen = choose_plan(graph, out.options, *out.machine, {.tried = tried});
-  if (!chosen && who == PlanFor::this_machine) return explain_disk(config, graph, out.options, chosen.error());
-  TRY_ASSIGN(Choice choice, std::move(chosen));
+  if (!chosen) return explain(chosen.error());
+  Choice choice = *std::move(chosen);
   out.options = choice.options;
   out.plan = std::move(choice.plan);
   out.forecast = std::move(choice.forecast);

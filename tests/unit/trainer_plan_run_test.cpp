@@ -1,8 +1,11 @@
 // One plan for `train` and `tidepool plan`: by bytes, or by the time that a machine file predicts.
 #include <gmock/gmock.h>
 
+#include <boost/json.hpp>
 #include <fstream>
 
+#include "cli/plan_refusal.h"
+#include "json/text.h"
 #include "machine/machine_file.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
@@ -50,6 +53,43 @@ TEST(PlanRun, WithoutAFileItGoesByBytes) {
   EXPECT_FALSE(plan->forecast.has_value());
   EXPECT_EQ(plan_text(config, plan->plan), plan_text(config, make_plan(graph, plan->options).value()));
   EXPECT_TRUE(describe_choice(config, *plan).empty());
+}
+
+// What is said to fit, does.
+TEST(PlanRun, WhereItDoesNotFitASmallerJobThatDoesIsTold) {
+  const TrainDir dir;
+  Config config = testing::small_config(dir);
+  config.model.n_positions = config.train.sequence_length = 256;
+  config.train.per_device_train_batch_size = 8;
+  config.memory.budgets = {Bytes{4 * mib}, Bytes{16 * mib}, disk_auto};
+  const auto refused = plan_run(config, make_graph(config).value(), PlanFor::this_machine);
+  ASSERT_FALSE(refused);
+  ASSERT_EQ(refused.error().kind, ErrorKind::does_not_fit);
+  const auto said = parse_json(refusal_json(refused.error()), ErrorKind::internal, "refusal");
+  ASSERT_TRUE(said) << refused.error().message;
+  EXPECT_EQ(said->at("advice").as_object().size(), 1u);
+  const auto& alternatives = said->at("alternatives").as_array();
+  ASSERT_EQ(alternatives.size(), 2u) << refused.error().message;
+  for (const auto& alternative : alternatives) {
+    SCOPED_TRACE(boost::json::serialize(alternative));
+    std::vector<std::string> overrides;
+    for (const auto& [key, value] : alternative.as_object())
+      overrides.push_back(std::string(key) + "=" + std::string(value.as_string()));
+    const auto smaller = parse_config(to_yaml(config), "config", overrides);
+    ASSERT_TRUE(smaller) << smaller.error().message;
+    EXPECT_TRUE(plan_run(*smaller, make_graph(*smaller).value(), PlanFor::this_machine));
+  }
+}
+
+// Windows that do not fit fit no better with fewer tokens: what would not help is not told.
+TEST(PlanRun, WhereNoSmallerJobFitsNoneIsTold) {
+  const TrainDir dir;
+  Config config = testing::small_config(dir);
+  config.memory.budgets = {Bytes{64 * kib}, Bytes{8 * mib}, disk_auto};
+  const auto refused = plan_run(config, make_graph(config).value(), PlanFor::this_machine);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("; or use a smaller model"));
+  EXPECT_THAT(refused.error().message, ::testing::Not(HasSubstr("train.")));
 }
 
 // The plan's page and the report's say the same bytes of a steady step; the means of a short run are others.
