@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "text/rate_text.h"
 
 namespace tidepool {
@@ -63,6 +65,18 @@ std::optional<Contradiction> find_contradiction(const Machine& m) {
   if (auto found = check_memory(m.host, "copies", "h2d", copies.h2d_bytes_per_s)) return found;
   if (auto found = check_memory(m.host, "copies", "d2h", copies.d2h_bytes_per_s)) return found;
   return check_memory(m.host, "host", "adam", m.host.adam_bytes_per_s);
+}
+
+void reconcile(Machine& m) {
+  const double carried = m.host.memory_bytes_per_s;
+  for (double* rate : {&m.copies.h2d_bytes_per_s, &m.copies.d2h_bytes_per_s, &m.host.adam_bytes_per_s})
+    *rate = std::min(*rate, memory_noise * carried);
+  const auto at_once = [](double& sum, double a, double b, double slowdown_most) {
+    if (a > 0 && b > 0) sum = std::clamp(sum, in_turns(a, b) / slowdown_most, a + b);
+  };
+  at_once(m.copies.both_bytes_per_s, m.copies.h2d_bytes_per_s, m.copies.d2h_bytes_per_s,
+          copies_slowdown_most);
+  at_once(m.disk.mixed_bytes_per_s, m.disk.read_bytes_per_s, m.disk.write_bytes_per_s, disk_slowdown_most);
 }
 
 }  // namespace tidepool

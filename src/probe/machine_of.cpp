@@ -8,6 +8,7 @@
 #include <ctime>
 #include <string>
 
+#include "machine/contradiction.h"
 #include "machine/roofline.h"
 #include "probe/disk_meter.h"
 #include "probe/gpu_meters.h"
@@ -17,11 +18,6 @@ namespace tidepool {
 namespace {
 
 double rounded(double value) { return std::stod(fmt::format("{:.3e}", value)); }
-
-// At most `a` + `b`: on a busy machine samples may say more, which machine files may not.
-double at_once(const Rates& rates, std::string_view key, double a, double b) {
-  return rounded(std::min(rates.median(key), a + b));
-}
 
 // A card without products of bf16 is no faster with them than in fp32.
 double rate_of_products(const Rates& rates, Precision precision) {
@@ -63,7 +59,7 @@ DiskRates disk_of(const Rates& rates, const MachineFacts& facts) {
   disk.capacity = Bytes{facts.disk_free.value / mib * mib};
   disk.read_bytes_per_s = rounded(rates.median("disk.read"));
   disk.write_bytes_per_s = rounded(rates.median("disk.write"));
-  disk.mixed_bytes_per_s = at_once(rates, "disk.mixed", disk.read_bytes_per_s, disk.write_bytes_per_s);
+  disk.mixed_bytes_per_s = rounded(rates.median("disk.mixed"));
   for (Bytes block : point_blocks)
     for (u32 depth : point_depths)
       disk.points.push_back({block, depth, rounded(rates.median(point_key(block, depth, DiskPattern::read))),
@@ -89,12 +85,13 @@ Machine machine_of(const Rates& rates, const MachineFacts& facts) {
   m.copies.h2d_bytes_per_s = rounded(rates.median("copies.h2d"));
   m.copies.d2h_bytes_per_s = rounded(rates.median("copies.d2h"));
   m.copies.both_bytes_per_s =
-      at_once(rates, "copies.both", m.copies.h2d_bytes_per_s, m.copies.d2h_bytes_per_s);
+      rounded(rates.median("copies.both"));
   m.host = {.name = facts.cpu, .cores = facts.cores, .numa_nodes = facts.numa_nodes, .memory = facts.memory};
   m.host.memory_bytes_per_s = rounded(rates.median("host.memory_rate"));
   m.host.adam_bytes_per_s = rounded(rates.median("host.adam"));
   m.host.checksum_bytes_per_s = rounded(rates.median("host.checksum"));
   m.disk = disk_of(rates, facts);
+  reconcile(m);
   return m;
 }
 

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "cli/probe_text.h"
+#include "machine/machine_file.h"
 #include "probe/disk_meter.h"
 #include "probe/machine_of.h"
 #include "probe/meter.h"
@@ -130,6 +131,26 @@ TEST(ProbeRates, BothAtOnceIsNotMoreThanTheSum) {
   for (int i = 0; i < 3; ++i) rates.add("copies.both", "", bytes, 90e9);
   const Machine machine = machine_of(rates, {});
   EXPECT_EQ(machine.copies.both_bytes_per_s, machine.copies.h2d_bytes_per_s + machine.copies.d2h_bytes_per_s);
+}
+
+// Beside other work any rate may come out too high or too low; the file that probe writes is read all the same.
+TEST(ProbeRates, AMeasuredMachineIsNeverRefused) {
+  const char* keys[] = {"copies.h2d", "copies.d2h", "copies.both", "host.memory_rate", "host.adam", "disk.mixed"};
+  for (const char* odd : keys) {
+    for (double factor : {0.02, 0.5, 1.6, 50.0}) {
+      Rates rates = some_rates();
+      for (const char* key : {"disk.read", "disk.write", "disk.mixed"}) rates.add(key, "", bytes, 2.3456789e9);
+      for (Bytes block : point_blocks)
+        for (u32 depth : point_depths)
+          for (DiskPattern pattern : {DiskPattern::read, DiskPattern::write})
+            rates.add(point_key(block, depth, pattern), "", bytes, 1e9);
+      const double usual = rates.median(odd);
+      for (int i = 0; i < 3; ++i) rates.add(odd, "", bytes, factor * usual);
+      const Machine machine = machine_of(rates, {.cores = 2, .numa_nodes = 1, .memory = Bytes{gib}, .disk_free = Bytes{gib}});
+      const auto read = parse_machine(to_yaml(machine), "probed");
+      EXPECT_TRUE(read) << read.error().message;
+    }
+  }
 }
 
 }  // namespace
