@@ -10,11 +10,12 @@ Bytes larger(Bytes budget) { return Bytes{static_cast<u64>(static_cast<double>(b
 struct Change {
   const char* name;
   void (*apply)(PlanOptions&, Machine&);
+  bool plans_anew = false;  // rates are no part of a plan
 };
 
 constexpr Change changes[] = {
-    {"device budget +25%", [](PlanOptions& o, Machine&) { o.budgets.device = larger(o.budgets.device); }},
-    {"host budget +25%", [](PlanOptions& o, Machine&) { o.budgets.host = larger(o.budgets.host); }},
+    {"device budget +25%", [](PlanOptions& o, Machine&) { o.budgets.device = larger(o.budgets.device); }, true},
+    {"host budget +25%", [](PlanOptions& o, Machine&) { o.budgets.host = larger(o.budgets.host); }, true},
     {"compute +25%",
      [](PlanOptions&, Machine& m) {
        for (double& rate : m.device.flops_per_s) rate *= more;
@@ -31,12 +32,12 @@ constexpr Change changes[] = {
        m.disk.read_bytes_per_s *= more, m.disk.write_bytes_per_s *= more, m.disk.mixed_bytes_per_s *= more;
        for (DiskPoint& p : m.disk.points) p.read_bytes_per_s *= more, p.write_bytes_per_s *= more;
      }},
-    {"clipping off", [](PlanOptions& o, Machine&) { o.clipping = false; }},
+    {"clipping off", [](PlanOptions& o, Machine&) { o.clipping = false; }, true},
 };
 
 }  // namespace
 
-Result<std::vector<WhatIf>> what_if(const ModelGraph& graph, const PlanOptions& options,
+Result<std::vector<WhatIf>> what_if(const Plan& base, const ModelGraph& graph, const PlanOptions& options,
                                     const Machine& machine, const WhatIfTried& tried) {
   std::vector<WhatIf> out;
   u32 number = 0;
@@ -46,12 +47,13 @@ Result<std::vector<WhatIf>> what_if(const ModelGraph& graph, const PlanOptions& 
     Machine faster = machine;
     change.apply(changed, faster);
     changed.advise = false;
-    const auto plan = make_plan(graph, changed);
-    if (!plan) {
-      if (plan.error().kind == ErrorKind::does_not_fit) continue;  // another order of updates may need more
-      return plan.error();
+    Result<Plan> anew{Plan{}};
+    if (change.plans_anew) anew = draft_plan(graph, changed);
+    if (!anew) {
+      if (anew.error().kind == ErrorKind::does_not_fit) continue;  // another order of updates may need more
+      return anew.error();
     }
-    TRY_ASSIGN(const Forecast found, forecast(*plan, graph, faster));
+    TRY_ASSIGN(const Forecast found, forecast(change.plans_anew ? *anew : base, graph, faster, {.check_tags = false}));
     out.push_back({change.name, found.step_seconds, found.binds});
   }
   return out;

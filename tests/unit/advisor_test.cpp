@@ -134,7 +134,7 @@ TEST(WhatIf, AFasterDiskHelpsWhereTheDiskBinds) {
   const auto plan = make_plan(c.graph, options);
   ASSERT_TRUE(plan);
   const double now = forecast(*plan, c.graph, machine).value().step_seconds;
-  const auto changes = what_if(c.graph, options, machine);
+  const auto changes = what_if(*plan, c.graph, options, machine);
   ASSERT_TRUE(changes);
   for (const WhatIf& w : *changes) {
     if (w.change == "disk +25%") {
