@@ -86,7 +86,7 @@ Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor 
   RunPlan out{.options = question.options, .machine = std::move(question.machine)};
   const auto explain = [&](const Error& error) {
     const bool disk_is_here = who == PlanFor::this_machine || !out.machine;
-    return suggest_smaller_job(config, out.options,
+    return suggest_smaller_job(config, out.options.budgets.disk,
                                disk_is_here ? explain_disk(config, graph, out.options, error) : error);
   };
   if (!out.machine) {

@@ -15,9 +15,7 @@ constexpr u32 tries_max = 4;               // of each kind: large models take se
 
 class SmallerJobs {
  public:
-  SmallerJobs(const Config& config, const PlanOptions& options) : config_(config), options_(options) {
-    options_.advise = false;
-  }
+  SmallerJobs(const Config& config, Bytes disk) : config_(config), disk_(disk) {}
 
   std::vector<std::string> all() const {
     std::vector<std::string> found;
@@ -30,10 +28,8 @@ class SmallerJobs {
  private:
   bool fits(const Config& changed) const {
     const Result<ModelGraph> graph = make_graph(changed);
-    PlanOptions options = options_;
-    options.micro_batches = micro_batches_per_step(changed);
-    if (options.sweeps > 1)
-      options.sweeps = 0;  // may not divide them; a config says it once it is known to fit
+    PlanOptions options = plan_options(changed, disk_);
+    options.advise = false;
     return graph && check_fits(*graph, options);
   }
 
@@ -74,14 +70,14 @@ class SmallerJobs {
   }
 
   const Config& config_;
-  PlanOptions options_;
+  const Bytes disk_;
 };
 
 }  // namespace
 
-Error suggest_smaller_job(const Config& config, const PlanOptions& options, Error error) {
+Error suggest_smaller_job(const Config& config, Bytes disk, Error error) {
   if (error.kind != ErrorKind::does_not_fit) return error;
-  const std::vector<std::string> jobs = SmallerJobs(config, options).all();
+  const std::vector<std::string> jobs = SmallerJobs(config, disk).all();
   if (jobs.empty())
     error.message += "; or use a smaller model";
   else
