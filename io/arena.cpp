@@ -69,7 +69,7 @@ Result<std::unique_ptr<Arena>> Arena::create(const ArenaOptions& options) {
     say(accepted ? "huge pages asked for" : "no huge pages (kernel without transparent ones)");
   }
   if (options.numa_bind) {
-    if (std::string text = bind_to_local_nodes(arena->memory_); !text.empty()) say(text);
+    if (std::string text = bind_to_local_nodes(arena->memory_, options.near); !text.empty()) say(text);
   }
   if (options.prefault || options.poison) arena->prefault(options);
   if (options.lock && mlock(memory, options.bytes.value) != 0) {

@@ -43,6 +43,7 @@ struct ArenaOptions {
   Bytes bytes{};                  // exact: a multiple of frame_alignment
   bool huge_pages = true;         // asks for 2 MiB pages
   bool numa_bind = true;          // to the node(s) of this process's CPUs; nothing on one node
+  std::vector<std::string> near;  // PCI addresses of devices: to their nodes instead
   bool prefault = true;           // every page is there before create() returns
   bool lock = false;              // mlock; failing is a note, not an error
   bool poison = false;            // fills with arena_poison, so that tests see reads of unwritten frames

@@ -42,6 +42,9 @@ void norm_cells_cuda(const std::byte* grad, Precision, u64 elements, double* cel
 // [count, norm_granule_elements / norm_cell_elements], those that nobody makes 0.
 void norm_granules_cuda(const double* cells, const u32* places, u32 count, double* partials, cudaStream_t);
 
+// y += x, in double: how numbers of several devices meet.
+void add_numbers_cuda(double* y, const double* x, u64 n, cudaStream_t);
+
 // A step's losses and partials, each summed in order, as the host does.
 struct NormFinish {
   const double* losses = nullptr;    // [loss_count] by micro-batch

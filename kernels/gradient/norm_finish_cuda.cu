@@ -48,8 +48,16 @@ __global__ void __launch_bounds__(finish_threads) norm_finish_kernel(NormFinish 
   *f.result = step_result(loss, sqrt(squares), f.target_tokens);
 }
 
+__global__ void __launch_bounds__(256) add_kernel(double* y, const double* x, u64 n) {
+  for (u64 i = grid_thread(); i < n; i += grid_threads()) y[i] += x[i];
+}
+
 }  // namespace
 }  // namespace cuda
+
+void add_numbers_cuda(double* y, const double* x, u64 n, cudaStream_t stream) {
+  if (n > 0) cuda::launch(cuda::add_kernel, cuda::elementwise_launch(n, 1), stream, y, x, n);
+}
 
 void norm_finish_cuda(const NormFinish& f, cudaStream_t stream) {
   cuda::launch(cuda::norm_finish_kernel, {.block = {cuda::finish_threads}}, stream, f);

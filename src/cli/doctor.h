@@ -8,6 +8,8 @@
 
 namespace tidepool {
 
+class GpuBackend;
+
 enum class Health : u8 { ok, warn, fail };  // fail: training is impossible
 
 struct Finding {
@@ -20,6 +22,8 @@ struct Finding {
 
 // Cores and memory; then the disk's own.
 std::vector<Finding> examine_cores(const DoctorArguments&);
+// `backend`: null where the program was built without CUDA.
+std::vector<Finding> examine_gpus(const DoctorArguments&, const GpuBackend* backend);
 std::vector<Finding> examine_memory(const DoctorArguments&);
 std::vector<Finding> examine_disk(const DoctorArguments&);
 

@@ -1,12 +1,14 @@
 // The doctor on cores, accelerators and memory.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 
 #include "cli/doctor.h"
 #include "executor/devices.h"
 #include "io/memory_limits.h"
+#include "io/numa.h"
 #include "machine/topology.h"
 
 namespace tidepool {
@@ -33,9 +35,9 @@ Finding simd() {
 }
 
 // What the config asks for and is not to be had ends every run.
-Finding gpus_asked_for(const DoctorArguments& arguments) {
+Finding gpus_asked_for(const DoctorArguments& arguments, const GpuBackend* gpus) {
   Finding out{Health::fail, "GPU", "", "", ErrorKind::usage};
-  if (const GpuBackend* gpus = gpu_backend()) {
+  if (gpus != nullptr) {
     out.found = gpus->why_none(arguments.gpus);
     if (out.found.empty()) return {.what = out.what, .found = arguments.executor + " can be used"};
     out.fix = "or train with machine.executor=cpu";
@@ -46,18 +48,19 @@ Finding gpus_asked_for(const DoctorArguments& arguments) {
   return out;
 }
 
-Finding accelerator(const DoctorArguments& arguments) {
-  if (!arguments.gpus.empty()) return gpus_asked_for(arguments);
-  const std::string what = "GPU";
-  if (const GpuBackend* gpus = gpu_backend()) {
-    const std::string why_none = gpus->why_none({});
-    if (why_none.empty()) return {.what = what, .found = "one is there: machine.executor=cuda trains on it"};
-    return {.what = what, .found = why_none};
-  }
+Finding no_backend() {
   const std::string driver = first_line("/proc/driver/nvidia/version");
-  if (driver.empty()) return {.what = what, .found = "no GPU driver: the CPU executor trains"};
-  return {.what = what,
+  if (driver.empty()) return {.what = "GPU", .found = "no GPU driver: the CPU executor trains"};
+  return {.what = "GPU",
           .found = "an NVIDIA driver is there, but this program was built without CUDA: the CPU executor trains"};
+}
+
+// "NVIDIA H200, 139.8 GiB, node 1".
+std::string describe(const GpuFacts& gpu) {
+  const std::vector<u32> nodes = numa_nodes_of({gpu.pci});
+  return fmt::format("{}, {}{}{}", gpu.name, format_bytes(gpu.memory),
+                     nodes.size() == 1 ? fmt::format(", node {}", nodes.front()) : "",
+                     gpu.held_by.empty() ? "" : ";" + gpu.held_by);
 }
 
 Finding huge_pages() {
@@ -108,6 +111,26 @@ Finding overcommit() {
 
 }  // namespace
 
+std::vector<Finding> examine_gpus(const DoctorArguments& arguments, const GpuBackend* backend) {
+  std::vector<Finding> out;
+  if (!arguments.gpus.empty()) out.push_back(gpus_asked_for(arguments, backend));
+  if (backend == nullptr) {
+    if (out.empty()) out.push_back(no_backend());
+    return out;
+  }
+  const std::vector<GpuFacts> gpus = backend->gpus();
+  if (gpus.empty() && out.empty()) out.push_back({.what = "GPU", .found = backend->why_none({})});
+  for (u32 i = 0; i < gpus.size(); ++i)
+    out.push_back({.what = fmt::format("cuda:{}", i), .found = describe(gpus[i])});
+  if (gpus.size() < 2) return out;
+  if (const Result<std::string> exchange = backend->exchange()) {
+    out.push_back({.what = "between GPUs", .found = *exchange});
+  } else {
+    out.push_back({Health::warn, "between GPUs", "nothing: only one can be trained on", exchange.error().message});
+  }
+  return out;
+}
+
 std::vector<Finding> examine_cores(const DoctorArguments& arguments) {
   std::vector<Finding> out;
   const auto topology = create_topology();
@@ -128,7 +151,7 @@ std::vector<Finding> examine_cores(const DoctorArguments& arguments) {
                                       : std::string("one node")});
   }
   out.push_back(simd());
-  out.push_back(accelerator(arguments));
+  std::ranges::move(examine_gpus(arguments, gpu_backend()), std::back_inserter(out));
   return out;
 }
 

@@ -234,7 +234,7 @@ const std::array field_table = std::to_array<Field>({
      .key = "executor",
      .ref = REF(machine.executor),
      .help = "What computes: cpu, cpu:N for N devices of memory.device each, cuda for the first GPU, cuda:I for "
-             "the GPU that CUDA counts as I (from 0)"},
+             "the GPU that CUDA counts as I (from 0), cuda:I,J for several with memory.device each"},
     {"machine",
      "threads",
      REF(machine.threads),

@@ -40,6 +40,8 @@ class Devices {
 
   // One line each, for people.
   virtual std::vector<std::string> describe() const = 0;
+  // Of those on a bus, their addresses ("0000:3b:00.0"): memory near them is reached at full rate.
+  virtual std::vector<std::string> pci() const { return {}; }
   // The one executor. The devices must outlive it.
   virtual Result<std::unique_ptr<TrainingExecutor>> create_executor(const ExecutorRequest&) = 0;
 
@@ -61,10 +63,22 @@ class Devices {
 // Arenas in host memory, and kernels on the pool's cores.
 Result<std::unique_ptr<Devices>> take_cpu_devices(const DevicesRequest&);
 
+// A GPU as the driver tells of it.
+struct GpuFacts {
+  std::string name;  // "NVIDIA H200"
+  Bytes memory{};
+  std::string pci;      // "0000:3b:00.0"
+  std::string held_by;  // " python (1234) has 12.30 GiB.": who else uses it, as far as is known
+};
+
 // What a program brings that was built with CUDA.
 class GpuBackend {
  public:
   virtual ~GpuBackend() = default;
+  // All that can be asked for, in the driver's order; nothing is started on them.
+  virtual std::vector<GpuFacts> gpus() const = 0;
+  // Through what several of them exchange data: "NCCL 2.19.3", or why they cannot.
+  virtual Result<std::string> exchange() const = 0;
   // Why these GPUs cannot be used here, in words that say what to do; empty where they may be.
   virtual std::string why_none(std::span<const u32> gpus) const = 0;
   virtual Result<std::unique_ptr<Devices>> take_devices(const DevicesRequest&) const = 0;

@@ -1,24 +1,33 @@
 #include "executor/gpu_reserved.h"
 
+#include <algorithm>
+
 #include "executor/step_arrays.h"
 #include "kernels/gradient.h"
 #include "kernels/matmul/matmul_workspace.h"
 
 namespace tidepool {
 
-// Cutting a window into chunk sets adds a run of equal decay per cut at most.
-GpuReserved gpu_reserved(const ModelGraph& graph, u32 micro_batches) {
+// Cutting a window into chunk sets adds a run of equal decay per cut at most, and each border between two
+// devices' parts is in one granule.
+GpuReserved gpu_reserved(const ModelGraph& graph, u32 micro_batches, u32 devices) {
+  const u64 borders = devices - 1;
+  u64 largest = 0;
   StepArraySizes sizes{.micro_batches = micro_batches,
                        .decay_segments = gpu_chunk_sets_max,
-                       .vocabulary = graph.config.vocab_size};
+                       .vocabulary = graph.config.vocab_size,
+                       .several_devices = devices > 1};
   for (const Window& window : graph.windows) {
+    largest = std::max(largest, window.elements);
+    sizes.cells += borders * (norm_granule_elements / norm_cell_elements);
     sizes.partials += div_up(window.elements, norm_granule_elements);
     sizes.decay_segments += window.tensors.size();
   }
   StepArrays arrays;
   const auto pages = [](Bytes bytes) { return Bytes{round_up(bytes.value, frame_alignment)}; };
   return {.kernels = pages(cuda_library_workspace + cuda_matmul_scratch),
-          .numbers = pages(lay_out(sizes, nullptr, arrays))};
+          .numbers = pages(lay_out(sizes, nullptr, arrays)),
+          .staging = pages(std::min(gpu_staging_max, Bytes{borders * largest * sizeof(float)}))};
 }
 
 }  // namespace tidepool

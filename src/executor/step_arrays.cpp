@@ -1,6 +1,9 @@
 #include "executor/step_arrays.h"
 
+#include <algorithm>
+
 #include "executor/host/lane_thread.h"
+#include "kernels/gradient.h"
 
 namespace tidepool {
 namespace {
@@ -30,7 +33,11 @@ Bytes lay_out(const StepArraySizes& sizes, std::byte* begin, StepArrays& arrays)
   ArrayCutter cutter(begin);
   arrays.losses = cutter.take<double>(steps_kept * sizes.micro_batches);
   arrays.evaluations = cutter.take<double>(lane_depth);
-  arrays.partials = cutter.take<double>(sizes.partials);
+  const u64 squares = sizes.partials + sizes.cells;
+  arrays.partials = cutter.take<double>(squares);
+  arrays.cells = arrays.partials + sizes.partials;
+  arrays.received = cutter.take<double>(sizes.several_devices ? std::max(squares, sizes.micro_batches) : 0);
+  arrays.shared = cutter.take<u32>(sizes.cells / (norm_granule_elements / norm_cell_elements));
   arrays.results = cutter.take<StepResult>(steps_kept);
   arrays.scalars = cutter.take<AdamWScalars>(1);
   arrays.logits = cutter.take<float>(sizes.vocabulary);

@@ -54,7 +54,7 @@ Bytes host_reserved() {
 Bytes device_reserved(const Config& config) {
   if (config.machine.gpus().empty()) return Bytes{0};
   const Result<ModelGraph> graph = make_graph(config);
-  return graph ? gpu_reserved(*graph, micro_batches_per_step(config)).total() : Bytes{0};
+  return graph ? gpu_reserved(*graph, micro_batches_per_step(config), config.machine.devices()).total() : Bytes{0};
 }
 
 // GPUs have their activations in the precision of their matrix units.
@@ -141,6 +141,7 @@ Result<void> Session::take_memory(const Config& config) {
   TRY_ASSIGN(host_, Arena::create({.name = "host",
                                    .bytes = Bytes{std::max(round_up(peak(Tier::host).value, frame_alignment),
                                                            frame_alignment)},
+                                   .near = devices_->pci(),
                                    .pool = pool_.get(),
                                    .ledger = &ledger_}));
   notes_.push_back(host_->describe());

@@ -2,16 +2,10 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <chrono>
-#include <filesystem>
-#include <thread>
 
-#include "control.h"
-#include "engine/engine.h"
 #include "executor/cuda/cuda_devices.h"
+#include "tests/cuda/recorded_run.h"
 #include "tests/support/segments.h"
-#include "tests/support/train_fixture.h"
-#include "trainer/session.h"
 
 namespace tidepool {
 namespace {
@@ -19,23 +13,14 @@ namespace {
 using emulated_cuda::Call;
 using emulated_cuda::CallKind;
 using ::testing::HasSubstr;
+using testing::gpu_config;
+using testing::next_op;
+using testing::NoData;
 using testing::Numbers;
+using testing::OpCalls;
+using testing::Recorder;
 using testing::train_numbers;
 using testing::TrainDir;
-
-Config gpu_config(const TrainDir& dir) {
-  Config c = testing::small_config(dir);
-  c.model = {.vocab_size = 256, .n_positions = 16, .n_embd = 64, .n_layer = 2, .n_head = 1};
-  c.train.sequence_length = 16;
-  c.train.max_steps = 4;
-  c.train.per_device_train_batch_size = 1;
-  c.train.gradient_accumulation_steps = 2;
-  c.train.eval_batches = 2;
-  c.memory.budgets.device = Bytes{80 * mib};
-  c.memory.home = HomePolicy::host;
-  c.machine.executor = "cuda";
-  return c;
-}
 
 class EmulatedExecutor : public ::testing::Test {
  protected:
@@ -47,54 +32,6 @@ class EmulatedExecutor : public ::testing::Test {
 };
 
 // ---- from the plan to streams
-
-class NoData final : public StepSource {
- public:
-  Result<void> load_batch(const BatchRequest&, std::span<i32> tokens, std::span<i32> targets) override {
-    std::ranges::fill(tokens, 1);
-    std::ranges::fill(targets, 2);
-    return {};
-  }
-  StepSettings settings(u64) const override { return {}; }
-};
-
-// Passes everything on, and remembers what was handed over.
-class Recorder final : public Executor {
- public:
-  struct Submission {
-    Issue issue;
-    std::vector<u64> in_flight;
-  };
-  explicit Recorder(Executor& executor) : executor_(executor) {}
-
-  u32 slots_free(LaneId lane) const override { return executor_.slots_free(lane); }
-  void submit(const Issue& issue, std::span<const u64> in_flight) override {
-    submissions.push_back({issue, {in_flight.begin(), in_flight.end()}});
-    executor_.submit(issue, in_flight);
-  }
-  std::span<const Completion> wait() override { return executor_.wait(); }
-  Nanos now() const override { return executor_.now(); }
-
-  std::vector<Submission> submissions;
-
- private:
-  Executor& executor_;
-};
-
-// The calls of one op: waits, the begin, kernels and copies, the end.
-struct OpCalls {
-  std::vector<unsigned> waits;
-  std::vector<Call> work;
-  unsigned end = 0;
-};
-OpCalls next_op(const std::vector<Call>& calls, u64& at) {
-  OpCalls op;
-  for (; calls[at].kind == CallKind::stream_wait_event; ++at) op.waits.push_back(calls[at].event);
-  EXPECT_EQ(calls[at].kind, CallKind::event_record);
-  for (++at; calls[at].kind != CallKind::event_record; ++at) op.work.push_back(calls[at]);
-  op.end = calls[at++].event;
-  return op;
-}
 
 TEST_F(EmulatedExecutor, StreamsWaitForWhatThePlanSays) {
   const Config config = gpu_config(dir_);
@@ -166,10 +103,7 @@ TEST_F(EmulatedExecutor, StepsTakeNoMemory) {
 class EmulatedFault : public EmulatedExecutor {
  protected:
   void expect_error(const Config& config, ErrorKind kind, std::initializer_list<const char*> words) {
-    const auto report = testing::run(config);
-    ASSERT_FALSE(report);
-    EXPECT_EQ(report.error().kind, kind) << report.error().message;
-    for (const char* word : words) EXPECT_THAT(report.error().message, HasSubstr(word));
+    testing::expect_run_error(config, kind, words);
   }
 };
 
@@ -194,13 +128,6 @@ TEST_F(EmulatedFault, NoSuchGpu) {
   Config config = gpu_config(dir_);
   config.machine.executor = "cuda:3";
   expect_error(config, ErrorKind::usage, {"cuda:3", "1 GPU", "CUDA_VISIBLE_DEVICES"});
-}
-
-TEST_F(EmulatedFault, SeveralGpus) {
-  emulated_cuda::reset({.devices = 2});
-  Config config = gpu_config(dir_);
-  config.machine.executor = "cuda:0,1";
-  expect_error(config, ErrorKind::usage, {"several GPUs", "cuda:I"});
 }
 
 TEST_F(EmulatedFault, GpuTooOld) {
@@ -341,14 +268,7 @@ TEST_F(EmulatedFault, InTheMiddleOfTraining) {
     SCOPED_TRACE(words);
     config.output.dir = dir_ / words;
     emulated_cuda::reset();
-    std::jthread breaker([&, with = faults](const std::stop_token& stop) {
-      while (!stop.stop_requested() && !std::filesystem::exists(config.output.dir + "/checkpoint-2"))
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      emulated_cuda::set_faults(with);
-    });
-    const auto report = testing::run(config);
-    breaker.request_stop();
-    breaker.join();
+    const auto report = testing::run_into_faults(config, faults);
     emulated_cuda::clear_failure();
     ASSERT_FALSE(report);
     EXPECT_EQ(report.error().kind, ErrorKind::io);

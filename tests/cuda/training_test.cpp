@@ -4,13 +4,15 @@
 #include <filesystem>
 
 #include "executor/cuda/cuda_devices.h"
-#include "tests/cuda/cuda_fixture.h"
+#include "tests/support/gpu_config.h"
 #include "tests/support/placement.h"
 
 namespace tidepool {
 namespace {
 
+using testing::change_timing;
 using testing::covering_array;
+using testing::gpu_config;
 using testing::how_to_repeat;
 using testing::Numbers;
 using testing::numbers_of;
@@ -18,36 +20,12 @@ using testing::Row;
 using testing::train_numbers;
 using testing::TrainDir;
 
-Config gpu_config(const TrainDir& dir, Precision precision, const std::string& run = "run") {
-  Config c = testing::small_config(dir, run);
-  c.model = {.vocab_size = 256, .n_positions = 16, .n_embd = 64, .n_layer = 2, .n_head = 2};
-  c.train.precision = precision;
-  c.train.sequence_length = 16;
-  c.train.max_steps = 3;
-  c.train.per_device_train_batch_size = 1;
-  c.train.gradient_accumulation_steps = 2;
-  c.train.eval_batches = 2;
-  c.memory.budgets.device = Bytes{80 * mib};  // 66 MiB of it are workspaces
-  c.machine.executor = "cuda";
-  return c;
-}
-
 class CudaTraining : public ::testing::TestWithParam<Precision> {
  protected:
   CudaTraining() { register_cuda(); }
-#ifdef CUDA_EMULATED
-  // What changes from run to run on a GPU, and hides or shows a wait that is missing.
-  void change_timing(u64 seed) {
-    emulated_cuda::reset(
-        {.seed = seed + 1, .jitter_us_max = seed % 3 == 1 ? 50u : 0u, .late_streams = seed % 3 == 2});
-  }
-#else
-  void change_timing(u64) {}
-#endif
   void SetUp() override {
-    int devices = 0;
     change_timing(0);
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) GTEST_SKIP() << "no GPU here";
+    if (testing::gpus_here() == 0) GTEST_SKIP() << "no GPU here";
   }
 
   const TrainDir dir_;

@@ -21,6 +21,7 @@ struct Options {
   std::size_t taken_by_others_bytes = 0;
   std::size_t shared_bytes_max = 227 * 1024;  // dynamic, per block, after cudaFuncSetAttribute
   int driver_version = 13000;
+  int nccl_version = 21903;
 };
 
 // Each number counts calls from now on, 1 the next; 0 never.
@@ -34,11 +35,15 @@ struct Faults {
   int algorithm = 0;                          // cuBLASLt finds none for a product: CUBLAS_STATUS_NOT_SUPPORTED
   int product = 0;                            // cuBLASLt refuses one: CUBLAS_STATUS_INTERNAL_ERROR, none of CUDA's
   cudaError_t every_call = cudaSuccess;       // cudaErrorInsufficientDriver, cudaErrorNoDevice, ...
+  int group = 0;                              // ncclGroupEnd: ncclUnhandledCudaError, and nothing is done
+  int exchange = 0;                           // a group's: never ends, and is then told by
+  int exchange_error = 6;                     // ncclCommGetAsyncError: ncclRemoteError
 };
 
 enum class CallKind {
   allocate, free, host_allocate, host_free, host_register, host_unregister,
   copy, set, launch, matmul, host_function,
+  broadcast, send, receive,
   event_record, stream_wait_event, event_synchronize, stream_synchronize, device_synchronize,
 };
 
@@ -53,7 +58,7 @@ struct Call {
   dim3 grid, block;            // of launches
 };
 
-// As after start. Stops the process if streams, events or memory are left: a leak of the test before.
+// As after start. Stops the process if streams, events, communicators or memory are left: a leak of the test before.
 void reset(const Options& = {});
 void set_faults(const Faults&);
 void clear_failure();  // the sticky error, so that a test can take down what it built
@@ -64,7 +69,7 @@ unsigned number_of(cudaStream_t);
 unsigned number_of(cudaEvent_t);
 
 struct Live {
-  std::size_t device_allocations = 0, host_allocations = 0, streams = 0, events = 0;
+  std::size_t device_allocations = 0, host_allocations = 0, streams = 0, events = 0, communicators = 0;
   std::size_t device_bytes = 0, device_bytes_peak = 0;
   bool operator==(const Live&) const = default;
 };

@@ -22,7 +22,7 @@ cudaError_t refusal(Runtime& r, const void* kernel, dim3 grid, dim3 block, std::
   if (!within(grid, grid_x_max, grid_yz_max, grid_yz_max)) return cudaErrorInvalidConfiguration;
   if (!within(block, block_xy_max, block_xy_max, block_z_max)) return cudaErrorInvalidConfiguration;
   if (block.x * block.y * block.z > block_threads_max) return cudaErrorInvalidConfiguration;
-  const auto limit = r.shared_limits.find(kernel);
+  const auto limit = r.shared_limits.find({current_device(), kernel});
   const int allowed = limit == r.shared_limits.end() ? shared_bytes_default : limit->second;
   return shared_bytes > static_cast<std::size_t>(allowed) ? cudaErrorInvalidValue : cudaSuccess;
 }
@@ -66,6 +66,6 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
   if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
   if (value < 0 || static_cast<std::size_t>(value) > r.options.shared_bytes_max) return returned(cudaErrorInvalidValue);
-  r.shared_limits[kernel] = value;
+  r.shared_limits[{current_device(), kernel}] = value;
   return cudaSuccess;
 }

@@ -84,6 +84,19 @@ void require_copy(const Lock& lock, const void* to, const void* from, std::size_
   }
 }
 
+// A stream of one device that touches another's memory does so by a copy between the two.
+void require_own_memory(const Lock& lock, const void* to, const void* from, int device) {
+  const auto own = [&](const void* p) {
+    const Allocation* found = find_memory(lock, p, 1);
+    return found == nullptr || found->kind != MemoryKind::device || found->device == device;
+  };
+  if (!own(to) && !own(from)) fail(fmt::format("a stream of device {} copies other devices' memory", device));
+  const bool between = !own(to) || !own(from);
+  const Allocation *target = find_memory(lock, to, 1), *source = find_memory(lock, from, 1);
+  if (between && (target->kind != MemoryKind::device || source->kind != MemoryKind::device))
+    fail(fmt::format("a stream of device {} copies between the host and another device", device));
+}
+
 void require_range(const Lock& lock, const void* to, std::size_t bytes, const char* what) {
   const Allocation* found = find_memory(lock, to, bytes);
   if (found == nullptr || found->kind != MemoryKind::device) {
@@ -189,6 +202,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   if (bytes == 0) return cudaSuccess;
   require_stream(stream);
   require_copy(lock, to, from, bytes, kind, "asked for");
+  require_own_memory(lock, to, from, stream->device);
   r.calls.push_back({.kind = CallKind::copy, .device = stream->device, .stream = stream->number, .to = to, .from = from, .bytes = bytes});
   enqueue(lock, stream, [=] {
     Lock held(runtime().mutex);
@@ -199,7 +213,15 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_t bytes, cudaStream_t stream) {
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, std::size_t bytes,
+                                cudaStream_t stream) {
+  {
+    Lock lock(runtime().mutex);
+    const Allocation* target = find_memory(lock, to, bytes);
+    const Allocation* source = find_memory(lock, from, bytes);
+    if (bytes > 0 && (target == nullptr || source == nullptr || target->device != to_device || source->device != from_device))
+      fail(fmt::format("a copy of {} bytes from device {} to {}: its memory is not there", bytes, from_device, to_device));
+  }
   return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
 }
 
@@ -210,6 +232,8 @@ cudaError_t cudaMemsetAsync(void* to, int byte, std::size_t bytes, cudaStream_t 
   if (bytes == 0) return cudaSuccess;
   require_stream(stream);
   require_range(lock, to, bytes, "cudaMemsetAsync");
+  if (find_memory(lock, to, bytes)->device != stream->device)
+    fail(fmt::format("a stream of device {} sets another device's memory", stream->device));
   r.calls.push_back({.kind = CallKind::set, .device = stream->device, .stream = stream->number, .to = to, .bytes = bytes});
   enqueue(lock, stream, [=] {
     require_device_memory(to, bytes, "cudaMemsetAsync");

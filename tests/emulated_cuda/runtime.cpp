@@ -15,7 +15,7 @@ thread_local cudaError_t last_error = cudaSuccess;
 thread_local int device_of_thread = 0;
 
 Live live_of(const Runtime& r) {
-  Live live = {.streams = r.streams.size(), .events = r.events, .device_bytes_peak = r.device_bytes_peak};
+  Live live = {.streams = r.streams.size(), .events = r.events, .communicators = r.communicators, .device_bytes_peak = r.device_bytes_peak};
   for (const auto& [address, allocation] : r.memory) {
     ++(allocation.kind == MemoryKind::device ? live.device_allocations : live.host_allocations);
     if (allocation.kind == MemoryKind::device) live.device_bytes += allocation.bytes;
@@ -30,10 +30,15 @@ Runtime& runtime() {
   return instance;
 }
 
-cudaError_t entry_error(const Lock&) {
+cudaError_t sticky_error(const Lock&, int device) {
+  const auto found = runtime().sticky.find(device);
+  return found == runtime().sticky.end() ? cudaSuccess : found->second;
+}
+
+cudaError_t entry_error(const Lock& lock) {
   const Runtime& r = runtime();
   if (r.faults.every_call != cudaSuccess) return r.faults.every_call;
-  return r.sticky;
+  return sticky_error(lock, current_device());
 }
 
 cudaError_t returned(cudaError_t error) {
@@ -49,13 +54,13 @@ void reset(const Options& options) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
   const Live left = live_of(r);
-  if (left.device_allocations + left.host_allocations + left.streams + left.events > 0) {
-    fail(fmt::format("left over: {} allocations of devices, {} of the host, {} streams, {} events",
-                     left.device_allocations, left.host_allocations, left.streams, left.events));
+  if (left.device_allocations + left.host_allocations + left.streams + left.events + left.communicators > 0) {
+    fail(fmt::format("left over: {} allocations of devices, {} of the host, {} streams, {} events, {} communicators",
+                     left.device_allocations, left.host_allocations, left.streams, left.events, left.communicators));
   }
   r.options = options;
   r.faults = {};
-  r.sticky = cudaSuccess;
+  r.sticky.clear();
   r.calls.clear();
   r.shared_limits.clear();
   r.device_bytes.clear();
@@ -72,7 +77,7 @@ void set_faults(const Faults& faults) {
 
 void clear_failure() {
   Lock lock(runtime().mutex);
-  runtime().sticky = cudaSuccess;
+  runtime().sticky.clear();
 }
 
 std::vector<Call> calls() {

@@ -16,6 +16,7 @@ namespace emulated_cuda {
 // The place in a stream that an event marks.
 struct Mark {
   CUstream_st* stream = nullptr;
+  int device = 0;
   std::uint64_t operation = 0;
   bool done = false;
   double seconds = 0;
@@ -34,20 +35,22 @@ struct Runtime {
   std::condition_variable changed;  // an operation ended, came, or is wanted
   Options options;
   Faults faults;
-  cudaError_t sticky = cudaSuccess;
+  std::map<int, cudaError_t> sticky;  // by device
   std::vector<Call> calls;
   std::map<std::uintptr_t, Allocation> memory;
-  std::map<const void*, int> shared_limits;  // by kernel
+  std::map<std::pair<int, const void*>, int> shared_limits;  // by device and kernel
   std::map<int, std::size_t> device_bytes;
   std::size_t device_bytes_peak = 0;
   unsigned streams_made = 0, events_made = 0;
   std::vector<CUstream_st*> streams;
-  std::size_t events = 0;
+  std::size_t events = 0, communicators = 0;
 };
 Runtime& runtime();
 
 using Lock = std::unique_lock<std::mutex>;
 
+// What has befallen a device.
+cudaError_t sticky_error(const Lock&, int device);
 // What a call returns before it does anything: cudaSuccess, an injected fault, or the sticky error.
 cudaError_t entry_error(const Lock&);
 // Remembers an error for cudaGetLastError.
@@ -81,5 +84,6 @@ struct CUstream_st {
 
 struct CUevent_st {
   unsigned number = 0;
+  int device = 0;
   std::shared_ptr<emulated_cuda::Mark> mark;  // null before the first record
 };

@@ -35,7 +35,7 @@ void run_stream(CUstream_st& stream) {
     if (stream.queue.empty()) return;
     const std::function<void()> work = std::move(stream.queue.front());
     stream.queue.pop_front();
-    if (r.sticky == cudaSuccess) {
+    if (sticky_error(lock, stream.device) == cudaSuccess) {
       const unsigned us_max = r.options.jitter_us_max;
       lock.unlock();
       jitter(stream, us_max);
@@ -54,13 +54,18 @@ void wait_until(Lock& lock, CUstream_st& stream, std::uint64_t operations) {
   runtime().changed.wait(lock, [&] { return stream.finished >= operations; });
 }
 
+// A device that has failed waits for nobody, and nobody for it.
 void wait_for_mark(Lock& lock, const std::shared_ptr<Mark>& mark) {
   Runtime& r = runtime();
-  if (!mark->done && r.sticky == cudaSuccess) {
+  const auto passes = [&] {
+    return mark->done || sticky_error(lock, mark->device) != cudaSuccess ||
+           sticky_error(lock, current_device()) != cudaSuccess;
+  };
+  if (!passes()) {
     mark->stream->wanted = std::max(mark->stream->wanted, mark->operation);
     r.changed.notify_all();
   }
-  r.changed.wait(lock, [&] { return mark->done || r.sticky != cudaSuccess; });
+  r.changed.wait(lock, passes);
 }
 
 }  // namespace
@@ -74,9 +79,9 @@ void enqueue(Lock&, cudaStream_t stream, std::function<void()> work) {
   Runtime& r = runtime();
   const bool faulty = fires(r.faults.operation);
   ++stream->enqueued;
-  stream->queue.push_back(faulty ? std::function<void()>([] {
+  stream->queue.push_back(faulty ? std::function<void()>([device = stream->device] {
     Lock lock(runtime().mutex);
-    runtime().sticky = runtime().faults.operation_error;
+    runtime().sticky[device] = runtime().faults.operation_error;
     runtime().changed.notify_all();
   })
                                  : std::move(work));
@@ -133,7 +138,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   require_stream(stream);
   r.calls.push_back({.kind = CallKind::stream_synchronize, .device = stream->device, .stream = stream->number});
   wait_until(lock, *stream, stream->enqueued);
-  return returned(r.sticky);
+  return returned(sticky_error(lock, stream->device));
 }
 
 cudaError_t cudaDeviceSynchronize() {
@@ -146,7 +151,7 @@ cudaError_t cudaDeviceSynchronize() {
   for (CUstream_st* stream : streams) {
     if (stream->device == device) wait_until(lock, *stream, stream->enqueued);
   }
-  return returned(r.sticky);
+  return returned(sticky_error(lock, device));
 }
 
 cudaError_t cudaDeviceReset() { return cudaDeviceSynchronize(); }
@@ -155,6 +160,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
   if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  if (const cudaError_t error = sticky_error(lock, stream->device); error != cudaSuccess) return returned(error);
   stream->wanted = stream->enqueued;  // who asks again and again waits
   r.changed.notify_all();
   return stream->finished == stream->enqueued ? cudaSuccess : cudaErrorNotReady;
@@ -190,7 +196,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   Lock lock(r.mutex);
   *event = nullptr;
   if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
-  *event = new CUevent_st{.number = ++r.events_made, .mark = nullptr};
+  *event = new CUevent_st{.number = ++r.events_made, .device = current_device(), .mark = nullptr};
   ++r.events;
   return cudaSuccess;
 }
@@ -209,8 +215,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
   if (event == nullptr) return returned(cudaErrorInvalidResourceHandle);
   require_stream(stream);
+  if (event->device != stream->device) return returned(cudaErrorInvalidResourceHandle);
   r.calls.push_back({.kind = CallKind::event_record, .device = stream->device, .stream = stream->number, .event = event->number});
-  event->mark = std::make_shared<Mark>(Mark{.stream = stream, .operation = stream->enqueued + 1});
+  event->mark = std::make_shared<Mark>(Mark{.stream = stream, .device = stream->device, .operation = stream->enqueued + 1});
   enqueue(lock, stream, [mark = event->mark] {
     Lock held(runtime().mutex);
     mark->seconds = now_seconds();
@@ -226,8 +233,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
   if (event == nullptr) return returned(cudaErrorInvalidResourceHandle);
   r.calls.push_back({.kind = CallKind::event_synchronize, .event = event->number});
-  if (const auto mark = event->mark) wait_for_mark(lock, mark);
-  return returned(r.sticky);
+  const auto mark = event->mark;
+  if (mark == nullptr) return cudaSuccess;
+  wait_for_mark(lock, mark);
+  return returned(sticky_error(lock, mark->device));
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -243,7 +252,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
   Lock lock(runtime().mutex);
-  if (begin->mark == nullptr || end->mark == nullptr) return returned(cudaErrorInvalidResourceHandle);
+  if (begin->mark == nullptr || end->mark == nullptr || begin->device != end->device) return returned(cudaErrorInvalidResourceHandle);
   if (!begin->mark->done || !end->mark->done) return cudaErrorNotReady;
   *ms = static_cast<float>((end->mark->seconds - begin->mark->seconds) * 1e3);
   return cudaSuccess;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "executor/host/collective_op.h"
 #include "executor/host/gradient_op.h"
-#include "executor/host/operand_cursor.h"
 #include "kernels/gradient.h"
 
 namespace tidepool {
@@ -88,39 +88,22 @@ void OpRunner::copy_bytes(std::span<const std::byte> from, std::span<std::byte> 
 
 // Each device gets, cut by cut, what their owners have.
 void OpRunner::all_gather(const Issue& issue) {
-  const std::span<const Operand> operands = issue.segment->operands_of(issue.get());
   u64 moved = 0;
-  for (const Operand& to : operands) {
-    if (to.access == Access::read) continue;
-    for (const Operand& from : operands) {
-      if (from.access != Access::read || index(from.first) < index(to.first) ||
-          index(from.first) >= index(to.first) + to.count)
-        continue;
-      u64 offset = 0;
-      for (u32 id = index(to.first); id < index(from.first); ++id)
-        offset += parts_.plan.chunks[id].bytes.value;
-      const u64 bytes = from.frame.bytes.value;
-      copy_bytes(parts_.memory.at(from.frame), parts_.memory.at(to.frame).subspan(offset, bytes));
-      if (from.frame.device != to.frame.device) moved += bytes;
+  for (const GatheredCuts& cuts : gathered_cuts(parts_.plan, parts_.memory, issue).all())
+    for (u32 d = 0; d < parts_.plan.devices; ++d) {
+      if (cuts.to[d] == nullptr) continue;
+      copy_bytes(cuts.from, {cuts.to[d], cuts.from.size()});
+      if (d != cuts.owner) moved += cuts.from.size();
     }
-  }
   collected_.fetch_add(moved, std::memory_order_relaxed);
 }
 
 // Each owner's cuts are summed over the devices in their order.
 void OpRunner::reduce_scatter(const Issue& issue) {
-  const std::span<const Operand> operands = issue.segment->operands_of(issue.get());
   const u32 devices = parts_.plan.devices;
-  std::array<const float*, devices_max> from{};
-  for (const Operand& to : operands.subspan(devices)) {
-    const Chunk& first = parts_.plan.chunk(to.first);
-    CHECK(to.access == Access::write && first.kind == Kind::grad_accum, index(to.first));
-    for (u32 d = 0; d < devices; ++d)
-      from[d] = floats(parts_.memory.at(operands[d].frame)) + first.element_begin;
-    const u64 bytes = to.frame.bytes.value;
-    sum_in_order(std::span(from).first(devices), floats(parts_.memory.at(to.frame)), bytes / sizeof(float),
-                 parts_.pool);
-    collected_.fetch_add((devices - 1) * bytes, std::memory_order_relaxed);
+  for (const ScatteredSum& s : scattered_sums(parts_.plan, parts_.memory, issue).all()) {
+    sum_in_order(std::span(s.from).first(devices), s.sum, s.elements, parts_.pool);
+    collected_.fetch_add((devices - 1) * s.elements * sizeof(float), std::memory_order_relaxed);
   }
 }
 

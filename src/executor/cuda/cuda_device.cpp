@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "kernels/cuda/cuda_error.h"
 #include "executor/cuda/gpu_processes.h"
+#include "kernels/cuda/cuda_error.h"
 
 namespace tidepool {
 namespace {
@@ -25,6 +25,15 @@ Error with_versions(cudaError_t error, const std::string& doing) {
                                        version(driver), version(runtime)));
 }
 
+// Empty where it is there.
+std::string no_such_gpu(int index, int count) {
+  if (index < count) return {};
+  return fmt::format(
+      "machine.executor asks for cuda:{}, but CUDA sees {} GPU{} (counted from 0; CUDA_VISIBLE_DEVICES "
+      "hides some)",
+      index, count, count == 1 ? "" : "s");
+}
+
 }  // namespace
 
 std::string why_no_gpu() {
@@ -32,6 +41,28 @@ std::string why_no_gpu() {
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error == cudaSuccess && count > 0) return {};
   return with_versions(error == cudaSuccess ? cudaErrorNoDevice : error, "looking for GPUs").message;
+}
+
+std::string why_not(std::span<const u32> gpus) {
+  if (std::string why = why_no_gpu(); !why.empty()) return why;
+  int count = 0;
+  cudaGetDeviceCount(&count);
+  for (const u32 gpu : gpus)
+    if (std::string none = no_such_gpu(static_cast<int>(gpu), count); !none.empty()) return none;
+  return {};
+}
+
+std::vector<cudaDeviceProp> properties_of_gpus() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) return {};
+  std::vector<cudaDeviceProp> all(static_cast<u64>(count));
+  for (int i = 0; i < count; ++i)
+    if (cudaGetDeviceProperties(&all[static_cast<u64>(i)], i) != cudaSuccess) return {};
+  return all;
+}
+
+std::string pci_of(const cudaDeviceProp& gpu) {
+  return fmt::format("{:04x}:{:02x}:{:02x}.0", gpu.pciDomainID, gpu.pciBusID, gpu.pciDeviceID);
 }
 
 Result<std::unique_ptr<CudaDevice>> CudaDevice::open(const CudaDeviceOptions& options) {
@@ -47,11 +78,8 @@ Result<void> CudaDevice::select() {
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess)
     return with_versions(error, "looking for GPUs");
   if (count == 0) return with_versions(cudaErrorNoDevice, "looking for GPUs");
-  if (options_.index >= count)
-    return Error{ErrorKind::usage,
-                 fmt::format("machine.executor asks for {}, but CUDA sees {} GPU{} (counted from 0; "
-                             "CUDA_VISIBLE_DEVICES hides some)",
-                             name(), count, count == 1 ? "" : "s")};
+  if (std::string none = no_such_gpu(options_.index, count); !none.empty())
+    return Error{ErrorKind::usage, none};
   TRY_CUDA(cudaGetDeviceProperties(&properties_, options_.index), "asking what " + name() + " is");
   if (properties_.major < 7)
     return Error{ErrorKind::usage,
@@ -99,6 +127,8 @@ CudaDevice::~CudaDevice() {
   cudaFree(memory_.data());
   if (options_.ledger != nullptr) options_.ledger->give_back(name(), Bytes{memory_.size()});
 }
+
+std::string CudaDevice::pci() const { return pci_of(properties_); }
 
 std::string CudaDevice::describe() const {
   return fmt::format("{}: {}, {:.2f} GiB of {:.2f} GiB", name(), properties_.name, gib_of(memory_.size()),

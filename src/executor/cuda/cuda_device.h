@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "io/arena.h"
 #include "tidepool/result.h"
@@ -36,6 +37,7 @@ class CudaDevice {
   cudaStream_t h2d() const { return h2d_; }
   cudaStream_t d2h() const { return d2h_; }
   const cudaDeviceProp& properties() const { return properties_; }
+  std::string pci() const;  // "0000:3b:00.0"
   // "cuda:0: NVIDIA H200, 20.0 GiB of 139.8 GiB": one line for people.
   std::string describe() const;
 
@@ -53,5 +55,10 @@ class CudaDevice {
 
 // Why no GPU can be used here, in words that say what to do; empty where one can.
 std::string why_no_gpu();
+// Why one of these is not to be had; empty where all are.
+std::string why_not(std::span<const u32> gpus);
+// Of all there are; empty where CUDA cannot tell.
+std::vector<cudaDeviceProp> properties_of_gpus();
+std::string pci_of(const cudaDeviceProp&);  // "0000:3b:00.0"
 
 }  // namespace tidepool

@@ -3,9 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <optional>
+#include <vector>
 
 #include "executor/cuda/cuda_executor.h"
+#include "executor/cuda/gpu_processes.h"
 #include "executor/devices.h"
 #include "executor/gpu_reserved.h"
 #include "kernels/cuda/cuda_error.h"
@@ -20,30 +21,38 @@ class CudaDevices final : public Devices {
       : plan_(request.plan), graph_(request.graph), pool_(request.pool) {}
 
   Result<void> take(const DevicesRequest& request) {
-    const GpuReserved reserved = gpu_reserved(graph_, plan_.micro_batches);
+    const GpuReserved reserved = gpu_reserved(graph_, plan_.micro_batches, plan_.devices);
     CHECK(request.gpus.size() == plan_.devices && reserved.total() == request.reserved, request.gpus.size());
-    const Bytes peak = plan_.tiers[static_cast<u32>(Tier::device)].planned_peak;
-    const Bytes frames{round_up((peak - reserved.total()).value, frame_alignment)};
-    TRY_ASSIGN(device_, CudaDevice::open({.index = static_cast<int>(request.gpus.front()),
-                                          .frames = frames,
-                                          .reserved = reserved.total(),
-                                          .ledger = &request.ledger}));
-    numbers_ = device_->reserved().subspan(reserved.kernels.value);
-    TRY_ASSIGN(kernels_,
-               create_cuda_kernels(device_->compute(), device_->reserved().first(reserved.kernels.value)));
+    for (const u32 gpu : request.gpus) TRY(take_one(request, static_cast<int>(gpu), reserved));
+    if (plan_.devices == 1) return {};
+    CollectivesOptions options;
+    for (const Gpu& gpu : gpus_) options.devices.push_back({gpu.device->index(), gpu.staging});
+    TRY_ASSIGN(collectives_, Collectives::create(std::move(options)));
     return {};
   }
 
-  std::vector<std::string> describe() const override { return {device_->describe()}; }
+  std::vector<std::string> describe() const override {
+    std::vector<std::string> lines;
+    for (const Gpu& gpu : gpus_) lines.push_back(gpu.device->describe());
+    if (collectives_) lines.push_back(collectives_->describe());
+    return lines;
+  }
+
+  std::vector<std::string> pci() const override {
+    std::vector<std::string> all;
+    for (const Gpu& gpu : gpus_) all.push_back(gpu.device->pci());
+    return all;
+  }
 
   Result<std::unique_ptr<TrainingExecutor>> create_executor(const ExecutorRequest& request) override {
     TRY_ASSIGN(pinned_, PinnedRange::create(request.host_arena));
+    std::vector<CudaExecutorParts::Device> devices;
+    for (const Gpu& gpu : gpus_) devices.push_back({gpu.device.get(), gpu.kernels.get(), gpu.numbers});
     TRY_ASSIGN(std::unique_ptr<CudaExecutor> executor,
                CudaExecutor::create(plan_, graph_,
                                     {.pool = pool_,
-                                     .device = *device_,
-                                     .kernels = *kernels_,
-                                     .numbers = numbers_,
+                                     .devices = std::move(devices),
+                                     .collectives = collectives_.get(),
                                      .source = request.source,
                                      .host_arena = request.host_arena,
                                      .staging = request.staging,
@@ -54,8 +63,11 @@ class CudaDevices final : public Devices {
     return std::unique_ptr<TrainingExecutor>(std::move(executor));
   }
 
-  Kernels& kernels() override { return *kernels_; }
-  std::span<std::byte> memory() override { return device_->frames(); }
+  Kernels& kernels() override {
+    cudaSetDevice(first().index());  // whichever was used last
+    return *gpus_.front().kernels;
+  }
+  std::span<std::byte> memory() override { return first().frames(); }
   bool host_reaches_memory() const override { return false; }
   // A lost device shows in whichever stream is asked first, so both copies are named.
   Result<void> copy(const Copy& h2d, const Copy& d2h) override {
@@ -64,39 +76,72 @@ class CudaDevices final : public Devices {
              (h2d.to.empty() || d2h.to.empty() ? "" : " and ") +
              (d2h.to.empty() ? "" : copying(d2h, LaneKind::d2h));
     };
-    TRY_CUDA(cudaSetDevice(device_->index()), doing());
-    TRY_CUDA(start(h2d, cudaMemcpyHostToDevice, device_->h2d()), doing());
-    TRY_CUDA(start(d2h, cudaMemcpyDeviceToHost, device_->d2h()), doing());
-    TRY_CUDA(cudaStreamSynchronize(device_->h2d()), doing());
-    TRY_CUDA(cudaStreamSynchronize(device_->d2h()), doing());
+    TRY_CUDA(cudaSetDevice(first().index()), doing());
+    TRY_CUDA(start(h2d, cudaMemcpyHostToDevice, first().h2d()), doing());
+    TRY_CUDA(start(d2h, cudaMemcpyDeviceToHost, first().d2h()), doing());
+    TRY_CUDA(cudaStreamSynchronize(first().h2d()), doing());
+    TRY_CUDA(cudaStreamSynchronize(first().d2h()), doing());
     return {};
   }
 
  private:
+  struct Gpu {
+    std::unique_ptr<CudaDevice> device;
+    std::span<std::byte> numbers, staging;
+    std::unique_ptr<Kernels> kernels;
+  };
+
+  Result<void> take_one(const DevicesRequest& request, int index, const GpuReserved& reserved) {
+    const Bytes peak = plan_.tiers[static_cast<u32>(Tier::device)].planned_peak;
+    const Bytes frames{round_up((peak - reserved.total()).value, frame_alignment)};
+    Gpu& gpu = gpus_.emplace_back();
+    TRY_ASSIGN(
+        gpu.device,
+        CudaDevice::open(
+            {.index = index, .frames = frames, .reserved = reserved.total(), .ledger = &request.ledger}));
+    const std::span<std::byte> beside = gpu.device->reserved();
+    gpu.numbers = beside.subspan(reserved.kernels.value, reserved.numbers.value);
+    gpu.staging = beside.last(reserved.staging.value);
+    TRY_ASSIGN(gpu.kernels, create_cuda_kernels(gpu.device->compute(), beside.first(reserved.kernels.value)));
+    return {};
+  }
+  CudaDevice& first() const { return *gpus_.front().device; }
   static cudaError_t start(const Copy& copy, cudaMemcpyKind kind, cudaStream_t stream) {
     if (copy.to.empty()) return cudaSuccess;
     return cudaMemcpyAsync(copy.to.data(), copy.from.data(), copy.to.size(), kind, stream);
   }
   std::string copying(const Copy& copy, LaneKind lane) const {
-    return fmt::format("a copy on {} {} ({:.2f} MiB)", device_->name(), tidepool::name(lane),
+    return fmt::format("a copy on {} {} ({:.2f} MiB)", first().name(), tidepool::name(lane),
                        static_cast<double>(copy.to.size()) / static_cast<double>(mib));
   }
 
   const Plan& plan_;
   const ModelGraph& graph_;
   CorePool& pool_;
-  std::unique_ptr<CudaDevice> device_;
-  std::span<std::byte> numbers_;
-  std::unique_ptr<Kernels> kernels_;
+  std::vector<Gpu> gpus_;
+  std::unique_ptr<Collectives> collectives_;
   std::unique_ptr<PinnedRange> pinned_;
 };
 
 class CudaBackend final : public GpuBackend {
  public:
   std::string why_none(std::span<const u32> gpus) const override {
-    if (gpus.size() > 1)
-      return "several GPUs do not work together yet: machine.executor=cuda:I names one of them";
-    return why_no_gpu();
+    if (std::string why = why_not(gpus); !why.empty() || gpus.size() < 2) return why;
+    const Result<std::string> found = exchange();
+    return found ? std::string() : found.error().message;
+  }
+  std::vector<GpuFacts> gpus() const override {
+    std::vector<GpuFacts> out;
+    for (const cudaDeviceProp& gpu : properties_of_gpus())
+      out.push_back({.name = gpu.name,
+                     .memory = Bytes{gpu.totalGlobalMem},
+                     .pci = pci_of(gpu),
+                     .held_by = describe_gpu_processes(gpu)});
+    return out;
+  }
+  Result<std::string> exchange() const override {
+    TRY_ASSIGN(const std::unique_ptr<NcclLibrary> nccl, NcclLibrary::load());
+    return "NCCL " + nccl->version();
   }
   Result<std::unique_ptr<Devices>> take_devices(const DevicesRequest& request) const override {
     auto devices = std::make_unique<CudaDevices>(request);

@@ -10,10 +10,26 @@
 #include "tidepool/check.h"
 
 namespace tidepool {
+namespace {
+
+std::vector<std::span<std::byte>> frames_of(const std::vector<CudaExecutorParts::Device>& devices) {
+  std::vector<std::span<std::byte>> frames;
+  for (const CudaExecutorParts::Device& d : devices) frames.push_back(d.device->frames());
+  return frames;
+}
+
+// "tp-compute", of further devices "tp-compute1": 15 characters at most.
+std::string thread_name(LaneId lane) {
+  const std::string plain = "tp-" + std::string(name(lane.kind));
+  return lane.device == 0 || lane.device == host_device ? plain : plain + std::to_string(lane.device);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<CudaExecutor>> CudaExecutor::create(const Plan& plan, const ModelGraph& graph,
                                                            const CudaExecutorParts& parts) {
-  CHECK(plan.devices == 1, plan.devices);
+  CHECK(plan.devices == parts.devices.size() && (plan.devices == 1 || parts.collectives != nullptr),
+        plan.devices, parts.devices.size());
   CHECK(parts.host_arena.size() >= plan.tiers[static_cast<u32>(Tier::host)].planned_peak.value,
         parts.host_arena.size());
   std::unique_ptr<CudaExecutor> executor(new CudaExecutor(plan, graph, parts));
@@ -25,28 +41,42 @@ CudaExecutor::CudaExecutor(const Plan& plan, const ModelGraph& graph, const Cuda
     : plan_(plan),
       graph_(graph),
       parts_(parts),
-      memory_({parts.device.frames()}, parts.host_arena),
+      memory_(frames_of(parts.devices), parts.host_arena),
       ledger_(plan),
       book_(plan, lane_depth, parts.disk_depth),
       board_(sequences_max(plan), book_.ops_max()),
-      ends_(std::bit_ceil(2 * sequences_max(plan))) {}
+      ends_(std::bit_ceil(2 * sequences_max(plan))),
+      streams_(book_.lanes()) {}
+
+Result<void> CudaExecutor::start_numbers() {
+  for (const CudaExecutorParts::Device& d : parts_.devices) {
+    TRY_CUDA(cudaSetDevice(d.device->index()), "using cuda:" + std::to_string(d.device->index()));
+    TRY_ASSIGN(numbers_.emplace_back(),
+               DeviceNumbers::create(
+                   plan_, graph_, parts_.source,
+                   {.device = d.device->index(), .memory = d.numbers, .compute = d.device->compute()}));
+  }
+  return {};
+}
 
 Result<void> CudaExecutor::start() {
-  TRY_ASSIGN(numbers_,
-             DeviceNumbers::create(plan_, graph_, parts_.source, parts_.numbers, parts_.device.compute()));
-  work_ = std::make_unique<CudaWork>(CudaWorkParts{.plan = plan_,
-                                                   .graph = graph_,
-                                                   .kernels = parts_.kernels,
-                                                   .source = parts_.source,
-                                                   .memory = memory_,
-                                                   .numbers = *numbers_,
-                                                   .evaluation = evaluation_,
-                                                   .seed = parts_.seed});
+  TRY(start_numbers());
+  CudaWorkParts work{.plan = plan_,
+                     .graph = graph_,
+                     .devices = {},
+                     .collectives = parts_.collectives,
+                     .source = parts_.source,
+                     .memory = memory_,
+                     .evaluation = evaluation_,
+                     .seed = parts_.seed};
+  for (u32 d = 0; d < plan_.devices; ++d)
+    work.devices.push_back({.kernels = parts_.devices[d].kernels, .numbers = numbers_[d].get()});
+  work_ = std::make_unique<CudaWork>(work);
   host_work_ = std::make_unique<HostWork>(HostWorkParts{
       .update = {.plan = plan_, .graph = graph_, .pool = parts_.pool, .memory = memory_, .ledger = ledger_},
       .source = parts_.source,
       .evaluation = evaluation_,
-      .result = [this](u64 step) { return numbers_->result(step); }});
+      .result = [this](u64 step) { return result(step); }});
   TRY_ASSIGN(disk_lanes_, DiskLanes::create({.plan = plan_,
                                              .graph = graph_,
                                              .pool = parts_.pool,
@@ -58,34 +88,50 @@ Result<void> CudaExecutor::start() {
                                              .depth = parts_.disk_depth,
                                              .rest_patience = parts_.rest_patience},
                                             parts_.open_disk));
-  TRY(start_lane(LaneKind::compute, parts_.device.compute()));
-  TRY(start_lane(LaneKind::h2d, parts_.device.h2d()));
-  TRY(start_lane(LaneKind::d2h, parts_.device.d2h()));
+  TRY(start_lanes());
   host_ = std::make_unique<LaneThread>("tp-host", *host_work_, clock_, board_);
   return {};
 }
 
-Result<void> CudaExecutor::start_lane(LaneKind kind, cudaStream_t stream) {
-  TRY_ASSIGN(streams_[static_cast<u32>(kind)], StreamLane::create({.name = "tp-" + std::string(name(kind)),
-                                                                   .device = parts_.device.index(),
-                                                                   .stream = stream,
-                                                                   .work = *work_,
-                                                                   .clock = clock_,
-                                                                   .board = board_}));
+Result<void> CudaExecutor::start_lanes() {
+  for (u32 d = 0; d < plan_.devices; ++d) {
+    const auto start = [&](LaneKind kind, cudaStream_t stream) {
+      return start_lane({static_cast<u16>(d), kind}, {{device(d).index(), stream}});
+    };
+    TRY(start(LaneKind::compute, device(d).compute()));
+    TRY(start(LaneKind::h2d, device(d).h2d()));
+    TRY(start(LaneKind::d2h, device(d).d2h()));
+  }
+  if (plan_.devices == 1) return {};
+  watch_ = std::make_unique<CollectiveWatch>(*parts_.collectives, board_);
+  std::vector<StreamLaneParts::Stream> all;
+  for (u32 d = 0; d < plan_.devices; ++d) all.push_back({device(d).index(), parts_.collectives->stream(d)});
+  return start_lane({.kind = LaneKind::comm}, std::move(all));
+}
+
+Result<void> CudaExecutor::start_lane(LaneId lane, std::vector<StreamLaneParts::Stream> streams) {
+  TRY_ASSIGN(streams_[book_.number(lane)], StreamLane::create({.name = thread_name(lane),
+                                                               .streams = std::move(streams),
+                                                               .work = *work_,
+                                                               .clock = clock_,
+                                                               .board = board_}));
   return {};
 }
 
-CudaExecutor::~CudaExecutor() = default;
+// After a failure an exchange may have begun of which nobody waits for the end.
+CudaExecutor::~CudaExecutor() {
+  if (parts_.collectives != nullptr && board_.failed()) parts_.collectives->abort();
+}
 
 void CudaExecutor::submit(const Issue& issue, std::span<const u64> in_flight) {
   const LaneKind lane = issue.get().lane.kind;
   book_.submitted(issue);
-  if (lane == LaneKind::compute || lane == LaneKind::h2d || lane == LaneKind::d2h) {
+  if (const auto& stream = streams_[book_.number(issue.get().lane)]) {
     std::array<cudaEvent_t, in_flight_max> after{};
     CHECK(in_flight.size() <= after.size(), in_flight.size());
     for (u32 i = 0; i < in_flight.size(); ++i) after[i] = ends_[in_flight[i] & (ends_.size() - 1)];
     ends_[issue.sequence & (ends_.size() - 1)] =
-        streams_[static_cast<u32>(lane)]->submit(issue, std::span(after).first(in_flight.size()));
+        stream->submit(issue, std::span(after).first(in_flight.size()));
     return;
   }
   if (lane == LaneKind::host) return host_->push(issue, in_flight);
@@ -111,9 +157,10 @@ Result<void> CudaExecutor::run_at_rest(const Segment& segment, OpId id) {
   const OpKind kind = issue.get().kind;
   CHECK(kind == OpKind::forward || kind == OpKind::backward || kind == OpKind::gradient, name(kind));
   const auto doing = [&] { return work_->describe(issue); };
-  TRY_CUDA(cudaSetDevice(parts_.device.index()), doing());
-  TRY(enqueue_named(*work_, issue, 0, parts_.device.compute()));
-  TRY_CUDA(cudaStreamSynchronize(parts_.device.compute()), doing());
+  const CudaDevice& on = device(issue.get().lane.device);
+  TRY_CUDA(cudaSetDevice(on.index()), doing());
+  TRY(enqueue_named(*work_, issue, 0, on.compute()));
+  TRY_CUDA(cudaStreamSynchronize(on.compute()), doing());
   return {};
 }
 
@@ -126,12 +173,14 @@ Result<void> CudaExecutor::copy_at_rest(ChunkId id, LaneKind lane, void* to, con
   const bool down = lane == LaneKind::d2h;
   const auto doing = [&] {
     const Chunk& chunk = plan_.chunk(id);
-    return fmt::format("at rest, {} {} of {} cut {} on device 0 {} ({:.2f} MiB)",
+    return fmt::format("at rest, {} {} of {} cut {} on device {} {} ({:.2f} MiB)",
                        down ? "reading" : "writing", name(chunk.kind), graph_.windows[chunk.window].name,
-                       chunk.cut, name(lane), static_cast<double>(bytes) / static_cast<double>(mib));
+                       chunk.cut, plan_.homes[index(id)].device, name(lane),
+                       static_cast<double>(bytes) / static_cast<double>(mib));
   };
-  const cudaStream_t stream = down ? parts_.device.d2h() : parts_.device.h2d();
-  TRY_CUDA(cudaSetDevice(parts_.device.index()), doing());
+  const CudaDevice& on = device(plan_.homes[index(id)].device);
+  const cudaStream_t stream = down ? on.d2h() : on.h2d();
+  TRY_CUDA(cudaSetDevice(on.index()), doing());
   TRY_CUDA(cudaMemcpyAsync(to, from, bytes, down ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, stream),
            doing());
   TRY_CUDA(cudaStreamSynchronize(stream), doing());

@@ -1,11 +1,13 @@
-// The CUDA executor: compute, h2d and d2h are streams of a GPU, ordered among each other by events on the
-// device; host Adam, batches and the disk are the lanes that the CPU executor has too.
+// The CUDA executor: compute, h2d and d2h are streams of a GPU, comm is a stream on each of several, all
+// ordered among each other by events on the devices; host Adam, batches and the disk are the lanes that the
+// CPU executor has too.
 #pragma once
 
 #include <array>
 #include <memory>
 #include <vector>
 
+#include "executor/cuda/collective_watch.h"
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/cuda_work.h"
 #include "executor/host/disk_lanes.h"
@@ -16,9 +18,13 @@ namespace tidepool {
 
 struct CudaExecutorParts {
   CorePool& pool;
-  CudaDevice& device;
-  Kernels& kernels;              // on device.compute()
-  std::span<std::byte> numbers;  // of the device's memory, as gpu_reserved() says
+  struct Device {
+    CudaDevice* device = nullptr;
+    Kernels* kernels = nullptr;    // on device->compute()
+    std::span<std::byte> numbers;  // of the device's memory, as gpu_reserved() says
+  };
+  std::vector<Device> devices;
+  Collectives* collectives = nullptr;  // between them; null: one device
   StepSource& source;
   std::span<std::byte> host_arena;       // pinned
   std::span<std::byte> staging;          // in it, a multiple of 8 KiB: transfers at rest go through it
@@ -41,9 +47,9 @@ class CudaExecutor final : public TrainingExecutor {
   std::span<const Completion> wait() override;
   Nanos now() const override { return clock_.now(); }
 
-  StepResult result(u64 step) const override { return numbers_->result(step); }
+  StepResult result(u64 step) const override { return numbers_.front()->result(step); }
   std::array<Bytes, link_count> moved() const override;
-  Bytes moved_between_devices() const override { return Bytes{0}; }
+  Bytes moved_between_devices() const override { return work_->collected(); }
   u64 io_retries() const override { return disk_lanes_->retries(); }
   bool busy() const override { return book_.busy() || disk_lanes_->busy_at_rest(); }
   Bytes high_water(Tier tier) const override { return book_.high_water(tier); }
@@ -65,8 +71,11 @@ class CudaExecutor final : public TrainingExecutor {
  private:
   CudaExecutor(const Plan&, const ModelGraph&, const CudaExecutorParts&);
   Result<void> start();
-  Result<void> start_lane(LaneKind, cudaStream_t);
-  // A piece of a chunk between its home on the device and the staging memory, and waits for it.
+  Result<void> start_numbers();
+  Result<void> start_lanes();
+  Result<void> start_lane(LaneId, std::vector<StreamLaneParts::Stream>);
+  CudaDevice& device(u32 number) const { return *parts_.devices[number].device; }
+  // A piece of a chunk between its home on a device and the staging memory, and waits for it.
   Result<void> copy_at_rest(ChunkId, LaneKind, void* to, const void* from, u64 bytes);
 
   const Plan& plan_;
@@ -78,12 +87,13 @@ class CudaExecutor final : public TrainingExecutor {
   LaneBook book_;
   CompletionBoard board_;
   EvaluationSums evaluation_;
-  std::unique_ptr<DeviceNumbers> numbers_;
+  std::vector<std::unique_ptr<DeviceNumbers>> numbers_;  // by device
   std::unique_ptr<CudaWork> work_;
   std::unique_ptr<HostWork> host_work_;
   std::vector<cudaEvent_t> ends_;  // ring by sequence: of ops on streams
   std::unique_ptr<DiskLanes> disk_lanes_;
-  std::array<std::unique_ptr<StreamLane>, 3> streams_;  // compute, h2d, d2h
+  std::unique_ptr<CollectiveWatch> watch_;            // of several devices; outlives the lanes
+  std::vector<std::unique_ptr<StreamLane>> streams_;  // by lane number; of the host and the disk none
   std::unique_ptr<LaneThread> host_;
 };
 

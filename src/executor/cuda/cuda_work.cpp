@@ -23,38 +23,54 @@ CudaWork::CudaWork(const CudaWorkParts& parts)
       block_{.plan = parts.plan, .graph = parts.graph, .memory = parts.memory, .seed = parts.seed} {}
 
 Result<void> CudaWork::enqueue(const Issue& issue, u32 slot, cudaStream_t stream) {
-  start(issue, slot, stream);
-  return parts_.kernels.take_refusal();
+  TRY(start(issue, slot, stream));
+  return is_collective(issue.get().kind) ? Result<void>() : kernels(issue).take_refusal();
 }
 
-void CudaWork::start(const Issue& issue, u32 slot, cudaStream_t stream) {
+Result<void> CudaWork::start(const Issue& issue, u32 slot, cudaStream_t stream) {
   switch (issue.get().kind) {
     case OpKind::copy:
-      return copy(issue, stream);
+      copy(issue, stream);
+      break;
     case OpKind::forward:
-      return forward(issue, slot);
+      forward(issue, slot);
+      break;
     case OpKind::backward:
-      return backward(issue);
+      backward(issue);
+      break;
     case OpKind::gradient:
-      return gradient(issue, stream);
+      gradient(issue, stream);
+      break;
     case OpKind::norm:
-      return parts_.numbers.finish(issue.step);
+      norm(issue);
+      break;
     case OpKind::update:
-      return update(issue, stream);
+      update(issue, stream);
+      break;
+    case OpKind::all_gather:
+      return all_gather(issue);
+    case OpKind::reduce_scatter:
+      return reduce_scatter(issue);
     default:
-      CHECK(false, issue.sequence, name(issue.get().kind));  // of the host, the disk, or several devices
+      CHECK(false, issue.sequence, name(issue.get().kind));  // of the host or the disk
   }
+  return {};
 }
 
-void CudaWork::ended(const Issue& issue, u32 slot) {
+Result<void> CudaWork::ended(const Issue& issue, u32 slot) {
   const Op& op = issue.get();
+  const std::span<const Operand> operands = issue.segment->operands_of(op);
   if (op.kind == OpKind::copy) {
-    const Bytes bytes = issue.segment->operands_of(op)[0].frame.bytes;
-    copied_[static_cast<u32>(link_of(issue))].fetch_add(bytes.value, std::memory_order_relaxed);
+    copied_[static_cast<u32>(link_of(issue))].fetch_add(operands[0].frame.bytes.value,
+                                                        std::memory_order_relaxed);
+  } else if (is_collective(op.kind)) {
+    TRY(parts_.collectives->health());
   } else if (op.kind == OpKind::forward && is_head(issue)) {
-    parts_.evaluation.add_loss(evaluation_index(parts_.plan, issue), parts_.numbers.evaluation_loss(slot));
-    if (wants_logits(issue)) std::ranges::copy(parts_.numbers.fetched_logits(), logits_.logits.begin());
+    const DeviceNumbers& of_device = numbers(issue);
+    parts_.evaluation.add_loss(evaluation_index(parts_.plan, issue), of_device.evaluation_loss(slot));
+    if (wants_logits(issue)) std::ranges::copy(of_device.fetched_logits(), logits_.logits.begin());
   }
+  return {};
 }
 
 std::string CudaWork::describe(const Issue& issue) const {
@@ -83,34 +99,61 @@ bool CudaWork::wants_logits(const Issue& issue) const {
 }
 
 void CudaWork::forward(const Issue& issue, u32 slot) {
-  if (!is_head(issue)) return run_forward(block_, parts_.kernels, issue, {});
-  DeviceNumbers& numbers = parts_.numbers;
+  if (!is_head(issue)) return run_forward(block_, kernels(issue), issue, {});
+  DeviceNumbers& of_device = numbers(issue);
   const bool wanted = wants_logits(issue);
-  run_forward(block_, parts_.kernels, issue,
-              {.loss_sum = numbers.begin_evaluation(slot),
-               .logits = wanted ? numbers.logits() : nullptr,
+  run_forward(block_, kernels(issue), issue,
+              {.loss_sum = of_device.begin_evaluation(slot),
+               .logits = wanted ? of_device.logits() : nullptr,
                .logits_row = logits_.row});
-  numbers.fetch_evaluation(slot, wanted);
+  of_device.fetch_evaluation(slot, wanted);
 }
 
 void CudaWork::backward(const Issue& issue) {
   BackwardHead head;
   if (is_head(issue))
     head = backward_head(parts_.source, issue.step,
-                         parts_.numbers.begin_loss(issue.step, issue.get().micro_batch));
-  run_backward(block_, parts_.kernels, issue, head);
+                         numbers(issue).begin_loss(issue.step, issue.get().micro_batch));
+  run_backward(block_, kernels(issue), issue, head);
 }
 
 void CudaWork::gradient(const Issue& issue, cudaStream_t stream) {
   const GradientOp op = gradient_op(parts_.plan, parts_.memory, issue);
   finish_gradient_cuda(op.summed(), op.grad, parts_.plan.precision, op.elements, stream);
-  parts_.numbers.add_gradient(issue.get().window, op.begin, op.elements, op.grad);
+  numbers(issue).add_gradient(issue.get().window, op.begin, op.elements, op.grad);
 }
 
 void CudaWork::update(const Issue& issue, cudaStream_t stream) {
   UpdateOperands operands = update_operands(parts_.plan, parts_.memory, issue);
-  operands.arrays.segments = parts_.numbers.decay_of(issue.get().window, issue.get().cut);
-  adamw_cuda(operands.arrays, parts_.plan.precision, parts_.numbers.scalars(issue.step), stream);
+  operands.arrays.segments = numbers(issue).decay_of(issue.get().window, issue.get().cut);
+  const DeviceNumbers& of_norm = *parts_.devices.front().numbers;
+  adamw_cuda(operands.arrays, parts_.plan.precision, numbers(issue).scalars(issue.step, of_norm), stream);
+}
+
+// ---- of all devices
+
+// On the first: what the others have made is brought there.
+void CudaWork::norm(const Issue& issue) {
+  DeviceNumbers& first = numbers(issue);
+  for (const CudaWorkParts::Device& device : parts_.devices)
+    if (device.numbers != &first) first.add(*device.numbers, issue.step);
+  first.finish(issue.step);
+}
+
+Result<void> CudaWork::all_gather(const Issue& issue) {
+  const CollectiveParts<GatheredCuts> cuts = gathered_cuts(parts_.plan, parts_.memory, issue);
+  TRY(parts_.collectives->all_gather(cuts.all()));
+  for (const GatheredCuts& c : cuts.all())
+    collected_.fetch_add((parts_.plan.devices - 1) * c.from.size(), std::memory_order_relaxed);
+  return {};
+}
+
+Result<void> CudaWork::reduce_scatter(const Issue& issue) {
+  const CollectiveParts<ScatteredSum> sums = scattered_sums(parts_.plan, parts_.memory, issue);
+  TRY(parts_.collectives->reduce_scatter(sums.all()));
+  for (const ScatteredSum& s : sums.all())
+    collected_.fetch_add((parts_.plan.devices - 1) * s.elements * sizeof(float), std::memory_order_relaxed);
+  return {};
 }
 
 }  // namespace tidepool

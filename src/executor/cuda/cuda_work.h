@@ -1,8 +1,9 @@
-// What ops do on a GPU: finds their operands and hands kernels and copies to the lane's stream.
+// What ops do on GPUs: finds their operands and hands kernels and copies to the lane's stream.
 #pragma once
 
 #include <atomic>
 
+#include "executor/cuda/collectives.h"
 #include "executor/cuda/device_numbers.h"
 #include "executor/cuda/stream_lane.h"
 #include "executor/host/batch_op.h"
@@ -14,10 +15,14 @@ namespace tidepool {
 struct CudaWorkParts {
   const Plan& plan;
   const ModelGraph& graph;
-  Kernels& kernels;  // on the compute lane's stream
+  struct Device {
+    Kernels* kernels = nullptr;  // on its compute lane's stream
+    DeviceNumbers* numbers = nullptr;
+  };
+  std::vector<Device> devices;
+  Collectives* collectives = nullptr;  // of several devices
   StepSource& source;
   const TierMemory& memory;
-  DeviceNumbers& numbers;
   EvaluationSums& evaluation;
   u64 seed = 0;
 };
@@ -27,29 +32,39 @@ class CudaWork final : public StreamWork {
   explicit CudaWork(const CudaWorkParts&);
 
   Result<void> enqueue(const Issue&, u32 slot, cudaStream_t) override;
-  void ended(const Issue&, u32 slot) override;
+  Result<void> ended(const Issue&, u32 slot) override;
   std::string describe(const Issue&) const override;
 
   // Bytes copied so far over h2d or d2h.
   Bytes copied(LinkKind link) const {
     return Bytes{copied_[static_cast<u32>(link)].load(std::memory_order_relaxed)};
   }
+  // Bytes that devices got from each other so far.
+  Bytes collected() const { return Bytes{collected_.load(std::memory_order_relaxed)}; }
   // At rest.
   void request_logits(const LogitsRequest& request) { logits_ = request; }
 
  private:
-  void start(const Issue&, u32 slot, cudaStream_t);
+  Result<void> start(const Issue&, u32 slot, cudaStream_t);
   void copy(const Issue&, cudaStream_t);
   void forward(const Issue&, u32 slot);
   void backward(const Issue&);
   void gradient(const Issue&, cudaStream_t);
+  void norm(const Issue&);
   void update(const Issue&, cudaStream_t);
+  Result<void> all_gather(const Issue&);
+  Result<void> reduce_scatter(const Issue&);
+  DeviceNumbers& numbers(const Issue& issue) const {
+    return *parts_.devices[issue.get().lane.device].numbers;
+  }
+  Kernels& kernels(const Issue& issue) const { return *parts_.devices[issue.get().lane.device].kernels; }
   bool is_head(const Issue&) const;
   bool wants_logits(const Issue&) const;
 
   const CudaWorkParts parts_;
   const BlockOpParts block_;
   std::array<std::atomic<u64>, link_count> copied_{};
+  std::atomic<u64> collected_{0};
   LogitsRequest logits_;
 };
 

@@ -4,41 +4,49 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/cuda_error.h"
 #include "executor/gpu_reserved.h"
+#include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/gradient.h"
 #include "tidepool/check.h"
 
 namespace tidepool {
+namespace {
+
+constexpr u64 cells_of_granule = norm_granule_elements / norm_cell_elements;
+
+}  // namespace
 
 Result<std::unique_ptr<DeviceNumbers>> DeviceNumbers::create(const Plan& plan, const ModelGraph& graph,
-                                                             StepSource& source, std::span<std::byte> memory,
-                                                             cudaStream_t stream) {
-  std::unique_ptr<DeviceNumbers> numbers(new DeviceNumbers(plan, graph, source, stream));
+                                                             StepSource& source,
+                                                             const DeviceNumbersPlace& place) {
+  std::unique_ptr<DeviceNumbers> numbers(new DeviceNumbers(plan, graph, source, place));
   const DecayIndex decay(plan, graph);
   StepArraySizes sizes{.micro_batches = plan.micro_batches,
                        .partials = numbers->layout_.partials(),
-                       .vocabulary = graph.config.vocab_size};
+                       .vocabulary = graph.config.vocab_size,
+                       .cells = numbers->layout_.cells(),
+                       .several_devices = plan.devices > 1};
   for (const Chunk& chunk : plan.chunks)
     if (chunk.kind == Kind::param) sizes.decay_segments += decay.of(chunk.window, chunk.cut).size();
-  TRY(numbers->take_memory(sizes, memory));
+  TRY(numbers->take_memory(sizes, place.memory));
   TRY(numbers->bring_decay(plan, decay));
+  TRY(numbers->bring_shared());
   return numbers;
 }
 
 DeviceNumbers::DeviceNumbers(const Plan& plan, const ModelGraph& graph, StepSource& source,
-                             cudaStream_t stream)
+                             const DeviceNumbersPlace& place)
     : clipping_(plan.clipping),
       precision_(plan.precision),
       micro_batches_(plan.micro_batches),
+      several_devices_(plan.devices > 1),
       vocabulary_(graph.config.vocab_size),
       layout_(plan, graph),
       source_(source),
-      stream_(stream),
-      decay_(graph.windows.size()) {
-  CHECK(layout_.cells() == 0, layout_.cells());  // one device owns whole windows
-}
+      device_index_(place.device),
+      stream_(place.compute),
+      decay_(graph.windows.size()) {}
 
 Result<void> DeviceNumbers::take_memory(const StepArraySizes& sizes, std::span<std::byte> memory) {
   const Bytes needed = lay_out(sizes, memory.data(), device_);
@@ -64,14 +72,30 @@ Result<void> DeviceNumbers::bring_decay(const Plan& plan, const DecayIndex& inde
     cuts[chunk.cut] = {device_.segments + all.size(), runs.size()};
     all.insert(all.end(), runs.begin(), runs.end());
   }
-  if (all.empty()) return {};
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(all));
+  return bring(device_.segments, std::span<const DecaySegment>(all), "copying what decays to the device");
+}
+
+// Where the sums of shared granules go; and zeros, where other devices make the numbers.
+Result<void> DeviceNumbers::bring_shared() {
+  if (!several_devices_) return {};
+  const char* const doing = "clearing a step's numbers";
+  TRY_CUDA(cudaMemsetAsync(device_.partials, 0, squares() * sizeof(double), stream_), doing);
+  TRY_CUDA(cudaMemsetAsync(device_.losses, 0, steps_kept * micro_batches_ * sizeof(double), stream_), doing);
+  std::vector<u32> places(layout_.cells() / cells_of_granule);
+  for (u32 partial = 0; partial < layout_.partials(); ++partial)
+    if (const u32 cell = layout_.shared()[partial]; cell != none) places[cell / cells_of_granule] = partial;
+  return bring(device_.shared, std::span<const u32>(places), "copying what devices share");
+}
+
+template <class T>
+Result<void> DeviceNumbers::bring(T* to, std::span<const T> from, const char* what) {
+  if (from.empty()) return {};
+  const std::span<const std::byte> bytes = std::as_bytes(from);
   TRY_ASSIGN(const std::unique_ptr<PinnedMemory> staging, PinnedMemory::create(Bytes{bytes.size()}));
   std::ranges::copy(bytes, staging->memory().begin());
-  TRY_CUDA(cudaMemcpyAsync(device_.segments, staging->memory().data(), bytes.size(), cudaMemcpyHostToDevice,
-                           stream_),
-           "copying what decays to the device");
-  TRY_CUDA(cudaStreamSynchronize(stream_), "copying what decays to the device");
+  TRY_CUDA(cudaMemcpyAsync(to, staging->memory().data(), bytes.size(), cudaMemcpyHostToDevice, stream_),
+           what);
+  TRY_CUDA(cudaStreamSynchronize(stream_), what);
   return {};
 }
 
@@ -90,14 +114,30 @@ void DeviceNumbers::add_gradient(u32 window, u64 begin, u64 elements, const std:
   const u64 bytes = element_bytes(Kind::grad, precision_);
   const NormLayout::Runs runs = layout_.runs_of(window, begin, elements);
   for (const NormLayout::Run& run : std::span(runs.run).first(runs.count)) {
-    CHECK(!run.cells, window, begin, elements);
-    norm_partials_cuda(grad + (run.begin - begin) * bytes, precision_, run.elements,
-                       device_.partials + run.first, stream_);
+    const std::byte* const from = grad + (run.begin - begin) * bytes;
+    if (run.cells) {
+      norm_cells_cuda(from, precision_, run.elements, device_.cells + run.first, stream_);
+    } else {
+      norm_partials_cuda(from, precision_, run.elements, device_.partials + run.first, stream_);
+    }
   }
+}
+
+void DeviceNumbers::add(const DeviceNumbers& other, u64 step) {
+  const u64 losses = u64{slot_of(step)} * micro_batches_;
+  const auto join = [&](double* here, const double* there, u64 count) {
+    cudaMemcpyPeerAsync(device_.received, device_index_, there, other.device_index_, count * sizeof(double),
+                        stream_);
+    add_numbers_cuda(here, device_.received, count, stream_);
+  };
+  join(device_.losses + losses, other.device_.losses + losses, micro_batches_);
+  join(device_.partials, other.device_.partials, squares());
 }
 
 void DeviceNumbers::finish(u64 step) {
   const u32 slot = slot_of(step);
+  norm_granules_cuda(device_.cells, device_.shared, static_cast<u32>(layout_.cells() / cells_of_granule),
+                     device_.partials, stream_);
   norm_finish_cuda({.losses = device_.losses + u64{slot} * micro_batches_,
                     .loss_count = micro_batches_,
                     .partials = device_.partials,
@@ -107,6 +147,10 @@ void DeviceNumbers::finish(u64 step) {
                    stream_);
   cudaMemcpyAsync(host_.results + slot, device_.results + slot, sizeof(StepResult), cudaMemcpyDeviceToHost,
                   stream_);
+  if (several_devices_) {  // the others' places
+    cudaMemsetAsync(device_.losses + u64{slot} * micro_batches_, 0, micro_batches_ * sizeof(double), stream_);
+    cudaMemsetAsync(device_.partials, 0, squares() * sizeof(double), stream_);
+  }
   finished_[slot] = step;
 }
 
@@ -117,10 +161,16 @@ StepResult DeviceNumbers::result(u64 step) const {
 }
 
 // Made again for each update: three microseconds, and no two lanes share them.
-const AdamWScalars* DeviceNumbers::scalars(u64 step) {
+const AdamWScalars* DeviceNumbers::scalars(u64 step, const DeviceNumbers& of_norm) {
   const StepSettings settings = source_.settings(step);
+  const u32 slot = slot_of(step);
+  if (clipping_ && &of_norm != this && brought_[slot] != step) {
+    cudaMemcpyAsync(device_.results + slot, of_norm.host_.results + slot, sizeof(StepResult),
+                    cudaMemcpyHostToDevice, stream_);
+    brought_[slot] = step;
+  }
   const AdamWStep made = adamw_step(settings.adamw, step, clipping_ ? settings.max_grad_norm : 0);
-  adamw_scalars_cuda(made, clipping_ ? device_.results + slot_of(step) : nullptr, device_.scalars, stream_);
+  adamw_scalars_cuda(made, clipping_ ? device_.results + slot : nullptr, device_.scalars, stream_);
   return device_.scalars;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "executor/cuda/cuda_device.h"
 #include "machine/nvml.h"
 
 namespace tidepool {
@@ -21,9 +22,7 @@ std::string describe_gpu_processes(const cudaDeviceProp& gpu) {
   const std::unique_ptr<Nvml> nvml = Nvml::load();
   if (!nvml) return {};
   std::string out;
-  for (const GpuProcess& p :
-       nvml->processes(fmt::format("{:04x}:{:02x}:{:02x}.0", gpu.pciDomainID, gpu.pciBusID, gpu.pciDeviceID)))
-    out += (out.empty() ? " " : ", ") + describe(p);
+  for (const GpuProcess& p : nvml->processes(pci_of(gpu))) out += (out.empty() ? " " : ", ") + describe(p);
   return out.empty() ? out : out + ".";
 }
 

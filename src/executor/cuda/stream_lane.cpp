@@ -17,10 +17,20 @@ Result<std::unique_ptr<StreamLane>> StreamLane::create(const StreamLaneParts& pa
 
 // Blocking: a thread that waits for one sleeps.
 Result<void> StreamLane::create_events() {
-  TRY_CUDA(cudaSetDevice(parts_.device), "using cuda:" + std::to_string(parts_.device));
-  for (Events& events : events_) {
-    TRY_CUDA(cudaEventCreateWithFlags(&events.begin, cudaEventBlockingSync), "making an event");
-    TRY_CUDA(cudaEventCreateWithFlags(&events.end, cudaEventBlockingSync), "making an event");
+  const auto create = [](cudaEvent_t& event) {
+    return cudaEventCreateWithFlags(&event, cudaEventBlockingSync);
+  };
+  for (u64 s = 0; s < parts_.streams.size(); ++s) {
+    TRY_CUDA(cudaSetDevice(parts_.streams[s].device),
+             "using cuda:" + std::to_string(parts_.streams[s].device));
+    for (Events& events : events_) {
+      if (s > 0) {
+        TRY_CUDA(create(events.ends.emplace_back()), "making an event");
+        continue;
+      }
+      TRY_CUDA(create(events.begin), "making an event");
+      TRY_CUDA(create(events.end), "making an event");
+    }
   }
   return {};
 }
@@ -34,9 +44,11 @@ StreamLane::~StreamLane() {
     pushed_.notify_one();
     thread_.join();
   }
-  for (const Events& events : events_)
-    for (const cudaEvent_t event : {events.begin, events.end})
+  for (Events& events : events_) {
+    events.ends.insert(events.ends.end(), {events.begin, events.end});
+    for (const cudaEvent_t event : events.ends)
       if (event != nullptr) cudaEventDestroy(event);
+  }
 }
 
 cudaEvent_t StreamLane::submit(const Issue& issue, std::span<const cudaEvent_t> after) {
@@ -59,23 +71,53 @@ cudaEvent_t StreamLane::submit(const Issue& issue, std::span<const cudaEvent_t> 
   return end;
 }
 
+namespace {
+
+Error named(const StreamWork& work, const Issue& issue, const Error& error) {
+  return {error.kind, work.describe(issue) + ": " + error.message};
+}
+
+}  // namespace
+
 Result<void> enqueue_named(StreamWork& work, const Issue& issue, u32 slot, cudaStream_t stream) {
   cudaGetLastError();  // of others
   const Result<void> enqueued = work.enqueue(issue, slot, stream);
   TRY_CUDA(cudaGetLastError(), work.describe(issue));  // of its launches and copies
-  if (!enqueued) return Error{enqueued.error().kind, work.describe(issue) + ": " + enqueued.error().message};
+  if (!enqueued) return named(work, issue, enqueued.error());
   return {};
 }
 
 Result<void> StreamLane::hand_over(const Entry& entry, std::span<const cudaEvent_t> after) {
   const Events& events = events_[entry.slot];
   const auto doing = [&] { return parts_.work.describe(entry.issue); };
-  TRY_CUDA(cudaSetDevice(parts_.device), doing());
-  for (const cudaEvent_t event : after) TRY_CUDA(cudaStreamWaitEvent(parts_.stream, event), doing());
-  TRY_CUDA(cudaEventRecord(events.begin, parts_.stream), doing());
-  TRY(enqueue_named(parts_.work, entry.issue, entry.slot, parts_.stream));
-  TRY_CUDA(cudaEventRecord(events.end, parts_.stream), doing());
+  TRY_CUDA(begin(events, after), doing());
+  TRY(enqueue_named(parts_.work, entry.issue, entry.slot, parts_.streams.front().stream));
+  TRY_CUDA(end(events), doing());
   return {};
+}
+
+// The others begin when the first does: one event each, however many ops this one follows.
+cudaError_t StreamLane::begin(const Events& events, std::span<const cudaEvent_t> after) {
+  const StreamLaneParts::Stream& first = parts_.streams.front();
+  cudaError_t error = cudaSetDevice(first.device);
+  for (const cudaEvent_t event : after)
+    if (error == cudaSuccess) error = cudaStreamWaitEvent(first.stream, event);
+  if (error == cudaSuccess) error = cudaEventRecord(events.begin, first.stream);
+  for (const StreamLaneParts::Stream& other : std::span(parts_.streams).subspan(1))
+    if (error == cudaSuccess) error = cudaStreamWaitEvent(other.stream, events.begin);
+  return error;
+}
+
+cudaError_t StreamLane::end(const Events& events) {
+  const StreamLaneParts::Stream& first = parts_.streams.front();
+  cudaError_t error = cudaSuccess;
+  for (u64 s = 1; s < parts_.streams.size() && error == cudaSuccess; ++s) {
+    error = cudaSetDevice(parts_.streams[s].device);
+    if (error == cudaSuccess) error = cudaEventRecord(events.ends[s - 1], parts_.streams[s].stream);
+    if (error == cudaSuccess) error = cudaStreamWaitEvent(first.stream, events.ends[s - 1]);
+  }
+  if (error == cudaSuccess) error = cudaSetDevice(first.device);
+  return error == cudaSuccess ? cudaEventRecord(events.end, first.stream) : error;
 }
 
 bool StreamLane::pop(Entry& entry) {
@@ -87,7 +129,7 @@ bool StreamLane::pop(Entry& entry) {
 }
 
 void StreamLane::loop() {
-  cudaSetDevice(parts_.device);
+  cudaSetDevice(parts_.streams.front().device);
   Entry entry;
   while (pop(entry)) finish(entry);
 }
@@ -103,9 +145,11 @@ void StreamLane::finish(const Entry& entry) {
   float ms = 0;
   if (cudaEventElapsedTime(&ms, events.begin, events.end) != cudaSuccess) ms = 0;
   const u64 took_ns = static_cast<u64>(ms * 1e6F);
-  parts_.work.ended(entry.issue, entry.slot);
-  parts_.board.post(entry.issue.sequence, Nanos{finished.value > took_ns ? finished.value - took_ns : 0},
-                    finished);
+  const Nanos started{finished.value > took_ns ? finished.value - took_ns : 0};
+  if (Result<void> ended = parts_.work.ended(entry.issue, entry.slot); !ended)
+    return parts_.board.post_error(entry.issue.sequence, started, finished,
+                                   named(parts_.work, entry.issue, ended.error()));
+  parts_.board.post(entry.issue.sequence, started, finished);
 }
 
 }  // namespace tidepool

@@ -1,6 +1,6 @@
-// A device's lane that is a CUDA stream. Ops are handed to the device when they are submitted, with waits for
-// what they depend on, so the device goes from one to the next without us. A thread sleeps until each has
-// ended.
+// A lane that is a CUDA stream of a device, or of each of several. Ops are handed to the devices when they
+// are submitted, with waits for what they depend on, so devices go from one to the next without us. A thread
+// sleeps until each has ended.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "executor/host/completion_board.h"
 #include "executor/host/lane_thread.h"
@@ -23,19 +24,24 @@ namespace tidepool {
 class StreamWork {
  public:
   virtual ~StreamWork() = default;
-  // Hands kernels and copies of the op to the stream and returns. The engine's thread; the lane's device is
-  // set. What CUDA refuses stays with it, for the lane; an error is what a library refused beside.
+  // Hands kernels and copies of the op to the stream and returns; of several, to them all. The engine's
+  // thread; the lane's first device is set. What CUDA refuses stays with it, for the lane; an error is what a
+  // library refused beside.
   virtual Result<void> enqueue(const Issue&, u32 slot, cudaStream_t) = 0;
-  // They have ended. The lane's thread.
-  virtual void ended(const Issue&, u32 slot) = 0;
+  // They have ended. The lane's thread. An error is what a library tells of the op, and CUDA does not.
+  virtual Result<void> ended(const Issue&, u32 slot) = 0;
   // For messages: which op, on which lane, how many bytes.
   virtual std::string describe(const Issue&) const = 0;
 };
 
 struct StreamLaneParts {
   std::string name;  // of the thread, at most 15 characters
-  int device = 0;
-  cudaStream_t stream = nullptr;
+  struct Stream {
+    int device = 0;  // as CUDA counts
+    cudaStream_t stream = nullptr;
+  };
+  // An op begins on all of them when what it follows has ended everywhere, and has ended when all have.
+  std::vector<Stream> streams;
   StreamWork& work;
   const ExecutorClock& clock;
   CompletionBoard& board;
@@ -49,7 +55,8 @@ class StreamLane {
   StreamLane(const StreamLane&) = delete;
   StreamLane& operator=(const StreamLane&) = delete;
 
-  // Returns the event that marks the op's end, its own until the engine has taken the completion.
+  // Returns the event that marks the op's end on all its devices, its own until the engine has taken the
+  // completion.
   // REQUIRES: it holds less than lane_depth; engine's thread.
   cudaEvent_t submit(const Issue&, std::span<const cudaEvent_t> after);
 
@@ -59,12 +66,15 @@ class StreamLane {
     u32 slot = 0;
   };
   struct Events {
-    cudaEvent_t begin = nullptr, end = nullptr;
+    cudaEvent_t begin = nullptr, end = nullptr;  // of the first stream, which leads
+    std::vector<cudaEvent_t> ends;               // of the others
   };
 
   explicit StreamLane(const StreamLaneParts& parts) : parts_(parts) {}
   Result<void> create_events();
   Result<void> hand_over(const Entry&, std::span<const cudaEvent_t> after);
+  cudaError_t begin(const Events&, std::span<const cudaEvent_t> after);
+  cudaError_t end(const Events&);
   void loop();
   bool pop(Entry&);
   void finish(const Entry&);

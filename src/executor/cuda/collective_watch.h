@@ -1,0 +1,33 @@
+// Looks after collectives from time to time: what a GPU or NCCL comes to grief with in the middle of one
+// would leave the others waiting for ever.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "executor/cuda/collectives.h"
+#include "executor/host/completion_board.h"
+
+namespace tidepool {
+
+class CollectiveWatch {
+ public:
+  // Ends all collectives once the board has an error, or NCCL or a device of theirs. Both must outlive it.
+  CollectiveWatch(Collectives&, const CompletionBoard&);
+  ~CollectiveWatch();
+  CollectiveWatch(const CollectiveWatch&) = delete;
+  CollectiveWatch& operator=(const CollectiveWatch&) = delete;
+
+ private:
+  void loop();
+
+  Collectives& collectives_;
+  const CompletionBoard& board_;
+  std::mutex mutex_;
+  std::condition_variable stopped_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,55 @@
+// A small training run on GPUs, and what a test needs to know of them.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdlib>
+
+#include "tests/support/train_fixture.h"
+
+#ifdef CUDA_EMULATED
+#include "control.h"
+#endif
+
+namespace tidepool::testing {
+
+inline Config gpu_config(const TrainDir& dir, Precision precision, const std::string& run = "run") {
+  Config c = small_config(dir, run);
+  c.model = {.vocab_size = 256, .n_positions = 16, .n_embd = 64, .n_layer = 2, .n_head = 2};
+  c.train.precision = precision;
+  c.train.sequence_length = 16;
+  c.train.max_steps = 3;
+  c.train.per_device_train_batch_size = 1;
+  c.train.gradient_accumulation_steps = 2;
+  c.train.eval_batches = 2;
+  c.memory.budgets.device = Bytes{80 * mib};  // 66 MiB of it are workspaces
+  c.machine.executor = "cuda";
+  return c;
+}
+
+// "cuda:0,1,2"
+inline std::string first_gpus(u32 count) {
+  std::string text = "cuda:0";
+  for (u32 d = 1; d < count; ++d) text += "," + std::to_string(d);
+  return text;
+}
+
+#ifdef CUDA_EMULATED
+// What changes from run to run on a GPU, and hides or shows a wait that is missing.
+inline void change_timing(u64 seed, int devices = 1) {
+  ::setenv("TIDEPOOL_NCCL", EMULATED_NCCL, 1);
+  emulated_cuda::reset({.seed = seed + 1,
+                        .jitter_us_max = seed % 3 == 1 ? 50u : 0u,
+                        .late_streams = seed % 3 == 2,
+                        .devices = devices});
+}
+#else
+inline void change_timing(u64, int = 1) {}
+#endif
+
+inline u32 gpus_here() {
+  int devices = 0;
+  return cudaGetDeviceCount(&devices) == cudaSuccess ? static_cast<u32>(devices) : 0;
+}
+
+}  // namespace tidepool::testing
