@@ -6,7 +6,11 @@
 #                                  a whole model, whole runs of training under many placements; then a short run
 #                                  of the program, and compute-sanitizer on small kernels where it is installed
 #
-# Writes build/gpu/check.md: the card, its driver, the toolkit, the commit, and what passed.
+#   scripts/gpu_check.sh --bench NAME   one of the benchmarks, under 8 minutes; --bench --list names them. Also
+#                                  --bench all, --bench NAME --dry-run, and --bench NAME --tiny, which tries the
+#                                  script itself on the cores. Rows go into build/gpu/bench/bench.md and bench.json
+#
+# --tests writes build/gpu/check.md: the card, its driver, the toolkit, the commit, and what passed.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -14,7 +18,7 @@ build=build/gpu
 report=$build/check.md
 
 usage() {
-  sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 
@@ -53,11 +57,25 @@ short_run() {
   return $code
 }
 
-tests() {
+require_gpu() {
   if ! nvidia-smi >/dev/null 2>&1; then
     echo "gpu_check: no GPU here (nvidia-smi finds none)" >&2
     exit 1
   fi
+}
+
+# Options that need no GPU try or list what would be run.
+bench() {
+  local word need=require_gpu
+  for word in "$@"; do
+    case $word in --list | --tiny | --dry-run | --help | -h) need=: ;; esac
+  done
+  $need
+  exec python3 tests/bench/gpu_rows.py "$@"
+}
+
+tests() {
+  require_gpu
   if [[ ! -x $build/tests/test_gpu ]]; then
     echo "gpu_check: nothing is built: scripts/gpu_check.sh --build" >&2
     exit 1
@@ -76,5 +94,6 @@ tests() {
 case "${1:-}" in
   --build) build_for_this_card ;;
   --tests) tests ;;
+  --bench) shift && bench "$@" ;;
   *) usage ;;
 esac

@@ -1,13 +1,19 @@
+#include <fmt/format.h>
+
 #include <csignal>
+#include <cstdio>
 
 #include "cli/commands.h"
+#include "trainer/session.h"
 #include "trainer/trainer.h"
 
 namespace tidepool {
 
 Result<void> train(const TrainArguments& arguments) {
   std::signal(SIGPIPE, SIG_IGN);  // `train ... | head` must not end a run of days: it goes on without a reader
-  TRY(train_model({.config = arguments.config, .resume = arguments.resume, .command = arguments.command}));
+  Config config = arguments.config;
+  if (const std::string line = resolve_executor(config); !line.empty()) fmt::print(stderr, "{}\n", line);
+  TRY(train_model({.config = config, .resume = arguments.resume, .command = arguments.command}));
   return {};
 }
 

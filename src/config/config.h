@@ -75,7 +75,7 @@ struct MachineConfig {
   u32 threads = 0;                      // 0: all cores of this process
   std::string file;                     // a machine file, to choose the plan by predicted time; empty: by bytes
 
-  // REQUIRES: a valid executor.
+  // REQUIRES: a valid executor; of auto, as on the cores.
   u32 devices() const;
   std::vector<u32> gpus() const;        // as CUDA counts them; none: devices are made of cores
   bool operator==(const MachineConfig&) const = default;
@@ -84,6 +84,7 @@ struct MachineConfig {
 struct OutputConfig {
   std::string dir = "runs/tidepool";
   u64 logging_steps = 1;
+  bool save = true;                     // false: no checkpoints, not even at the end
   u64 save_steps = 0;                   // 0: at the end only
   u64 save_total_limit = 2;
   bool trace = true;

@@ -233,7 +233,8 @@ const std::array field_table = std::to_array<Field>({
     {.section = "machine",
      .key = "executor",
      .ref = REF(machine.executor),
-     .help = "What computes: cpu, cpu:N for N devices of memory.device each, cuda for the first GPU, cuda:I for "
+     .help = "What computes: auto (a GPU where one can be used, else cpu), cpu, cpu:N for N devices of memory.device "
+             "each, cuda for the first GPU, cuda:I for "
              "the GPU that CUDA counts as I (from 0), cuda:I,J for several with memory.device each"},
     {"machine",
      "threads",
@@ -256,6 +257,7 @@ const std::array field_table = std::to_array<Field>({
      .help = "Run directory: checkpoints, metrics, report",
      .alias = "output_dir"},
     {"output", "logging_steps", REF(output.logging_steps), "Log every so many steps", "steps", {1, 1e15}},
+    {"output", "save", REF(output.save), "Write checkpoints; false is for measuring: nothing of the run stays"},
     {"output",
      "save_steps",
      REF(output.save_steps),

@@ -26,7 +26,7 @@ struct Executor {
 };
 
 Executor parse_executor(std::string_view text) {
-  if (text == "cpu") return {.devices = 1};
+  if (text == "cpu" || text == "auto") return {.devices = 1};
   if (text == "cuda") return {.devices = 1, .gpus = {0}};
   if (text.starts_with("cpu:")) {
     const std::optional<u32> count = number(text.substr(4));
@@ -58,7 +58,7 @@ std::vector<u32> MachineConfig::gpus() const { return parse_executor(executor).g
 std::optional<Complaint> validate(const Config& c) {
   if (parse_executor(c.machine.executor).devices == 0) {
     return Complaint{"machine", "executor",
-                     fmt::format("'{}' is not cpu, cpu:N with N from 1 to {}, cuda, or cuda:I,J,... with the numbers "
+                     fmt::format("'{}' is not auto, cpu, cpu:N with N from 1 to {}, cuda, or cuda:I,J,... with the numbers "
                                  "of GPUs", c.machine.executor, devices_max)};
   }
   if (c.model.n_embd % c.model.n_head != 0) {

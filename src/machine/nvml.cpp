@@ -10,7 +10,7 @@ namespace tidepool {
 namespace {
 
 // As the library's own header has them.
-constexpr int success = 0, insufficient_size = 7, clock_of_multiprocessors = 1;
+constexpr int success = 0, insufficient_size = 7, clock_of_multiprocessors = 1, sensor_of_chip = 0;
 struct ProcessInfo {
   unsigned pid;
   unsigned long long memory_bytes;
@@ -41,22 +41,24 @@ struct Nvml::Functions {
   int (*processes)(void*, unsigned*, ProcessInfo*) = nullptr;
   int (*power)(void*, unsigned*) = nullptr;
   int (*clock)(void*, int, unsigned*) = nullptr;
+  int (*temperature)(void*, int, unsigned*) = nullptr;
 
   ~Functions() {
     if (library != nullptr) ::dlclose(library);
   }
 };
 
-std::unique_ptr<Nvml> Nvml::load() {
+std::unique_ptr<Nvml> Nvml::load(const std::string& library) {
   auto f = std::make_unique<Functions>();
-  f->library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  f->library = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (f->library == nullptr) return nullptr;
   const bool complete = find(f->library, "nvmlInit_v2", f->init) &&
                         find(f->library, "nvmlShutdown", f->shutdown) &&
                         find(f->library, "nvmlDeviceGetHandleByPciBusId_v2", f->device_by_pci) &&
                         find(f->library, "nvmlDeviceGetComputeRunningProcesses_v3", f->processes) &&
                         find(f->library, "nvmlDeviceGetPowerUsage", f->power) &&
-                        find(f->library, "nvmlDeviceGetClockInfo", f->clock);
+                        find(f->library, "nvmlDeviceGetClockInfo", f->clock) &&
+                        find(f->library, "nvmlDeviceGetTemperature", f->temperature);
   if (!complete || f->init() != success) return nullptr;
   return std::unique_ptr<Nvml>(new Nvml(std::move(f)));
 }
@@ -98,6 +100,12 @@ u32 Nvml::clock_mhz(const std::string& pci) const {
   unsigned mhz = 0;
   void* const gpu = device(pci);
   return gpu != nullptr && functions_->clock(gpu, clock_of_multiprocessors, &mhz) == success ? mhz : 0;
+}
+
+u32 Nvml::celsius(const std::string& pci) const {
+  unsigned celsius = 0;
+  void* const gpu = device(pci);
+  return gpu != nullptr && functions_->temperature(gpu, sensor_of_chip, &celsius) == success ? celsius : 0;
 }
 
 }  // namespace tidepool

@@ -18,8 +18,8 @@ struct GpuProcess {
 
 class Nvml {
  public:
-  // Null where there is no libnvidia-ml.so.1, or no driver behind it.
-  static std::unique_ptr<Nvml> load();
+  // Null where there is no such library, or no driver behind it.
+  static std::unique_ptr<Nvml> load(const std::string& library = "libnvidia-ml.so.1");
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
@@ -30,6 +30,7 @@ class Nvml {
   // Right now; 0: not known.
   double power_watts(const std::string& pci) const;
   u32 clock_mhz(const std::string& pci) const;  // of the multiprocessors
+  u32 celsius(const std::string& pci) const;    // of the chip
 
  private:
   struct Functions;

@@ -174,6 +174,9 @@ class Report {
                        bar(screen_, share, width, share > 1 ? Ink::red : Ink::cyan)));
     }
     line(fmt::format("  {:<12}{:>12}   resident, the whole process", "process", bytes_text(run_.rss_peak)));
+    for (const GpuUse& g : run_.gpus)
+      line(fmt::format("  {:<12}{:>10.0f} W   most {:.0f} W; {:.0f} MHz, least {:.0f}; most {:.0f} C", g.name,
+                       g.watts_mean, g.watts_most, g.mhz_mean, g.mhz_least, g.celsius_most));
   }
 
   void closing() {

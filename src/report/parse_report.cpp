@@ -164,6 +164,14 @@ RunReport read_fields(const Object& o) {
     r.comm = {comm.bytes("planned_bytes"), comm.bytes("measured_bytes"),
               comm.bytes_or_0("planned_steady_step_bytes")};
   }
+  if (o.has("gpus")) {
+    const Object gpus = o.object("gpus");
+    gpus.each_member([&](std::string_view name, const json::value&) {
+      const Object g = gpus.object(name);
+      r.gpus.push_back({std::string(name), g.count("samples"), g.rate("watts_mean"), g.rate("watts_most"),
+                        g.rate("mhz_mean"), g.rate("mhz_least"), g.rate("celsius_most")});
+    });
+  }
   for (u32 i = 0; i < tier_count; ++i) {
     const Object tier = o.object("tiers").object(name(static_cast<Tier>(i)));
     r.tiers[i] = {tier.budget("budget_bytes"), tier.bytes("planned_peak_bytes"),

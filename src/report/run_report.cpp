@@ -61,6 +61,14 @@ json::object phases_of(const RunReport& r) {
   return out;
 }
 
+boost::json::object gpus_of(const RunReport& r) {
+  boost::json::object out;
+  for (const GpuUse& g : r.gpus)
+    out[g.name] = {{"samples", g.samples},       {"watts_mean", g.watts_mean}, {"watts_most", g.watts_most},
+                   {"mhz_mean", g.mhz_mean},     {"mhz_least", g.mhz_least},   {"celsius_most", g.celsius_most}};
+  return out;
+}
+
 }  // namespace
 
 std::string to_json(const RunReport& r) {
@@ -96,6 +104,7 @@ std::string to_json(const RunReport& r) {
   o["exposed_seconds"] = exposed_of(r);
   o["phases"] = phases_of(r);
   o["phase_steps"] = r.phase_steps;
+  if (!r.gpus.empty()) o["gpus"] = gpus_of(r);
   o["machine"] = object_of(r.machine);
   o["config"] = object_of(r.config);
   o["eval_steps"] = array_of(r.eval_steps);

@@ -52,6 +52,16 @@ struct PhaseTime {
   bool operator==(const PhaseTime&) const = default;
 };
 
+// What the driver told of a GPU while training; what it did not tell is 0.
+struct GpuUse {
+  std::string name;  // "cuda:0"
+  u64 samples = 0;
+  double watts_mean = 0, watts_most = 0;
+  double mhz_mean = 0, mhz_least = 0;
+  double celsius_most = 0;
+  bool operator==(const GpuUse&) const = default;
+};
+
 struct RunReport {
   std::string version;
   std::string commit;
@@ -88,6 +98,7 @@ struct RunReport {
   std::vector<PhaseTime> phases;
   u64 phase_steps = 0;           // steady steps that the median is of: neither the first nor any after a rest
   std::string binds;             // "disk_read"
+  std::vector<GpuUse> gpus;      // empty: none, or the driver tells nothing
 
   std::map<std::string, std::string> machine;  // "cpu", "cores", "memory", "disk", ...: for people
   std::map<std::string, std::string> config;   // effective, as in config.yaml

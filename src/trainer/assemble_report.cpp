@@ -97,12 +97,16 @@ RunReport assemble_report(const ReportParts& parts) {
   add_phases(report, parts);
   add_losses(report, parts.state);
   add_rates(report, parts.session.graph(), parts.tokens);
-  report.weights_xxh3 = fmt::format("{:016x}", parts.weights_xxh3);
+  if (parts.config.output.save) report.weights_xxh3 = fmt::format("{:016x}", parts.weights_xxh3);
+  if (!parts.config.machine.gpus().empty()) report.executor = parts.config.machine.executor;
   report.resumed_from_step = parts.resumed_from;
   report.checkpoint_written = parts.checkpoint_written;
   report.disk_endurance = parts.disk_endurance;
   report.machine = machine_facts(parts.config, parts.session);
   add_rates_seen(report, parts);
+  for (const GpuReadings& g : parts.gpus)
+    report.gpus.push_back(
+        {g.name, g.samples, g.watts_mean, g.watts_most, g.mhz_mean, g.mhz_least, g.celsius_most});
   report.config = settings_of(parts.config, [](const Field&) { return true; });
   report.config["command"] = parts.command;
   return report;

@@ -6,6 +6,7 @@
 
 #include "checkpoint/trainer_state.h"
 #include "config/config.h"
+#include "machine/gpu_sampler.h"
 #include "report/run_report.h"
 #include "trainer/predict.h"
 #include "trainer/run_meter.h"
@@ -25,6 +26,7 @@ struct ReportParts {
   u64 weights_xxh3 = 0;
   Bytes checkpoint_written{};
   Bytes disk_endurance{};  // 0: not told
+  std::vector<GpuReadings> gpus;
 };
 
 RunReport assemble_report(const ReportParts&);

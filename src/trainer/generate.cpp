@@ -46,6 +46,17 @@ i32 sample(std::vector<float>& logits, const GenerateConfig& config, std::mt1993
   return static_cast<i32>(order[std::discrete_distribution<u64>(weight.begin(), weight.end())(random)]);
 }
 
+// One sequence: one device of those that the run had, if it is here.
+std::string place_of_one(Config config, const std::function<void(const std::string&)>& note) {
+  const std::vector<u32> gpus = config.machine.gpus();
+  if (gpus.empty()) return "cpu";
+  config.machine.executor = fmt::format("cuda:{}", gpus.front());
+  const Result<void> usable = check_executor(config);
+  if (usable) return config.machine.executor;
+  note("the cores compute, where the run had a GPU: " + usable.error().message);
+  return "cpu";
+}
+
 }  // namespace
 
 Result<void> generate_text(const GenerateRequest& request, const std::function<void(std::string_view)>& emit) {
@@ -66,7 +77,7 @@ Result<void> generate_text(const GenerateRequest& request, const std::function<v
   config.machine.file.clear();
   config.memory.swap_dir = dir + "/generate-swap";
   config.machine.threads = request.threads;
-  config.machine.executor = "cpu";  // one sequence: one device
+  config.machine.executor = place_of_one(config, request.note);
   TRY_ASSIGN(ModelGraph graph, make_graph(config));
   for (Window& window : graph.windows) window.trainable = false;  // parameters are all its state
   TRY_ASSIGN(const Bytes disk, disk_budget(config));

@@ -79,6 +79,7 @@ Result<void> RunCheckpoints::go_on_from(FoundCheckpoint found, StateWriter& writ
 
 std::string RunCheckpoints::way_on() const {
   if (last_step_) return fmt::format("continue with --resume auto from {}", last_.path);
+  if (!config_.output.save) return "start again: output.save is false, so nothing was saved";
   return "start again: no checkpoint had been written (output.save_steps says how often)";
 }
 
@@ -90,7 +91,7 @@ u64 RunCheckpoints::saves_to_come(u64 step) const {
 
 Result<void> RunCheckpoints::check_room(u64 step) const {
   const u64 saves = saves_to_come(step);
-  if (saves == 0) return {};
+  if (saves == 0 || !config_.output.save) return {};
   const Bytes each = checkpoint_bytes(graph_);
   const std::string& dir = config_.output.dir;
   TRY(check_file_size(dir, checkpoint_file_bytes_max(graph_)));

@@ -112,6 +112,17 @@ Result<void> check_executor(const Config& config) {
   return {};
 }
 
+std::string resolve_executor(Config& config) {
+  std::string& executor = config.machine.executor;
+  if (executor != "auto") return {};
+  executor = "cuda";
+  const Result<void> usable = check_executor(config);
+  if (usable) return "machine.executor=auto: the first GPU computes";
+  executor = "cpu";
+  return gpu_backend() == nullptr ? "machine.executor=auto: the cores compute; this program was built without CUDA"
+                                  : "machine.executor=auto: the cores compute; " + usable.error().message;
+}
+
 Result<std::unique_ptr<Session>> Session::create(const Config& config, const ModelGraph& graph, Plan plan,
                                                  StepSource& source, const SessionOptions& options) {
   TRY(check_executor(config));

@@ -46,6 +46,8 @@ struct SessionOptions {
 // Whether this program can train on what machine.executor names here: asked before anything is planned or taken.
 // Error: ErrorKind::usage, with what can be done.
 Result<void> check_executor(const Config&);
+// Of machine.executor=auto what it comes to here: cuda, or cpu. Returns a line for people, empty where it was not auto.
+std::string resolve_executor(Config&);
 
 class Session {
  public:

@@ -123,8 +123,9 @@ PlanSummary summarize(const SummaryInput& in) {
   for (u32 l = 0; l < link_count; ++l) s.links[l] = {.per_step = moved[l], .lower_bound = bound[l]};
   if (prediction != nullptr) add_prediction(s, *prediction);
   const u64 kept = std::max<u64>(config.output.save_total_limit, 2) + 1;  // the best may exceed a limit of 1
-  s.notes.push_back(fmt::format("checkpoints: {} each, up to {} at once in {}", bytes_text(checkpoint_bytes(graph)),
-                                kept, config.output.dir));
+  if (config.output.save)
+    s.notes.push_back(fmt::format("checkpoints: {} each, up to {} at once in {}",
+                                  bytes_text(checkpoint_bytes(graph)), kept, config.output.dir));
   s.notes.push_back(fmt::format("host holds {} for disk transfers at rest and checkpoints, beside what passes",
                                 bytes_text(host_reserved())));
   if (const Bytes reserved = device_reserved(config); reserved.value > 0)

@@ -11,6 +11,7 @@
 #include "data/dataset.h"
 #include "engine/engine.h"
 #include "machine/cpu_name.h"
+#include "machine/gpu_sampler.h"
 #include "report/units.h"
 #include "tidepool/check.h"
 #include "trainer/assemble_report.h"
@@ -97,6 +98,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     meter_->phases().completed(issue, completion);
     outputs_.completed(issue, completion);
     if (config_.output.trace) meter_->trace().completed(issue, completion);
+    if (gpus_) gpus_->sample(RunMeter::now());
     if (issue.get().kind == OpKind::norm) step_done(issue.step);
   }
   void segment_finished(const SegmentRun& run) override {
@@ -214,11 +216,21 @@ class Trainer final : public NextSegment, public EngineObserver {
     return checkpoints_->go_on_from(std::move(found), session_->state());
   }
 
+  void watch_gpus() {
+    const std::vector<std::string> pci = session_->devices().pci();
+    const std::vector<u32> numbers = config_.machine.gpus();
+    std::vector<GpuAddress> gpus;
+    for (u32 i = 0; i < std::min(pci.size(), numbers.size()); ++i)
+      gpus.push_back({.name = fmt::format("cuda:{}", numbers[i]), .pci = pci[i]});
+    if (!gpus.empty()) gpus_.emplace(std::move(gpus), Nvml::load());
+  }
+
   Result<void> open_outputs() {
     meter_ = std::make_unique<RunMeter>(session_->plan(), session_->executor(), steps_expected(),
                                         config_.output.trace ? trace_events_max : 0);
     engine_ = Engine::create(session_->plan(), session_->executor(), {.watchdog = watchdog()});
     state_.losses.reserve(steps_expected());
+    watch_gpus();
     return outputs_.open(session_->plan(), state_.step);
   }
 
@@ -328,6 +340,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   // ---- checkpoints ---------------------------------------------------------------------------------------
 
   Result<void> save() {
+    if (!config_.output.save) return {};
     state_.step = issued_;
     state_.seconds = earlier_seconds_ + meter_->train_seconds();
     state_.settings = numeric_settings(config_);
@@ -353,11 +366,15 @@ class Trainer final : public NextSegment, public EngineObserver {
                                               .resumed_from = resumed_from_,
                                               .weights_xxh3 = checkpoints_->last().weights_xxh3,
                                               .checkpoint_written = checkpoints_->written(),
-                                              .disk_endurance = chosen_.machine ? chosen_.machine->disk.endurance : Bytes{}});
+                                              .disk_endurance = chosen_.machine ? chosen_.machine->disk.endurance : Bytes{},
+                                              .gpus = gpus_ ? gpus_->readings() : std::vector<GpuReadings>{}});
     TRY(outputs_.finish(report));
     const TracedRun traced{.measured = meter_->trace().events(), .forecast = prediction_.forecast};
     TRY(write_traces(config_.output.dir, config_.output.trace, session_->plan(), graph_, traced));
     outputs_.page();
+    if (interrupted_ && !checkpoints_->last_step())
+      return Error{ErrorKind::interrupted,
+                   fmt::format("interrupted after step {}; {}", issued_, checkpoints_->way_on())};
     if (interrupted_)
       return Error{ErrorKind::interrupted,
                    fmt::format("interrupted after step {}; everything is in {}: continue with --resume auto",
@@ -379,6 +396,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   std::unique_ptr<Session> session_;
   std::unique_ptr<RunCheckpoints> checkpoints_;
   std::unique_ptr<RunMeter> meter_;
+  std::optional<GpuSampler> gpus_;  // none: no GPU
   std::unique_ptr<Engine> engine_;
 
   Prediction prediction_;

@@ -1,7 +1,9 @@
 // What only an emulation can show of the executor: which stream waits for what, and what becomes of faults.
 #include <gmock/gmock.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "executor/cuda/cuda_devices.h"
 #include "tests/cuda/recorded_run.h"
@@ -96,6 +98,43 @@ TEST_F(EmulatedExecutor, StepsTakeNoMemory) {
   EngineObserver nobody;
   ASSERT_TRUE(engine->run(list, nobody));
   EXPECT_EQ(emulated_cuda::live(), before);
+}
+
+// ---- machine.executor=auto
+
+TEST_F(EmulatedExecutor, AutoIsTheGpuWhereThereIsOne) {
+  Config config = gpu_config(dir_);
+  config.machine.executor = "auto";
+  EXPECT_THAT(resolve_executor(config), HasSubstr("the first GPU computes"));
+  EXPECT_EQ(config.machine.executor, "cuda");
+  EXPECT_EQ(resolve_executor(config), "") << "what a person named stays";
+  emulated_cuda::reset({.devices = 0});
+  config.machine.executor = "auto";
+  EXPECT_THAT(resolve_executor(config), HasSubstr("the cores compute; "));
+  EXPECT_EQ(config.machine.executor, "cpu");
+}
+
+// ---- profilers
+
+TEST_F(EmulatedExecutor, OpsAreNamedWhereAProfilerListens) {
+  const Config config = gpu_config(dir_);
+  const ModelGraph graph = make_graph(config).value();
+  NoData source;
+  const auto session =
+      Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source).value();
+  const Segment& body = session->plan().segment(SegmentKind::body);
+  const auto backward = std::ranges::find(body.ops, OpKind::backward, &Op::kind);
+  const OpId op{static_cast<u32>(backward - body.ops.begin())};
+  emulated_cuda::nvtx_ranges() = {};
+  ASSERT_TRUE(session->executor().run_at_rest(body, op));
+  EXPECT_TRUE(emulated_cuda::nvtx_ranges().names.empty());
+  ::setenv("NVTX_INJECTION64_PATH", "a profiler", 1);
+  const auto run = session->executor().run_at_rest(body, op);
+  ::unsetenv("NVTX_INJECTION64_PATH");
+  ASSERT_TRUE(run);
+  ASSERT_EQ(emulated_cuda::nvtx_ranges().names.size(), 1u);
+  EXPECT_THAT(emulated_cuda::nvtx_ranges().names[0], HasSubstr("backward"));
+  EXPECT_EQ(emulated_cuda::nvtx_ranges().open, 0);
 }
 
 // ---- faults

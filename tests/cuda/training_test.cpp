@@ -6,6 +6,7 @@
 #include "executor/cuda/cuda_devices.h"
 #include "tests/support/gpu_config.h"
 #include "tests/support/placement.h"
+#include "trainer/generate.h"
 
 namespace tidepool {
 namespace {
@@ -78,6 +79,21 @@ TEST_P(CudaTraining, GoesOnElsewhere) {
   ASSERT_EQ(stopped.error().kind, ErrorKind::interrupted) << stopped.error().message;
   config.memory.home = HomePolicy::host;
   EXPECT_EQ(train_numbers(config, {.resume = "auto"}), whole);
+}
+
+// Where the run computed, text is made too.
+TEST_P(CudaTraining, WritesText) {
+  const Config config = gpu_config(dir_, GetParam());
+  ASSERT_TRUE(testing::run(config));
+  std::string text;
+  std::vector<std::string> notes;
+  const auto generated = generate_text({.path = config.output.dir,
+                                        .generate = {.prompt = "the ", .max_new_tokens = 3, .temperature = 0},
+                                        .note = [&](const std::string& line) { notes.push_back(line); }},
+                                       [&](std::string_view bytes) { text += bytes; });
+  ASSERT_TRUE(generated) << generated.error().message;
+  EXPECT_GE(text.size(), 4u);
+  EXPECT_TRUE(notes.empty()) << notes[0];
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, CudaTraining, ::testing::Values(Precision::fp32, Precision::bf16),

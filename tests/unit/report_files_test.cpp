@@ -34,6 +34,7 @@ RunReport some_report() {
   r.exposed = {{"compute", 7}, {"disk_read", 2}};
   r.phases = {{"forward", 1, 0.9}};
   r.binds = "disk_read";
+  r.gpus = {{"cuda:0", 12, 612.5, 690, 1755, 1590, 71}};
   r.machine = {{"cpu", "A \"fast\" one"}};
   r.config = {{"train.seed", "42"}};
   return r;

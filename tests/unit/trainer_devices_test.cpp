@@ -68,5 +68,14 @@ TEST(GpuPlans, ProgramsWithoutCudaSaySo) {
   EXPECT_NE(report.error().message.find("machine.executor=cpu"), std::string::npos) << report.error().message;
 }
 
+TEST(GpuPlans, AutoIsTheCoresWithoutCuda) {
+  Config config;
+  config.machine.executor = "auto";
+  EXPECT_EQ(config.machine.devices(), 1u);
+  const std::string line = resolve_executor(config);
+  EXPECT_NE(line.find("built without CUDA"), std::string::npos) << line;
+  EXPECT_EQ(config.machine.executor, "cpu");
+}
+
 }  // namespace
 }  // namespace tidepool

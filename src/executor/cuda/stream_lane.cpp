@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include "executor/cuda/op_range.h"
 #include "kernels/cuda/cuda_error.h"
 #include "tidepool/check.h"
 
@@ -80,6 +81,7 @@ Error named(const StreamWork& work, const Issue& issue, const Error& error) {
 }  // namespace
 
 Result<void> enqueue_named(StreamWork& work, const Issue& issue, u32 slot, cudaStream_t stream) {
+  const OpRange range([&] { return work.describe(issue); });
   cudaGetLastError();  // of others
   const Result<void> enqueued = work.enqueue(issue, slot, stream);
   TRY_CUDA(cudaGetLastError(), work.describe(issue));  // of its launches and copies

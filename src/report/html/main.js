@@ -83,6 +83,8 @@ function movementSections(runs) {
     section('links', 'Bytes', `Useful bytes of a step: the mean of ${stepsOf(runs)}, first and last included, which move other bytes than the steady ones between. Retries, checkpoints and evaluation are counted apart. The least is what no placement in these budgets can go below.`,
       linkBars(runs), el('div', { class: 'card' }, linkTable(runs))),
     section('time', 'Time', `Compute, and the time in which compute waited, by what it waited for: the mean of ${stepsOf(runs)}. Together they are the training time.`, causeBar(runs), el('div', { class: 'card' }, causeTable(runs))),
+    ...(runs.some((run) => run.report.gpus) ? [section('gpus', 'GPUs', 'What the driver told of each while it trained, about once a second.',
+      el('div', { class: 'card', 'data-chart': 'gpus', 'data-drawn': 'yes' }, gpuTable(runs)))] : []),
     section('wear', 'SSD wear', '', el('div', { class: 'card', 'data-chart': 'wear', 'data-drawn': 'yes' }, wearTable(runs)))];
 }
 

@@ -90,6 +90,17 @@ function wearTable(runs) {
   ]);
 }
 
+// What the driver told of each GPU while it trained.
+function gpuTable(runs) {
+  const columns = ['', 'power, mean', 'power, most', 'clock, mean', 'clock, least', 'temperature, most', 'energy per token'];
+  const rows = runs.flatMap((run) => Object.entries(run.report.gpus || {}).map(([name, g]) => [
+    `${runs.length > 1 ? `${'AB'[run.number]} ` : ''}${name}`, `${text.digits(Math.round(g.watts_mean))} W`,
+    `${text.digits(Math.round(g.watts_most))} W`, `${text.digits(Math.round(g.mhz_mean))} MHz`,
+    `${text.digits(Math.round(g.mhz_least))} MHz`, `${text.digits(Math.round(g.celsius_most))} \u00b0C`,
+    `${(g.watts_mean / run.report.tokens_per_second).toPrecision(3)} J`]));
+  return table(columns.map((name) => ({ name })), rows);
+}
+
 function factsOf(run) {
   const r = run.report;
   return { model: r.model, parameters: text.count(r.parameters), precision: r.precision, executor: r.executor,

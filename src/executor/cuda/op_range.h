@@ -1,0 +1,31 @@
+// Names of ops in NVIDIA's profilers. Nsight announces itself in the environment before the program starts;
+// without it nothing is named, loaded or spent, but a look there.
+#pragma once
+
+#include <string>
+
+namespace tidepool {
+
+bool profiler_listens();
+
+// The launches of one op, while this lives.
+class OpRange {
+ public:
+  template <class Name>
+  explicit OpRange(Name&& name) : open_(profiler_listens()) {
+    if (open_) begin(name());
+  }
+  ~OpRange() {
+    if (open_) end();
+  }
+  OpRange(const OpRange&) = delete;
+  OpRange& operator=(const OpRange&) = delete;
+
+ private:
+  static void begin(const std::string& name);
+  static void end();
+
+  const bool open_;
+};
+
+}  // namespace tidepool
