@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "json/text.h"
-#include "trainer/smaller_job.h"
+#include "trainer/alternatives.h"
 
 namespace tidepool {
 namespace {
@@ -41,11 +41,11 @@ std::string refusal_json(const Error& error) {
   out["exit_code"] = exit_code(error);
   out["message"] = error.message;
   const std::string_view message = error.message;
-  const size_t smaller = message.find(smaller_job_words);
-  out["advice"] = settings_of(message.substr(0, smaller));
+  const size_t others = message.find(alternatives_words);
+  out["advice"] = settings_of(message.substr(0, others));
   if (error.kind == ErrorKind::does_not_fit)
     out["alternatives"] =
-        alternatives_of(smaller == message.npos ? "" : message.substr(smaller + smaller_job_words.size()));
+        alternatives_of(others == message.npos ? "" : message.substr(others + alternatives_words.size()));
   return json_text(out, JsonStyle::pretty);
 }
 

@@ -41,23 +41,22 @@ bool has_no_room(const ModelGraph& graph, const PlanOptions& options) {
          (options.home == HomePolicy::disk && state > budgets.disk);
 }
 
-Bytes& of(Budgets& budgets, Tier tier) {
-  return tier == Tier::device ? budgets.device : tier == Tier::host ? budgets.host : budgets.disk;
-}
-
 // Counted and not timed: the same job gets the same advice on any machine. Attempts at models of thousands of
 // chunk sets take a second each, and their advice is less exact.
 u32 attempts_per_tier(u64 ops) {
-  constexpr u64 work_max = 200'000, attempts_max = 8;
+  constexpr u64 work_max = 200'000, attempts_max = 12;
   return static_cast<u32>(std::clamp<u64>(work_max / std::max<u64>(ops, 1), 2, attempts_max));
 }
 
-// What was raised, lowered again in turn while the job still fits: what a tier is said to need was counted
-// while others were as small as they had been, and one that has room to spare is filled first.
-void lower_again(const ModelGraph& graph, const Budgets& had, u32 attempts, const AttemptOptions& with,
+}  // namespace
+
+// What a tier is said to need was counted while others were as small as they had been, and one that has room
+// to spare is filled first.
+void lower_again(const ModelGraph& graph, const Budgets& had, const AttemptOptions& with, u64 ops,
                  PlanOptions& larger) {
   constexpr u64 exact_to = 64;  // 1 in 64
-  larger.advise = false;        // what is short by how much is not asked for
+  const u32 attempts = attempts_per_tier(ops);
+  larger.advise = false;  // what is short by how much is not asked for
   for (const Tier tier : {Tier::device, Tier::host, Tier::disk}) {
     Bytes too_little = had.of(tier);
     for (u32 i = 0; i < attempts; ++i) {
@@ -66,7 +65,7 @@ void lower_again(const ModelGraph& graph, const Budgets& had, u32 attempts, cons
       const Bytes between = written(too_little + Bytes{(enough - too_little).value / 2});
       if (between >= enough) break;
       PlanOptions tried = larger;
-      of(tried.budgets, tier) = between;
+      budget_of(tried.budgets, tier) = between;
       if (attempt(graph, tried, with).fits)
         larger = tried;
       else
@@ -74,8 +73,6 @@ void lower_again(const ModelGraph& graph, const Budgets& had, u32 attempts, cons
     }
   }
 }
-
-}  // namespace
 
 Error does_not_fit(const ModelGraph& graph, const PlanOptions& options, const Attempt& best) {
   constexpr u32 rounds_max = 16;
@@ -87,8 +84,7 @@ Error does_not_fit(const ModelGraph& graph, const PlanOptions& options, const At
     fits = a.fits;
     larger.budgets = raised(larger.budgets, a);
   }
-  if (fits)
-    lower_again(graph, options.budgets, attempts_per_tier(best.program.ops.size()), best.options, larger);
+  if (fits) lower_again(graph, options.budgets, best.options, best.program.ops.size(), larger);
   std::string message = "the job does not fit:";
   for (u32 t = 0; t < tier_count; ++t) {
     const Tier tier = static_cast<Tier>(t);
@@ -116,11 +112,11 @@ std::optional<Error> too_large(const ModelGraph& graph, const PlanOptions& optio
   with_disk.budgets.disk = written(whole);
   u64 ops = 0;
   for (const Segment& segment : plan->segments) ops += segment.ops.size();
-  lower_again(graph, budgets, attempts_per_tier(ops),
-              {.sweeps = plan->sweeps, .chunk_elements = plan->chunk_elements}, with_disk);
+  lower_again(graph, budgets, {.sweeps = plan->sweeps, .chunk_elements = plan->chunk_elements}, ops,
+              with_disk);
   const Bytes need = with_disk.budgets.disk;
-  error.message += fmt::format(": disk {}: set memory.disk={}",
-                               shortage_text(need, budgets.disk), budget_text(need));
+  error.message +=
+      fmt::format(": disk {}: set memory.disk={}", shortage_text(need, budgets.disk), budget_text(need));
   return error;
 }
 

@@ -18,7 +18,7 @@ constexpr u64 chunk_elements_max = 64 * mib;    // of models so large that other
 constexpr u64 chunk_elements_min = cut_alignment_elements;
 constexpr u64 chunk_sets_usual = 4 * kib;  // of a model; planning takes longer than in proportion
 constexpr u32 sweeps_in_vain_max = 3;
-constexpr u64 chunk_sets_max = 64 * kib;   // smaller chunks are tried only where that leaves few
+constexpr u64 chunk_sets_max = 64 * kib;  // smaller chunks are tried only where that leaves few
 
 // Six chunk sets of at most 16 bytes per element should take no more than a quarter of the host.
 u64 chosen_chunk_elements(const ModelGraph& graph, Bytes host) {
@@ -35,7 +35,8 @@ std::vector<u32> sweeps_to_try(const PlanOptions& options) {
   std::vector<u32> sweeps;
   const u32 micro_batches = options.micro_batches / options.devices;
   for (u32 s = 1; s <= micro_batches; ++s)
-    if (micro_batches % s == 0 && (sweeps.empty() || 3 * u64{s} >= 4 * u64{sweeps.back()})) sweeps.push_back(s);
+    if (micro_batches % s == 0 && (sweeps.empty() || 3 * u64{s} >= 4 * u64{sweeps.back()}))
+      sweeps.push_back(s);
   return sweeps;
 }
 
@@ -84,8 +85,8 @@ Result<Attempt> find_fitting(const ModelGraph& graph, const PlanOptions& options
       if (short_by != ~u64{0} && 4 * (short_by - std::min(short_by, now_short_by)) < now_short_by) break;
       short_by = now_short_by;
     }
-    // More sweeps need less room for activations, and more for gradients that wait in between. Past the turn they
-    // only take longer to plan: 64 sweeps of 1200 chunk sets took 15 s, to no avail.
+    // More sweeps need less room for activations, and more for gradients that wait in between. Past the turn
+    // they only take longer to plan: 64 sweeps of 1200 chunk sets took 15 s, to no avail.
     const u64 so_far = shortfall(options, *best);
     in_vain = so_far < least ? 0 : in_vain + 1;
     if (in_vain == sweeps_in_vain_max) break;
@@ -100,6 +101,18 @@ Result<Attempt> find_fitting(const ModelGraph& graph, const PlanOptions& options
 Result<void> check_fits(const ModelGraph& graph, const PlanOptions& options) {
   TRY(find_fitting(graph, options));
   return {};
+}
+
+std::optional<Bytes> least_budget(const ModelGraph& graph, const PlanOptions& options, Tier tier,
+                                  Bytes most) {
+  if (most <= options.budgets.of(tier)) return std::nullopt;
+  PlanOptions larger = options;
+  budget_of(larger.budgets, tier) = most;
+  larger.advise = false;
+  const Result<Attempt> found = find_fitting(graph, larger);
+  if (!found) return std::nullopt;
+  lower_again(graph, options.budgets, found->options, found->program.ops.size(), larger);
+  return larger.budgets.of(tier);
 }
 
 Result<Plan> draft_plan(const ModelGraph& graph, const PlanOptions& options) {

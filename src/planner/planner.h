@@ -1,6 +1,7 @@
 // The planner: (model, batch, budgets, choices) -> Plan. A pure function.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "tidepool/model_graph.h"
@@ -12,17 +13,17 @@ namespace tidepool {
 
 struct PlanOptions {
   Budgets budgets;
-  u32 micro_batches = 1;        // per step, of all devices together
-  u32 devices = 1;              // alike; budgets.device is of each
-  bool clipping = true;         // updates wait for the global norm
+  u32 micro_batches = 1;  // per step, of all devices together
+  u32 devices = 1;        // alike; budgets.device is of each
+  bool clipping = true;   // updates wait for the global norm
   HomePolicy home = HomePolicy::automatic;
   RecomputePolicy recompute = RecomputePolicy::automatic;
-  Bytes chunk_bytes{0};         // of an fp32 chunk; 0: chosen from the host budget
-  u32 sweeps = 0;               // 0: the fewest that fit
-  u32 lookahead = 0;            // ops; 0: as far as memory allows
-  Bytes device_reserved{0};     // of the device budget: workspaces of libraries, a step's numbers
-  Bytes host_reserved{0};       // of the host budget: data reading, checkpoint staging
-  bool advise = true;           // where nothing fits: find the smallest change that does, which takes a while
+  Bytes chunk_bytes{0};      // of an fp32 chunk; 0: chosen from the host budget
+  u32 sweeps = 0;            // 0: the fewest that fit
+  u32 lookahead = 0;         // ops; 0: as far as memory allows
+  Bytes device_reserved{0};  // of the device budget: workspaces of libraries, a step's numbers
+  Bytes host_reserved{0};    // of the host budget: data reading, checkpoint staging
+  bool advise = true;        // where nothing fits: find the smallest change that does, which takes a while
 };
 
 // Of a graph that trains nothing, the plan has an evaluation segment and no other.
@@ -36,5 +37,9 @@ Result<Plan> draft_plan(const ModelGraph&, const PlanOptions&);
 // Whether there is a plan, in a fraction of the time: where everything lies, without an op. Errors: as
 // make_plan.
 Result<void> check_fits(const ModelGraph&, const PlanOptions&);
+
+// The least budget of one tier, above what it has, that makes room with the others as they are: to 1 in 64,
+// of the sweeps and chunk size found for `most`. None: not even `most` does.
+std::optional<Bytes> least_budget(const ModelGraph&, const PlanOptions&, Tier, Bytes most);
 
 }  // namespace tidepool

@@ -4,9 +4,9 @@
 
 #include "machine/machine_file.h"
 #include "report/units.h"
+#include "trainer/alternatives.h"
 #include "trainer/disk_shortage.h"
 #include "trainer/session.h"
-#include "trainer/smaller_job.h"
 
 namespace tidepool {
 namespace {
@@ -86,8 +86,8 @@ Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor 
   RunPlan out{.options = question.options, .machine = std::move(question.machine)};
   const auto explain = [&](const Error& error) {
     const bool disk_is_here = who == PlanFor::this_machine || !out.machine;
-    return suggest_smaller_job(config, out.options.budgets.disk,
-                               disk_is_here ? explain_disk(config, graph, out.options, error) : error);
+    return add_alternatives(config, out.options, out.machine,
+                            disk_is_here ? explain_disk(config, graph, out.options, error) : error);
   };
   if (!out.machine) {
     Result<Plan> plan = make_plan(graph, out.options);
