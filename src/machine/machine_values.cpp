@@ -13,7 +13,7 @@ namespace tidepool {
 
 namespace {
 
-constexpr u32 count_max = 1 << 20;  // devices, cores, nodes: more is a slip of the hand
+constexpr u32 count_max = 1 << 12;  // devices, cores, nodes: more is a slip of the hand
 
 // Beyond these is a slip of the hand, most often in the unit. Within them a step's nanoseconds fit 64 bits:
 // 1 PB at 1 MB/s is 1e18 ns.

@@ -48,6 +48,20 @@ u32 attempts_per_tier(u64 ops) {
   return static_cast<u32>(std::clamp<u64>(work_max / std::max<u64>(ops, 1), 2, attempts_max));
 }
 
+// What fits with one count of sweeps and one chunk size, the search for a plan may pass by: a little more then, until
+// it does not.
+void confirm(const ModelGraph& graph, const Budgets& had, PlanOptions& larger) {
+  constexpr u32 rounds_max = 24;
+  constexpr u64 part = 24;  // of a budget
+  larger.advise = false;
+  for (u32 i = 0; i < rounds_max && !check_fits(graph, larger); ++i) {
+    for (const Tier tier : {Tier::device, Tier::host, Tier::disk}) {
+      Bytes& budget = budget_of(larger.budgets, tier);
+      if (budget > had.of(tier)) budget = written(budget + Bytes{budget.value / part});
+    }
+  }
+}
+
 }  // namespace
 
 // What a tier is said to need was counted while others were as small as they had been, and one that has room
@@ -85,6 +99,7 @@ Error does_not_fit(const ModelGraph& graph, const PlanOptions& options, const At
     larger.budgets = raised(larger.budgets, a);
   }
   if (fits) lower_again(graph, options.budgets, best.options, best.program.ops.size(), larger);
+  confirm(graph, options.budgets, larger);
   std::string message = "the job does not fit:";
   for (u32 t = 0; t < tier_count; ++t) {
     const Tier tier = static_cast<Tier>(t);

@@ -95,7 +95,7 @@ TEST(PlanRun, WhereItDoesNotFitASmallerJobThatDoesIsTold) {
 TEST(PlanRun, WhereSeveralBudgetsAreShortOneAloneIsTold) {
   const TrainDir dir;
   Config config = testing::small_config(dir);
-  config.memory.budgets = {Bytes{200 * kib}, Bytes{200 * kib}, Bytes{0}};
+  config.memory.budgets = {Bytes{200 * kib}, Bytes{2 * mib}, Bytes{0}};
   EXPECT_THAT(followed_alternatives(config), ElementsAre(StartsWith("memory.device=")));
 }
 
