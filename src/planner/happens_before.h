@@ -47,9 +47,7 @@ class HappensBefore {
   bool before(u32 a, u32 b) const {
     if (a < rest_ && b >= rest_) return true;
     if (ops_[a].ordered) return clock_of(b)[ops_[a].lane] >= clock_of(a)[ops_[a].lane];
-    for (u32 waiter : ops_[a].waiters)
-      if (waiter == b || (waiter < b && before(waiter, b))) return true;
-    return false;
+    return before_by_waiters(a, b);
   }
 
   // Adds to a list of readers of which all must be waited for: of an ordered lane the last stands
@@ -72,6 +70,28 @@ class HappensBefore {
     std::vector<u32> waiters;  // of disk ops
   };
 
+  // Disk ops wait for disk ops in chains that meet again and again: each is looked at once.
+  bool before_by_waiters(u32 a, u32 b) const {
+    seen_.resize(ops_.size(), 0);
+    ++search_;
+    next_.assign(1, a);
+    while (!next_.empty()) {
+      const Op& op = ops_[next_.back()];
+      next_.pop_back();
+      for (u32 waiter : op.waiters) {
+        if (waiter == b) return true;
+        if (waiter > b || seen_[waiter] == search_) continue;
+        seen_[waiter] = search_;
+        const Op& other = ops_[waiter];
+        if (!other.ordered)
+          next_.push_back(waiter);
+        else if (clock_of(b)[other.lane] >= clock_of(waiter)[other.lane])
+          return true;
+      }
+    }
+    return false;
+  }
+
   u32 lane_index(LaneId lane) {
     for (u32 l = 0; l < lanes_.size(); ++l)
       if (lanes_[l] == lane) return l;
@@ -89,6 +109,9 @@ class HappensBefore {
   std::vector<Op> ops_;
   std::vector<u32> clocks_;  // [op][lane]: how many of the lane's ops are done before it
   u32 rest_ = 0;
+
+  mutable std::vector<u32> seen_, next_;  // of the search at hand: op -> its number; ops to look at
+  mutable u32 search_ = 0;
 };
 
 }  // namespace tidepool
