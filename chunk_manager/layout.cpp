@@ -73,12 +73,13 @@ void add_window(Layout& layout, const ModelGraph& graph, u32 w) {
     layout.windows.push_back(std::move(chunks));
     return;
   }
-  if (layout.precision == Precision::bf16) chunks.master_low = kind(Kind::master_low, 0);
+  for (const Kind master : {Kind::master, Kind::master_low})
+    if (has_kind(layout.precision, master)) chunks.master = kind(master, 0);
   chunks.momentum = kind(Kind::momentum, 0);
   chunks.variance = kind(Kind::variance, 0);
   const u32 uses = count_uses(graph, w);
   for (u32 use = 0; use < uses; ++use) chunks.grad_accum.push_back(kind(Kind::grad_accum, use));
-  chunks.grad = layout.precision == Precision::bf16 ? kind(Kind::grad, 0) : chunks.grad_accum.front();
+  chunks.grad = has_kind(layout.precision, Kind::grad) ? kind(Kind::grad, 0) : chunks.grad_accum.front();
   if (layout.devices == 1) chunks.local_accum = chunks.grad_accum;
   for (u32 use = 0; use < uses && layout.devices > 1; ++use) {
     chunks.local_accum.push_back(kind(Kind::grad_accum, uses + use * layout.devices));
@@ -136,7 +137,7 @@ std::vector<ChunkId> Layout::state(u32 window, u32 cut) const {
   const WindowChunks& w = windows[window];
   std::vector<ChunkId> ids = {offset_id(w.param, cut)};
   if (!trains) return ids;
-  if (precision == Precision::bf16) ids.push_back(offset_id(w.master_low, cut));
+  if (precision != Precision::fp32) ids.push_back(offset_id(w.master, cut));
   ids.push_back(offset_id(w.momentum, cut));
   ids.push_back(offset_id(w.variance, cut));
   return ids;

@@ -19,7 +19,7 @@ struct LayoutOptions {
 struct WindowChunks {
   u32 cuts = 0;
   u32 shard_cuts = 0;  // of device 0: of no device are there more. With one device all
-  ChunkId param{}, master_low{}, momentum{}, variance{}, grad{};
+  ChunkId param{}, master{}, momentum{}, variance{}, grad{};  // master: or master_low, as the precision has it
   std::vector<ChunkId> grad_accum;  // by use: a tied window has one per block that reads it
   // By use: what device 0's micro-batches sum up to, before that is reduced to grad_accum. Device d's
   // begins d * cuts later. With one device it is grad_accum itself.
@@ -49,7 +49,7 @@ struct Layout {
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
   Bytes bytes(ChunkId first, u32 count) const;
   // The kinds that outlive a step, in the operand order of updates: param, and where the model is trained
-  // master_low?, momentum, variance.
+  // master? or master_low?, momentum, variance.
   std::vector<ChunkId> state(u32 window, u32 cut) const;
   // What an update reads: `grad`, or in fp32 the first accumulator.
   ChunkId gradient(u32 window, u32 cut) const;

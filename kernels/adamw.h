@@ -4,6 +4,7 @@
 
 #include <span>
 
+#include "kernels/gradient/step_result.h"
 #include "tidepool/chunk.h"
 #include "tidepool/core_pool.h"
 
@@ -13,8 +14,8 @@ namespace tidepool {
 // element and can do once per step is folded in here: host AdamW computes about as long as it reads.
 struct AdamWScalars {
   float beta1 = 0, beta2 = 0;
-  float grad_to_momentum = 0;  // (1 - beta1) * grad_scale
-  float grad_to_root = 0;      // sqrt(1 - beta2) * grad_scale: its product's square joins the variance
+  // grad_scale / loss_scale times 1 - beta1, and times sqrt(1 - beta2): its product's square joins the variance.
+  float grad_to_momentum = 0, grad_to_root = 0;
   // The step is momentum / (sqrt(variance) * root_factor + root_offset), so with
   // step_size = lr / (1 - beta1^t) these are 1 / sqrt(1 - beta2^t) / step_size and epsilon / step_size.
   // For lr = 0 they are 0 and infinity: then the step is exactly 0.
@@ -27,26 +28,27 @@ struct AdamWScalars {
 struct AdamWSettings {
   double learning_rate = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
 };
-// `t` counts from 1. `grad_norm` and `max_grad_norm` as in clip_grad_norm_: max / (norm + 1e-6), at most 1.
+// `t` counts updates from 1. `grad_norm` and `max_grad_norm` as in clip_grad_norm_: max / (norm + 1e-6), at most 1.
 AdamWScalars adamw_scalars(const AdamWSettings&, u64 t, double grad_norm, double max_grad_norm);
 
 // The same in two parts, because a device knows the norm before the host does: what needs powers is made on
 // the host, what needs the norm is plain IEEE arithmetic wherever the norm is, so both make the same bits.
 struct AdamWStep {
-  AdamWScalars unclipped;                        // all that the norm does not change
+  AdamWScalars unclipped;                        // all that the norm and the loss's scale do not change
   double grad_to_momentum = 0, grad_to_root = 0; // for a clip factor of 1
   double max_grad_norm = 0;                      // 0: no clipping
 };
 AdamWStep adamw_step(const AdamWSettings&, u64 t, double max_grad_norm);
 
-constexpr AdamWScalars adamw_scalars(const AdamWStep& step, double grad_norm, bool skip) {
-  const double clipped = step.max_grad_norm / (grad_norm + 1e-6);
+constexpr AdamWScalars adamw_scalars(const AdamWStep& step, const StepResult& result) {
+  const double clipped = step.max_grad_norm / (result.grad_norm + 1e-6);
   const double grad_scale = step.max_grad_norm > 0 && clipped < 1.0 ? clipped : 1.0;
   AdamWScalars s = step.unclipped;
-  s.grad_to_momentum = static_cast<float>(step.grad_to_momentum * grad_scale);
-  s.grad_to_root = static_cast<float>(step.grad_to_root * grad_scale);
+  const double unscaled = grad_scale / static_cast<double>(result.loss_scale.scale);
+  s.grad_to_momentum = static_cast<float>(step.grad_to_momentum * unscaled);
+  s.grad_to_root = static_cast<float>(step.grad_to_root * unscaled);
   s.grad_scale = static_cast<float>(grad_scale);
-  s.skip = skip;
+  s.skip = result.skipped;
   return s;
 }
 
@@ -58,16 +60,16 @@ struct DecaySegment {
 
 struct AdamWChunk {
   u64 elements = 0;
-  const std::byte* grad = nullptr;   // float or bf16 [elements]
-  std::byte* param = nullptr;        // float or bf16
-  std::byte* master_low = nullptr;   // i16, bf16 only
+  const std::byte* grad = nullptr;   // [elements] of the precision: float, bf16 or fp16
+  std::byte* param = nullptr;        // the same
+  std::byte* master = nullptr;       // bf16: remainders, i16. fp16: float. fp32: null
   float* momentum = nullptr;
   float* variance = nullptr;
   std::span<const DecaySegment> segments;
   // Where block checksums go, or empty: one XXH3 per checksum_block_elements, per kind, of what is
   // left in memory. Seeds are the caller's (chunk, version).
-  std::span<u64> param_hashes, low_hashes, momentum_hashes, variance_hashes;
-  u64 param_seed = 0, low_seed = 0, momentum_seed = 0, variance_seed = 0;
+  std::span<u64> param_hashes, master_hashes, momentum_hashes, variance_hashes;
+  u64 param_seed = 0, master_seed = 0, momentum_seed = 0, variance_seed = 0;
 };
 void adamw(const AdamWChunk&, Precision, const AdamWScalars&, CorePool&);
 

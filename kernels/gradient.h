@@ -16,7 +16,7 @@ inline constexpr u64 norm_cell_elements = cut_alignment_elements;
 static_assert(norm_granule_elements % norm_cell_elements == 0);
 
 // Sums `accumulators` (fp32, one per use, in order) element by element, rounds once to the transfer
-// precision, and writes it to `grad`: bf16, or in fp32 the first accumulator itself (grad == it).
+// precision, and writes it to `grad`: bf16 or fp16, or in fp32 the first accumulator itself (grad == it).
 void finish_gradient(std::span<const float* const> accumulators, std::byte* grad, Precision, u64 elements,
                      CorePool&);
 

@@ -34,7 +34,7 @@ class Kernels {
   virtual void dropout(const Dropout&, ConstValues x, Values y, u64 elements) = 0;
   virtual void cross_entropy_slice(const LogitsSlice&) = 0;
   virtual void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum) = 0;
-  virtual void cross_entropy_gradient(const LogitsSlice&, float scale) = 0;
+  virtual void cross_entropy_gradient(const LogitsSlice&, float scale, const float* loss_scale) = 0;
 
   // What a library refused since this was last asked, with the product's shape: results since then are not
   // to be used. Where kernels run on a GPU, CUDA has its own errors beside, left with it for whoever started

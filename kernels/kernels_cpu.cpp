@@ -38,8 +38,8 @@ class CpuKernels final : public Kernels {
   void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum) override {
     tidepool::cross_entropy_loss(losses, targets, rows, loss_sum);
   }
-  void cross_entropy_gradient(const LogitsSlice& slice, float scale) override {
-    cross_entropy_gradient_cpu(slice, scale, pool_);
+  void cross_entropy_gradient(const LogitsSlice& slice, float scale, const float* loss_scale) override {
+    cross_entropy_gradient_cpu(slice, scale, loss_scale, pool_);
   }
   Result<void> finish() override { return {}; }
 

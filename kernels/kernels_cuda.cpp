@@ -31,8 +31,8 @@ class CudaKernels final : public Kernels {
   void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum) override {
     cross_entropy_loss_cuda(losses, targets, rows, loss_sum, stream_);
   }
-  void cross_entropy_gradient(const LogitsSlice& slice, float scale) override {
-    cross_entropy_gradient_cuda(slice, scale, stream_);
+  void cross_entropy_gradient(const LogitsSlice& slice, float scale, const float* loss_scale) override {
+    cross_entropy_gradient_cuda(slice, scale, loss_scale, stream_);
   }
   Result<void> take_refusal() override { return std::exchange(refusal_, {}); }
   Result<void> finish() override {

@@ -8,15 +8,25 @@
 
 namespace tidepool {
 
-enum class Precision : u8 { fp32, bf16 };
+enum class Precision : u8 { fp32, bf16, fp16 };
+inline constexpr u32 precision_count = 3;
+
+constexpr std::string_view name(Precision precision) {
+  constexpr std::array<std::string_view, precision_count> names = {"fp32", "bf16", "fp16"};
+  return names[static_cast<u32>(precision)];
+}
+// Of an element. Where it is 2, the gradient is rounded from its accumulator into a chunk of its own.
+constexpr u64 value_bytes(Precision precision) { return precision == Precision::fp32 ? 4 : 2; }
 
 // fp32 keeps no master: its `param` is the master. bf16 keeps `param` (the upper 16 bits) and
-// `master_low` (the signed remainder); the pair is the exact fp32 master.
+// `master_low` (the signed remainder); the pair is the exact fp32 master. fp16 keeps all of it in `master`,
+// and `param` is its rounding: no remainder of 16 bits could tell apart the many floats that one half stands for.
 enum class Kind : u8 {
   param,
   grad,        // finished gradient at transfer precision; in fp32 the accumulator is the gradient
   grad_accum,  // fp32, one per use of a window; with several devices also one per use and device
-  master_low,
+  master,      // fp16 only
+  master_low,  // bf16 only
   momentum,
   variance,
   activation,       // input of a block, saved for its backward; one per (block, micro-batch)
@@ -26,12 +36,12 @@ enum class Kind : u8 {
   batch,    // tokens and targets; one per micro-batch of a sweep
   scalars,  // loss, norm partials, clip factor, flags: values that ops read and write
 };
-inline constexpr u32 kind_count = 12;
+inline constexpr u32 kind_count = 13;
 
 constexpr std::string_view name(Kind kind) {
   constexpr std::array<std::string_view, kind_count> names = {
-      "param",      "grad",            "grad_accum", "master_low", "momentum", "variance",
-      "activation", "activation_grad", "kept",       "workspace",  "batch",    "scalars"};
+      "param",      "grad",            "grad_accum", "master",    "master_low", "momentum", "variance",
+      "activation", "activation_grad", "kept",       "workspace", "batch",      "scalars"};
   return names[static_cast<u32>(kind)];
 }
 
@@ -40,7 +50,7 @@ constexpr u64 element_bytes(Kind kind, Precision precision) {
   switch (kind) {
     case Kind::param:
     case Kind::grad:
-      return precision == Precision::bf16 ? 2 : 4;
+      return value_bytes(precision);
     case Kind::master_low:
       return 2;
     default:
@@ -50,20 +60,26 @@ constexpr u64 element_bytes(Kind kind, Precision precision) {
 
 // Bytes of an array of values: parameters, activations.
 constexpr u64 values_bytes(u64 elements, Precision precision) {
-  return elements * (precision == Precision::bf16 ? 2 : 4);
+  return elements * value_bytes(precision);
 }
 
 // The kinds that outlive a step: what a checkpoint holds and a home is chosen for.
 constexpr bool is_persistent(Kind kind) {
-  return kind == Kind::param || kind == Kind::master_low || kind == Kind::momentum ||
+  return kind == Kind::param || kind == Kind::master || kind == Kind::master_low || kind == Kind::momentum ||
          kind == Kind::variance;
+}
+// Which of the kinds that depend on it a precision has.
+constexpr bool has_kind(Precision precision, Kind kind) {
+  if (kind == Kind::master) return precision == Precision::fp16;
+  if (kind == Kind::master_low) return precision == Precision::bf16;
+  return kind != Kind::grad || precision != Precision::fp32;
 }
 
 // Cuts fall on multiples of this, so that every kind of a chunk fills whole 4 KiB pages.
 inline constexpr u64 cut_alignment_elements = 2048;
 
 // Checksums are made per block of elements (so that Adam's tiles make them on the way) and then
-// combined. 16 Ki elements of every kind (14 bytes each) are 224 KiB: they stay in a 1 MiB L2.
+// combined. 16 Ki elements of every kind (16 bytes each at most) are 256 KiB: they stay in a 1 MiB L2.
 inline constexpr u64 checksum_block_elements = 16 * kib;
 
 // A chunk is a cut of a window (kinds with parameters) or a whole activation, batch, ...

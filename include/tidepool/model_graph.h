@@ -87,7 +87,7 @@ struct BatchShape {
 struct ModelGraph {
   Gpt2Config config;
   Precision precision = Precision::fp32;    // of parameters
-  Precision activations = Precision::fp32;  // and their gradients; bf16 where the device's matrix units want it
+  Precision activations = Precision::fp32;  // and their gradients; 16 bits where the device's matrix units want it
   BatchShape batch;
   std::vector<Window> windows;
   std::vector<Block> blocks;   // embedding, layers, head

@@ -105,10 +105,10 @@ constexpr bool writes(Access a) { return a != Access::read; }
 //                       backward needs none), input activation (not
 //                       embedding), kept?, activation_grad, grad_accum by block.windows, workspace,
 //                       scalars (head). An accumulator with Access::write is overwritten, not added to
-//   gradient            grad_accum by use, grad (bf16 only), scalars
+//   gradient            grad_accum by use, grad (not in fp32), scalars
 //   norm                scalars; of several devices first the one that it leaves its results in
-//   update              grad (or grad_accum in fp32), param, master_low?, momentum, variance, scalars
-//                       (with clipping only)
+//   update              grad (or grad_accum in fp32), param, master? or master_low?, momentum, variance,
+//                       scalars (with clipping only)
 //   all_gather          what each device has (read), then what each device gets (write)
 //   reduce_scatter      accumulators by device (read), then each owner's sum (write)
 struct Operand {
@@ -208,7 +208,8 @@ struct Plan {
   u32 micro_batches = 1;  // per step
   u32 sweeps = 1;
   u32 devices = 1;        // micro-batch m runs on device m % devices
-  bool clipping = true;   // updates wait for the norm and overlap the next forward
+  // Updates wait for the norm and overlap the next forward: to clip, or in fp16 to see an overflow.
+  bool clipping = true;
   u64 chunk_elements = 0; // target cut
   std::vector<Chunk> chunks;
   std::vector<Frame> homes;             // by ChunkId; of persistent chunks, else bytes 0

@@ -39,7 +39,7 @@ struct HashedKind {
 
 struct HashedKinds {
   HashedKind kinds[4];
-  u32 count;  // fp32 has no remainder, the last one
+  u32 count;  // fp32 has no master beside it, the last one
 
   std::span<const HashedKind> all() const { return std::span(kinds).first(count); }
   bool wanted() const {
@@ -53,15 +53,16 @@ HashedKinds kinds_of(const AdamWChunk& c, Precision precision) {
   return {.kinds = {{c.param, param_bytes, c.param_hashes, c.param_seed, &AdamWTileHashes::param},
                     {bytes(c.momentum), 4, c.momentum_hashes, c.momentum_seed, &AdamWTileHashes::momentum},
                     {bytes(c.variance), 4, c.variance_hashes, c.variance_seed, &AdamWTileHashes::variance},
-                    {c.master_low, 2, c.low_hashes, c.low_seed, &AdamWTileHashes::master_low}},
-          .count = precision == Precision::bf16 ? 4u : 3u};
+                    {c.master, adamw_master_bytes(precision), c.master_hashes, c.master_seed,
+                     &AdamWTileHashes::master}},
+          .count = precision != Precision::fp32 ? 4u : 3u};
 }
 
 AdamWTile tile_of(const AdamWChunk& c, Precision precision, u64 begin, u64 end) {
   return {.elements = end - begin,
           .grad = c.grad + begin * element_bytes(Kind::grad, precision),
           .param = c.param + begin * element_bytes(Kind::param, precision),
-          .master_low = c.master_low != nullptr ? c.master_low + begin * sizeof(u16) : nullptr,
+          .master = c.master != nullptr ? c.master + begin * adamw_master_bytes(precision) : nullptr,
           .momentum = c.momentum + begin,
           .variance = c.variance + begin,
           .chunk_begin = begin,
@@ -96,10 +97,10 @@ struct Update {
 
 void check_chunk(const AdamWChunk& c, Precision precision) {
   const u64 tiles = div_up(c.elements, checksum_block_elements);
-  for (std::span<const u64> hashes : {c.param_hashes, c.low_hashes, c.momentum_hashes, c.variance_hashes})
+  for (std::span<const u64> hashes : {c.param_hashes, c.master_hashes, c.momentum_hashes, c.variance_hashes})
     CHECK(hashes.empty() || hashes.size() >= tiles, hashes.size(), tiles);
-  CHECK((precision == Precision::bf16) == (c.master_low != nullptr));
-  CHECK(c.low_hashes.empty() || precision == Precision::bf16);
+  CHECK((precision != Precision::fp32) == (c.master != nullptr));
+  CHECK(c.master_hashes.empty() || precision != Precision::fp32);
   u64 covered = 0;
   for (const DecaySegment& segment : c.segments) {
     CHECK(segment.begin == covered && segment.end > covered, segment.begin, segment.end, covered);

@@ -19,6 +19,10 @@ struct Halves {
 struct Words {
   float* values;
 };
+struct Rounded {
+  Fp16* half;  // what the master rounds to
+  float* master;
+};
 
 template <bool whole>
 __device__ void load_masters(Words p, u64 at, u64 n, float (&v)[8]) {
@@ -27,6 +31,16 @@ __device__ void load_masters(Words p, u64 at, u64 n, float (&v)[8]) {
 template <bool whole>
 __device__ void store_masters(Words p, u64 at, u64 n, const float (&v)[8]) {
   store8<whole>(p.values, at, n, v);
+}
+
+template <bool whole>
+__device__ void load_masters(Rounded p, u64 at, u64 n, float (&v)[8]) {
+  load8<whole>(p.master, at, n, v);
+}
+template <bool whole>
+__device__ void store_masters(Rounded p, u64 at, u64 n, const float (&v)[8]) {
+  store8<whole>(p.master, at, n, v);
+  store8<whole>(p.half, at, n, v);
 }
 
 // (high << 16) + remainder.
@@ -124,15 +138,14 @@ __global__ void __launch_bounds__(256) adamw_kernel(Chunk<Grad, Masters> c, cons
 }
 
 __global__ void scalars_kernel(AdamWStep step, const StepResult* result, AdamWScalars* scalars) {
-  *scalars = result == nullptr ? adamw_scalars(step, 0.0, false)
-                               : adamw_scalars(step, result->grad_norm, result->skipped);
+  *scalars = adamw_scalars(step, result == nullptr ? StepResult{} : *result);
 }
 
 void check_chunk(const AdamWChunk& c, Precision precision) {
-  require((precision == Precision::bf16) == (c.master_low != nullptr), "bf16 and only bf16 has remainders");
+  require((precision != Precision::fp32) == (c.master != nullptr), "16 bits, and only they, have a master beside");
   require(!c.segments.empty() || c.elements == 0, "segments cover the chunk");
   // Checksums are for chunks that go to disk, and made where they leave from: the host.
-  require(c.param_hashes.empty() && c.low_hashes.empty() && c.momentum_hashes.empty() &&
+  require(c.param_hashes.empty() && c.master_hashes.empty() && c.momentum_hashes.empty() &&
               c.variance_hashes.empty(),
           "no checksums are wanted of an update on the device");
 }
@@ -161,12 +174,16 @@ void adamw_cuda(const AdamWChunk& c, Precision precision, const AdamWScalars* sc
   if (c.elements == 0) return;
   const auto values = [&](std::byte* p) { return Values(p, precision); };
   const bool whole = rows_of_vectors(c.elements, ConstValues(c.grad, precision), values(c.param),
-                                     values(c.master_low), c.momentum, c.variance);
-  if (precision == Precision::bf16) {
-    const Halves masters = {reinterpret_cast<Bf16*>(c.param), reinterpret_cast<u16*>(c.master_low)};
-    start<Bf16>(c, whole, masters, scalars, stream);
-  } else {
-    start<float>(c, whole, Words{reinterpret_cast<float*>(c.param)}, scalars, stream);
+                                     values(c.master), c.momentum, c.variance);
+  switch (precision) {
+    case Precision::fp32:
+      return start<float>(c, whole, Words{reinterpret_cast<float*>(c.param)}, scalars, stream);
+    case Precision::bf16:
+      return start<Bf16>(c, whole, Halves{reinterpret_cast<Bf16*>(c.param), reinterpret_cast<u16*>(c.master)}, scalars,
+                         stream);
+    case Precision::fp16:
+      return start<Fp16>(c, whole, Rounded{reinterpret_cast<Fp16*>(c.param), reinterpret_cast<float*>(c.master)},
+                         scalars, stream);
   }
 }
 

@@ -26,7 +26,8 @@ AdamWStep adamw_step(const AdamWSettings& settings, u64 t, double max_grad_norm)
 }
 
 AdamWScalars adamw_scalars(const AdamWSettings& settings, u64 t, double grad_norm, double max_grad_norm) {
-  return adamw_scalars(adamw_step(settings, t, max_grad_norm), grad_norm, !std::isfinite(grad_norm));
+  return adamw_scalars(adamw_step(settings, t, max_grad_norm),
+                       {.grad_norm = grad_norm, .skipped = !std::isfinite(grad_norm)});
 }
 
 }  // namespace tidepool

@@ -21,6 +21,7 @@
 
 #include "kernels/checksum/xxh3-inl.h"
 #include "kernels/simd/bf16-inl.h"
+#include "kernels/simd/fp16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tidepool::HWY_NAMESPACE {
@@ -73,11 +74,11 @@ HWY_INLINE void update(const Scalars& s, V grad, V decay, V& p, V& m, V& v) {
 struct NoHash {};
 template <class H>
 struct LineHashes {
-  H param, low, momentum, variance;
+  H param, master, momentum, variance;
 };
 // Where the secrets of a step's stripes are: two of four-byte kinds, one of two-byte kinds.
 struct StepSecrets {
-  const u8 *param[2], *low, *momentum[2], *variance[2];
+  const u8 *param[2], *master[2], *momentum[2], *variance[2];
 };
 
 // Vector number `index` of a step's four-byte kind.
@@ -90,7 +91,7 @@ HWY_INLINE void hash_vector(H& hash, V x, const u8* const* secrets) {
 }
 
 struct Fp32 {
-  static constexpr size_t grad_bytes = 4, param_bytes = 4, low_bytes = 0;
+  static constexpr size_t grad_bytes = 4, param_bytes = 4, master_bytes = 0;
 
   static HWY_INLINE Pair load_grads(const std::byte* p) {
     const float* values = reinterpret_cast<const float*>(p);
@@ -109,7 +110,7 @@ struct Fp32 {
 };
 
 struct Bf16 {
-  static constexpr size_t grad_bytes = 2, param_bytes = 2, low_bytes = 2;
+  static constexpr size_t grad_bytes = 2, param_bytes = 2, master_bytes = 2;
 
   static HWY_INLINE Pair load_grads(const std::byte* p) {
     return load_bf16_pair(F(), reinterpret_cast<const uint16_t*>(p));
@@ -133,9 +134,38 @@ struct Bf16 {
     hn::StoreU(halves.second, d16, reinterpret_cast<uint16_t*>(low));
     if constexpr (!std::is_same_v<H, NoHash>) {
       hashes.param.template add<pair>(halves.first, secrets.param[0]);
-      hashes.low.template add<pair>(halves.second, secrets.low);
+      hashes.master.template add<pair>(halves.second, secrets.master[0]);
     }
 #endif
+  }
+};
+
+// The parameter is what the master rounds to.
+struct Fp16 {
+  static constexpr size_t grad_bytes = 2, param_bytes = 2, master_bytes = 4;
+
+  static HWY_INLINE Pair load_grads(const std::byte* p) {
+    const uint16_t* halves = reinterpret_cast<const uint16_t*>(p);
+    return {load_fp16(F(), halves), load_fp16(F(), halves + lanes)};
+  }
+  static HWY_INLINE Pair load_masters(const std::byte*, const std::byte* master) { return Fp32::load_grads(master); }
+
+  template <size_t pair, class H>
+  static HWY_INLINE void store_masters(Pair x, std::byte* param, std::byte* master, LineHashes<H>& hashes,
+                                       const StepSecrets& secrets) {
+    uint16_t* halves = reinterpret_cast<uint16_t*>(param);
+#if HWY_TARGET == HWY_SCALAR
+    store_fp16(F(), x.first, halves), store_fp16(F(), x.second, halves + lanes);
+#else
+    const hn::Repartition<uint16_t, F> d16;
+    const auto rounded = hn::Combine(d16, fp16_of(F(), x.second), fp16_of(F(), x.first));
+    hn::StoreU(rounded, d16, halves);
+    if constexpr (!std::is_same_v<H, NoHash>) hashes.param.template add<pair>(rounded, secrets.param[0]);
+#endif
+    hn::StoreU(x.first, F(), reinterpret_cast<float*>(master));
+    hn::StoreU(x.second, F(), reinterpret_cast<float*>(master) + lanes);
+    hash_vector<2 * pair>(hashes.master, x.first, secrets.master);
+    hash_vector<2 * pair + 1>(hashes.master, x.second, secrets.master);
   }
 };
 
@@ -145,11 +175,11 @@ HWY_INLINE void step(const AdamWTile& t, size_t i, const float* factors, const S
                      LineHashes<H>& hashes, const StepSecrets& secrets) {
   const size_t e = i + pair * 2 * lanes;
   std::byte* param = t.param + e * Layout::param_bytes;
-  std::byte* low = t.master_low + e * Layout::low_bytes;
+  std::byte* master = t.master + e * Layout::master_bytes;
   float *momentum = t.momentum + e, *variance = t.variance + e;
   const float* factor = factors + pair * 2 * lanes;
   const Pair g = Layout::load_grads(t.grad + e * Layout::grad_bytes);
-  Pair p = Layout::load_masters(param, low);
+  Pair p = Layout::load_masters(param, master);
   V m0 = hn::LoadU(F(), momentum), m1 = hn::LoadU(F(), momentum + lanes);
   V v0 = hn::LoadU(F(), variance), v1 = hn::LoadU(F(), variance + lanes);
   update(s, g.first, hn::LoadU(F(), factor), p.first, m0, v0);
@@ -160,7 +190,7 @@ HWY_INLINE void step(const AdamWTile& t, size_t i, const float* factors, const S
   hash_vector<2 * pair + 1>(hashes.momentum, m1, secrets.momentum);
   hash_vector<2 * pair>(hashes.variance, v0, secrets.variance);
   hash_vector<2 * pair + 1>(hashes.variance, v1, secrets.variance);
-  Layout::template store_masters<pair>(p, param, low, hashes, secrets);
+  Layout::template store_masters<pair>(p, param, master, hashes, secrets);
   if constexpr (pair + 1 < step_pairs) step<Layout, pair + 1>(t, i, factors, s, hashes, secrets);
 }
 
@@ -182,7 +212,7 @@ HWY_INLINE StepSecrets secrets_of(const AdamWTileHashes& h, size_t k, size_t hal
   const size_t second = last ? xxh3_last_stripe_secret : first + xxh3_secret_step;
   const size_t narrow = last ? xxh3_last_stripe_secret : (half * line_steps + k) * xxh3_secret_step;
   return {.param = {h.param.secret + (Layout::param_bytes == 2 ? narrow : first), h.param.secret + second},
-          .low = h.master_low.secret + narrow,
+          .master = {h.master.secret + (Layout::master_bytes == 2 ? narrow : first), h.master.secret + second},
           .momentum = {h.momentum.secret + first, h.momentum.secret + second},
           .variance = {h.variance.secret + first, h.variance.secret + second}};
 }
@@ -190,14 +220,14 @@ HWY_INLINE StepSecrets secrets_of(const AdamWTileHashes& h, size_t k, size_t hal
 template <class Layout>
 HWY_NOINLINE void hashed_line(const AdamWTile& t, size_t i, const float* factors, const AdamWScalars& scalars,
                               AdamWTileHashes& h) {
-  constexpr bool narrow = Layout::param_bytes == 2;
+  constexpr bool narrow = Layout::param_bytes == 2, narrow_master = Layout::master_bytes == 2;
   constexpr size_t end = line_steps - 1;
   const bool last = i + adamw_line_elements == t.elements;
   const size_t half = i / adamw_line_elements % 2;
   const Scalars s(scalars);
   LineHashes<StripeHash> hashes;
   hashes.param.load(h.param), hashes.momentum.load(h.momentum), hashes.variance.load(h.variance);
-  if constexpr (narrow) hashes.low.load(h.master_low);
+  if constexpr (Layout::master_bytes != 0) hashes.master.load(h.master);
   for (size_t k = 0; k < end; ++k)
     step<Layout, 0>(t, i + k * step_elements, factors + k * step_elements, s, hashes,
                     secrets_of<Layout>(h, k, half, false));
@@ -206,11 +236,11 @@ HWY_NOINLINE void hashed_line(const AdamWTile& t, size_t i, const float* factors
   if (!last) {
     hashes.momentum.scramble(h.momentum.secret), hashes.variance.scramble(h.variance.secret);
     if (!narrow || half == 1) hashes.param.scramble(h.param.secret);
-    if constexpr (narrow)
-      if (half == 1) hashes.low.scramble(h.master_low.secret);
+    if constexpr (Layout::master_bytes != 0)
+      if (!narrow_master || half == 1) hashes.master.scramble(h.master.secret);
   }
   hashes.param.store(h.param), hashes.momentum.store(h.momentum), hashes.variance.store(h.variance);
-  if constexpr (narrow) hashes.low.store(h.master_low);
+  if constexpr (Layout::master_bytes != 0) hashes.master.store(h.master);
 }
 #endif
 
@@ -231,24 +261,26 @@ u64 fill_factors(const AdamWTile& t, u64 line_begin, float decay, float* factors
 template <class Layout>
 HWY_NOINLINE void short_line(const AdamWTile& t, size_t i, const float* factors, const AdamWScalars& s) {
   constexpr size_t n_max = adamw_line_elements;
-  HWY_ALIGN std::byte grad[n_max * 4] = {}, param[n_max * 4] = {}, low[n_max * 2] = {};
+  HWY_ALIGN std::byte grad[n_max * 4] = {}, param[n_max * 4] = {}, master[n_max * 4] = {};
   HWY_ALIGN float momentum[n_max] = {}, variance[n_max] = {};
   const size_t n = t.elements - i;
   std::memcpy(grad, t.grad + i * Layout::grad_bytes, n * Layout::grad_bytes);
   std::memcpy(param, t.param + i * Layout::param_bytes, n * Layout::param_bytes);
-  if (Layout::low_bytes != 0) std::memcpy(low, t.master_low + i * Layout::low_bytes, n * Layout::low_bytes);
+  if (Layout::master_bytes != 0)
+    std::memcpy(master, t.master + i * Layout::master_bytes, n * Layout::master_bytes);
   std::memcpy(momentum, t.momentum + i, n * sizeof(float));
   std::memcpy(variance, t.variance + i, n * sizeof(float));
   plain_line<Layout>({.elements = n_max,
                       .grad = grad,
                       .param = param,
-                      .master_low = low,
+                      .master = master,
                       .momentum = momentum,
                       .variance = variance,
                       .segments = {}},
                      0, factors, s);
   std::memcpy(t.param + i * Layout::param_bytes, param, n * Layout::param_bytes);
-  if (Layout::low_bytes != 0) std::memcpy(t.master_low + i * Layout::low_bytes, low, n * Layout::low_bytes);
+  if (Layout::master_bytes != 0)
+    std::memcpy(t.master + i * Layout::master_bytes, master, n * Layout::master_bytes);
   std::memcpy(t.momentum + i, momentum, n * sizeof(float));
   std::memcpy(t.variance + i, variance, n * sizeof(float));
 }
@@ -279,6 +311,9 @@ bool tile_fp32(const AdamWTile& t, const AdamWScalars& s, AdamWTileHashes* hashe
 bool tile_bf16(const AdamWTile& t, const AdamWScalars& s, AdamWTileHashes* hashes) {
   return tile<Bf16>(t, s, hashes);
 }
+bool tile_fp16(const AdamWTile& t, const AdamWScalars& s, AdamWTileHashes* hashes) {
+  return tile<Fp16>(t, s, hashes);
+}
 
 }  // namespace tidepool::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -288,11 +323,16 @@ namespace tidepool {
 
 HWY_EXPORT(tile_fp32);
 HWY_EXPORT(tile_bf16);
+HWY_EXPORT(tile_fp16);
 
 bool adamw_tile(const AdamWTile& tile, Precision precision, const AdamWScalars& scalars,
                 AdamWTileHashes* hashes) {
-  return precision == Precision::bf16 ? HWY_DYNAMIC_DISPATCH(tile_bf16)(tile, scalars, hashes)
-                                      : HWY_DYNAMIC_DISPATCH(tile_fp32)(tile, scalars, hashes);
+  switch (precision) {
+    case Precision::fp32: return HWY_DYNAMIC_DISPATCH(tile_fp32)(tile, scalars, hashes);
+    case Precision::bf16: return HWY_DYNAMIC_DISPATCH(tile_bf16)(tile, scalars, hashes);
+    case Precision::fp16: break;
+  }
+  return HWY_DYNAMIC_DISPATCH(tile_fp16)(tile, scalars, hashes);
 }
 
 }  // namespace tidepool

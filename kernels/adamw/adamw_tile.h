@@ -10,15 +10,20 @@ namespace tidepool {
 inline constexpr u64 adamw_line_elements = 256;
 static_assert(checksum_block_elements % (2 * adamw_line_elements) == 0);
 
+// Of an element of AdamWChunk::master.
+constexpr u64 adamw_master_bytes(Precision precision) {
+  return precision == Precision::fp16 ? 4 : precision == Precision::bf16 ? 2 : 0;
+}
+
 struct AdamWTileHashes {
-  Xxh3Lanes param, master_low, momentum, variance;  // begun
+  Xxh3Lanes param, master, momentum, variance;  // begun
 };
 
 struct AdamWTile {
   u64 elements = 0;
   const std::byte* grad = nullptr;
   std::byte* param = nullptr;
-  std::byte* master_low = nullptr;
+  std::byte* master = nullptr;
   float* momentum = nullptr;
   float* variance = nullptr;
   u64 chunk_begin = 0;  // where the tile begins, in the segments' count

@@ -43,17 +43,18 @@ void make_delta(const AttentionBackward& op, cudaStream_t stream) {
          u64{op.shape.sequences} * op.shape.tokens);
 }
 
-template <u32 size, bool dropout>
+template <class Half, u32 size, bool dropout>
 void backward_tensor(const AttentionBackward& op, cudaStream_t stream) {
-  const AttentionBackwardArguments<Bf16> arguments = backward_arguments<Bf16>(op);
-  launch(attention_backward_keys_tensor<size, dropout>,
+  const AttentionBackwardArguments<Half> arguments = backward_arguments<Half>(op);
+  launch(attention_backward_keys_tensor<Half, size, dropout>,
          attention_backward_keys_launch(op.shape, AttentionUnits::tensor), stream, arguments);
-  launch(attention_backward_queries_tensor<size, dropout>,
+  launch(attention_backward_queries_tensor<Half, size, dropout>,
          attention_backward_queries_launch(op.shape, AttentionUnits::tensor), stream, arguments);
 }
-template <u32 size>
+template <class Half, u32 size>
 void backward_tensor(const AttentionBackward& op, cudaStream_t stream) {
-  op.dropout.on() ? backward_tensor<size, true>(op, stream) : backward_tensor<size, false>(op, stream);
+  op.dropout.on() ? backward_tensor<Half, size, true>(op, stream)
+                  : backward_tensor<Half, size, false>(op, stream);
 }
 
 template <class T>
@@ -82,8 +83,11 @@ void attention_backward_cuda(const AttentionBackward& op, cudaStream_t stream) {
     if (units == AttentionUnits::fma) backward_fma<T>(op, stream);
   });
   if (units == AttentionUnits::tensor) {
-    for_attention_tensor_size(op.shape.head_size,
-                              [&](auto size) { backward_tensor<decltype(size)::value>(op, stream); });
+    for_half(op.qkv.precision, [&](auto type) {
+      for_attention_tensor_size(op.shape.head_size, [&](auto size) {
+        backward_tensor<decltype(type), decltype(size)::value>(op, stream);
+      });
+    });
   }
 }
 

@@ -1,6 +1,7 @@
-// Backward on bf16 tensor cores, in two kernels that each own what they write: one by keys for dk and dv, one
-// by queries for dq. FlashAttention-2 makes dq in the kernel by keys and adds it with atomics; here scores
-// and dp are made twice instead (7 products, not 5), and bits depend on nothing but the arguments.
+// Backward on tensor cores, bf16 or fp16, in two kernels that each own what they write: one by keys for dk
+// and dv, one by queries for dq. FlashAttention-2 makes dq in the kernel by keys and adds it with atomics;
+// here scores and dp are made twice instead (7 products, not 5), and bits depend on nothing but the
+// arguments.
 //
 // A warp keeps its 16 rows of two arrays as fragments in registers; the other two arrays pass by in shared
 // memory.
@@ -18,12 +19,12 @@
 namespace tidepool::cuda {
 
 // A warp's 16 rows of an array as left factor: in registers, or fetched again each time.
-template <u32 size, bool resident>
+template <class Half, u32 size, bool resident>
 struct OwnRows {
-  HeadRows<const Bf16> from;
+  HeadRows<const Half> from;
   Fragment fragments[resident ? size / 16 : 1];
 
-  __device__ __forceinline__ explicit OwnRows(const HeadRows<const Bf16>& rows) : from(rows) {
+  __device__ __forceinline__ explicit OwnRows(const HeadRows<const Half>& rows) : from(rows) {
     if constexpr (resident) {
       UNROLL for (u32 k = 0; k < size / 16; ++k) load_fragment(fragments[k], from, k);
     }
@@ -38,151 +39,152 @@ struct OwnRows {
 };
 
 // dk and dv. A block's warps own 16 keys each; all queries that see them pass by.
-template <u32 size, bool dropout>
+template <class Half, u32 size, bool dropout>
 __global__ void __launch_bounds__(AttentionBackwardTile<size>::threads, AttentionBackwardTile<size>::blocks)
-    attention_backward_keys_tensor(AttentionBackwardArguments<Bf16> op) {
-#ifdef ATTENTION_ON_TENSOR_CORES
-  using Tile = AttentionBackwardTile<size>;
-  constexpr u32 step = Tile::query_step, batch = Tile::query_batch, outputs = size / 8 / Tile::parts;
-  constexpr u32 tile_elements = step * AttentionTileRow<size>::elements;
-  const u32 tokens = op.sizes.tokens, blocks = (tokens + Tile::rows - 1) / Tile::rows;
-  const u32 part = blockIdx.x % Tile::parts, block = blockIdx.x / Tile::parts % blocks;
-  const DeviceHead head = {op.sizes, blockIdx.x / Tile::parts / blocks};
-  const u32 block_key = block * Tile::rows;  // the first keys are seen most: the longest first
-  const u32 warp_key = block_key + 16 * warp_index(), key = warp_key + lane_index() / 4;
-  const float scale_log2 = op.sizes.scale_log2;
+    attention_backward_keys_tensor(AttentionBackwardArguments<Half> op) {
+  if constexpr (has_mma_16x8x16<Half>()) {
+    using Tile = AttentionBackwardTile<size>;
+    constexpr u32 step = Tile::query_step, batch = Tile::query_batch, outputs = size / 8 / Tile::parts;
+    constexpr u32 tile_elements = step * AttentionTileRow<size>::elements;
+    const u32 tokens = op.sizes.tokens, blocks = (tokens + Tile::rows - 1) / Tile::rows;
+    const u32 part = blockIdx.x % Tile::parts, block = blockIdx.x / Tile::parts % blocks;
+    const DeviceHead head = {op.sizes, blockIdx.x / Tile::parts / blocks};
+    const u32 block_key = block * Tile::rows;  // the first keys are seen most: the longest first
+    const u32 warp_key = block_key + 16 * warp_index(), key = warp_key + lane_index() / 4;
+    const float scale_log2 = op.sizes.scale_log2;
 
-  Bf16* tiles = dynamic_shared<Bf16>();                                     // [2 stages, q and dout]
-  float* statistics = reinterpret_cast<float*>(tiles + 4 * tile_elements);  // [2 stages, lse and delta, step]
-  const auto start_loading = [&](u32 stage, u32 query) {
-    Bf16* to = tiles + stage * 2 * tile_elements;
-    load_tile<size, step, Tile::threads>(to, head.qkv(op.qkv, 0, query));
-    load_tile<size, step, Tile::threads>(to + tile_elements, head.out(op.dout, query));
-    if (threadIdx.x < step) {  // rows past the end: zeros, as their q and dout, so that they add nothing
-      const u32 row = query + threadIdx.x;
-      float* mine = statistics + stage * 2 * step + threadIdx.x;
-      async_copy_4(mine, op.lse + head.lse(row), row < tokens);
-      async_copy_4(mine + step, head.qkv(op.dqkv, 0, row).first, row < tokens);  // where delta lies
-    }
-    async_copy_commit();
-  };
-
-  start_loading(0, block_key);
-  const OwnRows<size, Tile::resident> k(head.qkv(op.qkv, 1, warp_key));
-  const OwnRows<size, Tile::resident> v(head.qkv(op.qkv, 2, warp_key));
-  float dk[outputs][4] = {}, dv[outputs][4] = {};
-
-  u32 stage = 0;
-  for (u32 query = block_key; query < tokens; query += step, stage ^= 1) {
-    async_copy_wait<0>();
-    __syncthreads();  // this stage has come; nobody reads the other any more
-    if (query + step < tokens) start_loading(stage ^ 1, query + step);
-    KEEP_ROLLED for (u32 at = 0; at < step; at += batch) {
-      if (warp_key >= tokens || query + at + batch <= warp_key) continue;  // all of them above the diagonal
-      const Bf16* q_tile = tiles + stage * 2 * tile_elements + at * AttentionTileRow<size>::elements;
-      const Bf16* dout_tile = q_tile + tile_elements;
-      const u32 column = at + 2 * (lane_index() % 4);
-      u32 kept = 0;  // drawn before there are scores: both would not fit into registers
-      if constexpr (dropout) {
-        kept = kept_in_tiles<batch / 8>([&](u32 n) {
-          return kept_by_key_rows(op.dropout, head.dropout(query + column + 8 * n, key), tokens);
-        });
+    Half* tiles = dynamic_shared<Half>();  // [2 stages, q and dout]
+    float* statistics =
+        reinterpret_cast<float*>(tiles + 4 * tile_elements);  // [2 stages, lse and delta, step]
+    const auto start_loading = [&](u32 stage, u32 query) {
+      Half* to = tiles + stage * 2 * tile_elements;
+      load_tile<size, step, Tile::threads>(to, head.qkv(op.qkv, 0, query));
+      load_tile<size, step, Tile::threads>(to + tile_elements, head.out(op.dout, query));
+      if (threadIdx.x < step) {  // rows past the end: zeros, as their q and dout, so that they add nothing
+        const u32 row = query + threadIdx.x;
+        float* mine = statistics + stage * 2 * step + threadIdx.x;
+        async_copy_4(mine, op.lse + head.lse(row), row < tokens);
+        async_copy_4(mine + step, head.qkv(op.dqkv, 0, row).first, row < tokens);  // where delta lies
       }
-      float p[batch / 8][4], ds[batch / 8][4];  // [keys, queries]
-      two_times_transposed<size>(p, k, q_tile, ds, v, dout_tile);
-      const float* lse = statistics + stage * 2 * step + column;
-      const bool diagonal = query + at < warp_key + 15;
-      UNROLL for (u32 n = 0; n < batch / 8; ++n) {
-        const u32 first = query + column + 8 * n;
-        const float2 lse_of = *reinterpret_cast<const float2*>(lse + 8 * n);
-        const float2 delta_of = *reinterpret_cast<const float2*>(lse + step + 8 * n);
-        const float lse2[2] = {lse_of.x * log2_of_e, lse_of.y * log2_of_e};
-        UNROLL for (u32 i = 0; i < 4; ++i) {
-          float likely = exp2_fast(fmaf(p[n][i], scale_log2, -lse2[i % 2]));
-          if (diagonal && key + 8 * (i / 2) > first + i % 2) likely = 0.0f;
-          float dp = ds[n][i];
-          if constexpr (dropout) dp = is_kept_in_tile(kept, n, i) ? dp * op.dropout.scale : 0.0f;
-          ds[n][i] = likely * (dp - (i % 2 != 0 ? delta_of.y : delta_of.x));
-          p[n][i] = !dropout || is_kept_in_tile(kept, n, i) ? likely : 0.0f;
+      async_copy_commit();
+    };
+
+    start_loading(0, block_key);
+    const OwnRows<Half, size, Tile::resident> k(head.qkv(op.qkv, 1, warp_key));
+    const OwnRows<Half, size, Tile::resident> v(head.qkv(op.qkv, 2, warp_key));
+    float dk[outputs][4] = {}, dv[outputs][4] = {};
+
+    u32 stage = 0;
+    for (u32 query = block_key; query < tokens; query += step, stage ^= 1) {
+      async_copy_wait<0>();
+      __syncthreads();  // this stage has come; nobody reads the other any more
+      if (query + step < tokens) start_loading(stage ^ 1, query + step);
+      KEEP_ROLLED for (u32 at = 0; at < step; at += batch) {
+        if (warp_key >= tokens || query + at + batch <= warp_key) continue;  // all of them above the diagonal
+        const Half* q_tile = tiles + stage * 2 * tile_elements + at * AttentionTileRow<size>::elements;
+        const Half* dout_tile = q_tile + tile_elements;
+        const u32 column = at + 2 * (lane_index() % 4);
+        u32 kept = 0;  // drawn before there are scores: both would not fit into registers
+        if constexpr (dropout) {
+          kept = kept_in_tiles<batch / 8>([&](u32 n) {
+            return kept_by_key_rows(op.dropout, head.dropout(query + column + 8 * n, key), tokens);
+          });
         }
+        float p[batch / 8][4], ds[batch / 8][4];  // [keys, queries]
+        two_times_transposed<size>(p, k, q_tile, ds, v, dout_tile);
+        const float* lse = statistics + stage * 2 * step + column;
+        const bool diagonal = query + at < warp_key + 15;
+        UNROLL for (u32 n = 0; n < batch / 8; ++n) {
+          const u32 first = query + column + 8 * n;
+          const float2 lse_of = *reinterpret_cast<const float2*>(lse + 8 * n);
+          const float2 delta_of = *reinterpret_cast<const float2*>(lse + step + 8 * n);
+          const float lse2[2] = {lse_of.x * log2_of_e, lse_of.y * log2_of_e};
+          UNROLL for (u32 i = 0; i < 4; ++i) {
+            float likely = exp2_fast(fmaf(p[n][i], scale_log2, -lse2[i % 2]));
+            if (diagonal && key + 8 * (i / 2) > first + i % 2) likely = 0.0f;
+            float dp = ds[n][i];
+            if constexpr (dropout) dp = is_kept_in_tile(kept, n, i) ? dp * op.dropout.scale : 0.0f;
+            ds[n][i] = likely * (dp - (i % 2 != 0 ? delta_of.y : delta_of.x));
+            p[n][i] = !dropout || is_kept_in_tile(kept, n, i) ? likely : 0.0f;
+          }
+        }
+        add_product<size>(dv, p, dout_tile, part * outputs);
+        add_product<size>(dk, ds, q_tile, part * outputs);
       }
-      add_product<size>(dv, p, dout_tile, part * outputs);
-      add_product<size>(dk, ds, q_tile, part * outputs);
     }
-  }
 
-  const float k_factor[2] = {op.sizes.scale, op.sizes.scale},
-              v_factor[2] = {op.dropout.scale, op.dropout.scale};
-  store_product(head.qkv(op.dqkv, 1, warp_key), dk, k_factor, part * outputs);
-  store_product(head.qkv(op.dqkv, 2, warp_key), dv, v_factor, part * outputs);
-#endif
+    const float k_factor[2] = {op.sizes.scale, op.sizes.scale},
+                v_factor[2] = {op.dropout.scale, op.dropout.scale};
+    store_product(head.qkv(op.dqkv, 1, warp_key), dk, k_factor, part * outputs);
+    store_product(head.qkv(op.dqkv, 2, warp_key), dv, v_factor, part * outputs);
+  }
 }
 
 // dq. A block's warps own 16 queries each; all keys that they see pass by.
-template <u32 size, bool dropout>
+template <class Half, u32 size, bool dropout>
 __global__ void __launch_bounds__(AttentionBackwardTile<size>::threads, AttentionBackwardTile<size>::blocks)
-    attention_backward_queries_tensor(AttentionBackwardArguments<Bf16> op) {
-#ifdef ATTENTION_ON_TENSOR_CORES
-  using Tile = AttentionBackwardTile<size>;
-  constexpr u32 step = Tile::key_step, batch = Tile::key_batch;
-  constexpr u32 tile_elements = step * AttentionTileRow<size>::elements;
-  const u32 tokens = op.sizes.tokens, blocks = (tokens + Tile::rows - 1) / Tile::rows;
-  const DeviceHead head = {op.sizes, blockIdx.x / blocks};
-  const u32 block_query = (blocks - 1 - blockIdx.x % blocks) * Tile::rows;
-  const u32 warp_query = block_query + 16 * warp_index(), query = warp_query + lane_index() / 4;
-  const float scale_log2 = op.sizes.scale_log2;
+    attention_backward_queries_tensor(AttentionBackwardArguments<Half> op) {
+  if constexpr (has_mma_16x8x16<Half>()) {
+    using Tile = AttentionBackwardTile<size>;
+    constexpr u32 step = Tile::key_step, batch = Tile::key_batch;
+    constexpr u32 tile_elements = step * AttentionTileRow<size>::elements;
+    const u32 tokens = op.sizes.tokens, blocks = (tokens + Tile::rows - 1) / Tile::rows;
+    const DeviceHead head = {op.sizes, blockIdx.x / blocks};
+    const u32 block_query = (blocks - 1 - blockIdx.x % blocks) * Tile::rows;
+    const u32 warp_query = block_query + 16 * warp_index(), query = warp_query + lane_index() / 4;
+    const float scale_log2 = op.sizes.scale_log2;
 
-  Bf16* tiles = dynamic_shared<Bf16>();  // [2 stages, k and v]
-  const auto start_loading = [&](u32 stage, u32 key) {
-    Bf16* to = tiles + stage * 2 * tile_elements;
-    load_tile<size, step, Tile::threads>(to, head.qkv(op.qkv, 1, key));
-    load_tile<size, step, Tile::threads>(to + tile_elements, head.qkv(op.qkv, 2, key));
-    async_copy_commit();
-  };
+    Half* tiles = dynamic_shared<Half>();  // [2 stages, k and v]
+    const auto start_loading = [&](u32 stage, u32 key) {
+      Half* to = tiles + stage * 2 * tile_elements;
+      load_tile<size, step, Tile::threads>(to, head.qkv(op.qkv, 1, key));
+      load_tile<size, step, Tile::threads>(to + tile_elements, head.qkv(op.qkv, 2, key));
+      async_copy_commit();
+    };
 
-  start_loading(0, 0);
-  const OwnRows<size, Tile::resident> q(head.qkv(op.qkv, 0, warp_query));
-  const OwnRows<size, Tile::resident> dout(head.out(op.dout, warp_query));
-  const RowStatistics rows[2] = {row_statistics(op, head, query), row_statistics(op, head, query + 8)};
-  float dq[size / 8][4] = {};
+    start_loading(0, 0);
+    const OwnRows<Half, size, Tile::resident> q(head.qkv(op.qkv, 0, warp_query));
+    const OwnRows<Half, size, Tile::resident> dout(head.out(op.dout, warp_query));
+    const RowStatistics rows[2] = {row_statistics(op, head, query), row_statistics(op, head, query + 8)};
+    float dq[size / 8][4] = {};
 
-  const u32 key_end = min(tokens, block_query + Tile::rows);
-  u32 stage = 0;
-  for (u32 key = 0; key < key_end; key += step, stage ^= 1) {
-    async_copy_wait<0>();
-    __syncthreads();  // this stage has come; nobody reads the other any more
-    if (key + step < key_end) start_loading(stage ^ 1, key + step);
-    KEEP_ROLLED for (u32 at = 0; at < step; at += batch) {
-      if (warp_query >= tokens || key + at >= warp_query + 16)
-        break;  // above the diagonal for the whole warp
-      const Bf16* k_tile = tiles + stage * 2 * tile_elements + at * AttentionTileRow<size>::elements;
-      const u32 column = key + at + 2 * (lane_index() % 4);
-      u32 kept = 0;
-      if constexpr (dropout) {
-        kept = kept_in_tiles<batch / 8>([&](u32 n) {
-          return kept_by_query_rows(op.dropout, head.dropout(query, column + 8 * n), tokens);
-        });
-      }
-      float s[batch / 8][4], ds[batch / 8][4];  // [queries, keys]
-      two_times_transposed<size>(s, q, k_tile, ds, dout, k_tile + tile_elements);
-      const bool diagonal = key + at + batch > warp_query + 1;
-      UNROLL for (u32 n = 0; n < batch / 8; ++n) {
-        UNROLL for (u32 i = 0; i < 4; ++i) {
-          float p = exp2_fast(fmaf(s[n][i], scale_log2, -rows[i / 2].lse2));
-          if (diagonal && column + 8 * n + i % 2 > query + 8 * (i / 2)) p = 0.0f;
-          float dp = ds[n][i];
-          if constexpr (dropout) dp = is_kept_in_tile(kept, n, i) ? dp * op.dropout.scale : 0.0f;
-          ds[n][i] = p * (dp - rows[i / 2].delta);
+    const u32 key_end = min(tokens, block_query + Tile::rows);
+    u32 stage = 0;
+    for (u32 key = 0; key < key_end; key += step, stage ^= 1) {
+      async_copy_wait<0>();
+      __syncthreads();  // this stage has come; nobody reads the other any more
+      if (key + step < key_end) start_loading(stage ^ 1, key + step);
+      KEEP_ROLLED for (u32 at = 0; at < step; at += batch) {
+        if (warp_query >= tokens || key + at >= warp_query + 16)
+          break;  // above the diagonal for the whole warp
+        const Half* k_tile = tiles + stage * 2 * tile_elements + at * AttentionTileRow<size>::elements;
+        const u32 column = key + at + 2 * (lane_index() % 4);
+        u32 kept = 0;
+        if constexpr (dropout) {
+          kept = kept_in_tiles<batch / 8>([&](u32 n) {
+            return kept_by_query_rows(op.dropout, head.dropout(query, column + 8 * n), tokens);
+          });
         }
+        float s[batch / 8][4], ds[batch / 8][4];  // [queries, keys]
+        two_times_transposed<size>(s, q, k_tile, ds, dout, k_tile + tile_elements);
+        const bool diagonal = key + at + batch > warp_query + 1;
+        UNROLL for (u32 n = 0; n < batch / 8; ++n) {
+          UNROLL for (u32 i = 0; i < 4; ++i) {
+            float p = exp2_fast(fmaf(s[n][i], scale_log2, -rows[i / 2].lse2));
+            if (diagonal && column + 8 * n + i % 2 > query + 8 * (i / 2)) p = 0.0f;
+            float dp = ds[n][i];
+            if constexpr (dropout) dp = is_kept_in_tile(kept, n, i) ? dp * op.dropout.scale : 0.0f;
+            ds[n][i] = p * (dp - rows[i / 2].delta);
+          }
+        }
+        add_product<size>(dq, ds, k_tile);
       }
-      add_product<size>(dq, ds, k_tile);
     }
-  }
 
-  __syncwarp();  // every lane has read its rows' delta, which lies where dq goes
-  const float factor[2] = {op.sizes.scale, op.sizes.scale};
-  store_product(head.qkv(op.dqkv, 0, warp_query), dq, factor);
-#endif
+    __syncwarp();  // every lane has read its rows' delta, which lies where dq goes
+    const float factor[2] = {op.sizes.scale, op.sizes.scale};
+    store_product(head.qkv(op.dqkv, 0, warp_query), dq, factor);
+  }
 }
 
 }  // namespace tidepool::cuda

@@ -97,15 +97,17 @@ __device__ __forceinline__ bool dropout_keeps(const DropoutRow& dropout, u64 ele
 
 // delta = dout . out of each row lies where its dq will: in the first four bytes of the head's q columns of
 // dqkv. Every kernel that needs it has read it before the kernel that writes dq reaches that row, so no
-// workspace is needed. (A head of a single bf16 has two bytes: there it is made anew, one product.)
+// workspace is needed. (A head of a single half has two bytes: there it is made anew, one product.)
 __device__ __forceinline__ void put_delta(float* place, float delta) { *place = delta; }
-__device__ __forceinline__ void put_delta(Bf16* place, float delta) {
+template <class Half>
+__device__ __forceinline__ void put_delta(Half* place, float delta) {
   const u32 bits = __float_as_uint(delta);
   place[0].bits = static_cast<u16>(bits);
   place[1].bits = static_cast<u16>(bits >> 16);
 }
 __device__ __forceinline__ float get_delta(const float* place) { return *place; }
-__device__ __forceinline__ float get_delta(const Bf16* place) {
+template <class Half>
+__device__ __forceinline__ float get_delta(const Half* place) {
   return __uint_as_float(u32{place[0].bits} | u32{place[1].bits} << 16);
 }
 template <class T>

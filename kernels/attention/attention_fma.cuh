@@ -1,4 +1,4 @@
-// Attention on fused multiply-adds: fp32 on every GPU, bf16 below sm_80. `lanes` neighbours of a warp own two
+// Attention on fused multiply-adds: fp32 on every GPU, bf16 below sm_80, fp16 below sm_75. `lanes` neighbours of a warp own two
 // rows, 16 columns each, in registers; the other side's rows pass by in shared memory as floats, four at a
 // time.
 //

@@ -1,6 +1,6 @@
-// Forward on bf16 tensor cores, as FlashAttention-2 does it (Dao, arXiv:2307.08691): a block owns rows of
-// queries, meets keys in ascending order, keeps its output and its softmax in registers. While scores are
-// made, v comes; while v is used, the next k comes.
+// Forward on tensor cores, bf16 or fp16, as FlashAttention-2 does it (Dao, arXiv:2307.08691): a block owns
+// rows of queries, meets keys in ascending order, keeps its output and its softmax in registers. While scores
+// are made, v comes; while v is used, the next k comes.
 //
 // What binds, head size 128, T tokens, per block of 128 queries: 4 * 128 * 64 * 128 = 4.2 Mflop per tile of
 // 64 keys. Tensor cores of an A100 (2048 flop per clock and multiprocessor) take 2048 clocks for it. Shared
@@ -85,89 +85,90 @@ __device__ __forceinline__ void drop_probabilities(float (&p)[tiles][4], const D
   }
 }
 
-template <u32 size, bool dropout>
+template <class Half, u32 size, bool dropout>
 __global__ void __launch_bounds__(AttentionForwardTile<size, dropout>::threads)
-    attention_forward_tensor(AttentionForwardArguments<Bf16> op) {
-#ifdef ATTENTION_ON_TENSOR_CORES
-  using Tile = AttentionForwardTile<size, dropout>;
-  constexpr u32 row_tiles = Tile::row_tiles, keys = Tile::keys, threads = Tile::threads;
-  const u32 tokens = op.sizes.tokens, blocks = (tokens + Tile::rows - 1) / Tile::rows;
-  const DeviceHead head = {op.sizes, blockIdx.x / blocks};
-  const u32 query =
-      (blocks - 1 - blockIdx.x % blocks) * Tile::rows;  // the longest first: short ones even out the end
-  const u32 warp_row = 16 * row_tiles * warp_index(), warp_query = query + warp_row;
-  const float scale_log2 = op.sizes.scale_log2;
+    attention_forward_tensor(AttentionForwardArguments<Half> op) {
+  if constexpr (has_mma_16x8x16<Half>()) {
+    using Tile = AttentionForwardTile<size, dropout>;
+    constexpr u32 row_tiles = Tile::row_tiles, keys = Tile::keys, threads = Tile::threads;
+    const u32 tokens = op.sizes.tokens, blocks = (tokens + Tile::rows - 1) / Tile::rows;
+    const DeviceHead head = {op.sizes, blockIdx.x / blocks};
+    const u32 query =
+        (blocks - 1 - blockIdx.x % blocks) * Tile::rows;  // the longest first: short ones even out the end
+    const u32 warp_row = 16 * row_tiles * warp_index(), warp_query = query + warp_row;
+    const float scale_log2 = op.sizes.scale_log2;
 
-  Bf16* q_tile = dynamic_shared<Bf16>();
-  Bf16* k_tile = q_tile + Tile::rows * AttentionTileRow<size>::elements;
-  Bf16* v_tile = k_tile + keys * AttentionTileRow<size>::elements;
-  QueryRows<size> rows[row_tiles];
-  UNROLL for (u32 m = 0; m < row_tiles; ++m) rows[m].clear();
+    Half* q_tile = dynamic_shared<Half>();
+    Half* k_tile = q_tile + Tile::rows * AttentionTileRow<size>::elements;
+    Half* v_tile = k_tile + keys * AttentionTileRow<size>::elements;
+    QueryRows<size> rows[row_tiles];
+    UNROLL for (u32 m = 0; m < row_tiles; ++m) rows[m].clear();
 
-  load_tile<size, Tile::rows, threads>(q_tile, head.qkv(op.qkv, 0, query));
-  load_tile<size, keys, threads>(k_tile, head.qkv(op.qkv, 1, 0));
-  async_copy_commit();
-  const auto q_rows = left_factor<size>(q_tile + warp_row * AttentionTileRow<size>::elements);
-  const auto k_rows = right_factor_transposed<size>(k_tile);
-  const auto v_rows = right_factor<size>(v_tile);
-
-  const u32 key_end = min(tokens, query + Tile::rows);
-  for (u32 key = 0; key < key_end; key += keys) {
-    const bool sees = warp_query < tokens && key < warp_query + 16 * row_tiles;  // some row of this warp
-    async_copy_wait<0>();
-    __syncthreads();  // k has come; nobody reads the last v any more
-    load_tile<size, keys, threads>(v_tile, head.qkv(op.qkv, 2, key));
+    load_tile<size, Tile::rows, threads>(q_tile, head.qkv(op.qkv, 0, query));
+    load_tile<size, keys, threads>(k_tile, head.qkv(op.qkv, 1, 0));
     async_copy_commit();
-    const u32 row = warp_query + lane_index() / 4, column = key + 2 * (lane_index() % 4);  // of s[0][0][0]
-    float s[row_tiles][keys / 8][4];
-    if (sees) {
-      UNROLL for (u32 m = 0; m < row_tiles; ++m) UNROLL for (u32 n = 0; n < keys / 8; ++n) {
-        UNROLL for (u32 i = 0; i < 4; ++i) s[m][n][i] = 0.0f;
+    const auto q_rows = left_factor<size>(q_tile + warp_row * AttentionTileRow<size>::elements);
+    const auto k_rows = right_factor_transposed<size>(k_tile);
+    const auto v_rows = right_factor<size>(v_tile);
+
+    const u32 key_end = min(tokens, query + Tile::rows);
+    for (u32 key = 0; key < key_end; key += keys) {
+      const bool sees = warp_query < tokens && key < warp_query + 16 * row_tiles;  // some row of this warp
+      async_copy_wait<0>();
+      __syncthreads();  // k has come; nobody reads the last v any more
+      load_tile<size, keys, threads>(v_tile, head.qkv(op.qkv, 2, key));
+      async_copy_commit();
+      const u32 row = warp_query + lane_index() / 4, column = key + 2 * (lane_index() % 4);  // of s[0][0][0]
+      float s[row_tiles][keys / 8][4];
+      if (sees) {
+        UNROLL for (u32 m = 0; m < row_tiles; ++m) UNROLL for (u32 n = 0; n < keys / 8; ++n) {
+          UNROLL for (u32 i = 0; i < 4; ++i) s[m][n][i] = 0.0f;
+        }
+        UNROLL for (u32 k = 0; k < size / 16; ++k) {
+          Fragment a[row_tiles], b;
+          UNROLL for (u32 m = 0; m < row_tiles; ++m) load_matrices(a[m], q_rows.at(16 * m, 2 * k));
+          UNROLL for (u32 n = 0; n < keys / 16; ++n) {
+            load_matrices(b, k_rows.at(16 * n, 2 * k));
+            UNROLL for (u32 m = 0; m < row_tiles; ++m) mma_pair<Half>(s[m][2 * n], s[m][2 * n + 1], a[m], b);
+          }
+        }
       }
-      UNROLL for (u32 k = 0; k < size / 16; ++k) {
+      async_copy_wait<0>();
+      __syncthreads();  // v has come; nobody reads this k any more
+      if (key + keys < key_end) load_tile<size, keys, threads>(k_tile, head.qkv(op.qkv, 1, key + keys));
+      async_copy_commit();
+      if (!sees) continue;
+      UNROLL for (u32 m = 0; m < row_tiles; ++m) {
+        if (key + keys > warp_query + 1) mask_scores(s[m], row + 16 * m, column);
+        rows[m].softmax(s[m], scale_log2);
+        if constexpr (dropout)
+          drop_probabilities(s[m], op.dropout, head.dropout(row + 16 * m, column), tokens);
+      }
+      UNROLL for (u32 k = 0; k < keys / 16; ++k) {
         Fragment a[row_tiles], b;
-        UNROLL for (u32 m = 0; m < row_tiles; ++m) load_matrices(a[m], q_rows.at(16 * m, 2 * k));
-        UNROLL for (u32 n = 0; n < keys / 16; ++n) {
-          load_matrices(b, k_rows.at(16 * n, 2 * k));
-          UNROLL for (u32 m = 0; m < row_tiles; ++m) mma_pair(s[m][2 * n], s[m][2 * n + 1], a[m], b);
+        UNROLL for (u32 m = 0; m < row_tiles; ++m) to_left_factor<Half>(a[m], s[m], k);
+        UNROLL for (u32 n = 0; n < size / 16; ++n) {
+          load_matrices_transposed(b, v_rows.at(16 * k, 2 * n));
+          UNROLL for (u32 m = 0; m < row_tiles; ++m) {
+            mma_pair<Half>(rows[m].out[2 * n], rows[m].out[2 * n + 1], a[m], b);
+          }
         }
       }
     }
-    async_copy_wait<0>();
-    __syncthreads();  // v has come; nobody reads this k any more
-    if (key + keys < key_end) load_tile<size, keys, threads>(k_tile, head.qkv(op.qkv, 1, key + keys));
-    async_copy_commit();
-    if (!sees) continue;
-    UNROLL for (u32 m = 0; m < row_tiles; ++m) {
-      if (key + keys > warp_query + 1) mask_scores(s[m], row + 16 * m, column);
-      rows[m].softmax(s[m], scale_log2);
-      if constexpr (dropout) drop_probabilities(s[m], op.dropout, head.dropout(row + 16 * m, column), tokens);
-    }
-    UNROLL for (u32 k = 0; k < keys / 16; ++k) {
-      Fragment a[row_tiles], b;
-      UNROLL for (u32 m = 0; m < row_tiles; ++m) to_left_factor(a[m], s[m], k);
-      UNROLL for (u32 n = 0; n < size / 16; ++n) {
-        load_matrices_transposed(b, v_rows.at(16 * k, 2 * n));
-        UNROLL for (u32 m = 0; m < row_tiles; ++m) {
-          mma_pair(rows[m].out[2 * n], rows[m].out[2 * n + 1], a[m], b);
-        }
-      }
-    }
-  }
 
-  UNROLL for (u32 m = 0; m < row_tiles; ++m) {
-    float factor[2];
-    UNROLL for (u32 half = 0; half < 2; ++half) {
-      const float sum = row_sum(rows[m].sum[half]);
-      factor[half] = op.dropout.scale / sum;
-      const u32 row = warp_query + 16 * m + 8 * half + lane_index() / 4;
-      if (op.lse != nullptr && row < tokens && lane_index() % 4 == 0) {
-        op.lse[head.lse(row)] = fmaf(rows[m].maximum[half], op.sizes.scale, logf(sum));
+    UNROLL for (u32 m = 0; m < row_tiles; ++m) {
+      float factor[2];
+      UNROLL for (u32 half = 0; half < 2; ++half) {
+        const float sum = row_sum(rows[m].sum[half]);
+        factor[half] = op.dropout.scale / sum;
+        const u32 row = warp_query + 16 * m + 8 * half + lane_index() / 4;
+        if (op.lse != nullptr && row < tokens && lane_index() % 4 == 0) {
+          op.lse[head.lse(row)] = fmaf(rows[m].maximum[half], op.sizes.scale, logf(sum));
+        }
       }
+      store_product(head.out(op.out, warp_query + 16 * m), rows[m].out, factor);
     }
-    store_product(head.out(op.out, warp_query + 16 * m), rows[m].out, factor);
   }
-#endif
 }
 
 }  // namespace tidepool::cuda

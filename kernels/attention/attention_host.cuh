@@ -11,10 +11,12 @@ namespace tidepool::cuda {
 
 // Of the current device. If it does not say what it is: fused multiply-adds, which all have.
 inline AttentionUnits attention_units_here(Precision precision, u32 head_size) {
-  int device = 0, major = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) return AttentionUnits::fma;
-  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess) major = 0;
-  return attention_units(precision, head_size, major);
+  int device = 0, major = 0, minor = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess)
+    return AttentionUnits::fma;
+  return attention_units(precision, head_size, 10 * major + minor);
 }
 
 inline AttentionSizes attention_sizes(const AttentionShape& s) {

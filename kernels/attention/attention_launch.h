@@ -1,8 +1,8 @@
 // Which kernels a device runs attention with, and how they are cut into blocks. Needs no CUDA.
 //
-// Two families. `tensor`: bf16 on tensor cores, from sm_80 on; rows of heads in whole vectors of 8, padded to
-// the next of attention_tensor_sizes. `fma`: all the rest: fp32, devices without bf16 tensor cores, head
-// sizes like 20. The choice depends on sizes and device only, never on addresses: placement must not change
+// Two families. `tensor`: bf16 on tensor cores, from sm_80 on, and fp16, from sm_75 on; rows of heads in whole
+// vectors of 8, padded to the next of attention_tensor_sizes. `fma`: all the rest: fp32, devices without such
+// tensor cores, head sizes like 20. The choice depends on sizes and device only, never on addresses: placement must not change
 // bits.
 #pragma once
 
@@ -14,9 +14,10 @@
 namespace tidepool::cuda {
 
 enum class AttentionUnits { fma, tensor };
-constexpr AttentionUnits attention_units(Precision precision, u32 head_size, int compute_major) {
-  const bool fits = precision == Precision::bf16 && head_size % 8 == 0 && compute_major >= 8;
-  return fits ? AttentionUnits::tensor : AttentionUnits::fma;
+// `capability`: 10 times major plus minor, 75 for sm_75.
+constexpr AttentionUnits attention_units(Precision precision, u32 head_size, int capability) {
+  if (precision == Precision::fp32 || head_size % 8 != 0) return AttentionUnits::fma;
+  return capability >= (precision == Precision::bf16 ? 80 : 75) ? AttentionUnits::tensor : AttentionUnits::fma;
 }
 
 // Of an operation's arrays; stops the process where a kernel could not take them.
@@ -31,7 +32,7 @@ constexpr u32 attention_tensor_size(u32 head_size) {
   return 0;
 }
 
-// A tile's row of `size` bf16, in chunks of 16 bytes. Eight rows' chunks of one column must lie in eight
+// A tile's row of `size` halves, in chunks of 16 bytes. Eight rows' chunks of one column must lie in eight
 // different groups of banks: where a row is a multiple of 128 bytes they are swizzled, elsewhere a spare
 // chunk keeps the pitch odd.
 template <u32 size>

@@ -30,7 +30,8 @@ void cross_entropy_slice_cpu(const LogitsSlice&, CorePool&);
 // After the last slice: sets lse, and adds lse - target of non-ignored rows to *loss_sum, in row order.
 void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum);
 
-// logits become their gradients: scale (softmax - onehot), zero in ignored rows.
-void cross_entropy_gradient_cpu(const LogitsSlice&, float scale, CorePool&);
+// logits become their gradients: scale * loss_scale (softmax - onehot), zero in ignored rows.
+// `loss_scale`: in the kernels' memory, read when the gradients are made; null: 1.
+void cross_entropy_gradient_cpu(const LogitsSlice&, float scale, const float* loss_scale, CorePool&);
 
 }  // namespace tidepool

@@ -47,7 +47,8 @@ void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* l
   }
 }
 
-void cross_entropy_gradient_cpu(const LogitsSlice& s, float scale, CorePool& pool) {
+void cross_entropy_gradient_cpu(const LogitsSlice& s, float scale, const float* loss_scale, CorePool& pool) {
+  if (loss_scale != nullptr) scale *= *loss_scale;
   for_rows(s.rows, pool, [&](u32 row) {
     float* logits = s.logits.fp32() + u64{row} * s.columns;
     if (s.targets[row] == ignored_target) {

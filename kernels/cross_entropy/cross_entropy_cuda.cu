@@ -73,7 +73,8 @@ __global__ void __launch_bounds__(loss_threads)
 }
 
 template <bool whole, class T>
-__global__ void __launch_bounds__(256) gradient_kernel(Slice<T> s, float scale) {
+__global__ void __launch_bounds__(256) gradient_kernel(Slice<T> s, float scale, const float* loss_scale) {
+  if (loss_scale != nullptr) scale *= *loss_scale;
   T* row = s.logits + u64{blockIdx.x} * s.columns;
   const bool ignored = s.targets[blockIdx.x] == ignored_target;
   const u32 target = target_column(s);
@@ -124,13 +125,13 @@ void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, doub
   cuda::launch(cuda::loss_kernel, {.block = {cuda::loss_threads}}, stream, losses, targets, rows, loss_sum);
 }
 
-void cross_entropy_gradient_cuda(const LogitsSlice& s, float scale, cudaStream_t stream) {
+void cross_entropy_gradient_cuda(const LogitsSlice& s, float scale, const float* loss_scale, cudaStream_t stream) {
   using namespace cuda;
   if (s.rows == 0) return;
   for_types(s, [&](auto whole, auto type) {
     using T = decltype(type);
     launch(gradient_kernel<whole.value, T>, cross_entropy_launch(s.rows, s.columns), stream, slice_of<T>(s),
-           scale);
+           scale, loss_scale);
   });
 }
 

@@ -1,7 +1,7 @@
 // What device code is written with, for nvcc and for the emulation alike (tests/emulated_cuda).
 //
-// Elements. A kernel is a template over the types of its arrays: `float`, or `Bf16` for the upper halves that
-//   the project rounds half up (kernels/gradient.h). widened(T) and narrowed<T>(float) go between; for_precision
+// Elements. A kernel is a template over the types of its arrays: `float`; `Bf16` for the upper halves that the
+//   project rounds half up (kernels/gradient.h); `Fp16` for IEEE's halves, to nearest even (tidepool/fp16.h). widened(T) and narrowed<T>(float) go between; for_precision
 //   (kernels/cuda/dispatch.h) picks the types on the host.
 // Vectors. A thread takes eight neighbours at a time: load8 and store8. With `whole` (all bases aligned to 16
 //   bytes, row lengths a multiple of 8: see rows_of_vectors) they are 16-byte accesses; without, element by
@@ -16,7 +16,12 @@
 
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
 #include "kernels/cuda/launch_shape.h"
+#ifdef CUDA_EMULATED
+#include "tidepool/fp16.h"
+#endif
 
 // Before a loop over an array that must be in registers: every index must be known. g++ knows no such pragma.
 #ifdef CUDA_EMULATED
@@ -65,6 +70,10 @@ __device__ __forceinline__ u64 grid_threads() { return u64{gridDim.x} * blockDim
 struct Bf16 {
   u16 bits;
 };
+// IEEE's half precision.
+struct Fp16 {
+  u16 bits;
+};
 
 __device__ __forceinline__ float widened(float x) { return x; }
 __device__ __forceinline__ float widened(Bf16 x) { return __uint_as_float(u32{x.bits} << 16); }
@@ -74,20 +83,49 @@ __device__ __forceinline__ Bf16 bf16_from(float x) {
   const u32 bits = x != x ? 0x7fc0'0000u : __float_as_uint(x);
   return {static_cast<u16>((bits + 0x8000u) >> 16)};
 }
+
+__device__ __forceinline__ float widened(Fp16 x) {
+#ifdef CUDA_EMULATED
+  return float_from_fp16(x.bits);
+#else
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x.bits));
+  return wide;
+#endif
+}
+// To nearest, ties to even, NaNs made one.
+__device__ __forceinline__ Fp16 fp16_from(float x) {
+#ifdef CUDA_EMULATED
+  return {fp16_from_float(x)};
+#else
+  u16 bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return {x != x ? static_cast<u16>(0x7e00) : bits};
+#endif
+}
 template <class T>
 __device__ __forceinline__ T narrowed(float x) {
-  if constexpr (sizeof(T) == sizeof(float)) {
+  if constexpr (std::is_same_v<T, float>) {
     return x;
-  } else {
+  } else if constexpr (std::is_same_v<T, Bf16>) {
     return bf16_from(x);
+  } else {
+    return fp16_from(x);
   }
 }
 // Two neighbours as they lie in memory: the first below. What tensor cores take.
-__device__ __forceinline__ u32 bf16_pair(float first, float second) {
-  return u32{bf16_from(first).bits} | u32{bf16_from(second).bits} << 16;
+template <class Half>
+__device__ __forceinline__ u32 pair_of(float first, float second) {
+  return u32{narrowed<Half>(first).bits} | u32{narrowed<Half>(second).bits} << 16;
 }
-__device__ __forceinline__ float first_of_pair(u32 pair) { return __uint_as_float(pair << 16); }
-__device__ __forceinline__ float second_of_pair(u32 pair) { return __uint_as_float(pair & 0xffff'0000u); }
+template <class Half>
+__device__ __forceinline__ float first_of_pair(u32 pair) {
+  return widened(Half{static_cast<u16>(pair)});
+}
+template <class Half>
+__device__ __forceinline__ float second_of_pair(u32 pair) {
+  return widened(Half{static_cast<u16>(pair >> 16)});
+}
 
 // v = p[at, at + 8); those at or above n are 0. `whole`: p + at is aligned to 16 bytes and at + 8 <= n.
 template <bool whole>
@@ -99,12 +137,15 @@ __device__ __forceinline__ void load8(const float* p, u64 at, u64 n, float (&v)[
     for (u32 i = 0; i < 8; ++i) v[i] = at + i < n ? p[at + i] : 0.0f;
   }
 }
-template <bool whole>
-__device__ __forceinline__ void load8(const Bf16* p, u64 at, u64 n, float (&v)[8]) {
+template <bool whole, class Half>
+__device__ __forceinline__ void load8(const Half* p, u64 at, u64 n, float (&v)[8]) {
   if constexpr (whole) {
     const uint4 a = *reinterpret_cast<const uint4*>(p + at);
-    v[0] = first_of_pair(a.x), v[1] = second_of_pair(a.x), v[2] = first_of_pair(a.y), v[3] = second_of_pair(a.y);
-    v[4] = first_of_pair(a.z), v[5] = second_of_pair(a.z), v[6] = first_of_pair(a.w), v[7] = second_of_pair(a.w);
+    const u32 pairs[4] = {a.x, a.y, a.z, a.w};
+    UNROLL for (u32 i = 0; i < 4; ++i) {
+      v[2 * i] = first_of_pair<Half>(pairs[i]);
+      v[2 * i + 1] = second_of_pair<Half>(pairs[i]);
+    }
   } else {
     for (u32 i = 0; i < 8; ++i) v[i] = at + i < n ? widened(p[at + i]) : 0.0f;
   }
@@ -122,14 +163,14 @@ __device__ __forceinline__ void store8(float* p, u64 at, u64 n, const float (&v)
     }
   }
 }
-template <bool whole>
-__device__ __forceinline__ void store8(Bf16* p, u64 at, u64 n, const float (&v)[8]) {
+template <bool whole, class Half>
+__device__ __forceinline__ void store8(Half* p, u64 at, u64 n, const float (&v)[8]) {
   if constexpr (whole) {
-    *reinterpret_cast<uint4*>(p + at) =
-        make_uint4(bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]), bf16_pair(v[4], v[5]), bf16_pair(v[6], v[7]));
+    *reinterpret_cast<uint4*>(p + at) = make_uint4(pair_of<Half>(v[0], v[1]), pair_of<Half>(v[2], v[3]),
+                                                   pair_of<Half>(v[4], v[5]), pair_of<Half>(v[6], v[7]));
   } else {
     for (u32 i = 0; i < 8; ++i) {
-      if (at + i < n) p[at + i] = bf16_from(v[i]);
+      if (at + i < n) p[at + i] = narrowed<Half>(v[i]);
     }
   }
 }

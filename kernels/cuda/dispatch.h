@@ -5,17 +5,46 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/precisions.h"
+#include "kernels/cuda/require.h"
 
 namespace tidepool::cuda {
 
-// fn(float{}) or fn(Bf16{}). Nest it for several arrays; `decltype` gives the type.
+// fn(float{}), fn(Bf16{}) or fn(Fp16{}); `decltype` gives the type.
 template <class Fn>
 void for_precision(Precision precision, Fn fn) {
-  if (precision == Precision::fp32) {
-    fn(float{});
-  } else {
-    fn(Bf16{});
+  switch (precision) {
+    case Precision::fp32:
+      return fn(float{});
+    case Precision::bf16:
+      return fn(Bf16{});
+    case Precision::fp16:
+      return fn(Fp16{});
   }
+}
+
+// Of 16 bits only: fn(Bf16{}) or fn(Fp16{}).
+template <class Fn>
+void for_half(Precision precision, Fn fn) {
+  require(precision != Precision::fp32, "tensor cores take 16 bits");
+  if (precision == Precision::bf16) {
+    fn(Bf16{});
+  } else {
+    fn(Fp16{});
+  }
+}
+
+// fn(a, b) for the types of two kinds of arrays, activations and parameters say. Kernels are not built for
+// mixtures of bf16 and fp16, which no model has.
+template <class Fn>
+void for_precisions(Precision a, Precision b, Fn fn) {
+  require(a == b || a == Precision::fp32 || b == Precision::fp32, "bf16 and fp16 do not mix");
+  for_precision(a, [&](auto of_a) {
+    for_precision(b, [&](auto of_b) {
+      using A = decltype(of_a);
+      using B = decltype(of_b);
+      if constexpr (sizeof(A) == 4 || sizeof(B) == 4 || std::is_same_v<A, B>) fn(of_a, of_b);
+    });
+  });
 }
 
 // fn(std::true_type{}) or fn(std::false_type{}).

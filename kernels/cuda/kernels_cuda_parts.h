@@ -52,15 +52,18 @@ struct NormFinish {
   const double* partials = nullptr;  // [partial_count] by window and granule
   u64 partial_count = 0;
   u64 target_tokens = 0;
+  LossScale* loss_scale = nullptr;   // the step's; becomes the next one's
+  LossScaling loss_scaling;
   StepResult* result = nullptr;
 };
 void norm_finish_cuda(const NormFinish&, cudaStream_t);
+void set_loss_scale_cuda(const LossScale&, LossScale* to, cudaStream_t);
 
 void cross_entropy_slice_cuda(const LogitsSlice&, cudaStream_t);
 // loss_sum: device memory, or null. Each of 1024 threads sums every 1024th row, in order; then they are added in
 // pairs: the bits depend on the rows, not on the device.
 void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum, cudaStream_t);
-void cross_entropy_gradient_cuda(const LogitsSlice&, float scale, cudaStream_t);
+void cross_entropy_gradient_cuda(const LogitsSlice&, float scale, const float* loss_scale, cudaStream_t);
 
 void embedding_cuda(const Embedding&, cudaStream_t);
 // REQUIRES: every token is below the vocabulary; else the kernel traps.

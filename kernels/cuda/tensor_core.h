@@ -1,5 +1,6 @@
-// Tensor cores by warp: the fragments of mma.m16n8k16 for bf16, and how they are loaded from shared memory.
-// sm_80 and up have them; below, mma_plain gives the same fragments with shuffles and fused multiply-adds.
+// Tensor cores by warp: the fragments of mma.m16n8k16 for bf16 and fp16, and how they are loaded from shared
+// memory. sm_80 and up have them, sm_75 for fp16 in two halves; below, mma_plain gives the same fragments
+// with shuffles and fused multiply-adds.
 //
 // Fragments, by lane (row = lane / 4, pair = 2 * (lane % 4)); each u32 holds two neighbours, the first below:
 //   a  [16, 16], row-major   a[0]: row, cols pair..   a[1]: row + 8   a[2]: row, cols pair + 8..   a[3]: both
@@ -11,41 +12,76 @@
 
 namespace tidepool::cuda {
 
-// d += a b. A reference for every GPU, and what those below sm_80 run.
+// d += a b. A reference for every GPU, and what those without such instructions run.
+template <class Half>
 __device__ __forceinline__ void mma_plain(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
   const u32 row = lane_index() / 4, column = 2 * (lane_index() % 4);
-  for (u32 half = 0; half < 2; ++half) {    // of the inner dimension
-    for (u32 from = 0; from < 4; ++from) {  // the lane of a group that holds inner elements 8 half + 2 from, + 1
+  for (u32 half = 0; half < 2; ++half) {  // of the inner dimension
+    for (u32 from = 0; from < 4;
+         ++from) {  // the lane of a group that holds inner elements 8 half + 2 from, + 1
       const u32 upper = __shfl_sync(all_lanes, a[2 * half], static_cast<int>(4 * row + from));
       const u32 lower = __shfl_sync(all_lanes, a[2 * half + 1], static_cast<int>(4 * row + from));
       for (u32 j = 0; j < 2; ++j) {
         const u32 right = __shfl_sync(all_lanes, b[half], static_cast<int>(4 * (column + j) + from));
-        d[j] = fmaf(first_of_pair(upper), first_of_pair(right), d[j]);
-        d[j] = fmaf(second_of_pair(upper), second_of_pair(right), d[j]);
-        d[2 + j] = fmaf(first_of_pair(lower), first_of_pair(right), d[2 + j]);
-        d[2 + j] = fmaf(second_of_pair(lower), second_of_pair(right), d[2 + j]);
+        d[j] = fmaf(first_of_pair<Half>(upper), first_of_pair<Half>(right), d[j]);
+        d[j] = fmaf(second_of_pair<Half>(upper), second_of_pair<Half>(right), d[j]);
+        d[2 + j] = fmaf(first_of_pair<Half>(lower), first_of_pair<Half>(right), d[2 + j]);
+        d[2 + j] = fmaf(second_of_pair<Half>(lower), second_of_pair<Half>(right), d[2 + j]);
       }
     }
   }
 }
 
 // d += a b, by a whole warp.
+template <class Half>
 __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
 #if defined(CUDA_EMULATED)
-  ::emulated_cuda::mma_16x8x16(d, a, b);
+  ::emulated_cuda::mma_16x8x16(d, a, b, std::is_same_v<Half, Fp16>);
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  if constexpr (std::is_same_v<Half, Fp16>) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
+  if constexpr (std::is_same_v<Half, Fp16>) {
+    UNROLL for (u32 half = 0; half < 2; ++half) {  // of the inner dimension
+      asm volatile(
+          "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};\n"
+          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+          : "r"(a[2 * half]), "r"(a[2 * half + 1]), "r"(b[half]));
+    }
+  } else {
+    mma_plain<Half>(d, a, b);
+  }
 #else
-  mma_plain(d, a, b);
+  mma_plain<Half>(d, a, b);
 #endif
 }
 
-// Four 8 x 8 matrices of 16-bit elements from shared memory: lane i names row i % 8 of matrix i / 8, aligned to
-// 16 bytes. r[m] gets, of matrix m, elements pair, pair + 1 of row lane / 4; so r is an `a` fragment where the
-// matrices are upper left, lower left, upper right, lower right of a tile.
+// Whether the GPU that this is compiled for has them; kernels that live on them are empty elsewhere.
+template <class Half>
+constexpr bool has_mma_16x8x16() {
+#if defined(CUDA_EMULATED)
+  return true;
+#elif defined(__CUDA_ARCH__)
+  return __CUDA_ARCH__ >= 800 || (__CUDA_ARCH__ >= 750 && std::is_same_v<Half, Fp16>);
+#else
+  return false;
+#endif
+}
+
+// Four 8 x 8 matrices of 16-bit elements from shared memory: lane i names row i % 8 of matrix i / 8, aligned
+// to 16 bytes. r[m] gets, of matrix m, elements pair, pair + 1 of row lane / 4; so r is an `a` fragment where
+// the matrices are upper left, lower left, upper right, lower right of a tile.
 __device__ __forceinline__ void load_matrices(u32 (&r)[4], const void* row) {
 #if defined(CUDA_EMULATED)
   ::emulated_cuda::load_matrices(r, row, false);

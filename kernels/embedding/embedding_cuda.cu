@@ -122,20 +122,18 @@ void embedding_cuda(const Embedding& op, cudaStream_t stream) {
   if (n == 0) return;
   check_same_precision({op.wte, op.wpe});
   for_bool(rows_of_vectors(op.columns, op.wte, op.wpe, op.out), [&](auto whole) {
-    for_precision(op.out.precision, [&](auto activation) {
-      for_precision(op.wte.precision, [&](auto parameter) {
-        using A = decltype(activation);
-        using P = decltype(parameter);
-        launch(embedding_kernel<whole.value, A, P>, elementwise_launch(n, vector_elements), stream,
-               Lookup<A, P>{.elements = n,
-                            .columns = op.columns,
-                            .tokens_per_sequence = op.tokens_per_sequence,
-                            .tokens = op.tokens,
-                            .wte = elements<P>(op.wte),
-                            .wpe = elements<P>(op.wpe),
-                            .out = elements<A>(op.out)},
-               dropout_row_of(op.dropout), op.dropout.on());
-      });
+    for_precisions(op.out.precision, op.wte.precision, [&](auto activation, auto parameter) {
+      using A = decltype(activation);
+      using P = decltype(parameter);
+      launch(embedding_kernel<whole.value, A, P>, elementwise_launch(n, vector_elements), stream,
+             Lookup<A, P>{.elements = n,
+                          .columns = op.columns,
+                          .tokens_per_sequence = op.tokens_per_sequence,
+                          .tokens = op.tokens,
+                          .wte = elements<P>(op.wte),
+                          .wpe = elements<P>(op.wpe),
+                          .out = elements<A>(op.out)},
+             dropout_row_of(op.dropout), op.dropout.on());
     });
   });
 }

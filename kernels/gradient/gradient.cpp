@@ -11,12 +11,12 @@ namespace {
 
 constexpr u64 piece_elements = 2 * kib;  // summed on the stack (8 KiB) and rounded from there
 
-void round_sums(std::span<const float* const> accumulators, u64 begin, u64 end, u16* grad) {
+void round_sums(std::span<const float* const> accumulators, u64 begin, u64 end, Precision precision, u16* grad) {
   alignas(64) float sum[piece_elements];
   for (; begin < end; begin += piece_elements) {
     const u64 n = std::min(piece_elements, end - begin);
     sum_accumulators(accumulators, begin, sum, n);
-    round_to_bf16(sum, grad + begin, n);
+    round_to_half(sum, grad + begin, precision, n);
   }
 }
 
@@ -35,10 +35,10 @@ void for_each_granule(u64 elements, CorePool& pool, Fn&& fn) {
 void finish_gradient(std::span<const float* const> accumulators, std::byte* grad, Precision precision,
                      u64 elements, CorePool& pool) {
   CHECK(!accumulators.empty());
-  if (precision == Precision::bf16) {
+  if (precision != Precision::fp32) {
     u16* rounded = reinterpret_cast<u16*>(grad);
     for_each_granule(elements, pool,
-                     [&](u64, u64 begin, u64 end) { round_sums(accumulators, begin, end, rounded); });
+                     [&](u64, u64 begin, u64 end) { round_sums(accumulators, begin, end, precision, rounded); });
     return;
   }
   float* sum = reinterpret_cast<float*>(grad);
@@ -57,9 +57,7 @@ void sum_in_order(std::span<const float* const> parts, float* sum, u64 elements,
 namespace {
 
 double cell_sum(const std::byte* grad, Precision precision, u64 begin, u64 end) {
-  return precision == Precision::bf16
-             ? sum_squares_bf16(reinterpret_cast<const u16*>(grad) + begin, end - begin)
-             : sum_squares_fp32(reinterpret_cast<const float*>(grad) + begin, end - begin);
+  return sum_squares(grad + begin * value_bytes(precision), precision, end - begin);
 }
 
 }  // namespace

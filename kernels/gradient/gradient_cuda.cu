@@ -106,6 +106,8 @@ void finish_gradient_cuda(std::span<const float* const> accumulators, std::byte*
   cuda::require(!accumulators.empty(), "a gradient has an accumulator");
   if (precision == Precision::bf16)
     return cuda::sum_parts(accumulators, reinterpret_cast<cuda::Bf16*>(grad), elements, stream);
+  if (precision == Precision::fp16)
+    return cuda::sum_parts(accumulators, reinterpret_cast<cuda::Fp16*>(grad), elements, stream);
   float* sum = reinterpret_cast<float*>(grad);
   cuda::require(sum == accumulators[0], "in fp32 the first accumulator becomes the gradient");
   if (accumulators.size() > 1) cuda::sum_parts(accumulators, sum, elements, stream);

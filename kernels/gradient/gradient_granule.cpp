@@ -12,6 +12,7 @@
 #include <hwy/highway.h>
 
 #include "kernels/simd/bf16-inl.h"
+#include "kernels/simd/fp16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tidepool::HWY_NAMESPACE {
@@ -26,12 +27,19 @@ void add_into(const float* x, float* sum, size_t n) {
   for (; i < n; ++i) sum[i] += x[i];
 }
 
-void round_vectors(const float* x, uint16_t* y, size_t n) {
+void round_bf16(const float* x, uint16_t* y, size_t n) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> one;
   size_t i = 0;
   for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) store_bf16(d, hn::LoadU(d, x + i), y + i);
   for (; i < n; ++i) store_bf16(one, hn::LoadU(one, x + i), y + i);
+}
+void round_fp16(const float* x, uint16_t* y, size_t n) {
+  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 1> one;
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) store_fp16(d, hn::LoadU(d, x + i), y + i);
+  for (; i < n; ++i) store_fp16(one, hn::LoadU(one, x + i), y + i);
 }
 
 using F64 = hn::CappedTag<double, norm_lanes>;
@@ -44,6 +52,10 @@ struct FromFp32 {
 struct FromBf16 {
   using Element = uint16_t;
   static hn::Vec<F32> load(const uint16_t* x) { return load_bf16(F32(), x); }
+};
+struct FromFp16 {
+  using Element = uint16_t;
+  static hn::Vec<F32> load(const uint16_t* x) { return load_fp16(F32(), x); }
 };
 
 // A float's square is exact in double, so it does not matter whether the target fuses.
@@ -78,6 +90,7 @@ double sum_squares(const typename From::Element* x, size_t n) {
 
 double squares_fp32(const float* x, size_t n) { return sum_squares<FromFp32>(x, n); }
 double squares_bf16(const uint16_t* x, size_t n) { return sum_squares<FromBf16>(x, n); }
+double squares_fp16(const uint16_t* x, size_t n) { return sum_squares<FromFp16>(x, n); }
 
 }  // namespace tidepool::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -86,23 +99,28 @@ HWY_AFTER_NAMESPACE();
 namespace tidepool {
 
 HWY_EXPORT(add_into);
-HWY_EXPORT(round_vectors);
+HWY_EXPORT(round_bf16);
+HWY_EXPORT(round_fp16);
 HWY_EXPORT(squares_fp32);
 HWY_EXPORT(squares_bf16);
+HWY_EXPORT(squares_fp16);
 
 void sum_accumulators(std::span<const float* const> accumulators, u64 begin, float* sum, u64 elements) {
   if (accumulators[0] + begin != sum) std::copy_n(accumulators[0] + begin, elements, sum);
   for (const float* next : accumulators.subspan(1))
     HWY_DYNAMIC_DISPATCH(add_into)(next + begin, sum, elements);
 }
-void round_to_bf16(const float* x, u16* y, u64 elements) {
-  HWY_DYNAMIC_DISPATCH(round_vectors)(x, y, elements);
+void round_to_half(const float* x, u16* y, Precision precision, u64 elements) {
+  if (precision == Precision::bf16) return HWY_DYNAMIC_DISPATCH(round_bf16)(x, y, elements);
+  HWY_DYNAMIC_DISPATCH(round_fp16)(x, y, elements);
 }
-double sum_squares_fp32(const float* x, u64 elements) {
-  return HWY_DYNAMIC_DISPATCH(squares_fp32)(x, elements);
-}
-double sum_squares_bf16(const u16* x, u64 elements) {
-  return HWY_DYNAMIC_DISPATCH(squares_bf16)(x, elements);
+double sum_squares(const std::byte* x, Precision precision, u64 elements) {
+  switch (precision) {
+    case Precision::fp32: return HWY_DYNAMIC_DISPATCH(squares_fp32)(reinterpret_cast<const float*>(x), elements);
+    case Precision::bf16: return HWY_DYNAMIC_DISPATCH(squares_bf16)(reinterpret_cast<const u16*>(x), elements);
+    case Precision::fp16: break;
+  }
+  return HWY_DYNAMIC_DISPATCH(squares_fp16)(reinterpret_cast<const u16*>(x), elements);
 }
 
 }  // namespace tidepool

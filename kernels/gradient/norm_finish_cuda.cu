@@ -45,18 +45,29 @@ __global__ void __launch_bounds__(finish_threads) norm_finish_kernel(NormFinish 
   if (threadIdx.x > 0) return;
   double loss = 0;
   for (u32 i = 0; i < f.loss_count; ++i) loss += f.losses[i];
-  *f.result = step_result(loss, sqrt(squares), f.target_tokens);
+  *f.result = step_result({.loss = loss,
+                           .grad_norm = sqrt(squares),
+                           .target_tokens = f.target_tokens,
+                           .loss_scale = *f.loss_scale,
+                           .loss_scaling = f.loss_scaling});
+  *f.loss_scale = f.result->next_loss_scale;
 }
 
 __global__ void __launch_bounds__(256) add_kernel(double* y, const double* x, u64 n) {
   for (u64 i = grid_thread(); i < n; i += grid_threads()) y[i] += x[i];
 }
 
+__global__ void set_loss_scale_kernel(LossScale scale, LossScale* to) { *to = scale; }
+
 }  // namespace
 }  // namespace cuda
 
 void add_numbers_cuda(double* y, const double* x, u64 n, cudaStream_t stream) {
   if (n > 0) cuda::launch(cuda::add_kernel, cuda::elementwise_launch(n, 1), stream, y, x, n);
+}
+
+void set_loss_scale_cuda(const LossScale& scale, LossScale* to, cudaStream_t stream) {
+  cuda::launch(cuda::set_loss_scale_kernel, {}, stream, scale, to);
 }
 
 void norm_finish_cuda(const NormFinish& f, cudaStream_t stream) {

@@ -156,7 +156,7 @@ __global__ void layer_norm_sum_kernel(u32 groups, u32 columns, const float* part
 template <class Fn>
 void for_types(bool whole, Precision activation, Precision parameter, Fn fn) {
   for_bool(whole, [&](auto w) {
-    for_precision(activation, [&](auto a) { for_precision(parameter, [&](auto p) { fn(w, a, p); }); });
+    for_precisions(activation, parameter, [&](auto a, auto p) { fn(w, a, p); });
   });
 }
 

@@ -1,4 +1,4 @@
-// Each tile is one library call, or one per piece of the inner dimension where weights are bf16.
+// Each tile is one library call, or one per piece of the inner dimension where weights are of 16 bits.
 #include "kernels/matmul/matmul.h"
 
 #include <cstring>
@@ -37,16 +37,16 @@ void widen_tile(const Matmul& op, const Tile& t, u32 begin, u32 depth, float* ou
   const auto* w = reinterpret_cast<const u16*>(op.weight.data);
   if (op.transposed) {
     for (u32 col = 0; col < t.cols; ++col) {
-      rows::widen_bf16(w + u64{t.col + col} * op.k + begin, out + u64{col} * depth, depth);
+      rows::widen(w + u64{t.col + col} * op.k + begin, op.weight.precision, out + u64{col} * depth, depth);
     }
   } else {
     for (u32 row = 0; row < depth; ++row) {
-      rows::widen_bf16(w + u64{begin + row} * op.n + t.col, out + u64{row} * t.cols, t.cols);
+      rows::widen(w + u64{begin + row} * op.n + t.col, op.weight.precision, out + u64{row} * t.cols, t.cols);
     }
   }
 }
 
-void bf16_product(const Matmul& op, const Tile& t, Product p, float* scratch) {
+void half_product(const Matmul& op, const Tile& t, Product p, float* scratch) {
   for (u32 begin = 0; begin < op.k; begin += widen_depth) {
     const u32 depth = std::min(widen_depth, op.k - begin);
     widen_tile(op, t, begin, depth, scratch);
@@ -90,7 +90,7 @@ void run_tile(const Matmul& op, const Tile& t, TileScratch& scratch) {
   if (op.weight.precision == Precision::fp32) {
     fp32_product(op, t, p);
   } else {
-    bf16_product(op, t, p, scratch.weight);
+    half_product(op, t, p, scratch.weight);
   }
   if (op.epilogue == Epilogue::none && !op.bias) return;
   const float* bias = op.bias ? rows::widened(op.bias.at(t.col), t.cols, scratch.row) : nullptr;

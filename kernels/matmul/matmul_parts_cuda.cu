@@ -67,13 +67,11 @@ __global__ void sum_of_parts_kernel(const float* parts, u32 count, u32 columns, 
 void convert_rows(ConstValues from, u64 from_stride, u32 rows, u32 columns, Values to, cudaStream_t stream) {
   const bool whole = rows_of_vectors(columns, from, to) && from_stride % vector_elements == 0;
   for_bool(whole, [&](auto w) {
-    for_precision(from.precision, [&](auto f) {
-      for_precision(to.precision, [&](auto t) {
-        using From = decltype(f);
-        using To = decltype(t);
-        launch(convert_kernel<w.value, From, To>, convert_launch(rows, columns), stream, elements<From>(from),
-               from_stride, rows, columns, elements<To>(to));
-      });
+    for_precisions(from.precision, to.precision, [&](auto f, auto t) {
+      using From = decltype(f);
+      using To = decltype(t);
+      launch(convert_kernel<w.value, From, To>, convert_launch(rows, columns), stream, elements<From>(from),
+             from_stride, rows, columns, elements<To>(to));
     });
   });
 }

@@ -32,7 +32,14 @@ Error library_error(cublasStatus_t status, const Product& p) {
                            "had begun goes on from its last checkpoint")};
 }
 
-cudaDataType_t type_of(Precision p) { return p == Precision::fp32 ? CUDA_R_32F : CUDA_R_16BF; }
+cudaDataType_t type_of(Precision p) {
+  switch (p) {
+    case Precision::fp32: return CUDA_R_32F;
+    case Precision::bf16: return CUDA_R_16BF;
+    case Precision::fp16: break;
+  }
+  return CUDA_R_16F;
+}
 
 u32 alignment_of(ConstValues v) {
   const auto address = reinterpret_cast<std::uintptr_t>(v.data);

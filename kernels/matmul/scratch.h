@@ -5,7 +5,7 @@
 
 namespace tidepool {
 
-// bf16 weights are widened in pieces of this many rows of the inner dimension.
+// Weights of 16 bits are widened in pieces of this many rows of the inner dimension.
 inline constexpr u32 widen_depth = 1024;
 
 struct TileScratch {

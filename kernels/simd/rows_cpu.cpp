@@ -9,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "kernels/simd/rows_cpu.cpp"
 #include <hwy/foreach_target.h>
 
+#include "kernels/simd/fp16-inl.h"
 #include "kernels/simd/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -33,6 +34,10 @@ void widen_bf16_row(const u16* x, float* y, u64 n) {
   });
 }
 
+void widen_fp16_row(const u16* x, float* y, u64 n) {
+  for_lanes(n, [&](auto d, u64 i) HWY_ATTR { hn::StoreU(load_fp16(d, x + i), d, y + i); });
+}
+
 }  // namespace tidepool::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -42,13 +47,17 @@ namespace tidepool {
 HWY_EXPORT(add_row);
 HWY_EXPORT(scale_row);
 HWY_EXPORT(widen_bf16_row);
+HWY_EXPORT(widen_fp16_row);
 
 namespace rows {
 
 void add(float* y, const float* x, u64 n) { HWY_DYNAMIC_DISPATCH(add_row)(y, x, y, n); }
 void sum(const float* a, const float* b, float* y, u64 n) { HWY_DYNAMIC_DISPATCH(add_row)(a, b, y, n); }
 void scale(float* y, float factor, u64 n) { HWY_DYNAMIC_DISPATCH(scale_row)(y, factor, n); }
-void widen_bf16(const u16* x, float* y, u64 n) { HWY_DYNAMIC_DISPATCH(widen_bf16_row)(x, y, n); }
+void widen(const u16* x, Precision precision, float* y, u64 n) {
+  if (precision == Precision::bf16) return HWY_DYNAMIC_DISPATCH(widen_bf16_row)(x, y, n);
+  HWY_DYNAMIC_DISPATCH(widen_fp16_row)(x, y, n);
+}
 
 void store(float* y, const float* x, u64 n, bool accumulate) {
   if (accumulate) {
@@ -71,7 +80,7 @@ void column_sums(const float* x, u64 row_count, u64 columns, u64 stride, float* 
 
 const float* widened(Param param, u64 n, float* scratch) {
   if (param.precision == Precision::fp32) return reinterpret_cast<const float*>(param.data);
-  widen_bf16(reinterpret_cast<const u16*>(param.data), scratch, n);
+  widen(reinterpret_cast<const u16*>(param.data), param.precision, scratch, n);
   return scratch;
 }
 

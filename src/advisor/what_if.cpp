@@ -46,6 +46,7 @@ Result<std::vector<WhatIf>> what_if(const Plan& base, const ModelGraph& graph, c
     PlanOptions changed = options;
     Machine faster = machine;
     change.apply(changed, faster);
+    if (changed.clipping != options.clipping && updates_wait(graph, changed)) continue;  // fp16: nothing changes
     changed.advise = false;
     Result<Plan> anew{Plan{}};
     if (change.plans_anew) anew = draft_plan(graph, changed);

@@ -3,9 +3,9 @@
 // Hugging Face names, and the directory opens in any Hugging Face tool.
 //
 //   checkpoint-<step>/        (.abandoned: set aside when a run went on from an earlier one)
-//     model.safetensors       weights, F32 or BF16
+//     model.safetensors       weights, F32, BF16 or F16
 //     config.json             Hugging Face GPT-2 config
-//     optimizer.safetensors   exp_avg.*, exp_avg_sq.*, master.* (bf16 only), all F32
+//     optimizer.safetensors   exp_avg.*, exp_avg_sq.*, master.* (not in fp32), all F32
 //     trainer_state.json
 //     manifest.json           length and XXH3 of each file; last
 //

@@ -5,7 +5,7 @@
 namespace tidepool {
 
 Result<void> CheckpointStore::restore(const FoundCheckpoint& found, StateWriter& writer) {
-  // In bf16 the masters hold the weights too, and more exactly: model.safetensors is not read again.
+  // In 16 bits the masters hold the weights too, and more exactly: model.safetensors is not read again.
   std::vector<StatePart> parts = optimizer_parts(graph_.precision);
   TRY_ASSIGN(const auto optimizer,
              SafetensorsFile::open(found.path + "/optimizer.safetensors", ErrorKind::corrupt_checkpoint));

@@ -1,5 +1,6 @@
 #include "checkpoint/hf_config.h"
 
+#include <array>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
@@ -58,11 +59,11 @@ class Reader {
 }  // namespace
 
 std::string hf_config_text(const Gpt2Config& c, Precision precision) {
-  const char* dtype = precision == Precision::bf16 ? "bfloat16" : "float32";
+  constexpr std::array<const char*, precision_count> dtypes = {"float32", "bfloat16", "float16"};
   json::object o;
   o["architectures"] = json::array{"GPT2LMHeadModel"};
   o["model_type"] = "gpt2";
-  o["torch_dtype"] = dtype;
+  o["torch_dtype"] = dtypes[static_cast<u32>(precision)];
   o["vocab_size"] = c.vocab_size;
   o["n_positions"] = c.n_positions;
   o["n_ctx"] = c.n_positions;

@@ -1,13 +1,13 @@
 // Weights of any Hugging Face GPT-2 directory into the state, tensor by tensor.
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/split.h"
 #include "checkpoint/state_tensors.h"
 #include "tidepool/check.h"
+#include "tidepool/fp16.h"
 
 namespace tidepool {
 namespace {
@@ -23,27 +23,15 @@ bool is_known_extra(std::string_view name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name == "lm_head.weight";
 }
 
-float float_from_half(u16 half) {
-  const u32 sign = u32{half} >> 15 << 31;
-  const u32 exponent = (half >> 10) & 31;
-  const u32 mantissa = half & 1023;
-  if (exponent == 0) {
-    const float value = std::ldexp(static_cast<float>(mantissa), -24);
-    return std::bit_cast<float>(std::bit_cast<u32>(value) | sign);
-  }
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f80'0000u | mantissa << 13);
-  return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
-}
-
 void widen(Dtype dtype, std::span<const u16> in, std::span<u32> out) {
   if (dtype == Dtype::bf16) {
     for (std::size_t i = 0; i < in.size(); ++i) out[i] = u32{in[i]} << 16;
   } else {
-    for (std::size_t i = 0; i < in.size(); ++i) out[i] = std::bit_cast<u32>(float_from_half(in[i]));
+    for (std::size_t i = 0; i < in.size(); ++i) out[i] = std::bit_cast<u32>(float_from_fp16(in[i]));
   }
 }
 
-// A piece of n elements: fp32 words, then 16-bit words (from the file, or the high half), then low halves.
+// A piece of n elements: fp32 words, then 16-bit words (from the file, or as the parameter), then low halves.
 struct Piece {
   std::span<u32> words;
   std::span<u16> high, low;
@@ -65,6 +53,11 @@ Result<void> load_piece(const SafetensorsModel::Location& at, u64 begin, const P
 
 Result<void> store_piece(StateWriter& writer, Precision precision, u32 window, u64 begin, const Piece& piece) {
   if (precision == Precision::fp32) return writer.write(window, Kind::param, begin, std::as_bytes(piece.words));
+  if (precision == Precision::fp16) {
+    round_to_fp16(piece.words, piece.high);
+    TRY(writer.write(window, Kind::param, begin, std::as_bytes(piece.high)));
+    return writer.write(window, Kind::master, begin, std::as_bytes(piece.words));
+  }
   split_bits(piece.words, piece.high, piece.low);
   TRY(writer.write(window, Kind::param, begin, std::as_bytes(piece.high)));
   return writer.write(window, Kind::master_low, begin, std::as_bytes(piece.low));

@@ -1,11 +1,13 @@
-// fp32 masters to and from their two halves on a span. The same pair as kernels/gradient.h: the upper 16
+// fp32 masters to what bf16 and fp16 keep of them, on spans. Of bf16 the same pair as kernels/gradient.h: the upper 16
 // bits rounded half up, and the signed remainder. As a map of 32-bit words it is one to one (sums wrap),
 // so a checkpoint gives back the exact pair whatever the value, NaNs included.
 #pragma once
 
+#include <bit>
 #include <span>
 
 #include "tidepool/check.h"
+#include "tidepool/fp16.h"
 #include "tidepool/types.h"
 
 namespace tidepool {
@@ -25,6 +27,12 @@ inline void split_bits(std::span<const u32> bits, std::span<u16> high, std::span
     high[i] = static_cast<u16>((bits[i] + 0x8000u) >> 16);
     low[i] = static_cast<u16>(bits[i]);
   }
+}
+
+// fp16's parameters, of the bits of their masters.
+inline void round_to_fp16(std::span<const u32> bits, std::span<u16> halves) {
+  CHECK(halves.size() == bits.size());
+  for (std::size_t i = 0; i < bits.size(); ++i) halves[i] = fp16_from_float(std::bit_cast<float>(bits[i]));
 }
 
 }  // namespace tidepool

@@ -14,8 +14,8 @@ namespace tidepool {
 // touches padding.
 //
 // Order, so that an implementation that keeps one chunk staged per kind moves every chunk once: one kind
-// after another, windows ascending, ranges ascending and without overlap. Only `param` and `master_low`
-// go together: the same range of one, then of the other.
+// after another, windows ascending, ranges ascending and without overlap. Only `param` and its
+// master (`master` or `master_low`) go together: the same range of one, then of the other.
 class StateReader {
  public:
   virtual ~StateReader() = default;

@@ -1,6 +1,7 @@
 #include "checkpoint/state_tensors.h"
 
 #include <algorithm>
+#include <array>
 
 #include "checkpoint/split.h"
 #include "tidepool/check.h"
@@ -19,7 +20,8 @@ std::string_view prefix(StatePart part) {
 }
 
 Dtype dtype(StatePart part, Precision precision) {
-  return part == StatePart::weights && precision == Precision::bf16 ? Dtype::bf16 : Dtype::f32;
+  constexpr std::array<Dtype, precision_count> weights = {Dtype::f32, Dtype::bf16, Dtype::f16};
+  return part == StatePart::weights ? weights[static_cast<u32>(precision)] : Dtype::f32;
 }
 
 Kind kind(StatePart part) {
@@ -31,12 +33,12 @@ std::span<T> as(std::span<std::byte> bytes) {
   return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
-// A piece of a master on its way: joined words, then the halves; 8 bytes per element.
+// A piece of a master on its way: its words, then the halves of them that the state keeps; 8 bytes per element.
 struct MasterPiece {
-  std::span<std::byte> joined, high, low;
+  std::span<std::byte> words, high, low;
 
   MasterPiece(std::span<std::byte> buffer, u64 n)
-      : joined(buffer.first(4 * n)), high(buffer.subspan(4 * n, 2 * n)), low(buffer.subspan(6 * n, 2 * n)) {}
+      : words(buffer.first(4 * n)), high(buffer.subspan(4 * n, 2 * n)), low(buffer.subspan(6 * n, 2 * n)) {}
 };
 constexpr u64 buffer_bytes_per_element = 8;
 
@@ -49,10 +51,14 @@ Result<std::span<const std::byte>> read_piece(StateReader& state, StatePart part
     return std::span<const std::byte>(out);
   }
   const MasterPiece piece(buffer, n);
+  if (precision == Precision::fp16) {
+    TRY(state.read(window, Kind::master, begin, piece.words));
+    return std::span<const std::byte>(piece.words);
+  }
   TRY(state.read(window, Kind::param, begin, piece.high));
   TRY(state.read(window, Kind::master_low, begin, piece.low));
-  join_split(as<u16>(piece.high), as<u16>(piece.low), as<u32>(piece.joined));
-  return std::span<const std::byte>(piece.joined);
+  join_split(as<u16>(piece.high), as<u16>(piece.low), as<u32>(piece.words));
+  return std::span<const std::byte>(piece.words);
 }
 
 // The file's bytes of the piece stand at the buffer's start already.
@@ -62,7 +68,12 @@ Result<void> write_piece(StateWriter& state, StatePart part, Precision precision
     return state.write(window, kind(part), begin, buffer.first(n * element_bytes(kind(part), precision)));
   }
   const MasterPiece piece(buffer, n);
-  split_bits(as<u32>(piece.joined), as<u16>(piece.high), as<u16>(piece.low));
+  if (precision == Precision::fp16) {
+    round_to_fp16(as<u32>(piece.words), as<u16>(piece.high));
+    TRY(state.write(window, Kind::param, begin, piece.high));
+    return state.write(window, Kind::master, begin, piece.words);
+  }
+  split_bits(as<u32>(piece.words), as<u16>(piece.high), as<u16>(piece.low));
   TRY(state.write(window, Kind::param, begin, piece.high));
   return state.write(window, Kind::master_low, begin, piece.low);
 }
@@ -88,7 +99,7 @@ std::vector<StatePart> model_parts() { return {StatePart::weights}; }
 
 std::vector<StatePart> optimizer_parts(Precision precision) {
   std::vector<StatePart> parts = {StatePart::momentum, StatePart::variance};
-  if (precision == Precision::bf16) parts.push_back(StatePart::master);
+  if (precision != Precision::fp32) parts.push_back(StatePart::master);
   return parts;
 }
 

@@ -93,6 +93,10 @@ std::string to_text(const TrainerState& s) {
   o["seconds"] = exact(s.seconds);
   o["best_step"] = s.best_step;
   o["best_eval_loss"] = exact(s.best_eval_loss);
+  if (s.loss_scale)
+    o["loss_scale"] = json::object{{"scale", json::string(exact(s.loss_scale->scale))},
+                                   {"good_steps", s.loss_scale->good_steps},
+                                   {"skipped_steps", s.loss_scale->skipped_steps}};
   json::object settings;
   for (const auto& [key, value] : s.settings) settings[key] = value;
   o["settings"] = std::move(settings);
@@ -121,6 +125,10 @@ Result<TrainerState> parse_trainer_state(std::string_view text, std::string_view
   s.seconds = f.number("seconds");
   s.best_step = f.count("best_step");
   s.best_eval_loss = f.number("best_eval_loss");
+  if (const json::value* scale = Fields::member(root, "loss_scale"))
+    s.loss_scale = {.scale = f.number_of(Fields::member(*scale, "scale"), "loss_scale"),
+                    .good_steps = f.count_of(Fields::member(*scale, "good_steps"), "loss_scale"),
+                    .skipped_steps = f.count_of(Fields::member(*scale, "skipped_steps"), "loss_scale")};
   f.each("eval_losses", [&](const json::value& v) {
     s.eval_losses.push_back({.step = f.count_of(Fields::member(v, "step"), "eval_losses"),
                              .loss = f.number_of(Fields::member(v, "eval_loss"), "eval_losses")});

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,14 @@ struct EvalLoss {
   bool operator==(const EvalLoss&) const = default;
 };
 
+// fp16: how the next step's loss is scaled, and how many steps have changed no weight.
+struct StoredLossScale {
+  double scale = 1;
+  u64 good_steps = 0;     // without overflow since the scale last changed
+  u64 skipped_steps = 0;
+  bool operator==(const StoredLossScale&) const = default;
+};
+
 struct TrainerState {
   u64 step = 0;                   // optimizer steps done; the next is step + 1
   u64 seed = 0;
@@ -30,6 +39,7 @@ struct TrainerState {
   double seconds = 0;             // training time so far, earlier runs included
   u64 best_step = 0;              // 0: no evaluation yet
   double best_eval_loss = 0;
+  std::optional<StoredLossScale> loss_scale;  // fp16 only
   // Settings that the numbers depend on, as in config.yaml: {"train.learning_rate": "0.001"}.
   std::map<std::string, std::string> settings;
 

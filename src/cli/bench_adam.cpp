@@ -14,8 +14,6 @@
 namespace tidepool {
 namespace {
 
-std::string_view name(Precision precision) { return precision == Precision::fp32 ? "fp32" : "bf16"; }
-
 // One precision.
 class AdamBench {
  public:
@@ -68,14 +66,14 @@ Result<void> bench_adam(const BenchOptions& options) {
         "written\n{:<11}{:>16}{:>13}{:>19}{:>14}{:>10}\n",
         options.parameters, pool->workers(), options.repetitions, "precision", "bytes/parameter", "AdamW",
         "without checksums", "plain scaling", "fraction");
-  for (Precision precision : {Precision::fp32, Precision::bf16}) {
+  for (Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     TRY_ASSIGN(const auto load, AdamLoad::create(precision, options.parameters, *pool));
     AdamBench bench(precision, *load);
     bench.measure(options.repetitions);
     if (!options.json) bench.print();
     // fp32 is the headline: its fields stand at the top as well.
     if (precision == Precision::fp32) json = bench.to_json();
-    json[precision == Precision::fp32 ? "fp32" : "bf16"] = bench.to_json();
+    json[name(precision)] = bench.to_json();
   }
   json["parameters"] = options.parameters;
   json["workers"] = pool->workers();

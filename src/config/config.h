@@ -48,6 +48,12 @@ struct TrainConfig {
   u64 eval_steps = 0;                   // 0: at the end only
   u64 eval_batches = 8;                 // micro-batches per evaluation
   RecomputePolicy recompute = RecomputePolicy::automatic;
+  // Of fp16's loss scale; names and defaults of PyTorch's GradScaler, min_loss_scale of DeepSpeed.
+  double init_scale = 65536;
+  double growth_factor = 2;
+  double backoff_factor = 0.5;
+  u64 growth_interval = 2000;           // steps
+  double min_loss_scale = 1;
 
   bool operator==(const TrainConfig&) const = default;
 };

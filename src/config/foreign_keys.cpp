@@ -48,11 +48,15 @@ struct Instead {
   std::string_view key;
   std::string_view advice;
 };
-constexpr std::array<Instead, 16> advices = {{
+constexpr std::array<Instead, 20> advices = {{
     {"num_train_epochs", "set train.max_steps"},
     {"warmup_ratio", "train.warmup_steps takes a ratio below 1"},
-    {"fp16", "set train.precision to fp32 or bf16"},
+    {"fp16", "set train.precision: fp16"},
     {"bf16", "set train.precision: bf16"},
+    {"loss_scale", "fp16 scales the loss by itself, from train.init_scale on"},
+    {"initial_scale_power", "set train.init_scale to 2 to this power"},
+    {"initial_loss_scale", "set train.init_scale"},
+    {"hysteresis", "every overflow lowers the scale; leave the key out"},
     {"optim", "AdamW is the optimizer; leave the key out"},
     {"gradient_checkpointing", "set train.recompute"},
     {"max_seq_length", "set train.sequence_length"},

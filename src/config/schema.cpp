@@ -18,7 +18,7 @@ constexpr std::array<Section, 6> section_table = {{
 }};
 
 using Names = std::span<const std::string_view>;
-constexpr std::array<std::string_view, 2> precisions = {"fp32", "bf16"};
+constexpr std::array<std::string_view, 3> precisions = {"fp32", "bf16", "fp16"};
 constexpr std::array<std::string_view, 3> recomputes = {"auto", "keep", "recompute"};
 constexpr std::array<std::string_view, 5> homes = {"auto", "device", "host", "disk", "mixed"};
 constexpr std::array<std::string_view, 3> io_backends = {"auto", "io_uring", "threads"};
@@ -99,7 +99,7 @@ const std::array field_table = std::to_array<Field>({
     {.section = "train",
      .key = "precision",
      .ref = CHOICE(train.precision),
-     .help = "fp32, or bf16 weights with an exact fp32 master",
+     .help = "fp32; or bf16 or fp16 weights with an exact fp32 master, fp16 with dynamic loss scaling",
      .choices = Names(precisions)},
     {"train", "seed", REF(train.seed), "Seeds weights, order of the data and dropout"},
     {"train", "max_steps", REF(train.max_steps), "Optimizer steps to train for", "steps", {1, 1e15}},
@@ -178,6 +178,39 @@ const std::array field_table = std::to_array<Field>({
      .ref = CHOICE(train.recompute),
      .help = "Keep the inside of blocks for backward, or compute it again",
      .choices = Names(recomputes)},
+    {"train",
+     "init_scale",
+     REF(train.init_scale),
+     "fp16: what the loss is first multiplied by, so that small gradients do not vanish",
+     "",
+     {1, 0x1p32}},
+    {"train",
+     "growth_factor",
+     REF(train.growth_factor),
+     "fp16: what the scale is multiplied by after growth_interval steps without overflow; above 1",
+     "",
+     {1, 65536}},
+    {"train",
+     "backoff_factor",
+     REF(train.backoff_factor),
+     "fp16: what the scale is multiplied by after an overflow, whose step changes no weight; below 1",
+     "",
+     {1e-6, 1}},
+    {"train",
+     "growth_interval",
+     REF(train.growth_interval),
+     "fp16: steps in a row without overflow after which the scale grows",
+     "steps",
+     {1, 4294967294.0},
+     {},
+     {},
+     "loss_scale_window"},
+    {"train",
+     "min_loss_scale",
+     REF(train.min_loss_scale),
+     "fp16: the least scale; an overflow at it ends the run",
+     "",
+     {1e-9, 0x1p32}},
 
     // memory
     {.section = "memory",

@@ -45,6 +45,17 @@ Executor parse_executor(std::string_view text) {
   return out;
 }
 
+std::optional<Complaint> check_loss_scale(const TrainConfig& t) {
+  if (t.growth_factor <= 1)
+    return Complaint{"train", "growth_factor", fmt::format("{} makes no scale larger; it must be above 1", t.growth_factor)};
+  if (t.backoff_factor >= 1)
+    return Complaint{"train", "backoff_factor", fmt::format("{} makes no scale smaller; it must be below 1", t.backoff_factor)};
+  if (t.min_loss_scale > t.init_scale)
+    return Complaint{"train", "min_loss_scale",
+                     fmt::format("{} is above train.init_scale {}; lower it, or begin higher", t.min_loss_scale, t.init_scale)};
+  return std::nullopt;
+}
+
 }  // namespace
 
 u32 MachineConfig::devices() const {
@@ -76,6 +87,9 @@ std::optional<Complaint> validate(const Config& c) {
     return Complaint{
         "train", "warmup_steps",
         fmt::format("{} is neither a whole number of steps nor a share below 1", c.train.warmup_steps)};
+  }
+  if (c.train.precision == Precision::fp16) {
+    if (const std::optional<Complaint> complaint = check_loss_scale(c.train)) return complaint;
   }
   const u64 tokens = u64{c.train.per_device_train_batch_size} * c.train.sequence_length;
   if (tokens > 0x7fff'ffff) {

@@ -22,6 +22,7 @@ struct StepArrays {
   double* received = nullptr;        // what another device has of losses, or of partials and cells
   u32* shared = nullptr;             // by granule that devices share: its partial
   StepResult* results = nullptr;     // [steps_kept]
+  LossScale* loss_scale = nullptr;   // of the step in backward
   AdamWScalars* scalars = nullptr;   // of the last update
   float* logits = nullptr;           // [vocabulary]
   DecaySegment* segments = nullptr;  // of all chunk sets

@@ -19,6 +19,7 @@ struct BatchRequest {
 struct StepSettings {
   AdamWSettings adamw;
   double max_grad_norm = 0;  // 0: no clipping
+  LossScaling loss_scaling;  // of fp16; else the scale stays 1
   u64 target_tokens = 1;     // non-ignored targets of the whole step, all micro-batches
 };
 

@@ -40,6 +40,9 @@ class TrainingExecutor : public Executor {
 
   // ---- at rest (no op in flight)
 
+  // How the next step's loss is scaled; until this is called, by 1.
+  virtual void set_loss_scale(const LossScale&) = 0;
+
   // The whole content of a persistent chunk in its home. Disk: checked against its checksum.
   virtual Result<void> read_home(ChunkId, std::span<std::byte> out) = 0;
   virtual Result<void> write_home(ChunkId, std::span<const std::byte> content) = 0;

@@ -28,6 +28,7 @@ double bytes_of(const KernelCost& c, const Machine& machine, Precision precision
 double matmul_rate(const Machine& machine, Precision precision) {
   const auto rate = [&](MathType type) { return machine.device.flops_per_s[static_cast<u32>(type)]; };
   if (precision == Precision::fp32) return rate(MathType::fp32);
+  if (precision == Precision::fp16) return rate(MathType::fp16);
   return std::max(rate(MathType::bf16), rate(MathType::fp16));
 }
 

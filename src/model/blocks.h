@@ -49,6 +49,7 @@ struct BlockBackward {
   std::byte* workspace = nullptr;      // Block::backward_workspace bytes
   double* loss_sum = nullptr;          // head
   double inverse_tokens = 1.0;         // 1 / non-ignored targets of the whole step; head
+  const float* loss_scale = nullptr;   // head: all gradients are times this; in the kernels' memory, null: 1
 };
 void block_backward(const BlockContext&, const BlockBackward&);
 

@@ -65,7 +65,7 @@ void gradient_pass(const Head& s, const BlockBackward& b) {
   float* dwte = gradients_of(s.c, b, wte)[only_tensor];
   for_slices(s, [&](const LogitsSlice& slice) {
     if (!s.one_slice()) make_logits(s, slice);
-    s.c.kernels.cross_entropy_gradient(slice, static_cast<float>(b.inverse_tokens));
+    s.c.kernels.cross_entropy_gradient(slice, static_cast<float>(b.inverse_tokens), b.loss_scale);
     s.c.kernels.matmul({.m = slice.rows,
                         .n = h,
                         .k = slice.columns,

@@ -22,7 +22,7 @@ Bytes sum_of(const ModelGraph& graph, std::initializer_list<Kind> kinds) {
   Bytes sum{};
   for (const Window& window : graph.windows)
     for (const Kind kind : kinds)
-      if (kind != Kind::master_low || graph.precision == Precision::bf16)
+      if (has_kind(graph.precision, kind) || kind == Kind::grad)
         sum += Bytes{window.elements * element_bytes(kind, graph.precision)};
   return sum;
 }
@@ -33,8 +33,8 @@ bool has_no_room(const ModelGraph& graph, const PlanOptions& options) {
   const Budgets& budgets = options.budgets;
   const Bytes devices = budgets.device * options.devices;
   Bytes state = sum_of(graph, {Kind::param});
-  if (trains(graph)) state += sum_of(graph, {Kind::master_low, Kind::momentum, Kind::variance});
-  const Bytes gradients = trains(graph) && options.clipping ? sum_of(graph, {Kind::grad}) : Bytes{0};
+  if (trains(graph)) state += sum_of(graph, {Kind::master, Kind::master_low, Kind::momentum, Kind::variance});
+  const Bytes gradients = updates_wait(graph, options) ? sum_of(graph, {Kind::grad}) : Bytes{0};
   if (state + gradients > devices + budgets.host + budgets.disk) return true;
   return (options.home == HomePolicy::device && state > devices) ||
          (options.home == HomePolicy::host && state > budgets.host) ||

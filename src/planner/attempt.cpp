@@ -78,7 +78,7 @@ void rest_more_on_devices(const ResidenceInput& in, Attempt& out) {
 
 Attempt attempt(const ModelGraph& graph, const PlanOptions& given, const AttemptOptions& choice) {
   PlanOptions options = given;
-  options.clipping &= trains(graph);                                  // no updates, none that wait
+  options.clipping = updates_wait(graph, given);
   const u32 micro_batches = options.micro_batches / options.devices;  // of each
   Attempt out;
   out.options = choice;

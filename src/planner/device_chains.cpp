@@ -117,7 +117,7 @@ void DeviceChains::extend_to_update(DeviceChain& chain) const {
 }
 
 std::optional<DeviceChain> DeviceChains::gradient(u32 w) const {
-  if (layout_.precision == Precision::fp32) return std::nullopt;
+  if (!has_kind(layout_.precision, Kind::grad)) return std::nullopt;
   DeviceChain chain = shard(w, layout_.windows[w].grad);
   chain.touches.push_back({program_.gradient[w], program_.gradient[w]});
   if (is_home(w)) extend_to_update(chain);

@@ -380,7 +380,7 @@ class Emitter {
 
   void emit_gradient(const ProgramOp& op, i32 p) {
     const WindowChunks& chunks = layout_.windows[op.window];
-    const bool in_place = layout_.precision == Precision::fp32;
+    const bool in_place = !has_kind(layout_.precision, Kind::grad);
     for (u64 use = 0; use < chunks.grad_accum.size(); ++use)
       operand(shard(chunks.grad_accum[use], device_of_op_, p),
               in_place && use == 0 ? Access::read_write : Access::read);

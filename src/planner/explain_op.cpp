@@ -25,6 +25,8 @@ std::string why(const ExplainInput& in, const Op& op) {
     case OpKind::gradient:
       return "every use of the window has added its part: the sum is rounded once, and measured";
     case OpKind::norm:
+      if (in.plan.precision == Precision::fp16)
+        return "an overflow anywhere in the gradient must leave every weight as it is, and the norm shows it";
       return in.plan.clipping ? "updates need the clip factor, which the whole gradient's norm gives"
                               : "the step's loss and gradient norm are reported";
     case OpKind::update:

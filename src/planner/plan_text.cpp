@@ -92,7 +92,7 @@ std::string to_text(const Plan& plan) {
   std::string text;
   Out out(text);
   fmt::format_to(out, "tidepool plan 1\nprecision {} micro_batches {} sweeps {} clipping {} chunk_elements {}",
-                 plan.precision == Precision::bf16 ? "bf16" : "fp32", plan.micro_batches, plan.sweeps,
+                 name(plan.precision), plan.micro_batches, plan.sweeps,
                  plan.clipping ? "on" : "off", plan.chunk_elements);
   if (plan.devices > 1) fmt::format_to(out, " devices {}", plan.devices);
   fmt::format_to(out, "\n");

@@ -15,7 +15,7 @@ struct PlanOptions {
   Budgets budgets;
   u32 micro_batches = 1;  // per step, of all devices together
   u32 devices = 1;        // alike; budgets.device is of each
-  bool clipping = true;   // updates wait for the global norm
+  bool clipping = true;   // updates wait for the global norm; in fp16 they do anyway
   HomePolicy home = HomePolicy::automatic;
   RecomputePolicy recompute = RecomputePolicy::automatic;
   Bytes chunk_bytes{0};      // of an fp32 chunk; 0: chosen from the host budget
@@ -25,6 +25,12 @@ struct PlanOptions {
   Bytes host_reserved{0};    // of the host budget: data reading, checkpoint staging
   bool advise = true;        // where nothing fits: find the smallest change that does, which takes a while
 };
+
+// Whether updates follow the norm, in the next step's forward: to clip, and in fp16 because a gradient that has
+// overflowed must change nothing, which shows in the norm.
+inline bool updates_wait(const ModelGraph& graph, const PlanOptions& options) {
+  return trains(graph) && (options.clipping || graph.precision == Precision::fp16);
+}
 
 // Of a graph that trains nothing, the plan has an evaluation segment and no other.
 // Error: ErrorKind::does_not_fit, naming the tier, what is needed, and the smallest budget that fits

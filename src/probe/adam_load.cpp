@@ -35,8 +35,8 @@ AdamLoad::AdamLoad(Precision precision, u64 parameters, CorePool& pool)
       chunks_(div_up(parameters, elements_)),
       pool_(pool),
       segment_{0, elements_, true} {
-  for (Kind kind : {Kind::grad, Kind::param, Kind::master_low, Kind::momentum, Kind::variance}) {
-    if (kind == Kind::master_low && precision == Precision::fp32) continue;
+  for (Kind kind : {Kind::grad, Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance}) {
+    if (kind != Kind::grad && !has_kind(precision, kind)) continue;
     arrays_.push_back({kind, element_bytes(kind, precision), chunk_bytes_});
     chunk_bytes_ += elements_ * arrays_.back().element_bytes;
   }
@@ -59,7 +59,7 @@ Result<void> AdamLoad::take_memory() {
   return {};
 }
 
-// By the workers, so that pages lie where the pool runs. Halves are 1.0 in bf16; small as remainders.
+// By the workers, so that pages lie where the pool runs. Halves are 1.0 in bf16 (1.9 in fp16); small as remainders.
 void AdamLoad::fill(const Array& array, std::byte* data) {
   const u64 tasks = div_up(elements_, checksum_block_elements);
   parallel_for(pool_, Priority::high, static_cast<u32>(tasks), [&](u32 task, u32) {
@@ -104,13 +104,13 @@ AdamWChunk AdamLoad::chunk_of(u64 chunk, bool hashed) {
     std::byte* data = address(chunk, array);
     if (array.kind == Kind::grad) c.grad = data;
     if (array.kind == Kind::param) c.param = data;
-    if (array.kind == Kind::master_low) c.master_low = data;
+    if (array.kind == Kind::master || array.kind == Kind::master_low) c.master = data;
     if (array.kind == Kind::momentum) c.momentum = reinterpret_cast<float*>(data);
     if (array.kind == Kind::variance) c.variance = reinterpret_cast<float*>(data);
   }
   if (!hashed) return c;
   c.param_hashes = hashes_[0], c.momentum_hashes = hashes_[1], c.variance_hashes = hashes_[2];
-  if (precision_ == Precision::bf16) c.low_hashes = hashes_[3];
+  if (precision_ != Precision::fp32) c.master_hashes = hashes_[3];
   return c;
 }
 

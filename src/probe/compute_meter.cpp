@@ -14,8 +14,6 @@ namespace {
 
 constexpr u64 gradient_bytes_per_element = 4 + 2;  // accumulator read, bf16 gradient written
 
-std::string_view name_of(Precision precision) { return precision == Precision::bf16 ? "bf16" : "fp32"; }
-
 // The end of a window's backward: the kernel that streams memory and computes little.
 class GradientLoad {
  public:
@@ -69,7 +67,7 @@ class ComputeMeter final : public Meter {
  private:
   void measure_product(u32 i, Precision precision, Rates& rates) {
     const Product& product = products[i];
-    rates.add(product_key(precision, i), fmt::format("product {}, {}", product.name, name_of(precision)),
+    rates.add(product_key(precision, i), fmt::format("product {}, {}", product.name, name(precision)),
               SampleUnit::flops_per_s,
               rate_of(product.flops(), options_.slice_seconds, [&] { loads_[i].run(*kernels_, precision); }));
   }
@@ -84,7 +82,7 @@ class ComputeMeter final : public Meter {
 }  // namespace
 
 std::string product_key(Precision precision, u32 product) {
-  return fmt::format("product.{}.{}", name_of(precision), product);
+  return fmt::format("product.{}.{}", name(precision), product);
 }
 
 Result<std::unique_ptr<Meter>> create_compute_meter(CorePool& pool, const MeterOptions& options) {

@@ -135,7 +135,7 @@ class GpuComputeMeter final : public Meter {
     AdamWChunk chunk{.elements = work_.elements};
     chunk.momentum = reinterpret_cast<float*>(take(4));
     chunk.variance = reinterpret_cast<float*>(take(4));
-    chunk.grad = take(2), chunk.param = take(2), chunk.master_low = take(2);
+    chunk.grad = take(2), chunk.param = take(2), chunk.master = take(2);
     device_.adamw(chunk, Precision::bf16);
   }
 

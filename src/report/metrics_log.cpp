@@ -74,7 +74,8 @@ Result<void> read_line(std::string_view line, StepLog& log) {
                        .grad_norm = number(o, "grad_norm"),
                        .learning_rate = number(o, "learning_rate"),
                        .train_tokens_per_second = number(o, "train_tokens_per_second"),
-                       .step_seconds = number(o, "step_seconds")});
+                       .step_seconds = number(o, "step_seconds"),
+                       .loss_scale = o.contains("loss_scale") ? std::optional(number(o, "loss_scale")) : std::nullopt});
   return {};
 }
 
@@ -109,6 +110,7 @@ std::string to_json_line(const StepMetrics& m) {
   o["learning_rate"] = m.learning_rate;
   o["train_tokens_per_second"] = m.train_tokens_per_second;
   o["step_seconds"] = m.step_seconds;
+  if (m.loss_scale) o["loss_scale"] = *m.loss_scale;
   return json_text(o, JsonStyle::line);
 }
 

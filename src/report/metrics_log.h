@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct StepMetrics {
   double learning_rate = 0;
   double train_tokens_per_second = 0;
   double step_seconds = 0;
+  std::optional<double> loss_scale;  // fp16: that the step had
 };
 
 struct EvalMetrics {

@@ -45,6 +45,7 @@ class Object {
   }
   // Of a key that older files do not have.
   Bytes bytes_or_0(std::string_view key) const { return has(key) ? bytes(key) : Bytes{}; }
+  double scale(std::string_view key) const { return number(find(key), {key}, 1e30); }
   double seconds(std::string_view key) const { return number(find(key), {key}, seconds_most); }
   double rate(std::string_view key) const { return number(find(key), {key}, rate_most); }
   std::string text(std::string_view key) const { return text(find(key), {key}); }
@@ -145,6 +146,7 @@ RunReport read_fields(const Object& o) {
   r.resumed_from_step = o.count("resumed_from_step");
   r.tokens_per_step = o.count("tokens_per_step");
   r.losses = o.losses("losses");
+  if (o.has("loss_scale")) r.loss_scale = o.scale("loss_scale"), r.skipped_steps = o.count("skipped_steps");
   r.eval_steps = o.counts("eval_steps");
   r.eval_losses = o.losses("eval_losses");
   r.train_seconds = o.seconds("train_seconds");

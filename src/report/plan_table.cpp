@@ -20,6 +20,7 @@ struct Look {
 Look look(Kind kind) {
   switch (kind) {
     case Kind::param: return {"param", 'P', Ink::cyan};
+    case Kind::master: return {"master", 'L', Ink::blue};
     case Kind::master_low: return {"master_low", 'L', Ink::blue};
     case Kind::momentum: return {"momentum", 'M', Ink::green};
     case Kind::variance: return {"variance", 'V', Ink::yellow};
@@ -126,7 +127,7 @@ class Table {
   std::string times() const { return screen_.unicode ? " × " : " x "; }
 
   void heading() {
-    const std::string precision = plan_.precision == Precision::bf16 ? "bf16" : "fp32";
+    const std::string precision(name(plan_.precision));
     std::vector<std::string> items = {paint(screen_, Ink::bold, "Tidepool plan"), plan_.model, precision, plan_.executor};
     for (const std::string& l : wrap_items(items, dot(), std::min(screen_.columns, 80u) - 2, 0)) line(" " + l);
     line(" " + paint(screen_, Ink::dim, repeat(screen_.unicode ? "─" : "-", std::min(screen_.columns, 80u) - 2)));

@@ -22,6 +22,7 @@ std::vector<std::string> facts(const ProgressState& s, const Screen& screen) {
   out.push_back(std::isfinite(l.loss) ? fmt::format("loss {:.3f}", l.loss) : fmt::format("loss {}", loss_text(l.loss)));
   out.push_back(fmt::format("{} tok/s", count_text(l.tokens_per_second)));
   out.push_back(fmt::format("eta {}", seconds_text(s.eta_seconds)));
+  if (l.loss_scale > 0) out.push_back(fmt::format("scale {:g}", l.loss_scale));
   if (l.fraction_of_peak > 0) out.push_back(fmt::format("{} peak", percent_text(l.fraction_of_peak)));
   if (!l.binds.empty()) out.push_back(paint(screen, Ink::yellow, l.binds));
   return out;
@@ -57,6 +58,7 @@ std::string progress_line(const ProgressState& s) {
                                 loss_text(l.loss), l.learning_rate,
                                 norm_text(l.grad_norm),
                                 count_text(l.tokens_per_second));
+  if (l.loss_scale > 0) out += fmt::format("  loss_scale {:g}", l.loss_scale);
   if (l.fraction_of_peak > 0) out += fmt::format("  {} of peak", percent_text(l.fraction_of_peak));
   return out + "  eta " + seconds_text(s.eta_seconds);
 }

@@ -13,13 +13,14 @@ Result<std::unique_ptr<RunLog>> RunLog::open(const std::string& run_dir, u64 ste
 
 Result<void> RunLog::append(const StepMetrics& m) {
   TRY(metrics_->append(m));
-  return events_->append(m.step,
-                         std::array<Scalar, 6>{{{"train/loss", m.loss},
-                                                {"train/grad_norm", m.grad_norm},
-                                                {"train/learning_rate", m.learning_rate},
-                                                {"train/epoch", m.epoch},
-                                                {"train/train_tokens_per_second", m.train_tokens_per_second},
-                                                {"train/step_seconds", m.step_seconds}}});
+  const std::array<Scalar, 7> scalars = {{{"train/loss", m.loss},
+                                          {"train/grad_norm", m.grad_norm},
+                                          {"train/learning_rate", m.learning_rate},
+                                          {"train/epoch", m.epoch},
+                                          {"train/train_tokens_per_second", m.train_tokens_per_second},
+                                          {"train/step_seconds", m.step_seconds},
+                                          {"train/loss_scale", m.loss_scale.value_or(0)}}};
+  return events_->append(m.step, std::span(scalars).first(m.loss_scale ? 7 : 6));
 }
 
 Result<void> RunLog::append(const EvalMetrics& m) {

@@ -107,6 +107,7 @@ std::string to_json(const RunReport& r) {
   if (!r.gpus.empty()) o["gpus"] = gpus_of(r);
   o["machine"] = object_of(r.machine);
   o["config"] = object_of(r.config);
+  if (r.loss_scale > 0) o["loss_scale"] = r.loss_scale, o["skipped_steps"] = r.skipped_steps;
   o["eval_steps"] = array_of(r.eval_steps);
   o["eval_losses"] = array_of(r.eval_losses);
   o["losses"] = array_of(r.losses);

@@ -76,6 +76,9 @@ struct RunReport {
   u64 resumed_from_step = 0;     // 0: from the beginning
   u64 tokens_per_step = 0;
   std::vector<double> losses;    // of steps 1, 2, ...; those of earlier processes included
+  // fp16: of those, the ones whose gradient overflowed and changed no weight, and the loss's scale at the end.
+  u64 skipped_steps = 0;
+  double loss_scale = 0;         // 0: another precision
   std::vector<u64> eval_steps;
   std::vector<double> eval_losses;
 

@@ -53,7 +53,7 @@ struct PlanSummary {
   u32 sweeps = 1;
   bool clipping = true;
   Bytes state{};               // all persistent kinds
-  std::vector<KindCost> kept;      // param, master_low, momentum, variance
+  std::vector<KindCost> kept;      // param, master or master_low, momentum, variance
   std::vector<KindCost> waiting;   // gradients that wait for the norm; may be empty
   std::array<TierSummary, tier_count> tiers{};
   std::array<LinkSummary, link_count> links{};
@@ -73,6 +73,7 @@ struct StepLine {
   double learning_rate = 0;
   double grad_norm = 0;
   double tokens_per_second = 0;
+  double loss_scale = 0;       // fp16's; else 0
   double fraction_of_peak = 0; // 0: not known
   std::string binds;           // empty: not known
 };

@@ -25,7 +25,7 @@ RunReport planned_report(const ModelGraph& graph, const Plan& plan) {
   RunReport report{.version = std::string(version()),
                    .commit = std::string(commit()),
                    .model = fmt::format("gpt2 {} x {}", graph.config.n_layer, graph.config.n_embd),
-                   .precision = plan.precision == Precision::bf16 ? "bf16" : "fp32",
+                   .precision = std::string(name(plan.precision)),
                    .executor = fmt::format("cpu:{}", plan.devices),
                    .parameters = graph.parameters,
                    .state = state_bytes(plan),
@@ -81,6 +81,10 @@ std::map<std::string, std::string> numeric_settings(const Config& config) {
 
 void add_losses(RunReport& report, const TrainerState& state) {
   report.losses = state.losses;
+  if (state.loss_scale) {
+    report.skipped_steps = state.loss_scale->skipped_steps;
+    report.loss_scale = state.loss_scale->scale;
+  }
   for (const EvalLoss& e : state.eval_losses) {
     report.eval_steps.push_back(e.step);
     report.eval_losses.push_back(e.loss);

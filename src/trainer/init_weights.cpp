@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "kernels/gradient.h"
+#include "tidepool/fp16.h"
 #include "tidepool/mix_bits.h"
 
 namespace tidepool {
@@ -35,11 +36,10 @@ float normal_at(u64 seed, u64 tensor, u64 element) {
 
 Result<void> init_weights(const ModelGraph& graph, u64 seed, StateWriter& state, std::span<std::byte> buffer,
                           CorePool& pool, const std::function<void(double)>& progress) {
-  const bool split = graph.precision == Precision::bf16;
-  const u64 piece_elements = buffer.size() / 4;
+  const u64 piece_elements = buffer.size() / 8;
   float* values = reinterpret_cast<float*>(buffer.data());
-  u16* high = reinterpret_cast<u16*>(buffer.data());
-  u16* low = high + piece_elements;
+  u16* halves = reinterpret_cast<u16*>(values + piece_elements);
+  u16* low = halves + piece_elements;
   u64 number = 0, done = 0;
   for (u32 w = 0; w < graph.windows.size(); ++w)
     for (const Tensor& tensor : graph.windows[w].tensors) {
@@ -50,20 +50,20 @@ Result<void> init_weights(const ModelGraph& graph, u64 seed, StateWriter& state,
                        const u64 end = std::min(count, (task + 1) * elements_per_task);
                        for (u64 i = task * elements_per_task; i < end; ++i) {
                          const float x = value_at(tensor, seed, number, begin + i);
-                         if (split) {
-                           high[i] = bf16_from_float(x);
-                           low[i] = low_from_float(x);
-                         } else {
-                           values[i] = x;
+                         switch (graph.precision) {
+                           case Precision::fp32: values[i] = x; break;
+                           case Precision::bf16: halves[i] = bf16_from_float(x), low[i] = low_from_float(x); break;
+                           case Precision::fp16: halves[i] = fp16_from_float(x), values[i] = x; break;
                          }
                        }
                      });
         const u64 at = tensor.window_offset + begin;
-        const u64 size = split ? 2 : 4;
-        TRY(state.write(w, Kind::param, at, buffer.first(count * size)));
-        if (split)
-          TRY(state.write(w, Kind::master_low, at,
-                          std::as_bytes(std::span(low, count))));
+        const auto words = std::as_bytes(std::span(values, count));
+        const bool fp32 = graph.precision == Precision::fp32;
+        TRY(state.write(w, Kind::param, at, fp32 ? words : std::as_bytes(std::span(halves, count))));
+        if (graph.precision == Precision::bf16)
+          TRY(state.write(w, Kind::master_low, at, std::as_bytes(std::span(low, count))));
+        if (graph.precision == Precision::fp16) TRY(state.write(w, Kind::master, at, words));
         done += count;
         progress(static_cast<double>(done) / static_cast<double>(graph.parameters));
       }

@@ -9,7 +9,7 @@
 
 namespace tidepool {
 
-// Writes param and master_low of every window as GPT-2 initialises them; moments become zero.
+// Writes param and master or master_low of every window as GPT-2 initialises them; moments become zero.
 // `buffer`: elements are made in it piece by piece; at least 64 KiB. `progress`: share done, in [0, 1].
 Result<void> init_weights(const ModelGraph&, u64 seed, StateWriter&, std::span<std::byte> buffer, CorePool&,
                           const std::function<void(double)>& progress);

@@ -209,7 +209,8 @@ Result<double> measure_adam(Session& session) {
   AdamWChunk chunk{.elements = elements, .segments = whole};
   chunk.grad = take(Kind::grad, 1);
   chunk.param = take(Kind::param, 2);
-  if (precision == Precision::bf16) chunk.master_low = take(Kind::master_low, 2);
+  for (const Kind master : {Kind::master, Kind::master_low})
+    if (has_kind(precision, master)) chunk.master = take(master, 2);
   chunk.momentum = reinterpret_cast<float*>(take(Kind::momentum, 2));
   chunk.variance = reinterpret_cast<float*>(take(Kind::variance, 2));
   const AdamWScalars scalars = adamw_scalars({.learning_rate = 1e-3}, 1, 1.0, 1.0);

@@ -75,7 +75,8 @@ Result<void> RunOutputs::step(const StepMetrics& m) {
                      .loss = m.loss,
                      .learning_rate = m.learning_rate,
                      .grad_norm = m.grad_norm,
-                     .tokens_per_second = m.train_tokens_per_second},
+                     .tokens_per_second = m.train_tokens_per_second,
+                     .loss_scale = m.loss_scale.value_or(0)},
                     RunMeter::now());
   if (!quiet_) watch_output();
   if (m.step % config_.output.logging_steps != 0 && m.step != config_.train.max_steps) return {};

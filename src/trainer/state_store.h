@@ -11,14 +11,14 @@
 
 namespace tidepool {
 
-// Chunks at home in memory that the host reaches are used where they lie. Of others it stages one, and for bf16 the chunk of
-// `master_low` beside it. At rest only; one thread.
+// Chunks at home in memory that the host reaches are used where they lie. Of others it stages one, and for 16 bits the chunk
+// of `master` or `master_low` beside it. At rest only; one thread.
 class StateStore final : public StateReader, public StateWriter {
  public:
   using Staging = std::array<std::span<std::byte>, 2>;
   // `staging`: at least staging_bytes() each.
   StateStore(const Plan&, const ModelGraph&, TrainingExecutor&, const Staging& staging);
-  // The largest chunk at home where the host does not reach it: of `master_low` (second) and of the other kinds (first).
+  // The largest chunk at home where the host does not reach it: of masters (second) and of the other kinds (first).
   static std::array<Bytes, 2> staging_bytes(const Plan&, DeviceMemory = DeviceMemory::of_host);
 
   Result<void> read(u32 window, Kind, u64 element_begin, std::span<std::byte> out) override;
@@ -42,7 +42,7 @@ class StateStore final : public StateReader, public StateWriter {
     u64 offset = 0, bytes = 0;
   };
 
-  static u32 slot_number(Kind kind) { return kind == Kind::master_low ? 1 : 0; }
+  static u32 slot_number(Kind kind) { return kind == Kind::master || kind == Kind::master_low ? 1 : 0; }
   Slot& slot_of(Kind kind) { return slots_[slot_number(kind)]; }
   // True if its content still has to come from disk (or go there).
   bool put_into(Slot&, ChunkId);

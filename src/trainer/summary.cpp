@@ -92,7 +92,6 @@ std::string executor_text(const Config& config, const Plan& plan, const Machine*
 
 PlanSummary summarize(const SummaryInput& in) {
   const auto& [config, graph, plan, prediction, machine] = in;
-  const bool bf16 = plan.precision == Precision::bf16;
   PlanSummary s{.model = "gpt2",
                 .executor = executor_text(config, plan, machine),
                 .devices = plan.devices,
@@ -106,11 +105,14 @@ PlanSummary summarize(const SummaryInput& in) {
                 .tokens_per_sequence = graph.batch.tokens,
                 .micro_batches = plan.micro_batches,
                 .sweeps = plan.sweeps,
-                .clipping = plan.clipping,
+                .clipping = config.train.max_grad_norm > 0 && plan.clipping,
                 .state = state_bytes(plan)};
-  s.kept = {{Kind::param, bf16 ? 2u : 4u}, {Kind::momentum, 4}, {Kind::variance, 4}};
-  if (bf16) s.kept.insert(s.kept.begin() + 1, {Kind::master_low, 2});
-  s.waiting = {{bf16 ? Kind::grad : Kind::grad_accum, bf16 ? 2u : 4u}};
+  const auto add = [&](std::vector<KindCost>& costs, Kind kind) {
+    if (has_kind(plan.precision, kind))
+      costs.push_back({kind, static_cast<u32>(element_bytes(kind, plan.precision))});
+  };
+  for (const Kind kind : {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance}) add(s.kept, kind);
+  add(s.waiting, has_kind(plan.precision, Kind::grad) ? Kind::grad : Kind::grad_accum);
   for (u32 t = 0; t < tier_count; ++t) {
     const Tier tier = static_cast<Tier>(t);
     s.tiers[t] = {.budget = plan.tiers[t].budget,

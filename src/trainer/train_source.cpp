@@ -17,6 +17,13 @@ Result<void> TrainSource::load_batch(const BatchRequest& request, std::span<i32>
   return {};
 }
 
+LossScaling loss_scaling(const TrainConfig& t) {
+  return {.growth_factor = static_cast<float>(t.growth_factor),
+          .backoff_factor = static_cast<float>(t.backoff_factor),
+          .min_scale = static_cast<float>(t.min_loss_scale),
+          .growth_interval = static_cast<u32>(t.growth_interval)};
+}
+
 StepSettings TrainSource::settings(u64 step) const {
   const TrainConfig& t = parts_.train;
   return {.adamw = {.learning_rate = parts_.learning_rate(step),
@@ -25,6 +32,7 @@ StepSettings TrainSource::settings(u64 step) const {
                     .epsilon = t.adam_epsilon,
                     .weight_decay = t.weight_decay},
           .max_grad_norm = t.max_grad_norm,
+          .loss_scaling = t.precision == Precision::fp16 ? loss_scaling(t) : LossScaling{},
           .target_tokens = parts_.batches.target_tokens(step)};
 }
 

@@ -7,6 +7,9 @@
 
 namespace tidepool {
 
+// Of a run in fp16.
+LossScaling loss_scaling(const TrainConfig&);
+
 class TrainSource final : public StepSource {
  public:
   struct Parts {

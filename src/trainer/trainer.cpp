@@ -184,9 +184,19 @@ class Trainer final : public NextSegment, public EngineObserver {
   Result<void> load_or_init(std::optional<FoundCheckpoint> found) {
     state_.seed = config_.train.seed;
     state_.data_fingerprint = batches_->fingerprint();
-    if (!found) return init();
-    return restore(std::move(*found));
+    if (fp16()) state_.loss_scale = StoredLossScale{.scale = config_.train.init_scale};
+    if (found) {
+      TRY(restore(std::move(*found)));
+    } else {
+      TRY(init());
+    }
+    if (const auto& stored = state_.loss_scale)
+      session_->executor().set_loss_scale({.scale = static_cast<float>(stored->scale),
+                                           .good_steps = static_cast<u32>(stored->good_steps),
+                                           .skipped_steps = stored->skipped_steps});
+    return {};
   }
+  bool fp16() const { return config_.train.precision == Precision::fp16; }
 
   Result<void> init() {
     std::vector<std::byte> buffer(checkpoint_buffer.value);
@@ -205,6 +215,11 @@ class Trainer final : public NextSegment, public EngineObserver {
                    fmt::format("{} was trained on other data, another split or another batch size: resume with "
                                "the same data, or start anew in another output.dir",
                                found.path)};
+    if (found.state.loss_scale.has_value() != fp16())
+      return Error{ErrorKind::corrupt_checkpoint,
+                   fmt::format("{}: trainer_state.json {} a loss_scale, and train.precision is {}: resume in the "
+                               "precision of the checkpoint",
+                               found.path, fp16() ? "has not" : "has", name(config_.train.precision))};
     for (const std::string& line : changed_settings(found.state, numeric_settings(config_)))
       outputs_.say("changed since the checkpoint: " + line);
     const u64 seed = state_.seed;
@@ -292,9 +307,43 @@ class Trainer final : public NextSegment, public EngineObserver {
                               .grad_norm = result.grad_norm,
                               .learning_rate = source_->learning_rate(step),
                               .train_tokens_per_second = static_cast<double>(result.target_tokens) / took,
-                              .step_seconds = took};
+                              .step_seconds = took,
+                              .loss_scale = loss_scale_of(result)};
     if (const Result<void> written = outputs_.step(metrics); !written) fail(written.error());
-    if (result.skipped || !std::isfinite(result.loss)) fail(non_finite(step, result));
+    if (fp16()) {
+      follow_loss_scale(step, result);
+    } else if (result.skipped || !std::isfinite(result.loss)) {
+      fail(non_finite(step, result));
+    }
+  }
+
+  std::optional<double> loss_scale_of(const StepResult& result) const {
+    if (!fp16()) return std::nullopt;
+    return result.loss_scale.scale;
+  }
+
+  // An overflow is part of fp16's way, and says nothing of the model, while there is a lower scale.
+  void follow_loss_scale(u64 step, const StepResult& result) {
+    const LossScale& next = result.next_loss_scale;
+    state_.loss_scale = {next.scale, next.good_steps, next.skipped_steps};
+    if (!result.skipped) return;
+    if (result.loss_scale.scale <= static_cast<float>(config_.train.min_loss_scale)) return fail(no_lower_scale(step, result));
+    outputs_.say(fmt::format("step {}: {} overflowed at loss scale {:g}: no weight changed, and the scale is {:g} now",
+                             step, std::isfinite(result.loss) ? "the gradient" : "the loss", result.loss_scale.scale,
+                             next.scale));
+  }
+
+  Error no_lower_scale(u64 step, const StepResult& result) const {
+    const char* why = std::isfinite(result.loss)
+                          ? "the gradient is too large for fp16 even so: lower train.learning_rate, raise "
+                            "train.warmup_steps, lower train.min_loss_scale, or set train.precision=bf16"
+                          : "the loss itself is not finite, which no scale helps: lower train.learning_rate, raise "
+                            "train.warmup_steps, or set train.precision=bf16";
+    return {ErrorKind::non_finite,
+            fmt::format("step {}: loss {} and gradient norm {} at loss scale {:g}, the least "
+                        "(train.min_loss_scale); the update was not applied; {}; {}",
+                        step, loss_text(result.loss), norm_text(result.grad_norm), result.loss_scale.scale, why,
+                        checkpoints_->way_on())};
   }
 
   void fail(Error error) {

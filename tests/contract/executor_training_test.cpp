@@ -8,6 +8,7 @@
 #include "model/blocks.h"
 #include "planner/planner.h"
 #include "tests/support/cpu_rig.h"
+#include "tests/support/kernel_fixture.h"
 #include "tests/support/segments.h"
 
 namespace tidepool {
@@ -21,6 +22,10 @@ using enum SegmentKind;
 
 constexpr u64 steps = 4;
 constexpr Bytes roomy{64 * mib};
+
+// fp16: step 1 overflows, steps 2 and 3 do not and raise the scale, step 4 overflows.
+constexpr float first_scale = 0x1p24f;
+constexpr LossScaling scaling{.growth_factor = 0x1p11f, .backoff_factor = 0x1p-10f, .growth_interval = 2};
 
 ModelGraph small_gpt(Precision precision) {
   Gpt2Config config{.vocab_size = 97,
@@ -53,17 +58,15 @@ std::vector<float> initial_window(const Window& window) {
 
 std::vector<std::byte> initial_chunk(const Chunk& chunk, const ModelGraph& graph) {
   std::vector<std::byte> out(chunk.bytes.value);
-  if (chunk.kind != Kind::param) return out;  // bf16: the values' remainders are dropped here
+  if (chunk.kind != Kind::param && chunk.kind != Kind::master) return out;  // bf16: the remainders are dropped here
   const std::vector<float> all = initial_window(graph.windows[chunk.window]);
   for (u64 i = 0; i < chunk.elements; ++i) {
     const float x = all[chunk.element_begin + i];
-    if (graph.precision == Precision::fp32) {
+    if (element_bytes(chunk.kind, graph.precision) == 4) {
       std::memcpy(&out[i * 4], &x, 4);
     } else {
-      u32 bits;
-      std::memcpy(&bits, &x, 4);
-      const u16 high = static_cast<u16>((bits + 0x8000) >> 16);
-      std::memcpy(&out[i * 2], &high, 2);
+      const u16 half = test::half_of(x, graph.precision);
+      std::memcpy(&out[i * 2], &half, 2);
     }
   }
   return out;
@@ -72,13 +75,14 @@ std::vector<std::byte> initial_chunk(const Chunk& chunk, const ModelGraph& graph
 // What a run leaves, independent of chunks: all persistent bytes window by window, kind by kind.
 struct Outcome {
   std::vector<double> losses, norms;
+  std::vector<LossScale> scales;  // after each step
   double eval_loss = 0;
   std::vector<std::byte> state;
   std::array<Bytes, link_count> moved{};
   std::array<Bytes, link_count> planned{};
   Bytes moved_between_devices{}, planned_between_devices{};
   bool operator==(const Outcome& o) const {
-    return losses == o.losses && norms == o.norms && eval_loss == o.eval_loss && state == o.state;
+    return losses == o.losses && norms == o.norms && scales == o.scales && eval_loss == o.eval_loss && state == o.state;
   }
 };
 
@@ -90,6 +94,7 @@ struct ResultTaker final : EngineObserver {
     const StepResult result = executor.result(issue.step);
     outcome.losses.push_back(result.loss);
     outcome.norms.push_back(result.grad_norm);
+    outcome.scales.push_back(result.next_loss_scale);
   }
   CpuExecutor& executor;
   Outcome& outcome;
@@ -97,7 +102,7 @@ struct ResultTaker final : EngineObserver {
 
 std::vector<std::byte> state_of(const Plan& plan, CpuExecutor& executor) {
   std::vector<std::byte> all;
-  for (const Kind kind : {Kind::param, Kind::master_low, Kind::momentum, Kind::variance}) {
+  for (const Kind kind : {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance}) {
     for (u32 i = 0; i < plan.chunks.size(); ++i) {
       if (plan.chunks[i].kind != kind) continue;
       std::vector<std::byte> content(plan.chunks[i].bytes.value);
@@ -117,15 +122,17 @@ Outcome train(const ModelGraph& graph, const PlanOptions& options, const CpuRigO
   HashedData data(graph.config.vocab_size);
   data.step_settings.target_tokens = graph.batch.rows() * options.micro_batches;
   if (!options.clipping) data.step_settings.max_grad_norm = 0;
+  if (graph.precision == Precision::fp16) data.step_settings.loss_scaling = scaling;
   CpuRig rig(*plan, graph, data, rig_options);
+  if (graph.precision == Precision::fp16) rig.executor->set_loss_scale({.scale = first_scale});
   for (u32 i = 0; i < plan->chunks.size(); ++i) {
     if (!is_persistent(plan->chunks[i].kind)) continue;
     EXPECT_TRUE(rig.executor->write_home(ChunkId{i}, initial_chunk(plan->chunks[i], graph)));
   }
   std::vector<SegmentRun> runs = {{forward_backward, 1}};
   for (u64 step = 2; step <= steps; ++step)
-    runs.push_back({options.clipping ? body : forward_backward, step});
-  if (options.clipping) runs.push_back({drain, steps + 1});
+    runs.push_back({plan->clipping ? body : forward_backward, step});
+  if (plan->clipping) runs.push_back({drain, steps + 1});
   // An evaluation runs as many micro-batches as a sweep.
   data.micro_batches = options.micro_batches / plan->sweeps;
   for (u64 i = 1; i <= 2 * plan->sweeps; ++i) runs.push_back({evaluation, i});
@@ -217,8 +224,23 @@ TEST_P(CpuTraining, RecoveredDiskFaultsChangeNoBit) {
   EXPECT_EQ(storm.moved, calm.moved);  // retries are not useful bytes
 }
 
-INSTANTIATE_TEST_SUITE_P(Precisions, CpuTraining, ::testing::Values(Precision::fp32, Precision::bf16),
-                         [](const auto& info) { return info.param == Precision::fp32 ? "fp32" : "bf16"; });
+INSTANTIATE_TEST_SUITE_P(Precisions, CpuTraining,
+                         ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+// The tests above would prove little of fp16 if nothing overflowed in them.
+TEST(CpuTrainingFp16, SkipsTheStepsThatOverflow) {
+  const ModelGraph graph = small_gpt(Precision::fp16);
+  const Outcome outcome = train(graph, {.budgets = {roomy, roomy, roomy}, .micro_batches = 2});
+  const std::vector<LossScale> expected = {{.scale = 0x1p14f, .skipped_steps = 1},
+                                           {.scale = 0x1p14f, .good_steps = 1, .skipped_steps = 1},
+                                           {.scale = 0x1p25f, .skipped_steps = 1},
+                                           {.scale = 0x1p15f, .skipped_steps = 2}};
+  EXPECT_EQ(outcome.scales, expected);
+  EXPECT_FALSE(std::isfinite(outcome.norms[0]));
+  EXPECT_TRUE(std::isfinite(outcome.norms[1]) && outcome.norms[1] < 100);
+  EXPECT_EQ(steps, 4u);
+}
 
 }  // namespace
 }  // namespace tidepool

@@ -22,7 +22,7 @@ std::vector<std::byte> raw(const auto& values) {
 struct HostChunk {
   Precision precision;
   u64 elements;
-  std::vector<std::byte> grad, param, low, momentum, variance;
+  std::vector<std::byte> grad, param, low, momentum, variance;  // low: or fp16's master
 
   HostChunk(Precision p, u64 n) : precision(p), elements(n) {
     auto grads = random_floats(n, 1, 0.1f), params = random_floats(n, 2);
@@ -35,18 +35,16 @@ struct HostChunk {
       grad = raw(grads), param = raw(params);
       return;
     }
-    std::vector<u16> grad16(n), high(n), remainder(n);
-    for (u64 i = 0; i < n; ++i) {
-      grad16[i] = bf16_from_float(grads[i]);
-      high[i] = bf16_from_float(params[i]), remainder[i] = low_from_float(params[i]);
-    }
-    grad = raw(grad16), param = raw(high), low = raw(remainder);
+    std::vector<u16> remainder(n);
+    for (u64 i = 0; i < n; ++i) remainder[i] = low_from_float(params[i]);
+    grad = raw(HalfCopy(grads, p).bits), param = raw(HalfCopy(params, p).bits);
+    low = p == Precision::fp16 ? raw(params) : raw(remainder);
   }
   AdamWChunk chunk(std::span<const DecaySegment> segments) {
     return {.elements = elements,
             .grad = grad.data(),
             .param = param.data(),
-            .master_low = low.empty() ? nullptr : low.data(),
+            .master = low.empty() ? nullptr : low.data(),
             .momentum = reinterpret_cast<float*>(momentum.data()),
             .variance = reinterpret_cast<float*>(variance.data()),
             .segments = segments};
@@ -72,7 +70,7 @@ struct DeviceChunk {
     return {.elements = h.elements,
             .grad = grad.data(),
             .param = param.data(),
-            .master_low = h.low.empty() ? nullptr : low.data(),
+            .master = h.low.empty() ? nullptr : low.data(),
             .momentum = momentum.as<float>(),
             .variance = variance.as<float>(),
             .segments = {segments.as<const DecaySegment>(), segment_count}};
@@ -93,7 +91,7 @@ class CudaAdamW : public CudaAdamWTest {
  protected:
   void expect_the_cpus_bits(Precision precision, u64 n, const std::vector<DecaySegment>& segments,
                             double norm, u64 shift = 0) {
-    SCOPED_TRACE(testing::Message() << n << (precision == Precision::bf16 ? " bf16" : " fp32"));
+    SCOPED_TRACE(testing::Message() << n << " " << tidepool::name(precision));
     HostChunk host(precision, n);
     const DeviceChunk device(host, segments, shift);
     const AdamWScalars scalars = adamw_scalars({.learning_rate = 1e-3, .weight_decay = 0.1}, 3, norm, 1.0);
@@ -111,7 +109,7 @@ class CudaAdamW : public CudaAdamWTest {
 };
 
 TEST_F(CudaAdamW, LeavesTheCpusBits) {
-  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     for (const u64 n : {1, 7, 8, 9, 2048, 4096 + 33}) expect_the_cpus_bits(precision, n, {{0, n, true}}, 2.0);
     expect_the_cpus_bits(precision, 2048, {{0, 2048, true}}, 0.25, 4);  // not clipped, not aligned
   }
@@ -120,7 +118,7 @@ TEST_F(CudaAdamW, LeavesTheCpusBits) {
 TEST_F(CudaAdamW, SegmentsOfDecayBeginAnywhere) {
   const std::vector<DecaySegment> segments = {
       {0, 3, true}, {3, 1000, false}, {1000, 1001, true}, {1001, 1003, false}, {1003, 4096, true}};
-  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     expect_the_cpus_bits(precision, 4096, segments, 1.5);
     expect_the_cpus_bits(precision, 4096, segments, 1.5, 2 * sizeof(float));
   }
@@ -128,7 +126,7 @@ TEST_F(CudaAdamW, SegmentsOfDecayBeginAnywhere) {
 
 TEST_F(CudaAdamW, ASkippedStepLeavesTheState) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  for (const Precision precision : {Precision::fp32, Precision::bf16})
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16})
     expect_the_cpus_bits(precision, 2048, {{0, 2048, true}}, nan);
 }
 
@@ -158,7 +156,7 @@ TEST_F(CudaAdamW, ScalarsAreTheHosts) {
   for (const double max_norm : {0.0, 1.0}) {
     for (const double norm : {0.0, 0.3, 1.0, 17.3, 1e300, inf, nan}) {
       for (const u64 t : {1, 1000}) {
-        const StepResult result = step_result(2.5, norm, 100);
+        const StepResult result = step_result({.loss = 2.5, .grad_norm = norm, .target_tokens = 100});
         const DeviceArray from(&result, sizeof(result)), to(sizeof(AdamWScalars));
         adamw_scalars_cuda(adamw_step(settings, t, max_norm), from.as<StepResult>(), to.as<AdamWScalars>(),
                            stream_);
@@ -176,6 +174,21 @@ TEST_F(CudaAdamW, ScalarsAreTheHosts) {
       }
     }
   }
+}
+
+// 3 is no power of two: what is divided out is rounded, alike on both sides.
+TEST_F(CudaAdamW, TheLossScaleIsDividedOutAsOnTheHost) {
+  const AdamWStep step = adamw_step({.learning_rate = 3e-4}, 7, 1.0);
+  const StepResult result =
+      step_result({.loss = 2.5, .grad_norm = 100, .target_tokens = 100, .loss_scale = {.scale = 3, .skipped_steps = 2}});
+  const DeviceArray from(&result, sizeof(result)), to(sizeof(AdamWScalars));
+  adamw_scalars_cuda(step, from.as<StepResult>(), to.as<AdamWScalars>(), stream_);
+  synchronize();
+  const AdamWScalars want = adamw_scalars(step, result), got = *to.as<AdamWScalars>();
+  EXPECT_EQ(got.grad_to_momentum, want.grad_to_momentum);
+  EXPECT_EQ(got.grad_to_root, want.grad_to_root);
+  EXPECT_EQ(got.grad_scale, want.grad_scale);
+  EXPECT_LT(want.grad_to_momentum, adamw_scalars(step, {.grad_norm = 100.0 / 3}).grad_to_momentum);
 }
 
 TEST_F(CudaAdamW, WithoutClippingNoNormIsWaitedFor) {

@@ -16,15 +16,15 @@ struct Case {
   AttentionShape shape;
   Precision precision;
   float dropout = 0;
-  int major = 9;  // compute capability
+  int capability = 90;
   u64 shift = 0;  // elements by which arrays are off the alignment
 };
 
 std::string name(const testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
-  return fmt::format("{}_b{}_t{}_nh{}_d{}{}_sm{}0{}", c.precision == Precision::fp32 ? "fp32" : "bf16",
+  return fmt::format("{}_b{}_t{}_nh{}_d{}{}_sm{}{}", tidepool::name(c.precision),
                      c.shape.sequences, c.shape.tokens, c.shape.heads, c.shape.head_size,
-                     c.dropout > 0 ? "_dropout" : "", c.major, c.shift > 0 ? "_shifted" : "");
+                     c.dropout > 0 ? "_dropout" : "", c.capability, c.shift > 0 ? "_shifted" : "");
 }
 
 using Results = AttentionResults;
@@ -49,7 +49,7 @@ Dropout dropout_of(const Case& c) {
 }
 
 std::vector<float> stored(const Case& c, const std::vector<float>& out) {
-  return c.precision == Precision::fp32 ? out : Bf16Copy(out).values;
+  return rounded_to(out, c.precision);
 }
 
 Results on_cpu(const Case& c, const std::vector<float>& qkv, const std::vector<float>& dout) {
@@ -97,7 +97,7 @@ class AttentionCudaTest : public CudaTest, public testing::WithParamInterface<Ca
   // A device of the case's kind whose blocks and threads run in an order of their own.
   void restart(const Case& c, u64 seed) {
     ASSERT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
-    emulated_cuda::reset({.seed = seed, .major = c.major});
+    emulated_cuda::reset({.seed = seed, .major = c.capability / 10, .minor = c.capability % 10});
     make_stream();
   }
 #else
@@ -113,6 +113,7 @@ struct Tolerance {
   double out, gradient;
 };
 Tolerance tolerance_of(Precision precision) {
+  if (precision == Precision::fp16) return {6e-4, 8e-4};  // three bits more
   return precision == Precision::fp32 ? Tolerance{1e-5, 1e-5} : Tolerance{3.5e-3, 5e-3};
 }
 
@@ -155,7 +156,7 @@ TEST_P(AttentionCudaTest, MatchesReferenceAndCpu) {
 constexpr AttentionShape one(u32 tokens, u32 head_size, u32 heads = 1, u32 sequences = 1) {
   return {.sequences = sequences, .tokens = tokens, .heads = heads, .head_size = head_size};
 }
-constexpr Precision bf16 = Precision::bf16, fp32 = Precision::fp32;
+constexpr Precision bf16 = Precision::bf16, fp16 = Precision::fp16, fp32 = Precision::fp32;
 
 INSTANTIATE_TEST_SUITE_P(TensorCores, AttentionCudaTest,
                          testing::Values(Case{one(1, 64), bf16}, Case{one(63, 64, 2), bf16},
@@ -168,11 +169,17 @@ INSTANTIATE_TEST_SUITE_P(TensorCores, AttentionCudaTest,
                                          Case{one(300, 8, 3, 2), bf16, 0.1f}, Case{one(65, 48, 2), bf16},
                                          Case{one(70, 200), bf16, 0.2f}, Case{one(100, 256), bf16}),
                          name);
+INSTANTIATE_TEST_SUITE_P(TensorCoresFp16, AttentionCudaTest,
+                         testing::Values(Case{one(2, 64), fp16}, Case{one(65, 64, 2), fp16, 0, 75},
+                                         Case{one(200, 64, 2, 2), fp16, 0.1f}, Case{one(97, 72), fp16, 0, 75},
+                                         Case{one(65, 80, 2), fp16, 0.2f}, Case{one(200, 96), fp16},
+                                         Case{one(130, 128), fp16, 0.2f, 80}, Case{one(100, 256), fp16}),
+                         name);
 // Rows that are not whole vectors, arrays off the alignment, and rows of probabilities off Philox's blocks.
 INSTANTIATE_TEST_SUITE_P(OddOnes, AttentionCudaTest,
                          testing::Values(Case{one(65, 20, 3), bf16, 0.2f},
-                                         Case{one(33, 7, 3, 2), bf16, 0, 9, 3}, Case{one(18, 1, 5), bf16},
-                                         Case{one(18, 1, 5), fp32}, Case{one(17, 33, 2), fp32, 0.2f, 9, 1}),
+                                         Case{one(33, 7, 3, 2), bf16, 0, 90, 3}, Case{one(18, 1, 5), bf16},
+                                         Case{one(18, 1, 5), fp32}, Case{one(17, 33, 2), fp32, 0.2f, 90, 1}),
                          name);
 INSTANTIATE_TEST_SUITE_P(MultiplyAdds, AttentionCudaTest,
                          testing::Values(Case{one(2, 64), fp32}, Case{one(63, 64, 2), fp32},
@@ -181,7 +188,8 @@ INSTANTIATE_TEST_SUITE_P(MultiplyAdds, AttentionCudaTest,
                                          Case{one(65, 128), fp32, 0.2f}, Case{one(65, 8, 3, 2), fp32},
                                          Case{one(65, 48), fp32}, Case{one(33, 40, 2), fp32, 0.2f},
                                          Case{one(33, 72), fp32}, Case{one(40, 200), fp32, 0.2f},
-                                         Case{one(65, 64, 2), bf16, 0.2f, 7}, Case{one(40, 128), bf16, 0, 7}),
+                                         Case{one(65, 64, 2), bf16, 0.2f, 70}, Case{one(40, 128), bf16, 0, 70},
+                                         Case{one(65, 64, 2), fp16, 0.2f, 70}, Case{one(18, 1, 5), fp16}),
                          name);
 
 class AttentionCudaForward : public CudaTest {};
@@ -327,11 +335,13 @@ TEST(AttentionLaunch, CountsBlocks) {
 }
 
 TEST(AttentionLaunch, TensorCoresWhereThereAreSomeForBf16) {
-  EXPECT_EQ(attention_units(bf16, 64, 7), AttentionUnits::fma);
-  EXPECT_EQ(attention_units(bf16, 64, 8), AttentionUnits::tensor);
-  EXPECT_EQ(attention_units(bf16, 256, 12), AttentionUnits::tensor);
-  EXPECT_EQ(attention_units(bf16, 20, 9), AttentionUnits::fma);
-  EXPECT_EQ(attention_units(fp32, 64, 9), AttentionUnits::fma);
+  EXPECT_EQ(attention_units(bf16, 64, 75), AttentionUnits::fma);
+  EXPECT_EQ(attention_units(bf16, 64, 80), AttentionUnits::tensor);
+  EXPECT_EQ(attention_units(bf16, 256, 120), AttentionUnits::tensor);
+  EXPECT_EQ(attention_units(bf16, 20, 90), AttentionUnits::fma);
+  EXPECT_EQ(attention_units(fp32, 64, 90), AttentionUnits::fma);
+  EXPECT_EQ(attention_units(fp16, 64, 70), AttentionUnits::fma);
+  EXPECT_EQ(attention_units(fp16, 64, 75), AttentionUnits::tensor);
 }
 
 }  // namespace

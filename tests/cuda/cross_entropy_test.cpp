@@ -57,11 +57,15 @@ struct Problem {
             .targets = device_targets.as<i32>(),
             .losses = losses.as<RowLoss>()};
   }
+  static constexpr float loss_scale = 0.5f;  // run() doubles what it is given
+
   void run(float scale, cudaStream_t stream) const {
     for (u32 i = 0; i < cuts.size(); ++i) cross_entropy_slice_cuda(slice(i), stream);
     cross_entropy_loss_cuda(losses.as<RowLoss>(), device_targets.as<i32>(), rows, loss_sum.as<double>(),
                             stream);
-    for (u32 i = 0; i < cuts.size(); ++i) cross_entropy_gradient_cuda(slice(i), scale, stream);
+    const DeviceArray half(&loss_scale, sizeof(loss_scale));
+    for (u32 i = 0; i < cuts.size(); ++i) cross_entropy_gradient_cuda(slice(i), 2 * scale, half.as<float>(), stream);
+    EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
   }
   std::vector<float> gradients() const {
     std::vector<float> all(logits.size());
@@ -85,7 +89,7 @@ using CudaCrossEntropy = CudaTest;
 void expect_like_double(const Problem& p, float scale) {
   double want = 1.0;
   const auto gradients = p.gradients();
-  // bf16 has 8 bits: a gradient is rounded by up to 2^-8 of itself.
+  // bf16 has 8 bits: a gradient is rounded by up to 2^-8 of itself. fp16 has 11, and below 2^-14 steps of 2^-24.
   const double relative = p.precision == Precision::fp32 ? 4e-6 : 4e-6 + 0x1p-8;
   for (u32 row = 0; row < p.rows; ++row) {
     const double lse = p.lse(row);
@@ -96,7 +100,7 @@ void expect_like_double(const Problem& p, float scale) {
       const u64 i = u64{row} * p.vocabulary + c;
       const bool hit = static_cast<i32>(c) == p.targets[row];
       const double gradient = ignored ? 0.0 : scale * (std::exp(double{p.logits[i]} - lse) - hit);
-      ASSERT_NEAR(gradients[i], gradient, relative * (hit ? scale : std::abs(gradient)) + 1e-12)
+      ASSERT_NEAR(gradients[i], gradient, relative * (hit ? scale : std::abs(gradient)) + (p.precision == Precision::fp16 ? 0x1p-25 : 1e-12))
           << row << " " << c;
     }
   }
@@ -104,7 +108,7 @@ void expect_like_double(const Problem& p, float scale) {
 }
 
 TEST_F(CudaCrossEntropy, SlicesMatchDouble) {
-  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     for (const auto& cuts : {std::vector<Cut>{{0, 64}, {64, 37}}, {{0, 2304}}, {{0, 1}, {1, 8}, {9, 3}}}) {
       for (const u64 shift : {0, 1}) {
         SCOPED_TRACE(testing::Message() << cuts.back().begin << " " << cuts.back().columns << " " << shift);
@@ -151,7 +155,7 @@ TEST_F(CudaCrossEntropy, LogitsOfMinusInfinityHaveNoProbability) {
                              .losses = losses.as<RowLoss>()};
   cross_entropy_slice_cuda(slice, stream_);
   cross_entropy_loss_cuda(losses.as<RowLoss>(), targets.as<i32>(), 1, loss.as<double>(), stream_);
-  cross_entropy_gradient_cuda(slice, 1.0f, stream_);
+  cross_entropy_gradient_cuda(slice, 1.0f, nullptr, stream_);
   synchronize();
   EXPECT_EQ(*loss.as<double>(), 0.0);
   EXPECT_EQ(values.now(), std::vector<float>(300, 0.0f));

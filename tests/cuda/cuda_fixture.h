@@ -47,13 +47,13 @@ class DeviceArray {
   u64 bytes_, shift_;
 };
 
-// Numbers on the device in fp32 or bf16, and what they are there. `shift` elements off the alignment.
+// Numbers on the device in fp32, bf16 or fp16, and what they are there. `shift` elements off the alignment.
 class DeviceValues {
  public:
   DeviceValues(const std::vector<float>& from, Precision precision, u64 shift = 0)
-      : values_(precision == Precision::fp32 ? from : Bf16Copy(from).values),
+      : values_(rounded_to(from, precision)),
         precision_(precision),
-        array_(precision == Precision::fp32 ? static_cast<const void*>(values_.data()) : Bf16Copy(from).bits.data(),
+        array_(precision == Precision::fp32 ? static_cast<const void*>(values_.data()) : HalfCopy(from, precision).bits.data(),
                from.size() * width(), shift * width()) {}
   // Not written yet.
   DeviceValues(u64 elements, Precision precision, u64 shift = 0)
@@ -64,18 +64,13 @@ class DeviceValues {
   std::vector<float> now() const {
     std::vector<float> out(values_.size());
     for (u64 i = 0; i < out.size(); ++i) {
-      if (precision_ == Precision::fp32) {
-        out[i] = array_.as<float>()[i];
-      } else {
-        const u32 wide = u32{array_.as<u16>()[i]} << 16;
-        std::memcpy(&out[i], &wide, 4);
-      }
+      out[i] = precision_ == Precision::fp32 ? array_.as<float>()[i] : value_of_half(array_.as<u16>()[i], precision_);
     }
     return out;
   }
 
  private:
-  u64 width() const { return precision_ == Precision::fp32 ? 4 : 2; }
+  u64 width() const { return value_bytes(precision_); }
 
   std::vector<float> values_;
   Precision precision_;
@@ -108,7 +103,7 @@ class CudaTest : public testing::Test {
   cudaStream_t stream_ = nullptr;
 };
 
-// A result in bf16 is rounded once more.
+// A result in 16 bits is rounded once more.
 inline double tolerance(Precision precision, double fp32) { return precision == Precision::fp32 ? fp32 : 4e-3; }
 
 }  // namespace tidepool::test

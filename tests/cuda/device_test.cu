@@ -61,6 +61,7 @@ struct alignas(16) Tiles {
 };
 
 // From shared memory, as kernels do: a by rows, b by columns.
+template <class Half>
 __global__ void mma_kernel(const Tiles* in, float* emulated, float* plain) {
   BLOCK_SHARED(Tiles, tiles);
   const uint4* words = reinterpret_cast<const uint4*>(in);
@@ -76,17 +77,18 @@ __global__ void mma_kernel(const Tiles* in, float* emulated, float* plain) {
   float d[4], p[4];
   const u32 row = lane_index() / 4, column = 2 * (lane_index() % 4);
   for (u32 i = 0; i < 4; ++i) d[i] = p[i] = tiles.d[row + 8 * (i / 2)][column + i % 2];
-  mma_16x8x16(d, a, right);
-  mma_plain(p, a, right);
+  mma_16x8x16<Half>(d, a, right);
+  mma_plain<Half>(p, a, right);
   for (u32 i = 0; i < 4; ++i) {
     const u32 at = (row + 8 * (i / 2)) * 8 + column + i % 2;
     emulated[at] = d[i], plain[at] = p[i];
   }
 }
 
-TEST_F(CudaDeviceTest, MatrixInstructionsMultiply) {
+template <class Half>
+void expect_products(Precision precision, cudaStream_t stream) {
   Tiles tiles;
-  const Bf16Copy a(random_floats(256, 1)), b(random_floats(128, 2));
+  const HalfCopy a(random_floats(256, 1), precision), b(random_floats(128, 2), precision);
   const auto d = random_floats(128, 3);
   std::memcpy(tiles.a, a.bits.data(), sizeof tiles.a);
   std::memcpy(tiles.b, b.bits.data(), sizeof tiles.b);
@@ -97,10 +99,15 @@ TEST_F(CudaDeviceTest, MatrixInstructionsMultiply) {
     for (u32 k = 0; k < 16; ++k) want[i] += double(a.values[i / 8 * 16 + k]) * b.values[i % 8 * 16 + k];
   }
   const DeviceArray in(&tiles, sizeof tiles), out(512), plain(512);
-  launch(mma_kernel, {.block = {32}}, stream_, in.as<Tiles>(), out.as<float>(), plain.as<float>());
-  synchronize();
+  launch(mma_kernel<Half>, {.block = {32}}, stream, in.as<Tiles>(), out.as<float>(), plain.as<float>());
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
   EXPECT_LE(relative_error(std::vector<float>(out.as<float>(), out.as<float>() + 128), want), 1e-6);
   EXPECT_LE(relative_error(std::vector<float>(plain.as<float>(), plain.as<float>() + 128), want), 1e-6);
+}
+
+TEST_F(CudaDeviceTest, MatrixInstructionsMultiply) {
+  expect_products<Bf16>(Precision::bf16, stream_);
+  expect_products<Fp16>(Precision::fp16, stream_);
 }
 
 struct alignas(16) Rows {

@@ -9,7 +9,7 @@ using CudaDropoutTest = CudaTest;
 
 TEST_F(CudaDropoutTest, IsTheCpusToTheBit) {
   for (const u64 n : {1, 8, 9, 4099, 100'000}) {
-    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
       for (const u64 shift : {0, 3}) {
         const Dropout dropout = {.p = 0.3f, .seed = 7, .step = 9, .micro_batch = 2, .tensor = 5};
         const DeviceValues x(random_floats(n, 1), precision, shift), y(n, precision, shift);
@@ -17,7 +17,7 @@ TEST_F(CudaDropoutTest, IsTheCpusToTheBit) {
         synchronize();
         std::vector<float> want = x.given();
         dropout_row(dropout, 0, want.data(), want.data(), n);
-        EXPECT_TRUE(same_bits(y.now(), precision == Precision::fp32 ? want : Bf16Copy(want).values)) << n;
+        EXPECT_TRUE(same_bits(y.now(), rounded_to(want, precision))) << n;
         dropout_cuda(dropout, x.values(), x.values(), n, stream_);  // in place
         synchronize();
         EXPECT_TRUE(same_bits(y.now(), x.now())) << n;

@@ -9,7 +9,7 @@ namespace {
 using CudaGelu = CudaTest;
 
 TEST_F(CudaGelu, IsTheCpusButForTheExponentialsLastBits) {
-  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     for (const u64 shift : {0, 3}) {
       const u64 n = 3001;
       auto from = random_floats(n, 1, 3.0f);

@@ -28,9 +28,10 @@ TEST_F(CudaGradient, SumsUsesInOrderAndRoundsOnce) {
       const auto a = random_floats(n, 1), b = random_floats(n, 2, 1e4f), c = random_floats(n, 3);
       const DeviceValues x(a, Precision::fp32, shift), y(b, Precision::fp32, shift),
           z(c, Precision::fp32, shift);
-      const DeviceValues grad(n, Precision::bf16, shift), sum(n, Precision::fp32, shift);
+      const DeviceValues grad(n, Precision::bf16, shift), half(n, Precision::fp16, shift), sum(n, Precision::fp32, shift);
       const float* uses[] = {x.values().fp32(), y.values().fp32(), z.values().fp32()};
       finish_gradient_cuda(uses, grad.values().data, Precision::bf16, n, stream_);
+      finish_gradient_cuda(uses, half.values().data, Precision::fp16, n, stream_);
       sum_in_order_cuda(uses, sum.values().fp32(), n, stream_);
       synchronize();
       finish_gradient_cuda(std::span(uses).first(1), x.values().data, Precision::fp32, n, stream_);
@@ -42,6 +43,7 @@ TEST_F(CudaGradient, SumsUsesInOrderAndRoundsOnce) {
         ASSERT_EQ(x.now()[i], (a[i] + b[i]) + c[i]) << i;
         ASSERT_EQ(sum.now()[i], (a[i] + b[i]) + c[i]) << i;
         ASSERT_EQ(grad.now()[i], float_from_bf16(bf16_from_float((a[i] + b[i]) + c[i]))) << i;
+        ASSERT_EQ(half.now()[i], float_from_fp16(fp16_from_float((a[i] + b[i]) + c[i]))) << i;
       }
       if (n > 100) break;
     }
@@ -52,20 +54,24 @@ TEST_F(CudaGradient, RoundsWhatIsNotFiniteAsTheCpuDoes) {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> values = {inf, -inf, std::numeric_limits<float>::max(), -0.0f, 1e-40f, -1e-45f,
                                NAN, -NAN};
-  const DeviceValues x(values, Precision::fp32), grad(8, Precision::bf16);
+  const DeviceValues x(values, Precision::fp32), grad(8, Precision::bf16), half(8, Precision::fp16);
   const float* use = x.values().fp32();
   finish_gradient_cuda({&use, 1}, grad.values().data, Precision::bf16, 8, stream_);
+  finish_gradient_cuda({&use, 1}, half.values().data, Precision::fp16, 8, stream_);
   synchronize();
-  for (u64 i = 0; i < 8; ++i) EXPECT_EQ(grad.values().bf16()[i], bf16_from_float(values[i])) << i;
+  for (u64 i = 0; i < 8; ++i) {
+    EXPECT_EQ(grad.values().bf16()[i], bf16_from_float(values[i])) << i;
+    EXPECT_EQ(reinterpret_cast<const u16*>(half.values().data)[i], fp16_from_float(values[i])) << i;
+  }
 }
 
 TEST_F(CudaGradient, NormIsTheCpus) {
-  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     for (const u64 n : {u64{1}, u64{2047}, 2 * norm_cell_elements + 17, norm_granule_elements,
                         norm_granule_elements + 3 * norm_cell_elements}) {
       SCOPED_TRACE(n);
       const auto values = random_floats(n, 7);
-      const Bf16Copy halves(values);
+      const HalfCopy halves(values, precision);
       const std::byte* host = precision == Precision::fp32
                                   ? bytes_of(values)
                                   : reinterpret_cast<const std::byte*>(halves.bits.data());
@@ -106,6 +112,8 @@ TEST_F(CudaGradient, CellsOfASharedGranuleMakeItsPartial) {
 class CudaNormFinish : public CudaGradient {
  protected:
   StepResult finish(const std::vector<double>& losses, const std::vector<double>& partials, u64 tokens) {
+    const DeviceArray scale(sizeof(LossScale));
+    set_loss_scale_cuda({.scale = 512, .good_steps = 2, .skipped_steps = 1}, scale.as<LossScale>(), stream_);
     const DeviceArray l(losses.data(), losses.size() * 8), p(partials.data(), partials.size() * 8);
     const DeviceArray result(sizeof(StepResult));
     norm_finish_cuda({.losses = l.as<double>(),
@@ -113,9 +121,13 @@ class CudaNormFinish : public CudaGradient {
                       .partials = p.as<double>(),
                       .partial_count = partials.size(),
                       .target_tokens = tokens,
+                      .loss_scale = scale.as<LossScale>(),
+                      .loss_scaling = {.growth_interval = 3},
                       .result = result.as<StepResult>()},
                      stream_);
     EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    EXPECT_EQ(*scale.as<LossScale>(), result.as<StepResult>()->next_loss_scale);
+    EXPECT_EQ(result.as<StepResult>()->loss_scale.scale, 512);
     return *result.as<StepResult>();
   }
 };
@@ -127,7 +139,8 @@ TEST_F(CudaNormFinish, SumsInTheHostsOrder) {
     double squares = 0;
     for (const double partial : partials) squares += partial;
     const StepResult got = finish(losses, partials, 77);
-    EXPECT_EQ(got.grad_norm, std::sqrt(squares)) << n;
+    EXPECT_EQ(got.grad_norm, std::sqrt(squares) / 512) << n;
+    EXPECT_EQ(got.next_loss_scale, (LossScale{.scale = 1024, .skipped_steps = 1}));
     EXPECT_EQ(got.loss, ((1e3 + 1e-13) + 3.25) / 77) << n;
     EXPECT_EQ(got.target_tokens, 77u);
     EXPECT_FALSE(got.skipped);
@@ -138,6 +151,7 @@ TEST_F(CudaNormFinish, FlagsWhatIsNotFinite) {
   EXPECT_TRUE(finish({1.0}, {1.0, NAN}, 1).skipped);
   EXPECT_TRUE(finish({1.0}, {std::numeric_limits<double>::infinity()}, 1).skipped);
   EXPECT_TRUE(finish({NAN, 1.0}, {1.0}, 1).skipped);
+  EXPECT_EQ(finish({1.0}, {NAN}, 1).next_loss_scale, (LossScale{.scale = 256, .skipped_steps = 2}));
   EXPECT_EQ(finish({3.0}, {4.0}, 0).loss, 3.0);  // of no tokens
 }
 

@@ -73,6 +73,11 @@ INSTANTIATE_TEST_SUITE_P(
                                      NormShape{2, 5000}),
                      testing::Values(Precision::fp32, Precision::bf16),
                      testing::Values(Precision::fp32, Precision::bf16), testing::Values(u64{0}, u64{1})));
+INSTANTIATE_TEST_SUITE_P(
+    Fp16, CudaLayerNormTest,
+    testing::Combine(testing::Values(NormShape{3, 7}, NormShape{130, 40}, NormShape{65, 264}),
+                     testing::Values(Precision::fp32, Precision::fp16), testing::Values(Precision::fp16),
+                     testing::Values(u64{0}, u64{1})));
 
 TEST(CudaLayerNormLaunch, FitsTheDeviceAtTheExtremes) {
   for (const u32 rows : {1u, 64u, 65u, 1u << 20, cuda::grid_x_max}) {

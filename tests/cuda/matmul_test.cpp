@@ -19,7 +19,6 @@ struct MatmulCase {
   u64 scratch_bytes;
 };
 std::ostream& operator<<(std::ostream& out, const MatmulCase& c) {
-  const auto name = [](Precision p) { return p == Precision::fp32 ? "fp32" : "bf16"; };
   return out << name(c.activations) << " x " << name(c.parameters) << (c.transposed ? "^T" : "")
              << ", scratch " << c.scratch_bytes;
 }
@@ -180,7 +179,10 @@ INSTANTIATE_TEST_SUITE_P(Precisions, CudaMatmulTest,
                                                     30 * kib},  // weights in slices
                                          MatmulCase{Precision::fp32, Precision::bf16, true, 30 * kib},
                                          MatmulCase{Precision::bf16, Precision::fp32, false, 256 * kib},
-                                         MatmulCase{Precision::bf16, Precision::fp32, true, 14 * kib}));
+                                         MatmulCase{Precision::bf16, Precision::fp32, true, 14 * kib},
+                                         MatmulCase{Precision::fp16, Precision::fp16, false, 256 * kib},
+                                         MatmulCase{Precision::fp16, Precision::fp16, true, 16 * kib},
+                                         MatmulCase{Precision::fp32, Precision::fp16, true, 30 * kib}));
 
 using CudaWeightGradientTest = CudaMatmulTest;
 
@@ -216,7 +218,8 @@ TEST_P(CudaWeightGradientTest, IsTheCpus) {
 
 INSTANTIATE_TEST_SUITE_P(Precisions, CudaWeightGradientTest,
                          testing::Values(MatmulCase{.activations = Precision::fp32},
-                                         MatmulCase{.activations = Precision::bf16}));
+                                         MatmulCase{.activations = Precision::bf16},
+                                         MatmulCase{.activations = Precision::fp16}));
 
 TEST_F(CudaProductsTest, AnAlgorithmDoesNotDependOnPlaces) {
   create(scratch_default);

@@ -30,7 +30,6 @@ struct ModelCase {
   double loss_tolerance, gradient_tolerance;  // relative
 };
 std::ostream& operator<<(std::ostream& out, const ModelCase& c) {
-  const auto name = [](Precision p) { return p == Precision::fp32 ? "fp32" : "bf16"; };
   return out << name(c.parameters) << "_inside_" << name(c.activations) << "_d" << c.head_size;
 }
 
@@ -114,7 +113,8 @@ TEST_P(CudaModelTest, RecomputeChangesNoBit) {
 INSTANTIATE_TEST_SUITE_P(Precisions, CudaModelTest,
                          testing::Values(ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5},
                                          ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2},
-                                         ModelCase{Precision::bf16, Precision::fp32, 12, 1e-6, 1e-5}),
+                                         ModelCase{Precision::bf16, Precision::fp32, 12, 1e-6, 1e-5},
+                                         ModelCase{Precision::fp16, Precision::fp16, 16, 2e-4, 4e-3}),
                          testing::PrintToStringParamName());
 
 }  // namespace

@@ -34,6 +34,7 @@ class CudaTraining : public ::testing::TestWithParam<Precision> {
 
 TEST_P(CudaTraining, LearnsAsTheCpuDoes) {
   Config config = gpu_config(dir_, GetParam());
+  config.train.init_scale = 65536;
   const Numbers gpu = train_numbers(config);
   config.machine.executor = "cpu";  // with activations in fp32
   config.output.dir = dir_ / "cpu";
@@ -96,10 +97,8 @@ TEST_P(CudaTraining, WritesText) {
   EXPECT_TRUE(notes.empty()) << notes[0];
 }
 
-INSTANTIATE_TEST_SUITE_P(Precisions, CudaTraining, ::testing::Values(Precision::fp32, Precision::bf16),
-                         [](const auto& info) {
-                           return std::string(info.param == Precision::fp32 ? "fp32" : "bf16");
-                         });
+INSTANTIATE_TEST_SUITE_P(Precisions, CudaTraining, ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
+                         [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace
 }  // namespace tidepool

@@ -50,7 +50,7 @@ void async_copy_commit();
 void async_copy_wait(std::size_t groups_left);
 
 // Warp-wide matrix instructions, with the fragments that kernels/cuda/tensor_core.h describes.
-void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], bool fp16,
                  std::source_location = std::source_location::current());
 void load_matrices(std::uint32_t (&r)[4], const void* row, bool transposed,
                    std::source_location = std::source_location::current());

@@ -2,19 +2,25 @@
 #include <vector>
 
 #include "emulated_cublaslt.h"
+#include "tidepool/fp16.h"
 
 namespace emulated_cuda {
 namespace {
 
 float element(const void* data, cudaDataType_t type, std::size_t at) {
   if (type == CUDA_R_32F) return static_cast<const float*>(data)[at];
-  return std::bit_cast<float>(std::uint32_t{static_cast<const std::uint16_t*>(data)[at]} << 16);
+  const std::uint16_t half = static_cast<const std::uint16_t*>(data)[at];
+  return type == CUDA_R_16F ? tidepool::float_from_fp16(half) : std::bit_cast<float>(std::uint32_t{half} << 16);
 }
 
 // The library rounds to the nearest, ties to even: not as our own kernels do.
 void store(void* data, cudaDataType_t type, std::size_t at, float value) {
   if (type == CUDA_R_32F) {
     static_cast<float*>(data)[at] = value;
+    return;
+  }
+  if (type == CUDA_R_16F) {
+    static_cast<std::uint16_t*>(data)[at] = tidepool::fp16_from_float(value);
     return;
   }
   const auto bits = std::bit_cast<std::uint32_t>(value);

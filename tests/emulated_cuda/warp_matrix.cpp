@@ -6,6 +6,7 @@
 #include "block.h"
 #include "control.h"
 #include "failure.h"
+#include "tidepool/fp16.h"
 
 namespace emulated_cuda {
 namespace {
@@ -17,19 +18,22 @@ struct MmaIn {
   float d[4];
 };
 
-// Element `odd` of a pair of bf16.
+// Element `odd` of a pair of bf16 or fp16.
+template <bool fp16>
 float element(std::uint32_t pair, unsigned odd) {
+  if (fp16) return tidepool::float_from_fp16(static_cast<std::uint16_t>(odd != 0 ? pair >> 16 : pair));
   return std::bit_cast<float>(odd != 0 ? pair & 0xffff'0000u : pair << 16);
 }
 
+template <bool fp16>
 void run_mma(const WarpView& warp) {
   float a[16][16], b[16][8];
   const auto in = [&](unsigned lane) -> const MmaIn& { return *static_cast<const MmaIn*>(warp.in[lane]); };
   for (unsigned lane = 0; lane < warp_lanes; ++lane) {
     const unsigned row = lane / 4, pair = 2 * (lane % 4);
     for (unsigned odd = 0; odd < 2; ++odd) {
-      for (unsigned i = 0; i < 4; ++i) a[row + 8 * (i % 2)][pair + 8 * (i / 2) + odd] = element(in(lane).a[i], odd);
-      for (unsigned i = 0; i < 2; ++i) b[pair + 8 * i + odd][row] = element(in(lane).b[i], odd);
+      for (unsigned i = 0; i < 4; ++i) a[row + 8 * (i % 2)][pair + 8 * (i / 2) + odd] = element<fp16>(in(lane).a[i], odd);
+      for (unsigned i = 0; i < 2; ++i) b[pair + 8 * i + odd][row] = element<fp16>(in(lane).b[i], odd);
     }
   }
   for (unsigned lane = 0; lane < warp_lanes; ++lane) {
@@ -75,12 +79,13 @@ void run_load_matrices(const WarpView& warp) {
 
 std::uint64_t matrix_bank_conflicts() { return conflicts; }
 
-void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], std::source_location where) {
+void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], bool fp16,
+                 std::source_location where) {
   MmaIn in;
   std::memcpy(in.a, a, sizeof a);
   std::memcpy(in.b, b, sizeof b);
   std::memcpy(in.d, d, sizeof d);
-  warp_collective(every_lane, &in, d, run_mma, "mma_16x8x16", where);
+  warp_collective(every_lane, &in, d, fp16 ? run_mma<true> : run_mma<false>, "mma_16x8x16", where);
 }
 
 void load_matrices(std::uint32_t (&r)[4], const void* row, bool transposed, std::source_location where) {

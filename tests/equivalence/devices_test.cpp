@@ -23,13 +23,14 @@ struct Setting {
 
 std::string setting_name(const ::testing::TestParamInfo<Setting>& info) {
   constexpr const char* homes[] = {"auto", "device", "host", "disk", "mixed"};
-  return fmt::format("{}_{}_{}", info.param.precision == Precision::fp32 ? "fp32" : "bf16",
+  return fmt::format("{}_{}_{}", name(info.param.precision),
                      info.param.clipping ? "clipped" : "unclipped", homes[static_cast<u32>(info.param.home)]);
 }
 
 Config setting_config(const Setting& setting, const TrainDir& dir, u32 devices, u32 accumulation) {
   Config c = testing::small_config(dir, fmt::format("run-{}-{}", devices, accumulation));
   c.train.precision = setting.precision;
+  if (setting.precision == Precision::fp16) testing::make_fp16_that_overflows(c);
   c.train.max_grad_norm = setting.clipping ? 0.5 : 0.0;
   c.model.embd_pdrop = c.model.attn_pdrop = c.model.resid_pdrop = setting.dropout;
   c.memory.home = setting.home;
@@ -65,7 +66,9 @@ INSTANTIATE_TEST_SUITE_P(Settings, Devices,
                                            Setting{Precision::fp32, false, 0.0, HomePolicy::device},
                                            Setting{Precision::bf16, true, 0.1, HomePolicy::disk},
                                            Setting{Precision::bf16, true, 0.0, HomePolicy::device},
-                                           Setting{Precision::bf16, false, 0.1, HomePolicy::mixed}),
+                                           Setting{Precision::bf16, false, 0.1, HomePolicy::mixed},
+                                           Setting{Precision::fp16, true, 0.1, HomePolicy::disk},
+                                           Setting{Precision::fp16, false, 0.0, HomePolicy::device}),
                          setting_name);
 
 // The least host that does: what it has no room for rests on the devices, as shards.

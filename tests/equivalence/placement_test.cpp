@@ -33,7 +33,7 @@ struct Group {
 };
 
 std::string group_name(const ::testing::TestParamInfo<Group>& info) {
-  return fmt::format("{}_accumulation{}_{}{}", info.param.precision == Precision::fp32 ? "fp32" : "bf16",
+  return fmt::format("{}_accumulation{}_{}{}", name(info.param.precision),
                      info.param.accumulation, info.param.clipping ? "clipped" : "unclipped",
                      info.param.devices == 1 ? "" : fmt::format("_devices{}", info.param.devices));
 }
@@ -41,11 +41,12 @@ std::string group_name(const ::testing::TestParamInfo<Group>& info) {
 Config group_config(const Group& group, const TrainDir& dir) {
   Config c = testing::small_config(dir);
   c.train.precision = group.precision;
+  if (group.precision == Precision::fp16) testing::make_fp16_that_overflows(c);
   c.train.gradient_accumulation_steps = group.accumulation;
   c.machine.executor = fmt::format("cpu:{}", group.devices);
   c.train.max_grad_norm = group.clipping ? 0.5 : 0.0;
   // Dropout draws from counters: its bits must not depend on recompute, sweeps or threads either.
-  const double dropout = group.accumulation > 1 || group.precision == Precision::bf16 ? 0.1 : 0.0;
+  const double dropout = group.accumulation > 1 || group.precision != Precision::fp32 ? 0.1 : 0.0;
   c.model.embd_pdrop = c.model.attn_pdrop = c.model.resid_pdrop = dropout;
   return c;
 }
@@ -85,6 +86,7 @@ TEST_P(Placement, ChangesNoBit) {
   EXPECT_TRUE(missing.empty()) << missing.size() << " pairs of settings were not run";
   ASSERT_EQ(first->losses.size(), 4u);
   EXPECT_LT(first->losses.back(), first->losses.front());  // equal numbers, and numbers of something learning
+  EXPECT_EQ(first->skipped_steps, GetParam().precision == Precision::fp16 ? 2u : 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Groups, Placement,
@@ -93,7 +95,8 @@ INSTANTIATE_TEST_SUITE_P(Groups, Placement,
                                            Group{Precision::bf16, 1, true}, Group{Precision::bf16, 1, false},
                                            Group{Precision::bf16, 4, true}, Group{Precision::bf16, 4, false},
                                            Group{Precision::fp32, 2, true, 2}, Group{Precision::bf16, 1, true, 2},
-                                           Group{Precision::bf16, 2, false, 2}),
+                                           Group{Precision::bf16, 2, false, 2}, Group{Precision::fp16, 1, true},
+                                           Group{Precision::fp16, 4, false}, Group{Precision::fp16, 2, true, 2}),
                          group_name);
 
 TEST(Pairwise, CoversEveryPair) {

@@ -36,6 +36,7 @@ struct Kind {
 Config resume_config(const Kind& kind, const TrainDir& dir, const std::string& run) {
   Config c = testing::small_config(dir, run);
   c.train.precision = kind.precision;
+  if (kind.precision == Precision::fp16) testing::make_fp16_that_overflows(c);
   c.train.max_grad_norm = kind.clipping ? 0.5 : 0.0;
   c.train.gradient_accumulation_steps = 2;
   c.train.max_steps = 12;
@@ -135,9 +136,9 @@ TEST_P(Resume, AfterKillAtAnyMoment) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Resume,
                          ::testing::Values(Kind{Precision::fp32, true}, Kind{Precision::fp32, false},
-                                           Kind{Precision::bf16, true}),
+                                           Kind{Precision::bf16, true}, Kind{Precision::fp16, true}),
                          [](const auto& info) {
-                           return std::string(info.param.precision == Precision::fp32 ? "fp32" : "bf16") +
+                           return std::string(name(info.param.precision)) +
                                   (info.param.clipping ? "_clipped" : "_unclipped");
                          });
 

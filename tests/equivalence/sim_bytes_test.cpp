@@ -83,7 +83,7 @@ class SimBytes : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(SimBytes, EveryLinkCarriesAsMuchAsOnTheCpu) {
   const Setting& setting = GetParam();
-  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     const ModelGraph graph =
         build_gpt2({.vocab_size = 97, .n_positions = 32, .n_embd = 64, .n_layer = 3, .n_head = 4}, precision,
                    {.sequences = 1, .tokens = 32})

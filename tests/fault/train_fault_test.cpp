@@ -212,6 +212,34 @@ INSTANTIATE_TEST_SUITE_P(Clipping, NonFinite, ::testing::Bool(),
 
 // ---- swap directories
 
+// fp16: the scale falls as far as it may; then the run ends, and says what can be done.
+TEST(LossScale, AnOverflowAtTheLeastEndsTheRun) {
+  const TrainDir dir;
+  Config c = testing::small_config(dir);
+  c.train.precision = Precision::fp16;
+  c.train.init_scale = 0x1p32;
+  c.train.min_loss_scale = 0x1p30;
+  expect_error(c, ErrorKind::non_finite, "step 3: loss 5.");
+  fs::remove_all(c.output.dir);
+  expect_error(c, ErrorKind::non_finite, "at loss scale 1.07374e+09, the least (train.min_loss_scale)");
+}
+
+// What was skipped is told: in metrics.jsonl step by step, in the report as a count.
+TEST(LossScale, SkippedStepsAreTold) {
+  const TrainDir dir;
+  Config c = testing::small_config(dir);
+  testing::make_fp16_that_overflows(c);
+  const auto report = testing::run(c);
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->skipped_steps, 2u);
+  EXPECT_EQ(report->loss_scale, 0x1p15);
+  std::ifstream file(c.output.dir + "/metrics.jsonl");
+  std::string first;
+  std::getline(file, first);
+  EXPECT_THAT(first, HasSubstr("\"loss_scale\": 16777216.0"));
+  EXPECT_THAT(first, HasSubstr("\"grad_norm\": null"));
+}
+
 TEST(SwapDirectory, LockedByALiveRun) {
   const TrainDir dir;
   const Config config = streaming_config(dir);

@@ -12,6 +12,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "tidepool/check.h"
+#include "tidepool/fp16.h"
 
 namespace tidepool::testing {
 
@@ -62,8 +63,8 @@ class MemoryState final : public StateReader, public StateWriter {
  public:
   explicit MemoryState(const ModelGraph& graph) : precision_(graph.precision) {
     for (u32 w = 0; w < graph.windows.size(); ++w) {
-      for (const Kind kind : {Kind::param, Kind::master_low, Kind::momentum, Kind::variance}) {
-        if (kind == Kind::master_low && precision_ == Precision::fp32) continue;
+      for (const Kind kind : {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance}) {
+        if (!has_kind(precision_, kind)) continue;
         bytes_[{w, kind}].resize(graph.windows[w].elements * element_bytes(kind, precision_));
       }
     }
@@ -77,6 +78,12 @@ class MemoryState final : public StateReader, public StateWriter {
       for (const Tensor& t : graph.windows[key.first].tensors) {
         for (u64 i = 0; i < t.elements * size; ++i) bytes[t.window_offset * size + i] = std::byte(random());
       }
+    }
+    if (precision_ != Precision::fp16) return;
+    for (u32 w = 0; w < graph.windows.size(); ++w) {  // parameters are what masters round to
+      const auto* masters = reinterpret_cast<const float*>(bytes_[{w, Kind::master}].data());
+      auto* halves = reinterpret_cast<u16*>(bytes_[{w, Kind::param}].data());
+      for (u64 i = 0; i < graph.windows[w].elements; ++i) halves[i] = fp16_from_float(masters[i]);
     }
   }
 

@@ -17,6 +17,7 @@ inline Config gpu_config(const TrainDir& dir, Precision precision, const std::st
   Config c = small_config(dir, run);
   c.model = {.vocab_size = 256, .n_positions = 16, .n_embd = 64, .n_layer = 2, .n_head = 2};
   c.train.precision = precision;
+  if (precision == Precision::fp16) make_fp16_that_overflows(c);
   c.train.sequence_length = 16;
   c.train.max_steps = 3;
   c.train.per_device_train_batch_size = 1;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "tidepool/fp16.h"
 
 namespace tidepool::test {
 
@@ -30,22 +32,35 @@ inline const std::byte* bytes_of(const std::vector<float>& v) {
 }
 inline Param param_of(const std::vector<float>& v) { return {bytes_of(v), Precision::fp32}; }
 
-// The upper halves, and the values they stand for.
-struct Bf16Copy {
+inline u16 half_of(float x, Precision precision) {
+  if (precision == Precision::fp16) return fp16_from_float(x);
+  return static_cast<u16>((std::bit_cast<u32>(x) + 0x8000) >> 16);
+}
+inline float value_of_half(u16 half, Precision precision) {
+  return precision == Precision::fp16 ? float_from_fp16(half) : std::bit_cast<float>(u32{half} << 16);
+}
+
+// Values in 16 bits, and what they stand for.
+struct HalfCopy {
+  Precision precision;
   std::vector<u16> bits;
   std::vector<float> values;
 
-  explicit Bf16Copy(const std::vector<float>& from) : bits(from.size()), values(from.size()) {
+  HalfCopy(const std::vector<float>& from, Precision p) : precision(p), bits(from.size()), values(from.size()) {
     for (u64 i = 0; i < from.size(); ++i) {
-      u32 wide;
-      std::memcpy(&wide, &from[i], 4);
-      bits[i] = static_cast<u16>((wide + 0x8000) >> 16);
-      wide = u32{bits[i]} << 16;
-      std::memcpy(&values[i], &wide, 4);
+      bits[i] = half_of(from[i], p);
+      values[i] = value_of_half(bits[i], p);
     }
   }
-  Param param() const { return {reinterpret_cast<const std::byte*>(bits.data()), Precision::bf16}; }
+  Param param() const { return {reinterpret_cast<const std::byte*>(bits.data()), precision}; }
 };
+struct Bf16Copy : HalfCopy {
+  explicit Bf16Copy(const std::vector<float>& from) : HalfCopy(from, Precision::bf16) {}
+};
+// What an array of the precision holds of the values.
+inline std::vector<float> rounded_to(const std::vector<float>& values, Precision precision) {
+  return precision == Precision::fp32 ? values : HalfCopy(values, precision).values;
+}
 
 // Norm of the difference over norm.
 template <class A, class B>

@@ -77,7 +77,7 @@ class BasicModelRunner {
       if (graph_.precision == Precision::fp32) {
         std::memcpy(params_[w].get(), weights[w].data(), weights[w].size() * sizeof(float));
       } else {
-        const Bf16Copy copy(weights[w]);
+        const HalfCopy copy(weights[w], graph_.precision);
         std::memcpy(params_[w].get(), copy.bits.data(), copy.bits.size() * sizeof(u16));
       }
     }

@@ -28,6 +28,7 @@ inline RandomCase random_case(u32 seed, u32 devices = 1) {
              .kept_bytes = u64{4096} * pick(0u, 8u, 40u),
              .workspace_bytes = u64{4096} * pick(1u, 16u),
              .precision = pick(Precision::fp32, Precision::bf16)};
+  if (seed % 5 == 4) c.shape.precision = Precision::fp16;
   const auto budget = [&] { return Bytes{u64{16 * 1024} << (rng() % 11)}; };
   c.options = {
       .budgets = {budget(), budget(), Bytes{u64{1} << 40}},

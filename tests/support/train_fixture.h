@@ -27,6 +27,15 @@ inline std::string made_up_text(u64 bytes) {
   return text;
 }
 
+// fp16 whose loss scale is wrong again and again: about every third step overflows.
+inline void make_fp16_that_overflows(Config& c) {
+  c.train.precision = Precision::fp16;
+  c.train.init_scale = 0x1p24;
+  c.train.backoff_factor = 0x1p-10;
+  c.train.growth_factor = 0x1p11;
+  c.train.growth_interval = 2;
+}
+
 // A directory on a real disk (swap files are refused on tmpfs) with the data in it.
 class TrainDir {
  public:
@@ -91,11 +100,13 @@ inline Result<RunReport> run(const Config& config, const RunRequest& request = {
 struct Numbers {
   std::vector<double> losses, eval_losses;
   std::string weights_xxh3;
+  double loss_scale = 0;  // fp16
+  u64 skipped_steps = 0;
   bool operator==(const Numbers&) const = default;
 };
 
 inline Numbers numbers_of(const RunReport& report) {
-  return {report.losses, report.eval_losses, report.weights_xxh3};
+  return {report.losses, report.eval_losses, report.weights_xxh3, report.loss_scale, report.skipped_steps};
 }
 
 inline void PrintTo(const Numbers& n, std::ostream* out) {

@@ -12,6 +12,7 @@
 #include "kernels/checksum.h"
 #include "kernels/gradient.h"
 #include "tests/unit/simd_targets.h"
+#include "tidepool/fp16.h"
 
 namespace tidepool {
 namespace {
@@ -21,7 +22,7 @@ std::span<const std::byte> raw(const auto& values) { return std::as_bytes(std::s
 // A chunk set in memory, with hashes wanted of every kind.
 struct State {
   Precision precision;
-  std::vector<float> grad32, param32, momentum, variance;
+  std::vector<float> grad32, param32, momentum, variance;  // param32: fp16's masters too
   std::vector<u16> grad16, param16, low;
   std::vector<DecaySegment> segments;
   std::vector<u64> param_hashes, low_hashes, momentum_hashes, variance_hashes;
@@ -40,24 +41,30 @@ struct State {
     split();
   }
   bool bf16() const { return precision == Precision::bf16; }
+  bool fp32() const { return precision == Precision::fp32; }
   void split() {
     for (u64 i = 0; i < param32.size(); ++i) {
-      grad16[i] = bf16_from_float(grad32[i]);
-      param16[i] = bf16_from_float(param32[i]);
+      grad16[i] = bf16() ? bf16_from_float(grad32[i]) : fp16_from_float(grad32[i]);
+      param16[i] = bf16() ? bf16_from_float(param32[i]) : fp16_from_float(param32[i]);
       low[i] = low_from_float(param32[i]);
     }
   }
   float master(u64 i) const { return bf16() ? float_from_split(param16[i], low[i]) : param32[i]; }
-  float grad(u64 i) const { return bf16() ? float_from_bf16(grad16[i]) : grad32[i]; }
-  std::span<const std::byte> param_bytes() const { return bf16() ? raw(param16) : raw(param32); }
+  float grad(u64 i) const {
+    return fp32() ? grad32[i] : bf16() ? float_from_bf16(grad16[i]) : float_from_fp16(grad16[i]);
+  }
+  std::span<const std::byte> param_bytes() const { return fp32() ? raw(param32) : raw(param16); }
+  std::byte* master_data() {
+    return fp32() ? nullptr : reinterpret_cast<std::byte*>(bf16() ? static_cast<void*>(low.data()) : param32.data());
+  }
 
   AdamWChunk chunk() {
     return {.elements = momentum.size(),
-            .grad = bf16() ? reinterpret_cast<std::byte*>(grad16.data())
-                           : reinterpret_cast<std::byte*>(grad32.data()),
-            .param = bf16() ? reinterpret_cast<std::byte*>(param16.data())
-                            : reinterpret_cast<std::byte*>(param32.data()),
-            .master_low = bf16() ? reinterpret_cast<std::byte*>(low.data()) : nullptr,
+            .grad = fp32() ? reinterpret_cast<std::byte*>(grad32.data())
+                           : reinterpret_cast<std::byte*>(grad16.data()),
+            .param = fp32() ? reinterpret_cast<std::byte*>(param32.data())
+                            : reinterpret_cast<std::byte*>(param16.data()),
+            .master = master_data(),
             .momentum = momentum.data(),
             .variance = variance.data(),
             .segments = segments};
@@ -68,8 +75,8 @@ struct State {
     for (auto* hashes : {&param_hashes, &low_hashes, &momentum_hashes, &variance_hashes})
       hashes->assign(tiles, 0);
     c.param_hashes = param_hashes, c.momentum_hashes = momentum_hashes, c.variance_hashes = variance_hashes;
-    if (bf16()) c.low_hashes = low_hashes;
-    c.param_seed = 11, c.low_seed = 12, c.momentum_seed = 13, c.variance_seed = 14;
+    if (!fp32()) c.master_hashes = low_hashes;
+    c.param_seed = 11, c.master_seed = 12, c.momentum_seed = 13, c.variance_seed = 14;
     return c;
   }
   auto bits() const {
@@ -110,6 +117,9 @@ void expect_like_reference(Precision precision, u64 n, std::vector<DecaySegment>
         const Element e = reference({before.master(i), before.momentum[i], before.variance[i]},
                                     before.grad(i), segment.decay, s);
         ASSERT_EQ(state.master(i), e.param) << target << " " << i;
+        if (precision == Precision::fp16) {
+          ASSERT_EQ(state.param16[i], fp16_from_float(e.param)) << target << " " << i;
+        }
         ASSERT_EQ(state.momentum[i], e.momentum) << target << " " << i;
         ASSERT_EQ(state.variance[i], e.variance) << target << " " << i;
       }
@@ -117,7 +127,7 @@ void expect_like_reference(Precision precision, u64 n, std::vector<DecaySegment>
 }
 
 TEST(AdamW, IsTheReferenceToTheBitOnEveryTarget) {
-  for (Precision precision : {Precision::fp32, Precision::bf16})
+  for (Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16})
     for (u64 n : {1ul, 15ul, 16ul, 17ul, 2048ul, 16384ul, 16384ul + 33, 40000ul})
       expect_like_reference(precision, n, {{0, n, true}});
 }
@@ -142,14 +152,14 @@ TEST(AdamW, MasterThatIsNotFiniteIsSplitLikeAnyOther) {
 }
 
 TEST(AdamW, SegmentsMayBeginAnywhere) {
-  for (Precision precision : {Precision::fp32, Precision::bf16})
+  for (Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16})
     expect_like_reference(
         precision, 34816,
         {{0, 3, true}, {3, 1000, false}, {1000, 1024, true}, {1024, 20001, false}, {20001, 34816, true}});
 }
 
 TEST(AdamW, WorkersAndSegmentSplitsDoNotShow) {
-  for (Precision precision : {Precision::fp32, Precision::bf16}) {
+  for (Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     const u64 n = 5 * checksum_block_elements + 2048;
     State expected(precision, n);
     adamw(expected.hashed_chunk(), precision, scalars_of(), *create_core_pool(1, Bytes{0}).value());
@@ -170,15 +180,16 @@ void expect_hashes_of_memory(State& state) {
       EXPECT_EQ(hashes[i],
                 block_checksum(bytes.subspan(i * block, std::min(block, bytes.size() - i * block)), seed, i));
   };
-  expect(state.param_bytes(), state.bf16() ? 2 : 4, 11, state.param_hashes);
+  expect(state.param_bytes(), state.fp32() ? 4 : 2, 11, state.param_hashes);
   if (state.bf16()) expect(raw(state.low), 2, 12, state.low_hashes);
+  if (state.precision == Precision::fp16) expect(raw(state.param32), 4, 12, state.low_hashes);
   expect(raw(state.momentum), 4, 13, state.momentum_hashes);
   expect(raw(state.variance), 4, 14, state.variance_hashes);
 }
 
 TEST(AdamW, HashesAreOfWhatIsLeftInMemory) {
   auto pool = create_core_pool(2, Bytes{0}).value();
-  for (Precision precision : {Precision::fp32, Precision::bf16})
+  for (Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16})
     for (u64 n : {7ul, 256ul, 2048ul, 16384ul, 3 * 16384ul + 2048, 2 * 16384ul + 5 * 256, 16384ul + 1001})
       for_each_simd_target([&](const char* target) {
         SCOPED_TRACE(testing::Message() << target << " " << n);
@@ -204,7 +215,7 @@ TEST(AdamW, SomeHashesAreEnough) {
 
 TEST(AdamW, ASkippedStepLeavesTheStateAndStillHashes) {
   auto pool = create_core_pool(2, Bytes{0}).value();
-  for (Precision precision : {Precision::fp32, Precision::bf16}) {
+  for (Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     State state(precision, 40000);
     const State before = state;
     const AdamWScalars s = scalars_of(3, std::numeric_limits<double>::quiet_NaN());
@@ -228,6 +239,21 @@ TEST(AdamW, MasterOfBf16TakesTheSameStepsAsFp32) {
     adamw(whole.chunk(), Precision::fp32, scalars_of(t), *pool);
   }
   for (u64 i = 0; i < 20000; ++i) ASSERT_EQ(split.master(i), whole.param32[i]) << i;
+}
+
+// fp16's gradients come multiplied by the loss's scale; a power of two divides out to the bit.
+TEST(AdamW, TheLossScaleIsDividedOut) {
+  auto pool = create_core_pool(2, Bytes{0}).value();
+  const AdamWStep step = adamw_step({.learning_rate = 1e-3, .weight_decay = 0.1}, 3, 1.0);
+  State scaled(Precision::fp16, 5000), plain(Precision::fp32, 5000);
+  for (float& g : scaled.grad32) g *= 1024;
+  scaled.split();
+  for (u64 i = 0; i < 5000; ++i) plain.grad32[i] = scaled.grad(i) / 1024;
+  adamw(scaled.chunk(), Precision::fp16, adamw_scalars(step, {.grad_norm = 2, .loss_scale = {.scale = 1024}}), *pool);
+  adamw(plain.chunk(), Precision::fp32, adamw_scalars(step, {.grad_norm = 2}), *pool);
+  EXPECT_EQ(scaled.param32, plain.param32);
+  EXPECT_EQ(scaled.momentum, plain.momentum);
+  EXPECT_EQ(scaled.variance, plain.variance);
 }
 
 TEST(AdamW, KeepsDenormals) {

@@ -46,8 +46,8 @@ class Checkpoint : public ::testing::TestWithParam<Precision> {
     EXPECT_EQ(found.state, some_state(step));
   }
 };
-INSTANTIATE_TEST_SUITE_P(Precisions, Checkpoint, ::testing::Values(Precision::fp32, Precision::bf16),
-                         [](const auto& p) { return p.param == Precision::fp32 ? "fp32" : "bf16"; });
+INSTANTIATE_TEST_SUITE_P(Precisions, Checkpoint, ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
+                         [](const auto& p) { return std::string(name(p.param)); });
 
 TEST_P(Checkpoint, round_trips_to_the_bit) {
   const SavedCheckpoint saved = save(3);

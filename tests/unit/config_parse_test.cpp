@@ -72,7 +72,7 @@ TEST(ConfigParse, WrongValuesNameTheKeyAndLine) {
   EXPECT_THAT(fault_of(with("train: {learning_rate: -1e-3}")), HasSubstr("out of range"));
   EXPECT_THAT(fault_of(with("train: {learning_rate: nan}")), HasSubstr("must be finite"));
   EXPECT_THAT(fault_of(with("train: {precision: bf61}")),
-              HasSubstr("is not one of fp32, bf16; did you mean 'bf16'?"));
+              HasSubstr("is not one of fp32, bf16, fp16; did you mean 'bf16'?"));
   EXPECT_THAT(fault_of(with("train: {lr_scheduler_type: cosin}")), HasSubstr("did you mean 'cosine'?"));
   EXPECT_THAT(fault_of(with("data: {}")), HasSubstr("c.yaml:3: 'data' stands here for the second time"));
   EXPECT_THAT(fault_of(smallest, {"device=-1GiB"}), HasSubstr("'-1GiB' is negative"));
@@ -92,6 +92,10 @@ TEST(ConfigParse, KeysMustFitEachOther) {
   EXPECT_THAT(fault_of(with("model: {n_embd: 100, n_head: 3}")),
               HasSubstr("c.yaml:3: model.n_head: 3 does not divide"));
   EXPECT_THAT(fault_of(with("train: {warmup_steps: 2.5}")), HasSubstr("neither a whole number"));
+  EXPECT_THAT(fault_of(with("train: {precision: fp16, growth_factor: 1}")), HasSubstr("it must be above 1"));
+  EXPECT_THAT(fault_of(with("train: {precision: fp16, backoff_factor: 1}")), HasSubstr("it must be below 1"));
+  EXPECT_THAT(fault_of(with("train: {precision: fp16, init_scale: 64, min_loss_scale: 128}")),
+              HasSubstr("128 is above train.init_scale 64"));
 }
 
 TEST(ConfigParse, RequiredKeys) {

@@ -40,17 +40,19 @@ class MatmulTest : public testing::TestWithParam<Shape> {
 };
 
 TEST_P(MatmulTest, BothLayoutsAndPrecisions) {
-  const Bf16Copy rounded(w), rounded_bias(bias);
   for (bool transposed : {false, true}) {
-    for (bool bf16 : {false, true}) {
+    for (Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+      const HalfCopy rounded(w, precision), rounded_bias(bias, precision);
+      const bool fp32 = precision == Precision::fp32;
       Matmul m = op();
       m.transposed = transposed;
-      m.weight = bf16 ? rounded.param() : param_of(w);
-      m.bias = bf16 ? rounded_bias.param() : param_of(bias);
+      m.weight = fp32 ? param_of(w) : rounded.param();
+      m.bias = fp32 ? param_of(bias) : rounded_bias.param();
       matmul_cpu(m, *pool);
-      auto want = reference(s, x, bf16 ? rounded.values : w, transposed);
-      for (u64 i = 0; i < want.size(); ++i) want[i] += (bf16 ? rounded_bias.values : bias)[i % s.n];
-      EXPECT_LE(relative_error(y, want), 1e-6) << transposed << bf16;
+      auto want = reference(s, x, rounded_to(w, precision), transposed);
+      const std::vector<float> added = rounded_to(bias, precision);
+      for (u64 i = 0; i < want.size(); ++i) want[i] += added[i % s.n];
+      EXPECT_LE(relative_error(y, want), 1e-6) << transposed << name(precision);
     }
   }
 }

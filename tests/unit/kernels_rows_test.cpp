@@ -202,7 +202,7 @@ TEST(CrossEntropy, SlicesMatchDouble) {
   EXPECT_NEAR(loss, want, 1e-5 * want);
   for (auto [begin, columns] : {std::pair{0u, 64u}, {64u, 37u}}) {
     const LogitsSlice slice = slice_of(begin, columns, copy);
-    cross_entropy_gradient_cpu(slice, 0.5f, *pool);
+    cross_entropy_gradient_cpu(slice, 0.5f, nullptr, *pool);
     for (u32 r = 0; r < rows; ++r) {
       for (u32 c = 0; c < columns; ++c) {
         ASSERT_NEAR(copy[r * columns + c], gradient[r * vocabulary + begin + c], 1e-6);

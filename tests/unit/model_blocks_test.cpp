@@ -42,7 +42,7 @@ Result run(const Gpt2Config& config, Precision precision, u32 workers, RunOption
 }
 
 TEST(Blocks, RecomputeAndThreadsChangeNoBit) {
-  for (Precision precision : {Precision::fp32, Precision::bf16}) {
+  for (Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     const Result want = run(small_config(), precision, 1, {.keep = true}, 2);
     ASSERT_TRUE(std::isfinite(want.loss));
     for (float g : want.gradients) ASSERT_TRUE(std::isfinite(g));  // padding included

@@ -22,7 +22,7 @@ Bytes homes_of(const Plan& plan) {
 }
 
 TEST(PlanInference, HoldsParametersAndNothingElse) {
-  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     const ModelGraph graph = frozen(test::make_graph({.layers = 4, .precision = precision}));
     u64 bytes = 0;
     for (const Window& w : graph.windows) bytes += w.elements * element_bytes(Kind::param, precision);

@@ -57,6 +57,7 @@ class CpuExecutor final : public TrainingExecutor {
     return disk_lanes_->transfer_raw(transfers);
   }
   EvalResult take_eval() override { return runner_.take_eval(); }
+  void set_loss_scale(const LossScale& scale) override { runner_.set_loss_scale(scale); }
   void request_logits(const LogitsRequest& request) override { runner_.request_logits(request); }
   Disk* disk() override { return disk_lanes_->disk(); }
 

@@ -126,7 +126,8 @@ void OpRunner::backward(const Issue& issue) {
   const Op& op = issue.get();
   BackwardHead head;
   if (parts_.graph.blocks[op.block].kind == BlockKind::gpt2_head)
-    head = backward_head(parts_.source, issue.step, numbers_.begin_loss(issue.step, op.micro_batch));
+    head = backward_head(parts_.source, issue.step, numbers_.begin_loss(issue.step, op.micro_batch),
+                         numbers_.loss_scale());
   run_backward(block_, *parts_.kernels[op.lane.device], issue, head);
 }
 

@@ -38,6 +38,8 @@ class OpRunner final : public LaneWork {
   StepResult result(u64 step) const { return numbers_.result(step); }
   // Bytes that devices got from each other so far.
   Bytes collected() const { return Bytes{collected_.load(std::memory_order_relaxed)}; }
+  // At rest.
+  void set_loss_scale(const LossScale& scale) { numbers_.set_loss_scale(scale); }
   // At rest: what evaluations have summed since the last call.
   EvalResult take_eval() { return evaluation_.take(); }
   // At rest.

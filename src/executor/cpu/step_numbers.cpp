@@ -57,7 +57,13 @@ void StepNumbers::finish(u64 number) {
   for (const double part : step.losses) loss += part;                // in order of micro-batch
   for (u64 i = 0; i < partials_.size(); ++i) squares += partial(i);  // in order of window
   step.step = number;
-  step.result = step_result(loss, std::sqrt(squares), source_.settings(number).target_tokens);
+  const StepSettings settings = source_.settings(number);
+  step.result = step_result({.loss = loss,
+                             .grad_norm = std::sqrt(squares),
+                             .target_tokens = settings.target_tokens,
+                             .loss_scale = loss_scale_,
+                             .loss_scaling = settings.loss_scaling});
+  loss_scale_ = step.result.next_loss_scale;
 }
 
 StepResult StepNumbers::result(u64 number) const {

@@ -18,6 +18,11 @@ class StepNumbers {
  public:
   StepNumbers(const Plan&, const ModelGraph&, StepSource&);
 
+  // At rest: of the next step.
+  void set_loss_scale(const LossScale& scale) { loss_scale_ = scale; }
+  // Of the step in backward: the plan orders each head's backward after the norm of the step before.
+  const float* loss_scale() const { return &loss_scale_.scale; }
+
   // Where the head adds up the loss of a micro-batch: zero.
   double* begin_loss(u64 step, u32 micro_batch);
 
@@ -44,6 +49,7 @@ class StepNumbers {
   const NormLayout layout_;
   StepSource& source_;
   std::array<Step, steps_kept> steps_;
+  LossScale loss_scale_;
   std::vector<double> partials_, cells_;  // of the step in backward
 };
 

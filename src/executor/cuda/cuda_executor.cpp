@@ -152,6 +152,13 @@ std::array<Bytes, link_count> CudaExecutor::moved() const {
 
 // ---- at rest
 
+void CudaExecutor::set_loss_scale(const LossScale& scale) {
+  for (u32 d = 0; d < numbers_.size(); ++d) {
+    cudaSetDevice(parts_.devices[d].device->index());
+    numbers_[d]->set_loss_scale(scale);
+  }
+}
+
 Result<void> CudaExecutor::run_at_rest(const Segment& segment, OpId id) {
   const Issue issue{.segment = &segment, .op = id, .step = 1};
   const OpKind kind = issue.get().kind;

@@ -62,6 +62,7 @@ class CudaExecutor final : public TrainingExecutor {
     return disk_lanes_->transfer_raw(transfers);
   }
   EvalResult take_eval() override { return evaluation_.take(); }
+  void set_loss_scale(const LossScale&) override;
   void request_logits(const LogitsRequest& request) override { work_->request_logits(request); }
   Disk* disk() override { return disk_lanes_->disk(); }
 

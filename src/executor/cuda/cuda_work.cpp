@@ -113,7 +113,8 @@ void CudaWork::backward(const Issue& issue) {
   BackwardHead head;
   if (is_head(issue))
     head = backward_head(parts_.source, issue.step,
-                         numbers(issue).begin_loss(issue.step, issue.get().micro_batch));
+                         numbers(issue).begin_loss(issue.step, issue.get().micro_batch),
+                         numbers(issue).loss_scale(issue.step, *parts_.devices.front().numbers));
   run_backward(block_, kernels(issue), issue, head);
 }
 

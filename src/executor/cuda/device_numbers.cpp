@@ -32,6 +32,7 @@ Result<std::unique_ptr<DeviceNumbers>> DeviceNumbers::create(const Plan& plan, c
   TRY(numbers->take_memory(sizes, place.memory));
   TRY(numbers->bring_decay(plan, decay));
   TRY(numbers->bring_shared());
+  numbers->set_loss_scale({});
   return numbers;
 }
 
@@ -99,6 +100,22 @@ Result<void> DeviceNumbers::bring(T* to, std::span<const T> from, const char* wh
   return {};
 }
 
+void DeviceNumbers::set_loss_scale(const LossScale& scale) {
+  first_scale_ = scale;
+  first_step_ = scale_of_ = 0;
+  set_loss_scale_cuda(scale, device_.loss_scale, stream_);
+}
+
+const float* DeviceNumbers::loss_scale(u64 step, const DeviceNumbers& of_norm) {
+  const bool first = of_norm.first_step_ == 0 || step <= of_norm.first_step_;
+  if (&of_norm != this && !first && scale_of_ != step) {
+    cudaMemcpyAsync(device_.loss_scale, &of_norm.host_.results[slot_of(step - 1)].next_loss_scale, sizeof(LossScale),
+                    cudaMemcpyHostToDevice, stream_);
+    scale_of_ = step;
+  }
+  return &device_.loss_scale->scale;
+}
+
 double* DeviceNumbers::begin_loss(u64 step, u32 micro_batch) {
   double* const loss = device_.losses + u64{slot_of(step)} * micro_batches_ + micro_batch;
   cudaMemsetAsync(loss, 0, sizeof(double), stream_);
@@ -138,11 +155,15 @@ void DeviceNumbers::finish(u64 step) {
   const u32 slot = slot_of(step);
   norm_granules_cuda(device_.cells, device_.shared, static_cast<u32>(layout_.cells() / cells_of_granule),
                      device_.partials, stream_);
+  const StepSettings settings = source_.settings(step);
+  if (first_step_ == 0) first_step_ = step;
   norm_finish_cuda({.losses = device_.losses + u64{slot} * micro_batches_,
                     .loss_count = micro_batches_,
                     .partials = device_.partials,
                     .partial_count = layout_.partials(),
-                    .target_tokens = source_.settings(step).target_tokens,
+                    .target_tokens = settings.target_tokens,
+                    .loss_scale = device_.loss_scale,
+                    .loss_scaling = settings.loss_scaling,
                     .result = device_.results + slot},
                    stream_);
   cudaMemcpyAsync(host_.results + slot, device_.results + slot, sizeof(StepResult), cudaMemcpyDeviceToHost,
@@ -160,6 +181,13 @@ StepResult DeviceNumbers::result(u64 step) const {
   return host_.results[slot];
 }
 
+// What is asked for runs in the segment after the step's own, when the segment of the step before it has ended:
+// its result has come to the host.
+u64 DeviceNumbers::skipped_before(u64 step) const {
+  if (!clipping_ || step <= first_step_) return first_scale_.skipped_steps;
+  return result(step - 1).next_loss_scale.skipped_steps;
+}
+
 // Made again for each update: three microseconds, and no two lanes share them.
 const AdamWScalars* DeviceNumbers::scalars(u64 step, const DeviceNumbers& of_norm) {
   const StepSettings settings = source_.settings(step);
@@ -169,7 +197,8 @@ const AdamWScalars* DeviceNumbers::scalars(u64 step, const DeviceNumbers& of_nor
                     cudaMemcpyHostToDevice, stream_);
     brought_[slot] = step;
   }
-  const AdamWStep made = adamw_step(settings.adamw, step, clipping_ ? settings.max_grad_norm : 0);
+  const AdamWStep made = adamw_step(settings.adamw, step - of_norm.skipped_before(step),
+                                     clipping_ ? settings.max_grad_norm : 0);
   adamw_scalars_cuda(made, clipping_ ? device_.results + slot : nullptr, device_.scalars, stream_);
   return device_.scalars;
 }

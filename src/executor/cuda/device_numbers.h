@@ -34,6 +34,12 @@ class DeviceNumbers {
   static Result<std::unique_ptr<DeviceNumbers>> create(const Plan&, const ModelGraph&, StepSource&,
                                                        const DeviceNumbersPlace&);
 
+  // At rest: of the next step.
+  void set_loss_scale(const LossScale&);
+  // Of a step whose backward begins, in device memory. `of_norm`: whose `finish` the step before had; its copy to
+  // the host is ordered before this stream.
+  const float* loss_scale(u64 step, const DeviceNumbers& of_norm);
+
   // Where the head adds up the loss of a micro-batch: zero.
   double* begin_loss(u64 step, u32 micro_batch);
   // Likewise of an evaluation's, by its slot in the lane.
@@ -69,6 +75,7 @@ class DeviceNumbers {
   template <class T>
   Result<void> bring(T* to, std::span<const T> from, const char* what);
   u64 squares() const { return layout_.partials() + layout_.cells(); }
+  u64 skipped_before(u64 step) const;
   static u32 slot_of(u64 step) { return static_cast<u32>(step % steps_kept); }
 
   const bool clipping_;
@@ -82,6 +89,9 @@ class DeviceNumbers {
   const cudaStream_t stream_;
   std::unique_ptr<PinnedMemory> pinned_;
 
+  LossScale first_scale_;  // as it was set
+  u64 first_step_ = 0;     // since then; 0: none yet
+  u64 scale_of_ = 0;       // the step whose scale was brought from the device of the norm
   StepArrays device_;
   HostStepArrays host_;
   std::vector<std::vector<std::span<const DecaySegment>>> decay_;  // [window][cut], in device memory

@@ -56,9 +56,11 @@ void run_forward(const BlockOpParts& parts, Kernels& kernels, const Issue& issue
   block_forward(context(parts, kernels, issue), f);
 }
 
-BackwardHead backward_head(const StepSource& source, u64 step, double* loss_sum) {
+BackwardHead backward_head(const StepSource& source, u64 step, double* loss_sum, const float* loss_scale) {
   const u64 tokens = source.settings(step).target_tokens;
-  return {.loss_sum = loss_sum, .inverse_tokens = 1.0 / static_cast<double>(std::max<u64>(tokens, 1))};
+  return {.loss_sum = loss_sum,
+          .inverse_tokens = 1.0 / static_cast<double>(std::max<u64>(tokens, 1)),
+          .loss_scale = loss_scale};
 }
 
 void run_backward(const BlockOpParts& parts, Kernels& kernels, const Issue& issue,
@@ -93,6 +95,7 @@ void run_backward(const BlockOpParts& parts, Kernels& kernels, const Issue& issu
   b.workspace = operands.take(Kind::workspace).data();
   b.loss_sum = of_head.loss_sum;
   b.inverse_tokens = of_head.inverse_tokens;
+  b.loss_scale = of_head.loss_scale;
   block_backward(context(parts, kernels, issue), b);
 }
 

@@ -19,7 +19,7 @@ struct BlockOpParts {
   u64 seed = 0;  // of dropout
 };
 
-// What the head's forward leaves besides. Pointers are to memory that the kernels write.
+// What the head's forward leaves besides. Pointers are to memory that the kernels reach.
 struct ForwardHead {
   double* loss_sum = nullptr;
   float* logits = nullptr;  // [V] of row logits_row, or null
@@ -31,8 +31,9 @@ void run_forward(const BlockOpParts&, Kernels&, const Issue&, const ForwardHead&
 struct BackwardHead {
   double* loss_sum = nullptr;
   double inverse_tokens = 1.0;
+  const float* loss_scale = nullptr;
 };
-BackwardHead backward_head(const StepSource&, u64 step, double* loss_sum);
+BackwardHead backward_head(const StepSource&, u64 step, double* loss_sum, const float* loss_scale);
 void run_backward(const BlockOpParts&, Kernels&, const Issue&, const BackwardHead&);
 
 }  // namespace tidepool

@@ -48,11 +48,10 @@ UpdateOp::UpdateOp(const UpdateOpParts& parts, const DecayIndex& decay) : parts_
 }
 
 UpdateOperands update_operands(const Plan& plan, const TierMemory& memory, const Issue& issue) {
-  const bool split = plan.precision == Precision::bf16;
   OperandCursor operands(plan, memory, issue);
   UpdateOperands out;
   AdamWChunk& c = out.arrays;
-  c.grad = operands.take(split ? Kind::grad : Kind::grad_accum).data();
+  c.grad = operands.take(has_kind(plan.precision, Kind::grad) ? Kind::grad : Kind::grad_accum).data();
   u32 count = 0;
   const auto state = [&](Kind kind) {
     const Operand& o = operands.next(kind);
@@ -62,10 +61,10 @@ UpdateOperands update_operands(const Plan& plan, const TierMemory& memory, const
     return memory.at(o.frame);
   };
   c.param = state(Kind::param).data();
-  if (split) {
-    c.master_low = state(Kind::master_low).data();
-  } else {
+  if (plan.precision == Precision::fp32) {
     out.ids[count++] = ChunkId{none};
+  } else {
+    c.master = state(plan.precision == Precision::bf16 ? Kind::master_low : Kind::master).data();
   }
   c.momentum = floats(state(Kind::momentum));
   c.variance = floats(state(Kind::variance));
@@ -76,8 +75,8 @@ void UpdateOp::run(const Issue& issue, const AdamWScalars& scalars) {
   UpdateOperands operands = update_operands(parts_.plan, parts_.memory, issue);
   AdamWChunk& c = operands.arrays;
   c.segments = decay_.of(issue.get().window, issue.get().cut);
-  std::span<u64>* const hashes[] = {&c.param_hashes, &c.low_hashes, &c.momentum_hashes, &c.variance_hashes};
-  u64* const seeds[] = {&c.param_seed, &c.low_seed, &c.momentum_seed, &c.variance_seed};
+  std::span<u64>* const hashes[] = {&c.param_hashes, &c.master_hashes, &c.momentum_hashes, &c.variance_hashes};
+  u64* const seeds[] = {&c.param_seed, &c.master_seed, &c.momentum_seed, &c.variance_seed};
   // Chunks that rest on disk are written next: their checksums are made while tiles are in cache.
   for (u32 i = 0; i < operands.ids.size(); ++i) {
     const ChunkId id = operands.ids[i];
@@ -93,7 +92,8 @@ void UpdateOp::run(const Issue& issue, const AdamWScalars& scalars) {
 AdamWScalars update_scalars(const Plan& plan, const StepSource& source, u64 step, const StepResult& result) {
   const StepSettings settings = source.settings(step);
   if (!plan.clipping) return adamw_scalars(settings.adamw, step, 0, 0);
-  return adamw_scalars(adamw_step(settings.adamw, step, settings.max_grad_norm), result.grad_norm, result.skipped);
+  const u64 update = step - result.loss_scale.skipped_steps;
+  return adamw_scalars(adamw_step(settings.adamw, update, settings.max_grad_norm), result);
 }
 
 }  // namespace tidepool

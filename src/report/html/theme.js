@@ -42,7 +42,7 @@ const theme = {
 // What is alike in a person's mind has one colour: kinds of chunks, and ops.
 const kindLooks = [
   { name: 'param', color: '--c-blue', kinds: ['param'] },
-  { name: 'master_low', color: '--c-teal', kinds: ['master_low'] },
+  { name: 'master', color: '--c-teal', kinds: ['master', 'master_low'] },
   { name: 'momentum', color: '--c-aqua', kinds: ['momentum'] },
   { name: 'variance', color: '--c-yellow', kinds: ['variance'] },
   { name: 'gradients', color: '--c-violet', kinds: ['grad', 'grad_accum'] },
