@@ -10,12 +10,25 @@ Bytes larger(Bytes budget) { return Bytes{static_cast<u64>(static_cast<double>(b
 struct Change {
   const char* name;
   void (*apply)(PlanOptions&, Machine&);
-  bool plans_anew = false;  // rates are no part of a plan
+  bool plans_anew = false;                                        // rates are no part of a plan
+  bool (*applies)(const PlanOptions&, const Machine&) = nullptr;  // null: always
 };
 
+bool has_disk_budget(const PlanOptions& o, const Machine& m) {
+  return o.budgets.disk.value > 0 && o.budgets.disk < m.disk.capacity;  // more than the disk has is no budget
+}
+bool has_disk(const PlanOptions& o, const Machine&) { return o.budgets.disk.value > 0; }
+bool has_interconnect(const PlanOptions& o, const Machine& m) {
+  return o.devices > 1 && m.copies.interconnect_bytes_per_s > 0;
+}
+bool clips(const PlanOptions& o, const Machine&) { return o.clipping; }
+
 constexpr Change changes[] = {
-    {"device budget +25%", [](PlanOptions& o, Machine&) { o.budgets.device = larger(o.budgets.device); }, true},
+    {"device budget +25%", [](PlanOptions& o, Machine&) { o.budgets.device = larger(o.budgets.device); },
+     true},
     {"host budget +25%", [](PlanOptions& o, Machine&) { o.budgets.host = larger(o.budgets.host); }, true},
+    {"disk budget +25%", [](PlanOptions& o, Machine&) { o.budgets.disk = larger(o.budgets.disk); }, true,
+     has_disk_budget},
     {"compute +25%",
      [](PlanOptions&, Machine& m) {
        for (double& rate : m.device.flops_per_s) rate *= more;
@@ -25,14 +38,18 @@ constexpr Change changes[] = {
        m.copies.h2d_bytes_per_s *= more, m.copies.d2h_bytes_per_s *= more;
        m.copies.both_bytes_per_s *= more, m.copies.switch_bytes_per_s *= more;
      }},
-    {"CPU Adam +25%",
-     [](PlanOptions&, Machine& m) { m.host.adam_bytes_per_s *= more, m.host.memory_bytes_per_s *= more; }},
+    {"device memory +25%", [](PlanOptions&, Machine& m) { m.device.memory_bytes_per_s *= more; }},
+    {"interconnect +25%", [](PlanOptions&, Machine& m) { m.copies.interconnect_bytes_per_s *= more; }, false,
+     has_interconnect},
+    {"CPU Adam +25%", [](PlanOptions&, Machine& m) { m.host.adam_bytes_per_s *= more; }},
+    {"host memory +25%", [](PlanOptions&, Machine& m) { m.host.memory_bytes_per_s *= more; }},
     {"disk +25%",
      [](PlanOptions&, Machine& m) {
        m.disk.read_bytes_per_s *= more, m.disk.write_bytes_per_s *= more, m.disk.mixed_bytes_per_s *= more;
        for (DiskPoint& p : m.disk.points) p.read_bytes_per_s *= more, p.write_bytes_per_s *= more;
-     }},
-    {"clipping off", [](PlanOptions& o, Machine&) { o.clipping = false; }, true},
+     },
+     false, has_disk},
+    {"clipping off", [](PlanOptions& o, Machine&) { o.clipping = false; }, true, clips},
 };
 
 }  // namespace
@@ -43,18 +60,22 @@ Result<std::vector<WhatIf>> what_if(const Plan& base, const ModelGraph& graph, c
   u32 number = 0;
   for (const Change& change : changes) {
     if (tried) tried(++number, std::size(changes), change.name);
+    if (change.applies != nullptr && !change.applies(options, machine)) continue;
     PlanOptions changed = options;
     Machine faster = machine;
     change.apply(changed, faster);
-    if (changed.clipping != options.clipping && updates_wait(graph, changed)) continue;  // fp16: nothing changes
+    if (changed.clipping != options.clipping && updates_wait(graph, changed))
+      continue;  // fp16: nothing changes
     changed.advise = false;
     Result<Plan> anew{Plan{}};
     if (change.plans_anew) anew = draft_plan(graph, changed);
     if (!anew) {
-      if (anew.error().kind == ErrorKind::does_not_fit) continue;  // another order of updates may need more
-      return anew.error();
+      if (anew.error().kind != ErrorKind::does_not_fit) return anew.error();
+      out.push_back({change.name});  // another order of updates may need more
+      continue;
     }
-    TRY_ASSIGN(const Forecast found, forecast(change.plans_anew ? *anew : base, graph, faster, {.check_tags = false}));
+    TRY_ASSIGN(const Forecast found,
+               forecast(change.plans_anew ? *anew : base, graph, faster, {.check_tags = false}));
     out.push_back({change.name, found.step_seconds, found.binds});
   }
   return out;

@@ -114,9 +114,13 @@ Result<void> print_what_if(const Planned& p) {
   TRY_ASSIGN(const std::vector<WhatIf> all, what_if(p.plan, p.graph, p.options, *p.machine, tried));
   status.clear();
   fmt::print("\n What if\n");
-  for (const WhatIf& w : all)
-    fmt::print("  {:<20}{:>10}   {:>+6.1f}% tokens/s   {}\n", w.change, seconds_text(w.step_seconds),
-               100 * (p.forecast->step_seconds / w.step_seconds - 1), binds_text(w.binds));
+  for (const WhatIf& w : all) {
+    if (w.step_seconds == 0)
+      fmt::print("  {:<20}{:>10}\n", w.change, "does not fit");
+    else
+      fmt::print("  {:<20}{:>10}   {:>+6.1f}% tokens/s   {}\n", w.change, seconds_text(w.step_seconds),
+                 100 * (p.forecast->step_seconds / w.step_seconds - 1), binds_text(w.binds));
+  }
   return {};
 }
 
