@@ -89,7 +89,8 @@ void OpRunner::copy_bytes(std::span<const std::byte> from, std::span<std::byte> 
 // Each device gets, cut by cut, what their owners have.
 void OpRunner::all_gather(const Issue& issue) {
   u64 moved = 0;
-  for (const GatheredCuts& cuts : gathered_cuts(parts_.plan, parts_.memory, issue).all())
+  const CollectiveParts<GatheredCuts> parts = gathered_cuts(parts_.plan, parts_.memory, issue);
+  for (const GatheredCuts& cuts : parts.all())
     for (u32 d = 0; d < parts_.plan.devices; ++d) {
       if (cuts.to[d] == nullptr) continue;
       copy_bytes(cuts.from, {cuts.to[d], cuts.from.size()});
@@ -101,7 +102,8 @@ void OpRunner::all_gather(const Issue& issue) {
 // Each owner's cuts are summed over the devices in their order.
 void OpRunner::reduce_scatter(const Issue& issue) {
   const u32 devices = parts_.plan.devices;
-  for (const ScatteredSum& s : scattered_sums(parts_.plan, parts_.memory, issue).all()) {
+  const CollectiveParts<ScatteredSum> sums = scattered_sums(parts_.plan, parts_.memory, issue);
+  for (const ScatteredSum& s : sums.all()) {
     sum_in_order(std::span(s.from).first(devices), s.sum, s.elements, parts_.pool);
     collected_.fetch_add((devices - 1) * s.elements * sizeof(float), std::memory_order_relaxed);
   }

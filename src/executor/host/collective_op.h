@@ -30,7 +30,8 @@ struct CollectiveParts {
   std::array<Part, devices_max> part{};
   u32 count = 0;
 
-  std::span<const Part> all() const { return std::span(part).first(count); }
+  std::span<const Part> all() const& { return std::span(part).first(count); }
+  std::span<const Part> all() && = delete;  // they would be gone with it
   Part& add() {
     CHECK(count < devices_max, count);
     return part[count++];
