@@ -55,6 +55,9 @@ class Disk {
   virtual void submit(const DiskRequest&) = 0;
   // Durably flushes everything completed so far. Blocks. Any thread may call.
   virtual Result<void> sync() = 0;
+  // The range reads as zeros from now on; where the file system can, without writing them. Blocks. Any thread
+  // may call. Errors: ErrorKind::io. REQUIRES: as submit.
+  virtual Result<void> clear(u64 offset, Bytes) = 0;
   // "io_uring, 32 deep, O_DIRECT, registered buffers" or why not: one line for people.
   virtual std::string describe() const = 0;
 };

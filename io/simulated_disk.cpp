@@ -68,6 +68,11 @@ class SimulatedDiskImpl final : public SimulatedDisk {
   }
 
   Result<void> sync() override { return {}; }
+  Result<void> clear(u64 offset, Bytes bytes) override {
+    const std::scoped_lock lock(mutex_);
+    std::fill_n(medium_.begin() + static_cast<i64>(offset), bytes.value, std::byte{0});
+    return {};
+  }
   std::string describe() const override { return "simulated disk in memory"; }
 
   std::array<u64, disk_fault_count> struck() const override {

@@ -184,18 +184,30 @@ Result<void> SwapFile::take_space() {
   if (errno != EOPNOTSUPP && errno != ENOSYS) return file_error("cannot reserve space in", path_, errno);
   notes_.push_back(fmt::format("the file system of {} cannot reserve space: wrote {} of zeros instead", dir_,
                                format_bytes(bytes_)));
-  return write_zeros();
+  return write_zeros(0, bytes_);
 }
 
-Result<void> SwapFile::write_zeros() {
+Result<void> SwapFile::clear(u64 offset, Bytes bytes) {
+  CHECK(offset + bytes.value <= bytes_.value, offset, bytes.value, bytes_.value);
+  int result;
+  do {
+    result = fallocate(fd_, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                       static_cast<off_t>(bytes.value));
+  } while (result != 0 && errno == EINTR);
+  if (result == 0) return {};
+  if (errno == EOPNOTSUPP || errno == ENOSYS) return write_zeros(offset, bytes);
+  return file_error("cannot clear a part of", path_, errno);
+}
+
+Result<void> SwapFile::write_zeros(u64 begin, Bytes bytes) {
   std::unique_ptr<void, decltype(&std::free)> zeros(std::aligned_alloc(frame_alignment, zero_block_bytes),
                                                     std::free);
   CHECK(zeros != nullptr);
   std::fill_n(static_cast<char*>(zeros.get()), zero_block_bytes, 0);
   u64 done = 0;
-  while (done < bytes_.value) {
-    u64 left = std::min(zero_block_bytes, bytes_.value - done);
-    ssize_t n = pwrite(fd_, zeros.get(), left, static_cast<off_t>(done));
+  while (done < bytes.value) {
+    u64 left = std::min(zero_block_bytes, bytes.value - done);
+    ssize_t n = pwrite(fd_, zeros.get(), left, static_cast<off_t>(begin + done));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == ENOSPC || errno == EDQUOT)) return no_space(dir_, bytes_, errno);
     if (n <= 0) return file_error("cannot reserve space in", path_, n < 0 ? errno : EIO);

@@ -40,6 +40,8 @@ class SwapFile {
   Bytes bytes() const { return bytes_; }
   // False where the file system refuses O_DIRECT: then reads may come from the page cache.
   bool direct() const { return direct_; }
+  // The range reads as zeros from now on: the file system marks it so, or zeros are written.
+  Result<void> clear(u64 offset, Bytes);
   // Lines for people: litter cleared, no O_DIRECT, space taken the slow way. Print them.
   std::span<const std::string> notes() const { return notes_; }
 
@@ -48,7 +50,7 @@ class SwapFile {
   Result<void> lock_directory();
   Result<void> open_file();
   Result<void> take_space();
-  Result<void> write_zeros();
+  Result<void> write_zeros(u64 begin, Bytes);
 
   std::string dir_, path_;
   Bytes bytes_{};

@@ -85,6 +85,7 @@ class UringDisk final : public Disk {
     if (fdatasync(file_.fd()) != 0) return file_error("cannot flush", file_.path(), errno);
     return {};
   }
+  Result<void> clear(u64 offset, Bytes bytes) override { return file_.clear(offset, bytes); }
 
   std::string describe() const override { return describe_; }
 

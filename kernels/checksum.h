@@ -20,4 +20,7 @@ u64 combine_checksums(std::span<const u64> blocks, u64 seed);
 u64 chunk_checksum(std::span<const std::byte> chunk, u64 block_bytes, u64 seed, std::span<u64> hashes,
                    CorePool&);
 
+// Whether every byte is zero.
+bool all_zeros(std::span<const std::byte> chunk, CorePool&);
+
 }  // namespace tidepool

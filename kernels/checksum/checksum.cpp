@@ -1,5 +1,7 @@
 #include "kernels/checksum.h"
 
+#include <atomic>
+
 #include "kernels/checksum/xxh3.h"
 #include "tidepool/check.h"
 #include "tidepool/mix_bits.h"
@@ -41,6 +43,18 @@ u64 chunk_checksum(std::span<const std::byte> chunk, u64 block_bytes, u64 seed, 
     }
   });
   return combine_checksums(hashes.first(blocks), seed);
+}
+
+bool all_zeros(std::span<const std::byte> chunk, CorePool& pool) {
+  constexpr u64 task_bytes = mib;
+  std::atomic<bool> zeros{true};
+  parallel_for(pool, Priority::high, static_cast<u32>(div_up(chunk.size(), task_bytes)), [&](u32 task, u32) {
+    const u64 begin = task * task_bytes, bytes = std::min(task_bytes, chunk.size() - begin);
+    u32 bits = 0;
+    for (const std::byte byte : chunk.subspan(begin, bytes)) bits |= std::to_integer<u32>(byte);
+    if (bits != 0) zeros.store(false, std::memory_order_relaxed);
+  });
+  return zeros.load(std::memory_order_relaxed);
 }
 
 }  // namespace tidepool

@@ -144,7 +144,7 @@ Error none_is_good(const std::string& run_dir, const std::vector<SteppedOver>&);
 // Only the weights, from any Hugging Face model directory (F32, BF16 or F16; one file or shards; names with or
 // without "transformer."): to start from, or to generate with. Errors are ErrorKind::bad_input and name
 // tensor, what was expected and what was found. Returns the names of tensors that nothing here uses.
-Result<std::vector<std::string>> load_weights(const std::string& directory, const ModelGraph&, StateWriter&,
-                                              Bytes buffer);
+// Takes up to WeightReader::memory_max beside the writer's.
+Result<std::vector<std::string>> load_weights(const std::string& directory, const ModelGraph&, StateWriter&);
 
 }  // namespace tidepool

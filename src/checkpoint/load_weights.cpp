@@ -1,13 +1,10 @@
 // Weights of any Hugging Face GPT-2 directory into the state, tensor by tensor.
 #include <algorithm>
-#include <bit>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/split.h"
-#include "checkpoint/state_tensors.h"
+#include "checkpoint/weight_reader.h"
 #include "tidepool/check.h"
-#include "tidepool/fp16.h"
 
 namespace tidepool {
 namespace {
@@ -21,46 +18,6 @@ SafetensorsModel::Location find_tensor(const SafetensorsModel& model, const std:
 
 bool is_known_extra(std::string_view name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name == "lm_head.weight";
-}
-
-void widen(Dtype dtype, std::span<const u16> in, std::span<u32> out) {
-  if (dtype == Dtype::bf16) {
-    for (std::size_t i = 0; i < in.size(); ++i) out[i] = u32{in[i]} << 16;
-  } else {
-    for (std::size_t i = 0; i < in.size(); ++i) out[i] = std::bit_cast<u32>(float_from_fp16(in[i]));
-  }
-}
-
-// A piece of n elements: fp32 words, then 16-bit words (from the file, or as the parameter), then low halves.
-struct Piece {
-  std::span<u32> words;
-  std::span<u16> high, low;
-
-  Piece(std::span<std::byte> buffer, u64 n)
-      : words(reinterpret_cast<u32*>(buffer.data()), n),
-        high(reinterpret_cast<u16*>(buffer.data() + 4 * n), n),
-        low(reinterpret_cast<u16*>(buffer.data() + 6 * n), n) {}
-};
-
-Result<void> load_piece(const SafetensorsModel::Location& at, u64 begin, const Piece& piece) {
-  if (at.tensor->dtype == Dtype::f32) {
-    return at.file->read(*at.tensor, 4 * begin, std::as_writable_bytes(piece.words));
-  }
-  TRY(at.file->read(*at.tensor, 2 * begin, std::as_writable_bytes(piece.high)));
-  widen(at.tensor->dtype, piece.high, piece.words);
-  return {};
-}
-
-Result<void> store_piece(StateWriter& writer, Precision precision, u32 window, u64 begin, const Piece& piece) {
-  if (precision == Precision::fp32) return writer.write(window, Kind::param, begin, std::as_bytes(piece.words));
-  if (precision == Precision::fp16) {
-    round_to_fp16(piece.words, piece.high);
-    TRY(writer.write(window, Kind::param, begin, std::as_bytes(piece.high)));
-    return writer.write(window, Kind::master, begin, std::as_bytes(piece.words));
-  }
-  split_bits(piece.words, piece.high, piece.low);
-  TRY(writer.write(window, Kind::param, begin, std::as_bytes(piece.high)));
-  return writer.write(window, Kind::master_low, begin, std::as_bytes(piece.low));
 }
 
 Result<SafetensorsModel::Location> locate(const SafetensorsModel& model, const std::string& directory,
@@ -102,19 +59,22 @@ std::vector<std::string> unused_tensors(const SafetensorsModel& model, const Mod
 }  // namespace
 
 Result<std::vector<std::string>> load_weights(const std::string& directory, const ModelGraph& graph,
-                                              StateWriter& writer, Bytes buffer_bytes) {
+                                              StateWriter& writer) {
   TRY_ASSIGN(const auto model, SafetensorsModel::open(directory, ErrorKind::bad_input));
-  std::vector<std::byte> buffer(std::max(buffer_bytes.value, state_buffer_bytes_min));
-  const u64 piece_elements = buffer.size() / 8;
+  std::vector<WeightSource> sources;
   for (u32 w = 0; w < graph.windows.size(); ++w) {
     for (const Tensor& t : graph.windows[w].tensors) {
       TRY_ASSIGN(const SafetensorsModel::Location at, locate(*model, directory, t));
-      for (u64 begin = 0; begin < t.elements; begin += piece_elements) {
-        const Piece piece(buffer, std::min(piece_elements, t.elements - begin));
-        TRY(load_piece(at, begin, piece));
-        TRY(store_piece(writer, graph.precision, w, t.window_offset + begin, piece));
-      }
+      sources.push_back({.at = at, .window = w, .window_offset = t.window_offset});
     }
+  }
+  const Kind master = graph.precision == Precision::fp16 ? Kind::master : Kind::master_low;
+  WeightReader reader(std::move(sources), graph.precision);
+  while (true) {
+    TRY_ASSIGN(const WeightPiece* piece, reader.next());
+    if (piece == nullptr) break;
+    TRY(writer.write(piece->window, Kind::param, piece->begin, piece->param));
+    if (!piece->master.empty()) TRY(writer.write(piece->window, master, piece->begin, piece->master));
   }
   TRY(writer.finish());
   return unused_tensors(*model, graph);

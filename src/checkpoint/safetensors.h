@@ -58,6 +58,7 @@ class SafetensorsFile {
   const StoredTensor* find(std::string_view name) const;  // null: not there
   const std::string& path() const { return path_; }
 
+  u64 offset_of(const StoredTensor& tensor) const { return buffer_begin_ + tensor.begin; }  // in the file
   // Bytes [begin, begin + out.size()) of a tensor. REQUIRES: they lie in it.
   Result<void> read(const StoredTensor&, u64 begin, std::span<std::byte> out) const;
 

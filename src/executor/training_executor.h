@@ -17,6 +17,8 @@ struct LogitsRequest {
   std::span<float> logits;  // [V], in host memory; empty: none wanted
 };
 
+inline constexpr u32 writes_at_rest_max = 16;
+
 struct RawTransfer {
   DiskOp op{};
   u64 offset = 0;               // on disk
@@ -45,7 +47,16 @@ class TrainingExecutor : public Executor {
 
   // The whole content of a persistent chunk in its home. Disk: checked against its checksum.
   virtual Result<void> read_home(ChunkId, std::span<std::byte> out) = 0;
-  virtual Result<void> write_home(ChunkId, std::span<const std::byte> content) = 0;
+  // A home on disk may be written while the caller goes on: `content` must stay as it is until end_write_home. Of
+  // up to writes_at_rest_max chunks at a time.
+  virtual Result<void> begin_write_home(ChunkId, std::span<const std::byte> content) = 0;
+  virtual Result<void> end_write_home(ChunkId) = 0;
+  Result<void> write_home(ChunkId id, std::span<const std::byte> content) {
+    TRY(begin_write_home(id, content));
+    return end_write_home(id);
+  }
+  // Zeros, which are not written to a disk where its file system keeps note of them.
+  virtual Result<void> clear_home(ChunkId) = 0;
   // The home itself, to read and write; empty where the host cannot reach it (disk, a GPU's memory).
   virtual std::span<std::byte> home_memory(ChunkId) const = 0;
   // Runs one forward, backward or gradient op to its end, on whatever its frames hold: to time it. Error: as

@@ -86,7 +86,7 @@ Result<void> generate_text(const GenerateRequest& request, const std::function<v
   PromptSource source;
   TRY_ASSIGN(const std::unique_ptr<Session> session,
              Session::create(config, graph, *std::move(plan), source, {.own_swap_dir = true}));
-  TRY(load_weights(place.checkpoint, graph, session->state(), checkpoint_buffer));
+  TRY(load_weights(place.checkpoint, graph, session->state()));
   const std::unique_ptr<Engine> engine = Engine::create(session->plan(), session->executor(), {});
   const std::string prompt = request.generate.prompt.empty() ? "\n" : request.generate.prompt;
   for (unsigned char c : prompt) source.text.push_back(c);

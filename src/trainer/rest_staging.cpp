@@ -43,8 +43,8 @@ std::vector<Range> gaps_at_rest(const Plan& plan, Tier tier, u64 end_bytes) {
 
 }  // namespace
 
-std::array<StagingPlace, 2> place_staging(const Plan& plan, const std::array<Bytes, 2>& needed, Bytes host_reserved,
-                                           DeviceMemory device_memory) {
+std::vector<StagingPlace> place_staging(const Plan& plan, std::span<const Bytes> needed, Bytes host_reserved,
+                                        DeviceMemory device_memory) {
   std::vector<Range> gaps;
   for (const Tier tier : {Tier::host, Tier::device}) {
     if (tier == Tier::device && device_memory == DeviceMemory::of_gpus) continue;
@@ -52,7 +52,7 @@ std::array<StagingPlace, 2> place_staging(const Plan& plan, const std::array<Byt
     const u64 reserved = tier == Tier::host ? host_reserved.value : 0;
     for (const Range& gap : gaps_at_rest(plan, tier, arena - std::min(arena, reserved))) gaps.push_back(gap);
   }
-  std::array<StagingPlace, 2> places;
+  std::vector<StagingPlace> places(needed.size());
   for (u32 i = 0; i < places.size(); ++i) {
     places[i].bytes = needed[i];
     const u64 pages = round_up(needed[i].value, frame_alignment);

@@ -2,8 +2,9 @@
 // reading and writing the state.
 #pragma once
 
-#include <array>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "tidepool/plan.h"
 
@@ -19,8 +20,9 @@ struct StagingPlace {
 enum class DeviceMemory : u8 { of_host, of_gpus };
 
 // Room for what a StateStore stages, in gaps that no home and no scalars touch: the host's first, the largest
-// first. `host_reserved`: the end of the host's arena, which holds no frames.
-std::array<StagingPlace, 2> place_staging(const Plan&, const std::array<Bytes, 2>& needed, Bytes host_reserved,
-                                           DeviceMemory = DeviceMemory::of_host);
+// first; as many places as are `needed`, in that order. `host_reserved`: the end of the host's arena, which holds no
+// frames.
+std::vector<StagingPlace> place_staging(const Plan&, std::span<const Bytes> needed, Bytes host_reserved,
+                                        DeviceMemory = DeviceMemory::of_host);
 
 }  // namespace tidepool

@@ -33,6 +33,13 @@ Bytes beside_budgets(const Plan& plan, DeviceMemory device_memory) {
   return buffers + Bytes{ops * bytes_per_op} + staging_beside_budgets(plan, device_memory);
 }
 
+// How many of each are staged, where there is room: enough to keep a disk busy while the next is filled.
+u64 staged_pairs(const std::array<Bytes, 2>& one) {
+  constexpr Bytes enough{128 * mib};
+  const u64 bytes = (one[0] + one[1]).value;
+  return bytes == 0 ? 0 : std::clamp<u64>(enough.value / bytes, 2, StateStore::staged_max);
+}
+
 }  // namespace
 
 DeviceMemory device_memory_of(const Config& config) {
@@ -196,18 +203,25 @@ Result<void> Session::open_executor(const Config& config, StepSource& source, co
 }
 
 // An update has the chunks that it brought from disk in host frames beside all homes, so there is room for one
-// of each at rest. Were it in pieces too small, the device's arena would do, which is host memory here.
+// of each at rest, and mostly for more. Were it in pieces too small, the device's arena would do, which is host memory
+// here.
 void Session::make_state_store() {
-  const std::array<StagingPlace, 2> places = place_staging(plan_, StateStore::staging_bytes(plan_, device_memory_), host_reserved(), device_memory_);
+  const std::array<Bytes, 2> one = StateStore::staging_bytes(plan_, device_memory_);
+  const u64 pairs = staged_pairs(one);
+  std::vector<Bytes> needed;
+  for (u64 pair = 0; pair < pairs; ++pair) needed.insert(needed.end(), one.begin(), one.end());
+  const std::vector<StagingPlace> places = place_staging(plan_, needed, host_reserved(), device_memory_);
   StateStore::Staging staging;
-  for (u32 i = 0; i < staging.size(); ++i) {
+  for (u32 i = 0; i < places.size(); ++i) {
     const auto& [tier, offset, bytes] = places[i];
+    if (bytes.value == 0) continue;
+    std::vector<std::span<std::byte>>& slot = staging[i % staging.size()];
     if (tier) {
-      staging[i] = (*tier == Tier::host ? host_memory() : devices_->memory()).subspan(offset, bytes.value);
-    } else if (bytes.value > 0) {
+      slot.push_back((*tier == Tier::host ? host_memory() : devices_->memory()).subspan(offset, bytes.value));
+    } else if (slot.empty()) {
       own_staging_[i].resize(bytes.value);
       ledger_.take("checkpoint staging", bytes);
-      staging[i] = own_staging_[i];
+      slot.push_back(own_staging_[i]);
     }
   }
   state_ = std::make_unique<StateStore>(plan_, graph_, *executor_, staging);

@@ -84,7 +84,7 @@ class Session {
   std::unique_ptr<Devices> devices_;
   std::unique_ptr<SwapFile> swap_;
   std::unique_ptr<TrainingExecutor> executor_;
-  std::array<std::vector<std::byte>, 2> own_staging_;  // only where no arena has room at rest
+  std::array<std::vector<std::byte>, 2> own_staging_;  // only where no arena has room at rest for one of each
   std::unique_ptr<StateStore> state_;
 };
 

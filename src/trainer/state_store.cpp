@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "tidepool/check.h"
 
@@ -12,7 +13,8 @@ std::array<Bytes, 2> StateStore::staging_bytes(const Plan& plan, DeviceMemory de
   for (u32 id = 0; id < plan.chunks.size(); ++id) {
     const Chunk& chunk = plan.chunks[id];
     const Tier home = plan.homes[id].tier;
-    const bool reachable = home == Tier::host || (home == Tier::device && device_memory == DeviceMemory::of_host);
+    const bool reachable =
+        home == Tier::host || (home == Tier::device && device_memory == DeviceMemory::of_host);
     if (!is_persistent(chunk.kind) || reachable) continue;
     Bytes& bytes = most[slot_number(chunk.kind)];
     bytes = std::max(bytes, chunk.bytes);
@@ -20,9 +22,13 @@ std::array<Bytes, 2> StateStore::staging_bytes(const Plan& plan, DeviceMemory de
   return most;
 }
 
-StateStore::StateStore(const Plan& plan, const ModelGraph& graph, TrainingExecutor& executor, const Staging& staging)
+StateStore::StateStore(const Plan& plan, const ModelGraph& graph, TrainingExecutor& executor,
+                       const Staging& staging)
     : plan_(plan), executor_(executor), written_(plan.chunks.size(), false) {
-  for (u32 i = 0; i < slots_.size(); ++i) slots_[i].staging = staging[i];
+  for (u32 i = 0; i < slots_.size(); ++i) {
+    CHECK(staging[i].size() <= staged_max, staging[i].size());
+    for (const std::span<std::byte> memory : staging[i]) slots_[i].staged.push_back({.memory = memory});
+  }
   first_.resize(graph.windows.size());
   for (auto& of_window : first_) of_window.fill(ChunkId{none});
   for (u32 id = 0; id < plan.chunks.size(); ++id) {
@@ -50,18 +56,38 @@ std::span<std::byte> StateStore::content(const Slot& slot) const {
   return slot.memory.first(plan_.chunk(slot.chunk).bytes.value);
 }
 
-bool StateStore::put_into(Slot& slot, ChunkId id) {
+Result<bool> StateStore::put_into(Slot& slot, ChunkId id) {
   const std::span<std::byte> home = executor_.home_memory(id);
   slot.chunk = id;
-  slot.memory = home.empty() ? slot.staging : home;
+  slot.memory = home;
+  if (home.empty()) {
+    CHECK(!slot.staged.empty(), index(id));
+    Staged& next = slot.staged[slot.turn++ % slot.staged.size()];
+    TRY(arrived(next));
+    slot.memory = next.memory;
+  }
   CHECK(slot.memory.size() >= plan_.chunk(id).bytes.value, index(id), slot.memory.size());
   return home.empty();
 }
 
+Result<void> StateStore::arrived(Staged& staged) {
+  if (staged.on_its_way == ChunkId{none}) return {};
+  return executor_.end_write_home(std::exchange(staged.on_its_way, ChunkId{none}));
+}
+
+void StateStore::fill_zeros(Slot& slot, u64 up_to) {
+  CHECK(slot.filled <= up_to, index(slot.chunk), slot.filled, up_to);
+  const std::span<std::byte> gap = content(slot).subspan(slot.filled, up_to - slot.filled);
+  std::fill(gap.begin(), gap.end(), std::byte{0});
+}
+
 Result<void> StateStore::flush(Slot& slot) {
-  if (slot.dirty) TRY(executor_.write_home(slot.chunk, content(slot)));
-  slot.dirty = false;
-  return {};
+  if (slot.chunk == ChunkId{none} || !written_[index(slot.chunk)]) return {};
+  fill_zeros(slot, content(slot).size());
+  if (!std::exchange(slot.dirty, false)) return {};
+  for (Staged& staged : slot.staged)
+    if (staged.memory.data() == slot.memory.data()) staged.on_its_way = slot.chunk;
+  return executor_.begin_write_home(slot.chunk, content(slot));
 }
 
 void StateStore::invalidate() {
@@ -73,7 +99,8 @@ Result<void> StateStore::read(u32 window, Kind kind, u64 element, std::span<std:
   while (!out.empty()) {
     const Piece piece = piece_at(window, kind, element, out.size());
     if (slot.chunk != piece.chunk) {
-      if (put_into(slot, piece.chunk)) TRY(executor_.read_home(piece.chunk, content(slot)));
+      TRY_ASSIGN(const bool away, put_into(slot, piece.chunk));
+      if (away) TRY(executor_.read_home(piece.chunk, content(slot)));
     }
     std::memcpy(out.data(), slot.memory.data() + piece.offset, piece.bytes);
     out = out.subspan(piece.bytes);
@@ -88,14 +115,15 @@ Result<void> StateStore::write(u32 window, Kind kind, u64 element, std::span<con
   while (!bytes.empty()) {
     const Piece piece = piece_at(window, kind, element, bytes.size());
     if (slot.chunk != piece.chunk) {
-      if (slot.chunk != ChunkId{none}) TRY(flush(slot));
+      TRY(flush(slot));
       CHECK(!written_[index(piece.chunk)], index(piece.chunk));
-      slot.dirty = put_into(slot, piece.chunk);
+      TRY_ASSIGN(slot.dirty, put_into(slot, piece.chunk));
       written_[index(piece.chunk)] = true;
-      const auto chunk = content(slot);
-      std::fill(chunk.begin(), chunk.end(), std::byte{0});
+      slot.filled = 0;
     }
+    fill_zeros(slot, piece.offset);
     std::memcpy(slot.memory.data() + piece.offset, bytes.data(), piece.bytes);
+    slot.filled = piece.offset + piece.bytes;
     bytes = bytes.subspan(piece.bytes);
     element += piece.bytes / element_bytes(kind, plan_.precision);
   }
@@ -103,17 +131,13 @@ Result<void> StateStore::write(u32 window, Kind kind, u64 element, std::span<con
 }
 
 Result<void> StateStore::finish() {
-  for (Slot& slot : slots_)
-    if (slot.chunk != ChunkId{none}) TRY(flush(slot));
-  invalidate();
-  for (u32 id = 0; id < plan_.chunks.size(); ++id) {
-    if (!is_persistent(plan_.chunks[id].kind) || written_[id]) continue;
-    Slot& slot = slot_of(plan_.chunks[id].kind);
-    slot.dirty = put_into(slot, ChunkId{id});
-    std::ranges::fill(content(slot), std::byte{0});
+  for (Slot& slot : slots_) {
     TRY(flush(slot));
+    for (Staged& staged : slot.staged) TRY(arrived(staged));
   }
   invalidate();
+  for (u32 id = 0; id < plan_.chunks.size(); ++id)
+    if (is_persistent(plan_.chunks[id].kind) && !written_[id]) TRY(executor_.clear_home(ChunkId{id}));
   written_.assign(written_.size(), false);
   return {};
 }

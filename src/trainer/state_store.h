@@ -11,31 +11,41 @@
 
 namespace tidepool {
 
-// Chunks at home in memory that the host reaches are used where they lie. Of others it stages one, and for 16 bits the chunk
-// of `master` or `master_low` beside it. At rest only; one thread.
+// Chunks at home in memory that the host reaches are used where they lie. Others are staged: of 16 bits a
+// chunk of `master` or `master_low` beside one of parameters. Where there is room for several of each, one is
+// filled while those before it are on their way to disk. At rest only; one thread.
 class StateStore final : public StateReader, public StateWriter {
  public:
-  using Staging = std::array<std::span<std::byte>, 2>;
-  // `staging`: at least staging_bytes() each.
+  // By slot_number; each as large as staging_bytes() says, one of each at least where that is not 0.
+  using Staging = std::array<std::vector<std::span<std::byte>>, 2>;
+  static constexpr u32 staged_max = writes_at_rest_max / 2;  // of a slot
+
   StateStore(const Plan&, const ModelGraph&, TrainingExecutor&, const Staging& staging);
-  // The largest chunk at home where the host does not reach it: of masters (second) and of the other kinds (first).
+  // The largest chunk at home where the host does not reach it: of masters (second) and of the other kinds
+  // (first).
   static std::array<Bytes, 2> staging_bytes(const Plan&, DeviceMemory = DeviceMemory::of_host);
 
   Result<void> read(u32 window, Kind, u64 element_begin, std::span<std::byte> out) override;
   // Kinds that the plan has no chunks for, of a model that is not trained, are dropped.
   Result<void> write(u32 window, Kind, u64 element_begin, std::span<const std::byte> bytes) override;
-  // Writes what is staged, and zeros into every chunk that was never written.
+  // Writes what is staged, and clears every chunk that was never written.
   Result<void> finish() override;
 
   // Forgets what is staged: the state has changed since.
   void invalidate();
 
  private:
+  struct Staged {
+    std::span<std::byte> memory;
+    ChunkId on_its_way{none};  // to its home
+  };
   struct Slot {
     ChunkId chunk{none};
-    bool dirty = false;            // and staged
-    std::span<std::byte> memory;   // its home, or `staging`
-    std::span<std::byte> staging;
+    bool dirty = false;           // and staged
+    u64 filled = 0;               // bytes of what is being written, from its start
+    std::span<std::byte> memory;  // its home, or one of `staged`
+    std::vector<Staged> staged;
+    u64 turn = 0;
   };
   struct Piece {  // of a range, within one chunk
     ChunkId chunk{};
@@ -44,12 +54,14 @@ class StateStore final : public StateReader, public StateWriter {
 
   static u32 slot_number(Kind kind) { return kind == Kind::master || kind == Kind::master_low ? 1 : 0; }
   Slot& slot_of(Kind kind) { return slots_[slot_number(kind)]; }
-  // True if its content still has to come from disk (or go there).
-  bool put_into(Slot&, ChunkId);
+  // True if its content still has to come from its home (or go there).
+  Result<bool> put_into(Slot&, ChunkId);
   ChunkId first_chunk(u32 window, Kind kind) const;
   Piece piece_at(u32 window, Kind kind, u64 element, u64 bytes_left) const;
   std::span<std::byte> content(const Slot& slot) const;
+  void fill_zeros(Slot& slot, u64 up_to);
   Result<void> flush(Slot&);
+  Result<void> arrived(Staged&);
 
   const Plan& plan_;
   TrainingExecutor& executor_;

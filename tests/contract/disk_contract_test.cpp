@@ -189,6 +189,22 @@ TEST_P(DiskContract, DestroyingWaitsForWhatWasSubmitted) {
   EXPECT_EQ(completions_.take(0).size(), file_bytes / mib);
 }
 
+TEST_P(DiskContract, WhatWasClearedReadsAsZerosAndCanBeWrittenAgain) {
+  fill_random(source(0, 4 * mib), 9);
+  disk_->submit({DiskOp::write, 8 * mib, source(0, 4 * mib), 0});
+  expect_all_ok(1);
+  ASSERT_TRUE(disk_->clear(9 * mib, Bytes{2 * mib}));
+  disk_->submit({DiskOp::read, 8 * mib, target(0, 4 * mib), 1});
+  expect_all_ok(1);
+  std::fill_n(source(1 * mib, 2 * mib).begin(), 2 * mib, std::byte{0});
+  EXPECT_TRUE(std::ranges::equal(source(0, 4 * mib), target(0, 4 * mib)));
+  disk_->submit({DiskOp::write, 9 * mib, source(0, mib), 2});
+  expect_all_ok(1);
+  disk_->submit({DiskOp::read, 9 * mib, target(0, mib), 3});
+  expect_all_ok(1);
+  EXPECT_TRUE(std::ranges::equal(source(0, mib), target(0, mib)));
+}
+
 TEST_P(DiskContract, SyncsAndDescribesItself) {
   disk_->submit({DiskOp::write, 0, source(0, mib), 0});
   expect_all_ok(1);

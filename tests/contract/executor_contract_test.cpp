@@ -193,6 +193,51 @@ TEST_P(CpuContract, MovesTheBytesAndCountsThem) {
   EXPECT_EQ(executor.high_water(Tier::disk).value, 703 * frame_alignment);
 }
 
+TEST_P(CpuContract, WhatWasClearedArrivesAsZerosAndIsChecked) {
+  TinyPlan tiny;
+  const Frame home = frame(Tier::disk, 3, 700), host = frame(Tier::host, 0, 700);
+  const ChunkId chunk = tiny.add_chunk(home);
+  const OpId read = tiny.move(body, LaneKind::disk_read, chunk, 0, home, host);
+  const OpId write = tiny.move(body, LaneKind::disk_write, chunk, 0, host, home);
+  CpuExecutor& executor = static_cast<CpuExecutor&>(make(tiny.plan));
+  ASSERT_TRUE(executor.write_home(chunk, std::vector<std::byte>(home.bytes.value, std::byte{9})));
+  ASSERT_TRUE(executor.clear_home(chunk));
+  std::vector<std::byte> back(home.bytes.value, std::byte{1});
+  ASSERT_TRUE(executor.read_home(chunk, back));
+  EXPECT_TRUE(std::ranges::all_of(back, [](std::byte b) { return b == std::byte{0}; }));
+  executor.submit(issue(tiny.plan, read), {});
+  collect(executor, 1);
+  EXPECT_TRUE(errors_.empty());
+  rig_->host.span()[5] = std::byte{1};
+  executor.submit(issue(tiny.plan, write), {});
+  collect(executor, 1);
+  ASSERT_TRUE(executor.read_home(chunk, back));
+  EXPECT_EQ(back[5], std::byte{1});
+}
+
+// From the arena, where nothing is copied: several chunks under way at once.
+TEST_P(CpuContract, HomesAreWrittenFromTheArenaWhileOthersAreFilled) {
+  TinyPlan tiny;
+  std::vector<ChunkId> chunks;
+  for (u32 i = 0; i < writes_at_rest_max; ++i) chunks.push_back(tiny.add_chunk(frame(Tier::disk, 8 * i, 8)));
+  for (const Tier tier : {Tier::host, Tier::disk})
+    tiny.plan.tiers[static_cast<u32>(tier)].planned_peak = Bytes{8 * frame_alignment * chunks.size()};
+  CpuExecutor& executor = static_cast<CpuExecutor&>(make(tiny.plan));
+  const auto content = [&](u32 i) { return rig_->host.span().subspan(8 * frame_alignment * i, 8 * frame_alignment); };
+  for (u32 round = 0; round < 3; ++round) {
+    for (u32 i = 0; i < chunks.size(); ++i) {
+      std::ranges::fill(content(i), std::byte(17 * round + i));
+      ASSERT_TRUE(executor.begin_write_home(chunks[i], content(i)));
+    }
+    for (const ChunkId chunk : chunks) ASSERT_TRUE(executor.end_write_home(chunk));
+    std::vector<std::byte> back(8 * frame_alignment);
+    for (u32 i = 0; i < chunks.size(); ++i) {
+      ASSERT_TRUE(executor.read_home(chunks[i], back));
+      EXPECT_TRUE(std::ranges::equal(back, content(i))) << round << " " << i;
+    }
+  }
+}
+
 TEST_P(CpuContract, AFaultOfTheDataEndsTheRun) {
   TinyPlan tiny;
   const ChunkId batch = tiny.add_transient(Kind::batch);

@@ -40,13 +40,16 @@ OpenDisk stuck_after(u64 answers) {
   };
 }
 
-// Requests that a whole run makes before its first step: the initial state goes to disk.
+// Requests that a whole run makes before its first step: parameters and masters go to disk, moments are cleared.
 u64 requests_of_init(const Config& config) {
   const ModelGraph graph = make_graph(config).value();
   const Plan plan = make_plan(graph, plan_options(config, config.memory.budgets.disk)).value();
   u64 requests = 0;
-  for (const Frame& home : plan.homes)
-    if (home.tier == Tier::disk && home.bytes.value > 0) requests += div_up(home.bytes.value, executor_staging.value / 2);
+  for (u32 id = 0; id < plan.chunks.size(); ++id) {
+    const Kind kind = plan.chunks[id].kind;
+    const bool moment = kind == Kind::momentum || kind == Kind::variance;
+    if (plan.homes[id].tier == Tier::disk && plan.homes[id].bytes.value > 0 && !moment) ++requests;
+  }
   return requests;
 }
 

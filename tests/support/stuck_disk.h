@@ -22,6 +22,7 @@ class StuckDisk final : public Disk {
     ++swallowed_;
   }
   Result<void> sync() override { return {}; }
+  Result<void> clear(u64 offset, Bytes bytes) override { return disk_->clear(offset, bytes); }
   std::string describe() const override { return "a disk that hangs"; }
 
  private:

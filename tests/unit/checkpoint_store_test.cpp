@@ -221,7 +221,7 @@ TEST_P(Checkpoint, loads_as_weights_for_either_precision) {
   }
   const SavedCheckpoint saved = store_->save(some_state(1), state).value();
   MemoryState loaded(graph_);
-  const auto unused = load_weights(saved.path, graph_, loaded, Bytes{64 * kib});
+  const auto unused = load_weights(saved.path, graph_, loaded);
   ASSERT_TRUE(unused.has_value()) << unused.error().message;
   EXPECT_TRUE(unused->empty());
   for (u32 w = 0; w < graph_.windows.size(); ++w) {
@@ -229,10 +229,10 @@ TEST_P(Checkpoint, loads_as_weights_for_either_precision) {
   }
   const ModelGraph other = tiny_graph(GetParam() == Precision::fp32 ? Precision::bf16 : Precision::fp32);
   MemoryState converted(other);
-  EXPECT_TRUE(load_weights(saved.path, other, converted, Bytes{64 * kib}).has_value());
+  EXPECT_TRUE(load_weights(saved.path, other, converted).has_value());
   const ModelGraph wider = tiny_graph(GetParam(), 22);
   MemoryState never(wider);
-  EXPECT_THAT(load_weights(saved.path, wider, never, Bytes{64 * kib}).error().message,
+  EXPECT_THAT(load_weights(saved.path, wider, never).error().message,
               HasSubstr("tensor wte.weight is [61, 20], the model's config wants [61, 22]"));
 }
 

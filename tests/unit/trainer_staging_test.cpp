@@ -1,6 +1,8 @@
 // Where checkpoints stage at rest: in gaps of the arenas, never in a home; what finds none is counted.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "config/config.h"
 #include "planner/planner.h"
 #include "trainer/rest_staging.h"
@@ -27,7 +29,7 @@ void expect_clear_of_homes(const Plan& plan, const StagingPlace& place) {
 
 TEST(Staging, LiesInGapsBesideEachOther) {
   const Plan plan = streaming_plan();
-  const auto places = place_staging(plan, {Bytes{64 * kib}, Bytes{32 * kib}}, host_reserved());
+  const auto places = place_staging(plan, std::array{Bytes{64 * kib}, Bytes{32 * kib}}, host_reserved());
   for (const StagingPlace& place : places) {
     ASSERT_TRUE(place.tier);
     expect_clear_of_homes(plan, place);
@@ -39,7 +41,7 @@ TEST(Staging, LiesInGapsBesideEachOther) {
 }
 
 TEST(Staging, WhatNoArenaHasRoomForIsBeside) {
-  const auto places = place_staging(streaming_plan(), {Bytes{gib}, Bytes{32 * kib}}, host_reserved());
+  const auto places = place_staging(streaming_plan(), std::array{Bytes{gib}, Bytes{32 * kib}}, host_reserved());
   EXPECT_FALSE(places[0].tier);
   EXPECT_EQ(places[0].bytes, Bytes{gib});
   EXPECT_TRUE(places[1].tier);

@@ -1,5 +1,6 @@
 #include "executor/cpu/cpu_executor.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace tidepool {
@@ -104,11 +105,23 @@ Result<void> CpuExecutor::read_home(ChunkId id, std::span<std::byte> out) {
   return {};
 }
 
-Result<void> CpuExecutor::write_home(ChunkId id, std::span<const std::byte> content) {
+Result<void> CpuExecutor::begin_write_home(ChunkId id, std::span<const std::byte> content) {
   const Frame& home = plan_.homes[index(id)];
   CHECK(content.size() == home.bytes.value, content.size(), home.bytes.value);
-  if (home.tier == Tier::disk) return disk_lanes_->write(id, home, content);
+  if (home.tier == Tier::disk) return disk_lanes_->begin_write(id, home, content);
   std::memcpy(memory_.at(home).data(), content.data(), content.size());
+  return {};
+}
+
+Result<void> CpuExecutor::end_write_home(ChunkId id) {
+  if (plan_.homes[index(id)].tier == Tier::disk) return disk_lanes_->end_write(id);
+  return {};
+}
+
+Result<void> CpuExecutor::clear_home(ChunkId id) {
+  const Frame& home = plan_.homes[index(id)];
+  if (home.tier == Tier::disk) return disk_lanes_->clear(id, home);
+  std::ranges::fill(memory_.at(home), std::byte{0});
   return {};
 }
 

@@ -50,7 +50,9 @@ class CpuExecutor final : public TrainingExecutor {
   Bytes high_water(Tier tier) const override { return book_.high_water(tier); }
 
   Result<void> read_home(ChunkId, std::span<std::byte> out) override;
-  Result<void> write_home(ChunkId, std::span<const std::byte> content) override;
+  Result<void> begin_write_home(ChunkId, std::span<const std::byte> content) override;
+  Result<void> end_write_home(ChunkId) override;
+  Result<void> clear_home(ChunkId) override;
   std::span<std::byte> home_memory(ChunkId) const override;
   Result<void> run_at_rest(const Segment&, OpId) override;
   Result<void> transfer_raw(std::span<const RawTransfer> transfers) override {

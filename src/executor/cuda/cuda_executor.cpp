@@ -211,10 +211,10 @@ Result<void> CudaExecutor::read_home(ChunkId id, std::span<std::byte> out) {
   return {};
 }
 
-Result<void> CudaExecutor::write_home(ChunkId id, std::span<const std::byte> content) {
+Result<void> CudaExecutor::begin_write_home(ChunkId id, std::span<const std::byte> content) {
   const Frame& home = plan_.homes[index(id)];
   CHECK(content.size() == home.bytes.value, content.size(), home.bytes.value);
-  if (home.tier == Tier::disk) return disk_lanes_->write(id, home, content);
+  if (home.tier == Tier::disk) return disk_lanes_->begin_write(id, home, content);
   const std::span<std::byte> to = memory_.at(home);
   if (home.tier == Tier::host) {
     std::memcpy(to.data(), content.data(), content.size());
@@ -225,6 +225,26 @@ Result<void> CudaExecutor::write_home(ChunkId id, std::span<const std::byte> con
     std::memcpy(parts_.staging.data(), content.data() + at, bytes);
     TRY(copy_at_rest(id, LaneKind::h2d, to.data() + at, parts_.staging.data(), bytes));
   }
+  return {};
+}
+
+Result<void> CudaExecutor::end_write_home(ChunkId id) {
+  if (plan_.homes[index(id)].tier == Tier::disk) return disk_lanes_->end_write(id);
+  return {};
+}
+
+Result<void> CudaExecutor::clear_home(ChunkId id) {
+  const Frame& home = plan_.homes[index(id)];
+  if (home.tier == Tier::disk) return disk_lanes_->clear(id, home);
+  const std::span<std::byte> to = memory_.at(home);
+  if (home.tier == Tier::host) {
+    std::ranges::fill(to, std::byte{0});
+    return {};
+  }
+  std::ranges::fill(parts_.staging, std::byte{0});
+  for (u64 at = 0; at < to.size(); at += parts_.staging.size())
+    TRY(copy_at_rest(id, LaneKind::h2d, to.data() + at, parts_.staging.data(),
+                     std::min(parts_.staging.size(), to.size() - at)));
   return {};
 }
 

@@ -25,6 +25,10 @@ class TierMemory {
     return arena.subspan(frame.offset, frame.bytes.value);
   }
 
+  bool in_host(std::span<const std::byte> memory) const {
+    return memory.data() >= host_.data() && memory.data() + memory.size() <= host_.data() + host_.size();
+  }
+
  private:
   const std::vector<std::span<std::byte>> devices_;
   const std::span<std::byte> host_;

@@ -33,13 +33,18 @@ class ChunkLedger {
     Entry& entry = entries_[index(id)];
     ++entry.version;
     entry.sum = entry.next;
+    entry.prepared = entry.zeros = false;
+  }
+  // It was cleared: zeros are its content, which need no checksum.
+  void cleared(ChunkId id) {
+    Entry& entry = entries_[index(id)];
+    ++entry.version;
     entry.prepared = false;
+    entry.zeros = true;
   }
 
   bool written(ChunkId id) const { return entries_[index(id)].version > 0; }
   u64 version(ChunkId id) const { return entries_[index(id)].version; }
-  u64 seed(ChunkId id) const { return checksum_seed(id, entries_[index(id)].version); }
-  u64 sum(ChunkId id) const { return entries_[index(id)].sum; }
 
   u64 block_bytes(const Chunk& chunk) const {
     return checksum_block_elements * element_bytes(chunk.kind, plan_.precision);
@@ -52,13 +57,20 @@ class ChunkLedger {
                CorePool& pool) const {
     return chunk_checksum(content, block_bytes(plan_.chunk(id)), seed, hashes.first(blocks(id)), pool);
   }
+  // Whether `content`, as it came from disk, is what the last write or clearing left there.
+  bool is_current(ChunkId id, std::span<const std::byte> content, std::span<u64> hashes, CorePool& pool) const {
+    const Entry& entry = entries_[index(id)];
+    if (entry.zeros) return all_zeros(content, pool);
+    return make_sum(id, content, checksum_seed(id, entry.version), hashes, pool) == entry.sum;
+  }
 
  private:
   struct Entry {
-    u64 version = 0;  // writes so far; 0: nothing on disk
+    u64 version = 0;  // writes and clearings so far; 0: nothing on disk
     u64 sum = 0;      // of that version
     u64 next = 0;     // of version + 1, if prepared
     bool prepared = false;
+    bool zeros = false;  // the last was a clearing
   };
   const Plan& plan_;
   std::vector<Entry> entries_;

@@ -77,7 +77,10 @@ void DiskLanes::on_disk(const DiskCompletion& completion) {
   retries_.fetch_add(completion.retries, std::memory_order_relaxed);
   if (completion.tag >= at_rest_tag) {
     const std::scoped_lock lock(rest_mutex_);
-    transfers_[completion.tag - at_rest_tag] = {.done = true, .ok = completion.ok, .error = completion.error};
+    Transfer& transfer = transfers_[completion.tag - at_rest_tag];
+    transfer.done = true;
+    transfer.ok = completion.ok;
+    transfer.error = completion.error;
     rest_changed_.notify_all();
     return;
   }
@@ -130,8 +133,8 @@ void DiskLanes::check_or_make(Slot& slot, u32 number) {
                                                parts_.pool));
     return send(number, DiskOp::write);
   }
-  const u64 sum = ledger.make_sum(slot.chunk, slot.memory, ledger.seed(slot.chunk), hashes_, parts_.pool);
-  if (sum != ledger.sum(slot.chunk)) return fail(number, mismatch(slot.chunk, slot.frame));
+  if (!ledger.is_current(slot.chunk, slot.memory, hashes_, parts_.pool))
+    return fail(number, mismatch(slot.chunk, slot.frame));
   finish(number);
 }
 
@@ -218,18 +221,57 @@ Result<void> DiskLanes::read(ChunkId id, const Frame& frame, std::span<std::byte
     if (!more && !result) break;
   }
   TRY(result);
-  const u64 sum = parts_.ledger.make_sum(id, out, parts_.ledger.seed(id), rest_hashes_, parts_.pool);
-  if (sum != parts_.ledger.sum(id)) return mismatch(id, frame);
+  if (!parts_.ledger.is_current(id, out, rest_hashes_, parts_.pool)) return mismatch(id, frame);
   return {};
 }
 
-Result<void> DiskLanes::write(ChunkId id, const Frame& frame, std::span<const std::byte> content) {
+Result<void> DiskLanes::clear(ChunkId id, const Frame& frame) {
+  CHECK(disk_ != nullptr, chunk_name(id));
+  if (Result<void> cleared = disk_->clear(frame.offset, frame.bytes); !cleared) return named(cleared.error(), id);
+  parts_.ledger.cleared(id);
+  return {};
+}
+
+Result<void> DiskLanes::begin_write(ChunkId id, const Frame& frame, std::span<const std::byte> content) {
   CHECK(disk_ && !parts_.staging.empty() && content.size() == frame.bytes.value, content.size(),
         frame.bytes.value);
   parts_.ledger.prepare(
       id, parts_.ledger.make_sum(id, content, parts_.ledger.next_seed(id), rest_hashes_, parts_.pool));
+  const bool whole_pages = reinterpret_cast<std::uintptr_t>(content.data()) % frame_alignment == 0 &&
+                           content.size() % frame_alignment == 0;
+  if (!whole_pages || !parts_.memory.in_host(content)) return write_through_staging(id, frame, content);
+  write_in_place(id, frame, content);
+  return {};
+}
+
+void DiskLanes::write_in_place(ChunkId id, const Frame& frame, std::span<const std::byte> content) {
+  u64 number = 0;
+  {
+    const std::scoped_lock lock(rest_mutex_);
+    const auto at = std::find_if(transfers_.begin() + 2, transfers_.end(),
+                                 [](const Transfer& t) { return t.chunk == ChunkId{none}; });
+    CHECK(at != transfers_.end(), chunk_name(id));
+    *at = {.done = false, .chunk = id};
+    number = static_cast<u64>(at - transfers_.begin());
+  }
+  const std::span<std::byte> memory(const_cast<std::byte*>(content.data()), content.size());  // a write reads it
+  disk_->submit({.op = DiskOp::write, .offset = frame.offset, .memory = memory, .tag = at_rest_tag + number});
+}
+
+Result<void> DiskLanes::end_write(ChunkId id) {
+  std::unique_lock lock(rest_mutex_);
+  const auto at = std::find_if(transfers_.begin() + 2, transfers_.end(), [&](const Transfer& t) { return t.chunk == id; });
+  if (at == transfers_.end()) return {};  // it was written before begin_write returned
+  if (!await(lock, [&] { return at->done; })) return hangs(chunk_name(id));
+  const Transfer transfer = std::exchange(*at, {});
+  if (!transfer.ok) return named(transfer.error, id);
+  parts_.ledger.commit(id);
+  return {};
+}
+
+Result<void> DiskLanes::write_through_staging(ChunkId id, const Frame& frame, std::span<const std::byte> content) {
   const u64 step = parts_.staging.size() / 2, pieces = div_up(content.size(), step);
-  transfers_ = {};
+  transfers_[0] = transfers_[1] = {};
   Result<void> result;
   for (u64 piece = 0; piece < pieces; ++piece) {
     const u64 at = piece * step;

@@ -59,9 +59,13 @@ class DiskLanes {
   // Some transfer at rest has not come back; the destructor would wait for it.
   bool busy_at_rest();
 
-  // At rest only. Blocks; ErrorKind::io where the disk does not answer.
+  // At rest only. Block; ErrorKind::io where the disk does not answer.
   Result<void> read(ChunkId, const Frame&, std::span<std::byte> out);
-  Result<void> write(ChunkId, const Frame&, std::span<const std::byte> content);
+  Result<void> clear(ChunkId, const Frame&);
+  // What lies in the host's arena is written from there while the caller goes on: it must stay as it is until
+  // end_write, and writes_at_rest_max may be on their way. Anything else is written before this returns.
+  Result<void> begin_write(ChunkId, const Frame&, std::span<const std::byte> content);
+  Result<void> end_write(ChunkId);
   // Whole frames with a full queue, neither checked nor checksummed: to time the disk. At rest only. Blocks.
   Result<void> transfer_raw(std::span<const RawTransfer>);
   Disk* disk() { return disk_.get(); }
@@ -74,12 +78,14 @@ class DiskLanes {
     std::span<std::byte> memory;  // in host
     Nanos started{};
   };
-  // Tags of transfers at rest, one per half of the staging buffer; below them are slot numbers.
+  // Tags of transfers at rest: one per half of the staging buffer, then writes from where their content lies;
+  // below them are slot numbers.
   static constexpr u64 at_rest_tag = u64{1} << 63, raw_tag = u64{1} << 62;
   struct Transfer {
     bool done = true;
     bool ok = true;
     Error error;
+    ChunkId chunk{none};  // of a write from where its content lies, until end_write
   };
 
   explicit DiskLanes(const DiskLanesParts&);
@@ -96,6 +102,8 @@ class DiskLanes {
   std::span<std::byte> half(u64 piece, u64 bytes_left) const;
   void begin_transfer(DiskOp, u64 piece, u64 offset, u64 bytes_left);
   Result<void> end_transfer(u64 piece, ChunkId);
+  Result<void> write_through_staging(ChunkId, const Frame&, std::span<const std::byte> content);
+  void write_in_place(ChunkId, const Frame&, std::span<const std::byte> content);
   template <class Done>
   bool await(std::unique_lock<std::mutex>&, Done&&);
   Error hangs(const std::string& what) const;
@@ -118,7 +126,7 @@ class DiskLanes {
 
   std::mutex rest_mutex_;
   std::condition_variable rest_changed_;
-  std::array<Transfer, 2> transfers_;
+  std::array<Transfer, 2 + writes_at_rest_max> transfers_;
   u64 raw_in_flight_ = 0;
   std::optional<Error> raw_error_;
   bool hangs_ = false;  // the last wait at rest was in vain
