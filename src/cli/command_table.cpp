@@ -144,6 +144,33 @@ Result<void> run_generate(const Arguments& arguments) {
   return generate(out);
 }
 
+constexpr std::array tokenize_options = {
+    Option{"output", "FILE", "the token file to write (llm.c's format)"},
+    Option{"documents", "file|line", "what is a document", "file"},
+    Option{"no-special", "", "without what the tokenizer puts around a text"},
+    Option{"end", "TOKEN", "a token to put behind each document"},
+    Option{"show", "N", "print N documents' tokens, write nothing", "0"},
+    Option{"overwrite", "", "replace the output file"},
+    Option{"threads", "N", "worker threads; 0 one per core", "0"},
+};
+Result<void> run_tokenize(const Arguments& arguments) {
+  const auto& words = arguments.positional();
+  TokenizeArguments out{.tokenizer = words[0], .inputs = {words.begin() + 1, words.end()}};
+  out.output = arguments.text("output");
+  out.special = !arguments.has("no-special");
+  out.end = arguments.text("end");
+  out.overwrite = arguments.has("overwrite");
+  const std::string documents = arguments.text("documents");
+  if (documents != "file" && documents != "line") return usage("--documents: must be file or line");
+  if (documents == "line") out.documents = TextDocuments::line;
+  TRY_ASSIGN(out.show, arguments.integer("show"));
+  TRY_ASSIGN(const u64 threads, arguments.integer("threads"));
+  if (threads > 4096) return usage("--threads is too large");
+  if (out.show == 0 && out.output.empty()) return usage("--output: name the file to write, for example --output=tokens.bin");
+  out.threads = static_cast<u32>(threads);
+  return tokenize(out);
+}
+
 constexpr std::array report_options = {
     Option{"html", "FILE", "where the page goes, else into the run directory"},
 };
@@ -203,6 +230,9 @@ const std::array command_table = std::to_array<Command>({
     {"probe", "", "measure this machine, write a machine file", probe_options, 0, run_probe,
      "\nTakes under a minute. Other work that runs meanwhile shows in the rates, and in\n"
      "their spread. docs/machine-files.md explains the file.\n"},
+    {"tokenize", "TOKENIZER FILE ...", "text files to a token file", tokenize_options, 2, run_tokenize,
+     "\nTOKENIZER is a tokenizer.json, or a model directory that holds one. FILE may be\n"
+     "a directory, with everything in it. docs/tokenizer.md says what is supported.\n"},
     {"generate", "RUN_DIR|CHECKPOINT", "write text with a trained model", generate_options, 1, run_generate},
     {"report", "RUN_DIR [RUN_DIR]", "the report of a run again, or of two side by side", report_options, 1, run_report},
     {"doctor", "[CONFIG.yaml [key=value ...]]", "what this machine lacks or limits, and the fix",

@@ -7,6 +7,7 @@
 
 #include "config/config.h"
 #include "tidepool/result.h"
+#include "tokenize/document_source.h"
 
 namespace tidepool {
 
@@ -47,6 +48,19 @@ struct GenerateArguments {
   u32 threads = 0;  // 0: all cores of this process
 };
 Result<void> generate(const GenerateArguments&);
+
+struct TokenizeArguments {
+  std::string tokenizer;            // tokenizer.json, or a directory that holds it
+  std::vector<std::string> inputs;  // files, directories, globs
+  std::string output;
+  TextDocuments documents = TextDocuments::file;
+  bool special = true;  // what the tokenizer puts around a text
+  std::string end;      // a token to put behind each document; empty: none
+  u64 show = 0;         // print the tokens of so many documents, and write nothing
+  bool overwrite = false;
+  u32 threads = 0;  // 0: all cores of this process
+};
+Result<void> tokenize(const TokenizeArguments&);
 
 struct ReportArguments {
   std::vector<std::string> run_dirs;  // one, or two to stand side by side

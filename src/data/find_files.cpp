@@ -58,7 +58,7 @@ Result<void> add_path(const std::string& path, bool named, std::vector<FoundFile
   return {};
 }
 
-Result<void> add_entry(const std::string& entry, std::vector<FoundFile>& out) {
+Result<void> add_entry(const std::string& entry, std::string_view named_in, std::vector<FoundFile>& out) {
   const size_t before = out.size();
   std::error_code unused;
   if (fs::exists(entry, unused)) {
@@ -69,19 +69,19 @@ Result<void> add_entry(const std::string& entry, std::vector<FoundFile>& out) {
                    : fmt::format("{}: is neither a regular file nor a directory", entry));
   }
   if (entry.find_first_of("*?[") == std::string::npos) {
-    return bad(fmt::format("{}: no such data file (looked from {}); correct data.train", entry,
-                           fs::current_path(unused).string()));
+    return bad(fmt::format("{}: no such data file (looked from {}); correct {}", entry,
+                           fs::current_path(unused).string(), named_in));
   }
   for (const std::string& path : glob_matches(entry)) TRY(add_path(path, false, out));
   if (out.size() > before) return {};
-  return bad(fmt::format("{}: the pattern matches no file; correct data.train", entry));
+  return bad(fmt::format("{}: the pattern matches no file; correct {}", entry, named_in));
 }
 
 }  // namespace
 
-Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& entries) {
+Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& entries, std::string_view named_in) {
   std::vector<FoundFile> files;
-  for (const std::string& entry : entries) TRY(add_entry(entry, files));
+  for (const std::string& entry : entries) TRY(add_entry(entry, named_in, files));
   return files;
 }
 

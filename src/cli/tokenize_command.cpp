@@ -1,0 +1,158 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <boost/json/value.hpp>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+
+#include "cli/commands.h"
+#include "data/find_files.h"
+#include "json/text.h"
+#include "report/status_line.h"
+#include "report/units.h"
+#include "tidepool/core_pool.h"
+#include "tokenize/tokenize.h"
+#include "trainer/signals.h"
+
+namespace tidepool {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr StopWords stop_words{.first = "\ntidepool: stopping; again to stop at once\n",
+                               .second = "\ntidepool: stopped at once; nothing was written\n"};
+constexpr size_t shown_tokens_max = 400;
+
+Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
+
+Result<std::unique_ptr<Tokenizer>> open_tokenizer(const std::string& path) {
+  std::error_code unused;
+  return Tokenizer::open(fs::is_directory(path, unused) ? path + "/tokenizer.json" : path);
+}
+
+Result<std::unique_ptr<DocumentSource>> open_source(const TokenizeArguments& arguments,
+                                                    const Tokenizer& tokenizer) {
+  TRY_ASSIGN(const std::vector<FoundFile> found, find_files(arguments.inputs, "the input"));
+  std::vector<std::string> files;
+  for (const FoundFile& file : found) files.push_back(file.path);
+  return text_documents(std::move(files), arguments.documents, tokenizer);
+}
+
+Result<std::optional<u32>> end_token(const TokenizeArguments& arguments, const Tokenizer& tokenizer) {
+  if (arguments.end.empty()) return std::optional<u32>();
+  const std::optional<u32> id = tokenizer.id_of(arguments.end);
+  if (!id) return usage(fmt::format("--end {}: the tokenizer has no such token", arguments.end));
+  return id;
+}
+
+// "Ġworld" 995, as many as fit into a line; on a terminal every other token is coloured.
+void print_document(const Tokenizer& tokenizer, const std::string& where, const std::vector<u32>& ids) {
+  const Screen screen = detect_screen(STDOUT_FILENO);
+  std::vector<std::string> items;
+  for (size_t i = 0; i < std::min(ids.size(), shown_tokens_max); ++i) {
+    const Ink ink = tokenizer.is_special(ids[i]) ? Ink::magenta : i % 2 == 0 ? Ink::cyan : Ink::plain;
+    const boost::json::value quoted(boost::json::string(tokenizer.token(ids[i])));
+    items.push_back(paint(screen, ink, json_text(quoted, JsonStyle::line)) + fmt::format(" {}", ids[i]));
+  }
+  fmt::print("{}: {} tokens\n", where, ids.size());
+  for (const std::string& line : wrap_items(items, "  ", 78, 0)) fmt::print("  {}\n", line);
+  if (ids.size() > shown_tokens_max) fmt::print("  and {} more\n", ids.size() - shown_tokens_max);
+}
+
+Result<void> show(const Tokenizer& tokenizer, DocumentSource& source, const TokenizeOptions& options,
+                  u64 count) {
+  DocumentPart part;
+  std::vector<u32> ids;
+  while (count > 0) {
+    TRY_ASSIGN(const bool more, source.next(part));
+    if (!more) break;
+    if (auto done = tokenizer.encode_part({.text = part.text, .first = part.first, .last = part.last},
+                                          options.special, ids);
+        !done)
+      return Error{done.error().kind, fmt::format("{}: {}", part.where, done.error().message)};
+    if (!part.last) continue;
+    if (options.end) ids.push_back(*options.end);
+    print_document(tokenizer, part.where, ids);
+    ids.clear();
+    --count;
+  }
+  return {};
+}
+
+void show_progress(StatusLine& status, const TokenizeCounts& counts, double fraction, double seconds) {
+  const std::string rate =
+      bytes_text(Bytes{static_cast<u64>(static_cast<double>(counts.text_bytes) / std::max(seconds, 1e-3))});
+  const std::string line =
+      fmt::format("{} {:3.0f}%  {} tokens, {}/s, {} left", bar(status.screen(), fraction, 20, Ink::cyan),
+                  100 * fraction, count_text(static_cast<double>(counts.tokens)), rate,
+                  seconds_text(fraction > 0 ? seconds * (1 - fraction) / fraction : 0));
+  status.show("tokenizing", line, "tokenizing");
+}
+
+void print_summary(const TokenizeCounts& counts, const TokenWriter& writer, const std::string& output,
+                   double seconds) {
+  const double bytes = static_cast<double>(counts.text_bytes), tokens = static_cast<double>(counts.tokens);
+  fmt::print(" Documents        {}\n", counts.documents);
+  fmt::print(" Tokens           {}\n", counts.tokens);
+  fmt::print(" Text             {}, {:.3f} tokens per byte\n", bytes_text(Bytes{counts.text_bytes}),
+             bytes > 0 ? tokens / bytes : 0);
+  fmt::print(" Time             {}, {}/s\n", seconds_text(seconds),
+             bytes_text(Bytes{static_cast<u64>(bytes / std::max(seconds, 1e-6))}));
+  fmt::print(" File             {}, uint{} in the format of llm.c\n", output, 8 * writer.token_bytes());
+}
+
+// As the shell expects of a process that a signal ended.
+[[noreturn]] void end_by_signal(int number) {
+  fmt::print(stderr, "tidepool: stopped; nothing was written\n");
+  std::fflush(nullptr);
+  std::signal(number, SIG_DFL);
+  std::raise(number);
+  std::_Exit(128 + number);
+}
+
+Result<TokenizeCounts> run(const Tokenizer& tokenizer, DocumentSource& source, TokenWriter& writer,
+                           CorePool& pool, const TokenizeOptions& options) {
+  StatusLine status;
+  const auto begin = std::chrono::steady_clock::now();
+  const TokenizeHooks hooks{.progress =
+                                [&](const TokenizeCounts& counts, double fraction) {
+                                  const std::chrono::duration<double> since =
+                                      std::chrono::steady_clock::now() - begin;
+                                  show_progress(status, counts, fraction, since.count());
+                                },
+                            .stop = [] { return StopSignals::stop_requested(); }};
+  return tokenize(tokenizer, source, writer, pool, options, hooks);
+}
+
+}  // namespace
+
+Result<void> tokenize(const TokenizeArguments& arguments) {
+  TRY_ASSIGN(const std::unique_ptr<Tokenizer> tokenizer, open_tokenizer(arguments.tokenizer));
+  TRY_ASSIGN(const std::unique_ptr<DocumentSource> source, open_source(arguments, *tokenizer));
+  TokenizeOptions options{.special = arguments.special ? Special::added : Special::none};
+  TRY_ASSIGN(options.end, end_token(arguments, *tokenizer));
+  if (arguments.show > 0) return show(*tokenizer, *source, options, arguments.show);
+
+  std::error_code unused;
+  if (fs::exists(arguments.output, unused) && !arguments.overwrite)
+    return usage(fmt::format("--output {}: is there already; name another file, or give --overwrite",
+                             arguments.output));
+  const auto begin = std::chrono::steady_clock::now();
+  TRY_ASSIGN(const std::unique_ptr<CorePool> pool, create_core_pool(arguments.threads, Bytes{}));
+  Result<TokenizeCounts> counts = TokenizeCounts{};
+  {
+    const StopSignals signals(stop_words);
+    TRY_ASSIGN(const std::unique_ptr<TokenWriter> writer,
+               TokenWriter::create(arguments.output, tokenizer->vocab_size()));
+    counts = run(*tokenizer, *source, *writer, *pool, options);
+    if (counts) TRY(writer->finish());
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    if (counts) print_summary(*counts, *writer, arguments.output, seconds.count());
+  }
+  if (!counts && StopSignals::signal_number() != 0) end_by_signal(StopSignals::signal_number());
+  return counts ? Result<void>() : Result<void>(counts.error());
+}
+
+}  // namespace tidepool

@@ -1,0 +1,105 @@
+// Unicode's normalization form C. utf8proc does the work, on the stretches that may need it: most text is in
+// that form already, and is only looked at.
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <array>
+
+#include "tidepool/check.h"
+#include "tokenizer/characters.h"
+#include "tokenizer/newer_unicode.h"
+#include "tokenizer/normalizer.h"
+
+namespace tidepool {
+
+namespace {
+
+// Characters that never change, and never join with one before them, in large runs: what is left out here is
+// only slower. Tested against utf8proc, character by character.
+bool stays(u32 c) {
+  if (c < 0x300) return true;
+  if (c < 0x3400) {
+    return (c >= 0x388 && c < 0x483) || (c >= 0x48a && c < 0x591) || (c >= 0x2010 && c < 0x2070) ||
+           (c >= 0x2190 && c < 0x2329) || (c >= 0x2400 && c < 0x2adc) || (c >= 0x3000 && c < 0x302a) ||
+           (c >= 0x3030 && c < 0x3099) || (c >= 0x309b && c < 0x3400);
+  }
+  return c < 0xa000 || (c >= 0xac00 && c <= 0xd7a3) || (c >= 0xff00 && c < 0xfff0) ||
+         (c >= 0x1f000 && c < 0x20000) || (c >= 0x20000 && c < 0x2f800);
+}
+
+struct Range {
+  u32 first;
+  u32 last;
+};
+
+// Hugging Face's normalizer is of Unicode 9, to which the combining characters since then are like any other:
+// they neither change places nor join. In ascending order; those of Unicode 15 and later are newer_unicode's.
+constexpr auto since_unicode_9 = std::to_array<Range>({
+    {0x7fd, 0x7fd},     {0x898, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},     {0xc3c, 0xc3c},
+    {0xd3b, 0xd3c},     {0xeba, 0xeba},     {0x1715, 0x1715},   {0x1abf, 0x1ace},   {0x1df6, 0x1dfa},
+    {0xa82c, 0xa82c},   {0x10d24, 0x10d27}, {0x10eab, 0x10eac}, {0x10efd, 0x10eff}, {0x10f46, 0x10f50},
+    {0x10f82, 0x10f85}, {0x11070, 0x11070}, {0x1133b, 0x1133b}, {0x1145e, 0x1145e}, {0x11839, 0x1183a},
+    {0x11930, 0x11930}, {0x1193d, 0x1193e}, {0x11943, 0x11943}, {0x119e0, 0x119e0}, {0x11a34, 0x11a34},
+    {0x11a47, 0x11a47}, {0x11a99, 0x11a99}, {0x11d42, 0x11d42}, {0x11d44, 0x11d45}, {0x11d97, 0x11d97},
+    {0x11f41, 0x11f42}, {0x16ff0, 0x16ff1}, {0x1e08f, 0x1e08f}, {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae},
+    {0x1e2ec, 0x1e2ef}, {0x1e4ec, 0x1e4ef},
+});
+
+bool is_unknown(u32 c) {
+  if (c < since_unicode_9.front().first) return false;
+  const auto after = std::ranges::upper_bound(since_unicode_9, c, {}, &Range::first);
+  return c <= (after - 1)->last || is_newer(c);
+}
+
+bool may_change(u32 c) { return !stays(c) && !is_unknown(c); }
+
+class Nfc final : public NormalizerStep {
+ public:
+  bool apply(NormalText& in, std::string& out, NormalState& state, MatchState&, bool&) const override {
+    const std::string_view text = in.text;
+    size_t kept = 0;    // everything before is in `out`
+    size_t before = 0;  // where the last character begins that stays, but may be joined with
+    for (size_t at = 0; at < text.size();) {
+      const u32 character = character_at(text, at);
+      const size_t behind = at + character_bytes(text[at]);
+      if (!may_change(character)) {
+        before = stays(character) ? at : behind;
+        at = behind;
+        continue;
+      }
+      size_t end = behind;
+      while (end < text.size() && may_change(character_at(text, end))) end += character_bytes(text[end]);
+      out += text.substr(kept, before - kept);
+      compose(text.substr(before, end - before), out, state.characters);
+      kept = before = at = end;
+    }
+    if (kept == 0) return false;
+    out += text.substr(kept);
+    return true;
+  }
+
+ private:
+  static void compose(std::string_view stretch, std::string& out, std::vector<i32>& characters) {
+    constexpr auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    const auto bytes = reinterpret_cast<const utf8proc_uint8_t*>(stretch.data());
+    const auto length = static_cast<utf8proc_ssize_t>(stretch.size());
+    // As many as bytes are nearly always enough; asked again otherwise.
+    utf8proc_ssize_t count = static_cast<utf8proc_ssize_t>(stretch.size());
+    for (utf8proc_ssize_t room = -1; room < count;) {
+      room = count;
+      if (characters.size() < static_cast<size_t>(room) + 1) characters.resize(static_cast<size_t>(room) + 1);
+      count = utf8proc_decompose(bytes, length, characters.data(), room, options);
+      CHECK(count >= 0, count);  // it is UTF-8
+    }
+    count = utf8proc_normalize_utf32(characters.data(), count, options);
+    CHECK(count >= 0, count);
+    for (utf8proc_ssize_t i = 0; i < count; ++i)
+      append_character(out, static_cast<u32>(characters[static_cast<size_t>(i)]));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<NormalizerStep> normalize_nfc() { return std::make_unique<Nfc>(); }
+
+}  // namespace tidepool

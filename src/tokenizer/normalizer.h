@@ -1,0 +1,44 @@
+// What happens to text before it is cut: a list of steps.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/splitter.h"
+
+namespace tidepool {
+
+// What one thread needs.
+struct NormalState {
+  std::string text[2];          // the steps write into one from the other
+  std::vector<i32> characters;  // of a stretch that NFC works on
+};
+
+struct NormalText {
+  std::string_view text;
+  bool first = false;      // begins where the whole text begins
+  bool continued = false;  // a part was cut off before it: nothing is put in front
+};
+
+// Immutable: any thread may call at any time, with a state of its own.
+class NormalizerStep {
+ public:
+  virtual ~NormalizerStep() = default;
+  // Writes the new text into `out` (which is empty) and returns true, or returns false if nothing changes.
+  // May change `in` but for its text. `gave_up` is set where a pattern gave up.
+  virtual bool apply(NormalText& in, std::string& out, NormalState&, MatchState&, bool& gave_up) const = 0;
+};
+
+using Normalizer = std::vector<std::unique_ptr<NormalizerStep>>;
+
+std::unique_ptr<NormalizerStep> normalize_nfc();
+std::unique_ptr<NormalizerStep> prepend_text(std::string);
+std::unique_ptr<NormalizerStep> replace_matches(std::unique_ptr<Matcher>, std::string content);
+std::unique_ptr<NormalizerStep> strip_white_space(bool left, bool right);
+
+// False: a pattern gave up. The result is a view of the input or of the state.
+bool normalize(const Normalizer&, NormalText&, NormalState&, MatchState&);
+
+}  // namespace tidepool

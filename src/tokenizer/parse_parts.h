@@ -1,0 +1,68 @@
+// The parts of a tokenizer.json, each from its own place in the file. Errors are ErrorKind::bad_input and
+// name file, place and reason; a type or an option that is not supported is refused by name.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/cut_rule.h"
+#include "tokenizer/decoder.h"
+#include "tokenizer/json_node.h"
+#include "tokenizer/normalizer.h"
+#include "tokenizer/splitter.h"
+
+namespace tidepool {
+
+struct ParsedNormalizer {
+  Normalizer steps;
+  bool only_nfc = true;     // no step but NFC
+  bool only_spaces = true;  // no step but those that put text in front or make every space a ▁
+};
+Result<ParsedNormalizer> parse_normalizer(const std::optional<JsonNode>&);
+
+struct ParsedPreTokenizer {
+  std::vector<std::unique_ptr<Splitter>> steps;
+  bool byte_level = false;         // ends in the byte alphabet, which the model then takes care of
+  bool cuts_letter_space = false;  // there is always a cut between a letter and a space or line feed
+  bool harmless = true;            // and whatever is cut off there changes nothing elsewhere
+  bool only_before_space = false;  // it is so before spaces, not before line feeds
+  bool low_line = false;           // spaces become ▁, and nothing else happens
+};
+Result<ParsedPreTokenizer> parse_pre_tokenizer(const std::optional<JsonNode>&);
+
+struct ParsedModel {
+  Vocabulary vocabulary;
+  std::vector<BpeMerge> merges;
+  BpeOptions options;  // byte_level is not known here
+};
+Result<ParsedModel> parse_model(const JsonNode&);
+
+// With the ids that Hugging Face's tokenizers give them, which the file's must be.
+Result<std::vector<AddedToken>> parse_added_tokens(const std::optional<JsonNode>&, const Vocabulary&);
+
+// What stands before and behind the text's own ids.
+struct Frame {
+  std::vector<u32> before, behind;
+};
+Result<Frame> parse_post_processor(const std::optional<JsonNode>&);
+
+Result<Decoder> parse_decoder(const std::optional<JsonNode>&);
+
+// {"String": "..."} or {"Regex": "..."}.
+struct ParsedPattern {
+  std::unique_ptr<Matcher> matcher;
+  std::string text;
+  bool regex = false;
+};
+Result<ParsedPattern> parse_pattern(const JsonNode&);
+
+// "type": "...", refused in words if it is none of those that this part of a file may have.
+Error unsupported_type(const JsonNode&, std::string_view type, std::string_view supported);
+
+inline constexpr u32 token_id_max = (1u << 24) - 1;
+inline constexpr u32 nested_sequences_max = 8;
+
+}  // namespace tidepool

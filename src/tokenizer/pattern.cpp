@@ -1,0 +1,289 @@
+// Where the two differ, and what is done about it:
+//   \s         PCRE2 adds U+180E; White_Space is written out
+//   \w \d \p   PCRE2 of the distributions knows Unicode 14 or 15; what is newer is added
+//   \h \v \e   other characters; written as what Ruby means
+//   ( )        as groups without a capture, since references to captures are refused
+//   {,n}       a quantifier in Ruby only; {n,m}+ and {n}? are no possessive and no lazy ones in Ruby: refused
+//   [[..]] &&  nested classes and intersections: refused
+#include "tokenizer/pattern.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
+
+#include "tidepool/types.h"
+#include "tokenizer/newer_unicode.h"
+
+namespace tidepool {
+
+namespace {
+
+constexpr std::string_view white_space =
+    R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+constexpr std::string_view all_but_white_space =
+    R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027}\x{202a}-)"
+    R"(\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{d7ff}\x{e000}-\x{10ffff})";
+
+constexpr size_t pattern_bytes_max = 64 * kib;
+
+std::string word_characters() {
+  std::string out = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+  for (const char* category : {"L", "M", "Nd", "Nl", "Pc"}) out += newer_characters(category);
+  return out;
+}
+
+bool is_hex(char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; }
+bool is_letter_or_digit(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
+
+class Translator {
+ public:
+  explicit Translator(std::string_view source) : source_(source) {}
+
+  Result<Pattern> run() {
+    if (source_.size() > pattern_bytes_max)
+      return reason(fmt::format("a pattern of more than {} bytes", pattern_bytes_max));
+    while (at_ < source_.size()) TRY(piece());
+    return std::move(out_);
+  }
+
+ private:
+  static Error reason(std::string_view what) {
+    return {ErrorKind::bad_input, fmt::format("{} is not supported", what)};
+  }
+
+  char peek(size_t ahead = 0) const { return at_ + ahead < source_.size() ? source_[at_ + ahead] : '\0'; }
+  bool skip(std::string_view text) {
+    if (!source_.substr(at_).starts_with(text)) return false;
+    at_ += text.size();
+    return true;
+  }
+  void emit(std::string_view text) { out_.text += text; }
+
+  Result<void> piece() {
+    switch (peek()) {
+      case '\\':
+        ++at_;
+        return escape();
+      case '[':
+        ++at_;
+        return character_class();
+      case '(':
+        ++at_;
+        return group();
+      case '{':
+        return repeat();
+      case '^':
+        out_.looks_behind = true;
+        break;
+      default:
+        break;
+    }
+    emit(source_.substr(at_++, 1));
+    return {};
+  }
+
+  // The sets that an escape names, as the inside of a class; `negated` for \S and the like.
+  struct Set {
+    std::string inside;
+    bool negated = false;
+  };
+
+  Result<Set> property(bool negated) {
+    const size_t end = source_.find('}', at_);
+    if (peek() != '{' || end == std::string_view::npos) return reason("\\p without {...}");
+    std::string_view name = source_.substr(at_ + 1, end - at_ - 1);
+    at_ = end + 1;
+    if (name.starts_with('^')) {
+      negated = !negated;
+      name.remove_prefix(1);
+    }
+    if (name.empty() ||
+        !std::ranges::all_of(name, [](char c) { return is_letter_or_digit(c) || c == '_' || c == '&'; }))
+      return reason(fmt::format("\\p{{{}}}", name));
+    return Set{fmt::format("\\p{{{}}}", name) + newer_characters(name), negated};
+  }
+
+  // After the backslash. Nothing: the escape is one character or an assertion.
+  Result<std::optional<Set>> set() {
+    const char c = peek();
+    switch (c) {
+      case 's':
+      case 'S':
+        ++at_;
+        return std::optional(Set{std::string(white_space), c == 'S'});
+      case 'd':
+      case 'D':
+        ++at_;
+        return std::optional(Set{"\\p{Nd}" + newer_characters("Nd"), c == 'D'});
+      case 'w':
+      case 'W':
+        ++at_;
+        return std::optional(Set{word_characters(), c == 'W'});
+      case 'h':
+      case 'H':
+        ++at_;
+        return std::optional(Set{"0-9a-fA-F", c == 'H'});
+      case 'p':
+      case 'P': {
+        ++at_;
+        TRY_ASSIGN(Set found, property(c == 'P'));
+        return std::optional(std::move(found));
+      }
+      default:
+        return std::optional<Set>();
+    }
+  }
+
+  // \n, \., \x41, \x{1f600}, \u3000: one character, the same inside a class and outside.
+  Result<void> escaped_character() {
+    const char c = peek();
+    ++at_;
+    switch (c) {
+      case '\0':
+        return reason("a backslash at the end");
+      case 'n':
+      case 't':
+      case 'r':
+      case 'f':
+      case 'a':
+      case 'e':
+        emit(std::string{'\\', c});
+        return {};
+      case 'v':
+        emit("\\x{b}");
+        return {};
+      case 'x':
+        return hexadecimal(peek() == '{' ? 8 : 2);
+      case 'u':
+        return hexadecimal(4);
+      default:
+        break;
+    }
+    if (is_letter_or_digit(c)) return reason(fmt::format("\\{}", c));
+    if (static_cast<u8>(c) < 0x80) emit("\\");
+    emit(std::string{c});
+    return {};
+  }
+
+  Result<void> hexadecimal(size_t digits_max) {
+    const bool braces = digits_max == 8 && skip("{");
+    std::string digits;
+    while (digits.size() < digits_max && is_hex(peek())) digits += source_[at_++];
+    if (digits.empty() || (digits_max == 4 && digits.size() != 4) || (braces && !skip("}")))
+      return reason("this way to write a character by its number");
+    emit(fmt::format("\\x{{{}}}", digits));
+    return {};
+  }
+
+  Result<void> escape() {
+    TRY_ASSIGN(const std::optional<Set> found, set());
+    if (found) {
+      emit(found->negated ? "[^" : "[");
+      emit(found->inside);
+      emit("]");
+      return {};
+    }
+    if (peek() == 'A' || peek() == 'z') {  // the same in both
+      out_.looks_behind = true;
+      emit("\\");
+      emit(source_.substr(at_++, 1));
+      return {};
+    }
+    return escaped_character();
+  }
+
+  Result<void> character_class() {
+    emit("[");
+    if (skip("^")) emit("^");
+    for (bool first = true;; first = false) {
+      if (at_ >= source_.size()) return reason("a [ without its ]");
+      const char c = peek();
+      if (c == ']' && !first) break;
+      if (c == '[') return reason("a class within a class");
+      if (source_.substr(at_).starts_with("&&")) return reason("&& in a class");
+      ++at_;
+      if (c == '\\') {
+        TRY(escape_in_class());
+      } else {
+        if (c == ']') emit("\\");
+        emit(std::string{c});
+      }
+    }
+    ++at_;
+    emit("]");
+    return {};
+  }
+
+  Result<void> escape_in_class() {
+    const char c = peek();
+    TRY_ASSIGN(const std::optional<Set> found, set());
+    if (!found) return c == 'b' ? (++at_, emit("\\x{8}"), Result<void>()) : escaped_character();
+    if (found->negated && c != 'S') return reason(fmt::format("\\{} in a class", c));
+    emit(found->negated ? all_but_white_space : std::string_view(found->inside));
+    return {};
+  }
+
+  Result<void> group() {
+    for (const char* head : {"?:", "?=", "?!", "?>", "?i:", "?-i:"}) {
+      if (skip(head)) {
+        emit("(");
+        emit(head);
+        return {};
+      }
+    }
+    for (const char* head : {"?<=", "?<!"}) {
+      if (skip(head)) {
+        out_.looks_behind = true;
+        emit("(");
+        emit(head);
+        return {};
+      }
+    }
+    // In Ruby the rest of an alternation too stands under an option that begins amid it.
+    if (at_ == 1 && skip("?i)")) return emit("(?i)"), Result<void>();
+    if (peek() == '?' || peek() == '*') {
+      const size_t end = source_.find_first_of(":)=!>", at_);
+      return reason(
+          fmt::format("({}", source_.substr(at_, end == std::string_view::npos ? end : end - at_ + 1)));
+    }
+    emit("(?:");
+    return {};
+  }
+
+  std::string digits() {
+    std::string out;
+    while (std::isdigit(static_cast<unsigned char>(peek())) != 0) out += source_[at_++];
+    return out;
+  }
+
+  // {n}, {n,}, {,m}, {n,m}; anything else is a brace.
+  Result<void> repeat() {
+    const size_t begin = at_++;
+    const std::string least = digits();
+    const bool comma = skip(",");
+    const std::string most = comma ? digits() : least;
+    if ((least.empty() && most.empty()) || !skip("}")) {
+      at_ = begin + 1;
+      emit("\\{");
+      return {};
+    }
+    if (least.size() > 5 || most.size() > 5) return reason("so large a repetition");
+    if (peek() == '+' || peek() == '*' || peek() == '{') return reason("a quantifier of a quantifier");
+    if (peek() == '?' && !comma) return reason("{n}?");
+    emit(comma ? fmt::format("{{{},{}}}", least.empty() ? "0" : least, most) : fmt::format("{{{}}}", least));
+    return {};
+  }
+
+  std::string_view source_;
+  size_t at_ = 0;
+  Pattern out_;
+};
+
+}  // namespace
+
+Result<Pattern> translate_pattern(std::string_view oniguruma) { return Translator(oniguruma).run(); }
+
+}  // namespace tidepool

@@ -1,0 +1,56 @@
+// Spellings and ids.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+// A hash of strings that lie in one block.
+class StringIds {
+ public:
+  // REQUIRES: a spelling is added once.
+  void add(std::string_view spelling, u32 id);
+  u32 find(std::string_view spelling) const;  // `none` if it is not there
+  size_t size() const { return count_; }
+
+ private:
+  struct Slot {
+    u32 hash = 0;
+    u32 bytes = 0;
+    u64 begin = 0;
+    u32 id = none;
+  };
+  void grow();
+
+  std::string text_;
+  std::vector<Slot> slots_;
+  size_t count_ = 0;
+};
+
+class Vocabulary {
+ public:
+  // False: this id has another spelling already.
+  bool add(std::string_view spelling, u32 id);
+  u32 find(std::string_view spelling) const { return ids_.find(spelling); }
+  std::string_view spelling(u32 id) const;  // empty where there is none
+  bool has(u32 id) const { return id < begin_.size() && begin_[id].used; }
+  u32 end_id() const { return static_cast<u32>(begin_.size()); }  // highest + 1
+  u32 size() const { return static_cast<u32>(ids_.size()); }
+
+ private:
+  struct Place {
+    u64 begin = 0;
+    u32 bytes = 0;
+    bool used = false;
+  };
+  StringIds ids_;
+  std::string text_;
+  std::vector<Place> begin_;
+};
+
+}  // namespace tidepool

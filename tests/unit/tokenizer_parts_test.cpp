@@ -1,0 +1,121 @@
+#include <gmock/gmock.h>
+#include <utf8proc.h>
+
+#include <cstdlib>
+#include <random>
+
+#include "tokenizer/bpe.h"
+#include "tokenizer/characters.h"
+#include "tokenizer/decoder.h"
+#include "tokenizer/normalizer.h"
+
+namespace tidepool {
+namespace {
+
+std::string nfc_of_all(const std::string& text) {
+  utf8proc_uint8_t* out = nullptr;
+  const utf8proc_ssize_t bytes = utf8proc_map(
+      reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
+      &out, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  EXPECT_GE(bytes, 0);
+  std::string result(reinterpret_cast<char*>(out), static_cast<size_t>(bytes));
+  std::free(out);
+  return result;
+}
+
+// Combining since Unicode 9, which is all that Hugging Face's normalizer knows: the golden files hold those.
+bool may_differ(u32 character) {
+  const utf8proc_property_t* property = utf8proc_get_property(static_cast<utf8proc_int32_t>(character));
+  return property->combining_class != 0 || character == 0x11930;
+}
+
+// The stretches that are passed over hold nothing that changes, or that joins with a character before or
+// behind it.
+TEST(Nfc, StretchByStretchIsTheWholeAtOnce) {
+  Normalizer steps;
+  steps.push_back(normalize_nfc());
+  NormalState state;
+  MatchState match;
+  for (u32 character = 1; character < 0x30000; ++character) {
+    if (character >= 0xd800 && character < 0xe000) continue;
+    if (character >= 0x7fd && may_differ(character)) continue;
+    for (const auto& [before, behind] :
+         std::initializer_list<std::pair<const char*, const char*>>{{"", ""},
+                                                                    {"e", "\u0301"},
+                                                                    {"\u1100", "\u11a8"},
+                                                                    {"\uac00", "\u0323\u0301"},
+                                                                    {"\u0b47", "\u3099x"}}) {
+      std::string text = before;
+      append_character(text, character);
+      text += behind;
+      NormalText normal{.text = text};
+      ASSERT_TRUE(normalize(steps, normal, state, match));
+      ASSERT_EQ(normal.text, nfc_of_all(text)) << std::hex << character;
+    }
+  }
+}
+
+TEST(Decoding, InvalidBytesAreReplacedAsTheStandardRecommends) {
+  const std::string bad = "\ufffd";
+  EXPECT_EQ(utf8_or_replaced("a\xff\xfe"
+                             "b"),
+            "a" + bad + bad + "b");
+  EXPECT_EQ(utf8_or_replaced("\xe2\x82"), bad);
+  EXPECT_EQ(utf8_or_replaced("\xe2\x82x\xf0\x9f\x98"), bad + "x" + bad);
+  EXPECT_EQ(utf8_or_replaced("\xe2\xe2\x82\xac"), bad + "\u20ac");
+  EXPECT_EQ(utf8_or_replaced("\xf0\x80\x80\x80"),
+            bad + bad + bad + bad);                              // overlong: nothing begins with F0 80
+  EXPECT_EQ(utf8_or_replaced("\xed\xa0\x80"), bad + bad + bad);  // a surrogate
+}
+
+// A word of any length, merged one pair at a time in the plainest way.
+std::vector<u32> merged_plainly(std::vector<u32> ids, const std::vector<BpeMerge>& merges) {
+  while (true) {
+    size_t best = merges.size(), at = 0;
+    for (size_t i = 0; i + 1 < ids.size(); ++i) {
+      for (size_t rank = 0; rank < best; ++rank) {
+        if (merges[rank].left == ids[i] && merges[rank].right == ids[i + 1]) {
+          best = rank;
+          at = i;
+        }
+      }
+    }
+    if (best == merges.size()) return ids;
+    ids[at] = merges[best].joined;
+    ids.erase(ids.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+  }
+}
+
+TEST(Bpe, ShortAndLongWordsAreMergedLowestRankFirst) {
+  Vocabulary vocabulary;
+  std::vector<BpeMerge> merges;
+  for (const char letter : {'a', 'b', 'c'}) vocabulary.add(std::string(1, letter), vocabulary.end_id());
+  std::mt19937 random(7);
+  while (vocabulary.size() < 60) {
+    const u32 left = random() % vocabulary.size(), right = random() % vocabulary.size();
+    const std::string joined =
+        std::string(vocabulary.spelling(left)) + std::string(vocabulary.spelling(right));
+    if (joined.size() > 12 || vocabulary.find(joined) != none) continue;
+    vocabulary.add(joined, vocabulary.end_id());
+    merges.push_back({left, right, vocabulary.find(joined)});
+  }
+  const Bpe bpe(vocabulary, merges, {});
+  BpeState state;
+  for (u32 round = 0; round < 2000; ++round) {
+    std::string word(1 + random() % (round % 2 == 0 ? 20 : 200), 'a');
+    std::vector<u32> letters;
+    for (char& letter : word) {
+      letters.push_back(random() % 3);
+      letter = static_cast<char>('a' + letters.back());
+    }
+    std::vector<u32> ids;
+    bpe.encode(word, state, ids);
+    ASSERT_EQ(ids, merged_plainly(letters, merges)) << word;
+    std::vector<u32> again;  // from the cache
+    bpe.encode(word, state, again);
+    ASSERT_EQ(again, ids);
+  }
+}
+
+}  // namespace
+}  // namespace tidepool
