@@ -13,6 +13,9 @@
 #include "kernels/embedding/embedding.h"
 #include "kernels/layer_norm/layer_norm.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/rms_norm/rms_norm.h"
+#include "kernels/rotary/rotary.h"
+#include "kernels/swiglu/swiglu.h"
 #include "tidepool/result.h"
 
 namespace tidepool {
@@ -26,8 +29,14 @@ class Kernels {
   virtual void weight_gradient(const WeightGradient&) = 0;
   virtual void layer_norm(const LayerNorm&) = 0;
   virtual void layer_norm_backward(const LayerNormBackward&) = 0;
+  virtual void rms_norm(const RmsNorm&) = 0;
+  virtual void rms_norm_backward(const RmsNormBackward&) = 0;
+  virtual void rotary(const Rotary&) = 0;
+  virtual void rotary_backward(const RotaryBackward&) = 0;
   virtual void attention(const Attention&) = 0;
   virtual void attention_backward(const AttentionBackward&) = 0;
+  virtual void swiglu(const Swiglu&) = 0;
+  virtual void swiglu_backward(const SwigluBackward&) = 0;
   virtual void embedding(const Embedding&) = 0;
   virtual void embedding_backward(const EmbeddingBackward&) = 0;
   // y = x with dropout, element 0 first. y may be x.

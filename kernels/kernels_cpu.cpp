@@ -25,8 +25,14 @@ class CpuKernels final : public Kernels {
   void weight_gradient(const WeightGradient& op) override { weight_gradient_cpu(op, pool_); }
   void layer_norm(const LayerNorm& op) override { layer_norm_cpu(op, pool_); }
   void layer_norm_backward(const LayerNormBackward& op) override { layer_norm_backward_cpu(op, pool_); }
+  void rms_norm(const RmsNorm& op) override { rms_norm_cpu(op, pool_); }
+  void rms_norm_backward(const RmsNormBackward& op) override { rms_norm_backward_cpu(op, pool_); }
+  void rotary(const Rotary& op) override { rotary_cpu(op, pool_); }
+  void rotary_backward(const RotaryBackward& op) override { rotary_backward_cpu(op, pool_); }
   void attention(const Attention& op) override { attention_cpu(op, pool_); }
   void attention_backward(const AttentionBackward& op) override { attention_backward_cpu(op, pool_); }
+  void swiglu(const Swiglu& op) override { swiglu_cpu(op, pool_); }
+  void swiglu_backward(const SwigluBackward& op) override { swiglu_backward_cpu(op, pool_); }
   void embedding(const Embedding& op) override { embedding_cpu(op, pool_); }
   void embedding_backward(const EmbeddingBackward& op) override { embedding_backward_cpu(op, pool_); }
   void dropout(const Dropout& dropout, ConstValues x, Values y, u64 elements) override {

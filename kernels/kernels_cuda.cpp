@@ -20,8 +20,14 @@ class CudaKernels final : public Kernels {
   void weight_gradient(const WeightGradient& op) override { note(matmul_->weight_gradient(op, stream_)); }
   void layer_norm(const LayerNorm& op) override { layer_norm_cuda(op, stream_); }
   void layer_norm_backward(const LayerNormBackward& op) override { layer_norm_backward_cuda(op, stream_); }
+  void rms_norm(const RmsNorm& op) override { rms_norm_cuda(op, stream_); }
+  void rms_norm_backward(const RmsNormBackward& op) override { rms_norm_backward_cuda(op, stream_); }
+  void rotary(const Rotary& op) override { rotary_cuda(op, stream_); }
+  void rotary_backward(const RotaryBackward& op) override { rotary_backward_cuda(op, stream_); }
   void attention(const Attention& op) override { attention_cuda(op, stream_); }
   void attention_backward(const AttentionBackward& op) override { attention_backward_cuda(op, stream_); }
+  void swiglu(const Swiglu& op) override { swiglu_cuda(op, stream_); }
+  void swiglu_backward(const SwigluBackward& op) override { swiglu_backward_cuda(op, stream_); }
   void embedding(const Embedding& op) override { embedding_cuda(op, stream_); }
   void embedding_backward(const EmbeddingBackward& op) override { embedding_backward_cuda(op, stream_); }
   void dropout(const Dropout& dropout, ConstValues x, Values y, u64 elements) override {

@@ -1,4 +1,5 @@
-// One task per head: dk and dv gather over query blocks in ascending order, dq over key blocks.
+// One task per kv head: dk and dv gather over its query heads and their query blocks in ascending order, dq over key
+// blocks.
 #include <cstring>
 
 #include "kernels/attention/attention.h"
@@ -21,18 +22,20 @@ void probabilities(const AttentionBackward& op, const HeadView& head, const Scor
   for (u32 row = 0; row < block.rows; ++row) {
     float* p = scratch.p + row * attention_key_rows;
     float* ds = scratch.ds + row * attention_key_rows;
-    const u32 visible = block.visible(row);
-    const u64 element = head.dropout(block.query + row, block.key);
-    if (op.dropout.on()) dropout_row(op.dropout, element, ds, ds, visible);
+    const SeenKeys seen = block.seen(row);
+    const auto clear = [](float* from, u32 n) { std::memset(from, 0, n * sizeof(float)); };
+    clear(p, seen.begin), clear(p + seen.end, block.width - seen.end);
+    clear(ds, seen.begin), clear(ds + seen.end, block.width - seen.end);
+    p += seen.begin, ds += seen.begin;
+    const u64 element = head.dropout(block.query + row, block.key + seen.begin);
+    if (op.dropout.on()) dropout_row(op.dropout, element, ds, ds, seen.count());
     softmax_backward_row({.s = p,
                           .dp = ds,
                           .scale = head.scale(),
                           .lse = op.lse[head.lse(block.query + row)],
                           .delta = scratch.delta[row]},
-                         visible);
-    if (op.dropout.on()) dropout_row(op.dropout, element, p, p, visible);
-    std::memset(p + visible, 0, (block.width - visible) * sizeof(float));
-    std::memset(ds + visible, 0, (block.width - visible) * sizeof(float));
+                         seen.count());
+    if (op.dropout.on()) dropout_row(op.dropout, element, p, p, seen.count());
   }
 }
 
@@ -85,7 +88,7 @@ void gather(const AttentionBackward& op, const HeadView& head, const ScoreBlock&
          .ldb = head.qkv_stride(),
          .c = op.dqkv.fp32() + head.q(block.query),
          .ldc = head.qkv_stride(),
-         .accumulate = block.key > 0});
+         .accumulate = !block.first});
 }
 
 void clear_keys_and_values(const AttentionBackward& op, const HeadView& head) {
@@ -101,7 +104,7 @@ void query_block(const AttentionBackward& op, const HeadView& head, u32 query, S
     scratch.delta[row - query] =
         dot_row(op.dout.fp32() + head.out(row), op.out.fp32() + head.out(row), op.shape.head_size);
   }
-  for_score_blocks(op.shape.tokens, query, [&](const ScoreBlock& block) {
+  for_score_blocks(op.shape.tokens, query, document_starts(op.starts, head), [&](const ScoreBlock& block) {
     make_scores(op, head, block, scratch);
     probabilities(op, head, block, scratch);
     gather(op, head, block, scratch);
@@ -111,13 +114,15 @@ void query_block(const AttentionBackward& op, const HeadView& head, u32 query, S
 }  // namespace
 
 void attention_backward_cpu(const AttentionBackward& op, CorePool& pool) {
-  CHECK(op.shape.head_size <= attention_head_size_max, op.shape.head_size);
-  parallel_for(pool, Priority::normal, op.shape.sequences * op.shape.heads, [&](u32 task, u32 worker) {
+  check_attention_shape(op.shape);
+  const u32 group = op.shape.group();
+  parallel_for(pool, Priority::normal, op.shape.sequences * op.shape.key_heads(), [&](u32 task, u32 worker) {
     auto& scratch = *reinterpret_cast<Scratch*>(pool.scratch(worker));
-    const HeadView head = {op.shape, task};
-    clear_keys_and_values(op, head);
-    for (u32 query = 0; query < op.shape.tokens; query += attention_query_rows) {
-      query_block(op, head, query, scratch);
+    clear_keys_and_values(op, {op.shape, task * group});
+    for (u32 head = task * group; head < (task + 1) * group; ++head) {
+      for (u32 query = 0; query < op.shape.tokens; query += attention_query_rows) {
+        query_block(op, {op.shape, head}, query, scratch);
+      }
     }
   });
 }

@@ -15,7 +15,7 @@ __global__ void attention_delta_kernel(AttentionBackwardArguments<T> op, u32 lan
   if (row >= rows) return;
   const u32 heads = op.sizes.heads, size = op.sizes.head_size,
             column = lane_index() % lanes * vector_elements;
-  const u64 hidden = u64{heads} * size;
+  const u64 hidden = op.sizes.hidden, stride = hidden + 2 * u64{op.sizes.key_columns};
   for (u32 from = 0; from < heads; from += 32 / lanes) {
     const u32 head = from + lane_index() / lanes;
     const u64 start = row * hidden + u64{head} * size;
@@ -29,7 +29,7 @@ __global__ void attention_delta_kernel(AttentionBackwardArguments<T> op, u32 lan
     for (u32 flip = lanes / 2; flip > 0; flip /= 2)
       sum += __shfl_xor_sync(all_lanes, sum, static_cast<int>(flip));
     if (head < heads && column == 0 && delta_has_room<T>(op.sizes)) {
-      put_delta(op.dqkv + 3 * row * hidden + u64{head} * size, sum);
+      put_delta(op.dqkv + row * stride + u64{head} * size, sum);
     }
   }
 }
@@ -75,7 +75,7 @@ void backward_fma(const AttentionBackward& op, cudaStream_t stream) {
 // Three kernels in this order: the last writes dq over delta, which the others have read.
 void attention_backward_cuda(const AttentionBackward& op, cudaStream_t stream) {
   using namespace cuda;
-  const AttentionUnits units = attention_units_here(op.qkv.precision, op.shape.head_size);
+  const AttentionUnits units = attention_units_here(op.qkv.precision, op.shape.head_size, AttentionPass::backward);
   check_attention(op.shape, units, {op.qkv, op.out, op.dout, op.dqkv});
   for_precision(op.qkv.precision, [&](auto type) {
     using T = decltype(type);

@@ -38,7 +38,8 @@ struct OwnRows {
   }
 };
 
-// dk and dv. A block's warps own 16 keys each; all queries that see them pass by.
+// dk and dv. A block's warps own 16 keys each; all queries that see them pass by, one of the kv head's query
+// heads after the other.
 template <class Half, u32 size, bool dropout>
 __global__ void __launch_bounds__(AttentionBackwardTile<size>::threads, AttentionBackwardTile<size>::blocks)
     attention_backward_keys_tensor(AttentionBackwardArguments<Half> op) {
@@ -48,39 +49,53 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size>::threads, Attentio
     constexpr u32 tile_elements = step * AttentionTileRow<size>::elements;
     const u32 tokens = op.sizes.tokens, blocks = (tokens + Tile::rows - 1) / Tile::rows;
     const u32 part = blockIdx.x % Tile::parts, block = blockIdx.x / Tile::parts % blocks;
-    const DeviceHead head = {op.sizes, blockIdx.x / Tile::parts / blocks};
+    DeviceHead head = {op.sizes, blockIdx.x / Tile::parts / blocks * op.sizes.group};
+    const u32 last_head = head.head + op.sizes.group - 1;
     const u32 block_key = block * Tile::rows;  // the first keys are seen most: the longest first
     const u32 warp_key = block_key + 16 * warp_index(), key = warp_key + lane_index() / 4;
     const float scale_log2 = op.sizes.scale_log2;
 
     Half* tiles = dynamic_shared<Half>();  // [2 stages, q and dout]
     float* statistics =
-        reinterpret_cast<float*>(tiles + 4 * tile_elements);  // [2 stages, lse and delta, step]
-    const auto start_loading = [&](u32 stage, u32 query) {
+        reinterpret_cast<float*>(tiles + 4 * tile_elements);  // [2 stages, lse and delta and start, step]
+    const auto start_loading = [&](u32 stage, const DeviceHead& of, u32 query) {
       Half* to = tiles + stage * 2 * tile_elements;
-      load_tile<size, step, Tile::threads>(to, head.qkv(op.qkv, 0, query));
-      load_tile<size, step, Tile::threads>(to + tile_elements, head.out(op.dout, query));
+      load_tile<size, step, Tile::threads>(to, of.qkv(op.qkv, 0, query));
+      load_tile<size, step, Tile::threads>(to + tile_elements, of.out(op.dout, query));
       if (threadIdx.x < step) {  // rows past the end: zeros, as their q and dout, so that they add nothing
         const u32 row = query + threadIdx.x;
-        float* mine = statistics + stage * 2 * step + threadIdx.x;
-        async_copy_4(mine, op.lse + head.lse(row), row < tokens);
-        async_copy_4(mine + step, head.qkv(op.dqkv, 0, row).first, row < tokens);  // where delta lies
+        float* mine = statistics + stage * 3 * step + threadIdx.x;
+        async_copy_4(mine, op.lse + of.lse(row), row < tokens);
+        async_copy_4(mine + step, of.qkv(op.dqkv, 0, row).first, row < tokens);  // where delta lies
+        if (op.starts != nullptr) {
+          async_copy_4(mine + 2 * step, op.starts + of.first_row() + min(row, tokens - 1));
+        }
       }
       async_copy_commit();
     };
 
-    start_loading(0, block_key);
+    start_loading(0, head, block_key);
     const OwnRows<Half, size, Tile::resident> k(head.qkv(op.qkv, 1, warp_key));
     const OwnRows<Half, size, Tile::resident> v(head.qkv(op.qkv, 2, warp_key));
     float dk[outputs][4] = {}, dv[outputs][4] = {};
 
-    u32 stage = 0;
-    for (u32 query = block_key; query < tokens; query += step, stage ^= 1) {
+    u32 query = block_key;
+    for (u32 stage = 0;; stage ^= 1) {
       async_copy_wait<0>();
       __syncthreads();  // this stage has come; nobody reads the other any more
-      if (query + step < tokens) start_loading(stage ^ 1, query + step);
+      DeviceHead next_head = head;
+      u32 next_query = query + step;
+      if (next_query >= tokens || head.start(op.starts, next_query) >= block_key + Tile::rows) {
+        ++next_head.head;
+        next_query = block_key;
+      }
+      const bool more = next_head.head <= last_head;
+      if (more) start_loading(stage ^ 1, next_head, next_query);
+      const float* const stage_statistics = statistics + stage * 3 * step;
+      const u32* const starts = reinterpret_cast<const u32*>(stage_statistics + 2 * step);
       KEEP_ROLLED for (u32 at = 0; at < step; at += batch) {
         if (warp_key >= tokens || query + at + batch <= warp_key) continue;  // all of them above the diagonal
+        if (op.starts != nullptr && starts[at] >= warp_key + 16) break;      // all of later documents
         const Half* q_tile = tiles + stage * 2 * tile_elements + at * AttentionTileRow<size>::elements;
         const Half* dout_tile = q_tile + tile_elements;
         const u32 column = at + 2 * (lane_index() % 4);
@@ -92,16 +107,20 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size>::threads, Attentio
         }
         float p[batch / 8][4], ds[batch / 8][4];  // [keys, queries]
         two_times_transposed<size>(p, k, q_tile, ds, v, dout_tile);
-        const float* lse = statistics + stage * 2 * step + column;
+        const float* lse = stage_statistics + column;
         const bool diagonal = query + at < warp_key + 15;
+        const bool crossing = op.starts != nullptr && starts[at + batch - 1] > warp_key;  // documents
         UNROLL for (u32 n = 0; n < batch / 8; ++n) {
           const u32 first = query + column + 8 * n;
           const float2 lse_of = *reinterpret_cast<const float2*>(lse + 8 * n);
           const float2 delta_of = *reinterpret_cast<const float2*>(lse + step + 8 * n);
           const float lse2[2] = {lse_of.x * log2_of_e, lse_of.y * log2_of_e};
+          const uint2 start_of =
+              crossing ? *reinterpret_cast<const uint2*>(starts + column + 8 * n) : make_uint2(0, 0);
           UNROLL for (u32 i = 0; i < 4; ++i) {
             float likely = exp2_fast(fmaf(p[n][i], scale_log2, -lse2[i % 2]));
             if (diagonal && key + 8 * (i / 2) > first + i % 2) likely = 0.0f;
+            if (crossing && key + 8 * (i / 2) < (i % 2 != 0 ? start_of.y : start_of.x)) likely = 0.0f;
             float dp = ds[n][i];
             if constexpr (dropout) dp = is_kept_in_tile(kept, n, i) ? dp * op.dropout.scale : 0.0f;
             ds[n][i] = likely * (dp - (i % 2 != 0 ? delta_of.y : delta_of.x));
@@ -111,6 +130,9 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size>::threads, Attentio
         add_product<size>(dv, p, dout_tile, part * outputs);
         add_product<size>(dk, ds, q_tile, part * outputs);
       }
+      if (!more) break;
+      head = next_head;
+      query = next_query;
     }
 
     const float k_factor[2] = {op.sizes.scale, op.sizes.scale},
@@ -142,7 +164,11 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size>::threads, Attentio
       async_copy_commit();
     };
 
-    start_loading(0, 0);
+    // Documents follow each other: the first row sees furthest back.
+    const u32 key_begin = head.start(op.starts, block_query) / step * step;
+    const u32 warp_start = head.start(op.starts, warp_query);
+    const u32 warp_last_start = head.start(op.starts, warp_query + 15);
+    start_loading(0, key_begin);
     const OwnRows<Half, size, Tile::resident> q(head.qkv(op.qkv, 0, warp_query));
     const OwnRows<Half, size, Tile::resident> dout(head.out(op.dout, warp_query));
     const RowStatistics rows[2] = {row_statistics(op, head, query), row_statistics(op, head, query + 8)};
@@ -150,13 +176,14 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size>::threads, Attentio
 
     const u32 key_end = min(tokens, block_query + Tile::rows);
     u32 stage = 0;
-    for (u32 key = 0; key < key_end; key += step, stage ^= 1) {
+    for (u32 key = key_begin; key < key_end; key += step, stage ^= 1) {
       async_copy_wait<0>();
       __syncthreads();  // this stage has come; nobody reads the other any more
       if (key + step < key_end) start_loading(stage ^ 1, key + step);
       KEEP_ROLLED for (u32 at = 0; at < step; at += batch) {
         if (warp_query >= tokens || key + at >= warp_query + 16)
-          break;  // above the diagonal for the whole warp
+          break;                                       // above the diagonal for the whole warp
+        if (key + at + batch <= warp_start) continue;  // of documents before
         const Half* k_tile = tiles + stage * 2 * tile_elements + at * AttentionTileRow<size>::elements;
         const u32 column = key + at + 2 * (lane_index() % 4);
         u32 kept = 0;
@@ -167,11 +194,12 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size>::threads, Attentio
         }
         float s[batch / 8][4], ds[batch / 8][4];  // [queries, keys]
         two_times_transposed<size>(s, q, k_tile, ds, dout, k_tile + tile_elements);
-        const bool diagonal = key + at + batch > warp_query + 1;
+        const bool diagonal = key + at + batch > warp_query + 1, crossing = key + at < warp_last_start;
         UNROLL for (u32 n = 0; n < batch / 8; ++n) {
           UNROLL for (u32 i = 0; i < 4; ++i) {
             float p = exp2_fast(fmaf(s[n][i], scale_log2, -rows[i / 2].lse2));
             if (diagonal && column + 8 * n + i % 2 > query + 8 * (i / 2)) p = 0.0f;
+            if (crossing && column + 8 * n + i % 2 < rows[i / 2].start) p = 0.0f;
             float dp = ds[n][i];
             if constexpr (dropout) dp = is_kept_in_tile(kept, n, i) ? dp * op.dropout.scale : 0.0f;
             ds[n][i] = p * (dp - rows[i / 2].delta);

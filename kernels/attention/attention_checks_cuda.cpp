@@ -7,6 +7,7 @@ namespace tidepool::cuda {
 void check_attention(const AttentionShape& s, AttentionUnits units,
                      std::initializer_list<ConstValues> arrays) {
   CHECK(s.head_size >= 1 && s.head_size <= attention_head_size_max, s.head_size);
+  CHECK(s.key_heads() >= 1 && s.heads % s.key_heads() == 0, s.heads, s.kv_heads);
   check_same_precision(arrays);
   if (units == AttentionUnits::fma) return;
   // Frames and workspaces are cut at 64 bytes. There is no other path to fall back on: bits would depend on

@@ -22,11 +22,15 @@ void softmax_block(const Attention& op, const HeadView& head, const ScoreBlock& 
   const u32 size = op.shape.head_size;
   for (u32 row = 0; row < block.rows; ++row) {
     float* s = scratch.scores + row * attention_key_rows;
-    const u32 visible = block.visible(row);
-    const float factor = softmax_row(s, visible, head.scale(), scratch.running[row]);
-    std::memset(s + visible, 0, (block.width - visible) * sizeof(float));
-    if (op.dropout.on()) dropout_row(op.dropout, head.dropout(block.query + row, block.key), s, s, visible);
-    if (block.key > 0) rows::scale(scratch.out + row * size, factor, size);
+    const SeenKeys seen = block.seen(row);
+    std::memset(s, 0, seen.begin * sizeof(float));
+    std::memset(s + seen.end, 0, (block.width - seen.end) * sizeof(float));
+    if (seen.count() == 0) continue;
+    float* p = s + seen.begin;
+    const float factor = softmax_row(p, seen.count(), head.scale(), scratch.running[row]);
+    const u64 element = head.dropout(block.query + row, block.key + seen.begin);
+    if (op.dropout.on()) dropout_row(op.dropout, element, p, p, seen.count());
+    if (!block.first) rows::scale(scratch.out + row * size, factor, size);
   }
 }
 
@@ -52,7 +56,7 @@ void attend(const Attention& op, const HeadView& head, const ScoreBlock& block, 
          .ldb = head.qkv_stride(),
          .c = scratch.out,
          .ldc = size,
-         .accumulate = block.key > 0});
+         .accumulate = !block.first});
 }
 
 void write_out(const Attention& op, const HeadView& head, u32 query, Scratch& scratch) {
@@ -70,7 +74,7 @@ void write_out(const Attention& op, const HeadView& head, u32 query, Scratch& sc
 }  // namespace
 
 void attention_cpu(const Attention& op, CorePool& pool) {
-  CHECK(op.shape.head_size <= attention_head_size_max, op.shape.head_size);
+  check_attention_shape(op.shape);
   const u32 heads = op.shape.sequences * op.shape.heads;
   const u32 query_blocks = static_cast<u32>(div_up(op.shape.tokens, attention_query_rows));
   parallel_for(pool, Priority::normal, heads * query_blocks, [&](u32 task, u32 worker) {
@@ -79,7 +83,7 @@ void attention_cpu(const Attention& op, CorePool& pool) {
     // Longest first, so that the short ones even out the end.
     const u32 query = (query_blocks - 1 - task % query_blocks) * attention_query_rows;
     for (OnlineSoftmax& r : scratch.running) r = {-std::numeric_limits<float>::infinity(), 0.0f};
-    for_score_blocks(op.shape.tokens, query,
+    for_score_blocks(op.shape.tokens, query, document_starts(op.starts, head),
                      [&](const ScoreBlock& block) { attend(op, head, block, scratch); });
     write_out(op, head, query, scratch);
   });

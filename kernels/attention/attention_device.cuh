@@ -13,6 +13,8 @@ inline constexpr float log2_of_e = 1.4426950408889634f;
 // A kernel's sizes, with what would cost a division or a root in each thread.
 struct AttentionSizes {
   u32 tokens, heads, head_size;
+  u32 group;                // query heads that read one kv head
+  u32 hidden, key_columns;  // of q; of k, and of v
   float scale, scale_log2;  // 1 / sqrt(head size); that times log2(e)
 };
 
@@ -22,6 +24,7 @@ struct AttentionForwardArguments {
   const T* qkv;
   T* out;
   float* lse;
+  const i32* starts;
   DropoutRow dropout;
 };
 
@@ -33,6 +36,7 @@ struct AttentionBackwardArguments {
   const float* lse;
   const T* dout;
   T* dqkv;
+  const i32* starts;
   DropoutRow dropout;
 };
 
@@ -46,35 +50,51 @@ struct HeadRows {
   __device__ __forceinline__ T* row(u32 i) const { return first + i * stride; }
 };
 
-// As HeadView of head_view.h. `head` counts over all sequences.
+// As HeadView of head_view.h. `head` counts query heads over all sequences.
 struct DeviceHead {
   AttentionSizes sizes;
   u32 head;
 
-  __device__ __forceinline__ u32 hidden() const { return sizes.heads * sizes.head_size; }
   __device__ __forceinline__ u64 first_row() const { return u64{head / sizes.heads} * sizes.tokens; }
   __device__ __forceinline__ u32 column() const { return head % sizes.heads * sizes.head_size; }
+  __device__ __forceinline__ u32 key_column() const {
+    return head % sizes.heads / sizes.group * sizes.head_size;
+  }
   __device__ __forceinline__ u64 lse(u32 row) const { return u64{head} * sizes.tokens + row; }
   __device__ __forceinline__ u64 dropout(u32 row, u32 key) const { return lse(row) * sizes.tokens + key; }
   __device__ __forceinline__ u32 rows_from(u32 row) const {
     return row < sizes.tokens ? sizes.tokens - row : 0;
   }
 
-  // Rows `row` and on of q (0), k (1) or v (2) in [B, T, 3H].
+  // The first key that a row sees. Rows past the end see what the last one does.
+  __device__ __forceinline__ u32 start(const i32* starts, u32 row) const {
+    if (starts == nullptr) return 0;
+    return static_cast<u32>(starts[first_row() + min(row, sizes.tokens - 1)]);
+  }
+
+  // Rows `row` and on of q (0), k (1) or v (2) in [B, T, (NH + 2 NKV) D].
   template <class T>
   __device__ __forceinline__ HeadRows<T> qkv(T* base, u32 which, u32 row) const {
-    const u64 stride = 3 * u64{hidden()};
-    return {base + (first_row() + row) * stride + u64{which} * hidden() + column(), stride, rows_from(row),
-            sizes.head_size};
+    const u64 stride = sizes.hidden + 2 * u64{sizes.key_columns};
+    const u64 columns =
+        which == 0 ? u64{column()} : sizes.hidden + u64{which - 1} * sizes.key_columns + key_column();
+    return {base + (first_row() + row) * stride + columns, stride, rows_from(row), sizes.head_size};
   }
   // Of [B, T, H].
   template <class T>
   __device__ __forceinline__ HeadRows<T> out(T* base, u32 row) const {
-    return {base + (first_row() + row) * hidden() + column(), hidden(), rows_from(row), sizes.head_size};
+    return {base + (first_row() + row) * sizes.hidden + column(), sizes.hidden, rows_from(row),
+            sizes.head_size};
   }
 };
 
 inline constexpr u32 infinity_bits = 0x7f80'0000;
+
+// Where exponents are counted from: the maximum of what a row has seen. A row that has seen nothing yet (its
+// document starts further on) must not subtract infinity from itself.
+__device__ __forceinline__ float level_of(float maximum) {
+  return maximum == -__uint_as_float(infinity_bits) ? 0.0f : maximum;
+}
 
 // 2^x to 2 ulp; what lies below 2^-126 is 0.
 __device__ __forceinline__ float exp2_fast(float x) {
@@ -118,14 +138,16 @@ __device__ __forceinline__ bool delta_has_room(const AttentionSizes& sizes) {
 // A row's share of backward: p = 2^(score scale log2(e) - lse2). Rows past the end have p = 0.
 struct RowStatistics {
   float lse2, delta;
+  u32 start;  // its first key
 };
 template <class T>
 __device__ __forceinline__ RowStatistics row_statistics(const AttentionBackwardArguments<T>& op,
                                                         const DeviceHead& head, u32 row) {
-  if (row >= op.sizes.tokens) return {__uint_as_float(infinity_bits), 0.0f};
+  const u32 start = head.start(op.starts, row);
+  if (row >= op.sizes.tokens) return {__uint_as_float(infinity_bits), 0.0f, start};
   const float lse2 = op.lse[head.lse(row)] * log2_of_e;
-  if (delta_has_room<T>(op.sizes)) return {lse2, get_delta(head.qkv(op.dqkv, 0, row).first)};
-  return {lse2, widened(*head.out(op.dout, row).first) * widened(*head.out(op.out, row).first)};
+  if (delta_has_room<T>(op.sizes)) return {lse2, get_delta(head.qkv(op.dqkv, 0, row).first), start};
+  return {lse2, widened(*head.out(op.dout, row).first) * widened(*head.out(op.out, row).first), start};
 }
 
 }  // namespace tidepool::cuda

@@ -1,6 +1,6 @@
-// Attention on fused multiply-adds: fp32 on every GPU, bf16 below sm_80, fp16 below sm_75. `lanes` neighbours of a warp own two
-// rows, 16 columns each, in registers; the other side's rows pass by in shared memory as floats, four at a
-// time.
+// Attention on fused multiply-adds: fp32 on every GPU, bf16 below sm_80, fp16 below sm_75. `lanes` neighbours
+// of a warp own two rows, 16 columns each, in registers; the other side's rows pass by in shared memory as
+// floats, four at a time.
 //
 // What binds: a float from shared memory serves two multiply-adds (two rows own it), and shared memory gives
 // a multiprocessor 32 floats per clock where it could do 128 multiply-adds: at most half of their peak. fp32
@@ -144,8 +144,11 @@ __global__ void __launch_bounds__(attention_fma_threads)
   FmaRows q, out;
   load_own(q, place, head.qkv(op.qkv, 0, query));
   clear(out);
+  const u32 starts[fma_own] = {head.start(op.starts, query + place.own(0)),
+                               head.start(op.starts, query + place.own(1))};
   float maximum[fma_own] = {lowest, lowest}, sum[fma_own] = {};
-  for (u32 tile = 0; tile < key_end; tile += Place::step) {
+  const u32 first = head.start(op.starts, query) / Place::step * Place::step;
+  for (u32 tile = first; tile < key_end; tile += Place::step) {
     __syncthreads();
     load_floats<lanes>(k_rows, head.qkv(op.qkv, 1, tile));
     load_floats<lanes>(v_rows, head.qkv(op.qkv, 2, tile));
@@ -159,10 +162,11 @@ __global__ void __launch_bounds__(attention_fma_threads)
       UNROLL for (u32 r = 0; r < fma_own; ++r) {
         float top = maximum[r];
         UNROLL for (u32 j = 0; j < fma_batch; ++j) {
-          if (key + j > query + place.own(r)) s[r][j] = lowest;
+          if (key + j > query + place.own(r) || key + j < starts[r]) s[r][j] = lowest;
           top = fmaxf(top, s[r][j]);
         }
-        const float factor = exp2_fast((maximum[r] - top) * scale_log2), shift = -top * scale_log2;
+        const float level = level_of(top);
+        const float factor = exp2_fast((maximum[r] - level) * scale_log2), shift = -level * scale_log2;
         maximum[r] = top;
         sum[r] *= factor;
         UNROLL for (u32 c = 0; c < fma_columns; ++c) out[r][c] *= factor;
@@ -187,17 +191,18 @@ __global__ void __launch_bounds__(attention_fma_threads)
   store_own(head.out(op.out, query), place, out, factor);
 }
 
-// dk and dv: keys are owned, queries pass by.
+// dk and dv: keys are owned; queries pass by, one of the kv head's query heads after the other.
 template <class T, u32 lanes>
 __global__ void __launch_bounds__(attention_fma_threads)
     attention_backward_keys_fma(AttentionBackwardArguments<T> op) {
   using Place = FmaPlace<lanes>;
   const Place place;
   const u32 tokens = op.sizes.tokens, blocks = (tokens + Place::rows - 1) / Place::rows;
-  const DeviceHead head = {op.sizes, blockIdx.x / blocks};
-  const u32 key = blockIdx.x % blocks * Place::rows;
+  DeviceHead head = {op.sizes, blockIdx.x / blocks * op.sizes.group};
+  const u32 key = blockIdx.x % blocks * Place::rows, key_end = key + Place::rows;
   const float scale_log2 = op.sizes.scale_log2;
   BLOCK_SHARED(float[2][Place::step], statistics);
+  BLOCK_SHARED(u32[Place::step], starts);
   float* q_rows = dynamic_shared<float>();
   float* dout_rows = q_rows + Place::step * Place::columns;
 
@@ -206,7 +211,8 @@ __global__ void __launch_bounds__(attention_fma_threads)
   load_own(v, place, head.qkv(op.qkv, 2, key));
   clear(dk);
   clear(dv);
-  for (u32 tile = key / Place::step * Place::step; tile < tokens; tile += Place::step) {
+  const u32 first = key / Place::step * Place::step, last_head = head.head + op.sizes.group - 1;
+  for (u32 tile = first;;) {
     __syncthreads();
     load_floats<lanes>(q_rows, head.qkv(op.qkv, 0, tile));
     load_floats<lanes>(dout_rows, head.out(op.dout, tile));
@@ -214,6 +220,7 @@ __global__ void __launch_bounds__(attention_fma_threads)
       const RowStatistics row = row_statistics(op, head, tile + threadIdx.x);
       statistics[0][threadIdx.x] = row.lse2;
       statistics[1][threadIdx.x] = row.delta;
+      starts[threadIdx.x] = row.start;
     }
     __syncthreads();
     KEEP_ROLLED for (u32 at = 0; at < Place::step && tile + at < tokens; at += fma_batch_by_keys) {
@@ -224,7 +231,9 @@ __global__ void __launch_bounds__(attention_fma_threads)
       const auto element = [&](u32 r, u32 j) { return head.dropout(query + j, key + place.own(r)); };
       const u32 kept = kept_in_batch<fma_batch_by_keys>(op.dropout, place, element);
       UNROLL for (u32 r = 0; r < fma_own; ++r) UNROLL for (u32 j = 0; j < fma_batch_by_keys; ++j) {
-        const bool seen = key + place.own(r) <= query + j, stays = is_kept<fma_batch_by_keys>(kept, r, j);
+        const u32 own = key + place.own(r);
+        const bool seen = own <= query + j && own >= starts[at + j],
+                   stays = is_kept<fma_batch_by_keys>(kept, r, j);
         const float likely = seen ? exp2_fast(fmaf(p[r][j], scale_log2, -statistics[0][at + j])) : 0.0f;
         const float dp = stays ? ds[r][j] * op.dropout.scale : 0.0f;
         ds[r][j] = likely * (dp - statistics[1][at + j]);
@@ -233,6 +242,11 @@ __global__ void __launch_bounds__(attention_fma_threads)
       add_batch(dv, place, p, dout_rows + at * Place::columns);
       add_batch(dk, place, ds, q_rows + at * Place::columns);
     }
+    tile += Place::step;
+    if (tile < tokens && head.start(op.starts, tile) < key_end) continue;
+    if (head.head == last_head) break;
+    ++head.head;
+    tile = first;
   }
   store_own(head.qkv(op.dqkv, 1, key), place, dk, {op.sizes.scale, op.sizes.scale});
   store_own(head.qkv(op.dqkv, 2, key), place, dv, {op.dropout.scale, op.dropout.scale});
@@ -258,7 +272,8 @@ __global__ void __launch_bounds__(attention_fma_threads)
   clear(dq);
   const RowStatistics rows[fma_own] = {row_statistics(op, head, query + place.own(0)),
                                        row_statistics(op, head, query + place.own(1))};
-  for (u32 tile = 0; tile < key_end; tile += Place::step) {
+  const u32 first = head.start(op.starts, query) / Place::step * Place::step;
+  for (u32 tile = first; tile < key_end; tile += Place::step) {
     __syncthreads();
     load_floats<lanes>(k_rows, head.qkv(op.qkv, 1, tile));
     load_floats<lanes>(v_rows, head.qkv(op.qkv, 2, tile));
@@ -271,7 +286,7 @@ __global__ void __launch_bounds__(attention_fma_threads)
       const auto element = [&](u32 r, u32 j) { return head.dropout(query + place.own(r), key + j); };
       const u32 kept = kept_in_batch<fma_batch>(op.dropout, place, element);
       UNROLL for (u32 r = 0; r < fma_own; ++r) UNROLL for (u32 j = 0; j < fma_batch; ++j) {
-        const bool seen = key + j <= query + place.own(r);
+        const bool seen = key + j <= query + place.own(r) && key + j >= rows[r].start;
         const float likely = seen ? exp2_fast(fmaf(p[r][j], scale_log2, -rows[r].lse2)) : 0.0f;
         const float dp = is_kept<fma_batch>(kept, r, j) ? ds[r][j] * op.dropout.scale : 0.0f;
         ds[r][j] = likely * (dp - rows[r].delta);

@@ -48,8 +48,9 @@ struct QueryRows {
       float top = maximum[half];
       UNROLL for (u32 n = 0; n < tiles; ++n) top = fmaxf(top, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
       top = row_max(top);
-      factor[half] = exp2_fast((maximum[half] - top) * scale_log2);
-      const float shift = -top * scale_log2;
+      const float level = level_of(top);
+      factor[half] = exp2_fast((maximum[half] - level) * scale_log2);
+      const float shift = -level * scale_log2;
       float total = 0;
       UNROLL for (u32 n = 0; n < tiles; ++n) UNROLL for (u32 i = 0; i < 2; ++i) {
         float& p = s[n][2 * half + i];
@@ -72,6 +73,14 @@ template <u32 tiles>
 __device__ __forceinline__ void mask_scores(float (&s)[tiles][4], u32 row, u32 key) {
   UNROLL for (u32 n = 0; n < tiles; ++n) UNROLL for (u32 i = 0; i < 4; ++i) {
     if (key + 8 * n + i % 2 > row + 8 * (i / 2)) s[n][i] = -__uint_as_float(infinity_bits);
+  }
+}
+
+// Keys of documents before the row's own do not count. starts: of rows 0 and 8 of the tile.
+template <u32 tiles>
+__device__ __forceinline__ void mask_documents(float (&s)[tiles][4], const u32 (&starts)[2], u32 key) {
+  UNROLL for (u32 n = 0; n < tiles; ++n) UNROLL for (u32 i = 0; i < 4; ++i) {
+    if (key + 8 * n + i % 2 < starts[i / 2]) s[n][i] = -__uint_as_float(infinity_bits);
   }
 }
 
@@ -104,16 +113,22 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout>::threads)
     QueryRows<size> rows[row_tiles];
     UNROLL for (u32 m = 0; m < row_tiles; ++m) rows[m].clear();
 
+    // Documents follow each other: the first row sees furthest back.
+    const u32 key_begin = head.start(op.starts, query) / keys * keys;
+    const u32 warp_start = head.start(op.starts, warp_query);
+    const u32 warp_last_start = head.start(op.starts, warp_query + 16 * row_tiles - 1);
+
     load_tile<size, Tile::rows, threads>(q_tile, head.qkv(op.qkv, 0, query));
-    load_tile<size, keys, threads>(k_tile, head.qkv(op.qkv, 1, 0));
+    load_tile<size, keys, threads>(k_tile, head.qkv(op.qkv, 1, key_begin));
     async_copy_commit();
     const auto q_rows = left_factor<size>(q_tile + warp_row * AttentionTileRow<size>::elements);
     const auto k_rows = right_factor_transposed<size>(k_tile);
     const auto v_rows = right_factor<size>(v_tile);
 
     const u32 key_end = min(tokens, query + Tile::rows);
-    for (u32 key = 0; key < key_end; key += keys) {
-      const bool sees = warp_query < tokens && key < warp_query + 16 * row_tiles;  // some row of this warp
+    for (u32 key = key_begin; key < key_end; key += keys) {
+      // Some row of this warp.
+      const bool sees = warp_query < tokens && key < warp_query + 16 * row_tiles && key + keys > warp_start;
       async_copy_wait<0>();
       __syncthreads();  // k has come; nobody reads the last v any more
       load_tile<size, keys, threads>(v_tile, head.qkv(op.qkv, 2, key));
@@ -140,6 +155,11 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout>::threads)
       if (!sees) continue;
       UNROLL for (u32 m = 0; m < row_tiles; ++m) {
         if (key + keys > warp_query + 1) mask_scores(s[m], row + 16 * m, column);
+        if (key < warp_last_start) {
+          const u32 starts[2] = {head.start(op.starts, row + 16 * m),
+                                 head.start(op.starts, row + 16 * m + 8)};
+          mask_documents(s[m], starts, column);
+        }
         rows[m].softmax(s[m], scale_log2);
         if constexpr (dropout)
           drop_probabilities(s[m], op.dropout, head.dropout(row + 16 * m, column), tokens);

@@ -10,13 +10,13 @@
 namespace tidepool::cuda {
 
 // Of the current device. If it does not say what it is: fused multiply-adds, which all have.
-inline AttentionUnits attention_units_here(Precision precision, u32 head_size) {
+inline AttentionUnits attention_units_here(Precision precision, u32 head_size, AttentionPass pass) {
   int device = 0, major = 0, minor = 0;
   if (cudaGetDevice(&device) != cudaSuccess ||
       cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
       cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess)
     return AttentionUnits::fma;
-  return attention_units(precision, head_size, 10 * major + minor);
+  return attention_units(precision, head_size, 10 * major + minor, pass);
 }
 
 inline AttentionSizes attention_sizes(const AttentionShape& s) {
@@ -24,6 +24,9 @@ inline AttentionSizes attention_sizes(const AttentionShape& s) {
   return {.tokens = s.tokens,
           .heads = s.heads,
           .head_size = s.head_size,
+          .group = s.group(),
+          .hidden = s.hidden(),
+          .key_columns = s.key_columns(),
           .scale = scale,
           .scale_log2 = scale * log2_of_e};
 }
@@ -34,6 +37,7 @@ AttentionForwardArguments<T> forward_arguments(const Attention& op) {
           .qkv = elements<T>(op.qkv),
           .out = elements<T>(op.out),
           .lse = op.lse,
+          .starts = op.starts,
           .dropout = dropout_row_of(op.dropout)};
 }
 
@@ -45,6 +49,7 @@ AttentionBackwardArguments<T> backward_arguments(const AttentionBackward& op) {
           .lse = op.lse,
           .dout = elements<T>(op.dout),
           .dqkv = elements<T>(op.dqkv),
+          .starts = op.starts,
           .dropout = dropout_row_of(op.dropout)};
 }
 

@@ -1,9 +1,9 @@
 // Which kernels a device runs attention with, and how they are cut into blocks. Needs no CUDA.
 //
-// Two families. `tensor`: bf16 on tensor cores, from sm_80 on, and fp16, from sm_75 on; rows of heads in whole
-// vectors of 8, padded to the next of attention_tensor_sizes. `fma`: all the rest: fp32, devices without such
-// tensor cores, head sizes like 20. The choice depends on sizes and device only, never on addresses: placement must not change
-// bits.
+// Two families. `tensor`: bf16 on tensor cores, from sm_80 on, and fp16, from sm_75 on; rows of heads in
+// whole vectors of 8, padded to the next of attention_tensor_sizes. `fma`: all the rest: fp32, devices
+// without such tensor cores, head sizes like 20. The choice depends on sizes and device only, never on
+// addresses: placement must not change bits.
 #pragma once
 
 #include <initializer_list>
@@ -14,10 +14,15 @@
 namespace tidepool::cuda {
 
 enum class AttentionUnits { fma, tensor };
+enum class AttentionPass { forward, backward };
 // `capability`: 10 times major plus minor, 75 for sm_75.
-constexpr AttentionUnits attention_units(Precision precision, u32 head_size, int capability) {
+constexpr AttentionUnits attention_units(Precision precision, u32 head_size, int capability,
+                                         AttentionPass pass = AttentionPass::forward) {
   if (precision == Precision::fp32 || head_size % 8 != 0) return AttentionUnits::fma;
-  return capability >= (precision == Precision::bf16 ? 80 : 75) ? AttentionUnits::tensor : AttentionUnits::fma;
+  // sm_75 has 64 KiB of shared memory, less than backward takes for larger heads.
+  if (capability < 80 && pass == AttentionPass::backward && head_size > 96) return AttentionUnits::fma;
+  return capability >= (precision == Precision::bf16 ? 80 : 75) ? AttentionUnits::tensor
+                                                                : AttentionUnits::fma;
 }
 
 // Of an operation's arrays; stops the process where a kernel could not take them.
@@ -47,9 +52,8 @@ struct AttentionTileRow {
 
 // Forward: four warps of 32 rows (16 for large heads, whose outputs fill the registers) meet `keys` keys at a
 // time; q, k and v each have a tile. Shared memory: 32 KiB for head size 64, 64 KiB for 128 (48 with
-// dropout). Registers, by CUDA 13's ptxas: 210 to 248 for 64, 255 for 128, so that two blocks are on a
-// multiprocessor. For 128 nothing spills on sm_90; on sm_80 and 120 it is two to four, read once per tile of
-// keys.
+// dropout). Registers, by CUDA 13's ptxas for sm_90: 232 and 237 for 64, 255 for 128, of which seven spill
+// without dropout, so that two blocks are on a multiprocessor.
 template <u32 size, bool dropout>
 struct AttentionForwardTile {
   static constexpr u32 warps = 4, threads = 32 * warps;
@@ -62,10 +66,10 @@ struct AttentionForwardTile {
 };
 
 // Backward, both kernels: warps own 16 rows each (keys in one, queries in the other) and keep them in
-// registers; `step` rows of two arrays pass by, two stages deep. For 128 there are eight warps and one block on
-// a multiprocessor: 255 registers by keys, of which up to 9 spill, and 236 to 255 by queries; 65 and 64 KiB of
-// shared memory. For 64 three blocks of four warps: 168 registers, at most one of which spills on sm_80 and 90,
-// five on sm_120; half the shared memory.
+// registers; `step` rows of two arrays pass by, two stages deep. For 128 there are eight warps and one block
+// on a multiprocessor: 255 registers by keys, of which up to 9 spill, and 236 to 255 by queries; 65 and 64
+// KiB of shared memory. For 64 three blocks of four warps: 168 registers, at most one of which spills on
+// sm_80 and 90, five on sm_120; half the shared memory.
 template <u32 size>
 struct AttentionBackwardTile {
   static constexpr u32 warps = size <= 64 ? 4 : 8, threads = 32 * warps;
@@ -79,7 +83,7 @@ struct AttentionBackwardTile {
   static constexpr u32 query_batch = size <= 64 || size == 128 ? 16 : 32, key_batch = 32;
   static_assert(query_step % query_batch == 0 && key_step % key_batch == 0);
   static constexpr u32 parts = size <= 128 ? 1 : 2;  // blocks that share the columns of dk and dv
-  static constexpr u32 statistics_bytes = 2 * 2 * query_step * sizeof(float);  // lse and delta of two stages
+  static constexpr u32 statistics_bytes = 2 * 3 * query_step * 4;  // lse, delta and first key, of two stages
   static constexpr u32 keys_shared_bytes = 4 * query_step * AttentionTileRow<size>::bytes + statistics_bytes;
   static constexpr u32 queries_shared_bytes = 4 * key_step * AttentionTileRow<size>::bytes;
   static_assert(keys_shared_bytes <= 96 * kib && queries_shared_bytes <= 96 * kib);
@@ -93,15 +97,16 @@ constexpr u32 attention_fma_step(u32 lanes) { return lanes <= 8 ? 32 : 16; }
 
 namespace attention_detail {
 
-constexpr LaunchShape by_blocks_of_rows(const AttentionShape& s, u32 rows, u32 parts, u32 threads,
+// A block for `rows` rows of each head.
+constexpr LaunchShape by_blocks_of_rows(const AttentionShape& s, u32 heads, u32 rows, u32 parts, u32 threads,
                                         u32 shared_bytes) {
-  return {.grid = {static_cast<u32>(u64{s.sequences} * s.heads * div_up(s.tokens, rows) * parts)},
+  return {.grid = {static_cast<u32>(u64{s.sequences} * heads * div_up(s.tokens, rows) * parts)},
           .block = {threads},
           .shared_bytes = shared_bytes};
 }
-constexpr LaunchShape fma_launch(const AttentionShape& s) {
+constexpr LaunchShape fma_launch(const AttentionShape& s, u32 heads) {
   const u32 lanes = attention_fma_lanes(s.head_size), columns = lanes * attention_fma_columns;
-  return by_blocks_of_rows(s, attention_fma_rows(lanes), 1, attention_fma_threads,
+  return by_blocks_of_rows(s, heads, attention_fma_rows(lanes), 1, attention_fma_threads,
                            2 * attention_fma_step(lanes) * columns * sizeof(float));
 }
 template <u32 size>
@@ -132,29 +137,30 @@ constexpr auto for_attention_tensor_size(u32 head_size, Fn fn) {
 }
 
 constexpr LaunchShape attention_forward_launch(const AttentionShape& s, AttentionUnits units, bool dropout) {
-  if (units == AttentionUnits::fma) return attention_detail::fma_launch(s);
+  if (units == AttentionUnits::fma) return attention_detail::fma_launch(s, s.heads);
   return for_attention_tensor_size(s.head_size, [&](auto size) {
     using Plain = AttentionForwardTile<size.value, false>;
     using Dropping = AttentionForwardTile<size.value, true>;
-    return attention_detail::by_blocks_of_rows(s, Plain::rows, 1, Plain::threads,
+    return attention_detail::by_blocks_of_rows(s, s.heads, Plain::rows, 1, Plain::threads,
                                                dropout ? Dropping::shared_bytes : Plain::shared_bytes);
   });
 }
-// dk and dv, by blocks of keys.
+// dk and dv, by blocks of keys of kv heads.
 constexpr LaunchShape attention_backward_keys_launch(const AttentionShape& s, AttentionUnits units) {
-  if (units == AttentionUnits::fma) return attention_detail::fma_launch(s);
+  if (units == AttentionUnits::fma) return attention_detail::fma_launch(s, s.key_heads());
   return for_attention_tensor_size(s.head_size, [&](auto size) {
     using Tile = AttentionBackwardTile<size.value>;
-    return attention_detail::by_blocks_of_rows(s, Tile::rows, Tile::parts, Tile::threads,
+    return attention_detail::by_blocks_of_rows(s, s.key_heads(), Tile::rows, Tile::parts, Tile::threads,
                                                Tile::keys_shared_bytes);
   });
 }
 // dq, by blocks of queries.
 constexpr LaunchShape attention_backward_queries_launch(const AttentionShape& s, AttentionUnits units) {
-  if (units == AttentionUnits::fma) return attention_detail::fma_launch(s);
+  if (units == AttentionUnits::fma) return attention_detail::fma_launch(s, s.heads);
   return for_attention_tensor_size(s.head_size, [&](auto size) {
     using Tile = AttentionBackwardTile<size.value>;
-    return attention_detail::by_blocks_of_rows(s, Tile::rows, 1, Tile::threads, Tile::queries_shared_bytes);
+    return attention_detail::by_blocks_of_rows(s, s.heads, Tile::rows, 1, Tile::threads,
+                                               Tile::queries_shared_bytes);
   });
 }
 // dout . out: a warp for each token, `lanes` of it for a head at a time, eight elements each.

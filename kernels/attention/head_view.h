@@ -1,47 +1,84 @@
-// One head of one sequence inside [B, T, 3H] and [B, T, H] buffers.
+// One head of one sequence inside [B, T, (NH + 2 NKV) D] and [B, T, H] buffers.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/attention/attention.h"
+#include "tidepool/check.h"
 
 namespace tidepool {
+
+inline void check_attention_shape(const AttentionShape& s) {
+  CHECK(s.head_size <= attention_head_size_max, s.head_size);
+  CHECK(s.key_heads() > 0 && s.heads % s.key_heads() == 0, s.heads, s.kv_heads);
+}
 
 // `head` counts over all sequences: sequence * NH + head of it.
 struct HeadView {
   AttentionShape shape;
   u32 head = 0;
 
-  u32 qkv_stride() const { return 3 * shape.hidden(); }
+  u32 qkv_stride() const { return shape.qkv_columns(); }
   u32 out_stride() const { return shape.hidden(); }
   u64 first_row() const { return u64{head / shape.heads} * shape.tokens; }
   u64 column() const { return u64{head % shape.heads} * shape.head_size; }
+  u64 key_column() const { return u64{head % shape.heads / shape.group()} * shape.head_size; }
   u64 q(u32 row) const { return (first_row() + row) * qkv_stride() + column(); }
-  u64 k(u32 row) const { return q(row) + shape.hidden(); }
-  u64 v(u32 row) const { return q(row) + u64{2} * shape.hidden(); }
+  u64 k(u32 row) const { return (first_row() + row) * qkv_stride() + shape.hidden() + key_column(); }
+  u64 v(u32 row) const { return k(row) + shape.key_columns(); }
   u64 out(u32 row) const { return (first_row() + row) * out_stride() + column(); }
   u64 lse(u32 row) const { return u64{head} * shape.tokens + row; }
   u64 dropout(u32 row, u32 key) const { return lse(row) * shape.tokens + key; }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape.head_size)); }
 };
 
+// First keys that the rows of one sequence see.
+struct DocumentStarts {
+  const i32* starts = nullptr;  // [T], or null: 0 for all
+
+  u32 of(u32 row) const { return starts == nullptr ? 0 : static_cast<u32>(starts[row]); }
+  // Of rows [begin, end): documents follow each other.
+  u32 least(u32 begin, u32 end) const {
+    for (u32 row = begin; row < end; ++row) {
+      CHECK(of(row) <= row && of(row) >= of(begin), of(row), row, of(begin));
+    }
+    return of(begin);
+  }
+};
+inline DocumentStarts document_starts(const i32* starts, const HeadView& head) {
+  return {starts == nullptr ? nullptr : starts + head.first_row()};
+}
+
+// What a row of a block sees of its keys: [begin, end), perhaps none.
+struct SeenKeys {
+  u32 begin = 0, end = 0;
+  u32 count() const { return end - begin; }
+};
+
 // Rows [query, query + rows) against keys [key, key + width).
 struct ScoreBlock {
+  DocumentStarts documents;
   u32 query = 0, rows = 0, key = 0, width = 0;
+  bool first = false;  // of the query block
 
-  // Keys that row `row` of the block may see. At least one: keys start at or before the query block.
-  u32 visible(u32 row) const { return std::min(query + row + 1 - key, width); }
+  SeenKeys seen(u32 row) const {
+    const u32 end = std::min(query + row + 1, key + width);
+    const u32 begin = std::clamp(documents.of(query + row), key, end);
+    return {begin - key, end - key};
+  }
 };
 
 static_assert(attention_key_rows % attention_query_rows == 0);
 
-// Visits the score blocks of the query block that starts at `query`, keys ascending.
+// Visits the score blocks of the query block that starts at `query`, keys ascending from the first that any
+// of its rows sees.
 template <class Fn>
-void for_score_blocks(u32 tokens, u32 query, Fn fn) {
-  const u32 rows = std::min(attention_query_rows, tokens - query);
-  for (u32 key = 0; key < query + rows; key += attention_key_rows) {
-    fn(ScoreBlock{query, rows, key, std::min(attention_key_rows, query + rows - key)});
+void for_score_blocks(u32 tokens, u32 query, const DocumentStarts& documents, Fn fn) {
+  const u32 rows = std::min(attention_query_rows, tokens - query), end = query + rows;
+  const u32 first = documents.least(query, end);
+  for (u32 key = first; key < end; key += attention_key_rows) {
+    fn(ScoreBlock{documents, query, rows, key, std::min(attention_key_rows, end - key), key == first});
   }
 }
 

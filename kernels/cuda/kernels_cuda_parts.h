@@ -13,12 +13,21 @@
 #include "kernels/embedding/embedding.h"
 #include "kernels/gradient/step_result.h"
 #include "kernels/layer_norm/layer_norm.h"
+#include "kernels/rms_norm/rms_norm.h"
+#include "kernels/rotary/rotary.h"
+#include "kernels/swiglu/swiglu.h"
 
 namespace tidepool {
 
 void zero_cuda(float* y, u64 elements, cudaStream_t);
 void layer_norm_cuda(const LayerNorm&, cudaStream_t);
 void layer_norm_backward_cuda(const LayerNormBackward&, cudaStream_t);
+void rms_norm_cuda(const RmsNorm&, cudaStream_t);
+void rms_norm_backward_cuda(const RmsNormBackward&, cudaStream_t);
+void rotary_cuda(const Rotary&, cudaStream_t);
+void rotary_backward_cuda(const RotaryBackward&, cudaStream_t);
+void swiglu_cuda(const Swiglu&, cudaStream_t);
+void swiglu_backward_cuda(const SwigluBackward&, cudaStream_t);
 void attention_cuda(const Attention&, cudaStream_t);
 void attention_backward_cuda(const AttentionBackward&, cudaStream_t);
 void dropout_cuda(const Dropout&, ConstValues x, Values y, u64 elements, cudaStream_t);

@@ -1,4 +1,4 @@
-// Token and position embedding.
+// Token embedding, with or without one of positions.
 #pragma once
 
 #include "kernels/dropout/dropout.h"
@@ -12,7 +12,7 @@ struct Embedding {
   u32 sequences = 0, tokens_per_sequence = 0, columns = 0;  // B, T, H
   const i32* tokens = nullptr;                              // [B, T]
   Param wte;                                                // [V, H]
-  Param wpe;                                                // [positions, H]
+  Param wpe;                                                // [positions, H], or none
   Values out;                                               // [B, T, H]
   Dropout dropout;
 };
@@ -25,7 +25,7 @@ struct EmbeddingBackward {
   const i32* tokens = nullptr;   // [B, T]
   ConstValues dout;              // [B, T, H], dropout's share already taken
   float* dwte = nullptr;         // [V, H]
-  float* dwpe = nullptr;         // [positions, H]
+  float* dwpe = nullptr;         // [positions, H], or null
   bool accumulate = true;        // false: overwrite, rows that do not occur with zero
   u64* order = nullptr;          // workspace, [B, T]
 };

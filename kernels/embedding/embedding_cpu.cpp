@@ -15,9 +15,12 @@ void embed_row(const Embedding& op, u32 row, float* scratch) {
   const u64 token = static_cast<u32>(op.tokens[row]);
   const u64 position = row % op.tokens_per_sequence;
   const float* a = rows::widened(op.wte.at(token * op.columns), op.columns, scratch);
-  const float* b = rows::widened(op.wpe.at(position * op.columns), op.columns, scratch + op.columns);
   float* out = op.out.fp32() + u64{row} * op.columns;
-  rows::sum(a, b, out, op.columns);
+  if (op.wpe) {
+    rows::sum(a, rows::widened(op.wpe.at(position * op.columns), op.columns, scratch + op.columns), out, op.columns);
+  } else {
+    std::copy_n(a, op.columns, out);
+  }
   if (op.dropout.on()) dropout_row(op.dropout, u64{row} * op.columns, out, out, op.columns);
 }
 
@@ -84,10 +87,10 @@ void embedding_backward_cpu(const EmbeddingBackward& op, CorePool& pool) {
                      reinterpret_cast<float*>(pool.scratch(worker))};
     if (!op.accumulate) {
       clear(op.dwte, op.vocabulary, op.columns, s);
-      clear(op.dwpe, op.positions, op.columns, s);
+      if (op.dwpe != nullptr) clear(op.dwpe, op.positions, op.columns, s);
     }
     add_tokens(op, s);
-    add_positions(op, s);
+    if (op.dwpe != nullptr) add_positions(op, s);
   });
 }
 

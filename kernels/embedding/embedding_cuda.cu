@@ -15,7 +15,8 @@ struct Lookup {
   u64 elements;
   u32 columns, tokens_per_sequence;
   const i32* tokens;
-  const P *wte, *wpe;
+  const P* wte;
+  const P* wpe;  // or null
   A* out;
 };
 
@@ -28,12 +29,13 @@ __device__ void embed8(const Lookup<A, P>& op, u64 at, float (&v)[8]) {
   if constexpr (whole) {
     float second[8];
     load8<true>(op.wte + token(), column, op.columns, v);
+    if (op.wpe == nullptr) return;
     load8<true>(op.wpe + position(), column, op.columns, second);
     for (u32 i = 0; i < 8; ++i) v[i] += second[i];
   } else {
     for (u32 i = 0; i < 8; ++i) {
-      v[i] = at + i < op.elements ? widened(op.wte[token() + column]) + widened(op.wpe[position() + column])
-                                  : 0.0f;
+      v[i] = at + i < op.elements ? widened(op.wte[token() + column]) : 0.0f;
+      if (at + i < op.elements && op.wpe != nullptr) v[i] += widened(op.wpe[position() + column]);
       if (++column == op.columns) column = 0, ++row;
     }
   }
@@ -142,7 +144,7 @@ void embedding_backward_cuda(const EmbeddingBackward& op, cudaStream_t stream) {
   using namespace cuda;
   if (!op.accumulate) {
     zero_cuda(op.dwte, u64{op.vocabulary} * op.columns, stream);
-    zero_cuda(op.dwpe, u64{op.positions} * op.columns, stream);
+    if (op.dwpe != nullptr) zero_cuda(op.dwpe, u64{op.positions} * op.columns, stream);
   }
   const u32 rows = op.sequences * op.tokens_per_sequence;
   if (rows == 0) return;
@@ -152,6 +154,7 @@ void embedding_backward_cuda(const EmbeddingBackward& op, cudaStream_t stream) {
       using T = decltype(type);
       launch(add_tokens_kernel<whole.value, T>, embedding_backward_launch(rows, op.columns), stream, op.order,
              rows, op.columns, elements<T>(op.dout), op.dwte);
+      if (op.dwpe == nullptr) return;
       launch(add_positions_kernel<whole.value, T>,
              embedding_backward_launch(op.tokens_per_sequence, op.columns), stream, op.sequences, op.columns,
              elements<T>(op.dout), op.dwpe);

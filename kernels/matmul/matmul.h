@@ -33,15 +33,16 @@ struct Matmul {
 };
 void matmul_cpu(const Matmul&, CorePool&);
 
-// dw = x^T dy, dbias = column sums of dy. The micro-batch's product is made on its own and then
+// dw = x^T dy, or its transpose; dbias = column sums of dy. The micro-batch's product is made on its own and then
 // added, so that accumulating over micro-batches is a plain ordered sum.
 struct WeightGradient {
   u32 m = 0, n = 0, k = 0;
   ConstValues x;              // [M, K]
   ConstValues dy;             // [M, N]
-  float* dw = nullptr;        // [K, N]
+  float* dw = nullptr;        // [K, N], or [N, K] if transposed
   float* dbias = nullptr;     // [N], or null
   bool accumulate = true;     // false: overwrite
+  bool transposed = false;    // dw = dy^T x
 };
 void weight_gradient_cpu(const WeightGradient&, CorePool&);
 

@@ -125,18 +125,21 @@ Result<void> CudaMatmul::residual_with_dropout(const Matmul& op, cudaStream_t st
 
 Result<void> CudaMatmul::weight_gradient(const WeightGradient& op, cudaStream_t stream) {
   const Values dw = op.dw;
-  TRY(products_->run({.m = op.n,
-                  .n = op.k,
-                  .k = op.m,
-                  .transpose_b = true,
-                  .a = op.dy,
-                  .b = op.x,
-                  .c = op.accumulate ? ConstValues(dw) : ConstValues(),
-                  .d = dw,
-                  .lda = op.n,
-                  .ldb = op.k,
-                  .ldd = op.n},
-                 stream));
+  // dw^T as the library sees it, [N, K], or [K, N] if transposed.
+  const ConstValues rows = op.transposed ? op.x : op.dy, columns = op.transposed ? op.dy : op.x;
+  const u32 row_count = op.transposed ? op.k : op.n, column_count = op.transposed ? op.n : op.k;
+  TRY(products_->run({.m = row_count,
+                      .n = column_count,
+                      .k = op.m,
+                      .transpose_b = true,
+                      .a = rows,
+                      .b = columns,
+                      .c = op.accumulate ? ConstValues(dw) : ConstValues(),
+                      .d = dw,
+                      .lda = row_count,
+                      .ldb = column_count,
+                      .ldd = row_count},
+                     stream));
   if (op.dbias == nullptr) return {};
   const u64 parts_bytes = u64{cuda::column_sums_parts(op.m)} * op.n * sizeof(float);
   CHECK(parts_bytes <= scratch_bytes_.value, op.m, op.n);

@@ -6,25 +6,37 @@
 namespace tidepool {
 namespace {
 
-void bias_tile(const WeightGradient& op, const Tile& t, TileScratch& scratch) {
-  rows::column_sums(op.dy.fp32() + t.col, op.m, t.cols, op.n, scratch.row, scratch.partial);
-  rows::store(op.dbias + t.col, scratch.row, t.cols, op.accumulate);
+// dw = rows^T columns, both [M, ...].
+struct Factors {
+  const float* rows;
+  const float* columns;
+  u32 row_count, column_count;
+};
+Factors factors_of(const WeightGradient& op) {
+  const float *x = op.x.fp32(), *dy = op.dy.fp32();
+  return op.transposed ? Factors{dy, x, op.n, op.k} : Factors{x, dy, op.k, op.n};
 }
 
-void weight_tile(const WeightGradient& op, const Tile& t, TileScratch& scratch) {
+// dbias[begin, begin + n)
+void bias_piece(const WeightGradient& op, u32 begin, u32 n, TileScratch& scratch) {
+  rows::column_sums(op.dy.fp32() + begin, op.m, n, op.n, scratch.row, scratch.partial);
+  rows::store(op.dbias + begin, scratch.row, n, op.accumulate);
+}
+
+void weight_tile(const WeightGradient& op, const Factors& f, const Tile& t, TileScratch& scratch) {
   // Into scratch even when it overwrites: the library's bits may depend on the leading dimension.
   sgemm({.transpose_a = true,
          .m = t.rows,
          .n = t.cols,
          .k = op.m,
-         .a = op.x.fp32() + t.row,
-         .lda = op.k,
-         .b = op.dy.fp32() + t.col,
-         .ldb = op.n,
+         .a = f.rows + t.row,
+         .lda = f.row_count,
+         .b = f.columns + t.col,
+         .ldb = f.column_count,
          .c = scratch.product,
          .ldc = t.cols});
   for (u32 row = 0; row < t.rows; ++row) {
-    rows::store(op.dw + u64{t.row + row} * op.n + t.col, scratch.product + u64{row} * t.cols, t.cols,
+    rows::store(op.dw + u64{t.row + row} * f.column_count + t.col, scratch.product + u64{row} * t.cols, t.cols,
                 op.accumulate);
   }
 }
@@ -32,13 +44,16 @@ void weight_tile(const WeightGradient& op, const Tile& t, TileScratch& scratch) 
 }  // namespace
 
 void weight_gradient_cpu(const WeightGradient& op, CorePool& pool) {
-  const Tiling tiling = matmul_tiling(op.k, op.n);
+  const Factors factors = factors_of(op);
+  const Tiling tiling = matmul_tiling(factors.row_count, factors.column_count);
   parallel_for(pool, Priority::normal, tiling.count(), [&](u32 task, u32 worker) {
     auto& scratch = *reinterpret_cast<TileScratch*>(pool.scratch(worker));
     const Tile t = tiling.tile(task);
-    // The first tile of a column strip has just brought dy's columns close.
-    weight_tile(op, t, scratch);
-    if (t.row == 0 && op.dbias != nullptr) bias_tile(op, t, scratch);
+    weight_tile(op, factors, t, scratch);
+    if (op.dbias == nullptr) return;
+    // The first tile of a strip of dy's columns has just brought them close.
+    if (!op.transposed && t.row == 0) bias_piece(op, t.col, t.cols, scratch);
+    if (op.transposed && t.col == 0) bias_piece(op, t.row, t.rows, scratch);
   });
 }
 

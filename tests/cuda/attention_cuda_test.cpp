@@ -6,6 +6,7 @@
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "tests/cuda/attention_reference.h"
 #include "tests/cuda/cuda_fixture.h"
+#include "tests/support/documents.h"
 
 namespace tidepool::test {
 namespace {
@@ -18,30 +19,41 @@ struct Case {
   float dropout = 0;
   int capability = 90;
   u64 shift = 0;  // elements by which arrays are off the alignment
+  bool documents = false;
 };
 
 std::string name(const testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
-  return fmt::format("{}_b{}_t{}_nh{}_d{}{}_sm{}{}", tidepool::name(c.precision),
-                     c.shape.sequences, c.shape.tokens, c.shape.heads, c.shape.head_size,
-                     c.dropout > 0 ? "_dropout" : "", c.capability, c.shift > 0 ? "_shifted" : "");
+  return fmt::format("{}_b{}_t{}_nh{}_nkv{}_d{}{}_sm{}{}{}", tidepool::name(c.precision), c.shape.sequences,
+                     c.shape.tokens, c.shape.heads, c.shape.key_heads(), c.shape.head_size,
+                     c.dropout > 0 ? "_dropout" : "", c.capability, c.shift > 0 ? "_shifted" : "",
+                     c.documents ? "_documents" : "");
 }
 
 using Results = AttentionResults;
 
-// Columns [which * hidden, (which + 1) * hidden) of [rows, 3 * hidden].
-std::vector<float> third(const std::vector<float>& qkv, u64 hidden, u64 which) {
+// Columns [begin, begin + n) of rows of `columns`.
+std::vector<float> part_of(const std::vector<float>& rows, u64 columns, u64 begin, u64 n) {
   std::vector<float> part;
-  for (u64 at = which * hidden; at < qkv.size(); at += 3 * hidden) {
-    part.insert(part.end(), qkv.begin() + at, qkv.begin() + at + hidden);
+  for (u64 at = begin; at < rows.size(); at += columns) {
+    part.insert(part.end(), rows.begin() + at, rows.begin() + at + n);
   }
   return part;
+}
+std::vector<float> third(const std::vector<float>& qkv, u64 hidden, u64 which) {
+  return part_of(qkv, 3 * hidden, which * hidden, hidden);
 }
 
 Results results(const AttentionShape& s, std::vector<float> out, std::vector<float> lse,
                 const std::vector<float>& dqkv) {
-  return {std::move(out), std::move(lse), third(dqkv, s.hidden(), 0), third(dqkv, s.hidden(), 1),
-          third(dqkv, s.hidden(), 2)};
+  const u64 columns = s.qkv_columns(), keys = s.key_columns();
+  return {std::move(out), std::move(lse), part_of(dqkv, columns, 0, s.hidden()),
+          part_of(dqkv, columns, s.hidden(), keys), part_of(dqkv, columns, s.hidden() + keys, keys)};
+}
+
+// Null where there are none.
+std::vector<i32> starts_of(const Case& c) {
+  return c.documents ? growing_documents(c.shape.sequences, c.shape.tokens) : std::vector<i32>();
 }
 
 Dropout dropout_of(const Case& c) {
@@ -54,10 +66,15 @@ std::vector<float> stored(const Case& c, const std::vector<float>& out) {
 
 Results on_cpu(const Case& c, const std::vector<float>& qkv, const std::vector<float>& dout) {
   const auto pool = make_pool(2);
+  const std::vector<i32> starts = starts_of(c);
   std::vector<float> out(dout.size()), lse(c.shape.lse_elements()), dqkv(qkv.size());
-  attention_cpu(
-      {.shape = c.shape, .qkv = qkv.data(), .out = out.data(), .lse = lse.data(), .dropout = dropout_of(c)},
-      *pool);
+  attention_cpu({.shape = c.shape,
+                 .qkv = qkv.data(),
+                 .out = out.data(),
+                 .lse = lse.data(),
+                 .starts = starts.empty() ? nullptr : starts.data(),
+                 .dropout = dropout_of(c)},
+                *pool);
   const std::vector<float> kept = stored(c, out);
   attention_backward_cpu({.shape = c.shape,
                           .qkv = qkv.data(),
@@ -65,6 +82,7 @@ Results on_cpu(const Case& c, const std::vector<float>& qkv, const std::vector<f
                           .lse = lse.data(),
                           .dout = dout.data(),
                           .dqkv = dqkv.data(),
+                          .starts = starts.empty() ? nullptr : starts.data(),
                           .dropout = dropout_of(c)},
                          *pool);
   return results(c.shape, out, lse, dqkv);
@@ -76,10 +94,15 @@ class AttentionCudaTest : public CudaTest, public testing::WithParamInterface<Ca
     DeviceValues out(dout.given().size(), c.precision, c.shift),
         dqkv(qkv.given().size(), c.precision, c.shift);
     DeviceValues lse(c.shape.lse_elements(), Precision::fp32);
+    std::vector<i32> host_starts = starts_of(c);
+    host_starts.resize(std::max<u64>(host_starts.size(), 1));
+    const DeviceArray documents(host_starts.data(), host_starts.size() * sizeof(i32));
+    const i32* const starts = c.documents ? documents.as<i32>() : nullptr;
     attention_cuda({.shape = c.shape,
                     .qkv = qkv.values(),
                     .out = out.values(),
                     .lse = lse.values().fp32(),
+                    .starts = starts,
                     .dropout = dropout_of(c)},
                    stream_);
     attention_backward_cuda({.shape = c.shape,
@@ -88,6 +111,7 @@ class AttentionCudaTest : public CudaTest, public testing::WithParamInterface<Ca
                              .lse = lse.values().fp32(),
                              .dout = dout.values(),
                              .dqkv = dqkv.values(),
+                             .starts = starts,
                              .dropout = dropout_of(c)},
                             stream_);
     synchronize();
@@ -128,7 +152,8 @@ void expect_close(const Results& got, const Results& want, const Tolerance& tole
 TEST_P(AttentionCudaTest, MatchesReferenceAndCpu) {
   const Case c = GetParam();
   const u64 rows = u64{c.shape.sequences} * c.shape.tokens;
-  const auto qkv_floats = random_floats(rows * 3 * c.shape.hidden(), 1);
+  const auto qkv_floats = random_floats(rows * c.shape.qkv_columns(), 1);
+  const std::vector<i32> starts = starts_of(c);
   const auto dout_floats = random_floats(rows * c.shape.hidden(), 2);
   restart(c, 7);
   Results got, again;
@@ -142,7 +167,9 @@ TEST_P(AttentionCudaTest, MatchesReferenceAndCpu) {
       expect_close(got, cpu, tolerance_of(c.precision));
     }
     SCOPED_TRACE("the reference");
-    expect_close(got, attention_reference(c.shape, qkv.given(), dout.given(), &out, dropout_of(c)),
+    expect_close(got,
+                 attention_reference(c.shape, qkv.given(), dout.given(), &out, dropout_of(c),
+                                     starts.empty() ? nullptr : starts.data()),
                  tolerance_of(c.precision));
   }
   restart(c, 1234);
@@ -191,6 +218,63 @@ INSTANTIATE_TEST_SUITE_P(MultiplyAdds, AttentionCudaTest,
                                          Case{one(65, 64, 2), bf16, 0.2f, 70}, Case{one(40, 128), bf16, 0, 70},
                                          Case{one(65, 64, 2), fp16, 0.2f, 70}, Case{one(18, 1, 5), fp16}),
                          name);
+
+constexpr AttentionShape grouped(u32 tokens, u32 head_size, u32 heads, u32 kv_heads, u32 sequences = 1) {
+  return {.sequences = sequences, .tokens = tokens, .heads = heads, .head_size = head_size, .kv_heads = kv_heads};
+}
+// Grouped queries; documents of 1, 2, 3 ... tokens, so that some blocks and warps meet several, or none.
+INSTANTIATE_TEST_SUITE_P(
+    GroupedAndPacked, AttentionCudaTest,
+    testing::Values(Case{grouped(200, 64, 4, 2), bf16}, Case{grouped(65, 64, 8, 1, 2), bf16, 0.2f},
+                    Case{grouped(300, 64, 2, 2), bf16, 0, 90, 0, true},
+                    Case{grouped(300, 128, 4, 1), bf16, 0, 90, 0, true},
+                    Case{grouped(200, 128, 2, 1), bf16, 0.2f, 90, 0, true},
+                    Case{grouped(200, 80, 4, 2), fp16, 0, 75, 0, true}, Case{grouped(130, 96, 2, 1), fp16, 0.1f, 80},
+                    Case{grouped(100, 256, 2, 1), fp16, 0, 90, 0, true},
+                    Case{grouped(70, 128, 2, 1), fp16, 0, 75, 0, true},
+                    Case{grouped(130, 16, 4, 1, 2), bf16, 0.1f, 90, 0, true},
+                    Case{grouped(70, 20, 4, 2), bf16, 0.2f, 90, 0, true},
+                    Case{grouped(130, 64, 4, 2), fp32, 0.1f, 90, 0, true}, Case{grouped(65, 128, 8, 1), fp32},
+                    Case{grouped(40, 200, 2, 1), fp32, 0, 90, 0, true},
+                    Case{grouped(65, 80, 2, 1), fp16, 0.1f, 70, 1, true}),
+    name);
+
+// Documents that begin and end with tiles, and one that spans several.
+TEST_P(AttentionCudaTest, DocumentsAreAsIfAlone) {
+  Case c = GetParam();
+  if (!c.documents) return;
+  restart(c, 11);
+  const std::vector<u32> lengths = {64, 64, 150, 1, 41};
+  std::vector<i32> starts;
+  for (const u32 length : lengths) starts.insert(starts.end(), length, static_cast<i32>(starts.size()));
+  c.shape.tokens = static_cast<u32>(starts.size());
+  c.shape.sequences = 1;
+  const auto qkv = random_floats(u64{c.shape.tokens} * c.shape.qkv_columns(), 1);
+  const auto run = [&](u32 first, u32 tokens, const i32* documents) {
+    AttentionShape shape = c.shape;
+    shape.tokens = tokens;
+    const auto from = qkv.begin() + u64{first} * shape.qkv_columns();
+    const DeviceValues rows(std::vector<float>(from, from + u64{tokens} * shape.qkv_columns()), c.precision);
+    const DeviceValues out(u64{tokens} * shape.hidden(), c.precision);
+    const DeviceArray device(starts.data(), starts.size() * sizeof(i32));
+    attention_cuda({.shape = shape,
+                    .qkv = rows.values(),
+                    .out = out.values(),
+                    .starts = documents == nullptr ? nullptr : device.as<i32>()},
+                   stream_);
+    synchronize();
+    return out.now();
+  };
+  const std::vector<float> packed = run(0, c.shape.tokens, starts.data());
+  std::vector<float> alone;
+  u32 first = 0;
+  for (const u32 length : lengths) {
+    const std::vector<float> one_document = run(first, length, nullptr);
+    alone.insert(alone.end(), one_document.begin(), one_document.end());
+    first += length;
+  }
+  EXPECT_LE(relative_error(packed, alone), tolerance_of(c.precision).out);
+}
 
 class AttentionCudaForward : public CudaTest {};
 
@@ -330,6 +414,11 @@ TEST(AttentionLaunch, CountsBlocks) {
   const AttentionShape many = {.sequences = 8192, .tokens = 1, .heads = 100, .head_size = 64};
   EXPECT_EQ(attention_forward_launch(many, AttentionUnits::tensor, true).grid, (Extent{819'200}));
   EXPECT_EQ(attention_backward_queries_launch(many, AttentionUnits::tensor).grid, (Extent{819'200}));
+  // dk and dv belong to kv heads.
+  const AttentionShape grouped_queries = grouped(t, 128, 128, 16);
+  EXPECT_EQ(attention_forward_launch(grouped_queries, AttentionUnits::tensor, false).grid, (Extent{128 * t / 128}));
+  EXPECT_EQ(attention_backward_keys_launch(grouped_queries, AttentionUnits::tensor).grid, (Extent{16 * t / 128}));
+  EXPECT_EQ(attention_backward_keys_launch(grouped_queries, AttentionUnits::fma).grid, (Extent{16 * t / 32}));
   // dk and dv of large heads are made in two halves.
   EXPECT_EQ(attention_backward_keys_launch(one(129, 256), AttentionUnits::tensor).grid, (Extent{4}));
 }
@@ -342,6 +431,18 @@ TEST(AttentionLaunch, TensorCoresWhereThereAreSomeForBf16) {
   EXPECT_EQ(attention_units(fp32, 64, 90), AttentionUnits::fma);
   EXPECT_EQ(attention_units(fp16, 64, 70), AttentionUnits::fma);
   EXPECT_EQ(attention_units(fp16, 64, 75), AttentionUnits::tensor);
+  // sm_75 has 64 KiB of shared memory.
+  for (const u32 size : {8u, 64u, 96u, 104u, 128u, 256u}) {
+    const AttentionShape shape = one(100, size);
+    for (const bool dropout : {false, true}) {
+      EXPECT_LE(attention_forward_launch(shape, attention_units(fp16, size, 75), dropout).shared_bytes,
+                shared_bytes_everywhere);
+    }
+    const AttentionUnits back = attention_units(fp16, size, 75, AttentionPass::backward);
+    EXPECT_LE(attention_backward_keys_launch(shape, back).shared_bytes, shared_bytes_everywhere);
+    EXPECT_LE(attention_backward_queries_launch(shape, back).shared_bytes, shared_bytes_everywhere);
+    EXPECT_EQ(back, size > 96 ? AttentionUnits::fma : AttentionUnits::tensor);
+  }
 }
 
 }  // namespace

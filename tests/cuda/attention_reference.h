@@ -23,13 +23,12 @@ struct ReferenceRows {
 // `out` is what backward is given, as the model stored it: delta comes from it.
 inline void reference_head(const AttentionShape& s, u32 head, const std::vector<float>& qkv,
                            const std::vector<float>& dout, const std::vector<float>* stored_out,
-                           const Dropout& dropout, AttentionResults& r) {
+                           const Dropout& dropout, const i32* starts, AttentionResults& r) {
   const u32 size = s.head_size, hidden = s.hidden(), t = s.tokens;
   const u64 first = u64{head / s.heads} * t, column = head % s.heads * size;
-  const auto of_qkv = [&](u32 which) {
-    return ReferenceRows{&qkv[first * 3 * hidden + which * hidden + column], 3 * hidden};
-  };
-  const ReferenceRows q = of_qkv(0), k = of_qkv(1), v = of_qkv(2),
+  const u64 stride = s.qkv_columns(), keys = s.key_columns(), key_column = head % s.heads / s.group() * size;
+  const auto of_qkv = [&](u64 from) { return ReferenceRows{&qkv[first * stride + from], stride}; };
+  const ReferenceRows q = of_qkv(column), k = of_qkv(hidden + key_column), v = of_qkv(hidden + keys + key_column),
                       g = {&dout[first * hidden + column], hidden};
   const double scale = 1 / std::sqrt(double(size));
   const auto at = [&](std::vector<float>& array, u32 row) { return &array[(first + row) * hidden + column]; };
@@ -37,16 +36,17 @@ inline void reference_head(const AttentionShape& s, u32 head, const std::vector<
   std::vector<float> ones(t, 1.0f), factors(t);
   for (u32 i = 0; i < t; ++i) {
     if (dropout.on()) dropout_row(dropout, (u64{head} * t + i) * t, ones.data(), factors.data(), i + 1);
+    const u32 begin = starts == nullptr ? 0 : static_cast<u32>(starts[first + i]);
     double sum = 0, top = -1e300, delta = 0;
-    for (u32 j = 0; j <= i; ++j) {
+    for (u32 j = begin; j <= i; ++j) {
       p[j] = 0;
       for (u32 c = 0; c < size; ++c) p[j] += q(i, c) * k(j, c);
       p[j] *= scale;
       top = std::max(top, p[j]);
     }
-    for (u32 j = 0; j <= i; ++j) sum += p[j] = std::exp(p[j] - top);
+    for (u32 j = begin; j <= i; ++j) sum += p[j] = std::exp(p[j] - top);
     y.assign(size, 0.0);
-    for (u32 j = 0; j <= i; ++j) {
+    for (u32 j = begin; j <= i; ++j) {
       p[j] /= sum;
       kept[j] = p[j] * (dropout.on() ? factors[j] : 1.0f);
       for (u32 c = 0; c < size; ++c) y[c] += kept[j] * v(j, c);
@@ -56,7 +56,7 @@ inline void reference_head(const AttentionShape& s, u32 head, const std::vector<
       delta += g(i, c) * (stored_out != nullptr ? (*stored_out)[(first + i) * hidden + column + c] : y[c]);
     }
     r.lse[u64{head} * t + i] = static_cast<float>(top + std::log(sum));
-    for (u32 j = 0; j <= i; ++j) {
+    for (u32 j = begin; j <= i; ++j) {
       double dp = 0;
       for (u32 c = 0; c < size; ++c) dp += g(i, c) * v(j, c);
       const double ds = scale * p[j] * (dp * (dropout.on() ? factors[j] : 1.0f) - delta);
@@ -70,23 +70,22 @@ inline void reference_head(const AttentionShape& s, u32 head, const std::vector<
   for (u32 i = 0; i < t; ++i) {
     for (u32 c = 0; c < size; ++c) {
       at(r.dq, i)[c] = static_cast<float>(dq[u64{i} * size + c]);
-      at(r.dk, i)[c] = static_cast<float>(dk[u64{i} * size + c]);
-      at(r.dv, i)[c] = static_cast<float>(dv[u64{i} * size + c]);
+      r.dk[(first + i) * keys + key_column + c] += static_cast<float>(dk[u64{i} * size + c]);
+      r.dv[(first + i) * keys + key_column + c] += static_cast<float>(dv[u64{i} * size + c]);
     }
   }
 }
 
 inline AttentionResults attention_reference(const AttentionShape& s, const std::vector<float>& qkv,
                                             const std::vector<float>& dout,
-                                            const std::vector<float>* stored_out, const Dropout& dropout) {
+                                            const std::vector<float>* stored_out, const Dropout& dropout,
+                                            const i32* starts = nullptr) {
   AttentionResults r;
   r.lse.resize(s.lse_elements());
-  for (auto part :
-       {&AttentionResults::out, &AttentionResults::dq, &AttentionResults::dk, &AttentionResults::dv}) {
-    (r.*part).resize(dout.size());
-  }
+  for (auto part : {&AttentionResults::out, &AttentionResults::dq}) (r.*part).resize(dout.size());
+  for (auto part : {&AttentionResults::dk, &AttentionResults::dv}) (r.*part).resize(dout.size() / s.group());
   for (u32 head = 0; head < s.sequences * s.heads; ++head)
-    reference_head(s, head, qkv, dout, stored_out, dropout, r);
+    reference_head(s, head, qkv, dout, stored_out, dropout, starts, r);
   return r;
 }
 

@@ -51,6 +51,13 @@ void CudaEmbedding::expect_lookup(const Sizes& s, Precision activation, Precisio
   op.tokens = tokens.data(), op.wte = wte.given().data(), op.wpe = wpe.given().data(), op.out = want.data();
   embedding_cpu(op, *pool_);
   EXPECT_TRUE(same_bits(out.now(), rounded_to(want, activation)));
+
+  op.wpe = {};
+  embedding_cpu(op, *pool_);
+  op.tokens = on_device.as<i32>(), op.wte = wte.values(), op.out = out.values();
+  embedding_cuda(op, stream_);
+  synchronize();
+  EXPECT_TRUE(same_bits(out.now(), rounded_to(want, activation))) << "without positions";
 }
 
 TEST_F(CudaEmbedding, LooksUpAsTheCpuDoes) {
@@ -93,6 +100,11 @@ void CudaEmbedding::expect_backward(const Sizes& s, Precision precision, u64 shi
     EXPECT_TRUE(same_bits(dwte.now(), want_wte));
     EXPECT_TRUE(same_bits(dwpe.now(), want_wpe));
   }
+  op.tokens = on_device.as<i32>(), op.dout = dout.values(), op.order = order.as<u64>();
+  op.dwte = dwte.values().fp32(), op.dwpe = nullptr;  // no positions; the last pass overwrote
+  embedding_backward_cuda(op, stream_);
+  synchronize();
+  EXPECT_TRUE(same_bits(dwte.now(), want_wte));
 }
 
 TEST_F(CudaEmbedding, BackwardIsTheCpusToTheBit) {

@@ -196,7 +196,7 @@ TEST_P(CudaWeightGradientTest, IsTheCpus) {
       dbias(random_floats(n, 4), Precision::fp32);
   std::vector<float> want = dw.given(), want_bias = dbias.given();
   const auto pool = make_pool(2);
-  for (const bool accumulate : {true, false}) {
+  for (const auto& [accumulate, transposed] : {std::pair{true, false}, {false, false}, {true, true}, {false, true}}) {
     const WeightGradient host = {.m = rows,
                                  .n = n,
                                  .k = k,
@@ -204,7 +204,8 @@ TEST_P(CudaWeightGradientTest, IsTheCpus) {
                                  .dy = dy.given().data(),
                                  .dw = want.data(),
                                  .dbias = want_bias.data(),
-                                 .accumulate = accumulate};
+                                 .accumulate = accumulate,
+                                 .transposed = transposed};
     weight_gradient_cpu(host, *pool);
     WeightGradient device = host;
     device.x = x.values(), device.dy = dy.values();

@@ -74,6 +74,12 @@ class FakeDevice final : public MeasuredDevice {
     void weight_gradient(const WeightGradient& p) override { device_.product(p.m, p.n, p.k, p.x.precision); }
     void layer_norm(const LayerNorm&) override { device_.kernel(0); }
     void layer_norm_backward(const LayerNormBackward&) override { device_.kernel(0); }
+    void rms_norm(const RmsNorm&) override { device_.kernel(0); }
+    void rms_norm_backward(const RmsNormBackward&) override { device_.kernel(0); }
+    void rotary(const Rotary&) override { device_.kernel(0); }
+    void rotary_backward(const RotaryBackward&) override { device_.kernel(0); }
+    void swiglu(const Swiglu&) override { device_.kernel(0); }
+    void swiglu_backward(const SwigluBackward&) override { device_.kernel(0); }
     void attention(const Attention&) override { device_.kernel(0); }
     void attention_backward(const AttentionBackward&) override { device_.kernel(0); }
     void embedding(const Embedding&) override { device_.kernel(0); }

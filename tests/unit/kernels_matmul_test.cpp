@@ -161,6 +161,33 @@ TEST_P(MatmulTest, WeightGradientAddsItsOwnProduct) {
   for (u64 i = 0; i < s.n; ++i) ASSERT_EQ(sum_bias[i], start_bias[i] + dbias[i]);
 }
 
+TEST_P(MatmulTest, WeightGradientOfTransposedWeights) {
+  const auto dy = random_floats(u64{s.m} * s.n, 7), start = random_floats(w.size(), 8);
+  std::vector<double> want(w.size(), 0.0), want_bias(s.n, 0.0);
+  for (u64 r = 0; r < s.m; ++r) {
+    for (u64 j = 0; j < s.n; ++j) {
+      want_bias[j] += dy[r * s.n + j];
+      for (u64 i = 0; i < s.k; ++i) want[j * s.k + i] += double(x[r * s.k + i]) * dy[r * s.n + j];
+    }
+  }
+  std::vector<float> first;
+  for (u32 workers : {1u, 2u, 3u}) {
+    const auto other_pool = make_pool(workers);
+    std::vector<float> dw(w.size(), NAN), dbias(s.n, NAN), sum = start;
+    WeightGradient g = {.m = s.m, .n = s.n, .k = s.k, .x = x.data(), .dy = dy.data(), .dw = dw.data(),
+                        .dbias = dbias.data(), .accumulate = false, .transposed = true};
+    weight_gradient_cpu(g, *other_pool);
+    EXPECT_LE(relative_error(dw, want), 1e-6);
+    EXPECT_LE(relative_error(dbias, want_bias), 1e-6);
+    g.dw = sum.data(), g.dbias = nullptr, g.accumulate = true;
+    weight_gradient_cpu(g, *other_pool);
+    for (u64 i = 0; i < sum.size(); ++i) ASSERT_EQ(sum[i], start[i] + dw[i]);
+    dw.insert(dw.end(), dbias.begin(), dbias.end());
+    if (workers == 1) first = dw;
+    EXPECT_TRUE(same_bits(dw, first));
+  }
+}
+
 TEST_P(MatmulTest, ThreadsChangeNoBit) {
   std::vector<std::vector<float>> results;
   for (u32 workers : {1u, 2u, 3u}) {

@@ -168,6 +168,28 @@ TEST(Embedding, LooksUpAndScatters) {
   for (u64 i = 0; i < sum_wpe.size(); ++i) ASSERT_EQ(sum_wpe[i], wpe[i] + dwpe[i]);
 }
 
+TEST(Embedding, DoesWithoutPositions) {
+  const EmbeddingData d;
+  const auto wte = random_floats(u64{d.vocabulary} * d.columns, 2);
+  std::vector<float> out(d.dout.size(), NAN);
+  const auto pool = make_pool(2);
+  embedding_cpu({.sequences = d.sequences, .tokens_per_sequence = d.tokens_per_sequence, .columns = d.columns,
+                 .tokens = d.tokens.data(), .wte = param_of(wte), .out = out.data()}, *pool);
+  for (u64 row = 0; row < d.tokens.size(); ++row) {
+    for (u64 c = 0; c < d.columns; ++c) ASSERT_EQ(out[row * d.columns + c], wte[u64(d.tokens[row]) * d.columns + c]);
+  }
+  std::vector<u64> order(d.tokens.size());
+  std::vector<float> both(wte.size(), NAN), one(wte.size(), NAN), dwpe(u64{d.positions} * d.columns);
+  EmbeddingBackward back = {.sequences = d.sequences, .tokens_per_sequence = d.tokens_per_sequence,
+                            .columns = d.columns, .vocabulary = d.vocabulary, .positions = d.positions,
+                            .tokens = d.tokens.data(), .dout = d.dout.data(), .dwte = both.data(),
+                            .dwpe = dwpe.data(), .accumulate = false, .order = order.data()};
+  embedding_backward_cpu(back, *pool);
+  back.dwte = one.data(), back.dwpe = nullptr;
+  embedding_backward_cpu(back, *pool);
+  EXPECT_TRUE(same_bits(one, both));
+}
+
 TEST(CrossEntropy, SlicesMatchDouble) {
   constexpr u32 rows = 70, vocabulary = 101;
   auto logits = random_floats(rows * vocabulary, 1, 4.0f);

@@ -1,0 +1,39 @@
+// Root mean square normalisation over rows (Zhang and Sennrich, arXiv:1910.07467).
+#pragma once
+
+#include "kernels/values.h"
+#include "tidepool/core_pool.h"
+
+namespace tidepool {
+
+inline constexpr u32 rms_norm_group_rows = 64;
+
+// y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + epsilon).
+struct RmsNorm {
+  u32 rows = 0, columns = 0;
+  ConstValues x;  // [R, C]
+  Param weight;   // [C]
+  float epsilon = 1e-6f;
+  Values y;               // [R, C], may be x
+  float* rstd = nullptr;  // [R], or null
+};
+void rms_norm_cpu(const RmsNorm&, CorePool&);
+
+struct RmsNormBackward {
+  u32 rows = 0, columns = 0;
+  ConstValues x;                // [R, C]
+  Param weight;                 // [C]
+  const float* rstd = nullptr;  // [R]
+  ConstValues dy;               // [R, C]
+  Values dx;                    // [R, C]; where it is not added to, it may be dy
+  bool add_to_dx = false;       // dx += instead of dx =; what a residual stream wants
+  float* dweight = nullptr;     // [C]
+  bool accumulate = true;       // of dweight; false: overwrite
+  float* partials = nullptr;    // workspace, [rms_norm_partials(R, C)]
+};
+void rms_norm_backward_cpu(const RmsNormBackward&, CorePool&);
+
+// Each group of rows sums its share of dweight; the groups are then summed in order.
+constexpr u64 rms_norm_partials(u64 rows, u64 columns) { return div_up(rows, rms_norm_group_rows) * columns; }
+
+}  // namespace tidepool

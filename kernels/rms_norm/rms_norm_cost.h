@@ -1,0 +1,16 @@
+#pragma once
+
+#include "tidepool/kernel_cost.h"
+
+namespace tidepool {
+
+// From the fp32 stream to an activation.
+constexpr KernelCost rms_norm_cost(u64 rows, u64 columns) {
+  return {.vector_flops = 5 * rows * columns, .elements = rows * columns, .bytes = 4 * rows * columns};
+}
+// Reads x and dy, adds to the stream's gradient.
+constexpr KernelCost rms_norm_backward_cost(u64 rows, u64 columns) {
+  return {.vector_flops = 11 * rows * columns, .elements = rows * columns, .bytes = 12 * rows * columns};
+}
+
+}  // namespace tidepool

@@ -1,0 +1,157 @@
+#include "kernels/cuda/dispatch.h"
+#include "kernels/cuda/kernels_cuda_parts.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/rms_norm/rms_norm_launch.h"
+
+namespace tidepool {
+namespace cuda {
+namespace {
+
+// fn(column) for every eighth column of a row that this thread takes.
+template <class Fn>
+__device__ __forceinline__ void for_columns(u32 columns, Fn fn) {
+  for (u32 c = vector_elements * threadIdx.x; c < columns; c += vector_elements * blockDim.x) fn(c);
+}
+
+// The row is read twice; the second time it comes from the cache. A: the type of activations. P: of
+// parameters.
+template <bool whole, class A, class P>
+__global__ void rms_norm_kernel(u32 columns, const A* x, const P* weight, float epsilon, A* y, float* rstds) {
+  const u64 row = u64{blockIdx.x} * columns;
+  float v[8], square = 0;
+  for_columns(columns, [&](u32 c) {
+    load8<whole>(x + row, c, columns, v);
+    for (float value : v) square = fmaf(value, value, square);
+  });
+  const float rstd = 1.0f / sqrtf(block_sum(square) / static_cast<float>(columns) + epsilon);
+  for_columns(columns, [&](u32 c) {
+    float weights[8];
+    load8<whole>(x + row, c, columns, v);
+    load8<whole>(weight, c, columns, weights);
+    for (u32 i = 0; i < 8; ++i) v[i] = v[i] * rstd * weights[i];
+    store8<whole>(y + row, c, columns, v);
+  });
+  if (threadIdx.x == 0 && rstds != nullptr) rstds[blockIdx.x] = rstd;
+}
+
+template <class A, class P>
+struct BackwardRows {
+  u32 rows, columns;
+  const A* x;
+  const P* weight;
+  const float* rstd;
+  const A* dy;
+  A* dx;
+  bool add_to_dx;
+};
+
+// dx = rstd (g - xhat mean(g xhat)), g = dy weight.
+template <bool whole, class A, class P>
+__global__ void rms_norm_dx_kernel(BackwardRows<A, P> op) {
+  const u64 row = u64{blockIdx.x} * op.columns;
+  const float rstd = op.rstd[blockIdx.x];
+  float xhat[8], g[8], weight[8];
+  const auto load = [&](u32 c) {
+    load8<whole>(op.x + row, c, op.columns, xhat);
+    load8<whole>(op.dy + row, c, op.columns, g);
+    load8<whole>(op.weight, c, op.columns, weight);
+    for (u32 i = 0; i < 8; ++i) {
+      xhat[i] *= rstd;
+      g[i] *= weight[i];
+    }
+  };
+  float sum_gx = 0;
+  for_columns(op.columns, [&](u32 c) {
+    load(c);
+    for (u32 i = 0; i < 8; ++i) sum_gx = fmaf(g[i], xhat[i], sum_gx);
+  });
+  const float mean_gx = block_sum(sum_gx) / static_cast<float>(op.columns);
+  for_columns(op.columns, [&](u32 c) {
+    load(c);
+    float dx[8] = {};
+    if (op.add_to_dx) load8<whole>(op.dx + row, c, op.columns, dx);
+    for (u32 i = 0; i < 8; ++i) dx[i] += fmaf(-xhat[i], mean_gx, g[i]) * rstd;
+    store8<whole>(op.dx + row, c, op.columns, dx);
+  });
+}
+
+// One group's rows, one tile's columns: partials [groups, C].
+template <bool whole, class A, class P>
+__global__ void rms_norm_partials_kernel(BackwardRows<A, P> op, float* partials) {
+  BLOCK_SHARED(float[rms_norm_tile_threads_y][rms_norm_tile_columns], sums);
+  const u32 column = blockIdx.y * rms_norm_tile_columns + 8 * threadIdx.x;
+  float dweight[8] = {}, x[8], dy[8];
+  if (column < op.columns) {
+    const u32 begin = blockIdx.x * rms_norm_group_rows;
+    const u32 end = op.rows - begin < rms_norm_group_rows ? op.rows : begin + rms_norm_group_rows;
+    for (u32 row = begin + threadIdx.y; row < end; row += rms_norm_tile_threads_y) {
+      const u64 at = u64{row} * op.columns;
+      const float rstd = op.rstd[row];
+      load8<whole>(op.x + at, column, op.columns, x);
+      load8<whole>(op.dy + at, column, op.columns, dy);
+      for (u32 i = 0; i < 8; ++i) dweight[i] = fmaf(dy[i], x[i] * rstd, dweight[i]);
+    }
+  }
+  for (u32 i = 0; i < 8; ++i) sums[threadIdx.y][8 * threadIdx.x + i] = dweight[i];
+  __syncthreads();
+  const u32 thread = threadIdx.y * blockDim.x + threadIdx.x;  // of 256: a column each
+  const u32 own = blockIdx.y * rms_norm_tile_columns + thread;
+  if (own >= op.columns) return;
+  float total = 0;
+  for (u32 y = 0; y < rms_norm_tile_threads_y; ++y) total += sums[y][thread];
+  partials[u64{blockIdx.x} * op.columns + own] = total;
+}
+
+// Groups in order; then once into what is there.
+__global__ void rms_norm_sum_kernel(u32 groups, u32 columns, const float* partials, float* dweight,
+                                    bool accumulate) {
+  const u64 i = grid_thread();
+  if (i >= columns) return;
+  float total = 0;
+  for (u32 group = 0; group < groups; ++group) total += partials[u64{group} * columns + i];
+  dweight[i] = accumulate ? dweight[i] + total : total;
+}
+
+}  // namespace
+}  // namespace cuda
+
+void rms_norm_cuda(const RmsNorm& op, cudaStream_t stream) {
+  using namespace cuda;
+  check_same_precision({op.x, op.y});
+  for_bool(rows_of_vectors(op.columns, op.x, op.weight, op.y), [&](auto whole) {
+    for_precisions(op.x.precision, op.weight.precision, [&](auto a, auto p) {
+      using A = decltype(a);
+      using P = decltype(p);
+      launch(rms_norm_kernel<whole.value, A, P>, rms_norm_launch(op.rows, op.columns), stream, op.columns,
+             elements<A>(op.x), elements<P>(op.weight), op.epsilon, elements<A>(op.y), op.rstd);
+    });
+  });
+}
+
+void rms_norm_backward_cuda(const RmsNormBackward& op, cudaStream_t stream) {
+  using namespace cuda;
+  check_same_precision({op.x, op.dy, op.dx});
+  for_bool(rows_of_vectors(op.columns, op.x, op.weight, op.dy, op.dx), [&](auto whole) {
+    for_precisions(op.x.precision, op.weight.precision, [&](auto a, auto p) {
+      using A = decltype(a);
+      using P = decltype(p);
+      const BackwardRows<A, P> rows = {.rows = op.rows,
+                                       .columns = op.columns,
+                                       .x = elements<A>(op.x),
+                                       .weight = elements<P>(op.weight),
+                                       .rstd = op.rstd,
+                                       .dy = elements<A>(op.dy),
+                                       .dx = elements<A>(op.dx),
+                                       .add_to_dx = op.add_to_dx};
+      // The sums first: dx may be where dy is.
+      launch(rms_norm_partials_kernel<whole.value, A, P>, rms_norm_partials_launch(op.rows, op.columns),
+             stream, rows, op.partials);
+      launch(rms_norm_dx_kernel<whole.value, A, P>, rms_norm_launch(op.rows, op.columns), stream, rows);
+    });
+  });
+  launch(rms_norm_sum_kernel, rms_norm_sum_launch(op.columns), stream,
+         static_cast<u32>(div_up(op.rows, rms_norm_group_rows)), op.columns, op.partials, op.dweight,
+         op.accumulate);
+}
+
+}  // namespace tidepool

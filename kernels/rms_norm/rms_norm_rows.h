@@ -1,0 +1,25 @@
+// One row of a root mean square normalisation; also a head's q or k.
+#pragma once
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+// 1 / sqrt(mean(x^2) + epsilon)
+float rms_of_row(const float* x, float epsilon, u64 n);
+
+// y = x rstd weight. y may be x.
+void rms_norm_row(const float* x, float rstd, const float* weight, float* y, u64 n);
+
+struct RmsNormRowBackward {
+  const float* x;
+  const float* weight;
+  const float* dy;
+  float rstd;
+  float* dx;  // may be dy
+  bool add_to_dx;
+  float* dweight;  // added to
+};
+void rms_norm_backward_row(const RmsNormRowBackward&, u64 n);
+
+}  // namespace tidepool

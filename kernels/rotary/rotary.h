@@ -1,0 +1,66 @@
+// Makes q and k ready for attention: each head normalised where the model does so (Qwen3), then rotated by
+// its position (Su et al., arXiv:2104.09864), as Hugging Face stores such weights: element i turns with
+// element i + D / 2. v passes by.
+#pragma once
+
+#include <array>
+
+#include "kernels/values.h"
+#include "tidepool/core_pool.h"
+
+namespace tidepool {
+
+inline constexpr u32 rotary_group_rows = 32;
+inline constexpr u32 rotary_pairs_max = 128;  // of a head: D / 2
+
+// Angle of pair i, in radians per position. By value: a GPU needs no table in its memory.
+using RotaryFrequencies = std::array<float, rotary_pairs_max>;
+
+struct RotaryShape {
+  u32 rows = 0;       // R = B T
+  u32 tokens = 0;     // T: row r is token r % T of its sequence
+  u32 heads = 0;      // NH
+  u32 kv_heads = 0;   // NKV
+  u32 head_size = 0;  // D, even, at most 2 rotary_pairs_max
+
+  // Of a row of qkv: q's heads, then k's, then v's.
+  constexpr u32 columns() const { return (heads + 2 * kv_heads) * head_size; }
+  bool operator==(const RotaryShape&) const = default;
+};
+
+// A row's position is its token's, less that of its document's first token where `starts` is given. The angle
+// is position * frequency, rounded to fp32 once.
+struct Rotary {
+  RotaryShape shape;
+  ConstValues qkv;  // [R, (NH + 2 NKV) D]
+  Values out;       // [R, (NH + 2 NKV) D]; may be qkv
+  const i32* starts =
+      nullptr;  // [R]: the token, counted in its sequence, that a row's document starts with; or null
+  RotaryFrequencies inverse_frequencies = {};  // [D / 2]
+  Param q_norm, k_norm;   // [D]: weights of an RMS norm over each head, before it is turned; or none
+  float epsilon = 1e-6f;  // of those norms
+};
+void rotary_cpu(const Rotary&, CorePool&);
+
+struct RotaryBackward {
+  RotaryShape shape;
+  ConstValues qkv;              // [R, (NH + 2 NKV) D] before norms and rotation; none if there are no norms
+  Values dqkv;                  // [R, (NH + 2 NKV) D]: of what came out; becomes that of what went in
+  const i32* starts = nullptr;  // [R], or null
+  RotaryFrequencies inverse_frequencies = {};
+  Param q_norm, k_norm;
+  float epsilon = 1e-6f;
+  float* dq_norm = nullptr;   // [D]; with the norms only, as what follows
+  float* dk_norm = nullptr;   // [D]
+  bool accumulate = true;     // of dq_norm and dk_norm; false: overwrite
+  float* partials = nullptr;  // workspace, [rotary_partials(R, D)]
+};
+void rotary_backward_cpu(const RotaryBackward&, CorePool&);
+
+// Each group of rows sums its shares of dq_norm and dk_norm, heads in order; the groups are then summed in
+// order.
+constexpr u64 rotary_partials(u64 rows, u64 head_size) {
+  return div_up(rows, rotary_group_rows) * 2 * head_size;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,243 @@
+// What binds is memory: q and k are read and written once, 16 bytes at a time.
+#include "kernels/cuda/dispatch.h"
+#include "kernels/cuda/kernels_cuda_parts.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/rotary/rotary_device.h"
+
+namespace tidepool {
+namespace cuda {
+namespace {
+
+// A: the type of activations. P: of parameters.
+template <class A, class P>
+struct RotaryArguments {
+  RotarySizes sizes;
+  float direction;
+  const A* qkv;
+  A* out;             // may be qkv
+  const P* norms[2];  // q's and k's, or null
+  float epsilon;
+};
+
+template <bool whole, class A, class P>
+__device__ __forceinline__ void normalise(Pairs& x, const P* weight, float epsilon, u32 pair,
+                                          const RotarySizes& s) {
+  const float rstd = head_rstd(x, epsilon, s);
+  Pairs w;
+  w.load<whole>(weight, pair, s.head_size / 2);
+  UNROLL for (u32 i = 0; i < 8; ++i) {
+    x.a[i] = x.a[i] * rstd * w.a[i];
+    x.b[i] = x.b[i] * rstd * w.b[i];
+  }
+}
+
+template <bool whole, class A, class P>
+__global__ void __launch_bounds__(rotary_threads) rotary_kernel(RotaryArguments<A, P> op) {
+  BLOCK_SHARED(Angles, angles);
+  const RotarySizes& s = op.sizes;
+  make_angles(s, blockIdx.x, op.direction, angles);
+  const RotaryPlace place(s);
+  const u32 size = s.head_size, half = size / 2, turned = s.heads + s.kv_heads;
+  const u64 row = u64{blockIdx.x} * (turned + s.kv_heads) * size;
+  for (u32 from = 0; from < turned; from += place.groups) {  // lanes without a head go along with their warp
+    const u32 head = from + place.group;
+    const bool mine = head < turned && place.pair < half;
+    Pairs x = {};
+    if (mine) x.load<whole>(op.qkv + row + head * size, place.pair, half);
+    if (op.norms[0] != nullptr) {
+      normalise<whole, A>(x, head < s.heads ? op.norms[0] : op.norms[1], op.epsilon, place.pair, s);
+    }
+    x.turn(angles, place.pair, half);
+    if (mine) x.store<whole>(op.out + row + head * size, place.pair, half);
+  }
+  if (op.out == op.qkv) return;
+  const u64 v = row + turned * size;
+  const u32 columns = s.kv_heads * size;
+  for (u32 c = vector_elements * threadIdx.x; c < columns; c += vector_elements * blockDim.x) {
+    float x[8];
+    load8<whole>(op.qkv + v, c, columns, x);
+    store8<whole>(op.out + v, c, columns, x);
+  }
+}
+
+template <class A, class P>
+struct NormsBackwardArguments {
+  RotarySizes sizes;
+  u32 rows;
+  const A* qkv;
+  A* dqkv;
+  const P* norms[2];
+  float epsilon;
+  float* partials;  // [groups of rows, q and k, D]
+};
+
+// dx = rstd (g - xhat mean(g xhat)), g = dy weight; dy becomes dx, and dweight is added to.
+template <bool whole, class P>
+__device__ __forceinline__ void norm_backward(Pairs& dy, const Pairs& x, const P* weight, float epsilon,
+                                              u32 pair, const RotarySizes& s, Pairs& dweight) {
+  const float rstd = head_rstd(x, epsilon, s);
+  Pairs w;
+  w.load<whole>(weight, pair, s.head_size / 2);
+  float sum = 0;
+  UNROLL for (u32 i = 0; i < 8; ++i) {
+    sum = fmaf(dy.a[i] * w.a[i], x.a[i] * rstd, sum);
+    sum = fmaf(dy.b[i] * w.b[i], x.b[i] * rstd, sum);
+  }
+  const float mean = group_sum(sum, s.lanes) / static_cast<float>(s.head_size);
+  UNROLL for (u32 i = 0; i < 8; ++i) {
+    const float xhat_a = x.a[i] * rstd, xhat_b = x.b[i] * rstd;
+    dweight.a[i] = fmaf(dy.a[i], xhat_a, dweight.a[i]);
+    dweight.b[i] = fmaf(dy.b[i], xhat_b, dweight.b[i]);
+    dy.a[i] = fmaf(-xhat_a, mean, dy.a[i] * w.a[i]) * rstd;
+    dy.b[i] = fmaf(-xhat_b, mean, dy.b[i] * w.b[i]) * rstd;
+  }
+}
+
+// Sums of the block's groups of lanes, in order: partials [D].
+__device__ __forceinline__ void write_partials(const Pairs& dweight, const RotarySizes& s, float* partials) {
+  BLOCK_SHARED(float[rotary_threads][17], sums);  // 17: lanes' columns in different banks
+  for (u32 i = 0; i < 8; ++i) {
+    sums[threadIdx.x][i] = dweight.a[i];
+    sums[threadIdx.x][8 + i] = dweight.b[i];
+  }
+  __syncthreads();
+  const u32 half = s.head_size / 2;
+  for (u32 c = threadIdx.x; c < s.head_size; c += blockDim.x) {
+    const u32 pair = c % half, place = pair % 8 + c / half * 8;
+    float total = 0;
+    for (u32 thread = pair / 8; thread < rotary_threads; thread += s.lanes) total += sums[thread][place];
+    partials[c] = total;
+  }
+  __syncthreads();
+}
+
+// Heads [first, first + count) of a row, whose norm is `weight`; their share of its gradient goes to
+// `dweight`.
+template <bool whole, class A, class P>
+__device__ __forceinline__ void backward_heads(const NormsBackwardArguments<A, P>& op, const Angles& angles,
+                                               u64 row, u32 first, u32 count, const P* weight,
+                                               Pairs& dweight) {
+  const RotarySizes& s = op.sizes;
+  const RotaryPlace place(s);
+  const u32 half = s.head_size / 2;
+  for (u32 from = 0; from < count; from += place.groups) {  // lanes without a head go along with their warp
+    const bool mine = from + place.group < count && place.pair < half;
+    const u64 head = row + (first + from + place.group) * s.head_size;
+    Pairs x = {}, dy = {};
+    if (mine) {
+      x.load<whole>(op.qkv + head, place.pair, half);
+      dy.load<whole>(op.dqkv + head, place.pair, half);
+    }
+    dy.turn(angles, place.pair, half);
+    norm_backward<whole>(dy, x, weight, op.epsilon, place.pair, s, dweight);
+    if (mine) dy.store<whole>(op.dqkv + head, place.pair, half);
+  }
+}
+
+template <bool whole, class A, class P>
+__global__ void __launch_bounds__(rotary_threads)
+    rotary_norms_backward_kernel(NormsBackwardArguments<A, P> op) {
+  BLOCK_SHARED(Angles, angles);
+  const RotarySizes& s = op.sizes;
+  const u32 columns = (s.heads + 2 * s.kv_heads) * s.head_size;
+  const u32 begin = blockIdx.x * rotary_group_rows;
+  const u32 end = op.rows - begin < rotary_group_rows ? op.rows : begin + rotary_group_rows;
+  Pairs dq_norm = {}, dk_norm = {};
+  for (u32 row = begin; row < end; ++row) {
+    make_angles(s, row, -1.0f, angles);
+    const u64 at = u64{row} * columns;
+    backward_heads<whole>(op, angles, at, 0, s.heads, op.norms[0], dq_norm);
+    backward_heads<whole>(op, angles, at, s.heads, s.kv_heads, op.norms[1], dk_norm);
+    __syncthreads();  // nobody reads the angles any more
+  }
+  float* partials = op.partials + u64{blockIdx.x} * 2 * s.head_size;
+  write_partials(dq_norm, s, partials);
+  write_partials(dk_norm, s, partials + s.head_size);
+}
+
+// Groups in order; then once into what is there.
+__global__ void rotary_sum_kernel(u32 groups, u32 head_size, const float* partials, float* dq_norm,
+                                  float* dk_norm, bool accumulate) {
+  const u64 i = grid_thread();
+  if (i >= 2 * head_size) return;
+  float total = 0;
+  for (u32 group = 0; group < groups; ++group) total += partials[u64{group} * 2 * head_size + i];
+  float* out = i < head_size ? dq_norm + i : dk_norm + (i - head_size);
+  *out = accumulate ? *out + total : total;
+}
+
+// `op`: Rotary or RotaryBackward.
+template <class Op>
+RotarySizes sizes_of(const Op& op) {
+  const RotaryShape& shape = op.shape;
+  require(shape.head_size >= 2 && shape.head_size % 2 == 0 && shape.head_size / 2 <= rotary_pairs_max,
+          "the size of a rotated head is even, at most 256");
+  require(bool(op.q_norm) == bool(op.k_norm), "q and k are normalised, or neither");
+  RotarySizes sizes = {.tokens = shape.tokens,
+                       .heads = shape.heads,
+                       .kv_heads = shape.kv_heads,
+                       .head_size = shape.head_size,
+                       .lanes = rotary_lanes(shape.head_size),
+                       .starts = op.starts,
+                       .frequencies = {}};
+  for (u32 i = 0; i < shape.head_size / 2; ++i) sizes.frequencies[i] = op.inverse_frequencies[i];
+  return sizes;
+}
+
+void rotate(const Rotary& op, float direction, cudaStream_t stream) {
+  check_same_precision({op.qkv, op.out});
+  check_same_precision({op.q_norm, op.k_norm});
+  const Precision parameter = op.q_norm ? op.q_norm.precision : op.qkv.precision;
+  for_bool(rows_of_vectors(op.shape.head_size / 2, op.qkv, op.out, op.q_norm, op.k_norm), [&](auto whole) {
+    for_precisions(op.qkv.precision, parameter, [&](auto a, auto p) {
+      using A = decltype(a);
+      using P = decltype(p);
+      launch(rotary_kernel<whole.value, A, P>, rotary_launch(op.shape.rows), stream,
+             RotaryArguments<A, P>{.sizes = sizes_of(op),
+                                   .direction = direction,
+                                   .qkv = elements<A>(op.qkv),
+                                   .out = elements<A>(op.out),
+                                   .norms = {elements<P>(op.q_norm), elements<P>(op.k_norm)},
+                                   .epsilon = op.epsilon});
+    });
+  });
+}
+
+}  // namespace
+}  // namespace cuda
+
+void rotary_cuda(const Rotary& op, cudaStream_t stream) { cuda::rotate(op, 1.0f, stream); }
+
+void rotary_backward_cuda(const RotaryBackward& op, cudaStream_t stream) {
+  using namespace cuda;
+  if (!op.q_norm) {
+    return rotate({.shape = op.shape,
+                   .qkv = op.dqkv,
+                   .out = op.dqkv,
+                   .starts = op.starts,
+                   .inverse_frequencies = op.inverse_frequencies},
+                  -1.0f, stream);
+  }
+  require(bool(op.qkv) && op.partials != nullptr, "norms go back from what they were given");
+  check_same_precision({op.qkv, op.dqkv});
+  check_same_precision({op.q_norm, op.k_norm});
+  for_bool(rows_of_vectors(op.shape.head_size / 2, op.qkv, op.dqkv, op.q_norm, op.k_norm), [&](auto whole) {
+    for_precisions(op.qkv.precision, op.q_norm.precision, [&](auto a, auto p) {
+      using A = decltype(a);
+      using P = decltype(p);
+      launch(rotary_norms_backward_kernel<whole.value, A, P>, rotary_norms_launch(op.shape.rows), stream,
+             NormsBackwardArguments<A, P>{.sizes = sizes_of(op),
+                                          .rows = op.shape.rows,
+                                          .qkv = elements<A>(op.qkv),
+                                          .dqkv = elements<A>(op.dqkv),
+                                          .norms = {elements<P>(op.q_norm), elements<P>(op.k_norm)},
+                                          .epsilon = op.epsilon,
+                                          .partials = op.partials});
+    });
+  });
+  launch(rotary_sum_kernel, rotary_sum_launch(op.shape.head_size), stream,
+         static_cast<u32>(div_up(op.shape.rows, rotary_group_rows)), op.shape.head_size, op.partials,
+         op.dq_norm, op.dk_norm, op.accumulate);
+}
+
+}  // namespace tidepool

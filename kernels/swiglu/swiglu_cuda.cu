@@ -1,0 +1,94 @@
+#include "kernels/cuda/dispatch.h"
+#include "kernels/cuda/kernels_cuda_parts.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/swiglu/swiglu_device.h"
+#include "kernels/swiglu/swiglu_launch.h"
+
+namespace tidepool {
+namespace cuda {
+namespace {
+
+// fn(row, column) for every vector of y that this thread takes.
+template <class Fn>
+__device__ __forceinline__ void for_vectors(u32 rows, u32 columns, Fn fn) {
+  const u64 in_row = swiglu_row_vectors(columns), vectors = rows * in_row;
+  for (u64 i = grid_thread(); i < vectors; i += grid_threads()) {
+    fn(i / in_row, static_cast<u32>(i % in_row) * vector_elements);
+  }
+}
+
+template <bool whole, class T>
+__global__ void __launch_bounds__(256) swiglu_kernel(u32 rows, u32 columns, const T* gate_up, T* y) {
+  for_vectors(rows, columns, [&](u64 row, u32 c) {
+    const T* gate = gate_up + row * 2 * columns;
+    float g[8], up[8];
+    load8<whole>(gate, c, columns, g);
+    load8<whole>(gate + columns, c, columns, up);
+    for (u32 i = 0; i < 8; ++i) g[i] = silu(g[i]).value * up[i];
+    store8<whole>(y + row * columns, c, columns, g);
+  });
+}
+
+template <class T>
+struct SwigluBackwardArrays {
+  const T* gate_up;
+  const T* dy;
+  T* dgate_up;
+  T* value;
+};
+
+// What a thread writes it alone has read, before: arrays may be each other.
+template <bool whole, class T>
+__global__ void __launch_bounds__(256)
+    swiglu_backward_kernel(u32 rows, u32 columns, SwigluBackwardArrays<T> op) {
+  for_vectors(rows, columns, [&](u64 row, u32 c) {
+    const T* gate = op.gate_up + row * 2 * columns;
+    T* dgate = op.dgate_up + row * 2 * columns;
+    float g[8], up[8], dy[8], y[8];
+    load8<whole>(gate, c, columns, g);
+    load8<whole>(gate + columns, c, columns, up);
+    load8<whole>(op.dy + row * columns, c, columns, dy);
+    for (u32 i = 0; i < 8; ++i) {
+      const Silu s = silu(g[i]);
+      y[i] = s.value * up[i];
+      g[i] = dy[i] * up[i] * s.slope;
+      up[i] = dy[i] * s.value;
+    }
+    store8<whole>(dgate, c, columns, g);
+    store8<whole>(dgate + columns, c, columns, up);
+    if (op.value != nullptr) store8<whole>(op.value + row * columns, c, columns, y);
+  });
+}
+
+}  // namespace
+}  // namespace cuda
+
+void swiglu_cuda(const Swiglu& op, cudaStream_t stream) {
+  using namespace cuda;
+  check_same_precision({op.gate_up, op.y});
+  for_bool(rows_of_vectors(op.columns, op.gate_up, op.y), [&](auto whole) {
+    for_precision(op.y.precision, [&](auto type) {
+      using T = decltype(type);
+      launch(swiglu_kernel<whole.value, T>, swiglu_launch(op.rows, op.columns), stream, op.rows, op.columns,
+             elements<T>(op.gate_up), elements<T>(op.y));
+    });
+  });
+}
+
+void swiglu_backward_cuda(const SwigluBackward& op, cudaStream_t stream) {
+  using namespace cuda;
+  check_same_precision({op.gate_up, op.dy, op.dgate_up, op.value});
+  for_bool(rows_of_vectors(op.columns, op.gate_up, op.dy, op.dgate_up, op.value), [&](auto whole) {
+    for_precision(op.dy.precision, [&](auto type) {
+      using T = decltype(type);
+      launch(swiglu_backward_kernel<whole.value, T>, swiglu_launch(op.rows, op.columns), stream, op.rows,
+             op.columns,
+             SwigluBackwardArrays<T>{.gate_up = elements<T>(op.gate_up),
+                                     .dy = elements<T>(op.dy),
+                                     .dgate_up = elements<T>(op.dgate_up),
+                                     .value = elements<T>(op.value)});
+    });
+  });
+}
+
+}  // namespace tidepool

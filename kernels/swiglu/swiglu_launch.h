@@ -1,0 +1,15 @@
+// How the device's SwiGLU is cut into blocks.
+#pragma once
+
+#include "kernels/cuda/launch_shape.h"
+#include "kernels/swiglu/swiglu.h"
+
+namespace tidepool::cuda {
+
+// Vectors of a row of y; the last may be short.
+constexpr u64 swiglu_row_vectors(u32 columns) { return div_up(u64{columns}, vector_elements); }
+constexpr LaunchShape swiglu_launch(u32 rows, u32 columns) {
+  return elementwise_launch(rows * swiglu_row_vectors(columns), 1);
+}
+
+}  // namespace tidepool::cuda

@@ -1,0 +1,20 @@
+// One row of a SwiGLU.
+#pragma once
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+void swiglu_row(const float* gate, const float* up, float* y, u64 n);
+
+struct SwigluRowBackward {
+  const float* gate;
+  const float* up;
+  const float* dy;
+  float* dgate;  // may be gate
+  float* dup;    // may be up
+  float* value;  // y again, or null; may be dy
+};
+void swiglu_backward_row(const SwigluRowBackward&, u64 n);
+
+}  // namespace tidepool

@@ -1,0 +1,108 @@
+// The device's RMS norm against the CPU's, over odd shapes, precisions and alignments.
+#include <tuple>
+
+#include "kernels/cuda/kernels_cuda_parts.h"
+#include "kernels/rms_norm/rms_norm_launch.h"
+#include "tests/cuda/cuda_fixture.h"
+
+namespace tidepool::test {
+namespace {
+
+struct NormShape {
+  u32 rows, columns;
+};
+// Activations, parameters, elements off the alignment.
+using NormCase = std::tuple<NormShape, Precision, Precision, u64>;
+class CudaRmsNormTest : public CudaTest, public testing::WithParamInterface<NormCase> {};
+
+TEST_P(CudaRmsNormTest, IsTheCpus) {
+  const auto [shape, activations, parameters, shift] = GetParam();
+  const auto [rows, columns] = shape;
+  const u64 n = u64{rows} * columns;
+  const DeviceValues x(random_floats(n, 1, 3.0f), activations, shift),
+      dy(random_floats(n, 2), activations, shift);
+  const DeviceValues weight(random_floats(columns, 4), parameters, shift);
+  const DeviceValues y(n, activations, shift), dx(random_floats(n, 3), activations, shift);
+  const DeviceValues rstd(rows, Precision::fp32), dweight(random_floats(columns, 6), Precision::fp32);
+  const DeviceValues partials(rms_norm_partials(rows, columns), Precision::fp32);
+
+  std::vector<float> want_y(n), want_rstd(rows), want_dx = dx.given(), want_dweight = dweight.given(),
+                                                 scratch(rms_norm_partials(rows, columns));
+  const auto pool = make_pool(2);
+  rms_norm_cpu({.rows = rows,
+                .columns = columns,
+                .x = x.given().data(),
+                .weight = param_of(weight.given()),
+                .y = want_y.data(),
+                .rstd = want_rstd.data()},
+               *pool);
+  rms_norm_cuda({.rows = rows,
+                 .columns = columns,
+                 .x = x.values(),
+                 .weight = weight.values(),
+                 .y = y.values(),
+                 .rstd = rstd.values().fp32()},
+                stream_);
+  synchronize();
+  EXPECT_LE(relative_error(y.now(), want_y), tolerance(activations, 1e-6));
+  EXPECT_LE(relative_error(rstd.now(), want_rstd), 1e-6);
+
+  RmsNormBackward back = {.rows = rows,
+                          .columns = columns,
+                          .x = x.given().data(),
+                          .weight = param_of(weight.given()),
+                          .rstd = want_rstd.data(),
+                          .dy = dy.given().data(),
+                          .dx = want_dx.data(),
+                          .add_to_dx = true,
+                          .dweight = want_dweight.data(),
+                          .partials = scratch.data()};
+  rms_norm_backward_cpu(back, *pool);
+  back.x = x.values(), back.weight = weight.values(), back.rstd = rstd.values().fp32();
+  back.dy = dy.values(), back.dx = dx.values(), back.dweight = dweight.values().fp32();
+  back.partials = partials.values().fp32();
+  rms_norm_backward_cuda(back, stream_);
+  synchronize();
+  EXPECT_LE(relative_error(dx.now(), want_dx), tolerance(activations, 2e-6));
+  EXPECT_LE(relative_error(dweight.now(), want_dweight), 2e-6);
+
+  // Overwriting: what was there is gone, and the bits are the same each time, dx where dy is too.
+  back.add_to_dx = back.accumulate = false;
+  rms_norm_backward_cuda(back, stream_);
+  synchronize();
+  const auto first = dweight.now(), first_dx = dx.now();
+  back.dx = dy.values();
+  rms_norm_backward_cuda(back, stream_);
+  synchronize();
+  EXPECT_TRUE(same_bits(first, dweight.now()));
+  EXPECT_TRUE(same_bits(first_dx, dy.now()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaRmsNormTest,
+                         testing::Combine(testing::Values(NormShape{1, 2}, NormShape{3, 7},
+                                                          NormShape{130, 40}, NormShape{65, 264},
+                                                          NormShape{2, 5000}),
+                                          testing::Values(Precision::fp32, Precision::bf16),
+                                          testing::Values(Precision::fp32, Precision::bf16),
+                                          testing::Values(u64{0}, u64{1})));
+INSTANTIATE_TEST_SUITE_P(Fp16, CudaRmsNormTest,
+                         testing::Combine(testing::Values(NormShape{3, 7}, NormShape{130, 40},
+                                                          NormShape{65, 264}),
+                                          testing::Values(Precision::fp32, Precision::fp16),
+                                          testing::Values(Precision::fp16), testing::Values(u64{0}, u64{1})));
+
+TEST(CudaRmsNormLaunch, FitsTheDeviceAtTheExtremes) {
+  for (const u32 rows : {1u, 64u, 65u, 1u << 20, cuda::grid_x_max}) {
+    for (const u32 columns : {1u, 8u, 257u, 1u << 18}) {
+      for (const auto& shape :
+           {cuda::rms_norm_launch(rows, columns), cuda::rms_norm_partials_launch(rows, columns),
+            cuda::rms_norm_sum_launch(columns)}) {
+        EXPECT_TRUE(cuda::fits_every_device(shape)) << rows << " x " << columns;
+      }
+    }
+  }
+  EXPECT_EQ(cuda::rms_norm_launch(10, 768), (cuda::LaunchShape{.grid = {10}, .block = {96}}));
+}
+
+}  // namespace
+}  // namespace tidepool::test
