@@ -6,35 +6,18 @@
 
 #include "tidepool/chunk.h"
 #include "tidepool/kernel_cost.h"
+#include "tidepool/model_config.h"
 #include "tidepool/types.h"
 
 namespace tidepool {
-
-// The fields of a Hugging Face GPT-2 config.json.
-struct Gpt2Config {
-  u32 vocab_size = 256;
-  u32 n_positions = 1024;
-  u32 n_embd = 768;
-  u32 n_layer = 12;
-  u32 n_head = 12;
-  u32 n_inner = 0;  // 0: 4 * n_embd
-  double layer_norm_epsilon = 1e-5;
-  double initializer_range = 0.02;
-  double embd_pdrop = 0.0;
-  double attn_pdrop = 0.0;
-  double resid_pdrop = 0.0;
-
-  u32 inner() const { return n_inner != 0 ? n_inner : 4 * n_embd; }
-  u32 head_size() const { return n_embd / n_head; }
-  bool operator==(const Gpt2Config&) const = default;
-};
 
 enum class Init : u8 { normal, zeros, ones };
 
 struct Tensor {
   std::string name;          // Hugging Face name, "h.0.attn.c_attn.weight"
-  std::vector<u64> shape;    // row-major, as in the file: GPT-2 matrices are [in, out]
-  u64 window_offset = 0;     // elements from the window's start; a multiple of 64
+  std::vector<u64> shape;    // row-major, as in the file: GPT-2 matrices are [in, out], the others' [out, in]
+  // Elements from the window's start: a multiple of 64, but for what a product reads together with the tensor before.
+  u64 window_offset = 0;
   u64 elements = 0;
   bool weight_decay = false; // matrices and embeddings; not biases and norms
   Init init = Init::zeros;
@@ -54,11 +37,11 @@ struct Window {
   bool operator==(const Window&) const = default;
 };
 
-enum class BlockKind : u8 { embedding, gpt2_layer, gpt2_head };
+enum class BlockKind : u8 { embedding, layer, head };
 
 struct Block {
   BlockKind kind{};
-  std::string name;           // "embedding", "h.0", "head"
+  std::string name;           // "embedding", "h.0" or "layers.0", "head"
   u32 layer = none;
   std::vector<u32> windows;   // read by forward and backward, in the order block code expects
   Bytes kept{};               // inside of one micro-batch, if it is kept rather than recomputed
@@ -79,25 +62,38 @@ struct Block {
 struct BatchShape {
   u32 sequences = 1;  // B
   u32 tokens = 0;     // T, per sequence
+  // A sequence may hold several documents, between which attention does not look and after each of which positions
+  // begin anew. Then a batch has a third array, and every layer reads it.
+  bool packed = false;
 
   u64 rows() const { return u64{sequences} * tokens; }
   bool operator==(const BatchShape&) const = default;
 };
 
 struct ModelGraph {
-  Gpt2Config config;
+  ModelConfig config;
   Precision precision = Precision::fp32;    // of parameters
   Precision activations = Precision::fp32;  // and their gradients; 16 bits where the device's matrix units want it
   BatchShape batch;
   std::vector<Window> windows;
   std::vector<Block> blocks;   // embedding, layers, head
   Bytes boundary{};            // one micro-batch's activation between blocks: [B, T, H]
-  Bytes batch_bytes{};         // tokens then targets, i32 [B, T] each
+  // i32 [B, T] each: tokens, targets, and of packed documents `starts`: where in its sequence each token's
+  // document begins.
+  Bytes batch_bytes{};
   u64 parameters = 0;          // tied tensors counted once, no padding
   u64 flops_per_token = 0;     // 6 N + 12 L H Q T, recompute not counted
 
   bool operator==(const ModelGraph&) const = default;
 };
+
+// Arrays of a batch, each i32 [B, T].
+inline u32 batch_arrays(const BatchShape& batch) { return batch.packed ? 3 : 2; }
+
+// Whether the block's ops take the batch: tokens, targets, or where documents begin.
+inline bool reads_batch(const ModelGraph& graph, const Block& block) {
+  return block.kind != BlockKind::layer || graph.batch.packed;
+}
 
 // Whether a step changes any window. A model of which nothing is trained is planned for its forward alone: of
 // its state there are only parameters.

@@ -4,7 +4,7 @@
 //
 //   checkpoint-<step>/        (.abandoned: set aside when a run went on from an earlier one)
 //     model.safetensors       weights, F32, BF16 or F16
-//     config.json             Hugging Face GPT-2 config
+//     config.json             Hugging Face config of the family
 //     optimizer.safetensors   exp_avg.*, exp_avg_sq.*, master.* (not in fp32), all F32
 //     trainer_state.json
 //     manifest.json           length and XXH3 of each file; last

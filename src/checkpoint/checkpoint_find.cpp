@@ -4,7 +4,7 @@
 
 #include "checkpoint/check_named.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/hf_config.h"
+#include "config/hf_config.h"
 #include "checkpoint/names.h"
 #include "tidepool/read_file.h"
 #include "checkpoint/state_tensors.h"
@@ -16,19 +16,26 @@ namespace {
 constexpr u64 config_bytes_max = 1 * mib;
 constexpr u64 trainer_state_bytes_max = 4 * gib;  // about 25 bytes per step
 
-// "n_embd is 64 there and 128 here", or nothing.
-std::string config_difference(const Gpt2Config& there, const Gpt2Config& here) {
+// "n_embd is 64 there and 128 here", or nothing. Names and sizes of tensors are compared beside.
+std::string config_difference(const ModelConfig& there, const ModelConfig& here) {
+  if (there.family != here.family) return fmt::format("model_type is {} there and {} here", name(there.family), name(here.family));
   struct Row {
-    const char* key;
+    std::string_view key;
     double there, here;
   };
+  const ModelKeyNames& keys = key_names(here.family);
   const Row rows[] = {{"vocab_size", double(there.vocab_size), double(here.vocab_size)},
-                      {"n_positions", double(there.n_positions), double(here.n_positions)},
-                      {"n_embd", double(there.n_embd), double(here.n_embd)},
-                      {"n_layer", double(there.n_layer), double(here.n_layer)},
-                      {"n_head", double(there.n_head), double(here.n_head)},
-                      {"n_inner", double(there.inner()), double(here.inner())},
-                      {"layer_norm_epsilon", there.layer_norm_epsilon, here.layer_norm_epsilon}};
+                      {keys.positions, double(there.positions), double(here.positions)},
+                      {keys.width, double(there.width), double(here.width)},
+                      {keys.layers, double(there.layers), double(here.layers)},
+                      {keys.heads, double(there.heads), double(here.heads)},
+                      {"num_key_value_heads", double(there.kv_heads()), double(here.kv_heads())},
+                      {"head_dim", double(there.head_size()), double(here.head_size())},
+                      {keys.inner, double(there.inner()), double(here.inner())},
+                      {keys.norm_epsilon, there.norm_epsilon, here.norm_epsilon},
+                      {"rope_theta", there.rope.theta, here.rope.theta},
+                      {"rope_type", double(there.rope.type), double(here.rope.type)},
+                      {"factor", there.rope.factor, here.rope.factor}};
   for (const Row& row : rows) {
     // Up to what reading a decimal back may cost.
     if (std::abs(row.there - row.here) > 1e-12 * std::abs(row.here)) return fmt::format("{} is {} there and {} here", row.key, row.there, row.here);
@@ -100,7 +107,7 @@ Result<FoundCheckpoint> CheckpointStore::verify(const std::string& path) {
 Result<void> CheckpointStore::check_model(const std::string& path) const {
   const std::string config_path = path + "/" + model_config_file;
   TRY_ASSIGN(const std::string text, read_small_file(config_path, config_bytes_max, ErrorKind::corrupt_checkpoint));
-  TRY_ASSIGN(const Gpt2Config config, parse_hf_config(text, ErrorKind::corrupt_checkpoint, config_path));
+  TRY_ASSIGN(const ModelConfig config, parse_hf_config(text, ErrorKind::corrupt_checkpoint, config_path));
   const std::string difference = config_difference(config, graph_.config);
   if (!difference.empty()) return other_model(path, difference);
 

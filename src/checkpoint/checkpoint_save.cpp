@@ -6,7 +6,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_file.h"
-#include "checkpoint/hf_config.h"
+#include "config/hf_config.h"
 #include "checkpoint/names.h"
 #include "checkpoint/state_tensors.h"
 #include "tidepool/check.h"

@@ -1,4 +1,4 @@
-// Weights of any Hugging Face GPT-2 directory into the state, tensor by tensor.
+// Weights of any Hugging Face model directory into the state, tensor by tensor.
 #include <algorithm>
 
 #include "checkpoint/checkpoint.h"
@@ -17,7 +17,8 @@ SafetensorsModel::Location find_tensor(const SafetensorsModel& model, const std:
 }
 
 bool is_known_extra(std::string_view name) {
-  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name == "lm_head.weight";
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name == "lm_head.weight" ||
+         name.ends_with(".rotary_emb.inv_freq");
 }
 
 Result<SafetensorsModel::Location> locate(const SafetensorsModel& model, const std::string& directory,

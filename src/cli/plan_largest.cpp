@@ -17,25 +17,38 @@ namespace {
 // GPT-3's proportions: heads of 128, one layer per head.
 constexpr u32 head_width = 128, largest_heads = 256;
 
-Gpt2Config family(const Config& config, u32 heads) {
-  Gpt2Config model = config.model;
-  model.n_head = model.n_layer = heads;
-  model.n_embd = heads * head_width;
+// As many heads of queries share one of k and v as in the config, or the next fewer that divide them.
+u32 kv_heads_of(const ModelConfig& model, u32 heads) {
+  u32 shared = model.heads / model.kv_heads();
+  while (heads % shared != 0) --shared;
+  return heads / shared;
+}
+
+// Of the config's family: what GPT-3's proportions do not say stays as the config has it.
+ModelConfig sized(const Config& config, u32 heads) {
+  ModelConfig model = config.model;
+  model.heads = model.layers = heads;
+  model.width = heads * head_width;
+  if (style(model.family) == LayerStyle::gpt2) return model;
+  model.kv_heads_given = kv_heads_of(config.model, heads);
+  if (config.model.inner_given != 0)
+    model.inner_given = static_cast<u32>(round_up(u64{config.model.inner_given} * model.width / config.model.width, 256));
   return model;
 }
 
 std::string trying(const ModelGraph& graph) {
   return fmt::format(" trying {} parameters: {} layers x {}",
-                     count_text(static_cast<double>(graph.parameters)), graph.config.n_layer,
-                     graph.config.n_embd);
+                     count_text(static_cast<double>(graph.parameters)), graph.config.layers,
+                     graph.config.width);
 }
 
 void print(const Machine& machine, const ModelGraph& graph, const Plan& plan) {
+  const bool gpt2 = graph.config.family == Family::gpt2;
   fmt::print(
-      " Largest of GPT-3 proportions (a layer per head of 128) on {}:\n  {} parameters, {} layers x {} ({} "
+      " Largest {}of GPT-3 proportions (a layer per head of 128) on {}:\n  {} parameters, {} layers x {} ({} "
       "heads), planned and verified\n",
-      machine.name, count_text(static_cast<double>(graph.parameters)), graph.config.n_layer,
-      graph.config.n_embd, graph.config.n_head);
+      gpt2 ? "" : fmt::format("{} model ", name(graph.config.family)), machine.name, count_text(static_cast<double>(graph.parameters)), graph.config.layers,
+      graph.config.width, graph.config.heads);
   for (u32 t = 0; t < tier_count; ++t)
     fmt::print("  {:<8}{:>12} of {}\n", name(static_cast<Tier>(t)), bytes_text(plan.tiers[t].planned_peak),
                bytes_text(plan.tiers[t].budget));
@@ -57,7 +70,7 @@ bool is_too_large(const Error& e) { return e.kind == ErrorKind::does_not_fit || 
 Result<Largest> find_largest(const Config& config, const PlanOptions& options, const SizeTried& tried) {
   const auto config_of = [&](u32 size) {
     Config out = config;
-    out.model = family(config, size + 1);
+    out.model = sized(config, size + 1);
     return out;
   };
   const auto check = [&](u32 size) -> Result<void> {

@@ -106,7 +106,10 @@ struct GenerateConfig {
 };
 
 struct Config {
-  Gpt2Config model;
+  ModelConfig model;
+  // To start from: its weights are loaded where a run begins anew, and its tokenizer's files are what checkpoints
+  // carry along. Empty: random weights.
+  std::string model_directory;
   DataConfig data;
   TrainConfig train;
   MemoryConfig memory;

@@ -38,6 +38,7 @@ std::string values_text(const Field& field) {
     out += ", " + range;
   if (field.automatic) out += ", or auto";
   if (!field.alias.empty()) out += fmt::format("; also called {}", field.alias);
+  if (const std::string families = families_text(field); !families.empty()) out += fmt::format("; of {}", families);
   return out;
 }
 
@@ -64,6 +65,7 @@ std::string to_yaml(const Config& config) {
   for (const Section& section : sections()) {
     out += fmt::format("\n{}:  # {}\n", section.name, section.help);
     for_fields_of(section, [&](const Field& field) {
+      if (!applies(field, config.model.family)) return;
       const std::string line = fmt::format("  {}: {}", field.key, value_yaml(field, config));
       out += fmt::format("{:<44}  # {}\n", line, field.help);
     });

@@ -127,8 +127,16 @@ std::string value_yaml(const Field& field, const Config& config) {
                      });
 }
 
+bool same_value(const Field& a, const Field& b) {
+  Config config;
+  const auto address = Overloaded{[](ChoiceRef v) -> const void* { return v.value; },
+                                  [](const auto* v) -> const void* { return v; }};
+  return visit_value(a, config, address) == visit_value(b, config, address);
+}
+
 std::string default_text(const Field& field) {
-  return field.required ? "required" : value_yaml(field, Config{});
+  if (field.required) return "required";
+  return value_yaml(field, Config{.model = default_model(example_family(field))});
 }
 
 std::string type_name(const Field& field) {

@@ -1,48 +1,87 @@
 #include "config/foreign_keys.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+
+#include "text/nearest.h"
 
 namespace tidepool {
 
 namespace {
 
-// Keys that change the model: only the value that Tidepool builds is taken.
+constexpr u32 bit(Family family) { return u32{1} << static_cast<u32>(family); }
+constexpr u32 only_gpt2 = bit(Family::gpt2);
+constexpr u32 qwens = bit(Family::qwen2) | bit(Family::qwen3);
+constexpr u32 llama_style = bit(Family::llama) | bit(Family::mistral) | qwens;
+constexpr u32 all_families = only_gpt2 | llama_style;
+
+// Keys that change what is computed: only the value that Tidepool computes is taken.
 struct Demand {
   std::string_view key;
   std::string_view value;
+  u32 families = all_families;
+  std::string_view advice = "";
 };
-constexpr std::array<Demand, 7> demands = {{{"model_type", "gpt2"},
-                                            {"activation_function", "gelu_new"},
-                                            {"tie_word_embeddings", "true"},
-                                            {"scale_attn_weights", "true"},
-                                            {"scale_attn_by_inverse_layer_idx", "false"},
-                                            {"add_cross_attention", "false"},
-                                            {"is_encoder_decoder", "false"}}};
+constexpr std::string_view trains_full_attention =
+    "Tidepool computes full attention only; where your sequences are no longer than the window that is the same: "
+    "change config.json then";
+constexpr std::array demands = std::to_array<Demand>({
+    {"activation_function", "gelu_new", only_gpt2},
+    {"tie_word_embeddings", "true", only_gpt2},
+    {"scale_attn_weights", "true", only_gpt2},
+    {"scale_attn_by_inverse_layer_idx", "false", only_gpt2},
+    {"add_cross_attention", "false", only_gpt2},
+    {"is_encoder_decoder", "false"},
+    {"hidden_act", "silu", llama_style},
+    {"sliding_window", "null", bit(Family::mistral), trains_full_attention},
+    {"use_sliding_window", "false", llama_style, trains_full_attention},
+    {"layer_types", "full_attention", llama_style, trains_full_attention},
+    {"attention_bias", "false", llama_style},
+    {"mlp_bias", "false", llama_style},
+    {"qkv_bias", "true", bit(Family::qwen2)},
+    {"pretraining_tp", "1", llama_style, "it slices products, which changes their rounding only: set it to 1"},
+    {"partial_rotary_factor", "1", llama_style},
+    {"rope_parameters.partial_rotary_factor", "1", llama_style},
+    {"use_mrope", "false", qwens},
+    {"quantization_config", "null", all_families,
+     "its weights are quantized: take the directory that they were made from"},
+});
 
 // Keys of config.json files in the wild that change nothing in training.
-constexpr std::array<std::string_view, 20> harmless = {"architectures",
-                                                       "attention_mask",
-                                                       "bos_token_id",
-                                                       "dtype",
-                                                       "eos_token_id",
-                                                       "finetuning_task",
-                                                       "gradient_checkpointing",
-                                                       "id2label",
-                                                       "label2id",
-                                                       "output_past",
-                                                       "pad_token_id",
-                                                       "reorder_and_upcast_attn",
-                                                       "summary_type",
-                                                       "summary_activation",
-                                                       "summary_first_dropout",
-                                                       "summary_proj_to_labels",
-                                                       "summary_use_proj",
-                                                       "task_specific_params",
-                                                       "torch_dtype",
-                                                       "transformers_version"};
+struct Harmless {
+  std::string_view key;
+  u32 families = all_families;
+};
+constexpr std::array harmless = std::to_array<Harmless>({
+    {"_name_or_path"},
+    {"architectures"},
+    {"attention_mask"},
+    {"auto_map"},
+    {"bos_token_id"},
+    {"dtype"},
+    {"eos_token_id"},
+    {"finetuning_task"},
+    {"gradient_checkpointing"},
+    {"id2label"},
+    {"label2id"},
+    {"max_window_layers", qwens},  // of sliding windows
+    {"output_past"},
+    {"pad_token_id"},
+    {"reorder_and_upcast_attn", only_gpt2},
+    {"sliding_window", qwens},  // use_sliding_window decides
+    {"summary_type", only_gpt2},
+    {"summary_activation", only_gpt2},
+    {"summary_first_dropout", only_gpt2},
+    {"summary_proj_to_labels", only_gpt2},
+    {"summary_use_proj", only_gpt2},
+    {"task_specific_params"},
+    {"torch_dtype"},
+    {"transformers_version"},
+    {"use_cache"},
+});
 
 struct Instead {
   std::string_view key;
@@ -71,17 +110,63 @@ constexpr std::array<Instead, 20> advices = {{
     {"dropout", "set model.embd_pdrop, model.attn_pdrop and model.resid_pdrop"},
 }};
 
+// What other types are, as far as that says why they are not trained.
+std::string_view kind_of(std::string_view model_type) {
+  constexpr std::array<std::string_view, 8> experts = {"moe", "mixtral", "deepseek", "dbrx", "jamba", "gpt_oss", "llama4", "grok"};
+  for (const std::string_view word : experts)
+    if (model_type.find(word) != std::string_view::npos) return "is a mixture of experts, and ";
+  if (model_type.starts_with("gemma")) return "has Gemma's norms, soft caps and sliding windows, and ";
+  return "";
+}
+
+bool equal_values(std::string_view value, std::string_view wanted) {
+  return value == wanted || (wanted == "1" && value == "1.0");
+}
+
 }  // namespace
 
-Result<bool> accept_model_key(std::string_view key, std::string_view value) {
+Result<Family> parse_family(std::string_view model_type) {
+  const auto found = std::ranges::find(families, model_type, &FamilyTraits::name);
+  if (found != families.end()) return static_cast<Family>(found - families.begin());
+  std::vector<std::string_view> known;
+  for (const FamilyTraits& family : families) known.push_back(family.name);
+  std::string advice = did_you_mean(model_type, known);
+  if (advice.empty()) advice = "; take a model of one of these";
+  return Error{ErrorKind::usage, fmt::format("'{}' {}is not supported; Tidepool trains {}{}", model_type,
+                                             kind_of(model_type), fmt::join(known, ", "), advice)};
+}
+
+std::string canonical_model_key(std::string_view key) {
+  constexpr std::string_view old = "rope_scaling.", now = "rope_parameters.";
+  std::string_view inner = key;
+  if (key.starts_with(old)) inner.remove_prefix(old.size());
+  else if (key.starts_with(now)) inner.remove_prefix(now.size());
+  else return std::string(key);
+  return fmt::format("{}{}", now, inner == "type" ? "rope_type" : inner);
+}
+
+bool is_rope_key(std::string_view key) { return key == "rope_scaling" || key == "rope_parameters"; }
+
+Result<bool> accept_model_key(Family family, std::string_view key, std::string_view value) {
   for (const Demand& demand : demands) {
-    if (key != demand.key) continue;
-    if (value == demand.value) return true;
+    if (key != demand.key || (demand.families & bit(family)) == 0) continue;
+    if (equal_values(value, demand.value)) return true;
     return Error{ErrorKind::usage,
-                 fmt::format("'{}' is not supported; Tidepool trains GPT-2 models with {}: {}", value,
-                             demand.key, demand.value)};
+                 fmt::format("'{}' is not supported; Tidepool trains {} models with {}: {}{}{}", value, name(family),
+                             demand.key, demand.value, demand.advice.empty() ? "" : "; ", demand.advice)};
   }
-  return std::ranges::find(harmless, key) != harmless.end() || key == "use_cache";
+  if (is_rope_key(key) && value == "null") return true;
+  return std::ranges::any_of(harmless,
+                             [&](const Harmless& h) { return h.key == key && (h.families & bit(family)) != 0; });
+}
+
+std::string wrong_family(const Field& field, Family family) {
+  std::string text = fmt::format("is a key of {} models, and this one is {}", families_text(field) == "all but gpt2"
+                                                                                ? "Llama-like" : families_text(field),
+                                 name(family));
+  for (const Field& other : model_fields())
+    if (applies(other, family) && same_value(other, field)) text += fmt::format("; {} is its name there", other.key);
+  return text + fmt::format(", or set model.model_type: {}", name(example_family(field)));
 }
 
 std::string_view instead_of(std::string_view key) {

@@ -3,15 +3,29 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
+#include "config/schema.h"
 #include "tidepool/result.h"
 
 namespace tidepool {
 
-// For a key of section `model`: an error if it asks for a model that is not built (another
-// model_type, untied embeddings, ...), true if the key may be ignored, false if it is unknown.
-Result<bool> accept_model_key(std::string_view key, std::string_view value);
+// The family that `model_type` names. The error says what that type is, where it is known, and which there are.
+Result<Family> parse_family(std::string_view model_type);
+
+// One name for a key that config.json has had under several: "rope_scaling.type" is "rope_parameters.rope_type".
+std::string canonical_model_key(std::string_view key);
+// Whether the key's value is a map of rope parameters.
+bool is_rope_key(std::string_view key);
+
+// For a key of a model, not in the schema or not of this family: an error if it asks for what is not computed
+// (sliding windows, another activation, ...), true if the key may be ignored, false if it is unknown. Of a list
+// each item is asked about; null is "null".
+Result<bool> accept_model_key(Family, std::string_view key, std::string_view value);
+
+// "is a key of gpt2 models, and this one is llama: hidden_size is its name there; ..."
+std::string wrong_family(const Field&, Family);
 
 // What to write instead of a well-known key that Tidepool has not; "" for the others.
 std::string_view instead_of(std::string_view key);

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "config/foreign_keys.h"
+#include "config/model_choice.h"
 #include "config/schema.h"
 #include "config/validate.h"
 #include "text/nearest.h"
@@ -29,10 +30,20 @@ class Reader {
   Result<void> read_override(const std::string& text);
   Result<Config> finish();
 
+  // What the model begins as decides which keys it has.
+  Result<void> begin_model(const ModelChoice& choice) {
+    config_.model_directory = choice.directory.text;
+    TRY_ASSIGN(config_.model, model_of(choice));
+    return {};
+  }
+
  private:
   Result<void> read_key(const std::string& place, std::string_view section, const std::string& key,
                         const YAML::Node& value);
   Result<void> read_value(const std::string& place, const Field& field, const YAML::Node& value);
+  Result<void> read_model_map(const std::string& place, const std::string& key, const YAML::Node& map);
+  Result<void> accept_or_refuse(const std::string& place, std::string_view section, const std::string& key,
+                                const YAML::Node& value);
   Result<void> read_list(const std::string& place, const Field& field, const YAML::Node& value);
   Error unknown_key(const std::string& place, std::string_view section, const std::string& key) const;
   Error unknown_section(const std::string& place, const std::string& name) const;
@@ -58,7 +69,7 @@ Result<void> Reader::read_file(const YAML::Node& root) {
   return read_keys(file_, root, [&](const auto& place, const auto& section, const YAML::Node& keys) -> Result<void> {
     const bool known = std::ranges::find(sections(), section, &Section::name) != sections().end();
     if (!known) return unknown_section(place, section);
-    if (keys.IsNull()) return {};
+    if (keys.IsNull() || (section == "model" && is_path(keys))) return {};  // begin_model() has read it
     return read_section(file_, section, keys, [&](const auto& place, const auto& key, const YAML::Node& value) {
       return read_key(place, section, key, value);
     });
@@ -67,19 +78,45 @@ Result<void> Reader::read_file(const YAML::Node& root) {
 
 Result<void> Reader::read_key(const std::string& place, std::string_view section, const std::string& key,
                               const YAML::Node& value) {
+  const std::string canonical = canonical_model_key(key);
+  if (canonical != key) return read_key(place, section, canonical, value);
+  if (is_rope_key(key) && value.IsMap()) return read_model_map(place, key, value);
   const std::vector<const Field*> found = find_fields(section, key);
-  if (found.size() == 1) return read_value(place, *found[0], value);
+  if (found.size() == 1 && applies(*found[0], config_.model.family)) return read_value(place, *found[0], value);
   if (found.size() > 1) {
     std::vector<std::string> names;
     for (const Field* field : found) names.push_back(fmt::format("{}.{}", field->section, field->key));
     return fault_at(place, fmt::format("'{}' may mean {}; name the section", key, fmt::join(names, " or ")));
   }
-  if (section == "model" || section.empty()) {
-    const Result<bool> accepted = accept_model_key(key, value.IsScalar() ? value.Scalar() : "");
+  return accept_or_refuse(place, section, key, value);
+}
+
+// A key that sets nothing in this model.
+Result<void> Reader::accept_or_refuse(const std::string& place, std::string_view section, const std::string& key,
+                                      const YAML::Node& value) {
+  if (section != "model" && !section.empty()) return unknown_key(place, section, key);
+  std::vector<std::string> values;
+  for (const YAML::Node& item : value.IsSequence() ? value : YAML::Node())
+    values.push_back(item.IsScalar() ? item.Scalar() : "");
+  if (values.empty()) values.push_back(value.IsNull() ? "null" : value.IsScalar() ? value.Scalar() : "");
+  bool known = false;
+  for (const std::string& text : values) {
+    const Result<bool> accepted = accept_model_key(config_.model.family, key, text);
     if (!accepted) return fault_at(place, fmt::format("model.{}: {}", key, accepted.error().message));
-    if (*accepted) return {};
+    known = *accepted;
   }
+  if (known) return {};
+  if (const auto found = find_fields("model", key); !found.empty())
+    return fault_at(place, fmt::format("model.{}: {}", key, wrong_family(*found[0], config_.model.family)));
   return unknown_key(place, section, key);
+}
+
+Result<void> Reader::read_model_map(const std::string& place, const std::string& key, const YAML::Node& map) {
+  for (const auto& entry : map) {
+    if (!entry.first.IsScalar()) return fault_at(place, fmt::format("model.{}: every key must be a word", key));
+    TRY(read_key(place_in(file_, entry.first), "model", fmt::format("{}.{}", key, entry.first.Scalar()), entry.second));
+  }
+  return {};
 }
 
 Result<void> Reader::read_value(const std::string& place, const Field& field, const YAML::Node& value) {
@@ -157,8 +194,9 @@ Result<void> Reader::read_override(const std::string& text) {
   std::string key = text.substr(0, equals);
   const std::string value_text = text.substr(equals + 1);
 
+  if (key == "model") return {};  // begin_model() has read it
   std::string section;
-  if (const size_t dot = key.find('.'); dot != std::string::npos) {
+  if (const size_t dot = key.find('.'); dot != std::string::npos && find_fields("", canonical_model_key(key)).empty()) {
     section = key.substr(0, dot);
     key = key.substr(dot + 1);
     if (std::ranges::find(sections(), section, &Section::name) == sections().end()) {
@@ -198,7 +236,9 @@ Result<Config> parse_config(std::string_view yaml, std::string_view file_name,
                             const std::vector<std::string>& overrides) {
   Reader reader(file_name);
   try {
-    TRY(reader.read_file(YAML::Load(std::string(yaml))));
+    const YAML::Node root = YAML::Load(std::string(yaml));
+    TRY(reader.begin_model(model_choice(file_name, root, overrides)));
+    TRY(reader.read_file(root));
   } catch (const YAML::Exception& e) {
     return fault_at(fmt::format("{}:{}", file_name, e.mark.line + 1), fmt::format("not valid YAML: {}", e.msg));
   }

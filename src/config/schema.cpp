@@ -9,7 +9,7 @@ namespace tidepool {
 namespace {
 
 constexpr std::array<Section, 6> section_table = {{
-    {"model", "Fields of a Hugging Face GPT-2 config.json"},
+    {"model", "Fields of config.json (Hugging Face), or `model: DIRECTORY` with one"},
     {"data", "What to learn from"},
     {"train", "How to learn; names as in Hugging Face TrainingArguments"},
     {"memory", "Budgets: what may be used, never exceeded"},
@@ -32,50 +32,7 @@ constexpr Range probability = {0, 1, true};
 constexpr Range at_least_one_u32 = {1, 4294967294.0};
 constexpr u64 chosen = 0;  // numbers for which 0 means "Tidepool chooses"
 
-const std::array field_table = std::to_array<Field>({
-    // model
-    {"model",
-     "vocab_size",
-     REF(model.vocab_size),
-     "Tokens in the vocabulary; bytes of text need 256",
-     "tokens",
-     {1, 16777216}},
-    {"model",
-     "n_positions",
-     REF(model.n_positions),
-     "Longest sequence the model can see",
-     "tokens",
-     {1, 16777216},
-     {},
-     {},
-     "n_ctx"},
-    {"model", "n_embd", REF(model.n_embd), "Width of the residual stream", "", {1, 1048576}},
-    {"model", "n_layer", REF(model.n_layer), "Transformer layers", "layers", {1, 1024}},
-    {"model", "n_head", REF(model.n_head), "Attention heads; must divide n_embd", "heads", {1, 65536}},
-    {"model",
-     "n_inner",
-     REF(model.n_inner),
-     "Width inside the MLP; auto is 4 * n_embd",
-     "",
-     {0, 16777216},
-     {},
-     chosen},
-    {"model",
-     "layer_norm_epsilon",
-     REF(model.layer_norm_epsilon),
-     "Added to the variance in layer norms",
-     "",
-     {1e-12, 1}},
-    {"model",
-     "initializer_range",
-     REF(model.initializer_range),
-     "Standard deviation of initial weights",
-     "",
-     {0, 10}},
-    {"model", "embd_pdrop", REF(model.embd_pdrop), "Dropout after the embedding", "", probability},
-    {"model", "attn_pdrop", REF(model.attn_pdrop), "Dropout of attention weights", "", probability},
-    {"model", "resid_pdrop", REF(model.resid_pdrop), "Dropout before each residual sum", "", probability},
-
+const std::array other_fields = std::to_array<Field>({
     // data
     {.section = "data",
      .key = "train",
@@ -311,12 +268,19 @@ const std::array field_table = std::to_array<Field>({
 
 }  // namespace
 
-std::span<const Field> schema() { return field_table; }
+std::span<const Field> schema() {
+  static const std::vector<Field> all = [] {
+    std::vector<Field> fields(model_fields().begin(), model_fields().end());
+    fields.insert(fields.end(), other_fields.begin(), other_fields.end());
+    return fields;
+  }();
+  return all;
+}
 std::span<const Section> sections() { return section_table; }
 
 std::vector<const Field*> find_fields(std::string_view section, std::string_view key) {
   std::vector<const Field*> found;
-  for (const Field& field : field_table) {
+  for (const Field& field : schema()) {
     const bool named = field.key == key || (!field.alias.empty() && field.alias == key);
     if (named && (section.empty() || section == field.section)) found.push_back(&field);
   }

@@ -43,9 +43,21 @@ struct Field {
   std::optional<u64> automatic = {};               // the number that stands for `auto`
   std::string_view alias = "";                     // another common name, accepted too
   bool required = false;
+  u32 families = 0;  // which families of models have it, bit f for Family(f); 0: all, or no key of a model
 };
 
+// All keys, section by section.
 std::span<const Field> schema();
+// The part of them that describes a model.
+std::span<const Field> model_fields();
+
+bool applies(const Field&, Family);
+// The first family that has the key: whose default is shown.
+Family example_family(const Field&);
+// Whether both are the same part of a Config, under two names.
+bool same_value(const Field&, const Field&);
+// "gpt2", "all but gpt2"; "" where all have it.
+std::string families_text(const Field&);
 
 struct Section {
   std::string_view name;

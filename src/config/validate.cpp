@@ -72,15 +72,12 @@ std::optional<Complaint> validate(const Config& c) {
                      fmt::format("'{}' is not auto, cpu, cpu:N with N from 1 to {}, cuda, or cuda:I,J,... with the numbers "
                                  "of GPUs", c.machine.executor, devices_max)};
   }
-  if (c.model.n_embd % c.model.n_head != 0) {
-    return Complaint{"model", "n_head",
-                     fmt::format("{} does not divide model.n_embd {}; every head needs the same whole width",
-                                 c.model.n_head, c.model.n_embd)};
-  }
-  if (c.train.sequence_length > c.model.n_positions) {
+  if (std::optional<ModelFault> fault = check_model(c.model)) return Complaint{"model", fault->key, std::move(fault->reason)};
+  if (c.train.sequence_length > c.model.positions) {
+    const std::string_view positions = key_names(c.model.family).positions;
     return Complaint{"train", "sequence_length",
-                     fmt::format("{} is longer than model.n_positions {}; shorten it or raise n_positions",
-                                 c.train.sequence_length, c.model.n_positions)};
+                     fmt::format("{} is longer than model.{} {}; shorten it or raise {}", c.train.sequence_length,
+                                 positions, c.model.positions, positions)};
   }
   if (c.train.warmup_steps >= 1 &&
       c.train.warmup_steps != static_cast<double>(static_cast<u64>(c.train.warmup_steps))) {

@@ -1,10 +1,9 @@
 // What an executor asks of the trainer: the data of a step and its settings.
 #pragma once
 
-#include <span>
-
 #include "kernels/adamw.h"
 #include "kernels/gradient/step_result.h"
+#include "tidepool/batch_arrays.h"
 #include "tidepool/result.h"
 #include "tidepool/types.h"
 
@@ -27,8 +26,8 @@ struct StepSettings {
 class StepSource {
  public:
   virtual ~StepSource() = default;
-  // Fills tokens and targets, [B, T] each; ignored targets are -100. A fault of the data ends the run.
-  virtual Result<void> load_batch(const BatchRequest&, std::span<i32> tokens, std::span<i32> targets) = 0;
+  // Fills all arrays that are there. A fault of the data ends the run.
+  virtual Result<void> load_batch(const BatchRequest&, const BatchArrays&) = 0;
   // A pure function of the step: asked several times, also after that step's forward.
   virtual StepSettings settings(u64 step) const = 0;
 };

@@ -1,100 +1,42 @@
 #include "model/block_costs.h"
 
-#include "kernels/attention/attention_cost.h"
 #include "kernels/cross_entropy/cross_entropy_cost.h"
-#include "kernels/dropout/dropout_cost.h"
 #include "kernels/embedding/embedding_cost.h"
-#include "kernels/gelu/gelu_cost.h"
 #include "kernels/layer_norm/layer_norm_cost.h"
 #include "kernels/matmul/matmul_cost.h"
+#include "kernels/rms_norm/rms_norm_cost.h"
 #include "model/block_layouts.h"
+#include "tidepool/check.h"
 
 namespace tidepool {
 namespace {
 
 using Kernels = std::vector<KernelCost>;
 
-struct Shape {
-  explicit Shape(const ModelGraph& g)
-      : rows(g.batch.rows()),
-        h(g.config.n_embd),
-        inner(g.config.inner()),
+struct HeadShape {
+  explicit HeadShape(const ModelGraph& g)
+      : layer_norms(style(g.config.family) == LayerStyle::gpt2),
+        rows(g.batch.rows()),
+        h(g.config.width),
         vocabulary(g.config.vocab_size),
-        weight_bytes(element_bytes(Kind::param, g.precision)),
-        attention(attention_shape(g)),
-        attention_dropout(g.config.attn_pdrop > 0),
-        residual_dropout(g.config.resid_pdrop > 0) {}
+        weight_bytes(element_bytes(Kind::param, g.precision)) {}
 
   KernelCost product(u64 n, u64 k) const { return matmul_cost(rows, n, k, weight_bytes); }
-  KernelCost norm() const { return layer_norm_cost(rows, h); }
-  KernelCost norm_backward() const { return layer_norm_backward_cost(rows, h); }
+  KernelCost norm() const { return layer_norms ? layer_norm_cost(rows, h) : rms_norm_cost(rows, h); }
+  KernelCost norm_backward() const {
+    return layer_norms ? layer_norm_backward_cost(rows, h) : rms_norm_backward_cost(rows, h);
+  }
 
-  u64 rows, h, inner, vocabulary, weight_bytes;
-  AttentionShape attention;
-  bool attention_dropout, residual_dropout;
+  bool layer_norms;
+  u64 rows, h, vocabulary, weight_bytes;
 };
 
-KernelCost with_dropout(KernelCost attention, const Shape& s) {
-  if (s.attention_dropout) attention.vector_flops += dropout_flops(attention_pairs(s.attention));
-  return attention;
-}
-
-void add_residual(Kernels& out, const Shape& s) {
-  out.push_back(residual_cost(s.rows, s.h));
-  if (s.residual_dropout) out.back().vector_flops += dropout_flops(s.rows * s.h);
-}
-
-// The gradients of y = x w + b, y [rows, n]: of its weight, its bias and its input.
-void add_gradients(Kernels& out, const Shape& s, u64 n, u64 k) {
-  out.push_back(weight_gradient_cost(s.rows, n, k));
-  out.push_back(bias_gradient_cost(s.rows, n));
-  out.push_back(s.product(k, n));
-}
-
-Kernels attention_half(const Shape& s) {
-  Kernels out = {s.norm(), s.product(3 * s.h, s.h), with_dropout(attention_cost(s.attention), s),
-                 s.product(s.h, s.h)};
-  add_residual(out, s);
-  return out;
-}
-
-Kernels layer_forward(const Shape& s) {
-  Kernels out = attention_half(s);
-  out.insert(out.end(),
-             {s.norm(), s.product(s.inner, s.h), gelu_cost(s.rows * s.inner), s.product(s.h, s.inner)});
-  add_residual(out, s);
-  return out;
-}
-
-// Everything but the last product and GELU, which backward makes on the way; ln_2 is its own anyway.
-Kernels layer_recompute(const Shape& s) {
-  Kernels out = attention_half(s);
-  out.push_back(s.product(s.inner, s.h));
-  return out;
-}
-
-Kernels layer_backward(const Shape& s) {
-  Kernels out = {s.norm()};
-  if (s.residual_dropout) out.push_back(dropout_cost(s.rows * s.h));
-  add_gradients(out, s, s.h, s.inner);
-  out.push_back(gelu_backward_cost(s.rows * s.inner));
-  add_gradients(out, s, s.inner, s.h);
-  out.push_back(s.norm_backward());
-  if (s.residual_dropout) out.push_back(dropout_cost(s.rows * s.h));
-  add_gradients(out, s, s.h, s.h);
-  out.push_back(with_dropout(attention_backward_cost(s.attention), s));
-  out.push_back(s.norm());
-  add_gradients(out, s, 3 * s.h, s.h);
-  out.push_back(s.norm_backward());
-  return out;
-}
-
-Kernels head_forward(const Shape& s) {
+Kernels head_forward(const HeadShape& s) {
   return {s.norm(), s.product(s.vocabulary, s.h), cross_entropy_cost(s.rows, s.vocabulary)};
 }
 
 // With more than one slice of the vocabulary the logits are made a second time.
-Kernels head_backward(const Shape& s) {
+Kernels head_backward(const HeadShape& s) {
   Kernels out = head_forward(s);
   if (s.vocabulary > vocabulary_slice) out.push_back(s.product(s.vocabulary, s.h));
   out.insert(out.end(), {cross_entropy_gradient_cost(s.rows, s.vocabulary), s.product(s.h, s.vocabulary),
@@ -110,26 +52,21 @@ u64 flops_of(const Kernels& kernels) {
 
 }  // namespace
 
-void set_costs(Block& block, const ModelGraph& graph) {
-  const Shape s(graph);
-  switch (block.kind) {
-    case BlockKind::embedding:
-      block.forward_kernels = {embedding_cost(s.rows, s.h)};
-      block.backward_kernels = {embedding_backward_cost(s.rows, s.h)};
-      break;
-    case BlockKind::gpt2_layer:
-      block.forward_kernels = layer_forward(s);
-      block.backward_kernels = layer_backward(s);
-      block.recompute_kernels = layer_recompute(s);
-      break;
-    case BlockKind::gpt2_head:
-      block.forward_kernels = head_forward(s);
-      block.backward_kernels = head_backward(s);
-      break;
-  }
+void set_kernels(Block& block, BlockKernels kernels) {
+  block.forward_kernels = std::move(kernels.forward);
+  block.backward_kernels = std::move(kernels.backward);
+  block.recompute_kernels = std::move(kernels.recompute);
   block.forward_flops = flops_of(block.forward_kernels);
   block.backward_flops = flops_of(block.backward_kernels);
   block.recompute_flops = flops_of(block.recompute_kernels);
+}
+
+void set_costs(Block& block, const ModelGraph& graph) {
+  CHECK(block.kind != BlockKind::layer, block.name);
+  const HeadShape s(graph);
+  if (block.kind == BlockKind::embedding)
+    return set_kernels(block, {.forward = {embedding_cost(s.rows, s.h)}, .backward = {embedding_backward_cost(s.rows, s.h)}, .recompute = {}});
+  set_kernels(block, {.forward = head_forward(s), .backward = head_backward(s), .recompute = {}});
 }
 
 }  // namespace tidepool

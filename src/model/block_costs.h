@@ -6,7 +6,14 @@
 
 namespace tidepool {
 
-// Sets the kernels and flops of a block whose kind is set.
+struct BlockKernels {
+  std::vector<KernelCost> forward, backward, recompute;
+};
+void set_kernels(Block&, BlockKernels);
+
+// Of an embedding or a head; of a layer.
 void set_costs(Block&, const ModelGraph&);
+void set_gpt2_layer_costs(Block&, const ModelGraph&);
+void set_llama_layer_costs(Block&, const ModelGraph&);
 
 }  // namespace tidepool

@@ -10,7 +10,7 @@ struct Shape {
 };
 
 Shape shape_of(const ModelGraph& g) {
-  const u64 h = g.config.n_embd, inner = g.config.inner();
+  const u64 h = g.config.width, inner = g.config.inner();
   return {.rows = g.batch.rows(), .h = h, .inner = inner, .wide = std::max(3 * h, inner)};
 }
 
@@ -41,7 +41,7 @@ LayerBackwardWorkspace::LayerBackwardWorkspace(const ModelGraph& g, std::byte* b
   wide = layout.take_values(g.activations, s.rows * s.wide);
   norm = layout.take_values(g.activations, s.rows * s.h);
   narrow = layout.take_values(g.activations, s.rows * s.h);
-  if (g.config.resid_pdrop > 0) dropped = layout.take_values(g.activations, s.rows * s.h);
+  if (g.config.residual_dropout > 0) dropped = layout.take_values(g.activations, s.rows * s.h);
   mean = layout.take<float>(s.rows);
   rstd = layout.take<float>(s.rows);
   partials = layout.take<float>(layer_norm_partials(s.rows, s.h));
@@ -69,9 +69,10 @@ HeadWorkspace::HeadWorkspace(const ModelGraph& g, std::byte* base, Direction dir
   losses = layout.take<RowLoss>(s.rows);
   const u64 backward = direction == Direction::backward ? 1 : 0;
   dnorm = layout.take_values(g.activations, backward * s.rows * s.h);
-  mean = layout.take<float>(backward * s.rows);
+  const bool layer_norms = style(g.config.family) == LayerStyle::gpt2;
+  mean = layout.take<float>(layer_norms ? backward * s.rows : 0);
   rstd = layout.take<float>(backward * s.rows);
-  partials = layout.take<float>(backward * layer_norm_partials(s.rows, s.h));
+  partials = layout.take<float>(backward * (layer_norms ? layer_norm_partials(s.rows, s.h) : rms_norm_partials(s.rows, s.h)));
   bytes = layout.bytes();
 }
 

@@ -14,7 +14,16 @@ inline constexpr u32 vocabulary_slice = 8192;
 inline AttentionShape attention_shape(const ModelGraph& g) {
   return {.sequences = g.batch.sequences,
           .tokens = g.batch.tokens,
-          .heads = g.config.n_head,
+          .heads = g.config.heads,
+          .head_size = g.config.head_size(),
+          .kv_heads = g.config.kv_heads()};
+}
+
+inline RotaryShape rotary_shape(const ModelGraph& g) {
+  return {.rows = static_cast<u32>(g.batch.rows()),
+          .tokens = g.batch.tokens,
+          .heads = g.config.heads,
+          .kv_heads = g.config.kv_heads(),
           .head_size = g.config.head_size()};
 }
 
@@ -69,9 +78,9 @@ struct HeadWorkspace {
   Values logits;    // [R, min(V, vocabulary_slice)]
   RowLoss* losses;  // [R]
   Values dnorm;     // [R, H]; backward, as all below
-  float* mean;      // [R]
+  float* mean;      // [R]; of layer norms
   float* rstd;      // [R]
-  float* partials;  // [layer_norm_partials]
+  float* partials;  // of the final norm
   Bytes bytes;
 };
 

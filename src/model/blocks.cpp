@@ -1,6 +1,7 @@
 #include "model/blocks.h"
 
 #include "model/block_calls.h"
+#include "model/layer_code.h"
 #include "tidepool/check.h"
 
 namespace tidepool {
@@ -23,9 +24,9 @@ void block_forward(const BlockContext& context, const BlockForward& forward) {
   switch (block_of(context).kind) {
     case BlockKind::embedding:
       return embedding_forward(context, forward);
-    case BlockKind::gpt2_layer:
-      return layer_forward(context, forward);
-    case BlockKind::gpt2_head:
+    case BlockKind::layer:
+      return layer_code(context.graph.config.family).forward(context, forward);
+    case BlockKind::head:
       return head_forward(context, forward);
   }
 }
@@ -37,10 +38,10 @@ void block_backward(const BlockContext& context, const BlockBackward& backward) 
     case BlockKind::embedding:
       embedding_backward(context, backward);
       break;
-    case BlockKind::gpt2_layer:
-      layer_backward(context, backward);
+    case BlockKind::layer:
+      layer_code(context.graph.config.family).backward(context, backward);
       break;
-    case BlockKind::gpt2_head:
+    case BlockKind::head:
       head_backward(context, backward);
       break;
   }

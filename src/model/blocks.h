@@ -25,6 +25,7 @@ struct BlockForward {
   std::span<const std::byte* const> windows;  // by Block::windows; param precision
   const i32* tokens = nullptr;    // [B, T]; embedding and head
   const i32* targets = nullptr;   // [B, T], -100 ignored; head
+  const i32* starts = nullptr;    // [B, T], of packed documents (BatchArrays::starts), or null; layers
   ConstValues input;              // [B, T, H]; not embedding
   Values output;                  // [B, T, H]; not head
   std::byte* kept = nullptr;      // Block::kept bytes, or null: recompute
@@ -39,6 +40,7 @@ struct BlockBackward {
   std::span<const std::byte* const> windows;
   const i32* tokens = nullptr;
   const i32* targets = nullptr;
+  const i32* starts = nullptr;
   ConstValues input;                // [B, T, H]; not embedding
   const std::byte* kept = nullptr;  // what forward left, or null
   Values grad;                      // [B, T, H]: of the output on entry, of the input on return.
@@ -53,8 +55,9 @@ struct BlockBackward {
 };
 void block_backward(const BlockContext&, const BlockBackward&);
 
-// The GPT-2 family as blocks. Windows: "wte", "wpe", "h.0" ... , "ln_f". The head reads {ln_f, wte}:
-// wte is tied and has two uses, 0 by the embedding and 1 by the head.
-Result<ModelGraph> build_gpt2(const Gpt2Config&, Precision, BatchShape, Precision activations = Precision::fp32);
+// A model as blocks. Windows of GPT-2: "wte", "wpe", "h.0" ... , "ln_f"; of the others: "embed_tokens", "layers.0" ...,
+// "norm", and "lm_head" if it is not tied. The head reads {final norm, matrix}; a tied matrix is the embedding's, which
+// then has two uses, 0 by the embedding and 1 by the head. Errors are ErrorKind::usage and name the config's key.
+Result<ModelGraph> build_model(const ModelConfig&, Precision, BatchShape, Precision activations = Precision::fp32);
 
 }  // namespace tidepool

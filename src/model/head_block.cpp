@@ -1,4 +1,4 @@
-// Final norm, tied head and cross-entropy, over fixed slices of the vocabulary. With one slice its
+// Final norm, the head's matrix and cross-entropy, over fixed slices of the vocabulary. With one slice its
 // logits are made once; with more, backward makes them again for the gradients.
 #include <algorithm>
 
@@ -8,26 +8,48 @@
 namespace tidepool {
 namespace {
 
-enum Windows : u32 { ln_f, wte };
+enum Windows : u32 { norm, matrix };  // the matrix may be the embedding's
 constexpr u32 only_tensor = 0;
 
-void final_norm(const BlockContext& c, const WindowParams& w, LayerNorm norm) {
-  norm.columns = c.graph.config.n_embd;
-  norm.weight = w[NormTensor::weight];
-  norm.bias = w[NormTensor::bias];
-  norm.epsilon = static_cast<float>(c.graph.config.layer_norm_epsilon);
-  c.kernels.layer_norm(norm);
+struct FinalNorm {
+  u32 rows;
+  ConstValues x;
+  Values y;
+  float* mean = nullptr;
+  float* rstd = nullptr;
+};
+void final_norm(const BlockContext& c, const WindowParams& w, const FinalNorm& n) {
+  const u32 columns = c.graph.config.width;
+  const float epsilon = static_cast<float>(c.graph.config.norm_epsilon);
+  if (style(c.graph.config.family) == LayerStyle::gpt2)
+    c.kernels.layer_norm({.rows = n.rows,
+                          .columns = columns,
+                          .x = n.x,
+                          .weight = w[NormTensor::weight],
+                          .bias = w[NormTensor::bias],
+                          .epsilon = epsilon,
+                          .y = n.y,
+                          .mean = n.mean,
+                          .rstd = n.rstd});
+  else
+    c.kernels.rms_norm({.rows = n.rows,
+                        .columns = columns,
+                        .x = n.x,
+                        .weight = w[NormTensor::weight],
+                        .epsilon = epsilon,
+                        .y = n.y,
+                        .rstd = n.rstd});
 }
 
 struct Head {
   const BlockContext& c;
-  const WindowParams wte;
+  const WindowParams matrix;
   const HeadWorkspace& workspace;
   const i32* targets;
 
   u32 vocabulary() const { return c.graph.config.vocab_size; }
   bool one_slice() const { return vocabulary() <= vocabulary_slice; }
-  Param slice_weight(u32 begin) const { return wte[only_tensor].at(u64{begin} * c.graph.config.n_embd); }
+  Param slice_weight(u32 begin) const { return matrix[only_tensor].at(u64{begin} * c.graph.config.width); }
 };
 
 template <class Fn>
@@ -45,7 +67,7 @@ void for_slices(const Head& s, Fn fn) {
 void make_logits(const Head& s, const LogitsSlice& slice) {
   s.c.kernels.matmul({.m = slice.rows,
                       .n = slice.columns,
-                      .k = s.c.graph.config.n_embd,
+                      .k = s.c.graph.config.width,
                       .x = s.workspace.norm,
                       .weight = s.slice_weight(slice.begin),
                       .transposed = true,
@@ -61,8 +83,8 @@ void loss_pass(const Head& s, double* loss_sum) {
 }
 
 void gradient_pass(const Head& s, const BlockBackward& b) {
-  const u32 h = s.c.graph.config.n_embd;
-  float* dwte = gradients_of(s.c, b, wte)[only_tensor];
+  const u32 h = s.c.graph.config.width;
+  float* dmatrix = gradients_of(s.c, b, matrix)[only_tensor];
   for_slices(s, [&](const LogitsSlice& slice) {
     if (!s.one_slice()) make_logits(s, slice);
     s.c.kernels.cross_entropy_gradient(slice, static_cast<float>(b.inverse_tokens), b.loss_scale);
@@ -78,17 +100,17 @@ void gradient_pass(const Head& s, const BlockBackward& b) {
                                  .k = slice.columns,
                                  .x = slice.logits,
                                  .dy = s.workspace.norm,
-                                 .dw = dwte + u64{slice.begin} * h,
+                                 .dw = dmatrix + u64{slice.begin} * h,
                                  .accumulate = b.accumulate});
   });
 }
 
-void norm_backward(const BlockContext& c, const BlockBackward& b, const HeadWorkspace& workspace) {
-  const WindowGradients g = gradients_of(c, b, ln_f);
+void layer_norm_backward(const BlockContext& c, const BlockBackward& b, const HeadWorkspace& workspace) {
+  const WindowGradients g = gradients_of(c, b, norm);
   c.kernels.layer_norm_backward({.rows = rows_of(c),
-                                 .columns = c.graph.config.n_embd,
+                                 .columns = c.graph.config.width,
                                  .x = b.input,
-                                 .weight = params_of(c, b.windows, ln_f)[NormTensor::weight],
+                                 .weight = params_of(c, b.windows, norm)[NormTensor::weight],
                                  .mean = workspace.mean,
                                  .rstd = workspace.rstd,
                                  .dy = workspace.dnorm,
@@ -99,17 +121,37 @@ void norm_backward(const BlockContext& c, const BlockBackward& b, const HeadWork
                                  .partials = workspace.partials});
 }
 
+void rms_norm_backward(const BlockContext& c, const BlockBackward& b, const HeadWorkspace& workspace) {
+  c.kernels.rms_norm_backward({.rows = rows_of(c),
+                               .columns = c.graph.config.width,
+                               .x = b.input,
+                               .weight = params_of(c, b.windows, norm)[NormTensor::weight],
+                               .rstd = workspace.rstd,
+                               .dy = workspace.dnorm,
+                               .dx = b.grad,
+                               .dweight = gradients_of(c, b, norm)[NormTensor::weight],
+                               .accumulate = b.accumulate,
+                               .partials = workspace.partials});
+}
+
+void norm_backward(const BlockContext& c, const BlockBackward& b, const HeadWorkspace& workspace) {
+  if (style(c.graph.config.family) == LayerStyle::gpt2)
+    layer_norm_backward(c, b, workspace);
+  else
+    rms_norm_backward(c, b, workspace);
+}
+
 // The whole vocabulary of one row, for sampling.
 void logits_of_row(const BlockContext& c, const BlockForward& f, const HeadWorkspace& workspace) {
   CHECK(f.logits_row < rows_of(c), f.logits_row);
-  const u32 h = c.graph.config.n_embd;
-  final_norm(c, params_of(c, f.windows, ln_f),
+  const u32 h = c.graph.config.width;
+  final_norm(c, params_of(c, f.windows, norm),
              {.rows = 1, .x = f.input.at(u64{f.logits_row} * h), .y = workspace.norm});
   c.kernels.matmul({.m = 1,
                     .n = c.graph.config.vocab_size,
                     .k = h,
                     .x = workspace.norm,
-                    .weight = params_of(c, f.windows, wte)[only_tensor],
+                    .weight = params_of(c, f.windows, matrix)[only_tensor],
                     .transposed = true,
                     .y = f.logits});
 }
@@ -120,8 +162,8 @@ void head_forward(const BlockContext& c, const BlockForward& f) {
   const HeadWorkspace workspace(c.graph, f.workspace, Direction::forward);
   CHECK(workspace.bytes == block_of(c).forward_workspace, workspace.bytes.value);
   if (f.loss_sum != nullptr) {
-    final_norm(c, params_of(c, f.windows, ln_f), {.rows = rows_of(c), .x = f.input, .y = workspace.norm});
-    loss_pass({c, params_of(c, f.windows, wte), workspace, f.targets}, f.loss_sum);
+    final_norm(c, params_of(c, f.windows, norm), {.rows = rows_of(c), .x = f.input, .y = workspace.norm});
+    loss_pass({c, params_of(c, f.windows, matrix), workspace, f.targets}, f.loss_sum);
   }
   if (f.logits != nullptr) logits_of_row(c, f, workspace);
 }
@@ -129,9 +171,9 @@ void head_forward(const BlockContext& c, const BlockForward& f) {
 void head_backward(const BlockContext& c, const BlockBackward& b) {
   const HeadWorkspace workspace(c.graph, b.workspace, Direction::backward);
   CHECK(workspace.bytes == block_of(c).backward_workspace, workspace.bytes.value);
-  final_norm(c, params_of(c, b.windows, ln_f),
+  final_norm(c, params_of(c, b.windows, norm),
              {.rows = rows_of(c), .x = b.input, .y = workspace.norm, .mean = workspace.mean, .rstd = workspace.rstd});
-  const Head head = {c, params_of(c, b.windows, wte), workspace, b.targets};
+  const Head head = {c, params_of(c, b.windows, matrix), workspace, b.targets};
   loss_pass(head, b.loss_sum);
   gradient_pass(head, b);
   norm_backward(c, b, workspace);

@@ -16,7 +16,7 @@ struct Backward {
   const LayerBackwardWorkspace& workspace;
   const LayerInside& inside;
 
-  u32 h() const { return c.graph.config.n_embd; }
+  u32 h() const { return c.graph.config.width; }
   u32 inner() const { return c.graph.config.inner(); }
 };
 
@@ -52,7 +52,7 @@ void recompute(const Backward& s) {
 
 // The gradient as it comes out of a residual dropout.
 ConstValues through_dropout(const Backward& s, DropoutSite site) {
-  const Dropout dropout = dropout_of(s.c, site, s.c.graph.config.resid_pdrop);
+  const Dropout dropout = dropout_of(s.c, site, s.c.graph.config.residual_dropout);
   if (!dropout.on()) return s.b.grad;
   s.c.kernels.dropout(dropout, s.b.grad, s.workspace.dropped, u64{rows_of(s.c)} * s.h());
   return s.workspace.dropped;
@@ -137,7 +137,7 @@ void attention_half_backward(const Backward& s) {
        .lse = s.inside.lse,
        .dout = s.workspace.narrow,
        .dqkv = dqkv,
-       .dropout = dropout_of(s.c, DropoutSite::attention, s.c.graph.config.attn_pdrop)});
+       .dropout = dropout_of(s.c, DropoutSite::attention, s.c.graph.config.attention_dropout)});
   layer_norm_of(s.c, s.w, LayerNormSite::ln_1,
                 {.x = s.b.input, .y = s.workspace.norm, .mean = s.workspace.mean, .rstd = s.workspace.rstd});
   weight_gradient(s, c_attn, s.workspace.norm, dqkv);

@@ -9,22 +9,22 @@ using enum LayerTensor;
 void layer_norm_of(const BlockContext& c, const WindowParams& w, LayerNormSite site, const NormCall& call) {
   const bool first = site == LayerNormSite::ln_1;
   c.kernels.layer_norm({.rows = rows_of(c),
-                        .columns = c.graph.config.n_embd,
+                        .columns = c.graph.config.width,
                         .x = call.x,
                         .weight = w[first ? ln_1_weight : ln_2_weight],
                         .bias = w[first ? ln_1_bias : ln_2_bias],
-                        .epsilon = static_cast<float>(c.graph.config.layer_norm_epsilon),
+                        .epsilon = static_cast<float>(c.graph.config.norm_epsilon),
                         .y = call.y,
                         .mean = call.mean,
                         .rstd = call.rstd});
 }
 
 void attention_half(const BlockContext& c, const WindowParams& w, const AttentionHalf& a) {
-  const Gpt2Config& config = c.graph.config;
+  const ModelConfig& config = c.graph.config;
   layer_norm_of(c, w, LayerNormSite::ln_1, {.x = a.x, .y = a.norm});
   c.kernels.matmul({.m = rows_of(c),
-                    .n = 3 * config.n_embd,
-                    .k = config.n_embd,
+                    .n = 3 * config.width,
+                    .k = config.width,
                     .x = a.norm,
                     .weight = w[c_attn_weight],
                     .bias = w[c_attn_bias],
@@ -33,21 +33,21 @@ void attention_half(const BlockContext& c, const WindowParams& w, const Attentio
                        .qkv = a.qkv,
                        .out = a.attention,
                        .lse = a.lse,
-                       .dropout = dropout_of(c, DropoutSite::attention, config.attn_pdrop)});
+                       .dropout = dropout_of(c, DropoutSite::attention, config.attention_dropout)});
   c.kernels.matmul({.m = rows_of(c),
-                    .n = config.n_embd,
-                    .k = config.n_embd,
+                    .n = config.width,
+                    .k = config.width,
                     .x = a.attention,
                     .weight = w[attn_c_proj_weight],
                     .bias = w[attn_c_proj_bias],
                     .epilogue = Epilogue::residual,
                     .y = a.middle,
                     .residual = a.x,
-                    .dropout = dropout_of(c, DropoutSite::after_attention, config.resid_pdrop)});
+                    .dropout = dropout_of(c, DropoutSite::after_attention, config.residual_dropout)});
 }
 
 void layer_forward(const BlockContext& c, const BlockForward& f) {
-  const Gpt2Config& config = c.graph.config;
+  const ModelConfig& config = c.graph.config;
   CHECK(f.output.data != f.input.data, c.block);
   const LayerForwardWorkspace workspace(c.graph, f.workspace);
   const LayerInside kept(c.graph, f.kept);
@@ -64,7 +64,7 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
   layer_norm_of(c, w, LayerNormSite::ln_2, {.x = half.middle, .y = workspace.narrow});
   c.kernels.matmul({.m = rows_of(c),
                     .n = config.inner(),
-                    .k = config.n_embd,
+                    .k = config.width,
                     .x = workspace.narrow,
                     .weight = w[c_fc_weight],
                     .bias = w[c_fc_bias],
@@ -72,7 +72,7 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
                     .y = workspace.wide,
                     .pre = kept.pre});
   c.kernels.matmul({.m = rows_of(c),
-                    .n = config.n_embd,
+                    .n = config.width,
                     .k = config.inner(),
                     .x = workspace.wide,
                     .weight = w[mlp_c_proj_weight],
@@ -80,7 +80,7 @@ void layer_forward(const BlockContext& c, const BlockForward& f) {
                     .epilogue = Epilogue::residual,
                     .y = f.output,
                     .residual = half.middle,
-                    .dropout = dropout_of(c, DropoutSite::after_mlp, config.resid_pdrop)});
+                    .dropout = dropout_of(c, DropoutSite::after_mlp, config.residual_dropout)});
 }
 
 }  // namespace tidepool

@@ -351,11 +351,10 @@ class Emitter {
     for (u32 w : graph_.blocks[block].windows)
       device_operand(layout_.windows[w].param, Access::read, p);
   }
-  bool reads_batch(u32 block) const { return block == 0 || is_head(block); }
   u64 at(u32 block, u32 m) const { return u64{block} * program_.sweep_micro_batches + m; }
 
   void emit_forward(const ProgramOp& op, u32 m, i32 p) {
-    if (reads_batch(op.block)) device_operand(layout_.batch[m], Access::read, p);
+    if (reads_batch(graph_, graph_.blocks[op.block])) device_operand(layout_.batch[m], Access::read, p);
     params(op.block, p);
     if (op.block != 0) device_operand(layout_.activation[at(op.block, m)], Access::read, p);
     if (!is_head(op.block)) device_operand(layout_.activation[at(op.block + 1, m)], Access::write, p);
@@ -366,7 +365,7 @@ class Emitter {
   }
 
   void emit_backward(const ProgramOp& op, u32 m, i32 p) {
-    if (reads_batch(op.block)) device_operand(layout_.batch[m], Access::read, p);
+    if (reads_batch(graph_, graph_.blocks[op.block])) device_operand(layout_.batch[m], Access::read, p);
     if (op.block != 0) params(op.block, p);
     if (op.block != 0) device_operand(layout_.activation[at(op.block, m)], Access::read, p);
     if (device_.keep[at(op.block, m)]) device_operand(layout_.kept[at(op.block, m)], Access::read, p);

@@ -18,8 +18,8 @@ constexpr u64 adam_bytes = 2 + 2 * (2 + 2 + 4 + 4), adam_held_bytes = 2 + 2 + 2 
 constexpr u64 tiny_elements = 64;
 
 ModelGraph layer_graph(const GpuWork& work, Precision precision) {
-  auto graph = build_gpt2(work.layer, precision, work.batch, precision);
-  CHECK(graph.has_value(), work.layer.n_embd, work.batch.tokens);
+  auto graph = build_model(work.layer, precision, work.batch, precision);
+  CHECK(graph.has_value(), work.layer.width, work.batch.tokens);
   return std::move(graph).value();
 }
 
@@ -198,7 +198,7 @@ GpuWork work_within(GpuWork work, Bytes memory) {
   while (work.memory() > memory && work.elements > elements_least) {
     for (ProductShape& p : work.products)
       for (u32* const side : {&p.m, &p.n, &p.k}) *side = std::max(side_least, *side / 2);
-    if (work.layer.n_head > 2) work.layer.n_head /= 2, work.layer.n_embd /= 2;
+    if (work.layer.heads > 2) work.layer.heads /= 2, work.layer.width /= 2;
     work.batch.tokens = std::max(tokens_least, work.batch.tokens / 2);
     work.elements /= 2;
     work.piece = Bytes{std::max(mib, work.piece.value / 2)};

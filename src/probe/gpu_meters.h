@@ -20,7 +20,7 @@ struct ProductShape {
 struct GpuWork {
   std::vector<ProductShape> products{{8192, 8192, 8192}, {8192, 16384, 4096}};
   // A layer of a 7B model.
-  Gpt2Config layer{.vocab_size = 256, .n_positions = 2048, .n_embd = 4096, .n_layer = 1, .n_head = 32};
+  ModelConfig layer{.vocab_size = 256, .positions = 2048, .width = 4096, .layers = 1, .heads = 32};
   BatchShape batch{.sequences = 1, .tokens = 2048};
   u64 elements = 64 * mib;  // of a finished gradient, and of a chunk set that Adam updates
   Bytes piece{64 * mib};    // a chunk: one copy, as a run hands it over

@@ -11,8 +11,8 @@ namespace tidepool {
 namespace {
 
 // About 30 GFLOP: a quarter of a second on two cores, and tasks enough for many.
-constexpr Gpt2Config layer_config{
-    .vocab_size = 256, .n_positions = 512, .n_embd = 768, .n_layer = 1, .n_head = 12};
+constexpr ModelConfig layer_config{
+    .vocab_size = 256, .positions = 512, .width = 768, .layers = 1, .heads = 12};
 constexpr BatchShape layer_batch{.sequences = 1, .tokens = 512};
 constexpr u32 layer_block = 1;  // after the embedding
 
@@ -21,7 +21,7 @@ void fill_wave(std::span<float> values) {
   for (u64 i = 0; i < values.size(); ++i) values[i] = static_cast<float>((i * 37) % 64) / 64.0f - 0.49f;
 }
 
-Result<ModelGraph> layer_graph() { return build_gpt2(layer_config, Precision::bf16, layer_batch); }
+Result<ModelGraph> layer_graph() { return build_model(layer_config, Precision::bf16, layer_batch); }
 
 }  // namespace
 

@@ -24,7 +24,7 @@ std::map<std::string, std::string> settings_of(const Config& config, Wanted&& wa
 RunReport planned_report(const ModelGraph& graph, const Plan& plan) {
   RunReport report{.version = std::string(version()),
                    .commit = std::string(commit()),
-                   .model = fmt::format("gpt2 {} x {}", graph.config.n_layer, graph.config.n_embd),
+                   .model = fmt::format("{} {} x {}", name(graph.config.family), graph.config.layers, graph.config.width),
                    .precision = std::string(name(plan.precision)),
                    .executor = fmt::format("cpu:{}", plan.devices),
                    .parameters = graph.parameters,

@@ -22,11 +22,11 @@ namespace {
 // One sequence: the newest tokens at its end of what has been written so far.
 class PromptSource final : public StepSource {
  public:
-  Result<void> load_batch(const BatchRequest&, std::span<i32> tokens, std::span<i32> targets) override {
-    std::fill(tokens.begin(), tokens.end(), 0);
-    std::fill(targets.begin(), targets.end(), ignored_target);
-    const u64 count = std::min<u64>(text.size(), tokens.size());
-    std::copy(text.end() - static_cast<i64>(count), text.end(), tokens.begin());
+  Result<void> load_batch(const BatchRequest&, const BatchArrays& batch) override {
+    std::ranges::fill(batch.tokens, 0);
+    std::ranges::fill(batch.targets, ignored_target);
+    const u64 count = std::min<u64>(text.size(), batch.tokens.size());
+    std::copy(text.end() - static_cast<i64>(count), text.end(), batch.tokens.begin());
     return {};
   }
   StepSettings settings(u64) const override { return {}; }

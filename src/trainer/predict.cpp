@@ -92,15 +92,15 @@ Result<std::vector<BlockSeconds>> measure_blocks(Session& session) {
   std::vector<BlockSeconds> out(graph.blocks.size());
   std::optional<u32> layer;
   for (u32 b = 0; b < out.size(); ++b) {
-    if (graph.blocks[b].kind == BlockKind::gpt2_layer && layer) {
+    if (graph.blocks[b].kind == BlockKind::layer && layer) {
       out[b] = out[*layer];
       continue;
     }
-    if (graph.blocks[b].kind == BlockKind::gpt2_layer) layer = b;
+    if (graph.blocks[b].kind == BlockKind::layer) layer = b;
     const auto seconds = [&](OpKind kind, bool kept) {
       std::optional<OpId> op = find_op(session.plan(), kind, b, kept);
       for (u32 other = b + 1; !op && layer == b && other < out.size(); ++other)
-        if (graph.blocks[other].kind == BlockKind::gpt2_layer)
+        if (graph.blocks[other].kind == BlockKind::layer)
           op = find_op(session.plan(), kind, other, kept);
       return op_seconds(session, op);
     };
@@ -114,7 +114,7 @@ Result<std::vector<BlockSeconds>> measure_blocks(Session& session) {
 // What a layer's forward reaches, all of its kernels counted.
 double block_flops(const ModelGraph& graph, const std::vector<BlockSeconds>& blocks) {
   for (u32 b = 0; b < blocks.size(); ++b)
-    if (graph.blocks[b].kind == BlockKind::gpt2_layer && blocks[b].forward > 0)
+    if (graph.blocks[b].kind == BlockKind::layer && blocks[b].forward > 0)
       return static_cast<double>(graph.blocks[b].forward_flops) / blocks[b].forward;
   return DeviceRates{}.flops_per_s[0];
 }

@@ -67,7 +67,7 @@ Bytes device_reserved(const Config& config) {
 // GPUs have their activations in the precision of their matrix units.
 Result<ModelGraph> make_graph(const Config& config) {
   const Precision precision = config.train.precision;
-  return build_gpt2(config.model, precision,
+  return build_model(config.model, precision,
                     {.sequences = config.train.per_device_train_batch_size,
                      .tokens = config.train.sequence_length},
                     config.machine.gpus().empty() ? Precision::fp32 : precision);

@@ -92,14 +92,14 @@ std::string executor_text(const Config& config, const Plan& plan, const Machine*
 
 PlanSummary summarize(const SummaryInput& in) {
   const auto& [config, graph, plan, prediction, machine] = in;
-  PlanSummary s{.model = "gpt2",
+  PlanSummary s{.model = std::string(name(graph.config.family)),
                 .executor = executor_text(config, plan, machine),
                 .devices = plan.devices,
                 .precision = plan.precision,
                 .parameters = graph.parameters,
-                .layers = graph.config.n_layer,
-                .width = graph.config.n_embd,
-                .heads = graph.config.n_head,
+                .layers = graph.config.layers,
+                .width = graph.config.width,
+                .heads = graph.config.heads,
                 .vocabulary = graph.config.vocab_size,
                 .sequences = graph.batch.sequences,
                 .tokens_per_sequence = graph.batch.tokens,

@@ -6,8 +6,9 @@
 
 namespace tidepool {
 
-Result<void> TrainSource::load_batch(const BatchRequest& request, std::span<i32> tokens,
-                                     std::span<i32> targets) {
+Result<void> TrainSource::load_batch(const BatchRequest& request, const BatchArrays& batch_arrays) {
+  const auto& [tokens, targets, starts] = batch_arrays;
+  std::ranges::fill(starts, 0);  // a sequence is one document
   if (!request.evaluation) return parts_.batches.load_batch(request.step, request.micro_batch, tokens, targets);
   const u64 batch = request.step * parts_.evaluation_micro_batches + request.micro_batch;
   if (batch < parts_.evaluation_batches)

@@ -23,7 +23,7 @@ class TrainSource final : public StepSource {
 
   // Evaluation segments are numbered from 0: segment n runs validation batches n * k ... n * k + k - 1.
   // Batches beyond the last hold ignored targets only, so the number of sweeps changes no loss.
-  Result<void> load_batch(const BatchRequest&, std::span<i32> tokens, std::span<i32> targets) override;
+  Result<void> load_batch(const BatchRequest&, const BatchArrays&) override;
   StepSettings settings(u64 step) const override;
 
   double learning_rate(u64 step) const { return parts_.learning_rate(step); }

@@ -199,6 +199,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   bool fp16() const { return config_.train.precision == Precision::fp16; }
 
   Result<void> init() {
+    if (!config_.model_directory.empty()) return load();
     std::vector<std::byte> buffer(checkpoint_buffer.value);
     return init_weights(graph_, config_.train.seed, session_->state(), buffer, session_->pool(),
                         [&, last = -1](double share) mutable {
@@ -207,6 +208,14 @@ class Trainer final : public NextSegment, public EngineObserver {
                           if (large && tenth > last) outputs_.say(fmt::format("initialising weights: {} %", tenth * 10));
                           last = std::max(last, tenth);
                         });
+  }
+
+  Result<void> load() {
+    outputs_.say("loading weights from " + config_.model_directory);
+    TRY_ASSIGN(const std::vector<std::string> unused,
+               load_weights(config_.model_directory, graph_, session_->state()));
+    for (const std::string& tensor : unused) outputs_.say(fmt::format("{}: tensor {} is not used", config_.model_directory, tensor));
+    return {};
   }
 
   Result<void> restore(FoundCheckpoint found) {

@@ -10,9 +10,9 @@ namespace tidepool::test {
 namespace {
 
 int run(u32 workers, u32 repetitions) {
-  const Gpt2Config config = {.vocab_size = 256, .n_positions = 512, .n_embd = 768, .n_layer = 14, .n_head = 12};
+  const ModelConfig config = {.vocab_size = 256, .positions = 512, .width = 768, .layers = 14, .heads = 12};
   const auto pool = make_pool(workers);
-  ModelRunner model(build_gpt2(config, Precision::fp32, {.sequences = 4, .tokens = 512}).value(), *pool);
+  ModelRunner model(build_model(config, Precision::fp32, {.sequences = 4, .tokens = 512}).value(), *pool);
   model.init(1);
   std::vector<i32> tokens(model.graph().batch.rows());
   for (u64 i = 0; i < tokens.size(); ++i) tokens[i] = i32(i * 37 % 251);

@@ -28,14 +28,21 @@ constexpr float first_scale = 0x1p24f;
 constexpr LossScaling scaling{.growth_factor = 0x1p11f, .backoff_factor = 0x1p-10f, .growth_interval = 2};
 
 ModelGraph small_gpt(Precision precision) {
-  Gpt2Config config{.vocab_size = 97,
-                    .n_positions = 32,
-                    .n_embd = 64,
-                    .n_layer = 3,
-                    .n_head = 4,
-                    .embd_pdrop = 0.1,
-                    .resid_pdrop = 0.1};
-  return build_gpt2(config, precision, {.sequences = 2, .tokens = 32}).value();
+  ModelConfig config{.vocab_size = 97,
+                    .positions = 32,
+                    .width = 64,
+                    .layers = 3,
+                    .heads = 4,
+                    .embedding_dropout = 0.1,
+                    .residual_dropout = 0.1};
+  return build_model(config, precision, {.sequences = 2, .tokens = 32}).value();
+}
+
+ModelGraph small_qwen3(bool packed) {
+  ModelConfig config = default_model(Family::qwen3);
+  config.vocab_size = 97, config.positions = 32, config.width = 64, config.layers = 3, config.heads = 4;
+  config.kv_heads_given = 2, config.head_size_given = 24, config.inner_given = 96;
+  return build_model(config, Precision::fp32, {.sequences = 2, .tokens = 32, .packed = packed}).value();
 }
 
 // Weights from a hash of their place: 0.05 at most, norms' weights one.
@@ -121,6 +128,7 @@ Outcome train(const ModelGraph& graph, const PlanOptions& options, const CpuRigO
   if (!plan) return outcome;
   HashedData data(graph.config.vocab_size);
   data.step_settings.target_tokens = graph.batch.rows() * options.micro_batches;
+  data.sequences = graph.batch.sequences;
   if (!options.clipping) data.step_settings.max_grad_norm = 0;
   if (graph.precision == Precision::fp16) data.step_settings.loss_scaling = scaling;
   CpuRig rig(*plan, graph, data, rig_options);
@@ -227,6 +235,21 @@ TEST_P(CpuTraining, RecoveredDiskFaultsChangeNoBit) {
 INSTANTIATE_TEST_SUITE_P(Precisions, CpuTraining,
                          ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
                          [](const auto& info) { return std::string(name(info.param)); });
+
+TEST(CpuTrainingPacked, PlacementChangesNoBit) {
+  const ModelGraph graph = small_qwen3(true);
+  PlanOptions options{.budgets = {roomy, roomy, roomy}, .micro_batches = 2, .home = HomePolicy::device};
+  const Outcome resident = train(graph, options);
+  EXPECT_NE(resident.losses, train(small_qwen3(false), options).losses);  // documents do not see each other
+  for (const HomePolicy home : {HomePolicy::disk, HomePolicy::mixed})
+    for (const RecomputePolicy recompute : {RecomputePolicy::keep, RecomputePolicy::recompute}) {
+      options.home = home, options.recompute = recompute;
+      options.sweeps = recompute == RecomputePolicy::keep ? 2 : 1;
+      const Outcome other = train(graph, options);
+      EXPECT_TRUE(other == resident) << static_cast<u32>(home);
+      EXPECT_EQ(other.moved, other.planned);
+    }
+}
 
 // The tests above would prove little of fp16 if nothing overflowed in them.
 TEST(CpuTrainingFp16, SkipsTheStepsThatOverflow) {

@@ -79,7 +79,7 @@ Config config_of(const Setting& setting, const testing::TrainDir& dir) {
   c.memory.sweeps = setting.sweeps;
   c.memory.chunk_size = Bytes{40 * kib};
   c.memory.swap_dir = dir / "swap";
-  c.model.attn_pdrop = c.model.resid_pdrop = 0.1;
+  c.model.attention_dropout = c.model.residual_dropout = 0.1;
   return c;
 }
 

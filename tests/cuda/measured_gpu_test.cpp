@@ -12,7 +12,7 @@ namespace {
 
 GpuWork small_work() {
   return {.products = {{32, 64, 32}},
-          .layer = {.vocab_size = 64, .n_positions = 16, .n_embd = 64, .n_layer = 1, .n_head = 1},
+          .layer = {.vocab_size = 64, .positions = 16, .width = 64, .layers = 1, .heads = 1},
           .batch = {.sequences = 1, .tokens = 16},
           .elements = 64 * kib,
           .piece = Bytes{64 * kib},

@@ -28,8 +28,10 @@ struct ModelCase {
   Precision parameters, activations;
   u32 head_size;
   double loss_tolerance, gradient_tolerance;  // relative
+  Family family = Family::gpt2;               // of the others documents are packed
 };
 std::ostream& operator<<(std::ostream& out, const ModelCase& c) {
+  if (c.family != Family::gpt2) out << name(c.family) << "_";
   return out << name(c.parameters) << "_inside_" << name(c.activations) << "_d" << c.head_size;
 }
 
@@ -41,41 +43,49 @@ struct Losses {
 
 class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelCase> {
  protected:
-  static Gpt2Config config() {
+  static ModelConfig config() {
+    if (GetParam().family != Family::gpt2) {
+      ModelConfig c = default_model(GetParam().family);
+      c.vocab_size = 131, c.positions = 64, c.width = 3 * GetParam().head_size, c.layers = 2, c.heads = 4;
+      c.kv_heads_given = 2, c.head_size_given = GetParam().head_size, c.inner_given = 56, c.attention_dropout = 0.2;
+      return c;
+    }
     return {.vocab_size = 131,
-            .n_positions = 64,
-            .n_embd = 2 * GetParam().head_size,
-            .n_layer = 2,
-            .n_head = 2,
-            .embd_pdrop = 0.1,
-            .attn_pdrop = 0.2,
-            .resid_pdrop = 0.1};
+            .positions = 64,
+            .width = 2 * GetParam().head_size,
+            .layers = 2,
+            .heads = 2,
+            .embedding_dropout = 0.1,
+            .attention_dropout = 0.2,
+            .residual_dropout = 0.1};
   }
   static ModelGraph graph(Precision activations) {
-    return build_gpt2(config(), GetParam().parameters, batch, activations).value();
+    BatchShape shape = batch;
+    shape.packed = GetParam().family != Family::gpt2;
+    return build_model(config(), GetParam().parameters, shape, activations).value();
   }
 
   // keep: of both micro-batches, what backward needs of layers' insides; else it is made again.
   template <class Runner>
-  static Losses run(Runner& model, const i32* tokens, const i32* targets, bool keep) {
+  static Losses run(Runner& model, const i32* tokens, const i32* targets, const i32* starts, bool keep) {
     model.init(5, 5.0f);
     Losses out;
     for (u32 m = 0; m < 2; ++m) {
-      out.of_micro_batch.push_back(model.forward_backward(tokens, targets, 1.0 / 200, {.keep = keep}, m));
+      out.of_micro_batch.push_back(model.forward_backward(tokens, targets, 1.0 / 200, {.keep = keep, .starts = starts}, m));
     }
     out.gradients = model.all_gradients();
-    out.evaluated = model.loss(tokens, targets, {.training = false});
+    out.evaluated = model.loss(tokens, targets, {.training = false, .starts = starts});
     return out;
   }
 
   Losses run_on_device(bool keep) {
     const DeviceArray workspace(cuda_kernels_workspace.value);
     const DeviceArray tokens(tokens_.data(), tokens_.size() * 4),
-        targets(targets_.data(), targets_.size() * 4);
+        targets(targets_.data(), targets_.size() * 4), starts(starts_.data(), starts_.size() * 4);
     BasicModelRunner<DeviceFrame> model(
         graph(GetParam().activations),
         create_cuda_kernels(stream_, {workspace.data(), workspace.bytes()}).value());
-    return run(model, tokens.as<i32>(), targets.as<i32>(), keep);
+    return run(model, tokens.as<i32>(), targets.as<i32>(), packed() ? starts.as<i32>() : nullptr, keep);
   }
 
   CudaModelTest() {
@@ -83,17 +93,19 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
     for (u64 i = 0; i < batch.rows(); ++i) {
       tokens_.push_back(static_cast<i32>(random() % 131));
       targets_.push_back(i % 9 == 4 ? ignored_target : static_cast<i32>(random() % 131));
+      starts_.push_back(i % batch.tokens < 17 ? 0 : 17);
     }
   }
+  static bool packed() { return GetParam().family != Family::gpt2; }
 
-  std::vector<i32> tokens_, targets_;
+  std::vector<i32> tokens_, targets_, starts_;
 };
 
 TEST_P(CudaModelTest, IsTheCpusModel) {
   const ModelCase c = GetParam();
   const auto pool = make_pool(2);
   ModelRunner on_host(graph(Precision::fp32), *pool);
-  const Losses want = run(on_host, tokens_.data(), targets_.data(), true);
+  const Losses want = run(on_host, tokens_.data(), targets_.data(), packed() ? starts_.data() : nullptr, true);
   const Losses got = run_on_device(true);
   for (u32 m = 0; m < 2; ++m) {
     EXPECT_NEAR(got.of_micro_batch[m], want.of_micro_batch[m], c.loss_tolerance * want.of_micro_batch[m]);
@@ -114,7 +126,10 @@ INSTANTIATE_TEST_SUITE_P(Precisions, CudaModelTest,
                          testing::Values(ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5},
                                          ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2},
                                          ModelCase{Precision::bf16, Precision::fp32, 12, 1e-6, 1e-5},
-                                         ModelCase{Precision::fp16, Precision::fp16, 16, 2e-4, 4e-3}),
+                                         ModelCase{Precision::fp16, Precision::fp16, 16, 2e-4, 4e-3},
+                                         ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::llama},
+                                         ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::qwen3},
+                                         ModelCase{Precision::fp16, Precision::fp16, 16, 2e-4, 4e-3, Family::qwen2}),
                          testing::PrintToStringParamName());
 
 }  // namespace

@@ -18,7 +18,7 @@ using emulated_cuda::CallKind;
 
 inline Config gpu_config(const TrainDir& dir) {
   Config c = gpu_config(dir, Precision::fp32);
-  c.model.n_head = 1;
+  c.model.heads = 1;
   c.train.max_steps = 4;
   c.memory.home = HomePolicy::host;
   return c;
@@ -26,7 +26,8 @@ inline Config gpu_config(const TrainDir& dir) {
 
 class NoData final : public StepSource {
  public:
-  Result<void> load_batch(const BatchRequest&, std::span<i32> tokens, std::span<i32> targets) override {
+  Result<void> load_batch(const BatchRequest&, const BatchArrays& batch) override {
+    const auto& [tokens, targets, starts] = batch;
     std::ranges::fill(tokens, 1);
     std::ranges::fill(targets, 2);
     return {};

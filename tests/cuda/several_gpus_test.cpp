@@ -59,9 +59,9 @@ class SeveralGpusSettings : public SeveralGpus, public ::testing::WithParamInter
   Config config(u32 devices, u32 accumulation) const {
     const Setting& s = GetParam();
     Config c = gpu_config(dir_, s.precision, fmt::format("run-{}-{}", devices, accumulation));
-    c.model.n_embd = s.width;
+    c.model.width = s.width;
     c.train.max_grad_norm = s.clipping ? 0.5 : 0.0;
-    c.model.embd_pdrop = c.model.attn_pdrop = c.model.resid_pdrop = s.dropout;
+    c.model.embedding_dropout = c.model.attention_dropout = c.model.residual_dropout = s.dropout;
     c.memory.home = s.home;
     c.memory.chunk_size = Bytes{40 * kib};
     c.machine.executor = first_gpus(devices);
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(Settings, SeveralGpusSettings,
 TEST_F(SeveralGpus, PlacementChangesNoBit) {
   Config base = gpu_config(dir_, Precision::bf16);
   base.machine.executor = first_gpus(2);
-  base.model.embd_pdrop = base.model.attn_pdrop = base.model.resid_pdrop = 0.1;
+  base.model.embedding_dropout = base.model.attention_dropout = base.model.residual_dropout = 0.1;
   std::optional<Numbers> first;
   u64 seed = 0;
   for (const testing::Row& row : testing::covering_array(testing::placement_levels(2))) {

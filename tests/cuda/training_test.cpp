@@ -52,7 +52,7 @@ TEST_P(CudaTraining, PlacementChangesNoBit) {
   for (const double max_grad_norm : {0.5, 0.0}) {
     Config base = gpu_config(dir_, GetParam());
     base.train.max_grad_norm = max_grad_norm;
-    base.model.embd_pdrop = base.model.attn_pdrop = base.model.resid_pdrop = 0.1;
+    base.model.embedding_dropout = base.model.attention_dropout = base.model.residual_dropout = 0.1;
     std::optional<Numbers> first;
     u64 seed = 0;
     for (const Row& row : covering_array(testing::placement_levels(2))) {

@@ -30,11 +30,13 @@ struct Group {
   u32 accumulation = 1;
   bool clipping = true;
   u32 devices = 1;
+  Family family = Family::gpt2;
 };
 
 std::string group_name(const ::testing::TestParamInfo<Group>& info) {
-  return fmt::format("{}_accumulation{}_{}{}", name(info.param.precision),
-                     info.param.accumulation, info.param.clipping ? "clipped" : "unclipped",
+  const Family family = info.param.family;
+  return fmt::format("{}{}_accumulation{}_{}{}", family == Family::gpt2 ? "" : fmt::format("{}_", name(family)),
+                     name(info.param.precision), info.param.accumulation, info.param.clipping ? "clipped" : "unclipped",
                      info.param.devices == 1 ? "" : fmt::format("_devices{}", info.param.devices));
 }
 
@@ -46,8 +48,10 @@ Config group_config(const Group& group, const TrainDir& dir) {
   c.machine.executor = fmt::format("cpu:{}", group.devices);
   c.train.max_grad_norm = group.clipping ? 0.5 : 0.0;
   // Dropout draws from counters: its bits must not depend on recompute, sweeps or threads either.
+  c.model = testing::small_model(group.family);
   const double dropout = group.accumulation > 1 || group.precision != Precision::fp32 ? 0.1 : 0.0;
-  c.model.embd_pdrop = c.model.attn_pdrop = c.model.resid_pdrop = dropout;
+  c.model.attention_dropout = dropout;
+  if (group.family == Family::gpt2) c.model.embedding_dropout = c.model.residual_dropout = dropout;
   return c;
 }
 
@@ -96,7 +100,11 @@ INSTANTIATE_TEST_SUITE_P(Groups, Placement,
                                            Group{Precision::bf16, 4, true}, Group{Precision::bf16, 4, false},
                                            Group{Precision::fp32, 2, true, 2}, Group{Precision::bf16, 1, true, 2},
                                            Group{Precision::bf16, 2, false, 2}, Group{Precision::fp16, 1, true},
-                                           Group{Precision::fp16, 4, false}, Group{Precision::fp16, 2, true, 2}),
+                                           Group{Precision::fp16, 4, false}, Group{Precision::fp16, 2, true, 2},
+                                           Group{Precision::fp32, 2, true, 1, Family::llama},
+                                           Group{Precision::bf16, 1, true, 1, Family::llama},
+                                           Group{Precision::bf16, 2, false, 1, Family::qwen3},
+                                           Group{Precision::fp32, 2, true, 2, Family::qwen3}),
                          group_name);
 
 TEST(Pairwise, CoversEveryPair) {

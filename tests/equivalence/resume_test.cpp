@@ -42,7 +42,7 @@ Config resume_config(const Kind& kind, const TrainDir& dir, const std::string& r
   c.train.max_steps = 12;
   c.train.warmup_steps = 3;
   c.train.eval_steps = 5;
-  c.model.resid_pdrop = 0.1;
+  c.model.residual_dropout = 0.1;
   c.output.save_steps = 4;
   return c;
 }

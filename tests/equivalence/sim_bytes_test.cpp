@@ -77,7 +77,16 @@ struct Setting {
   HomePolicy home{};
   u64 device_kib = 0, host_kib = 0;  // 0: plenty
   u32 sweeps = 1;
+  Family family = Family::gpt2;
+  bool packed = false;
 };
+
+ModelConfig model_of(Family family) {
+  ModelConfig m = default_model(family);
+  m.vocab_size = 97, m.positions = 32, m.width = 64, m.layers = 3, m.heads = 4;
+  if (family != Family::gpt2) m.kv_heads_given = 2, m.inner_given = 160, m.tied = family == Family::qwen3;
+  return m;
+}
 
 class SimBytes : public ::testing::TestWithParam<Setting> {};
 
@@ -85,9 +94,7 @@ TEST_P(SimBytes, EveryLinkCarriesAsMuchAsOnTheCpu) {
   const Setting& setting = GetParam();
   for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     const ModelGraph graph =
-        build_gpt2({.vocab_size = 97, .n_positions = 32, .n_embd = 64, .n_layer = 3, .n_head = 4}, precision,
-                   {.sequences = 1, .tokens = 32})
-            .value();
+        build_model(model_of(setting.family), precision, {.sequences = 1, .tokens = 32, .packed = setting.packed}).value();
     const auto budget = [](u64 given) { return given == 0 ? Bytes{64 * mib} : Bytes{given * kib}; };
     const auto plan = make_plan(graph, {.budgets = {budget(setting.device_kib), budget(setting.host_kib), Bytes{64 * mib}},
                                         .micro_batches = 2 * setting.devices,
@@ -119,6 +126,9 @@ constexpr Setting settings[] = {
     {.devices = 2, .clipping = false, .home = HomePolicy::host},
     {.devices = 2, .clipping = false, .home = HomePolicy::mixed, .sweeps = 2},
     {.devices = 2, .device_kib = 1500, .host_kib = 2500},
+    {.home = HomePolicy::disk, .family = Family::llama},
+    {.home = HomePolicy::mixed, .sweeps = 2, .family = Family::llama, .packed = true},
+    {.devices = 2, .home = HomePolicy::disk, .family = Family::qwen3, .packed = true},
 };
 
 INSTANTIATE_TEST_SUITE_P(Plans, SimBytes, ::testing::ValuesIn(settings));

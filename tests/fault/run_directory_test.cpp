@@ -42,7 +42,7 @@ TEST(RunDirectory, RefusedResumeLeavesConfigAndPlan) {
   const std::string plan = file_text(config.output.dir + "/plan.txt");
   ASSERT_FALSE(yaml.empty());
   Config other = config;
-  other.model.n_layer = 2;
+  other.model.layers = 2;
   ASSERT_FALSE(testing::run(other, {.resume = "auto"}));
   EXPECT_EQ(file_text(config.output.dir + "/config.yaml"), yaml);
   EXPECT_EQ(file_text(config.output.dir + "/plan.txt"), plan);

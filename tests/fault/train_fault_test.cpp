@@ -307,7 +307,7 @@ TEST(RunDirectory, OtherDataOrModelIsRefused) {
   Config config = testing::small_config(dir);
   ASSERT_FALSE(testing::run(config, {.stop_after = 2}));
   Config other_model = config;
-  other_model.model.n_layer = 2;
+  other_model.model.layers = 2;
   expect_error(other_model, ErrorKind::usage, "n_layer is 3 there and 2 here", "auto");
   Config other_precision = config;
   other_precision.train.precision = Precision::bf16;

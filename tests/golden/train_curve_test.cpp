@@ -42,7 +42,8 @@ class GoldenSource final : public StepSource {
   GoldenSource(const Safetensors& golden, const Setting& setting)
       : tokens_(golden.get<i32>("tokens")), targets_(golden.get<i32>("targets")), setting_(setting) {}
 
-  Result<void> load_batch(const BatchRequest& request, std::span<i32> tokens, std::span<i32> targets) override {
+  Result<void> load_batch(const BatchRequest& request, const BatchArrays& batch) override {
+    const auto& [tokens, targets, starts] = batch;
     const u64 begin = (request.step - 1) * rows + request.micro_batch * tokens.size();
     std::copy_n(tokens_.begin() + static_cast<i64>(begin), tokens.size(), tokens.begin());
     std::copy_n(targets_.begin() + static_cast<i64>(begin), targets.size(), targets.begin());
@@ -78,7 +79,7 @@ struct Curve final : EngineObserver {
 
 Config config_of(const Setting& setting, const std::string& dir) {
   Config c;
-  c.model = {.vocab_size = 67, .n_positions = 32, .n_embd = 48, .n_layer = 2, .n_head = 3};
+  c.model = {.vocab_size = 67, .positions = 32, .width = 48, .layers = 2, .heads = 3};
   c.train.precision = setting.precision;
   c.train.per_device_train_batch_size = sequences / setting.micro_batches;
   c.train.gradient_accumulation_steps = setting.micro_batches;

@@ -33,7 +33,7 @@ inline Window make_window(std::string name, const std::vector<std::pair<std::str
 // The names and shapes of GPT-2, so that other tools can open the result.
 inline ModelGraph tiny_graph(Precision precision, u32 width = 20, u32 layers = 2) {
   ModelGraph g;
-  g.config = {.vocab_size = 61, .n_positions = 24, .n_embd = width, .n_layer = layers, .n_head = 2};
+  g.config = {.vocab_size = 61, .positions = 24, .width = width, .layers = layers, .heads = 2};
   g.precision = precision;
   const u64 h = width;
   g.windows.push_back(make_window("wte", {{"wte.weight", {61, h}}}));

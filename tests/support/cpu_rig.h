@@ -34,8 +34,12 @@ class PageBuffer {
 class HashedData : public StepSource {
  public:
   explicit HashedData(u32 vocab_size) : vocab_size_(vocab_size) {}
-  Result<void> load_batch(const BatchRequest& r, std::span<i32> tokens, std::span<i32> targets) override {
+  Result<void> load_batch(const BatchRequest& r, const BatchArrays& batch) override {
+    const auto& [tokens, targets, starts] = batch;
     if (fault) return *fault;
+    // Two documents in a sequence, whatever its length: those of the first half and the others.
+    const u64 length = starts.empty() ? 0 : starts.size() / sequences;
+    for (u64 i = 0; i < starts.size(); ++i) starts[i] = i % length < length / 2 ? 0 : static_cast<i32>(length / 2);
     for (u64 i = 0; i < tokens.size(); ++i) {
       tokens[i] = token(r, i);
       targets[i] = token(r, i + 1);
@@ -47,6 +51,7 @@ class HashedData : public StepSource {
   StepSettings step_settings{.adamw = {.learning_rate = 1e-3, .weight_decay = 0.1}, .max_grad_norm = 1.0};
   std::optional<Error> fault;
   u64 micro_batches = 1;  // of an evaluation segment
+  u64 sequences = 1;      // of a packed batch
 
  private:
   i32 token(const BatchRequest& r, u64 i) const {

@@ -32,6 +32,7 @@ struct RunOptions {
   bool training = true;
   u64 seed = 7;
   u64 step = 1;
+  const i32* starts = nullptr;  // of a packed batch
 };
 
 // Frame: memory of the kernels' device, as FrameBuffer.
@@ -114,6 +115,7 @@ class BasicModelRunner {
                      {.windows = windows,
                       .tokens = tokens,
                       .targets = targets,
+                      .starts = options.starts,
                       .input = b > 0 ? activations(acts_[b - 1]) : nullptr,
                       .kept = options.keep && graph_.blocks[b].kept.value > 0 ? kept_[b].get() : nullptr,
                       .grad = activations(grad_[0]),
@@ -185,6 +187,7 @@ class BasicModelRunner {
       block_forward(context(b, options, micro_batch),
                     {.windows = windows,
                      .tokens = tokens,
+                     .starts = options.starts,
                      .input = b > 0 ? activations(acts_[b - 1]) : nullptr,
                      .output = activations(acts_[b]),
                      .kept = options.keep && graph_.blocks[b].kept.value > 0 ? kept_[b].get() : nullptr,

@@ -40,6 +40,8 @@ inline RandomCase random_case(u32 seed, u32 devices = 1) {
       .recompute = pick(RecomputePolicy::automatic, RecomputePolicy::keep, RecomputePolicy::recompute),
       .chunk_bytes = Bytes{u64{pick(0u, 8192u, 24'000u, 65'536u)}},
       .lookahead = pick(0u, 1u, 7u)};
+  c.shape.untied = rng() % 3 == 0;
+  c.shape.packed = rng() % 4 == 0;
   return c;
 }
 

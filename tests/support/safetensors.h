@@ -27,6 +27,20 @@ class Safetensors {
 
   bool empty() const { return data_.empty(); }
 
+  bool has(const std::string& name) const { return header_.contains(name); }
+  std::vector<std::string> names() const {
+    std::vector<std::string> out;
+    for (const auto& entry : header_)
+      if (entry.key() != "__metadata__") out.emplace_back(entry.key());
+    return out;
+  }
+  // Of the tensors whose names begin so.
+  u64 count(std::string_view prefix) const {
+    u64 found = 0;
+    for (const std::string& name : names()) found += name.starts_with(prefix);
+    return found;
+  }
+
   template <class T>
   std::vector<T> get(const std::string& name) const {
     const auto& offsets = header_.at(name).as_object().at("data_offsets").as_array();

@@ -47,10 +47,20 @@ class TrainDir {
   test::ScratchDir dir_;
 };
 
+// As small in every family: grouped queries, and of Qwen3 heads wider than their share of the width.
+inline ModelConfig small_model(Family family) {
+  ModelConfig m = default_model(family);
+  m.vocab_size = 256, m.positions = 32, m.width = 64, m.layers = 3, m.heads = 4;
+  if (family == Family::gpt2) return m;
+  m.inner_given = 128, m.kv_heads_given = 2;
+  if (family == Family::qwen3) m.head_size_given = 24, m.tied = true;
+  return m;
+}
+
 // 3 layers, 160k parameters, 2.5 MiB of state in fp32: a run of a few steps takes well below a second.
 inline Config small_config(const TrainDir& dir, const std::string& run = "run") {
   Config c;
-  c.model = {.vocab_size = 256, .n_positions = 32, .n_embd = 64, .n_layer = 3, .n_head = 4};
+  c.model = small_model(Family::gpt2);
   c.data.train = {dir.data()};
   c.train.precision = Precision::fp32;
   c.train.max_steps = 4;
@@ -67,9 +77,11 @@ inline Config small_config(const TrainDir& dir, const std::string& run = "run") 
 
 // What differs from the small config, as one would type it.
 inline std::string overrides_of(Config config) {
-  Config plain;
+  const Config plain{.model = default_model(config.model.family)};
   std::string text;
+  if (config.model.family != Family::gpt2) text += fmt::format("model_type={} ", name(config.model.family));
   for (const Field& field : schema()) {
+    if (!applies(field, config.model.family)) continue;
     const std::string value = value_yaml(field, config);
     if (value != value_yaml(field, plain)) text += fmt::format("{}.{}={} ", field.section, field.key, value);
   }

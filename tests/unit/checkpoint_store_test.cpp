@@ -4,7 +4,7 @@
 
 #include "checkpoint/names.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/hf_config.h"
+#include "config/hf_config.h"
 #include "tests/support/checkpoint_fixture.h"
 
 namespace tidepool {
@@ -265,9 +265,9 @@ TEST(CheckpointTrainerState, keeps_every_double) {
 }
 
 TEST(CheckpointConfig, round_trips_and_refuses_what_we_compute_otherwise) {
-  Gpt2Config c = tiny_graph(Precision::fp32).config;
-  c.resid_pdrop = 0.125;
-  c.n_inner = 96;
+  ModelConfig c = tiny_graph(Precision::fp32).config;
+  c.residual_dropout = 0.125;
+  c.inner_given = 96;
   const std::string text = hf_config_text(c, Precision::bf16);
   EXPECT_EQ(parse_hf_config(text, ErrorKind::bad_input, "config.json").value(), c);
   const auto refusal = [&](std::string from, const std::string& to) {
@@ -275,9 +275,9 @@ TEST(CheckpointConfig, round_trips_and_refuses_what_we_compute_otherwise) {
     changed.replace(changed.find(from), from.size(), to);
     return parse_hf_config(changed, ErrorKind::bad_input, "config.json").error().message;
   };
-  EXPECT_THAT(refusal("\"gpt2\"", "\"llama\""), HasSubstr("model_type is \"llama\""));
+  EXPECT_THAT(refusal("\"gpt2\"", "\"llama\""), HasSubstr("config.json: hidden_size: is missing"));
   EXPECT_THAT(refusal("gelu_new", "relu"), HasSubstr("activation_function"));
-  EXPECT_THAT(refusal("\"n_layer\": 2", "\"n_layer\": -2"), HasSubstr("n_layer must be"));
+  EXPECT_THAT(refusal("\"n_layer\": 2", "\"n_layer\": -2"), HasSubstr("n_layer: '-2' is negative"));
 }
 
 }  // namespace

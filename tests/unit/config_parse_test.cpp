@@ -32,7 +32,7 @@ TEST(ConfigParse, ReadsSectionsAndDefaults) {
   EXPECT_EQ(c.memory.budgets.device, Bytes{gib});
   EXPECT_EQ(c.memory.budgets.disk, disk_auto);
   EXPECT_EQ(c.data.train, std::vector<std::string>{"a.txt"});
-  EXPECT_EQ(c.model.inner(), 4 * c.model.n_embd);
+  EXPECT_EQ(c.model.inner(), 4 * c.model.width);
 }
 
 TEST(ConfigParse, SizesAreBinaryOrDecimal) {
@@ -111,10 +111,10 @@ TEST(ConfigParse, TakesAHuggingFaceConfig) {
   const Config c =
       parse(with("model: {model_type: gpt2, n_ctx: 64, bos_token_id: 50256, activation_function: gelu_new,"
                  " task_specific_params: {a: {b: 1}}, vocab_size: 50257}\ntrain: {block_size: 64}"));
-  EXPECT_EQ(c.model.n_positions, 64u);
+  EXPECT_EQ(c.model.positions, 64u);
   EXPECT_EQ(c.train.sequence_length, 64u);
-  EXPECT_THAT(fault_of(with("model:\n  model_type: llama\n")),
-              HasSubstr("c.yaml:4: model.model_type: 'llama' is not"));
+  EXPECT_THAT(fault_of(with("model:\n  model_type: bert\n")),
+              HasSubstr("c.yaml:4: model.model_type: 'bert' is not"));
   EXPECT_THAT(fault_of(with("model: {tie_word_embeddings: false}")), HasSubstr("tie_word_embeddings: true"));
 }
 
@@ -136,7 +136,8 @@ TEST(ConfigParse, Overrides) {
 TEST(ConfigParse, BrokenYamlNamesTheLine) {
   EXPECT_THAT(fault_of("model:\n  a: [1\n"), HasSubstr("c.yaml:"));
   EXPECT_THAT(fault_of("- 1\n"), HasSubstr("map of sections"));
-  EXPECT_THAT(fault_of("model: gpt2\n"), HasSubstr("section 'model' must hold keys"));
+  EXPECT_THAT(fault_of("train: gpt2\n"), HasSubstr("section 'train' must hold keys"));
+  EXPECT_THAT(fault_of("model: gpt2\n"), HasSubstr("c.yaml:1: model: 'gpt2' is no directory"));
 }
 
 TEST(ConfigParse, MissingFile) {

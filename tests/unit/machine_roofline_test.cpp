@@ -56,7 +56,7 @@ TEST(Roofline, EfficiencyIsFoundFromATime) {
 // One layer of PatrickStar's 1B model: h = 2048, 16 heads of 128, 8 x 1024 rows, counted on paper in units
 // of rows x h. Products move less than 1/10 of what memory could meanwhile, so their flops count.
 TEST(Roofline, ALayerIsTheSumOfItsKernels) {
-  const ModelGraph g = build_gpt2({.vocab_size = 50257, .n_embd = 2048, .n_layer = 2, .n_head = 16},
+  const ModelGraph g = build_model({.vocab_size = 50257, .width = 2048, .layers = 2, .heads = 16},
                                   Precision::bf16, {.sequences = 8, .tokens = 1024})
                            .value();
   const Block& layer = g.blocks[1];
@@ -88,7 +88,7 @@ TEST(Roofline, ALayerIsTheSumOfItsKernels) {
 
 TEST(Roofline, WiderLayersReachMore) {
   const auto flops_per_s = [](u32 h) {
-    const ModelGraph g = build_gpt2({.n_embd = h, .n_layer = 1, .n_head = 16}, Precision::bf16,
+    const ModelGraph g = build_model({.width = h, .layers = 1, .heads = 16}, Precision::bf16,
                                     {.sequences = 8, .tokens = 1024})
                              .value();
     const Block& layer = g.blocks[1];
@@ -101,7 +101,7 @@ TEST(Roofline, WiderLayersReachMore) {
 }
 
 TEST(Roofline, TheHeadCountsEveryPassOverItsLogits) {
-  const ModelGraph g = build_gpt2({.vocab_size = 50257, .n_embd = 1024, .n_layer = 1, .n_head = 8},
+  const ModelGraph g = build_model({.vocab_size = 50257, .width = 1024, .layers = 1, .heads = 8},
                                   Precision::bf16, {.sequences = 2, .tokens = 512})
                            .value();
   const double product = 2.0 * 1024 * 1024 * 50257;

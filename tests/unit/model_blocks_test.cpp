@@ -6,9 +6,9 @@ namespace {
 
 constexpr BatchShape batch = {.sequences = 2, .tokens = 70};
 
-Gpt2Config small_config() {
-  return {.vocab_size = 131, .n_positions = 80, .n_embd = 36, .n_layer = 2, .n_head = 3,
-          .embd_pdrop = 0.1, .attn_pdrop = 0.2, .resid_pdrop = 0.1};
+ModelConfig small_config() {
+  return {.vocab_size = 131, .positions = 80, .width = 36, .layers = 2, .heads = 3,
+          .embedding_dropout = 0.1, .attention_dropout = 0.2, .residual_dropout = 0.1};
 }
 
 struct Batch {
@@ -28,9 +28,9 @@ struct Result {
   double loss = 0;
 };
 
-Result run(const Gpt2Config& config, Precision precision, u32 workers, RunOptions options, u32 micro_batches = 1) {
+Result run(const ModelConfig& config, Precision precision, u32 workers, RunOptions options, u32 micro_batches = 1) {
   const auto pool = make_pool(workers);
-  ModelRunner model(build_gpt2(config, precision, batch).value(), *pool);
+  ModelRunner model(build_model(config, precision, batch).value(), *pool);
   model.init(5, 5.0f);
   Result out;
   for (u32 m = 0; m < micro_batches; ++m) {
@@ -58,7 +58,7 @@ TEST(Blocks, RecomputeAndThreadsChangeNoBit) {
 
 TEST(Blocks, AccumulationIsAPlainSum) {
   const auto pool = make_pool(2);
-  ModelRunner model(build_gpt2(small_config(), Precision::fp32, batch).value(), *pool);
+  ModelRunner model(build_model(small_config(), Precision::fp32, batch).value(), *pool);
   model.init(5, 5.0f);
   const Batch a(0), b(1);
   model.forward_backward(a.tokens.data(), a.targets.data(), 0.01, {}, 0);
@@ -83,7 +83,7 @@ TEST(Blocks, DropoutDependsOnStepAndMicroBatch) {
 // Directional derivative of the loss, with dropout held fixed by its counter.
 TEST(Blocks, GradientsAreDerivatives) {
   const auto pool = make_pool(2);
-  ModelRunner model(build_gpt2(small_config(), Precision::fp32, batch).value(), *pool);
+  ModelRunner model(build_model(small_config(), Precision::fp32, batch).value(), *pool);
   model.init(5, 5.0f);
   const Batch data(3);
   model.forward_backward(data.tokens.data(), data.targets.data(), 1.0);
@@ -113,9 +113,9 @@ TEST(Blocks, GradientsAreDerivatives) {
 
 TEST(Blocks, VocabularySlicesAgreeWithOneAnother) {
   // 8192 + 8: the second slice is small, and its logits are made twice.
-  Gpt2Config config = {.vocab_size = 8200, .n_positions = 80, .n_embd = 24, .n_layer = 1, .n_head = 2};
+  ModelConfig config = {.vocab_size = 8200, .positions = 80, .width = 24, .layers = 1, .heads = 2};
   const auto pool = make_pool(2);
-  ModelRunner model(build_gpt2(config, Precision::fp32, batch).value(), *pool);
+  ModelRunner model(build_model(config, Precision::fp32, batch).value(), *pool);
   model.init(5, 10.0f);
   const Batch data(3, 8200);
   const double loss = model.forward_backward(data.tokens.data(), data.targets.data(), 1.0);

@@ -5,13 +5,13 @@
 namespace tidepool::test {
 namespace {
 
-constexpr Gpt2Config tiny = {.vocab_size = 67, .n_positions = 32, .n_embd = 48, .n_layer = 2, .n_head = 3};
+constexpr ModelConfig tiny = {.vocab_size = 67, .positions = 32, .width = 48, .layers = 2, .heads = 3};
 
 class Pytorch : public testing::Test {
  protected:
   Safetensors golden{TIDEPOOL_SOURCE_DIR "/tests/golden/pytorch/gpt2_tiny.safetensors"};
   std::unique_ptr<CorePool> pool = make_pool(2);
-  ModelRunner model{build_gpt2(tiny, Precision::fp32, {.sequences = 3, .tokens = 24}).value(), *pool};
+  ModelRunner model{build_model(tiny, Precision::fp32, {.sequences = 3, .tokens = 24}).value(), *pool};
 
   void load_weights() {
     for (u32 w = 0; w < model.weights.size(); ++w) {

@@ -14,8 +14,8 @@ Bytes disk_bytes(const Plan& plan) {
 
 // Around the sizes where a host that placing cannot fill to the last byte was planned nearly empty.
 TEST(Planner, MoreHostMemoryMovesLittleMoreAtMost) {
-  const Gpt2Config config = {.vocab_size = 256, .n_positions = 64, .n_embd = 64, .n_layer = 3, .n_head = 4};
-  const ModelGraph graph = build_gpt2(config, Precision::bf16, {.sequences = 1, .tokens = 64}).value();
+  const ModelConfig config = {.vocab_size = 256, .positions = 64, .width = 64, .layers = 3, .heads = 4};
+  const ModelGraph graph = build_model(config, Precision::bf16, {.sequences = 1, .tokens = 64}).value();
   Bytes least{~u64{0}};
   for (u64 host = 2304; host <= 5120; host += 128) {
     const auto plan =

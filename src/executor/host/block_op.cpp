@@ -13,8 +13,16 @@ Values values(const BlockOpParts& parts, std::span<std::byte> bytes) {
   return {bytes.data(), parts.graph.activations};
 }
 
-bool reads_batch(const Block& block) {
-  return block.kind == BlockKind::embedding || block.kind == BlockKind::gpt2_head;
+struct BatchView {
+  const i32 *tokens = nullptr, *targets = nullptr, *starts = nullptr;
+};
+
+BatchView batch_view(const ModelGraph& graph, std::span<const std::byte> batch) {
+  const i32* first = reinterpret_cast<const i32*>(batch.data());
+  const u64 rows = graph.batch.rows();
+  return {.tokens = first,
+          .targets = first + rows,
+          .starts = graph.batch.packed ? first + 2 * rows : nullptr};
 }
 
 BlockContext context(const BlockOpParts& parts, Kernels& kernels, const Issue& issue) {
@@ -32,12 +40,12 @@ BlockContext context(const BlockOpParts& parts, Kernels& kernels, const Issue& i
 void run_forward(const BlockOpParts& parts, Kernels& kernels, const Issue& issue,
                  const ForwardHead& of_head) {
   const Block& block = parts.graph.blocks[issue.get().block];
-  const bool head = block.kind == BlockKind::gpt2_head;
+  const bool head = block.kind == BlockKind::head;
   OperandCursor operands(parts.plan, parts.memory, issue);
   BlockForward f;
-  if (reads_batch(block)) {
-    f.tokens = reinterpret_cast<const i32*>(operands.take(Kind::batch).data());
-    f.targets = f.tokens + parts.graph.batch.rows();
+  if (reads_batch(parts.graph, block)) {
+    const BatchView batch = batch_view(parts.graph, operands.take(Kind::batch));
+    f.tokens = batch.tokens, f.targets = batch.targets, f.starts = batch.starts;
   }
   std::array<const std::byte*, block_windows_max> windows{};
   CHECK(block.windows.size() <= windows.size(), block.windows.size());
@@ -70,9 +78,9 @@ void run_backward(const BlockOpParts& parts, Kernels& kernels, const Issue& issu
   CHECK(count <= block_windows_max, count);
   OperandCursor operands(parts.plan, parts.memory, issue);
   BlockBackward b;
-  if (reads_batch(block)) {
-    b.tokens = reinterpret_cast<const i32*>(operands.take(Kind::batch).data());
-    b.targets = b.tokens + parts.graph.batch.rows();
+  if (reads_batch(parts.graph, block)) {
+    const BatchView batch = batch_view(parts.graph, operands.take(Kind::batch));
+    b.tokens = batch.tokens, b.targets = batch.targets, b.starts = batch.starts;
   }
   std::array<const std::byte*, block_windows_max> windows{};
   if (block.kind != BlockKind::embedding) {  // its gradient needs no parameters

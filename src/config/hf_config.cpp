@@ -1,0 +1,231 @@
+#include "config/hf_config.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <filesystem>
+
+#include "config/foreign_keys.h"
+#include "config/schema.h"
+#include "json/text.h"
+#include "tidepool/read_file.h"
+
+namespace tidepool {
+namespace json = boost::json;
+namespace {
+
+constexpr u64 config_bytes_max = mib;
+
+// What transformers takes where a file leaves a key out.
+ModelConfig hf_default(Family family) {
+  ModelConfig c = default_model(family);
+  switch (family) {
+    case Family::gpt2:
+      c.embedding_dropout = c.attention_dropout = c.residual_dropout = 0.1;
+      break;
+    case Family::llama:
+      c.positions = 2048;
+      break;
+    case Family::mistral:
+      c.positions = 131072, c.kv_heads_given = 8;
+      break;
+    case Family::qwen2:
+      c.positions = 32768, c.kv_heads_given = 32;
+      break;
+    case Family::qwen3:
+      c.positions = 32768, c.kv_heads_given = 32, c.head_size_given = 128;
+      break;
+  }
+  return c;
+}
+
+// Sizes that have a default there, but none that anybody means.
+constexpr std::array<std::string_view, 5> gpt2_required = {"vocab_size", "n_positions", "n_embd", "n_layer",
+                                                           "n_head"};
+constexpr std::array<std::string_view, 5> llama_required = {"vocab_size", "hidden_size", "intermediate_size",
+                                                            "num_hidden_layers", "num_attention_heads"};
+
+// As the schema reads values: text without quotes.
+std::string text_of(const json::value& value) {
+  return value.is_string() ? std::string(value.get_string()) : json_text(value, JsonStyle::line);
+}
+
+class Reader {
+ public:
+  Reader(Family family, ErrorKind kind, std::string_view file_name)
+      : family_(family), kind_(kind), file_name_(file_name) {
+    config_.model = hf_default(family);
+  }
+
+  Result<ModelConfig> read(const json::object& object) {
+    // What a map of rope parameters says of theta counts more than what stands beside it.
+    if (const json::value* theta = object.if_contains("rope_theta")) TRY(read_key("rope_theta", *theta));
+    for (const auto& [key, value] : object)
+      if (key != "rope_theta") TRY(read_key(std::string(key), value));
+    for (const std::string_view key : style(family_) == LayerStyle::gpt2 ? gpt2_required : llama_required)
+      if (!object.contains(key)) return fault(key, "is missing");
+    // Left out it is a window of 4096.
+    if (family_ == Family::mistral && !object.contains("sliding_window"))
+      TRY(accept("sliding_window", "4096"));
+    if (const auto wrong = check_model(config_.model)) return fault(wrong->key, wrong->reason);
+    return config_.model;
+  }
+
+ private:
+  Error fault(std::string_view key, std::string_view why) const {
+    return {kind_, fmt::format("{}: {}: {}", file_name_, key, why)};
+  }
+
+  Result<void> read_key(const std::string& given, const json::value& value) {
+    const std::string key = canonical_model_key(given);
+    if (is_rope_key(key) && value.is_object()) {
+      for (const auto& [inner, inner_value] : value.get_object())
+        TRY(read_key(fmt::format("{}.{}", key, std::string_view(inner)), inner_value));
+      return {};
+    }
+    const std::vector<const Field*> found = find_fields("model", key);
+    const bool ours = found.size() == 1 && key != "directory" && applies(*found[0], family_);
+    return ours ? set(key, *found[0], value) : refuse_foreign(key, value);
+  }
+
+  Result<void> set(std::string_view key, const Field& field, const json::value& value) {
+    if (value.is_null() && !field.automatic) return {};  // as if it were not there
+    if (value.is_object() || value.is_array())
+      return fault(key, fmt::format("must be one value ({})", type_name(field)));
+    const std::string text = value.is_null() ? "auto" : text_of(value);
+    if (const Result<void> done = set_value(field, config_, text); !done)
+      return fault(key, fmt::format("'{}' {}", text, done.error().message));
+    return {};
+  }
+
+  // Unknown keys are left alone: files of later versions have them.
+  Result<void> refuse_foreign(const std::string& key, const json::value& value) {
+    if (value.is_null()) return {};
+    if (!value.is_array()) return accept(key, text_of(value));
+    for (const json::value& item : value.get_array()) TRY(accept(key, text_of(item)));
+    return {};
+  }
+  Result<void> accept(std::string_view key, const std::string& value) {
+    const Result<bool> accepted = accept_model_key(family_, key, value);
+    if (!accepted) return fault(key, accepted.error().message);
+    if (!*accepted && key.starts_with("rope_parameters."))
+      return fault(key, "is of a rope type that Tidepool does not compute");
+    return {};
+  }
+
+  Config config_;
+  Family family_;
+  ErrorKind kind_;
+  std::string_view file_name_;
+};
+
+constexpr std::array<const char*, precision_count> dtypes = {"float32", "bfloat16", "float16"};
+
+json::object gpt2_object(const ModelConfig& c, const char* dtype) {
+  json::object o;
+  o["architectures"] = json::array{"GPT2LMHeadModel"};
+  o["model_type"] = "gpt2";
+  o["torch_dtype"] = dtype;
+  o["vocab_size"] = c.vocab_size;
+  o["n_positions"] = c.positions;
+  o["n_ctx"] = c.positions;
+  o["n_embd"] = c.width;
+  o["n_layer"] = c.layers;
+  o["n_head"] = c.heads;
+  o["n_inner"] = c.inner_given == 0 ? json::value(nullptr) : json::value(c.inner_given);
+  o["activation_function"] = "gelu_new";
+  o["layer_norm_epsilon"] = c.norm_epsilon;
+  o["initializer_range"] = c.initializer_range;
+  o["embd_pdrop"] = c.embedding_dropout;
+  o["attn_pdrop"] = c.attention_dropout;
+  o["resid_pdrop"] = c.residual_dropout;
+  o["tie_word_embeddings"] = true;
+  // GPT-2's own ids (50256) lie outside a small vocabulary: there is no such token then.
+  const bool has_end_of_text = c.vocab_size > 50256;
+  o["bos_token_id"] = has_end_of_text ? json::value(50256) : json::value(nullptr);
+  o["eos_token_id"] = has_end_of_text ? json::value(50256) : json::value(nullptr);
+  return o;
+}
+
+json::object rope_object(const ModelConfig& c) {
+  json::object o;
+  o["rope_type"] = json::string_view(rope_type_names[static_cast<u32>(c.rope.type)]);
+  if (c.rope.type != RopeType::plain) o["factor"] = c.rope.factor;
+  if (c.rope.type == RopeType::llama3) {
+    o["low_freq_factor"] = c.rope.low_freq_factor;
+    o["high_freq_factor"] = c.rope.high_freq_factor;
+    o["original_max_position_embeddings"] =
+        c.rope.original_positions != 0 ? c.rope.original_positions : c.positions;
+  }
+  return o;
+}
+
+json::object llama_object(const ModelConfig& c, const char* dtype) {
+  json::object o;
+  o["architectures"] = json::array{json::string_view(traits(c.family).architecture)};
+  o["model_type"] = json::string_view(name(c.family));
+  o["dtype"] = dtype;
+  o["torch_dtype"] = dtype;
+  o["vocab_size"] = c.vocab_size;
+  o["max_position_embeddings"] = c.positions;
+  o["hidden_size"] = c.width;
+  o["intermediate_size"] = c.inner();
+  o["num_hidden_layers"] = c.layers;
+  o["num_attention_heads"] = c.heads;
+  o["num_key_value_heads"] = c.kv_heads();
+  o["head_dim"] = c.head_size();
+  o["hidden_act"] = "silu";
+  o["rms_norm_eps"] = c.norm_epsilon;
+  o["initializer_range"] = c.initializer_range;
+  o["attention_dropout"] = c.attention_dropout;
+  o["tie_word_embeddings"] = c.tied;
+  if (c.family == Family::llama || c.family == Family::qwen3) o["attention_bias"] = c.attention_bias;
+  if (c.family == Family::llama) o["mlp_bias"] = c.mlp_bias;
+  if (c.family == Family::qwen2 || c.family == Family::qwen3) o["use_sliding_window"] = false;
+  if (c.family != Family::llama) o["sliding_window"] = nullptr;
+  // transformers 5 reads rope_parameters; 4 reads rope_theta and rope_scaling.
+  o["rope_theta"] = c.rope.theta;
+  json::object rope = rope_object(c);
+  o["rope_scaling"] = c.rope.type == RopeType::plain ? json::value(nullptr) : json::value(rope);
+  rope["rope_theta"] = c.rope.theta;
+  o["rope_parameters"] = std::move(rope);
+  o["bos_token_id"] = nullptr;
+  o["eos_token_id"] = nullptr;
+  return o;
+}
+
+}  // namespace
+
+std::string hf_config_text(const ModelConfig& c, Precision precision) {
+  const char* dtype = dtypes[static_cast<u32>(precision)];
+  return json_text(style(c.family) == LayerStyle::gpt2 ? gpt2_object(c, dtype) : llama_object(c, dtype),
+                   JsonStyle::pretty);
+}
+
+Result<ModelConfig> parse_hf_config(std::string_view text, ErrorKind error_kind, std::string_view file_name) {
+  TRY_ASSIGN(const json::value root, parse_json(text, error_kind, file_name));
+  if (!root.is_object()) return Error{error_kind, fmt::format("{}: is not a JSON object", file_name)};
+  const json::value* type = root.get_object().if_contains("model_type");
+  if (type == nullptr || !type->is_string())
+    return Error{error_kind, fmt::format("{}: model_type: must name the family of the model", file_name)};
+  const Result<Family> family = parse_family(std::string_view(type->get_string()));
+  if (!family) return Error{error_kind, fmt::format("{}: model_type: {}", file_name, family.error().message)};
+  return Reader(*family, error_kind, file_name).read(root.get_object());
+}
+
+Result<ModelConfig> read_model_directory(const std::string& directory) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(directory, ignored))
+    return Error{ErrorKind::usage,
+                 fmt::format("'{}' is no directory; name one that holds a config.json and weights, "
+                             "or write keys under 'model:', such as model_type",
+                             directory)};
+  const std::string path = directory + "/" + model_config_file;
+  TRY_ASSIGN(const std::string text, read_small_file(path, config_bytes_max, ErrorKind::bad_input));
+  return parse_hf_config(text, ErrorKind::bad_input, path);
+}
+
+}  // namespace tidepool

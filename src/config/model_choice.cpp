@@ -1,0 +1,69 @@
+#include "config/model_choice.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include "config/foreign_keys.h"
+#include "config/hf_config.h"
+#include "yaml/read_keys.h"
+
+namespace tidepool {
+namespace {
+
+using Said = ModelChoice::Said;
+
+Said said_in_file(std::string_view file, const YAML::Node& model, const char* key) {
+  if (!model.IsMap()) return {};
+  const YAML::Node node = model[key];
+  if (!node || !node.IsScalar()) return {};
+  return {node.Scalar(), place_in(file, node)};
+}
+
+void read_override(ModelChoice& choice, const std::string& text) {
+  const auto value_of = [&](std::initializer_list<std::string_view> starts, Said& said) {
+    for (const std::string_view start : starts)
+      if (text.starts_with(start)) said = {text.substr(start.size()), fmt::format("override '{}'", text)};
+  };
+  value_of({"model=", "model.directory=", "directory="}, choice.directory);
+  value_of({"model.model_type=", "model_type="}, choice.family);
+}
+
+}  // namespace
+
+bool is_path(const YAML::Node& model) { return model.IsScalar() && !model.Scalar().empty(); }
+
+ModelChoice model_choice(std::string_view file, const YAML::Node& root,
+                         const std::vector<std::string>& overrides) {
+  ModelChoice choice;
+  if (root.IsMap()) {
+    const YAML::Node model = root["model"];
+    if (model && is_path(model)) choice.directory = {model.Scalar(), place_in(file, model)};
+    if (model && model.IsMap()) {
+      choice.directory = said_in_file(file, model, "directory");
+      choice.family = said_in_file(file, model, "model_type");
+    }
+  }
+  for (const std::string& text : overrides) read_override(choice, text);
+  return choice;
+}
+
+Result<ModelConfig> model_of(const ModelChoice& choice) {
+  std::optional<Family> family;
+  if (!choice.family.text.empty()) {
+    const Result<Family> parsed = parse_family(choice.family.text);
+    if (!parsed)
+      return fault_at(choice.family.place, fmt::format("model.model_type: {}", parsed.error().message));
+    family = *parsed;
+  }
+  if (choice.directory.text.empty()) return default_model(family.value_or(Family::gpt2));
+  Result<ModelConfig> model = read_model_directory(choice.directory.text);
+  if (!model && model.error().kind == ErrorKind::usage)
+    return fault_at(choice.directory.place, fmt::format("model: {}", model.error().message));
+  if (model && family && *family != model->family)
+    return fault_at(choice.family.place,
+                    fmt::format("model.model_type: {} holds a {} model; leave the key out",
+                                choice.directory.text, name(model->family)));
+  return model;
+}
+
+}  // namespace tidepool

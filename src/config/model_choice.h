@@ -1,0 +1,35 @@
+// What a config says of its model before any other key can be read: a directory to start from, or a family.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tidepool/model_config.h"
+#include "tidepool/result.h"
+
+namespace YAML {
+class Node;
+}
+
+namespace tidepool {
+
+struct ModelChoice {
+  struct Said {
+    std::string text, place;  // FILE:LINE, or the override
+  };
+  Said directory;  // empty: none
+  Said family;     // empty: gpt2, or what the directory holds
+};
+
+// `model: PATH` in the place of a map.
+bool is_path(const YAML::Node& model);
+
+// Overrides come after the file, and each takes the place of what was said before.
+ModelChoice model_choice(std::string_view file, const YAML::Node& root, const std::vector<std::string>& overrides);
+
+// Of the directory's config.json, or the family's defaults. Errors are ErrorKind::usage and name the place, or
+// ErrorKind::bad_input and name what is wrong with config.json.
+Result<ModelConfig> model_of(const ModelChoice&);
+
+}  // namespace tidepool

@@ -1,0 +1,109 @@
+// Kernels of a Llama-like layer.
+#include "kernels/attention/attention_cost.h"
+#include "kernels/dropout/dropout_cost.h"
+#include "kernels/matmul/matmul_cost.h"
+#include "kernels/rms_norm/rms_norm_cost.h"
+#include "kernels/rotary/rotary_cost.h"
+#include "kernels/swiglu/swiglu_cost.h"
+#include "model/block_costs.h"
+#include "model/llama_layouts.h"
+
+namespace tidepool {
+namespace {
+
+using Kernels = std::vector<KernelCost>;
+
+struct Product {
+  u64 n, k;  // y [R, n] = x [R, k] w^T
+  bool bias;
+};
+
+struct Shape {
+  explicit Shape(const ModelGraph& g)
+      : rows(g.batch.rows()),
+        h(g.config.width),
+        inner(g.config.inner()),
+        weight_bytes(element_bytes(Kind::param, g.precision)),
+        qkv{g.config.qkv_width(), h, g.config.qkv_bias()},
+        o{h, g.config.query_width(), g.config.attention_bias},
+        gate_up{2 * inner, h, g.config.mlp_bias},
+        down{h, inner, g.config.mlp_bias},
+        attention(attention_shape(g)),
+        rotary(rotary_shape(g)),
+        qk_norm(g.config.qk_norm()),
+        dropout(g.config.attention_dropout > 0) {}
+
+  KernelCost forward(const Product& p) const { return matmul_cost(rows, p.n, p.k, weight_bytes); }
+  KernelCost norm() const { return rms_norm_cost(rows, h); }
+  KernelCost norm_backward() const { return rms_norm_backward_cost(rows, h); }
+
+  u64 rows, h, inner, weight_bytes;
+  Product qkv, o, gate_up, down;
+  AttentionShape attention;
+  RotaryShape rotary;
+  bool qk_norm, dropout;
+};
+
+KernelCost with_dropout(KernelCost attention, const Shape& s) {
+  if (s.dropout) attention.vector_flops += dropout_flops(attention_pairs(s.attention));
+  return attention;
+}
+
+// Of a product's weights and biases, and of its input.
+void add_weight_gradient(Kernels& out, const Shape& s, const Product& p) {
+  out.push_back(weight_gradient_cost(s.rows, p.k, p.n));
+  if (p.bias) out.push_back(bias_gradient_cost(s.rows, p.n));
+}
+void add_input_gradient(Kernels& out, const Shape& s, const Product& p) {
+  out.push_back(matmul_cost(s.rows, p.k, p.n, s.weight_bytes));
+}
+
+Kernels attention_half(const Shape& s) {
+  return {s.norm(), s.forward(s.qkv), rotary_cost(s.rotary, s.qk_norm), with_dropout(attention_cost(s.attention), s),
+          s.forward(s.o), residual_cost(s.rows, s.h)};
+}
+
+Kernels layer_forward(const Shape& s) {
+  Kernels out = attention_half(s);
+  out.insert(out.end(), {s.norm(), s.forward(s.gate_up), swiglu_cost(s.rows * s.inner), s.forward(s.down),
+                         residual_cost(s.rows, s.h)});
+  return out;
+}
+
+// All but SwiGLU and the last product; the second norm is backward's own anyway.
+Kernels layer_recompute(const Shape& s) {
+  Kernels out = attention_half(s);
+  if (s.qk_norm) out.erase(out.begin() + 2);  // backward turns q and k again in any case
+  out.push_back(s.forward(s.gate_up));
+  return out;
+}
+
+Kernels layer_backward(const Shape& s) {
+  Kernels out;
+  if (s.qk_norm) out.push_back(rotary_cost(s.rotary, true));
+  out.push_back(s.norm());
+  add_input_gradient(out, s, s.down);
+  out.push_back(swiglu_backward_cost(s.rows * s.inner));
+  add_weight_gradient(out, s, s.down);
+  add_weight_gradient(out, s, s.gate_up);
+  add_input_gradient(out, s, s.gate_up);
+  out.push_back(s.norm_backward());
+  add_weight_gradient(out, s, s.o);
+  add_input_gradient(out, s, s.o);
+  out.push_back(with_dropout(attention_backward_cost(s.attention), s));
+  out.push_back(rotary_backward_cost(s.rotary, s.qk_norm));
+  out.push_back(s.norm());
+  add_weight_gradient(out, s, s.qkv);
+  add_input_gradient(out, s, s.qkv);
+  out.push_back(s.norm_backward());
+  return out;
+}
+
+}  // namespace
+
+void set_llama_layer_costs(Block& block, const ModelGraph& graph) {
+  const Shape s(graph);
+  set_kernels(block, {.forward = layer_forward(s), .backward = layer_backward(s), .recompute = layer_recompute(s)});
+}
+
+}  // namespace tidepool

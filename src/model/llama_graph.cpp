@@ -1,0 +1,58 @@
+// Llama, Mistral, Qwen2 and Qwen3: their tensors and the sizes of their layers.
+#include <fmt/format.h>
+
+#include "model/block_calls.h"
+#include "model/block_costs.h"
+#include "model/layer_code.h"
+#include "model/llama_layouts.h"
+#include "model/llama_tensors.h"
+#include "model/window_builder.h"
+
+namespace tidepool {
+namespace {
+
+TensorSpec spec_of(const ModelConfig& c, std::string name, std::vector<u64> shape) {
+  TensorSpec spec{.name = std::move(name), .shape = std::move(shape)};
+  const bool norm = spec.name.ends_with("norm.weight");
+  spec.init = norm ? Init::ones : spec.shape.size() > 1 ? Init::normal : Init::zeros;
+  if (spec.init == Init::normal) spec.init_std = c.initializer_range;
+  return spec;
+}
+
+Window layer_window(const ModelConfig& c, u32 layer) {
+  std::vector<TensorSpec> specs;
+  for (u32 i = 0; i < llama_tensor_count; ++i) {
+    const auto tensor = static_cast<LlamaTensor>(i);
+    if (!has_tensor(c, tensor)) continue;
+    specs.push_back(spec_of(c, fmt::format("model.layers.{}.{}", layer, name(tensor)), shape_of(c, tensor)));
+    specs.back().joined = is_joined(tensor);
+  }
+  return make_window(fmt::format("layers.{}", layer), std::move(specs));
+}
+
+std::vector<Window> make_windows(const ModelConfig& c) {
+  std::vector<Window> windows;
+  const std::vector<u64> matrix = {c.vocab_size, c.width};
+  windows.push_back(make_window("embed_tokens", {spec_of(c, "model.embed_tokens.weight", matrix)}));
+  for (u32 layer = 0; layer < c.layers; ++layer) windows.push_back(layer_window(c, layer));
+  windows.push_back(make_window("norm", {spec_of(c, "model.norm.weight", {c.width})}));
+  if (!c.tied) windows.push_back(make_window("lm_head", {spec_of(c, "lm_head.weight", matrix)}));
+  return windows;
+}
+
+void measure_layer(Block& block, const ModelGraph& g) {
+  block.kept = LlamaInside(g, nullptr).bytes;
+  block.forward_workspace = LlamaForwardWorkspace(g, nullptr).bytes;
+  block.backward_workspace = LlamaBackwardWorkspace(g, nullptr, Inside::recomputed).bytes;
+  set_llama_layer_costs(block, g);
+}
+
+}  // namespace
+
+const LayerCode llama_layer_code = {.windows = make_windows,
+                                    .embedding_windows = 1,
+                                    .measure = measure_layer,
+                                    .forward = llama_layer_forward,
+                                    .backward = llama_layer_backward};
+
+}  // namespace tidepool

@@ -1,0 +1,60 @@
+#include "model/llama_layouts.h"
+
+#include <algorithm>
+
+namespace tidepool {
+namespace {
+
+struct Shape {
+  explicit Shape(const ModelGraph& g)
+      : rows(g.batch.rows()),
+        h(g.config.width),
+        queries(g.config.query_width()),
+        qkv(g.config.qkv_width()),
+        inner(g.config.inner()) {}
+  u64 rows, h, queries, qkv, inner;
+};
+
+}  // namespace
+
+LlamaInside::LlamaInside(const ModelGraph& g, std::byte* base) {
+  const Shape s(g);
+  WorkspaceCutter layout(base);
+  qkv = layout.take_values(g.activations, s.rows * s.qkv);
+  attention = layout.take_values(g.activations, s.rows * s.queries);
+  lse = layout.take<float>(attention_shape(g).lse_elements());
+  middle = layout.take_values(g.activations, s.rows * s.h);
+  gate_up = layout.take_values(g.activations, s.rows * 2 * s.inner);
+  bytes = layout.bytes();
+}
+
+LlamaForwardWorkspace::LlamaForwardWorkspace(const ModelGraph& g, std::byte* base) {
+  const Shape s(g);
+  WorkspaceCutter layout(base);
+  wide = layout.take_values(g.activations, s.rows * std::max(s.qkv, 2 * s.inner));
+  narrow = layout.take_values(g.activations, s.rows * std::max(s.h, s.queries));
+  inner = layout.take_values(g.activations, s.rows * s.inner);
+  bytes = layout.bytes();
+}
+
+LlamaBackwardWorkspace::LlamaBackwardWorkspace(const ModelGraph& g, std::byte* base, Inside from) {
+  const Shape s(g);
+  WorkspaceCutter layout(base);
+  wide = layout.take_values(g.activations, s.rows * std::max(s.inner, s.qkv));
+  norm = layout.take_values(g.activations, s.rows * s.h);
+  narrow = layout.take_values(g.activations, s.rows * std::max(s.h, s.queries));
+  if (g.config.qk_norm()) turned = layout.take_values(g.activations, s.rows * s.qkv);
+  rstd = layout.take<float>(s.rows);
+  const u64 of_heads = g.config.qk_norm() ? rotary_partials(s.rows, g.config.head_size()) : 0;
+  partials = layout.take<float>(std::max(rms_norm_partials(s.rows, s.h), of_heads));
+  if (from == Inside::recomputed) {
+    inside = layout.take<std::byte>(LlamaInside(g, nullptr).bytes.value);
+    dgate_up = LlamaInside(g, inside).gate_up;
+  } else {
+    inside = nullptr;
+    dgate_up = layout.take_values(g.activations, s.rows * 2 * s.inner);
+  }
+  bytes = layout.bytes();
+}
+
+}  // namespace tidepool

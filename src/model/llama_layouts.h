@@ -1,0 +1,44 @@
+// What a Llama-like layer keeps in its `kept` and workspace frames; as block_layouts.h.
+// Q is the width of all heads of queries, K of all keys' heads, A = Q + 2 K, I the width inside the MLP.
+#pragma once
+
+#include "model/block_layouts.h"
+
+namespace tidepool {
+
+// The inside that backward needs and that is dear to make again; norms, rotations and SwiGLU are made again from
+// it. H + Q + A + 2 I values per row.
+struct LlamaInside {
+  LlamaInside(const ModelGraph&, std::byte* base);
+  Values qkv;        // [R, A]; turned already, but where q and k are normalised before: then neither
+  Values attention;  // [R, Q]
+  float* lse;        // [B, NH, T]
+  Values middle;     // [R, H], the residual stream between attention and MLP
+  Values gate_up;    // [R, 2I]
+  Bytes bytes;
+};
+
+// Without `kept` the middle of the residual stream lies in the output, which the last product overwrites, and
+// attention's output replaces the norm's.
+struct LlamaForwardWorkspace {
+  LlamaForwardWorkspace(const ModelGraph&, std::byte* base);
+  Values wide;    // [R, max(A, 2I)]: qkv, then gate and up
+  Values narrow;  // [R, max(H, Q)]: norm, attention, norm
+  Values inner;   // [R, I]: SwiGLU's output
+  Bytes bytes;
+};
+
+struct LlamaBackwardWorkspace {
+  LlamaBackwardWorkspace(const ModelGraph&, std::byte* base, Inside);
+  Values wide;      // [R, max(I, A)]: the gradient behind SwiGLU, then its output, then the gradient of qkv
+  Values norm;      // [R, H]: output of either norm
+  Values narrow;    // [R, max(H, Q)]: gradients
+  Values turned;    // [R, A]: qkv as attention saw it, where the inside holds it from before; null otherwise
+  float* rstd;      // [R]
+  float* partials;  // of either norm, or of the heads' norms
+  Values dgate_up;  // [R, 2I]; where the inside is recomputed it takes the place of gate_up
+  std::byte* inside;  // LlamaInside, if recomputed
+  Bytes bytes;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,86 @@
+// A model as blocks and windows, with sizes and costs worked out before the run.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "model/block_costs.h"
+#include "model/block_layouts.h"
+#include "model/blocks.h"
+#include "model/layer_code.h"
+
+namespace tidepool {
+namespace {
+
+static_assert(model_head_size_max == attention_head_size_max);
+
+Block embedding_block(const ModelGraph& g, const LayerCode& code) {
+  Block block = {.kind = BlockKind::embedding, .name = "embedding"};
+  for (u32 w = 0; w < code.embedding_windows; ++w) block.windows.push_back(w);
+  block.backward_workspace = EmbeddingBackwardWorkspace(g, nullptr).bytes;
+  set_costs(block, g);
+  return block;
+}
+
+Block layer_block(const ModelGraph& g, const LayerCode& code, u32 layer) {
+  const u32 window = code.embedding_windows + layer;
+  Block block = {
+      .kind = BlockKind::layer, .name = g.windows[window].name, .layer = layer, .windows = {window}};
+  code.measure(block, g);
+  return block;
+}
+
+Block head_block(const ModelGraph& g, const LayerCode& code) {
+  const u32 norm = code.embedding_windows + g.config.layers;
+  Block block = {.kind = BlockKind::head, .name = "head", .windows = {norm, g.config.tied ? 0 : norm + 1}};
+  block.forward_workspace = HeadWorkspace(g, nullptr, Direction::forward).bytes;
+  block.backward_workspace = HeadWorkspace(g, nullptr, Direction::backward).bytes;
+  set_costs(block, g);
+  return block;
+}
+
+u64 widest(const ModelConfig& c) {
+  const u64 mlp = style(c.family) == LayerStyle::gpt2 ? c.inner() : 2 * u64{c.inner()};
+  return std::max<u64>({c.qkv_width(), mlp, std::min(c.vocab_size, vocabulary_slice)});
+}
+
+std::string wrong(const ModelConfig& c, BatchShape batch) {
+  if (const std::optional<ModelFault> fault = check_model(c))
+    return fmt::format("model.{}: {}", fault->key, fault->reason);
+  if (batch.sequences == 0) return "train.per_device_train_batch_size is 0; it must be at least 1";
+  if (batch.tokens == 0) return "train.sequence_length is 0; it must be at least 1";
+  if (batch.tokens > c.positions)
+    return fmt::format(
+        "train.sequence_length ({}) is longer than model.{} ({}); lower the first or raise the second",
+        batch.tokens, key_names(c.family).positions, c.positions);
+  if (batch.packed && style(c.family) == LayerStyle::gpt2)
+    return "documents cannot be packed for GPT-2 models, whose positions are learned for whole sequences; do "
+           "not pack them";
+  constexpr u64 elements_max = u64{1} << 31;  // offsets inside a matrix stay well inside the library's
+  if (batch.rows() * widest(c) > elements_max)
+    return fmt::format(
+        "{} sequences of {} tokens are too much for one micro-batch; lower "
+        "train.per_device_train_batch_size and raise train.gradient_accumulation_steps",
+        batch.sequences, batch.tokens);
+  return {};
+}
+
+}  // namespace
+
+Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, BatchShape batch,
+                               Precision activations) {
+  if (std::string message = wrong(config, batch); !message.empty())
+    return Error{ErrorKind::usage, std::move(message)};
+  const LayerCode& code = layer_code(config.family);
+  ModelGraph g = {.config = config, .precision = precision, .activations = activations, .batch = batch};
+  g.windows = code.windows(config);
+  g.blocks.push_back(embedding_block(g, code));
+  for (u32 layer = 0; layer < config.layers; ++layer) g.blocks.push_back(layer_block(g, code, layer));
+  g.blocks.push_back(head_block(g, code));
+  g.boundary = {round_up(values_bytes(batch.rows() * config.width, activations), frame_alignment)};
+  g.batch_bytes = {round_up(batch_arrays(batch) * batch.rows() * sizeof(i32), frame_alignment)};
+  for (const Window& window : g.windows) g.parameters += window.parameters;
+  g.flops_per_token = 6 * g.parameters + u64{12} * config.layers * config.query_width() * batch.tokens;
+  return g;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,40 @@
+#include "model/rope.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+// Frequencies that turn often within the original length stay, those that turn seldom are slowed by the factor, and
+// between the two the change is gradual.
+float llama3_scaled(const Rope& rope, float original_positions, float frequency) {
+  const float factor = static_cast<float>(rope.factor);
+  const float low = static_cast<float>(rope.low_freq_factor), high = static_cast<float>(rope.high_freq_factor);
+  const float length = 2 * std::numbers::pi_v<float> / frequency;  // positions per turn
+  if (length < original_positions / high) return frequency;
+  if (length > original_positions / low) return frequency / factor;
+  const float smooth = (original_positions / length - low) / (high - low);
+  return (1 - smooth) * frequency / factor + smooth * frequency;
+}
+
+}  // namespace
+
+RotaryFrequencies inverse_frequencies(const ModelConfig& c) {
+  const u32 pairs = c.head_size() / 2;
+  CHECK(pairs <= rotary_pairs_max, pairs);
+  const u32 original = c.rope.original_positions != 0 ? c.rope.original_positions : c.positions;
+  RotaryFrequencies out = {};
+  for (u32 i = 0; i < pairs; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(c.head_size());
+    const float power = static_cast<float>(std::pow(c.rope.theta, static_cast<double>(exponent)));
+    out[i] = 1.0f / power;
+    if (c.rope.type == RopeType::linear) out[i] /= static_cast<float>(c.rope.factor);
+    if (c.rope.type == RopeType::llama3) out[i] = llama3_scaled(c.rope, static_cast<float>(original), out[i]);
+  }
+  return out;
+}
+
+}  // namespace tidepool

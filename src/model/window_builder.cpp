@@ -1,0 +1,30 @@
+#include "model/window_builder.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u64 tensor_alignment_elements = 64;
+
+void append(Window& window, TensorSpec spec) {
+  Tensor tensor = {.name = std::move(spec.name), .shape = std::move(spec.shape)};
+  tensor.window_offset = spec.joined ? window.elements : round_up(window.elements, tensor_alignment_elements);
+  tensor.elements = 1;
+  for (u64 extent : tensor.shape) tensor.elements *= extent;
+  tensor.weight_decay = tensor.shape.size() > 1;
+  tensor.init = spec.init;
+  tensor.init_std = spec.init_std;
+  window.elements = tensor.window_offset + tensor.elements;
+  window.parameters += tensor.elements;
+  window.tensors.push_back(std::move(tensor));
+}
+
+}  // namespace
+
+Window make_window(std::string name, std::vector<TensorSpec> specs) {
+  Window window = {.name = std::move(name)};
+  for (TensorSpec& spec : specs) append(window, std::move(spec));
+  window.elements = round_up(window.elements, cut_alignment_elements);
+  return window;
+}
+
+}  // namespace tidepool

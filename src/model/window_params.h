@@ -1,0 +1,34 @@
+// Tensors of a window in device memory, by number.
+#pragma once
+
+#include "kernels/values.h"
+#include "tidepool/model_graph.h"
+
+namespace tidepool {
+
+enum class NormTensor : u8 { weight, bias };  // of the final norm's window; RMS norms have no bias
+
+// Parameters of a window in device memory.
+struct WindowParams {
+  const Window& window;
+  Precision precision;
+  const std::byte* data;
+
+  template <class E>
+  Param operator[](E tensor) const {
+    return Param{data, precision}.at(window.tensors[static_cast<u32>(tensor)].window_offset);
+  }
+};
+
+// Accumulators of a window: fp32, in its layout.
+struct WindowGradients {
+  const Window& window;
+  float* data;
+
+  template <class E>
+  float* operator[](E tensor) const {
+    return data + window.tensors[static_cast<u32>(tensor)].window_offset;
+  }
+};
+
+}  // namespace tidepool

@@ -1,0 +1,114 @@
+#include "tidepool/model_config.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace tidepool {
+namespace {
+
+constexpr u32 width_max = 1 << 18;  // a row's parameters fit a worker's scratch area twice
+
+std::optional<ModelFault> check_heads(const ModelConfig& c) {
+  const ModelKeyNames& keys = key_names(c.family);
+  if (c.heads == 0) return ModelFault{keys.heads, "0 is too few; a model needs at least one head"};
+  if (c.head_size_given == 0 && c.width % c.heads != 0)
+    return ModelFault{keys.heads,
+                      fmt::format("{} does not divide model.{} {}; every head needs the same whole width",
+                                  c.heads, keys.width, c.width)};
+  if (c.head_size() > model_head_size_max)
+    return ModelFault{
+        keys.heads, fmt::format("{} makes heads {} columns wide, more than the {} supported; raise model.{}",
+                                c.heads, c.head_size(), model_head_size_max, keys.heads)};
+  if (style(c.family) == LayerStyle::gpt2) return std::nullopt;
+  if (c.heads % c.kv_heads() != 0)
+    return ModelFault{
+        "num_key_value_heads",
+        fmt::format("{} does not divide model.{} {}; each head of k and v serves the same number of "
+                    "queries' heads",
+                    c.kv_heads(), keys.heads, c.heads)};
+  if (c.head_size() % 2 != 0)
+    return ModelFault{
+        c.head_size_given != 0 ? "head_dim" : keys.heads,
+        fmt::format("heads are {} columns wide, and the rotary embedding turns pairs of them; make it even",
+                    c.head_size())};
+  return std::nullopt;
+}
+
+std::optional<ModelFault> check_rope(const ModelConfig& c) {
+  const Rope& r = c.rope;
+  if (style(c.family) == LayerStyle::gpt2) return std::nullopt;
+  if (!(r.theta > 0))
+    return ModelFault{"rope_parameters.rope_theta", fmt::format("{} is not positive", r.theta)};
+  if (r.type == RopeType::plain) return std::nullopt;
+  if (!(r.factor >= 1))
+    return ModelFault{"rope_parameters.factor",
+                      fmt::format("{} would make positions denser; it must be at least 1", r.factor)};
+  if (r.type == RopeType::llama3 && !(r.low_freq_factor > 0 && r.low_freq_factor < r.high_freq_factor))
+    return ModelFault{"rope_parameters.low_freq_factor",
+                      fmt::format("{} must be positive and below high_freq_factor {}", r.low_freq_factor,
+                                  r.high_freq_factor)};
+  return std::nullopt;
+}
+
+std::optional<ModelFault> check_numbers(const ModelConfig& c) {
+  const ModelKeyNames& keys = key_names(c.family);
+  if (c.vocab_size == 0)
+    return ModelFault{"vocab_size", "0 is too few; give the number of tokens, 256 for bytes"};
+  if (c.width == 0 || c.width > width_max)
+    return ModelFault{keys.width, fmt::format("{} must be in 1..{}", c.width, width_max)};
+  if (c.layers == 0) return ModelFault{keys.layers, "0 is too few; a model needs at least one layer"};
+  if (style(c.family) == LayerStyle::gpt2 && !c.tied)
+    return ModelFault{"tie_word_embeddings", "GPT-2's head is tied; leave the key out"};
+  if (c.positions == 0) return ModelFault{keys.positions, "0 is too few; a model sees at least one token"};
+  if (!(c.norm_epsilon > 0))
+    return ModelFault{keys.norm_epsilon, fmt::format("{} must be positive", c.norm_epsilon)};
+  if (!(c.initializer_range >= 0))
+    return ModelFault{"initializer_range", fmt::format("{} must not be negative", c.initializer_range)};
+  for (auto [key, p] : {std::pair{std::string_view("embd_pdrop"), c.embedding_dropout},
+                        std::pair{keys.attention_dropout, c.attention_dropout},
+                        std::pair{std::string_view("resid_pdrop"), c.residual_dropout}}) {
+    if (!(p >= 0 && p < 1)) return ModelFault{key, fmt::format("{} must be in [0, 1)", p)};
+  }
+  return std::nullopt;
+}
+
+constexpr ModelKeyNames gpt2_keys = {.positions = "n_positions",
+                                     .width = "n_embd",
+                                     .layers = "n_layer",
+                                     .heads = "n_head",
+                                     .inner = "n_inner",
+                                     .norm_epsilon = "layer_norm_epsilon",
+                                     .attention_dropout = "attn_pdrop"};
+constexpr ModelKeyNames llama_keys = {.positions = "max_position_embeddings",
+                                      .width = "hidden_size",
+                                      .layers = "num_hidden_layers",
+                                      .heads = "num_attention_heads",
+                                      .inner = "intermediate_size",
+                                      .norm_epsilon = "rms_norm_eps",
+                                      .attention_dropout = "attention_dropout"};
+
+}  // namespace
+
+// Llama's: two matrices up and one down of 8/3 are as many weights as GPT-2's two of 4.
+u32 ModelConfig::inner() const {
+  if (inner_given != 0) return inner_given;
+  return style(family) == LayerStyle::gpt2 ? 4 * width : static_cast<u32>(round_up(u64{8} * width / 3, 256));
+}
+
+ModelConfig default_model(Family family) {
+  if (style(family) == LayerStyle::gpt2) return {.family = family};
+  return {.family = family, .norm_epsilon = 1e-6, .tied = false};
+}
+
+const ModelKeyNames& key_names(Family family) {
+  return style(family) == LayerStyle::gpt2 ? gpt2_keys : llama_keys;
+}
+
+std::optional<ModelFault> check_model(const ModelConfig& c) {
+  for (const auto check : {check_numbers, check_heads, check_rope})
+    if (std::optional<ModelFault> fault = check(c)) return fault;
+  return std::nullopt;
+}
+
+}  // namespace tidepool

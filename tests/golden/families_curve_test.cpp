@@ -1,0 +1,128 @@
+// Fine-tuning a model directory: 50 steps against transformers with torch.optim.AdamW, on the same batches.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "checkpoint/checkpoint.h"
+#include "config/hf_config.h"
+#include "engine/engine.h"
+#include "tests/support/disk_fixture.h"
+#include "tests/support/family_cases.h"
+#include "tests/support/safetensors.h"
+#include "tests/support/segments.h"
+#include "trainer/session.h"
+
+namespace tidepool {
+namespace {
+
+using enum SegmentKind;
+
+constexpr u64 steps = 50;
+constexpr u32 sequences = 2, tokens_per_sequence = 20, rows = sequences * tokens_per_sequence;
+
+struct Setting {
+  const char* name;
+  HomePolicy home = HomePolicy::device;
+  u32 micro_batches = 1;
+};
+
+class GoldenSource final : public StepSource {
+ public:
+  GoldenSource(const test::Safetensors& golden, u32 micro_batches)
+      : tokens_(golden.get<i32>("tokens")),
+        targets_(golden.get<i32>("targets")),
+        micro_batches_(micro_batches) {}
+
+  Result<void> load_batch(const BatchRequest& request, const BatchArrays& batch) override {
+    const u64 begin = (request.step - 1) * rows + request.micro_batch * (rows / micro_batches_);
+    std::copy_n(tokens_.begin() + i64(begin), batch.tokens.size(), batch.tokens.begin());
+    std::copy_n(targets_.begin() + i64(begin), batch.targets.size(), batch.targets.begin());
+    return {};
+  }
+
+  StepSettings settings(u64 step) const override {
+    const auto begin = targets_.begin() + i64((step - 1) * rows);
+    return {
+        .adamw = {.learning_rate = 2e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+        .max_grad_norm = 1.0,
+        .target_tokens = u64(std::count_if(begin, begin + i64(rows), [](i32 t) { return t >= 0; }))};
+  }
+
+ private:
+  const std::vector<i32> tokens_, targets_;
+  const u32 micro_batches_;
+};
+
+struct Losses final : EngineObserver {
+  explicit Losses(TrainingExecutor& executor) : executor(executor) {}
+  void completed(const Issue& issue, const Completion&) override {
+    if (issue.get().kind == OpKind::norm) all.push_back(executor.result(issue.step).loss);
+  }
+  TrainingExecutor& executor;
+  std::vector<double> all;
+};
+
+std::vector<SegmentRun> runs() {
+  std::vector<SegmentRun> out = {{forward_backward, 1}};
+  for (u64 step = 2; step <= steps; ++step) out.push_back({body, step});
+  out.push_back({drain, steps + 1});
+  return out;
+}
+
+Config config_of(const Setting& setting, const std::string& swap_dir) {
+  Config c;
+  c.model_directory = test::family_directory(setting.name);
+  c.model = read_model_directory(c.model_directory).value();
+  c.train.precision = Precision::fp32;
+  c.train.per_device_train_batch_size = sequences / setting.micro_batches;
+  c.train.gradient_accumulation_steps = setting.micro_batches;
+  c.train.sequence_length = tokens_per_sequence;
+  c.memory.budgets = {Bytes{16 * mib}, Bytes{16 * mib}, Bytes{64 * mib}};
+  c.memory.home = setting.home;
+  c.memory.swap_dir = swap_dir;
+  c.machine.threads = 2;
+  return c;
+}
+
+class FamilyCurve : public ::testing::TestWithParam<Setting> {};
+
+TEST_P(FamilyCurve, IsTransformers) {
+  const Setting& setting = GetParam();
+  const test::ScratchDir dir;
+  const Config config = config_of(setting, dir / "swap");
+  const test::Safetensors expected(config.model_directory + "/expected.safetensors");
+  const auto graph = make_graph(config);
+  ASSERT_TRUE(graph) << graph.error().message;
+  auto plan = make_plan(*graph, plan_options(config));
+  ASSERT_TRUE(plan) << plan.error().message;
+  GoldenSource source(expected, setting.micro_batches);
+  const auto session = Session::create(config, *graph, std::move(*plan), source);
+  ASSERT_TRUE(session) << session.error().message;
+  const auto unused = load_weights(config.model_directory, *graph, (*session)->state());
+  ASSERT_TRUE(unused) << unused.error().message;
+
+  const auto engine = Engine::create((*session)->plan(), (*session)->executor(), {});
+  testing::SegmentList list(runs());
+  Losses losses((*session)->executor());
+  const auto ran = engine->run(list, losses);
+  ASSERT_TRUE(ran) << ran.error().message;
+
+  const auto golden = expected.get<double>("losses");
+  ASSERT_EQ(losses.all.size(), steps);
+  double worst = 0;
+  for (u64 i = 0; i < steps; ++i) {
+    EXPECT_NEAR(losses.all[i], golden[i], 1e-3) << "step " << i + 1;
+    worst = std::max(worst, std::abs(losses.all[i] - golden[i]));
+  }
+  RecordProperty("worst_loss", fmt::format("{:.1e}", worst));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, FamilyCurve,
+                         ::testing::Values(Setting{"llama_tied"},
+                                           Setting{"llama_untied_llama3", HomePolicy::disk, 2},
+                                           Setting{"mistral_untied", HomePolicy::host},
+                                           Setting{"qwen2_untied"},
+                                           Setting{"qwen3_tied_head_dim", HomePolicy::mixed, 2}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace tidepool

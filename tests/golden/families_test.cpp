@@ -1,0 +1,111 @@
+// Logits, loss and gradients of small models of each family against transformers', whose model directories
+// are read as anybody's would be.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "checkpoint/checkpoint.h"
+#include "config/hf_config.h"
+#include "tests/support/family_cases.h"
+#include "tests/support/model_runner.h"
+#include "tests/support/safetensors.h"
+
+namespace tidepool::test {
+namespace {
+
+constexpr double tolerance = 1e-5;
+constexpr u32 sequences = 2, tokens_per_sequence = 20, rows = sequences * tokens_per_sequence;
+
+class WeightsWriter final : public StateWriter {
+ public:
+  explicit WeightsWriter(std::vector<std::vector<float>>& weights) : weights_(weights) {}
+  Result<void> write(u32 window, Kind, u64 begin, std::span<const std::byte> bytes) override {
+    std::memcpy(weights_[window].data() + begin, bytes.data(), bytes.size());
+    return {};
+  }
+  Result<void> finish() override { return {}; }
+
+ private:
+  std::vector<std::vector<float>>& weights_;
+};
+
+// Norm of the difference over the norm.
+double distance(std::span<const float> got, std::span<const float> expected) {
+  EXPECT_EQ(got.size(), expected.size());
+  double difference = 0, norm = 0;
+  for (u64 i = 0; i < std::min(got.size(), expected.size()); ++i) {
+    const double d = double(got[i]) - expected[i];
+    difference += d * d;
+    norm += double(expected[i]) * expected[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+class Families : public testing::TestWithParam<const char*> {
+ protected:
+  const std::string directory = family_directory(GetParam());
+  const Safetensors expected{directory + "/expected.safetensors"};
+  std::unique_ptr<CorePool> pool = make_pool(2);
+
+  ModelRunner load() {
+    const ModelConfig config = read_model_directory(directory).value();
+    ModelRunner model(
+        build_model(config, Precision::fp32, {.sequences = sequences, .tokens = tokens_per_sequence}).value(),
+        *pool);
+    WeightsWriter writer(model.weights);
+    const auto unused = load_weights(directory, model.graph(), writer);
+    EXPECT_TRUE(unused) << unused.error().message;
+    EXPECT_THAT(*unused, testing::IsEmpty());
+    model.upload();
+    return model;
+  }
+};
+
+TEST_P(Families, LogitsAreTransformers) {
+  ModelRunner model = load();
+  const auto tokens = expected.get<i32>("tokens");
+  std::vector<float> logits;
+  for (u32 row = 0; row < rows; ++row)
+    for (const float logit : model.logits(tokens.data(), row)) logits.push_back(logit);
+  const double away = distance(logits, expected.get<float>("logits"));
+  EXPECT_LT(away, tolerance);
+  RecordProperty("logits", fmt::format("{:.1e}", away));
+}
+
+TEST_P(Families, LossAndGradientsAreTransformers) {
+  ModelRunner model = load();
+  const auto tokens = expected.get<i32>("tokens"), targets = expected.get<i32>("targets");
+  const auto valid = std::count_if(targets.begin(), targets.begin() + rows, [](i32 t) { return t >= 0; });
+  const double loss = expected.get<double>("loss")[0];
+  double worst = 0;
+  for (const bool keep : {true, false}) {
+    const double sum =
+        model.forward_backward(tokens.data(), targets.data(), 1.0 / double(valid), {.keep = keep});
+    EXPECT_NEAR(sum / double(valid), loss, tolerance * loss);
+    const auto gradients = model.gradients();
+    for (const auto& [name, gradient] : gradients) {
+      const double away = distance(gradient, expected.get<float>("gradients/" + name));
+      EXPECT_LT(away, tolerance) << name;
+      worst = std::max(worst, away);
+    }
+    EXPECT_EQ(gradients.size(), expected.count("gradients/"));
+  }
+  RecordProperty("worst_gradient", fmt::format("{:.1e}", worst));
+}
+
+TEST_P(Families, ConfigIsWrittenAsItIsRead) {
+  const ModelConfig config = read_model_directory(directory).value();
+  const std::string text = hf_config_text(config, Precision::bf16);
+  const ModelConfig again = parse_hf_config(text, ErrorKind::bad_input, "config.json").value();
+  EXPECT_EQ(hf_config_text(again, Precision::bf16), text);
+  EXPECT_EQ(build_model(again, Precision::fp32, {.tokens = 8})->windows,
+            build_model(config, Precision::fp32, {.tokens = 8})->windows);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Families, testing::ValuesIn(family_cases),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace tidepool::test

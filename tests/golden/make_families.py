@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/families: small random models of each family, and what transformers computes with them.
+
+Needs torch, transformers and safetensors; run from the repository root. What lies where is described in
+tests/golden/families/README.md. Everything is fp32 on the CPU, one thread, eager attention, no dropout.
+"""
+
+import copy
+import json
+import os
+import shutil
+
+import torch
+import transformers
+from safetensors.torch import save_file
+from torch.nn import functional
+
+OUT = "tests/golden/families"
+SEQUENCES, TOKENS = 2, 20
+STEPS = 50
+ADAMW = dict(lr=2e-3, betas=(0.9, 0.95), eps=1e-8)
+WEIGHT_DECAY = 0.1
+MAX_GRAD_NORM = 1.0
+IGNORED = -100
+
+SIZES = dict(vocab_size=53, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=64, initializer_range=0.02, attention_dropout=0.0,
+             bos_token_id=0, eos_token_id=0)
+GPT2_SIZES = dict(vocab_size=53, n_positions=32, n_embd=24, n_layer=2, n_head=4, embd_pdrop=0.0, attn_pdrop=0.0,
+                  resid_pdrop=0.0, bos_token_id=0, eos_token_id=0)
+LLAMA3 = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=16)
+LINEAR = dict(rope_type="linear", rope_theta=1000000.0, factor=4.0)
+
+
+def default(theta):
+    return dict(rope_type="default", rope_theta=theta)
+
+
+# name: (class, what differs from SIZES, whether config.json has rope_theta and rope_scaling as transformers 4 wrote)
+CASES = {
+    "llama_tied": ("Llama", dict(rope_parameters=default(10000.0), tie_word_embeddings=True), False),
+    "llama_untied_llama3": ("Llama", dict(rope_parameters=LLAMA3, num_key_value_heads=1), True),
+    "llama_biases_linear_head_dim": ("Llama", dict(rope_parameters=LINEAR, attention_bias=True, mlp_bias=True,
+                                                   head_dim=8, num_key_value_heads=4), False),
+    "llama_tied_llama3": ("Llama", dict(rope_parameters=LLAMA3, tie_word_embeddings=True, rms_norm_eps=1e-5), False),
+    "mistral_untied": ("Mistral", dict(rope_parameters=default(10000.0), sliding_window=None), False),
+    "mistral_tied_head_dim": ("Mistral", dict(rope_parameters=default(1000000.0), sliding_window=None, head_dim=10,
+                                              tie_word_embeddings=True), True),
+    "mistral_linear": ("Mistral", dict(rope_parameters=LINEAR, sliding_window=None, num_key_value_heads=4), True),
+    "qwen2_tied": ("Qwen2", dict(rope_parameters=default(1000000.0), tie_word_embeddings=True), False),
+    "qwen2_untied": ("Qwen2", dict(rope_parameters=default(10000.0), num_key_value_heads=1), True),
+    "qwen2_linear": ("Qwen2", dict(rope_parameters=LINEAR, num_key_value_heads=4), False),
+    "qwen3_tied_head_dim": ("Qwen3", dict(rope_parameters=default(1000000.0), tie_word_embeddings=True, head_dim=8),
+                            False),
+    "qwen3_untied": ("Qwen3", dict(rope_parameters=default(10000.0), head_dim=6, num_key_value_heads=1), True),
+    "qwen3_biases_linear": ("Qwen3", dict(rope_parameters=LINEAR, head_dim=12, attention_bias=True), False),
+    "gpt2_plain": ("GPT2", dict(), False),
+    "gpt2_inner": ("GPT2", dict(n_inner=56, layer_norm_epsilon=1e-6), False),
+    "gpt2_one_head": ("GPT2", dict(n_head=1, n_layer=1), False),
+}
+CURVES = ("llama_tied", "llama_untied_llama3", "mistral_untied", "qwen2_untied", "qwen3_tied_head_dim")
+
+
+def make_model(kind, options):
+    sizes = GPT2_SIZES if kind == "GPT2" else SIZES
+    config = getattr(transformers, kind + "Config")(**{**sizes, **options})
+    config._attn_implementation = "eager"
+    name = "GPT2LMHeadModel" if kind == "GPT2" else kind + "ForCausalLM"
+    model = getattr(transformers, name)(config)
+    # Fresh biases are zero and norms one: gradients that mix them up would agree by accident. Larger matrices make
+    # attention look at some places more than at others.
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 1:
+                parameter.add_(0.1 * torch.randn_like(parameter))
+            else:
+                parameter.copy_(torch.randn_like(parameter) * 0.12)
+    return model.train()
+
+
+def make_batches(vocabulary):
+    """Next-token batches of a noisy cyclic text, with a few ignored targets."""
+    start = torch.randint(vocabulary, (STEPS, SEQUENCES, 1))
+    text = (start + 5 * torch.arange(TOKENS + 1)) % vocabulary
+    text = torch.where(torch.rand(text.shape) < 0.2, torch.randint(vocabulary, text.shape), text)
+    tokens, targets = text[..., :-1].clone(), text[..., 1:].clone()
+    targets[:, 0, :3] = IGNORED
+    targets[:, 1, -1] = IGNORED
+    return tokens, targets
+
+
+def forward(model, tokens, targets):
+    logits = model(tokens).logits
+    return logits, functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
+
+
+def train(model, tokens, targets):
+    parameters = list(model.parameters())
+    groups = [dict(params=[p for p in parameters if p.ndim >= 2], weight_decay=WEIGHT_DECAY),
+              dict(params=[p for p in parameters if p.ndim < 2], weight_decay=0.0)]
+    optimizer = torch.optim.AdamW(groups, **ADAMW)
+    losses = []
+    for step in range(STEPS):
+        _, loss = forward(model, tokens[step], targets[step])
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, MAX_GRAD_NORM)
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return torch.tensor(losses, dtype=torch.float64)
+
+
+def write_old_spelling(directory):
+    """What transformers 4 wrote instead of rope_parameters and dtype."""
+    path = f"{directory}/config.json"
+    with open(path) as file:
+        config = json.load(file)
+    rope = config.pop("rope_parameters")
+    config["rope_theta"] = rope.pop("rope_theta")
+    config["rope_scaling"] = None if rope["rope_type"] == "default" else rope
+    config["torch_dtype"] = config.pop("dtype")
+    with open(path, "w") as file:
+        json.dump(config, file, indent=2, sort_keys=True)
+        file.write("\n")
+
+
+def write_case(name, kind, options, old_spelling):
+    model = make_model(kind, options)
+    tokens, targets = make_batches(model.config.vocab_size)
+    directory = f"{OUT}/{name}"
+    shutil.rmtree(directory, ignore_errors=True)
+    model.save_pretrained(directory)
+    os.remove(f"{directory}/generation_config.json")
+    if old_spelling:
+        write_old_spelling(directory)
+        reread = type(model).from_pretrained(directory, attn_implementation="eager")
+        assert torch.equal(reread(tokens[0]).logits, model(tokens[0]).logits), name
+
+    steps = STEPS if name in CURVES else 1
+    out = {"tokens": tokens[:steps].int(), "targets": targets[:steps].int()}
+    reference = copy.deepcopy(model)
+    logits, loss = forward(reference, tokens[0], targets[0])
+    loss.backward()
+    out["logits"] = logits.detach().clone()
+    out["loss"] = loss.detach().double().reshape(1)
+    for parameter_name, parameter in reference.named_parameters():
+        out[f"gradients/{parameter_name.removeprefix('transformer.')}"] = parameter.grad.clone()
+    if name in CURVES:
+        out["losses"] = train(model, tokens, targets)
+        print(name, [round(float(x), 3) for x in out["losses"][::7]])
+    save_file(out, f"{directory}/expected.safetensors",
+              metadata=dict(format="pt", torch=torch.__version__, transformers=transformers.__version__))
+
+
+def main():
+    torch.set_num_threads(1)
+    for number, (name, (kind, options, old_spelling)) in enumerate(CASES.items()):
+        torch.manual_seed(1000 + number)
+        write_case(name, kind, options, old_spelling)
+
+
+if __name__ == "__main__":
+    main()

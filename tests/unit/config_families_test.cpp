@@ -1,0 +1,194 @@
+// Models of other families than GPT-2 in configs, and model directories.
+#include <gmock/gmock.h>
+
+#include "config/config.h"
+#include "config/hf_config.h"
+#include "config/schema.h"
+#include "tests/support/family_cases.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::string_view smallest =
+    "data: {train: a.txt}\nmemory: {device: 1GiB, host: 2GiB}\ntrain: {sequence_length: 16}\n";
+
+std::string with(std::string_view more) { return std::string(smallest) + std::string(more); }
+
+Config parse(std::string_view yaml, const std::vector<std::string>& overrides = {}) {
+  auto config = parse_config(yaml, "c.yaml", overrides);
+  EXPECT_TRUE(config) << config.error().message;
+  return config ? *config : Config{};
+}
+
+std::string fault_of(std::string_view yaml, const std::vector<std::string>& overrides = {}) {
+  const auto config = parse_config(yaml, "c.yaml", overrides);
+  return config ? "no error" : config.error().message;
+}
+
+TEST(ConfigFamilies, HaveTheirOwnKeys) {
+  const ModelConfig m =
+      parse(with("model:\n  model_type: llama\n  hidden_size: 512\n  num_hidden_layers: 6\n"
+                 "  num_attention_heads: 8\n  num_key_value_heads: 2\n  rms_norm_eps: 1e-5\n"
+                 "  rope_scaling: {type: llama3, factor: 8}\n  rope_theta: 500000\n"
+                 "  max_position_embeddings: 4096\n"))
+          .model;
+  EXPECT_EQ(m.family, Family::llama);
+  EXPECT_EQ(m.width, 512u);
+  EXPECT_EQ(m.layers, 6u);
+  EXPECT_EQ(m.kv_heads(), 2u);
+  EXPECT_EQ(m.head_size(), 64u);
+  EXPECT_EQ(m.inner(), 1536u);  // 8/3 of 512 is 1365
+  EXPECT_FALSE(m.tied);
+  EXPECT_EQ(m.rope, (Rope{.type = RopeType::llama3, .theta = 500000, .factor = 8}));
+}
+
+TEST(ConfigFamilies, ArChosenByOverridesToo) {
+  const Config c = parse(smallest, {"model_type=qwen3", "model.head_dim=96", "rope_parameters.factor=2",
+                                    "model.rope_scaling.rope_type=linear", "tie_word_embeddings=true"});
+  EXPECT_EQ(c.model.family, Family::qwen3);
+  EXPECT_EQ(c.model.head_size(), 96u);
+  EXPECT_EQ(c.model.rope.type, RopeType::linear);
+  EXPECT_EQ(c.model.rope.factor, 2);
+  EXPECT_TRUE(c.model.tied);
+}
+
+TEST(ConfigFamilies, KeysOfAnotherFamilyAreRefused) {
+  EXPECT_THAT(fault_of(with("model:\n  hidden_size: 64\n")),
+              HasSubstr("c.yaml:5: model.hidden_size: is a key of Llama-like models, and this one is gpt2; "
+                        "n_embd is its name there, or set model.model_type: llama"));
+  EXPECT_THAT(fault_of(with("model: {model_type: llama, n_embd: 64}")),
+              HasSubstr("is a key of gpt2 models, and this one is llama; hidden_size is its name there"));
+  EXPECT_THAT(fault_of(with("model: {model_type: mistral, mlp_bias: true}")),
+              HasSubstr("'true' is not supported"));
+  EXPECT_THAT(fault_of(smallest, {"num_hidden_layers=3"}), HasSubstr("n_layer is its name there"));
+}
+
+TEST(ConfigFamilies, WhatIsNotComputedIsRefusedByName) {
+  const auto llama = [](std::string_view more) {
+    return with("model: {model_type: mistral, " + std::string(more) + "}");
+  };
+  EXPECT_THAT(fault_of(with("model: {model_type: mixtral}")), HasSubstr("'mixtral' is a mixture of experts"));
+  EXPECT_THAT(fault_of(with("model: {model_type: gemma2}")), HasSubstr("Gemma's norms"));
+  EXPECT_THAT(fault_of(with("model: {model_type: lama}")), HasSubstr("did you mean 'llama'?"));
+  EXPECT_THAT(fault_of(llama("sliding_window: 4096")), HasSubstr("sliding_window: null"));
+  EXPECT_EQ(fault_of(llama("sliding_window: null")), "no error");
+  EXPECT_THAT(fault_of(llama("hidden_act: gelu")), HasSubstr("hidden_act: silu"));
+  EXPECT_THAT(fault_of(llama("rope_scaling: {type: yarn}")),
+              HasSubstr("'yarn' is not one of default, linear, llama3"));
+  EXPECT_THAT(fault_of(llama("layer_types: [full_attention, sliding_attention]")),
+              HasSubstr("'sliding_attention'"));
+  EXPECT_EQ(fault_of(llama("layer_types: [full_attention, full_attention]")), "no error");
+  EXPECT_THAT(fault_of(llama("pretraining_tp: 2")), HasSubstr("pretraining_tp: 1"));
+  EXPECT_THAT(fault_of(llama("num_attention_heads: 12, num_key_value_heads: 5")),
+              HasSubstr("5 does not divide"));
+  EXPECT_THAT(fault_of(llama("head_dim: 7")), HasSubstr("pairs"));
+}
+
+TEST(ConfigFamilies, EffectiveConfigReadsBackTheSame) {
+  for (u32 f = 0; f < family_count; ++f) {
+    Config c = parse(smallest);
+    c.model = default_model(static_cast<Family>(f));
+    c.model.width = 96, c.model.heads = 4;
+    if (c.model.family != Family::gpt2)
+      c.model.kv_heads_given = 2, c.model.rope.type = RopeType::linear, c.model.rope.factor = 1.5;
+    EXPECT_EQ(parse(to_yaml(c)), c);
+    EXPECT_EQ(to_yaml(c).find("n_embd") == std::string::npos, c.model.family != Family::gpt2);
+  }
+}
+
+TEST(ModelDirectory, StandsInThePlaceOfTheMap) {
+  const std::string directory = test::family_directory("qwen3_tied_head_dim");
+  const Config c = parse(with("model: " + directory + "\n"));
+  EXPECT_EQ(c.model_directory, directory);
+  EXPECT_EQ(c.model.family, Family::qwen3);
+  EXPECT_EQ(c.model.head_size(), 8u);
+  EXPECT_TRUE(c.model.tied);
+  EXPECT_EQ(parse(with("model: {model_type: llama, hidden_size: 64}"),
+                  {"model.directory=" + directory, "model_type=qwen3", "hidden_size=24"}),
+            c);
+  EXPECT_EQ(parse(to_yaml(c)), c);
+  EXPECT_EQ(parse(smallest, {"model=" + directory, "attention_dropout=0.1"}).model.attention_dropout, 0.1);
+}
+
+TEST(ModelDirectory, FaultsNameWhatIsWrong) {
+  const auto missing = parse_config(with("model: /nowhere/at-all\n"), "c.yaml", {});
+  EXPECT_EQ(missing.error().kind, ErrorKind::usage);
+  EXPECT_THAT(missing.error().message, HasSubstr("c.yaml:4: model: '/nowhere/at-all' is no directory"));
+  const std::string directory = test::family_directory("llama_tied");
+  EXPECT_THAT(fault_of(with("model: {directory: " + directory + ", model_type: gpt2}")),
+              HasSubstr("holds a llama model"));
+  EXPECT_THAT(fault_of(with("model: " + directory + "\n"), {"n_embd=3"}),
+              HasSubstr("hidden_size is its name there"));
+}
+
+std::string hf_fault(std::string_view text) {
+  const auto model = parse_hf_config(text, ErrorKind::bad_input, "config.json");
+  if (model) return "no error";
+  EXPECT_EQ(model.error().kind, ErrorKind::bad_input);
+  return model.error().message;
+}
+
+std::string qwen2_json(std::string_view more) {
+  return R"({"model_type": "qwen2", "vocab_size": 64, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1,
+             "num_attention_heads": 32)" +
+         std::string(more) + "}";
+}
+
+TEST(HfConfig, DefaultsAreTransformers) {
+  const ModelConfig m = parse_hf_config(qwen2_json(""), ErrorKind::bad_input, "config.json").value();
+  EXPECT_EQ(m.kv_heads(), 32u);
+  EXPECT_EQ(m.positions, 32768u);
+  EXPECT_EQ(m.norm_epsilon, 1e-6);
+  EXPECT_TRUE(m.qkv_bias());
+  EXPECT_FALSE(m.tied);
+  EXPECT_EQ(m.rope, Rope{});
+}
+
+TEST(HfConfig, ReadsBothSpellingsOfRope) {
+  const auto rope = [](std::string_view more) {
+    return parse_hf_config(qwen2_json(more), ErrorKind::bad_input, "config.json").value().rope;
+  };
+  const Rope linear = {.type = RopeType::linear, .theta = 1e6, .factor = 4};
+  EXPECT_EQ(rope(R"(, "rope_theta": 1000000.0, "rope_scaling": {"type": "linear", "factor": 4.0})"), linear);
+  EXPECT_EQ(rope(R"(, "rope_scaling": {"rope_type": "linear", "factor": 4}, "rope_theta": 1e6)"), linear);
+  EXPECT_EQ(rope(R"(, "rope_parameters": {"rope_type": "linear", "rope_theta": 1000000, "factor": 4.0})"),
+            linear);
+  EXPECT_EQ(
+      rope(
+          R"(, "rope_theta": 5, "rope_scaling": null, "rope_parameters": {"rope_theta": 1000000.0, "rope_type": "default"})"),
+      Rope{.theta = 1e6});
+}
+
+TEST(HfConfig, RefusesByName) {
+  EXPECT_EQ(hf_fault(qwen2_json(
+                R"(, "use_sliding_window": false, "sliding_window": 4096, "max_window_layers": 3)")),
+            "no error");
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "use_sliding_window": true)")),
+              HasSubstr("config.json: use_sliding_window: 'true'"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "layer_types": ["full_attention", "sliding_attention"])")),
+              HasSubstr("layer_types"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "yarn", "factor": 4.0})")),
+              HasSubstr("'yarn' is not one of"));
+  EXPECT_THAT(
+      hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "linear", "factor": 4.0, "beta_fast": 32})")),
+      HasSubstr("beta_fast"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "quantization_config": {"bits": 4})")), HasSubstr("quantized"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "hidden_act": "gelu")")), HasSubstr("hidden_act"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rms_norm_eps": "small")")), HasSubstr("rms_norm_eps: 'small'"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "num_key_value_heads": 5)")),
+              HasSubstr("num_key_value_heads: 5 does not divide"));
+  EXPECT_THAT(hf_fault(R"({"model_type": "qwen2", "vocab_size": 64})"), HasSubstr("hidden_size: is missing"));
+  EXPECT_THAT(hf_fault(R"({"model_type": "qwen3_moe"})"), HasSubstr("mixture of experts"));
+  EXPECT_THAT(hf_fault(R"({"architectures": ["LlamaForCausalLM"]})"), HasSubstr("model_type"));
+  EXPECT_THAT(
+      hf_fault(R"({"model_type": "mistral", "vocab_size": 64, "hidden_size": 64, "intermediate_size": 96,
+                           "num_hidden_layers": 1, "num_attention_heads": 8})"),
+      HasSubstr("sliding_window: '4096'"));
+  EXPECT_THAT(hf_fault("[]"), HasSubstr("not a JSON object"));
+  EXPECT_THAT(hf_fault("{"), HasSubstr("config.json"));
+}
+
+}  // namespace
+}  // namespace tidepool
