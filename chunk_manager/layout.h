@@ -48,6 +48,8 @@ struct Layout {
 
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
   Bytes bytes(ChunkId first, u32 count) const;
+  // Whether parameters are dead from their last use in a step until their update.
+  bool params_die() const { return trains && made_by_update(Kind::param, precision); }
   // The kinds that outlive a step, in the operand order of updates: param, and where the model is trained
   // master? or master_low?, momentum, variance.
   std::vector<ChunkId> state(u32 window, u32 cut) const;

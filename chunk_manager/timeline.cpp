@@ -29,7 +29,7 @@ Runs runs_of(Span span, i32 positions) {
 }  // namespace
 
 template <class Whole, class Part>
-void Profile::for_blocks(Span span, Whole&& whole, Part&& part) const {
+void CircleProfile::for_blocks(Span span, Whole&& whole, Part&& part) const {
   const Runs runs = runs_of(span, positions());
   for (u32 r = 0; r < runs.count; ++r) {
     const u64 end = static_cast<u64>(runs.end[r] + 1);
@@ -47,7 +47,7 @@ void Profile::for_blocks(Span span, Whole&& whole, Part&& part) const {
 
 // `change`: of a sum.
 template <class Change>
-void Profile::change(Span span, Change&& change) {
+void CircleProfile::change(Span span, Change&& change) {
   for_blocks(
       span,
       [&](u64 block) {
@@ -63,18 +63,18 @@ void Profile::change(Span span, Change&& change) {
       });
 }
 
-void Profile::add(Span span, Bytes bytes) {
+void CircleProfile::add(Span span, Bytes bytes) {
   change(span, [&](u64& sum) { sum += bytes.value; });
 }
 
-void Profile::remove(Span span, Bytes bytes) {
+void CircleProfile::remove(Span span, Bytes bytes) {
   change(span, [&](u64& sum) {
     CHECK(sum >= bytes.value, span.begin, span.end, sum);
     sum -= bytes.value;
   });
 }
 
-Bytes Profile::peak(Span span) const {
+Bytes CircleProfile::peak(Span span) const {
   u64 most = 0;
   for_blocks(
       span, [&](u64 block) { most = std::max(most, blocks_[block].most); },
@@ -86,30 +86,55 @@ Bytes Profile::peak(Span span) const {
   return Bytes{most};
 }
 
-Bytes Profile::peak() const {
+Bytes CircleProfile::peak() const {
   u64 most = 0;
   for (const Block& block : blocks_) most = std::max(most, block.most);
   return Bytes{most};
 }
 
+void Profile::add(Span span, Bytes bytes, FromRest has) {
+  body_.add(span, bytes);
+  if (from_rest_ && has != FromRest::absent) from_rest_->add(from_rest(span, has), bytes);
+}
+
+void Profile::remove(Span span, Bytes bytes, FromRest has) {
+  body_.remove(span, bytes);
+  if (from_rest_ && has != FromRest::absent) from_rest_->remove(from_rest(span, has), bytes);
+}
+
+Bytes Profile::peak(Span span, FromRest has) const {
+  const Bytes most = body_.peak(span);
+  if (!from_rest_ || has == FromRest::absent) return most;
+  return std::max(most, from_rest_->peak(from_rest(span, has)));
+}
+
+Bytes Profile::peak() const { return from_rest_ ? std::max(body_.peak(), from_rest_->peak()) : body_.peak(); }
+
 namespace {
+
+bool homes_end(const std::vector<Arc>& arcs) {
+  return std::any_of(arcs.begin(), arcs.end(),
+                     [](const Arc& a) { return a.from_rest == FromRest::throughout; });
+}
 
 // Places arcs one by one at the lowest free offset.
 class Placer {
  public:
-  Placer(std::vector<Arc>& arcs, i32 positions) : arcs_(arcs), positions_(positions), taken_(positions) {}
+  Placer(std::vector<Arc>& arcs, i32 positions) : arcs_(arcs), positions_(positions), body_(positions) {
+    if (homes_end(arcs)) from_rest_.emplace(positions);
+  }
 
   // Lowest offset free over the whole span, whatever the capacity.
   u64 lowest_offset(const Arc& arc, Span span) const {
-    const Runs runs = runs_of(span, positions_);
+    if (arc.permanent || arc.bytes.value == 0) return permanent_end_;
+    const Pieces pieces = pieces_of(arc, span);
     u64 offset = permanent_end_;
-    if (arc.permanent || arc.bytes.value == 0) return offset;
-    offset = taken_.lowest_free(runs.range(0), offset, arc.bytes.value);
-    // What is free for one of two runs may be taken for the other.
-    for (u64 before = ~offset; runs.count == 2 && offset != before;) {
-      before = offset;
-      offset = taken_.lowest_free(runs.range(1), offset, arc.bytes.value);
-      offset = taken_.lowest_free(runs.range(0), offset, arc.bytes.value);
+    // What is free for one piece may be taken for another.
+    for (u32 agreed = 0, i = 0; agreed < pieces.count; i = (i + 1) % pieces.count) {
+      const Occupancy& taken = pieces.all[i].from_rest ? *from_rest_ : body_;
+      const u64 free = taken.lowest_free(pieces.all[i].range, offset, arc.bytes.value);
+      agreed = free == offset ? agreed + 1 : 1;
+      offset = free;
     }
     return offset;
   }
@@ -126,16 +151,40 @@ class Placer {
       return;
     }
     if (arc.bytes.value == 0) return;
-    const Runs runs = runs_of(span, positions_);
-    for (u32 r = 0; r < runs.count; ++r) taken_.take(runs.range(r), offset, end);
+    const Pieces pieces = pieces_of(arc, span);
+    for (u32 i = 0; i < pieces.count; ++i)
+      (pieces.all[i].from_rest ? *from_rest_ : body_).take(pieces.all[i].range, offset, end);
   }
 
   u64 highest() const { return highest_; }
 
  private:
+  // What an arc takes: one or two runs of positions in a body, and of a turn from rest.
+  struct Piece {
+    bool from_rest = false;
+    Occupancy::Range range;
+  };
+  struct Pieces {
+    Piece all[4];
+    u32 count = 0;
+  };
+
+  Pieces pieces_of(const Arc& arc, Span span) const {
+    Pieces pieces;
+    const auto add = [&](bool from_rest, Span of) {
+      const Runs runs = runs_of(of, positions_);
+      for (u32 r = 0; r < runs.count; ++r) pieces.all[pieces.count++] = {from_rest, runs.range(r)};
+    };
+    add(false, span);
+    if (!from_rest_ || arc.from_rest == FromRest::absent) return pieces;
+    add(true, arc.from_rest == FromRest::throughout ? Span{0, positions_ - 1} : span);
+    return pieces;
+  }
+
   std::vector<Arc>& arcs_;
   i32 positions_;
-  Occupancy taken_;  // above the permanent ones
+  Occupancy body_;                      // above the permanent ones
+  std::optional<Occupancy> from_rest_;  // where homes end: else what is free in a body is free there
   u64 permanent_end_ = 0;
   u64 highest_ = 0;
 };
@@ -145,23 +194,24 @@ i32 length(Span span) { return span.end - span.begin + 1; }
 // What the arc would like: a tail, so that the next occupant need not wait for the copy out of it,
 // and an early start. Both only as far as bytes allow; fills keep the order of need.
 std::vector<Span> wish_spans(const std::vector<Arc>& arcs, const PlaceOptions& options) {
-  Profile profile(options.positions);
+  Profile profile(options.positions, homes_end(arcs));
   std::vector<Span> wish(arcs.size());
   for (u32 a = 0; a < arcs.size(); ++a) {
     wish[a] = arcs[a].span;
-    profile.add(wish[a], arcs[a].bytes);
+    profile.add(wish[a], arcs[a].bytes, arcs[a].from_rest);
   }
   // A sixty-fourth is left to the gaps that placing makes.
   const Bytes capacity = options.capacity - options.capacity / 64;
   const auto room_at = [&](i32 position, const Arc& arc) {
-    return profile.at(position) + arc.bytes <= capacity;
+    const i32 plain = position < 0 ? position + options.positions : position;
+    return profile.peak({plain, plain}, arc.from_rest) + arc.bytes <= capacity;
   };
   for (u32 a = 0; a < arcs.size(); ++a)
     for (i32 i = 0; i < arcs[a].tail; ++i) {
       const i32 next = wish[a].end + 1;
       if (next >= options.positions || length(wish[a]) >= options.positions || !room_at(next, arcs[a])) break;
       wish[a].end = next;
-      profile.add({next, next}, arcs[a].bytes);
+      profile.add({next, next}, arcs[a].bytes, arcs[a].from_rest);
     }
   // Needs in circular order from `start`, as absolute positions on an unrolled axis.
   std::vector<u32> order;
@@ -185,7 +235,7 @@ std::vector<Span> wish_spans(const std::vector<Arc>& arcs, const PlaceOptions& o
       if (next <= wish[a].end - options.positions || !room_at(next, arc)) break;
       wish[a].begin = next;
       const i32 plain = next < 0 ? next + options.positions : next;
-      profile.add({plain, plain}, arc.bytes);
+      profile.add({plain, plain}, arc.bytes, arc.from_rest);
     }
     not_before = wish[a].begin + shift;
   }
@@ -199,11 +249,16 @@ Bytes place_arcs(std::vector<Arc>& arcs, const PlaceOptions& options) {
   std::vector<u32> order(arcs.size());
   std::iota(order.begin(), order.end(), 0);
   // What lies longest goes to the bottom, so that what streams finds one range above it; among
-  // equals larger first, then in time.
-  const auto rank = [&](u32 a) { return arcs[a].permanent ? 0 : arcs[a].filled ? 2 : 1; };
+  // equals larger first, then in time. Homes that end lie side by side: what waits for updates goes between.
+  enum { permanent, home, other, streaming };
+  const auto rank = [&](u32 a) {
+    if (arcs[a].permanent) return permanent;
+    return arcs[a].from_rest == FromRest::throughout ? home : arcs[a].filled ? streaming : other;
+  };
   std::stable_sort(order.begin(), order.end(), [&](u32 a, u32 b) {
     if (rank(a) != rank(b)) return rank(a) < rank(b);
-    if (rank(a) == 1 && arcs[a].bytes != arcs[b].bytes) return arcs[a].bytes > arcs[b].bytes;
+    const bool by_size = rank(a) == home || rank(a) == other;
+    if (by_size && arcs[a].bytes != arcs[b].bytes) return arcs[a].bytes > arcs[b].bytes;
     return wish[a].begin < wish[b].begin;
   });
   Placer placer(arcs, options.positions);
@@ -235,13 +290,13 @@ std::vector<u32> choose_stays(const std::vector<Stay>& stays, Bytes capacity, Pr
   std::stable_sort(order.begin(), order.end(), [&](u32 a, u32 b) { return density(a) > density(b); });
   std::vector<u8> taken(stays.size(), 0);
   std::map<u32, std::vector<u32>> groups;  // taken stays
-  const auto fits = [&](const Stay& s) { return used.peak(s.span) + s.bytes <= capacity; };
+  const auto fits = [&](const Stay& s) { return used.peak(s.span, s.from_rest) + s.bytes <= capacity; };
   const auto take = [&](u32 i) {
-    used.add(stays[i].span, stays[i].bytes);
+    used.add(stays[i].span, stays[i].bytes, stays[i].from_rest);
     taken[i] = 1;
   };
   const auto give_back = [&](u32 i) {
-    used.remove(stays[i].span, stays[i].bytes);
+    used.remove(stays[i].span, stays[i].bytes, stays[i].from_rest);
     taken[i] = 0;
   };
   for (u32 i : order) {

@@ -5,6 +5,7 @@
 // body equals the state before it by construction. See docs/decisions/0001-one-circle.md.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "tidepool/plan.h"
@@ -21,11 +22,20 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-// Bytes in use at each position. Blocks of positions know their most, and what all of them have alike, so that
-// long spans cost little: those of a thousand layers have 40 thousand positions.
-class Profile {
+// What a turn that starts at rest has of an arc. Such turns (the first step, evaluation) have the body's arcs
+// but for those of updates, and find every home full. So where a home is held for a part of the body only,
+// what may share its bytes depends on both turns.
+enum class FromRest : u8 {
+  alike,       // the same as a body
+  absent,      // nothing: it waits for an update
+  throughout,  // all of the turn: a home, which a body holds over its span only
+};
+
+// Bytes in use at each position of a circle. Blocks of positions know their most, and what all of them have
+// alike, so that long spans cost little: those of a thousand layers have 40 thousand positions.
+class CircleProfile {
  public:
-  explicit Profile(i32 positions)
+  explicit CircleProfile(i32 positions)
       : used_(static_cast<u64>(positions), 0), blocks_(div_up(used_.size(), block_positions)) {}
 
   void add(Span, Bytes);
@@ -58,6 +68,29 @@ class Profile {
   std::vector<Block> blocks_;
 };
 
+// The same of a body and of a turn from rest. Of the latter only where homes end: else it never has more.
+class Profile {
+ public:
+  explicit Profile(i32 positions, bool homes_end = false) : body_(positions) {
+    if (homes_end) from_rest_.emplace(positions);
+  }
+
+  void add(Span, Bytes, FromRest = FromRest::alike);
+  void remove(Span, Bytes, FromRest = FromRest::alike);  // REQUIRES: that they were added, alike
+  // The most that what is so held would meet.
+  Bytes peak(Span, FromRest = FromRest::alike) const;
+  Bytes peak() const;
+  Bytes at(i32 position) const { return body_.at(position); }  // of a body
+
+ private:
+  Span from_rest(Span span, FromRest has) const {
+    return has == FromRest::throughout ? Span{0, body_.positions() - 1} : span;
+  }
+
+  CircleProfile body_;
+  std::optional<CircleProfile> from_rest_;
+};
+
 // What several devices hold in one arc of the device tier, which is the same on all of them.
 enum class Spread : u8 {
   each,   // chunks of its own: device d's begin d * count later
@@ -76,6 +109,7 @@ struct Arc {
   bool filled = false;     // by a copy or read: starting early hides the movement
   bool permanent = false;  // the whole circle
   Spread spread = Spread::each;
+  FromRest from_rest = FromRest::alike;
   // Chosen by place_arcs.
   Span placed;
   u64 offset = 0;
@@ -100,6 +134,7 @@ struct Stay {
   u64 saved_bytes = 0;  // moved bytes that it saves, over all links
   u32 group = none;     // stays of one chunk at different times
   bool whole = false;   // stands for all stays of its group, and more: it replaces them
+  FromRest from_rest = FromRest::alike;
 };
 
 // Furthest next use, weighted by cost, made for a schedule known in full: stays are taken in the

@@ -23,7 +23,7 @@ struct AdamWScalars {
   float root_offset = 0;
   float decay = 1;             // 1 - lr * weight_decay, for decayed segments
   float grad_scale = 1;        // clip factor (1: none), for reports: the factors above hold it
-  bool skip = false;           // non-finite gradient: leave the state as it is
+  bool skip = false;  // non-finite gradient: leave the state as it is (fp16's param is made again from it)
 };
 struct AdamWSettings {
   double learning_rate = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
@@ -61,7 +61,7 @@ struct DecaySegment {
 struct AdamWChunk {
   u64 elements = 0;
   const std::byte* grad = nullptr;   // [elements] of the precision: float, bf16 or fp16
-  std::byte* param = nullptr;        // the same
+  std::byte* param = nullptr;        // the same; of fp16 only written
   std::byte* master = nullptr;       // bf16: remainders, i16. fp16: float. fp32: null
   float* momentum = nullptr;
   float* variance = nullptr;

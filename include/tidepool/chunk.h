@@ -68,6 +68,11 @@ constexpr bool is_persistent(Kind kind) {
   return kind == Kind::param || kind == Kind::master || kind == Kind::master_low || kind == Kind::momentum ||
          kind == Kind::variance;
 }
+// What an update makes without reading what was there: fp16's `param`, rounded from `master`. From its last
+// use in a step until then nothing needs it, so its bytes may hold something else (docs/decisions/0018).
+constexpr bool made_by_update(Kind kind, Precision precision) {
+  return kind == Kind::param && precision == Precision::fp16;
+}
 // Which of the kinds that depend on it a precision has.
 constexpr bool has_kind(Precision precision, Kind kind) {
   if (kind == Kind::master) return precision == Precision::fp16;

@@ -108,7 +108,8 @@ constexpr bool writes(Access a) { return a != Access::read; }
 //   gradient            grad_accum by use, grad (not in fp32), scalars
 //   norm                scalars; of several devices first the one that it leaves its results in
 //   update              grad (or grad_accum in fp32), param, master? or master_low?, momentum, variance,
-//                       scalars (with clipping only)
+//                       scalars (with clipping only). What made_by_update() names has Access::write, other
+//                       state read_write
 //   all_gather          what each device has (read), then what each device gets (write)
 //   reduce_scatter      accumulators by device (read), then each owner's sum (write)
 struct Operand {

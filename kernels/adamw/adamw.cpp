@@ -3,6 +3,7 @@
 
 #include "kernels/adamw/adamw_tile.h"
 #include "kernels/checksum.h"
+#include "kernels/gradient/gradient_granule.h"
 #include "tidepool/check.h"
 
 namespace tidepool {
@@ -76,6 +77,13 @@ struct Update {
   const HashedKinds kinds;
   const bool hashed;
 
+  // What an update makes it makes in a step that is skipped too: there may have been a gradient.
+  void leave_as_it_was(const AdamWTile& t) const {
+    if (made_by_update(Kind::param, precision))
+      round_to_half(reinterpret_cast<const float*>(t.master), reinterpret_cast<u16*>(t.param), precision,
+                    t.elements);
+  }
+
   void tile(u64 number) const {
     const u64 begin = number * checksum_block_elements;
     const u64 end = std::min(chunk.elements, begin + checksum_block_elements);
@@ -83,8 +91,9 @@ struct Update {
     if (hashed)
       for (const HashedKind& kind : kinds.all())
         xxh3_begin(hashes.*kind.lanes, block_seed(kind.seed, number));
-    const bool made = !scalars.skip && adamw_tile(tile_of(chunk, precision, begin, end), precision, scalars,
-                                                  hashed ? &hashes : nullptr);
+    const AdamWTile of = tile_of(chunk, precision, begin, end);
+    const bool made = !scalars.skip && adamw_tile(of, precision, scalars, hashed ? &hashes : nullptr);
+    if (scalars.skip) leave_as_it_was(of);
     for (const HashedKind& kind : kinds.all()) {
       if (kind.hashes.empty()) continue;
       const u64 bytes = (end - begin) * kind.element_bytes;

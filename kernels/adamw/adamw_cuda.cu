@@ -116,10 +116,22 @@ __device__ void update(const AdamWScalars& s, float grad, float decay, float& p,
   p = __fmaf_rn(decay, p, -__fdiv_rn(m, divisor));
 }
 
+// Of a step that is skipped: what an update makes it makes then too, because there may have been a gradient.
+template <bool whole, class Masters>
+__device__ void leave_as_it_was(Masters, u64) {}
+template <bool whole>
+__device__ void leave_as_it_was(Rounded p, u64 elements) {
+  for (u64 at = vector_elements * grid_thread(); at < elements; at += vector_elements * grid_threads()) {
+    float master[8];
+    load8<whole>(p.master, at, elements, master);
+    store8<whole>(p.half, at, elements, master);
+  }
+}
+
 template <bool whole, class Grad, class Masters>
 __global__ void __launch_bounds__(256) adamw_kernel(Chunk<Grad, Masters> c, const AdamWScalars* scalars) {
   const AdamWScalars s = *scalars;
-  if (s.skip) return;
+  if (s.skip) return leave_as_it_was<whole>(c.masters, c.elements);
   DecayFactors decay(c.segments, s.decay);
   for (u64 at = vector_elements * grid_thread(); at < c.elements; at += vector_elements * grid_threads()) {
     float grad[8], param[8], momentum[8], variance[8];

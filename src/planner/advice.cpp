@@ -28,13 +28,16 @@ Bytes sum_of(const ModelGraph& graph, std::initializer_list<Kind> kinds) {
 }
 
 // What must rest somewhere, whatever is chosen: every persistent chunk once, in the tier that was asked for,
-// and with clipping every gradient while the last of them awaits the norm.
+// and with clipping every gradient while the last of them awaits the norm, unless in the bytes of a dead
+// parameter.
 bool has_no_room(const ModelGraph& graph, const PlanOptions& options) {
   const Budgets& budgets = options.budgets;
   const Bytes devices = budgets.device * options.devices;
   Bytes state = sum_of(graph, {Kind::param});
   if (trains(graph)) state += sum_of(graph, {Kind::master, Kind::master_low, Kind::momentum, Kind::variance});
-  const Bytes gradients = updates_wait(graph, options) ? sum_of(graph, {Kind::grad}) : Bytes{0};
+  const bool in_dead_params = made_by_update(Kind::param, graph.precision);
+  const Bytes gradients =
+      updates_wait(graph, options) && !in_dead_params ? sum_of(graph, {Kind::grad}) : Bytes{0};
   if (state + gradients > devices + budgets.host + budgets.disk) return true;
   return (options.home == HomePolicy::device && state > devices) ||
          (options.home == HomePolicy::host && state > budgets.host) ||

@@ -114,6 +114,7 @@ DeviceChain DeviceChains::shard(u32 w, ChunkId first) const {
 void DeviceChains::extend_to_update(DeviceChain& chain) const {
   const i32 turn = program_.options.clipping ? program_.positions() : 0;
   chain.touches.back().end = program_.last_update(chain.window) + turn;
+  if (turn != 0) chain.from_rest = FromRest::absent;
 }
 
 std::optional<DeviceChain> DeviceChains::gradient(u32 w) const {
@@ -148,6 +149,10 @@ Span DeviceChains::kept_span(u32 b, u32 sweep, u32 m) const {
 Span DeviceChains::batch_span(u32 sweep, u32 m) const {
   return {loads_[sweep * micro_batches() + m],
           pass(OpKind::backward, layout_.trains ? 0 : head(), sweep).first + static_cast<i32>(m)};
+}
+
+Span DeviceChains::param_span(u32 w) const {
+  return {program_.first_update(w), std::max(params(w).touches.back().end, program_.last_of_updates)};
 }
 
 Span DeviceChains::activation_grad_span(u32 sweep, u32 m) const {

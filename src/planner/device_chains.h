@@ -24,6 +24,7 @@ struct DeviceChain {
   bool leaves = false;         // goes down after the last touch (gradients)
   Spread spread = Spread::each;
   i32 floor = -1'000'000'000;
+  FromRest from_rest = FromRest::alike;
 };
 
 // `home`, by window, may change between calls. All that it is given must outlive it.
@@ -37,6 +38,8 @@ class DeviceChains {
   Span kept_span(u32 block, u32 sweep, u32 m) const;
   Span batch_span(u32 sweep, u32 m) const;
   Span activation_grad_span(u32 sweep, u32 m) const;
+  // From its update to its last use, of a parameter that dies there: at least until a drain has ended.
+  Span param_span(u32 window) const;
 
   bool is_home(u32 window) const { return home_[window]; }
   // A window that rests on one device is used where it rests; of several, each has a shard of it, and

@@ -54,8 +54,10 @@ class DevicePlanner {
     if (!layout_.trains) return Bytes{0};
     return layout_.bytes(layout_.windows[w].grad, layout_.windows[w].shard_cuts);
   }
-  // With the gradient that waits for its update.
-  Bytes bytes_at_home(u32 w) const { return state_bytes(w) + gradient_bytes(w); }
+  // With the gradient that waits for its update; where parameters die it lies in their bytes.
+  Bytes bytes_at_home(u32 w) const {
+    return state_bytes(w) + (layout_.params_die() ? Bytes{0} : gradient_bytes(w));
+  }
 
   // ---- arcs -----------------------------------------------------------------------------------
 
@@ -71,7 +73,8 @@ class DevicePlanner {
             .bytes = layout_.bytes(chain.first, chain.count),
             .span = on_circle(span),
             .floor = chain.floor,
-            .spread = chain.spread};
+            .spread = chain.spread,
+            .from_rest = chain.from_rest};
   }
 
   Arc permanent(ChunkId first, u32 count) const {
@@ -85,6 +88,11 @@ class DevicePlanner {
   Arc resting(u32 w, ChunkId first) const {
     Arc arc = permanent(first, layout_.windows[w].shard_cuts);
     if (touched_.sharded()) arc.spread = Spread::shard;
+    if (layout_.params_die() && layout_.chunk(first).kind == Kind::param) {
+      arc.permanent = false;
+      arc.span = touched_.param_span(w);
+      arc.from_rest = FromRest::throughout;
+    }
     return arc;
   }
 
@@ -100,6 +108,15 @@ class DevicePlanner {
     return arcs;
   }
 
+  std::vector<Arc> home_arcs() const {
+    std::vector<Arc> arcs;
+    for (u32 w = 0; w < graph_.windows.size(); ++w) {
+      if (!touched_.is_home(w)) continue;
+      for (ChunkId first : layout_.state(w, 0)) arcs.push_back(resting(w, first));
+    }
+    return arcs;
+  }
+
   // Workspace, batches, gradients of the residual stream, and windows that rest here.
   std::vector<Arc> fixed_arcs() const {
     std::vector<Arc> arcs = {permanent(layout_.workspace, 1)};
@@ -112,10 +129,7 @@ class DevicePlanner {
                         .bytes = layout_.bytes(layout_.activation_grad[m], 1),
                         .span = touched_.activation_grad_span(s, m)});
       }
-    for (u32 w = 0; w < graph_.windows.size(); ++w) {
-      if (!touched_.is_home(w)) continue;
-      for (ChunkId first : layout_.state(w, 0)) arcs.push_back(resting(w, first));
-    }
+    for (const Arc& arc : home_arcs()) arcs.push_back(arc);
     return arcs;
   }
 
@@ -141,11 +155,11 @@ class DevicePlanner {
   }
 
   Bytes resident_peak() const {
-    Profile profile(program_.positions());
-    for (const Arc& arc : fixed_arcs()) profile.add(arc.span, arc.bytes);
+    Profile profile(program_.positions(), layout_.params_die());
+    for (const Arc& arc : fixed_arcs()) profile.add(arc.span, arc.bytes, arc.from_rest);
     for (const DeviceChain& chain : touched_.all())
       profile.add(on_circle({chain.touches.front().begin, chain.touches.back().end}),
-                  layout_.bytes(chain.first, chain.count));
+                  layout_.bytes(chain.first, chain.count), chain.from_rest);
     return profile.peak();
   }
 
@@ -163,18 +177,17 @@ class DevicePlanner {
   // Fills in the working set, and what stays. True: more windows rest here now, and nothing else is chosen.
   bool choose() {
     const bool all_home = std::find(out_.home.begin(), out_.home.end(), false) == out_.home.end();
-    Profile used(program_.positions());
-    for (const Arc& arc : least_arcs()) used.add(arc.span, arc.bytes);
+    Profile used(program_.positions(), layout_.params_die());
+    for (const Arc& arc : least_arcs()) used.add(arc.span, arc.bytes, arc.from_rest);
     if (out_.needs_least.value == 0) out_.needs_least = used.peak();  // before more windows rest here
     const bool resident = all_home && (!touched_.sharded() || resident_peak() <= budget_);
     const Bytes reserve = resident ? Bytes{0} : streaming_reserve();
     // What rests here is a choice, not a need of streaming.
-    Bytes at_home{};
-    for (u32 w = 0; w < graph_.windows.size(); ++w)
-      if (touched_.is_home(w)) at_home += state_bytes(w);
+    Profile at_home(program_.positions());
+    for (const Arc& arc : home_arcs()) at_home.add(arc.span, arc.bytes);
     out_.working_set.clear();
     for (i32 p = 0; p < program_.positions(); ++p)
-      out_.working_set.push_back((used.at(p) + reserve - at_home).value);
+      out_.working_set.push_back((used.at(p) + reserve - at_home.at(p)).value);
     const Bytes room = budget_ > reserve ? budget_ - reserve : Bytes{0};
     if (choose_stays_of_chains(room, used)) return true;
     choose_keep(room, used);
@@ -198,7 +211,8 @@ class DevicePlanner {
         const u64 moved = chain.spread == Spread::copy ? bytes.value / layout_.devices : bytes.value;
         stays.push_back({.span = chain.gaps[g].span,
                          .bytes = bytes,
-                         .saved_bytes = moved * (chain.produced_here ? 2 : 1)});
+                         .saved_bytes = moved * (chain.produced_here ? 2 : 1),
+                         .from_rest = chain.from_rest});
         choices.push_back({.chain = c, .gap = g});
       }
     if (in_.options.home == HomePolicy::automatic)

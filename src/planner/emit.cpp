@@ -120,7 +120,10 @@ class Emitter {
     const u32 owner = layout_.windows[chunk.window].owner(chunk.cut);
     return part(shard(ChunkId{index(id) - chunk.cut}, owner, position), id, 1).frame;
   }
-  Frame home_on_device(ChunkId id) const { return owned_chunk(id, 0); }
+  Frame home_on_device(ChunkId id) const {
+    const Chunk& chunk = layout_.chunk(id);
+    return owned_chunk(id, layout_.trains ? program_.update[chunk.window][chunk.cut] : 0);
+  }
 
   // ---- order --------------------------------------------------------------------------------------
 
@@ -392,7 +395,10 @@ class Emitter {
     const auto frame = [&](ChunkId id) { return at_home ? owned_chunk(id, p) : host_frames_.at(id, p); };
     const ChunkId gradient = layout_.gradient(op.window, op.cut);
     operand(gradient, 1, Access::read, frame(gradient));
-    for (ChunkId id : layout_.state(op.window, op.cut)) operand(id, 1, Access::read_write, frame(id));
+    for (ChunkId id : layout_.state(op.window, op.cut)) {
+      const bool made = made_by_update(layout_.chunk(id).kind, layout_.precision);
+      operand(id, 1, made ? Access::write : Access::read_write, frame(id));
+    }
     // Without clipping nothing that an update reads comes from another op's scalars, and waiting for
     // them would tie the next gradient to this update.
     if (program_.options.clipping) scalars_of(0, Access::read, p);

@@ -41,6 +41,19 @@ bool is_home(const Plan& plan, const FrameArc& place) {
          (home.tier != Tier::device || home.device == place.device);
 }
 
+// The home of a parameter that its update makes anew: full until its last use.
+void append_home_that_ends(std::span<const Touch> touches, const Segment& segment,
+                           std::vector<FrameArc>& out) {
+  FrameArc arc = touches.front().place;
+  const auto fill = std::find_if(touches.begin(), touches.end(), [](const Touch& t) { return t.fills; });
+  const bool ends = segment.kind == SegmentKind::forward_backward || segment.kind == SegmentKind::body;
+  if (fill != touches.end() || segment.kind == SegmentKind::forward_backward) {
+    arc.from = fill != touches.end() ? fill->op : 0;
+    arc.to = ends ? touches.back().op : static_cast<u32>(segment.ops.size()) - 1;
+  }
+  out.push_back(arc);
+}
+
 // Touches of one chunk in one frame, by op. A fill ends what was there before; touches ahead of the first
 // fill belong to the last one, of the turn before.
 void append_arcs(std::span<const Touch> touches, std::vector<FrameArc>& out) {
@@ -63,17 +76,24 @@ void append_arcs(std::span<const Touch> touches, std::vector<FrameArc>& out) {
 
 std::vector<FrameArc> frame_arcs(const Plan& plan, const Segment& segment) {
   std::vector<FrameArc> arcs;
-  for (u32 id = 0; id < plan.homes.size(); ++id) {
-    const Frame& home = plan.homes[id];
-    if (home.bytes.value > 0) arcs.push_back({ChunkId{id}, home.tier, home.device, home.offset});
-  }
   const std::vector<Touch> touches = touches_of(plan, segment);
+  std::vector<bool> ends(plan.homes.size(), false);
   for (u64 begin = 0; begin < touches.size();) {
     u64 end = begin + 1;
     while (end < touches.size() && touches[end].key() == touches[begin].key()) ++end;
-    if (!is_home(plan, touches[begin].place))
-      append_arcs(std::span(touches).subspan(begin, end - begin), arcs);
+    const auto of_place = std::span(touches).subspan(begin, end - begin);
+    const ChunkId id = touches[begin].place.chunk;
+    if (!is_home(plan, touches[begin].place)) {
+      append_arcs(of_place, arcs);
+    } else if (made_by_update(plan.chunk(id).kind, plan.precision)) {
+      append_home_that_ends(of_place, segment, arcs);
+      ends[index(id)] = true;
+    }
     begin = end;
+  }
+  for (u32 id = 0; id < plan.homes.size(); ++id) {
+    const Frame& home = plan.homes[id];
+    if (home.bytes.value > 0 && !ends[id]) arcs.push_back({ChunkId{id}, home.tier, home.device, home.offset});
   }
   std::stable_sort(arcs.begin(), arcs.end(), [](const FrameArc& a, const FrameArc& b) {
     return std::tuple(a.chunk, a.tier, a.device, a.offset, a.from) <

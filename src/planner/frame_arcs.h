@@ -18,7 +18,9 @@ struct FrameArc {
   u32 to = none;
   bool operator==(const FrameArc&) const = default;
 
-  bool permanent() const { return from == none; }  // a home, or content that is never filled anew
+  bool permanent() const {
+    return from == none;
+  }  // a home held all around, or content that is never filled anew
 };
 
 // Of a segment that repeats. Sorted by chunk, then tier, device, offset and op.

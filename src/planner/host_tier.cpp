@@ -12,21 +12,28 @@ constexpr i32 no_floor = -1'000'000'000;
 
 // Something that needs the chunk in the host, at a position of this turn (or, negative, of the last).
 struct Use {
-  enum class What : u8 { arrives, supplies, updates } what{};
+  enum class What : u8 {
+    arrives,
+    supplies,
+    updates,
+    makes
+  } what{};  // makes: by an update that does not read it
   i32 position = 0;
   u8 segments = 0;     // where it happens, if its position is in this turn
   u32 device_arc = none;
   Phase phase = Phase::after;  // of the copy
 };
 
-// One chunk's uses in order. A circular chain starts again in the next turn with what it left.
+// One chunk's uses in order. A circular chain starts again in the next turn with what it left; others begin
+// with what makes or brings the content, and end with its last use.
 struct Chain {
   ChunkId chunk{};
   u16 device = 0;           // that it comes from and goes to
   bool circular = false;
+  bool persistent = false;  // has a home
   std::vector<Use> uses;
   std::vector<bool> stays;  // [i]: stays from use i to the next (circular: the last to the first)
-  bool home_host = false;   // rests in the host, all around
+  bool home_host = false;   // rests in the host: all around, or from what makes it to its last use
 };
 
 class HostPlanner {
@@ -42,10 +49,11 @@ class HostPlanner {
 
   HostTier plan() {
     add_chains();
-    Profile used(turn());
+    Profile used(turn(), layout_.params_die());
     for (const Arc& arc : fixed_arcs()) used.add(arc.span, arc.bytes);
     for (const Chain& chain : chains_)
-      for (const Group& group : groups_of(chain)) used.add(group.arc.span, group.arc.bytes);
+      for (const Group& group : groups_of(chain))
+        used.add(group.arc.span, group.arc.bytes, group.arc.from_rest);
     out_.needs_least = used.peak() + in_.options.host_reserved;
     choose(used);
     build();
@@ -87,9 +95,12 @@ class HostPlanner {
   void add_param_chain(u32 w, u32 cut, const std::vector<const DeviceTier::Arrival*>& arrivals) {
     Chain chain{.chunk = offset_id(layout_.windows[w].param, cut),
                 .device = static_cast<u16>(layout_.windows[w].owner(cut)),
-                .circular = true};
+                .circular = !layout_.params_die(),
+                .persistent = true};
     const i32 update = program_.update[w][cut];
-    const Use use{.what = Use::What::updates, .position = update, .segments = update_segments()};
+    const Use use{.what = layout_.params_die() ? Use::What::makes : Use::What::updates,
+                  .position = update,
+                  .segments = update_segments()};
     if (clipping()) chain.uses.push_back(use);
     for (const DeviceTier::Arrival* a : arrivals) {
       const i32 begin = device_.arcs[a->arc].placed.begin;
@@ -106,7 +117,7 @@ class HostPlanner {
   }
 
   void add_state_chain(ChunkId id, u32 w, u32 cut) {
-    Chain chain{.chunk = id, .circular = true};
+    Chain chain{.chunk = id, .circular = true, .persistent = true};
     chain.uses.push_back({.what = Use::What::updates,
                           .position = program_.update[w][cut],
                           .segments = update_segments()});
@@ -152,10 +163,10 @@ class HostPlanner {
     chain.stays.assign(gap_count(chain), false);
     for (u64 g = 0; g < chain.stays.size(); ++g) {
       const Span gap = gap_after(chain, g, turn());
-      const bool updated_for_forward = clipping() && chain.circular && chain.uses.size() > 1 && g == 0;
+      const bool updated_for_forward = clipping() && chain.persistent && chain.uses.size() > 1 && g == 0;
       chain.stays[g] = gap.begin > gap.end || updated_for_forward;
     }
-    if (!chain.circular || !is_persistent(layout_.chunk(chain.chunk).kind)) return;
+    if (!chain.persistent) return;
     if (forced_home(layout_.chunk(chain.chunk).window) == Tier::host) {
       chain.home_host = true;
       chain.stays.assign(chain.stays.size(), true);
@@ -177,7 +188,7 @@ class HostPlanner {
   };
 
   bool may_rest(const Chain& chain) const {
-    return !chain.circular || in_.options.home == HomePolicy::automatic;
+    return !chain.persistent || in_.options.home == HomePolicy::automatic;
   }
 
   void choose(Profile& used) {
@@ -191,11 +202,13 @@ class HostPlanner {
       out_.working_set.push_back((used.at(p) + reserve + in_.options.host_reserved).value);
     const Bytes room = budget_ > reserve ? budget_ - reserve : Bytes{0};
     for (u32 i : choose_stays(stays, room, used)) {
-      std::vector<bool>& chosen = chains_[choices[i].chain].stays;
-      if (stays[i].whole)
-        chosen.assign(chosen.size(), true);
-      else
-        chosen[choices[i].gap] = true;
+      Chain& chain = chains_[choices[i].chain];
+      if (stays[i].whole) {
+        chain.stays.assign(chain.stays.size(), true);
+        chain.home_host = true;
+      } else {
+        chain.stays[choices[i].gap] = true;
+      }
     }
     for (Chain& chain : chains_)
       if (chain.circular && std::find(chain.stays.begin(), chain.stays.end(), false) == chain.stays.end())
@@ -208,7 +221,7 @@ class HostPlanner {
     const Chain& chain = chains_[c];
     if (!may_rest(chain)) return;
     const Bytes bytes = layout_.chunk(chain.chunk).bytes;
-    const bool reused = chain.circular && chain.uses.size() > 1;
+    const bool reused = chain.persistent && chain.uses.size() > 1;
     u64 reads = 0;
     for (u64 g = 0; g < gap_count(chain); ++g) {
       if (chain.stays[g]) continue;
@@ -216,22 +229,38 @@ class HostPlanner {
       stays.push_back({.span = gap_after(chain, g, turn()),
                        .bytes = bytes,
                        .saved_bytes = bytes.value * (reused ? 1 : 2),
-                       .group = reused ? c : none});
+                       .group = reused ? c : none,
+                       .from_rest = chain.circular ? FromRest::throughout : from_rest(chain)});
       choices.push_back({.chain = c, .gap = g});
     }
-    if (!reused || reads == 0) return;
-    stays.push_back({.span = {0, turn() - 1},
+    if (!reused || (chain.circular && reads == 0)) return;
+    stays.push_back({.span = home_span(chain),
                      .bytes = bytes,
                      .saved_bytes = bytes.value * (reads + 1),
                      .group = c,
-                     .whole = true});
+                     .whole = true,
+                     .from_rest = FromRest::throughout});
     choices.push_back({.chain = c});
+  }
+
+  // What a turn from rest has of a chain's arcs, unless they are its home. Of state that streams past homes
+  // nothing, too; but beside them it leaves room for one of each kind at rest, which is what checkpoints go
+  // through.
+  FromRest from_rest(const Chain& chain) const {
+    const bool waits = !chain.persistent && chain.uses.back().what == Use::What::updates;
+    return waits && layout_.params_die() ? FromRest::absent : FromRest::alike;
+  }
+
+  // A home that ends is full at least until a drain has ended: others' updates must leave it be.
+  Span home_span(const Chain& chain) const {
+    if (chain.circular) return {0, turn() - 1};
+    return {chain.uses.front().position, std::max(chain.uses.back().position, program_.last_of_updates)};
   }
 
   bool stays_exceed(const std::vector<Stay>& stays, const Profile& used) const {
     Profile all = used;
     for (const Stay& stay : stays)
-      if (!stay.whole) all.add(stay.span, stay.bytes);
+      if (!stay.whole) all.add(stay.span, stay.bytes, stay.from_rest);
     return all.peak() > budget_;
   }
 
@@ -256,7 +285,7 @@ class HostPlanner {
     Arc arc;
     u64 first = 0, last = 0;     // uses, unrolled: index + uses.size() is the next turn
     i32 shift = 0;               // added to positions to bring the arc onto the circle
-    bool read = false;           // begins with a read from disk
+    bool read = false;           // begins with a read from disk; if its update makes it, from rest only
   };
 
   i32 position_of(const Chain& chain, u64 unrolled) const {
@@ -273,11 +302,12 @@ class HostPlanner {
     group.arc = {.first = chain.chunk,
                  .bytes = bytes,
                  .span = {position_of(chain, first) + group.shift, end + group.shift},
-                 .filled = group.read};
+                 .filled = group.read,
+                 .from_rest = from_rest(chain)};
     if (group.read) {
       const i32 before = first > 0 ? position_of(chain, first - 1)
-                                   : chain.uses.back().position - (chain.circular ? turn() : 0);
-      if (first > 0 || chain.circular) group.arc.floor = before + group.shift + 1;
+                                   : chain.uses.back().position - (chain.persistent ? turn() : 0);
+      if (first > 0 || chain.persistent) group.arc.floor = before + group.shift + 1;
     } else if (first == last) {
       group.arc.tail = 2;  // being written to disk
     }
@@ -290,8 +320,9 @@ class HostPlanner {
       Group group{.first = 0, .last = n - 1};
       group.arc = {.first = chain.chunk,
                    .bytes = layout_.chunk(chain.chunk).bytes,
-                   .span = {0, turn() - 1},
-                   .permanent = true};
+                   .span = home_span(chain),
+                   .permanent = chain.circular};
+      if (!chain.circular) group.arc.from_rest = FromRest::throughout;
       return {group};
     }
     u64 start = 0;
@@ -361,7 +392,17 @@ class HostPlanner {
   Place device(u32 arc, u32 device) const {
     return {.tier = Tier::device, .arc = arc, .device = static_cast<u16>(device)};
   }
-  Place disk(ChunkId chunk) {
+  // Where parameters die a gradient lies in the frame of its own: that has been read for the last time before
+  // there is a gradient, and is written after that has been read.
+  ChunkId whose_frame(ChunkId chunk) const {
+    const Chunk& c = layout_.chunk(chunk);
+    if (c.kind != Kind::grad || !layout_.params_die()) return chunk;
+    const ChunkId param = offset_id(layout_.windows[c.window].param, c.cut);
+    return out_.home_arcs[index(param)] == none ? param : chunk;
+  }
+
+  Place disk(ChunkId content) {
+    const ChunkId chunk = whose_frame(content);
     Frame& frame = swap_[index(chunk)];
     if (frame.bytes.value == 0) {
       frame = {.tier = Tier::disk, .offset = out_.disk_bytes.value, .bytes = layout_.chunk(chunk).bytes};
@@ -391,7 +432,7 @@ class HostPlanner {
   // Copies between device and host at a use.
   void move_use(const Built& b, u64 u) {
     const Use& use = b.chain->uses[u % b.chain->uses.size()];
-    if (use.what == Use::What::updates) return;
+    if (use.what == Use::What::updates || use.what == Use::What::makes) return;
     Movement m{.chunk = b.chain->chunk, .when = {0, use.phase}, .need = use.position};
     const bool down = use.what == Use::What::arrives;
     const Place there = device(use.device_arc, b.chain->device);
@@ -409,7 +450,9 @@ class HostPlanner {
     m.need = out_.arcs[b.arc].span.begin;
     // Not where the first use lies in the turn before as well: then the read runs whenever that does.
     const bool turn_before = begin < 0 && m.need >= 0;
-    const u8 own = turn_before ? u8{in_first | in_body} : first.segments;
+    const u8 own = first.what == Use::What::makes ? u8{0}
+                   : turn_before                  ? u8{in_first | in_body}
+                                                  : first.segments;
     add(m, on_circle(begin), own);
     u8 missed = 0;
     for (u64 u = b.group.first; u <= b.group.last; ++u)
@@ -422,21 +465,25 @@ class HostPlanner {
   // Updated content goes to its home on disk; spilled content too, until it is needed again.
   bool needs_write(const Built& b) const {
     if (b.chain->home_host) return false;
-    for (u64 u = b.group.first; u <= b.group.last; ++u)
-      if (b.chain->circular && b.chain->uses[u % b.chain->uses.size()].what == Use::What::updates) return true;
-    return !b.chain->circular && !b.group.read && b.group.first == b.group.last;
+    for (u64 u = b.group.first; u <= b.group.last; ++u) {
+      const Use::What what = b.chain->uses[u % b.chain->uses.size()].what;
+      if (b.chain->persistent && (what == Use::What::updates || what == Use::What::makes)) return true;
+    }
+    return !b.chain->persistent && !b.group.read && b.group.first == b.group.last;
   }
 
   void move_down(const Built& b) {
     for (u64 u = b.group.first; u <= b.group.last; ++u) {
       const Use& use = b.chain->uses[u % b.chain->uses.size()];
       if (use.what == Use::What::supplies) continue;
+      // What dies before anything reads it again goes home only in order to rest there.
+      const bool dies = use.what == Use::What::makes && b.group.last + 1 == b.chain->uses.size();
       add({.chunk = b.chain->chunk,
            .from = host(b.arc),
            .to = disk(b.chain->chunk),
            .when = {0, Phase::after},
            .need = use.position},
-          on_circle(use.position), use.segments);
+          on_circle(use.position), dies ? u8{in_drain} : use.segments);
     }
   }
 

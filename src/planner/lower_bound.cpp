@@ -174,8 +174,9 @@ class Savings {
         if (layout_.chunk(id).kind != Kind::param) rest += layout_.chunk(id).bytes.value;
     const i32 first_update = program_.first_update(w), last_update = program_.last_update(w);
 
-    // A gradient is not there all around, so it does not count as held.
-    const u64 window = rest + param;
+    // A gradient is not there all around, so it does not count as held; nor does a parameter that dies.
+    const bool dies = layout_.params_die();
+    const u64 window = rest + (dies ? 0 : param);
     const i32 all = turn() - 1;
 
     // State rests all around or comes and goes; so does the parameter once it has been written.
@@ -183,14 +184,20 @@ class Savings {
       add(kind, in_host, 0, all, rest);
       add_device_home(kind, window, rest);
     }
-    add(LinkKind::disk_write, in_host, 0, all, param);
-    add_device_home(LinkKind::disk_write, window, param);
+    if (!dies) {
+      add(LinkKind::disk_write, in_host, 0, all, param);
+      add_device_home(LinkKind::disk_write, window, param);
+    }
 
     // Parameters between uses on the device, and between those and the update in the host.
     const std::vector<const Pass*> touches = param_touches(w);
+    struct {
+      i32 begin = 0, end = -1;
+    } longest;
     for (u64 t = 0; t + 1 < touches.size(); ++t) {
       const i32 begin = touches[t]->last + 1, end = touches[t + 1]->first - 1;
       if (begin > end) continue;
+      if (end - begin > longest.end - longest.begin) longest = {begin, end};
       for (LinkKind kind : {LinkKind::h2d, LinkKind::disk_read}) {
         add(kind, kind == LinkKind::h2d ? in_device : in_device | in_host, begin, end, param);
         add_device_home(kind, window, param);
@@ -200,8 +207,16 @@ class Savings {
       add(LinkKind::disk_read, in_host, begin, end, param);
       if (begin <= end) add_device_home(LinkKind::disk_read, window, param);
     };
-    add_host_gap(touches.back()->last + 1, first_update - 1 + (program_.options.clipping ? turn() : 0));
+    if (!dies)
+      add_host_gap(touches.back()->last + 1, first_update - 1 + (program_.options.clipping ? turn() : 0));
     if (!program_.options.clipping) add_host_gap(last_update + 1, touches.front()->first - 1 + turn());
+
+    // What dies after its last use is written only if it leaves memory before: in the longest gap it may not,
+    // at least.
+    if (dies && longest.begin <= longest.end) {
+      add(LinkKind::disk_write, in_device | in_host, longest.begin, longest.end, param);
+      add_device_home(LinkKind::disk_write, window, param);
+    }
 
     // The first arrival and the gradient's departure are saved only by a home on the device.
     base_[link(LinkKind::h2d)] += param;

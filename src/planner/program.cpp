@@ -72,7 +72,8 @@ class Builder {
     const WindowChunks& chunks = layout_.windows[window];
     for (u32 i = 0; i < chunks.shard_cuts; ++i)
       for (u32 cut = i; cut < chunks.cuts; cut += chunks.shard_cuts)
-        program_.update[window][cut] = add({.kind = OpKind::update, .window = window, .cut = cut});
+        program_.update[window][cut] = program_.last_of_updates =
+            add({.kind = OpKind::update, .window = window, .cut = cut});
   }
 
   void add_reductions(u32 block) {

@@ -44,6 +44,7 @@ struct Program {
   std::vector<Pass> passes;                     // in order
   std::vector<std::vector<i32>> update;         // [window][cut]
   std::vector<std::vector<i32>> reduce;         // [window][use] several devices
+  i32 last_of_updates = 0;                      // of all windows
   std::vector<i32> gradient;                    // [window]
   i32 norm = 0;
   i32 first_backward = 0;

@@ -60,7 +60,7 @@ class Verifier {
     for (u32 i = 0; i < std::size(order); ++i) {
       TRY(replay(order[i], i == 0 ? nullptr : find_link(order[i - 1], order[i])));
       if (order[i] == body) after_body.push_back(snapshot());
-      if (order[i] == drain) TRY(check_homes());
+      if (order[i] == drain || order[i] == evaluation) TRY(check_homes());
     }
     if (after_body[1] != after_body[2]) return fault("the state after a body is not the state before it");
     return {};
@@ -107,6 +107,8 @@ class Verifier {
       return fault(describe(plan_, segment.kind, i) + " is on a lane that does not join its two tiers");
     if (!is_on_its_device(op, operands))
       return fault(describe(plan_, segment.kind, i) + " touches the memory of a device that is not its own");
+    if (op.kind == OpKind::update && !updates_what_it_must_find(operands))
+      return fault(describe(plan_, segment.kind, i) + " does not find all that it makes the new state from");
     if (op.kind == OpKind::all_gather && !gathers_what_it_reads(operands))
       return fault(describe(plan_, segment.kind, i) + " hands on a chunk that it does not read");
     if (op.kind == OpKind::reduce_scatter && !sums_all_devices(operands))
@@ -119,6 +121,15 @@ class Verifier {
     if (is_collective(op.kind)) return op.lane.kind == LaneKind::comm;
     return std::all_of(operands.begin(), operands.end(), [&](const Operand& o) {
       return o.frame.tier != Tier::device || o.frame.device == op.lane.device;
+    });
+  }
+
+  // What it does not read may be dead, so that must be no more than the kernel makes anew.
+  bool updates_what_it_must_find(std::span<const Operand> operands) const {
+    return std::all_of(operands.begin(), operands.end(), [&](const Operand& o) {
+      const Kind kind = plan_.chunk(o.first).kind;
+      if (!is_persistent(kind)) return o.access == Access::read;
+      return o.access == (made_by_update(kind, plan_.precision) ? Access::write : Access::read_write);
     });
   }
 
@@ -373,7 +384,7 @@ class Verifier {
     u16 device = 0;
     u64 begin = 0, end = 0;
     ChunkId chunk{};
-    u64 age = 0;  // versions behind the newest
+    bool stale = false;  // older than the newest: no read can ask for it, so it is as good as nothing
     bool operator==(const Piece&) const = default;
   };
   using Snapshot = std::vector<Piece>;
@@ -390,10 +401,10 @@ class Verifier {
     const Frame all{.tier = tier, .device = device, .bytes = plan_.tiers[static_cast<u32>(tier)].planned_peak};
     contents_.visit(all, [&](u64 begin, u64 end, Content& c) {
       if (c.chunk == ChunkId{none}) return;
-      const Piece piece{tier, device, begin, end, c.chunk, base_[index(c.chunk)] - c.version};
+      const Piece piece{tier, device, begin, end, c.chunk, base_[index(c.chunk)] != c.version};
       const bool same = !pieces.empty() && pieces.back().tier == tier && pieces.back().device == device &&
                         pieces.back().end == begin && pieces.back().chunk == piece.chunk &&
-                        pieces.back().age == piece.age;
+                        pieces.back().stale == piece.stale;
       if (same) pieces.back().end = end;
       else pieces.push_back(piece);
     });

@@ -208,7 +208,7 @@ Result<double> measure_adam(Session& session) {
   const DecaySegment whole[] = {{0, elements, true}};
   AdamWChunk chunk{.elements = elements, .segments = whole};
   chunk.grad = take(Kind::grad, 1);
-  chunk.param = take(Kind::param, 2);
+  chunk.param = take(Kind::param, made_by_update(Kind::param, precision) ? 1 : 2);
   for (const Kind master : {Kind::master, Kind::master_low})
     if (has_kind(precision, master)) chunk.master = take(master, 2);
   chunk.momentum = reinterpret_cast<float*>(take(Kind::momentum, 2));

@@ -112,7 +112,8 @@ PlanSummary summarize(const SummaryInput& in) {
       costs.push_back({kind, static_cast<u32>(element_bytes(kind, plan.precision))});
   };
   for (const Kind kind : {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance}) add(s.kept, kind);
-  add(s.waiting, has_kind(plan.precision, Kind::grad) ? Kind::grad : Kind::grad_accum);
+  if (!made_by_update(Kind::param, plan.precision))  // else they wait where parameters are dead
+    add(s.waiting, has_kind(plan.precision, Kind::grad) ? Kind::grad : Kind::grad_accum);
   for (u32 t = 0; t < tier_count; ++t) {
     const Tier tier = static_cast<Tier>(t);
     s.tiers[t] = {.budget = plan.tiers[t].budget,

@@ -15,6 +15,7 @@ namespace {
 struct Golden {
   const char* name;
   PlanOptions options;
+  Precision precision = Precision::bf16;
 };
 
 void PrintTo(const Golden& golden, std::ostream* out) { *out << golden.name; }
@@ -37,7 +38,7 @@ std::string first_difference(const std::string& a, const std::string& b) {
 }
 
 TEST_P(PlanGolden, TextIsUnchanged) {
-  const auto plan = make_plan(test::make_graph({.layers = 2}), GetParam().options);
+  const auto plan = make_plan(test::make_graph({.layers = 2, .precision = GetParam().precision}), GetParam().options);
   ASSERT_TRUE(plan) << plan.error().message;
   const std::string path = folder + GetParam().name + ".txt";
   if (std::getenv("TIDEPOOL_REWRITE_GOLDEN") != nullptr) {
@@ -58,7 +59,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Golden{"streaming", {.budgets = {Bytes{512 * kib}, Bytes{512 * kib}, disk}, .micro_batches = 2}},
                     Golden{"unclipped", {.budgets = {Bytes{512 * kib}, Bytes{512 * kib}, disk}, .clipping = false}},
                     Golden{"two_sweeps",
-                           {.budgets = {Bytes{512 * kib}, Bytes{512 * kib}, disk}, .micro_batches = 2, .sweeps = 2}}),
+                           {.budgets = {Bytes{512 * kib}, Bytes{512 * kib}, disk}, .micro_batches = 2, .sweeps = 2}},
+                    Golden{"fp16",
+                           {.budgets = {Bytes{512 * kib}, Bytes{512 * kib}, disk}, .micro_batches = 2},
+                           Precision::fp16}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
