@@ -43,7 +43,7 @@ missing_packages() {
   command -v pkg-config >/dev/null || echo pkg-config
   # The oneDNN package asks for OpenCL when CMake looks for it.
   local package packages=(libfmt-dev libspdlog-dev libyaml-cpp-dev libdnnl-dev ocl-icd-opencl-dev libhwy-dev
-    libxxhash-dev libpcre2-dev libutf8proc-dev liburing-dev libhwloc-dev libjemalloc-dev libgtest-dev libgmock-dev "$@")
+    libxxhash-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev liburing-dev libhwloc-dev libjemalloc-dev libgtest-dev libgmock-dev "$@")
   # The test of report.html opens it in a browser; without one it is skipped. Ubuntu's is a snap: not that.
   if ! command -v chromium >/dev/null && has_candidate chromium; then packages+=(chromium); fi
   read -ra boost <<<"$(boost_packages)"

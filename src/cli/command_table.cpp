@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/plan_arguments.h"
+#include "cli/tokenize_config.h"
 #include "config/schema.h"
 #include "text/value_text.h"
 
@@ -155,6 +156,12 @@ constexpr std::array tokenize_options = {
 };
 Result<void> run_tokenize(const Arguments& arguments) {
   const auto& words = arguments.positional();
+  if (words[0].ends_with(".yaml") || words[0].ends_with(".yml")) {
+    TRY_ASSIGN(const Config config, config_of(words));
+    TRY_ASSIGN(const u64 show, arguments.integer("show"));
+    return tokenize_config(config, show);
+  }
+  if (words.size() < 2) return usage("name the files to tokenize behind the tokenizer, or a config alone");
   TokenizeArguments out{.tokenizer = words[0], .inputs = {words.begin() + 1, words.end()}};
   out.output = arguments.text("output");
   out.special = !arguments.has("no-special");
@@ -230,9 +237,11 @@ const std::array command_table = std::to_array<Command>({
     {"probe", "", "measure this machine, write a machine file", probe_options, 0, run_probe,
      "\nTakes under a minute. Other work that runs meanwhile shows in the rates, and in\n"
      "their spread. docs/machine-files.md explains the file.\n"},
-    {"tokenize", "TOKENIZER FILE ...", "text files to a token file", tokenize_options, 2, run_tokenize,
+    {"tokenize", "TOKENIZER FILE ... | CONFIG.yaml [key=value ...]", "text to a token file, or a config's documents", tokenize_options, 1, run_tokenize,
      "\nTOKENIZER is a tokenizer.json, or a model directory that holds one. FILE may be\n"
-     "a directory, with everything in it. docs/tokenizer.md says what is supported.\n"},
+     "a directory, with everything in it. docs/tokenizer.md says what is supported.\n"
+     "With a config its documents are tokenized into the cache that training finds,\n"
+     "or with --show printed with what of them is learned (docs/data.md).\n"},
     {"generate", "RUN_DIR|CHECKPOINT", "write text with a trained model", generate_options, 1, run_generate},
     {"report", "RUN_DIR [RUN_DIR]", "the report of a run again, or of two side by side", report_options, 1, run_report},
     {"doctor", "[CONFIG.yaml [key=value ...]]", "what this machine lacks or limits, and the fix",

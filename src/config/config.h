@@ -14,13 +14,26 @@
 namespace tidepool {
 
 enum class IoBackend : u8 { automatic, io_uring, threads };
-enum class DataFormat : u8 { automatic, text, llmc, nanogpt };
+enum class DataFormat : u8 { automatic, text, llmc, nanogpt, npy, jsonl };
+// What data.records and data.loss may be.
+inline constexpr std::array<std::string_view, 7> record_kinds = {"auto", "text", "messages", "sharegpt", "alpaca", "completion", "tokens"};
+inline constexpr std::array<std::string_view, 3> loss_kinds = {"answers", "last_answer", "all"};
 
 struct DataConfig {
   std::vector<std::string> train;    // files, directories, globs
   DataFormat format = DataFormat::automatic;
-  double validation_fraction = 0.05; // the held-out tail of the tokens
+  double validation_fraction = 0.05; // the held-out tail of the tokens, or a share of the documents
   bool shuffle = true;
+  // Of documents: JSONL, and text where there is a tokenizer.
+  std::vector<double> weights;       // by entry of `train`, which then are sources of their own; empty: one source
+  std::string records = "auto";      // one of record_kinds
+  std::string tokenizer;             // a tokenizer.json, or a directory with one; empty: the model directory's, or bytes
+  std::string chat_template;         // a file, or chatml; empty: the model directory's
+  std::vector<std::string> chat_template_arguments;  // "name=value"
+  std::string loss = "answers";      // one of loss_kinds
+  bool end_token = true;             // behind texts and completions
+  bool packing = true;
+  std::string cache;                 // directory of tokenized documents; empty: beside output.dir
 
   bool operator==(const DataConfig&) const = default;
 };
@@ -127,6 +140,9 @@ Result<Config> parse_config(std::string_view yaml, std::string_view file_name,
 
 // memory.swap_dir, or where the swap file goes without it.
 std::string swap_directory(const Config&);
+
+// data.cache, or where tokenized documents lie without it.
+std::string data_cache_directory(const Config&);
 
 // The effective config, every key, commented from the schema. parse_config(to_yaml(c)) == c.
 std::string to_yaml(const Config&);

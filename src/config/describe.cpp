@@ -107,6 +107,14 @@ std::string config_markdown() {
   return out;
 }
 
+std::string data_cache_directory(const Config& config) {
+  if (!config.data.cache.empty()) return config.data.cache;
+  const std::string& dir = config.output.dir;
+  const size_t end = dir.find_last_not_of('/');
+  const size_t slash = dir.rfind('/', end);
+  return (end == dir.npos || slash == dir.npos ? "" : dir.substr(0, slash + 1)) + "data-cache";
+}
+
 std::string swap_directory(const Config& config) {
   return config.memory.swap_dir.empty() ? config.output.dir + "/swap" : config.memory.swap_dir;
 }

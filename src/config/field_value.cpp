@@ -53,6 +53,22 @@ Result<void> set_size(const Field& field, Bytes* to, std::string_view text) {
   return {};
 }
 
+// "0.7, 0.3"; nothing is none.
+Result<void> set_numbers(std::vector<double>* to, std::string_view text) {
+  std::vector<double> numbers;
+  while (!text.empty() && text != "[]") {
+    const size_t comma = std::min(text.find(','), text.size());
+    std::string_view one = text.substr(0, comma);
+    while (one.starts_with(' ')) one.remove_prefix(1);
+    while (one.ends_with(' ')) one.remove_suffix(1);
+    TRY_ASSIGN(const double number, parse_real(one));
+    numbers.push_back(number);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  *to = std::move(numbers);
+  return {};
+}
+
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
@@ -96,10 +112,12 @@ Result<void> set_value(const Field& field, Config& config, std::string_view text
                            return {};
                          },
                          [&](std::vector<std::string>* to) -> Result<void> {
-                           if (text.empty()) return reason("is empty");
-                           to->assign(1, std::string(text));
+                           if (text.empty() || (text == "[]" && field.required)) return reason("is empty");
+                           to->clear();
+                           if (text != "[]") to->emplace_back(text);
                            return {};
                          },
+                         [&](std::vector<double>* to) -> Result<void> { return set_numbers(to, text); },
                          [&](ChoiceRef to) -> Result<void> {
                            TRY_ASSIGN(const size_t at, choice_index(field, text));
                            *to.value = static_cast<u8>(at);
@@ -121,6 +139,11 @@ std::string value_yaml(const Field& field, const Config& config) {
                          [&](std::vector<std::string>* v) {
                            std::vector<std::string> items;
                            std::ranges::transform(*v, std::back_inserter(items), quoted);
+                           return fmt::format("[{}]", fmt::join(items, ", "));
+                         },
+                         [&](std::vector<double>* v) {
+                           std::vector<std::string> items;
+                           std::ranges::transform(*v, std::back_inserter(items), format_real);
                            return fmt::format("[{}]", fmt::join(items, ", "));
                          },
                          [&](ChoiceRef v) { return std::string(field.choices[*v.value]); },
@@ -151,6 +174,7 @@ std::string type_name(const Field& field) {
                          [](bool*) { return std::string("true | false"); },
                          [](std::string*) { return std::string("text"); },
                          [](std::vector<std::string>*) { return std::string("list of text"); },
+                         [](std::vector<double>*) { return std::string("list of numbers"); },
                          [](ChoiceRef) { return std::string("choice"); },
                      });
 }

@@ -12,6 +12,7 @@
 #include "config/schema.h"
 #include "config/validate.h"
 #include "text/nearest.h"
+#include "text/value_text.h"
 #include "text/utf8.h"
 #include "tidepool/read_file.h"
 #include "yaml/read_keys.h"
@@ -21,6 +22,7 @@ namespace tidepool {
 namespace {
 
 using ListRef = std::vector<std::string>* (*)(Config&);
+using NumbersRef = std::vector<double>* (*)(Config&);
 
 class Reader {
  public:
@@ -45,6 +47,8 @@ class Reader {
   Result<void> accept_or_refuse(const std::string& place, std::string_view section, const std::string& key,
                                 const YAML::Node& value);
   Result<void> read_list(const std::string& place, const Field& field, const YAML::Node& value);
+  Result<void> read_numbers(const std::string& place, const Field& field, const YAML::Node& value);
+  Result<std::string> read_weighted(const std::string& place, const YAML::Node& item);
   Error unknown_key(const std::string& place, std::string_view section, const std::string& key) const;
   Error unknown_section(const std::string& place, const std::string& name) const;
 
@@ -122,6 +126,8 @@ Result<void> Reader::read_model_map(const std::string& place, const std::string&
 Result<void> Reader::read_value(const std::string& place, const Field& field, const YAML::Node& value) {
   if (std::holds_alternative<ListRef>(field.ref) && value.IsSequence()) {
     TRY(read_list(place, field, value));
+  } else if (std::holds_alternative<NumbersRef>(field.ref) && value.IsSequence()) {
+    TRY(read_numbers(place, field, value));
   } else {
     const std::string text = value.IsScalar() ? value.Scalar() : "";
     if (value.IsMap() || value.IsSequence()) {
@@ -142,15 +148,46 @@ Result<void> Reader::read_value(const std::string& place, const Field& field, co
 
 Result<void> Reader::read_list(const std::string& place, const Field& field, const YAML::Node& value) {
   std::vector<std::string> items;
+  const bool weighted = field.section == "data" && field.key == "train" && value.size() > 0 && value[0].IsMap();
+  if (weighted) {
+    config_.data.weights.clear();
+    place_of(*find_fields("data", "weights")[0]) = place;
+  }
   for (const YAML::Node& item : value) {
+    if (weighted) {
+      TRY_ASSIGN(std::string path, read_weighted(place, item));
+      items.push_back(std::move(path));
+      continue;
+    }
     if (!item.IsScalar() || item.Scalar().empty()) {
       return fault_at(place, fmt::format("{}.{}: every item must be text", field.section, field.key));
     }
     items.push_back(item.Scalar());
   }
-  if (items.empty()) return key_fault(place, field, "[]", "is empty");
+  if (items.empty() && field.required) return key_fault(place, field, "[]", "is empty");
   *std::get<ListRef>(field.ref)(config_) = std::move(items);
   return {};
+}
+
+Result<void> Reader::read_numbers(const std::string& place, const Field& field, const YAML::Node& value) {
+  std::string text;
+  for (const YAML::Node& item : value) {
+    if (!item.IsScalar()) return fault_at(place, fmt::format("{}.{}: every item must be a number", field.section, field.key));
+    text += (text.empty() ? "" : ",") + item.Scalar();
+  }
+  if (const Result<void> set = set_value(field, config_, text); !set) return key_fault(place, field, text, set.error().message);
+  return {};
+}
+
+// {path: FILE, weight: 0.7}, an entry of data.train. Returns the path.
+Result<std::string> Reader::read_weighted(const std::string& place, const YAML::Node& item) {
+  const auto wrong = [&](std::string_view why) { return fault_at(place, fmt::format("data.train: {}; write every entry as {{path: FILE, weight: 0.7}}", why)); };
+  if (!item.IsMap() || item.size() != 2 || !item["path"] || !item["weight"]) return wrong("an entry has not exactly path and weight");
+  if (!item["path"].IsScalar() || item["path"].Scalar().empty() || !item["weight"].IsScalar()) return wrong("path must be text and weight a number");
+  const Result<double> weight = parse_real(item["weight"].Scalar());
+  if (!weight) return wrong(fmt::format("weight '{}' {}", item["weight"].Scalar(), weight.error().message));
+  config_.data.weights.push_back(*weight);
+  return item["path"].Scalar();
 }
 
 Error Reader::unknown_section(const std::string& place, const std::string& name) const {

@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, 3> precisions = {"fp32", "bf16", "fp16"};
 constexpr std::array<std::string_view, 3> recomputes = {"auto", "keep", "recompute"};
 constexpr std::array<std::string_view, 5> homes = {"auto", "device", "host", "disk", "mixed"};
 constexpr std::array<std::string_view, 3> io_backends = {"auto", "io_uring", "threads"};
-constexpr std::array<std::string_view, 4> formats = {"auto", "text", "llmc", "nanogpt"};
+constexpr std::array<std::string_view, 6> formats = {"auto", "text", "llmc", "nanogpt", "npy", "jsonl"};
 
 // A captureless lambda as a plain pointer, so that the variant can tell its type.
 #define REF(path) +[](Config& c) { return &c.path; }
@@ -37,7 +37,8 @@ const std::array other_fields = std::to_array<Field>({
     {.section = "data",
      .key = "train",
      .ref = REF(data.train),
-     .help = "Files, directories (with all below them) or globs: UTF-8 text, llm.c or nanoGPT tokens",
+     .help = "Files, directories (with all below them) or globs: UTF-8 text, JSONL (both also as .gz, .zst), llm.c, nanoGPT "
+             "or .npy tokens; an entry may be {path, weight}",
      .required = true},
     {.section = "data",
      .key = "format",
@@ -51,6 +52,38 @@ const std::array other_fields = std::to_array<Field>({
      "",
      {0, 0.9}},
     {"data", "shuffle", REF(data.shuffle), "Visit the sequences of each epoch in a seeded random order"},
+    {.section = "data",
+     .key = "weights",
+     .ref = REF(data.weights),
+     .help = "Of documents: a weight for each entry of train, as share of the sequences; without, all entries are one source"},
+    {.section = "data",
+     .key = "records",
+     .ref = REF(data.records),
+     .help = "What the lines of JSONL are; auto looks at the first one of each source",
+     .choices = Names(record_kinds)},
+    {.section = "data",
+     .key = "tokenizer",
+     .ref = REF(data.tokenizer),
+     .help = "A tokenizer.json, or a directory with one; empty is the model directory's, and without one a byte is a token"},
+    {.section = "data",
+     .key = "chat_template",
+     .ref = REF(data.chat_template),
+     .help = "A Jinja file, or chatml; empty is the model directory's"},
+    {.section = "data",
+     .key = "chat_template_arguments",
+     .ref = REF(data.chat_template_arguments),
+     .help = "What the chat template may ask for, each name=value, such as enable_thinking=false"},
+    {.section = "data",
+     .key = "loss",
+     .ref = REF(data.loss),
+     .help = "What is learned of chats and completions; of plain text it is everything",
+     .choices = Names(loss_kinds)},
+    {"data", "end_token", REF(data.end_token), "End texts and completions with the tokenizer's eos_token"},
+    {"data", "packing", REF(data.packing), "Put several documents into a sequence; attention stays within each"},
+    {.section = "data",
+     .key = "cache",
+     .ref = REF(data.cache),
+     .help = "Directory of tokenized documents; empty is data-cache beside output.dir"},
 
     // train
     {.section = "train",

@@ -22,7 +22,7 @@ struct ChoiceRef {
 // Where a key's value lives in a Config; the alternative is the key's type.
 using FieldRef = std::variant<u32* (*)(Config&), u64* (*)(Config&), double* (*)(Config&), bool* (*)(Config&),
                               std::string* (*)(Config&), std::vector<std::string>* (*)(Config&),
-                              Bytes* (*)(Config&), ChoiceRef (*)(Config&)>;
+                              std::vector<double>* (*)(Config&), Bytes* (*)(Config&), ChoiceRef (*)(Config&)>;
 
 struct Range {
   double least = 0;

@@ -13,6 +13,8 @@ namespace tidepool {
 
 namespace {
 
+constexpr size_t data_sources_max = 256;
+
 std::optional<u32> number(std::string_view digits) {
   u32 value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
@@ -56,6 +58,17 @@ std::optional<Complaint> check_loss_scale(const TrainConfig& t) {
   return std::nullopt;
 }
 
+std::optional<Complaint> check_weights(const DataConfig& d) {
+  if (d.weights.empty()) return std::nullopt;
+  if (d.weights.size() != d.train.size())
+    return Complaint{"data", "weights", fmt::format("{} weights for {} entries of data.train; there must be as many", d.weights.size(), d.train.size())};
+  if (d.weights.size() > data_sources_max) return Complaint{"data", "weights", fmt::format("at most {} sources are mixed", data_sources_max)};
+  for (const double weight : d.weights) {
+    if (!(weight > 0 && weight <= 1e9)) return Complaint{"data", "weights", fmt::format("{} is no weight; it must be above 0 and at most 1e9", weight)};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 u32 MachineConfig::devices() const {
@@ -85,6 +98,7 @@ std::optional<Complaint> validate(const Config& c) {
         "train", "warmup_steps",
         fmt::format("{} is neither a whole number of steps nor a share below 1", c.train.warmup_steps)};
   }
+  if (const std::optional<Complaint> complaint = check_weights(c.data)) return complaint;
   if (c.train.precision == Precision::fp16) {
     if (const std::optional<Complaint> complaint = check_loss_scale(c.train)) return complaint;
   }

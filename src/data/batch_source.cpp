@@ -10,14 +10,18 @@ namespace tidepool {
 
 namespace {
 
-// Row r of [B, T].
-std::span<i32> row_of(std::span<i32> matrix, u64 row, u32 length) {
-  return matrix.subspan(row * length, length);
+// Row r of [B, T] arrays.
+BatchArrays row_of(const BatchArrays& arrays, u64 row, u32 length) {
+  const auto part = [&](std::span<i32> matrix) {
+    return matrix.empty() ? matrix : matrix.subspan(row * length, length);
+  };
+  return {part(arrays.tokens), part(arrays.targets), part(arrays.starts)};
 }
 
-void pad(std::span<i32> tokens, std::span<i32> targets) {
-  std::ranges::fill(tokens, 0);
-  std::ranges::fill(targets, ignored_target);
+void pad(const BatchArrays& row) {
+  std::ranges::fill(row.tokens, 0);
+  std::ranges::fill(row.targets, ignored_target);
+  std::ranges::fill(row.starts, 0);
 }
 
 }  // namespace
@@ -46,20 +50,19 @@ double BatchSource::epoch(u64 step) const {
   return static_cast<double>(step) / static_cast<double>(steps_per_epoch_);
 }
 
-Result<void> BatchSource::load_batch(u64 step, u32 micro_batch, std::span<i32> tokens,
-                                     std::span<i32> targets) const {
+Result<void> BatchSource::load_batch(u64 step, u32 micro_batch, const BatchArrays& out) const {
   CHECK(micro_batch < micro_batches_, micro_batch, micro_batches_);
-  CHECK(tokens.size() == batch_.rows() && targets.size() == batch_.rows(), tokens.size(), targets.size());
+  CHECK(out.tokens.size() == batch_.rows() && out.targets.size() == batch_.rows(), out.tokens.size(),
+        out.targets.size());
   const u64 first = first_of_step(step);
   const u64 filled = sequences_of_step(step);
   for (u64 row = 0; row < batch_.sequences; ++row) {
     const u64 place = u64{micro_batch} * batch_.sequences + row;
-    const std::span row_tokens = row_of(tokens, row, batch_.tokens);
-    const std::span row_targets = row_of(targets, row, batch_.tokens);
+    const BatchArrays arrays = row_of(out, row, batch_.tokens);
     if (place < filled) {
-      TRY(data_.train_sequence(first + place, row_tokens, row_targets));
+      TRY(data_.train_sequence(first + place, arrays));
     } else {
-      pad(row_tokens, row_targets);
+      pad(arrays);
     }
   }
   return {};
@@ -75,18 +78,17 @@ u64 BatchSource::target_tokens(u64 step) const {
 
 u64 BatchSource::validation_batches() const { return div_up(data_.validation_sequences(), batch_.sequences); }
 
-Result<void> BatchSource::load_validation_batch(u64 batch, std::span<i32> tokens,
-                                                std::span<i32> targets) const {
+Result<void> BatchSource::load_validation_batch(u64 batch, const BatchArrays& out) const {
   CHECK(batch < validation_batches(), batch, validation_batches());
-  CHECK(tokens.size() == batch_.rows() && targets.size() == batch_.rows(), tokens.size(), targets.size());
+  CHECK(out.tokens.size() == batch_.rows() && out.targets.size() == batch_.rows(), out.tokens.size(),
+        out.targets.size());
   for (u64 row = 0; row < batch_.sequences; ++row) {
     const u64 sequence = batch * batch_.sequences + row;
-    const std::span row_tokens = row_of(tokens, row, batch_.tokens);
-    const std::span row_targets = row_of(targets, row, batch_.tokens);
+    const BatchArrays arrays = row_of(out, row, batch_.tokens);
     if (sequence < data_.validation_sequences()) {
-      TRY(data_.validation_sequence(sequence, row_tokens, row_targets));
+      TRY(data_.validation_sequence(sequence, arrays));
     } else {
-      pad(row_tokens, row_targets);
+      pad(arrays);
     }
   }
   return {};

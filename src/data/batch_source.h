@@ -23,13 +23,13 @@ class BatchSource {
   u64 steps_per_epoch() const { return steps_per_epoch_; }
   double epoch(u64 step) const;  // epochs done after `step`
 
-  // `tokens` and `targets` are [B, T]; steps count from 1. Any thread may call at any time.
-  Result<void> load_batch(u64 step, u32 micro_batch, std::span<i32> tokens, std::span<i32> targets) const;
+  // Fills [B, T] arrays; steps count from 1. Any thread may call at any time.
+  Result<void> load_batch(u64 step, u32 micro_batch, const BatchArrays&) const;
   u64 target_tokens(u64 step) const;  // never 0
 
   // The held-out tail in order, the last batch padded the same way.
   u64 validation_batches() const;
-  Result<void> load_validation_batch(u64 batch, std::span<i32> tokens, std::span<i32> targets) const;
+  Result<void> load_validation_batch(u64 batch, const BatchArrays&) const;
 
   // Dataset::fingerprint() and sequences per step: what a step number means.
   std::string fingerprint() const;

@@ -1,72 +1,63 @@
-// The training data as sequences. Files lie end to end as one row of tokens; its tail is held out.
-//
-//   [0, train_tokens)               train: sequence i reads tokens [i T, i T + T], the last being a target
-//   [train_tokens, tokens)          validation: the same, whole sequences only
-//
-// The last training sequence of an epoch may be cut short by the split; what is missing has the target
-// -100. Nothing is held in memory but the list of files: every read goes to the page cache.
+// The training data as sequences of T places; what they are made of is up to the two kinds there are: tokens in a row
+// (token_dataset.h), and documents (document_dataset.h).
 #pragma once
 
-#include "tidepool/ignored_target.h"
+#include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
-#include "data/token_file.h"
+#include "tidepool/batch_arrays.h"
+#include "tidepool/core_pool.h"
+#include "tidepool/ignored_target.h"
+#include "tidepool/result.h"
 
 namespace tidepool {
 
+struct DataProgress {
+  u64 bytes = 0, bytes_total = 0;  // of the files
+  u64 documents = 0, tokens = 0;
+};
+
+// Where documents are made tokens, and with what.
+struct DataPlace {
+  std::string cache;            // where caches lie; REQUIRES for documents: not empty
+  std::string model_directory;  // its tokenizer and chat template, where data.tokenizer names none; empty: bytes
+  CorePool* pool = nullptr;     // null: one thread
+  std::function<void(const DataProgress&)> progress = [](const DataProgress&) {};
+};
 
 class Dataset {
  public:
-  // Checks everything that can be checked before training. ErrorKind::bad_input names the file and
-  // what is needed; ErrorKind::usage if the vocabulary cannot hold text.
-  static Result<std::unique_ptr<Dataset>> open(const DataConfig&, u32 vocab_size, u32 sequence_length,
-                                               u64 seed);
+  // Checks everything that can be checked before training; documents are tokenized, or a cache of that is found.
+  // ErrorKind::bad_input names the file and what is needed; ErrorKind::usage if the vocabulary cannot hold text.
+  static Result<std::unique_ptr<Dataset>> open(const DataConfig&, u32 vocab_size, u32 sequence_length, u64 seed,
+                                               const DataPlace& = {});
+  Dataset() = default;
   Dataset(const Dataset&) = delete;
+  virtual ~Dataset() = default;
 
-  u64 tokens() const { return tokens_; }
-  u64 train_tokens() const { return train_tokens_; }
-  u64 train_sequences() const;  // per epoch
-  u64 validation_sequences() const { return validation_sequences_; }
-  u32 sequence_length() const { return sequence_length_; }
+  virtual u64 tokens() const = 0;
+  virtual u64 train_sequences() const = 0;  // per epoch
+  virtual u64 validation_sequences() const = 0;
+  virtual u32 sequence_length() const = 0;
 
-  // The epoch is index / train_sequences(), each in its own order. `tokens` and `targets` are [T].
-  // A pure function; any thread may call at any time. Errors as TokenFile::read.
-  Result<void> train_sequence(u64 index, std::span<i32> tokens, std::span<i32> targets) const;
-  Result<void> validation_sequence(u64 index, std::span<i32> tokens, std::span<i32> targets) const;
+  // The epoch is index / train_sequences(), each in its own order. Arrays are [T]; `starts` may be empty.
+  // A pure function; any thread may call at any time. Errors of reading.
+  virtual Result<void> train_sequence(u64 index, const BatchArrays&) const = 0;
+  virtual Result<void> validation_sequence(u64 index, const BatchArrays&) const = 0;
 
-  // Targets that are not ignored in train_sequence(index): T, but for the last one of the data.
-  u32 train_targets(u64 index) const;
+  // Targets that are not ignored in train_sequence(index).
+  virtual u32 train_targets(u64 index) const = 0;
 
-  // Same text: same sequences in the same order. Covers contents, cut, split, seed and shuffle; not
-  // paths, so data may move. (Token files over TokenFile::scan_limit are sampled.)
-  const std::string& fingerprint() const { return fingerprint_; }
+  // Same data: same sequences in the same order. Covers contents, cut, split, seed and shuffle; not paths, so data
+  // may move.
+  virtual const std::string& fingerprint() const = 0;
 
-  Bytes memory_bytes() const;  // what it holds; reads take 16 KiB of stack beside
-
- private:
-  Dataset(const DataConfig&, u32 vocab_size, u32 sequence_length, u64 seed);
-  Result<void> open_files(const DataConfig&);
-  Result<void> check_format() const;
-  Result<void> split(const DataConfig&);
-  Result<void> take_fingerprint(const DataConfig&);
-  u64 train_index(u64 index) const;
-  Result<void> read_tokens(u64 first, std::span<i32> out) const;
-  Result<void> read_sequence(u64 first, u32 count, std::span<i32> tokens, std::span<i32> targets) const;
-
-  const u32 vocab_size_;
-  const u32 sequence_length_;
-  const u64 seed_;
-  const bool shuffle_;
-  std::vector<TokenFile> files_;
-  std::vector<u64> file_begin_;  // by file: its first token in the row
-  u64 tokens_ = 0;
-  u64 train_tokens_ = 0;
-  u64 validation_sequences_ = 0;
-  std::string fingerprint_;
+  // For people: one line each, of what was found and made.
+  virtual std::vector<std::string> notes() const { return {}; }
+  virtual Bytes memory_bytes() const = 0;  // what it holds
 };
 
 }  // namespace tidepool

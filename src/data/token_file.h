@@ -1,4 +1,4 @@
-// One file of tokens: bytes of text, or token ids as llm.c and nanoGPT write them. Nothing of it is
+// One file of tokens: bytes of text, or token ids as llm.c, nanoGPT and NumPy write them. Nothing of it is
 // held in memory.
 #pragma once
 
@@ -14,13 +14,13 @@ namespace tidepool {
 class TokenFile {
  public:
   // Looks at the first bytes and the size. `automatic`: llm.c by its magic number, else nanoGPT if the
-  // name ends in .bin, else text. ErrorKind::bad_input naming the file and what is wrong.
+  // name ends in .bin, .npy by its name, else text. ErrorKind::bad_input naming the file and what is wrong.
   static Result<TokenFile> open(const std::string& path, DataFormat);
 
   const std::string& path() const { return path_; }
   DataFormat format() const { return format_; }
   u64 tokens() const { return tokens_; }
-  u32 token_bytes() const { return token_bytes_; }  // 1, 2 or 4
+  u32 token_bytes() const { return token_bytes_; }  // 1, 2, 4 or 8
 
   // Tokens [first, first + out.size()) as numbers. Any thread may call at any time. ErrorKind::io; or
   // ErrorKind::bad_input where an id is not below vocab_size.
@@ -37,6 +37,8 @@ class TokenFile {
   Result<void> read_bytes(u64 offset, std::span<std::byte> out) const;
   Result<void> recognise(Bytes size);
   Result<void> recognise_llmc(Bytes size);
+  Result<void> recognise_npy(Bytes size);
+  Result<void> read_npy_header(std::string_view header);
   Result<void> scan_piece_at(u64 first, std::span<const std::byte> piece, u32 vocab_size) const;
   Error bad_token(u64 token, u64 id, u32 vocab_size) const;
 

@@ -8,6 +8,7 @@
 #include "executor/gpu_reserved.h"
 #include "io/memory_limits.h"
 #include "model/blocks.h"
+#include "tidepool/model_config.h"
 #include "tidepool/check.h"
 #include "trainer/rest_staging.h"
 
@@ -64,12 +65,17 @@ Bytes device_reserved(const Config& config) {
   return graph ? gpu_reserved(*graph, micro_batches_per_step(config), config.machine.devices()).total() : Bytes{0};
 }
 
+bool packs_documents(const Config& config) {
+  return config.data.packing && style(config.model.family) != LayerStyle::gpt2;
+}
+
 // GPUs have their activations in the precision of their matrix units.
 Result<ModelGraph> make_graph(const Config& config) {
   const Precision precision = config.train.precision;
   return build_model(config.model, precision,
                     {.sequences = config.train.per_device_train_batch_size,
-                     .tokens = config.train.sequence_length},
+                     .tokens = config.train.sequence_length,
+                     .packed = packs_documents(config)},
                     config.machine.gpus().empty() ? Precision::fp32 : precision);
 }
 

@@ -19,6 +19,7 @@
 #include "trainer/evaluation_runs.h"
 #include "trainer/init_weights.h"
 #include "trainer/leave_now.h"
+#include "trainer/open_data.h"
 #include "trainer/plan_run.h"
 #include "trainer/run_checkpoints.h"
 #include "trainer/run_directory.h"
@@ -48,7 +49,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     const StopSignals signals(StopSignals::at_once("\ntidepool: stopped before the first step\n"));
     TRY(check_executor(config_));
     TRY_ASSIGN(graph_, make_graph(config_));
-    TRY(open_data());
+    TRY(find_data());
     TRY(choose());
     TRY_ASSIGN(directory_, RunDirectory::open(config_.output.dir, request_.resume.empty() ? Beginning::anew : Beginning::resumed));
     TRY_ASSIGN(checkpoints_, RunCheckpoints::open(config_, graph_, outputs_));
@@ -58,6 +59,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     TRY_ASSIGN(session_, Session::create(config_, graph_, std::move(chosen_.plan), *source_,
                                          {.open_disk = request_.open_disk, .rest_patience = request_.watchdog_least}));
     if (!request_.quiet) TRY(show_plan());
+    for (const std::string& note : data_->notes()) outputs_.say(note);
     for (const std::string& note : session_->notes()) outputs_.say(note);
     say_choice();
     TRY(checkpoints_->check_room(found ? found->state.step : 0));
@@ -146,9 +148,8 @@ class Trainer final : public NextSegment, public EngineObserver {
     return {};
   }
 
-  Result<void> open_data() {
-    TRY_ASSIGN(data_, Dataset::open(config_.data, config_.model.vocab_size, config_.train.sequence_length,
-                                    config_.train.seed));
+  Result<void> find_data() {
+    TRY_ASSIGN(data_, open_data(config_, {.quiet = request_.quiet}));
     batches_ = std::make_unique<BatchSource>(*data_, graph_.batch, micro_batches_per_step(config_));
     TRY_ASSIGN(LearningRate rate, make_learning_rate(config_.train));
     learning_rate_ = std::move(rate);

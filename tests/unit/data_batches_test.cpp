@@ -7,6 +7,7 @@
 
 #include "data/batch_source.h"
 #include "data/shuffle.h"
+#include "data/token_dataset.h"
 #include "text/utf8.h"
 
 namespace tidepool {
@@ -66,7 +67,7 @@ class DataBatches : public testing::Test {
   ~DataBatches() override { fs::remove_all(dir_); }
 
   // Token i of the row is i, over two files, so that any mistake shows.
-  std::unique_ptr<Dataset> counting(u32 tokens, u32 length, DataConfig config = {}) {
+  std::unique_ptr<TokenDataset> counting(u32 tokens, u32 length, DataConfig config = {}) {
     std::vector<u16> ids(tokens);
     for (u32 i = 0; i < tokens; ++i) ids[i] = static_cast<u16>(i);
     const u32 cut = tokens / 3;
@@ -75,7 +76,7 @@ class DataBatches : public testing::Test {
     config.train = {dir_.string()};
     auto data = Dataset::open(config, 65536, length, 5);
     EXPECT_TRUE(data) << data.error().message;
-    return std::move(*data);
+    return std::unique_ptr<TokenDataset>(static_cast<TokenDataset*>(data->release()));
   }
   void write(const char* name, std::span<const u16> ids) {
     std::ofstream(dir_ / name, std::ios::binary)
@@ -94,7 +95,7 @@ TEST_F(DataBatches, EveryTokenIsATargetOncePerEpoch) {
   for (u64 epoch = 0; epoch < 2; ++epoch) {
     std::multiset<i32> seen;
     for (u64 i = 0; i < 91; ++i) {
-      ASSERT_TRUE(data->train_sequence(epoch * 91 + i, tokens, targets));
+      ASSERT_TRUE(data->train_sequence(epoch * 91 + i, {tokens, targets, {}}));
       u32 valid = 0;
       for (u32 t = 0; t < 10; ++t) {
         if (targets[t] == ignored_target) continue;
@@ -113,9 +114,9 @@ TEST_F(DataBatches, EveryTokenIsATargetOncePerEpoch) {
 TEST_F(DataBatches, ValidationIsTheTailAndUntouchedByTraining) {
   const auto data = counting(1003, 10, {.validation_fraction = 0.1});
   std::vector<i32> tokens(10), targets(10);
-  ASSERT_TRUE(data->validation_sequence(0, tokens, targets));
+  ASSERT_TRUE(data->validation_sequence(0, {tokens, targets, {}}));
   EXPECT_EQ(tokens[0], 902);
-  ASSERT_TRUE(data->validation_sequence(9, tokens, targets));
+  ASSERT_TRUE(data->validation_sequence(9, {tokens, targets, {}}));
   EXPECT_EQ(targets[9], 1002);
 }
 
@@ -136,12 +137,12 @@ TEST_F(DataBatches, TheLastBatchOfAnEpochIsPadded) {
   EXPECT_EQ(source.target_tokens(3), 30u);
   EXPECT_EQ(source.target_tokens(4), 40u);
   std::vector<i32> tokens(20), targets(20);
-  ASSERT_TRUE(source.load_batch(3, 1, tokens, targets));
+  ASSERT_TRUE(source.load_batch(3, 1, {tokens, targets, {}}));
   EXPECT_EQ(tokens[0], 100);
   EXPECT_EQ(targets[9], 110);
   EXPECT_THAT(std::span(targets).subspan(10), testing::Each(ignored_target));
   EXPECT_THAT(std::span(tokens).subspan(10), testing::Each(0));
-  ASSERT_TRUE(source.load_batch(4, 0, tokens, targets));
+  ASSERT_TRUE(source.load_batch(4, 0, {tokens, targets, {}}));
   EXPECT_EQ(tokens[0], 0);  // a new epoch
   EXPECT_EQ(source.epoch(3), 1.0);
 }
@@ -153,7 +154,7 @@ TEST_F(DataBatches, TargetTokensMatchWhatBatchesHold) {
   for (u64 step = 1; step <= 2 * source.steps_per_epoch(); ++step) {
     u64 count = 0;
     for (u32 m = 0; m < 4; ++m) {
-      ASSERT_TRUE(source.load_batch(step, m, tokens, targets));
+      ASSERT_TRUE(source.load_batch(step, m, {tokens, targets, {}}));
       count += static_cast<u64>(30 - std::ranges::count(targets, ignored_target));
     }
     EXPECT_EQ(source.target_tokens(step), count);
@@ -161,7 +162,7 @@ TEST_F(DataBatches, TargetTokensMatchWhatBatchesHold) {
   }
   u64 validation = 0;
   for (u64 b = 0; b < source.validation_batches(); ++b) {
-    ASSERT_TRUE(source.load_validation_batch(b, tokens, targets));
+    ASSERT_TRUE(source.load_validation_batch(b, {tokens, targets, {}}));
     validation += static_cast<u64>(30 - std::ranges::count(targets, ignored_target));
   }
   EXPECT_EQ(validation, data->validation_sequences() * 10);
@@ -173,9 +174,9 @@ TEST_F(DataBatches, AStepDoesNotDependOnMicroBatches) {
   const BatchSource wide(*data, {.sequences = 4, .tokens = 10}, 1),
       narrow(*data, {.sequences = 1, .tokens = 10}, 4);
   std::vector<i32> tokens(40), targets(40), part(10), part_targets(10);
-  ASSERT_TRUE(wide.load_batch(9, 0, tokens, targets));
+  ASSERT_TRUE(wide.load_batch(9, 0, {tokens, targets, {}}));
   for (u32 m = 0; m < 4; ++m) {
-    ASSERT_TRUE(narrow.load_batch(9, m, part, part_targets));
+    ASSERT_TRUE(narrow.load_batch(9, m, {part, part_targets, {}}));
     EXPECT_TRUE(std::ranges::equal(part, std::span(tokens).subspan(m * 10, 10)));
   }
   EXPECT_EQ(wide.fingerprint(), narrow.fingerprint());
@@ -196,7 +197,7 @@ TEST_F(DataBatches, ThreadsReadTheSame) {
   const auto read_all = [&](std::vector<i32>& out) {
     std::vector<i32> tokens(40), targets(40);
     for (u64 step = 1; step <= 60; ++step) {
-      if (!source.load_batch(step, 0, tokens, targets)) return;
+      if (!source.load_batch(step, 0, {tokens, targets, {}})) return;
       out.insert(out.end(), tokens.begin(), tokens.end());
     }
   };

@@ -6,6 +6,7 @@
 
 #include "data/dataset.h"
 #include "data/find_files.h"
+#include "data/token_file.h"
 
 namespace tidepool {
 namespace {

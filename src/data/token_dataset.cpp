@@ -1,11 +1,10 @@
-#include "data/dataset.h"
+#include "data/token_dataset.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>
 
 #include <algorithm>
 
-#include "data/find_files.h"
 #include "data/shuffle.h"
 #include "tidepool/check.h"
 
@@ -19,22 +18,22 @@ Error bad(std::string text) { return {ErrorKind::bad_input, std::move(text)}; }
 
 }  // namespace
 
-Dataset::Dataset(const DataConfig& config, u32 vocab_size, u32 sequence_length, u64 seed)
+TokenDataset::TokenDataset(const DataConfig& config, u32 vocab_size, u32 sequence_length, u64 seed)
     : vocab_size_(vocab_size), sequence_length_(sequence_length), seed_(seed), shuffle_(config.shuffle) {}
 
-Result<std::unique_ptr<Dataset>> Dataset::open(const DataConfig& config, u32 vocab_size, u32 sequence_length,
-                                               u64 seed) {
+Result<std::unique_ptr<TokenDataset>> TokenDataset::open(const DataConfig& config,
+                                                         const std::vector<FoundFile>& found, u32 vocab_size,
+                                                         u32 sequence_length, u64 seed) {
   CHECK(sequence_length >= 1, sequence_length);
-  std::unique_ptr<Dataset> data(new Dataset(config, vocab_size, sequence_length, seed));
-  TRY(data->open_files(config));
+  std::unique_ptr<TokenDataset> data(new TokenDataset(config, vocab_size, sequence_length, seed));
+  TRY(data->open_files(config, found));
   TRY(data->check_format());
   TRY(data->split(config));
   TRY(data->take_fingerprint(config));
   return data;
 }
 
-Result<void> Dataset::open_files(const DataConfig& config) {
-  TRY_ASSIGN(const std::vector<FoundFile> found, find_files(config.train));
+Result<void> TokenDataset::open_files(const DataConfig& config, const std::vector<FoundFile>& found) {
   for (const FoundFile& file : found) {
     TRY_ASSIGN(TokenFile opened, TokenFile::open(file.path, config.format));
     if (opened.tokens() == 0 && !file.named) continue;  // an empty file in a directory hurts nobody
@@ -48,7 +47,7 @@ Result<void> Dataset::open_files(const DataConfig& config) {
   return {};
 }
 
-Result<void> Dataset::check_format() const {
+Result<void> TokenDataset::check_format() const {
   const auto is_text = [](const TokenFile& file) { return file.format() == DataFormat::text; };
   const auto text = std::ranges::find_if(files_, is_text);
   const auto ids = std::ranges::find_if_not(files_, is_text);
@@ -65,7 +64,7 @@ Result<void> Dataset::check_format() const {
 }
 
 // Validation gets whole sequences, at least one where training keeps at least one.
-Result<void> Dataset::split(const DataConfig& config) {
+Result<void> TokenDataset::split(const DataConfig& config) {
   const u64 length = sequence_length_;
   const auto whole_sequences = [&](u64 tokens) { return tokens == 0 ? 0 : (tokens - 1) / length; };
   if (whole_sequences(tokens_) == 0) {
@@ -85,7 +84,7 @@ Result<void> Dataset::split(const DataConfig& config) {
   return {};
 }
 
-Result<void> Dataset::take_fingerprint(const DataConfig& config) {
+Result<void> TokenDataset::take_fingerprint(const DataConfig& config) {
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash(XXH3_createState(),
                                                                              XXH3_freeState);
   XXH3_64bits_reset(hash.get());
@@ -102,33 +101,34 @@ Result<void> Dataset::take_fingerprint(const DataConfig& config) {
   return {};
 }
 
-u64 Dataset::train_sequences() const { return div_up(train_tokens_ - 1, sequence_length_); }
+u64 TokenDataset::train_sequences() const { return div_up(train_tokens_ - 1, sequence_length_); }
 
 // Which sequence of the row stands at this place of its epoch.
-u64 Dataset::train_index(u64 index) const {
+u64 TokenDataset::train_index(u64 index) const {
   const u64 count = train_sequences();
   if (!shuffle_) return index % count;
   return Permutation(count, seed_, index / count)(index % count);
 }
 
-u32 Dataset::train_targets(u64 index) const {
+u32 TokenDataset::train_targets(u64 index) const {
   const u64 first = train_index(index) * sequence_length_;
   return static_cast<u32>(std::min<u64>(sequence_length_, train_tokens_ - 1 - first));
 }
 
-Result<void> Dataset::train_sequence(u64 index, std::span<i32> tokens, std::span<i32> targets) const {
+Result<void> TokenDataset::train_sequence(u64 index, const BatchArrays& out) const {
   const u64 first = train_index(index) * sequence_length_;
   const u64 count = std::min<u64>(sequence_length_, train_tokens_ - 1 - first);
-  return read_sequence(first, static_cast<u32>(count), tokens, targets);
+  return read_sequence(first, static_cast<u32>(count), out);
 }
 
-Result<void> Dataset::validation_sequence(u64 index, std::span<i32> tokens, std::span<i32> targets) const {
+Result<void> TokenDataset::validation_sequence(u64 index, const BatchArrays& out) const {
   CHECK(index < validation_sequences_, index, validation_sequences_);
-  return read_sequence(train_tokens_ + index * sequence_length_, sequence_length_, tokens, targets);
+  return read_sequence(train_tokens_ + index * sequence_length_, sequence_length_, out);
 }
 
-Result<void> Dataset::read_sequence(u64 first, u32 count, std::span<i32> tokens,
-                                    std::span<i32> targets) const {
+Result<void> TokenDataset::read_sequence(u64 first, u32 count, const BatchArrays& out) const {
+  const auto& [tokens, targets, starts] = out;
+  std::ranges::fill(starts, 0);  // a sequence is one document
   CHECK(tokens.size() == sequence_length_ && targets.size() == sequence_length_, tokens.size(),
         targets.size());
   CHECK(count >= 1, count);
@@ -140,7 +140,7 @@ Result<void> Dataset::read_sequence(u64 first, u32 count, std::span<i32> tokens,
   return {};
 }
 
-Result<void> Dataset::read_tokens(u64 first, std::span<i32> out) const {
+Result<void> TokenDataset::read_tokens(u64 first, std::span<i32> out) const {
   size_t at = static_cast<size_t>(std::ranges::upper_bound(file_begin_, first) - file_begin_.begin()) - 1;
   while (!out.empty()) {
     const TokenFile& file = files_[at];
@@ -154,8 +154,9 @@ Result<void> Dataset::read_tokens(u64 first, std::span<i32> out) const {
   return {};
 }
 
-Bytes Dataset::memory_bytes() const {
-  u64 bytes = sizeof(Dataset) + file_begin_.capacity() * sizeof(u64) + files_.capacity() * sizeof(TokenFile);
+Bytes TokenDataset::memory_bytes() const {
+  u64 bytes =
+      sizeof(TokenDataset) + file_begin_.capacity() * sizeof(u64) + files_.capacity() * sizeof(TokenFile);
   for (const TokenFile& file : files_) bytes += file.path().capacity();
   return Bytes{bytes};
 }

@@ -1,0 +1,58 @@
+#include "cli/tokenize_config.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <boost/json/value.hpp>
+
+#include "data/open_documents.h"
+#include "json/text.h"
+#include "report/screen.h"
+#include "trainer/open_data.h"
+
+namespace tidepool {
+
+namespace {
+
+constexpr size_t shown_bytes_max = 2000;  // of a run: enough to see what it is
+
+// "+" stands before what is learned, "-" before what is only read; on a terminal they differ in colour too.
+void print(const ShownDocument& document, const Screen& screen) {
+  fmt::print("{}: {} tokens, {} with loss\n", document.place, document.tokens, document.learned);
+  for (const ShownDocument::Run& run : document.runs) {
+    const bool cut = run.text.size() > shown_bytes_max;
+    const std::string text =
+        json_text(boost::json::value(run.text.substr(0, shown_bytes_max)), JsonStyle::line);
+    const std::string line = fmt::format("  {} {}{}", run.learned ? '+' : '-', text, cut ? " ..." : "");
+    fmt::print("{}\n", paint(screen, run.learned ? Ink::green : Ink::dim, line));
+  }
+}
+
+Result<void> show_documents(const Config& config, const std::vector<SourceFiles>& sources, u64 count) {
+  const DataPlace place = data_place(config);
+  TRY_ASSIGN(const std::vector<ShownDocument> shown,
+             first_documents(sources, config.data, config.model.vocab_size, place.model_directory, count));
+  const Screen screen = detect_screen(STDOUT_FILENO);
+  for (const ShownDocument& document : shown) print(document, screen);
+  return {};
+}
+
+}  // namespace
+
+Result<void> tokenize_config(const Config& config, u64 show) {
+  const DataPlace place = data_place(config);
+  TRY_ASSIGN(const bool tokenizer, has_tokenizer(config.data, place.model_directory));
+  TRY_ASSIGN(const std::vector<SourceFiles> sources, all_sources(config.data, tokenizer));
+  for (const SourceFiles& source : sources) {
+    if (source.holds(FileKind::tokens))
+      return Error{ErrorKind::bad_input,
+                   fmt::format("{}: is tokens, or text whose bytes are tokens; there is nothing to tokenize",
+                               source.found[0].path)};
+  }
+  if (show > 0) return show_documents(config, sources, show);
+  TRY_ASSIGN(const std::unique_ptr<Dataset> data, open_data(config));
+  for (const std::string& note : data->notes()) fmt::print("{}\n", note);
+  return {};
+}
+
+}  // namespace tidepool

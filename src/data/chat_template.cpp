@@ -1,0 +1,196 @@
+#include "data/chat_template.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <boost/json/value.hpp>
+
+#include "jinja/from_json.h"
+#include "json/text.h"
+#include "tidepool/check.h"
+#include "tidepool/read_file.h"
+
+namespace tidepool {
+
+namespace {
+
+constexpr u64 template_bytes_max = mib;
+constexpr std::string_view chatml =
+    "{% for message in messages %}"
+    "<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+// What strftime_now says while data is made: the same on every day, or a run could not be resumed tomorrow.
+std::tm fixed_day() {
+  std::tm day{};
+  day.tm_year = 2025 - 1900;
+  day.tm_mday = 1;
+  day.tm_wday = 3;
+  return day;
+}
+
+Error bad(std::string text) { return {ErrorKind::bad_input, std::move(text)}; }
+
+size_t common_prefix(std::string_view a, std::string_view b) {
+  return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+// The most characters at the end of `text` that `pattern` begins with (Knuth, Morris and Pratt: linear).
+size_t longest_suffix_that_begins(std::string_view text, std::string_view pattern) {
+  std::vector<size_t> border(pattern.size() + 1, 0);
+  const auto follow = [&](size_t matched, char c) {
+    while (matched > 0 && (matched == pattern.size() || pattern[matched] != c)) matched = border[matched];
+    return matched < pattern.size() && pattern[matched] == c ? matched + 1 : matched;
+  };
+  for (size_t i = 1; i < pattern.size(); ++i) border[i + 1] = follow(border[i], pattern[i]);
+  size_t matched = 0;
+  for (const char c : text) matched = pattern.empty() ? 0 : follow(matched, c);
+  return matched;
+}
+
+bool is_answer(const jinja::Value& message) {
+  const jinja::Value* role = message.dict()->find("role");
+  return role && role->text() && *role->text() == "assistant";
+}
+
+Result<TokenizerConfig::Source> named_source(const TokenizerConfig& config,
+                                             const ChatTemplateOptions& options) {
+  if (options.file == "chatml")
+    return TokenizerConfig::Source{"the built-in template chatml", std::string(chatml)};
+  if (!options.file.empty()) {
+    TRY_ASSIGN(std::string text, read_small_file(options.file, template_bytes_max, ErrorKind::bad_input));
+    return TokenizerConfig::Source{options.file, std::move(text)};
+  }
+  const auto found = config.templates.find("default");
+  if (found != config.templates.end()) return found->second;
+  std::string names;
+  for (const auto& [name, source] : config.templates) names += fmt::format(" '{}'", name);
+  return bad(fmt::format(
+      "{}: no chat template is named 'default' (there are{}); name a file with data.chat_template",
+      config.templates.begin()->second.name, names));
+}
+
+Result<void> add_argument(const std::string& argument, jinja::Dict& variables) {
+  const size_t equals = argument.find('=');
+  if (equals == argument.npos || equals == 0)
+    return Error{ErrorKind::usage,
+                 fmt::format("data.chat_template_arguments: '{}' is not written name=value", argument)};
+  const std::string value = argument.substr(equals + 1);
+  const Result<boost::json::value> parsed = parse_json(value, ErrorKind::usage, "");
+  variables.set(argument.substr(0, equals), parsed ? jinja::from_json(*parsed) : jinja::Value(value));
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<const ChatTemplate>> ChatTemplate::open(const TokenizerConfig& config,
+                                                               const ChatTemplateOptions& options) {
+  if (options.file.empty() && config.templates.empty()) return std::unique_ptr<const ChatTemplate>();
+  std::unique_ptr<ChatTemplate> out(new ChatTemplate);
+  TRY_ASSIGN(const TokenizerConfig::Source source, named_source(config, options));
+  TRY_ASSIGN(out->plain_, jinja::Template::parse(source.text, source.name));
+  std::string identity = source.text;
+  if (const auto found = config.templates.find("tool_use");
+      options.file.empty() && found != config.templates.end()) {
+    TRY_ASSIGN(out->with_tools_, jinja::Template::parse(found->second.text, found->second.name));
+    identity += '\0' + found->second.text;
+  }
+  for (const auto& [name, token] : config.special_tokens) {
+    out->variables_.set(name, jinja::Value(token));
+    identity += fmt::format("\n{}={}", name, token);
+  }
+  for (const std::string& argument : options.arguments) {
+    TRY(add_argument(argument, out->variables_));
+    identity += '\n' + argument;
+  }
+  out->fingerprint_ = fmt::format("{:016x}", XXH3_64bits(identity.data(), identity.size()));
+  return std::unique_ptr<const ChatTemplate>(std::move(out));
+}
+
+const jinja::Template& ChatTemplate::chosen(const ChatRecord& chat) const {
+  return with_tools_ && !chat.tools.is_undefined() ? *with_tools_ : *plain_;
+}
+
+Result<jinja::Rendered> ChatTemplate::render_first(const ChatRecord& chat, size_t messages,
+                                                   bool prompt_for_answer) const {
+  jinja::Dict variables;
+  variables.append("messages", jinja::Value(jinja::List(chat.messages.begin(),
+                                                        chat.messages.begin() + static_cast<i64>(messages))));
+  variables.append("tools", chat.tools.is_undefined() ? jinja::Value(jinja::None{}) : chat.tools);
+  variables.append("documents", jinja::Value(jinja::None{}));
+  variables.append("add_generation_prompt", jinja::Value(prompt_for_answer));
+  for (const auto& [name, value] : variables_.entries()) variables.set(name, value);
+  static const std::tm day = fixed_day();
+  return chosen(chat).render(variables, day);
+}
+
+Result<RenderedChat> ChatTemplate::render(const ChatRecord& chat, LossOn loss) const {
+  TRY_ASSIGN(jinja::Rendered whole, render_first(chat, chat.messages.size(), false));
+  RenderedChat out;
+  if (loss == LossOn::everything) {
+    out.answers = {{0, whole.text.size()}};
+  } else if (chosen(chat).has_generation()) {
+    out.answers = std::move(whole.generations);
+    std::erase_if(out.answers, [](const jinja::Span& span) { return span.begin == span.end; });
+    if (loss == LossOn::last_answer && out.answers.size() > 1) out.answers = {out.answers.back()};
+  } else {
+    TRY_ASSIGN(out.answers, answers_by_prefixes(chat, loss, whole.text));
+  }
+  out.text = std::move(whole.text);
+  return out;
+}
+
+Result<std::vector<jinja::Span>> ChatTemplate::answers_by_prefixes(const ChatRecord& chat, LossOn loss,
+                                                                   const std::string& whole) const {
+  std::vector<jinja::Span> out;
+  for (size_t i = chat.messages.size(); i-- > 0;) {
+    if (!is_answer(chat.messages[i])) continue;
+    TRY_ASSIGN(const jinja::Span span, answer_by_prefixes(chat, i, whole));
+    if (span.begin < span.end) out.push_back(span);
+    if (loss == LossOn::last_answer) break;
+  }
+  std::ranges::reverse(out);
+  for (size_t i = 1; i < out.size(); ++i) {  // two answers in a row may share what stands between them
+    out[i].begin = std::max(out[i].begin, out[i - 1].end);
+    out[i].end = std::max(out[i].end, out[i].begin);
+  }
+  return out;
+}
+
+Result<jinja::Span> ChatTemplate::answer_by_prefixes(const ChatRecord& chat, size_t message,
+                                                     const std::string& whole) const {
+  const auto unclear = [&](std::string_view why) {
+    return bad(
+        fmt::format("{}: where the answer messages[{}] stands in the text cannot be told, since {}; mark "
+                    "answers in the template "
+                    "with {{% generation %}}, or set data.loss: all",
+                    chosen(chat).name(), message, why));
+  };
+  const Result<jinja::Rendered> asked = render_first(chat, message, true);
+  if (!asked)
+    return unclear(fmt::format("the messages before it alone are refused ({})", asked.error().message));
+  const Result<jinja::Rendered> answered = render_first(chat, message + 1, false);
+  if (!answered)
+    return unclear(fmt::format("the messages up to it alone are refused ({})", answered.error().message));
+  const std::string &before = asked->text, &with = answered->text;
+
+  size_t begin = before.size();
+  if (!whole.starts_with(
+          before)) {  // the prompt for an answer may say more than an answer in the middle begins with
+    TRY_ASSIGN(const jinja::Rendered bare, render_first(chat, message, false));
+    begin = common_prefix(whole, before);
+    if (begin < bare.text.size() || !whole.starts_with(bare.text))
+      return unclear("the template writes the messages before it otherwise once more follow");
+  }
+  if (whole.starts_with(with) && with.size() >= begin) return jinja::Span{begin, with.size()};
+  const size_t shared = std::min(common_prefix(with, before), with.size());
+  const std::string_view written = std::string_view(with).substr(shared);
+  const size_t kept =
+      longest_suffix_that_begins(written, std::string_view(whole).substr(begin, written.size()));
+  if (kept == 0) return unclear("the template writes it otherwise once more messages follow");
+  return jinja::Span{begin, begin + kept};
+}
+
+}  // namespace tidepool

@@ -1,0 +1,60 @@
+// A conversation as one text, and which parts of it the model is to learn to write.
+//
+// Where the template marks them ({% generation %}), those parts are the answers. Where it does not, they are
+// found by rendering beginnings of the conversation: answer i begins where the messages before it, with the
+// prompt for an answer, end, and ends where the messages up to it end. A template that writes earlier answers
+// otherwise once more messages follow (Qwen3's leaves out what they thought) is followed as far as what it
+// keeps is the end of what it wrote; one that writes earlier *other* messages otherwise is refused, for then
+// nothing tells where an answer begins.
+#pragma once
+
+#include <ctime>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/record.h"
+#include "data/tokenizer_config.h"
+#include "jinja/template.h"
+
+namespace tidepool {
+
+enum class LossOn : u8 { answers, last_answer, everything };
+
+struct RenderedChat {
+  std::string text;
+  std::vector<jinja::Span> answers;  // ascending, apart from each other
+};
+
+struct ChatTemplateOptions {
+  std::string file;  // in place of the model directory's; "chatml": the built-in one; empty: the directory's
+  std::vector<std::string> arguments;  // "enable_thinking=false": name=JSON, or plain text
+};
+
+class ChatTemplate {
+ public:
+  // null where there is none. ErrorKind::bad_input: a template outside of what is supported, by name and
+  // line.
+  static Result<std::unique_ptr<const ChatTemplate>> open(const TokenizerConfig&, const ChatTemplateOptions&);
+
+  // Any thread may call at any time. Errors name the template and its line; the caller says which record.
+  Result<RenderedChat> render(const ChatRecord&, LossOn) const;
+
+  // Same template and arguments, same text.
+  const std::string& fingerprint() const { return fingerprint_; }
+
+ private:
+  ChatTemplate() = default;
+  const jinja::Template& chosen(const ChatRecord&) const;
+  Result<jinja::Rendered> render_first(const ChatRecord&, size_t messages, bool prompt_for_answer) const;
+  Result<std::vector<jinja::Span>> answers_by_prefixes(const ChatRecord&, LossOn,
+                                                       const std::string& whole) const;
+  Result<jinja::Span> answer_by_prefixes(const ChatRecord&, size_t message, const std::string& whole) const;
+
+  std::unique_ptr<const jinja::Template> plain_, with_tools_;  // with_tools_ may be null
+  jinja::Dict variables_;
+  std::string fingerprint_;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,135 @@
+#include "data/document_dataset.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "data/shuffle.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+
+namespace {
+
+constexpr u64 order_seed = 0x7469'6465;  // of documents: not the run's
+
+// In which order documents are packed; the last of it are held out.
+class DocumentOrder {
+ public:
+  DocumentOrder(u64 documents, bool shuffle) : order_(documents, order_seed, 0), shuffle_(shuffle) {}
+  u64 operator()(u64 place) const { return shuffle_ ? order_(place) : place; }
+
+ private:
+  Permutation order_;
+  bool shuffle_;
+};
+
+u64 held_out(u64 documents, double fraction) {
+  if (fraction <= 0 || documents < 2) return 0;
+  return std::clamp<u64>(static_cast<u64>(std::llround(fraction * static_cast<double>(documents))), 1,
+                         documents - 1);
+}
+
+}  // namespace
+
+DocumentDataset::DocumentDataset(const DataConfig& config, u32 vocab_size, u32 sequence_length, u64 seed)
+    : vocab_size_(vocab_size), sequence_length_(sequence_length), seed_(seed), shuffle_(config.shuffle) {}
+
+Result<std::unique_ptr<DocumentDataset>> DocumentDataset::create(const DataConfig& config,
+                                                                 std::vector<Source> sources, u32 vocab_size,
+                                                                 u32 sequence_length, u64 seed,
+                                                                 std::vector<std::string> notes) {
+  std::unique_ptr<DocumentDataset> out(new DocumentDataset(config, vocab_size, sequence_length, seed));
+  out->notes_ = std::move(notes);
+  std::vector<double> weights;
+  for (Source& source : sources) {
+    weights.push_back(source.weight);
+    TRY(out->pack(config, std::move(source.cache)));
+  }
+  if (weights.size() > 1) out->mixture_.emplace(weights);
+  for (const Packed& source : out->sources_) {
+    out->train_rows_ += source.train.rows();
+    out->validation_rows_ += source.validation.rows();
+  }
+  out->describe(config);
+  return out;
+}
+
+Result<void> DocumentDataset::pack(const DataConfig& config, std::unique_ptr<TokenCache> cache) {
+  const u64 documents = cache->counts().documents;
+  if (documents == 0)
+    return Error{ErrorKind::bad_input, fmt::format("{}: no document has anything to learn ({} have none); "
+                                                   "see data.loss, and look at them with  tidepool tokenize "
+                                                   "CONFIG --show 3",
+                                                   cache->directory(), cache->counts().without_loss)};
+  const DocumentOrder order(documents, shuffle_);
+  const u64 held = held_out(documents, config.validation_fraction), train = documents - held;
+  const PackOptions options{.row_places = sequence_length_, .together = config.packing};
+  Packed out{.cache = std::move(cache)};
+  TRY_ASSIGN(out.train, PackedRows::pack(
+                            *out.cache, train, [&](u64 i) { return order(i); }, options));
+  TRY_ASSIGN(out.validation, PackedRows::pack(
+                                 *out.cache, held, [&](u64 i) { return order(train + i); }, options));
+  const double places = static_cast<double>((out.train.rows() + out.validation.rows()) * sequence_length_);
+  notes_.push_back(fmt::format(
+      "data: {} documents in {} rows of {} ({:.1f}% filled), {} documents held out{}", train,
+      out.train.rows(), sequence_length_,
+      100 * static_cast<double>(out.train.filled_places() + out.validation.filled_places()) / places, held,
+      out.train.cut_documents() > 0
+          ? fmt::format("; {} longer than a row were cut", out.train.cut_documents())
+          : ""));
+  sources_.push_back(std::move(out));
+  return {};
+}
+
+void DocumentDataset::describe(const DataConfig& config) {
+  std::string text =
+      fmt::format("documents, rows of {}, packing {}, held out {}, shuffle {}, seed {}", sequence_length_,
+                  config.packing, config.validation_fraction, shuffle_, shuffle_ ? seed_ : 0);
+  for (size_t i = 0; i < sources_.size(); ++i)
+    text += fmt::format(", {} at {}", sources_[i].cache->content(),
+                        sources_.size() > 1 ? mixture_->share(static_cast<u32>(i)) : 0);
+  fingerprint_ = fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
+u64 DocumentDataset::tokens() const {
+  return std::accumulate(sources_.begin(), sources_.end(), u64{0},
+                         [](u64 sum, const Packed& s) { return sum + s.cache->counts().tokens; });
+}
+
+// Each source goes through its own epochs: where several are mixed, the small one begins again while the
+// large one is still in its first.
+DocumentDataset::Place DocumentDataset::train_place(u64 index) const {
+  const Mixture::Draw draw = mixture_ ? (*mixture_)(index) : Mixture::Draw{0, index};
+  const PackedRows& rows = sources_[draw.source].train;
+  const u64 at = draw.index % rows.rows();
+  return {&rows, shuffle_ ? Permutation(rows.rows(), seed_ + draw.source, draw.index / rows.rows())(at) : at};
+}
+
+Result<void> DocumentDataset::train_sequence(u64 index, const BatchArrays& out) const {
+  const Place place = train_place(index);
+  return place.rows->read(place.row, vocab_size_, out);
+}
+
+u32 DocumentDataset::train_targets(u64 index) const {
+  const Place place = train_place(index);
+  return place.rows->targets(place.row);
+}
+
+Result<void> DocumentDataset::validation_sequence(u64 index, const BatchArrays& out) const {
+  CHECK(index < validation_rows_, index, validation_rows_);
+  size_t source = 0;
+  while (index >= sources_[source].validation.rows()) index -= sources_[source++].validation.rows();
+  return sources_[source].validation.read(index, vocab_size_, out);
+}
+
+Bytes DocumentDataset::memory_bytes() const {
+  Bytes sum{sizeof(DocumentDataset)};
+  for (const Packed& source : sources_) sum += source.train.memory_bytes() + source.validation.memory_bytes();
+  return sum;
+}
+
+}  // namespace tidepool

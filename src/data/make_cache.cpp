@@ -1,0 +1,134 @@
+#include "data/make_cache.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tidepool/read_file.h"
+
+namespace tidepool {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr u64 sample_bytes = 64 * kib;  // of each end of a file, for its key
+// Read and encoded together; large enough that cores wait for each other rarely, and a few MiB in all.
+constexpr size_t batch_bytes = 4 * mib, batch_documents = 4096;
+
+// Changes with whatever makes other tokens of the same files and settings.
+constexpr int encoding_version = 1;
+
+Result<std::string> sample_of(const RawDocuments::File& file) {
+  TRY_ASSIGN(const InputFile input, open_input(file.path, ErrorKind::bad_input));
+  struct stat st {};
+  if (::fstat(input.fd.get(), &st) != 0)
+    return Error{ErrorKind::io, fmt::format("{}: cannot stat", file.path)};
+  std::vector<std::byte> bytes(std::min(2 * sample_bytes, input.bytes));
+  const u64 head = std::min(sample_bytes, bytes.size());
+  TRY(read_exactly(input.fd, file.path, 0, std::span(bytes).first(head), ErrorKind::io));
+  TRY(read_exactly(input.fd, file.path, input.bytes - (bytes.size() - head), std::span(bytes).subspan(head),
+                   ErrorKind::io));
+  return fmt::format("{} {} {} {}.{} {:x}\n", fs::path(file.path).filename().string(), file.records,
+                     input.bytes, st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
+                     XXH3_64bits(bytes.data(), bytes.size()));
+}
+
+// One batch: raw documents in, tokens of each out, in the same order.
+class Batch {
+ public:
+  bool full() const { return bytes_ >= batch_bytes || documents_.size() == batch_documents; }
+  void add(RawDocument document) {
+    bytes_ += document.content.size();
+    documents_.push_back(std::move(document));
+  }
+
+  Result<void> encode(const DocumentEncoder& encoder, RecordShape shape, CorePool* pool) {
+    std::vector<std::vector<u32>> tokens(documents_.size());
+    std::vector<Result<void>> results(documents_.size());
+    const auto one = [&](u32 i, u32) { results[i] = encoder.encode(documents_[i], shape, tokens[i]); };
+    if (pool) {
+      parallel_for(*pool, Priority::normal, static_cast<u32>(documents_.size()), one);
+    } else {
+      for (u32 i = 0; i < documents_.size(); ++i) one(i, 0);
+    }
+    tokens_ = std::move(tokens);
+    for (Result<void>& result : results) TRY(std::move(result));  // the first in order, whoever was quickest
+    return {};
+  }
+
+  Result<void> write(TokenCacheWriter& writer) {
+    for (size_t i = 0; i < documents_.size(); ++i) {
+      TRY(writer.append(tokens_[i]));
+      if (documents_[i].last) TRY(writer.end_document());
+    }
+    documents_.clear();
+    bytes_ = 0;
+    return {};
+  }
+
+ private:
+  std::vector<RawDocument> documents_;
+  std::vector<std::vector<u32>> tokens_;
+  size_t bytes_ = 0;
+};
+
+Result<void> encode_all(const CacheRequest& request, const DataPlace& place, TokenCacheWriter& writer) {
+  RawDocuments source(request.files, request.shape, request.text);
+  const DocumentEncoder encoder(request.text, request.chat, request.settings);
+  DataProgress progress;
+  for (const RawDocuments::File& file : request.files) {
+    std::error_code unused;
+    progress.bytes_total += fs::file_size(file.path, unused);
+  }
+  Batch batch;
+  for (bool more = true; more;) {
+    TRY_ASSIGN(std::optional<RawDocument> document, source.next());
+    more = document.has_value();
+    if (more) batch.add(std::move(*document));
+    if (more && !batch.full()) continue;
+    TRY(batch.encode(encoder, source.shape().value_or(RecordShape::text), place.pool));
+    TRY(batch.write(writer));
+    progress.bytes = source.bytes_read();
+    progress.documents = writer.counts().documents;
+    progress.tokens = writer.counts().tokens;
+    place.progress(progress);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> cache_key(const CacheRequest& request) {
+  std::string text =
+      fmt::format("{}\n{}\n{} {} {} {}\n", encoding_version, request.identity,
+                  request.shape ? name_of(*request.shape) : "auto", static_cast<int>(request.settings.loss),
+                  request.settings.end_token ? static_cast<i64>(*request.settings.end_token) : -1,
+                  request.chat ? request.chat->fingerprint() : "no chat template");
+  for (const RawDocuments::File& file : request.files) {
+    TRY_ASSIGN(const std::string sample, sample_of(file));
+    text += sample;
+  }
+  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
+Result<MadeCache> open_or_make_cache(const CacheRequest& request, const DataPlace& place) {
+  TRY_ASSIGN(const std::string key, cache_key(request));
+  const std::string directory = fmt::format("{}/{}", place.cache, key);
+  MadeCache out;
+  std::error_code unused;
+  if (!fs::exists(directory, unused)) {
+    remove_unfinished_caches(directory);
+    TRY_ASSIGN(const std::unique_ptr<TokenCacheWriter> writer, TokenCacheWriter::create(directory, key));
+    TRY(encode_all(request, place, *writer));
+    TRY(writer->finish());
+    out.made = true;
+  }
+  TRY_ASSIGN(out.cache, TokenCache::open(directory, key));
+  return out;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,33 @@
+// Files of documents into a token cache, on all cores of a pool; or the cache that was made of them before.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/document_encoder.h"
+#include "data/token_cache.h"
+
+namespace tidepool {
+
+struct CacheRequest {
+  std::vector<RawDocuments::File> files;
+  std::optional<RecordShape> shape;
+  const TextEncoder& text;
+  const ChatTemplate* chat = nullptr;
+  EncoderSettings settings;
+  std::string identity;  // of tokenizer and settings: what else the tokens follow from
+};
+
+struct MadeCache {
+  std::unique_ptr<TokenCache> cache;
+  bool made = false;  // now; else it was there
+};
+
+// The key says which files (name, size, time and a sample of the content), and what they were encoded with.
+Result<std::string> cache_key(const CacheRequest&);
+Result<MadeCache> open_or_make_cache(const CacheRequest&, const DataPlace&);
+
+}  // namespace tidepool

@@ -1,0 +1,77 @@
+#include "data/open_encoder.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <filesystem>
+
+#include "data/tokenizer_encoder.h"
+#include "tidepool/read_file.h"
+
+namespace tidepool {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr u64 tokenizer_bytes_max = 1 * gib;
+
+// The tokenizer.json that is meant; empty: none.
+std::string tokenizer_file(const DataConfig& config, const std::string& model_directory) {
+  std::error_code unused;
+  if (!config.tokenizer.empty())
+    return fs::is_directory(config.tokenizer, unused) ? config.tokenizer + "/tokenizer.json"
+                                                      : config.tokenizer;
+  const std::string file = model_directory + "/tokenizer.json";
+  return !model_directory.empty() && fs::exists(file, unused) ? file : "";
+}
+
+// What lies beside the tokenizer: names of special tokens, the chat template.
+std::string directory_of(const std::string& file, const std::string& model_directory) {
+  if (file.empty()) return model_directory;
+  const std::string parent = fs::path(file).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+Result<void> open_text_encoder(const std::string& file, OpenedEncoder& out) {
+  if (file.empty()) {
+    out.text = create_byte_encoder();
+    out.name = out.identity = "bytes";
+    return {};
+  }
+  TRY_ASSIGN(const std::string content, read_small_file(file, tokenizer_bytes_max, ErrorKind::bad_input));
+  TRY_ASSIGN(out.text, open_tokenizer_encoder(file));
+  out.name = file;
+  out.identity = fmt::format("tokenizer {:016x}", XXH3_64bits(content.data(), content.size()));
+  return {};
+}
+
+}  // namespace
+
+Result<bool> has_tokenizer(const DataConfig& config, const std::string& model_directory) {
+  return !tokenizer_file(config, model_directory).empty();
+}
+
+Result<OpenedEncoder> open_encoder(const DataConfig& config, const std::string& model_directory) {
+  OpenedEncoder out;
+  const std::string file = tokenizer_file(config, model_directory),
+                    directory = directory_of(file, model_directory);
+  TRY(open_text_encoder(file, out));
+  TokenizerConfig beside;
+  if (!directory.empty()) {
+    TRY_ASSIGN(beside, read_tokenizer_config(directory));
+  }
+  TRY_ASSIGN(out.chat, ChatTemplate::open(beside, {.file = config.chat_template,
+                                                   .arguments = config.chat_template_arguments}));
+  const auto end = beside.special_tokens.find("eos_token");
+  if (end == beside.special_tokens.end()) return out;
+  out.end_token = out.text->id_of(end->second);
+  if (!out.end_token && config.end_token && !file.empty())
+    return Error{ErrorKind::bad_input, fmt::format("{}: has no token '{}', which tokenizer_config.json "
+                                                   "beside it names as eos_token; correct it, or set "
+                                                   "data.end_token: false",
+                                                   file, end->second)};
+  return out;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,101 @@
+#include "data/raw_documents.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tidepool {
+
+namespace {
+
+constexpr size_t part_bytes = 256 * kib;  // of a text, where it can be cut
+constexpr size_t read_bytes = 1 * mib;
+constexpr size_t uncut_bytes_max = 256 * mib;  // of a text without a place to cut it at
+
+}  // namespace
+
+RawDocuments::RawDocuments(std::vector<File> files, std::optional<RecordShape> shape,
+                           const TextEncoder& encoder)
+    : files_(std::move(files)), shape_(shape), encoder_(encoder) {}
+
+u64 RawDocuments::bytes_read() const {
+  return bytes_before_ + (lines_ ? lines_->bytes_read() : text_ ? text_->bytes_read() : 0);
+}
+
+Result<bool> RawDocuments::open_next() {
+  bytes_before_ = bytes_read();
+  lines_.reset();
+  text_.reset();
+  if (next_file_ == files_.size()) return false;
+  const File& file = files_[next_file_++];
+  if (file.records) {
+    TRY_ASSIGN(LineReader lines, LineReader::open(file.path));
+    lines_.emplace(std::move(lines));
+  } else {
+    TRY_ASSIGN(text_, open_byte_stream(file.path));
+    part_first_ = true;
+    text_ended_ = false;
+  }
+  return true;
+}
+
+Result<std::optional<RawDocument>> RawDocuments::next() {
+  while (true) {
+    if (lines_ || text_) {
+      TRY_ASSIGN(std::optional<RawDocument> found, lines_ ? next_line() : next_part());
+      if (found) return found;
+    }
+    TRY_ASSIGN(const bool more, open_next());
+    if (!more) return std::optional<RawDocument>();
+  }
+}
+
+Result<std::optional<RawDocument>> RawDocuments::next_line() {
+  while (true) {
+    TRY_ASSIGN(std::optional<std::string> line, lines_->next());
+    if (!line) return std::optional<RawDocument>();
+    if (line->find_first_not_of(" \t\r") == line->npos) continue;
+    RawDocument out{.content = std::move(*line),
+                    .place = fmt::format("{}:{}", files_[next_file_ - 1].path, lines_->line()),
+                    .record = true};
+    if (!shape_) {
+      TRY_ASSIGN(shape_, recognise_record(out.content, out.place));
+    }
+    return std::optional<RawDocument>(std::move(out));
+  }
+}
+
+Result<std::optional<RawDocument>> RawDocuments::next_part() {
+  const std::string& path = files_[next_file_ - 1].path;
+  while (true) {
+    // A part only where more follows, so that the last one is known as such.
+    const size_t cut =
+        buffer_.size() > part_bytes || (text_ended_ && !buffer_.empty())
+            ? text_ended_ && buffer_.size() <= part_bytes ? buffer_.size() : encoder_.cut(buffer_)
+            : 0;
+    const bool rest = text_ended_ && (cut == 0 || cut == buffer_.size());
+    if (cut > 0 || (rest && !buffer_.empty())) {
+      const size_t bytes = rest ? buffer_.size() : cut;
+      RawDocument out{.content = buffer_.substr(0, bytes), .place = path, .first = part_first_, .last = rest};
+      buffer_.erase(0, bytes);
+      part_first_ = false;
+      return std::optional<RawDocument>(std::move(out));
+    }
+    if (text_ended_) return std::optional<RawDocument>();
+    if (buffer_.size() > uncut_bytes_max)
+      return Error{
+          ErrorKind::bad_input,
+          fmt::format(
+              "{}: {} of text without a place where this tokenizer lets it be cut; make several documents "
+              "of it, as JSONL with \"text\"",
+              path, buffer_.size())};
+    const size_t had = buffer_.size();
+    buffer_.resize(had + read_bytes);
+    const Result<size_t> got = text_->read(std::span(buffer_).subspan(had));
+    buffer_.resize(had + (got ? *got : 0));
+    if (!got) return got.error();
+    text_ended_ = *got == 0;
+  }
+}
+
+}  // namespace tidepool

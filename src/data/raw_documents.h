@@ -1,0 +1,53 @@
+// Files of text and JSONL as documents, in order: one line of JSONL is one, a text file is one (in parts, for
+// it may be longer than memory).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/line_reader.h"
+#include "data/record.h"
+#include "data/text_encoder.h"
+
+namespace tidepool {
+
+struct RawDocument {
+  std::string content;             // a line, or a part of a text
+  std::string place;               // "FILE:LINE", or "FILE"
+  bool record = false;             // a line of JSONL
+  bool first = true, last = true;  // part of its document
+};
+
+class RawDocuments {
+ public:
+  struct File {
+    std::string path;
+    bool records = false;  // JSONL
+  };
+  // `shape`: of the records, or none to take the first one's. `encoder` says where texts may be cut; it
+  // outlives this.
+  RawDocuments(std::vector<File>, std::optional<RecordShape> shape, const TextEncoder& encoder);
+
+  // None at the end. Empty lines are passed over. Errors name file and line.
+  Result<std::optional<RawDocument>> next();
+  std::optional<RecordShape> shape() const { return shape_; }
+  u64 bytes_read() const;  // of the files, for progress
+
+ private:
+  Result<std::optional<RawDocument>> next_line();
+  Result<std::optional<RawDocument>> next_part();
+  Result<bool> open_next();
+
+  const std::vector<File> files_;
+  std::optional<RecordShape> shape_;
+  const TextEncoder& encoder_;
+  size_t next_file_ = 0;
+  u64 bytes_before_ = 0;
+  std::optional<LineReader> lines_;
+  std::unique_ptr<ByteStream> text_;
+  std::string buffer_;  // of text that was read and not given out
+  bool part_first_ = true, text_ended_ = false;
+};
+
+}  // namespace tidepool

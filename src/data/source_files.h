@@ -1,0 +1,27 @@
+// What the files of a source are: tokens as they lie, text for a tokenizer, or records.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "data/find_files.h"
+
+namespace tidepool {
+
+enum class FileKind : u8 { tokens, text, records };
+
+struct SourceFiles {
+  std::vector<FoundFile> found;
+  std::vector<FileKind> kinds;
+  bool holds(FileKind kind) const { return std::ranges::find(kinds, kind) != kinds.end(); }
+};
+
+// Text that is neither packed nor met by a tokenizer is tokens as it lies: its bytes. ErrorKind::bad_input
+// where tokens and documents are mixed.
+Result<SourceFiles> files_of(const std::vector<std::string>& entries, const DataConfig&, bool tokenizer);
+// One source for each entry of data.train where there are weights, else one of all.
+Result<std::vector<SourceFiles>> all_sources(const DataConfig&, bool tokenizer);
+
+}  // namespace tidepool

@@ -1,0 +1,88 @@
+// Documents as tokens, made once and read by every step: a directory of
+//
+//   tokens.bin     u32 each, little-endian: the id, and above it (bit 31) whether the token is to be
+//   predicted documents.bin  two u64 each: where in tokens.bin a document ends, in tokens, and how many
+//   tokens up to there are
+//                  predicted (a document's first token never is: nothing stands before it)
+//   about.json     what it was made of, counts, and the checksum of both: written last
+//
+// It is written under another name and renamed, so that it is there whole or not at all.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tidepool/fd.h"
+#include "tidepool/result.h"
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+struct CacheCounts {
+  u64 documents = 0, tokens = 0;
+  u64 learned = 0;       // tokens that are predicted
+  u64 without_loss = 0;  // documents left out: nothing in them is to be learned
+  bool operator==(const CacheCounts&) const = default;
+};
+
+class TokenCacheWriter {
+ public:
+  // `directory` must not be there; ErrorKind::io names what cannot be written.
+  static Result<std::unique_ptr<TokenCacheWriter>> create(const std::string& directory,
+                                                          const std::string& key);
+  ~TokenCacheWriter();  // takes away what was not finished
+
+  // Tokens of the current document; end_document() closes it, and leaves it out if no token but its first is
+  // learned.
+  Result<void> append(std::span<const u32> tokens);
+  Result<void> end_document();
+  // Makes it durable and visible. Another process may have been quicker: then its directory stays.
+  Result<void> finish();
+  const CacheCounts& counts() const { return counts_; }
+
+ private:
+  struct Files;
+  TokenCacheWriter(std::string directory, std::string key);
+  Result<void> flush();
+  std::string about() const;
+
+  const std::string directory_, key_, unfinished_;
+  std::unique_ptr<Files> files_;
+  std::vector<u32> tokens_;  // not written yet; the current document begins at document_begin_
+  size_t document_begin_ = 0;
+  std::vector<u64> ends_;  // as in documents.bin
+  CacheCounts counts_;
+};
+
+class TokenCache {
+ public:
+  // ErrorKind::bad_input where the directory is damaged, or made of something else than `key` says; the
+  // message names the file and says to remove the directory.
+  static Result<std::unique_ptr<TokenCache>> open(const std::string& directory, const std::string& key);
+  TokenCache(const TokenCache&) = delete;
+
+  const CacheCounts& counts() const { return counts_; }
+  const std::string& directory() const { return directory_; }
+  const std::string& content() const { return content_; }  // checksum: the same tokens, the same text
+
+  struct Document {
+    u64 first = 0, tokens = 0;
+    u64 learned = 0;  // of them, but for the first
+  };
+  // Any thread may call at any time. ErrorKind::io, or bad_input where an end lies before a begin.
+  Result<Document> document(u64 index) const;
+  Result<void> read(u64 first_token, std::span<u32> out) const;
+
+ private:
+  TokenCache() = default;
+  std::string directory_, content_;
+  CacheCounts counts_;
+  Fd tokens_, documents_;
+};
+
+// Unfinished caches beside `directory` that belong to no process any more are removed.
+void remove_unfinished_caches(const std::string& directory);
+
+}  // namespace tidepool

@@ -1,0 +1,25 @@
+// What lies beside tokenizer.json in a model directory and concerns data: special tokens by name, chat
+// templates.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "tidepool/result.h"
+
+namespace tidepool {
+
+struct TokenizerConfig {
+  std::map<std::string, std::string> special_tokens;  // "bos_token": "<s>"
+  struct Source {
+    std::string name;  // where it stands, for errors
+    std::string text;
+  };
+  std::map<std::string, Source> templates;  // "default", "tool_use"; empty: there is none
+};
+
+// Reads tokenizer_config.json, special_tokens_map.json and chat_template.jinja of `directory`, as far as they
+// are there; the last goes before a template inside the first. ErrorKind::bad_input naming file and key.
+Result<TokenizerConfig> read_tokenizer_config(const std::string& directory);
+
+}  // namespace tidepool

@@ -1,0 +1,119 @@
+// What template expressions come to. Values are immutable and cheap to copy, as in the sandbox that chat
+// templates are written for; only a namespace can change.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tidepool/types.h"
+
+namespace tidepool::jinja {
+
+class Value;
+struct Macro;
+
+using List = std::vector<Value>;
+
+// Keys in the order in which they came; a few keys each, so that looking one up is a walk.
+class Dict {
+ public:
+  const Value* find(std::string_view key) const;
+  void set(std::string key, Value value);  // in place where the key is there
+  // REQUIRES: the key is not there.
+  void append(std::string key, Value value);
+  const std::vector<std::pair<std::string, Value>>& entries() const { return entries_; }
+
+ private:
+  std::vector<std::pair<std::string, Value>> entries_;
+};
+
+// A name or an attribute that is not there: prints as nothing, is false, has no elements; anything else is an
+// error.
+struct Undefined {
+  std::string what;  // "'tools' is undefined"
+};
+struct None {};
+struct Namespace {
+  Dict values;
+};
+// What `loop` is in the body of a for.
+struct Loop {
+  std::shared_ptr<const List> items;
+  u64 at = 0;
+  u32 depth = 1;
+};
+enum class Function : u8 { raise_exception, strftime_now, range, make_namespace, dict };
+
+class Value {
+ public:
+  using Text = std::shared_ptr<const std::string>;
+  using Held = std::variant<Undefined, None, bool, i64, double, Text, std::shared_ptr<const List>,
+                            std::shared_ptr<const Dict>, std::shared_ptr<Namespace>,
+                            std::shared_ptr<const Loop>, std::shared_ptr<const Macro>, Function>;
+
+  Value() = default;  // undefined
+  Value(Undefined v) : held_(std::move(v)) {}
+  Value(None v) : held_(v) {}
+  Value(bool v) : held_(v) {}
+  Value(i64 v) : held_(v) {}
+  Value(double v) : held_(v) {}
+  Value(std::string v) : held_(std::make_shared<const std::string>(std::move(v))) {}
+  Value(std::string_view v) : Value(std::string(v)) {}
+  Value(const char* v) : Value(std::string(v)) {}
+  Value(List v);
+  Value(Dict v);
+  Value(std::shared_ptr<Namespace> v) : held_(std::move(v)), depth_(never_inside) {}
+  Value(std::shared_ptr<const Loop> v) : held_(std::move(v)), depth_(never_inside) {}
+  Value(std::shared_ptr<const Macro> v) : held_(std::move(v)), depth_(never_inside) {}
+  Value(Function v) : held_(v) {}
+
+  const Held& held() const { return held_; }
+  bool is_undefined() const { return std::holds_alternative<Undefined>(held_); }
+  bool is_none() const { return std::holds_alternative<None>(held_); }
+
+  // null: of another kind.
+  const std::string* text() const;
+  const List* list() const;
+  const Dict* dict() const;
+  const i64* integer() const { return std::get_if<i64>(&held_); }  // not of a bool
+  const bool* boolean() const { return std::get_if<bool>(&held_); }
+  const double* real() const { return std::get_if<double>(&held_); }
+  Namespace* space() const;
+  const Loop* loop() const;
+  std::shared_ptr<const List> shared_list() const;
+
+  // How deep lists and dicts lie in each other, and what it all takes as text, about: shared parts count each
+  // time. What must not outlive its scope, or could hold itself, is as deep as nothing may be, so it can be
+  // put into nothing. The evaluator refuses what does not fit; so recursion over values is bounded, and so is
+  // what they print.
+  static constexpr u32 depth_max = 64, never_inside = depth_max;
+  static constexpr u64 weight_max = 16 * mib;
+  u32 depth() const { return depth_; }
+  u64 weight() const;
+  bool fits() const { return depth_ < never_inside && weight() <= weight_max; }
+
+ private:
+  void weigh(const Value& part);
+
+  Held held_ = Undefined{"a value is undefined"};
+  u32 depth_ = 0;
+  u64 weight_ = 8;  // of anything but text
+};
+
+bool is_true(const Value&);
+bool equal(const Value&, const Value&);
+// In Python's words: "str", "list", "undefined".
+std::string_view type_name(const Value&);
+
+// str(value) and repr(value) of Python. What has no text there ("<function ...>") is "".
+std::string to_text(const Value&);
+std::string to_repr(const Value&);
+
+// repr(float): the shortest text that reads back, "1.0", "1e-05", "1e+16".
+std::string real_text(double);
+
+}  // namespace tidepool::jinja

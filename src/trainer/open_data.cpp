@@ -1,0 +1,41 @@
+#include "trainer/open_data.h"
+
+#include <fmt/format.h>
+
+#include "report/status_line.h"
+#include "report/units.h"
+#include "trainer/session.h"
+
+namespace tidepool {
+
+namespace {
+
+void show(StatusLine& line, const DataProgress& p) {
+  const double share =
+      p.bytes_total == 0 ? 0 : static_cast<double>(p.bytes) / static_cast<double>(p.bytes_total);
+  const std::string_view what = "tokenizing documents";
+  line.show(
+      what,
+      fmt::format(" {}: {}, {} documents, {} tokens", what, percent_text(share),
+                  count_text(static_cast<double>(p.documents)), count_text(static_cast<double>(p.tokens))),
+      fmt::format("{} ...", what));
+}
+
+}  // namespace
+
+DataPlace data_place(const Config& config) {
+  return {.cache = data_cache_directory(config), .model_directory = config.model_directory};
+}
+
+Result<std::unique_ptr<Dataset>> open_data(const Config& config, const OpenData& options) {
+  DataPlace place = data_place(config);
+  TRY_ASSIGN(const std::unique_ptr<CorePool> pool, create_core_pool(config.machine.threads, Bytes{}));
+  place.pool = pool.get();
+  StatusLine line;
+  if (!options.quiet) place.progress = [&](const DataProgress& progress) { show(line, progress); };
+  DataConfig data = config.data;
+  data.packing = packs_documents(config);
+  return Dataset::open(data, config.model.vocab_size, config.train.sequence_length, config.train.seed, place);
+}
+
+}  // namespace tidepool

@@ -1,0 +1,20 @@
+// The data of a config, with cores to tokenize it on and a line that says how far that is.
+#pragma once
+
+#include <memory>
+
+#include "config/config.h"
+#include "data/dataset.h"
+
+namespace tidepool {
+
+struct OpenData {
+  bool quiet = false;  // nothing is printed while it takes its time
+};
+// As Dataset::open. Documents are tokenized on all threads of machine.threads.
+Result<std::unique_ptr<Dataset>> open_data(const Config&, const OpenData& = {});
+
+// Where a config's documents are tokenized; the caller adds pool and progress.
+DataPlace data_place(const Config&);
+
+}  // namespace tidepool

@@ -1,0 +1,104 @@
+#include <gmock/gmock.h>
+
+#include "jinja/template.h"
+
+namespace tidepool {
+namespace {
+
+using testing::HasSubstr;
+
+std::string error_of(std::string_view source) {
+  const auto parsed = jinja::Template::parse(source, "t.jinja");
+  if (!parsed) return parsed.error().message;
+  const auto made = (*parsed)->render({}, {});
+  return made ? "rendered: " + made->text : made.error().message;
+}
+
+std::string text_of(std::string_view source) {
+  const auto parsed = jinja::Template::parse(source, "t.jinja");
+  if (!parsed) return parsed.error().message;
+  const auto made = (*parsed)->render({}, {});
+  return made ? made->text : made.error().message;
+}
+
+TEST(Jinja, WhatIsOutsideOfTheSubsetIsRefusedByNameAndLine) {
+  EXPECT_THAT(error_of("a\n{{ x | urlize }}"), HasSubstr("t.jinja:2: the filter 'urlize' is outside"));
+  EXPECT_THAT(error_of("{{ x | uper }}"), HasSubstr("did you mean 'upper'?"));
+  EXPECT_THAT(error_of("\n\n{% if x is sameas 3 %}{% endif %}"),
+              HasSubstr("t.jinja:3: the test 'sameas' is outside"));
+  EXPECT_THAT(error_of("{{ x.append(1) }}"), HasSubstr("t.jinja:1: the method 'append' is outside"));
+  EXPECT_THAT(error_of("{% include 'x' %}"), HasSubstr("t.jinja:1: the block 'include' is outside"));
+  EXPECT_THAT(error_of("{% raw %}{% endraw %}"), HasSubstr("the block 'raw' is outside"));
+  EXPECT_THAT(error_of("{% for x in y recursive %}{% endfor %}"), HasSubstr("recursive loops are outside"));
+  EXPECT_THAT(error_of("{{ f(*x) }}"), HasSubstr("arguments with * or ** are outside"));
+  EXPECT_THAT(error_of("{{ 2 ** 3 }}"), HasSubstr("powers (**) are outside"));
+  EXPECT_THAT(error_of("{{ cycler(1) }}"), HasSubstr("'cycler' is called, and is neither a macro"));
+  EXPECT_THAT(error_of("{% macro m() %}{% generation %}{% endgeneration %}{% endmacro %}"),
+              HasSubstr("has no place in the result"));
+}
+
+TEST(Jinja, MalformedTemplatesAreRefusedWithTheirLine) {
+  EXPECT_THAT(error_of("a\n{{ x"), HasSubstr("t.jinja:2: a tag is never closed with }}"));
+  EXPECT_THAT(error_of("{# x"), HasSubstr("t.jinja:1: a comment {# is never closed"));
+  EXPECT_THAT(error_of("{{ 'x }}"), HasSubstr("a text that begins with ' is never closed"));
+  EXPECT_THAT(error_of("{% if x %}\n"), HasSubstr("ends where {% endif %} must stand"));
+  EXPECT_THAT(error_of("{% endif %}"), HasSubstr("'endif' is unknown, or ends nothing"));
+  EXPECT_THAT(error_of("{{ (1 }}"), HasSubstr("t.jinja:1: "));
+  EXPECT_THAT(error_of("{{ 1 ] }}"), HasSubstr("']' closes nothing"));
+  EXPECT_THAT(error_of("{{ 'a\\N{DASH}' }}"), HasSubstr("\\N"));
+  EXPECT_THAT(error_of("{{ 1e5 }}"), HasSubstr("outside of what is supported"));
+  EXPECT_THAT(error_of("{{ 99999999999999999999 }}"), HasSubstr("is too large"));
+  EXPECT_THAT(error_of("{% break %}"), HasSubstr("'break' stands in no loop"));
+  EXPECT_THAT(error_of("{% set loop = 1 %}"), HasSubstr("'loop' cannot be given a value"));
+  EXPECT_THAT(error_of("\xff"), HasSubstr("t.jinja: not UTF-8 at byte 0"));
+  EXPECT_THAT(error_of(std::string(200, '(')), HasSubstr("rendered: "));  // no tag: text
+  EXPECT_THAT(error_of("{{ " + std::string(200, '(') + "1" + std::string(200, ')') + " }}"),
+              HasSubstr("too many parts in each other"));
+}
+
+TEST(Jinja, FaultsOfRenderingNameTheLine) {
+  EXPECT_THAT(error_of("\n{{ x.y }}"), HasSubstr("t.jinja:2: 'x' is undefined"));
+  EXPECT_THAT(error_of("{{ raise_exception('no such role') }}"),
+              HasSubstr("t.jinja:1: the template refuses this: no such role"));
+  EXPECT_THAT(error_of("{{ 'a' + 1 }}"), HasSubstr("str + int has no meaning"));
+  EXPECT_THAT(error_of("{{ 1 % 0 }}"), HasSubstr("division by zero"));
+  EXPECT_THAT(error_of("{{ {'items': 1}.items }}"), HasSubstr("its key is written ['items']"));
+  EXPECT_THAT(error_of("{% set x.y = 1 %}"), HasSubstr("only where 'x' is a namespace"));
+  EXPECT_THAT(error_of("{{ nothing | tojson }}"), HasSubstr("has no JSON"));
+}
+
+TEST(Jinja, TemplatesThatWouldNeverEndOrFillMemoryAreStopped) {
+  const std::string tens =
+      "{% for a in range(1000) %}{% for b in range(1000) %}{% for c in range(1000) %}{% endfor %}{% endfor "
+      "%}{% endfor %}";
+  EXPECT_THAT(error_of(tens), HasSubstr("takes too many steps"));
+  EXPECT_THAT(error_of("{% set n = namespace(x='aaaaaaaa') %}{% for a in range(60) %}{% set n.x = n.x + n.x "
+                       "%}{% endfor %}"),
+              HasSubstr("becomes too large"));
+  EXPECT_THAT(
+      error_of("{% set n = namespace(x=[]) %}{% for a in range(9999) %}{% set n.x = [n.x] %}{% endfor %}"),
+      HasSubstr("becomes too large"));
+  EXPECT_THAT(
+      error_of(
+          "{% set n = namespace(x=[1]) %}{% for a in range(50) %}{% set n.x = [n.x, n.x] %}{% endfor %}"),
+      HasSubstr("becomes too large"));
+  EXPECT_THAT(error_of("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"), HasSubstr("more than 16 deep"));
+  EXPECT_THAT(error_of("{{ 'a' * 99999999999 }}"), HasSubstr("is too long"));
+  EXPECT_THAT(error_of("{{ range(10000000) }}"), HasSubstr("more than 100000 numbers"));
+  EXPECT_THAT(error_of("{% set n = namespace() %}{% set n.n = n %}"),
+              HasSubstr("cannot be kept in a namespace"));
+}
+
+TEST(Jinja, ScopesAndWhiteSpaceAreJinjas) {
+  EXPECT_EQ(text_of("{% set x = 1 %}{% for i in [1, 2] %}{% set x = x + i %}{{ x }},{% endfor %}{{ x }}"),
+            "2,3,1");
+  EXPECT_EQ(text_of("{% if true %}{% set x = 5 %}{% endif %}{{ x }}"), "5");
+  EXPECT_EQ(text_of("a\n  {% if true %}\n  b\n  {% endif %}\nc\n"), "a\n  b\nc");
+  EXPECT_EQ(text_of("a {% if true %} b {% endif %} c"), "a  b  c");
+  EXPECT_EQ(text_of("a\n\n{#- c -#}\n\nb"), "ab");
+  EXPECT_EQ(text_of("{{ {'a': {'b': 1}}['a']['b'] }}{{ '}}' }}"), "1}}");
+  EXPECT_EQ(text_of("{{ -1 | abs }} {{ 1 if false }}|{{ not 1 == 2 }}"), "1 |True");
+}
+
+}  // namespace
+}  // namespace tidepool
