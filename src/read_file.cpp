@@ -24,11 +24,11 @@ std::string_view kind_of(mode_t mode) {
 }
 
 // For bytes, or for the end. False: neither came.
-Result<bool> wait_for_pipe(const Fd& fd, const std::string& path, std::chrono::milliseconds patience) {
+Result<bool> wait_for_pipe(const Fd& fd, const std::string& path, Nanos patience) {
   pollfd waiting{.fd = fd.get(), .events = POLLIN, .revents = 0};
   int ready;
   do {
-    ready = ::poll(&waiting, 1, static_cast<int>(patience.count()));
+    ready = ::poll(&waiting, 1, static_cast<int>(patience.value / 1'000'000));
   } while (ready < 0 && errno == EINTR);
   if (ready < 0) return Error{ErrorKind::io, fmt::format("{}: cannot poll: {}", path, std::strerror(errno))};
   return ready > 0;
@@ -55,7 +55,7 @@ Result<std::string> read_to_end(const Fd& fd, const std::string& path, const Wri
       return Error{file.error_kind,
                    fmt::format("{}: is a pipe, and {} came within {:g} s: see what writes to it, or {}", path,
                                text.empty() ? "nothing" : "neither more nor its end",
-                               std::chrono::duration<double>(file.patience).count(), file.advice)};
+                               static_cast<double>(file.patience.value) / 1e9, file.advice)};
   }
   return Error{file.error_kind, fmt::format("{}: is not {}: it is larger than {} bytes; {}", path, file.what,
                                             file.bytes_max, file.advice)};

@@ -1,7 +1,6 @@
 // Reading whole ranges and whole small files, with errors that name the file.
 #pragma once
 
-#include <chrono>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,7 +34,7 @@ struct WrittenFile {
   std::string_view advice;  // "name a YAML file"
   u64 bytes_max = mib;      // more is another kind of file
   ErrorKind error_kind = ErrorKind::usage;
-  std::chrono::milliseconds patience{10'000};  // with a pipe, each time that nothing comes
+  Nanos patience{10'000'000'000};  // with a pipe, each time that nothing comes
 };
 // The whole text. Pipes are read too, such as /dev/stdin and `<(sed ... config.yaml)`; devices, sockets and
 // directories are not. Waits for no writer longer than `patience`. What is wrong with the path is

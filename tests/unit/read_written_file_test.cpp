@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include <chrono>
 
 #include "config/config.h"
 #include "io/directory_lock.h"
@@ -23,7 +22,7 @@ using ::testing::HasSubstr;
 using testing::TemporaryDirectory;
 using testing::write_text;
 
-constexpr std::chrono::milliseconds no_time{0};
+constexpr Nanos no_time{0};
 
 Result<std::string> read_with(const std::string& path, u64 bytes_max = mib) {
   return read_written_file(
