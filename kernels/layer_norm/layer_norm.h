@@ -1,12 +1,10 @@
 // Layer normalisation over rows (Ba, Kiros and Hinton, arXiv:1607.06450).
 #pragma once
 
+#include "kernels/norm/norm_groups.h"
 #include "kernels/values.h"
-#include "tidepool/core_pool.h"
 
 namespace tidepool {
-
-inline constexpr u32 layer_norm_group_rows = 64;
 
 // y = (x - mean) * rstd * weight + bias, rstd = 1 / sqrt(variance + epsilon).
 struct LayerNorm {
@@ -36,9 +34,6 @@ struct LayerNormBackward {
 };
 void layer_norm_backward_cpu(const LayerNormBackward&, CorePool&);
 
-// Each group of rows sums its share of dweight and dbias; the groups are then summed in order.
-constexpr u64 layer_norm_partials(u64 rows, u64 columns) {
-  return div_up(rows, layer_norm_group_rows) * 2 * columns;
-}
+constexpr u64 layer_norm_partials(u64 rows, u64 columns) { return norm_groups(rows) * 2 * columns; }
 
 }  // namespace tidepool

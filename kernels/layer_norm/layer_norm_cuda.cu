@@ -1,17 +1,12 @@
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/layer_norm/layer_norm_launch.h"
+#include "kernels/layer_norm/layer_norm.h"
+#include "kernels/norm/norm_cuda.h"
 
 namespace tidepool {
 namespace cuda {
 namespace {
-
-// fn(column) for every eighth column of a row that this thread takes.
-template <class Fn>
-__device__ __forceinline__ void for_columns(u32 columns, Fn fn) {
-  for (u32 c = vector_elements * threadIdx.x; c < columns; c += vector_elements * blockDim.x) fn(c);
-}
 
 // A: the type of activations. P: of parameters.
 template <class A, class P>
@@ -106,58 +101,30 @@ __global__ void layer_norm_dx_kernel(BackwardRows<A, P> op) {
   });
 }
 
-// One group's rows, one tile's columns: partials [groups, 2, C].
+// One group's rows, one tile's columns: of dweight and dbias.
 template <bool whole, class A, class P>
 __global__ void layer_norm_partials_kernel(BackwardRows<A, P> op, float* partials) {
-  BLOCK_SHARED(float[layer_norm_tile_threads_y][2][layer_norm_tile_columns], sums);
-  const u32 column = blockIdx.y * layer_norm_tile_columns + 8 * threadIdx.x;
-  float dweight[8] = {}, dbias[8] = {}, x[8], dy[8];
-  if (column < op.columns) {
-    const u32 begin = blockIdx.x * layer_norm_group_rows;
-    const u32 end = op.rows - begin < layer_norm_group_rows ? op.rows : begin + layer_norm_group_rows;
-    for (u32 row = begin + threadIdx.y; row < end; row += layer_norm_tile_threads_y) {
+  const u32 column = norm_tile_column();
+  float sums[2][8] = {}, x[8], dy[8];
+  if (column < op.columns)
+    for_rows_of_norm_tile(op.rows, [&](u32 row) {
       const u64 at = u64{row} * op.columns;
       const float mean = op.mean[row], rstd = op.rstd[row];
       load8<whole>(op.x + at, column, op.columns, x);
       load8<whole>(op.dy + at, column, op.columns, dy);
       for (u32 i = 0; i < 8; ++i) {
-        dweight[i] = fmaf(dy[i], (x[i] - mean) * rstd, dweight[i]);
-        dbias[i] += dy[i];
+        sums[0][i] = fmaf(dy[i], (x[i] - mean) * rstd, sums[0][i]);
+        sums[1][i] += dy[i];
       }
-    }
-  }
-  for (u32 i = 0; i < 8; ++i) {
-    sums[threadIdx.y][0][8 * threadIdx.x + i] = dweight[i];
-    sums[threadIdx.y][1][8 * threadIdx.x + i] = dbias[i];
-  }
-  __syncthreads();
-  const u32 thread = threadIdx.y * blockDim.x + threadIdx.x;  // of 256: a column each
-  const u32 own = blockIdx.y * layer_norm_tile_columns + thread;
-  if (own >= op.columns) return;
-  for (u32 kind = 0; kind < 2; ++kind) {
-    float total = 0;
-    for (u32 y = 0; y < layer_norm_tile_threads_y; ++y) total += sums[y][kind][thread];
-    partials[(u64{blockIdx.x} * 2 + kind) * op.columns + own] = total;
-  }
-}
-
-// Groups in order; then once into what is there.
-__global__ void layer_norm_sum_kernel(u32 groups, u32 columns, const float* partials, float* dweight, float* dbias,
-                                      bool accumulate) {
-  const u64 i = grid_thread();
-  if (i >= u64{2} * columns) return;
-  float total = 0;
-  for (u32 group = 0; group < groups; ++group) total += partials[u64{group} * 2 * columns + i];
-  float* out = i < columns ? dweight + i : dbias + (i - columns);
-  *out = accumulate ? *out + total : total;
+    });
+  store_norm_partials(sums, op.columns, partials);
 }
 
 // fn(whole, activation, parameter): zeros of the types.
 template <class Fn>
 void for_types(bool whole, Precision activation, Precision parameter, Fn fn) {
-  for_bool(whole, [&](auto w) {
-    for_precisions(activation, parameter, [&](auto a, auto p) { fn(w, a, p); });
-  });
+  for_bool(whole,
+           [&](auto w) { for_precisions(activation, parameter, [&](auto a, auto p) { fn(w, a, p); }); });
 }
 
 }  // namespace
@@ -171,7 +138,7 @@ void layer_norm_cuda(const LayerNorm& op, cudaStream_t stream) {
   for_types(whole, op.x.precision, op.weight.precision, [&](auto w, auto a, auto p) {
     using A = decltype(a);
     using P = decltype(p);
-    launch(layer_norm_kernel<w.value, A, P>, layer_norm_launch(op.rows, op.columns), stream,
+    launch(layer_norm_kernel<w.value, A, P>, norm_rows_launch(op.rows, op.columns), stream,
            ForwardRows<A, P>{.columns = op.columns,
                              .x = elements<A>(op.x),
                              .weight = elements<P>(op.weight),
@@ -200,13 +167,12 @@ void layer_norm_backward_cuda(const LayerNormBackward& op, cudaStream_t stream) 
                                      .dx = elements<A>(op.dx),
                                      .add_to_dx = op.add_to_dx};
     // The sums first: dx may be where dy is.
-    launch(layer_norm_partials_kernel<w.value, A, P>, layer_norm_partials_launch(op.rows, op.columns), stream, rows,
+    launch(layer_norm_partials_kernel<w.value, A, P>, norm_tiles_launch(op.rows, op.columns), stream, rows,
            op.partials);
-    launch(layer_norm_dx_kernel<w.value, A, P>, layer_norm_launch(op.rows, op.columns), stream, rows);
+    launch(layer_norm_dx_kernel<w.value, A, P>, norm_rows_launch(op.rows, op.columns), stream, rows);
   });
-  const u32 groups = static_cast<u32>(div_up(op.rows, layer_norm_group_rows));
-  launch(layer_norm_sum_kernel, layer_norm_sum_launch(op.columns), stream, groups, op.columns, op.partials,
-         op.dweight, op.dbias, op.accumulate);
+  launch(norm_sums_kernel<2>, norm_sums_launch(2, op.columns), stream, norm_groups(op.rows), op.columns,
+         op.partials, NormSums<2>{{op.dweight, op.dbias}}, op.accumulate);
 }
 
 }  // namespace tidepool

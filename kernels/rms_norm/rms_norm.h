@@ -1,12 +1,10 @@
 // Root mean square normalisation over rows (Zhang and Sennrich, arXiv:1910.07467).
 #pragma once
 
+#include "kernels/norm/norm_groups.h"
 #include "kernels/values.h"
-#include "tidepool/core_pool.h"
 
 namespace tidepool {
-
-inline constexpr u32 rms_norm_group_rows = 64;
 
 // y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + epsilon).
 struct RmsNorm {
@@ -33,7 +31,6 @@ struct RmsNormBackward {
 };
 void rms_norm_backward_cpu(const RmsNormBackward&, CorePool&);
 
-// Each group of rows sums its share of dweight; the groups are then summed in order.
-constexpr u64 rms_norm_partials(u64 rows, u64 columns) { return div_up(rows, rms_norm_group_rows) * columns; }
+constexpr u64 rms_norm_partials(u64 rows, u64 columns) { return norm_groups(rows) * columns; }
 
 }  // namespace tidepool

@@ -1,17 +1,12 @@
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/rms_norm/rms_norm_launch.h"
+#include "kernels/norm/norm_cuda.h"
+#include "kernels/rms_norm/rms_norm.h"
 
 namespace tidepool {
 namespace cuda {
 namespace {
-
-// fn(column) for every eighth column of a row that this thread takes.
-template <class Fn>
-__device__ __forceinline__ void for_columns(u32 columns, Fn fn) {
-  for (u32 c = vector_elements * threadIdx.x; c < columns; c += vector_elements * blockDim.x) fn(c);
-}
 
 // The row is read twice; the second time it comes from the cache. A: the type of activations. P: of
 // parameters.
@@ -75,41 +70,20 @@ __global__ void rms_norm_dx_kernel(BackwardRows<A, P> op) {
   });
 }
 
-// One group's rows, one tile's columns: partials [groups, C].
+// One group's rows, one tile's columns: of dweight.
 template <bool whole, class A, class P>
 __global__ void rms_norm_partials_kernel(BackwardRows<A, P> op, float* partials) {
-  BLOCK_SHARED(float[rms_norm_tile_threads_y][rms_norm_tile_columns], sums);
-  const u32 column = blockIdx.y * rms_norm_tile_columns + 8 * threadIdx.x;
-  float dweight[8] = {}, x[8], dy[8];
-  if (column < op.columns) {
-    const u32 begin = blockIdx.x * rms_norm_group_rows;
-    const u32 end = op.rows - begin < rms_norm_group_rows ? op.rows : begin + rms_norm_group_rows;
-    for (u32 row = begin + threadIdx.y; row < end; row += rms_norm_tile_threads_y) {
+  const u32 column = norm_tile_column();
+  float sums[1][8] = {}, x[8], dy[8];
+  if (column < op.columns)
+    for_rows_of_norm_tile(op.rows, [&](u32 row) {
       const u64 at = u64{row} * op.columns;
       const float rstd = op.rstd[row];
       load8<whole>(op.x + at, column, op.columns, x);
       load8<whole>(op.dy + at, column, op.columns, dy);
-      for (u32 i = 0; i < 8; ++i) dweight[i] = fmaf(dy[i], x[i] * rstd, dweight[i]);
-    }
-  }
-  for (u32 i = 0; i < 8; ++i) sums[threadIdx.y][8 * threadIdx.x + i] = dweight[i];
-  __syncthreads();
-  const u32 thread = threadIdx.y * blockDim.x + threadIdx.x;  // of 256: a column each
-  const u32 own = blockIdx.y * rms_norm_tile_columns + thread;
-  if (own >= op.columns) return;
-  float total = 0;
-  for (u32 y = 0; y < rms_norm_tile_threads_y; ++y) total += sums[y][thread];
-  partials[u64{blockIdx.x} * op.columns + own] = total;
-}
-
-// Groups in order; then once into what is there.
-__global__ void rms_norm_sum_kernel(u32 groups, u32 columns, const float* partials, float* dweight,
-                                    bool accumulate) {
-  const u64 i = grid_thread();
-  if (i >= columns) return;
-  float total = 0;
-  for (u32 group = 0; group < groups; ++group) total += partials[u64{group} * columns + i];
-  dweight[i] = accumulate ? dweight[i] + total : total;
+      for (u32 i = 0; i < 8; ++i) sums[0][i] = fmaf(dy[i], x[i] * rstd, sums[0][i]);
+    });
+  store_norm_partials(sums, op.columns, partials);
 }
 
 }  // namespace
@@ -122,7 +96,7 @@ void rms_norm_cuda(const RmsNorm& op, cudaStream_t stream) {
     for_precisions(op.x.precision, op.weight.precision, [&](auto a, auto p) {
       using A = decltype(a);
       using P = decltype(p);
-      launch(rms_norm_kernel<whole.value, A, P>, rms_norm_launch(op.rows, op.columns), stream, op.columns,
+      launch(rms_norm_kernel<whole.value, A, P>, norm_rows_launch(op.rows, op.columns), stream, op.columns,
              elements<A>(op.x), elements<P>(op.weight), op.epsilon, elements<A>(op.y), op.rstd);
     });
   });
@@ -144,14 +118,13 @@ void rms_norm_backward_cuda(const RmsNormBackward& op, cudaStream_t stream) {
                                        .dx = elements<A>(op.dx),
                                        .add_to_dx = op.add_to_dx};
       // The sums first: dx may be where dy is.
-      launch(rms_norm_partials_kernel<whole.value, A, P>, rms_norm_partials_launch(op.rows, op.columns),
-             stream, rows, op.partials);
-      launch(rms_norm_dx_kernel<whole.value, A, P>, rms_norm_launch(op.rows, op.columns), stream, rows);
+      launch(rms_norm_partials_kernel<whole.value, A, P>, norm_tiles_launch(op.rows, op.columns), stream,
+             rows, op.partials);
+      launch(rms_norm_dx_kernel<whole.value, A, P>, norm_rows_launch(op.rows, op.columns), stream, rows);
     });
   });
-  launch(rms_norm_sum_kernel, rms_norm_sum_launch(op.columns), stream,
-         static_cast<u32>(div_up(op.rows, rms_norm_group_rows)), op.columns, op.partials, op.dweight,
-         op.accumulate);
+  launch(norm_sums_kernel<1>, norm_sums_launch(1, op.columns), stream, norm_groups(op.rows), op.columns,
+         op.partials, NormSums<1>{{op.dweight}}, op.accumulate);
 }
 
 }  // namespace tidepool

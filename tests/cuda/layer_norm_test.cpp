@@ -2,7 +2,7 @@
 #include <tuple>
 
 #include "kernels/cuda/kernels_cuda_parts.h"
-#include "kernels/layer_norm/layer_norm_launch.h"
+#include "kernels/norm/norm_launch.h"
 #include "tests/cuda/cuda_fixture.h"
 
 namespace tidepool::test {
@@ -79,16 +79,16 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(Precision::fp32, Precision::fp16), testing::Values(Precision::fp16),
                      testing::Values(u64{0}, u64{1})));
 
-TEST(CudaLayerNormLaunch, FitsTheDeviceAtTheExtremes) {
+TEST(CudaNormLaunch, FitsTheDeviceAtTheExtremes) {
   for (const u32 rows : {1u, 64u, 65u, 1u << 20, cuda::grid_x_max}) {
     for (const u32 columns : {1u, 8u, 257u, 1u << 18}) {
-      for (const auto& shape : {cuda::layer_norm_launch(rows, columns), cuda::layer_norm_partials_launch(rows, columns),
-                                cuda::layer_norm_sum_launch(columns)}) {
+      for (const auto& shape : {cuda::norm_rows_launch(rows, columns), cuda::norm_tiles_launch(rows, columns),
+                                cuda::norm_sums_launch(2, columns)}) {
         EXPECT_TRUE(cuda::fits_every_device(shape)) << rows << " x " << columns;
       }
     }
   }
-  EXPECT_EQ(cuda::layer_norm_launch(10, 768), (cuda::LaunchShape{.grid = {10}, .block = {96}}));
+  EXPECT_EQ(cuda::norm_rows_launch(10, 768), (cuda::LaunchShape{.grid = {10}, .block = {96}}));
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include <tuple>
 
 #include "kernels/cuda/kernels_cuda_parts.h"
-#include "kernels/rms_norm/rms_norm_launch.h"
 #include "tests/cuda/cuda_fixture.h"
 
 namespace tidepool::test {
@@ -90,19 +89,6 @@ INSTANTIATE_TEST_SUITE_P(Fp16, CudaRmsNormTest,
                                                           NormShape{65, 264}),
                                           testing::Values(Precision::fp32, Precision::fp16),
                                           testing::Values(Precision::fp16), testing::Values(u64{0}, u64{1})));
-
-TEST(CudaRmsNormLaunch, FitsTheDeviceAtTheExtremes) {
-  for (const u32 rows : {1u, 64u, 65u, 1u << 20, cuda::grid_x_max}) {
-    for (const u32 columns : {1u, 8u, 257u, 1u << 18}) {
-      for (const auto& shape :
-           {cuda::rms_norm_launch(rows, columns), cuda::rms_norm_partials_launch(rows, columns),
-            cuda::rms_norm_sum_launch(columns)}) {
-        EXPECT_TRUE(cuda::fits_every_device(shape)) << rows << " x " << columns;
-      }
-    }
-  }
-  EXPECT_EQ(cuda::rms_norm_launch(10, 768), (cuda::LaunchShape{.grid = {10}, .block = {96}}));
-}
 
 }  // namespace
 }  // namespace tidepool::test

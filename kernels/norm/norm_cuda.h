@@ -1,0 +1,61 @@
+// What the device's layer norm and RMS norm share.
+#pragma once
+
+#include "kernels/cuda/device.h"
+#include "kernels/norm/norm_launch.h"
+
+namespace tidepool::cuda {
+
+// fn(column) for every eighth column of a row that this thread takes.
+template <class Fn>
+__device__ __forceinline__ void for_columns(u32 columns, Fn fn) {
+  for (u32 c = vector_elements * threadIdx.x; c < columns; c += vector_elements * blockDim.x) fn(c);
+}
+
+// The first of the 8 columns that a thread of norm_tiles_launch has.
+__device__ __forceinline__ u32 norm_tile_column() { return blockIdx.y * norm_tile_columns + 8 * threadIdx.x; }
+
+// fn(row) for each row of the block's group that the thread has.
+template <class Fn>
+__device__ __forceinline__ void for_rows_of_norm_tile(u32 rows, Fn fn) {
+  const u32 begin = blockIdx.x * norm_group_rows;
+  const u32 end = rows - begin < norm_group_rows ? rows : begin + norm_group_rows;
+  for (u32 row = begin + threadIdx.y; row < end; row += norm_tile_threads_y) fn(row);
+}
+
+// What each thread has of its 8 columns, added up over those that share them: partials [groups, kinds, C].
+template <u32 kinds>
+__device__ __forceinline__ void store_norm_partials(const float (&own)[kinds][8], u32 columns,
+                                                    float* partials) {
+  BLOCK_SHARED(float[norm_tile_threads_y][kinds][norm_tile_columns], sums);
+  for (u32 kind = 0; kind < kinds; ++kind)
+    for (u32 i = 0; i < 8; ++i) sums[threadIdx.y][kind][8 * threadIdx.x + i] = own[kind][i];
+  __syncthreads();
+  const u32 thread = threadIdx.y * blockDim.x + threadIdx.x;  // of 256: a column each
+  const u32 column = blockIdx.y * norm_tile_columns + thread;
+  if (column >= columns) return;
+  for (u32 kind = 0; kind < kinds; ++kind) {
+    float total = 0;
+    for (u32 y = 0; y < norm_tile_threads_y; ++y) total += sums[y][kind][thread];
+    partials[(u64{blockIdx.x} * kinds + kind) * columns + column] = total;
+  }
+}
+
+template <u32 kinds>
+struct NormSums {
+  float* out[kinds];  // [C] each
+};
+
+// Groups in order; then once into what is there.
+template <u32 kinds>
+__global__ void norm_sums_kernel(u32 groups, u32 columns, const float* partials, NormSums<kinds> sums,
+                                 bool accumulate) {
+  const u64 i = grid_thread();
+  if (i >= u64{kinds} * columns) return;
+  float total = 0;
+  for (u32 group = 0; group < groups; ++group) total += partials[u64{group} * kinds * columns + i];
+  float& out = sums.out[i / columns][i % columns];
+  out = accumulate ? out + total : total;
+}
+
+}  // namespace tidepool::cuda
