@@ -184,7 +184,7 @@ Result<void> SwapFile::take_space() {
   if (errno != EOPNOTSUPP && errno != ENOSYS) return file_error("cannot reserve space in", path_, errno);
   notes_.push_back(fmt::format("the file system of {} cannot reserve space: wrote {} of zeros instead", dir_,
                                format_bytes(bytes_)));
-  return write_zeros(0, bytes_);
+  return write_zeros(0, bytes_, "reserve space in");
 }
 
 Result<void> SwapFile::clear(u64 offset, Bytes bytes) {
@@ -195,11 +195,11 @@ Result<void> SwapFile::clear(u64 offset, Bytes bytes) {
                        static_cast<off_t>(bytes.value));
   } while (result != 0 && errno == EINTR);
   if (result == 0) return {};
-  if (errno == EOPNOTSUPP || errno == ENOSYS) return write_zeros(offset, bytes);
+  if (errno == EOPNOTSUPP || errno == ENOSYS) return write_zeros(offset, bytes, "clear a part of");
   return file_error("cannot clear a part of", path_, errno);
 }
 
-Result<void> SwapFile::write_zeros(u64 begin, Bytes bytes) {
+Result<void> SwapFile::write_zeros(u64 begin, Bytes bytes, std::string_view why) {
   std::unique_ptr<void, decltype(&std::free)> zeros(std::aligned_alloc(frame_alignment, zero_block_bytes),
                                                     std::free);
   CHECK(zeros != nullptr);
@@ -210,7 +210,7 @@ Result<void> SwapFile::write_zeros(u64 begin, Bytes bytes) {
     ssize_t n = pwrite(fd_, zeros.get(), left, static_cast<off_t>(begin + done));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == ENOSPC || errno == EDQUOT)) return no_space(dir_, bytes_, errno);
-    if (n <= 0) return file_error("cannot reserve space in", path_, n < 0 ? errno : EIO);
+    if (n <= 0) return file_error(fmt::format("cannot {}", why), path_, n < 0 ? errno : EIO);
     done += static_cast<u64>(n);
   }
   return {};

@@ -50,7 +50,7 @@ class SwapFile {
   Result<void> lock_directory();
   Result<void> open_file();
   Result<void> take_space();
-  Result<void> write_zeros(u64 begin, Bytes);
+  Result<void> write_zeros(u64 begin, Bytes, std::string_view why);
 
   std::string dir_, path_;
   Bytes bytes_{};

@@ -82,7 +82,8 @@ struct ModelGraph {
   // document begins.
   Bytes batch_bytes{};
   u64 parameters = 0;          // tied tensors counted once, no padding
-  u64 flops_per_token = 0;     // 6 N + 12 L H Q T, recompute not counted
+  // 6 N + 12 L H Q T, recompute not counted; N without an embedding that is only looked up (untied).
+  u64 flops_per_token = 0;
 
   bool operator==(const ModelGraph&) const = default;
 };

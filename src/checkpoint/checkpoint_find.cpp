@@ -16,6 +16,10 @@ namespace {
 constexpr u64 config_bytes_max = 1 * mib;
 constexpr u64 trainer_state_bytes_max = 4 * gib;  // about 25 bytes per step
 
+double original_positions(const ModelConfig& c) {
+  return c.rope.original_positions != 0 ? c.rope.original_positions : c.positions;
+}
+
 // "n_embd is 64 there and 128 here", or nothing. Names and sizes of tensors are compared beside.
 std::string config_difference(const ModelConfig& there, const ModelConfig& here) {
   if (there.family != here.family) return fmt::format("model_type is {} there and {} here", name(there.family), name(here.family));
@@ -35,7 +39,10 @@ std::string config_difference(const ModelConfig& there, const ModelConfig& here)
                       {keys.norm_epsilon, there.norm_epsilon, here.norm_epsilon},
                       {"rope_theta", there.rope.theta, here.rope.theta},
                       {"rope_type", double(there.rope.type), double(here.rope.type)},
-                      {"factor", there.rope.factor, here.rope.factor}};
+                      {"factor", there.rope.factor, here.rope.factor},
+                      {"low_freq_factor", there.rope.low_freq_factor, here.rope.low_freq_factor},
+                      {"high_freq_factor", there.rope.high_freq_factor, here.rope.high_freq_factor},
+                      {"original_max_position_embeddings", original_positions(there), original_positions(here)}};
   for (const Row& row : rows) {
     // Up to what reading a decimal back may cost.
     if (std::abs(row.there - row.here) > 1e-12 * std::abs(row.here)) return fmt::format("{} is {} there and {} here", row.key, row.there, row.here);

@@ -16,9 +16,10 @@ SafetensorsModel::Location find_tensor(const SafetensorsModel& model, const std:
   return model.find(std::string(old_prefix) + name);
 }
 
-bool is_known_extra(std::string_view name) {
-  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name == "lm_head.weight" ||
-         name.ends_with(".rotary_emb.inv_freq");
+// GPT-2's older files have masks, and its head again; a tied Llama-like model's own head would be another model's.
+bool is_known_extra(Family family, std::string_view name) {
+  if (family != Family::gpt2) return name.ends_with(".rotary_emb.inv_freq");
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name == "lm_head.weight";
 }
 
 Result<SafetensorsModel::Location> locate(const SafetensorsModel& model, const std::string& directory,
@@ -51,7 +52,7 @@ std::vector<std::string> unused_tensors(const SafetensorsModel& model, const Mod
     for (const StoredTensor& t : file->tensors()) {
       std::string_view name = t.name;
       if (name.starts_with(old_prefix)) name.remove_prefix(old_prefix.size());
-      if (!is_known_extra(name) && !std::binary_search(wanted.begin(), wanted.end(), name)) unused.push_back(t.name);
+      if (!is_known_extra(graph.config.family, name) && !std::binary_search(wanted.begin(), wanted.end(), name)) unused.push_back(t.name);
     }
   }
   return unused;

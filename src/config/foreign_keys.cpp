@@ -156,6 +156,8 @@ Result<bool> accept_model_key(Family family, std::string_view key, std::string_v
                              demand.key, demand.value, demand.advice.empty() ? "" : "; ", demand.advice)};
   }
   if (is_rope_key(key) && value == "null") return true;
+  if (key.find("expert") != std::string_view::npos || key.find("moe") != std::string_view::npos)
+    return Error{ErrorKind::usage, "is a key of mixtures of experts, which Tidepool does not train; take a dense model"};
   return std::ranges::any_of(harmless,
                              [&](const Harmless& h) { return h.key == key && (h.families & bit(family)) != 0; });
 }

@@ -63,8 +63,9 @@ class Reader {
   Result<ModelConfig> read(const json::object& object) {
     // What a map of rope parameters says of theta counts more than what stands beside it.
     if (const json::value* theta = object.if_contains("rope_theta")) TRY(read_key("rope_theta", *theta));
+    const bool has_positions = object.contains("n_positions");  // GPT-2's; n_ctx is an older name of it
     for (const auto& [key, value] : object)
-      if (key != "rope_theta") TRY(read_key(std::string(key), value));
+      if (key != "rope_theta" && !(key == "n_ctx" && has_positions)) TRY(read_key(std::string(key), value));
     for (const std::string_view key : style(family_) == LayerStyle::gpt2 ? gpt2_required : llama_required)
       if (!object.contains(key)) return fault(key, "is missing");
     // Left out it is a window of 4096.
@@ -84,11 +85,28 @@ class Reader {
     if (is_rope_key(key) && value.is_object()) {
       for (const auto& [inner, inner_value] : value.get_object())
         TRY(read_key(fmt::format("{}.{}", key, std::string_view(inner)), inner_value));
-      return {};
+      return check_scaling(key, value.get_object());
     }
     const std::vector<const Field*> found = find_fields("model", key);
     const bool ours = found.size() == 1 && key != "directory" && applies(*found[0], family_);
     return ours ? set(key, *found[0], value) : refuse_foreign(key, value);
+  }
+
+  // Of a scaling that is only half there a guess would be another model.
+  Result<void> check_scaling(std::string_view key, const json::object& scaling) const {
+    constexpr std::array<std::string_view, 4> needed = {"factor", "low_freq_factor", "high_freq_factor",
+                                                        "original_max_position_embeddings"};
+    const RopeType type = config_.model.rope.type;
+    const u64 count = type == RopeType::plain ? 0 : type == RopeType::linear ? 1 : needed.size();
+    for (u64 i = 0; i < needed.size(); ++i) {
+      const bool there = scaling.contains(needed[i]);
+      if (i < count && !there)
+        return fault(fmt::format("{}.{}", key, needed[i]), fmt::format("is missing, which rope type {} needs",
+                                                                     rope_type_names[static_cast<u32>(type)]));
+      if (there && count == 0 && i == 0 && !scaling.contains("rope_type") && !scaling.contains("type"))
+        return fault(fmt::format("{}.rope_type", key), "is missing: a factor alone does not say how it scales");
+    }
+    return {};
   }
 
   Result<void> set(std::string_view key, const Field& field, const json::value& value) {

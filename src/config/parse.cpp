@@ -34,7 +34,7 @@ class Reader {
 
   // What the model begins as decides which keys it has.
   Result<void> begin_model(const ModelChoice& choice) {
-    config_.model_directory = choice.directory.text;
+    directory_ = choice.directory.text;
     TRY_ASSIGN(config_.model, model_of(choice));
     return {};
   }
@@ -56,6 +56,7 @@ class Reader {
 
   std::string file_;
   std::vector<std::string> places_;  // by field: where it was set; empty: nowhere
+  std::string directory_;  // of the model, whoever said it last
   Config config_;
 };
 
@@ -260,6 +261,7 @@ Result<Config> Reader::finish() {
                                       field.section, field.key, example, field.help));
     }
   }
+  config_.model_directory = directory_;
   const std::optional<Complaint> complaint = validate(config_);
   if (!complaint) return config_;
   const Field& field = *find_fields(complaint->section, complaint->key)[0];

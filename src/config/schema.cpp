@@ -105,7 +105,7 @@ const std::array other_fields = std::to_array<Field>({
     {"train",
      "sequence_length",
      REF(train.sequence_length),
-     "Tokens per sequence, at most n_positions",
+     "Tokens per sequence, at most the model's positions",
      "tokens",
      at_least_one_u32,
      {},

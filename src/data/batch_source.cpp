@@ -76,6 +76,14 @@ u64 BatchSource::target_tokens(u64 step) const {
   return sum;
 }
 
+u64 BatchSource::tokens(u64 step) const {
+  const u64 first = first_of_step(step);
+  const u64 filled = sequences_of_step(step);
+  u64 sum = 0;
+  for (u64 place = 0; place < filled; ++place) sum += data_.train_tokens(first + place);
+  return sum;
+}
+
 u64 BatchSource::validation_batches() const { return div_up(data_.validation_sequences(), batch_.sequences); }
 
 Result<void> BatchSource::load_validation_batch(u64 batch, const BatchArrays& out) const {

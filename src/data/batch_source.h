@@ -26,6 +26,7 @@ class BatchSource {
   // Fills [B, T] arrays; steps count from 1. Any thread may call at any time.
   Result<void> load_batch(u64 step, u32 micro_batch, const BatchArrays&) const;
   u64 target_tokens(u64 step) const;  // never 0
+  u64 tokens(u64 step) const;         // without padding: what is computed, learned or not
 
   // The held-out tail in order, the last batch padded the same way.
   u64 validation_batches() const;

@@ -48,8 +48,9 @@ class Dataset {
   virtual Result<void> train_sequence(u64 index, const BatchArrays&) const = 0;
   virtual Result<void> validation_sequence(u64 index, const BatchArrays&) const = 0;
 
-  // Targets that are not ignored in train_sequence(index).
+  // Of train_sequence(index): targets that are not ignored, and places with a token, whether it is learned or not.
   virtual u32 train_targets(u64 index) const = 0;
+  virtual u32 train_tokens(u64 index) const = 0;
 
   // Same data: same sequences in the same order. Covers contents, cut, split, seed and shuffle; not paths, so data
   // may move.

@@ -119,6 +119,11 @@ u32 DocumentDataset::train_targets(u64 index) const {
   return place.rows->targets(place.row);
 }
 
+u32 DocumentDataset::train_tokens(u64 index) const {
+  const Place place = train_place(index);
+  return place.rows->places(place.row);
+}
+
 Result<void> DocumentDataset::validation_sequence(u64 index, const BatchArrays& out) const {
   CHECK(index < validation_rows_, index, validation_rows_);
   size_t source = 0;

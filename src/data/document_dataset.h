@@ -34,6 +34,7 @@ class DocumentDataset final : public Dataset {
   Result<void> train_sequence(u64 index, const BatchArrays&) const override;
   Result<void> validation_sequence(u64 index, const BatchArrays&) const override;
   u32 train_targets(u64 index) const override;
+  u32 train_tokens(u64 index) const override;
   const std::string& fingerprint() const override { return fingerprint_; }
   std::vector<std::string> notes() const override { return notes_; }
   Bytes memory_bytes() const override;

@@ -30,6 +30,7 @@ class PackedRows {
 
   u64 rows() const { return rows_.size(); }
   u32 targets(u64 row) const { return rows_[row].targets; }
+  u32 places(u64 row) const { return rows_[row].places; }  // with a document in them
   u64 total_targets() const { return total_targets_; }
   u64 cut_documents() const { return cut_; }
   u64 filled_places() const { return filled_; }

@@ -31,6 +31,7 @@ class TokenDataset final : public Dataset {
   Result<void> train_sequence(u64 index, const BatchArrays&) const override;
   Result<void> validation_sequence(u64 index, const BatchArrays&) const override;
   u32 train_targets(u64 index) const override;  // T, but for the last one of the data
+  u32 train_tokens(u64 index) const override { return train_targets(index); }
 
   // (Token files over TokenFile::scan_limit are sampled.)
   const std::string& fingerprint() const override { return fingerprint_; }

@@ -26,7 +26,8 @@ struct StepSettings {
 class StepSource {
  public:
   virtual ~StepSource() = default;
-  // Fills all arrays that are there. A fault of the data ends the run.
+  // Fills tokens and targets. `starts`, where there are any, come as zeros: each sequence is one document. A fault
+  // of the data ends the run.
   virtual Result<void> load_batch(const BatchRequest&, const BatchArrays&) = 0;
   // A pure function of the step: asked several times, also after that step's forward.
   virtual StepSettings settings(u64 step) const = 0;

@@ -79,7 +79,9 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
   g.boundary = {round_up(values_bytes(batch.rows() * config.width, activations), frame_alignment)};
   g.batch_bytes = {round_up(batch_arrays(batch) * batch.rows() * sizeof(i32), frame_alignment)};
   for (const Window& window : g.windows) g.parameters += window.parameters;
-  g.flops_per_token = 6 * g.parameters + u64{12} * config.layers * config.query_width() * batch.tokens;
+  // An embedding is looked up, not multiplied; a tied one is multiplied as the head.
+  const u64 looked_up = config.tied ? 0 : g.windows[0].parameters;
+  g.flops_per_token = 6 * (g.parameters - looked_up) + u64{12} * config.layers * config.query_width() * batch.tokens;
   return g;
 }
 

@@ -71,7 +71,7 @@ class Report {
     for (const std::string& l : lines) line(l);
     if (run_.loss_scale > 0)
       dim_items({fmt::format("fp16 loss scale {:g} at the end", run_.loss_scale),
-                 fmt::format("{} step{} skipped for an overflow", run_.skipped_steps, run_.skipped_steps == 1 ? "" : "s")},
+                 fmt::format("{} of {} steps skipped for an overflow", run_.skipped_steps, run_.losses.size())},
                 dot());
   }
 

@@ -66,7 +66,8 @@ void add_rates_seen(RunReport& report, const ReportParts& parts) {
   report.machine["rate_disk_mixed"] = text(m.disk.mixed_bytes_per_s);
 }
 
-// Padding is computed but trains nothing: a step that is half padding is half as fast.
+// Padding is no work of the user's: a step that is half padding is half as fast. Prompts are, though nothing is
+// learned of them.
 void add_rates(RunReport& report, const ModelGraph& graph, u64 tokens) {
   report.tokens_per_second = report.train_seconds > 0 ? static_cast<double>(tokens) / report.train_seconds : 0;
   report.flops_per_second = report.tokens_per_second * static_cast<double>(graph.flops_per_token);
@@ -75,8 +76,10 @@ void add_rates(RunReport& report, const ModelGraph& graph, u64 tokens) {
 }  // namespace
 
 std::map<std::string, std::string> numeric_settings(const Config& config) {
-  return settings_of(config,
-                     [](const Field& field) { return field.section == "train" || field.section == "model"; });
+  return settings_of(config, [&](const Field& field) {
+    if (field.section == "train") return true;
+    return field.section == "model" && field.key != "directory" && applies(field, config.model.family);
+  });
 }
 
 void add_losses(RunReport& report, const TrainerState& state) {
@@ -111,7 +114,7 @@ RunReport assemble_report(const ReportParts& parts) {
   for (const GpuReadings& g : parts.gpus)
     report.gpus.push_back(
         {g.name, g.samples, g.watts_mean, g.watts_most, g.mhz_mean, g.mhz_least, g.celsius_most});
-  report.config = settings_of(parts.config, [](const Field&) { return true; });
+  report.config = settings_of(parts.config, [&](const Field& field) { return applies(field, parts.config.model.family); });
   report.config["command"] = parts.command;
   return report;
 }

@@ -21,7 +21,7 @@ struct ReportParts {
   const RunMeter& meter;
   const Prediction& prediction;
   const TrainerState& state;
-  u64 tokens = 0;  // targets trained on by this process
+  u64 tokens = 0;  // that this process trained on, prompts with them, padding without
   u64 resumed_from = 0;
   u64 weights_xxh3 = 0;
   Bytes checkpoint_written{};

@@ -70,6 +70,7 @@ Result<void> generate_text(const GenerateRequest& request, const std::function<v
     return Error{ErrorKind::usage, "generate writes bytes; this model's vocabulary is smaller than 256"};
   config.train.per_device_train_batch_size = 1;
   config.train.gradient_accumulation_steps = 1;
+  config.data.packing = false;
   // Homes and chunks were chosen for training.
   config.memory.sweeps = 0;
   config.memory.home = HomePolicy::automatic;
@@ -85,7 +86,7 @@ Result<void> generate_text(const GenerateRequest& request, const std::function<v
   if (!plan) return explain_disk(config, graph, plan_options(config, disk), plan.error());
   PromptSource source;
   TRY_ASSIGN(const std::unique_ptr<Session> session,
-             Session::create(config, graph, *std::move(plan), source, {.own_swap_dir = true}));
+             Session::create(config, graph, *std::move(plan), source, {.own_swap_dir = true, .loads_weights = true}));
   TRY(load_weights(place.checkpoint, graph, session->state()));
   const std::unique_ptr<Engine> engine = Engine::create(session->plan(), session->executor(), {});
   const std::string prompt = request.generate.prompt.empty() ? "\n" : request.generate.prompt;

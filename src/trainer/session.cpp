@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "checkpoint/weight_reader.h"
 #include "executor/gpu_reserved.h"
 #include "io/memory_limits.h"
 #include "model/blocks.h"
@@ -26,12 +27,13 @@ DiskBackend backend_of(IoBackend io) {
 
 // Still to be taken outside of the arenas. Code, the plan and scratch are in use by now and counted as such;
 // to come are schedules and records of ops, buffers of files, stacks and the disk's queue.
-Bytes beside_budgets(const Plan& plan, DeviceMemory device_memory) {
+Bytes beside_budgets(const Plan& plan, DeviceMemory device_memory, bool loads_weights) {
   constexpr u64 bytes_per_op = 256;
   constexpr Bytes buffers{12 * mib};
   u64 ops = 0;
   for (const Segment& segment : plan.segments) ops += segment.ops.size();
-  return buffers + Bytes{ops * bytes_per_op} + staging_beside_budgets(plan, device_memory);
+  const Bytes reader = loads_weights ? WeightReader::memory_max : Bytes{0};
+  return buffers + Bytes{ops * bytes_per_op} + staging_beside_budgets(plan, device_memory) + reader;
 }
 
 // How many of each are staged, where there is room: enough to keep a disk busy while the next is filled.
@@ -141,19 +143,20 @@ Result<std::unique_ptr<Session>> Session::create(const Config& config, const Mod
   TRY(check_executor(config));
   std::unique_ptr<Session> session(new Session(graph, std::move(plan)));
   TRY_ASSIGN(session->pool_, create_core_pool(config.machine.threads, kernel_scratch_per_worker));
-  TRY(session->take_memory(config));
+  TRY(session->take_memory(config, options));
   if (!options.open_disk) TRY(session->take_disk(config, options));
   TRY(session->open_executor(config, source, options));
   session->make_state_store();
   return session;
 }
 
-Result<void> Session::take_memory(const Config& config) {
+Result<void> Session::take_memory(const Config& config, const SessionOptions& options) {
   const auto peak = [&](Tier tier) { return plan_.tiers[static_cast<u32>(tier)].planned_peak; };
   device_memory_ = device_memory_of(config);
   const bool gpus = device_memory_ == DeviceMemory::of_gpus;
   const Bytes devices = gpus ? Bytes{0} : peak(Tier::device) * plan_.devices;
-  TRY(check_memory(read_memory_limits(), devices + peak(Tier::host), beside_budgets(plan_, device_memory_)));
+  TRY(check_memory(read_memory_limits(), devices + peak(Tier::host),
+                   beside_budgets(plan_, device_memory_, options.loads_weights)));
   const DevicesRequest request{.plan = plan_,
                                .graph = graph_,
                                .pool = *pool_,

@@ -43,6 +43,7 @@ struct SessionOptions {
   OpenDisk open_disk;                    // tests: in place of the swap file
   bool own_swap_dir = false;             // memory.swap_dir is nobody's but ours: goes at the end
   Nanos rest_patience{300'000'000'000};  // as in CpuExecutorParts
+  bool loads_weights = false;            // of a model directory, which takes memory beside the budgets
 };
 
 // Whether this program can train on what machine.executor names here: asked before anything is planned or taken.
@@ -71,7 +72,7 @@ class Session {
 
  private:
   Session(const ModelGraph& graph, Plan plan) : graph_(graph), plan_(std::move(plan)) {}
-  Result<void> take_memory(const Config&);
+  Result<void> take_memory(const Config&, const SessionOptions&);
   Result<void> take_disk(const Config&, const SessionOptions&);
   Result<void> open_executor(const Config&, StepSource&, const SessionOptions&);
   void make_state_store();

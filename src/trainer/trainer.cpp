@@ -57,7 +57,9 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (found && all_is_done(*found)) return done_before(*found);
     make_source(chosen_.plan);
     TRY_ASSIGN(session_, Session::create(config_, graph_, std::move(chosen_.plan), *source_,
-                                         {.open_disk = request_.open_disk, .rest_patience = request_.watchdog_least}));
+                                         {.open_disk = request_.open_disk,
+                                          .rest_patience = request_.watchdog_least,
+                                          .loads_weights = !found && !config_.model_directory.empty()}));
     if (!request_.quiet) TRY(show_plan());
     for (const std::string& note : data_->notes()) outputs_.say(note);
     for (const std::string& note : session_->notes()) outputs_.say(note);
@@ -310,13 +312,14 @@ class Trainer final : public NextSegment, public EngineObserver {
     const double took = meter_->step_done();
     const StepResult result = session_->executor().result(step);
     state_.losses.push_back(result.loss);
-    state_.tokens += result.target_tokens;
+    const u64 tokens = batches_->tokens(step);
+    state_.tokens += tokens;
     const StepMetrics metrics{.step = step,
                               .epoch = batches_->epoch(step),
                               .loss = result.loss,
                               .grad_norm = result.grad_norm,
                               .learning_rate = source_->learning_rate(step),
-                              .train_tokens_per_second = static_cast<double>(result.target_tokens) / took,
+                              .train_tokens_per_second = static_cast<double>(tokens) / took,
                               .step_seconds = took,
                               .loss_scale = loss_scale_of(result)};
     if (const Result<void> written = outputs_.step(metrics); !written) fail(written.error());

@@ -109,6 +109,7 @@ TEST(ModelDirectory, StandsInThePlaceOfTheMap) {
                   {"model.directory=" + directory, "model_type=qwen3", "hidden_size=24"}),
             c);
   EXPECT_EQ(parse(to_yaml(c)), c);
+  EXPECT_EQ(parse(with("model: {directory: " + test::family_directory("llama_tied") + "}"), {"model=" + directory}), c);
   EXPECT_EQ(parse(smallest, {"model=" + directory, "attention_dropout=0.1"}).model.attention_dropout, 0.1);
 }
 
@@ -161,6 +162,18 @@ TEST(HfConfig, ReadsBothSpellingsOfRope) {
       Rope{.theta = 1e6});
 }
 
+TEST(HfConfig, AnOlderNameCountsForLess) {
+  const auto positions = [](std::string_view more) {
+    return parse_hf_config(R"({"model_type": "gpt2", "vocab_size": 64, "n_embd": 8, "n_layer": 1, "n_head": 1)" +
+                               std::string(more) + "}",
+                           ErrorKind::bad_input, "config.json")
+        .value()
+        .positions;
+  };
+  EXPECT_EQ(positions(R"(, "n_positions": 32, "n_ctx": 1024)"), 32u);
+  EXPECT_EQ(positions(R"(, "n_ctx": 1024, "n_positions": 32)"), 32u);
+}
+
 TEST(HfConfig, RefusesByName) {
   EXPECT_EQ(hf_fault(qwen2_json(
                 R"(, "use_sliding_window": false, "sliding_window": 4096, "max_window_layers": 3)")),
@@ -174,6 +187,12 @@ TEST(HfConfig, RefusesByName) {
   EXPECT_THAT(
       hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "linear", "factor": 4.0, "beta_fast": 32})")),
       HasSubstr("beta_fast"));
+  // A guess at what is missing would be another model.
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "llama3", "factor": 8.0})")),
+              HasSubstr("low_freq_factor: is missing, which rope type llama3 needs"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"type": "linear"})")), HasSubstr("factor: is missing"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"factor": 8.0})")), HasSubstr("rope_type: is missing"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "num_local_experts": 8)")), HasSubstr("mixtures of experts"));
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "quantization_config": {"bits": 4})")), HasSubstr("quantized"));
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "hidden_act": "gelu")")), HasSubstr("hidden_act"));
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "rms_norm_eps": "small")")), HasSubstr("rms_norm_eps: 'small'"));

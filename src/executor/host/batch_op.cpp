@@ -53,6 +53,7 @@ Result<void> run_load_batch(const Plan& plan, const ModelGraph& graph, const Tie
   i32* first = reinterpret_cast<i32*>(batch.data());
   BatchArrays arrays{.tokens = {first, rows}, .targets = {first + rows, rows}, .starts = {}};
   if (graph.batch.packed) arrays.starts = {first + 2 * rows, rows};
+  std::ranges::fill(arrays.starts, 0);
   const bool evaluates = issue.segment->kind == SegmentKind::evaluation;
   TRY(source.load_batch({.step = issue.step, .micro_batch = issue.get().micro_batch, .evaluation = evaluates},
                         arrays));

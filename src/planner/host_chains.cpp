@@ -1,0 +1,117 @@
+#include "planner/host_chains.h"
+
+#include "tidepool/check.h"
+
+namespace tidepool {
+
+using What = HostUse::What;
+
+Span HostChain::gap_after(u64 i, i32 turn) const {
+  const bool last = i + 1 == uses.size();
+  const i32 next = last ? uses.front().position + turn : uses[i + 1].position;
+  Span gap{uses[i].position + 1, next - 1};
+  if (gap.end >= turn) gap = {gap.begin - turn, gap.end - turn};
+  if (gap.end < 0) gap = {gap.begin + turn, gap.end + turn};
+  return gap;
+}
+
+HostChains::HostChains(const ResidenceInput& in, const DeviceTier& device)
+    : in_(in), layout_(in.layout), program_(in.program), device_(device) {}
+
+std::vector<HostChain> HostChains::all() const {
+  std::vector<HostChain> chains;
+  std::vector<std::vector<const DeviceTier::Arrival*>> arrivals(layout_.windows.size());
+  for (const DeviceTier::Arrival& a : device_.arrivals) arrivals[a.window].push_back(&a);
+  for (u32 w = 0; w < layout_.windows.size(); ++w) {
+    if (device_.home[w]) continue;
+    for (u32 cut = 0; cut < layout_.windows[w].cuts; ++cut) {
+      chains.push_back(params(w, cut, arrivals[w]));
+      for (ChunkId id : layout_.state(w, cut))
+        if (layout_.chunk(id).kind != Kind::param) chains.push_back(state(id, w, cut));
+    }
+  }
+  for (const DeviceTier::Departure& d : device_.departures)
+    for (u16 device = 0; device < layout_.devices; ++device) {
+      const Held held = held_by(layout_, d.first, d.count, d.spread, device);
+      for (u32 i = 0; i < held.count; ++i) chains.push_back(departure(d, offset_id(held.first, i), device));
+    }
+  for (HostChain& chain : chains) init_stays(chain);
+  return chains;
+}
+
+HostChain HostChains::params(u32 w, u32 cut, const std::vector<const DeviceTier::Arrival*>& arrivals) const {
+  HostChain chain{.chunk = offset_id(layout_.windows[w].param, cut),
+                  .device = static_cast<u16>(layout_.windows[w].owner(cut)),
+                  .circular = !layout_.params_die(),
+                  .persistent = true};
+  const i32 update = program_.update[w][cut];
+  const HostUse use{.what = layout_.params_die() ? What::makes : What::updates,
+                    .position = update,
+                    .segments = update_segments()};
+  if (clipping()) chain.uses.push_back(use);
+  for (const DeviceTier::Arrival* a : arrivals) chain.uses.push_back(supply(*a, update));
+  if (!clipping() && layout_.trains) chain.uses.push_back(use);
+  return chain;
+}
+
+HostUse HostChains::supply(const DeviceTier::Arrival& a, i32 update) const {
+  const i32 begin = device_.arcs[a.arc].placed.begin;
+  CHECK(begin >= 0, begin, a.window);
+  const bool waits = clipping() && begin <= update;
+  return {.what = What::supplies,
+          .position = waits ? update : begin,
+          .segments = a.segments,
+          .device_arc = a.arc,
+          .phase = waits ? Phase::after : Phase::before};
+}
+
+HostChain HostChains::state(ChunkId id, u32 w, u32 cut) const {
+  return {
+      .chunk = id,
+      .circular = true,
+      .persistent = true,
+      .uses = {{.what = What::updates, .position = program_.update[w][cut], .segments = update_segments()}}};
+}
+
+// Gradients go down to their update; activations and accumulators come back up.
+HostChain HostChains::departure(const DeviceTier::Departure& d, ChunkId id, u16 device) const {
+  const Chunk& chunk = layout_.chunk(id);
+  // Only the head's input lives beyond its forward when nothing is trained.
+  const bool evaluated = chunk.kind == Kind::activation && chunk.block + 1 == in_.graph.blocks.size() &&
+                         program_.ops[static_cast<u64>(d.out)].sweep == 0;
+  const u8 segments = in_first | in_body | (evaluated ? in_evaluation : 0);
+  HostUse down{.what = What::arrives, .position = d.out, .segments = segments, .device_arc = d.from_arc};
+  HostUse next{.segments = segments};
+  if (d.back_arc != none) {
+    next.what = What::supplies;
+    next.device_arc = d.back_arc;
+    next.position = device_.arcs[d.back_arc].placed.begin + d.back_turn;
+    next.phase = Phase::before;
+  } else {
+    next.what = What::updates;
+    next.position = program_.update[chunk.window][chunk.cut];
+    next.segments = update_segments();
+    if (clipping()) down.position -= turn();
+  }
+  return {.chunk = id, .device = device, .uses = {down, next}};
+}
+
+void HostChains::init_stays(HostChain& chain) const {
+  chain.stays.assign(chain.gaps(), false);
+  for (u64 g = 0; g < chain.stays.size(); ++g) {
+    const Span gap = chain.gap_after(g, turn());
+    const bool updated_for_forward = clipping() && chain.persistent && chain.uses.size() > 1 && g == 0;
+    chain.stays[g] = gap.begin > gap.end || updated_for_forward;
+  }
+  if (!chain.persistent || !is_forced(layout_.chunk(chain.chunk).window)) return;
+  chain.home_host = true;
+  chain.stays.assign(chain.stays.size(), true);
+}
+
+// Its home is the host whatever it costs.
+bool HostChains::is_forced(u32 w) const {
+  const HomePolicy home = in_.options.home;
+  return home == HomePolicy::host || (home == HomePolicy::mixed && w % 3 == 1);
+}
+
+}  // namespace tidepool

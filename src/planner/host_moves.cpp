@@ -1,0 +1,154 @@
+#include "planner/host_moves.h"
+
+#include <algorithm>
+
+namespace tidepool {
+namespace {
+
+using What = HostUse::What;
+
+class HostMoves {
+ public:
+  HostMoves(const ResidenceInput& in, const DeviceTier& device, HostTier& tier)
+      : layout_(in.layout), program_(in.program), device_(device), out_(tier), swap_(layout_.chunks.size()) {
+    out_.homes.resize(layout_.chunks.size());
+  }
+
+  void move(const std::vector<PlacedGroup>& groups) {
+    move_batches();
+    for (const PlacedGroup& b : groups) {
+      for (u64 u = b.group.first; u <= b.group.last; ++u) move_use(b, u);
+      if (b.group.read) move_up(b);
+      if (needs_write(b)) move_down(b);
+    }
+  }
+
+ private:
+  i32 turn() const { return program_.positions(); }
+
+  void add(Movement m, i32 position, u8 segments) {
+    m.segments = segments;
+    m.when.position = position;
+    if (segments != 0) out_.movements.push_back(m);
+  }
+
+  Place host(u32 arc) const { return {.tier = Tier::host, .arc = arc}; }
+  Place device(u32 arc, u32 device) const {
+    return {.tier = Tier::device, .arc = arc, .device = static_cast<u16>(device)};
+  }
+  // Where parameters die a gradient lies in the frame of its own: that has been read for the last time before
+  // there is a gradient, and is written after that has been read.
+  ChunkId whose_frame(ChunkId chunk) const {
+    const Chunk& c = layout_.chunk(chunk);
+    if (c.kind != Kind::grad || !layout_.params_die()) return chunk;
+    const ChunkId param = offset_id(layout_.windows[c.window].param, c.cut);
+    return out_.home_arcs[index(param)] == none ? param : chunk;
+  }
+
+  Place disk(ChunkId content) {
+    const ChunkId chunk = whose_frame(content);
+    Frame& frame = swap_[index(chunk)];
+    if (frame.bytes.value == 0) {
+      frame = {.tier = Tier::disk, .offset = out_.disk_bytes.value, .bytes = layout_.chunk(chunk).bytes};
+      out_.disk_bytes += frame.bytes;
+      if (is_persistent(layout_.chunk(chunk).kind)) out_.homes[index(chunk)] = frame;
+    }
+    return {.tier = Tier::disk, .frame = frame};
+  }
+
+  void move_batches() {
+    for (u32 a = 0; a < out_.arcs.size(); ++a) {
+      const Arc& arc = out_.arcs[a];
+      if (layout_.chunk(arc.first).kind != Kind::batch) continue;
+      const i32 p = arc.span.begin;
+      const ProgramOp& op = program_.ops[static_cast<u64>(p)];
+      const u32 on = layout_.chunk(arc.first).instance % layout_.devices;
+      const ChunkId of_device_0{index(arc.first) - on};
+      for (u32 d = 0; d < device_.arcs.size(); ++d)
+        if (device_.arcs[d].first == of_device_0 && device_.arcs[d].span.begin == p)
+          add({.chunk = arc.first,
+               .from = host(a),
+               .to = device(d, on),
+               .when = {p, Phase::after},
+               .need = p},
+              p, in_first | in_body | (op.sweep == 0 ? in_evaluation : 0));
+    }
+  }
+
+  i32 on_circle(i32 position) const { return position < 0 ? position + turn() : position % turn(); }
+
+  // Copies between device and host at a use.
+  void move_use(const PlacedGroup& b, u64 u) {
+    const HostUse& use = b.chain->use(u);
+    if (use.what == What::updates || use.what == What::makes) return;
+    Movement m{.chunk = b.chain->chunk, .when = {0, use.phase}, .need = use.position};
+    const bool down = use.what == What::arrives;
+    const Place there = device(use.device_arc, b.chain->device);
+    m.from = down ? there : host(b.arc);
+    m.to = down ? host(b.arc) : there;
+    add(m, on_circle(use.position), use.segments);
+  }
+
+  // The read that begins a group. A read that starts in the turn before belongs to the segments that
+  // end with a backward; a segment that starts from rest has it at its beginning instead.
+  void move_up(const PlacedGroup& b) {
+    const HostUse& first = b.chain->use(b.group.first);
+    const i32 begin = out_.arcs[b.arc].placed.begin;
+    Movement m{.chunk = b.chain->chunk, .from = disk(b.chain->chunk), .to = host(b.arc)};
+    m.need = out_.arcs[b.arc].span.begin;
+    // Not where the first use lies in the turn before as well: then the read runs whenever that does.
+    const bool turn_before = begin < 0 && m.need >= 0;
+    const u8 own = first.what == What::makes ? u8{0} : turn_before ? u8{in_first | in_body} : first.segments;
+    add(m, on_circle(begin), own);
+    u8 missed = 0;
+    for (u64 u = b.group.first; u <= b.group.last; ++u)
+      if (position_of(*b.chain, u, turn()) + b.group.shift >= 0)
+        missed |= b.chain->use(u).segments & (in_first | in_evaluation);
+    if (begin >= 0) missed &= static_cast<u8>(~own);
+    add(m, std::max(begin, 0), missed);
+  }
+
+  // Updated content goes to its home on disk; spilled content too, until it is needed again.
+  bool needs_write(const PlacedGroup& b) const {
+    if (b.chain->home_host) return false;
+    for (u64 u = b.group.first; u <= b.group.last; ++u) {
+      const What what = b.chain->use(u).what;
+      if (b.chain->persistent && (what == What::updates || what == What::makes)) return true;
+    }
+    return !b.chain->persistent && !b.group.read && b.group.first == b.group.last;
+  }
+
+  void move_down(const PlacedGroup& b) {
+    for (u64 u = b.group.first; u <= b.group.last; ++u) {
+      const HostUse& use = b.chain->use(u);
+      if (use.what == What::supplies) continue;
+      // What dies before anything reads it again goes home only in order to rest there.
+      const bool dies = use.what == What::makes && b.group.last + 1 == b.chain->uses.size();
+      add({.chunk = b.chain->chunk,
+           .from = host(b.arc),
+           .to = disk(b.chain->chunk),
+           .when = {0, Phase::after},
+           .need = use.position},
+          on_circle(use.position), dies ? u8{in_drain} : use.segments);
+    }
+  }
+
+  const Layout& layout_;
+  const Program& program_;
+  const DeviceTier& device_;
+  HostTier& out_;
+  std::vector<Frame> swap_;  // by chunk
+};
+
+}  // namespace
+
+i32 position_of(const HostChain& chain, u64 unrolled, i32 turn) {
+  return chain.use(unrolled).position + static_cast<i32>(unrolled / chain.uses.size()) * turn;
+}
+
+void move_host_chunks(const ResidenceInput& in, const DeviceTier& device,
+                      const std::vector<PlacedGroup>& groups, HostTier& tier) {
+  HostMoves(in, device, tier).move(groups);
+}
+
+}  // namespace tidepool
