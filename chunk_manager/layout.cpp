@@ -63,13 +63,13 @@ void add_window(Layout& layout, const ModelGraph& graph, u32 w) {
   const Window& window = graph.windows[w];
   CHECK(window.elements > 0 && window.elements % cut_alignment_elements == 0, window.elements);
   const u64 size = cut_size(window.elements, layout.target_elements, layout.devices);
-  WindowChunks chunks{.cuts = static_cast<u32>(div_up(window.elements, size))};
+  WindowChunks chunks{.cuts = static_cast<u32>(div_up(window.elements, size)), .trains = window.trainable};
   chunks.shard_cuts = static_cast<u32>(div_up(chunks.cuts, layout.devices));
   const auto kind = [&](Kind k, u32 instance) {
     return add_kind(layout, window, w, k, instance, size, chunks.cuts);
   };
   chunks.param = kind(Kind::param, 0);
-  if (!layout.trains) {
+  if (!chunks.trains) {
     layout.windows.push_back(std::move(chunks));
     return;
   }
@@ -136,7 +136,7 @@ Bytes Layout::bytes(ChunkId first, u32 count) const {
 std::vector<ChunkId> Layout::state(u32 window, u32 cut) const {
   const WindowChunks& w = windows[window];
   std::vector<ChunkId> ids = {offset_id(w.param, cut)};
-  if (!trains) return ids;
+  if (!w.trains) return ids;
   if (precision != Precision::fp32) ids.push_back(offset_id(w.master, cut));
   ids.push_back(offset_id(w.momentum, cut));
   ids.push_back(offset_id(w.variance, cut));

@@ -13,12 +13,13 @@ struct LayoutOptions {
   u32 devices = 1;
 };
 
-// First chunk ids of a window's kinds; cut c of a kind is `first + c`. Where nothing is trained, only `param`
+// First chunk ids of a window's kinds; cut c of a kind is `first + c`. Of a window that is not trained, only `param`
 // is valid. Each device owns a run of cuts,
 // its shard: it alone fetches their parameters, sums their gradients, and hands these down.
 struct WindowChunks {
   u32 cuts = 0;
   u32 shard_cuts = 0;  // of device 0: of no device are there more. With one device all
+  bool trains = true;
   ChunkId param{}, master{}, momentum{}, variance{}, grad{};  // master: or master_low, as the precision has it
   std::vector<ChunkId> grad_accum;  // by use: a tied window has one per block that reads it
   // By use: what device 0's micro-batches sum up to, before that is reduced to grad_accum. Device d's
@@ -36,7 +37,7 @@ struct Layout {
   u64 target_elements = 0;
   u32 micro_batches = 1;
   u32 devices = 1;
-  bool trains = true;  // else there are parameters, and what a forward needs
+  bool trains = true;  // any window; else there are parameters, and what a forward needs
   std::vector<Chunk> chunks;
   std::vector<WindowChunks> windows;
   // Device 0's; device d's is d later. m counts a device's micro-batches of one sweep.
@@ -48,9 +49,10 @@ struct Layout {
 
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
   Bytes bytes(ChunkId first, u32 count) const;
-  // Whether parameters are dead from their last use in a step until their update.
+  // Whether parameters are dead from their last use in a step until their update: any, or a window's.
   bool params_die() const { return trains && made_by_update(Kind::param, precision); }
-  // The kinds that outlive a step, in the operand order of updates: param, and where the model is trained
+  bool params_die(u32 window) const { return windows[window].trains && made_by_update(Kind::param, precision); }
+  // The kinds that outlive a step, in the operand order of updates: param, and where the window is trained
   // master? or master_low?, momentum, variance.
   std::vector<ChunkId> state(u32 window, u32 cut) const;
   // What an update reads: `grad`, or in fp32 the first accumulator.

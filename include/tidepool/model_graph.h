@@ -6,12 +6,13 @@
 
 #include "tidepool/chunk.h"
 #include "tidepool/kernel_cost.h"
+#include "tidepool/lora.h"
 #include "tidepool/model_config.h"
 #include "tidepool/types.h"
 
 namespace tidepool {
 
-enum class Init : u8 { normal, zeros, ones };
+enum class Init : u8 { normal, zeros, ones, uniform };
 
 struct Tensor {
   std::string name;          // Hugging Face name, "h.0.attn.c_attn.weight"
@@ -22,6 +23,7 @@ struct Tensor {
   bool weight_decay = false; // matrices and embeddings; not biases and norms
   Init init = Init::zeros;
   double init_std = 0.0;     // of Init::normal
+  double init_bound = 0.0;   // of Init::uniform: -bound to bound
 
   bool operator==(const Tensor&) const = default;
 };
@@ -32,7 +34,10 @@ struct Window {
   std::vector<Tensor> tensors;
   u64 elements = 0;      // padded to cut_alignment_elements; padding is zero and stays zero
   u64 parameters = 0;    // without padding
+  // Of one that is not there are parameters only: no gradient, no moments, no master, no update; its homes are never
+  // written to after a run has begun.
   bool trainable = true;
+  bool adapter = false;  // its tensors come from an adapter's file and go there, not the model's
 
   bool operator==(const Window&) const = default;
 };
@@ -72,6 +77,7 @@ struct BatchShape {
 
 struct ModelGraph {
   ModelConfig config;
+  LoraConfig lora;
   Precision precision = Precision::fp32;    // of parameters
   Precision activations = Precision::fp32;  // and their gradients; 16 bits where the device's matrix units want it
   BatchShape batch;
@@ -82,7 +88,8 @@ struct ModelGraph {
   // document begins.
   Bytes batch_bytes{};
   u64 parameters = 0;          // tied tensors counted once, no padding
-  // 6 N + 12 L H Q T, recompute not counted; N without an embedding that is only looked up (untied).
+  // 6 N + 12 L H Q T, recompute not counted; of parameters that are not trained 4: their own gradient is not made. N
+  // without an embedding that is only looked up (untied).
   u64 flops_per_token = 0;
 
   bool operator==(const ModelGraph&) const = default;
@@ -102,6 +109,25 @@ inline bool trains(const ModelGraph& graph) {
   for (const Window& window : graph.windows)
     if (window.trainable) return true;
   return graph.windows.empty();
+}
+
+inline u64 trained_parameters(const ModelGraph& graph) {
+  u64 sum = 0;
+  for (const Window& window : graph.windows) sum += window.trainable ? window.parameters : 0;
+  return sum;
+}
+
+inline bool trains(const ModelGraph& graph, const Block& block) {
+  for (const u32 window : block.windows)
+    if (graph.windows[window].trainable) return true;
+  return false;
+}
+
+// A step's backward ends here: below, nothing is trained. Where nothing is at all, the head.
+inline u32 last_backward_block(const ModelGraph& graph) {
+  u32 block = 0;
+  while (block + 1 < graph.blocks.size() && !trains(graph, graph.blocks[block])) ++block;
+  return block;
 }
 
 }  // namespace tidepool

@@ -27,7 +27,7 @@ struct LayerNormBackward {
   ConstValues dy;               // [R, C]
   Values dx;                    // [R, C]
   bool add_to_dx = false;       // dx += instead of dx =; what a residual stream wants
-  float* dweight = nullptr;     // [C]
+  float* dweight = nullptr;     // [C], or null, as dbias then
   float* dbias = nullptr;       // [C]
   bool accumulate = true;       // of dweight and dbias; false: overwrite
   float* partials = nullptr;    // workspace, [layer_norm_partials(R, C)]

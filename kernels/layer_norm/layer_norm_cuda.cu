@@ -171,6 +171,7 @@ void layer_norm_backward_cuda(const LayerNormBackward& op, cudaStream_t stream) 
            op.partials);
     launch(layer_norm_dx_kernel<w.value, A, P>, norm_rows_launch(op.rows, op.columns), stream, rows);
   });
+  if (op.dweight == nullptr) return;
   launch(norm_sums_kernel<2>, norm_sums_launch(2, op.columns), stream, norm_groups(op.rows), op.columns,
          op.partials, NormSums<2>{{op.dweight, op.dbias}}, op.accumulate);
 }

@@ -23,12 +23,13 @@ void fp32_product(const Matmul& op, const Tile& t, Product p) {
          .m = t.rows,
          .n = t.cols,
          .k = op.k,
-         .a = op.x.fp32() + u64{t.row} * op.k,
-         .lda = op.k,
+         .a = op.x.fp32() + u64{t.row} * op.row_of_x(),
+         .lda = op.row_of_x(),
          .b = op.transposed ? w + u64{t.col} * op.k : w + t.col,
          .ldb = op.transposed ? op.k : op.n,
          .c = p.out,
          .ldc = p.stride,
+         .scale = op.scale,
          .accumulate = op.accumulate});
 }
 
@@ -54,20 +55,23 @@ void half_product(const Matmul& op, const Tile& t, Product p, float* scratch) {
            .m = t.rows,
            .n = t.cols,
            .k = depth,
-           .a = op.x.fp32() + u64{t.row} * op.k + begin,
-           .lda = op.k,
+           .a = op.x.fp32() + u64{t.row} * op.row_of_x() + begin,
+           .lda = op.row_of_x(),
            .b = scratch,
            .ldb = op.transposed ? depth : t.cols,
            .c = p.out,
            .ldc = p.stride,
+           .scale = op.scale,
            .accumulate = op.accumulate || begin > 0});
   }
 }
 
 void epilogue_row(const Matmul& op, const Tile& t, u64 at, float* product, const float* bias) {
   if (bias != nullptr) rows::add(product, bias, t.cols);
+  if (op.addend) rows::add(product, op.addend.fp32() + at, t.cols);
   switch (op.epilogue) {
     case Epilogue::none:
+      if (op.addend) std::memcpy(op.y.fp32() + at, product, t.cols * sizeof(float));
       return;
     case Epilogue::gelu:
       if (op.pre) std::memcpy(op.pre.fp32() + at, product, t.cols * sizeof(float));
@@ -82,17 +86,21 @@ void epilogue_row(const Matmul& op, const Tile& t, u64 at, float* product, const
 }
 
 // Where y may hold an operand of the epilogue, the product is made in scratch.
-bool product_in_scratch(Epilogue e) { return e == Epilogue::residual || e == Epilogue::gelu_backward; }
+bool product_in_scratch(const Matmul& op) {
+  return op.epilogue == Epilogue::residual || op.epilogue == Epilogue::gelu_backward || op.addend;
+}
 
 void run_tile(const Matmul& op, const Tile& t, TileScratch& scratch) {
   const u64 at = u64{t.row} * op.n + t.col;
-  const Product p = product_in_scratch(op.epilogue) ? Product{scratch.product, t.cols} : Product{op.y.fp32() + at, op.n};
+  const Product p = product_in_scratch(op)
+                        ? Product{scratch.product, t.cols}
+                        : Product{op.y.fp32() + u64{t.row} * op.row_of_y() + t.col, op.row_of_y()};
   if (op.weight.precision == Precision::fp32) {
     fp32_product(op, t, p);
   } else {
     half_product(op, t, p, scratch.weight);
   }
-  if (op.epilogue == Epilogue::none && !op.bias) return;
+  if (op.epilogue == Epilogue::none && !op.bias && !op.addend) return;
   const float* bias = op.bias ? rows::widened(op.bias.at(t.col), t.cols, scratch.row) : nullptr;
   for (u32 row = 0; row < t.rows; ++row) {
     epilogue_row(op, t, at + u64{row} * op.n, p.out + u64{row} * p.stride, bias);
@@ -101,8 +109,16 @@ void run_tile(const Matmul& op, const Tile& t, TileScratch& scratch) {
 
 }  // namespace
 
+void check_operands(const Matmul& op) {
+  const bool plain = op.epilogue == Epilogue::none;
+  CHECK(!op.accumulate || (plain && !op.bias && !op.addend));
+  CHECK(op.row_of_y() == op.n || (plain && !op.addend), op.y_stride);
+  CHECK(!op.addend || op.epilogue != Epilogue::residual);
+  CHECK(op.row_of_x() >= op.k && op.row_of_y() >= op.n, op.x_stride, op.y_stride);
+}
+
 void matmul_cpu(const Matmul& op, CorePool& pool) {
-  CHECK(!op.accumulate || (op.epilogue == Epilogue::none && !op.bias));
+  check_operands(op);
   const Tiling tiling = matmul_tiling(op.m, op.n);
   parallel_for(pool, Priority::normal, tiling.count(), [&](u32 task, u32 worker) {
     run_tile(op, tiling.tile(task), *reinterpret_cast<TileScratch*>(pool.scratch(worker)));

@@ -30,13 +30,13 @@ Result<std::unique_ptr<CudaMatmul>> CudaMatmul::create(const CudaMatmulWorkspace
 }
 
 Result<void> CudaMatmul::matmul(const Matmul& op, cudaStream_t stream) {
-  CHECK(!op.accumulate || (op.epilogue == Epilogue::none && !op.bias));
+  check_operands(op);
   switch (op.epilogue) {
     case Epilogue::none:
-      return product(op, op.accumulate ? ConstValues(op.y) : ConstValues(), op.y, stream);
+      return product(op, op.accumulate ? ConstValues(op.y) : op.addend, op.y, stream);
     case Epilogue::gelu: {
       const Values pre = op.pre ? op.pre : op.y;
-      TRY(product(op, {}, pre, stream));
+      TRY(product(op, op.addend, pre, stream));
       gelu_cuda(pre, op.y, elements_of(op), stream);
       return {};
     }
@@ -47,7 +47,7 @@ Result<void> CudaMatmul::matmul(const Matmul& op, cudaStream_t stream) {
       // The product waits where its pass leaves GELU's value: y may be what the pass still reads.
       const Values dy = op.value ? op.value : op.y;
       CHECK(dy.data != op.pre_in.data);
-      TRY(product(op, {}, dy, stream));
+      TRY(product(op, op.addend, dy, stream));
       gelu_backward_cuda(op.pre_in, dy, op.y, op.value, elements_of(op), stream);
       return {};
     }
@@ -99,8 +99,9 @@ Result<void> CudaMatmul::column_slice(const Matmul& op, u32 begin, u32 columns, 
                   .bias = bias,
                   .d = out.at(begin),
                   .lda = stride,
-                  .ldb = op.k,
-                  .ldd = op.n},
+                  .ldb = op.row_of_x(),
+                  .ldd = op.row_of_y(),
+                  .scale = op.scale},
                  stream);
 }
 
@@ -114,7 +115,7 @@ Result<void> CudaMatmul::residual_with_dropout(const Matmul& op, cudaStream_t st
   for (u32 begin = 0; begin < op.m; begin += slice) {
     Matmul part = op;
     part.m = std::min(slice, op.m - begin);
-    part.x = op.x.at(u64{begin} * op.k);
+    part.x = op.x.at(u64{begin} * op.row_of_x());
     TRY(product(part, {}, waiting, stream));
     const u64 first = u64{begin} * op.n;
     cuda::add_dropped(op.dropout, first, waiting, op.residual.at(first), op.y.at(first), elements_of(part),
@@ -128,6 +129,7 @@ Result<void> CudaMatmul::weight_gradient(const WeightGradient& op, cudaStream_t 
   // dw^T as the library sees it, [N, K], or [K, N] if transposed.
   const ConstValues rows = op.transposed ? op.x : op.dy, columns = op.transposed ? op.dy : op.x;
   const u32 row_count = op.transposed ? op.k : op.n, column_count = op.transposed ? op.n : op.k;
+  const u32 row_stride = op.transposed ? op.k : op.row_of_dy(), column_stride = op.transposed ? op.row_of_dy() : op.k;
   TRY(products_->run({.m = row_count,
                       .n = column_count,
                       .k = op.m,
@@ -136,11 +138,12 @@ Result<void> CudaMatmul::weight_gradient(const WeightGradient& op, cudaStream_t 
                       .b = columns,
                       .c = op.accumulate ? ConstValues(dw) : ConstValues(),
                       .d = dw,
-                      .lda = row_count,
-                      .ldb = column_count,
+                      .lda = row_stride,
+                      .ldb = column_stride,
                       .ldd = row_count},
                      stream));
   if (op.dbias == nullptr) return {};
+  CHECK(op.row_of_dy() == op.n, op.dy_stride);
   const u64 parts_bytes = u64{cuda::column_sums_parts(op.m)} * op.n * sizeof(float);
   CHECK(parts_bytes <= scratch_bytes_.value, op.m, op.n);
   cuda::column_sums(op.dy, op.m, op.n, reinterpret_cast<float*>(scratch_), op.dbias, op.accumulate, stream);

@@ -159,9 +159,9 @@ Result<void> Products::run(const Product& p, cudaStream_t stream) {
   if (plan != nullptr && p.bias)
     status = set(plan->operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias.data);
   if (status != CUBLAS_STATUS_SUCCESS) return library_error(status, p);
-  const float one = 1, beta = p.c ? 1 : 0;
+  const float beta = p.c ? 1 : 0;
   const void* c = p.c ? p.c.data : p.d.data;
-  status = cublasLtMatmul(handle_, plan->operation.get(), &one, p.a.data, plan->a.get(), p.b.data,
+  status = cublasLtMatmul(handle_, plan->operation.get(), &p.scale, p.a.data, plan->a.get(), p.b.data,
                           plan->b.get(), &beta, c, plan->d.get(), p.d.data, plan->d.get(), &plan->algorithm,
                           workspace_, workspace_bytes_.value, stream);
   if (status != CUBLAS_STATUS_SUCCESS) return library_error(status, p);

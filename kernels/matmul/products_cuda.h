@@ -14,7 +14,7 @@
 
 namespace tidepool::cuda {
 
-// As the library sees it, column-major: d = op(a) op(b) + c + bias. Row-major callers swap a and b, and read
+// As the library sees it, column-major: d = scale op(a) op(b) + c + bias. Row-major callers swap a and b, and read
 // every matrix as its transpose.
 struct Product {
   u32 m = 0, n = 0, k = 0;
@@ -25,6 +25,7 @@ struct Product {
   ConstValues bias;  // [m], or none: one number for each row of d
   Values d;          // [m, n]
   u32 lda = 0, ldb = 0, ldd = 0;
+  float scale = 1;
 };
 
 // Of one device: the one that is set when it is made and when it is used. One caller at a time.

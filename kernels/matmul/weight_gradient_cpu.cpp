@@ -2,6 +2,7 @@
 #include "kernels/matmul/scratch.h"
 #include "kernels/matmul/sgemm.h"
 #include "kernels/simd/rows.h"
+#include "tidepool/check.h"
 
 namespace tidepool {
 namespace {
@@ -11,10 +12,12 @@ struct Factors {
   const float* rows;
   const float* columns;
   u32 row_count, column_count;
+  u32 row_stride, column_stride;  // of the arrays' rows
 };
 Factors factors_of(const WeightGradient& op) {
   const float *x = op.x.fp32(), *dy = op.dy.fp32();
-  return op.transposed ? Factors{dy, x, op.n, op.k} : Factors{x, dy, op.k, op.n};
+  return op.transposed ? Factors{dy, x, op.n, op.k, op.row_of_dy(), op.k}
+                       : Factors{x, dy, op.k, op.n, op.k, op.row_of_dy()};
 }
 
 // dbias[begin, begin + n)
@@ -30,9 +33,9 @@ void weight_tile(const WeightGradient& op, const Factors& f, const Tile& t, Tile
          .n = t.cols,
          .k = op.m,
          .a = f.rows + t.row,
-         .lda = f.row_count,
+         .lda = f.row_stride,
          .b = f.columns + t.col,
-         .ldb = f.column_count,
+         .ldb = f.column_stride,
          .c = scratch.product,
          .ldc = t.cols});
   for (u32 row = 0; row < t.rows; ++row) {
@@ -44,6 +47,7 @@ void weight_tile(const WeightGradient& op, const Factors& f, const Tile& t, Tile
 }  // namespace
 
 void weight_gradient_cpu(const WeightGradient& op, CorePool& pool) {
+  CHECK(op.dbias == nullptr || op.row_of_dy() == op.n, op.dy_stride);
   const Factors factors = factors_of(op);
   const Tiling tiling = matmul_tiling(factors.row_count, factors.column_count);
   parallel_for(pool, Priority::normal, tiling.count(), [&](u32 task, u32 worker) {

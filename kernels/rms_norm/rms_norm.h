@@ -25,7 +25,7 @@ struct RmsNormBackward {
   ConstValues dy;               // [R, C]
   Values dx;                    // [R, C]; where it is not added to, it may be dy
   bool add_to_dx = false;       // dx += instead of dx =; what a residual stream wants
-  float* dweight = nullptr;     // [C]
+  float* dweight = nullptr;     // [C], or null
   bool accumulate = true;       // of dweight; false: overwrite
   float* partials = nullptr;    // workspace, [rms_norm_partials(R, C)]
 };

@@ -44,6 +44,7 @@ void rms_norm_backward_cpu(const RmsNormBackward& op, CorePool& pool) {
   parallel_for(pool, Priority::normal, norm_groups(op.rows), [&](u32 group, u32 worker) {
     backward_group(op, group, reinterpret_cast<float*>(pool.scratch(worker)));
   });
+  if (op.dweight == nullptr) return;
   float* const sums[] = {op.dweight};
   sum_norm_groups_cpu(op.partials, op.rows, sums, op.columns, op.accumulate, pool);
 }

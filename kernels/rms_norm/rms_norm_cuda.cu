@@ -123,6 +123,7 @@ void rms_norm_backward_cuda(const RmsNormBackward& op, cudaStream_t stream) {
       launch(rms_norm_dx_kernel<whole.value, A, P>, norm_rows_launch(op.rows, op.columns), stream, rows);
     });
   });
+  if (op.dweight == nullptr) return;
   launch(norm_sums_kernel<1>, norm_sums_launch(1, op.columns), stream, norm_groups(op.rows), op.columns,
          op.partials, NormSums<1>{{op.dweight}}, op.accumulate);
 }

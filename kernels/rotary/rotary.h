@@ -50,7 +50,7 @@ struct RotaryBackward {
   RotaryFrequencies inverse_frequencies = {};
   Param q_norm, k_norm;
   float epsilon = 1e-6f;
-  float* dq_norm = nullptr;   // [D]; with the norms only, as what follows
+  float* dq_norm = nullptr;   // [D], or null, as dk_norm then; with the norms only, as what follows
   float* dk_norm = nullptr;   // [D]
   bool accumulate = true;     // of dq_norm and dk_norm; false: overwrite
   float* partials = nullptr;  // workspace, [rotary_partials(R, D)]

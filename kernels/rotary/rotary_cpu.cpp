@@ -140,7 +140,7 @@ void rotary_backward_cpu(const RotaryBackward& op, CorePool& pool) {
     if (norms) std::memset(partials, 0, u64{2} * op.shape.head_size * sizeof(float));
     for_rows(op, group, -1.0f, scratch, [&](u32 row) { backward_row(op, row, weights, partials, scratch); });
   });
-  if (!norms) return;
+  if (!norms || op.dq_norm == nullptr) return;
   parallel_for(pool, Priority::normal, 2, [&](u32 which, u32 worker) {
     sum_groups(op, which, *reinterpret_cast<Scratch*>(pool.scratch(worker)));
   });

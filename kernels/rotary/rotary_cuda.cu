@@ -235,6 +235,7 @@ void rotary_backward_cuda(const RotaryBackward& op, cudaStream_t stream) {
                                           .partials = op.partials});
     });
   });
+  if (op.dq_norm == nullptr) return;
   launch(rotary_sum_kernel, rotary_sum_launch(op.shape.head_size), stream,
          static_cast<u32>(div_up(op.shape.rows, rotary_group_rows)), op.shape.head_size, op.partials,
          op.dq_norm, op.dk_norm, op.accumulate);

@@ -45,7 +45,7 @@ Outlook outlook(const OutlookInput& in) {
     out.drive_life_years = endurance / out.disk_bytes_per_day / days_per_year;
   // Master, momentum and variance in fp32, and the weights in the model's precision.
   const u64 per_parameter = 12 + (in.plan.precision == Precision::fp32 ? 0 : 2);
-  out.checkpoint = Bytes{in.graph.parameters * per_parameter};
+  out.checkpoint = Bytes{trained_parameters(in.graph) * per_parameter};
   out.save_seconds = save_seconds(in.plan, in.machine.disk, out.checkpoint);
   return out;
 }

@@ -9,6 +9,9 @@
 //     trainer_state.json
 //     manifest.json           length and XXH3 of each file; last
 //
+// Of a run with LoRA it holds the adapters and their state alone: adapter_model.safetensors and adapter_config.json,
+// which PEFT opens, stand for the first two, and the frozen model stays in its directory.
+//
 // A save goes to checkpoint-<step>.tmp-<pid>: every file is fsynced, then the directory, then it is
 // renamed, then the run directory is fsynced. So a kill at any moment leaves the older checkpoints as they
 // were, and at worst a directory that sweep() clears.
@@ -115,6 +118,8 @@ class CheckpointStore {
   Result<void> put_in_place(const std::string& temporary, const std::string& path);
   Result<FoundCheckpoint> verify(const std::string& path);
   Result<void> check_model(const std::string& path) const;
+  Result<void> check_model_config(const std::string& path) const;
+  Result<void> check_adapter_config(const std::string& path) const;
 
   std::string run_dir_;
   const ModelGraph& graph_;
@@ -144,7 +149,10 @@ Error none_is_good(const std::string& run_dir, const std::vector<SteppedOver>&);
 // Only the weights, from any Hugging Face model directory (F32, BF16 or F16; one file or shards; names with or
 // without "transformer."): to start from, or to generate with. Errors are ErrorKind::bad_input and name
 // tensor, what was expected and what was found. Returns the names of tensors that nothing here uses.
-// Takes up to WeightReader::memory_max beside the writer's.
-Result<std::vector<std::string>> load_weights(const std::string& directory, const ModelGraph&, StateWriter&);
+// Takes up to WeightReader::memory_max beside the writer's. Of a graph with LoRA: those of the frozen model, or of the
+// adapters, from an adapter's directory.
+enum class WeightsOf : u8 { model, adapters };
+Result<std::vector<std::string>> load_weights(const std::string& directory, const ModelGraph&, StateWriter&,
+                                              WeightsOf = WeightsOf::model);
 
 }  // namespace tidepool

@@ -1,7 +1,9 @@
 // Finding a checkpoint that may be trusted and belongs to this model.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
+#include "checkpoint/adapter_files.h"
 #include "checkpoint/check_named.h"
 #include "checkpoint/checkpoint.h"
 #include "config/hf_config.h"
@@ -77,7 +79,9 @@ Error cannot_tell(const Error& error) {
 }
 
 Result<void> has_all_files(const std::string& path, const Manifest& manifest) {
-  for (const char* file : {"model.safetensors", "optimizer.safetensors", model_config_file, trainer_state_file}) {
+  const bool adapters = manifest.find(adapter_weights_file) != nullptr;
+  for (const char* file : {adapters ? adapter_weights_file : "model.safetensors", "optimizer.safetensors",
+                           adapters ? adapter_config_file : model_config_file, trainer_state_file}) {
     if (manifest.find(file) == nullptr) {
       return Error{ErrorKind::corrupt_checkpoint, fmt::format("{}/{}: does not list {}", path, manifest_file, file)};
     }
@@ -111,12 +115,29 @@ Result<FoundCheckpoint> CheckpointStore::verify(const std::string& path) {
   return FoundCheckpoint{.path = path, .weights_xxh3 = manifest.weights_xxh3, .state = std::move(state)};
 }
 
-Result<void> CheckpointStore::check_model(const std::string& path) const {
+Result<void> CheckpointStore::check_model_config(const std::string& path) const {
   const std::string config_path = path + "/" + model_config_file;
+  if (!std::filesystem::exists(config_path))
+    return other_model(path, "it holds adapters there, and the whole model is trained here");
   TRY_ASSIGN(const std::string text, read_small_file(config_path, config_bytes_max, ErrorKind::corrupt_checkpoint));
   TRY_ASSIGN(const ModelConfig config, parse_hf_config(text, ErrorKind::corrupt_checkpoint, config_path));
   const std::string difference = config_difference(config, graph_.config);
   if (!difference.empty()) return other_model(path, difference);
+  return {};
+}
+
+// Ranks and modules show in the tensors.
+Result<void> CheckpointStore::check_adapter_config(const std::string& path) const {
+  if (!std::filesystem::exists(path + "/" + adapter_config_file))
+    return other_model(path, "it holds a whole model there, and adapters are trained here");
+  TRY_ASSIGN(const AdapterConfig there, read_adapter_config(path, ErrorKind::corrupt_checkpoint));
+  if (std::abs(there.alpha - graph_.lora.alpha) > 1e-12 * graph_.lora.alpha)
+    return other_model(path, fmt::format("lora_alpha is {} there and {} here", there.alpha, graph_.lora.alpha));
+  return {};
+}
+
+Result<void> CheckpointStore::check_model(const std::string& path) const {
+  TRY(graph_.lora.on() ? check_adapter_config(path) : check_model_config(path));
 
   const auto check_tensors = [&](const char* file_name, const std::vector<StatePart>& parts) -> Result<void> {
     TRY_ASSIGN(const auto file,
@@ -125,7 +146,7 @@ Result<void> CheckpointStore::check_model(const std::string& path) const {
     if (difference.empty()) return {};
     return other_model(path, fmt::format("{}: {}", file_name, difference));
   };
-  TRY(check_tensors("model.safetensors", model_parts()));
+  TRY(check_tensors(weights_file_of(graph_), model_parts()));
   return check_tensors("optimizer.safetensors", optimizer_parts(graph_.precision));
 }
 

@@ -1,3 +1,4 @@
+#include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/state_tensors.h"
 #include "tidepool/check.h"
@@ -12,7 +13,7 @@ Result<void> CheckpointStore::restore(const FoundCheckpoint& found, StateWriter&
   for (const StatePart part : parts) TRY(restore_part(*optimizer, graph_, part, writer, buffer_));
   if (graph_.precision == Precision::fp32) {
     TRY_ASSIGN(const auto model,
-               SafetensorsFile::open(found.path + "/model.safetensors", ErrorKind::corrupt_checkpoint));
+               SafetensorsFile::open(found.path + "/" + weights_file_of(graph_), ErrorKind::corrupt_checkpoint));
     TRY(restore_part(*model, graph_, StatePart::weights, writer, buffer_));
   }
   return writer.finish();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_file.h"
 #include "config/hf_config.h"
@@ -93,10 +94,12 @@ Result<SavedCheckpoint> CheckpointStore::write_all(const std::string& directory,
     manifest.files.push_back(std::move(entry));
     return {};
   };
-  TRY(write_tensors("model.safetensors", model_parts()));
+  TRY(write_tensors(weights_file_of(graph_), model_parts()));
   TRY(write_tensors("optimizer.safetensors", optimizer_parts(graph_.precision)));
-  TRY_ASSIGN(ManifestEntry config, write_text(*files_, directory, model_config_file,
-                                              hf_config_text(graph_.config, graph_.precision)));
+  const bool adapters = graph_.lora.on();
+  TRY_ASSIGN(ManifestEntry config,
+             write_text(*files_, directory, adapters ? adapter_config_file : model_config_file,
+                        adapters ? adapter_config_text(graph_) : hf_config_text(graph_.config, graph_.precision)));
   manifest.files.push_back(std::move(config));
   TRY_ASSIGN(ManifestEntry trainer, write_text(*files_, directory, trainer_state_file, to_text(state)));
   manifest.files.push_back(std::move(trainer));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "checkpoint/adapter_files.h"
 #include "checkpoint/check_named.h"
 #include "checkpoint/checkpoint.h"
 
@@ -11,10 +12,11 @@ namespace tidepool {
 Result<void> verify_weights(const std::string& checkpoint, Bytes buffer) {
   TRY(check_named(checkpoint));
   TRY_ASSIGN(Manifest manifest, read_manifest(checkpoint));
-  if (manifest.find("model.safetensors") == nullptr)
+  const char* weights = manifest.find(adapter_weights_file) != nullptr ? adapter_weights_file : "model.safetensors";
+  if (manifest.find(weights) == nullptr)
     return Error{ErrorKind::corrupt_checkpoint,
                  fmt::format("{}/{}: does not list model.safetensors", checkpoint, manifest_file)};
-  std::erase_if(manifest.files, [](const ManifestEntry& e) { return e.file != "model.safetensors"; });
+  std::erase_if(manifest.files, [&](const ManifestEntry& e) { return e.file != weights; });
   std::vector<std::byte> memory(buffer.value);
   return verify_files(checkpoint, manifest, memory);
 }

@@ -1,6 +1,7 @@
 // Weights of any Hugging Face model directory into the state, tensor by tensor.
 #include <algorithm>
 
+#include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/weight_reader.h"
@@ -42,9 +43,10 @@ Result<SafetensorsModel::Location> locate(const SafetensorsModel& model, const s
   return at;
 }
 
-std::vector<std::string> unused_tensors(const SafetensorsModel& model, const ModelGraph& graph) {
+std::vector<std::string> unused_tensors(const SafetensorsModel& model, const ModelGraph& graph, bool adapters) {
   std::vector<std::string> wanted, unused;
   for (const Window& w : graph.windows) {
+    if (w.adapter != adapters) continue;
     for (const Tensor& t : w.tensors) wanted.push_back(t.name);
   }
   std::sort(wanted.begin(), wanted.end());
@@ -61,10 +63,13 @@ std::vector<std::string> unused_tensors(const SafetensorsModel& model, const Mod
 }  // namespace
 
 Result<std::vector<std::string>> load_weights(const std::string& directory, const ModelGraph& graph,
-                                              StateWriter& writer) {
-  TRY_ASSIGN(const auto model, SafetensorsModel::open(directory, ErrorKind::bad_input));
+                                              StateWriter& writer, WeightsOf which) {
+  const bool adapters = which == WeightsOf::adapters;
+  TRY_ASSIGN(const auto model, SafetensorsModel::open(directory, ErrorKind::bad_input,
+                                                      adapters ? adapter_weights_file : "model.safetensors"));
   std::vector<WeightSource> sources;
   for (u32 w = 0; w < graph.windows.size(); ++w) {
+    if (graph.windows[w].adapter != adapters) continue;
     for (const Tensor& t : graph.windows[w].tensors) {
       TRY_ASSIGN(const SafetensorsModel::Location at, locate(*model, directory, t));
       sources.push_back({.at = at, .window = w, .window_offset = t.window_offset});
@@ -79,7 +84,7 @@ Result<std::vector<std::string>> load_weights(const std::string& directory, cons
     if (!piece->master.empty()) TRY(writer.write(piece->window, master, piece->begin, piece->master));
   }
   TRY(writer.finish());
-  return unused_tensors(*model, graph);
+  return unused_tensors(*model, graph, adapters);
 }
 
 }  // namespace tidepool

@@ -76,7 +76,7 @@ class SafetensorsFile {
 };
 
 // All weights of a model directory: model.safetensors, or the shards that
-// model.safetensors.index.json names.
+// model.safetensors.index.json names. Of an adapter's, adapter_model.safetensors.
 class SafetensorsModel {
  public:
   struct Location {
@@ -85,7 +85,8 @@ class SafetensorsModel {
     explicit operator bool() const { return tensor != nullptr; }
   };
 
-  static Result<std::unique_ptr<SafetensorsModel>> open(const std::string& directory, ErrorKind error_kind);
+  static Result<std::unique_ptr<SafetensorsModel>> open(const std::string& directory, ErrorKind error_kind,
+                                                        const std::string& file_name = "model.safetensors");
 
   Location find(std::string_view name) const;
   std::span<const std::unique_ptr<SafetensorsFile>> files() const { return files_; }

@@ -39,10 +39,10 @@ Result<WeightMap> read_weight_map(const std::string& index_path, ErrorKind error
 }  // namespace
 
 Result<std::unique_ptr<SafetensorsModel>> SafetensorsModel::open(const std::string& directory,
-                                                                 ErrorKind error_kind) {
+                                                                 ErrorKind error_kind, const std::string& file_name) {
   std::unique_ptr<SafetensorsModel> self(new SafetensorsModel);
-  const std::string index_path = directory + "/model.safetensors.index.json";
-  const std::string single_path = directory + "/model.safetensors";
+  const std::string index_path = directory + "/" + file_name + ".index.json";
+  const std::string single_path = directory + "/" + file_name;
   if (!std::filesystem::exists(single_path) && std::filesystem::exists(index_path)) {
     TRY(self->open_shards(directory, index_path, error_kind));
     return self;

@@ -31,4 +31,17 @@ class StateWriter {
   virtual Result<void> finish() = 0;
 };
 
+// Of a state that comes from several places: finish() is left to whoever writes the last of it.
+class WriteMore final : public StateWriter {
+ public:
+  explicit WriteMore(StateWriter& to) : to_(to) {}
+  Result<void> write(u32 window, Kind kind, u64 element_begin, std::span<const std::byte> bytes) override {
+    return to_.write(window, kind, element_begin, bytes);
+  }
+  Result<void> finish() override { return {}; }
+
+ private:
+  StateWriter& to_;
+};
+
 }  // namespace tidepool

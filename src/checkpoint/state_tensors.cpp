@@ -84,6 +84,7 @@ Result<void> each_piece(const ModelGraph& graph, std::span<std::byte> buffer, Fn
   CHECK(buffer.size() >= state_buffer_bytes_min, buffer.size());
   const u64 piece = buffer.size() / buffer_bytes_per_element;
   for (u32 w = 0; w < graph.windows.size(); ++w) {
+    if (!graph.windows[w].trainable) continue;
     for (const Tensor& t : graph.windows[w].tensors) {
       for (u64 begin = 0; begin < t.elements; begin += piece) {
         TRY(fn(w, t, begin, std::min(piece, t.elements - begin)));
@@ -107,6 +108,7 @@ std::vector<StoredTensor> stored_tensors(const ModelGraph& graph, std::span<cons
   std::vector<StoredTensor> out;
   for (const StatePart part : parts) {
     for (const Window& window : graph.windows) {
+      if (!window.trainable) continue;
       for (const Tensor& t : window.tensors) {
         out.push_back({.name = std::string(prefix(part)) + t.name,
                        .dtype = dtype(part, graph.precision),

@@ -23,7 +23,7 @@ enum class StatePart : u8 {
 std::vector<StatePart> model_parts();
 std::vector<StatePart> optimizer_parts(Precision);
 
-// With offsets. What a file of these parts must be, exactly.
+// Of the windows that are trained, with offsets. What a file of these parts must be, exactly.
 std::vector<StoredTensor> stored_tensors(const ModelGraph&, std::span<const StatePart>);
 
 // The smallest buffer that the functions below work with.

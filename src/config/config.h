@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tidepool/lora.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/plan.h"
 #include "tidepool/policy.h"
@@ -123,6 +124,7 @@ struct Config {
   // To start from: its weights are loaded where a run begins anew, and its tokenizer's files are what checkpoints
   // carry along. Empty: random weights.
   std::string model_directory;
+  LoraConfig lora;
   DataConfig data;
   TrainConfig train;
   MemoryConfig memory;

@@ -69,7 +69,7 @@ Result<void> Reader::read_file(const YAML::Node& root) {
   if (root.IsNull()) return {};  // overrides may say it all
   if (!root.IsMap()) {
     return fault_at(place_in(file_, root),
-                 "a config is a map of sections: model, data, train, memory, machine, output");
+                 "a config is a map of sections: model, lora, data, train, memory, machine, output");
   }
   return read_keys(file_, root, [&](const auto& place, const auto& section, const YAML::Node& keys) -> Result<void> {
     const bool known = std::ranges::find(sections(), section, &Section::name) != sections().end();

@@ -8,8 +8,9 @@ namespace tidepool {
 
 namespace {
 
-constexpr std::array<Section, 6> section_table = {{
+constexpr std::array<Section, 7> section_table = {{
     {"model", "Fields of config.json (Hugging Face), or `model: DIRECTORY` with one"},
+    {"lora", "Adapters beside a frozen model; names as in PEFT's LoraConfig"},
     {"data", "What to learn from"},
     {"train", "How to learn; names as in Hugging Face TrainingArguments"},
     {"memory", "Budgets: what may be used, never exceeded"},
@@ -33,6 +34,30 @@ constexpr Range at_least_one_u32 = {1, 4294967294.0};
 constexpr u64 chosen = 0;  // numbers for which 0 means "Tidepool chooses"
 
 const std::array other_fields = std::to_array<Field>({
+    // lora
+    {"lora",
+     "r",
+     REF(lora.r),
+     "Rank of the adapters; 0 is none: the whole model is trained. Needs model: DIRECTORY",
+     "",
+     {0, lora_rank_max}},
+    {.section = "lora",
+     .key = "lora_alpha",
+     .ref = REF(lora.alpha),
+     .help = "What adapters add is times lora_alpha / r",
+     .range = {1e-9, 1e9},
+     .alias = "alpha"},
+    {.section = "lora",
+     .key = "target_modules",
+     .ref = REF(lora.target_modules),
+     .help = "Linear layers that get one, such as q_proj, or c_attn of GPT-2; empty, or all-linear, is all of a layer's"},
+    {.section = "lora",
+     .key = "lora_dropout",
+     .ref = REF(lora.dropout),
+     .help = "Dropout of what goes into adapters; only 0 is implemented",
+     .range = {0, 1, true},
+     .alias = "dropout"},
+
     // data
     {.section = "data",
      .key = "train",

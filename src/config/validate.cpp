@@ -98,6 +98,13 @@ std::optional<Complaint> validate(const Config& c) {
         "train", "warmup_steps",
         fmt::format("{} is neither a whole number of steps nor a share below 1", c.train.warmup_steps)};
   }
+  if (c.lora.on() && c.model_directory.empty()) {
+    return Complaint{"lora", "r",
+                     fmt::format("{} asks for adapters, which stand beside a model that has been trained: name its directory "
+                                 "with model: DIRECTORY, or set lora.r=0 to train all of a model of random weights", c.lora.r)};
+  }
+  if (c.lora.dropout != 0)
+    return Complaint{"lora", "lora_dropout", fmt::format("{} is not implemented; set it to 0", c.lora.dropout)};
   if (const std::optional<Complaint> complaint = check_weights(c.data)) return complaint;
   if (c.train.precision == Precision::fp16) {
     if (const std::optional<Complaint> complaint = check_loss_scale(c.train)) return complaint;

@@ -18,10 +18,11 @@ GpuReserved gpu_reserved(const ModelGraph& graph, u32 micro_batches, u32 devices
                        .vocabulary = graph.config.vocab_size,
                        .several_devices = devices > 1};
   for (const Window& window : graph.windows) {
+    sizes.decay_segments += window.tensors.size();
+    if (!window.trainable) continue;
     largest = std::max(largest, window.elements);
     sizes.cells += borders * (norm_granule_elements / norm_cell_elements);
     sizes.partials += div_up(window.elements, norm_granule_elements);
-    sizes.decay_segments += window.tensors.size();
   }
   StepArrays arrays;
   const auto pages = [](Bytes bytes) { return Bytes{round_up(bytes.value, frame_alignment)}; };

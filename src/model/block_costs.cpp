@@ -14,12 +14,13 @@ namespace {
 using Kernels = std::vector<KernelCost>;
 
 struct HeadShape {
-  explicit HeadShape(const ModelGraph& g)
+  HeadShape(const ModelGraph& g, const Block& block)
       : layer_norms(style(g.config.family) == LayerStyle::gpt2),
         rows(g.batch.rows()),
         h(g.config.width),
         vocabulary(g.config.vocab_size),
-        weight_bytes(element_bytes(Kind::param, g.precision)) {}
+        weight_bytes(element_bytes(Kind::param, g.precision)),
+        trained(trains(g, block)) {}
 
   KernelCost product(u64 n, u64 k) const { return matmul_cost(rows, n, k, weight_bytes); }
   KernelCost norm() const { return layer_norms ? layer_norm_cost(rows, h) : rms_norm_cost(rows, h); }
@@ -29,6 +30,7 @@ struct HeadShape {
 
   bool layer_norms;
   u64 rows, h, vocabulary, weight_bytes;
+  bool trained;
 };
 
 Kernels head_forward(const HeadShape& s) {
@@ -39,8 +41,9 @@ Kernels head_forward(const HeadShape& s) {
 Kernels head_backward(const HeadShape& s) {
   Kernels out = head_forward(s);
   if (s.vocabulary > vocabulary_slice) out.push_back(s.product(s.vocabulary, s.h));
-  out.insert(out.end(), {cross_entropy_gradient_cost(s.rows, s.vocabulary), s.product(s.h, s.vocabulary),
-                         weight_gradient_cost(s.rows, s.h, s.vocabulary), s.norm_backward()});
+  out.insert(out.end(), {cross_entropy_gradient_cost(s.rows, s.vocabulary), s.product(s.h, s.vocabulary)});
+  if (s.trained) out.push_back(weight_gradient_cost(s.rows, s.h, s.vocabulary));
+  out.push_back(s.norm_backward());
   return out;
 }
 
@@ -63,7 +66,7 @@ void set_kernels(Block& block, BlockKernels kernels) {
 
 void set_costs(Block& block, const ModelGraph& graph) {
   CHECK(block.kind != BlockKind::layer, block.name);
-  const HeadShape s(graph);
+  const HeadShape s(graph, block);
   if (block.kind == BlockKind::embedding)
     return set_kernels(block, {.forward = {embedding_cost(s.rows, s.h)}, .backward = {embedding_backward_cost(s.rows, s.h)}, .recompute = {}});
   set_kernels(block, {.forward = head_forward(s), .backward = head_backward(s), .recompute = {}});

@@ -32,6 +32,7 @@ LayerForwardWorkspace::LayerForwardWorkspace(const ModelGraph& g, std::byte* bas
   WorkspaceCutter layout(base);
   wide = layout.take_values(g.activations, s.rows * s.wide);
   narrow = layout.take_values(g.activations, s.rows * s.h);
+  adapters = adapter_scratch(g, layout);
   bytes = layout.bytes();
 }
 
@@ -45,6 +46,7 @@ LayerBackwardWorkspace::LayerBackwardWorkspace(const ModelGraph& g, std::byte* b
   mean = layout.take<float>(s.rows);
   rstd = layout.take<float>(s.rows);
   partials = layout.take<float>(layer_norm_partials(s.rows, s.h));
+  adapters = adapter_scratch(g, layout);
   if (from == Inside::recomputed) {
     inside = layout.take<std::byte>(LayerInside(g, nullptr).bytes.value);
     dpre = LayerInside(g, inside).pre;

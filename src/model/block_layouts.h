@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/kernels.h"
+#include "model/adapters.h"
 #include "model/workspace_cutter.h"
 #include "tidepool/model_graph.h"
 
@@ -45,6 +46,7 @@ struct LayerForwardWorkspace {
   LayerForwardWorkspace(const ModelGraph&, std::byte* base);
   Values wide;    // [R, max(3H, I)]: qkv, then GELU's output
   Values narrow;  // [R, H]: norm, attention, norm
+  AdapterScratch adapters;
   Bytes bytes;
 };
 
@@ -59,6 +61,7 @@ struct LayerBackwardWorkspace {
   float* mean;      // [R]
   float* rstd;      // [R]
   float* partials;  // [layer_norm_partials]
+  AdapterScratch adapters;
   Values dpre;      // [R, I]; where the inside is recomputed it takes the place of pre
   std::byte* inside;  // LayerInside, if recomputed
   Bytes bytes;

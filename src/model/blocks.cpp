@@ -47,6 +47,7 @@ void block_backward(const BlockContext& context, const BlockBackward& backward) 
   }
   if (backward.accumulate) return;
   for (u32 i = 0; i < backward.grad_accum.size(); ++i) {
+    if (backward.grad_accum[i] == nullptr) continue;
     clear_padding(context.kernels, window_of(context, i), backward.grad_accum[i]);
   }
 }

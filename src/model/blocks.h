@@ -45,7 +45,7 @@ struct BlockBackward {
   const std::byte* kept = nullptr;  // what forward left, or null
   Values grad;                      // [B, T, H]: of the output on entry, of the input on return.
                                     // The head overwrites it
-  std::span<float* const> grad_accum;  // by Block::windows; fp32, the window's layout
+  std::span<float* const> grad_accum;  // by Block::windows; fp32, the window's layout; null of what is not trained
   bool accumulate = true;              // false: overwrite every element of the accumulators,
                                        // padding and unused tensors with zero included
   std::byte* workspace = nullptr;      // Block::backward_workspace bytes
@@ -58,6 +58,9 @@ void block_backward(const BlockContext&, const BlockBackward&);
 // A model as blocks. Windows of GPT-2: "wte", "wpe", "h.0" ... , "ln_f"; of the others: "embed_tokens", "layers.0" ...,
 // "norm", and "lm_head" if it is not tied. The head reads {final norm, matrix}; a tied matrix is the embedding's, which
 // then has two uses, 0 by the embedding and 1 by the head. Errors are ErrorKind::usage and name the config's key.
-Result<ModelGraph> build_model(const ModelConfig&, Precision, BatchShape, Precision activations = Precision::fp32);
+// With LoRA each layer that has adapters reads a second window, "layers.0.lora" or "h.0.lora" ..., behind all others in
+// `windows` and trained alone.
+Result<ModelGraph> build_model(const ModelConfig&, Precision, BatchShape, Precision activations = Precision::fp32,
+                               const LoraConfig& = {});
 
 }  // namespace tidepool

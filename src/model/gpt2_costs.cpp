@@ -6,6 +6,7 @@
 #include "kernels/matmul/matmul_cost.h"
 #include "model/block_costs.h"
 #include "model/block_layouts.h"
+#include "model/gpt2_tensors.h"
 
 namespace tidepool {
 namespace {
@@ -20,7 +21,8 @@ struct Shape {
         weight_bytes(element_bytes(Kind::param, g.precision)),
         attention(attention_shape(g)),
         attention_dropout(g.config.attention_dropout > 0),
-        residual_dropout(g.config.residual_dropout > 0) {}
+        residual_dropout(g.config.residual_dropout > 0),
+        adapters(g) {}
 
   KernelCost product(u64 n, u64 k) const { return matmul_cost(rows, n, k, weight_bytes); }
   KernelCost norm() const { return layer_norm_cost(rows, h); }
@@ -29,6 +31,7 @@ struct Shape {
   u64 rows, h, inner, weight_bytes;
   AttentionShape attention;
   bool attention_dropout, residual_dropout;
+  AdapterCosts adapters;
 };
 
 KernelCost with_dropout(KernelCost attention, const Shape& s) {
@@ -41,24 +44,38 @@ void add_residual(Kernels& out, const Shape& s) {
   if (s.residual_dropout) out.back().vector_flops += dropout_flops(s.rows * s.h);
 }
 
-// The gradients of y = x w + b, y [rows, n]: of its weight, its bias and its input.
-void add_gradients(Kernels& out, const Shape& s, u64 n, u64 k) {
-  out.push_back(weight_gradient_cost(s.rows, n, k));
-  out.push_back(bias_gradient_cost(s.rows, n));
+// y = x w + b, y [rows, n], with its adapter.
+void add_forward(Kernels& out, const Shape& s, u64 n, u64 k, JoinedModules module) {
+  out.push_back(s.product(n, k));
+  s.adapters.add_forward(out, module);
+}
+
+// Its gradients: of its weight and bias if they are trained, of its adapter, and of its input.
+void add_gradients(Kernels& out, const Shape& s, u64 n, u64 k, JoinedModules module) {
+  if (!s.adapters.on()) {
+    out.push_back(weight_gradient_cost(s.rows, n, k));
+    out.push_back(bias_gradient_cost(s.rows, n));
+  }
+  s.adapters.add_weight_gradients(out, module);
   out.push_back(s.product(k, n));
+  s.adapters.add_input_gradient(out, module);
 }
 
 Kernels attention_half(const Shape& s) {
-  Kernels out = {s.norm(), s.product(3 * s.h, s.h), with_dropout(attention_cost(s.attention), s),
-                 s.product(s.h, s.h)};
+  Kernels out = {s.norm()};
+  add_forward(out, s, 3 * s.h, s.h, gpt2_modules::c_attn);
+  out.push_back(with_dropout(attention_cost(s.attention), s));
+  add_forward(out, s, s.h, s.h, gpt2_modules::attn_c_proj);
   add_residual(out, s);
   return out;
 }
 
 Kernels layer_forward(const Shape& s) {
   Kernels out = attention_half(s);
-  out.insert(out.end(),
-             {s.norm(), s.product(s.inner, s.h), gelu_cost(s.rows * s.inner), s.product(s.h, s.inner)});
+  out.push_back(s.norm());
+  add_forward(out, s, s.inner, s.h, gpt2_modules::c_fc);
+  out.push_back(gelu_cost(s.rows * s.inner));
+  add_forward(out, s, s.h, s.inner, gpt2_modules::mlp_c_proj);
   add_residual(out, s);
   return out;
 }
@@ -66,22 +83,22 @@ Kernels layer_forward(const Shape& s) {
 // Everything but the last product and GELU, which backward makes on the way; ln_2 is its own anyway.
 Kernels layer_recompute(const Shape& s) {
   Kernels out = attention_half(s);
-  out.push_back(s.product(s.inner, s.h));
+  add_forward(out, s, s.inner, s.h, gpt2_modules::c_fc);
   return out;
 }
 
 Kernels layer_backward(const Shape& s) {
   Kernels out = {s.norm()};
   if (s.residual_dropout) out.push_back(dropout_cost(s.rows * s.h));
-  add_gradients(out, s, s.h, s.inner);
+  add_gradients(out, s, s.h, s.inner, gpt2_modules::mlp_c_proj);
   out.push_back(gelu_backward_cost(s.rows * s.inner));
-  add_gradients(out, s, s.inner, s.h);
+  add_gradients(out, s, s.inner, s.h, gpt2_modules::c_fc);
   out.push_back(s.norm_backward());
   if (s.residual_dropout) out.push_back(dropout_cost(s.rows * s.h));
-  add_gradients(out, s, s.h, s.h);
+  add_gradients(out, s, s.h, s.h, gpt2_modules::attn_c_proj);
   out.push_back(with_dropout(attention_backward_cost(s.attention), s));
   out.push_back(s.norm());
-  add_gradients(out, s, 3 * s.h, s.h);
+  add_gradients(out, s, 3 * s.h, s.h, gpt2_modules::c_attn);
   out.push_back(s.norm_backward());
   return out;
 }

@@ -6,6 +6,7 @@
 #include "model/block_calls.h"
 #include "model/block_costs.h"
 #include "model/block_layouts.h"
+#include "model/gpt2_tensors.h"
 #include "model/layer_code.h"
 #include "model/window_builder.h"
 
@@ -53,8 +54,18 @@ void measure_layer(Block& block, const ModelGraph& g) {
 
 }  // namespace
 
+LinearModules gpt2_linear_modules(const ModelConfig& c) {
+  LinearModules out;
+  out.add({"attn.c_attn", c.width, 3 * c.width});
+  out.add({"attn.c_proj", c.width, c.width});
+  out.add({"mlp.c_fc", c.width, c.inner()});
+  out.add({"mlp.c_proj", c.inner(), c.width});
+  return out;
+}
+
 const LayerCode gpt2_layer_code = {.windows = make_windows,
                                    .embedding_windows = 2,
+                                   .modules = gpt2_linear_modules,
                                    .measure = measure_layer,
                                    .forward = layer_forward,
                                    .backward = layer_backward};

@@ -1,7 +1,8 @@
 // The tensors of a GPT-2 window, in window order.
 #pragma once
 
-#include "tidepool/types.h"
+#include "model/adapters.h"
+#include "tidepool/model_graph.h"
 
 namespace tidepool {
 
@@ -13,5 +14,11 @@ enum class LayerTensor : u8 {
   c_fc_weight, c_fc_bias,
   mlp_c_proj_weight, mlp_c_proj_bias,
 };
+
+// The linear layers.
+LinearModules gpt2_linear_modules(const ModelConfig&);
+namespace gpt2_modules {
+inline constexpr JoinedModules c_attn = {0, 1}, attn_c_proj = {1, 1}, c_fc = {2, 1}, mlp_c_proj = {3, 1};
+}
 
 }  // namespace tidepool

@@ -95,6 +95,7 @@ void gradient_pass(const Head& s, const BlockBackward& b) {
                         .weight = s.slice_weight(slice.begin),
                         .accumulate = slice.begin > 0,
                         .y = s.workspace.dnorm});
+    if (dmatrix == nullptr) return;
     s.c.kernels.weight_gradient({.m = slice.rows,
                                  .n = h,
                                  .k = slice.columns,

@@ -13,6 +13,8 @@ struct Backward {
   const BlockBackward& b;
   const WindowParams w;
   const WindowGradients g;
+  const Adapters adapters;
+  const AdapterGradients adapter_gradients;
   const LayerBackwardWorkspace& workspace;
   const LayerInside& inside;
 
@@ -29,7 +31,7 @@ std::byte* inside_frame(const BlockBackward& b, const LayerBackwardWorkspace& wo
 void recompute(const Backward& s) {
   const LayerInside& in = s.inside;
   if (s.b.kept == nullptr) {
-    attention_half(s.c, s.w,
+    attention_half(s.c, s.w, s.adapters,
                    {.x = s.b.input,
                     .norm = s.workspace.norm,
                     .qkv = in.qkv,
@@ -39,15 +41,7 @@ void recompute(const Backward& s) {
   }
   layer_norm_of(s.c, s.w, LayerNormSite::ln_2,
                 {.x = in.middle, .y = s.workspace.norm, .mean = s.workspace.mean, .rstd = s.workspace.rstd});
-  if (s.b.kept == nullptr) {
-    s.c.kernels.matmul({.m = rows_of(s.c),
-                        .n = s.inner(),
-                        .k = s.h(),
-                        .x = s.workspace.norm,
-                        .weight = s.w[c_fc_weight],
-                        .bias = s.w[c_fc_bias],
-                        .y = in.pre});
-  }
+  if (s.b.kept == nullptr) first_of_mlp(s.c, s.w, s.adapters, {.norm = s.workspace.norm, .pre = in.pre});
 }
 
 // The gradient as it comes out of a residual dropout.
@@ -61,8 +55,12 @@ ConstValues through_dropout(const Backward& s, DropoutSite site) {
 struct Weights {
   LayerTensor weight, bias;
   u32 n, k;
+  JoinedModules module;
 };
+// Of the weights if they are trained, and of the module's adapter.
 void weight_gradient(const Backward& s, const Weights& weights, ConstValues x, ConstValues dy) {
+  s.adapters.weight_gradients(weights.module, x, dy, s.adapter_gradients);
+  if (s.g[weights.weight] == nullptr) return;
   s.c.kernels.weight_gradient({.m = rows_of(s.c),
                                .n = weights.n,
                                .k = weights.k,
@@ -73,7 +71,7 @@ void weight_gradient(const Backward& s, const Weights& weights, ConstValues x, C
                                .accumulate = s.b.accumulate});
 }
 
-// workspace.narrow = dy weight^T
+// workspace.narrow = dy weight^T, and through the adapter
 void input_gradient(const Backward& s, const Weights& weights, ConstValues dy) {
   s.c.kernels.matmul({.m = rows_of(s.c),
                       .n = weights.k,
@@ -82,6 +80,7 @@ void input_gradient(const Backward& s, const Weights& weights, ConstValues dy) {
                       .weight = s.w[weights.weight],
                       .transposed = true,
                       .y = s.workspace.narrow});
+  s.adapters.add_input_gradient(weights.module, dy, s.workspace.narrow);
 }
 
 // grad += gradient of the norm's input, from workspace.narrow.
@@ -102,21 +101,35 @@ void norm_gradient(const Backward& s, LayerNormSite site, ConstValues x) {
                                    .partials = s.workspace.partials});
 }
 
+// workspace.dpre from dout, through the last product and GELU. Makes GELU's output again on the way, in
+// workspace.wide: one exp serves both.
+void gelu_backward(const Backward& s, ConstValues dout) {
+  const auto finish = [&](Matmul& product) {
+    product.epilogue = Epilogue::gelu_backward;
+    product.y = s.workspace.dpre;
+    product.pre_in = s.inside.pre;
+    product.value = s.workspace.wide;
+    s.c.kernels.matmul(product);
+  };
+  Matmul product = {.m = rows_of(s.c),
+                    .n = s.inner(),
+                    .k = s.h(),
+                    .x = dout,
+                    .weight = s.w[mlp_c_proj_weight],
+                    .transposed = true};
+  if (!s.adapters.has(gpt2_modules::mlp_c_proj.first)) return finish(product);
+  product.y = s.workspace.wide;
+  s.c.kernels.matmul(product);
+  Matmul back = s.adapters.back(gpt2_modules::mlp_c_proj.first, dout, s.h());
+  back.addend = s.workspace.wide;
+  finish(back);
+}
+
 void mlp_backward(const Backward& s) {
-  const Weights c_proj = {mlp_c_proj_weight, mlp_c_proj_bias, s.h(), s.inner()};
-  const Weights c_fc = {c_fc_weight, c_fc_bias, s.inner(), s.h()};
+  const Weights c_proj = {mlp_c_proj_weight, mlp_c_proj_bias, s.h(), s.inner(), gpt2_modules::mlp_c_proj};
+  const Weights c_fc = {c_fc_weight, c_fc_bias, s.inner(), s.h(), gpt2_modules::c_fc};
   const ConstValues dout = through_dropout(s, DropoutSite::after_mlp);
-  // Makes GELU's output again on the way: one exp serves both.
-  s.c.kernels.matmul({.m = rows_of(s.c),
-                      .n = s.inner(),
-                      .k = s.h(),
-                      .x = dout,
-                      .weight = s.w[mlp_c_proj_weight],
-                      .transposed = true,
-                      .epilogue = Epilogue::gelu_backward,
-                      .y = s.workspace.dpre,
-                      .pre_in = s.inside.pre,
-                      .value = s.workspace.wide});
+  gelu_backward(s, dout);
   weight_gradient(s, c_proj, s.workspace.wide, dout);
   weight_gradient(s, c_fc, s.workspace.norm, s.workspace.dpre);
   input_gradient(s, c_fc, s.workspace.dpre);
@@ -124,8 +137,8 @@ void mlp_backward(const Backward& s) {
 }
 
 void attention_half_backward(const Backward& s) {
-  const Weights c_proj = {attn_c_proj_weight, attn_c_proj_bias, s.h(), s.h()};
-  const Weights c_attn = {c_attn_weight, c_attn_bias, 3 * s.h(), s.h()};
+  const Weights c_proj = {attn_c_proj_weight, attn_c_proj_bias, s.h(), s.h(), gpt2_modules::attn_c_proj};
+  const Weights c_attn = {c_attn_weight, c_attn_bias, 3 * s.h(), s.h(), gpt2_modules::c_attn};
   const ConstValues dout = through_dropout(s, DropoutSite::after_attention);
   weight_gradient(s, c_proj, s.inside.attention, dout);
   input_gradient(s, c_proj, dout);
@@ -152,7 +165,14 @@ void layer_backward(const BlockContext& c, const BlockBackward& b) {
                                          b.kept != nullptr ? Inside::kept : Inside::recomputed);
   CHECK(workspace.bytes <= block_of(c).backward_workspace, workspace.bytes.value, c.block);
   const LayerInside inside(c.graph, inside_frame(b, workspace));
-  const Backward s = {c, b, params_of(c, b.windows, 0), gradients_of(c, b, 0), workspace, inside};
+  const Backward s = {.c = c,
+                      .b = b,
+                      .w = params_of(c, b.windows, 0),
+                      .g = gradients_of(c, b, 0),
+                      .adapters = Adapters(c, gpt2_linear_modules(c.graph.config), b.windows, workspace.adapters),
+                      .adapter_gradients = adapter_gradients_of(c, b),
+                      .workspace = workspace,
+                      .inside = inside};
   recompute(s);
   mlp_backward(s);
   attention_half_backward(s);

@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "model/adapters.h"
 #include "model/blocks.h"
 
 namespace tidepool {
@@ -11,6 +12,7 @@ struct LayerCode {
   // In order: what the embedding reads, a window per layer, the final norm, the head's matrix where it is not tied.
   std::vector<Window> (*windows)(const ModelConfig&);
   u32 embedding_windows;  // how many the embedding reads
+  LinearModules (*modules)(const ModelConfig&);
   // Fills in what one layer keeps, the workspaces and the kernels that it takes.
   void (*measure)(Block&, const ModelGraph&);
   void (*forward)(const BlockContext&, const BlockForward&);

@@ -14,7 +14,15 @@ struct AttentionHalf {
   float* lse;        // [B, NH, T], or null
   Values middle;     // [R, H]
 };
-void attention_half(const BlockContext&, const WindowParams&, const AttentionHalf&);
+void attention_half(const BlockContext&, const WindowParams&, const Adapters&, const AttentionHalf&);
+
+// pre = norm c_fc; and GELU of it in `y`, where that is not null. `pre` may be null then: it lies in `y` meanwhile.
+struct FirstOfMlp {
+  ConstValues norm;  // [R, H]
+  Values pre;        // [R, I]
+  Values y;          // [R, I]
+};
+void first_of_mlp(const BlockContext&, const WindowParams&, const Adapters&, const FirstOfMlp&);
 
 enum class LayerNormSite : u8 { ln_1, ln_2 };
 

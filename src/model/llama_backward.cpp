@@ -13,6 +13,7 @@ struct Backward {
   const BlockBackward& b;
   const LlamaParams w;
   const LlamaGradients g;
+  const AdapterGradients adapters;
   const LlamaBackwardWorkspace& workspace;
   const LlamaInside& inside;
 
@@ -47,7 +48,10 @@ void recompute(const Backward& s) {
   if (!kept) llama_product(s.c, s.w, gate_up_product(s.config()), s.workspace.norm, in.gate_up);
 }
 
+// Of the weights if they are trained, and of the product's adapters.
 void weight_gradient(const Backward& s, const LlamaProduct& p, ConstValues x, ConstValues dy) {
+  s.w.adapters.weight_gradients(p.modules, x, dy, s.adapters);
+  if (s.g[p.weight] == nullptr) return;
   s.c.kernels.weight_gradient({.m = rows_of(s.c),
                                .n = p.n,
                                .k = p.k,
@@ -59,9 +63,10 @@ void weight_gradient(const Backward& s, const LlamaProduct& p, ConstValues x, Co
                                .transposed = true});
 }
 
-// dx = dy w
+// dx = dy w, and through the adapters
 void input_gradient(const Backward& s, const LlamaProduct& p, ConstValues dy, Values dx) {
   s.c.kernels.matmul({.m = rows_of(s.c), .n = p.k, .k = p.n, .x = dy, .weight = s.w[p.weight], .y = dx});
+  s.w.adapters.add_input_gradient(p.modules, dy, dx);
 }
 
 // grad += gradient of the norm's input, from workspace.narrow.
@@ -141,8 +146,13 @@ void llama_layer_backward(const BlockContext& c, const BlockBackward& b) {
                                          b.kept != nullptr ? Inside::kept : Inside::recomputed);
   CHECK(workspace.bytes <= block_of(c).backward_workspace, workspace.bytes.value, c.block);
   const LlamaInside inside(c.graph, inside_frame(b, workspace));
-  const Backward s = {c,         b,     llama_params(c, b.windows), {c.graph.config, gradients_of(c, b, 0)},
-                      workspace, inside};
+  const Backward s = {.c = c,
+                      .b = b,
+                      .w = llama_params(c, b.windows, workspace.adapters),
+                      .g = {c.graph.config, gradients_of(c, b, 0)},
+                      .adapters = adapter_gradients_of(c, b),
+                      .workspace = workspace,
+                      .inside = inside};
   recompute(s);
   mlp_backward(s);
   attention_half_backward(s);

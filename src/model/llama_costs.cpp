@@ -5,8 +5,10 @@
 #include "kernels/rms_norm/rms_norm_cost.h"
 #include "kernels/rotary/rotary_cost.h"
 #include "kernels/swiglu/swiglu_cost.h"
+#include "model/adapters.h"
 #include "model/block_costs.h"
 #include "model/llama_layouts.h"
+#include "model/llama_tensors.h"
 
 namespace tidepool {
 namespace {
@@ -16,6 +18,7 @@ using Kernels = std::vector<KernelCost>;
 struct Product {
   u64 n, k;  // y [R, n] = x [R, k] w^T
   bool bias;
+  JoinedModules modules;
 };
 
 struct Shape {
@@ -24,16 +27,16 @@ struct Shape {
         h(g.config.width),
         inner(g.config.inner()),
         weight_bytes(element_bytes(Kind::param, g.precision)),
-        qkv{g.config.qkv_width(), h, g.config.qkv_bias()},
-        o{h, g.config.query_width(), g.config.attention_bias},
-        gate_up{2 * inner, h, g.config.mlp_bias},
-        down{h, inner, g.config.mlp_bias},
+        qkv{g.config.qkv_width(), h, g.config.qkv_bias(), llama_modules::qkv},
+        o{h, g.config.query_width(), g.config.attention_bias, llama_modules::o},
+        gate_up{2 * inner, h, g.config.mlp_bias, llama_modules::gate_up},
+        down{h, inner, g.config.mlp_bias, llama_modules::down},
         attention(attention_shape(g)),
         rotary(rotary_shape(g)),
         qk_norm(g.config.qk_norm()),
-        dropout(g.config.attention_dropout > 0) {}
+        dropout(g.config.attention_dropout > 0),
+        adapters(g) {}
 
-  KernelCost forward(const Product& p) const { return matmul_cost(rows, p.n, p.k, weight_bytes); }
   KernelCost norm() const { return rms_norm_cost(rows, h); }
   KernelCost norm_backward() const { return rms_norm_backward_cost(rows, h); }
 
@@ -42,6 +45,7 @@ struct Shape {
   AttentionShape attention;
   RotaryShape rotary;
   bool qk_norm, dropout;
+  AdapterCosts adapters;
 };
 
 KernelCost with_dropout(KernelCost attention, const Shape& s) {
@@ -49,32 +53,48 @@ KernelCost with_dropout(KernelCost attention, const Shape& s) {
   return attention;
 }
 
+void add_forward(Kernels& out, const Shape& s, const Product& p) {
+  out.push_back(matmul_cost(s.rows, p.n, p.k, s.weight_bytes));
+  s.adapters.add_forward(out, p.modules);
+}
 // Of a product's weights and biases, and of its input.
 void add_weight_gradient(Kernels& out, const Shape& s, const Product& p) {
+  s.adapters.add_weight_gradients(out, p.modules);
+  if (s.adapters.on()) return;
   out.push_back(weight_gradient_cost(s.rows, p.k, p.n));
   if (p.bias) out.push_back(bias_gradient_cost(s.rows, p.n));
 }
 void add_input_gradient(Kernels& out, const Shape& s, const Product& p) {
   out.push_back(matmul_cost(s.rows, p.k, p.n, s.weight_bytes));
+  s.adapters.add_input_gradient(out, p.modules);
 }
 
-Kernels attention_half(const Shape& s) {
-  return {s.norm(), s.forward(s.qkv), rotary_cost(s.rotary, s.qk_norm), with_dropout(attention_cost(s.attention), s),
-          s.forward(s.o), residual_cost(s.rows, s.h)};
+enum class Turned : u8 { here, elsewhere };
+
+Kernels attention_half(const Shape& s, Turned turned) {
+  Kernels out = {s.norm()};
+  add_forward(out, s, s.qkv);
+  if (turned == Turned::here) out.push_back(rotary_cost(s.rotary, s.qk_norm));
+  out.push_back(with_dropout(attention_cost(s.attention), s));
+  add_forward(out, s, s.o);
+  out.push_back(residual_cost(s.rows, s.h));
+  return out;
 }
 
 Kernels layer_forward(const Shape& s) {
-  Kernels out = attention_half(s);
-  out.insert(out.end(), {s.norm(), s.forward(s.gate_up), swiglu_cost(s.rows * s.inner), s.forward(s.down),
-                         residual_cost(s.rows, s.h)});
+  Kernels out = attention_half(s, Turned::here);
+  out.push_back(s.norm());
+  add_forward(out, s, s.gate_up);
+  out.push_back(swiglu_cost(s.rows * s.inner));
+  add_forward(out, s, s.down);
+  out.push_back(residual_cost(s.rows, s.h));
   return out;
 }
 
 // All but SwiGLU and the last product; the second norm is backward's own anyway.
 Kernels layer_recompute(const Shape& s) {
-  Kernels out = attention_half(s);
-  if (s.qk_norm) out.erase(out.begin() + 2);  // backward turns q and k again in any case
-  out.push_back(s.forward(s.gate_up));
+  Kernels out = attention_half(s, s.qk_norm ? Turned::elsewhere : Turned::here);  // backward turns normalised heads anyway
+  add_forward(out, s, s.gate_up);
   return out;
 }
 

@@ -14,16 +14,17 @@ Matmul matmul_of(const BlockContext& c, const LlamaParams& w, const LlamaProduct
 
 }  // namespace
 
-LlamaProduct qkv_product(const ModelConfig& c) { return {q, q_bias, c.qkv_width(), c.width}; }
-LlamaProduct o_product(const ModelConfig& c) { return {o, o_bias, c.width, c.query_width()}; }
-LlamaProduct gate_up_product(const ModelConfig& c) { return {gate, gate_bias, 2 * c.inner(), c.width}; }
-LlamaProduct down_product(const ModelConfig& c) { return {down, down_bias, c.width, c.inner()}; }
+LlamaProduct qkv_product(const ModelConfig& c) { return {q, q_bias, c.qkv_width(), c.width, llama_modules::qkv}; }
+LlamaProduct o_product(const ModelConfig& c) { return {o, o_bias, c.width, c.query_width(), llama_modules::o}; }
+LlamaProduct gate_up_product(const ModelConfig& c) { return {gate, gate_bias, 2 * c.inner(), c.width, llama_modules::gate_up}; }
+LlamaProduct down_product(const ModelConfig& c) { return {down, down_bias, c.width, c.inner(), llama_modules::down}; }
 
 void llama_product(const BlockContext& c, const LlamaParams& w, const LlamaProduct& p, ConstValues x,
                    Values y) {
   Matmul product = matmul_of(c, w, p);
   product.x = x, product.y = y;
   c.kernels.matmul(product);
+  w.adapters.add_to(p.modules, x, y);
 }
 
 void llama_residual_product(const BlockContext& c, const LlamaParams& w, const LlamaProduct& p, ConstValues x,
@@ -33,6 +34,7 @@ void llama_residual_product(const BlockContext& c, const LlamaParams& w, const L
   product.epilogue = Epilogue::residual;
   product.residual = residual;
   c.kernels.matmul(product);
+  w.adapters.add_to(p.modules, x, y);
 }
 
 void llama_norm(const BlockContext& c, const LlamaParams& w, LlamaTensor weight, const RmsNormCall& call) {
@@ -78,7 +80,7 @@ void llama_layer_forward(const BlockContext& c, const BlockForward& f) {
   const LlamaInside kept(c.graph, f.kept);
   CHECK(workspace.bytes == block_of(c).forward_workspace && kept.bytes == block_of(c).kept, c.block);
   const bool keep = f.kept != nullptr;
-  const LlamaParams w = llama_params(c, f.windows);
+  const LlamaParams w = llama_params(c, f.windows, workspace.adapters);
   const Values qkv = keep ? kept.qkv : workspace.wide;
   const LlamaAttentionHalf half = {.x = f.input,
                                    .starts = f.starts,

@@ -51,6 +51,7 @@ void measure_layer(Block& block, const ModelGraph& g) {
 
 const LayerCode llama_layer_code = {.windows = make_windows,
                                     .embedding_windows = 1,
+                                    .modules = llama_linear_modules,
                                     .measure = measure_layer,
                                     .forward = llama_layer_forward,
                                     .backward = llama_layer_backward};

@@ -7,8 +7,10 @@
 
 namespace tidepool {
 
-inline LlamaParams llama_params(const BlockContext& c, std::span<const std::byte* const> windows) {
-  return {c.graph.config, params_of(c, windows, 0)};
+// `scratch` is where the adapters' products lie.
+inline LlamaParams llama_params(const BlockContext& c, std::span<const std::byte* const> windows,
+                                const AdapterScratch& scratch) {
+  return {c.graph.config, params_of(c, windows, 0), Adapters(c, llama_linear_modules(c.graph.config), windows, scratch)};
 }
 
 // middle = x + o(attention(turned(qkv(norm(x))))). `norm` may be `attention`; `turned` may be `qkv` where heads have no
@@ -40,12 +42,14 @@ void llama_norm(const BlockContext&, const LlamaParams&, LlamaTensor weight, con
 struct LlamaProduct {
   LlamaTensor weight, bias;
   u32 n, k;
+  JoinedModules modules;
 };
 LlamaProduct qkv_product(const ModelConfig&);
 LlamaProduct o_product(const ModelConfig&);
 LlamaProduct gate_up_product(const ModelConfig&);
 LlamaProduct down_product(const ModelConfig&);
 
+// With the product's adapters, as below.
 void llama_product(const BlockContext&, const LlamaParams&, const LlamaProduct&, ConstValues x, Values y);
 // y = residual + x w^T + b
 void llama_residual_product(const BlockContext&, const LlamaParams&, const LlamaProduct&, ConstValues x, Values y,

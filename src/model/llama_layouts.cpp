@@ -34,6 +34,7 @@ LlamaForwardWorkspace::LlamaForwardWorkspace(const ModelGraph& g, std::byte* bas
   wide = layout.take_values(g.activations, s.rows * std::max(s.qkv, 2 * s.inner));
   narrow = layout.take_values(g.activations, s.rows * std::max(s.h, s.queries));
   inner = layout.take_values(g.activations, s.rows * s.inner);
+  adapters = adapter_scratch(g, layout);
   bytes = layout.bytes();
 }
 
@@ -47,6 +48,7 @@ LlamaBackwardWorkspace::LlamaBackwardWorkspace(const ModelGraph& g, std::byte* b
   rstd = layout.take<float>(s.rows);
   const u64 of_heads = g.config.qk_norm() ? rotary_partials(s.rows, g.config.head_size()) : 0;
   partials = layout.take<float>(std::max(rms_norm_partials(s.rows, s.h), of_heads));
+  adapters = adapter_scratch(g, layout);
   if (from == Inside::recomputed) {
     inside = layout.take<std::byte>(LlamaInside(g, nullptr).bytes.value);
     dgate_up = LlamaInside(g, inside).gate_up;

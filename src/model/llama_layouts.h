@@ -2,6 +2,7 @@
 // Q is the width of all heads of queries, K of all keys' heads, A = Q + 2 K, I the width inside the MLP.
 #pragma once
 
+#include "model/adapters.h"
 #include "model/block_layouts.h"
 
 namespace tidepool {
@@ -25,6 +26,7 @@ struct LlamaForwardWorkspace {
   Values wide;    // [R, max(A, 2I)]: qkv, then gate and up
   Values narrow;  // [R, max(H, Q)]: norm, attention, norm
   Values inner;   // [R, I]: SwiGLU's output
+  AdapterScratch adapters;
   Bytes bytes;
 };
 
@@ -36,6 +38,7 @@ struct LlamaBackwardWorkspace {
   Values turned;    // [R, A]: qkv as attention saw it, where the inside holds it from before; null otherwise
   float* rstd;      // [R]
   float* partials;  // of either norm, or of the heads' norms
+  AdapterScratch adapters;
   Values dgate_up;  // [R, 2I]; where the inside is recomputed it takes the place of gate_up
   std::byte* inside;  // LlamaInside, if recomputed
   Bytes bytes;

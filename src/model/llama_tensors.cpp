@@ -37,6 +37,19 @@ bool has_tensor(const ModelConfig& c, LlamaTensor tensor) {
   }
 }
 
+LinearModules llama_linear_modules(const ModelConfig& c) {
+  const u32 h = c.width, inner = c.inner(), queries = c.query_width(), keys = c.kv_heads() * c.head_size();
+  LinearModules out;
+  out.add({"self_attn.q_proj", h, queries});
+  out.add({"self_attn.k_proj", h, keys});
+  out.add({"self_attn.v_proj", h, keys});
+  out.add({"self_attn.o_proj", queries, h});
+  out.add({"mlp.gate_proj", h, inner});
+  out.add({"mlp.up_proj", h, inner});
+  out.add({"mlp.down_proj", inner, h});
+  return out;
+}
+
 std::vector<u64> shape_of(const ModelConfig& c, LlamaTensor tensor) {
   const u64 h = c.width, inner = c.inner(), queries = c.query_width(), keys = u64{c.kv_heads()} * c.head_size();
   switch (tensor) {

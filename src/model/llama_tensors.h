@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "kernels/values.h"
+#include "model/adapters.h"
 #include "model/window_params.h"
 #include "tidepool/model_graph.h"
 
@@ -23,6 +24,12 @@ enum class LlamaTensor : u8 {
 };
 inline constexpr u32 llama_tensor_count = 18;
 
+// The linear layers, in the order of their products.
+LinearModules llama_linear_modules(const ModelConfig&);
+namespace llama_modules {
+inline constexpr JoinedModules qkv = {0, 3}, o = {3, 1}, gate_up = {4, 2}, down = {6, 1};
+}
+
 // "self_attn.q_proj.weight"
 std::string_view name(LlamaTensor);
 // Whether it goes on where the tensor before ends.
@@ -36,6 +43,7 @@ u32 tensor_index(const ModelConfig&, LlamaTensor);
 struct LlamaParams {
   const ModelConfig& config;
   const WindowParams window;
+  const Adapters adapters;
 
   Param operator[](LlamaTensor tensor) const {
     const u32 i = tensor_index(config, tensor);

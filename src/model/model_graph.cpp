@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "model/adapter_windows.h"
 #include "model/block_costs.h"
 #include "model/block_layouts.h"
 #include "model/blocks.h"
@@ -25,6 +26,7 @@ Block layer_block(const ModelGraph& g, const LayerCode& code, u32 layer) {
   const u32 window = code.embedding_windows + layer;
   Block block = {
       .kind = BlockKind::layer, .name = g.windows[window].name, .layer = layer, .windows = {window}};
+  if (g.lora.on()) block.windows.push_back(static_cast<u32>(g.windows.size()) - g.config.layers + layer);
   code.measure(block, g);
   return block;
 }
@@ -67,21 +69,25 @@ std::string wrong(const ModelConfig& c, BatchShape batch) {
 }  // namespace
 
 Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, BatchShape batch,
-                               Precision activations) {
+                               Precision activations, const LoraConfig& lora) {
   if (std::string message = wrong(config, batch); !message.empty())
     return Error{ErrorKind::usage, std::move(message)};
   const LayerCode& code = layer_code(config.family);
-  ModelGraph g = {.config = config, .precision = precision, .activations = activations, .batch = batch};
+  ModelGraph g = {.config = config, .lora = lora, .precision = precision, .activations = activations, .batch = batch};
   g.windows = code.windows(config);
+  if (lora.on()) TRY(add_adapters(g, code));
   g.blocks.push_back(embedding_block(g, code));
   for (u32 layer = 0; layer < config.layers; ++layer) g.blocks.push_back(layer_block(g, code, layer));
   g.blocks.push_back(head_block(g, code));
   g.boundary = {round_up(values_bytes(batch.rows() * config.width, activations), frame_alignment)};
   g.batch_bytes = {round_up(batch_arrays(batch) * batch.rows() * sizeof(i32), frame_alignment)};
-  for (const Window& window : g.windows) g.parameters += window.parameters;
   // An embedding is looked up, not multiplied; a tied one is multiplied as the head.
-  const u64 looked_up = config.tied ? 0 : g.windows[0].parameters;
-  g.flops_per_token = 6 * (g.parameters - looked_up) + u64{12} * config.layers * config.query_width() * batch.tokens;
+  g.flops_per_token = u64{12} * config.layers * config.query_width() * batch.tokens;
+  for (const Window& window : g.windows) {
+    g.parameters += window.parameters;
+    const bool looked_up = &window == &g.windows[0] && !config.tied;
+    if (!looked_up) g.flops_per_token += (window.trainable ? 6 : 4) * window.parameters;
+  }
   return g;
 }
 

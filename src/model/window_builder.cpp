@@ -13,6 +13,7 @@ void append(Window& window, TensorSpec spec) {
   tensor.weight_decay = tensor.shape.size() > 1;
   tensor.init = spec.init;
   tensor.init_std = spec.init_std;
+  tensor.init_bound = spec.init_bound;
   window.elements = tensor.window_offset + tensor.elements;
   window.parameters += tensor.elements;
   window.tensors.push_back(std::move(tensor));

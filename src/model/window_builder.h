@@ -14,6 +14,7 @@ struct TensorSpec {
   Init init = Init::zeros;
   double init_std = 0.0;
   bool joined = false;  // to the tensor before, as one array
+  double init_bound = 0.0;
 };
 
 // Tensors one after the other, aligned where they are not joined.

@@ -20,14 +20,14 @@ struct WindowParams {
   }
 };
 
-// Accumulators of a window: fp32, in its layout.
+// Accumulators of a window: fp32, in its layout; null where it is not trained.
 struct WindowGradients {
   const Window& window;
   float* data;
 
   template <class E>
   float* operator[](E tensor) const {
-    return data + window.tensors[static_cast<u32>(tensor)].window_offset;
+    return data == nullptr ? nullptr : data + window.tensors[static_cast<u32>(tensor)].window_offset;
   }
 };
 

@@ -22,7 +22,7 @@ Bytes sum_of(const ModelGraph& graph, std::initializer_list<Kind> kinds) {
   Bytes sum{};
   for (const Window& window : graph.windows)
     for (const Kind kind : kinds)
-      if (has_kind(graph.precision, kind) || kind == Kind::grad)
+      if (kind == Kind::param || (window.trainable && (has_kind(graph.precision, kind) || kind == Kind::grad)))
         sum += Bytes{window.elements * element_bytes(kind, graph.precision)};
   return sum;
 }
@@ -33,8 +33,8 @@ Bytes sum_of(const ModelGraph& graph, std::initializer_list<Kind> kinds) {
 bool has_no_room(const ModelGraph& graph, const PlanOptions& options) {
   const Budgets& budgets = options.budgets;
   const Bytes devices = budgets.device * options.devices;
-  Bytes state = sum_of(graph, {Kind::param});
-  if (trains(graph)) state += sum_of(graph, {Kind::master, Kind::master_low, Kind::momentum, Kind::variance});
+  const Bytes state =
+      sum_of(graph, {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance});
   const bool in_dead_params = made_by_update(Kind::param, graph.precision);
   const Bytes gradients =
       updates_wait(graph, options) && !in_dead_params ? sum_of(graph, {Kind::grad}) : Bytes{0};

@@ -38,7 +38,7 @@ std::vector<DeviceChain> DeviceChains::all() const {
   std::vector<DeviceChain> chains;
   for (u32 w = 0; w < graph_.windows.size(); ++w) {
     if (streams(w)) chains.push_back(params(w));
-    if (!layout_.trains) continue;
+    if (!layout_.windows[w].trains) continue;
     for (DeviceChain& c : accumulators(w)) chains.push_back(std::move(c));
     if (auto c = gradient(w)) chains.push_back(std::move(*c));
   }
@@ -66,7 +66,7 @@ DeviceChain DeviceChains::params(u32 w) const {
     chain.passes.push_back(&p);
   }
   // A copy up cannot start before the update (clipping), nor in the turn before (else).
-  chain.floor = program_.options.clipping ? program_.first_update(w) : 0;
+  chain.floor = program_.options.clipping && layout_.windows[w].trains ? program_.first_update(w) : 0;
   return finish(std::move(chain));
 }
 
@@ -134,7 +134,7 @@ DeviceChain DeviceChains::activation(u32 b, u32 sweep, u32 m) const {
   const i32 made = pass(OpKind::forward, b - 1, sweep).first + im;
   const i32 last_forward = b == head() ? made : pass(OpKind::forward, b, sweep).first + im;
   chain.touches = {{made, last_forward}};
-  if (layout_.trains || b == head()) {
+  if (b >= program_.last_backward_block) {
     const i32 used = pass(OpKind::backward, b, sweep).first + im;
     chain.touches.push_back({used, used});
   }
@@ -147,8 +147,9 @@ Span DeviceChains::kept_span(u32 b, u32 sweep, u32 m) const {
 }
 
 Span DeviceChains::batch_span(u32 sweep, u32 m) const {
-  return {loads_[sweep * micro_batches() + m],
-          pass(OpKind::backward, layout_.trains ? 0 : head(), sweep).first + static_cast<i32>(m)};
+  u32 last = program_.last_backward_block;
+  while (!reads_batch(graph_, graph_.blocks[last])) ++last;
+  return {loads_[sweep * micro_batches() + m], pass(OpKind::backward, last, sweep).first + static_cast<i32>(m)};
 }
 
 Span DeviceChains::param_span(u32 w) const {
@@ -157,7 +158,8 @@ Span DeviceChains::param_span(u32 w) const {
 
 Span DeviceChains::activation_grad_span(u32 sweep, u32 m) const {
   const i32 im = static_cast<i32>(m);
-  return {pass(OpKind::backward, head(), sweep).first + im, pass(OpKind::backward, 0, sweep).first + im};
+  return {pass(OpKind::backward, head(), sweep).first + im,
+          pass(OpKind::backward, program_.last_backward_block, sweep).first + im};
 }
 
 }  // namespace tidepool

@@ -26,7 +26,10 @@ class DevicePlanner {
   }
 
   DeviceTier plan() {
-    if (in_.options.home != HomePolicy::automatic || !all_resident()) force_homes();
+    if (in_.options.home != HomePolicy::automatic || !all_resident()) {
+      force_homes();
+      rest_what_is_trained();
+    }
     // Windows that come to rest here need less to stream, so what is left is divided anew.
     while (choose()) {
     }
@@ -51,12 +54,12 @@ class DevicePlanner {
     return sum;
   }
   Bytes gradient_bytes(u32 w) const {
-    if (!layout_.trains) return Bytes{0};
+    if (!layout_.windows[w].trains) return Bytes{0};
     return layout_.bytes(layout_.windows[w].grad, layout_.windows[w].shard_cuts);
   }
   // With the gradient that waits for its update; where parameters die it lies in their bytes.
   Bytes bytes_at_home(u32 w) const {
-    return state_bytes(w) + (layout_.params_die() ? Bytes{0} : gradient_bytes(w));
+    return state_bytes(w) + (layout_.params_die(w) ? Bytes{0} : gradient_bytes(w));
   }
 
   // ---- arcs -----------------------------------------------------------------------------------
@@ -88,7 +91,7 @@ class DevicePlanner {
   Arc resting(u32 w, ChunkId first) const {
     Arc arc = permanent(first, layout_.windows[w].shard_cuts);
     if (touched_.sharded()) arc.spread = Spread::shard;
-    if (layout_.params_die() && layout_.chunk(first).kind == Kind::param) {
+    if (layout_.params_die(w) && layout_.chunk(first).kind == Kind::param) {
       arc.permanent = false;
       arc.span = touched_.param_span(w);
       arc.from_rest = FromRest::throughout;
@@ -144,6 +147,26 @@ class DevicePlanner {
                      out_.home_bytes < home_bytes_least_;
       if (out_.home[w]) out_.home_bytes += bytes_at_home(w);
     }
+  }
+
+  // Beside a frozen model what is trained is small: here it needs neither copies nor the cores' Adam.
+  void rest_what_is_trained() {
+    const auto trained = [&](u32 w) { return layout_.windows[w].trains; };
+    bool all = true;
+    for (u32 w = 0; w < graph_.windows.size(); ++w) all &= trained(w);
+    if (in_.options.home != HomePolicy::automatic || all) return;
+    const std::vector<bool> before = out_.home;
+    const Bytes bytes_before = out_.home_bytes;
+    for (u32 w = 0; w < graph_.windows.size(); ++w) {
+      if (!trained(w) || out_.home[w]) continue;
+      out_.home[w] = true;
+      out_.home_bytes += bytes_at_home(w);
+    }
+    Profile used(program_.positions(), layout_.params_die());
+    for (const Arc& arc : least_arcs()) used.add(arc.span, arc.bytes, arc.from_rest);
+    if (used.peak() + streaming_reserve() <= budget_) return;
+    out_.home = before;
+    out_.home_bytes = bytes_before;
   }
 
   // A model that fits the device runs resident, with no detour.
@@ -247,7 +270,7 @@ class DevicePlanner {
   void choose_keep(Bytes room, Profile& used) {
     if (in_.options.recompute == RecomputePolicy::recompute || !layout_.trains) return;
     const bool forced = in_.options.recompute == RecomputePolicy::keep;
-    for (u32 b = touched_.head(); b-- > 0;)
+    for (u32 b = touched_.head(); b-- > program_.last_backward_block;)
       for (u32 m = 0; m < micro_batches_; ++m) {
         const Bytes bytes = graph_.blocks[b].kept;
         if (bytes.value == 0) continue;

@@ -122,7 +122,7 @@ class Emitter {
   }
   Frame home_on_device(ChunkId id) const {
     const Chunk& chunk = layout_.chunk(id);
-    return owned_chunk(id, layout_.trains ? program_.update[chunk.window][chunk.cut] : 0);
+    return owned_chunk(id, layout_.windows[chunk.window].trains ? program_.update[chunk.window][chunk.cut] : 0);
   }
 
   // ---- order --------------------------------------------------------------------------------------
@@ -155,8 +155,9 @@ class Emitter {
     for (const DeviceTier::Arrival& a : device_.arrivals) {
       const i32 begin = device_.arcs[a.arc].placed.begin, update = program_.last_update(a.window);
       Moment when = last[a.arc];
+      const bool updated = program_.options.clipping && layout_.windows[a.window].trains;
       if (device_.home[a.window])
-        when = program_.options.clipping && begin <= update ? Moment{update, Phase::after} : Moment{begin, Phase::before};
+        when = updated && begin <= update ? Moment{update, Phase::after} : Moment{begin, Phase::before};
       gathers_.push_back({a.arc, a.window, a.segments, when});
     }
     std::stable_sort(gathers_.begin(), gathers_.end(), [&](const Gather& a, const Gather& b) {
@@ -373,9 +374,11 @@ class Emitter {
     if (op.block != 0) device_operand(layout_.activation[at(op.block, m)], Access::read, p);
     if (device_.keep[at(op.block, m)]) device_operand(layout_.kept[at(op.block, m)], Access::read, p);
     device_operand(layout_.activation_grad[m], is_head(op.block) ? Access::write : Access::read_write, p);
-    for (u32 w : graph_.blocks[op.block].windows)
+    for (u32 w : graph_.blocks[op.block].windows) {
+      if (!layout_.windows[w].trains) continue;
       device_operand(layout_.windows[w].local_accum[use_of(graph_, op.block, w)],
                      op.first_accumulation ? Access::write : Access::read_write, p);
+    }
     workspace(p);
     if (is_head(op.block)) scalars(op.first_accumulation ? Access::write : Access::read_write, p);
   }

@@ -84,7 +84,7 @@ class ChunkStory {
     }
     fmt::format_to(out_, "  home     {}, bytes [{}, {})\n", memory_name(in_.plan, home()), home().offset,
                    home().end());
-    if (trains(in_.graph) && made_by_update(chunk_.kind, in_.plan.precision))
+    if (in_.graph.windows[chunk_.window].trainable && made_by_update(chunk_.kind, in_.plan.precision))
       fmt::format_to(
           out_, "           dead from its last use in a step to its update: then gradients may lie there\n");
     if (in_.home != HomePolicy::automatic) {

@@ -15,6 +15,11 @@ Span HostChain::gap_after(u64 i, i32 turn) const {
   return gap;
 }
 
+bool trains(const Layout& layout, const HostChain& chain) {
+  const u32 window = layout.chunk(chain.chunk).window;
+  return window == none || layout.windows[window].trains;
+}
+
 HostChains::HostChains(const ResidenceInput& in, const DeviceTier& device)
     : in_(in), layout_(in.layout), program_(in.program), device_(device) {}
 
@@ -42,22 +47,23 @@ std::vector<HostChain> HostChains::all() const {
 HostChain HostChains::params(u32 w, u32 cut, const std::vector<const DeviceTier::Arrival*>& arrivals) const {
   HostChain chain{.chunk = offset_id(layout_.windows[w].param, cut),
                   .device = static_cast<u16>(layout_.windows[w].owner(cut)),
-                  .circular = !layout_.params_die(),
+                  .circular = !layout_.params_die(w),
                   .persistent = true};
   const i32 update = program_.update[w][cut];
-  const HostUse use{.what = layout_.params_die() ? What::makes : What::updates,
+  const bool trains = layout_.windows[w].trains;
+  const HostUse use{.what = layout_.params_die(w) ? What::makes : What::updates,
                     .position = update,
                     .segments = update_segments()};
-  if (clipping()) chain.uses.push_back(use);
+  if (clipping() && trains) chain.uses.push_back(use);
   for (const DeviceTier::Arrival* a : arrivals) chain.uses.push_back(supply(*a, update));
-  if (!clipping() && layout_.trains) chain.uses.push_back(use);
+  if (!clipping() && trains) chain.uses.push_back(use);
   return chain;
 }
 
 HostUse HostChains::supply(const DeviceTier::Arrival& a, i32 update) const {
   const i32 begin = device_.arcs[a.arc].placed.begin;
   CHECK(begin >= 0, begin, a.window);
-  const bool waits = clipping() && begin <= update;
+  const bool waits = clipping() && layout_.windows[a.window].trains && begin <= update;
   return {.what = What::supplies,
           .position = waits ? update : begin,
           .segments = a.segments,
@@ -76,7 +82,6 @@ HostChain HostChains::state(ChunkId id, u32 w, u32 cut) const {
 // Gradients go down to their update; activations and accumulators come back up.
 HostChain HostChains::departure(const DeviceTier::Departure& d, ChunkId id, u16 device) const {
   const Chunk& chunk = layout_.chunk(id);
-  // Only the head's input lives beyond its forward when nothing is trained.
   const bool evaluated = chunk.kind == Kind::activation && chunk.block + 1 == in_.graph.blocks.size() &&
                          program_.ops[static_cast<u64>(d.out)].sweep == 0;
   const u8 segments = in_first | in_body | (evaluated ? in_evaluation : 0);
@@ -100,7 +105,8 @@ void HostChains::init_stays(HostChain& chain) const {
   chain.stays.assign(chain.gaps(), false);
   for (u64 g = 0; g < chain.stays.size(); ++g) {
     const Span gap = chain.gap_after(g, turn());
-    const bool updated_for_forward = clipping() && chain.persistent && chain.uses.size() > 1 && g == 0;
+    const bool updated_for_forward =
+        clipping() && chain.persistent && chain.uses.size() > 1 && g == 0 && trains(layout_, chain);
     chain.stays[g] = gap.begin > gap.end || updated_for_forward;
   }
   if (!chain.persistent || !is_forced(layout_.chunk(chain.chunk).window)) return;

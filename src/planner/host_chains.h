@@ -39,6 +39,9 @@ struct HostChain {
   Span gap_after(u64 i, i32 turn) const;
 };
 
+// Whether its content ever changes: a frozen window's parameters do not.
+bool trains(const Layout&, const HostChain&);
+
 // All that it is given must outlive it.
 class HostChains {
  public:

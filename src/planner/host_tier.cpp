@@ -77,19 +77,20 @@ class HostPlanner {
   }
 
   // A stay between two uses saves a read; of content that is made in between, the write as well. A
-  // chunk that stays all around is never written at all.
+  // chunk that stays all around is never written at all; nor is one that is not trained, whose stays are all alike.
   void add_choices(u32 c, std::vector<Stay>& stays, std::vector<Choice>& choices) const {
     const HostChain& chain = chains_[c];
     if (!may_rest(chain)) return;
     const Bytes bytes = layout_.chunk(chain.chunk).bytes;
-    const bool reused = chain.persistent && chain.uses.size() > 1;
+    const bool reused = chain.persistent && chain.uses.size() > 1 && trains(layout_, chain);
+    const bool written = !reused && trains(layout_, chain);
     u64 reads = 0;
     for (u64 g = 0; g < chain.gaps(); ++g) {
       if (chain.stays[g]) continue;
       ++reads;
       stays.push_back({.span = chain.gap_after(g, turn()),
                        .bytes = bytes,
-                       .saved_bytes = bytes.value * (reused ? 1 : 2),
+                       .saved_bytes = bytes.value * (written ? 2 : 1),
                        .group = reused ? c : none,
                        .from_rest = chain.circular ? FromRest::throughout : from_rest(chain)});
       choices.push_back({.chain = c, .gap = g});
@@ -131,7 +132,7 @@ class HostPlanner {
     u64 set = 0;
     for (u32 w = 0; w < layout_.windows.size(); ++w) {
       if (device_.home[w]) continue;
-      u64 bytes = layout_.trains ? layout_.chunk(layout_.gradient(w, 0)).bytes.value : 0;
+      u64 bytes = layout_.windows[w].trains ? layout_.chunk(layout_.gradient(w, 0)).bytes.value : 0;
       for (ChunkId id : layout_.state(w, 0)) bytes += layout_.chunk(id).bytes.value;
       set = std::max(set, bytes);
     }

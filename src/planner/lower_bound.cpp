@@ -118,7 +118,12 @@ class Savings {
                                                .clipping = plan.clipping,
                                                .devices = plan.devices})) {
     CHECK(plan.working_set[0].size() == program_.ops.size(), plan.working_set[0].size());
-    for (u32 w = 0; w < graph.windows.size(); ++w) add_window(w);
+    for (u32 w = 0; w < graph.windows.size(); ++w) {
+      if (layout_.windows[w].trains)
+        add_window(w);
+      else
+        add_frozen_window(w);
+    }
     for (u32 b = 1; b < graph.blocks.size(); ++b)
       for (u32 s = 0; s < plan.sweeps; ++s) add_activations(b, s);
     base_[link(LinkKind::h2d)] += layout_.chunk(layout_.batch[0]).bytes.value * plan.micro_batches;
@@ -175,7 +180,7 @@ class Savings {
     const i32 first_update = program_.first_update(w), last_update = program_.last_update(w);
 
     // A gradient is not there all around, so it does not count as held; nor does a parameter that dies.
-    const bool dies = layout_.params_die();
+    const bool dies = layout_.params_die(w);
     const u64 window = rest + (dies ? 0 : param);
     const i32 all = turn() - 1;
 
@@ -233,6 +238,24 @@ class Savings {
     add_accumulators(w);
   }
 
+  // Parameters that nothing changes: copied up and read before each use, but where they stay.
+  void add_frozen_window(u32 w) {
+    const u64 param = layout_.bytes(layout_.windows[w].param, layout_.windows[w].cuts).value;
+    const std::vector<const Pass*> touches = param_touches(w);
+    for (u64 t = 0; t < touches.size(); ++t) {
+      const bool last = t + 1 == touches.size();
+      const i32 begin = touches[t]->last + 1, end = touches[last ? 0 : t + 1]->first - 1 + (last ? turn() : 0);
+      if (begin > end) continue;
+      // From the last use to the next step's first it stays on the device only where it rests there.
+      if (last) base_[link(LinkKind::h2d)] += param;
+      else add(LinkKind::h2d, in_device, begin, end, param);
+      add(LinkKind::disk_read, last ? in_host : in_device | in_host, begin, end, param);
+      for (LinkKind kind : {LinkKind::h2d, LinkKind::disk_read}) add_device_home(kind, param, param);
+    }
+    for (u32 l = 0; l < link_count; ++l)
+      if (home_[l].bytes > 0) savings_[0][l].push_back(std::exchange(home_[l], {}));
+  }
+
   std::vector<const Pass*> param_touches(u32 w) const {
     std::vector<const Pass*> touches;
     for (const Pass& p : program_.passes) {
@@ -271,6 +294,7 @@ class Savings {
 
   void add_activations(u32 b, u32 sweep) {
     const bool head = b + 1 == graph_.blocks.size();
+    if (b < program_.last_backward_block) return;  // between two blocks' forwards nothing else happens
     const Pass *forward = nullptr, *backward = nullptr;
     for (const Pass& p : program_.passes) {
       if (p.sweep != sweep) continue;

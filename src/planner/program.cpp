@@ -12,6 +12,7 @@ class Builder {
   Builder(const ModelGraph& graph, const Layout& layout, const ProgramOptions& options)
       : graph_(graph), layout_(layout) {
     program_.options = options;
+    program_.last_backward_block = last_backward_block(graph);
     program_.sweep_micro_batches = options.micro_batches / options.sweeps;
     program_.update.resize(graph.windows.size());
     program_.gradient.resize(graph.windows.size());
@@ -45,8 +46,7 @@ class Builder {
       if (b != head) add_pass(OpKind::forward, b, sweep);
     }
     if (sweep == 0) program_.first_backward = program_.positions();
-    for (u32 b = head + 1; b-- > 0;) {
-      if (!layout_.trains && b != head) break;
+    for (u32 b = head + 1; b-- > program_.last_backward_block;) {
       add_pass(OpKind::backward, b, sweep);
       if (!layout_.trains) continue;
       if (sweep + 1 != program_.options.sweeps) continue;
@@ -76,14 +76,21 @@ class Builder {
             add({.kind = OpKind::update, .window = window, .cut = cut});
   }
 
-  void add_reductions(u32 block) {
+  std::vector<u32> trained_windows(u32 block) const {
+    std::vector<u32> windows;
     for (u32 window : graph_.blocks[block].windows)
+      if (layout_.windows[window].trains) windows.push_back(window);
+    return windows;
+  }
+
+  void add_reductions(u32 block) {
+    for (u32 window : trained_windows(block))
       program_.reduce[window][use_of(graph_, block, window)] =
           add({.kind = OpKind::reduce_scatter, .block = block, .window = window});
   }
 
   void add_updates_needed_by(u32 block) {
-    for (u32 window : graph_.blocks[block].windows)
+    for (u32 window : trained_windows(block))
       if (!updated_[window]) {
         updated_[window] = true;
         add_updates(window);
@@ -93,7 +100,7 @@ class Builder {
   // A window's gradient is finished when the first block that reads it (the last in backward
   // order) has run.
   void add_finished_gradients(u32 block) {
-    for (u32 window : graph_.blocks[block].windows)
+    for (u32 window : trained_windows(block))
       if (first_reader(window) == block) {
         program_.gradient[window] = add({.kind = OpKind::gradient, .window = window});
         if (!program_.options.clipping) add_updates(window);

@@ -234,10 +234,11 @@ class Verifier {
         for (const Operand& o : segment.operands_of(op)) TRY(check_fresh(segment, i, o));
     }
     if (!steps || !trains(graph_)) return {};
+    const u32 last = last_backward_block(graph_);
     for (u32 b = 0; b < blocks; ++b)
       for (u32 m = 0; m < plan_.micro_batches; ++m) {
         const u64 at = b * plan_.micro_batches + m;
-        if (backward[at] != 1 || forward[at] != (b + 1 == blocks ? 0u : 1u))
+        if (backward[at] != (b >= last ? 1u : 0u) || forward[at] != (b + 1 == blocks ? 0u : 1u))
           return fault(
               fmt::format("in {} block {} runs forward {} times and backward {} times for micro-batch {}",
                           name(segment.kind), b, forward[at], backward[at], m));

@@ -46,6 +46,7 @@ struct PlanSummary {
   u32 devices = 1;             // alike: `tiers` of the device are of each, `links` of all together
   Precision precision = Precision::fp32;
   u64 parameters = 0;
+  u64 trained_parameters = ~u64{0};  // fewer: of the others there are parameters alone
   u32 layers = 0, width = 0, heads = 0, vocabulary = 0;
   u64 sequences = 0;           // per micro-batch
   u64 tokens_per_sequence = 0;

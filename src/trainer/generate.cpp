@@ -87,7 +87,12 @@ Result<void> generate_text(const GenerateRequest& request, const std::function<v
   PromptSource source;
   TRY_ASSIGN(const std::unique_ptr<Session> session,
              Session::create(config, graph, *std::move(plan), source, {.own_swap_dir = true, .loads_weights = true}));
-  TRY(load_weights(place.checkpoint, graph, session->state()));
+  if (graph.lora.on()) {
+    WriteMore adapters_follow(session->state());
+    TRY(load_weights(config.model_directory, graph, adapters_follow));
+  }
+  TRY(load_weights(place.checkpoint, graph, session->state(),
+                   graph.lora.on() ? WeightsOf::adapters : WeightsOf::model));
   const std::unique_ptr<Engine> engine = Engine::create(session->plan(), session->executor(), {});
   const std::string prompt = request.generate.prompt.empty() ? "\n" : request.generate.prompt;
   for (unsigned char c : prompt) source.text.push_back(c);

@@ -14,9 +14,16 @@ namespace {
 
 u64 mix(u64 z) { return mix_bits(z + golden_gamma); }
 
+// In (-1, 1), symmetric.
+float uniform_at(u64 seed, u64 tensor, u64 element) {
+  const u64 bits = mix(mix(seed ^ (tensor * 0xd1342543de82ef95)) ^ element);
+  return (static_cast<float>(bits >> 40) + 0.5f) * 0x1p-23f - 1.0f;
+}
+
 float value_at(const Tensor& tensor, u64 seed, u64 number, u64 element) {
   switch (tensor.init) {
     case Init::normal: return static_cast<float>(tensor.init_std) * normal_at(seed, number, element);
+    case Init::uniform: return static_cast<float>(tensor.init_bound) * uniform_at(seed, number, element);
     case Init::ones: return 1.0f;
     case Init::zeros: return 0.0f;
   }
@@ -24,6 +31,9 @@ float value_at(const Tensor& tensor, u64 seed, u64 number, u64 element) {
 }
 
 constexpr u64 elements_per_task = 4 * kib;
+
+// Beside a model that is loaded, its adapters.
+bool is_made(const ModelGraph& graph, const Window& window) { return window.adapter == graph.lora.on(); }
 
 }  // namespace
 
@@ -43,6 +53,7 @@ Result<void> init_weights(const ModelGraph& graph, u64 seed, StateWriter& state,
   u64 number = 0, done = 0;
   for (u32 w = 0; w < graph.windows.size(); ++w)
     for (const Tensor& tensor : graph.windows[w].tensors) {
+      if (!is_made(graph, graph.windows[w])) continue;
       for (u64 begin = 0; begin < tensor.elements; begin += piece_elements) {
         const u64 count = std::min(piece_elements, tensor.elements - begin);
         parallel_for(pool, Priority::normal, static_cast<u32>(div_up(count, elements_per_task)),

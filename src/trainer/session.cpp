@@ -74,11 +74,13 @@ bool packs_documents(const Config& config) {
 // GPUs have their activations in the precision of their matrix units.
 Result<ModelGraph> make_graph(const Config& config) {
   const Precision precision = config.train.precision;
+  LoraConfig lora = config.lora;
+  lora.base = config.model_directory;
   return build_model(config.model, precision,
                     {.sequences = config.train.per_device_train_batch_size,
                      .tokens = config.train.sequence_length,
                      .packed = packs_documents(config)},
-                    config.machine.gpus().empty() ? Precision::fp32 : precision);
+                    config.machine.gpus().empty() ? Precision::fp32 : precision, lora);
 }
 
 u32 micro_batches_per_step(const Config& config) {

@@ -97,6 +97,7 @@ PlanSummary summarize(const SummaryInput& in) {
                 .devices = plan.devices,
                 .precision = plan.precision,
                 .parameters = graph.parameters,
+                .trained_parameters = trained_parameters(graph),
                 .layers = graph.config.layers,
                 .width = graph.config.width,
                 .heads = graph.config.heads,

@@ -202,7 +202,8 @@ class Trainer final : public NextSegment, public EngineObserver {
   bool fp16() const { return config_.train.precision == Precision::fp16; }
 
   Result<void> init() {
-    if (!config_.model_directory.empty()) return load();
+    if (graph_.lora.on()) TRY(load_base());
+    else if (!config_.model_directory.empty()) return load(session_->state());
     std::vector<std::byte> buffer(checkpoint_buffer.value);
     return init_weights(graph_, config_.train.seed, session_->state(), buffer, session_->pool(),
                         [&, last = -1](double share) mutable {
@@ -213,10 +214,16 @@ class Trainer final : public NextSegment, public EngineObserver {
                         });
   }
 
-  Result<void> load() {
+  // What adapters stand beside: they follow, new or from a checkpoint, which holds nothing else.
+  Result<void> load_base() {
+    WriteMore adapters_follow(session_->state());
+    return load(adapters_follow);
+  }
+
+  Result<void> load(StateWriter& state) {
     outputs_.say("loading weights from " + config_.model_directory);
     TRY_ASSIGN(const std::vector<std::string> unused,
-               load_weights(config_.model_directory, graph_, session_->state()));
+               load_weights(config_.model_directory, graph_, state));
     for (const std::string& tensor : unused) outputs_.say(fmt::format("{}: tensor {} is not used", config_.model_directory, tensor));
     return {};
   }
@@ -240,6 +247,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     issued_ = resumed_from_ = state_.step;
     earlier_seconds_ = state_.seconds;
     earlier_tokens_ = state_.tokens;
+    if (graph_.lora.on()) TRY(load_base());
     return checkpoints_->go_on_from(std::move(found), session_->state());
   }
 

@@ -29,9 +29,11 @@ struct ModelCase {
   u32 head_size;
   double loss_tolerance, gradient_tolerance;  // relative
   Family family = Family::gpt2;               // of the others documents are packed
+  u32 lora = 0;                               // rank of adapters beside the model, which is frozen then
 };
 std::ostream& operator<<(std::ostream& out, const ModelCase& c) {
   if (c.family != Family::gpt2) out << name(c.family) << "_";
+  if (c.lora != 0) out << "lora_";
   return out << name(c.parameters) << "_inside_" << name(c.activations) << "_d" << c.head_size;
 }
 
@@ -62,7 +64,7 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
   static ModelGraph graph(Precision activations) {
     BatchShape shape = batch;
     shape.packed = GetParam().family != Family::gpt2;
-    return build_model(config(), GetParam().parameters, shape, activations).value();
+    return build_model(config(), GetParam().parameters, shape, activations, {.r = GetParam().lora}).value();
   }
 
   // keep: of both micro-batches, what backward needs of layers' insides; else it is made again.
@@ -129,7 +131,11 @@ INSTANTIATE_TEST_SUITE_P(Precisions, CudaModelTest,
                                          ModelCase{Precision::fp16, Precision::fp16, 16, 2e-4, 4e-3},
                                          ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::llama},
                                          ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::qwen3},
-                                         ModelCase{Precision::fp16, Precision::fp16, 16, 2e-4, 4e-3, Family::qwen2}),
+                                         ModelCase{Precision::fp16, Precision::fp16, 16, 2e-4, 4e-3, Family::qwen2},
+                                         ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::gpt2, 5},
+                                         ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::gpt2, 8},
+                                         ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::llama, 5},
+                                         ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::qwen3, 8}),
                          testing::PrintToStringParamName());
 
 }  // namespace

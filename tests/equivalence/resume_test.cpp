@@ -10,6 +10,7 @@
 
 #include "report/run_report.h"
 #include "tests/support/child_run.h"
+#include "tests/support/lora_fixture.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool {
@@ -31,6 +32,7 @@ u64 from_environment(const char* name, u64 otherwise) {
 struct Kind {
   Precision precision{};
   bool clipping = true;
+  bool lora = false;
 };
 
 Config resume_config(const Kind& kind, const TrainDir& dir, const std::string& run) {
@@ -44,6 +46,7 @@ Config resume_config(const Kind& kind, const TrainDir& dir, const std::string& r
   c.train.eval_steps = 5;
   c.model.residual_dropout = 0.1;
   c.output.save_steps = 4;
+  if (kind.lora) c = testing::lora_config(std::move(c), testing::made_base(dir, Family::gpt2));
   return c;
 }
 
@@ -136,9 +139,10 @@ TEST_P(Resume, AfterKillAtAnyMoment) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Resume,
                          ::testing::Values(Kind{Precision::fp32, true}, Kind{Precision::fp32, false},
-                                           Kind{Precision::bf16, true}, Kind{Precision::fp16, true}),
+                                           Kind{Precision::bf16, true}, Kind{Precision::fp16, true},
+                                           Kind{Precision::bf16, true, true}),
                          [](const auto& info) {
-                           return std::string(name(info.param.precision)) +
+                           return std::string(info.param.lora ? "lora_" : "") + std::string(name(info.param.precision)) +
                                   (info.param.clipping ? "_clipped" : "_unclipped");
                          });
 

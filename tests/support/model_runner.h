@@ -52,7 +52,7 @@ class BasicModelRunner {
       acts_.emplace_back(graph_.boundary.value);
       kept_.emplace_back(b.kept.value);
       auto& uses = accumulators_.emplace_back();
-      for (u32 w : b.windows) uses.emplace_back(graph_.windows[w].elements * sizeof(float));
+      for (u32 w : b.windows) uses.emplace_back(graph_.windows[w].trainable ? graph_.windows[w].elements * sizeof(float) : 0);
     }
     grad_.emplace_back(graph_.boundary.value);
   }
@@ -107,10 +107,11 @@ class BasicModelRunner {
                           u32 micro_batch = 0) {
     forward(tokens, options, micro_batch);
     double& sum = loss_sum();
-    for (u32 b = u32(graph_.blocks.size()); b-- > 0;) {
+    for (u32 b = u32(graph_.blocks.size()); b-- > last_backward_block(graph_);) {
       const auto windows = windows_of(b);
       std::vector<float*> accumulators;
-      for (Frame& a : accumulators_[b]) accumulators.push_back(a.floats());
+      for (u32 i = 0; i < graph_.blocks[b].windows.size(); ++i)
+        accumulators.push_back(trained(b, i) ? accumulators_[b][i].floats() : nullptr);
       block_backward(context(b, options, micro_batch),
                      {.windows = windows,
                       .tokens = tokens,
@@ -134,6 +135,7 @@ class BasicModelRunner {
     std::vector<float> out;
     for (u32 b = 0; b < graph_.blocks.size(); ++b) {
       for (u32 i = 0; i < graph_.blocks[b].windows.size(); ++i) {
+        if (!trained(b, i)) continue;
         const u64 n = graph_.windows[graph_.blocks[b].windows[i]].elements;
         out.insert(out.end(), accumulators_[b][i].floats(), accumulators_[b][i].floats() + n);
       }
@@ -146,6 +148,7 @@ class BasicModelRunner {
     std::map<std::string, std::vector<float>> out;
     for (u32 b = 0; b < graph_.blocks.size(); ++b) {
       for (u32 i = 0; i < graph_.blocks[b].windows.size(); ++i) {
+        if (!trained(b, i)) continue;
         for (const Tensor& t : graph_.windows[graph_.blocks[b].windows[i]].tensors) {
           auto& sum = out.try_emplace(t.name, t.elements, 0.0f).first->second;
           const float* from = accumulators_[b][i].floats() + t.window_offset;
@@ -157,6 +160,7 @@ class BasicModelRunner {
   }
 
  private:
+  bool trained(u32 block, u32 window) const { return graph_.windows[graph_.blocks[block].windows[window]].trainable; }
   Values activations(Frame& frame) const { return {frame.get(), graph_.activations}; }
   double& loss_sum() {
     double& sum = *reinterpret_cast<double*>(loss_sum_.get());

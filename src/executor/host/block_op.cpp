@@ -91,13 +91,15 @@ void run_backward(const BlockOpParts& parts, Kernels& kernels, const Issue& issu
   b.kept = operands.take_if(Kind::kept).data();
   b.grad = values(parts, operands.take(Kind::activation_grad));
   std::array<float*, block_windows_max> accumulators{};
-  u32 overwritten = 0;
+  u32 overwritten = 0, trained = 0;
   for (u32 i = 0; i < count; ++i) {
+    if (!parts.graph.windows[block.windows[i]].trainable) continue;
     const Operand& o = operands.next(Kind::grad_accum);
+    ++trained;
     accumulators[i] = floats(parts.memory.at(o.frame));
     overwritten += o.access == Access::write;
   }
-  CHECK(overwritten == 0 || overwritten == count, overwritten, count);
+  CHECK(overwritten == 0 || overwritten == trained, overwritten, trained);
   b.grad_accum = std::span(accumulators).first(count);
   b.accumulate = overwritten == 0;
   b.workspace = operands.take(Kind::workspace).data();

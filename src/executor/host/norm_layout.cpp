@@ -23,7 +23,7 @@ NormLayout::NormLayout(const Plan& plan, const ModelGraph& graph) : graph_(graph
   u64 next = 0;
   for (const Window& window : graph.windows) {
     first_partial_.push_back(next);
-    next += div_up(window.elements, granule);
+    if (window.trainable) next += div_up(window.elements, granule);
   }
   shared_.assign(next, none);
   const Segment& body = plan.segment(SegmentKind::body);

@@ -1,0 +1,34 @@
+// An adapter's directory as PEFT has it: adapter_model.safetensors and adapter_config.json.
+#pragma once
+
+#include <string>
+
+#include "tidepool/model_graph.h"
+#include "tidepool/result.h"
+
+namespace tidepool {
+
+inline constexpr const char* adapter_weights_file = "adapter_model.safetensors";
+inline constexpr const char* adapter_config_file = "adapter_config.json";
+
+// Where checkpoints of this graph have the weights that are trained.
+inline const char* weights_file_of(const ModelGraph& graph) {
+  return graph.lora.on() ? adapter_weights_file : "model.safetensors";
+}
+
+// REQUIRES: graph.lora.on().
+std::string adapter_config_text(const ModelGraph& graph);
+
+// What of it says how much is added to the model.
+struct AdapterConfig {
+  u32 r = 0;
+  double alpha = 0;
+  double scale = 0;             // alpha / r, or alpha / sqrt(r) with use_rslora
+  bool fan_in_fan_out = false;  // the model's matrices are [in, out]
+};
+
+// Of `directory`. Errors are `error_kind` and name the file; also for kinds of adapters and settings that are not
+// plain LoRA.
+Result<AdapterConfig> read_adapter_config(const std::string& directory, ErrorKind error_kind);
+
+}  // namespace tidepool

@@ -1,0 +1,51 @@
+// What an adapter adds to a model's weights, tensor by tensor: W + scale B A, as PEFT's merge_and_unload().
+#pragma once
+
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/adapter_files.h"
+#include "checkpoint/safetensors.h"
+
+namespace tidepool {
+
+// Holds the factors of one tensor at a time: r (rows + columns) floats. One thread.
+class AdapterMerge {
+ public:
+  // Of an adapter's directory: of PEFT, or a checkpoint of a run with LoRA. ErrorKind::bad_input, naming file and tensor.
+  static Result<std::unique_ptr<AdapterMerge>> open(const std::string& directory);
+
+  // Whether the tensor of the model, "model.layers.0.mlp.up_proj.weight" or "h.0.attn.c_attn.weight", gets anything.
+  bool changes(std::string_view tensor) const { return !stem_of(tensor).empty(); }
+
+  // Adds to elements [begin, begin + values.size()) of a tensor for which changes() holds: whole rows, or parts of one.
+  // Error: ErrorKind::bad_input where the adapter does not fit the shape.
+  Result<void> apply(std::string_view tensor, std::span<const u64> shape, u64 begin, std::span<float> values);
+
+  // After the last tensor: ErrorKind::bad_input if the model lacked one that the adapter is for.
+  Result<void> finish() const;
+
+  AdapterMerge(const AdapterMerge&) = delete;
+
+ private:
+  AdapterMerge() = default;
+  std::string stem_of(std::string_view tensor) const;  // "base_model.model. ...", without ".lora_A.weight"; empty: none
+  Result<void> load(std::string_view tensor, std::span<const u64> shape);
+  Result<std::vector<float>> read(const StoredTensor&) const;
+
+  AdapterConfig config_;
+  std::unique_ptr<SafetensorsFile> file_;
+  std::set<std::string, std::less<>> stems_, seen_;
+
+  std::string loaded_;  // tensor
+  u64 rows_ = 0, columns_ = 0;
+  std::vector<float> left_;   // [rows, r], times scale
+  std::vector<float> right_;  // [r, columns]
+  std::vector<float> sum_;    // of a row
+};
+
+}  // namespace tidepool

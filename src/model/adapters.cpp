@@ -1,0 +1,184 @@
+#include "model/adapters.h"
+
+#include "kernels/matmul/matmul_cost.h"
+#include "model/block_calls.h"
+#include "model/layer_code.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u32 adapter_window = 1;  // of a layer's windows
+
+}  // namespace
+
+AdapterScratch adapter_scratch(const ModelGraph& g, WorkspaceCutter& layout) {
+  if (!g.lora.on()) return {};
+  const u64 elements = g.batch.rows() * g.lora.r;
+  return {.low = layout.take_values(g.activations, elements), .low_grad = layout.take_values(g.activations, elements)};
+}
+
+AdapterGradients adapter_gradients_of(const BlockContext& c, const BlockBackward& b) {
+  if (!c.graph.lora.on()) return {};
+  return {.window = b.grad_accum[adapter_window], .accumulate = b.accumulate};
+}
+
+Adapters::Adapters(const BlockContext& c, const LinearModules& modules, std::span<const std::byte* const> windows,
+                   const AdapterScratch& scratch)
+    : c_(c), modules_(modules), scratch_(scratch) {
+  if (!c.graph.lora.on()) return;
+  window_ = &window_of(c, adapter_window);
+  data_ = windows[adapter_window];
+}
+
+u32 Adapters::tensor(u32 module) const {
+  if (window_ == nullptr || !is_target(c_.graph.lora, modules_.of[module])) return none;
+  u32 before = 0;
+  for (u32 m = 0; m < module; ++m) before += is_target(c_.graph.lora, modules_.of[m]);
+  return 2 * before;
+}
+
+Param Adapters::param(u32 tensor) const {
+  return Param{data_, c_.graph.precision}.at(window_->tensors[tensor].window_offset);
+}
+
+template <class Fn>
+void Adapters::for_targets(JoinedModules joined, Fn fn) const {
+  if (window_ == nullptr) return;
+  u32 column = 0;
+  for (u32 m = joined.first; m < joined.first + joined.count; ++m) {
+    if (has(m)) fn(Place{m, column});
+    column += modules_.of[m].out;
+  }
+}
+
+u32 Adapters::columns(JoinedModules joined) const {
+  u32 sum = 0;
+  for (u32 m = joined.first; m < joined.first + joined.count; ++m) sum += modules_.of[m].out;
+  return sum;
+}
+
+void Adapters::make_low(u32 module, ConstValues x) const {
+  c_.kernels.matmul({.m = rows_of(c_),
+                     .n = c_.graph.lora.r,
+                     .k = modules_.of[module].in,
+                     .x = x,
+                     .weight = param(tensor(module)),
+                     .transposed = true,
+                     .scale = static_cast<float>(c_.graph.lora.scale()),
+                     .y = scratch_.low});
+}
+
+void Adapters::make_low_grad(u32 module, ConstValues dy, u32 dy_stride) const {
+  c_.kernels.matmul({.m = rows_of(c_),
+                     .n = c_.graph.lora.r,
+                     .k = modules_.of[module].out,
+                     .x = dy,
+                     .x_stride = dy_stride,
+                     .weight = param(tensor(module) + 1),
+                     .scale = static_cast<float>(c_.graph.lora.scale()),
+                     .y = scratch_.low_grad});
+}
+
+Matmul Adapters::up(u32 module, ConstValues x) const {
+  make_low(module, x);
+  return {.m = rows_of(c_),
+          .n = modules_.of[module].out,
+          .k = c_.graph.lora.r,
+          .x = scratch_.low,
+          .weight = param(tensor(module) + 1),
+          .transposed = true};
+}
+
+Matmul Adapters::back(u32 module, ConstValues dy, u32 dy_stride) const {
+  make_low_grad(module, dy, dy_stride);
+  return {.m = rows_of(c_),
+          .n = modules_.of[module].in,
+          .k = c_.graph.lora.r,
+          .x = scratch_.low_grad,
+          .weight = param(tensor(module))};
+}
+
+void Adapters::add_to(JoinedModules joined, ConstValues x, Values y) const {
+  for_targets(joined, [&](Place p) {
+    Matmul product = up(p.module, x);
+    product.accumulate = true;
+    product.y = y.at(p.column);
+    product.y_stride = columns(joined);
+    c_.kernels.matmul(product);
+  });
+}
+
+void Adapters::add_input_gradient(JoinedModules joined, ConstValues dy, Values dx) const {
+  for_targets(joined, [&](Place p) {
+    Matmul product = back(p.module, dy.at(p.column), columns(joined));
+    product.accumulate = true;
+    product.y = dx;
+    c_.kernels.matmul(product);
+  });
+}
+
+void Adapters::weight_gradients(JoinedModules joined, ConstValues x, ConstValues dy, const AdapterGradients& g) const {
+  for_targets(joined, [&](Place p) {
+    const u32 a = tensor(p.module);
+    const ConstValues dy_of_module = dy.at(p.column);
+    make_low(p.module, x);
+    c_.kernels.weight_gradient({.m = rows_of(c_),
+                                .n = modules_.of[p.module].out,
+                                .k = c_.graph.lora.r,
+                                .x = scratch_.low,
+                                .dy = dy_of_module,
+                                .dy_stride = columns(joined),
+                                .dw = g.window + window_->tensors[a + 1].window_offset,
+                                .accumulate = g.accumulate,
+                                .transposed = true});
+    make_low_grad(p.module, dy_of_module, columns(joined));
+    c_.kernels.weight_gradient({.m = rows_of(c_),
+                                .n = c_.graph.lora.r,
+                                .k = modules_.of[p.module].in,
+                                .x = x,
+                                .dy = scratch_.low_grad,
+                                .dw = g.window + window_->tensors[a].window_offset,
+                                .accumulate = g.accumulate,
+                                .transposed = true});
+  });
+}
+
+// ---- costs
+
+AdapterCosts::AdapterCosts(const ModelGraph& g) : graph_(g), modules_(layer_code(g.config.family).modules(g.config)) {}
+
+template <class Fn>
+void AdapterCosts::for_targets(JoinedModules joined, Fn fn) const {
+  if (!on()) return;
+  for (u32 m = joined.first; m < joined.first + joined.count; ++m)
+    if (is_target(graph_.lora, modules_.of[m])) fn(modules_.of[m]);
+}
+
+void AdapterCosts::add_forward(std::vector<KernelCost>& out, JoinedModules joined) const {
+  const u64 rows = graph_.batch.rows(), r = graph_.lora.r, bytes = element_bytes(Kind::param, graph_.precision);
+  for_targets(joined, [&](const LinearModule& m) {
+    out.push_back(matmul_cost(rows, r, m.in, bytes));
+    out.push_back(matmul_cost(rows, m.out, r, bytes));
+  });
+}
+
+void AdapterCosts::add_input_gradient(std::vector<KernelCost>& out, JoinedModules joined) const {
+  const u64 rows = graph_.batch.rows(), r = graph_.lora.r, bytes = element_bytes(Kind::param, graph_.precision);
+  for_targets(joined, [&](const LinearModule& m) {
+    out.push_back(matmul_cost(rows, r, m.out, bytes));
+    out.push_back(matmul_cost(rows, m.in, r, bytes));
+  });
+}
+
+void AdapterCosts::add_weight_gradients(std::vector<KernelCost>& out, JoinedModules joined) const {
+  const u64 rows = graph_.batch.rows(), r = graph_.lora.r, bytes = element_bytes(Kind::param, graph_.precision);
+  for_targets(joined, [&](const LinearModule& m) {
+    out.push_back(matmul_cost(rows, r, m.in, bytes));
+    out.push_back(weight_gradient_cost(rows, r, m.out));
+    out.push_back(matmul_cost(rows, r, m.out, bytes));
+    out.push_back(weight_gradient_cost(rows, m.in, r));
+  });
+}
+
+}  // namespace tidepool

@@ -1,0 +1,110 @@
+// LoRA in a layer's code: what is added to its linear layers, and the gradients of what is added.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string_view>
+
+#include "kernels/values.h"
+#include "model/blocks.h"
+#include "model/workspace_cutter.h"
+#include "tidepool/model_graph.h"
+
+namespace tidepool {
+
+// A linear layer of a layer, as transformers names it: y [R, out] of x [R, in].
+struct LinearModule {
+  std::string_view path;  // "self_attn.q_proj"
+  u32 in = 0, out = 0;
+
+  // "q_proj", which target_modules may name.
+  std::string_view name() const { return path.substr(path.rfind('.') + 1); }
+};
+
+struct LinearModules {
+  static constexpr u32 count_max = 8;
+  std::array<LinearModule, count_max> of;
+  u32 count = 0;
+
+  void add(const LinearModule& module) { of[count++] = module; }
+};
+
+// Modules that one product makes, side by side in the columns of its y.
+struct JoinedModules {
+  u32 first = 0, count = 0;
+};
+
+bool is_target(const LoraConfig&, const LinearModule&);
+
+// What adapters' products take of a workspace, for one module at a time.
+struct AdapterScratch {
+  Values low;       // [R, r]: scale x A^T
+  Values low_grad;  // [R, r]: scale dy B
+};
+// Nothing without LoRA.
+AdapterScratch adapter_scratch(const ModelGraph&, WorkspaceCutter&);
+
+// A layer's accumulators.
+struct AdapterGradients {
+  float* window = nullptr;  // null without LoRA
+  bool accumulate = true;
+};
+AdapterGradients adapter_gradients_of(const BlockContext&, const BlockBackward&);
+
+// A layer's adapters in device memory. Of modules that have none, and without LoRA, every call does nothing.
+class Adapters {
+ public:
+  // `windows`: the block's.
+  Adapters(const BlockContext&, const LinearModules&, std::span<const std::byte* const> windows, const AdapterScratch&);
+
+  bool has(u32 module) const { return tensor(module) != none; }
+
+  // y += scale (x A^T) B^T for each module, in its columns.
+  void add_to(JoinedModules, ConstValues x, Values y) const;
+  // dx += scale (dy B) A
+  void add_input_gradient(JoinedModules, ConstValues dy, Values dx) const;
+  // dB = dy^T (scale x A^T), dA = (scale dy B)^T x
+  void weight_gradients(JoinedModules, ConstValues x, ConstValues dy, const AdapterGradients&) const;
+
+  // The last product of add_to and add_input_gradient, for those who give it another end: y = low B^T [R, out],
+  // y = low_grad A [R, in], packed. What it multiplies is made by this call.
+  Matmul up(u32 module, ConstValues x) const;
+  Matmul back(u32 module, ConstValues dy, u32 dy_stride) const;
+
+ private:
+  struct Place {
+    u32 module, column;  // of y
+  };
+  template <class Fn>
+  void for_targets(JoinedModules, Fn) const;
+  u32 columns(JoinedModules) const;
+  u32 tensor(u32 module) const;  // of A; B is the next
+  Param param(u32 tensor) const;
+  void make_low(u32 module, ConstValues x) const;
+  void make_low_grad(u32 module, ConstValues dy, u32 dy_stride) const;
+
+  const BlockContext& c_;
+  LinearModules modules_;
+  const Window* window_ = nullptr;
+  const std::byte* data_ = nullptr;
+  AdapterScratch scratch_;
+};
+
+// Their kernels, in the order of the calls above.
+class AdapterCosts {
+ public:
+  explicit AdapterCosts(const ModelGraph&);
+  bool on() const { return graph_.lora.on(); }
+  void add_forward(std::vector<KernelCost>&, JoinedModules) const;
+  void add_input_gradient(std::vector<KernelCost>&, JoinedModules) const;
+  void add_weight_gradients(std::vector<KernelCost>&, JoinedModules) const;
+
+ private:
+  template <class Fn>
+  void for_targets(JoinedModules, Fn) const;
+
+  const ModelGraph& graph_;
+  LinearModules modules_;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,233 @@
+// Adapters that PEFT wrote: logits, gradients, steps of AdamW in every kind of home, and merged weights against PEFT's.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/lora_merge.h"
+#include "config/hf_config.h"
+#include "engine/engine.h"
+#include "tests/support/disk_fixture.h"
+#include "tests/support/family_cases.h"
+#include "tests/support/model_runner.h"
+#include "tests/support/safetensors.h"
+#include "tests/support/segments.h"
+#include "trainer/session.h"
+
+namespace tidepool::test {
+namespace {
+
+constexpr u32 sequences = 2, tokens_per_sequence = 20, rows = sequences * tokens_per_sequence;
+constexpr u64 steps = 8;
+
+struct Case {
+  const char *name, *base;
+  LoraConfig lora;
+  HomePolicy home = HomePolicy::automatic;
+};
+
+// As scripts/make_golden_lora.py has them.
+const Case cases[] = {
+    {"llama_all", "llama_untied_llama3", {.r = 4, .alpha = 8}},
+    {"llama_biases_some", "llama_biases_linear_head_dim", {.r = 3, .alpha = 5, .target_modules = {"q_proj", "v_proj", "up_proj"}}, HomePolicy::disk},
+    {"qwen3_all", "qwen3_tied_head_dim", {.r = 5, .alpha = 10}, HomePolicy::mixed},
+    {"qwen3_some", "qwen3_untied", {.r = 2, .alpha = 1, .target_modules = {"k_proj", "o_proj", "down_proj"}}, HomePolicy::host},
+    {"gpt2_all", "gpt2_inner", {.r = 4, .alpha = 8}, HomePolicy::disk},
+    {"gpt2_some", "gpt2_plain", {.r = 3, .alpha = 7, .target_modules = {"c_fc"}}},
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+std::string adapter_directory(const Case& c) { return TIDEPOOL_SOURCE_DIR "/tests/golden/lora/" + std::string(c.name); }
+
+class WeightsWriter final : public StateWriter {
+ public:
+  explicit WeightsWriter(std::vector<std::vector<float>>& weights) : weights_(weights) {}
+  Result<void> write(u32 window, Kind, u64 begin, std::span<const std::byte> bytes) override {
+    std::memcpy(weights_[window].data() + begin, bytes.data(), bytes.size());
+    return {};
+  }
+  Result<void> finish() override { return {}; }
+
+ private:
+  std::vector<std::vector<float>>& weights_;
+};
+
+void load_both(const Case& c, const ModelGraph& graph, StateWriter& writer) {
+  WriteMore first(writer);
+  const auto base = load_weights(family_directory(c.base), graph, first);
+  ASSERT_TRUE(base) << base.error().message;
+  const auto adapters = load_weights(adapter_directory(c), graph, writer, WeightsOf::adapters);
+  ASSERT_TRUE(adapters) << adapters.error().message;
+  EXPECT_THAT(*adapters, ::testing::IsEmpty());
+}
+
+// Norm of the difference over the norm.
+double distance(std::span<const float> got, std::span<const float> expected) {
+  EXPECT_EQ(got.size(), expected.size());
+  double difference = 0, norm = 0;
+  for (u64 i = 0; i < std::min(got.size(), expected.size()); ++i) {
+    const double d = double(got[i]) - expected[i];
+    difference += d * d;
+    norm += double(expected[i]) * expected[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+class Lora : public ::testing::TestWithParam<Case> {
+ protected:
+  const Case& c = GetParam();
+  const Safetensors expected{adapter_directory(c) + "/expected.safetensors"};
+  std::unique_ptr<CorePool> pool = make_pool(2);
+
+  ModelRunner load() {
+    const ModelConfig config = read_model_directory(family_directory(c.base)).value();
+    ModelRunner model(build_model(config, Precision::fp32, {.sequences = sequences, .tokens = tokens_per_sequence},
+                                  Precision::fp32, c.lora)
+                          .value(),
+                      *pool);
+    WeightsWriter writer(model.weights);
+    load_both(c, model.graph(), writer);
+    model.upload();
+    return model;
+  }
+};
+
+TEST_P(Lora, LogitsArePefts) {
+  ModelRunner model = load();
+  const auto tokens = expected.get<i32>("tokens");
+  std::vector<float> logits;
+  for (u32 row = 0; row < rows; ++row)
+    for (const float logit : model.logits(tokens.data(), row)) logits.push_back(logit);
+  EXPECT_LT(distance(logits, expected.get<float>("logits")), 1e-5);
+}
+
+TEST_P(Lora, LossAndGradientsArePefts) {
+  ModelRunner model = load();
+  const auto tokens = expected.get<i32>("tokens"), targets = expected.get<i32>("targets");
+  const auto valid = std::count_if(targets.begin(), targets.begin() + rows, [](i32 t) { return t >= 0; });
+  const double loss = expected.get<double>("loss")[0];
+  std::vector<float> kept;
+  double worst = 0;
+  for (const bool keep : {true, false}) {
+    const double sum = model.forward_backward(tokens.data(), targets.data(), 1.0 / double(valid), {.keep = keep});
+    EXPECT_NEAR(sum / double(valid), loss, 1e-5 * loss);
+    const auto gradients = model.gradients();
+    for (const auto& [name, gradient] : gradients) {
+      const double away = distance(gradient, expected.get<float>("gradients/" + name));
+      EXPECT_LT(away, 1e-5) << name;
+      worst = std::max(worst, away);
+    }
+    EXPECT_EQ(gradients.size(), expected.count("gradients/"));
+    if (keep) {
+      kept = model.all_gradients();
+    } else {
+      EXPECT_EQ(model.all_gradients(), kept);
+    }
+  }
+  RecordProperty("worst_gradient", fmt::format("{:.1e}", worst));
+}
+
+TEST_P(Lora, MergesAsPeft) {
+  const auto merge = AdapterMerge::open(adapter_directory(c)).value();
+  const std::string path = family_directory(c.base) + "/model.safetensors";
+  const auto file = SafetensorsFile::open(path, ErrorKind::bad_input).value();
+  const Safetensors base(path);
+  u64 changed = 0;
+  double worst = 0;
+  for (const StoredTensor& t : file->tensors()) {
+    ASSERT_EQ(merge->changes(t.name), expected.has("merged/" + t.name)) << t.name;
+    if (!merge->changes(t.name)) continue;
+    ++changed;
+    std::vector<float> values = base.get<float>(t.name);
+    for (u64 begin = 0; begin < values.size(); begin += 37)  // rows and parts of rows
+      ASSERT_TRUE(merge->apply(t.name, t.shape, begin, std::span(values).subspan(begin, std::min<u64>(37, values.size() - begin))));
+    const auto merged = expected.get<float>("merged/" + t.name);
+    ASSERT_EQ(merged.size(), values.size());
+    for (u64 i = 0; i < values.size(); ++i) worst = std::max(worst, std::abs(double(values[i]) - merged[i]));
+  }
+  EXPECT_LT(worst, 1e-6);
+  EXPECT_EQ(changed, expected.count("merged/"));
+  EXPECT_TRUE(merge->finish());
+  RecordProperty("worst_merged", fmt::format("{:.1e}", worst));
+}
+
+// ---- whole steps
+
+class GoldenSource final : public StepSource {
+ public:
+  explicit GoldenSource(const Safetensors& golden)
+      : tokens_(golden.get<i32>("tokens")), targets_(golden.get<i32>("targets")) {}
+  Result<void> load_batch(const BatchRequest& request, const BatchArrays& batch) override {
+    const u64 begin = (request.step - 1) * rows + request.micro_batch * batch.tokens.size();
+    std::copy_n(tokens_.begin() + i64(begin), batch.tokens.size(), batch.tokens.begin());
+    std::copy_n(targets_.begin() + i64(begin), batch.targets.size(), batch.targets.begin());
+    return {};
+  }
+  StepSettings settings(u64 step) const override {
+    const auto begin = targets_.begin() + i64((step - 1) * rows);
+    return {.adamw = {.learning_rate = 2e-2, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+            .max_grad_norm = 1.0,
+            .target_tokens = u64(std::count_if(begin, begin + i64(rows), [](i32 t) { return t >= 0; }))};
+  }
+
+ private:
+  const std::vector<i32> tokens_, targets_;
+};
+
+struct Losses final : EngineObserver {
+  explicit Losses(TrainingExecutor& executor) : executor(executor) {}
+  void completed(const Issue& issue, const Completion&) override {
+    if (issue.get().kind == OpKind::norm) all.push_back(executor.result(issue.step).loss);
+  }
+  TrainingExecutor& executor;
+  std::vector<double> all;
+};
+
+TEST_P(Lora, TrainsAsPeft) {
+  const ScratchDir dir;
+  Config config;
+  config.model_directory = family_directory(c.base);
+  config.model = read_model_directory(config.model_directory).value();
+  config.lora = c.lora;
+  config.train.precision = Precision::fp32;
+  config.train.gradient_accumulation_steps = sequences;
+  config.train.sequence_length = tokens_per_sequence;
+  config.memory.budgets = {Bytes{16 * mib}, Bytes{16 * mib}, Bytes{64 * mib}};
+  config.memory.home = c.home;
+  config.memory.swap_dir = dir / "swap";
+  config.machine.threads = 2;
+  const auto graph = make_graph(config);
+  ASSERT_TRUE(graph) << graph.error().message;
+  auto plan = make_plan(*graph, plan_options(config));
+  ASSERT_TRUE(plan) << plan.error().message;
+  GoldenSource source(expected);
+  const auto session = Session::create(config, *graph, std::move(*plan), source);
+  ASSERT_TRUE(session) << session.error().message;
+  load_both(c, *graph, (*session)->state());
+
+  std::vector<SegmentRun> runs = {{SegmentKind::forward_backward, 1}};
+  for (u64 step = 2; step <= steps; ++step) runs.push_back({SegmentKind::body, step});
+  runs.push_back({SegmentKind::drain, steps + 1});
+  const auto engine = Engine::create((*session)->plan(), (*session)->executor(), {});
+  tidepool::testing::SegmentList list(runs);
+  Losses losses((*session)->executor());
+  const auto ran = engine->run(list, losses);
+  ASSERT_TRUE(ran) << ran.error().message;
+
+  const auto golden = expected.get<double>("losses");
+  ASSERT_EQ(losses.all.size(), steps);
+  for (u64 i = 0; i < steps; ++i) EXPECT_NEAR(losses.all[i], golden[i], 1e-5) << "step " << i + 1;
+  (*session)->state().invalidate();
+  for (u32 w = 0; w < graph->windows.size(); ++w)
+    for (const Tensor& t : graph->windows[w].tensors) {
+      if (!graph->windows[w].adapter) continue;
+      std::vector<float> values(t.elements);
+      ASSERT_TRUE((*session)->state().read(w, Kind::param, t.window_offset, std::as_writable_bytes(std::span(values))));
+      EXPECT_LT(distance(values, expected.get<float>("trained/" + t.name)), 1e-4) << t.name;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Lora, ::testing::ValuesIn(cases), [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace tidepool::test

@@ -1,0 +1,29 @@
+// Runs with LoRA beside a small model that a run has left.
+#pragma once
+
+#include <filesystem>
+
+#include "tests/support/train_fixture.h"
+
+namespace tidepool::testing {
+
+// Trains one step, and returns its directory: `dir`/base/checkpoint-1.
+inline std::string made_base(const TrainDir& dir, Family family) {
+  Config c = small_config(dir, "base");
+  c.model = small_model(family);
+  c.train.max_steps = 1;
+  const std::string made = c.output.dir + "/checkpoint-1";
+  if (std::filesystem::exists(made)) return made;
+  const auto report = run(c);
+  EXPECT_TRUE(report) << report.error().message;
+  return made;
+}
+
+inline Config lora_config(Config c, const std::string& base) {
+  c.model_directory = base;
+  c.lora = {.r = 4, .alpha = 16};
+  c.train.learning_rate = 2e-2;
+  return c;
+}
+
+}  // namespace tidepool::testing
