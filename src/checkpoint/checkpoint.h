@@ -3,8 +3,10 @@
 // Hugging Face names, and the directory opens in any Hugging Face tool.
 //
 //   checkpoint-<step>/        (.abandoned: set aside when a run went on from an earlier one)
-//     model.safetensors       weights, F32, BF16 or F16
+//     model.safetensors       weights, F32, BF16 or F16; above a size model-0000I-of-0000N.safetensors, and
+//                             model.safetensors.index.json
 //     config.json             Hugging Face config of the family
+//     generation_config.json, tokenizer.json, chat_template.jinja ...: carried along (carried.h)
 //     optimizer.safetensors   exp_avg.*, exp_avg_sq.*, master.* (not in fp32), all F32
 //     trainer_state.json
 //     manifest.json           length and XXH3 of each file; last
@@ -22,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/carried.h"
 #include "checkpoint/files.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/state_stream.h"
@@ -33,6 +36,9 @@ namespace tidepool {
 struct CheckpointOptions {
   std::string run_dir;
   Bytes buffer{4 * mib};  // all the memory that a save or restore takes for tensors; at least 64 KiB
+  Bytes max_shard_size{5'000'000'000};  // of tensors in a file of weights
+  std::string source_config;            // config.json of where the model came from; empty: none
+  std::vector<CarriedFile> carried;     // files that every checkpoint takes along
 };
 
 struct SavedCheckpoint {
@@ -121,7 +127,13 @@ class CheckpointStore {
   Result<void> check_model_config(const std::string& path) const;
   Result<void> check_adapter_config(const std::string& path) const;
 
-  std::string run_dir_;
+  Result<void> add_model_config(std::vector<CarriedFile>&) const;
+  Result<std::vector<ManifestEntry>> write_small_files(const std::string& directory, const TrainerState&);
+
+  const std::string run_dir_;
+  const Bytes max_shard_size_;
+  const std::string source_config_;
+  const std::vector<CarriedFile> carried_;
   const ModelGraph& graph_;
   std::unique_ptr<Files> files_;
   std::vector<std::byte> buffer_;
@@ -141,7 +153,7 @@ struct FoundWeights {
 };
 // The newest checkpoint of `run_dir` whose weights verify. ErrorKind::corrupt_checkpoint where none does.
 Result<FoundWeights> find_weights(const std::string& run_dir, Bytes buffer);
-// That manifest.json and model.safetensors are what was written. corrupt_checkpoint; usage: it is no checkpoint.
+// That manifest.json and the files of weights are what was written. corrupt_checkpoint; usage: it is no checkpoint.
 Result<void> verify_weights(const std::string& checkpoint, Bytes buffer);
 // The error that names what is wrong with each.
 Error none_is_good(const std::string& run_dir, const std::vector<SteppedOver>&);

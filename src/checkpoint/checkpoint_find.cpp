@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "config/hf_config.h"
 #include "checkpoint/names.h"
+#include "checkpoint/shards.h"
 #include "tidepool/read_file.h"
 #include "checkpoint/state_tensors.h"
 #include "tidepool/check.h"
@@ -66,6 +67,16 @@ std::string tensors_difference(std::span<const StoredTensor> there, std::span<co
   return {};
 }
 
+// Of all files, in the order of their numbers.
+std::vector<StoredTensor> tensors_in_order(const SafetensorsModel& model) {
+  std::vector<const SafetensorsFile*> files;
+  for (const auto& file : model.files()) files.push_back(file.get());
+  std::ranges::sort(files, {}, [](const SafetensorsFile* file) { return file->path(); });
+  std::vector<StoredTensor> out;
+  for (const SafetensorsFile* file : files) out.insert(out.end(), file->tensors().begin(), file->tensors().end());
+  return out;
+}
+
 Error other_model(const std::string& path, const std::string& difference) {
   return {ErrorKind::usage, fmt::format("{} is of another model or precision: {}. Set the model and "
                                         "train.precision as they were, or choose another output.dir",
@@ -79,13 +90,14 @@ Error cannot_tell(const Error& error) {
 }
 
 Result<void> has_all_files(const std::string& path, const Manifest& manifest) {
+  const auto lacks = [&](const char* file) {
+    return Error{ErrorKind::corrupt_checkpoint, fmt::format("{}/{}: does not list {}", path, manifest_file, file)};
+  };
   const bool adapters = manifest.find(adapter_weights_file) != nullptr;
-  for (const char* file : {adapters ? adapter_weights_file : "model.safetensors", "optimizer.safetensors",
-                           adapters ? adapter_config_file : model_config_file, trainer_state_file}) {
-    if (manifest.find(file) == nullptr) {
-      return Error{ErrorKind::corrupt_checkpoint, fmt::format("{}/{}: does not list {}", path, manifest_file, file)};
-    }
-  }
+  for (const char* file : {"optimizer.safetensors", adapters ? adapter_config_file : model_config_file, trainer_state_file})
+    if (manifest.find(file) == nullptr) return lacks(file);
+  if (!adapters && manifest.find(weights_file) == nullptr && manifest.find(weights_index_file) == nullptr)
+    return lacks(weights_file);
   return {};
 }
 
@@ -139,15 +151,18 @@ Result<void> CheckpointStore::check_adapter_config(const std::string& path) cons
 Result<void> CheckpointStore::check_model(const std::string& path) const {
   TRY(graph_.lora.on() ? check_adapter_config(path) : check_model_config(path));
 
-  const auto check_tensors = [&](const char* file_name, const std::vector<StatePart>& parts) -> Result<void> {
-    TRY_ASSIGN(const auto file,
-               SafetensorsFile::open(path + "/" + file_name, ErrorKind::corrupt_checkpoint));
-    const std::string difference = tensors_difference(file->tensors(), stored_tensors(graph_, parts));
+  const auto check_tensors = [&](const char* file_name, std::span<const StoredTensor> there,
+                                 const std::vector<StatePart>& parts) -> Result<void> {
+    const std::string difference = tensors_difference(there, stored_tensors(graph_, parts));
     if (difference.empty()) return {};
     return other_model(path, fmt::format("{}: {}", file_name, difference));
   };
-  TRY(check_tensors(weights_file_of(graph_), model_parts()));
-  return check_tensors("optimizer.safetensors", optimizer_parts(graph_.precision));
+  const char* weights = weights_file_of(graph_);
+  TRY_ASSIGN(const auto model, SafetensorsModel::open(path, ErrorKind::corrupt_checkpoint, weights));
+  TRY(check_tensors(weights, tensors_in_order(*model), model_parts()));
+  TRY_ASSIGN(const auto optimizer,
+             SafetensorsFile::open(path + "/optimizer.safetensors", ErrorKind::corrupt_checkpoint));
+  return check_tensors("optimizer.safetensors", optimizer->tensors(), optimizer_parts(graph_.precision));
 }
 
 Result<FoundCheckpoint> CheckpointStore::open(const std::string& path) {

@@ -6,9 +6,9 @@
 
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/checkpoint_file.h"
 #include "config/hf_config.h"
 #include "checkpoint/names.h"
+#include "checkpoint/shards.h"
 #include "checkpoint/state_tensors.h"
 #include "tidepool/check.h"
 
@@ -17,29 +17,25 @@ namespace {
 
 u64 own_pid() { return static_cast<u64>(::getpid()); }
 
-Result<ManifestEntry> write_text(Files& files, const std::string& directory, const char* name,
-                                 const std::string& text) {
-  TRY_ASSIGN(CheckpointFile file, CheckpointFile::create(files, directory, name, Bytes{0}));
-  TRY(file.append(text));
-  return file.finish();
+// PEFT knows no shards.
+std::vector<Shard> weight_files(const ModelGraph& graph, Bytes most) {
+  std::vector<StoredTensor> tensors = stored_tensors(graph, model_parts());
+  if (graph.lora.on()) return {{.file = adapter_weights_file, .tensors = std::move(tensors)}};
+  return shards_of(std::move(tensors), most);
 }
 
-u64 tensor_file_bytes(std::span<const StoredTensor> tensors) {
-  return safetensors_header(tensors).size() + (tensors.empty() ? 0 : tensors.back().end);
+std::vector<Shard> optimizer_file(const ModelGraph& graph) {
+  return {{.file = "optimizer.safetensors", .tensors = stored_tensors(graph, optimizer_parts(graph.precision))}};
 }
-
-// A sink that is only hashed.
-class NullFile final : public OutputFile {
- public:
-  Result<void> append(std::span<const std::byte>) override { return {}; }
-  Result<void> finish() override { return {}; }
-};
 
 }  // namespace
 
 CheckpointStore::CheckpointStore(const CheckpointOptions& options, const ModelGraph& graph,
                                  std::unique_ptr<Files> files)
     : run_dir_(options.run_dir),
+      max_shard_size_(options.max_shard_size),
+      source_config_(options.source_config),
+      carried_(options.carried),
       graph_(graph),
       files_(std::move(files)),
       buffer_(std::max(options.buffer.value, state_buffer_bytes_min)) {}
@@ -82,34 +78,57 @@ Result<SavedCheckpoint> CheckpointStore::write_all(const std::string& directory,
   Manifest manifest{.step = state.step, .weights_xxh3 = 0, .files = {}};
   StreamHash weights_hash;
 
-  const auto write_tensors = [&](const char* name, const std::vector<StatePart>& parts) -> Result<void> {
-    const std::vector<StoredTensor> tensors = stored_tensors(graph_, parts);
-    TRY_ASSIGN(CheckpointFile file,
-               CheckpointFile::create(*files_, directory, name, Bytes{tensor_file_bytes(tensors)}));
-    TRY(file.append(safetensors_header(tensors)));
+  const auto write_tensors = [&](std::vector<Shard> shards, const std::vector<StatePart>& parts) -> Result<void> {
+    ShardWriter out(*files_, directory, std::move(shards));
+    const TensorSink sink = [&](std::span<const std::byte> bytes) { return out.append(bytes); };
     for (const StatePart part : parts) {
-      TRY(write_part(file, graph_, part, reader, buffer_, part == StatePart::weights ? &weights_hash : nullptr));
+      TRY(write_part(sink, graph_, part, reader, buffer_, part == StatePart::weights ? &weights_hash : nullptr));
     }
-    TRY_ASSIGN(ManifestEntry entry, file.finish());
-    manifest.files.push_back(std::move(entry));
+    TRY_ASSIGN(const std::vector<ManifestEntry> written, out.finish());
+    manifest.files.insert(manifest.files.end(), written.begin(), written.end());
     return {};
   };
-  TRY(write_tensors(weights_file_of(graph_), model_parts()));
-  TRY(write_tensors("optimizer.safetensors", optimizer_parts(graph_.precision)));
-  const bool adapters = graph_.lora.on();
-  TRY_ASSIGN(ManifestEntry config,
-             write_text(*files_, directory, adapters ? adapter_config_file : model_config_file,
-                        adapters ? adapter_config_text(graph_) : hf_config_text(graph_.config, graph_.precision)));
-  manifest.files.push_back(std::move(config));
-  TRY_ASSIGN(ManifestEntry trainer, write_text(*files_, directory, trainer_state_file, to_text(state)));
-  manifest.files.push_back(std::move(trainer));
+  TRY(write_tensors(weight_files(graph_, max_shard_size_), model_parts()));
+  TRY(write_tensors(optimizer_file(graph_), optimizer_parts(graph_.precision)));
+  TRY_ASSIGN(const std::vector<ManifestEntry> small, write_small_files(directory, state));
+  manifest.files.insert(manifest.files.end(), small.begin(), small.end());
   manifest.weights_xxh3 = weights_hash.digest();
-  TRY_ASSIGN(const ManifestEntry self, write_text(*files_, directory, manifest_file, to_text(manifest)));
+  TRY_ASSIGN(const ManifestEntry self, write_carried(*files_, directory, {.name = manifest_file, .path = {}, .text = to_text(manifest)}, buffer_));
   TRY(files_->sync_directory(directory));
 
   SavedCheckpoint saved{.path = directory, .weights_xxh3 = manifest.weights_xxh3, .bytes = Bytes{self.bytes}};
   for (const ManifestEntry& e : manifest.files) saved.bytes += Bytes{e.bytes};
   return saved;
+}
+
+Result<void> CheckpointStore::add_model_config(std::vector<CarriedFile>& files) const {
+  const std::string config = source_config_.empty() ? hf_config_text(graph_.config, graph_.precision)
+                                                    : hf_config_text(graph_.config, graph_.precision, source_config_);
+  if (std::ranges::find(files, generation_config_file, &CarriedFile::name) == files.end()) {
+    TRY_ASSIGN(std::string text, generation_config_text(config, model_config_file));
+    files.insert(files.begin(), {.name = generation_config_file, .path = {}, .text = std::move(text)});
+  }
+  files.insert(files.begin(), {.name = model_config_file, .path = {}, .text = config});
+  return {};
+}
+
+Result<std::vector<ManifestEntry>> CheckpointStore::write_small_files(const std::string& directory,
+                                                                      const TrainerState& state) {
+  std::vector<CarriedFile> all = carried_;
+  if (graph_.lora.on()) {
+    // An adapter's directory: what says how it is generated with is the model's.
+    std::erase_if(all, [](const CarriedFile& file) { return file.name == generation_config_file; });
+    all.insert(all.begin(), {.name = adapter_config_file, .path = {}, .text = adapter_config_text(graph_)});
+  } else {
+    TRY(add_model_config(all));
+  }
+  all.push_back({.name = trainer_state_file, .path = {}, .text = to_text(state)});
+  std::vector<ManifestEntry> written;
+  for (const CarriedFile& file : all) {
+    TRY_ASSIGN(ManifestEntry entry, write_carried(*files_, directory, file, buffer_));
+    written.push_back(std::move(entry));
+  }
+  return written;
 }
 
 // A checkpoint of this step may be there already: the run stepped back and came here again. It is pushed
@@ -133,16 +152,17 @@ Result<void> CheckpointStore::put_in_place(const std::string& temporary, const s
 
 Result<u64> CheckpointStore::weights_xxh3(StateReader& reader) {
   StreamHash hash;
-  CheckpointFile nowhere("", std::make_unique<NullFile>());
+  const TensorSink nowhere = [](std::span<const std::byte>) { return Result<void>(); };
   TRY(write_part(nowhere, graph_, StatePart::weights, reader, buffer_, &hash));
   return hash.digest();
 }
 
 namespace {
 
+// As if the weights were one file: several have as many bytes but for a few KiB of headers.
 std::array<u64, 2> large_files(const ModelGraph& graph) {
-  return {tensor_file_bytes(stored_tensors(graph, model_parts())),
-          tensor_file_bytes(stored_tensors(graph, optimizer_parts(graph.precision)))};
+  const Shard model{.file = weights_file, .tensors = stored_tensors(graph, model_parts())};
+  return {model.file_bytes(), optimizer_file(graph)[0].file_bytes()};
 }
 
 }  // namespace

@@ -6,17 +6,20 @@
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/check_named.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/shards.h"
 
 namespace tidepool {
 
 Result<void> verify_weights(const std::string& checkpoint, Bytes buffer) {
   TRY(check_named(checkpoint));
   TRY_ASSIGN(Manifest manifest, read_manifest(checkpoint));
-  const char* weights = manifest.find(adapter_weights_file) != nullptr ? adapter_weights_file : "model.safetensors";
-  if (manifest.find(weights) == nullptr)
+  const bool adapters = manifest.find(adapter_weights_file) != nullptr;
+  std::erase_if(manifest.files, [&](const ManifestEntry& e) {
+    return adapters ? e.file != adapter_weights_file : !is_weights_file(e.file);
+  });
+  if (manifest.files.empty())
     return Error{ErrorKind::corrupt_checkpoint,
-                 fmt::format("{}/{}: does not list model.safetensors", checkpoint, manifest_file)};
-  std::erase_if(manifest.files, [&](const ManifestEntry& e) { return e.file != weights; });
+                 fmt::format("{}/{}: does not list {}", checkpoint, manifest_file, weights_file)};
   std::vector<std::byte> memory(buffer.value);
   return verify_files(checkpoint, manifest, memory);
 }

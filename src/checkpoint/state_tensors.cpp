@@ -120,7 +120,7 @@ std::vector<StoredTensor> stored_tensors(const ModelGraph& graph, std::span<cons
   return out;
 }
 
-Result<void> write_part(CheckpointFile& file, const ModelGraph& graph, StatePart part, StateReader& state,
+Result<void> write_part(const TensorSink& sink, const ModelGraph& graph, StatePart part, StateReader& state,
                         std::span<std::byte> buffer, StreamHash* weights_hash) {
   return each_piece(graph, buffer, [&](u32 window, const Tensor& t, u64 begin, u64 n) -> Result<void> {
     TRY_ASSIGN(const std::span<const std::byte> bytes,
@@ -129,18 +129,18 @@ Result<void> write_part(CheckpointFile& file, const ModelGraph& graph, StatePart
       if (begin == 0) weights_hash->update(t.name);
       weights_hash->update(bytes);
     }
-    return file.append(bytes);
+    return sink(bytes);
   });
 }
 
-Result<void> restore_part(const SafetensorsFile& file, const ModelGraph& graph, StatePart part, StateWriter& state,
+Result<void> restore_part(const FindTensor& find, const ModelGraph& graph, StatePart part, StateWriter& state,
                           std::span<std::byte> buffer) {
-  const StoredTensor* stored = nullptr;
+  SafetensorsModel::Location stored;
   return each_piece(graph, buffer, [&](u32 window, const Tensor& t, u64 begin, u64 n) -> Result<void> {
-    if (begin == 0) stored = file.find(std::string(prefix(part)) + t.name);
-    CHECK(stored != nullptr, t.name);
-    const u64 bytes = dtype_bytes(stored->dtype);
-    TRY(file.read(*stored, begin * bytes, buffer.first(n * bytes)));
+    if (begin == 0) stored = find(std::string(prefix(part)) + t.name);
+    CHECK(stored, t.name);
+    const u64 bytes = dtype_bytes(stored.tensor->dtype);
+    TRY(stored.file->read(*stored.tensor, begin * bytes, buffer.first(n * bytes)));
     return write_piece(state, part, graph.precision, window, t.window_offset + begin, n, buffer);
   });
 }

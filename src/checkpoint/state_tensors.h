@@ -1,10 +1,11 @@
 // Between a window's elements and the tensors of a checkpoint's files. Inside src/checkpoint.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
-#include "checkpoint/checkpoint_file.h"
+#include "checkpoint/hash.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/state_stream.h"
 #include "tidepool/model_graph.h"
@@ -29,13 +30,15 @@ std::vector<StoredTensor> stored_tensors(const ModelGraph&, std::span<const Stat
 // The smallest buffer that the functions below work with.
 inline constexpr u64 state_buffer_bytes_min = 64 * kib;
 
-// Streams one part into `file` through `buffer`. `weights_hash`, where not null, takes each tensor's
+// Streams one part into `sink` through `buffer`. `weights_hash`, where not null, takes each tensor's
 // name and bytes. REQUIRES: buffer.size() >= state_buffer_bytes_min, 8-byte aligned.
-Result<void> write_part(CheckpointFile& file, const ModelGraph&, StatePart, StateReader&,
+using TensorSink = std::function<Result<void>(std::span<const std::byte>)>;
+Result<void> write_part(const TensorSink& sink, const ModelGraph&, StatePart, StateReader&,
                         std::span<std::byte> buffer, StreamHash* weights_hash);
 
-// The other way. `file` must hold exactly stored_tensors().
-Result<void> restore_part(const SafetensorsFile& file, const ModelGraph&, StatePart, StateWriter&,
+// The other way. What `find` knows must be exactly stored_tensors().
+using FindTensor = std::function<SafetensorsModel::Location(const std::string& name)>;
+Result<void> restore_part(const FindTensor& find, const ModelGraph&, StatePart, StateWriter&,
                           std::span<std::byte> buffer);
 
 }  // namespace tidepool

@@ -123,6 +123,7 @@ Result<void> run_probe(const Arguments& arguments) {
 
 constexpr std::array generate_options = {
     Option{"prompt", "TEXT", "text to go on from (a new line)"},
+    Option{"chat", "", "the prompt is a user's message in a chat"},
     Option{"max-new-tokens", "N", "tokens to make", "200"},
     Option{"temperature", "X", "below 1 safer, above 1 wilder, 0 greedy", "0.8"},
     Option{"top-k", "N", "choose among the N likeliest; 0 among all", "40"},
@@ -132,6 +133,7 @@ constexpr std::array generate_options = {
 Result<void> run_generate(const Arguments& arguments) {
   GenerateArguments out{.path = arguments.positional()[0]};
   if (arguments.has("prompt")) out.generate.prompt = arguments.text("prompt");
+  out.generate.chat = arguments.has("chat");
   TRY_ASSIGN(out.generate.max_new_tokens, arguments.integer("max-new-tokens"));
   TRY_ASSIGN(out.generate.temperature, arguments.real("temperature"));
   TRY_ASSIGN(const u64 top_k, arguments.integer("top-k"));
@@ -143,6 +145,25 @@ Result<void> run_generate(const Arguments& arguments) {
   out.generate.top_k = static_cast<u32>(top_k);
   out.threads = static_cast<u32>(threads);
   return generate(out);
+}
+
+constexpr std::array export_options = {
+    Option{"dtype", "fp32|bf16|fp16", "type of the weights; without, as they are"},
+    Option{"max-shard-size", "SIZE", "of a file of weights", "5GB"},
+};
+Result<void> run_export(const Arguments& arguments) {
+  const auto& words = arguments.positional();
+  if (words.size() != 2) return usage("export takes SOURCE and OUT, and nothing more");
+  ExportArguments out{.source = words[0], .out = words[1]};
+  if (out.out.empty()) return usage("OUT: name a directory");
+  if (arguments.has("dtype")) {
+    const std::string dtype = arguments.text("dtype");
+    for (u32 p = 0; p < precision_count; ++p)
+      if (name(static_cast<Precision>(p)) == dtype) out.dtype = static_cast<Precision>(p);
+    if (!out.dtype) return usage(fmt::format("--dtype: '{}' is none of fp32, bf16, fp16", dtype));
+  }
+  TRY_ASSIGN(out.max_shard_size, arguments.size("max-shard-size"));
+  return export_model(out);
 }
 
 constexpr std::array tokenize_options = {
@@ -243,6 +264,9 @@ const std::array command_table = std::to_array<Command>({
      "With a config its documents are tokenized into the cache that training finds,\n"
      "or with --show printed with what of them is learned (docs/data.md).\n"},
     {"generate", "RUN_DIR|CHECKPOINT", "write text with a trained model", generate_options, 1, run_generate},
+    {"export", "SOURCE OUT", "a model directory for every tool, of a run or a checkpoint", export_options, 2, run_export,
+     "\nSOURCE is a run (its newest good checkpoint), a checkpoint, or any model\n"
+     "directory. OUT must not be there yet; it appears whole or not at all.\n"},
     {"report", "RUN_DIR [RUN_DIR]", "the report of a run again, or of two side by side", report_options, 1, run_report},
     {"doctor", "[CONFIG.yaml [key=value ...]]", "what this machine lacks or limits, and the fix",
      doctor_options, 0, run_doctor},

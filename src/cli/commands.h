@@ -2,6 +2,7 @@
 // exit code of the process.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,14 @@ struct GenerateArguments {
   u32 threads = 0;  // 0: all cores of this process
 };
 Result<void> generate(const GenerateArguments&);
+
+struct ExportArguments {
+  std::string source;  // a run (its newest good checkpoint), a checkpoint or a model directory
+  std::string out;     // a new directory
+  std::optional<Precision> dtype;
+  Bytes max_shard_size{5'000'000'000};
+};
+Result<void> export_model(const ExportArguments&);
 
 struct TokenizeArguments {
   std::string tokenizer;            // tokenizer.json, or a directory that holds it

@@ -107,6 +107,7 @@ struct OutputConfig {
   bool save = true;                     // false: no checkpoints, not even at the end
   u64 save_steps = 0;                   // 0: at the end only
   u64 save_total_limit = 2;
+  Bytes max_shard_size{5'000'000'000};  // of a file of weights; Hugging Face's unit and name
   bool trace = true;
 
   bool operator==(const OutputConfig&) const = default;
@@ -117,6 +118,7 @@ struct GenerateConfig {
   u64 max_new_tokens = 200;
   double temperature = 0.8;
   u32 top_k = 40;
+  bool chat = false;  // the prompt is what a user says, and the model's chat template goes around it
 };
 
 struct Config {
@@ -142,6 +144,9 @@ Result<Config> parse_config(std::string_view yaml, std::string_view file_name,
 
 // memory.swap_dir, or where the swap file goes without it.
 std::string swap_directory(const Config&);
+
+// Where a run keeps what checkpoints carry along of its model directory: all but the weights.
+std::string kept_model_directory(const Config&);
 
 // data.cache, or where tokenized documents lie without it.
 std::string data_cache_directory(const Config&);

@@ -115,6 +115,8 @@ std::string data_cache_directory(const Config& config) {
   return (end == dir.npos || slash == dir.npos ? "" : dir.substr(0, slash + 1)) + "data-cache";
 }
 
+std::string kept_model_directory(const Config& config) { return config.output.dir + "/model-files"; }
+
 std::string swap_directory(const Config& config) {
   return config.memory.swap_dir.empty() ? config.output.dir + "/swap" : config.memory.swap_dir;
 }

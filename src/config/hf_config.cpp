@@ -146,6 +146,7 @@ json::object gpt2_object(const ModelConfig& c, const char* dtype) {
   json::object o;
   o["architectures"] = json::array{"GPT2LMHeadModel"};
   o["model_type"] = "gpt2";
+  o["dtype"] = dtype;
   o["torch_dtype"] = dtype;
   o["vocab_size"] = c.vocab_size;
   o["n_positions"] = c.positions;
@@ -215,12 +216,17 @@ json::object llama_object(const ModelConfig& c, const char* dtype) {
   return o;
 }
 
+json::object object_of(const ModelConfig& c, Precision precision) {
+  const char* dtype = hf_dtype(precision);
+  return style(c.family) == LayerStyle::gpt2 ? gpt2_object(c, dtype) : llama_object(c, dtype);
+}
+
 }  // namespace
 
+const char* hf_dtype(Precision precision) { return dtypes[static_cast<u32>(precision)]; }
+
 std::string hf_config_text(const ModelConfig& c, Precision precision) {
-  const char* dtype = dtypes[static_cast<u32>(precision)];
-  return json_text(style(c.family) == LayerStyle::gpt2 ? gpt2_object(c, dtype) : llama_object(c, dtype),
-                   JsonStyle::pretty);
+  return json_text(object_of(c, precision), JsonStyle::pretty);
 }
 
 Result<ModelConfig> parse_hf_config(std::string_view text, ErrorKind error_kind, std::string_view file_name) {

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tidepool/chunk.h"
 #include "tidepool/model_config.h"
@@ -11,9 +12,22 @@
 namespace tidepool {
 
 inline constexpr const char* model_config_file = "config.json";
+inline constexpr const char* generation_config_file = "generation_config.json";
 
 // Opens in transformers 4 and 5: rope parameters and the weights' type stand there under both of their names.
 std::string hf_config_text(const ModelConfig&, Precision);
+// The same over what `source` says beside it (ids of tokens, the version that wrote it, ...), so that a model
+// leaves as it came. REQUIRES: parse_hf_config() has read `source`.
+std::string hf_config_text(const ModelConfig&, Precision, std::string_view source);
+// "bfloat16".
+const char* hf_dtype(Precision);
+// Any model's config.json with another type of weights.
+Result<std::string> with_dtype(std::string_view source, Precision, std::string_view file_name);
+// The ids after which a model of this directory has said all: of generation_config.json, else of config.json. None
+// where neither tells.
+Result<std::vector<u32>> end_token_ids(const std::string& directory);
+// generation_config.json for a model that came without: the ids of tokens that its config.json names.
+Result<std::string> generation_config_text(std::string_view config_json, std::string_view file_name);
 
 // Keys that are left out have the family's defaults in transformers. Refuses what Tidepool would compute otherwise:
 // another model_type, another activation, sliding windows ... Errors name `file_name` and the key.

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
+#include <filesystem>
+
+#include "config/config.h"
 #include "config/foreign_keys.h"
 #include "config/hf_config.h"
 #include "yaml/read_keys.h"
@@ -19,6 +22,21 @@ Said said_in_file(std::string_view file, const YAML::Node& model, const char* ke
   return {node.Scalar(), place_in(file, node)};
 }
 
+std::string run_dir_in_file(const YAML::Node& output) {
+  if (!output || !output.IsMap()) return "";
+  for (const char* key : {"dir", "output_dir"})
+    if (const YAML::Node dir = output[key]; dir && dir.IsScalar()) return dir.Scalar();
+  return "";
+}
+
+// The directory itself while it is there.
+std::string place_of_config(const ModelChoice& choice) {
+  std::error_code unused;
+  if (choice.run_dir.empty() || std::filesystem::is_directory(choice.directory.text, unused)) return choice.directory.text;
+  const std::string kept = kept_model_directory({.output = {.dir = choice.run_dir}});
+  return std::filesystem::exists(kept + "/" + model_config_file, unused) ? kept : choice.directory.text;
+}
+
 void read_override(ModelChoice& choice, const std::string& text) {
   const auto value_of = [&](std::initializer_list<std::string_view> starts, Said& said) {
     for (const std::string_view start : starts)
@@ -26,6 +44,9 @@ void read_override(ModelChoice& choice, const std::string& text) {
   };
   value_of({"model=", "model.directory=", "directory="}, choice.directory);
   value_of({"model.model_type=", "model_type="}, choice.family);
+  Said run_dir;
+  value_of({"output.dir=", "output.output_dir=", "output_dir=", "dir="}, run_dir);
+  if (!run_dir.text.empty()) choice.run_dir = run_dir.text;
 }
 
 }  // namespace
@@ -36,6 +57,7 @@ ModelChoice model_choice(std::string_view file, const YAML::Node& root,
                          const std::vector<std::string>& overrides) {
   ModelChoice choice;
   if (root.IsMap()) {
+    choice.run_dir = run_dir_in_file(root["output"]);
     const YAML::Node model = root["model"];
     if (model && is_path(model)) choice.directory = {model.Scalar(), place_in(file, model)};
     if (model && model.IsMap()) {
@@ -56,7 +78,7 @@ Result<ModelConfig> model_of(const ModelChoice& choice) {
     family = *parsed;
   }
   if (choice.directory.text.empty()) return default_model(family.value_or(Family::gpt2));
-  Result<ModelConfig> model = read_model_directory(choice.directory.text);
+  Result<ModelConfig> model = read_model_directory(place_of_config(choice));
   if (!model && model.error().kind == ErrorKind::usage)
     return fault_at(choice.directory.place, fmt::format("model: {}", model.error().message));
   if (model && family && *family != model->family)

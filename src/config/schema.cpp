@@ -117,7 +117,7 @@ const std::array other_fields = std::to_array<Field>({
      .help = "fp32; or bf16 or fp16 weights with an exact fp32 master, fp16 with dynamic loss scaling",
      .choices = Names(precisions)},
     {"train", "seed", REF(train.seed), "Seeds weights, order of the data and dropout"},
-    {"train", "max_steps", REF(train.max_steps), "Optimizer steps to train for", "steps", {1, 1e15}},
+    {"train", "max_steps", REF(train.max_steps), "Optimizer steps to train for; 0 writes what it begins with as a checkpoint", "steps", {0, 1e15}},
     {"train",
      "per_device_train_batch_size",
      REF(train.per_device_train_batch_size),
@@ -318,6 +318,10 @@ const std::array other_fields = std::to_array<Field>({
      "Checkpoints to keep",
      "checkpoints",
      {1, 1e6}},
+    {.section = "output",
+     .key = "max_shard_size",
+     .ref = REF(output.max_shard_size),
+     .help = "Weights larger than this are written as several files, each at most so large; a tensor is never cut"},
     {"output", "trace", REF(output.trace), "Write trace.json, which opens in Perfetto"},
 });
 

@@ -57,12 +57,7 @@ bool is_answer(const jinja::Value& message) {
 
 Result<TokenizerConfig::Source> named_source(const TokenizerConfig& config,
                                              const ChatTemplateOptions& options) {
-  if (options.file == "chatml")
-    return TokenizerConfig::Source{"the built-in template chatml", std::string(chatml)};
-  if (!options.file.empty()) {
-    TRY_ASSIGN(std::string text, read_small_file(options.file, template_bytes_max, ErrorKind::bad_input));
-    return TokenizerConfig::Source{options.file, std::move(text)};
-  }
+  if (!options.file.empty()) return read_chat_template(options.file);
   const auto found = config.templates.find("default");
   if (found != config.templates.end()) return found->second;
   std::string names;
@@ -84,6 +79,12 @@ Result<void> add_argument(const std::string& argument, jinja::Dict& variables) {
 }
 
 }  // namespace
+
+Result<TokenizerConfig::Source> read_chat_template(const std::string& file) {
+  if (file == "chatml") return TokenizerConfig::Source{"the built-in template chatml", std::string(chatml)};
+  TRY_ASSIGN(std::string text, read_small_file(file, template_bytes_max, ErrorKind::bad_input));
+  return TokenizerConfig::Source{file, std::move(text)};
+}
 
 Result<std::unique_ptr<const ChatTemplate>> ChatTemplate::open(const TokenizerConfig& config,
                                                                const ChatTemplateOptions& options) {
@@ -124,6 +125,11 @@ Result<jinja::Rendered> ChatTemplate::render_first(const ChatRecord& chat, size_
   for (const auto& [name, value] : variables_.entries()) variables.set(name, value);
   static const std::tm day = fixed_day();
   return chosen(chat).render(variables, day);
+}
+
+Result<std::string> ChatTemplate::prompt(const ChatRecord& chat) const {
+  TRY_ASSIGN(jinja::Rendered rendered, render_first(chat, chat.messages.size(), true));
+  return std::move(rendered.text);
 }
 
 Result<RenderedChat> ChatTemplate::render(const ChatRecord& chat, LossOn loss) const {

@@ -32,6 +32,9 @@ struct ChatTemplateOptions {
   std::vector<std::string> arguments;  // "enable_thinking=false": name=JSON, or plain text
 };
 
+// data.chat_template as a text: that of the file, or the built-in one of the name chatml.
+Result<TokenizerConfig::Source> read_chat_template(const std::string& file);
+
 class ChatTemplate {
  public:
   // null where there is none. ErrorKind::bad_input: a template outside of what is supported, by name and
@@ -40,6 +43,9 @@ class ChatTemplate {
 
   // Any thread may call at any time. Errors name the template and its line; the caller says which record.
   Result<RenderedChat> render(const ChatRecord&, LossOn) const;
+
+  // All messages, and the beginning of an answer to them.
+  Result<std::string> prompt(const ChatRecord&) const;
 
   // Same template and arguments, same text.
   const std::string& fingerprint() const { return fingerprint_; }

@@ -9,9 +9,11 @@
 #include <random>
 
 #include "checkpoint/checkpoint.h"
+#include "data/decode_stream.h"
 #include "tidepool/ignored_target.h"
 #include "trainer/evaluation_runs.h"
 #include "trainer/generate_place.h"
+#include "trainer/generate_text.h"
 #include "trainer/leave_now.h"
 #include "trainer/session.h"
 #include "trainer/signals.h"
@@ -25,6 +27,7 @@ class PromptSource final : public StepSource {
   Result<void> load_batch(const BatchRequest&, const BatchArrays& batch) override {
     std::ranges::fill(batch.tokens, 0);
     std::ranges::fill(batch.targets, ignored_target);
+    std::ranges::fill(batch.starts, 0);
     const u64 count = std::min<u64>(text.size(), batch.tokens.size());
     std::copy(text.end() - static_cast<i64>(count), text.end(), batch.tokens.begin());
     return {};
@@ -65,9 +68,9 @@ Result<void> generate_text(const GenerateRequest& request, const std::function<v
   TRY_ASSIGN(const GeneratePlace place, find_generate_place(request.path));
   for (const std::string& note : place.notes) request.note(note);
   const std::string& dir = place.run_dir;
-  TRY_ASSIGN(Config config, load_config(dir + "/config.yaml", {}));
-  if (config.model.vocab_size < 256)
-    return Error{ErrorKind::usage, "generate writes bytes; this model's vocabulary is smaller than 256"};
+  // What the checkpoint says of the model: where that came from may be gone.
+  TRY_ASSIGN(Config config, load_config(dir + "/config.yaml", {"model=" + place.checkpoint, "output.dir=" + dir}));
+  TRY_ASSIGN(const Speech speech, open_speech(config, request.generate, place.checkpoint));
   config.train.per_device_train_batch_size = 1;
   config.train.gradient_accumulation_steps = 1;
   config.data.packing = false;
@@ -94,11 +97,11 @@ Result<void> generate_text(const GenerateRequest& request, const std::function<v
   TRY(load_weights(place.checkpoint, graph, session->state(),
                    graph.lora.on() ? WeightsOf::adapters : WeightsOf::model));
   const std::unique_ptr<Engine> engine = Engine::create(session->plan(), session->executor(), {});
-  const std::string prompt = request.generate.prompt.empty() ? "\n" : request.generate.prompt;
-  for (unsigned char c : prompt) source.text.push_back(c);
+  source.text.assign(speech.prompt.begin(), speech.prompt.end());
+  DecodeStream text(*speech.encoder.text, speech.prompt);
   std::vector<float> logits(graph.config.vocab_size);
   std::mt19937_64 random(request.seed);
-  emit(prompt);
+  emit(speech.shown);
   for (u64 i = 0; i < request.generate.max_new_tokens; ++i) {
     const u64 last = std::min<u64>(source.text.size(), graph.batch.tokens) - 1;
     session->executor().request_logits({.row = static_cast<u32>(last), .logits = logits});
@@ -107,12 +110,11 @@ Result<void> generate_text(const GenerateRequest& request, const std::function<v
     if (!ran && session->executor().busy()) leave_now(ran.error());
     TRY(ran);
     const i32 token = sample(logits, request.generate, random);
+    if (std::ranges::find(speech.ends, static_cast<u32>(token)) != speech.ends.end()) break;
     source.text.push_back(token);
-    if (token < 256) {
-      const char byte = static_cast<char>(token);
-      emit({&byte, 1});
-    }
+    emit(text.push(static_cast<u32>(token)));
   }
+  emit(text.finish());
   return {};
 }
 

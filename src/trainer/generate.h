@@ -18,8 +18,8 @@ struct GenerateRequest {
 };
 
 // The weights are verified first: in a run directory a damaged checkpoint is noted and the one before it taken; one
-// that was named is ErrorKind::corrupt_checkpoint. Calls `emit` with the bytes of each new token. The weights stream through the same budgets as in
-// training, so a model that trained can be sampled. Byte-level vocabularies only.
+// that was named is ErrorKind::corrupt_checkpoint. Calls `emit` with the prompt, then with text as it comes, whole characters, until a token that ends
+// it. The weights stream through the same budgets as in training, so a model that trained can be sampled.
 Result<void> generate_text(const GenerateRequest&, const std::function<void(std::string_view)>& emit);
 
 }  // namespace tidepool

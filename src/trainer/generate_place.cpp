@@ -22,7 +22,8 @@ fs::path clean(const std::string& path) {
 bool looks_like_checkpoint(const fs::path& path) {
   const std::string name = path.filename().string();
   const bool numbered = name.starts_with("checkpoint-") && name.size() > 11 && std::isdigit(name[11]) != 0;
-  return numbered || fs::exists(path / "model.safetensors") || fs::exists(path / "adapter_model.safetensors") ||
+  return numbered || fs::exists(path / "model.safetensors") || fs::exists(path / "model.safetensors.index.json") ||
+         fs::exists(path / "adapter_model.safetensors") ||
          fs::exists(path / "manifest.json");
 }
 

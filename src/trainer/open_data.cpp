@@ -4,6 +4,7 @@
 
 #include "report/status_line.h"
 #include "report/units.h"
+#include "trainer/kept_model.h"
 #include "trainer/session.h"
 
 namespace tidepool {
@@ -24,7 +25,7 @@ void show(StatusLine& line, const DataProgress& p) {
 }  // namespace
 
 DataPlace data_place(const Config& config) {
-  return {.cache = data_cache_directory(config), .model_directory = config.model_directory};
+  return {.cache = data_cache_directory(config), .model_directory = with_kept_model(config).model_directory};
 }
 
 Result<std::unique_ptr<Dataset>> open_data(const Config& config, const OpenData& options) {
@@ -33,7 +34,7 @@ Result<std::unique_ptr<Dataset>> open_data(const Config& config, const OpenData&
   place.pool = pool.get();
   StatusLine line;
   if (!options.quiet) place.progress = [&](const DataProgress& progress) { show(line, progress); };
-  DataConfig data = config.data;
+  DataConfig data = with_kept_model(config).data;
   data.packing = packs_documents(config);
   return Dataset::open(data, config.model.vocab_size, config.train.sequence_length, config.train.seed, place);
 }

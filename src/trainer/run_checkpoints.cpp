@@ -9,6 +9,7 @@
 #include "io/file_system.h"
 #include "io/memory_limits.h"
 #include "report/units.h"
+#include "trainer/kept_model.h"
 #include "trainer/run_meter.h"
 #include "trainer/session.h"
 
@@ -35,7 +36,13 @@ std::string without_slashes(std::string path) {
 Result<std::unique_ptr<RunCheckpoints>> RunCheckpoints::open(const Config& config, const ModelGraph& graph,
                                                              RunOutputs& outputs) {
   std::unique_ptr<RunCheckpoints> out(new RunCheckpoints(config, graph, outputs));
-  TRY_ASSIGN(out->store_, CheckpointStore::create({.run_dir = config.output.dir, .buffer = checkpoint_buffer}, graph));
+  CheckpointOptions options{.run_dir = config.output.dir,
+                            .buffer = checkpoint_buffer,
+                            .max_shard_size = config.output.max_shard_size,
+                            .source_config = {},
+                            .carried = carried_files(kept_model_directory(config))};
+  TRY_ASSIGN(options.source_config, kept_model_config(config));
+  TRY_ASSIGN(out->store_, CheckpointStore::create(options, graph));
   TRY_ASSIGN(const std::vector<std::string> litter, out->store_->sweep());
   for (const std::string& name : litter) outputs.say("cleared a half-written checkpoint of a dead run: " + name);
   return out;
@@ -85,6 +92,7 @@ std::string RunCheckpoints::way_on() const {
 
 u64 RunCheckpoints::saves_to_come(u64 step) const {
   const u64 last = config_.train.max_steps, every = config_.output.save_steps;
+  if (last == 0) return 1;
   if (step >= last) return 0;
   return every == 0 ? 1 : (last - 1) / every - step / every + 1;
 }

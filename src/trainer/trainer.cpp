@@ -18,6 +18,7 @@
 #include "trainer/choice_progress.h"
 #include "trainer/evaluation_runs.h"
 #include "trainer/init_weights.h"
+#include "trainer/kept_model.h"
 #include "trainer/leave_now.h"
 #include "trainer/open_data.h"
 #include "trainer/plan_run.h"
@@ -52,6 +53,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     TRY(find_data());
     TRY(choose());
     TRY_ASSIGN(directory_, RunDirectory::open(config_.output.dir, request_.resume.empty() ? Beginning::anew : Beginning::resumed));
+    TRY(keep_model(config_, request_.resume.empty() ? Kept::anew : Kept::as_it_is));
     TRY_ASSIGN(checkpoints_, RunCheckpoints::open(config_, graph_, outputs_));
     TRY_ASSIGN(std::optional<FoundCheckpoint> found, checkpoints_->find(request_.resume));
     if (found && all_is_done(*found)) return done_before(*found);
@@ -222,9 +224,11 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   Result<void> load(StateWriter& state) {
     outputs_.say("loading weights from " + config_.model_directory);
+    const double began = RunMeter::now();
     TRY_ASSIGN(const std::vector<std::string> unused,
                load_weights(config_.model_directory, graph_, state));
     for (const std::string& tensor : unused) outputs_.say(fmt::format("{}: tensor {} is not used", config_.model_directory, tensor));
+    outputs_.say("loaded weights in " + seconds_text(RunMeter::now() - began));
     return {};
   }
 

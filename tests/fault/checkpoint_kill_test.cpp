@@ -5,7 +5,9 @@
 #include <cerrno>
 #include <set>
 
+#include "checkpoint/export_model.h"
 #include "tests/support/checkpoint_fixture.h"
+#include "tests/support/model_directory.h"
 
 namespace tidepool {
 namespace {
@@ -81,6 +83,7 @@ class FaultyFiles final : public Files {
 class CheckpointFault : public ::testing::Test {
  protected:
   const ModelGraph graph_ = tiny_graph(Precision::bf16, 4, 1);
+  Bytes max_shard_size_{1 * gib};
 
   MemoryState state_at(u64 step) {
     MemoryState state(graph_);
@@ -90,7 +93,7 @@ class CheckpointFault : public ::testing::Test {
   // Saves `step` in `run_dir` under `plan`, which counts from here.
   Result<void> save(const std::string& run_dir, u64 step, FaultPlan& plan) {
     const u64 fail_at = std::exchange(plan.fail_at, ~u64{0});
-    auto store = open_store(run_dir, graph_, std::make_unique<FaultyFiles>(plan));
+    auto store = open_store(run_dir, graph_, std::make_unique<FaultyFiles>(plan), max_shard_size_);
     plan.done = 0;
     plan.log.clear();
     plan.fail_at = fail_at;
@@ -124,23 +127,28 @@ class CheckpointFault : public ::testing::Test {
     EXPECT_TRUE(save(dir.path(), second, plan).has_value());
     return plan.done;
   }
-};
-
-TEST_F(CheckpointFault, killed_at_any_operation_the_run_resumes) {
-  for (const u64 second : {u64{2}, u64{1}}) {  // a new step; the same step again
-    const u64 count = operations(1, second);
-    for (u64 n = 0; n < count; ++n) {
-      const TemporaryDirectory dir;
-      FaultPlan plan;
-      ASSERT_TRUE(save(dir.path(), 1, plan).has_value());
-      plan.fail_at = n;
-      plan.dead = true;
-      EXPECT_FALSE(save(dir.path(), second, plan).has_value());
-      resume(dir.path(), {1, second});
+  void kill_at_each() {
+    for (const u64 second : {u64{2}, u64{1}}) {  // a new step; the same step again
+      const u64 count = operations(1, second);
+      for (u64 n = 0; n < count; ++n) {
+        const TemporaryDirectory dir;
+        FaultPlan plan;
+        ASSERT_TRUE(save(dir.path(), 1, plan).has_value());
+        plan.fail_at = n;
+        plan.dead = true;
+        EXPECT_FALSE(save(dir.path(), second, plan).has_value());
+        resume(dir.path(), {1, second});
+      }
     }
   }
-}
+};
 
+TEST_F(CheckpointFault, killed_at_any_operation_the_run_resumes) { kill_at_each(); }
+
+TEST_F(CheckpointFault, killed_at_any_operation_of_a_save_in_several_files_the_run_resumes) {
+  max_shard_size_ = Bytes{300};
+  kill_at_each();
+}
 TEST_F(CheckpointFault, one_failed_operation_leaves_the_older_one_and_no_litter) {
   const u64 count = operations(1, 2);
   for (u64 n = 0; n < count; ++n) {
@@ -193,6 +201,33 @@ TEST_F(CheckpointFault, a_state_that_cannot_be_read_stops_the_save) {
   ASSERT_FALSE(saved.has_value());
   EXPECT_THAT(saved.error().message, HasSubstr("checksum mismatch"));
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(ExportFault, one_failed_operation_leaves_a_whole_model_or_nothing) {
+  const TemporaryDirectory dir;
+  const std::string source = dir.path() + "/source", out = dir.path() + "/out";
+  ModelConfig model = default_model(Family::llama);
+  model.vocab_size = 8, model.positions = 8, model.width = 8, model.layers = 1, model.heads = 2, model.inner_given = 8;
+  test::write_model_directory(source, model, Precision::bf16);
+  const auto exported = ModelExport::open(source, {.max_shard_size = Bytes{300}}).value();
+  const auto go_on = [](u64) { return true; };
+  FaultPlan whole;
+  FaultyFiles counting(whole);
+  ASSERT_TRUE(exported->write(out, counting, go_on));
+  const auto files = std::distance(std::filesystem::directory_iterator(out), {});
+  for (u64 n = 0; n < whole.done; ++n) {
+    std::filesystem::remove_all(out);
+    FaultPlan plan{.fail_at = n};
+    FaultyFiles faulty(plan);
+    const auto written = exported->write(out, faulty, go_on);
+    ASSERT_FALSE(written) << whole.log[n];
+    EXPECT_EQ(written.error().kind, ErrorKind::io);
+    if (std::filesystem::exists(out)) {
+      EXPECT_EQ(std::distance(std::filesystem::directory_iterator(out), {}), files) << whole.log[n];
+    }
+    for (const auto& entry : std::filesystem::directory_iterator(dir.path()))
+      EXPECT_THAT(entry.path().filename().string(), ::testing::AnyOf("source", "out")) << "litter after " << whole.log[n];
+  }
 }
 
 TEST(CheckpointDiskFull, a_full_device_is_an_error_with_advice) {

@@ -150,8 +150,10 @@ inline TrainerState some_state(u64 step) {
 }
 
 inline std::unique_ptr<CheckpointStore> open_store(const std::string& run_dir, const ModelGraph& graph,
-                                                   std::unique_ptr<Files> files = create_posix_files()) {
-  auto store = CheckpointStore::create({.run_dir = run_dir, .buffer = Bytes{64 * kib}}, graph, std::move(files));
+                                                   std::unique_ptr<Files> files = create_posix_files(),
+                                                   Bytes max_shard_size = Bytes{1 * gib}) {
+  auto store = CheckpointStore::create({.run_dir = run_dir, .buffer = Bytes{64 * kib}, .max_shard_size = max_shard_size},
+                                       graph, std::move(files));
   CHECK(store.has_value());
   return std::move(*store);
 }

@@ -62,7 +62,7 @@ TEST(ConfigParse, WrongValuesNameTheKeyAndLine) {
             "c.yaml:4: memory.device: '20' has no unit; write 20GiB (or MiB, KiB, GB, MB)");
   EXPECT_THAT(fault_of(with("train: {max_steps: abc}")),
               HasSubstr("train.max_steps: 'abc' is not a whole number"));
-  EXPECT_THAT(fault_of(with("train: {max_steps: 0}")), HasSubstr("it must be at least 1"));
+  EXPECT_THAT(fault_of(with("train: {gradient_accumulation_steps: 0}")), HasSubstr("it must be 1 to 1000000"));
   EXPECT_THAT(fault_of(with("train: {max_steps: -3}")), HasSubstr("'-3' is negative"));
   EXPECT_THAT(fault_of(with("train: {max_steps: 2.5}")), HasSubstr("is not a whole number"));
   EXPECT_THAT(fault_of(with("train: {max_steps: [1]}")),

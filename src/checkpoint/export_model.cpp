@@ -1,0 +1,167 @@
+#include "checkpoint/export_model.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "checkpoint/convert.h"
+#include "config/hf_config.h"
+#include "tidepool/check.h"
+#include "tidepool/read_file.h"
+
+namespace tidepool {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr u64 piece_elements = 1 * mib;  // 4 MiB as floats, at most as much before and behind them
+static_assert(3 * piece_elements * sizeof(float) <= ModelExport::memory_max.value);
+constexpr u64 copy_bytes = 4 * mib;
+constexpr std::array<Dtype, precision_count> dtypes = {Dtype::f32, Dtype::bf16, Dtype::f16};
+
+std::string parent_of(const std::string& path) {
+  const std::string parent = fs::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+Result<void> must_be_new(const std::string& out) {
+  std::error_code unused;
+  if (!fs::exists(fs::symlink_status(out, unused))) return {};
+  return Error{ErrorKind::usage, fmt::format("{} is there already: name a directory that is not, or move it away", out)};
+}
+
+}  // namespace
+
+struct ModelExport::Buffers {
+  std::vector<float> floats = std::vector<float>(piece_elements);
+  std::vector<std::byte> in = std::vector<std::byte>(copy_bytes);
+  std::vector<std::byte> out = std::vector<std::byte>(copy_bytes);
+
+  // A change sees whole rows, however long.
+  void hold(u64 elements) {
+    if (elements <= floats.size()) return;
+    floats.resize(elements);
+    in.resize(4 * elements);
+    out.resize(4 * elements);
+  }
+};
+
+Result<std::unique_ptr<ModelExport>> ModelExport::open(const std::string& source, const ExportOptions& options) {
+  std::unique_ptr<ModelExport> out(new ModelExport(source, options));
+  TRY(out->read_config());
+  TRY_ASSIGN(out->model_, SafetensorsModel::open(source, ErrorKind::bad_input));
+  TRY(out->list_tensors());
+  return out;
+}
+
+Result<void> ModelExport::read_config() {
+  const std::string path = source_ + "/" + model_config_file;
+  std::error_code unused;
+  if (!fs::exists(path, unused))
+    return Error{ErrorKind::usage, fmt::format("{} holds no {}: name a run, a checkpoint or a model directory", source_,
+                                               model_config_file)};
+  TRY_ASSIGN(std::string text, read_small_file(path, mib, ErrorKind::bad_input));
+  if (options_.dtype) {
+    TRY_ASSIGN(text, with_dtype(text, *options_.dtype, path));
+  }
+  small_ = carried_files(source_);
+  small_.insert(small_.begin(), {.name = model_config_file, .path = {}, .text = std::move(text)});
+  return {};
+}
+
+Result<void> ModelExport::list_tensors() {
+  std::vector<const SafetensorsFile*> files;
+  for (const auto& file : model_->files()) files.push_back(file.get());
+  std::ranges::sort(files, {}, [](const SafetensorsFile* file) { return file->path(); });
+  std::vector<StoredTensor> written;
+  for (const SafetensorsFile* file : files)
+    for (const StoredTensor& t : file->tensors()) {
+      Item item{.from = {file, &t}, .to = t.dtype, .changed = options_.change != nullptr && options_.change->changes(t.name)};
+      const bool whole_number = t.dtype == Dtype::boolean || (t.dtype >= Dtype::i16 && t.dtype != Dtype::f16 &&
+                                                               t.dtype != Dtype::bf16 && t.dtype != Dtype::f32 &&
+                                                               t.dtype != Dtype::f64);
+      if (options_.dtype && !whole_number) item.to = dtypes[static_cast<u32>(*options_.dtype)];
+      if ((item.changed || item.to != t.dtype) && !is_float_weight(t.dtype))
+        return Error{ErrorKind::bad_input, fmt::format("{}: tensor {} is {}, and only F32, BF16 and F16 are converted",
+                                                       file->path(), t.name, name(t.dtype))};
+      written.push_back({.name = t.name, .dtype = item.to, .shape = t.shape});
+      items_.push_back(std::move(item));
+    }
+  shards_ = shards_of(std::move(written), options_.max_shard_size);
+  for (const Shard& shard : shards_) bytes_ += Bytes{shard.file_bytes()};
+  std::error_code unused;
+  for (const CarriedFile& file : small_)
+    bytes_ += Bytes{file.path.empty() ? file.text.size() : static_cast<u64>(fs::file_size(file.path, unused))};
+  return {};
+}
+
+Result<void> ModelExport::write_tensor(const Item& item, Buffers& buffers, const TensorSink& sink) const {
+  const StoredTensor& t = *item.from.tensor;
+  const u64 size = dtype_bytes(t.dtype), elements = t.bytes() / size;
+  const bool as_it_is = item.to == t.dtype && !item.changed;
+  u64 most = as_it_is ? copy_bytes / size : piece_elements;
+  if (item.changed && t.shape.size() > 1) {
+    const u64 row = std::max<u64>(t.shape.back(), 1);
+    most = std::max(most / row, u64{1}) * row;
+    buffers.hold(most);
+  }
+  for (u64 begin = 0; begin < elements; begin += most) {
+    const u64 n = std::min(most, elements - begin);
+    const auto in = std::span(buffers.in).first(n * size);
+    TRY(item.from.file->read(t, begin * size, in));
+    if (as_it_is) {
+      TRY(sink(in));
+      continue;
+    }
+    const auto floats = std::span(buffers.floats).first(n);
+    to_floats(t.dtype, in, floats);
+    if (item.changed) TRY(options_.change->apply(t.name, t.shape, begin, floats));
+    const auto out = std::span(buffers.out).first(n * dtype_bytes(item.to));
+    from_floats(floats, item.to, out);
+    TRY(sink(out));
+  }
+  return {};
+}
+
+Result<void> ModelExport::write_all(const std::string& directory, Files& files,
+                                    const std::function<bool(u64)>& progress) const {
+  TRY(files.make_directory(directory));
+  ShardWriter writer(files, directory, shards_);
+  u64 done = 0;
+  const TensorSink sink = [&](std::span<const std::byte> bytes) -> Result<void> {
+    TRY(writer.append(bytes));
+    done += bytes.size();
+    if (!progress(done)) return Error{ErrorKind::interrupted, "stopped; nothing was written"};
+    return {};
+  };
+  Buffers buffers;
+  for (const Item& item : items_) TRY(write_tensor(item, buffers, sink));
+  TRY(writer.finish());
+  for (const CarriedFile& file : small_) TRY(write_carried(files, directory, file, buffers.in));
+  return files.sync_directory(directory);
+}
+
+Result<void> ModelExport::write(const std::string& path, Files& files, const std::function<bool(u64)>& progress) const {
+  const std::string out = without_slashes(path);
+  TRY(must_be_new(out));
+  const std::string temporary = fmt::format("{}.tmp-{}", out, ::getpid());
+  TRY(files.remove(temporary));
+  Result<void> written = write_all(temporary, files, progress);
+  if (written) written = must_be_new(out);
+  if (written) written = files.rename(temporary, out);
+  if (!written) {
+    (void)files.remove(temporary);  // the first error is the one to tell
+    return written;
+  }
+  return files.sync_directory(parent_of(out));
+}
+
+}  // namespace tidepool

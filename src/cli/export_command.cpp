@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+
+#include "checkpoint/export_model.h"
+#include "cli/commands.h"
+#include "io/file_system.h"
+#include "report/status_line.h"
+#include "report/units.h"
+#include "trainer/export_source.h"
+#include "trainer/signals.h"
+
+namespace tidepool {
+namespace {
+
+constexpr StopWords stop_words{.first = "\ntidepool: stopping; again to stop at once\n",
+                               .second = "\ntidepool: stopped at once; OUT was not made\n"};
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+Result<void> check_room(const std::string& out, Bytes bytes) {
+  TRY_ASSIGN(const FileSystem at, look_at_file_system(out));
+  if (at.free >= bytes) return {};
+  return Error{ErrorKind::io, fmt::format("the model takes {} and {} has {} free: free some space there, or name an OUT on "
+                                          "a larger disk",
+                                          bytes_text(bytes), at.dir, bytes_text(at.free))};
+}
+
+void show_progress(StatusLine& line, u64 done, Bytes all, double seconds) {
+  const double share = static_cast<double>(done) / static_cast<double>(std::max<u64>(all.value, 1));
+  const double rate = static_cast<double>(done) / std::max(seconds, 1e-3);
+  line.show("exporting", fmt::format(" exporting {}: {} of {}, {}/s", percent_text(share), bytes_text(Bytes{done}),
+                                     bytes_text(all), bytes_text(Bytes{static_cast<u64>(rate)})),
+            "exporting ...");
+}
+
+// As the shell expects of a process that a signal ended.
+[[noreturn]] void end_by_signal(int number) {
+  fmt::print(stderr, "tidepool: stopped; nothing was written\n");
+  std::fflush(nullptr);
+  std::signal(number, SIG_DFL);
+  std::raise(number);
+  std::_Exit(128 + number);
+}
+
+Result<void> write(const ModelExport& model, const std::string& out) {
+  const StopSignals signals(stop_words);
+  StatusLine line;
+  const auto begin = std::chrono::steady_clock::now();
+  double shown = -1;
+  const std::unique_ptr<Files> files = create_posix_files();
+  return model.write(out, *files, [&](u64 done) {
+    const double now = seconds_since(begin);
+    if (now - shown > 0.1) show_progress(line, done, model.bytes(), shown = now);
+    return !StopSignals::stop_requested();
+  });
+}
+
+}  // namespace
+
+Result<void> export_model(const ExportArguments& arguments) {
+  TRY_ASSIGN(const ExportSource source, find_export_source(arguments.source));
+  for (const std::string& note : source.notes) fmt::print(stderr, "{}\n", note);
+  TRY_ASSIGN(const std::unique_ptr<ModelExport> model,
+             ModelExport::open(source.directory, {.dtype = arguments.dtype, .max_shard_size = arguments.max_shard_size}));
+  TRY(check_room(arguments.out, model->bytes()));
+  const auto begin = std::chrono::steady_clock::now();
+  const Result<void> written = write(*model, arguments.out);
+  if (!written && written.error().kind == ErrorKind::interrupted) end_by_signal(StopSignals::signal_number());
+  TRY(written);
+  fmt::print("wrote {}: {} in {} file{} of weights, {}\n", arguments.out, bytes_text(model->bytes()), model->shards().size(),
+             model->shards().size() == 1 ? "" : "s", seconds_text(seconds_since(begin)));
+  return {};
+}
+
+}  // namespace tidepool

@@ -1,0 +1,20 @@
+// What `tidepool export` was pointed at.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tidepool/result.h"
+
+namespace tidepool {
+
+struct ExportSource {
+  std::string directory;           // a checkpoint, verified, or a model directory
+  std::vector<std::string> notes;  // lines for people: what was stepped over
+};
+
+// `path`: a run, whose newest checkpoint with sound weights it is; a checkpoint; or any directory with config.json and
+// weights. ErrorKind::usage: none of them; corrupt_checkpoint: the weights are damaged.
+Result<ExportSource> find_export_source(const std::string& path);
+
+}  // namespace tidepool

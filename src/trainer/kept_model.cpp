@@ -1,0 +1,83 @@
+#include "trainer/kept_model.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "checkpoint/carried.h"
+#include "config/hf_config.h"
+#include "data/chat_template.h"
+#include "tidepool/read_file.h"
+
+namespace tidepool {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr u64 copy_buffer_bytes = 256 * kib;
+constexpr const char* tokenizer_json = "tokenizer.json";
+
+bool is_there(const std::string& path) {
+  std::error_code unused;
+  return fs::exists(path, unused);
+}
+
+void put(std::vector<CarriedFile>& files, CarriedFile file) {
+  std::erase_if(files, [&](const CarriedFile& f) { return f.name == file.name; });
+  files.push_back(std::move(file));
+}
+
+// All that belongs to a tokenizer comes from one place: mixed, its parts would contradict each other.
+void take_tokenizer(std::vector<CarriedFile>& files, const std::string& named) {
+  std::error_code unused;
+  const bool directory = fs::is_directory(named, unused);
+  const std::string parent = fs::path(named).parent_path().string();
+  std::erase_if(files, [](const CarriedFile& f) { return is_tokenizer_file(f.name); });
+  for (CarriedFile& file : carried_files(directory ? named : parent.empty() ? "." : parent))
+    if (is_tokenizer_file(file.name)) files.push_back(std::move(file));
+  if (!directory) put(files, {.name = tokenizer_json, .path = named, .text = {}});
+}
+
+Result<std::vector<CarriedFile>> files_of(const Config& config) {
+  std::vector<CarriedFile> files;
+  if (!config.model_directory.empty()) {
+    files = carried_files(config.model_directory);
+    put(files, {.name = model_config_file, .path = config.model_directory + "/" + model_config_file, .text = {}});
+  }
+  if (!config.data.tokenizer.empty()) take_tokenizer(files, config.data.tokenizer);
+  if (!config.data.chat_template.empty()) {
+    TRY_ASSIGN(TokenizerConfig::Source chat, read_chat_template(config.data.chat_template));
+    put(files, {.name = chat_template_file, .path = {}, .text = std::move(chat.text)});
+  }
+  return files;
+}
+
+}  // namespace
+
+Result<void> keep_model(const Config& config, Kept kept) {
+  const std::string directory = kept_model_directory(config);
+  if (kept == Kept::as_it_is && is_there(directory)) return {};
+  TRY_ASSIGN(const std::vector<CarriedFile> files, files_of(with_kept_model(config)));
+  if (files.empty() && !is_there(directory)) return {};
+  std::vector<std::byte> buffer(copy_buffer_bytes);
+  const std::unique_ptr<Files> writer = create_posix_files();
+  return replace_carried(*writer, directory, files, buffer);
+}
+
+Result<std::string> kept_model_config(const Config& config) {
+  const std::string path = kept_model_directory(config) + "/" + model_config_file;
+  if (config.model_directory.empty() || !is_there(path)) return std::string();
+  return read_small_file(path, mib, ErrorKind::io);
+}
+
+Config with_kept_model(Config config) {
+  const std::string kept = kept_model_directory(config);
+  if (!is_there(kept)) return config;
+  if (!config.model_directory.empty() && !is_there(config.model_directory)) config.model_directory = kept;
+  std::string& tokenizer = config.data.tokenizer;
+  if (!tokenizer.empty() && !is_there(tokenizer)) tokenizer = kept;
+  std::string& chat = config.data.chat_template;
+  if (!chat.empty() && chat != "chatml" && !is_there(chat)) chat = kept + "/" + chat_template_file;
+  return config;
+}
+
+}  // namespace tidepool
