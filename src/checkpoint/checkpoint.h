@@ -33,6 +33,9 @@
 
 namespace tidepool {
 
+// In a run directory, a symbolic link to the checkpoint with the lowest eval_loss.
+inline constexpr const char* best_checkpoint_link = "checkpoint-best";
+
 struct CheckpointOptions {
   std::string run_dir;
   Bytes buffer{4 * mib};  // all the memory that a save or restore takes for tensors; at least 64 KiB

@@ -27,8 +27,8 @@ Result<SafetensorsModel::Location> locate(const SafetensorsModel& model, const s
                                           const Tensor& t) {
   const auto at = find_tensor(model, t.name);
   if (!at) {
-    return Error{ErrorKind::bad_input, fmt::format("{}: has no tensor {} (expected {})", directory, t.name,
-                                                   shape_text(t.shape))};
+    const std::string where = model.files().size() == 1 ? model.files()[0]->path() : directory;
+    return Error{ErrorKind::bad_input, fmt::format("{}: has no tensor {} (expected {})", where, t.name, shape_text(t.shape))};
   }
   if (at.tensor->shape != t.shape) {
     return Error{ErrorKind::bad_input,

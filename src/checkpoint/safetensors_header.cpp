@@ -141,7 +141,7 @@ class HeaderHandler {
   }
 
   bool end_tensor(json::error_code& ec) {
-    if (fields_.size() != 3) return refuse(ec, "needs dtype, shape and data_offsets");
+    if (fields_.size() != 3) return refuse(ec, fmt::format("tensor {}: needs dtype, shape and data_offsets", tensors.back().name));
     return true;
   }
 
@@ -240,7 +240,8 @@ Result<std::vector<StoredTensor>> parse_safetensors_header(std::string_view text
   json::error_code ec;
   const std::size_t used = parser.write_some(false, text.data(), text.size(), ec);
   HeaderHandler& handler = parser.handler();
-  if (!handler.fault.empty()) return Error{error_kind, fmt::format("{}: header: {}", file_name, handler.fault)};
+  if (!handler.fault.empty())
+    return Error{error_kind, fmt::format("{}: header: {} (at byte {} of it)", file_name, handler.fault, used)};
   if (ec) {
     return Error{error_kind, fmt::format("{}: header: not valid JSON at byte {}: {}", file_name, used, ec.message())};
   }

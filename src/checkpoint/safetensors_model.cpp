@@ -55,13 +55,17 @@ Result<std::unique_ptr<SafetensorsModel>> SafetensorsModel::open(const std::stri
 Result<void> SafetensorsModel::open_shards(const std::string& directory, const std::string& index_path,
                                            ErrorKind error_kind) {
   TRY_ASSIGN(const WeightMap map, read_weight_map(index_path, error_kind));
+  if (map.empty()) return Error{error_kind, fmt::format("{}: weight_map: names no tensor", index_path)};
   std::map<std::string, const SafetensorsFile*> opened;
   for (const auto& [tensor, file] : map) {
     const SafetensorsFile*& shard = opened[file];
     if (shard == nullptr) {
-      TRY_ASSIGN(auto fresh, SafetensorsFile::open(directory + "/" + file, error_kind));
-      shard = fresh.get();
-      files_.push_back(std::move(fresh));
+      Result<std::unique_ptr<SafetensorsFile>> fresh = SafetensorsFile::open(directory + "/" + file, error_kind);
+      if (!fresh)
+        return Error{fresh.error().kind,
+                     fmt::format("{} (for tensor {} of {})", fresh.error().message, tensor, index_path)};
+      shard = fresh->get();
+      files_.push_back(std::move(*fresh));
     }
     if (shard->find(tensor) == nullptr) {
       return Error{error_kind, fmt::format("{}: tensor {} is not in it, though {} says so", shard->path(), tensor,

@@ -166,6 +166,26 @@ Result<void> run_export(const Arguments& arguments) {
   return export_model(out);
 }
 
+constexpr std::array eval_options = {
+    Option{"json", "", "one JSON object, for other programs"},
+};
+// data=FILE belongs to the command: what to evaluate on, whatever the config names.
+Result<void> run_eval(const Arguments& arguments) {
+  const auto& words = arguments.positional();
+  EvalArguments out{.source = words[0], .overrides = {}, .data = {}, .json = arguments.has("json")};
+  for (size_t i = 1; i < words.size(); ++i) {
+    if (words[i].find('=') == std::string::npos)
+      return usage(fmt::format("'{}' is neither data=FILE nor key=value", words[i]));
+    if (words[i] == "data=") return usage("data= names no file");
+    if (words[i].starts_with("data=")) {
+      out.data.push_back(words[i].substr(5));
+    } else {
+      out.overrides.push_back(words[i]);
+    }
+  }
+  return eval(out);
+}
+
 constexpr std::array tokenize_options = {
     Option{"output", "FILE", "the token file to write (llm.c's format)"},
     Option{"documents", "file|line", "what is a document", "file"},
@@ -267,6 +287,12 @@ const std::array command_table = std::to_array<Command>({
     {"export", "SOURCE OUT", "a model directory for every tool, of a run or a checkpoint", export_options, 2, run_export,
      "\nSOURCE is a run (its newest good checkpoint), a checkpoint, or any model\n"
      "directory. OUT must not be there yet; it appears whole or not at all.\n"},
+    {"eval", "SOURCE [data=FILE ...] [key=value ...]", "loss and perplexity on held-out data", eval_options, 1, run_eval,
+     "\nSOURCE is a run directory (its newest checkpoint), a checkpoint, a model\n"
+     "directory, or a config (the run in its output.dir, else the model directory\n"
+     "that it names).\n"
+     "All held-out data is taken, or data=FILE, which may be given several times;\n"
+     "train.eval_batches=N limits it. key=value overrides the run's config.\n"},
     {"report", "RUN_DIR [RUN_DIR]", "the report of a run again, or of two side by side", report_options, 1, run_report},
     {"doctor", "[CONFIG.yaml [key=value ...]]", "what this machine lacks or limits, and the fix",
      doctor_options, 0, run_doctor},

@@ -58,6 +58,14 @@ struct ExportArguments {
 };
 Result<void> export_model(const ExportArguments&);
 
+struct EvalArguments {
+  std::string source;  // a run directory, a checkpoint, a model directory or a config
+  std::vector<std::string> overrides;
+  std::vector<std::string> data;  // in the place of what the config holds out
+  bool json = false;
+};
+Result<void> eval(const EvalArguments&);
+
 struct TokenizeArguments {
   std::string tokenizer;            // tokenizer.json, or a directory that holds it
   std::vector<std::string> inputs;  // files, directories, globs

@@ -24,6 +24,7 @@ struct DataConfig {
   std::vector<std::string> train;    // files, directories, globs
   DataFormat format = DataFormat::automatic;
   double validation_fraction = 0.05; // the held-out tail of the tokens, or a share of the documents
+  std::vector<std::string> validation;  // files, directories, globs, held out whole; then no share of `train` is
   bool shuffle = true;
   // Of documents: JSONL, and text where there is a tokenizer.
   std::vector<double> weights;       // by entry of `train`, which then are sources of their own; empty: one source
@@ -60,7 +61,9 @@ struct TrainConfig {
   double adam_epsilon = 1e-8;
   double max_grad_norm = 1.0;           // 0: off
   u64 eval_steps = 0;                   // 0: at the end only
-  u64 eval_batches = 8;                 // micro-batches per evaluation
+  u64 eval_batches = 8;                 // micro-batches per evaluation; 0: all held-out data
+  u64 early_stopping_patience = 0;      // evaluations; 0: train to max_steps
+  double early_stopping_threshold = 0;
   RecomputePolicy recompute = RecomputePolicy::automatic;
   // Of fp16's loss scale; names and defaults of PyTorch's GradScaler, min_loss_scale of DeepSpeed.
   double init_scale = 65536;

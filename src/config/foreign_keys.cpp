@@ -87,7 +87,7 @@ struct Instead {
   std::string_view key;
   std::string_view advice;
 };
-constexpr std::array<Instead, 20> advices = {{
+constexpr std::array<Instead, 26> advices = {{
     {"num_train_epochs", "set train.max_steps"},
     {"warmup_ratio", "train.warmup_steps takes a ratio below 1"},
     {"fp16", "set train.precision: fp16"},
@@ -102,6 +102,12 @@ constexpr std::array<Instead, 20> advices = {{
     {"batch_size", "set train.per_device_train_batch_size"},
     {"per_device_eval_batch_size", "evaluation uses train.per_device_train_batch_size"},
     {"eval_strategy", "set train.eval_steps"},
+    {"evaluation_strategy", "set train.eval_steps"},
+    {"validation_file", "set data.validation"},
+    {"load_best_model_at_end", "the best stays in checkpoint-best; leave the key out"},
+    {"metric_for_best_model", "the best is the one with the lowest eval_loss; leave the key out"},
+    {"greater_is_better", "the best is the one with the lowest eval_loss; leave the key out"},
+    {"max_eval_samples", "set train.eval_batches"},
     {"save_strategy", "set output.save_steps"},
     {"logging_strategy", "set output.logging_steps"},
     {"logging_dir", "set output.dir"},

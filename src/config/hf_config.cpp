@@ -87,6 +87,7 @@ class Reader {
         TRY(read_key(fmt::format("{}.{}", key, std::string_view(inner)), inner_value));
       return check_scaling(key, value.get_object());
     }
+    if (is_rope_key(key) && !value.is_null()) return fault(key, "must be an object, such as {\"rope_type\": \"default\"}");
     const std::vector<const Field*> found = find_fields("model", key);
     const bool ours = found.size() == 1 && key != "directory" && applies(*found[0], family_);
     return ours ? set(key, *found[0], value) : refuse_foreign(key, value);

@@ -69,6 +69,16 @@ std::optional<Complaint> check_weights(const DataConfig& d) {
   return std::nullopt;
 }
 
+std::optional<Complaint> check_early_stopping(const Config& c) {
+  if (c.train.early_stopping_patience == 0) return std::nullopt;
+  const auto wrong = [&](std::string_view advice) {
+    return Complaint{"train", "early_stopping_patience", fmt::format("{} counts evaluations; {}", c.train.early_stopping_patience, advice)};
+  };
+  if (c.train.eval_steps == 0) return wrong("set train.eval_steps too");
+  if (c.data.validation.empty() && c.data.validation_fraction == 0) return wrong("nothing is held out for them: name data.validation");
+  return std::nullopt;
+}
+
 }  // namespace
 
 u32 MachineConfig::devices() const {
@@ -106,6 +116,7 @@ std::optional<Complaint> validate(const Config& c) {
   if (c.lora.dropout != 0)
     return Complaint{"lora", "lora_dropout", fmt::format("{} is not implemented; set it to 0", c.lora.dropout)};
   if (const std::optional<Complaint> complaint = check_weights(c.data)) return complaint;
+  if (const std::optional<Complaint> complaint = check_early_stopping(c)) return complaint;
   if (c.train.precision == Precision::fp16) {
     if (const std::optional<Complaint> complaint = check_loss_scale(c.train)) return complaint;
   }

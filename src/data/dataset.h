@@ -25,7 +25,15 @@ struct DataPlace {
   std::string cache;            // where caches lie; REQUIRES for documents: not empty
   std::string model_directory;  // its tokenizer and chat template, where data.tokenizer names none; empty: bytes
   CorePool* pool = nullptr;     // null: one thread
+  bool short_files = false;     // tokens in a row: less than a sequence will do
   std::function<void(const DataProgress&)> progress = [](const DataProgress&) {};
+};
+
+// Held-out sequences that belong together, for figures of their own.
+struct HeldOutPart {
+  std::string name;  // a path; empty: there is one part only
+  u64 sequences = 0;
+  bool operator==(const HeldOutPart&) const = default;
 };
 
 class Dataset {
@@ -47,6 +55,9 @@ class Dataset {
   // A pure function; any thread may call at any time. Errors of reading.
   virtual Result<void> train_sequence(u64 index, const BatchArrays&) const = 0;
   virtual Result<void> validation_sequence(u64 index, const BatchArrays&) const = 0;
+
+  // validation_sequence's, in order.
+  virtual std::vector<HeldOutPart> held_out_parts() const { return {{"", validation_sequences()}}; }
 
   // Of train_sequence(index): targets that are not ignored, and places with a token, whether it is learned or not.
   virtual u32 train_targets(u64 index) const = 0;

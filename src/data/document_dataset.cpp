@@ -47,7 +47,7 @@ Result<std::unique_ptr<DocumentDataset>> DocumentDataset::create(const DataConfi
   std::vector<double> weights;
   for (Source& source : sources) {
     weights.push_back(source.weight);
-    TRY(out->pack(config, std::move(source.cache)));
+    TRY(out->pack(config, std::move(source)));
   }
   if (weights.size() > 1) out->mixture_.emplace(weights);
   for (const Packed& source : out->sources_) {
@@ -58,17 +58,21 @@ Result<std::unique_ptr<DocumentDataset>> DocumentDataset::create(const DataConfi
   return out;
 }
 
-Result<void> DocumentDataset::pack(const DataConfig& config, std::unique_ptr<TokenCache> cache) {
+Result<void> DocumentDataset::pack(const DataConfig& config, Source source) {
+  std::unique_ptr<TokenCache> cache = std::move(source.cache);
   const u64 documents = cache->counts().documents;
-  if (documents == 0)
-    return Error{ErrorKind::bad_input, fmt::format("{}: no document has anything to learn ({} have none); "
-                                                   "see data.loss, and look at them with  tidepool tokenize "
-                                                   "CONFIG --show 3",
-                                                   cache->directory(), cache->counts().without_loss)};
+  if (documents == 0) {
+    const std::string where = source.files.empty() ? cache->directory() : source.files;
+    const u64 none = cache->counts().without_loss;
+    if (none == 0) return Error{ErrorKind::bad_input, fmt::format("{}: holds no document", where)};
+    return Error{ErrorKind::bad_input, fmt::format("{}: no document has anything to learn ({} have none); see data.loss, and "
+                                                   "look at them with  tidepool tokenize CONFIG --show 3",
+                                                   where, none)};
+  }
   const DocumentOrder order(documents, shuffle_);
   const u64 held = held_out(documents, config.validation_fraction), train = documents - held;
   const PackOptions options{.row_places = sequence_length_, .together = config.packing};
-  Packed out{.cache = std::move(cache)};
+  Packed out{.cache = std::move(cache), .train = {}, .validation = {}, .name = std::move(source.name)};
   TRY_ASSIGN(out.train, PackedRows::pack(
                             *out.cache, train, [&](u64 i) { return order(i); }, options));
   TRY_ASSIGN(out.validation, PackedRows::pack(
@@ -129,6 +133,12 @@ Result<void> DocumentDataset::validation_sequence(u64 index, const BatchArrays& 
   size_t source = 0;
   while (index >= sources_[source].validation.rows()) index -= sources_[source++].validation.rows();
   return sources_[source].validation.read(index, vocab_size_, out);
+}
+
+std::vector<HeldOutPart> DocumentDataset::held_out_parts() const {
+  std::vector<HeldOutPart> out;
+  for (const Packed& source : sources_) out.push_back({source.name, source.validation.rows()});
+  return out;
 }
 
 Bytes DocumentDataset::memory_bytes() const {

@@ -21,6 +21,8 @@ class DocumentDataset final : public Dataset {
   struct Source {
     std::unique_ptr<TokenCache> cache;
     double weight = 0;
+    std::string name = {};  // for the figures of several
+    std::string files = {};  // for messages
   };
   // REQUIRES: one source, or all with weights above 0. ErrorKind::bad_input where there is nothing to learn.
   static Result<std::unique_ptr<DocumentDataset>> create(const DataConfig&, std::vector<Source>,
@@ -33,6 +35,7 @@ class DocumentDataset final : public Dataset {
   u32 sequence_length() const override { return sequence_length_; }
   Result<void> train_sequence(u64 index, const BatchArrays&) const override;
   Result<void> validation_sequence(u64 index, const BatchArrays&) const override;
+  std::vector<HeldOutPart> held_out_parts() const override;
   u32 train_targets(u64 index) const override;
   u32 train_tokens(u64 index) const override;
   const std::string& fingerprint() const override { return fingerprint_; }
@@ -43,13 +46,14 @@ class DocumentDataset final : public Dataset {
   struct Packed {
     std::unique_ptr<TokenCache> cache;
     PackedRows train, validation;
+    std::string name = {};
   };
   struct Place {
     const PackedRows* rows;
     u64 row;
   };
   DocumentDataset(const DataConfig&, u32 vocab_size, u32 sequence_length, u64 seed);
-  Result<void> pack(const DataConfig&, std::unique_ptr<TokenCache>);
+  Result<void> pack(const DataConfig&, Source);
   void describe(const DataConfig&);
   Place train_place(u64 index) const;
 

@@ -3,13 +3,19 @@
 
 #include <algorithm>
 
+#include "data/held_out_files.h"
 #include "data/open_documents.h"
 #include "data/token_dataset.h"
 
 namespace tidepool {
+namespace {
 
-Result<std::unique_ptr<Dataset>> Dataset::open(const DataConfig& config, u32 vocab_size, u32 sequence_length,
-                                               u64 seed, const DataPlace& place) {
+// Tokens of a sequence need a first one and another to predict.
+constexpr u64 tokens_least = 2;
+
+// Of data.train alone.
+Result<std::unique_ptr<Dataset>> open_train(const DataConfig& config, u32 vocab_size, u32 sequence_length, u64 seed,
+                                            const DataPlace& place) {
   TRY_ASSIGN(const bool tokenizer, has_tokenizer(config, place.model_directory));
   TRY_ASSIGN(const std::vector<SourceFiles> sources, all_sources(config, tokenizer));
   const auto tokens =
@@ -26,8 +32,21 @@ Result<std::unique_ptr<Dataset>> Dataset::open(const DataConfig& config, u32 voc
                                                    "data.weights mixes documents only; leave the weights out",
                                                    tokens->found[0].path)};
   TRY_ASSIGN(std::unique_ptr<TokenDataset> made,
-             TokenDataset::open(config, tokens->found, vocab_size, sequence_length, seed));
+             TokenDataset::open(config, tokens->found, vocab_size, sequence_length, seed,
+                                place.short_files ? tokens_least : 0));
   return std::unique_ptr<Dataset>(std::move(made));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> Dataset::open(const DataConfig& config, u32 vocab_size, u32 sequence_length,
+                                               u64 seed, const DataPlace& place) {
+  if (config.validation.empty()) return open_train(config, vocab_size, sequence_length, seed, place);
+  DataConfig rest = config;
+  rest.validation_fraction = 0;
+  TRY_ASSIGN(std::unique_ptr<Dataset> train, open_train(rest, vocab_size, sequence_length, seed, place));
+  TRY_ASSIGN(HeldOutFiles files, HeldOutFiles::open(config, vocab_size, sequence_length, place));
+  return std::unique_ptr<Dataset>(std::make_unique<DatasetAndFiles>(std::move(train), std::move(files)));
 }
 
 }  // namespace tidepool

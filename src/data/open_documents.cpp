@@ -46,6 +46,12 @@ Result<OpenedEncoder> checked_encoder(const DataConfig& config, const std::strin
   return encoder;
 }
 
+std::string files_text(const SourceFiles& files) {
+  if (files.found.empty()) return "";
+  const size_t more = files.found.size() - 1;
+  return files.found[0].path + (more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
 std::string note_of(const MadeCache& made) {
   const CacheCounts& counts = made.cache->counts();
   const double share =
@@ -70,7 +76,9 @@ Result<OpenedDocuments> open_documents(const std::vector<SourceFiles>& sources, 
     TRY_ASSIGN(MadeCache made,
                open_or_make_cache(request_for(sources[i], config, encoder, vocab_size), place));
     out.notes.push_back(note_of(made));
-    out.sources.push_back({std::move(made.cache), config.weights.empty() ? 1 : config.weights[i]});
+    const bool mixed = !config.weights.empty();
+    out.sources.push_back({std::move(made.cache), mixed ? config.weights[i] : 1, mixed ? config.train[i] : "",
+                           files_text(sources[i])});
   }
   return out;
 }

@@ -23,12 +23,13 @@ TokenDataset::TokenDataset(const DataConfig& config, u32 vocab_size, u32 sequenc
 
 Result<std::unique_ptr<TokenDataset>> TokenDataset::open(const DataConfig& config,
                                                          const std::vector<FoundFile>& found, u32 vocab_size,
-                                                         u32 sequence_length, u64 seed) {
+                                                         u32 sequence_length, u64 seed, u64 least_tokens) {
   CHECK(sequence_length >= 1, sequence_length);
   std::unique_ptr<TokenDataset> data(new TokenDataset(config, vocab_size, sequence_length, seed));
   TRY(data->open_files(config, found));
   TRY(data->check_format());
-  TRY(data->split(config));
+  TRY(data->check_enough(least_tokens == 0 ? u64{sequence_length} + 1 : least_tokens));
+  data->split(config);
   TRY(data->take_fingerprint(config));
   return data;
 }
@@ -63,25 +64,27 @@ Result<void> TokenDataset::check_format() const {
   return {};
 }
 
+Result<void> TokenDataset::check_enough(u64 least_tokens) const {
+  if (tokens_ >= least_tokens) return {};
+  const std::string files = fmt::format("{}{}", files_[0].path(), files_.size() > 1 ? fmt::format(" and {} more", files_.size() - 1) : "");
+  if (least_tokens <= sequence_length_)
+    return bad(fmt::format("{}: {} token is nothing to predict; at least {} are needed", files, tokens_, least_tokens));
+  return bad(fmt::format("{}: {} tokens are too few for one sequence; at least {} are needed (train.sequence_length "
+                         "{} and a target), so add data or shorten the sequence",
+                         files, tokens_, least_tokens, sequence_length_));
+}
+
 // Validation gets whole sequences, at least one where training keeps at least one.
-Result<void> TokenDataset::split(const DataConfig& config) {
+void TokenDataset::split(const DataConfig& config) {
   const u64 length = sequence_length_;
   const auto whole_sequences = [&](u64 tokens) { return tokens == 0 ? 0 : (tokens - 1) / length; };
-  if (whole_sequences(tokens_) == 0) {
-    return bad(fmt::format(
-        "{}{}: {} tokens are too few for one sequence; at least {} are needed (train.sequence_length "
-        "{} and a target), so add data or shorten the sequence",
-        files_[0].path(), files_.size() > 1 ? fmt::format(" and {} more", files_.size() - 1) : "", tokens_,
-        length + 1, length));
-  }
   train_tokens_ = tokens_;
-  if (config.validation_fraction <= 0 || tokens_ < 2 * (length + 1)) return {};
+  if (config.validation_fraction <= 0 || tokens_ < 2 * (length + 1)) return;
   const double wanted =
       config.validation_fraction * static_cast<double>(tokens_) / static_cast<double>(length);
   const u64 most = whole_sequences(tokens_ - (length + 1));
   validation_sequences_ = std::clamp<u64>(static_cast<u64>(wanted), 1, most);
   train_tokens_ = tokens_ - (validation_sequences_ * length + 1);
-  return {};
 }
 
 Result<void> TokenDataset::take_fingerprint(const DataConfig& config) {

@@ -19,9 +19,10 @@ namespace tidepool {
 
 class TokenDataset final : public Dataset {
  public:
-  // As Dataset::open, of files that were found.
+  // As Dataset::open, of files that were found. `least_tokens`: fewer are an error; 0: a sequence and its last target.
   static Result<std::unique_ptr<TokenDataset>> open(const DataConfig&, const std::vector<FoundFile>&,
-                                                    u32 vocab_size, u32 sequence_length, u64 seed);
+                                                    u32 vocab_size, u32 sequence_length, u64 seed,
+                                                    u64 least_tokens = 0);
 
   u64 tokens() const override { return tokens_; }
   u64 train_tokens() const { return train_tokens_; }
@@ -41,7 +42,8 @@ class TokenDataset final : public Dataset {
   TokenDataset(const DataConfig&, u32 vocab_size, u32 sequence_length, u64 seed);
   Result<void> open_files(const DataConfig&, const std::vector<FoundFile>&);
   Result<void> check_format() const;
-  Result<void> split(const DataConfig&);
+  Result<void> check_enough(u64 least_tokens) const;
+  void split(const DataConfig&);
   Result<void> take_fingerprint(const DataConfig&);
   u64 train_index(u64 index) const;
   Result<void> read_tokens(u64 first, std::span<i32> out) const;

@@ -116,6 +116,8 @@ class Comparison {
         "last loss", Better::less, [](const RunReport& r) { return last(r.losses); }, loss);
     row(
         "validation loss", Better::less, [](const RunReport& r) { return last(r.eval_losses); }, loss);
+    row(
+        "perplexity", Better::less, [](const RunReport& r) { return std::exp(last(r.eval_losses)); }, significant_text);
   }
 
   void bytes() {

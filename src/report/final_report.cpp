@@ -66,6 +66,7 @@ class Report {
     }
     if (!run_.eval_losses.empty()) {
       aside += fmt::format("{}validation {:.4f} ({})", dot(), run_.eval_losses.back(), screen_.unicode ? "◆" : "o");
+      if (page_columns(screen_) >= 72) aside += ", perplexity " + perplexity_text(run_.eval_losses.back());
     }
     section(title, aside);
     for (const std::string& l : lines) line(l);
@@ -193,6 +194,9 @@ class Report {
       words(fmt::format("At this pace {}.", drive_life_text(drive_life(run_.disk_endurance, per_day))));
     }
     if (run_.io_retries > 0) words(fmt::format("{} I/O operations needed a second try.", run_.io_retries));
+    if (!run_.stopped_early.empty()) words(fmt::format("Stopped early: {}.", run_.stopped_early));
+    if (!run_.best_checkpoint.empty())
+      words(fmt::format("Best: {}, eval_loss {} (checkpoint-best)", run_.best_checkpoint, loss_text(run_.best_eval_loss)));
     if (!run_.weights_xxh3.empty()) words(fmt::format("Weights: xxh3 {}", run_.weights_xxh3));
   }
 

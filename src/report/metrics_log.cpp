@@ -8,6 +8,7 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -119,6 +120,7 @@ std::string to_json_line(const EvalMetrics& m) {
   o["step"] = m.step;
   o["epoch"] = m.epoch;
   o["eval_loss"] = m.eval_loss;
+  o["perplexity"] = std::exp(m.eval_loss);
   o["eval_runtime"] = m.eval_seconds;
   return json_text(o, JsonStyle::line);
 }

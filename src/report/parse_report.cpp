@@ -49,6 +49,10 @@ class Object {
   double seconds(std::string_view key) const { return number(find(key), {key}, seconds_most); }
   double rate(std::string_view key) const { return number(find(key), {key}, rate_most); }
   std::string text(std::string_view key) const { return text(find(key), {key}); }
+  double loss(std::string_view key) const {
+    const json::value* v = find(key);
+    return v != nullptr ? loss(*v, {key}) : (wrong(v, {key}, ""), 0);
+  }
 
   std::vector<double> seconds_list(std::string_view key) const {
     return list<double>(key, [&](const json::value& v, Place at) { return number(&v, at, seconds_most); });
@@ -149,6 +153,9 @@ RunReport read_fields(const Object& o) {
   if (o.has("loss_scale")) r.loss_scale = o.scale("loss_scale"), r.skipped_steps = o.count("skipped_steps");
   r.eval_steps = o.counts("eval_steps");
   r.eval_losses = o.losses("eval_losses");
+  if (o.has("best_step")) r.best_step = o.count("best_step"), r.best_eval_loss = o.loss("best_eval_loss");
+  if (o.has("best_checkpoint")) r.best_checkpoint = o.text("best_checkpoint");
+  if (o.has("stopped_early")) r.stopped_early = o.text("stopped_early");
   r.train_seconds = o.seconds("train_seconds");
   r.tokens_per_second = o.rate("tokens_per_second");
   r.step_seconds = o.seconds("step_seconds");

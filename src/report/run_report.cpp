@@ -4,6 +4,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <cmath>
 
 #include "json/text.h"
 #include "report/text_file.h"
@@ -110,6 +111,10 @@ std::string to_json(const RunReport& r) {
   if (r.loss_scale > 0) o["loss_scale"] = r.loss_scale, o["skipped_steps"] = r.skipped_steps;
   o["eval_steps"] = array_of(r.eval_steps);
   o["eval_losses"] = array_of(r.eval_losses);
+  if (!r.eval_losses.empty()) o["perplexity"] = std::exp(r.eval_losses.back());
+  if (r.best_step > 0) o["best_step"] = r.best_step, o["best_eval_loss"] = r.best_eval_loss;
+  if (!r.best_checkpoint.empty()) o["best_checkpoint"] = r.best_checkpoint;
+  if (!r.stopped_early.empty()) o["stopped_early"] = r.stopped_early;
   o["losses"] = array_of(r.losses);
   o["each_step_seconds"] = array_of(r.each_step_seconds);
   return json_text(o, JsonStyle::pretty);

@@ -81,6 +81,11 @@ struct RunReport {
   double loss_scale = 0;         // 0: another precision
   std::vector<u64> eval_steps;
   std::vector<double> eval_losses;
+  // The checkpoint of the lowest eval_loss, or the first after it; no path where nothing is saved.
+  u64 best_step = 0;             // 0: none
+  double best_eval_loss = 0;
+  std::string best_checkpoint;
+  std::string stopped_early;     // why; empty: it was not
 
   double train_seconds = 0;
   double tokens_per_second = 0;

@@ -92,6 +92,9 @@ void add_losses(RunReport& report, const TrainerState& state) {
     report.eval_steps.push_back(e.step);
     report.eval_losses.push_back(e.loss);
   }
+  if (state.best_step == 0) return;
+  report.best_step = state.best_step;
+  report.best_eval_loss = state.best_eval_loss;
 }
 
 RunReport assemble_report(const ReportParts& parts) {
@@ -107,6 +110,9 @@ RunReport assemble_report(const ReportParts& parts) {
   if (parts.config.output.save) report.weights_xxh3 = fmt::format("{:016x}", parts.weights_xxh3);
   if (!parts.config.machine.gpus().empty()) report.executor = parts.config.machine.executor;
   report.resumed_from_step = parts.resumed_from;
+  report.stopped_early = parts.stopped_early;
+  if (report.best_step > 0 && parts.config.output.save)
+    report.best_checkpoint = fmt::format("{}/checkpoint-{}", parts.config.output.dir, report.best_step);
   report.checkpoint_written = parts.checkpoint_written;
   report.disk_endurance = parts.disk_endurance;
   report.machine = machine_facts(parts.config, parts.session);

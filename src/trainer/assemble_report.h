@@ -23,6 +23,7 @@ struct ReportParts {
   const TrainerState& state;
   u64 tokens = 0;  // that this process trained on, prompts with them, padding without
   u64 resumed_from = 0;
+  const std::string& stopped_early;
   u64 weights_xxh3 = 0;
   Bytes checkpoint_written{};
   Bytes disk_endurance{};  // 0: not told

@@ -1,4 +1,3 @@
-#include "trainer/disk_shortage.h"
 #include "trainer/generate.h"
 
 #include <fmt/format.h>
@@ -12,6 +11,7 @@
 #include "data/decode_stream.h"
 #include "tidepool/ignored_target.h"
 #include "trainer/evaluation_runs.h"
+#include "trainer/forward_only.h"
 #include "trainer/generate_place.h"
 #include "trainer/generate_text.h"
 #include "trainer/leave_now.h"
@@ -27,7 +27,6 @@ class PromptSource final : public StepSource {
   Result<void> load_batch(const BatchRequest&, const BatchArrays& batch) override {
     std::ranges::fill(batch.tokens, 0);
     std::ranges::fill(batch.targets, ignored_target);
-    std::ranges::fill(batch.starts, 0);
     const u64 count = std::min<u64>(text.size(), batch.tokens.size());
     std::copy(text.end() - static_cast<i64>(count), text.end(), batch.tokens.begin());
     return {};
@@ -49,17 +48,6 @@ i32 sample(std::vector<float>& logits, const GenerateConfig& config, std::mt1993
   return static_cast<i32>(order[std::discrete_distribution<u64>(weight.begin(), weight.end())(random)]);
 }
 
-// One sequence: one device of those that the run had, if it is here.
-std::string place_of_one(Config config, const std::function<void(const std::string&)>& note) {
-  const std::vector<u32> gpus = config.machine.gpus();
-  if (gpus.empty()) return "cpu";
-  config.machine.executor = fmt::format("cuda:{}", gpus.front());
-  const Result<void> usable = check_executor(config);
-  if (usable) return config.machine.executor;
-  note("the cores compute, where the run had a GPU: " + usable.error().message);
-  return "cpu";
-}
-
 }  // namespace
 
 Result<void> generate_text(const GenerateRequest& request, const std::function<void(std::string_view)>& emit) {
@@ -68,34 +56,20 @@ Result<void> generate_text(const GenerateRequest& request, const std::function<v
   TRY_ASSIGN(const GeneratePlace place, find_generate_place(request.path));
   for (const std::string& note : place.notes) request.note(note);
   const std::string& dir = place.run_dir;
-  // What the checkpoint says of the model: where that came from may be gone.
-  TRY_ASSIGN(Config config, load_config(dir + "/config.yaml", {"model=" + place.checkpoint, "output.dir=" + dir}));
+  TRY_ASSIGN(Config config, config_of_trained(dir, place.checkpoint, {}));
   TRY_ASSIGN(const Speech speech, open_speech(config, request.generate, place.checkpoint));
   config.train.per_device_train_batch_size = 1;
   config.train.gradient_accumulation_steps = 1;
   config.data.packing = false;
-  // Homes and chunks were chosen for training.
-  config.memory.sweeps = 0;
-  config.memory.home = HomePolicy::automatic;
-  config.memory.chunk_size = Bytes{0};
-  config.machine.file.clear();
   config.memory.swap_dir = dir + "/generate-swap";
   config.machine.threads = request.threads;
-  config.machine.executor = place_of_one(config, request.note);
-  TRY_ASSIGN(ModelGraph graph, make_graph(config));
-  for (Window& window : graph.windows) window.trainable = false;  // parameters are all its state
-  TRY_ASSIGN(const Bytes disk, disk_budget(config));
-  Result<Plan> plan = make_plan(graph, plan_options(config, disk));
-  if (!plan) return explain_disk(config, graph, plan_options(config, disk), plan.error());
+  make_forward_only(config, request.note);
+  TRY_ASSIGN(ForwardPlan forward, plan_forward(config));
+  const ModelGraph& graph = forward.graph;
   PromptSource source;
   TRY_ASSIGN(const std::unique_ptr<Session> session,
-             Session::create(config, graph, *std::move(plan), source, {.own_swap_dir = true, .loads_weights = true}));
-  if (graph.lora.on()) {
-    WriteMore adapters_follow(session->state());
-    TRY(load_weights(config.model_directory, graph, adapters_follow));
-  }
-  TRY(load_weights(place.checkpoint, graph, session->state(),
-                   graph.lora.on() ? WeightsOf::adapters : WeightsOf::model));
+             Session::create(config, graph, std::move(forward.plan), source, {.own_swap_dir = true, .loads_weights = true}));
+  TRY(load_forward_weights(config, place.checkpoint, graph, session->state()));
   const std::unique_ptr<Engine> engine = Engine::create(session->plan(), session->executor(), {});
   source.text.assign(speech.prompt.begin(), speech.prompt.end());
   DecodeStream text(*speech.encoder.text, speech.prompt);

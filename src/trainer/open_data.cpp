@@ -28,7 +28,11 @@ DataPlace data_place(const Config& config) {
   return {.cache = data_cache_directory(config), .model_directory = with_kept_model(config).model_directory};
 }
 
-Result<std::unique_ptr<Dataset>> open_data(const Config& config, const OpenData& options) {
+namespace {
+
+// What tokenizing takes beside the config, for as long as it takes.
+template <class Open>
+auto with_place(const Config& config, const OpenData& options, Open&& open) -> decltype(open(config.data, DataPlace{})) {
   DataPlace place = data_place(config);
   TRY_ASSIGN(const std::unique_ptr<CorePool> pool, create_core_pool(config.machine.threads, Bytes{}));
   place.pool = pool.get();
@@ -36,7 +40,21 @@ Result<std::unique_ptr<Dataset>> open_data(const Config& config, const OpenData&
   if (!options.quiet) place.progress = [&](const DataProgress& progress) { show(line, progress); };
   DataConfig data = with_kept_model(config).data;
   data.packing = packs_documents(config);
-  return Dataset::open(data, config.model.vocab_size, config.train.sequence_length, config.train.seed, place);
+  return open(data, place);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> open_data(const Config& config, const OpenData& options) {
+  return with_place(config, options, [&](const DataConfig& data, const DataPlace& place) {
+    return Dataset::open(data, config.model.vocab_size, config.train.sequence_length, config.train.seed, place);
+  });
+}
+
+Result<HeldOutFiles> open_held_out(const Config& config, const OpenData& options) {
+  return with_place(config, options, [&](const DataConfig& data, const DataPlace& place) {
+    return HeldOutFiles::open(data, config.model.vocab_size, config.train.sequence_length, place);
+  });
 }
 
 }  // namespace tidepool

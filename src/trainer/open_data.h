@@ -5,6 +5,7 @@
 
 #include "config/config.h"
 #include "data/dataset.h"
+#include "data/held_out_files.h"
 
 namespace tidepool {
 
@@ -13,6 +14,9 @@ struct OpenData {
 };
 // As Dataset::open. Documents are tokenized on all threads of machine.threads.
 Result<std::unique_ptr<Dataset>> open_data(const Config&, const OpenData& = {});
+
+// The same of data.validation alone. REQUIRES: it is not empty.
+Result<HeldOutFiles> open_held_out(const Config&, const OpenData& = {});
 
 // Where a config's documents are tokenized; the caller adds pool and progress.
 DataPlace data_place(const Config&);

@@ -81,7 +81,28 @@ Result<void> RunCheckpoints::go_on_from(FoundCheckpoint found, StateWriter& writ
   if (!std::filesystem::equivalent(found.path, store_->path_of(step), unused)) return {};  // of another directory
   last_ = {.path = found.path, .weights_xxh3 = found.weights_xxh3};
   last_step_ = step;
+  point_at_best(found.state.best_step);  // of this branch
   return {};
+}
+
+// For people and programs that open the best by name; nothing here follows it, so a file system without links is said
+// and left at that.
+void RunCheckpoints::point_at_best(u64 step) {
+  namespace fs = std::filesystem;
+  const fs::path link = fs::path(config_.output.dir) / best_checkpoint_link;
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(link, error)) && !fs::is_symlink(fs::symlink_status(link, error))) return;  // not ours
+  if (step == 0 || !fs::exists(store_->path_of(step), error)) {
+    fs::remove(link, error);
+    return;
+  }
+  const fs::path target = fs::path(store_->path_of(step)).filename();
+  if (fs::read_symlink(link, error) == target) return;
+  const fs::path fresh = link.string() + ".new";
+  fs::remove(fresh, error);
+  fs::create_directory_symlink(target, fresh, error);
+  if (!error) fs::rename(fresh, link, error);
+  if (error) outputs_.say(fmt::format("{} could not be made ({}); the best is {}", link.string(), error.message(), target.string()));
 }
 
 std::string RunCheckpoints::way_on() const {
@@ -94,7 +115,10 @@ u64 RunCheckpoints::saves_to_come(u64 step) const {
   const u64 last = config_.train.max_steps, every = config_.output.save_steps;
   if (last == 0) return 1;
   if (step >= last) return 0;
-  return every == 0 ? 1 : (last - 1) / every - step / every + 1;
+  const u64 planned = every == 0 ? 1 : (last - 1) / every - step / every + 1;
+  // Then every evaluation may be the best so far, and saved.
+  const u64 evaluate = config_.train.early_stopping_patience == 0 ? 0 : config_.train.eval_steps;
+  return planned + (evaluate == 0 ? 0 : (last - 1) / evaluate - step / evaluate);
 }
 
 Result<void> RunCheckpoints::check_room(u64 step) const {
@@ -130,6 +154,7 @@ Result<void> RunCheckpoints::save(const TrainerState& state, StateReader& reader
                       .total_limit = config_.output.save_total_limit,
                       .best_step = state.best_step,
                       .distrusted = distrusted_}));
+  point_at_best(state.best_step);
   outputs_.say(fmt::format("saved {} in {}", last_.path, seconds_text(RunMeter::now() - began)));
   return {};
 }

@@ -29,7 +29,7 @@ class RunCheckpoints {
   // (ErrorKind::io) where not even the next one fits; a line where the later ones do not.
   Result<void> check_room(u64 step) const;
 
-  // Saves, and deletes what output.save_total_limit has no room for.
+  // Saves, deletes what output.save_total_limit has no room for, and lets checkpoint-best, a symbolic link, name the best.
   Result<void> save(const TrainerState&, StateReader&);
 
   // The last one: saved by this process, or gone on from. Nothing: output.dir holds none of this run.
@@ -44,6 +44,7 @@ class RunCheckpoints {
   RunCheckpoints(const Config& config, const ModelGraph& graph, RunOutputs& outputs)
       : config_(config), graph_(graph), outputs_(outputs) {}
   u64 saves_to_come(u64 step) const;
+  void point_at_best(u64 step);
 
   const Config& config_;
   const ModelGraph& graph_;

@@ -16,6 +16,7 @@
 #include "tidepool/check.h"
 #include "trainer/assemble_report.h"
 #include "trainer/choice_progress.h"
+#include "trainer/early_stop.h"
 #include "trainer/evaluation_runs.h"
 #include "trainer/init_weights.h"
 #include "trainer/kept_model.h"
@@ -154,6 +155,9 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   Result<void> find_data() {
     TRY_ASSIGN(data_, open_data(config_, {.quiet = request_.quiet}));
+    if (config_.train.early_stopping_patience > 0 && data_->validation_sequences() == 0)
+      return Error{ErrorKind::usage, "train.early_stopping_patience: the data is too small to hold some of it out; name "
+                                     "data.validation, or set it to 0"};
     batches_ = std::make_unique<BatchSource>(*data_, graph_.batch, micro_batches_per_step(config_));
     TRY_ASSIGN(LearningRate rate, make_learning_rate(config_.train));
     learning_rate_ = std::move(rate);
@@ -172,14 +176,20 @@ class Trainer final : public NextSegment, public EngineObserver {
   // Where exactly max_steps are done a report is owed, should the run have been killed just before it.
   bool all_is_done(const FoundCheckpoint& found) const {
     const u64 step = found.state.step, last = config_.train.max_steps;
-    if (step != last) return step > last;
+    const bool stopped = !why_stop_early(found.state.eval_losses, config_.train).empty();
+    if (step != last && !stopped) return step > last;
     const Result<RunReport> report = read_report(config_.output.dir);
     return report && report->resumed_from_step + report->steps >= step;
   }
 
   RunReport done_before(const FoundCheckpoint& found) {
-    outputs_.say(fmt::format("nothing to do: step {} of {}; raise train.max_steps to train on", found.state.step,
-                             config_.train.max_steps));
+    const std::string why = why_stop_early(found.state.eval_losses, config_.train);
+    if (!why.empty() && found.state.step < config_.train.max_steps)
+      outputs_.say(fmt::format("nothing to do: stopped early at step {}: {}; raise train.early_stopping_patience to train on",
+                               found.state.step, why));
+    else
+      outputs_.say(fmt::format("nothing to do: step {} of {}; raise train.max_steps to train on", found.state.step,
+                               config_.train.max_steps));
     RunReport report{.resumed_from_step = found.state.step};
     add_losses(report, found.state);
     report.weights_xxh3 = fmt::format("{:016x}", found.weights_xxh3);
@@ -303,7 +313,8 @@ class Trainer final : public NextSegment, public EngineObserver {
   }
 
   Result<void> train() {
-    while (issued_ < config_.train.max_steps && !stop_requested()) {
+    stopped_early_ = why_stop_early(state_.eval_losses, config_.train);  // killed before its report
+    while (issued_ < config_.train.max_steps && stopped_early_.empty() && !stop_requested()) {
       resting_ = true;
       meter_->begin_training();
       const Result<void> ran = engine_->run(*this, *this);
@@ -313,11 +324,18 @@ class Trainer final : public NextSegment, public EngineObserver {
       state_.step = issued_;
       session_->state().invalidate();
       if (due(config_.train.eval_steps, issued_)) TRY(evaluate());
-      if (due(config_.output.save_steps, issued_) && issued_ < config_.train.max_steps) TRY(save());
+      stopped_early_ = why_stop_early(state_.eval_losses, config_.train);
+      if (save_due() && issued_ < config_.train.max_steps) TRY(save());
     }
-    interrupted_ = issued_ < config_.train.max_steps;
+    if (!stopped_early_.empty()) outputs_.say(fmt::format("stopped early after step {}: {}", issued_, stopped_early_));
+    interrupted_ = issued_ < config_.train.max_steps && stopped_early_.empty();
     if (!interrupted_ && !due(config_.train.eval_steps, issued_)) TRY(evaluate());
     return {};
+  }
+
+  // A run that may end before its last step is trained for its best one, which then has a checkpoint of its own.
+  bool save_due() const {
+    return due(config_.output.save_steps, issued_) || (config_.train.early_stopping_patience > 0 && best_unsaved_);
   }
 
   void step_done(u64 step) {
@@ -387,7 +405,8 @@ class Trainer final : public NextSegment, public EngineObserver {
   // ---- evaluation ----------------------------------------------------------------------------------------
 
   u64 evaluation_batches() const {
-    return std::min(config_.train.eval_batches, batches_->validation_batches());
+    const u64 all = batches_->validation_batches();
+    return config_.train.eval_batches == 0 ? all : std::min(config_.train.eval_batches, all);
   }
 
   Result<void> evaluate() {
@@ -406,7 +425,8 @@ class Trainer final : public NextSegment, public EngineObserver {
     }
     const double took = RunMeter::now() - began;
     outputs_.say(
-        fmt::format("step {}: eval_loss {} over {} tokens in {:.1f} s", issued_, loss_text(loss), result.target_tokens, took));
+        fmt::format("step {}: eval_loss {}, perplexity {} over {} tokens in {:.1f} s", issued_, loss_text(loss),
+                    perplexity_text(loss), result.target_tokens, took));
     return outputs_.evaluation(
         {.step = issued_, .epoch = batches_->epoch(issued_), .eval_loss = loss, .eval_seconds = took});
   }
@@ -438,6 +458,7 @@ class Trainer final : public NextSegment, public EngineObserver {
                                               .state = state_,
                                               .tokens = state_.tokens - earlier_tokens_,
                                               .resumed_from = resumed_from_,
+                                              .stopped_early = stopped_early_,
                                               .weights_xxh3 = checkpoints_->last().weights_xxh3,
                                               .checkpoint_written = checkpoints_->written(),
                                               .disk_endurance = chosen_.machine ? chosen_.machine->disk.endurance : Bytes{},
@@ -483,6 +504,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   bool resting_ = true;          // nothing runs: the next segment starts from rest
   bool pending_update_ = false;  // gradients wait for their update
   bool interrupted_ = false;
+  std::string stopped_early_;    // why; empty: not
   std::optional<Error> failed_;
 };
 

@@ -7,8 +7,10 @@ tests/golden/families/README.md. Everything is fp32 on the CPU, one thread, eage
 
 import copy
 import json
+import math
 import os
 import shutil
+import sys
 
 import torch
 import transformers
@@ -59,6 +61,7 @@ CASES = {
     "gpt2_inner": ("GPT2", dict(n_inner=56, layer_norm_epsilon=1e-6), False),
     "gpt2_one_head": ("GPT2", dict(n_head=1, n_layer=1), False),
 }
+PERPLEXITIES = ("gpt2_plain", "llama_untied_llama3", "mistral_untied", "qwen2_tied", "qwen3_tied_head_dim")
 CURVES = ("llama_tied", "llama_untied_llama3", "mistral_untied", "qwen2_untied", "qwen3_tied_head_dim")
 
 
@@ -153,11 +156,46 @@ def write_case(name, kind, options, old_spelling):
               metadata=dict(format="pt", torch=torch.__version__, transformers=transformers.__version__))
 
 
+def held_out_loss(model, text):
+    """Sum over all targets but the first token, in rows of TOKENS, the last one shorter."""
+    total = 0.0
+    for begin in range(0, len(text) - 1, TOKENS):
+        row = text[begin:begin + TOKENS + 1]
+        logits = model(row[None, :-1]).logits[0].double()
+        total += float(functional.cross_entropy(logits, row[1:], reduction="sum"))
+    return total
+
+
+def write_perplexities():
+    """Of the models as they are committed: two files of tokens, uint16 as nanoGPT has them, and their losses."""
+    torch.manual_seed(2000)
+    files = {}
+    for name, count in (("held_out_a.bin", 333), ("held_out_b.bin", 12)):
+        files[name] = torch.randint(53, (count,))
+        with open(f"{OUT}/{name}", "wb") as file:
+            file.write(b"".join(int(t).to_bytes(2, "little") for t in files[name]))
+    out = {}
+    for case in PERPLEXITIES:
+        model = transformers.AutoModelForCausalLM.from_pretrained(f"{OUT}/{case}", attn_implementation="eager").eval()
+        with torch.no_grad():
+            sums = {name: held_out_loss(model, text) for name, text in files.items()}
+        tokens = {name: len(text) - 1 for name, text in files.items()}
+        mean = sum(sums.values()) / sum(tokens.values())
+        out[case] = dict(loss=mean, perplexity=math.exp(mean), tokens=sum(tokens.values()),
+                         files={name: dict(loss=sums[name] / tokens[name], tokens=tokens[name]) for name in files})
+    with open(f"{OUT}/perplexity.json", "w") as file:
+        json.dump(out, file, indent=1, sort_keys=True)
+        file.write("\n")
+
+
 def main():
     torch.set_num_threads(1)
+    if sys.argv[1:] == ["--perplexities"]:
+        return write_perplexities()
     for number, (name, (kind, options, old_spelling)) in enumerate(CASES.items()):
         torch.manual_seed(1000 + number)
         write_case(name, kind, options, old_spelling)
+    write_perplexities()
 
 
 if __name__ == "__main__":

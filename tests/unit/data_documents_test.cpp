@@ -284,7 +284,7 @@ TEST_F(DataDocuments, WhatCannotBeTrainedOnIsRefused) {
   EXPECT_THAT(fault({.train = {jsonl}, .chat_template = write("t.jinja", "{{ x | nope }}")}),
               HasSubstr("t.jinja:1: the filter 'nope'"));
   EXPECT_THAT(fault({.train = {write("empty.jsonl", "\n\n")}}),
-              HasSubstr("no document has anything to learn"));
+              HasSubstr("empty.jsonl: holds no document"));
 }
 
 TEST_F(DataDocuments, BatchesAreAFunctionOfTheStep) {

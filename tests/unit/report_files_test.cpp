@@ -24,6 +24,7 @@ RunReport some_report() {
   RunReport r{.version = "0.1.0", .commit = "abc", .model = "gpt2", .precision = "bf16", .executor = "cpu:1"};
   r.parameters = 1234, r.state = Bytes{14808}, r.weights_xxh3 = "00112233aabbccdd";
   r.steps = 3, r.tokens_per_step = 256, r.losses = {5.5, 0.1, 3.0}, r.eval_steps = {3}, r.eval_losses = {1.0 / 3};
+  r.best_step = 3, r.best_eval_loss = 1.0 / 3, r.best_checkpoint = "run/checkpoint-3", r.stopped_early = "why";
   r.train_seconds = 9, r.tokens_per_second = 85.3, r.step_seconds = 3, r.predicted_step_seconds = 2.9;
   r.each_step_seconds = {2.9, 3, 3.1}, r.flops_per_second = 1e9, r.peak_flops_per_second = 2e9;
   for (u32 i = 0; i < link_count; ++i) r.links[i] = {Bytes{10 + i}, Bytes{20 + i}, Bytes{5 + i}};
@@ -137,6 +138,7 @@ TEST(ReportMetrics, lines_are_objects_with_hugging_face_names) {
             R"({"step": 3, "epoch": 0.5, "loss": null, "grad_norm": 1.25, "learning_rate": 1e-05, )"
             R"("train_tokens_per_second": 100.0, "step_seconds": 2.0})");
   EXPECT_THAT(to_json_line(EvalMetrics{.step = 3, .eval_loss = 2.5}), HasSubstr("\"eval_loss\": 2.5"));
+  EXPECT_THAT(to_json_line(EvalMetrics{.step = 3, .eval_loss = 0}), HasSubstr("\"perplexity\": 1.0"));
   EXPECT_THAT(to_json_line(TrainMetrics{.step = 3, .train_runtime = 9}), HasSubstr("\"train_runtime\": 9.0"));
 }
 

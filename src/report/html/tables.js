@@ -1,5 +1,7 @@
 // Figures at the top, and tables.
 
+const perplexity = (loss) => Number(Math.exp(loss).toPrecision(4)).toString();
+
 function tiles(runs) {
   const entries = [
     ['tokens per second', (run) => text.count(run.report.tokens_per_second), (run) => `mean; ${text.flops(run.report.flops_per_second)}`],
@@ -7,7 +9,7 @@ function tiles(runs) {
     ['median step', (run) => text.seconds(run.report.step_seconds), (run) => `of ${text.digits(run.report.steps)}; mean ${text.seconds(run.perStep(run.report.train_seconds))}`],
     ['prediction', (run) => (run.report.predicted_step_seconds > 0 ? text.seconds(run.report.predicted_step_seconds) : '–'),
       (run) => (finite(run.predictionError) ? `${text.percent(Math.abs(run.predictionError))} ${run.predictionError > 0 ? 'longer' : 'shorter'} than the median` : 'none was made')],
-    ['loss', (run) => (finite(run.lastLoss) ? run.lastLoss.toFixed(3) : '–'), (run) => (finite(run.lastEval) ? `validation ${run.lastEval.toFixed(3)}` : 'no evaluation')],
+    ['loss', (run) => (finite(run.lastLoss) ? run.lastLoss.toFixed(3) : '–'), (run) => (finite(run.lastEval) ? `validation ${run.lastEval.toFixed(3)}, perplexity ${perplexity(run.lastEval)}` : 'no evaluation')],
     ['binds', (run) => run.report.binds || '–', () => 'what most of a step waits for, predicted'],
   ];
   return el('div', { class: 'tiles' }, entries.map(([name, value, aside]) => el('div', { class: 'tile' }, el('h3', {}, name),
@@ -31,6 +33,7 @@ function comparison(runs) {
   row('step, predicted', (r) => r.report.predicted_step_seconds || NaN, text.seconds);
   row('last loss', (r) => r.lastLoss, (x) => (finite(x) ? x.toFixed(4) : '–'), 'less');
   row('validation loss', (r) => r.lastEval, (x) => (finite(x) ? x.toFixed(4) : '–'), 'less');
+  row('perplexity', (r) => Math.exp(r.lastEval), (x) => (finite(x) ? Number(x.toPrecision(4)).toString() : '–'), 'less');
   row('steps', (r) => r.report.steps, text.digits);
   row('parameters', (r) => r.report.parameters, text.count);
   for (const link of linkNames(runs)) row(`${link}, mean per step`, (r) => r.perStep((r.links[link] || {}).measured_bytes), text.bytes, 'less');

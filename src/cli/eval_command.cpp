@@ -1,0 +1,87 @@
+#include <fmt/format.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <cmath>
+
+#include "cli/commands.h"
+#include "json/text.h"
+#include "report/status_line.h"
+#include "report/units.h"
+#include "trainer/evaluate.h"
+
+namespace tidepool {
+namespace {
+
+namespace json = boost::json;
+
+json::object figures(const EvaluatedPart& part) {
+  return {{"eval_loss", part.loss()},
+          {"perplexity", std::exp(part.loss())},
+          {"tokens", part.tokens},
+          {"sequences", part.sequences}};
+}
+
+std::string json_of(const std::string& source, const Evaluation& e) {
+  json::object o = figures(e.all);
+  o["source"] = source;
+  o["weights"] = e.weights;
+  o["seconds"] = e.seconds;
+  o["tokens_per_second"] = static_cast<double>(e.all.tokens) / e.seconds;
+  json::array parts;
+  for (const EvaluatedPart& part : e.parts) {
+    json::object p = figures(part);
+    p["data"] = part.name;
+    parts.push_back(std::move(p));
+  }
+  if (parts.size() > 1) o["parts"] = std::move(parts);
+  return json_text(o, JsonStyle::pretty);
+}
+
+void print_line(const EvaluatedPart& part, const std::string& name) {
+  fmt::print(" {:>10} {:>11} {:>11}  {}\n", loss_text(part.loss()), perplexity_text(part.loss()), part.tokens, name);
+}
+
+void print_table(const Evaluation& e) {
+  fmt::print(" Weights    {}\n\n {:>10} {:>11} {:>11}\n", e.weights, "eval_loss", "perplexity", "tokens");
+  if (e.parts.size() > 1) {
+    for (const EvaluatedPart& part : e.parts) print_line(part, part.name);
+    print_line(e.all, "all");
+  } else {
+    print_line(e.all, e.parts[0].name.empty() ? "all that is held out" : e.parts[0].name);
+  }
+  fmt::print("\n {} sequences in {}, {} tokens/s\n", e.all.sequences, seconds_text(e.seconds),
+             count_text(static_cast<double>(e.all.tokens) / e.seconds));
+}
+
+void show(StatusLine& status, u64 done, u64 all) {
+  const double share = static_cast<double>(done) / static_cast<double>(all);
+  status.show("evaluating",
+              fmt::format(" evaluating {} {}, {} of {} sequences", bar(status.screen(), share, 20, Ink::cyan),
+                          percent_text(share), done, all),
+              "evaluating ...");
+}
+
+}  // namespace
+
+Result<void> eval(const EvalArguments& arguments) {
+  StatusLine status;
+  Result<Evaluation> done = evaluate_model({.source = arguments.source,
+                                            .overrides = arguments.overrides,
+                                            .data = arguments.data,
+                                            .note = [&](const std::string& line) {
+                                              status.clear();
+                                              fmt::print(stderr, "{}\n", line);
+                                            },
+                                            .progress = [&](u64 n, u64 all) { show(status, n, all); }});
+  status.clear();
+  TRY(done);
+  if (arguments.json) {
+    fmt::print("{}\n", json_of(arguments.source, *done));
+  } else {
+    print_table(*done);
+  }
+  return {};
+}
+
+}  // namespace tidepool

@@ -1,0 +1,111 @@
+#include "data/held_out_files.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <filesystem>
+
+#include "data/find_files.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+
+namespace {
+
+// As data.train would read these, all of them and in order.
+DataConfig config_of(const DataConfig& config, std::vector<std::string> entries) {
+  DataConfig out = config;
+  out.train = std::move(entries);
+  out.validation.clear();
+  out.weights.clear();
+  out.validation_fraction = 0;
+  out.shuffle = false;
+  return out;
+}
+
+bool is_empty(const FoundFile& file) {
+  std::error_code unused;
+  return std::filesystem::file_size(file.path, unused) == 0;
+}
+
+std::string joined(const std::vector<std::string>& entries) {
+  return entries.size() == 1 ? entries[0] : fmt::format("{} and {} more", entries[0], entries.size() - 1);
+}
+
+}  // namespace
+
+Result<HeldOutFiles> HeldOutFiles::open(const DataConfig& config, u32 vocab_size, u32 sequence_length,
+                                        const DataPlace& place) {
+  CHECK(!config.validation.empty(), config.train.size());
+  TRY_ASSIGN(std::vector<FoundFile> found, find_files(config.validation, "data.validation"));
+  if (found.size() > 1) std::erase_if(found, [](const FoundFile& f) { return !f.named && is_empty(f); });
+  HeldOutFiles out;
+  DataPlace here = place;
+  here.short_files = true;
+  const auto add = [&](const std::string& name, std::vector<std::string> entries) -> Result<void> {
+    TRY_ASSIGN(std::unique_ptr<Dataset> part,
+               Dataset::open(config_of(config, std::move(entries)), vocab_size, sequence_length, 0, here));
+    out.names_.push_back(name);
+    out.parts_.push_back(std::move(part));
+    return {};
+  };
+  if (found.empty() || found.size() > parts_max) {
+    TRY(add(joined(config.validation), config.validation));
+  } else {
+    for (const FoundFile& file : found) TRY(add(file.path, {file.path}));
+  }
+  return out;
+}
+
+u64 HeldOutFiles::sequences() const {
+  u64 sum = 0;
+  for (const auto& part : parts_) sum += part->train_sequences();
+  return sum;
+}
+
+Result<void> HeldOutFiles::sequence(u64 index, const BatchArrays& out) const {
+  for (const auto& part : parts_) {
+    if (index < part->train_sequences()) return part->train_sequence(index, out);
+    index -= part->train_sequences();
+  }
+  CHECK(false, index);
+  return {};
+}
+
+std::vector<HeldOutPart> HeldOutFiles::parts() const {
+  std::vector<HeldOutPart> out;
+  for (size_t i = 0; i < parts_.size(); ++i) out.push_back({names_[i], parts_[i]->train_sequences()});
+  return out;
+}
+
+std::string HeldOutFiles::fingerprint() const {
+  std::string all;
+  for (const auto& part : parts_) all += part->fingerprint();
+  return fmt::format("{:016x}", XXH3_64bits(all.data(), all.size()));
+}
+
+std::vector<std::string> HeldOutFiles::notes() const {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < parts_.size(); ++i)
+    for (const std::string& note : parts_[i]->notes()) out.push_back(fmt::format("held out, {}: {}", names_[i], note));
+  return out;
+}
+
+Bytes HeldOutFiles::memory_bytes() const {
+  Bytes sum{};
+  for (const auto& part : parts_) sum += part->memory_bytes();
+  return sum;
+}
+
+DatasetAndFiles::DatasetAndFiles(std::unique_ptr<Dataset> train, HeldOutFiles files)
+    : train_(std::move(train)),
+      files_(std::move(files)),
+      fingerprint_(train_->fingerprint() + "-" + files_.fingerprint()) {}
+
+std::vector<std::string> DatasetAndFiles::notes() const {
+  std::vector<std::string> out = train_->notes();
+  for (std::string& note : files_.notes()) out.push_back(std::move(note));
+  return out;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,37 @@
+#include "trainer/early_stop.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "report/units.h"
+
+namespace tidepool {
+
+u64 evaluations_without_gain(std::span<const EvalLoss> evaluations, double threshold) {
+  double best = std::numeric_limits<double>::infinity();
+  u64 count = 0;
+  bool first = true;
+  for (const EvalLoss& e : evaluations) {
+    const bool better = first || (e.loss < best && best - e.loss > threshold);
+    count = better ? 0 : count + 1;
+    if (e.loss < best) best = e.loss;  // a gain too small to count is the best all the same
+    first = false;
+  }
+  return count;
+}
+
+std::string why_stop_early(std::span<const EvalLoss> evaluations, const TrainConfig& train) {
+  if (train.early_stopping_patience == 0) return "";
+  const u64 count = evaluations_without_gain(evaluations, train.early_stopping_threshold);
+  if (count < train.early_stopping_patience) return "";
+  const EvalLoss* best = &evaluations[0];
+  for (const EvalLoss& e : evaluations)
+    if (e.loss < best->loss || std::isnan(best->loss)) best = &e;
+  return fmt::format("eval_loss has not improved{} in {} evaluation{}; the best was {} at step {}",
+                     train.early_stopping_threshold > 0 ? fmt::format(" by more than {:g}", train.early_stopping_threshold) : "",
+                     count, count == 1 ? "" : "s", loss_text(best->loss), best->step);
+}
+
+}  // namespace tidepool

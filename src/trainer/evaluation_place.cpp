@@ -1,0 +1,86 @@
+#include "trainer/evaluation_place.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "checkpoint/checkpoint.h"
+#include "trainer/forward_only.h"
+#include "trainer/generate_place.h"
+
+namespace tidepool {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
+
+// As one value of an override, whatever the names hold.
+std::string list_text(const std::vector<std::string>& entries) {
+  std::string out = "[";
+  for (const std::string& entry : entries) {
+    out += out.size() > 1 ? ", '" : "'";
+    for (const char c : entry) out += c == '\'' ? "''" : std::string(1, c);
+    out += "'";
+  }
+  return out + "]";
+}
+
+std::vector<std::string> overrides_of(const EvaluateRequest& request) {
+  std::vector<std::string> out = {"train.eval_batches=0"};
+  if (!request.data.empty()) out.push_back("data.validation=" + list_text(request.data));
+  out.insert(out.end(), request.overrides.begin(), request.overrides.end());
+  return out;
+}
+
+Result<EvaluationPlace> of_run(const std::string& path, const EvaluateRequest& request) {
+  TRY_ASSIGN(GeneratePlace found, find_generate_place(path));
+  for (const std::string& note : found.notes) request.note(note);
+  EvaluationPlace out{.config = {}, .weights = std::move(found.checkpoint), .swap_dir = found.run_dir + "/eval-swap"};
+  TRY_ASSIGN(out.config, config_of_trained(found.run_dir, out.weights, overrides_of(request)));
+  return out;
+}
+
+bool is_model_directory(const std::string& path) {
+  return fs::exists(path + "/config.json") && !fs::exists(path + "/manifest.json");
+}
+
+// Nothing but the weights is given: the rest has to be said.
+Result<EvaluationPlace> of_model_directory(const EvaluateRequest& request) {
+  std::vector<std::string> overrides = overrides_of(request);
+  overrides.insert(overrides.begin(), "model=" + request.source);
+  if (!request.data.empty()) overrides.insert(overrides.begin(), "data.train=" + list_text(request.data));
+  EvaluationPlace out{.config = {}, .weights = request.source, .swap_dir = {}};
+  TRY_ASSIGN(out.config, parse_config("", "evaluating " + request.source, overrides));
+  out.swap_dir = swap_directory(out.config);
+  return out;
+}
+
+Result<EvaluationPlace> of_config(const EvaluateRequest& request) {
+  EvaluationPlace out;
+  TRY_ASSIGN(out.config, load_config(request.source, overrides_of(request)));
+  const std::string& dir = out.config.output.dir;
+  TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(dir));
+  if (!steps.empty()) return of_run(dir, request);
+  if (out.config.model_directory.empty())
+    return usage(fmt::format("{}: {} holds no checkpoint, and the config names no model directory: train first, or name "
+                             "what to evaluate",
+                             request.source, dir));
+  request.note(fmt::format("{} holds no checkpoint yet: evaluating {}", dir, out.config.model_directory));
+  out.weights = out.config.model_directory;
+  out.swap_dir = swap_directory(out.config);
+  return out;
+}
+
+}  // namespace
+
+Result<EvaluationPlace> find_evaluation_place(const EvaluateRequest& request) {
+  std::error_code unused;
+  if (!fs::exists(request.source, unused))
+    return usage(fmt::format("{} is not there: name a run directory, a checkpoint, a model directory or a config",
+                             request.source));
+  if (!fs::is_directory(request.source, unused)) return of_config(request);
+  return is_model_directory(request.source) ? of_model_directory(request) : of_run(request.source, request);
+}
+
+}  // namespace tidepool

@@ -1,0 +1,20 @@
+// What `tidepool eval` was pointed at: weights, and a config to run them with.
+#pragma once
+
+#include <string>
+
+#include "config/config.h"
+#include "trainer/evaluate.h"
+
+namespace tidepool {
+
+struct EvaluationPlace {
+  Config config;
+  std::string weights;   // a checkpoint or a model directory
+  std::string swap_dir;  // of its own
+};
+
+// Errors as of evaluate_model.
+Result<EvaluationPlace> find_evaluation_place(const EvaluateRequest&);
+
+}  // namespace tidepool

@@ -1,0 +1,63 @@
+#include "trainer/forward_only.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "checkpoint/adapter_files.h"
+#include "checkpoint/checkpoint.h"
+#include "planner/planner.h"
+#include "trainer/disk_shortage.h"
+#include "trainer/session.h"
+
+namespace tidepool {
+namespace {
+
+std::string one_device(Config config, const std::function<void(const std::string&)>& note) {
+  const std::vector<u32> gpus = config.machine.gpus();
+  if (gpus.empty()) return "cpu";
+  config.machine.executor = fmt::format("cuda:{}", gpus.front());
+  const Result<void> usable = check_executor(config);
+  if (usable) return config.machine.executor;
+  note("the cores compute, where the run had a GPU: " + usable.error().message);
+  return "cpu";
+}
+
+}  // namespace
+
+Result<Config> config_of_trained(const std::string& run_dir, const std::string& checkpoint,
+                                 std::vector<std::string> overrides) {
+  std::error_code unused;
+  const bool adapters = std::filesystem::exists(checkpoint + "/" + adapter_config_file, unused);
+  // What is said on the command line counts for more.
+  if (!adapters) overrides.insert(overrides.begin(), "model=" + checkpoint);
+  overrides.push_back("output.dir=" + run_dir);  // it may have moved
+  return load_config(run_dir + "/config.yaml", overrides);
+}
+
+void make_forward_only(Config& config, const std::function<void(const std::string&)>& note) {
+  config.memory.sweeps = 0;
+  config.memory.home = HomePolicy::automatic;
+  config.memory.chunk_size = Bytes{0};
+  config.machine.file.clear();
+  config.machine.executor = one_device(config, note);
+}
+
+Result<ForwardPlan> plan_forward(const Config& config) {
+  TRY_ASSIGN(ModelGraph graph, make_graph(config));
+  for (Window& window : graph.windows) window.trainable = false;
+  TRY_ASSIGN(const Bytes disk, disk_budget(config));
+  Result<Plan> plan = make_plan(graph, plan_options(config, disk));
+  if (!plan) return explain_disk(config, graph, plan_options(config, disk), plan.error());
+  return ForwardPlan{std::move(graph), *std::move(plan)};
+}
+
+Result<std::vector<std::string>> load_forward_weights(const Config& config, const std::string& directory,
+                                                      const ModelGraph& graph, StateWriter& writer) {
+  if (!graph.lora.on()) return load_weights(directory, graph, writer);
+  WriteMore adapters_follow(writer);
+  TRY(load_weights(config.model_directory, graph, adapters_follow));
+  return load_weights(directory, graph, writer, WeightsOf::adapters);
+}
+
+}  // namespace tidepool

@@ -1,0 +1,186 @@
+// A run that ends before max_steps: why, with what, and the same whether or not it was stopped in between. And
+// `tidepool eval` of what it left is what it said.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/json_file.h"
+#include "tests/support/train_fixture.h"
+#include "trainer/evaluate.h"
+
+namespace tidepool {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using testing::numbers_of;
+using testing::TrainDir;
+
+// Learns 2 KB by heart, and so gets worse on other text.
+Config overfitting(const TrainDir& dir, const std::string& run) {
+  Config c = testing::small_config(dir, run);
+  const std::string text = testing::made_up_text(20'000);
+  std::ofstream(dir / "few.txt") << text.substr(0, 700);
+  std::ofstream(dir / "other.txt") << text.substr(9'000, 1'000);
+  std::ofstream(dir / "short.txt") << text.substr(15'000, 41);
+  c.data.train = {dir / "few.txt"};
+  c.data.validation = {dir / "other.txt", dir / "short.txt"};
+  c.train.learning_rate = 1e-2;
+  c.train.lr_scheduler_type = "constant";
+  c.train.max_steps = 400;
+  c.train.eval_steps = 4;
+  c.train.eval_batches = 0;
+  c.train.early_stopping_patience = 3;
+  c.output.trace = false;
+  return c;
+}
+
+std::string target_of(const std::string& link) { return fs::read_symlink(link).string(); }
+
+TEST(EarlyStop, EndsWellAndKeepsTheBest) {
+  const TrainDir dir;
+  const Config c = overfitting(dir, "run");
+  const auto report = testing::run(c);
+  ASSERT_TRUE(report) << report.error().message;
+  ASSERT_LT(report->steps, c.train.max_steps);
+  EXPECT_THAT(report->stopped_early, HasSubstr("in 3 evaluations"));
+  EXPECT_EQ(report->eval_steps.back(), report->steps);
+  EXPECT_EQ(report->best_step, report->steps - 12);  // three evaluations before the end, and saved at once
+  EXPECT_TRUE(fs::exists(fmt::format("{}/checkpoint-{}", c.output.dir, report->steps)));
+  EXPECT_EQ(target_of(c.output.dir + "/checkpoint-best"), fmt::format("checkpoint-{}", report->best_step));
+  EXPECT_EQ(report->best_checkpoint, fmt::format("{}/checkpoint-{}", c.output.dir, report->best_step));
+  const auto read = read_report(c.output.dir);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, *report);
+}
+
+TEST(EarlyStop, ResumedStopsAtTheSameStep) {
+  const TrainDir dir;
+  const auto whole = testing::run(overfitting(dir, "whole"));
+  ASSERT_TRUE(whole) << whole.error().message;
+  // In between evaluations, at one, and at the one that ends it.
+  const u64 last = whole->steps;
+  Config c = overfitting(dir, "stopped");
+  std::string resume;
+  for (const u64 stop : {u64{2}, last - 12, last - 5, last - 4}) {
+    const auto report = testing::run(c, {.resume = resume, .stop_after = stop});
+    ASSERT_FALSE(report) << stop;
+    ASSERT_EQ(report.error().kind, ErrorKind::interrupted) << report.error().message;
+    resume = "auto";
+  }
+  const auto end = testing::run(c, {.resume = "auto"});
+  ASSERT_TRUE(end) << end.error().message;
+  EXPECT_EQ(numbers_of(*end), numbers_of(*whole));
+  EXPECT_EQ(end->stopped_early, whole->stopped_early);
+  EXPECT_EQ(end->best_step, whole->best_step);
+  const auto again = testing::run(c, {.resume = "auto"});
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->steps, 0u);
+  EXPECT_EQ(again->weights_xxh3, end->weights_xxh3);
+}
+
+TEST(EarlyStop, AStopAtTheLastEvaluationIsTheEnd) {
+  const TrainDir dir;
+  const auto whole = testing::run(overfitting(dir, "whole"));
+  ASSERT_TRUE(whole) << whole.error().message;
+  const auto report = testing::run(overfitting(dir, "stopped"), {.stop_after = whole->steps});
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(numbers_of(*report), numbers_of(*whole));
+}
+
+TEST(EarlyStop, NothingHeldOutIsRefused) {
+  const TrainDir dir;
+  Config c = overfitting(dir, "run");
+  c.data.validation.clear();
+  std::ofstream(dir / "few.txt") << std::string(40, 'x');
+  const auto report = testing::run(c);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().kind, ErrorKind::usage);
+  EXPECT_THAT(report.error().message, HasSubstr("early_stopping_patience"));
+}
+
+// The link names what the branch that is trained has as its best, or is not there.
+TEST(BestCheckpoint, FollowsTheBranch) {
+  const TrainDir dir;
+  Config c = testing::small_config(dir);
+  c.train.max_steps = 6;
+  c.train.eval_steps = c.output.save_steps = 2;
+  c.output.save_total_limit = 5;
+  ASSERT_TRUE(testing::run(c));
+  const std::string link = c.output.dir + "/checkpoint-best";
+  EXPECT_EQ(target_of(link), "checkpoint-6");
+  const auto back = testing::run(c, {.resume = c.output.dir + "/checkpoint-4", .stop_after = 5});
+  ASSERT_FALSE(back);
+  EXPECT_EQ(target_of(link), "checkpoint-4");
+  ASSERT_TRUE(testing::run(c, {.resume = link}));  // what it names can be gone on from
+  EXPECT_EQ(target_of(link), "checkpoint-6");
+}
+
+Result<Evaluation> evaluated(const std::string& source, const std::vector<std::string>& overrides = {},
+                             const std::vector<std::string>& data = {}) {
+  return evaluate_model({.source = source, .overrides = overrides, .data = data, .quiet = true});
+}
+
+TEST(Evaluate, IsWhatTrainingSaid) {
+  const TrainDir dir;
+  for (const Family family : {Family::gpt2, Family::qwen3}) {
+    Config c = overfitting(dir, std::string(name(family)));
+    c.model = testing::small_model(family);
+    c.train.max_steps = 8;
+    const auto report = testing::run(c);
+    ASSERT_TRUE(report) << report.error().message;
+    const auto last = evaluated(c.output.dir);
+    ASSERT_TRUE(last) << last.error().message;
+    EXPECT_NEAR(last->all.loss(), report->eval_losses.back(), 1e-12);
+    EXPECT_EQ(last->all.tokens, 999u + 40u);
+    ASSERT_EQ(last->parts.size(), 2u);
+    EXPECT_EQ(last->parts[1].tokens, 40u);
+    const auto best = evaluated(c.output.dir + "/checkpoint-best");
+    ASSERT_TRUE(best) << best.error().message;
+    EXPECT_NEAR(best->all.loss(), report->best_eval_loss, 1e-12);
+    // Through other budgets, in other batches: the same to rounding; with the tail of a batch that is not full.
+    const auto elsewhere = evaluated(c.output.dir, {"memory.device=600KiB", "per_device_train_batch_size=3", "gradient_accumulation_steps=4"});
+    ASSERT_TRUE(elsewhere) << elsewhere.error().message;
+    EXPECT_NEAR(elsewhere->all.loss(), last->all.loss(), 1e-6);
+    EXPECT_FALSE(fs::exists(c.output.dir + "/eval-swap"));
+  }
+}
+
+TEST(Evaluate, OtherDataAndLimits) {
+  const TrainDir dir;
+  const Config c = testing::small_config(dir);
+  const auto report = testing::run(c);
+  ASSERT_TRUE(report) << report.error().message;
+  const auto all = evaluated(c.output.dir);
+  ASSERT_TRUE(all) << all.error().message;
+  EXPECT_EQ(all->all.sequences, 31u);  // 5 % of 20,000 bytes in rows of 32
+  const auto limited = evaluated(c.output.dir, {"train.eval_batches=5"});  // as training had it
+  ASSERT_TRUE(limited) << limited.error().message;
+  EXPECT_NEAR(limited->all.loss(), report->eval_losses.back(), 1e-12);
+  std::ofstream(dir / "its other.txt") << "so we wait by rocks until it turns";
+  const auto other = evaluated(c.output.dir, {}, {dir / "its other.txt"});
+  ASSERT_TRUE(other) << other.error().message;
+  EXPECT_EQ(other->all.tokens, 33u);
+}
+
+TEST(Evaluate, SaysWhatIsMissing) {
+  const TrainDir dir;
+  const auto refusal = [&](const std::string& source, const std::vector<std::string>& overrides = {}) {
+    const auto done = evaluated(source, overrides);
+    EXPECT_FALSE(done);
+    EXPECT_EQ(done.error().kind, ErrorKind::usage);
+    return done.error().message;
+  };
+  EXPECT_THAT(refusal(dir / "none"), HasSubstr("is not there"));
+  fs::create_directory(dir / "empty");
+  EXPECT_THAT(refusal(dir / "empty"), HasSubstr("holds no checkpoint"));
+  Config c = testing::small_config(dir);
+  std::ofstream(dir / "c.yaml") << to_yaml(c);
+  EXPECT_THAT(refusal(dir / "c.yaml"), HasSubstr("train first"));
+  ASSERT_TRUE(testing::run(c));
+  EXPECT_THAT(refusal(c.output.dir, {"validation_fraction=0"}), HasSubstr("nothing is held out"));
+}
+
+}  // namespace
+}  // namespace tidepool

@@ -1,0 +1,9 @@
+// One fuzzer as a program of libFuzzer's; FUZZ is its function.
+#include <cstddef>
+
+#include "tests/fuzz/fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
+  tidepool::fuzz::FUZZ({reinterpret_cast<const char*>(data), size});
+  return 0;
+}

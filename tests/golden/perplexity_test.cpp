@@ -1,0 +1,63 @@
+// Perplexity on held-out files, against transformers: per file and in all, whatever the size of a batch.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <boost/json.hpp>
+#include <cmath>
+#include <fstream>
+
+#include "tests/support/disk_fixture.h"
+#include "tests/support/family_cases.h"
+#include "trainer/evaluate.h"
+
+namespace tidepool {
+namespace {
+
+boost::json::value golden() {
+  std::ifstream in(test::family_directory("perplexity.json"));
+  return boost::json::parse(std::string(std::istreambuf_iterator<char>(in), {}));
+}
+
+double number(const boost::json::value& v) { return v.to_number<double>(); }
+
+struct Setting {
+  const char* name;
+  u32 sequences, micro_batches;
+  const char* device = "4MiB";
+};
+
+class Perplexity : public ::testing::TestWithParam<Setting> {};
+
+TEST_P(Perplexity, IsTransformers) {
+  const auto& [name, sequences, micro_batches, device] = GetParam();
+  const test::ScratchDir dir;
+  const auto done = evaluate_model(
+      {.source = test::family_directory(name),
+       .overrides = {"train.precision=fp32", "train.sequence_length=20", fmt::format("memory.device={}", device),
+                     "memory.host=4MiB", fmt::format("train.per_device_train_batch_size={}", sequences),
+                     fmt::format("train.gradient_accumulation_steps={}", micro_batches), "output.dir=" + (dir / "run")},
+       .data = {test::family_directory("held_out_a.bin"), test::family_directory("held_out_b.bin")},
+       .quiet = true});
+  ASSERT_TRUE(done) << done.error().message;
+  const boost::json::value all = golden();
+  const boost::json::value& expected = all.at(name);
+  EXPECT_EQ(done->all.tokens, static_cast<u64>(number(expected.at("tokens"))));
+  EXPECT_NEAR(done->all.loss(), number(expected.at("loss")), 1e-5);
+  EXPECT_NEAR(std::exp(done->all.loss()), number(expected.at("perplexity")), 1e-3);
+  ASSERT_EQ(done->parts.size(), 2u);
+  for (const EvaluatedPart& part : done->parts) {
+    const std::string file = part.name.substr(part.name.rfind('/') + 1);
+    const boost::json::value& of_file = expected.at("files").at(file);
+    EXPECT_EQ(part.tokens, static_cast<u64>(number(of_file.at("tokens")))) << file;
+    EXPECT_NEAR(part.loss(), number(of_file.at("loss")), 1e-5) << file;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Perplexity,
+                         ::testing::Values(Setting{"gpt2_plain", 1, 1}, Setting{"llama_untied_llama3", 3, 2},
+                                           Setting{"mistral_untied", 5, 8}, Setting{"qwen2_tied", 2, 3, "200KiB"},
+                                           Setting{"qwen3_tied_head_dim", 64, 1}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace tidepool

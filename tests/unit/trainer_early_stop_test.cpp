@@ -1,0 +1,62 @@
+#include "trainer/early_stop.h"
+
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "config/config.h"
+
+namespace tidepool {
+namespace {
+
+u64 count(const std::vector<double>& losses, double threshold = 0) {
+  std::vector<EvalLoss> evaluations;
+  for (size_t i = 0; i < losses.size(); ++i) evaluations.push_back({10 * (i + 1), losses[i]});
+  return evaluations_without_gain(evaluations, threshold);
+}
+
+TEST(EarlyStop, CountsEvaluationsWithoutAGain) {
+  EXPECT_EQ(count({}), 0u);
+  EXPECT_EQ(count({3}), 0u);
+  EXPECT_EQ(count({3, 3}), 1u);  // as low is not lower
+  EXPECT_EQ(count({3, 2, 2.5, 2.1}), 2u);
+  EXPECT_EQ(count({3, 2, 2.5, 1.9}), 0u);
+}
+
+// As EarlyStoppingCallback: a gain below the threshold is the best from then on, and counts as none.
+TEST(EarlyStop, SmallGainsAreNone) {
+  EXPECT_EQ(count({3, 2.95, 2.9}, 0.1), 2u);
+  EXPECT_EQ(count({3, 2.95, 2.86}, 0.1), 2u);  // 0.09 below the best, if 0.14 below the first
+  EXPECT_EQ(count({3, 2.95, 2.84}, 0.1), 0u);
+}
+
+TEST(EarlyStop, NoNumberIsNoGain) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(count({3, nan, nan}), 2u);
+  EXPECT_EQ(count({nan, 3}), 0u);
+  EXPECT_EQ(count({nan, nan}), 1u);
+}
+
+TEST(EarlyStop, SaysWhy) {
+  const std::vector<EvalLoss> evaluations = {{10, 3}, {20, 2}, {30, 2.5}, {40, 2.25}};
+  EXPECT_EQ(why_stop_early(evaluations, {.early_stopping_patience = 3}), "");
+  EXPECT_EQ(why_stop_early(evaluations, {}), "");
+  EXPECT_EQ(why_stop_early(evaluations, {.early_stopping_patience = 2}),
+            "eval_loss has not improved in 2 evaluations; the best was 2.0000 at step 20");
+}
+
+TEST(EarlyStop, NeedsEvaluations) {
+  const auto refusal = [](const std::vector<std::string>& overrides) {
+    std::vector<std::string> all = {"data.train=x", "memory.device=1MiB", "memory.host=1MiB", "early_stopping_patience=2"};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    const Result<Config> config = parse_config("", "c.yaml", all);
+    return config ? std::string("accepted") : config.error().message;
+  };
+  EXPECT_THAT(refusal({}), ::testing::HasSubstr("set train.eval_steps too"));
+  EXPECT_THAT(refusal({"eval_steps=5", "validation_fraction=0"}), ::testing::HasSubstr("name data.validation"));
+  EXPECT_EQ(refusal({"eval_steps=5"}), "accepted");
+  EXPECT_EQ(refusal({"eval_steps=5", "validation_fraction=0", "data.validation=y"}), "accepted");
+}
+
+}  // namespace
+}  // namespace tidepool
