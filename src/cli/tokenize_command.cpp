@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "data/find_files.h"
+#include "data/source_files.h"
 #include "json/text.h"
 #include "report/status_line.h"
 #include "report/units.h"
@@ -36,7 +37,14 @@ Result<std::unique_ptr<DocumentSource>> open_source(const TokenizeArguments& arg
                                                     const Tokenizer& tokenizer) {
   TRY_ASSIGN(const std::vector<FoundFile> found, find_files(arguments.inputs, "the input"));
   std::vector<std::string> files;
-  for (const FoundFile& file : found) files.push_back(file.path);
+  for (const FoundFile& file : found) {
+    if (is_jsonl(file.path))
+      return usage(
+          fmt::format("{}: holds records, not text; name it in data.train of a config, and run  "
+                      "tidepool tokenize CONFIG.yaml",
+                      file.path));
+    files.push_back(file.path);
+  }
   return text_documents(std::move(files), arguments.documents, tokenizer);
 }
 

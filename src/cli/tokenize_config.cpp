@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/json/value.hpp>
 
 #include "data/open_documents.h"
 #include "json/text.h"
 #include "report/screen.h"
 #include "trainer/open_data.h"
+#include "trainer/signals.h"
 
 namespace tidepool {
 
@@ -21,8 +23,9 @@ void print(const ShownDocument& document, const Screen& screen) {
   fmt::print("{}: {} tokens, {} with loss\n", document.place, document.tokens, document.learned);
   for (const ShownDocument::Run& run : document.runs) {
     const bool cut = run.text.size() > shown_bytes_max;
-    const std::string text =
-        json_text(boost::json::value(run.text.substr(0, shown_bytes_max)), JsonStyle::line);
+    size_t bytes = std::min(run.text.size(), shown_bytes_max);
+    while (cut && bytes > 0 && (static_cast<unsigned char>(run.text[bytes]) & 0xc0) == 0x80) --bytes;
+    const std::string text = json_text(boost::json::value(run.text.substr(0, bytes)), JsonStyle::line);
     const std::string line = fmt::format("  {} {}{}", run.learned ? '+' : '-', text, cut ? " ..." : "");
     fmt::print("{}\n", paint(screen, run.learned ? Ink::green : Ink::dim, line));
   }
@@ -41,7 +44,7 @@ Result<void> show_documents(const Config& config, const std::vector<SourceFiles>
 
 Result<void> tokenize_config(const Config& config, u64 show) {
   const DataPlace place = data_place(config);
-  TRY_ASSIGN(const bool tokenizer, has_tokenizer(config.data, place.model_directory));
+  const bool tokenizer = has_tokenizer(config.data, place.model_directory);
   TRY_ASSIGN(const std::vector<SourceFiles> sources, all_sources(config.data, tokenizer));
   for (const SourceFiles& source : sources) {
     if (source.holds(FileKind::tokens))
@@ -50,6 +53,7 @@ Result<void> tokenize_config(const Config& config, u64 show) {
                                source.found[0].path)};
   }
   if (show > 0) return show_documents(config, sources, show);
+  const StopSignals signals(StopSignals::at_once("\ntidepool: stopped; what was begun is removed\n"));
   TRY_ASSIGN(const std::unique_ptr<Dataset> data, open_data(config));
   for (const std::string& note : data->notes()) fmt::print("{}\n", note);
   return {};

@@ -115,7 +115,7 @@ const jinja::Template& ChatTemplate::chosen(const ChatRecord& chat) const {
 }
 
 Result<jinja::Rendered> ChatTemplate::render_first(const ChatRecord& chat, size_t messages,
-                                                   bool prompt_for_answer) const {
+                                                   bool prompt_for_answer, u64& steps_left) const {
   jinja::Dict variables;
   variables.append("messages", jinja::Value(jinja::List(chat.messages.begin(),
                                                         chat.messages.begin() + static_cast<i64>(messages))));
@@ -124,7 +124,7 @@ Result<jinja::Rendered> ChatTemplate::render_first(const ChatRecord& chat, size_
   variables.append("add_generation_prompt", jinja::Value(prompt_for_answer));
   for (const auto& [name, value] : variables_.entries()) variables.set(name, value);
   static const std::tm day = fixed_day();
-  return chosen(chat).render(variables, day);
+  return chosen(chat).render(variables, day, &steps_left);
 }
 
 Result<std::string> ChatTemplate::prompt(const ChatRecord& chat) const {
@@ -133,7 +133,8 @@ Result<std::string> ChatTemplate::prompt(const ChatRecord& chat) const {
 }
 
 Result<RenderedChat> ChatTemplate::render(const ChatRecord& chat, LossOn loss) const {
-  TRY_ASSIGN(jinja::Rendered whole, render_first(chat, chat.messages.size(), false));
+  u64 steps_left = record_steps_max;
+  TRY_ASSIGN(jinja::Rendered whole, render_first(chat, chat.messages.size(), false, steps_left));
   RenderedChat out;
   if (loss == LossOn::everything) {
     out.answers = {{0, whole.text.size()}};
@@ -142,18 +143,26 @@ Result<RenderedChat> ChatTemplate::render(const ChatRecord& chat, LossOn loss) c
     std::erase_if(out.answers, [](const jinja::Span& span) { return span.begin == span.end; });
     if (loss == LossOn::last_answer && out.answers.size() > 1) out.answers = {out.answers.back()};
   } else {
-    TRY_ASSIGN(out.answers, answers_by_prefixes(chat, loss, whole.text));
+    TRY_ASSIGN(out.answers, answers_by_prefixes(chat, loss, whole.text, steps_left));
   }
   out.text = std::move(whole.text);
   return out;
 }
 
 Result<std::vector<jinja::Span>> ChatTemplate::answers_by_prefixes(const ChatRecord& chat, LossOn loss,
-                                                                   const std::string& whole) const {
+                                                                   const std::string& whole,
+                                                                   u64& steps_left) const {
   std::vector<jinja::Span> out;
   for (size_t i = chat.messages.size(); i-- > 0;) {
     if (!is_answer(chat.messages[i])) continue;
-    TRY_ASSIGN(const jinja::Span span, answer_by_prefixes(chat, i, whole));
+    const Result<jinja::Span> found = answer_by_prefixes(chat, i, whole, steps_left);
+    if (!found && steps_left == 0)
+      return bad(
+          fmt::format("{}: to find the answers of so long a chat ({} messages) the template is run too "
+                      "often; mark answers in the template with {{% generation %}}, cut the chat into "
+                      "several, or set data.loss: last_answer or all",
+                      chosen(chat).name(), chat.messages.size()));
+    TRY_ASSIGN(const jinja::Span span, found);
     if (span.begin < span.end) out.push_back(span);
     if (loss == LossOn::last_answer) break;
   }
@@ -166,7 +175,7 @@ Result<std::vector<jinja::Span>> ChatTemplate::answers_by_prefixes(const ChatRec
 }
 
 Result<jinja::Span> ChatTemplate::answer_by_prefixes(const ChatRecord& chat, size_t message,
-                                                     const std::string& whole) const {
+                                                     const std::string& whole, u64& steps_left) const {
   const auto unclear = [&](std::string_view why) {
     return bad(
         fmt::format("{}: where the answer messages[{}] stands in the text cannot be told, since {}; mark "
@@ -174,10 +183,10 @@ Result<jinja::Span> ChatTemplate::answer_by_prefixes(const ChatRecord& chat, siz
                     "with {{% generation %}}, or set data.loss: all",
                     chosen(chat).name(), message, why));
   };
-  const Result<jinja::Rendered> asked = render_first(chat, message, true);
+  const Result<jinja::Rendered> asked = render_first(chat, message, true, steps_left);
   if (!asked)
     return unclear(fmt::format("the messages before it alone are refused ({})", asked.error().message));
-  const Result<jinja::Rendered> answered = render_first(chat, message + 1, false);
+  const Result<jinja::Rendered> answered = render_first(chat, message + 1, false, steps_left);
   if (!answered)
     return unclear(fmt::format("the messages up to it alone are refused ({})", answered.error().message));
   const std::string &before = asked->text, &with = answered->text;
@@ -185,7 +194,7 @@ Result<jinja::Span> ChatTemplate::answer_by_prefixes(const ChatRecord& chat, siz
   size_t begin = before.size();
   if (!whole.starts_with(
           before)) {  // the prompt for an answer may say more than an answer in the middle begins with
-    TRY_ASSIGN(const jinja::Rendered bare, render_first(chat, message, false));
+    TRY_ASSIGN(const jinja::Rendered bare, render_first(chat, message, false, steps_left));
     begin = common_prefix(whole, before);
     if (begin < bare.text.size() || !whole.starts_with(bare.text))
       return unclear("the template writes the messages before it otherwise once more follow");

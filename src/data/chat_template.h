@@ -53,10 +53,14 @@ class ChatTemplate {
  private:
   ChatTemplate() = default;
   const jinja::Template& chosen(const ChatRecord&) const;
-  Result<jinja::Rendered> render_first(const ChatRecord&, size_t messages, bool prompt_for_answer) const;
-  Result<std::vector<jinja::Span>> answers_by_prefixes(const ChatRecord&, LossOn,
-                                                       const std::string& whole) const;
-  Result<jinja::Span> answer_by_prefixes(const ChatRecord&, size_t message, const std::string& whole) const;
+  // Of all renderings of a record together, which grow with the square of its answers: some seconds.
+  static constexpr u64 record_steps_max = 4 * jinja::Template::steps_max;
+  Result<jinja::Rendered> render_first(const ChatRecord&, size_t messages, bool prompt_for_answer,
+                                       u64& steps_left) const;
+  Result<std::vector<jinja::Span>> answers_by_prefixes(const ChatRecord&, LossOn, const std::string& whole,
+                                                       u64& steps_left) const;
+  Result<jinja::Span> answer_by_prefixes(const ChatRecord&, size_t message, const std::string& whole,
+                                         u64& steps_left) const;
 
   std::unique_ptr<const jinja::Template> plain_, with_tools_;  // with_tools_ may be null
   jinja::Dict variables_;

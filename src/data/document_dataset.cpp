@@ -27,10 +27,46 @@ class DocumentOrder {
   bool shuffle_;
 };
 
+// What is trained on: the first documents in their order, and the head of one that is cut; and what is held
+// out: the documents behind those, or the cut one's tail.
+struct Division {
+  u64 train = 0, held = 0;  // whole documents
+  std::optional<TokenCache::Document> head, tail;
+  u64 tail_rows = 0;
+};
+
 u64 held_out(u64 documents, double fraction) {
   if (fraction <= 0 || documents < 2) return 0;
   return std::clamp<u64>(static_cast<u64>(std::llround(fraction * static_cast<double>(documents))), 1,
                          documents - 1);
+}
+
+// Where a single document is more than the share that is to be held out (a book in one file, say), rows at
+// the end of the last one are.
+Result<Division> divide(const TokenCache& cache, const DocumentOrder& order, double fraction,
+                        u32 row_places) {
+  const u64 documents = cache.counts().documents, held = held_out(documents, fraction);
+  const Division whole{.train = documents - held, .held = held, .head = {}, .tail = {}};
+  if (fraction <= 0 || fraction * static_cast<double>(documents) >= 1) return whole;
+  TRY_ASSIGN(const TokenCache::Document last, cache.document(order(documents - 1)));
+  const u64 rows = div_up(last.tokens - 1, u64{row_places});
+  if (rows < 2) return whole;
+  const double wanted = fraction * static_cast<double>(cache.counts().tokens) / row_places;
+  const u64 tail_rows = std::clamp<u64>(static_cast<u64>(std::llround(wanted)), 1, rows - 1);
+  const u64 cut = (rows - tail_rows) * row_places;  // the last token that the head predicts begins the tail
+  TRY_ASSIGN(const u64 learned, cache.learned_in(last.first + cut + 1, last.tokens - cut - 1));
+  if (learned == 0 || learned == last.learned) return whole;
+  return Division{.train = documents - 1,
+                  .held = 0,
+                  .head = TokenCache::Document{last.first, cut + 1, last.learned - learned},
+                  .tail = TokenCache::Document{last.first + cut, last.tokens - cut, learned},
+                  .tail_rows = tail_rows};
+}
+
+std::string held_out_text(const Division& division, double fraction) {
+  if (division.tail) return fmt::format("the last {} rows of one document held out", division.tail_rows);
+  if (division.held == 0 && fraction > 0) return "nothing held out: there is one document, of one row";
+  return fmt::format("{} documents held out", division.held);
 }
 
 }  // namespace
@@ -61,27 +97,29 @@ Result<std::unique_ptr<DocumentDataset>> DocumentDataset::create(const DataConfi
 Result<void> DocumentDataset::pack(const DataConfig& config, Source source) {
   std::unique_ptr<TokenCache> cache = std::move(source.cache);
   const u64 documents = cache->counts().documents;
-  if (documents == 0) {
-    const std::string where = source.files.empty() ? cache->directory() : source.files;
-    const u64 none = cache->counts().without_loss;
-    if (none == 0) return Error{ErrorKind::bad_input, fmt::format("{}: holds no document", where)};
-    return Error{ErrorKind::bad_input, fmt::format("{}: no document has anything to learn ({} have none); see data.loss, and "
-                                                   "look at them with  tidepool tokenize CONFIG --show 3",
-                                                   where, none)};
-  }
+  if (documents == 0)  // none is made so
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}: holds no document; remove it to have it made again", cache->directory())};
   const DocumentOrder order(documents, shuffle_);
-  const u64 held = held_out(documents, config.validation_fraction), train = documents - held;
+  TRY_ASSIGN(const Division division, divide(*cache, order, config.validation_fraction, sequence_length_));
   const PackOptions options{.row_places = sequence_length_, .together = config.packing};
   Packed out{.cache = std::move(cache), .train = {}, .validation = {}, .name = std::move(source.name)};
-  TRY_ASSIGN(out.train, PackedRows::pack(
-                            *out.cache, train, [&](u64 i) { return order(i); }, options));
-  TRY_ASSIGN(out.validation, PackedRows::pack(
-                                 *out.cache, held, [&](u64 i) { return order(train + i); }, options));
+  const u64 train = division.train + (division.head ? 1 : 0), held = division.tail ? 1 : division.held;
+  const auto train_document = [&](u64 i) -> Result<TokenCache::Document> {
+    if (i == division.train) return *division.head;
+    return out.cache->document(order(i));
+  };
+  const auto held_document = [&](u64 i) -> Result<TokenCache::Document> {
+    if (division.tail) return *division.tail;
+    return out.cache->document(order(division.train + i));
+  };
+  TRY_ASSIGN(out.train, PackedRows::pack(*out.cache, train, train_document, options));
+  TRY_ASSIGN(out.validation, PackedRows::pack(*out.cache, held, held_document, options));
   const double places = static_cast<double>((out.train.rows() + out.validation.rows()) * sequence_length_);
   notes_.push_back(fmt::format(
-      "data: {} documents in {} rows of {} ({:.1f}% filled), {} documents held out{}", train,
-      out.train.rows(), sequence_length_,
-      100 * static_cast<double>(out.train.filled_places() + out.validation.filled_places()) / places, held,
+      "data: {} documents in {} rows of {} ({:.1f}% filled), {}{}", train, out.train.rows(), sequence_length_,
+      100 * static_cast<double>(out.train.filled_places() + out.validation.filled_places()) / places,
+      held_out_text(division, config.validation_fraction),
       out.train.cut_documents() > 0
           ? fmt::format("; {} longer than a row were cut", out.train.cut_documents())
           : ""));
@@ -90,9 +128,9 @@ Result<void> DocumentDataset::pack(const DataConfig& config, Source source) {
 }
 
 void DocumentDataset::describe(const DataConfig& config) {
-  std::string text =
-      fmt::format("documents, rows of {}, packing {}, held out {}, shuffle {}, seed {}", sequence_length_,
-                  config.packing, config.validation_fraction, shuffle_, shuffle_ ? seed_ : 0);
+  std::string text = fmt::format(
+      "documents (packing {}), rows of {}, packing {}, held out {}, shuffle {}, seed {}", packing_version,
+      sequence_length_, config.packing, config.validation_fraction, shuffle_, shuffle_ ? seed_ : 0);
   for (size_t i = 0; i < sources_.size(); ++i)
     text += fmt::format(", {} at {}", sources_[i].cache->content(),
                         sources_.size() > 1 ? mixture_->share(static_cast<u32>(i)) : 0);

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 #include <glob.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 namespace tidepool {
 
@@ -16,21 +18,32 @@ Error bad(std::string text) { return {ErrorKind::bad_input, std::move(text)}; }
 
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
-Result<std::vector<std::string>> files_below(const std::string& directory) {
-  std::vector<std::string> files;
+// Directories by what they are, not by name: links may lead back up, and in circles.
+using Visited = std::set<std::pair<dev_t, ino_t>>;
+
+Result<void> add_below(const std::string& directory, Visited& visited, std::vector<std::string>& files) {
+  struct stat st {};
+  if (::stat(directory.c_str(), &st) == 0 && !visited.insert({st.st_dev, st.st_ino}).second) return {};
   std::error_code fault;
-  auto walk =
-      fs::recursive_directory_iterator(directory, fs::directory_options::follow_directory_symlink, fault);
-  while (!fault && walk != fs::recursive_directory_iterator()) {
-    std::error_code broken_link;  // not ours to complain about
-    if (is_hidden(walk->path())) {
-      walk.disable_recursion_pending();
-    } else if (walk->is_regular_file(broken_link)) {
-      files.push_back(walk->path().string());
-    }
-    walk.increment(fault);
+  std::vector<fs::path> paths;
+  for (auto entry = fs::directory_iterator(directory, fault); !fault && entry != fs::directory_iterator();
+       entry.increment(fault)) {
+    if (!is_hidden(entry->path())) paths.push_back(entry->path());
   }
   if (fault) return bad(fmt::format("{}: cannot list the directory: {}", directory, fault.message()));
+  std::ranges::sort(paths);  // of two ways to a directory the first by name is taken
+  for (const fs::path& path : paths) {
+    std::error_code broken_link;  // not ours to complain about
+    if (fs::is_regular_file(path, broken_link)) files.push_back(path.string());
+    if (fs::is_directory(path, broken_link)) TRY(add_below(path.string(), visited, files));
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> files_below(const std::string& directory) {
+  std::vector<std::string> files;
+  Visited visited;
+  TRY(add_below(directory, visited, files));
   std::ranges::sort(files);
   return files;
 }
@@ -79,7 +92,8 @@ Result<void> add_entry(const std::string& entry, std::string_view named_in, std:
 
 }  // namespace
 
-Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& entries, std::string_view named_in) {
+Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& entries,
+                                          std::string_view named_in) {
   std::vector<FoundFile> files;
   for (const std::string& entry : entries) TRY(add_entry(entry, named_in, files));
   return files;

@@ -16,11 +16,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr u64 sample_bytes = 64 * kib;  // of each end of a file, for its key
-// Read and encoded together; large enough that cores wait for each other rarely, and a few MiB in all.
-constexpr size_t batch_bytes = 4 * mib, batch_documents = 4096;
-
-// Changes with whatever makes other tokens of the same files and settings.
-constexpr int encoding_version = 1;
+// Read and encoded together, for each core: eight parts of a text, so that they end about together.
+constexpr size_t core_bytes = 8 * RawDocuments::part_bytes, core_documents = 2048;
 
 Result<std::string> sample_of(const RawDocuments::File& file) {
   TRY_ASSIGN(const InputFile input, open_input(file.path, ErrorKind::bad_input));
@@ -40,18 +37,19 @@ Result<std::string> sample_of(const RawDocuments::File& file) {
 // One batch: raw documents in, tokens of each out, in the same order.
 class Batch {
  public:
-  bool full() const { return bytes_ >= batch_bytes || documents_.size() == batch_documents; }
+  explicit Batch(CorePool* pool) : pool_(pool), cores_(pool ? pool->workers() : 1) {}
+  bool full() const { return bytes_ >= cores_ * core_bytes || documents_.size() == cores_ * core_documents; }
   void add(RawDocument document) {
     bytes_ += document.content.size();
     documents_.push_back(std::move(document));
   }
 
-  Result<void> encode(const DocumentEncoder& encoder, RecordShape shape, CorePool* pool) {
+  Result<void> encode(const DocumentEncoder& encoder, RecordShape shape) {
     std::vector<std::vector<u32>> tokens(documents_.size());
     std::vector<Result<void>> results(documents_.size());
     const auto one = [&](u32 i, u32) { results[i] = encoder.encode(documents_[i], shape, tokens[i]); };
-    if (pool) {
-      parallel_for(*pool, Priority::normal, static_cast<u32>(documents_.size()), one);
+    if (pool_) {
+      parallel_for(*pool_, Priority::normal, static_cast<u32>(documents_.size()), one);
     } else {
       for (u32 i = 0; i < documents_.size(); ++i) one(i, 0);
     }
@@ -74,6 +72,8 @@ class Batch {
   std::vector<RawDocument> documents_;
   std::vector<std::vector<u32>> tokens_;
   size_t bytes_ = 0;
+  CorePool* const pool_;
+  const size_t cores_;
 };
 
 Result<void> encode_all(const CacheRequest& request, const DataPlace& place, TokenCacheWriter& writer) {
@@ -84,13 +84,13 @@ Result<void> encode_all(const CacheRequest& request, const DataPlace& place, Tok
     std::error_code unused;
     progress.bytes_total += fs::file_size(file.path, unused);
   }
-  Batch batch;
+  Batch batch(place.pool);
   for (bool more = true; more;) {
     TRY_ASSIGN(std::optional<RawDocument> document, source.next());
     more = document.has_value();
     if (more) batch.add(std::move(*document));
     if (more && !batch.full()) continue;
-    TRY(batch.encode(encoder, source.shape().value_or(RecordShape::text), place.pool));
+    TRY(batch.encode(encoder, source.shape().value_or(RecordShape::text)));
     TRY(batch.write(writer));
     progress.bytes = source.bytes_read();
     progress.documents = writer.counts().documents;
@@ -98,6 +98,18 @@ Result<void> encode_all(const CacheRequest& request, const DataPlace& place, Tok
     place.progress(progress);
   }
   return {};
+}
+
+Error nothing_to_learn(const CacheRequest& request, const CacheCounts& counts) {
+  const size_t others = request.files.size() - 1;
+  const std::string files = request.files[0].path + (others > 0 ? fmt::format(" and {} more", others) : "");
+  if (counts.without_loss == 0)
+    return {ErrorKind::bad_input, fmt::format("{}: there is no document in it; correct data.train", files)};
+  return {
+      ErrorKind::bad_input,
+      fmt::format("{}: no document has anything to learn ({} have none): a text needs two tokens, a chat an "
+                  "answer; see data.loss, and look at them with  tidepool tokenize CONFIG --show 3",
+                  files, counts.without_loss)};
 }
 
 }  // namespace
@@ -121,9 +133,10 @@ Result<MadeCache> open_or_make_cache(const CacheRequest& request, const DataPlac
   MadeCache out;
   std::error_code unused;
   if (!fs::exists(directory, unused)) {
-    remove_unfinished_caches(directory);
+    remove_unfinished_caches(place.cache);
     TRY_ASSIGN(const std::unique_ptr<TokenCacheWriter> writer, TokenCacheWriter::create(directory, key));
     TRY(encode_all(request, place, *writer));
+    if (writer->counts().documents == 0) return nothing_to_learn(request, writer->counts());
     TRY(writer->finish());
     out.made = true;
   }

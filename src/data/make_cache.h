@@ -12,6 +12,9 @@
 
 namespace tidepool {
 
+// Changes with whatever makes other tokens of the same files and settings; a test of what it makes says when.
+inline constexpr int encoding_version = 2;
+
 struct CacheRequest {
   std::vector<RawDocuments::File> files;
   std::optional<RecordShape> shape;

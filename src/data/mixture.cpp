@@ -10,14 +10,15 @@ namespace tidepool {
 Mixture::Mixture(std::span<const double> weights) {
   CHECK(!weights.empty() && weights.size() <= 256, weights.size());
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  // Every source has at least one place, or it would never be seen; the largest takes what rounding leaves.
+  // Every source has at least one place, or it would never be seen; the largest take what rounding leaves, or
+  // give what that is too much: each in turn, so that none gives all it has.
   for (const double weight : weights) {
     CHECK(weight > 0, weight);
     counts_.push_back(std::max<u32>(1, static_cast<u32>(weight / sum * turn)));
   }
   const u32 taken = std::accumulate(counts_.begin(), counts_.end(), 0u);
-  const auto largest = std::ranges::max_element(counts_);
-  *largest = *largest + turn - taken;
+  if (taken < turn) *std::ranges::max_element(counts_) += turn - taken;
+  for (u32 over = taken; over > turn; --over) --*std::ranges::max_element(counts_);
   // Each place goes to the source that is furthest behind its share: no source ever waits longer than it
   // must.
   std::vector<i64> credit(counts_.size(), 0);

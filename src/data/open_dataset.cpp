@@ -16,7 +16,7 @@ constexpr u64 tokens_least = 2;
 // Of data.train alone.
 Result<std::unique_ptr<Dataset>> open_train(const DataConfig& config, u32 vocab_size, u32 sequence_length, u64 seed,
                                             const DataPlace& place) {
-  TRY_ASSIGN(const bool tokenizer, has_tokenizer(config, place.model_directory));
+  const bool tokenizer = has_tokenizer(config, place.model_directory);
   TRY_ASSIGN(const std::vector<SourceFiles> sources, all_sources(config, tokenizer));
   const auto tokens =
       std::ranges::find_if(sources, [](const SourceFiles& s) { return s.holds(FileKind::tokens); });

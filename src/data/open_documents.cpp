@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "data/make_cache.h"
 #include "tidepool/check.h"
@@ -18,12 +19,31 @@ std::optional<RecordShape> shape_of(const DataConfig& config) {
   return static_cast<RecordShape>(at - 1);
 }
 
+// What the records of a source are: as named, or as the first one says. None where there are none, or where
+// that one is malformed, which is said when it is read.
+std::optional<RecordShape> shape_of(const SourceFiles& files, const DataConfig& config) {
+  if (!files.holds(FileKind::records)) return std::nullopt;
+  if (const auto named = shape_of(config)) return named;
+  std::vector<RawDocuments::File> records;
+  for (size_t i = 0; i < files.found.size(); ++i) {
+    if (files.kinds[i] == FileKind::records) records.push_back({files.found[i].path, true});
+  }
+  const auto bytes = create_byte_encoder();
+  RawDocuments raw(std::move(records), std::nullopt, *bytes);
+  return raw.next() ? raw.shape() : std::nullopt;
+}
+
+bool goes_through_template(const SourceFiles& files, const DataConfig& config) {
+  const auto shape = shape_of(files, config);
+  return shape == RecordShape::messages || shape == RecordShape::sharegpt || shape == RecordShape::alpaca;
+}
+
 CacheRequest request_for(const SourceFiles& files, const DataConfig& config, const OpenedEncoder& encoder,
                          u32 vocab_size) {
   CacheRequest out{.files = {},
                    .shape = shape_of(config),
                    .text = *encoder.text,
-                   .chat = encoder.chat.get(),
+                   .chat = goes_through_template(files, config) ? encoder.chat.get() : nullptr,
                    .settings = {},
                    .identity = encoder.identity};
   for (size_t i = 0; i < files.found.size(); ++i)
@@ -35,9 +55,12 @@ CacheRequest request_for(const SourceFiles& files, const DataConfig& config, con
   return out;
 }
 
-Result<OpenedEncoder> checked_encoder(const DataConfig& config, const std::string& model_directory,
-                                      u32 vocab_size) {
-  TRY_ASSIGN(OpenedEncoder encoder, open_encoder(config, model_directory));
+Result<OpenedEncoder> checked_encoder(const std::vector<SourceFiles>& sources, const DataConfig& config,
+                                      const std::string& model_directory, u32 vocab_size) {
+  const bool chats =
+      std::ranges::any_of(sources, [&](const SourceFiles& s) { return goes_through_template(s, config); });
+  TRY_ASSIGN(OpenedEncoder encoder,
+             open_encoder(config, model_directory, chats ? ChatTemplateUse::yes : ChatTemplateUse::no));
   if (encoder.text->vocab_size() > vocab_size)
     return Error{
         ErrorKind::usage,
@@ -65,12 +88,34 @@ std::string note_of(const MadeCache& made) {
                      made.cache->directory());
 }
 
+// A token alone is not always a text of its own (a character in two tokens, a space in front), so what a run
+// adds is what decoding all up to its end has more than decoding all up to its begin.
+ShownDocument shown_document(const TextEncoder& encoder, std::span<const u32> tokens) {
+  ShownDocument out{.place = "", .tokens = tokens.size(), .runs = {}};
+  const auto learned_at = [&](size_t t) { return t > 0 && is_learned(tokens[t]); };
+  std::vector<u32> ids;
+  std::string before;
+  for (size_t at = 0; at < tokens.size();) {
+    const bool learned = learned_at(at);
+    const size_t begin = at;
+    for (; at < tokens.size() && learned_at(at) == learned; ++at) ids.push_back(id_of_token(tokens[at]));
+    std::string text = encoder.decode(ids);
+    size_t same = static_cast<size_t>(std::ranges::mismatch(text, before).in1 - text.begin());
+    while (same > 0 && same < text.size() && (static_cast<u8>(text[same]) & 0xc0) == 0x80) --same;
+    out.learned += learned ? at - begin : 0;
+    out.runs.push_back({learned, at - begin, text.substr(same)});
+    before = std::move(text);
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<OpenedDocuments> open_documents(const std::vector<SourceFiles>& sources, const DataConfig& config,
                                        u32 vocab_size, const DataPlace& place) {
   CHECK(!place.cache.empty(), config.train.size());
-  TRY_ASSIGN(const OpenedEncoder encoder, checked_encoder(config, place.model_directory, vocab_size));
+  TRY_ASSIGN(const OpenedEncoder encoder,
+             checked_encoder(sources, config, place.model_directory, vocab_size));
   OpenedDocuments out;
   for (size_t i = 0; i < sources.size(); ++i) {
     TRY_ASSIGN(MadeCache made,
@@ -86,7 +131,7 @@ Result<OpenedDocuments> open_documents(const std::vector<SourceFiles>& sources, 
 Result<std::vector<ShownDocument>> first_documents(const std::vector<SourceFiles>& sources,
                                                    const DataConfig& config, u32 vocab_size,
                                                    const std::string& model_directory, u64 count) {
-  TRY_ASSIGN(const OpenedEncoder encoder, checked_encoder(config, model_directory, vocab_size));
+  TRY_ASSIGN(const OpenedEncoder encoder, checked_encoder(sources, config, model_directory, vocab_size));
   std::vector<ShownDocument> out;
   for (const SourceFiles& files : sources) {
     const CacheRequest request = request_for(files, config, encoder, vocab_size);
@@ -97,15 +142,9 @@ Result<std::vector<ShownDocument>> first_documents(const std::vector<SourceFiles
       if (!document) break;
       std::vector<u32> tokens;
       TRY(documents.encode(*document, raw.shape().value_or(RecordShape::text), tokens));
-      ShownDocument shown{.place = document->place, .tokens = tokens.size()};
-      for (size_t at = 0; at < tokens.size();) {
-        const auto learned_at = [&](size_t t) { return t > 0 && is_learned(tokens[t]); };
-        std::vector<u32> ids;
-        const bool learned = learned_at(at);
-        for (; at < tokens.size() && learned_at(at) == learned; ++at) ids.push_back(id_of_token(tokens[at]));
-        shown.learned += learned ? ids.size() : 0;
-        shown.runs.push_back({learned, ids.size(), encoder.text->decode(ids)});
-      }
+      if (!document->last) raw.skip_rest();
+      ShownDocument shown = shown_document(*encoder.text, tokens);
+      shown.place = document->place + (document->last ? "" : " (its beginning)");
       out.push_back(std::move(shown));
     }
   }

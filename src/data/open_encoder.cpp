@@ -33,36 +33,57 @@ std::string directory_of(const std::string& file, const std::string& model_direc
   return parent.empty() ? "." : parent;
 }
 
-Result<void> open_text_encoder(const std::string& file, OpenedEncoder& out) {
+Result<void> open_text_encoder(const std::string& file, bool named, OpenedEncoder& out) {
   if (file.empty()) {
     out.text = create_byte_encoder();
     out.name = out.identity = "bytes";
     return {};
   }
-  TRY_ASSIGN(const std::string content, read_small_file(file, tokenizer_bytes_max, ErrorKind::bad_input));
+  const Result<std::string> read = read_small_file(file, tokenizer_bytes_max, ErrorKind::bad_input);
+  if (!read)
+    return Error{read.error().kind,
+                 fmt::format("{}; it is the tokenizer{}", read.error().message,
+                             named ? ": correct data.tokenizer, which names a model directory or its "
+                                     "tokenizer.json"
+                                   : " of the model directory; name another one with data.tokenizer")};
+  const std::string& content = *read;
   TRY_ASSIGN(out.text, open_tokenizer_encoder(file));
   out.name = file;
   out.identity = fmt::format("tokenizer {:016x}", XXH3_64bits(content.data(), content.size()));
   return {};
 }
 
+Result<std::unique_ptr<const ChatTemplate>> open_chat_template(const DataConfig& config,
+                                                               const TokenizerConfig& beside) {
+  auto opened =
+      ChatTemplate::open(beside, {.file = config.chat_template, .arguments = config.chat_template_arguments});
+  if (opened || opened.error().kind != ErrorKind::bad_input) return opened;
+  return Error{
+      opened.error().kind,
+      fmt::format("{}; {}, or take the built-in one with data.chat_template: chatml", opened.error().message,
+                  config.chat_template.empty() ? "name another template with data.chat_template"
+                                               : "correct data.chat_template, which names a file")};
+}
+
 }  // namespace
 
-Result<bool> has_tokenizer(const DataConfig& config, const std::string& model_directory) {
+bool has_tokenizer(const DataConfig& config, const std::string& model_directory) {
   return !tokenizer_file(config, model_directory).empty();
 }
 
-Result<OpenedEncoder> open_encoder(const DataConfig& config, const std::string& model_directory) {
+Result<OpenedEncoder> open_encoder(const DataConfig& config, const std::string& model_directory,
+                                   ChatTemplateUse use) {
   OpenedEncoder out;
   const std::string file = tokenizer_file(config, model_directory),
                     directory = directory_of(file, model_directory);
-  TRY(open_text_encoder(file, out));
+  TRY(open_text_encoder(file, !config.tokenizer.empty(), out));
   TokenizerConfig beside;
   if (!directory.empty()) {
     TRY_ASSIGN(beside, read_tokenizer_config(directory));
   }
-  TRY_ASSIGN(out.chat, ChatTemplate::open(beside, {.file = config.chat_template,
-                                                   .arguments = config.chat_template_arguments}));
+  if (use == ChatTemplateUse::yes) {
+    TRY_ASSIGN(out.chat, open_chat_template(config, beside));
+  }
   const auto end = beside.special_tokens.find("eos_token");
   if (end == beside.special_tokens.end()) return out;
   out.end_token = out.text->id_of(end->second);

@@ -19,9 +19,12 @@ struct OpenedEncoder {
   std::string identity;  // what tokens follow from
 };
 
-// Whether text is for a tokenizer; without, its bytes are tokens. ErrorKind::bad_input where data.tokenizer
-// is not there.
-Result<bool> has_tokenizer(const DataConfig&, const std::string& model_directory);
-Result<OpenedEncoder> open_encoder(const DataConfig&, const std::string& model_directory);
+// Whether text is for a tokenizer; without, its bytes are tokens.
+bool has_tokenizer(const DataConfig&, const std::string& model_directory);
+
+// `no`: nothing goes through a template, so it is not opened: one that is not supported is in nobody's way.
+enum class ChatTemplateUse : u8 { no, yes };
+// ErrorKind::bad_input naming the file, the key that names it, and what to do.
+Result<OpenedEncoder> open_encoder(const DataConfig&, const std::string& model_directory, ChatTemplateUse);
 
 }  // namespace tidepool

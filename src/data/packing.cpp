@@ -29,24 +29,13 @@ class PackedRows::Packer {
     ++out_.cut_;
     for (u64 at = 0; at < places; at += options_.row_places) {
       const u32 count = static_cast<u32>(std::min<u64>(options_.row_places, places - at));
-      TRY_ASSIGN(const u32 learned, learned_in(document.first + at + 1, count));
-      if (learned > 0) TRY(put(document.first + at, count, learned));
+      TRY_ASSIGN(const u64 learned, out_.cache_->learned_in(document.first + at + 1, count));
+      if (learned > 0) TRY(put(document.first + at, count, static_cast<u32>(learned)));
     }
     return {};
   }
 
  private:
-  Result<u32> learned_in(u64 first, u64 count) {
-    std::array<u32, read_tokens> tokens;
-    u32 sum = 0;
-    for (u64 at = 0; at < count; at += read_tokens) {
-      const std::span some = std::span(tokens).first(std::min<u64>(read_tokens, count - at));
-      TRY(out_.cache_->read(first + at, some));
-      sum += static_cast<u32>(std::ranges::count_if(some, is_learned));
-    }
-    return sum;
-  }
-
   Result<void> put(u64 first_token, u32 places, u32 targets) {
     if (out_.pieces_.size() == pieces_max)
       return Error{ErrorKind::bad_input,
@@ -83,15 +72,15 @@ class PackedRows::Packer {
   std::vector<u32> open_;  // the oldest first
 };
 
-Result<PackedRows> PackedRows::pack(const TokenCache& cache, u64 documents,
-                                    const std::function<u64(u64)>& document, const PackOptions& options) {
+Result<PackedRows> PackedRows::pack(const TokenCache& cache, u64 documents, const DocumentAt& document,
+                                    const PackOptions& options) {
   CHECK(options.row_places >= 1 && options.open_rows >= 1, options.row_places, options.open_rows);
   PackedRows out;
   out.cache_ = &cache;
   out.row_places_ = options.row_places;
   Packer packer(out, options);
   for (u64 i = 0; i < documents; ++i) {
-    TRY_ASSIGN(const TokenCache::Document found, cache.document(document(i)));
+    TRY_ASSIGN(const TokenCache::Document found, document(i));
     if (found.learned > 0) TRY(packer.add(found));
   }
   return out;

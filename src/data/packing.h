@@ -15,6 +15,9 @@
 
 namespace tidepool {
 
+// Changes with whatever packs the same documents otherwise, so that no run is resumed on other rows.
+inline constexpr u32 packing_version = 2;
+
 struct PackOptions {
   u32 row_places = 0;
   bool together = true;  // false: a row has one document
@@ -23,10 +26,11 @@ struct PackOptions {
 
 class PackedRows {
  public:
-  // `document(i)` for i in [0, documents): the order. `cache` outlives this. Memory: 16 bytes a document and
-  // row.
-  static Result<PackedRows> pack(const TokenCache& cache, u64 documents,
-                                 const std::function<u64(u64)>& document, const PackOptions&);
+  // `document(i)` for i in [0, documents): in this order. `cache`, where their tokens are, outlives this.
+  // Memory: 16 bytes a document and row.
+  using DocumentAt = std::function<Result<TokenCache::Document>(u64)>;
+  static Result<PackedRows> pack(const TokenCache& cache, u64 documents, const DocumentAt& document,
+                                 const PackOptions&);
 
   u64 rows() const { return rows_.size(); }
   u32 targets(u64 row) const { return rows_[row].targets; }

@@ -8,7 +8,6 @@ namespace tidepool {
 
 namespace {
 
-constexpr size_t part_bytes = 256 * kib;  // of a text, where it can be cut
 constexpr size_t read_bytes = 1 * mib;
 constexpr size_t uncut_bytes_max = 256 * mib;  // of a text without a place to cut it at
 
@@ -35,6 +34,7 @@ Result<bool> RawDocuments::open_next() {
     TRY_ASSIGN(text_, open_byte_stream(file.path));
     part_first_ = true;
     text_ended_ = false;
+    window_ = part_bytes;
   }
   return true;
 }
@@ -65,36 +65,55 @@ Result<std::optional<RawDocument>> RawDocuments::next_line() {
   }
 }
 
+void RawDocuments::skip_rest() {
+  if (!text_) return;
+  text_ended_ = true;
+  buffer_.clear();
+  at_ = 0;
+}
+
+// How much of what was read is the next part; 0: not known yet, or nothing is left. A part only where more
+// follows, so that the last one is known as such. Each look for a place to cut is at twice as much.
+size_t RawDocuments::part_size() {
+  const std::string_view left = std::string_view(buffer_).substr(at_);
+  for (; window_ < left.size(); window_ *= 2) {
+    if (const size_t cut = encoder_.cut(left.substr(0, window_)); cut > 0) return cut;
+  }
+  return text_ended_ ? left.size() : 0;
+}
+
+Result<void> RawDocuments::read_more() {
+  buffer_.erase(0, at_);
+  at_ = 0;
+  const size_t had = buffer_.size();
+  buffer_.resize(had + read_bytes);
+  const Result<size_t> got = text_->read(std::span(buffer_).subspan(had));
+  buffer_.resize(had + (got ? *got : 0));
+  if (!got) return got.error();
+  text_ended_ = *got == 0;
+  return {};
+}
+
 Result<std::optional<RawDocument>> RawDocuments::next_part() {
   const std::string& path = files_[next_file_ - 1].path;
   while (true) {
-    // A part only where more follows, so that the last one is known as such.
-    const size_t cut =
-        buffer_.size() > part_bytes || (text_ended_ && !buffer_.empty())
-            ? text_ended_ && buffer_.size() <= part_bytes ? buffer_.size() : encoder_.cut(buffer_)
-            : 0;
-    const bool rest = text_ended_ && (cut == 0 || cut == buffer_.size());
-    if (cut > 0 || (rest && !buffer_.empty())) {
-      const size_t bytes = rest ? buffer_.size() : cut;
-      RawDocument out{.content = buffer_.substr(0, bytes), .place = path, .first = part_first_, .last = rest};
-      buffer_.erase(0, bytes);
+    if (const size_t bytes = part_size(); bytes > 0) {
+      RawDocument out{.content = buffer_.substr(at_, bytes),
+                      .place = path,
+                      .first = part_first_,
+                      .last = text_ended_ && at_ + bytes == buffer_.size()};
+      at_ += bytes;
+      window_ = part_bytes;
       part_first_ = false;
       return std::optional<RawDocument>(std::move(out));
     }
     if (text_ended_) return std::optional<RawDocument>();
-    if (buffer_.size() > uncut_bytes_max)
-      return Error{
-          ErrorKind::bad_input,
-          fmt::format(
-              "{}: {} of text without a place where this tokenizer lets it be cut; make several documents "
-              "of it, as JSONL with \"text\"",
-              path, buffer_.size())};
-    const size_t had = buffer_.size();
-    buffer_.resize(had + read_bytes);
-    const Result<size_t> got = text_->read(std::span(buffer_).subspan(had));
-    buffer_.resize(had + (got ? *got : 0));
-    if (!got) return got.error();
-    text_ended_ = *got == 0;
+    if (buffer_.size() - at_ > uncut_bytes_max)
+      return Error{ErrorKind::bad_input, fmt::format("{}: {} bytes of text without a place where this "
+                                                     "tokenizer lets it be cut; make several documents "
+                                                     "of it, as JSONL with \"text\"",
+                                                     path, buffer_.size() - at_)};
+    TRY(read_more());
   }
 }
 

@@ -21,6 +21,8 @@ struct RawDocument {
 
 class RawDocuments {
  public:
+  static constexpr size_t part_bytes = 256 * kib;  // of a text, where it can be cut
+
   struct File {
     std::string path;
     bool records = false;  // JSONL
@@ -31,6 +33,8 @@ class RawDocuments {
 
   // None at the end. Empty lines are passed over. Errors name file and line.
   Result<std::optional<RawDocument>> next();
+  // Passes over what is left of the text that next() gave a part of.
+  void skip_rest();
   std::optional<RecordShape> shape() const { return shape_; }
   u64 bytes_read() const;  // of the files, for progress
 
@@ -38,6 +42,8 @@ class RawDocuments {
   Result<std::optional<RawDocument>> next_line();
   Result<std::optional<RawDocument>> next_part();
   Result<bool> open_next();
+  size_t part_size();
+  Result<void> read_more();
 
   const std::vector<File> files_;
   std::optional<RecordShape> shape_;
@@ -46,7 +52,8 @@ class RawDocuments {
   u64 bytes_before_ = 0;
   std::optional<LineReader> lines_;
   std::unique_ptr<ByteStream> text_;
-  std::string buffer_;  // of text that was read and not given out
+  std::string buffer_;                   // of text that was read; given out up to at_
+  size_t at_ = 0, window_ = part_bytes;  // how much of the rest is looked at for a place to cut
   bool part_first_ = true, text_ended_ = false;
 };
 

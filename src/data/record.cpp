@@ -8,6 +8,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <charconv>
 
 #include "jinja/from_json.h"
 #include "json/text.h"
@@ -42,6 +43,14 @@ std::string_view kind_name(const json::value& v) {
   constexpr std::string_view names[] = {"null",     "true or false", "a number", "a number",
                                         "a number", "text",          "a list",   "an object"};
   return names[static_cast<size_t>(v.kind())];
+}
+
+// What Jinja's integers, which have 64 bits, would have to make a number with a point of.
+bool has_huge_integer(const json::value& v) {
+  if (v.is_array()) return std::ranges::any_of(v.get_array(), has_huge_integer);
+  if (!v.is_object()) return v.is_uint64();
+  return std::ranges::any_of(v.get_object(),
+                             [](const auto& field) { return has_huge_integer(field.value()); });
 }
 
 class Reader {
@@ -107,6 +116,8 @@ class Reader {
     if (const json::value* tools = object_.if_contains("tools"); tools && !tools->is_null()) {
       if (!tools->is_array())
         return fault(fmt::format("\"tools\" must be a list, not {}", kind_name(*tools)));
+      if (has_huge_integer(*tools))
+        return fault("\"tools\" hold an integer above 2^63 - 1; write it as text");
       if (!tools->get_array().empty()) out.tools = jinja::from_json(*tools);
     }
     return Record(std::move(out));
@@ -114,6 +125,8 @@ class Reader {
 
   Result<jinja::Value> message(const json::value& v, const std::string& what) const {
     if (!v.is_object()) return fault(fmt::format("{} must be an object, not {}", what, kind_name(v)));
+    if (has_huge_integer(v))
+      return fault(fmt::format("{} holds an integer above 2^63 - 1; write it as text", what));
     const json::value* role = v.get_object().if_contains("role");
     if (role == nullptr) return fault(fmt::format("{} has no \"role\"", what));
     TRY(text_of(*role, what + ".role"));
@@ -215,8 +228,38 @@ class Reader {
   const std::string& place_;
 };
 
+u32 hex4(std::string_view digits) {
+  u32 out = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out, 16);
+  return digits.size() == 4 && error == std::errc() && end == digits.data() + 4 ? out : 0;
+}
+
+// "\\ud83d" without its other half, as programs write that cut texts between the two; empty: there is none.
+std::string_view lone_surrogate(std::string_view line) {
+  for (size_t at = line.find('\\'); at != line.npos; at = line.find('\\', at)) {
+    const std::string_view escape = line.substr(at, 6);
+    const u32 unit = escape.starts_with("\\u") ? hex4(escape.substr(2)) : 0;
+    if (unit >= 0xdc00 && unit < 0xe000) return escape;
+    if (unit >= 0xd800 && unit < 0xdc00) {
+      const std::string_view next = line.substr(std::min(at + 6, line.size()), 6);
+      const u32 other = next.starts_with("\\u") ? hex4(next.substr(2)) : 0;
+      if (other < 0xdc00 || other >= 0xe000) return escape;
+      at += 6;
+    }
+    at += unit != 0 ? 6 : 2;
+  }
+  return {};
+}
+
 Result<json::value> parse_object(std::string_view line, const std::string& place) {
-  TRY_ASSIGN(json::value v, parse_json(line, ErrorKind::bad_input, place));
+  Result<json::value> parsed = parse_json(line, ErrorKind::bad_input, place);
+  if (const std::string_view lone = parsed ? "" : lone_surrogate(line); !lone.empty())
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}: {} is half of a character, and the other half is not beside it; write the "
+                             "file anew without it, or with \\ufffd in its place",
+                             parsed.error().message, lone)};
+  if (!parsed) return parsed.error();
+  json::value v = std::move(*parsed);
   if (v.is_object()) return v;
   const std::string_view advice =
       v.is_array() ? "; a file that is one list becomes lines with  jq -c '.[]'" : "";

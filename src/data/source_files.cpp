@@ -33,7 +33,7 @@ Result<FileKind> kind_of(const std::string& path, DataFormat format, bool tokeni
     default:
       return FileKind::tokens;
   }
-  if (name.ends_with(".jsonl") || name.ends_with(".ndjson")) return FileKind::records;
+  if (is_jsonl(path)) return FileKind::records;
   if (binary && packed != Packed::no)
     return bad(fmt::format("{}: token files are read as they lie; unpack it", path));
   if (binary) return FileKind::tokens;
@@ -46,6 +46,11 @@ Result<FileKind> kind_of(const std::string& path, DataFormat format, bool tokeni
 }
 
 }  // namespace
+
+bool is_jsonl(const std::string& path) {
+  const std::string name = without_packing(path);
+  return name.ends_with(".jsonl") || name.ends_with(".ndjson");
+}
 
 Result<SourceFiles> files_of(const std::vector<std::string>& entries, const DataConfig& config,
                              bool tokenizer) {

@@ -18,6 +18,9 @@ struct SourceFiles {
   bool holds(FileKind kind) const { return std::ranges::find(kinds, kind) != kinds.end(); }
 };
 
+// By its name: .jsonl or .ndjson, packed or not.
+bool is_jsonl(const std::string& path);
+
 // Text that is neither packed nor met by a tokenizer is tokens as it lies: its bytes. ErrorKind::bad_input
 // where tokens and documents are mixed.
 Result<SourceFiles> files_of(const std::vector<std::string>& entries, const DataConfig&, bool tokenizer);

@@ -10,6 +10,11 @@ class ByteEncoder final : public TextEncoder {
     for (const char c : text) out.push_back(static_cast<u8>(c));
     return {};
   }
+  Result<void> encode_with_places(std::string_view text, Around around, std::vector<u32>& out,
+                                  std::vector<TokenBytes>& places) const override {
+    for (u32 i = 0; i < text.size(); ++i) places.push_back({i, i + 1});
+    return encode(text, around, out);
+  }
   Result<void> encode_part(std::string_view text, bool, bool, Around around,
                            std::vector<u32>& out) const override {
     return encode(text, around, out);

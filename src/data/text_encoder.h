@@ -10,6 +10,7 @@
 
 #include "tidepool/result.h"
 #include "tidepool/types.h"
+#include "tokenizer/rewriting.h"
 
 namespace tidepool {
 
@@ -21,6 +22,9 @@ class TextEncoder {
   virtual ~TextEncoder() = default;
   // Appends to `out`.
   virtual Result<void> encode(std::string_view text, Around, std::vector<u32>& out) const = 0;
+  // And for each id the bytes of `text` that it stands for.
+  virtual Result<void> encode_with_places(std::string_view text, Around, std::vector<u32>& out,
+                                          std::vector<TokenBytes>& places) const = 0;
   // A part of a text that was cut where cut() says: parts one by one give the ids of the whole.
   virtual Result<void> encode_part(std::string_view text, bool first, bool last, Around,
                                    std::vector<u32>& out) const = 0;

@@ -1,176 +1,31 @@
 #include "data/token_cache.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
-#include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
-#include <cerrno>
-#include <cstdlib>
-#include <filesystem>
 
 #include "data/answer_tokens.h"
 #include "json/text.h"
-#include "text/errno_text.h"
 #include "tidepool/check.h"
 #include "tidepool/read_file.h"
 
 namespace tidepool {
 
-namespace fs = std::filesystem;
 namespace json = boost::json;
 
 namespace {
 
-constexpr size_t flush_tokens = 1 << 20;
 constexpr u64 about_bytes_max = 64 * kib;
 constexpr u64 document_bytes = 2 * sizeof(u64);
-constexpr i64 version = 1;
-constexpr std::string_view unfinished_mark = ".unfinished-";
-
-Error failed(std::string_view what, const std::string& path) {
-  const int error = errno;
-  return {ErrorKind::io, with_advice(fmt::format("{}: cannot {}: {}", path, what, errno_text(error)), error)};
-}
-
-Result<Fd> create_file(const std::string& path) {
-  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (!fd) return failed("create", path);
-  return fd;
-}
-
-Result<void> write_all(const Fd& fd, const std::string& path, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd.get(), bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failed("write", path);
-    bytes = bytes.subspan(static_cast<size_t>(n));
-  }
-  return {};
-}
-
-Result<void> finish_file(Fd& fd, const std::string& path) {
-  if (::fsync(fd.get()) != 0 || fd.close() != 0) return failed("write", path);
-  return {};
-}
-
-Result<void> sync_directory(const std::string& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd || ::fsync(fd.get()) != 0) return failed("sync", path);
-  return {};
-}
 
 Error damaged(const std::string& file, const std::string& directory, std::string_view why) {
   return {ErrorKind::bad_input, fmt::format("{}: {}; remove {} to have it made again", file, why, directory)};
 }
 
 }  // namespace
-
-struct TokenCacheWriter::Files {
-  Fd tokens, documents;
-  XXH3_state_t* hash = XXH3_createState();
-  ~Files() { XXH3_freeState(hash); }
-};
-
-TokenCacheWriter::TokenCacheWriter(std::string directory, std::string key)
-    : directory_(std::move(directory)),
-      key_(std::move(key)),
-      unfinished_(fmt::format("{}{}{}", directory_, unfinished_mark, ::getpid())),
-      files_(std::make_unique<Files>()) {
-  XXH3_64bits_reset(files_->hash);
-}
-
-TokenCacheWriter::~TokenCacheWriter() {
-  std::error_code ignored;
-  if (files_) fs::remove_all(unfinished_, ignored);
-}
-
-Result<std::unique_ptr<TokenCacheWriter>> TokenCacheWriter::create(const std::string& directory,
-                                                                   const std::string& key) {
-  std::unique_ptr<TokenCacheWriter> out(new TokenCacheWriter(directory, key));
-  std::error_code fault;
-  fs::remove_all(out->unfinished_, fault);
-  fs::create_directories(out->unfinished_, fault);
-  if (fault)
-    return Error{
-        ErrorKind::io,
-        fmt::format("{}: cannot make the directory: {}; set data.cache to a place that can be written",
-                    out->unfinished_, fault.message())};
-  TRY_ASSIGN(out->files_->tokens, create_file(out->unfinished_ + "/tokens.bin"));
-  TRY_ASSIGN(out->files_->documents, create_file(out->unfinished_ + "/documents.bin"));
-  return out;
-}
-
-Result<void> TokenCacheWriter::append(std::span<const u32> tokens) {
-  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  return {};
-}
-
-Result<void> TokenCacheWriter::end_document() {
-  const std::span document = std::span(tokens_).subspan(document_begin_);
-  // The first token has nothing before it that it could be predicted from.
-  const u64 learned =
-      document.empty() ? 0 : static_cast<u64>(std::ranges::count_if(document.subspan(1), is_learned));
-  if (learned == 0) {
-    ++counts_.without_loss;
-    tokens_.resize(document_begin_);
-    return {};
-  }
-  ++counts_.documents;
-  counts_.tokens += document.size();
-  counts_.learned += learned;
-  document_begin_ = tokens_.size();
-  ends_.push_back(counts_.tokens);
-  ends_.push_back(counts_.learned);
-  return tokens_.size() >= flush_tokens ? flush() : Result<void>();
-}
-
-Result<void> TokenCacheWriter::flush() {
-  const auto tokens = std::as_bytes(std::span(tokens_).first(document_begin_)),
-             ends = std::as_bytes(std::span(ends_));
-  XXH3_64bits_update(files_->hash, tokens.data(), tokens.size());
-  XXH3_64bits_update(files_->hash, ends.data(), ends.size());
-  TRY(write_all(files_->tokens, unfinished_ + "/tokens.bin", tokens));
-  TRY(write_all(files_->documents, unfinished_ + "/documents.bin", ends));
-  tokens_.erase(tokens_.begin(), tokens_.begin() + static_cast<i64>(document_begin_));
-  document_begin_ = 0;
-  ends_.clear();
-  return {};
-}
-
-std::string TokenCacheWriter::about() const {
-  const json::object about = {{"version", version},
-                              {"key", key_},
-                              {"documents", counts_.documents},
-                              {"tokens", counts_.tokens},
-                              {"learned", counts_.learned},
-                              {"without_loss", counts_.without_loss},
-                              {"xxh3", fmt::format("{:016x}", XXH3_64bits_digest(files_->hash))}};
-  return json_text(about, JsonStyle::pretty);
-}
-
-Result<void> TokenCacheWriter::finish() {
-  CHECK(document_begin_ == tokens_.size(), document_begin_, tokens_.size());
-  TRY(flush());
-  TRY(finish_file(files_->tokens, unfinished_ + "/tokens.bin"));
-  TRY(finish_file(files_->documents, unfinished_ + "/documents.bin"));
-  const std::string path = unfinished_ + "/about.json";
-  TRY_ASSIGN(Fd file, create_file(path));
-  const std::string text = about();
-  TRY(write_all(file, path, std::as_bytes(std::span(text))));
-  TRY(finish_file(file, path));
-  TRY(sync_directory(unfinished_));
-  if (::rename(unfinished_.c_str(), directory_.c_str()) != 0) {
-    if (errno == EEXIST || errno == ENOTEMPTY) return {};  // the destructor removes this one
-    return failed("rename", unfinished_);
-  }
-  files_.reset();
-  const std::string parent = fs::path(directory_).parent_path().string();
-  return sync_directory(parent.empty() ? "." : parent);
-}
 
 namespace {
 
@@ -217,9 +72,9 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open(const std::string& director
   if (!parsed->is_object()) return damaged(path, directory, "is no JSON object");
   const About about(parsed->get_object(), path, directory);
   TRY_ASSIGN(const u64 found, about.number("version"));
-  if (found != static_cast<u64>(version))
+  if (found != static_cast<u64>(token_cache_version))
     return damaged(path, directory,
-                   fmt::format("is of version {}, and this program reads {}", found, version));
+                   fmt::format("is of version {}, and this program reads {}", found, token_cache_version));
   TRY_ASSIGN(const std::string made_of, about.text("key"));
   if (made_of != key)
     return damaged(path, directory, fmt::format("was made of something else (key {}, not {})", made_of, key));
@@ -257,16 +112,15 @@ Result<void> TokenCache::read(u64 first_token, std::span<u32> out) const {
                       std::as_writable_bytes(out), ErrorKind::io);
 }
 
-void remove_unfinished_caches(const std::string& directory) {
-  const fs::path path(directory);
-  const std::string prefix = path.filename().string() + std::string(unfinished_mark);
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(path.parent_path(), ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(prefix)) continue;
-    const int pid = std::atoi(name.c_str() + prefix.size());
-    if (pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH) fs::remove_all(entry.path(), ignored);
+Result<u64> TokenCache::learned_in(u64 first_token, u64 count) const {
+  std::array<u32, 4096> tokens;
+  u64 sum = 0;
+  for (u64 at = 0; at < count; at += tokens.size()) {
+    const std::span some = std::span(tokens).first(std::min<u64>(tokens.size(), count - at));
+    TRY(read(first_token + at, some));
+    sum += static_cast<u64>(std::ranges::count_if(some, is_learned));
   }
+  return sum;
 }
 
 }  // namespace tidepool

@@ -1,12 +1,15 @@
 // Documents as tokens, made once and read by every step: a directory of
 //
-//   tokens.bin     u32 each, little-endian: the id, and above it (bit 31) whether the token is to be
-//   predicted documents.bin  two u64 each: where in tokens.bin a document ends, in tokens, and how many
-//   tokens up to there are
-//                  predicted (a document's first token never is: nothing stands before it)
-//   about.json     what it was made of, counts, and the checksum of both: written last
+// tokens.bin: u32 each, little-endian: the id, and above it (bit 31) whether the token is to be predicted.
 //
-// It is written under another name and renamed, so that it is there whole or not at all.
+// documents.bin: two u64 each: where in tokens.bin a document ends, in tokens, and how many tokens up to
+// there are predicted (a document's first token never is: nothing stands before it).
+//
+// about.json: what it was made of, counts, and a checksum of the others: written last.
+//
+// It is written under another name, KEY.unfinished-RANDOM, and renamed, so that it is there whole or not at
+// all. Its tokens.bin is locked (flock) as long as somebody writes it: what can be locked is nobody's any
+// more.
 #pragma once
 
 #include <memory>
@@ -14,11 +17,14 @@
 #include <string>
 #include <vector>
 
+#include "io/sudden_end.h"
 #include "tidepool/fd.h"
 #include "tidepool/result.h"
 #include "tidepool/types.h"
 
 namespace tidepool {
+
+inline constexpr i64 token_cache_version = 1;
 
 struct CacheCounts {
   u64 documents = 0, tokens = 0;
@@ -34,8 +40,8 @@ class TokenCacheWriter {
                                                           const std::string& key);
   ~TokenCacheWriter();  // takes away what was not finished
 
-  // Tokens of the current document; end_document() closes it, and leaves it out if no token but its first is
-  // learned.
+  // Tokens of the current document, which may be longer than memory; end_document() closes it, and leaves it
+  // out if no token but its first is learned.
   Result<void> append(std::span<const u32> tokens);
   Result<void> end_document();
   // Makes it durable and visible. Another process may have been quicker: then its directory stays.
@@ -45,13 +51,19 @@ class TokenCacheWriter {
  private:
   struct Files;
   TokenCacheWriter(std::string directory, std::string key);
+  Result<bool> make_unfinished();
   Result<void> flush();
+  Result<void> write_about();
   std::string about() const;
 
-  const std::string directory_, key_, unfinished_;
+  const std::string directory_, key_;
+  std::string unfinished_;
   std::unique_ptr<Files> files_;
-  std::vector<u32> tokens_;  // not written yet; the current document begins at document_begin_
+  // Not written yet; the current document, from document_begin_ on, is held back until something in it is
+  // learned.
+  std::vector<u32> tokens_;
   size_t document_begin_ = 0;
+  u64 document_tokens_ = 0, document_learned_ = 0;
   std::vector<u64> ends_;  // as in documents.bin
   CacheCounts counts_;
 };
@@ -74,6 +86,7 @@ class TokenCache {
   // Any thread may call at any time. ErrorKind::io, or bad_input where an end lies before a begin.
   Result<Document> document(u64 index) const;
   Result<void> read(u64 first_token, std::span<u32> out) const;
+  Result<u64> learned_in(u64 first_token, u64 count) const;
 
  private:
   TokenCache() = default;
@@ -82,7 +95,7 @@ class TokenCache {
   Fd tokens_, documents_;
 };
 
-// Unfinished caches beside `directory` that belong to no process any more are removed.
+// Unfinished caches in `directory` that nobody writes any more are removed, whatever their keys.
 void remove_unfinished_caches(const std::string& directory);
 
 }  // namespace tidepool

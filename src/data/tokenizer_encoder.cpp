@@ -13,10 +13,13 @@ class TokenizerEncoder final : public TextEncoder {
   Result<void> encode(std::string_view text, Around around, std::vector<u32>& out) const override {
     return encode_part(text, true, true, around, out);
   }
+  Result<void> encode_with_places(std::string_view text, Around around, std::vector<u32>& out,
+                                  std::vector<TokenBytes>& places) const override {
+    return tokenizer_->encode_part({.text = text}, special_of(around), out, &places);
+  }
   Result<void> encode_part(std::string_view text, bool first, bool last, Around around,
                            std::vector<u32>& out) const override {
-    return tokenizer_->encode_part({.text = text, .first = first, .last = last},
-                                   around == Around::special ? Special::added : Special::none, out);
+    return tokenizer_->encode_part({.text = text, .first = first, .last = last}, special_of(around), out);
   }
   size_t cut(std::string_view text) const override { return tokenizer_->cut(text); }
   std::string decode(std::span<const u32> ids) const override {
@@ -26,6 +29,10 @@ class TokenizerEncoder final : public TextEncoder {
   u32 vocab_size() const override { return tokenizer_->vocab_size(); }
 
  private:
+  static Special special_of(Around around) {
+    return around == Around::special ? Special::added : Special::none;
+  }
+
   const std::unique_ptr<Tokenizer> tokenizer_;
 };
 

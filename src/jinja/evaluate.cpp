@@ -11,10 +11,10 @@ namespace tidepool::jinja {
 
 namespace {
 
-constexpr u64 steps_max = 5'000'000;  // of one rendering: a second or so
-constexpr u64 bytes_per_step = 64;    // of a value that is made
-constexpr i64 range_max = 100'000;    // as in Jinja's sandbox
-constexpr u32 macros_max = 16;        // calls in each other
+constexpr u64 elements_per_step = 8;
+constexpr u64 bytes_per_step = 64;  // of a value that is made
+constexpr i64 range_max = 100'000;  // as in Jinja's sandbox
+constexpr u32 macros_max = 16;      // calls in each other
 
 Error at(u32 line, const Error& e) { return {e.kind, fmt::format("{}: {}", line, e.message)}; }
 
@@ -72,11 +72,18 @@ Result<Dict> dict_of(const Arguments& a) {
   return out;
 }
 
+// Of walking through a value for something in it.
+u64 look_up_steps(const Value& v) {
+  if (v.list()) return v.list()->size() / elements_per_step + v.weight() / bytes_per_step;
+  if (v.dict()) return v.dict()->entries().size() / elements_per_step;
+  return v.text() ? v.text()->size() / bytes_per_step : 0;
+}
+
 }  // namespace
 
 Result<void> Evaluator::spend(u32 line, u64 steps) {
   steps_ += steps;
-  if (steps_ > steps_max)
+  if (steps_ > steps_allowed_)
     return at(line, fault("the template takes too many steps; does a loop in a loop go on and on?"));
   return {};
 }
@@ -120,6 +127,7 @@ Result<Value> Evaluator::eval_kind(const Expr& e, const Scope& scope) {
     case ExprKind::item: {
       TRY_ASSIGN(const Value of, eval(*e.parts[0], scope));
       TRY_ASSIGN(const Value key, eval(*e.parts[1], scope));
+      TRY(spend(e.line, look_up_steps(of)));
       return at(e.line, item_of(of, key));
     }
     case ExprKind::filter: {
@@ -209,6 +217,7 @@ Result<Value> Evaluator::eval_binary(const Expr& e, const Scope& scope) {
     for (const ExprPtr& part : e.parts) {
       TRY_ASSIGN(const Value value, eval(*part, scope));
       out += to_text(value);
+      if (out.size() > Value::weight_max) return at(e.line, fault("a str becomes too large"));
     }
     return Value(std::move(out));
   }
@@ -221,6 +230,9 @@ Result<Value> Evaluator::eval_comparison(const Expr& e, const Scope& scope) {
   TRY_ASSIGN(Value left, eval(*e.parts[0], scope));
   for (size_t i = 0; i < e.texts.size(); ++i) {
     TRY_ASSIGN(Value right, eval(*e.parts[i + 1], scope));
+    const bool looks_up = e.texts[i] == "in" || e.texts[i] == "not in";
+    TRY(spend(e.line,
+              looks_up ? look_up_steps(right) : std::min(left.weight(), right.weight()) / bytes_per_step));
     TRY_ASSIGN(const bool holds, at(e.line, compare(e.texts[i], left, right)));
     if (!holds) return Value(false);
     left = std::move(right);

@@ -30,7 +30,9 @@ struct Macro {
 
 class Evaluator {
  public:
-  Evaluator(const std::tm& now, Rendered& out) : now_(now), out_(out) {}
+  Evaluator(const std::tm& now, Rendered& out, u64 steps_allowed)
+      : now_(now), out_(out), steps_allowed_(steps_allowed) {}
+  u64 steps() const { return steps_; }
 
   enum class Flow : u8 { on, leave, again };
   // Errors: "LINE: reason".
@@ -64,6 +66,7 @@ class Evaluator {
 
   const std::tm& now_;
   Rendered& out_;
+  const u64 steps_allowed_;
   u64 steps_ = 0;
   u32 macros_ = 0, loops_ = 0;
 };

@@ -27,11 +27,12 @@ std::vector<std::string> words(std::string_view text, u64 count, bool from_end) 
     std::string_view word, rest;
     u32 bytes = 1;
     if (from_end) {
-      u64 begin = text.size(), at = 0;
-      for (u64 i = 0; i < text.size(); i += bytes) {
-        if (is_space(code_point_at(text, i, &bytes))) at = i + bytes;
+      u64 begin = text.size();
+      while (begin > 0) {
+        const u64 before = last_code_point(text.substr(0, begin));
+        if (is_space(code_point_at(text, before, &bytes))) break;
+        begin = before;
       }
-      begin = at;
       word = text.substr(begin);
       rest = strip(text.substr(0, begin), Sides{.begin = false});
     } else {

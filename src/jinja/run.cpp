@@ -169,12 +169,13 @@ Result<std::unique_ptr<const Template>> Template::parse(std::string_view source,
 
 bool Template::has_generation() const { return program_->has_generation; }
 
-Result<Rendered> Template::render(const Dict& variables, const std::tm& now) const {
+Result<Rendered> Template::render(const Dict& variables, const std::tm& now, u64* steps_left) const {
   Rendered out;
   Scope globals, scope(&globals);
   for (const auto& [name, value] : variables.entries()) globals.set(name, value);
-  Evaluator evaluator(now, out);
+  Evaluator evaluator(now, out, steps_left ? std::min(*steps_left, steps_max) : steps_max);
   const Result<Evaluator::Flow> done = evaluator.run(program_->body, scope, out.text);
+  if (steps_left) *steps_left -= std::min(*steps_left, evaluator.steps());
   if (!done) return Error{done.error().kind, fmt::format("{}:{}", name_, done.error().message)};
   return out;
 }

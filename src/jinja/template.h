@@ -39,7 +39,10 @@ class Template {
 
   // `now` is what strftime_now prints. Any thread may call at any time. Errors as parse's: what the template
   // itself refuses (raise_exception), and what it does with values that they do not permit.
-  Result<Rendered> render(const Dict& variables, const std::tm& now) const;
+  // `steps_left`, where it is not null, is shared by several renderings: what this one takes is taken from
+  // it, and 0 is left where it was not enough.
+  static constexpr u64 steps_max = 5'000'000;  // of one rendering: a second or so
+  Result<Rendered> render(const Dict& variables, const std::tm& now, u64* steps_left = nullptr) const;
 
  private:
   Template();

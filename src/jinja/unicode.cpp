@@ -28,12 +28,6 @@ std::string map_code_points(std::string_view text, F&& map) {
   return out;
 }
 
-u64 last_code_point(std::string_view text) {
-  u64 at = text.size() - 1;
-  while (at > 0 && continues(text[at])) --at;
-  return at;
-}
-
 template <class F>
 std::string_view strip_where(std::string_view text, Sides sides, F&& goes) {
   u32 bytes = 1;
@@ -44,6 +38,12 @@ std::string_view strip_where(std::string_view text, Sides sides, F&& goes) {
 }
 
 }  // namespace
+
+u64 last_code_point(std::string_view text) {
+  u64 at = text.size() - 1;
+  while (at > 0 && continues(text[at])) --at;
+  return at;
+}
 
 u64 count_code_points(std::string_view text) {
   u64 count = 0;

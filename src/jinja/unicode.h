@@ -16,6 +16,8 @@ u64 byte_of_code_point(std::string_view text, u64 at);
 bool is_space(u32 code_point);  // str.isspace()
 // The code point at `text[at]`, and its bytes. REQUIRES: at < text.size().
 u32 code_point_at(std::string_view text, u64 at, u32* bytes);
+// Where the last one begins. REQUIRES: not empty.
+u64 last_code_point(std::string_view text);
 void append_code_point(std::string& out, u32 code_point);
 
 // `from_begin`, `from_end`: which sides. Without `characters`: white space.

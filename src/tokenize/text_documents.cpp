@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data/byte_stream.h"
 #include "tidepool/read_file.h"
 #include "tokenize/document_source.h"
 
@@ -9,33 +10,47 @@ namespace tidepool {
 
 namespace {
 
-// A file, block by block.
+constexpr size_t ahead_bytes = 64 * kib;
+
+// A file, block by block; one that is packed, as what it unpacks to. Some is read ahead, to know the end.
 class Blocks {
  public:
   static Result<Blocks> open(const std::string& path) {
     Blocks out;
     out.path_ = path;
-    TRY_ASSIGN(out.file_, open_input(path, ErrorKind::bad_input));
+    TRY_ASSIGN(out.stream_, open_byte_stream(path));
+    TRY(out.refill());
     return out;
   }
 
-  bool at_end() const { return offset_ == file_.bytes; }
+  bool at_end() const { return ahead_.empty(); }
   const std::string& path() const { return path_; }
+  u64 bytes_read() const { return stream_->bytes_read(); }
 
   // Appends the next block, at most `bytes`.
   Result<void> read(std::string& out, u64 bytes) {
-    const u64 before = out.size(), count = std::min(bytes, file_.bytes - offset_);
-    out.resize(before + count);
-    TRY(read_exactly(file_.fd, path_, offset_, std::as_writable_bytes(std::span(out).subspan(before)),
-                     ErrorKind::io));
-    offset_ += count;
+    while (bytes > 0 && !at_end()) {
+      const size_t count = std::min<size_t>(bytes, ahead_.size() - at_);
+      out.append(ahead_, at_, count);
+      at_ += count;
+      bytes -= count;
+      if (at_ == ahead_.size()) TRY(refill());
+    }
     return {};
   }
 
  private:
-  std::string path_;
-  InputFile file_;
-  u64 offset_ = 0;
+  Result<void> refill() {
+    at_ = 0;
+    ahead_.resize(ahead_bytes);
+    const Result<size_t> got = stream_->read(ahead_);
+    ahead_.resize(got ? *got : 0);
+    return got ? Result<void>() : Result<void>(got.error());
+  }
+
+  std::string path_, ahead_;
+  size_t at_ = 0;
+  std::unique_ptr<ByteStream> stream_;
 };
 
 class TextFiles : public DocumentSource {
@@ -50,7 +65,7 @@ class TextFiles : public DocumentSource {
     return {};
   }
   u64 bytes() const final { return bytes_; }
-  u64 bytes_read() const final { return read_; }
+  u64 bytes_read() const final { return read_ + (blocks_ ? blocks_->bytes_read() : 0); }
 
  protected:
   // The file that is being read; null when there are no more.
@@ -62,20 +77,18 @@ class TextFiles : public DocumentSource {
     }
     return blocks_.get();
   }
-  Result<void> read(std::string& out, u64 bytes) {
-    const u64 before = out.size();
-    TRY(blocks_->read(out, bytes));
-    read_ += out.size() - before;
-    return {};
+  Result<void> read(std::string& out, u64 bytes) { return blocks_->read(out, bytes); }
+  void close() {
+    read_ += blocks_->bytes_read();
+    blocks_.reset();
   }
-  void close() { blocks_.reset(); }
 
  private:
   std::vector<std::string> files_;
   size_t next_ = 0;
   std::unique_ptr<Blocks> blocks_;
   u64 bytes_ = 0;
-  u64 read_ = 0;
+  u64 read_ = 0;  // of files that are done
 };
 
 class WholeFiles final : public TextFiles {

@@ -55,8 +55,8 @@ class AddedTokenScan {
   Result<void> prepare();
   bool empty() const { return finder_.empty(); }
 
-  // Cuts the text into tokens and what lies between: piece(text) and token(id), in order. Stops and returns
-  // false when one of them does.
+  // Cuts the text into tokens and what lies between: piece(text) and token(id, text), in order. Stops and
+  // returns false when one of them does.
   template <class PieceFn, class TokenFn>
   bool scan(std::string_view text, MatchState&, PieceFn&& piece, TokenFn&& token) const;
 
@@ -82,7 +82,8 @@ bool AddedTokenScan::scan(std::string_view text, MatchState& state, PieceFn&& pi
     if (added.rstrip) found.end = spaces_behind(text, found.end);
     if (done < found.begin && !piece(text.substr(done, found.begin - done), done == 0)) return false;
     // One that is all white space may have gone into the token before; the library leaves it out then.
-    if (found.begin < found.end && !token(added.id)) return false;
+    if (found.begin < found.end && !token(added.id, text.substr(found.begin, found.end - found.begin)))
+      return false;
     done = found.end;
   }
   return done >= text.size() || piece(text.substr(done), done == 0);

@@ -73,18 +73,31 @@ const Bpe::Entry* Bpe::find(u32 left, u32 right) const {
   }
 }
 
-void Bpe::encode(std::string_view word, BpeState& state, std::vector<u32>& out) const {
-  if (!cuts_at_low_line_) return encode_word(word, state, out);
+void Bpe::encode(std::string_view word, BpeState& state, std::vector<u32>& out,
+                 std::vector<u32>* ends) const {
+  if (!cuts_at_low_line_) return encode_stretch(word, 0, word.size(), state, out, ends);
   // From the first ▁ of a run to the next run.
   size_t begin = 0;
   for (size_t at = word.find(low_line); at != std::string_view::npos; at = word.find(low_line, at)) {
     if (at > begin) {
-      encode_word(word.substr(begin, at - begin), state, out);
+      encode_stretch(word, begin, at, state, out, ends);
       begin = at;
     }
     while (word.substr(at).starts_with(low_line)) at += low_line.size();
   }
-  encode_word(word.substr(begin), state, out);
+  encode_stretch(word, begin, word.size(), state, out, ends);
+}
+
+void Bpe::encode_stretch(std::string_view word, size_t begin, size_t end, BpeState& state,
+                         std::vector<u32>& out, std::vector<u32>* ends) const {
+  const std::string_view stretch = word.substr(begin, end - begin);
+  const size_t had = out.size();
+  encode_word(stretch, state, out);
+  if (!ends) return;
+  if (out.size() == had + 1) return ends->push_back(static_cast<u32>(end));
+  // The cache does not keep ends, so several ids are merged once more.
+  if (out.size() > had) merge(stretch, state);
+  for (size_t i = had; i < out.size(); ++i) ends->push_back(static_cast<u32>(begin) + state.ends[i - had]);
 }
 
 void Bpe::encode_word(std::string_view word, BpeState& state, std::vector<u32>& out) const {
@@ -100,15 +113,19 @@ void Bpe::encode_word(std::string_view word, BpeState& state, std::vector<u32>& 
   }
   const size_t begin = out.size();
   if (!options_.ignore_merges || !whole_word(word, out)) {
-    symbols_of(word, state);
-    if (state.ids.size() <= short_word) {
-      merge_short(state.ids);
-    } else {
-      merge_long(state);
-    }
+    merge(word, state);
     out.insert(out.end(), state.ids.begin(), state.ids.end());
   }
   if (cached) state.cache.put(word, hash, std::span(out).subspan(begin));
+}
+
+void Bpe::merge(std::string_view word, BpeState& state) const {
+  symbols_of(word, state);
+  if (state.ids.size() <= short_word) {
+    merge_short(state);
+  } else {
+    merge_long(state);
+  }
 }
 
 bool Bpe::whole_word(std::string_view word, std::vector<u32>& out) const {
@@ -140,25 +157,37 @@ bool Bpe::fall_back(std::string_view spelling, std::vector<u32>& ids) const {
 // character come before an unknown one that waits. (Only a vocabulary with some of the <0x..> shows that.)
 void Bpe::symbols_of(std::string_view word, BpeState& state) const {
   std::vector<u32>& ids = state.ids;
+  std::vector<u32>& ends = state.ends;
   ids.clear();
+  ends.clear();
   bool waiting = false;
+  size_t waiting_end = 0;
+  const auto put_end = [&](size_t end) {
+    // Bytes may come before an unknown one that waits, and then what that stands for is theirs too.
+    ends.push_back(std::max(static_cast<u32>(end), ends.empty() ? 0 : ends.back()));
+  };
+  const auto put = [&](u32 id, size_t end) {
+    ids.push_back(id);
+    put_end(end);
+  };
   const auto flush = [&] {
-    if (waiting) ids.push_back(options_.unk);
+    if (waiting) put(options_.unk, waiting_end);
     waiting = false;
   };
-  const auto unknown = [&] {
+  const auto unknown = [&](size_t end) {
     if (options_.unk == none) return;
     if (!options_.fuse_unk) flush();
     waiting = true;
+    waiting_end = end;
   };
   if (options_.byte_level) {
-    for (const char byte : word) {
-      const u32 id = id_of_byte_[static_cast<u8>(byte)];
+    for (size_t at = 0; at < word.size(); ++at) {
+      const u32 id = id_of_byte_[static_cast<u8>(word[at])];
       if (id == none) {
-        unknown();
+        unknown(at + 1);
       } else {
         flush();
-        ids.push_back(id);
+        put(id, at + 1);
       }
     }
   } else {
@@ -168,16 +197,19 @@ void Bpe::symbols_of(std::string_view word, BpeState& state) const {
       const u32 id = id_of_character(character, at == 0, end == word.size(), state.spelling);
       if (id != none) {
         flush();
-        ids.push_back(id);
-      } else if (!fall_back(affixes_ ? std::string_view(state.spelling) : character, ids)) {
-        unknown();
+        put(id, end);
+      } else if (fall_back(affixes_ ? std::string_view(state.spelling) : character, ids)) {
+        for (size_t byte = 1; ends.size() < ids.size(); ++byte) put_end(std::min(at + byte, end));
+      } else {
+        unknown(end);
       }
     }
   }
   flush();
 }
 
-void Bpe::merge_short(std::vector<u32>& ids) const {
+void Bpe::merge_short(BpeState& state) const {
+  std::vector<u32>&ids = state.ids, &ends = state.ends;
   std::array<u32, short_word> ranks;
   std::array<u32, short_word> joined;
   size_t count = ids.size();
@@ -194,9 +226,11 @@ void Bpe::merge_short(std::vector<u32>& ids) const {
     }
     if (ranks[best] == none) break;
     ids[best] = joined[best];
+    ends[best] = ends[best + 1];
     --count;
     for (size_t i = best + 1; i < count; ++i) {
       ids[i] = ids[i + 1];
+      ends[i] = ends[i + 1];
       ranks[i] = ranks[i + 1];
       joined[i] = joined[i + 1];
     }
@@ -204,6 +238,7 @@ void Bpe::merge_short(std::vector<u32>& ids) const {
     if (best + 1 < count) look(best);
   }
   ids.resize(count);
+  ends.resize(count);
 }
 
 void Bpe::merge_long(BpeState& state) const {
@@ -215,7 +250,7 @@ void Bpe::merge_long(BpeState& state) const {
   symbols.resize(count);
   heap.clear();
   for (u32 i = 0; i < count; ++i)
-    symbols[i] = {.id = state.ids[i], .before = i - 1, .next = i + 1, .joined = false};
+    symbols[i] = {.id = state.ids[i], .before = i - 1, .next = i + 1, .end = state.ends[i], .joined = false};
   const auto later = [](const Candidate& a, const Candidate& b) { return a.order > b.order; };
   const auto candidate = [&](u32 at, const Entry& entry) {
     return Candidate{.order = u64{entry.rank} << 32 | at, .joined = entry.joined};
@@ -242,6 +277,7 @@ void Bpe::merge_long(BpeState& state) const {
     if (!entry || entry->joined != best.joined) continue;
     symbols[at].id = best.joined;
     symbols[at].next = symbols[right].next;
+    symbols[at].end = symbols[right].end;
     symbols[right].joined = true;
     if (symbols[at].next < count) {
       symbols[symbols[at].next].before = at;
@@ -250,7 +286,11 @@ void Bpe::merge_long(BpeState& state) const {
     if (at > 0) offer(symbols[at].before);
   }
   state.ids.clear();
-  for (u32 i = 0; i < count; i = symbols[i].next) state.ids.push_back(symbols[i].id);
+  state.ends.clear();
+  for (u32 i = 0; i < count; i = symbols[i].next) {
+    state.ids.push_back(symbols[i].id);
+    state.ends.push_back(symbols[i].end);
+  }
 }
 
 }  // namespace tidepool

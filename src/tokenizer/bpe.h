@@ -35,13 +35,14 @@ struct BpeState {
     u32 id = 0;
     u32 before = 0;
     u32 next = 0;
+    u32 end = 0;
     bool joined = false;  // into one before it
   };
   struct Candidate {
     u64 order = 0;  // rank, then place
     u32 joined = 0;
   };
-  std::vector<u32> ids;
+  std::vector<u32> ids, ends;  // of symbols; where they end in the word
   std::vector<Symbol> symbols;
   std::vector<Candidate> heap;
   std::string spelling;
@@ -55,7 +56,9 @@ class Bpe {
   Bpe(const Vocabulary& vocabulary, std::span<const BpeMerge> merges, BpeOptions);
 
   // REQUIRES: word is UTF-8, not empty, shorter than 2 GiB.
-  void encode(std::string_view word, BpeState&, std::vector<u32>& out) const;
+  // `ends`, where it is not null, gets as many as `out`: where in `word` each id's bytes end; those of the
+  // next begin there. Words that are one id reach from end to end.
+  void encode(std::string_view word, BpeState&, std::vector<u32>& out, std::vector<u32>* ends) const;
 
   // Whether no token ever crosses from another character to a ▁: then texts without pre-tokenizer are words
   // too.
@@ -69,11 +72,14 @@ class Bpe {
   };
   const Entry* find(u32 left, u32 right) const;
   void encode_word(std::string_view word, BpeState&, std::vector<u32>& out) const;
+  void encode_stretch(std::string_view word, size_t begin, size_t end, BpeState&, std::vector<u32>& out,
+                      std::vector<u32>* ends) const;
+  void merge(std::string_view word, BpeState&) const;
   bool whole_word(std::string_view word, std::vector<u32>& out) const;
   void symbols_of(std::string_view word, BpeState&) const;
   u32 id_of_character(std::string_view character, bool first, bool last, std::string& spelling) const;
   bool fall_back(std::string_view spelling, std::vector<u32>& ids) const;
-  void merge_short(std::vector<u32>& ids) const;
+  void merge_short(BpeState&) const;
   void merge_long(BpeState&) const;
   void find_low_line_cuts(std::span<const BpeMerge>);
 

@@ -9,9 +9,10 @@ namespace {
 class PrependText final : public NormalizerStep {
  public:
   explicit PrependText(std::string prefix) : prefix_(std::move(prefix)) {}
-  bool apply(NormalText& in, std::string& out, NormalState&, MatchState&, bool&) const override {
+  bool apply(NormalText& in, std::string& out, NormalState& state, MatchState&, bool&) const override {
     if (in.text.empty() || in.continued) return false;
     out = prefix_;
+    state.changed({0, 0}, {0, out.size()});
     out += in.text;
     return true;
   }
@@ -25,7 +26,7 @@ class ReplaceMatches final : public NormalizerStep {
   ReplaceMatches(std::unique_ptr<Matcher> matcher, std::string content)
       : matcher_(std::move(matcher)), content_(std::move(content)) {}
 
-  bool apply(NormalText& in, std::string& out, NormalState&, MatchState& state,
+  bool apply(NormalText& in, std::string& out, NormalState& normal, MatchState& state,
              bool& gave_up) const override {
     size_t kept = 0, from = 0;
     Match match;
@@ -37,7 +38,9 @@ class ReplaceMatches final : public NormalizerStep {
       const bool empty = match.begin == match.end;
       if (!empty || !any || match.end != kept) {
         out += in.text.substr(kept, match.begin - kept);
+        const size_t begin = out.size();
         out += content_;
+        normal.changed(match, {begin, out.size()});
         if (match.begin == 0 && !empty && content_.empty()) in.first = false;
         kept = match.end;
         any = true;
@@ -57,7 +60,7 @@ class ReplaceMatches final : public NormalizerStep {
 class StripWhiteSpace final : public NormalizerStep {
  public:
   StripWhiteSpace(bool left, bool right) : left_(left), right_(right) {}
-  bool apply(NormalText& in, std::string& out, NormalState&, MatchState&, bool&) const override {
+  bool apply(NormalText& in, std::string& out, NormalState& state, MatchState&, bool&) const override {
     size_t begin = 0, end = in.text.size();
     while (left_ && begin < end && is_white_space(character_at(in.text, begin)))
       begin += character_bytes(in.text[begin]);
@@ -67,6 +70,7 @@ class StripWhiteSpace final : public NormalizerStep {
       end = last;
     }
     if (begin > 0) in.first = false;
+    state.changed({0, begin}, {0, 0});
     out = in.text.substr(begin, end - begin);
     return true;
   }
@@ -90,10 +94,16 @@ std::unique_ptr<NormalizerStep> strip_white_space(bool left, bool right) {
 bool normalize(const Normalizer& steps, NormalText& text, NormalState& state, MatchState& match) {
   bool gave_up = false;
   u32 next = 0;
+  state.rewritings_used = 0;
   for (const auto& step : steps) {
     std::string& out = state.text[next];
     out.clear();
+    if (state.traced) {
+      if (state.rewritings.size() == state.rewritings_used) state.rewritings.emplace_back();
+      state.rewritings[state.rewritings_used].clear();
+    }
     if (!step->apply(text, out, state, match, gave_up)) continue;
+    if (state.traced) ++state.rewritings_used;
     text.text = out;
     next = 1 - next;
   }

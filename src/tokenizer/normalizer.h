@@ -14,6 +14,13 @@ namespace tidepool {
 struct NormalState {
   std::string text[2];          // the steps write into one from the other
   std::vector<i32> characters;  // of a stretch that NFC works on
+  bool traced = false;          // what the steps changed is wanted:
+  std::vector<Rewriting> rewritings;
+  size_t rewritings_used = 0;  // of them, of the last text
+  // `from` of the step's text became `to` of what it writes.
+  void changed(Match from, Match to) {
+    if (traced) rewritings[rewritings_used].add(from, to);
+  }
 };
 
 struct NormalText {

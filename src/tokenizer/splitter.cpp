@@ -182,12 +182,20 @@ class Split final : public Splitter {
   SplitOptions options_;
 };
 
+void begin_trace(const Piece& piece, SplitState& state) {
+  if (!state.traced) return;
+  state.from = piece.text;
+  state.rewriting.clear();
+}
+
 class PrefixSpace final : public Splitter {
  public:
   bool split(Piece piece, SplitState& state, MatchState&, PieceSink& sink, bool&) const override {
     if (piece.text.starts_with(' ')) return sink.take(piece);
     state.text = ' ';
     state.text += piece.text;
+    begin_trace(piece, state);
+    if (state.traced) state.rewriting.add({0, 0}, {0, 1});
     return sink.take({state.text, piece.first});
   }
 };
@@ -199,19 +207,25 @@ class ReplaceSpaces final : public Splitter {
 
   bool split(Piece piece, SplitState& state, MatchState&, PieceSink& sink, bool&) const override {
     state.text.clear();
+    begin_trace(piece, state);
     const bool wanted = prepend_ == Prepend::always || (prepend_ == Prepend::first && piece.first);
-    if (wanted && !piece.text.starts_with(' ') && !piece.text.starts_with(replacement_))
-      state.text = replacement_;
-    std::string_view rest = piece.text;
-    for (size_t at; (at = rest.find(' ')) != std::string_view::npos; rest.remove_prefix(at + 1)) {
-      state.text += rest.substr(0, at);
-      state.text += replacement_;
+    if (wanted && !piece.text.starts_with(' ') && !piece.text.starts_with(replacement_)) put({0, 0}, state);
+    size_t kept = 0;
+    for (size_t at; (at = piece.text.find(' ', kept)) != std::string_view::npos; kept = at + 1) {
+      state.text += piece.text.substr(kept, at - kept);
+      put({at, at + 1}, state);
     }
-    state.text += rest;
+    state.text += piece.text.substr(kept);
     return sink.take({state.text, piece.first});
   }
 
  private:
+  void put(Match from, SplitState& state) const {
+    const size_t begin = state.text.size();
+    state.text += replacement_;
+    if (state.traced) state.rewriting.add(from, {begin, state.text.size()});
+  }
+
   std::string replacement_;
   Prepend prepend_;
 };
@@ -220,7 +234,12 @@ class BytesAsCharacters final : public Splitter {
  public:
   bool split(Piece piece, SplitState& state, MatchState&, PieceSink& sink, bool&) const override {
     state.text.clear();
-    append_as_characters(state.text, piece.text);
+    begin_trace(piece, state);
+    for (size_t at = 0; at < piece.text.size(); ++at) {
+      const size_t begin = state.text.size();
+      append_as_characters(state.text, piece.text.substr(at, 1));
+      if (state.traced) state.rewriting.add({at, at + 1}, {begin, state.text.size()});
+    }
     return sink.take({state.text, piece.first});
   }
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tokenizer/regex.h"
+#include "tokenizer/rewriting.h"
 
 namespace tidepool {
 
@@ -20,7 +21,10 @@ enum class Behavior : u8 { removed, isolated, merged_with_previous, merged_with_
 
 // What one thread needs for one step.
 struct SplitState {
-  std::string text;  // rewritten
+  std::string text;       // rewritten
+  bool traced = false;    // the next two are wanted
+  std::string_view from;  // what it was
+  Rewriting rewriting;
   struct Part {
     Match range;
     bool match = false;

@@ -13,6 +13,7 @@
 #include "tidepool/check.h"
 #include "tidepool/read_file.h"
 #include "tokenizer/parse_parts.h"
+#include "tokenizer/walk.h"
 
 namespace tidepool {
 
@@ -23,14 +24,6 @@ constexpr u64 part_bytes_max =
     1 * gib;  // places in a word are 32 bits wide, and normalizing may make it longer
 
 Error bad(std::string text) { return {ErrorKind::bad_input, std::move(text)}; }
-
-// What one thread needs to encode.
-struct State {
-  MatchState match;
-  NormalState normal;
-  std::vector<SplitState> split;
-  BpeState bpe;
-};
 
 Result<void> check_utf8(std::string_view text) {
   Utf8Checker checker;
@@ -64,64 +57,32 @@ struct Tokenizer::Parts {
   const AddedToken* added_token(u32 id) const {
     return id < added_of_id.size() && added_of_id[id] != none ? &added[added_of_id[id]] : nullptr;
   }
-  std::unique_ptr<State> borrow() const;
-  void give_back(std::unique_ptr<State>) const;
+  std::unique_ptr<EncodeState> borrow() const;
+  void give_back(std::unique_ptr<EncodeState>) const;
 
  private:
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<State>> idle_;  // as many as ever encoded at once
+  mutable std::vector<std::unique_ptr<EncodeState>> idle_;  // as many as ever encoded at once
 };
 
-std::unique_ptr<State> Tokenizer::Parts::borrow() const {
+std::unique_ptr<EncodeState> Tokenizer::Parts::borrow() const {
   {
     const std::lock_guard lock(mutex_);
     if (!idle_.empty()) {
-      std::unique_ptr<State> state = std::move(idle_.back());
+      std::unique_ptr<EncodeState> state = std::move(idle_.back());
       idle_.pop_back();
       return state;
     }
   }
-  auto state = std::make_unique<State>();
+  auto state = std::make_unique<EncodeState>();
   state->split.resize(splitters.size());
   return state;
 }
 
-void Tokenizer::Parts::give_back(std::unique_ptr<State> state) const {
+void Tokenizer::Parts::give_back(std::unique_ptr<EncodeState> state) const {
   const std::lock_guard lock(mutex_);
   idle_.push_back(std::move(state));
 }
-
-namespace {
-
-// One text on its way through the steps of a tokenizer.
-struct Walk {
-  const std::vector<std::unique_ptr<Splitter>>& splitters;
-  const Bpe& bpe;
-  State& state;
-  std::vector<u32>& out;
-  bool gave_up = false;
-
-  bool pass(Piece piece, size_t step) {
-    if (step == splitters.size()) {
-      bpe.encode(piece.text, state.bpe, out);
-      return true;
-    }
-    Next next(*this, step + 1);
-    return splitters[step]->split(piece, state.split[step], state.match, next, gave_up);
-  }
-
-  class Next final : public PieceSink {
-   public:
-    Next(Walk& walk, size_t step) : walk_(walk), step_(step) {}
-    bool take(Piece piece) override { return walk_.pass(piece, step_); }
-
-   private:
-    Walk& walk_;
-    size_t step_;
-  };
-};
-
-}  // namespace
 
 Tokenizer::Tokenizer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Tokenizer::~Tokenizer() = default;
@@ -207,20 +168,19 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::parse(std::string_view text, const
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(parts)));
 }
 
-Result<void> Tokenizer::encode_part(const TextPart& part, Special special, std::vector<u32>& out) const {
+Result<void> Tokenizer::encode_part(const TextPart& part, Special special, std::vector<u32>& out,
+                                    std::vector<TokenBytes>* places) const {
   const std::string_view text = part.text;
   if (text.size() > part_bytes_max)
     return bad(fmt::format("a text of {} bytes is too long to be encoded at once; cut it into documents",
                            text.size()));
   TRY(check_utf8(text));
   const Frame& frame = parts_->frame;
-  if (special == Special::added && part.first)
-    out.insert(out.end(), frame.before.begin(), frame.before.end());
-
-  std::unique_ptr<State> state = parts_->borrow();
-  Walk walk{parts_->splitters, parts_->bpe, *state, out};
-  const auto token = [&](u32 id) {
-    out.push_back(id);
+  std::unique_ptr<EncodeState> state = parts_->borrow();
+  Walk walk(parts_->splitters, parts_->bpe, *state, text, out, places);
+  if (special == Special::added && part.first) walk.frame(frame.before, 0);
+  const auto token = [&](u32 id, std::string_view bytes) {
+    walk.token(id, bytes);
     return true;
   };
   const auto raw_piece = [&](std::string_view piece, bool at_begin) {
@@ -229,16 +189,17 @@ Result<void> Tokenizer::encode_part(const TextPart& part, Special special, std::
       walk.gave_up = true;
       return false;
     }
+    walk.begin(piece, normal.text);
     const auto normal_piece = [&](std::string_view inner, bool at_front) {
-      return walk.pass({inner, normal.first && at_front}, 0);
+      return walk.pass({inner, normal.first && at_front});
     };
     return normal.text.empty() || parts_->normalized.scan(normal.text, state->match, normal_piece, token);
   };
   const bool whole = text.empty() || parts_->raw.scan(text, state->match, raw_piece, token);
+  if (whole && special == Special::added && part.last) walk.frame(frame.behind, text.size());
   parts_->give_back(std::move(state));
   if (!whole)
     return bad("a pattern of the tokenizer takes too many steps on this text; cut it into shorter documents");
-  if (special == Special::added && part.last) out.insert(out.end(), frame.behind.begin(), frame.behind.end());
   return {};
 }
 

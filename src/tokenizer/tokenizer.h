@@ -11,6 +11,7 @@
 
 #include "tidepool/result.h"
 #include "tidepool/types.h"
+#include "tokenizer/rewriting.h"
 
 namespace tidepool {
 
@@ -42,7 +43,9 @@ class Tokenizer {
   Result<void> encode(std::string_view text, Special special, std::vector<u32>& out) const {
     return encode_part({.text = text}, special, out);
   }
-  Result<void> encode_part(const TextPart&, Special, std::vector<u32>& out) const;
+  // `places`, where it is not null, gets as many as `out`: the bytes of part.text that each id stands for.
+  Result<void> encode_part(const TextPart&, Special, std::vector<u32>& out,
+                           std::vector<TokenBytes>* places = nullptr) const;
 
   // How many bytes at the beginning of `text` may be a part of their own whatever follows them; the most that
   // is known to be safe, 0 if no such place is known. Whole characters, and some of `text` always remains.

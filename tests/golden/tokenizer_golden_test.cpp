@@ -47,6 +47,26 @@ size_t expect_cuts_harmless(const Tokenizer& tokenizer, std::string_view text,
   return places;
 }
 
+// Ids with the bytes they stand for: the same ids; in order; and every byte of the text is some token's, but
+// for what is left out.
+void expect_places(const Tokenizer& tokenizer, std::string_view text, const std::vector<u32>& ids) {
+  std::vector<u32> again;
+  std::vector<TokenBytes> places;
+  ASSERT_TRUE(tokenizer.encode_part({.text = text}, Special::added, again, &places));
+  ASSERT_EQ(again, ids);
+  ASSERT_EQ(places.size(), ids.size());
+  TokenBytes before;
+  for (const TokenBytes& place : places) {
+    ASSERT_LE(place.begin, place.end);
+    ASSERT_LE(place.end, text.size());
+    ASSERT_LE(place.begin, before.end) << "a byte without a token: " << text;
+    ASSERT_GE(place.begin, before.begin);
+    ASSERT_GE(place.end, before.end);
+    before = place;
+  }
+  ASSERT_EQ(before.end, text.size()) << text;
+}
+
 class TokenizerStyle : public testing::TestWithParam<const char*> {};
 
 TEST_P(TokenizerStyle, GivesTheIdsAndTextOfHuggingFace) {
@@ -63,6 +83,7 @@ TEST_P(TokenizerStyle, GivesTheIdsAndTextOfHuggingFace) {
     ASSERT_EQ(ids, numbers_of(row[0])) << i << ": " << text;
     const std::string decoded = row.size() > 1 ? string_of(row[1]) : string_of(golden.at("front")) + text;
     ASSERT_EQ(tokenizer->decode(ids, SkipSpecial::no), decoded) << i;
+    expect_places(*tokenizer, text, ids);
     cuts += expect_cuts_harmless(*tokenizer, text, ids);
   }
   EXPECT_TRUE(tokenizer->can_cut());

@@ -6,7 +6,10 @@
 
 #include "data/answer_tokens.h"
 #include "data/chat_template.h"
+#include "data/tokenizer_encoder.h"
 #include "tests/support/disk_fixture.h"
+#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/tokenizer.h"
 
 namespace tidepool {
 namespace {
@@ -99,6 +102,19 @@ TEST(DataChat, UnclearAnswersAreRefusedWithAWayOut) {
             "[<s>[INST] 1[/INST] one</s>[INST] 2[/INST] two</s>]");
 }
 
+TEST(DataChat, SoLongAChatThatItsAnswersCostTooMuchIsRefusedWithAWayOut) {
+  ChatRecord record;
+  for (u32 i = 0; i < 6000; ++i) {
+    jinja::Dict message;
+    message.set("role", i % 2 == 0 ? "user" : "assistant");
+    message.set("content", "a");
+    record.messages.emplace_back(std::move(message));
+  }
+  EXPECT_THAT(marked(golden("chatml"), record), AllOf(HasSubstr("the template is run too often"), HasSubstr("6000 messages"),
+                                                      HasSubstr("set data.loss: last_answer or all")));
+  EXPECT_THAT(marked(golden("chatml"), record, LossOn::last_answer), testing::EndsWith("[a<|im_end|>\n]"));
+}
+
 TEST(DataChat, RefusalsOfTheTemplateNameItAndItsLine) {
   EXPECT_THAT(marked(golden("llama2"), chat({{"user", "1"}, {"user", "2"}})),
               HasSubstr("llama2:10: the template refuses this: Roles must take turns"));
@@ -137,31 +153,9 @@ TEST(DataChat, ModelDirectoriesAreReadAndRefused) {
   }
 }
 
-// Two characters that stand beside each other are often one token here, so that spans cut through tokens.
-class Pairs final : public TextEncoder {
- public:
-  Result<void> encode(std::string_view text, Around around, std::vector<u32>& out) const override {
-    if (around == Around::special) out.push_back(1);
-    for (size_t i = 0; i < text.size();) {
-      const bool pair = i + 1 < text.size() && text[i] >= 'a' && text[i + 1] >= 'a';
-      out.push_back(static_cast<u8>(text[i]) + (pair ? 256 * static_cast<u8>(text[i + 1]) : 0));
-      i += pair ? 2 : 1;
-    }
-    return {};
-  }
-  Result<void> encode_part(std::string_view text, bool, bool, Around around,
-                           std::vector<u32>& out) const override {
-    return encode(text, around, out);
-  }
-  size_t cut(std::string_view) const override { return 0; }
-  std::string decode(std::span<const u32>) const override { return ""; }
-  std::optional<u32> id_of(std::string_view) const override { return std::nullopt; }
-  u32 vocab_size() const override { return 65536; }
-};
-
-// "L" for each learned token, "." for the others.
-std::string learned(std::string_view text, std::vector<jinja::Span> spans, Around around = Around::nothing) {
-  const Pairs encoder;
+// "L" for each learned token, "." for the others; ids are those of the whole text.
+std::string learned(const TextEncoder& encoder, std::string_view text, std::vector<jinja::Span> spans,
+                    Around around = Around::nothing) {
   std::vector<u32> whole, tokens;
   EXPECT_TRUE(encoder.encode(text, around, whole));
   EXPECT_TRUE(encode_spans(encoder, text, spans, around, tokens));
@@ -174,13 +168,42 @@ std::string learned(std::string_view text, std::vector<jinja::Span> spans, Aroun
   return out;
 }
 
-TEST(DataChat, TokensAreThoseOfTheWholeText) {
-  EXPECT_EQ(learned("AAabBBcd", {{4, 6}}), "...LL.");
-  EXPECT_EQ(learned("AAabBBcd", {{3, 6}}), "..LLL.");  // through "ab": all of it
-  EXPECT_EQ(learned("AAabBBcd", {{0, 3}}), "LLL...");
-  EXPECT_EQ(learned("AAabBBcd", {}), "......");
-  EXPECT_EQ(learned("AAabBBcd", {{0, 2}, {4, 8}}), "LL.LLL");
-  EXPECT_EQ(learned("AAabBBcd", {{2, 8}}, Around::special), "...LLLL");
+const std::string tokenizers = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/";
+
+TEST(DataChat, ATokenIsLearnedIfAnyOfItsBytesStandsInAnAnswer) {
+  const auto bytes = create_byte_encoder();
+  EXPECT_EQ(learned(*bytes, "abcdef", {{0, 2}, {4, 6}}), "LL..LL");
+  EXPECT_EQ(learned(*bytes, "abcdef", {}), "......");
+  EXPECT_EQ(learned(*bytes, "abcdef", {{3, 3}}), "......");
+  // BOS belongs to what follows, a ▁ in front too.
+  const auto llama2 = open_tokenizer_encoder(tokenizers + "llama2.json").value();
+  EXPECT_THAT(learned(*llama2, "the plan", {{3, 8}}, Around::special), testing::MatchesRegex("\\.\\.+L+"));
+  EXPECT_THAT(learned(*llama2, "the plan", {{0, 3}}, Around::special), testing::MatchesRegex("LL+\\.+"));
+}
+
+// Merges far back depend on what follows, so that the tokens of the text up to a border are other ones than the
+// first of the whole: "sta|rt|swith" was [st, ar, ts, w, ith] without anything learned.
+TEST(DataChat, BordersInsideOfTokensAreFoundByBytesWhereverTheyLie) {
+  const std::string text = "starts with transformers, tokenizing documents where Gr\u00fc\u00dfe \u4e2d\u6587 stand";
+  for (const char* style : {"gpt2", "qwen", "llama3", "tekken"}) {
+    const auto tokenizer = Tokenizer::open(tokenizers + style + ".json").value();
+    const auto encoder = open_tokenizer_encoder(tokenizers + style + ".json").value();
+    std::vector<u32> ids;
+    ASSERT_TRUE(tokenizer->encode(text, Special::none, ids));
+    for (u64 begin = 0; begin < text.size(); ++begin) {
+      for (u64 end = begin + 1; end <= text.size(); ++end) {
+        std::string expected;
+        u64 at = 0;
+        for (const u32 id : ids) {
+          const u64 bytes = spelled_bytes(tokenizer->token(id))->size();
+          expected += at < end && at + bytes > begin ? 'L' : '.';
+          at += bytes;
+        }
+        ASSERT_EQ(at, text.size());
+        ASSERT_EQ(learned(*encoder, text, {{begin, end}}), expected) << style << ' ' << begin << ' ' << end;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -12,8 +12,13 @@
 #include "data/answer_tokens.h"
 #include "data/batch_source.h"
 #include "data/document_dataset.h"
+#include "data/make_cache.h"
 #include "data/mixture.h"
+#include "data/open_documents.h"
+#include "data/raw_documents.h"
 #include "data/token_cache.h"
+#include "data/tokenizer_encoder.h"
+#include "io/sudden_end.h"
 #include "tests/support/disk_fixture.h"
 
 namespace tidepool {
@@ -57,6 +62,8 @@ class DataDocuments : public testing::Test {
     for (const auto& entry : fs::directory_iterator(dir_ / "cache")) count += entry.is_directory();
     return count;
   }
+
+  size_t caches_or_none() const { return fs::exists(dir_ / "cache") ? caches() : 0; }
 
   struct Row {
     explicit Row(u32 length) : tokens(length, -7), targets(length, -7), starts(length, -7) {}
@@ -199,6 +206,23 @@ TEST_F(DataDocuments, ACacheIsMadeOnceAndAnewWhenAnythingChanges) {
   const auto other = opened(config);
   EXPECT_EQ(caches(), 3u);
   EXPECT_NE(other->fingerprint(), first->fingerprint());
+  // Whatever tokens follow from makes another one; what they do not, does not.
+  const std::string chat = write(
+      "c.jsonl", R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "the plan"}]})");
+  const std::string tokenizer = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/qwen.json";
+  size_t before = caches();
+  const auto expect_new = [&](DataConfig changed, bool anew) {
+    const auto data = Dataset::open(changed, 1 << 20, 16, 1, {.cache = dir_ / "cache"});
+    ASSERT_TRUE(data) << data.error().message;
+    EXPECT_EQ(caches(), before + anew);
+    before = caches();
+  };
+  expect_new({.train = {chat}, .chat_template = "chatml"}, true);
+  expect_new({.train = {chat}, .shuffle = false, .chat_template = "chatml"}, false);
+  expect_new({.train = {chat}, .records = "messages", .chat_template = "chatml"}, true);
+  expect_new({.train = {chat}, .tokenizer = tokenizer, .chat_template = "chatml"}, true);
+  expect_new({.train = {chat}, .chat_template = write("t.jinja", "{% for m in messages %}{{ m.content }}.{% endfor %}")}, true);
+  expect_new({.train = {chat}, .chat_template = "chatml", .chat_template_arguments = {"a=1"}}, true);
 }
 
 TEST_F(DataDocuments, NothingIsLeftOfACacheThatWasNotFinished) {
@@ -206,14 +230,135 @@ TEST_F(DataDocuments, NothingIsLeftOfACacheThatWasNotFinished) {
   EXPECT_THAT(fault({.train = {dir_ / "a.jsonl"}}),
               HasSubstr("a.jsonl:2: \"text\" must be text, not a number"));
   EXPECT_EQ(caches(), 0u);
-  // One that a killed process left behind goes when the next is made; that of a living one stays.
-  const std::string dead = dir_ / "cache/0123456789abcdef.unfinished-999999999",
-                    living = fmt::format("{}{}", dir_ / "cache/0123456789abcdef.unfinished-", ::getppid());
-  fs::create_directories(dead);
-  fs::create_directories(living);
-  remove_unfinished_caches(dir_ / "cache/0123456789abcdef");
+}
+
+// Whoever has the same pid in another container: what is written is locked, whatever the name. Others' keys go too.
+TEST_F(DataDocuments, WhatKilledProcessesLeftGoesAndWhatIsWrittenStays) {
+  const std::string dead = dir_ / "cache/0123456789abcdef.unfinished-77",
+                    empty = dir_ / "cache/0123456789abcde0.unfinished-78", other = dir_ / "cache/notes";
+  for (const std::string& path : {dead, empty, other}) fs::create_directories(path);
+  write("cache/0123456789abcdef.unfinished-77/tokens.bin", "half");
+  write("cache/0123456789abcdef.unfinished-77/documents.bin", "half");
+  const std::string directory = dir_ / "cache/0123456789abcdef";
+  auto one = TokenCacheWriter::create(directory, "k").value(), two = TokenCacheWriter::create(directory, "k").value();
+  remove_unfinished_caches(dir_ / "cache");
   EXPECT_FALSE(fs::exists(dead));
-  EXPECT_TRUE(fs::exists(living));
+  EXPECT_FALSE(fs::exists(empty));
+  EXPECT_EQ(caches(), 3u);  // "notes" and both that are written
+  const std::vector<u32> tokens = {1, 2 | learned_bit};
+  for (TokenCacheWriter* writer : {one.get(), two.get()}) {
+    ASSERT_TRUE(writer->append(tokens));
+    ASSERT_TRUE(writer->end_document());
+    ASSERT_TRUE(writer->finish());
+    remove_unfinished_caches(dir_ / "cache");
+  }
+  one.reset();
+  two.reset();
+  EXPECT_EQ(caches(), 2u);
+  EXPECT_TRUE(TokenCache::open(directory, "k"));
+}
+
+// Ctrl-C while documents are tokenized: no destructor runs then.
+TEST_F(DataDocuments, ASuddenEndLeavesNoUnfinishedCache) {
+  fs::create_directories(dir_ / "cache");
+  const auto writer = TokenCacheWriter::create(dir_ / "cache/0123456789abcdef", "k").value();
+  ASSERT_TRUE(writer->append(std::vector<u32>(3'000'000, 1 | learned_bit)));
+  EXPECT_EQ(caches(), 1u);
+  remove_leftovers();
+  EXPECT_EQ(caches(), 0u);
+}
+
+// Caches that are there, and runs that go on, must not meet other tokens or rows under the same name. If this
+// fails for a good reason: raise encoding_version (make_cache.h), or packing_version (packing.h) where only the
+// rows differ, and then change what is expected here.
+TEST_F(DataDocuments, OtherTokensOrRowsOfTheSameDocumentsHaveAnotherVersion) {
+  std::string text;
+  for (int i = 0; i < 30; ++i)
+    text += fmt::format(R"({{"messages": [{{"role": "user", "content": "what is {0}?"}}, )"
+                        R"({{"role": "assistant", "content": "it is{1} {0}, naturally \u00e9"}}]}})"
+                        "\n",
+                        i, std::string(static_cast<size_t>(i), '!'));
+  DataConfig config{.train = {write("a.jsonl", text)}, .chat_template = "chatml"};
+  config.tokenizer = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/qwen.json";
+  const auto data = Dataset::open(config, 1 << 20, 64, 1, {.cache = dir_ / "cache"}).value();
+  std::string key;
+  for (const auto& entry : fs::directory_iterator(dir_ / "cache")) key = entry.path().filename().string();
+  const auto cache = TokenCache::open(dir_ / ("cache/" + key), key).value();
+  EXPECT_EQ(fmt::format("{} {}", encoding_version, cache->content()), "2 3d6cdc094af851903963b60502be3d4c");
+  u64 rows = 0;
+  for (u64 i = 0; i < data->train_sequences(); ++i) {
+    Row row(64);
+    ASSERT_TRUE(data->train_sequence(i, row.arrays()));
+    for (u32 t = 0; t < 64; ++t)
+      rows = rows * 1'000'003 + static_cast<u64>(row.tokens[t]) * 31 + static_cast<u64>(row.targets[t]) * 7 +
+             static_cast<u64>(row.starts[t]);
+  }
+  EXPECT_EQ(fmt::format("{} {:016x}", packing_version, rows), "2 3840310bd1c6db4f");
+}
+
+// A text file is one document: what is known to stay is written while it is read.
+TEST_F(DataDocuments, ADocumentLongerThanTheBufferIsWrittenAsItComes) {
+  const std::string directory = dir_ / "0123456789abcdef";
+  auto writer = TokenCacheWriter::create(directory, "k").value();
+  const auto bytes = [&] {
+    u64 sum = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(dir_ / "."))
+      sum += entry.path().filename() == "tokens.bin" ? entry.file_size() : 0;
+    return sum;
+  };
+  const std::vector<u32> unlearned(700'000, 1), learned(700'000, 2 | learned_bit);
+  for (const auto& part : {unlearned, unlearned}) ASSERT_TRUE(writer->append(part));
+  EXPECT_EQ(bytes(), 0u);  // nothing learned so far: it may be left out
+  ASSERT_TRUE(writer->end_document());
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(writer->append(learned));
+  EXPECT_GE(bytes(), 4 * 2'800'000u);
+  ASSERT_TRUE(writer->append(unlearned));
+  ASSERT_TRUE(writer->end_document());
+  ASSERT_TRUE(writer->append(std::vector<u32>{5, 6 | learned_bit}));
+  ASSERT_TRUE(writer->end_document());
+  ASSERT_TRUE(writer->finish());
+  const auto cache = TokenCache::open(directory, "k").value();
+  EXPECT_EQ(cache->counts(), (CacheCounts{2, 4'200'002, 3'500'000, 1}));
+  EXPECT_EQ(cache->document(0)->tokens, 4'200'000u);
+  EXPECT_EQ(cache->document(0)->learned, 3'499'999u);
+  EXPECT_EQ(cache->document(1)->learned, 1u);
+  std::vector<u32> read(2);
+  ASSERT_TRUE(cache->read(3'499'999, read));
+  EXPECT_EQ(read, (std::vector<u32>{2 | learned_bit, 1}));
+}
+
+// The README promises 5 %, and a book in one file is one document.
+TEST_F(DataDocuments, OfASingleLongDocumentTheLastRowsAreHeldOut) {
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += static_cast<char>('a' + i / 40);
+  const auto data = opened({.train = {write("a.jsonl", "{\"text\": \"" + text + "\"}")},
+                            .validation_fraction = 0.1, .shuffle = false}, 10);
+  EXPECT_EQ(data->train_sequences(), 90u);
+  EXPECT_EQ(data->validation_sequences(), 10u);
+  EXPECT_THAT(data->notes()[1], HasSubstr("the last 10 rows of one document held out"));
+  Row first(10), last(10);
+  ASSERT_TRUE(data->validation_sequence(0, first.arrays()));
+  EXPECT_EQ(first.tokens[0], text[900]);
+  EXPECT_EQ(first.targets[0], text[901]);
+  ASSERT_TRUE(data->train_sequence(89, last.arrays()));
+  EXPECT_EQ(last.targets[9], text[900]);
+  u64 targets = 0;
+  for (u64 i = 0; i < 90; ++i) targets += data->train_targets(i);
+  EXPECT_EQ(targets, 900u);
+  const auto small = opened({.train = {write("b.jsonl", R"({"text": "short"})")}}, 10);
+  EXPECT_EQ(small->validation_sequences(), 0u);
+  EXPECT_THAT(small->notes()[1], HasSubstr("nothing held out: there is one document, of one row"));
+}
+
+TEST_F(DataDocuments, FilesWithoutADocumentAreNamedAndLeaveNoCache) {
+  for (const auto& [name, text] : {std::pair{"a.jsonl", ""}, {"b.jsonl", "\n\n"}}) {
+    EXPECT_THAT(fault({.train = {write(name, text)}}),
+                HasSubstr(std::string(name) + ": there is no document in it; correct data.train"));
+    EXPECT_EQ(caches(), 0u);
+  }
+  EXPECT_THAT(fault({.train = {write("c.jsonl", R"({"text": ""})")}}),
+              HasSubstr("c.jsonl: no document has anything to learn (1 have none): a text needs two tokens"));
+  EXPECT_EQ(caches(), 0u);
 }
 
 TEST_F(DataDocuments, DamagedCachesAreRefusedWithAWayOut) {
@@ -279,12 +424,92 @@ TEST_F(DataDocuments, WhatCannotBeTrainedOnIsRefused) {
               HasSubstr("token 1 of the document is 300, but the model's vocabulary has 256"));
   EXPECT_THAT(fault({.train = {write("e.jsonl", "{\"text\": \"a\"}\n{\"prompt\": \"a\"}\n")}}),
               HasSubstr("e.jsonl:2: this is no text record"));
-  EXPECT_THAT(fault({.train = {jsonl}, .chat_template = dir_ / "none.jinja"}),
-              HasSubstr("none.jinja: cannot open"));
-  EXPECT_THAT(fault({.train = {jsonl}, .chat_template = write("t.jinja", "{{ x | nope }}")}),
-              HasSubstr("t.jinja:1: the filter 'nope'"));
-  EXPECT_THAT(fault({.train = {write("empty.jsonl", "\n\n")}}),
-              HasSubstr("empty.jsonl: holds no document"));
+  const std::string chat = write("f.jsonl", R"({"messages": [{"role": "assistant", "content": "aa"}]})");
+  EXPECT_THAT(fault({.train = {chat}, .chat_template = dir_ / "none.jinja"}),
+              AllOf(HasSubstr("none.jinja: cannot open"),
+                    HasSubstr("correct data.chat_template, which names a file, or take the built-in one")));
+  EXPECT_THAT(fault({.train = {chat}, .chat_template = write("t.jinja", "{{ x | nope }}")}),
+              AllOf(HasSubstr("t.jinja:1: the filter 'nope'"), HasSubstr("data.chat_template: chatml")));
+  EXPECT_THAT(fault({.train = {jsonl}, .tokenizer = dir_ / "none"}),
+              AllOf(HasSubstr("none: cannot open"), HasSubstr("correct data.tokenizer")));
+}
+
+// What no record goes through is in nobody's way, and changes no cache.
+TEST_F(DataDocuments, AChatTemplateIsOpenedOnlyForChats) {
+  const std::string jsonl = letters("a.jsonl", 20, 14);
+  const auto plain = opened({.train = {jsonl}});
+  EXPECT_TRUE(opened({.train = {jsonl}, .chat_template = write("t.jinja", "{{ x | nope }}")}));
+  EXPECT_TRUE(opened({.train = {jsonl}, .chat_template = "chatml"}));
+  EXPECT_EQ(caches(), 1u);
+}
+
+// Parts of a text through a real tokenizer, on several cores, are the text at once.
+TEST_F(DataDocuments, ATextInPartsOnSeveralCoresIsTheTextAtOnce) {
+  const std::string tokenizers = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/";
+  std::string text;
+  for (u32 i = 0; text.size() < 6 * RawDocuments::part_bytes; ++i)
+    text += fmt::format("line {}: the quick brown fox's tail, \u4e2d\u6587\n", i * 7919u % 10007u);
+  const std::string path = write("a.txt", text);
+  const auto pool = create_core_pool(3, Bytes{}).value();
+  for (const char* style : {"qwen", "llama2"}) {
+    DataConfig config{.train = {path}, .validation_fraction = 0, .shuffle = false};
+    config.tokenizer = tokenizers + style + ".json";
+    std::vector<i32> got;
+    for (CorePool* cores : {static_cast<CorePool*>(nullptr), pool.get()}) {
+      fs::remove_all(dir_ / "cache");
+      const auto data = Dataset::open(config, 1 << 20, 1024, 1, {.cache = dir_ / "cache", .pool = cores});
+      ASSERT_TRUE(data) << data.error().message;
+      got.clear();
+      for (u64 i = 0; i < (*data)->train_sequences(); ++i) {
+        const Row row = train_row(**data, i);
+        if (i == 0) got.push_back(row.tokens[0]);
+        for (const i32 target : row.targets) {
+          if (target != ignored_target) got.push_back(target);
+        }
+      }
+      std::vector<u32> whole;
+      const auto encoder = open_tokenizer_encoder(config.tokenizer).value();
+      ASSERT_TRUE(encoder->encode(text, Around::special, whole));
+      ASSERT_EQ(got, std::vector<i32>(whole.begin(), whole.end())) << style;
+    }
+  }
+}
+
+TEST_F(DataDocuments, ATextIsReadInPartsThatAreCutWhereTheyMayBe) {
+  const auto encoder = open_tokenizer_encoder(TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/qwen.json").value();
+  std::string words, digits(3 * RawDocuments::part_bytes, '7');
+  while (words.size() < 5 * RawDocuments::part_bytes) words += "some words here ";
+  for (const std::string& text : {words, digits + words, words + digits, std::string("short")}) {
+    RawDocuments raw({{write("a.txt", text), false}, {write("b.txt", "other"), false}}, std::nullopt, *encoder);
+    std::string all;
+    for (bool last = false; !last;) {
+      const auto part = raw.next();
+      ASSERT_TRUE(part && *part);
+      EXPECT_EQ((*part)->first, all.empty());
+      last = (*part)->last;
+      all += (*part)->content;
+      if (text == words) EXPECT_LE((*part)->content.size(), RawDocuments::part_bytes);
+    }
+    EXPECT_EQ(all, text);
+    EXPECT_EQ((*raw.next())->content, "other");
+    EXPECT_FALSE(raw.next()->has_value());
+  }
+}
+
+TEST_F(DataDocuments, TheFirstDocumentsAreShownAsTrainingHasThem) {
+  const std::string tokenizers = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/";
+  std::string text;
+  while (text.size() < 5 * RawDocuments::part_bytes) text += "some words here ";
+  DataConfig config{.train = {write("a.txt", text), write("c.jsonl", R"({"prompt": "one two", "completion": " three \u4e2d"})")}};
+  config.tokenizer = tokenizers + "llama2.json";
+  const auto sources = all_sources(config, true).value();
+  const auto shown = first_documents(sources, config, 1 << 20, "", 3).value();
+  ASSERT_EQ(shown.size(), 2u);  // not three parts of the first
+  EXPECT_THAT(shown[0].place, HasSubstr("a.txt (its beginning)"));
+  ASSERT_EQ(shown[1].runs.size(), 2u);
+  EXPECT_THAT(shown[1].runs[0].text, testing::EndsWith("one two"));
+  EXPECT_EQ(shown[1].runs[1].text, " three \u4e2d");  // its space too
+  EXPECT_EQ(caches_or_none(), 0u);
 }
 
 TEST_F(DataDocuments, BatchesAreAFunctionOfTheStep) {
@@ -318,6 +543,19 @@ TEST(DataMixture, EverySourceHasItsShareAtEveryLengthAndItsOwnOrder) {
   EXPECT_EQ(mixture.share(0) + mixture.share(1) + mixture.share(2), Mixture::turn);
   const Mixture uneven(std::vector<double>{1e9, 1e-9});
   EXPECT_EQ(uneven.share(1), 1u);
+}
+
+TEST(DataMixture, ManySmallWeightsTakeTheirPlacesFromSeveralLargeOnes) {
+  std::vector<double> weights(45, 1);
+  weights.resize(145, 1e-6);
+  const Mixture mixture(weights);
+  u32 sum = 0;
+  for (u32 s = 0; s < weights.size(); ++s) {
+    sum += mixture.share(s);
+    EXPECT_EQ(mixture.share(s), s < 45 ? mixture.share(s) : 1u);
+    if (s < 45) EXPECT_NEAR(mixture.share(s), 3996.0 / 45, 1.0);
+  }
+  EXPECT_EQ(sum, Mixture::turn);
 }
 
 TEST_F(DataDocuments, SourcesAreMixedByWeight) {

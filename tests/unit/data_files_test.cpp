@@ -58,6 +58,18 @@ TEST_F(DataFiles, FindsFilesDirectoriesAndGlobsInOrder) {
   EXPECT_THAT(*found, testing::ElementsAre(FoundFile{z, true}, FoundFile{b}, FoundFile{a}, FoundFile{y}));
 }
 
+// One that led back gave 41 copies of each file, and two never ended.
+TEST_F(DataFiles, LinksThatLeadInCirclesGiveEachFileOnce) {
+  std::filesystem::create_directories(dir_ / "c/in");
+  const std::string a = write("c/a.txt", "a"), b = write("c/in/b.txt", "b");
+  std::filesystem::create_directory_symlink(".", dir_ / "c/loop");
+  std::filesystem::create_directory_symlink("..", dir_ / "c/in/up");
+  std::filesystem::create_directory_symlink("in", dir_ / "c/zzz");
+  const auto found = find_files({dir_ / "c"});
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(*found, (std::vector<FoundFile>{{a, false}, {b, false}}));
+}
+
 TEST_F(DataFiles, MissingFilesAreNamed) {
   EXPECT_THAT(fault_of({(dir_ / "none.txt").string()}), HasSubstr("none.txt: no such data file"));
   EXPECT_THAT(fault_of({(dir_ / "*.txt").string()}), HasSubstr("*.txt: the pattern matches no file"));

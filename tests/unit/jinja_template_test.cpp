@@ -89,6 +89,31 @@ TEST(Jinja, TemplatesThatWouldNeverEndOrFillMemoryAreStopped) {
               HasSubstr("cannot be kept in a namespace"));
 }
 
+// What walks through a value costs what it walks: 20,000 turns of `x in range(100000)` took 4.5 s.
+TEST(Jinja, LookingThroughLargeValuesCostsSteps) {
+  for (const char* turn : {"{% if 0 - 1 in r %}x{% endif %}", "{% if 'z' in t %}x{% endif %}",
+                           "{% set x = t[100000] %}", "{% if r == s %}{% endif %}"}) {
+    EXPECT_THAT(error_of("{% set r = range(100000) %}{% set s = range(100000) %}{% set t = 'ab' * 100000 %}"
+                         "{% for i in range(20000) %}" + std::string(turn) + "{% endfor %}"),
+                HasSubstr("takes too many steps")) << turn;
+  }
+  std::string joined = "{% set t = 'ab' * 100000 %}{{ t";
+  for (int i = 0; i < 90; ++i) joined += " ~ t";
+  EXPECT_THAT(error_of(joined + " }}"), HasSubstr("becomes too large"));
+}
+
+TEST(Jinja, WordsFromTheEndAreTakenFromTheEnd) {
+  EXPECT_EQ(text_of("{{ ' a \u00e9\u3000b  c '.rsplit() | join('|') }}"), "a|\u00e9|b|c");
+  EXPECT_EQ(text_of("{{ 'a \u4e2d c'.rsplit(none, 1) | join('|') }}"), "a \u4e2d|c");
+  EXPECT_EQ(text_of("{{ ('word ' * 100000).rsplit() | length }}"), "100000");
+}
+
+// As Python's json.dumps: space to ~ stand for themselves.
+TEST(Jinja, JsonInAsciiEscapesDelete) {
+  EXPECT_EQ(text_of("{{ '\x7f~' | tojson(ensure_ascii=true) }}"), "\"\\u007f~\"");
+  EXPECT_EQ(text_of("{{ '\x7f~' | tojson }}"), "\"\x7f~\"");
+}
+
 TEST(Jinja, ScopesAndWhiteSpaceAreJinjas) {
   EXPECT_EQ(text_of("{% set x = 1 %}{% for i in [1, 2] %}{% set x = x + i %}{{ x }},{% endfor %}{{ x }}"),
             "2,3,1");

@@ -2,6 +2,7 @@
 #include "tokenize/tokenize.h"
 
 #include <gmock/gmock.h>
+#include <zstd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -117,6 +118,22 @@ TEST_F(TokenizeFiles, NothingIsLeftOfWhatFails) {
   EXPECT_EQ(run({styles + "gpt2.json", bad, "--end=nonsense", "--output=" + path("t.bin")}), 2);
   EXPECT_THAT(err_, HasSubstr("no such token"));
   EXPECT_EQ(run({styles + "gpt2.json", bad, "--output=" + path("no/such/t.bin")}), 6);
+}
+
+TEST_F(TokenizeFiles, RecordsAreRefusedAndPackedTextIsRead) {
+  const std::string jsonl = write("x.jsonl", "{\"text\": \"a\"}\n");
+  EXPECT_EQ(run({styles + "gpt2.json", jsonl, "--output=" + path("t.bin")}), 2);
+  EXPECT_THAT(err_, HasSubstr("tidepool tokenize CONFIG.yaml"));
+  const std::string text = "one two\nthree\n";
+  std::string packed(200, '\0');
+  packed.resize(ZSTD_compress(packed.data(), packed.size(), text.data(), text.size(), 1));
+  for (const char* documents : {"--documents=file", "--documents=line"}) {
+    ASSERT_EQ(run({styles + "gpt2.json", write("a.txt", text), documents, "--output=" + path("t.bin")}), 0) << err_;
+    ASSERT_EQ(run({styles + "gpt2.json", write("a.zst", packed), documents, "--output=" + path("u.bin")}), 0) << err_;
+    EXPECT_EQ(tokens_of(path("u.bin"), 1 << 20), tokens_of(path("t.bin"), 1 << 20));
+    fs::remove(path("t.bin"));
+    fs::remove(path("u.bin"));
+  }
 }
 
 TEST_F(TokenizeFiles, IdsTakeTwoBytesOrFour) {
