@@ -25,6 +25,7 @@ struct AdapterConfig {
   double alpha = 0;
   double scale = 0;             // alpha / r, or alpha / sqrt(r) with use_rslora
   bool fan_in_fan_out = false;  // the model's matrices are [in, out]
+  std::string base;             // directory of the model that it is for, as its maker wrote it; empty: not said
 };
 
 // Of `directory`. Errors are `error_kind` and name the file; also for kinds of adapters and settings that are not

@@ -144,6 +144,7 @@ Result<void> ModelExport::write_all(const std::string& directory, Files& files,
   };
   Buffers buffers;
   for (const Item& item : items_) TRY(write_tensor(item, buffers, sink));
+  if (options_.change != nullptr) TRY(options_.change->finish());
   TRY(writer.finish());
   for (const CarriedFile& file : small_) TRY(write_carried(files, directory, file, buffers.in));
   return files.sync_directory(directory);

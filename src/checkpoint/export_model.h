@@ -13,19 +13,10 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/shards.h"
 #include "checkpoint/state_tensors.h"
+#include "checkpoint/tensor_change.h"
 #include "tidepool/chunk.h"
 
 namespace tidepool {
-
-// Changes weights on their way: what an adapter adds, for example.
-class TensorChange {
- public:
-  virtual ~TensorChange() = default;
-  virtual bool changes(std::string_view tensor) const = 0;
-  // Elements [begin, begin + values.size()) of a tensor for which changes() holds, whole rows of its last dimension,
-  // ascending. Rounded to the tensor's type afterwards.
-  virtual Result<void> apply(std::string_view tensor, std::span<const u64> shape, u64 begin, std::span<float> values) = 0;
-};
 
 struct ExportOptions {
   std::optional<Precision> dtype;  // of all weights; none: each keeps its own

@@ -10,24 +10,25 @@
 
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/tensor_change.h"
 
 namespace tidepool {
 
 // Holds the factors of one tensor at a time: r (rows + columns) floats. One thread.
-class AdapterMerge {
+class AdapterMerge final : public TensorChange {
  public:
   // Of an adapter's directory: of PEFT, or a checkpoint of a run with LoRA. ErrorKind::bad_input, naming file and tensor.
   static Result<std::unique_ptr<AdapterMerge>> open(const std::string& directory);
 
   // Whether the tensor of the model, "model.layers.0.mlp.up_proj.weight" or "h.0.attn.c_attn.weight", gets anything.
-  bool changes(std::string_view tensor) const { return !stem_of(tensor).empty(); }
+  bool changes(std::string_view tensor) const override { return !stem_of(tensor).empty(); }
 
   // Adds to elements [begin, begin + values.size()) of a tensor for which changes() holds: whole rows, or parts of one.
   // Error: ErrorKind::bad_input where the adapter does not fit the shape.
-  Result<void> apply(std::string_view tensor, std::span<const u64> shape, u64 begin, std::span<float> values);
+  Result<void> apply(std::string_view tensor, std::span<const u64> shape, u64 begin, std::span<float> values) override;
 
   // After the last tensor: ErrorKind::bad_input if the model lacked one that the adapter is for.
-  Result<void> finish() const;
+  Result<void> finish() const override;
 
   AdapterMerge(const AdapterMerge&) = delete;
 

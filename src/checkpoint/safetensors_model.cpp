@@ -17,7 +17,9 @@ using WeightMap = std::map<std::string, std::string>;  // tensor -> file
 
 // A shard is a plain name beside the index: nothing may lead out of the directory.
 bool is_plain_name(std::string_view file) {
-  return !file.empty() && file != "." && file != ".." && file.find('/') == std::string_view::npos;
+  constexpr std::size_t bytes_max = 255;  // that Linux takes; a longer one is the index's fault, not the disk's
+  return !file.empty() && file.size() <= bytes_max && file != "." && file != ".." &&
+         file.find('/') == std::string_view::npos && file.find('\0') == std::string_view::npos;
 }
 
 Result<WeightMap> read_weight_map(const std::string& index_path, ErrorKind error_kind) {

@@ -150,6 +150,7 @@ Result<void> run_generate(const Arguments& arguments) {
 constexpr std::array export_options = {
     Option{"dtype", "fp32|bf16|fp16", "type of the weights; without, as they are"},
     Option{"max-shard-size", "SIZE", "of a file of weights", "5GB"},
+    Option{"base", "DIR", "model that adapters are merged into"},
 };
 Result<void> run_export(const Arguments& arguments) {
   const auto& words = arguments.positional();
@@ -162,6 +163,7 @@ Result<void> run_export(const Arguments& arguments) {
       if (name(static_cast<Precision>(p)) == dtype) out.dtype = static_cast<Precision>(p);
     if (!out.dtype) return usage(fmt::format("--dtype: '{}' is none of fp32, bf16, fp16", dtype));
   }
+  if (arguments.has("base")) out.base = arguments.text("base");
   TRY_ASSIGN(out.max_shard_size, arguments.size("max-shard-size"));
   return export_model(out);
 }

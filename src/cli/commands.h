@@ -53,6 +53,7 @@ Result<void> generate(const GenerateArguments&);
 struct ExportArguments {
   std::string source;  // a run (its newest good checkpoint), a checkpoint or a model directory
   std::string out;     // a new directory
+  std::string base;    // of adapters: the model that they change; empty: the one that they name
   std::optional<Precision> dtype;
   Bytes max_shard_size{5'000'000'000};
 };

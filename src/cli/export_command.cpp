@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "checkpoint/export_model.h"
+#include "checkpoint/lora_merge.h"
 #include "cli/commands.h"
 #include "io/file_system.h"
 #include "report/status_line.h"
@@ -63,10 +64,16 @@ Result<void> write(const ModelExport& model, const std::string& out) {
 }  // namespace
 
 Result<void> export_model(const ExportArguments& arguments) {
-  TRY_ASSIGN(const ExportSource source, find_export_source(arguments.source));
+  TRY_ASSIGN(const ExportSource source, find_export_source(arguments.source, arguments.base));
   for (const std::string& note : source.notes) fmt::print(stderr, "{}\n", note);
+  std::unique_ptr<AdapterMerge> merge;
+  if (!source.adapter.empty()) {
+    TRY_ASSIGN(merge, AdapterMerge::open(source.adapter));
+  }
   TRY_ASSIGN(const std::unique_ptr<ModelExport> model,
-             ModelExport::open(source.directory, {.dtype = arguments.dtype, .max_shard_size = arguments.max_shard_size}));
+             ModelExport::open(source.directory, {.dtype = arguments.dtype,
+                                                  .max_shard_size = arguments.max_shard_size,
+                                                  .change = merge.get()}));
   TRY(check_room(arguments.out, model->bytes()));
   const auto begin = std::chrono::steady_clock::now();
   const Result<void> written = write(*model, arguments.out);

@@ -128,7 +128,8 @@ Result<jinja::Rendered> ChatTemplate::render_first(const ChatRecord& chat, size_
 }
 
 Result<std::string> ChatTemplate::prompt(const ChatRecord& chat) const {
-  TRY_ASSIGN(jinja::Rendered rendered, render_first(chat, chat.messages.size(), true));
+  u64 steps_left = record_steps_max;
+  TRY_ASSIGN(jinja::Rendered rendered, render_first(chat, chat.messages.size(), true, steps_left));
   return std::move(rendered.text);
 }
 

@@ -22,7 +22,6 @@ class DocumentDataset final : public Dataset {
     std::unique_ptr<TokenCache> cache;
     double weight = 0;
     std::string name = {};  // for the figures of several
-    std::string files = {};  // for messages
   };
   // REQUIRES: one source, or all with weights above 0. ErrorKind::bad_input where there is nothing to learn.
   static Result<std::unique_ptr<DocumentDataset>> create(const DataConfig&, std::vector<Source>,

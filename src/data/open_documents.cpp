@@ -69,12 +69,6 @@ Result<OpenedEncoder> checked_encoder(const std::vector<SourceFiles>& sources, c
   return encoder;
 }
 
-std::string files_text(const SourceFiles& files) {
-  if (files.found.empty()) return "";
-  const size_t more = files.found.size() - 1;
-  return files.found[0].path + (more > 0 ? fmt::format(" and {} more", more) : "");
-}
-
 std::string note_of(const MadeCache& made) {
   const CacheCounts& counts = made.cache->counts();
   const double share =
@@ -122,8 +116,7 @@ Result<OpenedDocuments> open_documents(const std::vector<SourceFiles>& sources, 
                open_or_make_cache(request_for(sources[i], config, encoder, vocab_size), place));
     out.notes.push_back(note_of(made));
     const bool mixed = !config.weights.empty();
-    out.sources.push_back({std::move(made.cache), mixed ? config.weights[i] : 1, mixed ? config.train[i] : "",
-                           files_text(sources[i])});
+    out.sources.push_back({std::move(made.cache), mixed ? config.weights[i] : 1, mixed ? config.train[i] : ""});
   }
   return out;
 }

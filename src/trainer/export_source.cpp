@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/shards.h"
 #include "config/hf_config.h"
@@ -11,7 +12,9 @@
 
 namespace tidepool {
 
-Result<ExportSource> find_export_source(const std::string& path) {
+namespace {
+
+Result<ExportSource> find_what_is_named(const std::string& path) {
   namespace fs = std::filesystem;
   const auto has = [&](const char* file) {
     std::error_code unused;
@@ -27,6 +30,7 @@ Result<ExportSource> find_export_source(const std::string& path) {
   // Other trainers leave a model and checkpoints beside it: the model is what is named then.
   if (has(model_config_file) && (has(weights_file) || has(weights_index_file)))
     return ExportSource{.directory = path, .notes = {}};
+  if (has(adapter_config_file) && has(adapter_weights_file)) return ExportSource{.directory = path, .notes = {}};
   TRY_ASSIGN(const FoundWeights found, find_weights(path, checkpoint_buffer));
   if (!found.path)
     return Error{ErrorKind::usage, fmt::format("{} holds neither a checkpoint nor {} with {}: name a run, a checkpoint "
@@ -35,6 +39,32 @@ Result<ExportSource> find_export_source(const std::string& path) {
   ExportSource out{.directory = *found.path, .notes = {}};
   for (const SteppedOver& s : found.stepped_over) out.notes.push_back(fmt::format("stepped over {}: {}", s.path, s.reason));
   out.notes.push_back("exporting " + *found.path);
+  return out;
+}
+
+// The model that adapters change.
+Result<std::string> base_of(const std::string& adapter, const std::string& base) {
+  TRY_ASSIGN(const AdapterConfig config, read_adapter_config(adapter, ErrorKind::bad_input));
+  const std::string directory = base.empty() ? config.base : base;
+  std::error_code unused;
+  if (!directory.empty() && std::filesystem::is_directory(directory, unused)) return directory;
+  return Error{ErrorKind::usage, fmt::format("{} holds adapters for '{}', which is no directory here: name the model that they "
+                                             "were trained beside with --base DIR",
+                                             adapter, directory)};
+}
+
+}  // namespace
+
+Result<ExportSource> find_export_source(const std::string& path, const std::string& base) {
+  TRY_ASSIGN(ExportSource out, find_what_is_named(path));
+  std::error_code unused;
+  if (!std::filesystem::exists(out.directory + "/" + adapter_config_file, unused)) {
+    if (base.empty()) return out;
+    return Error{ErrorKind::usage, fmt::format("--base: {} holds no adapters, but a model; leave the option out", out.directory)};
+  }
+  out.adapter = std::move(out.directory);
+  TRY_ASSIGN(out.directory, base_of(out.adapter, base));
+  out.notes.push_back(fmt::format("merging {} into {}", out.adapter, out.directory));
   return out;
 }
 

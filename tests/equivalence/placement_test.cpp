@@ -93,8 +93,10 @@ TEST_P(Placement, ChangesNoBit) {
   EXPECT_GE(rows.size(), 6u);
   EXPECT_TRUE(missing.empty()) << missing.size() << " pairs of settings were not run";
   ASSERT_EQ(first->losses.size(), 4u);
-  EXPECT_LT(first->losses.back(), first->losses.front());  // equal numbers, and numbers of something learning
+  // Equal numbers, and numbers of something learning. Four steps of adapters are less than the noise of batches; that
+  // they learn, and what, golden/lora_test says.
   if (!GetParam().lora) {
+    EXPECT_LT(first->losses.back(), first->losses.front());
     EXPECT_EQ(first->skipped_steps, GetParam().precision == Precision::fp16 ? 2u : 0u);
   }
 }

@@ -74,6 +74,7 @@ const BadFile index_files[] = {
     {"index_number", index_file, "{\"weight_map\":{\"a\":1}}", "tensor a", "name of a file"},
     {"index_leads_out", index_file, "{\"weight_map\":{\"a\":\"../shard.safetensors\"}}", "tensor a", "in this directory"},
     {"index_absolute", index_file, "{\"weight_map\":{\"a\":\"/etc/passwd\"}}", "tensor a", "in this directory"},
+    {"index_long_name", index_file, "{\"weight_map\":{\"a\":\"" + std::string(300, 'x') + "\"}}", "tensor a", "name of a file"},
     {"index_shard_missing", index_file, "{\"weight_map\":{\"a\":\"none.safetensors\"}}", "none.safetensors", "cannot open"},
     {"index_tensor_elsewhere", index_file, "{\"weight_map\":{\"zzz\":\"shard.safetensors\"}}", "tensor zzz", "is not in it"},
     {"index_leaves_out", index_file, "{\"weight_map\":{\"model.norm.weight\":\"shard.safetensors\"}}", "tensor", "not listed"},

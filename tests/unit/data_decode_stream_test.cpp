@@ -9,6 +9,9 @@ namespace {
 class Bytes8 final : public TextEncoder {
  public:
   Result<void> encode(std::string_view, Around, std::vector<u32>&) const override { return {}; }
+  Result<void> encode_with_places(std::string_view, Around, std::vector<u32>&, std::vector<TokenBytes>&) const override {
+    return {};
+  }
   Result<void> encode_part(std::string_view, bool, bool, Around, std::vector<u32>&) const override { return {}; }
   size_t cut(std::string_view) const override { return 0; }
   std::string decode(std::span<const u32> ids) const override {
