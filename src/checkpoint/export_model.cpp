@@ -73,6 +73,11 @@ Result<void> ModelExport::read_config() {
     TRY_ASSIGN(text, with_dtype(text, *options_.dtype, path));
   }
   small_ = carried_files(source_);
+  if (!options_.adapter.empty())
+    for (CarriedFile& file : carried_files(options_.adapter)) {
+      std::erase_if(small_, [&](const CarriedFile& other) { return other.name == file.name; });
+      small_.push_back(std::move(file));
+    }
   small_.insert(small_.begin(), {.name = model_config_file, .path = {}, .text = std::move(text)});
   return {};
 }

@@ -22,6 +22,7 @@ struct ExportOptions {
   std::optional<Precision> dtype;  // of all weights; none: each keeps its own
   Bytes max_shard_size{5'000'000'000};
   TensorChange* change = nullptr;  // must outlive the export
+  std::string adapter;             // directory whose tokenizer and template count for more than the model's; empty: none
 };
 
 class ModelExport {

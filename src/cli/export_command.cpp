@@ -73,7 +73,8 @@ Result<void> export_model(const ExportArguments& arguments) {
   TRY_ASSIGN(const std::unique_ptr<ModelExport> model,
              ModelExport::open(source.directory, {.dtype = arguments.dtype,
                                                   .max_shard_size = arguments.max_shard_size,
-                                                  .change = merge.get()}));
+                                                  .change = merge.get(),
+                                                  .adapter = source.adapter}));
   TRY(check_room(arguments.out, model->bytes()));
   const auto begin = std::chrono::steady_clock::now();
   const Result<void> written = write(*model, arguments.out);

@@ -1,0 +1,94 @@
+// What a run with LoRA leaves, merged into the model that it was trained beside: the same function, and its files.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "checkpoint/export_model.h"
+#include "checkpoint/lora_merge.h"
+#include "config/hf_config.h"
+#include "tests/support/family_cases.h"
+#include "tests/support/train_fixture.h"
+#include "trainer/evaluate.h"
+#include "trainer/export_source.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Tokens below the vocabulary's 53.
+std::string token_file(const testing::TrainDir& dir) {
+  const std::string path = dir / "tokens.bin";
+  std::ofstream file(path, std::ios::binary);
+  for (u32 i = 0; i < 4000; ++i) {
+    const u16 token = static_cast<u16>(i * i % 53);
+    file.write(reinterpret_cast<const char*>(&token), sizeof token);
+  }
+  return path;
+}
+
+double loss_of(const std::string& source, const std::string& tokens) {
+  const auto result = evaluate_model({.source = source,
+                                      .overrides = {"memory.device=64MiB", "memory.host=64MiB", "train.precision=fp32",
+                                                    "train.sequence_length=16", "data.format=nanogpt",
+                                                    "train.eval_batches=0"},
+                                      .data = {tokens},
+                                      .quiet = true});
+  EXPECT_TRUE(result) << result.error().message;
+  return result ? result->all.loss() : 0;
+}
+
+class ExportOfAdapters : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ExportOfAdapters, IsTheModelWithThem) {
+  const testing::TrainDir dir;
+  const std::string base = test::family_directory(GetParam());
+  Config c = testing::small_config(dir);
+  c.model_directory = base;
+  c.model = read_model_directory(base).value();
+  c.data.train = {token_file(dir)};
+  c.data.format = DataFormat::nanogpt;
+  c.train.precision = Precision::fp32;
+  c.train.sequence_length = 16;
+  c.train.max_steps = 4;
+  c.train.learning_rate = 0.02;
+  c.lora.r = 4;
+  const auto report = testing::run(c);
+  ASSERT_TRUE(report) << report.error().message;
+
+  const ExportSource source = find_export_source(c.output.dir, "").value();
+  EXPECT_EQ(source.directory, base);
+  EXPECT_EQ(source.adapter, c.output.dir + "/checkpoint-4");
+  const auto merge = AdapterMerge::open(source.adapter).value();
+  const auto model = ModelExport::open(source.directory, {.change = merge.get(), .adapter = source.adapter}).value();
+  const std::string out = dir / "merged";
+  const auto files = create_posix_files();
+  const auto written = model->write(out, *files, [](u64) { return true; });
+  ASSERT_TRUE(written) << written.error().message;
+
+  const double merged = loss_of(out, c.data.train[0]), beside = loss_of(c.output.dir, c.data.train[0]);
+  EXPECT_NEAR(merged, beside, 1e-5);
+  EXPECT_GT(std::abs(merged - loss_of(base, c.data.train[0])), 1e-3);  // they have learned something
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ExportOfAdapters, ::testing::Values("gpt2_plain", "llama_tied", "qwen3_tied_head_dim"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(ExportOfAdaptersSource, SaysWhichModelIsMissing) {
+  const testing::TrainDir dir;
+  const std::string adapter = dir / "adapter";
+  std::filesystem::create_directories(adapter);
+  std::ofstream(adapter + "/adapter_config.json")
+      << R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "base_model_name_or_path": "someone/model"})";
+  std::ofstream(adapter + "/adapter_model.safetensors") << "";
+  EXPECT_THAT(find_export_source(adapter, "").error().message,
+              HasSubstr("holds adapters for 'someone/model', which is no directory here: name the model that they were "
+                        "trained beside with --base DIR"));
+  EXPECT_EQ(find_export_source(adapter, dir / "").value().adapter, adapter);
+  EXPECT_THAT(find_export_source(test::family_directory("llama_tied"), adapter).error().message,
+              HasSubstr("holds no adapters"));
+}
+
+}  // namespace
+}  // namespace tidepool
