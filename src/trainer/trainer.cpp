@@ -18,7 +18,7 @@
 #include "trainer/choice_progress.h"
 #include "trainer/early_stop.h"
 #include "trainer/evaluation_runs.h"
-#include "trainer/init_weights.h"
+#include "trainer/first_weights.h"
 #include "trainer/kept_model.h"
 #include "trainer/leave_now.h"
 #include "trainer/open_data.h"
@@ -29,6 +29,7 @@
 #include "trainer/run_outputs.h"
 #include "trainer/session.h"
 #include "trainer/signals.h"
+#include "trainer/step_faults.h"
 #include "trainer/summary.h"
 #include "trainer/train_source.h"
 #include "trainer/write_trace.h"
@@ -62,7 +63,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     TRY_ASSIGN(session_, Session::create(config_, graph_, std::move(chosen_.plan), *source_,
                                          {.open_disk = request_.open_disk,
                                           .rest_patience = request_.watchdog_least,
-                                          .loads_weights = !found && !config_.model_directory.empty()}));
+                                          .loads_weights = (!found || graph_.lora.on()) && !config_.model_directory.empty()}));
     if (!request_.quiet) TRY(show_plan());
     for (const std::string& note : data_->notes()) outputs_.say(note);
     for (const std::string& note : session_->notes()) outputs_.say(note);
@@ -203,7 +204,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (found) {
       TRY(restore(std::move(*found)));
     } else {
-      TRY(init());
+      TRY(make_first_weights(config_, graph_, *session_, outputs_));
     }
     if (const auto& stored = state_.loss_scale)
       session_->executor().set_loss_scale({.scale = static_cast<float>(stored->scale),
@@ -212,35 +213,6 @@ class Trainer final : public NextSegment, public EngineObserver {
     return {};
   }
   bool fp16() const { return config_.train.precision == Precision::fp16; }
-
-  Result<void> init() {
-    if (graph_.lora.on()) TRY(load_base());
-    else if (!config_.model_directory.empty()) return load(session_->state());
-    std::vector<std::byte> buffer(checkpoint_buffer.value);
-    return init_weights(graph_, config_.train.seed, session_->state(), buffer, session_->pool(),
-                        [&, last = -1](double share) mutable {
-                          const int tenth = static_cast<int>(share * 10);
-                          const bool large = graph_.parameters > 200'000'000;
-                          if (large && tenth > last) outputs_.say(fmt::format("initialising weights: {} %", tenth * 10));
-                          last = std::max(last, tenth);
-                        });
-  }
-
-  // What adapters stand beside: they follow, new or from a checkpoint, which holds nothing else.
-  Result<void> load_base() {
-    WriteMore adapters_follow(session_->state());
-    return load(adapters_follow);
-  }
-
-  Result<void> load(StateWriter& state) {
-    outputs_.say("loading weights from " + config_.model_directory);
-    const double began = RunMeter::now();
-    TRY_ASSIGN(const std::vector<std::string> unused,
-               load_weights(config_.model_directory, graph_, state));
-    for (const std::string& tensor : unused) outputs_.say(fmt::format("{}: tensor {} is not used", config_.model_directory, tensor));
-    outputs_.say("loaded weights in " + seconds_text(RunMeter::now() - began));
-    return {};
-  }
 
   Result<void> restore(FoundCheckpoint found) {
     if (found.state.data_fingerprint != state_.data_fingerprint)
@@ -261,7 +233,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     issued_ = resumed_from_ = state_.step;
     earlier_seconds_ = state_.seconds;
     earlier_tokens_ = state_.tokens;
-    if (graph_.lora.on()) TRY(load_base());
+    if (graph_.lora.on()) TRY(load_frozen_model(config_, graph_, *session_, outputs_));
     return checkpoints_->go_on_from(std::move(found), session_->state());
   }
 
@@ -356,7 +328,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (fp16()) {
       follow_loss_scale(step, result);
     } else if (result.skipped || !std::isfinite(result.loss)) {
-      fail(non_finite(step, result));
+      fail(non_finite_step(step, result, session_->plan().clipping, checkpoints_->way_on()));
     }
   }
 
@@ -370,36 +342,13 @@ class Trainer final : public NextSegment, public EngineObserver {
     const LossScale& next = result.next_loss_scale;
     state_.loss_scale = {next.scale, next.good_steps, next.skipped_steps};
     if (!result.skipped) return;
-    if (result.loss_scale.scale <= static_cast<float>(config_.train.min_loss_scale)) return fail(no_lower_scale(step, result));
-    outputs_.say(fmt::format("step {}: {} overflowed at loss scale {:g}: no weight changed, and the scale is {:g} now",
-                             step, std::isfinite(result.loss) ? "the gradient" : "the loss", result.loss_scale.scale,
-                             next.scale));
-  }
-
-  Error no_lower_scale(u64 step, const StepResult& result) const {
-    const char* why = std::isfinite(result.loss)
-                          ? "the gradient is too large for fp16 even so: lower train.learning_rate, raise "
-                            "train.warmup_steps, lower train.min_loss_scale, or set train.precision=bf16"
-                          : "the loss itself is not finite, which no scale helps: lower train.learning_rate, raise "
-                            "train.warmup_steps, or set train.precision=bf16";
-    return {ErrorKind::non_finite,
-            fmt::format("step {}: loss {} and gradient norm {} at loss scale {:g}, the least "
-                        "(train.min_loss_scale); the update was not applied; {}; {}",
-                        step, loss_text(result.loss), norm_text(result.grad_norm), result.loss_scale.scale, why,
-                        checkpoints_->way_on())};
+    if (result.loss_scale.scale <= static_cast<float>(config_.train.min_loss_scale))
+      return fail(no_lower_scale(step, result, checkpoints_->way_on()));
+    outputs_.say(overflow_text(step, result));
   }
 
   void fail(Error error) {
     if (!failed_) failed_ = std::move(error);
-  }
-
-  Error non_finite(u64 step, const StepResult& result) const {
-    const bool kept = session_->plan().clipping;
-    return {ErrorKind::non_finite,
-            fmt::format("step {}: loss {} and gradient norm {}{}; lower train.learning_rate or raise "
-                        "train.warmup_steps, and {}",
-                        step, loss_text(result.loss), norm_text(result.grad_norm),
-                        kept ? " (the update was not applied)" : "", checkpoints_->way_on())};
   }
 
   // ---- evaluation ----------------------------------------------------------------------------------------

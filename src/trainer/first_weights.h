@@ -1,0 +1,17 @@
+// What a run begins with: the weights of a model directory, or random ones.
+#pragma once
+
+#include "config/config.h"
+#include "tidepool/model_graph.h"
+#include "trainer/run_outputs.h"
+#include "trainer/session.h"
+
+namespace tidepool {
+
+// Of adapters the model that they stand beside, too, and the adapters new. Errors: as load_weights.
+Result<void> make_first_weights(const Config&, const ModelGraph&, Session&, RunOutputs&);
+
+// Of a run with LoRA: the frozen model. The adapters follow, from a checkpoint, which holds nothing else.
+Result<void> load_frozen_model(const Config&, const ModelGraph&, Session&, RunOutputs&);
+
+}  // namespace tidepool
