@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "data/decode_stream.h"
 #include "data/make_cache.h"
 #include "tidepool/check.h"
 
@@ -82,24 +83,18 @@ std::string note_of(const MadeCache& made) {
                      made.cache->directory());
 }
 
-// A token alone is not always a text of its own (a character in two tokens, a space in front), so what a run
-// adds is what decoding all up to its end has more than decoding all up to its begin.
+// A character whose tokens lie on both sides of a border belongs to the second.
 ShownDocument shown_document(const TextEncoder& encoder, std::span<const u32> tokens) {
   ShownDocument out{.place = "", .tokens = tokens.size(), .runs = {}};
-  const auto learned_at = [&](size_t t) { return t > 0 && is_learned(tokens[t]); };
-  std::vector<u32> ids;
-  std::string before;
-  for (size_t at = 0; at < tokens.size();) {
-    const bool learned = learned_at(at);
-    const size_t begin = at;
-    for (; at < tokens.size() && learned_at(at) == learned; ++at) ids.push_back(id_of_token(tokens[at]));
-    std::string text = encoder.decode(ids);
-    size_t same = static_cast<size_t>(std::ranges::mismatch(text, before).in1 - text.begin());
-    while (same > 0 && same < text.size() && (static_cast<u8>(text[same]) & 0xc0) == 0x80) --same;
-    out.learned += learned ? at - begin : 0;
-    out.runs.push_back({learned, at - begin, text.substr(same)});
-    before = std::move(text);
+  DecodeStream text(encoder, {});
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    const bool learned = t > 0 && is_learned(tokens[t]);  // the first is nobody's target
+    if (out.runs.empty() || out.runs.back().learned != learned) out.runs.push_back({learned, 0, ""});
+    out.runs.back().text += text.push(id_of_token(tokens[t]));
+    out.runs.back().tokens += 1;
+    out.learned += learned;
   }
+  if (!out.runs.empty()) out.runs.back().text += text.finish();
   return out;
 }
 
