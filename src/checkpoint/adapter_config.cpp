@@ -2,6 +2,8 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <set>
@@ -48,6 +50,12 @@ std::string refused_setting(const json::object& o) {
     const json::value* v = o.if_contains(key);
     if (v != nullptr && !is_empty(*v)) return key;
   }
+  // PEFT's other ways to begin take something out of the model, which then is not the one in its directory.
+  constexpr std::array<std::string_view, 2> beside = {"gaussian", "orthogonal"};
+  const json::value* init = o.if_contains("init_lora_weights");
+  const bool known = init == nullptr || init->is_null() || init->is_bool() ||
+                     (init->is_string() && std::ranges::find(beside, std::string_view(init->get_string())) != beside.end());
+  if (!known) return "init_lora_weights";
   const json::value* bias = o.if_contains("bias");
   if (bias != nullptr && !(bias->is_string() && bias->get_string() == "none")) return "bias";
   return {};

@@ -158,6 +158,8 @@ struct FoundWeights {
 Result<FoundWeights> find_weights(const std::string& run_dir, Bytes buffer);
 // That manifest.json and the files of weights are what was written. corrupt_checkpoint; usage: it is no checkpoint.
 Result<void> verify_weights(const std::string& checkpoint, Bytes buffer);
+// The same of any model directory, if it is a checkpoint of ours: others have no hashes.
+Result<void> verify_weights_if_hashed(const std::string& directory, Bytes buffer);
 // The error that names what is wrong with each.
 Error none_is_good(const std::string& run_dir, const std::vector<SteppedOver>&);
 

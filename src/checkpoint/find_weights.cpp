@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/check_named.h"
@@ -22,6 +23,12 @@ Result<void> verify_weights(const std::string& checkpoint, Bytes buffer) {
                  fmt::format("{}/{}: does not list {}", checkpoint, manifest_file, weights_file)};
   std::vector<std::byte> memory(buffer.value);
   return verify_files(checkpoint, manifest, memory);
+}
+
+Result<void> verify_weights_if_hashed(const std::string& directory, Bytes buffer) {
+  std::error_code unused;
+  if (!std::filesystem::exists(directory + "/" + manifest_file, unused)) return {};
+  return verify_weights(directory, buffer);
 }
 
 Result<FoundWeights> find_weights(const std::string& run_dir, Bytes buffer) {

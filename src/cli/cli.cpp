@@ -80,7 +80,7 @@ int run_command(const Command& command, std::span<const std::string> words) {
 
 std::string main_help() {
   std::string out =
-      "Tidepool trains GPTs whose state is larger than your memory.\n\n"
+      "Tidepool trains language models whose state is larger than your memory.\n\n"
       "tidepool COMMAND ...\n\n";
   for (const Command& command : commands()) {
     const std::string call =

@@ -165,6 +165,7 @@ Result<void> run_export(const Arguments& arguments) {
   }
   if (arguments.has("base")) out.base = arguments.text("base");
   TRY_ASSIGN(out.max_shard_size, arguments.size("max-shard-size"));
+  if (out.max_shard_size.value == 0) return usage("--max-shard-size: must be above 0");
   return export_model(out);
 }
 
@@ -202,6 +203,9 @@ Result<void> run_tokenize(const Arguments& arguments) {
   if (words[0].ends_with(".yaml") || words[0].ends_with(".yml")) {
     TRY_ASSIGN(const Config config, config_of(words));
     TRY_ASSIGN(const u64 show, arguments.integer("show"));
+    if (!arguments.text("output").empty())
+      return usage("--output: of a config's documents no token file is made, but the cache that training finds; leave the "
+                   "option out");
     return tokenize_config(config, show);
   }
   if (words.size() < 2) return usage("name the files to tokenize behind the tokenizer, or a config alone");
@@ -287,8 +291,9 @@ const std::array command_table = std::to_array<Command>({
      "or with --show printed with what of them is learned (docs/data.md).\n"},
     {"generate", "RUN_DIR|CHECKPOINT", "write text with a trained model", generate_options, 1, run_generate},
     {"export", "SOURCE OUT", "a model directory for every tool, of a run or a checkpoint", export_options, 2, run_export,
-     "\nSOURCE is a run (its newest good checkpoint), a checkpoint, or any model\n"
-     "directory. OUT must not be there yet; it appears whole or not at all.\n"},
+     "\nSOURCE is a run (its newest good checkpoint), a checkpoint, any model directory,\n"
+     "or an adapter's, which is merged into its model. OUT must not be there yet; it\n"
+     "appears whole or not at all.\n"},
     {"eval", "SOURCE [data=FILE ...] [key=value ...]", "loss and perplexity on held-out data", eval_options, 1, run_eval,
      "\nSOURCE is a run directory (its newest checkpoint), a checkpoint, a model\n"
      "directory, or a config (the run in its output.dir, else the model directory\n"

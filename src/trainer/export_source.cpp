@@ -42,14 +42,22 @@ Result<ExportSource> find_what_is_named(const std::string& path) {
   return out;
 }
 
-// The model that adapters change.
+// The model that adapters change: `base`, or the one that they name.
 Result<std::string> base_of(const std::string& adapter, const std::string& base) {
   TRY_ASSIGN(const AdapterConfig config, read_adapter_config(adapter, ErrorKind::bad_input));
   const std::string directory = base.empty() ? config.base : base;
   std::error_code unused;
-  if (!directory.empty() && std::filesystem::is_directory(directory, unused)) return directory;
-  return Error{ErrorKind::usage, fmt::format("{} holds adapters for '{}', which is no directory here: name the model that they "
-                                             "were trained beside with --base DIR",
+  const auto has = [&](const char* file) { return std::filesystem::exists(directory + "/" + file, unused); };
+  if (!directory.empty() && has(model_config_file) && (has(weights_file) || has(weights_index_file))) {
+    TRY(verify_weights_if_hashed(directory, checkpoint_buffer));
+    return directory;
+  }
+  if (!base.empty())
+    return Error{ErrorKind::usage, fmt::format("--base {}: holds no {} with {}: name a model directory, or a run's "
+                                               "checkpoint-N",
+                                               base, model_config_file, weights_file)};
+  return Error{ErrorKind::usage, fmt::format("{} holds adapters for '{}', which is no model directory here: name the model "
+                                             "that they were trained beside with --base DIR",
                                              adapter, directory)};
 }
 

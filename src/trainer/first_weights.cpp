@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/shards.h"
 #include "report/units.h"
 #include "trainer/init_weights.h"
 #include "trainer/run_meter.h"
@@ -18,6 +20,7 @@ Result<void> load(const Config& config, const ModelGraph& graph, StateWriter& st
   const std::string& directory = config.model_directory;
   outputs.say("loading weights from " + directory);
   const double began = RunMeter::now();
+  TRY(verify_weights_if_hashed(directory, checkpoint_buffer));
   TRY_ASSIGN(const std::vector<std::string> unused, load_weights(directory, graph, state));
   for (const std::string& tensor : unused) outputs.say(fmt::format("{}: tensor {} is not used", directory, tensor));
   outputs.say("loaded weights in " + seconds_text(RunMeter::now() - began));
@@ -26,7 +29,19 @@ Result<void> load(const Config& config, const ModelGraph& graph, StateWriter& st
 
 }  // namespace
 
+Result<void> check_frozen_model(const Config& config) {
+  const auto has = [&](const char* file) {
+    std::error_code unused;
+    return std::filesystem::exists(config.model_directory + "/" + file, unused);
+  };
+  if (has(weights_file) || has(weights_index_file)) return {};
+  return Error{ErrorKind::usage, fmt::format("{} holds no {}: the model that the adapters stand beside has moved; name where "
+                                             "it is with model=DIR",
+                                             config.model_directory, weights_file)};
+}
+
 Result<void> load_frozen_model(const Config& config, const ModelGraph& graph, Session& session, RunOutputs& outputs) {
+  TRY(check_frozen_model(config));
   WriteMore adapters_follow(session.state());
   return load(config, graph, adapters_follow, outputs);
 }
