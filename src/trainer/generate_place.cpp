@@ -5,7 +5,9 @@
 #include <cctype>
 #include <filesystem>
 
+#include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/shards.h"
 #include "trainer/session.h"
 
 namespace tidepool {
@@ -19,16 +21,20 @@ fs::path clean(const std::string& path) {
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
-bool looks_like_checkpoint(const fs::path& path) {
+bool is_numbered(const fs::path& path) {
   const std::string name = path.filename().string();
-  const bool numbered = name.starts_with("checkpoint-") && name.size() > 11 && std::isdigit(name[11]) != 0;
-  return numbered || fs::exists(path / "model.safetensors") || fs::exists(path / "model.safetensors.index.json") ||
-         fs::exists(path / "adapter_model.safetensors") ||
-         fs::exists(path / "manifest.json");
+  return name.starts_with("checkpoint-") && name.size() > 11 && std::isdigit(name[11]) != 0;
 }
 
+bool looks_like_checkpoint(const fs::path& path) {
+  const auto has = [&](const char* file) { return fs::exists(path / file); };
+  return is_numbered(path) || has(manifest_file) || has(weights_file) || has(weights_index_file) || has(adapter_weights_file);
+}
+
+// Or a model directory of others, which has no hashes.
 Result<GeneratePlace> checkpoint_place(const std::string& path) {
-  TRY(verify_weights(path, checkpoint_buffer));
+  TRY(is_numbered(clean(path)) ? verify_weights(path, checkpoint_buffer)
+                               : verify_weights_if_hashed(path, checkpoint_buffer));
   GeneratePlace out{.run_dir = clean(path).parent_path().string(), .checkpoint = path};
   if (fs::exists(out.run_dir + "/config.yaml")) return out;
   return Error{ErrorKind::usage, fmt::format("{} stands alone: generate reads the budgets from the config.yaml of its "
