@@ -19,7 +19,9 @@ boost_packages() {
 }
 
 # Not `apt-cache show`: that is content with a package that others only mention.
-has_candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [0-9]'; }
+# Nor into `grep -q`: that leaves at the first match, apt-cache dies of the closed pipe, and pipefail
+# makes a "no" of it.
+has_candidate() { [[ "$(LC_ALL=C apt-cache policy "$1" 2>/dev/null)" == *"Candidate: "[0-9]* ]]; }
 
 installed() { [[ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]; }
 
