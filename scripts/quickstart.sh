@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # From a fresh clone to a trained model and text from it. Usage: scripts/quickstart.sh [--long]
-#   (plain)  ends by itself within 10 minutes on 2 cores
+#   (plain)  ends by itself after 10 to 15 minutes on 2 cores: 6 to 9 of building, 3 to 4 of training
 #   --long   trains further, within 30 minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."

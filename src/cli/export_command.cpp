@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 
 #include "checkpoint/export_model.h"
@@ -39,15 +38,6 @@ void show_progress(StatusLine& line, u64 done, Bytes all, double seconds) {
             "exporting ...");
 }
 
-// As the shell expects of a process that a signal ended.
-[[noreturn]] void end_by_signal(int number) {
-  fmt::print(stderr, "tidepool: stopped; nothing was written\n");
-  std::fflush(nullptr);
-  std::signal(number, SIG_DFL);
-  std::raise(number);
-  std::_Exit(128 + number);
-}
-
 Result<void> write(const ModelExport& model, const std::string& out) {
   const StopSignals signals(stop_words);
   StatusLine line;
@@ -78,7 +68,7 @@ Result<void> export_model(const ExportArguments& arguments) {
   TRY(check_room(arguments.out, model->bytes()));
   const auto begin = std::chrono::steady_clock::now();
   const Result<void> written = write(*model, arguments.out);
-  if (!written && written.error().kind == ErrorKind::interrupted) end_by_signal(StopSignals::signal_number());
+  if (!written && written.error().kind == ErrorKind::interrupted) StopSignals::end_as_asked("tidepool: stopped; nothing was written\n");
   TRY(written);
   fmt::print("wrote {}: {} in {} file{} of weights, {}\n", arguments.out, bytes_text(model->bytes()), model->shards().size(),
              model->shards().size() == 1 ? "" : "s", seconds_text(seconds_since(begin)));

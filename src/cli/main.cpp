@@ -24,7 +24,8 @@ int run(const std::vector<std::string>& words) {
   try {
     return tidepool::run_cli(words);
   } catch (const std::system_error& e) {  // how fmt says that a write failed
-    return std::ferror(stdout) != 0 ? tidepool::output_lost(e.code().value()) : internal(e);
+    const bool output = std::ferror(stdout) != 0 || std::ferror(stderr) != 0;
+    return output ? tidepool::output_lost(e.code().value()) : internal(e);
   } catch (const std::exception& e) {  // no code of ours throws: the standard library did
     return internal(e);
   }

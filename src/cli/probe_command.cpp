@@ -71,15 +71,6 @@ Result<ProbeResult> measure(const ProbeArguments& arguments, std::optional<u32> 
       hooks);
 }
 
-// As the shell expects of a process that a signal ended.
-[[noreturn]] void end_by_signal(int number) {
-  fmt::print(stderr, "tidepool: the probe was stopped; nothing was written\n");
-  std::fflush(nullptr);
-  std::signal(number, SIG_DFL);
-  std::raise(number);
-  std::_Exit(128 + number);
-}
-
 }  // namespace
 
 Result<void> probe(const ProbeArguments& arguments) {
@@ -91,7 +82,7 @@ Result<void> probe(const ProbeArguments& arguments) {
     const StopSignals signals(stop_words);
     return measure(arguments, choice.gpu);
   }();
-  if (!result && StopSignals::signal_number() != 0) end_by_signal(StopSignals::signal_number());
+  if (!result && StopSignals::signal_number() != 0) StopSignals::end_as_asked("tidepool: the probe was stopped; nothing was written\n");
   if (!result) return result.error();
   result->machine.name = fs::path(arguments.output).stem().string();
   TRY(replace_text_file(arguments.output, probe_yaml(*result, arguments.disk_dir)));

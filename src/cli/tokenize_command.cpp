@@ -3,7 +3,6 @@
 
 #include <boost/json/value.hpp>
 #include <chrono>
-#include <csignal>
 #include <filesystem>
 
 #include "cli/commands.h"
@@ -111,15 +110,6 @@ void print_summary(const TokenizeCounts& counts, const TokenWriter& writer, cons
   fmt::print(" File             {}, uint{} in the format of llm.c\n", output, 8 * writer.token_bytes());
 }
 
-// As the shell expects of a process that a signal ended.
-[[noreturn]] void end_by_signal(int number) {
-  fmt::print(stderr, "tidepool: stopped; nothing was written\n");
-  std::fflush(nullptr);
-  std::signal(number, SIG_DFL);
-  std::raise(number);
-  std::_Exit(128 + number);
-}
-
 Result<TokenizeCounts> run(const Tokenizer& tokenizer, DocumentSource& source, TokenWriter& writer,
                            CorePool& pool, const TokenizeOptions& options) {
   StatusLine status;
@@ -159,7 +149,7 @@ Result<void> tokenize(const TokenizeArguments& arguments) {
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     if (counts) print_summary(*counts, *writer, arguments.output, seconds.count());
   }
-  if (!counts && StopSignals::signal_number() != 0) end_by_signal(StopSignals::signal_number());
+  if (!counts && StopSignals::signal_number() != 0) StopSignals::end_as_asked("tidepool: stopped; nothing was written\n");
   return counts ? Result<void>() : Result<void>(counts.error());
 }
 

@@ -68,21 +68,16 @@ Result<void> BatchSource::load_batch(u64 step, u32 micro_batch, const BatchArray
   return {};
 }
 
-u64 BatchSource::target_tokens(u64 step) const {
+u64 BatchSource::sum_over(u64 step, u32 (Dataset::*of_sequence)(u64) const) const {
   const u64 first = first_of_step(step);
   const u64 filled = sequences_of_step(step);
   u64 sum = 0;
-  for (u64 place = 0; place < filled; ++place) sum += data_.train_targets(first + place);
+  for (u64 place = 0; place < filled; ++place) sum += (data_.*of_sequence)(first + place);
   return sum;
 }
 
-u64 BatchSource::tokens(u64 step) const {
-  const u64 first = first_of_step(step);
-  const u64 filled = sequences_of_step(step);
-  u64 sum = 0;
-  for (u64 place = 0; place < filled; ++place) sum += data_.train_tokens(first + place);
-  return sum;
-}
+u64 BatchSource::target_tokens(u64 step) const { return sum_over(step, &Dataset::train_targets); }
+u64 BatchSource::tokens(u64 step) const { return sum_over(step, &Dataset::train_tokens); }
 
 u64 BatchSource::validation_batches() const { return div_up(data_.validation_sequences(), batch_.sequences); }
 

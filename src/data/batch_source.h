@@ -39,6 +39,7 @@ class BatchSource {
   u64 sequences_per_step() const { return u64{batch_.sequences} * micro_batches_; }
   u64 first_of_step(u64 step) const;  // global sequence index
   u64 sequences_of_step(u64 step) const;
+  u64 sum_over(u64 step, u32 (Dataset::*of_sequence)(u64) const) const;
 
   const Dataset& data_;
   const BatchShape batch_;

@@ -81,7 +81,7 @@ Result<void> add_argument(const std::string& argument, jinja::Dict& variables) {
 }  // namespace
 
 Result<TokenizerConfig::Source> read_chat_template(const std::string& file) {
-  if (file == "chatml") return TokenizerConfig::Source{"the built-in template chatml", std::string(chatml)};
+  if (file == builtin_chat_template) return TokenizerConfig::Source{"the built-in template chatml", std::string(chatml)};
   TRY_ASSIGN(std::string text, read_small_file(file, template_bytes_max, ErrorKind::bad_input));
   return TokenizerConfig::Source{file, std::move(text)};
 }

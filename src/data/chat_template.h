@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/record.h"
@@ -27,12 +28,15 @@ struct RenderedChat {
   std::vector<jinja::Span> answers;  // ascending, apart from each other
 };
 
+// What stands in data.chat_template for the built-in template.
+inline constexpr std::string_view builtin_chat_template = "chatml";
+
 struct ChatTemplateOptions {
-  std::string file;  // in place of the model directory's; "chatml": the built-in one; empty: the directory's
+  std::string file;  // in place of the model directory's; or builtin_chat_template; empty: the directory's
   std::vector<std::string> arguments;  // "enable_thinking=false": name=JSON, or plain text
 };
 
-// data.chat_template as a text: that of the file, or the built-in one of the name chatml.
+// data.chat_template as a text: that of the file, or the built-in one.
 Result<TokenizerConfig::Source> read_chat_template(const std::string& file);
 
 class ChatTemplate {

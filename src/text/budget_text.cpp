@@ -7,21 +7,24 @@
 namespace tidepool {
 namespace {
 
-u64 unit_of(Bytes bytes) { return bytes.value < 16 * mib ? kib : mib; }
+u64 unit_of(Bytes bytes) { return bytes.value < 16 * mib ? kib : bytes.value < 64 * gib ? mib : gib; }
+std::string in_units(Bytes bytes, u64 unit) {
+  return fmt::format("{}{}", div_up(bytes.value, unit), unit == kib ? "KiB" : unit == mib ? "MiB" : "GiB");
+}
 Bytes rounded_up(Bytes bytes) { return Bytes{round_up(bytes.value, unit_of(bytes))}; }
 
 }  // namespace
 
-std::string budget_text(Bytes bytes) {
-  const u64 unit = unit_of(bytes);
-  return fmt::format("{}{}", div_up(bytes.value, unit), unit == kib ? "KiB" : "MiB");
-}
+std::string budget_text(Bytes bytes) { return in_units(bytes, unit_of(bytes)); }
 
 std::string shortage_text(Bytes need, Bytes has) {
   CHECK(need > has, need.value, has.value);
   const Bytes needed = rounded_up(need), there{has.value / unit_of(has) * unit_of(has)};
+  const Bytes missing = needed - there;
+  u64 unit = unit_of(missing);
+  while (missing.value % unit != 0) unit /= 1024;
   return fmt::format("needs {} and has {} (short by {})", budget_text(needed), budget_text(there),
-                     budget_text(needed - there));
+                     in_units(missing, unit));
 }
 
 }  // namespace tidepool

@@ -7,7 +7,7 @@
 
 namespace tidepool {
 
-// As a config has it, rounded up: "584KiB", "17MiB". From 16 MiB on in MiB.
+// As a config has it, rounded up: "584KiB", "17MiB", "65GiB". From 16 MiB on in MiB, from 64 GiB on in GiB.
 std::string budget_text(Bytes);
 
 // "needs 584KiB and has 583KiB (short by 1KiB)": what is needed is rounded up and what is there down, so

@@ -76,7 +76,7 @@ Config with_kept_model(Config config) {
   std::string& tokenizer = config.data.tokenizer;
   if (!tokenizer.empty() && !is_there(tokenizer)) tokenizer = kept;
   std::string& chat = config.data.chat_template;
-  if (!chat.empty() && chat != "chatml" && !is_there(chat)) chat = kept + "/" + chat_template_file;
+  if (!chat.empty() && chat != builtin_chat_template && !is_there(chat)) chat = kept + "/" + chat_template_file;
   return config;
 }
 

@@ -14,7 +14,7 @@ namespace {
 constexpr u64 disk_sample_bytes_max = 64 * mib;
 constexpr u64 memory_sample_bytes_max = 32 * mib;
 constexpr double sample_seconds = 0.05;
-constexpr u32 samples_few = 5;
+constexpr u32 samples_of_small_ops = 15;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -164,19 +164,38 @@ Result<double> measure_peak(Session& session) {
   return 2.0 * static_cast<double>(n * n * n) / seconds;
 }
 
+// Small ops reach less than large ones, so what is timed is as large as the plan's: the size up to which half of
+// the bytes move. bytes_of gives 0 for ops of other kinds. 0: there is none.
+template <class BytesOf>
+u64 usual_bytes(const Segment& segment, BytesOf&& bytes_of) {
+  std::vector<u64> sizes;
+  u64 all = 0;
+  for (const Op& op : segment.ops)
+    if (const u64 bytes = bytes_of(op); bytes > 0) sizes.push_back(bytes), all += bytes;
+  std::ranges::sort(sizes);
+  u64 passed = 0;
+  for (const u64 bytes : sizes)
+    if (passed += bytes; 2 * passed >= all) return bytes;
+  return 0;
+}
+
 // Cores copy one way or the other at one rate; a GPU's link has its own for each way, and for both at once.
 Result<CopyRates> measure_copies(Session& session) {
   Devices& devices = session.devices();
   const auto host = session.host_memory(), device = devices.memory();
   const bool gpu = !devices.host_reaches_memory();
-  const u64 bytes =
-      std::min({host.size() / 2, gpu ? device.size() / 2 : device.size(), memory_sample_bytes_max});
+  const Segment& body = session.plan().segment(SegmentKind::body);
+  const u64 usual = usual_bytes(body, [&](const Op& op) {
+    return op.kind == OpKind::copy ? body.operands_of(op)[0].frame.bytes.value : 0;
+  });
+  const u64 bytes = std::min({host.size() / 2, gpu ? device.size() / 2 : device.size(),
+                              usual > 0 ? usual : memory_sample_bytes_max});
   const auto at = [&](std::span<std::byte> memory, u64 i) { return memory.subspan(i * bytes, bytes); };
   const Devices::Copy h2d{at(device, 0), at(host, 0)};
   const Devices::Copy d2h = gpu ? Devices::Copy{at(host, 1), at(device, 1)} : Devices::Copy{};
   const auto rate = [&](const Devices::Copy& down, const Devices::Copy& up) -> Result<double> {
     TRY_ASSIGN(const double seconds,
-               cold_seconds_of(session, samples_few, [&] { return devices.copy(down, up); }));
+               cold_seconds_of(session, samples_of_small_ops, [&] { return devices.copy(down, up); }));
     return static_cast<double>(bytes) / seconds;
   };
   CopyRates rates;
@@ -194,8 +213,15 @@ Result<double> measure_adam(Session& session) {
   const auto host = session.host_memory(), device = session.devices().memory();
   const auto memory = session.devices().host_reaches_memory() && device.size() > host.size() ? device : host;
   const Precision precision = session.plan().precision;
-  const u64 elements = std::min<u64>(memory.size() / 16, memory_sample_bytes_max / 16) /
-                       checksum_block_elements * checksum_block_elements;
+  const Segment& body = session.plan().segment(SegmentKind::body);
+  const u64 usual = usual_bytes(body, [&](const Op& op) {
+    const std::span<const Operand> operands = body.operands_of(op);
+    const auto momentum = std::ranges::find_if(
+        operands, [&](const Operand& o) { return session.plan().chunk(o.first).kind == Kind::momentum; });
+    return op.kind == OpKind::update && momentum != operands.end() ? momentum->frame.bytes.value : 0;
+  });
+  const u64 wanted = usual > 0 ? usual / sizeof(float) : memory_sample_bytes_max / 16;
+  const u64 elements = std::min<u64>(memory.size() / 16, wanted) / checksum_block_elements * checksum_block_elements;
   if (elements == 0) return HostRates{}.adam_bytes_per_s;
   u64 offset = 0, touched = 0;
   const auto take = [&](Kind kind, u64 times) {
@@ -214,7 +240,7 @@ Result<double> measure_adam(Session& session) {
   chunk.momentum = reinterpret_cast<float*>(take(Kind::momentum, 2));
   chunk.variance = reinterpret_cast<float*>(take(Kind::variance, 2));
   const AdamWScalars scalars = adamw_scalars({.learning_rate = 1e-3}, 1, 1.0, 1.0);
-  TRY_ASSIGN(const double seconds, cold_seconds_of(session, samples_few, [&]() -> Result<void> {
+  TRY_ASSIGN(const double seconds, cold_seconds_of(session, samples_of_small_ops, [&]() -> Result<void> {
                adamw(chunk, precision, scalars, session.pool());
                return {};
              }));
@@ -237,24 +263,24 @@ std::vector<RawTransfer> sample_of_disk(Session& session) {
 }
 
 Result<void> measure_disk(Session& session, DiskRates& rates) {
-  constexpr u32 rounds = 3;
+  constexpr u32 rounds = 5;
   std::vector<RawTransfer> sample = sample_of_disk(session);
   if (sample.empty()) return {};
   double bytes = 0;
   for (const RawTransfer& t : sample) bytes += static_cast<double>(t.memory.size());
   // The first round's writes touch the file for the first time, which is slow.
-  std::array<double, 3> best{};  // write, read, both
+  std::array<std::vector<double>, 3> rates_of;  // write, read, both
   for (u32 round = 0; round <= rounds; ++round)
-    for (u32 how = 0; how < best.size(); ++how) {
+    for (u32 how = 0; how < rates_of.size(); ++how) {
       for (u64 i = 0; i < sample.size(); ++i)
         sample[i].op = how == 0 || (how == 2 && i % 2 == 0) ? DiskOp::write : DiskOp::read;
       const double begin = now();
       TRY(session.executor().transfer_raw(sample));
-      if (round > 0) best[how] = std::max(best[how], bytes / (now() - begin));
+      if (round > 0) rates_of[how].push_back(bytes / (now() - begin));
     }
-  rates.write_bytes_per_s = best[0];
-  rates.read_bytes_per_s = best[1];
-  rates.mixed_bytes_per_s = best[2];
+  rates.write_bytes_per_s = median(std::move(rates_of[0]));
+  rates.read_bytes_per_s = median(std::move(rates_of[1]));
+  rates.mixed_bytes_per_s = median(std::move(rates_of[2]));
   return {};
 }
 

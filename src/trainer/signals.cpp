@@ -6,9 +6,12 @@
 
 #include <array>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "io/sudden_end.h"
+#include "tidepool/check.h"
 
 namespace tidepool {
 namespace {
@@ -73,5 +76,15 @@ void StopSignals::say_instead(const StopWords& said) { words = said; }
 
 bool StopSignals::stop_requested() { return stop != 0; }
 int StopSignals::signal_number() { return stop; }
+
+void StopSignals::end_as_asked(const char* said) {
+  CHECK(stop_requested());
+  const int number = stop;
+  say(said);
+  std::fflush(nullptr);
+  std::signal(number, SIG_DFL);
+  std::raise(number);
+  std::_Exit(128 + number);
+}
 
 }  // namespace tidepool

@@ -27,6 +27,10 @@ class StopSignals {
 
   static bool stop_requested();
   static int signal_number();  // that asked; 0: none
+
+  // After a clean stop with nothing to hand on: says `said`, and ends as the shell expects of a process that the
+  // signal ended. REQUIRES: stop_requested().
+  [[noreturn]] static void end_as_asked(const char* said);
 };
 
 }  // namespace tidepool

@@ -3,8 +3,10 @@
 
 Makes a Llama of 1.2 billion parameters in bf16 (random bytes), and imports it with budgets that sum to a third of its
 file, with `train.max_steps=0`. Bytes read and written (/proc/PID/io) over the time between the lines "loading weights"
-and "loaded weights" are set against the mixed rate of `tidepool bench disk`, measured in the same directory directly
-before and after each import. Peak memory is VmHWM; moments, which are zeros, must not be written.
+and "loaded weights" are set against two rates of the disk, measured in the same directory directly before and after each
+import: what fio reaches when it reads the model's file while it writes as many bytes to a new one, which is an import's
+traffic; and the mixed rate of `tidepool bench disk`, which goes over one file again and again, so that caches behind the
+disk may know it. Peak memory is VmHWM; moments, which are zeros, must not be written.
 
 tests/bench/import_bench.py path/to/tidepool DIRECTORY [--repetitions 3] [--model DIR]
 
@@ -76,11 +78,27 @@ def mixed_rate(tidepool, directory):
     return json.loads(out.stdout)["mixed"]["bytes_per_second"]
 
 
-def import_once(tidepool, config, model_bytes):
+def fio_rate(model, directory):
+    """Each byte once: the model's file read, and as many written to a file that is new."""
+    fresh, size = directory + "/fio.bin", os.path.getsize(model) // MIB * MIB
+    common = ["--ioengine=io_uring", "--direct=1", "--bs=1M", "--iodepth=16", f"--size={size}"]
+    out = subprocess.run(["fio", "--output-format=json", "--name=read", "--rw=read", f"--filename={model}", *common,
+                          "--name=write", "--rw=write", f"--filename={fresh}", "--fallocate=native", *common],
+                         capture_output=True, text=True, check=True)
+    os.remove(fresh)
+    jobs = json.loads(out.stdout)["jobs"]
+    return 2 * size / max(job["job_runtime"] / 1e3 for job in jobs)
+
+
+def drop_cached(path):
     subprocess.run(["sync"], check=True)
-    fd = os.open(os.path.join(json.load(open(config))["model"], "model.safetensors"), os.O_RDONLY)
+    fd = os.open(path, os.O_RDONLY)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     os.close(fd)
+
+
+def import_once(tidepool, config, model_bytes):
+    drop_cached(os.path.join(json.load(open(config))["model"], "model.safetensors"))
     run = subprocess.Popen([tidepool, "train", config], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     lines, begin, end = [], None, None
     for line in run.stdout:
@@ -120,19 +138,26 @@ def main():
                    "train": {"precision": "bf16", "max_steps": 0, "sequence_length": 64},
                    "memory": {"device": f"{device}B", "host": f"{budget - device}B"},
                    "output": {"dir": directory + "/run", "save": False, "trace": False}}, file)
-    ratios = []
+    ratios = {"fio": [], "bench disk": []}
     for i in range(arguments.repetitions):
         shutil.rmtree(directory + "/run", ignore_errors=True)
-        before = mixed_rate(tidepool, directory)
-        one = import_once(tidepool, config, model_bytes)
-        after = mixed_rate(tidepool, directory)
-        disk = (before + after) / 2
-        ratios.append(one["rate"] / disk)
+        weights = model + "/model.safetensors"
+        rates = {"fio": [], "bench disk": []}
+        one = None
+        for _ in range(2):
+            rates["bench disk"].append(mixed_rate(tidepool, directory))
+            drop_cached(weights)
+            rates["fio"].append(fio_rate(weights, directory))
+            one = one or import_once(tidepool, config, model_bytes)
+        for name in ratios:
+            ratios[name].append(one["rate"] / statistics.mean(rates[name]))
         print(f"import {i + 1}: {one['seconds']:.2f} s, read {one['read'] / MIB:.0f} MiB, written {one['written'] / MIB:.0f} MiB, "
-              f"{one['rate'] / 1e6:.0f} MB/s; disk mixed {before / 1e6:.0f} before, {after / 1e6:.0f} after; "
-              f"ratio {ratios[-1]:.2f}; peak {one['peak'] / MIB:.0f} MiB, budgets {budget / MIB:.0f} MiB, "
+              f"{one['rate'] / 1e6:.0f} MB/s; "
+              + "".join(f"{name} {before / 1e6:.0f} before, {after / 1e6:.0f} after, ratio {ratios[name][-1]:.2f}; "
+                        for name, (before, after) in rates.items()) +
+              f"peak {one['peak'] / MIB:.0f} MiB, budgets {budget / MIB:.0f} MiB, "
               f"above them {(one['peak'] - budget) / MIB:.0f} MiB; written / model {one['written'] / model_bytes:.2f}", flush=True)
-    print(f"median ratio {statistics.median(ratios):.2f}")
+    print("median ratio " + ", ".join(f"{statistics.median(each):.2f} of {name}" for name, each in ratios.items()))
 
 
 if __name__ == "__main__":

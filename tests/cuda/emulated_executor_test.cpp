@@ -43,8 +43,7 @@ TEST_F(EmulatedExecutor, StreamsWaitForWhatThePlanSays) {
       Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source).value();
   Recorder recorder(session->executor());
   const auto engine = Engine::create(session->plan(), recorder, {});
-  testing::SegmentList list(
-      {{SegmentKind::forward_backward, 1}, {SegmentKind::body, 2}, {SegmentKind::drain, 3}});
+  testing::SegmentList list(testing::training_runs(2, true));
   EngineObserver nobody;
   emulated_cuda::clear_calls();
   ASSERT_TRUE(engine->run(list, nobody));
@@ -93,8 +92,7 @@ TEST_F(EmulatedExecutor, StepsTakeNoMemory) {
   const auto engine = Engine::create(session->plan(), session->executor(), {});
   const emulated_cuda::Live before = emulated_cuda::live();
   EXPECT_LE(before.device_bytes, config.memory.budgets.device.value);
-  testing::SegmentList list(
-      {{SegmentKind::forward_backward, 1}, {SegmentKind::body, 2}, {SegmentKind::drain, 3}});
+  testing::SegmentList list(testing::training_runs(2, true));
   EngineObserver nobody;
   ASSERT_TRUE(engine->run(list, nobody));
   EXPECT_EQ(emulated_cuda::live(), before);

@@ -106,8 +106,7 @@ TEST_F(EmulatedSeveralGpus, StreamsWaitAcrossDevicesForWhatThePlanSays) {
       Session::create(config_, graph, make_plan(graph, plan_options(config_)).value(), source).value();
   testing::Recorder recorder(session->executor());
   const auto engine = Engine::create(session->plan(), recorder, {});
-  testing::SegmentList list(
-      {{SegmentKind::forward_backward, 1}, {SegmentKind::body, 2}, {SegmentKind::drain, 3}});
+  testing::SegmentList list(testing::training_runs(2, true));
   EngineObserver nobody;
   emulated_cuda::clear_calls();
   const emulated_cuda::Live before = emulated_cuda::live();

@@ -26,8 +26,7 @@ std::ostream& operator<<(std::ostream& out, const Moved& m) {
 }
 
 std::vector<SegmentRun> runs_of(const Plan& plan) {
-  std::vector<SegmentRun> runs = {{forward_backward, 1}, {body, 2}, {body, 3}};
-  if (plan.clipping) runs.push_back({drain, 4});
+  std::vector<SegmentRun> runs = testing::training_runs(3, plan.clipping);
   for (u64 i = 1; i <= plan.sweeps; ++i) runs.push_back({evaluation, i});
   return runs;
 }

@@ -55,6 +55,17 @@ TEST(StandardOutput, TrainingGoesOnWithoutIt) {
   EXPECT_TRUE(read_report(dir / "run"));
 }
 
+TEST(StandardOutput, FullAsIsTheErrorOutputIsExitCode6) {
+  const TrainDir dir;
+  const std::string config = config_file(dir);
+  const auto code = [](const std::string& words) {
+    return WEXITSTATUS(std::system(fmt::format("'{}' {} >/dev/full 2>/dev/full", TIDEPOOL_BINARY, words).c_str()));
+  };
+  EXPECT_EQ(code("train '" + config + "'"), 6);
+  EXPECT_EQ(code("eval '" + (dir / "run") + "'"), 6);
+  EXPECT_EQ(code("export '" + (dir / "run") + "' '" + (dir / "out") + "'"), 6);
+}
+
 // Text must not land in files that take the number of a closed stream.
 TEST(StandardOutput, ClosedTrainsAllTheSame) {
   const TrainDir dir;

@@ -2,19 +2,15 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "checkpoint/checkpoint.h"
 #include "config/hf_config.h"
-#include "engine/engine.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
-#include "tests/support/safetensors.h"
+#include "tests/support/golden_steps.h"
 #include "tests/support/segments.h"
 #include "trainer/session.h"
 
 namespace tidepool {
 namespace {
-
-using enum SegmentKind;
 
 constexpr u64 steps = 50;
 constexpr u32 sequences = 2, tokens_per_sequence = 20, rows = sequences * tokens_per_sequence;
@@ -24,49 +20,6 @@ struct Setting {
   HomePolicy home = HomePolicy::device;
   u32 micro_batches = 1;
 };
-
-class GoldenSource final : public StepSource {
- public:
-  GoldenSource(const test::Safetensors& golden, u32 micro_batches)
-      : tokens_(golden.get<i32>("tokens")),
-        targets_(golden.get<i32>("targets")),
-        micro_batches_(micro_batches) {}
-
-  Result<void> load_batch(const BatchRequest& request, const BatchArrays& batch) override {
-    const u64 begin = (request.step - 1) * rows + request.micro_batch * (rows / micro_batches_);
-    std::copy_n(tokens_.begin() + i64(begin), batch.tokens.size(), batch.tokens.begin());
-    std::copy_n(targets_.begin() + i64(begin), batch.targets.size(), batch.targets.begin());
-    return {};
-  }
-
-  StepSettings settings(u64 step) const override {
-    const auto begin = targets_.begin() + i64((step - 1) * rows);
-    return {
-        .adamw = {.learning_rate = 2e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
-        .max_grad_norm = 1.0,
-        .target_tokens = u64(std::count_if(begin, begin + i64(rows), [](i32 t) { return t >= 0; }))};
-  }
-
- private:
-  const std::vector<i32> tokens_, targets_;
-  const u32 micro_batches_;
-};
-
-struct Losses final : EngineObserver {
-  explicit Losses(TrainingExecutor& executor) : executor(executor) {}
-  void completed(const Issue& issue, const Completion&) override {
-    if (issue.get().kind == OpKind::norm) all.push_back(executor.result(issue.step).loss);
-  }
-  TrainingExecutor& executor;
-  std::vector<double> all;
-};
-
-std::vector<SegmentRun> runs() {
-  std::vector<SegmentRun> out = {{forward_backward, 1}};
-  for (u64 step = 2; step <= steps; ++step) out.push_back({body, step});
-  out.push_back({drain, steps + 1});
-  return out;
-}
 
 Config config_of(const Setting& setting, const std::string& swap_dir) {
   Config c;
@@ -94,24 +47,27 @@ TEST_P(FamilyCurve, IsTransformers) {
   ASSERT_TRUE(graph) << graph.error().message;
   auto plan = make_plan(*graph, plan_options(config));
   ASSERT_TRUE(plan) << plan.error().message;
-  GoldenSource source(expected, setting.micro_batches);
+  test::GoldenSource source(
+      expected, rows,
+      {.adamw = {.learning_rate = 2e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+       .max_grad_norm = 1.0});
   const auto session = Session::create(config, *graph, std::move(*plan), source);
   ASSERT_TRUE(session) << session.error().message;
   const auto unused = load_weights(config.model_directory, *graph, (*session)->state());
   ASSERT_TRUE(unused) << unused.error().message;
 
   const auto engine = Engine::create((*session)->plan(), (*session)->executor(), {});
-  testing::SegmentList list(runs());
-  Losses losses((*session)->executor());
-  const auto ran = engine->run(list, losses);
+  testing::SegmentList list(testing::training_runs(steps, true));
+  test::Curve curve((*session)->executor());
+  const auto ran = engine->run(list, curve);
   ASSERT_TRUE(ran) << ran.error().message;
 
   const auto golden = expected.get<double>("losses");
-  ASSERT_EQ(losses.all.size(), steps);
+  ASSERT_EQ(curve.steps.size(), steps);
   double worst = 0;
   for (u64 i = 0; i < steps; ++i) {
-    EXPECT_NEAR(losses.all[i], golden[i], 1e-3) << "step " << i + 1;
-    worst = std::max(worst, std::abs(losses.all[i] - golden[i]));
+    EXPECT_NEAR(curve.steps[i].loss, golden[i], 1e-3) << "step " << i + 1;
+    worst = std::max(worst, std::abs(curve.steps[i].loss - golden[i]));
   }
   RecordProperty("worst_loss", fmt::format("{:.1e}", worst));
 }

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "checkpoint/checkpoint.h"
 #include "config/hf_config.h"
 #include "tests/support/family_cases.h"
+#include "tests/support/golden_steps.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/safetensors.h"
 
@@ -17,31 +17,6 @@ namespace {
 
 constexpr double tolerance = 1e-5;
 constexpr u32 sequences = 2, tokens_per_sequence = 20, rows = sequences * tokens_per_sequence;
-
-class WeightsWriter final : public StateWriter {
- public:
-  explicit WeightsWriter(std::vector<std::vector<float>>& weights) : weights_(weights) {}
-  Result<void> write(u32 window, Kind, u64 begin, std::span<const std::byte> bytes) override {
-    std::memcpy(weights_[window].data() + begin, bytes.data(), bytes.size());
-    return {};
-  }
-  Result<void> finish() override { return {}; }
-
- private:
-  std::vector<std::vector<float>>& weights_;
-};
-
-// Norm of the difference over the norm.
-double distance(std::span<const float> got, std::span<const float> expected) {
-  EXPECT_EQ(got.size(), expected.size());
-  double difference = 0, norm = 0;
-  for (u64 i = 0; i < std::min(got.size(), expected.size()); ++i) {
-    const double d = double(got[i]) - expected[i];
-    difference += d * d;
-    norm += double(expected[i]) * expected[i];
-  }
-  return std::sqrt(difference / norm);
-}
 
 class Families : public testing::TestWithParam<const char*> {
  protected:

@@ -2,14 +2,12 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/lora_merge.h"
 #include "config/hf_config.h"
-#include "engine/engine.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
+#include "tests/support/golden_steps.h"
 #include "tests/support/model_runner.h"
-#include "tests/support/safetensors.h"
 #include "tests/support/segments.h"
 #include "trainer/session.h"
 
@@ -39,19 +37,6 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 std::string adapter_directory(const Case& c) { return TIDEPOOL_SOURCE_DIR "/tests/golden/lora/" + std::string(c.name); }
 
-class WeightsWriter final : public StateWriter {
- public:
-  explicit WeightsWriter(std::vector<std::vector<float>>& weights) : weights_(weights) {}
-  Result<void> write(u32 window, Kind, u64 begin, std::span<const std::byte> bytes) override {
-    std::memcpy(weights_[window].data() + begin, bytes.data(), bytes.size());
-    return {};
-  }
-  Result<void> finish() override { return {}; }
-
- private:
-  std::vector<std::vector<float>>& weights_;
-};
-
 void load_both(const Case& c, const ModelGraph& graph, StateWriter& writer) {
   WriteMore first(writer);
   const auto base = load_weights(family_directory(c.base), graph, first);
@@ -59,18 +44,6 @@ void load_both(const Case& c, const ModelGraph& graph, StateWriter& writer) {
   const auto adapters = load_weights(adapter_directory(c), graph, writer, WeightsOf::adapters);
   ASSERT_TRUE(adapters) << adapters.error().message;
   EXPECT_THAT(*adapters, ::testing::IsEmpty());
-}
-
-// Norm of the difference over the norm.
-double distance(std::span<const float> got, std::span<const float> expected) {
-  EXPECT_EQ(got.size(), expected.size());
-  double difference = 0, norm = 0;
-  for (u64 i = 0; i < std::min(got.size(), expected.size()); ++i) {
-    const double d = double(got[i]) - expected[i];
-    difference += d * d;
-    norm += double(expected[i]) * expected[i];
-  }
-  return std::sqrt(difference / norm);
 }
 
 class Lora : public ::testing::TestWithParam<Case> {
@@ -153,36 +126,6 @@ TEST_P(Lora, MergesAsPeft) {
 
 // ---- whole steps
 
-class GoldenSource final : public StepSource {
- public:
-  explicit GoldenSource(const Safetensors& golden)
-      : tokens_(golden.get<i32>("tokens")), targets_(golden.get<i32>("targets")) {}
-  Result<void> load_batch(const BatchRequest& request, const BatchArrays& batch) override {
-    const u64 begin = (request.step - 1) * rows + request.micro_batch * batch.tokens.size();
-    std::copy_n(tokens_.begin() + i64(begin), batch.tokens.size(), batch.tokens.begin());
-    std::copy_n(targets_.begin() + i64(begin), batch.targets.size(), batch.targets.begin());
-    return {};
-  }
-  StepSettings settings(u64 step) const override {
-    const auto begin = targets_.begin() + i64((step - 1) * rows);
-    return {.adamw = {.learning_rate = 2e-2, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
-            .max_grad_norm = 1.0,
-            .target_tokens = u64(std::count_if(begin, begin + i64(rows), [](i32 t) { return t >= 0; }))};
-  }
-
- private:
-  const std::vector<i32> tokens_, targets_;
-};
-
-struct Losses final : EngineObserver {
-  explicit Losses(TrainingExecutor& executor) : executor(executor) {}
-  void completed(const Issue& issue, const Completion&) override {
-    if (issue.get().kind == OpKind::norm) all.push_back(executor.result(issue.step).loss);
-  }
-  TrainingExecutor& executor;
-  std::vector<double> all;
-};
-
 TEST_P(Lora, TrainsAsPeft) {
   const ScratchDir dir;
   Config config;
@@ -200,23 +143,23 @@ TEST_P(Lora, TrainsAsPeft) {
   ASSERT_TRUE(graph) << graph.error().message;
   auto plan = make_plan(*graph, plan_options(config));
   ASSERT_TRUE(plan) << plan.error().message;
-  GoldenSource source(expected);
+  GoldenSource source(
+      expected, rows,
+      {.adamw = {.learning_rate = 2e-2, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+       .max_grad_norm = 1.0});
   const auto session = Session::create(config, *graph, std::move(*plan), source);
   ASSERT_TRUE(session) << session.error().message;
   load_both(c, *graph, (*session)->state());
 
-  std::vector<SegmentRun> runs = {{SegmentKind::forward_backward, 1}};
-  for (u64 step = 2; step <= steps; ++step) runs.push_back({SegmentKind::body, step});
-  runs.push_back({SegmentKind::drain, steps + 1});
   const auto engine = Engine::create((*session)->plan(), (*session)->executor(), {});
-  tidepool::testing::SegmentList list(runs);
-  Losses losses((*session)->executor());
-  const auto ran = engine->run(list, losses);
+  tidepool::testing::SegmentList list(tidepool::testing::training_runs(steps, true));
+  Curve curve((*session)->executor());
+  const auto ran = engine->run(list, curve);
   ASSERT_TRUE(ran) << ran.error().message;
 
   const auto golden = expected.get<double>("losses");
-  ASSERT_EQ(losses.all.size(), steps);
-  for (u64 i = 0; i < steps; ++i) EXPECT_NEAR(losses.all[i], golden[i], 1e-5) << "step " << i + 1;
+  ASSERT_EQ(curve.steps.size(), steps);
+  for (u64 i = 0; i < steps; ++i) EXPECT_NEAR(curve.steps[i].loss, golden[i], 1e-5) << "step " << i + 1;
   (*session)->state().invalidate();
   for (u32 w = 0; w < graph->windows.size(); ++w)
     for (const Tensor& t : graph->windows[w].tensors) {

@@ -2,12 +2,10 @@
 // and streamed through host and disk, in one micro-batch and in several. In fp16 with its GradScaler.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 
-#include "engine/engine.h"
+#include "tests/support/golden_steps.h"
 #include "tests/support/kernel_fixture.h"
-#include "tests/support/safetensors.h"
 #include "tests/support/segments.h"
 #include "tests/support/train_fixture.h"
 #include "trainer/session.h"
@@ -16,7 +14,6 @@ namespace tidepool {
 namespace {
 
 using test::Safetensors;
-using enum SegmentKind;
 
 constexpr u64 steps = 20;
 constexpr u32 sequences = 3, tokens_per_sequence = 24;
@@ -35,47 +32,6 @@ struct Setting {
 // As in scripts/make_golden_fp16.py: a third of the steps overflows.
 constexpr float first_scale = 0x1p20f;
 constexpr LossScaling scaling{.growth_factor = 2, .backoff_factor = 0.5, .growth_interval = 3};
-
-// The golden file's batches; the optimizer as in its README.
-class GoldenSource final : public StepSource {
- public:
-  GoldenSource(const Safetensors& golden, const Setting& setting)
-      : tokens_(golden.get<i32>("tokens")), targets_(golden.get<i32>("targets")), setting_(setting) {}
-
-  Result<void> load_batch(const BatchRequest& request, const BatchArrays& batch) override {
-    const auto& [tokens, targets, starts] = batch;
-    const u64 begin = (request.step - 1) * rows + request.micro_batch * tokens.size();
-    std::copy_n(tokens_.begin() + static_cast<i64>(begin), tokens.size(), tokens.begin());
-    std::copy_n(targets_.begin() + static_cast<i64>(begin), targets.size(), targets.begin());
-    return {};
-  }
-
-  StepSettings settings(u64 step) const override {
-    const auto begin = targets_.begin() + static_cast<i64>((step - 1) * rows);
-    const auto valid = std::count_if(begin, begin + static_cast<i64>(rows), [](i32 t) { return t >= 0; });
-    return {.adamw = {.learning_rate = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
-            .max_grad_norm = setting_.clipping ? 1.0 : 0.0,
-            .loss_scaling = setting_.precision == Precision::fp16 ? scaling : LossScaling{},
-            .target_tokens = static_cast<u64>(valid)};
-  }
-
- private:
-  const std::vector<i32> tokens_, targets_;
-  const Setting setting_;
-};
-
-struct Curve final : EngineObserver {
-  explicit Curve(TrainingExecutor& executor) : executor(executor) {}
-  void completed(const Issue& issue, const Completion&) override {
-    if (issue.get().kind != OpKind::norm) return;
-    const StepResult result = executor.result(issue.step);
-    losses.push_back(result.loss);
-    grad_norms.push_back(result.grad_norm);
-    scales.push_back(result.next_loss_scale.scale);
-  }
-  TrainingExecutor& executor;
-  std::vector<double> losses, grad_norms, scales;
-};
 
 Config config_of(const Setting& setting, const std::string& dir) {
   Config c;
@@ -111,11 +67,11 @@ void load_weights(const Safetensors& golden, const ModelGraph& graph, StateStore
   ASSERT_TRUE(state.finish());
 }
 
-std::vector<SegmentRun> runs_of(const Plan& plan) {
-  std::vector<SegmentRun> runs = {{forward_backward, 1}};
-  for (u64 step = 2; step <= steps; ++step) runs.push_back({body, step});
-  if (plan.clipping) runs.push_back({drain, steps + 1});
-  return runs;
+// The optimizer as in the golden files' README.
+StepSettings settings_of(const Setting& setting) {
+  return {.adamw = {.learning_rate = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1},
+          .max_grad_norm = setting.clipping ? 1.0 : 0.0,
+          .loss_scaling = setting.precision == Precision::fp16 ? scaling : LossScaling{}};
 }
 
 class TrainCurve : public ::testing::TestWithParam<Setting> {};
@@ -132,15 +88,15 @@ TEST_P(TrainCurve, IsPytorchs) {
   ASSERT_TRUE(graph) << graph.error().message;
   auto plan = make_plan(*graph, plan_options(config));
   ASSERT_TRUE(plan) << plan.error().message;
-  GoldenSource source(golden, setting);
+  test::GoldenSource source(golden, rows, settings_of(setting));
   const auto session = Session::create(config, *graph, std::move(*plan), source);
   ASSERT_TRUE(session) << session.error().message;
   load_weights(golden, *graph, (*session)->state());
   if (fp16) (*session)->executor().set_loss_scale({.scale = first_scale});
 
   const auto engine = Engine::create((*session)->plan(), (*session)->executor(), {});
-  testing::SegmentList list(runs_of((*session)->plan()));
-  Curve curve((*session)->executor());
+  testing::SegmentList list(testing::training_runs(steps, (*session)->plan().clipping));
+  test::Curve curve((*session)->executor());
   const auto ran = engine->run(list, curve);
   ASSERT_TRUE(ran) << ran.error().message;
 
@@ -148,17 +104,19 @@ TEST_P(TrainCurve, IsPytorchs) {
   const Safetensors expected(TIDEPOOL_SOURCE_DIR "/tests/golden/pytorch/" +
                              std::string(fp16 ? "gpt2_tiny_fp16.safetensors" : "gpt2_tiny.safetensors"));
   const auto losses = expected.get<double>(key + "losses"), norms = expected.get<double>(key + "grad_norms");
-  ASSERT_EQ(curve.losses.size(), steps);
+  ASSERT_EQ(curve.steps.size(), steps);
   for (u64 i = 0; i < steps; ++i) {
-    EXPECT_NEAR(curve.losses[i], losses[i], loss_tolerance * losses[i]) << "step " << i + 1;
+    EXPECT_NEAR(curve.steps[i].loss, losses[i], loss_tolerance * losses[i]) << "step " << i + 1;
     if (std::isfinite(norms[i])) {
-      EXPECT_NEAR(curve.grad_norms[i], norms[i], 1e-3 * norms[i]) << "step " << i + 1;
+      EXPECT_NEAR(curve.steps[i].grad_norm, norms[i], 1e-3 * norms[i]) << "step " << i + 1;
     } else {
-      EXPECT_FALSE(std::isfinite(curve.grad_norms[i])) << "step " << i + 1;
+      EXPECT_FALSE(std::isfinite(curve.steps[i].grad_norm)) << "step " << i + 1;
     }
   }
   if (fp16) {
-    EXPECT_EQ(curve.scales, expected.get<double>(key + "scales"));
+    std::vector<double> scales;
+    for (const StepResult& step : curve.steps) scales.push_back(step.next_loss_scale.scale);
+    EXPECT_EQ(scales, expected.get<double>(key + "scales"));
   }
 }
 

@@ -8,6 +8,14 @@
 
 namespace tidepool::testing {
 
+// `steps` steps of training.
+inline std::vector<SegmentRun> training_runs(u64 steps, bool clipping) {
+  std::vector<SegmentRun> runs = {{SegmentKind::forward_backward, 1}};
+  for (u64 step = 2; step <= steps; ++step) runs.push_back({SegmentKind::body, step});
+  if (clipping) runs.push_back({SegmentKind::drain, steps + 1});
+  return runs;
+}
+
 class SegmentList final : public NextSegment {
  public:
   explicit SegmentList(std::vector<SegmentRun> runs) : runs_(std::move(runs)) {}

@@ -47,6 +47,17 @@ class TrainDir {
   test::ScratchDir dir_;
 };
 
+// Token ids of 0 to 52 in a file of uint16: for the small models that were made by other tools, of vocabulary 53.
+inline std::string token_file(const TrainDir& dir) {
+  const std::string path = dir / "tokens.bin";
+  std::ofstream file(path, std::ios::binary);
+  for (u32 i = 0; i < 4000; ++i) {
+    const u16 token = static_cast<u16>(i * i % 53);
+    file.write(reinterpret_cast<const char*>(&token), sizeof token);
+  }
+  return path;
+}
+
 // As small in every family: grouped queries, and of Qwen3 heads wider than their share of the width.
 inline ModelConfig small_model(Family family) {
   ModelConfig m = default_model(family);

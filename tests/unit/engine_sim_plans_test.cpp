@@ -15,8 +15,7 @@ using testing::SegmentList;
 using enum SegmentKind;
 
 std::vector<SegmentRun> three_steps_and_evaluation(bool drains) {
-  std::vector<SegmentRun> runs = {{forward_backward, 1}, {body, 2}, {body, 3}};
-  if (drains) runs.push_back({drain, 4});
+  std::vector<SegmentRun> runs = testing::training_runs(3, drains);
   runs.push_back({evaluation, 4});
   runs.push_back({forward_backward, 4});
   if (drains) runs.push_back({drain, 5});

@@ -36,8 +36,7 @@ Result<void> simulate(const Plan& plan, const ModelGraph& graph, u32 seed) {
   const auto sim = SimExecutor::create(
       plan, graph, {.machine = random_machine(rng), .seed = seed, .jitter = 2.0, .swarm = 30.0});
   const auto engine = Engine::create(plan, *sim, {});
-  std::vector<SegmentRun> runs = {{forward_backward, 1}, {body, 2}, {body, 3}};
-  if (plan.clipping) runs.push_back({drain, 4});
+  std::vector<SegmentRun> runs = testing::training_runs(3, plan.clipping);
   runs.insert(runs.end(), {{evaluation, 4}, {forward_backward, 4}, {body, 5}});
   testing::SegmentList list(std::move(runs));
   EngineObserver nobody;

@@ -17,17 +17,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Tokens below the vocabulary's 53.
-std::string token_file(const testing::TrainDir& dir) {
-  const std::string path = dir / "tokens.bin";
-  std::ofstream file(path, std::ios::binary);
-  for (u32 i = 0; i < 4000; ++i) {
-    const u16 token = static_cast<u16>(i * i % 53);
-    file.write(reinterpret_cast<const char*>(&token), sizeof token);
-  }
-  return path;
-}
-
 double loss_of(const std::string& source, const std::string& tokens) {
   const auto result = evaluate_model({.source = source,
                                       .overrides = {"memory.device=64MiB", "memory.host=64MiB", "train.precision=fp32",
@@ -47,7 +36,7 @@ TEST_P(ExportOfAdapters, IsTheModelWithThem) {
   Config c = testing::small_config(dir);
   c.model_directory = base;
   c.model = read_model_directory(base).value();
-  c.data.train = {token_file(dir)};
+  c.data.train = {testing::token_file(dir)};
   c.data.format = DataFormat::nanogpt;
   c.train.precision = Precision::fp32;
   c.train.sequence_length = 16;

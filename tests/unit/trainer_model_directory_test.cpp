@@ -9,22 +9,11 @@
 namespace tidepool {
 namespace {
 
-// Tokens below the vocabulary's 53.
-std::string token_file(const testing::TrainDir& dir) {
-  const std::string path = dir / "tokens.bin";
-  std::ofstream file(path, std::ios::binary);
-  for (u32 i = 0; i < 4000; ++i) {
-    const u16 token = static_cast<u16>(i * i % 53);
-    file.write(reinterpret_cast<const char*>(&token), sizeof token);
-  }
-  return path;
-}
-
 Config config_of(const testing::TrainDir& dir, const std::string& name) {
   Config c = testing::small_config(dir);
   c.model_directory = test::family_directory(name);
   c.model = read_model_directory(c.model_directory).value();
-  c.data.train = {token_file(dir)};
+  c.data.train = {testing::token_file(dir)};
   c.data.format = DataFormat::nanogpt;
   c.train.sequence_length = 16;
   c.train.max_steps = 2;
