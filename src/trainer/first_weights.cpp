@@ -29,19 +29,27 @@ Result<void> load(const Config& config, const ModelGraph& graph, StateWriter& st
 
 }  // namespace
 
-Result<void> check_frozen_model(const Config& config) {
+Result<void> check_weights_are_there(const Config& config) {
+  const std::string& directory = config.model_directory;
   const auto has = [&](const char* file) {
     std::error_code unused;
-    return std::filesystem::exists(config.model_directory + "/" + file, unused);
+    return std::filesystem::exists(directory + "/" + file, unused);
   };
   if (has(weights_file) || has(weights_index_file)) return {};
-  return Error{ErrorKind::usage, fmt::format("{} holds no {}: the model that the adapters stand beside has moved; name where "
-                                             "it is with model=DIR",
-                                             config.model_directory, weights_file)};
+  if (has("pytorch_model.bin") || has("pytorch_model.bin.index.json"))
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}: its weights are in pytorch_model.bin, a format that can run programs and is not read here; "
+                             "have transformers write them as safetensors, with save_pretrained(DIR)",
+                             directory)};
+  if (config.lora.on())
+    return Error{ErrorKind::usage, fmt::format("{} holds no {}: the model that the adapters stand beside has moved; name where "
+                                               "it is with model=DIR",
+                                               directory, weights_file)};
+  return Error{ErrorKind::bad_input, fmt::format("{} holds neither {} nor {}", directory, weights_file, weights_index_file)};
 }
 
 Result<void> load_frozen_model(const Config& config, const ModelGraph& graph, Session& session, RunOutputs& outputs) {
-  TRY(check_frozen_model(config));
+  TRY(check_weights_are_there(config));
   WriteMore adapters_follow(session.state());
   return load(config, graph, adapters_follow, outputs);
 }

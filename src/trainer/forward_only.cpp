@@ -56,7 +56,7 @@ Result<ForwardPlan> plan_forward(const Config& config) {
 Result<std::vector<std::string>> load_forward_weights(const Config& config, const std::string& directory,
                                                       const ModelGraph& graph, StateWriter& writer) {
   if (!graph.lora.on()) return load_weights(directory, graph, writer);
-  TRY(check_frozen_model(config));
+  TRY(check_weights_are_there(config));
   TRY(verify_weights_if_hashed(config.model_directory, checkpoint_buffer));
   WriteMore adapters_follow(writer);
   TRY(load_weights(config.model_directory, graph, adapters_follow));

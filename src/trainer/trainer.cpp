@@ -52,6 +52,8 @@ class Trainer final : public NextSegment, public EngineObserver {
     const StopSignals signals(StopSignals::at_once("\ntidepool: stopped before the first step\n"));
     TRY(check_executor(config_));
     TRY_ASSIGN(graph_, make_graph(config_));
+    if (!config_.model_directory.empty() && (request_.resume.empty() || graph_.lora.on()))
+      TRY(check_weights_are_there(config_));
     TRY(find_data());
     TRY(choose());
     TRY_ASSIGN(directory_, RunDirectory::open(config_.output.dir, request_.resume.empty() ? Beginning::anew : Beginning::resumed));

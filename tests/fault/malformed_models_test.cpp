@@ -137,6 +137,15 @@ TEST_P(MalformedModel, IsRefused) {
   place.expect_refusal(bad, {"tokenize", place / "model", place / "text.txt", "--show=1"});
 }
 
+TEST(ModelDirectory, WithoutSafetensorsIsRefusedBeforeAnythingIsMade) {
+  const BadPlace place;
+  std::filesystem::remove(place / st);
+  place.expect_refusal({"none", "model", "", "model.safetensors.index.json", "holds neither"}, place.train_model());
+  place.write("model/pytorch_model.bin", "PK");
+  place.expect_refusal({"pickled", "model", "", "pytorch_model.bin", "have transformers write them as safetensors"}, place.train_model());
+  EXPECT_FALSE(std::filesystem::exists(place / "run"));
+}
+
 const auto named = [](const auto& info) { return std::string(info.param.name); };
 INSTANTIATE_TEST_SUITE_P(Weights, MalformedModel, ::testing::ValuesIn(safetensors_files), named);
 INSTANTIATE_TEST_SUITE_P(Index, MalformedModel, ::testing::ValuesIn(index_files), named);

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "data/make_cache.h"
+#include "data/packing.h"
 #include "data/token_cache.h"
 #include "io/sudden_end.h"
 #include "tests/support/document_files.h"
