@@ -69,7 +69,7 @@ Result<void> set_numbers(std::vector<double>* to, std::string_view text) {
   return {};
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
     if (c == '"' || c == '\\') {
@@ -135,10 +135,10 @@ std::string value_yaml(const Field& field, const Config& config) {
                          [&](Bytes* v) { return field.automatic == v->value ? "auto" : format_size(*v); },
                          [&](double* v) { return format_real(*v); },
                          [&](bool* v) { return std::string(*v ? "true" : "false"); },
-                         [&](std::string* v) { return field.choices.empty() ? quoted(*v) : *v; },
+                         [&](std::string* v) { return field.choices.empty() ? in_quotes(*v) : *v; },
                          [&](std::vector<std::string>* v) {
                            std::vector<std::string> items;
-                           std::ranges::transform(*v, std::back_inserter(items), quoted);
+                           std::ranges::transform(*v, std::back_inserter(items), in_quotes);
                            return fmt::format("[{}]", fmt::join(items, ", "));
                          },
                          [&](std::vector<double>* v) {

@@ -14,14 +14,14 @@ namespace {
 
 constexpr size_t comment_column = 34;
 
-std::string quoted(const std::string& text) {
+std::string in_quotes(const std::string& text) {
   YAML::Emitter out;
   out << YAML::DoubleQuoted << text;
   return out.c_str();
 }
 
 struct ValueYaml {
-  std::string operator()(const std::string* v) const { return quoted(*v); }
+  std::string operator()(const std::string* v) const { return in_quotes(*v); }
   std::string operator()(const u32* v) const { return fmt::format("{}", *v); }
   std::string operator()(const Bytes* v) const { return size_yaml(*v); }
   std::string operator()(const Nanos* v) const { return format_duration(*v); }

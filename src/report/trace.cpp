@@ -13,7 +13,7 @@
 namespace tidepool {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   return boost::json::serialize(boost::json::value(boost::json::string_view(text.data(), text.size())));
 }
 
@@ -50,7 +50,7 @@ void append_event(std::string& out, const TraceEvent& e, const TraceNames& names
   const auto micros = [](u64 nanos) { return fmt::format("{}.{:03}", nanos / 1000, nanos % 1000); };
   out += fmt::format("{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},\"cat\":\"{}\",\"name\":{},", process, e.lane + 1,
                      micros((e.started - origin).value), micros((e.finished - e.started).value), name(e.kind),
-                     quoted(title(e, names)));
+                     in_quotes(title(e, names)));
   append_arguments(out, e);
   out += "}";
 }
@@ -59,13 +59,13 @@ std::string header(u32 process, const std::string& title, const TraceNames& name
   std::string out = fmt::format(
       "{{\"ph\":\"M\",\"pid\":{0},\"name\":\"process_name\",\"args\":{{\"name\":{1}}}}},\n"
       "{{\"ph\":\"M\",\"pid\":{0},\"name\":\"process_sort_index\",\"args\":{{\"sort_index\":{0}}}}}",
-      process, quoted(title));
+      process, in_quotes(title));
   for (u32 i = 0; i < names.lanes.size(); ++i) {
     // The lanes stay in the order in which we list them, not in that of their first event.
     out += fmt::format(
         ",\n{{\"ph\":\"M\",\"pid\":{0},\"tid\":{1},\"name\":\"thread_name\",\"args\":{{\"name\":{2}}}}},\n"
         "{{\"ph\":\"M\",\"pid\":{0},\"tid\":{1},\"name\":\"thread_sort_index\",\"args\":{{\"sort_index\":{1}}}}}",
-        process, i + 1, quoted(names.lanes[i]));
+        process, i + 1, in_quotes(names.lanes[i]));
   }
   return out;
 }
