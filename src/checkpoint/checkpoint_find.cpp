@@ -41,11 +41,13 @@ std::string config_difference(const ModelConfig& there, const ModelConfig& here)
                       {keys.inner, double(there.inner()), double(here.inner())},
                       {keys.norm_epsilon, there.norm_epsilon, here.norm_epsilon},
                       {"rope_theta", there.rope.theta, here.rope.theta},
-                      {"rope_type", double(there.rope.type), double(here.rope.type)},
                       {"factor", there.rope.factor, here.rope.factor},
                       {"low_freq_factor", there.rope.low_freq_factor, here.rope.low_freq_factor},
                       {"high_freq_factor", there.rope.high_freq_factor, here.rope.high_freq_factor},
                       {"original_max_position_embeddings", original_positions(there), original_positions(here)}};
+  if (there.rope.type != here.rope.type)
+    return fmt::format("rope_type is {} there and {} here", rope_type_names[static_cast<u32>(there.rope.type)],
+                       rope_type_names[static_cast<u32>(here.rope.type)]);
   for (const Row& row : rows) {
     // Up to what reading a decimal back may cost.
     if (std::abs(row.there - row.here) > 1e-12 * std::abs(row.here)) return fmt::format("{} is {} there and {} here", row.key, row.there, row.here);

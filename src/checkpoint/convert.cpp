@@ -1,7 +1,9 @@
 #include "checkpoint/convert.h"
 
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "tidepool/check.h"
 #include "tidepool/fp16.h"
@@ -32,6 +34,13 @@ void from_floats(std::span<const float> in, Dtype to, std::span<std::byte> bytes
   if (to == Dtype::f32) return static_cast<void>(std::memcpy(bytes.data(), in.data(), bytes.size()));
   u16* halves = reinterpret_cast<u16*>(bytes.data());
   for (std::size_t i = 0; i < in.size(); ++i) halves[i] = to == Dtype::bf16 ? bf16_nearest(in[i]) : fp16_from_float(in[i]);
+}
+
+bool overflows_fp16(std::span<const float> values) {
+  constexpr float rounds_to_infinity = 65520, infinity = std::numeric_limits<float>::infinity();
+  bool any = false;
+  for (const float x : values) any |= std::fabs(x) >= rounds_to_infinity && std::fabs(x) < infinity;
+  return any;
 }
 
 }  // namespace tidepool

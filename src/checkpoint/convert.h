@@ -12,5 +12,7 @@ bool is_float_weight(Dtype);
 // `bytes`: as many elements of `from` as `out` has. REQUIRES: is_float_weight; 4-byte aligned.
 void to_floats(Dtype from, std::span<const std::byte> bytes, std::span<float> out);
 void from_floats(std::span<const float> in, Dtype to, std::span<std::byte> bytes);
+// Whether a finite value would become infinite: 65520 and beyond.
+bool overflows_fp16(std::span<const float> values);
 
 }  // namespace tidepool

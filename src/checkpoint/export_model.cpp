@@ -130,6 +130,9 @@ Result<void> ModelExport::write_tensor(const Item& item, Buffers& buffers, const
     to_floats(t.dtype, in, floats);
     if (item.changed) TRY(options_.change->apply(t.name, t.shape, begin, floats));
     const auto out = std::span(buffers.out).first(n * dtype_bytes(item.to));
+    if (item.to == Dtype::f16 && overflows_fp16(floats))
+      return Error{ErrorKind::bad_input, fmt::format("{}: tensor {} has values beyond fp16's 65504, which would become infinite; "
+                                                     "export as bf16 or fp32", item.from.file->path(), t.name)};
     from_floats(floats, item.to, out);
     TRY(sink(out));
   }
@@ -158,6 +161,9 @@ Result<void> ModelExport::write_all(const std::string& directory, Files& files,
 Result<void> ModelExport::write(const std::string& path, Files& files, const std::function<bool(u64)>& progress) const {
   const std::string out = without_slashes(path);
   TRY(must_be_new(out));
+  std::error_code unused;
+  if (const std::string parent = parent_of(out); fs::exists(parent, unused) && !fs::is_directory(parent, unused))
+    return Error{ErrorKind::usage, fmt::format("{}: {} is not a directory", out, parent)};
   const std::string temporary = fmt::format("{}.tmp-{}", out, ::getpid());
   TRY(files.remove(temporary));
   Result<void> written = write_all(temporary, files, progress);

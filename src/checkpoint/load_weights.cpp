@@ -60,6 +60,32 @@ std::vector<std::string> unused_tensors(const SafetensorsModel& model, const Mod
   return unused;
 }
 
+// What the config ties must be tied in the file, if it has the head at all: else it is another model's.
+Result<void> check_tied_head(const SafetensorsModel& model, const ModelGraph& graph) {
+  constexpr const char* head_name = "lm_head.weight";
+  std::string embedding_name;
+  for (const Window& w : graph.windows)
+    for (const Tensor& t : w.tensors) {
+      if (t.name == head_name) return {};
+      if (t.name.ends_with("embed_tokens.weight") || t.name == "wte.weight") embedding_name = t.name;
+    }
+  const SafetensorsModel::Location head = model.find(head_name), embedding = find_tensor(model, embedding_name);
+  if (!head || !embedding) return {};
+  bool same = head.tensor->shape == embedding.tensor->shape && head.tensor->dtype == embedding.tensor->dtype;
+  std::vector<std::byte> one(mib), other(mib);
+  for (u64 at = 0; same && at < head.tensor->bytes(); at += one.size()) {
+    const u64 bytes = std::min<u64>(one.size(), head.tensor->bytes() - at);
+    TRY(head.file->read(*head.tensor, at, std::span(one).first(bytes)));
+    TRY(embedding.file->read(*embedding.tensor, at, std::span(other).first(bytes)));
+    same = std::equal(one.begin(), one.begin() + i64(bytes), other.begin());
+  }
+  if (same) return {};
+  return Error{ErrorKind::bad_input,
+               fmt::format("{}: tensor {} differs from {}, and config.json ties the two; set tie_word_embeddings to false there "
+                           "to keep both, or take the tensor out",
+                           head.file->path(), head_name, embedding_name)};
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> load_weights(const std::string& directory, const ModelGraph& graph,
@@ -67,6 +93,7 @@ Result<std::vector<std::string>> load_weights(const std::string& directory, cons
   const bool adapters = which == WeightsOf::adapters;
   TRY_ASSIGN(const auto model, SafetensorsModel::open(directory, ErrorKind::bad_input,
                                                       adapters ? adapter_weights_file : "model.safetensors"));
+  if (!adapters) TRY(check_tied_head(*model, graph));
   std::vector<WeightSource> sources;
   for (u32 w = 0; w < graph.windows.size(); ++w) {
     if (graph.windows[w].adapter != adapters) continue;

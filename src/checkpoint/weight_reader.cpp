@@ -1,12 +1,14 @@
 #include "checkpoint/weight_reader.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <pthread.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
 
+#include "checkpoint/convert.h"
 #include "checkpoint/split.h"
 #include "tidepool/check.h"
 #include "tidepool/read_file.h"
@@ -105,8 +107,7 @@ Result<void> WeightReader::fill(const Part& part, Buffer& buffer) const {
   const u64 size = dtype_bytes(dtype);
   TRY_ASSIGN(const std::span<std::byte> raw,
              read(source.at, part.begin * size, part.elements * size, buffer));
-  convert(part, dtype, raw, buffer);
-  return {};
+  return convert(part, dtype, raw, buffer);
 }
 
 // Whole pages around the range, straight from the disk; where that is not to be had, the range alone.
@@ -129,15 +130,15 @@ Result<std::span<std::byte>> WeightReader::read(const SafetensorsModel::Location
   return out;
 }
 
-void WeightReader::convert(const Part& part, Dtype dtype, std::span<std::byte> raw, Buffer& buffer) const {
+Result<void> WeightReader::convert(const Part& part, Dtype dtype, std::span<std::byte> raw, Buffer& buffer) const {
   const WeightSource& source = sources_[part.source];
   const u64 n = part.elements;
   const std::span<std::byte> room(buffer.memory.get() + raw_room, 3 * raw_bytes_max);
   buffer.piece = {
       .window = source.window, .begin = source.window_offset + part.begin, .param = raw, .master = {}};
   WeightPiece& piece = buffer.piece;
-  if (precision_ == Precision::fp32 && dtype == Dtype::f32) return;
-  if (precision_ == Precision::bf16 && dtype == Dtype::bf16) return;  // what a bf16 leaves of an fp32 is zero
+  if (precision_ == Precision::fp32 && dtype == Dtype::f32) return {};
+  if (precision_ == Precision::bf16 && dtype == Dtype::bf16) return {};  // what a bf16 leaves of an fp32 is zero
   std::span<std::byte> words = raw;
   if (dtype != Dtype::f32) {
     words = room.first(4 * n);
@@ -148,16 +149,21 @@ void WeightReader::convert(const Part& part, Dtype dtype, std::span<std::byte> r
   switch (precision_) {
     case Precision::fp32:
       piece.param = words;
-      return;
+      return {};
     case Precision::fp16:
+      if (dtype != Dtype::f16 && overflows_fp16(as<const float>(words)))
+        return Error{ErrorKind::bad_input,
+                     fmt::format("{}: tensor {} has values beyond fp16's 65504, which would become infinite; set precision=bf16",
+                                 source.at.file->path(), source.at.tensor->name)};
       round_to_fp16(as<u32>(words), as<u16>(halves));
       piece.param = halves, piece.master = words;
-      return;
+      return {};
     case Precision::bf16:
       split_bits(as<u32>(words), as<u16>(halves), as<u16>(low));
       piece.param = halves, piece.master = low;
-      return;
+      return {};
   }
+  return {};
 }
 
 }  // namespace tidepool

@@ -61,7 +61,7 @@ class WeightReader {
   void serve();
   Result<void> fill(const Part&, Buffer&) const;
   Result<std::span<std::byte>> read(const SafetensorsModel::Location&, u64 begin, u64 bytes, Buffer&) const;
-  void convert(const Part&, Dtype, std::span<std::byte> raw, Buffer&) const;
+  Result<void> convert(const Part&, Dtype, std::span<std::byte> raw, Buffer&) const;
 
   const std::vector<WeightSource> sources_;
   const Precision precision_;

@@ -124,6 +124,19 @@ Result<TokenizeCounts> run(const Tokenizer& tokenizer, DocumentSource& source, T
   return tokenize(tokenizer, source, writer, pool, options, hooks);
 }
 
+// The old file goes when the new one is whole: a device, a link or what is read meanwhile must not.
+Result<void> check_replaceable(const TokenizeArguments& arguments) {
+  std::error_code unused;
+  if (!fs::is_regular_file(fs::symlink_status(arguments.output, unused)))
+    return usage(fmt::format("--output {}: is no plain file; name another one", arguments.output));
+  TRY_ASSIGN(std::vector<FoundFile> read, find_files(arguments.inputs, "the input"));
+  read.push_back({arguments.tokenizer});
+  for (const FoundFile& file : read)
+    if (fs::equivalent(file.path, arguments.output, unused))
+      return usage(fmt::format("--output {}: is what is read; name another file", arguments.output));
+  return {};
+}
+
 }  // namespace
 
 Result<void> tokenize(const TokenizeArguments& arguments) {
@@ -134,9 +147,12 @@ Result<void> tokenize(const TokenizeArguments& arguments) {
   if (arguments.show > 0) return show(*tokenizer, *source, options, arguments.show);
 
   std::error_code unused;
-  if (fs::exists(arguments.output, unused) && !arguments.overwrite)
-    return usage(fmt::format("--output {}: is there already; name another file, or give --overwrite",
-                             arguments.output));
+  if (fs::exists(arguments.output, unused)) {
+    if (!arguments.overwrite)
+      return usage(fmt::format("--output {}: is there already; name another file, or give --overwrite",
+                               arguments.output));
+    TRY(check_replaceable(arguments));
+  }
   const auto begin = std::chrono::steady_clock::now();
   TRY_ASSIGN(const std::unique_ptr<CorePool> pool, create_core_pool(arguments.threads, Bytes{}));
   Result<TokenizeCounts> counts = TokenizeCounts{};

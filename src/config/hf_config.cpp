@@ -90,7 +90,12 @@ class Reader {
     if (is_rope_key(key) && !value.is_null()) return fault(key, "must be an object, such as {\"rope_type\": \"default\"}");
     const std::vector<const Field*> found = find_fields("model", key);
     const bool ours = found.size() == 1 && key != "directory" && applies(*found[0], family_);
-    return ours ? set(key, *found[0], value) : refuse_foreign(key, value);
+    if (!ours) return refuse_foreign(key, value);
+    Result<void> taken = set(key, *found[0], value);
+    if (!taken && key.ends_with("rope_type"))
+      return Error{taken.error().kind, taken.error().message + "; a model of another kind cannot be trained here: take one whose "
+                                                               "positions are of these, such as the model that it was extended from"};
+    return taken;
   }
 
   // Of a scaling that is only half there a guess would be another model.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <vector>
 
 #include "tidepool/read_file.h"
@@ -157,11 +158,37 @@ Result<Packed> packing_of_input(const std::string& path, const InputFile& input)
   return packing_from(begin);
 }
 
+struct Foreign {
+  std::string_view magic;
+  const char *what, *instead;
+};
+constexpr const char* as_jsonl =
+    "write it as JSONL, for example with pandas: read_parquet(FILE).to_json(OUT, orient=\"records\", lines=True)";
+constexpr Foreign foreign_files[] = {
+    {"PAR1", "Parquet", as_jsonl},
+    {"ARROW1", "Arrow", "write it as JSONL, for example with datasets: Dataset.from_file(FILE).to_json(OUT)"},
+    {{"\xfd" "7zXZ\0", 6}, "xz", "unpack it, or pack it with gzip or zstd"},
+    {"BZh", "bzip2", "unpack it, or pack it with gzip or zstd"},
+    {"PK\3\4", "a zip archive", "unpack it"},
+    {"%PDF-", "a PDF", "turn it into text, for example with pdftotext"},
+};
+
 }  // namespace
 
 Result<Packed> packing_of(const std::string& path) {
   TRY_ASSIGN(const InputFile input, open_input(path, ErrorKind::bad_input));
   return packing_of_input(path, input);
+}
+
+Result<void> check_readable_kind(const std::string& path) {
+  TRY_ASSIGN(const InputFile input, open_input(path, ErrorKind::bad_input));
+  std::array<char, 8> begin{};
+  const std::span magic = std::span(begin).first(std::min<u64>(begin.size(), input.bytes));
+  TRY(read_exactly(input.fd, path, 0, std::as_writable_bytes(magic), ErrorKind::io));
+  for (const Foreign& foreign : foreign_files)
+    if (std::string_view(magic.data(), magic.size()).starts_with(foreign.magic))
+      return Error{ErrorKind::bad_input, fmt::format("{}: is {}, which is not read here; {}", path, foreign.what, foreign.instead)};
+  return {};
 }
 
 Result<std::unique_ptr<ByteStream>> open_byte_stream(const std::string& path) {

@@ -72,9 +72,13 @@ Result<void> add_argument(const std::string& argument, jinja::Dict& variables) {
   if (equals == argument.npos || equals == 0)
     return Error{ErrorKind::usage,
                  fmt::format("data.chat_template_arguments: '{}' is not written name=value", argument)};
+  const std::string name = argument.substr(0, equals);
+  if (name == "messages" || name == "tools" || name == "documents" || name == "add_generation_prompt")
+    return Error{ErrorKind::usage,
+                 fmt::format("data.chat_template_arguments: {} is set for each chat and cannot be an argument", name)};
   const std::string value = argument.substr(equals + 1);
   const Result<boost::json::value> parsed = parse_json(value, ErrorKind::usage, "");
-  variables.set(argument.substr(0, equals), parsed ? jinja::from_json(*parsed) : jinja::Value(value));
+  variables.set(name, parsed ? jinja::from_json(*parsed) : jinja::Value(value));
   return {};
 }
 

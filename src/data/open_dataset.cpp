@@ -5,6 +5,7 @@
 
 #include "data/held_out_files.h"
 #include "data/open_documents.h"
+#include "data/token_file.h"
 #include "data/token_dataset.h"
 
 namespace tidepool {
@@ -31,6 +32,10 @@ Result<std::unique_ptr<Dataset>> open_train(const DataConfig& config, u32 vocab_
     return Error{ErrorKind::bad_input, fmt::format("{}: is tokens, or text without a tokenizer, and "
                                                    "data.weights mixes documents only; leave the weights out",
                                                    tokens->found[0].path)};
+  for (const FoundFile& file : tokens->found) {
+    TRY_ASSIGN(const TokenFile opened, TokenFile::open(file.path, config.format));
+    if (opened.format() == DataFormat::text) TRY(check_no_other_tokenizer(place.model_directory));
+  }
   TRY_ASSIGN(std::unique_ptr<TokenDataset> made,
              TokenDataset::open(config, tokens->found, vocab_size, sequence_length, seed,
                                 place.short_files ? tokens_least : 0));

@@ -58,6 +58,10 @@ CacheRequest request_for(const SourceFiles& files, const DataConfig& config, con
 
 Result<OpenedEncoder> checked_encoder(const std::vector<SourceFiles>& sources, const DataConfig& config,
                                       const std::string& model_directory, u32 vocab_size) {
+  const bool text = std::ranges::any_of(sources, [&](const SourceFiles& s) {
+    return s.holds(FileKind::text) || shape_of(s, config) != RecordShape::tokens;
+  });
+  if (text && !has_tokenizer(config, model_directory)) TRY(check_no_other_tokenizer(model_directory));
   const bool chats =
       std::ranges::any_of(sources, [&](const SourceFiles& s) { return goes_through_template(s, config); });
   TRY_ASSIGN(OpenedEncoder encoder,

@@ -23,7 +23,7 @@ std::string tokenizer_file(const DataConfig& config, const std::string& model_di
     return fs::is_directory(config.tokenizer, unused) ? config.tokenizer + "/tokenizer.json"
                                                       : config.tokenizer;
   const std::string file = model_directory + "/tokenizer.json";
-  return !model_directory.empty() && fs::exists(file, unused) ? file : "";
+  return !model_directory.empty() && fs::is_regular_file(file, unused) ? file : "";
 }
 
 // What lies beside the tokenizer: names of special tokens, the chat template.
@@ -69,6 +69,22 @@ Result<std::unique_ptr<const ChatTemplate>> open_chat_template(const DataConfig&
 
 bool has_tokenizer(const DataConfig& config, const std::string& model_directory) {
   return !tokenizer_file(config, model_directory).empty();
+}
+
+Result<void> check_no_other_tokenizer(const std::string& model_directory) {
+  std::error_code unused;
+  if (model_directory.empty()) return {};
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt", "tekken.json"}) {
+    const std::string file = model_directory + "/" + name;
+    if (fs::symlink_status(file, unused).type() == fs::file_type::not_found) continue;
+    if (name == std::string_view("tokenizer.json"))
+      return Error{ErrorKind::bad_input, fmt::format("{}: is no file, or a link that leads nowhere; name a tokenizer.json "
+                                                     "with data.tokenizer", file)};
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}: a tokenizer in this form is not read; have transformers write a tokenizer.json, with "
+                             "AutoTokenizer.from_pretrained(DIR).save_pretrained(OUT), and name it with data.tokenizer", file)};
+  }
+  return {};
 }
 
 Result<OpenedEncoder> open_encoder(const DataConfig& config, const std::string& model_directory,

@@ -21,6 +21,9 @@ struct OpenedEncoder {
 
 // Whether text is for a tokenizer; without, its bytes are tokens.
 bool has_tokenizer(const DataConfig&, const std::string& model_directory);
+// That bytes are not taken for tokens because a tokenizer cannot be read. ErrorKind::bad_input: the model directory has one
+// in another form (tokenizer.model, vocab.json), or a tokenizer.json that is no file. REQUIRES: !has_tokenizer().
+Result<void> check_no_other_tokenizer(const std::string& model_directory);
 
 // `no`: nothing goes through a template, so it is not opened: one that is not supported is in nobody's way.
 enum class ChatTemplateUse : u8 { no, yes };

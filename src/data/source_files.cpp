@@ -18,7 +18,8 @@ std::string without_packing(std::string path) {
   return path;
 }
 
-Result<FileKind> kind_of(const std::string& path, DataFormat format, bool tokenizer) {
+Result<FileKind> kind_of(const FoundFile& file, DataFormat format, bool tokenizer) {
+  const std::string& path = file.path;
   const std::string name = without_packing(path);
   TRY_ASSIGN(const Packed packed, packing_of(path));
   const FileKind text = tokenizer || packed != Packed::no ? FileKind::text : FileKind::tokens;
@@ -33,15 +34,17 @@ Result<FileKind> kind_of(const std::string& path, DataFormat format, bool tokeni
     default:
       return FileKind::tokens;
   }
-  if (is_jsonl(path)) return FileKind::records;
+  // In a folder of text a .json is text like the rest; who names one means what it holds.
+  if (is_jsonl(path) || (file.named && name.ends_with(".json"))) return FileKind::records;
   if (binary && packed != Packed::no)
     return bad(fmt::format("{}: token files are read as they lie; unpack it", path));
   if (binary) return FileKind::tokens;
   // llm.c files are known by what they begin with, whatever they are called.
   if (packed == Packed::no) {
-    TRY_ASSIGN(const TokenFile file, TokenFile::open(path, DataFormat::automatic));
-    if (file.format() != DataFormat::text) return FileKind::tokens;
+    TRY_ASSIGN(const TokenFile tokens, TokenFile::open(path, DataFormat::automatic));
+    if (tokens.format() != DataFormat::text) return FileKind::tokens;
   }
+  TRY(check_readable_kind(path));
   return text;
 }
 
@@ -57,7 +60,7 @@ Result<SourceFiles> files_of(const std::vector<std::string>& entries, const Data
   SourceFiles out;
   TRY_ASSIGN(out.found, find_files(entries));
   for (const FoundFile& file : out.found) {
-    TRY_ASSIGN(const FileKind kind, kind_of(file.path, config.format, tokenizer));
+    TRY_ASSIGN(const FileKind kind, kind_of(file, config.format, tokenizer));
     out.kinds.push_back(kind);
   }
   // Somebody's folder of text may hold lines of JSON too: they are text like the rest of it.

@@ -37,7 +37,7 @@ Result<GeneratePlace> checkpoint_place(const std::string& path) {
                                : verify_weights_if_hashed(path, checkpoint_buffer));
   GeneratePlace out{.run_dir = clean(path).parent_path().string(), .checkpoint = path};
   if (fs::exists(out.run_dir + "/config.yaml")) return out;
-  return Error{ErrorKind::usage, fmt::format("{} stands alone: generate reads the budgets from the config.yaml of its "
+  return Error{ErrorKind::usage, fmt::format("{} stands alone: budgets are read from the config.yaml of its "
                                              "run, in the directory above it; put one there",
                                              path)};
 }

@@ -137,6 +137,20 @@ TEST_P(MalformedModel, IsRefused) {
   place.expect_refusal(bad, {"tokenize", place / "model", place / "text.txt", "--show=1"});
 }
 
+// A head of its own beside a config that ties it: whichever were taken, it would be another model.
+TEST(ModelDirectory, WithAHeadThatIsNotTheTiedOneIsRefused) {
+  const BadPlace place;
+  const std::string file = weights();
+  u64 header = 0;
+  std::memcpy(&header, file.data(), 8);
+  std::string text = file.substr(8, header);
+  text = text.substr(0, text.find_last_of('}'));
+  const u64 at = file.size() - 8 - header, bytes = 53 * 24 * 4;
+  text += fmt::format(R"(,"lm_head.weight":{{"dtype":"F32","shape":[53,24],"data_offsets":[{},{}]}}}})", at, at + bytes);
+  place.write(st, with_length(text, file.substr(8 + header) + std::string(bytes, '\0')));
+  place.expect_refusal({"head", st, "", "lm_head.weight", "config.json ties the two"}, place.train_model());
+}
+
 TEST(ModelDirectory, WithoutSafetensorsIsRefusedBeforeAnythingIsMade) {
   const BadPlace place;
   std::filesystem::remove(place / st);

@@ -64,7 +64,7 @@ bool same_word(const std::string& a, const std::string& b) {
   const bool some = a.find('.') != std::string::npos || b.find('.') != std::string::npos;
   if (!some || !std::regex_match(a, decimal) || !std::regex_match(b, decimal)) return false;
   const double x = std::stod(a), y = std::stod(b);
-  return std::abs(x - y) <= 0.25 * std::max(x, y);
+  return std::abs(x - y) <= 0.02 * std::max(x, y);
 }
 
 bool same(const std::string& shown, const std::string& printed) {

@@ -207,5 +207,28 @@ TEST_P(ShardedCheckpoint, EveryFileOfItsWeightsIsVerified) {
   EXPECT_TRUE(verify_weights(path, Bytes{64 * kib}));
 }
 
+TEST_F(Export, RefusesWhatFp16CannotHold) {
+  const SafetensorsModel::Location norm = SafetensorsModel::open(source_, ErrorKind::bad_input).value()->find("model.norm.weight");
+  ASSERT_TRUE(norm);
+  std::string file = test::read_file(source_ + "/model.safetensors");
+  const u64 at = norm.file->offset_of(*norm.tensor) + 2 * 5;
+  file[at] = '\x74', file[at + 1] = '\x49';  // 999,424 in bf16
+  test::write_file(source_ + "/model.safetensors", file);
+  const auto refused = write({.dtype = Precision::fp16});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::bad_input);
+  EXPECT_THAT(refused.error().message, HasSubstr("model.norm.weight has values beyond fp16"));
+  EXPECT_THAT(names(), ElementsAre("source"));
+  EXPECT_TRUE(write({.dtype = Precision::fp32}));
+}
+
+TEST_F(Export, SaysThatAParentIsNoDirectory) {
+  test::write_file(dir_.path() + "/file", "");
+  const auto refused = ModelExport::open(source_, {}).value()->write(dir_.path() + "/file/out", *create_posix_files(), go_on);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::usage);
+  EXPECT_THAT(refused.error().message, HasSubstr("/file is not a directory"));
+}
+
 }  // namespace
 }  // namespace tidepool

@@ -90,6 +90,11 @@ TEST(DataChat, WhatATemplateLeavesOutOfEarlierAnswersIsNotLearned) {
   EXPECT_THAT(unthinking, HasSubstr("</think>\n\n[two<|im_end|>\n]"));
 }
 
+TEST(DataChat, WhatEachChatSetsIsNoArgument) {
+  for (const char* argument : {"messages=3", "tools=[]", "documents=x", "add_generation_prompt=true"})
+    EXPECT_THAT(marked(golden("chatml"), two_turns, LossOn::answers, {.arguments = {argument}}), HasSubstr("cannot be an argument"));
+}
+
 TEST(DataChat, UnclearAnswersAreRefusedWithAWayOut) {
   // This one puts the system's words before the last thing that is said, and leaves them out where that is an
   // answer.

@@ -179,5 +179,36 @@ TEST_F(DataDocuments, AChatTemplateIsOpenedOnlyForChats) {
   EXPECT_EQ(caches(), 1u);
 }
 
+TEST_F(DataDocuments, ANamedJsonFileIsRecordsNotText) {
+  EXPECT_THAT(fault({.train = {write("list.json", R"([{"instruction": "do", "output": "done"}])")}}), HasSubstr("jq"));
+  const auto data = opened({.train = {write("lines.json", "{\"text\": \"abc\"}\n{\"text\": \"defgh\"}\n")}, .validation_fraction = 0});
+  EXPECT_EQ(data->tokens(), 8u);
+}
+
+TEST_F(DataDocuments, WhatIsNeitherTextNorPackedTextIsNamed) {
+  EXPECT_THAT(fault({.train = {write("t.parquet", "PAR1 and so on")}}), AllOf(HasSubstr("is Parquet"), HasSubstr("JSONL")));
+  EXPECT_THAT(fault({.train = {write("t.xz", std::string("\xfd" "7zXZ\0 and so on", 17))}}), HasSubstr("is xz"));
+}
+
+// Bytes are tokens only where there is no tokenizer, not where it cannot be read.
+TEST_F(DataDocuments, ATokenizerInAnotherFormIsNotPassedOver) {
+  const std::string model = dir_ / "model";
+  std::filesystem::create_directory(model);
+  const DataPlace place{.cache = dir_ / "cache", .model_directory = model};
+  const auto refusal = [&](const std::string& file) {
+    const auto data = Dataset::open({.train = {file}}, 256, 8, 1, place);
+    return data ? "it was taken" : data.error().message;
+  };
+  const std::string text = write("t.txt", std::string(200, 'a')), lines = write("t.jsonl", "{\"text\": \"abcdef\"}\n"),
+                    tokens = write("t.jsonl.jsonl", R"({"input_ids": [1, 2, 3, 4, 5, 6, 7, 8, 9]})");
+  EXPECT_EQ(refusal(text), "it was taken");
+  write("model/tokenizer.model", "x");
+  EXPECT_THAT(refusal(text), AllOf(HasSubstr("model/tokenizer.model"), HasSubstr("save_pretrained")));
+  EXPECT_THAT(refusal(lines), HasSubstr("model/tokenizer.model"));
+  EXPECT_EQ(refusal(tokens), "it was taken");
+  std::filesystem::create_symlink("nowhere", model + "/tokenizer.json");
+  EXPECT_THAT(refusal(text), HasSubstr("leads nowhere"));
+}
+
 }  // namespace
 }  // namespace tidepool

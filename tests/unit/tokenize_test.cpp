@@ -105,6 +105,17 @@ TEST_F(TokenizeFiles, ShowPrintsTokensAndWritesNothing) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
 }
 
+TEST_F(TokenizeFiles, OnlyAPlainFileThatIsNotReadIsOverwritten) {
+  const std::string file = write("a.txt", "the plan\n");
+  fs::create_symlink(file, path("link"));
+  fs::create_hard_link(file, path("same"));
+  for (const std::string& output : {file, path("link"), path("same"), std::string("/dev/full")}) {
+    EXPECT_EQ(run({styles + "gpt2.json", file, "--overwrite", "--output=" + output}), 2) << output;
+    EXPECT_THAT(err_, HasSubstr("--output " + output));
+  }
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+}
+
 TEST_F(TokenizeFiles, NothingIsLeftOfWhatFails) {
   const std::string bad = write("bad.txt", "fine\nbad \xff\n");
   EXPECT_EQ(run({styles + "gpt2.json", bad, "--documents=line", "--output=" + path("t.bin")}), 4);

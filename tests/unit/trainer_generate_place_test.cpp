@@ -18,7 +18,7 @@ TEST(GeneratePlace, AModelDirectoryOfOthersHasNoHashes) {
   std::filesystem::copy(test::family_directory("llama_tied"), model);
   const auto alone = find_generate_place(model);
   EXPECT_EQ(alone.error().kind, ErrorKind::usage);
-  EXPECT_THAT(alone.error().message, ::testing::HasSubstr("stands alone: generate reads the budgets from the config.yaml"));
+  EXPECT_THAT(alone.error().message, ::testing::HasSubstr("stands alone: budgets are read from the config.yaml"));
   std::ofstream(dir / "run/config.yaml") << "";
   const auto found = find_generate_place(model);
   ASSERT_TRUE(found) << found.error().message;
