@@ -208,7 +208,8 @@ TEST_P(ShardedCheckpoint, EveryFileOfItsWeightsIsVerified) {
 }
 
 TEST_F(Export, RefusesWhatFp16CannotHold) {
-  const SafetensorsModel::Location norm = SafetensorsModel::open(source_, ErrorKind::bad_input).value()->find("model.norm.weight");
+  const auto model = SafetensorsModel::open(source_, ErrorKind::bad_input).value();
+  const SafetensorsModel::Location norm = model->find("model.norm.weight");
   ASSERT_TRUE(norm);
   std::string file = test::read_file(source_ + "/model.safetensors");
   const u64 at = norm.file->offset_of(*norm.tensor) + 2 * 5;
