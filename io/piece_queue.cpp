@@ -66,13 +66,14 @@ PieceVerdict PieceQueue::finish(Piece& piece, i64 result, DiskCompletion& comple
   Slot& slot = slots_[piece.slot];
   CHECK(result <= static_cast<i64>(piece.bytes), result, piece.bytes);
   if (result == static_cast<i64>(piece.bytes)) return land(piece, completion);
-  if (!slot.completion.ok) return land(piece, completion);  // the request has failed already
+  // The request has failed already. Its message tells the least offset, in whatever order pieces come back.
+  if (!slot.completion.ok && piece.offset > slot.failed_at) return land(piece, completion);
 
   bool retriable = result == -EINTR || result == -EAGAIN || (result == 0 && piece.op == DiskOp::write);
   if (result <= 0 && !retriable) {
-    fail(slot, result == 0
-                   ? disk_end_of_file(path_, piece.offset, piece.bytes)
-                   : disk_error(path_, piece.op, piece.offset, piece.bytes, static_cast<int>(-result)));
+    fail(slot, piece.offset,
+         result == 0 ? disk_end_of_file(path_, piece.offset, piece.bytes)
+                     : disk_error(path_, piece.op, piece.offset, piece.bytes, static_cast<int>(-result)));
     return land(piece, completion);
   }
   // O_DIRECT can only go on from a whole page: the part of a page is transferred again.
@@ -83,13 +84,15 @@ PieceVerdict PieceQueue::finish(Piece& piece, i64 result, DiskCompletion& comple
   piece.stalls = moved > 0 ? 0 : piece.stalls + 1;
   ++slot.completion.retries;
   if (piece.stalls < piece_stalls_max) return PieceVerdict::again;
-  fail(slot, disk_error(path_, piece.op, piece.offset, piece.bytes,
-                        result < 0 ? static_cast<int>(-result) : EAGAIN));
+  fail(slot, piece.offset,
+       disk_error(path_, piece.op, piece.offset, piece.bytes,
+                  result < 0 ? static_cast<int>(-result) : EAGAIN));
   return land(piece, completion);
 }
 
-void PieceQueue::fail(Slot& slot, Error error) {
+void PieceQueue::fail(Slot& slot, u64 offset, Error error) {
   slot.completion.ok = false;
+  slot.failed_at = offset;
   slot.completion.error = std::move(error);
   if (slot.cut == slot.request.memory.size()) return;
   // What is left of it is not begun. It heads its queue: requests are cut one after another.

@@ -53,12 +53,13 @@ class PieceQueue {
     DiskRequest request;
     u64 cut = 0;  // bytes handed out as pieces so far
     u32 in_flight = 0;
-    u32 next = none;  // in its operation's queue
+    u64 failed_at = 0;  // where its error is, once it has failed
+    u32 next = none;    // in its operation's queue
     DiskCompletion completion;
   };
 
   PieceVerdict land(Piece&, DiskCompletion&);
-  void fail(Slot&, Error);
+  void fail(Slot&, u64 offset, Error);
   void unlink_head(u32 op);
 
   u64 file_bytes_, piece_bytes_;

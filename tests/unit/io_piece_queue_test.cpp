@@ -113,6 +113,20 @@ TEST_F(PieceQueueTest, AfterAFailureTheRestIsNotBegun) {
   EXPECT_TRUE(completion_.error.message.empty());
 }
 
+TEST_F(PieceQueueTest, TheFailureAtTheLeastOffsetIsTold) {
+  PieceQueue queue = make();
+  queue.push(request(DiskOp::read, 8, 1));
+  Piece first, second;
+  ASSERT_TRUE(queue.pop(first));
+  ASSERT_TRUE(queue.pop(second));
+  EXPECT_EQ(queue.finish(second, 0, completion_), PieceVerdict::done);
+  EXPECT_EQ(queue.finish(first, 2 * page, completion_),
+            PieceVerdict::again);  // its own end is what tells where
+  EXPECT_EQ(queue.finish(first, 0, completion_), PieceVerdict::complete);
+  EXPECT_NE(completion_.error.message.find("at offset 73728 of"), std::string::npos)
+      << completion_.error.message;
+}
+
 TEST_F(PieceQueueTest, TheEndOfTheFileIsAnErrorForReads) {
   PieceQueue queue = make();
   queue.push(request(DiskOp::read, 4, 1));
