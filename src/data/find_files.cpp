@@ -78,8 +78,8 @@ Result<void> add_entry(const std::string& entry, std::string_view named_in, std:
     TRY(add_path(entry, true, out));
     if (out.size() > before) return {};
     return bad(fs::is_directory(entry, unused)
-                   ? fmt::format("{}: the directory holds no files to train on", entry)
-                   : fmt::format("{}: is neither a regular file nor a directory", entry));
+                   ? fmt::format("{}: the directory holds no files; correct {}", entry, named_in)
+                   : fmt::format("{}: is neither a regular file nor a directory; correct {}", entry, named_in));
   }
   if (entry.find_first_of("*?[") == std::string::npos) {
     return bad(fmt::format("{}: no such data file (looked from {}); correct {}", entry,

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "checkpoint/checkpoint.h"
+#include "data/find_files.h"
 #include "trainer/forward_only.h"
 #include "trainer/generate_place.h"
 
@@ -45,11 +46,27 @@ bool is_model_directory(const std::string& path) {
   return fs::exists(path + "/config.json") && !fs::exists(path + "/manifest.json");
 }
 
+// What overrides set a key of section data to, whose name may be left out; empty: they do not.
+std::string data_override(const std::vector<std::string>& overrides, std::string_view key) {
+  const std::string alone = fmt::format("{}=", key), whole = "data." + alone;
+  std::string out;
+  for (const std::string& text : overrides)
+    for (const std::string& start : {alone, whole})
+      if (text.starts_with(start)) out = text.substr(start.size());
+  return out;
+}
+
 // Nothing but the weights is given: the rest has to be said.
 Result<EvaluationPlace> of_model_directory(const EvaluateRequest& request) {
+  const std::string held_out =
+      request.data.empty() ? data_override(request.overrides, "validation") : list_text(request.data);
+  if (held_out.empty() && data_override(request.overrides, "train").empty())
+    return usage(fmt::format("{} is a model directory, which holds no data: name files to evaluate on, data=FILE",
+                             request.source));
   std::vector<std::string> overrides = overrides_of(request);
   overrides.insert(overrides.begin(), "model=" + request.source);
-  if (!request.data.empty()) overrides.insert(overrides.begin(), "data.train=" + list_text(request.data));
+  // A config must name data.train, which is not read where files to evaluate on are named.
+  if (!held_out.empty()) overrides.insert(overrides.begin(), "data.train=" + held_out);
   EvaluationPlace out{.config = {}, .weights = request.source, .swap_dir = {}};
   TRY_ASSIGN(out.config, parse_config("", "evaluating " + request.source, overrides));
   out.swap_dir = swap_directory(out.config);
@@ -79,6 +96,8 @@ Result<EvaluationPlace> find_evaluation_place(const EvaluateRequest& request) {
   if (!fs::exists(request.source, unused))
     return usage(fmt::format("{} is not there: name a run directory, a checkpoint, a model directory or a config",
                              request.source));
+  // Here they are words of the command; later they would be called data.validation.
+  for (const std::string& entry : request.data) TRY(find_files({entry}, "data=" + entry));
   if (!fs::is_directory(request.source, unused)) return of_config(request);
   return is_model_directory(request.source) ? of_model_directory(request) : of_run(request.source, request);
 }

@@ -182,5 +182,36 @@ TEST(Evaluate, SaysWhatIsMissing) {
   EXPECT_THAT(refusal(c.output.dir, {"validation_fraction=0"}), HasSubstr("nothing is held out"));
 }
 
+// It spoke of data.train and data.validation, which nobody had written.
+TEST(Evaluate, SpeaksOfTheDataThatWasNamed) {
+  const TrainDir dir;
+  const Config c = testing::small_config(dir);
+  ASSERT_TRUE(testing::run(c));
+  const auto nope = evaluated(c.output.dir, {}, {dir.data(), "nope"});
+  ASSERT_FALSE(nope);
+  EXPECT_EQ(nope.error().kind, ErrorKind::bad_input);
+  EXPECT_THAT(nope.error().message, HasSubstr("correct data=nope"));
+
+  const std::string model = dir / "model";
+  fs::copy(c.output.dir + "/checkpoint-4", model);
+  fs::remove(model + "/manifest.json");  // a model directory as any other
+  const auto bare = evaluated(model);
+  ASSERT_FALSE(bare);
+  EXPECT_EQ(bare.error().kind, ErrorKind::usage);
+  EXPECT_THAT(bare.error().message, HasSubstr("name files to evaluate on, data=FILE"));
+  const auto no_budget = evaluated(model, {}, {dir.data()});
+  ASSERT_FALSE(no_budget);
+  EXPECT_THAT(no_budget.error().message, HasSubstr("or memory.device=2GiB to the command"));
+  const std::vector<std::string> rest = {"memory.device=16MiB", "memory.host=16MiB", "sequence_length=32",
+                                         "output.dir=" + (dir / "out")};
+  const auto done = evaluated(model, rest, {dir.data()});
+  ASSERT_TRUE(done) << done.error().message;
+  std::vector<std::string> by_key = rest;
+  by_key.push_back("data.validation=" + dir.data());
+  const auto same = evaluated(model, by_key);
+  ASSERT_TRUE(same) << same.error().message;
+  EXPECT_EQ(same->all.tokens, done->all.tokens);
+}
+
 }  // namespace
 }  // namespace tidepool
