@@ -66,11 +66,28 @@ TEST(StandardOutput, FullAsIsTheErrorOutputIsExitCode6) {
   EXPECT_EQ(code("export '" + (dir / "run") + "' '" + (dir / "out") + "'"), 6);
 }
 
+// It was passed over.
+TEST(StandardOutput, ClosedIsExitCode6AsFullIs) {
+  const TrainDir dir;
+  const std::string config = config_file(dir), run = dir / "run";
+  ASSERT_EQ(tidepool_to(dir, ">/dev/null", "train '" + config + "'").code, 0);
+  for (const std::string& words : {"plan '" + config + "'", "config '" + config + "'", std::string("--version"), "eval '" + run + "'",
+                                  "eval --json '" + run + "'", "generate --max-new-tokens=2 '" + run + "'"}) {
+    for (const char* redirection : {">&-", ">/dev/full"}) {
+      SCOPED_TRACE(words + redirection);
+      const Outcome lost = tidepool_to(dir, redirection, words);
+      EXPECT_EQ(lost.code, 6);
+      EXPECT_THAT(lost.error, HasSubstr("tidepool: cannot write to standard output"));
+    }
+  }
+}
+
 // Text must not land in files that take the number of a closed stream.
 TEST(StandardOutput, ClosedTrainsAllTheSame) {
   const TrainDir dir;
   const Outcome closed = tidepool_to(dir, ">&-", "train '" + config_file(dir) + "'");
-  EXPECT_EQ(closed.code, 0) << closed.error;
+  EXPECT_EQ(closed.code, 6) << closed.error;
+  EXPECT_THAT(closed.error, HasSubstr("training goes on"));
   EXPECT_EQ(checkpoint_steps(dir / "run").value(), (std::vector<u64>{4}));
   EXPECT_EQ(testing::file_text(dir / "run/metrics.jsonl").find("Tidepool plan"), std::string::npos);
 }
