@@ -19,8 +19,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-u64 mix(u64 x) { return mix_bits(x + golden_gamma); }
-
 constexpr bool strikes(DiskFault fault, DiskOp op) {
   switch (fault) {
     case DiskFault::bit_flip:
@@ -43,7 +41,7 @@ class SimulatedDiskImpl final : public SimulatedDisk {
         medium_(bytes.value),
         queue_(bytes.value, options, "simulated disk"),
         depth_(options.queue_depth),
-        dice_(mix(faults.seed)) {
+        dice_(mix_count(faults.seed)) {
     for (auto& uses : uses_) uses.resize(bytes.value / frame_alignment);
     seen_.resize(faults.scripted.size());
     flying_.reserve(depth_);
@@ -114,7 +112,7 @@ class SimulatedDiskImpl final : public SimulatedDisk {
 
   Clock::time_point due() {
     if (faults_.delay_us_max == 0) return {};
-    dice_ = mix(dice_);
+    dice_ = mix_count(dice_);
     return Clock::now() + std::chrono::microseconds(dice_ % (faults_.delay_us_max + 1));
   }
 
@@ -124,7 +122,7 @@ class SimulatedDiskImpl final : public SimulatedDisk {
       return static_cast<u32>(first - flying_.begin());
     }
     if (!faults_.reorder) return 0;
-    dice_ = mix(dice_);
+    dice_ = mix_count(dice_);
     return static_cast<u32>(dice_ % flying_.size());
   }
 
@@ -142,11 +140,11 @@ class SimulatedDiskImpl final : public SimulatedDisk {
   i64 transfer(const Piece& piece) {
     u32 op = static_cast<u32>(piece.op);
     u64 page = piece.offset / frame_alignment;
-    u64 dice = mix(mix(mix(faults_.seed + op) + page) + uses_[op][page]++);
+    u64 dice = mix_count(mix_count(mix_count(faults_.seed + op) + page) + uses_[op][page]++);
     u32 fault = roll(piece, dice);
     if (fault == none) return move(piece, piece.offset, piece.bytes);
     struck_[fault].fetch_add(1);
-    return strike(static_cast<DiskFault>(fault), piece, mix(dice));
+    return strike(static_cast<DiskFault>(fault), piece, mix_count(dice));
   }
 
   u32 roll(const Piece& piece, u64 dice) {

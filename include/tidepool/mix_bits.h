@@ -15,4 +15,7 @@ constexpr u64 mix_bits(u64 x) {
 // 2^64 over the golden ratio, made odd: added before mixing, it tells apart what is counted from 0.
 inline constexpr u64 golden_gamma = 0x9e37'79b9'7f4a'7c15;
 
+// Of what may well be 0: a seed, a number that is counted.
+constexpr u64 mix_count(u64 x) { return mix_bits(x + golden_gamma); }
+
 }  // namespace tidepool

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "checkpoint/files.h"
-#include "checkpoint/hash.h"
 #include "checkpoint/manifest.h"
+#include "text/hash.h"
 
 namespace tidepool {
 

@@ -9,6 +9,7 @@
 
 #include "checkpoint/convert.h"
 #include "config/hf_config.h"
+#include "text/path_text.h"
 #include "tidepool/check.h"
 #include "tidepool/read_file.h"
 
@@ -25,11 +26,6 @@ constexpr std::array<Dtype, precision_count> dtypes = {Dtype::f32, Dtype::bf16, 
 std::string parent_of(const std::string& path) {
   const std::string parent = fs::path(path).parent_path().string();
   return parent.empty() ? "." : parent;
-}
-
-std::string without_slashes(std::string path) {
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  return path;
 }
 
 Result<void> must_be_new(const std::string& out) {

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "text/errno_text.h"
 #include "tidepool/result.h"
 #include "tidepool/types.h"
 
@@ -36,9 +37,7 @@ class Files {
   virtual Result<void> remove(const std::string& path) = 0;
 };
 
-std::unique_ptr<Files> create_posix_files();
-
-// "cannot write FILE: No space left on device ...": what happened, and what to do about it.
-Error output_error(const char* operation, const std::string& path, int error_number);
+// `use` decides what errors advise.
+std::unique_ptr<Files> create_posix_files(FileUse use = FileUse::run);
 
 }  // namespace tidepool

@@ -10,10 +10,10 @@
 #include <charconv>
 #include <optional>
 
-#include "checkpoint/hash.h"
-#include "tidepool/read_file.h"
 #include "json/text.h"
+#include "text/hash.h"
 #include "tidepool/check.h"
+#include "tidepool/read_file.h"
 
 namespace tidepool {
 namespace json = boost::json;

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "checkpoint/hash.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/state_stream.h"
+#include "text/hash.h"
 #include "tidepool/model_graph.h"
 
 namespace tidepool {

@@ -5,16 +5,10 @@
 
 namespace tidepool {
 
-namespace {
-
-u64 mix(u64 x) { return mix_bits(x + golden_gamma); }
-
-}  // namespace
-
 Permutation::Permutation(u64 count, u64 seed, u64 epoch) : count_(count) {
   CHECK(count >= 1, count);
   while (half_bits_ < 32 && (u64{1} << (2 * half_bits_)) < count) ++half_bits_;
-  for (u32 round = 0; round < rounds; ++round) keys_[round] = mix(mix(mix(seed) ^ epoch) + round);
+  for (u32 round = 0; round < rounds; ++round) keys_[round] = mix_count(mix_count(mix_count(seed) ^ epoch) + round);
 }
 
 u64 Permutation::encrypt(u64 value) const {
@@ -22,7 +16,7 @@ u64 Permutation::encrypt(u64 value) const {
   u64 left = value >> half_bits_;
   u64 right = value & mask;
   for (u64 key : keys_) {
-    const u64 next = left ^ (mix(right ^ key) & mask);
+    const u64 next = left ^ (mix_count(right ^ key) & mask);
     left = right;
     right = next;
   }

@@ -17,6 +17,7 @@
 #include "report/page_assets.h"
 #include "report/step_file.h"
 #include "report/text_file.h"
+#include "text/path_text.h"
 #include "tidepool/check.h"
 
 namespace tidepool {
@@ -190,8 +191,7 @@ Result<RunFiles> read_run(const std::string& run_dir) {
         fmt::format("{} holds no report.json: it is written when a run ends or is stopped; a run that was "
                     "killed gets one from 'tidepool train CONFIG --resume auto'",
                     run_dir)};
-  RunFiles run{.name = run_dir};
-  while (run.name.size() > 1 && run.name.ends_with('/')) run.name.pop_back();
+  RunFiles run{.name = without_slashes(run_dir)};
   TRY_ASSIGN(run.report, read_report(run_dir));
   TRY(read_metrics(run, run.name + "/metrics.jsonl"));
   const std::string step_path = run_dir + "/step.json";

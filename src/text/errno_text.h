@@ -3,15 +3,20 @@
 
 #include <string>
 
+#include "tidepool/types.h"
+
 namespace tidepool {
 
 // "No space left on device (ENOSPC)"
 std::string errno_text(int error_number);
 
+// Whose file failed: each is moved and made smaller by other keys.
+enum class FileUse : u8 { swap, run, cache, other };
+
 // What someone can do about it; empty if nothing better than the text is known.
-std::string errno_advice(int error_number);
+std::string errno_advice(int error_number, FileUse);
 
 // `message`, and the advice behind it.
-std::string with_advice(std::string message, int error_number);
+std::string with_advice(std::string message, int error_number, FileUse);
 
 }  // namespace tidepool

@@ -1,16 +1,14 @@
 #include "tokenizer/vocabulary.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
+
+#include "text/hash.h"
 
 namespace tidepool {
 
 namespace {
 
 constexpr size_t slots_least = 64;
-
-u64 hash_of(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
 
 }  // namespace
 

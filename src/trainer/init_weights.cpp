@@ -12,11 +12,9 @@
 namespace tidepool {
 namespace {
 
-u64 mix(u64 z) { return mix_bits(z + golden_gamma); }
-
 // In (-1, 1), symmetric.
 float uniform_at(u64 seed, u64 tensor, u64 element) {
-  const u64 bits = mix(mix(seed ^ (tensor * 0xd1342543de82ef95)) ^ element);
+  const u64 bits = mix_count(mix_count(seed ^ (tensor * 0xd1342543de82ef95)) ^ element);
   return (static_cast<float>(bits >> 40) + 0.5f) * 0x1p-23f - 1.0f;
 }
 
@@ -38,7 +36,7 @@ bool is_made(const ModelGraph& graph, const Window& window) { return window.adap
 }  // namespace
 
 float normal_at(u64 seed, u64 tensor, u64 element) {
-  const u64 bits = mix(mix(seed ^ (tensor * 0xd1342543de82ef95)) ^ element);
+  const u64 bits = mix_count(mix_count(seed ^ (tensor * 0xd1342543de82ef95)) ^ element);
   const float u = (static_cast<float>(bits >> 40) + 1.0f) * 0x1p-24f;  // (0, 1]
   const float v = static_cast<float>((bits >> 8) & 0xffffff) * 0x1p-24f;
   return std::sqrt(-2.0f * std::log(u)) * std::cos(2.0f * std::numbers::pi_v<float> * v);

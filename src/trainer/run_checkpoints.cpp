@@ -9,6 +9,7 @@
 #include "io/file_system.h"
 #include "io/memory_limits.h"
 #include "report/units.h"
+#include "text/path_text.h"
 #include "trainer/kept_model.h"
 #include "trainer/run_meter.h"
 #include "trainer/session.h"
@@ -24,11 +25,6 @@ Result<void> check_file_size(const std::string& dir, Bytes largest) {
                fmt::format("the file size limit {} is below the {} that a file of a checkpoint in {} takes: raise it with "
                            "`ulimit -f unlimited`",
                            format_bytes({limit.rlim_cur}), format_bytes(largest), dir)};
-}
-
-std::string without_slashes(std::string path) {
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  return path;
 }
 
 }  // namespace

@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <map>
 
-#include "checkpoint/hash.h"
 #include "checkpoint/trainer_state.h"
 #include "report/run_report.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
+#include "text/hash.h"
 #include "trainer/session.h"
 
 namespace tidepool {

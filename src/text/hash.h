@@ -1,4 +1,4 @@
-// XXH3-64 of a stream. Here and not in the header: xxhash.h is long.
+// XXH3-64 of texts and of streams. xxhash.h stays in the .cpp: it is long.
 #pragma once
 
 #include <memory>

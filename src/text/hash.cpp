@@ -1,4 +1,4 @@
-#include "checkpoint/hash.h"
+#include "text/hash.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>

@@ -1,0 +1,11 @@
+// Paths as people type them.
+#pragma once
+
+#include <string>
+
+namespace tidepool {
+
+// "runs/a//" is "runs/a", so that something can be put behind it; "/" stays.
+std::string without_slashes(std::string path);
+
+}  // namespace tidepool
