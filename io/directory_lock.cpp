@@ -59,11 +59,11 @@ Result<DirectoryLock> DirectoryLock::take(const Options& options) {
       return Error{ErrorKind::io, fmt::format("cannot lock the {}: {} is {}; remove it, or {}", options.what,
                                               path, kind, options.remedy)};
     const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) return file_error(fmt::format("cannot lock the {}: cannot open", options.what), path, errno);
+    if (fd < 0) return file_error(fmt::format("cannot lock the {}: cannot open", options.what), path, errno, FileUse::other);
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;
       close(fd);
-      if (error != EWOULDBLOCK) return file_error("cannot lock", path, error);
+      if (error != EWOULDBLOCK) return file_error("cannot lock", path, error, FileUse::other);
       return Error{ErrorKind::io,
                    fmt::format("the {} {} is in use by the job with pid {}: wait for it, stop it, or {}",
                                options.what, options.dir, read_holder(path).pid, options.remedy)};
@@ -84,7 +84,7 @@ Result<DirectoryLock> DirectoryLock::take(const Options& options) {
 Result<void> DirectoryLock::write_holder() {
   const std::string text = fmt::format("pid {}\nboot {}\n", getpid(), boot_id());
   if (ftruncate(fd_, 0) != 0 || pwrite(fd_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
-    return file_error("cannot write", path_, errno);
+    return file_error("cannot write", path_, errno, FileUse::other);
   return {};
 }
 

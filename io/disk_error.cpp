@@ -2,15 +2,13 @@
 
 #include <fmt/format.h>
 
-#include "text/errno_text.h"
-
 namespace tidepool {
 
 Error disk_error(const std::string& path, DiskOp op, u64 offset, u64 bytes, int error_number) {
   return {ErrorKind::io, with_advice(fmt::format("cannot {} {} bytes at offset {} of {}: {}",
                                                  op == DiskOp::read ? "read" : "write", bytes, offset, path,
                                                  errno_text(error_number)),
-                                     error_number)};
+                                     error_number, FileUse::swap)};
 }
 
 Error disk_end_of_file(const std::string& path, u64 offset, u64 bytes) {
@@ -20,9 +18,9 @@ Error disk_end_of_file(const std::string& path, u64 offset, u64 bytes) {
                       bytes, offset, path)};
 }
 
-Error file_error(const std::string& what, const std::string& path, int error_number) {
+Error file_error(const std::string& what, const std::string& path, int error_number, FileUse use) {
   return {ErrorKind::io,
-          with_advice(fmt::format("{} {}: {}", what, path, errno_text(error_number)), error_number)};
+          with_advice(fmt::format("{} {}: {}", what, path, errno_text(error_number)), error_number, use)};
 }
 
 }  // namespace tidepool

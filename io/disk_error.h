@@ -4,6 +4,7 @@
 #include <string>
 
 #include "io/disk.h"
+#include "text/errno_text.h"
 
 namespace tidepool {
 
@@ -15,6 +16,6 @@ Error disk_error(const std::string& path, DiskOp, u64 offset, u64 bytes, int err
 Error disk_end_of_file(const std::string& path, u64 offset, u64 bytes);
 
 // "/x/y: Permission denied (EACCES)" with advice; for opening, locking and removing.
-Error file_error(const std::string& what, const std::string& path, int error_number);
+Error file_error(const std::string& what, const std::string& path, int error_number, FileUse = FileUse::swap);
 
 }  // namespace tidepool

@@ -16,12 +16,6 @@
 namespace tidepool {
 namespace {
 
-// "cannot write FILE: No space left on device ...": what happened, and what to do about it.
-Error output_error(const char* operation, const std::string& path, int error_number, FileUse use) {
-  return {ErrorKind::io,
-          with_advice(fmt::format("cannot {} {}: {}", operation, path, errno_text(error_number)), error_number, use)};
-}
-
 class PosixOutputFile final : public OutputFile {
  public:
   PosixOutputFile(std::string path, Fd fd, FileUse use) : path_(std::move(path)), fd_(std::move(fd)), use_(use) {}
@@ -103,5 +97,10 @@ class PosixFiles final : public Files {
 }  // namespace
 
 std::unique_ptr<Files> create_posix_files(FileUse use) { return std::make_unique<PosixFiles>(use); }
+
+Error output_error(const char* operation, const std::string& path, int error_number, FileUse use) {
+  return {ErrorKind::io,
+          with_advice(fmt::format("cannot {} {}: {}", operation, path, errno_text(error_number)), error_number, use)};
+}
 
 }  // namespace tidepool

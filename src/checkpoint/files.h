@@ -40,4 +40,7 @@ class Files {
 // `use` decides what errors advise.
 std::unique_ptr<Files> create_posix_files(FileUse use = FileUse::run);
 
+// "cannot write FILE: No space left on device ...": what happened, and what to do about it.
+Error output_error(const char* operation, const std::string& path, int error_number, FileUse use = FileUse::run);
+
 }  // namespace tidepool

@@ -43,7 +43,7 @@ Result<void> write(const ModelExport& model, const std::string& out) {
   StatusLine line;
   const auto begin = std::chrono::steady_clock::now();
   double shown = -1;
-  const std::unique_ptr<Files> files = create_posix_files();
+  const std::unique_ptr<Files> files = create_posix_files(FileUse::other);
   return model.write(out, *files, [&](u64 done) {
     const double now = seconds_since(begin);
     if (now - shown > 0.1) show_progress(line, done, model.bytes(), shown = now);

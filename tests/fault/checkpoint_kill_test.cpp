@@ -232,14 +232,16 @@ TEST(ExportFault, one_failed_operation_leaves_a_whole_model_or_nothing) {
 
 TEST(CheckpointDiskFull, a_full_device_is_an_error_with_advice) {
   if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "SKIPPED: there is no /dev/full";
-  auto files = create_posix_files();
-  auto file = files->create("/dev/full", Bytes{0});
-  ASSERT_TRUE(file.has_value());
-  const std::byte bytes[16] = {};
-  const auto written = (*file)->append(bytes);
-  ASSERT_FALSE(written.has_value());
-  EXPECT_EQ(written.error().kind, ErrorKind::io);
-  EXPECT_THAT(written.error().message, HasSubstr("Free space there"));
+  for (const FileUse use : {FileUse::run, FileUse::other}) {
+    auto files = create_posix_files(use);
+    auto file = files->create("/dev/full", Bytes{0});
+    ASSERT_TRUE(file.has_value());
+    const std::byte bytes[16] = {};
+    const auto written = (*file)->append(bytes);
+    ASSERT_FALSE(written.has_value());
+    EXPECT_EQ(written.error().kind, ErrorKind::io);
+    EXPECT_THAT(written.error().message, HasSubstr(errno_advice(ENOSPC, use)));
+  }
 }
 
 }  // namespace

@@ -31,6 +31,19 @@ TEST(ErrnoText, SaysEachThingOnce) {
   EXPECT_EQ(message.find("oo many open files"), message.rfind("oo many open files")) << message;
 }
 
+// Who exported or tokenized was told of the swap file.
+TEST(ErrnoText, AdvisesWhoAsks) {
+  EXPECT_THAT(errno_advice(ENOSPC, FileUse::swap), HasSubstr("memory.swap_dir"));
+  EXPECT_THAT(errno_advice(ENOSPC, FileUse::run), HasSubstr("output.save_total_limit"));
+  EXPECT_THAT(errno_advice(ENOSPC, FileUse::cache), HasSubstr("data.cache"));
+  EXPECT_EQ(errno_advice(ENOSPC, FileUse::other), "Free space there, or write to a larger disk.");
+  EXPECT_THAT(errno_advice(EBUSY, FileUse::swap), HasSubstr("memory.queue_depth"));
+  for (const FileUse use : {FileUse::run, FileUse::cache, FileUse::other})
+    for (const int error : {EBUSY, ENOMEM, EINVAL}) EXPECT_EQ(errno_advice(error, use), "");
+  EXPECT_THAT(errno_advice(EIO, FileUse::run), HasSubstr("then resume"));
+  EXPECT_THAT(errno_advice(EIO, FileUse::other), HasSubstr("then try again"));
+}
+
 TEST(DidYouMean, OnlyWhatIsNear) {
   constexpr std::array<std::string_view, 5> names = {"train", "plan", "report", "config", "generate"};
   EXPECT_EQ(nearest("blah", names), "");
