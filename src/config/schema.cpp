@@ -107,7 +107,7 @@ const std::array other_fields = std::to_array<Field>({
      .ref = REF(data.loss),
      .help = "What is learned of chats and completions; of plain text it is everything",
      .choices = Names(loss_kinds)},
-    {"data", "end_token", REF(data.end_token), "End texts and completions with the tokenizer's eos_token"},
+    {"data", "end_token", REF(data.end_token), "End texts and completions with the eos_token (or eos_token_id) beside the tokenizer"},
     {"data", "packing", REF(data.packing), "Put several documents into a sequence; attention stays within each"},
     {.section = "data",
      .key = "cache",

@@ -18,7 +18,14 @@ namespace {
 constexpr u64 template_bytes_max = mib;
 constexpr std::string_view chatml =
     "{% for message in messages %}"
-    "<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
+    "{% if message['tool_calls'] %}"
+    "{{ raise_exception('chatml has no form for tool calls; use the template of a model that has them') }}"
+    "{% endif %}"
+    "<|im_start|>{{ message['role'] }}\n"
+    "{% if message['content'] is string %}{{ message['content'] }}{% else %}{% for part in message['content'] %}"
+    "{% if part['type'] != 'text' %}{{ raise_exception('chatml has no form for content that is not text') }}{% endif %}"
+    "{{ part['text'] }}"
+    "{% endfor %}{% endif %}<|im_end|>\n"
     "{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
@@ -82,6 +89,17 @@ Result<void> add_argument(const std::string& argument, jinja::Dict& variables) {
   return {};
 }
 
+// A template that knows only texts prints a list as Python does, and so the model would learn brackets and quotes.
+Result<void> check_parts_are_taken_apart(const ChatRecord& chat, const std::string& text, const std::string& name) {
+  for (size_t i = 0; i < chat.messages.size(); ++i) {
+    const jinja::Value* content = chat.messages[i].dict()->find("content");
+    if (content && content->list() && text.find(jinja::to_repr(*content)) != text.npos)
+      return bad(fmt::format("messages[{}].content: is a list of parts, which {} writes as it stands, brackets and all; make it "
+                             "one text", i, name));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<TokenizerConfig::Source> read_chat_template(const std::string& file) {
@@ -140,6 +158,7 @@ Result<std::string> ChatTemplate::prompt(const ChatRecord& chat) const {
 Result<RenderedChat> ChatTemplate::render(const ChatRecord& chat, LossOn loss) const {
   u64 steps_left = record_steps_max;
   TRY_ASSIGN(jinja::Rendered whole, render_first(chat, chat.messages.size(), false, steps_left));
+  TRY(check_parts_are_taken_apart(chat, whole.text, chosen(chat).name()));
   RenderedChat out;
   if (loss == LossOn::everything) {
     out.answers = {{0, whole.text.size()}};

@@ -87,6 +87,14 @@ std::string note_of(const MadeCache& made) {
                      made.cache->directory());
 }
 
+// Said, as the model would learn never to end a text. Chats have their template's ends.
+bool lacks_end(const CacheRequest& request, const SourceFiles& files, const DataConfig& config,
+               const std::string& model_directory) {
+  if (!config.end_token || request.settings.end_token || request.chat != nullptr) return false;
+  const bool texts = files.holds(FileKind::text) || shape_of(files, config) != RecordShape::tokens;
+  return texts && has_tokenizer(config, model_directory);
+}
+
 // A character whose tokens lie on both sides of a border belongs to the second.
 ShownDocument shown_document(const TextEncoder& encoder, std::span<const u32> tokens) {
   ShownDocument out{.place = "", .tokens = tokens.size(), .runs = {}};
@@ -111,9 +119,13 @@ Result<OpenedDocuments> open_documents(const std::vector<SourceFiles>& sources, 
              checked_encoder(sources, config, place.model_directory, vocab_size));
   OpenedDocuments out;
   for (size_t i = 0; i < sources.size(); ++i) {
-    TRY_ASSIGN(MadeCache made,
-               open_or_make_cache(request_for(sources[i], config, encoder, vocab_size), place));
+    const CacheRequest request = request_for(sources[i], config, encoder, vocab_size);
+    TRY_ASSIGN(MadeCache made, open_or_make_cache(request, place));
     out.notes.push_back(note_of(made));
+    if (lacks_end(request, sources[i], config, place.model_directory))
+      out.notes.push_back(fmt::format("data: nothing ends the texts, as neither eos_token nor eos_token_id stands beside {}; give "
+                                      "its tokenizer_config.json an eos_token, or set data.end_token: false",
+                                      encoder.name));
     const bool mixed = !config.weights.empty();
     out.sources.push_back({std::move(made.cache), mixed ? config.weights[i] : 1, mixed ? config.train[i] : ""});
   }

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "config/hf_config.h"
 #include "data/tokenizer_encoder.h"
 #include "tidepool/read_file.h"
 
@@ -65,6 +66,28 @@ Result<std::unique_ptr<const ChatTemplate>> open_chat_template(const DataConfig&
                                                : "correct data.chat_template, which names a file")};
 }
 
+// What the tokenizer in `file` ends texts with: the token that the files beside it name, else the first id that they give.
+Result<std::optional<u32>> end_token_of(const TextEncoder& text, const TokenizerConfig& beside, const std::string& file,
+                                        const std::string& directory, bool needed) {
+  const auto named = beside.special_tokens.find("eos_token");
+  if (named != beside.special_tokens.end()) {
+    const std::optional<u32> id = text.id_of(named->second);
+    if (!id && needed && !file.empty())
+      return Error{ErrorKind::bad_input, fmt::format("{}: has no token '{}', which tokenizer_config.json beside it names as "
+                                                     "eos_token; correct it, or set data.end_token: false",
+                                                     file, named->second)};
+    return id;
+  }
+  if (!needed || file.empty()) return std::optional<u32>();
+  TRY_ASSIGN(const std::vector<u32> ids, end_token_ids(directory));
+  if (ids.empty()) return std::optional<u32>();
+  if (ids.front() >= text.vocab_size())
+    return Error{ErrorKind::bad_input, fmt::format("{}: has no token {}, which config.json or generation_config.json beside it "
+                                                   "gives as eos_token_id; correct it, or set data.end_token: false",
+                                                   file, ids.front())};
+  return std::optional<u32>(ids.front());
+}
+
 }  // namespace
 
 bool has_tokenizer(const DataConfig& config, const std::string& model_directory) {
@@ -100,14 +123,7 @@ Result<OpenedEncoder> open_encoder(const DataConfig& config, const std::string& 
   if (use == ChatTemplateUse::yes) {
     TRY_ASSIGN(out.chat, open_chat_template(config, beside));
   }
-  const auto end = beside.special_tokens.find("eos_token");
-  if (end == beside.special_tokens.end()) return out;
-  out.end_token = out.text->id_of(end->second);
-  if (!out.end_token && config.end_token && !file.empty())
-    return Error{ErrorKind::bad_input, fmt::format("{}: has no token '{}', which tokenizer_config.json "
-                                                   "beside it names as eos_token; correct it, or set "
-                                                   "data.end_token: false",
-                                                   file, end->second)};
+  TRY_ASSIGN(out.end_token, end_token_of(*out.text, beside, file, directory, config.end_token));
   return out;
 }
 

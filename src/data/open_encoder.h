@@ -14,7 +14,7 @@ namespace tidepool {
 struct OpenedEncoder {
   std::unique_ptr<const TextEncoder> text;
   std::unique_ptr<const ChatTemplate> chat;  // may be null
-  std::optional<u32> end_token;
+  std::optional<u32> end_token;  // none: bytes, or no file says which
   std::string name;      // for messages: the tokenizer's file
   std::string identity;  // what tokens follow from
 };

@@ -6,6 +6,7 @@
 
 #include "data/document_dataset.h"
 #include "tests/support/document_files.h"
+#include "tests/support/model_directory.h"
 
 namespace tidepool {
 namespace {
@@ -188,6 +189,56 @@ TEST_F(DataDocuments, ANamedJsonFileIsRecordsNotText) {
 TEST_F(DataDocuments, WhatIsNeitherTextNorPackedTextIsNamed) {
   EXPECT_THAT(fault({.train = {write("t.parquet", "PAR1 and so on")}}), AllOf(HasSubstr("is Parquet"), HasSubstr("JSONL")));
   EXPECT_THAT(fault({.train = {write("t.xz", std::string("\xfd" "7zXZ\0 and so on", 17))}}), HasSubstr("is xz"));
+}
+
+TEST_F(DataDocuments, ContentInPartsIsTheirTextOrRefused) {
+  const auto record = [&](std::string_view parts) {
+    return write("c.jsonl", fmt::format(R"({{"messages": [{{"role": "assistant", "content": {}}}]}})", parts));
+  };
+  const std::string parts = R"([{"type": "text", "text": "ab"}, {"type": "text", "text": "cd"}])";
+  const auto data = opened({.train = {record(parts)}, .validation_fraction = 0, .chat_template = "chatml"}, 64);
+  ASSERT_TRUE(data);
+  const Row row = train_row(*data, 0);
+  std::string text;
+  for (const i32 token : row.tokens) text += static_cast<char>(token);
+  EXPECT_THAT(text, testing::StartsWith("<|im_start|>assistant\nabcd<|im_end|>"));
+  EXPECT_THAT(fault({.train = {record(R"([{"type": "image", "url": "x"}])")}, .chat_template = "chatml"}),
+              HasSubstr("no form for content that is not text"));
+  const std::string texts_only = write("t.jinja", "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}{% endfor %}");
+  EXPECT_THAT(fault({.train = {record(parts)}, .chat_template = texts_only}),
+              AllOf(HasSubstr("c.jsonl:1"), HasSubstr("messages[0].content"), HasSubstr("t.jinja"), HasSubstr("one text")));
+  EXPECT_THAT(fault({.train = {write("d.jsonl", R"({"messages": [{"role": "assistant", "tool_calls": [{"name": "f"}]}]})")},
+                     .chat_template = "chatml"}),
+              HasSubstr("no form for tool calls"));
+}
+
+// The files of a model may say it by name or by id.
+TEST_F(DataDocuments, TextsEndInTheTokenThatTheModelDirectoryTells) {
+  const std::string model = dir_ / "model", lines = write("t.jsonl", "{\"text\": \"abc\"}\n");
+  std::filesystem::create_directory(model);
+  test::write_byte_tokenizer(model);
+  const DataPlace place{.cache = dir_ / "cache", .model_directory = model};
+  const auto open = [&](bool end = true) {
+    return Dataset::open({.train = {lines}, .validation_fraction = 0, .end_token = end}, 300, 8, 1, place);
+  };
+  const auto last = [&] {
+    const auto data = open();
+    EXPECT_TRUE(data) << data.error().message;
+    return data ? train_row(**data, 0).targets[2] : 0;
+  };
+  EXPECT_EQ(last(), 257);
+  write("model/tokenizer_config.json", "{}");
+  EXPECT_EQ(last(), 257);  // of generation_config.json
+  write("model/generation_config.json", "{}");
+  write("model/config.json", R"({"eos_token_id": 256})");
+  EXPECT_EQ(last(), 256);
+  write("model/config.json", R"({"eos_token_id": 258})");
+  EXPECT_THAT(open().error().message, AllOf(HasSubstr("has no token 258"), HasSubstr("data.end_token: false")));
+  EXPECT_TRUE(open(false));
+  write("model/config.json", "{}");
+  EXPECT_EQ(last(), ignored_target);
+  EXPECT_THAT((*open())->notes(), testing::Contains(HasSubstr("nothing ends the texts")));
+  EXPECT_THAT((*open(false))->notes(), Not(testing::Contains(HasSubstr("nothing ends the texts"))));
 }
 
 // Bytes are tokens only where there is no tokenizer, not where it cannot be read.
