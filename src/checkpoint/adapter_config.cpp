@@ -117,11 +117,14 @@ Result<AdapterConfig> read_adapter_config(const std::string& directory, ErrorKin
   if (!alpha || !std::isfinite(*alpha)) return fault("lora_alpha: must be a number");
   if (const std::string key = refused_setting(o); !key.empty())
     return fault(fmt::format("{}: is set, and only plain LoRA is merged; merge this adapter with PEFT's merge_and_unload", key));
+  Result<AdapterTargets> targets = parse_adapter_targets(o);
+  if (!targets) return fault(targets.error().message);
   const json::value* base = o.if_contains("base_model_name_or_path");
   return AdapterConfig{.r = static_cast<u32>(*r),
                        .alpha = *alpha,
                        .scale = *alpha / (flag_of(o, "use_rslora") ? std::sqrt(*r) : *r),
                        .fan_in_fan_out = flag_of(o, "fan_in_fan_out"),
+                       .targets = *std::move(targets),
                        .base = base != nullptr && base->is_string() ? std::string(base->get_string()) : ""};
 }
 

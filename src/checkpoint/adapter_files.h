@@ -3,13 +3,14 @@
 
 #include <string>
 
+#include "checkpoint/adapter_targets.h"
+#include "config/hf_config.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/result.h"
 
 namespace tidepool {
 
 inline constexpr const char* adapter_weights_file = "adapter_model.safetensors";
-inline constexpr const char* adapter_config_file = "adapter_config.json";
 
 // Where checkpoints of this graph have the weights that are trained.
 inline const char* weights_file_of(const ModelGraph& graph) {
@@ -19,12 +20,13 @@ inline const char* weights_file_of(const ModelGraph& graph) {
 // REQUIRES: graph.lora.on().
 std::string adapter_config_text(const ModelGraph& graph);
 
-// What of it says how much is added to the model.
+// What of it says what is added to the model, and where.
 struct AdapterConfig {
   u32 r = 0;
   double alpha = 0;
   double scale = 0;             // alpha / r, or alpha / sqrt(r) with use_rslora
   bool fan_in_fan_out = false;  // the model's matrices are [in, out]
+  AdapterTargets targets;
   std::string base;             // directory of the model that it is for, as its maker wrote it; empty: not said
 };
 

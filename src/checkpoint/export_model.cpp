@@ -85,6 +85,7 @@ Result<void> ModelExport::list_tensors() {
   std::vector<StoredTensor> written;
   for (const SafetensorsFile* file : files)
     for (const StoredTensor& t : file->tensors()) {
+      if (options_.change != nullptr) TRY(options_.change->check(t.name));
       Item item{.from = {file, &t}, .to = t.dtype, .changed = options_.change != nullptr && options_.change->changes(t.name)};
       const bool whole_number = t.dtype == Dtype::boolean || (t.dtype >= Dtype::i16 && t.dtype != Dtype::f16 &&
                                                                t.dtype != Dtype::bf16 && t.dtype != Dtype::f32 &&

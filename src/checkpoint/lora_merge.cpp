@@ -35,6 +35,9 @@ Result<std::unique_ptr<AdapterMerge>> AdapterMerge::open(const std::string& dire
   std::unique_ptr<AdapterMerge> out(new AdapterMerge);
   TRY_ASSIGN(out->config_, read_adapter_config(directory, ErrorKind::bad_input));
   TRY_ASSIGN(out->file_, SafetensorsFile::open(directory + "/" + adapter_weights_file, ErrorKind::bad_input));
+  out->config_path_ = directory + "/" + adapter_config_file;
+  if (out->config_.targets.none())
+    return out->wrong_config("target_modules: names nothing; name the modules there that have adapters, such as [q_proj, v_proj]");
   const SafetensorsFile& file = *out->file_;
   for (const StoredTensor& t : file.tensors()) {
     const bool is_a = t.name.ends_with(a_suffix), is_b = t.name.ends_with(b_suffix);
@@ -48,10 +51,40 @@ Result<std::unique_ptr<AdapterMerge>> AdapterMerge::open(const std::string& dire
       return wrong(file, t.name, fmt::format("is {}, and {} says r={}", shape_of(t), adapter_config_file, out->config_.r));
     if (t.dtype != Dtype::f32 && t.dtype != Dtype::bf16 && t.dtype != Dtype::f16)
       return wrong(file, t.name, fmt::format("is {}, weights must be F32, BF16 or F16", name(t.dtype)));
+    TRY(out->check_target(t, stem));
     out->stems_.insert(stem);
   }
   if (out->stems_.empty()) return Error{ErrorKind::bad_input, fmt::format("{}: holds no adapter", file.path())};
   return out;
+}
+
+Error AdapterMerge::wrong_config(const std::string& reason) const {
+  return {ErrorKind::bad_input, fmt::format("{}: {}", config_path_, reason)};
+}
+
+Result<void> AdapterMerge::check_target(const StoredTensor& t, std::string_view stem) const {
+  const Result<bool> named = config_.targets.hold(stem.substr(peft_prefix.size()));
+  if (!named) return wrong_config(named.error().message);
+  if (*named) return {};
+  return wrong(*file_, t.name,
+               fmt::format("is of no module that {} has adapters for (target_modules: {}): PEFT would leave it out; correct "
+                           "the config, or take the tensor out",
+                           config_path_, targets_text(config_.targets)));
+}
+
+Result<void> AdapterMerge::check(std::string_view tensor) const {
+  if (!tensor.ends_with(weight_suffix) || config_.targets.all_linear() || changes(tensor)) return {};
+  const std::string_view module = tensor.substr(0, tensor.size() - weight_suffix.size());
+  for (const std::string_view between : {std::string_view(), gpt2_prefix}) {
+    const Result<bool> named = config_.targets.hold(fmt::format("{}{}", between, module));
+    if (!named) return wrong_config(named.error().message);
+    if (*named)
+      return Error{ErrorKind::bad_input,
+                   fmt::format("{}: holds nothing for {}, which {} has adapters for (target_modules: {}): part of it is "
+                               "missing; bring the whole file, or correct the config",
+                               file_->path(), tensor, config_path_, targets_text(config_.targets))};
+  }
+  return {};
 }
 
 std::string AdapterMerge::stem_of(std::string_view tensor) const {

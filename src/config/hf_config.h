@@ -13,6 +13,7 @@ namespace tidepool {
 
 inline constexpr const char* model_config_file = "config.json";
 inline constexpr const char* generation_config_file = "generation_config.json";
+inline constexpr const char* adapter_config_file = "adapter_config.json";  // PEFT's: what stands beside a model
 
 // Opens in transformers 4 and 5: rope parameters and the weights' type stand there under both of their names.
 std::string hf_config_text(const ModelConfig&, Precision);

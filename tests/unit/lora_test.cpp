@@ -1,15 +1,20 @@
 // What LoRA makes of a model and a config, and what it refuses.
 #include <gmock/gmock.h>
 
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 
+#include "checkpoint/export_model.h"
 #include "checkpoint/lora_merge.h"
 #include "config/config.h"
+#include "json/text.h"
 #include "model/blocks.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
+#include "tests/support/model_directory.h"
 #include "trainer/session.h"
 
 namespace tidepool {
@@ -98,6 +103,41 @@ TEST(LoraConfigFile, NeedsAModelDirectory) {
   EXPECT_THAT(d.error().message, HasSubstr("lora_dropout"));
 }
 
+// ---- which modules adapter_config.json names
+
+Result<bool> held(const std::string& config, const std::string& module) {
+  const boost::json::value root = parse_json(config, ErrorKind::bad_input, "test").value();
+  TRY_ASSIGN(const AdapterTargets targets, parse_adapter_targets(root.get_object()));
+  return targets.hold(module);
+}
+
+TEST(AdapterTargets, AreReadAsPeftReadsThem) {
+  const std::string up = "model.layers.1.mlp.up_proj";
+  const std::pair<const char*, bool> cases[] = {
+      {R"({"target_modules": ["q_proj", "up_proj"]})", true},
+      {R"({"target_modules": ["mlp.up_proj"]})", true},
+      {R"({"target_modules": ["model.layers.1.mlp.up_proj"]})", true},
+      {R"({"target_modules": ["p_proj"]})", false},  // whole parts of the path
+      {R"({"target_modules": ["model.layers.0.mlp.up_proj"]})", false},
+      {R"({"target_modules": "all-linear"})", true},
+      {R"({"target_modules": ".*\\.(up|down)_proj"})", true},
+      {R"({"target_modules": "(up|down)_proj"})", false},  // of the whole path
+      {R"({"target_modules": ["up_proj"], "exclude_modules": ["mlp.up_proj"]})", false},
+      {R"({"target_modules": ["up_proj"], "exclude_modules": ".*layers\\.1\\..*"})", false},
+      {R"({"target_modules": ["up_proj"], "layers_to_transform": [0, 1]})", true},
+      {R"({"target_modules": ["up_proj"], "layers_to_transform": 0})", false},
+      {R"({"target_modules": null})", false},
+  };
+  for (const auto& [config, holds] : cases) {
+    const Result<bool> out = held(config, up);
+    ASSERT_TRUE(out) << config << out.error().message;
+    EXPECT_EQ(*out, holds) << config;
+  }
+  EXPECT_THAT(held(R"({"target_modules": [1]})", up).error().message, HasSubstr("target_modules: must be a list"));
+  EXPECT_THAT(held(R"({"layers_to_transform": ["1"]})", up).error().message, HasSubstr("layers_to_transform: must be"));
+  EXPECT_THAT(held(R"({"target_modules": "(up"})", up).error().message, HasSubstr("the pattern '(up' cannot be read"));
+}
+
 // ---- adapters that are not merged
 
 class AdapterFiles : public ::testing::Test {
@@ -128,6 +168,31 @@ TEST_F(AdapterFiles, WhatIsNotPlainLoraIsRefusedByName) {
   EXPECT_THAT(message_with("\"r\": 4", "\"r\": 5"), HasSubstr("r=5"));
   EXPECT_THAT(message_with("\"r\": 4", "\"r\": 0.5"), HasSubstr("r: must be a whole number"));
   EXPECT_EQ(message_with("\"use_rslora\": false", "\"use_rslora\": true"), "");
+}
+
+TEST_F(AdapterFiles, TensorsOfModulesThatAreNotNamedAreRefused) {
+  const std::string message = message_with("\"model.layers.1.mlp.up_proj\",", "");
+  EXPECT_THAT(message, HasSubstr(directory_ + "/adapter_model.safetensors: tensor base_model.model.model.layers.1.mlp.up_proj.lora_"));
+  EXPECT_THAT(message, HasSubstr("is of no module that " + directory_ + "/adapter_config.json has adapters for (target_modules: "));
+  EXPECT_THAT(message_with("\"target_modules\": [", "\"unused\": ["), HasSubstr("adapter_config.json: target_modules: names nothing"));
+  EXPECT_THAT(message_with("\"target_modules\": [", "\"target_modules\": \"(\", \"unused\": ["),
+              HasSubstr("adapter_config.json: the pattern '(' cannot be read"));
+  EXPECT_EQ(message_with("\"target_modules\": [", "\"target_modules\": \".*_proj\", \"unused\": ["), "");
+}
+
+TEST_F(AdapterFiles, ModulesThatAreNamedAndHaveNoTensorsAreRefused) {
+  ASSERT_EQ(message_with("\"target_modules\": [", "\"target_modules\": \".*_proj\", \"unused\": ["), "");
+  const auto merge = AdapterMerge::open(directory_).value();
+  EXPECT_TRUE(merge->check("model.layers.1.mlp.up_proj.weight"));
+  EXPECT_TRUE(merge->check("model.layers.2.input_layernorm.weight"));
+  ModelConfig deeper = small(Family::llama);
+  deeper.layers = 3;
+  test::write_model_directory(scratch_ / "deeper", deeper, Precision::fp32);
+  const auto model = ModelExport::open(scratch_ / "deeper", {.change = merge.get()});
+  ASSERT_FALSE(model);
+  EXPECT_EQ(model.error().kind, ErrorKind::bad_input);
+  EXPECT_THAT(model.error().message, HasSubstr("adapter_model.safetensors: holds nothing for model.layers.2."));
+  EXPECT_THAT(model.error().message, HasSubstr("(target_modules: .*_proj)"));
 }
 
 TEST_F(AdapterFiles, OfAnotherModelAreRefused) {
