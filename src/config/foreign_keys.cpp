@@ -125,6 +125,12 @@ std::string_view kind_of(std::string_view model_type) {
   return "";
 }
 
+const Demand* demand_of(Family family, std::string_view key) {
+  const auto found = std::ranges::find_if(
+      demands, [&](const Demand& demand) { return key == demand.key && (demand.families & bit(family)) != 0; });
+  return found == demands.end() ? nullptr : &*found;
+}
+
 bool equal_values(std::string_view value, std::string_view wanted) {
   return value == wanted || (wanted == "1" && value == "1.0");
 }
@@ -154,12 +160,11 @@ std::string canonical_model_key(std::string_view key) {
 bool is_rope_key(std::string_view key) { return key == "rope_scaling" || key == "rope_parameters"; }
 
 Result<bool> accept_model_key(Family family, std::string_view key, std::string_view value) {
-  for (const Demand& demand : demands) {
-    if (key != demand.key || (demand.families & bit(family)) == 0) continue;
-    if (equal_values(value, demand.value)) return true;
+  if (const Demand* demand = demand_of(family, key)) {
+    if (equal_values(value, demand->value)) return true;
     return Error{ErrorKind::usage,
                  fmt::format("'{}' is not supported; Tidepool trains {} models with {}: {}{}{}", value, name(family),
-                             demand.key, demand.value, demand.advice.empty() ? "" : "; ", demand.advice)};
+                             demand->key, demand->value, demand->advice.empty() ? "" : "; ", demand->advice)};
   }
   if (is_rope_key(key) && value == "null") return true;
   if (key.find("expert") != std::string_view::npos || key.find("moe") != std::string_view::npos)
@@ -167,6 +172,8 @@ Result<bool> accept_model_key(Family family, std::string_view key, std::string_v
   return std::ranges::any_of(harmless,
                              [&](const Harmless& h) { return h.key == key && (h.families & bit(family)) != 0; });
 }
+
+bool is_demanded(Family family, std::string_view key) { return demand_of(family, key) != nullptr; }
 
 std::string wrong_family(const Field& field, Family family) {
   std::string text = fmt::format("is a key of {} models, and this one is {}", families_text(field) == "all but gpt2"

@@ -24,6 +24,9 @@ bool is_rope_key(std::string_view key);
 // each item is asked about; null is "null".
 Result<bool> accept_model_key(Family, std::string_view key, std::string_view value);
 
+// Whether the value of such a key counts.
+bool is_demanded(Family, std::string_view key);
+
 // "is a key of gpt2 models, and this one is llama: hidden_size is its name there; ..."
 std::string wrong_family(const Field&, Family);
 

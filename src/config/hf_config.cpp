@@ -11,6 +11,7 @@
 #include "config/foreign_keys.h"
 #include "config/schema.h"
 #include "json/text.h"
+#include "tidepool/overloaded.h"
 #include "tidepool/read_file.h"
 
 namespace tidepool {
@@ -51,6 +52,44 @@ constexpr std::array<std::string_view, 5> llama_required = {"vocab_size", "hidde
 // As the schema reads values: text without quotes.
 std::string text_of(const json::value& value) {
   return value.is_string() ? std::string(value.get_string()) : json_text(value, JsonStyle::line);
+}
+
+std::string_view kind_of(const json::value& value) {
+  switch (value.kind()) {
+    case json::kind::null:
+      return "null";
+    case json::kind::bool_:
+      return "a boolean";
+    case json::kind::int64:
+    case json::kind::uint64:
+      return "an integer";
+    case json::kind::double_:
+      return "a float";
+    case json::kind::string:
+      return "a text";
+    case json::kind::array:
+      return "a list";
+    case json::kind::object:
+      break;
+  }
+  return "an object";
+}
+
+// What a field takes, in the words of kind_of().
+std::string_view wanted_kind(const Field& field) {
+  return std::visit(Overloaded{[](u32* (*)(Config&)) { return "an integer"; },
+                               [](u64* (*)(Config&)) { return "an integer"; },
+                               [](double* (*)(Config&)) { return "a number"; },
+                               [](bool* (*)(Config&)) { return "a boolean"; },
+                               [](const auto&) { return "a text"; }},
+                    field.ref);
+}
+
+// As transformers: in quotes a number is no number, and of floats for integers it takes those of rope parameters
+// alone. "false" in quotes would even count as true.
+bool has_kind(const json::value& value, std::string_view wanted, std::string_view key) {
+  if (wanted == "a number" || (wanted == "an integer" && is_rope_key(key.substr(0, key.find('.'))))) return value.is_number();
+  return kind_of(value) == wanted;
 }
 
 class Reader {
@@ -119,6 +158,8 @@ class Reader {
     if (value.is_null() && !field.automatic) return {};  // as if it were not there
     if (value.is_object() || value.is_array())
       return fault(key, fmt::format("must be one value ({})", type_name(field)));
+    if (const std::string_view wanted = wanted_kind(field); !value.is_null() && !has_kind(value, wanted, key))
+      return fault(key, fmt::format("{} is {}; it must be {}", json_text(value, JsonStyle::line), kind_of(value), wanted));
     const std::string text = value.is_null() ? "auto" : text_of(value);
     if (const Result<void> done = set_value(field, config_, text); !done)
       return fault(key, fmt::format("'{}' {}", text, done.error().message));
@@ -128,8 +169,16 @@ class Reader {
   // Unknown keys are left alone: files of later versions have them.
   Result<void> refuse_foreign(const std::string& key, const json::value& value) {
     if (value.is_null()) return {};
-    if (!value.is_array()) return accept(key, text_of(value));
-    for (const json::value& item : value.get_array()) TRY(accept(key, text_of(item)));
+    if (!value.is_array()) return accept_value(key, value);
+    for (const json::value& item : value.get_array()) TRY(accept_value(key, item));
+    return {};
+  }
+  Result<void> accept_value(std::string_view key, const json::value& value) {
+    const std::string text = text_of(value);
+    TRY(accept(key, text));
+    const bool quoted = value.is_string() && (text == "true" || text == "false" || text == "null");
+    if (quoted && is_demanded(family_, key))
+      return fault(key, fmt::format("\"{0}\" is a text; it must be {0}, without quotes", text));
     return {};
   }
   Result<void> accept(std::string_view key, const std::string& value) {

@@ -174,6 +174,25 @@ TEST(HfConfig, AnOlderNameCountsForLess) {
   EXPECT_EQ(positions(R"(, "n_ctx": 1024, "n_positions": 32)"), 32u);
 }
 
+// In quotes: transformers fails on a number, and takes any text for true.
+TEST(HfConfig, TakesValuesOfTheRightKindOnly) {
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "tie_word_embeddings": "true")")),
+              HasSubstr("config.json: tie_word_embeddings: \"true\" is a text; it must be a boolean"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "num_key_value_heads": "32")")), HasSubstr("\"32\" is a text; it must be an integer"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "max_position_embeddings": 64.0)")),
+              HasSubstr("max_position_embeddings: 64.0 is a float; it must be an integer"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "max_position_embeddings": true)")),
+              HasSubstr("true is a boolean; it must be an integer"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_theta": "1e6")")), HasSubstr("\"1e6\" is a text; it must be a number"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": 1})")), HasSubstr("1 is an integer; it must be a text"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "use_sliding_window": "false")")),
+              HasSubstr("use_sliding_window: \"false\" is a text; it must be false, without quotes"));
+  EXPECT_EQ(hf_fault(qwen2_json(R"(, "rms_norm_eps": 1, "of_a_later_version": "true")")), "no error");
+  EXPECT_EQ(hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
+                                     "high_freq_factor": 4, "original_max_position_embeddings": 8192.0})")),
+            "no error");
+}
+
 TEST(HfConfig, RefusesByName) {
   EXPECT_EQ(hf_fault(qwen2_json(
                 R"(, "use_sliding_window": false, "sliding_window": 4096, "max_window_layers": 3)")),
@@ -195,7 +214,7 @@ TEST(HfConfig, RefusesByName) {
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "num_local_experts": 8)")), HasSubstr("mixtures of experts"));
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "quantization_config": {"bits": 4})")), HasSubstr("quantized"));
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "hidden_act": "gelu")")), HasSubstr("hidden_act"));
-  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rms_norm_eps": "small")")), HasSubstr("rms_norm_eps: 'small'"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rms_norm_eps": "small")")), HasSubstr("rms_norm_eps: \"small\" is a text; it must be a number"));
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "num_key_value_heads": 5)")),
               HasSubstr("num_key_value_heads: 5 does not divide"));
   EXPECT_THAT(hf_fault(R"({"model_type": "qwen2", "vocab_size": 64})"), HasSubstr("hidden_size: is missing"));
