@@ -79,10 +79,12 @@ std::vector<StoredTensor> tensors_in_order(const SafetensorsModel& model) {
   return out;
 }
 
-Error other_model(const std::string& path, const std::string& difference) {
-  return {ErrorKind::usage, fmt::format("{} is of another model or precision: {}. Set the model and "
-                                        "train.precision as they were, or choose another output.dir",
-                                        path, difference)};
+constexpr std::string_view model_keys = "the model and train.precision", lora_keys = "section lora",
+                           all_keys = "the model, section lora and train.precision";
+
+Error other_run(const std::string& path, const std::string& difference, std::string_view keys) {
+  return {ErrorKind::usage, fmt::format("{} was trained otherwise: {}. Set {} as there, or choose another output.dir",
+                                        path, difference, keys)};
 }
 
 Error cannot_tell(const Error& error) {
@@ -131,22 +133,26 @@ Result<FoundCheckpoint> CheckpointStore::verify(const std::string& path) {
 
 Result<void> CheckpointStore::check_model_config(const std::string& path) const {
   const std::string config_path = path + "/" + model_config_file;
-  if (!std::filesystem::exists(config_path))
-    return other_model(path, "it holds adapters there, and the whole model is trained here");
+  if (!std::filesystem::exists(config_path)) {
+    TRY_ASSIGN(const AdapterConfig there, read_adapter_config(path, ErrorKind::corrupt_checkpoint));
+    return other_run(path, fmt::format("lora.r is {} there and 0 here", there.r), lora_keys);
+  }
   TRY_ASSIGN(const std::string text, read_small_file(config_path, config_bytes_max, ErrorKind::corrupt_checkpoint));
   TRY_ASSIGN(const ModelConfig config, parse_hf_config(text, ErrorKind::corrupt_checkpoint, config_path));
   const std::string difference = config_difference(config, graph_.config);
-  if (!difference.empty()) return other_model(path, difference);
+  if (!difference.empty()) return other_run(path, difference, model_keys);
   return {};
 }
 
-// Ranks and modules show in the tensors.
+// Modules show in the tensors.
 Result<void> CheckpointStore::check_adapter_config(const std::string& path) const {
   if (!std::filesystem::exists(path + "/" + adapter_config_file))
-    return other_model(path, "it holds a whole model there, and adapters are trained here");
+    return other_run(path, fmt::format("lora.r is 0 there and {} here", graph_.lora.r), lora_keys);
   TRY_ASSIGN(const AdapterConfig there, read_adapter_config(path, ErrorKind::corrupt_checkpoint));
+  if (there.r != graph_.lora.r)
+    return other_run(path, fmt::format("lora.r is {} there and {} here", there.r, graph_.lora.r), lora_keys);
   if (std::abs(there.alpha - graph_.lora.alpha) > 1e-12 * graph_.lora.alpha)
-    return other_model(path, fmt::format("lora_alpha is {} there and {} here", there.alpha, graph_.lora.alpha));
+    return other_run(path, fmt::format("lora.lora_alpha is {} there and {} here", there.alpha, graph_.lora.alpha), lora_keys);
   return {};
 }
 
@@ -157,7 +163,7 @@ Result<void> CheckpointStore::check_model(const std::string& path) const {
                                  const std::vector<StatePart>& parts) -> Result<void> {
     const std::string difference = tensors_difference(there, stored_tensors(graph_, parts));
     if (difference.empty()) return {};
-    return other_model(path, fmt::format("{}: {}", file_name, difference));
+    return other_run(path, fmt::format("{}: {}", file_name, difference), graph_.lora.on() ? all_keys : model_keys);
   };
   const char* weights = weights_file_of(graph_);
   TRY_ASSIGN(const auto model, SafetensorsModel::open(path, ErrorKind::corrupt_checkpoint, weights));

@@ -3,9 +3,12 @@
 #include "trainer/trainer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
 
 #include "data/batch_source.h"
 #include "data/dataset.h"
@@ -41,6 +44,23 @@ constexpr u64 trace_events_max = 200'000;
 // A step that takes this many times as long as predicted without a single completion hangs.
 constexpr double watchdog_steps = 20;
 constexpr double watchdog_seconds_max = 1e6;  // a prediction beyond eleven days is none
+
+// What decides beside the files which sequences a step takes.
+constexpr std::array<std::string_view, 4> sequence_keys = {"train.seed", "train.sequence_length", "train.per_device_train_batch_size",
+                                                           "train.gradient_accumulation_steps"};
+
+Error other_sequences(const FoundCheckpoint& found, const Config& now) {
+  std::map<std::string, std::string> settings = numeric_settings(now);
+  std::erase_if(settings, [](const auto& setting) { return std::ranges::find(sequence_keys, setting.first) == sequence_keys.end(); });
+  const std::vector<std::string> changes = changed_settings(found.state, settings);
+  if (!changes.empty())
+    return {ErrorKind::usage, fmt::format("{} was trained on other data or in another order: {}. Set that as it was then, or start "
+                                          "anew in another output.dir",
+                                          found.path, fmt::join(changes, "; "))};
+  return {ErrorKind::usage, fmt::format("{} was trained on other data or another split: resume with the files, data.shuffle and "
+                                        "what is held out as they were, or start anew in another output.dir",
+                                        found.path)};
+}
 
 class Trainer final : public NextSegment, public EngineObserver {
  public:
@@ -217,11 +237,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   bool fp16() const { return config_.train.precision == Precision::fp16; }
 
   Result<void> restore(FoundCheckpoint found) {
-    if (found.state.data_fingerprint != state_.data_fingerprint)
-      return Error{ErrorKind::usage,
-                   fmt::format("{} was trained on other data, another split or another batch size: resume with "
-                               "the same data, or start anew in another output.dir",
-                               found.path)};
+    if (found.state.data_fingerprint != state_.data_fingerprint) return other_sequences(found, config_);
     if (found.state.loss_scale.has_value() != fp16())
       return Error{ErrorKind::corrupt_checkpoint,
                    fmt::format("{}: trainer_state.json {} a loss_scale, and train.precision is {}: resume in the "

@@ -11,6 +11,7 @@
 #include "io/swap_file.h"
 #include "report/run_report.h"
 #include "tests/support/child_run.h"
+#include "tests/support/lora_fixture.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool {
@@ -312,8 +313,30 @@ TEST(RunDirectory, OtherDataOrModelIsRefused) {
   Config other_precision = config;
   other_precision.train.precision = Precision::bf16;
   expect_error(other_precision, ErrorKind::usage, "precision", "auto");
+  Config other_order = config;
+  other_order.train.seed = 7;
+  expect_error(other_order, ErrorKind::usage, "train.seed: 42 then, 7 now. Set that as it was then", "auto");
   std::ofstream(dir.data()) << testing::made_up_text(19'000);
   expect_error(config, ErrorKind::usage, "other data", "auto");
+}
+
+// It advised to set the model and the precision, which were as they had been.
+TEST(RunDirectory, OtherAdaptersAreRefusedByTheirKeys) {
+  const TrainDir dir;
+  const Config whole = testing::small_config(dir), lora = testing::lora_config(whole, testing::made_base(dir, Family::gpt2));
+  ASSERT_FALSE(testing::run(lora, {.stop_after = 2}));
+  Config other = lora;
+  other.lora.r = 8;
+  expect_error(other, ErrorKind::usage, "lora.r is 4 there and 8 here. Set section lora as there", "auto");
+  other = lora;
+  other.lora.alpha = 8;
+  expect_error(other, ErrorKind::usage, "lora.lora_alpha is 16 there and 8 here. Set section lora", "auto");
+  other = lora;
+  other.lora.target_modules = {"c_attn"};
+  expect_error(other, ErrorKind::usage, "Set the model, section lora and train.precision as there", "auto");
+  other = lora;
+  other.lora = {};
+  expect_error(other, ErrorKind::usage, "lora.r is 4 there and 0 here. Set section lora as there", "auto");
 }
 
 // What the error advises is a change that fits, as its text says it.
