@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "config/hf_config.h"
 #include "data/decode_stream.h"
 #include "data/make_cache.h"
 #include "tidepool/check.h"
@@ -56,6 +57,25 @@ CacheRequest request_for(const SourceFiles& files, const DataConfig& config, con
   return out;
 }
 
+// That the model has a row for every token: malformed where both are of one directory, else named wrongly.
+Result<void> check_rows(const OpenedEncoder& encoder, const DataConfig& config, const std::string& model_directory,
+                        u32 vocab_size) {
+  const u32 tokens = encoder.text->vocab_size();
+  if (tokens <= vocab_size) return {};
+  if (config.tokenizer.empty() && has_tokenizer(config, model_directory)) {
+    const Result<ModelConfig> model = read_model_directory(model_directory);
+    if (model && model->vocab_size == vocab_size)
+      return Error{ErrorKind::bad_input,
+                   fmt::format("{}: has token ids up to {}, but config.json beside it says vocab_size {}; name the model's own "
+                               "tokenizer with data.tokenizer",
+                               encoder.name, tokens - 1, vocab_size)};
+  }
+  return Error{ErrorKind::usage,
+               fmt::format("{}: has token ids up to {}, but model.vocab_size is {}; {}", encoder.name, tokens - 1, vocab_size,
+                           config.tokenizer.empty() ? fmt::format("set it to {} or more", tokens)
+                                                    : "name the model's own tokenizer with data.tokenizer")};
+}
+
 Result<OpenedEncoder> checked_encoder(const std::vector<SourceFiles>& sources, const DataConfig& config,
                                       const std::string& model_directory, u32 vocab_size) {
   const bool text = std::ranges::any_of(sources, [&](const SourceFiles& s) {
@@ -66,11 +86,7 @@ Result<OpenedEncoder> checked_encoder(const std::vector<SourceFiles>& sources, c
       std::ranges::any_of(sources, [&](const SourceFiles& s) { return goes_through_template(s, config); });
   TRY_ASSIGN(OpenedEncoder encoder,
              open_encoder(config, model_directory, chats ? ChatTemplateUse::yes : ChatTemplateUse::no));
-  if (encoder.text->vocab_size() > vocab_size)
-    return Error{
-        ErrorKind::usage,
-        fmt::format("{}: has token ids up to {}, but model.vocab_size is {}; is it the model's tokenizer?",
-                    encoder.name, encoder.text->vocab_size() - 1, vocab_size)};
+  TRY(check_rows(encoder, config, model_directory, vocab_size));
   return encoder;
 }
 

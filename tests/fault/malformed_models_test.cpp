@@ -151,6 +151,20 @@ TEST(ModelDirectory, WithAHeadThatIsNotTheTiedOneIsRefused) {
   place.expect_refusal({"head", st, "", "lm_head.weight", "config.json ties the two"}, place.train_model());
 }
 
+TEST(ModelDirectory, WithMoreTokensThanRowsIsRefused) {
+  const BadPlace place;
+  place.write(tok, tokenizer_with("", R"({"a":0,"b":1,"ab":60})"));
+  place.write("text.txt", "abababab");
+  std::vector<std::string> words = place.train_model();
+  words.push_back("data.train=" + (place / "text.txt"));
+  place.expect_refusal({"rows", tok, "", "token ids up to 60", "config.json beside it says vocab_size 53"}, words);
+  // Named by a key, it is that which is wrong.
+  words.push_back("data.tokenizer=" + (place / tok));
+  testing::Child named(words, place / "log");
+  EXPECT_EQ(named.wait(), 2);
+  EXPECT_THAT(named.output(), ::testing::HasSubstr("name the model's own tokenizer with data.tokenizer"));
+}
+
 TEST(ModelDirectory, WithoutSafetensorsIsRefusedBeforeAnythingIsMade) {
   const BadPlace place;
   std::filesystem::remove(place / st);
