@@ -49,7 +49,8 @@ Result<void> tokenize_config(const Config& config, u64 show) {
   for (const SourceFiles& source : sources) {
     if (source.holds(FileKind::tokens))
       return Error{ErrorKind::bad_input,
-                   fmt::format("{}: is tokens, or text whose bytes are tokens; there is nothing to tokenize",
+                   fmt::format("{}: is tokens, or text whose bytes are tokens, which training reads as it is; to tokenize text "
+                               "name a tokenizer.json with data.tokenizer",
                                source.found[0].path)};
   }
   if (show > 0) return show_documents(config, sources, show);

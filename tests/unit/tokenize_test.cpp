@@ -147,6 +147,15 @@ TEST_F(TokenizeFiles, RecordsAreRefusedAndPackedTextIsRead) {
   }
 }
 
+TEST_F(TokenizeFiles, OfAConfigBytesAreNotTokenized) {
+  const std::string config = write("c.yaml", "data: {train: " + write("a.txt", "one two\nthree\n") +
+                                                 "}\nmemory: {device: 1MiB, host: 1MiB}\noutput: {dir: " + path("run") + "}\n");
+  for (const std::vector<std::string>& words : {std::vector{config}, std::vector{config, std::string("--show=1")}}) {
+    EXPECT_EQ(run(words), 4);
+    EXPECT_THAT(err_, HasSubstr("to tokenize text name a tokenizer.json with data.tokenizer"));
+  }
+}
+
 TEST_F(TokenizeFiles, IdsTakeTwoBytesOrFour) {
   for (const u32 vocab_size : {0x1'0000u, 0x1'0001u}) {
     const auto writer = TokenWriter::create(path("t.bin"), vocab_size).value();
