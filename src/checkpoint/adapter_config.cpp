@@ -10,6 +10,7 @@
 
 #include "checkpoint/adapter_files.h"
 #include "json/text.h"
+#include "text/path_text.h"
 #include "tidepool/check.h"
 #include "tidepool/read_file.h"
 
@@ -81,7 +82,7 @@ std::string adapter_config_text(const ModelGraph& graph) {
   json::object o;
   o["peft_type"] = "LORA";
   o["task_type"] = "CAUSAL_LM";
-  o["base_model_name_or_path"] = graph.lora.base;
+  o["base_model_name_or_path"] = absolute_path(graph.lora.base);
   o["revision"] = nullptr;
   o["inference_mode"] = true;
   o["r"] = graph.lora.r;

@@ -6,54 +6,18 @@
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/check_named.h"
 #include "checkpoint/checkpoint.h"
-#include "config/hf_config.h"
+#include "checkpoint/config_difference.h"
 #include "checkpoint/names.h"
 #include "checkpoint/shards.h"
-#include "tidepool/read_file.h"
 #include "checkpoint/state_tensors.h"
+#include "config/hf_config.h"
 #include "tidepool/check.h"
+#include "tidepool/read_file.h"
 
 namespace tidepool {
 namespace {
 
 constexpr u64 config_bytes_max = 1 * mib;
-constexpr u64 trainer_state_bytes_max = 4 * gib;  // about 25 bytes per step
-
-double original_positions(const ModelConfig& c) {
-  return c.rope.original_positions != 0 ? c.rope.original_positions : c.positions;
-}
-
-// "n_embd is 64 there and 128 here", or nothing. Names and sizes of tensors are compared beside.
-std::string config_difference(const ModelConfig& there, const ModelConfig& here) {
-  if (there.family != here.family) return fmt::format("model_type is {} there and {} here", name(there.family), name(here.family));
-  struct Row {
-    std::string_view key;
-    double there, here;
-  };
-  const ModelKeyNames& keys = key_names(here.family);
-  const Row rows[] = {{"vocab_size", double(there.vocab_size), double(here.vocab_size)},
-                      {keys.positions, double(there.positions), double(here.positions)},
-                      {keys.width, double(there.width), double(here.width)},
-                      {keys.layers, double(there.layers), double(here.layers)},
-                      {keys.heads, double(there.heads), double(here.heads)},
-                      {"num_key_value_heads", double(there.kv_heads()), double(here.kv_heads())},
-                      {"head_dim", double(there.head_size()), double(here.head_size())},
-                      {keys.inner, double(there.inner()), double(here.inner())},
-                      {keys.norm_epsilon, there.norm_epsilon, here.norm_epsilon},
-                      {"rope_theta", there.rope.theta, here.rope.theta},
-                      {"factor", there.rope.factor, here.rope.factor},
-                      {"low_freq_factor", there.rope.low_freq_factor, here.rope.low_freq_factor},
-                      {"high_freq_factor", there.rope.high_freq_factor, here.rope.high_freq_factor},
-                      {"original_max_position_embeddings", original_positions(there), original_positions(here)}};
-  if (there.rope.type != here.rope.type)
-    return fmt::format("rope_type is {} there and {} here", rope_type_names[static_cast<u32>(there.rope.type)],
-                       rope_type_names[static_cast<u32>(here.rope.type)]);
-  for (const Row& row : rows) {
-    // Up to what reading a decimal back may cost.
-    if (std::abs(row.there - row.here) > 1e-12 * std::abs(row.here)) return fmt::format("{} is {} there and {} here", row.key, row.there, row.here);
-  }
-  return {};
-}
 
 std::string tensor_text(const StoredTensor& t) {
   return fmt::format("{} {} {}", t.name, name(t.dtype), shape_text(t.shape));
@@ -120,13 +84,10 @@ Result<FoundCheckpoint> CheckpointStore::verify(const std::string& path) {
   TRY_ASSIGN(const Manifest manifest, read_manifest(path));
   TRY(has_all_files(path, manifest));
   TRY(verify_files(path, manifest, buffer_));
-  const std::string state_path = path + "/" + trainer_state_file;
-  TRY_ASSIGN(const std::string text,
-             read_small_file(state_path, trainer_state_bytes_max, ErrorKind::corrupt_checkpoint));
-  TRY_ASSIGN(TrainerState state, parse_trainer_state(text, state_path));
+  TRY_ASSIGN(TrainerState state, read_trainer_state(path));
   if (state.step != manifest.step) {
     return Error{ErrorKind::corrupt_checkpoint,
-                 fmt::format("{}: says step {}, the manifest step {}", state_path, state.step, manifest.step)};
+                 fmt::format("{}/{}: says step {}, the manifest step {}", path, trainer_state_file, state.step, manifest.step)};
   }
   return FoundCheckpoint{.path = path, .weights_xxh3 = manifest.weights_xxh3, .state = std::move(state)};
 }

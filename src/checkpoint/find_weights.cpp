@@ -15,8 +15,10 @@ Result<void> verify_weights(const std::string& checkpoint, Bytes buffer) {
   TRY(check_named(checkpoint));
   TRY_ASSIGN(Manifest manifest, read_manifest(checkpoint));
   const bool adapters = manifest.find(adapter_weights_file) != nullptr;
+  // Of adapters also what says how and into which model they are merged.
   std::erase_if(manifest.files, [&](const ManifestEntry& e) {
-    return adapters ? e.file != adapter_weights_file : !is_weights_file(e.file);
+    if (!adapters) return !is_weights_file(e.file);
+    return e.file != adapter_weights_file && e.file != adapter_config_file && e.file != trainer_state_file;
   });
   if (manifest.files.empty())
     return Error{ErrorKind::corrupt_checkpoint,

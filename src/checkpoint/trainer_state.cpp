@@ -10,10 +10,13 @@
 
 #include "json/text.h"
 #include "tidepool/check.h"
+#include "tidepool/read_file.h"
 
 namespace tidepool {
 namespace json = boost::json;
 namespace {
+
+constexpr u64 trainer_state_bytes_max = 4 * gib;  // about 25 bytes per step
 
 std::string exact(double d) {
   if (std::isnan(d)) return "nan";
@@ -89,6 +92,7 @@ std::string to_text(const TrainerState& s) {
   o["global_step"] = s.step;
   o["seed"] = s.seed;
   o["data_fingerprint"] = s.data_fingerprint;
+  if (!s.base_fingerprint.empty()) o["base_fingerprint"] = s.base_fingerprint;
   o["tokens"] = s.tokens;
   o["seconds"] = exact(s.seconds);
   o["best_step"] = s.best_step;
@@ -121,6 +125,8 @@ Result<TrainerState> parse_trainer_state(std::string_view text, std::string_view
   s.step = f.count("global_step");
   s.seed = f.count("seed");
   s.data_fingerprint = f.text("data_fingerprint");
+  if (const json::value* base = Fields::member(root, "base_fingerprint"))
+    s.base_fingerprint = f.text_of(base, "base_fingerprint");
   s.tokens = f.count("tokens");
   s.seconds = f.number("seconds");
   s.best_step = f.count("best_step");
@@ -142,6 +148,12 @@ Result<TrainerState> parse_trainer_state(std::string_view text, std::string_view
   }
   if (f.fault.empty()) return s;
   return Error{ErrorKind::corrupt_checkpoint, fmt::format("{}: {} is missing or not as expected", file_name, f.fault)};
+}
+
+Result<TrainerState> read_trainer_state(const std::string& directory) {
+  const std::string path = directory + "/" + trainer_state_file;
+  TRY_ASSIGN(const std::string text, read_small_file(path, trainer_state_bytes_max, ErrorKind::corrupt_checkpoint));
+  return parse_trainer_state(text, path);
 }
 
 std::vector<std::string> changed_settings(const TrainerState& then, const std::map<std::string, std::string>& now) {

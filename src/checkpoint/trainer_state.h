@@ -33,6 +33,7 @@ struct TrainerState {
   u64 step = 0;                   // optimizer steps done; the next is step + 1
   u64 seed = 0;
   std::string data_fingerprint;   // of the tokens: another value means other data
+  std::string base_fingerprint;   // of the model that adapters stand beside; empty: none, or not said
   std::vector<double> losses;     // of steps 1 .. step
   std::vector<EvalLoss> eval_losses;
   u64 tokens = 0;                 // trained on so far
@@ -49,6 +50,8 @@ struct TrainerState {
 std::string to_text(const TrainerState&);
 // Errors are ErrorKind::corrupt_checkpoint and name `file_name` and the key.
 Result<TrainerState> parse_trainer_state(std::string_view text, std::string_view file_name);
+// Of a checkpoint.
+Result<TrainerState> read_trainer_state(const std::string& directory);
 
 // "train.learning_rate: 0.001 then, 0.002 now", one for each setting that differs.
 std::vector<std::string> changed_settings(const TrainerState& then,

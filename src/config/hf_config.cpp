@@ -295,6 +295,12 @@ Result<ModelConfig> parse_hf_config(std::string_view text, ErrorKind error_kind,
   return Reader(*family, error_kind, file_name).read(root.get_object());
 }
 
+Error adapters_are_no_model(const std::string& directory) {
+  return {ErrorKind::usage, fmt::format("{0} holds adapters (LoRA) and no model: merge them with `tidepool export {0} OUT` and "
+                                        "name OUT, or go on with their run: its config, and --resume",
+                                        directory)};
+}
+
 Result<ModelConfig> read_model_directory(const std::string& directory) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(directory, ignored))
@@ -303,6 +309,8 @@ Result<ModelConfig> read_model_directory(const std::string& directory) {
                              "or write keys under 'model:', such as model_type",
                              directory)};
   const std::string path = directory + "/" + model_config_file;
+  if (!std::filesystem::exists(path, ignored) && std::filesystem::exists(directory + "/" + adapter_config_file, ignored))
+    return adapters_are_no_model(directory);
   TRY_ASSIGN(const std::string text, read_small_file(path, config_bytes_max, ErrorKind::bad_input));
   return parse_hf_config(text, ErrorKind::bad_input, path);
 }

@@ -84,6 +84,7 @@ Result<EvaluationPlace> of_config(const EvaluateRequest& request) {
                              "what to evaluate",
                              request.source, dir));
   request.note(fmt::format("{} holds no checkpoint yet: evaluating {}", dir, out.config.model_directory));
+  out.config.lora = {};  // of which nothing is trained yet
   out.weights = out.config.model_directory;
   out.swap_dir = swap_directory(out.config);
   return out;

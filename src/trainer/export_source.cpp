@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/shards.h"
 #include "config/hf_config.h"
+#include "trainer/base_model.h"
 #include "trainer/session.h"
 
 namespace tidepool {
@@ -50,6 +51,7 @@ Result<std::string> base_of(const std::string& adapter, const std::string& base)
   const auto has = [&](const char* file) { return std::filesystem::exists(directory + "/" + file, unused); };
   if (!directory.empty() && has(model_config_file) && (has(weights_file) || has(weights_index_file))) {
     TRY(verify_weights_if_hashed(directory, checkpoint_buffer));
+    TRY(check_base_model(directory, adapter));
     return directory;
   }
   if (!base.empty())

@@ -7,7 +7,9 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/shards.h"
+#include "config/hf_config.h"
 #include "report/units.h"
+#include "text/path_text.h"
 #include "trainer/init_weights.h"
 #include "trainer/run_meter.h"
 
@@ -41,10 +43,11 @@ Result<void> check_weights_are_there(const Config& config) {
                  fmt::format("{}: its weights are in pytorch_model.bin, a format that can run programs and is not read here; "
                              "have transformers write them as safetensors, with save_pretrained(DIR)",
                              directory)};
+  if (has(adapter_config_file)) return adapters_are_no_model(directory);
   if (config.lora.on())
     return Error{ErrorKind::usage, fmt::format("{} holds no {}: the model that the adapters stand beside has moved; name where "
-                                               "it is with model=DIR",
-                                               directory, weights_file)};
+                                               "it is with model=DIR, or as `model` in the run's config.yaml",
+                                               absolute_path(directory), weights_file)};
   return Error{ErrorKind::bad_input, fmt::format("{} holds neither {} nor {}", directory, weights_file, weights_index_file)};
 }
 

@@ -7,6 +7,7 @@
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
 #include "planner/planner.h"
+#include "trainer/base_model.h"
 #include "trainer/disk_shortage.h"
 #include "trainer/first_weights.h"
 #include "trainer/session.h"
@@ -58,6 +59,7 @@ Result<std::vector<std::string>> load_forward_weights(const Config& config, cons
   if (!graph.lora.on()) return load_weights(directory, graph, writer);
   TRY(check_weights_are_there(config));
   TRY(verify_weights_if_hashed(config.model_directory, checkpoint_buffer));
+  TRY(check_base_model(config.model_directory, directory));
   WriteMore adapters_follow(writer);
   TRY(load_weights(config.model_directory, graph, adapters_follow));
   return load_weights(directory, graph, writer, WeightsOf::adapters);

@@ -69,7 +69,9 @@ Result<void> generate_text(const GenerateRequest& request, const std::function<v
   PromptSource source;
   TRY_ASSIGN(const std::unique_ptr<Session> session,
              Session::create(config, graph, std::move(forward.plan), source, {.own_swap_dir = true, .loads_weights = true}));
-  TRY(load_forward_weights(config, place.checkpoint, graph, session->state()));
+  TRY_ASSIGN(const std::vector<std::string> unused,
+             load_forward_weights(config, place.checkpoint, graph, session->state()));
+  for (const std::string& tensor : unused) request.note(fmt::format("{}: tensor {} is not used", place.checkpoint, tensor));
   const std::unique_ptr<Engine> engine = Engine::create(session->plan(), session->executor(), {});
   source.text.assign(speech.prompt.begin(), speech.prompt.end());
   DecodeStream text(*speech.encoder.text, speech.prompt);

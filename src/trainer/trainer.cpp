@@ -10,14 +10,17 @@
 #include <cmath>
 #include <map>
 
+#include "checkpoint/weights_fingerprint.h"
 #include "data/batch_source.h"
 #include "data/dataset.h"
 #include "engine/engine.h"
 #include "machine/cpu_name.h"
 #include "machine/gpu_sampler.h"
 #include "report/units.h"
+#include "text/path_text.h"
 #include "tidepool/check.h"
 #include "trainer/assemble_report.h"
+#include "trainer/base_model.h"
 #include "trainer/choice_progress.h"
 #include "trainer/early_stop.h"
 #include "trainer/evaluation_runs.h"
@@ -167,7 +170,10 @@ class Trainer final : public NextSegment, public EngineObserver {
       const std::string change = directory_.change_of_plan(plan);
       if (!change.empty()) outputs_.say(change);
     }
-    return directory_.describe_run(to_yaml(config_), plan);
+    Config described = config_;
+    // Looked for again by all who read the adapters, from wherever they are.
+    if (graph_.lora.on()) described.model_directory = absolute_path(config_.model_directory);
+    return directory_.describe_run(to_yaml(described), plan);
   }
 
   Result<void> show_plan() {
@@ -228,6 +234,9 @@ class Trainer final : public NextSegment, public EngineObserver {
     } else {
       TRY(make_first_weights(config_, graph_, *session_, outputs_));
     }
+    if (graph_.lora.on() && state_.base_fingerprint.empty()) {
+      TRY_ASSIGN(state_.base_fingerprint, weights_fingerprint(config_.model_directory));
+    }
     if (const auto& stored = state_.loss_scale)
       session_->executor().set_loss_scale({.scale = static_cast<float>(stored->scale),
                                            .good_steps = static_cast<u32>(stored->good_steps),
@@ -238,6 +247,7 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   Result<void> restore(FoundCheckpoint found) {
     if (found.state.data_fingerprint != state_.data_fingerprint) return other_sequences(found, config_);
+    if (graph_.lora.on()) TRY(check_base_model(config_.model_directory, found.path));
     if (found.state.loss_scale.has_value() != fp16())
       return Error{ErrorKind::corrupt_checkpoint,
                    fmt::format("{}: trainer_state.json {} a loss_scale, and train.precision is {}: resume in the "

@@ -1,0 +1,55 @@
+#include "trainer/base_model.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "checkpoint/config_difference.h"
+#include "checkpoint/trainer_state.h"
+#include "checkpoint/weights_fingerprint.h"
+#include "config/config.h"
+#include "config/hf_config.h"
+#include "text/path_text.h"
+
+namespace tidepool {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_there(const std::string& path) {
+  std::error_code unused;
+  return fs::exists(path, unused);
+}
+
+// How config.json differs from what the run keeps of it, or nothing.
+Result<std::string> difference_of_configs(const std::string& base, const std::string& checkpoint) {
+  const std::string run = fs::path(absolute_path(without_slashes(checkpoint))).parent_path().string();
+  const std::string kept = kept_model_directory({.output = {.dir = run}});
+  if (!is_there(kept + "/" + model_config_file)) return std::string();
+  TRY_ASSIGN(const ModelConfig then, read_model_directory(kept));
+  TRY_ASSIGN(const ModelConfig now, read_model_directory(base));
+  return config_difference(then, now);
+}
+
+Result<std::string> difference_of_weights(const std::string& base, const std::string& then) {
+  if (then.empty()) return std::string();
+  TRY_ASSIGN(const std::string now, weights_fingerprint(base));
+  return now == then ? std::string() : fmt::format("the weights' fingerprint is {} there and {} here", then, now);
+}
+
+}  // namespace
+
+Result<void> check_base_model(const std::string& base, const std::string& checkpoint) {
+  if (!is_there(checkpoint + "/" + trainer_state_file)) return {};
+  TRY_ASSIGN(const TrainerState state, read_trainer_state(checkpoint));
+  TRY_ASSIGN(std::string difference, difference_of_configs(base, checkpoint));
+  if (difference.empty()) {
+    TRY_ASSIGN(difference, difference_of_weights(base, state.base_fingerprint));
+  }
+  if (difference.empty()) return {};
+  return Error{ErrorKind::usage, fmt::format("{} was trained beside another model than {} holds: {}. Put that model back, or "
+                                             "name where it is (`model` of the config, --base of export)",
+                                             checkpoint, base, difference)};
+}
+
+}  // namespace tidepool

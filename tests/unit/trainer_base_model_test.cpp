@@ -1,0 +1,165 @@
+// The model that adapters stand beside: another one in its place is noticed by all who go on from them, and it is found
+// from wherever they look.
+#include "trainer/base_model.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "checkpoint/adapter_files.h"
+#include "checkpoint/export_model.h"
+#include "checkpoint/trainer_state.h"
+#include "checkpoint/weights_fingerprint.h"
+#include "config/hf_config.h"
+#include "tests/support/model_directory.h"
+#include "tests/support/train_fixture.h"
+#include "trainer/evaluate.h"
+#include "trainer/export_source.h"
+#include "trainer/first_weights.h"
+
+namespace tidepool {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+void flip_byte(const std::string& path, u64 at) {
+  std::string bytes = test::read_file(path);
+  ASSERT_LT(at, bytes.size());
+  bytes[at] = static_cast<char>(bytes[at] ^ 1);
+  test::write_file(path, bytes);
+}
+
+class BaseModel : public ::testing::Test {
+ protected:
+  BaseModel() {
+    test::write_model_directory(base_, model_, Precision::bf16);
+    config_.model_directory = base_;
+    config_.model = read_model_directory(base_).value();
+    config_.lora = {.r = 4, .alpha = 16};
+  }
+  void stop_after_two() { EXPECT_EQ(testing::run(config_, {.stop_after = 2}).error().kind, ErrorKind::interrupted); }
+
+  // By all who put the two together.
+  void expect_refused(const std::string& difference) {
+    const std::string what = run_ + "/checkpoint-2 was trained beside another model than " + base_ + " holds: " + difference;
+    const auto refused = [&](const auto& result) {
+      ASSERT_FALSE(result);
+      EXPECT_EQ(result.error().kind, ErrorKind::usage);
+      EXPECT_THAT(result.error().message, HasSubstr(what));
+      EXPECT_THAT(result.error().message, HasSubstr("Put that model back, or name where it is"));
+    };
+    refused(testing::run(config_, {.resume = "auto"}));
+    refused(evaluate_model({.source = run_, .quiet = true}));
+    refused(find_export_source(run_, ""));
+    refused(find_export_source(run_ + "/checkpoint-2/", base_));
+  }
+
+  const testing::TrainDir dir_;
+  const std::string base_ = dir_ / "base", weights_ = base_ + "/model.safetensors";
+  const ModelConfig model_ = testing::small_model(Family::llama);
+  Config config_ = testing::small_config(dir_);
+  const std::string run_ = config_.output.dir;
+};
+
+TEST_F(BaseModel, WithOtherWeightsIsRefused) {
+  stop_after_two();
+  flip_byte(weights_, fs::file_size(weights_) - 1);
+  expect_refused("the weights' fingerprint is ");
+  flip_byte(weights_, fs::file_size(weights_) - 1);
+  EXPECT_TRUE(find_export_source(run_, base_));
+  const auto resumed = testing::run(config_, {.resume = "auto"});
+  ASSERT_TRUE(resumed) << resumed.error().message;
+  EXPECT_EQ(read_trainer_state(run_ + "/checkpoint-4")->base_fingerprint, weights_fingerprint(base_).value());
+}
+
+TEST_F(BaseModel, WithAnotherConfigIsRefused) {
+  stop_after_two();
+  ModelConfig other = model_;
+  other.norm_epsilon = 1e-3;
+  test::write_file(base_ + "/config.json", hf_config_text(other, Precision::bf16));
+  expect_refused("rms_norm_eps is 1e-06 there and 0.001 here");
+}
+
+TEST_F(BaseModel, IsNotAskedAboutWhereNothingIsSaidOfIt) {
+  const std::string adapters = dir_ / "elsewhere/adapters";
+  fs::create_directories(adapters);
+  EXPECT_TRUE(check_base_model(base_, adapters));
+  const auto say = [&](const std::string& fingerprint) {
+    test::write_file(adapters + "/trainer_state.json", to_text(TrainerState{.base_fingerprint = fingerprint}));
+    return check_base_model(base_, adapters);
+  };
+  EXPECT_TRUE(say(""));
+  EXPECT_TRUE(say(weights_fingerprint(base_).value()));
+  EXPECT_FALSE(say("0123456789abcdef"));
+}
+
+TEST_F(BaseModel, IsFoundFromElsewhere) {
+  config_.model_directory = fs::relative(base_).string();
+  ASSERT_FALSE(config_.model_directory.starts_with('/'));
+  const auto report = testing::run(config_);
+  ASSERT_TRUE(report) << report.error().message;
+  const std::string kept = load_config(run_ + "/config.yaml", {})->model_directory;
+  const std::string named = read_adapter_config(run_ + "/checkpoint-4", ErrorKind::bad_input)->base;
+  for (const std::string& path : {kept, named}) {
+    EXPECT_TRUE(path.starts_with('/')) << path;
+    EXPECT_TRUE(fs::equivalent(path, base_)) << path;
+  }
+}
+
+TEST_F(BaseModel, ThatIsGoneIsNamedWhereItWasLookedFor) {
+  config_.model_directory = "base-that-is-gone";
+  const auto checked = check_weights_are_there(config_);
+  ASSERT_FALSE(checked);
+  EXPECT_THAT(checked.error().message, HasSubstr(fs::absolute("base-that-is-gone").string() + " holds no model.safetensors"));
+}
+
+TEST_F(BaseModel, IsNotACheckpointOfAdapters) {
+  stop_after_two();
+  const std::string adapters = run_ + "/checkpoint-2";
+  const std::string what = adapters + " holds adapters (LoRA) and no model: merge them with `tidepool export " + adapters + " OUT`";
+  const auto parsed = parse_config("model: " + adapters + "\ndata: {train: x}\nmemory: {device: 1MiB, host: 1MiB}\n", "c.yaml", {});
+  ASSERT_FALSE(parsed);
+  EXPECT_EQ(parsed.error().kind, ErrorKind::usage);
+  EXPECT_THAT(parsed.error().message, HasSubstr("c.yaml:1: model: " + what));
+  // Some trainers leave config.json with them.
+  config_.model_directory = adapters;
+  EXPECT_THAT(check_weights_are_there(config_).error().message, HasSubstr(what));
+}
+
+// Before the first step the adapters add nothing.
+TEST_F(BaseModel, IsEvaluatedAloneBeforeTheRun) {
+  test::write_file(dir_ / "c.yaml", to_yaml(config_));
+  const auto evaluated = evaluate_model({.source = dir_ / "c.yaml", .quiet = true});
+  ASSERT_TRUE(evaluated) << evaluated.error().message;
+  EXPECT_EQ(evaluated->weights, base_);
+}
+
+TEST_F(BaseModel, FingerprintIsOfTensorsWhateverTheirFiles) {
+  const std::string fingerprint = weights_fingerprint(base_).value();
+  const auto files = create_posix_files();
+  const auto write = [&](const std::string& out, const ExportOptions& options) {
+    const auto model = ModelExport::open(base_, options).value();
+    EXPECT_TRUE(model->write(out, *files, [](u64) { return true; }));
+    return model->shards().size();
+  };
+  EXPECT_GT(write(dir_ / "sharded", {.max_shard_size = Bytes{40 * kib}}), 1u);
+  EXPECT_EQ(weights_fingerprint(dir_ / "sharded").value(), fingerprint);
+  write(dir_ / "fp32", {.dtype = Precision::fp32});
+  EXPECT_NE(weights_fingerprint(dir_ / "fp32").value(), fingerprint);
+}
+
+TEST_F(BaseModel, FingerprintSeesEveryTensor) {
+  const std::string fingerprint = weights_fingerprint(base_).value();
+  const auto file = SafetensorsFile::open(weights_, ErrorKind::bad_input).value();
+  for (const StoredTensor& t : file->tensors())
+    for (const u64 at : {file->offset_of(t), file->offset_of(t) + t.bytes() - 1}) {
+      flip_byte(weights_, at);
+      EXPECT_NE(weights_fingerprint(base_).value(), fingerprint) << t.name;
+      flip_byte(weights_, at);
+    }
+  EXPECT_EQ(weights_fingerprint(base_).value(), fingerprint);
+}
+
+}  // namespace
+}  // namespace tidepool
