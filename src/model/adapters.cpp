@@ -92,11 +92,22 @@ Matmul Adapters::up(u32 module, ConstValues x) const {
 
 Matmul Adapters::back(u32 module, ConstValues dy, u32 dy_stride) const {
   make_low_grad(module, dy, dy_stride);
+  return product_of_low_grad(module);
+}
+
+Matmul Adapters::product_of_low_grad(u32 module) const {
   return {.m = rows_of(c_),
           .n = modules_.of[module].in,
           .k = c_.graph.lora.r,
           .x = scratch_.low_grad,
           .weight = param(tensor(module))};
+}
+
+void Adapters::add_low_grad(u32 module, Values dx) const {
+  Matmul product = product_of_low_grad(module);
+  product.accumulate = true;
+  product.y = dx;
+  c_.kernels.matmul(product);
 }
 
 void Adapters::add_to(JoinedModules joined, ConstValues x, Values y) const {
@@ -111,36 +122,45 @@ void Adapters::add_to(JoinedModules joined, ConstValues x, Values y) const {
 
 void Adapters::add_input_gradient(JoinedModules joined, ConstValues dy, Values dx) const {
   for_targets(joined, [&](Place p) {
-    Matmul product = back(p.module, dy.at(p.column), columns(joined));
-    product.accumulate = true;
-    product.y = dx;
-    c_.kernels.matmul(product);
+    make_low_grad(p.module, dy.at(p.column), columns(joined));
+    add_low_grad(p.module, dx);
   });
 }
 
+// Leaves the module's low_grad in the scratch.
+void Adapters::module_weight_gradients(Place p, JoinedModules joined, ConstValues x, ConstValues dy,
+                                       const AdapterGradients& g) const {
+  const u32 a = tensor(p.module);
+  const ConstValues dy_of_module = dy.at(p.column);
+  make_low(p.module, x);
+  c_.kernels.weight_gradient({.m = rows_of(c_),
+                              .n = modules_.of[p.module].out,
+                              .k = c_.graph.lora.r,
+                              .x = scratch_.low,
+                              .dy = dy_of_module,
+                              .dy_stride = columns(joined),
+                              .dw = g.window + window_->tensors[a + 1].window_offset,
+                              .accumulate = g.accumulate,
+                              .transposed = true});
+  make_low_grad(p.module, dy_of_module, columns(joined));
+  c_.kernels.weight_gradient({.m = rows_of(c_),
+                              .n = c_.graph.lora.r,
+                              .k = modules_.of[p.module].in,
+                              .x = x,
+                              .dy = scratch_.low_grad,
+                              .dw = g.window + window_->tensors[a].window_offset,
+                              .accumulate = g.accumulate,
+                              .transposed = true});
+}
+
 void Adapters::weight_gradients(JoinedModules joined, ConstValues x, ConstValues dy, const AdapterGradients& g) const {
+  for_targets(joined, [&](Place p) { module_weight_gradients(p, joined, x, dy, g); });
+}
+
+void Adapters::gradients(JoinedModules joined, ConstValues x, ConstValues dy, Values dx, const AdapterGradients& g) const {
   for_targets(joined, [&](Place p) {
-    const u32 a = tensor(p.module);
-    const ConstValues dy_of_module = dy.at(p.column);
-    make_low(p.module, x);
-    c_.kernels.weight_gradient({.m = rows_of(c_),
-                                .n = modules_.of[p.module].out,
-                                .k = c_.graph.lora.r,
-                                .x = scratch_.low,
-                                .dy = dy_of_module,
-                                .dy_stride = columns(joined),
-                                .dw = g.window + window_->tensors[a + 1].window_offset,
-                                .accumulate = g.accumulate,
-                                .transposed = true});
-    make_low_grad(p.module, dy_of_module, columns(joined));
-    c_.kernels.weight_gradient({.m = rows_of(c_),
-                                .n = c_.graph.lora.r,
-                                .k = modules_.of[p.module].in,
-                                .x = x,
-                                .dy = scratch_.low_grad,
-                                .dw = g.window + window_->tensors[a].window_offset,
-                                .accumulate = g.accumulate,
-                                .transposed = true});
+    module_weight_gradients(p, joined, x, dy, g);
+    add_low_grad(p.module, dx);
   });
 }
 
@@ -179,6 +199,12 @@ void AdapterCosts::add_weight_gradients(std::vector<KernelCost>& out, JoinedModu
     out.push_back(matmul_cost(rows, r, m.out, bytes));
     out.push_back(weight_gradient_cost(rows, m.in, r));
   });
+}
+
+void AdapterCosts::add_gradients(std::vector<KernelCost>& out, JoinedModules joined) const {
+  const u64 rows = graph_.batch.rows(), r = graph_.lora.r, bytes = element_bytes(Kind::param, graph_.precision);
+  add_weight_gradients(out, joined);
+  for_targets(joined, [&](const LinearModule& m) { out.push_back(matmul_cost(rows, m.in, r, bytes)); });
 }
 
 }  // namespace tidepool

@@ -65,6 +65,8 @@ class Adapters {
   void add_input_gradient(JoinedModules, ConstValues dy, Values dx) const;
   // dB = dy^T (scale x A^T), dA = (scale dy B)^T x
   void weight_gradients(JoinedModules, ConstValues x, ConstValues dy, const AdapterGradients&) const;
+  // Both, where x and dx are there together: scale dy B is made once. They do not overlap.
+  void gradients(JoinedModules, ConstValues x, ConstValues dy, Values dx, const AdapterGradients&) const;
 
   // The last product of add_to and add_input_gradient, for those who give it another end: y = low B^T [R, out],
   // y = low_grad A [R, in], packed. What it multiplies is made by this call.
@@ -82,6 +84,9 @@ class Adapters {
   Param param(u32 tensor) const;
   void make_low(u32 module, ConstValues x) const;
   void make_low_grad(u32 module, ConstValues dy, u32 dy_stride) const;
+  void module_weight_gradients(Place, JoinedModules, ConstValues x, ConstValues dy, const AdapterGradients&) const;
+  void add_low_grad(u32 module, Values dx) const;
+  Matmul product_of_low_grad(u32 module) const;
 
   const BlockContext& c_;
   LinearModules modules_;
@@ -98,6 +103,7 @@ class AdapterCosts {
   void add_forward(std::vector<KernelCost>&, JoinedModules) const;
   void add_input_gradient(std::vector<KernelCost>&, JoinedModules) const;
   void add_weight_gradients(std::vector<KernelCost>&, JoinedModules) const;
+  void add_gradients(std::vector<KernelCost>&, JoinedModules) const;
 
  private:
   template <class Fn>

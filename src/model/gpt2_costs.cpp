@@ -50,15 +50,18 @@ void add_forward(Kernels& out, const Shape& s, u64 n, u64 k, JoinedModules modul
   s.adapters.add_forward(out, module);
 }
 
-// Its gradients: of its weight and bias if they are trained, of its adapter, and of its input.
-void add_gradients(Kernels& out, const Shape& s, u64 n, u64 k, JoinedModules module) {
+// Its gradients: of its weight and bias if they are trained, and of its input.
+void add_gradients(Kernels& out, const Shape& s, u64 n, u64 k) {
   if (!s.adapters.on()) {
     out.push_back(weight_gradient_cost(s.rows, n, k));
     out.push_back(bias_gradient_cost(s.rows, n));
   }
-  s.adapters.add_weight_gradients(out, module);
   out.push_back(s.product(k, n));
-  s.adapters.add_input_gradient(out, module);
+}
+// And of its adapter.
+void add_gradients(Kernels& out, const Shape& s, u64 n, u64 k, JoinedModules module) {
+  add_gradients(out, s, n, k);
+  s.adapters.add_gradients(out, module);
 }
 
 Kernels attention_half(const Shape& s) {
@@ -90,7 +93,9 @@ Kernels layer_recompute(const Shape& s) {
 Kernels layer_backward(const Shape& s) {
   Kernels out = {s.norm()};
   if (s.residual_dropout) out.push_back(dropout_cost(s.rows * s.h));
-  add_gradients(out, s, s.h, s.inner, gpt2_modules::mlp_c_proj);
+  add_gradients(out, s, s.h, s.inner);
+  s.adapters.add_input_gradient(out, gpt2_modules::mlp_c_proj);
+  s.adapters.add_weight_gradients(out, gpt2_modules::mlp_c_proj);
   out.push_back(gelu_backward_cost(s.rows * s.inner));
   add_gradients(out, s, s.inner, s.h, gpt2_modules::c_fc);
   out.push_back(s.norm_backward());

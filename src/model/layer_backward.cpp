@@ -57,9 +57,8 @@ struct Weights {
   u32 n, k;
   JoinedModules module;
 };
-// Of the weights if they are trained, and of the module's adapter.
+// Of the weights if they are trained.
 void weight_gradient(const Backward& s, const Weights& weights, ConstValues x, ConstValues dy) {
-  s.adapters.weight_gradients(weights.module, x, dy, s.adapter_gradients);
   if (s.g[weights.weight] == nullptr) return;
   s.c.kernels.weight_gradient({.m = rows_of(s.c),
                                .n = weights.n,
@@ -71,8 +70,9 @@ void weight_gradient(const Backward& s, const Weights& weights, ConstValues x, C
                                .accumulate = s.b.accumulate});
 }
 
-// workspace.narrow = dy weight^T, and through the adapter
-void input_gradient(const Backward& s, const Weights& weights, ConstValues dy) {
+// Of the weights, of the module's adapter, and workspace.narrow = dy weight^T, and through the adapter.
+void gradients(const Backward& s, const Weights& weights, ConstValues x, ConstValues dy) {
+  weight_gradient(s, weights, x, dy);
   s.c.kernels.matmul({.m = rows_of(s.c),
                       .n = weights.k,
                       .k = weights.n,
@@ -80,7 +80,7 @@ void input_gradient(const Backward& s, const Weights& weights, ConstValues dy) {
                       .weight = s.w[weights.weight],
                       .transposed = true,
                       .y = s.workspace.narrow});
-  s.adapters.add_input_gradient(weights.module, dy, s.workspace.narrow);
+  s.adapters.gradients(weights.module, x, dy, s.workspace.narrow, s.adapter_gradients);
 }
 
 // grad += gradient of the norm's input, from workspace.narrow.
@@ -131,8 +131,8 @@ void mlp_backward(const Backward& s) {
   const ConstValues dout = through_dropout(s, DropoutSite::after_mlp);
   gelu_backward(s, dout);
   weight_gradient(s, c_proj, s.workspace.wide, dout);
-  weight_gradient(s, c_fc, s.workspace.norm, s.workspace.dpre);
-  input_gradient(s, c_fc, s.workspace.dpre);
+  s.adapters.weight_gradients(c_proj.module, s.workspace.wide, dout, s.adapter_gradients);
+  gradients(s, c_fc, s.workspace.norm, s.workspace.dpre);
   norm_gradient(s, LayerNormSite::ln_2, s.inside.middle);
 }
 
@@ -140,8 +140,7 @@ void attention_half_backward(const Backward& s) {
   const Weights c_proj = {attn_c_proj_weight, attn_c_proj_bias, s.h(), s.h(), gpt2_modules::attn_c_proj};
   const Weights c_attn = {c_attn_weight, c_attn_bias, 3 * s.h(), s.h(), gpt2_modules::c_attn};
   const ConstValues dout = through_dropout(s, DropoutSite::after_attention);
-  weight_gradient(s, c_proj, s.inside.attention, dout);
-  input_gradient(s, c_proj, dout);
+  gradients(s, c_proj, s.inside.attention, dout);
   const Values dqkv = s.workspace.wide;
   s.c.kernels.attention_backward(
       {.shape = attention_shape(s.c.graph),
@@ -153,8 +152,7 @@ void attention_half_backward(const Backward& s) {
        .dropout = dropout_of(s.c, DropoutSite::attention, s.c.graph.config.attention_dropout)});
   layer_norm_of(s.c, s.w, LayerNormSite::ln_1,
                 {.x = s.b.input, .y = s.workspace.norm, .mean = s.workspace.mean, .rstd = s.workspace.rstd});
-  weight_gradient(s, c_attn, s.workspace.norm, dqkv);
-  input_gradient(s, c_attn, dqkv);
+  gradients(s, c_attn, s.workspace.norm, dqkv);
   norm_gradient(s, LayerNormSite::ln_1, s.b.input);
 }
 

@@ -48,9 +48,8 @@ void recompute(const Backward& s) {
   if (!kept) llama_product(s.c, s.w, gate_up_product(s.config()), s.workspace.norm, in.gate_up);
 }
 
-// Of the weights if they are trained, and of the product's adapters.
+// Of the weights if they are trained.
 void weight_gradient(const Backward& s, const LlamaProduct& p, ConstValues x, ConstValues dy) {
-  s.w.adapters.weight_gradients(p.modules, x, dy, s.adapters);
   if (s.g[p.weight] == nullptr) return;
   s.c.kernels.weight_gradient({.m = rows_of(s.c),
                                .n = p.n,
@@ -63,10 +62,16 @@ void weight_gradient(const Backward& s, const LlamaProduct& p, ConstValues x, Co
                                .transposed = true});
 }
 
-// dx = dy w, and through the adapters
+// dx = dy w
 void input_gradient(const Backward& s, const LlamaProduct& p, ConstValues dy, Values dx) {
   s.c.kernels.matmul({.m = rows_of(s.c), .n = p.k, .k = p.n, .x = dy, .weight = s.w[p.weight], .y = dx});
-  s.w.adapters.add_input_gradient(p.modules, dy, dx);
+}
+
+// Both, and of and through the product's adapters.
+void gradients(const Backward& s, const LlamaProduct& p, ConstValues x, ConstValues dy, Values dx) {
+  weight_gradient(s, p, x, dy);
+  input_gradient(s, p, dy, dx);
+  s.w.adapters.gradients(p.modules, x, dy, dx, s.adapters);
 }
 
 // grad += gradient of the norm's input, from workspace.narrow.
@@ -87,7 +92,9 @@ void norm_gradient(const Backward& s, LlamaTensor weight, ConstValues x) {
 void mlp_backward(const Backward& s) {
   const LlamaProduct down = down_product(s.config()), gate_up = gate_up_product(s.config());
   const Values inner = s.workspace.wide;
+  // SwiGLU makes its x on the way, so its adapters' gradients are apart.
   input_gradient(s, down, s.b.grad, inner);
+  s.w.adapters.add_input_gradient(down.modules, s.b.grad, inner);
   // Makes SwiGLU's output again on the way: one exp serves both.
   s.c.kernels.swiglu_backward({.rows = rows_of(s.c),
                                .columns = s.config().inner(),
@@ -96,8 +103,8 @@ void mlp_backward(const Backward& s) {
                                .dgate_up = s.workspace.dgate_up,
                                .value = inner});
   weight_gradient(s, down, inner, s.b.grad);
-  weight_gradient(s, gate_up, s.workspace.norm, s.workspace.dgate_up);
-  input_gradient(s, gate_up, s.workspace.dgate_up, s.workspace.narrow);
+  s.w.adapters.weight_gradients(down.modules, inner, s.b.grad, s.adapters);
+  gradients(s, gate_up, s.workspace.norm, s.workspace.dgate_up, s.workspace.narrow);
   norm_gradient(s, post_norm, s.inside.middle);
 }
 
@@ -120,8 +127,7 @@ void rotary_gradient(const Backward& s, Values dqkv) {
 
 void attention_half_backward(const Backward& s) {
   const LlamaProduct o = o_product(s.config()), qkv = qkv_product(s.config());
-  weight_gradient(s, o, s.inside.attention, s.b.grad);
-  input_gradient(s, o, s.b.grad, s.workspace.narrow);
+  gradients(s, o, s.inside.attention, s.b.grad, s.workspace.narrow);
   const Values dqkv = s.workspace.wide;
   s.c.kernels.attention_backward(
       {.shape = attention_shape(s.c.graph),
@@ -134,8 +140,7 @@ void attention_half_backward(const Backward& s) {
        .dropout = dropout_of(s.c, DropoutSite::attention, s.config().attention_dropout)});
   rotary_gradient(s, dqkv);
   llama_norm(s.c, s.w, input_norm, {.x = s.b.input, .y = s.workspace.norm, .rstd = s.workspace.rstd});
-  weight_gradient(s, qkv, s.workspace.norm, dqkv);
-  input_gradient(s, qkv, dqkv, s.workspace.narrow);
+  gradients(s, qkv, s.workspace.norm, dqkv, s.workspace.narrow);
   norm_gradient(s, input_norm, s.b.input);
 }
 

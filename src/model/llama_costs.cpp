@@ -59,14 +59,17 @@ void add_forward(Kernels& out, const Shape& s, const Product& p) {
 }
 // Of a product's weights and biases, and of its input.
 void add_weight_gradient(Kernels& out, const Shape& s, const Product& p) {
-  s.adapters.add_weight_gradients(out, p.modules);
   if (s.adapters.on()) return;
   out.push_back(weight_gradient_cost(s.rows, p.k, p.n));
   if (p.bias) out.push_back(bias_gradient_cost(s.rows, p.n));
 }
 void add_input_gradient(Kernels& out, const Shape& s, const Product& p) {
   out.push_back(matmul_cost(s.rows, p.k, p.n, s.weight_bytes));
-  s.adapters.add_input_gradient(out, p.modules);
+}
+void add_gradients(Kernels& out, const Shape& s, const Product& p) {
+  add_weight_gradient(out, s, p);
+  add_input_gradient(out, s, p);
+  s.adapters.add_gradients(out, p.modules);
 }
 
 enum class Turned : u8 { here, elsewhere };
@@ -103,18 +106,17 @@ Kernels layer_backward(const Shape& s) {
   if (s.qk_norm) out.push_back(rotary_cost(s.rotary, true));
   out.push_back(s.norm());
   add_input_gradient(out, s, s.down);
+  s.adapters.add_input_gradient(out, s.down.modules);
   out.push_back(swiglu_backward_cost(s.rows * s.inner));
   add_weight_gradient(out, s, s.down);
-  add_weight_gradient(out, s, s.gate_up);
-  add_input_gradient(out, s, s.gate_up);
+  s.adapters.add_weight_gradients(out, s.down.modules);
+  add_gradients(out, s, s.gate_up);
   out.push_back(s.norm_backward());
-  add_weight_gradient(out, s, s.o);
-  add_input_gradient(out, s, s.o);
+  add_gradients(out, s, s.o);
   out.push_back(with_dropout(attention_backward_cost(s.attention), s));
   out.push_back(rotary_backward_cost(s.rotary, s.qk_norm));
   out.push_back(s.norm());
-  add_weight_gradient(out, s, s.qkv);
-  add_input_gradient(out, s, s.qkv);
+  add_gradients(out, s, s.qkv);
   out.push_back(s.norm_backward());
   return out;
 }

@@ -1,6 +1,7 @@
 // What LoRA makes of a model and a config, and what it refuses.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <cmath>
@@ -58,6 +59,19 @@ TEST(LoraGraph, AddsAWindowPerLayerAndFreezesTheRest) {
   EXPECT_LT(g.blocks[1].backward_flops, plain.blocks[1].backward_flops);
   EXPECT_GT(g.blocks[1].forward_flops, plain.blocks[1].forward_flops);
   EXPECT_LT(g.flops_per_token, plain.flops_per_token);
+}
+
+// dy B serves the gradients of A and of x where they are made together: everywhere but in the MLP's last product.
+TEST(LoraGraph, BackwardMakesWhatTwoGradientsShareOnce) {
+  const auto times = [](const char* module, Family family, u64 out) {
+    const ModelGraph g = graph_of({.r = 4, .target_modules = {module}}, family).value();
+    return std::ranges::count_if(g.blocks[1].backward_kernels, [&](const KernelCost& cost) {
+      return cost.m == g.batch.rows() && cost.n == 4 && cost.k == out;
+    });
+  };
+  EXPECT_EQ(times("gate_proj", Family::llama, 48), 1);
+  EXPECT_EQ(times("down_proj", Family::llama, 32), 2);
+  EXPECT_EQ(times("c_attn", Family::gpt2, 96), 1);
 }
 
 TEST(LoraGraph, NamesOfGpt2AreTransformers) {
