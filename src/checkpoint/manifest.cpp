@@ -1,13 +1,13 @@
 // manifest.json, both ways, and the check of the files it lists.
 #include "checkpoint/manifest.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <cctype>
 #include <charconv>
+#include <climits>
 #include <optional>
 
 #include "json/text.h"
@@ -49,6 +49,13 @@ std::optional<u64> parse_count(const json::value* v) {
   return static_cast<u64>(v->get_int64());
 }
 
+// Of a file beside the manifest, as checkpoints have them: no path to elsewhere, and nothing that to_text() would have to
+// escape.
+bool is_file_name(std::string_view name) {
+  return !name.empty() && name.size() <= NAME_MAX &&
+         std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; });
+}
+
 std::optional<Manifest> parse(const json::value& root) {
   if (!root.is_object()) return std::nullopt;
   const json::object& o = root.get_object();
@@ -59,7 +66,7 @@ std::optional<Manifest> parse(const json::value& root) {
   if (files == nullptr || !files->is_object()) return std::nullopt;
   Manifest m{.step = *step, .weights_xxh3 = *weights, .files = {}};
   for (const auto& [file, entry] : files->get_object()) {
-    if (!entry.is_object()) return std::nullopt;
+    if (!is_file_name(file) || !entry.is_object()) return std::nullopt;
     const auto bytes = parse_count(entry.get_object().if_contains("bytes"));
     const auto xxh3 = parse_hash(entry.get_object().if_contains("xxh3"));
     if (!bytes || !xxh3) return std::nullopt;

@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "checkpoint/manifest.h"
 #include "checkpoint/names.h"
 #include "checkpoint/safetensors.h"
 #include "config/hf_config.h"
@@ -129,6 +130,22 @@ TEST_P(Checkpoint, a_truncated_or_missing_file_is_named) {
     EXPECT_THAT(store_->find_resumable()->stepped_over.at(0).reason, HasSubstr(file));
     write_text(path, good);
   }
+}
+
+// Such a manifest was never written here, and its files would be read from anywhere.
+TEST_P(Checkpoint, a_manifest_names_files_beside_it_only) {
+  save(1);
+  const SavedCheckpoint newest = save(2);
+  const std::string outside = dir_.path() + "/config.json";
+  std::filesystem::copy(newest.path + "/config.json", outside);
+  Manifest manifest = read_manifest(newest.path).value();
+  const ManifestEntry entry = *manifest.find("config.json");
+  manifest.files.push_back({"../config.json", entry.bytes, entry.xxh3});
+  write_text(newest.path + "/manifest.json", to_text(manifest));
+  const auto found = store_->find_resumable().value();
+  ASSERT_EQ(found.stepped_over.size(), 1u);
+  EXPECT_THAT(found.stepped_over[0].reason, HasSubstr("manifest.json: is no manifest of version 1"));
+  expect_restores(*found.found, 1);
 }
 
 TEST_P(Checkpoint, another_model_or_precision_is_refused) {
