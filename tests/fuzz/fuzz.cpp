@@ -30,10 +30,34 @@ const std::string& directory() {
   return scratch.path;
 }
 
+std::string folder(const std::string& name) {
+  std::string path = directory() + "/" + name;
+  std::filesystem::create_directory(path);
+  return path;
+}
+
 std::string file(const std::string& name, std::string_view content) {
   std::string path = directory() + "/" + name;
   std::ofstream(path, std::ios::binary | std::ios::trunc).write(content.data(), static_cast<std::streamsize>(content.size()));
   return path;
+}
+
+void file_if_any(const std::string& name, std::string_view content) {
+  if (content.empty())
+    std::filesystem::remove(directory() + "/" + name);
+  else
+    file(name, content);
+}
+
+std::vector<std::string_view> parts(std::string_view input, size_t count) {
+  std::vector<std::string_view> out;
+  while (out.size() + 1 < count) {
+    const size_t end = std::min(input.find('\0'), input.size());
+    out.push_back(input.substr(0, end));
+    input.remove_prefix(std::min(end + 1, input.size()));
+  }
+  out.push_back(input);
+  return out;
 }
 
 }  // namespace tidepool::fuzz

@@ -1,4 +1,4 @@
-// config.json of a model. What is taken reads back as itself from what is written of it.
+// config.json of a model. What is taken reads back as itself from what is written of it, alone and over what came.
 #include "config/hf_config.h"
 
 #include "tests/fuzz/fuzz.h"
@@ -10,9 +10,11 @@ void hf_config(std::string_view input) {
   const Result<ModelConfig> config = parse_hf_config(input, ErrorKind::bad_input, "fuzz.json");
   if (!config) return check_refusal(config.error());
   const std::string text = hf_config_text(*config, Precision::bf16);
-  const Result<ModelConfig> again = parse_hf_config(text, ErrorKind::bad_input, "fuzz.json");
-  CHECK(again.has_value(), again.error().message, text);
-  CHECK(hf_config_text(*again, Precision::bf16) == text, text);
+  for (const std::string& written : {text, hf_config_text(*config, Precision::bf16, input)}) {
+    const Result<ModelConfig> again = parse_hf_config(written, ErrorKind::bad_input, "fuzz.json");
+    CHECK(again.has_value(), again.error().message, written);
+    CHECK(hf_config_text(*again, Precision::bf16) == text, written);
+  }
 }
 
 }  // namespace tidepool::fuzz

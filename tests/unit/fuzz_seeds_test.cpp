@@ -20,10 +20,23 @@ struct Fuzzer {
   const char* name;
   void (*run)(std::string_view);
 };
-constexpr Fuzzer fuzzers[] = {{"config", fuzz::config},           {"hf_config", fuzz::hf_config}, {"index", fuzz::index},
-                              {"machine", fuzz::machine},         {"npy", fuzz::npy},             {"records", fuzz::records},
-                              {"safetensors", fuzz::safetensors}, {"template", fuzz::template_},  {"token_cache", fuzz::token_cache},
-                              {"tokenizer", fuzz::tokenizer}};
+constexpr Fuzzer fuzzers[] = {{"adapter", fuzz::adapter},
+                              {"config", fuzz::config},
+                              {"generation_config", fuzz::generation_config},
+                              {"hf_config", fuzz::hf_config},
+                              {"index", fuzz::index},
+                              {"machine", fuzz::machine},
+                              {"manifest", fuzz::manifest},
+                              {"npy", fuzz::npy},
+                              {"packed", fuzz::packed},
+                              {"records", fuzz::records},
+                              {"run_files", fuzz::run_files},
+                              {"safetensors", fuzz::safetensors},
+                              {"template", fuzz::template_},
+                              {"token_cache", fuzz::token_cache},
+                              {"tokenizer", fuzz::tokenizer},
+                              {"tokenizer_config", fuzz::tokenizer_config},
+                              {"trainer_state", fuzz::trainer_state}};
 
 std::string content_of(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
