@@ -107,6 +107,7 @@ Result<Value> Evaluator::eval_kind(const Expr& e, const Scope& scope) {
     case ExprKind::name:
       return eval_name(e, scope);
     case ExprKind::list:
+    case ExprKind::tuple:
       return eval_list(e, scope);
     case ExprKind::dict:
       return eval_dict(e, scope);
@@ -171,7 +172,7 @@ Result<Value> Evaluator::eval_list(const Expr& e, const Scope& scope) {
     TRY_ASSIGN(Value item, eval(*part, scope));
     out.push_back(std::move(item));
   }
-  return Value(std::move(out));
+  return e.kind == ExprKind::tuple ? Value::tuple(std::move(out)) : Value(std::move(out));
 }
 
 Result<Value> Evaluator::eval_dict(const Expr& e, const Scope& scope) {
@@ -266,7 +267,7 @@ Result<Value> Evaluator::eval_call(const Expr& e, const Scope& scope) {
   if (const auto* function = std::get_if<Function>(&callee.held()))
     return at(e.line, call_function(*function, given));
   if (const auto* macro = std::get_if<std::shared_ptr<const Macro>>(&callee.held()))
-    return at(e.line, call_macro(**macro, given));
+    return call_macro(**macro, given, e.line);
   return at(e.line, callee.is_undefined() ? undefined_fault(callee)
                                           : fault(fmt::format("'{}' is a {}, which cannot be called", e.text,
                                                               type_name(callee))));
@@ -308,16 +309,17 @@ Result<Value> Evaluator::call_function(Function function, const Arguments& a) {
   return Value(std::make_shared<Namespace>(Namespace{std::move(values)}));
 }
 
-Result<Value> Evaluator::call_macro(const Macro& macro, const Arguments& a) {
+// What goes wrong inside has its line already.
+Result<Value> Evaluator::call_macro(const Macro& macro, const Arguments& a, u32 line) {
   const Stmt& definition = *macro.definition;
   if (macros_ == macros_max)
-    return fault(fmt::format("macros call each other more than {} deep", macros_max));
+    return at(line, fault(fmt::format("macros call each other more than {} deep", macros_max)));
   if (a.places.size() > definition.names.size())
-    return fault(fmt::format("macro '{}' takes {} arguments, not {}", definition.text,
-                             definition.names.size(), a.places.size()));
+    return at(line, fault(fmt::format("macro '{}' takes {} arguments, not {}", definition.text,
+                                      definition.names.size(), a.places.size())));
   for (const auto& [name, value] : a.names) {
     if (std::ranges::find(definition.names, name) == definition.names.end())
-      return fault(fmt::format("macro '{}' has no argument '{}'", definition.text, name));
+      return at(line, fault(fmt::format("macro '{}' has no argument '{}'", definition.text, name)));
   }
   Scope scope(macro.scope);
   for (size_t i = 0; i < definition.names.size(); ++i) {

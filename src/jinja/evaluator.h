@@ -59,7 +59,7 @@ class Evaluator {
   Result<Value> eval_call(const Expr&, const Scope&);
   Result<Value> eval_method(const Expr&, const Scope&);
   Result<Value> call_function(Function, const Arguments&);
-  Result<Value> call_macro(const Macro&, const Arguments&);
+  Result<Value> call_macro(const Macro&, const Arguments&, u32 line);
   Result<Arguments> arguments(const Expr&, size_t first_part, const Scope&);
   // Statements, expressions, turns of loops, and what values take: so that every rendering ends.
   Result<void> spend(u32 line, u64 steps = 1);

@@ -39,18 +39,18 @@ Result<ExprPtr> ExpressionParser::number() {
 
 Result<ExprPtr> ExpressionParser::primary() {
   if (tokens_.is(TokenKind::integer) || tokens_.is(TokenKind::real)) return number();
-  if (tokens_.take_symbol("[")) return list("]");
+  if (tokens_.take_symbol("[")) return items(ExprKind::list, "]");
   if (tokens_.is_symbol("{")) return dict();
   if (tokens_.is_symbol("(")) {
     tokens_.take();
-    if (tokens_.is_symbol(")")) return list(")");
+    if (tokens_.is_symbol(")")) return items(ExprKind::tuple, ")");
     TRY_ASSIGN(ExprPtr inner, choice(true));
     if (!tokens_.is_symbol(",")) {
       TRY(tokens_.expect_symbol(")"));
       return inner;
     }
     tokens_.take();
-    TRY_ASSIGN(ExprPtr out, list(")"));
+    TRY_ASSIGN(ExprPtr out, items(ExprKind::tuple, ")"));
     out->height = std::max(out->height, inner->height + 1);
     out->parts.insert(out->parts.begin(), std::move(inner));
     return out;
@@ -76,8 +76,8 @@ Result<ExprPtr> ExpressionParser::primary() {
   return out;
 }
 
-Result<ExprPtr> ExpressionParser::list(std::string_view end) {
-  ExprPtr out = make(ExprKind::list);
+Result<ExprPtr> ExpressionParser::items(ExprKind kind, std::string_view end) {
+  ExprPtr out = make(kind);
   while (!tokens_.is_symbol(end)) {
     TRY_ASSIGN(ExprPtr item, choice(true));
     add(*out, std::move(item));

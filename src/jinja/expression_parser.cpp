@@ -41,7 +41,7 @@ Result<ExprPtr> ExpressionParser::tuple_without_choice() { return tuple_of(false
 Result<ExprPtr> ExpressionParser::tuple_of(bool with_choice) {
   TRY_ASSIGN(ExprPtr first, choice(with_choice));
   if (!tokens_.is_symbol(",")) return first;
-  ExprPtr out = make(ExprKind::list);
+  ExprPtr out = make(ExprKind::tuple);
   add(*out, std::move(first));
   while (tokens_.take_symbol(",")) {
     if (tokens_.is(TokenKind::print_end) || tokens_.is(TokenKind::block_end)) break;

@@ -11,7 +11,7 @@ class ExpressionParser {
  public:
   explicit ExpressionParser(TokenReader& tokens) : tokens_(tokens) {}
 
-  // One value, or several with commas between them: a list then.
+  // One value, or several with commas between them: a tuple then.
   Result<ExprPtr> tuple();
   Result<ExprPtr> expression() { return choice(true); }
   // Without `x if y else z`: the values of a for, whose own `if` follows.
@@ -39,7 +39,7 @@ class ExpressionParser {
   Result<ExprPtr> sign(bool with_filters);
   Result<ExprPtr> primary();
   Result<ExprPtr> number();
-  Result<ExprPtr> list(std::string_view end);
+  Result<ExprPtr> items(ExprKind, std::string_view end);
   Result<ExprPtr> dict();
   Result<ExprPtr> followed(ExprPtr value);
   Result<ExprPtr> filtered(ExprPtr value);

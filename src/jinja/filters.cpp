@@ -135,7 +135,7 @@ Result<Value> items(const Value& v, const Arguments& a) {
   if (v.is_undefined()) return Value(List());
   if (!v.dict()) return fault(fmt::format("items: must be a mapping, not {}", type_name(v)));
   List out;
-  for (const auto& [key, value] : v.dict()->entries()) out.emplace_back(List{Value(key), value});
+  for (const auto& [key, value] : v.dict()->entries()) out.push_back(Value::tuple({Value(key), value}));
   return Value(std::move(out));
 }
 

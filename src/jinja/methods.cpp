@@ -167,8 +167,7 @@ Result<Value> text_method(const Value& v, std::string_view name, const Arguments
   }
   if (name == "isdigit" || name == "isspace") {
     TRY(a.check({}));
-    return Value(
-        all_code_points(text, [&](u32 c) { return name == "isspace" ? is_space(c) : c >= '0' && c <= '9'; }));
+    return Value(all_code_points(text, name == "isspace" ? is_space : is_digit));
   }
   if (name != "join") return no_method(v, name);
   TRY(a.check({"iterable"}));

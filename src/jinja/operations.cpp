@@ -28,6 +28,11 @@ Value missing(std::string_view name, const Value& in) {
   return Undefined{fmt::format("'{}' is undefined in a {}", name, type_name(in))};
 }
 
+// Of the type of `like`, which is a list or a tuple.
+Value row_like(const Value& like, List items) {
+  return like.is_tuple() ? Value::tuple(std::move(items)) : Value(std::move(items));
+}
+
 // Every character is a value of its own.
 List characters(std::string_view text) {
   List out;
@@ -96,7 +101,7 @@ Result<Value> repeated(const Value& what, i64 times) {
   }
   List out;
   for (u64 i = 0; i < count; ++i) out.insert(out.end(), what.list()->begin(), what.list()->end());
-  return Value(std::move(out));
+  return row_like(what, std::move(out));
 }
 
 Result<bool> contains(const Value& part, const Value& whole) {
@@ -194,7 +199,7 @@ Result<Value> slice_of(const Value& v, const Value* from, const Value* to, const
     }
     if (step > size || step < -size) break;  // a second one lies outside, and its index may not be a number
   }
-  return v.list() ? Value(std::move(items)) : Value(std::move(text));
+  return v.list() ? row_like(v, std::move(items)) : Value(std::move(text));
 }
 
 Result<std::shared_ptr<const List>> elements_of(const Value& v) {
@@ -216,10 +221,10 @@ Result<Value> binary(std::string_view op, const Value& a, const Value& b) {
     return x->whole && y->whole && op != "/" ? integers(op, x->integer, y->integer)
                                              : reals(op, x->real, y->real);
   if (op == "+" && a.text() && b.text()) return Value(*a.text() + *b.text());
-  if (op == "+" && a.list() && b.list()) {
+  if (op == "+" && a.list() && b.list() && a.is_tuple() == b.is_tuple()) {
     List out = *a.list();
     out.insert(out.end(), b.list()->begin(), b.list()->end());
-    return Value(std::move(out));
+    return row_like(a, std::move(out));
   }
   if (op == "*" && (a.text() || a.list()) && y && y->whole) return repeated(a, y->integer);
   if (op == "*" && (b.text() || b.list()) && x && x->whole) return repeated(b, x->integer);

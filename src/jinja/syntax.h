@@ -14,6 +14,7 @@ enum class ExprKind : u8 {
   constant,
   name,        // text
   list,        // parts
+  tuple,       // parts
   dict,        // parts: key, value, key, value ...
   attribute,   // parts[0] . text
   item,        // parts[0] [ parts[1] ]

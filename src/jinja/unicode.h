@@ -14,6 +14,7 @@ u64 count_code_points(std::string_view text);
 u64 byte_of_code_point(std::string_view text, u64 at);
 
 bool is_space(u32 code_point);  // str.isspace()
+bool is_digit(u32 code_point);  // str.isdigit(): superscripts and digits in circles too
 // The code point at `text[at]`, and its bytes. REQUIRES: at < text.size().
 u32 code_point_at(std::string_view text, u64 at, u32* bytes);
 // Where the last one begins. REQUIRES: not empty.

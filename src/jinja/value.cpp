@@ -64,10 +64,11 @@ bool equal_dicts(const Dict& a, const Dict& b) {
   return true;
 }
 
-std::string list_repr(const List& list) {
-  std::string out = "[";
+std::string list_repr(const List& list, bool tuple) {
+  std::string out(1, tuple ? '(' : '[');
   for (const Value& v : list) out += (out.size() > 1 ? ", " : "") + to_repr(v);
-  return out + "]";
+  if (tuple && list.size() == 1) out += ',';
+  return out + (tuple ? ')' : ']');
 }
 
 std::string dict_repr(const Dict& dict) {
@@ -108,6 +109,12 @@ Value::Value(List v) {
   for (const Value& item : v) weigh(item);
   ++depth_;
   held_ = std::make_shared<const List>(std::move(v));
+}
+
+Value Value::tuple(List v) {
+  Value out(std::move(v));
+  out.tuple_ = true;
+  return out;
 }
 
 Value::Value(Dict v) {
@@ -151,7 +158,7 @@ bool equal(const Value& a, const Value& b) {
   if (a.integer() && b.integer()) return *a.integer() == *b.integer();
   if (const auto x = number(a), y = number(b); x && y) return *x == *y;
   if (a.text() && b.text()) return *a.text() == *b.text();
-  if (a.list() && b.list()) return equal_lists(*a.list(), *b.list());
+  if (a.list() && b.list()) return a.is_tuple() == b.is_tuple() && equal_lists(*a.list(), *b.list());
   if (a.dict() && b.dict()) return equal_dicts(*a.dict(), *b.dict());
   if (a.space() && b.space()) return a.space() == b.space();
   if (a.is_undefined() || a.is_none()) return a.held().index() == b.held().index();
@@ -162,7 +169,7 @@ std::string_view type_name(const Value& v) {
   constexpr std::string_view names[] = {"undefined", "None", "bool",      "int",  "float", "str",
                                         "list",      "dict", "namespace", "loop", "macro", "function"};
   static_assert(std::size(names) == std::variant_size_v<Value::Held>);
-  return names[v.held().index()];
+  return v.is_tuple() ? "tuple" : names[v.held().index()];
 }
 
 std::string real_text(double d) {
@@ -189,7 +196,7 @@ std::string to_repr(const Value& v) {
                  [](bool b) { return std::string(b ? "True" : "False"); },
                  [](i64 i) { return fmt::format("{}", i); }, [](double d) { return real_text(d); },
                  [](const Value::Text& t) { return text_repr(*t); },
-                 [](const std::shared_ptr<const List>& l) { return list_repr(*l); },
+                 [&](const std::shared_ptr<const List>& l) { return list_repr(*l, v.is_tuple()); },
                  [](const std::shared_ptr<const Dict>& d) { return dict_repr(*d); },
                  [](const auto&) { return std::string(); }},
       v.held());

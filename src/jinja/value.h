@@ -65,6 +65,8 @@ class Value {
   Value(std::string_view v) : Value(std::string(v)) {}
   Value(const char* v) : Value(std::string(v)) {}
   Value(List v);
+  // A list of another type: it has all that a list has, prints in round brackets and is equal to no list.
+  static Value tuple(List v);
   Value(Dict v);
   Value(std::shared_ptr<Namespace> v) : held_(std::move(v)), depth_(never_inside) {}
   Value(std::shared_ptr<const Loop> v) : held_(std::move(v)), depth_(never_inside) {}
@@ -77,7 +79,8 @@ class Value {
 
   // null: of another kind.
   const std::string* text() const;
-  const List* list() const;
+  const List* list() const;  // of a tuple too
+  bool is_tuple() const { return tuple_; }
   const Dict* dict() const;
   const i64* integer() const { return std::get_if<i64>(&held_); }  // not of a bool
   const bool* boolean() const { return std::get_if<bool>(&held_); }
@@ -100,6 +103,7 @@ class Value {
   void weigh(const Value& part);
 
   Held held_ = Undefined{"a value is undefined"};
+  bool tuple_ = false;
   u32 depth_ = 0;
   u64 weight_ = 8;  // of anything but text
 };
