@@ -77,7 +77,8 @@ std::string config_help() {
   std::string out =
       "A config is a YAML file of sections and keys. On the command line key=value\n"
       "overrides it; the section may be left out where the key is in one section only.\n"
-      "Sizes: KiB MiB GiB TiB are powers of 1024, KB MB GB TB of 1000. Numbers: 1e-5.\n";
+      "Sizes: KiB MiB GiB TiB are powers of 1024, KB MB GB TB of 1000. Numbers: 1e-5.\n"
+      "Lists: a,b or [a, b]; an item that holds a comma in quotes: '[\"a,b\", c]'.\n";
   for (const Section& section : sections()) {
     out += fmt::format("\n{}:  {}\n", section.name, section.help);
     for_fields_of(section, [&](const Field& field) {
@@ -95,7 +96,8 @@ std::string config_markdown() {
       "1024, "
       "KB, MB, GB and TB\nof 1000. Any key can be overridden on the command line: "
       "`train.learning_rate=1e-4`, or "
-      "`learning_rate=1e-4`.\n";
+      "`learning_rate=1e-4`. A list is\nwritten `target_modules=q_proj,v_proj`, or in brackets, with quotes around an item that holds a "
+      "comma:\n`'data.train=[\"a,b.txt\", c.txt]'`.\n";
   for (const Section& section : sections()) {
     out += fmt::format("\n## {}\n\n{}.\n\n| key | default | what | values |\n|---|---|---|---|\n",
                        section.name, section.help);

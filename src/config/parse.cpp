@@ -225,6 +225,25 @@ Error Reader::unknown_key(const std::string& place, std::string_view section, co
   return fault_at(place, what + advice);
 }
 
+// "a, b" as [a, b]. Each item stands as it is, colons and all.
+YAML::Node items_between_commas(std::string_view text) {
+  YAML::Node list(YAML::NodeType::Sequence);
+  while (true) {
+    const size_t comma = std::min(text.find(','), text.size());
+    std::string_view item = text.substr(0, comma);
+    while (item.starts_with(' ')) item.remove_prefix(1);
+    while (item.ends_with(' ')) item.remove_suffix(1);
+    list.push_back(std::string(item));
+    if (comma == text.size()) return list;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+bool is_list(std::string_view section, const std::string& key) {
+  const std::vector<const Field*> found = find_fields(section, key);
+  return found.size() == 1 && std::holds_alternative<ListRef>(found[0]->ref);
+}
+
 Result<void> Reader::read_override(const std::string& text) {
   const std::string place = fmt::format("override '{}'", text);
   const size_t equals = text.find('=');
@@ -241,7 +260,7 @@ Result<void> Reader::read_override(const std::string& text) {
       return unknown_section(place, section);
     }
   }
-  // Only lists and quoted text need YAML; anything else is taken as it stands, colons and all.
+  // Only brackets and quotes need YAML; anything else is taken as it stands, colons and all.
   YAML::Node value(value_text);
   if (value_text.find_first_of("[\"'") == 0) {
     try {
@@ -249,6 +268,8 @@ Result<void> Reader::read_override(const std::string& text) {
     } catch (const YAML::Exception& e) {
       return fault_at(place, e.msg);
     }
+  } else if (value_text.find(',') != std::string::npos && is_list(section, key)) {
+    value = items_between_commas(value_text);
   }
   return read_key(place, section, key, value);
 }

@@ -133,6 +133,22 @@ TEST(ConfigParse, Overrides) {
   EXPECT_THAT(fault_of(smallest, {"trian.seed=1"}), HasSubstr("did you mean 'train'?"));
 }
 
+// It took brackets.
+TEST(ConfigParse, ListsInOverridesAreWrittenWithCommas) {
+  const auto lora = [](const std::string& value) { return parse(smallest, {"lora.target_modules=" + value}).lora.target_modules; };
+  EXPECT_THAT(lora("q_proj,v_proj"), testing::ElementsAre("q_proj", "v_proj"));
+  EXPECT_THAT(lora("q_proj, v_proj"), testing::ElementsAre("q_proj", "v_proj"));
+  EXPECT_THAT(lora("[q_proj, v_proj]"), testing::ElementsAre("q_proj", "v_proj"));
+  EXPECT_THAT(lora("q_proj"), testing::ElementsAre("q_proj"));
+  const auto train = [](const std::string& value) { return parse(smallest, {"train=" + value}).data.train; };
+  EXPECT_THAT(train("a:b.txt,#c"), testing::ElementsAre("a:b.txt", "#c"));
+  EXPECT_THAT(train("'a,b.txt'"), testing::ElementsAre("a,b.txt"));
+  EXPECT_THAT(train("[{path: a, weight: 0.7}, {path: b, weight: 0.3}]"), testing::ElementsAre("a", "b"));
+  EXPECT_THAT(fault_of(smallest, {"data.train=a,,b"}), HasSubstr("data.train: every item must be text"));
+  EXPECT_EQ(parse(smallest, {"machine.executor=cuda:0,1"}).machine.executor, "cuda:0,1");
+  EXPECT_THAT(parse("data: {train: 'a,b.txt'}\nmemory: {device: 1GiB, host: 2GiB}\n").data.train, testing::ElementsAre("a,b.txt"));
+}
+
 TEST(ConfigParse, BrokenYamlNamesTheLine) {
   EXPECT_THAT(fault_of("model:\n  a: [1\n"), HasSubstr("c.yaml:"));
   EXPECT_THAT(fault_of("- 1\n"), HasSubstr("map of sections"));
