@@ -62,7 +62,8 @@ std::optional<u64> layer_of(std::string_view module) {
 
 bool ends_with_one_of(std::string_view module, const std::vector<std::string>& names) {
   return std::ranges::any_of(names, [&](const std::string& name) {
-    return module.size() > name.size() && module.ends_with(name) && module[module.size() - name.size() - 1] == '.';
+    return module.size() > name.size() && module.ends_with(name) &&
+           module[module.size() - name.size() - 1] == '.';
   });
 }
 
@@ -74,8 +75,9 @@ bool is_one_of(std::string_view module, const std::vector<std::string>& names) {
 Result<bool> matches(std::string_view module, const std::string& pattern) {
   try {
     return boost::regex_match(module.begin(), module.end(), boost::regex(pattern));
-  } catch (const std::runtime_error& e) {  // boost::regex_error too, and of a pattern that takes too many steps
-    return fault(fmt::format("the pattern '{}' cannot be read: {}; name the modules in a list", pattern, e.what()));
+  } catch (const std::runtime_error& e) {  // of a pattern that takes too many steps, too
+    return fault(
+        fmt::format("the pattern '{}' cannot be read: {}; name the modules in a list", pattern, e.what()));
   }
 }
 

@@ -24,8 +24,8 @@ struct AdapterTargets {
   bool all_linear() const { return named.pattern == "all-linear"; }
   bool none() const { return named.names.empty() && named.pattern.empty(); }
 
-  // `module`: its path in the model, "model.layers.0.self_attn.q_proj". Error: a reason without a place, of a pattern
-  // that cannot be read here.
+  // `module`: its path in the model, "model.layers.0.self_attn.q_proj". Error: a reason without a place, of a
+  // pattern that cannot be read here.
   Result<bool> hold(std::string_view module) const;
 };
 

@@ -37,7 +37,8 @@ Result<std::string> weights_fingerprint(const std::string& directory) {
   std::ranges::sort(tensors, {}, [](const Location& at) -> const std::string& { return at.tensor->name; });
   StreamHash hash;
   for (const Location& at : tensors) {
-    hash.update(fmt::format("{} {} {}\n", at.tensor->name, name(at.tensor->dtype), shape_text(at.tensor->shape)));
+    hash.update(
+        fmt::format("{} {} {}\n", at.tensor->name, name(at.tensor->dtype), shape_text(at.tensor->shape)));
     TRY(add_blocks(hash, at));
   }
   return hash_text(hash.digest());

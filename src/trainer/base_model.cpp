@@ -34,7 +34,8 @@ Result<std::string> difference_of_configs(const std::string& base, const std::st
 Result<std::string> difference_of_weights(const std::string& base, const std::string& then) {
   if (then.empty()) return std::string();
   TRY_ASSIGN(const std::string now, weights_fingerprint(base));
-  return now == then ? std::string() : fmt::format("the weights' fingerprint is {} there and {} here", then, now);
+  return now == then ? std::string()
+                     : fmt::format("the weights' fingerprint is {} there and {} here", then, now);
 }
 
 }  // namespace
@@ -47,9 +48,10 @@ Result<void> check_base_model(const std::string& base, const std::string& checkp
     TRY_ASSIGN(difference, difference_of_weights(base, state.base_fingerprint));
   }
   if (difference.empty()) return {};
-  return Error{ErrorKind::usage, fmt::format("{} was trained beside another model than {} holds: {}. Put that model back, or "
-                                             "name where it is (`model` of the config, --base of export)",
-                                             checkpoint, base, difference)};
+  return Error{ErrorKind::usage,
+               fmt::format("{} was trained beside another model than {} holds: {}. Put that model back, or "
+                           "name where it is (`model` of the config, --base of export)",
+                           without_slashes(checkpoint), base, difference)};
 }
 
 }  // namespace tidepool
