@@ -47,8 +47,9 @@ constexpr std::string_view model_keys = "the model and train.precision", lora_ke
                            all_keys = "the model, section lora and train.precision";
 
 Error other_run(const std::string& path, const std::string& difference, std::string_view keys) {
-  return {ErrorKind::usage, fmt::format("{} was trained otherwise: {}. Set {} as there, or choose another output.dir",
-                                        path, difference, keys)};
+  return {ErrorKind::usage,
+          fmt::format("{} was trained otherwise: {}. Set {} as there, or choose another output.dir", path,
+                      difference, keys)};
 }
 
 Error cannot_tell(const Error& error) {
@@ -113,7 +114,9 @@ Result<void> CheckpointStore::check_adapter_config(const std::string& path) cons
   if (there.r != graph_.lora.r)
     return other_run(path, fmt::format("lora.r is {} there and {} here", there.r, graph_.lora.r), lora_keys);
   if (std::abs(there.alpha - graph_.lora.alpha) > 1e-12 * graph_.lora.alpha)
-    return other_run(path, fmt::format("lora.lora_alpha is {} there and {} here", there.alpha, graph_.lora.alpha), lora_keys);
+    return other_run(path,
+                     fmt::format("lora.lora_alpha is {} there and {} here", there.alpha, graph_.lora.alpha),
+                     lora_keys);
   return {};
 }
 
@@ -124,7 +127,8 @@ Result<void> CheckpointStore::check_model(const std::string& path) const {
                                  const std::vector<StatePart>& parts) -> Result<void> {
     const std::string difference = tensors_difference(there, stored_tensors(graph_, parts));
     if (difference.empty()) return {};
-    return other_run(path, fmt::format("{}: {}", file_name, difference), graph_.lora.on() ? all_keys : model_keys);
+    return other_run(path, fmt::format("{}: {}", file_name, difference),
+                     graph_.lora.on() ? all_keys : model_keys);
   };
   const char* weights = weights_file_of(graph_);
   TRY_ASSIGN(const auto model, SafetensorsModel::open(path, ErrorKind::corrupt_checkpoint, weights));

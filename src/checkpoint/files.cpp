@@ -18,7 +18,8 @@ namespace {
 
 class PosixOutputFile final : public OutputFile {
  public:
-  PosixOutputFile(std::string path, Fd fd, FileUse use) : path_(std::move(path)), fd_(std::move(fd)), use_(use) {}
+  PosixOutputFile(std::string path, Fd fd, FileUse use)
+      : path_(std::move(path)), fd_(std::move(fd)), use_(use) {}
 
   Result<void> append(std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
@@ -100,7 +101,8 @@ std::unique_ptr<Files> create_posix_files(FileUse use) { return std::make_unique
 
 Error output_error(const char* operation, const std::string& path, int error_number, FileUse use) {
   return {ErrorKind::io,
-          with_advice(fmt::format("cannot {} {}: {}", operation, path, errno_text(error_number)), error_number, use)};
+          with_advice(fmt::format("cannot {} {}: {}", operation, path, errno_text(error_number)),
+                      error_number, use)};
 }
 
 }  // namespace tidepool

@@ -48,10 +48,10 @@ Result<void> tokenize_config(const Config& config, u64 show) {
   TRY_ASSIGN(const std::vector<SourceFiles> sources, all_sources(config.data, tokenizer));
   for (const SourceFiles& source : sources) {
     if (source.holds(FileKind::tokens))
-      return Error{ErrorKind::bad_input,
-                   fmt::format("{}: is tokens, or text whose bytes are tokens, which training reads as it is; to tokenize text "
-                               "name a tokenizer.json with data.tokenizer",
-                               source.found[0].path)};
+      return Error{ErrorKind::bad_input, fmt::format("{}: is tokens, or text whose bytes are tokens, which "
+                                                     "training reads as it is; to tokenize text "
+                                                     "name a tokenizer.json with data.tokenizer",
+                                                     source.found[0].path)};
   }
   if (show > 0) return show_documents(config, sources, show);
   const StopSignals signals(StopSignals::at_once("\ntidepool: stopped; what was begun is removed\n"));

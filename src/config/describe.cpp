@@ -96,7 +96,8 @@ std::string config_markdown() {
       "1024, "
       "KB, MB, GB and TB\nof 1000. Any key can be overridden on the command line: "
       "`train.learning_rate=1e-4`, or "
-      "`learning_rate=1e-4`. A list is\nwritten `target_modules=q_proj,v_proj`, or in brackets, with quotes around an item that holds a "
+      "`learning_rate=1e-4`. A list is\nwritten `target_modules=q_proj,v_proj`, or in brackets, with quotes "
+      "around an item that holds a "
       "comma:\n`'data.train=[\"a,b.txt\", c.txt]'`.\n";
   for (const Section& section : sections()) {
     out += fmt::format("\n## {}\n\n{}.\n\n| key | default | what | values |\n|---|---|---|---|\n",

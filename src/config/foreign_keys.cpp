@@ -126,8 +126,9 @@ std::string_view kind_of(std::string_view model_type) {
 }
 
 const Demand* demand_of(Family family, std::string_view key) {
-  const auto found = std::ranges::find_if(
-      demands, [&](const Demand& demand) { return key == demand.key && (demand.families & bit(family)) != 0; });
+  const auto found = std::ranges::find_if(demands, [&](const Demand& demand) {
+    return key == demand.key && (demand.families & bit(family)) != 0;
+  });
   return found == demands.end() ? nullptr : &*found;
 }
 
@@ -162,9 +163,10 @@ bool is_rope_key(std::string_view key) { return key == "rope_scaling" || key == 
 Result<bool> accept_model_key(Family family, std::string_view key, std::string_view value) {
   if (const Demand* demand = demand_of(family, key)) {
     if (equal_values(value, demand->value)) return true;
-    return Error{ErrorKind::usage,
-                 fmt::format("'{}' is not supported; Tidepool trains {} models with {}: {}{}{}", value, name(family),
-                             demand->key, demand->value, demand->advice.empty() ? "" : "; ", demand->advice)};
+    return Error{
+        ErrorKind::usage,
+        fmt::format("'{}' is not supported; Tidepool trains {} models with {}: {}{}{}", value, name(family),
+                    demand->key, demand->value, demand->advice.empty() ? "" : "; ", demand->advice)};
   }
   if (is_rope_key(key) && value == "null") return true;
   if (key.find("expert") != std::string_view::npos || key.find("moe") != std::string_view::npos)

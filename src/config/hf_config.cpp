@@ -77,18 +77,19 @@ std::string_view kind_of(const json::value& value) {
 
 // What a field takes, in the words of kind_of().
 std::string_view wanted_kind(const Field& field) {
-  return std::visit(Overloaded{[](u32* (*)(Config&)) { return "an integer"; },
-                               [](u64* (*)(Config&)) { return "an integer"; },
-                               [](double* (*)(Config&)) { return "a number"; },
-                               [](bool* (*)(Config&)) { return "a boolean"; },
-                               [](const auto&) { return "a text"; }},
-                    field.ref);
+  return std::visit(
+      Overloaded{[](u32* (*)(Config&)) { return "an integer"; },
+                 [](u64* (*)(Config&)) { return "an integer"; },
+                 [](double* (*)(Config&)) { return "a number"; },
+                 [](bool* (*)(Config&)) { return "a boolean"; }, [](const auto&) { return "a text"; }},
+      field.ref);
 }
 
-// As transformers: in quotes a number is no number, and of floats for integers it takes those of rope parameters
-// alone. "false" in quotes would even count as true.
+// As transformers: in quotes a number is no number, and of floats for integers it takes those of rope
+// parameters alone. "false" in quotes would even count as true.
 bool has_kind(const json::value& value, std::string_view wanted, std::string_view key) {
-  if (wanted == "a number" || (wanted == "an integer" && is_rope_key(key.substr(0, key.find('.'))))) return value.is_number();
+  if (wanted == "a number" || (wanted == "an integer" && is_rope_key(key.substr(0, key.find('.')))))
+    return value.is_number();
   return kind_of(value) == wanted;
 }
 
@@ -159,7 +160,8 @@ class Reader {
     if (value.is_object() || value.is_array())
       return fault(key, fmt::format("must be one value ({})", type_name(field)));
     if (const std::string_view wanted = wanted_kind(field); !value.is_null() && !has_kind(value, wanted, key))
-      return fault(key, fmt::format("{} is {}; it must be {}", json_text(value, JsonStyle::line), kind_of(value), wanted));
+      return fault(key, fmt::format("{} is {}; it must be {}", json_text(value, JsonStyle::line),
+                                    kind_of(value), wanted));
     const std::string text = value.is_null() ? "auto" : text_of(value);
     if (const Result<void> done = set_value(field, config_, text); !done)
       return fault(key, fmt::format("'{}' {}", text, done.error().message));

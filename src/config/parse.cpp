@@ -278,9 +278,11 @@ Result<Config> Reader::finish() {
   for (const Field& field : schema()) {
     if (field.required && place_of(field).empty()) {
       const std::string_view example = std::holds_alternative<ListRef>(field.ref) ? "data.txt" : "2GiB";
-      return fault_at(file_, fmt::format("'{}' is missing in section '{}'; add '{}: {}' there, or {}.{}={} to the command ({})",
-                                      field.key, field.section, field.key, example, field.section, field.key, example,
-                                      field.help));
+      return fault_at(
+          file_,
+          fmt::format("'{}' is missing in section '{}'; add '{}: {}' there, or {}.{}={} to the command ({})",
+                      field.key, field.section, field.key, example, field.section, field.key, example,
+                      field.help));
     }
   }
   config_.model_directory = directory_;

@@ -77,9 +77,10 @@ Result<void> add_entry(const std::string& entry, std::string_view named_in, std:
   if (fs::exists(entry, unused)) {
     TRY(add_path(entry, true, out));
     if (out.size() > before) return {};
-    return bad(fs::is_directory(entry, unused)
-                   ? fmt::format("{}: the directory holds no files; correct {}", entry, named_in)
-                   : fmt::format("{}: is neither a regular file nor a directory; correct {}", entry, named_in));
+    return bad(
+        fs::is_directory(entry, unused)
+            ? fmt::format("{}: the directory holds no files; correct {}", entry, named_in)
+            : fmt::format("{}: is neither a regular file nor a directory; correct {}", entry, named_in));
   }
   if (entry.find_first_of("*?[") == std::string::npos) {
     return bad(fmt::format("{}: no such data file (looked from {}); correct {}", entry,

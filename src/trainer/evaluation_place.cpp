@@ -61,8 +61,9 @@ Result<EvaluationPlace> of_model_directory(const EvaluateRequest& request) {
   const std::string held_out =
       request.data.empty() ? data_override(request.overrides, "validation") : list_text(request.data);
   if (held_out.empty() && data_override(request.overrides, "train").empty())
-    return usage(fmt::format("{} is a model directory, which holds no data: name files to evaluate on, data=FILE",
-                             request.source));
+    return usage(
+        fmt::format("{} is a model directory, which holds no data: name files to evaluate on, data=FILE",
+                    request.source));
   std::vector<std::string> overrides = overrides_of(request);
   overrides.insert(overrides.begin(), "model=" + request.source);
   // A config must name data.train, which is not read where files to evaluate on are named.

@@ -37,9 +37,10 @@ Result<Speech> open_speech(const Config& config, const GenerateConfig& generate,
                                                "smaller than 256",
                                                checkpoint)};
   if (out.encoder.text->vocab_size() > config.model.vocab_size)
-    return Error{ErrorKind::bad_input, fmt::format("{}: has token ids up to {}, but the model's vocab_size is {}; put the "
-                                                   "model's own tokenizer there",
-                                                   out.encoder.name, out.encoder.text->vocab_size() - 1, config.model.vocab_size)};
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}: has token ids up to {}, but the model's vocab_size is {}; put the "
+                             "model's own tokenizer there",
+                             out.encoder.name, out.encoder.text->vocab_size() - 1, config.model.vocab_size)};
   TRY_ASSIGN(out.ends, end_token_ids(checkpoint));
   if (out.encoder.end_token) out.ends.push_back(*out.encoder.end_token);
   const std::string prompt = generate.prompt.empty() ? "\n" : generate.prompt;
