@@ -83,6 +83,20 @@ TEST_F(BaseModel, WithAnotherConfigIsRefused) {
   expect_refused("rms_norm_eps is ");
 }
 
+// How much is added, and to what, is read from these.
+TEST_F(BaseModel, AndTheFilesBesideTheAdaptersAreVerified) {
+  stop_after_two();
+  for (const char* name : {"/adapter_config.json", "/trainer_state.json"}) {
+    const std::string path = run_ + "/checkpoint-2" + name;
+    flip_byte(path, fs::file_size(path) / 2);
+    const auto found = find_export_source(run_ + "/checkpoint-2", base_);
+    ASSERT_FALSE(found);
+    EXPECT_EQ(found.error().kind, ErrorKind::corrupt_checkpoint);
+    EXPECT_THAT(found.error().message, HasSubstr(path + ": XXH3 is"));
+    flip_byte(path, fs::file_size(path) / 2);
+  }
+}
+
 TEST_F(BaseModel, IsNotAskedAboutWhereNothingIsSaidOfIt) {
   const std::string adapters = dir_ / "elsewhere/adapters";
   fs::create_directories(adapters);
