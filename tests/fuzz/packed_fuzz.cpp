@@ -11,7 +11,7 @@
 namespace tidepool::fuzz {
 namespace {
 
-constexpr size_t text_bytes_max = 256 * kib;
+constexpr size_t text_bytes_max = 64 * kib;
 
 struct Text {
   std::string bytes;
@@ -50,7 +50,7 @@ std::string lines_of(std::string_view text) {
 void packed(std::string_view input) {
   const std::string path = file("fuzz.txt", input);
   if (const Result<void> readable = check_readable_kind(path); !readable) check_refusal(readable.error());
-  const Text whole = read(path, 64 * kib), pieces = read(path, 777);
+  const Text whole = read(path, 16 * kib), pieces = read(path, 777);
   CHECK(whole.whole == pieces.whole);
   const size_t both = std::min(whole.bytes.size(), pieces.bytes.size());
   CHECK(whole.bytes.compare(0, both, pieces.bytes, 0, both) == 0);
