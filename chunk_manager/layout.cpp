@@ -17,10 +17,11 @@ ChunkId add(Layout& layout, Chunk chunk) {
 ChunkId add_whole(Layout& layout, Kind kind, Bytes bytes, u32 block, u32 m) {
   ChunkId first{};
   for (u32 d = 0; d < layout.devices; ++d) {
-    const ChunkId id = add(layout, {.kind = kind,
-                                    .instance = m * layout.devices + d,
-                                    .block = block,
-                                    .bytes = Bytes{std::max(round_up(bytes.value, frame_alignment), frame_alignment)}});
+    const ChunkId id =
+        add(layout, {.kind = kind,
+                     .instance = m * layout.devices + d,
+                     .block = block,
+                     .bytes = Bytes{std::max(round_up(bytes.value, frame_alignment), frame_alignment)}});
     if (d == 0) first = id;
   }
   return first;

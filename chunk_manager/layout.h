@@ -8,19 +8,20 @@
 namespace tidepool {
 
 struct LayoutOptions {
-  u64 target_elements = 0;   // of a cut; rounded so that a window's cuts are equal
-  u32 micro_batches = 1;     // per sweep and device: how many activations of a block live at once there
+  u64 target_elements = 0;  // of a cut; rounded so that a window's cuts are equal
+  u32 micro_batches = 1;    // per sweep and device: how many activations of a block live at once there
   u32 devices = 1;
 };
 
-// First chunk ids of a window's kinds; cut c of a kind is `first + c`. Of a window that is not trained, only `param`
-// is valid. Each device owns a run of cuts,
-// its shard: it alone fetches their parameters, sums their gradients, and hands these down.
+// First chunk ids of a window's kinds; cut c of a kind is `first + c`. Of a window that is not trained, only
+// `param` is valid. Each device owns a run of cuts, its shard: it alone fetches their parameters, sums their
+// gradients, and hands these down.
 struct WindowChunks {
   u32 cuts = 0;
   u32 shard_cuts = 0;  // of device 0: of no device are there more. With one device all
   bool trains = true;
-  ChunkId param{}, master{}, momentum{}, variance{}, grad{};  // master: or master_low, as the precision has it
+  ChunkId param{}, master{}, momentum{}, variance{},
+      grad{};                       // master: or master_low, as the precision has it
   std::vector<ChunkId> grad_accum;  // by use: a tied window has one per block that reads it
   // By use: what device 0's micro-batches sum up to, before that is reduced to grad_accum. Device d's
   // begins d * cuts later. With one device it is grad_accum itself.
@@ -41,8 +42,8 @@ struct Layout {
   std::vector<Chunk> chunks;
   std::vector<WindowChunks> windows;
   // Device 0's; device d's is d later. m counts a device's micro-batches of one sweep.
-  std::vector<ChunkId> activation;  // [block * micro_batches + m], valid for block >= 1
-  std::vector<ChunkId> kept;        // [block * micro_batches + m], valid where Block::kept > 0; training
+  std::vector<ChunkId> activation;       // [block * micro_batches + m], valid for block >= 1
+  std::vector<ChunkId> kept;             // [block * micro_batches + m], valid where Block::kept > 0; training
   std::vector<ChunkId> activation_grad;  // [m]; training
   std::vector<ChunkId> batch;            // [m]
   ChunkId workspace{}, scalars{};
@@ -51,7 +52,9 @@ struct Layout {
   Bytes bytes(ChunkId first, u32 count) const;
   // Whether parameters are dead from their last use in a step until their update: any, or a window's.
   bool params_die() const { return trains && made_by_update(Kind::param, precision); }
-  bool params_die(u32 window) const { return windows[window].trains && made_by_update(Kind::param, precision); }
+  bool params_die(u32 window) const {
+    return windows[window].trains && made_by_update(Kind::param, precision);
+  }
   // The kinds that outlive a step, in the operand order of updates: param, and where the window is trained
   // master? or master_low?, momentum, variance.
   std::vector<ChunkId> state(u32 window, u32 cut) const;

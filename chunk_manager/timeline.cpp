@@ -58,8 +58,9 @@ void CircleProfile::change(Span span, Change&& change) {
         for (u64 p = begin; p < end; ++p) change(used_[p]);
         const u64 first = block * block_positions;
         const u64* used = used_.data();
-        blocks_[block].most = blocks_[block].throughout +
-                              *std::max_element(used + first, used + std::min(first + block_positions, used_.size()));
+        blocks_[block].most =
+            blocks_[block].throughout +
+            *std::max_element(used + first, used + std::min(first + block_positions, used_.size()));
       });
 }
 

@@ -55,9 +55,7 @@ class CircleProfile {
     u64 most = 0;        // of all, with that
   };
 
-  u64 wrap(i32 position) const {
-    return static_cast<u64>(position < 0 ? position + positions() : position);
-  }
+  u64 wrap(i32 position) const { return static_cast<u64>(position < 0 ? position + positions() : position); }
   // Of each block: its number, and [begin, end) where the span meets it.
   template <class Whole, class Part>
   void for_blocks(Span, Whole&&, Part&&) const;
@@ -103,11 +101,11 @@ struct Arc {
   ChunkId first{};  // of several devices: device 0's
   u32 count = 1;
   Bytes bytes{};
-  Span span;               // least: first to last op that touches it
+  Span span;                   // least: first to last op that touches it
   i32 floor = -1'000'000'000;  // earliest position at which filling it makes sense
-  i32 tail = 0;            // positions that it should stay on after the last op, where memory allows
-  bool filled = false;     // by a copy or read: starting early hides the movement
-  bool permanent = false;  // the whole circle
+  i32 tail = 0;                // positions that it should stay on after the last op, where memory allows
+  bool filled = false;         // by a copy or read: starting early hides the movement
+  bool permanent = false;      // the whole circle
   Spread spread = Spread::each;
   FromRest from_rest = FromRest::alike;
   // Chosen by place_arcs.
@@ -118,8 +116,8 @@ struct Arc {
 struct PlaceOptions {
   i32 positions = 0;
   Bytes capacity{};
-  i32 lookahead = 0;   // most positions that a fill may start early; 0: as far as memory allows
-  i32 start = 0;       // position where the order of fills begins (they keep the order of need)
+  i32 lookahead = 0;  // most positions that a fill may start early; 0: as far as memory allows
+  i32 start = 0;      // position where the order of fills begins (they keep the order of need)
 };
 
 // Gives every arc an offset, and every filled arc the earliest start that memory allows, so that no

@@ -59,7 +59,9 @@ Result<DirectoryLock> DirectoryLock::take(const Options& options) {
       return Error{ErrorKind::io, fmt::format("cannot lock the {}: {} is {}; remove it, or {}", options.what,
                                               path, kind, options.remedy)};
     const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) return file_error(fmt::format("cannot lock the {}: cannot open", options.what), path, errno, FileUse::other);
+    if (fd < 0)
+      return file_error(fmt::format("cannot lock the {}: cannot open", options.what), path, errno,
+                        FileUse::other);
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;
       close(fd);

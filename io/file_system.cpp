@@ -20,11 +20,20 @@ struct Known {
 };
 // Numbers that <linux/magic.h> of Debian 12 does not name stand as they are.
 constexpr Known known_file_systems[] = {
-    {EXT4_SUPER_MAGIC, "ext4"}, {XFS_SUPER_MAGIC, "xfs"}, {BTRFS_SUPER_MAGIC, "btrfs"},
-    {0x2fc12fc1, "zfs"},        {F2FS_SUPER_MAGIC, "f2fs"}, {TMPFS_MAGIC, "tmpfs"},
-    {RAMFS_MAGIC, "ramfs"},     {NFS_SUPER_MAGIC, "nfs"}, {OVERLAYFS_SUPER_MAGIC, "overlay"},
-    {CIFS_SUPER_MAGIC, "cifs"}, {FUSE_SUPER_MAGIC, "fuse"},
-    {PROC_SUPER_MAGIC, "proc", true},   {SYSFS_MAGIC, "sysfs", true}, {CGROUP2_SUPER_MAGIC, "cgroup", true},
+    {EXT4_SUPER_MAGIC, "ext4"},
+    {XFS_SUPER_MAGIC, "xfs"},
+    {BTRFS_SUPER_MAGIC, "btrfs"},
+    {0x2fc12fc1, "zfs"},
+    {F2FS_SUPER_MAGIC, "f2fs"},
+    {TMPFS_MAGIC, "tmpfs"},
+    {RAMFS_MAGIC, "ramfs"},
+    {NFS_SUPER_MAGIC, "nfs"},
+    {OVERLAYFS_SUPER_MAGIC, "overlay"},
+    {CIFS_SUPER_MAGIC, "cifs"},
+    {FUSE_SUPER_MAGIC, "fuse"},
+    {PROC_SUPER_MAGIC, "proc", true},
+    {SYSFS_MAGIC, "sysfs", true},
+    {CGROUP2_SUPER_MAGIC, "cgroup", true},
     {DEVPTS_SUPER_MAGIC, "devpts", true},
 };
 
@@ -47,7 +56,8 @@ std::string existing_parent(const std::string& dir) {
 Result<FileSystem> look_at_file_system(const std::string& dir) {
   FileSystem out{.dir = existing_parent(dir)};
   struct statfs status {};
-  if (::statfs(out.dir.c_str(), &status) != 0) return file_error("cannot look at the file system of", out.dir, errno);
+  if (::statfs(out.dir.c_str(), &status) != 0)
+    return file_error("cannot look at the file system of", out.dir, errno);
   const u64 magic = static_cast<u64>(status.f_type);
   const Known known = known_as(magic);
   out.name = known.name;

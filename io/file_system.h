@@ -16,7 +16,7 @@ struct FileSystem {
   std::string name;  // "ext4"
   bool in_memory = false;
   bool pseudo = false;  // proc, sysfs: nobody's files can lie there
-  Bytes free{};      // for this user
+  Bytes free{};         // for this user
 };
 
 // ErrorKind::io where even that cannot be looked at.

@@ -59,7 +59,8 @@ std::string cgroup_path(const std::string& root, bool v2) {
   return "/";
 }
 
-// memory.stat of v2 and v1: what cannot be dropped. The page cache can, and so can the kernel's caches of names.
+// memory.stat of v2 and v1: what cannot be dropped. The page cache can, and so can the kernel's caches of
+// names.
 Bytes used_in(const std::string& folder, bool v2) {
   u64 used = 0, droppable = 0;
   std::ifstream in(folder + "/memory.stat");
@@ -138,16 +139,20 @@ MemoryLimits read_memory_limits(const std::string& root) {
 Result<void> check_memory(const MemoryLimits& limits, Bytes needed, Bytes beside) {
   const Bytes more = needed + beside;
   const std::string extra =
-      beside.value == 0 ? "" : fmt::format(" and {} that the process takes beside the budgets", format_bytes(beside));
+      beside.value == 0
+          ? ""
+          : fmt::format(" and {} that the process takes beside the budgets", format_bytes(beside));
   if (limits.cgroup && *limits.cgroup < limits.cgroup_used + more) {
-    const std::string used =
-        limits.cgroup_used.value == 0 ? "" : fmt::format(" on top of {} in use", format_bytes(limits.cgroup_used));
+    const std::string used = limits.cgroup_used.value == 0
+                                 ? ""
+                                 : fmt::format(" on top of {} in use", format_bytes(limits.cgroup_used));
     return Error{
         ErrorKind::does_not_fit,
-        fmt::format("the cgroup limit {} ({}) is below the {} of memory asked for{}{}: raise it by {} (docker "
-                    "--memory, systemd MemoryMax=), or lower memory.host or memory.device by as much",
-                    format_bytes(*limits.cgroup), limits.cgroup_file, format_bytes(needed), extra, used,
-                    format_bytes(limits.cgroup_used + more - *limits.cgroup))};
+        fmt::format(
+            "the cgroup limit {} ({}) is below the {} of memory asked for{}{}: raise it by {} (docker "
+            "--memory, systemd MemoryMax=), or lower memory.host or memory.device by as much",
+            format_bytes(*limits.cgroup), limits.cgroup_file, format_bytes(needed), extra, used,
+            format_bytes(limits.cgroup_used + more - *limits.cgroup))};
   }
   if (limits.available.value != 0 && limits.available < more) {
     return Error{

@@ -19,8 +19,8 @@
 namespace tidepool {
 
 struct SwapFileOptions {
-  std::string dir;  // made if missing; its parent must exist
-  Bytes bytes{};    // a multiple of frame_alignment, not 0
+  std::string dir;       // made if missing; its parent must exist
+  Bytes bytes{};         // a multiple of frame_alignment, not 0
   bool own_dir = false;  // nobody's but the jobs': removed at the end, whoever made it
 };
 
@@ -62,8 +62,8 @@ class SwapFile {
   std::vector<std::string> notes_;
 };
 
-// For a job that needs no swap file: clears what a dead one left in `options.dir`, and says so. Empty: there was
-// nothing, or a live job has it. `options.bytes` is not looked at.
+// For a job that needs no swap file: clears what a dead one left in `options.dir`, and says so. Empty: there
+// was nothing, or a live job has it. `options.bytes` is not looked at.
 std::string clear_swap_litter(const SwapFileOptions& options);
 
 inline constexpr const char* swap_file_name = "tidepool.swap";

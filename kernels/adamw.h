@@ -14,29 +14,31 @@ namespace tidepool {
 // element and can do once per step is folded in here: host AdamW computes about as long as it reads.
 struct AdamWScalars {
   float beta1 = 0, beta2 = 0;
-  // grad_scale / loss_scale times 1 - beta1, and times sqrt(1 - beta2): its product's square joins the variance.
+  // grad_scale / loss_scale times 1 - beta1, and times sqrt(1 - beta2): its product's square joins the
+  // variance.
   float grad_to_momentum = 0, grad_to_root = 0;
   // The step is momentum / (sqrt(variance) * root_factor + root_offset), so with
   // step_size = lr / (1 - beta1^t) these are 1 / sqrt(1 - beta2^t) / step_size and epsilon / step_size.
   // For lr = 0 they are 0 and infinity: then the step is exactly 0.
   float root_factor = 0;
   float root_offset = 0;
-  float decay = 1;             // 1 - lr * weight_decay, for decayed segments
-  float grad_scale = 1;        // clip factor (1: none), for reports: the factors above hold it
-  bool skip = false;  // non-finite gradient: leave the state as it is (fp16's param is made again from it)
+  float decay = 1;       // 1 - lr * weight_decay, for decayed segments
+  float grad_scale = 1;  // clip factor (1: none), for reports: the factors above hold it
+  bool skip = false;     // non-finite gradient: leave the state as it is (fp16's param is made again from it)
 };
 struct AdamWSettings {
   double learning_rate = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
 };
-// `t` counts updates from 1. `grad_norm` and `max_grad_norm` as in clip_grad_norm_: max / (norm + 1e-6), at most 1.
+// `t` counts updates from 1. `grad_norm` and `max_grad_norm` as in clip_grad_norm_: max / (norm + 1e-6), at
+// most 1.
 AdamWScalars adamw_scalars(const AdamWSettings&, u64 t, double grad_norm, double max_grad_norm);
 
 // The same in two parts, because a device knows the norm before the host does: what needs powers is made on
 // the host, what needs the norm is plain IEEE arithmetic wherever the norm is, so both make the same bits.
 struct AdamWStep {
-  AdamWScalars unclipped;                        // all that the norm and the loss's scale do not change
-  double grad_to_momentum = 0, grad_to_root = 0; // for a clip factor of 1
-  double max_grad_norm = 0;                      // 0: no clipping
+  AdamWScalars unclipped;                         // all that the norm and the loss's scale do not change
+  double grad_to_momentum = 0, grad_to_root = 0;  // for a clip factor of 1
+  double max_grad_norm = 0;                       // 0: no clipping
 };
 AdamWStep adamw_step(const AdamWSettings&, u64 t, double max_grad_norm);
 
@@ -60,9 +62,9 @@ struct DecaySegment {
 
 struct AdamWChunk {
   u64 elements = 0;
-  const std::byte* grad = nullptr;   // [elements] of the precision: float, bf16 or fp16
-  std::byte* param = nullptr;        // the same; of fp16 only written
-  std::byte* master = nullptr;       // bf16: remainders, i16. fp16: float. fp32: null
+  const std::byte* grad = nullptr;  // [elements] of the precision: float, bf16 or fp16
+  std::byte* param = nullptr;       // the same; of fp16 only written
+  std::byte* master = nullptr;      // bf16: remainders, i16. fp16: float. fp32: null
   float* momentum = nullptr;
   float* variance = nullptr;
   std::span<const DecaySegment> segments;

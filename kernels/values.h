@@ -11,8 +11,8 @@ namespace tidepool {
 // Stops the process. Not a CHECK: nvcc reads this header, and cannot read what CHECK prints with.
 [[noreturn]] void wrong_precision(Precision is, Precision wanted);
 
-// fp32, or bf16 (the upper half of an fp32, as u16), or fp16 (IEEE's half, as u16). A backend that takes only one
-// of them for some argument CHECKs it.
+// fp32, or bf16 (the upper half of an fp32, as u16), or fp16 (IEEE's half, as u16). A backend that takes only
+// one of them for some argument CHECKs it.
 template <bool writable>
 struct BasicValues {
   using Byte = std::conditional_t<writable, std::byte, const std::byte>;

@@ -7,8 +7,8 @@
 
 namespace tidepool {
 
-[[noreturn]] void check_failed(const char* file, int line, const char* condition,
-                               const char* names, const std::string& values);
+[[noreturn]] void check_failed(const char* file, int line, const char* condition, const char* names,
+                               const std::string& values);
 
 template <class... T>
 std::string check_values(const T&... values) {
@@ -17,11 +17,11 @@ std::string check_values(const T&... values) {
   return out;
 }
 
-#define CHECK(condition, ...)                                                              \
-  do {                                                                                     \
-    if (!(condition)) [[unlikely]]                                                         \
-      ::tidepool::check_failed(__FILE__, __LINE__, #condition, #__VA_ARGS__,               \
-                               ::tidepool::check_values(__VA_ARGS__));                     \
+#define CHECK(condition, ...)                                                \
+  do {                                                                       \
+    if (!(condition)) [[unlikely]]                                           \
+      ::tidepool::check_failed(__FILE__, __LINE__, #condition, #__VA_ARGS__, \
+                               ::tidepool::check_values(__VA_ARGS__));       \
   } while (false)
 
 }  // namespace tidepool

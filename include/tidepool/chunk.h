@@ -20,7 +20,8 @@ constexpr u64 value_bytes(Precision precision) { return precision == Precision::
 
 // fp32 keeps no master: its `param` is the master. bf16 keeps `param` (the upper 16 bits) and
 // `master_low` (the signed remainder); the pair is the exact fp32 master. fp16 keeps all of it in `master`,
-// and `param` is its rounding: no remainder of 16 bits could tell apart the many floats that one half stands for.
+// and `param` is its rounding: no remainder of 16 bits could tell apart the many floats that one half stands
+// for.
 enum class Kind : u8 {
   param,
   grad,        // finished gradient at transfer precision; in fp32 the accumulator is the gradient
@@ -40,8 +41,8 @@ inline constexpr u32 kind_count = 13;
 
 constexpr std::string_view name(Kind kind) {
   constexpr std::array<std::string_view, kind_count> names = {
-      "param",      "grad",            "grad_accum", "master",    "master_low", "momentum", "variance",
-      "activation", "activation_grad", "kept",       "workspace", "batch",      "scalars"};
+      "param",           "grad", "grad_accum", "master", "master_low", "momentum", "variance", "activation",
+      "activation_grad", "kept", "workspace",  "batch",  "scalars"};
   return names[static_cast<u32>(kind)];
 }
 
@@ -59,9 +60,7 @@ constexpr u64 element_bytes(Kind kind, Precision precision) {
 }
 
 // Bytes of an array of values: parameters, activations.
-constexpr u64 values_bytes(u64 elements, Precision precision) {
-  return elements * value_bytes(precision);
-}
+constexpr u64 values_bytes(u64 elements, Precision precision) { return elements * value_bytes(precision); }
 
 // The kinds that outlive a step: what a checkpoint holds and a home is chosen for.
 constexpr bool is_persistent(Kind kind) {
@@ -90,15 +89,15 @@ inline constexpr u64 checksum_block_elements = 16 * kib;
 // A chunk is a cut of a window (kinds with parameters) or a whole activation, batch, ...
 struct Chunk {
   Kind kind{};
-  u32 window = none;       // of the kinds with parameters
-  u32 cut = none;          // which cut of the window
+  u32 window = none;  // of the kinds with parameters
+  u32 cut = none;     // which cut of the window
   // grad_accum: which use, then uses + use * devices + device; activations, batch: which micro-batch
   // of a sweep; workspace, scalars: whose device.
   u32 instance = 0;
-  u32 block = none;        // activation, kept: which block it enters
-  u64 element_begin = 0;   // in the window
+  u32 block = none;       // activation, kept: which block it enters
+  u64 element_begin = 0;  // in the window
   u64 elements = 0;
-  Bytes bytes{};           // a multiple of frame_alignment
+  Bytes bytes{};  // a multiple of frame_alignment
 
   bool operator==(const Chunk&) const = default;
 };

@@ -22,23 +22,23 @@ struct DeviceRates {
   DeviceKind kind = DeviceKind::cpu;
   u32 count = 1;
   Bytes memory{};
-  double memory_bytes_per_s = 20e9;            // of streaming kernels, read plus written
+  double memory_bytes_per_s = 20e9;  // of streaming kernels, read plus written
   std::array<double, math_type_count> flops_per_s{100e9, 100e9, 100e9};  // best of large products
   // Share of flops_per_s that a block's large matrix products reach. Its other kernels are counted by
   // their bytes.
   double block_efficiency = 1.0;
-  u32 processors = 0;                          // that share a product's outputs; 0: not known
-  Nanos op_overhead{2'000};                    // from one op's end to the next one's begin
+  u32 processors = 0;        // that share a product's outputs; 0: not known
+  Nanos op_overhead{2'000};  // from one op's end to the next one's begin
 
   bool operator==(const DeviceRates&) const = default;
 };
 
 struct CopyRates {
-  double h2d_bytes_per_s = 10e9;   // of one device, alone
+  double h2d_bytes_per_s = 10e9;  // of one device, alone
   double d2h_bytes_per_s = 10e9;
-  double both_bytes_per_s = 20e9;  // sum of both directions at once
+  double both_bytes_per_s = 20e9;          // sum of both directions at once
   std::vector<std::vector<u32>> switches;  // devices that share a way to the host
-  double switch_bytes_per_s = 0;   // each direction of one switch; 0: no limit of its own
+  double switch_bytes_per_s = 0;           // each direction of one switch; 0: no limit of its own
   // Between devices, each direction of one device, in ring collectives; 0: over the host's links.
   double interconnect_bytes_per_s = 0;
 
@@ -68,11 +68,11 @@ struct DiskPoint {
 };
 
 struct DiskRates {
-  Bytes capacity{};                 // 0: there is none to plan with
-  double read_bytes_per_s = 2e9;    // alone, large blocks, deep queue
+  Bytes capacity{};               // 0: there is none to plan with
+  double read_bytes_per_s = 2e9;  // alone, large blocks, deep queue
   double write_bytes_per_s = 1e9;
-  double mixed_bytes_per_s = 1.5e9; // sum, as many bytes read as written, both at once
-  Bytes endurance{};                // bytes that the maker promises may be written; 0: not known
+  double mixed_bytes_per_s = 1.5e9;  // sum, as many bytes read as written, both at once
+  Bytes endurance{};                 // bytes that the maker promises may be written; 0: not known
   std::vector<DiskPoint> points;
 
   bool operator==(const DiskRates&) const = default;

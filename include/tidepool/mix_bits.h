@@ -5,7 +5,8 @@
 namespace tidepool {
 
 // The finaliser of splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-// 2014): every bit of the input reaches every bit of the result, so that neighbours land far apart. 0 stays 0.
+// 2014): every bit of the input reaches every bit of the result, so that neighbours land far apart. 0 stays
+// 0.
 constexpr u64 mix_bits(u64 x) {
   x = (x ^ (x >> 30)) * 0xbf58'476d'1ce4'e5b9;
   x = (x ^ (x >> 27)) * 0x94d0'49bb'1331'11eb;

@@ -1,4 +1,5 @@
-// What a model is, before any batch or budget: its family, its sizes, and which of the family's options it takes.
+// What a model is, before any batch or budget: its family, its sizes, and which of the family's options it
+// takes.
 #pragma once
 
 #include <array>
@@ -16,13 +17,14 @@ inline constexpr u32 family_count = 5;
 // Which layer a family's blocks are: model/layer_*.cpp (gpt2), model/llama_*.cpp (llama).
 enum class LayerStyle : u8 { gpt2, llama };
 
-// All that tells one family from another of its style. Its keys of config.json are in the schema of src/config.
+// All that tells one family from another of its style. Its keys of config.json are in the schema of
+// src/config.
 struct FamilyTraits {
   std::string_view name;          // `model_type` in config.json
   std::string_view architecture;  // the class that transformers makes of it
   LayerStyle style{};
-  bool qkv_bias = false;          // q, k and v have biases, and o has none
-  bool qk_norm = false;           // RMSNorm over each head of q and k, before the rotation
+  bool qkv_bias = false;  // q, k and v have biases, and o has none
+  bool qk_norm = false;   // RMSNorm over each head of q and k, before the rotation
 };
 inline constexpr std::array<FamilyTraits, family_count> families = {{
     {"gpt2", "GPT2LMHeadModel", LayerStyle::gpt2},
@@ -46,10 +48,10 @@ inline constexpr std::array<std::string_view, 3> rope_type_names = {"default", "
 struct Rope {
   RopeType type = RopeType::plain;
   double theta = 10000.0;
-  double factor = 1.0;            // linear, llama3
-  double low_freq_factor = 1.0;   // llama3, as below
+  double factor = 1.0;           // linear, llama3
+  double low_freq_factor = 1.0;  // llama3, as below
   double high_freq_factor = 4.0;
-  u32 original_positions = 0;     // 0: ModelConfig::positions
+  u32 original_positions = 0;  // 0: ModelConfig::positions
 
   bool operator==(const Rope&) const = default;
 };
@@ -58,18 +60,18 @@ struct Rope {
 struct ModelConfig {
   Family family = Family::gpt2;
   u32 vocab_size = 256;
-  u32 positions = 1024;      // the longest sequence
-  u32 width = 768;           // of the residual stream
+  u32 positions = 1024;  // the longest sequence
+  u32 width = 768;       // of the residual stream
   u32 layers = 12;
-  u32 heads = 12;            // of queries
-  u32 kv_heads_given = 0;    // 0: as many as heads
-  u32 head_size_given = 0;   // 0: width / heads
-  u32 inner_given = 0;       // 0: 4 width (GPT-2), 8/3 width rounded up to 256s (the others)
+  u32 heads = 12;           // of queries
+  u32 kv_heads_given = 0;   // 0: as many as heads
+  u32 head_size_given = 0;  // 0: width / heads
+  u32 inner_given = 0;      // 0: 4 width (GPT-2), 8/3 width rounded up to 256s (the others)
   double norm_epsilon = 1e-5;
   double initializer_range = 0.02;
   double embedding_dropout = 0.0;  // GPT-2 only
   double attention_dropout = 0.0;
-  double residual_dropout = 0.0;   // GPT-2 only
+  double residual_dropout = 0.0;  // GPT-2 only
   // All below not GPT-2, whose head is tied and which has biases everywhere.
   bool tied = true;             // the head's matrix is the embedding's
   bool attention_bias = false;  // of q, k, v and o

@@ -15,15 +15,16 @@ namespace tidepool {
 enum class Init : u8 { normal, zeros, ones, uniform };
 
 struct Tensor {
-  std::string name;          // Hugging Face name, "h.0.attn.c_attn.weight"
-  std::vector<u64> shape;    // row-major, as in the file: GPT-2 matrices are [in, out], the others' [out, in]
-  // Elements from the window's start: a multiple of 64, but for what a product reads together with the tensor before.
+  std::string name;        // Hugging Face name, "h.0.attn.c_attn.weight"
+  std::vector<u64> shape;  // row-major, as in the file: GPT-2 matrices are [in, out], the others' [out, in]
+  // Elements from the window's start: a multiple of 64, but for what a product reads together with the tensor
+  // before.
   u64 window_offset = 0;
   u64 elements = 0;
-  bool weight_decay = false; // matrices and embeddings; not biases and norms
+  bool weight_decay = false;  // matrices and embeddings; not biases and norms
   Init init = Init::zeros;
-  double init_std = 0.0;     // of Init::normal
-  double init_bound = 0.0;   // of Init::uniform: -bound to bound
+  double init_std = 0.0;    // of Init::normal
+  double init_bound = 0.0;  // of Init::uniform: -bound to bound
 
   bool operator==(const Tensor&) const = default;
 };
@@ -32,10 +33,10 @@ struct Tensor {
 struct Window {
   std::string name;
   std::vector<Tensor> tensors;
-  u64 elements = 0;      // padded to cut_alignment_elements; padding is zero and stays zero
-  u64 parameters = 0;    // without padding
-  // Of one that is not there are parameters only: no gradient, no moments, no master, no update; its homes are never
-  // written to after a run has begun.
+  u64 elements = 0;    // padded to cut_alignment_elements; padding is zero and stays zero
+  u64 parameters = 0;  // without padding
+  // Of one that is not there are parameters only: no gradient, no moments, no master, no update; its homes
+  // are never written to after a run has begun.
   bool trainable = true;
   bool adapter = false;  // its tensors come from an adapter's file and go there, not the model's
 
@@ -46,12 +47,12 @@ enum class BlockKind : u8 { embedding, layer, head };
 
 struct Block {
   BlockKind kind{};
-  std::string name;           // "embedding", "h.0" or "layers.0", "head"
+  std::string name;  // "embedding", "h.0" or "layers.0", "head"
   u32 layer = none;
-  std::vector<u32> windows;   // read by forward and backward, in the order block code expects
-  Bytes kept{};               // inside of one micro-batch, if it is kept rather than recomputed
+  std::vector<u32> windows;  // read by forward and backward, in the order block code expects
+  Bytes kept{};              // inside of one micro-batch, if it is kept rather than recomputed
   Bytes forward_workspace{};
-  Bytes backward_workspace{}; // with recompute; without it is never more
+  Bytes backward_workspace{};  // with recompute; without it is never more
   // Of one micro-batch, in order. Flops are their sums.
   std::vector<KernelCost> forward_kernels;
   std::vector<KernelCost> backward_kernels;   // without recompute
@@ -67,8 +68,8 @@ struct Block {
 struct BatchShape {
   u32 sequences = 1;  // B
   u32 tokens = 0;     // T, per sequence
-  // A sequence may hold several documents, between which attention does not look and after each of which positions
-  // begin anew. Then a batch has a third array, and every layer reads it.
+  // A sequence may hold several documents, between which attention does not look and after each of which
+  // positions begin anew. Then a batch has a third array, and every layer reads it.
   bool packed = false;
 
   u64 rows() const { return u64{sequences} * tokens; }
@@ -78,18 +79,19 @@ struct BatchShape {
 struct ModelGraph {
   ModelConfig config;
   LoraConfig lora;
-  Precision precision = Precision::fp32;    // of parameters
-  Precision activations = Precision::fp32;  // and their gradients; 16 bits where the device's matrix units want it
+  Precision precision = Precision::fp32;  // of parameters
+  Precision activations =
+      Precision::fp32;  // and their gradients; 16 bits where the device's matrix units want it
   BatchShape batch;
   std::vector<Window> windows;
-  std::vector<Block> blocks;   // embedding, layers, head
-  Bytes boundary{};            // one micro-batch's activation between blocks: [B, T, H]
+  std::vector<Block> blocks;  // embedding, layers, head
+  Bytes boundary{};           // one micro-batch's activation between blocks: [B, T, H]
   // i32 [B, T] each: tokens, targets, and of packed documents `starts`: where in its sequence each token's
   // document begins.
   Bytes batch_bytes{};
-  u64 parameters = 0;          // tied tensors counted once, no padding
-  // 6 N + 12 L H Q T, recompute not counted; of parameters that are not trained 4: their own gradient is not made. N
-  // without an embedding that is only looked up (untied).
+  u64 parameters = 0;  // tied tensors counted once, no padding
+  // 6 N + 12 L H Q T, recompute not counted; of parameters that are not trained 4: their own gradient is not
+  // made. N without an embedding that is only looked up (untied).
   u64 flops_per_token = 0;
 
   bool operator==(const ModelGraph&) const = default;

@@ -45,8 +45,8 @@ inline constexpr u32 lane_kind_count = 7;
 inline constexpr u16 host_device = 0xffff;
 
 constexpr std::string_view name(LaneKind kind) {
-  constexpr std::array<std::string_view, lane_kind_count> names = {
-      "compute", "h2d", "d2h", "comm", "disk_read", "disk_write", "host"};
+  constexpr std::array<std::string_view, lane_kind_count> names = {"compute",   "h2d",        "d2h", "comm",
+                                                                   "disk_read", "disk_write", "host"};
   return names[static_cast<u32>(kind)];
 }
 constexpr bool is_ordered(LaneKind kind) {
@@ -60,15 +60,15 @@ struct LaneId {
 };
 
 enum class OpKind : u8 {
-  load_batch,    // host: fills `batch` from the data
-  forward,       // compute: one block, one micro-batch. The head's gives the loss only (evaluation)
-  backward,      // compute: the same. The head's does its forward too
-  gradient,      // compute: sums a window's accumulators, rounds once, norm partials
-  norm,          // compute: partials in tensor order -> global norm, clip factor, skip flag
-  update,        // host (or compute, where the chunk set's home is the device): AdamW on a chunk set
-  copy,          // h2d or d2h: one chunk
-  read,          // disk -> host
-  write,         // host -> disk
+  load_batch,  // host: fills `batch` from the data
+  forward,     // compute: one block, one micro-batch. The head's gives the loss only (evaluation)
+  backward,    // compute: the same. The head's does its forward too
+  gradient,    // compute: sums a window's accumulators, rounds once, norm partials
+  norm,        // compute: partials in tensor order -> global norm, clip factor, skip flag
+  update,      // host (or compute, where the chunk set's home is the device): AdamW on a chunk set
+  copy,        // h2d or d2h: one chunk
+  read,        // disk -> host
+  write,       // host -> disk
   // Collectives, where there are several devices: one op that works in all of them.
   all_gather,      // comm: each device's cuts of a window to all others. Carries versions, as a copy does
   reduce_scatter,  // comm: sums the devices' accumulators, in order of device, to the cuts' owners
@@ -145,7 +145,7 @@ inline constexpr u32 segment_count = 4;
 
 constexpr std::string_view name(SegmentKind kind) {
   constexpr std::array<std::string_view, segment_count> names = {"forward-backward", "body", "drain",
-                                                                "evaluation"};
+                                                                 "evaluation"};
   return names[static_cast<u32>(kind)];
 }
 
@@ -190,9 +190,7 @@ struct Budgets {
   Bytes host{};
   Bytes disk{};
 
-  Bytes of(Tier tier) const {
-    return tier == Tier::device ? device : tier == Tier::host ? host : disk;
-  }
+  Bytes of(Tier tier) const { return tier == Tier::device ? device : tier == Tier::host ? host : disk; }
   bool operator==(const Budgets&) const = default;
 };
 
@@ -208,12 +206,12 @@ struct Plan {
   Precision precision = Precision::fp32;
   u32 micro_batches = 1;  // per step
   u32 sweeps = 1;
-  u32 devices = 1;        // micro-batch m runs on device m % devices
+  u32 devices = 1;  // micro-batch m runs on device m % devices
   // Updates wait for the norm and overlap the next forward: to clip, or in fp16 to see an overflow.
   bool clipping = true;
-  u64 chunk_elements = 0; // target cut
+  u64 chunk_elements = 0;  // target cut
   std::vector<Chunk> chunks;
-  std::vector<Frame> homes;             // by ChunkId; of persistent chunks, else bytes 0
+  std::vector<Frame> homes;  // by ChunkId; of persistent chunks, else bytes 0
   std::array<Segment, segment_count> segments;
   std::vector<Link> links;
   std::array<TierUse, tier_count> tiers{};

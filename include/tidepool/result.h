@@ -11,13 +11,13 @@ namespace tidepool {
 // The value is the process's exit code.
 enum class ErrorKind : int {
   internal = 1,
-  usage = 2,               // command line or config
-  does_not_fit = 3,        // budgets
-  bad_input = 4,           // a data or model file
+  usage = 2,         // command line or config
+  does_not_fit = 3,  // budgets
+  bad_input = 4,     // a data or model file
   corrupt_checkpoint = 5,
   io = 6,
   non_finite = 7,
-  interrupted = 75,        // stopped by a signal, resumable
+  interrupted = 75,  // stopped by a signal, resumable
 };
 
 // `message` names the file, key, offset or budget, and says what to do.
@@ -42,12 +42,12 @@ inline int exit_code(const Error& e) { return static_cast<int>(e.kind); }
 // TRY(expr): pass an error on. TRY_ASSIGN(auto x, expr): bind the value or pass the error on.
 #define TIDEPOOL_CONCAT_(a, b) a##b
 #define TIDEPOOL_CONCAT(a, b) TIDEPOOL_CONCAT_(a, b)
-#define TRY(...)                                                          \
-  do {                                                                    \
+#define TRY(...)                                                                 \
+  do {                                                                           \
     if (auto try_result = (__VA_ARGS__); !try_result) return try_result.error(); \
   } while (false)
-#define TRY_ASSIGN_(tmp, decl, ...)       \
-  auto tmp = (__VA_ARGS__);               \
+#define TRY_ASSIGN_(tmp, decl, ...)        \
+  auto tmp = (__VA_ARGS__);                \
   if (!tmp) return std::move(tmp).error(); \
   decl = std::move(tmp).value()
 #define TRY_ASSIGN(decl, ...) TRY_ASSIGN_(TIDEPOOL_CONCAT(try_, __LINE__), decl, __VA_ARGS__)

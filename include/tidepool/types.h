@@ -38,8 +38,14 @@ struct Quantity {
   constexpr Quantity operator-(Quantity o) const { return {value - o.value}; }
   constexpr Quantity operator*(u64 n) const { return {value * n}; }
   constexpr Quantity operator/(u64 n) const { return {value / n}; }
-  constexpr Quantity& operator+=(Quantity o) { value += o.value; return *this; }
-  constexpr Quantity& operator-=(Quantity o) { value -= o.value; return *this; }
+  constexpr Quantity& operator+=(Quantity o) {
+    value += o.value;
+    return *this;
+  }
+  constexpr Quantity& operator-=(Quantity o) {
+    value -= o.value;
+    return *this;
+  }
 };
 using Bytes = Quantity<struct BytesUnit>;
 using Nanos = Quantity<struct NanosUnit>;

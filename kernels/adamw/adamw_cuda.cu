@@ -154,7 +154,8 @@ __global__ void scalars_kernel(AdamWStep step, const StepResult* result, AdamWSc
 }
 
 void check_chunk(const AdamWChunk& c, Precision precision) {
-  require((precision != Precision::fp32) == (c.master != nullptr), "16 bits, and only they, have a master beside");
+  require((precision != Precision::fp32) == (c.master != nullptr),
+          "16 bits, and only they, have a master beside");
   require(!c.segments.empty() || c.elements == 0, "segments cover the chunk");
   // Checksums are for chunks that go to disk, and made where they leave from: the host.
   require(c.param_hashes.empty() && c.master_hashes.empty() && c.momentum_hashes.empty() &&
@@ -191,10 +192,11 @@ void adamw_cuda(const AdamWChunk& c, Precision precision, const AdamWScalars* sc
     case Precision::fp32:
       return start<float>(c, whole, Words{reinterpret_cast<float*>(c.param)}, scalars, stream);
     case Precision::bf16:
-      return start<Bf16>(c, whole, Halves{reinterpret_cast<Bf16*>(c.param), reinterpret_cast<u16*>(c.master)}, scalars,
-                         stream);
+      return start<Bf16>(c, whole, Halves{reinterpret_cast<Bf16*>(c.param), reinterpret_cast<u16*>(c.master)},
+                         scalars, stream);
     case Precision::fp16:
-      return start<Fp16>(c, whole, Rounded{reinterpret_cast<Fp16*>(c.param), reinterpret_cast<float*>(c.master)},
+      return start<Fp16>(c, whole,
+                         Rounded{reinterpret_cast<Fp16*>(c.param), reinterpret_cast<float*>(c.master)},
                          scalars, stream);
   }
 }

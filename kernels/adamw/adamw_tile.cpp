@@ -148,7 +148,9 @@ struct Fp16 {
     const uint16_t* halves = reinterpret_cast<const uint16_t*>(p);
     return {load_fp16(F(), halves), load_fp16(F(), halves + lanes)};
   }
-  static HWY_INLINE Pair load_masters(const std::byte*, const std::byte* master) { return Fp32::load_grads(master); }
+  static HWY_INLINE Pair load_masters(const std::byte*, const std::byte* master) {
+    return Fp32::load_grads(master);
+  }
 
   template <size_t pair, class H>
   static HWY_INLINE void store_masters(Pair x, std::byte* param, std::byte* master, LineHashes<H>& hashes,
@@ -211,10 +213,11 @@ HWY_INLINE StepSecrets secrets_of(const AdamWTileHashes& h, size_t k, size_t hal
   const size_t first = 2 * k * xxh3_secret_step;
   const size_t second = last ? xxh3_last_stripe_secret : first + xxh3_secret_step;
   const size_t narrow = last ? xxh3_last_stripe_secret : (half * line_steps + k) * xxh3_secret_step;
-  return {.param = {h.param.secret + (Layout::param_bytes == 2 ? narrow : first), h.param.secret + second},
-          .master = {h.master.secret + (Layout::master_bytes == 2 ? narrow : first), h.master.secret + second},
-          .momentum = {h.momentum.secret + first, h.momentum.secret + second},
-          .variance = {h.variance.secret + first, h.variance.secret + second}};
+  return {
+      .param = {h.param.secret + (Layout::param_bytes == 2 ? narrow : first), h.param.secret + second},
+      .master = {h.master.secret + (Layout::master_bytes == 2 ? narrow : first), h.master.secret + second},
+      .momentum = {h.momentum.secret + first, h.momentum.secret + second},
+      .variance = {h.variance.secret + first, h.variance.secret + second}};
 }
 
 template <class Layout>
@@ -328,9 +331,12 @@ HWY_EXPORT(tile_fp16);
 bool adamw_tile(const AdamWTile& tile, Precision precision, const AdamWScalars& scalars,
                 AdamWTileHashes* hashes) {
   switch (precision) {
-    case Precision::fp32: return HWY_DYNAMIC_DISPATCH(tile_fp32)(tile, scalars, hashes);
-    case Precision::bf16: return HWY_DYNAMIC_DISPATCH(tile_bf16)(tile, scalars, hashes);
-    case Precision::fp16: break;
+    case Precision::fp32:
+      return HWY_DYNAMIC_DISPATCH(tile_fp32)(tile, scalars, hashes);
+    case Precision::bf16:
+      return HWY_DYNAMIC_DISPATCH(tile_bf16)(tile, scalars, hashes);
+    case Precision::fp16:
+      break;
   }
   return HWY_DYNAMIC_DISPATCH(tile_fp16)(tile, scalars, hashes);
 }

@@ -1,5 +1,5 @@
-// One task per kv head: dk and dv gather over its query heads and their query blocks in ascending order, dq over key
-// blocks.
+// One task per kv head: dk and dv gather over its query heads and their query blocks in ascending order, dq
+// over key blocks.
 #include <cstring>
 
 #include "kernels/attention/attention.h"

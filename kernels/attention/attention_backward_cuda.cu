@@ -75,7 +75,8 @@ void backward_fma(const AttentionBackward& op, cudaStream_t stream) {
 // Three kernels in this order: the last writes dq over delta, which the others have read.
 void attention_backward_cuda(const AttentionBackward& op, cudaStream_t stream) {
   using namespace cuda;
-  const AttentionUnits units = attention_units_here(op.qkv.precision, op.shape.head_size, AttentionPass::backward);
+  const AttentionUnits units =
+      attention_units_here(op.qkv.precision, op.shape.head_size, AttentionPass::backward);
   check_attention(op.shape, units, {op.qkv, op.out, op.dout, op.dqkv});
   for_precision(op.qkv.precision, [&](auto type) {
     using T = decltype(type);

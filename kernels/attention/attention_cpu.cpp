@@ -1,8 +1,7 @@
-#include "kernels/attention/attention.h"
-
 #include <cstring>
 #include <limits>
 
+#include "kernels/attention/attention.h"
 #include "kernels/attention/head_view.h"
 #include "kernels/attention/softmax_rows.h"
 #include "kernels/matmul/sgemm.h"
@@ -13,8 +12,8 @@ namespace tidepool {
 namespace {
 
 struct Scratch {
-  float scores[attention_query_rows * attention_key_rows];        // 128 KiB
-  float out[attention_query_rows * attention_head_size_max];      // 64 KiB
+  float scores[attention_query_rows * attention_key_rows];    // 128 KiB
+  float out[attention_query_rows * attention_head_size_max];  // 64 KiB
   OnlineSoftmax running[attention_query_rows];
 };
 

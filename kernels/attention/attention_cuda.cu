@@ -26,7 +26,8 @@ void forward_fma(const Attention& op, const LaunchShape& shape, cudaStream_t str
 
 void attention_cuda(const Attention& op, cudaStream_t stream) {
   using namespace cuda;
-  const AttentionUnits units = attention_units_here(op.qkv.precision, op.shape.head_size, AttentionPass::forward);
+  const AttentionUnits units =
+      attention_units_here(op.qkv.precision, op.shape.head_size, AttentionPass::forward);
   check_attention(op.shape, units, {op.qkv, op.out});
   const LaunchShape shape = attention_forward_launch(op.shape, units, op.dropout.on());
   if (units == AttentionUnits::tensor) {

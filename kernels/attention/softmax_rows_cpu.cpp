@@ -1,8 +1,7 @@
-#include "kernels/attention/softmax_rows.h"
-
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/attention/softmax_rows.h"
 #include "kernels/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -38,8 +37,8 @@ void softmax_backward_lanes(const SoftmaxBackward& r, u64 n) {
 }
 
 float dot_lanes(const float* a, const float* b, u64 n) {
-  return sum_lanes(
-      n, [&](auto d, u64 i) HWY_ATTR { return hn::Mul(hn::LoadU(d, a + i), hn::LoadU(d, b + i)); });
+  return sum_lanes(n,
+                   [&](auto d, u64 i) HWY_ATTR { return hn::Mul(hn::LoadU(d, a + i), hn::LoadU(d, b + i)); });
 }
 
 }  // namespace tidepool::HWY_NAMESPACE

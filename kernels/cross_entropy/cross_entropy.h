@@ -18,11 +18,11 @@ struct RowLoss {
 
 // Columns [begin, begin + columns) of the logits.
 struct LogitsSlice {
-  u32 rows = 0;        // R
+  u32 rows = 0;  // R
   u32 begin = 0, columns = 0;
-  Values logits;                  // [R, columns]
-  const i32* targets = nullptr;   // [R]
-  RowLoss* losses = nullptr;      // [R]
+  Values logits;                 // [R, columns]
+  const i32* targets = nullptr;  // [R]
+  RowLoss* losses = nullptr;     // [R]
 };
 // Slices in ascending order; the one at 0 starts afresh.
 void cross_entropy_slice_cpu(const LogitsSlice&, CorePool&);

@@ -125,7 +125,8 @@ void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, doub
   cuda::launch(cuda::loss_kernel, {.block = {cuda::loss_threads}}, stream, losses, targets, rows, loss_sum);
 }
 
-void cross_entropy_gradient_cuda(const LogitsSlice& s, float scale, const float* loss_scale, cudaStream_t stream) {
+void cross_entropy_gradient_cuda(const LogitsSlice& s, float scale, const float* loss_scale,
+                                 cudaStream_t stream) {
   using namespace cuda;
   if (s.rows == 0) return;
   for_types(s, [&](auto whole, auto type) {

@@ -1,5 +1,4 @@
 #include "kernels/cross_entropy/logits_rows.h"
-
 #include "kernels/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,6 +1,6 @@
-// Copies of 16 or 4 bytes from global to shared memory that run while the thread goes on. From sm_80 on; below, they
-// are done at once. Groups: copies, async_copy_commit(), ...; async_copy_wait<n>() returns when all but the n
-// groups committed last are done, for this thread: a barrier makes them seen by the block.
+// Copies of 16 or 4 bytes from global to shared memory that run while the thread goes on. From sm_80 on;
+// below, they are done at once. Groups: copies, async_copy_commit(), ...; async_copy_wait<n>() returns when
+// all but the n groups committed last are done, for this thread: a barrier makes them seen by the block.
 #pragma once
 
 #include "kernels/cuda/device.h"
@@ -14,7 +14,8 @@ __device__ __forceinline__ void async_copy_16(void* shared, const void* global, 
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   const u32 address = static_cast<u32>(__cvta_generic_to_shared(shared));
   const u32 bytes = take ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(address), "l"(global), "r"(bytes) : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(address), "l"(global), "r"(bytes)
+               : "memory");
 #else
   *static_cast<uint4*>(shared) = take ? *static_cast<const uint4*>(global) : make_uint4(0, 0, 0, 0);
 #endif
@@ -27,7 +28,8 @@ __device__ __forceinline__ void async_copy_4(void* shared, const void* global, b
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   const u32 address = static_cast<u32>(__cvta_generic_to_shared(shared));
   const u32 bytes = take ? 4 : 0;
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(address), "l"(global), "r"(bytes) : "memory");
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(address), "l"(global), "r"(bytes)
+               : "memory");
 #else
   *static_cast<u32*>(shared) = take ? *static_cast<const u32*>(global) : 0;
 #endif

@@ -1,8 +1,10 @@
 // What device code is written with, for nvcc and for the emulation alike (tests/emulated_cuda).
 //
-// Elements. A kernel is a template over the types of its arrays: `float`; `Bf16` for the upper halves that the
-//   project rounds half up (kernels/gradient.h); `Fp16` for IEEE's halves, to nearest even (tidepool/fp16.h). widened(T) and narrowed<T>(float) go between; for_precision
-//   (kernels/cuda/dispatch.h) picks the types on the host.
+// Elements. A kernel is a template over the types of its arrays: `float`; `Bf16` for the upper halves that
+// the
+//   project rounds half up (kernels/gradient.h); `Fp16` for IEEE's halves, to nearest even (tidepool/fp16.h).
+//   widened(T) and narrowed<T>(float) go between; for_precision (kernels/cuda/dispatch.h) picks the types on
+//   the host.
 // Vectors. A thread takes eight neighbours at a time: load8 and store8. With `whole` (all bases aligned to 16
 //   bytes, row lengths a multiple of 8: see rows_of_vectors) they are 16-byte accesses; without, element by
 //   element up to `n`, so that any shape and alignment works.
@@ -34,9 +36,9 @@
 
 // BLOCK_SHARED(float[32], sums): one array per block, uninitialised.
 #ifdef CUDA_EMULATED
-#define BLOCK_SHARED(type, name)                                                                      \
-  static char name##_key;                                                                             \
-  auto& name = *reinterpret_cast<::tidepool::cuda::SharedType<type>*>(                                \
+#define BLOCK_SHARED(type, name)                                       \
+  static char name##_key;                                              \
+  auto& name = *reinterpret_cast<::tidepool::cuda::SharedType<type>*>( \
       ::emulated_cuda::static_shared_memory(&name##_key, sizeof(type), alignof(type)))
 #else
 #define BLOCK_SHARED(type, name) __shared__ ::tidepool::cuda::SharedType<type> name
@@ -131,7 +133,8 @@ __device__ __forceinline__ float second_of_pair(u32 pair) {
 template <bool whole>
 __device__ __forceinline__ void load8(const float* p, u64 at, u64 n, float (&v)[8]) {
   if constexpr (whole) {
-    const float4 a = *reinterpret_cast<const float4*>(p + at), b = *reinterpret_cast<const float4*>(p + at + 4);
+    const float4 a = *reinterpret_cast<const float4*>(p + at),
+                 b = *reinterpret_cast<const float4*>(p + at + 4);
     v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
   } else {
     for (u32 i = 0; i < 8; ++i) v[i] = at + i < n ? p[at + i] : 0.0f;
@@ -186,7 +189,8 @@ __device__ __forceinline__ double warp_sum(double x) {
   return x;
 }
 __device__ __forceinline__ float warp_max(float x) {
-  for (u32 step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(all_lanes, x, static_cast<int>(step)));
+  for (u32 step = 16; step > 0; step /= 2)
+    x = fmaxf(x, __shfl_xor_sync(all_lanes, x, static_cast<int>(step)));
   return x;
 }
 

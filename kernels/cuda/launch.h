@@ -5,7 +5,8 @@
 //
 // Arguments are converted to the kernel's parameters and copied. The launch returns at once. A shape that
 // the driver refuses is our bug and stops the process. Any other error (a device lost, an address that an
-// earlier kernel got wrong) is left with CUDA: whoever started the op asks cudaGetLastError() and can name it.
+// earlier kernel got wrong) is left with CUDA: whoever started the op asks cudaGetLastError() and can name
+// it.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -31,9 +32,9 @@ void launch(void (*kernel)(Parameters...), const LaunchShape& shape, cudaStream_
                  shape);
   }
   void* pointers[] = {static_cast<void*>(&arguments)..., nullptr};
-  check_launch(
-      cudaLaunchKernel(kernel, to_dim3(shape.grid), to_dim3(shape.block), pointers, shape.shared_bytes, stream),
-      shape);
+  check_launch(cudaLaunchKernel(kernel, to_dim3(shape.grid), to_dim3(shape.block), pointers,
+                                shape.shared_bytes, stream),
+               shape);
 }
 
 }  // namespace tidepool::cuda

@@ -13,7 +13,8 @@ namespace tidepool::cuda {
 // built for mixtures.
 void check_same_precision(std::initializer_list<ConstValues>);
 
-// Whether rows of `columns` elements may be read and written in vectors of 8: load8<true>. Null counts as aligned.
+// Whether rows of `columns` elements may be read and written in vectors of 8: load8<true>. Null counts as
+// aligned.
 template <class... Arrays>
 bool rows_of_vectors(u64 columns, const Arrays&... arrays) {
   const auto aligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };

@@ -8,7 +8,7 @@
 namespace tidepool {
 
 struct Dropout {
-  float p = 0;          // 0: off, and costs nothing
+  float p = 0;  // 0: off, and costs nothing
   u64 seed = 0;
   u64 step = 0;
   u32 micro_batch = 0;  // of the whole step

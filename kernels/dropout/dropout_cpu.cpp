@@ -1,7 +1,6 @@
-#include "kernels/dropout/dropout.h"
-
 #include <algorithm>
 
+#include "kernels/dropout/dropout.h"
 #include "kernels/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -47,8 +46,10 @@ HWY_INLINE void philox_lanes(D d, const PhiloxKey& key, u64 first, u32* bits) {
   V c2 = hn::Set(d, key.tensor), c3 = hn::Set(d, key.micro_batch);
   u32 key_low = key.low, key_high = key.high;
   for (u32 round = 0; round < philox_rounds; ++round) {
-    const V a_high = mul_high(d, c0, philox_multiplier_0), a_low = hn::Mul(c0, hn::Set(d, philox_multiplier_0));
-    const V b_high = mul_high(d, c2, philox_multiplier_1), b_low = hn::Mul(c2, hn::Set(d, philox_multiplier_1));
+    const V a_high = mul_high(d, c0, philox_multiplier_0),
+            a_low = hn::Mul(c0, hn::Set(d, philox_multiplier_0));
+    const V b_high = mul_high(d, c2, philox_multiplier_1),
+            b_low = hn::Mul(c2, hn::Set(d, philox_multiplier_1));
     c0 = hn::Xor(hn::Xor(b_high, c1), hn::Set(d, key_low));
     c1 = b_low;
     c2 = hn::Xor(hn::Xor(a_high, c3), hn::Set(d, key_high));
@@ -68,11 +69,13 @@ void dropout_lanes(const DropoutRow& row, u64 first, const float* x, float* y, u
   for (u64 done = 0; done < n;) {
     const u64 block = (first + done) / 4, skip = (first + done) % 4;
     const u64 count = std::min(n - done, piece - skip);
-    for (u64 i = 0; i < skip + count; i += 4 * hn::Lanes(du)) philox_lanes(du, row.key, block + i / 4, bits + i);
+    for (u64 i = 0; i < skip + count; i += 4 * hn::Lanes(du))
+      philox_lanes(du, row.key, block + i / 4, bits + i);
     for_lanes(count, [&](auto d, u64 i) HWY_ATTR {
       const hn::RebindToUnsigned<decltype(d)> u;
       const auto drawn = hn::LoadU(u, bits + skip + i);
-      const auto dropped = hn::MaskFromVec(hn::BitCast(d, hn::VecFromMask(u, hn::Lt(drawn, hn::Set(u, row.threshold)))));
+      const auto dropped =
+          hn::MaskFromVec(hn::BitCast(d, hn::VecFromMask(u, hn::Lt(drawn, hn::Set(u, row.threshold)))));
       const auto scaled = hn::Mul(hn::LoadU(d, x + done + i), hn::Set(d, row.scale));
       hn::StoreU(hn::IfThenZeroElse(dropped, scaled), d, y + done + i);
     });

@@ -22,12 +22,12 @@ void embedding_cpu(const Embedding&, CorePool&);
 struct EmbeddingBackward {
   u32 sequences = 0, tokens_per_sequence = 0, columns = 0;
   u32 vocabulary = 0, positions = 0;
-  const i32* tokens = nullptr;   // [B, T]
-  ConstValues dout;              // [B, T, H], dropout's share already taken
-  float* dwte = nullptr;         // [V, H]
-  float* dwpe = nullptr;         // [positions, H], or null
-  bool accumulate = true;        // false: overwrite, rows that do not occur with zero
-  u64* order = nullptr;          // workspace, [B, T]
+  const i32* tokens = nullptr;  // [B, T]
+  ConstValues dout;             // [B, T, H], dropout's share already taken
+  float* dwte = nullptr;        // [V, H]
+  float* dwpe = nullptr;        // [positions, H], or null
+  bool accumulate = true;       // false: overwrite, rows that do not occur with zero
+  u64* order = nullptr;         // workspace, [B, T]
 };
 void embedding_backward_cpu(const EmbeddingBackward&, CorePool&);
 

@@ -1,7 +1,6 @@
-#include "kernels/embedding/embedding.h"
-
 #include <algorithm>
 
+#include "kernels/embedding/embedding.h"
 #include "kernels/simd/rows.h"
 #include "tidepool/check.h"
 
@@ -17,7 +16,8 @@ void embed_row(const Embedding& op, u32 row, float* scratch) {
   const float* a = rows::widened(op.wte.at(token * op.columns), op.columns, scratch);
   float* out = op.out.fp32() + u64{row} * op.columns;
   if (op.wpe) {
-    rows::sum(a, rows::widened(op.wpe.at(position * op.columns), op.columns, scratch + op.columns), out, op.columns);
+    rows::sum(a, rows::widened(op.wpe.at(position * op.columns), op.columns, scratch + op.columns), out,
+              op.columns);
   } else {
     std::copy_n(a, op.columns, out);
   }

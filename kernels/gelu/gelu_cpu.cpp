@@ -1,5 +1,4 @@
 #include "kernels/gelu/gelu.h"
-
 #include "kernels/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE

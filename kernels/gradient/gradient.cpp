@@ -11,7 +11,8 @@ namespace {
 
 constexpr u64 piece_elements = 2 * kib;  // summed on the stack (8 KiB) and rounded from there
 
-void round_sums(std::span<const float* const> accumulators, u64 begin, u64 end, Precision precision, u16* grad) {
+void round_sums(std::span<const float* const> accumulators, u64 begin, u64 end, Precision precision,
+                u16* grad) {
   alignas(64) float sum[piece_elements];
   for (; begin < end; begin += piece_elements) {
     const u64 n = std::min(piece_elements, end - begin);
@@ -37,8 +38,9 @@ void finish_gradient(std::span<const float* const> accumulators, std::byte* grad
   CHECK(!accumulators.empty());
   if (precision != Precision::fp32) {
     u16* rounded = reinterpret_cast<u16*>(grad);
-    for_each_granule(elements, pool,
-                     [&](u64, u64 begin, u64 end) { round_sums(accumulators, begin, end, precision, rounded); });
+    for_each_granule(elements, pool, [&](u64, u64 begin, u64 end) {
+      round_sums(accumulators, begin, end, precision, rounded);
+    });
     return;
   }
   float* sum = reinterpret_cast<float*>(grad);
@@ -50,8 +52,9 @@ void finish_gradient(std::span<const float* const> accumulators, std::byte* grad
 }
 
 void sum_in_order(std::span<const float* const> parts, float* sum, u64 elements, CorePool& pool) {
-  for_each_granule(elements, pool,
-                   [&](u64, u64 begin, u64 end) { sum_accumulators(parts, begin, sum + begin, end - begin); });
+  for_each_granule(elements, pool, [&](u64, u64 begin, u64 end) {
+    sum_accumulators(parts, begin, sum + begin, end - begin);
+  });
 }
 
 namespace {

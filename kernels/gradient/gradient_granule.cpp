@@ -116,9 +116,12 @@ void round_to_half(const float* x, u16* y, Precision precision, u64 elements) {
 }
 double sum_squares(const std::byte* x, Precision precision, u64 elements) {
   switch (precision) {
-    case Precision::fp32: return HWY_DYNAMIC_DISPATCH(squares_fp32)(reinterpret_cast<const float*>(x), elements);
-    case Precision::bf16: return HWY_DYNAMIC_DISPATCH(squares_bf16)(reinterpret_cast<const u16*>(x), elements);
-    case Precision::fp16: break;
+    case Precision::fp32:
+      return HWY_DYNAMIC_DISPATCH(squares_fp32)(reinterpret_cast<const float*>(x), elements);
+    case Precision::bf16:
+      return HWY_DYNAMIC_DISPATCH(squares_bf16)(reinterpret_cast<const u16*>(x), elements);
+    case Precision::fp16:
+      break;
   }
   return HWY_DYNAMIC_DISPATCH(squares_fp16)(reinterpret_cast<const u16*>(x), elements);
 }

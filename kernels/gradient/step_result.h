@@ -9,7 +9,7 @@ struct StepResult {
   double loss = 0;       // mean over target tokens
   double grad_norm = 0;  // before clipping; the loss's scale divided out
   u64 target_tokens = 0;
-  bool skipped = false;  // not finite: with clipping the updates left the state as it was
+  bool skipped = false;       // not finite: with clipping the updates left the state as it was
   LossScale loss_scale;       // that the step's gradient has; 1 but in fp16
   LossScale next_loss_scale;  // what the next step will have
 };

@@ -9,12 +9,12 @@ namespace tidepool {
 // y = (x - mean) * rstd * weight + bias, rstd = 1 / sqrt(variance + epsilon).
 struct LayerNorm {
   u32 rows = 0, columns = 0;
-  ConstValues x;             // [R, C]
-  Param weight, bias;        // [C]
+  ConstValues x;       // [R, C]
+  Param weight, bias;  // [C]
   float epsilon = 1e-5f;
-  Values y;                  // [R, C]
-  float* mean = nullptr;     // [R], or null
-  float* rstd = nullptr;     // [R], or null
+  Values y;               // [R, C]
+  float* mean = nullptr;  // [R], or null
+  float* rstd = nullptr;  // [R], or null
 };
 void layer_norm_cpu(const LayerNorm&, CorePool&);
 

@@ -1,7 +1,6 @@
-#include "kernels/layer_norm/layer_norm.h"
-
 #include <cstring>
 
+#include "kernels/layer_norm/layer_norm.h"
 #include "kernels/layer_norm/layer_norm_rows.h"
 #include "kernels/norm/norm_groups.h"
 #include "kernels/simd/rows.h"
@@ -36,7 +35,8 @@ void layer_norm_cpu(const LayerNorm& op, CorePool& pool) {
     const float* bias = rows::widened(op.bias, op.columns, scratch + op.columns);
     for_rows_of_norm_group(group, op.rows, [&](u32 row) {
       const u64 at = u64{row} * op.columns;
-      const RowMoments m = layer_norm_row(op.x.fp32() + at, weight, bias, op.epsilon, op.y.fp32() + at, op.columns);
+      const RowMoments m =
+          layer_norm_row(op.x.fp32() + at, weight, bias, op.epsilon, op.y.fp32() + at, op.columns);
       if (op.mean != nullptr) op.mean[row] = m.mean;
       if (op.rstd != nullptr) op.rstd[row] = m.rstd;
     });

@@ -15,25 +15,26 @@ enum class Epilogue : u8 {
   gelu_backward,  // y = xw * gelu'(pre_in); `value`, if there, takes gelu(pre_in). y may be pre_in
 };
 
-// y = scale x w + bias + addend, then the epilogue. Row-major. Strides are elements from row to row; 0: packed.
+// y = scale x w + bias + addend, then the epilogue. Row-major. Strides are elements from row to row; 0:
+// packed.
 struct Matmul {
   u32 m = 0, n = 0, k = 0;
-  ConstValues x;                    // [M, K]
+  ConstValues x;  // [M, K]
   u32 x_stride = 0;
-  Param weight;                     // [K, N], or [N, K] if transposed
+  Param weight;  // [K, N], or [N, K] if transposed
   bool transposed = false;
-  Param bias;                       // [N], or none
+  Param bias;  // [N], or none
   float scale = 1;
-  bool accumulate = false;          // y += scale x w; Epilogue::none and no bias only
-  ConstValues addend;               // [M, N], or none; not with Epilogue::residual. It may be y or, of GELU, pre; of
-                                    // gelu_backward, value
+  bool accumulate = false;  // y += scale x w; Epilogue::none and no bias only
+  ConstValues addend;       // [M, N], or none; not with Epilogue::residual. It may be y or, of GELU, pre; of
+                            // gelu_backward, value
   Epilogue epilogue = Epilogue::none;
-  Values y;                         // [M, N]
-  u32 y_stride = 0;                 // Epilogue::none only
-  Values pre;                       // [M, N]
-  ConstValues residual;             // [M, N]
-  ConstValues pre_in;               // [M, N]
-  Values value;                     // [M, N]
+  Values y;              // [M, N]
+  u32 y_stride = 0;      // Epilogue::none only
+  Values pre;            // [M, N]
+  ConstValues residual;  // [M, N]
+  ConstValues pre_in;    // [M, N]
+  Values value;          // [M, N]
   Dropout dropout;
 
   u32 row_of_x() const { return x_stride != 0 ? x_stride : k; }
@@ -43,17 +44,17 @@ struct Matmul {
 void check_operands(const Matmul&);
 void matmul_cpu(const Matmul&, CorePool&);
 
-// dw = x^T dy, or its transpose; dbias = column sums of dy. The micro-batch's product is made on its own and then
-// added, so that accumulating over micro-batches is a plain ordered sum.
+// dw = x^T dy, or its transpose; dbias = column sums of dy. The micro-batch's product is made on its own and
+// then added, so that accumulating over micro-batches is a plain ordered sum.
 struct WeightGradient {
   u32 m = 0, n = 0, k = 0;
-  ConstValues x;              // [M, K]
-  ConstValues dy;             // [M, N]
-  u32 dy_stride = 0;          // elements from row to row; 0: packed
-  float* dw = nullptr;        // [K, N], or [N, K] if transposed
-  float* dbias = nullptr;     // [N], or null
-  bool accumulate = true;     // false: overwrite
-  bool transposed = false;    // dw = dy^T x
+  ConstValues x;            // [M, K]
+  ConstValues dy;           // [M, N]
+  u32 dy_stride = 0;        // elements from row to row; 0: packed
+  float* dw = nullptr;      // [K, N], or [N, K] if transposed
+  float* dbias = nullptr;   // [N], or null
+  bool accumulate = true;   // false: overwrite
+  bool transposed = false;  // dw = dy^T x
 
   u32 row_of_dy() const { return dy_stride != 0 ? dy_stride : n; }
 };

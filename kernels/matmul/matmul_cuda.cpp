@@ -71,7 +71,7 @@ Result<void> CudaMatmul::product(const Matmul& op, ConstValues c, Values out, cu
 }
 
 Result<void> CudaMatmul::column_slice(const Matmul& op, u32 begin, u32 columns, ConstValues c, Values out,
-                              cudaStream_t stream) {
+                                      cudaStream_t stream) {
   ConstValues weight = op.weight.at(op.transposed ? u64{begin} * op.k : begin);
   u32 stride = op.transposed ? op.k : op.n;
   ConstValues bias = op.bias.at(begin);
@@ -90,19 +90,19 @@ Result<void> CudaMatmul::column_slice(const Matmul& op, u32 begin, u32 columns, 
     bias = converted;
   }
   return products_->run({.m = columns,
-                  .n = op.m,
-                  .k = op.k,
-                  .transpose_a = op.transposed,
-                  .a = weight,
-                  .b = op.x,
-                  .c = c.at(begin),
-                  .bias = bias,
-                  .d = out.at(begin),
-                  .lda = stride,
-                  .ldb = op.row_of_x(),
-                  .ldd = op.row_of_y(),
-                  .scale = op.scale},
-                 stream);
+                         .n = op.m,
+                         .k = op.k,
+                         .transpose_a = op.transposed,
+                         .a = weight,
+                         .b = op.x,
+                         .c = c.at(begin),
+                         .bias = bias,
+                         .d = out.at(begin),
+                         .lda = stride,
+                         .ldb = op.row_of_x(),
+                         .ldd = op.row_of_y(),
+                         .scale = op.scale},
+                        stream);
 }
 
 // In slices of rows: y may be the residual, so a product has to wait elsewhere for its dropout.
@@ -129,7 +129,8 @@ Result<void> CudaMatmul::weight_gradient(const WeightGradient& op, cudaStream_t 
   // dw^T as the library sees it, [N, K], or [K, N] if transposed.
   const ConstValues rows = op.transposed ? op.x : op.dy, columns = op.transposed ? op.dy : op.x;
   const u32 row_count = op.transposed ? op.k : op.n, column_count = op.transposed ? op.n : op.k;
-  const u32 row_stride = op.transposed ? op.k : op.row_of_dy(), column_stride = op.transposed ? op.row_of_dy() : op.k;
+  const u32 row_stride = op.transposed ? op.k : op.row_of_dy(),
+            column_stride = op.transposed ? op.row_of_dy() : op.k;
   TRY(products_->run({.m = row_count,
                       .n = column_count,
                       .k = op.m,

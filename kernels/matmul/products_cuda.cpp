@@ -34,9 +34,12 @@ Error library_error(cublasStatus_t status, const Product& p) {
 
 cudaDataType_t type_of(Precision p) {
   switch (p) {
-    case Precision::fp32: return CUDA_R_32F;
-    case Precision::bf16: return CUDA_R_16BF;
-    case Precision::fp16: break;
+    case Precision::fp32:
+      return CUDA_R_32F;
+    case Precision::bf16:
+      return CUDA_R_16BF;
+    case Precision::fp16:
+      break;
   }
   return CUDA_R_16F;
 }

@@ -14,8 +14,8 @@
 
 namespace tidepool::cuda {
 
-// As the library sees it, column-major: d = scale op(a) op(b) + c + bias. Row-major callers swap a and b, and read
-// every matrix as its transpose.
+// As the library sees it, column-major: d = scale op(a) op(b) + c + bias. Row-major callers swap a and b, and
+// read every matrix as its transpose.
 struct Product {
   u32 m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;

@@ -12,10 +12,10 @@ struct Sgemm {
   u32 lda = 0;
   const float* b = nullptr;  // [K, N] or transposed
   u32 ldb = 0;
-  float* c = nullptr;        // [M, N] = scale a b
+  float* c = nullptr;  // [M, N] = scale a b
   u32 ldc = 0;
   float scale = 1;
-  bool accumulate = false;   // c += scale a b
+  bool accumulate = false;  // c += scale a b
 };
 void sgemm(const Sgemm&);
 

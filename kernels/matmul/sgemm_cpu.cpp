@@ -1,8 +1,7 @@
-#include "kernels/matmul/sgemm.h"
-
 #include <dnnl.h>
 #include <omp.h>
 
+#include "kernels/matmul/sgemm.h"
 #include "tidepool/check.h"
 
 namespace tidepool {
@@ -12,8 +11,8 @@ void sgemm(const Sgemm& s) {
   // and costs nanoseconds, so it is made here, where it cannot be forgotten.
   omp_set_num_threads(1);
   const dnnl_status_t status =
-      dnnl_sgemm(s.transpose_a ? 'T' : 'N', s.transpose_b ? 'T' : 'N', s.m, s.n, s.k, s.scale, s.a, s.lda, s.b,
-                 s.ldb, s.accumulate ? 1.0f : 0.0f, s.c, s.ldc);
+      dnnl_sgemm(s.transpose_a ? 'T' : 'N', s.transpose_b ? 'T' : 'N', s.m, s.n, s.k, s.scale, s.a, s.lda,
+                 s.b, s.ldb, s.accumulate ? 1.0f : 0.0f, s.c, s.ldc);
   CHECK(status == dnnl_success, static_cast<int>(status), s.m, s.n, s.k, s.lda, s.ldb, s.ldc);
 }
 

@@ -6,7 +6,7 @@
 namespace tidepool {
 
 struct Tile {
-  u32 row = 0, col = 0;    // of the result
+  u32 row = 0, col = 0;  // of the result
   u32 rows = 0, cols = 0;
 };
 

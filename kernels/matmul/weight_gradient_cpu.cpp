@@ -39,8 +39,8 @@ void weight_tile(const WeightGradient& op, const Factors& f, const Tile& t, Tile
          .c = scratch.product,
          .ldc = t.cols});
   for (u32 row = 0; row < t.rows; ++row) {
-    rows::store(op.dw + u64{t.row + row} * f.column_count + t.col, scratch.product + u64{row} * t.cols, t.cols,
-                op.accumulate);
+    rows::store(op.dw + u64{t.row + row} * f.column_count + t.col, scratch.product + u64{row} * t.cols,
+                t.cols, op.accumulate);
   }
 }
 

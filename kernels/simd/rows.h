@@ -6,10 +6,10 @@
 
 namespace tidepool::rows {
 
-void add(float* y, const float* x, u64 n);                          // y += x
-void sum(const float* a, const float* b, float* y, u64 n);          // y = a + b
-void scale(float* y, float factor, u64 n);                          // y *= factor
-void widen(const u16* x, Precision, float* y, u64 n);  // bf16 or fp16
+void add(float* y, const float* x, u64 n);                  // y += x
+void sum(const float* a, const float* b, float* y, u64 n);  // y = a + b
+void scale(float* y, float factor, u64 n);                  // y *= factor
+void widen(const u16* x, Precision, float* y, u64 n);       // bf16 or fp16
 
 // y = x or y += x: how a finished product joins its accumulator.
 void store(float* y, const float* x, u64 n, bool accumulate);

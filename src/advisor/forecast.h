@@ -31,7 +31,7 @@ struct ForecastOptions {
   std::vector<BlockSeconds> blocks;  // measured; empty: from their kernels
   u32 steps = 4;                     // bodies replayed; the last one counts
   bool keep_ops = false;
-  bool check_tags = true;            // of every read; without, for times only, it takes half as long
+  bool check_tags = true;  // of every read; without, for times only, it takes half as long
   // A last body that takes longer is not replayed to its end: step_seconds is then what it had taken.
   double worth_seconds = 1e30;
 };
@@ -41,6 +41,7 @@ Result<Forecast> forecast(const Plan&, const ModelGraph&, const Machine&, const 
 
 // No replay's step is shorter: the busiest lane or shared resource of a steady body, working without a pause.
 // A hundredth of a replay's cost.
-double least_step_seconds(const Plan&, const ModelGraph&, const Machine&, const std::vector<BlockSeconds>& blocks);
+double least_step_seconds(const Plan&, const ModelGraph&, const Machine&,
+                          const std::vector<BlockSeconds>& blocks);
 
 }  // namespace tidepool

@@ -1,9 +1,9 @@
 // adapter_config.json, both ways.
+#include <algorithm>
+#include <array>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <optional>
 #include <set>
@@ -40,22 +40,24 @@ json::value number(double x) {
 }
 
 bool is_empty(const json::value& v) {
-  return v.is_null() || (v.is_object() && v.get_object().empty()) || (v.is_array() && v.get_array().empty()) ||
-         (v.is_bool() && !v.get_bool());
+  return v.is_null() || (v.is_object() && v.get_object().empty()) ||
+         (v.is_array() && v.get_array().empty()) || (v.is_bool() && !v.get_bool());
 }
 
 // Settings that would change what is added, and what they are where they change nothing.
 std::string refused_setting(const json::object& o) {
-  for (const char* key : {"use_dora", "use_qalora", "modules_to_save", "rank_pattern", "alpha_pattern", "layer_replication",
-                          "trainable_token_indices", "target_parameters", "lora_bias", "megatron_config", "alora_invocation_tokens"}) {
+  for (const char* key : {"use_dora", "use_qalora", "modules_to_save", "rank_pattern", "alpha_pattern",
+                          "layer_replication", "trainable_token_indices", "target_parameters", "lora_bias",
+                          "megatron_config", "alora_invocation_tokens"}) {
     const json::value* v = o.if_contains(key);
     if (v != nullptr && !is_empty(*v)) return key;
   }
   // PEFT's other ways to begin take something out of the model, which then is not the one in its directory.
   constexpr std::array<std::string_view, 2> beside = {"gaussian", "orthogonal"};
   const json::value* init = o.if_contains("init_lora_weights");
-  const bool known = init == nullptr || init->is_null() || init->is_bool() ||
-                     (init->is_string() && std::ranges::find(beside, std::string_view(init->get_string())) != beside.end());
+  const bool known =
+      init == nullptr || init->is_null() || init->is_bool() ||
+      (init->is_string() && std::ranges::find(beside, std::string_view(init->get_string())) != beside.end());
   if (!known) return "init_lora_weights";
   const json::value* bias = o.if_contains("bias");
   if (bias != nullptr && !(bias->is_string() && bias->get_string() == "none")) return "bias";
@@ -104,7 +106,9 @@ std::string adapter_config_text(const ModelGraph& graph) {
 
 Result<AdapterConfig> read_adapter_config(const std::string& directory, ErrorKind error_kind) {
   const std::string path = directory + "/" + adapter_config_file;
-  const auto fault = [&](const std::string& reason) { return Error{error_kind, fmt::format("{}: {}", path, reason)}; };
+  const auto fault = [&](const std::string& reason) {
+    return Error{error_kind, fmt::format("{}: {}", path, reason)};
+  };
   TRY_ASSIGN(const std::string text, read_small_file(path, config_bytes_max, error_kind));
   TRY_ASSIGN(const json::value root, parse_json(text, error_kind, path));
   if (!root.is_object()) return fault("is not a JSON object");
@@ -117,7 +121,8 @@ Result<AdapterConfig> read_adapter_config(const std::string& directory, ErrorKin
     return fault(fmt::format("r: must be a whole number from 1 to {}", lora_rank_max));
   if (!alpha || !std::isfinite(*alpha)) return fault("lora_alpha: must be a number");
   if (const std::string key = refused_setting(o); !key.empty())
-    return fault(fmt::format("{}: is set, and only plain LoRA is merged; merge this adapter with PEFT's merge_and_unload", key));
+    return fault(fmt::format(
+        "{}: is set, and only plain LoRA is merged; merge this adapter with PEFT's merge_and_unload", key));
   Result<AdapterTargets> targets = parse_adapter_targets(o);
   if (!targets) return fault(targets.error().message);
   const json::value* base = o.if_contains("base_model_name_or_path");

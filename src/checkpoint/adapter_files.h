@@ -27,11 +27,11 @@ struct AdapterConfig {
   double scale = 0;             // alpha / r, or alpha / sqrt(r) with use_rslora
   bool fan_in_fan_out = false;  // the model's matrices are [in, out]
   AdapterTargets targets;
-  std::string base;             // directory of the model that it is for, as its maker wrote it; empty: not said
+  std::string base;  // directory of the model that it is for, as its maker wrote it; empty: not said
 };
 
-// Of `directory`. Errors are `error_kind` and name the file; also for kinds of adapters and settings that are not
-// plain LoRA.
+// Of `directory`. Errors are `error_kind` and name the file; also for kinds of adapters and settings that are
+// not plain LoRA.
 Result<AdapterConfig> read_adapter_config(const std::string& directory, ErrorKind error_kind);
 
 }  // namespace tidepool

@@ -15,10 +15,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 13> tokenizer_names = {
-    "tokenizer.json",        "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-    "merges.txt",            "vocab.txt",             "tokenizer.model",         "spiece.model",      "tekken.json",
-    "tokenizer.model.v3",    chat_template_file,      "chat_template.json"};
+constexpr std::array<std::string_view, 13> tokenizer_names = {"tokenizer.json",
+                                                              "tokenizer_config.json",
+                                                              "special_tokens_map.json",
+                                                              "added_tokens.json",
+                                                              "vocab.json",
+                                                              "merges.txt",
+                                                              "vocab.txt",
+                                                              "tokenizer.model",
+                                                              "spiece.model",
+                                                              "tekken.json",
+                                                              "tokenizer.model.v3",
+                                                              chat_template_file,
+                                                              "chat_template.json"};
 
 Result<void> stream(CheckpointFile& out, const CarriedFile& file, std::span<std::byte> buffer) {
   if (file.path.empty()) return out.append(file.text);
@@ -42,14 +51,17 @@ Result<ManifestEntry> write_as(Files& files, const std::string& directory, const
 
 }  // namespace
 
-bool is_tokenizer_file(std::string_view name) { return std::ranges::find(tokenizer_names, name) != tokenizer_names.end(); }
+bool is_tokenizer_file(std::string_view name) {
+  return std::ranges::find(tokenizer_names, name) != tokenizer_names.end();
+}
 
 std::vector<CarriedFile> carried_files(const std::string& directory) {
   std::vector<CarriedFile> out;
   std::error_code unused;
   const auto add = [&](std::string_view name) {
     const std::string path = fmt::format("{}/{}", directory, name);
-    if (fs::is_regular_file(path, unused)) out.push_back({.name = std::string(name), .path = path, .text = {}});
+    if (fs::is_regular_file(path, unused))
+      out.push_back({.name = std::string(name), .path = path, .text = {}});
   };
   add(generation_config_file);
   for (const std::string_view name : tokenizer_names) add(name);

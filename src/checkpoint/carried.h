@@ -1,5 +1,5 @@
-// What a model directory holds beside config.json and weights and every tool looks for: the tokenizer in all forms,
-// the chat template, how to generate.
+// What a model directory holds beside config.json and weights and every tool looks for: the tokenizer in all
+// forms, the chat template, how to generate.
 #pragma once
 
 #include <string>
@@ -27,8 +27,8 @@ bool is_tokenizer_file(std::string_view name);
 // Streams it through `buffer` into `directory`. Durable on return. What cannot be read is ErrorKind::io.
 Result<ManifestEntry> write_carried(Files&, const std::string& directory, const CarriedFile&,
                                     std::span<std::byte> buffer);
-// As temporary files that take their places one by one; whatever else of carried_files() is there goes. The directory
-// is made, and durable on return.
+// As temporary files that take their places one by one; whatever else of carried_files() is there goes. The
+// directory is made, and durable on return.
 Result<void> replace_carried(Files&, const std::string& directory, const std::vector<CarriedFile>&,
                              std::span<std::byte> buffer);
 

@@ -33,7 +33,8 @@ Result<void> check_named(const std::string& path) {
     return Error{ErrorKind::usage, fmt::format("there is no checkpoint {}{}", path, neighbours(parent))};
   if (!fs::is_directory(clean, unused))
     return Error{ErrorKind::usage, fmt::format("{} is a file: name the directory of a checkpoint", path)};
-  for (const char* file : {"manifest.json", weights_file, weights_index_file, adapter_weights_file, "optimizer.safetensors"})
+  for (const char* file :
+       {"manifest.json", weights_file, weights_index_file, adapter_weights_file, "optimizer.safetensors"})
     if (fs::exists(clean / file, unused)) return {};
   if (clean.filename().string().starts_with("checkpoint-")) return {};
   return Error{ErrorKind::usage,

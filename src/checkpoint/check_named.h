@@ -7,8 +7,8 @@
 
 namespace tidepool {
 
-// ErrorKind::usage where `path` is no directory, or one that is neither a checkpoint nor a damaged one: a slip
-// of the keyboard, and no fault of a checkpoint. The message names those that are there.
+// ErrorKind::usage where `path` is no directory, or one that is neither a checkpoint nor a damaged one: a
+// slip of the keyboard, and no fault of a checkpoint. The message names those that are there.
 Result<void> check_named(const std::string& path);
 
 }  // namespace tidepool

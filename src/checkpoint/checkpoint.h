@@ -11,8 +11,9 @@
 //     trainer_state.json
 //     manifest.json           length and XXH3 of each file; last
 //
-// Of a run with LoRA it holds the adapters and their state alone: adapter_model.safetensors and adapter_config.json,
-// which PEFT opens, stand for the first two, and the frozen model stays in its directory.
+// Of a run with LoRA it holds the adapters and their state alone: adapter_model.safetensors and
+// adapter_config.json, which PEFT opens, stand for the first two, and the frozen model stays in its
+// directory.
 //
 // A save goes to checkpoint-<step>.tmp-<pid>: every file is fsynced, then the directory, then it is
 // renamed, then the run directory is fsynced. So a kill at any moment leaves the older checkpoints as they
@@ -68,9 +69,9 @@ struct Resumable {
 };
 
 struct Rotation {
-  u64 saved_step = 0;              // just saved: never deleted
-  u64 total_limit = 0;             // 0: keep all
-  u64 best_step = 0;               // 0: none; kept, and counted
+  u64 saved_step = 0;                   // just saved: never deleted
+  u64 total_limit = 0;                  // 0: keep all
+  u64 best_step = 0;                    // 0: none; kept, and counted
   std::vector<std::string> distrusted;  // paths that did not verify: the first to go
 };
 
@@ -156,18 +157,19 @@ struct FoundWeights {
 };
 // The newest checkpoint of `run_dir` whose weights verify. ErrorKind::corrupt_checkpoint where none does.
 Result<FoundWeights> find_weights(const std::string& run_dir, Bytes buffer);
-// That manifest.json and the files of weights are what was written. corrupt_checkpoint; usage: it is no checkpoint.
+// That manifest.json and the files of weights are what was written. corrupt_checkpoint; usage: it is no
+// checkpoint.
 Result<void> verify_weights(const std::string& checkpoint, Bytes buffer);
 // The same of any model directory, if it is a checkpoint of ours: others have no hashes.
 Result<void> verify_weights_if_hashed(const std::string& directory, Bytes buffer);
 // The error that names what is wrong with each.
 Error none_is_good(const std::string& run_dir, const std::vector<SteppedOver>&);
 
-// Only the weights, from any Hugging Face model directory (F32, BF16 or F16; one file or shards; names with or
-// without "transformer."): to start from, or to generate with. Errors are ErrorKind::bad_input and name
+// Only the weights, from any Hugging Face model directory (F32, BF16 or F16; one file or shards; names with
+// or without "transformer."): to start from, or to generate with. Errors are ErrorKind::bad_input and name
 // tensor, what was expected and what was found. Returns the names of tensors that nothing here uses.
-// Takes up to WeightReader::memory_max beside the writer's. Of a graph with LoRA: those of the frozen model, or of the
-// adapters, from an adapter's directory.
+// Takes up to WeightReader::memory_max beside the writer's. Of a graph with LoRA: those of the frozen model,
+// or of the adapters, from an adapter's directory.
 enum class WeightsOf : u8 { model, adapters };
 Result<std::vector<std::string>> load_weights(const std::string& directory, const ModelGraph&, StateWriter&,
                                               WeightsOf = WeightsOf::model);

@@ -15,7 +15,8 @@ class CheckpointFile {
     return CheckpointFile(name, std::move(out));
   }
 
-  CheckpointFile(std::string name, std::unique_ptr<OutputFile> out) : name_(std::move(name)), out_(std::move(out)) {}
+  CheckpointFile(std::string name, std::unique_ptr<OutputFile> out)
+      : name_(std::move(name)), out_(std::move(out)) {}
 
   Result<void> append(std::span<const std::byte> bytes) {
     hash_.update(bytes);

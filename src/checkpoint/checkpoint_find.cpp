@@ -39,7 +39,8 @@ std::vector<StoredTensor> tensors_in_order(const SafetensorsModel& model) {
   for (const auto& file : model.files()) files.push_back(file.get());
   std::ranges::sort(files, {}, [](const SafetensorsFile* file) { return file->path(); });
   std::vector<StoredTensor> out;
-  for (const SafetensorsFile* file : files) out.insert(out.end(), file->tensors().begin(), file->tensors().end());
+  for (const SafetensorsFile* file : files)
+    out.insert(out.end(), file->tensors().begin(), file->tensors().end());
   return out;
 }
 
@@ -53,17 +54,20 @@ Error other_run(const std::string& path, const std::string& difference, std::str
 }
 
 Error cannot_tell(const Error& error) {
-  return {error.kind, fmt::format("{}. Whether this checkpoint is good cannot be told: mend that and resume, or name "
-                                  "an older one with --resume PATH",
-                                  error.message)};
+  return {error.kind,
+          fmt::format("{}. Whether this checkpoint is good cannot be told: mend that and resume, or name "
+                      "an older one with --resume PATH",
+                      error.message)};
 }
 
 Result<void> has_all_files(const std::string& path, const Manifest& manifest) {
   const auto lacks = [&](const char* file) {
-    return Error{ErrorKind::corrupt_checkpoint, fmt::format("{}/{}: does not list {}", path, manifest_file, file)};
+    return Error{ErrorKind::corrupt_checkpoint,
+                 fmt::format("{}/{}: does not list {}", path, manifest_file, file)};
   };
   const bool adapters = manifest.find(adapter_weights_file) != nullptr;
-  for (const char* file : {"optimizer.safetensors", adapters ? adapter_config_file : model_config_file, trainer_state_file})
+  for (const char* file :
+       {"optimizer.safetensors", adapters ? adapter_config_file : model_config_file, trainer_state_file})
     if (manifest.find(file) == nullptr) return lacks(file);
   if (!adapters && manifest.find(weights_file) == nullptr && manifest.find(weights_index_file) == nullptr)
     return lacks(weights_file);
@@ -87,8 +91,8 @@ Result<FoundCheckpoint> CheckpointStore::verify(const std::string& path) {
   TRY(verify_files(path, manifest, buffer_));
   TRY_ASSIGN(TrainerState state, read_trainer_state(path));
   if (state.step != manifest.step) {
-    return Error{ErrorKind::corrupt_checkpoint,
-                 fmt::format("{}/{}: says step {}, the manifest step {}", path, trainer_state_file, state.step, manifest.step)};
+    return Error{ErrorKind::corrupt_checkpoint, fmt::format("{}/{}: says step {}, the manifest step {}", path,
+                                                            trainer_state_file, state.step, manifest.step)};
   }
   return FoundCheckpoint{.path = path, .weights_xxh3 = manifest.weights_xxh3, .state = std::move(state)};
 }
@@ -99,7 +103,8 @@ Result<void> CheckpointStore::check_model_config(const std::string& path) const 
     TRY_ASSIGN(const AdapterConfig there, read_adapter_config(path, ErrorKind::corrupt_checkpoint));
     return other_run(path, fmt::format("lora.r is {} there and 0 here", there.r), lora_keys);
   }
-  TRY_ASSIGN(const std::string text, read_small_file(config_path, config_bytes_max, ErrorKind::corrupt_checkpoint));
+  TRY_ASSIGN(const std::string text,
+             read_small_file(config_path, config_bytes_max, ErrorKind::corrupt_checkpoint));
   TRY_ASSIGN(const ModelConfig config, parse_hf_config(text, ErrorKind::corrupt_checkpoint, config_path));
   const std::string difference = config_difference(config, graph_.config);
   if (!difference.empty()) return other_run(path, difference, model_keys);

@@ -6,10 +6,10 @@
 
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
-#include "config/hf_config.h"
 #include "checkpoint/names.h"
 #include "checkpoint/shards.h"
 #include "checkpoint/state_tensors.h"
+#include "config/hf_config.h"
 #include "tidepool/check.h"
 
 namespace tidepool {
@@ -25,7 +25,8 @@ std::vector<Shard> weight_files(const ModelGraph& graph, Bytes most) {
 }
 
 std::vector<Shard> optimizer_file(const ModelGraph& graph) {
-  return {{.file = "optimizer.safetensors", .tensors = stored_tensors(graph, optimizer_parts(graph.precision))}};
+  return {
+      {.file = "optimizer.safetensors", .tensors = stored_tensors(graph, optimizer_parts(graph.precision))}};
 }
 
 }  // namespace
@@ -55,7 +56,8 @@ std::string CheckpointStore::path_of(u64 step) const {
 Result<SavedCheckpoint> CheckpointStore::save(const TrainerState& state, StateReader& reader) {
   const std::string path = path_of(state.step);
   const std::string temporary =
-      run_dir_ + "/" + to_text(DirectoryName{.step = state.step, .mark = DirectoryMark::tmp, .pid = own_pid()});
+      run_dir_ + "/" +
+      to_text(DirectoryName{.step = state.step, .mark = DirectoryMark::tmp, .pid = own_pid()});
   TRY(files_->remove(temporary));
   Result<SavedCheckpoint> saved = write_all(temporary, state, reader);
   if (saved) {
@@ -65,8 +67,8 @@ Result<SavedCheckpoint> CheckpointStore::save(const TrainerState& state, StateRe
     // The first error is the one to tell. What cannot be removed now, sweep() removes at the next start.
     (void)files_->remove(temporary);
     return Error{saved.error().kind,
-                 fmt::format("checkpoint of step {} was not written, older ones are untouched: {}", state.step,
-                             saved.error().message)};
+                 fmt::format("checkpoint of step {} was not written, older ones are untouched: {}",
+                             state.step, saved.error().message)};
   }
   saved->path = path;
   return saved;
@@ -78,11 +80,13 @@ Result<SavedCheckpoint> CheckpointStore::write_all(const std::string& directory,
   Manifest manifest{.step = state.step, .weights_xxh3 = 0, .files = {}};
   StreamHash weights_hash;
 
-  const auto write_tensors = [&](std::vector<Shard> shards, const std::vector<StatePart>& parts) -> Result<void> {
+  const auto write_tensors = [&](std::vector<Shard> shards,
+                                 const std::vector<StatePart>& parts) -> Result<void> {
     ShardWriter out(*files_, directory, std::move(shards));
     const TensorSink sink = [&](std::span<const std::byte> bytes) { return out.append(bytes); };
     for (const StatePart part : parts) {
-      TRY(write_part(sink, graph_, part, reader, buffer_, part == StatePart::weights ? &weights_hash : nullptr));
+      TRY(write_part(sink, graph_, part, reader, buffer_,
+                     part == StatePart::weights ? &weights_hash : nullptr));
     }
     TRY_ASSIGN(const std::vector<ManifestEntry> written, out.finish());
     manifest.files.insert(manifest.files.end(), written.begin(), written.end());
@@ -93,7 +97,9 @@ Result<SavedCheckpoint> CheckpointStore::write_all(const std::string& directory,
   TRY_ASSIGN(const std::vector<ManifestEntry> small, write_small_files(directory, state));
   manifest.files.insert(manifest.files.end(), small.begin(), small.end());
   manifest.weights_xxh3 = weights_hash.digest();
-  TRY_ASSIGN(const ManifestEntry self, write_carried(*files_, directory, {.name = manifest_file, .path = {}, .text = to_text(manifest)}, buffer_));
+  TRY_ASSIGN(const ManifestEntry self,
+             write_carried(*files_, directory, {.name = manifest_file, .path = {}, .text = to_text(manifest)},
+                           buffer_));
   TRY(files_->sync_directory(directory));
 
   SavedCheckpoint saved{.path = directory, .weights_xxh3 = manifest.weights_xxh3, .bytes = Bytes{self.bytes}};
@@ -102,8 +108,9 @@ Result<SavedCheckpoint> CheckpointStore::write_all(const std::string& directory,
 }
 
 Result<void> CheckpointStore::add_model_config(std::vector<CarriedFile>& files) const {
-  const std::string config = source_config_.empty() ? hf_config_text(graph_.config, graph_.precision)
-                                                    : hf_config_text(graph_.config, graph_.precision, source_config_);
+  const std::string config = source_config_.empty()
+                                 ? hf_config_text(graph_.config, graph_.precision)
+                                 : hf_config_text(graph_.config, graph_.precision, source_config_);
   if (std::ranges::find(files, generation_config_file, &CarriedFile::name) == files.end()) {
     TRY_ASSIGN(std::string text, generation_config_text(config, model_config_file));
     files.insert(files.begin(), {.name = generation_config_file, .path = {}, .text = std::move(text)});

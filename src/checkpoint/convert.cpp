@@ -19,7 +19,9 @@ u16 bf16_nearest(float x) {
 
 }  // namespace
 
-bool is_float_weight(Dtype dtype) { return dtype == Dtype::f32 || dtype == Dtype::bf16 || dtype == Dtype::f16; }
+bool is_float_weight(Dtype dtype) {
+  return dtype == Dtype::f32 || dtype == Dtype::bf16 || dtype == Dtype::f16;
+}
 
 void to_floats(Dtype from, std::span<const std::byte> bytes, std::span<float> out) {
   CHECK(is_float_weight(from) && bytes.size() == out.size() * dtype_bytes(from), bytes.size(), out.size());
@@ -33,7 +35,8 @@ void from_floats(std::span<const float> in, Dtype to, std::span<std::byte> bytes
   CHECK(is_float_weight(to) && bytes.size() == in.size() * dtype_bytes(to), bytes.size(), in.size());
   if (to == Dtype::f32) return static_cast<void>(std::memcpy(bytes.data(), in.data(), bytes.size()));
   u16* halves = reinterpret_cast<u16*>(bytes.data());
-  for (std::size_t i = 0; i < in.size(); ++i) halves[i] = to == Dtype::bf16 ? bf16_nearest(in[i]) : fp16_from_float(in[i]);
+  for (std::size_t i = 0; i < in.size(); ++i)
+    halves[i] = to == Dtype::bf16 ? bf16_nearest(in[i]) : fp16_from_float(in[i]);
 }
 
 bool overflows_fp16(std::span<const float> values) {

@@ -31,7 +31,8 @@ std::string parent_of(const std::string& path) {
 Result<void> must_be_new(const std::string& out) {
   std::error_code unused;
   if (!fs::exists(fs::symlink_status(out, unused))) return {};
-  return Error{ErrorKind::usage, fmt::format("{} is there already: name a directory that is not, or move it away", out)};
+  return Error{ErrorKind::usage,
+               fmt::format("{} is there already: name a directory that is not, or move it away", out)};
 }
 
 }  // namespace
@@ -50,7 +51,8 @@ struct ModelExport::Buffers {
   }
 };
 
-Result<std::unique_ptr<ModelExport>> ModelExport::open(const std::string& source, const ExportOptions& options) {
+Result<std::unique_ptr<ModelExport>> ModelExport::open(const std::string& source,
+                                                       const ExportOptions& options) {
   std::unique_ptr<ModelExport> out(new ModelExport(source, options));
   TRY(out->read_config());
   TRY_ASSIGN(out->model_, SafetensorsModel::open(source, ErrorKind::bad_input));
@@ -62,8 +64,9 @@ Result<void> ModelExport::read_config() {
   const std::string path = source_ + "/" + model_config_file;
   std::error_code unused;
   if (!fs::exists(path, unused))
-    return Error{ErrorKind::usage, fmt::format("{} holds no {}: name a run, a checkpoint or a model directory", source_,
-                                               model_config_file)};
+    return Error{ErrorKind::usage,
+                 fmt::format("{} holds no {}: name a run, a checkpoint or a model directory", source_,
+                             model_config_file)};
   TRY_ASSIGN(std::string text, read_small_file(path, mib, ErrorKind::bad_input));
   if (options_.dtype) {
     TRY_ASSIGN(text, with_dtype(text, *options_.dtype, path));
@@ -86,14 +89,17 @@ Result<void> ModelExport::list_tensors() {
   for (const SafetensorsFile* file : files)
     for (const StoredTensor& t : file->tensors()) {
       if (options_.change != nullptr) TRY(options_.change->check(t.name));
-      Item item{.from = {file, &t}, .to = t.dtype, .changed = options_.change != nullptr && options_.change->changes(t.name)};
-      const bool whole_number = t.dtype == Dtype::boolean || (t.dtype >= Dtype::i16 && t.dtype != Dtype::f16 &&
-                                                               t.dtype != Dtype::bf16 && t.dtype != Dtype::f32 &&
-                                                               t.dtype != Dtype::f64);
+      Item item{.from = {file, &t},
+                .to = t.dtype,
+                .changed = options_.change != nullptr && options_.change->changes(t.name)};
+      const bool whole_number = t.dtype == Dtype::boolean ||
+                                (t.dtype >= Dtype::i16 && t.dtype != Dtype::f16 && t.dtype != Dtype::bf16 &&
+                                 t.dtype != Dtype::f32 && t.dtype != Dtype::f64);
       if (options_.dtype && !whole_number) item.to = dtypes[static_cast<u32>(*options_.dtype)];
       if ((item.changed || item.to != t.dtype) && !is_float_weight(t.dtype))
-        return Error{ErrorKind::bad_input, fmt::format("{}: tensor {} is {}, and only F32, BF16 and F16 are converted",
-                                                       file->path(), t.name, name(t.dtype))};
+        return Error{ErrorKind::bad_input,
+                     fmt::format("{}: tensor {} is {}, and only F32, BF16 and F16 are converted",
+                                 file->path(), t.name, name(t.dtype))};
       written.push_back({.name = t.name, .dtype = item.to, .shape = t.shape});
       items_.push_back(std::move(item));
     }
@@ -101,7 +107,8 @@ Result<void> ModelExport::list_tensors() {
   for (const Shard& shard : shards_) bytes_ += Bytes{shard.file_bytes()};
   std::error_code unused;
   for (const CarriedFile& file : small_)
-    bytes_ += Bytes{file.path.empty() ? file.text.size() : static_cast<u64>(fs::file_size(file.path, unused))};
+    bytes_ +=
+        Bytes{file.path.empty() ? file.text.size() : static_cast<u64>(fs::file_size(file.path, unused))};
   return {};
 }
 
@@ -128,8 +135,10 @@ Result<void> ModelExport::write_tensor(const Item& item, Buffers& buffers, const
     if (item.changed) TRY(options_.change->apply(t.name, t.shape, begin, floats));
     const auto out = std::span(buffers.out).first(n * dtype_bytes(item.to));
     if (item.to == Dtype::f16 && overflows_fp16(floats))
-      return Error{ErrorKind::bad_input, fmt::format("{}: tensor {} has values beyond fp16's 65504, which would become infinite; "
-                                                     "export as bf16 or fp32", item.from.file->path(), t.name)};
+      return Error{ErrorKind::bad_input,
+                   fmt::format("{}: tensor {} has values beyond fp16's 65504, which would become infinite; "
+                               "export as bf16 or fp32",
+                               item.from.file->path(), t.name)};
     from_floats(floats, item.to, out);
     TRY(sink(out));
   }
@@ -155,11 +164,13 @@ Result<void> ModelExport::write_all(const std::string& directory, Files& files,
   return files.sync_directory(directory);
 }
 
-Result<void> ModelExport::write(const std::string& path, Files& files, const std::function<bool(u64)>& progress) const {
+Result<void> ModelExport::write(const std::string& path, Files& files,
+                                const std::function<bool(u64)>& progress) const {
   const std::string out = without_slashes(path);
   TRY(must_be_new(out));
   std::error_code unused;
-  if (const std::string parent = parent_of(out); fs::exists(parent, unused) && !fs::is_directory(parent, unused))
+  if (const std::string parent = parent_of(out);
+      fs::exists(parent, unused) && !fs::is_directory(parent, unused))
     return Error{ErrorKind::usage, fmt::format("{}: {} is not a directory", out, parent)};
   const std::string temporary = fmt::format("{}.tmp-{}", out, ::getpid());
   TRY(files.remove(temporary));

@@ -1,5 +1,5 @@
-// A model directory written anew: the weights, streamed tensor by tensor and where asked in another type, and the
-// files beside them that every tool looks for. What training alone needs stays behind.
+// A model directory written anew: the weights, streamed tensor by tensor and where asked in another type, and
+// the files beside them that every tool looks for. What training alone needs stays behind.
 #pragma once
 
 #include <functional>
@@ -22,22 +22,23 @@ struct ExportOptions {
   std::optional<Precision> dtype;  // of all weights; none: each keeps its own
   Bytes max_shard_size{5'000'000'000};
   TensorChange* change = nullptr;  // must outlive the export
-  std::string adapter;             // directory whose tokenizer and template count for more than the model's; empty: none
+  std::string adapter;  // directory whose tokenizer and template count for more than the model's; empty: none
 };
 
 class ModelExport {
  public:
-  // `source`: a directory with config.json and weights; names and shapes are not asked about. ErrorKind::usage where it
-  // is none, bad_input naming the file for what is wrong in it, also a tensor whose type cannot be made another.
+  // `source`: a directory with config.json and weights; names and shapes are not asked about.
+  // ErrorKind::usage where it is none, bad_input naming the file for what is wrong in it, also a tensor whose
+  // type cannot be made another.
   static Result<std::unique_ptr<ModelExport>> open(const std::string& source, const ExportOptions&);
 
   // Of what will be written.
   Bytes bytes() const { return bytes_; }
   const std::vector<Shard>& shards() const { return shards_; }
 
-  // Makes `out`, whole or not at all: everything goes to `out`.tmp-<pid>, is fsynced, and is renamed. `progress` is
-  // called with the bytes of tensors written so far; false stops it (ErrorKind::interrupted). ErrorKind::usage where
-  // `out` is there already. Takes up to memory_max beside a row of the widest tensor.
+  // Makes `out`, whole or not at all: everything goes to `out`.tmp-<pid>, is fsynced, and is renamed.
+  // `progress` is called with the bytes of tensors written so far; false stops it (ErrorKind::interrupted).
+  // ErrorKind::usage where `out` is there already. Takes up to memory_max beside a row of the widest tensor.
   Result<void> write(const std::string& out, Files&, const std::function<bool(u64)>& progress) const;
   static constexpr Bytes memory_max{12 * mib};
 
@@ -51,10 +52,12 @@ class ModelExport {
   };
   struct Buffers;
 
-  ModelExport(std::string source, const ExportOptions& options) : source_(std::move(source)), options_(options) {}
+  ModelExport(std::string source, const ExportOptions& options)
+      : source_(std::move(source)), options_(options) {}
   Result<void> list_tensors();
   Result<void> read_config();
-  Result<void> write_all(const std::string& directory, Files&, const std::function<bool(u64)>& progress) const;
+  Result<void> write_all(const std::string& directory, Files&,
+                         const std::function<bool(u64)>& progress) const;
   Result<void> write_tensor(const Item&, Buffers&, const TensorSink& sink) const;
 
   const std::string source_;

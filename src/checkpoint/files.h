@@ -41,6 +41,7 @@ class Files {
 std::unique_ptr<Files> create_posix_files(FileUse use = FileUse::run);
 
 // "cannot write FILE: No space left on device ...": what happened, and what to do about it.
-Error output_error(const char* operation, const std::string& path, int error_number, FileUse use = FileUse::run);
+Error output_error(const char* operation, const std::string& path, int error_number,
+                   FileUse use = FileUse::run);
 
 }  // namespace tidepool

@@ -1,4 +1,5 @@
-// For those who only want the weights: what they read is verified, and the optimizer's state (six times as much) is not.
+// For those who only want the weights: what they read is verified, and the optimizer's state (six times as
+// much) is not.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 std::string free_name(const std::string& path) {
   std::error_code unused;
   std::string name = path + ".abandoned";
-  for (u64 i = 2; fs::exists(fs::symlink_status(name, unused)); ++i) name = fmt::format("{}.abandoned-{}", path, i);
+  for (u64 i = 2; fs::exists(fs::symlink_status(name, unused)); ++i)
+    name = fmt::format("{}.abandoned-{}", path, i);
   return name;
 }
 
@@ -36,7 +37,10 @@ Result<std::vector<std::string>> CheckpointStore::follow(FoundCheckpoint& found)
     TRY(files_->rename(path_of(s), aside.back()));
   }
   const bool was_aside = fs::equivalent(fs::absolute(found.path, unused).parent_path(), run_dir_, unused) &&
-                         fs::path(found.path).filename().string().starts_with(fs::path(path_of(step)).filename().string() + ".abandoned");
+                         fs::path(found.path)
+                             .filename()
+                             .string()
+                             .starts_with(fs::path(path_of(step)).filename().string() + ".abandoned");
   if (was_aside) {
     TRY(files_->rename(found.path, path_of(step)));
     found.path = path_of(step);

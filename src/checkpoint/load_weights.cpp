@@ -17,7 +17,8 @@ SafetensorsModel::Location find_tensor(const SafetensorsModel& model, const std:
   return model.find(std::string(old_prefix) + name);
 }
 
-// GPT-2's older files have masks, and its head again; a tied Llama-like model's own head would be another model's.
+// GPT-2's older files have masks, and its head again; a tied Llama-like model's own head would be another
+// model's.
 bool is_known_extra(Family family, std::string_view name) {
   if (family != Family::gpt2) return name.ends_with(".rotary_emb.inv_freq");
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name == "lm_head.weight";
@@ -28,7 +29,8 @@ Result<SafetensorsModel::Location> locate(const SafetensorsModel& model, const s
   const auto at = find_tensor(model, t.name);
   if (!at) {
     const std::string where = model.files().size() == 1 ? model.files()[0]->path() : directory;
-    return Error{ErrorKind::bad_input, fmt::format("{}: has no tensor {} (expected {})", where, t.name, shape_text(t.shape))};
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}: has no tensor {} (expected {})", where, t.name, shape_text(t.shape))};
   }
   if (at.tensor->shape != t.shape) {
     return Error{ErrorKind::bad_input,
@@ -43,7 +45,8 @@ Result<SafetensorsModel::Location> locate(const SafetensorsModel& model, const s
   return at;
 }
 
-std::vector<std::string> unused_tensors(const SafetensorsModel& model, const ModelGraph& graph, bool adapters) {
+std::vector<std::string> unused_tensors(const SafetensorsModel& model, const ModelGraph& graph,
+                                        bool adapters) {
   std::vector<std::string> wanted, unused;
   for (const Window& w : graph.windows) {
     if (w.adapter != adapters) continue;
@@ -54,7 +57,9 @@ std::vector<std::string> unused_tensors(const SafetensorsModel& model, const Mod
     for (const StoredTensor& t : file->tensors()) {
       std::string_view name = t.name;
       if (name.starts_with(old_prefix)) name.remove_prefix(old_prefix.size());
-      if (!is_known_extra(graph.config.family, name) && !std::binary_search(wanted.begin(), wanted.end(), name)) unused.push_back(t.name);
+      if (!is_known_extra(graph.config.family, name) &&
+          !std::binary_search(wanted.begin(), wanted.end(), name))
+        unused.push_back(t.name);
     }
   }
   return unused;
@@ -69,7 +74,8 @@ Result<void> check_tied_head(const SafetensorsModel& model, const ModelGraph& gr
       if (t.name == head_name) return {};
       if (t.name.ends_with("embed_tokens.weight") || t.name == "wte.weight") embedding_name = t.name;
     }
-  const SafetensorsModel::Location head = model.find(head_name), embedding = find_tensor(model, embedding_name);
+  const SafetensorsModel::Location head = model.find(head_name),
+                                   embedding = find_tensor(model, embedding_name);
   if (!head || !embedding) return {};
   bool same = head.tensor->shape == embedding.tensor->shape && head.tensor->dtype == embedding.tensor->dtype;
   std::vector<std::byte> one(mib), other(mib);
@@ -80,10 +86,10 @@ Result<void> check_tied_head(const SafetensorsModel& model, const ModelGraph& gr
     same = std::equal(one.begin(), one.begin() + i64(bytes), other.begin());
   }
   if (same) return {};
-  return Error{ErrorKind::bad_input,
-               fmt::format("{}: tensor {} differs from {}, and config.json ties the two; set tie_word_embeddings to false there "
-                           "to keep both, or take the tensor out",
-                           head.file->path(), head_name, embedding_name)};
+  return Error{ErrorKind::bad_input, fmt::format("{}: tensor {} differs from {}, and config.json ties the "
+                                                 "two; set tie_word_embeddings to false there "
+                                                 "to keep both, or take the tensor out",
+                                                 head.file->path(), head_name, embedding_name)};
 }
 
 }  // namespace

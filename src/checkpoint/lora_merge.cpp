@@ -12,7 +12,8 @@
 namespace tidepool {
 namespace {
 
-constexpr std::string_view a_suffix = ".lora_A.weight", b_suffix = ".lora_B.weight", weight_suffix = ".weight";
+constexpr std::string_view a_suffix = ".lora_A.weight", b_suffix = ".lora_B.weight",
+                           weight_suffix = ".weight";
 constexpr std::string_view peft_prefix = "base_model.model.", gpt2_prefix = "transformer.";
 
 std::string shape_of(const StoredTensor& t) { return shape_text(t.shape); }
@@ -37,24 +38,29 @@ Result<std::unique_ptr<AdapterMerge>> AdapterMerge::open(const std::string& dire
   TRY_ASSIGN(out->file_, SafetensorsFile::open(directory + "/" + adapter_weights_file, ErrorKind::bad_input));
   out->config_path_ = directory + "/" + adapter_config_file;
   if (out->config_.targets.none())
-    return out->wrong_config("target_modules: names nothing; name the modules there that have adapters, such as [q_proj, v_proj]");
+    return out->wrong_config(
+        "target_modules: names nothing; name the modules there that have adapters, such as [q_proj, v_proj]");
   const SafetensorsFile& file = *out->file_;
   for (const StoredTensor& t : file.tensors()) {
     const bool is_a = t.name.ends_with(a_suffix), is_b = t.name.ends_with(b_suffix);
     if ((!is_a && !is_b) || !t.name.starts_with(peft_prefix))
-      return wrong(file, t.name, "is neither lora_A nor lora_B of a linear layer; merge this adapter with PEFT");
+      return wrong(file, t.name,
+                   "is neither lora_A nor lora_B of a linear layer; merge this adapter with PEFT");
     const std::string stem = t.name.substr(0, t.name.size() - a_suffix.size());
     if (file.find(stem + std::string(is_a ? b_suffix : a_suffix)) == nullptr)
-      return wrong(file, t.name, fmt::format("stands alone: there is no {}{}", stem, is_a ? b_suffix : a_suffix));
+      return wrong(file, t.name,
+                   fmt::format("stands alone: there is no {}{}", stem, is_a ? b_suffix : a_suffix));
     const u64 rank = t.shape.size() == 2 ? t.shape[is_a ? 0 : 1] : 0;
     if (rank != out->config_.r)
-      return wrong(file, t.name, fmt::format("is {}, and {} says r={}", shape_of(t), adapter_config_file, out->config_.r));
+      return wrong(file, t.name,
+                   fmt::format("is {}, and {} says r={}", shape_of(t), adapter_config_file, out->config_.r));
     if (t.dtype != Dtype::f32 && t.dtype != Dtype::bf16 && t.dtype != Dtype::f16)
       return wrong(file, t.name, fmt::format("is {}, weights must be F32, BF16 or F16", name(t.dtype)));
     TRY(out->check_target(t, stem));
     out->stems_.insert(stem);
   }
-  if (out->stems_.empty()) return Error{ErrorKind::bad_input, fmt::format("{}: holds no adapter", file.path())};
+  if (out->stems_.empty())
+    return Error{ErrorKind::bad_input, fmt::format("{}: holds no adapter", file.path())};
   return out;
 }
 
@@ -66,10 +72,12 @@ Result<void> AdapterMerge::check_target(const StoredTensor& t, std::string_view 
   const Result<bool> named = config_.targets.hold(stem.substr(peft_prefix.size()));
   if (!named) return wrong_config(named.error().message);
   if (*named) return {};
-  return wrong(*file_, t.name,
-               fmt::format("is of no module that {} has adapters for (target_modules: {}): PEFT would leave it out; correct "
-                           "the config, or take the tensor out",
-                           config_path_, targets_text(config_.targets)));
+  return wrong(
+      *file_, t.name,
+      fmt::format(
+          "is of no module that {} has adapters for (target_modules: {}): PEFT would leave it out; correct "
+          "the config, or take the tensor out",
+          config_path_, targets_text(config_.targets)));
 }
 
 Result<void> AdapterMerge::check(std::string_view tensor) const {
@@ -79,10 +87,12 @@ Result<void> AdapterMerge::check(std::string_view tensor) const {
     const Result<bool> named = config_.targets.hold(fmt::format("{}{}", between, module));
     if (!named) return wrong_config(named.error().message);
     if (*named)
-      return Error{ErrorKind::bad_input,
-                   fmt::format("{}: holds nothing for {}, which {} has adapters for (target_modules: {}): part of it is "
-                               "missing; bring the whole file, or correct the config",
-                               file_->path(), tensor, config_path_, targets_text(config_.targets))};
+      return Error{
+          ErrorKind::bad_input,
+          fmt::format(
+              "{}: holds nothing for {}, which {} has adapters for (target_modules: {}): part of it is "
+              "missing; bring the whole file, or correct the config",
+              file_->path(), tensor, config_path_, targets_text(config_.targets))};
   }
   return {};
 }
@@ -123,8 +133,9 @@ Result<void> AdapterMerge::load(std::string_view tensor, std::span<const u64> sh
   // GPT-2's matrices are [in, out].
   const bool flipped = config_.fan_in_fan_out;
   if (!matrix || rows_ != (flipped ? in : out) || columns_ != (flipped ? out : in))
-    return wrong(*file_, a.name, fmt::format("is {} and lora_B {}, which does not fit the model's {} of {}", shape_of(a),
-                                             shape_of(b), tensor, shape_text(shape)));
+    return wrong(*file_, a.name,
+                 fmt::format("is {} and lora_B {}, which does not fit the model's {} of {}", shape_of(a),
+                             shape_of(b), tensor, shape_text(shape)));
   TRY_ASSIGN(std::vector<float> of_a, read(a));
   TRY_ASSIGN(std::vector<float> of_b, read(b));
   left_ = flipped ? transposed(of_a, r, in) : std::move(of_b);
@@ -137,7 +148,8 @@ Result<void> AdapterMerge::load(std::string_view tensor, std::span<const u64> sh
   return {};
 }
 
-Result<void> AdapterMerge::apply(std::string_view tensor, std::span<const u64> shape, u64 begin, std::span<float> values) {
+Result<void> AdapterMerge::apply(std::string_view tensor, std::span<const u64> shape, u64 begin,
+                                 std::span<float> values) {
   if (loaded_ != tensor) TRY(load(tensor, shape));
   const u64 r = config_.r;
   CHECK(begin + values.size() <= rows_ * columns_, begin, values.size());
@@ -159,7 +171,8 @@ Result<void> AdapterMerge::apply(std::string_view tensor, std::span<const u64> s
 Result<void> AdapterMerge::finish() const {
   for (const std::string& stem : stems_)
     if (!seen_.contains(stem))
-      return wrong(*file_, stem + std::string(a_suffix), "is for a tensor that the model has not: is it another model's adapter?");
+      return wrong(*file_, stem + std::string(a_suffix),
+                   "is for a tensor that the model has not: is it another model's adapter?");
   return {};
 }
 

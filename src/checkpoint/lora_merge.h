@@ -17,19 +17,22 @@ namespace tidepool {
 // Holds the factors of one tensor at a time: r (rows + columns) floats. One thread.
 class AdapterMerge final : public TensorChange {
  public:
-  // Of an adapter's directory: of PEFT, or a checkpoint of a run with LoRA. ErrorKind::bad_input, naming file and tensor;
-  // also for tensors of modules that the config does not name: PEFT leaves them out, and merges something else.
+  // Of an adapter's directory: of PEFT, or a checkpoint of a run with LoRA. ErrorKind::bad_input, naming file
+  // and tensor; also for tensors of modules that the config does not name: PEFT leaves them out, and merges
+  // something else.
   static Result<std::unique_ptr<AdapterMerge>> open(const std::string& directory);
 
-  // Whether the tensor of the model, "model.layers.0.mlp.up_proj.weight" or "h.0.attn.c_attn.weight", gets anything.
+  // Whether the tensor of the model, "model.layers.0.mlp.up_proj.weight" or "h.0.attn.c_attn.weight", gets
+  // anything.
   bool changes(std::string_view tensor) const override { return !stem_of(tensor).empty(); }
 
   // ErrorKind::bad_input where target_modules names the tensor's module and the adapter holds nothing for it.
   Result<void> check(std::string_view tensor) const override;
 
-  // Adds to elements [begin, begin + values.size()) of a tensor for which changes() holds: whole rows, or parts of one.
-  // Error: ErrorKind::bad_input where the adapter does not fit the shape.
-  Result<void> apply(std::string_view tensor, std::span<const u64> shape, u64 begin, std::span<float> values) override;
+  // Adds to elements [begin, begin + values.size()) of a tensor for which changes() holds: whole rows, or
+  // parts of one. Error: ErrorKind::bad_input where the adapter does not fit the shape.
+  Result<void> apply(std::string_view tensor, std::span<const u64> shape, u64 begin,
+                     std::span<float> values) override;
 
   // After the last tensor: ErrorKind::bad_input if the model lacked one that the adapter is for.
   Result<void> finish() const override;
@@ -38,7 +41,8 @@ class AdapterMerge final : public TensorChange {
 
  private:
   AdapterMerge() = default;
-  std::string stem_of(std::string_view tensor) const;  // "base_model.model. ...", without ".lora_A.weight"; empty: none
+  std::string stem_of(
+      std::string_view tensor) const;  // "base_model.model. ...", without ".lora_A.weight"; empty: none
   Error wrong_config(const std::string& reason) const;
   Result<void> check_target(const StoredTensor&, std::string_view stem) const;
   Result<void> load(std::string_view tensor, std::span<const u64> shape);

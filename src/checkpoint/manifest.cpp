@@ -49,11 +49,12 @@ std::optional<u64> parse_count(const json::value* v) {
   return static_cast<u64>(v->get_int64());
 }
 
-// Of a file beside the manifest, as checkpoints have them: no path to elsewhere, and nothing that to_text() would have to
-// escape.
+// Of a file beside the manifest, as checkpoints have them: no path to elsewhere, and nothing that to_text()
+// would have to escape.
 bool is_file_name(std::string_view name) {
-  return !name.empty() && name.size() <= NAME_MAX &&
-         std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; });
+  return !name.empty() && name.size() <= NAME_MAX && std::ranges::all_of(name, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
+  });
 }
 
 std::optional<Manifest> parse(const json::value& root) {
@@ -78,7 +79,8 @@ std::optional<Manifest> parse(const json::value& root) {
 }  // namespace
 
 const ManifestEntry* Manifest::find(std::string_view file) const {
-  const auto at = std::find_if(files.begin(), files.end(), [&](const ManifestEntry& e) { return e.file == file; });
+  const auto at =
+      std::find_if(files.begin(), files.end(), [&](const ManifestEntry& e) { return e.file == file; });
   return at == files.end() ? nullptr : &*at;
 }
 
@@ -87,8 +89,8 @@ std::string to_text(const Manifest& m) {
   text += fmt::format("  \"version\": {},\n  \"step\": {},\n", version, m.step);
   text += fmt::format("  \"weights_xxh3\": \"{}\",\n  \"files\": {{\n", hash_text(m.weights_xxh3));
   for (const ManifestEntry& e : m.files) {
-    text += fmt::format("    \"{}\": {{\"bytes\": {}, \"xxh3\": \"{}\"}}{}\n", e.file, e.bytes, hash_text(e.xxh3),
-                        &e == &m.files.back() ? "" : ",");
+    text += fmt::format("    \"{}\": {{\"bytes\": {}, \"xxh3\": \"{}\"}}{}\n", e.file, e.bytes,
+                        hash_text(e.xxh3), &e == &m.files.back() ? "" : ",");
   }
   return sealed(text + "  },\n");
 }
@@ -101,15 +103,17 @@ Result<void> check_manifest_version(const std::string& directory) {
   if (!root || !root->is_object()) return {};
   const std::optional<u64> there = parse_count(root->get_object().if_contains("version"));
   if (!there || *there == version) return {};
-  return Error{ErrorKind::corrupt_checkpoint,
-               fmt::format("{}: is of version {} and sound, and this Tidepool reads version {}: use the Tidepool that "
-                           "wrote it",
-                           path, *there, version)};
+  return Error{
+      ErrorKind::corrupt_checkpoint,
+      fmt::format("{}: is of version {} and sound, and this Tidepool reads version {}: use the Tidepool that "
+                  "wrote it",
+                  path, *there, version)};
 }
 
 Result<Manifest> read_manifest(const std::string& directory) {
   const std::string path = directory + "/" + manifest_file;
-  TRY_ASSIGN(const std::string text, read_small_file(path, manifest_bytes_max, ErrorKind::corrupt_checkpoint));
+  TRY_ASSIGN(const std::string text,
+             read_small_file(path, manifest_bytes_max, ErrorKind::corrupt_checkpoint));
   if (!seal_holds(text)) {
     return Error{ErrorKind::corrupt_checkpoint, fmt::format("{}: does not match its own checksum", path)};
   }
@@ -123,7 +127,8 @@ Result<Manifest> read_manifest(const std::string& directory) {
   return *manifest;
 }
 
-Result<void> verify_files(const std::string& directory, const Manifest& manifest, std::span<std::byte> buffer) {
+Result<void> verify_files(const std::string& directory, const Manifest& manifest,
+                          std::span<std::byte> buffer) {
   for (const ManifestEntry& e : manifest.files) {
     const std::string path = directory + "/" + e.file;
     TRY_ASSIGN(const InputFile input, open_input(path, ErrorKind::corrupt_checkpoint));

@@ -13,10 +13,10 @@ namespace tidepool {
 
 // checkpoint-<step>, or checkpoint-<step>.<mark>-<pid> while it is on its way in or out.
 enum class DirectoryMark : u8 {
-  whole,    // a checkpoint
-  tmp,      // being written
-  old,      // pushed aside by a new one of the same step; goes back if that never arrived
-  gone,     // being deleted
+  whole,  // a checkpoint
+  tmp,    // being written
+  old,    // pushed aside by a new one of the same step; goes back if that never arrived
+  gone,   // being deleted
 };
 
 struct DirectoryName {

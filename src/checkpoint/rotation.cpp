@@ -35,7 +35,8 @@ Result<std::vector<std::string>> CheckpointStore::rotate(const Rotation& rotatio
            rotation.distrusted.end();
   };
   std::vector<u64> candidates = steps;  // in the order in which they go
-  std::erase_if(candidates, [&](u64 step) { return step == rotation.saved_step || step == rotation.best_step; });
+  std::erase_if(candidates,
+                [&](u64 step) { return step == rotation.saved_step || step == rotation.best_step; });
   std::stable_partition(candidates.begin(), candidates.end(), [&](u64 step) { return !trusted(step); });
 
   std::vector<std::string> removed;

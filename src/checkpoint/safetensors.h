@@ -17,7 +17,23 @@ namespace tidepool {
 
 inline constexpr u64 safetensors_header_bytes_max = 100'000'000;
 
-enum class Dtype : u8 { boolean, u8, i8, f8_e5m2, f8_e4m3, i16, u16, f16, bf16, i32, u32, f32, i64, u64, f64 };
+enum class Dtype : u8 {
+  boolean,
+  u8,
+  i8,
+  f8_e5m2,
+  f8_e4m3,
+  i16,
+  u16,
+  f16,
+  bf16,
+  i32,
+  u32,
+  f32,
+  i64,
+  u64,
+  f64
+};
 
 std::string_view name(Dtype);  // as in the file: "F32", "BF16"
 u64 dtype_bytes(Dtype);

@@ -1,12 +1,13 @@
 #include <algorithm>
 
-#include "tidepool/read_file.h"
 #include "checkpoint/safetensors.h"
 #include "tidepool/check.h"
+#include "tidepool/read_file.h"
 
 namespace tidepool {
 
-Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open(const std::string& path, ErrorKind error_kind) {
+Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open(const std::string& path,
+                                                               ErrorKind error_kind) {
   std::unique_ptr<SafetensorsFile> self(new SafetensorsFile);
   self->path_ = path;
   self->error_kind_ = error_kind;
@@ -15,15 +16,17 @@ Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open(const std::string
 
   u8 word[8];
   if (input.bytes < sizeof word) {
-    return Error{error_kind, fmt::format("{}: {} bytes are too short for a safetensors file", path, input.bytes)};
+    return Error{error_kind,
+                 fmt::format("{}: {} bytes are too short for a safetensors file", path, input.bytes)};
   }
   TRY(read_exactly(self->fd_, path, 0, std::as_writable_bytes(std::span(word)), error_kind));
   u64 header_bytes = 0;
   for (u32 i = 0; i < 8; ++i) header_bytes |= u64{word[i]} << (8 * i);
   if (header_bytes > safetensors_header_bytes_max || header_bytes > input.bytes - sizeof word) {
-    return Error{error_kind, fmt::format("{}: a header of {} bytes does not fit in {} bytes (limit {}): truncated, or "
-                                         "not a safetensors file",
-                                         path, header_bytes, input.bytes, safetensors_header_bytes_max)};
+    return Error{error_kind,
+                 fmt::format("{}: a header of {} bytes does not fit in {} bytes (limit {}): truncated, or "
+                             "not a safetensors file",
+                             path, header_bytes, input.bytes, safetensors_header_bytes_max)};
   }
   std::string header(header_bytes, '\0');
   TRY(read_exactly(self->fd_, path, sizeof word, std::as_writable_bytes(std::span(header)), error_kind));

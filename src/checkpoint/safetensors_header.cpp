@@ -71,7 +71,8 @@ class HeaderHandler {
     return true;
   }
   bool on_array_begin(json::error_code& ec) {
-    const bool wanted = depth_ == 2 && !in_metadata_ && !in_array_ && (key_ == "shape" || key_ == "data_offsets");
+    const bool wanted =
+        depth_ == 2 && !in_metadata_ && !in_array_ && (key_ == "shape" || key_ == "data_offsets");
     if (!wanted) return refuse(ec, "a list where none may be");
     in_array_ = true;
     numbers_.clear();
@@ -141,7 +142,8 @@ class HeaderHandler {
   }
 
   bool end_tensor(json::error_code& ec) {
-    if (fields_.size() != 3) return refuse(ec, fmt::format("tensor {}: needs dtype, shape and data_offsets", tensors.back().name));
+    if (fields_.size() != 3)
+      return refuse(ec, fmt::format("tensor {}: needs dtype, shape and data_offsets", tensors.back().name));
     return true;
   }
 
@@ -181,7 +183,8 @@ std::optional<u64> bytes_of_shape(const StoredTensor& t) {
 std::string ranges_fault(std::span<const StoredTensor> tensors, u64 buffer_bytes) {
   u64 at = 0;
   for (const StoredTensor& t : tensors) {
-    if (t.end < t.begin) return fmt::format("tensor {}: data_offsets [{}, {}] run backwards", t.name, t.begin, t.end);
+    if (t.end < t.begin)
+      return fmt::format("tensor {}: data_offsets [{}, {}] run backwards", t.name, t.begin, t.end);
     const std::optional<u64> bytes = bytes_of_shape(t);
     if (!bytes) return fmt::format("tensor {}: shape {} overflows 64 bits", t.name, shape_text(t.shape));
     if (*bytes != t.bytes()) {
@@ -189,8 +192,8 @@ std::string ranges_fault(std::span<const StoredTensor> tensors, u64 buffer_bytes
                          shape_text(t.shape), name(t.dtype), *bytes, t.bytes());
     }
     if (t.begin != at) {
-      return fmt::format("tensor {}: starts at byte {} of the buffer, {} the tensor before it ends at {}", t.name,
-                         t.begin, t.begin < at ? "overlapping:" : "leaving a hole:", at);
+      return fmt::format("tensor {}: starts at byte {} of the buffer, {} the tensor before it ends at {}",
+                         t.name, t.begin, t.begin < at ? "overlapping:" : "leaving a hole:", at);
     }
     at = t.end;
   }
@@ -241,14 +244,17 @@ Result<std::vector<StoredTensor>> parse_safetensors_header(std::string_view text
   const std::size_t used = parser.write_some(false, text.data(), text.size(), ec);
   HeaderHandler& handler = parser.handler();
   if (!handler.fault.empty())
-    return Error{error_kind, fmt::format("{}: header: {} (at byte {} of it)", file_name, handler.fault, used)};
+    return Error{error_kind,
+                 fmt::format("{}: header: {} (at byte {} of it)", file_name, handler.fault, used)};
   if (ec) {
-    return Error{error_kind, fmt::format("{}: header: not valid JSON at byte {}: {}", file_name, used, ec.message())};
+    return Error{error_kind,
+                 fmt::format("{}: header: not valid JSON at byte {}: {}", file_name, used, ec.message())};
   }
   // The format lets blanks follow, nothing else; and it wants an object, which starts at once.
   const std::size_t end = text.find_last_not_of(' ') + 1;
   if (text[0] != '{' || text[end - 1] != '}' || used < end) {
-    return Error{error_kind, fmt::format("{}: header: must be one JSON object padded with blanks", file_name)};
+    return Error{error_kind,
+                 fmt::format("{}: header: must be one JSON object padded with blanks", file_name)};
   }
   std::vector<StoredTensor> tensors = std::move(handler.tensors);
   std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {

@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <map>
 
-#include "tidepool/read_file.h"
 #include "checkpoint/safetensors.h"
 #include "json/text.h"
 #include "tidepool/check.h"
+#include "tidepool/read_file.h"
 
 namespace tidepool {
 namespace json = boost::json;
@@ -17,7 +17,8 @@ using WeightMap = std::map<std::string, std::string>;  // tensor -> file
 
 // A shard is a plain name beside the index: nothing may lead out of the directory.
 bool is_plain_name(std::string_view file) {
-  constexpr std::size_t bytes_max = 255;  // that Linux takes; a longer one is the index's fault, not the disk's
+  constexpr std::size_t bytes_max =
+      255;  // that Linux takes; a longer one is the index's fault, not the disk's
   return !file.empty() && file.size() <= bytes_max && file != "." && file != ".." &&
          file.find('/') == std::string_view::npos && file.find('\0') == std::string_view::npos;
 }
@@ -26,12 +27,13 @@ Result<WeightMap> read_weight_map(const std::string& index_path, ErrorKind error
   TRY_ASSIGN(const std::string text, read_small_file(index_path, safetensors_header_bytes_max, error_kind));
   TRY_ASSIGN(const json::value root, parse_json(text, error_kind, index_path));
   const json::value* map = root.is_object() ? root.get_object().if_contains("weight_map") : nullptr;
-  if (map == nullptr || !map->is_object()) return Error{error_kind, fmt::format("{}: has no weight_map", index_path)};
+  if (map == nullptr || !map->is_object())
+    return Error{error_kind, fmt::format("{}: has no weight_map", index_path)};
   WeightMap out;
   for (const auto& [tensor, file] : map->get_object()) {
     if (!file.is_string() || !is_plain_name(std::string_view(file.get_string()))) {
-      return Error{error_kind, fmt::format("{}: tensor {}: needs the name of a file in this directory", index_path,
-                                           std::string_view(tensor))};
+      return Error{error_kind, fmt::format("{}: tensor {}: needs the name of a file in this directory",
+                                           index_path, std::string_view(tensor))};
     }
     out.emplace(tensor, std::string_view(file.get_string()));
   }
@@ -41,7 +43,8 @@ Result<WeightMap> read_weight_map(const std::string& index_path, ErrorKind error
 }  // namespace
 
 Result<std::unique_ptr<SafetensorsModel>> SafetensorsModel::open(const std::string& directory,
-                                                                 ErrorKind error_kind, const std::string& file_name) {
+                                                                 ErrorKind error_kind,
+                                                                 const std::string& file_name) {
   std::unique_ptr<SafetensorsModel> self(new SafetensorsModel);
   const std::string index_path = directory + "/" + file_name + ".index.json";
   const std::string single_path = directory + "/" + file_name;
@@ -62,7 +65,8 @@ Result<void> SafetensorsModel::open_shards(const std::string& directory, const s
   for (const auto& [tensor, file] : map) {
     const SafetensorsFile*& shard = opened[file];
     if (shard == nullptr) {
-      Result<std::unique_ptr<SafetensorsFile>> fresh = SafetensorsFile::open(directory + "/" + file, error_kind);
+      Result<std::unique_ptr<SafetensorsFile>> fresh =
+          SafetensorsFile::open(directory + "/" + file, error_kind);
       if (!fresh)
         return Error{fresh.error().kind,
                      fmt::format("{} (for tensor {} of {})", fresh.error().message, tensor, index_path)};
@@ -70,8 +74,8 @@ Result<void> SafetensorsModel::open_shards(const std::string& directory, const s
       files_.push_back(std::move(*fresh));
     }
     if (shard->find(tensor) == nullptr) {
-      return Error{error_kind, fmt::format("{}: tensor {} is not in it, though {} says so", shard->path(), tensor,
-                                           index_path)};
+      return Error{error_kind, fmt::format("{}: tensor {} is not in it, though {} says so", shard->path(),
+                                           tensor, index_path)};
     }
   }
   // The same tensor in two shards would make the answer depend on their order.
@@ -79,9 +83,9 @@ Result<void> SafetensorsModel::open_shards(const std::string& directory, const s
     for (const StoredTensor& t : file->tensors()) {
       const auto at = map.find(t.name);
       if (at != map.end() && opened[at->second] == file.get()) continue;
-      return Error{error_kind, fmt::format("{}: tensor {} is {} {}", file->path(), t.name,
-                                           at == map.end() ? "not listed in" : "listed for another file in",
-                                           index_path)};
+      return Error{error_kind,
+                   fmt::format("{}: tensor {} is {} {}", file->path(), t.name,
+                               at == map.end() ? "not listed in" : "listed for another file in", index_path)};
     }
   }
   return {};

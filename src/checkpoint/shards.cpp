@@ -28,7 +28,9 @@ std::vector<Shard> shards_of(std::vector<StoredTensor> tensors, Bytes most) {
   }
   for (std::size_t i = 0; i < shards.size(); ++i) {
     assign_offsets(shards[i].tensors);
-    shards[i].file = shards.size() == 1 ? weights_file : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    shards[i].file = shards.size() == 1
+                         ? weights_file
+                         : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
   }
   return shards;
 }
@@ -40,13 +42,15 @@ std::string shard_index_text(std::span<const Shard> shards) {
     bytes += shard.data_bytes();
     for (const StoredTensor& t : shard.tensors) map[t.name] = shard.file;
   }
-  return json_text(json::object{{"metadata", json::object{{"total_size", bytes}}}, {"weight_map", std::move(map)}},
-                   JsonStyle::pretty);
+  return json_text(
+      json::object{{"metadata", json::object{{"total_size", bytes}}}, {"weight_map", std::move(map)}},
+      JsonStyle::pretty);
 }
 
 Result<void> ShardWriter::begin_file() {
   const Shard& shard = shards_[written_.size()];
-  TRY_ASSIGN(CheckpointFile file, CheckpointFile::create(files_, directory_, shard.file, Bytes{shard.file_bytes()}));
+  TRY_ASSIGN(CheckpointFile file,
+             CheckpointFile::create(files_, directory_, shard.file, Bytes{shard.file_bytes()}));
   file_ = std::make_unique<CheckpointFile>(std::move(file));
   left_ = shard.data_bytes();
   return file_->append(safetensors_header(shard.tensors));

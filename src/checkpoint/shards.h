@@ -13,7 +13,8 @@ namespace tidepool {
 
 inline constexpr const char* weights_file = "model.safetensors";
 inline constexpr const char* weights_index_file = "model.safetensors.index.json";
-// Whether a file of a model directory is part of its weights: one of the two, or "model-00001-of-00002.safetensors".
+// Whether a file of a model directory is part of its weights: one of the two, or
+// "model-00001-of-00002.safetensors".
 bool is_weights_file(std::string_view name);
 
 struct Shard {
@@ -24,8 +25,8 @@ struct Shard {
   u64 file_bytes() const { return safetensors_header(tensors).size() + data_bytes(); }
 };
 
-// The tensors in their order, in as few files as hold at most `most` bytes of tensors each, filled one after the
-// other as transformers does; a larger tensor has a file to itself. One file is model.safetensors.
+// The tensors in their order, in as few files as hold at most `most` bytes of tensors each, filled one after
+// the other as transformers does; a larger tensor has a file to itself. One file is model.safetensors.
 std::vector<Shard> shards_of(std::vector<StoredTensor> tensors, Bytes most);
 // {"metadata": {"total_size": bytes of all tensors}, "weight_map": {tensor: file}}
 std::string shard_index_text(std::span<const Shard>);

@@ -11,10 +11,14 @@ namespace {
 
 std::string_view prefix(StatePart part) {
   switch (part) {
-    case StatePart::weights: return "";
-    case StatePart::momentum: return "exp_avg.";
-    case StatePart::variance: return "exp_avg_sq.";
-    case StatePart::master: return "master.";
+    case StatePart::weights:
+      return "";
+    case StatePart::momentum:
+      return "exp_avg.";
+    case StatePart::variance:
+      return "exp_avg_sq.";
+    case StatePart::master:
+      return "master.";
   }
   CHECK(false);
 }
@@ -25,7 +29,9 @@ Dtype dtype(StatePart part, Precision precision) {
 }
 
 Kind kind(StatePart part) {
-  return part == StatePart::momentum ? Kind::momentum : part == StatePart::variance ? Kind::variance : Kind::param;
+  return part == StatePart::momentum   ? Kind::momentum
+         : part == StatePart::variance ? Kind::variance
+                                       : Kind::param;
 }
 
 template <class T>
@@ -33,7 +39,8 @@ std::span<T> as(std::span<std::byte> bytes) {
   return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
-// A piece of a master on its way: its words, then the halves of them that the state keeps; 8 bytes per element.
+// A piece of a master on its way: its words, then the halves of them that the state keeps; 8 bytes per
+// element.
 struct MasterPiece {
   std::span<std::byte> words, high, low;
 
@@ -43,8 +50,8 @@ struct MasterPiece {
 constexpr u64 buffer_bytes_per_element = 8;
 
 // Elements [begin, begin + n) of the window. The answer lies at the buffer's start.
-Result<std::span<const std::byte>> read_piece(StateReader& state, StatePart part, Precision precision, u32 window,
-                                              u64 begin, u64 n, std::span<std::byte> buffer) {
+Result<std::span<const std::byte>> read_piece(StateReader& state, StatePart part, Precision precision,
+                                              u32 window, u64 begin, u64 n, std::span<std::byte> buffer) {
   if (part != StatePart::master) {
     const auto out = buffer.first(n * element_bytes(kind(part), precision));
     TRY(state.read(window, kind(part), begin, out));
@@ -62,8 +69,8 @@ Result<std::span<const std::byte>> read_piece(StateReader& state, StatePart part
 }
 
 // The file's bytes of the piece stand at the buffer's start already.
-Result<void> write_piece(StateWriter& state, StatePart part, Precision precision, u32 window, u64 begin, u64 n,
-                         std::span<std::byte> buffer) {
+Result<void> write_piece(StateWriter& state, StatePart part, Precision precision, u32 window, u64 begin,
+                         u64 n, std::span<std::byte> buffer) {
   if (part != StatePart::master) {
     return state.write(window, kind(part), begin, buffer.first(n * element_bytes(kind(part), precision)));
   }

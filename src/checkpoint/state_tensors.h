@@ -14,10 +14,10 @@ namespace tidepool {
 
 // One run of tensors in a file, one per model tensor in the model's order.
 enum class StatePart : u8 {
-  weights,     // "<name>", the stored precision
-  momentum,    // "exp_avg.<name>", F32
-  variance,    // "exp_avg_sq.<name>", F32
-  master,      // "master.<name>", F32: fp16's master, or in bf16 joined from param and master_low
+  weights,   // "<name>", the stored precision
+  momentum,  // "exp_avg.<name>", F32
+  variance,  // "exp_avg_sq.<name>", F32
+  master,    // "master.<name>", F32: fp16's master, or in bf16 joined from param and master_low
 };
 
 // What model.safetensors and optimizer.safetensors hold, in order.

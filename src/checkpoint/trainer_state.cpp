@@ -23,7 +23,8 @@ std::string exact(double d) {
   if (std::isinf(d)) return d < 0 ? "-inf" : "inf";
   std::array<char, 40> text;
   const bool negative = std::signbit(d);
-  const auto [end, ec] = std::to_chars(text.data(), text.data() + text.size(), std::fabs(d), std::chars_format::hex);
+  const auto [end, ec] =
+      std::to_chars(text.data(), text.data() + text.size(), std::fabs(d), std::chars_format::hex);
   CHECK(ec == std::errc());
   return std::string(negative ? "-0x" : "0x").append(text.data(), end);
 }
@@ -147,16 +148,19 @@ Result<TrainerState> parse_trainer_state(std::string_view text, std::string_view
     for (const auto& [key, value] : settings->get_object()) s.settings[key] = f.text_of(&value, "settings");
   }
   if (f.fault.empty()) return s;
-  return Error{ErrorKind::corrupt_checkpoint, fmt::format("{}: {} is missing or not as expected", file_name, f.fault)};
+  return Error{ErrorKind::corrupt_checkpoint,
+               fmt::format("{}: {} is missing or not as expected", file_name, f.fault)};
 }
 
 Result<TrainerState> read_trainer_state(const std::string& directory) {
   const std::string path = directory + "/" + trainer_state_file;
-  TRY_ASSIGN(const std::string text, read_small_file(path, trainer_state_bytes_max, ErrorKind::corrupt_checkpoint));
+  TRY_ASSIGN(const std::string text,
+             read_small_file(path, trainer_state_bytes_max, ErrorKind::corrupt_checkpoint));
   return parse_trainer_state(text, path);
 }
 
-std::vector<std::string> changed_settings(const TrainerState& then, const std::map<std::string, std::string>& now) {
+std::vector<std::string> changed_settings(const TrainerState& then,
+                                          const std::map<std::string, std::string>& now) {
   std::vector<std::string> out;
   for (const auto& [key, value] : now) {
     const auto at = then.settings.find(key);

@@ -24,21 +24,21 @@ struct EvalLoss {
 // fp16: how the next step's loss is scaled, and how many steps have changed no weight.
 struct StoredLossScale {
   double scale = 1;
-  u64 good_steps = 0;     // without overflow since the scale last changed
+  u64 good_steps = 0;  // without overflow since the scale last changed
   u64 skipped_steps = 0;
   bool operator==(const StoredLossScale&) const = default;
 };
 
 struct TrainerState {
-  u64 step = 0;                   // optimizer steps done; the next is step + 1
+  u64 step = 0;  // optimizer steps done; the next is step + 1
   u64 seed = 0;
-  std::string data_fingerprint;   // of the tokens: another value means other data
-  std::string base_fingerprint;   // of the model that adapters stand beside; empty: none, or not said
-  std::vector<double> losses;     // of steps 1 .. step
+  std::string data_fingerprint;  // of the tokens: another value means other data
+  std::string base_fingerprint;  // of the model that adapters stand beside; empty: none, or not said
+  std::vector<double> losses;    // of steps 1 .. step
   std::vector<EvalLoss> eval_losses;
-  u64 tokens = 0;                 // trained on so far
-  double seconds = 0;             // training time so far, earlier runs included
-  u64 best_step = 0;              // 0: no evaluation yet
+  u64 tokens = 0;      // trained on so far
+  double seconds = 0;  // training time so far, earlier runs included
+  u64 best_step = 0;   // 0: no evaluation yet
   double best_eval_loss = 0;
   std::optional<StoredLossScale> loss_scale;  // fp16 only
   // Settings that the numbers depend on, as in config.yaml: {"train.learning_rate": "0.001"}.

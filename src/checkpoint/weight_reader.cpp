@@ -130,7 +130,8 @@ Result<std::span<std::byte>> WeightReader::read(const SafetensorsModel::Location
   return out;
 }
 
-Result<void> WeightReader::convert(const Part& part, Dtype dtype, std::span<std::byte> raw, Buffer& buffer) const {
+Result<void> WeightReader::convert(const Part& part, Dtype dtype, std::span<std::byte> raw,
+                                   Buffer& buffer) const {
   const WeightSource& source = sources_[part.source];
   const u64 n = part.elements;
   const std::span<std::byte> room(buffer.memory.get() + raw_room, 3 * raw_bytes_max);
@@ -138,7 +139,8 @@ Result<void> WeightReader::convert(const Part& part, Dtype dtype, std::span<std:
       .window = source.window, .begin = source.window_offset + part.begin, .param = raw, .master = {}};
   WeightPiece& piece = buffer.piece;
   if (precision_ == Precision::fp32 && dtype == Dtype::f32) return {};
-  if (precision_ == Precision::bf16 && dtype == Dtype::bf16) return {};  // what a bf16 leaves of an fp32 is zero
+  if (precision_ == Precision::bf16 && dtype == Dtype::bf16)
+    return {};  // what a bf16 leaves of an fp32 is zero
   std::span<std::byte> words = raw;
   if (dtype != Dtype::f32) {
     words = room.first(4 * n);
@@ -152,9 +154,9 @@ Result<void> WeightReader::convert(const Part& part, Dtype dtype, std::span<std:
       return {};
     case Precision::fp16:
       if (dtype != Dtype::f16 && overflows_fp16(as<const float>(words)))
-        return Error{ErrorKind::bad_input,
-                     fmt::format("{}: tensor {} has values beyond fp16's 65504, which would become infinite; set precision=bf16",
-                                 source.at.file->path(), source.at.tensor->name)};
+        return Error{ErrorKind::bad_input, fmt::format("{}: tensor {} has values beyond fp16's 65504, which "
+                                                       "would become infinite; set precision=bf16",
+                                                       source.at.file->path(), source.at.tensor->name)};
       round_to_fp16(as<u32>(words), as<u16>(halves));
       piece.param = halves, piece.master = words;
       return {};

@@ -10,10 +10,10 @@ namespace tidepool {
 
 struct BenchOptions {
   bool json = false;
-  u32 threads = 0;                  // 0: all cores of this process
-  u64 parameters = 100'000'000;     // adam
-  std::string device = "auto";      // attention, copy, gemm: auto, cpu, cuda or cuda:I
-  u32 repetitions = 9;              // medians of this many interleaved runs
+  u32 threads = 0;               // 0: all cores of this process
+  u64 parameters = 100'000'000;  // adam
+  std::string device = "auto";   // attention, copy, gemm: auto, cpu, cuda or cuda:I
+  u32 repetitions = 9;           // medians of this many interleaved runs
 };
 
 Result<void> bench_adam(const BenchOptions&);

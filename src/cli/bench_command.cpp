@@ -80,8 +80,9 @@ Result<void> run_bench(const Arguments& arguments) {
   const std::string& part = arguments.positional()[0];
   if (part == "disk") return run_bench_disk(arguments);
   if (std::ranges::find(parts, part) == parts.end())
-    return usage(fmt::format("nothing called '{}' to measure{}; there are adam, attention, copy, disk and gemm",
-                             part, did_you_mean(part, parts)));
+    return usage(
+        fmt::format("nothing called '{}' to measure{}; there are adam, attention, copy, disk and gemm", part,
+                    did_you_mean(part, parts)));
   TRY_ASSIGN(const BenchOptions compute, compute_options(arguments));
   if (part == "adam") return bench_adam(compute);
   if (part == "attention") return bench_attention(compute);

@@ -123,7 +123,8 @@ class Bench {
 
 Result<void> check(const BenchDiskOptions& o) {
   const auto usage = [](std::string text) { return Error{ErrorKind::usage, std::move(text)}; };
-  if (o.block.value == 0 || o.block.value % frame_alignment != 0) return usage("--block must be a multiple of 4KiB");
+  if (o.block.value == 0 || o.block.value % frame_alignment != 0)
+    return usage("--block must be a multiple of 4KiB");
   if (o.size.value % frame_alignment != 0) return usage("--size must be a multiple of 4KiB");
   if (o.size.value < 4 * o.block.value) return usage("--size must be at least four blocks");
   if (o.depth < 1 || o.depth > queue_depth_max)

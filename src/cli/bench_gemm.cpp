@@ -8,10 +8,10 @@
 #include <string>
 
 #include "cli/bench.h"
-#include "probe/timing.h"
-#include "tidepool/median.h"
 #include "kernels/kernels.h"
 #include "kernels/matmul/sgemm.h"
+#include "probe/timing.h"
+#include "tidepool/median.h"
 
 namespace tidepool {
 namespace {

@@ -9,9 +9,9 @@
 #include <cstdio>
 
 #include "cli/command_table.h"
-#include "text/nearest.h"
 #include "config/schema.h"
 #include "report/error_text.h"
+#include "text/nearest.h"
 #include "tidepool/version.h"
 
 namespace tidepool {
@@ -25,7 +25,8 @@ const Command* find_command(std::string_view name) {
 
 std::string command_help(const Command& command) {
   const char* space = command.words.empty() ? "" : " ";
-  std::string out = fmt::format("tidepool {}{}{}\n  {}\n", command.name, space, command.words, command.summary);
+  std::string out =
+      fmt::format("tidepool {}{}{}\n  {}\n", command.name, space, command.words, command.summary);
   if (!command.options.empty()) out += fmt::format("\nOptions:\n{}", options_help(command.options));
   return out + std::string(command.more);
 }
@@ -41,7 +42,8 @@ std::string version_text() {
 #else
   constexpr const char* build = "debug";
 #endif
-  return fmt::format("tidepool {} ({}, commit {}, {}, executors: cpu)\n", version(), build, commit(), allocator);
+  return fmt::format("tidepool {} ({}, commit {}, {}, executors: cpu)\n", version(), build, commit(),
+                     allocator);
 }
 
 int complain(const Error& error, std::string_view advice) {
@@ -83,8 +85,8 @@ std::string main_help() {
       "Tidepool trains language models whose state is larger than your memory.\n\n"
       "tidepool COMMAND ...\n\n";
   for (const Command& command : commands()) {
-    const std::string call =
-        command.words.empty() ? std::string(command.name) : fmt::format("{:<10} {}", command.name, command.words);
+    const std::string call = command.words.empty() ? std::string(command.name)
+                                                   : fmt::format("{:<10} {}", command.name, command.words);
     out += fmt::format("  {}\n  {:<13}{}\n", call, "", command.summary);
   }
   out +=
@@ -135,7 +137,8 @@ std::string bash_completion() {
     for (const Option& option : command.options) {
       options += fmt::format(" --{}", option.name);
       const std::string beginnings = beginnings_of(option.value);
-      if (!beginnings.empty()) values += fmt::format("    {}:--{}) words=\"{}\" ;;\n", command.name, option.name, beginnings);
+      if (!beginnings.empty())
+        values += fmt::format("    {}:--{}) words=\"{}\" ;;\n", command.name, option.name, beginnings);
     }
     if (command.name == "bench") options += " adam disk gemm";
     cases += fmt::format("    {}) words=\"{}\" ;;\n", command.name, options);

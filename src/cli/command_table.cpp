@@ -33,7 +33,8 @@ Result<Config> config_of(const std::vector<std::string>& words) {
     }
     // As "machine=$FILE" gives where FILE is not set: never a plan by bytes that passes for one by time.
     if (words[i] == "machine=" || words[i] == "machine.file=")
-      return usage(fmt::format("{} names no file; name one, or write machine.file='\"\"' to plan without", words[i]));
+      return usage(
+          fmt::format("{} names no file; name one, or write machine.file='\"\"' to plan without", words[i]));
   }
   return load_config(words[0], {words.begin() + 1, words.end()});
 }
@@ -82,7 +83,8 @@ Result<void> run_plan(const Arguments& arguments) {
   for (const std::string& word : arguments.positional()) {
     if (word.starts_with("tokens=")) {
       const auto tokens = parse_count(word.substr(7));
-      if (!tokens) return usage(fmt::format("{}: {}; write for example tokens=300B", word, tokens.error().message));
+      if (!tokens)
+        return usage(fmt::format("{}: {}; write for example tokens=300B", word, tokens.error().message));
       if (*tokens == 0) return usage(fmt::format("{}: at least 1; write for example tokens=300B", word));
       out.tokens = *tokens;
     } else {
@@ -204,8 +206,9 @@ Result<void> run_tokenize(const Arguments& arguments) {
     TRY_ASSIGN(const Config config, config_of(words));
     TRY_ASSIGN(const u64 show, arguments.integer("show"));
     if (!arguments.text("output").empty())
-      return usage("--output: of a config's documents no token file is made, but the cache that training finds; leave the "
-                   "option out");
+      return usage(
+          "--output: of a config's documents no token file is made, but the cache that training finds; leave "
+          "the option out");
     return tokenize_config(config, show);
   }
   if (words.size() < 2) return usage("name the files to tokenize behind the tokenizer, or a config alone");
@@ -220,7 +223,8 @@ Result<void> run_tokenize(const Arguments& arguments) {
   TRY_ASSIGN(out.show, arguments.integer("show"));
   TRY_ASSIGN(const u64 threads, arguments.integer("threads"));
   if (threads > 4096) return usage("--threads is too large");
-  if (out.show == 0 && out.output.empty()) return usage("--output: name the file to write, for example --output=tokens.bin");
+  if (out.show == 0 && out.output.empty())
+    return usage("--output: name the file to write, for example --output=tokens.bin");
   out.threads = static_cast<u32>(threads);
   return tokenize(out);
 }
@@ -279,28 +283,32 @@ constexpr std::string_view override_help =
 const std::array command_table = std::to_array<Command>({
     {"train", config_words, "train; Ctrl-C saves a checkpoint and stops", train_options, 0, run_train,
      override_help},
-    {"plan", "CONFIG.yaml [machine=FILE] [tokens=300B] [key=value ...]", "what training would do, without doing it", plan_options, 1, run_plan,
-     override_help},
+    {"plan", "CONFIG.yaml [machine=FILE] [tokens=300B] [key=value ...]",
+     "what training would do, without doing it", plan_options, 1, run_plan, override_help},
     {"probe", "", "measure this machine, write a machine file", probe_options, 0, run_probe,
      "\nTakes under a minute. Other work that runs meanwhile shows in the rates, and in\n"
      "their spread. docs/machine-files.md explains the file.\n"},
-    {"tokenize", "TOKENIZER FILE ... | CONFIG.yaml [key=value ...]", "text to a token file, or a config's documents", tokenize_options, 1, run_tokenize,
+    {"tokenize", "TOKENIZER FILE ... | CONFIG.yaml [key=value ...]",
+     "text to a token file, or a config's documents", tokenize_options, 1, run_tokenize,
      "\nTOKENIZER is a tokenizer.json, or a model directory that holds one. FILE may be\n"
      "a directory, with everything in it. docs/tokenizer.md says what is supported.\n"
      "With a config its documents are tokenized into the cache that training finds,\n"
      "or with --show printed with what of them is learned (docs/data.md).\n"},
     {"generate", "RUN_DIR|CHECKPOINT", "write text with a trained model", generate_options, 1, run_generate},
-    {"export", "SOURCE OUT", "a model directory for every tool, of a run or a checkpoint", export_options, 2, run_export,
+    {"export", "SOURCE OUT", "a model directory for every tool, of a run or a checkpoint", export_options, 2,
+     run_export,
      "\nSOURCE is a run (its newest good checkpoint), a checkpoint, any model directory,\n"
      "or an adapter's, which is merged into its model. OUT must not be there yet; it\n"
      "appears whole or not at all.\n"},
-    {"eval", "SOURCE [data=FILE ...] [key=value ...]", "loss and perplexity on held-out data", eval_options, 1, run_eval,
+    {"eval", "SOURCE [data=FILE ...] [key=value ...]", "loss and perplexity on held-out data", eval_options,
+     1, run_eval,
      "\nSOURCE is a run directory (its newest checkpoint), a checkpoint, a model\n"
      "directory, or a config (the run in its output.dir, else the model directory\n"
      "that it names).\n"
      "All held-out data is taken, or data=FILE, which may be given several times;\n"
      "train.eval_batches=N limits it. key=value overrides the run's config.\n"},
-    {"report", "RUN_DIR [RUN_DIR]", "the report of a run again, or of two side by side", report_options, 1, run_report},
+    {"report", "RUN_DIR [RUN_DIR]", "the report of a run again, or of two side by side", report_options, 1,
+     run_report},
     {"doctor", "[CONFIG.yaml [key=value ...]]", "what this machine lacks or limits, and the fix",
      doctor_options, 0, run_doctor},
     {"bench", "adam|attention|copy|disk|gemm", "one part against its limit", bench_options(), 1, run_bench},

@@ -26,14 +26,14 @@ struct PlanArguments {
   std::string segment;  // of `explain`; "body" if empty
   u64 tokens = 0;       // to train on in all; 0: not told
   bool json = false, gantt = false, what_if = false;
-  bool largest = false; // the largest model of the family that fits
+  bool largest = false;  // the largest model of the family that fits
 };
 // REQUIRES: check_plan_arguments.
 Result<void> plan(const PlanArguments&);
 
 struct ProbeArguments {
   std::string output = "machine.yaml";
-  std::string disk_dir = ".";  // empty: no disk
+  std::string disk_dir = ".";   // empty: no disk
   std::string device = "auto";  // auto, cpu, cuda or cuda:I
   double seconds = 40;
   u32 threads = 0;  // 0: all cores of this process
@@ -88,8 +88,8 @@ Result<void> report(const ReportArguments&);
 
 struct DoctorArguments {
   std::string swap_dir = ".";
-  Bytes memory{};  // of the host, for all budgets that lie there, to check for; 0: none known
-  Bytes disk{};    // swap space to check for; 0: none known
+  Bytes memory{};                // of the host, for all budgets that lie there, to check for; 0: none known
+  Bytes disk{};                  // swap space to check for; 0: none known
   std::string executor = "cpu";  // machine.executor, and the GPUs that it names
   std::vector<u32> gpus;
 };

@@ -107,7 +107,8 @@ std::vector<Finding> examine_disk(const DoctorArguments& arguments) {
   std::vector<Finding> out = {uring()};
   const Result<FileSystem> at = look_at_file_system(arguments.swap_dir);
   if (!at) {
-    out.push_back({Health::fail, "swap directory", at.error().message, "set memory.swap_dir (here: --dir)", ErrorKind::io});
+    out.push_back({Health::fail, "swap directory", at.error().message, "set memory.swap_dir (here: --dir)",
+                   ErrorKind::io});
     return out;
   }
   out.push_back(swap_place(*at));

@@ -51,8 +51,9 @@ Finding gpus_asked_for(const DoctorArguments& arguments, const GpuBackend* gpus)
 Finding no_backend() {
   const std::string driver = first_line("/proc/driver/nvidia/version");
   if (driver.empty()) return {.what = "GPU", .found = "no GPU driver: the CPU executor trains"};
-  return {.what = "GPU",
-          .found = "an NVIDIA driver is there, but this program was built without CUDA: the CPU executor trains"};
+  return {
+      .what = "GPU",
+      .found = "an NVIDIA driver is there, but this program was built without CUDA: the CPU executor trains"};
 }
 
 // "NVIDIA H200, 139.8 GiB, node 1".
@@ -126,7 +127,8 @@ std::vector<Finding> examine_gpus(const DoctorArguments& arguments, const GpuBac
   if (const Result<std::string> exchange = backend->exchange()) {
     out.push_back({.what = "between GPUs", .found = *exchange});
   } else {
-    out.push_back({Health::warn, "between GPUs", "nothing: only one can be trained on", exchange.error().message});
+    out.push_back(
+        {Health::warn, "between GPUs", "nothing: only one can be trained on", exchange.error().message});
   }
   return out;
 }

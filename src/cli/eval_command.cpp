@@ -39,7 +39,8 @@ std::string json_of(const std::string& source, const Evaluation& e) {
 }
 
 void print_line(const EvaluatedPart& part, const std::string& name) {
-  fmt::print(" {:>10} {:>11} {:>11}  {}\n", loss_text(part.loss()), perplexity_text(part.loss()), part.tokens, name);
+  fmt::print(" {:>10} {:>11} {:>11}  {}\n", loss_text(part.loss()), perplexity_text(part.loss()), part.tokens,
+             name);
 }
 
 void print_table(const Evaluation& e) {
@@ -69,10 +70,11 @@ Result<void> eval(const EvalArguments& arguments) {
   Result<Evaluation> done = evaluate_model({.source = arguments.source,
                                             .overrides = arguments.overrides,
                                             .data = arguments.data,
-                                            .note = [&](const std::string& line) {
-                                              status.clear();
-                                              fmt::print(stderr, "{}\n", line);
-                                            },
+                                            .note =
+                                                [&](const std::string& line) {
+                                                  status.clear();
+                                                  fmt::print(stderr, "{}\n", line);
+                                                },
                                             .progress = [&](u64 n, u64 all) { show(status, n, all); }});
   status.clear();
   TRY(done);

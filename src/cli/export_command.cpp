@@ -25,16 +25,18 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 Result<void> check_room(const std::string& out, Bytes bytes) {
   TRY_ASSIGN(const FileSystem at, look_at_file_system(out));
   if (at.free >= bytes) return {};
-  return Error{ErrorKind::io, fmt::format("the model takes {} and {} has {} free: free some space there, or name an OUT on "
-                                          "a larger disk",
-                                          bytes_text(bytes), at.dir, bytes_text(at.free))};
+  return Error{ErrorKind::io,
+               fmt::format("the model takes {} and {} has {} free: free some space there, or name an OUT on "
+                           "a larger disk",
+                           bytes_text(bytes), at.dir, bytes_text(at.free))};
 }
 
 void show_progress(StatusLine& line, u64 done, Bytes all, double seconds) {
   const double share = static_cast<double>(done) / static_cast<double>(std::max<u64>(all.value, 1));
   const double rate = static_cast<double>(done) / std::max(seconds, 1e-3);
-  line.show("exporting", fmt::format(" exporting {}: {} of {}, {}/s", percent_text(share), bytes_text(Bytes{done}),
-                                     bytes_text(all), bytes_text(Bytes{static_cast<u64>(rate)})),
+  line.show("exporting",
+            fmt::format(" exporting {}: {} of {}, {}/s", percent_text(share), bytes_text(Bytes{done}),
+                        bytes_text(all), bytes_text(Bytes{static_cast<u64>(rate)})),
             "exporting ...");
 }
 
@@ -68,10 +70,12 @@ Result<void> export_model(const ExportArguments& arguments) {
   TRY(check_room(arguments.out, model->bytes()));
   const auto begin = std::chrono::steady_clock::now();
   const Result<void> written = write(*model, arguments.out);
-  if (!written && written.error().kind == ErrorKind::interrupted) StopSignals::end_as_asked("tidepool: stopped; nothing was written\n");
+  if (!written && written.error().kind == ErrorKind::interrupted)
+    StopSignals::end_as_asked("tidepool: stopped; nothing was written\n");
   TRY(written);
-  fmt::print("wrote {}: {} in {} file{} of weights, {}\n", arguments.out, bytes_text(model->bytes()), model->shards().size(),
-             model->shards().size() == 1 ? "" : "s", seconds_text(seconds_since(begin)));
+  fmt::print("wrote {}: {} in {} file{} of weights, {}\n", arguments.out, bytes_text(model->bytes()),
+             model->shards().size(), model->shards().size() == 1 ? "" : "s",
+             seconds_text(seconds_since(begin)));
   return {};
 }
 

@@ -1,10 +1,9 @@
-#include "trainer/generate.h"
-
 #include <fmt/format.h>
 
 #include <cstdio>
 
 #include "cli/commands.h"
+#include "trainer/generate.h"
 
 namespace tidepool {
 

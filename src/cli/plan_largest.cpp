@@ -32,7 +32,8 @@ ModelConfig sized(const Config& config, u32 heads) {
   if (style(model.family) == LayerStyle::gpt2) return model;
   model.kv_heads_given = kv_heads_of(config.model, heads);
   if (config.model.inner_given != 0)
-    model.inner_given = static_cast<u32>(round_up(u64{config.model.inner_given} * model.width / config.model.width, 256));
+    model.inner_given =
+        static_cast<u32>(round_up(u64{config.model.inner_given} * model.width / config.model.width, 256));
   return model;
 }
 
@@ -47,8 +48,9 @@ void print(const Machine& machine, const ModelGraph& graph, const Plan& plan) {
   fmt::print(
       " Largest {}of GPT-3 proportions (a layer per head of 128) on {}:\n  {} parameters, {} layers x {} ({} "
       "heads), planned and verified\n",
-      gpt2 ? "" : fmt::format("{} model ", name(graph.config.family)), machine.name, count_text(static_cast<double>(graph.parameters)), graph.config.layers,
-      graph.config.width, graph.config.heads);
+      gpt2 ? "" : fmt::format("{} model ", name(graph.config.family)), machine.name,
+      count_text(static_cast<double>(graph.parameters)), graph.config.layers, graph.config.width,
+      graph.config.heads);
   for (u32 t = 0; t < tier_count; ++t)
     fmt::print("  {:<8}{:>12} of {}\n", name(static_cast<Tier>(t)), bytes_text(plan.tiers[t].planned_peak),
                bytes_text(plan.tiers[t].budget));

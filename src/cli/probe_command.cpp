@@ -31,8 +31,9 @@ constexpr StopWords stop_words{
     .second = "\ntidepool: stopped at once; the next probe removes what is left in tidepool-probe\n"};
 
 void show(StatusLine& status, double seconds, double fraction, std::string_view what) {
-  const std::string line = fmt::format("{} {:3.0f}%  {}, {:.0f} s left", bar(status.screen(), fraction, 20, Ink::cyan),
-                                       100 * fraction, what, (1 - fraction) * seconds);
+  const std::string line =
+      fmt::format("{} {:3.0f}%  {}, {:.0f} s left", bar(status.screen(), fraction, 20, Ink::cyan),
+                  100 * fraction, what, (1 - fraction) * seconds);
   status.show(what, line, fmt::format("{:3.0f}%  {}", 100 * fraction, what));
 }
 
@@ -64,11 +65,14 @@ Result<void> check_output(const std::string& path) {
 Result<ProbeResult> measure(const ProbeArguments& arguments, std::optional<u32> gpu) {
   StatusLine status;
   const ProbeHooks hooks{
-      .progress = [&](double fraction, std::string_view what) { show(status, arguments.seconds, fraction, what); },
+      .progress = [&](double fraction,
+                      std::string_view what) { show(status, arguments.seconds, fraction, what); },
       .stop = [] { return StopSignals::stop_requested(); }};
-  return probe_machine(
-      {.disk_dir = arguments.disk_dir, .seconds = arguments.seconds, .threads = arguments.threads, .gpu = gpu},
-      hooks);
+  return probe_machine({.disk_dir = arguments.disk_dir,
+                        .seconds = arguments.seconds,
+                        .threads = arguments.threads,
+                        .gpu = gpu},
+                       hooks);
 }
 
 }  // namespace
@@ -82,7 +86,8 @@ Result<void> probe(const ProbeArguments& arguments) {
     const StopSignals signals(stop_words);
     return measure(arguments, choice.gpu);
   }();
-  if (!result && StopSignals::signal_number() != 0) StopSignals::end_as_asked("tidepool: the probe was stopped; nothing was written\n");
+  if (!result && StopSignals::signal_number() != 0)
+    StopSignals::end_as_asked("tidepool: the probe was stopped; nothing was written\n");
   if (!result) return result.error();
   result->machine.name = fs::path(arguments.output).stem().string();
   TRY(replace_text_file(arguments.output, probe_yaml(*result, arguments.disk_dir)));

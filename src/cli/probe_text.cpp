@@ -26,8 +26,8 @@ std::string plural(u64 n, std::string_view what) {
 
 std::string line(const MeasuredRate& rate) {
   const auto text = [&](double value) { return sample_text(rate.unit, value); };
-  return fmt::format("  {:<34}{:>12}{:>12}{:>12}{:>6.2f}{}\n", rate.what, text(rate.median()), text(rate.least()),
-                     text(rate.most()), rate.spread(), rate.is_wide() ? " !" : "");
+  return fmt::format("  {:<34}{:>12}{:>12}{:>12}{:>6.2f}{}\n", rate.what, text(rate.median()),
+                     text(rate.least()), text(rate.most()), rate.spread(), rate.is_wide() ? " !" : "");
 }
 
 bool is_point(const MeasuredRate& rate) { return rate.key.starts_with("point."); }
@@ -83,7 +83,6 @@ std::string layer_line(const ProbeResult& result) {
                      100 * result.machine.device.block_efficiency);
 }
 
-
 bool is_gpu(const ProbeResult& result) { return result.machine.device.kind == DeviceKind::cuda; }
 
 MachineRemarks remarks_of(const ProbeResult& result, const std::string& disk_dir) {
@@ -119,8 +118,13 @@ boost::json::object json_of(const MeasuredRate& rate) {
   const char* unit = rate.unit == SampleUnit::seconds       ? "seconds"
                      : rate.unit == SampleUnit::flops_per_s ? "flops_per_second"
                                                             : "bytes_per_second";
-  return {{"what", rate.what},     {"unit", unit},        {"median", rate.median()},
-          {"least", rate.least()}, {"most", rate.most()}, {"spread", rate.spread()}, {"samples", boost::json::value_from(rate.samples)}};
+  return {{"what", rate.what},
+          {"unit", unit},
+          {"median", rate.median()},
+          {"least", rate.least()},
+          {"most", rate.most()},
+          {"spread", rate.spread()},
+          {"samples", boost::json::value_from(rate.samples)}};
 }
 
 boost::json::object json_of(const Machine& m) {
@@ -162,8 +166,8 @@ std::string probe_table(const ProbeResult& result) {
                                   format_bytes(device.memory), device.processors),
                       columns);
   }
-  out += fmt::format("\n  {:<34}{:>12}{:>12}{:>12}{:>8}\n", plural(result.rounds, "interleaved round"), "median",
-                     "least", "most", "spread");
+  out += fmt::format("\n  {:<34}{:>12}{:>12}{:>12}{:>8}\n", plural(result.rounds, "interleaved round"),
+                     "median", "least", "most", "spread");
   for (const MeasuredRate& rate : result.rates.all())
     if (!is_point(rate)) out += line(rate);
   out += advice_on_spreads(result.rates) + layer_line(result);

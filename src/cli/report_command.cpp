@@ -43,7 +43,8 @@ Result<void> report(const ReportArguments& arguments) {
   TRY(write_html(path, runs));
   fmt::print("\n The page: {}\n", path);
   for (const RunFiles& run : runs)
-    for (const std::string& warning : run.warnings) fmt::print(stderr, "{}\n", error_text(warning, detect_screen(STDERR_FILENO)));
+    for (const std::string& warning : run.warnings)
+      fmt::print(stderr, "{}\n", error_text(warning, detect_screen(STDERR_FILENO)));
   return {};
 }
 

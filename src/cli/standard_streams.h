@@ -4,7 +4,8 @@
 namespace tidepool {
 
 // A stream that the caller closed would lend its number to the next file that is opened, and text for people
-// would land in a swap file. What is printed to a closed standard output is lost, and said to be. First thing in main.
+// would land in a swap file. What is printed to a closed standard output is lost, and said to be. First thing
+// in main.
 void fill_missing_streams();
 
 // Says on stderr that standard output could not be written, and why where `error_number` is known (0: not).

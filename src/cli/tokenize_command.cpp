@@ -165,7 +165,8 @@ Result<void> tokenize(const TokenizeArguments& arguments) {
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     if (counts) print_summary(*counts, *writer, arguments.output, seconds.count());
   }
-  if (!counts && StopSignals::signal_number() != 0) StopSignals::end_as_asked("tidepool: stopped; nothing was written\n");
+  if (!counts && StopSignals::signal_number() != 0)
+    StopSignals::end_as_asked("tidepool: stopped; nothing was written\n");
   return counts ? Result<void>() : Result<void>(counts.error());
 }
 

@@ -10,7 +10,8 @@
 namespace tidepool {
 
 Result<void> train(const TrainArguments& arguments) {
-  std::signal(SIGPIPE, SIG_IGN);  // `train ... | head` must not end a run of days: it goes on without a reader
+  std::signal(SIGPIPE,
+              SIG_IGN);  // `train ... | head` must not end a run of days: it goes on without a reader
   Config config = arguments.config;
   if (const std::string line = resolve_executor(config); !line.empty()) fmt::print(stderr, "{}\n", line);
   TRY(train_model({.config = config, .resume = arguments.resume, .command = arguments.command}));

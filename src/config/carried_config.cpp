@@ -1,5 +1,5 @@
-// What config.json and generation_config.json say beside the model itself: read for generating, and carried along
-// when a model is written.
+// What config.json and generation_config.json say beside the model itself: read for generating, and carried
+// along when a model is written.
 #include <fmt/format.h>
 
 #include <array>
@@ -43,7 +43,8 @@ Result<std::vector<u32>> ids_of(const json::value& value, const std::string& pat
   for (const json::value& id : value.is_array() ? value.get_array() : one) {
     if (id.is_null()) continue;
     if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > std::numeric_limits<i32>::max())
-      return Error{ErrorKind::bad_input, fmt::format("{}: eos_token_id: must be the id of a token, or a list of them", path)};
+      return Error{ErrorKind::bad_input,
+                   fmt::format("{}: eos_token_id: must be the id of a token, or a list of them", path)};
     ids.push_back(static_cast<u32>(id.get_int64()));
   }
   return ids;
@@ -61,7 +62,8 @@ std::string hf_config_text(const ModelConfig& config, Precision precision, std::
   }
   // One of each layer; of fewer layers the list would not be right, and all of them are the default.
   const json::value* types = whole->if_contains("layer_types");
-  if (types != nullptr && types->is_array() && types->get_array().size() != config.layers) whole->erase("layer_types");
+  if (types != nullptr && types->is_array() && types->get_array().size() != config.layers)
+    whole->erase("layer_types");
   return json_text(*whole, JsonStyle::pretty);
 }
 

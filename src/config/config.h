@@ -17,25 +17,27 @@ namespace tidepool {
 enum class IoBackend : u8 { automatic, io_uring, threads };
 enum class DataFormat : u8 { automatic, text, llmc, nanogpt, npy, jsonl };
 // What data.records and data.loss may be.
-inline constexpr std::array<std::string_view, 7> record_kinds = {"auto", "text", "messages", "sharegpt", "alpaca", "completion", "tokens"};
+inline constexpr std::array<std::string_view, 7> record_kinds = {
+    "auto", "text", "messages", "sharegpt", "alpaca", "completion", "tokens"};
 inline constexpr std::array<std::string_view, 3> loss_kinds = {"answers", "last_answer", "all"};
 
 struct DataConfig {
-  std::vector<std::string> train;    // files, directories, globs
+  std::vector<std::string> train;  // files, directories, globs
   DataFormat format = DataFormat::automatic;
-  double validation_fraction = 0.05; // the held-out tail of the tokens, or a share of the documents
-  std::vector<std::string> validation;  // files, directories, globs, held out whole; then no share of `train` is
+  double validation_fraction = 0.05;  // the held-out tail of the tokens, or a share of the documents
+  std::vector<std::string>
+      validation;  // files, directories, globs, held out whole; then no share of `train` is
   bool shuffle = true;
   // Of documents: JSONL, and text where there is a tokenizer.
-  std::vector<double> weights;       // by entry of `train`, which then are sources of their own; empty: one source
-  std::string records = "auto";      // one of record_kinds
-  std::string tokenizer;             // a tokenizer.json, or a directory with one; empty: the model directory's, or bytes
-  std::string chat_template;         // a file, or chatml; empty: the model directory's
+  std::vector<double> weights;  // by entry of `train`, which then are sources of their own; empty: one source
+  std::string records = "auto";  // one of record_kinds
+  std::string tokenizer;  // a tokenizer.json, or a directory with one; empty: the model directory's, or bytes
+  std::string chat_template;                         // a file, or chatml; empty: the model directory's
   std::vector<std::string> chat_template_arguments;  // "name=value"
-  std::string loss = "answers";      // one of loss_kinds
-  bool end_token = true;             // behind texts and completions
+  std::string loss = "answers";                      // one of loss_kinds
+  bool end_token = true;                             // behind texts and completions
   bool packing = true;
-  std::string cache;                 // directory of tokenized documents; empty: beside output.dir
+  std::string cache;  // directory of tokenized documents; empty: beside output.dir
 
   bool operator==(const DataConfig&) const = default;
 };
@@ -53,23 +55,23 @@ struct TrainConfig {
   u32 gradient_accumulation_steps = 1;
   double learning_rate = 5e-5;
   std::string lr_scheduler_type = "cosine";
-  double warmup_steps = 0;              // an integer, or a ratio in [0, 1)
-  double min_lr_rate = 0.1;             // cosine_with_min_lr
+  double warmup_steps = 0;   // an integer, or a ratio in [0, 1)
+  double min_lr_rate = 0.1;  // cosine_with_min_lr
   double weight_decay = 0.0;
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;
-  double max_grad_norm = 1.0;           // 0: off
-  u64 eval_steps = 0;                   // 0: at the end only
-  u64 eval_batches = 8;                 // micro-batches per evaluation; 0: all held-out data
-  u64 early_stopping_patience = 0;      // evaluations; 0: train to max_steps
+  double max_grad_norm = 1.0;       // 0: off
+  u64 eval_steps = 0;               // 0: at the end only
+  u64 eval_batches = 8;             // micro-batches per evaluation; 0: all held-out data
+  u64 early_stopping_patience = 0;  // evaluations; 0: train to max_steps
   double early_stopping_threshold = 0;
   RecomputePolicy recompute = RecomputePolicy::automatic;
   // Of fp16's loss scale; names and defaults of PyTorch's GradScaler, min_loss_scale of DeepSpeed.
   double init_scale = 65536;
   double growth_factor = 2;
   double backoff_factor = 0.5;
-  u64 growth_interval = 2000;           // steps
+  u64 growth_interval = 2000;  // steps
   double min_loss_scale = 1;
 
   bool operator==(const TrainConfig&) const = default;
@@ -80,14 +82,14 @@ struct TrainConfig {
 inline constexpr Bytes disk_auto{~u64{0}};
 
 struct MemoryConfig {
-  Budgets budgets{.disk = disk_auto};   // memory.device, memory.host, memory.disk
-  std::string swap_dir;                 // empty: <output.dir>/swap
+  Budgets budgets{.disk = disk_auto};  // memory.device, memory.host, memory.disk
+  std::string swap_dir;                // empty: <output.dir>/swap
   HomePolicy home = HomePolicy::automatic;
-  Bytes chunk_size{0};                  // bytes of an fp32 chunk; 0: chosen
-  u32 sweeps = 0;                       // 0: chosen
+  Bytes chunk_size{0};  // bytes of an fp32 chunk; 0: chosen
+  u32 sweeps = 0;       // 0: chosen
   IoBackend io = IoBackend::automatic;
   u32 queue_depth = 32;
-  u32 lookahead = 0;                    // ops of look-ahead; 0: as far as memory allows
+  u32 lookahead = 0;  // ops of look-ahead; 0: as far as memory allows
 
   bool operator==(const MemoryConfig&) const = default;
 };
@@ -95,20 +97,20 @@ struct MemoryConfig {
 struct MachineConfig {
   // cpu, cpu:N for N devices made of the same cores, cuda for the first GPU, cuda:I or cuda:I,J,... for these
   std::string executor = "cpu";
-  u32 threads = 0;                      // 0: all cores of this process
-  std::string file;                     // a machine file, to choose the plan by predicted time; empty: by bytes
+  u32 threads = 0;   // 0: all cores of this process
+  std::string file;  // a machine file, to choose the plan by predicted time; empty: by bytes
 
   // REQUIRES: a valid executor; of auto, as on the cores.
   u32 devices() const;
-  std::vector<u32> gpus() const;        // as CUDA counts them; none: devices are made of cores
+  std::vector<u32> gpus() const;  // as CUDA counts them; none: devices are made of cores
   bool operator==(const MachineConfig&) const = default;
 };
 
 struct OutputConfig {
   std::string dir = "runs/tidepool";
   u64 logging_steps = 1;
-  bool save = true;                     // false: no checkpoints, not even at the end
-  u64 save_steps = 0;                   // 0: at the end only
+  bool save = true;    // false: no checkpoints, not even at the end
+  u64 save_steps = 0;  // 0: at the end only
   u64 save_total_limit = 2;
   Bytes max_shard_size{5'000'000'000};  // of a file of weights; Hugging Face's unit and name
   bool trace = true;
@@ -126,8 +128,8 @@ struct GenerateConfig {
 
 struct Config {
   ModelConfig model;
-  // To start from: its weights are loaded where a run begins anew, and its tokenizer's files are what checkpoints
-  // carry along. Empty: random weights.
+  // To start from: its weights are loaded where a run begins anew, and its tokenizer's files are what
+  // checkpoints carry along. Empty: random weights.
   std::string model_directory;
   LoraConfig lora;
   DataConfig data;

@@ -38,7 +38,8 @@ std::string values_text(const Field& field) {
     out += ", " + range;
   if (field.automatic) out += ", or auto";
   if (!field.alias.empty()) out += fmt::format("; also called {}", field.alias);
-  if (const std::string families = families_text(field); !families.empty()) out += fmt::format("; of {}", families);
+  if (const std::string families = families_text(field); !families.empty())
+    out += fmt::format("; of {}", families);
   return out;
 }
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "text/nearest.h"
 #include "config/schema.h"
+#include "text/nearest.h"
 #include "text/value_text.h"
 #include "tidepool/overloaded.h"
 

@@ -26,8 +26,8 @@ struct Demand {
   std::string_view advice = "";
 };
 constexpr std::string_view trains_full_attention =
-    "Tidepool computes full attention only; where your sequences are no longer than the window that is the same: "
-    "change config.json then";
+    "Tidepool computes full attention only; where your sequences are no longer than the window that is the "
+    "same: change config.json then";
 constexpr std::array demands = std::to_array<Demand>({
     {"activation_function", "gelu_new", only_gpt2},
     {"tie_word_embeddings", "true", only_gpt2},
@@ -42,7 +42,8 @@ constexpr std::array demands = std::to_array<Demand>({
     {"attention_bias", "false", llama_style},
     {"mlp_bias", "false", llama_style},
     {"qkv_bias", "true", bit(Family::qwen2)},
-    {"pretraining_tp", "1", llama_style, "it slices products, which changes their rounding only: set it to 1"},
+    {"pretraining_tp", "1", llama_style,
+     "it slices products, which changes their rounding only: set it to 1"},
     {"partial_rotary_factor", "1", llama_style},
     {"rope_parameters.partial_rotary_factor", "1", llama_style},
     {"use_mrope", "false", qwens},
@@ -118,7 +119,8 @@ constexpr std::array<Instead, 26> advices = {{
 
 // What other types are, as far as that says why they are not trained.
 std::string_view kind_of(std::string_view model_type) {
-  constexpr std::array<std::string_view, 8> experts = {"moe", "mixtral", "deepseek", "dbrx", "jamba", "gpt_oss", "llama4", "grok"};
+  constexpr std::array<std::string_view, 8> experts = {"moe",   "mixtral", "deepseek", "dbrx",
+                                                       "jamba", "gpt_oss", "llama4",   "grok"};
   for (const std::string_view word : experts)
     if (model_type.find(word) != std::string_view::npos) return "is a mixture of experts, and ";
   if (model_type.starts_with("gemma")) return "has Gemma's norms, soft caps and sliding windows, and ";
@@ -152,9 +154,12 @@ Result<Family> parse_family(std::string_view model_type) {
 std::string canonical_model_key(std::string_view key) {
   constexpr std::string_view old = "rope_scaling.", now = "rope_parameters.";
   std::string_view inner = key;
-  if (key.starts_with(old)) inner.remove_prefix(old.size());
-  else if (key.starts_with(now)) inner.remove_prefix(now.size());
-  else return std::string(key);
+  if (key.starts_with(old))
+    inner.remove_prefix(old.size());
+  else if (key.starts_with(now))
+    inner.remove_prefix(now.size());
+  else
+    return std::string(key);
   return fmt::format("{}{}", now, inner == "type" ? "rope_type" : inner);
 }
 
@@ -170,19 +175,21 @@ Result<bool> accept_model_key(Family family, std::string_view key, std::string_v
   }
   if (is_rope_key(key) && value == "null") return true;
   if (key.find("expert") != std::string_view::npos || key.find("moe") != std::string_view::npos)
-    return Error{ErrorKind::usage, "is a key of mixtures of experts, which Tidepool does not train; take a dense model"};
-  return std::ranges::any_of(harmless,
-                             [&](const Harmless& h) { return h.key == key && (h.families & bit(family)) != 0; });
+    return Error{ErrorKind::usage,
+                 "is a key of mixtures of experts, which Tidepool does not train; take a dense model"};
+  return std::ranges::any_of(
+      harmless, [&](const Harmless& h) { return h.key == key && (h.families & bit(family)) != 0; });
 }
 
 bool is_demanded(Family family, std::string_view key) { return demand_of(family, key) != nullptr; }
 
 std::string wrong_family(const Field& field, Family family) {
-  std::string text = fmt::format("is a key of {} models, and this one is {}", families_text(field) == "all but gpt2"
-                                                                                ? "Llama-like" : families_text(field),
-                                 name(family));
+  std::string text =
+      fmt::format("is a key of {} models, and this one is {}",
+                  families_text(field) == "all but gpt2" ? "Llama-like" : families_text(field), name(family));
   for (const Field& other : model_fields())
-    if (applies(other, family) && same_value(other, field)) text += fmt::format("; {} is its name there", other.key);
+    if (applies(other, family) && same_value(other, field))
+      text += fmt::format("; {} is its name there", other.key);
   return text + fmt::format(", or set model.model_type: {}", name(example_family(field)));
 }
 

@@ -11,17 +11,19 @@
 
 namespace tidepool {
 
-// The family that `model_type` names. The error says what that type is, where it is known, and which there are.
+// The family that `model_type` names. The error says what that type is, where it is known, and which there
+// are.
 Result<Family> parse_family(std::string_view model_type);
 
-// One name for a key that config.json has had under several: "rope_scaling.type" is "rope_parameters.rope_type".
+// One name for a key that config.json has had under several: "rope_scaling.type" is
+// "rope_parameters.rope_type".
 std::string canonical_model_key(std::string_view key);
 // Whether the key's value is a map of rope parameters.
 bool is_rope_key(std::string_view key);
 
 // For a key of a model, not in the schema or not of this family: an error if it asks for what is not computed
-// (sliding windows, another activation, ...), true if the key may be ignored, false if it is unknown. Of a list
-// each item is asked about; null is "null".
+// (sliding windows, another activation, ...), true if the key may be ignored, false if it is unknown. Of a
+// list each item is asked about; null is "null".
 Result<bool> accept_model_key(Family, std::string_view key, std::string_view value);
 
 // Whether the value of such a key counts.

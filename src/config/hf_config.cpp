@@ -127,14 +127,17 @@ class Reader {
         TRY(read_key(fmt::format("{}.{}", key, std::string_view(inner)), inner_value));
       return check_scaling(key, value.get_object());
     }
-    if (is_rope_key(key) && !value.is_null()) return fault(key, "must be an object, such as {\"rope_type\": \"default\"}");
+    if (is_rope_key(key) && !value.is_null())
+      return fault(key, "must be an object, such as {\"rope_type\": \"default\"}");
     const std::vector<const Field*> found = find_fields("model", key);
     const bool ours = found.size() == 1 && key != "directory" && applies(*found[0], family_);
     if (!ours) return refuse_foreign(key, value);
     Result<void> taken = set(key, *found[0], value);
     if (!taken && key.ends_with("rope_type"))
-      return Error{taken.error().kind, taken.error().message + "; a model of another kind cannot be trained here: take one whose "
-                                                               "positions are of these, such as the model that it was extended from"};
+      return Error{taken.error().kind,
+                   taken.error().message +
+                       "; a model of another kind cannot be trained here: take one whose "
+                       "positions are of these, such as the model that it was extended from"};
     return taken;
   }
 
@@ -147,10 +150,12 @@ class Reader {
     for (u64 i = 0; i < needed.size(); ++i) {
       const bool there = scaling.contains(needed[i]);
       if (i < count && !there)
-        return fault(fmt::format("{}.{}", key, needed[i]), fmt::format("is missing, which rope type {} needs",
-                                                                     rope_type_names[static_cast<u32>(type)]));
+        return fault(
+            fmt::format("{}.{}", key, needed[i]),
+            fmt::format("is missing, which rope type {} needs", rope_type_names[static_cast<u32>(type)]));
       if (there && count == 0 && i == 0 && !scaling.contains("rope_type") && !scaling.contains("type"))
-        return fault(fmt::format("{}.rope_type", key), "is missing: a factor alone does not say how it scales");
+        return fault(fmt::format("{}.rope_type", key),
+                     "is missing: a factor alone does not say how it scales");
     }
     return {};
   }
@@ -298,9 +303,10 @@ Result<ModelConfig> parse_hf_config(std::string_view text, ErrorKind error_kind,
 }
 
 Error adapters_are_no_model(const std::string& directory) {
-  return {ErrorKind::usage, fmt::format("{0} holds adapters (LoRA) and no model: merge them with `tidepool export {0} OUT` and "
-                                        "name OUT, or go on with their run: its config, and --resume",
-                                        directory)};
+  return {ErrorKind::usage,
+          fmt::format("{0} holds adapters (LoRA) and no model: merge them with `tidepool export {0} OUT` and "
+                      "name OUT, or go on with their run: its config, and --resume",
+                      directory)};
 }
 
 Result<ModelConfig> read_model_directory(const std::string& directory) {
@@ -311,7 +317,8 @@ Result<ModelConfig> read_model_directory(const std::string& directory) {
                              "or write keys under 'model:', such as model_type",
                              directory)};
   const std::string path = directory + "/" + model_config_file;
-  if (!std::filesystem::exists(path, ignored) && std::filesystem::exists(directory + "/" + adapter_config_file, ignored))
+  if (!std::filesystem::exists(path, ignored) &&
+      std::filesystem::exists(directory + "/" + adapter_config_file, ignored))
     return adapters_are_no_model(directory);
   TRY_ASSIGN(const std::string text, read_small_file(path, config_bytes_max, ErrorKind::bad_input));
   return parse_hf_config(text, ErrorKind::bad_input, path);

@@ -13,7 +13,8 @@ namespace tidepool {
 
 inline constexpr const char* model_config_file = "config.json";
 inline constexpr const char* generation_config_file = "generation_config.json";
-inline constexpr const char* adapter_config_file = "adapter_config.json";  // PEFT's: what stands beside a model
+inline constexpr const char* adapter_config_file =
+    "adapter_config.json";  // PEFT's: what stands beside a model
 
 // Opens in transformers 4 and 5: rope parameters and the weights' type stand there under both of their names.
 std::string hf_config_text(const ModelConfig&, Precision);
@@ -24,14 +25,14 @@ std::string hf_config_text(const ModelConfig&, Precision, std::string_view sourc
 const char* hf_dtype(Precision);
 // Any model's config.json with another type of weights.
 Result<std::string> with_dtype(std::string_view source, Precision, std::string_view file_name);
-// The ids after which a model of this directory has said all: of generation_config.json, else of config.json. None
-// where neither tells.
+// The ids after which a model of this directory has said all: of generation_config.json, else of config.json.
+// None where neither tells.
 Result<std::vector<u32>> end_token_ids(const std::string& directory);
 // generation_config.json for a model that came without: the ids of tokens that its config.json names.
 Result<std::string> generation_config_text(std::string_view config_json, std::string_view file_name);
 
-// Keys that are left out have the family's defaults in transformers. Refuses what Tidepool would compute otherwise:
-// another model_type, another activation, sliding windows ... Errors name `file_name` and the key.
+// Keys that are left out have the family's defaults in transformers. Refuses what Tidepool would compute
+// otherwise: another model_type, another activation, sliding windows ... Errors name `file_name` and the key.
 Result<ModelConfig> parse_hf_config(std::string_view text, ErrorKind error_kind, std::string_view file_name);
 
 // Of `directory`/config.json. ErrorKind::usage where there is no such directory, or adapters alone in it;

@@ -32,7 +32,8 @@ std::string run_dir_in_file(const YAML::Node& output) {
 // The directory itself while it is there.
 std::string place_of_config(const ModelChoice& choice) {
   std::error_code unused;
-  if (choice.run_dir.empty() || std::filesystem::is_directory(choice.directory.text, unused)) return choice.directory.text;
+  if (choice.run_dir.empty() || std::filesystem::is_directory(choice.directory.text, unused))
+    return choice.directory.text;
   const std::string kept = kept_model_directory({.output = {.dir = choice.run_dir}});
   return std::filesystem::exists(kept + "/" + model_config_file, unused) ? kept : choice.directory.text;
 }

@@ -18,8 +18,8 @@ struct ModelChoice {
   struct Said {
     std::string text, place;  // FILE:LINE, or the override
   };
-  Said directory;  // empty: none
-  Said family;     // empty: gpt2, or what the directory holds
+  Said directory;       // empty: none
+  Said family;          // empty: gpt2, or what the directory holds
   std::string run_dir;  // output.dir, where that is said: a run keeps what config.json said
 };
 
@@ -27,11 +27,12 @@ struct ModelChoice {
 bool is_path(const YAML::Node& model);
 
 // Overrides come after the file, and each takes the place of what was said before.
-ModelChoice model_choice(std::string_view file, const YAML::Node& root, const std::vector<std::string>& overrides);
+ModelChoice model_choice(std::string_view file, const YAML::Node& root,
+                         const std::vector<std::string>& overrides);
 
-// Of the directory's config.json, or where that directory is gone, of what the run kept of it; or the family's
-// defaults. Errors are ErrorKind::usage and name the place, or
-// ErrorKind::bad_input and name what is wrong with config.json.
+// Of the directory's config.json, or where that directory is gone, of what the run kept of it; or the
+// family's defaults. Errors are ErrorKind::usage and name the place, or ErrorKind::bad_input and name what is
+// wrong with config.json.
 Result<ModelConfig> model_of(const ModelChoice&);
 
 }  // namespace tidepool

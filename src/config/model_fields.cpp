@@ -26,8 +26,8 @@ const std::array field_table = std::to_array<Field>({
     {.section = "model",
      .key = "directory",
      .ref = REF(model_directory),
-     .help = "Model directory (Hugging Face) to start from: its config.json, then the keys here; and its weights. "
-             "`model: PATH` for short"},
+     .help = "Model directory (Hugging Face) to start from: its config.json, then the keys here; and its "
+             "weights. `model: PATH` for short"},
     {.section = "model",
      .key = "model_type",
      .ref = CHOICE(model.family),
@@ -227,7 +227,9 @@ const std::array field_table = std::to_array<Field>({
 
 std::span<const Field> model_fields() { return field_table; }
 
-bool applies(const Field& field, Family family) { return field.families == 0 || (field.families & bit(family)) != 0; }
+bool applies(const Field& field, Family family) {
+  return field.families == 0 || (field.families & bit(family)) != 0;
+}
 
 Family example_family(const Field& field) {
   for (u32 f = 0; f < family_count; ++f)

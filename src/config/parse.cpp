@@ -12,8 +12,8 @@
 #include "config/schema.h"
 #include "config/validate.h"
 #include "text/nearest.h"
-#include "text/value_text.h"
 #include "text/utf8.h"
+#include "text/value_text.h"
 #include "tidepool/read_file.h"
 #include "yaml/read_keys.h"
 
@@ -56,7 +56,7 @@ class Reader {
 
   std::string file_;
   std::vector<std::string> places_;  // by field: where it was set; empty: nowhere
-  std::string directory_;  // of the model, whoever said it last
+  std::string directory_;            // of the model, whoever said it last
   Config config_;
 };
 
@@ -69,16 +69,18 @@ Result<void> Reader::read_file(const YAML::Node& root) {
   if (root.IsNull()) return {};  // overrides may say it all
   if (!root.IsMap()) {
     return fault_at(place_in(file_, root),
-                 "a config is a map of sections: model, lora, data, train, memory, machine, output");
+                    "a config is a map of sections: model, lora, data, train, memory, machine, output");
   }
-  return read_keys(file_, root, [&](const auto& place, const auto& section, const YAML::Node& keys) -> Result<void> {
-    const bool known = std::ranges::find(sections(), section, &Section::name) != sections().end();
-    if (!known) return unknown_section(place, section);
-    if (keys.IsNull() || (section == "model" && is_path(keys))) return {};  // begin_model() has read it
-    return read_section(file_, section, keys, [&](const auto& place, const auto& key, const YAML::Node& value) {
-      return read_key(place, section, key, value);
-    });
-  });
+  return read_keys(
+      file_, root, [&](const auto& place, const auto& section, const YAML::Node& keys) -> Result<void> {
+        const bool known = std::ranges::find(sections(), section, &Section::name) != sections().end();
+        if (!known) return unknown_section(place, section);
+        if (keys.IsNull() || (section == "model" && is_path(keys))) return {};  // begin_model() has read it
+        return read_section(file_, section, keys,
+                            [&](const auto& place, const auto& key, const YAML::Node& value) {
+                              return read_key(place, section, key, value);
+                            });
+      });
 }
 
 Result<void> Reader::read_key(const std::string& place, std::string_view section, const std::string& key,
@@ -87,7 +89,8 @@ Result<void> Reader::read_key(const std::string& place, std::string_view section
   if (canonical != key) return read_key(place, section, canonical, value);
   if (is_rope_key(key) && value.IsMap()) return read_model_map(place, key, value);
   const std::vector<const Field*> found = find_fields(section, key);
-  if (found.size() == 1 && applies(*found[0], config_.model.family)) return read_value(place, *found[0], value);
+  if (found.size() == 1 && applies(*found[0], config_.model.family))
+    return read_value(place, *found[0], value);
   if (found.size() > 1) {
     std::vector<std::string> names;
     for (const Field* field : found) names.push_back(fmt::format("{}.{}", field->section, field->key));
@@ -97,8 +100,8 @@ Result<void> Reader::read_key(const std::string& place, std::string_view section
 }
 
 // A key that sets nothing in this model.
-Result<void> Reader::accept_or_refuse(const std::string& place, std::string_view section, const std::string& key,
-                                      const YAML::Node& value) {
+Result<void> Reader::accept_or_refuse(const std::string& place, std::string_view section,
+                                      const std::string& key, const YAML::Node& value) {
   if (section != "model" && !section.empty()) return unknown_key(place, section, key);
   std::vector<std::string> values;
   for (const YAML::Node& item : value.IsSequence() ? value : YAML::Node())
@@ -118,8 +121,10 @@ Result<void> Reader::accept_or_refuse(const std::string& place, std::string_view
 
 Result<void> Reader::read_model_map(const std::string& place, const std::string& key, const YAML::Node& map) {
   for (const auto& entry : map) {
-    if (!entry.first.IsScalar()) return fault_at(place, fmt::format("model.{}: every key must be a word", key));
-    TRY(read_key(place_in(file_, entry.first), "model", fmt::format("{}.{}", key, entry.first.Scalar()), entry.second));
+    if (!entry.first.IsScalar())
+      return fault_at(place, fmt::format("model.{}: every key must be a word", key));
+    TRY(read_key(place_in(file_, entry.first), "model", fmt::format("{}.{}", key, entry.first.Scalar()),
+                 entry.second));
   }
   return {};
 }
@@ -133,11 +138,11 @@ Result<void> Reader::read_value(const std::string& place, const Field& field, co
     const std::string text = value.IsScalar() ? value.Scalar() : "";
     if (value.IsMap() || value.IsSequence()) {
       return fault_at(place, fmt::format("{}.{}: must be one value ({}), not a {}", field.section, field.key,
-                                      type_name(field), value.IsMap() ? "map" : "list"));
+                                         type_name(field), value.IsMap() ? "map" : "list"));
     }
     if (value.IsNull() && !field.automatic) {
       return fault_at(place,
-                   fmt::format("{}.{}: has no value ({})", field.section, field.key, type_name(field)));
+                      fmt::format("{}.{}: has no value ({})", field.section, field.key, type_name(field)));
     }
     if (const Result<void> set = set_value(field, config_, text); !set) {
       return key_fault(place, field, text, set.error().message);
@@ -149,7 +154,8 @@ Result<void> Reader::read_value(const std::string& place, const Field& field, co
 
 Result<void> Reader::read_list(const std::string& place, const Field& field, const YAML::Node& value) {
   std::vector<std::string> items;
-  const bool weighted = field.section == "data" && field.key == "train" && value.size() > 0 && value[0].IsMap();
+  const bool weighted =
+      field.section == "data" && field.key == "train" && value.size() > 0 && value[0].IsMap();
   if (weighted) {
     config_.data.weights.clear();
     place_of(*find_fields("data", "weights")[0]) = place;
@@ -173,18 +179,25 @@ Result<void> Reader::read_list(const std::string& place, const Field& field, con
 Result<void> Reader::read_numbers(const std::string& place, const Field& field, const YAML::Node& value) {
   std::string text;
   for (const YAML::Node& item : value) {
-    if (!item.IsScalar()) return fault_at(place, fmt::format("{}.{}: every item must be a number", field.section, field.key));
+    if (!item.IsScalar())
+      return fault_at(place, fmt::format("{}.{}: every item must be a number", field.section, field.key));
     text += (text.empty() ? "" : ",") + item.Scalar();
   }
-  if (const Result<void> set = set_value(field, config_, text); !set) return key_fault(place, field, text, set.error().message);
+  if (const Result<void> set = set_value(field, config_, text); !set)
+    return key_fault(place, field, text, set.error().message);
   return {};
 }
 
 // {path: FILE, weight: 0.7}, an entry of data.train. Returns the path.
 Result<std::string> Reader::read_weighted(const std::string& place, const YAML::Node& item) {
-  const auto wrong = [&](std::string_view why) { return fault_at(place, fmt::format("data.train: {}; write every entry as {{path: FILE, weight: 0.7}}", why)); };
-  if (!item.IsMap() || item.size() != 2 || !item["path"] || !item["weight"]) return wrong("an entry has not exactly path and weight");
-  if (!item["path"].IsScalar() || item["path"].Scalar().empty() || !item["weight"].IsScalar()) return wrong("path must be text and weight a number");
+  const auto wrong = [&](std::string_view why) {
+    return fault_at(place,
+                    fmt::format("data.train: {}; write every entry as {{path: FILE, weight: 0.7}}", why));
+  };
+  if (!item.IsMap() || item.size() != 2 || !item["path"] || !item["weight"])
+    return wrong("an entry has not exactly path and weight");
+  if (!item["path"].IsScalar() || item["path"].Scalar().empty() || !item["weight"].IsScalar())
+    return wrong("path must be text and weight a number");
   const Result<double> weight = parse_real(item["weight"].Scalar());
   if (!weight) return wrong(fmt::format("weight '{}' {}", item["weight"].Scalar(), weight.error().message));
   config_.data.weights.push_back(*weight);
@@ -194,7 +207,7 @@ Result<std::string> Reader::read_weighted(const std::string& place, const YAML::
 Error Reader::unknown_section(const std::string& place, const std::string& name) const {
   if (const auto found = find_fields("", name); !found.empty()) {
     return fault_at(place, fmt::format("key '{}' stands outside of a section; put it under '{}:'", name,
-                                    found[0]->section));
+                                       found[0]->section));
   }
   std::vector<std::string_view> known;
   for (const Section& section : sections()) known.push_back(section.name);
@@ -253,7 +266,8 @@ Result<void> Reader::read_override(const std::string& text) {
 
   if (key == "model") return {};  // begin_model() has read it
   std::string section;
-  if (const size_t dot = key.find('.'); dot != std::string::npos && find_fields("", canonical_model_key(key)).empty()) {
+  if (const size_t dot = key.find('.');
+      dot != std::string::npos && find_fields("", canonical_model_key(key)).empty()) {
     section = key.substr(0, dot);
     key = key.substr(dot + 1);
     if (std::ranges::find(sections(), section, &Section::name) == sections().end()) {
@@ -303,7 +317,8 @@ Result<Config> parse_config(std::string_view yaml, std::string_view file_name,
     TRY(reader.begin_model(model_choice(file_name, root, overrides)));
     TRY(reader.read_file(root));
   } catch (const YAML::Exception& e) {
-    return fault_at(fmt::format("{}:{}", file_name, e.mark.line + 1), fmt::format("not valid YAML: {}", e.msg));
+    return fault_at(fmt::format("{}:{}", file_name, e.mark.line + 1),
+                    fmt::format("not valid YAML: {}", e.msg));
   }
   for (const std::string& text : overrides) TRY(reader.read_override(text));
   return reader.finish();
@@ -318,10 +333,11 @@ Result<void> check_is_text(const std::string& path, const std::string& text) {
   if (!bad) bad = checker.finish();
   const size_t zero = text.find('\0');
   if (!bad && zero == std::string::npos) return {};
-  const bool utf16 = zero != std::string::npos || text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff");
-  return Error{ErrorKind::usage, fmt::format("{}: is not UTF-8 text (byte {}{}); save it as UTF-8", path,
-                                             std::min<u64>(bad.value_or(zero), zero),
-                                             utf16 ? "; it looks like UTF-16" : "")};
+  const bool utf16 =
+      zero != std::string::npos || text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff");
+  return Error{ErrorKind::usage,
+               fmt::format("{}: is not UTF-8 text (byte {}{}); save it as UTF-8", path,
+                           std::min<u64>(bad.value_or(zero), zero), utf16 ? "; it looks like UTF-16" : "")};
 }
 
 }  // namespace

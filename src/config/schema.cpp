@@ -50,7 +50,8 @@ const std::array other_fields = std::to_array<Field>({
     {.section = "lora",
      .key = "target_modules",
      .ref = REF(lora.target_modules),
-     .help = "Linear layers that get one, such as q_proj, or c_attn of GPT-2; empty, or all-linear, is all of a layer's"},
+     .help = "Linear layers that get one, such as q_proj, or c_attn of GPT-2; empty, or all-linear, is all "
+             "of a layer's"},
     {.section = "lora",
      .key = "lora_dropout",
      .ref = REF(lora.dropout),
@@ -62,7 +63,8 @@ const std::array other_fields = std::to_array<Field>({
     {.section = "data",
      .key = "train",
      .ref = REF(data.train),
-     .help = "Files, directories (with all below them) or globs: UTF-8 text, JSONL (both also as .gz, .zst), llm.c, nanoGPT "
+     .help = "Files, directories (with all below them) or globs: UTF-8 text, JSONL (both also as .gz, .zst), "
+             "llm.c, nanoGPT "
              "or .npy tokens; an entry may be {path, weight}",
      .required = true},
     {.section = "data",
@@ -84,7 +86,8 @@ const std::array other_fields = std::to_array<Field>({
     {.section = "data",
      .key = "weights",
      .ref = REF(data.weights),
-     .help = "Of documents: a weight for each entry of train, as share of the sequences; without, all entries are one source"},
+     .help = "Of documents: a weight for each entry of train, as share of the sequences; without, all "
+             "entries are one source"},
     {.section = "data",
      .key = "records",
      .ref = REF(data.records),
@@ -93,7 +96,8 @@ const std::array other_fields = std::to_array<Field>({
     {.section = "data",
      .key = "tokenizer",
      .ref = REF(data.tokenizer),
-     .help = "A tokenizer.json, or a directory with one; empty is the model directory's, and without one a byte is a token"},
+     .help = "A tokenizer.json, or a directory with one; empty is the model directory's, and without one a "
+             "byte is a token"},
     {.section = "data",
      .key = "chat_template",
      .ref = REF(data.chat_template),
@@ -107,8 +111,10 @@ const std::array other_fields = std::to_array<Field>({
      .ref = REF(data.loss),
      .help = "What is learned of chats and completions; of plain text it is everything",
      .choices = Names(loss_kinds)},
-    {"data", "end_token", REF(data.end_token), "End texts and completions with the eos_token (or eos_token_id) beside the tokenizer"},
-    {"data", "packing", REF(data.packing), "Put several documents into a sequence; attention stays within each"},
+    {"data", "end_token", REF(data.end_token),
+     "End texts and completions with the eos_token (or eos_token_id) beside the tokenizer"},
+    {"data", "packing", REF(data.packing),
+     "Put several documents into a sequence; attention stays within each"},
     {.section = "data",
      .key = "cache",
      .ref = REF(data.cache),
@@ -121,7 +127,12 @@ const std::array other_fields = std::to_array<Field>({
      .help = "fp32; or bf16 or fp16 weights with an exact fp32 master, fp16 with dynamic loss scaling",
      .choices = Names(precisions)},
     {"train", "seed", REF(train.seed), "Seeds weights, order of the data and dropout"},
-    {"train", "max_steps", REF(train.max_steps), "Optimizer steps to train for; 0 writes what it begins with as a checkpoint", "steps", {0, 1e15}},
+    {"train",
+     "max_steps",
+     REF(train.max_steps),
+     "Optimizer steps to train for; 0 writes what it begins with as a checkpoint",
+     "steps",
+     {0, 1e15}},
     {"train",
      "per_device_train_batch_size",
      REF(train.per_device_train_batch_size),
@@ -140,8 +151,12 @@ const std::array other_fields = std::to_array<Field>({
      {},
      {},
      "block_size"},
-    {"train", "gradient_accumulation_steps", REF(train.gradient_accumulation_steps),
-     "Micro-batches per optimizer step", "", {1, 1e6}},
+    {"train",
+     "gradient_accumulation_steps",
+     REF(train.gradient_accumulation_steps),
+     "Micro-batches per optimizer step",
+     "",
+     {1, 1e6}},
     {"train", "learning_rate", REF(train.learning_rate), "Peak learning rate", "", {0, 1e6}},
     {.section = "train",
      .key = "lr_scheduler_type",
@@ -297,7 +312,8 @@ const std::array other_fields = std::to_array<Field>({
     {.section = "machine",
      .key = "executor",
      .ref = REF(machine.executor),
-     .help = "What computes: auto (a GPU where one can be used, else cpu), cpu, cpu:N for N devices of memory.device "
+     .help = "What computes: auto (a GPU where one can be used, else cpu), cpu, cpu:N for N devices of "
+             "memory.device "
              "each, cuda for the first GPU, cuda:I for "
              "the GPU that CUDA counts as I (from 0), cuda:I,J for several with memory.device each"},
     {"machine",
@@ -321,7 +337,8 @@ const std::array other_fields = std::to_array<Field>({
      .help = "Run directory: checkpoints, metrics, report",
      .alias = "output_dir"},
     {"output", "logging_steps", REF(output.logging_steps), "Log every so many steps", "steps", {1, 1e15}},
-    {"output", "save", REF(output.save), "Write checkpoints; false is for measuring: nothing of the run stays"},
+    {"output", "save", REF(output.save),
+     "Write checkpoints; false is for measuring: nothing of the run stays"},
     {"output",
      "save_steps",
      REF(output.save_steps),
@@ -337,7 +354,8 @@ const std::array other_fields = std::to_array<Field>({
     {.section = "output",
      .key = "max_shard_size",
      .ref = REF(output.max_shard_size),
-     .help = "Weights larger than this are written as several files, each at most so large; a tensor is never cut"},
+     .help = "Weights larger than this are written as several files, each at most so large; a tensor is "
+             "never cut"},
     {"output", "trace", REF(output.trace), "Write trace.json, which opens in Perfetto"},
 });
 

@@ -49,22 +49,30 @@ Executor parse_executor(std::string_view text) {
 
 std::optional<Complaint> check_loss_scale(const TrainConfig& t) {
   if (t.growth_factor <= 1)
-    return Complaint{"train", "growth_factor", fmt::format("{} makes no scale larger; it must be above 1", t.growth_factor)};
+    return Complaint{"train", "growth_factor",
+                     fmt::format("{} makes no scale larger; it must be above 1", t.growth_factor)};
   if (t.backoff_factor >= 1)
-    return Complaint{"train", "backoff_factor", fmt::format("{} makes no scale smaller; it must be below 1", t.backoff_factor)};
+    return Complaint{"train", "backoff_factor",
+                     fmt::format("{} makes no scale smaller; it must be below 1", t.backoff_factor)};
   if (t.min_loss_scale > t.init_scale)
     return Complaint{"train", "min_loss_scale",
-                     fmt::format("{} is above train.init_scale {}; lower it, or begin higher", t.min_loss_scale, t.init_scale)};
+                     fmt::format("{} is above train.init_scale {}; lower it, or begin higher",
+                                 t.min_loss_scale, t.init_scale)};
   return std::nullopt;
 }
 
 std::optional<Complaint> check_weights(const DataConfig& d) {
   if (d.weights.empty()) return std::nullopt;
   if (d.weights.size() != d.train.size())
-    return Complaint{"data", "weights", fmt::format("{} weights for {} entries of data.train; there must be as many", d.weights.size(), d.train.size())};
-  if (d.weights.size() > data_sources_max) return Complaint{"data", "weights", fmt::format("at most {} sources are mixed", data_sources_max)};
+    return Complaint{"data", "weights",
+                     fmt::format("{} weights for {} entries of data.train; there must be as many",
+                                 d.weights.size(), d.train.size())};
+  if (d.weights.size() > data_sources_max)
+    return Complaint{"data", "weights", fmt::format("at most {} sources are mixed", data_sources_max)};
   for (const double weight : d.weights) {
-    if (!(weight > 0 && weight <= 1e9)) return Complaint{"data", "weights", fmt::format("{} is no weight; it must be above 0 and at most 1e9", weight)};
+    if (!(weight > 0 && weight <= 1e9))
+      return Complaint{"data", "weights",
+                       fmt::format("{} is no weight; it must be above 0 and at most 1e9", weight)};
   }
   return std::nullopt;
 }
@@ -72,10 +80,12 @@ std::optional<Complaint> check_weights(const DataConfig& d) {
 std::optional<Complaint> check_early_stopping(const Config& c) {
   if (c.train.early_stopping_patience == 0) return std::nullopt;
   const auto wrong = [&](std::string_view advice) {
-    return Complaint{"train", "early_stopping_patience", fmt::format("{} counts evaluations; {}", c.train.early_stopping_patience, advice)};
+    return Complaint{"train", "early_stopping_patience",
+                     fmt::format("{} counts evaluations; {}", c.train.early_stopping_patience, advice)};
   };
   if (c.train.eval_steps == 0) return wrong("set train.eval_steps too");
-  if (c.data.validation.empty() && c.data.validation_fraction == 0) return wrong("nothing is held out for them: name data.validation");
+  if (c.data.validation.empty() && c.data.validation_fraction == 0)
+    return wrong("nothing is held out for them: name data.validation");
   return std::nullopt;
 }
 
@@ -91,16 +101,20 @@ std::vector<u32> MachineConfig::gpus() const { return parse_executor(executor).g
 
 std::optional<Complaint> validate(const Config& c) {
   if (parse_executor(c.machine.executor).devices == 0) {
-    return Complaint{"machine", "executor",
-                     fmt::format("'{}' is not auto, cpu, cpu:N with N from 1 to {}, cuda, or cuda:I,J,... with the numbers "
-                                 "of GPUs", c.machine.executor, devices_max)};
+    return Complaint{
+        "machine", "executor",
+        fmt::format(
+            "'{}' is not auto, cpu, cpu:N with N from 1 to {}, cuda, or cuda:I,J,... with the numbers "
+            "of GPUs",
+            c.machine.executor, devices_max)};
   }
-  if (std::optional<ModelFault> fault = check_model(c.model)) return Complaint{"model", fault->key, std::move(fault->reason)};
+  if (std::optional<ModelFault> fault = check_model(c.model))
+    return Complaint{"model", fault->key, std::move(fault->reason)};
   if (c.train.sequence_length > c.model.positions) {
     const std::string_view positions = key_names(c.model.family).positions;
     return Complaint{"train", "sequence_length",
-                     fmt::format("{} is longer than model.{} {}; shorten it or raise {}", c.train.sequence_length,
-                                 positions, c.model.positions, positions)};
+                     fmt::format("{} is longer than model.{} {}; shorten it or raise {}",
+                                 c.train.sequence_length, positions, c.model.positions, positions)};
   }
   if (c.train.warmup_steps >= 1 &&
       c.train.warmup_steps != static_cast<double>(static_cast<u64>(c.train.warmup_steps))) {
@@ -109,12 +123,16 @@ std::optional<Complaint> validate(const Config& c) {
         fmt::format("{} is neither a whole number of steps nor a share below 1", c.train.warmup_steps)};
   }
   if (c.lora.on() && c.model_directory.empty()) {
-    return Complaint{"lora", "r",
-                     fmt::format("{} asks for adapters, which stand beside a model that has been trained: name its directory "
-                                 "with model: DIRECTORY, or set lora.r=0 to train all of a model of random weights", c.lora.r)};
+    return Complaint{
+        "lora", "r",
+        fmt::format(
+            "{} asks for adapters, which stand beside a model that has been trained: name its directory "
+            "with model: DIRECTORY, or set lora.r=0 to train all of a model of random weights",
+            c.lora.r)};
   }
   if (c.lora.dropout != 0)
-    return Complaint{"lora", "lora_dropout", fmt::format("{} is not implemented; set it to 0", c.lora.dropout)};
+    return Complaint{"lora", "lora_dropout",
+                     fmt::format("{} is not implemented; set it to 0", c.lora.dropout)};
   if (const std::optional<Complaint> complaint = check_weights(c.data)) return complaint;
   if (const std::optional<Complaint> complaint = check_early_stopping(c)) return complaint;
   if (c.train.precision == Precision::fp16) {

@@ -163,11 +163,16 @@ struct Foreign {
   const char *what, *instead;
 };
 constexpr const char* as_jsonl =
-    "write it as JSONL, for example with pandas: read_parquet(FILE).to_json(OUT, orient=\"records\", lines=True)";
+    "write it as JSONL, for example with pandas: read_parquet(FILE).to_json(OUT, orient=\"records\", "
+    "lines=True)";
 constexpr Foreign foreign_files[] = {
     {"PAR1", "Parquet", as_jsonl},
     {"ARROW1", "Arrow", "write it as JSONL, for example with datasets: Dataset.from_file(FILE).to_json(OUT)"},
-    {{"\xfd" "7zXZ\0", 6}, "xz", "unpack it, or pack it with gzip or zstd"},
+    {{"\xfd"
+      "7zXZ\0",
+      6},
+     "xz",
+     "unpack it, or pack it with gzip or zstd"},
     {"BZh", "bzip2", "unpack it, or pack it with gzip or zstd"},
     {"PK\3\4", "a zip archive", "unpack it"},
     {"%PDF-", "a PDF", "turn it into text, for example with pdftotext"},
@@ -187,7 +192,8 @@ Result<void> check_readable_kind(const std::string& path) {
   TRY(read_exactly(input.fd, path, 0, std::as_writable_bytes(magic), ErrorKind::io));
   for (const Foreign& foreign : foreign_files)
     if (std::string_view(magic.data(), magic.size()).starts_with(foreign.magic))
-      return Error{ErrorKind::bad_input, fmt::format("{}: is {}, which is not read here; {}", path, foreign.what, foreign.instead)};
+      return Error{ErrorKind::bad_input,
+                   fmt::format("{}: is {}, which is not read here; {}", path, foreign.what, foreign.instead)};
   return {};
 }
 

@@ -26,7 +26,8 @@ class ByteStream {
 // most 128 MiB).
 Result<std::unique_ptr<ByteStream>> open_byte_stream(const std::string& path);
 Result<Packed> packing_of(const std::string& path);
-// ErrorKind::bad_input for what is neither text nor packed text, by what it begins with: Parquet, archives, PDF.
+// ErrorKind::bad_input for what is neither text nor packed text, by what it begins with: Parquet, archives,
+// PDF.
 Result<void> check_readable_kind(const std::string& path);
 
 }  // namespace tidepool

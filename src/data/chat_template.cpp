@@ -22,8 +22,10 @@ constexpr std::string_view chatml =
     "{{ raise_exception('chatml has no form for tool calls; use the template of a model that has them') }}"
     "{% endif %}"
     "<|im_start|>{{ message['role'] }}\n"
-    "{% if message['content'] is string %}{{ message['content'] }}{% else %}{% for part in message['content'] %}"
-    "{% if part['type'] != 'text' %}{{ raise_exception('chatml has no form for content that is not text') }}{% endif %}"
+    "{% if message['content'] is string %}{{ message['content'] }}{% else %}{% for part in "
+    "message['content'] %}"
+    "{% if part['type'] != 'text' %}{{ raise_exception('chatml has no form for content that is not text') "
+    "}}{% endif %}"
     "{{ part['text'] }}"
     "{% endfor %}{% endif %}<|im_end|>\n"
     "{% endfor %}"
@@ -81,21 +83,26 @@ Result<void> add_argument(const std::string& argument, jinja::Dict& variables) {
                  fmt::format("data.chat_template_arguments: '{}' is not written name=value", argument)};
   const std::string name = argument.substr(0, equals);
   if (name == "messages" || name == "tools" || name == "documents" || name == "add_generation_prompt")
-    return Error{ErrorKind::usage,
-                 fmt::format("data.chat_template_arguments: {} is set for each chat and cannot be an argument", name)};
+    return Error{
+        ErrorKind::usage,
+        fmt::format("data.chat_template_arguments: {} is set for each chat and cannot be an argument", name)};
   const std::string value = argument.substr(equals + 1);
   const Result<boost::json::value> parsed = parse_json(value, ErrorKind::usage, "");
   variables.set(name, parsed ? jinja::from_json(*parsed) : jinja::Value(value));
   return {};
 }
 
-// A template that knows only texts prints a list as Python does, and so the model would learn brackets and quotes.
-Result<void> check_parts_are_taken_apart(const ChatRecord& chat, const std::string& text, const std::string& name) {
+// A template that knows only texts prints a list as Python does, and so the model would learn brackets and
+// quotes.
+Result<void> check_parts_are_taken_apart(const ChatRecord& chat, const std::string& text,
+                                         const std::string& name) {
   for (size_t i = 0; i < chat.messages.size(); ++i) {
     const jinja::Value* content = chat.messages[i].dict()->find("content");
     if (content && content->list() && text.find(jinja::to_repr(*content)) != text.npos)
-      return bad(fmt::format("messages[{}].content: is a list of parts, which {} writes as it stands, brackets and all; make it "
-                             "one text", i, name));
+      return bad(fmt::format(
+          "messages[{}].content: is a list of parts, which {} writes as it stands, brackets and all; make it "
+          "one text",
+          i, name));
   }
   return {};
 }
@@ -103,7 +110,8 @@ Result<void> check_parts_are_taken_apart(const ChatRecord& chat, const std::stri
 }  // namespace
 
 Result<TokenizerConfig::Source> read_chat_template(const std::string& file) {
-  if (file == builtin_chat_template) return TokenizerConfig::Source{"the built-in template chatml", std::string(chatml)};
+  if (file == builtin_chat_template)
+    return TokenizerConfig::Source{"the built-in template chatml", std::string(chatml)};
   TRY_ASSIGN(std::string text, read_small_file(file, template_bytes_max, ErrorKind::bad_input));
   return TokenizerConfig::Source{file, std::move(text)};
 }

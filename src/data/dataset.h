@@ -1,5 +1,5 @@
-// The training data as sequences of T places; what they are made of is up to the two kinds there are: tokens in a row
-// (token_dataset.h), and documents (document_dataset.h).
+// The training data as sequences of T places; what they are made of is up to the two kinds there are: tokens
+// in a row (token_dataset.h), and documents (document_dataset.h).
 #pragma once
 
 #include <functional>
@@ -22,10 +22,11 @@ struct DataProgress {
 
 // Where documents are made tokens, and with what.
 struct DataPlace {
-  std::string cache;            // where caches lie; REQUIRES for documents: not empty
-  std::string model_directory;  // its tokenizer and chat template, where data.tokenizer names none; empty: bytes
-  CorePool* pool = nullptr;     // null: one thread
-  bool short_files = false;     // tokens in a row: less than a sequence will do
+  std::string cache;  // where caches lie; REQUIRES for documents: not empty
+  std::string
+      model_directory;       // its tokenizer and chat template, where data.tokenizer names none; empty: bytes
+  CorePool* pool = nullptr;  // null: one thread
+  bool short_files = false;  // tokens in a row: less than a sequence will do
   std::function<void(const DataProgress&)> progress = [](const DataProgress&) {};
 };
 
@@ -38,10 +39,11 @@ struct HeldOutPart {
 
 class Dataset {
  public:
-  // Checks everything that can be checked before training; documents are tokenized, or a cache of that is found.
-  // ErrorKind::bad_input names the file and what is needed; ErrorKind::usage if the vocabulary cannot hold text.
-  static Result<std::unique_ptr<Dataset>> open(const DataConfig&, u32 vocab_size, u32 sequence_length, u64 seed,
-                                               const DataPlace& = {});
+  // Checks everything that can be checked before training; documents are tokenized, or a cache of that is
+  // found. ErrorKind::bad_input names the file and what is needed; ErrorKind::usage if the vocabulary cannot
+  // hold text.
+  static Result<std::unique_ptr<Dataset>> open(const DataConfig&, u32 vocab_size, u32 sequence_length,
+                                               u64 seed, const DataPlace& = {});
   Dataset() = default;
   Dataset(const Dataset&) = delete;
   virtual ~Dataset() = default;
@@ -59,12 +61,13 @@ class Dataset {
   // validation_sequence's, in order.
   virtual std::vector<HeldOutPart> held_out_parts() const { return {{"", validation_sequences()}}; }
 
-  // Of train_sequence(index): targets that are not ignored, and places with a token, whether it is learned or not.
+  // Of train_sequence(index): targets that are not ignored, and places with a token, whether it is learned or
+  // not.
   virtual u32 train_targets(u64 index) const = 0;
   virtual u32 train_tokens(u64 index) const = 0;
 
-  // Same data: same sequences in the same order. Covers contents, cut, split, seed and shuffle; not paths, so data
-  // may move.
+  // Same data: same sequences in the same order. Covers contents, cut, split, seed and shuffle; not paths, so
+  // data may move.
   virtual const std::string& fingerprint() const = 0;
 
   // For people: one line each, of what was found and made.

@@ -8,7 +8,8 @@ namespace tidepool {
 namespace {
 
 constexpr size_t context_tokens = 5;
-// A character has at most four bytes, and no token has less than one: what is broken after so many stays broken.
+// A character has at most four bytes, and no token has less than one: what is broken after so many stays
+// broken.
 constexpr size_t held_tokens_max = 4;
 constexpr std::string_view replacement = "\xef\xbf\xbd";  // U+FFFD, where bytes are no character
 
@@ -20,7 +21,9 @@ DecodeStream::DecodeStream(const TextEncoder& encoder, std::vector<u32> before)
       begin_(ids_.size() - std::min(ids_.size(), context_tokens)),
       said_(ids_.size()) {}
 
-std::string DecodeStream::text(size_t end) const { return encoder_.decode(std::span(ids_).subspan(begin_, end - begin_)); }
+std::string DecodeStream::text(size_t end) const {
+  return encoder_.decode(std::span(ids_).subspan(begin_, end - begin_));
+}
 
 std::string DecodeStream::take(const std::string& all, size_t known) {
   begin_ = said_;

@@ -8,8 +8,9 @@
 
 namespace tidepool {
 
-// Together the parts are what the tokens after `before` add to a text that ends with `before`: a tokenizer writes the
-// first word of a text otherwise than later ones. A character that no token completes yet is held back.
+// Together the parts are what the tokens after `before` add to a text that ends with `before`: a tokenizer
+// writes the first word of a text otherwise than later ones. A character that no token completes yet is held
+// back.
 class DecodeStream {
  public:
   // `encoder` must outlive it.
@@ -26,8 +27,8 @@ class DecodeStream {
 
   const TextEncoder& encoder_;
   std::vector<u32> ids_;
-  size_t begin_;     // of what is decoded: a few tokens before, for their effect on the next
-  size_t said_;      // ids that have been said
+  size_t begin_;  // of what is decoded: a few tokens before, for their effect on the next
+  size_t said_;   // ids that have been said
 };
 
 }  // namespace tidepool

@@ -18,7 +18,8 @@ struct FoundFile {
 
 // Files as named, directories with every regular file below them, globs; the entries in their given
 // order, what an entry finds sorted by name (bytes, not locale). Hidden files are left out of
-// directories and globs. ErrorKind::bad_input if an entry finds nothing; `named_in` says what is to be corrected.
+// directories and globs. ErrorKind::bad_input if an entry finds nothing; `named_in` says what is to be
+// corrected.
 Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& entries,
                                           std::string_view named_in = "data.train");
 

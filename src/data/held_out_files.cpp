@@ -87,7 +87,8 @@ std::string HeldOutFiles::fingerprint() const {
 std::vector<std::string> HeldOutFiles::notes() const {
   std::vector<std::string> out;
   for (size_t i = 0; i < parts_.size(); ++i)
-    for (const std::string& note : parts_[i]->notes()) out.push_back(fmt::format("held out, {}: {}", names_[i], note));
+    for (const std::string& note : parts_[i]->notes())
+      out.push_back(fmt::format("held out, {}: {}", names_[i], note));
   return out;
 }
 

@@ -1,5 +1,5 @@
-// Files of one's own to evaluate on (data.validation), held out whole: every token of them counts once, in the
-// order of the files. Each file is a part of its own, unless they are many.
+// Files of one's own to evaluate on (data.validation), held out whole: every token of them counts once, in
+// the order of the files. Each file is a part of its own, unless they are many.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,8 @@ class HeldOutFiles {
 
  private:
   std::vector<std::string> names_;
-  std::vector<std::unique_ptr<Dataset>> parts_;  // each trains on all of it, unshuffled: that is what is held out
+  std::vector<std::unique_ptr<Dataset>>
+      parts_;  // each trains on all of it, unshuffled: that is what is held out
 };
 
 // Training data, and files that are held out for it.
@@ -39,8 +40,12 @@ class DatasetAndFiles final : public Dataset {
   u64 train_sequences() const override { return train_->train_sequences(); }
   u64 validation_sequences() const override { return files_.sequences(); }
   u32 sequence_length() const override { return train_->sequence_length(); }
-  Result<void> train_sequence(u64 index, const BatchArrays& out) const override { return train_->train_sequence(index, out); }
-  Result<void> validation_sequence(u64 index, const BatchArrays& out) const override { return files_.sequence(index, out); }
+  Result<void> train_sequence(u64 index, const BatchArrays& out) const override {
+    return train_->train_sequence(index, out);
+  }
+  Result<void> validation_sequence(u64 index, const BatchArrays& out) const override {
+    return files_.sequence(index, out);
+  }
   std::vector<HeldOutPart> held_out_parts() const override { return files_.parts(); }
   u32 train_targets(u64 index) const override { return train_->train_targets(index); }
   u32 train_tokens(u64 index) const override { return train_->train_tokens(index); }

@@ -104,7 +104,8 @@ Error nothing_to_learn(const CacheRequest& request, const CacheCounts& counts) {
   const size_t others = request.files.size() - 1;
   const std::string files = request.files[0].path + (others > 0 ? fmt::format(" and {} more", others) : "");
   if (counts.without_loss == 0)
-    return {ErrorKind::bad_input, fmt::format("{}: there is no document in it; name files that hold some", files)};
+    return {ErrorKind::bad_input,
+            fmt::format("{}: there is no document in it; name files that hold some", files)};
   return {
       ErrorKind::bad_input,
       fmt::format("{}: no document has anything to learn ({} have none): a text needs two tokens, a chat an "

@@ -5,8 +5,8 @@
 
 #include "data/held_out_files.h"
 #include "data/open_documents.h"
-#include "data/token_file.h"
 #include "data/token_dataset.h"
+#include "data/token_file.h"
 
 namespace tidepool {
 namespace {
@@ -15,8 +15,8 @@ namespace {
 constexpr u64 tokens_least = 2;
 
 // Of data.train alone.
-Result<std::unique_ptr<Dataset>> open_train(const DataConfig& config, u32 vocab_size, u32 sequence_length, u64 seed,
-                                            const DataPlace& place) {
+Result<std::unique_ptr<Dataset>> open_train(const DataConfig& config, u32 vocab_size, u32 sequence_length,
+                                            u64 seed, const DataPlace& place) {
   const bool tokenizer = has_tokenizer(config, place.model_directory);
   TRY_ASSIGN(const std::vector<SourceFiles> sources, all_sources(config, tokenizer));
   const auto tokens =

@@ -58,20 +58,21 @@ CacheRequest request_for(const SourceFiles& files, const DataConfig& config, con
 }
 
 // That the model has a row for every token: malformed where both are of one directory, else named wrongly.
-Result<void> check_rows(const OpenedEncoder& encoder, const DataConfig& config, const std::string& model_directory,
-                        u32 vocab_size) {
+Result<void> check_rows(const OpenedEncoder& encoder, const DataConfig& config,
+                        const std::string& model_directory, u32 vocab_size) {
   const u32 tokens = encoder.text->vocab_size();
   if (tokens <= vocab_size) return {};
   if (config.tokenizer.empty() && has_tokenizer(config, model_directory)) {
     const Result<ModelConfig> model = read_model_directory(model_directory);
     if (model && model->vocab_size == vocab_size)
-      return Error{ErrorKind::bad_input,
-                   fmt::format("{}: has token ids up to {}, but config.json beside it says vocab_size {}; name the model's own "
-                               "tokenizer with data.tokenizer",
-                               encoder.name, tokens - 1, vocab_size)};
+      return Error{ErrorKind::bad_input, fmt::format("{}: has token ids up to {}, but config.json beside it "
+                                                     "says vocab_size {}; name the model's own "
+                                                     "tokenizer with data.tokenizer",
+                                                     encoder.name, tokens - 1, vocab_size)};
   }
   return Error{ErrorKind::usage,
-               fmt::format("{}: has token ids up to {}, but model.vocab_size is {}; {}", encoder.name, tokens - 1, vocab_size,
+               fmt::format("{}: has token ids up to {}, but model.vocab_size is {}; {}", encoder.name,
+                           tokens - 1, vocab_size,
                            config.tokenizer.empty() ? fmt::format("set it to {} or more", tokens)
                                                     : "name the model's own tokenizer with data.tokenizer")};
 }
@@ -139,11 +140,13 @@ Result<OpenedDocuments> open_documents(const std::vector<SourceFiles>& sources, 
     TRY_ASSIGN(MadeCache made, open_or_make_cache(request, place));
     out.notes.push_back(note_of(made));
     if (lacks_end(request, sources[i], config, place.model_directory))
-      out.notes.push_back(fmt::format("data: nothing ends the texts, as neither eos_token nor eos_token_id stands beside {}; give "
-                                      "its tokenizer_config.json an eos_token, or set data.end_token: false",
-                                      encoder.name));
+      out.notes.push_back(fmt::format(
+          "data: nothing ends the texts, as neither eos_token nor eos_token_id stands beside {}; give "
+          "its tokenizer_config.json an eos_token, or set data.end_token: false",
+          encoder.name));
     const bool mixed = !config.weights.empty();
-    out.sources.push_back({std::move(made.cache), mixed ? config.weights[i] : 1, mixed ? config.train[i] : ""});
+    out.sources.push_back(
+        {std::move(made.cache), mixed ? config.weights[i] : 1, mixed ? config.train[i] : ""});
   }
   return out;
 }

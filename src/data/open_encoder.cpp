@@ -66,25 +66,28 @@ Result<std::unique_ptr<const ChatTemplate>> open_chat_template(const DataConfig&
                                                : "correct data.chat_template, which names a file")};
 }
 
-// What the tokenizer in `file` ends texts with: the token that the files beside it name, else the first id that they give.
-Result<std::optional<u32>> end_token_of(const TextEncoder& text, const TokenizerConfig& beside, const std::string& file,
-                                        const std::string& directory, bool needed) {
+// What the tokenizer in `file` ends texts with: the token that the files beside it name, else the first id
+// that they give.
+Result<std::optional<u32>> end_token_of(const TextEncoder& text, const TokenizerConfig& beside,
+                                        const std::string& file, const std::string& directory, bool needed) {
   const auto named = beside.special_tokens.find("eos_token");
   if (named != beside.special_tokens.end()) {
     const std::optional<u32> id = text.id_of(named->second);
     if (!id && needed && !file.empty())
-      return Error{ErrorKind::bad_input, fmt::format("{}: has no token '{}', which tokenizer_config.json beside it names as "
-                                                     "eos_token; correct it, or set data.end_token: false",
-                                                     file, named->second)};
+      return Error{ErrorKind::bad_input,
+                   fmt::format("{}: has no token '{}', which tokenizer_config.json beside it names as "
+                               "eos_token; correct it, or set data.end_token: false",
+                               file, named->second)};
     return id;
   }
   if (!needed || file.empty()) return std::optional<u32>();
   TRY_ASSIGN(const std::vector<u32> ids, end_token_ids(directory));
   if (ids.empty()) return std::optional<u32>();
   if (ids.front() >= text.vocab_size())
-    return Error{ErrorKind::bad_input, fmt::format("{}: has no token {}, which config.json or generation_config.json beside it "
-                                                   "gives as eos_token_id; correct it, or set data.end_token: false",
-                                                   file, ids.front())};
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}: has no token {}, which config.json or generation_config.json beside it "
+                             "gives as eos_token_id; correct it, or set data.end_token: false",
+                             file, ids.front())};
   return std::optional<u32>(ids.front());
 }
 
@@ -97,15 +100,21 @@ bool has_tokenizer(const DataConfig& config, const std::string& model_directory)
 Result<void> check_no_other_tokenizer(const std::string& model_directory) {
   std::error_code unused;
   if (model_directory.empty()) return {};
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt", "tekken.json"}) {
+  for (const char* name :
+       {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt", "tekken.json"}) {
     const std::string file = model_directory + "/" + name;
     if (fs::symlink_status(file, unused).type() == fs::file_type::not_found) continue;
     if (name == std::string_view("tokenizer.json"))
-      return Error{ErrorKind::bad_input, fmt::format("{}: is no file, or a link that leads nowhere; name a tokenizer.json "
-                                                     "with data.tokenizer", file)};
-    return Error{ErrorKind::bad_input,
-                 fmt::format("{}: a tokenizer in this form is not read; have transformers write a tokenizer.json, with "
-                             "AutoTokenizer.from_pretrained(DIR).save_pretrained(OUT), and name it with data.tokenizer", file)};
+      return Error{ErrorKind::bad_input,
+                   fmt::format("{}: is no file, or a link that leads nowhere; name a tokenizer.json "
+                               "with data.tokenizer",
+                               file)};
+    return Error{
+        ErrorKind::bad_input,
+        fmt::format(
+            "{}: a tokenizer in this form is not read; have transformers write a tokenizer.json, with "
+            "AutoTokenizer.from_pretrained(DIR).save_pretrained(OUT), and name it with data.tokenizer",
+            file)};
   }
   return {};
 }

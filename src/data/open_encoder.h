@@ -14,15 +14,16 @@ namespace tidepool {
 struct OpenedEncoder {
   std::unique_ptr<const TextEncoder> text;
   std::unique_ptr<const ChatTemplate> chat;  // may be null
-  std::optional<u32> end_token;  // none: bytes, or no file says which
-  std::string name;      // for messages: the tokenizer's file
-  std::string identity;  // what tokens follow from
+  std::optional<u32> end_token;              // none: bytes, or no file says which
+  std::string name;                          // for messages: the tokenizer's file
+  std::string identity;                      // what tokens follow from
 };
 
 // Whether text is for a tokenizer; without, its bytes are tokens.
 bool has_tokenizer(const DataConfig&, const std::string& model_directory);
-// That bytes are not taken for tokens because a tokenizer cannot be read. ErrorKind::bad_input: the model directory has one
-// in another form (tokenizer.model, vocab.json), or a tokenizer.json that is no file. REQUIRES: !has_tokenizer().
+// That bytes are not taken for tokens because a tokenizer cannot be read. ErrorKind::bad_input: the model
+// directory has one in another form (tokenizer.model, vocab.json), or a tokenizer.json that is no file.
+// REQUIRES: !has_tokenizer().
 Result<void> check_no_other_tokenizer(const std::string& model_directory);
 
 // `no`: nothing goes through a template, so it is not opened: one that is not supported is in nobody's way.

@@ -8,7 +8,8 @@ namespace tidepool {
 Permutation::Permutation(u64 count, u64 seed, u64 epoch) : count_(count) {
   CHECK(count >= 1, count);
   while (half_bits_ < 32 && (u64{1} << (2 * half_bits_)) < count) ++half_bits_;
-  for (u32 round = 0; round < rounds; ++round) keys_[round] = mix_count(mix_count(mix_count(seed) ^ epoch) + round);
+  for (u32 round = 0; round < rounds; ++round)
+    keys_[round] = mix_count(mix_count(mix_count(seed) ^ epoch) + round);
 }
 
 u64 Permutation::encrypt(u64 value) const {

@@ -68,7 +68,9 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open(const std::string& director
   const std::string path = directory + "/about.json";
   TRY_ASSIGN(const std::string text, read_small_file(path, about_bytes_max, ErrorKind::bad_input));
   const Result<json::value> parsed = parse_json(text, ErrorKind::bad_input, path);
-  if (!parsed) return Error{ErrorKind::bad_input, fmt::format("{}; remove {} to have it made again", parsed.error().message, directory)};
+  if (!parsed)
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}; remove {} to have it made again", parsed.error().message, directory)};
   if (!parsed->is_object()) return damaged(path, directory, "is no JSON object");
   const About about(parsed->get_object(), path, directory);
   TRY_ASSIGN(const u64 found, about.number("version"));

@@ -30,7 +30,8 @@ constexpr u32 names_max = 16;  // tried: another process may clear what was not 
 
 Error failed(std::string_view what, const std::string& path) {
   const int error = errno;
-  return {ErrorKind::io, with_advice(fmt::format("{}: cannot {}: {}", path, what, errno_text(error)), error, FileUse::cache)};
+  return {ErrorKind::io, with_advice(fmt::format("{}: cannot {}: {}", path, what, errno_text(error)), error,
+                                     FileUse::cache)};
 }
 
 Result<Fd> create_file(const std::string& path) {

@@ -66,12 +66,15 @@ Result<void> TokenDataset::check_format() const {
 
 Result<void> TokenDataset::check_enough(u64 least_tokens) const {
   if (tokens_ >= least_tokens) return {};
-  const std::string files = fmt::format("{}{}", files_[0].path(), files_.size() > 1 ? fmt::format(" and {} more", files_.size() - 1) : "");
+  const std::string files = fmt::format(
+      "{}{}", files_[0].path(), files_.size() > 1 ? fmt::format(" and {} more", files_.size() - 1) : "");
   if (least_tokens <= sequence_length_)
-    return bad(fmt::format("{}: {} token is nothing to predict; at least {} are needed", files, tokens_, least_tokens));
-  return bad(fmt::format("{}: {} tokens are too few for one sequence; at least {} are needed (train.sequence_length "
-                         "{} and a target), so add data or shorten the sequence",
-                         files, tokens_, least_tokens, sequence_length_));
+    return bad(fmt::format("{}: {} token is nothing to predict; at least {} are needed", files, tokens_,
+                           least_tokens));
+  return bad(
+      fmt::format("{}: {} tokens are too few for one sequence; at least {} are needed (train.sequence_length "
+                  "{} and a target), so add data or shorten the sequence",
+                  files, tokens_, least_tokens, sequence_length_));
 }
 
 // Validation gets whole sequences, at least one where training keeps at least one.

@@ -19,7 +19,8 @@ namespace tidepool {
 
 class TokenDataset final : public Dataset {
  public:
-  // As Dataset::open, of files that were found. `least_tokens`: fewer are an error; 0: a sequence and its last target.
+  // As Dataset::open, of files that were found. `least_tokens`: fewer are an error; 0: a sequence and its
+  // last target.
   static Result<std::unique_ptr<TokenDataset>> open(const DataConfig&, const std::vector<FoundFile>&,
                                                     u32 vocab_size, u32 sequence_length, u64 seed,
                                                     u64 least_tokens = 0);

@@ -1,6 +1,6 @@
 // Formats. llm.c: 256 x int32 {magic, version, tokens, 0 ...}, then ids; magic 20240520 version 1 holds
-// uint16, 20240801 version 7 uint32. nanoGPT: uint16 and nothing else. .npy: as NumPy's format says, one dimension of
-// integers. All little-endian.
+// uint16, 20240801 version 7 uint32. nanoGPT: uint16 and nothing else. .npy: as NumPy's format says, one
+// dimension of integers. All little-endian.
 #include "data/token_file.h"
 
 #include <fmt/format.h>
@@ -64,7 +64,10 @@ Result<void> TokenFile::recognise(Bytes size) {
   if (format_ == DataFormat::automatic) {
     const bool llmc = std::ranges::find(llmc_kinds, magic, &LlmcKind::magic) != llmc_kinds.end();
     const bool npy = path_.ends_with(".npy");
-    format_ = llmc ? DataFormat::llmc : npy ? DataFormat::npy : path_.ends_with(".bin") ? DataFormat::nanogpt : DataFormat::text;
+    format_ = llmc                      ? DataFormat::llmc
+              : npy                     ? DataFormat::npy
+              : path_.ends_with(".bin") ? DataFormat::nanogpt
+                                        : DataFormat::text;
   }
   if (format_ == DataFormat::llmc) return recognise_llmc(size);
   if (format_ == DataFormat::npy) return recognise_npy(size);
@@ -113,19 +116,24 @@ Result<void> TokenFile::recognise_npy(Bytes size) {
   const size_t front_bytes = std::min<u64>(front.size(), size.value);
   TRY(read_bytes(0, std::as_writable_bytes(std::span(front).first(front_bytes))));
   const u8 version = static_cast<u8>(front[6]);
-  if (front_bytes < front.size() || std::string_view(front.data(), magic.size()) != magic || version < 1 || version > 3)
+  if (front_bytes < front.size() || std::string_view(front.data(), magic.size()) != magic || version < 1 ||
+      version > 3)
     return bad(path_, "is no .npy file of version 1, 2 or 3");
   u32 header_size = 0;
   const u32 width = version == 1 ? 2 : 4;
   std::memcpy(&header_size, front.data() + 8, width);
-  if (header_size > 64 * kib || 8 + width + header_size > size.value) return bad(path_, fmt::format("its header of {} bytes does not fit into it", header_size));
+  if (header_size > 64 * kib || 8 + width + header_size > size.value)
+    return bad(path_, fmt::format("its header of {} bytes does not fit into it", header_size));
   std::string header(header_size, '\0');
   TRY(read_bytes(8 + width, std::as_writable_bytes(std::span(header))));
   header_bytes_ = 8 + width + header_size;
   TRY(read_npy_header(header));
   if (size.value != header_bytes_ + tokens_ * token_bytes_)
-    return bad(path_, fmt::format("its header promises {} tokens of {} bytes, but {} bytes follow it; it is cut off or damaged", tokens_, token_bytes_,
-                                  size.value - header_bytes_));
+    return bad(
+        path_,
+        fmt::format(
+            "its header promises {} tokens of {} bytes, but {} bytes follow it; it is cut off or damaged",
+            tokens_, token_bytes_, size.value - header_bytes_));
   return {};
 }
 
@@ -140,11 +148,15 @@ Result<void> TokenFile::read_npy_header(std::string_view header) {
     std::string_view descr;
     u32 bytes;
   };
-  constexpr std::array<Kind, 7> kinds = {{{"'|u1'", 1}, {"'<u2'", 2}, {"'<u4'", 4}, {"'<i4'", 4}, {"'<u8'", 8}, {"'<i8'", 8}, {"'<i2'", 0}}};
+  constexpr std::array<Kind, 7> kinds = {
+      {{"'|u1'", 1}, {"'<u2'", 2}, {"'<u4'", 4}, {"'<i4'", 4}, {"'<u8'", 8}, {"'<i8'", 8}, {"'<i2'", 0}}};
   const std::string_view descr = after("'descr':");
   const auto kind = std::ranges::find_if(kinds, [&](const Kind& k) { return descr.starts_with(k.descr); });
   if (kind == kinds.end() || kind->bytes == 0)
-    return bad(path_, fmt::format("its elements are {}, not |u1, <u2, <u4, <i4, <u8 or <i8; save it with .astype('uint32')", descr.substr(0, descr.find(','))));
+    return bad(
+        path_,
+        fmt::format("its elements are {}, not |u1, <u2, <u4, <i4, <u8 or <i8; save it with .astype('uint32')",
+                    descr.substr(0, descr.find(','))));
   std::string_view shape = after("'shape':");
   u64 count = 0;
   const char* begin = shape.data() + (shape.empty() ? 0 : 1);
@@ -169,8 +181,7 @@ Result<void> TokenFile::read(u64 first, std::span<i32> out, u32 vocab_size) cons
   std::array<std::byte, 16 * kib> buffer;  // on the stack: threads share nothing, nothing is allocated
   while (!out.empty()) {
     const size_t count = std::min(out.size(), buffer.size() / token_bytes_);
-    TRY(read_bytes(header_bytes_ + first * token_bytes_,
-                   std::span(buffer).first(count * token_bytes_)));
+    TRY(read_bytes(header_bytes_ + first * token_bytes_, std::span(buffer).first(count * token_bytes_)));
     for (size_t i = 0; i < count; ++i) {
       const u64 id = token_at(buffer.data(), i, token_bytes_);
       if (id >= vocab_size) return bad_token(first + i, id, vocab_size);

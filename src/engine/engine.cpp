@@ -38,7 +38,8 @@ Result<void> Engine::run(NextSegment& next, EngineObserver& observer) {
     admit(next, observer);
     if (live_ == 0) break;
     issue_ready();
-    if (in_flight_ == 0) return stuck("nothing is in flight and no op can be issued: the plan's edges have a cycle");
+    if (in_flight_ == 0)
+      return stuck("nothing is in flight and no op can be issued: the plan's edges have a cycle");
     TRY(wait_and_complete(observer));
     if (error_ && in_flight_ == 0) return *error_;
     retire_finished(observer);
@@ -67,8 +68,8 @@ void Engine::admit(NextSegment& next, EngineObserver& observer) {
 bool Engine::wants_next() const {
   if (live_ != 1) return live_ == 0;
   const Run& run = older();
-  for (const LaneKind feeder : {LaneKind::disk_read, LaneKind::h2d, LaneKind::compute, LaneKind::host, LaneKind::d2h,
-                                LaneKind::disk_write}) {
+  for (const LaneKind feeder : {LaneKind::disk_read, LaneKind::h2d, LaneKind::compute, LaneKind::host,
+                                LaneKind::d2h, LaneKind::disk_write}) {
     for (u32 lane = 0; lane < schedule_.lanes().size(); ++lane) {
       if (schedule_.lanes()[lane].kind != feeder || run.lanes->count(lane) == 0) continue;
       return run.cursor[lane] == run.lanes->count(lane);
@@ -223,9 +224,10 @@ void Engine::complete(const Completion& completion, EngineObserver& observer) {
 
 Error Engine::stuck(const char* why) const {
   return {ErrorKind::internal,
-          fmt::format("the run has stopped: {}. Lanes ({} ops in flight):\n{}Please report this with the plan and "
-                      "this text; a disk or device that hangs (see dmesg) looks the same",
-                      why, in_flight_, lanes_text())};
+          fmt::format(
+              "the run has stopped: {}. Lanes ({} ops in flight):\n{}Please report this with the plan and "
+              "this text; a disk or device that hangs (see dmesg) looks the same",
+              why, in_flight_, lanes_text())};
 }
 
 std::string Engine::lanes_text() const {
@@ -243,8 +245,8 @@ std::string Engine::lane_text(u32 lane) const {
     for (u32 place = 0; place < run.cursor[lane]; ++place) {
       flying += run.state[index(run.lanes->at(lane, place))] == OpState::issued;
     }
-    out += fmt::format(" {} of step {} at {}/{}, {} in flight", name(run.what.kind), run.what.step, run.cursor[lane],
-                       run.lanes->count(lane), flying);
+    out += fmt::format(" {} of step {} at {}/{}, {} in flight", name(run.what.kind), run.what.step,
+                       run.cursor[lane], run.lanes->count(lane), flying);
     if (run.cursor[lane] == run.lanes->count(lane)) {
       out += ";";
       continue;

@@ -117,11 +117,11 @@ class Engine {
   const Schedule schedule_;
   std::array<Run, 2> runs_;
   u32 older_ = 0;
-  u32 live_ = 0;            // runs alive
-  bool ended_ = false;      // `next` had no more
+  u32 live_ = 0;        // runs alive
+  bool ended_ = false;  // `next` had no more
   u64 next_sequence_ = 0;
   u64 in_flight_ = 0;
-  Nanos waited_{};          // in a row without a completion, as far as the process ran
+  Nanos waited_{};  // in a row without a completion, as far as the process ran
   std::optional<Error> error_;
 };
 

@@ -16,13 +16,20 @@ constexpr u32 chain_links_max = 1 << 16;
 
 Cause cause_of(const Op& op) {
   switch (op.lane.kind) {
-    case LaneKind::compute: return op.lane.device == 0 ? Cause::compute : Cause::comm;
-    case LaneKind::h2d: return Cause::h2d;
-    case LaneKind::d2h: return Cause::d2h;
-    case LaneKind::disk_read: return Cause::disk_read;
-    case LaneKind::disk_write: return Cause::disk_write;
-    case LaneKind::host: return op.kind == OpKind::update ? Cause::host_adam : Cause::other;
-    case LaneKind::comm: return Cause::comm;
+    case LaneKind::compute:
+      return op.lane.device == 0 ? Cause::compute : Cause::comm;
+    case LaneKind::h2d:
+      return Cause::h2d;
+    case LaneKind::d2h:
+      return Cause::d2h;
+    case LaneKind::disk_read:
+      return Cause::disk_read;
+    case LaneKind::disk_write:
+      return Cause::disk_write;
+    case LaneKind::host:
+      return op.kind == OpKind::update ? Cause::host_adam : Cause::other;
+    case LaneKind::comm:
+      return Cause::comm;
   }
   return Cause::other;
 }
@@ -139,7 +146,8 @@ void TimeProfile::cover_gap(u64 sequence, Nanos gap_begin, Nanos gap_end, PhaseP
   for (u32 link = 0; link < chain_links_max && gap_end > gap_begin; ++link) {
     const Past* cause = released_by(sequence);
     const Past* before = issued_before(sequence);
-    // A disk lane begins its requests in order, and as many at once as it is deep: the op waited for its turn.
+    // A disk lane begins its requests in order, and as many at once as it is deep: the op waited for its
+    // turn.
     waits = before ? before->cause : Cause::other;
     if (before && (!cause || before->started >= cause->finished)) {
       const Nanos began = std::clamp(before->started, gap_begin, gap_end);

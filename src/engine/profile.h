@@ -5,7 +5,8 @@
 // before it on its lane) that finished last, then what released that one, and so on until the gap is
 // covered. Each stretch counts for the lane that was at work in it, so a copy that was late because its
 // read was late costs disk_read, not h2d. A request that waited for its turn on a disk lane waited for those
-// before it. Stretches in which no link of that chain ran are `other` (hand-over between lanes, loading batches). Compute plus all causes is the wall time, exactly.
+// before it. Stretches in which no link of that chain ran are `other` (hand-over between lanes, loading
+// batches). Compute plus all causes is the wall time, exactly.
 //
 // Of several devices it is device 0's time; what another computes meanwhile is `comm` where this one has to
 // wait for it, and so are the collectives themselves.
@@ -24,7 +25,7 @@ enum class Cause : u8 { compute, host_adam, h2d, d2h, comm, disk_read, disk_writ
 inline constexpr u32 cause_count = 8;
 constexpr std::string_view name(Cause cause) {
   constexpr std::array<std::string_view, cause_count> names = {"compute", "host_adam", "h2d",        "d2h",
-                                                              "comm",    "disk_read", "disk_write", "other"};
+                                                               "comm",    "disk_read", "disk_write", "other"};
   return names[static_cast<u32>(cause)];
 }
 

@@ -10,8 +10,8 @@
 namespace tidepool {
 
 struct BatchRequest {
-  u64 step = 0;          // as given to the engine's run
-  u32 micro_batch = 0;   // of the whole step
+  u64 step = 0;         // as given to the engine's run
+  u32 micro_batch = 0;  // of the whole step
   bool evaluation = false;
 };
 
@@ -26,8 +26,8 @@ struct StepSettings {
 class StepSource {
  public:
   virtual ~StepSource() = default;
-  // Fills tokens and targets. `starts`, where there are any, come as zeros: each sequence is one document. A fault
-  // of the data ends the run.
+  // Fills tokens and targets. `starts`, where there are any, come as zeros: each sequence is one document. A
+  // fault of the data ends the run.
   virtual Result<void> load_batch(const BatchRequest&, const BatchArrays&) = 0;
   // A pure function of the step: asked several times, also after that step's forward.
   virtual StepSettings settings(u64 step) const = 0;

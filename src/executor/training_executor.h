@@ -47,8 +47,8 @@ class TrainingExecutor : public Executor {
 
   // The whole content of a persistent chunk in its home. Disk: checked against its checksum.
   virtual Result<void> read_home(ChunkId, std::span<std::byte> out) = 0;
-  // A home on disk may be written while the caller goes on: `content` must stay as it is until end_write_home. Of
-  // up to writes_at_rest_max chunks at a time.
+  // A home on disk may be written while the caller goes on: `content` must stay as it is until
+  // end_write_home. Of up to writes_at_rest_max chunks at a time.
   virtual Result<void> begin_write_home(ChunkId, std::span<const std::byte> content) = 0;
   virtual Result<void> end_write_home(ChunkId) = 0;
   Result<void> write_home(ChunkId id, std::span<const std::byte> content) {

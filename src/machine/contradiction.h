@@ -16,8 +16,8 @@ struct Contradiction {
 // The first. REQUIRES: keys that were left out are filled in.
 std::optional<Contradiction> find_contradiction(const Machine&);
 
-// For rates that were measured: beside other work samples may contradict each other. Moves those just so far that
-// find_contradiction finds none.
+// For rates that were measured: beside other work samples may contradict each other. Moves those just so far
+// that find_contradiction finds none.
 void reconcile(Machine&);
 
 }  // namespace tidepool

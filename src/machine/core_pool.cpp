@@ -48,7 +48,8 @@ std::string advice_for_threads() {
   if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
     return fmt::format("the address space is limited to {} MiB: raise it with `ulimit -v unlimited`",
                        space.rlim_cur / mib);
-  return "set a smaller machine.threads, or raise the limit on processes (ulimit -u, or pids.max of the cgroup)";
+  return "set a smaller machine.threads, or raise the limit on processes (ulimit -u, or pids.max of the "
+         "cgroup)";
 }
 
 thread_local bool in_task = false;
@@ -125,8 +126,8 @@ class ThreadPool final : public CorePool {
       try {
         workers_[i].thread = std::thread([this, i] { serve(i); });
       } catch (const std::system_error& e) {
-        return Error{ErrorKind::io, fmt::format("cannot start thread {} of {}: {}; {}", i + 1, workers(), e.what(),
-                                                advice_for_threads())};
+        return Error{ErrorKind::io, fmt::format("cannot start thread {} of {}: {}; {}", i + 1, workers(),
+                                                e.what(), advice_for_threads())};
       }
     }
     return {};

@@ -175,7 +175,7 @@ Result<void> Reader::check_required() const {
     if (key.need != Need::required || has(key.section, key.key)) continue;
     if (key.section == "disk" && !has_section("disk")) continue;  // a machine without a disk to plan with
     return fault_at(file_, fmt::format("'{}' is missing in section '{}': {} ({})", key.key, key.section,
-                                    key.help, type_name(key)));
+                                       key.help, type_name(key)));
   }
   return {};
 }
@@ -235,7 +235,7 @@ Result<Machine> parse_machine(std::string_view yaml, std::string_view file_name)
     TRY(reader.read_file(YAML::Load(std::string(yaml))));
   } catch (const YAML::Exception& e) {
     return fault_at(fmt::format("{}:{}", file_name, std::max(e.mark.line, 0) + 1),
-                 fmt::format("not valid YAML: {}", e.msg));
+                    fmt::format("not valid YAML: {}", e.msg));
   }
   return reader.finish();
 }

@@ -22,22 +22,28 @@ std::vector<std::string_view> names_of(const LinearModules& modules) {
 
 std::string wrong(const LoraConfig& lora, const LinearModules& modules) {
   if (lora.r > lora_rank_max) return fmt::format("lora.r: {} is above {}", lora.r, lora_rank_max);
-  if (!(lora.alpha > 0) || !std::isfinite(lora.alpha)) return fmt::format("lora.lora_alpha: {} is not above 0", lora.alpha);
+  if (!(lora.alpha > 0) || !std::isfinite(lora.alpha))
+    return fmt::format("lora.lora_alpha: {} is not above 0", lora.alpha);
   if (lora.dropout != 0)
-    return fmt::format("lora.lora_dropout: {}, and adapters are trained without dropout here; set it to 0", lora.dropout);
+    return fmt::format("lora.lora_dropout: {}, and adapters are trained without dropout here; set it to 0",
+                       lora.dropout);
   const std::vector<std::string_view> names = names_of(modules);
   for (const std::string& target : lora.target_modules) {
     if (target == all_linear && lora.target_modules.size() == 1) continue;
     if (std::ranges::find(names, target) == names.end())
-      return fmt::format("lora.target_modules: '{}' is no linear layer of this model; there are {}, and all-linear alone for "
-                         "all of them", target, fmt::join(names, ", "));
+      return fmt::format(
+          "lora.target_modules: '{}' is no linear layer of this model; there are {}, and all-linear alone "
+          "for all of them",
+          target, fmt::join(names, ", "));
   }
   return {};
 }
 
-// As transformers names the layer's modules: GPT-2's are below "transformer", and its tensors' names here leave that out.
+// As transformers names the layer's modules: GPT-2's are below "transformer", and its tensors' names here
+// leave that out.
 std::string layer_path(const ModelConfig& c, u32 layer) {
-  return style(c.family) == LayerStyle::gpt2 ? fmt::format("transformer.h.{}", layer) : fmt::format("model.layers.{}", layer);
+  return style(c.family) == LayerStyle::gpt2 ? fmt::format("transformer.h.{}", layer)
+                                             : fmt::format("model.layers.{}", layer);
 }
 
 Window adapter_window(const ModelGraph& g, const LinearModules& modules, u32 layer, const std::string& name) {
@@ -46,7 +52,8 @@ Window adapter_window(const ModelGraph& g, const LinearModules& modules, u32 lay
     const LinearModule& module = modules.of[m];
     if (!is_target(g.lora, module)) continue;
     const std::string path = fmt::format("base_model.model.{}.{}", layer_path(g.config, layer), module.path);
-    // Kaiming's uniform with a = sqrt(5), as PEFT has it from torch.nn.Linear; B is zero, so a run begins at the base.
+    // Kaiming's uniform with a = sqrt(5), as PEFT has it from torch.nn.Linear; B is zero, so a run begins at
+    // the base.
     specs.push_back({.name = path + ".lora_A.weight",
                      .shape = {g.lora.r, module.in},
                      .init = Init::uniform,
@@ -62,13 +69,15 @@ Window adapter_window(const ModelGraph& g, const LinearModules& modules, u32 lay
 
 bool is_target(const LoraConfig& lora, const LinearModule& module) {
   if (lora.target_modules.empty()) return true;
-  return std::ranges::any_of(lora.target_modules,
-                             [&](const std::string& target) { return target == all_linear || target == module.name(); });
+  return std::ranges::any_of(lora.target_modules, [&](const std::string& target) {
+    return target == all_linear || target == module.name();
+  });
 }
 
 Result<void> add_adapters(ModelGraph& g, const LayerCode& code) {
   const LinearModules modules = code.modules(g.config);
-  if (std::string message = wrong(g.lora, modules); !message.empty()) return Error{ErrorKind::usage, std::move(message)};
+  if (std::string message = wrong(g.lora, modules); !message.empty())
+    return Error{ErrorKind::usage, std::move(message)};
   for (Window& window : g.windows) window.trainable = false;
   for (u32 layer = 0; layer < g.config.layers; ++layer)
     g.windows.push_back(adapter_window(g, modules, layer, g.windows[code.embedding_windows + layer].name));

@@ -15,7 +15,8 @@ constexpr u32 adapter_window = 1;  // of a layer's windows
 AdapterScratch adapter_scratch(const ModelGraph& g, WorkspaceCutter& layout) {
   if (!g.lora.on()) return {};
   const u64 elements = g.batch.rows() * g.lora.r;
-  return {.low = layout.take_values(g.activations, elements), .low_grad = layout.take_values(g.activations, elements)};
+  return {.low = layout.take_values(g.activations, elements),
+          .low_grad = layout.take_values(g.activations, elements)};
 }
 
 AdapterGradients adapter_gradients_of(const BlockContext& c, const BlockBackward& b) {
@@ -23,8 +24,8 @@ AdapterGradients adapter_gradients_of(const BlockContext& c, const BlockBackward
   return {.window = b.grad_accum[adapter_window], .accumulate = b.accumulate};
 }
 
-Adapters::Adapters(const BlockContext& c, const LinearModules& modules, std::span<const std::byte* const> windows,
-                   const AdapterScratch& scratch)
+Adapters::Adapters(const BlockContext& c, const LinearModules& modules,
+                   std::span<const std::byte* const> windows, const AdapterScratch& scratch)
     : c_(c), modules_(modules), scratch_(scratch) {
   if (!c.graph.lora.on()) return;
   window_ = &window_of(c, adapter_window);
@@ -153,11 +154,13 @@ void Adapters::module_weight_gradients(Place p, JoinedModules joined, ConstValue
                               .transposed = true});
 }
 
-void Adapters::weight_gradients(JoinedModules joined, ConstValues x, ConstValues dy, const AdapterGradients& g) const {
+void Adapters::weight_gradients(JoinedModules joined, ConstValues x, ConstValues dy,
+                                const AdapterGradients& g) const {
   for_targets(joined, [&](Place p) { module_weight_gradients(p, joined, x, dy, g); });
 }
 
-void Adapters::gradients(JoinedModules joined, ConstValues x, ConstValues dy, Values dx, const AdapterGradients& g) const {
+void Adapters::gradients(JoinedModules joined, ConstValues x, ConstValues dy, Values dx,
+                         const AdapterGradients& g) const {
   for_targets(joined, [&](Place p) {
     module_weight_gradients(p, joined, x, dy, g);
     add_low_grad(p.module, dx);
@@ -166,7 +169,8 @@ void Adapters::gradients(JoinedModules joined, ConstValues x, ConstValues dy, Va
 
 // ---- costs
 
-AdapterCosts::AdapterCosts(const ModelGraph& g) : graph_(g), modules_(layer_code(g.config.family).modules(g.config)) {}
+AdapterCosts::AdapterCosts(const ModelGraph& g)
+    : graph_(g), modules_(layer_code(g.config.family).modules(g.config)) {}
 
 template <class Fn>
 void AdapterCosts::for_targets(JoinedModules joined, Fn fn) const {
@@ -176,7 +180,8 @@ void AdapterCosts::for_targets(JoinedModules joined, Fn fn) const {
 }
 
 void AdapterCosts::add_forward(std::vector<KernelCost>& out, JoinedModules joined) const {
-  const u64 rows = graph_.batch.rows(), r = graph_.lora.r, bytes = element_bytes(Kind::param, graph_.precision);
+  const u64 rows = graph_.batch.rows(), r = graph_.lora.r,
+            bytes = element_bytes(Kind::param, graph_.precision);
   for_targets(joined, [&](const LinearModule& m) {
     out.push_back(matmul_cost(rows, r, m.in, bytes));
     out.push_back(matmul_cost(rows, m.out, r, bytes));
@@ -184,7 +189,8 @@ void AdapterCosts::add_forward(std::vector<KernelCost>& out, JoinedModules joine
 }
 
 void AdapterCosts::add_input_gradient(std::vector<KernelCost>& out, JoinedModules joined) const {
-  const u64 rows = graph_.batch.rows(), r = graph_.lora.r, bytes = element_bytes(Kind::param, graph_.precision);
+  const u64 rows = graph_.batch.rows(), r = graph_.lora.r,
+            bytes = element_bytes(Kind::param, graph_.precision);
   for_targets(joined, [&](const LinearModule& m) {
     out.push_back(matmul_cost(rows, r, m.out, bytes));
     out.push_back(matmul_cost(rows, m.in, r, bytes));
@@ -192,7 +198,8 @@ void AdapterCosts::add_input_gradient(std::vector<KernelCost>& out, JoinedModule
 }
 
 void AdapterCosts::add_weight_gradients(std::vector<KernelCost>& out, JoinedModules joined) const {
-  const u64 rows = graph_.batch.rows(), r = graph_.lora.r, bytes = element_bytes(Kind::param, graph_.precision);
+  const u64 rows = graph_.batch.rows(), r = graph_.lora.r,
+            bytes = element_bytes(Kind::param, graph_.precision);
   for_targets(joined, [&](const LinearModule& m) {
     out.push_back(matmul_cost(rows, r, m.in, bytes));
     out.push_back(weight_gradient_cost(rows, r, m.out));
@@ -202,7 +209,8 @@ void AdapterCosts::add_weight_gradients(std::vector<KernelCost>& out, JoinedModu
 }
 
 void AdapterCosts::add_gradients(std::vector<KernelCost>& out, JoinedModules joined) const {
-  const u64 rows = graph_.batch.rows(), r = graph_.lora.r, bytes = element_bytes(Kind::param, graph_.precision);
+  const u64 rows = graph_.batch.rows(), r = graph_.lora.r,
+            bytes = element_bytes(Kind::param, graph_.precision);
   add_weight_gradients(out, joined);
   for_targets(joined, [&](const LinearModule& m) { out.push_back(matmul_cost(rows, m.in, r, bytes)); });
 }

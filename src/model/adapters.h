@@ -55,7 +55,8 @@ AdapterGradients adapter_gradients_of(const BlockContext&, const BlockBackward&)
 class Adapters {
  public:
   // `windows`: the block's.
-  Adapters(const BlockContext&, const LinearModules&, std::span<const std::byte* const> windows, const AdapterScratch&);
+  Adapters(const BlockContext&, const LinearModules&, std::span<const std::byte* const> windows,
+           const AdapterScratch&);
 
   bool has(u32 module) const { return tensor(module) != none; }
 
@@ -68,8 +69,8 @@ class Adapters {
   // Both, where x and dx are there together: scale dy B is made once. They do not overlap.
   void gradients(JoinedModules, ConstValues x, ConstValues dy, Values dx, const AdapterGradients&) const;
 
-  // The last product of add_to and add_input_gradient, for those who give it another end: y = low B^T [R, out],
-  // y = low_grad A [R, in], packed. What it multiplies is made by this call.
+  // The last product of add_to and add_input_gradient, for those who give it another end: y = low B^T [R,
+  // out], y = low_grad A [R, in], packed. What it multiplies is made by this call.
   Matmul up(u32 module, ConstValues x) const;
   Matmul back(u32 module, ConstValues dy, u32 dy_stride) const;
 
@@ -84,7 +85,8 @@ class Adapters {
   Param param(u32 tensor) const;
   void make_low(u32 module, ConstValues x) const;
   void make_low_grad(u32 module, ConstValues dy, u32 dy_stride) const;
-  void module_weight_gradients(Place, JoinedModules, ConstValues x, ConstValues dy, const AdapterGradients&) const;
+  void module_weight_gradients(Place, JoinedModules, ConstValues x, ConstValues dy,
+                               const AdapterGradients&) const;
   void add_low_grad(u32 module, Values dx) const;
   Matmul product_of_low_grad(u32 module) const;
 

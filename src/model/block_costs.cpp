@@ -68,7 +68,9 @@ void set_costs(Block& block, const ModelGraph& graph) {
   CHECK(block.kind != BlockKind::layer, block.name);
   const HeadShape s(graph, block);
   if (block.kind == BlockKind::embedding)
-    return set_kernels(block, {.forward = {embedding_cost(s.rows, s.h)}, .backward = {embedding_backward_cost(s.rows, s.h)}, .recompute = {}});
+    return set_kernels(block, {.forward = {embedding_cost(s.rows, s.h)},
+                               .backward = {embedding_backward_cost(s.rows, s.h)},
+                               .recompute = {}});
   set_kernels(block, {.forward = head_forward(s), .backward = head_backward(s), .recompute = {}});
 }
 

@@ -74,7 +74,8 @@ HeadWorkspace::HeadWorkspace(const ModelGraph& g, std::byte* base, Direction dir
   const bool layer_norms = style(g.config.family) == LayerStyle::gpt2;
   mean = layout.take<float>(layer_norms ? backward * s.rows : 0);
   rstd = layout.take<float>(backward * s.rows);
-  partials = layout.take<float>(backward * (layer_norms ? layer_norm_partials(s.rows, s.h) : rms_norm_partials(s.rows, s.h)));
+  partials = layout.take<float>(
+      backward * (layer_norms ? layer_norm_partials(s.rows, s.h) : rms_norm_partials(s.rows, s.h)));
   bytes = layout.bytes();
 }
 

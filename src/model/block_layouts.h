@@ -62,7 +62,7 @@ struct LayerBackwardWorkspace {
   float* rstd;      // [R]
   float* partials;  // [layer_norm_partials]
   AdapterScratch adapters;
-  Values dpre;      // [R, I]; where the inside is recomputed it takes the place of pre
+  Values dpre;        // [R, I]; where the inside is recomputed it takes the place of pre
   std::byte* inside;  // LayerInside, if recomputed
   Bytes bytes;
 };

@@ -112,7 +112,8 @@ Kernels layer_backward(const Shape& s) {
 
 void set_gpt2_layer_costs(Block& block, const ModelGraph& graph) {
   const Shape s(graph);
-  set_kernels(block, {.forward = layer_forward(s), .backward = layer_backward(s), .recompute = layer_recompute(s)});
+  set_kernels(block,
+              {.forward = layer_forward(s), .backward = layer_backward(s), .recompute = layer_recompute(s)});
 }
 
 }  // namespace tidepool

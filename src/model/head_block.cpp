@@ -173,7 +173,11 @@ void head_backward(const BlockContext& c, const BlockBackward& b) {
   const HeadWorkspace workspace(c.graph, b.workspace, Direction::backward);
   CHECK(workspace.bytes == block_of(c).backward_workspace, workspace.bytes.value);
   final_norm(c, params_of(c, b.windows, norm),
-             {.rows = rows_of(c), .x = b.input, .y = workspace.norm, .mean = workspace.mean, .rstd = workspace.rstd});
+             {.rows = rows_of(c),
+              .x = b.input,
+              .y = workspace.norm,
+              .mean = workspace.mean,
+              .rstd = workspace.rstd});
   const Head head = {c, params_of(c, b.windows, matrix), workspace, b.targets};
   loss_pass(head, b.loss_sum);
   gradient_pass(head, b);

@@ -163,14 +163,15 @@ void layer_backward(const BlockContext& c, const BlockBackward& b) {
                                          b.kept != nullptr ? Inside::kept : Inside::recomputed);
   CHECK(workspace.bytes <= block_of(c).backward_workspace, workspace.bytes.value, c.block);
   const LayerInside inside(c.graph, inside_frame(b, workspace));
-  const Backward s = {.c = c,
-                      .b = b,
-                      .w = params_of(c, b.windows, 0),
-                      .g = gradients_of(c, b, 0),
-                      .adapters = Adapters(c, gpt2_linear_modules(c.graph.config), b.windows, workspace.adapters),
-                      .adapter_gradients = adapter_gradients_of(c, b),
-                      .workspace = workspace,
-                      .inside = inside};
+  const Backward s = {
+      .c = c,
+      .b = b,
+      .w = params_of(c, b.windows, 0),
+      .g = gradients_of(c, b, 0),
+      .adapters = Adapters(c, gpt2_linear_modules(c.graph.config), b.windows, workspace.adapters),
+      .adapter_gradients = adapter_gradients_of(c, b),
+      .workspace = workspace,
+      .inside = inside};
   recompute(s);
   mlp_backward(s);
   attention_half_backward(s);

@@ -9,7 +9,8 @@
 namespace tidepool {
 
 struct LayerCode {
-  // In order: what the embedding reads, a window per layer, the final norm, the head's matrix where it is not tied.
+  // In order: what the embedding reads, a window per layer, the final norm, the head's matrix where it is not
+  // tied.
   std::vector<Window> (*windows)(const ModelConfig&);
   u32 embedding_windows;  // how many the embedding reads
   LinearModules (*modules)(const ModelConfig&);

@@ -21,17 +21,19 @@ void layer_norm_of(const BlockContext& c, const WindowParams& w, LayerNormSite s
 
 namespace {
 
-// y = residual + dropout(x weight + bias), with the module's adapter: its share takes the same mask, so it may come after.
+// y = residual + dropout(x weight + bias), with the module's adapter: its share takes the same mask, so it
+// may come after.
 struct ResidualProduct {
   LayerTensor weight, bias;
   JoinedModules module;
   DropoutSite site;
   u32 k;
 };
-void residual_product(const BlockContext& c, const WindowParams& w, const Adapters& adapters, const ResidualProduct& p,
-                      ConstValues x, Values y, ConstValues residual) {
+void residual_product(const BlockContext& c, const WindowParams& w, const Adapters& adapters,
+                      const ResidualProduct& p, ConstValues x, Values y, ConstValues residual) {
   const ModelConfig& config = c.graph.config;
-  Matmul product = {.m = rows_of(c), .n = config.width, .k = p.k, .x = x, .weight = w[p.weight], .bias = w[p.bias]};
+  Matmul product = {
+      .m = rows_of(c), .n = config.width, .k = p.k, .x = x, .weight = w[p.weight], .bias = w[p.bias]};
   const auto run = [&](Matmul& part, ConstValues added_to) {
     part.epilogue = Epilogue::residual;
     part.y = y;
@@ -47,7 +49,8 @@ void residual_product(const BlockContext& c, const WindowParams& w, const Adapte
 
 }  // namespace
 
-void first_of_mlp(const BlockContext& c, const WindowParams& w, const Adapters& adapters, const FirstOfMlp& f) {
+void first_of_mlp(const BlockContext& c, const WindowParams& w, const Adapters& adapters,
+                  const FirstOfMlp& f) {
   const ModelConfig& config = c.graph.config;
   const auto finish = [&](Matmul& product) {
     product.epilogue = f.y ? Epilogue::gelu : Epilogue::none;
@@ -69,7 +72,8 @@ void first_of_mlp(const BlockContext& c, const WindowParams& w, const Adapters& 
   finish(up);
 }
 
-void attention_half(const BlockContext& c, const WindowParams& w, const Adapters& adapters, const AttentionHalf& a) {
+void attention_half(const BlockContext& c, const WindowParams& w, const Adapters& adapters,
+                    const AttentionHalf& a) {
   const ModelConfig& config = c.graph.config;
   layer_norm_of(c, w, LayerNormSite::ln_1, {.x = a.x, .y = a.norm});
   c.kernels.matmul({.m = rows_of(c),
@@ -85,10 +89,10 @@ void attention_half(const BlockContext& c, const WindowParams& w, const Adapters
                        .out = a.attention,
                        .lse = a.lse,
                        .dropout = dropout_of(c, DropoutSite::attention, config.attention_dropout)});
-  residual_product(
-      c, w, adapters,
-      {attn_c_proj_weight, attn_c_proj_bias, gpt2_modules::attn_c_proj, DropoutSite::after_attention, config.width},
-      a.attention, a.middle, a.x);
+  residual_product(c, w, adapters,
+                   {attn_c_proj_weight, attn_c_proj_bias, gpt2_modules::attn_c_proj,
+                    DropoutSite::after_attention, config.width},
+                   a.attention, a.middle, a.x);
 }
 
 void layer_forward(const BlockContext& c, const BlockForward& f) {

@@ -16,7 +16,8 @@ struct AttentionHalf {
 };
 void attention_half(const BlockContext&, const WindowParams&, const Adapters&, const AttentionHalf&);
 
-// pre = norm c_fc; and GELU of it in `y`, where that is not null. `pre` may be null then: it lies in `y` meanwhile.
+// pre = norm c_fc; and GELU of it in `y`, where that is not null. `pre` may be null then: it lies in `y`
+// meanwhile.
 struct FirstOfMlp {
   ConstValues norm;  // [R, H]
   Values pre;        // [R, I]

@@ -96,7 +96,8 @@ Kernels layer_forward(const Shape& s) {
 
 // All but SwiGLU and the last product; the second norm is backward's own anyway.
 Kernels layer_recompute(const Shape& s) {
-  Kernels out = attention_half(s, s.qk_norm ? Turned::elsewhere : Turned::here);  // backward turns normalised heads anyway
+  Kernels out = attention_half(
+      s, s.qk_norm ? Turned::elsewhere : Turned::here);  // backward turns normalised heads anyway
   add_forward(out, s, s.gate_up);
   return out;
 }
@@ -125,7 +126,8 @@ Kernels layer_backward(const Shape& s) {
 
 void set_llama_layer_costs(Block& block, const ModelGraph& graph) {
   const Shape s(graph);
-  set_kernels(block, {.forward = layer_forward(s), .backward = layer_backward(s), .recompute = layer_recompute(s)});
+  set_kernels(block,
+              {.forward = layer_forward(s), .backward = layer_backward(s), .recompute = layer_recompute(s)});
 }
 
 }  // namespace tidepool

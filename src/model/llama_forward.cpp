@@ -14,10 +14,18 @@ Matmul matmul_of(const BlockContext& c, const LlamaParams& w, const LlamaProduct
 
 }  // namespace
 
-LlamaProduct qkv_product(const ModelConfig& c) { return {q, q_bias, c.qkv_width(), c.width, llama_modules::qkv}; }
-LlamaProduct o_product(const ModelConfig& c) { return {o, o_bias, c.width, c.query_width(), llama_modules::o}; }
-LlamaProduct gate_up_product(const ModelConfig& c) { return {gate, gate_bias, 2 * c.inner(), c.width, llama_modules::gate_up}; }
-LlamaProduct down_product(const ModelConfig& c) { return {down, down_bias, c.width, c.inner(), llama_modules::down}; }
+LlamaProduct qkv_product(const ModelConfig& c) {
+  return {q, q_bias, c.qkv_width(), c.width, llama_modules::qkv};
+}
+LlamaProduct o_product(const ModelConfig& c) {
+  return {o, o_bias, c.width, c.query_width(), llama_modules::o};
+}
+LlamaProduct gate_up_product(const ModelConfig& c) {
+  return {gate, gate_bias, 2 * c.inner(), c.width, llama_modules::gate_up};
+}
+LlamaProduct down_product(const ModelConfig& c) {
+  return {down, down_bias, c.width, c.inner(), llama_modules::down};
+}
 
 void llama_product(const BlockContext& c, const LlamaParams& w, const LlamaProduct& p, ConstValues x,
                    Values y) {

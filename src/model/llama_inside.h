@@ -10,11 +10,12 @@ namespace tidepool {
 // `scratch` is where the adapters' products lie.
 inline LlamaParams llama_params(const BlockContext& c, std::span<const std::byte* const> windows,
                                 const AdapterScratch& scratch) {
-  return {c.graph.config, params_of(c, windows, 0), Adapters(c, llama_linear_modules(c.graph.config), windows, scratch)};
+  return {c.graph.config, params_of(c, windows, 0),
+          Adapters(c, llama_linear_modules(c.graph.config), windows, scratch)};
 }
 
-// middle = x + o(attention(turned(qkv(norm(x))))). `norm` may be `attention`; `turned` may be `qkv` where heads have no
-// norms, whose gradients need qkv as it was.
+// middle = x + o(attention(turned(qkv(norm(x))))). `norm` may be `attention`; `turned` may be `qkv` where
+// heads have no norms, whose gradients need qkv as it was.
 struct LlamaAttentionHalf {
   ConstValues x;      // [R, H]
   const i32* starts;  // [B, T], or null
@@ -52,7 +53,7 @@ LlamaProduct down_product(const ModelConfig&);
 // With the product's adapters, as below.
 void llama_product(const BlockContext&, const LlamaParams&, const LlamaProduct&, ConstValues x, Values y);
 // y = residual + x w^T + b
-void llama_residual_product(const BlockContext&, const LlamaParams&, const LlamaProduct&, ConstValues x, Values y,
-                            ConstValues residual);
+void llama_residual_product(const BlockContext&, const LlamaParams&, const LlamaProduct&, ConstValues x,
+                            Values y, ConstValues residual);
 
 }  // namespace tidepool

@@ -7,8 +7,8 @@
 
 namespace tidepool {
 
-// The inside that backward needs and that is dear to make again; norms, rotations and SwiGLU are made again from
-// it. H + Q + A + 2 I values per row.
+// The inside that backward needs and that is dear to make again; norms, rotations and SwiGLU are made again
+// from it. H + Q + A + 2 I values per row.
 struct LlamaInside {
   LlamaInside(const ModelGraph&, std::byte* base);
   Values qkv;        // [R, A]; turned already, but where q and k are normalised before: then neither
@@ -39,7 +39,7 @@ struct LlamaBackwardWorkspace {
   float* rstd;      // [R]
   float* partials;  // of either norm, or of the heads' norms
   AdapterScratch adapters;
-  Values dgate_up;  // [R, 2I]; where the inside is recomputed it takes the place of gate_up
+  Values dgate_up;    // [R, 2I]; where the inside is recomputed it takes the place of gate_up
   std::byte* inside;  // LlamaInside, if recomputed
   Bytes bytes;
 };

@@ -8,32 +8,46 @@ using enum LlamaTensor;
 
 std::string_view name(LlamaTensor tensor) {
   constexpr std::array<std::string_view, llama_tensor_count> names = {
-      "input_layernorm.weight",
-      "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight",
-      "self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias",
-      "self_attn.q_norm.weight", "self_attn.k_norm.weight",
-      "self_attn.o_proj.weight", "self_attn.o_proj.bias",
-      "post_attention_layernorm.weight",
-      "mlp.gate_proj.weight", "mlp.up_proj.weight",
-      "mlp.gate_proj.bias", "mlp.up_proj.bias",
-      "mlp.down_proj.weight", "mlp.down_proj.bias"};
+      "input_layernorm.weight",  "self_attn.q_proj.weight", "self_attn.k_proj.weight",
+      "self_attn.v_proj.weight", "self_attn.q_proj.bias",   "self_attn.k_proj.bias",
+      "self_attn.v_proj.bias",   "self_attn.q_norm.weight", "self_attn.k_norm.weight",
+      "self_attn.o_proj.weight", "self_attn.o_proj.bias",   "post_attention_layernorm.weight",
+      "mlp.gate_proj.weight",    "mlp.up_proj.weight",      "mlp.gate_proj.bias",
+      "mlp.up_proj.bias",        "mlp.down_proj.weight",    "mlp.down_proj.bias"};
   return names[static_cast<u32>(tensor)];
 }
 
 bool is_joined(LlamaTensor tensor) {
   switch (tensor) {
-    case k: case v: case k_bias: case v_bias: case up: case up_bias: return true;
-    default: return false;
+    case k:
+    case v:
+    case k_bias:
+    case v_bias:
+    case up:
+    case up_bias:
+      return true;
+    default:
+      return false;
   }
 }
 
 bool has_tensor(const ModelConfig& c, LlamaTensor tensor) {
   switch (tensor) {
-    case q_bias: case k_bias: case v_bias: return c.qkv_bias();
-    case q_norm: case k_norm: return c.qk_norm();
-    case o_bias: return c.attention_bias;
-    case gate_bias: case up_bias: case down_bias: return c.mlp_bias;
-    default: return true;
+    case q_bias:
+    case k_bias:
+    case v_bias:
+      return c.qkv_bias();
+    case q_norm:
+    case k_norm:
+      return c.qk_norm();
+    case o_bias:
+      return c.attention_bias;
+    case gate_bias:
+    case up_bias:
+    case down_bias:
+      return c.mlp_bias;
+    default:
+      return true;
   }
 }
 
@@ -51,18 +65,37 @@ LinearModules llama_linear_modules(const ModelConfig& c) {
 }
 
 std::vector<u64> shape_of(const ModelConfig& c, LlamaTensor tensor) {
-  const u64 h = c.width, inner = c.inner(), queries = c.query_width(), keys = u64{c.kv_heads()} * c.head_size();
+  const u64 h = c.width, inner = c.inner(), queries = c.query_width(),
+            keys = u64{c.kv_heads()} * c.head_size();
   switch (tensor) {
-    case input_norm: case post_norm: case o_bias: case down_bias: return {h};
-    case q: return {queries, h};
-    case k: case v: return {keys, h};
-    case q_bias: return {queries};
-    case k_bias: case v_bias: return {keys};
-    case q_norm: case k_norm: return {c.head_size()};
-    case o: return {h, queries};
-    case gate: case up: return {inner, h};
-    case gate_bias: case up_bias: return {inner};
-    case down: return {h, inner};
+    case input_norm:
+    case post_norm:
+    case o_bias:
+    case down_bias:
+      return {h};
+    case q:
+      return {queries, h};
+    case k:
+    case v:
+      return {keys, h};
+    case q_bias:
+      return {queries};
+    case k_bias:
+    case v_bias:
+      return {keys};
+    case q_norm:
+    case k_norm:
+      return {c.head_size()};
+    case o:
+      return {h, queries};
+    case gate:
+    case up:
+      return {inner, h};
+    case gate_bias:
+    case up_bias:
+      return {inner};
+    case down:
+      return {h, inner};
   }
   CHECK(false, static_cast<u32>(tensor));
 }

@@ -13,14 +13,23 @@ namespace tidepool {
 // In window order. What one product reads lies side by side: q, k, v; gate, up; and their biases.
 enum class LlamaTensor : u8 {
   input_norm,
-  q, k, v,
-  q_bias, k_bias, v_bias,
-  q_norm, k_norm,
-  o, o_bias,
+  q,
+  k,
+  v,
+  q_bias,
+  k_bias,
+  v_bias,
+  q_norm,
+  k_norm,
+  o,
+  o_bias,
   post_norm,
-  gate, up,
-  gate_bias, up_bias,
-  down, down_bias,
+  gate,
+  up,
+  gate_bias,
+  up_bias,
+  down,
+  down_bias,
 };
 inline constexpr u32 llama_tensor_count = 18;
 

@@ -73,7 +73,8 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
   if (std::string message = wrong(config, batch); !message.empty())
     return Error{ErrorKind::usage, std::move(message)};
   const LayerCode& code = layer_code(config.family);
-  ModelGraph g = {.config = config, .lora = lora, .precision = precision, .activations = activations, .batch = batch};
+  ModelGraph g = {
+      .config = config, .lora = lora, .precision = precision, .activations = activations, .batch = batch};
   g.windows = code.windows(config);
   if (lora.on()) TRY(add_adapters(g, code));
   g.blocks.push_back(embedding_block(g, code));

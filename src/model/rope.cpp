@@ -8,11 +8,12 @@
 namespace tidepool {
 namespace {
 
-// Frequencies that turn often within the original length stay, those that turn seldom are slowed by the factor, and
-// between the two the change is gradual.
+// Frequencies that turn often within the original length stay, those that turn seldom are slowed by the
+// factor, and between the two the change is gradual.
 float llama3_scaled(const Rope& rope, float original_positions, float frequency) {
   const float factor = static_cast<float>(rope.factor);
-  const float low = static_cast<float>(rope.low_freq_factor), high = static_cast<float>(rope.high_freq_factor);
+  const float low = static_cast<float>(rope.low_freq_factor),
+              high = static_cast<float>(rope.high_freq_factor);
   const float length = 2 * std::numbers::pi_v<float> / frequency;  // positions per turn
   if (length < original_positions / high) return frequency;
   if (length > original_positions / low) return frequency / factor;

@@ -22,7 +22,8 @@ Bytes sum_of(const ModelGraph& graph, std::initializer_list<Kind> kinds) {
   Bytes sum{};
   for (const Window& window : graph.windows)
     for (const Kind kind : kinds)
-      if (kind == Kind::param || (window.trainable && (has_kind(graph.precision, kind) || kind == Kind::grad)))
+      if (kind == Kind::param ||
+          (window.trainable && (has_kind(graph.precision, kind) || kind == Kind::grad)))
         sum += Bytes{window.elements * element_bytes(kind, graph.precision)};
   return sum;
 }
@@ -51,8 +52,8 @@ u32 attempts_per_tier(u64 ops) {
   return static_cast<u32>(std::clamp<u64>(work_max / std::max<u64>(ops, 1), 2, attempts_max));
 }
 
-// What fits with one count of sweeps and one chunk size, the search for a plan may pass by: a little more then, until
-// it does not.
+// What fits with one count of sweeps and one chunk size, the search for a plan may pass by: a little more
+// then, until it does not.
 void confirm(const ModelGraph& graph, const Budgets& had, PlanOptions& larger) {
   constexpr u32 rounds_max = 24;
   constexpr u64 part = 24;  // of a budget

@@ -149,7 +149,8 @@ Span DeviceChains::kept_span(u32 b, u32 sweep, u32 m) const {
 Span DeviceChains::batch_span(u32 sweep, u32 m) const {
   u32 last = program_.last_backward_block;
   while (!reads_batch(graph_, graph_.blocks[last])) ++last;
-  return {loads_[sweep * micro_batches() + m], pass(OpKind::backward, last, sweep).first + static_cast<i32>(m)};
+  return {loads_[sweep * micro_batches() + m],
+          pass(OpKind::backward, last, sweep).first + static_cast<i32>(m)};
 }
 
 Span DeviceChains::param_span(u32 w) const {

@@ -9,7 +9,9 @@
 namespace tidepool {
 namespace {
 
-constexpr LaneId device_lane(LaneKind kind, u32 device) { return {.device = static_cast<u16>(device), .kind = kind}; }
+constexpr LaneId device_lane(LaneKind kind, u32 device) {
+  return {.device = static_cast<u16>(device), .kind = kind};
+}
 constexpr LaneId host_lane(LaneKind kind) { return {.device = host_device, .kind = kind}; }
 
 // Finds the frame of a chunk in a tier at a position.
@@ -122,7 +124,8 @@ class Emitter {
   }
   Frame home_on_device(ChunkId id) const {
     const Chunk& chunk = layout_.chunk(id);
-    return owned_chunk(id, layout_.windows[chunk.window].trains ? program_.update[chunk.window][chunk.cut] : 0);
+    return owned_chunk(id,
+                       layout_.windows[chunk.window].trains ? program_.update[chunk.window][chunk.cut] : 0);
   }
 
   // ---- order --------------------------------------------------------------------------------------
@@ -161,13 +164,13 @@ class Emitter {
       gathers_.push_back({a.arc, a.window, a.segments, when});
     }
     std::stable_sort(gathers_.begin(), gathers_.end(), [&](const Gather& a, const Gather& b) {
-      return std::tuple(a.when, device_.arcs[a.arc].span.begin) < std::tuple(b.when, device_.arcs[b.arc].span.begin);
+      return std::tuple(a.when, device_.arcs[a.arc].span.begin) <
+             std::tuple(b.when, device_.arcs[b.arc].span.begin);
     });
   }
 
   u8 segments_of(const ProgramOp& op) const {
-    if (op.kind == OpKind::update)
-      return program_.options.clipping ? in_body | in_drain : in_first | in_body;
+    if (op.kind == OpKind::update) return program_.options.clipping ? in_body | in_drain : in_first | in_body;
     const bool evaluated = op.sweep == 0 && (op.kind == OpKind::load_batch || op.kind == OpKind::forward ||
                                              (op.kind == OpKind::backward && is_head(op.block)));
     return in_first | in_body | (evaluated ? in_evaluation : 0);
@@ -256,7 +259,8 @@ class Emitter {
     const bool home = device_.home[g.window];
     for (u32 d = 0; d < layout_.devices; ++d)
       if (chunks.shard_size(d) > 0)
-        operand(home ? shard(chunks.param, d, g.when.position) : part(on_device(g.arc, d), own(d), chunks.shard_size(d)),
+        operand(home ? shard(chunks.param, d, g.when.position)
+                     : part(on_device(g.arc, d), own(d), chunks.shard_size(d)),
                 Access::read);
     for (u32 d = 0; d < layout_.devices; ++d) {
       const OnDevice window = on_device(g.arc, d);
@@ -281,7 +285,8 @@ class Emitter {
 
   // What every device does, with its own micro-batches or shards; or one for all.
   void emit_program_op(const ProgramOp& op, i32 p) {
-    const bool once = op.kind == OpKind::norm || op.kind == OpKind::update || op.kind == OpKind::reduce_scatter;
+    const bool once =
+        op.kind == OpKind::norm || op.kind == OpKind::update || op.kind == OpKind::reduce_scatter;
     for (u32 d = 0; d < (once ? 1 : layout_.devices); ++d) {
       if (op.kind == OpKind::gradient && layout_.windows[op.window].shard_size(d) == 0) continue;
       device_of_op_ = op.kind == OpKind::update ? layout_.windows[op.window].owner(op.cut) : d;
@@ -302,7 +307,8 @@ class Emitter {
       case OpKind::load_batch:
         out.lane = host_lane(LaneKind::host);
         begin(out);
-        operand(offset_id(layout_.batch[m], d), 1, Access::write, host_frames_.at(offset_id(layout_.batch[m], d), p));
+        operand(offset_id(layout_.batch[m], d), 1, Access::write,
+                host_frames_.at(offset_id(layout_.batch[m], d), p));
         break;
       case OpKind::forward:
         begin(out);
@@ -352,8 +358,7 @@ class Emitter {
   void workspace(i32 p) { device_operand(layout_.workspace, Access::write, p); }
 
   void params(u32 block, i32 p) {
-    for (u32 w : graph_.blocks[block].windows)
-      device_operand(layout_.windows[w].param, Access::read, p);
+    for (u32 w : graph_.blocks[block].windows) device_operand(layout_.windows[w].param, Access::read, p);
   }
   u64 at(u32 block, u32 m) const { return u64{block} * program_.sweep_micro_batches + m; }
 

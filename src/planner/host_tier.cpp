@@ -77,7 +77,8 @@ class HostPlanner {
   }
 
   // A stay between two uses saves a read; of content that is made in between, the write as well. A
-  // chunk that stays all around is never written at all; nor is one that is not trained, whose stays are all alike.
+  // chunk that stays all around is never written at all; nor is one that is not trained, whose stays are all
+  // alike.
   void add_choices(u32 c, std::vector<Stay>& stays, std::vector<Choice>& choices) const {
     const HostChain& chain = chains_[c];
     if (!may_rest(chain)) return;

@@ -113,10 +113,11 @@ class Savings {
         layout_(make_layout(graph, {.target_elements = plan.chunk_elements,
                                     .micro_batches = plan.micro_batches / plan.devices / plan.sweeps,
                                     .devices = plan.devices})),
-        program_(make_program(graph, layout_, {.micro_batches = plan.micro_batches / plan.devices,
-                                               .sweeps = plan.sweeps,
-                                               .clipping = plan.clipping,
-                                               .devices = plan.devices})) {
+        program_(make_program(graph, layout_,
+                              {.micro_batches = plan.micro_batches / plan.devices,
+                               .sweeps = plan.sweeps,
+                               .clipping = plan.clipping,
+                               .devices = plan.devices})) {
     CHECK(plan.working_set[0].size() == program_.ops.size(), plan.working_set[0].size());
     for (u32 w = 0; w < graph.windows.size(); ++w) {
       if (layout_.windows[w].trains)
@@ -141,9 +142,9 @@ class Savings {
   }
 
  private:
-  // The flow takes time in square of what could stay. Beyond this many activations, neighbouring micro-batches
-  // stand as one that is held only while all of them are: no more room is needed for it, so the bound stays
-  // one. 250 micro-batches of 12 blocks took 19 s one by one.
+  // The flow takes time in square of what could stay. Beyond this many activations, neighbouring
+  // micro-batches stand as one that is held only while all of them are: no more room is needed for it, so the
+  // bound stays one. 250 micro-batches of 12 blocks took 19 s one by one.
   static constexpr u64 activations_max = 1024;
   static i32 micro_batches_together(const Plan& plan, const ModelGraph& graph) {
     const u64 activations = graph.blocks.size() * (plan.micro_batches / plan.devices);
@@ -244,11 +245,14 @@ class Savings {
     const std::vector<const Pass*> touches = param_touches(w);
     for (u64 t = 0; t < touches.size(); ++t) {
       const bool last = t + 1 == touches.size();
-      const i32 begin = touches[t]->last + 1, end = touches[last ? 0 : t + 1]->first - 1 + (last ? turn() : 0);
+      const i32 begin = touches[t]->last + 1,
+                end = touches[last ? 0 : t + 1]->first - 1 + (last ? turn() : 0);
       if (begin > end) continue;
       // From the last use to the next step's first it stays on the device only where it rests there.
-      if (last) base_[link(LinkKind::h2d)] += param;
-      else add(LinkKind::h2d, in_device, begin, end, param);
+      if (last)
+        base_[link(LinkKind::h2d)] += param;
+      else
+        add(LinkKind::h2d, in_device, begin, end, param);
       add(LinkKind::disk_read, last ? in_host : in_device | in_host, begin, end, param);
       for (LinkKind kind : {LinkKind::h2d, LinkKind::disk_read}) add_device_home(kind, param, param);
     }
@@ -302,7 +306,8 @@ class Savings {
       if (p.kind == OpKind::backward && p.block == b) backward = &p;
     }
     const i32 micro_batches = static_cast<i32>(program_.sweep_micro_batches);
-    const u64 bytes = layout_.chunk(layout_.activation[b * program_.sweep_micro_batches]).bytes.value * devices_;
+    const u64 bytes =
+        layout_.chunk(layout_.activation[b * program_.sweep_micro_batches]).bytes.value * devices_;
     for (i32 m = 0; m < micro_batches; m += together_) {
       const i32 end = std::min(m + together_, micro_batches);
       add_all_links(forward->first + end, backward->first + m - 1, bytes * static_cast<u64>(end - m));

@@ -46,10 +46,14 @@ void print_op(Out out, const Plan& plan, const Segment& segment, u32 i) {
 
 LinkKind link_of(LaneKind lane) {
   switch (lane) {
-    case LaneKind::h2d: return LinkKind::h2d;
-    case LaneKind::d2h: return LinkKind::d2h;
-    case LaneKind::disk_read: return LinkKind::disk_read;
-    default: return LinkKind::disk_write;
+    case LaneKind::h2d:
+      return LinkKind::h2d;
+    case LaneKind::d2h:
+      return LinkKind::d2h;
+    case LaneKind::disk_read:
+      return LinkKind::disk_read;
+    default:
+      return LinkKind::disk_write;
   }
 }
 
@@ -91,9 +95,10 @@ Bytes comm_bytes(const Plan& plan, SegmentKind kind) {
 std::string to_text(const Plan& plan) {
   std::string text;
   Out out(text);
-  fmt::format_to(out, "tidepool plan 1\nprecision {} micro_batches {} sweeps {} clipping {} chunk_elements {}",
-                 name(plan.precision), plan.micro_batches, plan.sweeps,
-                 plan.clipping ? "on" : "off", plan.chunk_elements);
+  fmt::format_to(out,
+                 "tidepool plan 1\nprecision {} micro_batches {} sweeps {} clipping {} chunk_elements {}",
+                 name(plan.precision), plan.micro_batches, plan.sweeps, plan.clipping ? "on" : "off",
+                 plan.chunk_elements);
   if (plan.devices > 1) fmt::format_to(out, " devices {}", plan.devices);
   fmt::format_to(out, "\n");
   for (u32 t = 0; t < tier_count; ++t)

@@ -26,8 +26,8 @@ struct PlanOptions {
   bool advise = true;        // where nothing fits: find the smallest change that does, which takes a while
 };
 
-// Whether updates follow the norm, in the next step's forward: to clip, and in fp16 because a gradient that has
-// overflowed must change nothing, which shows in the norm.
+// Whether updates follow the norm, in the next step's forward: to clip, and in fp16 because a gradient that
+// has overflowed must change nothing, which shows in the norm.
 inline bool updates_wait(const ModelGraph& graph, const PlanOptions& options) {
   return trains(graph) && (options.clipping || graph.precision == Precision::fp16);
 }

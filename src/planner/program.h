@@ -33,21 +33,20 @@ struct Pass {
   i32 first = 0, last = 0;
 };
 
-// Positions are indices into `ops`; devices run theirs side by side. With clipping a body is, per block, the updates of the last
-// step's gradients and then the forward; after that the backward. Without, updates follow the
-// gradient that they need. The head has no forward op: its backward does both.
-// Of a window that is not trained there are no updates and no gradient; the backward ends at the last block (the
-// first in forward order) that trains any. Of a model that is not trained at all there are the forward passes and
-// the head's.
+// Positions are indices into `ops`; devices run theirs side by side. With clipping a body is, per block, the
+// updates of the last step's gradients and then the forward; after that the backward. Without, updates follow
+// the gradient that they need. The head has no forward op: its backward does both. Of a window that is not
+// trained there are no updates and no gradient; the backward ends at the last block (the first in forward
+// order) that trains any. Of a model that is not trained at all there are the forward passes and the head's.
 struct Program {
   ProgramOptions options;
   u32 sweep_micro_batches = 1;
   std::vector<ProgramOp> ops;
-  std::vector<Pass> passes;                     // in order
-  std::vector<std::vector<i32>> update;         // [window][cut], as all by window: of those that are trained
-  std::vector<std::vector<i32>> reduce;         // [window][use] several devices
-  i32 last_of_updates = 0;                      // of all windows
-  std::vector<i32> gradient;                    // [window]
+  std::vector<Pass> passes;              // in order
+  std::vector<std::vector<i32>> update;  // [window][cut], as all by window: of those that are trained
+  std::vector<std::vector<i32>> reduce;  // [window][use] several devices
+  i32 last_of_updates = 0;               // of all windows
+  std::vector<i32> gradient;             // [window]
   i32 norm = 0;
   i32 first_backward = 0;
   u32 last_backward_block = 0;

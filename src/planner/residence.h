@@ -30,25 +30,25 @@ struct Moment {
 // One end of a movement: an arc of a tier, or a frame on disk.
 struct Place {
   Tier tier{};
-  u32 arc = none;   // device, host
-  Frame frame;      // disk
-  u16 device = 0;   // device
+  u32 arc = none;  // device, host
+  Frame frame;     // disk
+  u16 device = 0;  // device
 };
 
 struct Movement {
   ChunkId chunk{};
   Place from, to;
-  Moment when;      // in [0, positions)
+  Moment when;  // in [0, positions)
   u8 segments = 0;
-  i32 need = 0;     // circular order among movements of one moment
+  i32 need = 0;  // circular order among movements of one moment
 };
 
 // Of each device: all have the same arcs at the same offsets, with what Arc::spread says in them.
 struct DeviceTier {
   std::vector<Arc> arcs;
-  std::vector<bool> home;           // by window: all its chunks rest on the device, each on its owner
-  Bytes home_bytes{};               // of those, with their gradients
-  std::vector<bool> keep;           // [block * micro_batches of a sweep + m]
+  std::vector<bool> home;  // by window: all its chunks rest on the device, each on its owner
+  Bytes home_bytes{};      // of those, with their gradients
+  std::vector<bool> keep;  // [block * micro_batches of a sweep + m]
   Bytes peak{};
   Bytes needs_least{};           // no peak is lower, whatever is chosen
   std::vector<u64> working_set;  // by position: what streaming needs, whatever rests here
@@ -76,8 +76,8 @@ struct DeviceTier {
 
 struct HostTier {
   std::vector<Arc> arcs;
-  std::vector<Frame> homes;   // by chunk; host offsets are filled in from the arcs
-  std::vector<u32> home_arcs; // by chunk: arc of a chunk that rests in the host, else none
+  std::vector<Frame> homes;    // by chunk; host offsets are filled in from the arcs
+  std::vector<u32> home_arcs;  // by chunk: arc of a chunk that rests in the host, else none
   std::vector<Movement> movements;
   Bytes peak{};
   Bytes needs_least{};           // no peak is lower, whatever is chosen

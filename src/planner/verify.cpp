@@ -133,7 +133,9 @@ class Verifier {
     });
   }
 
-  static bool covers(const Operand& o, u32 id) { return id >= index(o.first) && id < index(o.first) + o.count; }
+  static bool covers(const Operand& o, u32 id) {
+    return id >= index(o.first) && id < index(o.first) + o.count;
+  }
 
   static bool gathers_what_it_reads(std::span<const Operand> operands) {
     for (const Operand& to : operands) {
@@ -399,15 +401,18 @@ class Verifier {
   }
 
   void add_pieces(Tier tier, u16 device, Snapshot& pieces) {
-    const Frame all{.tier = tier, .device = device, .bytes = plan_.tiers[static_cast<u32>(tier)].planned_peak};
+    const Frame all{
+        .tier = tier, .device = device, .bytes = plan_.tiers[static_cast<u32>(tier)].planned_peak};
     contents_.visit(all, [&](u64 begin, u64 end, Content& c) {
       if (c.chunk == ChunkId{none}) return;
       const Piece piece{tier, device, begin, end, c.chunk, base_[index(c.chunk)] != c.version};
       const bool same = !pieces.empty() && pieces.back().tier == tier && pieces.back().device == device &&
                         pieces.back().end == begin && pieces.back().chunk == piece.chunk &&
                         pieces.back().stale == piece.stale;
-      if (same) pieces.back().end = end;
-      else pieces.push_back(piece);
+      if (same)
+        pieces.back().end = end;
+      else
+        pieces.push_back(piece);
     });
   }
 

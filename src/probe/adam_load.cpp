@@ -35,7 +35,8 @@ AdamLoad::AdamLoad(Precision precision, u64 parameters, CorePool& pool)
       chunks_(div_up(parameters, elements_)),
       pool_(pool),
       segment_{0, elements_, true} {
-  for (Kind kind : {Kind::grad, Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance}) {
+  for (Kind kind :
+       {Kind::grad, Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance}) {
     if (kind != Kind::grad && !has_kind(precision, kind)) continue;
     arrays_.push_back({kind, element_bytes(kind, precision), chunk_bytes_});
     chunk_bytes_ += elements_ * arrays_.back().element_bytes;
@@ -59,7 +60,8 @@ Result<void> AdamLoad::take_memory() {
   return {};
 }
 
-// By the workers, so that pages lie where the pool runs. Halves are 1.0 in bf16 (1.9 in fp16); small as remainders.
+// By the workers, so that pages lie where the pool runs. Halves are 1.0 in bf16 (1.9 in fp16); small as
+// remainders.
 void AdamLoad::fill(const Array& array, std::byte* data) {
   const u64 tasks = div_up(elements_, checksum_block_elements);
   parallel_for(pool_, Priority::high, static_cast<u32>(tasks), [&](u32 task, u32) {

@@ -26,7 +26,8 @@ double rate_of_products(const Rates& rates, Precision precision) {
 }
 
 DeviceRates device_of(const Rates& rates, const MachineFacts& facts) {
-  const double fp32 = rate_of_products(rates, Precision::fp32), bf16 = rate_of_products(rates, Precision::bf16);
+  const double fp32 = rate_of_products(rates, Precision::fp32),
+               bf16 = rate_of_products(rates, Precision::bf16);
   DeviceRates device{.name = facts.cpu, .kind = DeviceKind::cpu, .count = 1, .memory = facts.memory};
   if (facts.gpu)
     device = {.name = facts.gpu->name,
@@ -84,8 +85,7 @@ Machine machine_of(const Rates& rates, const MachineFacts& facts) {
   m.device.block_efficiency = layer_efficiency(rates, m, facts);
   m.copies.h2d_bytes_per_s = rounded(rates.median("copies.h2d"));
   m.copies.d2h_bytes_per_s = rounded(rates.median("copies.d2h"));
-  m.copies.both_bytes_per_s =
-      rounded(rates.median("copies.both"));
+  m.copies.both_bytes_per_s = rounded(rates.median("copies.both"));
   m.host = {.name = facts.cpu, .cores = facts.cores, .numa_nodes = facts.numa_nodes, .memory = facts.memory};
   m.host.memory_bytes_per_s = rounded(rates.median("host.memory_rate"));
   m.host.adam_bytes_per_s = rounded(rates.median("host.adam"));

@@ -65,7 +65,7 @@ class Probe {
   const ProbeHooks hooks_;
   const double begin_;
   MachineFacts facts_;
-  std::unique_ptr<CorePool> pool_;  // outlives the meters
+  std::unique_ptr<CorePool> pool_;       // outlives the meters
   std::unique_ptr<MeasuredDevice> gpu_;  // likewise
   std::vector<std::unique_ptr<Meter>> meters_;
   DiskMeter* disk_ = nullptr;  // one of the meters

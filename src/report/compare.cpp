@@ -117,7 +117,8 @@ class Comparison {
     row(
         "validation loss", Better::less, [](const RunReport& r) { return last(r.eval_losses); }, loss);
     row(
-        "perplexity", Better::less, [](const RunReport& r) { return std::exp(last(r.eval_losses)); }, significant_text);
+        "perplexity", Better::less, [](const RunReport& r) { return std::exp(last(r.eval_losses)); },
+        significant_text);
   }
 
   void bytes() {

@@ -1,7 +1,8 @@
 // The report at the end of a run.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 
 #include "report/drive_life.h"
 #include "report/terminal.h"
@@ -12,7 +13,9 @@ namespace {
 
 u32 page_columns(const Screen& screen) { return std::min(screen.columns, 80u); }
 
-Bytes per_step(Bytes total, u64 steps) { return steps == 0 ? Bytes{} : Bytes{(total.value + steps / 2) / steps}; }
+Bytes per_step(Bytes total, u64 steps) {
+  return steps == 0 ? Bytes{} : Bytes{(total.value + steps / 2) / steps};
+}
 
 class Report {
  public:
@@ -35,17 +38,21 @@ class Report {
   }
   void section(const std::string& title, const std::string& aside) {
     line("");
-    line(" " + paint(screen_, Ink::bold, title) + (aside.empty() ? "" : "  " + paint(screen_, Ink::dim, aside)));
+    line(" " + paint(screen_, Ink::bold, title) +
+         (aside.empty() ? "" : "  " + paint(screen_, Ink::dim, aside)));
   }
   std::string dot() const { return screen_.unicode ? " · " : ", "; }
 
   void heading() {
-    std::string text = fmt::format("{} step{} in {}{}{} tokens/s", run_.steps, run_.steps == 1 ? "" : "s",
-                                   seconds_text(run_.train_seconds), dot(), count_text(run_.tokens_per_second));
+    std::string text =
+        fmt::format("{} step{} in {}{}{} tokens/s", run_.steps, run_.steps == 1 ? "" : "s",
+                    seconds_text(run_.train_seconds), dot(), count_text(run_.tokens_per_second));
     if (run_.peak_flops_per_second > 0) {
-      text += fmt::format("{}{} of peak", dot(), percent_text(run_.flops_per_second / run_.peak_flops_per_second));
+      text += fmt::format("{}{} of peak", dot(),
+                          percent_text(run_.flops_per_second / run_.peak_flops_per_second));
     }
-    if (run_.resumed_from_step > 0) text += fmt::format("{}resumed from step {}", dot(), run_.resumed_from_step);
+    if (run_.resumed_from_step > 0)
+      text += fmt::format("{}resumed from step {}", dot(), run_.resumed_from_step);
     line("");
     line(" " + paint(screen_, Ink::bold, "Tidepool report") + dot() + run_.model + dot() + run_.precision);
     line(" " + paint(screen_, Ink::dim, repeat(screen_.unicode ? "─" : "-", page_columns(screen_) - 2)));
@@ -57,23 +64,27 @@ class Report {
     for (std::size_t i = 0; i < std::min(run_.eval_steps.size(), run_.eval_losses.size()); ++i) {
       marks.push_back({run_.eval_steps[i], run_.eval_losses[i]});
     }
-    const auto lines = render_plot(run_.losses, marks, {.columns = page_columns(screen_) - 2, .rows = 8}, screen_);
+    const auto lines =
+        render_plot(run_.losses, marks, {.columns = page_columns(screen_) - 2, .rows = 8}, screen_);
     if (lines.empty()) return;
     std::string title = "Loss";
     std::string aside;
     if (!run_.losses.empty()) {
-      aside = fmt::format("{:.4f} {} {:.4f}", run_.losses.front(), screen_.unicode ? "→" : "->", run_.losses.back());
+      aside = fmt::format("{:.4f} {} {:.4f}", run_.losses.front(), screen_.unicode ? "→" : "->",
+                          run_.losses.back());
     }
     if (!run_.eval_losses.empty()) {
-      aside += fmt::format("{}validation {:.4f} ({})", dot(), run_.eval_losses.back(), screen_.unicode ? "◆" : "o");
+      aside += fmt::format("{}validation {:.4f} ({})", dot(), run_.eval_losses.back(),
+                           screen_.unicode ? "◆" : "o");
       if (page_columns(screen_) >= 72) aside += ", perplexity " + perplexity_text(run_.eval_losses.back());
     }
     section(title, aside);
     for (const std::string& l : lines) line(l);
     if (run_.loss_scale > 0)
-      dim_items({fmt::format("fp16 loss scale {:g} at the end", run_.loss_scale),
-                 fmt::format("{} of {} steps skipped for an overflow", run_.skipped_steps, run_.losses.size())},
-                dot());
+      dim_items(
+          {fmt::format("fp16 loss scale {:g} at the end", run_.loss_scale),
+           fmt::format("{} of {} steps skipped for an overflow", run_.skipped_steps, run_.losses.size())},
+          dot());
   }
 
   void time() {
@@ -82,14 +93,15 @@ class Report {
     double sum = 0;
     for (const ExposedTime& e : run_.exposed) sum += std::max(0.0, e.seconds);
     std::vector<ExposedTime> causes = run_.exposed;
-    std::stable_sort(causes.begin(), causes.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+    std::stable_sort(causes.begin(), causes.end(),
+                     [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
     const u32 width = page_columns(screen_) - 34;
     for (const ExposedTime& e : causes) {
       if (e.cause == "comm" && !run_.comm) continue;  // one device has no such lane
       const double share = sum > 0 ? e.seconds / sum : 0;
       line(fmt::format("  {:<12}{} {:>6} {:>10}", e.cause,
-                       bar(screen_, share, width, e.cause == "compute" ? Ink::green : Ink::yellow), percent_text(share),
-                       seconds_text(e.seconds)));
+                       bar(screen_, share, width, e.cause == "compute" ? Ink::green : Ink::yellow),
+                       percent_text(share), seconds_text(e.seconds)));
     }
     step_lengths();
     if (!run_.phases.empty()) phases();
@@ -103,8 +115,9 @@ class Report {
 
   void step_lengths() {
     if (run_.steps == 0) return;
-    std::vector<std::string> items = {fmt::format("median of {} steps {}", run_.steps, seconds_text(run_.step_seconds)),
-                                      fmt::format("mean {}", seconds_text(run_.train_seconds / static_cast<double>(run_.steps)))};
+    std::vector<std::string> items = {
+        fmt::format("median of {} steps {}", run_.steps, seconds_text(run_.step_seconds)),
+        fmt::format("mean {}", seconds_text(run_.train_seconds / static_cast<double>(run_.steps)))};
     if (run_.predicted_step_seconds > 0)
       items.push_back(fmt::format("predicted {}", seconds_text(run_.predicted_step_seconds)));
     dim_items(std::move(items), dot());
@@ -115,8 +128,10 @@ class Report {
     for (const PhaseTime& p : run_.phases) sum += p.seconds;
     std::vector<std::string> items;
     for (const PhaseTime& p : run_.phases)
-      items.push_back(fmt::format("{} {} (least {})", p.phase, seconds_text(p.seconds), seconds_text(p.bound_seconds)));
-    const std::string of = run_.phase_steps > 0 ? fmt::format("median of {} steady steps", run_.phase_steps) : "a steady step";
+      items.push_back(
+          fmt::format("{} {} (least {})", p.phase, seconds_text(p.seconds), seconds_text(p.bound_seconds)));
+    const std::string of =
+        run_.phase_steps > 0 ? fmt::format("median of {} steady steps", run_.phase_steps) : "a steady step";
     dim_items({fmt::format("{} {}", of, seconds_text(sum))}, "");
     dim_items(std::move(items), " + ", 4);
   }
@@ -124,14 +139,15 @@ class Report {
   void bytes() {
     section("Bytes in a step", fmt::format("mean of {} steps, first and last too", run_.steps));
     line(paint(screen_, Ink::dim,
-               fmt::format("  {:<12}{:>{}}{:>{}}{:>{}}{:>{}}", "link", "measured", cell_, "planned", cell_ + 2, "least",
-                           cell_ + 2, "ratio", cell_ - 3)));
+               fmt::format("  {:<12}{:>{}}{:>{}}{:>{}}{:>{}}", "link", "measured", cell_, "planned",
+                           cell_ + 2, "least", cell_ + 2, "ratio", cell_ - 3)));
     for (u32 i = 0; i < link_count; ++i) link(static_cast<LinkKind>(i), run_.links[i]);
     if (run_.comm) comm(*run_.comm);
     steady_bytes();
   }
 
-  // What `tidepool plan` says of the same run: the first step and the last move other bytes than those between.
+  // What `tidepool plan` says of the same run: the first step and the last move other bytes than those
+  // between.
   void steady_bytes() {
     std::vector<std::string> items;
     bool known = false;
@@ -153,8 +169,9 @@ class Report {
 
   std::string moved(std::string_view what, Bytes measured, Bytes planned, const std::string& least,
                     const std::string& ratio, const std::string& verdict) const {
-    return fmt::format("  {:<12}{:>{}}{:>{}}{:>{}}{:>{}}  {}", what, bytes_text(per_step(measured, run_.steps)), cell_,
-                       bytes_text(per_step(planned, run_.steps)), cell_ + 2, least, cell_ + 2, ratio, cell_ - 3, verdict);
+    return fmt::format(
+        "  {:<12}{:>{}}{:>{}}{:>{}}{:>{}}  {}", what, bytes_text(per_step(measured, run_.steps)), cell_,
+        bytes_text(per_step(planned, run_.steps)), cell_ + 2, least, cell_ + 2, ratio, cell_ - 3, verdict);
   }
 
   void comm(const CommUse& use) {
@@ -163,9 +180,10 @@ class Report {
 
   void link(LinkKind kind, const LinkUse& use) {
     const double ratio = use.lower_bound.value == 0 ? (use.measured.value == 0 ? 1.0 : std::nan(""))
-                                                    : static_cast<double>(use.measured.value) / static_cast<double>(use.lower_bound.value);
-    line(moved(name(kind), use.measured, use.planned, bytes_text(per_step(use.lower_bound, run_.steps)), ratio_text(ratio),
-               verdict(use.measured, use.planned)));
+                                                    : static_cast<double>(use.measured.value) /
+                                                          static_cast<double>(use.lower_bound.value);
+    line(moved(name(kind), use.measured, use.planned, bytes_text(per_step(use.lower_bound, run_.steps)),
+               ratio_text(ratio), verdict(use.measured, use.planned)));
   }
 
   void peaks() {
@@ -174,9 +192,11 @@ class Report {
     line(paint(screen_, Ink::dim, fmt::format("  {:<12}{:>12}{:>12}", "tier", "measured", "budget")));
     for (u32 i = 0; i < tier_count; ++i) {
       const TierPeak& t = run_.tiers[i];
-      const double share = t.budget.value == 0 ? 0 : static_cast<double>(t.measured_peak.value) / static_cast<double>(t.budget.value);
-      line(fmt::format("  {:<12}{:>12}{:>12}  {}", name(static_cast<Tier>(i)), bytes_text(t.measured_peak), bytes_text(t.budget),
-                       bar(screen_, share, width, share > 1 ? Ink::red : Ink::cyan)));
+      const double share = t.budget.value == 0 ? 0
+                                               : static_cast<double>(t.measured_peak.value) /
+                                                     static_cast<double>(t.budget.value);
+      line(fmt::format("  {:<12}{:>12}{:>12}  {}", name(static_cast<Tier>(i)), bytes_text(t.measured_peak),
+                       bytes_text(t.budget), bar(screen_, share, width, share > 1 ? Ink::red : Ink::cyan)));
     }
     line(fmt::format("  {:<12}{:>12}   resident, the whole process", "process", bytes_text(run_.rss_peak)));
     for (const GpuUse& g : run_.gpus)
@@ -187,8 +207,9 @@ class Report {
   void closing() {
     line("");
     const Bytes written = run_.links[static_cast<u32>(LinkKind::disk_write)].measured;
-    words(fmt::format("The SSD took {} per step, {} in all, and {} of checkpoints.", bytes_text(per_step(written, run_.steps)),
-                      bytes_text(written), bytes_text(run_.checkpoint_written)));
+    words(fmt::format("The SSD took {} per step, {} in all, and {} of checkpoints.",
+                      bytes_text(per_step(written, run_.steps)), bytes_text(written),
+                      bytes_text(run_.checkpoint_written)));
     if (written.value > 0) {
       const double per_day = static_cast<double>(written.value) / run_.train_seconds * 86'400;
       words(fmt::format("At this pace {}.", drive_life_text(drive_life(run_.disk_endurance, per_day))));
@@ -196,7 +217,8 @@ class Report {
     if (run_.io_retries > 0) words(fmt::format("{} I/O operations needed a second try.", run_.io_retries));
     if (!run_.stopped_early.empty()) words(fmt::format("Stopped early: {}.", run_.stopped_early));
     if (!run_.best_checkpoint.empty())
-      words(fmt::format("Best: {}, eval_loss {} (checkpoint-best)", run_.best_checkpoint, loss_text(run_.best_eval_loss)));
+      words(fmt::format("Best: {}, eval_loss {} (checkpoint-best)", run_.best_checkpoint,
+                        loss_text(run_.best_eval_loss)));
     if (!run_.weights_xxh3.empty()) words(fmt::format("Weights: xxh3 {}", run_.weights_xxh3));
   }
 

@@ -157,10 +157,12 @@ bool is_directory(const std::string& path) {
 std::string metrics_warning(const RunReport& report, const StepLog& log, const std::string& path) {
   std::string text;
   if (log.unreadable > 0)
-    text = fmt::format("{} of {} lines cannot be read and are left out ({})", log.unreadable, log.lines, log.first_fault);
+    text = fmt::format("{} of {} lines cannot be read and are left out ({})", log.unreadable, log.lines,
+                       log.first_fault);
   const auto logging = report.config.find("output.logging_steps");
   const u64 stride = logging == report.config.end() ? 0 : std::strtoull(logging->second.c_str(), nullptr, 10);
-  const u64 last = log.steps.empty() ? 0 : log.steps.back().step, done = report.resumed_from_step + report.steps;
+  const u64 last = log.steps.empty() ? 0 : log.steps.back().step,
+            done = report.resumed_from_step + report.steps;
   if (stride > 0 && last + stride <= done)
     text += fmt::format("{}ends at step {} of {}", text.empty() ? "" : "; it ", last, done);
   return text.empty() ? "" : path + ": " + text;

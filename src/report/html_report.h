@@ -16,12 +16,13 @@ struct RunFiles {
   std::string name;  // the directory, for people
   RunReport report;
   std::vector<StepMetrics> metrics;
-  std::string step_json;  // checked; empty: the run kept no step.json
+  std::string step_json;              // checked; empty: the run kept no step.json
   std::vector<std::string> warnings;  // one line each: what is missing or cannot be read, and what it costs
 };
 
 // report.json must be there; metrics.jsonl and step.json may be missing. What is broken as a whole is
-// ErrorKind::bad_input, naming the file; single lines of metrics.jsonl are left out with a warning. ErrorKind::usage: no directory of a run that has ended.
+// ErrorKind::bad_input, naming the file; single lines of metrics.jsonl are left out with a warning.
+// ErrorKind::usage: no directory of a run that has ended.
 Result<RunFiles> read_run(const std::string& run_dir);
 
 // One run, or two side by side. Curves of more than some thousand points are thinned.

@@ -64,19 +64,21 @@ Result<void> read_line(std::string_view line, StepLog& log) {
   const json::object& o = v.get_object();
   for (const char* key : {"loss", "eval_loss"})
     if (!may_be_loss(number(o, key)))
-      return Error{ErrorKind::bad_input, fmt::format("{}: {} {:g} can be no loss", where, key, number(o, key))};
+      return Error{ErrorKind::bad_input,
+                   fmt::format("{}: {} {:g} can be no loss", where, key, number(o, key))};
   for (const auto& [key, most] : limits)
     if (const double d = number(o, key); d < 0 || d > most)
       return Error{ErrorKind::bad_input, fmt::format("{}: {}, {:g}, is not 0 to {:g}", where, key, d, most)};
   if (!o.contains("loss")) return {};  // an evaluation, or the end
-  log.steps.push_back({.step = static_cast<u64>(step->get_int64()),
-                       .epoch = number(o, "epoch"),
-                       .loss = number(o, "loss"),
-                       .grad_norm = number(o, "grad_norm"),
-                       .learning_rate = number(o, "learning_rate"),
-                       .train_tokens_per_second = number(o, "train_tokens_per_second"),
-                       .step_seconds = number(o, "step_seconds"),
-                       .loss_scale = o.contains("loss_scale") ? std::optional(number(o, "loss_scale")) : std::nullopt});
+  log.steps.push_back(
+      {.step = static_cast<u64>(step->get_int64()),
+       .epoch = number(o, "epoch"),
+       .loss = number(o, "loss"),
+       .grad_norm = number(o, "grad_norm"),
+       .learning_rate = number(o, "learning_rate"),
+       .train_tokens_per_second = number(o, "train_tokens_per_second"),
+       .step_seconds = number(o, "step_seconds"),
+       .loss_scale = o.contains("loss_scale") ? std::optional(number(o, "loss_scale")) : std::nullopt});
   return {};
 }
 
@@ -152,8 +154,9 @@ Result<void> MetricsLog::append_line(std::string line) {
     const ssize_t n = ::write(fd_, line.data() + at, line.size() - at);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
-      return Error{ErrorKind::io, fmt::format("cannot write {}: {}; free some space on the disk of output.dir", path_,
-                                              std::strerror(errno))};
+      return Error{ErrorKind::io,
+                   fmt::format("cannot write {}: {}; free some space on the disk of output.dir", path_,
+                               std::strerror(errno))};
     }
     at += static_cast<std::size_t>(n);
   }

@@ -33,15 +33,15 @@ struct TrainMetrics {  // the last line of a run
   u64 step = 0;
   double train_runtime = 0;  // seconds
   double train_tokens_per_second = 0;
-  double train_loss = 0;     // mean over all steps
+  double train_loss = 0;  // mean over all steps
 };
 
 std::string to_json_line(const StepMetrics&);
 std::string to_json_line(const EvalMetrics&);
 std::string to_json_line(const TrainMetrics&);
 
-// What metrics.jsonl says of steps, in order. Lines that cannot be read (half a line at the end, as a kill leaves
-// it, too) are left out and counted.
+// What metrics.jsonl says of steps, in order. Lines that cannot be read (half a line at the end, as a kill
+// leaves it, too) are left out and counted.
 struct StepLog {
   std::vector<StepMetrics> steps;
   u64 lines = 0;

@@ -1,7 +1,8 @@
 // The plan as a table: what fits where, what moves, what binds.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 
 #include "report/terminal.h"
 #include "report/units.h"
@@ -19,17 +20,25 @@ struct Look {
 };
 Look look(Kind kind) {
   switch (kind) {
-    case Kind::param: return {"param", 'P', Ink::cyan};
-    case Kind::master: return {"master", 'L', Ink::blue};
-    case Kind::master_low: return {"master_low", 'L', Ink::blue};
-    case Kind::momentum: return {"momentum", 'M', Ink::green};
-    case Kind::variance: return {"variance", 'V', Ink::yellow};
+    case Kind::param:
+      return {"param", 'P', Ink::cyan};
+    case Kind::master:
+      return {"master", 'L', Ink::blue};
+    case Kind::master_low:
+      return {"master_low", 'L', Ink::blue};
+    case Kind::momentum:
+      return {"momentum", 'M', Ink::green};
+    case Kind::variance:
+      return {"variance", 'V', Ink::yellow};
     case Kind::grad:
-    case Kind::grad_accum: return {"gradients", 'G', Ink::magenta};
+    case Kind::grad_accum:
+      return {"gradients", 'G', Ink::magenta};
     case Kind::activation:
     case Kind::activation_grad:
-    case Kind::kept: return {"activations", 'A', Ink::red};
-    default: return {"workspace", 'W', Ink::plain};
+    case Kind::kept:
+      return {"activations", 'A', Ink::red};
+    default:
+      return {"workspace", 'W', Ink::plain};
   }
 }
 
@@ -43,7 +52,8 @@ std::vector<LookUse> merged(const std::vector<KindUse>& uses) {
   for (const KindUse& use : uses) {
     if (use.bytes.value == 0) continue;
     const Look l = look(use.kind);
-    const auto at = std::find_if(out.begin(), out.end(), [&](const LookUse& u) { return u.look.letter == l.letter; });
+    const auto at =
+        std::find_if(out.begin(), out.end(), [&](const LookUse& u) { return u.look.letter == l.letter; });
     if (at == out.end()) {
       out.push_back({l, use.bytes});
     } else {
@@ -59,8 +69,8 @@ Bytes total(const std::vector<KindUse>& uses) {
   return sum;
 }
 
-// What passes through takes turns in the same space, so its kinds add up to more than the plan sets aside for them:
-// here they share that in proportion.
+// What passes through takes turns in the same space, so its kinds add up to more than the plan sets aside for
+// them: here they share that in proportion.
 std::vector<LookUse> shares_of(const TierSummary& t) {
   std::vector<LookUse> uses = merged(t.resting);
   const u64 rests = total(t.resting).value, passes = total(t.streaming).value;
@@ -81,9 +91,11 @@ std::string stacked_bar(const std::vector<LookUse>& uses, Bytes whole, u32 width
   for (const LookUse& use : uses) {
     bytes += use.bytes.value;
     // Cumulated, so that rounding never makes the bar too long.
-    const u32 end = whole.value == 0 ? 0
-                                     : std::min(width, static_cast<u32>(std::llround(static_cast<double>(bytes) /
-                                                                                     static_cast<double>(whole.value) * width)));
+    const u32 end =
+        whole.value == 0
+            ? 0
+            : std::min(width, static_cast<u32>(std::llround(static_cast<double>(bytes) /
+                                                            static_cast<double>(whole.value) * width)));
     if (end <= drawn) continue;
     const bool block = screen.unicode && screen.color;
     const std::string glyph = block ? "█" : std::string(1, use.look.letter);
@@ -128,19 +140,23 @@ class Table {
 
   void heading() {
     const std::string precision(name(plan_.precision));
-    std::vector<std::string> items = {paint(screen_, Ink::bold, "Tidepool plan"), plan_.model, precision, plan_.executor};
-    for (const std::string& l : wrap_items(items, dot(), std::min(screen_.columns, 80u) - 2, 0)) line(" " + l);
-    line(" " + paint(screen_, Ink::dim, repeat(screen_.unicode ? "─" : "-", std::min(screen_.columns, 80u) - 2)));
+    std::vector<std::string> items = {paint(screen_, Ink::bold, "Tidepool plan"), plan_.model, precision,
+                                      plan_.executor};
+    for (const std::string& l : wrap_items(items, dot(), std::min(screen_.columns, 80u) - 2, 0))
+      line(" " + l);
+    line(" " +
+         paint(screen_, Ink::dim, repeat(screen_.unicode ? "─" : "-", std::min(screen_.columns, 80u) - 2)));
   }
 
   void model() {
     row("Model", fmt::format("{} parameters{}{} layers{}{} wide{}{} heads{}vocab {}",
-                             count_text(static_cast<double>(plan_.parameters)), dot(), plan_.layers, times(), plan_.width,
-                             dot(), plan_.heads, dot(), plan_.vocabulary));
+                             count_text(static_cast<double>(plan_.parameters)), dot(), plan_.layers, times(),
+                             plan_.width, dot(), plan_.heads, dot(), plan_.vocabulary));
     const u64 tokens = plan_.sequences * plan_.tokens_per_sequence * plan_.micro_batches;
     row("Step", fmt::format("{} tokens = {} micro-batch{}{}{}{}{}{}{}", tokens, plan_.micro_batches,
                             plan_.micro_batches == 1 ? "" : "es", times(), plan_.sequences, times(),
-                            plan_.tokens_per_sequence, plan_.sweeps > 1 ? fmt::format(", {} sweeps", plan_.sweeps) : "",
+                            plan_.tokens_per_sequence,
+                            plan_.sweeps > 1 ? fmt::format(", {} sweeps", plan_.sweeps) : "",
                             plan_.clipping ? ", clipped" : ""));
   }
 
@@ -167,12 +183,14 @@ class Table {
     if (plan_.trained_parameters < plan_.parameters)
       row("", fmt::format("of the {} that are trained; of the others param alone",
                           count_text(static_cast<double>(plan_.trained_parameters))));
-    if (!plan_.waiting.empty()) row("", fmt::format("+ {} while gradients wait for the norm", costs(plan_.waiting)));
+    if (!plan_.waiting.empty())
+      row("", fmt::format("+ {} while gradients wait for the norm", costs(plan_.waiting)));
   }
 
   void tiers() {
-    section("Where it lies", plan_.devices > 1 ? fmt::format("device: each of {}; what rests is a shard", plan_.devices)
-                                               : "kinds that pass take turns in the same space");
+    section("Where it lies", plan_.devices > 1
+                                 ? fmt::format("device: each of {}; what rests is a shard", plan_.devices)
+                                 : "kinds that pass take turns in the same space");
     for (u32 i = 0; i < tier_count; ++i) tier(static_cast<Tier>(i), plan_.tiers[i]);
   }
 
@@ -180,8 +198,9 @@ class Table {
     const Bytes whole = std::max(t.budget, t.planned_peak);
     const std::string free = bytes_text(whole - t.planned_peak) + " free";
     const u32 bar_width = std::min(screen_.columns, 80u) - 8 - 12 - 18;
-    line(fmt::format("  {}{}  {}  {}", pad_right(std::string(name(which)), 7), pad_left(bytes_text(t.budget), 10),
-                     stacked_bar(shares_of(t), whole, bar_width, screen_), pad_left(free, 14)));
+    line(fmt::format("  {}{}  {}  {}", pad_right(std::string(name(which)), 7),
+                     pad_left(bytes_text(t.budget), 10), stacked_bar(shares_of(t), whole, bar_width, screen_),
+                     pad_left(free, 14)));
     legend("rests", t.resting);
     legend("passes", t.streaming);
   }
@@ -196,16 +215,19 @@ class Table {
   }
 
   void links() {
-    const bool timed = std::any_of(plan_.links.begin(), plan_.links.end(), [](const LinkSummary& l) { return l.seconds > 0; });
+    const bool timed = std::any_of(plan_.links.begin(), plan_.links.end(),
+                                   [](const LinkSummary& l) { return l.seconds > 0; });
     section("What moves in a step", plan_.devices > 1
                                         ? fmt::format("a steady one, all {} devices together", plan_.devices)
                                         : "a steady one; the first moves more");
-    line(paint(screen_, Ink::dim, fmt::format("  {:<11}{:>{}}{:>{}}{:>{}}{}", "link", "bytes", cell_ + 1, "least",
-                                              cell_ + 2, "ratio", cell_ - 3, timed ? fmt::format("{:>{}}", "busy", cell_) : "")));
+    line(paint(screen_, Ink::dim,
+               fmt::format("  {:<11}{:>{}}{:>{}}{:>{}}{}", "link", "bytes", cell_ + 1, "least", cell_ + 2,
+                           "ratio", cell_ - 3, timed ? fmt::format("{:>{}}", "busy", cell_) : "")));
     for (u32 i = 0; i < link_count; ++i) {
       const LinkSummary& l = plan_.links[i];
       const double ratio = l.lower_bound.value == 0 ? (l.per_step.value == 0 ? 1.0 : std::nan(""))
-                                                    : static_cast<double>(l.per_step.value) / static_cast<double>(l.lower_bound.value);
+                                                    : static_cast<double>(l.per_step.value) /
+                                                          static_cast<double>(l.lower_bound.value);
       const std::string_view link = name(static_cast<LinkKind>(i));
       std::string text = fmt::format("  {:<11}{:>{}}{:>{}}{:>{}}", link, bytes_text(l.per_step), cell_ + 1,
                                      bytes_text(l.lower_bound), cell_ + 2, ratio_text(ratio), cell_ - 3);
@@ -216,7 +238,8 @@ class Table {
       line(text);
     }
     if (plan_.compute_seconds > 0 && timed) {
-      std::string text = fmt::format("  {:<11}{:>{}}", "compute", seconds_text(plan_.compute_seconds), 4 * cell_);
+      std::string text =
+          fmt::format("  {:<11}{:>{}}", "compute", seconds_text(plan_.compute_seconds), 4 * cell_);
       if (is_bound_by(plan_.binds, "compute"))
         text += "  " + paint(screen_, Ink::yellow, screen_.unicode ? "◀ binds" : "< binds");
       line(text);
@@ -226,7 +249,8 @@ class Table {
   void verdict() {
     line("");
     if (plan_.predicted_step_seconds > 0) {
-      const double tokens = static_cast<double>(plan_.sequences * plan_.tokens_per_sequence * plan_.micro_batches);
+      const double tokens =
+          static_cast<double>(plan_.sequences * plan_.tokens_per_sequence * plan_.micro_batches);
       std::string text = fmt::format("{} per step, {} tokens/s", seconds_text(plan_.predicted_step_seconds),
                                      count_text(tokens / plan_.predicted_step_seconds));
       if (!plan_.binds.empty()) text += "; " + binds_text(plan_.binds);

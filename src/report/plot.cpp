@@ -1,7 +1,8 @@
 // A curve in braille dots (2 x 4 per character), or in ASCII with one point per character.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 #include <limits>
 
 #include "report/terminal.h"
@@ -16,7 +17,11 @@ constexpr u32 label_columns = 7;
 class Canvas {
  public:
   Canvas(u32 columns, u32 rows, bool braille)
-      : columns_(columns), rows_(rows), per_column_(braille ? 2 : 1), per_row_(braille ? 4 : 1), cells_(columns * rows) {}
+      : columns_(columns),
+        rows_(rows),
+        per_column_(braille ? 2 : 1),
+        per_row_(braille ? 4 : 1),
+        cells_(columns * rows) {}
 
   u32 width() const { return columns_ * per_column_; }
   u32 height() const { return rows_ * per_row_; }
@@ -47,7 +52,8 @@ class Canvas {
 
   // U+2800 + dots, in UTF-8.
   static std::string braille(u32 dots) {
-    return {static_cast<char>(0xe2), static_cast<char>(0xa0 | dots >> 6), static_cast<char>(0x80 | (dots & 0x3f))};
+    return {static_cast<char>(0xe2), static_cast<char>(0xa0 | dots >> 6),
+            static_cast<char>(0x80 | (dots & 0x3f))};
   }
 
   u32 columns_, rows_, per_column_, per_row_;
@@ -92,7 +98,8 @@ void draw_curve(Canvas& canvas, const std::vector<double>& ys) {
     const int steps = std::max({1, x - start, static_cast<int>(std::fabs(to - from))});
     for (int i = 0; i <= steps; ++i) {
       const double t = static_cast<double>(i) / steps;
-      canvas.dot(static_cast<u32>(std::lround(start + t * (x - start))), static_cast<u32>(std::lround(from + t * (to - from))));
+      canvas.dot(static_cast<u32>(std::lround(start + t * (x - start))),
+                 static_cast<u32>(std::lround(from + t * (to - from))));
     }
     before = x;
   }
@@ -109,8 +116,8 @@ std::string axis_numbers(u64 last, u32 width) {
 
 }  // namespace
 
-std::vector<std::string> render_plot(const std::vector<double>& values, const std::vector<PlotMark>& marks, PlotSize size,
-                                     const Screen& screen) {
+std::vector<std::string> render_plot(const std::vector<double>& values, const std::vector<PlotMark>& marks,
+                                     PlotSize size, const Screen& screen) {
   const u32 width = size.columns - label_columns - 2;
   Canvas canvas(width, size.rows, screen.unicode);
   std::vector<double> columns = columns_of(values, canvas.width());
@@ -137,7 +144,8 @@ std::vector<std::string> render_plot(const std::vector<double>& values, const st
     const double value = top - span * r / std::max(1u, size.rows - 1);
     const std::string label = labelled ? significant_text(value) : "";
     const char* tick = screen.unicode ? (labelled ? "┤" : "│") : "|";
-    std::string line = pad_left(label, label_columns) + " " + paint(screen, Ink::dim, tick) + canvas.row(r, screen);
+    std::string line =
+        pad_left(label, label_columns) + " " + paint(screen, Ink::dim, tick) + canvas.row(r, screen);
     line.erase(line.find_last_not_of(' ') + 1);
     lines.push_back(std::move(line));
   }

@@ -1,7 +1,8 @@
 // The bar of a terminal and the lines of a pipe.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 #include <limits>
 
 #include "report/terminal.h"
@@ -19,7 +20,8 @@ std::vector<std::string> facts(const ProgressState& s, const Screen& screen) {
   const StepLine& l = s.last;
   if (l.tokens_per_second <= 0) return {"the first step is under way"};
   std::vector<std::string> out;
-  out.push_back(std::isfinite(l.loss) ? fmt::format("loss {:.3f}", l.loss) : fmt::format("loss {}", loss_text(l.loss)));
+  out.push_back(std::isfinite(l.loss) ? fmt::format("loss {:.3f}", l.loss)
+                                      : fmt::format("loss {}", loss_text(l.loss)));
   out.push_back(fmt::format("{} tok/s", count_text(l.tokens_per_second)));
   out.push_back(fmt::format("eta {}", seconds_text(s.eta_seconds)));
   if (l.loss_scale > 0) out.push_back(fmt::format("scale {:g}", l.loss_scale));
@@ -37,7 +39,10 @@ std::string filled_bar(double fraction, u32 width, const Screen& screen) {
 }  // namespace
 
 std::string progress_bar(const ProgressState& s, const Screen& screen) {
-  const double fraction = s.total_steps == 0 ? 0 : std::min(1.0, static_cast<double>(s.last.step) / static_cast<double>(s.total_steps));
+  const double fraction =
+      s.total_steps == 0
+          ? 0
+          : std::min(1.0, static_cast<double>(s.last.step) / static_cast<double>(s.total_steps));
   const std::string steps = fmt::format(" {}/{}", s.last.step, s.total_steps);
   // One column stays free: a terminal that is written to its last one wraps.
   const u32 room = screen.columns - 1;
@@ -54,9 +59,8 @@ std::string progress_bar(const ProgressState& s, const Screen& screen) {
 
 std::string progress_line(const ProgressState& s) {
   const StepLine& l = s.last;
-  std::string out = fmt::format("step {}/{}  loss {}  lr {:.3g}  grad_norm {}  {} tok/s", l.step, s.total_steps,
-                                loss_text(l.loss), l.learning_rate,
-                                norm_text(l.grad_norm),
+  std::string out = fmt::format("step {}/{}  loss {}  lr {:.3g}  grad_norm {}  {} tok/s", l.step,
+                                s.total_steps, loss_text(l.loss), l.learning_rate, norm_text(l.grad_norm),
                                 count_text(l.tokens_per_second));
   if (l.loss_scale > 0) out += fmt::format("  loss_scale {:g}", l.loss_scale);
   if (l.fraction_of_peak > 0) out += fmt::format("  {} of peak", percent_text(l.fraction_of_peak));
@@ -77,7 +81,8 @@ void Progress::step(const StepLine& line, double now_seconds) {
   state_.last = line;
   const double done = static_cast<double>(line.step) - static_cast<double>(options_.first_step);
   const double left = static_cast<double>(options_.total_steps) - static_cast<double>(line.step);
-  state_.eta_seconds = done > 0 ? (now_seconds - options_.now_seconds) / done * std::max(0.0, left) : std::nan("");
+  state_.eta_seconds =
+      done > 0 ? (now_seconds - options_.now_seconds) / done * std::max(0.0, left) : std::nan("");
   const bool last = line.step >= options_.total_steps;
   if (!screen_.tty) {
     const bool logged = last || line.step % std::max<u64>(1, options_.logging_steps) == 0;

@@ -26,10 +26,9 @@ Result<void> RunLog::append(const StepMetrics& m) {
 
 Result<void> RunLog::append(const EvalMetrics& m) {
   TRY(metrics_->append(m));
-  return events_->append(
-      m.step, std::array<Scalar, 3>{{{"eval/loss", m.eval_loss},
-                                     {"eval/perplexity", std::exp(m.eval_loss)},
-                                     {"eval/runtime", m.eval_seconds}}});
+  return events_->append(m.step, std::array<Scalar, 3>{{{"eval/loss", m.eval_loss},
+                                                        {"eval/perplexity", std::exp(m.eval_loss)},
+                                                        {"eval/runtime", m.eval_seconds}}});
 }
 
 Result<void> RunLog::append(const TrainMetrics& m) {

@@ -32,10 +32,11 @@ json::object object_of(const std::map<std::string, std::string>& values) {
 json::object links_of(const RunReport& r) {
   json::object out;
   for (u32 i = 0; i < link_count; ++i) {
-    out[view(name(static_cast<LinkKind>(i)))] = {{"planned_bytes", r.links[i].planned.value},
-                                                 {"measured_bytes", r.links[i].measured.value},
-                                                 {"lower_bound_bytes", r.links[i].lower_bound.value},
-                                                 {"planned_steady_step_bytes", r.links[i].planned_steady.value}};
+    out[view(name(static_cast<LinkKind>(i)))] = {
+        {"planned_bytes", r.links[i].planned.value},
+        {"measured_bytes", r.links[i].measured.value},
+        {"lower_bound_bytes", r.links[i].lower_bound.value},
+        {"planned_steady_step_bytes", r.links[i].planned_steady.value}};
   }
   return out;
 }
@@ -58,15 +59,16 @@ json::object exposed_of(const RunReport& r) {
 
 json::object phases_of(const RunReport& r) {
   json::object out;
-  for (const PhaseTime& p : r.phases) out[p.phase] = {{"seconds", p.seconds}, {"bound_seconds", p.bound_seconds}};
+  for (const PhaseTime& p : r.phases)
+    out[p.phase] = {{"seconds", p.seconds}, {"bound_seconds", p.bound_seconds}};
   return out;
 }
 
 boost::json::object gpus_of(const RunReport& r) {
   boost::json::object out;
   for (const GpuUse& g : r.gpus)
-    out[g.name] = {{"samples", g.samples},       {"watts_mean", g.watts_mean}, {"watts_most", g.watts_most},
-                   {"mhz_mean", g.mhz_mean},     {"mhz_least", g.mhz_least},   {"celsius_most", g.celsius_most}};
+    out[g.name] = {{"samples", g.samples},   {"watts_mean", g.watts_mean}, {"watts_most", g.watts_most},
+                   {"mhz_mean", g.mhz_mean}, {"mhz_least", g.mhz_least},   {"celsius_most", g.celsius_most}};
   return out;
 }
 

@@ -19,7 +19,8 @@ struct LinkUse {
   Bytes planned{};
   Bytes measured{};
   Bytes lower_bound{};
-  Bytes planned_steady{};  // of one step between others, as `tidepool plan` has it: the first and the last differ
+  Bytes planned_steady{};  // of one step between others, as `tidepool plan` has it: the first and the last
+                           // differ
   bool operator==(const LinkUse&) const = default;
 };
 
@@ -44,11 +45,12 @@ struct ExposedTime {
   bool operator==(const ExposedTime&) const = default;
 };
 
-// The phases of one step, so that they add up to its seconds: of medians of each phase nobody says what they add to.
+// The phases of one step, so that they add up to its seconds: of medians of each phase nobody says what they
+// add to.
 struct PhaseTime {
-  std::string phase;        // "forward", "backward", "update"
-  double seconds = 0;       // of the steady step whose length is the median
-  double bound_seconds = 0; // the least that its slowest link or the compute needs
+  std::string phase;         // "forward", "backward", "update"
+  double seconds = 0;        // of the steady step whose length is the median
+  double bound_seconds = 0;  // the least that its slowest link or the compute needs
   bool operator==(const PhaseTime&) const = default;
 };
 
@@ -65,48 +67,49 @@ struct GpuUse {
 struct RunReport {
   std::string version;
   std::string commit;
-  std::string model;             // "gpt2 24 x 2048"
+  std::string model;  // "gpt2 24 x 2048"
   std::string precision;
-  std::string executor;          // "cpu:1"
+  std::string executor;  // "cpu:1"
   u64 parameters = 0;
-  Bytes state{};                 // parameters, masters and optimizer states
-  std::string weights_xxh3;      // of the weights at the end, 16 hex digits
+  Bytes state{};             // parameters, masters and optimizer states
+  std::string weights_xxh3;  // of the weights at the end, 16 hex digits
 
-  u64 steps = 0;                 // optimizer steps done by this process
-  u64 resumed_from_step = 0;     // 0: from the beginning
+  u64 steps = 0;              // optimizer steps done by this process
+  u64 resumed_from_step = 0;  // 0: from the beginning
   u64 tokens_per_step = 0;
-  std::vector<double> losses;    // of steps 1, 2, ...; those of earlier processes included
-  // fp16: of those, the ones whose gradient overflowed and changed no weight, and the loss's scale at the end.
+  std::vector<double> losses;  // of steps 1, 2, ...; those of earlier processes included
+  // fp16: of those, the ones whose gradient overflowed and changed no weight, and the loss's scale at the
+  // end.
   u64 skipped_steps = 0;
-  double loss_scale = 0;         // 0: another precision
+  double loss_scale = 0;  // 0: another precision
   std::vector<u64> eval_steps;
   std::vector<double> eval_losses;
   // The checkpoint of the lowest eval_loss, or the first after it; no path where nothing is saved.
-  u64 best_step = 0;             // 0: none
+  u64 best_step = 0;  // 0: none
   double best_eval_loss = 0;
   std::string best_checkpoint;
-  std::string stopped_early;     // why; empty: it was not
+  std::string stopped_early;  // why; empty: it was not
 
   double train_seconds = 0;
   double tokens_per_second = 0;
   double step_seconds = 0;            // median
   double predicted_step_seconds = 0;  // 0: not predicted
   std::vector<double> each_step_seconds;
-  double flops_per_second = 0;        // achieved
-  double peak_flops_per_second = 0;   // measured on this machine; 0: not measured
+  double flops_per_second = 0;       // achieved
+  double peak_flops_per_second = 0;  // measured on this machine; 0: not measured
 
   std::array<LinkUse, link_count> links{};
-  std::optional<CommUse> comm;   // several devices
+  std::optional<CommUse> comm;  // several devices
   std::array<TierPeak, tier_count> tiers{};
   Bytes rss_peak{};
-  Bytes checkpoint_written{};    // beside the links
-  Bytes disk_endurance{};        // that machine.file promises may be written; 0: not told
+  Bytes checkpoint_written{};  // beside the links
+  Bytes disk_endurance{};      // that machine.file promises may be written; 0: not told
   u64 io_retries = 0;
   std::vector<ExposedTime> exposed;
   std::vector<PhaseTime> phases;
-  u64 phase_steps = 0;           // steady steps that the median is of: neither the first nor any after a rest
-  std::string binds;             // "disk_read"
-  std::vector<GpuUse> gpus;      // empty: none, or the driver tells nothing
+  u64 phase_steps = 0;       // steady steps that the median is of: neither the first nor any after a rest
+  std::string binds;         // "disk_read"
+  std::vector<GpuUse> gpus;  // empty: none, or the driver tells nothing
 
   std::map<std::string, std::string> machine;  // "cpu", "cores", "memory", "disk", ...: for people
   std::map<std::string, std::string> config;   // effective, as in config.yaml
@@ -114,8 +117,8 @@ struct RunReport {
   bool operator==(const RunReport&) const = default;
 };
 
-// Whether training could have come to this loss. A cross-entropy of fp32 logits is not below 0 but by rounding, and
-// not above the largest difference of two; what is not finite is a loss that went wrong.
+// Whether training could have come to this loss. A cross-entropy of fp32 logits is not below 0 but by
+// rounding, and not above the largest difference of two; what is not finite is a loss that went wrong.
 bool may_be_loss(double);
 
 // report.json. Non-finite numbers become null.

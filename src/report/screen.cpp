@@ -25,7 +25,8 @@ bool locale_is_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     std::string value(environment(name));
     if (value.empty()) continue;
-    std::transform(value.begin(), value.end(), value.begin(), [](unsigned char c) { return std::tolower(c); });
+    std::transform(value.begin(), value.end(), value.begin(),
+                   [](unsigned char c) { return std::tolower(c); });
     return value.find("utf-8") != std::string::npos || value.find("utf8") != std::string::npos;
   }
   return false;
@@ -91,8 +92,8 @@ std::string repeat(std::string_view glyph, u32 times) {
   return out;
 }
 
-std::vector<std::string> wrap_items(const std::vector<std::string>& items, std::string_view separator, u32 width,
-                                    u32 indent) {
+std::vector<std::string> wrap_items(const std::vector<std::string>& items, std::string_view separator,
+                                    u32 width, u32 indent) {
   std::vector<std::string> lines;
   std::string line;
   bool first = true;  // of its line

@@ -11,7 +11,7 @@ namespace tidepool {
 
 struct Screen {
   u32 columns = 80;
-  bool tty = false;      // lines may be rewritten
+  bool tty = false;  // lines may be rewritten
   bool color = false;
   bool unicode = false;  // else plain ASCII
 };
@@ -31,8 +31,8 @@ std::string pad_left(std::string text, u32 width);
 std::string repeat(std::string_view glyph, u32 times);
 
 // Lines of at most `width` columns from items that are not broken; later lines start with `indent` blanks.
-std::vector<std::string> wrap_items(const std::vector<std::string>& items, std::string_view separator, u32 width,
-                                    u32 indent);
+std::vector<std::string> wrap_items(const std::vector<std::string>& items, std::string_view separator,
+                                    u32 width, u32 indent);
 
 // `text`, broken at blanks as wrap_items does.
 std::vector<std::string> wrap_words(std::string_view text, u32 width, u32 indent);

@@ -41,27 +41,27 @@ struct KindCost {
 };
 
 struct PlanSummary {
-  std::string model;           // "gpt2": a name or path
-  std::string executor;        // what runs it: "cpu:1, 2 threads"; a machine file's: "8xv100-32g, 8 devices"
-  u32 devices = 1;             // alike: `tiers` of the device are of each, `links` of all together
+  std::string model;     // "gpt2": a name or path
+  std::string executor;  // what runs it: "cpu:1, 2 threads"; a machine file's: "8xv100-32g, 8 devices"
+  u32 devices = 1;       // alike: `tiers` of the device are of each, `links` of all together
   Precision precision = Precision::fp32;
   u64 parameters = 0;
   u64 trained_parameters = ~u64{0};  // fewer: of the others there are parameters alone
   u32 layers = 0, width = 0, heads = 0, vocabulary = 0;
-  u64 sequences = 0;           // per micro-batch
+  u64 sequences = 0;  // per micro-batch
   u64 tokens_per_sequence = 0;
-  u32 micro_batches = 0;       // per step
+  u32 micro_batches = 0;  // per step
   u32 sweeps = 1;
   bool clipping = true;
-  Bytes state{};               // all persistent kinds
-  std::vector<KindCost> kept;      // param, master or master_low, momentum, variance
-  std::vector<KindCost> waiting;   // gradients that wait for the norm, if in bytes of their own; may be empty
+  Bytes state{};                  // all persistent kinds
+  std::vector<KindCost> kept;     // param, master or master_low, momentum, variance
+  std::vector<KindCost> waiting;  // gradients that wait for the norm, if in bytes of their own; may be empty
   std::array<TierSummary, tier_count> tiers{};
   std::array<LinkSummary, link_count> links{};
-  double compute_seconds = 0;          // predicted, per step; 0: not predicted
-  double predicted_step_seconds = 0;   // 0: not predicted
-  std::string binds;                   // "disk_write"; empty: not known
-  std::vector<std::string> notes;      // one line each: "checkpoints: 2 x 1.3 GiB in runs/a"
+  double compute_seconds = 0;         // predicted, per step; 0: not predicted
+  double predicted_step_seconds = 0;  // 0: not predicted
+  std::string binds;                  // "disk_write"; empty: not known
+  std::vector<std::string> notes;     // one line each: "checkpoints: 2 x 1.3 GiB in runs/a"
 };
 
 std::string render_plan(const PlanSummary&, const Screen&);
@@ -69,20 +69,20 @@ std::string render_plan(const PlanSummary&, const Screen&);
 // ---- While it runs
 
 struct StepLine {
-  u64 step = 0;                // done
+  u64 step = 0;  // done
   double loss = 0;
   double learning_rate = 0;
   double grad_norm = 0;
   double tokens_per_second = 0;
-  double loss_scale = 0;       // fp16's; else 0
-  double fraction_of_peak = 0; // 0: not known
-  std::string binds;           // empty: not known
+  double loss_scale = 0;        // fp16's; else 0
+  double fraction_of_peak = 0;  // 0: not known
+  std::string binds;            // empty: not known
 };
 
 struct ProgressState {
   StepLine last;
   u64 total_steps = 0;
-  double eta_seconds = 0;      // NaN: not known yet
+  double eta_seconds = 0;  // NaN: not known yet
 };
 
 // One line of at most screen.columns - 1 columns.
@@ -104,7 +104,7 @@ class Progress {
  public:
   struct Options {
     u64 total_steps = 0;
-    u64 first_step = 0;      // steps done before: the ETA counts from here
+    u64 first_step = 0;  // steps done before: the ETA counts from here
     u64 logging_steps = 1;
     double now_seconds = 0;  // a clock of the caller's, at the start
   };
@@ -113,7 +113,8 @@ class Progress {
 
   // After each step; `now_seconds` of the same clock.
   void step(const StepLine&, double now_seconds);
-  // Between steps, as often as one likes: drawn at most ten times a second. Nothing where lines cannot be rewritten.
+  // Between steps, as often as one likes: drawn at most ten times a second. Nothing where lines cannot be
+  // rewritten.
   void live(const LiveState&, double now_seconds);
   // A line of its own above the bar: evaluations, checkpoints, warnings.
   void note(const std::string& line);
@@ -147,8 +148,8 @@ struct NamedReport {
 };
 std::string render_comparison(const NamedReport& a, const NamedReport& b, const Screen&);
 
-// A curve of `values` over steps 1, 2, ... with labelled axes; `marks` are (step, value) points on it. Values that
-// are not finite are left out; nothing to draw gives no lines.
+// A curve of `values` over steps 1, 2, ... with labelled axes; `marks` are (step, value) points on it. Values
+// that are not finite are left out; nothing to draw gives no lines.
 struct PlotMark {
   u64 step = 0;
   double value = 0;
@@ -157,7 +158,7 @@ struct PlotSize {
   u32 columns = 70;  // labels included
   u32 rows = 8;
 };
-std::vector<std::string> render_plot(const std::vector<double>& values, const std::vector<PlotMark>& marks, PlotSize,
-                                     const Screen&);
+std::vector<std::string> render_plot(const std::vector<double>& values, const std::vector<PlotMark>& marks,
+                                     PlotSize, const Screen&);
 
 }  // namespace tidepool

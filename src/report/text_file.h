@@ -19,7 +19,8 @@ Result<void> replace_text_file(const std::string& path, std::string_view text);
 // The longest of them, metrics.jsonl, has about 200 bytes a step: five million steps.
 inline constexpr u64 text_file_bytes_max = gib;
 
-// ErrorKind::bad_input where it is missing, longer, or no regular file; ErrorKind::io where it cannot be read.
+// ErrorKind::bad_input where it is missing, longer, or no regular file; ErrorKind::io where it cannot be
+// read.
 Result<std::string> read_text_file(const std::string& path);
 
 }  // namespace tidepool

@@ -41,16 +41,17 @@ void append_arguments(std::string& out, const TraceEvent& e) {
   if (e.bytes.value > 0) {
     const double seconds = 1e-9 * static_cast<double>((e.finished - e.started).value);
     out += fmt::format(",\"bytes\":{}", e.bytes.value);
-    if (seconds > 0) out += fmt::format(",\"GB_per_s\":{:.2f}", 1e-9 * static_cast<double>(e.bytes.value) / seconds);
+    if (seconds > 0)
+      out += fmt::format(",\"GB_per_s\":{:.2f}", 1e-9 * static_cast<double>(e.bytes.value) / seconds);
   }
   out += "}";
 }
 
 void append_event(std::string& out, const TraceEvent& e, const TraceNames& names, u32 process, Nanos origin) {
   const auto micros = [](u64 nanos) { return fmt::format("{}.{:03}", nanos / 1000, nanos % 1000); };
-  out += fmt::format("{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},\"cat\":\"{}\",\"name\":{},", process, e.lane + 1,
-                     micros((e.started - origin).value), micros((e.finished - e.started).value), name(e.kind),
-                     in_quotes(title(e, names)));
+  out += fmt::format("{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},\"cat\":\"{}\",\"name\":{},",
+                     process, e.lane + 1, micros((e.started - origin).value),
+                     micros((e.finished - e.started).value), name(e.kind), in_quotes(title(e, names)));
   append_arguments(out, e);
   out += "}";
 }
@@ -64,7 +65,8 @@ std::string header(u32 process, const std::string& title, const TraceNames& name
     // The lanes stay in the order in which we list them, not in that of their first event.
     out += fmt::format(
         ",\n{{\"ph\":\"M\",\"pid\":{0},\"tid\":{1},\"name\":\"thread_name\",\"args\":{{\"name\":{2}}}}},\n"
-        "{{\"ph\":\"M\",\"pid\":{0},\"tid\":{1},\"name\":\"thread_sort_index\",\"args\":{{\"sort_index\":{1}}}}}",
+        "{{\"ph\":\"M\",\"pid\":{0},\"tid\":{1},\"name\":\"thread_sort_index\",\"args\":{{\"sort_index\":{1}}"
+        "}}}",
         process, i + 1, in_quotes(names.lanes[i]));
   }
   return out;
@@ -80,7 +82,8 @@ constexpr std::size_t piece_bytes = 256 * kib;
 
 }  // namespace
 
-Result<void> write_trace(const std::string& path, std::span<const TraceProcess> processes, const TraceNames& names) {
+Result<void> write_trace(const std::string& path, std::span<const TraceProcess> processes,
+                         const TraceNames& names) {
   TRY(check_can_be_file(path));
   std::FILE* file = std::fopen(path.c_str(), "wb");
   if (file == nullptr) {
@@ -96,7 +99,8 @@ Result<void> write_trace(const std::string& path, std::span<const TraceProcess> 
     out += (p == 0 ? "\n" : ",\n") + header(p + 1, processes[p].name, names);
     const Nanos origin = origin_of(processes[p].events);
     for (const TraceEvent& e : processes[p].events) {
-      CHECK(e.lane < names.lanes.size() && e.started <= e.finished, e.lane, e.started.value, e.finished.value);
+      CHECK(e.lane < names.lanes.size() && e.started <= e.finished, e.lane, e.started.value,
+            e.finished.value);
       out += ",\n";
       append_event(out, e, names, p + 1, origin);
       if (out.size() > piece_bytes) flush();

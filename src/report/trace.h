@@ -13,7 +13,7 @@ namespace tidepool {
 // A plain value, so that a ring of them can be filled while training without allocating.
 struct TraceEvent {
   OpKind kind{};
-  u32 lane = 0;         // index into the lanes' names
+  u32 lane = 0;  // index into the lanes' names
   Nanos started{};
   Nanos finished{};
   u64 step = 0;

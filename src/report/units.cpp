@@ -75,13 +75,17 @@ const char* not_finite_text(double value) { return std::isnan(value) ? "nan" : "
 
 }  // namespace
 
-std::string loss_text(double loss) { return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : not_finite_text(loss); }
+std::string loss_text(double loss) {
+  return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : not_finite_text(loss);
+}
 std::string perplexity_text(double loss) {
   const double perplexity = std::exp(loss);
   if (!std::isfinite(perplexity)) return not_finite_text(perplexity);
   return perplexity < 1e5 ? fmt::format("{:.4g}", perplexity) : fmt::format("{:.2e}", perplexity);
 }
-std::string norm_text(double norm) { return std::isfinite(norm) ? significant_text(norm) : not_finite_text(norm); }
+std::string norm_text(double norm) {
+  return std::isfinite(norm) ? significant_text(norm) : not_finite_text(norm);
+}
 
 namespace {
 constexpr std::string_view and_word = " and ";

@@ -6,7 +6,6 @@
 #include <array>
 #include <cctype>
 #include <charconv>
-#include <cctype>
 #include <cmath>
 
 namespace tidepool {
@@ -126,10 +125,15 @@ std::string format_real(double value) {
 }
 
 std::string format_size(Bytes bytes) {
-  const auto divides = [&](const SizeUnit& unit) { return bytes.value >= unit.bytes && bytes.value % unit.bytes == 0; };
-  const auto said = [&](const SizeUnit& unit) { return fmt::format("{}{}", bytes.value / unit.bytes, unit.name); };
+  const auto divides = [&](const SizeUnit& unit) {
+    return bytes.value >= unit.bytes && bytes.value % unit.bytes == 0;
+  };
+  const auto said = [&](const SizeUnit& unit) {
+    return fmt::format("{}{}", bytes.value / unit.bytes, unit.name);
+  };
   for (const SizeUnit& unit : size_units)
-    if (unit.name == "GB" && divides(unit)) return said(unit);  // 5GB, which no power of 1024 says in few digits
+    if (unit.name == "GB" && divides(unit))
+      return said(unit);  // 5GB, which no power of 1024 says in few digits
   for (const SizeUnit& unit : size_units) {
     const bool binary = unit.name.size() == 3 || unit.bytes == 1;
     if (binary && divides(unit)) return said(unit);

@@ -23,8 +23,8 @@ constexpr u64 header_bytes = 256 * 4;
 constexpr size_t buffer_bytes = 1 * mib;
 
 Error io_error(const char* operation, const std::string& path, int number) {
-  return {ErrorKind::io,
-          with_advice(fmt::format("{}: cannot {}: {}", path, operation, errno_text(number)), number, FileUse::other)};
+  return {ErrorKind::io, with_advice(fmt::format("{}: cannot {}: {}", path, operation, errno_text(number)),
+                                     number, FileUse::other)};
 }
 
 }  // namespace

@@ -22,14 +22,15 @@ std::map<std::string, std::string> settings_of(const Config& config, Wanted&& wa
 
 // Before anything was measured.
 RunReport planned_report(const ModelGraph& graph, const Plan& plan) {
-  RunReport report{.version = std::string(version()),
-                   .commit = std::string(commit()),
-                   .model = fmt::format("{} {} x {}", name(graph.config.family), graph.config.layers, graph.config.width),
-                   .precision = std::string(name(plan.precision)),
-                   .executor = fmt::format("cpu:{}", plan.devices),
-                   .parameters = graph.parameters,
-                   .state = state_bytes(plan),
-                   .tokens_per_step = graph.batch.rows() * plan.micro_batches};
+  RunReport report{
+      .version = std::string(version()),
+      .commit = std::string(commit()),
+      .model = fmt::format("{} {} x {}", name(graph.config.family), graph.config.layers, graph.config.width),
+      .precision = std::string(name(plan.precision)),
+      .executor = fmt::format("cpu:{}", plan.devices),
+      .parameters = graph.parameters,
+      .state = state_bytes(plan),
+      .tokens_per_step = graph.batch.rows() * plan.micro_batches};
   const auto bound = lower_bound(plan, graph);
   for (u32 l = 0; l < link_count; ++l) report.links[l].lower_bound = bound[l];
   for (u32 t = 0; t < tier_count; ++t)
@@ -66,10 +67,11 @@ void add_rates_seen(RunReport& report, const ReportParts& parts) {
   report.machine["rate_disk_mixed"] = text(m.disk.mixed_bytes_per_s);
 }
 
-// Padding is no work of the user's: a step that is half padding is half as fast. Prompts are, though nothing is
-// learned of them.
+// Padding is no work of the user's: a step that is half padding is half as fast. Prompts are, though nothing
+// is learned of them.
 void add_rates(RunReport& report, const ModelGraph& graph, u64 tokens) {
-  report.tokens_per_second = report.train_seconds > 0 ? static_cast<double>(tokens) / report.train_seconds : 0;
+  report.tokens_per_second =
+      report.train_seconds > 0 ? static_cast<double>(tokens) / report.train_seconds : 0;
   report.flops_per_second = report.tokens_per_second * static_cast<double>(graph.flops_per_token);
 }
 
@@ -120,7 +122,8 @@ RunReport assemble_report(const ReportParts& parts) {
   for (const GpuReadings& g : parts.gpus)
     report.gpus.push_back(
         {g.name, g.samples, g.watts_mean, g.watts_most, g.mhz_mean, g.mhz_least, g.celsius_most});
-  report.config = settings_of(parts.config, [&](const Field& field) { return applies(field, parts.config.model.family); });
+  report.config = settings_of(parts.config,
+                              [&](const Field& field) { return applies(field, parts.config.model.family); });
   report.config["command"] = parts.command;
   return report;
 }

@@ -9,7 +9,8 @@ namespace tidepool {
 namespace {
 
 std::string elsewhere(const Config& config) {
-  const char* where = config.memory.swap_dir.empty() ? "output.dir, or memory.swap_dir alone," : "memory.swap_dir";
+  const char* where =
+      config.memory.swap_dir.empty() ? "output.dir, or memory.swap_dir alone," : "memory.swap_dir";
   return fmt::format("point {} at a directory on an SSD", where);
 }
 
@@ -28,12 +29,13 @@ Error explain_disk(const Config& config, const ModelGraph& graph, PlanOptions op
   const Result<FileSystem> at = look_at_file_system(dir);
   if (!at) return at.error();
   if (at->pseudo)
-    return {ErrorKind::io, fmt::format("the swap directory {} is on {}, which holds no files: {}", dir, at->name,
-                                       elsewhere(config))};
+    return {ErrorKind::io, fmt::format("the swap directory {} is on {}, which holds no files: {}", dir,
+                                       at->name, elsewhere(config))};
   return {ErrorKind::io,
-          fmt::format("the swap directory {} is on {} ({}), which has {} free, and this plan swaps {} there: free "
-                      "space, {} with more, or raise memory.host or memory.device so that less is swapped",
-                      dir, at->dir, at->name, bytes_text(has), bytes_text(need), elsewhere(config))};
+          fmt::format(
+              "the swap directory {} is on {} ({}), which has {} free, and this plan swaps {} there: free "
+              "space, {} with more, or raise memory.host or memory.device so that less is swapped",
+              dir, at->dir, at->name, bytes_text(has), bytes_text(need), elsewhere(config))};
 }
 
 }  // namespace tidepool

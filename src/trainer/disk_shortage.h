@@ -6,9 +6,9 @@
 
 namespace tidepool {
 
-// What to tell of `error`, with which make_plan (or a choice of plans) refused `options`. Where memory.disk is
-// auto and a larger disk would do: ErrorKind::io, naming the directory, its file system and what is missing.
-// Where that would not do either: what else is short, as if the disk had room. Else `error` itself.
+// What to tell of `error`, with which make_plan (or a choice of plans) refused `options`. Where memory.disk
+// is auto and a larger disk would do: ErrorKind::io, naming the directory, its file system and what is
+// missing. Where that would not do either: what else is short, as if the disk had room. Else `error` itself.
 Error explain_disk(const Config&, const ModelGraph&, PlanOptions options, Error error);
 
 }  // namespace tidepool

@@ -30,7 +30,9 @@ std::string why_stop_early(std::span<const EvalLoss> evaluations, const TrainCon
   for (const EvalLoss& e : evaluations)
     if (e.loss < best->loss || std::isnan(best->loss)) best = &e;
   return fmt::format("eval_loss has not improved{} in {} evaluation{}; the best was {} at step {}",
-                     train.early_stopping_threshold > 0 ? fmt::format(" by more than {:g}", train.early_stopping_threshold) : "",
+                     train.early_stopping_threshold > 0
+                         ? fmt::format(" by more than {:g}", train.early_stopping_threshold)
+                         : "",
                      count, count == 1 ? "" : "s", loss_text(best->loss), best->step);
 }
 

@@ -57,7 +57,9 @@ class RunSource final : public StepSource {
     const u64 batch = request.step * micro_batches_ + request.micro_batch;
     for (u64 row = 0; row < batch_.sequences; ++row) {
       const u64 index = batch * batch_.sequences + row;
-      const auto part = [&](std::span<i32> all) { return all.empty() ? all : all.subspan(row * batch_.tokens, batch_.tokens); };
+      const auto part = [&](std::span<i32> all) {
+        return all.empty() ? all : all.subspan(row * batch_.tokens, batch_.tokens);
+      };
       const BatchArrays arrays{part(out.tokens), part(out.targets), part(out.starts)};
       std::ranges::fill(arrays.tokens, 0);
       std::ranges::fill(arrays.targets, ignored_target);
@@ -90,8 +92,8 @@ void shrink_to(Config& config, u64 sequences) {
       std::min<u64>(t.gradient_accumulation_steps, div_up(sequences, t.per_device_train_batch_size)));
 }
 
-Result<EvaluatedPart> run_part(Session& session, Engine& engine, RunSource& source, const EvaluateRequest& request,
-                               u64 before, u64 wanted) {
+Result<EvaluatedPart> run_part(Session& session, Engine& engine, RunSource& source,
+                               const EvaluateRequest& request, u64 before, u64 wanted) {
   EvaluationRuns runs(source.segments(), [&](u64 segments) {
     request.progress(std::min(wanted, before + segments * source.per_segment()), wanted);
   });
@@ -102,8 +104,8 @@ Result<EvaluatedPart> run_part(Session& session, Engine& engine, RunSource& sour
   return EvaluatedPart{.tokens = sums.target_tokens, .loss_sum = sums.loss_sum};
 }
 
-Result<Evaluation> run_parts(Session& session, RunSource& source, const std::vector<HeldOutPart>& parts, u64 wanted,
-                             const EvaluateRequest& request) {
+Result<Evaluation> run_parts(Session& session, RunSource& source, const std::vector<HeldOutPart>& parts,
+                             u64 wanted, const EvaluateRequest& request) {
   const std::unique_ptr<Engine> engine = Engine::create(session.plan(), session.executor(), {});
   Evaluation out;
   u64 first = 0;
@@ -143,10 +145,12 @@ Result<Evaluation> evaluate_model(const EvaluateRequest& request) {
   TRY_ASSIGN(ForwardPlan forward, plan_forward(config));
   RunSource source(held_out, forward.graph.batch, forward.plan.micro_batches / forward.plan.sweeps);
   TRY_ASSIGN(const std::unique_ptr<Session> session,
-             Session::create(config, forward.graph, std::move(forward.plan), source, {.own_swap_dir = true, .loads_weights = true}));
+             Session::create(config, forward.graph, std::move(forward.plan), source,
+                             {.own_swap_dir = true, .loads_weights = true}));
   TRY_ASSIGN(const std::vector<std::string> unused,
              load_forward_weights(config, place.weights, forward.graph, session->state()));
-  for (const std::string& tensor : unused) request.note(fmt::format("{}: tensor {} is not used", place.weights, tensor));
+  for (const std::string& tensor : unused)
+    request.note(fmt::format("{}: tensor {} is not used", place.weights, tensor));
   const double began = RunMeter::now();
   TRY_ASSIGN(Evaluation out, run_parts(*session, source, parts, wanted, request));
   out.seconds = RunMeter::now() - began;

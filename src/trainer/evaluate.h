@@ -11,13 +11,15 @@
 namespace tidepool {
 
 struct EvaluateRequest {
-  // A run directory (its newest checkpoint with sound weights), a checkpoint, a Hugging Face model directory, or a
-  // config: of that the run in its output.dir, or, before there is one, the model directory that it names.
+  // A run directory (its newest checkpoint with sound weights), a checkpoint, a Hugging Face model directory,
+  // or a config: of that the run in its output.dir, or, before there is one, the model directory that it
+  // names.
   std::string source;
-  std::vector<std::string> overrides;  // of the run's config; train.eval_batches is 0, all, unless it is one of them
-  std::vector<std::string> data;       // in the place of data.validation; empty: what the config holds out
+  std::vector<std::string>
+      overrides;  // of the run's config; train.eval_batches is 0, all, unless it is one of them
+  std::vector<std::string> data;  // in the place of data.validation; empty: what the config holds out
   bool quiet = false;
-  std::function<void(const std::string&)> note = [](const std::string&) {};             // lines for people
+  std::function<void(const std::string&)> note = [](const std::string&) {};  // lines for people
   std::function<void(u64 done, u64 sequences)> progress = [](u64, u64) {};
 };
 
@@ -35,9 +37,9 @@ struct Evaluation {
   double seconds = 0;                // of computing
 };
 
-// Every token with loss counts once and alike, whichever sequence, batch or file it is in. The weights are verified
-// first where they have hashes. Errors: ErrorKind::usage where `source` is none of these or nothing is held out; those
-// of the config, the weights, the data and the plan.
+// Every token with loss counts once and alike, whichever sequence, batch or file it is in. The weights are
+// verified first where they have hashes. Errors: ErrorKind::usage where `source` is none of these or nothing
+// is held out; those of the config, the weights, the data and the plan.
 Result<Evaluation> evaluate_model(const EvaluateRequest&);
 
 }  // namespace tidepool

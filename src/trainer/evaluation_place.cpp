@@ -37,7 +37,8 @@ std::vector<std::string> overrides_of(const EvaluateRequest& request) {
 Result<EvaluationPlace> of_run(const std::string& path, const EvaluateRequest& request) {
   TRY_ASSIGN(GeneratePlace found, find_generate_place(path));
   for (const std::string& note : found.notes) request.note(note);
-  EvaluationPlace out{.config = {}, .weights = std::move(found.checkpoint), .swap_dir = found.run_dir + "/eval-swap"};
+  EvaluationPlace out{
+      .config = {}, .weights = std::move(found.checkpoint), .swap_dir = found.run_dir + "/eval-swap"};
   TRY_ASSIGN(out.config, config_of_trained(found.run_dir, out.weights, overrides_of(request)));
   return out;
 }
@@ -81,9 +82,10 @@ Result<EvaluationPlace> of_config(const EvaluateRequest& request) {
   TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(dir));
   if (!steps.empty()) return of_run(dir, request);
   if (out.config.model_directory.empty())
-    return usage(fmt::format("{}: {} holds no checkpoint, and the config names no model directory: train first, or name "
-                             "what to evaluate",
-                             request.source, dir));
+    return usage(fmt::format(
+        "{}: {} holds no checkpoint, and the config names no model directory: train first, or name "
+        "what to evaluate",
+        request.source, dir));
   request.note(fmt::format("{} holds no checkpoint yet: evaluating {}", dir, out.config.model_directory));
   out.config.lora = {};  // of which nothing is trained yet
   out.weights = out.config.model_directory;
@@ -96,8 +98,9 @@ Result<EvaluationPlace> of_config(const EvaluateRequest& request) {
 Result<EvaluationPlace> find_evaluation_place(const EvaluateRequest& request) {
   std::error_code unused;
   if (!fs::exists(request.source, unused))
-    return usage(fmt::format("{} is not there: name a run directory, a checkpoint, a model directory or a config",
-                             request.source));
+    return usage(
+        fmt::format("{} is not there: name a run directory, a checkpoint, a model directory or a config",
+                    request.source));
   // Here they are words of the command; later they would be called data.validation.
   for (const std::string& entry : request.data) TRY(find_files({entry}, "data=" + entry));
   if (!fs::is_directory(request.source, unused)) return of_config(request);

@@ -10,7 +10,8 @@ namespace tidepool {
 class EvaluationRuns final : public NextSegment, public EngineObserver {
  public:
   // `finished` is called after each, with how many are done.
-  explicit EvaluationRuns(u64 count, std::function<void(u64)> finished = [](u64) {})
+  explicit EvaluationRuns(
+      u64 count, std::function<void(u64)> finished = [](u64) {})
       : count_(count), finished_(std::move(finished)) {}
   std::optional<SegmentRun> next() override {
     if (done_ == count_) return std::nullopt;

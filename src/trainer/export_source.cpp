@@ -23,7 +23,8 @@ Result<ExportSource> find_what_is_named(const std::string& path) {
   };
   std::error_code unused;
   if (!fs::is_directory(path, unused))
-    return Error{ErrorKind::usage, fmt::format("{} is not a directory: name a run, a checkpoint or a model directory", path)};
+    return Error{ErrorKind::usage,
+                 fmt::format("{} is not a directory: name a run, a checkpoint or a model directory", path)};
   if (has(manifest_file)) {
     TRY(verify_weights(path, checkpoint_buffer));
     return ExportSource{.directory = path, .notes = {}};
@@ -31,14 +32,17 @@ Result<ExportSource> find_what_is_named(const std::string& path) {
   // Other trainers leave a model and checkpoints beside it: the model is what is named then.
   if (has(model_config_file) && (has(weights_file) || has(weights_index_file)))
     return ExportSource{.directory = path, .notes = {}};
-  if (has(adapter_config_file) && has(adapter_weights_file)) return ExportSource{.directory = path, .notes = {}};
+  if (has(adapter_config_file) && has(adapter_weights_file))
+    return ExportSource{.directory = path, .notes = {}};
   TRY_ASSIGN(const FoundWeights found, find_weights(path, checkpoint_buffer));
   if (!found.path)
-    return Error{ErrorKind::usage, fmt::format("{} holds neither a checkpoint nor {} with {}: name a run, a checkpoint "
-                                               "or a model directory",
-                                               path, model_config_file, weights_file)};
+    return Error{ErrorKind::usage,
+                 fmt::format("{} holds neither a checkpoint nor {} with {}: name a run, a checkpoint "
+                             "or a model directory",
+                             path, model_config_file, weights_file)};
   ExportSource out{.directory = *found.path, .notes = {}};
-  for (const SteppedOver& s : found.stepped_over) out.notes.push_back(fmt::format("stepped over {}: {}", s.path, s.reason));
+  for (const SteppedOver& s : found.stepped_over)
+    out.notes.push_back(fmt::format("stepped over {}: {}", s.path, s.reason));
   out.notes.push_back("exporting " + *found.path);
   return out;
 }
@@ -55,12 +59,14 @@ Result<std::string> base_of(const std::string& adapter, const std::string& base)
     return directory;
   }
   if (!base.empty())
-    return Error{ErrorKind::usage, fmt::format("--base {}: holds no {} with {}: name a model directory, or a run's "
-                                               "checkpoint-N",
-                                               base, model_config_file, weights_file)};
-  return Error{ErrorKind::usage, fmt::format("{} holds adapters for '{}', which is no model directory here: name the model "
-                                             "that they were trained beside with --base DIR",
-                                             adapter, directory)};
+    return Error{ErrorKind::usage,
+                 fmt::format("--base {}: holds no {} with {}: name a model directory, or a run's "
+                             "checkpoint-N",
+                             base, model_config_file, weights_file)};
+  return Error{ErrorKind::usage,
+               fmt::format("{} holds adapters for '{}', which is no model directory here: name the model "
+                           "that they were trained beside with --base DIR",
+                           adapter, directory)};
 }
 
 }  // namespace
@@ -70,7 +76,9 @@ Result<ExportSource> find_export_source(const std::string& path, const std::stri
   std::error_code unused;
   if (!std::filesystem::exists(out.directory + "/" + adapter_config_file, unused)) {
     if (base.empty()) return out;
-    return Error{ErrorKind::usage, fmt::format("--base: {} holds no adapters, but a model; leave the option out", out.directory)};
+    return Error{
+        ErrorKind::usage,
+        fmt::format("--base: {} holds no adapters, but a model; leave the option out", out.directory)};
   }
   out.adapter = std::move(out.directory);
   TRY_ASSIGN(out.directory, base_of(out.adapter, base));

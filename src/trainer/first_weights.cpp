@@ -24,7 +24,8 @@ Result<void> load(const Config& config, const ModelGraph& graph, StateWriter& st
   const double began = RunMeter::now();
   TRY(verify_weights_if_hashed(directory, checkpoint_buffer));
   TRY_ASSIGN(const std::vector<std::string> unused, load_weights(directory, graph, state));
-  for (const std::string& tensor : unused) outputs.say(fmt::format("{}: tensor {} is not used", directory, tensor));
+  for (const std::string& tensor : unused)
+    outputs.say(fmt::format("{}: tensor {} is not used", directory, tensor));
   outputs.say("loaded weights in " + seconds_text(RunMeter::now() - began));
   return {};
 }
@@ -39,27 +40,35 @@ Result<void> check_weights_are_there(const Config& config) {
   };
   if (has(weights_file) || has(weights_index_file)) return {};
   if (has("pytorch_model.bin") || has("pytorch_model.bin.index.json"))
-    return Error{ErrorKind::bad_input,
-                 fmt::format("{}: its weights are in pytorch_model.bin, a format that can run programs and is not read here; "
-                             "have transformers write them as safetensors, with save_pretrained(DIR)",
-                             directory)};
+    return Error{
+        ErrorKind::bad_input,
+        fmt::format(
+            "{}: its weights are in pytorch_model.bin, a format that can run programs and is not read here; "
+            "have transformers write them as safetensors, with save_pretrained(DIR)",
+            directory)};
   if (has(adapter_config_file)) return adapters_are_no_model(directory);
   if (config.lora.on())
-    return Error{ErrorKind::usage, fmt::format("{} holds no {}: the model that the adapters stand beside has moved; name where "
-                                               "it is with model=DIR, or as `model` in the run's config.yaml",
-                                               absolute_path(directory), weights_file)};
-  return Error{ErrorKind::bad_input, fmt::format("{} holds neither {} nor {}", directory, weights_file, weights_index_file)};
+    return Error{ErrorKind::usage,
+                 fmt::format("{} holds no {}: the model that the adapters stand beside has moved; name where "
+                             "it is with model=DIR, or as `model` in the run's config.yaml",
+                             absolute_path(directory), weights_file)};
+  return Error{ErrorKind::bad_input,
+               fmt::format("{} holds neither {} nor {}", directory, weights_file, weights_index_file)};
 }
 
-Result<void> load_frozen_model(const Config& config, const ModelGraph& graph, Session& session, RunOutputs& outputs) {
+Result<void> load_frozen_model(const Config& config, const ModelGraph& graph, Session& session,
+                               RunOutputs& outputs) {
   TRY(check_weights_are_there(config));
   WriteMore adapters_follow(session.state());
   return load(config, graph, adapters_follow, outputs);
 }
 
-Result<void> make_first_weights(const Config& config, const ModelGraph& graph, Session& session, RunOutputs& outputs) {
-  if (graph.lora.on()) TRY(load_frozen_model(config, graph, session, outputs));
-  else if (!config.model_directory.empty()) return load(config, graph, session.state(), outputs);
+Result<void> make_first_weights(const Config& config, const ModelGraph& graph, Session& session,
+                                RunOutputs& outputs) {
+  if (graph.lora.on())
+    TRY(load_frozen_model(config, graph, session, outputs));
+  else if (!config.model_directory.empty())
+    return load(config, graph, session.state(), outputs);
   std::vector<std::byte> buffer(checkpoint_buffer.value);
   return init_weights(graph, config.train.seed, session.state(), buffer, session.pool(),
                       [&, last = -1](double share) mutable {

@@ -11,8 +11,8 @@ namespace tidepool {
 // Of adapters the model that they stand beside, too, and the adapters new. Errors: as load_weights.
 Result<void> make_first_weights(const Config&, const ModelGraph&, Session&, RunOutputs&);
 
-// That the config's model directory holds weights, before anything is made of them. ErrorKind::bad_input; usage where
-// adapters stand beside a model that is not there any more.
+// That the config's model directory holds weights, before anything is made of them. ErrorKind::bad_input;
+// usage where adapters stand beside a model that is not there any more.
 Result<void> check_weights_are_there(const Config&);
 
 // Of a run with LoRA: the frozen model. The adapters follow, from a checkpoint, which holds nothing else.

@@ -1,4 +1,5 @@
-// Plans of a trained model that is only run forward, through the budgets of its training: parameters are all its state.
+// Plans of a trained model that is only run forward, through the budgets of its training: parameters are all
+// its state.
 #pragma once
 
 #include <functional>
@@ -12,13 +13,13 @@
 
 namespace tidepool {
 
-// Of a run, with the model as its checkpoint has it: the directory that it came from may be gone. Adapters are for a
-// model that stays where it is.
+// Of a run, with the model as its checkpoint has it: the directory that it came from may be gone. Adapters
+// are for a model that stays where it is.
 Result<Config> config_of_trained(const std::string& run_dir, const std::string& checkpoint,
                                  std::vector<std::string> overrides);
 
-// Takes back what was chosen for training (homes, chunks, sweeps, a machine's rates), and computes on one device of
-// those that the run had, on the cores where that is not here, which is noted.
+// Takes back what was chosen for training (homes, chunks, sweeps, a machine's rates), and computes on one
+// device of those that the run had, on the cores where that is not here, which is noted.
 void make_forward_only(Config&, const std::function<void(const std::string&)>& note);
 
 struct ForwardPlan {
@@ -28,9 +29,9 @@ struct ForwardPlan {
 // Errors: as make_plan, and of a disk that is short.
 Result<ForwardPlan> plan_forward(const Config&);
 
-// Of a checkpoint or a model directory. Returns the names of tensors that the model has no use for; errors as of
-// load_weights.
-Result<std::vector<std::string>> load_forward_weights(const Config&, const std::string& directory, const ModelGraph&,
-                                                      StateWriter&);
+// Of a checkpoint or a model directory. Returns the names of tensors that the model has no use for; errors as
+// of load_weights.
+Result<std::vector<std::string>> load_forward_weights(const Config&, const std::string& directory,
+                                                      const ModelGraph&, StateWriter&);
 
 }  // namespace tidepool

@@ -44,13 +44,15 @@ i32 sample(std::vector<float>& logits, const GenerateConfig& config, std::mt1993
                     [&](u32 a, u32 b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
   if (config.temperature <= 0) return static_cast<i32>(order[0]);
   std::vector<double> weight(k);
-  for (u64 i = 0; i < k; ++i) weight[i] = std::exp((logits[order[i]] - logits[order[0]]) / config.temperature);
+  for (u64 i = 0; i < k; ++i)
+    weight[i] = std::exp((logits[order[i]] - logits[order[0]]) / config.temperature);
   return static_cast<i32>(order[std::discrete_distribution<u64>(weight.begin(), weight.end())(random)]);
 }
 
 }  // namespace
 
-Result<void> generate_text(const GenerateRequest& request, const std::function<void(std::string_view)>& emit) {
+Result<void> generate_text(const GenerateRequest& request,
+                           const std::function<void(std::string_view)>& emit) {
   // Nothing is worth a clean stop; but a swap file must not stay behind.
   const StopSignals signals(StopSignals::at_once(""));
   TRY_ASSIGN(const GeneratePlace place, find_generate_place(request.path));
@@ -68,10 +70,12 @@ Result<void> generate_text(const GenerateRequest& request, const std::function<v
   const ModelGraph& graph = forward.graph;
   PromptSource source;
   TRY_ASSIGN(const std::unique_ptr<Session> session,
-             Session::create(config, graph, std::move(forward.plan), source, {.own_swap_dir = true, .loads_weights = true}));
+             Session::create(config, graph, std::move(forward.plan), source,
+                             {.own_swap_dir = true, .loads_weights = true}));
   TRY_ASSIGN(const std::vector<std::string> unused,
              load_forward_weights(config, place.checkpoint, graph, session->state()));
-  for (const std::string& tensor : unused) request.note(fmt::format("{}: tensor {} is not used", place.checkpoint, tensor));
+  for (const std::string& tensor : unused)
+    request.note(fmt::format("{}: tensor {} is not used", place.checkpoint, tensor));
   const std::unique_ptr<Engine> engine = Engine::create(session->plan(), session->executor(), {});
   source.text.assign(speech.prompt.begin(), speech.prompt.end());
   DecodeStream text(*speech.encoder.text, speech.prompt);

@@ -28,7 +28,8 @@ bool is_numbered(const fs::path& path) {
 
 bool looks_like_checkpoint(const fs::path& path) {
   const auto has = [&](const char* file) { return fs::exists(path / file); };
-  return is_numbered(path) || has(manifest_file) || has(weights_file) || has(weights_index_file) || has(adapter_weights_file);
+  return is_numbered(path) || has(manifest_file) || has(weights_file) || has(weights_index_file) ||
+         has(adapter_weights_file);
 }
 
 // Or a model directory of others, which has no hashes.
@@ -46,12 +47,13 @@ Result<GeneratePlace> checkpoint_place(const std::string& path) {
 
 Result<GeneratePlace> find_generate_place(const std::string& path) {
   if (!fs::is_directory(path))
-    return Error{ErrorKind::usage, fmt::format("{} is not a directory: name the output.dir of a run, or a checkpoint",
-                                               path)};
+    return Error{ErrorKind::usage,
+                 fmt::format("{} is not a directory: name the output.dir of a run, or a checkpoint", path)};
   if (looks_like_checkpoint(clean(path))) return checkpoint_place(path);
   TRY_ASSIGN(const FoundWeights found, find_weights(path, checkpoint_buffer));
   if (!found.path)
-    return Error{ErrorKind::usage, fmt::format("{} holds no checkpoint: name a run directory or a checkpoint-N", path)};
+    return Error{ErrorKind::usage,
+                 fmt::format("{} holds no checkpoint: name a run directory or a checkpoint-N", path)};
   GeneratePlace out{.run_dir = clean(path).string(), .checkpoint = *found.path};
   for (const SteppedOver& s : found.stepped_over)
     out.notes.push_back(fmt::format("stepped over {}: {}", s.path, s.reason));

@@ -13,8 +13,8 @@ struct GeneratePlace {
   std::vector<std::string> notes;  // lines for people: what was stepped over
 };
 
-// `path`: a run directory, whose newest checkpoint with sound weights it is, or a checkpoint. ErrorKind::usage: neither;
-// corrupt_checkpoint: the weights are damaged.
+// `path`: a run directory, whose newest checkpoint with sound weights it is, or a checkpoint.
+// ErrorKind::usage: neither; corrupt_checkpoint: the weights are damaged.
 Result<GeneratePlace> find_generate_place(const std::string& path);
 
 }  // namespace tidepool

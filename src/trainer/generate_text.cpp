@@ -28,14 +28,18 @@ Result<void> encode_chat(Speech& speech, const std::string& prompt, const std::s
 
 }  // namespace
 
-Result<Speech> open_speech(const Config& config, const GenerateConfig& generate, const std::string& checkpoint) {
+Result<Speech> open_speech(const Config& config, const GenerateConfig& generate,
+                           const std::string& checkpoint) {
   Speech out;
-  const DataConfig carried{.chat_template_arguments = config.data.chat_template_arguments, .end_token = false};
-  TRY_ASSIGN(out.encoder, open_encoder(carried, checkpoint, generate.chat ? ChatTemplateUse::yes : ChatTemplateUse::no));
+  const DataConfig carried{.chat_template_arguments = config.data.chat_template_arguments,
+                           .end_token = false};
+  TRY_ASSIGN(out.encoder,
+             open_encoder(carried, checkpoint, generate.chat ? ChatTemplateUse::yes : ChatTemplateUse::no));
   if (out.encoder.name == "bytes" && config.model.vocab_size < 256)
-    return Error{ErrorKind::usage, fmt::format("{} has no tokenizer.json, so text is bytes, and this model's vocabulary is "
-                                               "smaller than 256",
-                                               checkpoint)};
+    return Error{ErrorKind::usage,
+                 fmt::format("{} has no tokenizer.json, so text is bytes, and this model's vocabulary is "
+                             "smaller than 256",
+                             checkpoint)};
   if (out.encoder.text->vocab_size() > config.model.vocab_size)
     return Error{ErrorKind::bad_input,
                  fmt::format("{}: has token ids up to {}, but the model's vocab_size is {}; put the "
@@ -51,7 +55,8 @@ Result<Speech> open_speech(const Config& config, const GenerateConfig& generate,
     out.shown = prompt;
   }
   if (out.prompt.empty())
-    return Error{ErrorKind::usage, fmt::format("the prompt comes to no token of {}: write a longer one", out.encoder.name)};
+    return Error{ErrorKind::usage,
+                 fmt::format("the prompt comes to no token of {}: write a longer one", out.encoder.name)};
   return out;
 }
 

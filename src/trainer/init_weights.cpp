@@ -20,10 +20,14 @@ float uniform_at(u64 seed, u64 tensor, u64 element) {
 
 float value_at(const Tensor& tensor, u64 seed, u64 number, u64 element) {
   switch (tensor.init) {
-    case Init::normal: return static_cast<float>(tensor.init_std) * normal_at(seed, number, element);
-    case Init::uniform: return static_cast<float>(tensor.init_bound) * uniform_at(seed, number, element);
-    case Init::ones: return 1.0f;
-    case Init::zeros: return 0.0f;
+    case Init::normal:
+      return static_cast<float>(tensor.init_std) * normal_at(seed, number, element);
+    case Init::uniform:
+      return static_cast<float>(tensor.init_bound) * uniform_at(seed, number, element);
+    case Init::ones:
+      return 1.0f;
+    case Init::zeros:
+      return 0.0f;
   }
   return 0.0f;
 }
@@ -60,9 +64,15 @@ Result<void> init_weights(const ModelGraph& graph, u64 seed, StateWriter& state,
                        for (u64 i = task * elements_per_task; i < end; ++i) {
                          const float x = value_at(tensor, seed, number, begin + i);
                          switch (graph.precision) {
-                           case Precision::fp32: values[i] = x; break;
-                           case Precision::bf16: halves[i] = bf16_from_float(x), low[i] = low_from_float(x); break;
-                           case Precision::fp16: halves[i] = fp16_from_float(x), values[i] = x; break;
+                           case Precision::fp32:
+                             values[i] = x;
+                             break;
+                           case Precision::bf16:
+                             halves[i] = bf16_from_float(x), low[i] = low_from_float(x);
+                             break;
+                           case Precision::fp16:
+                             halves[i] = fp16_from_float(x), values[i] = x;
+                             break;
                          }
                        }
                      });

@@ -41,7 +41,8 @@ Result<std::vector<CarriedFile>> files_of(const Config& config) {
   std::vector<CarriedFile> files;
   if (!config.model_directory.empty()) {
     files = carried_files(config.model_directory);
-    put(files, {.name = model_config_file, .path = config.model_directory + "/" + model_config_file, .text = {}});
+    put(files,
+        {.name = model_config_file, .path = config.model_directory + "/" + model_config_file, .text = {}});
   }
   if (!config.data.tokenizer.empty()) take_tokenizer(files, config.data.tokenizer);
   if (!config.data.chat_template.empty()) {
@@ -76,7 +77,8 @@ Config with_kept_model(Config config) {
   std::string& tokenizer = config.data.tokenizer;
   if (!tokenizer.empty() && !is_there(tokenizer)) tokenizer = kept;
   std::string& chat = config.data.chat_template;
-  if (!chat.empty() && chat != builtin_chat_template && !is_there(chat)) chat = kept + "/" + chat_template_file;
+  if (!chat.empty() && chat != builtin_chat_template && !is_there(chat))
+    chat = kept + "/" + chat_template_file;
   return config;
 }
 

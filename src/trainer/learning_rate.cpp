@@ -31,9 +31,8 @@ double factor_after_warmup(const std::string& type, double progress, double min_
 Result<LearningRate> make_learning_rate(const TrainConfig& train) {
   const std::string type = train.lr_scheduler_type;
   if (std::ranges::find(lr_schedulers, type) == lr_schedulers.end())
-    return Error{ErrorKind::usage,
-                 fmt::format("train.lr_scheduler_type: '{}' is not known; use one of {}", type,
-                             fmt::join(lr_schedulers, ", "))};
+    return Error{ErrorKind::usage, fmt::format("train.lr_scheduler_type: '{}' is not known; use one of {}",
+                                               type, fmt::join(lr_schedulers, ", "))};
   const double steps = static_cast<double>(train.max_steps);
   Schedule schedule{.total = steps, .min_rate = train.min_lr_rate};
   if (type != "constant")
@@ -43,7 +42,8 @@ Result<LearningRate> make_learning_rate(const TrainConfig& train) {
     const double done = static_cast<double>(step - 1);
     if (done < schedule.warmup) return peak * done / std::max(1.0, schedule.warmup);
     const double rest = std::max(1.0, schedule.total - schedule.warmup);
-    return peak * factor_after_warmup(type, std::min(1.0, (done - schedule.warmup) / rest), schedule.min_rate);
+    return peak *
+           factor_after_warmup(type, std::min(1.0, (done - schedule.warmup) / rest), schedule.min_rate);
   });
 }
 

@@ -32,7 +32,8 @@ namespace {
 
 // What tokenizing takes beside the config, for as long as it takes.
 template <class Open>
-auto with_place(const Config& config, const OpenData& options, Open&& open) -> decltype(open(config.data, DataPlace{})) {
+auto with_place(const Config& config, const OpenData& options, Open&& open)
+    -> decltype(open(config.data, DataPlace{})) {
   DataPlace place = data_place(config);
   TRY_ASSIGN(const std::unique_ptr<CorePool> pool, create_core_pool(config.machine.threads, Bytes{}));
   place.pool = pool.get();
@@ -47,7 +48,8 @@ auto with_place(const Config& config, const OpenData& options, Open&& open) -> d
 
 Result<std::unique_ptr<Dataset>> open_data(const Config& config, const OpenData& options) {
   return with_place(config, options, [&](const DataConfig& data, const DataPlace& place) {
-    return Dataset::open(data, config.model.vocab_size, config.train.sequence_length, config.train.seed, place);
+    return Dataset::open(data, config.model.vocab_size, config.train.sequence_length, config.train.seed,
+                         place);
   });
 }
 

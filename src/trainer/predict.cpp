@@ -100,8 +100,7 @@ Result<std::vector<BlockSeconds>> measure_blocks(Session& session) {
     const auto seconds = [&](OpKind kind, bool kept) {
       std::optional<OpId> op = find_op(session.plan(), kind, b, kept);
       for (u32 other = b + 1; !op && layer == b && other < out.size(); ++other)
-        if (graph.blocks[other].kind == BlockKind::layer)
-          op = find_op(session.plan(), kind, other, kept);
+        if (graph.blocks[other].kind == BlockKind::layer) op = find_op(session.plan(), kind, other, kept);
       return op_seconds(session, op);
     };
     TRY_ASSIGN(out[b].forward, seconds(OpKind::forward, false));
@@ -164,8 +163,8 @@ Result<double> measure_peak(Session& session) {
   return 2.0 * static_cast<double>(n * n * n) / seconds;
 }
 
-// Small ops reach less than large ones, so what is timed is as large as the plan's: the size up to which half of
-// the bytes move. bytes_of gives 0 for ops of other kinds. 0: there is none.
+// Small ops reach less than large ones, so what is timed is as large as the plan's: the size up to which half
+// of the bytes move. bytes_of gives 0 for ops of other kinds. 0: there is none.
 template <class BytesOf>
 u64 usual_bytes(const Segment& segment, BytesOf&& bytes_of) {
   std::vector<u64> sizes;
@@ -221,7 +220,8 @@ Result<double> measure_adam(Session& session) {
     return op.kind == OpKind::update && momentum != operands.end() ? momentum->frame.bytes.value : 0;
   });
   const u64 wanted = usual > 0 ? usual / sizeof(float) : memory_sample_bytes_max / 16;
-  const u64 elements = std::min<u64>(memory.size() / 16, wanted) / checksum_block_elements * checksum_block_elements;
+  const u64 elements =
+      std::min<u64>(memory.size() / 16, wanted) / checksum_block_elements * checksum_block_elements;
   if (elements == 0) return HostRates{}.adam_bytes_per_s;
   u64 offset = 0, touched = 0;
   const auto take = [&](Kind kind, u64 times) {

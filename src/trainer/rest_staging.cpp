@@ -37,7 +37,8 @@ std::vector<Range> gaps_at_rest(const Plan& plan, Tier tier, u64 end_bytes) {
     at = std::max(at, taken.end);
   }
   add(end_bytes);
-  std::stable_sort(out.begin(), out.end(), [](const Range& a, const Range& b) { return a.bytes() > b.bytes(); });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Range& a, const Range& b) { return a.bytes() > b.bytes(); });
   return out;
 }
 
@@ -56,7 +57,8 @@ std::vector<StagingPlace> place_staging(const Plan& plan, std::span<const Bytes>
   for (u32 i = 0; i < places.size(); ++i) {
     places[i].bytes = needed[i];
     const u64 pages = round_up(needed[i].value, frame_alignment);
-    const auto gap = std::find_if(gaps.begin(), gaps.end(), [&](const Range& g) { return g.bytes() >= pages; });
+    const auto gap =
+        std::find_if(gaps.begin(), gaps.end(), [&](const Range& g) { return g.bytes() >= pages; });
     if (gap == gaps.end()) continue;
     places[i].tier = gap->tier;
     places[i].offset = gap->begin;

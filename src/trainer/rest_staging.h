@@ -20,8 +20,8 @@ struct StagingPlace {
 enum class DeviceMemory : u8 { of_host, of_gpus };
 
 // Room for what a StateStore stages, in gaps that no home and no scalars touch: the host's first, the largest
-// first; as many places as are `needed`, in that order. `host_reserved`: the end of the host's arena, which holds no
-// frames.
+// first; as many places as are `needed`, in that order. `host_reserved`: the end of the host's arena, which
+// holds no frames.
 std::vector<StagingPlace> place_staging(const Plan&, std::span<const Bytes> needed, Bytes host_reserved,
                                         DeviceMemory = DeviceMemory::of_host);
 

@@ -19,12 +19,15 @@ namespace {
 
 Result<void> check_file_size(const std::string& dir, Bytes largest) {
   rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= largest.value)
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+      limit.rlim_cur >= largest.value)
     return {};
-  return Error{ErrorKind::io,
-               fmt::format("the file size limit {} is below the {} that a file of a checkpoint in {} takes: raise it with "
-                           "`ulimit -f unlimited`",
-                           format_bytes({limit.rlim_cur}), format_bytes(largest), dir)};
+  return Error{
+      ErrorKind::io,
+      fmt::format(
+          "the file size limit {} is below the {} that a file of a checkpoint in {} takes: raise it with "
+          "`ulimit -f unlimited`",
+          format_bytes({limit.rlim_cur}), format_bytes(largest), dir)};
 }
 
 }  // namespace
@@ -40,7 +43,8 @@ Result<std::unique_ptr<RunCheckpoints>> RunCheckpoints::open(const Config& confi
   TRY_ASSIGN(options.source_config, kept_model_config(config));
   TRY_ASSIGN(out->store_, CheckpointStore::create(options, graph));
   TRY_ASSIGN(const std::vector<std::string> litter, out->store_->sweep());
-  for (const std::string& name : litter) outputs.say("cleared a half-written checkpoint of a dead run: " + name);
+  for (const std::string& name : litter)
+    outputs.say("cleared a half-written checkpoint of a dead run: " + name);
   return out;
 }
 
@@ -65,29 +69,31 @@ Result<void> RunCheckpoints::go_on_from(FoundCheckpoint found, StateWriter& writ
   const u64 step = found.state.step;
   TRY(store_->restore(found, writer));
   outputs_.say(fmt::format("resumed from {} (step {})", found.path, step));
-  // Those that --resume auto stepped over keep their names: they lie ahead because they are damaged, and are not of
-  // another branch.
+  // Those that --resume auto stepped over keep their names: they lie ahead because they are damaged, and are
+  // not of another branch.
   if (distrusted_.empty()) {
     TRY_ASSIGN(const std::vector<std::string> aside, store_->follow(found));
     for (const std::string& path : aside)
-      outputs_.say(fmt::format("set aside as {}: it is of the branch left at step {}; delete it or resume from it", path,
-                               step));
+      outputs_.say(fmt::format(
+          "set aside as {}: it is of the branch left at step {}; delete it or resume from it", path, step));
   }
   std::error_code unused;
-  if (!std::filesystem::equivalent(found.path, store_->path_of(step), unused)) return {};  // of another directory
+  if (!std::filesystem::equivalent(found.path, store_->path_of(step), unused))
+    return {};  // of another directory
   last_ = {.path = found.path, .weights_xxh3 = found.weights_xxh3};
   last_step_ = step;
   point_at_best(found.state.best_step);  // of this branch
   return {};
 }
 
-// For people and programs that open the best by name; nothing here follows it, so a file system without links is said
-// and left at that.
+// For people and programs that open the best by name; nothing here follows it, so a file system without links
+// is said and left at that.
 void RunCheckpoints::point_at_best(u64 step) {
   namespace fs = std::filesystem;
   const fs::path link = fs::path(config_.output.dir) / best_checkpoint_link;
   std::error_code error;
-  if (fs::exists(fs::symlink_status(link, error)) && !fs::is_symlink(fs::symlink_status(link, error))) return;  // not ours
+  if (fs::exists(fs::symlink_status(link, error)) && !fs::is_symlink(fs::symlink_status(link, error)))
+    return;  // not ours
   if (step == 0 || !fs::exists(store_->path_of(step), error)) {
     fs::remove(link, error);
     return;
@@ -98,7 +104,9 @@ void RunCheckpoints::point_at_best(u64 step) {
   fs::remove(fresh, error);
   fs::create_directory_symlink(target, fresh, error);
   if (!error) fs::rename(fresh, link, error);
-  if (error) outputs_.say(fmt::format("{} could not be made ({}); the best is {}", link.string(), error.message(), target.string()));
+  if (error)
+    outputs_.say(fmt::format("{} could not be made ({}); the best is {}", link.string(), error.message(),
+                             target.string()));
 }
 
 std::string RunCheckpoints::way_on() const {
@@ -125,19 +133,21 @@ Result<void> RunCheckpoints::check_room(u64 step) const {
   TRY(check_file_size(dir, checkpoint_file_bytes_max(graph_)));
   TRY_ASSIGN(const FileSystem at, look_at_file_system(dir));
   if (at.free < each)
-    return Error{ErrorKind::io,
-                 fmt::format("a checkpoint takes {} and {} has {} free: free some space there, or put output.dir on a "
-                             "larger disk",
-                             format_bytes(each), dir, format_bytes(at.free))};
+    return Error{
+        ErrorKind::io,
+        fmt::format("a checkpoint takes {} and {} has {} free: free some space there, or put output.dir on a "
+                    "larger disk",
+                    format_bytes(each), dir, format_bytes(at.free))};
   TRY_ASSIGN(const std::vector<u64> there, checkpoint_steps(dir));
   // A new one stands beside all that may stay until it is whole. The best may be one more than a limit of 1.
   const u64 held = std::max<u64>(config_.output.save_total_limit, 2) + 1;
   const u64 more = std::min(there.size() + saves, std::max<u64>(held, there.size() + 1)) - there.size();
   if (at.free >= each * more) return {};
-  outputs_.say(fmt::format("WARNING: {} has {} free, room for {} more checkpoint{} of {}, and this run will need room for "
-                           "{}: free some space there, or lower output.save_total_limit",
-                           dir, format_bytes(at.free), at.free.value / each.value,
-                           at.free < each * 2 ? "" : "s", format_bytes(each), more));
+  outputs_.say(fmt::format(
+      "WARNING: {} has {} free, room for {} more checkpoint{} of {}, and this run will need room for "
+      "{}: free some space there, or lower output.save_total_limit",
+      dir, format_bytes(at.free), at.free.value / each.value, at.free < each * 2 ? "" : "s",
+      format_bytes(each), more));
   return {};
 }
 

@@ -18,18 +18,19 @@ class RunCheckpoints {
   // must outlive it.
   static Result<std::unique_ptr<RunCheckpoints>> open(const Config&, const ModelGraph&, RunOutputs&);
 
-  // `resume` as in TrainRequest. Nothing: begin anew. Errors as of CheckpointStore's find_resumable and open, and
-  // ErrorKind::corrupt_checkpoint where there are checkpoints and none of them verifies.
+  // `resume` as in TrainRequest. Nothing: begin anew. Errors as of CheckpointStore's find_resumable and open,
+  // and ErrorKind::corrupt_checkpoint where there are checkpoints and none of them verifies.
   Result<std::optional<FoundCheckpoint>> find(const std::string& resume);
 
   // The state, and the run goes on from there: see CheckpointStore::follow.
   Result<void> go_on_from(FoundCheckpoint found, StateWriter&);
 
-  // Before the first step: whether output.dir takes what a run up to `max_steps` from `step` will save. An error
-  // (ErrorKind::io) where not even the next one fits; a line where the later ones do not.
+  // Before the first step: whether output.dir takes what a run up to `max_steps` from `step` will save. An
+  // error (ErrorKind::io) where not even the next one fits; a line where the later ones do not.
   Result<void> check_room(u64 step) const;
 
-  // Saves, deletes what output.save_total_limit has no room for, and lets checkpoint-best, a symbolic link, name the best.
+  // Saves, deletes what output.save_total_limit has no room for, and lets checkpoint-best, a symbolic link,
+  // name the best.
   Result<void> save(const TrainerState&, StateReader&);
 
   // The last one: saved by this process, or gone on from. Nothing: output.dir holds none of this run.

@@ -29,15 +29,16 @@ Result<RunDirectory> RunDirectory::open(const std::string& dir, Beginning beginn
   if (error) return Error{ErrorKind::io, fmt::format("cannot make output.dir {}: {}", dir, error.message())};
   RunDirectory out;
   out.dir_ = dir;
-  TRY_ASSIGN(out.lock_, DirectoryLock::take({.dir = dir,
-                                             .file = run_lock_name,
-                                             .what = "run directory",
-                                             .remedy = "set another output.dir"}));
+  TRY_ASSIGN(
+      out.lock_,
+      DirectoryLock::take(
+          {.dir = dir, .file = run_lock_name, .what = "run directory", .remedy = "set another output.dir"}));
   TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(dir));
   if (beginning == Beginning::anew && !steps.empty())
-    return Error{ErrorKind::usage,
-                 fmt::format("{} already holds checkpoints: continue with --resume auto, or set another output.dir",
-                             dir)};
+    return Error{
+        ErrorKind::usage,
+        fmt::format("{} already holds checkpoints: continue with --resume auto, or set another output.dir",
+                    dir)};
   return out;
 }
 

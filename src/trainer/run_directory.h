@@ -16,7 +16,8 @@ inline constexpr const char* run_lock_name = "tidepool.run";
 class RunDirectory {
  public:
   // Makes it where it is missing, and locks it for as long as this lives. ErrorKind::io: cannot be made, or a
-  // live run has it; ErrorKind::usage: it holds checkpoints and the run begins anew. Nothing in it is changed.
+  // live run has it; ErrorKind::usage: it holds checkpoints and the run begins anew. Nothing in it is
+  // changed.
   static Result<RunDirectory> open(const std::string& dir, Beginning);
 
   // How a plan differs from the one that plan.txt holds (plan_change); empty: it does not, or there is none.

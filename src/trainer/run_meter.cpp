@@ -12,7 +12,11 @@ constexpr double seconds(Nanos nanos) { return static_cast<double>(nanos.value) 
 }  // namespace
 
 RunMeter::RunMeter(const Plan& plan, TrainingExecutor& executor, u64 steps_expected, u64 trace_events)
-    : plan_(plan), executor_(executor), profile_(plan), phases_(plan, steps_expected), trace_(plan, trace_events) {
+    : plan_(plan),
+      executor_(executor),
+      profile_(plan),
+      phases_(plan, steps_expected),
+      trace_(plan, trace_events) {
   step_seconds_.reserve(steps_expected);
 }
 

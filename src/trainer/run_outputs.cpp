@@ -19,7 +19,8 @@ double mean(const std::vector<double>& values) {
 
 }  // namespace
 
-RunOutputs::RunOutputs(const Config& config, bool quiet) : config_(config), quiet_(quiet), screen_(detect_screen(1)) {}
+RunOutputs::RunOutputs(const Config& config, bool quiet)
+    : config_(config), quiet_(quiet), screen_(detect_screen(1)) {}
 
 void RunOutputs::say(const std::string& line) {
   if (quiet_) return;
@@ -88,9 +89,9 @@ Result<void> RunOutputs::evaluation(const EvalMetrics& metrics) { return log_->a
 Result<void> RunOutputs::finish(const RunReport& report) {
   TRY(write_report(config_.output.dir, report));
   TRY(log_->append(TrainMetrics{.step = report.resumed_from_step + report.steps,
-                                    .train_runtime = report.train_seconds,
-                                    .train_tokens_per_second = report.tokens_per_second,
-                                    .train_loss = mean(report.losses)}));
+                                .train_runtime = report.train_seconds,
+                                .train_tokens_per_second = report.tokens_per_second,
+                                .train_loss = mean(report.losses)}));
   progress_.reset();
   live_.reset();
   if (!quiet_) print(render_report(report, screen_));

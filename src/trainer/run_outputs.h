@@ -1,4 +1,5 @@
-// What a run tells: lines and a progress bar on the terminal, metrics.jsonl, events, report.json, report.html.
+// What a run tells: lines and a progress bar on the terminal, metrics.jsonl, events, report.json,
+// report.html.
 #pragma once
 
 #include <memory>

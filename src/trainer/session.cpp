@@ -1,16 +1,16 @@
 // A session takes memory, disk and threads for a plan, in this order, and hands them to the executor.
 #include "trainer/session.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "checkpoint/weight_reader.h"
 #include "executor/gpu_reserved.h"
 #include "io/memory_limits.h"
 #include "model/blocks.h"
-#include "tidepool/model_config.h"
 #include "tidepool/check.h"
+#include "tidepool/model_config.h"
 #include "trainer/rest_staging.h"
 
 namespace tidepool {
@@ -18,9 +18,12 @@ namespace {
 
 DiskBackend backend_of(IoBackend io) {
   switch (io) {
-    case IoBackend::io_uring: return DiskBackend::io_uring;
-    case IoBackend::threads: return DiskBackend::threads;
-    case IoBackend::automatic: break;
+    case IoBackend::io_uring:
+      return DiskBackend::io_uring;
+    case IoBackend::threads:
+      return DiskBackend::threads;
+    case IoBackend::automatic:
+      break;
   }
   return DiskBackend::automatic;
 }
@@ -64,7 +67,8 @@ Bytes host_reserved() {
 Bytes device_reserved(const Config& config) {
   if (config.machine.gpus().empty()) return Bytes{0};
   const Result<ModelGraph> graph = make_graph(config);
-  return graph ? gpu_reserved(*graph, micro_batches_per_step(config), config.machine.devices()).total() : Bytes{0};
+  return graph ? gpu_reserved(*graph, micro_batches_per_step(config), config.machine.devices()).total()
+               : Bytes{0};
 }
 
 bool packs_documents(const Config& config) {
@@ -77,10 +81,10 @@ Result<ModelGraph> make_graph(const Config& config) {
   LoraConfig lora = config.lora;
   lora.base = config.model_directory;
   return build_model(config.model, precision,
-                    {.sequences = config.train.per_device_train_batch_size,
-                     .tokens = config.train.sequence_length,
-                     .packed = packs_documents(config)},
-                    config.machine.gpus().empty() ? Precision::fp32 : precision, lora);
+                     {.sequences = config.train.per_device_train_batch_size,
+                      .tokens = config.train.sequence_length,
+                      .packed = packs_documents(config)},
+                     config.machine.gpus().empty() ? Precision::fp32 : precision, lora);
 }
 
 u32 micro_batches_per_step(const Config& config) {
@@ -95,22 +99,23 @@ Result<Bytes> disk_budget(const Config& config) {
 PlanOptions plan_options(const Config& config, Bytes disk) {
   const Budgets& budgets = config.memory.budgets;
   return PlanOptions{.budgets = {.device = budgets.device, .host = budgets.host, .disk = disk},
-                      .micro_batches = micro_batches_per_step(config),
-                      .devices = config.machine.devices(),
-                      .clipping = config.train.max_grad_norm > 0,
-                      .home = config.memory.home,
-                      .recompute = config.train.recompute,
-                      .chunk_bytes = config.memory.chunk_size,
-                      .sweeps = config.memory.sweeps,
-                      .lookahead = config.memory.lookahead,
-                      .device_reserved = device_reserved(config),
-                      .host_reserved = host_reserved()};
+                     .micro_batches = micro_batches_per_step(config),
+                     .devices = config.machine.devices(),
+                     .clipping = config.train.max_grad_norm > 0,
+                     .home = config.memory.home,
+                     .recompute = config.train.recompute,
+                     .chunk_bytes = config.memory.chunk_size,
+                     .sweeps = config.memory.sweeps,
+                     .lookahead = config.memory.lookahead,
+                     .device_reserved = device_reserved(config),
+                     .host_reserved = host_reserved()};
 }
 
 std::string plan_text(const Config& config, const Plan& plan) {
   std::string text = to_text(plan);
   if (config.memory.budgets.disk != disk_auto) return text;
-  const std::string budget = fmt::format("disk budget {}", plan.tiers[static_cast<u32>(Tier::disk)].budget.value);
+  const std::string budget =
+      fmt::format("disk budget {}", plan.tiers[static_cast<u32>(Tier::disk)].budget.value);
   const u64 at = text.find(budget);
   CHECK(at != std::string::npos, budget);
   return text.replace(at, budget.size(), "disk budget auto");
@@ -120,10 +125,11 @@ Result<void> check_executor(const Config& config) {
   const std::vector<u32> gpus = config.machine.gpus();
   if (gpus.empty()) return {};
   if (gpu_backend() == nullptr)
-    return Error{ErrorKind::usage,
-                 fmt::format("machine.executor={}, and this program was built without CUDA: build it where the CUDA "
-                             "Toolkit is installed, or train with machine.executor=cpu",
-                             config.machine.executor)};
+    return Error{
+        ErrorKind::usage,
+        fmt::format("machine.executor={}, and this program was built without CUDA: build it where the CUDA "
+                    "Toolkit is installed, or train with machine.executor=cpu",
+                    config.machine.executor)};
   const std::string why_none = gpu_backend()->why_none(gpus);
   if (!why_none.empty()) return Error{ErrorKind::usage, why_none};
   return {};
@@ -136,8 +142,9 @@ std::string resolve_executor(Config& config) {
   const Result<void> usable = check_executor(config);
   if (usable) return "machine.executor=auto: the first GPU computes";
   executor = "cpu";
-  return gpu_backend() == nullptr ? "machine.executor=auto: the cores compute; this program was built without CUDA"
-                                  : "machine.executor=auto: the cores compute; " + usable.error().message;
+  return gpu_backend() == nullptr
+             ? "machine.executor=auto: the cores compute; this program was built without CUDA"
+             : "machine.executor=auto: the cores compute; " + usable.error().message;
 }
 
 Result<std::unique_ptr<Session>> Session::create(const Config& config, const ModelGraph& graph, Plan plan,
@@ -213,9 +220,9 @@ Result<void> Session::open_executor(const Config& config, StepSource& source, co
   return {};
 }
 
-// An update has the chunks that it brought from disk in host frames beside all homes, so there is room for one
-// of each at rest, and mostly for more. Were it in pieces too small, the device's arena would do, which is host memory
-// here.
+// An update has the chunks that it brought from disk in host frames beside all homes, so there is room for
+// one of each at rest, and mostly for more. Were it in pieces too small, the device's arena would do, which
+// is host memory here.
 void Session::make_state_store() {
   const std::array<Bytes, 2> one = StateStore::staging_bytes(plan_, device_memory_);
   const u64 pairs = staged_pairs(one);

@@ -21,7 +21,9 @@ Result<ModelGraph> make_graph(const Config&);
 // Whether rows may hold several documents. GPT-2's positions are learned for whole rows: one document each.
 bool packs_documents(const Config&);
 PlanOptions plan_options(const Config&, Bytes disk);
-inline PlanOptions plan_options(const Config& c) { return plan_options(c, c.memory.budgets.disk); }  // auto: no limit
+inline PlanOptions plan_options(const Config& c) {
+  return plan_options(c, c.memory.budgets.disk);
+}  // auto: no limit
 // to_text, but memory.disk=auto stays auto: what a disk has free today is no part of a plan's text.
 std::string plan_text(const Config&, const Plan&);
 
@@ -33,7 +35,8 @@ u32 micro_batches_per_step(const Config&);  // of all devices together
 inline constexpr Bytes executor_staging{1 * mib};
 inline constexpr Bytes checkpoint_buffer{256 * kib};
 Bytes host_reserved();  // the two together, in whole pages
-// Of each device's memory beside the plan's frames: what its libraries and a step's numbers take. None on a CPU.
+// Of each device's memory beside the plan's frames: what its libraries and a step's numbers take. None on a
+// CPU.
 Bytes device_reserved(const Config&);
 // What checkpoints stage at rest and no arena has room for: taken beside the budgets.
 Bytes staging_beside_budgets(const Plan&, DeviceMemory = DeviceMemory::of_host);
@@ -46,10 +49,11 @@ struct SessionOptions {
   bool loads_weights = false;            // of a model directory, which takes memory beside the budgets
 };
 
-// Whether this program can train on what machine.executor names here: asked before anything is planned or taken.
-// Error: ErrorKind::usage, with what can be done.
+// Whether this program can train on what machine.executor names here: asked before anything is planned or
+// taken. Error: ErrorKind::usage, with what can be done.
 Result<void> check_executor(const Config&);
-// Of machine.executor=auto what it comes to here: cuda, or cpu. Returns a line for people, empty where it was not auto.
+// Of machine.executor=auto what it comes to here: cuda, or cpu. Returns a line for people, empty where it was
+// not auto.
 std::string resolve_executor(Config&);
 
 class Session {

@@ -27,7 +27,9 @@ void say(const char* text) { [[maybe_unused]] const auto n = write(2, text, std:
 // What goes to a pipe without a reader goes nowhere instead, or every write would fail from here on.
 void silence_broken_outputs() {
   for (const int fd : {1, 2}) {
-    struct pollfd at {.fd = fd, .events = POLLOUT, .revents = 0};
+    struct pollfd at {
+      .fd = fd, .events = POLLOUT, .revents = 0
+    };
     if (poll(&at, 1, 0) != 1 || (at.revents & POLLERR) == 0) continue;
     const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (nowhere < 0) continue;

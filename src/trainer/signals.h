@@ -1,5 +1,5 @@
-// The signals that ask a process to end: Ctrl-C, SIGTERM, a terminal that closes (SIGHUP) and an output that nobody
-// reads any more (SIGPIPE).
+// The signals that ask a process to end: Ctrl-C, SIGTERM, a terminal that closes (SIGHUP) and an output that
+// nobody reads any more (SIGPIPE).
 #pragma once
 
 namespace tidepool {
@@ -10,10 +10,10 @@ struct StopWords {
   const char* second = "\ntidepool: stopped at once; the last checkpoint is intact\n";
 };
 
-// Installs handlers; restores the old ones when it goes. One at a time. The first signal asks for a clean stop, the
-// second ends the process at once with 128 + n, without the files that only a live job needs. SIGHUP and
-// SIGPIPE that were ignored (nohup, train) stay so. After SIGPIPE the output goes nowhere, and further ones are not
-// counted: writing goes on.
+// Installs handlers; restores the old ones when it goes. One at a time. The first signal asks for a clean
+// stop, the second ends the process at once with 128 + n, without the files that only a live job needs.
+// SIGHUP and SIGPIPE that were ignored (nohup, train) stay so. After SIGPIPE the output goes nowhere, and
+// further ones are not counted: writing goes on.
 class StopSignals {
  public:
   explicit StopSignals(const StopWords& = {});
@@ -28,8 +28,8 @@ class StopSignals {
   static bool stop_requested();
   static int signal_number();  // that asked; 0: none
 
-  // After a clean stop with nothing to hand on: says `said`, and ends as the shell expects of a process that the
-  // signal ended. REQUIRES: stop_requested().
+  // After a clean stop with nothing to hand on: says `said`, and ends as the shell expects of a process that
+  // the signal ended. REQUIRES: stop_requested().
   [[noreturn]] static void end_as_asked(const char* said);
 };
 

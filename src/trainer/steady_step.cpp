@@ -63,7 +63,10 @@ StepTimes forecast_step(const Plan& plan, const Forecast& forecast) {
 std::vector<TracedOp> forecast_trace(const Plan& plan, const Forecast& forecast) {
   std::vector<TracedOp> ops;
   for (const ForecastOp& op : forecast.ops)
-    ops.push_back({.segment = &plan.segment(SegmentKind::body), .op = op.op, .started = op.started, .finished = op.finished});
+    ops.push_back({.segment = &plan.segment(SegmentKind::body),
+                   .op = op.op,
+                   .started = op.started,
+                   .finished = op.finished});
   return ops;
 }
 

@@ -29,7 +29,8 @@ std::vector<KindUse> streaming_uses(const Plan& plan, Tier tier) {
     const Kind kind = plan.chunk(o.first).kind;
     const Frame& home = plan.homes[index(o.first)];
     const bool at_home = home.bytes.value > 0 && home.tier == tier;
-    if (o.frame.tier == tier && o.frame.device == 0 && !at_home) ranges[kind].push_back({o.frame.offset, o.frame.end()});
+    if (o.frame.tier == tier && o.frame.device == 0 && !at_home)
+      ranges[kind].push_back({o.frame.offset, o.frame.end()});
   }
   std::map<Kind, Bytes> sums;
   for (auto& [kind, list] : ranges) {
@@ -61,14 +62,15 @@ void add_prediction(PlanSummary& s, const Prediction& p) {
   // Each device has a link of its own to the host, and there is one disk.
   for (u32 l = 0; l < link_count; ++l) {
     const bool of_device = l == static_cast<u32>(LinkKind::h2d) || l == static_cast<u32>(LinkKind::d2h);
-    s.links[l].seconds = static_cast<double>(s.links[l].per_step.value) / rates[l] / (of_device ? s.devices : 1);
+    s.links[l].seconds =
+        static_cast<double>(s.links[l].per_step.value) / rates[l] / (of_device ? s.devices : 1);
   }
   s.notes.push_back(fmt::format("measured now: {:.0f} GFLOP/s, copies {:.1f} GB/s, Adam {:.1f} GB/s",
                                 m.device.flops_per_s[0] * 1e-9, m.copies.h2d_bytes_per_s * 1e-9,
                                 m.host.adam_bytes_per_s * 1e-9));
   if (s.links[2].per_step.value > 0)
-    s.notes.push_back(fmt::format("disk: {:.2f} GB/s read, {:.2f} GB/s written", m.disk.read_bytes_per_s * 1e-9,
-                                  m.disk.write_bytes_per_s * 1e-9));
+    s.notes.push_back(fmt::format("disk: {:.2f} GB/s read, {:.2f} GB/s written",
+                                  m.disk.read_bytes_per_s * 1e-9, m.disk.write_bytes_per_s * 1e-9));
 }
 
 }  // namespace
@@ -84,7 +86,8 @@ namespace {
 std::string executor_text(const Config& config, const Plan& plan, const Machine* machine) {
   if (machine != nullptr)
     return fmt::format("{}, {} device{}", machine->name, plan.devices, plan.devices == 1 ? "" : "s");
-  const u32 threads = config.machine.threads != 0 ? config.machine.threads : std::thread::hardware_concurrency();
+  const u32 threads =
+      config.machine.threads != 0 ? config.machine.threads : std::thread::hardware_concurrency();
   return fmt::format("{}, {} thread{}", config.machine.executor, threads, threads == 1 ? "" : "s");
 }
 
@@ -112,7 +115,8 @@ PlanSummary summarize(const SummaryInput& in) {
     if (has_kind(plan.precision, kind))
       costs.push_back({kind, static_cast<u32>(element_bytes(kind, plan.precision))});
   };
-  for (const Kind kind : {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance}) add(s.kept, kind);
+  for (const Kind kind : {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance})
+    add(s.kept, kind);
   if (!made_by_update(Kind::param, plan.precision))  // else they wait where parameters are dead
     add(s.waiting, has_kind(plan.precision, Kind::grad) ? Kind::grad : Kind::grad_accum);
   for (u32 t = 0; t < tier_count; ++t) {
@@ -130,14 +134,17 @@ PlanSummary summarize(const SummaryInput& in) {
   if (config.output.save)
     s.notes.push_back(fmt::format("checkpoints: {} each, up to {} at once in {}",
                                   bytes_text(checkpoint_bytes(graph)), kept, config.output.dir));
-  s.notes.push_back(fmt::format("host holds {} for disk transfers at rest and checkpoints, beside what passes",
-                                bytes_text(host_reserved())));
+  s.notes.push_back(
+      fmt::format("host holds {} for disk transfers at rest and checkpoints, beside what passes",
+                  bytes_text(host_reserved())));
   if (const Bytes reserved = device_reserved(config); reserved.value > 0)
-    s.notes.push_back(fmt::format("the device holds {} for workspaces and a step's numbers", bytes_text(reserved)));
+    s.notes.push_back(
+        fmt::format("the device holds {} for workspaces and a step's numbers", bytes_text(reserved)));
   const Bytes beside = staging_beside_budgets(plan, device_memory_of(config));
   if (beside.value > 0)
-    s.notes.push_back(fmt::format("checkpoints take {} beside the budgets: at rest no arena has so much in one piece",
-                                  bytes_text(beside)));
+    s.notes.push_back(
+        fmt::format("checkpoints take {} beside the budgets: at rest no arena has so much in one piece",
+                    bytes_text(beside)));
   return s;
 }
 

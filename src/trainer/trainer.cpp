@@ -49,20 +49,27 @@ constexpr double watchdog_steps = 20;
 constexpr double watchdog_seconds_max = 1e6;  // a prediction beyond eleven days is none
 
 // What decides beside the files which sequences a step takes.
-constexpr std::array<std::string_view, 4> sequence_keys = {"train.seed", "train.sequence_length", "train.per_device_train_batch_size",
+constexpr std::array<std::string_view, 4> sequence_keys = {"train.seed", "train.sequence_length",
+                                                           "train.per_device_train_batch_size",
                                                            "train.gradient_accumulation_steps"};
 
 Error other_sequences(const FoundCheckpoint& found, const Config& now) {
   std::map<std::string, std::string> settings = numeric_settings(now);
-  std::erase_if(settings, [](const auto& setting) { return std::ranges::find(sequence_keys, setting.first) == sequence_keys.end(); });
+  std::erase_if(settings, [](const auto& setting) {
+    return std::ranges::find(sequence_keys, setting.first) == sequence_keys.end();
+  });
   const std::vector<std::string> changes = changed_settings(found.state, settings);
   if (!changes.empty())
-    return {ErrorKind::usage, fmt::format("{} was trained on other data or in another order: {}. Set that as it was then, or start "
-                                          "anew in another output.dir",
-                                          found.path, fmt::join(changes, "; "))};
-  return {ErrorKind::usage, fmt::format("{} was trained on other data or another split: resume with the files, data.shuffle and "
-                                        "what is held out as they were, or start anew in another output.dir",
-                                        found.path)};
+    return {
+        ErrorKind::usage,
+        fmt::format("{} was trained on other data or in another order: {}. Set that as it was then, or start "
+                    "anew in another output.dir",
+                    found.path, fmt::join(changes, "; "))};
+  return {
+      ErrorKind::usage,
+      fmt::format("{} was trained on other data or another split: resume with the files, data.shuffle and "
+                  "what is held out as they were, or start anew in another output.dir",
+                  found.path)};
 }
 
 class Trainer final : public NextSegment, public EngineObserver {
@@ -79,7 +86,9 @@ class Trainer final : public NextSegment, public EngineObserver {
       TRY(check_weights_are_there(config_));
     TRY(find_data());
     TRY(choose());
-    TRY_ASSIGN(directory_, RunDirectory::open(config_.output.dir, request_.resume.empty() ? Beginning::anew : Beginning::resumed));
+    TRY_ASSIGN(directory_,
+               RunDirectory::open(config_.output.dir,
+                                  request_.resume.empty() ? Beginning::anew : Beginning::resumed));
     TRY(keep_model(config_, request_.resume.empty() ? Kept::anew : Kept::as_it_is));
     TRY_ASSIGN(checkpoints_, RunCheckpoints::open(config_, graph_, outputs_));
     TRY_ASSIGN(std::optional<FoundCheckpoint> found, checkpoints_->find(request_.resume));
@@ -88,7 +97,8 @@ class Trainer final : public NextSegment, public EngineObserver {
     TRY_ASSIGN(session_, Session::create(config_, graph_, std::move(chosen_.plan), *source_,
                                          {.open_disk = request_.open_disk,
                                           .rest_patience = request_.watchdog_least,
-                                          .loads_weights = (!found || graph_.lora.on()) && !config_.model_directory.empty()}));
+                                          .loads_weights = (!found || graph_.lora.on()) &&
+                                                           !config_.model_directory.empty()}));
     if (!request_.quiet) TRY(show_plan());
     for (const std::string& note : data_->notes()) outputs_.say(note);
     for (const std::string& note : session_->notes()) outputs_.say(note);
@@ -159,7 +169,8 @@ class Trainer final : public NextSegment, public EngineObserver {
   void say_choice() {
     for (const std::string& note : choice_notes_) outputs_.say(note);
     if (!chosen_.machine) return;
-    const std::string other = machine_mismatch(config_, *chosen_.machine, session_->pool().workers(), cpu_name());
+    const std::string other =
+        machine_mismatch(config_, *chosen_.machine, session_->pool().workers(), cpu_name());
     if (!other.empty()) outputs_.say(other);
   }
 
@@ -185,8 +196,9 @@ class Trainer final : public NextSegment, public EngineObserver {
   Result<void> find_data() {
     TRY_ASSIGN(data_, open_data(config_, {.quiet = request_.quiet}));
     if (config_.train.early_stopping_patience > 0 && data_->validation_sequences() == 0)
-      return Error{ErrorKind::usage, "train.early_stopping_patience: the data is too small to hold some of it out; name "
-                                     "data.validation, or set it to 0"};
+      return Error{ErrorKind::usage,
+                   "train.early_stopping_patience: the data is too small to hold some of it out; name "
+                   "data.validation, or set it to 0"};
     batches_ = std::make_unique<BatchSource>(*data_, graph_.batch, micro_batches_per_step(config_));
     TRY_ASSIGN(LearningRate rate, make_learning_rate(config_.train));
     learning_rate_ = std::move(rate);
@@ -214,11 +226,12 @@ class Trainer final : public NextSegment, public EngineObserver {
   RunReport done_before(const FoundCheckpoint& found) {
     const std::string why = why_stop_early(found.state.eval_losses, config_.train);
     if (!why.empty() && found.state.step < config_.train.max_steps)
-      outputs_.say(fmt::format("nothing to do: stopped early at step {}: {}; raise train.early_stopping_patience to train on",
-                               found.state.step, why));
+      outputs_.say(fmt::format(
+          "nothing to do: stopped early at step {}: {}; raise train.early_stopping_patience to train on",
+          found.state.step, why));
     else
-      outputs_.say(fmt::format("nothing to do: step {} of {}; raise train.max_steps to train on", found.state.step,
-                               config_.train.max_steps));
+      outputs_.say(fmt::format("nothing to do: step {} of {}; raise train.max_steps to train on",
+                               found.state.step, config_.train.max_steps));
     RunReport report{.resumed_from_step = found.state.step};
     add_losses(report, found.state);
     report.weights_xxh3 = fmt::format("{:016x}", found.weights_xxh3);
@@ -249,10 +262,11 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (found.state.data_fingerprint != state_.data_fingerprint) return other_sequences(found, config_);
     if (graph_.lora.on()) TRY(check_base_model(config_.model_directory, found.path));
     if (found.state.loss_scale.has_value() != fp16())
-      return Error{ErrorKind::corrupt_checkpoint,
-                   fmt::format("{}: trainer_state.json {} a loss_scale, and train.precision is {}: resume in the "
-                               "precision of the checkpoint",
-                               found.path, fp16() ? "has not" : "has", name(config_.train.precision))};
+      return Error{
+          ErrorKind::corrupt_checkpoint,
+          fmt::format("{}: trainer_state.json {} a loss_scale, and train.precision is {}: resume in the "
+                      "precision of the checkpoint",
+                      found.path, fp16() ? "has not" : "has", name(config_.train.precision))};
     for (const std::string& line : changed_settings(found.state, numeric_settings(config_)))
       outputs_.say("changed since the checkpoint: " + line);
     const u64 seed = state_.seed;
@@ -327,15 +341,18 @@ class Trainer final : public NextSegment, public EngineObserver {
       stopped_early_ = why_stop_early(state_.eval_losses, config_.train);
       if (save_due() && issued_ < config_.train.max_steps) TRY(save());
     }
-    if (!stopped_early_.empty()) outputs_.say(fmt::format("stopped early after step {}: {}", issued_, stopped_early_));
+    if (!stopped_early_.empty())
+      outputs_.say(fmt::format("stopped early after step {}: {}", issued_, stopped_early_));
     interrupted_ = issued_ < config_.train.max_steps && stopped_early_.empty();
     if (!interrupted_ && !due(config_.train.eval_steps, issued_)) TRY(evaluate());
     return {};
   }
 
-  // A run that may end before its last step is trained for its best one, which then has a checkpoint of its own.
+  // A run that may end before its last step is trained for its best one, which then has a checkpoint of its
+  // own.
   bool save_due() const {
-    return due(config_.output.save_steps, issued_) || (config_.train.early_stopping_patience > 0 && best_unsaved_);
+    return due(config_.output.save_steps, issued_) ||
+           (config_.train.early_stopping_patience > 0 && best_unsaved_);
   }
 
   void step_done(u64 step) {
@@ -388,7 +405,8 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   Result<void> evaluate() {
     const u64 batches = evaluation_batches();
-    const bool known = !state_.eval_losses.empty() && state_.eval_losses.back().step == issued_;  // resumed here
+    const bool known =
+        !state_.eval_losses.empty() && state_.eval_losses.back().step == issued_;  // resumed here
     if (batches == 0 || known) return {};
     const double began = RunMeter::now();
     EvaluationRuns runs(div_up(batches, session_->plan().micro_batches / session_->plan().sweeps));
@@ -401,9 +419,8 @@ class Trainer final : public NextSegment, public EngineObserver {
       state_.best_eval_loss = loss;
     }
     const double took = RunMeter::now() - began;
-    outputs_.say(
-        fmt::format("step {}: eval_loss {}, perplexity {} over {} tokens in {:.1f} s", issued_, loss_text(loss),
-                    perplexity_text(loss), result.target_tokens, took));
+    outputs_.say(fmt::format("step {}: eval_loss {}, perplexity {} over {} tokens in {:.1f} s", issued_,
+                             loss_text(loss), perplexity_text(loss), result.target_tokens, took));
     return outputs_.evaluation(
         {.step = issued_, .epoch = batches_->epoch(issued_), .eval_loss = loss, .eval_seconds = took});
   }
@@ -427,19 +444,20 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   Result<RunReport> finish() {
     if (checkpoints_->last_step() != issued_) TRY(save());
-    const RunReport report = assemble_report({.config = config_,
-                                              .command = request_.command,
-                                              .session = *session_,
-                                              .meter = *meter_,
-                                              .prediction = prediction_,
-                                              .state = state_,
-                                              .tokens = state_.tokens - earlier_tokens_,
-                                              .resumed_from = resumed_from_,
-                                              .stopped_early = stopped_early_,
-                                              .weights_xxh3 = checkpoints_->last().weights_xxh3,
-                                              .checkpoint_written = checkpoints_->written(),
-                                              .disk_endurance = chosen_.machine ? chosen_.machine->disk.endurance : Bytes{},
-                                              .gpus = gpus_ ? gpus_->readings() : std::vector<GpuReadings>{}});
+    const RunReport report =
+        assemble_report({.config = config_,
+                         .command = request_.command,
+                         .session = *session_,
+                         .meter = *meter_,
+                         .prediction = prediction_,
+                         .state = state_,
+                         .tokens = state_.tokens - earlier_tokens_,
+                         .resumed_from = resumed_from_,
+                         .stopped_early = stopped_early_,
+                         .weights_xxh3 = checkpoints_->last().weights_xxh3,
+                         .checkpoint_written = checkpoints_->written(),
+                         .disk_endurance = chosen_.machine ? chosen_.machine->disk.endurance : Bytes{},
+                         .gpus = gpus_ ? gpus_->readings() : std::vector<GpuReadings>{}});
     TRY(outputs_.finish(report));
     const TracedRun traced{.measured = meter_->trace().events(), .forecast = prediction_.forecast};
     TRY(write_traces(config_.output.dir, config_.output.trace, session_->plan(), graph_, traced));
@@ -475,13 +493,13 @@ class Trainer final : public NextSegment, public EngineObserver {
   TrainerState state_;
   double earlier_seconds_ = 0;
   u64 earlier_tokens_ = 0;
-  bool best_unsaved_ = false;    // the best evaluation is newer than the last checkpoint
+  bool best_unsaved_ = false;  // the best evaluation is newer than the last checkpoint
   u64 resumed_from_ = 0;
   u64 issued_ = 0;               // last step whose forward has been given to the engine
   bool resting_ = true;          // nothing runs: the next segment starts from rest
   bool pending_update_ = false;  // gradients wait for their update
   bool interrupted_ = false;
-  std::string stopped_early_;    // why; empty: not
+  std::string stopped_early_;  // why; empty: not
   std::optional<Error> failed_;
 };
 

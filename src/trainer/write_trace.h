@@ -16,8 +16,9 @@ struct TracedRun {
   const Forecast& forecast;  // may hold no ops
 };
 
-// trace.json, measured and predicted as two processes, and step.json. Where they are not `wanted`, those that an
-// earlier process left are taken away: they would not fit the report beside them.
-Result<void> write_traces(const std::string& run_dir, bool wanted, const Plan&, const ModelGraph&, const TracedRun&);
+// trace.json, measured and predicted as two processes, and step.json. Where they are not `wanted`, those that
+// an earlier process left are taken away: they would not fit the report beside them.
+Result<void> write_traces(const std::string& run_dir, bool wanted, const Plan&, const ModelGraph&,
+                          const TracedRun&);
 
 }  // namespace tidepool

@@ -77,7 +77,8 @@ int child_without_kernel_memory(SwapFile& file) {
                           completions.sink());
   if (!disk) return unsupported;
   for (u64 round = 0; round < 2; ++round) {  // those in flight when it breaks down, and those that come later
-    for (u64 i = 0; i < 4; ++i) (*disk)->submit({DiskOp::write, i * 2 * mib, arena->memory().subspan(i * 2 * mib, 2 * mib), i});
+    for (u64 i = 0; i < 4; ++i)
+      (*disk)->submit({DiskOp::write, i * 2 * mib, arena->memory().subspan(i * 2 * mib, 2 * mib), i});
     for (const DiskCompletion& done : completions.take(4)) {
       if (done.ok || done.error.kind != ErrorKind::io) return 2;
       if (done.error.message.find("ENOMEM") == std::string::npos) return 3;

@@ -1,5 +1,5 @@
-// A run that ends before max_steps: why, with what, and the same whether or not it was stopped in between. And
-// `tidepool eval` of what it left is what it said.
+// A run that ends before max_steps: why, with what, and the same whether or not it was stopped in between.
+// And `tidepool eval` of what it left is what it said.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -139,8 +139,10 @@ TEST(Evaluate, IsWhatTrainingSaid) {
     const auto best = evaluated(c.output.dir + "/checkpoint-best");
     ASSERT_TRUE(best) << best.error().message;
     EXPECT_NEAR(best->all.loss(), report->best_eval_loss, 1e-12);
-    // Through other budgets, in other batches: the same to rounding; with the tail of a batch that is not full.
-    const auto elsewhere = evaluated(c.output.dir, {"memory.device=600KiB", "per_device_train_batch_size=3", "gradient_accumulation_steps=4"});
+    // Through other budgets, in other batches: the same to rounding; with the tail of a batch that is not
+    // full.
+    const auto elsewhere = evaluated(c.output.dir, {"memory.device=600KiB", "per_device_train_batch_size=3",
+                                                    "gradient_accumulation_steps=4"});
     ASSERT_TRUE(elsewhere) << elsewhere.error().message;
     EXPECT_NEAR(elsewhere->all.loss(), last->all.loss(), 1e-6);
     EXPECT_FALSE(fs::exists(c.output.dir + "/eval-swap"));

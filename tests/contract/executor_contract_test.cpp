@@ -223,7 +223,9 @@ TEST_P(CpuContract, HomesAreWrittenFromTheArenaWhileOthersAreFilled) {
   for (const Tier tier : {Tier::host, Tier::disk})
     tiny.plan.tiers[static_cast<u32>(tier)].planned_peak = Bytes{8 * frame_alignment * chunks.size()};
   CpuExecutor& executor = static_cast<CpuExecutor&>(make(tiny.plan));
-  const auto content = [&](u32 i) { return rig_->host.span().subspan(8 * frame_alignment * i, 8 * frame_alignment); };
+  const auto content = [&](u32 i) {
+    return rig_->host.span().subspan(8 * frame_alignment * i, 8 * frame_alignment);
+  };
   for (u32 round = 0; round < 3; ++round) {
     for (u32 i = 0; i < chunks.size(); ++i) {
       std::ranges::fill(content(i), std::byte(17 * round + i));

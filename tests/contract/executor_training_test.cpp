@@ -29,12 +29,12 @@ constexpr LossScaling scaling{.growth_factor = 0x1p11f, .backoff_factor = 0x1p-1
 
 ModelGraph small_gpt(Precision precision) {
   ModelConfig config{.vocab_size = 97,
-                    .positions = 32,
-                    .width = 64,
-                    .layers = 3,
-                    .heads = 4,
-                    .embedding_dropout = 0.1,
-                    .residual_dropout = 0.1};
+                     .positions = 32,
+                     .width = 64,
+                     .layers = 3,
+                     .heads = 4,
+                     .embedding_dropout = 0.1,
+                     .residual_dropout = 0.1};
   return build_model(config, precision, {.sequences = 2, .tokens = 32}).value();
 }
 
@@ -65,7 +65,8 @@ std::vector<float> initial_window(const Window& window) {
 
 std::vector<std::byte> initial_chunk(const Chunk& chunk, const ModelGraph& graph) {
   std::vector<std::byte> out(chunk.bytes.value);
-  if (chunk.kind != Kind::param && chunk.kind != Kind::master) return out;  // bf16: the remainders are dropped here
+  if (chunk.kind != Kind::param && chunk.kind != Kind::master)
+    return out;  // bf16: the remainders are dropped here
   const std::vector<float> all = initial_window(graph.windows[chunk.window]);
   for (u64 i = 0; i < chunk.elements; ++i) {
     const float x = all[chunk.element_begin + i];
@@ -89,7 +90,8 @@ struct Outcome {
   std::array<Bytes, link_count> planned{};
   Bytes moved_between_devices{}, planned_between_devices{};
   bool operator==(const Outcome& o) const {
-    return losses == o.losses && norms == o.norms && scales == o.scales && eval_loss == o.eval_loss && state == o.state;
+    return losses == o.losses && norms == o.norms && scales == o.scales && eval_loss == o.eval_loss &&
+           state == o.state;
   }
 };
 
@@ -138,8 +140,7 @@ Outcome train(const ModelGraph& graph, const PlanOptions& options, const CpuRigO
     EXPECT_TRUE(rig.executor->write_home(ChunkId{i}, initial_chunk(plan->chunks[i], graph)));
   }
   std::vector<SegmentRun> runs = {{forward_backward, 1}};
-  for (u64 step = 2; step <= steps; ++step)
-    runs.push_back({plan->clipping ? body : forward_backward, step});
+  for (u64 step = 2; step <= steps; ++step) runs.push_back({plan->clipping ? body : forward_backward, step});
   if (plan->clipping) runs.push_back({drain, steps + 1});
   // An evaluation runs as many micro-batches as a sweep.
   data.micro_batches = options.micro_batches / plan->sweeps;

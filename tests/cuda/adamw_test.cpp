@@ -181,8 +181,8 @@ TEST_F(CudaAdamW, ScalarsAreTheHosts) {
 // 3 is no power of two: what is divided out is rounded, alike on both sides.
 TEST_F(CudaAdamW, TheLossScaleIsDividedOutAsOnTheHost) {
   const AdamWStep step = adamw_step({.learning_rate = 3e-4}, 7, 1.0);
-  const StepResult result =
-      step_result({.loss = 2.5, .grad_norm = 100, .target_tokens = 100, .loss_scale = {.scale = 3, .skipped_steps = 2}});
+  const StepResult result = step_result(
+      {.loss = 2.5, .grad_norm = 100, .target_tokens = 100, .loss_scale = {.scale = 3, .skipped_steps = 2}});
   const DeviceArray from(&result, sizeof(result)), to(sizeof(AdamWScalars));
   adamw_scalars_cuda(step, from.as<StepResult>(), to.as<AdamWScalars>(), stream_);
   synchronize();

@@ -208,36 +208,38 @@ INSTANTIATE_TEST_SUITE_P(OddOnes, AttentionCudaTest,
                                          Case{one(33, 7, 3, 2), bf16, 0, 90, 3}, Case{one(18, 1, 5), bf16},
                                          Case{one(18, 1, 5), fp32}, Case{one(17, 33, 2), fp32, 0.2f, 90, 1}),
                          name);
-INSTANTIATE_TEST_SUITE_P(MultiplyAdds, AttentionCudaTest,
-                         testing::Values(Case{one(2, 64), fp32}, Case{one(63, 64, 2), fp32},
-                                         Case{one(64, 64, 1, 2), fp32, 0.2f}, Case{one(65, 80), fp32},
-                                         Case{one(200, 64), fp32, 0.1f}, Case{one(65, 96, 2), fp32},
-                                         Case{one(65, 128), fp32, 0.2f}, Case{one(65, 8, 3, 2), fp32},
-                                         Case{one(65, 48), fp32}, Case{one(33, 40, 2), fp32, 0.2f},
-                                         Case{one(33, 72), fp32}, Case{one(40, 200), fp32, 0.2f},
-                                         Case{one(65, 64, 2), bf16, 0.2f, 70}, Case{one(40, 128), bf16, 0, 70},
-                                         Case{one(65, 64, 2), fp16, 0.2f, 70}, Case{one(18, 1, 5), fp16}),
-                         name);
+INSTANTIATE_TEST_SUITE_P(
+    MultiplyAdds, AttentionCudaTest,
+    testing::Values(Case{one(2, 64), fp32}, Case{one(63, 64, 2), fp32}, Case{one(64, 64, 1, 2), fp32, 0.2f},
+                    Case{one(65, 80), fp32}, Case{one(200, 64), fp32, 0.1f}, Case{one(65, 96, 2), fp32},
+                    Case{one(65, 128), fp32, 0.2f}, Case{one(65, 8, 3, 2), fp32}, Case{one(65, 48), fp32},
+                    Case{one(33, 40, 2), fp32, 0.2f}, Case{one(33, 72), fp32}, Case{one(40, 200), fp32, 0.2f},
+                    Case{one(65, 64, 2), bf16, 0.2f, 70}, Case{one(40, 128), bf16, 0, 70},
+                    Case{one(65, 64, 2), fp16, 0.2f, 70}, Case{one(18, 1, 5), fp16}),
+    name);
 
 constexpr AttentionShape grouped(u32 tokens, u32 head_size, u32 heads, u32 kv_heads, u32 sequences = 1) {
-  return {.sequences = sequences, .tokens = tokens, .heads = heads, .head_size = head_size, .kv_heads = kv_heads};
+  return {
+      .sequences = sequences, .tokens = tokens, .heads = heads, .head_size = head_size, .kv_heads = kv_heads};
 }
 // Grouped queries; documents of 1, 2, 3 ... tokens, so that some blocks and warps meet several, or none.
-INSTANTIATE_TEST_SUITE_P(
-    GroupedAndPacked, AttentionCudaTest,
-    testing::Values(Case{grouped(200, 64, 4, 2), bf16}, Case{grouped(65, 64, 8, 1, 2), bf16, 0.2f},
-                    Case{grouped(300, 64, 2, 2), bf16, 0, 90, 0, true},
-                    Case{grouped(300, 128, 4, 1), bf16, 0, 90, 0, true},
-                    Case{grouped(200, 128, 2, 1), bf16, 0.2f, 90, 0, true},
-                    Case{grouped(200, 80, 4, 2), fp16, 0, 75, 0, true}, Case{grouped(130, 96, 2, 1), fp16, 0.1f, 80},
-                    Case{grouped(100, 256, 2, 1), fp16, 0, 90, 0, true},
-                    Case{grouped(70, 128, 2, 1), fp16, 0, 75, 0, true},
-                    Case{grouped(130, 16, 4, 1, 2), bf16, 0.1f, 90, 0, true},
-                    Case{grouped(70, 20, 4, 2), bf16, 0.2f, 90, 0, true},
-                    Case{grouped(130, 64, 4, 2), fp32, 0.1f, 90, 0, true}, Case{grouped(65, 128, 8, 1), fp32},
-                    Case{grouped(40, 200, 2, 1), fp32, 0, 90, 0, true},
-                    Case{grouped(65, 80, 2, 1), fp16, 0.1f, 70, 1, true}),
-    name);
+INSTANTIATE_TEST_SUITE_P(GroupedAndPacked, AttentionCudaTest,
+                         testing::Values(Case{grouped(200, 64, 4, 2), bf16},
+                                         Case{grouped(65, 64, 8, 1, 2), bf16, 0.2f},
+                                         Case{grouped(300, 64, 2, 2), bf16, 0, 90, 0, true},
+                                         Case{grouped(300, 128, 4, 1), bf16, 0, 90, 0, true},
+                                         Case{grouped(200, 128, 2, 1), bf16, 0.2f, 90, 0, true},
+                                         Case{grouped(200, 80, 4, 2), fp16, 0, 75, 0, true},
+                                         Case{grouped(130, 96, 2, 1), fp16, 0.1f, 80},
+                                         Case{grouped(100, 256, 2, 1), fp16, 0, 90, 0, true},
+                                         Case{grouped(70, 128, 2, 1), fp16, 0, 75, 0, true},
+                                         Case{grouped(130, 16, 4, 1, 2), bf16, 0.1f, 90, 0, true},
+                                         Case{grouped(70, 20, 4, 2), bf16, 0.2f, 90, 0, true},
+                                         Case{grouped(130, 64, 4, 2), fp32, 0.1f, 90, 0, true},
+                                         Case{grouped(65, 128, 8, 1), fp32},
+                                         Case{grouped(40, 200, 2, 1), fp32, 0, 90, 0, true},
+                                         Case{grouped(65, 80, 2, 1), fp16, 0.1f, 70, 1, true}),
+                         name);
 
 // Documents that begin and end with tiles, and one that spans several.
 TEST_P(AttentionCudaTest, DocumentsAreAsIfAlone) {
@@ -416,8 +418,10 @@ TEST(AttentionLaunch, CountsBlocks) {
   EXPECT_EQ(attention_backward_queries_launch(many, AttentionUnits::tensor).grid, (Extent{819'200}));
   // dk and dv belong to kv heads.
   const AttentionShape grouped_queries = grouped(t, 128, 128, 16);
-  EXPECT_EQ(attention_forward_launch(grouped_queries, AttentionUnits::tensor, false).grid, (Extent{128 * t / 128}));
-  EXPECT_EQ(attention_backward_keys_launch(grouped_queries, AttentionUnits::tensor).grid, (Extent{16 * t / 128}));
+  EXPECT_EQ(attention_forward_launch(grouped_queries, AttentionUnits::tensor, false).grid,
+            (Extent{128 * t / 128}));
+  EXPECT_EQ(attention_backward_keys_launch(grouped_queries, AttentionUnits::tensor).grid,
+            (Extent{16 * t / 128}));
   EXPECT_EQ(attention_backward_keys_launch(grouped_queries, AttentionUnits::fma).grid, (Extent{16 * t / 32}));
   // dk and dv of large heads are made in two halves.
   EXPECT_EQ(attention_backward_keys_launch(one(129, 256), AttentionUnits::tensor).grid, (Extent{4}));

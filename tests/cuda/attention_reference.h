@@ -28,8 +28,8 @@ inline void reference_head(const AttentionShape& s, u32 head, const std::vector<
   const u64 first = u64{head / s.heads} * t, column = head % s.heads * size;
   const u64 stride = s.qkv_columns(), keys = s.key_columns(), key_column = head % s.heads / s.group() * size;
   const auto of_qkv = [&](u64 from) { return ReferenceRows{&qkv[first * stride + from], stride}; };
-  const ReferenceRows q = of_qkv(column), k = of_qkv(hidden + key_column), v = of_qkv(hidden + keys + key_column),
-                      g = {&dout[first * hidden + column], hidden};
+  const ReferenceRows q = of_qkv(column), k = of_qkv(hidden + key_column),
+                      v = of_qkv(hidden + keys + key_column), g = {&dout[first * hidden + column], hidden};
   const double scale = 1 / std::sqrt(double(size));
   const auto at = [&](std::vector<float>& array, u32 row) { return &array[(first + row) * hidden + column]; };
   std::vector<double> dq(u64{t} * size), dk(dq), dv(dq), p(t), kept(t), y(size);

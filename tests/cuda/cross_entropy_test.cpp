@@ -64,7 +64,8 @@ struct Problem {
     cross_entropy_loss_cuda(losses.as<RowLoss>(), device_targets.as<i32>(), rows, loss_sum.as<double>(),
                             stream);
     const DeviceArray half(&loss_scale, sizeof(loss_scale));
-    for (u32 i = 0; i < cuts.size(); ++i) cross_entropy_gradient_cuda(slice(i), 2 * scale, half.as<float>(), stream);
+    for (u32 i = 0; i < cuts.size(); ++i)
+      cross_entropy_gradient_cuda(slice(i), 2 * scale, half.as<float>(), stream);
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
   }
   std::vector<float> gradients() const {
@@ -89,7 +90,8 @@ using CudaCrossEntropy = CudaTest;
 void expect_like_double(const Problem& p, float scale) {
   double want = 1.0;
   const auto gradients = p.gradients();
-  // bf16 has 8 bits: a gradient is rounded by up to 2^-8 of itself. fp16 has 11, and below 2^-14 steps of 2^-24.
+  // bf16 has 8 bits: a gradient is rounded by up to 2^-8 of itself. fp16 has 11, and below 2^-14 steps of
+  // 2^-24.
   const double relative = p.precision == Precision::fp32 ? 4e-6 : 4e-6 + 0x1p-8;
   for (u32 row = 0; row < p.rows; ++row) {
     const double lse = p.lse(row);
@@ -100,7 +102,9 @@ void expect_like_double(const Problem& p, float scale) {
       const u64 i = u64{row} * p.vocabulary + c;
       const bool hit = static_cast<i32>(c) == p.targets[row];
       const double gradient = ignored ? 0.0 : scale * (std::exp(double{p.logits[i]} - lse) - hit);
-      ASSERT_NEAR(gradients[i], gradient, relative * (hit ? scale : std::abs(gradient)) + (p.precision == Precision::fp16 ? 0x1p-25 : 1e-12))
+      ASSERT_NEAR(
+          gradients[i], gradient,
+          relative * (hit ? scale : std::abs(gradient)) + (p.precision == Precision::fp16 ? 0x1p-25 : 1e-12))
           << row << " " << c;
     }
   }

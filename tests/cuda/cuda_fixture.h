@@ -1,5 +1,6 @@
-// A device for kernel tests: fresh state for each test, a stream, and arrays that both sides may touch. Emulated,
-// that is the host's memory; on a GPU it is managed memory, and tests skip themselves where there is none.
+// A device for kernel tests: fresh state for each test, a stream, and arrays that both sides may touch.
+// Emulated, that is the host's memory; on a GPU it is managed memory, and tests skip themselves where there
+// is none.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -53,7 +54,8 @@ class DeviceValues {
   DeviceValues(const std::vector<float>& from, Precision precision, u64 shift = 0)
       : values_(rounded_to(from, precision)),
         precision_(precision),
-        array_(precision == Precision::fp32 ? static_cast<const void*>(values_.data()) : HalfCopy(from, precision).bits.data(),
+        array_(precision == Precision::fp32 ? static_cast<const void*>(values_.data())
+                                            : HalfCopy(from, precision).bits.data(),
                from.size() * width(), shift * width()) {}
   // Not written yet.
   DeviceValues(u64 elements, Precision precision, u64 shift = 0)
@@ -64,7 +66,8 @@ class DeviceValues {
   std::vector<float> now() const {
     std::vector<float> out(values_.size());
     for (u64 i = 0; i < out.size(); ++i) {
-      out[i] = precision_ == Precision::fp32 ? array_.as<float>()[i] : value_of_half(array_.as<u16>()[i], precision_);
+      out[i] = precision_ == Precision::fp32 ? array_.as<float>()[i]
+                                             : value_of_half(array_.as<u16>()[i], precision_);
     }
     return out;
   }
@@ -104,6 +107,8 @@ class CudaTest : public testing::Test {
 };
 
 // A result in 16 bits is rounded once more.
-inline double tolerance(Precision precision, double fp32) { return precision == Precision::fp32 ? fp32 : 4e-3; }
+inline double tolerance(Precision precision, double fp32) {
+  return precision == Precision::fp32 ? fp32 : 4e-3;
+}
 
 }  // namespace tidepool::test

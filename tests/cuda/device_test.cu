@@ -65,7 +65,8 @@ template <class Half>
 __global__ void mma_kernel(const Tiles* in, float* emulated, float* plain) {
   BLOCK_SHARED(Tiles, tiles);
   const uint4* words = reinterpret_cast<const uint4*>(in);
-  for (u32 i = lane_index(); i < sizeof(Tiles) / 16; i += 32) async_copy_16(reinterpret_cast<uint4*>(&tiles) + i, words + i);
+  for (u32 i = lane_index(); i < sizeof(Tiles) / 16; i += 32)
+    async_copy_16(reinterpret_cast<uint4*>(&tiles) + i, words + i);
   async_copy_commit();
   async_copy_wait<0>();
   __syncthreads();

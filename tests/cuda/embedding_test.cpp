@@ -66,7 +66,8 @@ TEST_F(CudaEmbedding, LooksUpAsTheCpuDoes) {
     for (const Precision activation : {Precision::fp32, Precision::bf16, Precision::fp16})
       for (const Precision parameter : {Precision::fp32, Precision::bf16, Precision::fp16})
         for (const float drop : {0.0f, 0.2f}) {
-          const bool mixed = activation != parameter && activation != Precision::fp32 && parameter != Precision::fp32;
+          const bool mixed =
+              activation != parameter && activation != Precision::fp32 && parameter != Precision::fp32;
           if (!mixed) expect_lookup(s, activation, parameter, drop, columns == 64 ? 0 : 3);
         }
   }

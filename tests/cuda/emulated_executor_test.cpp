@@ -14,8 +14,8 @@ namespace {
 
 using emulated_cuda::Call;
 using emulated_cuda::CallKind;
-using ::testing::HasSubstr;
 using testing::gpu_config;
+using ::testing::HasSubstr;
 using testing::next_op;
 using testing::NoData;
 using testing::Numbers;

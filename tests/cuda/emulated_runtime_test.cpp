@@ -72,9 +72,9 @@ TEST_F(EmulatedRuntimeTest, CallsAreRecordedInTheHostsOrder) {
   using emulated_cuda::CallKind;
   std::vector<CallKind> kinds;
   for (const auto& call : emulated_cuda::calls()) kinds.push_back(call.kind);
-  EXPECT_EQ(kinds, (std::vector{CallKind::allocate, CallKind::copy, CallKind::event_record, CallKind::stream_wait_event,
-                                CallKind::launch, CallKind::stream_synchronize, CallKind::stream_synchronize,
-                                CallKind::free}));
+  EXPECT_EQ(kinds, (std::vector{CallKind::allocate, CallKind::copy, CallKind::event_record,
+                                CallKind::stream_wait_event, CallKind::launch, CallKind::stream_synchronize,
+                                CallKind::stream_synchronize, CallKind::free}));
   const auto wait = emulated_cuda::calls()[3];
   EXPECT_EQ(wait.stream, emulated_cuda::number_of(stream_));
   EXPECT_EQ(wait.event, emulated_cuda::number_of(event_));
@@ -147,7 +147,8 @@ TEST_F(EmulatedRuntimeTest, PageableCopiesStopTheProcess) {
   const DeviceArray x(4);
   u32 pageable = 0;
   EXPECT_DEATH(cudaMemcpyAsync(x.data(), &pageable, 4, cudaMemcpyHostToDevice, stream_), "source is neither");
-  EXPECT_DEATH(cudaMemcpyAsync(x.data(), host_, 4, cudaMemcpyDeviceToHost, stream_), "kind says something else");
+  EXPECT_DEATH(cudaMemcpyAsync(x.data(), host_, 4, cudaMemcpyDeviceToHost, stream_),
+               "kind says something else");
   EXPECT_DEATH(cudaMemcpyAsync(x.data(), host_, 8, cudaMemcpyHostToDevice, stream_), "target is neither");
   ASSERT_EQ(cudaHostRegister(&pageable, 4, cudaHostRegisterDefault), cudaSuccess);
   EXPECT_EQ(cudaMemcpyAsync(&pageable, x.data(), 4, cudaMemcpyDeviceToHost, stream_), cudaSuccess);

@@ -28,7 +28,8 @@ TEST_F(CudaGradient, SumsUsesInOrderAndRoundsOnce) {
       const auto a = random_floats(n, 1), b = random_floats(n, 2, 1e4f), c = random_floats(n, 3);
       const DeviceValues x(a, Precision::fp32, shift), y(b, Precision::fp32, shift),
           z(c, Precision::fp32, shift);
-      const DeviceValues grad(n, Precision::bf16, shift), half(n, Precision::fp16, shift), sum(n, Precision::fp32, shift);
+      const DeviceValues grad(n, Precision::bf16, shift), half(n, Precision::fp16, shift),
+          sum(n, Precision::fp32, shift);
       const float* uses[] = {x.values().fp32(), y.values().fp32(), z.values().fp32()};
       finish_gradient_cuda(uses, grad.values().data, Precision::bf16, n, stream_);
       finish_gradient_cuda(uses, half.values().data, Precision::fp16, n, stream_);

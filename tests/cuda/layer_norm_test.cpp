@@ -11,42 +11,68 @@ namespace {
 struct NormShape {
   u32 rows, columns;
 };
-using NormCase = std::tuple<NormShape, Precision, Precision, u64>;  // activations, parameters, elements off alignment
+using NormCase =
+    std::tuple<NormShape, Precision, Precision, u64>;  // activations, parameters, elements off alignment
 class CudaLayerNormTest : public CudaTest, public testing::WithParamInterface<NormCase> {};
 
 TEST_P(CudaLayerNormTest, IsTheCpus) {
   const auto [shape, activations, parameters, shift] = GetParam();
   const auto [rows, columns] = shape;
   const u64 n = u64{rows} * columns;
-  const DeviceValues x(random_floats(n, 1, 3.0f), activations, shift), dy(random_floats(n, 2), activations, shift);
-  const DeviceValues weight(random_floats(columns, 4), parameters, shift), bias(random_floats(columns, 5), parameters, shift);
+  const DeviceValues x(random_floats(n, 1, 3.0f), activations, shift),
+      dy(random_floats(n, 2), activations, shift);
+  const DeviceValues weight(random_floats(columns, 4), parameters, shift),
+      bias(random_floats(columns, 5), parameters, shift);
   const DeviceValues y(n, activations, shift), dx(random_floats(n, 3), activations, shift);
   const DeviceValues mean(rows, Precision::fp32), rstd(rows, Precision::fp32);
-  const DeviceValues dweight(random_floats(columns, 6), Precision::fp32), dbias(random_floats(columns, 7), Precision::fp32);
+  const DeviceValues dweight(random_floats(columns, 6), Precision::fp32),
+      dbias(random_floats(columns, 7), Precision::fp32);
   const DeviceValues partials(layer_norm_partials(rows, columns), Precision::fp32);
   const auto floats = [](const DeviceValues& v) { return v.values().fp32(); };
 
-  std::vector<float> want_y(n), want_mean(rows), want_rstd(rows), want_dx = dx.given(), want_dweight = dweight.given(),
-      want_dbias = dbias.given(), scratch(layer_norm_partials(rows, columns));
+  std::vector<float> want_y(n), want_mean(rows), want_rstd(rows),
+      want_dx = dx.given(), want_dweight = dweight.given(), want_dbias = dbias.given(),
+      scratch(layer_norm_partials(rows, columns));
   const auto pool = make_pool(2);
-  layer_norm_cpu({.rows = rows, .columns = columns, .x = x.given().data(), .weight = param_of(weight.given()),
-                  .bias = param_of(bias.given()), .y = want_y.data(), .mean = want_mean.data(), .rstd = want_rstd.data()},
+  layer_norm_cpu({.rows = rows,
+                  .columns = columns,
+                  .x = x.given().data(),
+                  .weight = param_of(weight.given()),
+                  .bias = param_of(bias.given()),
+                  .y = want_y.data(),
+                  .mean = want_mean.data(),
+                  .rstd = want_rstd.data()},
                  *pool);
-  layer_norm_cuda({.rows = rows, .columns = columns, .x = x.values(), .weight = weight.values(), .bias = bias.values(),
-                   .y = y.values(), .mean = floats(mean), .rstd = floats(rstd)},
+  layer_norm_cuda({.rows = rows,
+                   .columns = columns,
+                   .x = x.values(),
+                   .weight = weight.values(),
+                   .bias = bias.values(),
+                   .y = y.values(),
+                   .mean = floats(mean),
+                   .rstd = floats(rstd)},
                   stream_);
   synchronize();
   EXPECT_LE(relative_error(y.now(), want_y), tolerance(activations, 1e-6));
   EXPECT_LE(relative_error(mean.now(), want_mean), 1e-6);
   EXPECT_LE(relative_error(rstd.now(), want_rstd), 1e-6);
 
-  LayerNormBackward back = {.rows = rows, .columns = columns, .x = x.given().data(), .weight = param_of(weight.given()),
-                            .mean = want_mean.data(), .rstd = want_rstd.data(), .dy = dy.given().data(),
-                            .dx = want_dx.data(), .add_to_dx = true, .dweight = want_dweight.data(),
-                            .dbias = want_dbias.data(), .partials = scratch.data()};
+  LayerNormBackward back = {.rows = rows,
+                            .columns = columns,
+                            .x = x.given().data(),
+                            .weight = param_of(weight.given()),
+                            .mean = want_mean.data(),
+                            .rstd = want_rstd.data(),
+                            .dy = dy.given().data(),
+                            .dx = want_dx.data(),
+                            .add_to_dx = true,
+                            .dweight = want_dweight.data(),
+                            .dbias = want_dbias.data(),
+                            .partials = scratch.data()};
   layer_norm_backward_cpu(back, *pool);
   back.x = x.values(), back.weight = weight.values(), back.dy = dy.values(), back.dx = dx.values();
-  back.mean = floats(mean), back.rstd = floats(rstd), back.dweight = floats(dweight), back.dbias = floats(dbias);
+  back.mean = floats(mean), back.rstd = floats(rstd), back.dweight = floats(dweight),
+  back.dbias = floats(dbias);
   back.partials = floats(partials);
   layer_norm_backward_cuda(back, stream_);
   synchronize();
@@ -67,17 +93,18 @@ TEST_P(CudaLayerNormTest, IsTheCpus) {
   EXPECT_TRUE(same_bits(first_dx, dx.now()));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, CudaLayerNormTest,
-    testing::Combine(testing::Values(NormShape{1, 1}, NormShape{3, 7}, NormShape{130, 40}, NormShape{65, 264},
-                                     NormShape{2, 5000}),
-                     testing::Values(Precision::fp32, Precision::bf16),
-                     testing::Values(Precision::fp32, Precision::bf16), testing::Values(u64{0}, u64{1})));
-INSTANTIATE_TEST_SUITE_P(
-    Fp16, CudaLayerNormTest,
-    testing::Combine(testing::Values(NormShape{3, 7}, NormShape{130, 40}, NormShape{65, 264}),
-                     testing::Values(Precision::fp32, Precision::fp16), testing::Values(Precision::fp16),
-                     testing::Values(u64{0}, u64{1})));
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaLayerNormTest,
+                         testing::Combine(testing::Values(NormShape{1, 1}, NormShape{3, 7},
+                                                          NormShape{130, 40}, NormShape{65, 264},
+                                                          NormShape{2, 5000}),
+                                          testing::Values(Precision::fp32, Precision::bf16),
+                                          testing::Values(Precision::fp32, Precision::bf16),
+                                          testing::Values(u64{0}, u64{1})));
+INSTANTIATE_TEST_SUITE_P(Fp16, CudaLayerNormTest,
+                         testing::Combine(testing::Values(NormShape{3, 7}, NormShape{130, 40},
+                                                          NormShape{65, 264}),
+                                          testing::Values(Precision::fp32, Precision::fp16),
+                                          testing::Values(Precision::fp16), testing::Values(u64{0}, u64{1})));
 
 TEST(CudaNormLaunch, FitsTheDeviceAtTheExtremes) {
   for (const u32 rows : {1u, 64u, 65u, 1u << 20, cuda::grid_x_max}) {

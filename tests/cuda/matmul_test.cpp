@@ -1,8 +1,8 @@
 // The device's matrix products, every epilogue and precision, against the CPU's on the same values. The
 // library is emulated: what is tested is what it is told, and our own passes.
-#include <optional>
-
 #include <fmt/format.h>
+
+#include <optional>
 
 #include "kernels/matmul/matmul_cuda.h"
 #include "kernels/matmul/matmul_launch.h"
@@ -196,7 +196,8 @@ TEST_P(CudaWeightGradientTest, IsTheCpus) {
       dbias(random_floats(n, 4), Precision::fp32);
   std::vector<float> want = dw.given(), want_bias = dbias.given();
   const auto pool = make_pool(2);
-  for (const auto& [accumulate, transposed] : {std::pair{true, false}, {false, false}, {true, true}, {false, true}}) {
+  for (const auto& [accumulate, transposed] :
+       {std::pair{true, false}, {false, false}, {true, true}, {false, true}}) {
     const WeightGradient host = {.m = rows,
                                  .n = n,
                                  .k = k,
@@ -229,8 +230,8 @@ TEST_F(CudaProductsTest, AnAlgorithmDoesNotDependOnPlaces) {
   for (const u64 shift : {0, 4, 8, 1}) {  // 16, 32 bytes further, then off
     const DeviceValues on_x(x, Precision::fp32, shift), on_w(w, Precision::fp32, shift),
         y(u64{m} * n, Precision::fp32, shift);
-    EXPECT_TRUE(matmul_->matmul({.m = m, .n = n, .k = k, .x = on_x.values(), .weight = on_w.values(), .y = y.values()},
-                    stream_));
+    EXPECT_TRUE(matmul_->matmul(
+        {.m = m, .n = n, .k = k, .x = on_x.values(), .weight = on_w.values(), .y = y.values()}, stream_));
     synchronize();
     results.push_back(y.now());
   }
@@ -270,10 +271,10 @@ TEST_F(CudaProductsTest, AProductThatTheLibraryRefusesIsAnErrorAndTheNextGoesOn)
     const auto refused = matmul_->matmul(p.on_device(), stream_);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().kind, ErrorKind::io);
-    const char* status = faults.algorithm > 0 ? "CUBLAS_STATUS_NOT_SUPPORTED" : "CUBLAS_STATUS_INTERNAL_ERROR";
-    for (const std::string& word :
-         {std::string("cuBLASLt refuses"), fmt::format("{} x {} x {}", n, m, k), std::string("bf16"),
-          std::string(status)})
+    const char* status =
+        faults.algorithm > 0 ? "CUBLAS_STATUS_NOT_SUPPORTED" : "CUBLAS_STATUS_INTERNAL_ERROR";
+    for (const std::string& word : {std::string("cuBLASLt refuses"), fmt::format("{} x {} x {}", n, m, k),
+                                    std::string("bf16"), std::string(status)})
       EXPECT_NE(refused.error().message.find(word), std::string::npos) << refused.error().message;
     EXPECT_TRUE(matmul_->matmul(p.on_device(), stream_));
     synchronize();

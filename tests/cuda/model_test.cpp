@@ -49,7 +49,8 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
     if (GetParam().family != Family::gpt2) {
       ModelConfig c = default_model(GetParam().family);
       c.vocab_size = 131, c.positions = 64, c.width = 3 * GetParam().head_size, c.layers = 2, c.heads = 4;
-      c.kv_heads_given = 2, c.head_size_given = GetParam().head_size, c.inner_given = 56, c.attention_dropout = 0.2;
+      c.kv_heads_given = 2, c.head_size_given = GetParam().head_size, c.inner_given = 56,
+      c.attention_dropout = 0.2;
       return c;
     }
     return {.vocab_size = 131,
@@ -73,7 +74,8 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
     model.init(5, 5.0f);
     Losses out;
     for (u32 m = 0; m < 2; ++m) {
-      out.of_micro_batch.push_back(model.forward_backward(tokens, targets, 1.0 / 200, {.keep = keep, .starts = starts}, m));
+      out.of_micro_batch.push_back(
+          model.forward_backward(tokens, targets, 1.0 / 200, {.keep = keep, .starts = starts}, m));
     }
     out.gradients = model.all_gradients();
     out.evaluated = model.loss(tokens, targets, {.training = false, .starts = starts});
@@ -107,7 +109,8 @@ TEST_P(CudaModelTest, IsTheCpusModel) {
   const ModelCase c = GetParam();
   const auto pool = make_pool(2);
   ModelRunner on_host(graph(Precision::fp32), *pool);
-  const Losses want = run(on_host, tokens_.data(), targets_.data(), packed() ? starts_.data() : nullptr, true);
+  const Losses want =
+      run(on_host, tokens_.data(), targets_.data(), packed() ? starts_.data() : nullptr, true);
   const Losses got = run_on_device(true);
   for (u32 m = 0; m < 2; ++m) {
     EXPECT_NEAR(got.of_micro_batch[m], want.of_micro_batch[m], c.loss_tolerance * want.of_micro_batch[m]);
@@ -124,19 +127,20 @@ TEST_P(CudaModelTest, RecomputeChangesNoBit) {
 }
 
 // bf16 inside: each of some 20 arrays between the tokens and a gradient is rounded by up to 2^-9 of itself.
-INSTANTIATE_TEST_SUITE_P(Precisions, CudaModelTest,
-                         testing::Values(ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5},
-                                         ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2},
-                                         ModelCase{Precision::bf16, Precision::fp32, 12, 1e-6, 1e-5},
-                                         ModelCase{Precision::fp16, Precision::fp16, 16, 2e-4, 4e-3},
-                                         ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::llama},
-                                         ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::qwen3},
-                                         ModelCase{Precision::fp16, Precision::fp16, 16, 2e-4, 4e-3, Family::qwen2},
-                                         ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::gpt2, 5},
-                                         ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::gpt2, 8},
-                                         ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::llama, 5},
-                                         ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::qwen3, 8}),
-                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(
+    Precisions, CudaModelTest,
+    testing::Values(ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5},
+                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2},
+                    ModelCase{Precision::bf16, Precision::fp32, 12, 1e-6, 1e-5},
+                    ModelCase{Precision::fp16, Precision::fp16, 16, 2e-4, 4e-3},
+                    ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::llama},
+                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::qwen3},
+                    ModelCase{Precision::fp16, Precision::fp16, 16, 2e-4, 4e-3, Family::qwen2},
+                    ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::gpt2, 5},
+                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::gpt2, 8},
+                    ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::llama, 5},
+                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::qwen3, 8}),
+    testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace tidepool::test

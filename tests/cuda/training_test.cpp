@@ -97,7 +97,8 @@ TEST_P(CudaTraining, WritesText) {
   EXPECT_TRUE(notes.empty()) << notes[0];
 }
 
-INSTANTIATE_TEST_SUITE_P(Precisions, CudaTraining, ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
+INSTANTIATE_TEST_SUITE_P(Precisions, CudaTraining,
+                         ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace

@@ -26,8 +26,11 @@ std::byte* static_shared_memory(const void* key, std::size_t bytes, std::size_t 
 }
 
 void async_copy(void* to, const void* from, std::size_t bytes, std::size_t zeros) {
-  const auto misaligned = [&](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % (bytes + zeros) != 0; };
-  if (misaligned(to) || (bytes > 0 && misaligned(from))) fail("an asynchronous copy between unaligned addresses");
+  const auto misaligned = [&](const void* p) {
+    return reinterpret_cast<std::uintptr_t>(p) % (bytes + zeros) != 0;
+  };
+  if (misaligned(to) || (bytes > 0 && misaligned(from)))
+    fail("an asynchronous copy between unaligned addresses");
   block_runner().running().open_copies.push_back({to, from, bytes, zeros});
 }
 
@@ -73,5 +76,6 @@ void __trap(std::source_location where) {
 }
 
 void __syncwarp(unsigned mask, std::source_location where) {
-  emulated_cuda::warp_collective(mask, nullptr, nullptr, [](const emulated_cuda::WarpView&) {}, "__syncwarp", where);
+  emulated_cuda::warp_collective(
+      mask, nullptr, nullptr, [](const emulated_cuda::WarpView&) {}, "__syncwarp", where);
 }

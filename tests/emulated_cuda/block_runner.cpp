@@ -31,7 +31,8 @@ void BlockRunner::start(const Grid& grid, uint3 block, const std::function<void(
   for (unsigned number = 0; number < size_; ++number) {
     DeviceThread& thread = threads_[number];
     const unsigned row = number / grid.block.x;
-    thread.indices = {{number % grid.block.x, row % grid.block.y, row / grid.block.y}, block, grid.block, grid.grid};
+    thread.indices = {
+        {number % grid.block.x, row % grid.block.y, row / grid.block.y}, block, grid.block, grid.grid};
     thread.number = number;
     thread.state = State::ready;
     thread.kernel = &kernel;
@@ -42,7 +43,8 @@ void BlockRunner::start(const Grid& grid, uint3 block, const std::function<void(
   statics_end_ = 0;
 }
 
-void BlockRunner::run(const Grid& grid, uint3 block, std::uint64_t seed, const std::function<void()>& kernel) {
+void BlockRunner::run(const Grid& grid, uint3 block, std::uint64_t seed,
+                      const std::function<void()>& kernel) {
   start(grid, block, kernel);
   const unsigned warps = (size_ + warp_lanes - 1) / warp_lanes;
   for (;;) {
@@ -111,11 +113,12 @@ void BlockRunner::open_barrier() {
   for (unsigned i = 0; i < size_; ++i) threads_[i].state = State::ready;
 }
 
-void BlockRunner::collective(unsigned mask, const void* in, void* out, WarpFunction function, const char* name,
-                             std::source_location where) {
+void BlockRunner::collective(unsigned mask, const void* in, void* out, WarpFunction function,
+                             const char* name, std::source_location where) {
   const unsigned lane = running_->number % warp_lanes, warp = running_->number / warp_lanes;
   if ((mask >> lane & 1) == 0) {
-    fail(fmt::format("lane {} calls {} at {} with mask {:#x}, which leaves it out", lane, name, place(where), mask));
+    fail(fmt::format("lane {} calls {} at {} with mask {:#x}, which leaves it out", lane, name, place(where),
+                     mask));
   }
   auto& open = collectives_[warp];
   auto found = std::find_if(open.begin(), open.end(), [&](const Collective& c) {
@@ -150,8 +153,8 @@ std::byte* BlockRunner::static_shared(const void* key, std::size_t bytes, std::s
 }
 
 unsigned BlockRunner::count(State state) const {
-  return static_cast<unsigned>(
-      std::count_if(threads_.begin(), threads_.begin() + size_, [&](const DeviceThread& t) { return t.state == state; }));
+  return static_cast<unsigned>(std::count_if(threads_.begin(), threads_.begin() + size_,
+                                             [&](const DeviceThread& t) { return t.state == state; }));
 }
 
 std::string BlockRunner::position(const DeviceThread& t) const {
@@ -167,11 +170,12 @@ void BlockRunner::report_deadlock() const {
     return t.state != first.state || (t.state != State::left && !same_place(t.where, first.where));
   });
   const uint3 block = first.indices.block;
-  fail(fmt::format("block ({}, {}, {}) of {} threads cannot go on: {} at a barrier, {} in warp collectives, {} left. "
-                   "{}; {}",
-                   block.x, block.y, block.z, size_, count(State::at_barrier), count(State::in_collective),
-                   count(State::left), position(first),
-                   other == threads_.begin() + size_ ? "all others likewise" : position(*other)));
+  fail(fmt::format(
+      "block ({}, {}, {}) of {} threads cannot go on: {} at a barrier, {} in warp collectives, {} left. "
+      "{}; {}",
+      block.x, block.y, block.z, size_, count(State::at_barrier), count(State::in_collective),
+      count(State::left), position(first),
+      other == threads_.begin() + size_ ? "all others likewise" : position(*other)));
 }
 
 BlockRunner& block_runner() {

@@ -30,8 +30,8 @@ struct DeviceThread {
   State state = State::ready;
   const char* waits_in = "";
   std::source_location where;
-  std::vector<AsyncCopy> open_copies;                 // of the group that is not committed
-  std::deque<std::vector<AsyncCopy>> copies;          // committed, oldest first
+  std::vector<AsyncCopy> open_copies;         // of the group that is not committed
+  std::deque<std::vector<AsyncCopy>> copies;  // committed, oldest first
   const std::function<void()>* kernel = nullptr;
   std::unique_ptr<Fiber> fiber = std::make_unique<Fiber>();
 };
@@ -49,7 +49,8 @@ class BlockRunner {
 
   // The running thread's side. See block.h.
   void barrier(std::source_location);
-  void collective(unsigned mask, const void* in, void* out, WarpFunction, const char* name, std::source_location);
+  void collective(unsigned mask, const void* in, void* out, WarpFunction, const char* name,
+                  std::source_location);
   std::byte* dynamic_shared() { return shared_.data() + static_shared_bytes_max; }
   std::byte* static_shared(const void* key, std::size_t bytes, std::size_t alignment);
   DeviceThread& running() { return *running_; }
@@ -72,7 +73,7 @@ class BlockRunner {
   std::vector<DeviceThread> threads_;  // grows to the largest block
   unsigned size_ = 0;                  // threads of this block
   std::array<std::vector<Collective>, block_threads_max / warp_lanes> collectives_;  // by warp
-  std::vector<std::byte> shared_;      // static, then dynamic
+  std::vector<std::byte> shared_;                                                    // static, then dynamic
   std::vector<StaticVariable> statics_;
   std::size_t statics_end_ = 0;
   DeviceThread* running_ = nullptr;

@@ -11,11 +11,11 @@
 namespace emulated_cuda {
 
 struct Options {
-  std::uint64_t seed = 1;          // of block order, thread order and jitter
-  unsigned jitter_us_max = 0;      // a stream sleeps up to this before some of its operations
-  bool late_streams = false;       // a stream runs an operation only once somebody waits for it
+  std::uint64_t seed = 1;      // of block order, thread order and jitter
+  unsigned jitter_us_max = 0;  // a stream sleeps up to this before some of its operations
+  bool late_streams = false;   // a stream runs an operation only once somebody waits for it
   int devices = 1;
-  int major = 9, minor = 0;        // compute capability
+  int major = 9, minor = 0;  // compute capability
   int multiprocessors = 132;
   std::size_t device_memory_bytes = std::size_t{16} << 30;
   std::size_t taken_by_others_bytes = 0;
@@ -26,25 +26,40 @@ struct Options {
 
 // Each number counts calls from now on, 1 the next; 0 never.
 struct Faults {
-  int device_allocation = 0;                  // cudaErrorMemoryAllocation
-  int host_allocation = 0;                    // likewise, of cudaHostAlloc and cudaHostRegister
-  int launch = 0;                             // refused with launch_error
+  int device_allocation = 0;  // cudaErrorMemoryAllocation
+  int host_allocation = 0;    // likewise, of cudaHostAlloc and cudaHostRegister
+  int launch = 0;             // refused with launch_error
   cudaError_t launch_error = cudaErrorLaunchOutOfResources;
-  int operation = 0;                          // of any stream: not carried out; sticky from then on
+  int operation = 0;  // of any stream: not carried out; sticky from then on
   cudaError_t operation_error = cudaErrorIllegalAddress;
-  int algorithm = 0;                          // cuBLASLt finds none for a product: CUBLAS_STATUS_NOT_SUPPORTED
-  int product = 0;                            // cuBLASLt refuses one: CUBLAS_STATUS_INTERNAL_ERROR, none of CUDA's
-  cudaError_t every_call = cudaSuccess;       // cudaErrorInsufficientDriver, cudaErrorNoDevice, ...
-  int group = 0;                              // ncclGroupEnd: ncclUnhandledCudaError, and nothing is done
-  int exchange = 0;                           // a group's: never ends, and is then told by
-  int exchange_error = 6;                     // ncclCommGetAsyncError: ncclRemoteError
+  int algorithm = 0;                     // cuBLASLt finds none for a product: CUBLAS_STATUS_NOT_SUPPORTED
+  int product = 0;                       // cuBLASLt refuses one: CUBLAS_STATUS_INTERNAL_ERROR, none of CUDA's
+  cudaError_t every_call = cudaSuccess;  // cudaErrorInsufficientDriver, cudaErrorNoDevice, ...
+  int group = 0;                         // ncclGroupEnd: ncclUnhandledCudaError, and nothing is done
+  int exchange = 0;                      // a group's: never ends, and is then told by
+  int exchange_error = 6;                // ncclCommGetAsyncError: ncclRemoteError
 };
 
 enum class CallKind {
-  allocate, free, host_allocate, host_free, host_register, host_unregister,
-  copy, set, launch, matmul, host_function,
-  broadcast, send, receive,
-  event_record, stream_wait_event, event_synchronize, stream_synchronize, device_synchronize,
+  allocate,
+  free,
+  host_allocate,
+  host_free,
+  host_register,
+  host_unregister,
+  copy,
+  set,
+  launch,
+  matmul,
+  host_function,
+  broadcast,
+  send,
+  receive,
+  event_record,
+  stream_wait_event,
+  event_synchronize,
+  stream_synchronize,
+  device_synchronize,
 };
 
 // Streams and events are numbered from 1 in the order in which they are made; 0 is none.
@@ -52,13 +67,14 @@ struct Call {
   CallKind kind;
   int device = 0;
   unsigned stream = 0, event = 0;
-  const void* to = nullptr;    // of launches the kernel
+  const void* to = nullptr;  // of launches the kernel
   const void* from = nullptr;
   std::size_t bytes = 0;
-  dim3 grid, block;            // of launches
+  dim3 grid, block;  // of launches
 };
 
-// As after start. Stops the process if streams, events, communicators or memory are left: a leak of the test before.
+// As after start. Stops the process if streams, events, communicators or memory are left: a leak of the test
+// before.
 void reset(const Options& = {});
 void set_faults(const Faults&);
 void clear_failure();  // the sticky error, so that a test can take down what it built

@@ -1,10 +1,9 @@
 // Handles, and what the library would refuse or misread.
-#include "emulated_cublaslt.h"
-
 #include <fmt/format.h>
 
 #include <cstring>
 
+#include "emulated_cublaslt.h"
 #include "failure.h"
 #include "runtime.h"
 
@@ -37,7 +36,8 @@ bool supported(const cublasLtMatmulDescOpaque_t& o, const cublasLtMatrixLayoutOp
 
 void require_aligned(const void* p, std::uint32_t alignment, const char* what) {
   if (reinterpret_cast<std::uintptr_t>(p) % alignment != 0) {
-    fail(fmt::format("cublasLtMatmul: {} is not aligned to the {} bytes that its algorithm was chosen for", what, alignment));
+    fail(fmt::format("cublasLtMatmul: {} is not aligned to the {} bytes that its algorithm was chosen for",
+                     what, alignment));
   }
 }
 
@@ -63,14 +63,22 @@ cublasStatus_t destroy(Handle handle) {
 
 const char* cublasLtGetStatusName(cublasStatus_t status) {
   switch (status) {
-    case CUBLAS_STATUS_SUCCESS: return "CUBLAS_STATUS_SUCCESS";
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "CUBLAS_STATUS_NOT_INITIALIZED";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "CUBLAS_STATUS_ALLOC_FAILED";
-    case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
-    case CUBLAS_STATUS_ARCH_MISMATCH: return "CUBLAS_STATUS_ARCH_MISMATCH";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "CUBLAS_STATUS_EXECUTION_FAILED";
-    case CUBLAS_STATUS_INTERNAL_ERROR: return "CUBLAS_STATUS_INTERNAL_ERROR";
-    case CUBLAS_STATUS_NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
+    case CUBLAS_STATUS_SUCCESS:
+      return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+      return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case CUBLAS_STATUS_ALLOC_FAILED:
+      return "CUBLAS_STATUS_ALLOC_FAILED";
+    case CUBLAS_STATUS_INVALID_VALUE:
+      return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_ARCH_MISMATCH:
+      return "CUBLAS_STATUS_ARCH_MISMATCH";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+      return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case CUBLAS_STATUS_INTERNAL_ERROR:
+      return "CUBLAS_STATUS_INTERNAL_ERROR";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return "CUBLAS_STATUS_NOT_SUPPORTED";
   }
   return "unknown";
 }
@@ -89,20 +97,26 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* handle, cublasComp
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t handle) { return destroy(handle); }
 
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t o, cublasLtMatmulDescAttributes_t attribute,
-                                              const void* value, std::size_t bytes) {
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t o,
+                                              cublasLtMatmulDescAttributes_t attribute, const void* value,
+                                              std::size_t bytes) {
   switch (attribute) {
-    case CUBLASLT_MATMUL_DESC_TRANSA: return assign(o->transpose_a, value, bytes);
-    case CUBLASLT_MATMUL_DESC_TRANSB: return assign(o->transpose_b, value, bytes);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE: return assign(o->epilogue, value, bytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return assign(o->bias, value, bytes);
-    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return assign(o->bias_type, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return assign(o->transpose_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return assign(o->transpose_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return assign(o->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return assign(o->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+      return assign(o->bias_type, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* handle, cudaDataType_t type, std::uint64_t rows,
-                                          std::uint64_t columns, std::int64_t ld) {
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* handle, cudaDataType_t type,
+                                          std::uint64_t rows, std::uint64_t columns, std::int64_t ld) {
   if (rows == 0 || columns == 0 || ld < static_cast<std::int64_t>(rows)) return CUBLAS_STATUS_INVALID_VALUE;
   return make(handle, cublasLtMatrixLayoutOpaque_t{type, rows, columns, ld});
 }
@@ -114,22 +128,29 @@ cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* handle
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t handle) { return destroy(handle); }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
-                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
-                                                    std::size_t bytes) {
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void* value, std::size_t bytes) {
   switch (attribute) {
-    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return assign(p->workspace_bytes, value, bytes);
-    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return assign(p->reductions, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return assign(p->align_a, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return assign(p->align_b, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return assign(p->align_c, value, bytes);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return assign(p->align_d, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      return assign(p->workspace_bytes, value, bytes);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+      return assign(p->reductions, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+      return assign(p->align_a, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+      return assign(p->align_b, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+      return assign(p->align_c, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+      return assign(p->align_d, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t o, cublasLtMatrixLayout_t a,
-                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t p, int wanted,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t o,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t p, int wanted,
                                               cublasLtMatmulHeuristicResult_t* results, int* found) {
   *found = 0;
   if (wanted < 1 || !supported(*o, *a, *b, *d)) return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -137,8 +158,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     Lock lock(runtime().mutex);
     if (fires(runtime().faults.algorithm)) return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  const Chosen chosen = {d->rows, d->columns, inner_of(*o, *a), p->align_a, p->align_b, p->align_c, p->align_d,
-                         p->workspace_bytes};
+  const Chosen chosen = {d->rows,    d->columns, inner_of(*o, *a), p->align_a,
+                         p->align_b, p->align_c, p->align_d,       p->workspace_bytes};
   *results = {};
   std::memcpy(&results->algo, &chosen, sizeof chosen);
   results->workspaceSize = p->workspace_bytes;
@@ -146,10 +167,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t o, const void* alpha, const void* a,
-                              cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
-                              const void* beta, const void* c, cublasLtMatrixLayout_t, void* d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t o, const void* alpha,
+                              const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
+                              cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
+                              cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t* algorithm, void* workspace,
                               std::size_t workspace_bytes, cudaStream_t stream) {
   Chosen chosen;
   std::memcpy(&chosen, algorithm, sizeof chosen);
@@ -177,9 +199,19 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t o, c
   }
   if (fires(r.faults.product)) return CUBLAS_STATUS_INTERNAL_ERROR;
   require_stream(stream);
-  if (handle->device != stream->device) fail("cublasLtMatmul: a handle of one device and a stream of another");
-  r.calls.push_back({.kind = CallKind::matmul, .device = stream->device, .stream = stream->number, .to = d, .from = a});
-  const MatmulCall call = {*o, *a_layout, *b_layout, *d_layout, a, b, c, d, *static_cast<const float*>(alpha),
+  if (handle->device != stream->device)
+    fail("cublasLtMatmul: a handle of one device and a stream of another");
+  r.calls.push_back(
+      {.kind = CallKind::matmul, .device = stream->device, .stream = stream->number, .to = d, .from = a});
+  const MatmulCall call = {*o,
+                           *a_layout,
+                           *b_layout,
+                           *d_layout,
+                           a,
+                           b,
+                           c,
+                           d,
+                           *static_cast<const float*>(alpha),
                            *static_cast<const float*>(beta)};
   enqueue(lock, stream, [call] {
     run_matmul(call);

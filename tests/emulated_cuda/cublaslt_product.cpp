@@ -10,7 +10,8 @@ namespace {
 float element(const void* data, cudaDataType_t type, std::size_t at) {
   if (type == CUDA_R_32F) return static_cast<const float*>(data)[at];
   const std::uint16_t half = static_cast<const std::uint16_t*>(data)[at];
-  return type == CUDA_R_16F ? tidepool::float_from_fp16(half) : std::bit_cast<float>(std::uint32_t{half} << 16);
+  return type == CUDA_R_16F ? tidepool::float_from_fp16(half)
+                            : std::bit_cast<float>(std::uint32_t{half} << 16);
 }
 
 // The library rounds to the nearest, ties to even: not as our own kernels do.
@@ -48,8 +49,10 @@ std::size_t bytes_of(const cublasLtMatrixLayoutOpaque_t& l) {
 }
 
 void run_matmul(const MatmulCall& call) {
-  const bool a_by_rows = call.operation.transpose_a == CUBLAS_OP_T, b_by_rows = call.operation.transpose_b == CUBLAS_OP_N;
-  const auto a = rows_along_k(call.a_data, call.a, a_by_rows), b = rows_along_k(call.b_data, call.b, b_by_rows);
+  const bool a_by_rows = call.operation.transpose_a == CUBLAS_OP_T,
+             b_by_rows = call.operation.transpose_b == CUBLAS_OP_N;
+  const auto a = rows_along_k(call.a_data, call.a, a_by_rows),
+             b = rows_along_k(call.b_data, call.b, b_by_rows);
   const std::size_t m = call.d.rows, n = call.d.columns, k = a.size() / m;
   for (std::size_t column = 0; column < n; ++column) {
     for (std::size_t row = 0; row < m; ++row) {

@@ -77,21 +77,24 @@ template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int flipped, int width = 32,
                   std::source_location where = std::source_location::current()) {
   const unsigned lane = emulated_cuda::lane_of_thread(), source = lane ^ static_cast<unsigned>(flipped);
-  return emulated_cuda::shuffle(mask, value, source <= emulated_cuda::segment_end(lane, width) ? source : lane,
+  return emulated_cuda::shuffle(mask, value,
+                                source <= emulated_cuda::segment_end(lane, width) ? source : lane,
                                 "__shfl_xor_sync", where);
 }
 template <class T>
 T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32,
                    std::source_location where = std::source_location::current()) {
   const unsigned lane = emulated_cuda::lane_of_thread(), source = lane + delta;
-  return emulated_cuda::shuffle(mask, value, source <= emulated_cuda::segment_end(lane, width) ? source : lane,
+  return emulated_cuda::shuffle(mask, value,
+                                source <= emulated_cuda::segment_end(lane, width) ? source : lane,
                                 "__shfl_down_sync", where);
 }
 template <class T>
 T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32,
                  std::source_location where = std::source_location::current()) {
   const unsigned lane = emulated_cuda::lane_of_thread(), first = lane & ~(static_cast<unsigned>(width) - 1);
-  return emulated_cuda::shuffle(mask, value, lane >= first + delta ? lane - delta : lane, "__shfl_up_sync", where);
+  return emulated_cuda::shuffle(mask, value, lane >= first + delta ? lane - delta : lane, "__shfl_up_sync",
+                                where);
 }
 
 // Stops the process; a device stops the kernel, and reports it from then on.
@@ -101,10 +104,12 @@ inline unsigned __ballot_sync(unsigned mask, int predicate,
                               std::source_location where = std::source_location::current()) {
   return emulated_cuda::ballot(mask, predicate != 0, "__ballot_sync", where);
 }
-inline int __any_sync(unsigned mask, int predicate, std::source_location where = std::source_location::current()) {
+inline int __any_sync(unsigned mask, int predicate,
+                      std::source_location where = std::source_location::current()) {
   return emulated_cuda::ballot(mask, predicate != 0, "__any_sync", where) != 0;
 }
-inline int __all_sync(unsigned mask, int predicate, std::source_location where = std::source_location::current()) {
+inline int __all_sync(unsigned mask, int predicate,
+                      std::source_location where = std::source_location::current()) {
   return emulated_cuda::ballot(mask, predicate != 0, "__all_sync", where) == mask;
 }
 

@@ -19,8 +19,8 @@ std::tuple<P...> copied_arguments(void** arguments, std::index_sequence<I...>) {
 
 // Arguments are copied now, as CUDA does.
 template <class... P>
-cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block, void** arguments, std::size_t shared_bytes,
-                             cudaStream_t stream) {
+cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block, void** arguments,
+                             std::size_t shared_bytes, cudaStream_t stream) {
   auto copied = emulated_cuda::copied_arguments<P...>(arguments, std::index_sequence_for<P...>());
   return emulated_cuda::launch(reinterpret_cast<const void*>(kernel), grid, block, shared_bytes, stream,
                                [kernel, copied] { std::apply(kernel, copied); });

@@ -12,7 +12,8 @@ namespace {
 struct Shuffle {
   std::uint64_t n, step, first;
 
-  Shuffle(std::uint64_t count, std::uint64_t seed) : n(count), step(seed % n), first(tidepool::mix_bits(seed) % n) {
+  Shuffle(std::uint64_t count, std::uint64_t seed)
+      : n(count), step(seed % n), first(tidepool::mix_bits(seed) % n) {
     while (step == 0 || std::gcd(step, n) != 1) ++step;
   }
   std::uint64_t operator()(std::uint64_t i) const { return (i * step + first) % n; }  // n, step < 2^32

@@ -36,7 +36,8 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared
   if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
   require_stream(stream);
   if (stream->device != current_device()) {
-    fail(fmt::format("a kernel on a stream of device {} while device {} is set", stream->device, current_device()));
+    fail(fmt::format("a kernel on a stream of device {} while device {} is set", stream->device,
+                     current_device()));
   }
   if (const cudaError_t error = refusal(r, kernel, grid, block, shared_bytes); error != cudaSuccess) {
     return returned(error);
@@ -65,7 +66,8 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
   Lock lock(r.mutex);
   if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-  if (value < 0 || static_cast<std::size_t>(value) > r.options.shared_bytes_max) return returned(cudaErrorInvalidValue);
+  if (value < 0 || static_cast<std::size_t>(value) > r.options.shared_bytes_max)
+    return returned(cudaErrorInvalidValue);
   r.shared_limits[{current_device(), kernel}] = value;
   return cudaSuccess;
 }

@@ -26,7 +26,8 @@ bool clean(const std::byte* zone, std::size_t bytes) {
 void check_zones(std::uintptr_t address, const Allocation& a) {
   if (a.kind == MemoryKind::registered) return;
   const std::byte* begin = pointer_of(address);
-  if (!clean(begin - zone_bytes, zone_bytes)) fail(fmt::format("something wrote before an allocation of {} bytes", a.bytes));
+  if (!clean(begin - zone_bytes, zone_bytes))
+    fail(fmt::format("something wrote before an allocation of {} bytes", a.bytes));
   if (!clean(begin + a.bytes, padded(a.bytes) - a.bytes + zone_bytes)) {
     fail(fmt::format("something wrote behind an allocation of {} bytes", a.bytes));
   }
@@ -60,20 +61,24 @@ cudaError_t release(void* p, MemoryKind kind, CallKind call) {
 
 std::size_t free_bytes_of(const Runtime& r, int device) {
   const auto used = r.device_bytes.find(device);
-  const std::size_t taken = r.options.taken_by_others_bytes + (used == r.device_bytes.end() ? 0 : used->second);
+  const std::size_t taken =
+      r.options.taken_by_others_bytes + (used == r.device_bytes.end() ? 0 : used->second);
   return r.options.device_memory_bytes - std::min(taken, r.options.device_memory_bytes);
 }
 
 // Null, or why a copy between these is not one of ours.
-const char* fault_of_copy(const Lock& lock, const void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+const char* fault_of_copy(const Lock& lock, const void* to, const void* from, std::size_t bytes,
+                          cudaMemcpyKind kind) {
   const Allocation* target = find_memory(lock, to, bytes);
   const Allocation* source = find_memory(lock, from, bytes);
   if (target == nullptr) return "its target is neither device nor pinned memory";
   if (source == nullptr) return "its source is neither device nor pinned memory";
   const auto on_device = [](const Allocation* a) { return a->kind == MemoryKind::device; };
   if (kind == cudaMemcpyDefault) return nullptr;
-  if (on_device(source) != (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice)) return "its kind says something else of its source";
-  if (on_device(target) != (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice)) return "its kind says something else of its target";
+  if (on_device(source) != (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice))
+    return "its kind says something else of its source";
+  if (on_device(target) != (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice))
+    return "its kind says something else of its target";
   return nullptr;
 }
 
@@ -144,7 +149,8 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
   if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
   if (bytes == 0) return cudaSuccess;
   const int device = current_device();
-  if (fires(r.faults.device_allocation) || bytes > free_bytes_of(r, device)) return returned(cudaErrorMemoryAllocation);
+  if (fires(r.faults.device_allocation) || bytes > free_bytes_of(r, device))
+    return returned(cudaErrorMemoryAllocation);
   *pointer = allocate(bytes, MemoryKind::device);
   if (*pointer == nullptr) return returned(cudaErrorMemoryAllocation);
   r.device_bytes_peak = std::max(r.device_bytes_peak, r.device_bytes[device] += bytes);
@@ -161,7 +167,8 @@ cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
   if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
   if (fires(r.faults.host_allocation)) return returned(cudaErrorMemoryAllocation);
   *pointer = allocate(bytes, MemoryKind::pinned);
-  r.calls.push_back({.kind = CallKind::host_allocate, .device = current_device(), .to = *pointer, .bytes = bytes});
+  r.calls.push_back(
+      {.kind = CallKind::host_allocate, .device = current_device(), .to = *pointer, .bytes = bytes});
   return returned(*pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
@@ -175,7 +182,8 @@ cudaError_t cudaHostRegister(void* p, std::size_t bytes, unsigned) {
   if (fires(r.faults.host_allocation)) return returned(cudaErrorMemoryAllocation);
   if (p == nullptr || bytes == 0) return returned(cudaErrorInvalidValue);
   const auto after = r.memory.lower_bound(address_of(p));
-  if (find_memory(lock, p, 1) != nullptr || (after != r.memory.end() && after->first < address_of(p) + bytes)) {
+  if (find_memory(lock, p, 1) != nullptr ||
+      (after != r.memory.end() && after->first < address_of(p) + bytes)) {
     return returned(cudaErrorHostMemoryAlreadyRegistered);
   }
   r.memory[address_of(p)] = {bytes, MemoryKind::registered, current_device()};
@@ -195,7 +203,8 @@ cudaError_t cudaHostUnregister(void* p) {
   return returned(entry_error(lock));
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
   if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
@@ -203,7 +212,12 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   require_stream(stream);
   require_copy(lock, to, from, bytes, kind, "asked for");
   require_own_memory(lock, to, from, stream->device);
-  r.calls.push_back({.kind = CallKind::copy, .device = stream->device, .stream = stream->number, .to = to, .from = from, .bytes = bytes});
+  r.calls.push_back({.kind = CallKind::copy,
+                     .device = stream->device,
+                     .stream = stream->number,
+                     .to = to,
+                     .from = from,
+                     .bytes = bytes});
   enqueue(lock, stream, [=] {
     Lock held(runtime().mutex);
     require_copy(held, to, from, bytes, kind, "memory was freed before");
@@ -219,8 +233,10 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
     Lock lock(runtime().mutex);
     const Allocation* target = find_memory(lock, to, bytes);
     const Allocation* source = find_memory(lock, from, bytes);
-    if (bytes > 0 && (target == nullptr || source == nullptr || target->device != to_device || source->device != from_device))
-      fail(fmt::format("a copy of {} bytes from device {} to {}: its memory is not there", bytes, from_device, to_device));
+    if (bytes > 0 && (target == nullptr || source == nullptr || target->device != to_device ||
+                      source->device != from_device))
+      fail(fmt::format("a copy of {} bytes from device {} to {}: its memory is not there", bytes, from_device,
+                       to_device));
   }
   return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
 }
@@ -234,7 +250,8 @@ cudaError_t cudaMemsetAsync(void* to, int byte, std::size_t bytes, cudaStream_t 
   require_range(lock, to, bytes, "cudaMemsetAsync");
   if (find_memory(lock, to, bytes)->device != stream->device)
     fail(fmt::format("a stream of device {} sets another device's memory", stream->device));
-  r.calls.push_back({.kind = CallKind::set, .device = stream->device, .stream = stream->number, .to = to, .bytes = bytes});
+  r.calls.push_back(
+      {.kind = CallKind::set, .device = stream->device, .stream = stream->number, .to = to, .bytes = bytes});
   enqueue(lock, stream, [=] {
     require_device_memory(to, bytes, "cudaMemsetAsync");
     std::memset(to, byte, bytes);

@@ -15,7 +15,10 @@ thread_local cudaError_t last_error = cudaSuccess;
 thread_local int device_of_thread = 0;
 
 Live live_of(const Runtime& r) {
-  Live live = {.streams = r.streams.size(), .events = r.events, .communicators = r.communicators, .device_bytes_peak = r.device_bytes_peak};
+  Live live = {.streams = r.streams.size(),
+               .events = r.events,
+               .communicators = r.communicators,
+               .device_bytes_peak = r.device_bytes_peak};
   for (const auto& [address, allocation] : r.memory) {
     ++(allocation.kind == MemoryKind::device ? live.device_allocations : live.host_allocations);
     if (allocation.kind == MemoryKind::device) live.device_bytes += allocation.bytes;
@@ -55,8 +58,9 @@ void reset(const Options& options) {
   Lock lock(r.mutex);
   const Live left = live_of(r);
   if (left.device_allocations + left.host_allocations + left.streams + left.events + left.communicators > 0) {
-    fail(fmt::format("left over: {} allocations of devices, {} of the host, {} streams, {} events, {} communicators",
-                     left.device_allocations, left.host_allocations, left.streams, left.events, left.communicators));
+    fail(fmt::format(
+        "left over: {} allocations of devices, {} of the host, {} streams, {} events, {} communicators",
+        left.device_allocations, left.host_allocations, left.streams, left.events, left.communicators));
   }
   r.options = options;
   r.faults = {};

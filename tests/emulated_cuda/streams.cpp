@@ -1,7 +1,7 @@
 // Streams, each an in-order queue with a thread of its own, and the events that mark places in them.
-#include <chrono>
-
 #include <fmt/format.h>
+
+#include <chrono>
 
 #include "failure.h"
 #include "runtime.h"
@@ -71,7 +71,8 @@ void wait_for_mark(Lock& lock, const std::shared_ptr<Mark>& mark) {
 }  // namespace
 
 void require_stream(cudaStream_t stream) {
-  if (stream == nullptr) fail("the default stream is not used: it waits for others in ways that plans do not show");
+  if (stream == nullptr)
+    fail("the default stream is not used: it waits for others in ways that plans do not show");
 }
 
 void enqueue(Lock&, cudaStream_t stream, std::function<void()> work) {
@@ -97,7 +98,8 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   Lock lock(r.mutex);
   *stream = nullptr;
   if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
-  if (flags != cudaStreamNonBlocking) fail("a stream that is not cudaStreamNonBlocking waits for the default stream");
+  if (flags != cudaStreamNonBlocking)
+    fail("a stream that is not cudaStreamNonBlocking waits for the default stream");
   auto* made = new CUstream_st;
   made->number = ++r.streams_made;
   made->device = current_device();
@@ -121,7 +123,8 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
-  if (stream == nullptr || std::erase(r.streams, stream) == 0) return returned(cudaErrorInvalidResourceHandle);
+  if (stream == nullptr || std::erase(r.streams, stream) == 0)
+    return returned(cudaErrorInvalidResourceHandle);
   stream->closing = true;
   stream->wanted = stream->enqueued;
   r.changed.notify_all();
@@ -136,7 +139,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   Lock lock(r.mutex);
   if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
   require_stream(stream);
-  r.calls.push_back({.kind = CallKind::stream_synchronize, .device = stream->device, .stream = stream->number});
+  r.calls.push_back(
+      {.kind = CallKind::stream_synchronize, .device = stream->device, .stream = stream->number});
   wait_until(lock, *stream, stream->enqueued);
   return returned(sticky_error(lock, stream->device));
 }
@@ -160,7 +164,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
   if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
-  if (const cudaError_t error = sticky_error(lock, stream->device); error != cudaSuccess) return returned(error);
+  if (const cudaError_t error = sticky_error(lock, stream->device); error != cudaSuccess)
+    return returned(error);
   stream->wanted = stream->enqueued;  // who asks again and again waits
   r.changed.notify_all();
   return stream->finished == stream->enqueued ? cudaSuccess : cudaErrorNotReady;
@@ -172,7 +177,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
   if (event == nullptr) return returned(cudaErrorInvalidResourceHandle);
   require_stream(stream);
-  r.calls.push_back({.kind = CallKind::stream_wait_event, .device = stream->device, .stream = stream->number, .event = event->number});
+  r.calls.push_back({.kind = CallKind::stream_wait_event,
+                     .device = stream->device,
+                     .stream = stream->number,
+                     .event = event->number});
   if (event->mark == nullptr) return cudaSuccess;  // never recorded: nothing to wait for
   enqueue(lock, stream, [mark = event->mark] {
     Lock held(runtime().mutex);
@@ -216,8 +224,12 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (event == nullptr) return returned(cudaErrorInvalidResourceHandle);
   require_stream(stream);
   if (event->device != stream->device) return returned(cudaErrorInvalidResourceHandle);
-  r.calls.push_back({.kind = CallKind::event_record, .device = stream->device, .stream = stream->number, .event = event->number});
-  event->mark = std::make_shared<Mark>(Mark{.stream = stream, .device = stream->device, .operation = stream->enqueued + 1});
+  r.calls.push_back({.kind = CallKind::event_record,
+                     .device = stream->device,
+                     .stream = stream->number,
+                     .event = event->number});
+  event->mark = std::make_shared<Mark>(
+      Mark{.stream = stream, .device = stream->device, .operation = stream->enqueued + 1});
   enqueue(lock, stream, [mark = event->mark] {
     Lock held(runtime().mutex);
     mark->seconds = now_seconds();
@@ -252,7 +264,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
   Lock lock(runtime().mutex);
-  if (begin->mark == nullptr || end->mark == nullptr || begin->device != end->device) return returned(cudaErrorInvalidResourceHandle);
+  if (begin->mark == nullptr || end->mark == nullptr || begin->device != end->device)
+    return returned(cudaErrorInvalidResourceHandle);
   if (!begin->mark->done || !end->mark->done) return cudaErrorNotReady;
   *ms = static_cast<float>((end->mark->seconds - begin->mark->seconds) * 1e3);
   return cudaSuccess;

@@ -32,7 +32,8 @@ void run_mma(const WarpView& warp) {
   for (unsigned lane = 0; lane < warp_lanes; ++lane) {
     const unsigned row = lane / 4, pair = 2 * (lane % 4);
     for (unsigned odd = 0; odd < 2; ++odd) {
-      for (unsigned i = 0; i < 4; ++i) a[row + 8 * (i % 2)][pair + 8 * (i / 2) + odd] = element<fp16>(in(lane).a[i], odd);
+      for (unsigned i = 0; i < 4; ++i)
+        a[row + 8 * (i % 2)][pair + 8 * (i / 2) + odd] = element<fp16>(in(lane).a[i], odd);
       for (unsigned i = 0; i < 2; ++i) b[pair + 8 * i + odd][row] = element<fp16>(in(lane).b[i], odd);
     }
   }
@@ -49,11 +50,13 @@ void run_mma(const WarpView& warp) {
 
 std::atomic<std::uint64_t> conflicts = 0;
 
-// Shared memory is 8 groups of banks of 16 bytes; a matrix comes at once if each of its rows is in another one.
+// Shared memory is 8 groups of banks of 16 bytes; a matrix comes at once if each of its rows is in another
+// one.
 void count_conflicts(const WarpView& warp) {
   for (unsigned m = 0; m < 4; ++m) {
     unsigned groups = 0;
-    for (unsigned i = 0; i < 8; ++i) groups |= 1u << reinterpret_cast<std::uintptr_t>(warp.in[8 * m + i]) / 16 % 8;
+    for (unsigned i = 0; i < 8; ++i)
+      groups |= 1u << reinterpret_cast<std::uintptr_t>(warp.in[8 * m + i]) / 16 % 8;
     if (groups != 0xff) ++conflicts;
   }
 }
@@ -89,7 +92,8 @@ void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t
 }
 
 void load_matrices(std::uint32_t (&r)[4], const void* row, bool transposed, std::source_location where) {
-  if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) fail("load_matrices: a row that is not aligned to 16 bytes");
+  if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0)
+    fail("load_matrices: a row that is not aligned to 16 bytes");
   warp_collective(every_lane, row, r, transposed ? run_load_matrices<true> : run_load_matrices<false>,
                   "load_matrices", where);
 }

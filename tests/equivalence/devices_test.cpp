@@ -23,8 +23,8 @@ struct Setting {
 
 std::string setting_name(const ::testing::TestParamInfo<Setting>& info) {
   constexpr const char* homes[] = {"auto", "device", "host", "disk", "mixed"};
-  return fmt::format("{}_{}_{}", name(info.param.precision),
-                     info.param.clipping ? "clipped" : "unclipped", homes[static_cast<u32>(info.param.home)]);
+  return fmt::format("{}_{}_{}", name(info.param.precision), info.param.clipping ? "clipped" : "unclipped",
+                     homes[static_cast<u32>(info.param.home)]);
 }
 
 Config setting_config(const Setting& setting, const TrainDir& dir, u32 devices, u32 accumulation) {
@@ -45,7 +45,8 @@ class Devices : public ::testing::TestWithParam<Setting> {};
 TEST_P(Devices, WithOneMicroBatchEachAreOneDeviceThatAccumulates) {
   const TrainDir dir;
   for (const u32 count : {2u, 3u, 4u}) {
-    const Config one = setting_config(GetParam(), dir, 1, count), several = setting_config(GetParam(), dir, count, 1);
+    const Config one = setting_config(GetParam(), dir, 1, count),
+                 several = setting_config(GetParam(), dir, count, 1);
     const Numbers expected = testing::train_numbers(one);
     SCOPED_TRACE(how_to_repeat(several));
     const auto report = testing::run(several);

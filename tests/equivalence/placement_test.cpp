@@ -4,13 +4,14 @@
 // Within a group (precision, accumulation, clipping) everything else may vary: homes, chunk size, sweeps,
 // recompute, threads, disk backend, queue depth, budgets. Two sweeps need two micro-batches, so a group
 // with accumulation 1 has one sweep only.
+#include "tests/support/placement.h"
+
 #include <gmock/gmock.h>
 
 #include <cmath>
 #include <filesystem>
 
 #include "tests/support/lora_fixture.h"
-#include "tests/support/placement.h"
 
 namespace tidepool {
 namespace {
@@ -37,8 +38,10 @@ struct Group {
 
 std::string group_name(const ::testing::TestParamInfo<Group>& info) {
   const Family family = info.param.family;
-  return fmt::format("{}{}{}_accumulation{}_{}{}", info.param.lora ? "lora_" : "", family == Family::gpt2 ? "" : fmt::format("{}_", name(family)),
-                     name(info.param.precision), info.param.accumulation, info.param.clipping ? "clipped" : "unclipped",
+  return fmt::format("{}{}{}_accumulation{}_{}{}", info.param.lora ? "lora_" : "",
+                     family == Family::gpt2 ? "" : fmt::format("{}_", name(family)),
+                     name(info.param.precision), info.param.accumulation,
+                     info.param.clipping ? "clipped" : "unclipped",
                      info.param.devices == 1 ? "" : fmt::format("_devices{}", info.param.devices));
 }
 
@@ -93,32 +96,30 @@ TEST_P(Placement, ChangesNoBit) {
   EXPECT_GE(rows.size(), 6u);
   EXPECT_TRUE(missing.empty()) << missing.size() << " pairs of settings were not run";
   ASSERT_EQ(first->losses.size(), 4u);
-  // Equal numbers, and numbers of something learning. Four steps of adapters are less than the noise of batches; that
-  // they learn, and what, golden/lora_test says.
+  // Equal numbers, and numbers of something learning. Four steps of adapters are less than the noise of
+  // batches; that they learn, and what, golden/lora_test says.
   if (!GetParam().lora) {
     EXPECT_LT(first->losses.back(), first->losses.front());
     EXPECT_EQ(first->skipped_steps, GetParam().precision == Precision::fp16 ? 2u : 0u);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Groups, Placement,
-                         ::testing::Values(Group{Precision::fp32, 1, true}, Group{Precision::fp32, 1, false},
-                                           Group{Precision::fp32, 4, true}, Group{Precision::fp32, 4, false},
-                                           Group{Precision::bf16, 1, true}, Group{Precision::bf16, 1, false},
-                                           Group{Precision::bf16, 4, true}, Group{Precision::bf16, 4, false},
-                                           Group{Precision::fp32, 2, true, 2}, Group{Precision::bf16, 1, true, 2},
-                                           Group{Precision::bf16, 2, false, 2}, Group{Precision::fp16, 1, true},
-                                           Group{Precision::fp16, 4, false}, Group{Precision::fp16, 2, true, 2},
-                                           Group{Precision::fp32, 2, true, 1, Family::llama},
-                                           Group{Precision::bf16, 1, true, 1, Family::llama},
-                                           Group{Precision::bf16, 2, false, 1, Family::qwen3},
-                                           Group{Precision::fp32, 2, true, 2, Family::qwen3},
-                                           Group{Precision::fp32, 2, true, 1, Family::llama, true},
-                                           Group{Precision::bf16, 1, false, 1, Family::qwen3, true},
-                                           Group{Precision::fp16, 2, true, 1, Family::llama, true},
-                                           Group{Precision::bf16, 2, true, 2, Family::gpt2, true},
-                                           Group{Precision::fp32, 1, true, 1, Family::gpt2, true}),
-                         group_name);
+INSTANTIATE_TEST_SUITE_P(
+    Groups, Placement,
+    ::testing::Values(
+        Group{Precision::fp32, 1, true}, Group{Precision::fp32, 1, false}, Group{Precision::fp32, 4, true},
+        Group{Precision::fp32, 4, false}, Group{Precision::bf16, 1, true}, Group{Precision::bf16, 1, false},
+        Group{Precision::bf16, 4, true}, Group{Precision::bf16, 4, false}, Group{Precision::fp32, 2, true, 2},
+        Group{Precision::bf16, 1, true, 2}, Group{Precision::bf16, 2, false, 2},
+        Group{Precision::fp16, 1, true}, Group{Precision::fp16, 4, false}, Group{Precision::fp16, 2, true, 2},
+        Group{Precision::fp32, 2, true, 1, Family::llama}, Group{Precision::bf16, 1, true, 1, Family::llama},
+        Group{Precision::bf16, 2, false, 1, Family::qwen3}, Group{Precision::fp32, 2, true, 2, Family::qwen3},
+        Group{Precision::fp32, 2, true, 1, Family::llama, true},
+        Group{Precision::bf16, 1, false, 1, Family::qwen3, true},
+        Group{Precision::fp16, 2, true, 1, Family::llama, true},
+        Group{Precision::bf16, 2, true, 2, Family::gpt2, true},
+        Group{Precision::fp32, 1, true, 1, Family::gpt2, true}),
+    group_name);
 
 TEST(Pairwise, CoversEveryPair) {
   const std::vector<u32> levels = {4, 3, 2, 2, 3, 2, 2, 2};

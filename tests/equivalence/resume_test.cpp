@@ -17,8 +17,8 @@ namespace tidepool {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 using testing::ChildRun;
+using ::testing::HasSubstr;
 using testing::how_to_repeat;
 using testing::Numbers;
 using testing::numbers_of;
@@ -52,7 +52,8 @@ Config resume_config(const Kind& kind, const TrainDir& dir, const std::string& r
 
 // Everything that may differ between a run and the one that goes on with it.
 Config elsewhere(Config c, u64 turn) {
-  constexpr HomePolicy homes[] = {HomePolicy::disk, HomePolicy::automatic, HomePolicy::mixed, HomePolicy::host};
+  constexpr HomePolicy homes[] = {HomePolicy::disk, HomePolicy::automatic, HomePolicy::mixed,
+                                  HomePolicy::host};
   constexpr u64 device_kib[] = {4096, 3072, 16384, 8192}, host_kib[] = {4096, 6144, 8192, 16384};
   constexpr u64 chunk_kib[] = {40, 0, 8, 1024};
   const u64 i = turn % 4;
@@ -142,7 +143,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Resume,
                                            Kind{Precision::bf16, true}, Kind{Precision::fp16, true},
                                            Kind{Precision::bf16, true, true}),
                          [](const auto& info) {
-                           return std::string(info.param.lora ? "lora_" : "") + std::string(name(info.param.precision)) +
+                           return std::string(info.param.lora ? "lora_" : "") +
+                                  std::string(name(info.param.precision)) +
                                   (info.param.clipping ? "_clipped" : "_unclipped");
                          });
 

@@ -21,7 +21,8 @@ struct Moved {
 };
 
 std::ostream& operator<<(std::ostream& out, const Moved& m) {
-  for (u32 l = 0; l < link_count; ++l) out << name(static_cast<LinkKind>(l)) << " " << m.links[l].value << " ";
+  for (u32 l = 0; l < link_count; ++l)
+    out << name(static_cast<LinkKind>(l)) << " " << m.links[l].value << " ";
   return out << "between devices " << m.between_devices.value;
 }
 
@@ -92,16 +93,18 @@ class SimBytes : public ::testing::TestWithParam<Setting> {};
 TEST_P(SimBytes, EveryLinkCarriesAsMuchAsOnTheCpu) {
   const Setting& setting = GetParam();
   for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
-    const ModelGraph graph =
-        build_model(model_of(setting.family), precision, {.sequences = 1, .tokens = 32, .packed = setting.packed}).value();
+    const ModelGraph graph = build_model(model_of(setting.family), precision,
+                                         {.sequences = 1, .tokens = 32, .packed = setting.packed})
+                                 .value();
     const auto budget = [](u64 given) { return given == 0 ? Bytes{64 * mib} : Bytes{given * kib}; };
-    const auto plan = make_plan(graph, {.budgets = {budget(setting.device_kib), budget(setting.host_kib), Bytes{64 * mib}},
-                                        .micro_batches = 2 * setting.devices,
-                                        .devices = setting.devices,
-                                        .clipping = setting.clipping,
-                                        .home = setting.home,
-                                        .chunk_bytes = Bytes{40 * kib},
-                                        .sweeps = setting.sweeps});
+    const auto plan =
+        make_plan(graph, {.budgets = {budget(setting.device_kib), budget(setting.host_kib), Bytes{64 * mib}},
+                          .micro_batches = 2 * setting.devices,
+                          .devices = setting.devices,
+                          .clipping = setting.clipping,
+                          .home = setting.home,
+                          .chunk_bytes = Bytes{40 * kib},
+                          .sweeps = setting.sweeps});
     ASSERT_TRUE(plan) << plan.error().message;
     const Moved expected = planned(*plan);
     EXPECT_EQ(on_cpu(*plan, graph), expected);

@@ -12,12 +12,12 @@
 namespace tidepool {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::MemoryState;
-using testing::TemporaryDirectory;
 using testing::open_store;
 using testing::some_state;
+using testing::TemporaryDirectory;
 using testing::tiny_graph;
-using ::testing::HasSubstr;
 
 struct FaultPlan {
   u64 fail_at = ~u64{0};  // number of the operation that fails
@@ -69,7 +69,8 @@ class FaultyFiles final : public Files {
     return plan_.fails("sync " + path) ? output_error("fsync", path, EIO) : real_->sync_directory(path);
   }
   Result<void> rename(const std::string& from, const std::string& to) override {
-    return plan_.fails("rename " + from + " " + to) ? output_error("rename", to, EIO) : real_->rename(from, to);
+    return plan_.fails("rename " + from + " " + to) ? output_error("rename", to, EIO)
+                                                    : real_->rename(from, to);
   }
   Result<void> remove(const std::string& path) override {
     return plan_.fails("remove " + path) ? output_error("remove", path, EIO) : real_->remove(path);
@@ -177,7 +178,8 @@ TEST_F(CheckpointFault, syncs_come_before_renames_and_renames_before_deletions) 
     return found - plan.log.begin();
   };
   const auto placed = at("rename " + tmp + " " + dir.path() + "/checkpoint-2");
-  for (const char* file : {"model.safetensors", "optimizer.safetensors", "config.json", "trainer_state.json"}) {
+  for (const char* file :
+       {"model.safetensors", "optimizer.safetensors", "config.json", "trainer_state.json"}) {
     EXPECT_LT(at("finish " + tmp + "/" + file), at("create " + tmp + "/manifest.json"));
   }
   EXPECT_LT(at("finish " + tmp + "/manifest.json"), at("sync " + tmp));
@@ -207,7 +209,8 @@ TEST(ExportFault, one_failed_operation_leaves_a_whole_model_or_nothing) {
   const TemporaryDirectory dir;
   const std::string source = dir.path() + "/source", out = dir.path() + "/out";
   ModelConfig model = default_model(Family::llama);
-  model.vocab_size = 8, model.positions = 8, model.width = 8, model.layers = 1, model.heads = 2, model.inner_given = 8;
+  model.vocab_size = 8, model.positions = 8, model.width = 8, model.layers = 1, model.heads = 2,
+  model.inner_given = 8;
   test::write_model_directory(source, model, Precision::bf16);
   const auto exported = ModelExport::open(source, {.max_shard_size = Bytes{300}}).value();
   const auto go_on = [](u64) { return true; };
@@ -226,7 +229,8 @@ TEST(ExportFault, one_failed_operation_leaves_a_whole_model_or_nothing) {
       EXPECT_EQ(std::distance(std::filesystem::directory_iterator(out), {}), files) << whole.log[n];
     }
     for (const auto& entry : std::filesystem::directory_iterator(dir.path()))
-      EXPECT_THAT(entry.path().filename().string(), ::testing::AnyOf("source", "out")) << "litter after " << whole.log[n];
+      EXPECT_THAT(entry.path().filename().string(), ::testing::AnyOf("source", "out"))
+          << "litter after " << whole.log[n];
   }
 }
 

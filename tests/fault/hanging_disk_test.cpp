@@ -40,7 +40,8 @@ OpenDisk stuck_after(u64 answers) {
   };
 }
 
-// Requests that a whole run makes before its first step: parameters and masters go to disk, moments are cleared.
+// Requests that a whole run makes before its first step: parameters and masters go to disk, moments are
+// cleared.
 u64 requests_of_init(const Config& config) {
   const ModelGraph graph = make_graph(config).value();
   const Plan plan = make_plan(graph, plan_options(config, config.memory.budgets.disk)).value();
@@ -72,7 +73,8 @@ TEST_F(HangingDisk, AtRestEndsTheRunAndNamesTheChunk) {
               "of h[.][0-9] cut [0-9]+: the disk has not answered for 1 s");
   // What the ended run left lies in the directory of this test, which removes it.
   const auto entries = std::filesystem::recursive_directory_iterator(dir_ / "");
-  EXPECT_TRUE(std::any_of(begin(entries), end(entries), [](const auto& e) { return e.path().filename() == "run"; }));
+  EXPECT_TRUE(
+      std::any_of(begin(entries), end(entries), [](const auto& e) { return e.path().filename() == "run"; }));
 }
 
 TEST(FlakyDisk, SecondTriesAreReported) {

@@ -1,4 +1,5 @@
-// Data that is damaged, or is not what its name says: JSONL, token files, text, chat templates, caches of tokens.
+// Data that is damaged, or is not what its name says: JSONL, token files, text, chat templates, caches of
+// tokens.
 #include "json/text.h"
 #include "tests/support/json_file.h"
 #include "tests/support/malformed.h"
@@ -25,31 +26,39 @@ const BadFile records[] = {
     {"not_utf8", lines, good + "{\"text\": \"\xff\"}\n", "data.jsonl:2", "byte 10"},
     {"half_a_pair", lines, good + "{\"text\": \"\\ud800\"}\n", "data.jsonl:2", "byte 16"},
     {"unknown_keys", lines, "{\"body\": \"x\"}\n", "data.jsonl:1", "no kind of record"},
-    {"another_shape", lines, good + R"({"prompt":"a","completion":"b"})", "data.jsonl:2", "must have one shape"},
+    {"another_shape", lines, good + R"({"prompt":"a","completion":"b"})", "data.jsonl:2",
+     "must have one shape"},
     {"number_for_text", lines, good + "{\"text\": 3}\n", "data.jsonl:2", "must be text, not a number"},
     {"no_role", lines, R"({"messages":[{"content":"a"}]})", "messages[0]", "has no \"role\""},
     {"no_messages", lines, R"({"messages":[]})", "data.jsonl:1", "\"messages\" is empty"},
     {"messages_of_text", lines, R"({"messages":"a"})", "data.jsonl:1", "must be a list"},
-    {"from_nobody", lines, R"({"conversations":[{"from":"alien","value":"x"}]})", "conversations[0].from", "'alien'"},
+    {"from_nobody", lines, R"({"conversations":[{"from":"alien","value":"x"}]})", "conversations[0].from",
+     "'alien'"},
     {"no_value", lines, R"({"conversations":[{"from":"human"}]})", "conversations[0]", "has no \"value\""},
     {"alpaca_number", lines, R"({"instruction":"a","output":1})", "\"output\"", "must be text"},
     {"negative_id", lines, R"({"input_ids":[1,-1]})", "input_ids[1]", "is no token"},
     {"id_above_the_vocabulary", lines, R"({"input_ids":[1,99999]})", "data.jsonl:1", "vocabulary has 300"},
     {"few_labels", lines, R"({"input_ids":[1,2],"labels":[1]})", "data.jsonl:1", "1 labels for 2 input_ids"},
     {"other_labels", lines, R"({"input_ids":[1,2],"labels":[1,3]})", "labels[1]", "must be input_ids[1]"},
-    {"nothing_to_learn", lines, R"({"prompt":"a","completion":""})", "data.jsonl", "no document has anything to learn (1"},
-    {"gzip_damaged", "data.jsonl.gz", "\x1f\x8b\x08" + std::string(30, 'x'), "byte 4", "gzip data is damaged"},
-    {"gzip_cut", "data.jsonl.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03\xab\x56", 12), "byte", "ends in the middle"},
-    {"zstd_damaged", "data.jsonl.zst", "\x28\xb5\x2f\xfd" + std::string(30, 'x'), "byte 0", "zstd data is damaged"},
+    {"nothing_to_learn", lines, R"({"prompt":"a","completion":""})", "data.jsonl",
+     "no document has anything to learn (1"},
+    {"gzip_damaged", "data.jsonl.gz", "\x1f\x8b\x08" + std::string(30, 'x'), "byte 4",
+     "gzip data is damaged"},
+    {"gzip_cut", "data.jsonl.gz", std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03\xab\x56", 12), "byte",
+     "ends in the middle"},
+    {"zstd_damaged", "data.jsonl.zst", "\x28\xb5\x2f\xfd" + std::string(30, 'x'), "byte 0",
+     "zstd data is damaged"},
 };
 
-std::string npy(const std::string& dtype, const std::string& shape, const std::string& data, char version = 1) {
+std::string npy(const std::string& dtype, const std::string& shape, const std::string& data,
+                char version = 1) {
   std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", dtype, shape);
   header += std::string(63 - (header.size() + 10) % 64, ' ') + "\n";
   return "\x93NUMPY" + std::string{version, '\0'} + little_endian(header.size(), 2) + header + data;
 }
 std::string llmc(u32 magic, u32 version, u32 tokens) {
-  return little_endian(magic, 4) + little_endian(version, 4) + little_endian(tokens, 4) + std::string(253 * 4, '\0') + "1234";
+  return little_endian(magic, 4) + little_endian(version, 4) + little_endian(tokens, 4) +
+         std::string(253 * 4, '\0') + "1234";
 }
 
 const BadFile token_files[] = {
@@ -63,13 +72,15 @@ const BadFile token_files[] = {
     {"npy_matrix", "t.npy", npy("<u2", "(2, 2)", "12345678"), "shape", "not one dimension"},
     {"npy_cut", "t.npy", npy("<u2", "(100,)", "11"), "100 tokens", "cut off"},
     {"npy_longer", "t.npy", npy("<u2", "(1,)", "1111"), "4 bytes", "cut off or damaged"},
-    {"npy_id", "t.npy", npy("<u2", "(40,)", testing::ids(280, 40)), "token 20 at byte offset 168", "vocab_size is 300"},
+    {"npy_id", "t.npy", npy("<u2", "(40,)", testing::ids(280, 40)), "token 20 at byte offset 168",
+     "vocab_size is 300"},
     {"nanogpt_odd", "t.bin", "123", "3 bytes", "no whole number of uint16"},
     {"nanogpt_id", "t.bin", testing::ids(280, 50), "token 20 at byte offset 40", "vocab_size is 300"},
     {"llmc_short", "t.bin", little_endian(20240520, 4) + "1", "5 bytes", "too few for the 1024-byte header"},
     {"llmc_version", "t.bin", llmc(20240520, 7, 2), "version 7", "no llm.c token file"},
     {"llmc_count", "t.bin", llmc(20240520, 1, 9), "9 tokens", "cut off or damaged"},
-    {"text_not_utf8", "t.txt", std::string(100, 'a') + "\xff" + std::string(100, 'a'), "byte offset 100", "not UTF-8"},
+    {"text_not_utf8", "t.txt", std::string(100, 'a') + "\xff" + std::string(100, 'a'), "byte offset 100",
+     "not UTF-8"},
     {"text_cut", "t.txt", std::string(100, 'a') + "\xe4\xb8", "byte offset 100", "ends in the middle"},
     {"text_empty", "t.txt", "", "t.txt", "is empty"},
 };
@@ -92,10 +103,12 @@ class MalformedHeldOutData : public MalformedData {};
 
 TEST_P(MalformedHeldOutData, IsRefused) {
   const BadPlace place;
-  const std::string train = std::string(GetParam().file).find("json") == std::string::npos ? "good.bin" : "good.jsonl";
+  const std::string train =
+      std::string(GetParam().file).find("json") == std::string::npos ? "good.bin" : "good.jsonl";
   place.write("good.jsonl", good + good);
   place.write(GetParam().file, GetParam().content);
-  place.expect_refusal(GetParam(), place.train_on(train, fmt::format(", validation: {}", place / GetParam().file)));
+  place.expect_refusal(GetParam(),
+                       place.train_on(train, fmt::format(", validation: {}", place / GetParam().file)));
 }
 
 constexpr const char* chat = "t.jinja";
@@ -116,8 +129,10 @@ class MalformedTemplate : public ::testing::TestWithParam<BadFile> {};
 TEST_P(MalformedTemplate, IsRefused) {
   const BadPlace place;
   place.write(chat, GetParam().content);
-  place.write("d.jsonl", R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]})");
-  place.expect_refusal(GetParam(), place.train_on("d.jsonl", fmt::format(", chat_template: {}", place / chat)));
+  place.write("d.jsonl",
+              R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]})");
+  place.expect_refusal(GetParam(),
+                       place.train_on("d.jsonl", fmt::format(", chat_template: {}", place / chat)));
 }
 
 constexpr const char* about = "about.json";

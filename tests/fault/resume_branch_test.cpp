@@ -18,10 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using testing::ChildRun;
 using testing::file_text;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::TrainDir;
 
 class ResumeBranch : public ::testing::Test {
@@ -93,8 +93,8 @@ TEST_F(ResumeBranch, NothingGoodLeftIsAnErrorThatNamesEach) {
   const auto report = resume(config(6));
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().kind, ErrorKind::corrupt_checkpoint);
-  EXPECT_THAT(report.error().message,
-              AllOf(HasSubstr(checkpoint(4) + "/manifest.json"), HasSubstr(checkpoint(2) + "/optimizer.safetensors")));
+  EXPECT_THAT(report.error().message, AllOf(HasSubstr(checkpoint(4) + "/manifest.json"),
+                                            HasSubstr(checkpoint(2) + "/optimizer.safetensors")));
   EXPECT_TRUE(fs::exists(checkpoint(4) + "/model.safetensors"));
   EXPECT_FALSE(fs::exists(checkpoint(6)));
 }

@@ -1,4 +1,6 @@
 // What one run directory owes to the runs in it: one at a time, and none is lost to the next.
+#include "trainer/run_directory.h"
+
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -8,14 +10,13 @@
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
 #include "tidepool/version.h"
-#include "trainer/run_directory.h"
 
 namespace tidepool {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 using testing::file_text;
+using ::testing::HasSubstr;
 using testing::TrainDir;
 
 TEST(RunDirectory, HoldsOneLiveRun) {
@@ -76,7 +77,8 @@ TEST(RunDirectory, ReportSaysWhatRanWhere) {
   EXPECT_EQ(read->machine, report->machine);
 }
 
-// It may be as good as ever once it can be read again: going back would train its steps anew and rotate it away.
+// It may be as good as ever once it can be read again: going back would train its steps anew and rotate it
+// away.
 TEST(RunDirectory, UnreadableCheckpointIsNotSteppedOver) {
   const TrainDir dir;
   Config config = testing::small_config(dir);

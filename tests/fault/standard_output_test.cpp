@@ -23,7 +23,8 @@ struct Outcome {
 // `tidepool WORDS` by a shell, with its output redirected as `redirection` says.
 Outcome tidepool_to(const TrainDir& dir, const std::string& redirection, const std::string& words) {
   const std::string log = dir / "stderr.txt";
-  const int status = std::system(fmt::format("'{}' {} {} 2>'{}'", TIDEPOOL_BINARY, words, redirection, log).c_str());
+  const int status =
+      std::system(fmt::format("'{}' {} {} 2>'{}'", TIDEPOOL_BINARY, words, redirection, log).c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), testing::file_text(log)};
 }
 
@@ -36,8 +37,9 @@ std::string config_file(const TrainDir& dir) {
 TEST(StandardOutput, FullIsSaidOnceAndIsExitCode6) {
   const TrainDir dir;
   const std::string config = config_file(dir);
-  for (const std::string& words : {"plan '" + config + "'", "plan --text '" + config + "'", "config '" + config + "'",
-                                  std::string("config"), std::string("--help"), std::string("--version")}) {
+  for (const std::string& words :
+       {"plan '" + config + "'", "plan --text '" + config + "'", "config '" + config + "'",
+        std::string("config"), std::string("--help"), std::string("--version")}) {
     SCOPED_TRACE(words);
     const Outcome full = tidepool_to(dir, ">/dev/full", words);
     EXPECT_EQ(full.code, 6);
@@ -59,7 +61,8 @@ TEST(StandardOutput, FullAsIsTheErrorOutputIsExitCode6) {
   const TrainDir dir;
   const std::string config = config_file(dir);
   const auto code = [](const std::string& words) {
-    return WEXITSTATUS(std::system(fmt::format("'{}' {} >/dev/full 2>/dev/full", TIDEPOOL_BINARY, words).c_str()));
+    return WEXITSTATUS(
+        std::system(fmt::format("'{}' {} >/dev/full 2>/dev/full", TIDEPOOL_BINARY, words).c_str()));
   };
   EXPECT_EQ(code("train '" + config + "'"), 6);
   EXPECT_EQ(code("eval '" + (dir / "run") + "'"), 6);
@@ -71,8 +74,9 @@ TEST(StandardOutput, ClosedIsExitCode6AsFullIs) {
   const TrainDir dir;
   const std::string config = config_file(dir), run = dir / "run";
   ASSERT_EQ(tidepool_to(dir, ">/dev/null", "train '" + config + "'").code, 0);
-  for (const std::string& words : {"plan '" + config + "'", "config '" + config + "'", std::string("--version"), "eval '" + run + "'",
-                                  "eval --json '" + run + "'", "generate --max-new-tokens=2 '" + run + "'"}) {
+  for (const std::string& words :
+       {"plan '" + config + "'", "config '" + config + "'", std::string("--version"), "eval '" + run + "'",
+        "eval --json '" + run + "'", "generate --max-new-tokens=2 '" + run + "'"}) {
     for (const char* redirection : {">&-", ">/dev/full"}) {
       SCOPED_TRACE(words + redirection);
       const Outcome lost = tidepool_to(dir, redirection, words);
@@ -95,7 +99,8 @@ TEST(StandardOutput, ClosedTrainsAllTheSame) {
 // `train | head`: what its reader does must not end a run.
 TEST(StandardOutput, AReaderThatLeavesEndsNoTraining) {
   const TrainDir dir;
-  std::FILE* pipe = ::popen(fmt::format("exec '{}' train '{}' 2>'{}'", TIDEPOOL_BINARY, config_file(dir), dir / "e").c_str(), "r");
+  std::FILE* pipe = ::popen(
+      fmt::format("exec '{}' train '{}' 2>'{}'", TIDEPOOL_BINARY, config_file(dir), dir / "e").c_str(), "r");
   ASSERT_NE(pipe, nullptr);
   const int status = ::pclose(pipe);  // closes the reader's end first, then waits
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 6) << status << testing::file_text(dir / "e");

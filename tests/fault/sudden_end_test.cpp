@@ -1,4 +1,5 @@
-// Ends that nobody planned: Ctrl-C before the first step, a generate without a reader or with damaged weights.
+// Ends that nobody planned: Ctrl-C before the first step, a generate without a reader or with damaged
+// weights.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -11,10 +12,10 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::Child;
 using testing::ChildRun;
 using testing::file_text;
+using ::testing::HasSubstr;
 using testing::TrainDir;
 
 Config streaming_config(const TrainDir& dir) {
@@ -93,7 +94,8 @@ TEST_F(Generate, FindsTheRunOfWhateverItIsPointedAt) {
   fs::current_path(before);
   EXPECT_EQ(generate(checkpoint(4) + "/"), 0) << said_;
   fs::create_directory(dir_ / "empty");
-  for (const std::string& path : {dir_ / "empty", dir_ / "nosuch", dir_.data()}) EXPECT_EQ(generate(path), 2) << said_;
+  for (const std::string& path : {dir_ / "empty", dir_ / "nosuch", dir_.data()})
+    EXPECT_EQ(generate(path), 2) << said_;
 }
 
 TEST_F(Generate, WithoutAReaderLeavesNothing) {
@@ -107,8 +109,9 @@ TEST_F(Generate, WithoutAReaderLeavesNothing) {
   put("host: 16MiB", "host: 1700KiB");
   std::ofstream(config_.output.dir + "/config.yaml") << yaml;
   EXPECT_EQ(generate(config_.output.dir), 0) << said_;
-  const std::string words = fmt::format("{{ {} generate {} --max-new-tokens 100000 2>/dev/null; echo $? >{}; }} | head -c 5 >/dev/null",
-                                        TIDEPOOL_BINARY, config_.output.dir, dir_ / "code");
+  const std::string words = fmt::format(
+      "{{ {} generate {} --max-new-tokens 100000 2>/dev/null; echo $? >{}; }} | head -c 5 >/dev/null",
+      TIDEPOOL_BINARY, config_.output.dir, dir_ / "code");
   ASSERT_EQ(std::system(words.c_str()), 0);
   EXPECT_EQ(file_text(dir_ / "code"), "141\n");
   expect_no_litter(config_);

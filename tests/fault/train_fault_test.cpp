@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AnyOf;
-using ::testing::HasSubstr;
 using testing::ChildRun;
+using ::testing::HasSubstr;
 using testing::how_to_repeat;
 using testing::Numbers;
 using testing::numbers_of;
@@ -37,7 +37,8 @@ Config streaming_config(const TrainDir& dir, const std::string& run = "run") {
   return c;
 }
 
-void expect_error(const Config& config, ErrorKind kind, const std::string& words, const std::string& resume = "") {
+void expect_error(const Config& config, ErrorKind kind, const std::string& words,
+                  const std::string& resume = "") {
   SCOPED_TRACE(how_to_repeat(config));
   const auto report = testing::run(config, {.resume = resume});
   ASSERT_FALSE(report);
@@ -120,7 +121,8 @@ TEST_F(FaultInTraining, SwapFileOverwritten) {
   });
   ASSERT_EQ(code, 6) << output_;
   EXPECT_THAT(output_, HasSubstr("checksum mismatch reading"));
-  EXPECT_THAT(output_, ::testing::ContainsRegex("(param|momentum|variance) of (wte|wpe|ln_f|h[.][0-9]) cut [0-9]+"));
+  EXPECT_THAT(output_,
+              ::testing::ContainsRegex("(param|momentum|variance) of (wte|wpe|ln_f|h[.][0-9]) cut [0-9]+"));
   expect_resumes(config, undisturbed(config));
 }
 
@@ -323,7 +325,8 @@ TEST(RunDirectory, OtherDataOrModelIsRefused) {
 // It advised to set the model and the precision, which were as they had been.
 TEST(RunDirectory, OtherAdaptersAreRefusedByTheirKeys) {
   const TrainDir dir;
-  const Config whole = testing::small_config(dir), lora = testing::lora_config(whole, testing::made_base(dir, Family::gpt2));
+  const Config whole = testing::small_config(dir),
+               lora = testing::lora_config(whole, testing::made_base(dir, Family::gpt2));
   ASSERT_FALSE(testing::run(lora, {.stop_after = 2}));
   Config other = lora;
   other.lora.r = 8;
@@ -391,7 +394,8 @@ TEST_P(Signals, SecondLeavesAtOnce) {
   SCOPED_TRACE(how_to_repeat(config));
   {
     ChildRun child(config);
-    while (!fs::exists(config.output.dir + "/checkpoint-1")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (!fs::exists(config.output.dir + "/checkpoint-1"))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));  // into the next step
     child.signal(GetParam());
     while (child.output().find("again to stop at once") == std::string::npos)

@@ -1,6 +1,6 @@
-// The examples, run as their READMEs say. What they print is compared line by line: words and whole numbers must be the
-// same, losses and perplexities near, and where a time is shown there must be one. "$ " begins a command, " ..." stands for
-// any lines.
+// The examples, run as their READMEs say. What they print is compared line by line: words and whole numbers
+// must be the same, losses and perplexities near, and where a time is shown there must be one. "$ " begins a
+// command, " ..." stands for any lines.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -33,7 +33,8 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 bool shows_something(const Command& command) {
-  return std::ranges::any_of(command.lines, [](const std::string& line) { return !line.empty() && line != " ..."; });
+  return std::ranges::any_of(command.lines,
+                             [](const std::string& line) { return !line.empty() && line != " ..."; });
 }
 
 std::vector<Command> commands_of(const std::string& readme) {
@@ -55,7 +56,8 @@ std::vector<Command> commands_of(const std::string& readme) {
 enum class Steps : u8 { compared, ignored };
 
 std::string comparable(const std::string& line, Steps steps) {
-  static const std::regex time(R"([0-9]+(m [0-9]+s|h [0-9]+m|d [0-9]+h)\b|[0-9.]+[kM]? ?(s|ms|us|tok/s|tokens/s)\b)"),
+  static const std::regex time(
+      R"([0-9]+(m [0-9]+s|h [0-9]+m|d [0-9]+h)\b|[0-9.]+[kM]? ?(s|ms|us|tok/s|tokens/s)\b)"),
       step(R"((step |checkpoint-)[0-9]+)");
   const std::string timeless = std::regex_replace(line, time, "#");
   return steps == Steps::compared ? timeless : std::regex_replace(timeless, step, "$1#");
@@ -90,7 +92,8 @@ bool same(const std::string& shown, const std::string& printed, Steps steps) {
   }
 }
 
-// Each shown line in the output, in order; next to each other, and to its end, where no " ..." stands between.
+// Each shown line in the output, in order; next to each other, and to its end, where no " ..." stands
+// between.
 void compare(const Command& command, const std::string& output) {
   std::vector<std::string> printed = lines_of(output);
   while (!printed.empty() && printed.back().empty()) printed.pop_back();
@@ -108,11 +111,13 @@ void compare(const Command& command, const std::string& output) {
     const size_t before = at;
     while (anywhere && at < printed.size() && !same(line, printed[at], steps)) ++at;
     ASSERT_TRUE(at < printed.size() && same(line, printed[at], steps))
-        << "is shown: " << line << "\nand not printed after line " << before << " of:\n" << output;
+        << "is shown: " << line << "\nand not printed after line " << before << " of:\n"
+        << output;
     ++at;
     anywhere = false;
   }
-  EXPECT_TRUE(anywhere || at == printed.size()) << "is printed and not shown: " << (anywhere ? "" : printed[at]);
+  EXPECT_TRUE(anywhere || at == printed.size())
+      << "is printed and not shown: " << (anywhere ? "" : printed[at]);
 }
 
 // The comparison itself: what it must not pass over.
@@ -132,21 +137,26 @@ TEST(ExampleLines, DifferWhereTheyShould) {
 class Examples : public ::testing::Test {
  protected:
   Examples() {
-    for (const char* name : {"examples", "configs", "docs", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"})
+    for (const char* name :
+         {"examples", "configs", "docs", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"})
       fs::create_symlink(std::string(TIDEPOOL_SOURCE_DIR "/") + name, dir_ / name);
   }
   // Of a shell, as people type it. Standard error is apart: progress and remarks.
   std::string run(const std::string& words) {
-    const std::string command = fmt::format("cd '{}' && {} 2>err", dir_.path(), std::regex_replace(words, std::regex("^tidepool"), TIDEPOOL_BINARY));
+    const std::string command =
+        fmt::format("cd '{}' && {} 2>err", dir_.path(),
+                    std::regex_replace(words, std::regex("^tidepool"), TIDEPOOL_BINARY));
     FILE* pipe = ::popen(command.c_str(), "r");
     std::string out;
     std::array<char, 4096> buffer;
-    for (size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) out.append(buffer.data(), n);
+    for (size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+      out.append(buffer.data(), n);
     EXPECT_EQ(::pclose(pipe), 0) << words << "\n" << out << file_text(dir_ / "err");
     return out;
   }
   void run_all(const std::string& name) {
-    const std::vector<Command> commands = commands_of(file_text(TIDEPOOL_SOURCE_DIR "/examples/" + name + "/README.md"));
+    const std::vector<Command> commands =
+        commands_of(file_text(TIDEPOOL_SOURCE_DIR "/examples/" + name + "/README.md"));
     ASSERT_FALSE(commands.empty());
     EXPECT_TRUE(std::ranges::any_of(commands, &shows_something)) << "nothing is compared";
     for (const Command& command : commands) {

@@ -1,4 +1,5 @@
-// Adapters that PEFT wrote: logits, gradients, steps of AdamW in every kind of home, and merged weights against PEFT's.
+// Adapters that PEFT wrote: logits, gradients, steps of AdamW in every kind of home, and merged weights
+// against PEFT's.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -26,16 +27,24 @@ struct Case {
 // As scripts/make_golden_lora.py has them.
 const Case cases[] = {
     {"llama_all", "llama_untied_llama3", {.r = 4, .alpha = 8}},
-    {"llama_biases_some", "llama_biases_linear_head_dim", {.r = 3, .alpha = 5, .target_modules = {"q_proj", "v_proj", "up_proj"}}, HomePolicy::disk},
+    {"llama_biases_some",
+     "llama_biases_linear_head_dim",
+     {.r = 3, .alpha = 5, .target_modules = {"q_proj", "v_proj", "up_proj"}},
+     HomePolicy::disk},
     {"qwen3_all", "qwen3_tied_head_dim", {.r = 5, .alpha = 10}, HomePolicy::mixed},
-    {"qwen3_some", "qwen3_untied", {.r = 2, .alpha = 1, .target_modules = {"k_proj", "o_proj", "down_proj"}}, HomePolicy::host},
+    {"qwen3_some",
+     "qwen3_untied",
+     {.r = 2, .alpha = 1, .target_modules = {"k_proj", "o_proj", "down_proj"}},
+     HomePolicy::host},
     {"gpt2_all", "gpt2_inner", {.r = 4, .alpha = 8}, HomePolicy::disk},
     {"gpt2_some", "gpt2_plain", {.r = 3, .alpha = 7, .target_modules = {"c_fc"}}},
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
-std::string adapter_directory(const Case& c) { return TIDEPOOL_SOURCE_DIR "/tests/golden/lora/" + std::string(c.name); }
+std::string adapter_directory(const Case& c) {
+  return TIDEPOOL_SOURCE_DIR "/tests/golden/lora/" + std::string(c.name);
+}
 
 void load_both(const Case& c, const ModelGraph& graph, StateWriter& writer) {
   WriteMore first(writer);
@@ -54,10 +63,11 @@ class Lora : public ::testing::TestWithParam<Case> {
 
   ModelRunner load() {
     const ModelConfig config = read_model_directory(family_directory(c.base)).value();
-    ModelRunner model(build_model(config, Precision::fp32, {.sequences = sequences, .tokens = tokens_per_sequence},
-                                  Precision::fp32, c.lora)
-                          .value(),
-                      *pool);
+    ModelRunner model(
+        build_model(config, Precision::fp32, {.sequences = sequences, .tokens = tokens_per_sequence},
+                    Precision::fp32, c.lora)
+            .value(),
+        *pool);
     WeightsWriter writer(model.weights);
     load_both(c, model.graph(), writer);
     model.upload();
@@ -82,7 +92,8 @@ TEST_P(Lora, LossAndGradientsArePefts) {
   std::vector<float> kept;
   double worst = 0;
   for (const bool keep : {true, false}) {
-    const double sum = model.forward_backward(tokens.data(), targets.data(), 1.0 / double(valid), {.keep = keep});
+    const double sum =
+        model.forward_backward(tokens.data(), targets.data(), 1.0 / double(valid), {.keep = keep});
     EXPECT_NEAR(sum / double(valid), loss, 1e-5 * loss);
     const auto gradients = model.gradients();
     for (const auto& [name, gradient] : gradients) {
@@ -113,7 +124,8 @@ TEST_P(Lora, MergesAsPeft) {
     ++changed;
     std::vector<float> values = base.get<float>(t.name);
     for (u64 begin = 0; begin < values.size(); begin += 37)  // rows and parts of rows
-      ASSERT_TRUE(merge->apply(t.name, t.shape, begin, std::span(values).subspan(begin, std::min<u64>(37, values.size() - begin))));
+      ASSERT_TRUE(merge->apply(t.name, t.shape, begin,
+                               std::span(values).subspan(begin, std::min<u64>(37, values.size() - begin))));
     const auto merged = expected.get<float>("merged/" + t.name);
     ASSERT_EQ(merged.size(), values.size());
     for (u64 i = 0; i < values.size(); ++i) worst = std::max(worst, std::abs(double(values[i]) - merged[i]));
@@ -165,12 +177,14 @@ TEST_P(Lora, TrainsAsPeft) {
     for (const Tensor& t : graph->windows[w].tensors) {
       if (!graph->windows[w].adapter) continue;
       std::vector<float> values(t.elements);
-      ASSERT_TRUE((*session)->state().read(w, Kind::param, t.window_offset, std::as_writable_bytes(std::span(values))));
+      ASSERT_TRUE((*session)->state().read(w, Kind::param, t.window_offset,
+                                           std::as_writable_bytes(std::span(values))));
       EXPECT_LT(distance(values, expected.get<float>("trained/" + t.name)), 1e-4) << t.name;
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, Lora, ::testing::ValuesIn(cases), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Cases, Lora, ::testing::ValuesIn(cases),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace tidepool::test

@@ -33,9 +33,11 @@ TEST_P(Perplexity, IsTransformers) {
   const test::ScratchDir dir;
   const auto done = evaluate_model(
       {.source = test::family_directory(name),
-       .overrides = {"train.precision=fp32", "train.sequence_length=20", fmt::format("memory.device={}", device),
-                     "memory.host=4MiB", fmt::format("train.per_device_train_batch_size={}", sequences),
-                     fmt::format("train.gradient_accumulation_steps={}", micro_batches), "output.dir=" + (dir / "run")},
+       .overrides = {"train.precision=fp32", "train.sequence_length=20",
+                     fmt::format("memory.device={}", device), "memory.host=4MiB",
+                     fmt::format("train.per_device_train_batch_size={}", sequences),
+                     fmt::format("train.gradient_accumulation_steps={}", micro_batches),
+                     "output.dir=" + (dir / "run")},
        .data = {test::family_directory("held_out_a.bin"), test::family_directory("held_out_b.bin")},
        .quiet = true});
   ASSERT_TRUE(done) << done.error().message;
@@ -55,7 +57,8 @@ TEST_P(Perplexity, IsTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, Perplexity,
                          ::testing::Values(Setting{"gpt2_plain", 1, 1}, Setting{"llama_untied_llama3", 3, 2},
-                                           Setting{"mistral_untied", 5, 8}, Setting{"qwen2_tied", 2, 3, "200KiB"},
+                                           Setting{"mistral_untied", 5, 8},
+                                           Setting{"qwen2_tied", 2, 3, "200KiB"},
                                            Setting{"qwen3_tied_head_dim", 64, 1}),
                          [](const auto& info) { return std::string(info.param.name); });
 

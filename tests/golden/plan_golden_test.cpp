@@ -38,7 +38,8 @@ std::string first_difference(const std::string& a, const std::string& b) {
 }
 
 TEST_P(PlanGolden, TextIsUnchanged) {
-  const auto plan = make_plan(test::make_graph({.layers = 2, .precision = GetParam().precision}), GetParam().options);
+  const auto plan =
+      make_plan(test::make_graph({.layers = 2, .precision = GetParam().precision}), GetParam().options);
   ASSERT_TRUE(plan) << plan.error().message;
   const std::string path = folder + GetParam().name + ".txt";
   if (std::getenv("TIDEPOOL_REWRITE_GOLDEN") != nullptr) {
@@ -55,14 +56,15 @@ TEST_P(PlanGolden, TextIsUnchanged) {
 constexpr Bytes disk{1 << 30};
 INSTANTIATE_TEST_SUITE_P(
     Plans, PlanGolden,
-    testing::Values(Golden{"resident", {.budgets = {Bytes{8 * mib}, Bytes{mib}, disk}}},
-                    Golden{"streaming", {.budgets = {Bytes{512 * kib}, Bytes{512 * kib}, disk}, .micro_batches = 2}},
-                    Golden{"unclipped", {.budgets = {Bytes{512 * kib}, Bytes{512 * kib}, disk}, .clipping = false}},
-                    Golden{"two_sweeps",
-                           {.budgets = {Bytes{512 * kib}, Bytes{512 * kib}, disk}, .micro_batches = 2, .sweeps = 2}},
-                    Golden{"fp16",
-                           {.budgets = {Bytes{512 * kib}, Bytes{512 * kib}, disk}, .micro_batches = 2},
-                           Precision::fp16}),
+    testing::Values(
+        Golden{"resident", {.budgets = {Bytes{8 * mib}, Bytes{mib}, disk}}},
+        Golden{"streaming", {.budgets = {Bytes{512 * kib}, Bytes{512 * kib}, disk}, .micro_batches = 2}},
+        Golden{"unclipped", {.budgets = {Bytes{512 * kib}, Bytes{512 * kib}, disk}, .clipping = false}},
+        Golden{"two_sweeps",
+               {.budgets = {Bytes{512 * kib}, Bytes{512 * kib}, disk}, .micro_batches = 2, .sweeps = 2}},
+        Golden{"fp16",
+               {.budgets = {Bytes{512 * kib}, Bytes{512 * kib}, disk}, .micro_batches = 2},
+               Precision::fp16}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

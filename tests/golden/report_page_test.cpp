@@ -106,7 +106,8 @@ TEST(ReportPage, ShowsEveryChartInABrowserWithoutANetwork) {
                                                              "memory-host", "memory-disk", "lives"}));
 
   const Opened opened = open_page(page, dir, "");
-  for (const char* statistic : {"mean of 6 steps, first and last included", "steady step, planned", ">median step<"})
+  for (const char* statistic :
+       {"mean of 6 steps, first and last included", "steady step, planned", ">median step<"})
     EXPECT_THAT(opened.document, HasSubstr(statistic));
   expect_keys_work(page, dir);
 
@@ -120,7 +121,8 @@ TEST(ReportPage, ShowsEveryChartInABrowserWithoutANetwork) {
   expect_all_drawn(both, with_step({"timeline", "lanes", "memory-host-a", "lives-a"}));
   EXPECT_THAT(both.document, HasSubstr("data-chart-table=\"comparison\""));
   // Keys look as what they stand for: one run's dots of validation and its line have one colour.
-  for (const char* look : {"class=\"dot\"", "class=\"line dash\"", "class=\"line broken\"", "class=\"line dotted\""})
+  for (const char* look :
+       {"class=\"dot\"", "class=\"line dash\"", "class=\"line broken\"", "class=\"line dotted\""})
     EXPECT_THAT(both.document, HasSubstr(look));
   for (const char* words : {"href=\"#comparison\"", "step, median", "median of the steady ones"})
     EXPECT_THAT(both.document, HasSubstr(words));

@@ -16,7 +16,8 @@
 
 namespace tidepool::testing {
 
-inline Window make_window(std::string name, const std::vector<std::pair<std::string, std::vector<u64>>>& tensors) {
+inline Window make_window(std::string name,
+                          const std::vector<std::pair<std::string, std::vector<u64>>>& tensors) {
   Window w{.name = std::move(name)};
   for (const auto& [tensor, shape] : tensors) {
     u64 elements = 1;
@@ -152,8 +153,9 @@ inline TrainerState some_state(u64 step) {
 inline std::unique_ptr<CheckpointStore> open_store(const std::string& run_dir, const ModelGraph& graph,
                                                    std::unique_ptr<Files> files = create_posix_files(),
                                                    Bytes max_shard_size = Bytes{1 * gib}) {
-  auto store = CheckpointStore::create({.run_dir = run_dir, .buffer = Bytes{64 * kib}, .max_shard_size = max_shard_size},
-                                       graph, std::move(files));
+  auto store = CheckpointStore::create(
+      {.run_dir = run_dir, .buffer = Bytes{64 * kib}, .max_shard_size = max_shard_size}, graph,
+      std::move(files));
   CHECK(store.has_value());
   return std::move(*store);
 }

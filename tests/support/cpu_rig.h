@@ -39,7 +39,8 @@ class HashedData : public StepSource {
     if (fault) return *fault;
     // Two documents in a sequence, whatever its length: those of the first half and the others.
     const u64 length = starts.empty() ? 0 : starts.size() / sequences;
-    for (u64 i = 0; i < starts.size(); ++i) starts[i] = i % length < length / 2 ? 0 : static_cast<i32>(length / 2);
+    for (u64 i = 0; i < starts.size(); ++i)
+      starts[i] = i % length < length / 2 ? 0 : static_cast<i32>(length / 2);
     for (u64 i = 0; i < tokens.size(); ++i) {
       tokens[i] = token(r, i);
       targets[i] = token(r, i + 1);
@@ -55,7 +56,8 @@ class HashedData : public StepSource {
 
  private:
   i32 token(const BatchRequest& r, u64 i) const {
-    const u64 batch = r.evaluation ? (r.step - 1) * micro_batches + r.micro_batch : 1000 * r.step + r.micro_batch;
+    const u64 batch =
+        r.evaluation ? (r.step - 1) * micro_batches + r.micro_batch : 1000 * r.step + r.micro_batch;
     u64 z = (2 * batch + r.evaluation) * 1000003 + i;
     z = (z ^ (z >> 15)) * 0xbf58476d1ce4e5b9;
     return static_cast<i32>((z >> 40) % vocab_size_);
@@ -78,13 +80,15 @@ class CpuRig {
         staging(64 * kib) {
     const u64 disk_bytes = std::max<u64>(plan.tiers[2].planned_peak.value, frame_alignment);
     const auto open = [&](DiskSink sink) -> Result<std::unique_ptr<Disk>> {
-      return std::unique_ptr<Disk>(create_simulated_disk(Bytes{disk_bytes}, options.faults, {}, std::move(sink)));
+      return std::unique_ptr<Disk>(
+          create_simulated_disk(Bytes{disk_bytes}, options.faults, {}, std::move(sink)));
     };
     std::vector<Kernels*> each;
     std::vector<std::span<std::byte>> arenas;
     for (u32 d = 0; d < plan.devices; ++d) {
       each.push_back(kernels.emplace_back(create_cpu_kernels(*pool)).get());
-      arenas.push_back(devices.emplace_back(std::make_unique<PageBuffer>(plan.tiers[0].planned_peak.value))->span());
+      arenas.push_back(
+          devices.emplace_back(std::make_unique<PageBuffer>(plan.tiers[0].planned_peak.value))->span());
     }
     executor = CpuExecutor::create(plan, graph,
                                    {.pool = *pool,

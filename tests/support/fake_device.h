@@ -12,7 +12,7 @@ namespace tidepool::testing {
 
 struct FakeRates {
   double fp32 = 50e9, bf16 = 800e9;  // FLOP/s of products; all other kernels take no time
-  double memory = 4e9;                // bytes/s of gradients and Adam
+  double memory = 4e9;               // bytes/s of gradients and Adam
   double h2d = 50e9, d2h = 40e9, both = 80e9;
   double kernel = 0, copy = 0;  // seconds that each takes beside
   double wait = 20e-6;          // until a wait has noticed the end

@@ -46,7 +46,8 @@ struct HalfCopy {
   std::vector<u16> bits;
   std::vector<float> values;
 
-  HalfCopy(const std::vector<float>& from, Precision p) : precision(p), bits(from.size()), values(from.size()) {
+  HalfCopy(const std::vector<float>& from, Precision p)
+      : precision(p), bits(from.size()), values(from.size()) {
     for (u64 i = 0; i < from.size(); ++i) {
       bits[i] = half_of(from[i], p);
       values[i] = value_of_half(bits[i], p);

@@ -1,4 +1,5 @@
-// One malformed file, met by the built program: it must end with exit code 4, and name the file, the place and why.
+// One malformed file, met by the built program: it must end with exit code 4, and name the file, the place
+// and why.
 #pragma once
 
 #include <fmt/format.h>
@@ -37,8 +38,8 @@ inline std::string ids(u32 first, u32 count) {
   return out;
 }
 
-// A place with a model directory `model` of vocabulary 53 and tokens for it, and the words to train either that or a model
-// of bytes on a file.
+// A place with a model directory `model` of vocabulary 53 and tokens for it, and the words to train either
+// that or a model of bytes on a file.
 class BadPlace {
  public:
   BadPlace() {
@@ -49,7 +50,8 @@ class BadPlace {
   }
   std::string operator/(const std::string& name) const { return dir_ / name; }
   void write(const std::string& name, const std::string& content) const {
-    std::ofstream(dir_ / name, std::ios::binary | std::ios::trunc).write(content.data(), static_cast<std::streamsize>(content.size()));
+    std::ofstream(dir_ / name, std::ios::binary | std::ios::trunc)
+        .write(content.data(), static_cast<std::streamsize>(content.size()));
   }
 
   std::vector<std::string> train_model() const {
@@ -57,10 +59,11 @@ class BadPlace {
     return words("train");
   }
   std::vector<std::string> train_on(const std::string& file, const std::string& more = "") const {
-    write("c.yaml", fmt::format("model: {{model_type: llama, vocab_size: 300, hidden_size: 16, intermediate_size: 16, "
-                                "num_hidden_layers: 1, num_attention_heads: 2, max_position_embeddings: 16}}\n"
-                                "data: {{train: {}, cache: {}{}}}\n",
-                                dir_ / file, dir_ / "cache", more));
+    write("c.yaml",
+          fmt::format("model: {{model_type: llama, vocab_size: 300, hidden_size: 16, intermediate_size: 16, "
+                      "num_hidden_layers: 1, num_attention_heads: 2, max_position_embeddings: 16}}\n"
+                      "data: {{train: {}, cache: {}{}}}\n",
+                      dir_ / file, dir_ / "cache", more));
     return words("train");
   }
 
@@ -80,8 +83,15 @@ class BadPlace {
 
  private:
   std::vector<std::string> words(const std::string& command) const {
-    return {command, dir_ / "c.yaml", "memory.device=4MiB", "memory.host=4MiB", "max_steps=1", "sequence_length=8",
-            "precision=fp32", "machine.threads=1", "output.dir=" + (dir_ / "run")};
+    return {command,
+            dir_ / "c.yaml",
+            "memory.device=4MiB",
+            "memory.host=4MiB",
+            "max_steps=1",
+            "sequence_length=8",
+            "precision=fp32",
+            "machine.threads=1",
+            "output.dir=" + (dir_ / "run")};
   }
   test::ScratchDir dir_;
 };

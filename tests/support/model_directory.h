@@ -18,7 +18,9 @@
 
 namespace tidepool::test {
 
-inline void write_file(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+inline void write_file(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
 inline std::string read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
@@ -35,7 +37,8 @@ inline void write_model_directory(const std::string& dir, const ModelConfig& mod
   std::string config = hf_config_text(model, dtype);
   for (const char* key : {"bos", "eos"}) {
     const std::string null = std::string("\"") + key + "_token_id\": null";
-    config.replace(config.find(null), null.size(), std::string("\"") + key + "_token_id\": " + (key[0] == 'b' ? "1" : "2"));
+    config.replace(config.find(null), null.size(),
+                   std::string("\"") + key + "_token_id\": " + (key[0] == 'b' ? "1" : "2"));
   }
   write_file(dir + "/config.json", config);
   std::mt19937 random(7);
@@ -54,8 +57,9 @@ inline void write_model_directory(const std::string& dir, const ModelConfig& mod
 
 // Every byte below 256 as a token, "<s>" and "</s>" at 256 and 257, as Hugging Face writes it.
 inline void write_byte_tokenizer(const std::string& dir) {
-  std::string vocab, template_text = "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\\n{% endfor %}"
-                                     "{% if add_generation_prompt %}[assistant] {% endif %}";
+  std::string vocab, template_text =
+                         "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\\n{% endfor %}"
+                         "{% if add_generation_prompt %}[assistant] {% endif %}";
   const auto letter = [](u32 byte) {  // GPT-2's alphabet of bytes, in JSON
     const bool plain = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
     static const std::vector<u32> others = [] {
@@ -68,20 +72,24 @@ inline void write_byte_tokenizer(const std::string& dir) {
     return fmt::format("\\u{:04x}", code);
   };
   for (u32 b = 0; b < 256; ++b) vocab += fmt::format("{}\"{}\": {}", b == 0 ? "" : ", ", letter(b), b);
-  const char* added = R"({"id": %, "content": "@", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true})";
+  const char* added =
+      R"({"id": %, "content": "@", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true})";
   const auto token = [&](const char* id, const char* content) {
     std::string text = added;
     text.replace(text.find('%'), 1, id);
     return text.replace(text.find('@'), 1, content);
   };
-  write_file(dir + "/tokenizer.json",
-             R"({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [)" + token("256", "<s>") + ", " +
-                 token("257", "</s>") +
-                 R"(], "normalizer": null, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}, )"
-                 R"("post_processor": null, "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}, )"
-                 R"("model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null, "end_of_word_suffix": null, )"
-                 R"("fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": {)" + vocab + R"(}, "merges": []}})");
-  write_file(dir + "/tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>", "chat_template": ")" + template_text + "\"}");
+  write_file(
+      dir + "/tokenizer.json",
+      R"({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [)" + token("256", "<s>") +
+          ", " + token("257", "</s>") +
+          R"(], "normalizer": null, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}, )"
+          R"("post_processor": null, "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}, )"
+          R"("model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null, "end_of_word_suffix": null, )"
+          R"("fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": {)" +
+          vocab + R"(}, "merges": []}})");
+  write_file(dir + "/tokenizer_config.json",
+             R"({"bos_token": "<s>", "eos_token": "</s>", "chat_template": ")" + template_text + "\"}");
   write_file(dir + "/generation_config.json", R"({"eos_token_id": [257], "temperature": 0.6})");
 }
 

@@ -1,5 +1,5 @@
-// A whole model run block by block with everything resident: what the executor does, without plans. On the CPU, or
-// on a device whose memory the host may touch too.
+// A whole model run block by block with everything resident: what the executor does, without plans. On the
+// CPU, or on a device whose memory the host may touch too.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,7 @@ class FrameBuffer {
   explicit FrameBuffer(u64 bytes) : data_(round_up(std::max<u64>(bytes, 64), 64) + 64) {
     std::memset(data_.data(), 0xff, data_.size());
   }
-  std::byte* get() {
-    return data_.data() + (64 - reinterpret_cast<std::uintptr_t>(data_.data()) % 64) % 64;
-  }
+  std::byte* get() { return data_.data() + (64 - reinterpret_cast<std::uintptr_t>(data_.data()) % 64) % 64; }
   float* floats() { return reinterpret_cast<float*>(get()); }
 
  private:
@@ -41,9 +39,13 @@ class BasicModelRunner {
  public:
   using Weights = std::vector<std::vector<float>>;  // by window, padded
 
-  BasicModelRunner(ModelGraph graph, CorePool& pool) : BasicModelRunner(std::move(graph), create_cpu_kernels(pool)) {}
+  BasicModelRunner(ModelGraph graph, CorePool& pool)
+      : BasicModelRunner(std::move(graph), create_cpu_kernels(pool)) {}
   BasicModelRunner(ModelGraph graph, std::unique_ptr<Kernels> kernels)
-      : graph_(std::move(graph)), kernels_(std::move(kernels)), scratch_(workspace_bytes()), loss_sum_(sizeof(double)) {
+      : graph_(std::move(graph)),
+        kernels_(std::move(kernels)),
+        scratch_(workspace_bytes()),
+        loss_sum_(sizeof(double)) {
     for (const Window& w : graph_.windows) {
       weights.emplace_back(w.elements, 0.0f);
       params_.emplace_back(w.elements * element_bytes(Kind::param, graph_.precision));
@@ -52,7 +54,8 @@ class BasicModelRunner {
       acts_.emplace_back(graph_.boundary.value);
       kept_.emplace_back(b.kept.value);
       auto& uses = accumulators_.emplace_back();
-      for (u32 w : b.windows) uses.emplace_back(graph_.windows[w].trainable ? graph_.windows[w].elements * sizeof(float) : 0);
+      for (u32 w : b.windows)
+        uses.emplace_back(graph_.windows[w].trainable ? graph_.windows[w].elements * sizeof(float) : 0);
     }
     grad_.emplace_back(graph_.boundary.value);
   }
@@ -64,8 +67,10 @@ class BasicModelRunner {
   void init(u32 seed, float scale = 1.0f) {
     for (u32 w = 0; w < graph_.windows.size(); ++w) {
       for (const Tensor& t : graph_.windows[w].tensors) {
-        auto values = random_floats(t.elements, seed++, t.init == Init::normal ? scale * float(t.init_std) : 0.1f);
-        if (t.init == Init::ones) for (float& x : values) x += 1.0f;
+        auto values =
+            random_floats(t.elements, seed++, t.init == Init::normal ? scale * float(t.init_std) : 0.1f);
+        if (t.init == Init::ones)
+          for (float& x : values) x += 1.0f;
         std::copy(values.begin(), values.end(), weights[w].begin() + i64(t.window_offset));
       }
     }
@@ -103,8 +108,8 @@ class BasicModelRunner {
   }
 
   // One micro-batch. Accumulates unless it is the first.
-  double forward_backward(const i32* tokens, const i32* targets, double inverse_tokens, RunOptions options = {},
-                          u32 micro_batch = 0) {
+  double forward_backward(const i32* tokens, const i32* targets, double inverse_tokens,
+                          RunOptions options = {}, u32 micro_batch = 0) {
     forward(tokens, options, micro_batch);
     double& sum = loss_sum();
     for (u32 b = u32(graph_.blocks.size()); b-- > last_backward_block(graph_);) {
@@ -160,7 +165,9 @@ class BasicModelRunner {
   }
 
  private:
-  bool trained(u32 block, u32 window) const { return graph_.windows[graph_.blocks[block].windows[window]].trainable; }
+  bool trained(u32 block, u32 window) const {
+    return graph_.windows[graph_.blocks[block].windows[window]].trainable;
+  }
   Values activations(Frame& frame) const { return {frame.get(), graph_.activations}; }
   double& loss_sum() {
     double& sum = *reinterpret_cast<double*>(loss_sum_.get());
@@ -175,8 +182,13 @@ class BasicModelRunner {
   }
 
   BlockContext context(u32 block, const RunOptions& o, u32 micro_batch) {
-    return {.kernels = *kernels_, .graph = graph_, .block = block, .seed = o.seed, .step = o.step,
-            .micro_batch = micro_batch, .training = o.training};
+    return {.kernels = *kernels_,
+            .graph = graph_,
+            .block = block,
+            .seed = o.seed,
+            .step = o.step,
+            .micro_batch = micro_batch,
+            .training = o.training};
   }
 
   std::vector<const std::byte*> windows_of(u32 block) {
@@ -199,7 +211,8 @@ class BasicModelRunner {
     }
   }
 
-  void head(const i32* tokens, const i32* targets, const RunOptions& options, double* sum, float* logits, u32 row) {
+  void head(const i32* tokens, const i32* targets, const RunOptions& options, double* sum, float* logits,
+            u32 row) {
     const u32 b = u32(graph_.blocks.size()) - 1;
     const auto windows = windows_of(b);
     block_forward(context(b, options, 0), {.windows = windows,
@@ -215,8 +228,8 @@ class BasicModelRunner {
   ModelGraph graph_;
   std::unique_ptr<Kernels> kernels_;
   Frame scratch_, loss_sum_;
-  std::deque<Frame> params_, acts_, kept_, grad_;   // by window; by block
-  std::deque<std::deque<Frame>> accumulators_;      // by block, use
+  std::deque<Frame> params_, acts_, kept_, grad_;  // by window; by block
+  std::deque<std::deque<Frame>> accumulators_;     // by block, use
 };
 using ModelRunner = BasicModelRunner<FrameBuffer>;
 

@@ -49,7 +49,8 @@ inline std::vector<Row> covering_array(const std::vector<u32>& levels) {
         u32 gain = 1;
         for (u32 g = 0; g < levels.size(); ++g) {
           if (g == f || row[g] == none) continue;
-          gain += static_cast<u32>(missing.contains(g < f ? Pair{g, row[g], f, value} : Pair{f, value, g, row[g]}));
+          gain += static_cast<u32>(
+              missing.contains(g < f ? Pair{g, row[g], f, value} : Pair{f, value, g, row[g]}));
         }
         if (gain > best_gain) std::tie(best, best_gain) = std::tuple(value, gain);
       }

@@ -18,12 +18,12 @@ class ScriptedExecutor final : public Executor {
   };
 
   u32 depth = 4;
-  std::vector<Submitted> log;    // everything ever submitted
-  std::vector<Submitted> flying; // submitted, not completed
+  std::vector<Submitted> log;     // everything ever submitted
+  std::vector<Submitted> flying;  // submitted, not completed
   // Which of `flying` completes next; negative: none (patience ends and `idle` passes).
   std::function<int()> choose = [this] { return flying.empty() ? -1 : 0; };
   Nanos idle{1'000'000'000};
-  std::map<u64, Error> faults;   // by sequence
+  std::map<u64, Error> faults;  // by sequence
 
   u32 slots_free(LaneId lane) const override {
     u32 held = 0;

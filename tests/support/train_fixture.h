@@ -17,8 +17,9 @@ namespace tidepool::testing {
 
 // Words in an order that a seed decides: text that a small model can learn something of.
 inline std::string made_up_text(u64 bytes) {
-  constexpr const char* words[] = {"the ", "tide ", "pool ", "fills ", "and ", "empties, ", "as ", "water ",
-                                   "does. ", "so ", "we ", "wait ", "by ", "rocks ", "until ", "it turns.\n"};
+  constexpr const char* words[] = {"the ", "tide ",  "pool ",  "fills ",     "and ", "empties, ",
+                                   "as ",  "water ", "does. ", "so ",        "we ",  "wait ",
+                                   "by ",  "rocks ", "until ", "it turns.\n"};
   std::string text;
   for (u64 z = 1; text.size() < bytes;) {
     z = z * 6364136223846793005 + 1442695040888963407;
@@ -47,7 +48,8 @@ class TrainDir {
   test::ScratchDir dir_;
 };
 
-// Token ids of 0 to 52 in a file of uint16: for the small models that were made by other tools, of vocabulary 53.
+// Token ids of 0 to 52 in a file of uint16: for the small models that were made by other tools, of
+// vocabulary 53.
 inline std::string token_file(const TrainDir& dir) {
   const std::string path = dir / "tokens.bin";
   std::ofstream file(path, std::ios::binary);
@@ -102,8 +104,8 @@ inline std::string overrides_of(Config config) {
 // For SCOPED_TRACE: the test that repeats it, and the same by hand.
 inline std::string how_to_repeat(const Config& config) {
   const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-  return fmt::format("repeat with --gtest_filter={}.{}; this run: tidepool train CONFIG {}", info->test_suite_name(),
-                     info->name(), overrides_of(config));
+  return fmt::format("repeat with --gtest_filter={}.{}; this run: tidepool train CONFIG {}",
+                     info->test_suite_name(), info->name(), overrides_of(config));
 }
 
 struct RunRequest {

@@ -55,7 +55,8 @@ struct State {
   }
   std::span<const std::byte> param_bytes() const { return fp32() ? raw(param32) : raw(param16); }
   std::byte* master_data() {
-    return fp32() ? nullptr : reinterpret_cast<std::byte*>(bf16() ? static_cast<void*>(low.data()) : param32.data());
+    return fp32() ? nullptr
+                  : reinterpret_cast<std::byte*>(bf16() ? static_cast<void*>(low.data()) : param32.data());
   }
 
   AdamWChunk chunk() {
@@ -251,7 +252,8 @@ TEST(AdamW, TheLossScaleIsDividedOut) {
   for (float& g : scaled.grad32) g *= 1024;
   scaled.split();
   for (u64 i = 0; i < 5000; ++i) plain.grad32[i] = scaled.grad(i) / 1024;
-  adamw(scaled.chunk(), Precision::fp16, adamw_scalars(step, {.grad_norm = 2, .loss_scale = {.scale = 1024}}), *pool);
+  adamw(scaled.chunk(), Precision::fp16, adamw_scalars(step, {.grad_norm = 2, .loss_scale = {.scale = 1024}}),
+        *pool);
   adamw(plain.chunk(), Precision::fp32, adamw_scalars(step, {.grad_norm = 2}), *pool);
   EXPECT_EQ(scaled.param32, plain.param32);
   EXPECT_EQ(scaled.momentum, plain.momentum);

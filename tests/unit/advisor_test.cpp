@@ -101,7 +101,9 @@ TEST(Forecast, StopsWhereItIsNotWorthItsEndAndOnlyThere) {
     ASSERT_TRUE(plan);
     const double step = forecast(*plan, c.graph, machine).value().step_seconds;
     const auto with = [&](double worth) {
-      return forecast(*plan, c.graph, machine, {.check_tags = false, .worth_seconds = worth}).value().step_seconds;
+      return forecast(*plan, c.graph, machine, {.check_tags = false, .worth_seconds = worth})
+          .value()
+          .step_seconds;
     };
     EXPECT_EQ(with(step * 1.01), step);
     EXPECT_EQ(with(step * 0.9), step * 0.9);
@@ -121,7 +123,8 @@ TEST(Outlook, NoForecastIsFasterThanTheLeast) {
     EXPECT_GE(found->step_seconds, 0.98 * o.least_step_seconds) << seed << " " << o.least_binds;
     EXPECT_GT(o.days, 0);
     // One thread gathers and hashes what the disk then writes, and a save has a few fsyncs at the least.
-    EXPECT_GT(o.save_seconds, 0.004 + static_cast<double>(o.checkpoint.value) / machine.disk.write_bytes_per_s);
+    EXPECT_GT(o.save_seconds,
+              0.004 + static_cast<double>(o.checkpoint.value) / machine.disk.write_bytes_per_s);
   }
 }
 

@@ -1,8 +1,7 @@
 // Model directories written anew, and weights in several files.
-#include "checkpoint/export_model.h"
-
 #include <gmock/gmock.h>
 
+#include "checkpoint/export_model.h"
 #include "tests/support/checkpoint_fixture.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/safetensors.h"
@@ -11,13 +10,14 @@ namespace tidepool {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::TemporaryDirectory;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::TemporaryDirectory;
 
 ModelConfig small_llama() {
   ModelConfig m = default_model(Family::llama);
-  m.vocab_size = 64, m.positions = 32, m.width = 32, m.layers = 2, m.heads = 4, m.inner_given = 48, m.tied = false;
+  m.vocab_size = 64, m.positions = 32, m.width = 32, m.layers = 2, m.heads = 4, m.inner_given = 48,
+  m.tied = false;
   return m;
 }
 
@@ -46,7 +46,8 @@ TEST_F(Export, CopiesEveryByteAndWhatLiesBeside) {
   test::write_byte_tokenizer(source_);
   test::write_file(source_ + "/notes.txt", "mine");
   ASSERT_TRUE(write());
-  for (const char* file : {"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"})
+  for (const char* file : {"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json",
+                           "generation_config.json"})
     EXPECT_EQ(test::read_file(out_ + "/" + file), test::read_file(source_ + "/" + file)) << file;
   EXPECT_FALSE(fs::exists(out_ + "/notes.txt"));
   EXPECT_THAT(names(), ElementsAre("out", "source"));
@@ -104,7 +105,8 @@ TEST(Convert, RoundsToNearestEven) {
 class AddOne final : public TensorChange {
  public:
   bool changes(std::string_view tensor) const override { return tensor.ends_with("q_proj.weight"); }
-  Result<void> apply(std::string_view, std::span<const u64> shape, u64 begin, std::span<float> values) override {
+  Result<void> apply(std::string_view, std::span<const u64> shape, u64 begin,
+                     std::span<float> values) override {
     EXPECT_EQ(begin % shape.back(), 0u);
     EXPECT_EQ(values.size() % shape.back(), 0u);
     for (float& v : values) v += 1;
@@ -120,7 +122,8 @@ TEST_F(Export, ChangesTensorsOnTheirWay) {
     const std::vector<u16> halves = before.get<u16>(name);
     const std::vector<float> now = after.get<float>(name);
     const float more = change.changes(name) ? 1 : 0;
-    for (std::size_t i = 0; i < now.size(); ++i) ASSERT_EQ(now[i], std::bit_cast<float>(u32{halves[i]} << 16) + more) << name;
+    for (std::size_t i = 0; i < now.size(); ++i)
+      ASSERT_EQ(now[i], std::bit_cast<float>(u32{halves[i]} << 16) + more) << name;
   }
 }
 
@@ -141,21 +144,28 @@ TEST_F(Export, RefusesWhatIsNoModelAndTypesThatItCannotConvert) {
   std::vector<StoredTensor> f8 = {{.name = "a", .dtype = Dtype::f8_e4m3, .shape = {8}}};
   assign_offsets(f8);
   test::write_file(source_ + "/model.safetensors", safetensors_header(f8) + std::string(8, 'x'));
-  EXPECT_THAT(ModelExport::open(source_, {.dtype = Precision::bf16}).error().message, HasSubstr("tensor a is F8_E4M3"));
+  EXPECT_THAT(ModelExport::open(source_, {.dtype = Precision::bf16}).error().message,
+              HasSubstr("tensor a is F8_E4M3"));
   EXPECT_TRUE(ModelExport::open(source_, {}));
 }
 
 TEST(Shards, AreFilledOneAfterTheOtherAndNoTensorIsCut) {
-  const auto tensor = [](const char* name, u64 n) { return StoredTensor{.name = name, .dtype = Dtype::u8, .shape = {n}}; };
-  const auto shards = shards_of({tensor("a", 5), tensor("b", 5), tensor("c", 1), tensor("d", 30), tensor("e", 0), tensor("f", 10)}, Bytes{10});
+  const auto tensor = [](const char* name, u64 n) {
+    return StoredTensor{.name = name, .dtype = Dtype::u8, .shape = {n}};
+  };
+  const auto shards = shards_of(
+      {tensor("a", 5), tensor("b", 5), tensor("c", 1), tensor("d", 30), tensor("e", 0), tensor("f", 10)},
+      Bytes{10});
   std::vector<std::string> text;
   for (const Shard& shard : shards) {
     std::string line = shard.file + ":";
     for (const StoredTensor& t : shard.tensors) line += fmt::format(" {}@{}", t.name, t.begin);
     text.push_back(line);
   }
-  EXPECT_THAT(text, ElementsAre("model-00001-of-00004.safetensors: a@0 b@5", "model-00002-of-00004.safetensors: c@0",
-                                "model-00003-of-00004.safetensors: d@0 e@30", "model-00004-of-00004.safetensors: f@0"));
+  EXPECT_THAT(
+      text,
+      ElementsAre("model-00001-of-00004.safetensors: a@0 b@5", "model-00002-of-00004.safetensors: c@0",
+                  "model-00003-of-00004.safetensors: d@0 e@30", "model-00004-of-00004.safetensors: f@0"));
   EXPECT_EQ(shards_of({tensor("a", 5)}, Bytes{1})[0].file, "model.safetensors");
   EXPECT_TRUE(is_weights_file("model-00001-of-00004.safetensors"));
   EXPECT_FALSE(is_weights_file("optimizer.safetensors"));
@@ -163,11 +173,14 @@ TEST(Shards, AreFilledOneAfterTheOtherAndNoTensorIsCut) {
 
 class ShardedCheckpoint : public ::testing::TestWithParam<Precision> {
  protected:
-  CheckpointOptions options(Bytes most) { return {.run_dir = dir_.path(), .buffer = Bytes{64 * kib}, .max_shard_size = most}; }
+  CheckpointOptions options(Bytes most) {
+    return {.run_dir = dir_.path(), .buffer = Bytes{64 * kib}, .max_shard_size = most};
+  }
   const ModelGraph graph_ = testing::tiny_graph(GetParam());
   const TemporaryDirectory dir_;
 };
-INSTANTIATE_TEST_SUITE_P(Precisions, ShardedCheckpoint, ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
+INSTANTIATE_TEST_SUITE_P(Precisions, ShardedCheckpoint,
+                         ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
                          [](const auto& p) { return std::string(name(p.param)); });
 
 TEST_P(ShardedCheckpoint, IsSavedVerifiedAndRestored) {
@@ -225,7 +238,8 @@ TEST_F(Export, RefusesWhatFp16CannotHold) {
 
 TEST_F(Export, SaysThatAParentIsNoDirectory) {
   test::write_file(dir_.path() + "/file", "");
-  const auto refused = ModelExport::open(source_, {}).value()->write(dir_.path() + "/file/out", *create_posix_files(), go_on);
+  const auto refused =
+      ModelExport::open(source_, {}).value()->write(dir_.path() + "/file/out", *create_posix_files(), go_on);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::usage);
   EXPECT_THAT(refused.error().message, HasSubstr("/file is not a directory"));

@@ -11,15 +11,15 @@
 namespace tidepool {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::MemoryState;
-using testing::TemporaryDirectory;
 using testing::open_store;
 using testing::read_text;
 using testing::some_state;
+using testing::TemporaryDirectory;
 using testing::tiny_graph;
 using testing::write_text;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 class Checkpoint : public ::testing::TestWithParam<Precision> {
  protected:
@@ -47,7 +47,8 @@ class Checkpoint : public ::testing::TestWithParam<Precision> {
     EXPECT_EQ(found.state, some_state(step));
   }
 };
-INSTANTIATE_TEST_SUITE_P(Precisions, Checkpoint, ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
+INSTANTIATE_TEST_SUITE_P(Precisions, Checkpoint,
+                         ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
                          [](const auto& p) { return std::string(name(p.param)); });
 
 TEST_P(Checkpoint, round_trips_to_the_bit) {
@@ -79,7 +80,8 @@ TEST_P(Checkpoint, the_same_state_gives_the_same_bytes_with_any_buffer) {
   auto store = CheckpointStore::create({.run_dir = other.path(), .buffer = Bytes{1 * mib}}, graph_).value();
   MemoryState state = state_at(3);
   const SavedCheckpoint b = store->save(some_state(3), state).value();
-  for (const char* file : {"model.safetensors", "optimizer.safetensors", "config.json", "trainer_state.json", "manifest.json"}) {
+  for (const char* file :
+       {"model.safetensors", "optimizer.safetensors", "config.json", "trainer_state.json", "manifest.json"}) {
     EXPECT_EQ(read_text(a.path + "/" + file), read_text(b.path + "/" + file)) << file;
   }
 }
@@ -115,7 +117,8 @@ TEST_P(Checkpoint, any_flipped_bit_is_found_and_the_one_before_is_used) {
 TEST_P(Checkpoint, a_truncated_or_missing_file_is_named) {
   save(1);
   const SavedCheckpoint newest = save(2);
-  for (const char* file : {"model.safetensors", "optimizer.safetensors", "config.json", "trainer_state.json", "manifest.json"}) {
+  for (const char* file :
+       {"model.safetensors", "optimizer.safetensors", "config.json", "trainer_state.json", "manifest.json"}) {
     const std::string path = newest.path + "/" + file;
     const std::string good = read_text(path);
     for (const u64 length : {u64{0}, good.size() / 2, good.size() - 1}) {
@@ -202,11 +205,12 @@ TEST_P(Checkpoint, sweep_clears_litter_and_puts_back_what_was_pushed_aside) {
   litter(fmt::format("checkpoint-5.tmp-{}", ::getpid()));
   litter("checkpoint-1.gone-999999999");
   litter("checkpoint-2.old-999999999");
-  litter("checkpoint-4.tmp-1");        // of a dead run whose process id another process has now
-  litter("checkpoint-4.backup");       // not ours
+  litter("checkpoint-4.tmp-1");   // of a dead run whose process id another process has now
+  litter("checkpoint-4.backup");  // not ours
   std::filesystem::rename(dir_.path() + "/checkpoint-2", dir_.path() + "/checkpoint-3.old-999999999");
   std::filesystem::rename(dir_.path() + "/checkpoint-2.old-999999999", dir_.path() + "/checkpoint-3");
-  std::filesystem::rename(dir_.path() + "/checkpoint-3.old-999999999", dir_.path() + "/checkpoint-2.old-999999999");
+  std::filesystem::rename(dir_.path() + "/checkpoint-3.old-999999999",
+                          dir_.path() + "/checkpoint-2.old-999999999");
   EXPECT_EQ(store_->sweep()->size(), 4u);
   EXPECT_THAT(*checkpoint_steps(dir_.path()), ElementsAre(2, 3));
   EXPECT_FALSE(std::filesystem::exists(dir_.path() + "/checkpoint-4.tmp-1"));
@@ -260,9 +264,9 @@ TEST(CheckpointNames, are_one_to_one) {
                                 DirectoryName{.step = 7, .mark = DirectoryMark::gone, .pid = 456}}) {
     EXPECT_EQ(parse_directory_name(to_text(n)), n);
   }
-  for (const char* other : {"checkpoint-", "checkpoint-x", "checkpoint--1", "checkpoint-05", "checkpoint-5.tmp",
-                            "checkpoint-5.tmp-", "checkpoint-5.tmp-x", "checkpoint-5 ", "Checkpoint-5",
-                            "checkpoint-99999999999999999999999"}) {
+  for (const char* other : {"checkpoint-", "checkpoint-x", "checkpoint--1", "checkpoint-05",
+                            "checkpoint-5.tmp", "checkpoint-5.tmp-", "checkpoint-5.tmp-x", "checkpoint-5 ",
+                            "Checkpoint-5", "checkpoint-99999999999999999999999"}) {
     EXPECT_FALSE(parse_directory_name(other).has_value()) << other;
   }
 }

@@ -141,7 +141,8 @@ TEST(CliDoctor, RefusesGpusThatAreNotToBeHad) {
   EXPECT_EQ(asked.kind, ErrorKind::usage);  // as `train` has it
   EXPECT_NE(asked.found, "");
   EXPECT_THAT(asked.fix, HasSubstr("train with machine.executor=cpu"));
-  const auto doctor = run({"doctor", TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", "machine.executor=cuda:63"});
+  const auto doctor =
+      run({"doctor", TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", "machine.executor=cuda:63"});
   EXPECT_EQ(doctor.code, 2);
   EXPECT_THAT(doctor.err, HasSubstr("training is not possible here: GPU: "));
 }

@@ -88,7 +88,8 @@ TEST(CliPlan, a_machine_without_a_disk_takes_no_disk_budget) {
                          "host: {cores: 16, memory: 128GB, memory_rate: 49 GB/s, adam: 45 GB/s}\n";
   const Outcome r = plan({"machine=" + file, "memory.disk=1GiB"});
   EXPECT_EQ(r.code, 2);
-  EXPECT_THAT(r.err, HasSubstr("memory.disk=1.00 GiB, and " + file + " has no disk: give the file a section"));
+  EXPECT_THAT(r.err,
+              HasSubstr("memory.disk=1.00 GiB, and " + file + " has no disk: give the file a section"));
   EXPECT_EQ(plan({"machine=" + file, "memory.disk=0", "memory.device=64MiB", "memory.host=128MiB"}).code, 0);
 }
 
@@ -101,9 +102,10 @@ TEST(CliPlan, the_table_names_the_machine_that_is_planned_for) {
 
 // What a GPU keeps beside frames is that of the model found, not of the config's own.
 TEST(CliPlan, the_largest_model_is_planned_as_it_would_be_by_itself) {
-  Config config = load_config(quickstart, {machine, "memory.device=400MiB", "memory.host=512MiB", "memory.disk=0",
-                                           "model.n_embd=64", "model.n_layer=1", "model.n_head=1"})
-                      .value();
+  Config config =
+      load_config(quickstart, {machine, "memory.device=400MiB", "memory.host=512MiB", "memory.disk=0",
+                               "model.n_embd=64", "model.n_layer=1", "model.n_head=1"})
+          .value();
   const auto box = machine_of_file(config).value();
   config = on_machine(config, box);
   const RunQuestion asked = question_of(config, PlanFor::machine_of_file, box).value();
@@ -132,7 +134,8 @@ TEST(CliPlan, a_machine_file_may_be_a_pipe) {
 
 TEST(CliPlan, explanations_fit_80_columns) {
   for (const char* what : {"op:0", "op:20", "op:40", "op:60", "op:80", "op:100", "chunk:0", "chunk:9"}) {
-    const Outcome r = plan({"--explain", what, "memory.device=16MiB", "memory.host=64MiB", "memory.disk=1GiB"});
+    const Outcome r =
+        plan({"--explain", what, "memory.device=16MiB", "memory.host=64MiB", "memory.disk=1GiB"});
     EXPECT_EQ(r.code, 0) << r.err;
     std::istringstream lines(r.out);
     for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 80u) << line;

@@ -125,17 +125,21 @@ TEST_F(CliReport, says_which_file_is_missing_or_broken) {
 
 // What a kill, a full disk or a stray hand leaves: the page is made of what is left, and says what is not.
 TEST_F(CliReport, lines_of_metrics_that_cannot_be_read_are_left_out_and_counted) {
-  const std::string path = run() + "/metrics.jsonl", first = "{\"step\": 1, \"loss\": 2, \"learning_rate\": 0.5}\n";
+  const std::string path = run() + "/metrics.jsonl",
+                    first = "{\"step\": 1, \"loss\": 2, \"learning_rate\": 0.5}\n";
   const auto warned = [&](const std::string& text, const std::string& says) {
     write_text(path, text);
     const Outcome r = report({run()});
     EXPECT_EQ(r.code, 0) << r.err;
     EXPECT_THAT(r.err, HasSubstr(path + ": " + says));
-    EXPECT_THAT(read_text(run() + "/report.html"), HasSubstr("\"learning_rate\":{\"step\":[1],\"value\":[0.5]"));
+    EXPECT_THAT(read_text(run() + "/report.html"),
+                HasSubstr("\"learning_rate\":{\"step\":[1],\"value\":[0.5]"));
   };
-  warned(first + "{\"step\": 2, \"lo", "1 of 2 lines cannot be read and are left out (line 2: not valid JSON");
+  warned(first + "{\"step\": 2, \"lo",
+         "1 of 2 lines cannot be read and are left out (line 2: not valid JSON");
   warned("\n{\"step\": \n" + first, "2 of 3 lines cannot be read and are left out (line 1: not valid JSON");
-  warned(first + "{\"step\": 2, \"loss\": -1e308}\n", "1 of 2 lines cannot be read and are left out (line 2: loss -1e+308");
+  warned(first + "{\"step\": 2, \"loss\": -1e308}\n",
+         "1 of 2 lines cannot be read and are left out (line 2: loss -1e+308");
   warned(first + "{\"step\": 2, \"loss\": 1, \"learning_rate\": 1e300}\n",
          "1 of 2 lines cannot be read and are left out (line 2: learning_rate, 1e+300, is not 0 to 1e+09");
   warned(first + "{\"step\": 2, \"loss\": 1, \"step_seconds\": -4}\n", "1 of 2 lines cannot be read");
@@ -174,14 +178,19 @@ TEST_F(CliReport, values_that_no_run_has_are_refused_by_key) {
   refused("\"steps\": 3", "\"steps\": \"3\"", "steps, \"3\", must be a whole number");
   refused("\"steps\": 3", "\"stepz\": 3", "steps is missing");
   refused("\"steps\": 3", "\"steps\": NaN", "not valid JSON at byte");
-  refused("\"measured_bytes\": 0", "\"measured_bytes\": -1", "links.h2d.measured_bytes, -1, must be a whole number");
-  refused("\"measured_bytes\": 0", "\"measured_bytes\": 18446744073709551615",
-          "links.h2d.measured_bytes, 18446744073709551615, must be a whole number from 0 to 4611686018427387904");
-  refused("\"budget_bytes\": 0", "\"budget_bytes\": 18446744073709551614", "tiers.device.budget_bytes, 18446744073709551614");
+  refused("\"measured_bytes\": 0", "\"measured_bytes\": -1",
+          "links.h2d.measured_bytes, -1, must be a whole number");
+  refused(
+      "\"measured_bytes\": 0", "\"measured_bytes\": 18446744073709551615",
+      "links.h2d.measured_bytes, 18446744073709551615, must be a whole number from 0 to 4611686018427387904");
+  refused("\"budget_bytes\": 0", "\"budget_bytes\": 18446744073709551614",
+          "tiers.device.budget_bytes, 18446744073709551614");
   refused("\"tokens_per_second\": 100.0", "\"tokens_per_second\": 1e300",
           "tokens_per_second, 1e+300, must be a number from 0 to 1e+24, or null");
-  refused("\"tokens_per_second\": 100.0", "\"tokens_per_second\": \"fast\"", "tokens_per_second, \"fast\", must be");
-  refused("\"train_seconds\": 0.0", "\"train_seconds\": -0.5", "train_seconds, -0.5, must be a number from 0 to 1e+11");
+  refused("\"tokens_per_second\": 100.0", "\"tokens_per_second\": \"fast\"",
+          "tokens_per_second, \"fast\", must be");
+  refused("\"train_seconds\": 0.0", "\"train_seconds\": -0.5",
+          "train_seconds, -0.5, must be a number from 0 to 1e+11");
   refused("\"exposed_seconds\": {", "\"exposed_seconds\": {\"h2d\": -1", "exposed_seconds.h2d, -1, must be");
   refused("\"each_step_seconds\": [", "\"each_step_seconds\": [1, -2", "each_step_seconds[1], -2, must be");
   refused("\"losses\": [", "\"losses\": [[],", "losses[0], [...], can be no loss");

@@ -109,7 +109,9 @@ TEST(ModelDirectory, StandsInThePlaceOfTheMap) {
                   {"model.directory=" + directory, "model_type=qwen3", "hidden_size=24"}),
             c);
   EXPECT_EQ(parse(to_yaml(c)), c);
-  EXPECT_EQ(parse(with("model: {directory: " + test::family_directory("llama_tied") + "}"), {"model=" + directory}), c);
+  EXPECT_EQ(
+      parse(with("model: {directory: " + test::family_directory("llama_tied") + "}"), {"model=" + directory}),
+      c);
   EXPECT_EQ(parse(smallest, {"model=" + directory, "attention_dropout=0.1"}).model.attention_dropout, 0.1);
 }
 
@@ -164,9 +166,10 @@ TEST(HfConfig, ReadsBothSpellingsOfRope) {
 
 TEST(HfConfig, AnOlderNameCountsForLess) {
   const auto positions = [](std::string_view more) {
-    return parse_hf_config(R"({"model_type": "gpt2", "vocab_size": 64, "n_embd": 8, "n_layer": 1, "n_head": 1)" +
-                               std::string(more) + "}",
-                           ErrorKind::bad_input, "config.json")
+    return parse_hf_config(
+               R"({"model_type": "gpt2", "vocab_size": 64, "n_embd": 8, "n_layer": 1, "n_head": 1)" +
+                   std::string(more) + "}",
+               ErrorKind::bad_input, "config.json")
         .value()
         .positions;
   };
@@ -178,19 +181,23 @@ TEST(HfConfig, AnOlderNameCountsForLess) {
 TEST(HfConfig, TakesValuesOfTheRightKindOnly) {
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "tie_word_embeddings": "true")")),
               HasSubstr("config.json: tie_word_embeddings: \"true\" is a text; it must be a boolean"));
-  EXPECT_THAT(hf_fault(qwen2_json(R"(, "num_key_value_heads": "32")")), HasSubstr("\"32\" is a text; it must be an integer"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "num_key_value_heads": "32")")),
+              HasSubstr("\"32\" is a text; it must be an integer"));
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "max_position_embeddings": 64.0)")),
               HasSubstr("max_position_embeddings: 64.0 is a float; it must be an integer"));
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "max_position_embeddings": true)")),
               HasSubstr("true is a boolean; it must be an integer"));
-  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_theta": "1e6")")), HasSubstr("\"1e6\" is a text; it must be a number"));
-  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": 1})")), HasSubstr("1 is an integer; it must be a text"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_theta": "1e6")")),
+              HasSubstr("\"1e6\" is a text; it must be a number"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": 1})")),
+              HasSubstr("1 is an integer; it must be a text"));
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "use_sliding_window": "false")")),
               HasSubstr("use_sliding_window: \"false\" is a text; it must be false, without quotes"));
   EXPECT_EQ(hf_fault(qwen2_json(R"(, "rms_norm_eps": 1, "of_a_later_version": "true")")), "no error");
-  EXPECT_EQ(hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
+  EXPECT_EQ(
+      hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
                                      "high_freq_factor": 4, "original_max_position_embeddings": 8192.0})")),
-            "no error");
+      "no error");
 }
 
 TEST(HfConfig, RefusesByName) {
@@ -209,12 +216,15 @@ TEST(HfConfig, RefusesByName) {
   // A guess at what is missing would be another model.
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "llama3", "factor": 8.0})")),
               HasSubstr("low_freq_factor: is missing, which rope type llama3 needs"));
-  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"type": "linear"})")), HasSubstr("factor: is missing"));
-  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"factor": 8.0})")), HasSubstr("rope_type: is missing"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"type": "linear"})")),
+              HasSubstr("factor: is missing"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rope_scaling": {"factor": 8.0})")),
+              HasSubstr("rope_type: is missing"));
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "num_local_experts": 8)")), HasSubstr("mixtures of experts"));
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "quantization_config": {"bits": 4})")), HasSubstr("quantized"));
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "hidden_act": "gelu")")), HasSubstr("hidden_act"));
-  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rms_norm_eps": "small")")), HasSubstr("rms_norm_eps: \"small\" is a text; it must be a number"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "rms_norm_eps": "small")")),
+              HasSubstr("rms_norm_eps: \"small\" is a text; it must be a number"));
   EXPECT_THAT(hf_fault(qwen2_json(R"(, "num_key_value_heads": 5)")),
               HasSubstr("num_key_value_heads: 5 does not divide"));
   EXPECT_THAT(hf_fault(R"({"model_type": "qwen2", "vocab_size": 64})"), HasSubstr("hidden_size: is missing"));

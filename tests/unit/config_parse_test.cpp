@@ -62,7 +62,8 @@ TEST(ConfigParse, WrongValuesNameTheKeyAndLine) {
             "c.yaml:4: memory.device: '20' has no unit; write 20GiB (or MiB, KiB, GB, MB)");
   EXPECT_THAT(fault_of(with("train: {max_steps: abc}")),
               HasSubstr("train.max_steps: 'abc' is not a whole number"));
-  EXPECT_THAT(fault_of(with("train: {gradient_accumulation_steps: 0}")), HasSubstr("it must be 1 to 1000000"));
+  EXPECT_THAT(fault_of(with("train: {gradient_accumulation_steps: 0}")),
+              HasSubstr("it must be 1 to 1000000"));
   EXPECT_THAT(fault_of(with("train: {max_steps: -3}")), HasSubstr("'-3' is negative"));
   EXPECT_THAT(fault_of(with("train: {max_steps: 2.5}")), HasSubstr("is not a whole number"));
   EXPECT_THAT(fault_of(with("train: {max_steps: [1]}")),
@@ -135,7 +136,9 @@ TEST(ConfigParse, Overrides) {
 
 // It took brackets.
 TEST(ConfigParse, ListsInOverridesAreWrittenWithCommas) {
-  const auto lora = [](const std::string& value) { return parse(smallest, {"lora.target_modules=" + value}).lora.target_modules; };
+  const auto lora = [](const std::string& value) {
+    return parse(smallest, {"lora.target_modules=" + value}).lora.target_modules;
+  };
   EXPECT_THAT(lora("q_proj,v_proj"), testing::ElementsAre("q_proj", "v_proj"));
   EXPECT_THAT(lora("q_proj, v_proj"), testing::ElementsAre("q_proj", "v_proj"));
   EXPECT_THAT(lora("[q_proj, v_proj]"), testing::ElementsAre("q_proj", "v_proj"));
@@ -146,7 +149,8 @@ TEST(ConfigParse, ListsInOverridesAreWrittenWithCommas) {
   EXPECT_THAT(train("[{path: a, weight: 0.7}, {path: b, weight: 0.3}]"), testing::ElementsAre("a", "b"));
   EXPECT_THAT(fault_of(smallest, {"data.train=a,,b"}), HasSubstr("data.train: every item must be text"));
   EXPECT_EQ(parse(smallest, {"machine.executor=cuda:0,1"}).machine.executor, "cuda:0,1");
-  EXPECT_THAT(parse("data: {train: 'a,b.txt'}\nmemory: {device: 1GiB, host: 2GiB}\n").data.train, testing::ElementsAre("a,b.txt"));
+  EXPECT_THAT(parse("data: {train: 'a,b.txt'}\nmemory: {device: 1GiB, host: 2GiB}\n").data.train,
+              testing::ElementsAre("a,b.txt"));
 }
 
 TEST(ConfigParse, BrokenYamlNamesTheLine) {

@@ -3,8 +3,8 @@
 #include <set>
 #include <sstream>
 
-#include "text/nearest.h"
 #include "config/schema.h"
+#include "text/nearest.h"
 #include "text/value_text.h"
 
 namespace tidepool {

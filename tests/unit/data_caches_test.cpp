@@ -38,7 +38,8 @@ TEST_F(DataCaches, ACacheIsMadeOnceAndAnewWhenAnythingChanges) {
   EXPECT_NE(other->fingerprint(), first->fingerprint());
   // Whatever tokens follow from makes another one; what they do not, does not.
   const std::string chat = write(
-      "c.jsonl", R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "the plan"}]})");
+      "c.jsonl",
+      R"({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "the plan"}]})");
   const std::string tokenizer = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/qwen.json";
   size_t before = caches();
   const auto expect_new = [&](DataConfig changed, bool anew) {
@@ -51,7 +52,9 @@ TEST_F(DataCaches, ACacheIsMadeOnceAndAnewWhenAnythingChanges) {
   expect_new({.train = {chat}, .shuffle = false, .chat_template = "chatml"}, false);
   expect_new({.train = {chat}, .records = "messages", .chat_template = "chatml"}, true);
   expect_new({.train = {chat}, .tokenizer = tokenizer, .chat_template = "chatml"}, true);
-  expect_new({.train = {chat}, .chat_template = write("t.jinja", "{% for m in messages %}{{ m.content }}.{% endfor %}")}, true);
+  expect_new({.train = {chat},
+              .chat_template = write("t.jinja", "{% for m in messages %}{{ m.content }}.{% endfor %}")},
+             true);
   expect_new({.train = {chat}, .chat_template = "chatml", .chat_template_arguments = {"a=1"}}, true);
 }
 
@@ -62,7 +65,8 @@ TEST_F(DataCaches, NothingIsLeftOfACacheThatWasNotFinished) {
   EXPECT_EQ(caches(), 0u);
 }
 
-// Whoever has the same pid in another container: what is written is locked, whatever the name. Others' keys go too.
+// Whoever has the same pid in another container: what is written is locked, whatever the name. Others' keys
+// go too.
 TEST_F(DataCaches, WhatKilledProcessesLeftGoesAndWhatIsWrittenStays) {
   const std::string dead = dir_ / "cache/0123456789abcdef.unfinished-77",
                     empty = dir_ / "cache/0123456789abcde0.unfinished-78", other = dir_ / "cache/notes";
@@ -70,7 +74,8 @@ TEST_F(DataCaches, WhatKilledProcessesLeftGoesAndWhatIsWrittenStays) {
   write("cache/0123456789abcdef.unfinished-77/tokens.bin", "half");
   write("cache/0123456789abcdef.unfinished-77/documents.bin", "half");
   const std::string directory = dir_ / "cache/0123456789abcdef";
-  auto one = TokenCacheWriter::create(directory, "k").value(), two = TokenCacheWriter::create(directory, "k").value();
+  auto one = TokenCacheWriter::create(directory, "k").value(),
+       two = TokenCacheWriter::create(directory, "k").value();
   remove_unfinished_caches(dir_ / "cache");
   EXPECT_FALSE(fs::exists(dead));
   EXPECT_FALSE(fs::exists(empty));
@@ -99,8 +104,8 @@ TEST_F(DataCaches, ASuddenEndLeavesNoUnfinishedCache) {
 }
 
 // Caches that are there, and runs that go on, must not meet other tokens or rows under the same name. If this
-// fails for a good reason: raise encoding_version (make_cache.h), or packing_version (packing.h) where only the
-// rows differ, and then change what is expected here.
+// fails for a good reason: raise encoding_version (make_cache.h), or packing_version (packing.h) where only
+// the rows differ, and then change what is expected here.
 TEST_F(DataCaches, OtherTokensOrRowsOfTheSameDocumentsHaveAnotherVersion) {
   std::string text;
   for (int i = 0; i < 30; ++i)

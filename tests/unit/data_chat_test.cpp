@@ -92,7 +92,8 @@ TEST(DataChat, WhatATemplateLeavesOutOfEarlierAnswersIsNotLearned) {
 
 TEST(DataChat, WhatEachChatSetsIsNoArgument) {
   for (const char* argument : {"messages=3", "tools=[]", "documents=x", "add_generation_prompt=true"})
-    EXPECT_THAT(marked(golden("chatml"), two_turns, LossOn::answers, {.arguments = {argument}}), HasSubstr("cannot be an argument"));
+    EXPECT_THAT(marked(golden("chatml"), two_turns, LossOn::answers, {.arguments = {argument}}),
+                HasSubstr("cannot be an argument"));
 }
 
 TEST(DataChat, UnclearAnswersAreRefusedWithAWayOut) {
@@ -115,8 +116,9 @@ TEST(DataChat, SoLongAChatThatItsAnswersCostTooMuchIsRefusedWithAWayOut) {
     message.set("content", "a");
     record.messages.emplace_back(std::move(message));
   }
-  EXPECT_THAT(marked(golden("chatml"), record), AllOf(HasSubstr("the template is run too often"), HasSubstr("6000 messages"),
-                                                      HasSubstr("set data.loss: last_answer or all")));
+  EXPECT_THAT(marked(golden("chatml"), record),
+              AllOf(HasSubstr("the template is run too often"), HasSubstr("6000 messages"),
+                    HasSubstr("set data.loss: last_answer or all")));
   EXPECT_THAT(marked(golden("chatml"), record, LossOn::last_answer), testing::EndsWith("[a<|im_end|>\n]"));
 }
 
@@ -186,10 +188,11 @@ TEST(DataChat, ATokenIsLearnedIfAnyOfItsBytesStandsInAnAnswer) {
   EXPECT_THAT(learned(*llama2, "the plan", {{0, 3}}, Around::special), testing::MatchesRegex("LL+\\.+"));
 }
 
-// Merges far back depend on what follows, so that the tokens of the text up to a border are other ones than the
-// first of the whole: "sta|rt|swith" was [st, ar, ts, w, ith] without anything learned.
+// Merges far back depend on what follows, so that the tokens of the text up to a border are other ones than
+// the first of the whole: "sta|rt|swith" was [st, ar, ts, w, ith] without anything learned.
 TEST(DataChat, BordersInsideOfTokensAreFoundByBytesWhereverTheyLie) {
-  const std::string text = "starts with transformers, tokenizing documents where Gr\u00fc\u00dfe \u4e2d\u6587 stand";
+  const std::string text =
+      "starts with transformers, tokenizing documents where Gr\u00fc\u00dfe \u4e2d\u6587 stand";
   for (const char* style : {"gpt2", "qwen", "llama3", "tekken"}) {
     const auto tokenizer = Tokenizer::open(tokenizers + style + ".json").value();
     const auto encoder = open_tokenizer_encoder(tokenizers + style + ".json").value();

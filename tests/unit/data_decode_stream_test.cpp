@@ -1,18 +1,22 @@
-#include "data/decode_stream.h"
-
 #include <gmock/gmock.h>
+
+#include "data/decode_stream.h"
 
 namespace tidepool {
 namespace {
 
-// Ids are bytes, and what is no whole character is U+FFFD, as tokenizers say it; a text does not begin with a blank.
+// Ids are bytes, and what is no whole character is U+FFFD, as tokenizers say it; a text does not begin with a
+// blank.
 class Bytes8 final : public TextEncoder {
  public:
   Result<void> encode(std::string_view, Around, std::vector<u32>&) const override { return {}; }
-  Result<void> encode_with_places(std::string_view, Around, std::vector<u32>&, std::vector<TokenBytes>&) const override {
+  Result<void> encode_with_places(std::string_view, Around, std::vector<u32>&,
+                                  std::vector<TokenBytes>&) const override {
     return {};
   }
-  Result<void> encode_part(std::string_view, bool, bool, Around, std::vector<u32>&) const override { return {}; }
+  Result<void> encode_part(std::string_view, bool, bool, Around, std::vector<u32>&) const override {
+    return {};
+  }
   size_t cut(std::string_view) const override { return 0; }
   std::string decode(std::span<const u32> ids) const override {
     std::string out;

@@ -129,7 +129,9 @@ TEST_F(DataDocuments, OfASingleLongDocumentTheLastRowsAreHeldOut) {
   std::string text;
   for (int i = 0; i < 1000; ++i) text += static_cast<char>('a' + i / 40);
   const auto data = opened({.train = {write("a.jsonl", "{\"text\": \"" + text + "\"}")},
-                            .validation_fraction = 0.1, .shuffle = false}, 10);
+                            .validation_fraction = 0.1,
+                            .shuffle = false},
+                           10);
   EXPECT_EQ(data->train_sequences(), 90u);
   EXPECT_EQ(data->validation_sequences(), 10u);
   EXPECT_THAT(data->notes()[1], HasSubstr("the last 10 rows of one document held out"));
@@ -181,22 +183,30 @@ TEST_F(DataDocuments, AChatTemplateIsOpenedOnlyForChats) {
 }
 
 TEST_F(DataDocuments, ANamedJsonFileIsRecordsNotText) {
-  EXPECT_THAT(fault({.train = {write("list.json", R"([{"instruction": "do", "output": "done"}])")}}), HasSubstr("jq"));
-  const auto data = opened({.train = {write("lines.json", "{\"text\": \"abc\"}\n{\"text\": \"defgh\"}\n")}, .validation_fraction = 0});
+  EXPECT_THAT(fault({.train = {write("list.json", R"([{"instruction": "do", "output": "done"}])")}}),
+              HasSubstr("jq"));
+  const auto data = opened({.train = {write("lines.json", "{\"text\": \"abc\"}\n{\"text\": \"defgh\"}\n")},
+                            .validation_fraction = 0});
   EXPECT_EQ(data->tokens(), 8u);
 }
 
 TEST_F(DataDocuments, WhatIsNeitherTextNorPackedTextIsNamed) {
-  EXPECT_THAT(fault({.train = {write("t.parquet", "PAR1 and so on")}}), AllOf(HasSubstr("is Parquet"), HasSubstr("JSONL")));
-  EXPECT_THAT(fault({.train = {write("t.xz", std::string("\xfd" "7zXZ\0 and so on", 17))}}), HasSubstr("is xz"));
+  EXPECT_THAT(fault({.train = {write("t.parquet", "PAR1 and so on")}}),
+              AllOf(HasSubstr("is Parquet"), HasSubstr("JSONL")));
+  EXPECT_THAT(fault({.train = {write("t.xz", std::string("\xfd"
+                                                         "7zXZ\0 and so on",
+                                                         17))}}),
+              HasSubstr("is xz"));
 }
 
 TEST_F(DataDocuments, ContentInPartsIsTheirTextOrRefused) {
   const auto record = [&](std::string_view parts) {
-    return write("c.jsonl", fmt::format(R"({{"messages": [{{"role": "assistant", "content": {}}}]}})", parts));
+    return write("c.jsonl",
+                 fmt::format(R"({{"messages": [{{"role": "assistant", "content": {}}}]}})", parts));
   };
   const std::string parts = R"([{"type": "text", "text": "ab"}, {"type": "text", "text": "cd"}])";
-  const auto data = opened({.train = {record(parts)}, .validation_fraction = 0, .chat_template = "chatml"}, 64);
+  const auto data =
+      opened({.train = {record(parts)}, .validation_fraction = 0, .chat_template = "chatml"}, 64);
   ASSERT_TRUE(data);
   const Row row = train_row(*data, 0);
   std::string text;
@@ -204,12 +214,16 @@ TEST_F(DataDocuments, ContentInPartsIsTheirTextOrRefused) {
   EXPECT_THAT(text, testing::StartsWith("<|im_start|>assistant\nabcd<|im_end|>"));
   EXPECT_THAT(fault({.train = {record(R"([{"type": "image", "url": "x"}])")}, .chat_template = "chatml"}),
               HasSubstr("no form for content that is not text"));
-  const std::string texts_only = write("t.jinja", "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}{% endfor %}");
+  const std::string texts_only =
+      write("t.jinja", "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}{% endfor %}");
   EXPECT_THAT(fault({.train = {record(parts)}, .chat_template = texts_only}),
-              AllOf(HasSubstr("c.jsonl:1"), HasSubstr("messages[0].content"), HasSubstr("t.jinja"), HasSubstr("one text")));
-  EXPECT_THAT(fault({.train = {write("d.jsonl", R"({"messages": [{"role": "assistant", "tool_calls": [{"name": "f"}]}]})")},
-                     .chat_template = "chatml"}),
-              HasSubstr("no form for tool calls"));
+              AllOf(HasSubstr("c.jsonl:1"), HasSubstr("messages[0].content"), HasSubstr("t.jinja"),
+                    HasSubstr("one text")));
+  EXPECT_THAT(
+      fault({.train = {write("d.jsonl",
+                             R"({"messages": [{"role": "assistant", "tool_calls": [{"name": "f"}]}]})")},
+             .chat_template = "chatml"}),
+      HasSubstr("no form for tool calls"));
 }
 
 // The files of a model may say it by name or by id.
@@ -233,7 +247,8 @@ TEST_F(DataDocuments, TextsEndInTheTokenThatTheModelDirectoryTells) {
   write("model/config.json", R"({"eos_token_id": 256})");
   EXPECT_EQ(last(), 256);
   write("model/config.json", R"({"eos_token_id": 258})");
-  EXPECT_THAT(open().error().message, AllOf(HasSubstr("has no token 258"), HasSubstr("data.end_token: false")));
+  EXPECT_THAT(open().error().message,
+              AllOf(HasSubstr("has no token 258"), HasSubstr("data.end_token: false")));
   EXPECT_TRUE(open(false));
   write("model/config.json", "{}");
   EXPECT_EQ(last(), ignored_target);
@@ -250,7 +265,8 @@ TEST_F(DataDocuments, ATokenizerInAnotherFormIsNotPassedOver) {
     const auto data = Dataset::open({.train = {file}}, 256, 8, 1, place);
     return data ? "it was taken" : data.error().message;
   };
-  const std::string text = write("t.txt", std::string(200, 'a')), lines = write("t.jsonl", "{\"text\": \"abcdef\"}\n"),
+  const std::string text = write("t.txt", std::string(200, 'a')),
+                    lines = write("t.jsonl", "{\"text\": \"abcdef\"}\n"),
                     tokens = write("t.jsonl.jsonl", R"({"input_ids": [1, 2, 3, 4, 5, 6, 7, 8, 9]})");
   EXPECT_EQ(refusal(text), "it was taken");
   write("model/tokenizer.model", "x");

@@ -45,12 +45,14 @@ TEST_F(HeldOut, EveryTokenOnceAndTheLastRowShorter) {
   ASSERT_TRUE(data) << data.error().message;
   EXPECT_EQ((*data)->validation_sequences(), 4u);
   EXPECT_EQ(targets(**data), "123456789abcdefghijkyz");
-  EXPECT_THAT((*data)->held_out_parts(), ElementsAre(HeldOutPart{dir_ / "a.txt", 3}, HeldOutPart{dir_ / "b.txt", 1}));
+  EXPECT_THAT((*data)->held_out_parts(),
+              ElementsAre(HeldOutPart{dir_ / "a.txt", 3}, HeldOutPart{dir_ / "b.txt", 1}));
   EXPECT_EQ((*data)->train_sequences(), 13u);  // no share of it is held out
 }
 
 TEST_F(HeldOut, OtherFilesAreOtherData) {
-  DataConfig config{.train = {write("train.txt", std::string(100, 't'))}, .validation = {write("a.txt", "0123456789")}};
+  DataConfig config{.train = {write("train.txt", std::string(100, 't'))},
+                    .validation = {write("a.txt", "0123456789")}};
   const std::string first = (*open(config))->fingerprint();
   EXPECT_EQ((*open(config))->fingerprint(), first);
   config.validation = {write("b.txt", "0123456788")};
@@ -67,8 +69,10 @@ TEST_F(HeldOut, DocumentsAreHeldOutWhole) {
 }
 
 TEST_F(HeldOut, ManyFilesAreOnePart) {
-  for (u32 i = 0; i < HeldOutFiles::parts_max + 1; ++i) write(fmt::format("v{:02}.txt", i), "abcdefghijklmnop");
-  const auto data = open({.train = {write("train.txt", std::string(100, 't'))}, .validation = {dir_ / "v*.txt"}});
+  for (u32 i = 0; i < HeldOutFiles::parts_max + 1; ++i)
+    write(fmt::format("v{:02}.txt", i), "abcdefghijklmnop");
+  const auto data =
+      open({.train = {write("train.txt", std::string(100, 't'))}, .validation = {dir_ / "v*.txt"}});
   ASSERT_TRUE(data) << data.error().message;
   EXPECT_EQ((*data)->held_out_parts().size(), 1u);
 }

@@ -51,11 +51,13 @@ TEST_F(DataTexts, ATextInPartsOnSeveralCoresIsTheTextAtOnce) {
 }
 
 TEST_F(DataTexts, ATextIsReadInPartsThatAreCutWhereTheyMayBe) {
-  const auto encoder = open_tokenizer_encoder(TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/qwen.json").value();
+  const auto encoder =
+      open_tokenizer_encoder(TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/qwen.json").value();
   std::string words, digits(3 * RawDocuments::part_bytes, '7');
   while (words.size() < 5 * RawDocuments::part_bytes) words += "some words here ";
   for (const std::string& text : {words, digits + words, words + digits, std::string("short")}) {
-    RawDocuments raw({{write("a.txt", text), false}, {write("b.txt", "other"), false}}, std::nullopt, *encoder);
+    RawDocuments raw({{write("a.txt", text), false}, {write("b.txt", "other"), false}}, std::nullopt,
+                     *encoder);
     std::string all;
     for (bool last = false; !last;) {
       const auto part = raw.next();
@@ -77,7 +79,8 @@ TEST_F(DataTexts, TheFirstDocumentsAreShownAsTrainingHasThem) {
   const std::string tokenizers = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/";
   std::string text;
   while (text.size() < 5 * RawDocuments::part_bytes) text += "some words here ";
-  DataConfig config{.train = {write("a.txt", text), write("c.jsonl", R"({"prompt": "one two", "completion": " three \u4e2d"})")}};
+  DataConfig config{.train = {write("a.txt", text),
+                              write("c.jsonl", R"({"prompt": "one two", "completion": " three \u4e2d"})")}};
   config.tokenizer = tokenizers + "llama2.json";
   const auto sources = all_sources(config, true).value();
   const auto shown = first_documents(sources, config, 1 << 20, "", 3).value();

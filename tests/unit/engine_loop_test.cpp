@@ -11,10 +11,10 @@
 namespace tidepool {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::ScriptedExecutor;
 using testing::SegmentList;
 using testing::TinyPlan;
-using ::testing::HasSubstr;
 using enum SegmentKind;
 
 // Records what the engine says.
@@ -90,7 +90,8 @@ TEST(Engine, IssuesInPlanOrderWithinTheSlots) {
     EXPECT_EQ(order.size(), 20u);
   }
   std::sort(recorder.completions.begin(), recorder.completions.end());
-  EXPECT_EQ(std::unique(recorder.completions.begin(), recorder.completions.end()), recorder.completions.end());
+  EXPECT_EQ(std::unique(recorder.completions.begin(), recorder.completions.end()),
+            recorder.completions.end());
   EXPECT_EQ(recorder.completions.size(), 40u);
 }
 
@@ -115,8 +116,8 @@ TEST(Engine, LinkedRunsOverlapAlongTheirEdges) {
   ASSERT_TRUE(run(tiny.plan, executor, {{body, 1}, {body, 2}}, recorder));
   EXPECT_TRUE(overlapped);
   EXPECT_FALSE(early);
-  EXPECT_EQ(recorder.events,
-            (std::vector<std::string>{"rest", "start body", "start body", "finish body", "finish body", "rest"}));
+  EXPECT_EQ(recorder.events, (std::vector<std::string>{"rest", "start body", "start body", "finish body",
+                                                       "finish body", "rest"}));
 }
 
 TEST(Engine, UnlinkedRunsMeetAtRest) {
@@ -136,8 +137,8 @@ TEST(Engine, UnlinkedRunsMeetAtRest) {
   EXPECT_EQ(executor.of(0).issue.step, 4u);
   EXPECT_EQ(executor.of(2).issue.step, 4u);  // a drain works for the step before its own
   EXPECT_EQ(recorder.events,
-            (std::vector<std::string>{"rest", "start body", "start drain", "finish body", "rest", "finish drain",
-                                      "start evaluation", "finish evaluation", "rest"}));
+            (std::vector<std::string>{"rest", "start body", "start drain", "finish body", "rest",
+                                      "finish drain", "start evaluation", "finish evaluation", "rest"}));
 }
 
 TEST(Engine, ManyRunsOnOneEngine) {
@@ -168,8 +169,9 @@ TEST(Engine, WatchdogSaysWhereEveryLaneStands) {
   ASSERT_FALSE(result);
   const std::string& text = result.error().message;
   EXPECT_THAT(text, HasSubstr("disk_read: body of step 7 at 1/1, 1 in flight"));
-  EXPECT_THAT(text, HasSubstr("device 0 h2d: body of step 7 at 0/1, 0 in flight, next is op 1 (copy), waits for op 0 "
-                              "of body (read on disk_read, in flight)"));
+  EXPECT_THAT(
+      text, HasSubstr("device 0 h2d: body of step 7 at 0/1, 0 in flight, next is op 1 (copy), waits for op 0 "
+                      "of body (read on disk_read, in flight)"));
   EXPECT_THAT(text, HasSubstr("host: body of step 7 at 0/1, 0 in flight, next is op 2 (update), waits "
                               "for op 1 of body (copy on device 0 h2d, not issued)"));
   EXPECT_GE(executor.now(), Nanos{5'000'000'000});

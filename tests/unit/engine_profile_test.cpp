@@ -19,7 +19,8 @@ struct Story {
     next += plan.segment(run.kind).ops.size();
   }
   void done(EngineObserver& o, OpId op, u64 from, u64 to) const {
-    const Issue issue{.segment = &plan.segment(what.kind), .op = op, .sequence = first + index(op), .step = what.step};
+    const Issue issue{
+        .segment = &plan.segment(what.kind), .op = op, .sequence = first + index(op), .step = what.step};
     o.completed(issue, {.sequence = issue.sequence, .started = Nanos{from}, .finished = Nanos{to}});
   }
   const Plan& plan;

@@ -100,8 +100,8 @@ TEST(SimExecutor, TightBudgetsReadNothingWrong) {
 // The canary: what verify_plan refuses before a run, the simulation sees in it.
 TEST(SimExecutor, SeesThatEdgesAreMissing) {
   const ModelGraph graph = test::make_graph({.layers = 6, .precision = Precision::bf16});
-  auto plan = make_plan(graph, {.budgets = {Bytes{64 * mib}, Bytes{64 * mib}, Bytes{64 * mib}},
-                                .home = HomePolicy::disk});
+  auto plan = make_plan(
+      graph, {.budgets = {Bytes{64 * mib}, Bytes{64 * mib}, Bytes{64 * mib}}, .home = HomePolicy::disk});
   ASSERT_TRUE(plan) << plan.error().message;
   for (Op& op : plan->segments[static_cast<u32>(body)].ops) {
     if (op.kind == OpKind::forward) op.deps_count = 0;
@@ -112,18 +112,20 @@ TEST(SimExecutor, SeesThatEdgesAreMissing) {
   EngineObserver nobody;
   const auto result = engine->run(list, nobody);
   ASSERT_FALSE(result);
-  EXPECT_NE(result.error().message.find("the plan lacks an edge"), std::string::npos) << result.error().message;
+  EXPECT_NE(result.error().message.find("the plan lacks an edge"), std::string::npos)
+      << result.error().message;
 }
 
 const Budgets roomy{Bytes{64 * mib}, Bytes{64 * mib}, Bytes{64 * mib}};
 
 INSTANTIATE_TEST_SUITE_P(
     Plans, SimPlans,
-    ::testing::Values(Case{"resident", {.budgets = roomy, .home = HomePolicy::device}},
-                      Case{"host", {.budgets = roomy, .home = HomePolicy::host}},
-                      Case{"disk", {.budgets = roomy, .micro_batches = 2, .home = HomePolicy::disk}},
-                      Case{"mixed_unclipped", {.budgets = roomy, .clipping = false, .home = HomePolicy::mixed}},
-                      Case{"two_sweeps", {.budgets = roomy, .micro_batches = 4, .home = HomePolicy::disk, .sweeps = 2}}),
+    ::testing::Values(
+        Case{"resident", {.budgets = roomy, .home = HomePolicy::device}},
+        Case{"host", {.budgets = roomy, .home = HomePolicy::host}},
+        Case{"disk", {.budgets = roomy, .micro_batches = 2, .home = HomePolicy::disk}},
+        Case{"mixed_unclipped", {.budgets = roomy, .clipping = false, .home = HomePolicy::mixed}},
+        Case{"two_sweeps", {.budgets = roomy, .micro_batches = 4, .home = HomePolicy::disk, .sweeps = 2}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

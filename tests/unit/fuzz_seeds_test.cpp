@@ -45,7 +45,9 @@ std::string content_of(const fs::path& path) {
 
 std::vector<fs::path> seeds_of(const std::string& name) {
   std::vector<fs::path> out;
-  for (const auto& entry : fs::directory_iterator(std::string(TIDEPOOL_SOURCE_DIR "/tests/fuzz/seeds/") + name)) out.push_back(entry.path());
+  for (const auto& entry :
+       fs::directory_iterator(std::string(TIDEPOOL_SOURCE_DIR "/tests/fuzz/seeds/") + name))
+    out.push_back(entry.path());
   std::ranges::sort(out);
   return out;
 }
@@ -61,15 +63,28 @@ class Spoiler {
  private:
   u64 below(u64 end) { return end == 0 ? 0 : random_() % end; }
   void spoil(std::string& text) {
-    static constexpr const char* words[] = {"null", "[]", "{}", "-1", "1e400", "\"", "\xff", "0", "9999999999999999999", "\\ud800", ":", "\n"};
+    static constexpr const char* words[] = {
+        "null", "[]", "{}", "-1", "1e400", "\"", "\xff", "0", "9999999999999999999", "\\ud800", ":", "\n"};
     const u64 at = below(text.size()), length = std::min<u64>(1 + below(8), text.size() - at);
     switch (below(6)) {
-      case 0: if (!text.empty()) text[at] = static_cast<char>(random_()); break;
-      case 1: text.erase(at, length); break;
-      case 2: text.insert(at, text.substr(at, length)); break;
-      case 3: text.insert(at, words[below(std::size(words))]); break;
-      case 4: text.replace(at, length, words[below(std::size(words))]); break;
-      case 5: text.resize(at); break;
+      case 0:
+        if (!text.empty()) text[at] = static_cast<char>(random_());
+        break;
+      case 1:
+        text.erase(at, length);
+        break;
+      case 2:
+        text.insert(at, text.substr(at, length));
+        break;
+      case 3:
+        text.insert(at, words[below(std::size(words))]);
+        break;
+      case 4:
+        text.replace(at, length, words[below(std::size(words))]);
+        break;
+      case 5:
+        text.resize(at);
+        break;
     }
   }
   std::mt19937_64 random_;
@@ -91,7 +106,8 @@ TEST_P(FuzzSeeds, RefuseOrTake) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FuzzSeeds, ::testing::ValuesIn(fuzzers), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, FuzzSeeds, ::testing::ValuesIn(fuzzers),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace tidepool

@@ -81,7 +81,8 @@ TEST(Fp16, RoundsAndWidensAsTheCompilerDoes) {
   for (u32 half = 0; half < 0x7c00; ++half)  // where rounding turns
     for (i32 by : {-1, 0, 1}) {
       const double middle = (double{float_from_fp16(static_cast<u16>(half))} +
-                             (half == 0x7bff ? 65536.0 : float_from_fp16(static_cast<u16>(half + 1)))) / 2;
+                             (half == 0x7bff ? 65536.0 : float_from_fp16(static_cast<u16>(half + 1)))) /
+                            2;
       expect(std::bit_cast<u32>(static_cast<float>(middle)) + static_cast<u32>(by));
     }
 }

@@ -150,15 +150,17 @@ TEST(CheckMemory, NamesTheLimitAndTheChange) {
 TEST_F(MemoryLimitsTest, WhatIsInUseAndTheProcessItselfCount) {
   put_v2("/job");
   put("/sys/fs/cgroup/job/memory.max", "104857600\n");
-  put("/sys/fs/cgroup/job/memory.stat", "anon 20971520\nfile 73400320\nkernel 9437184\nshmem 0\nslab_reclaimable 8388608\n");
+  put("/sys/fs/cgroup/job/memory.stat",
+      "anon 20971520\nfile 73400320\nkernel 9437184\nshmem 0\nslab_reclaimable 8388608\n");
   const MemoryLimits limits = read_memory_limits(dir_.path());
   EXPECT_EQ(limits.cgroup_used, Bytes{21 * mib});
   EXPECT_TRUE(check_memory(limits, Bytes{64 * mib}, Bytes{15 * mib}));
   const auto refused = check_memory(limits, Bytes{80 * mib}, Bytes{15 * mib});
   ASSERT_FALSE(refused);
-  EXPECT_TRUE(contains(refused.error().message,
-                       "80.00 MiB of memory asked for and 15.00 MiB that the process takes beside the budgets on "
-                       "top of 21.00 MiB in use: raise it by 16.00 MiB"))
+  EXPECT_TRUE(
+      contains(refused.error().message,
+               "80.00 MiB of memory asked for and 15.00 MiB that the process takes beside the budgets on "
+               "top of 21.00 MiB in use: raise it by 16.00 MiB"))
       << refused.error().message;
 }
 

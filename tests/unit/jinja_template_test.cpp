@@ -82,7 +82,8 @@ TEST(Jinja, TemplatesThatWouldNeverEndOrFillMemoryAreStopped) {
       error_of(
           "{% set n = namespace(x=[1]) %}{% for a in range(50) %}{% set n.x = [n.x, n.x] %}{% endfor %}"),
       HasSubstr("becomes too large"));
-  EXPECT_THAT(error_of("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"), testing::StrEq("t.jinja:1: macros call each other more than 16 deep"));
+  EXPECT_THAT(error_of("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"),
+              testing::StrEq("t.jinja:1: macros call each other more than 16 deep"));
   EXPECT_THAT(error_of("{{ 'a' * 99999999999 }}"), HasSubstr("is too long"));
   EXPECT_THAT(error_of("{{ range(10000000) }}"), HasSubstr("more than 100000 numbers"));
   EXPECT_THAT(error_of("{% set n = namespace() %}{% set n.n = n %}"),
@@ -94,8 +95,10 @@ TEST(Jinja, LookingThroughLargeValuesCostsSteps) {
   for (const char* turn : {"{% if 0 - 1 in r %}x{% endif %}", "{% if 'z' in t %}x{% endif %}",
                            "{% set x = t[100000] %}", "{% if r == s %}{% endif %}"}) {
     EXPECT_THAT(error_of("{% set r = range(100000) %}{% set s = range(100000) %}{% set t = 'ab' * 100000 %}"
-                         "{% for i in range(20000) %}" + std::string(turn) + "{% endfor %}"),
-                HasSubstr("takes too many steps")) << turn;
+                         "{% for i in range(20000) %}" +
+                         std::string(turn) + "{% endfor %}"),
+                HasSubstr("takes too many steps"))
+        << turn;
   }
   std::string joined = "{% set t = 'ab' * 100000 %}{{ t";
   for (int i = 0; i < 90; ++i) joined += " ~ t";
@@ -110,19 +113,26 @@ TEST(Jinja, WordsFromTheEndAreTakenFromTheEnd) {
 
 // As Python: a tuple is no list, and shows it.
 TEST(Jinja, TuplesAreNotLists) {
-  EXPECT_EQ(text_of("{{ [1] == (1,) }} {{ (1,) == (1,) }} {{ (1, [2]) != (1, (2,)) }} {{ [1] in [(1,)] }}"), "False True True False");
-  EXPECT_EQ(text_of("{{ () }} {{ (1,) }} {{ (1, 'a', [2, (3,)]) }} {{ 1, 2 }}"), "() (1,) (1, 'a', [2, (3,)]) (1, 2)");
-  EXPECT_EQ(text_of("{{ (1, 2) + (3,) }} {{ (1,) * 2 }} {{ (1, 2, 3)[1:] }} {{ (1, 2) | list }}"), "(1, 2, 3) (1, 1) (2, 3) [1, 2]");
+  EXPECT_EQ(text_of("{{ [1] == (1,) }} {{ (1,) == (1,) }} {{ (1, [2]) != (1, (2,)) }} {{ [1] in [(1,)] }}"),
+            "False True True False");
+  EXPECT_EQ(text_of("{{ () }} {{ (1,) }} {{ (1, 'a', [2, (3,)]) }} {{ 1, 2 }}"),
+            "() (1,) (1, 'a', [2, (3,)]) (1, 2)");
+  EXPECT_EQ(text_of("{{ (1, 2) + (3,) }} {{ (1,) * 2 }} {{ (1, 2, 3)[1:] }} {{ (1, 2) | list }}"),
+            "(1, 2, 3) (1, 1) (2, 3) [1, 2]");
   EXPECT_EQ(text_of("{{ {'a': 1} | items | list }} {{ {'a': 1}.items() | first }}"), "[('a', 1)] ('a', 1)");
-  EXPECT_EQ(text_of("{{ (1, (2,)) | tojson }} {{ (1, 2) is sequence }} {{ 2 in (1, 2) }} {{ (1, 2)[0] }}"), "[1, [2]] True True 1");
-  EXPECT_EQ(text_of("{% set a, b = 1, 2 %}{% for x, y in ((a, b), (3, 4)) %}{{ x }}{{ y }}{% endfor %}"), "1234");
+  EXPECT_EQ(text_of("{{ (1, (2,)) | tojson }} {{ (1, 2) is sequence }} {{ 2 in (1, 2) }} {{ (1, 2)[0] }}"),
+            "[1, [2]] True True 1");
+  EXPECT_EQ(text_of("{% set a, b = 1, 2 %}{% for x, y in ((a, b), (3, 4)) %}{{ x }}{{ y }}{% endfor %}"),
+            "1234");
   EXPECT_THAT(error_of("{{ [1] + (2,) }}"), HasSubstr("list + tuple has no meaning"));
 }
 
 TEST(Jinja, DigitsAreThoseOfPython) {
-  EXPECT_EQ(text_of("{{ '\u00b2'.isdigit() }} {{ '\u0663\u0664'.isdigit() }} {{ '1\u2460'.isdigit() }} {{ '\uff19'.isdigit() }}"),
+  EXPECT_EQ(text_of("{{ '\u00b2'.isdigit() }} {{ '\u0663\u0664'.isdigit() }} {{ '1\u2460'.isdigit() }} {{ "
+                    "'\uff19'.isdigit() }}"),
             "True True True True");
-  EXPECT_EQ(text_of("{{ '\u00bd'.isdigit() }} {{ '\u4e94'.isdigit() }} {{ '-1'.isdigit() }} {{ ''.isdigit() }} {{ '/:'.isdigit() }}"),
+  EXPECT_EQ(text_of("{{ '\u00bd'.isdigit() }} {{ '\u4e94'.isdigit() }} {{ '-1'.isdigit() }} {{ ''.isdigit() "
+                    "}} {{ '/:'.isdigit() }}"),
             "False False False False False");
 }
 

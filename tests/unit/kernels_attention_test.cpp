@@ -70,16 +70,29 @@ TEST_P(AttentionTest, MatchesDoubleOnAnyThreads) {
   const u64 rows = u64{shape.sequences} * shape.tokens;
   const std::vector<i32> lengths = growing_documents(shape.sequences, shape.tokens);
   const i32* const starts = documents ? lengths.data() : nullptr;
-  const auto qkv = random_floats(rows * shape.qkv_columns(), 1), dout = random_floats(rows * shape.hidden(), 2);
+  const auto qkv = random_floats(rows * shape.qkv_columns(), 1),
+             dout = random_floats(rows * shape.hidden(), 2);
   const Reference want = reference(shape, qkv, dout, dropout, starts);
   std::vector<float> first;
   for (u32 workers : {1u, 2u, 3u}) {
     const auto pool = make_pool(workers);
     std::vector<float> out(dout.size(), NAN), lse(shape.lse_elements(), NAN), dqkv(qkv.size(), NAN);
-    attention_cpu({.shape = shape, .qkv = qkv.data(), .out = out.data(), .lse = lse.data(), .starts = starts,
-                   .dropout = dropout}, *pool);
-    attention_backward_cpu({.shape = shape, .qkv = qkv.data(), .out = out.data(), .lse = lse.data(),
-                            .dout = dout.data(), .dqkv = dqkv.data(), .starts = starts, .dropout = dropout}, *pool);
+    attention_cpu({.shape = shape,
+                   .qkv = qkv.data(),
+                   .out = out.data(),
+                   .lse = lse.data(),
+                   .starts = starts,
+                   .dropout = dropout},
+                  *pool);
+    attention_backward_cpu({.shape = shape,
+                            .qkv = qkv.data(),
+                            .out = out.data(),
+                            .lse = lse.data(),
+                            .dout = dout.data(),
+                            .dqkv = dqkv.data(),
+                            .starts = starts,
+                            .dropout = dropout},
+                           *pool);
     EXPECT_LE(relative_error(out, want.out), 1e-6);
     EXPECT_LE(relative_error(dqkv, want.dqkv), 2e-6);
     out.insert(out.end(), dqkv.begin(), dqkv.end());
@@ -89,22 +102,25 @@ TEST_P(AttentionTest, MatchesDoubleOnAnyThreads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, AttentionTest,
-    testing::Values(Case{{.sequences = 1, .tokens = 1, .heads = 1, .head_size = 4}, 0},
-                    Case{{.sequences = 3, .tokens = 24, .heads = 3, .head_size = 16}, 0},
-                    Case{{.sequences = 2, .tokens = 130, .heads = 2, .head_size = 20}, 0.2f},
-                    Case{{.sequences = 1, .tokens = 1100, .heads = 1, .head_size = 8}, 0.1f}));  // 3 key blocks
+INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,
+                         testing::Values(Case{{.sequences = 1, .tokens = 1, .heads = 1, .head_size = 4}, 0},
+                                         Case{{.sequences = 3, .tokens = 24, .heads = 3, .head_size = 16}, 0},
+                                         Case{{.sequences = 2, .tokens = 130, .heads = 2, .head_size = 20},
+                                              0.2f},
+                                         Case{{.sequences = 1, .tokens = 1100, .heads = 1, .head_size = 8},
+                                              0.1f}));  // 3 key blocks
 
 AttentionShape grouped(u32 tokens, u32 head_size, u32 heads, u32 kv_heads, u32 sequences = 1) {
-  return {.sequences = sequences, .tokens = tokens, .heads = heads, .head_size = head_size, .kv_heads = kv_heads};
+  return {
+      .sequences = sequences, .tokens = tokens, .heads = heads, .head_size = head_size, .kv_heads = kv_heads};
 }
-INSTANTIATE_TEST_SUITE_P(GroupedAndPacked, AttentionTest,
-                         testing::Values(Case{grouped(70, 8, 4, 4), 0, true}, Case{grouped(65, 16, 4, 2, 2)},
-                                         Case{grouped(130, 20, 4, 1), 0.2f, true}, Case{grouped(129, 64, 8, 1)},
-                                         Case{grouped(90, 80, 4, 2), 0.1f, true}, Case{grouped(64, 96, 2, 1), 0, true},
-                                         Case{grouped(200, 128, 8, 2), 0, true},
-                                         Case{grouped(1300, 8, 2, 1, 2), 0.1f, true}));  // longer than a key block
+INSTANTIATE_TEST_SUITE_P(
+    GroupedAndPacked, AttentionTest,
+    testing::Values(Case{grouped(70, 8, 4, 4), 0, true}, Case{grouped(65, 16, 4, 2, 2)},
+                    Case{grouped(130, 20, 4, 1), 0.2f, true}, Case{grouped(129, 64, 8, 1)},
+                    Case{grouped(90, 80, 4, 2), 0.1f, true}, Case{grouped(64, 96, 2, 1), 0, true},
+                    Case{grouped(200, 128, 8, 2), 0, true},
+                    Case{grouped(1300, 8, 2, 1, 2), 0.1f, true}));  // longer than a key block
 
 // One after the other in a sequence, and each in a sequence of its own.
 TEST(Attention, PackedDocumentsAreAsIfAlone) {
@@ -122,13 +138,23 @@ TEST(Attention, PackedDocumentsAreAsIfAlone) {
   const auto run = [&](const AttentionShape& s, u64 first, const i32* documents, std::vector<float>& out,
                        std::vector<float>& dqkv) {
     std::vector<float> lse(s.lse_elements());
-    attention_cpu({.shape = s, .qkv = &qkv[first * columns], .out = &out[first * hidden], .lse = lse.data(),
-                   .starts = documents}, *pool);
-    attention_backward_cpu({.shape = s, .qkv = &qkv[first * columns], .out = &out[first * hidden],
-                            .lse = lse.data(), .dout = &dout[first * hidden], .dqkv = &dqkv[first * columns],
-                            .starts = documents}, *pool);
+    attention_cpu({.shape = s,
+                   .qkv = &qkv[first * columns],
+                   .out = &out[first * hidden],
+                   .lse = lse.data(),
+                   .starts = documents},
+                  *pool);
+    attention_backward_cpu({.shape = s,
+                            .qkv = &qkv[first * columns],
+                            .out = &out[first * hidden],
+                            .lse = lse.data(),
+                            .dout = &dout[first * hidden],
+                            .dqkv = &dqkv[first * columns],
+                            .starts = documents},
+                           *pool);
   };
-  std::vector<float> out(dout.size(), NAN), dqkv(qkv.size(), NAN), alone(dout.size(), NAN), dalone(qkv.size(), NAN);
+  std::vector<float> out(dout.size(), NAN), dqkv(qkv.size(), NAN), alone(dout.size(), NAN),
+      dalone(qkv.size(), NAN);
   run(shape, 0, starts.data(), out, dqkv);
   u64 first = 0;
   for (const u32 length : lengths) {

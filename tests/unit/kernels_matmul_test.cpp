@@ -141,8 +141,14 @@ TEST_P(MatmulTest, WeightGradientAddsItsOwnProduct) {
   const auto dy = random_floats(u64{s.m} * s.n, 7);
   const auto start = random_floats(w.size(), 8), start_bias = random_floats(s.n, 9);
   std::vector<float> dw(w.size(), NAN), dbias(s.n, NAN);
-  WeightGradient g = {.m = s.m, .n = s.n, .k = s.k, .x = x.data(), .dy = dy.data(), .dw = dw.data(),
-                      .dbias = dbias.data(), .accumulate = false};
+  WeightGradient g = {.m = s.m,
+                      .n = s.n,
+                      .k = s.k,
+                      .x = x.data(),
+                      .dy = dy.data(),
+                      .dw = dw.data(),
+                      .dbias = dbias.data(),
+                      .accumulate = false};
   weight_gradient_cpu(g, *pool);
   std::vector<double> want(w.size(), 0.0), want_bias(s.n, 0.0);
   for (u64 r = 0; r < s.m; ++r) {
@@ -174,8 +180,15 @@ TEST_P(MatmulTest, WeightGradientOfTransposedWeights) {
   for (u32 workers : {1u, 2u, 3u}) {
     const auto other_pool = make_pool(workers);
     std::vector<float> dw(w.size(), NAN), dbias(s.n, NAN), sum = start;
-    WeightGradient g = {.m = s.m, .n = s.n, .k = s.k, .x = x.data(), .dy = dy.data(), .dw = dw.data(),
-                        .dbias = dbias.data(), .accumulate = false, .transposed = true};
+    WeightGradient g = {.m = s.m,
+                        .n = s.n,
+                        .k = s.k,
+                        .x = x.data(),
+                        .dy = dy.data(),
+                        .dw = dw.data(),
+                        .dbias = dbias.data(),
+                        .accumulate = false,
+                        .transposed = true};
     weight_gradient_cpu(g, *other_pool);
     EXPECT_LE(relative_error(dw, want), 1e-6);
     EXPECT_LE(relative_error(dbias, want_bias), 1e-6);
@@ -197,8 +210,15 @@ TEST_P(MatmulTest, ThreadsChangeNoBit) {
     m.bias = param_of(bias);
     matmul_cpu(m, *other_pool);
     std::vector<float> dw(w.size()), dbias(s.n);
-    weight_gradient_cpu({.m = s.m, .n = s.n, .k = s.k, .x = x.data(), .dy = y.data(), .dw = dw.data(),
-                         .dbias = dbias.data(), .accumulate = false}, *other_pool);
+    weight_gradient_cpu({.m = s.m,
+                         .n = s.n,
+                         .k = s.k,
+                         .x = x.data(),
+                         .dy = y.data(),
+                         .dw = dw.data(),
+                         .dbias = dbias.data(),
+                         .accumulate = false},
+                        *other_pool);
     dw.insert(dw.end(), y.begin(), y.end());
     dw.insert(dw.end(), dbias.begin(), dbias.end());
     results.push_back(dw);

@@ -14,14 +14,31 @@ TEST_P(LayerNormTest, MatchesDouble) {
   const u64 n = u64{rows} * columns;
   const auto x = random_floats(n, 1, 3.0f), dy = random_floats(n, 2), start = random_floats(n, 3);
   const auto weight = random_floats(columns, 4), bias = random_floats(columns, 5);
-  std::vector<float> y(n, NAN), mean(rows), rstd(rows), dx(n, NAN), dweight(columns, NAN), dbias(columns, NAN);
+  std::vector<float> y(n, NAN), mean(rows), rstd(rows), dx(n, NAN), dweight(columns, NAN),
+      dbias(columns, NAN);
   std::vector<float> partials(layer_norm_partials(rows, columns), NAN);
   const auto pool = make_pool(2);
-  layer_norm_cpu({.rows = rows, .columns = columns, .x = x.data(), .weight = param_of(weight), .bias = param_of(bias),
-                  .epsilon = 1e-5f, .y = y.data(), .mean = mean.data(), .rstd = rstd.data()}, *pool);
-  LayerNormBackward back = {.rows = rows, .columns = columns, .x = x.data(), .weight = param_of(weight),
-                            .mean = mean.data(), .rstd = rstd.data(), .dy = dy.data(), .dx = dx.data(),
-                            .dweight = dweight.data(), .dbias = dbias.data(), .accumulate = false,
+  layer_norm_cpu({.rows = rows,
+                  .columns = columns,
+                  .x = x.data(),
+                  .weight = param_of(weight),
+                  .bias = param_of(bias),
+                  .epsilon = 1e-5f,
+                  .y = y.data(),
+                  .mean = mean.data(),
+                  .rstd = rstd.data()},
+                 *pool);
+  LayerNormBackward back = {.rows = rows,
+                            .columns = columns,
+                            .x = x.data(),
+                            .weight = param_of(weight),
+                            .mean = mean.data(),
+                            .rstd = rstd.data(),
+                            .dy = dy.data(),
+                            .dx = dx.data(),
+                            .dweight = dweight.data(),
+                            .dbias = dbias.data(),
+                            .accumulate = false,
                             .partials = partials.data()};
   layer_norm_backward_cpu(back, *pool);
 
@@ -61,7 +78,8 @@ TEST_P(LayerNormTest, MatchesDouble) {
   for (u64 c = 0; c < columns; ++c) ASSERT_EQ(sum_weight[c], weight[c] + dweight[c]);
 }
 INSTANTIATE_TEST_SUITE_P(Shapes, LayerNormTest,
-                         testing::Values(NormCase{1, 5}, NormCase{64, 48}, NormCase{130, 257}, NormCase{33, 768}));
+                         testing::Values(NormCase{1, 5}, NormCase{64, 48}, NormCase{130, 257},
+                                         NormCase{33, 768}));
 
 TEST(LayerNorm, WidensBf16Parameters) {
   constexpr u32 rows = 70, columns = 100;
@@ -69,7 +87,11 @@ TEST(LayerNorm, WidensBf16Parameters) {
   const Bf16Copy weight(random_floats(columns, 2)), bias(random_floats(columns, 3));
   std::vector<float> a(x.size()), b(x.size());
   const auto pool = make_pool(2);
-  LayerNorm op = {.rows = rows, .columns = columns, .x = x.data(), .weight = weight.param(), .bias = bias.param(),
+  LayerNorm op = {.rows = rows,
+                  .columns = columns,
+                  .x = x.data(),
+                  .weight = weight.param(),
+                  .bias = bias.param(),
                   .y = a.data()};
   layer_norm_cpu(op, *pool);
   op.weight = param_of(weight.values);
@@ -111,7 +133,8 @@ TEST(Dropout, CountsPastThirtyTwoBits) {
   std::vector<float> out(512);
   const u64 first = (u64{1} << 34) - 130;  // the block number's low word wraps inside
   dropout_row(d, first, ones.data(), out.data(), out.size());
-  for (u64 i = 0; i < out.size(); ++i) ASSERT_EQ(out[i] != 0.0f, dropout_bits(d, first + i) >= 0x8000'0000u) << i;
+  for (u64 i = 0; i < out.size(); ++i)
+    ASSERT_EQ(out[i] != 0.0f, dropout_bits(d, first + i) >= 0x8000'0000u) << i;
 }
 
 TEST(Dropout, EveryPartOfTheKeyCounts) {
@@ -136,11 +159,18 @@ struct EmbeddingData {
 
 TEST(Embedding, LooksUpAndScatters) {
   const EmbeddingData d;
-  const auto wte = random_floats(u64{d.vocabulary} * d.columns, 2), wpe = random_floats(u64{d.positions} * d.columns, 3);
+  const auto wte = random_floats(u64{d.vocabulary} * d.columns, 2),
+             wpe = random_floats(u64{d.positions} * d.columns, 3);
   std::vector<float> out(d.dout.size(), NAN);
   const auto pool = make_pool(2);
-  embedding_cpu({.sequences = d.sequences, .tokens_per_sequence = d.tokens_per_sequence, .columns = d.columns,
-                 .tokens = d.tokens.data(), .wte = param_of(wte), .wpe = param_of(wpe), .out = out.data()}, *pool);
+  embedding_cpu({.sequences = d.sequences,
+                 .tokens_per_sequence = d.tokens_per_sequence,
+                 .columns = d.columns,
+                 .tokens = d.tokens.data(),
+                 .wte = param_of(wte),
+                 .wpe = param_of(wpe),
+                 .out = out.data()},
+                *pool);
   std::vector<double> want_wte(wte.size(), 0.0), want_wpe(wpe.size(), 0.0);
   for (u64 row = 0; row < d.tokens.size(); ++row) {
     for (u64 c = 0; c < d.columns; ++c) {
@@ -152,10 +182,17 @@ TEST(Embedding, LooksUpAndScatters) {
   }
   std::vector<u64> order(d.tokens.size());
   std::vector<float> dwte(wte.size(), NAN), dwpe(wpe.size(), NAN);
-  EmbeddingBackward back = {.sequences = d.sequences, .tokens_per_sequence = d.tokens_per_sequence,
-                            .columns = d.columns, .vocabulary = d.vocabulary, .positions = d.positions,
-                            .tokens = d.tokens.data(), .dout = d.dout.data(), .dwte = dwte.data(),
-                            .dwpe = dwpe.data(), .accumulate = false, .order = order.data()};
+  EmbeddingBackward back = {.sequences = d.sequences,
+                            .tokens_per_sequence = d.tokens_per_sequence,
+                            .columns = d.columns,
+                            .vocabulary = d.vocabulary,
+                            .positions = d.positions,
+                            .tokens = d.tokens.data(),
+                            .dout = d.dout.data(),
+                            .dwte = dwte.data(),
+                            .dwpe = dwpe.data(),
+                            .accumulate = false,
+                            .order = order.data()};
   embedding_backward_cpu(back, *pool);
   EXPECT_LE(relative_error(dwte, want_wte), 1e-6);
   EXPECT_LE(relative_error(dwpe, want_wpe), 1e-6);
@@ -173,17 +210,30 @@ TEST(Embedding, DoesWithoutPositions) {
   const auto wte = random_floats(u64{d.vocabulary} * d.columns, 2);
   std::vector<float> out(d.dout.size(), NAN);
   const auto pool = make_pool(2);
-  embedding_cpu({.sequences = d.sequences, .tokens_per_sequence = d.tokens_per_sequence, .columns = d.columns,
-                 .tokens = d.tokens.data(), .wte = param_of(wte), .out = out.data()}, *pool);
+  embedding_cpu({.sequences = d.sequences,
+                 .tokens_per_sequence = d.tokens_per_sequence,
+                 .columns = d.columns,
+                 .tokens = d.tokens.data(),
+                 .wte = param_of(wte),
+                 .out = out.data()},
+                *pool);
   for (u64 row = 0; row < d.tokens.size(); ++row) {
-    for (u64 c = 0; c < d.columns; ++c) ASSERT_EQ(out[row * d.columns + c], wte[u64(d.tokens[row]) * d.columns + c]);
+    for (u64 c = 0; c < d.columns; ++c)
+      ASSERT_EQ(out[row * d.columns + c], wte[u64(d.tokens[row]) * d.columns + c]);
   }
   std::vector<u64> order(d.tokens.size());
   std::vector<float> both(wte.size(), NAN), one(wte.size(), NAN), dwpe(u64{d.positions} * d.columns);
-  EmbeddingBackward back = {.sequences = d.sequences, .tokens_per_sequence = d.tokens_per_sequence,
-                            .columns = d.columns, .vocabulary = d.vocabulary, .positions = d.positions,
-                            .tokens = d.tokens.data(), .dout = d.dout.data(), .dwte = both.data(),
-                            .dwpe = dwpe.data(), .accumulate = false, .order = order.data()};
+  EmbeddingBackward back = {.sequences = d.sequences,
+                            .tokens_per_sequence = d.tokens_per_sequence,
+                            .columns = d.columns,
+                            .vocabulary = d.vocabulary,
+                            .positions = d.positions,
+                            .tokens = d.tokens.data(),
+                            .dout = d.dout.data(),
+                            .dwte = both.data(),
+                            .dwpe = dwpe.data(),
+                            .accumulate = false,
+                            .order = order.data()};
   embedding_backward_cpu(back, *pool);
   back.dwte = one.data(), back.dwpe = nullptr;
   embedding_backward_cpu(back, *pool);
@@ -202,8 +252,12 @@ TEST(CrossEntropy, SlicesMatchDouble) {
     for (u32 r = 0; r < rows; ++r) {
       copy.insert(copy.end(), &logits[r * vocabulary + begin], &logits[r * vocabulary + begin] + columns);
     }
-    return LogitsSlice{.rows = rows, .begin = begin, .columns = columns, .logits = copy.data(),
-                       .targets = targets.data(), .losses = losses.data()};
+    return LogitsSlice{.rows = rows,
+                       .begin = begin,
+                       .columns = columns,
+                       .logits = copy.data(),
+                       .targets = targets.data(),
+                       .losses = losses.data()};
   };
   std::vector<float> copy;
   for (auto [begin, columns] : {std::pair{0u, 64u}, {64u, 37u}}) {
@@ -218,7 +272,8 @@ TEST(CrossEntropy, SlicesMatchDouble) {
     if (targets[r] == ignored_target) continue;
     want += std::log(sum) - logits[r * vocabulary + u32(targets[r])];
     for (u32 c = 0; c < vocabulary; ++c) {
-      gradient[r * vocabulary + c] = 0.5 * (std::exp(double(logits[r * vocabulary + c])) / sum - (i32(c) == targets[r]));
+      gradient[r * vocabulary + c] =
+          0.5 * (std::exp(double(logits[r * vocabulary + c])) / sum - (i32(c) == targets[r]));
     }
   }
   EXPECT_NEAR(loss, want, 1e-5 * want);

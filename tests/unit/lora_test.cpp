@@ -61,7 +61,8 @@ TEST(LoraGraph, AddsAWindowPerLayerAndFreezesTheRest) {
   EXPECT_LT(g.flops_per_token, plain.flops_per_token);
 }
 
-// dy B serves the gradients of A and of x where they are made together: everywhere but in the MLP's last product.
+// dy B serves the gradients of A and of x where they are made together: everywhere but in the MLP's last
+// product.
 TEST(LoraGraph, BackwardMakesWhatTwoGradientsShareOnce) {
   const auto times = [](const char* module, Family family, u64 out) {
     const ModelGraph g = graph_of({.r = 4, .target_modules = {module}}, family).value();
@@ -86,7 +87,8 @@ TEST(LoraGraph, RefusesByName) {
     const auto graph = graph_of(lora);
     return graph ? std::string() : graph.error().message;
   };
-  EXPECT_THAT(message({.r = 4, .target_modules = {"c_attn"}}), HasSubstr("'c_attn' is no linear layer of this model"));
+  EXPECT_THAT(message({.r = 4, .target_modules = {"c_attn"}}),
+              HasSubstr("'c_attn' is no linear layer of this model"));
   EXPECT_THAT(message({.r = 4, .target_modules = {"c_attn"}}), HasSubstr("q_proj, k_proj"));
   EXPECT_THAT(message({.r = 4, .target_modules = {"q_proj", "all-linear"}}), HasSubstr("all-linear alone"));
   EXPECT_EQ(graph_of({.r = 4, .target_modules = {"all-linear"}})->windows, graph_of({.r = 4})->windows);
@@ -95,12 +97,14 @@ TEST(LoraGraph, RefusesByName) {
 }
 
 std::string yaml(const std::string& model, const std::string& lora) {
-  return "model: " + model + "\nlora: " + lora + "\ndata: {train: x}\nmemory: {device: 1MiB, host: 1MiB}\ntrain: {sequence_length: 16}\n";
+  return "model: " + model + "\nlora: " + lora +
+         "\ndata: {train: x}\nmemory: {device: 1MiB, host: 1MiB}\ntrain: {sequence_length: 16}\n";
 }
 
 TEST(LoraConfigFile, IsReadAndWritten) {
   const std::string base = test::family_directory("llama_tied");
-  const Config c = parse_config(yaml(base, "{r: 8, alpha: 32, target_modules: [q_proj, v_proj]}"), "c.yaml", {}).value();
+  const Config c =
+      parse_config(yaml(base, "{r: 8, alpha: 32, target_modules: [q_proj, v_proj]}"), "c.yaml", {}).value();
   EXPECT_EQ(c.lora.r, 8u);
   EXPECT_EQ(c.lora.alpha, 32);
   EXPECT_EQ(c.lora.target_modules, (std::vector<std::string>{"q_proj", "v_proj"}));
@@ -112,7 +116,8 @@ TEST(LoraConfigFile, NeedsAModelDirectory) {
   const auto c = parse_config(yaml("{model_type: llama}", "{r: 8}"), "c.yaml", {});
   ASSERT_FALSE(c);
   EXPECT_THAT(c.error().message, HasSubstr("model: DIRECTORY"));
-  const auto d = parse_config(yaml(test::family_directory("llama_tied"), "{r: 8, lora_dropout: 0.1}"), "c.yaml", {});
+  const auto d =
+      parse_config(yaml(test::family_directory("llama_tied"), "{r: 8, lora_dropout: 0.1}"), "c.yaml", {});
   ASSERT_FALSE(d);
   EXPECT_THAT(d.error().message, HasSubstr("lora_dropout"));
 }
@@ -147,18 +152,19 @@ TEST(AdapterTargets, AreReadAsPeftReadsThem) {
     ASSERT_TRUE(out) << config << out.error().message;
     EXPECT_EQ(*out, holds) << config;
   }
-  EXPECT_THAT(held(R"({"target_modules": [1]})", up).error().message, HasSubstr("target_modules: must be a list"));
-  EXPECT_THAT(held(R"({"layers_to_transform": ["1"]})", up).error().message, HasSubstr("layers_to_transform: must be"));
-  EXPECT_THAT(held(R"({"target_modules": "(up"})", up).error().message, HasSubstr("the pattern '(up' cannot be read"));
+  EXPECT_THAT(held(R"({"target_modules": [1]})", up).error().message,
+              HasSubstr("target_modules: must be a list"));
+  EXPECT_THAT(held(R"({"layers_to_transform": ["1"]})", up).error().message,
+              HasSubstr("layers_to_transform: must be"));
+  EXPECT_THAT(held(R"({"target_modules": "(up"})", up).error().message,
+              HasSubstr("the pattern '(up' cannot be read"));
 }
 
 // ---- adapters that are not merged
 
 class AdapterFiles : public ::testing::Test {
  protected:
-  AdapterFiles() {
-    std::filesystem::copy(TIDEPOOL_SOURCE_DIR "/tests/golden/lora/llama_all", directory_);
-  }
+  AdapterFiles() { std::filesystem::copy(TIDEPOOL_SOURCE_DIR "/tests/golden/lora/llama_all", directory_); }
   std::string message_with(const std::string& from, const std::string& to) {
     const std::string path = directory_ + "/adapter_config.json";
     std::ifstream in(TIDEPOOL_SOURCE_DIR "/tests/golden/lora/llama_all/adapter_config.json");
@@ -176,7 +182,8 @@ class AdapterFiles : public ::testing::Test {
 
 TEST_F(AdapterFiles, WhatIsNotPlainLoraIsRefusedByName) {
   EXPECT_THAT(message_with("\"use_dora\": false", "\"use_dora\": true"), HasSubstr("use_dora"));
-  EXPECT_THAT(message_with("\"rank_pattern\": {}", "\"rank_pattern\": {\"q_proj\": 8}"), HasSubstr("rank_pattern"));
+  EXPECT_THAT(message_with("\"rank_pattern\": {}", "\"rank_pattern\": {\"q_proj\": 8}"),
+              HasSubstr("rank_pattern"));
   EXPECT_THAT(message_with("\"bias\": \"none\"", "\"bias\": \"all\""), HasSubstr("bias"));
   EXPECT_THAT(message_with("\"peft_type\": \"LORA\"", "\"peft_type\": \"IA3\""), HasSubstr("peft_type"));
   EXPECT_THAT(message_with("\"r\": 4", "\"r\": 5"), HasSubstr("r=5"));
@@ -186,9 +193,14 @@ TEST_F(AdapterFiles, WhatIsNotPlainLoraIsRefusedByName) {
 
 TEST_F(AdapterFiles, TensorsOfModulesThatAreNotNamedAreRefused) {
   const std::string message = message_with("\"model.layers.1.mlp.up_proj\",", "");
-  EXPECT_THAT(message, HasSubstr(directory_ + "/adapter_model.safetensors: tensor base_model.model.model.layers.1.mlp.up_proj.lora_"));
-  EXPECT_THAT(message, HasSubstr("is of no module that " + directory_ + "/adapter_config.json has adapters for (target_modules: "));
-  EXPECT_THAT(message_with("\"target_modules\": [", "\"unused\": ["), HasSubstr("adapter_config.json: target_modules: names nothing"));
+  EXPECT_THAT(
+      message,
+      HasSubstr(directory_ +
+                "/adapter_model.safetensors: tensor base_model.model.model.layers.1.mlp.up_proj.lora_"));
+  EXPECT_THAT(message, HasSubstr("is of no module that " + directory_ +
+                                 "/adapter_config.json has adapters for (target_modules: "));
+  EXPECT_THAT(message_with("\"target_modules\": [", "\"unused\": ["),
+              HasSubstr("adapter_config.json: target_modules: names nothing"));
   EXPECT_THAT(message_with("\"target_modules\": [", "\"target_modules\": \"(\", \"unused\": ["),
               HasSubstr("adapter_config.json: the pattern '(' cannot be read"));
   EXPECT_EQ(message_with("\"target_modules\": [", "\"target_modules\": \".*_proj\", \"unused\": ["), "");
@@ -205,7 +217,8 @@ TEST_F(AdapterFiles, ModulesThatAreNamedAndHaveNoTensorsAreRefused) {
   const auto model = ModelExport::open(scratch_ / "deeper", {.change = merge.get()});
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().kind, ErrorKind::bad_input);
-  EXPECT_THAT(model.error().message, HasSubstr("adapter_model.safetensors: holds nothing for model.layers.2."));
+  EXPECT_THAT(model.error().message,
+              HasSubstr("adapter_model.safetensors: holds nothing for model.layers.2."));
   EXPECT_THAT(model.error().message, HasSubstr("(target_modules: .*_proj)"));
 }
 

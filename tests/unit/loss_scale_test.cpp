@@ -13,7 +13,7 @@ namespace {
 
 struct Followed {
   bool overflow;
-  float scale;     // afterwards
+  float scale;  // afterwards
   u32 good_steps;
 };
 
@@ -58,7 +58,10 @@ TEST(LossScale, OtherPrecisionsHaveNone) {
 }
 
 TEST(LossScale, TheNormIsOfTheGradientWithoutIt) {
-  const StepSums sums{.loss = 2, .grad_norm = 3 * 512, .target_tokens = 4, .loss_scale = {.scale = 512},
+  const StepSums sums{.loss = 2,
+                      .grad_norm = 3 * 512,
+                      .target_tokens = 4,
+                      .loss_scale = {.scale = 512},
                       .loss_scaling = {.growth_interval = 1}};
   EXPECT_EQ(step_result(sums).grad_norm, 3);
   EXPECT_EQ(step_result(sums).next_loss_scale.scale, 1024);

@@ -57,7 +57,7 @@ TEST(Roofline, EfficiencyIsFoundFromATime) {
 // of rows x h. Products move less than 1/10 of what memory could meanwhile, so their flops count.
 TEST(Roofline, ALayerIsTheSumOfItsKernels) {
   const ModelGraph g = build_model({.vocab_size = 50257, .width = 2048, .layers = 2, .heads = 16},
-                                  Precision::bf16, {.sequences = 8, .tokens = 1024})
+                                   Precision::bf16, {.sequences = 8, .tokens = 1024})
                            .value();
   const Block& layer = g.blocks[1];
   const double rows = 8192, h = 2048, unit = rows * h;
@@ -88,9 +88,9 @@ TEST(Roofline, ALayerIsTheSumOfItsKernels) {
 
 TEST(Roofline, WiderLayersReachMore) {
   const auto flops_per_s = [](u32 h) {
-    const ModelGraph g = build_model({.width = h, .layers = 1, .heads = 16}, Precision::bf16,
-                                    {.sequences = 8, .tokens = 1024})
-                             .value();
+    const ModelGraph g =
+        build_model({.width = h, .layers = 1, .heads = 16}, Precision::bf16, {.sequences = 8, .tokens = 1024})
+            .value();
     const Block& layer = g.blocks[1];
     return static_cast<double>(layer.forward_flops) /
            kernel_seconds(layer.forward_kernels, gpu(), g.precision);
@@ -102,7 +102,7 @@ TEST(Roofline, WiderLayersReachMore) {
 
 TEST(Roofline, TheHeadCountsEveryPassOverItsLogits) {
   const ModelGraph g = build_model({.vocab_size = 50257, .width = 1024, .layers = 1, .heads = 8},
-                                  Precision::bf16, {.sequences = 2, .tokens = 512})
+                                   Precision::bf16, {.sequences = 2, .tokens = 512})
                            .value();
   const double product = 2.0 * 1024 * 1024 * 50257;
   u64 flops = 0;

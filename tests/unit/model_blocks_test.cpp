@@ -7,8 +7,14 @@ namespace {
 constexpr BatchShape batch = {.sequences = 2, .tokens = 70};
 
 ModelConfig small_config() {
-  return {.vocab_size = 131, .positions = 80, .width = 36, .layers = 2, .heads = 3,
-          .embedding_dropout = 0.1, .attention_dropout = 0.2, .residual_dropout = 0.1};
+  return {.vocab_size = 131,
+          .positions = 80,
+          .width = 36,
+          .layers = 2,
+          .heads = 3,
+          .embedding_dropout = 0.1,
+          .attention_dropout = 0.2,
+          .residual_dropout = 0.1};
 }
 
 struct Batch {
@@ -28,7 +34,8 @@ struct Result {
   double loss = 0;
 };
 
-Result run(const ModelConfig& config, Precision precision, u32 workers, RunOptions options, u32 micro_batches = 1) {
+Result run(const ModelConfig& config, Precision precision, u32 workers, RunOptions options,
+           u32 micro_batches = 1) {
   const auto pool = make_pool(workers);
   ModelRunner model(build_model(config, precision, batch).value(), *pool);
   model.init(5, 5.0f);

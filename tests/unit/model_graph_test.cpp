@@ -9,7 +9,8 @@ namespace {
 constexpr BatchShape batch = {.sequences = 2, .tokens = 128};
 
 TEST(Gpt2Graph, HasTheParametersOfGpt2) {
-  const ModelGraph g = build_model({.vocab_size = 50257}, Precision::fp32, {.sequences = 1, .tokens = 1024}).value();
+  const ModelGraph g =
+      build_model({.vocab_size = 50257}, Precision::fp32, {.sequences = 1, .tokens = 1024}).value();
   EXPECT_EQ(g.parameters, 124'439'808u);
   EXPECT_EQ(g.windows.size(), 15u);
   EXPECT_EQ(g.blocks.size(), 14u);
@@ -21,8 +22,8 @@ TEST(Gpt2Graph, HasTheParametersOfGpt2) {
 }
 
 TEST(Gpt2Graph, TensorsLieAlignedAndApart) {
-  const ModelGraph g = build_model({.vocab_size = 67, .width = 30, .layers = 2, .heads = 3}, Precision::bf16, batch)
-                           .value();
+  const ModelGraph g =
+      build_model({.vocab_size = 67, .width = 30, .layers = 2, .heads = 3}, Precision::bf16, batch).value();
   for (const Window& w : g.windows) {
     u64 end = 0;
     for (const Tensor& t : w.tensors) {
@@ -140,8 +141,10 @@ TEST(LlamaGraph, KernelsOfALayerAreAsCountedOnPaper) {
   const u64 rows = 256;
   const Block layer = build_model(c, Precision::fp32, batch)->blocks[1];
   u64 forward = 0, backward = 0;
-  for (const KernelCost& k : layer.forward_kernels) if (k.m != 0) forward += k.product_flops;
-  for (const KernelCost& k : layer.backward_kernels) if (k.m != 0) backward += k.product_flops;
+  for (const KernelCost& k : layer.forward_kernels)
+    if (k.m != 0) forward += k.product_flops;
+  for (const KernelCost& k : layer.backward_kernels)
+    if (k.m != 0) backward += k.product_flops;
   const u64 weights = 64 * (4 + 2 + 2) * 32 + 64 * 4 * 32 + 3 * 64 * 96;
   EXPECT_EQ(forward, 2 * rows * weights);
   EXPECT_EQ(backward, 4 * rows * weights);
@@ -151,7 +154,8 @@ TEST(LlamaGraph, PackedBatchesHaveAThirdArray) {
   ModelConfig c = default_model(Family::llama);
   c.width = 64, c.heads = 4, c.layers = 1;
   const ModelGraph plain = build_model(c, Precision::fp32, {.sequences = 4, .tokens = 512}).value();
-  const ModelGraph packed = build_model(c, Precision::fp32, {.sequences = 4, .tokens = 512, .packed = true}).value();
+  const ModelGraph packed =
+      build_model(c, Precision::fp32, {.sequences = 4, .tokens = 512, .packed = true}).value();
   EXPECT_EQ(plain.batch_bytes.value, 2u * 4 * 4 * 512);
   EXPECT_EQ(packed.batch_bytes.value, 3u * 4 * 4 * 512);
   EXPECT_FALSE(reads_batch(plain, plain.blocks[1]));

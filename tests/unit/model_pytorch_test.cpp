@@ -44,7 +44,8 @@ TEST_F(Pytorch, LossAndGradientsAgree) {
   load_weights();
   const auto tokens = golden.get<i32>("tokens"), targets = golden.get<i32>("targets");
   const u64 rows = model.graph().batch.rows();
-  const auto valid = u64(std::count_if(targets.begin(), targets.begin() + i64(rows), [](i32 t) { return t >= 0; }));
+  const auto valid =
+      u64(std::count_if(targets.begin(), targets.begin() + i64(rows), [](i32 t) { return t >= 0; }));
   const double loss = model.forward_backward(tokens.data(), targets.data(), 1.0 / double(valid));
   EXPECT_NEAR(loss / double(valid), golden.get<double>("loss")[0], 1e-5);
 

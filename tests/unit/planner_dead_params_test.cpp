@@ -3,9 +3,8 @@
 // what is dead.
 #include <gmock/gmock.h>
 
-#include <map>
-
 #include <algorithm>
+#include <map>
 
 #include "planner/frame_arcs.h"
 #include "planner/lower_bound.h"

@@ -1,4 +1,5 @@
-// Windows that are not trained beside others that are: parameters that are only read, and as much backward as it takes.
+// Windows that are not trained beside others that are: parameters that are only read, and as much backward as
+// it takes.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -53,12 +54,14 @@ void check_frozen(const ModelGraph& graph, const Plan& plan) {
       }
       for (const Operand& o : segment.operands_of(op))
         if (is_frozen(graph, plan.chunk(o.first)) && writes(o.access)) {
-          EXPECT_TRUE(op.kind == OpKind::read || op.kind == OpKind::copy || op.kind == OpKind::all_gather) << name(op.kind);
+          EXPECT_TRUE(op.kind == OpKind::read || op.kind == OpKind::copy || op.kind == OpKind::all_gather)
+              << name(op.kind);
           EXPECT_NE(op.lane.kind, LaneKind::d2h);
         }
     }
   const auto least = lower_bound(plan, graph), moved = link_bytes(plan, SegmentKind::body);
-  for (u32 l = 0; l < link_count; ++l) EXPECT_LE(least[l].value, moved[l].value) << name(static_cast<LinkKind>(l));
+  for (u32 l = 0; l < link_count; ++l)
+    EXPECT_LE(least[l].value, moved[l].value) << name(static_cast<LinkKind>(l));
 }
 
 // make_plan returns only what the verifier accepts.
@@ -79,7 +82,8 @@ TEST(PlanFrozen, AnyWindowsOfAnyCase) {
       }
       EXPECT_EQ(plan.error().kind, ErrorKind::does_not_fit) << plan.error().message;
       if (!adapters) {
-        EXPECT_FALSE(make_plan(plain, c.options)) << "a model fits that is trained as a whole, and not in part";
+        EXPECT_FALSE(make_plan(plain, c.options))
+            << "a model fits that is trained as a whole, and not in part";
       }
     }
   }

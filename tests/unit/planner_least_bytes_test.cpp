@@ -169,7 +169,8 @@ class LeastBytesOf : public testing::TestWithParam<Job> {};
 
 TEST_P(LeastBytesOf, AgreesWithTheBoundAndThePlanStaysNearIt) {
   const std::string precision = std::string("train.precision=") + GetParam().precision;
-  const auto config = load_config(std::string(TIDEPOOL_SOURCE_DIR "/configs/") + GetParam().config, {{precision}});
+  const auto config =
+      load_config(std::string(TIDEPOOL_SOURCE_DIR "/configs/") + GetParam().config, {{precision}});
   ASSERT_TRUE(config) << config.error().message;
   const auto graph = make_graph(*config);
   ASSERT_TRUE(graph) << graph.error().message;
@@ -183,7 +184,8 @@ TEST_P(LeastBytesOf, AgreesWithTheBoundAndThePlanStaysNearIt) {
     RecordProperty(which,
                    std::to_string(static_cast<double>(moved[link].value) / static_cast<double>(least[link])));
     EXPECT_GE(moved[link].value, least[link]) << which;
-    EXPECT_LE(static_cast<double>(moved[link].value), GetParam().most_over_least * static_cast<double>(least[link]))
+    EXPECT_LE(static_cast<double>(moved[link].value),
+              GetParam().most_over_least * static_cast<double>(least[link]))
         << which;
     EXPECT_NEAR(static_cast<double>(bound[link].value), static_cast<double>(least[link]),
                 0.01 * static_cast<double>(least[link]))

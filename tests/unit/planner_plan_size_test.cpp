@@ -56,7 +56,8 @@ TEST(PlanSize, WhatHangsIsRefusedWithAValueThatWorks) {
     EXPECT_EQ(complaint(mended), "") << message;
   }
   EXPECT_THAT(complaint({"n_layer=65536"}), HasSubstr("n_layer"));
-  EXPECT_THAT(complaint({"gradient_accumulation_steps=4294967294"}), HasSubstr("gradient_accumulation_steps"));
+  EXPECT_THAT(complaint({"gradient_accumulation_steps=4294967294"}),
+              HasSubstr("gradient_accumulation_steps"));
 }
 
 }  // namespace

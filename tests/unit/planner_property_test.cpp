@@ -21,11 +21,13 @@ void follow_advice(const std::string& message, Budgets& budgets) {
 }
 
 struct Counts {
-  u32 fitted = 0, advised = 0, budgets = 0, not_least = 0;  // budgets that were advised, and of these too large
+  u32 fitted = 0, advised = 0, budgets = 0,
+      not_least = 0;  // budgets that were advised, and of these too large
 };
 
 // Less of any one of the budgets that are advised does not do: 10 % of what they were raised by.
-void check_least(const ModelGraph& graph, const PlanOptions& had, const PlanOptions& advised, Counts& counts) {
+void check_least(const ModelGraph& graph, const PlanOptions& had, const PlanOptions& advised,
+                 Counts& counts) {
   for (Bytes Budgets::*tier : {&Budgets::device, &Budgets::host, &Budgets::disk}) {
     const Bytes raised = advised.budgets.*tier - std::min(had.budgets.*tier, advised.budgets.*tier);
     if (raised.value == 0) continue;
@@ -56,7 +58,8 @@ void check(u32 seed, u32 devices, Counts& counts) {
   // Forced homes are part of what is declared, and without clipping docs/lower-bounds.md has an exception.
   if (c.options.home != HomePolicy::automatic || !c.options.clipping) return;
   const auto moved = link_bytes(*plan, SegmentKind::body), least = lower_bound(*plan, graph);
-  // With a reserve declared to stream from a disk and nothing on it, a plan made do with less than it declared.
+  // With a reserve declared to stream from a disk and nothing on it, a plan made do with less than it
+  // declared.
   const bool uses_disk = plan->tiers[static_cast<u32>(Tier::disk)].planned_peak.value > 0;
   for (const LinkKind link : {LinkKind::h2d, LinkKind::d2h, LinkKind::disk_read, LinkKind::disk_write}) {
     const u32 l = static_cast<u32>(link);
@@ -78,7 +81,8 @@ TEST_P(PlannerProperty, EveryPlanVerifiesOrSaysWhatWouldFit) {
   EXPECT_GT(counts.advised, 25u);
   EXPECT_LT(counts.not_least * 20, counts.budgets);  // other sweeps or chunk sizes would have done with less
 }
-INSTANTIATE_TEST_SUITE_P(Devices, PlannerProperty, testing::Values(1, 2, 3, 4), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Devices, PlannerProperty, testing::Values(1, 2, 3, 4),
+                         testing::PrintToStringParamName());
 
 TEST(PlannerDeterminism, SameInputsGiveTheSameText) {
   for (u32 seed = 0; seed < 20; ++seed) {

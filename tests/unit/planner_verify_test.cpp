@@ -79,8 +79,10 @@ TEST(VerifyPlan, CanaryOfSeveralDevicesNamesTheGatherAndTheCopyItDoesNotWaitFor)
   remove_edge(plan, gather, edge);
   const Result<void> verified = verify_plan(plan, graph());
   ASSERT_FALSE(verified);
-  EXPECT_NE(verified.error().message.find("copy on h2d of device"), std::string::npos) << verified.error().message;
-  EXPECT_NE(verified.error().message.find("all_gather on comm"), std::string::npos) << verified.error().message;
+  EXPECT_NE(verified.error().message.find("copy on h2d of device"), std::string::npos)
+      << verified.error().message;
+  EXPECT_NE(verified.error().message.find("all_gather on comm"), std::string::npos)
+      << verified.error().message;
 }
 
 TEST(VerifyPlan, RefusesCollectivesThatAreNotWhole) {

@@ -101,7 +101,9 @@ TEST(ProbeRates, WideSpreadsAreMarkedAndSaidWhatToDoAbout) {
   EXPECT_THAT(probe_table(result), Not(HasSubstr("!")));
   EXPECT_THAT(probe_yaml(result, ""), Not(HasSubstr("wide")));
   for (double value : {2e9, 10e9}) result.rates.add("host.adam", "", bytes, value);
-  EXPECT_THAT(probe_table(result), AllOf(HasSubstr("6.17 !"), HasSubstr("!  1 of the 13 rates above: the most"), HasSubstr("--seconds=120")));
+  EXPECT_THAT(probe_table(result),
+              AllOf(HasSubstr("6.17 !"), HasSubstr("!  1 of the 13 rates above: the most"),
+                    HasSubstr("--seconds=120")));
   EXPECT_THAT(probe_yaml(result, ""), HasSubstr("wide, probe again"));
   EXPECT_THAT(probe_json(result, ""), HasSubstr("\"spread\":6.17"));
 }
@@ -116,7 +118,8 @@ TEST(ProbeRates, WideRatesAreCountedByTheTableTheyStandIn) {
         result.rates.add(point_key(block, depth, pattern), "", bytes, 1e6);
   const u64 shown = result.rates.all().size() - 2 * point_blocks.size() * point_depths.size();
   result.rates.add(point_key(point_blocks[0], point_depths[0], DiskPattern::read), "", bytes, 9e6);
-  const std::string points = fmt::format("1 of the {} rates in the disk's", 2 * point_blocks.size() * point_depths.size());
+  const std::string points =
+      fmt::format("1 of the {} rates in the disk's", 2 * point_blocks.size() * point_depths.size());
   EXPECT_THAT(probe_table(result), HasSubstr("  !  " + points));
   result.rates.add("host.adam", "", bytes, 2e9);
   const std::string table = probe_table(result);
@@ -133,20 +136,24 @@ TEST(ProbeRates, BothAtOnceIsNotMoreThanTheSum) {
   EXPECT_EQ(machine.copies.both_bytes_per_s, machine.copies.h2d_bytes_per_s + machine.copies.d2h_bytes_per_s);
 }
 
-// Beside other work any rate may come out too high or too low; the file that probe writes is read all the same.
+// Beside other work any rate may come out too high or too low; the file that probe writes is read all the
+// same.
 TEST(ProbeRates, AMeasuredMachineIsNeverRefused) {
-  const char* keys[] = {"copies.h2d", "copies.d2h", "copies.both", "host.memory_rate", "host.adam", "disk.mixed"};
+  const char* keys[] = {"copies.h2d",       "copies.d2h", "copies.both",
+                        "host.memory_rate", "host.adam",  "disk.mixed"};
   for (const char* odd : keys) {
     for (double factor : {0.02, 0.5, 1.6, 50.0}) {
       Rates rates = some_rates();
-      for (const char* key : {"disk.read", "disk.write", "disk.mixed"}) rates.add(key, "", bytes, 2.3456789e9);
+      for (const char* key : {"disk.read", "disk.write", "disk.mixed"})
+        rates.add(key, "", bytes, 2.3456789e9);
       for (Bytes block : point_blocks)
         for (u32 depth : point_depths)
           for (DiskPattern pattern : {DiskPattern::read, DiskPattern::write})
             rates.add(point_key(block, depth, pattern), "", bytes, 1e9);
       const double usual = rates.median(odd);
       for (int i = 0; i < 3; ++i) rates.add(odd, "", bytes, factor * usual);
-      const Machine machine = machine_of(rates, {.cores = 2, .numa_nodes = 1, .memory = Bytes{gib}, .disk_free = Bytes{gib}});
+      const Machine machine =
+          machine_of(rates, {.cores = 2, .numa_nodes = 1, .memory = Bytes{gib}, .disk_free = Bytes{gib}});
       const auto read = parse_machine(to_yaml(machine), "probed");
       EXPECT_TRUE(read) << read.error().message;
     }

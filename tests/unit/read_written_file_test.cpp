@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-
 #include "config/config.h"
 #include "io/directory_lock.h"
 #include "machine/machine_file.h"

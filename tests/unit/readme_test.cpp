@@ -28,9 +28,10 @@ TEST(Readme, ShowsTheQuickstartConfigAsItIs) {
 
 // Outputs are pasted from runs: a placeholder that was never filled once stood in an example.
 TEST(Readme, HasNoPlaceholders) {
-  for (const char* name : {"README.md", "examples/README.md", "examples/tight-budget/README.md", "examples/own-text/README.md",
-                           "examples/chat/README.md", "examples/continue/README.md", "examples/lora/README.md",
-                           "examples/llama-70b/README.md"}) {
+  for (const char* name :
+       {"README.md", "examples/README.md", "examples/tight-budget/README.md", "examples/own-text/README.md",
+        "examples/chat/README.md", "examples/continue/README.md", "examples/lora/README.md",
+        "examples/llama-70b/README.md"}) {
     EXPECT_FALSE(file_text(name).empty()) << name;
     for (const char* placeholder : {"@", "TODO", "FIXME", "TBD", "XXX", "{{"})
       EXPECT_THAT(file_text(name), ::testing::Not(HasSubstr(placeholder))) << name;

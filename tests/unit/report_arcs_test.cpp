@@ -4,8 +4,8 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
 
-#include "planner/planner.h"
 #include "planner/frame_arcs.h"
+#include "planner/planner.h"
 #include "report/step_file.h"
 #include "support_graph.h"
 #include "tests/support/tiny_plan.h"
@@ -22,7 +22,9 @@ using ::testing::HasSubstr;
 
 Plan some_plan(HomePolicy home = HomePolicy::disk, Precision precision = Precision::bf16) {
   const Budgets budgets{Bytes{2 * mib}, Bytes{mib}, Bytes{gib}};
-  return make_plan(test::make_graph({.precision = precision}), {.budgets = budgets, .micro_batches = 2, .home = home}).value();
+  return make_plan(test::make_graph({.precision = precision}),
+                   {.budgets = budgets, .micro_batches = 2, .home = home})
+      .value();
 }
 
 TEST(FrameArcs, run_from_a_fill_to_the_last_touch_before_the_next) {
@@ -59,7 +61,8 @@ TEST(FrameArcs, homes_stay_and_windows_are_told_apart_by_chunk) {
 // What the planner promises must be what the page shows.
 TEST(FrameArcs, of_real_plans_never_exceed_the_planned_peak) {
   for (u32 i = 0; i < 8; ++i) {
-    constexpr HomePolicy homes[] = {HomePolicy::device, HomePolicy::host, HomePolicy::disk, HomePolicy::mixed};
+    constexpr HomePolicy homes[] = {HomePolicy::device, HomePolicy::host, HomePolicy::disk,
+                                    HomePolicy::mixed};
     const Plan plan = some_plan(homes[i % 4], i < 4 ? Precision::bf16 : Precision::fp16);
     const Segment& segment = plan.segment(body);
     std::array<std::vector<u64>, tier_count> used;

@@ -15,16 +15,18 @@ namespace tidepool {
 namespace {
 
 namespace json = boost::json;
-using testing::TemporaryDirectory;
-using testing::read_text;
-using testing::write_text;
 using ::testing::HasSubstr;
+using testing::read_text;
+using testing::TemporaryDirectory;
+using testing::write_text;
 
 RunReport some_report() {
   RunReport r{.version = "0.1.0", .commit = "abc", .model = "gpt2", .precision = "bf16", .executor = "cpu:1"};
   r.parameters = 1234, r.state = Bytes{14808}, r.weights_xxh3 = "00112233aabbccdd";
-  r.steps = 3, r.tokens_per_step = 256, r.losses = {5.5, 0.1, 3.0}, r.eval_steps = {3}, r.eval_losses = {1.0 / 3};
-  r.best_step = 3, r.best_eval_loss = 1.0 / 3, r.best_checkpoint = "run/checkpoint-3", r.stopped_early = "why";
+  r.steps = 3, r.tokens_per_step = 256, r.losses = {5.5, 0.1, 3.0}, r.eval_steps = {3},
+  r.eval_losses = {1.0 / 3};
+  r.best_step = 3, r.best_eval_loss = 1.0 / 3, r.best_checkpoint = "run/checkpoint-3",
+  r.stopped_early = "why";
   r.train_seconds = 9, r.tokens_per_second = 85.3, r.step_seconds = 3, r.predicted_step_seconds = 2.9;
   r.each_step_seconds = {2.9, 3, 3.1}, r.flops_per_second = 1e9, r.peak_flops_per_second = 2e9;
   for (u32 i = 0; i < link_count; ++i) r.links[i] = {Bytes{10 + i}, Bytes{20 + i}, Bytes{5 + i}};
@@ -127,14 +129,20 @@ TEST(ReportJson, losses_read_back_to_the_last_bit) {
 TEST(ReportJson, a_wrong_file_is_named_with_the_key) {
   std::string text = to_json(some_report());
   text.replace(text.find("\"measured_bytes\""), 16, "\"measured_bites\"");
-  EXPECT_THAT(parse_report(text, "report.json").error().message, HasSubstr("report.json: links.h2d.measured_bytes"));
+  EXPECT_THAT(parse_report(text, "report.json").error().message,
+              HasSubstr("report.json: links.h2d.measured_bytes"));
   EXPECT_THAT(parse_report("{", "report.json").error().message, HasSubstr("report.json: not valid JSON"));
   EXPECT_THAT(read_report("/nonexistent").error().message, HasSubstr("/nonexistent/report.json"));
 }
 
 TEST(ReportMetrics, lines_are_objects_with_hugging_face_names) {
-  EXPECT_EQ(to_json_line(StepMetrics{.step = 3, .epoch = 0.5, .loss = std::nan(""), .grad_norm = 1.25, .learning_rate = 1e-5,
-                                     .train_tokens_per_second = 100, .step_seconds = 2}),
+  EXPECT_EQ(to_json_line(StepMetrics{.step = 3,
+                                     .epoch = 0.5,
+                                     .loss = std::nan(""),
+                                     .grad_norm = 1.25,
+                                     .learning_rate = 1e-5,
+                                     .train_tokens_per_second = 100,
+                                     .step_seconds = 2}),
             R"({"step": 3, "epoch": 0.5, "loss": null, "grad_norm": 1.25, "learning_rate": 1e-05, )"
             R"("train_tokens_per_second": 100.0, "step_seconds": 2.0})");
   EXPECT_THAT(to_json_line(EvalMetrics{.step = 3, .eval_loss = 2.5}), HasSubstr("\"eval_loss\": 2.5"));
@@ -164,13 +172,28 @@ TEST(ReportMetrics, a_resumed_run_writes_each_step_once) {
 TEST(ReportTrace, is_chrome_trace_json_with_named_lanes) {
   const TemporaryDirectory dir;
   const std::string path = dir.path() + "/trace.json";
-  const std::vector<TraceEvent> events = {
-      {.kind = OpKind::forward, .lane = 0, .started = Nanos{5'000'500}, .finished = Nanos{6'000'000}, .step = 1, .block = 1, .micro_batch = 2},
-      {.kind = OpKind::read, .lane = 1, .started = Nanos{5'000'000}, .finished = Nanos{5'001'000}, .step = 2, .window = 0, .cut = 3,
-       .moved = Kind::momentum, .bytes = Bytes{4096}}};
+  const std::vector<TraceEvent> events = {{.kind = OpKind::forward,
+                                           .lane = 0,
+                                           .started = Nanos{5'000'500},
+                                           .finished = Nanos{6'000'000},
+                                           .step = 1,
+                                           .block = 1,
+                                           .micro_batch = 2},
+                                          {.kind = OpKind::read,
+                                           .lane = 1,
+                                           .started = Nanos{5'000'000},
+                                           .finished = Nanos{5'001'000},
+                                           .step = 2,
+                                           .window = 0,
+                                           .cut = 3,
+                                           .moved = Kind::momentum,
+                                           .bytes = Bytes{4096}}};
   const TraceProcess both[] = {{"measured", events}, {"predicted", events}};
   const std::span one = std::span(both).first(1);
-  ASSERT_TRUE(write_trace(path, one, {.lanes = {"compute", "disk \"read\""}, .blocks = {"embedding", "h.0"}, .windows = {"wte"}}).has_value());
+  ASSERT_TRUE(
+      write_trace(path, one,
+                  {.lanes = {"compute", "disk \"read\""}, .blocks = {"embedding", "h.0"}, .windows = {"wte"}})
+          .has_value());
   const json::value v = json::parse(read_text(path));
   const json::array& all = v.at("traceEvents").as_array();
   ASSERT_EQ(all.size(), 2 + 2 * 2 + 2u);

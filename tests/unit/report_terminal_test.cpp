@@ -49,7 +49,8 @@ PlanSummary big_plan() {
 }
 
 RunReport long_run() {
-  RunReport r{.model = "gpt2 24 x 2048", .precision = "bf16", .weights_xxh3 = "00112233aabbccdd", .steps = 10};
+  RunReport r{
+      .model = "gpt2 24 x 2048", .precision = "bf16", .weights_xxh3 = "00112233aabbccdd", .steps = 10};
   r.tokens_per_second = 22.3, r.train_seconds = 1234, r.flops_per_second = 41, r.peak_flops_per_second = 100;
   for (int i = 0; i < 500; ++i) r.losses.push_back(2 + 3 * std::exp(-i / 80.0));
   r.losses[7] = std::nan("");
@@ -68,7 +69,8 @@ TEST(ReportTerminal, everything_fits_80_columns) {
   for (const Screen& screen : {plain, rich, Screen{.columns = 80, .unicode = true}, Screen{.columns = 60},
                                Screen{.columns = 60, .tty = true, .color = true, .unicode = true}}) {
     PlanSummary plan = big_plan();
-    plan.notes.push_back("checkpoints: 2.29 MiB each, up to 3 at once in a/directory/with/a/name that is long, and longer");
+    plan.notes.push_back(
+        "checkpoints: 2.29 MiB each, up to 3 at once in a/directory/with/a/name that is long, and longer");
     expect_fits(render_plan(plan, screen), screen);
     expect_fits(render_report(long_run(), screen), screen);
   }
@@ -77,11 +79,13 @@ TEST(ReportTerminal, everything_fits_80_columns) {
 TEST(ReportTerminal, two_runs_fit_whatever_their_names_and_settings) {
   const std::string path = "/a/" + std::string(60, 'b') + "/" + std::string(90, 'c') + "/run";
   RunReport first = long_run(), second = long_run();
-  first.config = {{"data.train", "one.txt, " + path}, {"train.seed", "1"}, {"memory.device", std::string(75, '9')}};
+  first.config = {
+      {"data.train", "one.txt, " + path}, {"train.seed", "1"}, {"memory.device", std::string(75, '9')}};
   second.config = {{"data.train", path + ", \xc3\xa9"}, {"train.seed", "2"}, {"memory.device", "1"}};
   for (const Screen& screen : {plain, rich, Screen{.columns = 60}, Screen{.columns = 120}}) {
     const std::string text = render_comparison({path + "1", first}, {path + "2", second}, screen);
-    for (const std::string& line : lines_of(text)) EXPECT_LE(display_width(line), std::min(screen.columns, 80u)) << line;
+    for (const std::string& line : lines_of(text))
+      EXPECT_LE(display_width(line), std::min(screen.columns, 80u)) << line;
     std::string words = text;
     std::erase_if(words, [](char c) { return c == ' ' || c == '\n'; });
     EXPECT_THAT(words, HasSubstr("A" + path + "1B" + path + "2"));  // in full
@@ -95,7 +99,8 @@ TEST(ReportTerminal, each_figure_of_a_step_names_its_statistic) {
   r.step_seconds = 120, r.predicted_step_seconds = 110, r.phase_steps = 9;
   const std::string text = render_report(r, plain);
   EXPECT_THAT(text, HasSubstr("median of 10 steps 2m 00s, mean 2m 03s, predicted 1m 50s"));
-  EXPECT_THAT(text, HasSubstr("median of 9 steady steps 15.0 s\n    forward 3.00 s (least 2.90 s) + backward"));
+  EXPECT_THAT(text,
+              HasSubstr("median of 9 steady steps 15.0 s\n    forward 3.00 s (least 2.90 s) + backward"));
   EXPECT_THAT(text, HasSubstr("Bytes in a step  mean of 10 steps, first and last too"));
   const std::string both = render_comparison({"a", r}, {"b", r}, plain);
   for (const char* label : {"tokens/s, mean", "step, mean", "step, median", "Bytes, mean step"})
@@ -107,7 +112,8 @@ TEST(ReportTerminal, a_steady_steps_planned_bytes_stand_beside_the_mean) {
   RunReport r = long_run();
   EXPECT_THAT(render_report(r, plain), Not(HasSubstr("steady step is planned")));  // an older report.json
   for (LinkUse& l : r.links) l.planned_steady = Bytes{7 * gib};
-  EXPECT_THAT(render_report(r, plain), HasSubstr("a steady step is planned with: h2d 7.00 GiB, d2h 7.00 GiB"));
+  EXPECT_THAT(render_report(r, plain),
+              HasSubstr("a steady step is planned with: h2d 7.00 GiB, d2h 7.00 GiB"));
   expect_fits(render_report(r, Screen{.columns = 60}), Screen{.columns = 60});
 }
 
@@ -145,7 +151,11 @@ TEST(ReportTerminal, a_plans_free_memory_is_what_no_arena_takes) {
 TEST(ReportTerminal, what_to_expect_of_a_machine_is_wrapped) {
   for (const u32 columns : {60u, 80u, 120u}) {
     const Screen screen{.columns = columns};
-    const std::string text = render_outlook("a machine", {{"Disk", std::string(20, 'a') + " " + std::string(20, 'b') + " " + std::string(20, 'c') + " " + std::string(20, 'd')}}, screen);
+    const std::string text =
+        render_outlook("a machine",
+                       {{"Disk", std::string(20, 'a') + " " + std::string(20, 'b') + " " +
+                                     std::string(20, 'c') + " " + std::string(20, 'd')}},
+                       screen);
     expect_fits(text, Screen{.columns = std::min(columns, 80u)});
     EXPECT_THAT(text, HasSubstr("\n               " + std::string(20, columns < 80 ? 'c' : 'd')));
   }
@@ -153,7 +163,8 @@ TEST(ReportTerminal, what_to_expect_of_a_machine_is_wrapped) {
 
 // A lane that works past the step's end does so at the begin of the next one, which is like it.
 TEST(ReportTerminal, a_gantt_ends_where_the_step_ends) {
-  const std::string text = render_gantt({{"compute", {{0.5, 1.0}}}, {"h2d", {{0.9, 1.1}}}, {"d2h", {{-0.1, 0.1}}}}, 1.0, {.columns = 42});
+  const std::string text = render_gantt(
+      {{"compute", {{0.5, 1.0}}}, {"h2d", {{0.9, 1.1}}}, {"d2h", {{-0.1, 0.1}}}}, 1.0, {.columns = 42});
   const auto lines = lines_of(text);
   ASSERT_EQ(lines.size(), 6u);
   EXPECT_EQ(lines[2], "  compute     ..........##########   50%");
@@ -251,7 +262,9 @@ TEST(ReportTerminal, plot_survives_any_values) {
   const double inf = std::numeric_limits<double>::infinity();
   const double nan = std::nan("");
   for (const Screen& screen : {plain, rich}) {
-    const auto plot = [&](const std::vector<double>& values) { return render_plot(values, {{1, 1.0}, {9, nan}}, {}, screen); };
+    const auto plot = [&](const std::vector<double>& values) {
+      return render_plot(values, {{1, 1.0}, {9, nan}}, {}, screen);
+    };
     EXPECT_EQ(plot({5, 4, 3}).size(), 10u);
     EXPECT_EQ(plot({nan, inf, 3, -inf}).size(), 10u);
     EXPECT_EQ(plot({2}).size(), 10u);
@@ -265,13 +278,18 @@ TEST(ReportTerminal, plot_survives_any_values) {
 
 TEST(ReportTerminal, plot_falls_from_left_to_right) {
   const auto lines = render_plot({4, 3, 2, 1}, {}, {.columns = 13, .rows = 4}, plain);
-  EXPECT_EQ(lines, (std::vector<std::string>{"   4.00 |*", "        | *", "   2.00 |  *", "   1.00 |   *", "        +----",
-                                             "         1  4"}));
+  EXPECT_EQ(lines, (std::vector<std::string>{"   4.00 |*", "        | *", "   2.00 |  *", "   1.00 |   *",
+                                             "        +----", "         1  4"}));
 }
 
 ProgressState some_progress() {
-  return {.last = {.step = 371, .loss = 3.21456, .learning_rate = 3e-4, .grad_norm = 0.8123, .tokens_per_second = 1240,
-                   .fraction_of_peak = 0.41, .binds = "disk_write"},
+  return {.last = {.step = 371,
+                   .loss = 3.21456,
+                   .learning_rate = 3e-4,
+                   .grad_norm = 0.8123,
+                   .tokens_per_second = 1240,
+                   .fraction_of_peak = 0.41,
+                   .binds = "disk_write"},
           .total_steps = 1000,
           .eta_seconds = 7384};
 }
@@ -312,7 +330,9 @@ TEST(ReportTerminal, piped_progress_is_one_plain_line_per_logged_step) {
   {
     Progress progress(plain, written.file(), {.total_steps = 5, .logging_steps = 2});
     for (u64 step = 1; step <= 5; ++step) {
-      progress.step({.step = step, .loss = 1.5, .learning_rate = 1e-3, .grad_norm = 1, .tokens_per_second = 100}, double(step));
+      progress.step(
+          {.step = step, .loss = 1.5, .learning_rate = 1e-3, .grad_norm = 1, .tokens_per_second = 100},
+          double(step));
     }
     progress.note("saved");
   }
@@ -341,9 +361,11 @@ TEST(ReportTerminal, a_terminal_gets_one_line_and_not_too_often) {
 TEST(ReportTerminal, lines_go_on_under_their_text) {
   EXPECT_EQ(wrap_lines("", 20), "");
   EXPECT_EQ(wrap_lines("short\n\n  two lines\n", 20), "short\n\n  two lines\n");
-  EXPECT_EQ(wrap_lines("  why: it is needed by all of them", 20), "  why: it is needed\n      by all of them\n");
+  EXPECT_EQ(wrap_lines("  why: it is needed by all of them", 20),
+            "  why: it is needed\n      by all of them\n");
   EXPECT_EQ(wrap_lines("  home     in the host, bytes", 22), "  home     in the\n           host, bytes\n");
-  EXPECT_EQ(wrap_lines("a_word_that_is_longer_than_the_line b", 20), "a_word_that_is_longer_than_the_line\n    b\n");
+  EXPECT_EQ(wrap_lines("a_word_that_is_longer_than_the_line b", 20),
+            "a_word_that_is_longer_than_the_line\n    b\n");
 }
 
 }  // namespace

@@ -59,7 +59,8 @@ TEST(ReportScreen, width_counts_what_is_seen) {
 }
 
 TEST(ReportScreen, items_wrap_without_breaking) {
-  EXPECT_EQ(wrap_items({"  aaa", "bbb", "ccc"}, "  ", 10, 4), (std::vector<std::string>{"  aaa  bbb", "    ccc"}));
+  EXPECT_EQ(wrap_items({"  aaa", "bbb", "ccc"}, "  ", 10, 4),
+            (std::vector<std::string>{"  aaa  bbb", "    ccc"}));
   EXPECT_EQ(wrap_items({"one item longer than the width"}, " ", 5, 0).size(), 1u);
 }
 
@@ -68,7 +69,8 @@ TEST(ReportUnits, two_resources_may_bind) {
   EXPECT_EQ(binds_text("compute and h2d"), "compute and h2d bind");
   for (const char* one : {"compute", "h2d"}) EXPECT_TRUE(is_bound_by("compute and h2d", one));
   EXPECT_TRUE(is_bound_by("disk", "disk"));
-  for (const char* other : {"disk", "d2h", "compute and h2d", ""}) EXPECT_FALSE(is_bound_by("compute and h2d", other));
+  for (const char* other : {"disk", "d2h", "compute and h2d", ""})
+    EXPECT_FALSE(is_bound_by("compute and h2d", other));
 }
 
 }  // namespace

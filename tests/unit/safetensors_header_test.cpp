@@ -34,34 +34,51 @@ TEST(SafetensorsHeader, writes_what_it_reads) {
 }
 
 TEST(SafetensorsHeader, accepts_metadata_and_padding) {
-  EXPECT_EQ(refusal(R"({"__metadata__":{"format":"pt","x":"y"},"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}   )", 4),
-            "accepted");
+  EXPECT_EQ(
+      refusal(
+          R"({"__metadata__":{"format":"pt","x":"y"},"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}   )",
+          4),
+      "accepted");
   EXPECT_EQ(refusal("{}", 0), "accepted");
 }
 
 TEST(SafetensorsHeader, refuses_and_says_why) {
   const auto one = [](std::string_view fields) { return fmt::format("{{\"a\":{{{}}}}}", fields); };
-  EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":[4],"data_offsets":[0,4])"), 5), HasSubstr("followed by something"));
+  EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":[4],"data_offsets":[0,4])"), 5),
+              HasSubstr("followed by something"));
   EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":[4],"data_offsets":[0,4])"), 3), HasSubstr("truncated"));
   EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":[4],"data_offsets":[1,5])"), 5), HasSubstr("hole"));
-  EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":[4],"data_offsets":[0,5])"), 5), HasSubstr("needs 4 bytes"));
+  EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":[4],"data_offsets":[0,5])"), 5),
+              HasSubstr("needs 4 bytes"));
   EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":[4],"data_offsets":[4,0])"), 4), HasSubstr("backwards"));
-  EXPECT_THAT(refusal(one(R"("dtype":"Q7","shape":[4],"data_offsets":[0,4])"), 4), HasSubstr("unknown dtype \"Q7\""));
-  EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":[4])"), 4), HasSubstr("needs dtype, shape and data_offsets"));
+  EXPECT_THAT(refusal(one(R"("dtype":"Q7","shape":[4],"data_offsets":[0,4])"), 4),
+              HasSubstr("unknown dtype \"Q7\""));
+  EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":[4])"), 4),
+              HasSubstr("needs dtype, shape and data_offsets"));
   EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":[-4],"data_offsets":[0,4])"), 4), HasSubstr("negative"));
-  EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":[4.5],"data_offsets":[0,4])"), 4), HasSubstr("whole number"));
+  EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":[4.5],"data_offsets":[0,4])"), 4),
+              HasSubstr("whole number"));
   EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":4,"data_offsets":[0,4])"), 4), HasSubstr("tensor a"));
-  EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":[4],"data_offsets":[0,4,4])"), 4), HasSubstr("two numbers"));
+  EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":[4],"data_offsets":[0,4,4])"), 4),
+              HasSubstr("two numbers"));
   EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":[[4]],"data_offsets":[0,4])"), 4), HasSubstr("list"));
   EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":{},"data_offsets":[0,4])"), 4), HasSubstr("object"));
-  EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":[4],"data_offsets":[0,4],"odd":1)"), 4), HasSubstr("\"odd\""));
-  EXPECT_THAT(refusal(one(R"("dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4])"), 4), HasSubstr("twice"));
+  EXPECT_THAT(refusal(one(R"("dtype":"U8","shape":[4],"data_offsets":[0,4],"odd":1)"), 4),
+              HasSubstr("\"odd\""));
+  EXPECT_THAT(refusal(one(R"("dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4])"), 4),
+              HasSubstr("twice"));
   EXPECT_THAT(refusal(one(R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0])"), 0),
               HasSubstr("overflows"));
-  EXPECT_THAT(refusal(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1),
-              HasSubstr("\"a\" appears twice"));
-  EXPECT_THAT(refusal(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", 3),
-              HasSubstr("overlapping"));
+  EXPECT_THAT(
+      refusal(
+          R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
+          1),
+      HasSubstr("\"a\" appears twice"));
+  EXPECT_THAT(
+      refusal(
+          R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
+          3),
+      HasSubstr("overlapping"));
   EXPECT_THAT(refusal("", 0), HasSubstr("JSON"));
   EXPECT_THAT(refusal("[]", 0), HasSubstr("list"));
   EXPECT_THAT(refusal("7", 0), HasSubstr("number"));
@@ -75,7 +92,8 @@ TEST(SafetensorsHeader, refuses_and_says_why) {
 TEST(SafetensorsFile, refuses_a_length_that_cannot_be) {
   const testing::TemporaryDirectory dir;
   const std::string path = dir.path() + "/x.safetensors";
-  for (const std::string& text : {std::string("abc"), std::string(8, '\xff') + "{}", std::string("\x10\0\0\0\0\0\0\0{}", 10)}) {
+  for (const std::string& text :
+       {std::string("abc"), std::string(8, '\xff') + "{}", std::string("\x10\0\0\0\0\0\0\0{}", 10)}) {
     testing::write_text(path, text);
     EXPECT_FALSE(SafetensorsFile::open(path, ErrorKind::bad_input).has_value());
   }
@@ -108,7 +126,8 @@ TEST(SafetensorsModel, follows_the_index) {
 
   EXPECT_THAT(open(R"({"a":"one.safetensors","b":"one.safetensors","c":"one.safetensors"})").error().message,
               HasSubstr("tensor c is not in it"));
-  EXPECT_THAT(open(R"({"a":"one.safetensors","c":"two.safetensors"})").error().message, HasSubstr("tensor b is not listed"));
+  EXPECT_THAT(open(R"({"a":"one.safetensors","c":"two.safetensors"})").error().message,
+              HasSubstr("tensor b is not listed"));
   EXPECT_THAT(open(R"({"a":"../one.safetensors"})").error().message, HasSubstr("tensor a"));
   EXPECT_THAT(open(R"([1])").error().message, HasSubstr("weight_map"));
   EXPECT_THAT(open(R"({"a":"three.safetensors"})").error().message, HasSubstr("three.safetensors"));

@@ -1,12 +1,12 @@
 // Runs a test body on every vector target that this CPU and this build have.
 #pragma once
 
-#include "kernels/simd/targets.h"
-
 #include <hwy/highway.h>
 #include <hwy/targets.h>
 
 #include <vector>
+
+#include "kernels/simd/targets.h"
 
 namespace tidepool {
 

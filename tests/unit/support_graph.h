@@ -37,19 +37,27 @@ inline ModelGraph make_graph(const GraphShape& shape) {
   graph.windows = {make_window("wte", shape.embedding_elements)};
   if (!shape.untied) graph.windows.push_back(make_window("wpe", 2048));
   const Bytes work{shape.workspace_bytes};
-  graph.blocks.push_back({.kind = BlockKind::embedding, .name = "embedding",
+  graph.blocks.push_back({.kind = BlockKind::embedding,
+                          .name = "embedding",
                           .windows = shape.untied ? std::vector<u32>{0} : std::vector<u32>{0, 1},
-                          .forward_workspace = Bytes{4096}, .backward_workspace = Bytes{4096}});
+                          .forward_workspace = Bytes{4096},
+                          .backward_workspace = Bytes{4096}});
   for (u32 l = 0; l < shape.layers; ++l) {
-    graph.blocks.push_back({.kind = BlockKind::layer, .name = fmt::format("h.{}", l), .layer = l,
+    graph.blocks.push_back({.kind = BlockKind::layer,
+                            .name = fmt::format("h.{}", l),
+                            .layer = l,
                             .windows = {static_cast<u32>(graph.windows.size())},
-                            .kept = Bytes{shape.kept_bytes}, .forward_workspace = work,
+                            .kept = Bytes{shape.kept_bytes},
+                            .forward_workspace = work,
                             .backward_workspace = work});
     graph.windows.push_back(make_window(fmt::format("h.{}", l), shape.layer_elements));
   }
   const u32 norm = static_cast<u32>(graph.windows.size());
-  graph.blocks.push_back({.kind = BlockKind::head, .name = "head", .windows = {norm, shape.untied ? norm + 1 : 0},
-                          .forward_workspace = work, .backward_workspace = work});
+  graph.blocks.push_back({.kind = BlockKind::head,
+                          .name = "head",
+                          .windows = {norm, shape.untied ? norm + 1 : 0},
+                          .forward_workspace = work,
+                          .backward_workspace = work});
   graph.windows.push_back(make_window("ln_f", 2048));
   if (shape.untied) graph.windows.push_back(make_window("lm_head", shape.embedding_elements));
   for (const Window& w : graph.windows) graph.parameters += w.parameters;

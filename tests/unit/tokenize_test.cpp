@@ -139,8 +139,10 @@ TEST_F(TokenizeFiles, RecordsAreRefusedAndPackedTextIsRead) {
   std::string packed(200, '\0');
   packed.resize(ZSTD_compress(packed.data(), packed.size(), text.data(), text.size(), 1));
   for (const char* documents : {"--documents=file", "--documents=line"}) {
-    ASSERT_EQ(run({styles + "gpt2.json", write("a.txt", text), documents, "--output=" + path("t.bin")}), 0) << err_;
-    ASSERT_EQ(run({styles + "gpt2.json", write("a.zst", packed), documents, "--output=" + path("u.bin")}), 0) << err_;
+    ASSERT_EQ(run({styles + "gpt2.json", write("a.txt", text), documents, "--output=" + path("t.bin")}), 0)
+        << err_;
+    ASSERT_EQ(run({styles + "gpt2.json", write("a.zst", packed), documents, "--output=" + path("u.bin")}), 0)
+        << err_;
     EXPECT_EQ(tokens_of(path("u.bin"), 1 << 20), tokens_of(path("t.bin"), 1 << 20));
     fs::remove(path("t.bin"));
     fs::remove(path("u.bin"));
@@ -148,9 +150,11 @@ TEST_F(TokenizeFiles, RecordsAreRefusedAndPackedTextIsRead) {
 }
 
 TEST_F(TokenizeFiles, OfAConfigBytesAreNotTokenized) {
-  const std::string config = write("c.yaml", "data: {train: " + write("a.txt", "one two\nthree\n") +
-                                                 "}\nmemory: {device: 1MiB, host: 1MiB}\noutput: {dir: " + path("run") + "}\n");
-  for (const std::vector<std::string>& words : {std::vector{config}, std::vector{config, std::string("--show=1")}}) {
+  const std::string config =
+      write("c.yaml", "data: {train: " + write("a.txt", "one two\nthree\n") +
+                          "}\nmemory: {device: 1MiB, host: 1MiB}\noutput: {dir: " + path("run") + "}\n");
+  for (const std::vector<std::string>& words :
+       {std::vector{config}, std::vector{config, std::string("--show=1")}}) {
     EXPECT_EQ(run(words), 4);
     EXPECT_THAT(err_, HasSubstr("to tokenize text name a tokenizer.json with data.tokenizer"));
   }

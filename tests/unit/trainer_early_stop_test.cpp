@@ -1,10 +1,9 @@
-#include "trainer/early_stop.h"
-
 #include <gmock/gmock.h>
 
 #include <limits>
 
 #include "config/config.h"
+#include "trainer/early_stop.h"
 
 namespace tidepool {
 namespace {
@@ -47,13 +46,15 @@ TEST(EarlyStop, SaysWhy) {
 
 TEST(EarlyStop, NeedsEvaluations) {
   const auto refusal = [](const std::vector<std::string>& overrides) {
-    std::vector<std::string> all = {"data.train=x", "memory.device=1MiB", "memory.host=1MiB", "early_stopping_patience=2"};
+    std::vector<std::string> all = {"data.train=x", "memory.device=1MiB", "memory.host=1MiB",
+                                    "early_stopping_patience=2"};
     all.insert(all.end(), overrides.begin(), overrides.end());
     const Result<Config> config = parse_config("", "c.yaml", all);
     return config ? std::string("accepted") : config.error().message;
   };
   EXPECT_THAT(refusal({}), ::testing::HasSubstr("set train.eval_steps too"));
-  EXPECT_THAT(refusal({"eval_steps=5", "validation_fraction=0"}), ::testing::HasSubstr("name data.validation"));
+  EXPECT_THAT(refusal({"eval_steps=5", "validation_fraction=0"}),
+              ::testing::HasSubstr("name data.validation"));
   EXPECT_EQ(refusal({"eval_steps=5"}), "accepted");
   EXPECT_EQ(refusal({"eval_steps=5", "validation_fraction=0", "data.validation=y"}), "accepted");
 }

@@ -1,5 +1,3 @@
-#include "trainer/generate_place.h"
-
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -7,6 +5,7 @@
 
 #include "tests/support/family_cases.h"
 #include "tests/support/train_fixture.h"
+#include "trainer/generate_place.h"
 
 namespace tidepool {
 namespace {
@@ -18,7 +17,8 @@ TEST(GeneratePlace, AModelDirectoryOfOthersHasNoHashes) {
   std::filesystem::copy(test::family_directory("llama_tied"), model);
   const auto alone = find_generate_place(model);
   EXPECT_EQ(alone.error().kind, ErrorKind::usage);
-  EXPECT_THAT(alone.error().message, ::testing::HasSubstr("stands alone: budgets are read from the config.yaml"));
+  EXPECT_THAT(alone.error().message,
+              ::testing::HasSubstr("stands alone: budgets are read from the config.yaml"));
   std::ofstream(dir / "run/config.yaml") << "";
   const auto found = find_generate_place(model);
   ASSERT_TRUE(found) << found.error().message;

@@ -1,4 +1,5 @@
-// Model directories through runs of no step: what comes in goes out, and the run needs its own directory only.
+// Model directories through runs of no step: what comes in goes out, and the run needs its own directory
+// only.
 #include <gmock/gmock.h>
 
 #include "tests/support/model_directory.h"
@@ -41,13 +42,15 @@ std::vector<Case> all_cases() {
   for (u32 f = 0; f < family_count; ++f)
     for (const bool tied : {true, false})
       for (u32 p = 0; p < precision_count; ++p)
-        if (tied || static_cast<Family>(f) != Family::gpt2) out.push_back({static_cast<Family>(f), tied, static_cast<Precision>(p)});
+        if (tied || static_cast<Family>(f) != Family::gpt2)
+          out.push_back({static_cast<Family>(f), tied, static_cast<Precision>(p)});
   return out;
 }
 
 class Import : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(All, Import, ::testing::ValuesIn(all_cases()), [](const auto& p) {
-  return fmt::format("{}_{}_{}", name(p.param.family), p.param.tied ? "tied" : "untied", name(p.param.precision));
+  return fmt::format("{}_{}_{}", name(p.param.family), p.param.tied ? "tied" : "untied",
+                     name(p.param.precision));
 });
 
 TEST_P(Import, OfNoStepsLeavesEveryTensorsBytesUnchanged) {
@@ -57,7 +60,8 @@ TEST_P(Import, OfNoStepsLeavesEveryTensorsBytesUnchanged) {
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_EQ(report->steps, 0u);
   const std::string checkpoint = config.output.dir + "/checkpoint-0";
-  const test::Safetensors before(config.model_directory + "/model.safetensors"), after(checkpoint + "/model.safetensors");
+  const test::Safetensors before(config.model_directory + "/model.safetensors"),
+      after(checkpoint + "/model.safetensors");
   ASSERT_EQ(before.names(), after.names());
   for (const std::string& name : before.names()) EXPECT_EQ(before.get<u8>(name), after.get<u8>(name)) << name;
   EXPECT_THAT(test::read_file(checkpoint + "/config.json"), HasSubstr("\"eos_token_id\": 2"));
@@ -99,7 +103,10 @@ class CarriedAlong : public ::testing::Test {
     config_.data.train = {dir_ / "chats.jsonl"};
     std::string lines;
     for (int i = 0; i < 40; ++i)
-      lines += fmt::format(R"({{"messages": [{{"role": "user", "content": "{}?"}}, {{"role": "assistant", "content": "tide {}"}}]}})" "\n", i, i);
+      lines += fmt::format(
+          R"({{"messages": [{{"role": "user", "content": "{}?"}}, {{"role": "assistant", "content": "tide {}"}}]}})"
+          "\n",
+          i, i);
     test::write_file(dir_ / "chats.jsonl", lines);
     config_.train.max_steps = 2;
     config_.train.sequence_length = 32;
@@ -108,7 +115,8 @@ class CarriedAlong : public ::testing::Test {
   std::string checkpoint(u64 step) const { return fmt::format("{}/checkpoint-{}", config_.output.dir, step); }
   std::string generate(const std::string& path, const GenerateConfig& options) {
     std::string text;
-    const auto done = generate_text({.path = path, .generate = options, .threads = 2}, [&](std::string_view part) { text += part; });
+    const auto done = generate_text({.path = path, .generate = options, .threads = 2},
+                                    [&](std::string_view part) { text += part; });
     return done ? text : "error: " + done.error().message;
   }
 
@@ -119,7 +127,9 @@ class CarriedAlong : public ::testing::Test {
 TEST_F(CarriedAlong, EveryCheckpointHasTheTokenizersFiles) {
   ASSERT_TRUE(testing::run(config_));
   for (const char* file : {"tokenizer.json", "tokenizer_config.json", "generation_config.json"})
-    EXPECT_EQ(test::read_file(checkpoint(2) + "/" + file), test::read_file(config_.model_directory + "/" + file)) << file;
+    EXPECT_EQ(test::read_file(checkpoint(2) + "/" + file),
+              test::read_file(config_.model_directory + "/" + file))
+        << file;
   EXPECT_THAT(test::read_file(checkpoint(2) + "/manifest.json"), HasSubstr("tokenizer.json"));
 }
 
@@ -129,8 +139,9 @@ TEST_F(CarriedAlong, AnotherTokenizerAndTemplateTakeThePlaceOfTheModels) {
   fs::rename(dir_ / "other/tokenizer.json", dir_ / "other/mine.json");
   fs::remove(dir_ / "other/generation_config.json");
   test::write_file(config_.model_directory + "/merges.txt", "of the model's own");
-  test::write_file(dir_ / "chat.jinja", "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
-                                        "{% if add_generation_prompt %}assistant: {% endif %}");
+  test::write_file(dir_ / "chat.jinja",
+                   "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+                   "{% if add_generation_prompt %}assistant: {% endif %}");
   config_.data.tokenizer = dir_ / "other/mine.json";
   config_.data.chat_template = dir_ / "chat.jinja";
   const auto report = testing::run(config_);
@@ -170,10 +181,12 @@ TEST_F(CarriedAlong, ARunGoesOnWhereItsModelDirectoryHasGone) {
 TEST_F(CarriedAlong, GenerateSpeaksThroughTheTokenizerOfTheCheckpoint) {
   ASSERT_TRUE(testing::run(config_));
   fs::rename(config_.model_directory, dir_ / "gone");
-  const std::string text = generate(config_.output.dir, {.prompt = "Déjà", .max_new_tokens = 6, .temperature = 0});
+  const std::string text =
+      generate(config_.output.dir, {.prompt = "Déjà", .max_new_tokens = 6, .temperature = 0});
   EXPECT_TRUE(text.starts_with("Déjà")) << text;
   EXPECT_FALSE(text.starts_with("error")) << text;
-  const std::string chat = generate(checkpoint(2), {.prompt = "1?", .max_new_tokens = 6, .temperature = 0, .chat = true});
+  const std::string chat =
+      generate(checkpoint(2), {.prompt = "1?", .max_new_tokens = 6, .temperature = 0, .chat = true});
   EXPECT_FALSE(chat.starts_with("error")) << chat;
   EXPECT_FALSE(chat.starts_with("[user]")) << chat;
   // What is said first ends it: nothing but the prompt is left.
@@ -188,7 +201,8 @@ TEST_F(CarriedAlong, AChatNeedsATemplate) {
   config_.data.train = {dir_.data()};
   const auto report = testing::run(config_);
   ASSERT_TRUE(report) << report.error().message;
-  EXPECT_THAT(generate(config_.output.dir, {.prompt = "1?", .chat = true}), HasSubstr("has no chat template"));
+  EXPECT_THAT(generate(config_.output.dir, {.prompt = "1?", .chat = true}),
+              HasSubstr("has no chat template"));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What a run with LoRA leaves, merged into the model that it was trained beside: the same function, and its files.
+// What a run with LoRA leaves, merged into the model that it was trained beside: the same function, and its
+// files.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -18,12 +19,12 @@ namespace {
 using ::testing::HasSubstr;
 
 double loss_of(const std::string& source, const std::string& tokens) {
-  const auto result = evaluate_model({.source = source,
-                                      .overrides = {"memory.device=64MiB", "memory.host=64MiB", "train.precision=fp32",
-                                                    "train.sequence_length=16", "data.format=nanogpt",
-                                                    "train.eval_batches=0"},
-                                      .data = {tokens},
-                                      .quiet = true});
+  const auto result = evaluate_model(
+      {.source = source,
+       .overrides = {"memory.device=64MiB", "memory.host=64MiB", "train.precision=fp32",
+                     "train.sequence_length=16", "data.format=nanogpt", "train.eval_batches=0"},
+       .data = {tokens},
+       .quiet = true});
   EXPECT_TRUE(result) << result.error().message;
   return result ? result->all.loss() : 0;
 }
@@ -50,7 +51,8 @@ TEST_P(ExportOfAdapters, IsTheModelWithThem) {
   EXPECT_EQ(source.directory, base);
   EXPECT_EQ(source.adapter, c.output.dir + "/checkpoint-4");
   const auto merge = AdapterMerge::open(source.adapter).value();
-  const auto model = ModelExport::open(source.directory, {.change = merge.get(), .adapter = source.adapter}).value();
+  const auto model =
+      ModelExport::open(source.directory, {.change = merge.get(), .adapter = source.adapter}).value();
   const std::string out = dir / "merged";
   const auto files = create_posix_files();
   const auto written = model->write(out, *files, [](u64) { return true; });
@@ -61,7 +63,8 @@ TEST_P(ExportOfAdapters, IsTheModelWithThem) {
   EXPECT_GT(std::abs(merged - loss_of(base, c.data.train[0])), 1e-3);  // they have learned something
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, ExportOfAdapters, ::testing::Values("gpt2_plain", "llama_tied", "qwen3_tied_head_dim"),
+INSTANTIATE_TEST_SUITE_P(Families, ExportOfAdapters,
+                         ::testing::Values("gpt2_plain", "llama_tied", "qwen3_tied_head_dim"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(ExportOfAdaptersSource, SaysWhichModelIsMissing) {
@@ -71,10 +74,12 @@ TEST(ExportOfAdaptersSource, SaysWhichModelIsMissing) {
   std::ofstream(adapter + "/adapter_config.json")
       << R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "base_model_name_or_path": "someone/model"})";
   std::ofstream(adapter + "/adapter_model.safetensors") << "";
-  EXPECT_THAT(find_export_source(adapter, "").error().message,
-              HasSubstr("holds adapters for 'someone/model', which is no model directory here: name the model "
-                        "that they were trained beside with --base DIR"));
-  EXPECT_THAT(find_export_source(adapter, dir / "").error().message, HasSubstr("holds no config.json with model.safetensors"));
+  EXPECT_THAT(
+      find_export_source(adapter, "").error().message,
+      HasSubstr("holds adapters for 'someone/model', which is no model directory here: name the model "
+                "that they were trained beside with --base DIR"));
+  EXPECT_THAT(find_export_source(adapter, dir / "").error().message,
+              HasSubstr("holds no config.json with model.safetensors"));
   EXPECT_EQ(find_export_source(adapter, test::family_directory("llama_tied")).value().adapter, adapter);
   std::ofstream(adapter + "/adapter_config.json")
       << R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "init_lora_weights": "pissa"})";

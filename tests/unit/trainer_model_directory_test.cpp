@@ -1,4 +1,5 @@
-// A run from a model directory: what it trains is what lay there, and what it leaves is a model directory again.
+// A run from a model directory: what it trains is what lay there, and what it leaves is a model directory
+// again.
 #include <gmock/gmock.h>
 
 #include "config/hf_config.h"
@@ -30,9 +31,11 @@ TEST_P(FromModelDirectory, WeightsComeAndGoUnchanged) {
   const auto report = testing::run(config);
   ASSERT_TRUE(report) << report.error().message;
   const std::string checkpoint = config.output.dir + "/checkpoint-2";
-  const test::Safetensors before(config.model_directory + "/model.safetensors"), after(checkpoint + "/model.safetensors");
+  const test::Safetensors before(config.model_directory + "/model.safetensors"),
+      after(checkpoint + "/model.safetensors");
   for (const std::string& name : before.names())
-    EXPECT_EQ(before.get<float>(name), after.get<float>(after.has(name) ? name : name.substr(12))) << name;  // "transformer."
+    EXPECT_EQ(before.get<float>(name), after.get<float>(after.has(name) ? name : name.substr(12)))
+        << name;  // "transformer."
   EXPECT_EQ(before.names().size(), after.names().size());
   const ModelConfig again = read_model_directory(checkpoint).value();
   EXPECT_EQ(hf_config_text(again, Precision::fp32), hf_config_text(config.model, Precision::fp32));
@@ -49,7 +52,8 @@ TEST_P(FromModelDirectory, ARunResumesFromItsCheckpointRatherThanFromTheDirector
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, FromModelDirectory,
-                         ::testing::Values("gpt2_plain", "llama_untied_llama3", "qwen2_tied", "qwen3_tied_head_dim"),
+                         ::testing::Values("gpt2_plain", "llama_untied_llama3", "qwen2_tied",
+                                           "qwen3_tied_head_dim"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

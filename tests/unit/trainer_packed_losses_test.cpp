@@ -7,7 +7,8 @@
 namespace tidepool {
 namespace {
 
-// Of each document the ids are a function of its number; `whole`: all of it is learned, else its last token only.
+// Of each document the ids are a function of its number; `whole`: all of it is learned, else its last token
+// only.
 std::string record(u32 document, u32 tokens, bool whole) {
   std::string ids, labels;
   for (u32 t = 0; t < tokens; ++t) {
@@ -44,7 +45,8 @@ class PackedLosses : public ::testing::TestWithParam<Family> {
   testing::TrainDir dir_;
   u32 runs_ = 0;
 };
-INSTANTIATE_TEST_SUITE_P(Families, PackedLosses, ::testing::Values(Family::llama, Family::mistral, Family::qwen2, Family::qwen3),
+INSTANTIATE_TEST_SUITE_P(Families, PackedLosses,
+                         ::testing::Values(Family::llama, Family::mistral, Family::qwen2, Family::qwen3),
                          [](const auto& p) { return std::string(name(p.param)); });
 
 TEST_P(PackedLosses, AreThoseOfEachDocumentAlone) {

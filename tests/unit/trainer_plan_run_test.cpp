@@ -59,7 +59,8 @@ TEST(PlanRun, WithoutAFileItGoesByBytes) {
   EXPECT_TRUE(describe_choice(config, *plan).empty());
 }
 
-// What plan_run advises instead of the first advice, as overrides. Each of them is planned, and the advice, too.
+// What plan_run advises instead of the first advice, as overrides. Each of them is planned, and the advice,
+// too.
 std::vector<std::string> followed_alternatives(const Config& config) {
   std::vector<std::string> all;
   const auto refused = plan_run(config, make_graph(config).value(), PlanFor::this_machine);

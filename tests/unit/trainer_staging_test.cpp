@@ -41,7 +41,8 @@ TEST(Staging, LiesInGapsBesideEachOther) {
 }
 
 TEST(Staging, WhatNoArenaHasRoomForIsBeside) {
-  const auto places = place_staging(streaming_plan(), std::array{Bytes{gib}, Bytes{32 * kib}}, host_reserved());
+  const auto places =
+      place_staging(streaming_plan(), std::array{Bytes{gib}, Bytes{32 * kib}}, host_reserved());
   EXPECT_FALSE(places[0].tier);
   EXPECT_EQ(places[0].bytes, Bytes{gib});
   EXPECT_TRUE(places[1].tier);

@@ -114,8 +114,7 @@ void OpRunner::reduce_scatter(const Issue& issue) {
 void OpRunner::forward(const Issue& issue) {
   const Op& op = issue.get();
   Kernels& kernels = *parts_.kernels[op.lane.device];
-  if (parts_.graph.blocks[op.block].kind != BlockKind::head)
-    return run_forward(block_, kernels, issue, {});
+  if (parts_.graph.blocks[op.block].kind != BlockKind::head) return run_forward(block_, kernels, issue, {});
   double loss = 0;
   const bool wanted = !logits_.logits.empty() && logits_.micro_batch == op.micro_batch;
   run_forward(

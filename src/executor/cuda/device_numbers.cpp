@@ -109,8 +109,8 @@ void DeviceNumbers::set_loss_scale(const LossScale& scale) {
 const float* DeviceNumbers::loss_scale(u64 step, const DeviceNumbers& of_norm) {
   const bool first = of_norm.first_step_ == 0 || step <= of_norm.first_step_;
   if (&of_norm != this && !first && scale_of_ != step) {
-    cudaMemcpyAsync(device_.loss_scale, &of_norm.host_.results[slot_of(step - 1)].next_loss_scale, sizeof(LossScale),
-                    cudaMemcpyHostToDevice, stream_);
+    cudaMemcpyAsync(device_.loss_scale, &of_norm.host_.results[slot_of(step - 1)].next_loss_scale,
+                    sizeof(LossScale), cudaMemcpyHostToDevice, stream_);
     scale_of_ = step;
   }
   return &device_.loss_scale->scale;
@@ -181,8 +181,8 @@ StepResult DeviceNumbers::result(u64 step) const {
   return host_.results[slot];
 }
 
-// What is asked for runs in the segment after the step's own, when the segment of the step before it has ended:
-// its result has come to the host.
+// What is asked for runs in the segment after the step's own, when the segment of the step before it has
+// ended: its result has come to the host.
 u64 DeviceNumbers::skipped_before(u64 step) const {
   if (!clipping_ || step <= first_step_) return first_scale_.skipped_steps;
   return result(step - 1).next_loss_scale.skipped_steps;
@@ -197,8 +197,8 @@ const AdamWScalars* DeviceNumbers::scalars(u64 step, const DeviceNumbers& of_nor
                     cudaMemcpyHostToDevice, stream_);
     brought_[slot] = step;
   }
-  const AdamWStep made = adamw_step(settings.adamw, step - of_norm.skipped_before(step),
-                                     clipping_ ? settings.max_grad_norm : 0);
+  const AdamWStep made =
+      adamw_step(settings.adamw, step - of_norm.skipped_before(step), clipping_ ? settings.max_grad_norm : 0);
   adamw_scalars_cuda(made, clipping_ ? device_.results + slot : nullptr, device_.scalars, stream_);
   return device_.scalars;
 }

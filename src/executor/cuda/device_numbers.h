@@ -36,8 +36,8 @@ class DeviceNumbers {
 
   // At rest: of the next step.
   void set_loss_scale(const LossScale&);
-  // Of a step whose backward begins, in device memory. `of_norm`: whose `finish` the step before had; its copy to
-  // the host is ordered before this stream.
+  // Of a step whose backward begins, in device memory. `of_norm`: whose `finish` the step before had; its
+  // copy to the host is ordered before this stream.
   const float* loss_scale(u64 step, const DeviceNumbers& of_norm);
 
   // Where the head adds up the loss of a micro-batch: zero.

@@ -20,9 +20,8 @@ struct BatchView {
 BatchView batch_view(const ModelGraph& graph, std::span<const std::byte> batch) {
   const i32* first = reinterpret_cast<const i32*>(batch.data());
   const u64 rows = graph.batch.rows();
-  return {.tokens = first,
-          .targets = first + rows,
-          .starts = graph.batch.packed ? first + 2 * rows : nullptr};
+  return {
+      .tokens = first, .targets = first + rows, .starts = graph.batch.packed ? first + 2 * rows : nullptr};
 }
 
 BlockContext context(const BlockOpParts& parts, Kernels& kernels, const Issue& issue) {

@@ -58,7 +58,8 @@ class ChunkLedger {
     return chunk_checksum(content, block_bytes(plan_.chunk(id)), seed, hashes.first(blocks(id)), pool);
   }
   // Whether `content`, as it came from disk, is what the last write or clearing left there.
-  bool is_current(ChunkId id, std::span<const std::byte> content, std::span<u64> hashes, CorePool& pool) const {
+  bool is_current(ChunkId id, std::span<const std::byte> content, std::span<u64> hashes,
+                  CorePool& pool) const {
     const Entry& entry = entries_[index(id)];
     if (entry.zeros) return all_zeros(content, pool);
     return make_sum(id, content, checksum_seed(id, entry.version), hashes, pool) == entry.sum;

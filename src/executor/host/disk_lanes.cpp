@@ -227,7 +227,8 @@ Result<void> DiskLanes::read(ChunkId id, const Frame& frame, std::span<std::byte
 
 Result<void> DiskLanes::clear(ChunkId id, const Frame& frame) {
   CHECK(disk_ != nullptr, chunk_name(id));
-  if (Result<void> cleared = disk_->clear(frame.offset, frame.bytes); !cleared) return named(cleared.error(), id);
+  if (Result<void> cleared = disk_->clear(frame.offset, frame.bytes); !cleared)
+    return named(cleared.error(), id);
   parts_.ledger.cleared(id);
   return {};
 }
@@ -254,13 +255,15 @@ void DiskLanes::write_in_place(ChunkId id, const Frame& frame, std::span<const s
     *at = {.done = false, .chunk = id};
     number = static_cast<u64>(at - transfers_.begin());
   }
-  const std::span<std::byte> memory(const_cast<std::byte*>(content.data()), content.size());  // a write reads it
+  const std::span<std::byte> memory(const_cast<std::byte*>(content.data()),
+                                    content.size());  // a write reads it
   disk_->submit({.op = DiskOp::write, .offset = frame.offset, .memory = memory, .tag = at_rest_tag + number});
 }
 
 Result<void> DiskLanes::end_write(ChunkId id) {
   std::unique_lock lock(rest_mutex_);
-  const auto at = std::find_if(transfers_.begin() + 2, transfers_.end(), [&](const Transfer& t) { return t.chunk == id; });
+  const auto at = std::find_if(transfers_.begin() + 2, transfers_.end(),
+                               [&](const Transfer& t) { return t.chunk == id; });
   if (at == transfers_.end()) return {};  // it was written before begin_write returned
   if (!await(lock, [&] { return at->done; })) return hangs(chunk_name(id));
   const Transfer transfer = std::exchange(*at, {});
@@ -269,7 +272,8 @@ Result<void> DiskLanes::end_write(ChunkId id) {
   return {};
 }
 
-Result<void> DiskLanes::write_through_staging(ChunkId id, const Frame& frame, std::span<const std::byte> content) {
+Result<void> DiskLanes::write_through_staging(ChunkId id, const Frame& frame,
+                                              std::span<const std::byte> content) {
   const u64 step = parts_.staging.size() / 2, pieces = div_up(content.size(), step);
   transfers_[0] = transfers_[1] = {};
   Result<void> result;

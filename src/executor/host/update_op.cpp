@@ -75,7 +75,8 @@ void UpdateOp::run(const Issue& issue, const AdamWScalars& scalars) {
   UpdateOperands operands = update_operands(parts_.plan, parts_.memory, issue);
   AdamWChunk& c = operands.arrays;
   c.segments = decay_.of(issue.get().window, issue.get().cut);
-  std::span<u64>* const hashes[] = {&c.param_hashes, &c.master_hashes, &c.momentum_hashes, &c.variance_hashes};
+  std::span<u64>* const hashes[] = {&c.param_hashes, &c.master_hashes, &c.momentum_hashes,
+                                    &c.variance_hashes};
   u64* const seeds[] = {&c.param_seed, &c.master_seed, &c.momentum_seed, &c.variance_seed};
   // Chunks that rest on disk are written next: their checksums are made while tiles are in cache.
   for (u32 i = 0; i < operands.ids.size(); ++i) {

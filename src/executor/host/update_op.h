@@ -25,8 +25,8 @@ class DecayIndex {
   std::vector<std::vector<std::vector<DecaySegment>>> runs_;  // [window][cut]
 };
 
-// Where an update's arrays lie, with `ids` of what it leaves: param, master or master_low (none in fp32), momentum,
-// variance. Without decay and checksums.
+// Where an update's arrays lie, with `ids` of what it leaves: param, master or master_low (none in fp32),
+// momentum, variance. Without decay and checksums.
 struct UpdateOperands {
   AdamWChunk arrays;
   std::array<ChunkId, 4> ids{};

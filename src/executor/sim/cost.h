@@ -58,7 +58,7 @@ class CostModel {
   const Plan& plan_;
   const Machine machine_;
   const std::vector<BlockSeconds> blocks_;  // by block; none is 0
-  std::vector<u32> switch_of_;  // [device]; none: its own way
+  std::vector<u32> switch_of_;              // [device]; none: its own way
   std::vector<double> capacities_;
   double disk_mixed_ = 1.0;
 };
