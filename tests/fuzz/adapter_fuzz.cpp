@@ -1,5 +1,5 @@
-// adapter_config.json, then adapter_model.safetensors. What is taken can be added to weights of its shapes, and to no
-// others.
+// adapter_config.json, then adapter_model.safetensors. What is taken can be added to weights of its shapes,
+// and to no others.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -11,7 +11,8 @@
 namespace tidepool::fuzz {
 namespace {
 
-constexpr std::string_view prefix = "base_model.model.", a_suffix = ".lora_A.weight", b_suffix = ".lora_B.weight";
+constexpr std::string_view prefix = "base_model.model.", a_suffix = ".lora_A.weight",
+                           b_suffix = ".lora_B.weight";
 
 void add(AdapterMerge& merge, const std::string& weight, u64 rows, u64 columns) {
   CHECK(merge.changes(weight), weight);
@@ -19,7 +20,8 @@ void add(AdapterMerge& merge, const std::string& weight, u64 rows, u64 columns) 
   CHECK(!other.has_value(), weight, rows, columns);
   check_refusal(other.error());
   std::vector<float> values(std::min<u64>(rows * columns, 4096));
-  const Result<void> added = merge.apply(weight, std::array{rows, columns}, rows * columns - values.size(), values);
+  const Result<void> added =
+      merge.apply(weight, std::array{rows, columns}, rows * columns - values.size(), values);
   CHECK(added.has_value(), added.error().message);
 }
 
@@ -38,7 +40,8 @@ void adapter(std::string_view input) {
     if (!a.name.ends_with(a_suffix)) continue;
     const std::string stem = a.name.substr(0, a.name.size() - a_suffix.size());
     const u64 in = a.shape[1], out = stored->find(stem + std::string(b_suffix))->shape[0];
-    add(**merge, stem.substr(prefix.size()) + ".weight", config.fan_in_fan_out ? in : out, config.fan_in_fan_out ? out : in);
+    add(**merge, stem.substr(prefix.size()) + ".weight", config.fan_in_fan_out ? in : out,
+        config.fan_in_fan_out ? out : in);
   }
   CHECK((*merge)->finish().has_value());
 }

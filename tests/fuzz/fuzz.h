@@ -40,8 +40,8 @@ std::string file(const std::string& name, std::string_view content);
 // The same, but where there is no content there is no file.
 void file_if_any(const std::string& name, std::string_view content);
 
-// One input as several files: cut at its first zero bytes; the last has all the rest, and those that are lacking are
-// empty.
+// One input as several files: cut at its first zero bytes; the last has all the rest, and those that are
+// lacking are empty.
 std::vector<std::string_view> parts(std::string_view input, size_t count);
 
 }  // namespace tidepool::fuzz

@@ -1,5 +1,5 @@
-// generation_config.json, then config.json; neither needs to be there. What a model that came without the first gets
-// names the same tokens as its config.json does.
+// generation_config.json, then config.json; neither needs to be there. What a model that came without the
+// first gets names the same tokens as its config.json does.
 #include <limits>
 
 #include "config/hf_config.h"

@@ -1,4 +1,5 @@
-// config.json of a model. What is taken reads back as itself from what is written of it, alone and over what came.
+// config.json of a model. What is taken reads back as itself from what is written of it, alone and over what
+// came.
 #include "config/hf_config.h"
 
 #include "tests/fuzz/fuzz.h"

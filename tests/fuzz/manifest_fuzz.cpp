@@ -1,10 +1,10 @@
-// manifest.json of a checkpoint: as it is, and with the checksum that its lines need. What is taken reads back as itself.
-#include "checkpoint/manifest.h"
-
+// manifest.json of a checkpoint: as it is, and with the checksum that its lines need. What is taken reads
+// back as itself.
 #include <array>
 
-#include "text/hash.h"
+#include "checkpoint/manifest.h"
 #include "tests/fuzz/fuzz.h"
+#include "text/hash.h"
 #include "tidepool/check.h"
 
 namespace tidepool::fuzz {

@@ -1,5 +1,5 @@
-// A file of text, plain or packed with gzip or zstd, read up to a limit as a bomb would unpack to gigabytes. In pieces
-// of any size it is the same, and its lines are what stands between its line ends.
+// A file of text, plain or packed with gzip or zstd, read up to a limit as a bomb would unpack to gigabytes.
+// In pieces of any size it is the same, and its lines are what stands between its line ends.
 #include <algorithm>
 #include <span>
 

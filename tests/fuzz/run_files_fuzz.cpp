@@ -1,5 +1,5 @@
-// What a run leaves and `tidepool report` reads: report.json, metrics.jsonl and step.json. What is taken reads back as
-// itself, and nothing in it ends the page's script.
+// What a run leaves and `tidepool report` reads: report.json, metrics.jsonl and step.json. What is taken
+// reads back as itself, and nothing in it ends the page's script.
 #include <algorithm>
 #include <string>
 

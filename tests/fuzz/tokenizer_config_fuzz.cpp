@@ -1,12 +1,11 @@
-// tokenizer_config.json, special_tokens_map.json and chat_template.jinja of a directory; none of them needs to be there.
-// What is taken reads back as itself from one tokenizer_config.json.
-#include "data/tokenizer_config.h"
-
+// tokenizer_config.json, special_tokens_map.json and chat_template.jinja of a directory; none of them needs
+// to be there. What is taken reads back as itself from one tokenizer_config.json.
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 
 #include "data/chat_template.h"
+#include "data/tokenizer_config.h"
 #include "json/text.h"
 #include "tests/fuzz/fuzz.h"
 #include "tidepool/check.h"
@@ -19,7 +18,8 @@ std::string text_of(const TokenizerConfig& config) {
   for (const auto& [name, token] : config.special_tokens) out[name] = token;
   boost::json::array templates;
   for (const auto& [name, source] : config.templates)
-    templates.push_back({{"name", boost::json::string(name)}, {"template", boost::json::string(source.text)}});
+    templates.push_back(
+        {{"name", boost::json::string(name)}, {"template", boost::json::string(source.text)}});
   out["chat_template"] = std::move(templates);
   return json_text(out, JsonStyle::pretty);
 }

@@ -1,6 +1,5 @@
 // trainer_state.json of a checkpoint. What is taken reads back as itself.
 #include "checkpoint/trainer_state.h"
-
 #include "tests/fuzz/fuzz.h"
 #include "tidepool/check.h"
 
