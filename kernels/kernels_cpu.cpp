@@ -1,7 +1,8 @@
+#include "kernels/kernels.h"
+
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/kernels.h"
 #include "kernels/matmul/scratch.h"
 #include "tidepool/check.h"
 

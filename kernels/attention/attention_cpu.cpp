@@ -1,7 +1,8 @@
+#include "kernels/attention/attention.h"
+
 #include <cstring>
 #include <limits>
 
-#include "kernels/attention/attention.h"
 #include "kernels/attention/head_view.h"
 #include "kernels/attention/softmax_rows.h"
 #include "kernels/matmul/sgemm.h"

@@ -1,7 +1,8 @@
+#include "kernels/attention/softmax_rows.h"
+
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/attention/softmax_rows.h"
 #include "kernels/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,8 +1,9 @@
+#include "kernels/cross_entropy/cross_entropy.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/cross_entropy/logits_rows.h"
 
 namespace tidepool {

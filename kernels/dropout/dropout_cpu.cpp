@@ -1,6 +1,7 @@
+#include "kernels/dropout/dropout.h"
+
 #include <algorithm>
 
-#include "kernels/dropout/dropout.h"
 #include "kernels/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,6 +1,7 @@
+#include "kernels/embedding/embedding.h"
+
 #include <algorithm>
 
-#include "kernels/embedding/embedding.h"
 #include "kernels/simd/rows.h"
 #include "tidepool/check.h"
 

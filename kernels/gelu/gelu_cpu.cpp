@@ -1,4 +1,5 @@
 #include "kernels/gelu/gelu.h"
+
 #include "kernels/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,6 +1,7 @@
+#include "kernels/layer_norm/layer_norm.h"
+
 #include <cstring>
 
-#include "kernels/layer_norm/layer_norm.h"
 #include "kernels/layer_norm/layer_norm_rows.h"
 #include "kernels/norm/norm_groups.h"
 #include "kernels/simd/rows.h"

@@ -1,6 +1,7 @@
+#include "kernels/layer_norm/layer_norm_rows.h"
+
 #include <cmath>
 
-#include "kernels/layer_norm/layer_norm_rows.h"
 #include "kernels/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,8 +1,9 @@
 // Each tile is one library call, or one per piece of the inner dimension where weights are of 16 bits.
+#include "kernels/matmul/matmul.h"
+
 #include <cstring>
 
 #include "kernels/gelu/gelu.h"
-#include "kernels/matmul/matmul.h"
 #include "kernels/matmul/scratch.h"
 #include "kernels/matmul/sgemm.h"
 #include "kernels/simd/rows.h"

@@ -1,7 +1,8 @@
+#include "kernels/matmul/sgemm.h"
+
 #include <dnnl.h>
 #include <omp.h>
 
-#include "kernels/matmul/sgemm.h"
 #include "tidepool/check.h"
 
 namespace tidepool {

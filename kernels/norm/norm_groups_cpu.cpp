@@ -1,6 +1,7 @@
+#include "kernels/norm/norm_groups.h"
+
 #include <cstring>
 
-#include "kernels/norm/norm_groups.h"
 #include "kernels/simd/rows.h"
 
 namespace tidepool {

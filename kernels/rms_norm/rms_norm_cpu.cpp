@@ -1,7 +1,8 @@
+#include "kernels/rms_norm/rms_norm.h"
+
 #include <cstring>
 
 #include "kernels/norm/norm_groups.h"
-#include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rms_norm/rms_norm_rows.h"
 #include "kernels/simd/rows.h"
 

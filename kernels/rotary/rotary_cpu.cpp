@@ -1,10 +1,11 @@
 // A task is a group of rows: the angles of a row are made once for all its heads.
+#include "kernels/rotary/rotary.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "kernels/rms_norm/rms_norm_rows.h"
-#include "kernels/rotary/rotary.h"
 #include "kernels/rotary/rotary_rows.h"
 #include "kernels/simd/rows.h"
 #include "tidepool/check.h"

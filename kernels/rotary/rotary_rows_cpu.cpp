@@ -1,4 +1,5 @@
 #include "kernels/rotary/rotary_rows.h"
+
 #include "kernels/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE

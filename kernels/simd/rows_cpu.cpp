@@ -1,7 +1,8 @@
+#include "kernels/simd/rows.h"
+
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/simd/rows.h"
 #include "kernels/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE

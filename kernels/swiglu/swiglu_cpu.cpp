@@ -1,6 +1,7 @@
+#include "kernels/swiglu/swiglu.h"
+
 #include <algorithm>
 
-#include "kernels/swiglu/swiglu.h"
 #include "kernels/swiglu/swiglu_rows.h"
 
 namespace tidepool {

@@ -1,5 +1,6 @@
-#include "kernels/simd/targets.h"
 #include "kernels/swiglu/swiglu_rows.h"
+
+#include "kernels/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/swiglu/swiglu_rows_cpu.cpp"

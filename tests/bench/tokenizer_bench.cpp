@@ -3,6 +3,8 @@
 //   whether cutting
 //                                                it anywhere gives the same ids
 //   tokenizer_bench speed TOKENIZER STRINGS THREADS   seconds to encode them all, as one JSON object
+#include "tokenizer/tokenizer.h"
+
 #include <fmt/format.h>
 
 #include <boost/json/value.hpp>
@@ -15,7 +17,6 @@
 #include "json/text.h"
 #include "tidepool/core_pool.h"
 #include "tidepool/read_file.h"
-#include "tokenizer/tokenizer.h"
 
 namespace tidepool {
 namespace {

@@ -1,12 +1,14 @@
 // Runs a test body on every vector target that this CPU and this build have.
 #pragma once
 
+// clang-format off: it says what is compiled of those behind it
+#include "kernels/simd/targets.h"
+// clang-format on
+
 #include <hwy/highway.h>
 #include <hwy/targets.h>
 
 #include <vector>
-
-#include "kernels/simd/targets.h"
 
 namespace tidepool {
 
