@@ -40,10 +40,11 @@ done
 scripts/build.sh fuzz "${names[@]/%/_fuzz}"
 mkdir -p build/fuzz/found build/fuzz/log
 
+# run NAME: becomes the program, so that the trap below ends that.
 run() {
   local name=$1 corpus=build/fuzz/corpus/$1
   mkdir -p "$corpus"
-  "build/fuzz/tests/${name}_fuzz" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=16384 \
+  exec "build/fuzz/tests/${name}_fuzz" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=16384 \
     -print_final_stats=1 -artifact_prefix="build/fuzz/found/$name-" "$corpus" "tests/fuzz/seeds/$name" \
     >"build/fuzz/log/$name" 2>&1
 }
