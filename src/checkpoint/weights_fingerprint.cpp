@@ -17,11 +17,11 @@ constexpr u64 blocks = 4, block_bytes = 4 * kib;
 
 Result<void> add_blocks(StreamHash& hash, const Location& at) {
   std::array<std::byte, block_bytes> memory;
-  const u64 bytes = at.tensor->bytes();
-  const u64 distance = bytes <= blocks * block_bytes ? block_bytes : (bytes - block_bytes) / (blocks - 1);
-  for (u64 i = 0; i < blocks && i * distance < bytes; ++i) {
-    const auto block = std::span(memory).first(std::min(block_bytes, bytes - i * distance));
-    TRY(at.file->read(*at.tensor, i * distance, block));
+  const u64 bytes = at.tensor->bytes(), last = bytes > block_bytes ? bytes - block_bytes : 0;
+  // From the first to the last; of a small tensor they lie over each other.
+  for (u64 i = 0; i < blocks; ++i) {
+    const auto block = std::span(memory).first(std::min(block_bytes, bytes));
+    TRY(at.file->read(*at.tensor, i * last / (blocks - 1), block));
     hash.update(block);
   }
   return {};
