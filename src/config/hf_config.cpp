@@ -104,8 +104,15 @@ class Reader {
     // What a map of rope parameters says of theta counts more than what stands beside it.
     if (const json::value* theta = object.if_contains("rope_theta")) TRY(read_key("rope_theta", *theta));
     const bool has_positions = object.contains("n_positions");  // GPT-2's; n_ctx is an older name of it
-    for (const auto& [key, value] : object)
-      if (key != "rope_theta" && !(key == "n_ctx" && has_positions)) TRY(read_key(std::string(key), value));
+    // As in transformers the whole of one map counts, and never a mixture: rope_scaling where it says
+    // anything.
+    const json::value* scaling = object.if_contains("rope_scaling");
+    const bool has_scaling = scaling != nullptr && scaling->is_object() && !scaling->get_object().empty();
+    for (const auto& [key, value] : object) {
+      const bool read_otherwise = key == "rope_theta" || (key == "n_ctx" && has_positions) ||
+                                  (key == "rope_parameters" && has_scaling);
+      if (!read_otherwise) TRY(read_key(std::string(key), value));
+    }
     for (const std::string_view key : style(family_) == LayerStyle::gpt2 ? gpt2_required : llama_required)
       if (!object.contains(key)) return fault(key, "is missing");
     // Left out it is a window of 4096.

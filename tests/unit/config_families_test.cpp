@@ -1,4 +1,5 @@
 // Models of other families than GPT-2 in configs, and model directories.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "config/config.h"
@@ -162,6 +163,19 @@ TEST(HfConfig, ReadsBothSpellingsOfRope) {
       rope(
           R"(, "rope_theta": 5, "rope_scaling": null, "rope_parameters": {"rope_theta": 1000000.0, "rope_type": "default"})"),
       Rope{.theta = 1e6});
+}
+
+TEST(HfConfig, RopeScalingTakesThePlaceOfRopeParameters) {
+  const auto rope = [](std::string_view more) {
+    return parse_hf_config(qwen2_json(more), ErrorKind::bad_input, "config.json").value().rope;
+  };
+  constexpr std::string_view scaling = R"(, "rope_scaling": {"rope_type": "linear", "factor": 8.0})";
+  constexpr std::string_view parameters =
+      R"(, "rope_parameters": {"rope_type": "default", "rope_theta": 300.0})";
+  const Rope linear = {.type = RopeType::linear, .factor = 8};
+  EXPECT_EQ(rope(fmt::format("{}{}", scaling, parameters)), linear);
+  EXPECT_EQ(rope(fmt::format("{}{}", parameters, scaling)), linear);
+  EXPECT_EQ(rope(fmt::format(R"({}, "rope_scaling": {{}})", parameters)), Rope{.theta = 300});
 }
 
 TEST(HfConfig, AnOlderNameCountsForLess) {
