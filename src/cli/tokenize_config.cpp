@@ -35,6 +35,10 @@ Result<void> show_documents(const Config& config, const std::vector<SourceFiles>
   const DataPlace place = data_place(config);
   TRY_ASSIGN(const std::vector<ShownDocument> shown,
              first_documents(sources, config.data, config.model.vocab_size, place.model_directory, count));
+  if (shown.empty())
+    return Error{
+        ErrorKind::bad_input,
+        fmt::format("{}: there is no document in it; name files that hold some", sources[0].found[0].path)};
   const Screen screen = detect_screen(STDOUT_FILENO);
   for (const ShownDocument& document : shown) print(document, screen);
   return {};

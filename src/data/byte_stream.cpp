@@ -67,7 +67,8 @@ class Unpacking : public ByteStream {
   size_t begin_ = 0, end_ = 0;
 };
 
-// One member or several behind each other, as `cat a.gz b.gz` makes.
+// One member or several behind each other, as `cat a.gz b.gz` makes, and zeros behind them, as whole blocks
+// have.
 class GzipStream final : public Unpacking {
  public:
   explicit GzipStream(std::unique_ptr<FileStream> file) : Unpacking(std::move(file)) {
@@ -83,6 +84,8 @@ class GzipStream final : public Unpacking {
         if (!more && inside_) return fault("the gzip data ends in the middle; the file was cut off");
         if (!more) return 0;
       }
+      if (between_ && skip_zeros()) continue;
+      between_ = false;
       TRY_ASSIGN(const size_t made, inflate_some(out));
       if (made > 0) return made;
     }
@@ -90,6 +93,13 @@ class GzipStream final : public Unpacking {
   }
 
  private:
+  bool skip_zeros() {
+    const std::span from = packed();
+    const auto zeros = std::ranges::find_if(from, [](char c) { return c != 0; }) - from.begin();
+    used(static_cast<size_t>(zeros));
+    return zeros > 0;
+  }
+
   Result<size_t> inflate_some(std::span<char> out) {
     const std::span from = packed();
     z_.next_in = reinterpret_cast<Bytef*>(from.data());
@@ -102,12 +112,14 @@ class GzipStream final : public Unpacking {
     if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
       return fault(fmt::format("the gzip data is damaged: {}", z_.msg ? z_.msg : "no gzip data"));
     inside_ = code != Z_STREAM_END;
-    if (!inside_) inflateReset(&z_);
+    between_ = !inside_;
+    if (between_) inflateReset(&z_);
     return room - z_.avail_out;
   }
 
   z_stream z_{};
   bool good_ = false, inside_ = true;
+  bool between_ = false;  // members: the next byte is a zero, or begins one
 };
 
 class ZstdStream final : public Unpacking {

@@ -135,11 +135,12 @@ class Reader {
     if (has_content && !content->is_string() && !content->is_array())
       return fault(
           fmt::format("{}.content must be text, or a list of parts, not {}", what, kind_name(*content)));
-    if (!has_content && !v.get_object().contains("tool_calls"))
+    const json::value* calls = v.get_object().if_contains("tool_calls");
+    if (!has_content && (calls == nullptr || calls->is_null()))
       return fault(fmt::format("{} has neither \"content\" nor \"tool_calls\"", what));
     jinja::Dict out;
     for (const auto& [key, field] : v.get_object()) {
-      if (!field.is_null()) out.set(key, jinja::from_json(field));
+      if (!field.is_null() || key == "content") out.set(key, jinja::from_json(field));
     }
     return jinja::Value(std::move(out));
   }

@@ -28,8 +28,8 @@ std::string_view name_of(RecordShape);
 struct TextRecord {
   std::string text;
 };
-// Messages as chat templates want them: a list of mappings with "role" and what else there is; values that
-// are null are left out.
+// Messages as chat templates want them: a list of mappings with "role" and what else there is. Values that
+// are null are left out, as tables fill columns with them, but a content: templates ask whether it is none.
 struct ChatRecord {
   jinja::List messages;
   jinja::Value tools;  // undefined: none

@@ -68,7 +68,7 @@ class Evaluator {
   Rendered& out_;
   const u64 steps_allowed_;
   u64 steps_ = 0;
-  u32 macros_ = 0, loops_ = 0;
+  u32 macros_ = 0;
 };
 
 }  // namespace tidepool::jinja

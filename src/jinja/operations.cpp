@@ -126,8 +126,8 @@ Result<Value> loop_field(const Loop& loop, std::string_view name) {
   if (name == "first") return Value(at == 0);
   if (name == "last") return Value(at + 1 == size);
   if (name == "length") return Value(size);
-  if (name == "depth") return Value(i64{loop.depth});
-  if (name == "depth0") return Value(i64{loop.depth} - 1);
+  if (name == "depth") return Value(i64{1});  // of recursive loops, which are refused
+  if (name == "depth0") return Value(i64{0});
   if (name == "previtem")
     return at > 0 ? (*loop.items)[loop.at - 1] : Value(Undefined{"there is no previous item"});
   if (name == "nextitem")

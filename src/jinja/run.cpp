@@ -130,16 +130,14 @@ Result<std::shared_ptr<const List>> Evaluator::loop_items(const Stmt& s, Scope& 
 Result<Evaluator::Flow> Evaluator::run_loop(const Stmt& s, Scope& scope, std::string& out) {
   TRY_ASSIGN(const std::shared_ptr<const List> items, loop_items(s, scope));
   if (items->empty()) return run(s.otherwise, scope, out);
-  ++loops_;
   for (u64 i = 0; i < items->size(); ++i) {
     TRY(spend(s.line));
     Scope inner(&scope);  // what an iteration sets is gone in the next
-    inner.set("loop", std::make_shared<const Loop>(Loop{items, i, loops_}));
+    inner.set("loop", std::make_shared<const Loop>(Loop{items, i}));
     TRY(assign(s, (*items)[i], inner));
     TRY_ASSIGN(const Flow flow, run(s.body, inner, out));
     if (flow == Flow::leave) break;
   }
-  --loops_;
   return Flow::on;
 }
 

@@ -44,7 +44,6 @@ struct Namespace {
 struct Loop {
   std::shared_ptr<const List> items;
   u64 at = 0;
-  u32 depth = 1;
 };
 enum class Function : u8 { raise_exception, strftime_now, range, make_namespace, dict };
 

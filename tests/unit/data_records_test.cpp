@@ -86,12 +86,17 @@ TEST(DataRecords, EveryShapeIsRead) {
   EXPECT_EQ(jinja::to_text(jinja::Value(std::get<ChatRecord>(*chat).messages)),
             "[{'role': 'system', 'content': 's'}, {'role': 'user', 'content': 'hi'}, {'role': 'assistant', "
             "'content': 'ho'}]");
-  const auto nulls =
-      parse_record(R"({"messages": [{"role": "assistant", "content": null, "tool_calls": [{"id": 1}]}]})",
-                   RecordShape::messages, "d");
+  const auto nulls = parse_record(
+      R"({"messages": [{"role": "assistant", "content": null, "name": null, "tool_calls": [{"id": 1}]}]})",
+      RecordShape::messages, "d");
   ASSERT_TRUE(nulls) << nulls.error().message;
   EXPECT_EQ(jinja::to_text(jinja::Value(std::get<ChatRecord>(*nulls).messages)),
-            "[{'role': 'assistant', 'tool_calls': [{'id': 1}]}]");
+            "[{'role': 'assistant', 'content': None, 'tool_calls': [{'id': 1}]}]");
+  const auto neither =
+      parse_record(R"({"messages": [{"role": "assistant", "content": null, "tool_calls": null}]})",
+                   RecordShape::messages, "d");
+  ASSERT_FALSE(neither);
+  EXPECT_EQ(neither.error().message, "d: messages[0] has neither \"content\" nor \"tool_calls\"");
   const auto ids =
       parse_record(R"({"input_ids": [5, 6, 7], "labels": [-100, 6, -100], "attention_mask": [1, 1, 1]})",
                    RecordShape::tokens, "d");
@@ -147,7 +152,7 @@ TEST_F(DataLines, ComeOutOfPlainGzipAndZstdFiles) {
   EXPECT_EQ((*plain)[1], "");
   EXPECT_EQ((*plain)[2], "third");
   const std::string head = text.substr(0, 1000), tail = text.substr(1000);
-  const auto gz = lines_of(write("a.gz", gzip(head) + gzip(tail)));
+  const auto gz = lines_of(write("a.gz", gzip(head) + gzip(tail) + std::string(700, '\0')));
   ASSERT_TRUE(gz) << gz.error().message;
   EXPECT_EQ(*gz, *plain);
   const auto zst = lines_of(write("a.zst", zstd(head) + zstd(tail)));

@@ -67,6 +67,14 @@ TEST(Jinja, FaultsOfRenderingNameTheLine) {
   EXPECT_THAT(error_of("{{ nothing | tojson }}"), HasSubstr("has no JSON"));
 }
 
+// Of recursion, which there is none of; not of loops in each other.
+TEST(Jinja, TheDepthOfALoopIsOne) {
+  EXPECT_EQ(
+      text_of(
+          "{% for a in [1] %}{% for b in [1] %}{{ loop.depth }}{{ loop.depth0 }}{% endfor %}{% endfor %}"),
+      "10");
+}
+
 TEST(Jinja, TemplatesThatWouldNeverEndOrFillMemoryAreStopped) {
   const std::string tens =
       "{% for a in range(1000) %}{% for b in range(1000) %}{% for c in range(1000) %}{% endfor %}{% endfor "

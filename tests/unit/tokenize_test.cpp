@@ -160,6 +160,14 @@ TEST_F(TokenizeFiles, OfAConfigBytesAreNotTokenized) {
   }
 }
 
+TEST_F(TokenizeFiles, OfAConfigWithoutDocumentsNothingIsShownAndThatIsSaid) {
+  const std::string config =
+      write("c.yaml", "data: {train: " + write("a.jsonl", "\n") +
+                          "}\nmemory: {device: 1MiB, host: 1MiB}\noutput: {dir: " + path("run") + "}\n");
+  EXPECT_EQ(run({config, "--show=1"}), 4);
+  EXPECT_THAT(err_, HasSubstr("a.jsonl: there is no document in it"));
+}
+
 TEST_F(TokenizeFiles, IdsTakeTwoBytesOrFour) {
   for (const u32 vocab_size : {0x1'0000u, 0x1'0001u}) {
     const auto writer = TokenWriter::create(path("t.bin"), vocab_size).value();
