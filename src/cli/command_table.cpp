@@ -23,7 +23,7 @@ Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
 void print(std::string_view text) { fmt::print("{}", text); }  // throws where nothing can be written
 
 // CONFIG.yaml [key=value ...]
-Result<Config> config_of(const std::vector<std::string>& words) {
+Result<Config> config_of(const std::vector<std::string>& words, KeptModel kept = KeptModel::unread) {
   if (words.empty() || words[0].find('=') != std::string::npos) {
     return usage("the first word must be a config file, for example configs/quickstart.yaml");
   }
@@ -36,7 +36,7 @@ Result<Config> config_of(const std::vector<std::string>& words) {
       return usage(
           fmt::format("{} names no file; name one, or write machine.file='\"\"' to plan without", words[i]));
   }
-  return load_config(words[0], {words.begin() + 1, words.end()});
+  return load_config(words[0], {words.begin() + 1, words.end()}, kept);
 }
 
 std::string joined(std::string_view command, const Arguments& arguments) {
@@ -54,7 +54,8 @@ Result<void> run_train(const Arguments& arguments) {
     print(config_help());
     return {};
   }
-  TRY_ASSIGN(const Config config, config_of(arguments.positional()));
+  const KeptModel kept = arguments.has("resume") ? KeptModel::read : KeptModel::unread;
+  TRY_ASSIGN(const Config config, config_of(arguments.positional(), kept));
   // An empty variable in a script must not begin anew.
   if (arguments.has("resume") && arguments.text("resume").empty())
     return usage("--resume: write --resume auto, or the path of a checkpoint");

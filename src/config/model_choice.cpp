@@ -5,7 +5,6 @@
 
 #include <filesystem>
 
-#include "config/config.h"
 #include "config/foreign_keys.h"
 #include "config/hf_config.h"
 #include "yaml/read_keys.h"
@@ -30,9 +29,10 @@ std::string run_dir_in_file(const YAML::Node& output) {
 }
 
 // The directory itself while it is there.
-std::string place_of_config(const ModelChoice& choice) {
+std::string place_of_config(const ModelChoice& choice, KeptModel use) {
   std::error_code unused;
-  if (choice.run_dir.empty() || std::filesystem::is_directory(choice.directory.text, unused))
+  if (use == KeptModel::unread || choice.run_dir.empty() ||
+      std::filesystem::is_directory(choice.directory.text, unused))
     return choice.directory.text;
   const std::string kept = kept_model_directory({.output = {.dir = choice.run_dir}});
   return std::filesystem::exists(kept + "/" + model_config_file, unused) ? kept : choice.directory.text;
@@ -70,7 +70,7 @@ ModelChoice model_choice(std::string_view file, const YAML::Node& root,
   return choice;
 }
 
-Result<ModelConfig> model_of(const ModelChoice& choice) {
+Result<ModelConfig> model_of(const ModelChoice& choice, KeptModel kept) {
   std::optional<Family> family;
   if (!choice.family.text.empty()) {
     const Result<Family> parsed = parse_family(choice.family.text);
@@ -79,7 +79,7 @@ Result<ModelConfig> model_of(const ModelChoice& choice) {
     family = *parsed;
   }
   if (choice.directory.text.empty()) return default_model(family.value_or(Family::gpt2));
-  Result<ModelConfig> model = read_model_directory(place_of_config(choice));
+  Result<ModelConfig> model = read_model_directory(place_of_config(choice, kept));
   if (!model && model.error().kind == ErrorKind::usage)
     return fault_at(choice.directory.place, fmt::format("model: {}", model.error().message));
   if (model && family && *family != model->family)

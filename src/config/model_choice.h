@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/config.h"
 #include "tidepool/model_config.h"
 #include "tidepool/result.h"
 
@@ -30,9 +31,9 @@ bool is_path(const YAML::Node& model);
 ModelChoice model_choice(std::string_view file, const YAML::Node& root,
                          const std::vector<std::string>& overrides);
 
-// Of the directory's config.json, or where that directory is gone, of what the run kept of it; or the
-// family's defaults. Errors are ErrorKind::usage and name the place, or ErrorKind::bad_input and name what is
-// wrong with config.json.
-Result<ModelConfig> model_of(const ModelChoice&);
+// Of the directory's config.json, or where that directory is gone and KeptModel::read, of what the run kept
+// of it; or the family's defaults. Errors are ErrorKind::usage and name the place, or ErrorKind::bad_input
+// and name what is wrong with config.json.
+Result<ModelConfig> model_of(const ModelChoice&, KeptModel);
 
 }  // namespace tidepool

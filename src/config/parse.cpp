@@ -33,9 +33,9 @@ class Reader {
   Result<Config> finish();
 
   // What the model begins as decides which keys it has.
-  Result<void> begin_model(const ModelChoice& choice) {
+  Result<void> begin_model(const ModelChoice& choice, KeptModel kept) {
     directory_ = choice.directory.text;
-    TRY_ASSIGN(config_.model, model_of(choice));
+    TRY_ASSIGN(config_.model, model_of(choice, kept));
     return {};
   }
 
@@ -310,11 +310,11 @@ Result<Config> Reader::finish() {
 }  // namespace
 
 Result<Config> parse_config(std::string_view yaml, std::string_view file_name,
-                            const std::vector<std::string>& overrides) {
+                            const std::vector<std::string>& overrides, KeptModel kept) {
   Reader reader(file_name);
   try {
     const YAML::Node root = YAML::Load(std::string(yaml));
-    TRY(reader.begin_model(model_choice(file_name, root, overrides)));
+    TRY(reader.begin_model(model_choice(file_name, root, overrides), kept));
     TRY(reader.read_file(root));
   } catch (const YAML::Exception& e) {
     return fault_at(fmt::format("{}:{}", file_name, e.mark.line + 1),
@@ -342,11 +342,12 @@ Result<void> check_is_text(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-Result<Config> load_config(const std::string& path, const std::vector<std::string>& overrides) {
+Result<Config> load_config(const std::string& path, const std::vector<std::string>& overrides,
+                           KeptModel kept) {
   TRY_ASSIGN(const std::string text,
              read_written_file(path, {.what = "the config", .advice = "name a YAML file"}));
   TRY(check_is_text(path, text));
-  return parse_config(text, path, overrides);
+  return parse_config(text, path, overrides, kept);
 }
 
 }  // namespace tidepool

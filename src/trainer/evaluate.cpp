@@ -135,7 +135,8 @@ Result<Evaluation> evaluate_model(const EvaluateRequest& request) {
   config.memory.swap_dir = place.swap_dir;
   if (const std::string line = resolve_executor(config); !line.empty()) request.note(line);
   make_forward_only(config, request.note);
-  TRY_ASSIGN(const HeldOut held_out, HeldOut::open(config, {.quiet = request.quiet}));
+  TRY_ASSIGN(const HeldOut held_out,
+             HeldOut::open(config, {.quiet = request.quiet, .kept_model = place.of_run}));
   for (const std::string& note : held_out.notes()) request.note(note);
   const std::vector<HeldOutPart> parts = held_out.parts();
   const u64 wanted = sequences_wanted(config, parts);

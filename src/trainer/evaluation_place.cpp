@@ -37,8 +37,10 @@ std::vector<std::string> overrides_of(const EvaluateRequest& request) {
 Result<EvaluationPlace> of_run(const std::string& path, const EvaluateRequest& request) {
   TRY_ASSIGN(GeneratePlace found, find_generate_place(path));
   for (const std::string& note : found.notes) request.note(note);
-  EvaluationPlace out{
-      .config = {}, .weights = std::move(found.checkpoint), .swap_dir = found.run_dir + "/eval-swap"};
+  EvaluationPlace out{.config = {},
+                      .weights = std::move(found.checkpoint),
+                      .swap_dir = found.run_dir + "/eval-swap",
+                      .of_run = true};
   TRY_ASSIGN(out.config, config_of_trained(found.run_dir, out.weights, overrides_of(request)));
   return out;
 }
@@ -77,7 +79,7 @@ Result<EvaluationPlace> of_model_directory(const EvaluateRequest& request) {
 
 Result<EvaluationPlace> of_config(const EvaluateRequest& request) {
   EvaluationPlace out;
-  TRY_ASSIGN(out.config, load_config(request.source, overrides_of(request)));
+  TRY_ASSIGN(out.config, load_config(request.source, overrides_of(request), KeptModel::read));
   const std::string& dir = out.config.output.dir;
   TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(dir));
   if (!steps.empty()) return of_run(dir, request);

@@ -12,6 +12,7 @@ struct EvaluationPlace {
   Config config;
   std::string weights;   // a checkpoint or a model directory
   std::string swap_dir;  // of its own
+  bool of_run = false;   // which keeps a tokenizer and a template that may be gone
 };
 
 // Errors as of evaluate_model.

@@ -34,7 +34,7 @@ Result<Config> config_of_trained(const std::string& run_dir, const std::string& 
   // What is said on the command line counts for more.
   if (!adapters) overrides.insert(overrides.begin(), "model=" + checkpoint);
   overrides.push_back("output.dir=" + run_dir);  // it may have moved
-  return load_config(run_dir + "/config.yaml", overrides);
+  return load_config(run_dir + "/config.yaml", overrides, KeptModel::read);
 }
 
 void make_forward_only(Config& config, const std::function<void(const std::string&)>& note) {

@@ -57,7 +57,7 @@ Result<std::vector<CarriedFile>> files_of(const Config& config) {
 Result<void> keep_model(const Config& config, Kept kept) {
   const std::string directory = kept_model_directory(config);
   if (kept == Kept::as_it_is && is_there(directory)) return {};
-  TRY_ASSIGN(const std::vector<CarriedFile> files, files_of(with_kept_model(config)));
+  TRY_ASSIGN(const std::vector<CarriedFile> files, files_of(config));
   if (files.empty() && !is_there(directory)) return {};
   std::vector<std::byte> buffer(copy_buffer_bytes);
   const std::unique_ptr<Files> writer = create_posix_files();
@@ -72,13 +72,14 @@ Result<std::string> kept_model_config(const Config& config) {
 
 Config with_kept_model(Config config) {
   const std::string kept = kept_model_directory(config);
-  if (!is_there(kept)) return config;
-  if (!config.model_directory.empty() && !is_there(config.model_directory)) config.model_directory = kept;
-  std::string& tokenizer = config.data.tokenizer;
-  if (!tokenizer.empty() && !is_there(tokenizer)) tokenizer = kept;
-  std::string& chat = config.data.chat_template;
-  if (!chat.empty() && chat != builtin_chat_template && !is_there(chat))
-    chat = kept + "/" + chat_template_file;
+  // What was not kept stays as it was named: the message about it must name what somebody wrote.
+  const auto replace = [&](std::string& named, const char* file, const std::string& by) {
+    if (!named.empty() && !is_there(named) && is_there(kept + "/" + file)) named = by;
+  };
+  replace(config.model_directory, model_config_file, kept);
+  replace(config.data.tokenizer, tokenizer_json, kept);
+  if (config.data.chat_template != builtin_chat_template)
+    replace(config.data.chat_template, chat_template_file, kept + "/" + chat_template_file);
   return config;
 }
 

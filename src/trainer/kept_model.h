@@ -19,7 +19,8 @@ Result<void> keep_model(const Config&, Kept);
 Result<std::string> kept_model_config(const Config&);
 
 // The config with what the run kept in the place of directories and files that are gone: model,
-// data.tokenizer, data.chat_template. The model's weights are not kept.
+// data.tokenizer, data.chat_template. The model's weights are not kept. For what goes on from the run only:
+// in a config of a new one, what is not there is mistyped.
 Config with_kept_model(Config);
 
 }  // namespace tidepool

@@ -25,21 +25,22 @@ void show(StatusLine& line, const DataProgress& p) {
 }  // namespace
 
 DataPlace data_place(const Config& config) {
-  return {.cache = data_cache_directory(config), .model_directory = with_kept_model(config).model_directory};
+  return {.cache = data_cache_directory(config), .model_directory = config.model_directory};
 }
 
 namespace {
 
 // What tokenizing takes beside the config, for as long as it takes.
 template <class Open>
-auto with_place(const Config& config, const OpenData& options, Open&& open)
-    -> decltype(open(config.data, DataPlace{})) {
+auto with_place(const Config& given, const OpenData& options, Open&& open)
+    -> decltype(open(given.data, DataPlace{})) {
+  const Config config = options.kept_model ? with_kept_model(given) : given;
   DataPlace place = data_place(config);
   TRY_ASSIGN(const std::unique_ptr<CorePool> pool, create_core_pool(config.machine.threads, Bytes{}));
   place.pool = pool.get();
   StatusLine line;
   if (!options.quiet) place.progress = [&](const DataProgress& progress) { show(line, progress); };
-  DataConfig data = with_kept_model(config).data;
+  DataConfig data = config.data;
   data.packing = packs_documents(config);
   return open(data, place);
 }

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <map>
 
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/weights_fingerprint.h"
 #include "data/batch_source.h"
 #include "data/dataset.h"
@@ -84,12 +85,13 @@ class Trainer final : public NextSegment, public EngineObserver {
     TRY_ASSIGN(graph_, make_graph(config_));
     if (!config_.model_directory.empty() && (request_.resume.empty() || graph_.lora.on()))
       TRY(check_weights_are_there(config_));
-    TRY(find_data());
+    TRY_ASSIGN(const bool goes_on, goes_on_from_checkpoint());
+    TRY(find_data(goes_on));
     TRY(choose());
     TRY_ASSIGN(directory_,
                RunDirectory::open(config_.output.dir,
                                   request_.resume.empty() ? Beginning::anew : Beginning::resumed));
-    TRY(keep_model(config_, request_.resume.empty() ? Kept::anew : Kept::as_it_is));
+    TRY(keep_model(config_, goes_on ? Kept::as_it_is : Kept::anew));
     TRY_ASSIGN(checkpoints_, RunCheckpoints::open(config_, graph_, outputs_));
     TRY_ASSIGN(std::optional<FoundCheckpoint> found, checkpoints_->find(request_.resume));
     if (found && all_is_done(*found)) return done_before(*found);
@@ -193,8 +195,15 @@ class Trainer final : public NextSegment, public EngineObserver {
     return {};
   }
 
-  Result<void> find_data() {
-    TRY_ASSIGN(data_, open_data(config_, {.quiet = request_.quiet}));
+  // --resume auto begins anew where no checkpoint has been written yet.
+  Result<bool> goes_on_from_checkpoint() const {
+    if (request_.resume != "auto") return !request_.resume.empty();
+    TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(config_.output.dir));
+    return !steps.empty();
+  }
+
+  Result<void> find_data(bool goes_on) {
+    TRY_ASSIGN(data_, open_data(config_, {.quiet = request_.quiet, .kept_model = goes_on}));
     if (config_.train.early_stopping_patience > 0 && data_->validation_sequences() == 0)
       return Error{ErrorKind::usage,
                    "train.early_stopping_patience: the data is too small to hold some of it out; name "

@@ -169,13 +169,46 @@ TEST_F(CarriedAlong, ARunGoesOnWhereItsModelDirectoryHasGone) {
   ASSERT_EQ(testing::run(config_, {.stop_after = 2}).error().kind, ErrorKind::interrupted);
   fs::rename(config_.model_directory, dir_ / "gone");
   fs::remove_all(dir_ / "data-cache");
-  const auto config = load_config(config_.output.dir + "/config.yaml", {});
+  const auto config = load_config(config_.output.dir + "/config.yaml", {}, KeptModel::read);
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->model, config_.model);
   const auto resumed = testing::run(*config, {.resume = "auto"});
   ASSERT_TRUE(resumed) << resumed.error().message;
   EXPECT_EQ(resumed->weights_xxh3, expected.weights_xxh3);
   EXPECT_TRUE(fs::exists(checkpoint(4) + "/tokenizer.json"));
+}
+
+TEST_F(CarriedAlong, ANewRunRefusesWhatIsNotThereWhateverARunBeforeItKept) {
+  Config before = config_;
+  before.output.save = false;
+  test::write_file(dir_ / "chat.jinja", "{% for m in messages %}{{ m['content'] }}{% endfor %}");
+  before.data.chat_template = dir_ / "chat.jinja";
+  ASSERT_TRUE(testing::run(before));
+  ASSERT_TRUE(fs::exists(config_.output.dir + "/model-files/tokenizer.json"));
+  ASSERT_TRUE(fs::exists(config_.output.dir + "/model-files/chat_template.jinja"));
+  for (std::string DataConfig::*const key : {&DataConfig::tokenizer, &DataConfig::chat_template}) {
+    Config config = config_;
+    config.data.*key = dir_ / "mistyped";
+    for (const char* resume : {"", "auto"}) {  // of which there is nothing to resume
+      const auto refused = testing::run(config, {.resume = resume});
+      ASSERT_FALSE(refused);
+      EXPECT_THAT(refused.error().message, HasSubstr(config.data.*key));
+    }
+  }
+  test::write_file(dir_ / "c.yaml", to_yaml(config_));
+  const auto mistyped = load_config(dir_ / "c.yaml", {"model=" + (dir_ / "mistyped")});
+  ASSERT_FALSE(mistyped);
+  EXPECT_EQ(mistyped.error().kind, ErrorKind::usage);
+  EXPECT_THAT(mistyped.error().message, HasSubstr("'" + (dir_ / "mistyped") + "' is no directory"));
+}
+
+TEST_F(CarriedAlong, AResumedRunNamesATemplateThatItNeitherFindsNorKept) {
+  ASSERT_TRUE(testing::run(config_));
+  config_.train.max_steps = 3;
+  config_.data.chat_template = dir_ / "mistyped.jinja";
+  const auto resumed = testing::run(config_, {.resume = "auto"});
+  ASSERT_FALSE(resumed);
+  EXPECT_THAT(resumed.error().message, HasSubstr(config_.data.chat_template));
 }
 
 TEST_F(CarriedAlong, GenerateSpeaksThroughTheTokenizerOfTheCheckpoint) {
