@@ -1,9 +1,12 @@
 #include "tokenizer/added_tokens.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
 #include "tokenizer/characters.h"
+#include "tokenizer/pattern.h"
 
 namespace tidepool {
 
@@ -61,7 +64,7 @@ void AddedTokenScan::add(const AddedToken& token) {
 
 Result<void> AddedTokenScan::prepare() {
   if (std::ranges::none_of(tokens_, &AddedToken::single_word)) return {};
-  TRY_ASSIGN(Regex word, Regex::compile("\\w"));
+  TRY_ASSIGN(Regex word, Regex::compile(fmt::format("[{}]", rust_word)));
   word_.push_back(std::move(word));
   return {};
 }

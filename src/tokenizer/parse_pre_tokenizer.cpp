@@ -6,6 +6,7 @@
 
 #include "tokenizer/characters.h"
 #include "tokenizer/parse_parts.h"
+#include "tokenizer/pattern.h"
 
 namespace tidepool {
 
@@ -138,7 +139,7 @@ class Reader {
 
   Result<void> whitespace(const JsonNode& node) {
     TRY(node.expect_keys({"type"}));
-    TRY_ASSIGN(Regex regex, Regex::compile(R"(\w+|[^\w\s]+)"));
+    TRY_ASSIGN(Regex regex, Regex::compile(fmt::format(R"([{0}]+|[^{0}\s]+)", rust_word)));
     know(KnownPattern::unknown);
     out_.steps.push_back(
         make_split(match_regex(std::move(regex)), {.behavior = Behavior::removed, .invert = true}));

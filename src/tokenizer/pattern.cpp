@@ -1,6 +1,9 @@
 // Where the two differ, and what is done about it:
 //   \s         PCRE2 adds U+180E; White_Space is written out
-//   \w \d \p   PCRE2 of the distributions knows Unicode 14 or 15; what is newer is added
+//   \w \d \p   PCRE2 of the distributions knows Unicode 14 or 15; to categories what is newer is added
+//   \w         outside of a class it is U+00B2, U+00B3, U+00B9 and U+00BC to U+00BE too
+//   \p{Han}    of scripts PCRE2 means Script_Extensions, Oniguruma Script
+//   \p{C}      what newer characters have left, and derived properties (Alpha): refused
 //   \h \v \e   other characters; written as what Ruby means
 //   ( )        as groups without a capture, since references to captures are refused
 //   {,n}       a quantifier in Ruby only; {n,m}+ and {n}? are no possessive and no lazy ones in Ruby: refused
@@ -28,6 +31,12 @@ constexpr std::string_view all_but_white_space =
     R"(\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{d7ff}\x{e000}-\x{10ffff})";
 
 constexpr size_t pattern_bytes_max = 64 * kib;
+
+constexpr std::string_view word_characters_alone = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
+
+constexpr auto categories = std::to_array<std::string_view>(
+    {"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N", "Nd", "Nl", "No", "P",  "Pc", "Pd",
+     "Ps", "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z", "Zs", "Zl", "Zp", "Cc", "Cf", "Co"});
 
 std::string word_characters() {
   std::string out = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
@@ -100,10 +109,13 @@ class Translator {
       negated = !negated;
       name.remove_prefix(1);
     }
-    if (name.empty() ||
-        !std::ranges::all_of(name, [](char c) { return is_letter_or_digit(c) || c == '_' || c == '&'; }))
+    if (std::ranges::find(categories, name) != categories.end())
+      return Set{fmt::format("\\p{{{}}}", name) + newer_characters(name), negated};
+    // Short names are C, Cn, which newer characters have left, and other spellings of categories.
+    if (name.size() < 3 || name == "Unknown" || name == "Zzzz" ||
+        !std::ranges::all_of(name, [](char c) { return is_letter_or_digit(c) || c == '_'; }))
       return reason(fmt::format("\\p{{{}}}", name));
-    return Set{fmt::format("\\p{{{}}}", name) + newer_characters(name), negated};
+    return Set{fmt::format("\\p{{sc:{}}}", name), negated};  // PCRE2 refuses what is no script
   }
 
   // After the backslash. Nothing: the escape is one character or an assertion.
@@ -179,10 +191,12 @@ class Translator {
   }
 
   Result<void> escape() {
+    const bool word = peek() == 'w' || peek() == 'W';
     TRY_ASSIGN(const std::optional<Set> found, set());
     if (found) {
       emit(found->negated ? "[^" : "[");
       emit(found->inside);
+      if (word) emit(word_characters_alone);
       emit("]");
       return {};
     }

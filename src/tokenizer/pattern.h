@@ -14,6 +14,9 @@ struct Pattern {
   bool looks_behind = false;  // whether a match depends on what stands before it
 };
 
+// Inside a class: \w of Rust's regular expressions, which Hugging Face's own rules are written in.
+inline constexpr std::string_view rust_word = R"(\w\x{200c}\x{200d})";
+
 // The error's message is a reason without a place: "\\b is not supported".
 Result<Pattern> translate_pattern(std::string_view oniguruma);
 

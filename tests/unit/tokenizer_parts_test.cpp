@@ -8,9 +8,13 @@
 #include "tokenizer/characters.h"
 #include "tokenizer/decoder.h"
 #include "tokenizer/normalizer.h"
+#include "tokenizer/regex.h"
+#include "tokenizer/tokenizer.h"
 
 namespace tidepool {
 namespace {
+
+using ::testing::ElementsAre;
 
 std::string nfc_of_all(const std::string& text) {
   utf8proc_uint8_t* out = nullptr;
@@ -100,6 +104,59 @@ TEST(Nfc, WhatWasRewrittenIsFoundAgain) {
   EXPECT_EQ(source("\uac01\u1100"), "\u1100\u1161\u11a8\u1100");
   EXPECT_EQ(source("\u0e34"), "\u0e34");
   EXPECT_EQ(source("z"), "z");
+}
+
+// What a pattern finds, one after another.
+std::vector<std::string> matches(const char* pattern, const std::string& text) {
+  const Result<Regex> regex = Regex::compile(pattern);
+  EXPECT_TRUE(regex) << pattern;
+  std::vector<std::string> out;
+  MatchState state;
+  Match match;
+  for (size_t at = 0; regex && regex->find(text, at, state, match) == Regex::Found::yes; at = match.end)
+    out.push_back(text.substr(match.begin, match.end - match.begin));
+  return out;
+}
+
+// Expected is what Hugging Face's library finds.
+TEST(Patterns, ScriptsAreWithoutTheirExtensions) {
+  const std::string text = "\u4f60\u597d\u3002\u3001\u4e16\u754c";
+  EXPECT_THAT(matches(R"(\p{Han}+)", text), ElementsAre("\u4f60\u597d", "\u4e16\u754c"));
+  for (const char* other : {R"(\P{Han}+)", R"(\p{^Han}+)", R"([^\p{Han}]+)"})
+    EXPECT_THAT(matches(other, text), ElementsAre("\u3002\u3001")) << other;
+}
+
+TEST(Patterns, AloneWHasSuperscriptsAndFractions) {
+  EXPECT_THAT(matches(R"(\w+)", "+a\u00b2b+\u00be"), ElementsAre("a\u00b2b", "\u00be"));
+  EXPECT_THAT(matches(R"(\W+)", "a\u00b2b+c"), ElementsAre("+"));
+  EXPECT_THAT(matches(R"([\w]+)", "+a\u00b2b+"), ElementsAre("a", "b"));
+  EXPECT_THAT(matches(R"([^\w]+)", "a\u00b2b+c"), ElementsAre("\u00b2", "+"));
+}
+
+TEST(Patterns, FormatCharactersOfUnicode15AreKnown) {
+  EXPECT_THAT(matches(R"(\p{Cf})", "\U00013439 x"), ElementsAre("\U00013439"));
+}
+
+std::vector<u32> ids_of(const std::string& added, const std::string& pre_tokenizer, const std::string& text) {
+  const auto tokenizer = Tokenizer::parse(
+      R"({"version":"1.0","added_tokens":)" + added + R"(,"normalizer":null,"pre_tokenizer":)" +
+          pre_tokenizer +
+          R"(,"post_processor":null,"decoder":null,"model":{"type":"BPE","vocab":)"
+          R"({"a":0,"\u200d":1,"b":2,"\u200c":3,"\u00b2":4,"a\u200d":5},"merges":["a \u200d"]}})",
+      "tokenizer.json");
+  EXPECT_TRUE(tokenizer) << (tokenizer ? "" : tokenizer.error().message);
+  std::vector<u32> ids;
+  if (tokenizer) EXPECT_TRUE((*tokenizer)->encode(text, Special::none, ids));
+  return ids;
+}
+
+TEST(Patterns, JoinersBelongToWords) {
+  EXPECT_THAT(ids_of("[]", R"({"type":"Whitespace"})", "a\u200d b"), ElementsAre(5, 2));
+  const std::string word = R"([{"id":6,"content":"ab","single_word":true}])";
+  EXPECT_THAT(ids_of(word, "null", "ab"), ElementsAre(6));
+  EXPECT_THAT(ids_of(word, "null", "ab\u200d"), ElementsAre(0, 2, 1));
+  EXPECT_THAT(ids_of(word, "null", "\u200cab"), ElementsAre(3, 0, 2));
+  EXPECT_THAT(ids_of(word, "null", "ab\u00b2"), ElementsAre(6, 4));
 }
 
 TEST(Decoding, InvalidBytesAreReplacedAsTheStandardRecommends) {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "tokenizer/pattern.h"
+#include "tokenizer/regex.h"
 #include "tokenizer/tokenizer.h"
 
 namespace tidepool {
@@ -158,6 +159,15 @@ TEST(TokenizerRefusals, PatternsThatMeanSomethingElseInRuby) {
         R"((?m:a))",  R"((?x)a)", R"(a(?i)b)", R"((*UTF))", R"((?#x))", R"(\p{}x)",   R"(\pL)",
         R"(\u12)",    R"(\x)",    R"([a)",     "\\"})
     EXPECT_FALSE(translate_pattern(pattern)) << pattern;
+}
+
+TEST(TokenizerRefusals, PropertiesThatPcreMeansOtherwise) {
+  for (const char* pattern :
+       {R"(\p{C})", R"(\P{C})", R"(\p{^C})", R"([\p{Cn}])", R"(\p{lu})", R"(\p{Unknown})"})
+    EXPECT_FALSE(translate_pattern(pattern)) << pattern;
+  for (const char* pattern :
+       {R"(\p{Alpha})", R"(\p{Alphabetic})", R"(\p{Emoji})", R"(\p{Word})", R"(\p{Letter})"})
+    EXPECT_FALSE(Regex::compile(pattern)) << pattern;
 }
 
 TEST(TokenizerRefusals, APatternThatTakesForEverGivesUp) {
