@@ -36,16 +36,22 @@ std::string config_difference(const ModelConfig& there, const ModelConfig& here)
       {"low_freq_factor", there.rope.low_freq_factor, here.rope.low_freq_factor},
       {"high_freq_factor", there.rope.high_freq_factor, here.rope.high_freq_factor},
       {"original_max_position_embeddings", original_positions(there), original_positions(here)}};
-  if (there.rope.type != here.rope.type)
-    return fmt::format("rope_type is {} there and {} here",
-                       rope_type_names[static_cast<u32>(there.rope.type)],
-                       rope_type_names[static_cast<u32>(here.rope.type)]);
+  std::string out;
+  const auto add = [&](std::string_view key, const auto& then, const auto& now) {
+    out += fmt::format("{}{} is {} there and {} here", out.empty() ? "" : ", ", key, then, now);
+  };
   for (const Row& row : rows) {
     // Up to what reading a decimal back may cost.
-    if (std::abs(row.there - row.here) > 1e-12 * std::abs(row.here))
-      return fmt::format("{} is {} there and {} here", row.key, row.there, row.here);
+    if (std::abs(row.there - row.here) > 1e-12 * std::abs(row.here)) add(row.key, row.there, row.here);
   }
-  return {};
+  if (there.rope.type != here.rope.type)
+    add("rope_type", rope_type_names[static_cast<u32>(there.rope.type)],
+        rope_type_names[static_cast<u32>(here.rope.type)]);
+  if (there.tied != here.tied) add("tie_word_embeddings", there.tied, here.tied);
+  if (there.attention_bias != here.attention_bias)
+    add("attention_bias", there.attention_bias, here.attention_bias);
+  if (there.mlp_bias != here.mlp_bias) add("mlp_bias", there.mlp_bias, here.mlp_bias);
+  return out;
 }
 
 }  // namespace tidepool

@@ -7,8 +7,8 @@
 
 namespace tidepool {
 
-// "n_embd is 64 there and 128 here", or nothing. What shows in names and shapes of tensors (biases, whether
-// the head is tied) is left to those who compare them.
+// "n_embd is 64 there and 128 here, ...", or nothing. Of keys that decide what a model computes: dropout and
+// initializer_range are those of a training.
 std::string config_difference(const ModelConfig& there, const ModelConfig& here);
 
 }  // namespace tidepool

@@ -19,6 +19,7 @@
 #include "report/status_line.h"
 #include "report/terminal.h"
 #include "report/units.h"
+#include "trainer/base_model.h"
 #include "trainer/choice_progress.h"
 #include "trainer/plan_run.h"
 #include "trainer/session.h"
@@ -34,6 +35,7 @@ struct Planned : RunPlan {
 };
 
 Result<Planned> make(const PlanArguments& arguments, const std::optional<Machine>& machine) {
+  TRY(check_model_is_unchanged(arguments.config));
   Planned out;
   TRY_ASSIGN(out.graph, make_graph(arguments.config));
   ChoiceProgress progress;

@@ -7,7 +7,6 @@
 #include "checkpoint/config_difference.h"
 #include "checkpoint/trainer_state.h"
 #include "checkpoint/weights_fingerprint.h"
-#include "config/config.h"
 #include "config/hf_config.h"
 #include "text/path_text.h"
 
@@ -52,6 +51,17 @@ Result<void> check_base_model(const std::string& base, const std::string& checkp
                fmt::format("{} was trained beside another model than {} holds: {}. Put that model back, or "
                            "name where it is (`model` of the config, --base of export)",
                            without_slashes(checkpoint), base, difference)};
+}
+
+Result<void> check_model_is_unchanged(const Config& config) {
+  if (!config.lora.on()) return {};
+  TRY_ASSIGN(const ModelConfig base, read_model_directory(config.model_directory));
+  const std::string difference = config_difference(base, config.model);
+  if (difference.empty()) return {};
+  return Error{ErrorKind::usage,
+               fmt::format("lora.r: adapters stand beside the model in {} as it is, and this config changes "
+                           "it: {}. Leave these keys out, or train the whole model with lora.r=0",
+                           config.model_directory, difference)};
 }
 
 }  // namespace tidepool

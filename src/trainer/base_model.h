@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "config/config.h"
 #include "tidepool/result.h"
 
 namespace tidepool {
@@ -11,5 +12,9 @@ namespace tidepool {
 // trainer_state.json; what is not there is not asked about, as of PEFT's adapters and of older checkpoints.
 // ErrorKind::usage where they differ.
 Result<void> check_base_model(const std::string& base, const std::string& checkpoint);
+
+// With lora.r the model stays as its directory has it, and whoever puts the two together reads it there: a
+// config that changes its keys would train adapters of a model that is nowhere. ErrorKind::usage.
+Result<void> check_model_is_unchanged(const Config&);
 
 }  // namespace tidepool

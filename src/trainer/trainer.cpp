@@ -86,6 +86,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (!config_.model_directory.empty() && (request_.resume.empty() || graph_.lora.on()))
       TRY(check_weights_are_there(config_));
     TRY_ASSIGN(const bool goes_on, goes_on_from_checkpoint());
+    if (!goes_on) TRY(check_model_is_unchanged(config_));
     TRY(find_data(goes_on));
     TRY(choose());
     TRY_ASSIGN(directory_,
@@ -270,6 +271,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   Result<void> restore(FoundCheckpoint found) {
     if (found.state.data_fingerprint != state_.data_fingerprint) return other_sequences(found, config_);
     if (graph_.lora.on()) TRY(check_base_model(config_.model_directory, found.path));
+    TRY(check_model_is_unchanged(config_));
     if (found.state.loss_scale.has_value() != fp16())
       return Error{
           ErrorKind::corrupt_checkpoint,

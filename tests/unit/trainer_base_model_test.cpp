@@ -83,6 +83,29 @@ TEST_F(BaseModel, WithAnotherConfigIsRefused) {
   expect_refused("rms_norm_eps is ");
 }
 
+// The export would be of the model as it is, and so of another one.
+TEST_F(BaseModel, ThatTheConfigChangesIsRefused) {
+  Config changed = config_;
+  changed.model.norm_epsilon = 0.5;
+  changed.model.layers = 1;
+  changed.model.tied = !changed.model.tied;
+  const auto refused = testing::run(changed);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::usage);
+  for (const char* what : {"num_hidden_layers is 3 there and 1 here", "rms_norm_eps is ",
+                           "tie_word_embeddings is ", "Leave these keys out"})
+    EXPECT_THAT(refused.error().message, HasSubstr(what));
+  EXPECT_FALSE(fs::exists(run_ + "/model-files"));
+  config_.model.attention_dropout = 0.1;
+  config_.model.initializer_range = 0.5;
+  stop_after_two();
+  config_.model.norm_epsilon = 0.5;
+  const auto resumed = testing::run(config_, {.resume = "auto"});
+  ASSERT_FALSE(resumed);
+  EXPECT_EQ(resumed.error().kind, ErrorKind::usage);
+  EXPECT_THAT(resumed.error().message, HasSubstr("this config changes it: rms_norm_eps is "));
+}
+
 // How much is added, and to what, is read from these.
 TEST_F(BaseModel, AndTheFilesBesideTheAdaptersAreVerified) {
   stop_after_two();
