@@ -66,20 +66,27 @@ Result<std::unique_ptr<const ChatTemplate>> open_chat_template(const DataConfig&
                                                : "correct data.chat_template, which names a file")};
 }
 
+// A token that only these files name would be cut into pieces here, where the library adds it.
+Result<void> check_tokens_known(const TextEncoder& text, const TokenizerConfig& beside,
+                                const std::string& file) {
+  for (const TokenizerConfig::Token& token : beside.tokens) {
+    if (text.id_of(token.text)) continue;
+    return Error{
+        ErrorKind::bad_input,
+        fmt::format("{}: names the token '{}', which {} does not have; have transformers write the "
+                    "tokenizer anew, with AutoTokenizer.from_pretrained(DIR).save_pretrained(OUT), and name "
+                    "OUT with data.tokenizer",
+                    token.file, token.text, file)};
+  }
+  return {};
+}
+
 // What the tokenizer in `file` ends texts with: the token that the files beside it name, else the first id
 // that they give.
 Result<std::optional<u32>> end_token_of(const TextEncoder& text, const TokenizerConfig& beside,
                                         const std::string& file, const std::string& directory, bool needed) {
   const auto named = beside.special_tokens.find("eos_token");
-  if (named != beside.special_tokens.end()) {
-    const std::optional<u32> id = text.id_of(named->second);
-    if (!id && needed && !file.empty())
-      return Error{ErrorKind::bad_input,
-                   fmt::format("{}: has no token '{}', which tokenizer_config.json beside it names as "
-                               "eos_token; correct it, or set data.end_token: false",
-                               file, named->second)};
-    return id;
-  }
+  if (named != beside.special_tokens.end()) return text.id_of(named->second);
   if (!needed || file.empty()) return std::optional<u32>();
   TRY_ASSIGN(const std::vector<u32> ids, end_token_ids(directory));
   if (ids.empty()) return std::optional<u32>();
@@ -129,6 +136,7 @@ Result<OpenedEncoder> open_encoder(const DataConfig& config, const std::string& 
   if (!directory.empty()) {
     TRY_ASSIGN(beside, read_tokenizer_config(directory));
   }
+  if (!file.empty()) TRY(check_tokens_known(*out.text, beside, file));
   if (use == ChatTemplateUse::yes) {
     TRY_ASSIGN(out.chat, open_chat_template(config, beside));
   }

@@ -24,6 +24,8 @@ constexpr u64 config_bytes_max = 16 * mib;  // old ones list every added token
 constexpr u64 template_bytes_max = mib;
 constexpr std::array<std::string_view, 7> token_names = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                          "pad_token", "cls_token", "mask_token"};
+constexpr std::array<std::string_view, 3> token_lists = {"added_tokens_decoder", "additional_special_tokens",
+                                                         "extra_special_tokens"};
 
 Error bad(const std::string& path, std::string_view text) {
   return {ErrorKind::bad_input, fmt::format("{}: {}", path, text)};
@@ -39,6 +41,19 @@ Result<std::optional<json::value>> read_object(const std::string& path) {
   return std::optional<json::value>(std::move(v));
 }
 
+// Texts or objects with "content", in a list, by id or by name: versions of the library differ.
+void collect_tokens(const std::string& path, const json::value& v, TokenizerConfig& out) {
+  if (const json::string* text = v.if_string()) {
+    if (!text->empty()) out.tokens.push_back({path, std::string(*text)});
+  } else if (const json::array* list = v.if_array()) {
+    for (const json::value& element : *list) collect_tokens(path, element, out);
+  } else if (const json::object* object = v.if_object()) {
+    if (const json::value* content = object->if_contains("content"))
+      return collect_tokens(path, *content, out);
+    for (const auto& [key, element] : *object) collect_tokens(path, element, out);
+  }
+}
+
 // A text, or {"content": text}.
 Result<void> read_token(const std::string& path, std::string_view name, const json::value& v,
                         TokenizerConfig& out) {
@@ -48,12 +63,16 @@ Result<void> read_token(const std::string& path, std::string_view name, const js
   if (text == nullptr || !text->is_string())
     return bad(path, fmt::format("{} must be text, or an object with \"content\"", name));
   out.special_tokens.try_emplace(std::string(name), text->get_string());
+  collect_tokens(path, *text, out);
   return {};
 }
 
 Result<void> read_tokens(const std::string& path, const json::object& object, TokenizerConfig& out) {
   for (const std::string_view name : token_names) {
     if (const json::value* v = object.if_contains(name)) TRY(read_token(path, name, *v, out));
+  }
+  for (const std::string_view name : token_lists) {
+    if (const json::value* v = object.if_contains(name)) collect_tokens(path, *v, out);
   }
   return {};
 }
@@ -84,7 +103,7 @@ Result<void> read_templates(const std::string& path, const json::value& v, Token
 Result<TokenizerConfig> read_tokenizer_config(const std::string& directory) {
   TokenizerConfig out;
   const std::string config = directory + "/tokenizer_config.json",
-                    map = directory + "/special_tokens_map.json";
+                    map = directory + "/special_tokens_map.json", added = directory + "/added_tokens.json";
   TRY_ASSIGN(const std::optional<json::value> object, read_object(config));
   if (object) {
     TRY(read_tokens(config, object->get_object(), out));
@@ -93,6 +112,10 @@ Result<TokenizerConfig> read_tokenizer_config(const std::string& directory) {
   }
   TRY_ASSIGN(const std::optional<json::value> tokens, read_object(map));
   if (tokens) TRY(read_tokens(map, tokens->get_object(), out));
+  TRY_ASSIGN(const std::optional<json::value> ids, read_object(added));
+  if (ids) {
+    for (const auto& [token, id] : ids->get_object()) out.tokens.push_back({added, std::string(token)});
+  }
   const std::string file = directory + "/chat_template.jinja";
   std::error_code unused;
   if (fs::exists(file, unused)) {

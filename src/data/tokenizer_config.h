@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "tidepool/result.h"
 
@@ -11,6 +12,12 @@ namespace tidepool {
 
 struct TokenizerConfig {
   std::map<std::string, std::string> special_tokens;  // "bos_token": "<s>"
+  struct Token {
+    std::string file;
+    std::string text;
+  };
+  // All that the files name, special_tokens too: the library adds to the tokenizer what it does not know.
+  std::vector<Token> tokens;
   struct Source {
     std::string name;  // where it stands, for errors
     std::string text;
@@ -18,8 +25,9 @@ struct TokenizerConfig {
   std::map<std::string, Source> templates;  // "default", "tool_use"; empty: there is none
 };
 
-// Reads tokenizer_config.json, special_tokens_map.json and chat_template.jinja of `directory`, as far as they
-// are there; the last goes before a template inside the first. ErrorKind::bad_input naming file and key.
+// Reads tokenizer_config.json, special_tokens_map.json, added_tokens.json and chat_template.jinja of
+// `directory`, as far as they are there; the last goes before a template inside the first.
+// ErrorKind::bad_input naming file and key.
 Result<TokenizerConfig> read_tokenizer_config(const std::string& directory);
 
 }  // namespace tidepool

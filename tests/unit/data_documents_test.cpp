@@ -256,6 +256,39 @@ TEST_F(DataDocuments, TextsEndInTheTokenThatTheModelDirectoryTells) {
   EXPECT_THAT((*open(false))->notes(), Not(testing::Contains(HasSubstr("nothing ends the texts"))));
 }
 
+// transformers adds them to the tokenizer; without, they would be cut into pieces.
+TEST_F(DataDocuments, TokensThatOnlyTheFilesBesideTheTokenizerNameAreRefused) {
+  const std::string model = dir_ / "model", lines = write("t.jsonl", "{\"text\": \"abc\"}\n");
+  std::filesystem::create_directory(model);
+  test::write_byte_tokenizer(model);
+  const DataPlace place{.cache = dir_ / "cache", .model_directory = model};
+  const auto refusal = [&](const char* file, const std::string& text) {
+    write(std::string("model/") + file, text);
+    const auto data =
+        Dataset::open({.train = {lines}, .validation_fraction = 0, .end_token = false}, 300, 8, 1, place);
+    write(std::string("model/") + file, "{}");
+    return data ? "it was taken" : data.error().message;
+  };
+  const auto config = [&](const std::string& text) { return refusal("tokenizer_config.json", text); };
+  for (const char* text :
+       {R"({"eos_token": "<new>"})", R"({"pad_token": {"content": "<new>"}})",
+        R"({"added_tokens_decoder": {"256": {"content": "<s>"}, "258": {"content": "<new>"}}})",
+        R"({"additional_special_tokens": ["<s>", "<new>"]})",
+        R"({"additional_special_tokens": [{"content": "<new>"}]})",
+        R"({"extra_special_tokens": {"image_token": "<new>"}})"}) {
+    for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"})
+      EXPECT_THAT(refusal(file, text), AllOf(HasSubstr(std::string("model/") + file), HasSubstr("'<new>'"),
+                                             HasSubstr("save_pretrained")))
+          << text;
+  }
+  EXPECT_THAT(refusal("added_tokens.json", R"({"<s>": 256, "<new>": 258})"),
+              AllOf(HasSubstr("model/added_tokens.json"), HasSubstr("'<new>'")));
+  EXPECT_EQ(refusal("added_tokens.json", R"({"<s>": 256})"), "it was taken");
+  EXPECT_EQ(config(R"({"eos_token": "</s>", "pad_token": null, "extra_special_tokens": {},
+    "added_tokens_decoder": {"256": {"content": "<s>", "special": true}}})"),
+            "it was taken");
+}
+
 // Bytes are tokens only where there is no tokenizer, not where it cannot be read.
 TEST_F(DataDocuments, ATokenizerInAnotherFormIsNotPassedOver) {
   const std::string model = dir_ / "model";

@@ -146,7 +146,7 @@ std::vector<u32> ids_of(const std::string& added, const std::string& pre_tokeniz
       "tokenizer.json");
   EXPECT_TRUE(tokenizer) << (tokenizer ? "" : tokenizer.error().message);
   std::vector<u32> ids;
-  if (tokenizer) EXPECT_TRUE((*tokenizer)->encode(text, Special::none, ids));
+  EXPECT_TRUE(tokenizer && (*tokenizer)->encode(text, Special::none, ids));
   return ids;
 }
 
