@@ -26,6 +26,7 @@ std::string json_of(const std::string& source, const Evaluation& e) {
   json::object o = figures(e.all);
   o["source"] = source;
   o["weights"] = e.weights;
+  o["precision"] = json::string_view(name(e.precision));
   o["seconds"] = e.seconds;
   o["tokens_per_second"] = static_cast<double>(e.all.tokens) / e.seconds;
   json::array parts;
@@ -44,7 +45,8 @@ void print_line(const EvaluatedPart& part, const std::string& name) {
 }
 
 void print_table(const Evaluation& e) {
-  fmt::print(" Weights    {}\n\n {:>10} {:>11} {:>11}\n", e.weights, "eval_loss", "perplexity", "tokens");
+  fmt::print(" Weights    {}\n Precision  {}\n\n", e.weights, name(e.precision));
+  fmt::print(" {:>10} {:>11} {:>11}\n", "eval_loss", "perplexity", "tokens");
   if (e.parts.size() > 1) {
     for (const EvaluatedPart& part : e.parts) print_line(part, part.name);
     print_line(e.all, "all");

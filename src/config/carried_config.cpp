@@ -73,6 +73,16 @@ Result<std::string> with_dtype(std::string_view source, Precision precision, std
   return json_text(object, JsonStyle::pretty);
 }
 
+Result<std::optional<Precision>> hf_precision(const std::string& directory) {
+  TRY_ASSIGN(const json::object object, object_in(fmt::format("{}/{}", directory, model_config_file)));
+  for (const char* key : {"dtype", "torch_dtype"})
+    for (u32 p = 0; p < precision_count; ++p)
+      if (const json::value* dtype = object.if_contains(key);
+          dtype != nullptr && *dtype == hf_dtype(static_cast<Precision>(p)))
+        return static_cast<Precision>(p);
+  return std::optional<Precision>();
+}
+
 Result<std::vector<u32>> end_token_ids(const std::string& directory) {
   for (const char* file : {generation_config_file, model_config_file}) {
     const std::string path = fmt::format("{}/{}", directory, file);

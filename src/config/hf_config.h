@@ -1,6 +1,7 @@
 // config.json of a model directory, as Hugging Face's transformers writes and reads it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,8 @@ std::string hf_config_text(const ModelConfig&, Precision);
 std::string hf_config_text(const ModelConfig&, Precision, std::string_view source);
 // "bfloat16".
 const char* hf_dtype(Precision);
+// Which of them config.json of a directory says that its weights are; none where it says nothing, or another.
+Result<std::optional<Precision>> hf_precision(const std::string& directory);
 // Any model's config.json with another type of weights.
 Result<std::string> with_dtype(std::string_view source, Precision, std::string_view file_name);
 // The ids after which a model of this directory has said all: of generation_config.json, else of config.json.

@@ -156,6 +156,7 @@ Result<Evaluation> evaluate_model(const EvaluateRequest& request) {
   TRY_ASSIGN(Evaluation out, run_parts(*session, source, parts, wanted, request));
   out.seconds = RunMeter::now() - began;
   out.weights = place.weights;
+  out.precision = config.train.precision;
   if (out.all.tokens == 0) return Error{ErrorKind::bad_input, "no held-out token has loss: see data.loss"};
   return out;
 }

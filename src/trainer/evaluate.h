@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tidepool/chunk.h"
 #include "tidepool/result.h"
 #include "tidepool/types.h"
 
@@ -15,8 +16,9 @@ struct EvaluateRequest {
   // or a config: of that the run in its output.dir, or, before there is one, the model directory that it
   // names.
   std::string source;
-  std::vector<std::string>
-      overrides;  // of the run's config; train.eval_batches is 0, all, unless it is one of them
+  // Of the run's config. Unless they say otherwise train.eval_batches is 0, all, and train.precision of a
+  // model directory is the type that its weights have.
+  std::vector<std::string> overrides;
   std::vector<std::string> data;  // in the place of data.validation; empty: what the config holds out
   bool quiet = false;
   std::function<void(const std::string&)> note = [](const std::string&) {};  // lines for people
@@ -32,6 +34,7 @@ struct EvaluatedPart {
 
 struct Evaluation {
   std::string weights;  // the directory that they are of
+  Precision precision{};
   EvaluatedPart all;
   std::vector<EvaluatedPart> parts;  // none without a token that has loss
   double seconds = 0;                // of computing

@@ -3,8 +3,13 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <optional>
+#include <set>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/safetensors.h"
+#include "config/hf_config.h"
 #include "data/find_files.h"
 #include "trainer/forward_only.h"
 #include "trainer/generate_place.h"
@@ -59,6 +64,22 @@ std::string data_override(const std::vector<std::string>& overrides, std::string
   return out;
 }
 
+// The one in which nothing is rounded.
+Result<Precision> precision_of_tensors(const std::string& directory) {
+  TRY_ASSIGN(const auto model, SafetensorsModel::open(directory, ErrorKind::bad_input));
+  std::set<Dtype> dtypes;
+  for (const auto& file : model->files())
+    for (const StoredTensor& tensor : file->tensors())
+      if (is_float_weight(tensor.dtype)) dtypes.insert(tensor.dtype);
+  if (dtypes == std::set{Dtype::bf16}) return Precision::bf16;
+  return dtypes == std::set{Dtype::f16} ? Precision::fp16 : Precision::fp32;
+}
+
+Result<Precision> precision_of_directory(const std::string& directory) {
+  TRY_ASSIGN(const std::optional<Precision> said, hf_precision(directory));
+  return said ? *said : precision_of_tensors(directory);
+}
+
 // Nothing but the weights is given: the rest has to be said.
 Result<EvaluationPlace> of_model_directory(const EvaluateRequest& request) {
   const std::string held_out =
@@ -69,6 +90,8 @@ Result<EvaluationPlace> of_model_directory(const EvaluateRequest& request) {
                     request.source));
   std::vector<std::string> overrides = overrides_of(request);
   overrides.insert(overrides.begin(), "model=" + request.source);
+  TRY_ASSIGN(const Precision precision, precision_of_directory(request.source));
+  overrides.insert(overrides.begin(), fmt::format("train.precision={}", name(precision)));
   // A config must name data.train, which is not read where files to evaluate on are named.
   if (!held_out.empty()) overrides.insert(overrides.begin(), "data.train=" + held_out);
   EvaluationPlace out{.config = {}, .weights = request.source, .swap_dir = {}};

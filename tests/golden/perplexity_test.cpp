@@ -8,6 +8,8 @@
 
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
+#include "tests/support/model_directory.h"
+#include "tests/support/train_fixture.h"
 #include "trainer/evaluate.h"
 
 namespace tidepool {
@@ -61,6 +63,30 @@ INSTANTIATE_TEST_SUITE_P(Cases, Perplexity,
                                            Setting{"qwen2_tied", 2, 3, "200KiB"},
                                            Setting{"qwen3_tied_head_dim", 64, 1}),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// It was bf16 whatever they were, and nothing said so.
+TEST(PerplexityOfAModelDirectory, IsComputedInThePrecisionOfItsWeights) {
+  const testing::TrainDir dir;
+  const auto precision_used = [&](const std::string& model, std::vector<std::string> overrides) {
+    overrides.insert(overrides.end(), {"memory.device=16MiB", "memory.host=16MiB", "train.sequence_length=32",
+                                       "train.eval_batches=1", "output.dir=" + (dir / "run")});
+    const auto done =
+        evaluate_model({.source = model, .overrides = overrides, .data = {dir.data()}, .quiet = true});
+    EXPECT_TRUE(done) << done.error().message;
+    return done ? name(done->precision) : "";
+  };
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+    const std::string model = dir / std::string(name(precision)), config = model + "/config.json";
+    test::write_model_directory(model, testing::small_model(Family::llama), precision);
+    EXPECT_EQ(precision_used(model, {}), name(precision));
+    EXPECT_EQ(precision_used(model, {"precision=bf16"}), "bf16");
+    // Of the tensors, where config.json does not say.
+    std::string text = test::read_file(config);
+    for (size_t at; (at = text.find("dtype")) != std::string::npos;) text.replace(at, 5, "other");
+    test::write_file(config, text);
+    EXPECT_EQ(precision_used(model, {}), name(precision));
+  }
+}
 
 }  // namespace
 }  // namespace tidepool

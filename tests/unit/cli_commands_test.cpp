@@ -7,6 +7,8 @@
 #include "cli/cli.h"
 #include "cli/command_table.h"
 #include "cli/doctor.h"
+#include "tests/support/disk_fixture.h"
+#include "tests/support/model_directory.h"
 
 namespace tidepool {
 namespace {
@@ -145,6 +147,24 @@ TEST(CliDoctor, RefusesGpusThatAreNotToBeHad) {
       run({"doctor", TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", "machine.executor=cuda:63"});
   EXPECT_EQ(doctor.code, 2);
   EXPECT_THAT(doctor.err, HasSubstr("training is not possible here: GPU: "));
+}
+
+TEST(CliEval, NamesThePrecision) {
+  const test::ScratchDir dir;
+  ModelConfig model = default_model(Family::llama);
+  model.vocab_size = 256, model.positions = 32, model.width = 32, model.layers = 1, model.heads = 2;
+  test::write_model_directory(dir / "model", model, Precision::fp32);
+  test::write_file(dir / "text.txt", std::string(200, 'a'));
+  std::vector<std::string> words = {"eval",
+                                    dir / "model",
+                                    "data=" + (dir / "text.txt"),
+                                    "memory.device=16MiB",
+                                    "memory.host=16MiB",
+                                    "sequence_length=32",
+                                    "output.dir=" + (dir / "run")};
+  EXPECT_THAT(run(words).out, HasSubstr(" Precision  fp32\n"));
+  words.emplace_back("--json");
+  EXPECT_THAT(run(words).out, HasSubstr("\"precision\": \"fp32\""));
 }
 
 }  // namespace
