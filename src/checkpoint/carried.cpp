@@ -41,18 +41,42 @@ Result<void> stream(CheckpointFile& out, const CarriedFile& file, std::span<std:
   return {};
 }
 
+// The folder inside `directory` that a file belongs in. Empty: none.
+std::string folder_of(const std::string& directory, std::string_view name) {
+  return name.starts_with(template_folder)
+             ? fmt::format("{}/{}", directory, template_folder.substr(0, template_folder.size() - 1))
+             : "";
+}
+
 Result<ManifestEntry> write_as(Files& files, const std::string& directory, const std::string& name,
                                const CarriedFile& file, std::span<std::byte> buffer) {
+  const std::string folder = folder_of(directory, name);
+  if (!folder.empty()) TRY(files.make_directory(folder));
   TRY_ASSIGN(CheckpointFile out, CheckpointFile::create(files, directory, name, Bytes{0}));
   TRY(stream(out, file, buffer));
   TRY_ASSIGN(ManifestEntry entry, out.finish());
+  if (!folder.empty()) TRY(files.sync_directory(folder));
   return entry;
+}
+
+// In alphabetical order. What a manifest could not name stays where it is.
+std::vector<std::string> named_templates(const std::string& directory) {
+  std::vector<std::string> out;
+  std::error_code unused;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(folder_of(directory, template_folder), unused)) {
+    const std::string name = std::string(template_folder) + entry.path().filename().string();
+    if (name.ends_with(".jinja") && is_file_name(name)) out.push_back(name);
+  }
+  std::ranges::sort(out);
+  return out;
 }
 
 }  // namespace
 
 bool is_tokenizer_file(std::string_view name) {
-  return std::ranges::find(tokenizer_names, name) != tokenizer_names.end();
+  return name.starts_with(template_folder) ||
+         std::ranges::find(tokenizer_names, name) != tokenizer_names.end();
 }
 
 std::vector<CarriedFile> carried_files(const std::string& directory) {
@@ -65,6 +89,7 @@ std::vector<CarriedFile> carried_files(const std::string& directory) {
   };
   add(generation_config_file);
   for (const std::string_view name : tokenizer_names) add(name);
+  for (const std::string& name : named_templates(directory)) add(name);
   return out;
 }
 
@@ -84,6 +109,8 @@ Result<void> replace_carried(Files& files, const std::string& directory, const s
     const std::string temporary = file.name + ".tmp";
     TRY(write_as(files, directory, temporary, file, buffer));
     TRY(files.rename(directory + "/" + temporary, directory + "/" + file.name));
+    if (const std::string folder = folder_of(directory, file.name); !folder.empty())
+      TRY(files.sync_directory(folder));
   }
   return files.sync_directory(directory);
 }

@@ -49,14 +49,6 @@ std::optional<u64> parse_count(const json::value* v) {
   return static_cast<u64>(v->get_int64());
 }
 
-// Of a file beside the manifest, as checkpoints have them: no path to elsewhere, and nothing that to_text()
-// would have to escape.
-bool is_file_name(std::string_view name) {
-  return !name.empty() && name.size() <= NAME_MAX && std::ranges::all_of(name, [](unsigned char c) {
-    return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
-  });
-}
-
 std::optional<Manifest> parse(const json::value& root) {
   if (!root.is_object()) return std::nullopt;
   const json::object& o = root.get_object();
@@ -77,6 +69,13 @@ std::optional<Manifest> parse(const json::value& root) {
 }
 
 }  // namespace
+
+bool is_file_name(std::string_view name) {
+  if (name.starts_with(template_folder)) name.remove_prefix(template_folder.size());
+  return !name.empty() && name.size() <= NAME_MAX && std::ranges::all_of(name, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
+  });
+}
 
 const ManifestEntry* Manifest::find(std::string_view file) const {
   const auto at =

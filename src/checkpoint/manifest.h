@@ -13,6 +13,12 @@
 namespace tidepool {
 
 inline constexpr const char* manifest_file = "manifest.json";
+// The only folder that a checkpoint has: transformers looks there for templates with names.
+inline constexpr std::string_view template_folder = "additional_chat_templates/";
+
+// Of a file beside the manifest or in that folder, as checkpoints have them: no path to elsewhere, and
+// nothing that to_text() would have to escape.
+bool is_file_name(std::string_view name);
 
 struct ManifestEntry {
   std::string file;

@@ -98,6 +98,25 @@ Result<void> read_templates(const std::string& path, const json::value& v, Token
   return {};
 }
 
+// A single one takes the place of all that tokenizer_config.json has, as in transformers.
+Result<void> read_template_files(const std::string& directory, TokenizerConfig& out) {
+  std::map<std::string, TokenizerConfig::Source> found;
+  std::error_code unused;
+  const auto add = [&](const std::string& name, const std::string& file) -> Result<void> {
+    TRY_ASSIGN(std::string text, read_small_file(file, template_bytes_max, ErrorKind::bad_input));
+    found[name] = {file, std::move(text)};
+    return {};
+  };
+  if (const std::string file = directory + "/chat_template.jinja"; fs::exists(file, unused))
+    TRY(add("default", file));
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(directory + "/additional_chat_templates", unused)) {
+    if (entry.path().extension() == ".jinja") TRY(add(entry.path().stem().string(), entry.path().string()));
+  }
+  if (!found.empty()) out.templates = std::move(found);
+  return {};
+}
+
 }  // namespace
 
 Result<TokenizerConfig> read_tokenizer_config(const std::string& directory) {
@@ -116,12 +135,7 @@ Result<TokenizerConfig> read_tokenizer_config(const std::string& directory) {
   if (ids) {
     for (const auto& [token, id] : ids->get_object()) out.tokens.push_back({added, std::string(token)});
   }
-  const std::string file = directory + "/chat_template.jinja";
-  std::error_code unused;
-  if (fs::exists(file, unused)) {
-    TRY_ASSIGN(std::string text, read_small_file(file, template_bytes_max, ErrorKind::bad_input));
-    out.templates["default"] = {file, std::move(text)};
-  }
+  TRY(read_template_files(directory, out));
   return out;
 }
 

@@ -25,9 +25,9 @@ struct TokenizerConfig {
   std::map<std::string, Source> templates;  // "default", "tool_use"; empty: there is none
 };
 
-// Reads tokenizer_config.json, special_tokens_map.json, added_tokens.json and chat_template.jinja of
-// `directory`, as far as they are there; the last goes before a template inside the first.
-// ErrorKind::bad_input naming file and key.
+// Reads tokenizer_config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja and
+// additional_chat_templates/NAME.jinja of `directory`, as far as they are there; the last two go before
+// templates inside the first. ErrorKind::bad_input naming file and key.
 Result<TokenizerConfig> read_tokenizer_config(const std::string& directory);
 
 }  // namespace tidepool

@@ -47,6 +47,7 @@ Result<std::vector<CarriedFile>> files_of(const Config& config) {
   if (!config.data.tokenizer.empty()) take_tokenizer(files, config.data.tokenizer);
   if (!config.data.chat_template.empty()) {
     TRY_ASSIGN(TokenizerConfig::Source chat, read_chat_template(config.data.chat_template));
+    std::erase_if(files, [](const CarriedFile& f) { return f.name.starts_with(template_folder); });
     put(files, {.name = chat_template_file, .path = {}, .text = std::move(chat.text)});
   }
   return files;

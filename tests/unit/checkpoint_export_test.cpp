@@ -45,9 +45,11 @@ class Export : public ::testing::Test {
 TEST_F(Export, CopiesEveryByteAndWhatLiesBeside) {
   test::write_byte_tokenizer(source_);
   test::write_file(source_ + "/notes.txt", "mine");
+  fs::create_directory(source_ + "/additional_chat_templates");
+  test::write_file(source_ + "/additional_chat_templates/tool_use.jinja", "tools");
   ASSERT_TRUE(write());
   for (const char* file : {"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json",
-                           "generation_config.json"})
+                           "generation_config.json", "additional_chat_templates/tool_use.jinja"})
     EXPECT_EQ(test::read_file(out_ + "/" + file), test::read_file(source_ + "/" + file)) << file;
   EXPECT_FALSE(fs::exists(out_ + "/notes.txt"));
   EXPECT_THAT(names(), ElementsAre("out", "source"));

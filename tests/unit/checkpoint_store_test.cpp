@@ -141,14 +141,17 @@ TEST_P(Checkpoint, a_manifest_names_files_beside_it_only) {
   const SavedCheckpoint newest = save(2);
   const std::string outside = dir_.path() + "/config.json";
   std::filesystem::copy(newest.path + "/config.json", outside);
-  Manifest manifest = read_manifest(newest.path).value();
-  const ManifestEntry entry = *manifest.find("config.json");
-  manifest.files.push_back({"../config.json", entry.bytes, entry.xxh3});
-  write_text(newest.path + "/manifest.json", to_text(manifest));
-  const auto found = store_->find_resumable().value();
-  ASSERT_EQ(found.stepped_over.size(), 1u);
-  EXPECT_THAT(found.stepped_over[0].reason, HasSubstr("manifest.json: is no manifest of version 1"));
-  expect_restores(*found.found, 1);
+  const Manifest sound = read_manifest(newest.path).value();
+  const ManifestEntry entry = *sound.find("config.json");
+  for (const char* name : {"../config.json", "additional_chat_templates/../../config.json"}) {
+    Manifest manifest = sound;
+    manifest.files.push_back({name, entry.bytes, entry.xxh3});
+    write_text(newest.path + "/manifest.json", to_text(manifest));
+    const auto found = store_->find_resumable().value();
+    ASSERT_EQ(found.stepped_over.size(), 1u) << name;
+    EXPECT_THAT(found.stepped_over[0].reason, HasSubstr("manifest.json: is no manifest of version 1"));
+    expect_restores(*found.found, 1);
+  }
 }
 
 TEST_P(Checkpoint, another_model_or_precision_is_refused) {

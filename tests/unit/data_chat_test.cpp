@@ -1,6 +1,7 @@
 // Which parts of a conversation are learned, and that cutting it there changes no token.
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -149,6 +150,15 @@ TEST(DataChat, ModelDirectoriesAreReadAndRefused) {
   config = read_tokenizer_config(dir / ".");
   ASSERT_TRUE(config);
   EXPECT_EQ(marked(*config, two_turns, LossOn::everything), "[of the file]");
+  EXPECT_EQ(config->templates.size(), 1u);  // as in transformers
+  std::filesystem::create_directory(dir / "additional_chat_templates");
+  write("additional_chat_templates/tool_use.jinja", "tools of the folder");
+  write("additional_chat_templates/notes.txt", "no template");
+  config = read_tokenizer_config(dir / ".");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->templates.size(), 2u);
+  EXPECT_EQ(marked(*config, two_turns, LossOn::everything), "[of the file]");
+  EXPECT_EQ(marked(*config, with_tools, LossOn::everything), "[tools of the folder]");
   for (const auto& [text, reason] :
        {std::pair{"[]", "must be a JSON object"}, std::pair{"{", "not valid JSON"},
         std::pair{R"({"bos_token": 1})", "bos_token must be text"},

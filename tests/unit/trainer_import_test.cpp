@@ -133,6 +133,30 @@ TEST_F(CarriedAlong, EveryCheckpointHasTheTokenizersFiles) {
   EXPECT_THAT(test::read_file(checkpoint(2) + "/manifest.json"), HasSubstr("tokenizer.json"));
 }
 
+TEST_F(CarriedAlong, TemplatesWithNamesAreInEveryCheckpoint) {
+  const std::string all = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}",
+                    file = "additional_chat_templates/tool_use.jinja";
+  fs::create_directory(config_.model_directory + "/additional_chat_templates");
+  test::write_file(config_.model_directory + "/chat_template.jinja", all);
+  test::write_file(config_.model_directory + "/" + file, "{{ tools | length }}");
+  test::write_file(config_.model_directory + "/additional_chat_templates/notes.txt", "mine");
+  config_.data.loss = "all";
+  ASSERT_TRUE(testing::run(config_));
+  EXPECT_EQ(test::read_file(checkpoint(2) + "/" + file), "{{ tools | length }}");
+  EXPECT_FALSE(fs::exists(checkpoint(2) + "/additional_chat_templates/notes.txt"));
+  EXPECT_THAT(test::read_file(checkpoint(2) + "/manifest.json"), HasSubstr(file));
+  config_.train.max_steps = 3;
+  const auto resumed = testing::run(config_, {.resume = "auto"});  // what the manifest names is sound
+  ASSERT_TRUE(resumed) << resumed.error().message;
+  EXPECT_EQ(test::read_file(checkpoint(3) + "/" + file), "{{ tools | length }}");
+  // One that the config names is for all records.
+  test::write_file(dir_ / "chat.jinja", all);
+  config_.data.chat_template = dir_ / "chat.jinja";
+  config_.output.dir = dir_ / "named";
+  ASSERT_TRUE(testing::run(config_));
+  EXPECT_FALSE(fs::exists(checkpoint(3) + "/" + file));
+}
+
 TEST_F(CarriedAlong, AnotherTokenizerAndTemplateTakeThePlaceOfTheModels) {
   fs::create_directory(dir_ / "other");
   test::write_byte_tokenizer(dir_ / "other");
