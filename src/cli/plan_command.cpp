@@ -107,6 +107,12 @@ std::vector<LaneActivity> lanes_of(const Planned& p) {
   return out;
 }
 
+// 0 rather than "-0.0".
+double gain_percent(double times) {
+  const double percent = 100 * (times - 1);
+  return std::abs(percent) < 0.05 ? 0 : percent;
+}
+
 Result<void> print_what_if(const Planned& p) {
   StatusLine status;
   const auto tried = [&](u32 number, u32 of, std::string_view change) {
@@ -121,7 +127,7 @@ Result<void> print_what_if(const Planned& p) {
       fmt::print("  {:<20}{:>10}\n", w.change, "does not fit");
     else
       fmt::print("  {:<20}{:>10}   {:>+6.1f}% tokens/s   {}\n", w.change, seconds_text(w.step_seconds),
-                 100 * (p.forecast->step_seconds / w.step_seconds - 1), binds_text(w.binds));
+                 gain_percent(p.forecast->step_seconds / w.step_seconds), binds_text(w.binds));
   }
   return {};
 }

@@ -26,7 +26,7 @@ std::string plural(u64 n, std::string_view what) {
 
 std::string line(const MeasuredRate& rate) {
   const auto text = [&](double value) { return sample_text(rate.unit, value); };
-  return fmt::format("  {:<34}{:>12}{:>12}{:>12}{:>6.2f}{}\n", rate.what, text(rate.median()),
+  return fmt::format("  {:<31}{:>13}{:>13}{:>13}{:>6.2f}{}\n", rate.what, text(rate.median()),
                      text(rate.least()), text(rate.most()), rate.spread(), rate.is_wide() ? " !" : "");
 }
 
@@ -166,7 +166,7 @@ std::string probe_table(const ProbeResult& result) {
                                   format_bytes(device.memory), device.processors),
                       columns);
   }
-  out += fmt::format("\n  {:<34}{:>12}{:>12}{:>12}{:>8}\n", plural(result.rounds, "interleaved round"),
+  out += fmt::format("\n  {:<31}{:>13}{:>13}{:>13}{:>8}\n", plural(result.rounds, "interleaved round"),
                      "median", "least", "most", "spread");
   for (const MeasuredRate& rate : result.rates.all())
     if (!is_point(rate)) out += line(rate);

@@ -91,6 +91,9 @@ Result<void> Reader::read_value(const MachineKey& key, const YAML::Node& value) 
     return key_fault(place, key,
                      value.IsNull() ? fmt::format("has no value ({})", type_name(key))
                                     : fmt::format("must be one value ({})", type_name(key)));
+  const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
+  if (std::ranges::any_of(value.Scalar(), is_control))
+    return key_fault(place, key, "holds a control character, which a terminal would obey; write plain text");
   if (const auto set = set_machine_value(key, machine_, value.Scalar()); !set)
     return key_fault(place, key, fmt::format("'{}' {}", value.Scalar(), set.error().message));
   return {};

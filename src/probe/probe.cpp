@@ -155,7 +155,7 @@ Result<void> Probe::measure_rounds() {
   while (out_.rounds < rounds_max && (out_.rounds < rounds_min || elapsed() + round_seconds < end)) {
     const u32 left = static_cast<u32>(std::max(0.0, (end - elapsed()) / round_seconds));
     const u32 expected = std::clamp(out_.rounds + left, rounds_min, rounds_max);
-    say(fmt::format("round {} of {}", out_.rounds + 1, expected));
+    say(fmt::format("round {} of about {}", out_.rounds + 1, expected));
     round_begin = elapsed();
     TRY(measure_round(out_.rates));
     round_seconds = elapsed() - round_begin;

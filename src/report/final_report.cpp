@@ -116,8 +116,10 @@ class Report {
   void step_lengths() {
     if (run_.steps == 0) return;
     std::vector<std::string> items = {
-        fmt::format("median of {} steps {}", run_.steps, seconds_text(run_.step_seconds)),
-        fmt::format("mean {}", seconds_text(run_.train_seconds / static_cast<double>(run_.steps)))};
+        fmt::format("median of {} step{} {}", run_.steps, run_.steps == 1 ? "" : "s",
+                    seconds_text(run_.step_seconds)),
+        fmt::format("mean with the last update {}",
+                    seconds_text(run_.train_seconds / static_cast<double>(run_.steps)))};
     if (run_.predicted_step_seconds > 0)
       items.push_back(fmt::format("predicted {}", seconds_text(run_.predicted_step_seconds)));
     dim_items(std::move(items), dot());
@@ -128,8 +130,9 @@ class Report {
     for (const PhaseTime& p : run_.phases) sum += p.seconds;
     std::vector<std::string> items;
     for (const PhaseTime& p : run_.phases)
-      items.push_back(
-          fmt::format("{} {} (least {})", p.phase, seconds_text(p.seconds), seconds_text(p.bound_seconds)));
+      items.push_back(fmt::format("{} {} (least {}{})", p.phase, seconds_text(p.seconds),
+                                  seconds_text(p.bound_seconds),
+                                  p.bound_seconds > p.seconds ? " by rates measured too low" : ""));
     const std::string of =
         run_.phase_steps > 0 ? fmt::format("median of {} steady steps", run_.phase_steps) : "a steady step";
     dim_items({fmt::format("{} {}", of, seconds_text(sum))}, "");
@@ -137,7 +140,8 @@ class Report {
   }
 
   void bytes() {
-    section("Bytes in a step", fmt::format("mean of {} steps, first and last too", run_.steps));
+    section("Bytes in a step",
+            fmt::format("mean of {} step{}, first and last too", run_.steps, run_.steps == 1 ? "" : "s"));
     line(paint(screen_, Ink::dim,
                fmt::format("  {:<12}{:>{}}{:>{}}{:>{}}{:>{}}", "link", "measured", cell_, "planned",
                            cell_ + 2, "least", cell_ + 2, "ratio", cell_ - 3)));

@@ -214,6 +214,9 @@ Result<RunReport> parse_report(std::string_view text, std::string_view file_name
   TRY_ASSIGN(const json::value root, parse_json(text, ErrorKind::bad_input, file_name));
   std::string fault;
   RunReport report = read_fields(Object(&root, "", fault));
+  if (fault.empty() && report.eval_steps.size() != report.eval_losses.size())
+    fault = fmt::format("'eval_steps' has {} and 'eval_losses' {}: one each is expected",
+                        report.eval_steps.size(), report.eval_losses.size());
   if (fault.empty()) return report;
   return Error{ErrorKind::bad_input, fmt::format("{}: {}", file_name, fault)};
 }

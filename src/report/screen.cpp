@@ -147,6 +147,7 @@ std::string wrap_lines(std::string_view text, u32 width) {
 }
 
 std::string bar(const Screen& screen, double fraction, u32 width, Ink ink) {
+  if (width == 0) return "";
   const double clamped = std::isfinite(fraction) ? std::clamp(fraction, 0.0, 1.0) : 0.0;
   if (!screen.unicode) {
     u32 full = static_cast<u32>(std::lround(clamped * width));

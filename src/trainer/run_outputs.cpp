@@ -92,10 +92,13 @@ Result<void> RunOutputs::finish(const RunReport& report) {
                                 .train_runtime = report.train_seconds,
                                 .train_tokens_per_second = report.tokens_per_second,
                                 .train_loss = mean(report.losses)}));
+  return {};
+}
+
+void RunOutputs::show(const RunReport& report) {
   progress_.reset();
   live_.reset();
   if (!quiet_) print(render_report(report, screen_));
-  return {};
 }
 
 void RunOutputs::page() {

@@ -32,6 +32,8 @@ class RunOutputs {
   // report.html, of what lies in the directory, as `tidepool report` makes it. A fault in it does not undo a
   // training: it is said and left at that.
   void page();
+  // What the terminal gets at the end.
+  void show(const RunReport&);
 
  private:
   void print(const std::string& text);

@@ -471,8 +471,11 @@ class Trainer final : public NextSegment, public EngineObserver {
                          .gpus = gpus_ ? gpus_->readings() : std::vector<GpuReadings>{}});
     TRY(outputs_.finish(report));
     const TracedRun traced{.measured = meter_->trace().events(), .forecast = prediction_.forecast};
-    TRY(write_traces(config_.output.dir, config_.output.trace, session_->plan(), graph_, traced));
+    const Result<void> written =
+        write_traces(config_.output.dir, config_.output.trace, session_->plan(), graph_, traced);
     outputs_.page();
+    outputs_.show(report);  // all files are there before anything can go wrong with a screen
+    TRY(written);
     if (interrupted_ && !checkpoints_->last_step())
       return Error{ErrorKind::interrupted,
                    fmt::format("interrupted after step {}; {}", issued_, checkpoints_->way_on())};

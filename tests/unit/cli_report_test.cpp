@@ -72,6 +72,12 @@ TEST_F(CliReport, makes_the_page_again_and_says_where) {
   EXPECT_EQ(report({run(), "--html", dir_.path() + "/else.html"}).code, 0);
   EXPECT_EQ(read_text(dir_.path() + "/else.html"), page);
   EXPECT_EQ(report({run(), "--html", dir_.path() + "/no/such/place.html"}).code, 6);
+  EXPECT_EQ(report({run(), "--html", dir_.path() + "/else.html"}).code, 0);  // anew
+  const std::string figures = read_text(run() + "/report.json");
+  const Outcome over = report({run(), "--html", run() + "/report.json"});
+  EXPECT_EQ(over.code, 2);
+  EXPECT_THAT(over.err, HasSubstr("report.json: is there, and no page"));
+  EXPECT_EQ(read_text(run() + "/report.json"), figures);
 }
 
 // Everything that a browser could fetch: there is nothing.
@@ -193,6 +199,7 @@ TEST_F(CliReport, values_that_no_run_has_are_refused_by_key) {
           "train_seconds, -0.5, must be a number from 0 to 1e+11");
   refused("\"exposed_seconds\": {", "\"exposed_seconds\": {\"h2d\": -1", "exposed_seconds.h2d, -1, must be");
   refused("\"each_step_seconds\": [", "\"each_step_seconds\": [1, -2", "each_step_seconds[1], -2, must be");
+  refused("\"eval_steps\": []", "\"eval_steps\": [1]", "'eval_steps' has 1 and 'eval_losses' 0");
   refused("\"losses\": [", "\"losses\": [[],", "losses[0], [...], can be no loss");
   refused("\"links\": {", "\"links\": 7, \"x\": {", "links must be an object");
   refused("\"model\": \"", "\"model\": 1, \"x\": \"", "model, 1, must be a text");

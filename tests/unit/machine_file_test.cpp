@@ -48,7 +48,7 @@ std::string error_of(const std::string& yaml) {
 }
 
 Machine full_machine() {
-  Machine m{.name = "a \"box\"\n", .date = "2026-01-31"};
+  Machine m{.name = "a \"box\" \\", .date = "2026-01-31"};
   m.device = {.name = "Tesla: V100 #1", .kind = DeviceKind::cuda, .count = 4, .memory = Bytes{32 * gib}};
   m.device.flops_per_s = {15.7e12, 1.0 / 3 * 1e14, 125e12};
   m.device.block_efficiency = 0.6123456789;
@@ -178,6 +178,7 @@ TEST(MachineFile, RefusesWhatIsWrong) {
       {"h2d:", "d2h:", "'d2h' stands here for the second time"},
       {"  h2d: 24.7 GB/s\n", "", "box.yaml: 'h2d' is missing in section 'copies': host to device"},
       {"copies:", "copis:", "box.yaml:5: unknown key 'copis'; did you mean 'copies'?"},
+      {"cores: 16", "cores: \"1\\e[31m6\"", "host.cores: holds a control character"},
       {"cores: 16", "cores: 0", "host.cores: '0' must be above 0"},
       {"cores: 16", "cores: many", "host.cores: 'many' is not a whole number"},
       {"cores: 16", "cores: 99999999", "host.cores: '99999999' is too large"},

@@ -76,6 +76,20 @@ TEST(ReportTerminal, everything_fits_80_columns) {
   }
 }
 
+// Nothing fits there, but it is drawn, and ends.
+TEST(ReportTerminal, the_narrowest_screen_is_drawn_on) {
+  for (const Screen& screen : {Screen{.columns = 40}, Screen{.columns = 40, .tty = true, .unicode = true}})
+    EXPECT_LT(render_plan(big_plan(), screen).size() + render_report(long_run(), screen).size(), 20'000u);
+  EXPECT_EQ(bar(plain, 0.5, 0, Ink::plain), "");
+}
+
+TEST(ReportTerminal, a_bound_above_what_was_measured_is_explained) {
+  RunReport run = long_run();
+  EXPECT_THAT(render_report(run, plain), Not(HasSubstr("rates measured too low")));
+  run.phases[0].bound_seconds = 2 * run.phases[0].seconds;
+  EXPECT_THAT(render_report(run, plain), HasSubstr("rates measured too low"));
+}
+
 TEST(ReportTerminal, two_runs_fit_whatever_their_names_and_settings) {
   const std::string path = "/a/" + std::string(60, 'b') + "/" + std::string(90, 'c') + "/run";
   RunReport first = long_run(), second = long_run();
@@ -98,7 +112,8 @@ TEST(ReportTerminal, each_figure_of_a_step_names_its_statistic) {
   RunReport r = long_run();
   r.step_seconds = 120, r.predicted_step_seconds = 110, r.phase_steps = 9;
   const std::string text = render_report(r, plain);
-  EXPECT_THAT(text, HasSubstr("median of 10 steps 2m 00s, mean 2m 03s, predicted 1m 50s"));
+  EXPECT_THAT(text,
+              HasSubstr("median of 10 steps 2m 00s, mean with the last update 2m 03s, predicted 1m 50s"));
   EXPECT_THAT(text,
               HasSubstr("median of 9 steady steps 15.0 s\n    forward 3.00 s (least 2.90 s) + backward"));
   EXPECT_THAT(text, HasSubstr("Bytes in a step  mean of 10 steps, first and last too"));
