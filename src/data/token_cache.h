@@ -5,7 +5,7 @@
 // documents.bin: two u64 each: where in tokens.bin a document ends, in tokens, and how many tokens up to
 // there are predicted (a document's first token never is: nothing stands before it).
 //
-// about.json: what it was made of, counts, and a checksum of the others: written last.
+// about.json: what it was made of, counts, and checksums (XXH3) of the two, tokens.bin's first: written last.
 //
 // It is written under another name, KEY.unfinished-RANDOM, and renamed, so that it is there whole or not at
 // all. Its tokens.bin is locked (flock) as long as somebody writes it: what can be locked is nobody's any

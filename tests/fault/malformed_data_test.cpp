@@ -144,7 +144,7 @@ const BadFile caches[] = {
     {"cache_of_other_files", about, R"({"version":1,"key":"x"})", "key x", "made of something else"},
     {"cache_counts", about, R"("documents": 99999)", "about.json", "counts cannot be"},
     {"cache_tokens", "tokens.bin", "1234", "4 bytes", "about.json says"},
-    {"cache_documents", "documents.bin", std::string(16, '\xff'), "document 0", "goes from token"},
+    {"cache_documents", "documents.bin", std::string(16, '\xff'), "XXH3", "about.json says"},
 };
 
 class MalformedCache : public ::testing::TestWithParam<BadFile> {};

@@ -206,7 +206,10 @@ TEST_F(DataCaches, DamagedCachesAreRefusedWithAWayOut) {
   EXPECT_THAT(spoil("tokens.bin", [](std::string& s) { s.resize(s.size() - 4); }),
               HasSubstr("and about.json says"));
   EXPECT_THAT(spoil("documents.bin", [](std::string& s) { s += "xxxx"; }), HasSubstr("and about.json says"));
-  EXPECT_THAT(spoil("documents.bin", [](std::string& s) { s[7] = 1; }), HasSubstr("goes from token"));
+  EXPECT_THAT(spoil("documents.bin", [](std::string& s) { s[0] ^= 1; }),
+              AllOf(HasSubstr("documents.bin: XXH3 is "), HasSubstr("and about.json says")));
+  EXPECT_THAT(spoil("about.json", replace("\"xxh3\": \"", "\"xxh3\": \"0")),
+              HasSubstr("is no two checksums"));
   const std::string advice =
       spoil("documents.bin", [](std::string& s) { std::fill(s.begin(), s.end(), '\0'); });
   EXPECT_THAT(advice, HasSubstr("remove " + cache.string() + " to have it made again"));
