@@ -13,6 +13,7 @@ namespace tidepool {
 namespace {
 
 using testing::CpuRig;
+using testing::CpuRigOptions;
 using testing::frame;
 using testing::HashedData;
 using testing::lane;
@@ -30,12 +31,12 @@ enum class Which { sim, cpu };
 
 class ExecutorContract : public ::testing::TestWithParam<Which> {
  protected:
-  Executor& make(const Plan& plan) {
+  Executor& make(const Plan& plan, const CpuRigOptions& options = {}) {
     if (GetParam() == Which::sim) {
       sim_ = SimExecutor::create(plan, graph_, {.jitter = 0.5});
       return *sim_;
     }
-    rig_ = std::make_unique<CpuRig>(plan, graph_, data_);
+    rig_ = std::make_unique<CpuRig>(plan, graph_, data_, options);
     for (u32 i = 0; i < plan.chunks.size(); ++i) {
       if (plan.homes[i].bytes.value == 0) continue;
       const std::vector<std::byte> content(plan.homes[i].bytes.value, std::byte(i + 1));
@@ -153,7 +154,7 @@ TEST_P(ExecutorContract, DiskLanesCompleteEverythingOnce) {
 TEST_P(ExecutorContract, PatienceEndsWithNothing) {
   TinyPlan tiny;
   tiny.add(body, OpKind::forward, LaneKind::compute);
-  Executor& executor = make(tiny.plan);
+  Executor& executor = make(tiny.plan, {.patience = Nanos{50'000'000}});
   EXPECT_TRUE(executor.wait().empty());
 }
 

@@ -69,7 +69,7 @@ struct CpuRigOptions {
   u32 workers = 2;
   u32 disk_depth = 8;
   DiskFaults faults;
-  Nanos patience{50'000'000};
+  Nanos patience{120'000'000'000};  // longer than a busy machine keeps a thread waiting
 };
 
 class CpuRig {
