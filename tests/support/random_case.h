@@ -13,6 +13,16 @@ struct RandomCase {
   PlanOptions options;
 };
 
+// How many to go through, of `whole`: under a sanitizer, which looks at what code does with any of them, a
+// quarter.
+constexpr u32 random_cases(u32 whole) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return whole / 4;
+#else
+  return whole;
+#endif
+}
+
 // With several devices each has the budget and as many micro-batches as one would.
 inline RandomCase random_case(u32 seed, u32 devices = 1) {
   std::mt19937 rng(seed);

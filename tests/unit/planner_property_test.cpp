@@ -72,13 +72,13 @@ class PlannerProperty : public testing::TestWithParam<u32> {};  // devices
 
 TEST_P(PlannerProperty, EveryPlanVerifiesOrSaysWhatWouldFit) {
   Counts counts;
-  for (u32 seed = 0; seed < (GetParam() == 1 ? 400u : 200u); ++seed) {
+  for (u32 seed = 0; seed < test::random_cases(GetParam() == 1 ? 400 : 200); ++seed) {
     SCOPED_TRACE(seed);
     check(seed, GetParam(), counts);
     if (HasFatalFailure()) return;
   }
-  EXPECT_GT(counts.fitted, 40u);
-  EXPECT_GT(counts.advised, 25u);
+  EXPECT_GT(counts.fitted, test::random_cases(40));
+  EXPECT_GT(counts.advised, test::random_cases(25));
   EXPECT_LT(counts.not_least * 20, counts.budgets);  // other sweeps or chunk sizes would have done with less
 }
 INSTANTIATE_TEST_SUITE_P(Devices, PlannerProperty, testing::Values(1, 2, 3, 4),

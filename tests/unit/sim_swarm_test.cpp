@@ -16,7 +16,7 @@ namespace {
 
 u32 simulations() {
   const char* text = std::getenv("TIDEPOOL_SWARM");
-  return text != nullptr ? static_cast<u32>(std::strtoul(text, nullptr, 10)) : 400;
+  return text != nullptr ? static_cast<u32>(std::strtoul(text, nullptr, 10)) : test::random_cases(400);
 }
 
 Machine random_machine(std::mt19937& rng) {
