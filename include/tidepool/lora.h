@@ -9,14 +9,14 @@
 
 namespace tidepool {
 
-// A linear layer w of `target_modules` computes x w + lora_alpha / r (x A^T) B^T; A [r, in] and B [out, r]
-// are trained, and nothing else is.
+// A linear layer w of `target_modules` computes x w + lora_alpha / r (dropout(x) A^T) B^T; A [r, in] and B
+// [out, r] are trained, and nothing else is.
 struct LoraConfig {
   u32 r = 0;  // 0: no adapters, and everything is trained
   double alpha = 8;
   std::vector<std::string>
       target_modules;  // last parts of modules' names; empty, or all-linear alone: all of them
-  double dropout = 0;  // of x; none is implemented
+  double dropout = 0;  // of x, as adapters see it; each draws its own
   std::string base;    // directory of the frozen model, as adapter_config.json names it
 
   bool on() const { return r > 0; }

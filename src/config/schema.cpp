@@ -55,7 +55,7 @@ const std::array other_fields = std::to_array<Field>({
     {.section = "lora",
      .key = "lora_dropout",
      .ref = REF(lora.dropout),
-     .help = "Dropout of what goes into adapters; only 0 is implemented",
+     .help = "Dropout of what goes into adapters, each with its own",
      .range = {0, 1, true},
      .alias = "dropout"},
 

@@ -130,9 +130,6 @@ std::optional<Complaint> validate(const Config& c) {
             "with model: DIRECTORY, or set lora.r=0 to train all of a model of random weights",
             c.lora.r)};
   }
-  if (c.lora.dropout != 0)
-    return Complaint{"lora", "lora_dropout",
-                     fmt::format("{} is not implemented; set it to 0", c.lora.dropout)};
   if (const std::optional<Complaint> complaint = check_weights(c.data)) return complaint;
   if (const std::optional<Complaint> complaint = check_early_stopping(c)) return complaint;
   if (c.train.precision == Precision::fp16) {

@@ -24,9 +24,8 @@ std::string wrong(const LoraConfig& lora, const LinearModules& modules) {
   if (lora.r > lora_rank_max) return fmt::format("lora.r: {} is above {}", lora.r, lora_rank_max);
   if (!(lora.alpha > 0) || !std::isfinite(lora.alpha))
     return fmt::format("lora.lora_alpha: {} is not above 0", lora.alpha);
-  if (lora.dropout != 0)
-    return fmt::format("lora.lora_dropout: {}, and adapters are trained without dropout here; set it to 0",
-                       lora.dropout);
+  if (!(lora.dropout >= 0 && lora.dropout < 1))
+    return fmt::format("lora.lora_dropout: {} is not from 0 to below 1", lora.dropout);
   const std::vector<std::string_view> names = names_of(modules);
   for (const std::string& target : lora.target_modules) {
     if (target == all_linear && lora.target_modules.size() == 1) continue;

@@ -1,5 +1,8 @@
 #include "model/adapters.h"
 
+#include <algorithm>
+
+#include "kernels/dropout/dropout_cost.h"
 #include "kernels/matmul/matmul_cost.h"
 #include "model/block_calls.h"
 #include "model/layer_code.h"
@@ -10,13 +13,23 @@ namespace {
 
 constexpr u32 adapter_window = 1;  // of a layer's windows
 
+u32 widest_input(const ModelGraph& g) {
+  const LinearModules modules = layer_code(g.config.family).modules(g.config);
+  u32 widest = 0;
+  for (u32 m = 0; m < modules.count; ++m)
+    if (is_target(g.lora, modules.of[m])) widest = std::max(widest, modules.of[m].in);
+  return widest;
+}
+
 }  // namespace
 
 AdapterScratch adapter_scratch(const ModelGraph& g, WorkspaceCutter& layout) {
   if (!g.lora.on()) return {};
-  const u64 elements = g.batch.rows() * g.lora.r;
-  return {.low = layout.take_values(g.activations, elements),
-          .low_grad = layout.take_values(g.activations, elements)};
+  const u64 rows = g.batch.rows(), elements = rows * g.lora.r;
+  AdapterScratch scratch = {.low = layout.take_values(g.activations, elements),
+                            .low_grad = layout.take_values(g.activations, elements)};
+  if (g.lora.dropout > 0) scratch.dropped = layout.take_values(g.activations, rows * widest_input(g));
+  return scratch;
 }
 
 AdapterGradients adapter_gradients_of(const BlockContext& c, const BlockBackward& b) {
@@ -59,7 +72,15 @@ u32 Adapters::columns(JoinedModules joined) const {
   return sum;
 }
 
-void Adapters::make_low(u32 module, ConstValues x) const {
+Dropout Adapters::dropout_of(u32 module) const {
+  return dropout_of_adapter(c_, module, c_.graph.lora.dropout);
+}
+
+ConstValues Adapters::make_low(u32 module, ConstValues x) const {
+  if (const Dropout dropout = dropout_of(module); dropout.on()) {
+    c_.kernels.dropout(dropout, x, scratch_.dropped, u64{rows_of(c_)} * modules_.of[module].in);
+    x = scratch_.dropped;
+  }
   c_.kernels.matmul({.m = rows_of(c_),
                      .n = c_.graph.lora.r,
                      .k = modules_.of[module].in,
@@ -68,6 +89,7 @@ void Adapters::make_low(u32 module, ConstValues x) const {
                      .transposed = true,
                      .scale = static_cast<float>(c_.graph.lora.scale()),
                      .y = scratch_.low});
+  return x;
 }
 
 void Adapters::make_low_grad(u32 module, ConstValues dy, u32 dy_stride) const {
@@ -91,11 +113,6 @@ Matmul Adapters::up(u32 module, ConstValues x) const {
           .transposed = true};
 }
 
-Matmul Adapters::back(u32 module, ConstValues dy, u32 dy_stride) const {
-  make_low_grad(module, dy, dy_stride);
-  return product_of_low_grad(module);
-}
-
 Matmul Adapters::product_of_low_grad(u32 module) const {
   return {.m = rows_of(c_),
           .n = modules_.of[module].in,
@@ -106,8 +123,14 @@ Matmul Adapters::product_of_low_grad(u32 module) const {
 
 void Adapters::add_low_grad(u32 module, Values dx) const {
   Matmul product = product_of_low_grad(module);
-  product.accumulate = true;
   product.y = dx;
+  product.dropout = dropout_of(module);
+  if (product.dropout.on()) {
+    product.epilogue = Epilogue::residual;
+    product.residual = dx;
+  } else {
+    product.accumulate = true;
+  }
   c_.kernels.matmul(product);
 }
 
@@ -128,12 +151,21 @@ void Adapters::add_input_gradient(JoinedModules joined, ConstValues dy, Values d
   });
 }
 
+void Adapters::input_gradient(u32 module, ConstValues dy, Values dx) const {
+  make_low_grad(module, dy, 0);
+  Matmul product = product_of_low_grad(module);
+  product.y = dx;
+  c_.kernels.matmul(product);
+  if (const Dropout dropout = dropout_of(module); dropout.on())
+    c_.kernels.dropout(dropout, dx, dx, u64{product.m} * product.n);
+}
+
 // Leaves the module's low_grad in the scratch.
 void Adapters::module_weight_gradients(Place p, JoinedModules joined, ConstValues x, ConstValues dy,
                                        const AdapterGradients& g) const {
   const u32 a = tensor(p.module);
   const ConstValues dy_of_module = dy.at(p.column);
-  make_low(p.module, x);
+  const ConstValues seen = make_low(p.module, x);
   c_.kernels.weight_gradient({.m = rows_of(c_),
                               .n = modules_.of[p.module].out,
                               .k = c_.graph.lora.r,
@@ -147,7 +179,7 @@ void Adapters::module_weight_gradients(Place p, JoinedModules joined, ConstValue
   c_.kernels.weight_gradient({.m = rows_of(c_),
                               .n = c_.graph.lora.r,
                               .k = modules_.of[p.module].in,
-                              .x = x,
+                              .x = seen,
                               .dy = scratch_.low_grad,
                               .dw = g.window + window_->tensors[a].window_offset,
                               .accumulate = g.accumulate,
@@ -179,21 +211,32 @@ void AdapterCosts::for_targets(JoinedModules joined, Fn fn) const {
     if (is_target(graph_.lora, modules_.of[m])) fn(modules_.of[m]);
 }
 
+// scale x A^T, and the dropout of x before it
+void AdapterCosts::add_low(std::vector<KernelCost>& out, const LinearModule& m) const {
+  const u64 rows = graph_.batch.rows();
+  if (graph_.lora.dropout > 0) out.push_back(dropout_cost(rows * m.in));
+  out.push_back(matmul_cost(rows, graph_.lora.r, m.in, element_bytes(Kind::param, graph_.precision)));
+}
+
+void AdapterCosts::add_product_of_low_grad(std::vector<KernelCost>& out, const LinearModule& m) const {
+  const u64 rows = graph_.batch.rows();
+  out.push_back(matmul_cost(rows, m.in, graph_.lora.r, element_bytes(Kind::param, graph_.precision)));
+  if (graph_.lora.dropout > 0) out.back().vector_flops += dropout_flops(rows * m.in);
+}
+
 void AdapterCosts::add_forward(std::vector<KernelCost>& out, JoinedModules joined) const {
-  const u64 rows = graph_.batch.rows(), r = graph_.lora.r,
-            bytes = element_bytes(Kind::param, graph_.precision);
+  const u64 rows = graph_.batch.rows(), bytes = element_bytes(Kind::param, graph_.precision);
   for_targets(joined, [&](const LinearModule& m) {
-    out.push_back(matmul_cost(rows, r, m.in, bytes));
-    out.push_back(matmul_cost(rows, m.out, r, bytes));
+    add_low(out, m);
+    out.push_back(matmul_cost(rows, m.out, graph_.lora.r, bytes));
   });
 }
 
 void AdapterCosts::add_input_gradient(std::vector<KernelCost>& out, JoinedModules joined) const {
-  const u64 rows = graph_.batch.rows(), r = graph_.lora.r,
-            bytes = element_bytes(Kind::param, graph_.precision);
+  const u64 rows = graph_.batch.rows(), bytes = element_bytes(Kind::param, graph_.precision);
   for_targets(joined, [&](const LinearModule& m) {
-    out.push_back(matmul_cost(rows, r, m.out, bytes));
-    out.push_back(matmul_cost(rows, m.in, r, bytes));
+    out.push_back(matmul_cost(rows, graph_.lora.r, m.out, bytes));
+    add_product_of_low_grad(out, m);
   });
 }
 
@@ -201,7 +244,7 @@ void AdapterCosts::add_weight_gradients(std::vector<KernelCost>& out, JoinedModu
   const u64 rows = graph_.batch.rows(), r = graph_.lora.r,
             bytes = element_bytes(Kind::param, graph_.precision);
   for_targets(joined, [&](const LinearModule& m) {
-    out.push_back(matmul_cost(rows, r, m.in, bytes));
+    add_low(out, m);
     out.push_back(weight_gradient_cost(rows, r, m.out));
     out.push_back(matmul_cost(rows, r, m.out, bytes));
     out.push_back(weight_gradient_cost(rows, m.in, r));
@@ -209,10 +252,8 @@ void AdapterCosts::add_weight_gradients(std::vector<KernelCost>& out, JoinedModu
 }
 
 void AdapterCosts::add_gradients(std::vector<KernelCost>& out, JoinedModules joined) const {
-  const u64 rows = graph_.batch.rows(), r = graph_.lora.r,
-            bytes = element_bytes(Kind::param, graph_.precision);
   add_weight_gradients(out, joined);
-  for_targets(joined, [&](const LinearModule& m) { out.push_back(matmul_cost(rows, m.in, r, bytes)); });
+  for_targets(joined, [&](const LinearModule& m) { add_product_of_low_grad(out, m); });
 }
 
 }  // namespace tidepool

@@ -40,6 +40,7 @@ bool is_target(const LoraConfig&, const LinearModule&);
 struct AdapterScratch {
   Values low;       // [R, r]: scale x A^T
   Values low_grad;  // [R, r]: scale dy B
+  Values dropped;   // [R, in] of the widest: x with dropout; null without dropout
 };
 // Nothing without LoRA.
 AdapterScratch adapter_scratch(const ModelGraph&, WorkspaceCutter&);
@@ -51,7 +52,8 @@ struct AdapterGradients {
 };
 AdapterGradients adapter_gradients_of(const BlockContext&, const BlockBackward&);
 
-// A layer's adapters in device memory. Of modules that have none, and without LoRA, every call does nothing.
+// A layer's adapters in device memory. Their x is that of their module with a dropout of its own. Of modules
+// that have none, and without LoRA, every call does nothing.
 class Adapters {
  public:
   // `windows`: the block's.
@@ -62,17 +64,18 @@ class Adapters {
 
   // y += scale (x A^T) B^T for each module, in its columns.
   void add_to(JoinedModules, ConstValues x, Values y) const;
-  // dx += scale (dy B) A
+  // dx += scale (dy B) A, through the dropout of x
   void add_input_gradient(JoinedModules, ConstValues dy, Values dx) const;
+  // The same of one module that stands alone, but dx = it.
+  void input_gradient(u32 module, ConstValues dy, Values dx) const;
   // dB = dy^T (scale x A^T), dA = (scale dy B)^T x
   void weight_gradients(JoinedModules, ConstValues x, ConstValues dy, const AdapterGradients&) const;
   // Both, where x and dx are there together: scale dy B is made once. They do not overlap.
   void gradients(JoinedModules, ConstValues x, ConstValues dy, Values dx, const AdapterGradients&) const;
 
-  // The last product of add_to and add_input_gradient, for those who give it another end: y = low B^T [R,
-  // out], y = low_grad A [R, in], packed. What it multiplies is made by this call.
+  // The last product of add_to, for those who give it another end: y = low B^T [R, out], packed. What it
+  // multiplies is made by this call.
   Matmul up(u32 module, ConstValues x) const;
-  Matmul back(u32 module, ConstValues dy, u32 dy_stride) const;
 
  private:
   struct Place {
@@ -83,7 +86,8 @@ class Adapters {
   u32 columns(JoinedModules) const;
   u32 tensor(u32 module) const;  // of A; B is the next
   Param param(u32 tensor) const;
-  void make_low(u32 module, ConstValues x) const;
+  Dropout dropout_of(u32 module) const;
+  ConstValues make_low(u32 module, ConstValues x) const;  // returns x as adapters see it
   void make_low_grad(u32 module, ConstValues dy, u32 dy_stride) const;
   void module_weight_gradients(Place, JoinedModules, ConstValues x, ConstValues dy,
                                const AdapterGradients&) const;
@@ -110,6 +114,8 @@ class AdapterCosts {
  private:
   template <class Fn>
   void for_targets(JoinedModules, Fn) const;
+  void add_low(std::vector<KernelCost>&, const LinearModule&) const;
+  void add_product_of_low_grad(std::vector<KernelCost>&, const LinearModule&) const;
 
   const ModelGraph& graph_;
   LinearModules modules_;

@@ -1,6 +1,7 @@
 // One function per block and direction; block_forward and block_backward choose among them.
 #pragma once
 
+#include "model/adapters.h"
 #include "model/block_layouts.h"
 #include "model/blocks.h"
 #include "model/gpt2_tensors.h"
@@ -32,12 +33,20 @@ inline u32 rows_of(const BlockContext& c) { return static_cast<u32>(c.graph.batc
 // A block's dropouts, numbered within it.
 enum class DropoutSite : u8 { embedding = 0, attention = 0, after_attention = 1, after_mlp = 2 };
 
-inline Dropout dropout_of(const BlockContext& c, DropoutSite site, double p) {
+inline Dropout dropout_of_tensor(const BlockContext& c, u32 tensor, double p) {
   return {.p = c.training ? static_cast<float>(p) : 0.0f,
           .seed = c.seed,
           .step = c.step,
           .micro_batch = c.micro_batch,
-          .tensor = 4 * c.block + static_cast<u32>(site)};
+          .tensor = tensor};
+}
+inline Dropout dropout_of(const BlockContext& c, DropoutSite site, double p) {
+  return dropout_of_tensor(c, 4 * c.block + static_cast<u32>(site), p);
+}
+// Of what goes into the adapter of a block's module; numbered apart from the blocks' own.
+inline Dropout dropout_of_adapter(const BlockContext& c, u32 module, double p) {
+  constexpr u32 adapters = 0x8000'0000;
+  return dropout_of_tensor(c, adapters | (LinearModules::count_max * c.block + module), p);
 }
 
 }  // namespace tidepool

@@ -117,12 +117,11 @@ void gelu_backward(const Backward& s, ConstValues dout) {
                     .x = dout,
                     .weight = s.w[mlp_c_proj_weight],
                     .transposed = true};
-  if (!s.adapters.has(gpt2_modules::mlp_c_proj.first)) return finish(product);
-  product.y = s.workspace.wide;
-  s.c.kernels.matmul(product);
-  Matmul back = s.adapters.back(gpt2_modules::mlp_c_proj.first, dout, s.h());
-  back.addend = s.workspace.wide;
-  finish(back);
+  if (const u32 module = gpt2_modules::mlp_c_proj.first; s.adapters.has(module)) {
+    s.adapters.input_gradient(module, dout, s.workspace.wide);
+    product.addend = s.workspace.wide;
+  }
+  finish(product);
 }
 
 void mlp_backward(const Backward& s) {

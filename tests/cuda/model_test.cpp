@@ -65,7 +65,9 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
   static ModelGraph graph(Precision activations) {
     BatchShape shape = batch;
     shape.packed = GetParam().family != Family::gpt2;
-    return build_model(config(), GetParam().parameters, shape, activations, {.r = GetParam().lora}).value();
+    return build_model(config(), GetParam().parameters, shape, activations,
+                       {.r = GetParam().lora, .dropout = 0.1})
+        .value();
   }
 
   // keep: of both micro-batches, what backward needs of layers' insides; else it is made again.

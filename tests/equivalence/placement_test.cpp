@@ -57,7 +57,10 @@ Config group_config(const Group& group, const TrainDir& dir) {
   const double dropout = group.accumulation > 1 || group.precision != Precision::fp32 ? 0.1 : 0.0;
   c.model.attention_dropout = dropout;
   if (group.family == Family::gpt2) c.model.embedding_dropout = c.model.residual_dropout = dropout;
-  if (group.lora) c = testing::lora_config(std::move(c), testing::made_base(dir, group.family));
+  if (group.lora) {
+    c = testing::lora_config(std::move(c), testing::made_base(dir, group.family));
+    c.lora.dropout = dropout;
+  }
   return c;
 }
 

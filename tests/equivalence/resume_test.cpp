@@ -46,7 +46,10 @@ Config resume_config(const Kind& kind, const TrainDir& dir, const std::string& r
   c.train.eval_steps = 5;
   c.model.residual_dropout = 0.1;
   c.output.save_steps = 4;
-  if (kind.lora) c = testing::lora_config(std::move(c), testing::made_base(dir, Family::gpt2));
+  if (kind.lora) {
+    c = testing::lora_config(std::move(c), testing::made_base(dir, Family::gpt2));
+    c.lora.dropout = 0.1;
+  }
   return c;
 }
 

@@ -92,7 +92,7 @@ TEST(LoraGraph, RefusesByName) {
   EXPECT_THAT(message({.r = 4, .target_modules = {"c_attn"}}), HasSubstr("q_proj, k_proj"));
   EXPECT_THAT(message({.r = 4, .target_modules = {"q_proj", "all-linear"}}), HasSubstr("all-linear alone"));
   EXPECT_EQ(graph_of({.r = 4, .target_modules = {"all-linear"}})->windows, graph_of({.r = 4})->windows);
-  EXPECT_THAT(message({.r = 4, .dropout = 0.1}), HasSubstr("lora.lora_dropout"));
+  EXPECT_THAT(message({.r = 4, .dropout = 1}), HasSubstr("lora.lora_dropout"));
   EXPECT_THAT(message({.r = 4, .alpha = 0}), HasSubstr("lora.lora_alpha"));
 }
 
@@ -116,10 +116,18 @@ TEST(LoraConfigFile, NeedsAModelDirectory) {
   const auto c = parse_config(yaml("{model_type: llama}", "{r: 8}"), "c.yaml", {});
   ASSERT_FALSE(c);
   EXPECT_THAT(c.error().message, HasSubstr("model: DIRECTORY"));
-  const auto d =
-      parse_config(yaml(test::family_directory("llama_tied"), "{r: 8, lora_dropout: 0.1}"), "c.yaml", {});
-  ASSERT_FALSE(d);
-  EXPECT_THAT(d.error().message, HasSubstr("lora_dropout"));
+}
+
+TEST(LoraConfigFile, DropoutIsBelowOne) {
+  const auto parsed = [](const char* lora) {
+    return parse_config(yaml(test::family_directory("llama_tied"), lora), "c.yaml", {});
+  };
+  EXPECT_EQ(parsed("{r: 8, lora_dropout: 0.05}")->lora.dropout, 0.05);
+  for (const char* lora : {"{r: 8, lora_dropout: 1}", "{r: 8, lora_dropout: -0.1}"}) {
+    const auto c = parsed(lora);
+    ASSERT_FALSE(c) << lora;
+    EXPECT_THAT(c.error().message, HasSubstr("lora_dropout"));
+  }
 }
 
 // ---- which modules adapter_config.json names

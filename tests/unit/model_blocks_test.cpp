@@ -88,15 +88,17 @@ TEST(Blocks, DropoutDependsOnStepAndMicroBatch) {
 }
 
 // Directional derivative of the loss, with dropout held fixed by its counter.
-TEST(Blocks, GradientsAreDerivatives) {
+void expect_derivatives(const ModelConfig& config, const LoraConfig& lora = {}) {
   const auto pool = make_pool(2);
-  ModelRunner model(build_model(small_config(), Precision::fp32, batch).value(), *pool);
+  ModelRunner model(build_model(config, Precision::fp32, batch, Precision::fp32, lora).value(), *pool);
   model.init(5, 5.0f);
   const Batch data(3);
   model.forward_backward(data.tokens.data(), data.targets.data(), 1.0);
   const auto gradients = model.gradients();
   const ModelRunner::Weights start = model.weights;
+  u32 compared = 0;
   for (u32 w = 0; w < start.size(); ++w) {
+    if (!model.graph().windows[w].trainable) continue;
     for (const Tensor& t : model.graph().windows[w].tensors) {
       // Along the gradient's signs, where the change of the loss is largest.
       const auto& g = gradients.at(t.name);
@@ -114,7 +116,25 @@ TEST(Blocks, GradientsAreDerivatives) {
       };
       const double measured = (at(step) - at(-step)) / (2 * step);
       EXPECT_NEAR(measured / slope, 1.0, 0.02) << t.name << " slope " << slope;
+      ++compared;
     }
+  }
+  EXPECT_GT(compared, 10u);
+}
+
+ModelConfig small_llama() {
+  ModelConfig c = default_model(Family::llama);
+  c.vocab_size = 131, c.positions = 80, c.width = 36, c.layers = 2, c.heads = 6;
+  c.inner_given = 56, c.kv_heads_given = 2, c.attention_dropout = 0.2;
+  return c;
+}
+
+TEST(Blocks, GradientsAreDerivatives) { expect_derivatives(small_config()); }
+
+TEST(Blocks, GradientsOfAdaptersAreDerivatives) {
+  for (const ModelConfig& config : {small_config(), small_llama()}) {
+    SCOPED_TRACE(name(config.family));
+    expect_derivatives(config, {.r = 4, .dropout = 0.3});
   }
 }
 
