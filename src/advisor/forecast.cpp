@@ -137,8 +137,7 @@ double least_step_seconds(const Plan& plan, const ModelGraph& graph, const Machi
   for (const Op& op : body.ops) {
     const Flow flow = cost.flow(body, op);
     double alone = 0;
-    for (u32 i = 0; i < flow.demand_count; ++i) {
-      const auto [resource, amount] = flow.demands[i];
+    for (const auto& [resource, amount] : flow.demands) {
       alone = std::max(alone, amount / capacities[resource]);
       seconds[resource] += amount / capacities[resource];
     }

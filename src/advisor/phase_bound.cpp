@@ -145,9 +145,9 @@ class Phases {
     const Flow flow = cost_.flow(body_, op);
     const u32 phase = phase_of(id);
     const double share = computes(op.kind) ? computed_share(op) : needed_share(op);
-    for (u32 d = 0; d < flow.demand_count; ++d) {
-      Load& load = loads_[flow.demands[d].resource];
-      const double amount = flow.demands[d].amount * share;
+    for (const Demand& demand : flow.demands) {
+      Load& load = loads_[demand.resource];
+      const double amount = demand.amount * share;
       (computes(op.kind) ? load.fixed : load.movable)[phase] += amount;
       if (!computes(op.kind) && op.operands_count > 0)
         load.bytes += share * static_cast<double>(body_.operands_of(op)[0].frame.bytes.value);

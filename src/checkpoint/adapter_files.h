@@ -25,7 +25,7 @@ struct AdapterConfig {
   u32 r = 0;
   double alpha = 0;
   double scale = 0;             // alpha / r, or alpha / sqrt(r) with use_rslora
-  bool fan_in_fan_out = false;  // the model's matrices are [in, out]
+  bool fan_in_fan_out = false;  // the model's matrices are [in, out]; a known family tells better
   AdapterTargets targets;
   std::string base;  // directory of the model that it is for, as its maker wrote it; empty: not said
 };

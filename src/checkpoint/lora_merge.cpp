@@ -32,9 +32,11 @@ std::vector<float> transposed(const std::vector<float>& in, u64 rows, u64 column
 
 }  // namespace
 
-Result<std::unique_ptr<AdapterMerge>> AdapterMerge::open(const std::string& directory) {
+Result<std::unique_ptr<AdapterMerge>> AdapterMerge::open(const std::string& directory,
+                                                         const std::string& base) {
   std::unique_ptr<AdapterMerge> out(new AdapterMerge);
   TRY_ASSIGN(out->config_, read_adapter_config(directory, ErrorKind::bad_input));
+  TRY_ASSIGN(out->family_, family_of_directory(base));
   TRY_ASSIGN(out->file_, SafetensorsFile::open(directory + "/" + adapter_weights_file, ErrorKind::bad_input));
   out->config_path_ = directory + "/" + adapter_config_file;
   if (out->config_.targets.none())
@@ -121,6 +123,15 @@ Result<std::vector<float>> AdapterMerge::read(const StoredTensor& t) const {
   return out;
 }
 
+// GPT-2's layers are Conv1D, all other matrices Linear. PEFT goes by the kind of module as well, and corrects
+// a flag that says otherwise.
+bool AdapterMerge::fan_in_fan_out(std::string_view tensor) const {
+  if (!family_) return config_.fan_in_fan_out;
+  if (style(*family_) != LayerStyle::gpt2) return false;
+  if (tensor.starts_with(gpt2_prefix)) tensor.remove_prefix(gpt2_prefix.size());
+  return tensor.starts_with("h.");
+}
+
 Result<void> AdapterMerge::load(std::string_view tensor, std::span<const u64> shape) {
   const std::string stem = stem_of(tensor);
   CHECK(!stem.empty(), tensor);
@@ -130,8 +141,7 @@ Result<void> AdapterMerge::load(std::string_view tensor, std::span<const u64> sh
   const bool matrix = shape.size() == 2;
   rows_ = matrix ? shape[0] : 0;
   columns_ = matrix ? shape[1] : 0;
-  // GPT-2's matrices are [in, out].
-  const bool flipped = config_.fan_in_fan_out;
+  const bool flipped = fan_in_fan_out(tensor);
   if (!matrix || rows_ != (flipped ? in : out) || columns_ != (flipped ? out : in))
     return wrong(*file_, a.name,
                  fmt::format("is {} and lora_B {}, which does not fit the model's {} of {}", shape_of(a),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -17,10 +18,10 @@ namespace tidepool {
 // Holds the factors of one tensor at a time: r (rows + columns) floats. One thread.
 class AdapterMerge final : public TensorChange {
  public:
-  // Of an adapter's directory: of PEFT, or a checkpoint of a run with LoRA. ErrorKind::bad_input, naming file
-  // and tensor; also for tensors of modules that the config does not name: PEFT leaves them out, and merges
-  // something else.
-  static Result<std::unique_ptr<AdapterMerge>> open(const std::string& directory);
+  // Of an adapter's directory: of PEFT, or a checkpoint of a run with LoRA; `base`: the directory of the
+  // model that it is merged into. ErrorKind::bad_input, naming file and tensor; also for tensors of modules
+  // that the config does not name: PEFT leaves them out, and merges something else.
+  static Result<std::unique_ptr<AdapterMerge>> open(const std::string& directory, const std::string& base);
 
   // Whether the tensor of the model, "model.layers.0.mlp.up_proj.weight" or "h.0.attn.c_attn.weight", gets
   // anything.
@@ -45,11 +46,13 @@ class AdapterMerge final : public TensorChange {
       std::string_view tensor) const;  // "base_model.model. ...", without ".lora_A.weight"; empty: none
   Error wrong_config(const std::string& reason) const;
   Result<void> check_target(const StoredTensor&, std::string_view stem) const;
+  bool fan_in_fan_out(std::string_view tensor) const;  // [in, out]
   Result<void> load(std::string_view tensor, std::span<const u64> shape);
   Result<std::vector<float>> read(const StoredTensor&) const;
 
   std::string config_path_;
   AdapterConfig config_;
+  std::optional<Family> family_;  // of the base; none: one that Tidepool does not know
   std::unique_ptr<SafetensorsFile> file_;
   std::set<std::string, std::less<>> stems_, seen_;
 

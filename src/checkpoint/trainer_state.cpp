@@ -88,6 +88,13 @@ class Fields {
 
 }  // namespace
 
+const EvalLoss* best_evaluation(std::span<const EvalLoss> evaluations) {
+  const EvalLoss* best = nullptr;
+  for (const EvalLoss& e : evaluations)
+    if (best == nullptr || e.loss < best->loss || std::isnan(best->loss)) best = &e;
+  return best;
+}
+
 std::string to_text(const TrainerState& s) {
   json::object o;
   o["global_step"] = s.step;
@@ -98,6 +105,8 @@ std::string to_text(const TrainerState& s) {
   o["seconds"] = exact(s.seconds);
   o["best_step"] = s.best_step;
   o["best_eval_loss"] = exact(s.best_eval_loss);
+  // Follows from eval_losses, and is for those who read best_eval_loss.
+  if (const EvalLoss* best = best_evaluation(s.eval_losses)) o["best_eval_step"] = best->step;
   if (s.loss_scale)
     o["loss_scale"] = json::object{{"scale", json::string(exact(s.loss_scale->scale))},
                                    {"good_steps", s.loss_scale->good_steps},

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,8 @@ struct EvalLoss {
   double loss = 0;
   bool operator==(const EvalLoss&) const = default;
 };
+// The first of those with the lowest loss; null: there is none. Any number is below one that is none.
+const EvalLoss* best_evaluation(std::span<const EvalLoss>);
 
 // fp16: how the next step's loss is scaled, and how many steps have changed no weight.
 struct StoredLossScale {
@@ -36,10 +39,10 @@ struct TrainerState {
   std::string base_fingerprint;  // of the model that adapters stand beside; empty: none, or not said
   std::vector<double> losses;    // of steps 1 .. step
   std::vector<EvalLoss> eval_losses;
-  u64 tokens = 0;      // trained on so far
-  double seconds = 0;  // training time so far, earlier runs included
-  u64 best_step = 0;   // 0: no evaluation yet
-  double best_eval_loss = 0;
+  u64 tokens = 0;             // trained on so far
+  double seconds = 0;         // training time so far, earlier runs included
+  u64 best_step = 0;          // of the first checkpoint at or after the best evaluation; 0: no evaluation yet
+  double best_eval_loss = 0;  // of that evaluation
   std::optional<StoredLossScale> loss_scale;  // fp16 only
   // Settings that the numbers depend on, as in config.yaml: {"train.learning_rate": "0.001"}.
   std::map<std::string, std::string> settings;

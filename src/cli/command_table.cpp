@@ -236,6 +236,7 @@ constexpr std::array report_options = {
 Result<void> run_report(const Arguments& arguments) {
   const auto& words = arguments.positional();
   if (words.size() > 2) return usage("at most two run directories stand beside each other");
+  if (arguments.has("html") && arguments.text("html").empty()) return usage("--html: name a file");
   return report({.run_dirs = words, .html = arguments.text("html")});
 }
 

@@ -60,7 +60,7 @@ Result<void> export_model(const ExportArguments& arguments) {
   for (const std::string& note : source.notes) fmt::print(stderr, "{}\n", note);
   std::unique_ptr<AdapterMerge> merge;
   if (!source.adapter.empty()) {
-    TRY_ASSIGN(merge, AdapterMerge::open(source.adapter));
+    TRY_ASSIGN(merge, AdapterMerge::open(source.adapter, source.directory));
   }
   TRY_ASSIGN(const std::unique_ptr<ModelExport> model,
              ModelExport::open(source.directory, {.dtype = arguments.dtype,

@@ -31,6 +31,7 @@ ModelConfig sized(const Config& config, u32 heads) {
   model.width = heads * head_width;
   if (style(model.family) == LayerStyle::gpt2) return model;
   model.kv_heads_given = kv_heads_of(config.model, heads);
+  if (model.head_size_given != 0) model.head_size_given = head_width;
   if (config.model.inner_given != 0)
     model.inner_given =
         static_cast<u32>(round_up(u64{config.model.inner_given} * model.width / config.model.width, 256));

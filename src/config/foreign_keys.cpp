@@ -88,7 +88,7 @@ struct Instead {
   std::string_view key;
   std::string_view advice;
 };
-constexpr std::array<Instead, 26> advices = {{
+constexpr std::array<Instead, 33> advices = {{
     {"num_train_epochs", "set train.max_steps"},
     {"warmup_ratio", "train.warmup_steps takes a ratio below 1"},
     {"fp16", "set train.precision: fp16"},
@@ -111,6 +111,14 @@ constexpr std::array<Instead, 26> advices = {{
     {"max_eval_samples", "set train.eval_batches"},
     {"save_strategy", "set output.save_steps"},
     {"logging_strategy", "set output.logging_steps"},
+    {"bias", "adapters have none; leave the key out"},
+    {"task_type", "it is CAUSAL_LM; leave the key out"},
+    {"use_dora", "only plain LoRA is trained; leave the key out"},
+    {"use_rslora", "set lora.lora_alpha to lora_alpha times the square root of lora.r, which is the same"},
+    {"modules_to_save",
+     "adapters alone are trained; leave the key out, or leave lora out to train the whole model"},
+    {"rank_pattern", "all adapters have the rank lora.r; leave the key out"},
+    {"layers_to_transform", "every layer gets adapters; leave the key out"},
     {"logging_dir", "set output.dir"},
     {"resume_from_checkpoint", "use the option --resume"},
     {"lr", "set train.learning_rate"},

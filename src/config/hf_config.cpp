@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <charconv>
 #include <filesystem>
 
 #include "config/foreign_keys.h"
@@ -309,12 +311,55 @@ Result<ModelConfig> parse_hf_config(std::string_view text, ErrorKind error_kind,
   return Reader(*family, error_kind, file_name).read(root.get_object());
 }
 
+Result<std::optional<Family>> family_of_directory(const std::string& directory) {
+  const std::string path = directory + "/" + model_config_file;
+  TRY_ASSIGN(const std::string text, read_small_file(path, config_bytes_max, ErrorKind::bad_input));
+  TRY_ASSIGN(const json::value root, parse_json(text, ErrorKind::bad_input, path));
+  const json::value* type = root.is_object() ? root.get_object().if_contains("model_type") : nullptr;
+  if (type == nullptr || !type->is_string()) return std::optional<Family>();
+  const Result<Family> family = parse_family(std::string_view(type->get_string()));
+  return family ? std::optional(*family) : std::nullopt;
+}
+
 Error adapters_are_no_model(const std::string& directory) {
   return {ErrorKind::usage,
           fmt::format("{0} holds adapters (LoRA) and no model: merge them with `tidepool export {0} OUT` and "
                       "name OUT, or go on with their run: its config, and --resume",
                       directory)};
 }
+
+namespace {
+
+constexpr std::string_view checkpoint_start = "checkpoint-";
+
+// DIRECTORY/checkpoint-N of the highest N; empty: there is none.
+std::string newest_checkpoint(const std::string& directory) {
+  std::error_code ignored;
+  std::optional<u64> newest;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(checkpoint_start)) continue;
+    u64 step = 0;
+    const char* const end = name.data() + name.size();
+    const auto [rest, fault] = std::from_chars(name.data() + checkpoint_start.size(), end, step);
+    if (fault == std::errc() && rest == end) newest = std::max(newest.value_or(0), step);
+  }
+  return newest ? fmt::format("{}/{}{}", directory, checkpoint_start, *newest) : "";
+}
+
+Error run_is_no_model(const std::string& directory, const std::string& checkpoint) {
+  std::error_code ignored;
+  const bool adapters = std::filesystem::exists(checkpoint + "/" + adapter_config_file, ignored);
+  return {
+      ErrorKind::usage,
+      fmt::format("{} is a run's directory and holds no {}: ", directory, model_config_file) +
+          (adapters ? fmt::format("its newest checkpoint holds adapters (LoRA); merge them with `tidepool "
+                                  "export {} OUT` and name OUT",
+                                  checkpoint)
+                    : "name its newest checkpoint, " + checkpoint)};
+}
+
+}  // namespace
 
 Result<ModelConfig> read_model_directory(const std::string& directory) {
   std::error_code ignored;
@@ -324,9 +369,12 @@ Result<ModelConfig> read_model_directory(const std::string& directory) {
                              "or write keys under 'model:', such as model_type",
                              directory)};
   const std::string path = directory + "/" + model_config_file;
-  if (!std::filesystem::exists(path, ignored) &&
-      std::filesystem::exists(directory + "/" + adapter_config_file, ignored))
-    return adapters_are_no_model(directory);
+  if (!std::filesystem::exists(path, ignored)) {
+    if (std::filesystem::exists(directory + "/" + adapter_config_file, ignored))
+      return adapters_are_no_model(directory);
+    if (const std::string checkpoint = newest_checkpoint(directory); !checkpoint.empty())
+      return run_is_no_model(directory, checkpoint);
+  }
   TRY_ASSIGN(const std::string text, read_small_file(path, config_bytes_max, ErrorKind::bad_input));
   return parse_hf_config(text, ErrorKind::bad_input, path);
 }

@@ -38,8 +38,11 @@ Result<std::string> generation_config_text(std::string_view config_json, std::st
 // otherwise: another model_type, another activation, sliding windows ... Errors name `file_name` and the key.
 Result<ModelConfig> parse_hf_config(std::string_view text, ErrorKind error_kind, std::string_view file_name);
 
-// Of `directory`/config.json. ErrorKind::usage where there is no such directory, or adapters alone in it;
-// bad_input for what is in the file.
+// Of any model's directory; none where its model_type is not one of Tidepool's. ErrorKind::bad_input.
+Result<std::optional<Family>> family_of_directory(const std::string& directory);
+
+// Of `directory`/config.json. ErrorKind::usage where there is no such directory, or in it adapters alone
+// or a run's checkpoints; bad_input for what is in the file.
 Result<ModelConfig> read_model_directory(const std::string& directory);
 // Of a directory that was named as a model's and holds adapters alone.
 Error adapters_are_no_model(const std::string& directory);

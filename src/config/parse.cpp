@@ -52,6 +52,8 @@ class Reader {
   Error unknown_key(const std::string& place, std::string_view section, const std::string& key) const;
   Error unknown_section(const std::string& place, const std::string& name) const;
 
+  const Field* given_without_rank();
+
   std::string& place_of(const Field& field) { return places_[static_cast<size_t>(&field - schema().data())]; }
 
   std::string file_;
@@ -288,6 +290,17 @@ Result<void> Reader::read_override(const std::string& text) {
   return read_key(place, section, key, value);
 }
 
+// A key of adapters where there are to be none, and nobody said so: the whole model would be trained.
+const Field* Reader::given_without_rank() {
+  const Field* given = nullptr;
+  for (const Field& field : schema()) {
+    if (field.section != "lora" || place_of(field).empty()) continue;
+    if (field.key == "r") return nullptr;
+    given = &field;
+  }
+  return given;
+}
+
 Result<Config> Reader::finish() {
   for (const Field& field : schema()) {
     if (field.required && place_of(field).empty()) {
@@ -298,6 +311,12 @@ Result<Config> Reader::finish() {
                       field.key, field.section, field.key, example, field.section, field.key, example,
                       field.help));
     }
+  }
+  if (const Field* of_adapters = given_without_rank()) {
+    return fault_at(place_of(*of_adapters),
+                    fmt::format("lora.{} is for adapters, and lora.r, their rank, is not set: set it (PEFT's "
+                                "default is 8), or set lora.r=0 to train the whole model",
+                                of_adapters->key));
   }
   config_.model_directory = directory_;
   const std::optional<Complaint> complaint = validate(config_);

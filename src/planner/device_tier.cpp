@@ -210,7 +210,7 @@ class DevicePlanner {
     for (const Arc& arc : home_arcs()) at_home.add(arc.span, arc.bytes);
     out_.working_set.clear();
     for (i32 p = 0; p < program_.positions(); ++p)
-      out_.working_set.push_back((used.at(p) + reserve - at_home.at(p)).value);
+      out_.working_set.push_back((used.at(p) + reserve + in_.options.device_reserved - at_home.at(p)).value);
     const Bytes room = budget_ > reserve ? budget_ - reserve : Bytes{0};
     if (choose_stays_of_chains(room, used)) return true;
     choose_keep(room, used);

@@ -67,7 +67,8 @@ Result<void> check_options(const PlanOptions& options) {
 }
 
 // The first attempt that fits: fewest sweeps first, of those the largest chunks. Else what is short.
-Result<Attempt> find_fitting(const ModelGraph& graph, const PlanOptions& options) {
+Result<Attempt> find_fitting(const ModelGraph& graph, const PlanOptions& options,
+                             SearchWork* work = nullptr) {
   TRY(check_options(options));
   TRY(check_plan_size(graph, options, chunk_elements_to_try(graph, options).front()));
   if (std::optional<Error> error = too_large(graph, options)) return *std::move(error);
@@ -77,6 +78,8 @@ Result<Attempt> find_fitting(const ModelGraph& graph, const PlanOptions& options
   for (u32 sweeps : sweeps_to_try(options)) {
     u64 short_by = ~u64{0};
     for (u64 elements : chunk_elements_to_try(graph, options)) {
+      if (work && !work->takes(plan_size(graph, options, elements).ops()))
+        return Error{ErrorKind::does_not_fit, "no plan that fits was found before the search was cut short"};
       Attempt a = attempt(graph, options, {.sweeps = sweeps, .chunk_elements = elements});
       if (a.fits) return a;
       const u64 now_short_by = shortfall(options, a);
@@ -98,21 +101,29 @@ Result<Attempt> find_fitting(const ModelGraph& graph, const PlanOptions& options
 
 }  // namespace
 
-Result<void> check_fits(const ModelGraph& graph, const PlanOptions& options) {
-  TRY(find_fitting(graph, options));
+bool SearchWork::takes(u64 more) {
+  if (ops != 0 && ops + more > ops_max) {
+    cut = true;
+    return false;
+  }
+  ops += more;
+  return true;
+}
+
+Result<void> check_fits(const ModelGraph& graph, const PlanOptions& options, SearchWork* work) {
+  TRY(find_fitting(graph, options, work));
   return {};
 }
 
-std::optional<Bytes> least_budget(const ModelGraph& graph, const PlanOptions& options, Tier tier,
-                                  Bytes most) {
-  if (most <= options.budgets.of(tier)) return std::nullopt;
+std::optional<Budgets> least_budgets(const ModelGraph& graph, const PlanOptions& options, const Budgets& most,
+                                     SearchWork* work) {
   PlanOptions larger = options;
-  budget_of(larger.budgets, tier) = most;
+  larger.budgets = most;
   larger.advise = false;
-  const Result<Attempt> found = find_fitting(graph, larger);
+  const Result<Attempt> found = find_fitting(graph, larger, work);
   if (!found) return std::nullopt;
   lower_again(graph, options.budgets, found->options, found->program.ops.size(), larger);
-  return larger.budgets.of(tier);
+  return larger.budgets;
 }
 
 Result<Plan> draft_plan(const ModelGraph& graph, const PlanOptions& options) {

@@ -40,12 +40,23 @@ Result<Plan> make_plan(const ModelGraph&, const PlanOptions&);
 // The same plan before its proof, to compare with others. Never to be run, nor shown as one that can be.
 Result<Plan> draft_plan(const ModelGraph&, const PlanOptions&);
 
-// Whether there is a plan, in a fraction of the time: where everything lies, without an op. Errors: as
-// make_plan.
-Result<void> check_fits(const ModelGraph&, const PlanOptions&);
+// How long a search may take, in ops and not in seconds: the same job gets the same answer on any machine.
+struct SearchWork {
+  u64 ops_max = 0;  // but the first attempt is made whatever it takes
+  u64 ops = 0;      // of all attempts
+  bool cut = false;
 
-// The least budget of one tier, above what it has, that makes room with the others as they are: to 1 in 64,
-// of the sweeps and chunk size found for `most`. None: not even `most` does.
-std::optional<Bytes> least_budget(const ModelGraph&, const PlanOptions&, Tier, Bytes most);
+  // Whether an attempt at so many ops is to be made; if so, it is counted.
+  bool takes(u64 more);
+};
+
+// Whether there is a plan, in a fraction of the time: where everything lies, without an op. Errors: as
+// make_plan; one that is cut has found no plan.
+Result<void> check_fits(const ModelGraph&, const PlanOptions&, SearchWork* = nullptr);
+
+// The least budgets from what they are up to `most` that make room, the first of the tiers lowered first: to
+// 1 in 64, of the sweeps and chunk size found for `most`. None: not even `most` does.
+std::optional<Budgets> least_budgets(const ModelGraph&, const PlanOptions&, const Budgets& most,
+                                     SearchWork* = nullptr);
 
 }  // namespace tidepool

@@ -220,10 +220,19 @@ class Report {
     }
     if (run_.io_retries > 0) words(fmt::format("{} I/O operations needed a second try.", run_.io_retries));
     if (!run_.stopped_early.empty()) words(fmt::format("Stopped early: {}.", run_.stopped_early));
-    if (!run_.best_checkpoint.empty())
-      words(fmt::format("Best: {}, eval_loss {} (checkpoint-best)", run_.best_checkpoint,
-                        loss_text(run_.best_eval_loss)));
+    if (!run_.best_checkpoint.empty()) words(best());
     if (!run_.weights_xxh3.empty()) words(fmt::format("Weights: xxh3 {}", run_.weights_xxh3));
+  }
+
+  std::string best() const {
+    const std::string loss = loss_text(run_.best_eval_loss);
+    if (run_.best_eval_step == run_.best_step)
+      return fmt::format("Best: {}, eval_loss {} (checkpoint-best)", run_.best_checkpoint, loss);
+    if (run_.best_eval_step == 0)
+      return fmt::format("Best: eval_loss {}; {} is the first checkpoint from there on (checkpoint-best)",
+                         loss, run_.best_checkpoint);
+    return fmt::format("Best: eval_loss {} at step {}; the first checkpoint after it is {} (checkpoint-best)",
+                       loss, run_.best_eval_step, run_.best_checkpoint);
   }
 
   const RunReport& run_;

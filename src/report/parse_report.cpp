@@ -154,6 +154,7 @@ RunReport read_fields(const Object& o) {
   r.eval_steps = o.counts("eval_steps");
   r.eval_losses = o.losses("eval_losses");
   if (o.has("best_step")) r.best_step = o.count("best_step"), r.best_eval_loss = o.loss("best_eval_loss");
+  if (o.has("best_eval_step")) r.best_eval_step = o.count("best_eval_step");
   if (o.has("best_checkpoint")) r.best_checkpoint = o.text("best_checkpoint");
   if (o.has("stopped_early")) r.stopped_early = o.text("stopped_early");
   r.train_seconds = o.seconds("train_seconds");

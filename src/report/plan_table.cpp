@@ -69,12 +69,15 @@ Bytes total(const std::vector<KindUse>& uses) {
   return sum;
 }
 
+std::vector<KindUse> reserved_use(const TierSummary& t) { return {{Kind::workspace, t.reserved}}; }
+
 // What passes through takes turns in the same space, so its kinds add up to more than the plan sets aside for
 // them: here they share that in proportion.
 std::vector<LookUse> shares_of(const TierSummary& t) {
   std::vector<LookUse> uses = merged(t.resting);
-  const u64 rests = total(t.resting).value, passes = total(t.streaming).value;
-  const u64 left = t.planned_peak.value - std::min(t.planned_peak.value, rests);
+  for (const LookUse& use : merged(reserved_use(t))) uses.push_back(use);
+  const u64 stays = (total(t.resting) + t.reserved).value, passes = total(t.streaming).value;
+  const u64 left = t.planned_peak.value - std::min(t.planned_peak.value, stays);
   for (LookUse use : merged(t.streaming)) {
     use.bytes = Bytes{static_cast<u64>(static_cast<double>(use.bytes.value) / static_cast<double>(passes) *
                                        static_cast<double>(left))};
@@ -202,6 +205,7 @@ class Table {
                      pad_left(bytes_text(t.budget), 10), stacked_bar(shares_of(t), whole, bar_width, screen_),
                      pad_left(free, 14)));
     legend("rests", t.resting);
+    legend("holds", reserved_use(t));
     legend("passes", t.streaming);
   }
 

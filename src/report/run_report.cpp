@@ -115,6 +115,7 @@ std::string to_json(const RunReport& r) {
   o["eval_losses"] = array_of(r.eval_losses);
   if (!r.eval_losses.empty()) o["perplexity"] = std::exp(r.eval_losses.back());
   if (r.best_step > 0) o["best_step"] = r.best_step, o["best_eval_loss"] = r.best_eval_loss;
+  if (r.best_eval_step > 0) o["best_eval_step"] = r.best_eval_step;
   if (!r.best_checkpoint.empty()) o["best_checkpoint"] = r.best_checkpoint;
   if (!r.stopped_early.empty()) o["stopped_early"] = r.stopped_early;
   o["losses"] = array_of(r.losses);

@@ -84,8 +84,9 @@ struct RunReport {
   double loss_scale = 0;  // 0: another precision
   std::vector<u64> eval_steps;
   std::vector<double> eval_losses;
-  // The checkpoint of the lowest eval_loss, or the first after it; no path where nothing is saved.
-  u64 best_step = 0;  // 0: none
+  // The lowest eval_loss, and its checkpoint or the first after it; no path where nothing is saved.
+  u64 best_step = 0;       // of the checkpoint; 0: none
+  u64 best_eval_step = 0;  // of the evaluation; 0: an older report.json, which does not say
   double best_eval_loss = 0;
   std::string best_checkpoint;
   std::string stopped_early;  // why; empty: it was not

@@ -27,6 +27,7 @@ struct TierSummary {  // of the device: of each
   Bytes planned_peak{};
   std::vector<KindUse> resting;    // persistent chunks at home here
   std::vector<KindUse> streaming;  // frames that chunks pass through, and everything that lives for a step
+  Bytes reserved{};                // of planned_peak: held for the whole run, beside frames
 };
 
 struct LinkSummary {

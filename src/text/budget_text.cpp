@@ -11,15 +11,18 @@ u64 unit_of(Bytes bytes) { return bytes.value < 16 * mib ? kib : bytes.value < 6
 std::string in_units(Bytes bytes, u64 unit) {
   return fmt::format("{}{}", div_up(bytes.value, unit), unit == kib ? "KiB" : unit == mib ? "MiB" : "GiB");
 }
-Bytes rounded_up(Bytes bytes) { return Bytes{round_up(bytes.value, unit_of(bytes))}; }
 
 }  // namespace
+
+Bytes written_above(Bytes bytes) { return Bytes{round_up(bytes.value, unit_of(bytes))}; }
+
+Bytes written_below(Bytes bytes) { return Bytes{bytes.value / unit_of(bytes) * unit_of(bytes)}; }
 
 std::string budget_text(Bytes bytes) { return in_units(bytes, unit_of(bytes)); }
 
 std::string shortage_text(Bytes need, Bytes has) {
   CHECK(need > has, need.value, has.value);
-  const Bytes needed = rounded_up(need), there{has.value / unit_of(has) * unit_of(has)};
+  const Bytes needed = written_above(need), there = written_below(has);
   const Bytes missing = needed - there;
   u64 unit = unit_of(missing);
   while (missing.value % unit != 0) unit /= 1024;

@@ -10,6 +10,10 @@ namespace tidepool {
 // As a config has it, rounded up: "584KiB", "17MiB", "65GiB". From 16 MiB on in MiB, from 64 GiB on in GiB.
 std::string budget_text(Bytes);
 
+// What budget_text can say exactly: the same bytes or the next more, the same or the next fewer.
+Bytes written_above(Bytes);
+Bytes written_below(Bytes);
+
 // "needs 584KiB and has 583KiB (short by 1KiB)": what is needed is rounded up and what is there down, so
 // that the two never look alike, and the third is their difference as they stand. REQUIRES: need > has.
 std::string shortage_text(Bytes need, Bytes has);

@@ -80,6 +80,7 @@ void add_rates(RunReport& report, const ModelGraph& graph, u64 tokens) {
 std::map<std::string, std::string> numeric_settings(const Config& config) {
   return settings_of(config, [&](const Field& field) {
     if (field.section == "train") return true;
+    if (field.section == "lora") return config.lora.on();
     return field.section == "model" && field.key != "directory" && applies(field, config.model.family);
   });
 }
@@ -94,9 +95,11 @@ void add_losses(RunReport& report, const TrainerState& state) {
     report.eval_steps.push_back(e.step);
     report.eval_losses.push_back(e.loss);
   }
-  if (state.best_step == 0) return;
+  const EvalLoss* best = best_evaluation(state.eval_losses);
+  if (best == nullptr || state.best_step < best->step) return;  // not saved
   report.best_step = state.best_step;
-  report.best_eval_loss = state.best_eval_loss;
+  report.best_eval_step = best->step;
+  report.best_eval_loss = best->loss;
 }
 
 RunReport assemble_report(const ReportParts& parts) {

@@ -22,4 +22,12 @@ void ChoiceProgress::tried(u32 candidates, double best_step_seconds) {
   line_.show(what, line, fmt::format("{} ...", what));
 }
 
+ChangeProgress::ChangeProgress() : began_(RunMeter::now()) {}
+
+void ChangeProgress::trying(std::string_view change) {
+  if (RunMeter::now() - began_ < silent_seconds) return;
+  constexpr std::string_view what = "the job does not fit: looking for what would";
+  line_.show(what, fmt::format(" {}: {}", what, change), fmt::format("{} ...", what));
+}
+
 }  // namespace tidepool

@@ -1,5 +1,8 @@
-// That a plan is being chosen: said where it takes longer than people wait in silence.
+// That a plan is being chosen, or what to change where there is none: said where it takes longer than people
+// wait in silence.
 #pragma once
+
+#include <string_view>
 
 #include "report/status_line.h"
 #include "tidepool/types.h"
@@ -11,6 +14,17 @@ class ChoiceProgress {
   ChoiceProgress();
   // As PlanTried. Silent for the first second.
   void tried(u32 candidates, double best_step_seconds);
+
+ private:
+  const double began_;
+  StatusLine line_;
+};
+
+class ChangeProgress {
+ public:
+  ChangeProgress();
+  // Before a change is tried. Silent for the first second.
+  void trying(std::string_view change);
 
  private:
   const double began_;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <limits>
 
 #include "report/units.h"
@@ -26,9 +25,7 @@ std::string why_stop_early(std::span<const EvalLoss> evaluations, const TrainCon
   if (train.early_stopping_patience == 0) return "";
   const u64 count = evaluations_without_gain(evaluations, train.early_stopping_threshold);
   if (count < train.early_stopping_patience) return "";
-  const EvalLoss* best = &evaluations[0];
-  for (const EvalLoss& e : evaluations)
-    if (e.loss < best->loss || std::isnan(best->loss)) best = &e;
+  const EvalLoss* best = best_evaluation(evaluations);
   return fmt::format("eval_loss has not improved{} in {} evaluation{}; the best was {} at step {}",
                      train.early_stopping_threshold > 0
                          ? fmt::format(" by more than {:g}", train.early_stopping_threshold)

@@ -8,6 +8,7 @@
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/shards.h"
+#include "config/hf_config.h"
 #include "trainer/session.h"
 
 namespace tidepool {
@@ -38,6 +39,13 @@ Result<GeneratePlace> checkpoint_place(const std::string& path) {
                                : verify_weights_if_hashed(path, checkpoint_buffer));
   GeneratePlace out{.run_dir = clean(path).parent_path().string(), .checkpoint = path};
   if (fs::exists(out.run_dir + "/config.yaml")) return out;
+  if (fs::exists(path + "/" + adapter_config_file))
+    return Error{
+        ErrorKind::usage,
+        fmt::format(
+            "{0} holds adapters (LoRA) and stands alone: merge it first with `tidepool export {0} OUT "
+            "--base MODEL`, MODEL being the model directory that it was trained beside, then use OUT",
+            path)};
   return Error{ErrorKind::usage, fmt::format("{} stands alone: budgets are read from the config.yaml of its "
                                              "run, in the directory above it; put one there",
                                              path)};

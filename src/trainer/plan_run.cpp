@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "machine/machine_file.h"
+#include "machine/machine_of_gpus.h"
 #include "report/units.h"
+#include "tidepool/check.h"
 #include "trainer/alternatives.h"
 #include "trainer/disk_shortage.h"
 #include "trainer/session.h"
@@ -11,28 +15,105 @@
 namespace tidepool {
 namespace {
 
+Result<void> check_budget(const Budgets& budgets, const Machine& machine, Tier tier, Bytes has) {
+  const Bytes budget = budgets.of(tier);
+  if (has.value == 0 || budget <= has) return {};
+  return Error{
+      ErrorKind::does_not_fit,
+      fmt::format("memory.{}={} is more than {} has ({}): set memory.{} to what training may use of it",
+                  name(tier), bytes_text(budget), machine.name, bytes_text(has), name(tier))};
+}
+
+// Devices made of cores have their arenas in the host's memory.
+Result<void> check_shared_memory(const PlanOptions& options, const Machine& machine) {
+  const Bytes has = machine.host.memory;
+  if (machine.device.kind != DeviceKind::cpu || has.value == 0) return {};
+  const Budgets& budgets = options.budgets;
+  CHECK(budgets.host <= has, budgets.host.value, has.value);
+  if (budgets.device.value <= (has - budgets.host).value / options.devices) return {};
+  return Error{
+      ErrorKind::does_not_fit,
+      fmt::format("memory.device={} for each of {} device{} and memory.host={} lie in the same memory, and "
+                  "are more than {} has ({}): lower memory.device or memory.host{}",
+                  bytes_text(budgets.device), options.devices, options.devices == 1 ? "" : "s",
+                  bytes_text(budgets.host), machine.name, bytes_text(has),
+                  options.devices == 1 ? "" : ", or name fewer devices in machine.executor")};
+}
+
 Result<void> check_budgets(const PlanOptions& options, const Machine& machine) {
-  const auto check = [&](Tier tier, Bytes has) -> Result<void> {
-    const Bytes budget = options.budgets.of(tier);
-    if (has.value == 0 || budget <= has) return {};
-    return Error{
-        ErrorKind::does_not_fit,
-        fmt::format("memory.{}={} is more than {} has ({}): set memory.{} to what training may use of it",
-                    name(tier), bytes_text(budget), machine.name, bytes_text(has), name(tier))};
-  };
-  TRY(check(Tier::device, machine.device.memory));
-  return check(Tier::host, machine.host.memory);
+  TRY(check_budget(options.budgets, machine, Tier::device, machine.device.memory));
+  TRY(check_budget(options.budgets, machine, Tier::host, machine.host.memory));
+  return check_shared_memory(options, machine);
 }
 
 // Rates that nobody gave would be made up, and the plan with them.
 Result<void> check_disk(const Config& config, const Machine& machine) {
-  const Bytes disk = config.memory.budgets.disk;
-  if (disk == disk_auto || disk.value == 0 || machine.disk != DiskRates{}) return {};
+  const Budgets& budgets = config.memory.budgets;
+  if (budgets.disk == disk_auto || budgets.disk.value == 0) return {};
+  if (machine.disk != DiskRates{}) return check_budget(budgets, machine, Tier::disk, machine.disk.capacity);
   return Error{
       ErrorKind::usage,
       fmt::format("memory.disk={}, and {} has no disk: give the file a section 'disk' with capacity, "
                   "read and write, or set memory.disk=0",
-                  bytes_text(disk), config.machine.file)};
+                  bytes_text(budgets.disk), config.machine.file)};
+}
+
+// `train` computes on what is here, and a file of the same kind tells rates only.
+Result<void> check_kind_is_here(const Config& config, const Machine& machine) {
+  const bool file_has_gpus = machine.device.kind != DeviceKind::cpu;
+  if (file_has_gpus != config.machine.gpus().empty()) return {};
+  return Error{
+      ErrorKind::usage,
+      fmt::format("machine.file: {} has devices of kind {}, and machine.executor is {}: name the file "
+                  "that 'tidepool probe' writes here; 'tidepool plan' plans for other machines",
+                  config.machine.file, file_has_gpus ? "cuda" : "cpu", config.machine.executor)};
+}
+
+// cpu itself contradicts no file: it is the default, and whether somebody wrote it cannot be told.
+Result<void> check_kind_is_meant(const Config& config, const Machine& machine) {
+  const bool file_has_gpus = machine.device.kind != DeviceKind::cpu,
+             asks_for_gpus = !config.machine.gpus().empty();
+  if (file_has_gpus == asks_for_gpus || (file_has_gpus && config.machine.devices() == 1)) return {};
+  return Error{
+      ErrorKind::usage,
+      fmt::format("machine.executor={}, and {} has devices of kind {}: write machine.executor={}, or "
+                  "name a machine file of kind {}",
+                  config.machine.executor, config.machine.file, file_has_gpus ? "cuda" : "cpu",
+                  file_has_gpus ? "auto for all of its GPUs, cuda:0,1,... for some"
+                                : "cpu, or cpu:N for N devices made of its cores",
+                  asks_for_gpus ? "cuda" : "cpu")};
+}
+
+Result<void> check_gpus_are_there(const Config& config, const Machine& machine) {
+  const std::vector<u32> gpus = config.machine.gpus();
+  const u32 count = machine.device.count;
+  if (gpus.empty() || std::ranges::max(gpus) < count) return {};
+  return Error{
+      ErrorKind::usage,
+      fmt::format("machine.executor={} names GPU {}, and {} has {} (device.count), counted from 0: {}",
+                  config.machine.executor, std::ranges::max(gpus), config.machine.file, count,
+                  count == 1 ? "write machine.executor=cuda:0"
+                             : fmt::format("name some of 0 to {}, or write machine.executor=auto for "
+                                           "all of them",
+                                           count - 1))};
+}
+
+// Where the executor names none, all of the file's are taken.
+Result<void> check_not_too_many(const Config& config, const Machine& machine) {
+  const DeviceRates& device = machine.device;
+  if (device.kind == DeviceKind::cpu || device.count <= devices_max || !config.machine.gpus().empty())
+    return {};
+  return Error{ErrorKind::usage,
+               fmt::format("{} has {} devices (device.count), and a run takes at most {}: name so many with "
+                           "machine.executor=cuda:0,1,...",
+                           config.machine.file, device.count, devices_max)};
+}
+
+Result<void> check_devices(const Config& config, const Machine& machine, PlanFor who) {
+  if (who == PlanFor::this_machine) return check_kind_is_here(config, machine);
+  TRY(check_kind_is_meant(config, machine));
+  TRY(check_not_too_many(config, machine));
+  return check_gpus_are_there(config, machine);
 }
 
 Bytes per_second(double rate) { return Bytes{static_cast<u64>(rate)}; }
@@ -47,9 +128,14 @@ Result<std::optional<Machine>> machine_of_file(const Config& config) {
 
 Config on_machine(const Config& config, const std::optional<Machine>& machine) {
   Config out = config;
-  if (!machine || machine->device.kind == DeviceKind::cpu || !config.machine.gpus().empty()) return out;
-  out.machine.executor = "cuda:0";
-  for (u32 gpu = 1; gpu < machine->device.count; ++gpu) out.machine.executor += fmt::format(",{}", gpu);
+  std::string& executor = out.machine.executor;
+  if (!machine || !config.machine.gpus().empty()) return out;
+  if (executor == "auto") executor = "cpu";
+  const DeviceRates& device = machine->device;
+  const bool is_refused = config.machine.devices() > 1 || device.count > devices_max;  // by question_of
+  if (device.kind == DeviceKind::cpu || is_refused) return out;
+  executor = "cuda:0";
+  for (u32 gpu = 1; gpu < device.count; ++gpu) executor += fmt::format(",{}", gpu);
   return out;
 }
 
@@ -59,15 +145,7 @@ Result<RunQuestion> question_of(const Config& config, PlanFor who, std::optional
   if (!out.machine) {
     TRY_ASSIGN(out.machine, machine_of_file(config));
   }
-  if (out.machine) {
-    const bool file_has_gpus = out.machine->device.kind != DeviceKind::cpu;
-    if (here && file_has_gpus == config.machine.gpus().empty())
-      return Error{
-          ErrorKind::usage,
-          fmt::format("machine.file: {} has devices of kind {}, and machine.executor is {}: name the file "
-                      "that 'tidepool probe' writes here; 'tidepool plan' plans for other machines",
-                      config.machine.file, file_has_gpus ? "cuda" : "cpu", config.machine.executor)};
-  }
+  if (out.machine) TRY(check_devices(config, *out.machine, who));
   if (here || !out.machine || config.memory.budgets.disk != disk_auto) {
     TRY_ASSIGN(const Bytes disk, disk_budget(config));
     out.options = plan_options(config, disk);
@@ -77,6 +155,7 @@ Result<RunQuestion> question_of(const Config& config, PlanFor who, std::optional
   if (!out.machine) return out;
   if (!here) TRY(check_disk(config, *out.machine));
   TRY(check_budgets(out.options, *out.machine));
+  out.machine = machine_of_gpus(*std::move(out.machine), config.machine.gpus());
   return out;
 }
 

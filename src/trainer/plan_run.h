@@ -27,12 +27,13 @@ enum class PlanFor : u8 { this_machine, machine_of_file };
 // machine.file; empty where the config names none. Errors: as load_machine.
 Result<std::optional<Machine>> machine_of_file(const Config&);
 
-// The config as that machine would run it: on all of its GPUs, where it has some and machine.executor names
-// none.
+// The config as that machine would run it: on all of its GPUs, where it has some and machine.executor is cpu
+// (the default) or auto. What contradicts the machine stays as it is, for question_of to refuse.
 Config on_machine(const Config&, const std::optional<Machine>&);
 
-// What the planner is asked, and machine.file where there is one. ErrorKind::usage: the file is bad, or
-// describes devices that train cannot run on; does_not_fit: a budget is larger than the machine's memory.
+// What the planner is asked, and machine.file where there is one. ErrorKind::usage: the file is bad,
+// describes devices that train cannot run on, or has not those that machine.executor names; does_not_fit:
+// budgets are larger than the machine's memory or, of a plan for the machine of a file, its disk.
 struct RunQuestion {
   PlanOptions options;
   std::optional<Machine> machine;

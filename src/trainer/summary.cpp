@@ -124,7 +124,10 @@ PlanSummary summarize(const SummaryInput& in) {
     s.tiers[t] = {.budget = plan.tiers[t].budget,
                   .planned_peak = plan.tiers[t].planned_peak,
                   .resting = resting_uses(plan, tier),
-                  .streaming = streaming_uses(plan, tier)};
+                  .streaming = streaming_uses(plan, tier),
+                  .reserved = tier == Tier::device ? device_reserved(config)
+                              : tier == Tier::host ? host_reserved()
+                                                   : Bytes{0}};
   }
   const auto moved = link_bytes(plan, SegmentKind::body);
   const auto bound = lower_bound(plan, graph);

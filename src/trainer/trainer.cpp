@@ -425,7 +425,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     const EvalResult result = session_->executor().take_eval();
     const double loss = result.loss_sum / static_cast<double>(result.target_tokens);
     state_.eval_losses.push_back({issued_, loss});
-    if (state_.eval_losses.size() == 1 || loss < state_.best_eval_loss || std::isnan(state_.best_eval_loss)) {
+    if (best_evaluation(state_.eval_losses) == &state_.eval_losses.back()) {
       best_unsaved_ = true;
       state_.best_eval_loss = loss;
     }

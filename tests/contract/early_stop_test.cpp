@@ -47,6 +47,7 @@ TEST(EarlyStop, EndsWellAndKeepsTheBest) {
   EXPECT_THAT(report->stopped_early, HasSubstr("in 3 evaluations"));
   EXPECT_EQ(report->eval_steps.back(), report->steps);
   EXPECT_EQ(report->best_step, report->steps - 12);  // three evaluations before the end, and saved at once
+  EXPECT_EQ(report->best_eval_step, report->best_step);
   EXPECT_TRUE(fs::exists(fmt::format("{}/checkpoint-{}", c.output.dir, report->steps)));
   EXPECT_EQ(target_of(c.output.dir + "/checkpoint-best"), fmt::format("checkpoint-{}", report->best_step));
   EXPECT_EQ(report->best_checkpoint, fmt::format("{}/checkpoint-{}", c.output.dir, report->best_step));

@@ -186,6 +186,9 @@ TEST_F(ResumeBranch, TheFirstSavedAfterTheBestEvaluationIsKept) {
   EXPECT_FALSE(fs::exists(checkpoint(12)));
   EXPECT_TRUE(fs::exists(checkpoint(14)));
   EXPECT_EQ(state_of(14).best_step, 4u);
+  EXPECT_EQ(report->best_step, 4u);
+  EXPECT_EQ(report->best_eval_step, 3u);
+  EXPECT_EQ(report->best_eval_loss, report->eval_losses[static_cast<u64>(best)]);
 }
 
 // ---- rates

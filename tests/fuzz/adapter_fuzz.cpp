@@ -32,7 +32,9 @@ void adapter(std::string_view input) {
   const auto files = parts(input, 2);
   file("adapter/adapter_config.json", files[0]);
   const std::string weights = file("adapter/adapter_model.safetensors", files[1]);
-  const auto merge = AdapterMerge::open(directory);
+  const std::string base = folder("adapter_base");
+  file("adapter_base/config.json", "{}");  // of no known family: the adapter's own flag counts
+  const auto merge = AdapterMerge::open(directory, base);
   if (!merge) return check_refusal(merge.error());
   const AdapterConfig config = read_adapter_config(directory, ErrorKind::bad_input).value();
   const auto stored = SafetensorsFile::open(weights, ErrorKind::bad_input).value();

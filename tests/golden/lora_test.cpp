@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <filesystem>
+#include <fstream>
+#include <map>
+
 #include "checkpoint/lora_merge.h"
 #include "config/hf_config.h"
 #include "tests/support/disk_fixture.h"
@@ -10,6 +14,7 @@
 #include "tests/support/golden_steps.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/segments.h"
+#include "tidepool/read_file.h"
 #include "trainer/session.h"
 
 namespace tidepool::test {
@@ -59,6 +64,7 @@ class Lora : public ::testing::TestWithParam<Case> {
  protected:
   const Case& c = GetParam();
   const Safetensors expected{adapter_directory(c) + "/expected.safetensors"};
+  const std::string base_path = family_directory(c.base) + "/model.safetensors";
   std::unique_ptr<CorePool> pool = make_pool(2);
 
   ModelRunner load() {
@@ -72,6 +78,25 @@ class Lora : public ::testing::TestWithParam<Case> {
     load_both(c, model.graph(), writer);
     model.upload();
     return model;
+  }
+
+  // Every tensor that the adapter changes.
+  std::map<std::string, std::vector<float>> merged(const std::string& adapter) const {
+    const auto merge = AdapterMerge::open(adapter, family_directory(c.base)).value();
+    const auto file = SafetensorsFile::open(base_path, ErrorKind::bad_input).value();
+    const Safetensors base(base_path);
+    std::map<std::string, std::vector<float>> out;
+    for (const StoredTensor& t : file->tensors()) {
+      if (!merge->changes(t.name)) continue;
+      std::vector<float>& values = out[t.name] = base.get<float>(t.name);
+      for (u64 begin = 0; begin < values.size(); begin += 37) {  // rows and parts of rows
+        const u64 n = std::min<u64>(37, values.size() - begin);
+        const auto applied = merge->apply(t.name, t.shape, begin, std::span(values).subspan(begin, n));
+        EXPECT_TRUE(applied) << applied.error().message;
+      }
+    }
+    EXPECT_TRUE(merge->finish());
+    return out;
   }
 };
 
@@ -112,28 +137,31 @@ TEST_P(Lora, LossAndGradientsArePefts) {
 }
 
 TEST_P(Lora, MergesAsPeft) {
-  const auto merge = AdapterMerge::open(adapter_directory(c)).value();
-  const std::string path = family_directory(c.base) + "/model.safetensors";
-  const auto file = SafetensorsFile::open(path, ErrorKind::bad_input).value();
-  const Safetensors base(path);
-  u64 changed = 0;
+  const auto all = merged(adapter_directory(c));
+  EXPECT_EQ(all.size(), expected.count("merged/"));
   double worst = 0;
-  for (const StoredTensor& t : file->tensors()) {
-    ASSERT_EQ(merge->changes(t.name), expected.has("merged/" + t.name)) << t.name;
-    if (!merge->changes(t.name)) continue;
-    ++changed;
-    std::vector<float> values = base.get<float>(t.name);
-    for (u64 begin = 0; begin < values.size(); begin += 37)  // rows and parts of rows
-      ASSERT_TRUE(merge->apply(t.name, t.shape, begin,
-                               std::span(values).subspan(begin, std::min<u64>(37, values.size() - begin))));
-    const auto merged = expected.get<float>("merged/" + t.name);
-    ASSERT_EQ(merged.size(), values.size());
-    for (u64 i = 0; i < values.size(); ++i) worst = std::max(worst, std::abs(double(values[i]) - merged[i]));
+  for (const auto& [name, values] : all) {
+    ASSERT_TRUE(expected.has("merged/" + name)) << name;
+    const auto wanted = expected.get<float>("merged/" + name);
+    ASSERT_EQ(wanted.size(), values.size());
+    for (u64 i = 0; i < values.size(); ++i) worst = std::max(worst, std::abs(double(values[i]) - wanted[i]));
   }
   EXPECT_LT(worst, 1e-6);
-  EXPECT_EQ(changed, expected.count("merged/"));
-  EXPECT_TRUE(merge->finish());
   RecordProperty("worst_merged", fmt::format("{:.1e}", worst));
+}
+
+// PEFT goes by the kind of module, and corrects a flag that says otherwise.
+TEST_P(Lora, MergesAsPeftWithAWrongFlag) {
+  const ScratchDir dir;
+  const std::string adapter = dir / "adapter", path = adapter + "/adapter_config.json";
+  std::filesystem::copy(adapter_directory(c), adapter);
+  std::string text = read_small_file(path, mib, ErrorKind::bad_input).value();
+  const bool of_gpt2 = std::string_view(c.name).starts_with("gpt2");
+  const std::string key = "\"fan_in_fan_out\": ", right = key + (of_gpt2 ? "true" : "false");
+  ASSERT_NE(text.find(right), std::string::npos);
+  text.replace(text.find(right), right.size(), key + (of_gpt2 ? "false" : "true"));
+  std::ofstream(path, std::ios::trunc) << text;
+  EXPECT_EQ(merged(adapter), merged(adapter_directory(c)));
 }
 
 // ---- whole steps

@@ -64,6 +64,7 @@ TEST(Cli, UsageErrorsExitWith2AndNameTheNearest) {
   EXPECT_EQ(run({"train", "a=b"}).code, 2);
   EXPECT_EQ(run({"train", "/nonexistent.yaml"}).code, 2);
   EXPECT_EQ(run({"report"}).code, 2);
+  EXPECT_EQ(run({"report", "run", "--html", ""}).code, 2);
   EXPECT_THAT(run({"train", TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", "--resume", ""}).err,
               HasSubstr("--resume: write --resume auto"));
   EXPECT_EQ(run({"generate", "x", "--top-k", "many"}).code, 2);

@@ -93,6 +93,21 @@ TEST(CliPlan, a_machine_without_a_disk_takes_no_disk_budget) {
   EXPECT_EQ(plan({"machine=" + file, "memory.disk=0", "memory.device=64MiB", "memory.host=128MiB"}).code, 0);
 }
 
+TEST(CliPlan, the_machine_has_what_is_planned_with) {
+  const std::vector<std::string> small = {machine, "memory.device=100MiB", "memory.host=64MiB"};
+  const auto refused = [&](const std::vector<std::string>& words, int code, const std::string& says) {
+    std::vector<std::string> all = small;
+    all.insert(all.end(), words.begin(), words.end());
+    const Outcome r = plan(all);
+    EXPECT_EQ(r.code, code) << says;
+    EXPECT_THAT(r.err, HasSubstr(says));
+  };
+  refused({"machine.executor=cuda:0,1"}, 2, "machine.executor=cuda:0,1 names GPU 1");
+  refused({"machine.executor=cpu:2"}, 2, "has devices of kind cuda");
+  refused({"memory.disk=9TiB"}, 3, "memory.disk=9.00 TiB is more than 1xv100-32g has (3.64 TiB)");
+  refused({"memory.disk=9TiB", "--max"}, 3, "memory.disk=9.00 TiB is more than 1xv100-32g has (3.64 TiB)");
+}
+
 TEST(CliPlan, the_table_names_the_machine_that_is_planned_for) {
   const Outcome r = plan({machine, "memory.device=128MiB", "memory.host=128MiB", "memory.disk=0"});
   EXPECT_EQ(r.code, 0) << r.err;
@@ -114,6 +129,22 @@ TEST(CliPlan, the_largest_model_is_planned_as_it_would_be_by_itself) {
   const RunQuestion own = question_of(largest->config, PlanFor::machine_of_file, box).value();
   EXPECT_GT(own.options.device_reserved, asked.options.device_reserved);
   EXPECT_EQ(to_text(largest->plan), to_text(make_plan(largest->graph, own.options).value()));
+}
+
+TEST(CliPlan, heads_of_the_largest_model_are_of_128) {
+  Config config =
+      load_config(quickstart, {machine, "memory.device=400MiB", "memory.host=512MiB", "memory.disk=0"})
+          .value();
+  config.model = default_model(Family::qwen3);
+  config.model.layers = 1, config.model.width = 64, config.model.heads = 2, config.model.head_size_given = 32;
+  config.model.inner_given = 128, config.model.kv_heads_given = 2;
+  const auto box = machine_of_file(config).value();
+  config = on_machine(config, box);
+  const RunQuestion asked = question_of(config, PlanFor::machine_of_file, box).value();
+  const auto largest = find_largest(config, asked.options);
+  ASSERT_TRUE(largest) << largest.error().message;
+  EXPECT_EQ(largest->graph.config.head_size(), 128u);
+  EXPECT_EQ(largest->graph.config.width, 128u * largest->graph.config.heads);
 }
 
 // As machine=<(sed ... box.yaml) gives: it can be read once.

@@ -2,9 +2,13 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "config/config.h"
 #include "config/hf_config.h"
 #include "config/schema.h"
+#include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
 
 namespace tidepool {
@@ -125,6 +129,21 @@ TEST(ModelDirectory, FaultsNameWhatIsWrong) {
               HasSubstr("holds a llama model"));
   EXPECT_THAT(fault_of(with("model: " + directory + "\n"), {"n_embd=3"}),
               HasSubstr("hidden_size is its name there"));
+}
+
+// It said "config.json: cannot open".
+TEST(ModelDirectory, OfARunNamesItsNewestCheckpoint) {
+  const test::ScratchDir scratch;
+  const std::string run = scratch / "run";
+  for (const char* name : {"checkpoint-9", "checkpoint-10", "checkpoint-11.tmp-7", "checkpoint-best"})
+    std::filesystem::create_directories(run + "/" + name);
+  EXPECT_THAT(
+      fault_of(with("model: " + run + "\n")),
+      HasSubstr("c.yaml:4: model: " + run + " is a run's directory and holds no config.json: name its " +
+                "newest checkpoint, " + run + "/checkpoint-10"));
+  std::ofstream(run + "/checkpoint-10/adapter_config.json") << "{}";
+  EXPECT_THAT(fault_of(with("model: " + run + "\n")),
+              HasSubstr("`tidepool export " + run + "/checkpoint-10 OUT` and name OUT"));
 }
 
 std::string hf_fault(std::string_view text) {

@@ -137,7 +137,7 @@ TEST(ConfigParse, Overrides) {
 // It took brackets.
 TEST(ConfigParse, ListsInOverridesAreWrittenWithCommas) {
   const auto lora = [](const std::string& value) {
-    return parse(smallest, {"lora.target_modules=" + value}).lora.target_modules;
+    return parse(smallest, {"lora.r=0", "lora.target_modules=" + value}).lora.target_modules;
   };
   EXPECT_THAT(lora("q_proj,v_proj"), testing::ElementsAre("q_proj", "v_proj"));
   EXPECT_THAT(lora("q_proj, v_proj"), testing::ElementsAre("q_proj", "v_proj"));

@@ -130,6 +130,30 @@ TEST(LoraConfigFile, DropoutIsBelowOne) {
   }
 }
 
+TEST(LoraConfigFile, NeedsItsRank) {
+  const std::string base = test::family_directory("llama_tied");
+  for (const char* key : {"lora_alpha: 16", "lora_dropout: 0.1", "target_modules: [q_proj]"}) {
+    const auto c = parse_config(yaml(base, std::string("{") + key + "}"), "c.yaml", {});
+    ASSERT_FALSE(c) << key;
+    EXPECT_THAT(c.error().message, HasSubstr("lora.r=0 to train the whole model"));
+    EXPECT_EQ(parse_config(yaml(base, std::string("{") + key + "}"), "c.yaml", {"lora.r=4"})->lora.r, 4u);
+  }
+  const auto alias = parse_config(yaml(base, "{}"), "c.yaml", {"dropout=0.5"});
+  ASSERT_FALSE(alias);
+  EXPECT_THAT(alias.error().message, HasSubstr("lora.lora_dropout is for adapters"));
+  EXPECT_FALSE(parse_config(yaml(base, "{r: 0, lora_alpha: 16}"), "c.yaml", {})->lora.on());
+}
+
+TEST(LoraConfigFile, KeysOfPeftAreAnswered) {
+  for (const char* key :
+       {"bias: none", "task_type: CAUSAL_LM", "use_dora: true", "modules_to_save: [lm_head]"}) {
+    const auto c = parse_config(
+        yaml(test::family_directory("llama_tied"), std::string("{r: 4, ") + key + "}"), "c.yaml", {});
+    ASSERT_FALSE(c) << key;
+    EXPECT_THAT(c.error().message, HasSubstr("leave the key out")) << key;
+  }
+}
+
 // ---- which modules adapter_config.json names
 
 Result<bool> held(const std::string& config, const std::string& module) {
@@ -180,12 +204,13 @@ class AdapterFiles : public ::testing::Test {
     const u64 at = text.find(from);
     EXPECT_NE(at, std::string::npos) << from;
     std::ofstream(path, std::ios::trunc) << text.replace(at, from.size(), to);
-    const auto merge = AdapterMerge::open(directory_);
+    const auto merge = AdapterMerge::open(directory_, base_);
     return merge ? std::string() : merge.error().message;
   }
 
   test::ScratchDir scratch_;
   const std::string directory_ = scratch_ / "adapter";
+  const std::string base_ = test::family_directory("llama_untied_llama3");
 };
 
 TEST_F(AdapterFiles, WhatIsNotPlainLoraIsRefusedByName) {
@@ -216,7 +241,7 @@ TEST_F(AdapterFiles, TensorsOfModulesThatAreNotNamedAreRefused) {
 
 TEST_F(AdapterFiles, ModulesThatAreNamedAndHaveNoTensorsAreRefused) {
   ASSERT_EQ(message_with("\"target_modules\": [", "\"target_modules\": \".*_proj\", \"unused\": ["), "");
-  const auto merge = AdapterMerge::open(directory_).value();
+  const auto merge = AdapterMerge::open(directory_, base_).value();
   EXPECT_TRUE(merge->check("model.layers.1.mlp.up_proj.weight"));
   EXPECT_TRUE(merge->check("model.layers.2.input_layernorm.weight"));
   ModelConfig deeper = small(Family::llama);
@@ -230,8 +255,28 @@ TEST_F(AdapterFiles, ModulesThatAreNamedAndHaveNoTensorsAreRefused) {
   EXPECT_THAT(model.error().message, HasSubstr("(target_modules: .*_proj)"));
 }
 
+// Their shapes tell nothing: the matrix is square.
+TEST_F(AdapterFiles, TheModelTellsWhichWayItsMatricesLie) {
+  const std::string base = scratch_ / "base", module = "model.layers.0.self_attn.q_proj";
+  std::filesystem::create_directories(base);
+  const auto merged = [&](const std::string& model_type, const std::string& flag) {
+    std::ofstream(base + "/config.json") << R"({"model_type": ")" + model_type + R"("})";
+    EXPECT_EQ(message_with("\"fan_in_fan_out\": false", "\"fan_in_fan_out\": " + flag), "");
+    const auto merge = AdapterMerge::open(directory_, base).value();
+    std::vector<float> values(24 * 24);
+    const u64 shape[] = {24, 24};
+    const auto applied = merge->apply(module + ".weight", shape, 0, values);
+    EXPECT_TRUE(applied) << applied.error().message;
+    return values;
+  };
+  const std::vector<float> right = merged("llama", "false");
+  EXPECT_EQ(merged("llama", "true"), right);
+  EXPECT_EQ(merged("falcon", "false"), right);
+  EXPECT_NE(merged("falcon", "true"), right);  // nothing else tells
+}
+
 TEST_F(AdapterFiles, OfAnotherModelAreRefused) {
-  const auto merge = AdapterMerge::open(directory_).value();
+  const auto merge = AdapterMerge::open(directory_, base_).value();
   EXPECT_TRUE(merge->changes("model.layers.0.mlp.up_proj.weight"));
   EXPECT_FALSE(merge->changes("model.layers.7.mlp.up_proj.weight"));
   std::vector<float> values(24);

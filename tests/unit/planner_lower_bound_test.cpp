@@ -103,6 +103,22 @@ TEST(LowerBound, HoldsForManyMicroBatches) {
   }
 }
 
+// What a budget has more for a reserve makes neither plan nor bound better.
+TEST(LowerBound, AReserveIsNoRoom) {
+  const ModelGraph graph = test::make_graph({.layers = 12});
+  const Budgets bare = {Bytes{1500 * kib}, Bytes{1000 * kib}, Bytes{gib}};
+  const Bytes reserve{8000 * kib};
+  const auto without = make_plan(graph, {.budgets = bare, .micro_batches = 2});
+  const auto with = make_plan(graph, {.budgets = {bare.device + reserve, bare.host + reserve, bare.disk},
+                                      .micro_batches = 2,
+                                      .device_reserved = reserve,
+                                      .host_reserved = reserve});
+  ASSERT_TRUE(without && with);
+  EXPECT_EQ(link_bytes(*with, SegmentKind::body), link_bytes(*without, SegmentKind::body));
+  EXPECT_EQ(lower_bound(*with, graph), lower_bound(*without, graph));
+  EXPECT_GT(lower_bound(*with, graph)[0].value, 0u);
+}
+
 TEST(LowerBound, HoldsForSeveralDevices) {
   const ModelGraph graph = test::make_graph({.layers = 12});
   for (u64 host : {800ull, 2000ull, 100'000ull})

@@ -25,7 +25,7 @@ RunReport some_report() {
   r.parameters = 1234, r.state = Bytes{14808}, r.weights_xxh3 = "00112233aabbccdd";
   r.steps = 3, r.tokens_per_step = 256, r.losses = {5.5, 0.1, 3.0}, r.eval_steps = {3},
   r.eval_losses = {1.0 / 3};
-  r.best_step = 3, r.best_eval_loss = 1.0 / 3, r.best_checkpoint = "run/checkpoint-3",
+  r.best_step = 3, r.best_eval_step = 3, r.best_eval_loss = 1.0 / 3, r.best_checkpoint = "run/checkpoint-3",
   r.stopped_early = "why";
   r.train_seconds = 9, r.tokens_per_second = 85.3, r.step_seconds = 3, r.predicted_step_seconds = 2.9;
   r.each_step_seconds = {2.9, 3, 3.1}, r.flops_per_second = 1e9, r.peak_flops_per_second = 2e9;

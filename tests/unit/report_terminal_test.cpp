@@ -83,6 +83,20 @@ TEST(ReportTerminal, the_narrowest_screen_is_drawn_on) {
   EXPECT_EQ(bar(plain, 0.5, 0, Ink::plain), "");
 }
 
+TEST(ReportTerminal, what_a_tier_holds_for_the_run_is_drawn_as_that) {
+  PlanSummary plan = big_plan();
+  const std::vector<KindUse> few = {{Kind::activation, Bytes{gib}}};
+  plan.tiers[0] = {.budget = Bytes{20 * gib},
+                   .planned_peak = Bytes{16 * gib},
+                   .resting = {},
+                   .streaming = few,
+                   .reserved = Bytes{15 * gib}};
+  const std::string text = render_plan(plan, plain);
+  EXPECT_THAT(text, HasSubstr("holds  W workspace 15.0 GiB"));
+  EXPECT_THAT(text, HasSubstr("WWWWWWWWWWWWWWWW"));  // 15 of 20 GiB, and one of 20 for what passes
+  EXPECT_THAT(text, Not(HasSubstr("AAAAA")));
+}
+
 TEST(ReportTerminal, a_bound_above_what_was_measured_is_explained) {
   RunReport run = long_run();
   EXPECT_THAT(render_report(run, plain), Not(HasSubstr("rates measured too low")));
@@ -120,6 +134,20 @@ TEST(ReportTerminal, each_figure_of_a_step_names_its_statistic) {
   const std::string both = render_comparison({"a", r}, {"b", r}, plain);
   for (const char* label : {"tokens/s, mean", "step, mean", "step, median", "Bytes, mean step"})
     EXPECT_THAT(both, HasSubstr(label));
+}
+
+// It gave the checkpoint the loss of an earlier step.
+TEST(ReportTerminal, the_best_loss_is_said_of_the_step_that_has_it) {
+  RunReport r = long_run();
+  r.best_checkpoint = "runs/ev/checkpoint-10", r.best_step = 10, r.best_eval_loss = 7.5205;
+  r.best_eval_step = 10;
+  EXPECT_THAT(render_report(r, plain), HasSubstr("Best: runs/ev/checkpoint-10, eval_loss 7.5205"));
+  r.best_eval_step = 5;
+  EXPECT_THAT(render_report(r, plain),
+              HasSubstr("Best: eval_loss 7.5205 at step 5; the first checkpoint after it is"));
+  r.best_eval_step = 0;  // an older report.json
+  EXPECT_THAT(render_report(r, plain),
+              HasSubstr("Best: eval_loss 7.5205; runs/ev/checkpoint-10 is the first checkpoint"));
 }
 
 // The same bytes as on the page of the plan, which is of such a step.

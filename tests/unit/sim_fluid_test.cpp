@@ -20,6 +20,14 @@ TEST(Fluid, AloneAFlowIsAsFastAsItsScarcestResource) {
   EXPECT_TRUE(fluid.idle());
 }
 
+TEST(Fluid, AFlowNeedsAResourceOnceForAllItDoes) {
+  EXPECT_EQ(flow(1, {{0, 2.0}, {1, 1.0}, {0, 3.0}}).demands.size(), 2u);
+  Fluid fluid({1.0, 1.0});
+  fluid.add(flow(1, {{0, 2.0}, {1, 1.0}, {0, 3.0}}));
+  fluid.finish_next();
+  EXPECT_DOUBLE_EQ(fluid.now(), 5.0);
+}
+
 TEST(Fluid, TwoShareALinkAndTheSecondSpeedsUpOnceTheFirstIsDone) {
   Fluid fluid({10.0});
   fluid.add(flow(1, {{0, 10.0}}));

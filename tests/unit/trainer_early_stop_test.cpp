@@ -36,6 +36,17 @@ TEST(EarlyStop, NoNumberIsNoGain) {
   EXPECT_EQ(count({nan, nan}), 1u);
 }
 
+TEST(BestEvaluation, IsTheFirstWithTheLowestLoss) {
+  const auto step = [](const std::vector<EvalLoss>& evaluations) {
+    const EvalLoss* best = best_evaluation(evaluations);
+    return best == nullptr ? 0 : best->step;
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(step({}), 0u);
+  EXPECT_EQ(step({{10, 3}, {20, 2}, {30, 2}, {40, 2.5}}), 20u);
+  EXPECT_EQ(step({{10, nan}, {20, 5}, {30, nan}}), 20u);
+}
+
 TEST(EarlyStop, SaysWhy) {
   const std::vector<EvalLoss> evaluations = {{10, 3}, {20, 2}, {30, 2.5}, {40, 2.25}};
   EXPECT_EQ(why_stop_early(evaluations, {.early_stopping_patience = 3}), "");

@@ -26,5 +26,17 @@ TEST(GeneratePlace, AModelDirectoryOfOthersHasNoHashes) {
   EXPECT_THAT(found->run_dir, ::testing::EndsWith("/run"));
 }
 
+// It asked for a config.yaml, which leads nowhere.
+TEST(GeneratePlace, AdaptersThatStandAloneAreMergedFirst) {
+  const testing::TrainDir dir;
+  const std::string adapter = dir / "adapter";
+  std::filesystem::copy(TIDEPOOL_SOURCE_DIR "/tests/golden/lora/llama_all", adapter);
+  const auto alone = find_generate_place(adapter);
+  EXPECT_EQ(alone.error().kind, ErrorKind::usage);
+  EXPECT_THAT(alone.error().message,
+              ::testing::HasSubstr("`tidepool export " + adapter + " OUT --base MODEL`"));
+  EXPECT_THAT(alone.error().message, ::testing::Not(::testing::HasSubstr("config.yaml")));
+}
+
 }  // namespace
 }  // namespace tidepool

@@ -50,7 +50,7 @@ TEST_P(ExportOfAdapters, IsTheModelWithThem) {
   const ExportSource source = find_export_source(c.output.dir, "").value();
   EXPECT_EQ(source.directory, base);
   EXPECT_EQ(source.adapter, c.output.dir + "/checkpoint-4");
-  const auto merge = AdapterMerge::open(source.adapter).value();
+  const auto merge = AdapterMerge::open(source.adapter, source.directory).value();
   const auto model =
       ModelExport::open(source.directory, {.change = merge.get(), .adapter = source.adapter}).value();
   const std::string out = dir / "merged";

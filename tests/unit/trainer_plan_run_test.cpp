@@ -189,6 +189,86 @@ TEST(PlanRun, PlansForTheGpusOfTheFile) {
   EXPECT_EQ(on_machine(config, machine_of_file(config).value()).machine.executor, "cuda:1");
 }
 
+// On a machine with a GPU, too.
+TEST(PlanRun, AutoIsWhatTheFileHas) {
+  const TrainDir dir;
+  Config config = tight_config(dir);
+  config.machine.executor = "auto";
+  config.machine.file = write_machine(dir, "cores", [](Machine&) {});
+  EXPECT_EQ(on_machine(config, machine_of_file(config).value()).machine.executor, "cpu");
+  config.machine.file =
+      write_machine(dir, "box", [](Machine& m) { m.device.kind = DeviceKind::cuda, m.device.count = 2; });
+  EXPECT_EQ(on_machine(config, machine_of_file(config).value()).machine.executor, "cuda:0,1");
+}
+
+// Why `plan` refuses that executor for the file of the config. Empty: it does not.
+std::string refusal_of(Config config, const std::string& executor) {
+  config.machine.executor = executor;
+  const auto question =
+      question_of(on_machine(config, machine_of_file(config).value()), PlanFor::machine_of_file);
+  if (question) return "";
+  EXPECT_EQ(question.error().kind, ErrorKind::usage) << executor;
+  return question.error().message;
+}
+
+TEST(PlanRun, PlansForNoGpusThatTheFileHasNot) {
+  const TrainDir dir;
+  Config config = tight_config(dir);
+  config.memory.budgets.device = Bytes{128 * mib};
+  config.machine.file = write_machine(dir, "one", [](Machine& m) { m.device.kind = DeviceKind::cuda; });
+  EXPECT_THAT(refusal_of(config, "cuda:0,1"), HasSubstr("names GPU 1, and " + config.machine.file +
+                                                        " has 1 (device.count), counted from 0: "
+                                                        "write machine.executor=cuda:0"));
+  EXPECT_EQ(refusal_of(config, "cuda"), "");
+  config.machine.file =
+      write_machine(dir, "eight", [](Machine& m) { m.device.kind = DeviceKind::cuda, m.device.count = 8; });
+  EXPECT_THAT(refusal_of(config, "cuda:8"), HasSubstr("name some of 0 to 7"));
+  for (const char* executor : {"cuda:0,2", "cuda:7", "auto", "cpu", "cpu:1"})
+    EXPECT_EQ(refusal_of(config, executor), "") << executor;
+}
+
+TEST(PlanRun, PlansForNoDevicesOfAnotherKindThanTheFiles) {
+  const TrainDir dir;
+  Config config = tight_config(dir);
+  config.memory.budgets.device = Bytes{128 * mib};
+  config.machine.file = write_machine(dir, "cores", [](Machine&) {});
+  EXPECT_THAT(refusal_of(config, "cuda:0,1"), HasSubstr("kind cpu: write machine.executor=cpu, or cpu:N"));
+  EXPECT_EQ(refusal_of(config, "cpu:2"), "");
+  config.machine.file =
+      write_machine(dir, "box", [](Machine& m) { m.device.kind = DeviceKind::cuda, m.device.count = 2; });
+  EXPECT_THAT(refusal_of(config, "cpu:2"), HasSubstr("kind cuda: write machine.executor=auto for all"));
+}
+
+TEST(PlanRun, MoreGpusThanARunTakesAreToBeNamed) {
+  const TrainDir dir;
+  Config config = tight_config(dir);
+  config.memory.budgets.device = Bytes{128 * mib};
+  config.machine.file = write_machine(
+      dir, "many", [](Machine& m) { m.device.kind = DeviceKind::cuda, m.device.count = devices_max + 1; });
+  for (const char* executor : {"cpu", "auto"})
+    EXPECT_THAT(refusal_of(config, executor),
+                HasSubstr("17 devices (device.count), and a run takes at most 16"));
+  EXPECT_EQ(refusal_of(config, "cuda:0,16"), "");
+}
+
+TEST(PlanRun, GoesByTheSwitchesOfTheGpusThatAreNamed) {
+  const TrainDir dir;
+  Config config = tight_config(dir);
+  config.memory.budgets.device = Bytes{128 * mib};
+  config.machine.file = write_machine(dir, "box", [](Machine& m) {
+    m.device.kind = DeviceKind::cuda, m.device.count = 4;
+    m.copies.switches = {{0, 1}, {2, 3}}, m.copies.switch_bytes_per_s = 1e9;
+  });
+  for (const PlanFor who : {PlanFor::this_machine, PlanFor::machine_of_file}) {
+    const auto switches_of = [&](const char* executor) {
+      config.machine.executor = executor;
+      return question_of(config, who).value().machine->copies.switches;
+    };
+    EXPECT_THAT(switches_of("cuda:2,3"), ElementsAre(ElementsAre(0, 1)));
+    EXPECT_THAT(switches_of("cuda:0,2"), ElementsAre(ElementsAre(0), ElementsAre(1)));
+  }
+}
+
 TEST(PlanRun, ACpuIsCutIntoTheDevicesOfTheConfig) {
   const TrainDir dir;
   Config config = tight_config(dir);
@@ -208,6 +288,38 @@ TEST(PlanRun, BudgetsAboveTheMachineDoNotFit) {
     EXPECT_EQ(question.error().kind, ErrorKind::does_not_fit);
     EXPECT_THAT(question.error().message, HasSubstr("memory.host"));
   }
+}
+
+TEST(PlanRun, DevicesMadeOfCoresShareTheHostsMemory) {
+  const TrainDir dir;
+  Config config = tight_config(dir);  // 2 MiB of each device, 3 MiB of the host
+  config.machine.file = write_machine(dir, "small", [](Machine& m) { m.host.memory = Bytes{7 * mib}; });
+  for (const PlanFor who : {PlanFor::this_machine, PlanFor::machine_of_file}) {
+    config.machine.executor = "cpu:2";
+    EXPECT_TRUE(question_of(config, who));
+    config.machine.executor = "cpu:3";
+    const auto question = question_of(config, who);
+    ASSERT_FALSE(question);
+    EXPECT_EQ(question.error().kind, ErrorKind::does_not_fit);
+    EXPECT_THAT(question.error().message,
+                HasSubstr("memory.device=2.00 MiB for each of 3 devices and memory.host=3.00 MiB"));
+  }
+}
+
+// train goes by the disk that is here, which may have more free by now than when it was probed.
+TEST(PlanRun, ADiskBudgetAboveTheMachinesDoesNotFit) {
+  const TrainDir dir;
+  Config config = tight_config(dir);
+  config.machine.file = write_machine(dir, "here", [](Machine&) {});  // a disk of 1 GiB
+  EXPECT_EQ(question_of(config, PlanFor::machine_of_file)->options.budgets.disk, Bytes{gib});
+  config.memory.budgets.disk = Bytes{gib};
+  EXPECT_TRUE(question_of(config, PlanFor::machine_of_file));
+  config.memory.budgets.disk = Bytes{2 * gib};
+  EXPECT_TRUE(question_of(config, PlanFor::this_machine));
+  const auto question = question_of(config, PlanFor::machine_of_file);
+  ASSERT_FALSE(question);
+  EXPECT_EQ(question.error().kind, ErrorKind::does_not_fit);
+  EXPECT_THAT(question.error().message, HasSubstr("memory.disk=2.00 GiB is more than here has (1.00 GiB)"));
 }
 
 TEST(PlanRun, AnotherMachineIsSaid) {
@@ -253,6 +365,9 @@ TEST(PlanChange, NamesWhatDiffers) {
   EXPECT_THAT(change, HasSubstr("sweeps 1 -> 2"));
   EXPECT_THAT(change, HasSubstr("host budget 3145728 -> 4194304"));
   EXPECT_THAT(change, ::testing::Not(HasSubstr("peak")));
+  EXPECT_THAT(change, HasSubstr("losses and weights do not depend on it"));
+  config.train.gradient_accumulation_steps *= 2;
+  EXPECT_THAT(plan_change(before, text_of(config, PlanFor::this_machine)), HasSubstr("last digits differ"));
   EXPECT_THAT(plan_change("tidepool plan 1\na 1\nhome x", "tidepool plan 1\na 1\nhome y"),
               HasSubstr("other places"));
 }

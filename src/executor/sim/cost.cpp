@@ -15,7 +15,7 @@ enum DeviceResource : u32 { compute, h2d, d2h, both, interconnect, device_resour
 constexpr u32 feeding = 0, computing = 1;
 
 u32 devices_of(const Plan& plan) {
-  u32 count = 1;
+  u32 count = plan.devices;
   for (const Segment& segment : plan.segments)
     for (const Op& op : segment.ops)
       if (op.lane.device != host_device) count = std::max<u32>(count, op.lane.device + 1u);
@@ -52,9 +52,9 @@ CostModel::CostModel(const Plan& plan, const ModelGraph& graph, const Machine& m
   disk_mixed_ = disk.mixed_bytes_per_s * (1.0 / disk.read_bytes_per_s + 1.0 / disk.write_bytes_per_s) / 2.0;
   for (u32 d = 0; d < devices; ++d) {
     const double across = machine.copies.interconnect_bytes_per_s;
-    capacities_.insert(capacities_.end(), {1.0, machine.copies.h2d_bytes_per_s,
-                                           machine.copies.d2h_bytes_per_s, machine.copies.both_bytes_per_s,
-                                           across > 0 ? across : machine.copies.d2h_bytes_per_s});
+    capacities_.insert(capacities_.end(),
+                       {1.0, machine.copies.h2d_bytes_per_s, machine.copies.d2h_bytes_per_s,
+                        machine.copies.both_bytes_per_s, across > 0 ? across : 1.0});  // 1: nothing needs it
   }
   switch_of_.assign(devices, none);
   if (machine.copies.switch_bytes_per_s <= 0) return;
@@ -145,14 +145,19 @@ void CostModel::need_copy(Flow& flow, const Op& op, double bytes) const {
     flow.need(dram, 2 * bytes);
     return;
   }
-  const u32 device = op.lane.device;
-  flow.need(device_resource(device, up ? h2d : d2h), bytes);
-  flow.need(device_resource(device, both), bytes);
-  flow.need(dram, bytes);
-  if (switch_of_[device] != none) flow.need(switch_of_[device] + (up ? 0 : 1), bytes);
+  need_link(flow, op.lane, bytes);
 }
 
-// On devices all work at once, as fast as the one that gets most; on the cpu copies and sums share cores.
+void CostModel::need_link(Flow& flow, LaneId lane, double bytes) const {
+  const bool up = lane.kind == LaneKind::h2d;
+  flow.need(device_resource(lane.device, up ? h2d : d2h), bytes);
+  flow.need(device_resource(lane.device, both), bytes);
+  flow.need(dram, bytes);
+  const u32 shared = switch_of_[lane.device];
+  if (shared != none) flow.need(shared + (up ? 0 : 1), bytes);
+}
+
+// On devices all work at once, each sending as much as it gets; on the cpu copies and sums share cores.
 void CostModel::need_collective(Flow& flow, const Segment& segment, const Op& op) const {
   const Bytes all = collective_bytes(plan_, segment.operands_of(op), op.kind);
   if (machine_.device.kind == DeviceKind::cpu) {
@@ -160,7 +165,13 @@ void CostModel::need_collective(Flow& flow, const Segment& segment, const Op& op
     flow.need(dram, 2 * static_cast<double>(all.value));
     return;
   }
-  flow.need(device_resource(0, interconnect), static_cast<double>(all.value) / plan_.devices);
+  const double of_each = static_cast<double>(all.value) / plan_.devices;
+  if (machine_.copies.interconnect_bytes_per_s > 0) {
+    flow.need(device_resource(0, interconnect), of_each);
+    return;
+  }
+  for (u16 device = 0; device < plan_.devices; ++device)
+    for (const LaneKind kind : {LaneKind::d2h, LaneKind::h2d}) need_link(flow, {device, kind}, of_each);
 }
 
 // Adam hashes on the way what it updates; everything else is hashed before it is written, and all that is

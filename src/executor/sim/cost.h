@@ -7,7 +7,8 @@
 //   compute           seconds         one device's blocks, gradients, updates
 //   h2d, d2h, both    bytes           one device's link, each direction and their sum
 //   switch up, down   bytes           devices behind one switch
-//   interconnect      bytes           one device's link to the others
+//   interconnect      bytes           one device's link to the others; where there is none, collectives go
+//                                     down and up the links of all devices, through dram
 #pragma once
 
 #include <vector>
@@ -51,6 +52,8 @@ class CostModel {
   double streamed_bytes(const Segment&, const Op&) const;
   void need_collective(Flow&, const Segment&, const Op&) const;
   void need_copy(Flow&, const Op&, double bytes) const;
+  // REQUIRES: the lane is a device's h2d or d2h.
+  void need_link(Flow&, LaneId, double bytes) const;
   void need_disk(Flow&, const Op&, const Operand& in_memory, double bytes) const;
   void need_update(Flow&, const Op&, double bytes) const;
   double disk_rate(bool read, double bytes) const;
@@ -58,7 +61,7 @@ class CostModel {
   const Plan& plan_;
   const Machine machine_;
   const std::vector<BlockSeconds> blocks_;  // by block; none is 0
-  std::vector<u32> switch_of_;              // [device]; none: its own way
+  std::vector<u32> switch_of_;              // [device] as the plan counts them; none: its own way
   std::vector<double> capacities_;
   double disk_mixed_ = 1.0;
 };

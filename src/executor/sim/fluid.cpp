@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "tidepool/check.h"
 
@@ -14,8 +15,11 @@ constexpr double never = std::numeric_limits<double>::infinity();
 
 void Flow::need(u32 resource, double amount) {
   if (amount <= 0) return;
-  CHECK(demand_count < demands_max, demand_count);
-  demands[demand_count++] = {resource, amount};
+  const auto found = std::ranges::find(demands, resource, &Demand::resource);
+  if (found != demands.end())
+    found->amount += amount;
+  else
+    demands.push_back({resource, amount});
 }
 
 void Fluid::set_capacity(u32 resource, double per_s) {
@@ -26,17 +30,16 @@ void Fluid::set_capacity(u32 resource, double per_s) {
 
 double Fluid::alone(const Flow& flow) const {
   double seconds = 0;
-  for (u32 i = 0; i < flow.demand_count; ++i)
-    seconds = std::max(seconds, flow.demands[i].amount / capacity_[flow.demands[i].resource]);
+  for (const Demand& d : flow.demands) seconds = std::max(seconds, d.amount / capacity_[d.resource]);
   return flow.delay + seconds;
 }
 
-void Fluid::add(const Flow& flow) {
-  Active active{.flow = flow, .delay_left = flow.delay, .left = 1.0, .alone = alone(flow) - flow.delay};
-  if (active.alone <= 0) active.left = 0;
-  const auto at = std::upper_bound(active_.begin(), active_.end(), flow.id,
+void Fluid::add(Flow flow) {
+  const double delay = flow.delay, work = alone(flow) - delay;
+  Active active{.flow = std::move(flow), .delay_left = delay, .left = work > 0 ? 1.0 : 0.0, .alone = work};
+  const auto at = std::upper_bound(active_.begin(), active_.end(), active.flow.id,
                                    [](u64 id, const Active& a) { return id < a.flow.id; });
-  active_.insert(at, active);
+  active_.insert(at, std::move(active));
   shared_ = false;
 }
 
@@ -92,8 +95,7 @@ void Fluid::fill(u32 priority) {
     if (a.flow.priority == priority && a.delay_left <= 0 && a.left > 0) open.push_back(&a);
   load_.assign(capacity_.size(), 0.0);
   const auto count = [&](const Active& a, double sign) {
-    for (u32 i = 0; i < a.flow.demand_count; ++i)
-      load_[a.flow.demands[i].resource] += sign * a.flow.demands[i].amount / a.alone;
+    for (const Demand& d : a.flow.demands) load_[d.resource] += sign * d.amount / a.alone;
   };
   for (const Active* a : open) count(*a, 1.0);
   double reached = 0;  // share of its own speed that every open flow has
@@ -104,10 +106,8 @@ void Fluid::fill(u32 priority) {
     reached += raise;
     for (u32 r = 0; r < capacity_.size(); ++r) free_[r] -= raise * load_[r];
     const auto full = [&](const Active* a) {
-      for (u32 i = 0; i < a->flow.demand_count; ++i) {
-        const u32 r = a->flow.demands[i].resource;
-        if (free_[r] <= 1e-9 * capacity_[r]) return true;
-      }
+      for (const Demand& d : a->flow.demands)
+        if (free_[d.resource] <= 1e-9 * capacity_[d.resource]) return true;
       return reached >= 1.0;
     };
     const auto done =

@@ -6,7 +6,7 @@
 // the core pool do. No flow is faster than it would be alone.
 #pragma once
 
-#include <array>
+#include <boost/container/small_vector.hpp>
 #include <vector>
 
 #include "tidepool/types.h"
@@ -19,15 +19,14 @@ struct Demand {
 };
 
 struct Flow {
-  static constexpr u32 demands_max = 6;
-
   u64 id = 0;        // ties in time fall by id
   u32 priority = 0;  // lower numbers first
   double delay = 0;  // seconds before it begins to use anything
-  std::array<Demand, demands_max> demands{};
-  u32 demand_count = 0;
+  // A resource once. Only collectives without an interconnect have more than a few.
+  boost::container::small_vector<Demand, 6> demands;
 
-  void need(u32 resource, double amount);  // amounts of 0 or less are left out
+  // Beside what it already needs of the resource. Amounts of 0 or less are left out.
+  void need(u32 resource, double amount);
 };
 
 class Fluid {
@@ -35,7 +34,7 @@ class Fluid {
   explicit Fluid(std::vector<double> capacity_per_s) : capacity_(std::move(capacity_per_s)) {}
 
   void set_capacity(u32 resource, double per_s);
-  void add(const Flow&);
+  void add(Flow);
   bool idle() const { return active_.empty(); }
   // Advances to the end of the flow that ends first, and returns its id. REQUIRES: !idle().
   u64 finish_next();

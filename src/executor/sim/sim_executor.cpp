@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "engine/op_text.h"
 #include "tidepool/check.h"
@@ -98,8 +99,8 @@ void SimExecutor::start(Lane& lane) {
   Flow flow = cost_.flow(*issue.segment, issue.get());
   flow.id = issue.sequence;
   const double longer = lane.slowness * (1.0 + options_.jitter * fraction(options_.seed, issue.sequence));
-  for (u32 i = 0; i < flow.demand_count; ++i) flow.demands[i].amount *= longer;
-  fluid_.add(flow);
+  for (Demand& d : flow.demands) d.amount *= longer;
+  fluid_.add(std::move(flow));
   running_.emplace(issue.sequence, Running{issue, virtual_now()});
 }
 
