@@ -43,18 +43,18 @@ void make_delta(const AttentionBackward& op, cudaStream_t stream) {
          u64{op.shape.sequences} * op.shape.tokens);
 }
 
-template <class Half, u32 size, bool dropout>
+template <class Mma, u32 size, bool dropout>
 void backward_tensor(const AttentionBackward& op, cudaStream_t stream) {
-  const AttentionBackwardArguments<Half> arguments = backward_arguments<Half>(op);
-  launch(attention_backward_keys_tensor<Half, size, dropout>,
-         attention_backward_keys_launch(op.shape, AttentionUnits::tensor), stream, arguments);
-  launch(attention_backward_queries_tensor<Half, size, dropout>,
-         attention_backward_queries_launch(op.shape, AttentionUnits::tensor), stream, arguments);
+  const auto arguments = backward_arguments<typename Mma::Half>(op);
+  launch(attention_backward_keys_tensor<Mma, size, dropout>,
+         attention_backward_keys_launch(op.shape, Mma::units), stream, arguments);
+  launch(attention_backward_queries_tensor<Mma, size, dropout>,
+         attention_backward_queries_launch(op.shape, Mma::units), stream, arguments);
 }
-template <class Half, u32 size>
+template <class Mma, u32 size>
 void backward_tensor(const AttentionBackward& op, cudaStream_t stream) {
-  op.dropout.on() ? backward_tensor<Half, size, true>(op, stream)
-                  : backward_tensor<Half, size, false>(op, stream);
+  op.dropout.on() ? backward_tensor<Mma, size, true>(op, stream)
+                  : backward_tensor<Mma, size, false>(op, stream);
 }
 
 template <class T>
@@ -83,11 +83,9 @@ void attention_backward_cuda(const AttentionBackward& op, cudaStream_t stream) {
     make_delta<T>(op, stream);
     if (units == AttentionUnits::fma) backward_fma<T>(op, stream);
   });
-  if (units == AttentionUnits::tensor) {
-    for_half(op.qkv.precision, [&](auto type) {
-      for_attention_tensor_size(op.shape.head_size, [&](auto size) {
-        backward_tensor<decltype(type), decltype(size)::value>(op, stream);
-      });
+  if (units != AttentionUnits::fma) {
+    for_attention_mma(units, op.qkv.precision, op.shape.head_size, [&](auto mma, auto size) {
+      backward_tensor<decltype(mma), decltype(size)::value>(op, stream);
     });
   }
 }

@@ -3,8 +3,8 @@
 // here scores and dp are made twice instead (7 products, not 5), and bits depend on nothing but the
 // arguments.
 //
-// A warp keeps its 16 rows of two arrays as fragments in registers; the other two arrays pass by in shared
-// memory.
+// A warp owns 16 rows of two arrays, for most sizes as fragments in registers; the other two arrays pass by
+// in shared memory.
 //
 // What binds, head size 128, per block of 128 keys and 32 queries: 4 products, 4.2 Mflop, 2048 clocks of an
 // A100's tensor cores. Eight warps read each tile twice (q and dout, 8 KiB each): 256 KiB, 2048 clocks of
@@ -13,51 +13,77 @@
 // warps.
 #pragma once
 
-#include "kernels/attention/attention_dropout.cuh"
-#include "kernels/attention/attention_tiles.cuh"
+#include "kernels/attention/attention_m16n8k16.cuh"
+#include "kernels/attention/attention_m8n8k4.cuh"
 
 namespace tidepool::cuda {
 
-// A warp's 16 rows of an array as left factor: in registers, or fetched again each time.
-template <class Half, u32 size, bool resident>
+// A warp's 16 rows of an array as left factor: kept in registers, fetched again each time, or in a tile of
+// shared memory, to which the block has brought them.
+template <class Mma, u32 size, OwnRowsLie lie>
 struct OwnRows {
+  using Half = typename Mma::Half;
   HeadRows<const Half> from;
-  Fragment fragments[resident ? size / 16 : 1];
+  typename Mma::Fragment fragments[lie == OwnRowsLie::in_registers ? size / 16 : 1];
 
-  __device__ __forceinline__ explicit OwnRows(const HeadRows<const Half>& rows) : from(rows) {
-    if constexpr (resident) {
-      UNROLL for (u32 k = 0; k < size / 16; ++k) load_fragment(fragments[k], from, k);
+  __device__ __forceinline__ OwnRows(const HeadRows<const Half>& rows, const Half*) : from(rows) {
+    if constexpr (lie == OwnRowsLie::in_registers) {
+      UNROLL for (u32 k = 0; k < size / 16; ++k) Mma::load_left(fragments[k], from, k);
     }
   }
-  __device__ __forceinline__ void operator()(u32 k, Fragment& a) const {
-    if constexpr (resident) {
-      UNROLL for (u32 i = 0; i < 4; ++i) a[i] = fragments[k][i];
+  __device__ __forceinline__ void operator()(u32 k, typename Mma::Fragment& a) const {
+    if constexpr (lie == OwnRowsLie::in_registers) {
+      UNROLL for (u32 i = 0; i < sizeof a / sizeof a[0]; ++i) a[i] = fragments[k][i];
     } else {
-      load_fragment(a, from, k);
+      Mma::load_left(a, from, k);
     }
   }
 };
+template <class Mma, u32 size>
+struct OwnRows<Mma, size, OwnRowsLie::in_shared> {
+  typename Mma::template Left<size> rows;
+
+  __device__ __forceinline__ OwnRows(const HeadRows<const typename Mma::Half>&,
+                                     const typename Mma::Half* tile)
+      : rows(tile + 16 * warp_index() * AttentionTileRow<size>::elements) {}
+  __device__ __forceinline__ void operator()(u32 k, typename Mma::Fragment& a) const { rows.load(a, 0, k); }
+};
+
+// Of an array by columns of scores, p at column(): what belongs to this lane's two of a tile.
+template <class Mma>
+__device__ __forceinline__ float2 of_columns(const float* p) {
+  if constexpr (Mma::column_step == 1) return *reinterpret_cast<const float2*>(p);
+  return make_float2(p[0], p[Mma::column_step]);
+}
+template <class Mma>
+__device__ __forceinline__ uint2 of_columns(const u32* p) {
+  if constexpr (Mma::column_step == 1) return *reinterpret_cast<const uint2*>(p);
+  return make_uint2(p[0], p[Mma::column_step]);
+}
 
 // dk and dv. A block's warps own 16 keys each; all queries that see them pass by, one of the kv head's query
 // heads after the other.
-template <class Half, u32 size, bool dropout>
-__global__ void __launch_bounds__(AttentionBackwardTile<size>::threads, AttentionBackwardTile<size>::blocks)
-    attention_backward_keys_tensor(AttentionBackwardArguments<Half> op) {
-  if constexpr (has_mma_16x8x16<Half>()) {
-    using Tile = AttentionBackwardTile<size>;
-    constexpr u32 step = Tile::query_step, batch = Tile::query_batch, outputs = size / 8 / Tile::parts;
+template <class Mma, u32 size, bool dropout>
+__global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threads,
+                                  AttentionBackwardTile<size, Mma::units>::blocks)
+    attention_backward_keys_tensor(AttentionBackwardArguments<typename Mma::Half> op) {
+  if constexpr (Mma::is_here()) {
+    using Half = typename Mma::Half;
+    using Tile = AttentionBackwardTile<size, Mma::units>;
+    constexpr u32 step = Tile::step, batch = Tile::query_batch, outputs = size / 8 / Tile::parts;
     constexpr u32 tile_elements = step * AttentionTileRow<size>::elements;
     const u32 tokens = op.sizes.tokens, blocks = (tokens + Tile::rows - 1) / Tile::rows;
     const u32 part = blockIdx.x % Tile::parts, block = blockIdx.x / Tile::parts % blocks;
     DeviceHead head = {op.sizes, blockIdx.x / Tile::parts / blocks * op.sizes.group};
     const u32 last_head = head.head + op.sizes.group - 1;
     const u32 block_key = block * Tile::rows;  // the first keys are seen most: the longest first
-    const u32 warp_key = block_key + 16 * warp_index(), key = warp_key + lane_index() / 4;
+    const u32 warp_key = block_key + 16 * warp_index(), key = warp_key + Mma::row();
     const float scale_log2 = op.sizes.scale_log2;
 
-    Half* tiles = dynamic_shared<Half>();  // [2 stages, q and dout]
-    float* statistics =
-        reinterpret_cast<float*>(tiles + 4 * tile_elements);  // [2 stages, lse and delta and start, step]
+    Half* own_tiles = dynamic_shared<Half>();          // [k and v], if they lie there
+    Half* tiles = own_tiles + 2 * Tile::own_elements;  // [stages, q and dout]
+    float* statistics = reinterpret_cast<float*>(
+        tiles + 2 * Tile::stages * tile_elements);  // [stages, lse and delta and start, step]
     const auto start_loading = [&](u32 stage, const DeviceHead& of, u32 query) {
       Half* to = tiles + stage * 2 * tile_elements;
       load_tile<size, step, Tile::threads>(to, of.qkv(op.qkv, 0, query));
@@ -74,13 +100,18 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size>::threads, Attentio
       async_copy_commit();
     };
 
+    if constexpr (Tile::own == OwnRowsLie::in_shared) {
+      load_tile<size, Tile::rows, Tile::threads>(own_tiles, head.qkv(op.qkv, 1, block_key));
+      load_tile<size, Tile::rows, Tile::threads>(own_tiles + Tile::own_elements,
+                                                 head.qkv(op.qkv, 2, block_key));
+    }
     start_loading(0, head, block_key);
-    const OwnRows<Half, size, Tile::resident> k(head.qkv(op.qkv, 1, warp_key));
-    const OwnRows<Half, size, Tile::resident> v(head.qkv(op.qkv, 2, warp_key));
+    const OwnRows<Mma, size, Tile::own> k(head.qkv(op.qkv, 1, warp_key), own_tiles);
+    const OwnRows<Mma, size, Tile::own> v(head.qkv(op.qkv, 2, warp_key), own_tiles + Tile::own_elements);
     float dk[outputs][4] = {}, dv[outputs][4] = {};
 
     u32 query = block_key;
-    for (u32 stage = 0;; stage ^= 1) {
+    for (u32 stage = 0;; stage = Tile::after(stage)) {
       async_copy_wait<0>();
       __syncthreads();  // this stage has come; nobody reads the other any more
       DeviceHead next_head = head;
@@ -90,7 +121,7 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size>::threads, Attentio
         next_query = block_key;
       }
       const bool more = next_head.head <= last_head;
-      if (more) start_loading(stage ^ 1, next_head, next_query);
+      if (more && Tile::stages > 1) start_loading(Tile::after(stage), next_head, next_query);
       const float* const stage_statistics = statistics + stage * 3 * step;
       const u32* const starts = reinterpret_cast<const u32*>(stage_statistics + 2 * step);
       KEEP_ROLLED for (u32 at = 0; at < step; at += batch) {
@@ -98,65 +129,71 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size>::threads, Attentio
         if (op.starts != nullptr && starts[at] >= warp_key + 16) break;      // all of later documents
         const Half* q_tile = tiles + stage * 2 * tile_elements + at * AttentionTileRow<size>::elements;
         const Half* dout_tile = q_tile + tile_elements;
-        const u32 column = at + 2 * (lane_index() % 4);
+        const u32 column = at + Mma::column();
         u32 kept = 0;  // drawn before there are scores: both would not fit into registers
         if constexpr (dropout) {
           kept = kept_in_tiles<batch / 8>([&](u32 n) {
-            return kept_by_key_rows(op.dropout, head.dropout(query + column + 8 * n, key), tokens);
+            return Mma::kept_by_key_rows(op.dropout, head.dropout(query + column + 8 * n, key), tokens);
           });
         }
         float p[batch / 8][4], ds[batch / 8][4];  // [keys, queries]
-        two_times_transposed<size>(p, k, q_tile, ds, v, dout_tile);
+        two_times_transposed<Mma, size>(p, k, q_tile, ds, v, dout_tile);
         const float* lse = stage_statistics + column;
         const bool diagonal = query + at < warp_key + 15;
         const bool crossing = op.starts != nullptr && starts[at + batch - 1] > warp_key;  // documents
         UNROLL for (u32 n = 0; n < batch / 8; ++n) {
           const u32 first = query + column + 8 * n;
-          const float2 lse_of = *reinterpret_cast<const float2*>(lse + 8 * n);
-          const float2 delta_of = *reinterpret_cast<const float2*>(lse + step + 8 * n);
+          const float2 lse_of = of_columns<Mma>(lse + 8 * n), delta_of = of_columns<Mma>(lse + step + 8 * n);
           const float lse2[2] = {lse_of.x * log2_of_e, lse_of.y * log2_of_e};
-          const uint2 start_of =
-              crossing ? *reinterpret_cast<const uint2*>(starts + column + 8 * n) : make_uint2(0, 0);
+          const uint2 start_of = crossing ? of_columns<Mma>(starts + column + 8 * n) : make_uint2(0, 0);
           UNROLL for (u32 i = 0; i < 4; ++i) {
             float likely = exp2_fast(fmaf(p[n][i], scale_log2, -lse2[i % 2]));
-            if (diagonal && key + 8 * (i / 2) > first + i % 2) likely = 0.0f;
-            if (crossing && key + 8 * (i / 2) < (i % 2 != 0 ? start_of.y : start_of.x)) likely = 0.0f;
+            const u32 at_key = key + Mma::row_step * (i / 2);
+            if (diagonal && at_key > first + Mma::column_step * (i % 2)) likely = 0.0f;
+            if (crossing && at_key < (i % 2 != 0 ? start_of.y : start_of.x)) likely = 0.0f;
             float dp = ds[n][i];
             if constexpr (dropout) dp = is_kept_in_tile(kept, n, i) ? dp * op.dropout.scale : 0.0f;
             ds[n][i] = likely * (dp - (i % 2 != 0 ? delta_of.y : delta_of.x));
             p[n][i] = !dropout || is_kept_in_tile(kept, n, i) ? likely : 0.0f;
           }
         }
-        add_product<size>(dv, p, dout_tile, part * outputs);
-        add_product<size>(dk, ds, q_tile, part * outputs);
+        add_product<Mma, size>(dv, p, dout_tile, part * outputs);
+        add_product<Mma, size>(dk, ds, q_tile, part * outputs);
       }
       if (!more) break;
       head = next_head;
       query = next_query;
+      if constexpr (Tile::stages == 1) {
+        __syncthreads();  // nobody reads it any more
+        start_loading(0, head, query);
+      }
     }
 
     const float k_factor[2] = {op.sizes.scale, op.sizes.scale},
                 v_factor[2] = {op.dropout.scale, op.dropout.scale};
-    store_product(head.qkv(op.dqkv, 1, warp_key), dk, k_factor, part * outputs);
-    store_product(head.qkv(op.dqkv, 2, warp_key), dv, v_factor, part * outputs);
+    store_product<Mma>(head.qkv(op.dqkv, 1, warp_key), dk, k_factor, part * outputs);
+    store_product<Mma>(head.qkv(op.dqkv, 2, warp_key), dv, v_factor, part * outputs);
   }
 }
 
 // dq. A block's warps own 16 queries each; all keys that they see pass by.
-template <class Half, u32 size, bool dropout>
-__global__ void __launch_bounds__(AttentionBackwardTile<size>::threads, AttentionBackwardTile<size>::blocks)
-    attention_backward_queries_tensor(AttentionBackwardArguments<Half> op) {
-  if constexpr (has_mma_16x8x16<Half>()) {
-    using Tile = AttentionBackwardTile<size>;
-    constexpr u32 step = Tile::key_step, batch = Tile::key_batch;
+template <class Mma, u32 size, bool dropout>
+__global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threads,
+                                  AttentionBackwardTile<size, Mma::units>::blocks)
+    attention_backward_queries_tensor(AttentionBackwardArguments<typename Mma::Half> op) {
+  if constexpr (Mma::is_here()) {
+    using Half = typename Mma::Half;
+    using Tile = AttentionBackwardTile<size, Mma::units>;
+    constexpr u32 step = Tile::step, batch = Tile::key_batch;
     constexpr u32 tile_elements = step * AttentionTileRow<size>::elements;
     const u32 tokens = op.sizes.tokens, blocks = (tokens + Tile::rows - 1) / Tile::rows;
     const DeviceHead head = {op.sizes, blockIdx.x / blocks};
     const u32 block_query = (blocks - 1 - blockIdx.x % blocks) * Tile::rows;
-    const u32 warp_query = block_query + 16 * warp_index(), query = warp_query + lane_index() / 4;
+    const u32 warp_query = block_query + 16 * warp_index(), query = warp_query + Mma::row();
     const float scale_log2 = op.sizes.scale_log2;
 
-    Half* tiles = dynamic_shared<Half>();  // [2 stages, k and v]
+    Half* own_tiles = dynamic_shared<Half>();          // [q and dout], if they lie there
+    Half* tiles = own_tiles + 2 * Tile::own_elements;  // [stages, k and v]
     const auto start_loading = [&](u32 stage, u32 key) {
       Half* to = tiles + stage * 2 * tile_elements;
       load_tile<size, step, Tile::threads>(to, head.qkv(op.qkv, 1, key));
@@ -168,50 +205,61 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size>::threads, Attentio
     const u32 key_begin = head.start(op.starts, block_query) / step * step;
     const u32 warp_start = head.start(op.starts, warp_query);
     const u32 warp_last_start = head.start(op.starts, warp_query + 15);
+    if constexpr (Tile::own == OwnRowsLie::in_shared) {
+      load_tile<size, Tile::rows, Tile::threads>(own_tiles, head.qkv(op.qkv, 0, block_query));
+      load_tile<size, Tile::rows, Tile::threads>(own_tiles + Tile::own_elements,
+                                                 head.out(op.dout, block_query));
+    }
     start_loading(0, key_begin);
-    const OwnRows<Half, size, Tile::resident> q(head.qkv(op.qkv, 0, warp_query));
-    const OwnRows<Half, size, Tile::resident> dout(head.out(op.dout, warp_query));
-    const RowStatistics rows[2] = {row_statistics(op, head, query), row_statistics(op, head, query + 8)};
+    const OwnRows<Mma, size, Tile::own> q(head.qkv(op.qkv, 0, warp_query), own_tiles);
+    const OwnRows<Mma, size, Tile::own> dout(head.out(op.dout, warp_query), own_tiles + Tile::own_elements);
+    const RowStatistics rows[2] = {row_statistics(op, head, query),
+                                   row_statistics(op, head, query + Mma::row_step)};
     float dq[size / 8][4] = {};
 
     const u32 key_end = min(tokens, block_query + Tile::rows);
     u32 stage = 0;
-    for (u32 key = key_begin; key < key_end; key += step, stage ^= 1) {
+    for (u32 key = key_begin; key < key_end; key += step, stage = Tile::after(stage)) {
       async_copy_wait<0>();
       __syncthreads();  // this stage has come; nobody reads the other any more
-      if (key + step < key_end) start_loading(stage ^ 1, key + step);
+      if (key + step < key_end && Tile::stages > 1) start_loading(Tile::after(stage), key + step);
       KEEP_ROLLED for (u32 at = 0; at < step; at += batch) {
         if (warp_query >= tokens || key + at >= warp_query + 16)
           break;                                       // above the diagonal for the whole warp
         if (key + at + batch <= warp_start) continue;  // of documents before
         const Half* k_tile = tiles + stage * 2 * tile_elements + at * AttentionTileRow<size>::elements;
-        const u32 column = key + at + 2 * (lane_index() % 4);
+        const u32 column = key + at + Mma::column();
         u32 kept = 0;
         if constexpr (dropout) {
           kept = kept_in_tiles<batch / 8>([&](u32 n) {
-            return kept_by_query_rows(op.dropout, head.dropout(query, column + 8 * n), tokens);
+            return Mma::kept_by_query_rows(op.dropout, head.dropout(query, column + 8 * n), tokens);
           });
         }
         float s[batch / 8][4], ds[batch / 8][4];  // [queries, keys]
-        two_times_transposed<size>(s, q, k_tile, ds, dout, k_tile + tile_elements);
+        two_times_transposed<Mma, size>(s, q, k_tile, ds, dout, k_tile + tile_elements);
         const bool diagonal = key + at + batch > warp_query + 1, crossing = key + at < warp_last_start;
         UNROLL for (u32 n = 0; n < batch / 8; ++n) {
           UNROLL for (u32 i = 0; i < 4; ++i) {
             float p = exp2_fast(fmaf(s[n][i], scale_log2, -rows[i / 2].lse2));
-            if (diagonal && column + 8 * n + i % 2 > query + 8 * (i / 2)) p = 0.0f;
-            if (crossing && column + 8 * n + i % 2 < rows[i / 2].start) p = 0.0f;
+            const u32 at_key = column + 8 * n + Mma::column_step * (i % 2);
+            if (diagonal && at_key > query + Mma::row_step * (i / 2)) p = 0.0f;
+            if (crossing && at_key < rows[i / 2].start) p = 0.0f;
             float dp = ds[n][i];
             if constexpr (dropout) dp = is_kept_in_tile(kept, n, i) ? dp * op.dropout.scale : 0.0f;
             ds[n][i] = p * (dp - rows[i / 2].delta);
           }
         }
-        add_product<size>(dq, ds, k_tile);
+        add_product<Mma, size>(dq, ds, k_tile);
+      }
+      if constexpr (Tile::stages == 1) {
+        __syncthreads();  // nobody reads it any more
+        if (key + step < key_end) start_loading(0, key + step);
       }
     }
 
     __syncwarp();  // every lane has read its rows' delta, which lies where dq goes
     const float factor[2] = {op.sizes.scale, op.sizes.scale};
-    store_product(head.qkv(op.dqkv, 0, warp_query), dq, factor);
+    store_product<Mma>(head.qkv(op.dqkv, 0, warp_query), dq, factor);
   }
 }
 

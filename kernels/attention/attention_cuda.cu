@@ -7,11 +7,11 @@ namespace tidepool {
 namespace cuda {
 namespace {
 
-template <class Half, u32 size>
+template <class Mma, u32 size>
 void forward_tensor(const Attention& op, const LaunchShape& shape, cudaStream_t stream) {
-  launch(op.dropout.on() ? attention_forward_tensor<Half, size, true>
-                         : attention_forward_tensor<Half, size, false>,
-         shape, stream, forward_arguments<Half>(op));
+  launch(op.dropout.on() ? attention_forward_tensor<Mma, size, true>
+                         : attention_forward_tensor<Mma, size, false>,
+         shape, stream, forward_arguments<typename Mma::Half>(op));
 }
 
 template <class T>
@@ -30,11 +30,9 @@ void attention_cuda(const Attention& op, cudaStream_t stream) {
       attention_units_here(op.qkv.precision, op.shape.head_size, AttentionPass::forward);
   check_attention(op.shape, units, {op.qkv, op.out});
   const LaunchShape shape = attention_forward_launch(op.shape, units, op.dropout.on());
-  if (units == AttentionUnits::tensor) {
-    return for_half(op.qkv.precision, [&](auto type) {
-      for_attention_tensor_size(op.shape.head_size, [&](auto size) {
-        forward_tensor<decltype(type), decltype(size)::value>(op, shape, stream);
-      });
+  if (units != AttentionUnits::fma) {
+    return for_attention_mma(units, op.qkv.precision, op.shape.head_size, [&](auto mma, auto size) {
+      forward_tensor<decltype(mma), decltype(size)::value>(op, shape, stream);
     });
   }
   for_precision(op.qkv.precision, [&](auto type) { forward_fma<decltype(type)>(op, shape, stream); });

@@ -1,6 +1,6 @@
-// Attention on fused multiply-adds: fp32 on every GPU, bf16 below sm_80, fp16 below sm_75. `lanes` neighbours
-// of a warp own two rows, 16 columns each, in registers; the other side's rows pass by in shared memory as
-// floats, four at a time.
+// Attention on fused multiply-adds: fp32 on every GPU, bf16 below sm_80, head sizes like 20. `lanes`
+// neighbours of a warp own two rows, 16 columns each, in registers; the other side's rows pass by in shared
+// memory as floats, four at a time.
 //
 // What binds: a float from shared memory serves two multiply-adds (two rows own it), and shared memory gives
 // a multiprocessor 32 floats per clock where it could do 128 multiply-adds: at most half of their peak. fp32

@@ -1,6 +1,6 @@
 // Forward on tensor cores, bf16 or fp16, as FlashAttention-2 does it (Dao, arXiv:2307.08691): a block owns
-// rows of queries, meets keys in ascending order, keeps its output and its softmax in registers. While scores
-// are made, v comes; while v is used, the next k comes.
+// rows of queries, meets keys in ascending order, keeps its output and its softmax in registers. From sm_80
+// on v comes while scores are made, and the next k while v is used.
 //
 // What binds, head size 128, T tokens, per block of 128 queries: 4 * 128 * 64 * 128 = 4.2 Mflop per tile of
 // 64 keys. Tensor cores of an A100 (2048 flop per clock and multiprocessor) take 2048 clocks for it. Shared
@@ -10,23 +10,29 @@
 // gives. Tensor cores bind; HBM sees q, k, v and out about once, as blocks of one head run beside each other.
 #pragma once
 
-#include "kernels/attention/attention_dropout.cuh"
-#include "kernels/attention/attention_tiles.cuh"
+#include "kernels/attention/attention_m16n8k16.cuh"
+#include "kernels/attention/attention_m8n8k4.cuh"
 
 namespace tidepool::cuda {
 
 // Over the four lanes that share a row.
+template <class Mma>
 __device__ __forceinline__ float row_max(float x) {
-  x = fmaxf(x, __shfl_xor_sync(all_lanes, x, 1));
-  return fmaxf(x, __shfl_xor_sync(all_lanes, x, 2));
+  x = fmaxf(x, __shfl_xor_sync(all_lanes, x, Mma::near_mate));
+  return fmaxf(x, __shfl_xor_sync(all_lanes, x, Mma::far_mate));
 }
+template <class Mma>
 __device__ __forceinline__ float row_sum(float x) {
-  x += __shfl_xor_sync(all_lanes, x, 1);
-  return x + __shfl_xor_sync(all_lanes, x, 2);
+  x += __shfl_xor_sync(all_lanes, x, Mma::near_mate);
+  return x + __shfl_xor_sync(all_lanes, x, Mma::far_mate);
+}
+template <class Mma>
+__device__ __forceinline__ bool is_first_of_row() {
+  return (lane_index() & static_cast<u32>(Mma::near_mate | Mma::far_mate)) == 0;
 }
 
-// 16 queries of a warp: [0] of each pair is row lane / 4, [1] the eighth after it.
-template <u32 size>
+// 16 queries of a warp: of each pair, [0] is this lane's row(), [1] row_step after it.
+template <class Mma, u32 size>
 struct QueryRows {
   float out[size / 8][4];  // not yet divided by the sum
   float maximum[2];        // of scores, not scaled
@@ -47,7 +53,7 @@ struct QueryRows {
     UNROLL for (u32 half = 0; half < 2; ++half) {
       float top = maximum[half];
       UNROLL for (u32 n = 0; n < tiles; ++n) top = fmaxf(top, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-      top = row_max(top);
+      top = row_max<Mma>(top);
       const float level = level_of(top);
       factor[half] = exp2_fast((maximum[half] - level) * scale_log2);
       const float shift = -level * scale_log2;
@@ -69,36 +75,39 @@ struct QueryRows {
 };
 
 // Keys above the diagonal do not count. `row`, `key`: of s[0][0] in this lane.
-template <u32 tiles>
+template <class Mma, u32 tiles>
 __device__ __forceinline__ void mask_scores(float (&s)[tiles][4], u32 row, u32 key) {
   UNROLL for (u32 n = 0; n < tiles; ++n) UNROLL for (u32 i = 0; i < 4; ++i) {
-    if (key + 8 * n + i % 2 > row + 8 * (i / 2)) s[n][i] = -__uint_as_float(infinity_bits);
+    if (key + 8 * n + Mma::column_step * (i % 2) > row + Mma::row_step * (i / 2))
+      s[n][i] = -__uint_as_float(infinity_bits);
   }
 }
 
-// Keys of documents before the row's own do not count. starts: of rows 0 and 8 of the tile.
-template <u32 tiles>
+// Keys of documents before the row's own do not count. starts: of the lane's two rows.
+template <class Mma, u32 tiles>
 __device__ __forceinline__ void mask_documents(float (&s)[tiles][4], const u32 (&starts)[2], u32 key) {
   UNROLL for (u32 n = 0; n < tiles; ++n) UNROLL for (u32 i = 0; i < 4; ++i) {
-    if (key + 8 * n + i % 2 < starts[i / 2]) s[n][i] = -__uint_as_float(infinity_bits);
+    if (key + 8 * n + Mma::column_step * (i % 2) < starts[i / 2]) s[n][i] = -__uint_as_float(infinity_bits);
   }
 }
 
-template <u32 tiles>
+template <class Mma, u32 tiles>
 __device__ __forceinline__ void drop_probabilities(float (&p)[tiles][4], const DropoutRow& dropout, u64 first,
                                                    u32 stride) {
   const u32 kept =
-      kept_in_tiles<tiles>([&](u32 n) { return kept_by_query_rows(dropout, first + 8 * n, stride); });
+      kept_in_tiles<tiles>([&](u32 n) { return Mma::kept_by_query_rows(dropout, first + 8 * n, stride); });
   UNROLL for (u32 n = 0; n < tiles; ++n) UNROLL for (u32 i = 0; i < 4; ++i) {
     if (!is_kept_in_tile(kept, n, i)) p[n][i] = 0.0f;
   }
 }
 
-template <class Half, u32 size, bool dropout>
-__global__ void __launch_bounds__(AttentionForwardTile<size, dropout>::threads)
-    attention_forward_tensor(AttentionForwardArguments<Half> op) {
-  if constexpr (has_mma_16x8x16<Half>()) {
-    using Tile = AttentionForwardTile<size, dropout>;
+template <class Mma, u32 size, bool dropout>
+__global__ void __launch_bounds__(AttentionForwardTile<size, dropout, Mma::units>::threads)
+    attention_forward_tensor(AttentionForwardArguments<typename Mma::Half> op) {
+  if constexpr (Mma::is_here()) {
+    using Half = typename Mma::Half;
+    using Fragment = typename Mma::Fragment;
+    using Tile = AttentionForwardTile<size, dropout, Mma::units>;
     constexpr u32 row_tiles = Tile::row_tiles, keys = Tile::keys, threads = Tile::threads;
     const u32 tokens = op.sizes.tokens, blocks = (tokens + Tile::rows - 1) / Tile::rows;
     const DeviceHead head = {op.sizes, blockIdx.x / blocks};
@@ -110,7 +119,7 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout>::threads)
     Half* q_tile = dynamic_shared<Half>();
     Half* k_tile = q_tile + Tile::rows * AttentionTileRow<size>::elements;
     Half* v_tile = k_tile + keys * AttentionTileRow<size>::elements;
-    QueryRows<size> rows[row_tiles];
+    QueryRows<Mma, size> rows[row_tiles];
     UNROLL for (u32 m = 0; m < row_tiles; ++m) rows[m].clear();
 
     // Documents follow each other: the first row sees furthest back.
@@ -121,9 +130,9 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout>::threads)
     load_tile<size, Tile::rows, threads>(q_tile, head.qkv(op.qkv, 0, query));
     load_tile<size, keys, threads>(k_tile, head.qkv(op.qkv, 1, key_begin));
     async_copy_commit();
-    const auto q_rows = left_factor<size>(q_tile + warp_row * AttentionTileRow<size>::elements);
-    const auto k_rows = right_factor_transposed<size>(k_tile);
-    const auto v_rows = right_factor<size>(v_tile);
+    const typename Mma::template Left<size> q_rows(q_tile + warp_row * AttentionTileRow<size>::elements);
+    const typename Mma::template Columns<size> k_columns(k_tile);
+    const typename Mma::template Rows<size> v_rows(v_tile);
 
     const u32 key_end = min(tokens, query + Tile::rows);
     for (u32 key = key_begin; key < key_end; key += keys) {
@@ -133,7 +142,7 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout>::threads)
       __syncthreads();  // k has come; nobody reads the last v any more
       load_tile<size, keys, threads>(v_tile, head.qkv(op.qkv, 2, key));
       async_copy_commit();
-      const u32 row = warp_query + lane_index() / 4, column = key + 2 * (lane_index() % 4);  // of s[0][0][0]
+      const u32 row = warp_query + Mma::row(), column = key + Mma::column();  // of s[0][0][0]
       float s[row_tiles][keys / 8][4];
       if (sees) {
         UNROLL for (u32 m = 0; m < row_tiles; ++m) UNROLL for (u32 n = 0; n < keys / 8; ++n) {
@@ -141,10 +150,12 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout>::threads)
         }
         UNROLL for (u32 k = 0; k < size / 16; ++k) {
           Fragment a[row_tiles], b;
-          UNROLL for (u32 m = 0; m < row_tiles; ++m) load_matrices(a[m], q_rows.at(16 * m, 2 * k));
+          UNROLL for (u32 m = 0; m < row_tiles; ++m) q_rows.load(a[m], 16 * m, k);
           UNROLL for (u32 n = 0; n < keys / 16; ++n) {
-            load_matrices(b, k_rows.at(16 * n, 2 * k));
-            UNROLL for (u32 m = 0; m < row_tiles; ++m) mma_pair<Half>(s[m][2 * n], s[m][2 * n + 1], a[m], b);
+            k_columns.load(b, 16 * n, k);
+            UNROLL for (u32 m = 0; m < row_tiles; ++m) {
+              Mma::multiply_columns(s[m][2 * n], s[m][2 * n + 1], a[m], b);
+            }
           }
         }
       }
@@ -154,23 +165,25 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout>::threads)
       async_copy_commit();
       if (!sees) continue;
       UNROLL for (u32 m = 0; m < row_tiles; ++m) {
-        if (key + keys > warp_query + 1) mask_scores(s[m], row + 16 * m, column);
+        if (key + keys > warp_query + 1) mask_scores<Mma>(s[m], row + 16 * m, column);
         if (key < warp_last_start) {
           const u32 starts[2] = {head.start(op.starts, row + 16 * m),
-                                 head.start(op.starts, row + 16 * m + 8)};
-          mask_documents(s[m], starts, column);
+                                 head.start(op.starts, row + 16 * m + Mma::row_step)};
+          mask_documents<Mma>(s[m], starts, column);
         }
         rows[m].softmax(s[m], scale_log2);
         if constexpr (dropout)
-          drop_probabilities(s[m], op.dropout, head.dropout(row + 16 * m, column), tokens);
+          drop_probabilities<Mma>(s[m], op.dropout, head.dropout(row + 16 * m, column), tokens);
       }
       UNROLL for (u32 k = 0; k < keys / 16; ++k) {
         Fragment a[row_tiles], b;
-        UNROLL for (u32 m = 0; m < row_tiles; ++m) to_left_factor<Half>(a[m], s[m], k);
+        UNROLL for (u32 m = 0; m < row_tiles; ++m) {
+          Mma::product_to_left(a[m], s[m][2 * k], s[m][2 * k + 1]);
+        }
         UNROLL for (u32 n = 0; n < size / 16; ++n) {
-          load_matrices_transposed(b, v_rows.at(16 * k, 2 * n));
+          v_rows.load(b, 16 * k, 2 * n);
           UNROLL for (u32 m = 0; m < row_tiles; ++m) {
-            mma_pair<Half>(rows[m].out[2 * n], rows[m].out[2 * n + 1], a[m], b);
+            Mma::multiply_rows(rows[m].out[2 * n], rows[m].out[2 * n + 1], a[m], b);
           }
         }
       }
@@ -179,14 +192,14 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout>::threads)
     UNROLL for (u32 m = 0; m < row_tiles; ++m) {
       float factor[2];
       UNROLL for (u32 half = 0; half < 2; ++half) {
-        const float sum = row_sum(rows[m].sum[half]);
+        const float sum = row_sum<Mma>(rows[m].sum[half]);
         factor[half] = op.dropout.scale / sum;
-        const u32 row = warp_query + 16 * m + 8 * half + lane_index() / 4;
-        if (op.lse != nullptr && row < tokens && lane_index() % 4 == 0) {
+        const u32 row = warp_query + 16 * m + Mma::row_step * half + Mma::row();
+        if (op.lse != nullptr && row < tokens && is_first_of_row<Mma>()) {
           op.lse[head.lse(row)] = fmaf(rows[m].maximum[half], op.sizes.scale, logf(sum));
         }
       }
-      store_product(head.out(op.out, warp_query + 16 * m), rows[m].out, factor);
+      store_product<Mma>(head.out(op.out, warp_query + 16 * m), rows[m].out, factor);
     }
   }
 }

@@ -3,7 +3,8 @@
 
 #include <cmath>
 
-#include "kernels/attention/attention_device.cuh"
+#include "kernels/attention/attention_m16n8k16.cuh"
+#include "kernels/attention/attention_m8n8k4.cuh"
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/launch.h"
 
@@ -51,6 +52,15 @@ AttentionBackwardArguments<T> backward_arguments(const AttentionBackward& op) {
           .dqkv = elements<T>(op.dqkv),
           .starts = op.starts,
           .dropout = dropout_row_of(op.dropout)};
+}
+
+// fn(Mma(), Size<n>): the instruction that `units` stands for.
+template <class Fn>
+void for_attention_mma(AttentionUnits units, Precision precision, u32 head_size, Fn fn) {
+  for_attention_tensor_size(head_size, [&](auto size) {
+    if (units == AttentionUnits::tensor_sm70) return fn(M8n8k4(), size);
+    for_half(precision, [&](auto type) { fn(M16n8k16<decltype(type)>(), size); });
+  });
 }
 
 // fn(lanes) for the least group of lanes whose columns hold the head.

@@ -1,9 +1,10 @@
 // Which kernels a device runs attention with, and how they are cut into blocks. Needs no CUDA.
 //
-// Two families. `tensor`: bf16 on tensor cores, from sm_80 on, and fp16, from sm_75 on; rows of heads in
-// whole vectors of 8, padded to the next of attention_tensor_sizes. `fma`: all the rest: fp32, devices
-// without such tensor cores, head sizes like 20. The choice depends on sizes and device only, never on
-// addresses: placement must not change bits.
+// On tensor cores, for rows of heads in whole vectors of 8, padded to the next of attention_tensor_sizes:
+// `tensor`, bf16 from sm_80 on and fp16 from sm_75 on (there backward up to head size 96 only, for want of
+// shared memory); `tensor_sm70`, fp16 on sm_70, whose instruction is another. `fma`: all the rest: fp32,
+// devices without such tensor cores, head sizes like 20. The choice depends on sizes and device only, never
+// on addresses: placement must not change bits.
 #pragma once
 
 #include <initializer_list>
@@ -13,16 +14,17 @@
 
 namespace tidepool::cuda {
 
-enum class AttentionUnits { fma, tensor };
+enum class AttentionUnits { fma, tensor, tensor_sm70 };
 enum class AttentionPass { forward, backward };
 // `capability`: 10 times major plus minor, 75 for sm_75.
 constexpr AttentionUnits attention_units(Precision precision, u32 head_size, int capability,
                                          AttentionPass pass = AttentionPass::forward) {
   if (precision == Precision::fp32 || head_size % 8 != 0) return AttentionUnits::fma;
+  if (capability < 75)
+    return precision == Precision::fp16 ? AttentionUnits::tensor_sm70 : AttentionUnits::fma;
   // sm_75 has 64 KiB of shared memory, less than backward takes for larger heads.
   if (capability < 80 && pass == AttentionPass::backward && head_size > 96) return AttentionUnits::fma;
-  return capability >= (precision == Precision::bf16 ? 80 : 75) ? AttentionUnits::tensor
-                                                                : AttentionUnits::fma;
+  return capability < 80 && precision == Precision::bf16 ? AttentionUnits::fma : AttentionUnits::tensor;
 }
 
 // Of an operation's arrays; stops the process where a kernel could not take them.
@@ -53,40 +55,65 @@ struct AttentionTileRow {
 // Forward: four warps of 32 rows (16 for large heads, whose outputs fill the registers) meet `keys` keys at a
 // time; q, k and v each have a tile. Shared memory: 32 KiB for head size 64, 64 KiB for 128 (48 with
 // dropout). Registers, by CUDA 13's ptxas for sm_90: 232 and 237 for 64, 255 for 128, of which seven spill
-// without dropout, so that two blocks are on a multiprocessor.
-template <u32 size, bool dropout>
+// without dropout, so that two blocks are on a multiprocessor. A fragment of sm_70 takes twice the registers:
+// there fewer keys, 48 KiB for 128.
+template <u32 size, bool dropout, AttentionUnits units>
 struct AttentionForwardTile {
   static constexpr u32 warps = 4, threads = 32 * warps;
   static constexpr u32 row_tiles = size <= 128 ? 2 : 1;  // of 16 rows, per warp
   static constexpr u32 rows = 16 * row_tiles * warps;
-  static constexpr u32 keys =
-      size <= 64 || (size <= 128 && !dropout) ? 64 : 32;  // dropout takes registers too
+  static constexpr bool spares_registers = size <= 128 && !dropout && units == AttentionUnits::tensor;
+  static constexpr u32 keys = size <= 64 || spares_registers ? 64 : 32;
   static constexpr u32 shared_bytes = (rows + 2 * keys) * AttentionTileRow<size>::bytes;
   static_assert(shared_bytes <= 64 * kib);
 };
 
-// Backward, both kernels: warps own 16 rows each (keys in one, queries in the other) and keep them in
-// registers; `step` rows of two arrays pass by, two stages deep. For 128 there are eight warps and one block
-// on a multiprocessor: 255 registers by keys, of which up to 9 spill, and 236 to 255 by queries; 65 and 64
-// KiB of shared memory. For 64 three blocks of four warps: 168 registers, at most one of which spills on
-// sm_80 and 90, five on sm_120; half the shared memory.
-template <u32 size>
-struct AttentionBackwardTile {
-  static constexpr u32 warps = size <= 64 ? 4 : 8, threads = 32 * warps;
-  static constexpr u32 blocks =
-      size <= 64 ? 3 : 1;  // that a multiprocessor's registers are shared by, at least
-  static constexpr u32 rows = 16 * warps;
-  static constexpr bool resident = size <= 128;  // else the owned rows are read again at each step, from L1
-  static constexpr u32 query_step = size <= 128 ? 64 : 32;  // of queries that pass by keys
-  static constexpr u32 key_step = size <= 128 ? 64 : 32;
-  // Of a step, what is in registers at a time.
+// Backward, both kernels: warps own 16 rows each (keys in one, queries in the other); `step` rows of two
+// arrays pass by, `stages` deep, and of a step a batch of rows at a time has its scores in registers.
+enum class OwnRowsLie { in_registers, in_memory, in_shared };
+
+// Owned rows are kept in registers. For 128 there are eight warps and one block on a multiprocessor: 255
+// registers by keys, of which up to 9 spill, and 236 to 255 by queries; 65 and 64 KiB of shared memory. For
+// 64 three blocks of four warps: 168 registers, at most one of which spills on sm_80 and 90, five on sm_120;
+// half the shared memory.
+template <u32 size, AttentionUnits units>
+struct AttentionBackwardCut {
+  static constexpr u32 warps = size <= 64 ? 4 : 8;
+  static constexpr u32 blocks = size <= 64 ? 3 : 1;  // that share a multiprocessor's registers, at least
+  // In memory: fetched again at each step, from L1.
+  static constexpr OwnRowsLie own = size <= 128 ? OwnRowsLie::in_registers : OwnRowsLie::in_memory;
+  static constexpr u32 stages = 2;
+  static constexpr u32 step = size <= 128 ? 64 : 32;
   static constexpr u32 query_batch = size <= 64 || size == 128 ? 16 : 32, key_batch = 32;
-  static_assert(query_step % query_batch == 0 && key_step % key_batch == 0);
+};
+// Owned rows would take twice the registers, so they lie in shared memory; copies to it do not run beside
+// products, so that a second stage would gain nothing. 80 KiB for 128 and 256, 25 for 64.
+template <u32 size>
+struct AttentionBackwardCut<size, AttentionUnits::tensor_sm70> {
+  static constexpr u32 warps = size <= 64 || size > 128 ? 4 : 8;
+  static constexpr u32 blocks = size <= 64 ? 3 : 1;
+  static constexpr OwnRowsLie own = OwnRowsLie::in_shared;
+  static constexpr u32 stages = 1;
+  static constexpr u32 step = size <= 128 ? 32 : 16;
+  static constexpr u32 query_batch = step, key_batch = step;
+};
+
+template <u32 size, AttentionUnits units>
+struct AttentionBackwardTile : AttentionBackwardCut<size, units> {
+  using Cut = AttentionBackwardCut<size, units>;
+  static constexpr u32 threads = 32 * Cut::warps, rows = 16 * Cut::warps;
   static constexpr u32 parts = size <= 128 ? 1 : 2;  // blocks that share the columns of dk and dv
-  static constexpr u32 statistics_bytes = 2 * 3 * query_step * 4;  // lse, delta and first key, of two stages
-  static constexpr u32 keys_shared_bytes = 4 * query_step * AttentionTileRow<size>::bytes + statistics_bytes;
-  static constexpr u32 queries_shared_bytes = 4 * key_step * AttentionTileRow<size>::bytes;
-  static_assert(keys_shared_bytes <= 96 * kib && queries_shared_bytes <= 96 * kib);
+  static constexpr u32 after(u32 stage) { return (stage + 1) % Cut::stages; }
+
+  // Of each of the two owned arrays, in shared memory.
+  static constexpr u32 own_rows = Cut::own == OwnRowsLie::in_shared ? rows : 0;
+  static constexpr u32 own_elements = own_rows * AttentionTileRow<size>::elements;
+  static constexpr u32 queries_shared_bytes =
+      2 * (own_rows + Cut::stages * Cut::step) * AttentionTileRow<size>::bytes;
+  static constexpr u32 statistics_bytes = Cut::stages * 3 * Cut::step * 4;  // lse, delta and first key
+  static constexpr u32 keys_shared_bytes = queries_shared_bytes + statistics_bytes;
+  static_assert(Cut::step % Cut::query_batch == 0 && Cut::step % Cut::key_batch == 0);
+  static_assert(keys_shared_bytes <= 96 * kib);
 };
 
 // Fused multiply-adds: groups of `lanes` threads own two rows each; `step` rows pass by, as floats.
@@ -113,6 +140,10 @@ template <u32 size>
 struct Size {
   static constexpr u32 value = size;
 };
+template <AttentionUnits units>
+struct Units {
+  static constexpr AttentionUnits value = units;
+};
 
 }  // namespace attention_detail
 
@@ -136,11 +167,21 @@ constexpr auto for_attention_tensor_size(u32 head_size, Fn fn) {
   }
 }
 
+// fn(Size<n>, Units<units>) of tensor cores.
+template <class Fn>
+constexpr auto for_attention_tensor_tile(u32 head_size, AttentionUnits units, Fn fn) {
+  using namespace attention_detail;
+  return for_attention_tensor_size(head_size, [&](auto size) {
+    return units == AttentionUnits::tensor ? fn(size, Units<AttentionUnits::tensor>())
+                                           : fn(size, Units<AttentionUnits::tensor_sm70>());
+  });
+}
+
 constexpr LaunchShape attention_forward_launch(const AttentionShape& s, AttentionUnits units, bool dropout) {
   if (units == AttentionUnits::fma) return attention_detail::fma_launch(s, s.heads);
-  return for_attention_tensor_size(s.head_size, [&](auto size) {
-    using Plain = AttentionForwardTile<size.value, false>;
-    using Dropping = AttentionForwardTile<size.value, true>;
+  return for_attention_tensor_tile(s.head_size, units, [&](auto size, auto which) {
+    using Plain = AttentionForwardTile<size.value, false, which.value>;
+    using Dropping = AttentionForwardTile<size.value, true, which.value>;
     return attention_detail::by_blocks_of_rows(s, s.heads, Plain::rows, 1, Plain::threads,
                                                dropout ? Dropping::shared_bytes : Plain::shared_bytes);
   });
@@ -148,8 +189,8 @@ constexpr LaunchShape attention_forward_launch(const AttentionShape& s, Attentio
 // dk and dv, by blocks of keys of kv heads.
 constexpr LaunchShape attention_backward_keys_launch(const AttentionShape& s, AttentionUnits units) {
   if (units == AttentionUnits::fma) return attention_detail::fma_launch(s, s.key_heads());
-  return for_attention_tensor_size(s.head_size, [&](auto size) {
-    using Tile = AttentionBackwardTile<size.value>;
+  return for_attention_tensor_tile(s.head_size, units, [&](auto size, auto which) {
+    using Tile = AttentionBackwardTile<size.value, which.value>;
     return attention_detail::by_blocks_of_rows(s, s.key_heads(), Tile::rows, Tile::parts, Tile::threads,
                                                Tile::keys_shared_bytes);
   });
@@ -157,8 +198,8 @@ constexpr LaunchShape attention_backward_keys_launch(const AttentionShape& s, At
 // dq, by blocks of queries.
 constexpr LaunchShape attention_backward_queries_launch(const AttentionShape& s, AttentionUnits units) {
   if (units == AttentionUnits::fma) return attention_detail::fma_launch(s, s.heads);
-  return for_attention_tensor_size(s.head_size, [&](auto size) {
-    using Tile = AttentionBackwardTile<size.value>;
+  return for_attention_tensor_tile(s.head_size, units, [&](auto size, auto which) {
+    using Tile = AttentionBackwardTile<size.value, which.value>;
     return attention_detail::by_blocks_of_rows(s, s.heads, Tile::rows, 1, Tile::threads,
                                                Tile::queries_shared_bytes);
   });

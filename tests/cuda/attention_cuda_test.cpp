@@ -88,6 +88,16 @@ Results on_cpu(const Case& c, const std::vector<float>& qkv, const std::vector<f
   return results(c.shape, out, lse, dqkv);
 }
 
+#ifdef CUDA_EMULATED
+emulated_cuda::Options options_of(int capability, u64 seed) {
+  const u64 shared_kib = capability < 75 ? 96 : capability < 80 ? 64 : 227;
+  return {.seed = seed,
+          .major = capability / 10,
+          .minor = capability % 10,
+          .shared_bytes_max = shared_kib * 1024};
+}
+#endif
+
 class AttentionCudaTest : public CudaTest, public testing::WithParamInterface<Case> {
  protected:
   Results on_device(const Case& c, const DeviceValues& qkv, const DeviceValues& dout) {
@@ -121,7 +131,7 @@ class AttentionCudaTest : public CudaTest, public testing::WithParamInterface<Ca
   // A device of the case's kind whose blocks and threads run in an order of their own.
   void restart(const Case& c, u64 seed) {
     ASSERT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
-    emulated_cuda::reset({.seed = seed, .major = c.capability / 10, .minor = c.capability % 10});
+    emulated_cuda::reset(options_of(c.capability, seed));
     make_stream();
   }
 #else
@@ -183,6 +193,10 @@ TEST_P(AttentionCudaTest, MatchesReferenceAndCpu) {
 constexpr AttentionShape one(u32 tokens, u32 head_size, u32 heads = 1, u32 sequences = 1) {
   return {.sequences = sequences, .tokens = tokens, .heads = heads, .head_size = head_size};
 }
+constexpr AttentionShape grouped(u32 tokens, u32 head_size, u32 heads, u32 kv_heads, u32 sequences = 1) {
+  return {
+      .sequences = sequences, .tokens = tokens, .heads = heads, .head_size = head_size, .kv_heads = kv_heads};
+}
 constexpr Precision bf16 = Precision::bf16, fp16 = Precision::fp16, fp32 = Precision::fp32;
 
 INSTANTIATE_TEST_SUITE_P(TensorCores, AttentionCudaTest,
@@ -202,6 +216,21 @@ INSTANTIATE_TEST_SUITE_P(TensorCoresFp16, AttentionCudaTest,
                                          Case{one(65, 80, 2), fp16, 0.2f}, Case{one(200, 96), fp16},
                                          Case{one(130, 128), fp16, 0.2f, 80}, Case{one(100, 256), fp16}),
                          name);
+// Another instruction, whose lanes hold other elements.
+INSTANTIATE_TEST_SUITE_P(
+    TensorCoresSm70, AttentionCudaTest,
+    testing::Values(Case{one(2, 64), fp16, 0, 70}, Case{one(63, 64, 2), fp16, 0, 70},
+                    Case{one(64, 64, 1, 2), fp16, 0.2f, 70}, Case{one(200, 64, 2, 2), fp16, 0.1f, 70},
+                    Case{one(65, 32), fp16, 0.2f, 70}, Case{one(300, 8, 3, 2), fp16, 0.1f, 70},
+                    Case{one(97, 72), fp16, 0.1f, 70}, Case{one(200, 80), fp16, 0, 70},
+                    Case{one(130, 96, 2), fp16, 0.2f, 70}, Case{one(200, 128), fp16, 0, 72},
+                    Case{one(132, 128, 2), fp16, 0.2f, 70}, Case{one(100, 256), fp16, 0, 70},
+                    Case{one(70, 200), fp16, 0.2f, 70}, Case{grouped(200, 64, 8, 2), fp16, 0, 70},
+                    Case{grouped(300, 64, 2, 2), fp16, 0.1f, 70, 0, true},
+                    Case{grouped(300, 128, 4, 1), fp16, 0, 70, 0, true},
+                    Case{grouped(200, 80, 4, 2), fp16, 0.2f, 70, 0, true},
+                    Case{grouped(100, 256, 2, 1), fp16, 0, 70, 0, true}),
+    name);
 // Rows that are not whole vectors, arrays off the alignment, and rows of probabilities off Philox's blocks.
 INSTANTIATE_TEST_SUITE_P(OddOnes, AttentionCudaTest,
                          testing::Values(Case{one(65, 20, 3), bf16, 0.2f},
@@ -215,13 +244,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{one(65, 128), fp32, 0.2f}, Case{one(65, 8, 3, 2), fp32}, Case{one(65, 48), fp32},
                     Case{one(33, 40, 2), fp32, 0.2f}, Case{one(33, 72), fp32}, Case{one(40, 200), fp32, 0.2f},
                     Case{one(65, 64, 2), bf16, 0.2f, 70}, Case{one(40, 128), bf16, 0, 70},
-                    Case{one(65, 64, 2), fp16, 0.2f, 70}, Case{one(18, 1, 5), fp16}),
+                    Case{one(65, 20, 2), fp16, 0.2f, 70}, Case{one(18, 1, 5), fp16}),
     name);
 
-constexpr AttentionShape grouped(u32 tokens, u32 head_size, u32 heads, u32 kv_heads, u32 sequences = 1) {
-  return {
-      .sequences = sequences, .tokens = tokens, .heads = heads, .head_size = head_size, .kv_heads = kv_heads};
-}
 // Grouped queries; documents of 1, 2, 3 ... tokens, so that some blocks and warps meet several, or none.
 INSTANTIATE_TEST_SUITE_P(GroupedAndPacked, AttentionCudaTest,
                          testing::Values(Case{grouped(200, 64, 4, 2), bf16},
@@ -238,7 +263,7 @@ INSTANTIATE_TEST_SUITE_P(GroupedAndPacked, AttentionCudaTest,
                                          Case{grouped(130, 64, 4, 2), fp32, 0.1f, 90, 0, true},
                                          Case{grouped(65, 128, 8, 1), fp32},
                                          Case{grouped(40, 200, 2, 1), fp32, 0, 90, 0, true},
-                                         Case{grouped(65, 80, 2, 1), fp16, 0.1f, 70, 1, true}),
+                                         Case{grouped(65, 80, 2, 1), bf16, 0.1f, 70, 1, true}),
                          name);
 
 // Documents that begin and end with tiles, and one that spans several.
@@ -281,14 +306,20 @@ TEST_P(AttentionCudaTest, DocumentsAreAsIfAlone) {
 class AttentionCudaForward : public CudaTest {};
 
 #ifdef CUDA_EMULATED
-// Every tile's layout: the eight rows of a matrix lie in eight different groups of banks.
-TEST_F(AttentionCudaForward, MatricesComeWithoutBankConflicts) {
-  const u64 before = emulated_cuda::matrix_bank_conflicts();
+class AttentionCudaBanks : public CudaTest, public testing::WithParamInterface<int> {};  // by capability
+INSTANTIATE_TEST_SUITE_P(Capabilities, AttentionCudaBanks, testing::Values(70, 90));
+
+// Every tile's layout: what lanes read together lies in different banks.
+TEST_P(AttentionCudaBanks, HaveNoConflicts) {
+  ASSERT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+  emulated_cuda::reset(options_of(GetParam(), 1));
+  make_stream();
+  const u64 before = emulated_cuda::shared_bank_conflicts();
   for (u32 head_size : attention_tensor_sizes) {
     const AttentionShape shape = one(130, head_size);
-    const DeviceValues qkv(random_floats(130 * 3 * head_size, 1), bf16),
-        dout(random_floats(130 * head_size, 2), bf16);
-    DeviceValues out(130 * head_size, bf16), lse(130, fp32), dqkv(130 * 3 * head_size, bf16);
+    const DeviceValues qkv(random_floats(130 * 3 * head_size, 1), fp16),
+        dout(random_floats(130 * head_size, 2), fp16);
+    DeviceValues out(130 * head_size, fp16), lse(130, fp32), dqkv(130 * 3 * head_size, fp16);
     attention_cuda({.shape = shape, .qkv = qkv.values(), .out = out.values(), .lse = lse.values().fp32()},
                    stream_);
     attention_backward_cuda({.shape = shape,
@@ -299,7 +330,7 @@ TEST_F(AttentionCudaForward, MatricesComeWithoutBankConflicts) {
                              .dqkv = dqkv.values()},
                             stream_);
     synchronize();
-    EXPECT_EQ(emulated_cuda::matrix_bank_conflicts(), before) << head_size;
+    EXPECT_EQ(emulated_cuda::shared_bank_conflicts(), before) << head_size;
   }
 }
 #endif
@@ -356,14 +387,16 @@ TEST_F(AttentionCudaForward, LargeScoresStayFinite) {
 
 TEST(AttentionLaunch, FitsEveryDevice) {
   for (u32 size = 1; size <= attention_head_size_max; ++size) {
-    for (AttentionUnits units : {AttentionUnits::fma, AttentionUnits::tensor}) {
+    for (AttentionUnits units : {AttentionUnits::fma, AttentionUnits::tensor, AttentionUnits::tensor_sm70}) {
       const AttentionShape shape = one(100, size);
       for (const LaunchShape& launch :
            {attention_forward_launch(shape, units, false), attention_forward_launch(shape, units, true),
             attention_backward_keys_launch(shape, units), attention_backward_queries_launch(shape, units)}) {
-        // fma runs on sm_70 and 75, tensor on 86 and 89 too, which have 99 KiB.
-        EXPECT_LE(launch.shared_bytes, units == AttentionUnits::fma ? shared_bytes_default : 99 * 1024)
-            << size;
+        // fma runs everywhere, tensor on 86 and 89 too, which have 99 KiB; sm_70 has 96.
+        const u32 most = units == AttentionUnits::fma      ? shared_bytes_default
+                         : units == AttentionUnits::tensor ? 99 * 1024
+                                                           : 96 * 1024;
+        EXPECT_LE(launch.shared_bytes, most) << size;
         EXPECT_LE(launch.block.x, 256u);
         EXPECT_EQ(launch.block.x % warp_threads, 0u);
       }
@@ -390,8 +423,8 @@ TEST(AttentionLaunch, FitsAtTheExtremes) {
       EXPECT_EQ(launch.grid.x % heads, 0u);
       EXPECT_EQ((Extent{launch.grid.x}), launch.grid);
     };
-    for (AttentionUnits units : {AttentionUnits::fma, AttentionUnits::tensor}) {
-      const bool tensor = units == AttentionUnits::tensor;
+    for (AttentionUnits units : {AttentionUnits::fma, AttentionUnits::tensor, AttentionUnits::tensor_sm70}) {
+      const bool tensor = units != AttentionUnits::fma;
       const u64 fma_rows = attention_fma_rows(attention_fma_lanes(s.head_size));
       const u64 rows = tensor ? 128 : fma_rows;
       const u64 parts = tensor && s.head_size > 128 ? 2 : 1;
@@ -427,13 +460,16 @@ TEST(AttentionLaunch, CountsBlocks) {
   EXPECT_EQ(attention_backward_keys_launch(one(129, 256), AttentionUnits::tensor).grid, (Extent{4}));
 }
 
-TEST(AttentionLaunch, TensorCoresWhereThereAreSomeForBf16) {
+TEST(AttentionLaunch, TensorCoresWhereThereAreSome) {
   EXPECT_EQ(attention_units(bf16, 64, 75), AttentionUnits::fma);
   EXPECT_EQ(attention_units(bf16, 64, 80), AttentionUnits::tensor);
   EXPECT_EQ(attention_units(bf16, 256, 120), AttentionUnits::tensor);
   EXPECT_EQ(attention_units(bf16, 20, 90), AttentionUnits::fma);
   EXPECT_EQ(attention_units(fp32, 64, 90), AttentionUnits::fma);
-  EXPECT_EQ(attention_units(fp16, 64, 70), AttentionUnits::fma);
+  EXPECT_EQ(attention_units(bf16, 64, 70), AttentionUnits::fma);
+  EXPECT_EQ(attention_units(fp16, 64, 70), AttentionUnits::tensor_sm70);
+  EXPECT_EQ(attention_units(fp16, 256, 72, AttentionPass::backward), AttentionUnits::tensor_sm70);
+  EXPECT_EQ(attention_units(fp16, 20, 70), AttentionUnits::fma);
   EXPECT_EQ(attention_units(fp16, 64, 75), AttentionUnits::tensor);
   // sm_75 has 64 KiB of shared memory.
   for (const u32 size : {8u, 64u, 96u, 104u, 128u, 256u}) {

@@ -1,6 +1,7 @@
 // What kernels are written with: shuffles, reductions, matrix instructions.
 #include "kernels/cuda/async_copy.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/quad_pairs.h"
 #include "kernels/cuda/tensor_core.h"
 #include "tests/cuda/cuda_fixture.h"
 
@@ -109,6 +110,64 @@ void expect_products(Precision precision, cudaStream_t stream) {
 TEST_F(CudaDeviceTest, MatrixInstructionsMultiply) {
   expect_products<Bf16>(Precision::bf16, stream_);
   expect_products<Fp16>(Precision::fp16, stream_);
+}
+
+// Of four quad pairs.
+struct QuadTiles {
+  u16 a[4][8][4];  // row-major
+  u16 b[4][4][8];  // row-major
+  float d[4][8][8];
+};
+
+template <RightFactorBy by>
+__global__ void quad_pairs_kernel(const QuadTiles* in, float* out) {
+  const u32 pair = lane_index() / 4 % 4, eighth = lane_index() % 4 + 4 * (lane_index() / 16);
+  u32 a[2] = {}, b[2] = {};
+  for (u32 i = 0; i < 4; ++i) {
+    const u16 right = by == RightFactorBy::columns
+                          ? in->b[pair][i][eighth]
+                          : in->b[pair][lane_index() % 4][4 * (lane_index() / 16) + i];
+    a[i / 2] |= u32{in->a[pair][eighth][i]} << 16 * (i % 2);
+    b[i / 2] |= u32{right} << 16 * (i % 2);
+  }
+  float d[2][4];
+  const auto place = [&](u32 i) {
+    const u32 row = lane_index() % 2 + 4 * (lane_index() / 16) + (i & 2),
+              column = (lane_index() & 2) + (i & 5);
+    return (pair * 8 + row) * 8 + column;
+  };
+  for (u32 i = 0; i < 8; ++i) d[i / 4][i % 4] = (&in->d[0][0][0])[place(i)];
+  mma_8x8x4<by>(d[0], d[1], a, b);
+  for (u32 i = 0; i < 8; ++i) out[place(i)] = d[i / 4][i % 4];
+}
+
+// On any GPU: those after sm_70 have the instruction too.
+TEST_F(CudaDeviceTest, QuadPairsMultiply) {
+#ifdef CUDA_EMULATED
+  ASSERT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+  emulated_cuda::reset({.major = 7, .minor = 0});
+  make_stream();
+#endif
+  QuadTiles tiles;
+  const HalfCopy a(random_floats(128, 1), Precision::fp16), b(random_floats(128, 2), Precision::fp16);
+  const auto d = random_floats(256, 3);
+  std::memcpy(tiles.a, a.bits.data(), sizeof tiles.a);
+  std::memcpy(tiles.b, b.bits.data(), sizeof tiles.b);
+  std::memcpy(tiles.d, d.data(), sizeof tiles.d);
+  std::vector<double> want(d.begin(), d.end());
+  for (u32 i = 0; i < 256; ++i) {
+    const u32 pair = i / 64, row = i / 8 % 8, column = i % 8;
+    for (u32 k = 0; k < 4; ++k)
+      want[i] += double(a.values[(pair * 8 + row) * 4 + k]) * b.values[(pair * 4 + k) * 8 + column];
+  }
+  const DeviceArray in(&tiles, sizeof tiles), by_columns(1024), by_rows(1024);
+  launch(quad_pairs_kernel<RightFactorBy::columns>, {.block = {32}}, stream_, in.as<QuadTiles>(),
+         by_columns.as<float>());
+  launch(quad_pairs_kernel<RightFactorBy::rows>, {.block = {32}}, stream_, in.as<QuadTiles>(),
+         by_rows.as<float>());
+  synchronize();
+  for (const DeviceArray* got : {&by_columns, &by_rows})
+    EXPECT_LE(relative_error(std::vector<float>(got->as<float>(), got->as<float>() + 256), want), 1e-6);
 }
 
 struct alignas(16) Rows {

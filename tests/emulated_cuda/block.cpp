@@ -5,8 +5,17 @@
 #include "block_runner.h"
 #include "device_language.h"
 #include "failure.h"
+#include "runtime.h"
 
 namespace emulated_cuda {
+namespace {
+
+void carry_out(const AsyncCopy& copy) {
+  std::memcpy(copy.to, copy.from, copy.bytes);
+  std::memset(static_cast<std::byte*>(copy.to) + copy.bytes, 0, copy.zeros);
+}
+
+}  // namespace
 
 thread_local constinit const ThreadIndices* thread_indices = nullptr;
 
@@ -31,7 +40,9 @@ void async_copy(void* to, const void* from, std::size_t bytes, std::size_t zeros
   };
   if (misaligned(to) || (bytes > 0 && misaligned(from)))
     fail("an asynchronous copy between unaligned addresses");
-  block_runner().running().open_copies.push_back({to, from, bytes, zeros});
+  const AsyncCopy copy = {to, from, bytes, zeros};
+  if (runtime().options.major < 8) return carry_out(copy);  // as kernels/cuda/async_copy.h does there
+  block_runner().running().open_copies.push_back(copy);
 }
 
 void async_copy_commit() {
@@ -43,10 +54,7 @@ void async_copy_commit() {
 void async_copy_wait(std::size_t groups_left) {
   auto& groups = block_runner().running().copies;
   for (; groups.size() > groups_left; groups.pop_front()) {
-    for (const AsyncCopy& copy : groups.front()) {
-      std::memcpy(copy.to, copy.from, copy.bytes);
-      std::memset(static_cast<std::byte*>(copy.to) + copy.bytes, 0, copy.zeros);
-    }
+    for (const AsyncCopy& copy : groups.front()) carry_out(copy);
   }
 }
 

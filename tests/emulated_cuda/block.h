@@ -52,6 +52,11 @@ void async_copy_wait(std::size_t groups_left);
 // Warp-wide matrix instructions, with the fragments that kernels/cuda/tensor_core.h describes.
 void mma_16x8x16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], bool fp16,
                  std::source_location = std::source_location::current());
+// As kernels/cuda/quad_pairs.h has it, fp16.
+void mma_8x8x4(float (&d0)[4], float (&d1)[4], const std::uint32_t (&a)[2], const std::uint32_t (&b)[2],
+               bool b_by_rows, std::source_location = std::source_location::current());
+// By a whole warp, before it reads `bytes` (8 or 16) each.
+void count_shared_read(const void* p, unsigned bytes, std::source_location = std::source_location::current());
 void load_matrices(std::uint32_t (&r)[4], const void* row, bool transposed,
                    std::source_location = std::source_location::current());
 

@@ -91,8 +91,9 @@ struct Live {
 };
 Live live();
 
-// Of all load_matrices so far: matrices whose rows do not lie in eight different groups of banks.
-std::uint64_t matrix_bank_conflicts();
+// So far, of load_matrices: matrices whose rows do not lie in eight different groups of banks; of counted
+// reads: groups of lanes served together of which two want different words of one bank.
+std::uint64_t shared_bank_conflicts();
 
 // Stops the process if something was written next to an allocation. Also done after each kernel.
 void check_red_zones();
