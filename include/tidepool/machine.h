@@ -89,4 +89,7 @@ struct Machine {
   bool operator==(const Machine&) const = default;
 };
 
+// A machine file without the section `disk` has none.
+inline bool has_disk(const Machine& machine) { return machine.disk != DiskRates{}; }
+
 }  // namespace tidepool

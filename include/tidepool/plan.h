@@ -22,6 +22,7 @@ constexpr std::string_view name(Tier tier) {
   constexpr std::array<std::string_view, tier_count> names = {"device", "host", "disk"};
   return names[static_cast<u32>(tier)];
 }
+inline constexpr std::array all_tiers = {Tier::device, Tier::host, Tier::disk};
 
 // Devices of one process. Each has an arena and a link of its own; host and disk are shared.
 inline constexpr u32 devices_max = 16;
@@ -191,6 +192,7 @@ struct Budgets {
   Bytes disk{};
 
   Bytes of(Tier tier) const { return tier == Tier::device ? device : tier == Tier::host ? host : disk; }
+  Bytes& of(Tier tier) { return tier == Tier::device ? device : tier == Tier::host ? host : disk; }
   bool operator==(const Budgets&) const = default;
 };
 

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace tidepool {
 
@@ -20,10 +21,26 @@ enum class ErrorKind : int {
   interrupted = 75,  // stopped by a signal, resumable
 };
 
+// A key of the config and a value for it, as one would type them.
+struct Setting {
+  std::string key, value;
+
+  bool operator==(const Setting&) const = default;
+};
+
+// Settings that mend an error together.
+struct Change {
+  std::vector<Setting> settings;
+  std::string remark;  // for people; may be empty
+
+  bool operator==(const Change&) const = default;
+};
+
 // `message` names the file, key, offset or budget, and says what to do.
 struct Error {
   ErrorKind kind = ErrorKind::internal;
   std::string message;
+  std::vector<Change> changes = {};  // said by `message` too: the first is its advice, others do as well
 };
 
 // Asking an error for its value is our bug.

@@ -7,7 +7,7 @@ constexpr double more = 1.25;
 
 Bytes larger(Bytes budget) { return Bytes{static_cast<u64>(static_cast<double>(budget.value) * more)}; }
 
-struct Change {
+struct Variation {
   const char* name;
   void (*apply)(PlanOptions&, Machine&);
   bool plans_anew = false;                                        // rates are no part of a plan
@@ -23,7 +23,7 @@ bool has_interconnect(const PlanOptions& o, const Machine& m) {
 }
 bool clips(const PlanOptions& o, const Machine&) { return o.clipping; }
 
-constexpr Change changes[] = {
+constexpr Variation variations[] = {
     {"device budget +25%", [](PlanOptions& o, Machine&) { o.budgets.device = larger(o.budgets.device); },
      true},
     {"host budget +25%", [](PlanOptions& o, Machine&) { o.budgets.host = larger(o.budgets.host); }, true},
@@ -58,8 +58,8 @@ Result<std::vector<WhatIf>> what_if(const Plan& base, const ModelGraph& graph, c
                                     const Machine& machine, const WhatIfTried& tried) {
   std::vector<WhatIf> out;
   u32 number = 0;
-  for (const Change& change : changes) {
-    if (tried) tried(++number, std::size(changes), change.name);
+  for (const Variation& change : variations) {
+    if (tried) tried(++number, std::size(variations), change.name);
     if (change.applies != nullptr && !change.applies(options, machine)) continue;
     PlanOptions changed = options;
     Machine faster = machine;

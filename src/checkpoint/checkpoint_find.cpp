@@ -77,10 +77,10 @@ Result<void> has_all_files(const std::string& path, const Manifest& manifest) {
 }  // namespace
 
 Result<std::vector<u64>> checkpoint_steps(const std::string& run_dir) {
-  TRY_ASSIGN(const std::vector<DirectoryName> all, list_directories(run_dir));
+  TRY_ASSIGN(const std::vector<CheckpointName> all, list_checkpoints(run_dir));
   std::vector<u64> steps;
-  for (const DirectoryName& name : all)
-    if (name.mark == DirectoryMark::whole) steps.push_back(name.step);
+  for (const CheckpointName& name : all)
+    if (name.mark == CheckpointMark::whole) steps.push_back(name.step);
   std::sort(steps.begin(), steps.end());
   return steps;
 }

@@ -50,14 +50,14 @@ Result<std::unique_ptr<CheckpointStore>> CheckpointStore::create(const Checkpoin
 }
 
 std::string CheckpointStore::path_of(u64 step) const {
-  return run_dir_ + "/" + to_text(DirectoryName{.step = step});
+  return run_dir_ + "/" + to_text(CheckpointName{.step = step});
 }
 
 Result<SavedCheckpoint> CheckpointStore::save(const TrainerState& state, StateReader& reader) {
   const std::string path = path_of(state.step);
   const std::string temporary =
       run_dir_ + "/" +
-      to_text(DirectoryName{.step = state.step, .mark = DirectoryMark::tmp, .pid = own_pid()});
+      to_text(CheckpointName{.step = state.step, .mark = CheckpointMark::tmp, .pid = own_pid()});
   TRY(files_->remove(temporary));
   Result<SavedCheckpoint> saved = write_all(temporary, state, reader);
   if (saved) {

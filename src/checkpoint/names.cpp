@@ -2,53 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <charconv>
 #include <filesystem>
 
 namespace tidepool {
-namespace {
 
-constexpr std::array<std::string_view, 4> marks = {"", ".tmp-", ".old-", ".gone-"};
-constexpr std::string_view stem = "checkpoint-";
-
-// Digits without sign or leading zero, so that text and number are one to one.
-bool take_number(std::string_view& text, u64& out) {
-  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (ec != std::errc() || (text[0] == '0' && end - text.data() > 1)) return false;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return true;
-}
-
-}  // namespace
-
-std::string to_text(const DirectoryName& n) {
-  if (n.mark == DirectoryMark::whole) return fmt::format("{}{}", stem, n.step);
-  return fmt::format("{}{}{}{}", stem, n.step, marks[static_cast<u32>(n.mark)], n.pid);
-}
-
-std::optional<DirectoryName> parse_directory_name(std::string_view text) {
-  DirectoryName out;
-  if (!text.starts_with(stem)) return std::nullopt;
-  text.remove_prefix(stem.size());
-  if (!take_number(text, out.step)) return std::nullopt;
-  if (text.empty()) return out;
-  for (u32 i = 1; i < marks.size(); ++i) {
-    if (!text.starts_with(marks[i])) continue;
-    text.remove_prefix(marks[i].size());
-    out.mark = static_cast<DirectoryMark>(i);
-    if (take_number(text, out.pid) && text.empty()) return out;
-    return std::nullopt;
-  }
-  return std::nullopt;
-}
-
-Result<std::vector<DirectoryName>> list_directories(const std::string& run_dir) {
-  std::vector<DirectoryName> out;
+Result<std::vector<CheckpointName>> list_checkpoints(const std::string& run_dir) {
+  std::vector<CheckpointName> out;
   std::error_code error;
   std::filesystem::directory_iterator entry(run_dir, error);
   for (const std::filesystem::directory_iterator end; !error && entry != end; entry.increment(error))
-    if (const auto name = parse_directory_name(entry->path().filename().string())) out.push_back(*name);
+    if (const auto name = parse_checkpoint_name(entry->path().filename().string())) out.push_back(*name);
   if (!error || error == std::errc::no_such_file_or_directory) return out;
   return Error{ErrorKind::io, fmt::format("cannot list the checkpoints in {}: {}", run_dir, error.message())};
 }

@@ -10,11 +10,11 @@
 namespace tidepool {
 Result<std::vector<std::string>> CheckpointStore::sweep() {
   std::vector<std::string> swept;
-  TRY_ASSIGN(const std::vector<DirectoryName> all, list_directories(run_dir_));
-  for (const DirectoryName& name : all) {
-    if (name.mark == DirectoryMark::whole) continue;
+  TRY_ASSIGN(const std::vector<CheckpointName> all, list_checkpoints(run_dir_));
+  for (const CheckpointName& name : all) {
+    if (name.mark == CheckpointMark::whole) continue;
     const std::string path = run_dir_ + "/" + to_text(name);
-    if (name.mark == DirectoryMark::old && ::access(path_of(name.step).c_str(), F_OK) != 0) {
+    if (name.mark == CheckpointMark::old && ::access(path_of(name.step).c_str(), F_OK) != 0) {
       TRY(files_->rename(path, path_of(name.step)));
       continue;
     }

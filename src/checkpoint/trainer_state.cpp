@@ -104,9 +104,10 @@ std::string to_text(const TrainerState& s) {
   o["tokens"] = s.tokens;
   o["seconds"] = exact(s.seconds);
   o["best_step"] = s.best_step;
-  o["best_eval_loss"] = exact(s.best_eval_loss);
-  // Follows from eval_losses, and is for those who read best_eval_loss.
-  if (const EvalLoss* best = best_evaluation(s.eval_losses)) o["best_eval_step"] = best->step;
+  // Follow from eval_losses, for those who read the file; parse_trainer_state does not.
+  const EvalLoss* best = best_evaluation(s.eval_losses);
+  o["best_eval_loss"] = exact(best == nullptr ? 0 : best->loss);
+  if (best != nullptr) o["best_eval_step"] = best->step;
   if (s.loss_scale)
     o["loss_scale"] = json::object{{"scale", json::string(exact(s.loss_scale->scale))},
                                    {"good_steps", s.loss_scale->good_steps},
@@ -140,7 +141,6 @@ Result<TrainerState> parse_trainer_state(std::string_view text, std::string_view
   s.tokens = f.count("tokens");
   s.seconds = f.number("seconds");
   s.best_step = f.count("best_step");
-  s.best_eval_loss = f.number("best_eval_loss");
   if (const json::value* scale = Fields::member(root, "loss_scale"))
     s.loss_scale = {.scale = f.number_of(Fields::member(*scale, "scale"), "loss_scale"),
                     .good_steps = f.count_of(Fields::member(*scale, "good_steps"), "loss_scale"),

@@ -39,10 +39,9 @@ struct TrainerState {
   std::string base_fingerprint;  // of the model that adapters stand beside; empty: none, or not said
   std::vector<double> losses;    // of steps 1 .. step
   std::vector<EvalLoss> eval_losses;
-  u64 tokens = 0;             // trained on so far
-  double seconds = 0;         // training time so far, earlier runs included
-  u64 best_step = 0;          // of the first checkpoint at or after the best evaluation; 0: no evaluation yet
-  double best_eval_loss = 0;  // of that evaluation
+  u64 tokens = 0;      // trained on so far
+  double seconds = 0;  // training time so far, earlier runs included
+  u64 best_step = 0;   // of the first checkpoint at or after the best evaluation; 0: no evaluation yet
   std::optional<StoredLossScale> loss_scale;  // fp16 only
   // Settings that the numbers depend on, as in config.yaml: {"train.learning_rate": "0.001"}.
   std::map<std::string, std::string> settings;

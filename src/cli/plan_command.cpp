@@ -40,9 +40,7 @@ Result<Planned> make(const PlanArguments& arguments, const std::optional<Machine
   TRY_ASSIGN(out.graph, make_graph(arguments.config));
   ChoiceProgress progress;
   TRY_ASSIGN(static_cast<RunPlan&>(out),
-             plan_run(
-                 arguments.config, out.graph, PlanFor::machine_of_file,
-                 [&](u32 tried, double best) { progress.tried(tried, best); }, machine));
+             plan_run(arguments.config, out.graph, PlanFor::machine_of_file, progress.listener(), machine));
   if (out.forecast && arguments.gantt) {
     TRY_ASSIGN(out.forecast, forecast(out.plan, out.graph, *out.machine, {.keep_ops = true}));
   }

@@ -87,8 +87,10 @@ constexpr std::array harmless = std::to_array<Harmless>({
 struct Instead {
   std::string_view key;
   std::string_view advice;
+  std::string_view ours = "";     // a value that changes nothing here; empty: none is known
+  std::string_view section = "";  // the only one in which it means that; empty: it means the same in all
 };
-constexpr std::array<Instead, 33> advices = {{
+constexpr std::array advices = std::to_array<Instead>({
     {"num_train_epochs", "set train.max_steps"},
     {"warmup_ratio", "train.warmup_steps takes a ratio below 1"},
     {"fp16", "set train.precision: fp16"},
@@ -111,10 +113,17 @@ constexpr std::array<Instead, 33> advices = {{
     {"max_eval_samples", "set train.eval_batches"},
     {"save_strategy", "set output.save_steps"},
     {"logging_strategy", "set output.logging_steps"},
-    {"bias", "adapters have none; leave the key out"},
-    {"task_type", "it is CAUSAL_LM; leave the key out"},
-    {"use_dora", "only plain LoRA is trained; leave the key out"},
-    {"use_rslora", "set lora.lora_alpha to lora_alpha times the square root of lora.r, which is the same"},
+    {"bias", "adapters alone are trained, and they have none; leave the key out", "none", "lora"},
+    {"bias",
+     "gpt2 models have biases, qwen2 models those of q, k and v, and the others none: leave the key out, and "
+     "set model.model_type by that",
+     "", "model"},
+    {"task_type", "causal language models alone are trained; leave the key out", "CAUSAL_LM"},
+    {"use_dora", "only plain LoRA is trained; leave the key out", "false"},
+    {"use_rslora",
+     "leave it out if it is false; if it is true, set lora.lora_alpha to lora_alpha times the square root of "
+     "lora.r instead, which is the same",
+     "false"},
     {"modules_to_save",
      "adapters alone are trained; leave the key out, or leave lora out to train the whole model"},
     {"rank_pattern", "all adapters have the rank lora.r; leave the key out"},
@@ -123,7 +132,7 @@ constexpr std::array<Instead, 33> advices = {{
     {"resume_from_checkpoint", "use the option --resume"},
     {"lr", "set train.learning_rate"},
     {"dropout", "set model.embd_pdrop, model.attn_pdrop and model.resid_pdrop"},
-}};
+});
 
 // What other types are, as far as that says why they are not trained.
 std::string_view kind_of(std::string_view model_type) {
@@ -201,9 +210,22 @@ std::string wrong_family(const Field& field, Family family) {
   return text + fmt::format(", or set model.model_type: {}", name(example_family(field)));
 }
 
-std::string_view instead_of(std::string_view key) {
-  const auto found = std::ranges::find(advices, key, &Instead::key);
-  return found == advices.end() ? "" : found->advice;
+bool is_ours(const Instead& known, const ForeignKey& given) {
+  return !known.ours.empty() && given.value == known.ours;
+}
+
+std::string instead_of(const ForeignKey& given) {
+  const auto about = [&](const Instead& i) {
+    return i.key == given.key && (i.section.empty() || given.section.empty() || i.section == given.section);
+  };
+  const auto found = std::ranges::find_if(advices, about);
+  if (found == advices.end()) return "";
+  const auto other = std::find_if(found + 1, advices.end(), about);
+  if (other != advices.end() && !is_ours(*found, given) && !is_ours(*other, given))
+    return fmt::format("it is one key in section '{}' and another in '{}'; name the section", found->section,
+                       other->section);
+  const bool is_so = is_ours(*found, given) || (other != advices.end() && is_ours(*other, given));
+  return is_so ? "that is what Tidepool does; leave the key out" : std::string(found->advice);
 }
 
 }  // namespace tidepool

@@ -32,7 +32,11 @@ bool is_demanded(Family, std::string_view key);
 // "is a key of gpt2 models, and this one is llama: hidden_size is its name there; ..."
 std::string wrong_family(const Field&, Family);
 
+// A key as it was written: an override may name no section; `value` is "" of a list or a map.
+struct ForeignKey {
+  std::string_view section, key, value;
+};
 // What to write instead of a well-known key that Tidepool has not; "" for the others.
-std::string_view instead_of(std::string_view key);
+std::string instead_of(const ForeignKey&);
 
 }  // namespace tidepool

@@ -7,12 +7,12 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
-#include <charconv>
 #include <filesystem>
 
 #include "config/foreign_keys.h"
 #include "config/schema.h"
 #include "json/text.h"
+#include "text/checkpoint_name.h"
 #include "tidepool/overloaded.h"
 #include "tidepool/read_file.h"
 
@@ -330,21 +330,16 @@ Error adapters_are_no_model(const std::string& directory) {
 
 namespace {
 
-constexpr std::string_view checkpoint_start = "checkpoint-";
-
 // DIRECTORY/checkpoint-N of the highest N; empty: there is none.
 std::string newest_checkpoint(const std::string& directory) {
   std::error_code ignored;
-  std::optional<u64> newest;
+  std::optional<CheckpointName> newest;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(checkpoint_start)) continue;
-    u64 step = 0;
-    const char* const end = name.data() + name.size();
-    const auto [rest, fault] = std::from_chars(name.data() + checkpoint_start.size(), end, step);
-    if (fault == std::errc() && rest == end) newest = std::max(newest.value_or(0), step);
+    const auto found = parse_checkpoint_name(entry.path().filename().string());
+    if (!found || found->mark != CheckpointMark::whole) continue;
+    if (!newest || found->step > newest->step) newest = found;
   }
-  return newest ? fmt::format("{}/{}{}", directory, checkpoint_start, *newest) : "";
+  return newest ? fmt::format("{}/{}", directory, to_text(*newest)) : "";
 }
 
 Error run_is_no_model(const std::string& directory, const std::string& checkpoint) {

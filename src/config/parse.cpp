@@ -49,10 +49,10 @@ class Reader {
   Result<void> read_list(const std::string& place, const Field& field, const YAML::Node& value);
   Result<void> read_numbers(const std::string& place, const Field& field, const YAML::Node& value);
   Result<std::string> read_weighted(const std::string& place, const YAML::Node& item);
-  Error unknown_key(const std::string& place, std::string_view section, const std::string& key) const;
+  Error unknown_key(const std::string& place, const ForeignKey& given) const;
   Error unknown_section(const std::string& place, const std::string& name) const;
 
-  const Field* given_without_rank();
+  const Field* adapter_key_without_rank();
 
   std::string& place_of(const Field& field) { return places_[static_cast<size_t>(&field - schema().data())]; }
 
@@ -101,14 +101,20 @@ Result<void> Reader::read_key(const std::string& place, std::string_view section
   return accept_or_refuse(place, section, key, value);
 }
 
+std::string text_of(const YAML::Node& value) {
+  return value.IsNull() ? "null" : value.IsScalar() ? value.Scalar() : "";
+}
+
 // A key that sets nothing in this model.
 Result<void> Reader::accept_or_refuse(const std::string& place, std::string_view section,
                                       const std::string& key, const YAML::Node& value) {
-  if (section != "model" && !section.empty()) return unknown_key(place, section, key);
+  const std::string whole = text_of(value);
+  const ForeignKey given{.section = section, .key = key, .value = whole};
+  if (section != "model" && !section.empty()) return unknown_key(place, given);
   std::vector<std::string> values;
   for (const YAML::Node& item : value.IsSequence() ? value : YAML::Node())
     values.push_back(item.IsScalar() ? item.Scalar() : "");
-  if (values.empty()) values.push_back(value.IsNull() ? "null" : value.IsScalar() ? value.Scalar() : "");
+  if (values.empty()) values.push_back(whole);
   bool known = false;
   for (const std::string& text : values) {
     const Result<bool> accepted = accept_model_key(config_.model.family, key, text);
@@ -118,7 +124,7 @@ Result<void> Reader::accept_or_refuse(const std::string& place, std::string_view
   if (known) return {};
   if (const auto found = find_fields("model", key); !found.empty())
     return fault_at(place, fmt::format("model.{}: {}", key, wrong_family(*found[0], config_.model.family)));
-  return unknown_key(place, section, key);
+  return unknown_key(place, given);
 }
 
 Result<void> Reader::read_model_map(const std::string& place, const std::string& key, const YAML::Node& map) {
@@ -216,12 +222,12 @@ Error Reader::unknown_section(const std::string& place, const std::string& name)
   return fault_at(place, fmt::format("unknown section '{}'{}", name, did_you_mean(name, known)));
 }
 
-Error Reader::unknown_key(const std::string& place, std::string_view section, const std::string& key) const {
+Error Reader::unknown_key(const std::string& place, const ForeignKey& given) const {
+  const auto& [section, key, value] = given;
   const std::string what = section.empty() ? fmt::format("unknown key '{}'", key)
                                            : fmt::format("unknown key '{}' in section '{}'", key, section);
-  if (const std::string_view advice = instead_of(key); !advice.empty()) {
+  if (const std::string advice = instead_of(given); !advice.empty())
     return fault_at(place, fmt::format("{}; {}", what, advice));
-  }
   if (const auto elsewhere = find_fields("", key); !elsewhere.empty()) {
     return fault_at(place, fmt::format("{}; it belongs in section '{}'", what, elsewhere[0]->section));
   }
@@ -291,7 +297,7 @@ Result<void> Reader::read_override(const std::string& text) {
 }
 
 // A key of adapters where there are to be none, and nobody said so: the whole model would be trained.
-const Field* Reader::given_without_rank() {
+const Field* Reader::adapter_key_without_rank() {
   const Field* given = nullptr;
   for (const Field& field : schema()) {
     if (field.section != "lora" || place_of(field).empty()) continue;
@@ -312,7 +318,7 @@ Result<Config> Reader::finish() {
                       field.help));
     }
   }
-  if (const Field* of_adapters = given_without_rank()) {
+  if (const Field* of_adapters = adapter_key_without_rank()) {
     return fault_at(place_of(*of_adapters),
                     fmt::format("lora.{} is for adapters, and lora.r, their rank, is not set: set it (PEFT's "
                                 "default is 8), or set lora.r=0 to train the whole model",

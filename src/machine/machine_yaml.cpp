@@ -61,7 +61,7 @@ std::string to_yaml(const Machine& written, const MachineRemarks& remarks) {
   Machine machine = written;  // keys refer to what they may also set
   std::string out, section;
   for (const MachineKey& key : machine_keys()) {
-    if (key.section == "disk" && machine.disk == DiskRates{}) continue;  // none
+    if (key.section == "disk" && !has_disk(machine)) continue;
     if (key.section != section) out += fmt::format("\n{}:\n", key.section);
     section = key.section;
     write_key(out, key, machine, remarks);

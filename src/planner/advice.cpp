@@ -4,17 +4,18 @@
 
 #include <algorithm>
 
+#include "planner/plan_size.h"
 #include "text/budget_text.h"
+#include "text/change_text.h"
 
 namespace tidepool {
 namespace {
 
-// As it will be written in a config.
-Bytes written(Bytes need) { return Bytes{round_up(need.value, need.value < 16 * mib ? kib : mib)}; }
+constexpr Bytes unlimited{~u64{0} / 2};
 
 // Raises what is short to what is needed.
 Budgets raised(const Budgets& budgets, const Attempt& a) {
-  const auto raise = [](Bytes budget, Bytes need) { return need > budget ? written(need) : budget; };
+  const auto raise = [](Bytes budget, Bytes need) { return need > budget ? written_above(need) : budget; };
   return {raise(budgets.device, a.need[0]), raise(budgets.host, a.need[1]), raise(budgets.disk, a.need[2])};
 }
 
@@ -52,18 +53,28 @@ u32 attempts_per_tier(u64 ops) {
   return static_cast<u32>(std::clamp<u64>(work_max / std::max<u64>(ops, 1), 2, attempts_max));
 }
 
+// Says what is short, and advises what is larger than it was.
+Error shortage(const Budgets& had, const Budgets& larger) {
+  Error error{ErrorKind::does_not_fit, "the job does not fit:"};
+  Change advice;
+  for (const Tier tier : all_tiers) {
+    const Bytes budget = had.of(tier), need = larger.of(tier);
+    if (need <= budget) continue;
+    advice.settings.push_back(budget_setting(tier, need));
+    error.message += fmt::format("{} {} {}: set {}", error.message.back() == ':' ? "" : ";", name(tier),
+                                 shortage_text(need, budget), setting_text(advice.settings.back()));
+  }
+  error.changes = {std::move(advice)};
+  return error;
+}
+
 // What fits with one count of sweeps and one chunk size, the search for a plan may pass by: a little more
 // then, until it does not.
 void confirm(const ModelGraph& graph, const Budgets& had, PlanOptions& larger) {
   constexpr u32 rounds_max = 24;
-  constexpr u64 part = 24;  // of a budget
   larger.advise = false;
-  for (u32 i = 0; i < rounds_max && !check_fits(graph, larger); ++i) {
-    for (const Tier tier : {Tier::device, Tier::host, Tier::disk}) {
-      Bytes& budget = budget_of(larger.budgets, tier);
-      if (budget > had.of(tier)) budget = written(budget + Bytes{budget.value / part});
-    }
-  }
+  for (u32 i = 0; i < rounds_max && !check_fits(graph, larger); ++i)
+    raise_a_little(had, {unlimited, unlimited, unlimited}, larger.budgets);
 }
 
 }  // namespace
@@ -71,25 +82,38 @@ void confirm(const ModelGraph& graph, const Budgets& had, PlanOptions& larger) {
 // What a tier is said to need was counted while others were as small as they had been, and one that has room
 // to spare is filled first.
 void lower_again(const ModelGraph& graph, const Budgets& had, const AttemptOptions& with, u64 ops,
-                 PlanOptions& larger) {
+                 PlanOptions& larger, SearchWork* work) {
   constexpr u64 exact_to = 64;  // 1 in 64
   const u32 attempts = attempts_per_tier(ops);
+  const u64 ops_counted = plan_size(graph, larger, with.chunk_elements).ops();  // as SearchWork does
   larger.advise = false;  // what is short by how much is not asked for
-  for (const Tier tier : {Tier::device, Tier::host, Tier::disk}) {
+  for (const Tier tier : all_tiers) {
     Bytes too_little = had.of(tier);
     for (u32 i = 0; i < attempts; ++i) {
       const Bytes enough = larger.budgets.of(tier);
       if (enough <= too_little || (enough - too_little).value <= enough.value / exact_to) break;
-      const Bytes between = written(too_little + Bytes{(enough - too_little).value / 2});
+      const Bytes between = written_above(too_little + Bytes{(enough - too_little).value / 2});
       if (between >= enough) break;
       PlanOptions tried = larger;
-      budget_of(tried.budgets, tier) = between;
+      tried.budgets.of(tier) = between;
+      if (work) work->ops += ops_counted;
       if (attempt(graph, tried, with).fits)
         larger = tried;
       else
         too_little = between;
     }
   }
+}
+
+bool raise_a_little(const Budgets& had, const Budgets& most, Budgets& larger) {
+  constexpr u64 part = 24;  // of a budget
+  const Budgets before = larger;
+  for (const Tier tier : all_tiers) {
+    const Bytes budget = before.of(tier);
+    if (budget > had.of(tier))
+      larger.of(tier) = std::min(most.of(tier), written_above(budget + Bytes{budget.value / part}));
+  }
+  return larger != before;
 }
 
 Error does_not_fit(const ModelGraph& graph, const PlanOptions& options, const Attempt& best) {
@@ -104,23 +128,13 @@ Error does_not_fit(const ModelGraph& graph, const PlanOptions& options, const At
   }
   if (fits) lower_again(graph, options.budgets, best.options, best.program.ops.size(), larger);
   confirm(graph, options.budgets, larger);
-  std::string message = "the job does not fit:";
-  for (u32 t = 0; t < tier_count; ++t) {
-    const Tier tier = static_cast<Tier>(t);
-    const Bytes budget = options.budgets.of(tier), need = larger.budgets.of(tier);
-    if (need <= budget) continue;
-    message += fmt::format("{} {} {}: set memory.{}={}", message.back() == ':' ? "" : ";", name(tier),
-                           shortage_text(need, budget), name(tier), budget_text(need));
-  }
-  return {ErrorKind::does_not_fit, std::move(message)};
+  return shortage(options.budgets, larger.budgets);
 }
 
 std::optional<Error> too_large(const ModelGraph& graph, const PlanOptions& options) {
   const Budgets& budgets = options.budgets;
-  constexpr Bytes unlimited{~u64{0} / 2};
   if (budgets.disk >= unlimited || !has_no_room(graph, options)) return std::nullopt;
-  Error error{ErrorKind::does_not_fit, "the job does not fit"};
-  if (!options.advise) return error;
+  if (!options.advise) return Error{ErrorKind::does_not_fit, "the job does not fit"};
   PlanOptions with_disk = options;
   with_disk.budgets.disk = unlimited;
   with_disk.advise = false;
@@ -128,15 +142,12 @@ std::optional<Error> too_large(const ModelGraph& graph, const PlanOptions& optio
   if (!plan) return std::nullopt;  // something else is short as well: the long way
   const Bytes whole = plan->tiers[static_cast<u32>(Tier::disk)].planned_peak;
   if (whole <= budgets.disk) return std::nullopt;
-  with_disk.budgets.disk = written(whole);
+  with_disk.budgets.disk = written_above(whole);
   u64 ops = 0;
   for (const Segment& segment : plan->segments) ops += segment.ops.size();
   lower_again(graph, budgets, {.sweeps = plan->sweeps, .chunk_elements = plan->chunk_elements}, ops,
               with_disk);
-  const Bytes need = with_disk.budgets.disk;
-  error.message +=
-      fmt::format(": disk {}: set memory.disk={}", shortage_text(need, budgets.disk), budget_text(need));
-  return error;
+  return shortage(budgets, with_disk.budgets);
 }
 
 }  // namespace tidepool

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "text/budget_text.h"
+#include "text/change_text.h"
 
 namespace tidepool {
 namespace {
@@ -23,10 +24,11 @@ u64 chunk_sets(const ModelGraph& graph, u64 chunk_elements) {
   return sets;
 }
 
-Error takes_too_long(u64 ops, std::string why) {
+Error takes_too_long(u64 ops, const std::string& what_to_do, Change change) {
   return {ErrorKind::usage,
           fmt::format("a step of this size takes too long to plan ({:.2f} times what is possible): {}",
-                      static_cast<double>(ops) / ops_max, why)};
+                      static_cast<double>(ops) / ops_max, what_to_do),
+          {std::move(change)}};
 }
 
 }  // namespace
@@ -45,20 +47,28 @@ Result<void> check_plan_size(const ModelGraph& graph, const PlanOptions& options
     u64 elements = std::bit_ceil(chunk_elements);
     while (ops_per_chunk_set * chunk_sets(graph, elements) > ops_max / 2 && elements < (u64{1} << 40))
       elements *= 2;
+    const Setting chunk_size{"memory.chunk_size", budget_text(Bytes{4 * elements})};
     if (options.chunk_bytes.value != 0)
-      return takes_too_long(
-          size.ops(), fmt::format("set memory.chunk_size={}, or larger", budget_text(Bytes{4 * elements})));
+      return takes_too_long(size.ops(), fmt::format("set {}, or larger", setting_text(chunk_size)),
+                            Change{{chunk_size}, ""});
     return takes_too_long(
-        size.ops(), fmt::format("so large a model needs larger chunks than memory.host suggests: set "
-                                "memory.chunk_size={} and raise memory.host to match, or use a smaller model",
-                                budget_text(Bytes{4 * elements})));
+        size.ops(),
+        fmt::format("so large a model needs larger chunks than memory.host suggests: set {} and raise "
+                    "memory.host to match, or use a smaller model",
+                    setting_text(chunk_size)),
+        Change{{chunk_size}, "with memory.host to match"});
   }
   const u64 per_micro_batch = ops_per_pass * (2 * graph.blocks.size() + 1);
   const u64 left = ops_max - ops_per_chunk_set * size.chunk_sets;
-  const u64 steps = std::bit_floor(std::max<u64>(left / per_micro_batch / options.devices, 1));
-  return takes_too_long(size.ops(), fmt::format("set train.gradient_accumulation_steps={}, and a larger "
-                                                "train.per_device_train_batch_size for as many tokens",
-                                                steps));
+  const u64 most = std::bit_floor(std::max<u64>(left / per_micro_batch / options.devices, 1));
+  const u64 sweeps = std::max<u64>(options.sweeps, 1);  // divide it
+  const u64 steps = std::max(most / sweeps, u64{1}) * sweeps;
+  const Setting accumulation{"train.gradient_accumulation_steps", fmt::format("{}", steps)};
+  return takes_too_long(
+      size.ops(),
+      fmt::format("set {}, and a larger train.per_device_train_batch_size for as many tokens",
+                  setting_text(accumulation)),
+      Change{{accumulation}, "and a larger train.per_device_train_batch_size for as many tokens"});
 }
 
 }  // namespace tidepool

@@ -122,7 +122,7 @@ std::optional<Budgets> least_budgets(const ModelGraph& graph, const PlanOptions&
   larger.advise = false;
   const Result<Attempt> found = find_fitting(graph, larger, work);
   if (!found) return std::nullopt;
-  lower_again(graph, options.budgets, found->options, found->program.ops.size(), larger);
+  lower_again(graph, options.budgets, found->options, found->program.ops.size(), larger, work);
   return larger.budgets;
 }
 

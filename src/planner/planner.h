@@ -34,7 +34,8 @@ inline bool updates_wait(const ModelGraph& graph, const PlanOptions& options) {
 
 // Of a graph that trains nothing, the plan has an evaluation segment and no other.
 // Error: ErrorKind::does_not_fit, naming the tier, what is needed, and the smallest budget that fits
-// (with the other tiers as they are); ErrorKind::usage for impossible choices.
+// (with the other tiers as they are), which Error::changes has as values; ErrorKind::usage for impossible
+// choices.
 Result<Plan> make_plan(const ModelGraph&, const PlanOptions&);
 
 // The same plan before its proof, to compare with others. Never to be run, nor shown as one that can be.
@@ -43,7 +44,7 @@ Result<Plan> draft_plan(const ModelGraph&, const PlanOptions&);
 // How long a search may take, in ops and not in seconds: the same job gets the same answer on any machine.
 struct SearchWork {
   u64 ops_max = 0;  // but the first attempt is made whatever it takes
-  u64 ops = 0;      // of all attempts
+  u64 ops = 0;      // of all attempts, those that lower budgets again included
   bool cut = false;
 
   // Whether an attempt at so many ops is to be made; if so, it is counted.
@@ -54,8 +55,9 @@ struct SearchWork {
 // make_plan; one that is cut has found no plan.
 Result<void> check_fits(const ModelGraph&, const PlanOptions&, SearchWork* = nullptr);
 
-// The least budgets from what they are up to `most` that make room, the first of the tiers lowered first: to
-// 1 in 64, of the sweeps and chunk size found for `most`. None: not even `most` does.
+// The least budgets from what they are up to `most` that make room, the first of the tiers lowered first: of
+// the sweeps and chunk size found for `most`, and to 1 in 64, or as near as two attempts for a tier come
+// where models are so large that each takes long. None: not even `most` does.
 std::optional<Budgets> least_budgets(const ModelGraph&, const PlanOptions&, const Budgets& most,
                                      SearchWork* = nullptr);
 

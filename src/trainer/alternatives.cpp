@@ -4,15 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "planner/advice.h"
 #include "text/budget_text.h"
-#include "text/value_text.h"
-#include "trainer/budget_room.h"
-#include "trainer/choice_progress.h"
+#include "text/change_text.h"
 #include "trainer/session.h"
 
 namespace tidepool {
@@ -20,53 +18,41 @@ namespace {
 
 constexpr u32 sequence_length_least = 32;  // shorter ones are no help to anybody
 constexpr u32 tries_max = 4;               // of each kind: large models take seconds each
-// Of all changes together. Those of GPT-2 of 18 billion parameters on 8 GPUs are some 1.4 million, and take
-// about 5 s.
-constexpr u64 ops_worked_on_max = 2'000'000;
-constexpr std::array tiers = {Tier::device, Tier::host, Tier::disk};
+constexpr u32 raises_max = 24;             // of budgets, by 1 in 24: to some 2.7 times
 
-// `had`, raised as a message advises in words like "set memory.device=73GiB".
-Budgets advised_budgets(const Budgets& had, std::string_view message) {
-  Budgets out = had;
-  for (const Tier tier : tiers) {
-    const std::string key = fmt::format("set memory.{}=", name(tier));
-    const size_t at = message.find(key);
-    if (at == message.npos) continue;
-    const std::string_view rest = message.substr(at + key.size());
-    if (const Result<Bytes> value = parse_size(rest.substr(0, rest.find_first_of("; ,"))))
-      budget_of(out, tier) = std::max(had.of(tier), *value);
-  }
-  return out;
+// What a search says of a change. `refused`: for another reason than room.
+enum class Answer : u8 { does_not_fit, fits, refused, cut };
+
+template <class Found>
+struct Searched {
+  Found found{};
+  bool cut = false;  // nothing was found, and something may be there
+};
+
+Budgets advised_by(const Error& error, const Budgets& had) {
+  return error.changes.empty() ? had : raised_by(error.changes.front(), had);
 }
 
 class Alternatives {
  public:
-  Alternatives(const Config& config, const PlanOptions& options, const std::optional<Machine>& machine,
-               std::string_view message, u64 ops_max)
+  Alternatives(const Config& config, const PlanOptions& options, const BudgetRoom& room, const Error& error,
+               const AlternativesOptions& how)
       : config_(config),
         graph_(make_graph(config)),
         options_(options),
-        machine_(machine),
-        message_(message),
-        ops_max_(ops_max),
-        advised_(advised_budgets(options.budgets, message)),
-        can_be_taken_(!machine || takes_budgets(*machine, options, advised_)) {
+        room_(room),
+        error_(error),
+        how_(how),
+        advised_(advised_by(error, options.budgets)),
+        can_be_taken_(room.takes(advised_)) {
     options_.advise = false;
   }
 
-  std::string message() {
-    std::string out = can_be_taken_ ? std::string(message_) : shortages();
-    std::vector<std::string> found = all();
-    if (found.empty()) {
-      out += can_be_taken_ ? "; or use a smaller model"
-                           : "; no change that the machine has room for was found to fit: use a smaller "
-                             "model, or a machine that has more";
-    } else if (!can_be_taken_) {
-      out += ": set " + found.front();
-      found.erase(found.begin());
-    }
-    if (!found.empty()) out += fmt::format("{}{}", alternatives_words, fmt::join(found, ", or "));
-    if (cut_) out += "; changes other than those may fit: the search for them takes long and was cut short";
+  Error add() {
+    std::vector<Change> found = all();
+    Error out{error_.kind, message(found)};
+    if (can_be_taken_) out.changes = error_.changes;
+    for (Change& change : found) out.changes.push_back(std::move(change));
     return out;
   }
 
@@ -75,31 +61,62 @@ class Alternatives {
 
   u32 count_raised(const Budgets& to) const {
     u32 count = 0;
-    for (const Tier tier : tiers) count += is_raised(tier, to);
+    for (const Tier tier : all_tiers) count += is_raised(tier, to);
     return count;
   }
 
-  // What is short, beside what the machine has of it. REQUIRES: a machine.
-  std::string shortages() const {
-    std::string out = "the job does not fit:";
-    for (const Tier tier : tiers) {
-      if (!is_raised(tier, advised_)) continue;
-      out += fmt::format("{} {} {}", out.back() == ':' ? "" : ";", name(tier),
-                         shortage_text(advised_.of(tier), options_.budgets.of(tier)));
-      const std::optional<Bytes> most = budget_most(*machine_, options_, tier);
-      if (!most || advised_.of(tier) <= *most) continue;
-      out += most->value == 0 ? fmt::format(", and the machine has no {}", name(tier))
-                              : fmt::format(", and the machine has {} for it", budget_text(*most));
+  // ---- in words -----------------------------------------------------------------------------------------
+
+  std::string message(std::span<const Change> found) const {
+    std::string out = can_be_taken_ ? error_.message : shortages();
+    if (found.empty()) return out + nothing_found();
+    if (!can_be_taken_) {
+      out += ": set " + change_text(found.front());
+      found = found.subspan(1);
     }
+    std::vector<std::string> others;
+    for (const Change& change : found) others.push_back(change_text(change));
+    if (!others.empty()) out += fmt::format("; or instead set {}", fmt::join(others, ", or "));
+    if (cut_) out += "; changes other than those may fit: the search for them takes long and was cut short";
     return out;
   }
 
-  std::vector<std::string> all() {
-    std::vector<std::string> found;
-    const auto add = [&](std::optional<std::string> text) {
-      if (text) found.push_back(*std::move(text));
+  std::string nothing_found() const {
+    constexpr std::string_view others_may_fit =
+        "; other changes may fit: the search for them takes long and was cut short";
+    if (can_be_taken_) return fmt::format("; or use a smaller model{}", cut_ ? others_may_fit : "");
+    if (cut_) return fmt::format("; use a smaller model, or a machine that has more{}", others_may_fit);
+    return "; no change that the machine has room for was found to fit: use a smaller model, or a machine "
+           "that has more";
+  }
+
+  // What is short, beside what the machine has of it. REQUIRES: it does not take what is advised.
+  std::string shortages() const {
+    std::string out = "the job does not fit:";
+    bool each_fits = true;  // alone
+    for (const Tier tier : all_tiers) {
+      if (!is_raised(tier, advised_)) continue;
+      out += fmt::format("{} {} {}", out.back() == ':' ? "" : ";", name(tier),
+                         shortage_text(advised_.of(tier), options_.budgets.of(tier)));
+      const std::optional<Bytes> most = room_.most(options_.budgets, tier);
+      if (!most || advised_.of(tier) <= *most) continue;
+      each_fits = false;
+      out += most->value == 0
+                 ? fmt::format(", and the machine has no {}", name(tier))
+                 : fmt::format(", and the machine has {} for it", budget_text(written_below(*most)));
+    }
+    if (each_fits) out += "; " + shared_memory_text(room_, advised_);
+    return out;
+  }
+
+  // ---- what is tried --------------------------------------------------------------------------------------
+
+  std::vector<Change> all() {
+    std::vector<Change> found;
+    const auto add = [&](std::optional<Change> change) {
+      if (change) found.push_back(*std::move(change));
     };
-    for (const Tier tier : tiers) add(one_budget(tier));
+    for (const Tier tier : all_tiers) add(one_budget(tier));
     if (!can_be_taken_ && found.empty()) add(several_budgets());
     if (smaller_may_fit()) {
       add(smaller_batch());
@@ -109,161 +126,170 @@ class Alternatives {
     return found;
   }
 
-  // What `search` finds within what may be worked on. Nothing, too, where that does not suffice.
+  // What `search` finds within what may be worked on.
   template <class Search>
   auto within_limits(std::string_view change, Search&& search) {
-    SearchWork work{.ops_max = ops_max_};
-    using Found = decltype(search(work));
-    if (worked_on_ >= ops_worked_on_max) {
-      cut_ = true;
-      return Found{};
+    SearchWork work{.ops_max = how_.change_ops_max};
+    Searched<decltype(search(work))> out;
+    if (worked_on_ >= how_.ops_max) {
+      out.cut = true;
+      return out;
     }
-    progress_.trying(change);
-    Found found = search(work);
+    if (how_.trying) how_.trying(change);
+    out.found = search(work);
+    out.cut = work.cut;
     worked_on_ += work.ops;
-    cut_ = cut_ || (work.cut && !found);
-    return found;
+    return out;
   }
 
-  bool fits(std::string_view change, const ModelGraph& graph, const PlanOptions& options) {
-    return within_limits(change,
-                         [&](SearchWork& work) { return check_fits(graph, options, &work).has_value(); });
+  Answer answer_to(std::string_view change, const ModelGraph& graph, const PlanOptions& options) {
+    const auto said = within_limits(change, [&](SearchWork& work) {
+      const Result<void> checked = check_fits(graph, options, &work);
+      if (checked) return Answer::fits;
+      return checked.error().kind == ErrorKind::does_not_fit ? Answer::does_not_fit : Answer::refused;
+    });
+    return said.cut ? Answer::cut : said.found;
+  }
+
+  Answer answer_to(std::string_view change, const Config& changed) {
+    const Result<ModelGraph> graph = make_graph(changed);
+    if (!graph) return Answer::refused;
+    PlanOptions options = plan_options(changed, options_.budgets.disk);
+    options.advise = false;
+    return answer_to(change, *graph, options);
   }
 
   bool fits(std::string_view change, const Config& changed) {
-    const Result<ModelGraph> graph = make_graph(changed);
-    PlanOptions options = plan_options(changed, options_.budgets.disk);
-    options.advise = false;
-    return graph && fits(change, *graph, options);
+    const Answer answer = answer_to(change, changed);
+    cut_ = cut_ || answer == Answer::cut;
+    return answer == Answer::fits;
   }
 
   // What a budget can be raised to.
-  Bytes most(Tier tier, const PlanOptions& options) const {
-    constexpr u64 times = 64;  // of a machine that nobody described
-    const Bytes had = options.budgets.of(tier);
-    const std::optional<Bytes> has = machine_ ? budget_most(*machine_, options, tier) : std::nullopt;
-    if (has) return *has;
+  Bytes most(Tier tier, const Budgets& beside) const {
+    constexpr u64 times = 64;  // where nobody said how much there is
+    if (const std::optional<Bytes> has = room_.most(beside, tier)) return *has;
+    const Bytes had = beside.of(tier);
     return tier == Tier::disk ? had : std::max(had, written_below(had * times));
   }
 
-  // A little above the least that fit, as a config has them.
-  std::optional<std::string> raised(const Budgets& most) {
-    const std::string change = "larger budgets";
-    const auto least = within_limits(
-        change, [&](SearchWork& work) { return least_budgets(*graph_, options_, most, &work); });
-    if (!least) return std::nullopt;
-    PlanOptions larger = options_;
-    for (const Tier tier : tiers)
-      if (is_raised(tier, *least)) budget_of(larger.budgets, tier) = written_above(least->of(tier));
-    // Least of one chunk size: the search that comes upon it by itself may pass it by, and knows `most` to
-    // fit.
-    const bool cut = cut_;
-    if (!fits(change, *graph_, larger)) larger.budgets = most;
-    cut_ = cut;
-    std::vector<std::string> settings;
-    for (const Tier tier : tiers)
-      if (is_raised(tier, larger.budgets))
-        settings.push_back(fmt::format("memory.{}={}", name(tier), budget_text(larger.budgets.of(tier))));
-    return fmt::format("{}", fmt::join(settings, " "));
+  Change budget_change(const Budgets& larger) const {
+    Change change;
+    for (const Tier tier : all_tiers)
+      if (is_raised(tier, larger)) change.settings.push_back(budget_setting(tier, larger.of(tier)));
+    return change;
   }
 
-  std::optional<std::string> one_budget(Tier tier) {
+  // A little above the least that fit, as a config has them.
+  std::optional<Change> raised(const Budgets& most) {
+    constexpr std::string_view change = "larger budgets";
+    const auto least = within_limits(
+        change, [&](SearchWork& work) { return least_budgets(*graph_, options_, most, &work); });
+    cut_ = cut_ || least.cut;
+    if (!least.found) return std::nullopt;
+    PlanOptions larger = options_;
+    for (const Tier tier : all_tiers)
+      if (is_raised(tier, *least.found)) larger.budgets.of(tier) = written_above(least.found->of(tier));
+    // Least of one chunk size: the search that comes upon it by itself may pass it by.
+    for (u32 i = 0; i < raises_max; ++i) {
+      const Answer answer = answer_to(change, *graph_, larger);
+      cut_ = cut_ || answer == Answer::cut;
+      if (answer == Answer::fits) return budget_change(larger.budgets);
+      if (answer != Answer::does_not_fit) return std::nullopt;
+      if (!raise_a_little(options_.budgets, most, larger.budgets)) break;
+    }
+    return budget_change(most);  // which was planned first
+  }
+
+  std::optional<Change> one_budget(Tier tier) {
     const bool wants_a_disk = is_raised(Tier::disk, advised_) && options_.budgets.disk.value == 0;
+    const bool is_enough = can_be_taken_ && !error_.changes.empty();  // what is advised
     const bool is_wanted =
-        can_be_taken_ ? tier != Tier::disk && (count_raised(advised_) > 1 || wants_a_disk) : true;
+        is_enough ? tier != Tier::disk && (count_raised(advised_) > 1 || wants_a_disk) : true;
     Budgets larger = options_.budgets;
-    budget_of(larger, tier) = most(tier, options_);
+    larger.of(tier) = most(tier, options_.budgets);
     if (!graph_ || !is_wanted || !is_raised(tier, larger)) return std::nullopt;
     return raised(larger);
   }
 
   // All that the machine has. Where devices and host share it, devices get what they were said to need.
-  std::optional<std::string> several_budgets() {
-    PlanOptions larger = options_;
-    Bytes& device = larger.budgets.device;
-    device = most(Tier::device, larger);
-    if (machine_->device.kind == DeviceKind::cpu) device = std::min(device, advised_.device);
-    for (const Tier tier : {Tier::host, Tier::disk}) budget_of(larger.budgets, tier) = most(tier, larger);
-    if (!graph_ || count_raised(larger.budgets) < 2) return std::nullopt;
-    return raised(larger.budgets);
+  std::optional<Change> several_budgets() {
+    Budgets larger = options_.budgets;
+    larger.device = most(Tier::device, larger);
+    if (room_.is_shared) larger.device = std::min(larger.device, advised_.device);
+    for (const Tier tier : {Tier::host, Tier::disk}) larger.of(tier) = most(tier, larger);
+    if (!graph_ || count_raised(larger) < 2) return std::nullopt;
+    return raised(larger);
   }
 
   // Or no smaller batch or shorter sequence does, which for large models takes seconds each to find.
-  bool smaller_may_fit() {
-    const bool cut = std::exchange(cut_, false);
-    const bool may_fit = fits("the smallest batch", smallest()) || cut_;
-    cut_ = cut;
-    return may_fit;
-  }
+  bool smaller_may_fit() { return answer_to("the smallest batch", smallest()) != Answer::does_not_fit; }
 
-  // As few tokens at a time as any of the next two tries has.
+  // As few tokens at a time as any of the next two tries has. How many times it accumulates decides no room,
+  // and for as many tokens per step it might be more than can be planned.
   Config smallest() const {
     Config changed = config_;
-    changed.train.gradient_accumulation_steps *= changed.train.per_device_train_batch_size;
     changed.train.per_device_train_batch_size = 1;
     changed.train.sequence_length = std::max(changed.train.sequence_length >> tries_max,
                                              std::min(sequence_length_least, config_.train.sequence_length));
     return changed;
   }
 
-  std::optional<std::string> smaller_batch() {
+  std::optional<Change> smaller_batch() {
     const u32 batch = config_.train.per_device_train_batch_size;
     u32 tries = 0;
     for (u32 times = 2; times <= batch && tries < tries_max; ++times) {
       if (batch % times != 0) continue;
       ++tries;
       Config changed = config_;
-      changed.train.per_device_train_batch_size = batch / times;
-      changed.train.gradient_accumulation_steps *= times;
+      u32& size = changed.train.per_device_train_batch_size;
+      u32& accumulation = changed.train.gradient_accumulation_steps;
+      size /= times, accumulation *= times;
       if (fits("smaller batches", changed))
-        return fmt::format(
-            "train.per_device_train_batch_size={} train.gradient_accumulation_steps={} (as many tokens per "
-            "step)",
-            batch / times, changed.train.gradient_accumulation_steps);
+        return Change{{{"train.per_device_train_batch_size", fmt::format("{}", size)},
+                       {"train.gradient_accumulation_steps", fmt::format("{}", accumulation)}},
+                      "as many tokens per step"};
     }
     return std::nullopt;
   }
 
-  std::optional<std::string> shorter_sequence() {
+  std::optional<Change> shorter_sequence() {
     Config changed = config_;
     for (u32 i = 0; i < tries_max; ++i) {
       changed.train.sequence_length /= 2;
       if (changed.train.sequence_length < sequence_length_least) return std::nullopt;
       if (fits("shorter sequences", changed))
-        return fmt::format("train.sequence_length={}", changed.train.sequence_length);
+        return Change{{{"train.sequence_length", fmt::format("{}", changed.train.sequence_length)}}, ""};
     }
     return std::nullopt;
   }
 
-  std::optional<std::string> narrower_weights() {
+  std::optional<Change> narrower_weights() {
     if (config_.train.precision != Precision::fp32) return std::nullopt;
     Config changed = config_;
     changed.train.precision = Precision::bf16;
     if (!fits("weights in 16 bits", changed)) return std::nullopt;
-    return "train.precision=bf16";
+    return Change{{{"train.precision", "bf16"}}, ""};
   }
 
   const Config& config_;
   const Result<ModelGraph> graph_;
   PlanOptions options_;
-  const std::optional<Machine>& machine_;
-  const std::string_view message_;
-  const u64 ops_max_;
-  const Budgets advised_;    // by the message
-  const bool can_be_taken_;  // that advice, by the machine
+  const BudgetRoom& room_;
+  const Error& error_;
+  const AlternativesOptions& how_;
+  const Budgets advised_;    // by the error
+  const bool can_be_taken_;  // there is room for that
   u64 worked_on_ = 0;        // ops
   bool cut_ = false;         // something that was not found may fit
-  ChangeProgress progress_;
 };
 
 }  // namespace
 
-Error add_alternatives(const Config& config, const PlanOptions& options,
-                       const std::optional<Machine>& machine, Error error, u64 ops_max) {
+Error add_alternatives(const Config& config, const PlanOptions& options, const BudgetRoom& room, Error error,
+                       const AlternativesOptions& how) {
   if (error.kind != ErrorKind::does_not_fit) return error;
-  std::string message = Alternatives(config, options, machine, error.message, ops_max).message();
-  error.message = std::move(message);
-  return error;
+  return Alternatives(config, options, room, error, how).add();
 }
 
 }  // namespace tidepool

@@ -1,9 +1,12 @@
 #include "trainer/budget_room.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
-#include "planner/advice.h"
+#include "report/units.h"
 #include "text/budget_text.h"
+#include "tidepool/check.h"
 
 namespace tidepool {
 namespace {
@@ -12,46 +15,50 @@ std::optional<Bytes> known(Bytes bytes) { return bytes.value == 0 ? std::nullopt
 
 Bytes less(Bytes from, Bytes taken) { return from > taken ? from - taken : Bytes{0}; }
 
-// Devices made of cores lie in the host's memory.
-std::optional<Bytes> device_most(const Machine& machine, const PlanOptions& options) {
-  const std::optional<Bytes> own = known(machine.device.memory), host = known(machine.host.memory);
-  if (machine.device.kind != DeviceKind::cpu || !host) return own;
-  const Bytes left{less(*host, options.budgets.host).value / options.devices};
-  return own ? std::min(*own, left) : left;
-}
-
-std::optional<Bytes> host_most(const Machine& machine, const PlanOptions& options) {
-  const std::optional<Bytes> has = known(machine.host.memory);
-  if (machine.device.kind != DeviceKind::cpu || !has) return has;
-  return less(*has, options.budgets.device * options.devices);
-}
-
-// One that is used although the file tells of none is this computer's.
-std::optional<Bytes> disk_most(const Machine& machine, const PlanOptions& options) {
-  if (machine.disk != DiskRates{}) return known(machine.disk.capacity);
-  return options.budgets.disk.value == 0 ? std::optional(Bytes{0}) : std::nullopt;
-}
-
 }  // namespace
 
-std::optional<Bytes> budget_most(const Machine& machine, const PlanOptions& options, Tier tier) {
-  const std::optional<Bytes> has = tier == Tier::device ? device_most(machine, options)
-                                   : tier == Tier::host ? host_most(machine, options)
-                                                        : disk_most(machine, options);
-  if (!has) return has;
-  return std::max(options.budgets.of(tier), written_below(*has));
+std::optional<Bytes> BudgetRoom::of(Tier tier) const {
+  return tier == Tier::device ? device : tier == Tier::host ? host : disk;
 }
 
-bool takes_budgets(const Machine& machine, const PlanOptions& options, const Budgets& budgets) {
-  for (const Tier tier : {Tier::device, Tier::host, Tier::disk}) {
-    if (budgets.of(tier) <= options.budgets.of(tier)) continue;
-    PlanOptions others = options;
-    others.budgets = budgets;
-    budget_of(others.budgets, tier) = options.budgets.of(tier);
-    const std::optional<Bytes> most = budget_most(machine, others, tier);
-    if (most && budgets.of(tier) > *most) return false;
+std::optional<Bytes> BudgetRoom::most(const Budgets& budgets, Tier tier) const {
+  std::optional<Bytes> has = of(tier);
+  if (is_shared && host && tier != Tier::disk) {
+    const Bytes left =
+        tier == Tier::device ? less(*host, budgets.host) / devices : less(*host, budgets.device * devices);
+    has = has ? std::min(*has, left) : left;
   }
-  return true;
+  if (!has) return has;
+  return std::max(budgets.of(tier), written_below(*has));
+}
+
+bool BudgetRoom::takes(const Budgets& budgets) const {
+  const auto fits = [&](Tier tier) { return !of(tier) || budgets.of(tier) <= *of(tier); };
+  return std::ranges::all_of(all_tiers, fits) && takes_together(budgets);
+}
+
+bool BudgetRoom::takes_together(const Budgets& budgets) const {
+  return !is_shared || !host || budgets.device <= less(*host, budgets.host) / devices;
+}
+
+BudgetRoom room_of(const Machine& machine, PlanFor who, u32 devices) {
+  BudgetRoom room{.machine = machine.name,
+                  .device = known(machine.device.memory),
+                  .host = known(machine.host.memory),
+                  .devices = devices,
+                  .is_shared = machine.device.kind == DeviceKind::cpu};
+  if (who == PlanFor::machine_of_file)
+    room.disk = has_disk(machine) ? known(machine.disk.capacity) : std::optional(Bytes{0});
+  return room;
+}
+
+std::string shared_memory_text(const BudgetRoom& room, const Budgets& budgets) {
+  CHECK(!room.takes_together(budgets), budgets.device.value, budgets.host.value);
+  return fmt::format(
+      "memory.device={} for each of {} device{} and memory.host={} lie in the same memory, and are more than "
+      "{} has ({})",
+      bytes_text(budgets.device), room.devices, room.devices == 1 ? "" : "s", bytes_text(budgets.host),
+      room.machine, bytes_text(*room.host));
 }
 
 }  // namespace tidepool

@@ -1,18 +1,39 @@
-// What a machine lets budgets be.
+// What a machine has for budgets: larger ones are refused, and no larger ones are advised.
 #pragma once
 
 #include <optional>
+#include <string>
 
-#include "planner/planner.h"
 #include "tidepool/machine.h"
+#include "tidepool/plan.h"
+#include "trainer/plan_for.h"
 
 namespace tidepool {
 
-// The most that the machine has for one budget, with the others as the options have them; as a config can say
-// it, and never less than that budget is. None: the machine does not say, as one without figures does.
-std::optional<Bytes> budget_most(const Machine&, const PlanOptions&, Tier);
+// None: nobody said how much there is.
+struct BudgetRoom {
+  std::string machine;          // its name
+  std::optional<Bytes> device;  // of each
+  std::optional<Bytes> host;
+  std::optional<Bytes> disk;  // 0: it has no disk
+  u32 devices = 1;
+  bool is_shared = false;  // devices are made of cores, and lie in the host's memory
 
-// Whether it has room for budgets in place of those of the options.
-bool takes_budgets(const Machine&, const PlanOptions&, const Budgets&);
+  // For one budget, whatever the others are.
+  std::optional<Bytes> of(Tier) const;
+  // What one budget can be raised to beside the others: as a config can say it, and never less than it is.
+  std::optional<Bytes> most(const Budgets&, Tier) const;
+
+  bool takes(const Budgets&) const;
+  // Whether those that lie in the same memory fit into it together.
+  bool takes_together(const Budgets&) const;
+};
+
+// For `train` the disk that is here counts, whatever a file says: none is said.
+BudgetRoom room_of(const Machine&, PlanFor, u32 devices);
+
+// "memory.device=2.00 MiB for each of 3 devices and ... are more than box has (7.00 MiB)".
+// REQUIRES: !takes_together.
+std::string shared_memory_text(const BudgetRoom&, const Budgets&);
 
 }  // namespace tidepool

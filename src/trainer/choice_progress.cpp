@@ -14,6 +14,11 @@ constexpr double silent_seconds = 1;
 
 ChoiceProgress::ChoiceProgress() : began_(RunMeter::now()) {}
 
+PlanProgress ChoiceProgress::listener() {
+  return {.tried = [this](u32 candidates, double best) { tried(candidates, best); },
+          .trying_change = [this](std::string_view change) { trying(change); }};
+}
+
 void ChoiceProgress::tried(u32 candidates, double best_step_seconds) {
   if (RunMeter::now() - began_ < silent_seconds) return;
   const std::string_view what = "choosing a plan by predicted time";
@@ -22,9 +27,7 @@ void ChoiceProgress::tried(u32 candidates, double best_step_seconds) {
   line_.show(what, line, fmt::format("{} ...", what));
 }
 
-ChangeProgress::ChangeProgress() : began_(RunMeter::now()) {}
-
-void ChangeProgress::trying(std::string_view change) {
+void ChoiceProgress::trying(std::string_view change) {
   if (RunMeter::now() - began_ < silent_seconds) return;
   constexpr std::string_view what = "the job does not fit: looking for what would";
   line_.show(what, fmt::format(" {}: {}", what, change), fmt::format("{} ...", what));

@@ -1,32 +1,24 @@
 // That a plan is being chosen, or what to change where there is none: said where it takes longer than people
-// wait in silence.
+// wait in silence, and only to who asks.
 #pragma once
 
 #include <string_view>
 
 #include "report/status_line.h"
-#include "tidepool/types.h"
+#include "trainer/plan_run.h"
 
 namespace tidepool {
 
 class ChoiceProgress {
  public:
   ChoiceProgress();
-  // As PlanTried. Silent for the first second.
-  void tried(u32 candidates, double best_step_seconds);
+  // To be told by plan_run, for as long as this lives. Silent for the first second.
+  PlanProgress listener();
 
  private:
-  const double began_;
-  StatusLine line_;
-};
-
-class ChangeProgress {
- public:
-  ChangeProgress();
-  // Before a change is tried. Silent for the first second.
+  void tried(u32 candidates, double best_step_seconds);
   void trying(std::string_view change);
 
- private:
   const double began_;
   StatusLine line_;
 };

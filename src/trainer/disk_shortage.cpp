@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "io/file_system.h"
 #include "report/units.h"
+#include "text/change_text.h"
 
 namespace tidepool {
 namespace {
@@ -14,16 +17,36 @@ std::string elsewhere(const Config& config) {
   return fmt::format("point {} at a directory on an SSD", where);
 }
 
+bool wants_disk(const Error& error) {
+  return std::ranges::any_of(error.changes,
+                             [](const Change& change) { return sets_budget(change, Tier::disk); });
+}
+
+// What else is short, found as if the disk had room. It is advised only where that is true of what is needed
+// then.
+Error beside_the_disk(Error other, const Config& config, const ModelGraph& graph, PlanOptions options,
+                      Bytes disk) {
+  if (other.changes.empty()) return other;
+  options.budgets = raised_by(other.changes.front(), options.budgets);
+  options.budgets.disk = disk;
+  options.advise = false;
+  if (check_fits(graph, options)) return other;
+  other.message += fmt::format("; the swap directory {} has {} free, which is too little as well",
+                               swap_directory(config), bytes_text(disk));
+  other.changes.clear();
+  return other;
+}
+
 }  // namespace
 
 Error explain_disk(const Config& config, const ModelGraph& graph, PlanOptions options, Error error) {
   if (error.kind != ErrorKind::does_not_fit || config.memory.budgets.disk != disk_auto) return error;
   // The search for a plan may take seconds: not again where more disk would not help.
-  if (error.message.find("memory.disk=") == std::string::npos) return error;
+  if (!wants_disk(error)) return error;
   const Bytes has = options.budgets.disk;
   options.budgets.disk = disk_auto;  // more than there can be
   const Result<Plan> plan = make_plan(graph, options);
-  if (!plan) return plan.error();
+  if (!plan) return beside_the_disk(plan.error(), config, graph, options, has);
   const Bytes need = plan->tiers[static_cast<u32>(Tier::disk)].planned_peak;
   const std::string dir = swap_directory(config);
   const Result<FileSystem> at = look_at_file_system(dir);

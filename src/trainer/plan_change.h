@@ -7,7 +7,7 @@
 namespace tidepool {
 
 // A line for people on how two plan texts differ: settings and budgets by name, else that places and
-// movements do. Empty: they are the same.
+// movements do; and what that does to losses and weights. Empty: they are the same.
 std::string plan_change(std::string_view before, std::string_view now);
 
 }  // namespace tidepool

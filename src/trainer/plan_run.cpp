@@ -7,55 +7,64 @@
 #include "machine/machine_file.h"
 #include "machine/machine_of_gpus.h"
 #include "report/units.h"
-#include "tidepool/check.h"
+#include "text/change_text.h"
 #include "trainer/alternatives.h"
+#include "trainer/budget_room.h"
 #include "trainer/disk_shortage.h"
 #include "trainer/session.h"
 
 namespace tidepool {
 namespace {
 
-Result<void> check_budget(const Budgets& budgets, const Machine& machine, Tier tier, Bytes has) {
-  const Bytes budget = budgets.of(tier);
-  if (has.value == 0 || budget <= has) return {};
+Result<void> check_budget(const Budgets& budgets, const BudgetRoom& room, Tier tier) {
+  const std::optional<Bytes> has = room.of(tier);
+  if (!has || budgets.of(tier) <= *has) return {};
   return Error{
       ErrorKind::does_not_fit,
       fmt::format("memory.{}={} is more than {} has ({}): set memory.{} to what training may use of it",
-                  name(tier), bytes_text(budget), machine.name, bytes_text(has), name(tier))};
-}
-
-// Devices made of cores have their arenas in the host's memory.
-Result<void> check_shared_memory(const PlanOptions& options, const Machine& machine) {
-  const Bytes has = machine.host.memory;
-  if (machine.device.kind != DeviceKind::cpu || has.value == 0) return {};
-  const Budgets& budgets = options.budgets;
-  CHECK(budgets.host <= has, budgets.host.value, has.value);
-  if (budgets.device.value <= (has - budgets.host).value / options.devices) return {};
-  return Error{
-      ErrorKind::does_not_fit,
-      fmt::format("memory.device={} for each of {} device{} and memory.host={} lie in the same memory, and "
-                  "are more than {} has ({}): lower memory.device or memory.host{}",
-                  bytes_text(budgets.device), options.devices, options.devices == 1 ? "" : "s",
-                  bytes_text(budgets.host), machine.name, bytes_text(has),
-                  options.devices == 1 ? "" : ", or name fewer devices in machine.executor")};
-}
-
-Result<void> check_budgets(const PlanOptions& options, const Machine& machine) {
-  TRY(check_budget(options.budgets, machine, Tier::device, machine.device.memory));
-  TRY(check_budget(options.budgets, machine, Tier::host, machine.host.memory));
-  return check_shared_memory(options, machine);
+                  name(tier), bytes_text(budgets.of(tier)), room.machine, bytes_text(*has), name(tier))};
 }
 
 // Rates that nobody gave would be made up, and the plan with them.
-Result<void> check_disk(const Config& config, const Machine& machine) {
-  const Budgets& budgets = config.memory.budgets;
-  if (budgets.disk == disk_auto || budgets.disk.value == 0) return {};
-  if (machine.disk != DiskRates{}) return check_budget(budgets, machine, Tier::disk, machine.disk.capacity);
+Result<void> check_disk(const Config& config, const Budgets& budgets, const BudgetRoom& room) {
+  if (room.disk != Bytes{0} || budgets.disk.value == 0) return check_budget(budgets, room, Tier::disk);
   return Error{
       ErrorKind::usage,
       fmt::format("memory.disk={}, and {} has no disk: give the file a section 'disk' with capacity, "
                   "read and write, or set memory.disk=0",
                   bytes_text(budgets.disk), config.machine.file)};
+}
+
+// Devices made of cores have their arenas in the host's memory.
+Result<void> check_shared_memory(const Budgets& budgets, const BudgetRoom& room) {
+  if (room.takes_together(budgets)) return {};
+  return Error{ErrorKind::does_not_fit,
+               fmt::format("{}: lower memory.device or memory.host{}", shared_memory_text(room, budgets),
+                           room.devices == 1 ? "" : ", or name fewer devices in machine.executor")};
+}
+
+Result<void> check_budgets(const Config& config, const Budgets& budgets, const BudgetRoom& room) {
+  TRY(check_disk(config, budgets, room));
+  TRY(check_budget(budgets, room, Tier::device));
+  TRY(check_budget(budgets, room, Tier::host));
+  return check_shared_memory(budgets, room);
+}
+
+std::string gpus_up_to(u32 count) {
+  std::string executor = "cuda:0";
+  for (u32 gpu = 1; gpu < count; ++gpu) executor += fmt::format(",{}", gpu);
+  return executor;
+}
+
+Setting executor_of(std::string value) { return {"machine.executor", std::move(value)}; }
+
+bool takes_all(const Machine& machine) { return machine.device.count <= devices_max; }
+
+// On all of its GPUs, or as many as a run takes.
+Setting executor_for(const Machine& machine) {
+  if (machine.device.kind == DeviceKind::cpu) return executor_of("cpu");
+  if (machine.device.count == 1) return executor_of("cuda:0");
+  return executor_of(takes_all(machine) ? "auto" : gpus_up_to(devices_max));
 }
 
 // `train` computes on what is here, and a file of the same kind tells rates only.
@@ -74,28 +83,34 @@ Result<void> check_kind_is_meant(const Config& config, const Machine& machine) {
   const bool file_has_gpus = machine.device.kind != DeviceKind::cpu,
              asks_for_gpus = !config.machine.gpus().empty();
   if (file_has_gpus == asks_for_gpus || (file_has_gpus && config.machine.devices() == 1)) return {};
+  const Setting mended = executor_for(machine);
+  const char* const others = !file_has_gpus              ? ", or cpu:N for N devices made of its cores"
+                             : machine.device.count == 1 ? ""
+                             : takes_all(machine)        ? " for all of its GPUs, cuda:0,1,... for some"
+                                                         : ", or others of its GPUs";
   return Error{
       ErrorKind::usage,
-      fmt::format("machine.executor={}, and {} has devices of kind {}: write machine.executor={}, or "
-                  "name a machine file of kind {}",
+      fmt::format("machine.executor={}, and {} has devices of kind {}: write {}{}, or name a machine "
+                  "file of kind {}",
                   config.machine.executor, config.machine.file, file_has_gpus ? "cuda" : "cpu",
-                  file_has_gpus ? "auto for all of its GPUs, cuda:0,1,... for some"
-                                : "cpu, or cpu:N for N devices made of its cores",
-                  asks_for_gpus ? "cuda" : "cpu")};
+                  setting_text(mended), others, asks_for_gpus ? "cuda" : "cpu"),
+      {Change{{mended}, ""}}};
 }
 
 Result<void> check_gpus_are_there(const Config& config, const Machine& machine) {
   const std::vector<u32> gpus = config.machine.gpus();
   const u32 count = machine.device.count;
   if (gpus.empty() || std::ranges::max(gpus) < count) return {};
+  const Setting mended = executor_for(machine);
+  std::string what_to_do = fmt::format("write {}", setting_text(mended));
+  if (count > 1)
+    what_to_do = fmt::format("name some of 0 to {}, or {}{}", count - 1, what_to_do,
+                             takes_all(machine) ? " for all of them" : "");
   return Error{
       ErrorKind::usage,
       fmt::format("machine.executor={} names GPU {}, and {} has {} (device.count), counted from 0: {}",
-                  config.machine.executor, std::ranges::max(gpus), config.machine.file, count,
-                  count == 1 ? "write machine.executor=cuda:0"
-                             : fmt::format("name some of 0 to {}, or write machine.executor=auto for "
-                                           "all of them",
-                                           count - 1))};
+                  config.machine.executor, std::ranges::max(gpus), config.machine.file, count, what_to_do),
+      {Change{{mended}, ""}}};
 }
 
 // Where the executor names none, all of the file's are taken.
@@ -103,10 +118,13 @@ Result<void> check_not_too_many(const Config& config, const Machine& machine) {
   const DeviceRates& device = machine.device;
   if (device.kind == DeviceKind::cpu || device.count <= devices_max || !config.machine.gpus().empty())
     return {};
-  return Error{ErrorKind::usage,
-               fmt::format("{} has {} devices (device.count), and a run takes at most {}: name so many with "
-                           "machine.executor=cuda:0,1,...",
-                           config.machine.file, device.count, devices_max)};
+  const Setting mended = executor_for(machine);
+  return Error{
+      ErrorKind::usage,
+      fmt::format("{} has {} devices (device.count), and a run takes at most {}: write {}, or others "
+                  "of them",
+                  config.machine.file, device.count, devices_max, setting_text(mended)),
+      {Change{{mended}, ""}}};
 }
 
 Result<void> check_devices(const Config& config, const Machine& machine, PlanFor who) {
@@ -134,8 +152,7 @@ Config on_machine(const Config& config, const std::optional<Machine>& machine) {
   const DeviceRates& device = machine->device;
   const bool is_refused = config.machine.devices() > 1 || device.count > devices_max;  // by question_of
   if (device.kind == DeviceKind::cpu || is_refused) return out;
-  executor = "cuda:0";
-  for (u32 gpu = 1; gpu < device.count; ++gpu) executor += fmt::format(",{}", gpu);
+  executor = gpus_up_to(device.count);
   return out;
 }
 
@@ -153,20 +170,21 @@ Result<RunQuestion> question_of(const Config& config, PlanFor who, std::optional
     out.options = plan_options(config, out.machine->disk.capacity);
   }
   if (!out.machine) return out;
-  if (!here) TRY(check_disk(config, *out.machine));
-  TRY(check_budgets(out.options, *out.machine));
+  TRY(check_budgets(config, out.options.budgets, room_of(*out.machine, who, out.options.devices)));
   out.machine = machine_of_gpus(*std::move(out.machine), config.machine.gpus());
   return out;
 }
 
-Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor who, const PlanTried& tried,
-                         std::optional<Machine> read) {
+Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor who,
+                         const PlanProgress& progress, std::optional<Machine> read) {
   TRY_ASSIGN(RunQuestion question, question_of(config, who, std::move(read)));
   RunPlan out{.options = question.options, .machine = std::move(question.machine)};
   const auto explain = [&](const Error& error) {
     const bool disk_is_here = who == PlanFor::this_machine || !out.machine;
-    return add_alternatives(config, out.options, out.machine,
-                            disk_is_here ? explain_disk(config, graph, out.options, error) : error);
+    const BudgetRoom room = out.machine ? room_of(*out.machine, who, out.options.devices) : BudgetRoom{};
+    return add_alternatives(config, out.options, room,
+                            disk_is_here ? explain_disk(config, graph, out.options, error) : error,
+                            {.trying = progress.trying_change});
   };
   if (!out.machine) {
     Result<Plan> plan = make_plan(graph, out.options);
@@ -174,7 +192,7 @@ Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor 
     out.plan = *std::move(plan);
     return out;
   }
-  Result<Choice> chosen = choose_plan(graph, out.options, *out.machine, {.tried = tried});
+  Result<Choice> chosen = choose_plan(graph, out.options, *out.machine, {.tried = progress.tried});
   if (!chosen) return explain(chosen.error());
   Choice choice = *std::move(chosen);
   out.options = choice.options;
@@ -192,7 +210,7 @@ std::vector<std::string> describe_choice(const Config& config, const RunPlan& ru
                               bytes_text(Bytes{4 * run.plan.chunk_elements}), run.plan.sweeps,
                               run.plan.sweeps == 1 ? "" : "s", seconds_text(run.forecast->step_seconds)));
   const bool to_disk = run.plan.tiers[static_cast<u32>(Tier::disk)].planned_peak.value > 0;
-  if (to_disk && run.machine->disk == DiskRates{})
+  if (to_disk && !has_disk(*run.machine))
     notes.push_back(fmt::format("{} holds no disk: {} read and {} written per second were assumed",
                                 config.machine.file,
                                 bytes_text(per_second(run.machine->disk.read_bytes_per_s)),

@@ -9,6 +9,8 @@
 
 #include "advisor/choose.h"
 #include "config/config.h"
+#include "trainer/alternatives.h"
+#include "trainer/plan_for.h"
 
 namespace tidepool {
 
@@ -19,10 +21,6 @@ struct RunPlan {
   std::optional<Forecast> forecast;  // on that machine
   u32 candidates = 1;                // plans compared
 };
-
-// `train` runs on this machine, and cannot but for a machine made of the same stuff; `tidepool plan` plans
-// for the machine that the file describes, its devices and its disk.
-enum class PlanFor : u8 { this_machine, machine_of_file };
 
 // machine.file; empty where the config names none. Errors: as load_machine.
 Result<std::optional<Machine>> machine_of_file(const Config&);
@@ -41,10 +39,15 @@ struct RunQuestion {
 // `read`: machine.file, where the caller has read it before; a pipe can be read once only.
 Result<RunQuestion> question_of(const Config&, PlanFor, std::optional<Machine> read = std::nullopt);
 
-// Deterministic: same config, machine file and budgets give the same plan. `tried`: as in choose_plan;
-// `read`: as in question_of.
-// Errors: as question_of and make_plan.
-Result<RunPlan> plan_run(const Config&, const ModelGraph&, PlanFor, const PlanTried& tried = {},
+// Told while a plan is looked for, and where none fits, what would.
+struct PlanProgress {
+  PlanTried tried;
+  ChangeTried trying_change;
+};
+
+// Deterministic: same config, machine file and budgets give the same plan. `read`: as in question_of.
+// Errors: as question_of and make_plan, with more advice.
+Result<RunPlan> plan_run(const Config&, const ModelGraph&, PlanFor, const PlanProgress& = {},
                          std::optional<Machine> read = std::nullopt);
 
 // For people: how the plan came about. Empty without machine.file.

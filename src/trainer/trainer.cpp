@@ -161,10 +161,8 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   Result<void> choose() {
     ChoiceProgress progress;
-    const PlanTried tried = [&](u32 count, double best) {
-      if (!request_.quiet) progress.tried(count, best);
-    };
-    TRY_ASSIGN(chosen_, plan_run(config_, graph_, PlanFor::this_machine, tried));
+    TRY_ASSIGN(chosen_, plan_run(config_, graph_, PlanFor::this_machine,
+                                 request_.quiet ? PlanProgress{} : progress.listener()));
     choice_notes_ = describe_choice(config_, chosen_);
     return {};
   }
@@ -177,7 +175,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (!other.empty()) outputs_.say(other);
   }
 
-  // A plan of its own is no fault of a resumed run: numbers do not depend on it. But it is said.
+  // A plan of its own is no fault of a resumed run. But it is said, and what it does to the numbers.
   Result<void> describe_run() {
     const std::string plan = plan_text(config_, session_->plan());
     if (!request_.resume.empty()) {
@@ -425,10 +423,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     const EvalResult result = session_->executor().take_eval();
     const double loss = result.loss_sum / static_cast<double>(result.target_tokens);
     state_.eval_losses.push_back({issued_, loss});
-    if (best_evaluation(state_.eval_losses) == &state_.eval_losses.back()) {
-      best_unsaved_ = true;
-      state_.best_eval_loss = loss;
-    }
+    if (best_evaluation(state_.eval_losses) == &state_.eval_losses.back()) best_unsaved_ = true;
     const double took = RunMeter::now() - began;
     outputs_.say(fmt::format("step {}: eval_loss {}, perplexity {} over {} tokens in {:.1f} s", issued_,
                              loss_text(loss), perplexity_text(loss), result.target_tokens, took));

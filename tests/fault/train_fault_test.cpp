@@ -13,6 +13,7 @@
 #include "tests/support/child_run.h"
 #include "tests/support/lora_fixture.h"
 #include "tests/support/train_fixture.h"
+#include "text/change_text.h"
 
 namespace tidepool {
 namespace {
@@ -342,7 +343,7 @@ TEST(RunDirectory, OtherAdaptersAreRefusedByTheirKeys) {
   expect_error(other, ErrorKind::usage, "lora.r is 4 there and 0 here. Set section lora as there", "auto");
 }
 
-// What the error advises is a change that fits, as its text says it.
+// What the error advises is a change that fits.
 TEST(DoesNotFit, AdviceFits) {
   const TrainDir dir;
   Config config = testing::small_config(dir);
@@ -350,12 +351,12 @@ TEST(DoesNotFit, AdviceFits) {
   SCOPED_TRACE(how_to_repeat(config));
   const auto report = testing::run(config);
   ASSERT_FALSE(report);
-  ASSERT_EQ(report.error().kind, ErrorKind::does_not_fit);
+  const Error refusal = report.error();
+  const std::string& message = refusal.message;
+  ASSERT_EQ(refusal.kind, ErrorKind::does_not_fit) << message;
+  ASSERT_FALSE(refusal.changes.empty()) << message;
   std::vector<std::string> advice;
-  const std::string& message = report.error().message;
-  for (u64 at = message.find("set "); at != std::string::npos; at = message.find("set ", at + 1))
-    advice.push_back(message.substr(at + 4, message.find(';', at) - at - 4));
-  ASSERT_FALSE(advice.empty()) << message;
+  for (const Setting& setting : refusal.changes.front().settings) advice.push_back(setting_text(setting));
   const auto advised = parse_config(to_yaml(config), "advised", advice);
   ASSERT_TRUE(advised) << advised.error().message << "\n" << message;
   const auto mended = testing::run(*advised);

@@ -261,17 +261,29 @@ TEST_P(Checkpoint, loads_as_weights_for_either_precision) {
 }
 
 TEST(CheckpointNames, are_one_to_one) {
-  for (const DirectoryName n : {DirectoryName{.step = 0}, DirectoryName{.step = 50000},
-                                DirectoryName{.step = 7, .mark = DirectoryMark::tmp, .pid = 1},
-                                DirectoryName{.step = 7, .mark = DirectoryMark::old, .pid = 23},
-                                DirectoryName{.step = 7, .mark = DirectoryMark::gone, .pid = 456}}) {
-    EXPECT_EQ(parse_directory_name(to_text(n)), n);
+  for (const CheckpointName n : {CheckpointName{.step = 0}, CheckpointName{.step = 50000},
+                                 CheckpointName{.step = 7, .mark = CheckpointMark::tmp, .pid = 1},
+                                 CheckpointName{.step = 7, .mark = CheckpointMark::old, .pid = 23},
+                                 CheckpointName{.step = 7, .mark = CheckpointMark::gone, .pid = 456}}) {
+    EXPECT_EQ(parse_checkpoint_name(to_text(n)), n);
   }
   for (const char* other : {"checkpoint-", "checkpoint-x", "checkpoint--1", "checkpoint-05",
                             "checkpoint-5.tmp", "checkpoint-5.tmp-", "checkpoint-5.tmp-x", "checkpoint-5 ",
                             "Checkpoint-5", "checkpoint-99999999999999999999999"}) {
-    EXPECT_FALSE(parse_directory_name(other).has_value()) << other;
+    EXPECT_FALSE(parse_checkpoint_name(other).has_value()) << other;
   }
+}
+
+TEST(CheckpointTrainerState, says_which_evaluation_is_the_best) {
+  TrainerState s = testing::some_state(6);
+  s.eval_losses = {{2, 3.0}, {4, 2.5}, {6, 2.75}};
+  const std::string text = to_text(s);
+  EXPECT_THAT(text, HasSubstr("\"best_eval_loss\": \"0x1.4p+1\""));
+  EXPECT_THAT(text, HasSubstr("\"best_eval_step\": 4"));
+  EXPECT_EQ(parse_trainer_state(text, "x").value(), s);
+  s.eval_losses.clear();
+  EXPECT_THAT(to_text(s), HasSubstr("\"best_eval_loss\": \"0x0p+0\""));
+  EXPECT_THAT(to_text(s), ::testing::Not(HasSubstr("best_eval_step")));
 }
 
 TEST(CheckpointTrainerState, keeps_every_double) {

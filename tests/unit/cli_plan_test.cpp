@@ -81,6 +81,19 @@ TEST(CliPlan, json_says_what_is_short_where_nothing_fits) {
   EXPECT_EQ(json->at("advice").as_object().size(), 1u);
 }
 
+// A refused value was once told as advice, cut off at its unit.
+TEST(CliPlan, json_advises_only_what_mends) {
+  const auto advice = [](const std::string& refused) {
+    const Outcome r = plan({machine, "memory.device=100MiB", "memory.host=64MiB", refused, "--json"});
+    const auto json = parse_json(r.out, ErrorKind::internal, "stdout");
+    EXPECT_TRUE(json) << r.out;
+    return json ? json->at("advice").as_object() : boost::json::object();
+  };
+  EXPECT_EQ(advice("memory.disk=9TiB"), boost::json::object());
+  EXPECT_EQ(advice("machine.executor=cuda:0,1"), (boost::json::object{{"machine.executor", "cuda:0"}}));
+  EXPECT_EQ(advice("machine.executor=cpu:2"), (boost::json::object{{"machine.executor", "cuda:0"}}));
+}
+
 TEST(CliPlan, a_machine_without_a_disk_takes_no_disk_budget) {
   const std::string file = ::testing::TempDir() + "no_disk.yaml";
   std::ofstream(file) << "device: {memory: 24GiB, memory_rate: 907 GB/s, fp32: 82.6 TFLOP/s}\n"

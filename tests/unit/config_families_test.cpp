@@ -146,6 +146,16 @@ TEST(ModelDirectory, OfARunNamesItsNewestCheckpoint) {
               HasSubstr("`tidepool export " + run + "/checkpoint-10 OUT` and name OUT"));
 }
 
+// It said "name its newest checkpoint, run/checkpoint-7", which is not there.
+TEST(ModelDirectory, OnlyWhatResumingKnowsIsACheckpoint) {
+  const test::ScratchDir scratch;
+  const std::string yaml = with("model: " + scratch.path() + "\n");
+  std::filesystem::create_directories(scratch / "checkpoint-007");
+  EXPECT_THAT(fault_of(yaml), ::testing::Not(HasSubstr("newest checkpoint")));
+  std::filesystem::create_directories(scratch / "checkpoint-3");
+  EXPECT_THAT(fault_of(yaml), HasSubstr("newest checkpoint, " + (scratch / "checkpoint-3")));
+}
+
 std::string hf_fault(std::string_view text) {
   const auto model = parse_hf_config(text, ErrorKind::bad_input, "config.json");
   if (model) return "no error";

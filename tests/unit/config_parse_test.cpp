@@ -57,6 +57,16 @@ TEST(ConfigParse, UnknownKeyNamesTheNearest) {
   EXPECT_THAT(fault_of(with("max_steps: 3\n")), HasSubstr("put it under 'train:'"));
 }
 
+// nanoGPT's "bias" was answered with PEFT's.
+TEST(ConfigParse, AKeyOfOthersMeansWhatItDoesInItsSection) {
+  EXPECT_THAT(fault_of(with("model: {bias: false}\n")), HasSubstr("gpt2 models have biases"));
+  EXPECT_THAT(fault_of(with("lora: {bias: all}\n")), HasSubstr("adapters alone are trained"));
+  EXPECT_THAT(fault_of(smallest, {"model.bias=false"}), HasSubstr("gpt2 models have biases"));
+  EXPECT_THAT(fault_of(smallest, {"bias=none"}), HasSubstr("that is what Tidepool does"));
+  EXPECT_THAT(fault_of(smallest, {"bias=all"}),
+              HasSubstr("one key in section 'lora' and another in 'model'; name the section"));
+}
+
 TEST(ConfigParse, WrongValuesNameTheKeyAndLine) {
   EXPECT_EQ(fault_of("data: {train: a}\nmemory:\n  host: 1GiB\n  device: 20\n"),
             "c.yaml:4: memory.device: '20' has no unit; write 20GiB (or MiB, KiB, GB, MB)");

@@ -21,6 +21,7 @@
 namespace tidepool {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 ModelConfig small(Family family) {
@@ -144,14 +145,23 @@ TEST(LoraConfigFile, NeedsItsRank) {
   EXPECT_FALSE(parse_config(yaml(base, "{r: 0, lora_alpha: 16}"), "c.yaml", {})->lora.on());
 }
 
+std::string answer_on(const std::string& key) {
+  const auto c =
+      parse_config(yaml(test::family_directory("llama_tied"), "{r: 4, " + key + "}"), "c.yaml", {});
+  return c ? "no error" : c.error().message;
+}
+
 TEST(LoraConfigFile, KeysOfPeftAreAnswered) {
-  for (const char* key :
-       {"bias: none", "task_type: CAUSAL_LM", "use_dora: true", "modules_to_save: [lm_head]"}) {
-    const auto c = parse_config(
-        yaml(test::family_directory("llama_tied"), std::string("{r: 4, ") + key + "}"), "c.yaml", {});
-    ASSERT_FALSE(c) << key;
-    EXPECT_THAT(c.error().message, HasSubstr("leave the key out")) << key;
-  }
+  for (const char* key : {"bias: all", "task_type: SEQ_CLS", "use_dora: true", "modules_to_save: [lm_head]"})
+    EXPECT_THAT(answer_on(key), HasSubstr("leave the key out")) << key;
+  EXPECT_THAT(answer_on("use_rslora: true"),
+              HasSubstr("if it is true, set lora.lora_alpha to lora_alpha times"));
+}
+
+// "use_rslora: false" was answered with another lora_alpha.
+TEST(LoraConfigFile, WhatPeftWritesAnywayIsToBeLeftOut) {
+  for (const char* key : {"bias: none", "task_type: CAUSAL_LM", "use_dora: false", "use_rslora: false"})
+    EXPECT_THAT(answer_on(key), EndsWith("; that is what Tidepool does; leave the key out")) << key;
 }
 
 // ---- which modules adapter_config.json names

@@ -4,6 +4,7 @@
 
 #include "config/config.h"
 #include "planner/plan_size.h"
+#include "text/change_text.h"
 #include "trainer/session.h"
 
 namespace tidepool {
@@ -15,22 +16,20 @@ Result<Config> quickstart_with(const std::vector<std::string>& overrides) {
   return load_config(TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", overrides);
 }
 
-// "" if it can be planned; checks only, plans nothing.
-std::string complaint(std::vector<std::string> overrides, u64 chunk_elements = 32 * kib) {
+// Its message is "" if it can be planned; checks only, plans nothing.
+Error refusal(const std::vector<std::string>& overrides, u64 chunk_elements = 32 * kib) {
   const Result<Config> config = quickstart_with(overrides);
-  if (!config) return config.error().message;
+  if (!config) return config.error();
   const PlanOptions options = plan_options(*config);
   const u64 elements = options.chunk_bytes.value != 0 ? options.chunk_bytes.value / 4 : chunk_elements;
   const auto checked = check_plan_size(make_graph(*config).value(), options, elements);
-  if (checked) return "";
+  if (checked) return {};
   EXPECT_EQ(checked.error().kind, ErrorKind::usage);
-  return checked.error().message;
+  return checked.error();
 }
 
-// "... set KEY=VALUE ...": the advice, as an override.
-std::string advice_in(const std::string& message, const std::string& key) {
-  const size_t at = message.find(key + "=");
-  return at == std::string::npos ? "" : message.substr(at, message.find_first_of(" ,;", at) - at);
+std::string complaint(const std::vector<std::string>& overrides, u64 chunk_elements = 32 * kib) {
+  return refusal(overrides, chunk_elements).message;
 }
 
 TEST(PlanSize, SensibleUsesArePossible) {
@@ -48,12 +47,14 @@ TEST(PlanSize, WhatHangsIsRefusedWithAValueThatWorks) {
       {{"n_embd=1024", "n_layer=100", "chunk_size=4KiB"}, "memory.chunk_size"},
       {{"vocab_size=16777216"}, "memory.chunk_size"}};
   for (const auto& [overrides, key] : cases) {
-    const std::string message = complaint(overrides);
-    const std::string advice = advice_in(message, key);
-    ASSERT_NE(advice, "") << message;
+    const Error error = refusal(overrides);
+    ASSERT_EQ(error.changes.size(), 1u) << error.message;
+    const Setting advice = error.changes.front().settings.at(0);
+    EXPECT_EQ(advice.key, key);
+    EXPECT_THAT(error.message, HasSubstr("set " + setting_text(advice)));
     std::vector<std::string> mended = overrides;
-    mended.push_back(advice);
-    EXPECT_EQ(complaint(mended), "") << message;
+    mended.push_back(setting_text(advice));
+    EXPECT_EQ(complaint(mended), "") << error.message;
   }
   EXPECT_THAT(complaint({"n_layer=65536"}), HasSubstr("n_layer"));
   EXPECT_THAT(complaint({"gradient_accumulation_steps=4294967294"}),

@@ -2,23 +2,13 @@
 // typed "does not fit" whose budgets do fit.
 #include <gtest/gtest.h>
 
-#include <regex>
-
 #include "planner/lower_bound.h"
 #include "planner/verify.h"
 #include "tests/support/random_case.h"
+#include "text/change_text.h"
 
 namespace tidepool {
 namespace {
-
-// "set memory.device=12MiB" in a does_not_fit message.
-void follow_advice(const std::string& message, Budgets& budgets) {
-  const std::regex advice("memory\\.(device|host|disk)=([0-9]+)([KM])iB");
-  for (std::sregex_iterator it(message.begin(), message.end(), advice), end; it != end; ++it) {
-    const Bytes bytes{std::stoull((*it)[2]) * ((*it)[3] == "K" ? kib : mib)};
-    ((*it)[1] == "device" ? budgets.device : (*it)[1] == "host" ? budgets.host : budgets.disk) = bytes;
-  }
-}
 
 struct Counts {
   u32 fitted = 0, advised = 0, budgets = 0,
@@ -45,10 +35,14 @@ void check(u32 seed, u32 devices, Counts& counts) {
   Result<Plan> plan = make_plan(graph, c.options);
   ++(plan ? counts.fitted : counts.advised);
   if (!plan) {
-    ASSERT_EQ(plan.error().kind, ErrorKind::does_not_fit) << plan.error().message;
-    const std::string message = plan.error().message;
+    const Error refusal = plan.error();
+    const std::string& message = refusal.message;
+    ASSERT_EQ(refusal.kind, ErrorKind::does_not_fit) << message;
     const PlanOptions had = c.options;
-    follow_advice(message, c.options.budgets);
+    ASSERT_EQ(refusal.changes.size(), 1u) << message;
+    c.options.budgets = raised_by(refusal.changes.front(), had.budgets);
+    for (const Setting& setting : refusal.changes.front().settings)
+      EXPECT_NE(message.find("set " + setting_text(setting)), std::string::npos) << message;
     check_least(graph, had, c.options, counts);
     plan = make_plan(graph, c.options);
     ASSERT_TRUE(plan) << "followed '" << message << "' but: " << plan.error().message;

@@ -9,6 +9,7 @@
 #include "io/disk_error.h"
 #include "tests/support/disk_fixture.h"
 #include "text/budget_text.h"
+#include "text/change_text.h"
 #include "text/nearest.h"
 
 namespace tidepool {
@@ -29,6 +30,19 @@ TEST(BudgetText, AShortageNeverContradictsItself) {
   EXPECT_EQ(shortage_text(Bytes{1200 * gib + 1}, Bytes{0}), "needs 1201GiB and has 0KiB (short by 1201GiB)");
   EXPECT_EQ(shortage_text(Bytes{100 * gib}, Bytes{63 * gib + 512 * mib}),
             "needs 100GiB and has 65024MiB (short by 37376MiB)");
+}
+
+TEST(ChangeText, SaysSettingsThatBudgetsAreRaisedBy) {
+  const Change change{{budget_setting(Tier::device, Bytes{73 * gib}),
+                       budget_setting(Tier::disk, Bytes{584 * kib}),
+                       {"train.precision", "bf16"}},
+                      "a remark"};
+  EXPECT_EQ(change_text(change), "memory.device=73GiB memory.disk=584KiB train.precision=bf16 (a remark)");
+  EXPECT_EQ(change_text({{change.settings[2]}, ""}), "train.precision=bf16");
+  EXPECT_TRUE(sets_budget(change, Tier::disk));
+  EXPECT_FALSE(sets_budget(change, Tier::host));
+  const Budgets had{Bytes{gib}, Bytes{2 * gib}, Bytes{3 * gib}};
+  EXPECT_EQ(raised_by(change, had), (Budgets{Bytes{73 * gib}, Bytes{2 * gib}, Bytes{3 * gib}}));
 }
 
 TEST(ErrnoText, SaysEachThingOnce) {

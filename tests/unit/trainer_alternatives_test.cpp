@@ -9,6 +9,7 @@
 #include "json/text.h"
 #include "tests/support/train_fixture.h"
 #include "text/budget_text.h"
+#include "text/change_text.h"
 #include "trainer/alternatives.h"
 #include "trainer/budget_room.h"
 #include "trainer/session.h"
@@ -17,6 +18,7 @@ namespace tidepool {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -37,12 +39,15 @@ Config config_with(const TrainDir& dir, Bytes device, Bytes host) {
   return config;
 }
 
-Error refused(const Config& config, const std::optional<Machine>& machine, u64 ops_max = change_ops_max) {
+BudgetRoom room_in(const Machine& machine) { return room_of(machine, PlanFor::machine_of_file, 1); }
+
+Error refused(const Config& config, const std::optional<Machine>& machine,
+              const AlternativesOptions& how = {}) {
   const PlanOptions options = plan_options(config, config.memory.budgets.disk);
   const Result<Plan> plan = make_plan(make_graph(config).value(), options);
   EXPECT_FALSE(plan);
   if (plan) return {};
-  return add_alternatives(config, options, machine, plan.error(), ops_max);
+  return add_alternatives(config, options, machine ? room_in(*machine) : BudgetRoom{}, plan.error(), how);
 }
 
 // All that is advised, each of it planned with the budgets that the machine takes.
@@ -59,11 +64,21 @@ void expect_taken(const Config& config, const Machine& machine, const Error& err
     const auto other = parse_config(to_yaml(config), "config", overrides);
     ASSERT_TRUE(other) << other.error().message;
     const PlanOptions options = plan_options(*other, other->memory.budgets.disk);
-    EXPECT_TRUE(takes_budgets(machine, plan_options(config, config.memory.budgets.disk), options.budgets))
-        << error.message;
+    EXPECT_TRUE(room_in(machine).takes(options.budgets)) << error.message;
     EXPECT_TRUE(check_fits(make_graph(*other).value(), options))
         << fmt::format("{}", fmt::join(overrides, " "));
   }
+}
+
+TEST(Alternatives, WhereAnErrorAdvisesNothingBudgetsAreSought) {
+  const TrainDir dir;
+  const Config config = config_with(dir, Bytes{64 * mib}, Bytes{200 * kib});
+  const Machine machine = box(Bytes{256 * mib}, Bytes{256 * mib});
+  const PlanOptions options = plan_options(config, Bytes{0});
+  const Error error = add_alternatives(config, options, room_in(machine),
+                                       {ErrorKind::does_not_fit, "the disk is too small as well"});
+  EXPECT_THAT(error.message, HasSubstr("too small as well; or instead set memory.host="));
+  expect_taken(config, machine, error);
 }
 
 TEST(Alternatives, AMachineWithoutADiskIsNotAdvisedOne) {
@@ -107,7 +122,76 @@ TEST(Alternatives, ASearchThatIsCutShortIsSaid) {
   const Config config = config_with(dir, Bytes{64 * kib}, Bytes{64 * mib});
   constexpr std::string_view cut = "was cut short";
   EXPECT_THAT(refused(config, std::nullopt).message, Not(HasSubstr(cut)));
-  EXPECT_THAT(refused(config, std::nullopt, 1).message, EndsWith(cut));
+  EXPECT_THAT(refused(config, std::nullopt, {.change_ops_max = 1}).message, EndsWith(cut));
+}
+
+TEST(Alternatives, WhereTheSearchWasCutItIsNotSaidThatNothingFits) {
+  const TrainDir dir;
+  const Config config = config_with(dir, Bytes{64 * kib}, Bytes{64 * mib});
+  const Error error = refused(config, box(Bytes{100 * kib}, Bytes{8 * gib}), {.ops_max = 1});
+  EXPECT_TRUE(error.changes.empty());
+  EXPECT_THAT(error.message, EndsWith("; use a smaller model, or a machine that has more; other changes may "
+                                      "fit: the search for them takes long and was cut short"));
+}
+
+// They were all that the machine has.
+TEST(Alternatives, BudgetsThatCouldNotBeTriedAreNotAdvised) {
+  const TrainDir dir;
+  const Config config = config_with(dir, Bytes{200 * kib}, Bytes{2 * mib});
+  ASSERT_GT(refused(config, std::nullopt).changes.size(), 1u);
+  const Error error = refused(config, std::nullopt, {.ops_max = 1});
+  EXPECT_EQ(error.changes.size(), 1u);  // the planner's
+  EXPECT_THAT(error.message, EndsWith("; or use a smaller model; other changes may fit: the search for them "
+                                      "takes long and was cut short"));
+}
+
+TEST(Alternatives, TheMessageSaysTheChanges) {
+  const TrainDir dir;
+  Config config = config_with(dir, Bytes{5 * mib}, Bytes{16 * mib});
+  config.train.per_device_train_batch_size = 64;
+  const Error error = refused(config, std::nullopt);
+  ASSERT_GT(error.changes.size(), 1u);
+  const Change batch{
+      {{"train.per_device_train_batch_size", "32"}, {"train.gradient_accumulation_steps", "2"}},
+      "as many tokens per step"};
+  EXPECT_THAT(error.changes, Contains(batch));
+  for (const Setting& setting : error.changes.front().settings)
+    EXPECT_THAT(error.message, HasSubstr("set " + setting_text(setting)));
+  for (size_t i = 1; i < error.changes.size(); ++i)
+    EXPECT_THAT(error.message, HasSubstr(change_text(error.changes[i])));
+}
+
+// 64 times as many micro-batches are more than can be planned, twice as many are not.
+TEST(Alternatives, OfManyMicroBatchesASmallerBatchIsFound) {
+  const TrainDir dir;
+  Config config = config_with(dir, Bytes{5 * mib}, Bytes{16 * mib});
+  config.train.per_device_train_batch_size = 64;
+  config.train.gradient_accumulation_steps = 72;
+  config.memory.sweeps = 72;
+  EXPECT_THAT(
+      refused(config, std::nullopt).message,
+      HasSubstr("train.per_device_train_batch_size=32 train.gradient_accumulation_steps=144 (as many"));
+}
+
+TEST(Alternatives, BudgetsThatFitAloneAndNotTogetherAreSaid) {
+  const TrainDir dir;
+  const Config config = config_with(dir, Bytes{200 * kib}, Bytes{2 * mib});
+  const BudgetRoom room{.machine = "box", .host = Bytes{7 * mib}, .is_shared = true};
+  const Change advice{
+      {budget_setting(Tier::device, Bytes{3 * mib}), budget_setting(Tier::host, Bytes{5 * mib})}, ""};
+  const Error error = add_alternatives(config, plan_options(config, Bytes{0}), room,
+                                       {ErrorKind::does_not_fit, "the job does not fit", {advice}});
+  EXPECT_THAT(error.message,
+              HasSubstr("; memory.device=3.00 MiB for each of 1 device and memory.host=5.00 MiB lie in the "
+                        "same memory, and are more than box has (7.00 MiB)"));
+}
+
+TEST(Alternatives, WhatIsTriedIsToldToWhoAsks) {
+  const TrainDir dir;
+  const Config config = config_with(dir, Bytes{64 * kib}, Bytes{64 * mib});
+  std::vector<std::string> told;
+  refused(config, std::nullopt, {.trying = [&](std::string_view change) { told.emplace_back(change); }});
+  EXPECT_THAT(told, Contains("weights in 16 bits"));
 }
 
 TEST(SearchWork, OfASearchThatIsCutTheFirstAttemptIsMade) {
@@ -125,25 +209,45 @@ TEST(SearchWork, OfASearchThatIsCutTheFirstAttemptIsMade) {
   EXPECT_GT(whole.ops, cut.ops);
 }
 
+TEST(SearchWork, CountsWhatLowersBudgetsAgain) {
+  const TrainDir dir;
+  const Config config = config_with(dir, Bytes{64 * kib}, Bytes{64 * mib});
+  const ModelGraph graph = make_graph(config).value();
+  const PlanOptions options = plan_options(config, Bytes{0});
+  PlanOptions larger = options;
+  larger.budgets.device = Bytes{8 * mib};
+  SearchWork once{.ops_max = ~u64{0}}, lowered{.ops_max = ~u64{0}};
+  ASSERT_TRUE(check_fits(graph, larger, &once));
+  ASSERT_TRUE(least_budgets(graph, options, larger.budgets, &lowered));
+  EXPECT_GE(lowered.ops, 2 * once.ops);
+}
+
 TEST(BudgetRoom, DevicesMadeOfCoresShareTheHost) {
   Machine machine = box(Bytes{}, Bytes{128 * gib});
   machine.device.kind = DeviceKind::cpu;
-  PlanOptions options{.budgets = {Bytes{gib}, Bytes{100 * gib}, Bytes{0}}, .devices = 2};
-  EXPECT_EQ(budget_most(machine, options, Tier::device), Bytes{14 * gib});
-  EXPECT_EQ(budget_most(machine, options, Tier::host), Bytes{126 * gib});
-  EXPECT_TRUE(takes_budgets(machine, options, {Bytes{4 * gib}, Bytes{120 * gib}, Bytes{0}}));
-  EXPECT_FALSE(takes_budgets(machine, options, {Bytes{5 * gib}, Bytes{120 * gib}, Bytes{0}}));
+  const BudgetRoom room = room_of(machine, PlanFor::machine_of_file, 2);
+  const Budgets had{Bytes{gib}, Bytes{100 * gib}, Bytes{0}};
+  EXPECT_EQ(room.most(had, Tier::device), Bytes{14 * gib});
+  EXPECT_EQ(room.most(had, Tier::host), Bytes{126 * gib});
+  EXPECT_TRUE(room.takes({Bytes{4 * gib}, Bytes{120 * gib}, Bytes{0}}));
+  EXPECT_FALSE(room.takes({Bytes{5 * gib}, Bytes{120 * gib}, Bytes{0}}));
 }
 
 // 24 GB are 22888 MiB and a bit: what a config can say must not be more than there is.
 TEST(BudgetRoom, IsWhatAConfigCanSay) {
-  Machine machine = box(Bytes{24'000'000'000}, Bytes{});
-  PlanOptions options{.budgets = {Bytes{gib}, Bytes{gib}, Bytes{0}}};
-  EXPECT_EQ(budget_text(budget_most(machine, options, Tier::device).value()), "22888MiB");
-  EXPECT_EQ(budget_most(machine, options, Tier::host), std::nullopt);
-  EXPECT_EQ(budget_most(machine, options, Tier::disk), Bytes{0});
-  options.budgets.disk = Bytes{gib};  // this computer's
-  EXPECT_EQ(budget_most(machine, options, Tier::disk), std::nullopt);
+  const BudgetRoom room = room_in(box(Bytes{24'000'000'000}, Bytes{}));
+  const Budgets had{Bytes{gib}, Bytes{gib}, Bytes{0}};
+  EXPECT_EQ(budget_text(room.most(had, Tier::device).value()), "22888MiB");
+  EXPECT_EQ(room.most(had, Tier::host), std::nullopt);
+}
+
+TEST(BudgetRoom, OfThisMachineTheFileKnowsNoDisk) {
+  Machine machine = box(Bytes{}, Bytes{});
+  EXPECT_EQ(room_of(machine, PlanFor::machine_of_file, 1).disk, Bytes{0});
+  EXPECT_EQ(room_of(machine, PlanFor::this_machine, 1).disk, std::nullopt);
+  machine.disk.capacity = Bytes{gib};
+  EXPECT_EQ(room_of(machine, PlanFor::machine_of_file, 1).disk, Bytes{gib});
+  EXPECT_EQ(room_of(machine, PlanFor::this_machine, 1).disk, std::nullopt);
 }
 
 }  // namespace

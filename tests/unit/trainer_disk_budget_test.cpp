@@ -7,6 +7,7 @@
 #include "io/swap_file.h"
 #include "planner/planner.h"
 #include "tests/support/train_fixture.h"
+#include "text/change_text.h"
 #include "trainer/disk_shortage.h"
 #include "trainer/session.h"
 
@@ -74,7 +75,7 @@ TEST(DiskBudget, AFullDiskIsAnIoFaultThatNamesIt) {
   EXPECT_THAT(error.message, ::testing::Not(HasSubstr("memory.disk=")));
 }
 
-TEST(DiskBudget, WhatElseIsShortIsToldAsIfTheDiskHadRoom) {
+TEST(DiskBudget, WhatElseIsShortIsToldBesideTheDisk) {
   const TrainDir dir;
   Config config = disk_config(dir, disk_auto);
   config.memory.budgets.device = Bytes{64 * kib};
@@ -83,7 +84,17 @@ TEST(DiskBudget, WhatElseIsShortIsToldAsIfTheDiskHadRoom) {
   const Error error = explain_disk(config, graph, full, make_plan(graph, full).error());
   EXPECT_EQ(error.kind, ErrorKind::does_not_fit);
   EXPECT_THAT(error.message, HasSubstr("device needs"));
-  EXPECT_THAT(error.message, ::testing::Not(HasSubstr("disk")));
+  EXPECT_THAT(error.message, HasSubstr("has 0 B free, which is too little as well"));
+  EXPECT_TRUE(error.changes.empty());
+}
+
+TEST(DiskBudget, AnErrorThatOnlyNamesTheDiskIsLeftAsItIs) {
+  const TrainDir dir;
+  const Config config = disk_config(dir, disk_auto);
+  const Error named{ErrorKind::does_not_fit, "memory.disk=9.00 TiB is more than box has"};
+  const Error error = explain_disk(config, make_graph(config).value(), plan_options(config, Bytes{0}), named);
+  EXPECT_EQ(error.kind, ErrorKind::does_not_fit);
+  EXPECT_EQ(error.message, named.message);
 }
 
 TEST(DiskBudget, TrainingUnderProcIsAnIoFault) {

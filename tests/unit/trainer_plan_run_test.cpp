@@ -11,7 +11,6 @@
 #include "machine/machine_file.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/plan_change.h"
 #include "trainer/plan_run.h"
 #include "trainer/session.h"
 
@@ -109,6 +108,20 @@ TEST(PlanRun, WhereNoSmallerJobFitsNoneIsTold) {
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("; or use a smaller model"));
   EXPECT_THAT(refused.error().message, ::testing::Not(HasSubstr("train.")));
+}
+
+// train goes by the disk that is here, of which the file knows nothing.
+TEST(PlanRun, TrainIsAdvisedADiskThatTheFileDoesNotHave) {
+  const TrainDir dir;
+  Config config = testing::small_config(dir);
+  config.memory.budgets = {Bytes{200 * kib}, Bytes{2 * mib}, Bytes{0}};
+  config.machine.file = write_machine(dir, "cores", [](Machine& m) { m.disk = {}; });
+  const ModelGraph graph = make_graph(config).value();
+  const auto train = plan_run(config, graph, PlanFor::this_machine),
+             plan = plan_run(config, graph, PlanFor::machine_of_file);
+  ASSERT_FALSE(train || plan);
+  EXPECT_THAT(train.error().message, HasSubstr("set memory.disk="));
+  EXPECT_THAT(plan.error().message, HasSubstr("and the machine has no disk"));
 }
 
 // The plan's page and the report's say the same bytes of a steady step; the means of a short run are others.
@@ -251,6 +264,37 @@ TEST(PlanRun, MoreGpusThanARunTakesAreToBeNamed) {
   EXPECT_EQ(refusal_of(config, "cuda:0,16"), "");
 }
 
+TEST(PlanRun, AnExecutorThatIsAdvisedIsTaken) {
+  const TrainDir dir;
+  Config config = tight_config(dir);
+  config.memory.budgets.device = Bytes{128 * mib};
+  const auto expect_mended = [&](const std::string& file, const std::string& executor) {
+    config.machine.file = file;
+    config.machine.executor = executor;
+    const Config there = on_machine(config, machine_of_file(config).value());
+    const auto question = question_of(there, PlanFor::machine_of_file);
+    ASSERT_FALSE(question) << executor;
+    ASSERT_EQ(question.error().changes.size(), 1u) << question.error().message;
+    const Setting advised = question.error().changes.front().settings.at(0);
+    EXPECT_EQ(advised.key, "machine.executor");
+    EXPECT_EQ(refusal_of(config, advised.value), "") << advised.value;
+  };
+  const auto gpus = [&](const std::string& name, void (*change)(Machine&)) {
+    return write_machine(dir, name, change);
+  };
+  expect_mended(gpus("cores", [](Machine&) {}), "cuda:0,1");
+  expect_mended(gpus("one", [](Machine& m) { m.device.kind = DeviceKind::cuda; }), "cuda:1");
+  const std::string two =
+      gpus("two", [](Machine& m) { m.device.kind = DeviceKind::cuda, m.device.count = 2; });
+  expect_mended(two, "cuda:2");
+  expect_mended(two, "cpu:2");
+  const std::string many =
+      gpus("many", [](Machine& m) { m.device.kind = DeviceKind::cuda, m.device.count = devices_max + 1; });
+  expect_mended(many, "cuda:17");
+  expect_mended(many, "auto");
+  expect_mended(many, "cpu:2");
+}
+
 TEST(PlanRun, GoesByTheSwitchesOfTheGpusThatAreNamed) {
   const TrainDir dir;
   Config config = tight_config(dir);
@@ -352,24 +396,6 @@ TEST(PlanRun, TrainingByAFileChangesNoNumber) {
   EXPECT_EQ(testing::numbers_of(*report), expected);
   EXPECT_EQ(report->disk_endurance, Bytes{1'000'000'000'000});
   EXPECT_EQ(testing::file_text(config.output.dir + "/plan.txt"), before);
-}
-
-TEST(PlanChange, NamesWhatDiffers) {
-  const TrainDir dir;
-  Config config = tight_config(dir);
-  const std::string before = text_of(config, PlanFor::this_machine);
-  EXPECT_EQ(plan_change(before, before), "");
-  config.memory.budgets.host = Bytes{4 * mib};
-  config.memory.sweeps = 2;
-  const std::string change = plan_change(before, text_of(config, PlanFor::this_machine));
-  EXPECT_THAT(change, HasSubstr("sweeps 1 -> 2"));
-  EXPECT_THAT(change, HasSubstr("host budget 3145728 -> 4194304"));
-  EXPECT_THAT(change, ::testing::Not(HasSubstr("peak")));
-  EXPECT_THAT(change, HasSubstr("losses and weights do not depend on it"));
-  config.train.gradient_accumulation_steps *= 2;
-  EXPECT_THAT(plan_change(before, text_of(config, PlanFor::this_machine)), HasSubstr("last digits differ"));
-  EXPECT_THAT(plan_change("tidepool plan 1\na 1\nhome x", "tidepool plan 1\na 1\nhome y"),
-              HasSubstr("other places"));
 }
 
 }  // namespace
