@@ -4,19 +4,30 @@
 #include <cstdio>
 #include <filesystem>
 #include <span>
+#include <system_error>
 #include <vector>
 
+#include "checkpoint/trainer_state.h"
 #include "cli/commands.h"
+#include "config/hf_config.h"
 #include "report/error_text.h"
 #include "report/html_report.h"
 #include "report/terminal.h"
+#include "text/path_text.h"
 #include "tidepool/read_file.h"
 
 namespace tidepool {
 namespace {
 
+namespace fs = std::filesystem;
+
+bool is_there(const fs::path& path) {
+  std::error_code unused;
+  return fs::exists(path, unused);
+}
+
 // "runs/b" -> "b": what tells the page of two runs from the page of one.
-std::string last_part(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+std::string last_part(const std::string& path) { return fs::path(path).filename().string(); }
 
 std::string page_path(const ReportArguments& arguments, const std::vector<RunFiles>& runs) {
   if (!arguments.html.empty()) return arguments.html;
@@ -28,12 +39,38 @@ std::string page_path(const ReportArguments& arguments, const std::vector<RunFil
 Result<void> check_page(const std::string& path) {
   constexpr std::string_view begin = "<!doctype html>";
   std::error_code unused;
-  if (!std::filesystem::is_regular_file(path, unused)) return {};
+  if (!fs::is_regular_file(path, unused)) return {};
   TRY_ASSIGN(const InputFile file, open_input(path, ErrorKind::io));
   std::string found(std::min<u64>(file.bytes, begin.size()), '\0');
   TRY(read_exactly(file.fd, path, 0, std::as_writable_bytes(std::span(found)), ErrorKind::io));
   if (found.empty() || found == begin) return {};
   return Error{ErrorKind::usage, fmt::format("--html {}: is there, and no page; name another file", path)};
+}
+
+// "runs/a" of "runs/a/checkpoint-3/", and of "." and "checkpoint-3" as they lead from here.
+fs::path directory_above(const std::string& dir) {
+  const fs::path path = without_slashes(fs::path(dir).lexically_normal());
+  if (path.has_parent_path() && path.filename() != "..") return path.parent_path();
+  return fs::path(without_slashes(fs::path(absolute_path(dir)).lexically_normal())).parent_path();
+}
+
+Error is_checkpoint(const std::string& dir) {
+  const fs::path run = directory_above(dir);
+  if (is_there(run / "report.json") || is_there(run / "config.yaml"))
+    return {ErrorKind::usage, fmt::format("{} is a checkpoint of the run {}: name that", dir, run.string())};
+  return {ErrorKind::usage,
+          fmt::format("{} is a checkpoint, not a run: name the output.dir of its run", dir)};
+}
+
+// What people name for a run. A directory that is neither is for read_run() to refuse.
+Result<void> check_is_no_model(const std::string& dir) {
+  const auto has = [&](const char* file) { return is_there(fs::path(dir) / file); };
+  if (has("report.json")) return {};
+  if (has(trainer_state_file)) return is_checkpoint(dir);
+  if (has(model_config_file) || has(adapter_config_file))
+    return Error{ErrorKind::usage,
+                 fmt::format("{} is a model directory, not a run: name the output.dir of a run", dir)};
+  return {};
 }
 
 }  // namespace
@@ -43,6 +80,7 @@ Result<void> report(const ReportArguments& arguments) {
   for (const std::string& dir : arguments.run_dirs) {
     if (dir.empty())
       return Error{ErrorKind::usage, "a run directory is the empty text, as from a variable that is not set"};
+    TRY(check_is_no_model(dir));
     TRY_ASSIGN(RunFiles run, read_run(dir));
     runs.push_back(std::move(run));
   }

@@ -89,12 +89,19 @@ struct Instead {
   std::string_view advice;
   std::string_view ours = "";     // a value that changes nothing here; empty: none is known
   std::string_view section = "";  // the only one in which it means that; empty: it means the same in all
+  u32 families = all_families;
 };
+constexpr std::string_view of_precision = "set train.precision: fp32, bf16 or fp16";
 constexpr std::array advices = std::to_array<Instead>({
     {"num_train_epochs", "set train.max_steps"},
+    {"epochs", "set train.max_steps"},
+    {"max_iters", "set train.max_steps"},
+    {"warmup_iters", "set train.warmup_steps"},
     {"warmup_ratio", "train.warmup_steps takes a ratio below 1"},
     {"fp16", "set train.precision: fp16"},
     {"bf16", "set train.precision: bf16"},
+    {"dtype", of_precision},
+    {"torch_dtype", of_precision},
     {"loss_scale", "fp16 scales the loss by itself, from train.init_scale on"},
     {"initial_scale_power", "set train.init_scale to 2 to this power"},
     {"initial_loss_scale", "set train.init_scale"},
@@ -102,10 +109,15 @@ constexpr std::array advices = std::to_array<Instead>({
     {"optim", "AdamW is the optimizer; leave the key out"},
     {"gradient_checkpointing", "set train.recompute"},
     {"max_seq_length", "set train.sequence_length"},
+    {"max_length", "set train.sequence_length"},
+    {"group_by_length", "data.packing fills sequences with several documents; leave the key out", "false"},
     {"batch_size", "set train.per_device_train_batch_size"},
     {"per_device_eval_batch_size", "evaluation uses train.per_device_train_batch_size"},
     {"eval_strategy", "set train.eval_steps"},
     {"evaluation_strategy", "set train.eval_steps"},
+    {"eval_interval", "set train.eval_steps"},
+    {"eval_iters", "set train.eval_batches"},
+    {"dataset", "set data.train"},
     {"validation_file", "set data.validation"},
     {"load_best_model_at_end", "the best stays in checkpoint-best; leave the key out"},
     {"metric_for_best_model", "the best is the one with the lowest eval_loss; leave the key out"},
@@ -113,6 +125,8 @@ constexpr std::array advices = std::to_array<Instead>({
     {"max_eval_samples", "set train.eval_batches"},
     {"save_strategy", "set output.save_steps"},
     {"logging_strategy", "set output.logging_steps"},
+    {"log_interval", "set output.logging_steps"},
+    {"report_to", "figures go to metrics.jsonl in output.dir; leave the key out", "none"},
     {"bias", "adapters alone are trained, and they have none; leave the key out", "none", "lora"},
     {"bias",
      "gpt2 models have biases, qwen2 models those of q, k and v, and the others none: leave the key out, and "
@@ -127,11 +141,33 @@ constexpr std::array advices = std::to_array<Instead>({
     {"modules_to_save",
      "adapters alone are trained; leave the key out, or leave lora out to train the whole model"},
     {"rank_pattern", "all adapters have the rank lora.r; leave the key out"},
+    {"alpha_pattern", "all adapters have lora.lora_alpha; leave the key out"},
     {"layers_to_transform", "every layer gets adapters; leave the key out"},
+    {"layers_pattern", "every layer gets adapters; leave the key out"},
+    {"exclude_modules", "name those that get adapters in lora.target_modules"},
+    {"peft_type", "plain LoRA alone is trained; leave the key out", "LORA"},
+    {"init_lora_weights", "A begins with random values and B with zeros; leave the key out", "true"},
+    {"fan_in_fan_out", "it follows from the model's family; leave the key out"},
+    {"inference_mode", "it says nothing about training; leave the key out"},
+    {"base_model_name_or_path", "set model: DIRECTORY"},
+    {"rank", "set lora.r"},
+    {"lora_r", "set lora.r"},
+    {"lora_rank", "set lora.r"},
     {"logging_dir", "set output.dir"},
+    {"out_dir", "set output.dir"},
     {"resume_from_checkpoint", "use the option --resume"},
+    {"deepspeed", "the budgets in section memory decide what is offloaded; leave the key out"},
     {"lr", "set train.learning_rate"},
-    {"dropout", "set model.embd_pdrop, model.attn_pdrop and model.resid_pdrop"},
+    {"lr_scheduler", "set train.lr_scheduler_type"},
+    {"lr_decay_iters", "the learning rate falls until train.max_steps; leave the key out"},
+    {"min_lr",
+     "set train.min_lr_rate, its share of train.learning_rate, and train.lr_scheduler_type: "
+     "cosine_with_min_lr"},
+    {"grad_clip", "set train.max_grad_norm"},
+    {"beta1", "set train.adam_beta1"},
+    {"beta2", "set train.adam_beta2"},
+    {"dropout", "set model.embd_pdrop, model.attn_pdrop and model.resid_pdrop", "", "", only_gpt2},
+    {"dropout", "set model.attention_dropout", "", "", llama_style},
 });
 
 // What other types are, as far as that says why they are not trained.
@@ -214,9 +250,10 @@ bool is_ours(const Instead& known, const ForeignKey& given) {
   return !known.ours.empty() && given.value == known.ours;
 }
 
-std::string instead_of(const ForeignKey& given) {
+std::string instead_of(const ForeignKey& given, Family family) {
   const auto about = [&](const Instead& i) {
-    return i.key == given.key && (i.section.empty() || given.section.empty() || i.section == given.section);
+    return i.key == given.key && (i.families & bit(family)) != 0 &&
+           (i.section.empty() || given.section.empty() || i.section == given.section);
   };
   const auto found = std::ranges::find_if(advices, about);
   if (found == advices.end()) return "";

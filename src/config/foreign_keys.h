@@ -1,5 +1,5 @@
-// Keys that are not ours: the rest of a Hugging Face config.json, and names of TrainingArguments that
-// go by another name here.
+// Keys that are not ours: the rest of a Hugging Face config.json, and names of TrainingArguments, PEFT and
+// nanoGPT that go by another name here.
 #pragma once
 
 #include <optional>
@@ -37,6 +37,6 @@ struct ForeignKey {
   std::string_view section, key, value;
 };
 // What to write instead of a well-known key that Tidepool has not; "" for the others.
-std::string instead_of(const ForeignKey&);
+std::string instead_of(const ForeignKey&, Family);
 
 }  // namespace tidepool

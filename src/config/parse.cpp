@@ -53,12 +53,15 @@ class Reader {
   Error unknown_section(const std::string& place, const std::string& name) const;
 
   const Field* adapter_key_without_rank();
+  Error adapters_without_rank(const Field& of_adapters);
+  std::string advice_for(const ForeignKey& given) const { return instead_of(given, config_.model.family); }
 
   std::string& place_of(const Field& field) { return places_[static_cast<size_t>(&field - schema().data())]; }
 
   std::string file_;
   std::vector<std::string> places_;  // by field: where it was set; empty: nowhere
   std::string directory_;            // of the model, whoever said it last
+  std::string bare_dropout_;         // where "dropout" was set without a section; empty: nowhere
   Config config_;
 };
 
@@ -213,10 +216,12 @@ Result<std::string> Reader::read_weighted(const std::string& place, const YAML::
 }
 
 Error Reader::unknown_section(const std::string& place, const std::string& name) const {
+  const std::string advice = advice_for({.section = "", .key = name, .value = ""});
   if (const auto found = find_fields("", name); !found.empty()) {
-    return fault_at(place, fmt::format("key '{}' stands outside of a section; put it under '{}:'", name,
-                                       found[0]->section));
+    return fault_at(place, fmt::format("key '{}' stands outside of a section; put it under '{}:'{}{}", name,
+                                       found[0]->section, advice.empty() ? "" : ", or ", advice));
   }
+  if (!advice.empty()) return fault_at(place, fmt::format("unknown section '{}'; {}", name, advice));
   std::vector<std::string_view> known;
   for (const Section& section : sections()) known.push_back(section.name);
   return fault_at(place, fmt::format("unknown section '{}'{}", name, did_you_mean(name, known)));
@@ -226,7 +231,7 @@ Error Reader::unknown_key(const std::string& place, const ForeignKey& given) con
   const auto& [section, key, value] = given;
   const std::string what = section.empty() ? fmt::format("unknown key '{}'", key)
                                            : fmt::format("unknown key '{}' in section '{}'", key, section);
-  if (const std::string advice = instead_of(given); !advice.empty())
+  if (const std::string advice = advice_for(given); !advice.empty())
     return fault_at(place, fmt::format("{}; {}", what, advice));
   if (const auto elsewhere = find_fields("", key); !elsewhere.empty()) {
     return fault_at(place, fmt::format("{}; it belongs in section '{}'", what, elsewhere[0]->section));
@@ -293,6 +298,11 @@ Result<void> Reader::read_override(const std::string& text) {
   } else if (value_text.find(',') != std::string::npos && is_list(section, key)) {
     value = items_between_commas(value_text);
   }
+  // Under "model:" in a file these may come out of a config.json, where they ask for nothing.
+  const std::string whole = text_of(value);
+  const ForeignKey given{.section = section, .key = key, .value = whole};
+  if (find_fields(section, key).empty() && !advice_for(given).empty()) return unknown_key(place, given);
+  if (section.empty() && key == "dropout") bare_dropout_ = place;
   return read_key(place, section, key, value);
 }
 
@@ -307,6 +317,16 @@ const Field* Reader::adapter_key_without_rank() {
   return given;
 }
 
+Error Reader::adapters_without_rank(const Field& of_adapters) {
+  const bool is_dropout = of_adapters.key == "lora_dropout";
+  return fault_at(
+      place_of(of_adapters),
+      fmt::format("lora.{} is for adapters, and lora.r, their rank, is not set: set it (PEFT's "
+                  "default is 8), or set lora.r=0 to train the whole model{}{}",
+                  of_adapters.key, is_dropout ? ", and for its dropout " : "",
+                  is_dropout ? advice_for({.section = "model", .key = "dropout", .value = ""}) : ""));
+}
+
 Result<Config> Reader::finish() {
   for (const Field& field : schema()) {
     if (field.required && place_of(field).empty()) {
@@ -318,12 +338,13 @@ Result<Config> Reader::finish() {
                       field.help));
     }
   }
-  if (const Field* of_adapters = adapter_key_without_rank()) {
-    return fault_at(place_of(*of_adapters),
-                    fmt::format("lora.{} is for adapters, and lora.r, their rank, is not set: set it (PEFT's "
-                                "default is 8), or set lora.r=0 to train the whole model",
-                                of_adapters->key));
+  if (!bare_dropout_.empty() && config_.lora.r == 0) {
+    return fault_at(bare_dropout_,
+                    fmt::format("without a section it is lora.lora_dropout, of adapters, and there are none "
+                                "(lora.r is 0); {}",
+                                advice_for({.section = "model", .key = "dropout", .value = ""})));
   }
+  if (const Field* of_adapters = adapter_key_without_rank()) return adapters_without_rank(*of_adapters);
   config_.model_directory = directory_;
   const std::optional<Complaint> complaint = validate(config_);
   if (!complaint) return config_;

@@ -187,7 +187,9 @@ class Table {
       row("", fmt::format("of the {} that are trained; of the others param alone",
                           count_text(static_cast<double>(plan_.trained_parameters))));
     if (!plan_.waiting.empty())
-      row("", fmt::format("+ {} while gradients wait for the norm", costs(plan_.waiting)));
+      row("",
+          fmt::format("+ {} while {}", costs(plan_.waiting),
+                      plan_.clipping ? "gradients wait for the norm" : "a gradient waits for its update"));
   }
 
   void tiers() {

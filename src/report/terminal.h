@@ -56,7 +56,7 @@ struct PlanSummary {
   bool clipping = true;
   Bytes state{};                  // all persistent kinds
   std::vector<KindCost> kept;     // param, master or master_low, momentum, variance
-  std::vector<KindCost> waiting;  // gradients that wait for the norm, if in bytes of their own; may be empty
+  std::vector<KindCost> waiting;  // gradients until their update, if in bytes of their own; may be empty
   std::array<TierSummary, tier_count> tiers{};
   std::array<LinkSummary, link_count> links{};
   double compute_seconds = 0;         // predicted, per step; 0: not predicted

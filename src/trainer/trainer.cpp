@@ -3,12 +3,9 @@
 #include "trainer/trainer.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <map>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/weights_fingerprint.h"
@@ -29,6 +26,7 @@
 #include "trainer/kept_model.h"
 #include "trainer/leave_now.h"
 #include "trainer/open_data.h"
+#include "trainer/other_sequences.h"
 #include "trainer/plan_run.h"
 #include "trainer/run_checkpoints.h"
 #include "trainer/run_directory.h"
@@ -48,30 +46,6 @@ constexpr u64 trace_events_max = 200'000;
 // A step that takes this many times as long as predicted without a single completion hangs.
 constexpr double watchdog_steps = 20;
 constexpr double watchdog_seconds_max = 1e6;  // a prediction beyond eleven days is none
-
-// What decides beside the files which sequences a step takes.
-constexpr std::array<std::string_view, 4> sequence_keys = {"train.seed", "train.sequence_length",
-                                                           "train.per_device_train_batch_size",
-                                                           "train.gradient_accumulation_steps"};
-
-Error other_sequences(const FoundCheckpoint& found, const Config& now) {
-  std::map<std::string, std::string> settings = numeric_settings(now);
-  std::erase_if(settings, [](const auto& setting) {
-    return std::ranges::find(sequence_keys, setting.first) == sequence_keys.end();
-  });
-  const std::vector<std::string> changes = changed_settings(found.state, settings);
-  if (!changes.empty())
-    return {
-        ErrorKind::usage,
-        fmt::format("{} was trained on other data or in another order: {}. Set that as it was then, or start "
-                    "anew in another output.dir",
-                    found.path, fmt::join(changes, "; "))};
-  return {
-      ErrorKind::usage,
-      fmt::format("{} was trained on other data or another split: resume with the files, data.shuffle and "
-                  "what is held out as they were, or start anew in another output.dir",
-                  found.path)};
-}
 
 class Trainer final : public NextSegment, public EngineObserver {
  public:
@@ -267,7 +241,8 @@ class Trainer final : public NextSegment, public EngineObserver {
   bool fp16() const { return config_.train.precision == Precision::fp16; }
 
   Result<void> restore(FoundCheckpoint found) {
-    if (found.state.data_fingerprint != state_.data_fingerprint) return other_sequences(found, config_);
+    if (found.state.data_fingerprint != state_.data_fingerprint)
+      return other_sequences(found, state_.data_fingerprint, config_);
     if (graph_.lora.on()) TRY(check_base_model(config_.model_directory, found.path));
     TRY(check_model_is_unchanged(config_));
     if (found.state.loss_scale.has_value() != fp16())

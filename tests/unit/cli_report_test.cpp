@@ -129,6 +129,25 @@ TEST_F(CliReport, says_which_file_is_missing_or_broken) {
   expect_bad_input(report({run()}), "metrics.jsonl, line 1: step is missing");
 }
 
+// It said that a report.json is missing, and how a killed run gets one.
+TEST_F(CliReport, names_the_run_of_a_checkpoint_and_no_model_directory) {
+  const std::string checkpoint = run() + "/checkpoint-3";
+  fs::create_directories(checkpoint);
+  write_text(checkpoint + "/trainer_state.json", "{}");
+  write_text(checkpoint + "/config.json", "{}");
+  const std::string says = " is a checkpoint of the run " + run() + ": name that";
+  expect_bad_input(report({checkpoint}), checkpoint + says, 2);
+  expect_bad_input(report({run(), checkpoint + "/"}), checkpoint + "/" + says, 2);
+  fs::copy(checkpoint, run("copied"));
+  expect_bad_input(report({run("copied")}), "is a checkpoint, not a run", 2);
+  for (const char* file : {"config.json", "adapter_config.json"}) {
+    const std::string model = run("model of ") + file;
+    fs::create_directories(model);
+    write_text(model + "/" + file, "{}");
+    expect_bad_input(report({model}), model + " is a model directory, not a run", 2);
+  }
+}
+
 // What a kill, a full disk or a stray hand leaves: the page is made of what is left, and says what is not.
 TEST_F(CliReport, lines_of_metrics_that_cannot_be_read_are_left_out_and_counted) {
   const std::string path = run() + "/metrics.jsonl",

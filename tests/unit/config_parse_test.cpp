@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "config/config.h"
+#include "config/schema.h"
 
 namespace tidepool {
 namespace {
@@ -65,6 +66,59 @@ TEST(ConfigParse, AKeyOfOthersMeansWhatItDoesInItsSection) {
   EXPECT_THAT(fault_of(smallest, {"bias=none"}), HasSubstr("that is what Tidepool does"));
   EXPECT_THAT(fault_of(smallest, {"bias=all"}),
               HasSubstr("one key in section 'lora' and another in 'model'; name the section"));
+}
+
+// The nearest of ours was proposed, as eval_steps for eval_iters.
+TEST(ConfigParse, KeysOfOthersNameOurs) {
+  struct Names {
+    std::string theirs, section, ours;
+  };
+  for (const auto& [theirs, section, ours] :
+       std::vector<Names>{{"eval_iters", "train", "eval_batches"},
+                          {"eval_interval", "train", "eval_steps"},
+                          {"grad_clip", "train", "max_grad_norm"},
+                          {"beta1", "train", "adam_beta1"},
+                          {"beta2", "train", "adam_beta2"},
+                          {"min_lr", "train", "min_lr_rate"},
+                          {"max_iters", "train", "max_steps"},
+                          {"warmup_iters", "train", "warmup_steps"},
+                          {"epochs", "train", "max_steps"},
+                          {"lr_scheduler", "train", "lr_scheduler_type"},
+                          {"max_length", "train", "sequence_length"},
+                          {"log_interval", "output", "logging_steps"},
+                          {"out_dir", "output", "dir"},
+                          {"dataset", "data", "train"},
+                          {"rank", "lora", "r"},
+                          {"lora_r", "lora", "r"}}) {
+    const std::string answer = "unknown key '" + theirs + "'; set " + section + "." + ours;
+    EXPECT_THAT(fault_of(smallest, {theirs + "=1"}), HasSubstr(answer));
+    EXPECT_EQ(find_fields(section, ours).size(), 1u) << ours;
+  }
+  for (const char* key :
+       {"lr_decay_iters", "group_by_length", "report_to", "deepspeed", "peft_type", "init_lora_weights"})
+    EXPECT_THAT(fault_of(smallest, {std::string(key) + "=x"}), HasSubstr("leave the key out")) << key;
+  EXPECT_THAT(fault_of(with("out_dir: x\n")), HasSubstr("set output.dir"));
+}
+
+// They were taken as what config.json says of its weights, and nothing changed.
+TEST(ConfigParse, OverridesOfTheTypeAreNoKeysOfConfigJson) {
+  for (const char* text : {"dtype=float32", "torch_dtype=float16", "model.dtype=float32"})
+    EXPECT_THAT(fault_of(smallest, {text}), HasSubstr("set train.precision")) << text;
+  EXPECT_THAT(fault_of(smallest, {"gradient_checkpointing=false"}), HasSubstr("set train.recompute"));
+  EXPECT_THAT(fault_of(with("dtype: float32\n")), HasSubstr("set train.precision"));
+  parse(with("model: {dtype: float32, torch_dtype: float32, gradient_checkpointing: false}"));
+  parse(smallest, {"use_cache=false"});
+}
+
+// It became lora_dropout, and what was advised led to no dropout at all.
+TEST(ConfigParse, DropoutWithoutAdaptersIsTheModels) {
+  const auto of_gpt2 = HasSubstr("set model.embd_pdrop, model.attn_pdrop and model.resid_pdrop");
+  EXPECT_THAT(fault_of(smallest, {"dropout=0.1"}), of_gpt2);
+  EXPECT_THAT(fault_of(smallest, {"lora.r=0", "dropout=0.1"}), of_gpt2);
+  EXPECT_THAT(fault_of(with("dropout: 0.1\n")), of_gpt2);
+  EXPECT_THAT(fault_of(with("lora: {lora_dropout: 0.1}\n")), of_gpt2);
+  EXPECT_THAT(fault_of(smallest, {"model_type=llama", "dropout=0.1"}),
+              HasSubstr("set model.attention_dropout"));
 }
 
 TEST(ConfigParse, WrongValuesNameTheKeyAndLine) {

@@ -280,6 +280,9 @@ TEST(ReportTerminal, plan_says_where_what_and_what_binds) {
   EXPECT_THAT(text, HasSubstr("65536 tokens = 16 micro-batches x 4 x 1024, 2 sweeps, clipped"));
   EXPECT_THAT(text, HasSubstr("12 bytes = param 2 + master_low 2 + momentum 4 + variance 4"));
   EXPECT_THAT(text, HasSubstr("+ grad 2 while gradients wait for the norm"));
+  PlanSummary unclipped = big_plan();
+  unclipped.clipping = false;
+  EXPECT_THAT(render_plan(unclipped, plain), HasSubstr("+ grad 2 while a gradient waits for its update"));
   EXPECT_THAT(text, HasSubstr("G gradients 200 MiB"));  // grad and grad_accum
   EXPECT_THAT(text, HasSubstr("disk_write      13.8 GiB      13.6 GiB     1.01      9.10 s  < binds"));
 }
