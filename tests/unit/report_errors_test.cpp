@@ -51,7 +51,7 @@ std::string left_of(std::string line) {
 // A pseudo-terminal as standard error while `call` runs; what was written to it.
 template <class Call>
 std::string on_terminal(u16 columns, Call&& call) {
-  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
   EXPECT_TRUE(terminal >= 0 && ::grantpt(terminal) == 0 && ::unlockpt(terminal) == 0);
   const winsize size{.ws_row = 40, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
   EXPECT_EQ(::ioctl(terminal, TIOCSWINSZ, &size), 0);
@@ -59,11 +59,13 @@ std::string on_terminal(u16 columns, Call&& call) {
   ::dup2(end, 2);
   call();
   std::fflush(stderr);
-  std::string text(4096, '\0');
-  const ssize_t got = ::read(terminal, text.data(), text.size());
   ::dup2(before, 2);
-  for (const int fd : {before, end, terminal}) ::close(fd);
-  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  for (const int fd : {before, end}) ::close(fd);
+  std::string text, part(4096, '\0');
+  // It comes in pieces, and then an error, as nobody has the other end.
+  for (ssize_t got = 0; (got = ::read(terminal, part.data(), part.size())) > 0;)
+    text.append(part, 0, static_cast<std::size_t>(got));
+  ::close(terminal);
   return text;
 }
 
