@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/check_named.h"
@@ -29,9 +28,7 @@ Result<void> verify_weights(const std::string& checkpoint, Bytes buffer) {
 }
 
 Result<void> verify_weights_if_hashed(const std::string& directory, Bytes buffer) {
-  std::error_code unused;
-  if (!std::filesystem::exists(directory + "/" + manifest_file, unused)) return {};
-  return verify_weights(directory, buffer);
+  return has_manifest(directory) ? verify_weights(directory, buffer) : Result<void>();
 }
 
 Result<FoundWeights> find_weights(const std::string& run_dir, Bytes buffer) {

@@ -22,6 +22,12 @@ Error wrong(const SafetensorsFile& file, const std::string& tensor, const std::s
   return {ErrorKind::bad_input, fmt::format("{}: tensor {} {}", file.path(), tensor, reason)};
 }
 
+// What has a Linear or Conv1D in the layers of these families: c_attn, c_fc and c_proj; q_proj, up_proj ...
+bool is_linear(Family family, std::string_view module) {
+  const std::string_view name = module.substr(module.rfind('.') + 1);
+  return style(family) == LayerStyle::gpt2 ? name.starts_with("c_") : name.ends_with("_proj");
+}
+
 // out [columns, rows] = in [rows, columns]
 std::vector<float> transposed(const std::vector<float>& in, u64 rows, u64 columns) {
   std::vector<float> out(in.size());
@@ -83,8 +89,9 @@ Result<void> AdapterMerge::check_target(const StoredTensor& t, std::string_view 
 }
 
 Result<void> AdapterMerge::check(std::string_view tensor) const {
-  if (!tensor.ends_with(weight_suffix) || config_.targets.all_linear() || changes(tensor)) return {};
+  if (!tensor.ends_with(weight_suffix) || changes(tensor)) return {};
   const std::string_view module = tensor.substr(0, tensor.size() - weight_suffix.size());
+  if (config_.targets.all_linear() && !surely_of_all_linear(module)) return {};
   for (const std::string_view between : {std::string_view(), gpt2_prefix}) {
     const Result<bool> named = config_.targets.hold(fmt::format("{}{}", between, module));
     if (!named) return wrong_config(named.error().message);
@@ -97,6 +104,11 @@ Result<void> AdapterMerge::check(std::string_view tensor) const {
               file_->path(), tensor, config_path_, targets_text(config_.targets))};
   }
   return {};
+}
+
+// Which layers it then is for depends on how PEFT had written the names out.
+bool AdapterMerge::surely_of_all_linear(std::string_view module) const {
+  return family_ && config_.targets.layers.empty() && is_linear(*family_, module);
 }
 
 std::string AdapterMerge::stem_of(std::string_view tensor) const {

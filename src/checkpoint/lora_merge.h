@@ -46,6 +46,7 @@ class AdapterMerge final : public TensorChange {
       std::string_view tensor) const;  // "base_model.model. ...", without ".lora_A.weight"; empty: none
   Error wrong_config(const std::string& reason) const;
   Result<void> check_target(const StoredTensor&, std::string_view stem) const;
+  bool surely_of_all_linear(std::string_view module) const;
   bool fan_in_fan_out(std::string_view tensor) const;  // [in, out]
   Result<void> load(std::string_view tensor, std::span<const u64> shape);
   Result<std::vector<float>> read(const StoredTensor&) const;

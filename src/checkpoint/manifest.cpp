@@ -8,8 +8,10 @@
 #include <cctype>
 #include <charconv>
 #include <climits>
+#include <filesystem>
 #include <optional>
 
+#include "checkpoint/trainer_state.h"
 #include "json/text.h"
 #include "text/hash.h"
 #include "tidepool/check.h"
@@ -21,6 +23,7 @@ namespace {
 
 constexpr u64 version = 1;
 constexpr u64 manifest_bytes_max = 1 * mib;
+constexpr std::string_view format_line = R"("format": "tidepool checkpoint")";
 constexpr std::string_view seal_begin = "  \"xxh3_of_the_lines_above\": \"";
 constexpr std::string_view seal_end = "\"\n}\n";
 
@@ -84,7 +87,7 @@ const ManifestEntry* Manifest::find(std::string_view file) const {
 }
 
 std::string to_text(const Manifest& m) {
-  std::string text = "{\n  \"format\": \"tidepool checkpoint\",\n";
+  std::string text = fmt::format("{{\n  {},\n", format_line);
   text += fmt::format("  \"version\": {},\n  \"step\": {},\n", version, m.step);
   text += fmt::format("  \"weights_xxh3\": \"{}\",\n  \"files\": {{\n", hash_text(m.weights_xxh3));
   for (const ManifestEntry& e : m.files) {
@@ -92,6 +95,16 @@ std::string to_text(const Manifest& m) {
                         hash_text(e.xxh3), &e == &m.files.back() ? "" : ",");
   }
   return sealed(text + "  },\n");
+}
+
+bool has_manifest(const std::string& directory) {
+  const std::string path = directory + "/" + manifest_file;
+  std::error_code unused;
+  if (!std::filesystem::exists(path, unused)) return false;
+  if (std::filesystem::exists(directory + "/" + trainer_state_file, unused)) return true;
+  const Result<std::string> text = read_small_file(path, manifest_bytes_max, ErrorKind::corrupt_checkpoint);
+  if (!text) return text.error().kind == ErrorKind::io;  // of which its reader tells
+  return text->find(format_line) != text->npos;
 }
 
 Result<void> check_manifest_version(const std::string& directory) {

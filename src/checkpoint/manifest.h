@@ -38,6 +38,10 @@ struct Manifest {
 
 std::string to_text(const Manifest&);
 
+// Whether `directory`/manifest.json is there and of a checkpoint, sound or damaged: it says so, or
+// trainer_state.json lies beside it. Other tools write files of that name into model directories too.
+bool has_manifest(const std::string& directory);
+
 // An error where `directory` holds a sound manifest of another version: no damage, so resuming must not step
 // over it. Whatever else is wrong with it read_manifest() says. ErrorKind::corrupt_checkpoint.
 Result<void> check_manifest_version(const std::string& directory);

@@ -43,7 +43,8 @@ struct TrainerState {
   double seconds = 0;  // training time so far, earlier runs included
   u64 best_step = 0;   // of the first checkpoint at or after the best evaluation; 0: no evaluation yet
   std::optional<StoredLossScale> loss_scale;  // fp16 only
-  // Settings that the numbers depend on, as in config.yaml: {"train.learning_rate": "0.001"}.
+  // Settings that the numbers depend on, as in config.yaml: {"train.learning_rate": "0.001"}. Of
+  // machine.executor, "cpu" or "cuda".
   std::map<std::string, std::string> settings;
 
   bool operator==(const TrainerState&) const = default;

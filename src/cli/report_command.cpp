@@ -13,8 +13,8 @@
 #include "report/error_text.h"
 #include "report/html_report.h"
 #include "report/terminal.h"
-#include "text/path_text.h"
 #include "tidepool/read_file.h"
+#include "trainer/run_directory.h"
 
 namespace tidepool {
 namespace {
@@ -47,17 +47,9 @@ Result<void> check_page(const std::string& path) {
   return Error{ErrorKind::usage, fmt::format("--html {}: is there, and no page; name another file", path)};
 }
 
-// "runs/a" of "runs/a/checkpoint-3/", and of "." and "checkpoint-3" as they lead from here.
-fs::path directory_above(const std::string& dir) {
-  const fs::path path = without_slashes(fs::path(dir).lexically_normal());
-  if (path.has_parent_path() && path.filename() != "..") return path.parent_path();
-  return fs::path(without_slashes(fs::path(absolute_path(dir)).lexically_normal())).parent_path();
-}
-
 Error is_checkpoint(const std::string& dir) {
-  const fs::path run = directory_above(dir);
-  if (is_there(run / "report.json") || is_there(run / "config.yaml"))
-    return {ErrorKind::usage, fmt::format("{} is a checkpoint of the run {}: name that", dir, run.string())};
+  if (const std::string run = run_of_checkpoint(dir); !run.empty())
+    return {ErrorKind::usage, fmt::format("{} is a checkpoint of the run {}: name that", dir, run)};
   return {ErrorKind::usage,
           fmt::format("{} is a checkpoint, not a run: name the output.dir of its run", dir)};
 }

@@ -57,8 +57,9 @@ std::string hf_config_text(const ModelConfig& config, Precision precision, std::
   const Result<json::object> ours = object_of(hf_config_text(config, precision), model_config_file);
   if (!whole || !ours) return hf_config_text(config, precision);
   for (const auto& [key, value] : *ours) {
+    // Left out they are those of the family, and null they would be none.
     const bool of_tokens = key == "bos_token_id" || key == "eos_token_id";
-    if (!of_tokens || !whole->contains(key)) (*whole)[key] = value;
+    if (!of_tokens) (*whole)[key] = value;
   }
   // One of each layer; of fewer layers the list would not be right, and all of them are the default.
   const json::value* types = whole->if_contains("layer_types");

@@ -98,8 +98,8 @@ constexpr std::array advices = std::to_array<Instead>({
     {"max_iters", "set train.max_steps"},
     {"warmup_iters", "set train.warmup_steps"},
     {"warmup_ratio", "train.warmup_steps takes a ratio below 1"},
-    {"fp16", "set train.precision: fp16"},
-    {"bf16", "set train.precision: bf16"},
+    {"fp16", of_precision},
+    {"bf16", of_precision},
     {"dtype", of_precision},
     {"torch_dtype", of_precision},
     {"loss_scale", "fp16 scales the loss by itself, from train.init_scale on"},
@@ -191,6 +191,10 @@ bool equal_values(std::string_view value, std::string_view wanted) {
   return value == wanted || (wanted == "1" && value == "1.0");
 }
 
+bool is_ours(const Instead& known, const ForeignKey& given) {
+  return !known.ours.empty() && given.value == known.ours;
+}
+
 }  // namespace
 
 Result<Family> parse_family(std::string_view model_type) {
@@ -244,10 +248,6 @@ std::string wrong_family(const Field& field, Family family) {
     if (applies(other, family) && same_value(other, field))
       text += fmt::format("; {} is its name there", other.key);
   return text + fmt::format(", or set model.model_type: {}", name(example_family(field)));
-}
-
-bool is_ours(const Instead& known, const ForeignKey& given) {
-  return !known.ours.empty() && given.value == known.ours;
 }
 
 std::string instead_of(const ForeignKey& given, Family family) {

@@ -132,6 +132,7 @@ class Reader {
   Result<void> read_key(const std::string& given, const json::value& value) {
     const std::string key = canonical_model_key(given);
     if (is_rope_key(key) && value.is_object()) {
+      TRY(check_one_type(key, value.get_object()));
       for (const auto& [inner, inner_value] : value.get_object())
         TRY(read_key(fmt::format("{}.{}", key, std::string_view(inner)), inner_value));
       return check_scaling(key, value.get_object());
@@ -148,6 +149,17 @@ class Reader {
                        "; a model of another kind cannot be trained here: take one whose "
                        "positions are of these, such as the model that it was extended from"};
     return taken;
+  }
+
+  // transformers reads rope_type, and earlier ones read type: of two that differ each would make another
+  // model.
+  Result<void> check_one_type(std::string_view key, const json::object& scaling) const {
+    const json::value *now = scaling.if_contains("rope_type"), *old = scaling.if_contains("type");
+    if (now == nullptr || old == nullptr || now->is_null() || old->is_null() || *now == *old) return {};
+    return fault(
+        fmt::format("{}.type", key),
+        fmt::format("is {}, and rope_type beside it {}; keep the one that the model was trained with",
+                    json_text(*old, JsonStyle::line), json_text(*now, JsonStyle::line)));
   }
 
   // Of a scaling that is only half there a guess would be another model.

@@ -50,8 +50,9 @@ class Reader {
   Result<void> read_numbers(const std::string& place, const Field& field, const YAML::Node& value);
   Result<std::string> read_weighted(const std::string& place, const YAML::Node& item);
   Error unknown_key(const std::string& place, const ForeignKey& given) const;
-  Error unknown_section(const std::string& place, const std::string& name) const;
+  Error unknown_section(const std::string& place, const std::string& name, std::string_view value) const;
 
+  // One that says more than a dropout, where there is one.
   const Field* adapter_key_without_rank();
   Error adapters_without_rank(const Field& of_adapters);
   std::string advice_for(const ForeignKey& given) const { return instead_of(given, config_.model.family); }
@@ -64,6 +65,10 @@ class Reader {
   std::string bare_dropout_;         // where "dropout" was set without a section; empty: nowhere
   Config config_;
 };
+
+std::string text_of(const YAML::Node& value) {
+  return value.IsNull() ? "null" : value.IsScalar() ? value.Scalar() : "";
+}
 
 Error key_fault(const std::string& place, const Field& field, std::string_view value,
                 std::string_view reason) {
@@ -79,7 +84,7 @@ Result<void> Reader::read_file(const YAML::Node& root) {
   return read_keys(
       file_, root, [&](const auto& place, const auto& section, const YAML::Node& keys) -> Result<void> {
         const bool known = std::ranges::find(sections(), section, &Section::name) != sections().end();
-        if (!known) return unknown_section(place, section);
+        if (!known) return unknown_section(place, section, text_of(keys));
         if (keys.IsNull() || (section == "model" && is_path(keys))) return {};  // begin_model() has read it
         return read_section(file_, section, keys,
                             [&](const auto& place, const auto& key, const YAML::Node& value) {
@@ -102,10 +107,6 @@ Result<void> Reader::read_key(const std::string& place, std::string_view section
     return fault_at(place, fmt::format("'{}' may mean {}; name the section", key, fmt::join(names, " or ")));
   }
   return accept_or_refuse(place, section, key, value);
-}
-
-std::string text_of(const YAML::Node& value) {
-  return value.IsNull() ? "null" : value.IsScalar() ? value.Scalar() : "";
 }
 
 // A key that sets nothing in this model.
@@ -215,8 +216,9 @@ Result<std::string> Reader::read_weighted(const std::string& place, const YAML::
   return item["path"].Scalar();
 }
 
-Error Reader::unknown_section(const std::string& place, const std::string& name) const {
-  const std::string advice = advice_for({.section = "", .key = name, .value = ""});
+Error Reader::unknown_section(const std::string& place, const std::string& name,
+                              std::string_view value) const {
+  const std::string advice = advice_for({.section = "", .key = name, .value = value});
   if (const auto found = find_fields("", name); !found.empty()) {
     return fault_at(place, fmt::format("key '{}' stands outside of a section; put it under '{}:'{}{}", name,
                                        found[0]->section, advice.empty() ? "" : ", or ", advice));
@@ -284,7 +286,7 @@ Result<void> Reader::read_override(const std::string& text) {
     section = key.substr(0, dot);
     key = key.substr(dot + 1);
     if (std::ranges::find(sections(), section, &Section::name) == sections().end()) {
-      return unknown_section(place, section);
+      return unknown_section(place, section, "");
     }
   }
   // Only brackets and quotes need YAML; anything else is taken as it stands, colons and all.
@@ -312,7 +314,7 @@ const Field* Reader::adapter_key_without_rank() {
   for (const Field& field : schema()) {
     if (field.section != "lora" || place_of(field).empty()) continue;
     if (field.key == "r") return nullptr;
-    given = &field;
+    if (given == nullptr || given->key == "lora_dropout") given = &field;
   }
   return given;
 }
@@ -338,13 +340,15 @@ Result<Config> Reader::finish() {
                       field.help));
     }
   }
-  if (!bare_dropout_.empty() && config_.lora.r == 0) {
+  const Field* of_adapters = adapter_key_without_rank();
+  const bool wants_adapters = of_adapters != nullptr && of_adapters->key != "lora_dropout";
+  if (!bare_dropout_.empty() && config_.lora.r == 0 && !wants_adapters) {
     return fault_at(bare_dropout_,
                     fmt::format("without a section it is lora.lora_dropout, of adapters, and there are none "
                                 "(lora.r is 0); {}",
                                 advice_for({.section = "model", .key = "dropout", .value = ""})));
   }
-  if (const Field* of_adapters = adapter_key_without_rank()) return adapters_without_rank(*of_adapters);
+  if (of_adapters != nullptr) return adapters_without_rank(*of_adapters);
   config_.model_directory = directory_;
   const std::optional<Complaint> complaint = validate(config_);
   if (!complaint) return config_;

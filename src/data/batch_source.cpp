@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <system_error>
 
 #include "tidepool/check.h"
 
@@ -99,6 +101,16 @@ Result<void> BatchSource::load_validation_batch(u64 batch, const BatchArrays& ou
 
 std::string BatchSource::fingerprint() const {
   return fmt::format("{}-{}", data_.fingerprint(), sequences_per_step());
+}
+
+StepFingerprint step_fingerprint(const std::string& of_batches) {
+  const std::size_t dash = of_batches.rfind('-');
+  if (dash == std::string::npos) return {.data = of_batches};
+  StepFingerprint out{.data = of_batches.substr(0, dash)};
+  const char* end = of_batches.data() + of_batches.size();
+  const auto read = std::from_chars(of_batches.data() + dash + 1, end, out.sequences_per_step);
+  if (read.ec != std::errc() || read.ptr != end) out.sequences_per_step = 0;
+  return out;
 }
 
 }  // namespace tidepool

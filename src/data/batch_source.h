@@ -32,7 +32,8 @@ class BatchSource {
   u64 validation_batches() const;
   Result<void> load_validation_batch(u64 batch, const BatchArrays&) const;
 
-  // Dataset::fingerprint() and sequences per step: what a step number means.
+  // Dataset::fingerprint() and sequences per step: what a step number means. step_fingerprint() takes it
+  // apart.
   std::string fingerprint() const;
 
  private:
@@ -46,5 +47,12 @@ class BatchSource {
   const u32 micro_batches_;
   const u64 steps_per_epoch_;
 };
+
+// BatchSource::fingerprint(), taken apart.
+struct StepFingerprint {
+  std::string data;
+  u64 sequences_per_step = 0;  // 0: not told
+};
+StepFingerprint step_fingerprint(const std::string& of_batches);
 
 }  // namespace tidepool

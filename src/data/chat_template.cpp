@@ -64,6 +64,17 @@ bool is_answer(const jinja::Value& message) {
   return role && role->text() && *role->text() == "assistant";
 }
 
+// An answer that says one letter only, none of those in `text`; undefined: all stand there.
+jinja::Value answer_unlike(std::string_view text) {
+  constexpr std::string_view letters = "xyzqjkvwbgXYZQJKVWBG";
+  const size_t at = letters.find_first_not_of(text);
+  if (at == letters.npos) return {};
+  jinja::Dict out;
+  out.set("role", std::string("assistant"));
+  out.set("content", std::string(letters.substr(at, 1)));
+  return out;
+}
+
 Result<TokenizerConfig::Source> named_source(const TokenizerConfig& config,
                                              const ChatTemplateOptions& options) {
   if (!options.file.empty()) return read_chat_template(options.file);
@@ -206,6 +217,20 @@ Result<std::vector<jinja::Span>> ChatTemplate::answers_by_prefixes(const ChatRec
   return out;
 }
 
+// The prompt for an answer ("<think>") and what an answer says ("<table>") may begin alike: `found`, where
+// they part, then stands in the answer, of which no more than what is behind `begin` can be. Where another
+// answer would begin tells.
+Result<size_t> ChatTemplate::answer_begin(const ChatRecord& chat, size_t message, std::string_view whole,
+                                          size_t begin, size_t found, u64& steps_left) const {
+  const jinja::Value answer = answer_unlike(whole.substr(begin, found - begin));
+  if (found == begin || answer.dict() == nullptr) return found;
+  ChatRecord other = chat;
+  other.messages[message] = answer;
+  const Result<jinja::Rendered> rendered = render_first(other, chat.messages.size(), false, steps_left);
+  if (!rendered && steps_left == 0) return rendered.error();
+  return rendered ? std::clamp(common_prefix(whole, rendered->text), begin, found) : found;
+}
+
 Result<jinja::Span> ChatTemplate::answer_by_prefixes(const ChatRecord& chat, size_t message,
                                                      const std::string& whole, u64& steps_left) const {
   const auto unclear = [&](std::string_view why) {
@@ -223,16 +248,19 @@ Result<jinja::Span> ChatTemplate::answer_by_prefixes(const ChatRecord& chat, siz
     return unclear(fmt::format("the messages up to it alone are refused ({})", answered.error().message));
   const std::string &before = asked->text, &with = answered->text;
 
-  size_t begin = before.size();
+  size_t begin = before.size(), parted = begin;
   if (!whole.starts_with(
           before)) {  // the prompt for an answer may say more than an answer in the middle begins with
     TRY_ASSIGN(const jinja::Rendered bare, render_first(chat, message, false, steps_left));
     begin = common_prefix(whole, before);
     if (begin < bare.text.size() || !whole.starts_with(bare.text))
       return unclear("the template writes the messages before it otherwise once more follow");
+    parted = begin;
+    TRY_ASSIGN(begin, answer_begin(chat, message, whole, bare.text.size(), parted, steps_left));
   }
   if (whole.starts_with(with) && with.size() >= begin) return jinja::Span{begin, with.size()};
-  const size_t shared = std::min(common_prefix(with, before), with.size());
+  size_t shared = common_prefix(with, before);
+  if (begin < parted && with.starts_with(std::string_view(whole).substr(0, begin))) shared = begin;
   const std::string_view written = std::string_view(with).substr(shared);
   const size_t kept =
       longest_suffix_that_begins(written, std::string_view(whole).substr(begin, written.size()));

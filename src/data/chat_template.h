@@ -63,6 +63,8 @@ class ChatTemplate {
                                        u64& steps_left) const;
   Result<std::vector<jinja::Span>> answers_by_prefixes(const ChatRecord&, LossOn, const std::string& whole,
                                                        u64& steps_left) const;
+  Result<size_t> answer_begin(const ChatRecord&, size_t message, std::string_view whole, size_t begin,
+                              size_t found, u64& steps_left) const;
   Result<jinja::Span> answer_by_prefixes(const ChatRecord&, size_t message, const std::string& whole,
                                          u64& steps_left) const;
 

@@ -60,13 +60,14 @@ std::vector<std::string> glob_matches(const std::string& pattern) {
 }
 
 // A file or everything below a directory; anything else (a socket, say) is passed over.
-Result<void> add_path(const std::string& path, bool named, std::vector<FoundFile>& out) {
+Result<void> add_path(const std::string& path, const std::string& entry, std::vector<FoundFile>& out) {
   std::error_code unused;
   if (fs::is_directory(path, unused)) {
     TRY_ASSIGN(const std::vector<std::string> files, files_below(path));
-    for (const std::string& file : files) out.push_back({file, false});
+    for (const std::string& file : files) out.push_back({.path = file});
   } else if (fs::is_regular_file(path, unused)) {
-    out.push_back({path, named});
+    const bool json = without_packing(entry).ends_with(".json");
+    out.push_back({.path = path, .named = path == entry, .json = json});
   }
   return {};
 }
@@ -75,7 +76,7 @@ Result<void> add_entry(const std::string& entry, std::string_view named_in, std:
   const size_t before = out.size();
   std::error_code unused;
   if (fs::exists(entry, unused)) {
-    TRY(add_path(entry, true, out));
+    TRY(add_path(entry, entry, out));
     if (out.size() > before) return {};
     return bad(
         fs::is_directory(entry, unused)
@@ -86,12 +87,19 @@ Result<void> add_entry(const std::string& entry, std::string_view named_in, std:
     return bad(fmt::format("{}: no such data file (looked from {}); correct {}", entry,
                            fs::current_path(unused).string(), named_in));
   }
-  for (const std::string& path : glob_matches(entry)) TRY(add_path(path, false, out));
+  for (const std::string& path : glob_matches(entry)) TRY(add_path(path, entry, out));
   if (out.size() > before) return {};
   return bad(fmt::format("{}: the pattern matches no file; correct {}", entry, named_in));
 }
 
 }  // namespace
+
+std::string without_packing(std::string path) {
+  for (const std::string_view end : {".gz", ".zst", ".zstd"}) {
+    if (path.ends_with(end)) return path.substr(0, path.size() - end.size());
+  }
+  return path;
+}
 
 Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& entries,
                                           std::string_view named_in) {

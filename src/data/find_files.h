@@ -12,9 +12,13 @@ namespace tidepool {
 struct FoundFile {
   std::string path;
   bool named = false;  // by itself, not found in a directory or by a glob
+  bool json = false;   // named as .json, packed or not: by itself, or by a glob that ends so
 
   bool operator==(const FoundFile&) const = default;
 };
+
+// Without the .gz, .zst or .zstd at its end.
+std::string without_packing(std::string path);
 
 // Files as named, directories with every regular file below them, globs; the entries in their given
 // order, what an entry finds sorted by name (bytes, not locale). Hidden files are left out of

@@ -3,19 +3,22 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "data/find_files.h"
+#include "data/open_dataset.h"
+#include "data/open_encoder.h"
 #include "tidepool/check.h"
 
 namespace tidepool {
 
 namespace {
 
-// As data.train would read these, all of them and in order.
-DataConfig config_of(const DataConfig& config, std::vector<std::string> entries) {
+// All of them and in order. `name` is for messages.
+DataConfig config_of(const DataConfig& config, const std::string& name) {
   DataConfig out = config;
-  out.train = std::move(entries);
+  out.train = {name};
   out.validation.clear();
   out.weights.clear();
   out.validation_fraction = 0;
@@ -28,6 +31,13 @@ bool is_empty(const FoundFile& file) {
   return std::filesystem::file_size(file.path, unused) == 0;
 }
 
+// Where all are empty they stay: reading them says so.
+std::vector<FoundFile> without_empty(std::vector<FoundFile> found) {
+  const auto passed_over = [](const FoundFile& f) { return !f.named && is_empty(f); };
+  if (!std::ranges::all_of(found, passed_over)) std::erase_if(found, passed_over);
+  return found;
+}
+
 std::string joined(const std::vector<std::string>& entries) {
   return entries.size() == 1 ? entries[0] : fmt::format("{} and {} more", entries[0], entries.size() - 1);
 }
@@ -38,21 +48,23 @@ Result<HeldOutFiles> HeldOutFiles::open(const DataConfig& config, u32 vocab_size
                                         const DataPlace& place) {
   CHECK(!config.validation.empty(), config.train.size());
   TRY_ASSIGN(std::vector<FoundFile> found, find_files(config.validation, "data.validation"));
-  if (found.size() > 1) std::erase_if(found, [](const FoundFile& f) { return !f.named && is_empty(f); });
+  TRY_ASSIGN(const SourceFiles all,
+             files_of(without_empty(std::move(found)), config, has_tokenizer(config, place.model_directory)));
   HeldOutFiles out;
   DataPlace here = place;
   here.short_files = true;
-  const auto add = [&](const std::string& name, std::vector<std::string> entries) -> Result<void> {
-    TRY_ASSIGN(std::unique_ptr<Dataset> part,
-               Dataset::open(config_of(config, std::move(entries)), vocab_size, sequence_length, 0, here));
+  const auto add = [&](const std::string& name, SourceFiles files) -> Result<void> {
+    TRY_ASSIGN(std::unique_ptr<Dataset> part, open_sources({std::move(files)}, config_of(config, name),
+                                                           vocab_size, sequence_length, 0, here));
     out.names_.push_back(name);
     out.parts_.push_back(std::move(part));
     return {};
   };
-  if (found.empty() || found.size() > parts_max) {
-    TRY(add(joined(config.validation), config.validation));
+  if (all.found.size() > parts_max) {
+    TRY(add(joined(config.validation), all));
   } else {
-    for (const FoundFile& file : found) TRY(add(file.path, {file.path}));
+    for (size_t i = 0; i < all.found.size(); ++i)
+      TRY(add(all.found[i].path, {.found = {all.found[i]}, .kinds = {all.kinds[i]}}));
   }
   return out;
 }

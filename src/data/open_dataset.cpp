@@ -1,4 +1,6 @@
 // Which kind of dataset a config's files are.
+#include "data/open_dataset.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,6 +21,14 @@ Result<std::unique_ptr<Dataset>> open_train(const DataConfig& config, u32 vocab_
                                             u64 seed, const DataPlace& place) {
   const bool tokenizer = has_tokenizer(config, place.model_directory);
   TRY_ASSIGN(const std::vector<SourceFiles> sources, all_sources(config, tokenizer));
+  return open_sources(sources, config, vocab_size, sequence_length, seed, place);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> open_sources(const std::vector<SourceFiles>& sources,
+                                              const DataConfig& config, u32 vocab_size, u32 sequence_length,
+                                              u64 seed, const DataPlace& place) {
   const auto tokens =
       std::ranges::find_if(sources, [](const SourceFiles& s) { return s.holds(FileKind::tokens); });
   if (tokens == sources.end()) {
@@ -41,8 +51,6 @@ Result<std::unique_ptr<Dataset>> open_train(const DataConfig& config, u32 vocab_
                                 place.short_files ? tokens_least : 0));
   return std::unique_ptr<Dataset>(std::move(made));
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Dataset>> Dataset::open(const DataConfig& config, u32 vocab_size, u32 sequence_length,
                                                u64 seed, const DataPlace& place) {

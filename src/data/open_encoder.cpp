@@ -34,7 +34,8 @@ std::string directory_of(const std::string& file, const std::string& model_direc
   return parent.empty() ? "." : parent;
 }
 
-Result<void> open_text_encoder(const std::string& file, bool named, OpenedEncoder& out) {
+Result<void> open_text_encoder(const std::string& file, bool named, const TokenizerConfig& beside,
+                               OpenedEncoder& out) {
   if (file.empty()) {
     out.text = create_byte_encoder();
     out.name = out.identity = "bytes";
@@ -48,7 +49,7 @@ Result<void> open_text_encoder(const std::string& file, bool named, OpenedEncode
                                      "tokenizer.json"
                                    : " of the model directory; name another one with data.tokenizer")};
   const std::string& content = *read;
-  TRY_ASSIGN(out.text, open_tokenizer_encoder(file));
+  TRY_ASSIGN(out.text, open_tokenizer_encoder(file, beside));
   out.name = file;
   out.identity = fmt::format("tokenizer {:016x}", XXH3_64bits(content.data(), content.size()));
   return {};
@@ -64,21 +65,6 @@ Result<std::unique_ptr<const ChatTemplate>> open_chat_template(const DataConfig&
       fmt::format("{}; {}, or take the built-in one with data.chat_template: chatml", opened.error().message,
                   config.chat_template.empty() ? "name another template with data.chat_template"
                                                : "correct data.chat_template, which names a file")};
-}
-
-// A token that only these files name would be cut into pieces here, where the library adds it.
-Result<void> check_tokens_known(const TextEncoder& text, const TokenizerConfig& beside,
-                                const std::string& file) {
-  for (const TokenizerConfig::Token& token : beside.tokens) {
-    if (text.id_of(token.text)) continue;
-    return Error{
-        ErrorKind::bad_input,
-        fmt::format("{}: names the token '{}', which {} does not have; have transformers write the "
-                    "tokenizer anew, with AutoTokenizer.from_pretrained(DIR).save_pretrained(OUT), and name "
-                    "OUT with data.tokenizer",
-                    token.file, token.text, file)};
-  }
-  return {};
 }
 
 // What the tokenizer in `file` ends texts with: the token that the files beside it name, else the first id
@@ -131,12 +117,11 @@ Result<OpenedEncoder> open_encoder(const DataConfig& config, const std::string& 
   OpenedEncoder out;
   const std::string file = tokenizer_file(config, model_directory),
                     directory = directory_of(file, model_directory);
-  TRY(open_text_encoder(file, !config.tokenizer.empty(), out));
   TokenizerConfig beside;
   if (!directory.empty()) {
     TRY_ASSIGN(beside, read_tokenizer_config(directory));
   }
-  if (!file.empty()) TRY(check_tokens_known(*out.text, beside, file));
+  TRY(open_text_encoder(file, !config.tokenizer.empty(), beside, out));
   if (use == ChatTemplateUse::yes) {
     TRY_ASSIGN(out.chat, open_chat_template(config, beside));
   }

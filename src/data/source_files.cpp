@@ -11,13 +11,6 @@ namespace {
 
 Error bad(std::string text) { return {ErrorKind::bad_input, std::move(text)}; }
 
-std::string without_packing(std::string path) {
-  for (const std::string_view end : {".gz", ".zst", ".zstd"}) {
-    if (path.ends_with(end)) return path.substr(0, path.size() - end.size());
-  }
-  return path;
-}
-
 Result<FileKind> kind_of(const FoundFile& file, DataFormat format, bool tokenizer) {
   const std::string& path = file.path;
   const std::string name = without_packing(path);
@@ -35,7 +28,7 @@ Result<FileKind> kind_of(const FoundFile& file, DataFormat format, bool tokenize
       return FileKind::tokens;
   }
   // In a folder of text a .json is text like the rest; who names one means what it holds.
-  if (is_jsonl(path) || (file.named && name.ends_with(".json"))) return FileKind::records;
+  if (is_jsonl(path) || file.json) return FileKind::records;
   if (binary && packed != Packed::no)
     return bad(fmt::format("{}: token files are read as they lie; unpack it", path));
   if (binary) return FileKind::tokens;
@@ -48,6 +41,32 @@ Result<FileKind> kind_of(const FoundFile& file, DataFormat format, bool tokenize
   return text;
 }
 
+// Else what was meant as records would be learned as text, brackets and all.
+Result<void> check_no_json_is_text(const SourceFiles& files, const DataConfig& config) {
+  if (config.records == record_kinds[0] || config.format != DataFormat::automatic) return {};
+  for (size_t i = 0; i < files.found.size(); ++i) {
+    const std::string& path = files.found[i].path;
+    if (files.kinds[i] == FileKind::records || !without_packing(path).ends_with(".json")) continue;
+    return Error{
+        ErrorKind::usage,
+        fmt::format("data.records: is {}, and {}, found in a folder, would be text: name .json files "
+                    "themselves or by a pattern that ends in .json, or set data.format: jsonl",
+                    config.records, path)};
+  }
+  return {};
+}
+
+Result<void> check_records_are_there(const std::vector<SourceFiles>& sources, const DataConfig& config) {
+  if (config.records == record_kinds[0]) return {};
+  if (std::ranges::any_of(sources, [](const SourceFiles& s) { return s.holds(FileKind::records); }))
+    return {};
+  return Error{
+      ErrorKind::usage,
+      fmt::format("data.records: is {}, but nothing in data.train is read as records (the first file "
+                  "is {}): leave it out for text and tokens, or set data.format: jsonl",
+                  config.records, sources[0].found[0].path)};
+}
+
 }  // namespace
 
 bool is_jsonl(const std::string& path) {
@@ -55,10 +74,8 @@ bool is_jsonl(const std::string& path) {
   return name.ends_with(".jsonl") || name.ends_with(".ndjson");
 }
 
-Result<SourceFiles> files_of(const std::vector<std::string>& entries, const DataConfig& config,
-                             bool tokenizer) {
-  SourceFiles out;
-  TRY_ASSIGN(out.found, find_files(entries));
+Result<SourceFiles> files_of(std::vector<FoundFile> found, const DataConfig& config, bool tokenizer) {
+  SourceFiles out{.found = std::move(found), .kinds = {}};
   for (const FoundFile& file : out.found) {
     TRY_ASSIGN(const FileKind kind, kind_of(file, config.format, tokenizer));
     out.kinds.push_back(kind);
@@ -66,9 +83,11 @@ Result<SourceFiles> files_of(const std::vector<std::string>& entries, const Data
   // Somebody's folder of text may hold lines of JSON too: they are text like the rest of it.
   if (out.holds(FileKind::tokens) && config.format == DataFormat::automatic) {
     for (size_t i = 0; i < out.found.size(); ++i) {
-      if (out.kinds[i] == FileKind::records && !out.found[i].named) out.kinds[i] = FileKind::tokens;
+      if (out.kinds[i] == FileKind::records && !out.found[i].named && !out.found[i].json)
+        out.kinds[i] = FileKind::tokens;
     }
   }
+  TRY(check_no_json_is_text(out, config));
   if (out.holds(FileKind::tokens) && (out.holds(FileKind::text) || out.holds(FileKind::records))) {
     const size_t tokens =
         static_cast<size_t>(std::ranges::find(out.kinds, FileKind::tokens) - out.kinds.begin());
@@ -85,13 +104,16 @@ Result<SourceFiles> files_of(const std::vector<std::string>& entries, const Data
 Result<std::vector<SourceFiles>> all_sources(const DataConfig& config, bool tokenizer) {
   std::vector<SourceFiles> out;
   if (config.weights.empty()) {
-    TRY_ASSIGN(SourceFiles files, files_of(config.train, config, tokenizer));
+    TRY_ASSIGN(std::vector<FoundFile> found, find_files(config.train));
+    TRY_ASSIGN(SourceFiles files, files_of(std::move(found), config, tokenizer));
     out.push_back(std::move(files));
   }
   for (size_t i = 0; i < config.weights.size(); ++i) {
-    TRY_ASSIGN(SourceFiles files, files_of({config.train[i]}, config, tokenizer));
+    TRY_ASSIGN(std::vector<FoundFile> found, find_files({config.train[i]}));
+    TRY_ASSIGN(SourceFiles files, files_of(std::move(found), config, tokenizer));
     out.push_back(std::move(files));
   }
+  TRY(check_records_are_there(out, config));
   return out;
 }
 

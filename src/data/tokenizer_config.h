@@ -3,10 +3,12 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tidepool/result.h"
+#include "tidepool/types.h"
 
 namespace tidepool {
 
@@ -15,9 +17,18 @@ struct TokenizerConfig {
   struct Token {
     std::string file;
     std::string text;
+    std::optional<u32> id;  // where the file gives one
   };
   // All that the files name, special_tokens too: the library adds to the tokenizer what it does not know.
   std::vector<Token> tokens;
+  // What tokenizer_config.json says of BOS and EOS around a text.
+  struct FrameFlags {
+    std::string file;
+    std::string tokenizer_class;  // "LlamaTokenizerFast"; empty: not said
+    std::optional<bool> add_bos_token;
+    std::optional<bool> add_eos_token;
+  };
+  FrameFlags frame;
   struct Source {
     std::string name;  // where it stands, for errors
     std::string text;

@@ -5,10 +5,15 @@
 #include <string>
 
 #include "data/text_encoder.h"
+#include "data/tokenizer_config.h"
 
 namespace tidepool {
 
-// Errors as Tokenizer::open.
-Result<std::unique_ptr<const TextEncoder>> open_tokenizer_encoder(const std::string& tokenizer_json);
+// What transformers would take otherwise than this does is refused. ErrorKind::bad_input naming the file and
+// what to do: as Tokenizer::open; a token that the files beside it name and it has not, has only in its
+// model, or has with another id. Where they contradict it on what stands around a text, encoding with
+// Around::special is refused.
+Result<std::unique_ptr<const TextEncoder>> open_tokenizer_encoder(const std::string& tokenizer_json,
+                                                                  const TokenizerConfig& beside = {});
 
 }  // namespace tidepool

@@ -238,6 +238,7 @@ Result<Value> map(const Value& v, const Arguments& a) {
     }
     return Value(std::move(out));
   }
+  if (a.places.empty()) return fault("the filter's name is missing; it stands first, as in map('upper')");
   TRY_ASSIGN(const std::string name, a.text(0, "filter"));
   Arguments rest{{a.places.begin() + 1, a.places.end()}, a.names};
   for (const Value& item : *items) {

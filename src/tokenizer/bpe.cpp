@@ -55,6 +55,7 @@ Bpe::Bpe(const Vocabulary& vocabulary, std::span<const BpeMerge> merges, BpeOpti
     }
   }
   find_low_line_cuts(merges);
+  find_line_feed_cuts(merges);
 }
 
 void Bpe::find_low_line_cuts(std::span<const BpeMerge> merges) {
@@ -65,6 +66,19 @@ void Bpe::find_low_line_cuts(std::span<const BpeMerge> merges) {
   });
 }
 
+// As bytes it is no boundary unless every character has some: one without would wait, and come behind it.
+void Bpe::find_line_feed_cuts(std::span<const BpeMerge> merges) {
+  if (options_.byte_level || options_.ignore_merges || affixes_) return;
+  u32 id = vocabulary_.find("\n");
+  if (id == none && options_.byte_fallback && std::ranges::count(id_of_byte_, none) == 0)
+    id = id_of_byte_['\n'];
+  cuts_at_line_feed_ = id != none && std::ranges::none_of(merges, [&](const BpeMerge& merge) {
+                         return merge.left == id || merge.right == id;
+                       });
+}
+
+static_assert(2 * sizeof(u32) + sizeof(BpeState::Symbol) + sizeof(BpeState::Candidate) == 44);
+
 const Bpe::Entry* Bpe::find(u32 left, u32 right) const {
   const u64 key = pair_key(left, right);
   for (size_t at = spread(key) >> pair_shift_;; at = (at + 1) & (pairs_.size() - 1)) {
@@ -73,31 +87,48 @@ const Bpe::Entry* Bpe::find(u32 left, u32 right) const {
   }
 }
 
-void Bpe::encode(std::string_view word, BpeState& state, std::vector<u32>& out,
+bool Bpe::encode(std::string_view word, BpeState& state, std::vector<u32>& out,
                  std::vector<u32>* ends) const {
-  if (!cuts_at_low_line_) return encode_stretch(word, 0, word.size(), state, out, ends);
+  if (!cuts_at_low_line_) return encode_lines(word, 0, word.size(), state, out, ends);
   // From the first ▁ of a run to the next run.
   size_t begin = 0;
   for (size_t at = word.find(low_line); at != std::string_view::npos; at = word.find(low_line, at)) {
     if (at > begin) {
-      encode_stretch(word, begin, at, state, out, ends);
+      if (!encode_lines(word, begin, at, state, out, ends)) return false;
       begin = at;
     }
     while (word.substr(at).starts_with(low_line)) at += low_line.size();
   }
-  encode_stretch(word, begin, word.size(), state, out, ends);
+  return encode_lines(word, begin, word.size(), state, out, ends);
 }
 
-void Bpe::encode_stretch(std::string_view word, size_t begin, size_t end, BpeState& state,
+bool Bpe::encode_lines(std::string_view word, size_t begin, size_t end, BpeState& state,
+                       std::vector<u32>& out, std::vector<u32>* ends) const {
+  while (cuts_at_line_feed_ && begin < end) {
+    const size_t line_feed = word.substr(begin, end - begin).find('\n');
+    if (line_feed == std::string_view::npos) break;
+    const size_t behind = begin + line_feed + 1;
+    if (!encode_stretch(word, begin, behind, state, out, ends)) return false;
+    begin = behind;
+  }
+  return begin == end || encode_stretch(word, begin, end, state, out, ends);
+}
+
+bool Bpe::encode_stretch(std::string_view word, size_t begin, size_t end, BpeState& state,
                          std::vector<u32>& out, std::vector<u32>* ends) const {
   const std::string_view stretch = word.substr(begin, end - begin);
+  if (stretch.size() > word_bytes_max) return false;
   const size_t had = out.size();
   encode_word(stretch, state, out);
-  if (!ends) return;
-  if (out.size() == had + 1) return ends->push_back(static_cast<u32>(end));
+  if (!ends) return true;
+  if (out.size() == had + 1) {
+    ends->push_back(static_cast<u32>(end));
+    return true;
+  }
   // The cache does not keep ends, so several ids are merged once more.
   if (out.size() > had) merge(stretch, state);
   for (size_t i = had; i < out.size(); ++i) ends->push_back(static_cast<u32>(begin) + state.ends[i - had]);
+  return true;
 }
 
 void Bpe::encode_word(std::string_view word, BpeState& state, std::vector<u32>& out) const {

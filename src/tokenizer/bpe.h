@@ -14,6 +14,9 @@
 
 namespace tidepool {
 
+// Merging takes 44 bytes of memory and more for each byte of a word: 352 MiB for the longest.
+inline constexpr size_t word_bytes_max = 8 * mib;
+
 struct BpeMerge {
   u32 left = 0, right = 0;
   u32 joined = 0;
@@ -58,7 +61,9 @@ class Bpe {
   // REQUIRES: word is UTF-8, not empty, shorter than 2 GiB.
   // `ends`, where it is not null, gets as many as `out`: where in `word` each id's bytes end; those of the
   // next begin there. Words that are one id reach from end to end.
-  void encode(std::string_view word, BpeState&, std::vector<u32>& out, std::vector<u32>* ends) const;
+  // False: it has more than word_bytes_max without a place to cut; `out` and `ends` then hold part of it.
+  [[nodiscard]] bool encode(std::string_view word, BpeState&, std::vector<u32>& out,
+                            std::vector<u32>* ends) const;
 
   // Whether no token ever crosses from another character to a ▁: then texts without pre-tokenizer are words
   // too.
@@ -72,7 +77,9 @@ class Bpe {
   };
   const Entry* find(u32 left, u32 right) const;
   void encode_word(std::string_view word, BpeState&, std::vector<u32>& out) const;
-  void encode_stretch(std::string_view word, size_t begin, size_t end, BpeState&, std::vector<u32>& out,
+  bool encode_lines(std::string_view word, size_t begin, size_t end, BpeState&, std::vector<u32>& out,
+                    std::vector<u32>* ends) const;
+  bool encode_stretch(std::string_view word, size_t begin, size_t end, BpeState&, std::vector<u32>& out,
                       std::vector<u32>* ends) const;
   void merge(std::string_view word, BpeState&) const;
   bool whole_word(std::string_view word, std::vector<u32>& out) const;
@@ -82,6 +89,7 @@ class Bpe {
   void merge_short(BpeState&) const;
   void merge_long(BpeState&) const;
   void find_low_line_cuts(std::span<const BpeMerge>);
+  void find_line_feed_cuts(std::span<const BpeMerge>);
 
   const Vocabulary& vocabulary_;
   BpeOptions options_;
@@ -91,6 +99,7 @@ class Bpe {
   StringIds whole_words_;        // by their bytes, with byte_level and ignore_merges
   bool affixes_ = false;
   bool cuts_at_low_line_ = false;
+  bool cuts_at_line_feed_ = false;  // which then is a token of its own wherever it stands
 };
 
 }  // namespace tidepool

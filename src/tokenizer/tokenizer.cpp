@@ -198,6 +198,11 @@ Result<void> Tokenizer::encode_part(const TextPart& part, Special special, std::
   const bool whole = text.empty() || parts_->raw.scan(text, state->match, raw_piece, token);
   if (whole && special == Special::added && part.last) walk.frame(frame.behind, text.size());
   parts_->give_back(std::move(state));
+  if (walk.word_too_long)
+    return bad(
+        fmt::format("the text has a stretch of more than {} MiB that is one word to this tokenizer, "
+                    "too much to merge in memory; cut the text into shorter documents",
+                    word_bytes_max / mib));
   if (!whole)
     return bad("a pattern of the tokenizer takes too many steps on this text; cut it into shorter documents");
   return {};
@@ -225,6 +230,11 @@ std::string Tokenizer::decode(std::span<const u32> ids, SkipSpecial skip) const 
 std::optional<u32> Tokenizer::id_of(std::string_view token) const {
   u32 id = parts_->added_ids.find(token);
   if (id == none) id = parts_->vocabulary.find(token);
+  return id == none ? std::nullopt : std::optional(id);
+}
+
+std::optional<u32> Tokenizer::added_id_of(std::string_view token) const {
+  const u32 id = parts_->added_ids.find(token);
   return id == none ? std::nullopt : std::optional(id);
 }
 

@@ -57,6 +57,7 @@ class Tokenizer {
   std::string decode(std::span<const u32> ids, SkipSpecial) const;
 
   std::optional<u32> id_of(std::string_view token) const;
+  std::optional<u32> added_id_of(std::string_view token) const;  // none: no added token
   std::string_view token(u32 id) const;  // as in the vocabulary; empty where there is none
   bool is_special(u32 id) const;
   u32 vocab_size() const;  // with added tokens: highest id + 1

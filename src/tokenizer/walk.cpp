@@ -39,12 +39,9 @@ bool Walk::pass(Piece piece, size_t step) {
     Next next(*this, step + 1);
     return splitters_[step]->split(piece, state_.split[step], state_.match, next, gave_up);
   }
-  if (!places_) {
-    bpe_.encode(piece.text, state_.bpe, out_, nullptr);
-    return true;
-  }
   ends_.clear();
-  bpe_.encode(piece.text, state_.bpe, out_, &ends_);
+  word_too_long = !bpe_.encode(piece.text, state_.bpe, out_, places_ ? &ends_ : nullptr);
+  if (!places_ || word_too_long) return !word_too_long;
   size_t begin = 0;
   for (const u32 end : ends_) {
     places_->push_back(place_of(piece.text, begin, end));

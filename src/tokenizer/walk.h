@@ -35,7 +35,9 @@ class Walk {
   // Ids that stand for nothing, at `at`.
   void frame(std::span<const u32> ids, size_t at);
 
-  bool gave_up = false;
+  // Why pass() returned false.
+  bool gave_up = false;        // a pattern takes too many steps
+  bool word_too_long = false;  // for Bpe
 
  private:
   class Next;

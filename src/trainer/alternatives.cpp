@@ -44,7 +44,8 @@ class Alternatives {
         error_(error),
         how_(how),
         advised_(advised_by(error, options.budgets)),
-        can_be_taken_(room.takes(advised_)) {
+        can_be_taken_(room.takes(advised_)),
+        is_advised_(can_be_taken_ && !error.changes.empty()) {
     options_.advise = false;
   }
 
@@ -70,8 +71,8 @@ class Alternatives {
   std::string message(std::span<const Change> found) const {
     std::string out = can_be_taken_ ? error_.message : shortages();
     if (found.empty()) return out + nothing_found();
-    if (!can_be_taken_) {
-      out += ": set " + change_text(found.front());
+    if (!is_advised_) {
+      out += (can_be_taken_ ? "; set " : ": set ") + change_text(found.front());
       found = found.subspan(1);
     }
     std::vector<std::string> others;
@@ -84,7 +85,8 @@ class Alternatives {
   std::string nothing_found() const {
     constexpr std::string_view others_may_fit =
         "; other changes may fit: the search for them takes long and was cut short";
-    if (can_be_taken_) return fmt::format("; or use a smaller model{}", cut_ ? others_may_fit : "");
+    if (can_be_taken_)
+      return fmt::format("; {}use a smaller model{}", is_advised_ ? "or " : "", cut_ ? others_may_fit : "");
     if (cut_) return fmt::format("; use a smaller model, or a machine that has more{}", others_may_fit);
     return "; no change that the machine has room for was found to fit: use a smaller model, or a machine "
            "that has more";
@@ -120,9 +122,9 @@ class Alternatives {
     if (!can_be_taken_ && found.empty()) add(several_budgets());
     if (smaller_may_fit()) {
       add(smaller_batch());
-      add(shorter_sequence());
+      if (!how_.goes_on) add(shorter_sequence());
     }
-    add(narrower_weights());
+    if (!how_.goes_on) add(narrower_weights());
     return found;
   }
 
@@ -203,9 +205,8 @@ class Alternatives {
 
   std::optional<Change> one_budget(Tier tier) {
     const bool wants_a_disk = is_raised(Tier::disk, advised_) && options_.budgets.disk.value == 0;
-    const bool is_enough = can_be_taken_ && !error_.changes.empty();  // what is advised
     const bool is_wanted =
-        is_enough ? tier != Tier::disk && (count_raised(advised_) > 1 || wants_a_disk) : true;
+        is_advised_ ? tier != Tier::disk && (count_raised(advised_) > 1 || wants_a_disk) : true;
     Budgets larger = options_.budgets;
     larger.of(tier) = most(tier, options_.budgets);
     if (!graph_ || !is_wanted || !is_raised(tier, larger)) return std::nullopt;
@@ -230,6 +231,7 @@ class Alternatives {
   Config smallest() const {
     Config changed = config_;
     changed.train.per_device_train_batch_size = 1;
+    if (how_.goes_on) return changed;
     changed.train.sequence_length = std::max(changed.train.sequence_length >> tries_max,
                                              std::min(sequence_length_least, config_.train.sequence_length));
     return changed;
@@ -280,6 +282,7 @@ class Alternatives {
   const AlternativesOptions& how_;
   const Budgets advised_;    // by the error
   const bool can_be_taken_;  // there is room for that
+  const bool is_advised_;    // that, by the error
   u64 worked_on_ = 0;        // ops
   bool cut_ = false;         // something that was not found may fit
 };

@@ -78,11 +78,13 @@ void add_rates(RunReport& report, const ModelGraph& graph, u64 tokens) {
 }  // namespace
 
 std::map<std::string, std::string> numeric_settings(const Config& config) {
-  return settings_of(config, [&](const Field& field) {
+  std::map<std::string, std::string> settings = settings_of(config, [&](const Field& field) {
     if (field.section == "train") return true;
     if (field.section == "lora") return config.lora.on();
     return field.section == "model" && field.key != "directory" && applies(field, config.model.family);
   });
+  settings["machine.executor"] = config.machine.gpus().empty() ? "cpu" : "cuda";
+  return settings;
 }
 
 void add_losses(RunReport& report, const TrainerState& state) {

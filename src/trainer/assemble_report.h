@@ -33,7 +33,8 @@ struct ReportParts {
 RunReport assemble_report(const ReportParts&);
 void add_losses(RunReport&, const TrainerState&);
 
-// Settings that the numbers of a run depend on, as in config.yaml: {"train.learning_rate": "0.001"}.
+// Settings that the numbers of a run depend on, as in config.yaml: {"train.learning_rate": "0.001"}. Of the
+// executor, its kind.
 std::map<std::string, std::string> numeric_settings(const Config&);
 
 }  // namespace tidepool

@@ -6,6 +6,7 @@
 
 #include "io/file_system.h"
 #include "report/units.h"
+#include "text/budget_text.h"
 #include "text/change_text.h"
 
 namespace tidepool {
@@ -27,14 +28,19 @@ bool wants_disk(const Error& error) {
 Error beside_the_disk(Error other, const Config& config, const ModelGraph& graph, PlanOptions options,
                       Bytes disk) {
   if (other.changes.empty()) return other;
-  options.budgets = raised_by(other.changes.front(), options.budgets);
+  const Budgets had = options.budgets;
+  options.budgets = raised_by(other.changes.front(), had);
   options.budgets.disk = disk;
   options.advise = false;
   if (check_fits(graph, options)) return other;
-  other.message += fmt::format("; the swap directory {} has {} free, which is too little as well",
-                               swap_directory(config), bytes_text(disk));
-  other.changes.clear();
-  return other;
+  std::string short_of;
+  for (const Tier tier : {Tier::device, Tier::host})
+    if (const Bytes need = options.budgets.of(tier); need > had.of(tier))
+      short_of += fmt::format("{} {}; ", name(tier), shortage_text(need, had.of(tier)));
+  return {
+      other.kind,
+      fmt::format("the job does not fit: {}the swap directory {} has {} free, which is too little as well",
+                  short_of, swap_directory(config), bytes_text(disk))};
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/convert.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 #include "config/hf_config.h"
 #include "data/find_files.h"
@@ -51,7 +52,7 @@ Result<EvaluationPlace> of_run(const std::string& path, const EvaluateRequest& r
 }
 
 bool is_model_directory(const std::string& path) {
-  return fs::exists(path + "/config.json") && !fs::exists(path + "/manifest.json");
+  return fs::exists(path + "/config.json") && !has_manifest(path);
 }
 
 // What overrides set a key of section data to, whose name may be left out; empty: they do not.

@@ -6,6 +6,7 @@
 
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/shards.h"
 #include "config/hf_config.h"
 #include "trainer/base_model.h"
@@ -25,7 +26,7 @@ Result<ExportSource> find_what_is_named(const std::string& path) {
   if (!fs::is_directory(path, unused))
     return Error{ErrorKind::usage,
                  fmt::format("{} is not a directory: name a run, a checkpoint or a model directory", path)};
-  if (has(manifest_file)) {
+  if (has_manifest(path)) {
     TRY(verify_weights(path, checkpoint_buffer));
     return ExportSource{.directory = path, .notes = {}};
   }

@@ -7,6 +7,7 @@
 
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/shards.h"
 #include "config/hf_config.h"
 #include "trainer/session.h"
@@ -29,7 +30,7 @@ bool is_numbered(const fs::path& path) {
 
 bool looks_like_checkpoint(const fs::path& path) {
   const auto has = [&](const char* file) { return fs::exists(path / file); };
-  return is_numbered(path) || has(manifest_file) || has(weights_file) || has(weights_index_file) ||
+  return is_numbered(path) || has_manifest(path.string()) || has(weights_file) || has(weights_index_file) ||
          has(adapter_weights_file);
 }
 

@@ -9,13 +9,16 @@
 #include <initializer_list>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "config/schema.h"
+#include "data/batch_source.h"
 #include "text/path_text.h"
 #include "trainer/assemble_report.h"
+#include "trainer/run_directory.h"
 
 namespace tidepool {
 namespace {
@@ -25,22 +28,10 @@ constexpr const char* accumulation_key = "train.gradient_accumulation_steps";
 
 using Changes = std::vector<std::string>;
 
-u64 number(std::string_view text) {
+u64 number(const std::string& text) {
   u64 value = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
   return read.ec == std::errc() && read.ptr == text.data() + text.size() ? value : 0;
-}
-
-// BatchSource::fingerprint(), taken apart.
-struct Fingerprint {
-  std::string data;
-  u64 step_sequences = 0;
-};
-
-Fingerprint parts_of(const std::string& text) {
-  const std::size_t dash = text.rfind('-');
-  if (dash == std::string::npos) return {.data = text};
-  return {.data = text.substr(0, dash), .step_sequences = number(std::string_view(text).substr(dash + 1))};
 }
 
 Changes changed_keys(const TrainerState& then, const Config& now,
@@ -51,19 +42,54 @@ Changes changed_keys(const TrainerState& then, const Config& now,
   return changed_settings(then, settings);
 }
 
-// Files may have moved, and are compared by what is in them.
-Changes changed_data_keys(const FoundCheckpoint& found, const Config& now) {
-  namespace fs = std::filesystem;
-  const fs::path run = fs::path(absolute_path(without_slashes(found.path))).parent_path();
-  const Result<Config> then =
-      load_config(run / "config.yaml", {"output.dir=" + run.string()}, KeptModel::read);
+// config.yaml of the run that the checkpoint is of; empty: it has none that can be read.
+std::optional<Config> config_then(const FoundCheckpoint& found) {
+  const std::string run = run_of_checkpoint(found.path);
+  if (run.empty()) return std::nullopt;
+  Result<Config> then = load_config(run + "/config.yaml", {"output.dir=" + run}, KeptModel::read);
+  if (!then) return std::nullopt;
+  return *std::move(then);
+}
+
+// Whether the key may have made the difference. Files may have moved, and are compared by what is in them.
+bool counts(const Field& field, const Config& then, const Config& now) {
+  if (field.section != "data" || field.key == "train" || field.key == "cache") return false;
+  if (field.key == "weights") return then.data.train.size() == now.data.train.size();
+  return field.key != "packing" || now.model.family != Family::gpt2;
+}
+
+// A path that was told from elsewhere leads to the same file where that has kept its name.
+Config with_names_of_files(Config config) {
+  const auto shorten = [](std::string& path) {
+    path = std::filesystem::path(without_slashes(path)).filename();
+  };
+  std::ranges::for_each(config.data.validation, shorten);
+  shorten(config.data.tokenizer);
+  shorten(config.data.chat_template);
+  return config;
+}
+
+Changes changed_data_keys(const Config& then, const Config& now) {
+  const Config named_then = with_names_of_files(then), named_now = with_names_of_files(now);
   Changes out;
-  if (!then) return out;
+  if (then.data.train.size() != now.data.train.size())
+    out.push_back(
+        fmt::format("data.train: {} entries then, {} now", then.data.train.size(), now.data.train.size()));
   for (const Field& field : schema()) {
-    if (field.section != "data" || field.key == "train" || field.key == "cache") continue;
-    const std::string was = value_yaml(field, *then), is = value_yaml(field, now);
-    if (was != is) out.push_back(fmt::format("data.{}: {} then, {} now", field.key, was, is));
+    if (!counts(field, then, now)) continue;
+    if (value_yaml(field, named_then) == value_yaml(field, named_now)) continue;
+    out.push_back(
+        fmt::format("data.{}: {} then, {} now", field.key, value_yaml(field, then), value_yaml(field, now)));
   }
+  return out;
+}
+
+Changes changes_of_data(const FoundCheckpoint& found, const Config& now) {
+  const std::optional<Config> then = config_then(found);
+  const bool shuffled = now.data.shuffle || !then || then->data.shuffle;
+  Changes out = shuffled ? changed_keys(found.state, now, {"train.seed", "train.sequence_length"})
+                         : changed_keys(found.state, now, {"train.sequence_length"});
+  if (then) std::ranges::move(changed_data_keys(*then, now), std::back_inserter(out));
   return out;
 }
 
@@ -94,7 +120,7 @@ std::string way_to_keep_step(u64 sequences, const Config& now) {
     return fmt::format("Set {}={}, which keeps the step", accumulation_key, sequences / of_batches);
   if (sequences % of_accumulation == 0)
     return fmt::format("Set {}={}, which keeps the step", batch_key, sequences / of_accumulation);
-  return "Set that as it was then";
+  return fmt::format("Choose {}, {} and devices whose product is {}", batch_key, accumulation_key, sequences);
 }
 
 Error other_steps(const FoundCheckpoint& found, u64 then, u64 here, const Config& now) {
@@ -108,26 +134,27 @@ Error other_steps(const FoundCheckpoint& found, u64 then, u64 here, const Config
 
 Error other_files(const FoundCheckpoint& found) {
   return {ErrorKind::usage,
-          fmt::format("{} was trained on other data or another split: resume with the files, data.shuffle "
-                      "and what is held out as they were, or start anew in another output.dir",
+          fmt::format("{} was trained on other data or another split: resume with the files, the tokenizer, "
+                      "data.shuffle and what is held out as they were, or start anew in another output.dir",
                       found.path)};
 }
 
 }  // namespace
 
 Error other_sequences(const FoundCheckpoint& found, const std::string& fingerprint, const Config& now) {
-  const Fingerprint then = parts_of(found.state.data_fingerprint), here = parts_of(fingerprint);
-  const bool same_step = then.step_sequences == here.step_sequences;
-  if (then.data == here.data && then.step_sequences != 0)
-    return other_steps(found, then.step_sequences, here.step_sequences, now);
-  Changes changes = changed_keys(found.state, now, {"train.seed", "train.sequence_length"});
-  std::ranges::move(changed_data_keys(found, now), std::back_inserter(changes));
+  const StepFingerprint then = step_fingerprint(found.state.data_fingerprint),
+                        here = step_fingerprint(fingerprint);
+  const bool same_step = then.sequences_per_step == here.sequences_per_step;
+  if (then.data == here.data && then.sequences_per_step != 0)
+    return other_steps(found, then.sequences_per_step, here.sequences_per_step, now);
+  Changes changes = changes_of_data(found, now);
   if (changes.empty()) return other_files(found);
   if (!same_step)
-    std::ranges::move(changes_of_step(found.state, then.step_sequences, now), std::back_inserter(changes));
+    std::ranges::move(changes_of_step(found.state, then.sequences_per_step, now),
+                      std::back_inserter(changes));
   return {ErrorKind::usage,
-          fmt::format("{} was trained on other data or in another order: {}. Set that as it was then, or "
-                      "start anew in another output.dir",
+          fmt::format("{} was trained on other data or in another order: {}. Set that as it was then, "
+                      "with the same files, or start anew in another output.dir",
                       found.path, fmt::join(changes, "; "))};
 }
 

@@ -8,8 +8,9 @@
 
 namespace tidepool {
 
-// ErrorKind::usage. Names the keys that differ and what keeps the steps as they were; where no key does, the
-// files do. Data keys are compared with the config.yaml beside the checkpoint.
+// ErrorKind::usage. Names the keys that differ and may have made the difference, and what keeps the steps as
+// they were; where no key does, the files do. Data keys are compared with the config.yaml of the checkpoint's
+// run.
 // REQUIRES: `fingerprint`, BatchSource::fingerprint() of `now`, is not the checkpoint's.
 Error other_sequences(const FoundCheckpoint&, const std::string& fingerprint, const Config& now);
 

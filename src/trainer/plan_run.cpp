@@ -128,7 +128,7 @@ Result<void> check_not_too_many(const Config& config, const Machine& machine) {
 }
 
 Result<void> check_devices(const Config& config, const Machine& machine, PlanFor who) {
-  if (who == PlanFor::this_machine) return check_kind_is_here(config, machine);
+  if (is_for_this_machine(who)) return check_kind_is_here(config, machine);
   TRY(check_kind_is_meant(config, machine));
   TRY(check_not_too_many(config, machine));
   return check_gpus_are_there(config, machine);
@@ -158,7 +158,7 @@ Config on_machine(const Config& config, const std::optional<Machine>& machine) {
 
 Result<RunQuestion> question_of(const Config& config, PlanFor who, std::optional<Machine> read) {
   RunQuestion out{.options = {}, .machine = std::move(read)};
-  const bool here = who == PlanFor::this_machine;
+  const bool here = is_for_this_machine(who);
   if (!out.machine) {
     TRY_ASSIGN(out.machine, machine_of_file(config));
   }
@@ -180,11 +180,11 @@ Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor 
   TRY_ASSIGN(RunQuestion question, question_of(config, who, std::move(read)));
   RunPlan out{.options = question.options, .machine = std::move(question.machine)};
   const auto explain = [&](const Error& error) {
-    const bool disk_is_here = who == PlanFor::this_machine || !out.machine;
+    const bool disk_is_here = is_for_this_machine(who) || !out.machine;
     const BudgetRoom room = out.machine ? room_of(*out.machine, who, out.options.devices) : BudgetRoom{};
     return add_alternatives(config, out.options, room,
                             disk_is_here ? explain_disk(config, graph, out.options, error) : error,
-                            {.trying = progress.trying_change});
+                            {.goes_on = who == PlanFor::resumed_run, .trying = progress.trying_change});
   };
   if (!out.machine) {
     Result<Plan> plan = make_plan(graph, out.options);

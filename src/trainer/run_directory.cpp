@@ -4,13 +4,17 @@
 
 #include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "checkpoint/checkpoint.h"
 #include "report/text_file.h"
+#include "text/path_text.h"
 #include "trainer/plan_change.h"
 
 namespace tidepool {
 namespace {
+
+namespace fs = std::filesystem;
 
 Result<void> write_file(const std::string& path, const std::string& text) {
   TRY(check_can_be_file(path));
@@ -19,6 +23,15 @@ Result<void> write_file(const std::string& path, const std::string& text) {
   out.close();
   if (!out) return Error{ErrorKind::io, fmt::format("cannot write {}: is the disk full or read-only?", path)};
   return {};
+}
+
+// As short as `dir` was said, where that is possible.
+fs::path directory_above(const std::string& dir) {
+  std::error_code failed;
+  const fs::path path = without_slashes(fs::path(dir).lexically_normal());
+  if (fs::is_symlink(path, failed)) return fs::weakly_canonical(path, failed).parent_path();
+  if (path.has_parent_path() && path.filename() != "..") return path.parent_path();
+  return fs::path(without_slashes(fs::path(absolute_path(dir)).lexically_normal())).parent_path();
 }
 
 }  // namespace
@@ -50,6 +63,13 @@ std::string RunDirectory::change_of_plan(const std::string& plan) const {
 Result<void> RunDirectory::describe_run(const std::string& config_yaml, const std::string& plan) const {
   TRY(write_file(dir_ + "/config.yaml", config_yaml));
   return write_file(dir_ + "/plan.txt", plan);
+}
+
+std::string run_of_checkpoint(const std::string& checkpoint) {
+  const fs::path run = directory_above(checkpoint);
+  std::error_code failed;
+  const bool is_run = fs::exists(run / "report.json", failed) || fs::exists(run / "plan.txt", failed);
+  return is_run ? run.string() : "";
 }
 
 }  // namespace tidepool

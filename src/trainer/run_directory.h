@@ -30,4 +30,8 @@ class RunDirectory {
   DirectoryLock lock_;
 };
 
+// "runs/a" of "runs/a/checkpoint-3/", of a link to that, and of "." and "checkpoint-3" as they lead from
+// here. Empty: no run has the checkpoint.
+std::string run_of_checkpoint(const std::string& checkpoint);
+
 }  // namespace tidepool

@@ -62,7 +62,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     TRY_ASSIGN(const bool goes_on, goes_on_from_checkpoint());
     if (!goes_on) TRY(check_model_is_unchanged(config_));
     TRY(find_data(goes_on));
-    TRY(choose());
+    TRY(choose(goes_on ? PlanFor::resumed_run : PlanFor::this_machine));
     TRY_ASSIGN(directory_,
                RunDirectory::open(config_.output.dir,
                                   request_.resume.empty() ? Beginning::anew : Beginning::resumed));
@@ -133,10 +133,10 @@ class Trainer final : public NextSegment, public EngineObserver {
  private:
   // ---- before the first step ---------------------------------------------------------------------------
 
-  Result<void> choose() {
+  Result<void> choose(PlanFor who) {
     ChoiceProgress progress;
-    TRY_ASSIGN(chosen_, plan_run(config_, graph_, PlanFor::this_machine,
-                                 request_.quiet ? PlanProgress{} : progress.listener()));
+    TRY_ASSIGN(chosen_,
+               plan_run(config_, graph_, who, request_.quiet ? PlanProgress{} : progress.listener()));
     choice_notes_ = describe_choice(config_, chosen_);
     return {};
   }

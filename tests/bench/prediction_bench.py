@@ -6,6 +6,10 @@ Each run probes this machine's rates and predicts its steady step before the fir
 report.json. Prints per case the median of predicted / measured over the repetitions. The cost model was mended while
 looking at the cases of `tuned`; those of `held-out` were chosen before any of them was run. Words of the environment's
 RUN_PREFIX go before each run, for machines that must be booked.
+
+On a machine that is shared, a run's rates and its steps may see two different machines: with --tries above 1 a run in
+which other guests took more than 2 % of the cores' time (`steal` of /proc/stat) is made again, and the try of which
+they took least counts, whatever its ratio. Every try is printed.
 """
 
 import argparse
@@ -58,6 +62,7 @@ HELD_OUT = {
     "two devices, from disk": f"{NARROW} precision=bf16 sequence_length=64 gradient_accumulation_steps=4 home=disk executor=cpu:2 device=150MiB host=150MiB",
 }
 SETS = {"tuned": TUNED, "held-out": HELD_OUT, "all": TUNED | HELD_OUT}
+MOST_STOLEN = 0.02
 COMMON = ("n_positions=512 vocab_size=256 device=1GiB host=2GiB max_steps=10 eval_steps=0 eval_batches=1 "
           "save_steps=0 warmup_steps=0 max_grad_norm=1 learning_rate=1e-4")
 WARM_UP_STEPS = 2
@@ -66,6 +71,12 @@ WARM_UP_STEPS = 2
 def settings_of(case):
     """Overrides by key, the case's own last."""
     return dict(word.split("=", 1) for word in (COMMON + " " + case).split())
+
+
+def core_times():
+    """Seconds (in the kernel's ticks) that all cores have worked, and that other guests took of what they would have."""
+    user, nice, system, _, _, irq, softirq, steal = map(int, pathlib.Path("/proc/stat").read_text().split()[1:9])
+    return user + nice + system + irq + softirq, steal
 
 
 def run(tidepool, data, scratch, case):
@@ -84,6 +95,24 @@ def run(tidepool, data, scratch, case):
     return report["predicted_step_seconds"], statistics.median(steps), report["binds"]
 
 
+def run_undisturbed(tidepool, data, scratch, name, case, tries):
+    """`run`'s answer and the share of the cores that others took meanwhile, of the try in which that was least."""
+    best = None
+    for _ in range(tries):
+        worked, taken = core_times()
+        result = run(tidepool, data, scratch, case)
+        worked_after, taken_after = core_times()
+        stolen = (taken_after - taken) / max(1, worked_after - worked + taken_after - taken)
+        predicted, measured, binds = result
+        print(f"{name}: {predicted * 1e3:.1f} / {measured * 1e3:.1f} ms, {binds}, {stolen:.1%} stolen", file=sys.stderr,
+              flush=True)
+        if best is None or stolen < best[3]:
+            best = (*result, stolen)
+        if stolen <= MOST_STOLEN:
+            break
+    return best
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tidepool", type=pathlib.Path)
@@ -92,7 +121,10 @@ def parse():
     parser.add_argument("names", nargs="*", help="cases; all of the set without")
     parser.add_argument("--set", choices=SETS, default="all")
     parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--tries", type=int, default=1, help="of a run that others disturb; 1 if not said")
     options = parser.parse_intermixed_args()
+    if options.tries < 1 or options.repetitions < 1:
+        parser.error("--tries and --repetitions are at least 1")
     cases = SETS[options.set]
     if unknown := [name for name in options.names if name not in cases]:
         parser.error(f"no such case: {', '.join(unknown)}; there are: {', '.join(cases)}")
@@ -104,17 +136,17 @@ def main():
     seen = {name: [] for name in cases}
     for _ in range(options.repetitions):
         for name, case in cases.items():
-            seen[name].append(run(options.tidepool, options.data.resolve(), options.scratch / "case", case))
-            predicted, measured, binds = seen[name][-1]
-            print(f"{name}: {predicted * 1e3:.1f} / {measured * 1e3:.1f} ms, {binds}", file=sys.stderr, flush=True)
+            seen[name].append(run_undisturbed(options.tidepool, options.data.resolve(), options.scratch / "case", name,
+                                              case, options.tries))
     errors = []
-    print(f"{'case':<26}{'predicted':>12}{'measured':>12}{'ratio':>8}  {'binds':<16}each")
+    print(f"{'case':<26}{'predicted':>12}{'measured':>12}{'ratio':>8}  {'binds':<10}{'stolen':>8}  each")
     for name, runs in seen.items():
-        ratio = statistics.median(p / m for p, m, _ in runs)
+        predicted, measured, binds, stolen = zip(*runs)
+        ratios = [p / m for p, m in zip(predicted, measured)]
+        ratio = statistics.median(ratios)
         errors.append(abs(ratio - 1))
-        print(f"{name:<26}{statistics.median(p for p, _, _ in runs) * 1e3:>9.1f} ms"
-              f"{statistics.median(m for _, m, _ in runs) * 1e3:>9.1f} ms{ratio:>8.3f}  {runs[0][2]:<16}"
-              f"{' '.join(f'{p / m:.2f}' for p, m, _ in runs)}")
+        print(f"{name:<26}{statistics.median(predicted) * 1e3:>9.1f} ms{statistics.median(measured) * 1e3:>9.1f} ms"
+              f"{ratio:>8.3f}  {binds[0]:<10}{max(stolen):>8.1%}  {' '.join(f'{r:.2f}' for r in ratios)}")
     print(f"errors: median {statistics.median(errors):.1%}, largest {max(errors):.1%}")
 
 

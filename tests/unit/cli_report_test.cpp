@@ -138,6 +138,9 @@ TEST_F(CliReport, names_the_run_of_a_checkpoint_and_no_model_directory) {
   const std::string says = " is a checkpoint of the run " + run() + ": name that";
   expect_bad_input(report({checkpoint}), checkpoint + says, 2);
   expect_bad_input(report({run(), checkpoint + "/"}), checkpoint + "/" + says, 2);
+  fs::create_directory_symlink(checkpoint, run("latest"));
+  expect_bad_input(report({run("latest")}), run("latest") + says, 2);
+  write_text(fs::path(run()).parent_path().string() + "/config.yaml", "");  // of no run
   fs::copy(checkpoint, run("copied"));
   expect_bad_input(report({run("copied")}), "is a checkpoint, not a run", 2);
   for (const char* file : {"config.json", "adapter_config.json"}) {

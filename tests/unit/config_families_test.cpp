@@ -194,6 +194,21 @@ TEST(HfConfig, ReadsBothSpellingsOfRope) {
       Rope{.theta = 1e6});
 }
 
+// Whichever stood last was taken.
+TEST(HfConfig, RefusesTwoRopeTypesThatDiffer) {
+  for (const std::string_view map : {"rope_scaling", "rope_parameters"}) {
+    const auto fault = [&](std::string_view inner) {
+      return hf_fault(qwen2_json(fmt::format(R"(, "{}": {{"factor": 4.0, {}}})", map, inner)));
+    };
+    EXPECT_EQ(fault(R"("type": "linear", "rope_type": "linear")"), "no error");
+    EXPECT_EQ(fault(R"("type": null, "rope_type": "linear")"), "no error");
+    EXPECT_THAT(
+        fault(R"("type": "linear", "rope_type": "default")"),
+        HasSubstr(fmt::format("{}.type: is \"linear\", and rope_type beside it \"default\"; keep", map)));
+    EXPECT_THAT(fault(R"("rope_type": "default", "type": "linear")"), HasSubstr("and rope_type beside it"));
+  }
+}
+
 TEST(HfConfig, RopeScalingTakesThePlaceOfRopeParameters) {
   const auto rope = [](std::string_view more) {
     return parse_hf_config(qwen2_json(more), ErrorKind::bad_input, "config.json").value().rope;
@@ -205,6 +220,21 @@ TEST(HfConfig, RopeScalingTakesThePlaceOfRopeParameters) {
   EXPECT_EQ(rope(fmt::format("{}{}", scaling, parameters)), linear);
   EXPECT_EQ(rope(fmt::format("{}{}", parameters, scaling)), linear);
   EXPECT_EQ(rope(fmt::format(R"({}, "rope_scaling": {{}})", parameters)), Rope{.theta = 300});
+}
+
+// Where a source leaves them out transformers has the family's own (of llama 1 and 2), and of null none.
+TEST(HfConfig, AddsNoTokenIdsToASource) {
+  const auto written = [](std::string_view more) {
+    const std::string source = qwen2_json(more);
+    const ModelConfig model = parse_hf_config(source, ErrorKind::bad_input, "config.json").value();
+    return hf_config_text(model, Precision::bf16, source);
+  };
+  EXPECT_THAT(written(""), Not(HasSubstr("os_token_id")));
+  EXPECT_THAT(written(R"(, "bos_token_id": 7, "eos_token_id": [8, 9])"),
+              AllOf(HasSubstr(R"("bos_token_id": 7)"), HasSubstr("8,")));
+  EXPECT_THAT(
+      hf_config_text(parse_hf_config(qwen2_json(""), ErrorKind::bad_input, "").value(), Precision::bf16),
+      HasSubstr(R"("eos_token_id": null)"));
 }
 
 TEST(HfConfig, AnOlderNameCountsForLess) {

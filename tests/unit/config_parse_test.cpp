@@ -121,6 +121,20 @@ TEST(ConfigParse, DropoutWithoutAdaptersIsTheModels) {
               HasSubstr("set model.attention_dropout"));
 }
 
+// It was advised the model's dropout, though adapters were asked for.
+TEST(ConfigParse, DropoutBesideOtherKeysOfAdaptersLacksTheirRank) {
+  const std::string fault = fault_of(with("lora: {lora_alpha: 16}\n"), {"dropout=0.05"});
+  EXPECT_THAT(fault, HasSubstr("lora.lora_alpha is for adapters, and lora.r, their rank, is not set"));
+  EXPECT_THAT(fault, Not(HasSubstr("pdrop")));
+}
+
+// "fp16: false" was advised to train in fp16.
+TEST(ConfigParse, KeysWithoutASectionAreAnsweredByTheirValue) {
+  EXPECT_THAT(fault_of(with("fp16: false\n")), HasSubstr("set train.precision: fp32, bf16 or fp16"));
+  EXPECT_THAT(fault_of(with("use_dora: false\n")), HasSubstr("that is what Tidepool does"));
+  EXPECT_THAT(fault_of(with("use_dora: true\n")), HasSubstr("only plain LoRA is trained"));
+}
+
 TEST(ConfigParse, WrongValuesNameTheKeyAndLine) {
   EXPECT_EQ(fault_of("data: {train: a}\nmemory:\n  host: 1GiB\n  device: 20\n"),
             "c.yaml:4: memory.device: '20' has no unit; write 20GiB (or MiB, KiB, GB, MB)");

@@ -91,6 +91,33 @@ TEST(DataChat, WhatATemplateLeavesOutOfEarlierAnswersIsNotLearned) {
   EXPECT_THAT(unthinking, HasSubstr("</think>\n\n[two<|im_end|>\n]"));
 }
 
+// R1's prompt for an answer begins a thought, which answers that are there do not have.
+TEST(DataChat, AnAnswerThatBeginsLikeItsPromptIsLearnedFromItsFirstCharacter) {
+  TokenizerConfig r1;
+  r1.templates["default"] = {
+      "r1",
+      "{% for m in messages %}{{ '<U>' if m.role == 'user' else '<A>' }}{{ m.content | trim }}"
+      "{{ '<E>' if m.role == 'assistant' }}{% endfor %}{% if add_generation_prompt %}<A><think>\n{% endif "
+      "%}"};
+  EXPECT_EQ(marked(r1, chat({{"user", "1"}, {"assistant", "<table>"}, {"user", "2"}, {"assistant", " <th"}})),
+            "<U>1<A>[<table><E>]<U>2<A>[<th<E>]");
+  EXPECT_EQ(marked(r1, chat({{"user", "1"}, {"assistant", "one"}})), "<U>1<A>[one<E>]");
+  EXPECT_EQ(marked(r1, chat({{"user", "1"}, {"assistant", "A>"}})), "<U>1<A>[A><E>]");
+  EXPECT_EQ(marked(r1, chat({{"user", "1"}, {"assistant", "<think>\nhm</think>"}})),
+            "<U>1<A><think>\n[hm</think><E>]");
+  // What a template takes away of it is not what it begins with.
+  r1.templates["default"].text.replace(r1.templates["default"].text.find("m.content | trim"), 16,
+                                       "m.content.split('</think>')[-1]");
+  EXPECT_EQ(marked(r1, chat({{"user", "1"}, {"assistant", "<think>hm</think><answer>4"}})),
+            "<U>1<A>[<answer>4<E>]");
+  EXPECT_EQ(marked(r1, chat({{"user", "1"}, {"assistant", "<think>hm</think>"}})), "<U>1<A>[<E>]");
+  // And in the middle, where qwen3 leaves a thought out that its prompt has.
+  EXPECT_THAT(
+      marked(golden("qwen3"), chat({{"user", "1"}, {"assistant", "<t>"}, {"user", "2"}, {"assistant", "<"}}),
+             LossOn::answers, {.arguments = {"enable_thinking=false"}}),
+      HasSubstr("assistant\n[<t><|im_end|>\n]"));
+}
+
 TEST(DataChat, WhatEachChatSetsIsNoArgument) {
   for (const char* argument : {"messages=3", "tools=[]", "documents=x", "add_generation_prompt=true"})
     EXPECT_THAT(marked(golden("chatml"), two_turns, LossOn::answers, {.arguments = {argument}}),

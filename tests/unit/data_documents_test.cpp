@@ -284,6 +284,17 @@ TEST_F(DataDocuments, TokensThatOnlyTheFilesBesideTheTokenizerNameAreRefused) {
   EXPECT_THAT(refusal("added_tokens.json", R"({"<s>": 256, "<new>": 258})"),
               AllOf(HasSubstr("model/added_tokens.json"), HasSubstr("'<new>'")));
   EXPECT_EQ(refusal("added_tokens.json", R"({"<s>": 256})"), "it was taken");
+  EXPECT_THAT(refusal("added_tokens.json", R"({"<s>": 257})"),
+              AllOf(HasSubstr("model/added_tokens.json"), HasSubstr("'<s>' the id 257"),
+                    HasSubstr("model/tokenizer.json gives it 256")));
+  EXPECT_THAT(refusal("added_tokens.json", R"({"<s>": "x"})"), HasSubstr("'<s>' must have a token id"));
+  EXPECT_THAT(config(R"({"added_tokens_decoder": {"256": {"content": "</s>"}}})"),
+              AllOf(HasSubstr("'</s>' the id 256"), HasSubstr("gives it 257")));
+  EXPECT_THAT(config(R"({"added_tokens_decoder": {"x": {"content": "</s>"}}})"),
+              HasSubstr("added_tokens_decoder: 'x' is no token id"));
+  EXPECT_THAT(config(R"({"pad_token": "a"})"),
+              AllOf(HasSubstr("'a'"), HasSubstr("model.vocab but not in added_tokens"),
+                    HasSubstr("save_pretrained")));
   EXPECT_EQ(config(R"({"eos_token": "</s>", "pad_token": null, "extra_special_tokens": {},
     "added_tokens_decoder": {"256": {"content": "<s>", "special": true}}})"),
             "it was taken");

@@ -58,6 +58,17 @@ TEST_F(DataFiles, FindsFilesDirectoriesAndGlobsInOrder) {
   EXPECT_THAT(*found, testing::ElementsAre(FoundFile{z, true}, FoundFile{b}, FoundFile{a}, FoundFile{y}));
 }
 
+// Such a pattern was trained as raw JSON text, and held out as records.
+TEST_F(DataFiles, AGlobThatEndsInJsonNamesWhatItFinds) {
+  const std::string a = write("j/a.json", "{}"), b = write("j/b.json.gz", "{}");
+  const auto found = [&](const std::string& entry) { return find_files({entry}).value(); };
+  EXPECT_THAT(found(dir_ / "j/*.json"), testing::ElementsAre(FoundFile{a, false, true}));
+  EXPECT_THAT(found(dir_ / "j/*.json.gz"), testing::ElementsAre(FoundFile{b, false, true}));
+  EXPECT_THAT(found(a), testing::ElementsAre(FoundFile{a, true, true}));
+  EXPECT_THAT(found(dir_ / "j/*"), testing::ElementsAre(FoundFile{a}, FoundFile{b}));
+  EXPECT_THAT(found(dir_ / "j"), testing::ElementsAre(FoundFile{a}, FoundFile{b}));
+}
+
 // One that led back gave 41 copies of each file, and two never ended.
 TEST_F(DataFiles, LinksThatLeadInCirclesGiveEachFileOnce) {
   std::filesystem::create_directories(dir_ / "c/in");

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "data/batch_source.h"
@@ -68,6 +69,25 @@ TEST_F(HeldOut, DocumentsAreHeldOutWhole) {
   EXPECT_EQ(sorted, "bcdfg");
 }
 
+// Below a folder a .json is text, and by a pattern that ends in .json records: in both places, few or many.
+TEST_F(HeldOut, JsonIsReadAsDataTrainReadsIt) {
+  const auto trained_tokens = [&](const std::string& entry) { return (*open({.train = {entry}}))->tokens(); };
+  const auto held_out = [&](const std::string& entry) {
+    return targets(**open({.train = {write("t.txt", std::string(100, 't'))}, .validation = {entry}}));
+  };
+  std::filesystem::create_directories(dir_ / "few");
+  std::filesystem::create_directories(dir_ / "many");
+  const std::string record = "{\"text\": \"ab\"}\n";
+  write("few/0.json", record);
+  for (u32 i = 0; i < HeldOutFiles::parts_max + 1; ++i) write(fmt::format("many/{}.json", i), record);
+  EXPECT_EQ(trained_tokens(dir_ / "few/*.json"), 2u);
+  EXPECT_EQ(held_out(dir_ / "few/*.json"), "b");
+  EXPECT_EQ(held_out(dir_ / "many/*.json"), std::string(HeldOutFiles::parts_max + 1, 'b'));
+  EXPECT_EQ(trained_tokens(dir_ / "few"), record.size());
+  EXPECT_EQ(held_out(dir_ / "few"), record.substr(1));
+  EXPECT_THAT(held_out(dir_ / "many"), HasSubstr(record));
+}
+
 TEST_F(HeldOut, ManyFilesAreOnePart) {
   for (u32 i = 0; i < HeldOutFiles::parts_max + 1; ++i)
     write(fmt::format("v{:02}.txt", i), "abcdefghijklmnop");
@@ -88,6 +108,27 @@ TEST_F(HeldOut, FaultsNameTheFile) {
   EXPECT_THAT(refusal(dir_ / "none.txt"), HasSubstr("correct data.validation"));
   EXPECT_THAT(refusal(write("empty.txt", "")), HasSubstr("empty.txt: the data file is empty"));
   EXPECT_THAT(refusal(write("one.txt", "x")), HasSubstr("one.txt: 1 token is nothing to predict"));
+}
+
+TEST_F(HeldOut, RecordsAreNamedWhereThereAreSome) {
+  const auto data = open({.train = {write("t.txt", std::string(100, 't'))}, .records = "messages"});
+  ASSERT_FALSE(data);
+  EXPECT_EQ(data.error().kind, ErrorKind::usage);
+  EXPECT_THAT(data.error().message,
+              AllOf(HasSubstr("data.records: is messages, but nothing in data.train is read as records"),
+                    HasSubstr("t.txt"), HasSubstr("leave it out")));
+  // Not in data.train, and not in what is held out.
+  std::filesystem::create_directories(dir_ / "folder");
+  const std::string record = "{\"text\": \"ab\"}\n", lines = write("t.jsonl", record + record);
+  write("folder/a.json", record);
+  for (const DataConfig& config :
+       {DataConfig{.train = {lines, dir_ / "folder"}, .records = "text"},
+        DataConfig{.train = {lines}, .validation = {dir_ / "folder"}, .records = "text"}}) {
+    const auto refused = open(config);
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, AllOf(HasSubstr("data.records: is text, and"),
+                                               HasSubstr("folder/a.json, found in a folder")));
+  }
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <array>
+#include <optional>
 #include <string>
 
 #include "data/answer_tokens.h"
@@ -9,11 +11,13 @@
 #include "data/raw_documents.h"
 #include "data/tokenizer_encoder.h"
 #include "tests/support/document_files.h"
+#include "tests/support/model_directory.h"
 
 namespace tidepool {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::HasSubstr;
 
 class DataTexts : public test::DocumentsFixture {};
@@ -48,6 +52,75 @@ TEST_F(DataTexts, ATextInPartsOnSeveralCoresIsTheTextAtOnce) {
       ASSERT_EQ(got, std::vector<i32>(whole.begin(), whole.end())) << style;
     }
   }
+}
+
+// llama2.json puts <s> (1) before a text, qwen.json nothing.
+struct FrameCase {
+  const char* style;
+  const char* tokenizer_class;
+  std::optional<bool> bos, eos;
+  const char* refusal;  // empty: as tokenizer.json says
+};
+const auto frame_cases = std::to_array<FrameCase>({
+    {"llama2", "LlamaTokenizerFast", true, false, ""},
+    {"llama2", "LlamaTokenizer", std::nullopt, false, ""},
+    {"llama2", "LlamaTokenizer", std::nullopt, std::nullopt, ""},
+    {"llama2", "LlamaTokenizerFast", false, std::nullopt, "put the ids [] before a text and [] behind it"},
+    {"llama2", "LlamaTokenizerFast", true, true, "put the ids [1] before a text and [2] behind it"},
+    {"llama2", "PreTrainedTokenizerFast", false, false, ""},
+    {"llama2", "GPTNeoXTokenizerFast", std::nullopt, false, "put the ids [] before"},
+    {"qwen", "LlamaTokenizerFast", true, false, "put the ids [1201] before"},
+    {"qwen", "LlamaTokenizerFast", false, false, ""},
+    {"qwen", "LlamaTokenizerFast", std::nullopt, std::nullopt, ""},
+    {"qwen", "Qwen2TokenizerFast", true, true, ""},
+    {"qwen", "", true, true, ""},
+});
+
+TEST_F(DataTexts, FlagsThatContradictTheFrameOfTheTokenizerAreRefusedWhereATextIsFramed) {
+  const std::string tokenizers = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/";
+  for (const FrameCase& c : frame_cases) {
+    const bool llama = c.style == std::string("llama2");
+    TokenizerConfig beside;
+    beside.special_tokens = {{"bos_token", llama ? "<s>" : "<|im_start|>"},
+                             {"eos_token", llama ? "</s>" : "<|im_end|>"}};
+    beside.frame = {"dir/tokenizer_config.json", c.tokenizer_class, c.bos, c.eos};
+    const auto encoder = open_tokenizer_encoder(tokenizers + c.style + ".json", beside).value();
+    SCOPED_TRACE(fmt::format("{} {}", c.style, c.tokenizer_class));
+    std::vector<u32> plain, framed;
+    EXPECT_TRUE(encoder->encode("x", Around::nothing, plain));
+    const Result<void> done = encoder->encode("x", Around::special, framed);
+    ASSERT_EQ(done.has_value(), c.refusal[0] == '\0');
+    if (done) {
+      if (llama) plain.insert(plain.begin(), 1);
+      EXPECT_EQ(framed, plain);
+      continue;
+    }
+    EXPECT_THAT(done.error().message,
+                AllOf(HasSubstr("dir/tokenizer_config.json"), HasSubstr(c.refusal),
+                      HasSubstr(fmt::format("{}.json puts {}", c.style, llama ? "[1] and []" : "[] and []")),
+                      HasSubstr("take the two flags out")));
+  }
+}
+
+TEST_F(DataTexts, FlagsOfTheModelDirectoryAreRead) {
+  const std::string model = dir_ / "model";
+  fs::create_directory(model);
+  test::write_byte_tokenizer(model);
+  const std::string texts = write("t.jsonl", "{\"text\": \"abc\"}\n");
+  const auto refusal = [&](const std::string& flags) {
+    write("model/tokenizer_config.json",
+          R"({"bos_token": {"content": "<s>"}, "eos_token": "</s>")" + flags + "}");
+    fs::remove_all(dir_ / "cache");
+    const auto data = Dataset::open({.train = {texts}, .validation_fraction = 0}, 300, 8, 1,
+                                    {.cache = dir_ / "cache", .model_directory = model});
+    return data ? "" : data.error().message;
+  };
+  EXPECT_EQ(refusal(""), "");
+  EXPECT_THAT(refusal(R"(, "tokenizer_class": "LlamaTokenizerFast", "add_bos_token": true)"),
+              AllOf(HasSubstr("t.jsonl:1"), HasSubstr("model/tokenizer_config.json"), HasSubstr("[256]"),
+                    HasSubstr("model/tokenizer.json")));
+  EXPECT_EQ(refusal(R"(, "tokenizer_class": "LlamaTokenizerFast", "add_bos_token": false)"), "");
+  EXPECT_THAT(refusal(R"(, "add_bos_token": 1)"), HasSubstr("add_bos_token must be true or false"));
 }
 
 TEST_F(DataTexts, ATextIsReadInPartsThatAreCutWhereTheyMayBe) {

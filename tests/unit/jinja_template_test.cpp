@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "jinja/template.h"
@@ -65,6 +66,15 @@ TEST(Jinja, FaultsOfRenderingNameTheLine) {
   EXPECT_THAT(error_of("{{ {'items': 1}.items }}"), HasSubstr("its key is written ['items']"));
   EXPECT_THAT(error_of("{% set x.y = 1 %}"), HasSubstr("only where 'x' is a namespace"));
   EXPECT_THAT(error_of("{{ nothing | tojson }}"), HasSubstr("has no JSON"));
+}
+
+// Named, the filter left no first argument to step over: undefined behaviour.
+TEST(Jinja, MapTakesItsFilterByPlace) {
+  EXPECT_EQ(text_of("{{ ['a', 'b'] | map('upper') | join }}"), "AB");
+  for (const char* map : {"map(filter='upper')", "map()", "map(x=1)"})
+    EXPECT_THAT(error_of(fmt::format("\n{{{{ ['a'] | {} }}}}", map)),
+                HasSubstr("t.jinja:2: map: the filter's name is missing"))
+        << map;
 }
 
 // Of recursion, which there is none of; not of loops in each other.

@@ -268,6 +268,23 @@ TEST_F(AdapterFiles, ModulesThatAreNamedAndHaveNoTensorsAreRefused) {
   EXPECT_THAT(model.error().message, HasSubstr("(target_modules: .*_proj)"));
 }
 
+// It switched the check off, though the model's family says which modules are linear.
+TEST_F(AdapterFiles, AllLinearNamesTheLinearModulesOfTheFamily) {
+  const auto check = [&](const std::string& more, const std::string& tensor) {
+    EXPECT_EQ(
+        message_with("\"target_modules\": [", "\"target_modules\": \"all-linear\"," + more + "\"unused\": ["),
+        "");
+    return AdapterMerge::open(directory_, base_).value()->check(tensor);
+  };
+  EXPECT_TRUE(check("", "model.layers.1.mlp.up_proj.weight"));
+  EXPECT_TRUE(check("", "model.layers.2.input_layernorm.weight"));
+  EXPECT_TRUE(check("", "lm_head.weight"));
+  EXPECT_THAT(check("", "model.layers.2.mlp.up_proj.weight").error().message,
+              HasSubstr("holds nothing for model.layers.2.mlp.up_proj.weight"));
+  EXPECT_TRUE(check(R"("exclude_modules": ".*\\.2\\..*",)", "model.layers.2.mlp.up_proj.weight"));
+  EXPECT_TRUE(check(R"("layers_to_transform": [0, 1],)", "model.layers.2.mlp.up_proj.weight"));
+}
+
 // Their shapes tell nothing: the matrix is square.
 TEST_F(AdapterFiles, TheModelTellsWhichWayItsMatricesLie) {
   const std::string base = scratch_ / "base", module = "model.layers.0.self_attn.q_proj";

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "tokenizer/bpe.h"
 #include "tokenizer/pattern.h"
 #include "tokenizer/regex.h"
 #include "tokenizer/tokenizer.h"
@@ -10,6 +11,7 @@
 namespace tidepool {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // A file that is whole, but for the part that is told.
@@ -179,6 +181,40 @@ TEST(TokenizerRefusals, APatternThatTakesForEverGivesUp) {
   const Result<void> done = (*tokenizer)->encode(std::string(5000, 'a'), Special::none, ids);
   ASSERT_FALSE(done);
   EXPECT_THAT(done.error().message, HasSubstr("too many steps"));
+}
+
+// Whatever makes the word: no pre-tokenizer, or one that finds nothing to cut at.
+TEST(TokenizerRefusals, AWordThatWouldTakeTooMuchMemoryIsRefused) {
+  const std::string text(word_bytes_max + 1, 'a');
+  for (const char* splits : {"null", R"({"type":"WhitespaceSplit"})"}) {
+    const auto tokenizer = Tokenizer::parse(file_with("pre_tokenizer", splits), "t.json");
+    ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+    std::vector<u32> ids;
+    const Result<void> done = (*tokenizer)->encode("a " + text + " a", Special::none, ids);
+    ASSERT_FALSE(done);
+    EXPECT_THAT(done.error().message,
+                AllOf(HasSubstr("8 MiB"), HasSubstr("one word"), HasSubstr("cut the text")));
+    EXPECT_TRUE((*tokenizer)->encode("a", Special::none, ids));
+  }
+}
+
+// Chinese text has no spaces, and has lines.
+TEST(TokenizerRefusals, LinesAreWordsWhereNoMergeHasALineFeed) {
+  const std::string line(word_bytes_max - 1, 'a'), text = line + '\n' + line;
+  const auto ids_of = [&](const char* model) -> Result<std::vector<u32>> {
+    TRY_ASSIGN(const auto tokenizer, Tokenizer::parse(file_with("model", model), "t.json"));
+    std::vector<u32> ids;
+    TRY(tokenizer->encode(text, Special::none, ids));
+    return ids;
+  };
+  const auto ids = ids_of(R"({"type":"BPE","vocab":{"a":0,"aa":1,"\n":2,"b":3},"merges":["a a"]})");
+  ASSERT_TRUE(ids) << ids.error().message;
+  const size_t of_line = word_bytes_max / 2;  // pairs, and one that is left over
+  ASSERT_EQ(ids->size(), 2 * of_line + 1);
+  EXPECT_EQ((*ids)[of_line - 1], 0u);
+  EXPECT_EQ((*ids)[of_line], 2u);
+  EXPECT_EQ((*ids)[of_line + 1], 1u);
+  EXPECT_FALSE(ids_of(R"({"type":"BPE","vocab":{"a":0,"b":1,"\n":2,"\na":3},"merges":["\n a"]})"));
 }
 
 }  // namespace

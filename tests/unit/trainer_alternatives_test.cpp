@@ -77,7 +77,7 @@ TEST(Alternatives, WhereAnErrorAdvisesNothingBudgetsAreSought) {
   const PlanOptions options = plan_options(config, Bytes{0});
   const Error error = add_alternatives(config, options, room_in(machine),
                                        {ErrorKind::does_not_fit, "the disk is too small as well"});
-  EXPECT_THAT(error.message, HasSubstr("too small as well; or instead set memory.host="));
+  EXPECT_THAT(error.message, HasSubstr("too small as well; set memory.host="));
   expect_taken(config, machine, error);
 }
 

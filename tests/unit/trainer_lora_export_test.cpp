@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/export_model.h"
 #include "checkpoint/lora_merge.h"
+#include "checkpoint/manifest.h"
 #include "config/hf_config.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/train_fixture.h"
@@ -87,6 +89,26 @@ TEST(ExportOfAdaptersSource, SaysWhichModelIsMissing) {
               HasSubstr("init_lora_weights: is set"));
   EXPECT_THAT(find_export_source(test::family_directory("llama_tied"), adapter).error().message,
               HasSubstr("holds no adapters"));
+}
+
+// A model could not be used for a manifest.json that another tool had put beside it.
+TEST(ExportSourceOfAModel, LeavesManifestsOfOthersAlone) {
+  const testing::TrainDir dir;
+  const std::string base = test::family_directory("llama_tied"), model = dir / "model";
+  std::filesystem::copy(base, model);
+  const auto manifest_says = [&](std::string_view text) { std::ofstream(model + "/manifest.json") << text; };
+  manifest_says(R"({"version": 3, "files": ["model.safetensors"]})");
+  EXPECT_EQ(find_export_source(model, "").value().directory, model);
+  EXPECT_TRUE(verify_weights_if_hashed(model, Bytes{4096}));
+  const std::string tokens = testing::token_file(dir);
+  EXPECT_EQ(loss_of(model, tokens), loss_of(base, tokens));
+
+  const auto refusal = [&] { return find_export_source(model, "").error(); };
+  std::ofstream(model + "/trainer_state.json") << "{}";  // a checkpoint's, so its manifest is damaged
+  EXPECT_EQ(refusal().kind, ErrorKind::corrupt_checkpoint);
+  std::filesystem::remove(model + "/trainer_state.json");
+  manifest_says(to_text(Manifest{}) + "x");
+  EXPECT_THAT(refusal().message, HasSubstr("manifest.json: does not match its own checksum"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // What a refused resume says of steps that would take other sequences.
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "tests/support/train_fixture.h"
@@ -13,7 +14,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::TrainDir;
 
-constexpr const char* by_files = "resume with the files, data.shuffle and what is held out as they were";
+constexpr const char* by_files =
+    "resume with the files, the tokenizer, data.shuffle and what is held out as they were";
 
 class OtherSequences : public ::testing::Test {
  protected:
@@ -21,6 +23,12 @@ class OtherSequences : public ::testing::Test {
     const auto stopped = testing::run(config, {.stop_after = 2});
     ASSERT_FALSE(stopped);
     ASSERT_EQ(stopped.error().kind, ErrorKind::interrupted) << stopped.error().message;
+  }
+  std::string write_documents(const std::string& name) const {
+    const std::string path = dir_ / name;
+    std::ofstream file(path);
+    for (int i = 0; i < 200; ++i) file << R"({"text": "no. )" << i << R"("})" << '\n';
+    return path;
   }
   std::string refusal(const Config& config) const {
     const auto resumed = testing::run(config, {.resume = "auto"});
@@ -53,7 +61,9 @@ TEST_F(OtherSequences, KeepTheStepBySmallerBatchesOrByTheDevices) {
   config_.machine.executor = "cpu:2";
   EXPECT_THAT(refusal(config_), HasSubstr("Set train.per_device_train_batch_size=1, which keeps the step"));
   config_.machine.executor = "cpu:3";
-  EXPECT_THAT(refusal(config_), HasSubstr("1 then, 3 now. Set that as it was then"));
+  EXPECT_THAT(refusal(config_),
+              HasSubstr("1 then, 3 now. Choose train.per_device_train_batch_size, "
+                        "train.gradient_accumulation_steps and devices whose product is 2"));
   config_.machine.executor = "cpu";
   config_.train.gradient_accumulation_steps = 3;
   EXPECT_THAT(refusal(config_), AllOf(HasSubstr("train.gradient_accumulation_steps: 1 then, 3 now"),
@@ -67,20 +77,44 @@ TEST_F(OtherSequences, OfOtherDataKeysAreNamed) {
   config_.data.validation_fraction = 0.2;
   EXPECT_THAT(refusal(config_), AllOf(HasSubstr("data.shuffle: true then, false now"),
                                       HasSubstr("data.validation_fraction: 0.05 then, 0.2 now"),
-                                      HasSubstr("now. Set that as it was then"),
+                                      HasSubstr("now. Set that as it was then, with the same files"),
                                       Not(HasSubstr("data.packing")), Not(HasSubstr(by_files))));
 }
 
 TEST_F(OtherSequences, OfPackedDocumentsAreNamedToo) {
-  const std::string path = dir_ / "documents.jsonl";
-  std::ofstream file(path);
-  for (int i = 0; i < 200; ++i) file << R"({"text": "no. )" << i << R"("})" << '\n';
-  file.close();
+  const std::string path = write_documents("documents.jsonl");
   config_.model = testing::small_model(Family::llama);  // of gpt2 nothing is packed
   config_.data.train = {path};
   stop_after_two(config_);
   config_.data.packing = false;
   EXPECT_THAT(refusal(config_), HasSubstr("data.packing: true then, false now"));
+}
+
+// Weights of two entries fit no third.
+TEST_F(OtherSequences, OfAnotherMixtureCountItsEntries) {
+  config_.data.train = {write_documents("first.jsonl"), write_documents("second.jsonl")};
+  config_.data.weights = {0.7, 0.3};
+  stop_after_two(config_);
+  config_.data.train.push_back(write_documents("third.jsonl"));
+  config_.data.weights = {0.5, 0.3, 0.2};
+  EXPECT_THAT(refusal(config_),
+              AllOf(HasSubstr("data.train: 2 entries then, 3 now"), Not(HasSubstr("data.weights"))));
+}
+
+// A key that has no effect, and a path that leads to the same file, were what was to be set.
+TEST_F(OtherSequences, OfOtherFilesDoNotBlameKeysWithoutEffect) {
+  config_.data.shuffle = false;
+  config_.data.validation = {"held-out.txt"};
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(dir_ / "");
+  std::ofstream("held-out.txt") << testing::made_up_text(2'000);
+  stop_after_two(config_);
+  std::ofstream(dir_.data()) << testing::made_up_text(19'000);
+  config_.train.seed += 1;
+  config_.data.packing = false;
+  config_.data.validation = {dir_ / "held-out.txt"};
+  EXPECT_THAT(refusal(config_), HasSubstr(by_files));
+  std::filesystem::current_path(before);
 }
 
 TEST_F(OtherSequences, OfOtherFilesAreTheFiles) {

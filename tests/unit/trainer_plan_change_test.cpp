@@ -3,6 +3,7 @@
 
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
+#include "trainer/assemble_report.h"
 #include "trainer/plan_change.h"
 #include "trainer/session.h"
 
@@ -20,6 +21,18 @@ std::string text_of(const Config& config) {
   const auto plan = make_plan(make_graph(config).value(), plan_options(config));
   EXPECT_TRUE(plan) << plan.error().message;
   return plan ? plan_text(config, *plan) : "";
+}
+
+// Kernels differ, and it was said that numbers do not depend on it.
+TEST(PlanChange, AnotherKindOfDeviceIsAChangedSetting) {
+  const TrainDir dir;
+  Config config = testing::small_config(dir);
+  const TrainerState then{.settings = numeric_settings(config)};
+  config.machine.executor = "cpu:2";
+  EXPECT_TRUE(changed_settings(then, numeric_settings(config)).empty());
+  config.machine.executor = "cuda:0";
+  EXPECT_THAT(changed_settings(then, numeric_settings(config)),
+              ::testing::ElementsAre("machine.executor: cpu then, cuda now"));
 }
 
 TEST(PlanChange, NamesWhatDiffers) {

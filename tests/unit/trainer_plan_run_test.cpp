@@ -92,6 +92,23 @@ TEST(PlanRun, WhereItDoesNotFitASmallerJobThatDoesIsTold) {
               ElementsAre(HasSubstr("per_device_train_batch_size"), HasSubstr("sequence_length")));
 }
 
+// It was advised sequences and a precision that the checkpoint then refused.
+TEST(PlanRun, ARunThatGoesOnIsAdvisedWhatItsCheckpointTakes) {
+  const TrainDir dir;
+  Config config = testing::small_config(dir);
+  config.model.positions = config.train.sequence_length = 256;
+  config.train.per_device_train_batch_size = 8;
+  config.memory.budgets = {Bytes{4 * mib}, Bytes{16 * mib}, disk_auto};
+  const ModelGraph graph = make_graph(config).value();
+  const auto begins = plan_run(config, graph, PlanFor::this_machine),
+             goes_on = plan_run(config, graph, PlanFor::resumed_run);
+  ASSERT_TRUE(!begins && !goes_on);
+  EXPECT_THAT(begins.error().message, HasSubstr("train.sequence_length="));
+  EXPECT_THAT(goes_on.error().message, HasSubstr("train.per_device_train_batch_size="));
+  for (const char* other : {"train.sequence_length=", "train.precision="})
+    EXPECT_THAT(goes_on.error().message, ::testing::Not(HasSubstr(other)));
+}
+
 TEST(PlanRun, WhereSeveralBudgetsAreShortOneAloneIsTold) {
   const TrainDir dir;
   Config config = testing::small_config(dir);
