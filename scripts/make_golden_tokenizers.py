@@ -2,7 +2,8 @@
 """Makes tests/golden/tokenizers: small tokenizers in the styles of known families, and what Hugging Face's library
 makes of random strings with them. Needs the Python package tokenizers (0.23.3 made what is committed).
 
-  scripts/make_golden_tokenizers.py                        # writes the folder anew
+  scripts/make_golden_tokenizers.py                        # writes the folder anew, with words of today's documents
+  scripts/make_golden_tokenizers.py --features             # features.json alone, with the styles and strings that are there
   scripts/make_golden_tokenizers.py --compare PROGRAM      # 100,000 other strings per style: no difference allowed
   scripts/make_golden_tokenizers.py --speed PROGRAM        # 100 MB on the cores this process may use, side by side
 
@@ -261,7 +262,7 @@ def features():
             out.append((f"split {behavior} {invert}", "gpt2", pre(cut(r"[aeiou]|\s+", behavior, invert), BYTES_ONLY)))
         out.append((f"split string {behavior}", "gpt2", pre(cut(" t", behavior, kind="String"), BYTES_ONLY)))
     for pattern in [r"\w+|[^\w\s]+", r"x*", r"(?<=a)b|\d{2,}", r"^\S+$", r"[^\S\n]+|.", r"\x{61}|\u0062|\h{3}", r"(a|b)++c?",
-                    r"(?i:straße|é)", r"[!-/:-@\[-`]+", r"[一-龥]|[ぁ-ん]+", r"\p{Lu}\p{Ll}+|\p{P}|\p{^L}\P{N}", r"a{,2}b{2}|c{d"]:
+                    r"(?i:the|É|[α-ω]+|’S)", r"[!-/:-@\[-`]+", r"[一-龥]|[ぁ-ん]+", r"\p{Lu}\p{Ll}+|\p{P}|\p{^L}\P{N}", r"a{,2}b{2}|c{d"]:
         out.append((f"pattern {pattern}", "gpt2", pre(cut(pattern), BYTES_ONLY)))
     for prefix in [True, False]:
         out.append((f"prefix space {prefix}", "gpt2", {"pre_tokenizer": dict(BYTE_LEVEL, add_prefix_space=prefix)}))
@@ -330,6 +331,10 @@ def results(tokenizer, texts):
     return ids, tokenizer.decode_batch(ids, skip_special_tokens=False)
 
 
+def committed(names):
+    return {name: json.loads((OUT / f"{name}.json").read_text()) for name in names}
+
+
 def write_golden():
     OUT.mkdir(parents=True, exist_ok=True)
     made = styles()
@@ -346,8 +351,12 @@ def write_golden():
         (OUT / f"{name}.ids.json").write_text('{"front":' + json.dumps(front) + ',"rows":[\n' + text + "]}\n")
         print(f"{name}: {len(style['model']['vocab'])} tokens, {sum(map(len, ids))} ids, "
               f"{sum(len(r) == 1 for r in rows)} of {len(texts)} come back as they were")
+    write_features(made, strings(2, 50))
+
+
+def write_features(made, few):
+    dump = dict(ensure_ascii=True, separators=(",", ":"))
     rows = []
-    few = strings(2, 50)
     for name, style, change in features():
         ids, back = results(oracle(changed(made[style], change)), few)
         rows.append({"name": name, "style": style, "change": change, "ids": ids, "decoded": back})
@@ -358,7 +367,7 @@ def write_golden():
 
 def compare(program, count, names):
     """The styles with these names, and every feature of theirs."""
-    made = {name: json.loads((OUT / f"{name}.json").read_text()) for name in names}
+    made = committed(names)
     cases = [(name, style) for name, style in made.items()]
     cases += [(name, changed(made[style], change)) for name, style, change in features() if style in made]
     failures = 0
@@ -443,6 +452,7 @@ def speed(program, name, size, rounds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--features", action="store_true")
     parser.add_argument("--compare", metavar="PROGRAM")
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--speed", metavar="PROGRAM")
@@ -456,6 +466,9 @@ def main():
         return
     if arguments.compare:
         sys.exit(1 if compare(arguments.compare, arguments.count, arguments.styles) else 0)
+    if arguments.features:
+        write_features(committed(arguments.styles), json.loads((OUT / "features.json").read_text())["strings"])
+        return
     write_golden()
 
 

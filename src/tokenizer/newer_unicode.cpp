@@ -71,6 +71,12 @@ std::string newer_characters(std::string_view category) {
 
 bool is_newer(u32 character) { return range_of(character) != nullptr; }
 
+std::optional<u32> find_newer(u32 first, u32 last) {
+  const auto found = std::ranges::lower_bound(newer, first, {}, &Range::last);
+  if (found == newer.end() || found->first > last) return std::nullopt;
+  return std::max(first, found->first);
+}
+
 bool is_newer_number(u32 character) {
   const Range* range = range_of(character);
   return range && range->category[0] == 'N';

@@ -2,6 +2,7 @@
 // PCRE2 and utf8proc of Debian 12 and Ubuntu 24.04 know 14 and 15.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,8 @@ namespace tidepool {
 std::string newer_characters(std::string_view category);
 
 bool is_newer(u32 character);
+// The first of them from `first` to `last`.
+std::optional<u32> find_newer(u32 first, u32 last);
 bool is_newer_number(u32 character);
 
 }  // namespace tidepool

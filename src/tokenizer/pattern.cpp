@@ -5,9 +5,11 @@
 //   \p{Han}    of scripts PCRE2 means Script_Extensions, Oniguruma Script
 //   \p{C}      what newer characters have left, and derived properties (Alpha): refused
 //   \h \v \e   other characters; written as what Ruby means
+//   \x80       a byte, not a character: refused
 //   ( )        as groups without a capture, since references to captures are refused
 //   {,n}       a quantifier in Ruby only; {n,m}+ and {n}? are no possessive and no lazy ones in Ruby: refused
 //   [[..]] &&  nested classes and intersections: refused
+//   (?i)       full case folding in Ruby (caseless.h); of \w and \p PCRE2 takes no other case: refused
 #include "tokenizer/pattern.h"
 
 #include <fmt/format.h>
@@ -18,6 +20,8 @@
 #include <optional>
 
 #include "tidepool/types.h"
+#include "tokenizer/caseless.h"
+#include "tokenizer/characters.h"
 #include "tokenizer/newer_unicode.h"
 
 namespace tidepool {
@@ -71,26 +75,57 @@ class Translator {
   }
   void emit(std::string_view text) { out_.text += text; }
 
+  // The character here, which is passed.
+  Result<char32_t> next_character() {
+    const size_t bytes = character_bytes(source_[at_]);
+    if (at_ + bytes > source_.size()) return reason("what is not UTF-8");
+    const char32_t character = character_at(source_, at_);
+    at_ += bytes;
+    return character;
+  }
+
   Result<void> piece() {
+    const size_t begin = at_;
     switch (peek()) {
       case '\\':
         ++at_;
         return escape();
       case '[':
         ++at_;
+        caseless_.other();
         return character_class();
       case '(':
         ++at_;
         return group();
+      case ')':
+        ++at_;
+        caseless_.close();
+        break;
       case '{':
         return repeat();
       case '^':
         out_.looks_behind = true;
+        [[fallthrough]];
+      case '$':
+      case '.':
+      case '|':
+      case '*':
+      case '+':
+      case '?':
+        ++at_;
+        caseless_.other();
         break;
-      default:
-        break;
+      default: {
+        TRY_ASSIGN(const char32_t character, next_character());
+        TRY(literal(character));
+      }
     }
-    emit(source_.substr(at_++, 1));
+    emit(source_.substr(begin, at_ - begin));
+    return {};
+  }
+
+  Result<void> literal(char32_t character) {
+    if (const Result<void> fine = caseless_.literal(character); !fine) return reason(fine.error().message);
     return {};
   }
 
@@ -133,6 +168,7 @@ class Translator {
       case 'w':
       case 'W':
         ++at_;
+        if (caseless_.here()) return reason(fmt::format("\\{} under (?i)", c));
         return std::optional(Set{word_characters(), c == 'W'});
       case 'h':
       case 'H':
@@ -141,6 +177,7 @@ class Translator {
       case 'p':
       case 'P': {
         ++at_;
+        if (caseless_.here()) return reason(fmt::format("\\{} under (?i)", c));
         TRY_ASSIGN(Set found, property(c == 'P'));
         return std::optional(std::move(found));
       }
@@ -150,23 +187,24 @@ class Translator {
   }
 
   // \n, \., \x41, \x{1f600}, \u3000: one character, the same inside a class and outside.
-  Result<void> escaped_character() {
-    const char c = peek();
-    ++at_;
+  Result<char32_t> escaped_character() {
+    if (at_ >= source_.size()) return reason("a backslash at the end");
+    TRY_ASSIGN(const char32_t c, next_character());
     switch (c) {
-      case '\0':
-        return reason("a backslash at the end");
       case 'n':
+        return numbered('\n');
       case 't':
+        return numbered('\t');
       case 'r':
+        return numbered('\r');
       case 'f':
+        return numbered('\f');
       case 'a':
+        return numbered('\a');
       case 'e':
-        emit(std::string{'\\', c});
-        return {};
+        return numbered(0x1b);
       case 'v':
-        emit("\\x{b}");
-        return {};
+        return numbered('\v');
       case 'x':
         return hexadecimal(peek() == '{' ? 8 : 2);
       case 'u':
@@ -174,26 +212,35 @@ class Translator {
       default:
         break;
     }
-    if (is_letter_or_digit(c)) return reason(fmt::format("\\{}", c));
-    if (static_cast<u8>(c) < 0x80) emit("\\");
-    emit(std::string{c});
-    return {};
+    if (c < 0x80 && is_letter_or_digit(static_cast<char>(c)))
+      return reason(fmt::format("\\{}", static_cast<char>(c)));
+    return numbered(c);
   }
 
-  Result<void> hexadecimal(size_t digits_max) {
+  char32_t numbered(char32_t character) {
+    emit(fmt::format("\\x{{{:x}}}", static_cast<u32>(character)));
+    return character;
+  }
+
+  Result<char32_t> hexadecimal(size_t digits_max) {
     const bool braces = digits_max == 8 && skip("{");
     std::string digits;
     while (digits.size() < digits_max && is_hex(peek())) digits += source_[at_++];
     if (digits.empty() || (digits_max == 4 && digits.size() != 4) || (braces && !skip("}")))
       return reason("this way to write a character by its number");
-    emit(fmt::format("\\x{{{}}}", digits));
-    return {};
+    const u64 number = std::stoul(digits, nullptr, 16);  // eight digits at most
+    if (digits_max == 2 && number >= 0x80)
+      return reason(fmt::format("\\x{}, which is a byte of a character to Ruby,", digits));
+    if (number > 0x10ffff || (number >= 0xd800 && number <= 0xdfff))
+      return reason(fmt::format("\\x{{{}}}, which is no character,", digits));
+    return numbered(static_cast<char32_t>(number));
   }
 
   Result<void> escape() {
     const bool word = peek() == 'w' || peek() == 'W';
     TRY_ASSIGN(const std::optional<Set> found, set());
     if (found) {
+      caseless_.other();
       emit(found->negated ? "[^" : "[");
       emit(found->inside);
       if (word) emit(word_characters_alone);
@@ -202,67 +249,98 @@ class Translator {
     }
     if (peek() == 'A' || peek() == 'z') {  // the same in both
       out_.looks_behind = true;
+      caseless_.other();
       emit("\\");
       emit(source_.substr(at_++, 1));
       return {};
     }
-    return escaped_character();
+    TRY_ASSIGN(const char32_t character, escaped_character());
+    return literal(character);
   }
 
   Result<void> character_class() {
     emit("[");
-    if (skip("^")) emit("^");
-    for (bool first = true;; first = false) {
-      if (at_ >= source_.size()) return reason("a [ without its ]");
-      const char c = peek();
-      if (c == ']' && !first) break;
-      if (c == '[') return reason("a class within a class");
-      if (source_.substr(at_).starts_with("&&")) return reason("&& in a class");
-      ++at_;
-      if (c == '\\') {
-        TRY(escape_in_class());
-      } else {
-        if (c == ']') emit("\\");
-        emit(std::string{c});
-      }
-    }
+    const bool negated = skip("^");
+    if (negated) emit("^");
+    for (bool first = true; first || peek() != ']'; first = false) TRY(class_part(negated));
     ++at_;
     emit("]");
     return {};
   }
 
-  Result<void> escape_in_class() {
-    const char c = peek();
-    TRY_ASSIGN(const std::optional<Set> found, set());
-    if (!found) return c == 'b' ? (++at_, emit("\\x{8}"), Result<void>()) : escaped_character();
-    if (found->negated && c != 'S') return reason(fmt::format("\\{} in a class", c));
-    emit(found->negated ? all_but_white_space : std::string_view(found->inside));
+  // A set, a character, or a range of them.
+  Result<void> class_part(bool negated) {
+    TRY_ASSIGN(const std::optional<char32_t> first, in_class());
+    std::optional<char32_t> last = first;
+    if (peek() == '-' && peek(1) != ']') {
+      if (!first) return reason("a - behind a set");
+      emit(source_.substr(at_++, 1));
+      TRY_ASSIGN(last, in_class());
+      if (!last) return reason("a range that ends in a set");
+    }
+    if (!first) return {};
+    if (const Result<void> fine = caseless_.member(*first, *last, negated); !fine)
+      return reason(fine.error().message);
     return {};
   }
 
+  // One character. Nothing: a set of them.
+  Result<std::optional<char32_t>> in_class() {
+    if (at_ >= source_.size()) return reason("a [ without its ]");
+    if (peek() == '[') return reason("a class within a class");
+    if (source_.substr(at_).starts_with("&&")) return reason("&& in a class");
+    if (skip("\\")) return escape_in_class();
+    const size_t begin = at_;
+    TRY_ASSIGN(const char32_t character, next_character());
+    if (character == ']' || character == '-') emit("\\");
+    emit(source_.substr(begin, at_ - begin));
+    return std::optional(character);
+  }
+
+  Result<std::optional<char32_t>> escape_in_class() {
+    const char c = peek();
+    TRY_ASSIGN(const std::optional<Set> found, set());
+    if (!found) {
+      if (skip("b")) return std::optional(numbered('\b'));
+      TRY_ASSIGN(const char32_t character, escaped_character());
+      return std::optional(character);
+    }
+    if (found->negated && (c != 'S' || caseless_.here()))
+      return reason(fmt::format("\\{} in a class{}", c, caseless_.here() ? " under (?i)" : ""));
+    emit(found->negated ? all_but_white_space : std::string_view(found->inside));
+    return std::optional<char32_t>();
+  }
+
   Result<void> group() {
-    for (const char* head : {"?:", "?=", "?!", "?>", "?i:", "?-i:"}) {
+    // In Ruby the rest of an alternation too stands under an option that begins amid it.
+    if (at_ == 1 && skip("?i)")) {
+      caseless_.begin();
+      emit("(?i)");
+      return {};
+    }
+    for (const std::string_view head : {"?:", "?=", "?!", "?>", "?i:", "?-i:"}) {
       if (skip(head)) {
+        caseless_.open(head.ends_with("i:") ? std::optional(head == "?i:") : std::nullopt);
         emit("(");
         emit(head);
         return {};
       }
     }
-    for (const char* head : {"?<=", "?<!"}) {
+    for (const std::string_view head : {"?<=", "?<!"}) {
       if (skip(head)) {
         out_.looks_behind = true;
+        caseless_.open(std::nullopt);
         emit("(");
         emit(head);
         return {};
       }
     }
-    // In Ruby the rest of an alternation too stands under an option that begins amid it.
-    if (at_ == 1 && skip("?i)")) return emit("(?i)"), Result<void>();
     if (peek() == '?' || peek() == '*') {
       const size_t end = source_.find_first_of(":)=!>", at_);
       return reason(
           fmt::format("({}", source_.substr(at_, end == std::string_view::npos ? end : end - at_ + 1)));
     }
+    caseless_.open(std::nullopt);
     emit("(?:");
     return {};
   }
@@ -282,8 +360,9 @@ class Translator {
     if ((least.empty() && most.empty()) || !skip("}")) {
       at_ = begin + 1;
       emit("\\{");
-      return {};
+      return literal('{');
     }
+    caseless_.other();
     if (least.size() > 5 || most.size() > 5) return reason("so large a repetition");
     if (peek() == '+' || peek() == '*' || peek() == '{') return reason("a quantifier of a quantifier");
     if (peek() == '?' && !comma) return reason("{n}?");
@@ -293,6 +372,7 @@ class Translator {
 
   std::string_view source_;
   size_t at_ = 0;
+  Caseless caseless_;
   Pattern out_;
 };
 

@@ -155,12 +155,43 @@ TEST(TokenizerRefusals, TextThatIsNotUtf8) {
 }
 
 TEST(TokenizerRefusals, PatternsThatMeanSomethingElseInRuby) {
-  for (const char* pattern :
-       {R"(\b)",      R"(\G)",    R"(\1)",     R"(\k<a>)",  R"(\X)",    R"(\R)",      R"(a{2}+)",
-        R"(a{1,2}+)", R"(a{2}?)", R"([a[b]])", R"([a&&b])", R"([\W])",  R"([\P{L}])", R"((?<n>a))",
-        R"((?m:a))",  R"((?x)a)", R"(a(?i)b)", R"((*UTF))", R"((?#x))", R"(\p{}x)",   R"(\pL)",
-        R"(\u12)",    R"(\x)",    R"([a)",     "\\"})
+  for (const char* pattern : {R"(\b)",      R"(\G)",      R"(\1)",     R"(\k<a>)",  R"(\X)",     R"(\R)",
+                              R"(a{2}+)",   R"(a{1,2}+)", R"(a{2}?)",  R"([a[b]])", R"([a&&b])", R"([\W])",
+                              R"([\P{L}])", R"((?<n>a))", R"((?m:a))", R"((?x)a)",  R"(a(?i)b)", R"((*UTF))",
+                              R"((?#x))",   R"(\p{}x)",   R"(\pL)",    R"(\u12)",   R"(\x)",     R"([a)",
+                              "\\",         R"(\xe9)",    R"([\s-a])", R"([a-\s])", R"([!-&&b])"})
     EXPECT_FALSE(translate_pattern(pattern)) << pattern;
+}
+
+TEST(TokenizerRefusals, PatternsWhoseCaseFoldsIntoSeveralCharacters) {
+  struct Case {
+    const char* pattern;
+    const char* reason;
+  };
+  for (const auto& [pattern, reason] : std::to_array<Case>({
+           {"(?i:große)", "'ß' under (?i), where 'ss' would match too, is not supported"},
+           {"(?i)[à-ÿﬁ]", "'ﬁ' under (?i), where 'fi' would match too"},
+           {R"((?i:[\x{80}-\x{ff}]))", "'ß' under (?i)"},
+           {"(?i:a|MASSE)", "'ss' under (?i), where 'ß' would match too"},
+           {R"((?i:(?:s)\x73))", "'ss' under (?i)"},
+           {"(?i:off|on)", "'ff' under (?i), where 'ﬀ' would match too"},
+           {"(?i:(?-i:ss)ſt)", "'st' under (?i), where 'ﬅ' would match too"},
+           {R"((?i:\p{Lu}))", R"(\p under (?i))"},
+           {R"((?i:[^\w]))", R"(\w under (?i))"},
+           {R"((?i:[a\S]))", R"(\S in a class under (?i))"},
+           {R"((?i:\x{10d50}))", "U+10D50, which is newer than Unicode 14"},
+       })) {
+    const auto translated = translate_pattern(pattern);
+    ASSERT_FALSE(translated) << pattern;
+    EXPECT_THAT(translated.error().message, HasSubstr(reason)) << pattern;
+  }
+}
+
+TEST(TokenizerRefusals, PatternsWhoseCaseFoldsIntoOneCharacter) {
+  for (const char* pattern : {"(?i:'s|'t|'re|'ve|'m|'ll|'d)", "'(?i:[sdmt]|ll|ve|re)", "straße", "(?-i:ss)",
+                              "(?i:s)ss", "(?i:s|s[s]s.s$s)", R"((?i:[^ß-ÿ]\s\S\d))", "(?i:É|[α-ω]|’S)",
+                              "(?i:a(?-i:ss|ß)b)", "[a-c-z]", "[+--]"})
+    EXPECT_TRUE(Regex::compile(pattern)) << pattern << ": " << Regex::compile(pattern).error().message;
 }
 
 TEST(TokenizerRefusals, PropertiesThatPcreMeansOtherwise) {
