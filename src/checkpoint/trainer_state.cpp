@@ -88,9 +88,20 @@ class Fields {
 
 }  // namespace
 
+std::span<const EvalLoss> comparable_evaluations(std::span<const EvalLoss> evaluations) {
+  size_t first = 0;
+  u64 tokens = 0;
+  for (size_t i = 0; i < evaluations.size(); ++i) {
+    if (evaluations[i].tokens == 0) continue;
+    if (tokens != 0 && evaluations[i].tokens != tokens) first = i;
+    tokens = evaluations[i].tokens;
+  }
+  return evaluations.subspan(first);
+}
+
 const EvalLoss* best_evaluation(std::span<const EvalLoss> evaluations) {
   const EvalLoss* best = nullptr;
-  for (const EvalLoss& e : evaluations)
+  for (const EvalLoss& e : comparable_evaluations(evaluations))
     if (best == nullptr || e.loss < best->loss || std::isnan(best->loss)) best = &e;
   return best;
 }
@@ -117,7 +128,9 @@ std::string to_text(const TrainerState& s) {
   o["settings"] = std::move(settings);
   json::array evals;
   for (const EvalLoss& e : s.eval_losses) {
-    evals.push_back({{"step", e.step}, {"eval_loss", json::string(exact(e.loss))}});
+    json::object eval = {{"step", e.step}, {"eval_loss", json::string(exact(e.loss))}};
+    if (e.tokens > 0) eval["tokens"] = e.tokens;
+    evals.push_back(std::move(eval));
   }
   o["eval_losses"] = std::move(evals);
   json::array losses;
@@ -146,8 +159,10 @@ Result<TrainerState> parse_trainer_state(std::string_view text, std::string_view
                     .good_steps = f.count_of(Fields::member(*scale, "good_steps"), "loss_scale"),
                     .skipped_steps = f.count_of(Fields::member(*scale, "skipped_steps"), "loss_scale")};
   f.each("eval_losses", [&](const json::value& v) {
+    const json::value* tokens = Fields::member(v, "tokens");
     s.eval_losses.push_back({.step = f.count_of(Fields::member(v, "step"), "eval_losses"),
-                             .loss = f.number_of(Fields::member(v, "eval_loss"), "eval_losses")});
+                             .loss = f.number_of(Fields::member(v, "eval_loss"), "eval_losses"),
+                             .tokens = tokens == nullptr ? 0 : f.count_of(tokens, "eval_losses")});
   });
   f.each("losses", [&](const json::value& v) { s.losses.push_back(f.number_of(&v, "losses")); });
   const json::value* settings = root.get_object().if_contains("settings");

@@ -19,9 +19,14 @@ inline constexpr const char* trainer_state_file = "trainer_state.json";
 struct EvalLoss {
   u64 step = 0;
   double loss = 0;
+  u64 tokens = 0;  // that had loss; 0: an older file, which does not say
   bool operator==(const EvalLoss&) const = default;
 };
-// The first of those with the lowest loss; null: there is none. Any number is below one that is none.
+// The last ones, back to where an evaluation was over another number of tokens: losses over other tokens do
+// not compare. What is not said counts as the same.
+std::span<const EvalLoss> comparable_evaluations(std::span<const EvalLoss>);
+// Of the comparable ones the first of those with the lowest loss; null: there is none. Any number is below
+// one that is none.
 const EvalLoss* best_evaluation(std::span<const EvalLoss>);
 
 // fp16: how the next step's loss is scaled, and how many steps have changed no weight.

@@ -162,7 +162,7 @@ _tidepool() {{
   case "${{COMP_WORDS[1]}}" in
 {}  esac
   case "${{COMP_WORDS[1]}}" in
-    train|plan|eval|doctor|config) [[ $COMP_CWORD -gt 2 ]] && words+=" {}" ;;
+    train|plan|generate|eval|doctor|config) [[ $COMP_CWORD -gt 2 ]] && words+=" {}" ;;
   esac
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$now"; compgen -f -- "$now")
   [[ "${{COMPREPLY[0]}}" == *= ]] && compopt -o nospace

@@ -134,7 +134,11 @@ constexpr std::array generate_options = {
     Option{"threads", "N", "worker threads; 0 one per core", "0"},
 };
 Result<void> run_generate(const Arguments& arguments) {
-  GenerateArguments out{.path = arguments.positional()[0]};
+  const auto& words = arguments.positional();
+  GenerateArguments out{.path = words[0], .overrides = {words.begin() + 1, words.end()}, .generate = {}};
+  for (const std::string& word : out.overrides)
+    if (word.find('=') == std::string::npos)
+      return usage(fmt::format("'{}' is not key=value; text to go on from is --prompt \"TEXT\"", word));
   if (arguments.has("prompt")) out.generate.prompt = arguments.text("prompt");
   out.generate.chat = arguments.has("chat");
   TRY_ASSIGN(out.generate.max_new_tokens, arguments.integer("max-new-tokens"));
@@ -296,7 +300,10 @@ const std::array command_table = std::to_array<Command>({
      "a directory, with everything in it. docs/tokenizer.md says what is supported.\n"
      "With a config its documents are tokenized into the cache that training finds,\n"
      "or with --show printed with what of them is learned (docs/data.md).\n"},
-    {"generate", "RUN_DIR|CHECKPOINT", "write text with a trained model", generate_options, 1, run_generate},
+    {"generate", "RUN_DIR|CHECKPOINT|MODEL_DIR [key=value ...]", "write text with a trained model",
+     generate_options, 1, run_generate,
+     "\nkey=value overrides the run's config, for example  memory.device=2GiB. A model\n"
+     "directory has none: there memory.device and memory.host must be given.\n"},
     {"export", "SOURCE OUT", "a model directory for every tool, of a run or a checkpoint", export_options, 2,
      run_export,
      "\nSOURCE is a run (its newest good checkpoint), a checkpoint, any model directory,\n"

@@ -43,7 +43,8 @@ struct ProbeArguments {
 Result<void> probe(const ProbeArguments&);
 
 struct GenerateArguments {
-  std::string path;  // a run directory (its newest checkpoint) or a checkpoint
+  std::string path;  // a run directory (its newest checkpoint), a checkpoint or a model directory
+  std::vector<std::string> overrides;
   GenerateConfig generate;
   u64 seed = 42;
   u32 threads = 0;  // 0: all cores of this process

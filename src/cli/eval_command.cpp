@@ -85,7 +85,7 @@ Result<void> eval(const EvalArguments& arguments) {
   } else {
     print_table(*done);
   }
-  return {};
+  return check_losses_are_finite(*done);
 }
 
 }  // namespace tidepool

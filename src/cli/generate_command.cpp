@@ -9,6 +9,7 @@ namespace tidepool {
 
 Result<void> generate(const GenerateArguments& arguments) {
   TRY(generate_text({.path = arguments.path,
+                     .overrides = arguments.overrides,
                      .generate = arguments.generate,
                      .seed = arguments.seed,
                      .threads = arguments.threads,

@@ -92,8 +92,12 @@ struct Instead {
   u32 families = all_families;
 };
 constexpr std::string_view of_precision = "set train.precision: fp32, bf16 or fp16";
+constexpr std::string_view of_quantized_weights =
+    "weights are not quantized: section memory says how little may be used; leave the key out";
+constexpr std::string_view of_answers_only = "set data.loss: answers, to learn from answers alone, or all";
 constexpr std::array advices = std::to_array<Instead>({
     {"num_train_epochs", "set train.max_steps"},
+    {"num_epochs", "set train.max_steps"},
     {"epochs", "set train.max_steps"},
     {"max_iters", "set train.max_steps"},
     {"warmup_iters", "set train.warmup_steps"},
@@ -110,6 +114,9 @@ constexpr std::array advices = std::to_array<Instead>({
     {"gradient_checkpointing", "set train.recompute"},
     {"max_seq_length", "set train.sequence_length"},
     {"max_length", "set train.sequence_length"},
+    {"sequence_len", "set train.sequence_length"},
+    {"sample_packing", "set data.packing"},
+    {"eval_sample_packing", "data.packing is of held-out documents too; leave the key out"},
     {"group_by_length", "data.packing fills sequences with several documents; leave the key out", "false"},
     {"batch_size", "set train.per_device_train_batch_size"},
     {"per_device_eval_batch_size", "evaluation uses train.per_device_train_batch_size"},
@@ -118,6 +125,11 @@ constexpr std::array advices = std::to_array<Instead>({
     {"eval_interval", "set train.eval_steps"},
     {"eval_iters", "set train.eval_batches"},
     {"dataset", "set data.train"},
+    {"datasets", "set data.train"},
+    {"val_set_size", "set data.validation_fraction, a share of the data"},
+    {"train_on_inputs", of_answers_only},
+    {"assistant_only_loss", of_answers_only},
+    {"completion_only_loss", of_answers_only},
     {"validation_file", "set data.validation"},
     {"load_best_model_at_end", "the best stays in checkpoint-best; leave the key out"},
     {"metric_for_best_model", "the best is the one with the lowest eval_loss; leave the key out"},
@@ -150,6 +162,10 @@ constexpr std::array advices = std::to_array<Instead>({
     {"fan_in_fan_out", "it follows from the model's family; leave the key out"},
     {"inference_mode", "it says nothing about training; leave the key out"},
     {"base_model_name_or_path", "set model: DIRECTORY"},
+    {"base_model", "set model: DIRECTORY"},
+    {"model_name_or_path", "set model: DIRECTORY"},
+    {"load_in_4bit", of_quantized_weights, "false"},
+    {"load_in_8bit", of_quantized_weights, "false"},
     {"rank", "set lora.r"},
     {"lora_r", "set lora.r"},
     {"lora_rank", "set lora.r"},
@@ -202,10 +218,11 @@ Result<Family> parse_family(std::string_view model_type) {
   if (found != families.end()) return static_cast<Family>(found - families.begin());
   std::vector<std::string_view> known;
   for (const FamilyTraits& family : families) known.push_back(family.name);
-  std::string advice = did_you_mean(model_type, known);
+  const std::string_view kind = kind_of(model_type);
+  std::string advice = kind.empty() ? did_you_mean(model_type, known) : "";
   if (advice.empty()) advice = "; take a model of one of these";
   return Error{ErrorKind::usage, fmt::format("'{}' {}is not supported; Tidepool trains {}{}", model_type,
-                                             kind_of(model_type), fmt::join(known, ", "), advice)};
+                                             kind, fmt::join(known, ", "), advice)};
 }
 
 std::string canonical_model_key(std::string_view key) {

@@ -1,5 +1,5 @@
-// Keys that are not ours: the rest of a Hugging Face config.json, and names of TrainingArguments, PEFT and
-// nanoGPT that go by another name here.
+// Keys that are not ours: the rest of a Hugging Face config.json, and names of TrainingArguments, PEFT, TRL,
+// Axolotl and nanoGPT that go by another name here.
 #pragma once
 
 #include <optional>

@@ -340,6 +340,13 @@ Error adapters_are_no_model(const std::string& directory) {
                       directory)};
 }
 
+Error holds_no_config(const std::string& directory) {
+  return {ErrorKind::bad_input,
+          fmt::format("{} holds no {}, which says what model its weights are of: copy it there from where "
+                      "they came from, or name another directory",
+                      directory, model_config_file)};
+}
+
 namespace {
 
 // DIRECTORY/checkpoint-N of the highest N; empty: there is none.
@@ -381,6 +388,7 @@ Result<ModelConfig> read_model_directory(const std::string& directory) {
       return adapters_are_no_model(directory);
     if (const std::string checkpoint = newest_checkpoint(directory); !checkpoint.empty())
       return run_is_no_model(directory, checkpoint);
+    return holds_no_config(directory);
   }
   TRY_ASSIGN(const std::string text, read_small_file(path, config_bytes_max, ErrorKind::bad_input));
   return parse_hf_config(text, ErrorKind::bad_input, path);

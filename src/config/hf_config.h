@@ -46,5 +46,7 @@ Result<std::optional<Family>> family_of_directory(const std::string& directory);
 Result<ModelConfig> read_model_directory(const std::string& directory);
 // Of a directory that was named as a model's and holds adapters alone.
 Error adapters_are_no_model(const std::string& directory);
+// Of one without a config.json.
+Error holds_no_config(const std::string& directory);
 
 }  // namespace tidepool

@@ -114,7 +114,7 @@ const std::array other_fields = std::to_array<Field>({
     {"data", "end_token", REF(data.end_token),
      "End texts and completions with the eos_token (or eos_token_id) beside the tokenizer"},
     {"data", "packing", REF(data.packing),
-     "Put several documents into a sequence; attention stays within each"},
+     "Put several documents into a sequence; attention stays within each (not with GPT-2)"},
     {.section = "data",
      .key = "cache",
      .ref = REF(data.cache),

@@ -77,6 +77,21 @@ std::optional<Complaint> check_weights(const DataConfig& d) {
   return std::nullopt;
 }
 
+std::optional<Complaint> check_sequence_length(const Config& c) {
+  if (c.train.sequence_length <= c.model.positions) return std::nullopt;
+  const std::string_view positions = key_names(c.model.family).positions;
+  const bool has_weights_by_position =
+      style(c.model.family) == LayerStyle::gpt2 && !c.model_directory.empty();
+  const std::string advice =
+      has_weights_by_position
+          ? fmt::format("shorten it: positions are learned, and {} has weights for no more",
+                        c.model_directory)
+          : fmt::format("shorten it or raise {}", positions);
+  return Complaint{"train", "sequence_length",
+                   fmt::format("{} is longer than model.{} {}; {}", c.train.sequence_length, positions,
+                               c.model.positions, advice)};
+}
+
 std::optional<Complaint> check_early_stopping(const Config& c) {
   if (c.train.early_stopping_patience == 0) return std::nullopt;
   const auto wrong = [&](std::string_view advice) {
@@ -110,12 +125,7 @@ std::optional<Complaint> validate(const Config& c) {
   }
   if (std::optional<ModelFault> fault = check_model(c.model))
     return Complaint{"model", fault->key, std::move(fault->reason)};
-  if (c.train.sequence_length > c.model.positions) {
-    const std::string_view positions = key_names(c.model.family).positions;
-    return Complaint{"train", "sequence_length",
-                     fmt::format("{} is longer than model.{} {}; shorten it or raise {}",
-                                 c.train.sequence_length, positions, c.model.positions, positions)};
-  }
+  if (const std::optional<Complaint> complaint = check_sequence_length(c)) return complaint;
   if (c.train.warmup_steps >= 1 &&
       c.train.warmup_steps != static_cast<double>(static_cast<u64>(c.train.warmup_steps))) {
     return Complaint{

@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/json/value.hpp>
 
 #include "jinja/from_json.h"
@@ -46,6 +47,14 @@ size_t common_prefix(std::string_view a, std::string_view b) {
   return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
 
+size_t common_suffix(std::string_view a, std::string_view b) {
+  return static_cast<size_t>(std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend()).first - a.rbegin());
+}
+
+std::string_view without_end(std::string_view text, std::string_view end) {
+  return text.substr(0, text.ends_with(end) ? text.size() - end.size() : text.size());
+}
+
 // The most characters at the end of `text` that `pattern` begins with (Knuth, Morris and Pratt: linear).
 size_t longest_suffix_that_begins(std::string_view text, std::string_view pattern) {
   std::vector<size_t> border(pattern.size() + 1, 0);
@@ -62,6 +71,26 @@ size_t longest_suffix_that_begins(std::string_view text, std::string_view patter
 bool is_answer(const jinja::Value& message) {
   const jinja::Value* role = message.dict()->find("role");
   return role && role->text() && *role->text() == "assistant";
+}
+
+// Of what a template marks, the answers that are not to be learned.
+Result<void> leave_out(const ChatRecord& chat, const std::string& name, std::vector<jinja::Span>& marked) {
+  std::vector<jinja::Span> learned;
+  size_t answers = 0;
+  for (size_t i = 0; i < chat.messages.size(); ++i) {
+    if (!is_answer(chat.messages[i])) continue;
+    if (answers < marked.size() && !std::ranges::binary_search(chat.not_learned, i))
+      learned.push_back(marked[answers]);
+    ++answers;
+  }
+  if (chat.not_learned.empty()) return {};
+  if (answers != marked.size())
+    return bad(
+        fmt::format("{}: marks {} answers of {}, so that which of them are of weight 0 cannot be told; "
+                    "take a template without {{% generation %}}",
+                    name, marked.size(), answers));
+  marked = std::move(learned);
+  return {};
 }
 
 // An answer that says one letter only, none of those in `text`; undefined: all stand there.
@@ -182,6 +211,7 @@ Result<RenderedChat> ChatTemplate::render(const ChatRecord& chat, LossOn loss) c
   if (loss == LossOn::everything) {
     out.answers = {{0, whole.text.size()}};
   } else if (chosen(chat).has_generation()) {
+    TRY(leave_out(chat, chosen(chat).name(), whole.generations));
     out.answers = std::move(whole.generations);
     std::erase_if(out.answers, [](const jinja::Span& span) { return span.begin == span.end; });
     if (loss == LossOn::last_answer && out.answers.size() > 1) out.answers = {out.answers.back()};
@@ -197,7 +227,7 @@ Result<std::vector<jinja::Span>> ChatTemplate::answers_by_prefixes(const ChatRec
                                                                    u64& steps_left) const {
   std::vector<jinja::Span> out;
   for (size_t i = chat.messages.size(); i-- > 0;) {
-    if (!is_answer(chat.messages[i])) continue;
+    if (!is_answer(chat.messages[i]) || std::ranges::binary_search(chat.not_learned, i)) continue;
     const Result<jinja::Span> found = answer_by_prefixes(chat, i, whole, steps_left);
     if (!found && steps_left == 0)
       return bad(
@@ -258,14 +288,38 @@ Result<jinja::Span> ChatTemplate::answer_by_prefixes(const ChatRecord& chat, siz
     parted = begin;
     TRY_ASSIGN(begin, answer_begin(chat, message, whole, bare.text.size(), parted, steps_left));
   }
-  if (whole.starts_with(with) && with.size() >= begin) return jinja::Span{begin, with.size()};
+  // Behind the last message of all a template may write eos_token once more.
+  const jinja::Value* eos = variables_.find("eos_token");
+  const std::string_view end_of_all = eos && eos->text() ? std::string_view(*eos->text()) : "";
+  const std::array<std::string_view, 2> ways = {with, without_end(with, end_of_all)};
+  for (const std::string_view answer : ways) {
+    if (whole.starts_with(answer) && answer.size() >= begin) return jinja::Span{begin, answer.size()};
+  }
+  TRY_ASSIGN(const std::string other, with_another_answer(chat, message, with, steps_left));
   size_t shared = common_prefix(with, before);
   if (begin < parted && with.starts_with(std::string_view(whole).substr(0, begin))) shared = begin;
-  const std::string_view written = std::string_view(with).substr(shared);
-  const size_t kept =
-      longest_suffix_that_begins(written, std::string_view(whole).substr(begin, written.size()));
-  if (kept == 0) return unclear("the template writes it otherwise once more messages follow");
-  return jinja::Span{begin, begin + kept};
+  for (const std::string_view answer : ways) {
+    const std::string_view written = answer.substr(std::min(shared, answer.size()));
+    const size_t kept =
+        longest_suffix_that_begins(written, std::string_view(whole).substr(begin, written.size()));
+    // Less than what closes any answer is chance: the ">" of "</s>", and an answer that is a quotation.
+    if (kept > 0 && kept >= common_suffix(answer, without_end(other, with.substr(answer.size()))))
+      return jinja::Span{begin, begin + kept};
+  }
+  return unclear("the template writes it otherwise once more messages follow");
+}
+
+// What `with` would be with another answer as its last message, which ends unlike it; empty: it cannot be.
+Result<std::string> ChatTemplate::with_another_answer(const ChatRecord& chat, size_t message,
+                                                      std::string_view with, u64& steps_left) const {
+  constexpr size_t end_bytes = 64;
+  const jinja::Value answer = answer_unlike(with.substr(with.size() - std::min(with.size(), end_bytes)));
+  if (answer.dict() == nullptr) return std::string();
+  ChatRecord other = chat;
+  other.messages[message] = answer;
+  Result<jinja::Rendered> rendered = render_first(other, message + 1, false, steps_left);
+  if (!rendered && steps_left == 0) return rendered.error();
+  return rendered ? std::move(rendered->text) : std::string();
 }
 
 }  // namespace tidepool

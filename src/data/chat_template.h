@@ -3,9 +3,9 @@
 // Where the template marks them ({% generation %}), those parts are the answers. Where it does not, they are
 // found by rendering beginnings of the conversation: answer i begins where the messages before it, with the
 // prompt for an answer, end, and ends where the messages up to it end. A template that writes earlier answers
-// otherwise once more messages follow (Qwen3's leaves out what they thought) is followed as far as what it
-// keeps is the end of what it wrote; one that writes earlier *other* messages otherwise is refused, for then
-// nothing tells where an answer begins.
+// otherwise once more messages follow (Qwen3's leaves out what they thought, Phi's an eos_token behind all)
+// is followed as far as what it keeps is the end of what it wrote; one that writes earlier *other* messages
+// otherwise is refused, for then nothing tells where an answer begins.
 #pragma once
 
 #include <ctime>
@@ -65,6 +65,8 @@ class ChatTemplate {
                                                        u64& steps_left) const;
   Result<size_t> answer_begin(const ChatRecord&, size_t message, std::string_view whole, size_t begin,
                               size_t found, u64& steps_left) const;
+  Result<std::string> with_another_answer(const ChatRecord&, size_t message, std::string_view with,
+                                          u64& steps_left) const;
   Result<jinja::Span> answer_by_prefixes(const ChatRecord&, size_t message, const std::string& whole,
                                          u64& steps_left) const;
 

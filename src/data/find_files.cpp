@@ -66,8 +66,7 @@ Result<void> add_path(const std::string& path, const std::string& entry, std::ve
     TRY_ASSIGN(const std::vector<std::string> files, files_below(path));
     for (const std::string& file : files) out.push_back({.path = file});
   } else if (fs::is_regular_file(path, unused)) {
-    const bool json = without_packing(entry).ends_with(".json");
-    out.push_back({.path = path, .named = path == entry, .json = json});
+    out.push_back({.path = path, .by = path == entry ? FoundBy::name : FoundBy::pattern});
   }
   return {};
 }
@@ -86,6 +85,12 @@ Result<void> add_entry(const std::string& entry, std::string_view named_in, std:
   if (entry.find_first_of("*?[") == std::string::npos) {
     return bad(fmt::format("{}: no such data file (looked from {}); correct {}", entry,
                            fs::current_path(unused).string(), named_in));
+  }
+  if (entry.find("**") != std::string::npos) {
+    return bad(fmt::format(
+        "{}: ** for any depth is not known here; name the directory, below which every file is read; "
+        "correct {}",
+        entry, named_in));
   }
   for (const std::string& path : glob_matches(entry)) TRY(add_path(path, entry, out));
   if (out.size() > before) return {};

@@ -6,13 +6,15 @@
 #include <vector>
 
 #include "tidepool/result.h"
+#include "tidepool/types.h"
 
 namespace tidepool {
 
+enum class FoundBy : u8 { name, pattern, directory };
+
 struct FoundFile {
   std::string path;
-  bool named = false;  // by itself, not found in a directory or by a glob
-  bool json = false;   // named as .json, packed or not: by itself, or by a glob that ends so
+  FoundBy by = FoundBy::directory;
 
   bool operator==(const FoundFile&) const = default;
 };
@@ -22,8 +24,8 @@ std::string without_packing(std::string path);
 
 // Files as named, directories with every regular file below them, globs; the entries in their given
 // order, what an entry finds sorted by name (bytes, not locale). Hidden files are left out of
-// directories and globs. ErrorKind::bad_input if an entry finds nothing; `named_in` says what is to be
-// corrected.
+// directories and globs. ErrorKind::bad_input if an entry finds nothing, or has ** (which glob(3) takes for
+// one level of directories); `named_in` says what is to be corrected.
 Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& entries,
                                           std::string_view named_in = "data.train");
 

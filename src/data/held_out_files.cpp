@@ -33,7 +33,7 @@ bool is_empty(const FoundFile& file) {
 
 // Where all are empty they stay: reading them says so.
 std::vector<FoundFile> without_empty(std::vector<FoundFile> found) {
-  const auto passed_over = [](const FoundFile& f) { return !f.named && is_empty(f); };
+  const auto passed_over = [](const FoundFile& f) { return f.by != FoundBy::name && is_empty(f); };
   if (!std::ranges::all_of(found, passed_over)) std::erase_if(found, passed_over);
   return found;
 }
@@ -48,9 +48,10 @@ Result<HeldOutFiles> HeldOutFiles::open(const DataConfig& config, u32 vocab_size
                                         const DataPlace& place) {
   CHECK(!config.validation.empty(), config.train.size());
   TRY_ASSIGN(std::vector<FoundFile> found, find_files(config.validation, "data.validation"));
-  TRY_ASSIGN(const SourceFiles all,
-             files_of(without_empty(std::move(found)), config, has_tokenizer(config, place.model_directory)));
   HeldOutFiles out;
+  TRY_ASSIGN(out.files_,
+             files_of(without_empty(std::move(found)), config, has_tokenizer(config, place.model_directory)));
+  const SourceFiles& all = out.files_;
   DataPlace here = place;
   here.short_files = true;
   const auto add = [&](const std::string& name, SourceFiles files) -> Result<void> {
@@ -110,14 +111,17 @@ Bytes HeldOutFiles::memory_bytes() const {
   return sum;
 }
 
-DatasetAndFiles::DatasetAndFiles(std::unique_ptr<Dataset> train, HeldOutFiles files)
+DatasetAndFiles::DatasetAndFiles(std::unique_ptr<Dataset> train, HeldOutFiles files,
+                                 std::vector<std::string> notes)
     : train_(std::move(train)),
       files_(std::move(files)),
+      notes_(std::move(notes)),
       fingerprint_(train_->fingerprint() + "-" + files_.fingerprint()) {}
 
 std::vector<std::string> DatasetAndFiles::notes() const {
   std::vector<std::string> out = train_->notes();
   for (std::string& note : files_.notes()) out.push_back(std::move(note));
+  out.insert(out.end(), notes_.begin(), notes_.end());
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/source_files.h"
 
 namespace tidepool {
 
@@ -21,11 +22,13 @@ class HeldOutFiles {
   u64 sequences() const;
   Result<void> sequence(u64 index, const BatchArrays&) const;  // REQUIRES: index < sequences()
   std::vector<HeldOutPart> parts() const;
+  const SourceFiles& files() const { return files_; }
   std::string fingerprint() const;
   std::vector<std::string> notes() const;
   Bytes memory_bytes() const;
 
  private:
+  SourceFiles files_;
   std::vector<std::string> names_;
   std::vector<std::unique_ptr<Dataset>>
       parts_;  // each trains on all of it, unshuffled: that is what is held out
@@ -34,7 +37,8 @@ class HeldOutFiles {
 // Training data, and files that are held out for it.
 class DatasetAndFiles final : public Dataset {
  public:
-  DatasetAndFiles(std::unique_ptr<Dataset> train, HeldOutFiles files);
+  // `notes`: of the two beside each other.
+  DatasetAndFiles(std::unique_ptr<Dataset> train, HeldOutFiles files, std::vector<std::string> notes);
 
   u64 tokens() const override { return train_->tokens(); }
   u64 train_sequences() const override { return train_->train_sequences(); }
@@ -56,6 +60,7 @@ class DatasetAndFiles final : public Dataset {
  private:
   const std::unique_ptr<Dataset> train_;
   const HeldOutFiles files_;
+  const std::vector<std::string> notes_;
   const std::string fingerprint_;
 };
 

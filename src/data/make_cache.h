@@ -13,7 +13,7 @@
 namespace tidepool {
 
 // Changes with whatever makes other tokens of the same files and settings; a test of what it makes says when.
-inline constexpr int encoding_version = 3;
+inline constexpr int encoding_version = 4;
 
 struct CacheRequest {
   std::vector<RawDocuments::File> files;

@@ -2,8 +2,11 @@
 #include "data/open_dataset.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "data/held_out_files.h"
 #include "data/open_documents.h"
@@ -16,12 +19,32 @@ namespace {
 // Tokens of a sequence need a first one and another to predict.
 constexpr u64 tokens_least = 2;
 
-// Of data.train alone.
-Result<std::unique_ptr<Dataset>> open_train(const DataConfig& config, u32 vocab_size, u32 sequence_length,
-                                            u64 seed, const DataPlace& place) {
-  const bool tokenizer = has_tokenizer(config, place.model_directory);
-  TRY_ASSIGN(const std::vector<SourceFiles> sources, all_sources(config, tokenizer));
-  return open_sources(sources, config, vocab_size, sequence_length, seed, place);
+// By what it is, not by its name.
+std::pair<u64, u64> identity_of(const FoundFile& file) {
+  struct stat st {};
+  return ::stat(file.path.c_str(), &st) == 0 ? std::pair<u64, u64>{st.st_dev, st.st_ino}
+                                             : std::pair<u64, u64>{};
+}
+
+// Where what is held out measures something else than it seems to.
+std::vector<std::string> notes_of(const std::vector<SourceFiles>& train, const SourceFiles& held_out) {
+  std::vector<std::string> out;
+  std::set<std::pair<u64, u64>> trained;
+  for (const SourceFiles& source : train)
+    for (const FoundFile& file : source.found) trained.insert(identity_of(file));
+  u64 both = 0;
+  for (const FoundFile& file : held_out.found) both += trained.contains(identity_of(file)) ? 1 : 0;
+  if (both > 0)
+    out.push_back(fmt::format(
+        "{} of the {} files of data.validation are in data.train too, and trained on: {}", both,
+        held_out.found.size(), "their loss tells nothing of other texts; leave them out of data.train"));
+  const bool tokens =
+      std::ranges::any_of(train, [](const SourceFiles& source) { return source.holds(FileKind::tokens); });
+  if (tokens != held_out.holds(FileKind::tokens))
+    out.push_back(fmt::format("data.train is read as {}, data.validation as {}: their losses do not compare",
+                              tokens ? "tokens in a row" : "documents",
+                              tokens ? "documents" : "tokens in a row"));
+  return out;
 }
 
 }  // namespace
@@ -54,12 +77,18 @@ Result<std::unique_ptr<Dataset>> open_sources(const std::vector<SourceFiles>& so
 
 Result<std::unique_ptr<Dataset>> Dataset::open(const DataConfig& config, u32 vocab_size, u32 sequence_length,
                                                u64 seed, const DataPlace& place) {
-  if (config.validation.empty()) return open_train(config, vocab_size, sequence_length, seed, place);
+  TRY_ASSIGN(const std::vector<SourceFiles> sources,
+             all_sources(config, has_tokenizer(config, place.model_directory)));
+  if (config.validation.empty())
+    return open_sources(sources, config, vocab_size, sequence_length, seed, place);
   DataConfig rest = config;
   rest.validation_fraction = 0;
-  TRY_ASSIGN(std::unique_ptr<Dataset> train, open_train(rest, vocab_size, sequence_length, seed, place));
+  TRY_ASSIGN(std::unique_ptr<Dataset> train,
+             open_sources(sources, rest, vocab_size, sequence_length, seed, place));
   TRY_ASSIGN(HeldOutFiles files, HeldOutFiles::open(config, vocab_size, sequence_length, place));
-  return std::unique_ptr<Dataset>(std::make_unique<DatasetAndFiles>(std::move(train), std::move(files)));
+  std::vector<std::string> notes = notes_of(sources, files.files());
+  return std::unique_ptr<Dataset>(
+      std::make_unique<DatasetAndFiles>(std::move(train), std::move(files), std::move(notes)));
 }
 
 }  // namespace tidepool

@@ -134,7 +134,7 @@ Result<OpenedDocuments> open_documents(const std::vector<SourceFiles>& sources, 
   CHECK(!place.cache.empty(), config.train.size());
   TRY_ASSIGN(const OpenedEncoder encoder,
              checked_encoder(sources, config, place.model_directory, vocab_size));
-  OpenedDocuments out;
+  OpenedDocuments out{.sources = {}, .notes = encoder.notes};
   for (size_t i = 0; i < sources.size(); ++i) {
     const CacheRequest request = request_for(sources[i], config, encoder, vocab_size);
     TRY_ASSIGN(MadeCache made, open_or_make_cache(request, place));

@@ -109,6 +109,14 @@ Result<void> check_no_other_tokenizer(const std::string& model_directory) {
             "AutoTokenizer.from_pretrained(DIR).save_pretrained(OUT), and name it with data.tokenizer",
             file)};
   }
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"}) {
+    if (fs::exists(model_directory + "/" + name, unused))
+      return Error{
+          ErrorKind::bad_input,
+          fmt::format("{}/{}: is there, and no tokenizer.json beside it; fetch that file too, or name "
+                      "one with data.tokenizer",
+                      model_directory, name)};
+  }
   return {};
 }
 
@@ -124,6 +132,7 @@ Result<OpenedEncoder> open_encoder(const DataConfig& config, const std::string& 
   TRY(open_text_encoder(file, !config.tokenizer.empty(), beside, out));
   if (use == ChatTemplateUse::yes) {
     TRY_ASSIGN(out.chat, open_chat_template(config, beside));
+    if (auto note = note_of_other_ids(*out.text, file, beside)) out.notes.push_back(std::move(*note));
   }
   TRY_ASSIGN(out.end_token, end_token_of(*out.text, beside, file, directory, config.end_token));
   return out;

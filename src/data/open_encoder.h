@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config/config.h"
 #include "data/chat_template.h"
@@ -17,12 +18,14 @@ struct OpenedEncoder {
   std::optional<u32> end_token;              // none: bytes, or no file says which
   std::string name;                          // for messages: the tokenizer's file
   std::string identity;                      // what tokens follow from
+  std::vector<std::string> notes;            // on chats
 };
 
 // Whether text is for a tokenizer; without, its bytes are tokens.
 bool has_tokenizer(const DataConfig&, const std::string& model_directory);
 // That bytes are not taken for tokens because a tokenizer cannot be read. ErrorKind::bad_input: the model
-// directory has one in another form (tokenizer.model, vocab.json), or a tokenizer.json that is no file.
+// directory has one in another form (tokenizer.model, vocab.json), a tokenizer.json that is no file, or
+// only what stands beside one.
 // REQUIRES: !has_tokenizer().
 Result<void> check_no_other_tokenizer(const std::string& model_directory);
 

@@ -107,10 +107,15 @@ class Reader {
 
   Result<Record> messages() const {
     TRY_ASSIGN(const json::array* all, list("messages"));
-    ChatRecord out;
-    for (size_t i = 0; i < all->size(); ++i) {
-      const std::string what = fmt::format("messages[{}]", i);
-      TRY_ASSIGN(jinja::Value message, this->message((*all)[i], what));
+    return with_messages({}, "messages", *all);
+  }
+
+  Result<Record> with_messages(ChatRecord out, std::string_view key, const json::array& all) const {
+    for (size_t i = 0; i < all.size(); ++i) {
+      const std::string what = fmt::format("{}[{}]", key, i);
+      TRY_ASSIGN(jinja::Value message, this->message(all[i], what));
+      TRY_ASSIGN(const bool learned, is_learned(all[i].get_object(), what));
+      if (!learned) out.not_learned.push_back(out.messages.size());
       out.messages.push_back(std::move(message));
     }
     if (const json::value* tools = object_.if_contains("tools"); tools && !tools->is_null()) {
@@ -121,6 +126,16 @@ class Reader {
       if (!tools->get_array().empty()) out.tools = jinja::from_json(*tools);
     }
     return Record(std::move(out));
+  }
+
+  // By its weight, as OpenAI's records have it.
+  Result<bool> is_learned(const json::object& message, const std::string& what) const {
+    const json::value* weight = message.if_contains("weight");
+    if (weight == nullptr || weight->is_null()) return true;
+    const double number = weight->is_number() ? weight->to_number<double>() : -1;
+    if (number != 0 && number != 1)
+      return fault(fmt::format("{}.weight must be 1, or 0 for an answer that is not learned", what));
+    return number == 1;
   }
 
   Result<jinja::Value> message(const json::value& v, const std::string& what) const {
@@ -161,11 +176,18 @@ class Reader {
     return "";
   }
 
+  // Some write messages under this name.
+  static bool are_messages(const json::array& turns) {
+    const json::object* first = turns[0].if_object();
+    return first && first->contains("role") && !first->contains("from");
+  }
+
   Result<Record> sharegpt() const {
     TRY_ASSIGN(const json::array* turns, list("conversations"));
     ChatRecord out;
     TRY_ASSIGN(std::string system, optional("system"));
     if (!system.empty()) out.messages.push_back(message_of("system", std::move(system)));
+    if (are_messages(*turns)) return with_messages(std::move(out), "conversations", *turns);
     for (size_t i = 0; i < turns->size(); ++i) {
       const std::string what = fmt::format("conversations[{}]", i);
       const json::object* turn = (*turns)[i].if_object();
@@ -180,6 +202,8 @@ class Reader {
         return fault(fmt::format(
             "{}.from is '{}'; known are human, user, gpt, assistant, model, chatgpt, system, tool", what,
             speaker));
+      TRY_ASSIGN(const bool learned, is_learned(*turn, what));
+      if (!learned) out.not_learned.push_back(out.messages.size());
       out.messages.push_back(message_of(role_of(speaker), std::move(content)));
     }
     return Record(std::move(out));

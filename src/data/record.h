@@ -7,8 +7,8 @@
 //   completion    {"prompt": "...", "completion": "..."}
 //   tokens        {"input_ids": [1, 2, ...], "labels": [-100, 2, ...]}
 //
-// Further keys are passed over. All records of a source have one shape: the first one's, or the one that is
-// named.
+// Messages may be called conversations too; what has a `weight` of 0 there is not learned. Further keys are
+// passed over. All records of a source have one shape: the first one's, or the one that is named.
 #pragma once
 
 #include <optional>
@@ -32,7 +32,8 @@ struct TextRecord {
 // are null are left out, as tables fill columns with them, but a content: templates ask whether it is none.
 struct ChatRecord {
   jinja::List messages;
-  jinja::Value tools;  // undefined: none
+  jinja::Value tools;               // undefined: none
+  std::vector<size_t> not_learned;  // messages whose weight is 0, ascending
 };
 struct AlpacaRecord {
   std::string instruction, input, output;

@@ -28,7 +28,8 @@ Result<FileKind> kind_of(const FoundFile& file, DataFormat format, bool tokenize
       return FileKind::tokens;
   }
   // In a folder of text a .json is text like the rest; who names one means what it holds.
-  if (is_jsonl(path) || file.json) return FileKind::records;
+  const bool meant = file.by != FoundBy::directory;
+  if (is_jsonl(path) || (meant && name.ends_with(".json"))) return FileKind::records;
   if (binary && packed != Packed::no)
     return bad(fmt::format("{}: token files are read as they lie; unpack it", path));
   if (binary) return FileKind::tokens;
@@ -50,7 +51,7 @@ Result<void> check_no_json_is_text(const SourceFiles& files, const DataConfig& c
     return Error{
         ErrorKind::usage,
         fmt::format("data.records: is {}, and {}, found in a folder, would be text: name .json files "
-                    "themselves or by a pattern that ends in .json, or set data.format: jsonl",
+                    "themselves or by a pattern (*.json), or set data.format: jsonl",
                     config.records, path)};
   }
   return {};
@@ -80,13 +81,6 @@ Result<SourceFiles> files_of(std::vector<FoundFile> found, const DataConfig& con
     TRY_ASSIGN(const FileKind kind, kind_of(file, config.format, tokenizer));
     out.kinds.push_back(kind);
   }
-  // Somebody's folder of text may hold lines of JSON too: they are text like the rest of it.
-  if (out.holds(FileKind::tokens) && config.format == DataFormat::automatic) {
-    for (size_t i = 0; i < out.found.size(); ++i) {
-      if (out.kinds[i] == FileKind::records && !out.found[i].named && !out.found[i].json)
-        out.kinds[i] = FileKind::tokens;
-    }
-  }
   TRY(check_no_json_is_text(out, config));
   if (out.holds(FileKind::tokens) && (out.holds(FileKind::text) || out.holds(FileKind::records))) {
     const size_t tokens =
@@ -94,9 +88,11 @@ Result<SourceFiles> files_of(std::vector<FoundFile> found, const DataConfig& con
     const size_t other = static_cast<size_t>(
         std::ranges::find_if(out.kinds, [](FileKind k) { return k != FileKind::tokens; }) -
         out.kinds.begin());
-    return bad(fmt::format(
-        "{}: is tokens, or text without a tokenizer, and {} is documents; one run takes the one or the other",
-        out.found[tokens].path, out.found[other].path));
+    return bad(
+        fmt::format("{}: is tokens, or text without a tokenizer, and {} is documents; one run takes the one "
+                    "or the other: "
+                    "name files of one kind, or say with data.format how all are read",
+                    out.found[tokens].path, out.found[other].path));
   }
   return out;
 }

@@ -37,7 +37,7 @@ Result<std::unique_ptr<TokenDataset>> TokenDataset::open(const DataConfig& confi
 Result<void> TokenDataset::open_files(const DataConfig& config, const std::vector<FoundFile>& found) {
   for (const FoundFile& file : found) {
     TRY_ASSIGN(TokenFile opened, TokenFile::open(file.path, config.format));
-    if (opened.tokens() == 0 && !file.named) continue;  // an empty file in a directory hurts nobody
+    if (opened.tokens() == 0 && file.by != FoundBy::name) continue;  // in a directory it hurts nobody
     if (opened.tokens() == 0)
       return bad(fmt::format("{}: the data file is empty; put text or tokens in", file.path));
     file_begin_.push_back(tokens_);

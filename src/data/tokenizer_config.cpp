@@ -108,6 +108,7 @@ Result<void> read_frame(const std::string& path, const json::object& object, Tok
   const json::value* name = object.if_contains("tokenizer_class");
   if (name != nullptr && name->is_string()) out.frame.tokenizer_class = name->get_string();
   TRY(read_flag(path, object, "add_bos_token", out.frame.add_bos_token));
+  TRY(read_flag(path, object, "legacy", out.frame.legacy));
   return read_flag(path, object, "add_eos_token", out.frame.add_eos_token);
 }
 

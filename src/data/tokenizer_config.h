@@ -21,12 +21,13 @@ struct TokenizerConfig {
   };
   // All that the files name, special_tokens too: the library adds to the tokenizer what it does not know.
   std::vector<Token> tokens;
-  // What tokenizer_config.json says of BOS and EOS around a text.
+  // What tokenizer_config.json says of BOS, EOS and spaces around a text.
   struct FrameFlags {
     std::string file;
     std::string tokenizer_class;  // "LlamaTokenizerFast"; empty: not said
     std::optional<bool> add_bos_token;
     std::optional<bool> add_eos_token;
+    std::optional<bool> legacy;
   };
   FrameFlags frame;
   struct Source {

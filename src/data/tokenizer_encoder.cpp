@@ -97,12 +97,32 @@ Result<FrameIds> frame_of(const Tokenizer& tokenizer) {
   return out;
 }
 
+// "LlamaTokenizer" of "LlamaTokenizerFast".
+std::string_view class_of(const TokenizerConfig::FrameFlags& flags) {
+  std::string_view name = flags.tokenizer_class;
+  if (name.ends_with("Fast")) name.remove_suffix(4);
+  return name;
+}
+
+// Whether a text gets a space in front, and gets one again behind each special token.
+bool marks_every_piece(const TextEncoder& text, const TokenizerConfig& beside) {
+  const auto eos = beside.special_tokens.find("eos_token");
+  const auto end = eos == beside.special_tokens.end() ? std::nullopt : text.id_of(eos->second);
+  std::vector<u32> letter, behind_end;
+  if (!end || !text.encode("a", Around::nothing, letter) ||
+      !text.encode(eos->second + "a", Around::nothing, behind_end))
+    return false;
+  const auto space = text.id_of("\u2581"), joined = text.id_of("\u2581a");
+  const bool in_front = !letter.empty() && (letter[0] == space || letter[0] == joined);
+  return in_front && behind_end.size() == letter.size() + 1 && behind_end[0] == *end &&
+         std::equal(letter.begin(), letter.end(), behind_end.begin() + 1);
+}
+
 // As the flags ask for it; none: they say nothing, or have no effect.
 std::optional<FrameIds> frame_by_flags(const Tokenizer& tokenizer, const TokenizerConfig& beside) {
   const TokenizerConfig::FrameFlags& flags = beside.frame;
   if (!flags.add_bos_token && !flags.add_eos_token) return std::nullopt;
-  std::string_view name = flags.tokenizer_class;
-  if (name.ends_with("Fast")) name.remove_suffix(4);
+  const std::string_view name = class_of(flags);
   const auto found = std::ranges::find(framed_by_flags, name, &FramedByFlags::tokenizer_class);
   if (found == framed_by_flags.end()) return std::nullopt;
   FrameIds out;
@@ -126,8 +146,7 @@ std::optional<Error> contradiction(const Tokenizer& tokenizer, const FrameIds& i
   return bad(fmt::format(
       "{}: add_bos_token and add_eos_token put the ids {} before a text and {} behind it for {}, but the "
       "post_processor of {} puts {} and {}; version 4 of transformers follows the flags, version 5 the "
-      "post_processor: make "
-      "both say what the model was trained with, or take the two flags out to follow {}",
+      "post_processor: make both say what the model was trained with, or take the two flags out to follow {}",
       beside.frame.file, wanted->before, wanted->behind, beside.frame.tokenizer_class, file, is.before,
       is.behind, file));
 }
@@ -143,6 +162,18 @@ Result<std::unique_ptr<const TextEncoder>> open_tokenizer_encoder(const std::str
   std::optional<Error> frame_unknown = contradiction(*tokenizer, frame, beside, tokenizer_json);
   return std::unique_ptr<const TextEncoder>(
       std::make_unique<TokenizerEncoder>(std::move(tokenizer), std::move(frame_unknown)));
+}
+
+std::optional<std::string> note_of_other_ids(const TextEncoder& text, const std::string& tokenizer_json,
+                                             const TokenizerConfig& beside) {
+  if (class_of(beside.frame) != "LlamaTokenizer" || beside.frame.legacy.value_or(false) ||
+      !marks_every_piece(text, beside))
+    return std::nullopt;
+  return fmt::format(
+      "data: {} puts a space behind every special token, as version 4 of transformers does with it; version "
+      "5 "
+      "puts none there, as {} does not say legacy: true. For ids as of version 5 {}",
+      tokenizer_json, beside.frame.file, write_anew);
 }
 
 }  // namespace tidepool

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "data/text_encoder.h"
@@ -15,5 +16,10 @@ namespace tidepool {
 // Around::special is refused.
 Result<std::unique_ptr<const TextEncoder>> open_tokenizer_encoder(const std::string& tokenizer_json,
                                                                   const TokenizerConfig& beside = {});
+
+// A note where version 5 of transformers gives chats other ids, as it does for Llama 2's tokenizer: none
+// where it does not, as far as is known.
+std::optional<std::string> note_of_other_ids(const TextEncoder&, const std::string& tokenizer_json,
+                                             const TokenizerConfig& beside);
 
 }  // namespace tidepool

@@ -362,11 +362,13 @@ class Translator {
       emit("\\{");
       return literal('{');
     }
-    caseless_.other();
     if (least.size() > 5 || most.size() > 5) return reason("so large a repetition");
     if (peek() == '+' || peek() == '*' || peek() == '{') return reason("a quantifier of a quantifier");
     if (peek() == '?' && !comma) return reason("{n}?");
     emit(comma ? fmt::format("{{{},{}}}", least.empty() ? "0" : least, most) : fmt::format("{{{}}}", least));
+    if (skip("?")) emit("?");
+    const auto is_once = [](const std::string& times) { return !times.empty() && std::stoul(times) == 1; };
+    if (!is_once(least) || !is_once(most)) caseless_.other();  // Oniguruma leaves {1} out
     return {};
   }
 

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "checkpoint/checkpoint.h"
 #include "data/held_out_files.h"
+#include "report/units.h"
 #include "trainer/evaluation_place.h"
 #include "trainer/evaluation_runs.h"
 #include "trainer/forward_only.h"
@@ -125,7 +127,28 @@ Result<Evaluation> run_parts(Session& session, RunSource& source, const std::vec
   return out;
 }
 
+// "the loss of a.txt is nan", "the losses of 3 of 4 parts are not finite, such as that of a.txt (nan)"
+std::string losses_text(const std::vector<const EvaluatedPart*>& bad, u64 parts) {
+  const std::string loss = loss_text(bad[0]->loss()), &name = bad[0]->name;
+  if (parts > 1)
+    return fmt::format("the losses of {} of {} parts are not finite, such as that of {} ({})", bad.size(),
+                       parts, name, loss);
+  return fmt::format("the loss{}{} is {}", name.empty() ? "" : " of ", name, loss);
+}
+
 }  // namespace
+
+Result<void> check_losses_are_finite(const Evaluation& e) {
+  std::vector<const EvaluatedPart*> bad;
+  for (const EvaluatedPart& part : e.parts)
+    if (!std::isfinite(part.loss())) bad.push_back(&part);
+  if (bad.empty()) return {};
+  return Error{
+      ErrorKind::non_finite,
+      fmt::format("{}; look for values that are NaN, infinite or very large in the weights of {}{}",
+                  losses_text(bad, e.parts.size()), e.weights,
+                  e.precision == Precision::fp16 ? ", or set train.precision=fp32: fp16 may overflow" : "")};
+}
 
 Result<Evaluation> evaluate_model(const EvaluateRequest& request) {
   // Nothing is worth a clean stop; but a swap file must not stay behind.

@@ -45,4 +45,7 @@ struct Evaluation {
 // is held out; those of the config, the weights, the data and the plan.
 Result<Evaluation> evaluate_model(const EvaluateRequest&);
 
+// ErrorKind::non_finite where the loss of a part is not finite.
+Result<void> check_losses_are_finite(const Evaluation&);
+
 }  // namespace tidepool

@@ -3,17 +3,13 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <optional>
-#include <set>
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/convert.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/safetensors.h"
-#include "config/hf_config.h"
 #include "data/find_files.h"
+#include "trainer/first_weights.h"
 #include "trainer/forward_only.h"
 #include "trainer/generate_place.h"
+#include "trainer/model_directory.h"
 
 namespace tidepool {
 namespace {
@@ -51,10 +47,6 @@ Result<EvaluationPlace> of_run(const std::string& path, const EvaluateRequest& r
   return out;
 }
 
-bool is_model_directory(const std::string& path) {
-  return fs::exists(path + "/config.json") && !has_manifest(path);
-}
-
 // What overrides set a key of section data to, whose name may be left out; empty: they do not.
 std::string data_override(const std::vector<std::string>& overrides, std::string_view key) {
   const std::string alone = fmt::format("{}=", key), whole = "data." + alone;
@@ -63,22 +55,6 @@ std::string data_override(const std::vector<std::string>& overrides, std::string
     for (const std::string& start : {alone, whole})
       if (text.starts_with(start)) out = text.substr(start.size());
   return out;
-}
-
-// The one in which nothing is rounded.
-Result<Precision> precision_of_tensors(const std::string& directory) {
-  TRY_ASSIGN(const auto model, SafetensorsModel::open(directory, ErrorKind::bad_input));
-  std::set<Dtype> dtypes;
-  for (const auto& file : model->files())
-    for (const StoredTensor& tensor : file->tensors())
-      if (is_float_weight(tensor.dtype)) dtypes.insert(tensor.dtype);
-  if (dtypes == std::set{Dtype::bf16}) return Precision::bf16;
-  return dtypes == std::set{Dtype::f16} ? Precision::fp16 : Precision::fp32;
-}
-
-Result<Precision> precision_of_directory(const std::string& directory) {
-  TRY_ASSIGN(const std::optional<Precision> said, hf_precision(directory));
-  return said ? *said : precision_of_tensors(directory);
 }
 
 // Nothing but the weights is given: the rest has to be said.
@@ -90,13 +66,11 @@ Result<EvaluationPlace> of_model_directory(const EvaluateRequest& request) {
         fmt::format("{} is a model directory, which holds no data: name files to evaluate on, data=FILE",
                     request.source));
   std::vector<std::string> overrides = overrides_of(request);
-  overrides.insert(overrides.begin(), "model=" + request.source);
-  TRY_ASSIGN(const Precision precision, precision_of_directory(request.source));
-  overrides.insert(overrides.begin(), fmt::format("train.precision={}", name(precision)));
   // A config must name data.train, which is not read where files to evaluate on are named.
   if (!held_out.empty()) overrides.insert(overrides.begin(), "data.train=" + held_out);
   EvaluationPlace out{.config = {}, .weights = request.source, .swap_dir = {}};
-  TRY_ASSIGN(out.config, parse_config("", "evaluating " + request.source, overrides));
+  TRY_ASSIGN(out.config,
+             config_of_model_directory(request.source, "evaluating " + request.source, std::move(overrides)));
   out.swap_dir = swap_directory(out.config);
   return out;
 }
@@ -114,6 +88,7 @@ Result<EvaluationPlace> of_config(const EvaluateRequest& request) {
         request.source, dir));
   request.note(fmt::format("{} holds no checkpoint yet: evaluating {}", dir, out.config.model_directory));
   out.config.lora = {};  // of which nothing is trained yet
+  TRY(check_weights_are_there(out.config));
   out.weights = out.config.model_directory;
   out.swap_dir = swap_directory(out.config);
   return out;

@@ -7,6 +7,7 @@
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/other_weights.h"
 #include "checkpoint/shards.h"
 #include "config/hf_config.h"
 #include "trainer/base_model.h"
@@ -31,16 +32,19 @@ Result<ExportSource> find_what_is_named(const std::string& path) {
     return ExportSource{.directory = path, .notes = {}};
   }
   // Other trainers leave a model and checkpoints beside it: the model is what is named then.
-  if (has(model_config_file) && (has(weights_file) || has(weights_index_file)))
-    return ExportSource{.directory = path, .notes = {}};
+  if (has(model_config_file) && has_weights(path)) return ExportSource{.directory = path, .notes = {}};
   if (has(adapter_config_file) && has(adapter_weights_file))
     return ExportSource{.directory = path, .notes = {}};
   TRY_ASSIGN(const FoundWeights found, find_weights(path, checkpoint_buffer));
-  if (!found.path)
+  if (!found.path) {
+    if (has_weights(path)) return holds_no_config(path);
+    if (std::string other = other_weights(path); !other.empty())
+      return Error{ErrorKind::bad_input, std::move(other)};
     return Error{ErrorKind::usage,
                  fmt::format("{} holds neither a checkpoint nor {} with {}: name a run, a checkpoint "
                              "or a model directory",
                              path, model_config_file, weights_file)};
+  }
   ExportSource out{.directory = *found.path, .notes = {}};
   for (const SteppedOver& s : found.stepped_over)
     out.notes.push_back(fmt::format("stepped over {}: {}", s.path, s.reason));
@@ -53,8 +57,8 @@ Result<std::string> base_of(const std::string& adapter, const std::string& base)
   TRY_ASSIGN(const AdapterConfig config, read_adapter_config(adapter, ErrorKind::bad_input));
   const std::string directory = base.empty() ? config.base : base;
   std::error_code unused;
-  const auto has = [&](const char* file) { return std::filesystem::exists(directory + "/" + file, unused); };
-  if (!directory.empty() && has(model_config_file) && (has(weights_file) || has(weights_index_file))) {
+  const bool is_model = std::filesystem::exists(directory + "/" + model_config_file, unused);
+  if (!directory.empty() && is_model && has_weights(directory)) {
     TRY(verify_weights_if_hashed(directory, checkpoint_buffer));
     TRY(check_base_model(directory, adapter));
     return directory;

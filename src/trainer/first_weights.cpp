@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/other_weights.h"
 #include "checkpoint/shards.h"
 #include "config/hf_config.h"
 #include "report/units.h"
@@ -34,19 +35,12 @@ Result<void> load(const Config& config, const ModelGraph& graph, StateWriter& st
 
 Result<void> check_weights_are_there(const Config& config) {
   const std::string& directory = config.model_directory;
-  const auto has = [&](const char* file) {
-    std::error_code unused;
-    return std::filesystem::exists(directory + "/" + file, unused);
-  };
-  if (has(weights_file) || has(weights_index_file)) return {};
-  if (has("pytorch_model.bin") || has("pytorch_model.bin.index.json"))
-    return Error{
-        ErrorKind::bad_input,
-        fmt::format(
-            "{}: its weights are in pytorch_model.bin, a format that can run programs and is not read here; "
-            "have transformers write them as safetensors, with save_pretrained(DIR)",
-            directory)};
-  if (has(adapter_config_file)) return adapters_are_no_model(directory);
+  if (has_weights(directory)) return {};
+  if (std::string other = other_weights(directory); !other.empty())
+    return Error{ErrorKind::bad_input, std::move(other)};
+  std::error_code unused;
+  if (std::filesystem::exists(directory + "/" + adapter_config_file, unused))
+    return adapters_are_no_model(directory);
   if (config.lora.on())
     return Error{ErrorKind::usage,
                  fmt::format("{} holds no {}: the model that the adapters stand beside has moved; name where "

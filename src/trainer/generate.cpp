@@ -1,3 +1,4 @@
+// Weights and their config, of a run or a model directory, then one token after another from the logits.
 #include "trainer/generate.h"
 
 #include <fmt/format.h>
@@ -15,6 +16,7 @@
 #include "trainer/generate_place.h"
 #include "trainer/generate_text.h"
 #include "trainer/leave_now.h"
+#include "trainer/model_directory.h"
 #include "trainer/session.h"
 #include "trainer/signals.h"
 
@@ -49,23 +51,55 @@ i32 sample(std::vector<float>& logits, const GenerateConfig& config, std::mt1993
   return static_cast<i32>(order[std::discrete_distribution<u64>(weight.begin(), weight.end())(random)]);
 }
 
+struct Trained {
+  Config config;
+  std::string weights;  // the directory that they are in
+};
+
+std::vector<std::string> overrides_of(const GenerateRequest& request) {
+  std::vector<std::string> out = {fmt::format("machine.threads={}", request.threads)};
+  out.insert(out.end(), request.overrides.begin(), request.overrides.end());
+  return out;
+}
+
+Result<Trained> of_model_directory(const GenerateRequest& request) {
+  std::vector<std::string> overrides = overrides_of(request);
+  overrides.insert(overrides.begin(), "data.train=none");  // a config must name some, which is not read here
+  Trained out{.config = {}, .weights = request.path};
+  TRY_ASSIGN(out.config, config_of_model_directory(request.path, "generating with " + request.path,
+                                                   std::move(overrides)));
+  return out;
+}
+
+Result<Trained> of_run(const GenerateRequest& request) {
+  TRY_ASSIGN(GeneratePlace place, find_generate_place(request.path));
+  for (const std::string& note : place.notes) request.note(note);
+  Trained out{.config = {}, .weights = std::move(place.checkpoint)};
+  TRY_ASSIGN(out.config, config_of_trained(place.run_dir, out.weights, overrides_of(request)));
+  out.config.memory.swap_dir = place.run_dir + "/generate-swap";
+  return out;
+}
+
+Result<Trained> find_trained(const GenerateRequest& request) {
+  TRY_ASSIGN(Trained out, stands_alone(request.path) ? of_model_directory(request) : of_run(request));
+  Config& config = out.config;
+  config.train.per_device_train_batch_size = 1;
+  config.train.gradient_accumulation_steps = 1;
+  config.data.packing = false;
+  if (const std::string line = resolve_executor(config); !line.empty()) request.note(line);
+  make_forward_only(config, request.note);
+  return out;
+}
+
 }  // namespace
 
 Result<void> generate_text(const GenerateRequest& request,
                            const std::function<void(std::string_view)>& emit) {
   // Nothing is worth a clean stop; but a swap file must not stay behind.
   const StopSignals signals(StopSignals::at_once(""));
-  TRY_ASSIGN(const GeneratePlace place, find_generate_place(request.path));
-  for (const std::string& note : place.notes) request.note(note);
-  const std::string& dir = place.run_dir;
-  TRY_ASSIGN(Config config, config_of_trained(dir, place.checkpoint, {}));
-  TRY_ASSIGN(const Speech speech, open_speech(config, request.generate, place.checkpoint));
-  config.train.per_device_train_batch_size = 1;
-  config.train.gradient_accumulation_steps = 1;
-  config.data.packing = false;
-  config.memory.swap_dir = dir + "/generate-swap";
-  config.machine.threads = request.threads;
-  make_forward_only(config, request.note);
+  TRY_ASSIGN(const Trained trained, find_trained(request));
+  const Config& config = trained.config;
+  TRY_ASSIGN(const Speech speech, open_speech(config, request.generate, trained.weights));
   TRY_ASSIGN(ForwardPlan forward, plan_forward(config));
   const ModelGraph& graph = forward.graph;
   PromptSource source;
@@ -73,9 +107,9 @@ Result<void> generate_text(const GenerateRequest& request,
              Session::create(config, graph, std::move(forward.plan), source,
                              {.own_swap_dir = true, .loads_weights = true}));
   TRY_ASSIGN(const std::vector<std::string> unused,
-             load_forward_weights(config, place.checkpoint, graph, session->state()));
+             load_forward_weights(config, trained.weights, graph, session->state()));
   for (const std::string& tensor : unused)
-    request.note(fmt::format("{}: tensor {} is not used", place.checkpoint, tensor));
+    request.note(fmt::format("{}: tensor {} is not used", trained.weights, tensor));
   const std::unique_ptr<Engine> engine = Engine::create(session->plan(), session->executor(), {});
   source.text.assign(speech.prompt.begin(), speech.prompt.end());
   DecodeStream text(*speech.encoder.text, speech.prompt);

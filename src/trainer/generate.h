@@ -4,13 +4,17 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/config.h"
 
 namespace tidepool {
 
 struct GenerateRequest {
-  std::string path;  // a run directory (its newest checkpoint) or a checkpoint
+  std::string path;  // a run directory (its newest checkpoint), a checkpoint or a model directory
+  // Of the run's config, or all that there is beside a model directory. Batches are of one sequence, and
+  // `threads` is machine.threads, unless that is said here.
+  std::vector<std::string> overrides;
   GenerateConfig generate;
   u64 seed = 42;
   u32 threads = 0;
@@ -20,7 +24,7 @@ struct GenerateRequest {
 // The weights are verified first: in a run directory a damaged checkpoint is noted and the one before it
 // taken; one that was named is ErrorKind::corrupt_checkpoint. Calls `emit` with the prompt, then with text as
 // it comes, whole characters, until a token that ends it. The weights stream through the same budgets as in
-// training, so a model that trained can be sampled.
+// training, unless overrides name others, so a model that trained can be sampled.
 Result<void> generate_text(const GenerateRequest&, const std::function<void(std::string_view)>& emit);
 
 }  // namespace tidepool

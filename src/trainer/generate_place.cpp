@@ -8,8 +8,9 @@
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/shards.h"
+#include "checkpoint/other_weights.h"
 #include "config/hf_config.h"
+#include "trainer/model_directory.h"
 #include "trainer/session.h"
 
 namespace tidepool {
@@ -30,7 +31,7 @@ bool is_numbered(const fs::path& path) {
 
 bool looks_like_checkpoint(const fs::path& path) {
   const auto has = [&](const char* file) { return fs::exists(path / file); };
-  return is_numbered(path) || has_manifest(path.string()) || has(weights_file) || has(weights_index_file) ||
+  return is_numbered(path) || has_manifest(path.string()) || has_weights(path.string()) ||
          has(adapter_weights_file);
 }
 
@@ -47,12 +48,19 @@ Result<GeneratePlace> checkpoint_place(const std::string& path) {
             "{0} holds adapters (LoRA) and stands alone: merge it first with `tidepool export {0} OUT "
             "--base MODEL`, MODEL being the model directory that it was trained beside, then use OUT",
             path)};
-  return Error{ErrorKind::usage, fmt::format("{} stands alone: budgets are read from the config.yaml of its "
-                                             "run, in the directory above it; put one there",
-                                             path)};
+  if (!fs::exists(path + "/" + model_config_file)) return holds_no_config(path);
+  return Error{ErrorKind::usage,
+               fmt::format("{0} stands alone: budgets are read from the config.yaml of its run, in the "
+                           "directory above it; put one there, or make it a model directory with "
+                           "`tidepool export {0} OUT`, then use OUT with memory.device=2GiB memory.host=2GiB",
+                           path)};
 }
 
 }  // namespace
+
+bool stands_alone(const std::string& path) {
+  return is_model_directory(path) && !fs::exists(clean(path).parent_path() / "config.yaml");
+}
 
 Result<GeneratePlace> find_generate_place(const std::string& path) {
   if (!fs::is_directory(path))
@@ -60,9 +68,12 @@ Result<GeneratePlace> find_generate_place(const std::string& path) {
                  fmt::format("{} is not a directory: name the output.dir of a run, or a checkpoint", path)};
   if (looks_like_checkpoint(clean(path))) return checkpoint_place(path);
   TRY_ASSIGN(const FoundWeights found, find_weights(path, checkpoint_buffer));
-  if (!found.path)
+  if (!found.path) {
+    if (std::string other = other_weights(path); !other.empty())
+      return Error{ErrorKind::bad_input, std::move(other)};
     return Error{ErrorKind::usage,
                  fmt::format("{} holds no checkpoint: name a run directory or a checkpoint-N", path)};
+  }
   GeneratePlace out{.run_dir = clean(path).string(), .checkpoint = *found.path};
   for (const SteppedOver& s : found.stepped_over)
     out.notes.push_back(fmt::format("stepped over {}: {}", s.path, s.reason));

@@ -340,6 +340,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   }
 
   void step_done(u64 step) {
+    if (failed_) return;  // it was under way when the one before failed
     const double took = meter_->step_done();
     const StepResult result = session_->executor().result(step);
     state_.losses.push_back(result.loss);
@@ -357,8 +358,17 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (fp16()) {
       follow_loss_scale(step, result);
     } else if (result.skipped || !std::isfinite(result.loss)) {
-      fail(non_finite_step(step, result, session_->plan().clipping, checkpoints_->way_on()));
+      fail(non_finite_step(bad_step(step, result)));
     }
+  }
+
+  BadStep bad_step(u64 step, const StepResult& result) const {
+    return {.step = step,
+            .result = result,
+            .update_was_kept_back = session_->plan().clipping,
+            .weights_are_the_first = step == 1 || result.next_loss_scale.skipped_steps >= step,
+            .model_directory = config_.model_directory,
+            .way_on = checkpoints_->way_on()};
   }
 
   std::optional<double> loss_scale_of(const StepResult& result) const {
@@ -372,7 +382,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     state_.loss_scale = {next.scale, next.good_steps, next.skipped_steps};
     if (!result.skipped) return;
     if (result.loss_scale.scale <= static_cast<float>(config_.train.min_loss_scale))
-      return fail(no_lower_scale(step, result, checkpoints_->way_on()));
+      return fail(no_lower_scale(bad_step(step, result)));
     outputs_.say(overflow_text(step, result));
   }
 
@@ -397,11 +407,13 @@ class Trainer final : public NextSegment, public EngineObserver {
     TRY(engine_->run(runs, runs));
     const EvalResult result = session_->executor().take_eval();
     const double loss = result.loss_sum / static_cast<double>(result.target_tokens);
-    state_.eval_losses.push_back({issued_, loss});
+    state_.eval_losses.push_back({issued_, loss, result.target_tokens});
     if (best_evaluation(state_.eval_losses) == &state_.eval_losses.back()) best_unsaved_ = true;
     const double took = RunMeter::now() - began;
     outputs_.say(fmt::format("step {}: eval_loss {}, perplexity {} over {} tokens in {:.1f} s", issued_,
                              loss_text(loss), perplexity_text(loss), result.target_tokens, took));
+    if (const std::string anew = why_best_begins_anew(state_.eval_losses, config_.train); !anew.empty())
+      outputs_.say(anew);
     return outputs_.evaluation(
         {.step = issued_, .epoch = batches_->epoch(issued_), .eval_loss = loss, .eval_seconds = took});
   }

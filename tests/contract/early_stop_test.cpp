@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "checkpoint/trainer_state.h"
 #include "tests/support/json_file.h"
 #include "tests/support/train_fixture.h"
 #include "trainer/evaluate.h"
@@ -88,6 +89,30 @@ TEST(EarlyStop, AStopAtTheLastEvaluationIsTheEnd) {
   const auto report = testing::run(overfitting(dir, "stopped"), {.stop_after = whole->steps});
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_EQ(numbers_of(*report), numbers_of(*whole));
+}
+
+// What was learned by heart stayed the best for ever, when all that is held out was evaluated from then on.
+TEST(EarlyStop, OtherTokensBeginTheBestAnew) {
+  const TrainDir dir;
+  Config c = overfitting(dir, "run");
+  fs::copy_file(dir / "few.txt", dir / "learned.txt");
+  c.data.validation = {dir / "learned.txt", dir / "other.txt"};
+  c.train.early_stopping_patience = 0;
+  c.train.eval_batches = 1;
+  c.train.max_steps = 40;
+  const auto before = testing::run(c);
+  ASSERT_TRUE(before) << before.error().message;
+  c.train.eval_batches = 0;
+  c.train.max_steps = 44;
+  const auto report = testing::run(c, {.resume = "auto"});
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->best_eval_step, 44u);
+  EXPECT_EQ(report->best_eval_loss, report->eval_losses.back());
+  EXPECT_EQ(target_of(c.output.dir + "/checkpoint-best"), "checkpoint-44");
+  const auto state = read_trainer_state(c.output.dir + "/checkpoint-44");
+  ASSERT_TRUE(state) << state.error().message;
+  EXPECT_EQ(state->eval_losses.back().tokens, 699u + 999u);
+  EXPECT_LT(state->eval_losses.front().tokens, 699u);
 }
 
 TEST(EarlyStop, NothingHeldOutIsRefused) {

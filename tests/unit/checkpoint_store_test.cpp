@@ -286,6 +286,18 @@ TEST(CheckpointTrainerState, says_which_evaluation_is_the_best) {
   EXPECT_THAT(to_text(s), ::testing::Not(HasSubstr("best_eval_step")));
 }
 
+TEST(CheckpointTrainerState, says_over_how_many_tokens_an_evaluation_was) {
+  TrainerState s = testing::some_state(6);
+  s.eval_losses = {{2, 3.0}, {4, 2.5, 484}, {6, 2.75, 4397}};
+  const std::string text = to_text(s);
+  EXPECT_THAT(text, HasSubstr("\"tokens\": 4397"));
+  EXPECT_THAT(text, HasSubstr("\"best_eval_step\": 6"));
+  EXPECT_EQ(parse_trainer_state(text, "x").value(), s);
+  std::string wrong = text;
+  wrong.replace(wrong.find("4397"), 4, "\"4397\"");
+  EXPECT_THAT(parse_trainer_state(wrong, "x").error().message, HasSubstr("x: eval_losses"));
+}
+
 TEST(CheckpointTrainerState, keeps_every_double) {
   TrainerState s = testing::some_state(2);
   s.losses = {0.1, -0.0, 5e-324, 1.7976931348623157e308, std::numeric_limits<double>::infinity(), 1.0 / 3};

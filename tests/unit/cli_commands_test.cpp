@@ -70,6 +70,9 @@ TEST(Cli, UsageErrorsExitWith2AndNameTheNearest) {
   EXPECT_EQ(run({"generate", "x", "--top-k", "many"}).code, 2);
   EXPECT_THAT(run({"generate", "x", "--top-k", "many"}).err,
               HasSubstr("--top-k: 'many' is not a whole number"));
+  const Outcome words = run({"generate", "x", "--prompt", "Why", "do"});  // were dropped
+  EXPECT_EQ(words.code, 2);
+  EXPECT_THAT(words.err, HasSubstr("'do' is not key=value"));
   EXPECT_THAT(run({"bench", "disc"}).err, HasSubstr("did you mean 'disk'?"));
 }
 

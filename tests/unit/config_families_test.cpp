@@ -75,6 +75,7 @@ TEST(ConfigFamilies, WhatIsNotComputedIsRefusedByName) {
     return with("model: {model_type: mistral, " + std::string(more) + "}");
   };
   EXPECT_THAT(fault_of(with("model: {model_type: mixtral}")), HasSubstr("'mixtral' is a mixture of experts"));
+  EXPECT_THAT(fault_of(with("model: {model_type: mixtral}")), ::testing::Not(HasSubstr("did you mean")));
   EXPECT_THAT(fault_of(with("model: {model_type: gemma2}")), HasSubstr("Gemma's norms"));
   EXPECT_THAT(fault_of(with("model: {model_type: lama}")), HasSubstr("did you mean 'llama'?"));
   EXPECT_THAT(fault_of(llama("sliding_window: 4096")), HasSubstr("sliding_window: null"));
@@ -129,6 +130,23 @@ TEST(ModelDirectory, FaultsNameWhatIsWrong) {
               HasSubstr("holds a llama model"));
   EXPECT_THAT(fault_of(with("model: " + directory + "\n"), {"n_embd=3"}),
               HasSubstr("hidden_size is its name there"));
+}
+
+// It said "u/config.json: cannot open".
+TEST(ModelDirectory, WithoutAConfigSaysWhatItIsFor) {
+  const test::ScratchDir scratch;
+  const auto config = parse_config(with("model: " + scratch.path() + "\n"), "c.yaml", {});
+  EXPECT_EQ(config.error().kind, ErrorKind::bad_input);
+  EXPECT_THAT(config.error().message, HasSubstr(scratch.path() + " holds no config.json, which says what"));
+}
+
+// It was advised to raise n_positions, for which there are no weights.
+TEST(ModelDirectory, LearnedPositionsAreNotRaised) {
+  const auto too_long = [](const char* name) {
+    return fault_of(smallest, {"model=" + test::family_directory(name), "sequence_length=5000"});
+  };
+  EXPECT_THAT(too_long("gpt2_plain"), HasSubstr("shorten it: positions are learned, and /"));
+  EXPECT_THAT(too_long("llama_tied"), HasSubstr("shorten it or raise max_position_embeddings"));
 }
 
 // It said "config.json: cannot open".

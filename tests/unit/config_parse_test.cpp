@@ -88,6 +88,15 @@ TEST(ConfigParse, KeysOfOthersNameOurs) {
                           {"log_interval", "output", "logging_steps"},
                           {"out_dir", "output", "dir"},
                           {"dataset", "data", "train"},
+                          {"datasets", "data", "train"},
+                          {"val_set_size", "data", "validation_fraction"},
+                          {"sample_packing", "data", "packing"},
+                          {"train_on_inputs", "data", "loss"},
+                          {"assistant_only_loss", "data", "loss"},
+                          {"completion_only_loss", "data", "loss"},
+                          {"num_epochs", "train", "max_steps"},
+                          {"max_seq_length", "train", "sequence_length"},
+                          {"sequence_len", "train", "sequence_length"},
                           {"rank", "lora", "r"},
                           {"lora_r", "lora", "r"}}) {
     const std::string answer = "unknown key '" + theirs + "'; set " + section + "." + ours;
@@ -98,6 +107,15 @@ TEST(ConfigParse, KeysOfOthersNameOurs) {
        {"lr_decay_iters", "group_by_length", "report_to", "deepspeed", "peft_type", "init_lora_weights"})
     EXPECT_THAT(fault_of(smallest, {std::string(key) + "=x"}), HasSubstr("leave the key out")) << key;
   EXPECT_THAT(fault_of(with("out_dir: x\n")), HasSubstr("set output.dir"));
+  EXPECT_THAT(fault_of(with("datasets: [{path: x, type: alpaca}]\n")), HasSubstr("set data.train"));
+  EXPECT_THAT(fault_of(with("micro_batch_size: 2\n")), HasSubstr("put it under 'train:'"));
+  EXPECT_THAT(fault_of(with("eval_sample_packing: false\n")), HasSubstr("data.packing"));
+  for (const char* key : {"base_model", "model_name_or_path", "base_model_name_or_path"})
+    EXPECT_THAT(fault_of(with(std::string(key) + ": X\n")), HasSubstr("set model: DIRECTORY")) << key;
+  for (const char* key : {"load_in_4bit", "load_in_8bit"}) {
+    EXPECT_THAT(fault_of(with(std::string(key) + ": true\n")), HasSubstr("weights are not quantized"));
+    EXPECT_THAT(fault_of(with(std::string(key) + ": false\n")), HasSubstr("that is what Tidepool does"));
+  }
 }
 
 // They were taken as what config.json says of its weights, and nothing changed.

@@ -75,6 +75,17 @@ TEST(DataChat, AnswersAreFoundByMarks) {
             "end|>\n<|im_start|>assistant\n[two<|im_end|>]\n");
 }
 
+TEST(DataChat, AnswersOfNoWeightAreNotLearned) {
+  ChatRecord chat = two_turns;
+  chat.not_learned = {1};
+  EXPECT_EQ(marked(golden("mistral"), chat), "<s>[INST] 1[/INST] one</s>[INST] 2[/INST][ two</s>]");
+  EXPECT_THAT(marked(golden("generation"), chat), HasSubstr("assistant\none<|im_end|>"));
+  EXPECT_THAT(marked(golden("generation"), chat), HasSubstr("assistant\n[two<|im_end|>]"));
+  chat.not_learned = {3};
+  EXPECT_EQ(marked(golden("mistral"), chat, LossOn::last_answer),
+            "<s>[INST] 1[/INST][ one</s>][INST] 2[/INST] two</s>");
+}
+
 TEST(DataChat, WhatATemplateLeavesOutOfEarlierAnswersIsNotLearned) {
   const ChatRecord thinking = chat({{"user", "1"},
                                     {"assistant", "<think>\nhm\n</think>\n\none"},
@@ -116,6 +127,33 @@ TEST(DataChat, AnAnswerThatBeginsLikeItsPromptIsLearnedFromItsFirstCharacter) {
       marked(golden("qwen3"), chat({{"user", "1"}, {"assistant", "<t>"}, {"user", "2"}, {"assistant", "<"}}),
              LossOn::answers, {.arguments = {"enable_thinking=false"}}),
       HasSubstr("assistant\n[<t><|im_end|>\n]"));
+}
+
+// Phi's template ends in an eos_token, whoever spoke last. Of the quotation only its ">" was learned, which
+// "</s>" ends in.
+TEST(DataChat, AnEosBehindTheLastMessageIsLearnedThereAlone) {
+  TokenizerConfig phi;
+  phi.special_tokens = {{"eos_token", "</s>"}};
+  const std::string front = "{% for m in messages %}{{ '<U>' if m.role == 'user' else '<A>' }}";
+  const std::string content =
+      "{{ m.content.split('</think>')[-1] if not loop.last else m.content }}<|end|>\n";
+  const auto with = [&](const std::string& text, const std::string& end) {
+    phi.templates["default"] = {"phi", front + text + "{% endfor %}" + end};
+    return phi;
+  };
+  const std::string end = "{% if add_generation_prompt %}<A>{% else %}{{ eos_token }}{% endif %}";
+  const ChatRecord quoting =
+      chat({{"user", "1"}, {"assistant", "> one"}, {"user", "2"}, {"assistant", "> two"}});
+  const std::string learned = "<U>1<|end|>\n<A>[> one<|end|>\n]<U>2<|end|>\n<A>[> two<|end|>\n</s>]";
+  EXPECT_EQ(marked(with("{{ m.content }}<|end|>\n", end), quoting), learned);
+  const ChatRecord thinking =
+      chat({{"user", "1"}, {"assistant", "hm</think>> one"}, {"user", "2"}, {"assistant", "> two"}});
+  EXPECT_EQ(marked(with(content, end), thinking), learned);
+  // What ends otherwise in the middle is refused, not taken for the little that is alike.
+  EXPECT_THAT(marked(with("{{ m.content }}{{ '<end>' if m.role == 'user' or not loop.last else '<return>' }}",
+                          "{% if add_generation_prompt %}<A>{% endif %}"),
+                     quoting),
+              HasSubstr("the template writes it otherwise once more messages follow"));
 }
 
 TEST(DataChat, WhatEachChatSetsIsNoArgument) {

@@ -313,6 +313,10 @@ TEST_F(DataDocuments, ATokenizerInAnotherFormIsNotPassedOver) {
                     lines = write("t.jsonl", "{\"text\": \"abcdef\"}\n"),
                     tokens = write("t.jsonl.jsonl", R"({"input_ids": [1, 2, 3, 4, 5, 6, 7, 8, 9]})");
   EXPECT_EQ(refusal(text), "it was taken");
+  write("model/tokenizer_config.json", "{}");
+  EXPECT_THAT(refusal(text), AllOf(HasSubstr("model/tokenizer_config.json"), HasSubstr("no tokenizer.json")));
+  EXPECT_THAT(refusal(lines), HasSubstr("no tokenizer.json"));
+  std::filesystem::remove(model + "/tokenizer_config.json");
   write("model/tokenizer.model", "x");
   EXPECT_THAT(refusal(text), AllOf(HasSubstr("model/tokenizer.model"), HasSubstr("save_pretrained")));
   EXPECT_THAT(refusal(lines), HasSubstr("model/tokenizer.model"));

@@ -6,6 +6,7 @@
 
 #include "data/dataset.h"
 #include "data/find_files.h"
+#include "data/source_files.h"
 #include "data/token_file.h"
 
 namespace tidepool {
@@ -55,18 +56,29 @@ TEST_F(DataFiles, FindsFilesDirectoriesAndGlobsInOrder) {
   const std::string z = write("z.txt", "z"), y = write("y.txt", "y");
   const auto found = find_files({z, (dir_ / "d").string(), (dir_ / "[xy].txt").string()});
   ASSERT_TRUE(found) << found.error().message;
-  EXPECT_THAT(*found, testing::ElementsAre(FoundFile{z, true}, FoundFile{b}, FoundFile{a}, FoundFile{y}));
+  EXPECT_THAT(*found, testing::ElementsAre(FoundFile{z, FoundBy::name}, FoundFile{b}, FoundFile{a},
+                                           FoundFile{y, FoundBy::pattern}));
+  const auto deep = find_files({(dir_ / "**" / "*.txt").string()});
+  ASSERT_FALSE(deep);
+  EXPECT_THAT(deep.error().message, testing::HasSubstr("name the directory"));
 }
 
 // Such a pattern was trained as raw JSON text, and held out as records.
-TEST_F(DataFiles, AGlobThatEndsInJsonNamesWhatItFinds) {
-  const std::string a = write("j/a.json", "{}"), b = write("j/b.json.gz", "{}");
-  const auto found = [&](const std::string& entry) { return find_files({entry}).value(); };
-  EXPECT_THAT(found(dir_ / "j/*.json"), testing::ElementsAre(FoundFile{a, false, true}));
-  EXPECT_THAT(found(dir_ / "j/*.json.gz"), testing::ElementsAre(FoundFile{b, false, true}));
-  EXPECT_THAT(found(a), testing::ElementsAre(FoundFile{a, true, true}));
-  EXPECT_THAT(found(dir_ / "j/*"), testing::ElementsAre(FoundFile{a}, FoundFile{b}));
-  EXPECT_THAT(found(dir_ / "j"), testing::ElementsAre(FoundFile{a}, FoundFile{b}));
+TEST_F(DataFiles, AGlobNamesWhatItFinds) {
+  const std::string a = write("j/a.json", "{}"), b = write("j/b.json.gz", "{}"), c = write("j/c.jsonl", "{}");
+  const std::string text = write("t.txt", "t");
+  const auto records = [&](const std::string& entry) {
+    return files_of(find_files({entry}).value(), {}, false).value().kinds ==
+           std::vector<FileKind>{FileKind::records};
+  };
+  for (const char* entry : {"j/*.json", "j/*.json.*", "j/b*", "j/a.json"})
+    EXPECT_TRUE(records(dir_ / entry)) << entry;
+  const auto beside_text = [&](const std::string& entry) {
+    return files_of(find_files({text, entry}).value(), {}, false);
+  };
+  for (const char* entry : {"j/*.jsonl", "j/*.json", "j"})
+    EXPECT_THAT(beside_text(dir_ / entry).error().message,
+                testing::HasSubstr("one run takes the one or the other"));
 }
 
 // One that led back gave 41 copies of each file, and two never ended.
@@ -78,7 +90,7 @@ TEST_F(DataFiles, LinksThatLeadInCirclesGiveEachFileOnce) {
   std::filesystem::create_directory_symlink("in", dir_ / "c/zzz");
   const auto found = find_files({dir_ / "c"});
   ASSERT_TRUE(found) << found.error().message;
-  EXPECT_EQ(*found, (std::vector<FoundFile>{{a, false}, {b, false}}));
+  EXPECT_EQ(*found, (std::vector<FoundFile>{{a}, {b}}));
 }
 
 TEST_F(DataFiles, MissingFilesAreNamed) {

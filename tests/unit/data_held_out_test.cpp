@@ -88,6 +88,21 @@ TEST_F(HeldOut, JsonIsReadAsDataTrainReadsIt) {
   EXPECT_THAT(held_out(dir_ / "many"), HasSubstr(record));
 }
 
+TEST_F(HeldOut, WhatIsTrainedOnTooOrOfAnotherKindIsNoted) {
+  std::filesystem::create_directories(dir_ / "all");
+  const std::string record = "{\"text\": \"abcdefghij\"}\n", text = write("t.txt", std::string(100, 't'));
+  const std::string one = write("all/1.jsonl", record), other = write("other.jsonl", record);
+  const auto notes = [&](const std::string& train, const std::string& held_out) {
+    return fmt::format("{}", fmt::join((*open({.train = {train}, .validation = {held_out}}))->notes(), "\n"));
+  };
+  EXPECT_THAT(notes(dir_ / "all", one),
+              HasSubstr("1 of the 1 files of data.validation are in data.train too"));
+  EXPECT_THAT(notes(dir_ / "all", other), Not(HasSubstr("data.validation")));
+  EXPECT_THAT(notes(text, other),
+              HasSubstr("data.train is read as tokens in a row, data.validation as documents"));
+  EXPECT_THAT(notes(other, text), HasSubstr("data.train is read as documents, data.validation as tokens"));
+}
+
 TEST_F(HeldOut, ManyFilesAreOnePart) {
   for (u32 i = 0; i < HeldOutFiles::parts_max + 1; ++i)
     write(fmt::format("v{:02}.txt", i), "abcdefghijklmnop");

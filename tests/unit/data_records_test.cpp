@@ -54,6 +54,10 @@ TEST(DataRecords, MalformedLinesAreRefusedWithPlaceAndReason) {
       {"{\"conversations\": [{\"value\": \"a\"}]}", "conversations[0] has no \"from\""},
       {"{\"conversations\": [{\"from\": \"bing\", \"value\": \"a\"}]}",
        "conversations[0].from is 'bing'; known are human"},
+      {"{\"conversations\": [{\"role\": \"user\", \"value\": \"a\"}]}",
+       "conversations[0] has neither \"content\" nor \"tool_calls\""},
+      {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"weight\": 0.5}]}",
+       "messages[0].weight must be 1, or 0"},
       {"{\"instruction\": \"a\"}", "there is no \"output\""},
       {"{\"instruction\": \"a\", \"input\": 1, \"output\": \"b\"}", "\"input\" must be text"},
       {"{\"completion\": \"a\"}", "there is no \"prompt\""},
@@ -86,6 +90,22 @@ TEST(DataRecords, EveryShapeIsRead) {
   EXPECT_EQ(jinja::to_text(jinja::Value(std::get<ChatRecord>(*chat).messages)),
             "[{'role': 'system', 'content': 's'}, {'role': 'user', 'content': 'hi'}, {'role': 'assistant', "
             "'content': 'ho'}]");
+  const auto messages = parse_record(
+      R"({"system": "s", "conversations": [{"role": "user", "content": "hi"}], "tools": [{"name": "f"}]})",
+      RecordShape::sharegpt, "d");
+  ASSERT_TRUE(messages) << messages.error().message;
+  EXPECT_EQ(jinja::to_text(jinja::Value(std::get<ChatRecord>(*messages).messages)),
+            "[{'role': 'system', 'content': 's'}, {'role': 'user', 'content': 'hi'}]");
+  EXPECT_EQ(jinja::to_text(std::get<ChatRecord>(*messages).tools), "[{'name': 'f'}]");
+  EXPECT_TRUE(std::get<ChatRecord>(*messages).not_learned.empty());
+  for (
+      const char* line :
+      {R"({"conversations": [{"from": "gpt", "value": "a", "weight": 1}, {"from": "gpt", "value": "a", "weight": 0}]})",
+       R"({"conversations": [{"role": "user", "content": "a"}, {"role": "user", "content": "a", "weight": 0.0}]})"}) {
+    const auto weighted = parse_record(line, RecordShape::sharegpt, "d");
+    ASSERT_TRUE(weighted) << weighted.error().message;
+    EXPECT_EQ(std::get<ChatRecord>(*weighted).not_learned, std::vector<size_t>{1});
+  }
   const auto nulls = parse_record(
       R"({"messages": [{"role": "assistant", "content": null, "name": null, "tool_calls": [{"id": 1}]}]})",
       RecordShape::messages, "d");

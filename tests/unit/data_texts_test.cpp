@@ -83,7 +83,7 @@ TEST_F(DataTexts, FlagsThatContradictTheFrameOfTheTokenizerAreRefusedWhereATextI
     TokenizerConfig beside;
     beside.special_tokens = {{"bos_token", llama ? "<s>" : "<|im_start|>"},
                              {"eos_token", llama ? "</s>" : "<|im_end|>"}};
-    beside.frame = {"dir/tokenizer_config.json", c.tokenizer_class, c.bos, c.eos};
+    beside.frame = {"dir/tokenizer_config.json", c.tokenizer_class, c.bos, c.eos, std::nullopt};
     const auto encoder = open_tokenizer_encoder(tokenizers + c.style + ".json", beside).value();
     SCOPED_TRACE(fmt::format("{} {}", c.style, c.tokenizer_class));
     std::vector<u32> plain, framed;
@@ -100,6 +100,25 @@ TEST_F(DataTexts, FlagsThatContradictTheFrameOfTheTokenizerAreRefusedWhereATextI
                       HasSubstr(fmt::format("{}.json puts {}", c.style, llama ? "[1] and []" : "[] and []")),
                       HasSubstr("take the two flags out")));
   }
+}
+
+// Version 5 of transformers gives [eos, "a"], the file and version 4 [eos, "\u2581a"].
+TEST_F(DataTexts, WhereVersion5GivesChatsOtherIdsANoteSaysSo) {
+  const std::string tokenizers = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/";
+  const auto note = [&](const std::string& style, const char* name, std::optional<bool> legacy) {
+    const std::string file = tokenizers + style + ".json";
+    TokenizerConfig beside;
+    beside.special_tokens = {{"eos_token", style == "qwen" ? "<|im_end|>" : "</s>"}};
+    beside.frame = {.file = "dir/tokenizer_config.json", .tokenizer_class = name, .legacy = legacy};
+    return note_of_other_ids(*open_tokenizer_encoder(file, beside).value(), file, beside).value_or("");
+  };
+  for (const auto legacy : {std::optional<bool>(), std::optional(false)})
+    EXPECT_THAT(note("llama2", "LlamaTokenizerFast", legacy),
+                AllOf(HasSubstr("llama2.json puts a space behind every special token"),
+                      HasSubstr("dir/tokenizer_config.json"), HasSubstr("data.tokenizer")));
+  EXPECT_EQ(note("llama2", "LlamaTokenizer", true), "");
+  EXPECT_EQ(note("llama2", "PreTrainedTokenizerFast", false), "");
+  EXPECT_EQ(note("qwen", "LlamaTokenizerFast", false), "");
 }
 
 TEST_F(DataTexts, FlagsOfTheModelDirectoryAreRead) {

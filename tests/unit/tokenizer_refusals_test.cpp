@@ -174,6 +174,8 @@ TEST(TokenizerRefusals, PatternsWhoseCaseFoldsIntoSeveralCharacters) {
            {R"((?i:[\x{80}-\x{ff}]))", "'ß' under (?i)"},
            {"(?i:a|MASSE)", "'ss' under (?i), where 'ß' would match too"},
            {R"((?i:(?:s)\x73))", "'ss' under (?i)"},
+           {"(?i)s{1}s", "'ss' under (?i)"},
+           {"(?i)(?:f{01,1}?)i", "'fi' under (?i)"},
            {"(?i:off|on)", "'ff' under (?i), where 'ﬀ' would match too"},
            {"(?i:(?-i:ss)ſt)", "'st' under (?i), where 'ﬅ' would match too"},
            {R"((?i:\p{Lu}))", R"(\p under (?i))"},

@@ -55,6 +55,35 @@ TEST(EarlyStop, SaysWhy) {
             "eval_loss has not improved in 2 evaluations; the best was 2.0000 at step 20");
 }
 
+// Losses over other held-out tokens were compared: a run stopped though it got better each time.
+TEST(EarlyStop, OtherTokensCountAnew) {
+  const std::vector<EvalLoss> all = {
+      {10, 3, 484}, {20, 2, 484}, {30, 2.5, 484}, {40, 4, 4397}, {50, 3.5, 4397}};
+  const std::span<const EvalLoss> evaluations = all;
+  EXPECT_EQ(evaluations_without_gain(evaluations.first(3), 0), 1u);
+  EXPECT_EQ(evaluations_without_gain(evaluations.first(4), 0), 0u);
+  EXPECT_EQ(evaluations_without_gain(evaluations, 0), 0u);
+  EXPECT_EQ(best_evaluation(evaluations.first(3))->step, 20u);
+  EXPECT_EQ(best_evaluation(evaluations.first(4))->step, 40u);
+  EXPECT_EQ(best_evaluation(evaluations)->step, 50u);
+  const auto said = [&](u64 count, u64 patience) {
+    return why_best_begins_anew(evaluations.first(count), {.early_stopping_patience = patience});
+  };
+  for (const u64 count : {0, 1, 2, 3, 5}) EXPECT_EQ(said(count, 2), "") << count;
+  EXPECT_EQ(said(4, 0),
+            "eval_loss 2.0000 at step 20, the best so far, was not over these 4397 tokens and does not "
+            "compare: the best begins anew here");
+  EXPECT_THAT(said(4, 2), ::testing::EndsWith("anew here, and early stopping counts anew"));
+}
+
+// Files of older versions do not say: they are compared, as they were.
+TEST(EarlyStop, TokensThatAreNotSaidAreTheSame) {
+  const std::vector<EvalLoss> evaluations = {{10, 2}, {20, 3, 484}, {30, 2.5}, {40, 2.25, 484}};
+  EXPECT_EQ(evaluations_without_gain(evaluations, 0), 3u);
+  EXPECT_EQ(best_evaluation(evaluations)->step, 10u);
+  EXPECT_EQ(why_best_begins_anew(evaluations, {}), "");
+}
+
 TEST(EarlyStop, NeedsEvaluations) {
   const auto refusal = [](const std::vector<std::string>& overrides) {
     std::vector<std::string> all = {"data.train=x", "memory.device=1MiB", "memory.host=1MiB",

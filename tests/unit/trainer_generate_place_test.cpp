@@ -5,6 +5,8 @@
 
 #include "tests/support/family_cases.h"
 #include "tests/support/train_fixture.h"
+#include "trainer/evaluate.h"
+#include "trainer/export_source.h"
 #include "trainer/generate_place.h"
 
 namespace tidepool {
@@ -19,11 +21,28 @@ TEST(GeneratePlace, AModelDirectoryOfOthersHasNoHashes) {
   EXPECT_EQ(alone.error().kind, ErrorKind::usage);
   EXPECT_THAT(alone.error().message,
               ::testing::HasSubstr("stands alone: budgets are read from the config.yaml"));
+  EXPECT_TRUE(stands_alone(model));
   std::ofstream(dir / "run/config.yaml") << "";
+  EXPECT_FALSE(stands_alone(model));
   const auto found = find_generate_place(model);
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_EQ(found->checkpoint, model);
   EXPECT_THAT(found->run_dir, ::testing::EndsWith("/run"));
+}
+
+// It asked for budgets, which had been given.
+TEST(GeneratePlace, WeightsWithoutAConfigLackThat) {
+  const testing::TrainDir dir;
+  const std::string model = dir / "model";
+  std::filesystem::copy(test::family_directory("llama_tied"), model);
+  std::filesystem::remove(model + "/config.json");
+  const auto expect_refused = [&](const Error& error) {
+    EXPECT_EQ(error.kind, ErrorKind::bad_input);
+    EXPECT_THAT(error.message, ::testing::HasSubstr(model + " holds no config.json, which says what model"));
+  };
+  expect_refused(find_generate_place(model).error());
+  expect_refused(find_export_source(model, "").error());
+  expect_refused(evaluate_model({.source = model, .data = {dir.data()}, .quiet = true}).error());
 }
 
 // It asked for a config.yaml, which leads nowhere.

@@ -113,9 +113,10 @@ class CarriedAlong : public ::testing::Test {
     config_.output.max_shard_size = Bytes{100'000};
   }
   std::string checkpoint(u64 step) const { return fmt::format("{}/checkpoint-{}", config_.output.dir, step); }
-  std::string generate(const std::string& path, const GenerateConfig& options) {
+  std::string generate(const std::string& path, const GenerateConfig& options,
+                       const std::vector<std::string>& overrides = {}) {
     std::string text;
-    const auto done = generate_text({.path = path, .generate = options, .threads = 2},
+    const auto done = generate_text({.path = path, .overrides = overrides, .generate = options, .threads = 2},
                                     [&](std::string_view part) { text += part; });
     return done ? text : "error: " + done.error().message;
   }
@@ -251,6 +252,38 @@ TEST_F(CarriedAlong, GenerateSpeaksThroughTheTokenizerOfTheCheckpoint) {
   for (int i = 0; i < 260; ++i) ids += fmt::format("{}{}", i == 0 ? "" : ", ", i);
   test::write_file(checkpoint(2) + "/generation_config.json", "{\"eos_token_id\": [" + ids + "]}");
   EXPECT_EQ(generate(config_.output.dir, {.prompt = "The tide", .max_new_tokens = 6}), "The tide");
+}
+
+// Budgets on its command line changed nothing, and of a model directory it asked for a config.yaml.
+TEST_F(CarriedAlong, GenerateTakesOverrides) {
+  config_.train.max_steps = 0;
+  ASSERT_TRUE(testing::run(config_));
+  const GenerateConfig options{.prompt = "The tide", .max_new_tokens = 6, .temperature = 0};
+  const std::string text = generate(config_.output.dir, options);
+  EXPECT_TRUE(text.starts_with("The tide")) << text;
+  EXPECT_EQ(generate(config_.output.dir, options, {"memory.device=600KiB"}), text);
+  EXPECT_TRUE(generate(config_.output.dir, options, {"memory.device=1KiB"}).starts_with("error"));
+  EXPECT_THAT(generate(config_.output.dir, options, {"foo=bar"}), HasSubstr("unknown key 'foo'"));
+
+  const std::string& model = config_.model_directory;
+  EXPECT_THAT(generate(model, options), HasSubstr("or memory.device=2GiB to the command"));
+  EXPECT_EQ(generate(model, options,
+                     {"memory.device=16MiB", "memory.host=16MiB", "sequence_length=32",
+                      "output.dir=" + (dir_ / "out")}),
+            text);
+}
+
+// As its error advises.
+TEST_F(CarriedAlong, GenerateIsToldWhereTheModelOfAdaptersIs) {
+  config_.lora.r = 2;
+  const auto report = testing::run(config_);
+  ASSERT_TRUE(report) << report.error().message;
+  const GenerateConfig options{.prompt = "The tide", .max_new_tokens = 6, .temperature = 0};
+  const std::string text = generate(config_.output.dir, options);
+  EXPECT_TRUE(text.starts_with("The tide")) << text;
+  fs::rename(config_.model_directory, dir_ / "moved");
+  EXPECT_THAT(generate(config_.output.dir, options), HasSubstr("model=DIR"));
+  EXPECT_EQ(generate(config_.output.dir, options, {"model=" + (dir_ / "moved")}), text);
 }
 
 TEST_F(CarriedAlong, AChatNeedsATemplate) {

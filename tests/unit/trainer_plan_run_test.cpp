@@ -82,12 +82,17 @@ std::vector<std::string> followed_alternatives(const Config& config) {
   return all;
 }
 
-TEST(PlanRun, WhereItDoesNotFitASmallerJobThatDoesIsTold) {
-  const TrainDir dir;
+Config too_large(const TrainDir& dir) {
   Config config = testing::small_config(dir);
   config.model.positions = config.train.sequence_length = 256;
   config.train.per_device_train_batch_size = 8;
   config.memory.budgets = {Bytes{4 * mib}, Bytes{16 * mib}, disk_auto};
+  return config;
+}
+
+TEST(PlanRun, WhereItDoesNotFitASmallerJobThatDoesIsTold) {
+  const TrainDir dir;
+  const Config config = too_large(dir);
   EXPECT_THAT(followed_alternatives(config),
               ElementsAre(HasSubstr("per_device_train_batch_size"), HasSubstr("sequence_length")));
 }
@@ -95,10 +100,7 @@ TEST(PlanRun, WhereItDoesNotFitASmallerJobThatDoesIsTold) {
 // It was advised sequences and a precision that the checkpoint then refused.
 TEST(PlanRun, ARunThatGoesOnIsAdvisedWhatItsCheckpointTakes) {
   const TrainDir dir;
-  Config config = testing::small_config(dir);
-  config.model.positions = config.train.sequence_length = 256;
-  config.train.per_device_train_batch_size = 8;
-  config.memory.budgets = {Bytes{4 * mib}, Bytes{16 * mib}, disk_auto};
+  const Config config = too_large(dir);
   const ModelGraph graph = make_graph(config).value();
   const auto begins = plan_run(config, graph, PlanFor::this_machine),
              goes_on = plan_run(config, graph, PlanFor::resumed_run);

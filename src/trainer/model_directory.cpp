@@ -1,0 +1,51 @@
+#include "trainer/model_directory.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "checkpoint/convert.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/safetensors.h"
+#include "config/hf_config.h"
+#include "trainer/first_weights.h"
+
+namespace tidepool {
+namespace {
+
+// The one in which nothing is rounded.
+Result<Precision> precision_of_tensors(const std::string& directory) {
+  TRY_ASSIGN(const auto model, SafetensorsModel::open(directory, ErrorKind::bad_input));
+  std::set<Dtype> dtypes;
+  for (const auto& file : model->files())
+    for (const StoredTensor& tensor : file->tensors())
+      if (is_float_weight(tensor.dtype)) dtypes.insert(tensor.dtype);
+  if (dtypes == std::set{Dtype::bf16}) return Precision::bf16;
+  return dtypes == std::set{Dtype::f16} ? Precision::fp16 : Precision::fp32;
+}
+
+Result<Precision> precision_of_directory(const std::string& directory) {
+  TRY_ASSIGN(const std::optional<Precision> said, hf_precision(directory));
+  return said ? *said : precision_of_tensors(directory);
+}
+
+}  // namespace
+
+bool is_model_directory(const std::string& path) {
+  std::error_code unused;
+  return std::filesystem::exists(path + "/" + model_config_file, unused) && !has_manifest(path);
+}
+
+Result<Config> config_of_model_directory(const std::string& directory, std::string_view what,
+                                         std::vector<std::string> overrides) {
+  TRY(check_weights_are_there({.model_directory = directory}));
+  TRY_ASSIGN(const Precision precision, precision_of_directory(directory));
+  // What is said on the command line counts for more.
+  overrides.insert(overrides.begin(),
+                   {"model=" + directory, fmt::format("train.precision={}", name(precision))});
+  return parse_config("", what, overrides);
+}
+
+}  // namespace tidepool
