@@ -33,14 +33,15 @@ void print(const ShownDocument& document, const Screen& screen) {
 
 Result<void> show_documents(const Config& config, const std::vector<SourceFiles>& sources, u64 count) {
   const DataPlace place = data_place(config);
-  TRY_ASSIGN(const std::vector<ShownDocument> shown,
+  TRY_ASSIGN(const ShownDocuments shown,
              first_documents(sources, config.data, config.model.vocab_size, place.model_directory, count));
-  if (shown.empty())
+  if (shown.documents.empty())
     return Error{
         ErrorKind::bad_input,
         fmt::format("{}: there is no document in it; name files that hold some", sources[0].found[0].path)};
   const Screen screen = detect_screen(STDOUT_FILENO);
-  for (const ShownDocument& document : shown) print(document, screen);
+  for (const ShownDocument& document : shown.documents) print(document, screen);
+  for (const std::string& note : shown.notes) fmt::print("{}\n", note);
   return {};
 }
 

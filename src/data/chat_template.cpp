@@ -4,7 +4,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/json/value.hpp>
 
 #include "jinja/from_json.h"
@@ -66,11 +65,6 @@ size_t longest_suffix_that_begins(std::string_view text, std::string_view patter
   size_t matched = 0;
   for (const char c : text) matched = pattern.empty() ? 0 : follow(matched, c);
   return matched;
-}
-
-bool is_answer(const jinja::Value& message) {
-  const jinja::Value* role = message.dict()->find("role");
-  return role && role->text() && *role->text() == "assistant";
 }
 
 // Of what a template marks, the answers that are not to be learned.
@@ -288,25 +282,37 @@ Result<jinja::Span> ChatTemplate::answer_by_prefixes(const ChatRecord& chat, siz
     parted = begin;
     TRY_ASSIGN(begin, answer_begin(chat, message, whole, bare.text.size(), parted, steps_left));
   }
-  // Behind the last message of all a template may write eos_token once more.
-  const jinja::Value* eos = variables_.find("eos_token");
-  const std::string_view end_of_all = eos && eos->text() ? std::string_view(*eos->text()) : "";
-  const std::array<std::string_view, 2> ways = {with, without_end(with, end_of_all)};
-  for (const std::string_view answer : ways) {
-    if (whole.starts_with(answer) && answer.size() >= begin) return jinja::Span{begin, answer.size()};
-  }
+  if (whole.starts_with(with) && with.size() >= begin) return jinja::Span{begin, with.size()};
+  TRY_ASSIGN(const std::string_view end, end_of_all(chat, message, steps_left));
+  const std::string_view lasting = without_end(with, end);
+  if (whole.starts_with(lasting) && lasting.size() >= begin) return jinja::Span{begin, lasting.size()};
+
   TRY_ASSIGN(const std::string other, with_another_answer(chat, message, with, steps_left));
   size_t shared = common_prefix(with, before);
   if (begin < parted && with.starts_with(std::string_view(whole).substr(0, begin))) shared = begin;
-  for (const std::string_view answer : ways) {
+  // What closes any answer is kept; less is chance: the ">" of "</s>", and an answer that is a quotation.
+  const auto kept_of = [&](std::string_view answer, size_t closing) -> size_t {
     const std::string_view written = answer.substr(std::min(shared, answer.size()));
     const size_t kept =
         longest_suffix_that_begins(written, std::string_view(whole).substr(begin, written.size()));
-    // Less than what closes any answer is chance: the ">" of "</s>", and an answer that is a quotation.
-    if (kept > 0 && kept >= common_suffix(answer, without_end(other, with.substr(answer.size()))))
-      return jinja::Span{begin, begin + kept};
-  }
-  return unclear("the template writes it otherwise once more messages follow");
+    return kept >= closing ? kept : 0;
+  };
+  size_t kept = kept_of(with, common_suffix(with, other));
+  if (const size_t closing = common_suffix(lasting, without_end(other, end));
+      kept == 0 && !end.empty() && closing > 0)
+    kept = kept_of(lasting, closing);
+  if (kept == 0) return unclear("the template writes it otherwise once more messages follow");
+  return jinja::Span{begin, begin + kept};
+}
+
+// What a template writes behind the last message of all, whoever spoke: eos_token, or nothing.
+Result<std::string_view> ChatTemplate::end_of_all(const ChatRecord& chat, size_t message,
+                                                  u64& steps_left) const {
+  const jinja::Value* eos = variables_.find("eos_token");
+  if (eos == nullptr || eos->text() == nullptr) return std::string_view();
+  const Result<jinja::Rendered> bare = render_first(chat, message, false, steps_left);
+  if (!bare && steps_left == 0) return bare.error();
+  return bare && bare->text.ends_with(*eos->text()) ? std::string_view(*eos->text()) : std::string_view();
 }
 
 // What `with` would be with another answer as its last message, which ends unlike it; empty: it cannot be.

@@ -65,6 +65,7 @@ class ChatTemplate {
                                                        u64& steps_left) const;
   Result<size_t> answer_begin(const ChatRecord&, size_t message, std::string_view whole, size_t begin,
                               size_t found, u64& steps_left) const;
+  Result<std::string_view> end_of_all(const ChatRecord&, size_t message, u64& steps_left) const;
   Result<std::string> with_another_answer(const ChatRecord&, size_t message, std::string_view with,
                                           u64& steps_left) const;
   Result<jinja::Span> answer_by_prefixes(const ChatRecord&, size_t message, const std::string& whole,

@@ -4,7 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <set>
 
 #include "data/find_files.h"
 #include "data/open_dataset.h"
@@ -26,18 +26,6 @@ DataConfig config_of(const DataConfig& config, const std::string& name) {
   return out;
 }
 
-bool is_empty(const FoundFile& file) {
-  std::error_code unused;
-  return std::filesystem::file_size(file.path, unused) == 0;
-}
-
-// Where all are empty they stay: reading them says so.
-std::vector<FoundFile> without_empty(std::vector<FoundFile> found) {
-  const auto passed_over = [](const FoundFile& f) { return f.by != FoundBy::name && is_empty(f); };
-  if (!std::ranges::all_of(found, passed_over)) std::erase_if(found, passed_over);
-  return found;
-}
-
 std::string joined(const std::vector<std::string>& entries) {
   return entries.size() == 1 ? entries[0] : fmt::format("{} and {} more", entries[0], entries.size() - 1);
 }
@@ -49,8 +37,7 @@ Result<HeldOutFiles> HeldOutFiles::open(const DataConfig& config, u32 vocab_size
   CHECK(!config.validation.empty(), config.train.size());
   TRY_ASSIGN(std::vector<FoundFile> found, find_files(config.validation, "data.validation"));
   HeldOutFiles out;
-  TRY_ASSIGN(out.files_,
-             files_of(without_empty(std::move(found)), config, has_tokenizer(config, place.model_directory)));
+  TRY_ASSIGN(out.files_, files_of(std::move(found), config, has_tokenizer(config, place.model_directory)));
   const SourceFiles& all = out.files_;
   DataPlace here = place;
   here.short_files = true;
@@ -97,11 +84,12 @@ std::string HeldOutFiles::fingerprint() const {
   return fmt::format("{:016x}", XXH3_64bits(all.data(), all.size()));
 }
 
-std::vector<std::string> HeldOutFiles::notes() const {
+std::vector<std::string> HeldOutFiles::notes(const std::vector<std::string>& said_before) const {
   std::vector<std::string> out;
+  std::set<std::string> said(said_before.begin(), said_before.end());
   for (size_t i = 0; i < parts_.size(); ++i)
     for (const std::string& note : parts_[i]->notes())
-      out.push_back(fmt::format("held out, {}: {}", names_[i], note));
+      if (said.insert(note).second) out.push_back(fmt::format("held out, {}: {}", names_[i], note));
   return out;
 }
 
@@ -120,7 +108,7 @@ DatasetAndFiles::DatasetAndFiles(std::unique_ptr<Dataset> train, HeldOutFiles fi
 
 std::vector<std::string> DatasetAndFiles::notes() const {
   std::vector<std::string> out = train_->notes();
-  for (std::string& note : files_.notes()) out.push_back(std::move(note));
+  for (std::string& note : files_.notes(out)) out.push_back(std::move(note));
   out.insert(out.end(), notes_.begin(), notes_.end());
   return out;
 }

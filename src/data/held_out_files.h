@@ -24,7 +24,8 @@ class HeldOutFiles {
   std::vector<HeldOutPart> parts() const;
   const SourceFiles& files() const { return files_; }
   std::string fingerprint() const;
-  std::vector<std::string> notes() const;
+  // But for those that were said.
+  std::vector<std::string> notes(const std::vector<std::string>& said_before = {}) const;
   Bytes memory_bytes() const;
 
  private:

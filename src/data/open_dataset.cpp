@@ -36,14 +36,15 @@ std::vector<std::string> notes_of(const std::vector<SourceFiles>& train, const S
   for (const FoundFile& file : held_out.found) both += trained.contains(identity_of(file)) ? 1 : 0;
   if (both > 0)
     out.push_back(fmt::format(
-        "{} of the {} files of data.validation are in data.train too, and trained on: {}", both,
-        held_out.found.size(), "their loss tells nothing of other texts; leave them out of data.train"));
+        "data: files of data.validation that are in data.train too, and trained on: {} of {}; their loss "
+        "tells nothing of other texts, so leave them out of data.train",
+        both, held_out.found.size()));
   const bool tokens =
       std::ranges::any_of(train, [](const SourceFiles& source) { return source.holds(FileKind::tokens); });
   if (tokens != held_out.holds(FileKind::tokens))
-    out.push_back(fmt::format("data.train is read as {}, data.validation as {}: their losses do not compare",
-                              tokens ? "tokens in a row" : "documents",
-                              tokens ? "documents" : "tokens in a row"));
+    out.push_back(
+        fmt::format("data: data.train is read as {}, data.validation as {}: their losses do not compare",
+                    tokens ? "tokens in a row" : "documents", tokens ? "documents" : "tokens in a row"));
   return out;
 }
 

@@ -151,11 +151,10 @@ Result<OpenedDocuments> open_documents(const std::vector<SourceFiles>& sources, 
   return out;
 }
 
-Result<std::vector<ShownDocument>> first_documents(const std::vector<SourceFiles>& sources,
-                                                   const DataConfig& config, u32 vocab_size,
-                                                   const std::string& model_directory, u64 count) {
+Result<ShownDocuments> first_documents(const std::vector<SourceFiles>& sources, const DataConfig& config,
+                                       u32 vocab_size, const std::string& model_directory, u64 count) {
   TRY_ASSIGN(const OpenedEncoder encoder, checked_encoder(sources, config, model_directory, vocab_size));
-  std::vector<ShownDocument> out;
+  ShownDocuments out{.documents = {}, .notes = encoder.notes};
   for (const SourceFiles& files : sources) {
     const CacheRequest request = request_for(files, config, encoder, vocab_size);
     RawDocuments raw(request.files, request.shape, request.text);
@@ -168,7 +167,7 @@ Result<std::vector<ShownDocument>> first_documents(const std::vector<SourceFiles
       if (!document->last) raw.skip_rest();
       ShownDocument shown = shown_document(*encoder.text, tokens);
       shown.place = document->place + (document->last ? "" : " (its beginning)");
-      out.push_back(std::move(shown));
+      out.documents.push_back(std::move(shown));
     }
   }
   return out;

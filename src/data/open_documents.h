@@ -29,10 +29,13 @@ struct ShownDocument {
   u64 tokens = 0, learned = 0;
   std::vector<Run> runs;  // of tokens that are learned, or not; the first token never is
 };
+struct ShownDocuments {
+  std::vector<ShownDocument> documents;
+  std::vector<std::string> notes;
+};
 // The first documents of each source, as training would have them; nothing is written. A text file is as much
 // of it as is a part.
-Result<std::vector<ShownDocument>> first_documents(const std::vector<SourceFiles>&, const DataConfig&,
-                                                   u32 vocab_size, const std::string& model_directory,
-                                                   u64 count);
+Result<ShownDocuments> first_documents(const std::vector<SourceFiles>&, const DataConfig&, u32 vocab_size,
+                                       const std::string& model_directory, u64 count);
 
 }  // namespace tidepool

@@ -114,7 +114,7 @@ class Reader {
     for (size_t i = 0; i < all.size(); ++i) {
       const std::string what = fmt::format("{}[{}]", key, i);
       TRY_ASSIGN(jinja::Value message, this->message(all[i], what));
-      TRY_ASSIGN(const bool learned, is_learned(all[i].get_object(), what));
+      TRY_ASSIGN(const bool learned, is_learned(all[i].get_object(), what, is_answer(message)));
       if (!learned) out.not_learned.push_back(out.messages.size());
       out.messages.push_back(std::move(message));
     }
@@ -128,10 +128,11 @@ class Reader {
     return Record(std::move(out));
   }
 
-  // By its weight, as OpenAI's records have it.
-  Result<bool> is_learned(const json::object& message, const std::string& what) const {
+  // By its weight, as OpenAI's records have it; only answers are asked.
+  Result<bool> is_learned(const json::object& message, const std::string& what, bool answer) const {
     const json::value* weight = message.if_contains("weight");
-    if (weight == nullptr || weight->is_null()) return true;
+    if (!answer || weight == nullptr || weight->is_null()) return true;
+    if (weight->is_bool()) return weight->get_bool();
     const double number = weight->is_number() ? weight->to_number<double>() : -1;
     if (number != 0 && number != 1)
       return fault(fmt::format("{}.weight must be 1, or 0 for an answer that is not learned", what));
@@ -202,7 +203,7 @@ class Reader {
         return fault(fmt::format(
             "{}.from is '{}'; known are human, user, gpt, assistant, model, chatgpt, system, tool", what,
             speaker));
-      TRY_ASSIGN(const bool learned, is_learned(*turn, what));
+      TRY_ASSIGN(const bool learned, is_learned(*turn, what, role_of(speaker) == "assistant"));
       if (!learned) out.not_learned.push_back(out.messages.size());
       out.messages.push_back(message_of(role_of(speaker), std::move(content)));
     }
@@ -292,6 +293,11 @@ Result<json::value> parse_object(std::string_view line, const std::string& place
 }
 
 }  // namespace
+
+bool is_answer(const jinja::Value& message) {
+  const jinja::Value* role = message.dict()->find("role");
+  return role && role->text() && *role->text() == "assistant";
+}
 
 std::string_view name_of(RecordShape shape) {
   return std::ranges::find(shapes, shape, &ShapeKey::shape)->name;

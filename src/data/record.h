@@ -7,8 +7,8 @@
 //   completion    {"prompt": "...", "completion": "..."}
 //   tokens        {"input_ids": [1, 2, ...], "labels": [-100, 2, ...]}
 //
-// Messages may be called conversations too; what has a `weight` of 0 there is not learned. Further keys are
-// passed over. All records of a source have one shape: the first one's, or the one that is named.
+// Messages may be called conversations too; an answer that has a `weight` of 0 is not learned. Further keys
+// are passed over. All records of a source have one shape: the first one's, or the one that is named.
 #pragma once
 
 #include <optional>
@@ -33,8 +33,9 @@ struct TextRecord {
 struct ChatRecord {
   jinja::List messages;
   jinja::Value tools;               // undefined: none
-  std::vector<size_t> not_learned;  // messages whose weight is 0, ascending
+  std::vector<size_t> not_learned;  // answers whose weight is 0, ascending
 };
+bool is_answer(const jinja::Value& message);
 struct AlpacaRecord {
   std::string instruction, input, output;
 };

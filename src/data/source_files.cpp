@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "data/byte_stream.h"
 #include "data/token_file.h"
 
@@ -68,6 +70,18 @@ Result<void> check_records_are_there(const std::vector<SourceFiles>& sources, co
                   config.records, sources[0].found[0].path)};
 }
 
+bool is_empty(const FoundFile& file) {
+  std::error_code unused;
+  return std::filesystem::file_size(file.path, unused) == 0;
+}
+
+// In a folder they hurt nobody. Where all are empty they stay: reading them says so.
+std::vector<FoundFile> without_empty(std::vector<FoundFile> found) {
+  const auto passed_over = [](const FoundFile& f) { return f.by != FoundBy::name && is_empty(f); };
+  if (!std::ranges::all_of(found, passed_over)) std::erase_if(found, passed_over);
+  return found;
+}
+
 }  // namespace
 
 bool is_jsonl(const std::string& path) {
@@ -76,7 +90,7 @@ bool is_jsonl(const std::string& path) {
 }
 
 Result<SourceFiles> files_of(std::vector<FoundFile> found, const DataConfig& config, bool tokenizer) {
-  SourceFiles out{.found = std::move(found), .kinds = {}};
+  SourceFiles out{.found = without_empty(std::move(found)), .kinds = {}};
   for (const FoundFile& file : out.found) {
     TRY_ASSIGN(const FileKind kind, kind_of(file, config.format, tokenizer));
     out.kinds.push_back(kind);
@@ -88,11 +102,12 @@ Result<SourceFiles> files_of(std::vector<FoundFile> found, const DataConfig& con
     const size_t other = static_cast<size_t>(
         std::ranges::find_if(out.kinds, [](FileKind k) { return k != FileKind::tokens; }) -
         out.kinds.begin());
-    return bad(
-        fmt::format("{}: is tokens, or text without a tokenizer, and {} is documents; one run takes the one "
-                    "or the other: "
-                    "name files of one kind, or say with data.format how all are read",
-                    out.found[tokens].path, out.found[other].path));
+    return bad(fmt::format(
+        "{}: is tokens, or text without a tokenizer, and {} is documents; one run takes the one or the "
+        "other: name files of one kind, or {}",
+        out.found[tokens].path, out.found[other].path,
+        out.kinds[other] == FileKind::text ? "unpack the text, or name a tokenizer with data.tokenizer"
+                                           : "say with data.format how all are read"));
   }
   return out;
 }

@@ -21,9 +21,9 @@ struct SourceFiles {
 // By its name: .jsonl or .ndjson, packed or not.
 bool is_jsonl(const std::string& path);
 
-// What the files of one source are. Text that is neither packed nor met by a tokenizer is tokens as it lies:
-// its bytes. ErrorKind::bad_input where tokens and documents are mixed; ErrorKind::usage where data.records
-// says what records are, and a .json is none.
+// What the files of one source are; empty ones that are not named by themselves are left out. Text that is
+// neither packed nor met by a tokenizer is tokens as it lies: its bytes. ErrorKind::bad_input where tokens
+// and documents are mixed; ErrorKind::usage where data.records says what records are, and a .json is none.
 Result<SourceFiles> files_of(std::vector<FoundFile>, const DataConfig&, bool tokenizer);
 // One source for each entry of data.train where there are weights, else one of all. ErrorKind::usage where
 // data.records says what records are, and there are none.

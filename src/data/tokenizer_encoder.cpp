@@ -170,9 +170,8 @@ std::optional<std::string> note_of_other_ids(const TextEncoder& text, const std:
       !marks_every_piece(text, beside))
     return std::nullopt;
   return fmt::format(
-      "data: {} puts a space behind every special token, as version 4 of transformers does with it; version "
-      "5 "
-      "puts none there, as {} does not say legacy: true. For ids as of version 5 {}",
+      "data: {} puts a space behind every special token, as version 4 of transformers does; version 5 does "
+      "not, as {} does not say legacy: true. For ids as of version 5 {}",
       tokenizer_json, beside.frame.file, write_anew);
 }
 

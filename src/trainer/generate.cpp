@@ -71,11 +71,19 @@ Result<Trained> of_model_directory(const GenerateRequest& request) {
   return out;
 }
 
+// A checkpoint carries what its run was trained with; only what the command line names goes before that.
+void leave_to_checkpoint(const DataConfig& of_run, DataConfig& data) {
+  if (data.tokenizer == of_run.tokenizer) data.tokenizer.clear();
+  if (data.chat_template == of_run.chat_template) data.chat_template.clear();
+}
+
 Result<Trained> of_run(const GenerateRequest& request) {
   TRY_ASSIGN(GeneratePlace place, find_generate_place(request.path));
   for (const std::string& note : place.notes) request.note(note);
   Trained out{.config = {}, .weights = std::move(place.checkpoint)};
   TRY_ASSIGN(out.config, config_of_trained(place.run_dir, out.weights, overrides_of(request)));
+  TRY_ASSIGN(const Config own, config_of_trained(place.run_dir, out.weights, {}));
+  leave_to_checkpoint(own.data, out.config.data);
   out.config.memory.swap_dir = place.run_dir + "/generate-swap";
   return out;
 }

@@ -59,20 +59,26 @@ Result<GeneratePlace> checkpoint_place(const std::string& path) {
 }  // namespace
 
 bool stands_alone(const std::string& path) {
-  return is_model_directory(path) && !fs::exists(clean(path).parent_path() / "config.yaml");
+  const fs::path directory = clean(path);
+  return is_model_directory(path) && !fs::exists(directory / "config.yaml") &&
+         !fs::exists(directory.parent_path() / "config.yaml");
 }
 
 Result<GeneratePlace> find_generate_place(const std::string& path) {
   if (!fs::is_directory(path))
-    return Error{ErrorKind::usage,
-                 fmt::format("{} is not a directory: name the output.dir of a run, or a checkpoint", path)};
+    return Error{
+        ErrorKind::usage,
+        fmt::format("{} is not a directory: name the output.dir of a run, a checkpoint or a model directory",
+                    path)};
   if (looks_like_checkpoint(clean(path))) return checkpoint_place(path);
   TRY_ASSIGN(const FoundWeights found, find_weights(path, checkpoint_buffer));
   if (!found.path) {
     if (std::string other = other_weights(path); !other.empty())
       return Error{ErrorKind::bad_input, std::move(other)};
-    return Error{ErrorKind::usage,
-                 fmt::format("{} holds no checkpoint: name a run directory or a checkpoint-N", path)};
+    return Error{
+        ErrorKind::usage,
+        fmt::format("{} holds no checkpoint: name a run directory, a checkpoint-N or a model directory",
+                    path)};
   }
   GeneratePlace out{.run_dir = clean(path).string(), .checkpoint = *found.path};
   for (const SteppedOver& s : found.stepped_over)

@@ -13,7 +13,7 @@ struct GeneratePlace {
   std::vector<std::string> notes;  // lines for people: what was stepped over
 };
 
-// A model directory without a run's config.yaml in the directory above it: budgets have to be said.
+// A model directory without a run's config.yaml in it or in the directory above it: budgets have to be said.
 bool stands_alone(const std::string& path);
 
 // `path`: a run directory, whose newest checkpoint with sound weights it is, or a checkpoint.

@@ -31,10 +31,11 @@ Result<void> encode_chat(Speech& speech, const std::string& prompt, const std::s
 Result<Speech> open_speech(const Config& config, const GenerateConfig& generate,
                            const std::string& checkpoint) {
   Speech out;
-  const DataConfig carried{.chat_template_arguments = config.data.chat_template_arguments,
-                           .end_token = false};
+  DataConfig data = config.data;
+  data.end_token = false;
+  if (!has_tokenizer(data, checkpoint)) TRY(check_no_other_tokenizer(checkpoint));
   TRY_ASSIGN(out.encoder,
-             open_encoder(carried, checkpoint, generate.chat ? ChatTemplateUse::yes : ChatTemplateUse::no));
+             open_encoder(data, checkpoint, generate.chat ? ChatTemplateUse::yes : ChatTemplateUse::no));
   if (out.encoder.name == "bytes" && config.model.vocab_size < 256)
     return Error{ErrorKind::usage,
                  fmt::format("{} has no tokenizer.json, so text is bytes, and this model's vocabulary is "

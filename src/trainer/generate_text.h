@@ -16,8 +16,9 @@ struct Speech {
   std::vector<u32> ends;    // ids after which all is said
 };
 
-// `checkpoint`: a directory with what it carries along. ErrorKind::usage where a chat is asked for and there
-// is no template, or a vocabulary without tokenizer has no room for bytes.
+// `checkpoint`: a directory with what it carries along, before which goes what section data of the config
+// names. ErrorKind::usage where a chat is asked for and there is no template, or a vocabulary without
+// tokenizer has no room for bytes.
 Result<Speech> open_speech(const Config&, const GenerateConfig&, const std::string& checkpoint);
 
 }  // namespace tidepool

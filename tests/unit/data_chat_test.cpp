@@ -149,7 +149,15 @@ TEST(DataChat, AnEosBehindTheLastMessageIsLearnedThereAlone) {
   const ChatRecord thinking =
       chat({{"user", "1"}, {"assistant", "hm</think>> one"}, {"user", "2"}, {"assistant", "> two"}});
   EXPECT_EQ(marked(with(content, end), thinking), learned);
-  // What ends otherwise in the middle is refused, not taken for the little that is alike.
+  // What ends otherwise in the middle is refused, not taken for the little that is alike: an eos_token in the
+  // place of another end, and white space that is taken away.
+  for (const char* text :
+       {"{{ m.content }}{{ '<end>' if m.role == 'user' or not loop.last else eos_token }}",
+        "{{ m.content | trim if not loop.last else m.content }}{{ eos_token if m.role == 'assistant' }}"})
+    EXPECT_THAT(marked(with(text, "{% if add_generation_prompt %}<A>{% endif %}"),
+                       chat({{"user", "1"}, {"assistant", "a\na\n"}, {"user", "2"}, {"assistant", "two"}})),
+                HasSubstr("the template writes it otherwise once more messages follow"))
+        << text;
   EXPECT_THAT(marked(with("{{ m.content }}{{ '<end>' if m.role == 'user' or not loop.last else '<return>' }}",
                           "{% if add_generation_prompt %}<A>{% endif %}"),
                      quoting),

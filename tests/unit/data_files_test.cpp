@@ -79,6 +79,12 @@ TEST_F(DataFiles, AGlobNamesWhatItFinds) {
   for (const char* entry : {"j/*.jsonl", "j/*.json", "j"})
     EXPECT_THAT(beside_text(dir_ / entry).error().message,
                 testing::HasSubstr("one run takes the one or the other"));
+  EXPECT_THAT(beside_text(dir_ / "j/b*").error().message, testing::HasSubstr("data.format"));
+  write("t/empty.jsonl", "");  // it hurts nobody
+  write("t/a.txt", "a");
+  EXPECT_EQ(beside_text(dir_ / "t").value().kinds, std::vector<FileKind>(2, FileKind::tokens));
+  EXPECT_THAT(beside_text(write("u/x.txt.gz", "\x1f\x8b\x08")).error().message,
+              testing::HasSubstr("unpack the text"));
 }
 
 // One that led back gave 41 copies of each file, and two never ended.

@@ -69,7 +69,7 @@ TEST_F(HeldOut, DocumentsAreHeldOutWhole) {
   EXPECT_EQ(sorted, "bcdfg");
 }
 
-// Below a folder a .json is text, and by a pattern that ends in .json records: in both places, few or many.
+// Below a folder a .json is text, and by a pattern records: in both places, few or many.
 TEST_F(HeldOut, JsonIsReadAsDataTrainReadsIt) {
   const auto trained_tokens = [&](const std::string& entry) { return (*open({.train = {entry}}))->tokens(); };
   const auto held_out = [&](const std::string& entry) {
@@ -96,7 +96,7 @@ TEST_F(HeldOut, WhatIsTrainedOnTooOrOfAnotherKindIsNoted) {
     return fmt::format("{}", fmt::join((*open({.train = {train}, .validation = {held_out}}))->notes(), "\n"));
   };
   EXPECT_THAT(notes(dir_ / "all", one),
-              HasSubstr("1 of the 1 files of data.validation are in data.train too"));
+              HasSubstr("files of data.validation that are in data.train too, and trained on: 1 of 1"));
   EXPECT_THAT(notes(dir_ / "all", other), Not(HasSubstr("data.validation")));
   EXPECT_THAT(notes(text, other),
               HasSubstr("data.train is read as tokens in a row, data.validation as documents"));

@@ -56,7 +56,7 @@ TEST(DataRecords, MalformedLinesAreRefusedWithPlaceAndReason) {
        "conversations[0].from is 'bing'; known are human"},
       {"{\"conversations\": [{\"role\": \"user\", \"value\": \"a\"}]}",
        "conversations[0] has neither \"content\" nor \"tool_calls\""},
-      {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"weight\": 0.5}]}",
+      {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0.5}]}",
        "messages[0].weight must be 1, or 0"},
       {"{\"instruction\": \"a\"}", "there is no \"output\""},
       {"{\"instruction\": \"a\", \"input\": 1, \"output\": \"b\"}", "\"input\" must be text"},
@@ -101,7 +101,7 @@ TEST(DataRecords, EveryShapeIsRead) {
   for (
       const char* line :
       {R"({"conversations": [{"from": "gpt", "value": "a", "weight": 1}, {"from": "gpt", "value": "a", "weight": 0}]})",
-       R"({"conversations": [{"role": "user", "content": "a"}, {"role": "user", "content": "a", "weight": 0.0}]})"}) {
+       R"({"conversations": [{"role": "user", "content": "a", "weight": 0.5}, {"role": "assistant", "content": "a", "weight": false}]})"}) {
     const auto weighted = parse_record(line, RecordShape::sharegpt, "d");
     ASSERT_TRUE(weighted) << weighted.error().message;
     EXPECT_EQ(std::get<ChatRecord>(*weighted).not_learned, std::vector<size_t>{1});

@@ -22,6 +22,9 @@ TEST(GeneratePlace, AModelDirectoryOfOthersHasNoHashes) {
   EXPECT_THAT(alone.error().message,
               ::testing::HasSubstr("stands alone: budgets are read from the config.yaml"));
   EXPECT_TRUE(stands_alone(model));
+  std::ofstream(model + "/config.yaml") << "";  // a run, whose weights are in its checkpoints
+  EXPECT_FALSE(stands_alone(model));
+  std::filesystem::remove(model + "/config.yaml");
   std::ofstream(dir / "run/config.yaml") << "";
   EXPECT_FALSE(stands_alone(model));
   const auto found = find_generate_place(model);

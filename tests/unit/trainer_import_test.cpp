@@ -267,10 +267,17 @@ TEST_F(CarriedAlong, GenerateTakesOverrides) {
 
   const std::string& model = config_.model_directory;
   EXPECT_THAT(generate(model, options), HasSubstr("or memory.device=2GiB to the command"));
-  EXPECT_EQ(generate(model, options,
-                     {"memory.device=16MiB", "memory.host=16MiB", "sequence_length=32",
-                      "output.dir=" + (dir_ / "out")}),
-            text);
+  std::vector<std::string> said = {"memory.device=16MiB", "memory.host=16MiB", "sequence_length=32",
+                                   "output.dir=" + (dir_ / "out")};
+  EXPECT_EQ(generate(model, options, said), text);
+
+  fs::rename(model + "/tokenizer.json", dir_ / "tokenizer.json");
+  test::write_file(model + "/tokenizer_config.json", "{}");
+  EXPECT_THAT(generate(model, options, said), HasSubstr("no tokenizer.json"));
+  said.push_back("data.tokenizer=" + (dir_ / "tokenizer.json"));
+  EXPECT_EQ(generate(model, options, said), text);
+  EXPECT_THAT(generate(config_.output.dir, options, {"data.tokenizer=" + (dir_ / "mistyped")}),
+              HasSubstr("mistyped"));
 }
 
 // As its error advises.
