@@ -110,6 +110,10 @@ Result<void> generate_text(const GenerateRequest& request,
   TRY_ASSIGN(const Speech speech, open_speech(config, request.generate, trained.weights));
   TRY_ASSIGN(ForwardPlan forward, plan_forward(config));
   const ModelGraph& graph = forward.graph;
+  if (speech.prompt.size() > graph.batch.tokens)
+    request.note(fmt::format(
+        "the prompt has {} tokens, of which the last {} are read; more are with train.sequence_length=N",
+        speech.prompt.size(), graph.batch.tokens));
   PromptSource source;
   TRY_ASSIGN(const std::unique_ptr<Session> session,
              Session::create(config, graph, std::move(forward.plan), source,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -42,9 +43,12 @@ Result<Config> config_of_model_directory(const std::string& directory, std::stri
                                          std::vector<std::string> overrides) {
   TRY(check_weights_are_there({.model_directory = directory}));
   TRY_ASSIGN(const Precision precision, precision_of_directory(directory));
+  TRY_ASSIGN(const ModelConfig model, read_model_directory(directory));
+  const u32 length = std::min(Config{}.train.sequence_length, model.positions);
   // What is said on the command line counts for more.
   overrides.insert(overrides.begin(),
-                   {"model=" + directory, fmt::format("train.precision={}", name(precision))});
+                   {"model=" + directory, fmt::format("train.precision={}", name(precision)),
+                    fmt::format("train.sequence_length={}", length)});
   return parse_config("", what, overrides);
 }
 

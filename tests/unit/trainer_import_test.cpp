@@ -267,7 +267,7 @@ TEST_F(CarriedAlong, GenerateTakesOverrides) {
 
   const std::string& model = config_.model_directory;
   EXPECT_THAT(generate(model, options), HasSubstr("or memory.device=2GiB to the command"));
-  std::vector<std::string> said = {"memory.device=16MiB", "memory.host=16MiB", "sequence_length=32",
+  std::vector<std::string> said = {"memory.device=16MiB", "memory.host=16MiB",
                                    "output.dir=" + (dir_ / "out")};
   EXPECT_EQ(generate(model, options, said), text);
 
