@@ -1,99 +1,120 @@
 #!/usr/bin/env bash
-# What only a machine with a GPU can check. Each part takes a few minutes.
+# What only a machine with a GPU can check. Each part takes under eight minutes.
 #
 #   scripts/gpu_check.sh --build   builds for the card of this machine, in build/gpu
-#   scripts/gpu_check.sh --tests   the GPU test suite (test_gpu): every kernel against its reference on the host,
-#                                  a whole model, whole runs of training under many placements; then a short run
-#                                  of the program, and compute-sanitizer on small kernels where it is installed
+#   scripts/gpu_check.sh --tests   the GPU test suite (test_gpu), each suite in a process of its own: every
+#                 kernel against its reference on the host, a whole model, whole runs of training under many
+#                 placements; then a short run of the program, gradients against PyTorch, and
+#                 compute-sanitizer on small kernels, each where it is installed
+#   scripts/gpu_check.sh --bench NAME   one of the benchmarks; --bench --list names them. Also --bench all,
+#                 and --bench prepare, which makes what several of them stand on
+#   scripts/gpu_check.sh --pack DIR [--architectures "90 ..."]   builds here, GPU or not, for a machine that
+#                 has a CUDA toolkit but not our packages: DIR holds the programs, the libraries they need,
+#                 and this script; DIR.tar.gz is the same, for a narrow way there
 #
-#   scripts/gpu_check.sh --bench NAME   one of the benchmarks, under 8 minutes; --bench --list names them. Also
-#                                  --bench all, --bench NAME --dry-run, and --bench NAME --tiny, which tries the
-#                                  script itself on the cores. Rows go into build/gpu/bench/bench.md and bench.json
-#
-# --tests writes build/gpu/check.md: the card, its driver, the toolkit, the commit, and what passed.
+# --tests and --bench: --prebuilt DIR (or DIR.tar.gz) runs what --pack made, --cuda DIR names the toolkit
+# whose libraries that uses, --python FILE a Python with PyTorch, and --tiny tries the script itself on the
+# cores; --bench also has --dry-run. --tests writes build/gpu/check.md and check.json, --bench
+# build/gpu/bench/bench.md and bench.json: the card, its driver, the toolkit, the commit, and what came of it.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
-build=build/gpu
-report=$build/check.md
-
 usage() {
-  sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,18s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 
+fail() {
+  printf 'gpu_check: %s\n' "$*" >&2
+  exit 1
+}
+
 build_for_this_card() {
-  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DTIDEPOOL_CUDA=ON -DTIDEPOOL_CUDA_ARCHITECTURES=native &&
-    cmake --build "$build" --parallel "$(nproc)" --target tidepool test_gpu
-}
-
-heading() {
-  {
-    printf '# GPU check\n\n'
-    printf -- '- card: %s\n' "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -1)"
-    printf -- '- toolkit: %s\n' "$(sed -n 's/^CMAKE_CUDA_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt" | head -1)"
-    printf -- '- commit: %s\n- date: %s\n\n' "$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)" "$(date -u +%F)"
-    printf '| part | verdict | seconds |\n|---|---|---:|\n'
-  } >"$report"
-}
-
-failed=0
-part() {
-  local name=$1 begin=$SECONDS verdict=passed
-  shift
-  printf '\n== %s\n' "$name"
-  "$@" || verdict=FAILED
-  [[ $verdict == passed ]] || failed=1
-  printf '| %s | %s | %d |\n' "$name" "$verdict" $((SECONDS - begin)) >>"$report"
-}
-
-short_run() {
-  local dir
-  dir=$(mktemp -d -p "$build")
-  "$build/tidepool" train configs/quickstart.yaml machine.executor=cuda memory.device=256MiB train.max_steps=20 \
-    output.dir="$dir"
-  local code=$?
-  rm -rf "$dir"
-  return $code
-}
-
-require_gpu() {
-  if ! nvidia-smi >/dev/null 2>&1; then
-    echo "gpu_check: no GPU here (nvidia-smi finds none)" >&2
-    exit 1
-  fi
+  cmake -S . -B build/gpu -G Ninja -DCMAKE_BUILD_TYPE=Release -DTIDEPOOL_CUDA=ON \
+    -DTIDEPOOL_CUDA_ARCHITECTURES=native &&
+    cmake --build build/gpu --parallel "$(nproc)" --target tidepool test_gpu
 }
 
 # Options that need no GPU try or list what would be run.
-bench() {
-  local word need=require_gpu
+run() {
+  local script=$1 word
+  shift
   for word in "$@"; do
-    case $word in --list | --tiny | --dry-run | --help | -h) need=: ;; esac
+    case $word in --list | --tiny | --dry-run | --help | -h) exec python3 "$script" "$@" ;; esac
   done
-  $need
-  exec python3 tests/bench/gpu_rows.py "$@"
+  nvidia-smi >/dev/null 2>&1 || fail "no GPU here (nvidia-smi finds none)"
+  exec python3 "$script" "$@"
 }
 
-tests() {
-  require_gpu
-  if [[ ! -x $build/tests/test_gpu ]]; then
-    echo "gpu_check: nothing is built: scripts/gpu_check.sh --build" >&2
-    exit 1
+# ---- packing
+
+# Libraries of programs that not every Linux with a CUDA toolkit has. The C and C++ libraries are the
+# machine's own: newer ones run what was linked with older ones, never the other way round. CUDA's come with
+# its toolkit, or with PyTorch.
+carried_libraries() {
+  ldd "$@" | sed -n 's/^\t\(.*\) => \(\/.*\) (0x.*/\1 \2/p' | sort -u |
+    grep -vE '^(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libcu[a-zA-Z]*|libnv[a-zA-Z-]*)\.so'
+}
+
+# RPATH and not RUNPATH: it counts for the libraries' own needs as well. CMake appends the toolkit's folder.
+build_to_pack() {
+  cmake -S . -B build/pack -G Ninja -DCMAKE_BUILD_TYPE=Release -DTIDEPOOL_CUDA=ON \
+    -DTIDEPOOL_CUDA_ARCHITECTURES="${1// /;}" -DCMAKE_BUILD_RPATH="\$ORIGIN/lib;/usr/local/cuda/lib64" \
+    -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags &&
+    cmake --build build/pack --parallel "${PACK_JOBS:-$(nproc)}" --target tidepool test_gpu
+}
+
+describe_pack() {
+  local nvcc needs
+  nvcc=$(sed -n 's/^TIDEPOOL_NVCC:[A-Z]*=//p' build/pack/CMakeCache.txt)
+  needs=$(readelf -d "$1/tidepool" "$1/test_gpu" | sed -n 's/.*(NEEDED).*\[\(libcu.*\)\]/"\1"/p' |
+    sort -u | paste -sd, -)
+  printf '{"commit": "%s", "architectures": "%s", "toolkit": "%s", "needs": [%s], "date": "%s"}\n' \
+    "$(git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)" "$2" \
+    "$("$nvcc" --version | sed -n 's/.*release .*, V//p')" "$needs" "$(date -u +%F)" >"$1/packed.json"
+}
+
+# Every library must come from the folder, or be one that the other machine has.
+check_pack() {
+  local outside
+  outside=$(carried_libraries "$1/tidepool" "$1/test_gpu" | grep -v " $1/lib/")
+  [[ -z $outside ]] || fail "these would not be found elsewhere: $outside"
+  "$1/tidepool" --version || fail "$1/tidepool does not start"
+  local tests
+  tests=$("$1/test_gpu" --gtest_list_tests | grep -c '^  ') || fail "$1/test_gpu does not start"
+  printf '%s tests in test_gpu\n' "$tests"
+}
+
+pack() {
+  local dir=${1:-} architectures=90 name file
+  [[ -n $dir && $dir != -* ]] || usage
+  shift
+  if [[ ${1:-} == --architectures && -n ${2:-} ]]; then
+    architectures=$2
+  elif [[ $# -gt 0 ]]; then
+    usage
   fi
-  heading
-  part "GPU test suite" "$build/tests/test_gpu" --gtest_brief=1
-  part "20 steps of the quickstart" short_run
-  if command -v compute-sanitizer >/dev/null; then
-    part "compute-sanitizer, small kernels" compute-sanitizer --error-exitcode 1 "$build/tests/test_gpu" \
-      --gtest_brief=1 --gtest_filter='*LayerNorm*:*Gelu*:*Embedding*'
-  fi
-  cat "$report"
-  exit "$failed"
+  [[ ! -e $dir || -e $dir/packed.json || -z $(ls -A "$dir") ]] || fail "$dir holds other files: name another"
+  build_to_pack "$architectures" || fail "the build failed"
+  rm -rf "$dir" && mkdir -p "$dir/lib" "$dir/scripts" "$dir/tests/bench" "$dir/configs/gpu" || exit 1
+  dir=$(realpath "$dir")
+  strip -o "$dir/tidepool" build/pack/tidepool && strip -o "$dir/test_gpu" build/pack/tests/test_gpu || exit 1
+  while read -r name file; do
+    strip --strip-unneeded -o "$dir/lib/$name" "$file" || exit 1
+  done < <(carried_libraries build/pack/tidepool build/pack/tests/test_gpu)
+  cp scripts/gpu_check.sh "$dir/scripts" && cp tests/bench/*.py "$dir/tests/bench" &&
+    cp configs/quickstart.yaml "$dir/configs" && cp configs/gpu/*.yaml "$dir/configs/gpu" || exit 1
+  describe_pack "$dir" "$architectures"
+  check_pack "$dir"
+  tar -C "$(dirname "$dir")" -czf "$dir.tar.gz" "$(basename "$dir")" || exit 1
+  du -sh --apparent-size "$dir" "$dir.tar.gz"
+  printf 'There: scripts/gpu_check.sh --tests --prebuilt %s\n' "$(basename "$dir")[.tar.gz]"
 }
 
 case "${1:-}" in
   --build) build_for_this_card ;;
-  --tests) tests ;;
-  --bench) shift && bench "$@" ;;
+  --tests) shift && run tests/bench/gpu_tests.py "$@" ;;
+  --bench) shift && run tests/bench/gpu_rows.py "$@" ;;
+  --pack) shift && pack "$@" ;;
   *) usage ;;
 esac

@@ -1,17 +1,25 @@
 #!/usr/bin/env bash
 # Everything that must hold before a change lands: the release suites, then those where a sanitizer
-# sees most, then everything for CUDA where there is a toolkit. From nothing 40 minutes to over an hour on 2 cores, most of it
-# compiling; a few minutes where little changed.
-# Usage: scripts/test.sh [release|asan|tsan|cuda ...]
+# sees most, then everything for CUDA where there is a toolkit, and for CUDA 12's oldest GPU where there is
+# that. From nothing 40 minutes to over an hour on 2 cores, most of it compiling; a few minutes where little
+# changed.
+# Usage: scripts/test.sh [--require-cuda] [release|asan|tsan|cuda ...]
+#   --require-cuda   a machine without a CUDA toolkit fails, instead of skipping that stage
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
+usage="usage: scripts/test.sh [--require-cuda] [release|asan|tsan|cuda ...]"
+cuda_required=0
+if [[ ${1:-} == --require-cuda ]]; then
+  cuda_required=1
+  shift
+fi
 stages=("${@:-all}")
 for name in "${stages[@]}"; do
   case "$name" in
     all | release | asan | tsan | cuda) ;;
     *)
-      echo "usage: scripts/test.sh [release|asan|tsan|cuda ...]" >&2
+      echo "$usage" >&2
       exit 2
       ;;
   esac
@@ -40,6 +48,12 @@ skip() {
 
 has_cuda_toolkit() {
   command -v nvcc >/dev/null || [[ -x ${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]]
+}
+
+# shellcheck disable=SC2317  # called through stage
+no_cuda_toolkit() {
+  echo "no CUDA toolkit: put nvcc on the PATH or into /usr/local/cuda, or name its folder with CUDA_HOME"
+  return 1
 }
 
 # Runs suites of a preset. TSan of GCC 12 does not know the address layout of newer kernels, so the
@@ -95,8 +109,15 @@ if wanted cuda; then
   if has_cuda_toolkit; then
     # Its tests run emulated in release, on a GPU in test_gpu.
     stage "build cuda, every architecture" build_cuda
+  elif ((cuda_required)); then
+    stage "build cuda, every architecture" no_cuda_toolkit
   else
     skip "build cuda, every architecture" "no CUDA toolkit (nvcc on the PATH, CUDA_HOME or /usr/local/cuda)"
+  fi
+  if why=$(scripts/check_cuda12.sh --has); then
+    stage "compile for CUDA 12, sm_70" scripts/check_cuda12.sh
+  else
+    skip "compile for CUDA 12, sm_70" "$why"
   fi
 fi
 

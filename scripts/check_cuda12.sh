@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# Compiles all that calls CUDA for the oldest toolkit and the oldest GPU that are supported: CUDA 12.0, sm_70
+# (V100). CUDA 13 knows neither, so a build with it does not show what broke. Nothing is linked or run.
+#
+#   scripts/check_cuda12.sh [DIR]           with DIR, CUDA12_HOME or build/cuda12
+#   scripts/check_cuda12.sh --has [DIR]     whether that could be done here; says what is missing
+#   scripts/check_cuda12.sh --fetch         gets what is needed into build/cuda12: 400 MB, once
+#
+# DIR is a toolkit. PyPI has CUDA 12's headers and ptxas, but no nvcc: without that, clang translates kernels
+# to PTX.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+architecture=sm_70
+fetched=build/cuda12
+# The last numbers of 12.0. Of cuBLAS it is the header that is wanted.
+packages=(nvidia-cuda-nvcc-cu12==12.0.140 nvidia-cuda-runtime-cu12==12.0.146 nvidia-cuda-cccl-cu12==12.0.140
+  nvidia-nvtx-cu12==12.0.140 nvidia-cublas-cu12==12.0.2.224)
+
+# clang 17 is the first for CUDA 12's headers.
+find_clang() {
+  local version
+  for version in 21 20 19 18 17; do
+    if command -v "clang++-$version"; then return; fi
+  done
+  return 1
+}
+
+missing() {
+  if [[ ! -f $1/include/cuda_runtime.h || ! -f $1/include/cublasLt.h ]]; then
+    echo "no CUDA 12 in $1 (CUDA12_HOME names one; scripts/check_cuda12.sh --fetch gets one)"
+  elif [[ ! -x $1/bin/nvcc ]] && ! find_clang >/dev/null; then
+    echo "$1 has no nvcc, and there is no clang++ of 17 or newer (Debian 12: clang-19)"
+  fi
+}
+
+fetch() {
+  if [[ -f $fetched/include/cublasLt.h ]] && find_clang >/dev/null; then return; fi
+  if ! find_clang >/dev/null; then
+    apt-get update -q
+    DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends clang-19
+  fi
+  local part=$fetched.part wheel
+  rm -rf "$part" && mkdir -p "$part"/{bin,include,nvvm/libdevice}
+  python3 -m pip download -q --no-deps -d "$part/wheels" "${packages[@]}"
+  for wheel in "$part"/wheels/*.whl; do
+    python3 - "$wheel" "$part/files" <<'P'
+import sys, zipfile
+folders = ("/include/", "/bin/", "/libdevice/")
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    wheel.extractall(sys.argv[2], [name for name in wheel.namelist() if any(f in name for f in folders)])
+P
+  done
+  cp -r "$part"/files/nvidia/{cuda_runtime,cuda_cccl,nvtx,cublas}/include/. "$part/include"
+  cp "$part"/files/nvidia/cuda_nvcc/bin/ptxas "$part/bin" && chmod +x "$part/bin/ptxas"
+  cp "$part"/files/nvidia/cuda_nvcc/nvvm/libdevice/* "$part/nvvm/libdevice"
+  rm -rf "$part/wheels" "$part/files" "$fetched"
+  mv "$part" "$fetched"
+}
+
+# Prints the commands.
+commands() {
+  local home=$1 file cxx=${CXX:-g++} common="-std=c++20 -Iinclude -I. -Isrc" kernels
+  local warnings="-Wall -Wextra -Wno-missing-field-initializers"
+  if [[ -x $home/bin/nvcc ]]; then
+    kernels="$home/bin/nvcc -ccbin $cxx -arch=$architecture -cubin -fmad=false --expt-relaxed-constexpr"
+  else
+    # What the optimizer says of loops that it leaves is about nvcc's pragmas.
+    kernels="$(find_clang) -x cuda --cuda-path=$home --cuda-gpu-arch=$architecture --cuda-device-only -O3 \
+      -ffp-contract=off -Wno-unknown-cuda-version -Wno-pass-failed -c"
+  fi
+  for file in kernels/*/*_cuda.cu; do
+    echo "$kernels $common $file -o /dev/null"
+  done
+  for file in kernels/{*/*_cuda,kernels_cuda,cuda/*}.cpp src/{executor,probe}/cuda/*.cpp; do
+    echo "$cxx -fsyntax-only $warnings $common -isystem $home/include $file"
+  done
+}
+
+home=${CUDA12_HOME:-$fetched}
+case "${1:-}" in
+  --fetch)
+    fetch
+    exit
+    ;;
+  --has) home=${2:-$home} ;;
+  ?*) home=$1 ;;
+esac
+why=$(missing "$home")
+if [[ -n $why ]]; then
+  echo "$why"
+  exit 1
+fi
+[[ ${1:-} != --has ]] || exit 0
+# A line of each that fails stands above its errors.
+commands "$home" | xargs -P "$(nproc)" -I{} bash -c '{} 2>&1 || { echo "FAILED: {}"; exit 1; }'

@@ -1,0 +1,267 @@
+"""Runs programs for the rows of gpu_rows.py, and keeps what several rows stand on.
+
+A row has eight minutes. What other rows use as well (the machine file, the run of rows 4 to 9) is made once,
+keyed by program, config and commands, lies in FOLDER/kept for later calls, and has eight minutes of its own.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from gpu_memory import DeviceMemoryWatch
+from gpu_programs import ROOT, has_module
+
+LIMIT_SECONDS = 8 * 60
+TINY = [
+    "model.n_embd=64",
+    "model.n_layer=2",
+    "model.n_head=2",
+    "model.n_positions=64",
+    "model.vocab_size=256",
+    "train.sequence_length=64",
+    "train.per_device_train_batch_size=1",
+    "train.gradient_accumulation_steps=2",
+    "memory.host=64MiB",
+    "machine.executor=cpu",
+]
+TEXT = "the tide pool fills and empties as water does. so we wait by the rocks.\n" * 50_000
+
+
+class NotMeasured(Exception):
+    """Why a row has no figure."""
+
+
+class Bench:
+    failed = {}  # what could not be kept in this call: not tried again for every row
+
+    def __init__(self, options, programs):
+        self.options, self.programs = options, programs
+        self.out = pathlib.Path(options.out)
+        self.tidepool = str(programs.tidepool)
+        self.config = str(pathlib.Path(options.config).resolve())
+        self.commands = []
+        self.begin = time.monotonic()
+
+    # ---- running
+
+    def run(self, words, watch=None, at_line=None, **environment):
+        """Its standard output. `watch` samples memory meanwhile; `at_line` is told each line as it comes."""
+        words = [str(word) for word in words]
+        settings = [f"{name}={value}" for name, value in environment.items()]
+        self.commands.append(" ".join(settings + words))
+        print("+ " + " ".join(words), file=sys.stderr, flush=True)
+        if self.options.dry_run:
+            raise NotMeasured("dry run")
+        process = subprocess.Popen(
+            words,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.programs.env | environment,
+            start_new_session=True,
+        )
+        errors = []
+        pass_on = threading.Thread(target=self.pass_on, args=(process.stderr, errors))
+        pass_on.start()
+        late = threading.Event()
+        timer = threading.Timer(
+            max(1.0, LIMIT_SECONDS - (time.monotonic() - self.begin)), self.end_late, (process, late)
+        )
+        timer.start()
+        if watch is not None:
+            watch.begin(process.pid)
+        lines = []
+        try:
+            for line in process.stdout:
+                lines.append(line)
+                if at_line is not None:
+                    at_line(line)
+            process.wait()
+            pass_on.join()
+        finally:
+            timer.cancel()
+            if watch is not None:
+                watch.end()
+        if late.is_set():
+            raise NotMeasured(f"stopped after {LIMIT_SECONDS} s: {' '.join(words[:2])}")
+        if process.returncode != 0:
+            why = next(
+                (line for line in errors if line.startswith("tidepool: ")), (errors or ["no message"])[-1]
+            )
+            raise NotMeasured(f"exit code {process.returncode} of {' '.join(words[:2])}: {why}")
+        return "".join(lines)
+
+    @staticmethod
+    def pass_on(stream, kept):
+        for line in stream:
+            sys.stderr.write(line)
+            kept.append(line.strip())
+
+    @staticmethod
+    def end_late(process, late):
+        late.set()
+        os.killpg(process.pid, signal.SIGKILL)  # what it started too
+
+    def run_json(self, words, **environment):
+        return json.loads(self.run(words, **environment).strip().splitlines()[-1])
+
+    def torch_json(self, script, *words):
+        if not has_module(self.options.python, "torch"):
+            raise NotMeasured(f"{self.options.python} has no PyTorch (--python names another)")
+        device = ["--device", "cpu", "--tiny"] if self.options.tiny else ["--device", "cuda"]
+        return self.run_json([self.options.python, ROOT / "tests/bench" / script, *device, *words])
+
+    def bench(self, part, **environment):
+        device = "cpu" if self.options.tiny else "cuda"
+        more = ["--repetitions", "1"] if self.options.tiny else []
+        words = [self.tidepool, "bench", part, "--json", "--device", device, *more]
+        return self.run_json(words, **environment)
+
+    # ---- what is made once
+
+    def kept(self, name, words, make):
+        """make()'s JSON value, or what an earlier call kept for the same program, config and words."""
+        key = self.key_of(words)
+        path = self.out / "kept" / f"{name}.json"
+        if path.exists() and (stored := json.loads(path.read_text()))["key"] == key:
+            return stored["value"]
+        if (name, key) in Bench.failed:
+            raise NotMeasured(Bench.failed[name, key])
+        row_begin, self.begin = self.begin, time.monotonic()  # a clock of its own
+        began = self.begin
+        try:
+            value = make()
+        except Exception as why:
+            Bench.failed[name, key] = str(why)
+            raise
+        finally:
+            self.begin = row_begin + (time.monotonic() - began)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"key": key, "value": value}))
+        return value
+
+    def key_of(self, words):
+        digest = hashlib.sha256()
+        for path in (self.tidepool, self.config):
+            digest.update(pathlib.Path(path).read_bytes() if os.path.exists(path) else b"")
+        digest.update(json.dumps([str(word) for word in words]).encode())
+        return digest.hexdigest()
+
+    def machine(self):
+        """The machine file, measured once: whatever predicts or compares with a peak stands on the same."""
+        path = self.out / "machine.yaml"
+        words = [
+            self.tidepool,
+            "probe",
+            "--output",
+            path,
+            "--disk",
+            self.out,
+            "--device",
+            "cpu" if self.options.tiny else "cuda",
+            "--seconds",
+            "2" if self.options.tiny else "40",
+        ]
+
+        def make():
+            self.run(words)
+            return path.read_text()
+
+        text = self.kept("machine", words, make)
+        path.write_text(text)
+        return path
+
+    def peak_flops(self):
+        """Of the type that the run multiplies in, as the probe measured it."""
+        rate = re.search(r"^  bf16: ([0-9.]+) ([GTP])FLOP/s", self.machine().read_text(), re.MULTILINE)
+        return float(rate.group(1)) * {"G": 1e9, "T": 1e12, "P": 1e15}[rate.group(2)]
+
+    def data(self):
+        """Text of any kind: speed does not depend on it."""
+        path = self.out / "data.txt"
+        if not path.exists() and not self.options.dry_run:
+            path.write_text(TEXT)
+        return path
+
+    def settings(self, *overrides):
+        words = [self.config, f"data.train={self.data()}"]
+        if self.options.tiny:
+            words += TINY
+        return words + list(overrides)
+
+    def device_budget(self):
+        return "32MiB" if self.options.tiny else "20GiB"
+
+    def train(self, name, *overrides, watch=None, at_line=None):
+        """Its report. The run's folder stays, but for what was swapped."""
+        run = self.out / f"run-{name}"
+        shutil.rmtree(run, ignore_errors=True)
+        try:
+            self.run(
+                [
+                    self.tidepool,
+                    "train",
+                    *self.settings(*overrides),
+                    f"machine.file={self.machine()}",
+                    f"output.dir={run}",
+                ],
+                watch,
+                at_line,
+            )
+        finally:
+            shutil.rmtree(run / "swap", ignore_errors=True)
+        return json.loads((run / "report.json").read_text())
+
+    def offloaded(self, *overrides):
+        """The run of rows 4 to 9: its report, its links' rates, and its memory as the driver told it."""
+        overrides = [
+            f"memory.device={self.device_budget()}",
+            "output.logging_steps=1",
+            "output.trace=true",
+            *overrides,
+        ]
+
+        def make():
+            watch, first_step = DeviceMemoryWatch(), []
+
+            def at_line(line):
+                if not first_step and re.match(r"step 1/", line):
+                    first_step.append(time.monotonic() - watch.begin_at)
+
+            report = self.train("offloaded", *overrides, watch=watch, at_line=at_line)
+            step = json.loads((self.out / "run-offloaded/step.json").read_text())
+            return {
+                "report": report,
+                "memory": watch.result(),
+                "first_step_at": (first_step or [None])[0],
+                "rates": link_rates(step),
+            }
+
+        self.machine()  # has a clock of its own, too
+        return self.kept("-".join(["offloaded", *overrides[3:]]), self.settings(*overrides), make)
+
+
+def link_rates(step):
+    """Bytes per second of each link's ops while they were under way, in step.json's steady step."""
+    ops, times = step["ops"], step["measured"]
+    rates = {}
+    for lane, name in enumerate(step["lanes"]):
+        if name not in ("h2d", "d2h") or not times:
+            continue
+        mine = [op for op, of in enumerate(ops["lane"]) if of == lane and ops["bytes"][op] > 0]
+        busy, until = 0, float("-inf")
+        for begin, end in sorted((times["started_us"][op], times["finished_us"][op]) for op in mine):
+            busy += max(0, end - max(begin, until))
+            until = max(until, end)
+        if busy > 0:
+            rates[name] = sum(ops["bytes"][op] for op in mine) / busy * 1e6
+    return rates
