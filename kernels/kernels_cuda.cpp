@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "kernels/attention/cudnn_attention_cuda.h"
+#include "kernels/cuda/capability.h"
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/matmul/matmul_cuda.h"
@@ -12,8 +14,10 @@ namespace {
 
 class CudaKernels final : public Kernels {
  public:
-  CudaKernels(std::unique_ptr<CudaMatmul> matmul, cudaStream_t stream)
-      : matmul_(std::move(matmul)), stream_(stream) {}
+  // `attention`: null where ours is to be used for all.
+  CudaKernels(std::unique_ptr<CudaMatmul> matmul, std::unique_ptr<cuda::CudnnAttention> attention,
+              cudaStream_t stream)
+      : matmul_(std::move(matmul)), attention_(std::move(attention)), stream_(stream) {}
 
   void zero(float* y, u64 elements) override { zero_cuda(y, elements, stream_); }
   void matmul(const Matmul& op) override { note(matmul_->matmul(op, stream_)); }
@@ -24,8 +28,12 @@ class CudaKernels final : public Kernels {
   void rms_norm_backward(const RmsNormBackward& op) override { rms_norm_backward_cuda(op, stream_); }
   void rotary(const Rotary& op) override { rotary_cuda(op, stream_); }
   void rotary_backward(const RotaryBackward& op) override { rotary_backward_cuda(op, stream_); }
-  void attention(const Attention& op) override { attention_cuda(op, stream_); }
-  void attention_backward(const AttentionBackward& op) override { attention_backward_cuda(op, stream_); }
+  void attention(const Attention& op) override {
+    if (!done(attention_ ? attention_->forward(op, stream_) : false)) attention_cuda(op, stream_);
+  }
+  void attention_backward(const AttentionBackward& op) override {
+    if (!done(attention_ ? attention_->backward(op, stream_) : false)) attention_backward_cuda(op, stream_);
+  }
   void swiglu(const Swiglu& op) override { swiglu_cuda(op, stream_); }
   void swiglu_backward(const SwigluBackward& op) override { swiglu_backward_cuda(op, stream_); }
   void embedding(const Embedding& op) override { embedding_cuda(op, stream_); }
@@ -54,18 +62,41 @@ class CudaKernels final : public Kernels {
     if (!done && refusal_) refusal_ = std::move(done);
   }
 
+  // A failure is the end of it too: ours must not take over in the middle of a run.
+  bool done(Result<bool> by_library) {
+    if (by_library) return *by_library;
+    note(by_library.error());
+    return true;
+  }
+
   std::unique_ptr<CudaMatmul> matmul_;
+  std::unique_ptr<cuda::CudnnAttention> attention_;
   cudaStream_t stream_;
   Result<void> refusal_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Kernels>> create_cuda_kernels(cudaStream_t stream, std::span<std::byte> workspace) {
+Result<std::unique_ptr<Kernels>> create_cuda_kernels(cudaStream_t stream, std::span<std::byte> workspace,
+                                                     const std::optional<AttentionToCome>& to_come) {
   CHECK(workspace.size() >= cuda_kernels_workspace.value, workspace.size());
   TRY_ASSIGN(auto matmul, CudaMatmul::create({.library = workspace.data(),
                                               .scratch = workspace.data() + cuda_library_workspace.value}));
-  return std::unique_ptr<Kernels>(std::make_unique<CudaKernels>(std::move(matmul), stream));
+  std::unique_ptr<cuda::CudnnAttention> attention;
+  if (const int capability = cuda::current_capability(); cuda::cudnn_attention_pays_on(capability)) {
+    if (auto library = cudnn::Library::load()) {
+      TRY_ASSIGN(attention, cuda::CudnnAttention::create(std::move(library).value(), capability, workspace));
+      if (to_come) TRY(attention->prepare(to_come->shape, to_come->precision, to_come->scratch));
+    }
+  }
+  return std::unique_ptr<Kernels>(
+      std::make_unique<CudaKernels>(std::move(matmul), std::move(attention), stream));
+}
+
+Result<std::string> attention_library(int capability) {
+  if (!cuda::cudnn_attention_pays_on(capability)) return std::string("our own kernels");
+  TRY_ASSIGN(const auto library, cudnn::Library::load());
+  return "cuDNN " + library->version();
 }
 
 }  // namespace tidepool

@@ -3,6 +3,8 @@
 // arXiv:1805.02867; Rabe and Staats, arXiv:2112.05682; Dao et al., arXiv:2205.14135).
 #pragma once
 
+#include <span>
+
 #include "kernels/dropout/dropout.h"
 #include "kernels/values.h"
 #include "tidepool/core_pool.h"
@@ -56,6 +58,9 @@ struct AttentionBackward {
   Values dqkv;                  // [B, T, (NH + 2 NKV) D], overwritten
   const i32* starts = nullptr;  // [B, T], or null
   Dropout dropout;
+  // What the caller has no use for meanwhile: may be overwritten. Its size must follow from the model and
+  // the batch alone, because slices are cut by it and bits may depend on them. May be empty.
+  std::span<std::byte> scratch{};
 };
 void attention_backward_cpu(const AttentionBackward&, CorePool&);
 

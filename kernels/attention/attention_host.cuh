@@ -5,6 +5,7 @@
 
 #include "kernels/attention/attention_m16n8k16.cuh"
 #include "kernels/attention/attention_m8n8k4.cuh"
+#include "kernels/cuda/capability.h"
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/launch.h"
 
@@ -12,12 +13,8 @@ namespace tidepool::cuda {
 
 // Of the current device. If it does not say what it is: fused multiply-adds, which all have.
 inline AttentionUnits attention_units_here(Precision precision, u32 head_size, AttentionPass pass) {
-  int device = 0, major = 0, minor = 0;
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess)
-    return AttentionUnits::fma;
-  return attention_units(precision, head_size, 10 * major + minor, pass);
+  const int capability = current_capability();
+  return capability == 0 ? AttentionUnits::fma : attention_units(precision, head_size, capability, pass);
 }
 
 inline AttentionSizes attention_sizes(const AttentionShape& s) {

@@ -5,40 +5,75 @@
 namespace tidepool {
 namespace {
 
+// By number: toolkits before 13 do not name it.
+constexpr int error_contained = 226;
+
 struct Meaning {
   ErrorKind kind;
   const char* words;
 };
 
+constexpr Meaning out_of_memory{
+    ErrorKind::does_not_fit,
+    "lower the budget that it belongs to, or end what else holds that memory (nvidia-smi lists it)"};
+constexpr Meaning no_gpu{ErrorKind::usage, "no GPU was found: machine.executor=cpu trains on the CPU"};
+constexpr Meaning old_driver{
+    ErrorKind::usage,
+    "the NVIDIA driver is older than this program's CUDA toolkit: update the driver, or build with an older "
+    "toolkit; machine.executor=cpu trains on the CPU"};
+constexpr Meaning no_code{ErrorKind::usage,
+                          "this build has no code for that GPU: build again on this machine"};
+constexpr Meaning broken_memory{
+    ErrorKind::io,
+    "the GPU's memory is damaged. The last checkpoint is good: look at nvidia-smi -q -d ECC, reset or change "
+    "the GPU, then resume"};
+constexpr Meaning broken_gpu{
+    ErrorKind::io,
+    "the GPU or its link has failed. The last checkpoint is good: look at nvidia-smi -q -d ECC and at dmesg "
+    "for lines with Xid, reset the GPU (nvidia-smi -r) or reboot, then resume"};
+constexpr Meaning gpu_or_us{
+    ErrorKind::io,
+    "a kernel went wrong, by a defect of ours or of the GPU. The last checkpoint is good: resume from it, "
+    "and report this if it happens again"};
+constexpr Meaning our_bug{ErrorKind::io,
+                          "a kernel of ours did what it must not: report this, with the command that was "
+                          "run. The last checkpoint is good"};
+constexpr Meaning took_too_long{
+    ErrorKind::io,
+    "the driver ended a kernel that held up a display: train on a GPU that drives none, or end what shows "
+    "there (systemctl isolate multi-user), then resume from the last checkpoint"};
+constexpr Meaning other{
+    ErrorKind::io, "look at nvidia-smi and dmesg; a run that had begun goes on from its last checkpoint"};
+
 Meaning meaning_of(cudaError_t error) {
-  switch (error) {
+  switch (static_cast<int>(error)) {
     case cudaErrorMemoryAllocation:
-      return {
-          ErrorKind::does_not_fit,
-          "lower the budget that it belongs to, or end what else holds that memory (nvidia-smi lists it)"};
+      return out_of_memory;
     case cudaErrorNoDevice:
-      return {ErrorKind::usage, "no GPU was found: machine.executor=cpu trains on the CPU"};
+      return no_gpu;
     case cudaErrorInsufficientDriver:
-      return {ErrorKind::usage,
-              "the NVIDIA driver is older than this program's CUDA toolkit: update the driver, or build with "
-              "an older "
-              "toolkit; machine.executor=cpu trains on the CPU"};
+      return old_driver;
     case cudaErrorNoKernelImageForDevice:
-      return {ErrorKind::usage, "this build has no code for that GPU: build again on this machine"};
+      return no_code;
     case cudaErrorECCUncorrectable:
-      return {ErrorKind::io,
-              "the GPU's memory is damaged. The last checkpoint is good: look at nvidia-smi -q -d ECC, reset "
-              "or change "
-              "the GPU, then resume"};
+      return broken_memory;
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorHardwareStackError:
+    case error_contained:
+      return broken_gpu;
     case cudaErrorIllegalAddress:
     case cudaErrorLaunchFailure:
-      return {ErrorKind::io,
-              "a kernel went wrong, by a defect of ours or of the GPU. The last checkpoint is good: resume "
-              "from it, and "
-              "report this if it happens again"};
+      return gpu_or_us;
+    case cudaErrorAssert:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+      return our_bug;
+    case cudaErrorLaunchTimeout:
+      return took_too_long;
     default:
-      return {ErrorKind::io,
-              "look at nvidia-smi and dmesg; a run that had begun goes on from its last checkpoint"};
+      return other;
   }
 }
 

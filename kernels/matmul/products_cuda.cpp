@@ -17,14 +17,12 @@ constexpr u32 alignment_max = 16;
     if (const cublasStatus_t status = (call); status != CUBLAS_STATUS_SUCCESS) return status; \
   } while (false)
 
-const char* name_of(Precision p) { return p == Precision::fp32 ? "fp32" : "bf16"; }
-
 Error library_error(cublasStatus_t status, const Product& p) {
   const bool memory = status == CUBLAS_STATUS_ALLOC_FAILED;
   return {
       memory ? ErrorKind::does_not_fit : ErrorKind::io,
       fmt::format("cuBLASLt refuses the product {} x {} x {} ({} to {}{}{}{}{}): {}; {}", p.m, p.n, p.k,
-                  name_of(p.a.precision), name_of(p.d.precision), p.transpose_a ? ", a transposed" : "",
+                  name(p.a.precision), name(p.d.precision), p.transpose_a ? ", a transposed" : "",
                   p.transpose_b ? ", b transposed" : "", p.c ? ", added" : "", p.bias ? ", bias" : "",
                   cublasLtGetStatusName(status),
                   memory ? "lower memory.device, or end what else uses the GPU"

@@ -19,12 +19,19 @@ struct RotaryArguments {
   float epsilon;
 };
 
+// Lanes beyond the head go along with their warp: of the weight there is nothing for them.
+template <bool whole, class P>
+__device__ __forceinline__ Pairs weight_pairs(const P* weight, u32 pair, const RotarySizes& s) {
+  Pairs w = {};
+  if (pair < s.head_size / 2) w.load<whole>(weight, pair, s.head_size / 2);
+  return w;
+}
+
 template <bool whole, class A, class P>
 __device__ __forceinline__ void normalise(Pairs& x, const P* weight, float epsilon, u32 pair,
                                           const RotarySizes& s) {
   const float rstd = head_rstd(x, epsilon, s);
-  Pairs w;
-  w.load<whole>(weight, pair, s.head_size / 2);
+  const Pairs w = weight_pairs<whole>(weight, pair, s);
   UNROLL for (u32 i = 0; i < 8; ++i) {
     x.a[i] = x.a[i] * rstd * w.a[i];
     x.b[i] = x.b[i] * rstd * w.b[i];
@@ -76,8 +83,7 @@ template <bool whole, class P>
 __device__ __forceinline__ void norm_backward(Pairs& dy, const Pairs& x, const P* weight, float epsilon,
                                               u32 pair, const RotarySizes& s, Pairs& dweight) {
   const float rstd = head_rstd(x, epsilon, s);
-  Pairs w;
-  w.load<whole>(weight, pair, s.head_size / 2);
+  const Pairs w = weight_pairs<whole>(weight, pair, s);
   float sum = 0;
   UNROLL for (u32 i = 0; i < 8; ++i) {
     sum = fmaf(dy.a[i] * w.a[i], x.a[i] * rstd, sum);

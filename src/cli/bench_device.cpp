@@ -192,16 +192,19 @@ Result<void> bench_attention(const BenchOptions& options) {
                      .peak_side = choice.gpu ? gpu_peak_side : cores_peak_side};
   TRY_ASSIGN(const Opened opened, open_device(options, choice.gpu, work.memory(), host_memory_least));
   if (opened.device->facts().has_bf16) work.precision = Precision::bf16;
+  const std::string& made_by = opened.device->facts().attention;
   TRY_ASSIGN(const AttentionResult result,
              bench_attention(*opened.device, work, {.repetitions = options.repetitions}));
   if (!options.json) {
     fmt::print("{}{}", heading("Attention", options, opened), attention_table(work, result));
+    if (!made_by.empty()) fmt::print("By {}; TIDEPOOL_CUDNN=off measures our own kernels.\n", made_by);
     return {};
   }
   json::object object = json_heading(options, opened);
   object["sequences"] = work.shape.sequences, object["tokens"] = work.shape.tokens;
   object["heads"] = work.shape.heads, object["head_size"] = work.shape.head_size;
   object["precision"] = name_of(work.precision);
+  object["library"] = made_by;
   object["peak_flops_per_second"] = result.peak;
   json::array rows;
   for (const BenchRow& row : result.rows) rows.push_back(json_of(row, "flops_per_second"));

@@ -10,6 +10,7 @@
 
 #include "cli/command_table.h"
 #include "config/schema.h"
+#include "executor/devices.h"
 #include "report/error_text.h"
 #include "text/nearest.h"
 #include "tidepool/version.h"
@@ -42,8 +43,8 @@ std::string version_text() {
 #else
   constexpr const char* build = "debug";
 #endif
-  return fmt::format("tidepool {} ({}, commit {}, {}, executors: cpu)\n", version(), build, commit(),
-                     allocator);
+  return fmt::format("tidepool {} ({}, commit {}, {}, executors: cpu{})\n", version(), build, commit(),
+                     allocator, gpu_backend() != nullptr ? ", cuda" : "");
 }
 
 int complain(const Error& error, std::string_view advice) {

@@ -13,6 +13,7 @@
 #include "cli/tokenize_config.h"
 #include "config/schema.h"
 #include "text/value_text.h"
+#include "trainer/session.h"
 
 namespace tidepool {
 
@@ -249,7 +250,8 @@ constexpr std::array doctor_options = {
 };
 Result<void> run_doctor(const Arguments& arguments) {
   if (arguments.positional().empty()) return doctor({.swap_dir = arguments.text("dir")});
-  TRY_ASSIGN(const Config config, config_of(arguments.positional()));
+  TRY_ASSIGN(Config config, config_of(arguments.positional()));
+  static_cast<void>(resolve_executor(config));  // why it cannot be used is found below
   const Budgets& budgets = config.memory.budgets;
   const std::vector<u32> gpus = config.machine.gpus();
   return doctor(
@@ -257,7 +259,8 @@ Result<void> run_doctor(const Arguments& arguments) {
        .memory = budgets.host + (gpus.empty() ? budgets.device * config.machine.devices() : Bytes{}),
        .disk = budgets.disk == disk_auto ? Bytes{} : budgets.disk,
        .executor = config.machine.executor,
-       .gpus = gpus});
+       .gpus = gpus,
+       .precision = config.train.precision});
 }
 
 constexpr std::array config_options = {

@@ -93,6 +93,7 @@ struct DoctorArguments {
   Bytes disk{};                  // swap space to check for; 0: none known
   std::string executor = "cpu";  // machine.executor, and the GPUs that it names
   std::vector<u32> gpus;
+  Precision precision{};  // train.precision
 };
 // Prints what it finds. An error only if training is impossible.
 Result<void> doctor(const DoctorArguments&);

@@ -39,9 +39,13 @@ Finding gpus_asked_for(const DoctorArguments& arguments, const GpuBackend* gpus)
   Finding out{Health::fail, "GPU", "", "", ErrorKind::usage};
   if (gpus != nullptr) {
     out.found = gpus->why_none(arguments.gpus);
-    if (out.found.empty()) return {.what = out.what, .found = arguments.executor + " can be used"};
-    out.fix = "or train with machine.executor=cpu";
-    return out;
+    if (!out.found.empty()) {
+      out.fix = "or train with machine.executor=cpu";
+      return out;
+    }
+    out.found = gpus->why_not_in(arguments.precision, arguments.gpus);
+    if (!out.found.empty()) return out;
+    return {.what = out.what, .found = arguments.executor + " can be used"};
   }
   out.found = fmt::format("machine.executor={}, and this program was built without CUDA", arguments.executor);
   out.fix = "build it where the CUDA Toolkit is installed, or train with machine.executor=cpu";
@@ -62,6 +66,14 @@ std::string describe(const GpuFacts& gpu) {
   return fmt::format("{}, {}{}{}", gpu.name, format_bytes(gpu.memory),
                      nodes.size() == 1 ? fmt::format(", node {}", nodes.front()) : "",
                      gpu.held_by.empty() ? "" : ";" + gpu.held_by);
+}
+
+// Of the first GPU: others are mostly alike.
+Finding attention_of(const GpuBackend& gpus) {
+  const Result<std::string> library = gpus.attention(0);
+  if (library) return {.what = "attention", .found = *library};
+  return {Health::warn, "attention", "our own kernels, which are slower on this GPU than cuDNN's",
+          library.error().message};
 }
 
 Finding huge_pages() {
@@ -123,6 +135,7 @@ std::vector<Finding> examine_gpus(const DoctorArguments& arguments, const GpuBac
   if (gpus.empty() && out.empty()) out.push_back({.what = "GPU", .found = backend->why_none({})});
   for (u32 i = 0; i < gpus.size(); ++i)
     out.push_back({.what = fmt::format("cuda:{}", i), .found = describe(gpus[i])});
+  if (!gpus.empty()) out.push_back(attention_of(*backend));
   if (gpus.size() < 2) return out;
   if (const Result<std::string> exchange = backend->exchange()) {
     out.push_back({.what = "between GPUs", .found = *exchange});

@@ -175,7 +175,7 @@ Result<void> plan(const PlanArguments& given) {
   TRY_ASSIGN(const std::optional<Machine> machine, machine_of_file(given.config));
   // What a machine file names stands before what is here.
   arguments.config = on_machine(given.config, machine);
-  resolve_executor(arguments.config);
+  TRY(resolve_executor(arguments.config));
   if (arguments.largest) return print_largest(arguments, machine);
   Result<Planned> made = make(arguments, machine);
   if (!made && arguments.json) fmt::print("{}", refusal_json(made.error()));

@@ -13,7 +13,8 @@ Result<void> train(const TrainArguments& arguments) {
   std::signal(SIGPIPE,
               SIG_IGN);  // `train ... | head` must not end a run of days: it goes on without a reader
   Config config = arguments.config;
-  if (const std::string line = resolve_executor(config); !line.empty()) fmt::print(stderr, "{}\n", line);
+  TRY_ASSIGN(const std::string executor, resolve_executor(config));
+  if (!executor.empty()) fmt::print(stderr, "{}\n", executor);
   TRY(train_model({.config = config, .resume = arguments.resume, .command = arguments.command}));
   return {};
 }

@@ -77,10 +77,15 @@ class GpuBackend {
   virtual ~GpuBackend() = default;
   // All that can be asked for, in the driver's order; nothing is started on them.
   virtual std::vector<GpuFacts> gpus() const = 0;
+  // What makes attention on one of them: "cuDNN 9.19.0", "our own kernels", or why those although there is a
+  // faster library.
+  virtual Result<std::string> attention(u32 gpu) const = 0;
   // Through what several of them exchange data: "NCCL 2.19.3", or why they cannot.
   virtual Result<std::string> exchange() const = 0;
   // Why these GPUs cannot be used here, in words that say what to do; empty where they may be.
   virtual std::string why_none(std::span<const u32> gpus) const = 0;
+  // Likewise why not in this precision, of those of them that are there.
+  virtual std::string why_not_in(Precision, std::span<const u32> gpus) const = 0;
   virtual Result<std::unique_ptr<Devices>> take_devices(const DevicesRequest&) const = 0;
 };
 // Called at the start of a program, before anything asks; the backend lives as long as the program.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "executor/repeated_ops.h"
 #include "executor/step_arrays.h"
 #include "kernels/gradient.h"
 #include "kernels/matmul/matmul_workspace.h"
@@ -28,7 +29,8 @@ GpuReserved gpu_reserved(const ModelGraph& graph, u32 micro_batches, u32 devices
   const auto pages = [](Bytes bytes) { return Bytes{round_up(bytes.value, frame_alignment)}; };
   return {.kernels = pages(cuda_library_workspace + cuda_matmul_scratch),
           .numbers = pages(lay_out(sizes, nullptr, arrays)),
-          .staging = pages(std::min(gpu_staging_max, Bytes{borders * largest * sizeof(float)}))};
+          .staging = pages(std::min(gpu_staging_max, Bytes{borders * largest * sizeof(float)})),
+          .graphs = may_have_short_ops(graph) ? gpu_graphs_max : Bytes{0}};
 }
 
 }  // namespace tidepool

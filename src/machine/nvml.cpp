@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 namespace tidepool {
@@ -25,6 +26,9 @@ std::string name_of_process(u32 pid) {
   return name;
 }
 
+// The kernel's own number for the first pid namespace (PROC_PID_INIT_INO); all others have higher ones.
+constexpr const char* pid_namespace_of_host = "pid:[4026531836]";
+
 template <class Function>
 bool find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(::dlsym(library, name));
@@ -32,6 +36,15 @@ bool find(void* library, const char* name, Function& function) {
 }
 
 }  // namespace
+
+Pids pids_in(const std::string& pid_namespace) {
+  return pid_namespace == pid_namespace_of_host ? Pids::ours : Pids::of_the_host;
+}
+
+Pids pids_of_driver() {
+  std::error_code unknown;
+  return pids_in(std::filesystem::read_symlink("/proc/self/ns/pid", unknown).string());
+}
 
 struct Nvml::Functions {
   void* library = nullptr;
@@ -71,7 +84,7 @@ void* Nvml::device(const std::string& pci) const {
   return functions_->device_by_pci(pci.c_str(), &device) == success ? device : nullptr;
 }
 
-std::vector<GpuProcess> Nvml::processes(const std::string& pci) const {
+std::vector<GpuProcess> Nvml::processes(const std::string& pci, Pids pids) const {
   void* const gpu = device(pci);
   std::vector<ProcessInfo> found;
   int answer = insufficient_size;
@@ -83,10 +96,10 @@ std::vector<GpuProcess> Nvml::processes(const std::string& pci) const {
   std::vector<GpuProcess> out;
   if (answer != success) return out;
   for (const ProcessInfo& p : found)
-    if (p.pid != static_cast<unsigned>(::getpid()))
+    if (pids == Pids::of_the_host || p.pid != static_cast<unsigned>(::getpid()))
       out.push_back({.pid = p.pid,
                      .memory = Bytes{p.memory_bytes == memory_unknown ? 0 : p.memory_bytes},
-                     .name = name_of_process(p.pid)});
+                     .name = pids == Pids::ours ? name_of_process(p.pid) : std::string()});
   return out;
 }
 

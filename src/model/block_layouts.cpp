@@ -23,7 +23,7 @@ LayerInside::LayerInside(const ModelGraph& g, std::byte* base) {
   attention = layout.take_values(g.activations, s.rows * s.h);
   lse = layout.take<float>(attention_shape(g).lse_elements());
   middle = layout.take_values(g.activations, s.rows * s.h);
-  pre = layout.take_values(g.activations, s.rows * s.inner);
+  pre = layout.take_values(g.activations, mlp_gradient_elements(g));
   bytes = layout.bytes();
 }
 
@@ -52,7 +52,7 @@ LayerBackwardWorkspace::LayerBackwardWorkspace(const ModelGraph& g, std::byte* b
     dpre = LayerInside(g, inside).pre;
   } else {
     inside = nullptr;
-    dpre = layout.take_values(g.activations, s.rows * s.inner);
+    dpre = layout.take_values(g.activations, mlp_gradient_elements(g));
   }
   bytes = layout.bytes();
 }

@@ -20,6 +20,15 @@ inline AttentionShape attention_shape(const ModelGraph& g) {
           .kv_heads = g.config.kv_heads()};
 }
 
+// Of the gradient inside the MLP, which is dead where attention's backward begins: [R, I], or [R, 2I].
+inline u64 mlp_gradient_elements(const ModelGraph& g) {
+  const u64 parts = style(g.config.family) == LayerStyle::gpt2 ? 1 : 2;
+  return parts * g.batch.rows() * g.config.inner();
+}
+inline Bytes attention_scratch(const ModelGraph& g) {
+  return Bytes{values_bytes(mlp_gradient_elements(g), g.activations)};
+}
+
 inline RotaryShape rotary_shape(const ModelGraph& g) {
   return {.rows = static_cast<u32>(g.batch.rows()),
           .tokens = g.batch.tokens,

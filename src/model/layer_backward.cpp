@@ -148,7 +148,8 @@ void attention_half_backward(const Backward& s) {
        .lse = s.inside.lse,
        .dout = s.workspace.narrow,
        .dqkv = dqkv,
-       .dropout = dropout_of(s.c, DropoutSite::attention, s.c.graph.config.attention_dropout)});
+       .dropout = dropout_of(s.c, DropoutSite::attention, s.c.graph.config.attention_dropout),
+       .scratch = {s.workspace.dpre.data, attention_scratch(s.c.graph).value}});
   layer_norm_of(s.c, s.w, LayerNormSite::ln_1,
                 {.x = s.b.input, .y = s.workspace.norm, .mean = s.workspace.mean, .rstd = s.workspace.rstd});
   gradients(s, c_attn, s.workspace.norm, dqkv);

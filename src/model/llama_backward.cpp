@@ -137,7 +137,8 @@ void attention_half_backward(const Backward& s) {
        .dout = s.workspace.narrow,
        .dqkv = dqkv,
        .starts = s.b.starts,
-       .dropout = dropout_of(s.c, DropoutSite::attention, s.config().attention_dropout)});
+       .dropout = dropout_of(s.c, DropoutSite::attention, s.config().attention_dropout),
+       .scratch = {s.workspace.dgate_up.data, attention_scratch(s.c.graph).value}});
   rotary_gradient(s, dqkv);
   llama_norm(s.c, s.w, input_norm, {.x = s.b.input, .y = s.workspace.norm, .rstd = s.workspace.rstd});
   gradients(s, qkv, s.workspace.norm, dqkv, s.workspace.narrow);

@@ -24,7 +24,7 @@ LlamaInside::LlamaInside(const ModelGraph& g, std::byte* base) {
   attention = layout.take_values(g.activations, s.rows * s.queries);
   lse = layout.take<float>(attention_shape(g).lse_elements());
   middle = layout.take_values(g.activations, s.rows * s.h);
-  gate_up = layout.take_values(g.activations, s.rows * 2 * s.inner);
+  gate_up = layout.take_values(g.activations, mlp_gradient_elements(g));
   bytes = layout.bytes();
 }
 
@@ -54,7 +54,7 @@ LlamaBackwardWorkspace::LlamaBackwardWorkspace(const ModelGraph& g, std::byte* b
     dgate_up = LlamaInside(g, inside).gate_up;
   } else {
     inside = nullptr;
-    dgate_up = layout.take_values(g.activations, s.rows * 2 * s.inner);
+    dgate_up = layout.take_values(g.activations, mlp_gradient_elements(g));
   }
   bytes = layout.bytes();
 }

@@ -92,14 +92,19 @@ void run(const LayerProduct& p, const ProductArrays& a, Values result, Kernels& 
 
 struct AttentionArrays {
   Values qkv, out, dout, dqkv, peak;
+  Values mlp;  // its gradient in a GPT layer of this width: what attention's backward may overwrite
   float* lse = nullptr;
 };
+u64 mlp_elements(const AttentionWork& work) {
+  return u64{work.shape.sequences} * work.shape.tokens * 4 * work.shape.hidden();
+}
 AttentionArrays lay_out(const AttentionWork& work, Layout& layout) {
   const u64 rows = u64{work.shape.sequences} * work.shape.tokens, h = work.shape.hidden();
   const auto take = [&](u64 elements) { return layout.take(elements, work.precision); };
   AttentionArrays a{
       .qkv = take(3 * rows * h), .out = take(rows * h), .dout = take(rows * h), .dqkv = take(3 * rows * h)};
   a.lse = layout.take(work.shape.lse_elements(), Precision::fp32).fp32();
+  a.mlp = take(mlp_elements(work));
   a.peak = take(3 * u64{work.peak_side} * work.peak_side);
   return a;
 }
@@ -198,7 +203,8 @@ Result<AttentionResult> bench_attention(MeasuredDevice& device, const AttentionW
                                 .lse = a.lse,
                                 .dout = a.dout,
                                 .dqkv = a.dqkv,
-                                .dropout = {}});
+                                .dropout = {},
+                                .scratch = {a.mlp.data, values_bytes(mlp_elements(work), work.precision)}});
   };
   std::vector<BenchRow> rows{{.name = "forward"}, {.name = "backward"}, {.name = "both"}, {.name = "peak"}};
   TRY(measure_rounds({device, options.now, options.slice_seconds}, options.repetitions, rows,

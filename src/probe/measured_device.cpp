@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
-#include "kernels/gradient.h"
+#include "kernels/uniform_values.h"
 #include "probe/timing.h"
-#include "tidepool/mix_bits.h"
 
 namespace tidepool {
 namespace {
@@ -15,21 +13,6 @@ const MeasuredGpus* registered = nullptr;
 
 constexpr u64 fill_piece_bytes = 16 * mib;
 constexpr u64 calls_max = u64{1} << 20;
-
-float uniform(u64 i, float scale) {
-  const u64 bits = mix_bits((i + 1) * golden_gamma) >> 40;  // 24
-  return scale * (static_cast<float>(bits) / static_cast<float>(1 << 23) - 1.0f);
-}
-
-void make_numbers(std::span<std::byte> out, Precision precision, float scale) {
-  const u64 width = values_bytes(1, precision);
-  for (u64 i = 0; i < out.size() / width; ++i) {
-    const float value = uniform(i, scale);
-    const u16 half = bf16_from_float(value);
-    const void* from = precision == Precision::fp32 ? static_cast<const void*>(&value) : &half;
-    std::memcpy(out.data() + i * width, from, width);
-  }
-}
 
 }  // namespace
 
@@ -44,7 +27,7 @@ Result<void> fill_device(MeasuredDevice& device, std::span<std::byte> memory, Pr
                          float scale) {
   const std::span<std::byte> host =
       device.host_memory().first(std::min({device.host_memory().size(), memory.size(), fill_piece_bytes}));
-  make_numbers(host, precision, scale);
+  make_uniform(host, precision, scale);
   for (u64 at = 0; at < memory.size(); at += host.size()) {
     const u64 bytes = std::min(host.size(), memory.size() - at);
     device.copy_h2d(memory.subspan(at, bytes), host.first(bytes));

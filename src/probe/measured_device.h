@@ -14,12 +14,13 @@
 namespace tidepool {
 
 struct MeasuredFacts {
-  std::string name;      // as its maker calls it
-  bool gpu = true;       // false: the cores, in the host's memory
-  u32 count = 1;         // GPUs of this name that the program sees
-  Bytes memory{};        // of the card
-  u32 processors = 0;    // that share a product's outputs; 0: not known
-  bool has_bf16 = true;  // products of bf16; GPUs have them from sm_80 on
+  std::string name;         // as its maker calls it
+  bool gpu = true;          // false: the cores, in the host's memory
+  u32 count = 1;            // GPUs of this name that the program sees
+  Bytes memory{};           // of the card
+  u32 processors = 0;       // that share a product's outputs; 0: not known
+  bool has_bf16 = true;     // products of bf16; GPUs have them from sm_80 on
+  std::string attention{};  // what makes it, "cuDNN 9.19.0"; empty where our own kernels do
 };
 
 // What is called on a GPU is handed over and returns at once: kernels run one after the other, copies of each
@@ -65,8 +66,7 @@ class MeasuredGpus {
 void register_measured_gpus(const MeasuredGpus&);
 const MeasuredGpus* measured_gpus();  // null: this program was built without
 
-// Numbers as products meet them, in [-scale, scale): a GPU that multiplies constants draws less power, and so
-// runs faster, than one at work. REQUIRES: nothing is under way.
+// With make_uniform's numbers. REQUIRES: nothing is under way.
 Result<void> fill_device(MeasuredDevice&, std::span<std::byte> memory, Precision, float scale);
 
 using Clock = std::function<double()>;  // seconds; tests bring their own

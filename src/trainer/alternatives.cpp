@@ -270,8 +270,9 @@ class Alternatives {
     if (config_.train.precision != Precision::fp32) return std::nullopt;
     Config changed = config_;
     changed.train.precision = Precision::bf16;
+    if (!check_precision(changed)) changed.train.precision = Precision::fp16;
     if (!fits("weights in 16 bits", changed)) return std::nullopt;
-    return Change{{{"train.precision", "bf16"}}, ""};
+    return Change{{{"train.precision", std::string(name(changed.train.precision))}}, ""};
   }
 
   const Config& config_;

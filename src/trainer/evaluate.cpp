@@ -156,7 +156,8 @@ Result<Evaluation> evaluate_model(const EvaluateRequest& request) {
   TRY_ASSIGN(EvaluationPlace place, find_evaluation_place(request));
   Config& config = place.config;
   config.memory.swap_dir = place.swap_dir;
-  if (const std::string line = resolve_executor(config); !line.empty()) request.note(line);
+  TRY_ASSIGN(const std::string executor, resolve_executor(config));
+  if (!executor.empty()) request.note(executor);
   make_forward_only(config, request.note);
   TRY_ASSIGN(const HeldOut held_out,
              HeldOut::open(config, {.quiet = request.quiet, .kept_model = place.of_run}));

@@ -19,7 +19,7 @@ std::string one_device(Config config, const std::function<void(const std::string
   const std::vector<u32> gpus = config.machine.gpus();
   if (gpus.empty()) return "cpu";
   config.machine.executor = fmt::format("cuda:{}", gpus.front());
-  const Result<void> usable = check_executor(config);
+  const Result<void> usable = check_gpus(config);
   if (usable) return config.machine.executor;
   note("the cores compute, where the run had a GPU: " + usable.error().message);
   return "cpu";
@@ -46,6 +46,7 @@ void make_forward_only(Config& config, const std::function<void(const std::strin
 }
 
 Result<ForwardPlan> plan_forward(const Config& config) {
+  TRY(check_executor(config));
   TRY_ASSIGN(ModelGraph graph, make_graph(config));
   for (Window& window : graph.windows) window.trainable = false;
   TRY_ASSIGN(const Bytes disk, disk_budget(config));

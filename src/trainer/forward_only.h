@@ -26,7 +26,7 @@ struct ForwardPlan {
   ModelGraph graph;
   Plan plan;
 };
-// Errors: as make_plan, and of a disk that is short.
+// Errors: as check_executor and make_plan, and of a disk that is short.
 Result<ForwardPlan> plan_forward(const Config&);
 
 // Of a checkpoint or a model directory. Returns the names of tensors that the model has no use for; errors as

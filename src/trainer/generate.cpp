@@ -94,7 +94,8 @@ Result<Trained> find_trained(const GenerateRequest& request) {
   config.train.per_device_train_batch_size = 1;
   config.train.gradient_accumulation_steps = 1;
   config.data.packing = false;
-  if (const std::string line = resolve_executor(config); !line.empty()) request.note(line);
+  TRY_ASSIGN(const std::string executor, resolve_executor(config));
+  if (!executor.empty()) request.note(executor);
   make_forward_only(config, request.note);
   return out;
 }

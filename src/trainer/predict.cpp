@@ -7,6 +7,7 @@
 
 #include "machine/wake_up.h"
 #include "tidepool/median.h"
+#include "trainer/measure_peak.h"
 
 namespace tidepool {
 namespace {
@@ -18,19 +19,6 @@ constexpr u32 samples_of_small_ops = 15;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// Best time of a call, over about sample_seconds.
-template <class Fn>
-Result<double> seconds_of(Fn&& fn) {
-  TRY(fn());
-  double best = 1e30;
-  for (const double begin = now(); now() - begin < sample_seconds;) {
-    const double at = now();
-    TRY(fn());
-    best = std::min(best, now() - at);
-  }
-  return best;
 }
 
 // The first op of a kind that works on a block, with its inside kept or not.
@@ -132,35 +120,6 @@ Result<double> measure_memory(Session& session) {
   }
   TRY_ASSIGN(const double seconds, op_seconds(session, largest));
   return static_cast<double>(most) / seconds;
-}
-
-// What "% of peak" is a percentage of: a plain product, in memory that is there anyway. Beyond these sizes
-// the rate hardly grows.
-Result<double> measure_peak(Session& session) {
-  constexpr u64 side_of_cores = 1024, side_of_gpus = 8192, side_least = 64;
-  Devices& devices = session.devices();
-  const Precision precision = session.graph().activations;
-  const auto bytes = [&](u64 n) { return values_bytes(n * n, precision); };
-  u64 n = devices.host_reaches_memory() ? side_of_cores : side_of_gpus;
-  while (n > side_least && 3 * bytes(n) > devices.memory().size()) n /= 2;
-  if (3 * bytes(n) > devices.memory().size()) return 0.0;
-  const Values x{devices.memory().data(), precision};
-  Kernels& kernels = devices.kernels();
-  kernels.zero(reinterpret_cast<float*>(x.data), 3 * bytes(n) / sizeof(float));
-  const u32 side = static_cast<u32>(n);
-  const Matmul product{.m = side,
-                       .n = side,
-                       .k = side,
-                       .x = x,
-                       .weight = x.at(n * n),
-                       .bias = {},
-                       .y = x.at(2 * n * n),
-                       .dropout = {}};
-  TRY_ASSIGN(const double seconds, seconds_of([&] {
-               kernels.matmul(product);
-               return kernels.finish();
-             }));
-  return 2.0 * static_cast<double>(n * n * n) / seconds;
 }
 
 // Small ops reach less than large ones, so what is timed is as large as the plan's: the size up to which half

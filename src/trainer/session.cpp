@@ -121,7 +121,7 @@ std::string plan_text(const Config& config, const Plan& plan) {
   return text.replace(at, budget.size(), "disk budget auto");
 }
 
-Result<void> check_executor(const Config& config) {
+Result<void> check_gpus(const Config& config) {
   const std::vector<u32> gpus = config.machine.gpus();
   if (gpus.empty()) return {};
   if (gpu_backend() == nullptr)
@@ -135,15 +135,32 @@ Result<void> check_executor(const Config& config) {
   return {};
 }
 
-std::string resolve_executor(Config& config) {
+Result<void> check_precision(const Config& config) {
+  const std::vector<u32> gpus = config.machine.gpus();
+  if (gpus.empty() || gpu_backend() == nullptr) return {};
+  const std::string why_not = gpu_backend()->why_not_in(config.train.precision, gpus);
+  if (!why_not.empty()) return Error{ErrorKind::usage, why_not};
+  return {};
+}
+
+Result<void> check_executor(const Config& config) {
+  TRY(check_gpus(config));
+  return check_precision(config);
+}
+
+// A GPU that lacks the precision is not passed over: who has one wants to be told how to use it.
+Result<std::string> resolve_executor(Config& config) {
   std::string& executor = config.machine.executor;
-  if (executor != "auto") return {};
+  if (executor != "auto") return std::string();
   executor = "cuda";
-  const Result<void> usable = check_executor(config);
-  if (usable) return "machine.executor=auto: the first GPU computes";
+  const Result<void> usable = check_gpus(config);
+  if (usable) {
+    TRY(check_precision(config));
+    return std::string("machine.executor=auto: the first GPU computes");
+  }
   executor = "cpu";
   return gpu_backend() == nullptr
-             ? "machine.executor=auto: the cores compute; this program was built without CUDA"
+             ? std::string("machine.executor=auto: the cores compute; this program was built without CUDA")
              : "machine.executor=auto: the cores compute; " + usable.error().message;
 }
 

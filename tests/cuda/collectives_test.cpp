@@ -152,6 +152,19 @@ TEST_F(CollectivesTest, CutsComeToAllDevices) {
 }
 
 #ifdef CUDA_EMULATED
+// It would pass for an error of the kernels that the thread starts next.
+TEST_F(CollectivesTest, WhatIsNotDoneYetIsNoErrorOfTheThread) {
+  tidepool::testing::change_timing(2, 3);  // streams run late: none is done when it is first asked
+  ASSERT_TRUE(start());
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  GatheredCuts cut{.owner = 0, .from = staging_[0]->bytes(), .to = {}};
+  for (u32 d = 1; d < devices_; ++d) cut.to[d] = staging_[d]->bytes().data();
+  ASSERT_TRUE(collectives_->all_gather({&cut, 1}));
+  EXPECT_TRUE(collectives_->check());
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  synchronize();
+}
+
 TEST_F(CollectivesTest, AFirstExchangeThatNeverEndsIsGivenUp) {
   emulated_cuda::set_faults({.exchange = 2, .exchange_error = 0});
   const auto started = start(Nanos{20'000'000});

@@ -4,6 +4,7 @@
 #include "kernels/cuda/quad_pairs.h"
 #include "kernels/cuda/tensor_core.h"
 #include "tests/cuda/cuda_fixture.h"
+#include "tests/support/gpu_precision.h"
 
 namespace tidepool::test {
 namespace {
@@ -11,6 +12,8 @@ namespace {
 using namespace cuda;
 
 using CudaDeviceTest = CudaTest;
+
+constexpr int capability_of_matrices = 75;  // sm_70 has those of quad pairs alone
 
 __global__ void shuffle_kernel(i32* y) {
   const i32 lane = static_cast<i32>(lane_index());
@@ -108,7 +111,8 @@ void expect_products(Precision precision, cudaStream_t stream) {
 }
 
 TEST_F(CudaDeviceTest, MatrixInstructionsMultiply) {
-  expect_products<Bf16>(Precision::bf16, stream_);
+  if (gpu_capability() < capability_of_matrices) GTEST_SKIP() << "this GPU has not the instruction";
+  if (gpu_multiplies(Precision::bf16)) expect_products<Bf16>(Precision::bf16, stream_);
   expect_products<Fp16>(Precision::fp16, stream_);
 }
 
@@ -184,6 +188,7 @@ __global__ void transposed_kernel(const u16* in, u32* out) {
 }
 
 TEST_F(CudaDeviceTest, MatricesAreTransposedOnTheWay) {
+  if (gpu_capability() < capability_of_matrices) GTEST_SKIP() << "this GPU has not the instruction";
   std::vector<u16> in(256);
   for (u32 i = 0; i < 256; ++i) in[i] = static_cast<u16>(i);
   const DeviceArray from(in.data(), 512), to(512);

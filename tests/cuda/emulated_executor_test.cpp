@@ -103,12 +103,12 @@ TEST_F(EmulatedExecutor, StepsTakeNoMemory) {
 TEST_F(EmulatedExecutor, AutoIsTheGpuWhereThereIsOne) {
   Config config = gpu_config(dir_);
   config.machine.executor = "auto";
-  EXPECT_THAT(resolve_executor(config), HasSubstr("the first GPU computes"));
+  EXPECT_THAT(resolve_executor(config).value(), HasSubstr("the first GPU computes"));
   EXPECT_EQ(config.machine.executor, "cuda");
-  EXPECT_EQ(resolve_executor(config), "") << "what a person named stays";
+  EXPECT_EQ(resolve_executor(config).value(), "") << "what a person named stays";
   emulated_cuda::reset({.devices = 0});
   config.machine.executor = "auto";
-  EXPECT_THAT(resolve_executor(config), HasSubstr("the cores compute; "));
+  EXPECT_THAT(resolve_executor(config).value(), HasSubstr("the cores compute; "));
   EXPECT_EQ(config.machine.executor, "cpu");
 }
 
@@ -287,6 +287,28 @@ TEST_F(EmulatedFaultAtRest, StateOnTheDevice) {
   break_next(cudaErrorIllegalAddress);
   expect(session_->executor().read_home(chunk, content), {"reading", "device 0 d2h", "MiB"});
   EXPECT_TRUE(session_->executor().write_home(chunk, content));
+}
+
+// A device tells of its failure late, to any lane: the op that it befell is among those named.
+TEST_F(EmulatedFault, NamesTheOpThatFailed) {
+  Config config = gpu_config(dir_);
+  config.train.max_steps = 4;
+  config.output.save_steps = 1;
+  ::setenv("NVTX_INJECTION64_PATH", "/nonexistent", 1);
+  u32 named = 0;
+  for (const int operation : {3, 20, 41, 77, 120, 160}) {
+    config.output.dir = dir_ / std::to_string(operation);
+    emulated_cuda::reset({.seed = static_cast<u64>(operation), .jitter_us_max = 200});
+    const auto report = testing::run_into_faults(
+        config, {.operation = operation, .operation_error = cudaErrorIllegalAddress});
+    emulated_cuda::clear_failure();
+    ASSERT_FALSE(report);
+    const std::string range = emulated_cuda::range_of_failure();  // empty: a wait or a mark between ops
+    EXPECT_THAT(report.error().message, HasSubstr(range));
+    named += range.empty() ? 0 : 1;
+  }
+  ::unsetenv("NVTX_INJECTION64_PATH");
+  EXPECT_GE(named, 2u);
 }
 
 // At some op after the second checkpoint, however long measuring took before: it is named, and the last

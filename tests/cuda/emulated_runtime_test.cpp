@@ -1,4 +1,5 @@
 // Streams, events, memory and faults of the emulated runtime.
+#include "kernels/cuda/device.h"
 #include "kernels/cuda/launch.h"
 #include "tests/cuda/cuda_fixture.h"
 
@@ -8,6 +9,13 @@ namespace {
 using namespace cuda;
 
 __global__ void add_kernel(u32* x, u32 amount) { *x += amount; }
+
+__global__ void both_shared_kernel(u32* x) {
+  BLOCK_SHARED(u32[1024], sums);
+  u32* const more = dynamic_shared<u32>();
+  sums[0] = 2, more[0] = 3;
+  *x = sums[0] + more[0];
+}
 
 class EmulatedRuntimeTest : public CudaTest {
  protected:
@@ -88,6 +96,21 @@ TEST_F(EmulatedRuntimeTest, AWaitIsForWhatWasRecordedWhenItWasAskedFor) {
   EXPECT_EQ(cudaEventQuery(event_), cudaSuccess);
 }
 
+TEST_F(EmulatedRuntimeTest, NotReadyIsTheThreadsLastErrorToo) {
+  restart({.late_streams = true});
+  const DeviceArray x(4);
+  ASSERT_EQ(cudaMemsetAsync(x.data(), 0, 4, stream_), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(event_, stream_), cudaSuccess);
+  EXPECT_EQ(cudaEventQuery(event_), cudaErrorNotReady);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorNotReady);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  ASSERT_EQ(cudaMemsetAsync(x.data(), 0, 4, other_), cudaSuccess);
+  EXPECT_EQ(cudaStreamQuery(other_), cudaErrorNotReady);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorNotReady);
+  synchronize();
+  EXPECT_EQ(cudaStreamSynchronize(other_), cudaSuccess);
+}
+
 TEST_F(EmulatedRuntimeTest, AnErrorOfTheDeviceStays) {
   emulated_cuda::set_faults({.operation = 1, .operation_error = cudaErrorECCUncorrectable});
   ASSERT_EQ(cudaMemsetAsync(host_, 0, 0, stream_), cudaSuccess);
@@ -140,6 +163,48 @@ TEST_F(EmulatedRuntimeTest, ShapesThatADriverRefusesStopTheProcess) {
   run({.shared_bytes = 227 * 1024});
   synchronize();
   EXPECT_EQ(*x.as<u32>(), 5u);
+}
+
+TEST_F(EmulatedRuntimeTest, StaticAndDynamicSharedMemoryCountTogether) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const DeviceArray x(4);
+  const auto run = [&](u32 shared_bytes) {
+    launch(both_shared_kernel, {.shared_bytes = shared_bytes}, stream_, x.as<u32>());
+    synchronize();
+  };
+  for (const u32 kib_of_block : {48u, 227u}) {  // by default, and what is asked for
+    EXPECT_DEATH(run(kib_of_block * 1024 - 4095), "4096 bytes of static shared memory, .* leaves 4095");
+    run(kib_of_block * 1024 - 4096);
+    EXPECT_EQ(*x.as<u32>(), 5u);
+  }
+}
+
+TEST_F(EmulatedRuntimeTest, AContextThatIsThereKeepsItsFlags) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  restart({.devices = 2});  // streams have started the first
+  const auto start = [] {
+    return cudaInitDevice(1, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid);
+  };
+  EXPECT_DEATH(cudaSetDevice(1) == cudaSuccess ? start() : cudaErrorUnknown,
+               "a context with flags 0 is there");
+  EXPECT_EQ(start(), cudaSuccess);
+  EXPECT_EQ(cudaSetDevice(1), cudaSuccess);
+  EXPECT_EQ(start(), cudaSuccess) << "nothing changes";
+  EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+}
+
+// A kernel that reads there and multiplies by nothing shows all the same.
+TEST_F(EmulatedRuntimeTest, NextToAnAllocationLieNans) {
+  for (const u64 bytes : {u64{64}, u64{66}}) {
+    const DeviceArray x(bytes);
+    const std::byte* const behind = x.data() + bytes;
+    u16 half = 0;
+    float whole = 0, before = 0;
+    std::memcpy(&half, behind, 2), std::memcpy(&whole, behind, 4), std::memcpy(&before, x.data() - 4, 4);
+    EXPECT_TRUE(std::isnan(whole) && std::isnan(before)) << bytes;
+    for (const Precision precision : {Precision::bf16, Precision::fp16})
+      EXPECT_TRUE(std::isnan(value_of_half(half, precision))) << bytes;
+  }
 }
 
 TEST_F(EmulatedRuntimeTest, PageableCopiesStopTheProcess) {

@@ -7,6 +7,7 @@
 #include "kernels/matmul/matmul_cuda.h"
 #include "kernels/matmul/matmul_launch.h"
 #include "tests/cuda/cuda_fixture.h"
+#include "tests/support/gpu_precision.h"
 
 namespace tidepool::test {
 namespace {
@@ -42,7 +43,13 @@ class CudaProductsTest : public CudaTest {
   std::unique_ptr<CudaMatmul> matmul_;
 };
 
-class CudaMatmulTest : public CudaProductsTest, public testing::WithParamInterface<MatmulCase> {};
+class CudaMatmulTest : public CudaProductsTest, public testing::WithParamInterface<MatmulCase> {
+ protected:
+  void SetUp() override {
+    CudaProductsTest::SetUp();
+    if (!gpu_multiplies(GetParam().activations)) GTEST_SKIP() << "this GPU does not multiply bf16";
+  }
+};
 
 // Two roundings of bf16 lie between some results and the CPU's.
 double product_tolerance(Precision p) { return p == Precision::fp32 ? 1e-6 : 8e-3; }
@@ -264,9 +271,9 @@ TEST_F(CudaProductsTest, ALibraryThatCannotStartSaysWhatToDo) {
 
 TEST_F(CudaProductsTest, AProductThatTheLibraryRefusesIsAnErrorAndTheNextGoesOn) {
   create(scratch_default);
-  const Product p({Precision::bf16, Precision::bf16});
-  for (const emulated_cuda::Faults& faults :
-       {emulated_cuda::Faults{.algorithm = 1}, emulated_cuda::Faults{.product = 1}}) {
+  for (const auto& [faults, precision] : {std::pair{emulated_cuda::Faults{.algorithm = 1}, Precision::bf16},
+                                          {emulated_cuda::Faults{.product = 1}, Precision::fp16}}) {
+    const Product p({precision, precision});
     emulated_cuda::set_faults(faults);
     const auto refused = matmul_->matmul(p.on_device(), stream_);
     ASSERT_FALSE(refused);
@@ -274,7 +281,7 @@ TEST_F(CudaProductsTest, AProductThatTheLibraryRefusesIsAnErrorAndTheNextGoesOn)
     const char* status =
         faults.algorithm > 0 ? "CUBLAS_STATUS_NOT_SUPPORTED" : "CUBLAS_STATUS_INTERNAL_ERROR";
     for (const std::string& word : {std::string("cuBLASLt refuses"), fmt::format("{} x {} x {}", n, m, k),
-                                    std::string("bf16"), std::string(status)})
+                                    fmt::format("({0} to {0}", name(precision)), std::string(status)})
       EXPECT_NE(refused.error().message.find(word), std::string::npos) << refused.error().message;
     EXPECT_TRUE(matmul_->matmul(p.on_device(), stream_));
     synchronize();

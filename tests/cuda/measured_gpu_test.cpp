@@ -55,9 +55,10 @@ TEST_F(MeasuredGpuTest, EverythingIsMeasured) {
   EXPECT_NEAR(rates.median("copies.h2d"), 128 * 1024, 1) << "bytes of two pieces in a second";
   EXPECT_NEAR(rates.median("copies.both"), 256 * 1024, 1);
   EXPECT_NEAR(rates.median("device.adam"), 26 * 64 * 1024, 1);
-  for (const std::string& key : {product_key(Precision::fp32, 0), product_key(Precision::bf16, 0),
-                                 std::string(layer_key), std::string(launch_key)})
+  for (const std::string& key :
+       {product_key(Precision::fp32, 0), std::string(layer_key), std::string(launch_key)})
     EXPECT_NE(rates.find(key), nullptr) << key;
+  EXPECT_EQ(rates.find(product_key(Precision::bf16, 0)) != nullptr, device_->facts().has_bf16);
 }
 
 TEST_F(MeasuredGpuTest, NumbersArrive) {
@@ -69,12 +70,14 @@ TEST_F(MeasuredGpuTest, NumbersArrive) {
 }
 
 TEST_F(MeasuredGpuTest, BenchmarksRun) {
+  const Precision precision = layer_precision(device_->facts());
   const auto products = layer_products(16, 32);
-  ASSERT_LE(product_memory(products, Precision::bf16).value, device_->memory().size());
+  ASSERT_LE(product_memory(products, precision).value, device_->memory().size());
   const DeviceBenchOptions options{.repetitions = 1, .now = impatient_clock()};
-  const auto rows = bench_products(*device_, products, Precision::bf16, options);
+  const auto rows = bench_products(*device_, products, precision, options);
   ASSERT_TRUE(rows) << rows.error().message;
   const AttentionWork work{.shape = {.sequences = 1, .tokens = 64, .heads = 2, .head_size = 64},
+                           .precision = precision,
                            .peak_side = 64};
   ASSERT_LE(work.memory().value, device_->memory().size());
   const auto attention = bench_attention(*device_, work, options);

@@ -4,6 +4,7 @@
 
 #include "kernels/kernels_cuda.h"
 #include "tests/cuda/cuda_fixture.h"
+#include "tests/support/gpu_precision.h"
 #include "tests/support/model_runner.h"
 
 namespace tidepool::test {
@@ -45,6 +46,10 @@ struct Losses {
 
 class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelCase> {
  protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (!gpu_multiplies(GetParam().activations)) GTEST_SKIP() << "this GPU does not multiply bf16";
+  }
   static ModelConfig config() {
     if (GetParam().family != Family::gpt2) {
       ModelConfig c = default_model(GetParam().family);

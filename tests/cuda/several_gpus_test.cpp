@@ -6,6 +6,7 @@
 
 #include "executor/cuda/cuda_devices.h"
 #include "tests/support/gpu_config.h"
+#include "tests/support/gpu_precision.h"
 #include "tests/support/placement.h"
 
 namespace tidepool {
@@ -36,6 +37,11 @@ class SeveralGpus : public ::testing::Test {
     EXPECT_GT(report.comm->measured.value, 0u);
   }
 
+  // Of 16 bits, where which does not matter.
+  static Precision half() {
+    return test::gpu_multiplies(Precision::bf16) ? Precision::bf16 : Precision::fp16;
+  }
+
   u32 gpus_ = 0;
   const TrainDir dir_;
 };
@@ -56,6 +62,10 @@ std::string setting_name(const ::testing::TestParamInfo<Setting>& info) {
 
 class SeveralGpusSettings : public SeveralGpus, public ::testing::WithParamInterface<Setting> {
  protected:
+  void SetUp() override {
+    SeveralGpus::SetUp();
+    if (!test::gpu_multiplies(GetParam().precision)) GTEST_SKIP() << "these GPUs do not multiply bf16";
+  }
   Config config(u32 devices, u32 accumulation) const {
     const Setting& s = GetParam();
     Config c = gpu_config(dir_, s.precision, fmt::format("run-{}-{}", devices, accumulation));
@@ -95,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(Settings, SeveralGpusSettings,
                          setting_name);
 
 TEST_F(SeveralGpus, PlacementChangesNoBit) {
-  Config base = gpu_config(dir_, Precision::bf16);
+  Config base = gpu_config(dir_, half());
   base.machine.executor = first_gpus(2);
   base.model.embedding_dropout = base.model.attention_dropout = base.model.residual_dropout = 0.1;
   std::optional<Numbers> first;
@@ -130,7 +140,7 @@ TEST_F(SeveralGpus, LearnAsTheCpuDoes) {
 
 // In whichever order they are named: devices are the plan's, and state on them goes to checkpoints and back.
 TEST_F(SeveralGpus, ACheckpointOfOneGoesOnOnTwo) {
-  Config two = gpu_config(dir_, Precision::bf16, "whole");
+  Config two = gpu_config(dir_, half(), "whole");
   two.memory.home = HomePolicy::device;
   two.machine.executor = fmt::format("cuda:{},0", gpus_ - 1);
   two.train.gradient_accumulation_steps = 1;

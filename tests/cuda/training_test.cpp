@@ -5,6 +5,7 @@
 
 #include "executor/cuda/cuda_devices.h"
 #include "tests/support/gpu_config.h"
+#include "tests/support/gpu_precision.h"
 #include "tests/support/placement.h"
 #include "trainer/generate.h"
 
@@ -27,10 +28,13 @@ class CudaTraining : public ::testing::TestWithParam<Precision> {
   void SetUp() override {
     change_timing(0);
     if (testing::gpus_here() == 0) GTEST_SKIP() << "no GPU here";
+    if (!test::gpu_multiplies(GetParam())) GTEST_SKIP() << "this GPU does not multiply bf16";
   }
 
   const TrainDir dir_;
 };
+
+class CudaTrainingInHalves : public CudaTraining {};
 
 TEST_P(CudaTraining, LearnsAsTheCpuDoes) {
   Config config = gpu_config(dir_, GetParam());
@@ -69,6 +73,35 @@ TEST_P(CudaTraining, PlacementChangesNoBit) {
   }
 }
 
+// Long enough for a library's attention, whose slices lie where the MLP's gradient was.
+TEST_P(CudaTrainingInHalves, AttentionByALibraryChangesNoBitWithPlacement) {
+  Config base = gpu_config(dir_, GetParam());
+  base.model.positions = base.train.sequence_length = 128;
+  base.train.per_device_train_batch_size = 2;
+  base.train.max_steps = 2;
+  base.memory.budgets.device = Bytes{96 * mib};
+  std::optional<Numbers> first;
+  u64 seed = 0;
+  for (const RecomputePolicy recompute : {RecomputePolicy::recompute, RecomputePolicy::keep}) {
+    for (const HomePolicy home : {HomePolicy::device, HomePolicy::host}) {
+      Config config = base;
+      config.train.recompute = recompute;
+      config.memory.home = home;
+      change_timing(seed++);
+      testing::load_cudnn();
+      const auto report = testing::run(config);
+      ASSERT_TRUE(report) << report.error().message;
+#ifdef CUDA_EMULATED
+      const auto calls = emulated_cuda::calls();
+      EXPECT_GT(std::ranges::count(calls, emulated_cuda::CallKind::attention, &emulated_cuda::Call::kind), 0);
+#endif
+      if (!first) first = numbers_of(*report);
+      EXPECT_EQ(numbers_of(*report), *first);
+      std::filesystem::remove_all(config.output.dir);
+    }
+  }
+}
+
 // State that rests on the device goes to checkpoints and comes back, also to where it is somewhere else.
 TEST_P(CudaTraining, GoesOnElsewhere) {
   Config config = gpu_config(dir_, GetParam(), "whole");
@@ -97,9 +130,13 @@ TEST_P(CudaTraining, WritesText) {
   EXPECT_TRUE(notes.empty()) << notes[0];
 }
 
+std::string precision_of(const ::testing::TestParamInfo<Precision>& info) {
+  return std::string(name(info.param));
+}
 INSTANTIATE_TEST_SUITE_P(Precisions, CudaTraining,
-                         ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
-                         [](const auto& info) { return std::string(name(info.param)); });
+                         ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16), precision_of);
+INSTANTIATE_TEST_SUITE_P(Precisions, CudaTrainingInHalves,
+                         ::testing::Values(Precision::bf16, Precision::fp16), precision_of);
 
 }  // namespace
 }  // namespace tidepool

@@ -41,6 +41,7 @@ void BlockRunner::start(const Grid& grid, uint3 block, const std::function<void(
   shared_.assign(static_shared_bytes_max + grid.dynamic_shared_bytes + shared_slack_bytes, poison);
   statics_.clear();
   statics_end_ = 0;
+  statics_max_ = grid.shared_bytes_max - std::min(grid.dynamic_shared_bytes, grid.shared_bytes_max);
 }
 
 void BlockRunner::run(const Grid& grid, uint3 block, std::uint64_t seed,
@@ -147,6 +148,9 @@ std::byte* BlockRunner::static_shared(const void* key, std::size_t bytes, std::s
   }
   const std::size_t offset = (statics_end_ + alignment - 1) / alignment * alignment;
   if (offset + bytes > static_shared_bytes_max) fail("more than 48 KiB of static shared memory");
+  if (offset + bytes > statics_max_)
+    fail(fmt::format("{} bytes of static shared memory, where the dynamic leaves {}: CUDA refuses the launch",
+                     offset + bytes, statics_max_));
   statics_.push_back({key, offset});
   statics_end_ = offset + bytes;
   return shared_.data() + offset;

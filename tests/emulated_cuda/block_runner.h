@@ -76,6 +76,7 @@ class BlockRunner {
   std::vector<std::byte> shared_;                                                    // static, then dynamic
   std::vector<StaticVariable> statics_;
   std::size_t statics_end_ = 0;
+  std::size_t statics_max_ = 0;  // what dynamic shared memory leaves
   DeviceThread* running_ = nullptr;
 };
 

@@ -14,14 +14,20 @@ struct Options {
   std::uint64_t seed = 1;      // of block order, thread order and jitter
   unsigned jitter_us_max = 0;  // a stream sleeps up to this before some of its operations
   bool late_streams = false;   // a stream runs an operation only once somebody waits for it
+  double operation_us = 0;     // what a kernel or a copy takes by the clock of events; 0: as long as it took
   int devices = 1;
   int major = 9, minor = 0;  // compute capability
   int multiprocessors = 132;
   std::size_t device_memory_bytes = std::size_t{16} << 30;
   std::size_t taken_by_others_bytes = 0;
+  std::size_t graph_node_bytes = 10 << 10;    // of device memory: a node of an instantiated graph
   std::size_t shared_bytes_max = 227 * 1024;  // dynamic, per block, after cudaFuncSetAttribute
   int driver_version = 13000;
   int nccl_version = 21903;
+  bool cudnn = false;  // can be loaded
+  int cudnn_version = 91900;
+  bool cudnn_deterministic = true;  // it has an engine that is, behind one that is not
+  bool cudnn_keeps_ds = true;       // its backward needs the memory for that
 };
 
 // Each number counts calls from now on, 1 the next; 0 never.
@@ -35,7 +41,11 @@ struct Faults {
   int algorithm = 0;                     // cuBLASLt finds none for a product: CUBLAS_STATUS_NOT_SUPPORTED
   int product = 0;                       // cuBLASLt refuses one: CUBLAS_STATUS_INTERNAL_ERROR, none of CUDA's
   cudaError_t every_call = cudaSuccess;  // cudaErrorInsufficientDriver, cudaErrorNoDevice, ...
+  int attention_plan = 0;                // cuDNN has no engine after all: CUDNN_STATUS_NOT_SUPPORTED
+  int attention = 0;                     // cuDNN refuses to run one: CUDNN_STATUS_EXECUTION_FAILED
   int group = 0;                         // ncclGroupEnd: ncclUnhandledCudaError, and nothing is done
+  int capture = 0;                       // work under capture: refused, and the capture is spoilt
+  int instantiation = 0;                 // of a graph: cudaErrorMemoryAllocation
   int exchange = 0;                      // a group's: never ends, and is then told by
   int exchange_error = 6;                // ncclCommGetAsyncError: ncclRemoteError
 };
@@ -51,6 +61,7 @@ enum class CallKind {
   set,
   launch,
   matmul,
+  attention,
   host_function,
   broadcast,
   send,
@@ -60,6 +71,8 @@ enum class CallKind {
   event_synchronize,
   stream_synchronize,
   device_synchronize,
+  graph_instantiate,
+  graph_launch,
 };
 
 // Streams and events are numbered from 1 in the order in which they are made; 0 is none.
@@ -70,14 +83,20 @@ struct Call {
   const void* to = nullptr;  // of launches the kernel
   const void* from = nullptr;
   std::size_t bytes = 0;
-  dim3 grid, block;  // of launches
+  dim3 grid, block;       // of launches
+  std::size_t nodes = 0;  // of graphs
+  bool captured = false;  // into a graph, and not run
 };
 
-// As after start. Stops the process if streams, events, communicators or memory are left: a leak of the test
-// before.
+// As after start. Stops the process if streams, events, graphs, communicators or memory are left: a leak of
+// the test before.
 void reset(const Options& = {});
 void set_faults(const Faults&);
+// What a profiler would have shown around the call whose operation failed; empty if nothing.
+std::string range_of_failure();
 void clear_failure();  // the sticky error, so that a test can take down what it built
+
+bool has_context(int device);  // it was set or started
 
 std::vector<Call> calls();  // since reset() or clear_calls(), in the order in which the host made them
 void clear_calls();
@@ -86,6 +105,7 @@ unsigned number_of(cudaEvent_t);
 
 struct Live {
   std::size_t device_allocations = 0, host_allocations = 0, streams = 0, events = 0, communicators = 0;
+  std::size_t graphs = 0;  // instantiated or not
   std::size_t device_bytes = 0, device_bytes_peak = 0;
   bool operator==(const Live&) const = default;
 };

@@ -194,7 +194,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t o, c
   require_aligned(d, chosen.align_d, "d");
   Runtime& r = runtime();
   Lock lock(r.mutex);
-  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) {
+  if (const cudaError_t error = entry_error(lock, stream); error != cudaSuccess) {
     return returned(error), CUBLAS_STATUS_EXECUTION_FAILED;
   }
   if (fires(r.faults.product)) return CUBLAS_STATUS_INTERNAL_ERROR;

@@ -11,7 +11,8 @@ namespace emulated_cuda {
 struct Grid {
   dim3 grid, block;
   std::size_t dynamic_shared_bytes = 0;
-  std::uint64_t seed = 0;  // of the order of blocks, and of threads between waits
+  std::size_t shared_bytes_max = 0;  // of a block, static and dynamic together
+  std::uint64_t seed = 0;            // of the order of blocks, and of threads between waits
 };
 
 // Every block once, in shuffled order: a kernel that needs blocks in order, or at once, fails.

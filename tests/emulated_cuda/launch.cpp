@@ -17,6 +17,14 @@ bool within(dim3 d, unsigned x, unsigned y, unsigned z) {
   return d.x >= 1 && d.y >= 1 && d.z >= 1 && d.x <= x && d.y <= y && d.z <= z;
 }
 
+// Of a block's shared memory. Who asked for more dynamic than the default may have all that the device
+// grants; what of it is static shows when a block runs.
+std::size_t shared_bytes_of_block(const Runtime& r, const void* kernel) {
+  const auto limit = r.shared_limits.find({current_device(), kernel});
+  const bool raised = limit != r.shared_limits.end() && limit->second > shared_bytes_default;
+  return raised ? r.options.shared_bytes_max : shared_bytes_default;
+}
+
 cudaError_t refusal(Runtime& r, const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes) {
   if (fires(r.faults.launch)) return r.faults.launch_error;
   if (!within(grid, grid_x_max, grid_yz_max, grid_yz_max)) return cudaErrorInvalidConfiguration;
@@ -33,7 +41,7 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared
                    std::function<void()> thread) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
-  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  if (const cudaError_t error = entry_error(lock, stream); error != cudaSuccess) return returned(error);
   require_stream(stream);
   if (stream->device != current_device()) {
     fail(fmt::format("a kernel on a stream of device {} while device {} is set", stream->device,
@@ -42,6 +50,8 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared
   if (const cudaError_t error = refusal(r, kernel, grid, block, shared_bytes); error != cudaSuccess) {
     return returned(error);
   }
+  // A kernel is loaded when it is first launched, which waits for the device and takes memory.
+  if (r.loaded.insert({stream->device, kernel}).second && stream->capture) return returned(spoil(*stream));
   r.calls.push_back({.kind = CallKind::launch,
                      .device = stream->device,
                      .stream = stream->number,
@@ -49,9 +59,13 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared
                      .bytes = shared_bytes,
                      .grid = grid,
                      .block = block});
-  const std::uint64_t seed = tidepool::mix_bits(r.options.seed + r.calls.size());
+  const Grid launched{.grid = grid,
+                      .block = block,
+                      .dynamic_shared_bytes = shared_bytes,
+                      .shared_bytes_max = shared_bytes_of_block(r, kernel),
+                      .seed = tidepool::mix_bits(r.options.seed + r.calls.size())};
   enqueue(lock, stream, [=, thread = std::move(thread)] {
-    run_grid({.grid = grid, .block = block, .dynamic_shared_bytes = shared_bytes, .seed = seed}, thread);
+    run_grid(launched, thread);
     check_red_zones();
   });
   return cudaSuccess;

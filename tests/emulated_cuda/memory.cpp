@@ -12,15 +12,25 @@ namespace emulated_cuda {
 namespace {
 
 constexpr std::size_t zone_bytes = 256;  // also what cudaMalloc aligns to
-constexpr int zone_byte = 0xfb;          // NaNs, other ones than of memory never written
 constexpr int poison_byte = 0xff;
 
 std::byte* pointer_of(std::uintptr_t address) { return reinterpret_cast<std::byte*>(address); }
 std::uintptr_t address_of(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
 std::size_t padded(std::size_t bytes) { return (bytes + zone_bytes - 1) / zone_bytes * zone_bytes; }
 
+// 0xfffb by even address: a NaN in every precision, another one than of memory never written.
+std::byte zone_byte(const std::byte* at) {
+  return address_of(at) % 2 == 0 ? std::byte{0xfb} : std::byte{0xff};
+}
+
 bool clean(const std::byte* zone, std::size_t bytes) {
-  return std::all_of(zone, zone + bytes, [](std::byte b) { return b == static_cast<std::byte>(zone_byte); });
+  for (const std::byte* at = zone; at < zone + bytes; ++at)
+    if (*at != zone_byte(at)) return false;
+  return true;
+}
+
+void make_zone(std::byte* zone, std::size_t bytes) {
+  for (std::byte* at = zone; at < zone + bytes; ++at) *at = zone_byte(at);
 }
 
 void check_zones(std::uintptr_t address, const Allocation& a) {
@@ -38,9 +48,9 @@ void* allocate(std::size_t bytes, MemoryKind kind) {
   auto* base = static_cast<std::byte*>(std::aligned_alloc(zone_bytes, padded(bytes) + 2 * zone_bytes));
   if (base == nullptr) return nullptr;
   std::byte* begin = base + zone_bytes;
-  std::memset(base, zone_byte, zone_bytes);
+  make_zone(base, zone_bytes);
   std::memset(begin, poison_byte, bytes);
-  std::memset(begin + bytes, zone_byte, padded(bytes) - bytes + zone_bytes);
+  make_zone(begin + bytes, padded(bytes) - bytes + zone_bytes);
   runtime().memory[address_of(begin)] = {bytes, kind, current_device()};
   return begin;
 }
@@ -49,6 +59,8 @@ cudaError_t release(void* p, MemoryKind kind, CallKind call) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
   if (p == nullptr) return cudaSuccess;
+  if (const cudaError_t error = unsafe_entry_error(lock); error == cudaErrorStreamCaptureUnsupported)
+    return returned(error);
   const auto found = r.memory.find(address_of(p));
   if (found == r.memory.end() || found->second.kind != kind) return returned(cudaErrorInvalidValue);
   check_zones(found->first, found->second);
@@ -57,13 +69,6 @@ cudaError_t release(void* p, MemoryKind kind, CallKind call) {
   r.memory.erase(found);
   std::free(static_cast<std::byte*>(p) - zone_bytes);
   return returned(entry_error(lock));
-}
-
-std::size_t free_bytes_of(const Runtime& r, int device) {
-  const auto used = r.device_bytes.find(device);
-  const std::size_t taken =
-      r.options.taken_by_others_bytes + (used == r.device_bytes.end() ? 0 : used->second);
-  return r.options.device_memory_bytes - std::min(taken, r.options.device_memory_bytes);
 }
 
 // Null, or why a copy between these is not one of ours.
@@ -111,6 +116,17 @@ void require_range(const Lock& lock, const void* to, std::size_t bytes, const ch
 
 }  // namespace
 
+std::size_t free_bytes_of(const Runtime& r, int device) {
+  const auto used = r.device_bytes.find(device);
+  const std::size_t taken =
+      r.options.taken_by_others_bytes + (used == r.device_bytes.end() ? 0 : used->second);
+  return r.options.device_memory_bytes - std::min(taken, r.options.device_memory_bytes);
+}
+
+void take_device_bytes(Runtime& r, int device, std::size_t bytes) {
+  r.device_bytes_peak = std::max(r.device_bytes_peak, r.device_bytes[device] += bytes);
+}
+
 const Allocation* find_memory(const Lock&, const void* p, std::size_t bytes) {
   const auto& memory = runtime().memory;
   auto found = memory.upper_bound(address_of(p));
@@ -136,7 +152,7 @@ using namespace emulated_cuda;
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
-  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  if (const cudaError_t error = unsafe_entry_error(lock); error != cudaSuccess) return returned(error);
   *free_bytes = free_bytes_of(r, current_device());
   *total_bytes = r.options.device_memory_bytes;
   return cudaSuccess;
@@ -146,14 +162,14 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
   *pointer = nullptr;
-  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  if (const cudaError_t error = unsafe_entry_error(lock); error != cudaSuccess) return returned(error);
   if (bytes == 0) return cudaSuccess;
   const int device = current_device();
   if (fires(r.faults.device_allocation) || bytes > free_bytes_of(r, device))
     return returned(cudaErrorMemoryAllocation);
   *pointer = allocate(bytes, MemoryKind::device);
   if (*pointer == nullptr) return returned(cudaErrorMemoryAllocation);
-  r.device_bytes_peak = std::max(r.device_bytes_peak, r.device_bytes[device] += bytes);
+  take_device_bytes(r, device, bytes);
   r.calls.push_back({.kind = CallKind::allocate, .device = device, .to = *pointer, .bytes = bytes});
   return cudaSuccess;
 }
@@ -164,7 +180,7 @@ cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
   *pointer = nullptr;
-  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  if (const cudaError_t error = unsafe_entry_error(lock); error != cudaSuccess) return returned(error);
   if (fires(r.faults.host_allocation)) return returned(cudaErrorMemoryAllocation);
   *pointer = allocate(bytes, MemoryKind::pinned);
   r.calls.push_back(
@@ -178,7 +194,7 @@ cudaError_t cudaFreeHost(void* p) { return release(p, MemoryKind::pinned, CallKi
 cudaError_t cudaHostRegister(void* p, std::size_t bytes, unsigned) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
-  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  if (const cudaError_t error = unsafe_entry_error(lock); error != cudaSuccess) return returned(error);
   if (fires(r.faults.host_allocation)) return returned(cudaErrorMemoryAllocation);
   if (p == nullptr || bytes == 0) return returned(cudaErrorInvalidValue);
   const auto after = r.memory.lower_bound(address_of(p));
@@ -194,6 +210,8 @@ cudaError_t cudaHostRegister(void* p, std::size_t bytes, unsigned) {
 cudaError_t cudaHostUnregister(void* p) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
+  if (const cudaError_t error = unsafe_entry_error(lock); error == cudaErrorStreamCaptureUnsupported)
+    return returned(error);
   const auto found = r.memory.find(address_of(p));
   if (found == r.memory.end() || found->second.kind != MemoryKind::registered) {
     return returned(cudaErrorHostMemoryNotRegistered);
@@ -207,7 +225,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
                             cudaStream_t stream) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
-  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  if (const cudaError_t error = entry_error(lock, stream); error != cudaSuccess) return returned(error);
   if (bytes == 0) return cudaSuccess;
   require_stream(stream);
   require_copy(lock, to, from, bytes, kind, "asked for");
@@ -244,7 +262,7 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
 cudaError_t cudaMemsetAsync(void* to, int byte, std::size_t bytes, cudaStream_t stream) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
-  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  if (const cudaError_t error = entry_error(lock, stream); error != cudaSuccess) return returned(error);
   if (bytes == 0) return cudaSuccess;
   require_stream(stream);
   require_range(lock, to, bytes, "cudaMemsetAsync");

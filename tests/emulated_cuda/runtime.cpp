@@ -18,6 +18,8 @@ Live live_of(const Runtime& r) {
   Live live = {.streams = r.streams.size(),
                .events = r.events,
                .communicators = r.communicators,
+               .graphs = r.graphs,
+               .device_bytes = r.graph_bytes,
                .device_bytes_peak = r.device_bytes_peak};
   for (const auto& [address, allocation] : r.memory) {
     ++(allocation.kind == MemoryKind::device ? live.device_allocations : live.host_allocations);
@@ -30,6 +32,7 @@ Live live_of(const Runtime& r) {
 
 Runtime& runtime() {
   static Runtime instance;
+  [[maybe_unused]] static const bool placed = (place_libraries({}), true);
   return instance;
 }
 
@@ -45,7 +48,7 @@ cudaError_t entry_error(const Lock& lock) {
 }
 
 cudaError_t returned(cudaError_t error) {
-  if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
+  if (error != cudaSuccess) last_error = error;
   return error;
 }
 
@@ -57,16 +60,23 @@ void reset(const Options& options) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
   const Live left = live_of(r);
-  if (left.device_allocations + left.host_allocations + left.streams + left.events + left.communicators > 0) {
-    fail(fmt::format(
-        "left over: {} allocations of devices, {} of the host, {} streams, {} events, {} communicators",
-        left.device_allocations, left.host_allocations, left.streams, left.events, left.communicators));
+  if (left.device_allocations + left.host_allocations + left.streams + left.events + left.communicators +
+          left.graphs >
+      0) {
+    fail(
+        fmt::format("left over: {} allocations of devices, {} of the host, {} streams, {} events, {} "
+                    "communicators, {} graphs",
+                    left.device_allocations, left.host_allocations, left.streams, left.events,
+                    left.communicators, left.graphs));
   }
   r.options = options;
+  place_libraries(options);
   r.faults = {};
   r.sticky.clear();
+  r.contexts.clear();
   r.calls.clear();
   r.shared_limits.clear();
+  r.loaded.clear();
   r.device_bytes.clear();
   r.device_bytes_peak = 0;
   r.streams_made = r.events_made = 0;
@@ -79,9 +89,19 @@ void set_faults(const Faults& faults) {
   runtime().faults = faults;
 }
 
+std::string range_of_failure() {
+  Lock lock(runtime().mutex);
+  return runtime().range_of_failure;
+}
+
 void clear_failure() {
   Lock lock(runtime().mutex);
   runtime().sticky.clear();
+}
+
+bool has_context(int device) {
+  Lock lock(runtime().mutex);
+  return runtime().contexts.contains(device);
 }
 
 std::vector<Call> calls() {
@@ -134,14 +154,28 @@ const char* cudaGetErrorName(cudaError_t error) {
     NAMED(cudaErrorInvalidDevice)
     NAMED(cudaErrorNoKernelImageForDevice)
     NAMED(cudaErrorECCUncorrectable)
+    NAMED(cudaErrorNvlinkUncorrectable)
     NAMED(cudaErrorInvalidResourceHandle)
+    NAMED(cudaErrorIllegalState)
     NAMED(cudaErrorNotReady)
     NAMED(cudaErrorIllegalAddress)
     NAMED(cudaErrorLaunchOutOfResources)
+    NAMED(cudaErrorLaunchTimeout)
     NAMED(cudaErrorPeerAccessAlreadyEnabled)
+    NAMED(cudaErrorAssert)
     NAMED(cudaErrorHostMemoryAlreadyRegistered)
     NAMED(cudaErrorHostMemoryNotRegistered)
+    NAMED(cudaErrorHardwareStackError)
+    NAMED(cudaErrorIllegalInstruction)
+    NAMED(cudaErrorMisalignedAddress)
+    NAMED(cudaErrorInvalidAddressSpace)
+    NAMED(cudaErrorInvalidPc)
     NAMED(cudaErrorLaunchFailure)
+    NAMED(cudaErrorStreamCaptureUnsupported)
+    NAMED(cudaErrorStreamCaptureInvalidated)
+    NAMED(cudaErrorStreamCaptureIsolation)
+    NAMED(cudaErrorCapturedEvent)
+    NAMED(cudaErrorStreamCaptureWrongThread)
     NAMED(cudaErrorUnknown)
 #undef NAMED
   }
@@ -182,6 +216,7 @@ cudaError_t cudaSetDevice(int device) {
   Lock lock(runtime().mutex);
   if (const cudaError_t error = device_error(lock, device); error != cudaSuccess) return returned(error);
   device_of_thread = device;
+  runtime().contexts.emplace(device, 0);
   return cudaSuccess;
 }
 
@@ -189,7 +224,12 @@ cudaError_t cudaInitDevice(int device, unsigned device_flags, unsigned flags) {
   if (device_flags != 0 && flags != cudaInitDeviceFlagsAreValid)
     fail("cudaInitDevice passes over its flags unless it is told that they are valid");
   Lock lock(runtime().mutex);
-  return returned(device_error(lock, device));
+  if (const cudaError_t error = device_error(lock, device); error != cudaSuccess) return returned(error);
+  if (const auto [context, made] = runtime().contexts.emplace(device, device_flags);
+      !made && context->second != device_flags)
+    fail(fmt::format("cudaInitDevice({}) with flags {}: a context with flags {} is there already", device,
+                     device_flags, context->second));
+  return cudaSuccess;
 }
 
 cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "control.h"
@@ -19,7 +20,16 @@ struct Mark {
   int device = 0;
   std::uint64_t operation = 0;
   bool done = false;
+  bool captured = false;  // in a graph: nothing of it can be asked
   double seconds = 0;
+};
+
+// A stream's work on its way into a graph.
+struct Capture {
+  cudaStreamCaptureMode mode{};
+  std::thread::id thread;
+  bool spoilt = false;
+  std::vector<std::function<void()>> nodes;
 };
 
 enum class MemoryKind { device, pinned, registered };
@@ -36,6 +46,7 @@ struct Runtime {
   Options options;
   Faults faults;
   std::map<int, cudaError_t> sticky;  // by device
+  std::map<int, unsigned> contexts;   // by device: the flags that it was started with
   std::vector<Call> calls;
   std::map<std::uintptr_t, Allocation> memory;
   std::map<std::pair<int, const void*>, int> shared_limits;  // by device and kernel
@@ -43,7 +54,10 @@ struct Runtime {
   std::size_t device_bytes_peak = 0;
   unsigned streams_made = 0, events_made = 0;
   std::vector<CUstream_st*> streams;
+  std::string range_of_failure;
   std::size_t events = 0, communicators = 0;
+  std::size_t graphs = 0, graph_bytes = 0;
+  std::set<std::pair<int, const void*>> loaded;  // kernels that have been launched, by device
 };
 Runtime& runtime();
 
@@ -53,13 +67,27 @@ using Lock = std::unique_lock<std::mutex>;
 cudaError_t sticky_error(const Lock&, int device);
 // What a call returns before it does anything: cudaSuccess, an injected fault, or the sticky error.
 cudaError_t entry_error(const Lock&);
+// Likewise of calls that hand work to a stream, which a spoilt capture refuses.
+cudaError_t entry_error(const Lock&, cudaStream_t);
+// Likewise of calls that a capture does not see, and so does not allow: the caller's own, or, if it is
+// global, anybody's. They spoil it.
+cudaError_t unsafe_entry_error(const Lock&);
+cudaError_t spoil(CUstream_st&);  // its capture
 // Remembers an error for cudaGetLastError.
 cudaError_t returned(cudaError_t);
 bool fires(int& countdown);  // of a fault
 int current_device();
 
-// Puts work into a stream; it is run without the lock, unless the device has failed by then.
-void enqueue(Lock&, cudaStream_t, std::function<void()> work);
+// Puts work into a stream; it is run without the lock, unless the device has failed by then. Under capture it
+// goes into the graph instead, and the call that was recorded last is marked. `operations`: what it counts by
+// the clock of events.
+void enqueue(Lock&, cudaStream_t, std::function<void()> work, unsigned operations = 1);
+std::size_t free_bytes_of(const Runtime&, int device);
+// Counts device memory that is no allocation of the caller's.
+void take_device_bytes(Runtime&, int device, std::size_t);
+
+// Where the product finds libraries that it loads.
+void place_libraries(const Options&);
 
 // Stops the process for the default stream.
 void require_stream(cudaStream_t);
@@ -74,11 +102,17 @@ void require_device_memory(const void* p, std::size_t bytes, const char* what);
 struct CUstream_st {
   unsigned number = 0;
   int device = 0;
-  std::deque<std::function<void()>> queue;
+  struct Operation {
+    std::function<void()> work;
+    unsigned operations = 1;
+  };
+  std::deque<Operation> queue;
   std::uint64_t enqueued = 0, finished = 0;
   std::uint64_t wanted = 0;  // somebody waits until this many are finished
   bool closing = false;
   std::uint64_t random = 0;
+  std::uint64_t operations = 0;  // run so far
+  std::unique_ptr<emulated_cuda::Capture> capture;
   std::thread thread;
 };
 
@@ -86,4 +120,15 @@ struct CUevent_st {
   unsigned number = 0;
   int device = 0;
   std::shared_ptr<emulated_cuda::Mark> mark;  // null before the first record
+};
+
+struct CUgraph_st {
+  int device = 0;
+  std::vector<std::function<void()>> nodes;
+};
+
+struct CUgraphExec_st {
+  int device = 0;
+  std::shared_ptr<const std::vector<std::function<void()>>> nodes;
+  std::size_t bytes = 0;  // of device memory, once it is there
 };

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "failure.h"
+#include "nvtx3/nvToolsExt.h"
 #include "runtime.h"
 #include "tidepool/mix_bits.h"
 
@@ -12,6 +13,12 @@ namespace {
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// What the stream's events read.
+double seconds_of(const CUstream_st& stream) {
+  const double operation_us = runtime().options.operation_us;
+  return operation_us > 0 ? static_cast<double>(stream.operations) * operation_us * 1e-6 : now_seconds();
 }
 
 void jitter(CUstream_st& stream, unsigned us_max) {
@@ -33,15 +40,16 @@ void run_stream(CUstream_st& stream) {
   for (;;) {
     r.changed.wait(lock, [&] { return may_run(stream) || (stream.closing && stream.queue.empty()); });
     if (stream.queue.empty()) return;
-    const std::function<void()> work = std::move(stream.queue.front());
+    const CUstream_st::Operation operation = std::move(stream.queue.front());
     stream.queue.pop_front();
     if (sticky_error(lock, stream.device) == cudaSuccess) {
       const unsigned us_max = r.options.jitter_us_max;
       lock.unlock();
       jitter(stream, us_max);
-      work();
+      operation.work();
       lock.lock();
     }
+    stream.operations += operation.operations;
     ++stream.finished;
     r.changed.notify_all();
   }
@@ -75,17 +83,26 @@ void require_stream(cudaStream_t stream) {
     fail("the default stream is not used: it waits for others in ways that plans do not show");
 }
 
-void enqueue(Lock&, cudaStream_t stream, std::function<void()> work) {
+void enqueue(Lock&, cudaStream_t stream, std::function<void()> work, unsigned operations) {
   require_stream(stream);
   Runtime& r = runtime();
+  if (stream->capture) {
+    r.calls.back().captured = true;
+    stream->capture->nodes.push_back(std::move(work));
+    return;
+  }
   const bool faulty = fires(r.faults.operation);
+  if (const NvtxRanges& ranges = nvtx_ranges(); faulty)
+    r.range_of_failure = ranges.open > 0 ? ranges.names.back() : "";
   ++stream->enqueued;
-  stream->queue.push_back(faulty ? std::function<void()>([device = stream->device] {
-    Lock lock(runtime().mutex);
-    runtime().sticky[device] = runtime().faults.operation_error;
-    runtime().changed.notify_all();
-  })
-                                 : std::move(work));
+  if (faulty) {
+    work = [device = stream->device] {
+      Lock lock(runtime().mutex);
+      runtime().sticky[device] = runtime().faults.operation_error;
+      runtime().changed.notify_all();
+    };
+  }
+  stream->queue.push_back({std::move(work), operations});
   r.changed.notify_all();
 }
 
@@ -123,6 +140,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
+  if (stream != nullptr && stream->capture) fail("a stream that captures is destroyed");
   if (stream == nullptr || std::erase(r.streams, stream) == 0)
     return returned(cudaErrorInvalidResourceHandle);
   stream->closing = true;
@@ -139,6 +157,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   Lock lock(r.mutex);
   if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
   require_stream(stream);
+  if (stream->capture) return returned(spoil(*stream));
   r.calls.push_back(
       {.kind = CallKind::stream_synchronize, .device = stream->device, .stream = stream->number});
   wait_until(lock, *stream, stream->enqueued);
@@ -150,6 +169,8 @@ cudaError_t cudaDeviceSynchronize() {
   Lock lock(r.mutex);
   if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
   const int device = current_device();
+  for (CUstream_st* stream : r.streams)
+    if (stream->device == device && stream->capture) return returned(spoil(*stream));
   r.calls.push_back({.kind = CallKind::device_synchronize, .device = device});
   const std::vector<CUstream_st*> streams = r.streams;  // REQUIRES: none is destroyed meanwhile
   for (CUstream_st* stream : streams) {
@@ -166,9 +187,10 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
   if (const cudaError_t error = sticky_error(lock, stream->device); error != cudaSuccess)
     return returned(error);
+  if (stream->capture) return returned(spoil(*stream));
   stream->wanted = stream->enqueued;  // who asks again and again waits
   r.changed.notify_all();
-  return stream->finished == stream->enqueued ? cudaSuccess : cudaErrorNotReady;
+  return returned(stream->finished == stream->enqueued ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -177,22 +199,28 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
   if (event == nullptr) return returned(cudaErrorInvalidResourceHandle);
   require_stream(stream);
+  if (stream->capture) {
+    stream->capture->spoilt = true;
+    return returned(cudaErrorStreamCaptureIsolation);
+  }
+  if (event->mark != nullptr && event->mark->captured) fail("a second stream in a capture: not emulated");
   r.calls.push_back({.kind = CallKind::stream_wait_event,
                      .device = stream->device,
                      .stream = stream->number,
                      .event = event->number});
   if (event->mark == nullptr) return cudaSuccess;  // never recorded: nothing to wait for
-  enqueue(lock, stream, [mark = event->mark] {
+  const auto wait = [mark = event->mark] {
     Lock held(runtime().mutex);
     wait_for_mark(held, mark);
-  });
+  };
+  enqueue(lock, stream, wait, 0);
   return cudaSuccess;
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* context) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
-  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  if (const cudaError_t error = entry_error(lock, stream); error != cudaSuccess) return returned(error);
   require_stream(stream);
   r.calls.push_back({.kind = CallKind::host_function, .device = stream->device, .stream = stream->number});
   enqueue(lock, stream, [=] { function(context); });
@@ -230,23 +258,27 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
                      .event = event->number});
   event->mark = std::make_shared<Mark>(
       Mark{.stream = stream, .device = stream->device, .operation = stream->enqueued + 1});
-  enqueue(lock, stream, [mark = event->mark] {
+  event->mark->captured = stream->capture != nullptr;
+  if (event->mark->captured) return cudaSuccess;
+  const auto mark_place = [mark = event->mark] {
     Lock held(runtime().mutex);
-    mark->seconds = now_seconds();
+    mark->seconds = seconds_of(*mark->stream);
     mark->done = true;
     runtime().changed.notify_all();
-  });
+  };
+  enqueue(lock, stream, mark_place, 0);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
-  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  if (const cudaError_t error = unsafe_entry_error(lock); error != cudaSuccess) return returned(error);
   if (event == nullptr) return returned(cudaErrorInvalidResourceHandle);
   r.calls.push_back({.kind = CallKind::event_synchronize, .event = event->number});
   const auto mark = event->mark;
   if (mark == nullptr) return cudaSuccess;
+  if (mark->captured) return returned(cudaErrorCapturedEvent);
   wait_for_mark(lock, mark);
   return returned(sticky_error(lock, mark->device));
 }
@@ -254,19 +286,21 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
-  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  if (const cudaError_t error = unsafe_entry_error(lock); error != cudaSuccess) return returned(error);
   const auto& mark = event->mark;
   if (mark == nullptr || mark->done) return cudaSuccess;
+  if (mark->captured) return returned(cudaErrorCapturedEvent);
   mark->stream->wanted = std::max(mark->stream->wanted, mark->operation);
   r.changed.notify_all();
-  return cudaErrorNotReady;
+  return returned(cudaErrorNotReady);
 }
 
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
   Lock lock(runtime().mutex);
   if (begin->mark == nullptr || end->mark == nullptr || begin->device != end->device)
     return returned(cudaErrorInvalidResourceHandle);
-  if (!begin->mark->done || !end->mark->done) return cudaErrorNotReady;
+  if (begin->mark->captured || end->mark->captured) return returned(cudaErrorCapturedEvent);
+  if (!begin->mark->done || !end->mark->done) return returned(cudaErrorNotReady);
   *ms = static_cast<float>((end->mark->seconds - begin->mark->seconds) * 1e3);
   return cudaSuccess;
 }

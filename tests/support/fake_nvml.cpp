@@ -1,9 +1,18 @@
 // The driver's management library as nvml.cpp loads it, of one GPU at 0000:01:00.0. Each reading of power is
-// 10 W more than the last, from 300 W on, each clock 15 MHz less than the last, from 1980 MHz on.
+// 10 W more than the last, from 300 W on, each clock 15 MHz less than the last, from 1980 MHz on. Its
+// processes have the numbers of the caller and of 1.
+#include <unistd.h>
+
 #include <cstring>
 
 static int the_gpu, inits;
 static unsigned power = 290000, clock_mhz = 1995;
+
+struct ProcessInfo {
+  unsigned pid;
+  unsigned long long memory_bytes;
+  unsigned gpu_instance, compute_instance;
+};
 
 extern "C" {
 
@@ -13,7 +22,12 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char* pci, void** device) {
   *device = &the_gpu;
   return std::strcmp(pci, "0000:01:00.0") == 0 ? 0 : 6;
 }
-int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, void*) { return *count = 0, 0; }
+int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, ProcessInfo* processes) {
+  *count = 2;
+  processes[0] = {static_cast<unsigned>(::getpid()), 1ULL << 30, 0, 0};
+  processes[1] = {1, ~0ULL, 0, 0};
+  return 0;
+}
 int nvmlDeviceGetPowerUsage(void*, unsigned* milliwatts) { return *milliwatts = power += 10000, 0; }
 int nvmlDeviceGetClockInfo(void*, int which, unsigned* mhz) {
   return *mhz = clock_mhz -= 15, which == 1 ? 0 : 2;

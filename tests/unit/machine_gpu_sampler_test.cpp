@@ -1,6 +1,8 @@
 // What the driver tells of GPUs, with a library in its place.
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "machine/gpu_sampler.h"
 
 namespace tidepool {
@@ -17,7 +19,35 @@ TEST(Nvml, TellsWhatTheDriverTells) {
   EXPECT_EQ(nvml->clock_mhz(gpu), 1980u);
   EXPECT_EQ(nvml->celsius(gpu), 61u);
   EXPECT_EQ(nvml->celsius("0000:02:00.0"), 0u) << "not known";
-  EXPECT_TRUE(nvml->processes(gpu).empty());
+  EXPECT_TRUE(nvml->processes("0000:02:00.0", Pids::ours).empty());
+}
+
+TEST(Nvml, LeavesThisProgramOutByItsPid) {
+  const auto nvml = Nvml::load(TIDEPOOL_FAKE_NVML);
+  ASSERT_NE(nvml, nullptr);
+  const auto others = nvml->processes(gpu, Pids::ours);
+  ASSERT_EQ(others.size(), 1u);
+  EXPECT_EQ(others[0].pid, 1u);
+  EXPECT_EQ(others[0].memory, Bytes{0}) << "the driver does not say";
+  std::string first;
+  std::getline(std::ifstream("/proc/1/comm") >> std::ws, first);
+  EXPECT_EQ(others[0].name, first);
+}
+
+// In a container our own number is somebody else's on the host, and so are those in /proc.
+TEST(Nvml, TakesNumbersOfTheHostForNobodyHere) {
+  const auto nvml = Nvml::load(TIDEPOOL_FAKE_NVML);
+  ASSERT_NE(nvml, nullptr);
+  const auto all = nvml->processes(gpu, Pids::of_the_host);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].memory, Bytes{gib});
+  for (const GpuProcess& p : all) EXPECT_EQ(p.name, "") << p.pid;
+}
+
+TEST(Nvml, ThePidNamespaceOfTheHostIsKnownByItsNumber) {
+  EXPECT_EQ(pids_in("pid:[4026531836]"), Pids::ours);
+  EXPECT_EQ(pids_in("pid:[4026532451]"), Pids::of_the_host);
+  EXPECT_EQ(pids_in(""), Pids::of_the_host) << "not known";
 }
 
 TEST(GpuSampler, AsksOnceASecondAndKeepsMeansAndExtremes) {

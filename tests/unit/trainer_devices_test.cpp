@@ -72,7 +72,7 @@ TEST(GpuPlans, AutoIsTheCoresWithoutCuda) {
   Config config;
   config.machine.executor = "auto";
   EXPECT_EQ(config.machine.devices(), 1u);
-  const std::string line = resolve_executor(config);
+  const std::string line = resolve_executor(config).value();
   EXPECT_NE(line.find("built without CUDA"), std::string::npos) << line;
   EXPECT_EQ(config.machine.executor, "cpu");
 }

@@ -22,6 +22,13 @@ Result<u64> free_bytes(int device) {
   return u64{free};
 }
 
+// What is merely not done yet would stay with CUDA as the thread's last error, and pass for a kernel's.
+cudaError_t state_of(cudaStream_t stream) {
+  const cudaError_t state = cudaStreamQuery(stream);
+  if (state == cudaErrorNotReady) static_cast<void>(cudaGetLastError());
+  return state;
+}
+
 }  // namespace
 
 template <class Body>
@@ -121,7 +128,7 @@ Result<void> Collectives::await_streams() {
   for (u32 d = 0; d < devices(); ++d)
     for (;;) {
       TRY_CUDA(cudaSetDevice(index(d)), "asking for it");
-      const cudaError_t state = cudaStreamQuery(streams_[d]);
+      const cudaError_t state = state_of(streams_[d]);
       if (state == cudaSuccess) break;
       if (state != cudaErrorNotReady) return cuda_error(state, "asking for it");
       if (!check()) return health();
@@ -224,7 +231,7 @@ bool Collectives::check() {
     if (const int asked = nccl_->calls().async_error(comms_[d], &error); asked != 0) error = asked;
     if (error_ == 0 && error != NcclLibrary::in_progress) error_ = error;
     cudaSetDevice(index(d));
-    const cudaError_t state = cudaStreamQuery(streams_[d]);
+    const cudaError_t state = state_of(streams_[d]);
     if (cuda_error_ == cudaSuccess && state != cudaErrorNotReady) cuda_error_ = state;
   }
   if (error_ != 0 || cuda_error_ != cudaSuccess) abort_locked();

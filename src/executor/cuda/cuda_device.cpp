@@ -8,6 +8,8 @@
 namespace tidepool {
 namespace {
 
+constexpr int major_least = 7;
+
 double gib_of(u64 bytes) { return static_cast<double>(bytes) / static_cast<double>(gib); }
 
 std::string version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
@@ -52,6 +54,30 @@ std::string why_not(std::span<const u32> gpus) {
   return {};
 }
 
+// One older than sm_70 is refused for that, whatever the precision, when it is taken.
+std::string why_not_in(Precision precision, std::span<const u32> gpus) {
+  if (precision != Precision::bf16) return {};
+  const std::vector<cudaDeviceProp> all = properties_of_gpus();
+  for (const u32 gpu : gpus) {
+    if (gpu >= all.size() || all[gpu].major < major_least || all[gpu].major >= major_of_bf16) continue;
+    return fmt::format(
+        "cuda:{} ({}) has no bf16 (compute capability {}.{}; {}.0 is the first): set train.precision=fp16, "
+        "which keeps fp32 masters in training, or machine.executor=cpu",
+        gpu, all[gpu].name, all[gpu].major, all[gpu].minor, major_of_bf16);
+  }
+  return {};
+}
+
+Result<void> start_gpu(int index) {
+  const std::string name = fmt::format("cuda:{}", index);
+  if (const cudaError_t error =
+          cudaInitDevice(index, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid);
+      error != cudaSuccess)
+    return with_versions(error, "starting " + name);
+  TRY_CUDA(cudaSetDevice(index), "using " + name);
+  return {};
+}
+
 std::vector<cudaDeviceProp> properties_of_gpus() {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) return {};
@@ -81,31 +107,27 @@ Result<void> CudaDevice::select() {
   if (std::string none = no_such_gpu(options_.index, count); !none.empty())
     return Error{ErrorKind::usage, none};
   TRY_CUDA(cudaGetDeviceProperties(&properties_, options_.index), "asking what " + name() + " is");
-  if (properties_.major < 7)
+  if (properties_.major < major_least)
     return Error{ErrorKind::usage,
                  fmt::format("{} ({}) has compute capability {}.{}; 7.0 (V100) is the least that works here. "
                              "machine.executor=cpu trains on the CPU",
                              name(), properties_.name, properties_.major, properties_.minor)};
-  // Threads that wait for the device sleep: cores are for Adam.
-  if (const cudaError_t error =
-          cudaInitDevice(options_.index, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid);
-      error != cudaSuccess)
-    return with_versions(error, "starting " + name());
-  TRY_CUDA(cudaSetDevice(options_.index), "using " + name());
-  return {};
+  if (options_.pids == Pids::of_the_host) held_by_ = describe_gpu_processes(properties_, options_.pids);
+  return start_gpu(options_.index);
 }
 
 Result<void> CudaDevice::take_memory() {
   const u64 bytes = options_.frames.value + options_.reserved.value;
   std::size_t free = 0, total = 0;
   TRY_CUDA(cudaMemGetInfo(&free, &total), "asking how much memory " + name() + " has");
-  if (free < bytes)
+  if (free < bytes) {
+    if (options_.pids == Pids::ours) held_by_ = describe_gpu_processes(properties_, options_.pids);
     return Error{
         ErrorKind::does_not_fit,
         fmt::format("{} ({}) has {:.2f} GiB free of {:.2f} GiB, and this run needs {:.2f} GiB.{} Lower "
                     "memory.device, or end what else uses it",
-                    name(), properties_.name, gib_of(free), gib_of(total), gib_of(bytes),
-                    describe_gpu_processes(properties_))};
+                    name(), properties_.name, gib_of(free), gib_of(total), gib_of(bytes), held_by_)};
+  }
   void* begin = nullptr;
   TRY_CUDA(cudaMalloc(&begin, bytes), fmt::format("taking {:.2f} GiB of {}", gib_of(bytes), name()));
   memory_ = {static_cast<std::byte*>(begin), bytes};

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "io/arena.h"
+#include "machine/nvml.h"
+#include "tidepool/chunk.h"
 #include "tidepool/result.h"
 
 namespace tidepool {
@@ -18,6 +20,7 @@ struct CudaDeviceOptions {
   Bytes frames{};                 // of the plan
   Bytes reserved{};               // beside them: workspaces, a step's numbers
   ArenaLedger* ledger = nullptr;  // must outlive the device
+  Pids pids = pids_of_driver();   // by which the driver names who uses a GPU
 };
 
 class CudaDevice {
@@ -49,14 +52,23 @@ class CudaDevice {
 
   const CudaDeviceOptions options_;
   cudaDeviceProp properties_{};
+  // Who else: by pids of the host as it was before our context, else as it is when memory is short.
+  std::string held_by_;
   std::span<std::byte> memory_;
   cudaStream_t compute_ = nullptr, h2d_ = nullptr, d2h_ = nullptr;
 };
 
+// Makes the GPU's context, and the GPU the calling thread's. Threads that wait for it then sleep, as cores
+// are for Adam: to be said before anything else makes the context.
+Result<void> start_gpu(int index);
 // Why no GPU can be used here, in words that say what to do; empty where one can.
 std::string why_no_gpu();
 // Why one of these is not to be had; empty where all are.
 std::string why_not(std::span<const u32> gpus);
+// Why one of them, if it is there, does not compute in a precision; empty where all do.
+std::string why_not_in(Precision, std::span<const u32> gpus);
+// From Ampere on: neither tensor cores nor cuBLASLt take bf16 before.
+inline constexpr int major_of_bf16 = 8;
 // Of all there are; empty where CUDA cannot tell.
 std::vector<cudaDeviceProp> properties_of_gpus();
 std::string pci_of(const cudaDeviceProp&);  // "0000:3b:00.0"

@@ -11,9 +11,12 @@
 #include "executor/gpu_reserved.h"
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/kernels_cuda.h"
+#include "model/block_layouts.h"
 
 namespace tidepool {
 namespace {
+
+int capability_of(const cudaDeviceProp& gpu) { return 10 * gpu.major + gpu.minor; }
 
 class CudaDevices final : public Devices {
  public:
@@ -35,6 +38,8 @@ class CudaDevices final : public Devices {
     std::vector<std::string> lines;
     for (const Gpu& gpu : gpus_) lines.push_back(gpu.device->describe());
     if (collectives_) lines.push_back(collectives_->describe());
+    if (std::string attention = describe_attention(first().properties()); !attention.empty())
+      lines.push_back(std::move(attention));
     return lines;
   }
 
@@ -46,6 +51,7 @@ class CudaDevices final : public Devices {
 
   Result<std::unique_ptr<TrainingExecutor>> create_executor(const ExecutorRequest& request) override {
     TRY_ASSIGN(pinned_, PinnedRange::create(request.host_arena));
+    const Bytes graphs = gpu_reserved(graph_, plan_.micro_batches, plan_.devices).graphs;
     std::vector<CudaExecutorParts::Device> devices;
     for (const Gpu& gpu : gpus_) devices.push_back({gpu.device.get(), gpu.kernels.get(), gpu.numbers});
     TRY_ASSIGN(std::unique_ptr<CudaExecutor> executor,
@@ -59,6 +65,7 @@ class CudaDevices final : public Devices {
                                      .open_disk = request.open_disk,
                                      .disk_depth = request.disk_depth,
                                      .seed = request.seed,
+                                     .graphs = graphs,
                                      .rest_patience = request.rest_patience}));
     return std::unique_ptr<TrainingExecutor>(std::move(executor));
   }
@@ -98,12 +105,26 @@ class CudaDevices final : public Devices {
     TRY_ASSIGN(
         gpu.device,
         CudaDevice::open(
-            {.index = index, .frames = frames, .reserved = reserved.total(), .ledger = &request.ledger}));
+            {.index = index, .frames = frames, .reserved = reserved.in_arena(), .ledger = &request.ledger}));
     const std::span<std::byte> beside = gpu.device->reserved();
     gpu.numbers = beside.subspan(reserved.kernels.value, reserved.numbers.value);
     gpu.staging = beside.last(reserved.staging.value);
-    TRY_ASSIGN(gpu.kernels, create_cuda_kernels(gpu.device->compute(), beside.first(reserved.kernels.value)));
+    TRY_ASSIGN(gpu.kernels, create_cuda_kernels(gpu.device->compute(), beside.first(reserved.kernels.value),
+                                                attention_to_come()));
     return {};
+  }
+  // Empty where nobody would ask.
+  static std::string describe_attention(const cudaDeviceProp& gpu) {
+    const Result<std::string> library = attention_library(capability_of(gpu));
+    if (!library) return "attention: our own kernels, slower here. " + library.error().message;
+    return library->starts_with("cuDNN") ? "attention: " + *library : std::string();
+  }
+  // Packed documents and what drops out are for our own kernels.
+  std::optional<AttentionToCome> attention_to_come() const {
+    if (graph_.batch.packed || graph_.config.attention_dropout > 0) return {};
+    return AttentionToCome{.shape = attention_shape(graph_),
+                           .precision = graph_.activations,
+                           .scratch = attention_scratch(graph_)};
   }
   CudaDevice& first() const { return *gpus_.front().device; }
   static cudaError_t start(const Copy& copy, cudaMemcpyKind kind, cudaStream_t stream) {
@@ -130,6 +151,9 @@ class CudaBackend final : public GpuBackend {
     const Result<std::string> found = exchange();
     return found ? std::string() : found.error().message;
   }
+  std::string why_not_in(Precision precision, std::span<const u32> gpus) const override {
+    return tidepool::why_not_in(precision, gpus);
+  }
   std::vector<GpuFacts> gpus() const override {
     std::vector<GpuFacts> out;
     for (const cudaDeviceProp& gpu : properties_of_gpus())
@@ -138,6 +162,10 @@ class CudaBackend final : public GpuBackend {
                      .pci = pci_of(gpu),
                      .held_by = describe_gpu_processes(gpu)});
     return out;
+  }
+  Result<std::string> attention(u32 gpu) const override {
+    const std::vector<cudaDeviceProp> all = properties_of_gpus();
+    return gpu < all.size() ? attention_library(capability_of(all[gpu])) : std::string();
   }
   Result<std::string> exchange() const override {
     TRY_ASSIGN(const std::unique_ptr<NcclLibrary> nccl, NcclLibrary::load());

@@ -72,6 +72,8 @@ Result<void> CudaExecutor::start() {
   for (u32 d = 0; d < plan_.devices; ++d)
     work.devices.push_back({.kernels = parts_.devices[d].kernels, .numbers = numbers_[d].get()});
   work_ = std::make_unique<CudaWork>(work);
+  graphs_ = std::make_unique<OpGraphs>(
+      OpGraphsParts{.work = *work_, .plan = plan_, .graph = graph_, .allowance = parts_.graphs});
   host_work_ = std::make_unique<HostWork>(HostWorkParts{
       .update = {.plan = plan_, .graph = graph_, .pool = parts_.pool, .memory = memory_, .ledger = ledger_},
       .source = parts_.source,
@@ -110,17 +112,51 @@ Result<void> CudaExecutor::start_lanes() {
 }
 
 Result<void> CudaExecutor::start_lane(LaneId lane, std::vector<StreamLaneParts::Stream> streams) {
-  TRY_ASSIGN(streams_[book_.number(lane)], StreamLane::create({.name = thread_name(lane),
-                                                               .streams = std::move(streams),
-                                                               .work = *work_,
-                                                               .clock = clock_,
-                                                               .board = board_}));
+  TRY_ASSIGN(streams_[book_.number(lane)],
+             StreamLane::create({.name = thread_name(lane),
+                                 .streams = std::move(streams),
+                                 .work = *graphs_,
+                                 .clock = clock_,
+                                 .board = board_,
+                                 .suspects = [this](const Issue& asked) { return suspects(asked); }}));
   return {};
+}
+
+// Those whose ops may be to blame for what a lane is told: of its device, and what all devices do together.
+// Compute first: copies seldom fail.
+std::vector<LaneId> CudaExecutor::suspected_lanes(LaneId told) const {
+  std::vector<LaneId> lanes;
+  if (told.kind != LaneKind::comm) {
+    for (const LaneKind kind : {LaneKind::compute, LaneKind::h2d, LaneKind::d2h})
+      lanes.push_back({told.device, kind});
+  } else {
+    for (u32 d = 0; d < plan_.devices; ++d) lanes.push_back({static_cast<u16>(d), LaneKind::compute});
+  }
+  if (plan_.devices > 1) lanes.push_back({.kind = LaneKind::comm});
+  return lanes;
+}
+
+// A device that fails says so to whoever calls next, of any lane, and not what it was doing.
+std::string CudaExecutor::suspects(const Issue& told) const {
+  std::vector<std::string> all;
+  bool has_told = false;
+  for (const LaneId lane : suspected_lanes(told.get().lane)) {
+    for (const Issue& issue : streams_[book_.number(lane)]->in_flight()) {
+      all.push_back(work_->describe(issue));
+      has_told = has_told || issue.sequence == told.sequence;
+    }
+    if (lane == told.get().lane && !has_told) all.push_back(work_->describe(told));
+  }
+  std::string text = all.front();
+  for (u64 i = 1; i < all.size(); ++i) text += (i == 1 ? " (or, as it is told late: " : "; ") + all[i];
+  return all.size() > 1 ? text + ")" : text;
 }
 
 // After a failure an exchange may have begun of which nobody waits for the end.
 CudaExecutor::~CudaExecutor() {
   if (parts_.collectives != nullptr && board_.failed()) parts_.collectives->abort();
+  for (const auto& lane : streams_)  // all before any is gone: each may name ops of the others
+    if (lane != nullptr) lane->stop();
 }
 
 void CudaExecutor::submit(const Issue& issue, std::span<const u64> in_flight) {

@@ -10,6 +10,7 @@
 #include "executor/cuda/collective_watch.h"
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/cuda_work.h"
+#include "executor/cuda/op_graphs.h"
 #include "executor/host/disk_lanes.h"
 #include "executor/host/host_work.h"
 #include "executor/host/lane_book.h"
@@ -31,6 +32,7 @@ struct CudaExecutorParts {
   OpenDisk open_disk;                    // empty: the plan uses no disk
   u32 disk_depth = 32;                   // requests in flight per disk lane
   u64 seed = 0;                          // of dropout
+  Bytes graphs{};                        // of each device's memory, beside its arena, for graphs of ops
   Nanos patience{1'000'000'000};         // how long wait() waits for a completion
   Nanos rest_patience{300'000'000'000};  // how long a piece of a transfer at rest may take
 };
@@ -76,6 +78,8 @@ class CudaExecutor final : public TrainingExecutor {
   Result<void> start();
   Result<void> start_numbers();
   Result<void> start_lanes();
+  std::vector<LaneId> suspected_lanes(LaneId told) const;
+  std::string suspects(const Issue& told) const;
   Result<void> start_lane(LaneId, std::vector<StreamLaneParts::Stream>);
   CudaDevice& device(u32 number) const { return *parts_.devices[number].device; }
   // A piece of a chunk between its home on a device and the staging memory, and waits for it.
@@ -92,6 +96,7 @@ class CudaExecutor final : public TrainingExecutor {
   EvaluationSums evaluation_;
   std::vector<std::unique_ptr<DeviceNumbers>> numbers_;  // by device
   std::unique_ptr<CudaWork> work_;
+  std::unique_ptr<OpGraphs> graphs_;  // around it: what lanes hand over
   std::unique_ptr<HostWork> host_work_;
   std::vector<cudaEvent_t> ends_;  // ring by sequence: of ops on streams
   std::unique_ptr<DiskLanes> disk_lanes_;

@@ -57,7 +57,7 @@ Result<void> CudaWork::start(const Issue& issue, u32 slot, cudaStream_t stream) 
   return {};
 }
 
-Result<void> CudaWork::ended(const Issue& issue, u32 slot) {
+Result<void> CudaWork::ended(const Issue& issue, u32 slot, Nanos) {
   const Op& op = issue.get();
   const std::span<const Operand> operands = issue.segment->operands_of(op);
   if (op.kind == OpKind::copy) {

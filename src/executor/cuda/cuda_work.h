@@ -32,7 +32,7 @@ class CudaWork final : public StreamWork {
   explicit CudaWork(const CudaWorkParts&);
 
   Result<void> enqueue(const Issue&, u32 slot, cudaStream_t) override;
-  Result<void> ended(const Issue&, u32 slot) override;
+  Result<void> ended(const Issue&, u32 slot, Nanos took) override;
   std::string describe(const Issue&) const override;
 
   // Bytes copied so far over h2d or d2h.

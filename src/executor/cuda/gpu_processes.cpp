@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "executor/cuda/cuda_device.h"
-#include "machine/nvml.h"
 
 namespace tidepool {
 namespace {
@@ -18,11 +17,12 @@ std::string describe(const GpuProcess& p) {
 
 }  // namespace
 
-std::string describe_gpu_processes(const cudaDeviceProp& gpu) {
+std::string describe_gpu_processes(const cudaDeviceProp& gpu, Pids pids) {
   const std::unique_ptr<Nvml> nvml = Nvml::load();
   if (!nvml) return {};
   std::string out;
-  for (const GpuProcess& p : nvml->processes(pci_of(gpu))) out += (out.empty() ? " " : ", ") + describe(p);
+  for (const GpuProcess& p : nvml->processes(pci_of(gpu), pids))
+    out += (out.empty() ? " " : ", ") + describe(p);
   return out.empty() ? out : out + ".";
 }
 

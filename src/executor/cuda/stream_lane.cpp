@@ -36,15 +36,18 @@ Result<void> StreamLane::create_events() {
   return {};
 }
 
-StreamLane::~StreamLane() {
-  if (thread_.joinable()) {
-    {
-      const std::scoped_lock lock(mutex_);
-      stop_ = true;
-    }
-    pushed_.notify_one();
-    thread_.join();
+void StreamLane::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
   }
+  pushed_.notify_one();
+  thread_.join();
+}
+
+StreamLane::~StreamLane() {
+  stop();
   for (Events& events : events_) {
     events.ends.insert(events.ends.end(), {events.begin, events.end});
     for (const cudaEvent_t event : events.ends)
@@ -80,21 +83,67 @@ Error named(const StreamWork& work, const Issue& issue, const Error& error) {
 
 }  // namespace
 
-Result<void> enqueue_named(StreamWork& work, const Issue& issue, u32 slot, cudaStream_t stream) {
+// CUDA's own documentation says of these that the process must end to use CUDA again.
+bool befalls_the_device(cudaError_t error) {
+  switch (error) {
+    case cudaErrorECCUncorrectable:
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorNvlinkUncorrectable:
+      return true;
+    default:
+      return false;
+  }
+}
+
+namespace {
+
+struct Enqueued {
+  Result<void> by_library;
+  cudaError_t by_cuda;
+};
+Enqueued enqueue(StreamWork& work, const Issue& issue, u32 slot, cudaStream_t stream) {
   const OpRange range([&] { return work.describe(issue); });
   cudaGetLastError();  // of others
-  const Result<void> enqueued = work.enqueue(issue, slot, stream);
-  TRY_CUDA(cudaGetLastError(), work.describe(issue));  // of its launches and copies
-  if (!enqueued) return named(work, issue, enqueued.error());
+  Result<void> by_library = work.enqueue(issue, slot, stream);
+  return {std::move(by_library), cudaGetLastError()};  // of its launches and copies
+}
+
+}  // namespace
+
+Result<void> enqueue_named(StreamWork& work, const Issue& issue, u32 slot, cudaStream_t stream) {
+  const Enqueued enqueued = enqueue(work, issue, slot, stream);
+  TRY_CUDA(enqueued.by_cuda, work.describe(issue));
+  if (!enqueued.by_library) return named(work, issue, enqueued.by_library.error());
   return {};
+}
+
+std::vector<Issue> StreamLane::in_flight() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<Issue> out;
+  for (u64 i = ended_; i < head_; ++i) out.push_back(ring_[i % lane_depth].issue);
+  return out;
+}
+
+Error StreamLane::error_of(cudaError_t error, const Issue& issue) const {
+  return cuda_error(error, befalls_the_device(error) ? parts_.suspects(issue) : parts_.work.describe(issue));
 }
 
 Result<void> StreamLane::hand_over(const Entry& entry, std::span<const cudaEvent_t> after) {
   const Events& events = events_[entry.slot];
-  const auto doing = [&] { return parts_.work.describe(entry.issue); };
-  TRY_CUDA(begin(events, after), doing());
-  TRY(enqueue_named(parts_.work, entry.issue, entry.slot, parts_.streams.front().stream));
-  TRY_CUDA(end(events), doing());
+  if (const cudaError_t error = begin(events, after); error != cudaSuccess)
+    return error_of(error, entry.issue);
+  const Enqueued enqueued = enqueue(parts_.work, entry.issue, entry.slot, parts_.streams.front().stream);
+  if (enqueued.by_cuda != cudaSuccess) return error_of(enqueued.by_cuda, entry.issue);
+  if (!enqueued.by_library) return named(parts_.work, entry.issue, enqueued.by_library.error());
+  if (const cudaError_t error = end(events); error != cudaSuccess) return error_of(error, entry.issue);
   return {};
 }
 
@@ -142,13 +191,16 @@ void StreamLane::finish(const Entry& entry) {
   const cudaError_t error = cudaEventSynchronize(events.end);
   const Nanos finished = parts_.clock.now();
   if (error != cudaSuccess)
-    return parts_.board.post_error(entry.issue.sequence, finished, finished,
-                                   cuda_error(error, parts_.work.describe(entry.issue)));
+    return parts_.board.post_error(entry.issue.sequence, finished, finished, error_of(error, entry.issue));
+  {
+    const std::scoped_lock lock(mutex_);
+    ++ended_;
+  }
   float ms = 0;
   if (cudaEventElapsedTime(&ms, events.begin, events.end) != cudaSuccess) ms = 0;
-  const u64 took_ns = static_cast<u64>(ms * 1e6F);
-  const Nanos started{finished.value > took_ns ? finished.value - took_ns : 0};
-  if (Result<void> ended = parts_.work.ended(entry.issue, entry.slot); !ended)
+  const Nanos took{static_cast<u64>(ms * 1e6F)};
+  const Nanos started{finished.value > took.value ? finished.value - took.value : 0};
+  if (Result<void> ended = parts_.work.ended(entry.issue, entry.slot, took); !ended)
     return parts_.board.post_error(entry.issue.sequence, started, finished,
                                    named(parts_.work, entry.issue, ended.error()));
   parts_.board.post(entry.issue.sequence, started, finished);

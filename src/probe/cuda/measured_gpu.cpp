@@ -23,7 +23,6 @@ struct AdamNumbers {
   DecaySegment whole;
 };
 constexpr u64 numbers_bytes = round_up(sizeof(AdamNumbers), frame_alignment);
-constexpr int major_of_bf16 = 8;
 
 class MeasuredGpu final : public MeasuredDevice {
  public:
@@ -97,6 +96,8 @@ class MeasuredGpu final : public MeasuredDevice {
               .memory = Bytes{p.totalGlobalMem / mib * mib},
               .processors = static_cast<u32>(p.multiProcessorCount),
               .has_bf16 = p.major >= major_of_bf16};
+    const Result<std::string> attention = attention_library(10 * p.major + p.minor);
+    if (attention && attention->starts_with("cuDNN")) facts_.attention = *attention;
     int count = 0;
     cudaGetDeviceCount(&count);
     for (int i = 0; i < count; ++i) {
@@ -140,7 +141,7 @@ class CudaGpus final : public MeasuredGpus {
   Result<Bytes> free_memory(u32 index) const override {
     const std::string doing = fmt::format("asking how much memory cuda:{} has", index);
     std::size_t free = 0, total = 0;
-    TRY_CUDA(cudaSetDevice(static_cast<int>(index)), doing);
+    TRY(start_gpu(static_cast<int>(index)));
     TRY_CUDA(cudaMemGetInfo(&free, &total), doing);
     const u64 beside = cuda_kernels_workspace.value + numbers_bytes + frame_alignment;
     return Bytes{free > beside ? (free - beside) / frame_alignment * frame_alignment : 0};

@@ -1,0 +1,85 @@
+// Where attention runs through cuDNN, and how much of it at a time. Needs no CUDA.
+//
+// cuDNN's forward is faster than ours where `wgmma` is: on sm_90. Its backward gives the same bits each time
+// only if it keeps ds in memory, T x T for each head; that is why it goes over sequences, and where one does
+// not fit over kv heads, in slices. Slices depend on shapes alone: placement must not change bits.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/attention/attention.h"
+
+namespace tidepool::cuda {
+
+inline constexpr u32 cudnn_attention_tokens_min = 128;  // below, there is little to gain
+inline constexpr u32 cudnn_attention_head_size_max = 128;
+
+// `capability`: 10 times major plus minor. Blackwell's engines have not been looked at.
+constexpr bool cudnn_attention_pays_on(int capability) { return capability / 10 == 9; }
+constexpr bool cudnn_attention_pays(const AttentionShape& s, Precision precision, int capability) {
+  return cudnn_attention_pays_on(capability) && precision != Precision::fp32 &&
+         s.tokens >= cudnn_attention_tokens_min && s.head_size % 8 == 0 &&
+         s.head_size <= cudnn_attention_head_size_max;
+}
+
+// Of the batch, for one call of the library.
+struct AttentionSlice {
+  u32 sequences = 0, kv_heads = 0;  // 0: not even the least fits
+  constexpr bool operator==(const AttentionSlice&) const = default;
+};
+
+inline constexpr u64 cudnn_attention_slack = 64 * kib;  // of a plan, beside its arrays
+inline constexpr u64 cudnn_scratch_alignment = 256;
+
+// Sums of dout . out by row, in fp32, which the plan wants as an array.
+constexpr u64 cudnn_softmax_sum_bytes(const AttentionShape& s, const AttentionSlice& slice) {
+  return round_up(u64{slice.sequences} * slice.kv_heads * s.group() * s.tokens * sizeof(float), 256);
+}
+// In halves, edges filled up.
+constexpr u64 cudnn_ds_bytes(const AttentionShape& s, const AttentionSlice& slice) {
+  const u64 heads = u64{slice.sequences} * slice.kv_heads * s.group();
+  return heads * round_up(u64{s.tokens}, 64) * round_up(u64{s.tokens}, 128) * 2;
+}
+// What backward of a slice takes beside its operands: ds, the sums, and with grouped queries dk and dv of
+// every query head. As read off plans of cuDNN 9.19.
+constexpr u64 cudnn_backward_bytes(const AttentionShape& s, const AttentionSlice& slice) {
+  const u64 heads = u64{slice.sequences} * slice.kv_heads * s.group();
+  const u64 of_query_heads = s.group() > 1 ? heads * 2 * s.tokens * s.head_size * 2 : 0;
+  return cudnn_ds_bytes(s, slice) + of_query_heads + cudnn_softmax_sum_bytes(s, slice) +
+         cudnn_attention_slack;
+}
+// Lost at the begin of a scratch for its alignment, wherever it lies.
+inline constexpr u64 cudnn_backward_fixed_bytes = cudnn_attention_slack + cudnn_scratch_alignment;
+
+namespace cudnn_slices_detail {
+
+// The largest part of `all` that fits `most` times into it, as equal as can be.
+constexpr u32 equal_parts(u32 all, u64 most) {
+  return static_cast<u32>(div_up(u64{all}, div_up(u64{all}, std::min<u64>(all, most))));
+}
+
+}  // namespace cudnn_slices_detail
+
+constexpr AttentionSlice cudnn_backward_slice(const AttentionShape& s, Bytes scratch) {
+  using namespace cudnn_slices_detail;
+  const auto fit = [&](const AttentionSlice& one) {
+    const u64 bytes = cudnn_backward_bytes(s, one) - cudnn_attention_slack;
+    return scratch.value < cudnn_backward_fixed_bytes ? 0
+                                                      : (scratch.value - cudnn_backward_fixed_bytes) / bytes;
+  };
+  if (const u64 most = fit({1, s.key_heads()}); most > 0)
+    return {equal_parts(s.sequences, most), s.key_heads()};
+  const u64 most = fit({1, 1});
+  return most == 0 ? AttentionSlice{} : AttentionSlice{1, equal_parts(s.key_heads(), most)};
+}
+
+// Forward takes nothing but the logarithms that a caller does not want.
+constexpr AttentionSlice cudnn_forward_slice(const AttentionShape& s, Bytes workspace) {
+  using namespace cudnn_slices_detail;
+  const u64 of_sequence = u64{s.heads} * s.tokens * sizeof(float);
+  const u64 room = workspace.value < cudnn_attention_slack ? 0 : workspace.value - cudnn_attention_slack;
+  if (room < of_sequence) return {};
+  return {equal_parts(s.sequences, room / of_sequence), s.key_heads()};
+}
+
+}  // namespace tidepool::cuda

@@ -1,0 +1,155 @@
+// Operation graphs for cuDNN and the plans it makes of them.
+//
+//   Graph graph(library);
+//   const Tensor q = graph.input({b, h, t, d}, {.., 1}, DataType::bf16, uid), ...;
+//   const Tensor scores = graph.matmul(q, k_transposed);
+//   TRY_ASSIGN(const auto plan, Plan::create(library, device, std::move(graph)));
+//   plan->execute(handle, arrays, workspace);
+//
+// The first refusal of the library stays with the graph and comes out of Plan::create, as in a chain of
+// streams: what follows it does nothing.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/cudnn_library.h"
+
+namespace tidepool::cudnn {
+
+// Owns one descriptor of the library.
+class Owned {
+ public:
+  Owned() = default;
+  Owned(const Library& library, Descriptor descriptor) : library_(&library), descriptor_(descriptor) {}
+  Owned(Owned&& other) noexcept : library_(other.library_), descriptor_(other.release()) {}
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(library_, other.library_);
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~Owned() {
+    if (descriptor_ != nullptr) library_->calls().destroy_descriptor(descriptor_);
+  }
+  Descriptor get() const { return descriptor_; }
+
+ private:
+  Descriptor release() { return std::exchange(descriptor_, nullptr); }
+
+  const Library* library_ = nullptr;
+  Descriptor descriptor_ = nullptr;
+};
+
+// What plans are made for: a GPU that is here, or one that is described.
+class DeviceProperties {
+ public:
+  // Error: the library does not know the device.
+  static Result<DeviceProperties> of_device(const Library&, int index);
+  // As the library itself writes them down (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
+  static Result<DeviceProperties> of_json(const Library&, const std::string& json);
+  Descriptor get() const { return descriptor_.get(); }
+
+ private:
+  explicit DeviceProperties(Owned descriptor) : descriptor_(std::move(descriptor)) {}
+  static Result<DeviceProperties> finish(const Library&, Owned);
+
+  Owned descriptor_;
+};
+
+using Dimensions = std::array<i64, 4>;  // batch, heads, rows, columns
+
+struct Tensor {
+  Descriptor descriptor = nullptr;
+  Dimensions dimensions{}, strides{};
+};
+
+class Graph {
+ public:
+  explicit Graph(const Library& library) : library_(library) {}
+
+  struct Layout {
+    Dimensions dimensions{}, strides{};  // strides in elements
+    DataType type = DataType::fp32;
+  };
+  // In device memory, aligned to 16 bytes; `uid` names it when the plan is executed.
+  Tensor array(const Layout&, i64 uid);
+  // One fp32 of the host's, read at each execution.
+  Tensor number(i64 uid);
+  // Between operations, in no memory that we see: rows of columns, one after the other.
+  Tensor between(const Dimensions&, DataType = DataType::fp32);
+  Tensor between(const Layout&);
+
+  void matmul(Tensor a, Tensor b, Tensor c);
+  // Of the columns of each row.
+  void reduce(ReductionMode, Tensor x, Tensor y);
+  // The same elements with other dimensions or strides.
+  void reshape(Tensor x, Tensor y);
+
+  struct Pointwise {
+    PointwiseMode mode;
+    DataType math = DataType::fp32;
+    std::optional<i64> axis{};  // of gen_index
+  };
+  void pointwise(const Pointwise&, Tensor x, Tensor y);
+  void pointwise(const Pointwise&, Tensor x, Tensor b, Tensor y);
+  // Where t: x, else b.
+  void select(Tensor x, Tensor b, Tensor t, Tensor y);
+
+ private:
+  friend class Plan;
+  Tensor tensor(const Layout&, i64 uid, bool is_virtual, bool by_value);
+  Descriptor make(DescriptorType);
+  template <class T>
+  void set(Descriptor, Attribute, AttributeType, std::span<const T>);
+  template <class T>
+  void set(Descriptor d, Attribute a, AttributeType t, const T& value) {
+    set(d, a, t, std::span<const T>(&value, 1));
+  }
+  void set(Descriptor d, Attribute a, Tensor tensor) {
+    set(d, a, AttributeType::backend_descriptor, tensor.descriptor);
+  }
+  void finalize(Descriptor);
+  void add_pointwise(const Pointwise&, Tensor x, const Tensor* b, const Tensor* t, Tensor y);
+
+  const Library& library_;
+  std::vector<Owned> owned_;
+  std::vector<Descriptor> operations_;
+  i64 next_uid_ = 1'000'000;  // of tensors in between; callers' are small
+  int status_ = success;
+};
+
+// An engine for a graph: the first of the library's choices that is there and does not say that its bits
+// vary.
+class Plan {
+ public:
+  // Compiles kernels: up to seconds. Null: the library has no such engine for this graph on this device.
+  // Error: it fails.
+  static Result<std::unique_ptr<Plan>> create(const Library&, const DeviceProperties&, Graph);
+
+  Bytes workspace() const { return workspace_; }
+
+  struct Argument {
+    i64 uid;
+    void* data;  // device memory; of a number, the host's
+  };
+  // Returns at once. REQUIRES: `workspace` has as many bytes and is aligned to 256.
+  int execute(cudnnContext*, std::span<const Argument>, std::byte* workspace) const;
+
+ private:
+  explicit Plan(const Library& library) : library_(library) {}
+  // 0, or why not this one.
+  int choose(const DeviceProperties&, Graph&);
+  int finish(const DeviceProperties&, Descriptor config);
+  bool says_deterministic(Descriptor config) const;
+
+  const Library& library_;
+  std::vector<Owned> owned_;
+  Owned plan_;
+  Bytes workspace_{};
+};
+
+}  // namespace tidepool::cudnn

@@ -1,0 +1,72 @@
+#include "kernels/cuda/cudnn_library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+
+namespace tidepool::cudnn {
+namespace {
+
+constexpr const char* usual_file = "libcudnn.so.9";
+// 9.8.0: the first that makes plans for a described device, which is how they are tested without one.
+constexpr size_t oldest = 90800;
+
+std::string version_text(size_t v) { return fmt::format("{}.{}.{}", v / 10000, v % 10000 / 100, v % 100); }
+
+template <class Function>
+bool find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(::dlsym(library, name));
+  return function != nullptr;
+}
+
+Error missing(const std::string& why) {
+  return {ErrorKind::usage,
+          fmt::format("cuDNN {} (pip install nvidia-cudnn-cu12 or -cu13, as the toolkit is, and set "
+                      "TIDEPOOL_CUDNN to its libcudnn.so.9)",
+                      why)};
+}
+
+bool find_all(void* library, Library::Calls& c) {
+  return find(library, "cudnnGetVersion", c.get_version) &&
+         find(library, "cudnnGetErrorString", c.error_string) &&
+         find(library, "cudnnGetLastErrorString", c.last_error) && find(library, "cudnnCreate", c.create) &&
+         find(library, "cudnnDestroy", c.destroy) && find(library, "cudnnSetStream", c.set_stream) &&
+         find(library, "cudnnBackendCreateDescriptor", c.create_descriptor) &&
+         find(library, "cudnnBackendDestroyDescriptor", c.destroy_descriptor) &&
+         find(library, "cudnnBackendFinalize", c.finalize) &&
+         find(library, "cudnnBackendSetAttribute", c.set_attribute) &&
+         find(library, "cudnnBackendGetAttribute", c.get_attribute) &&
+         find(library, "cudnnBackendExecute", c.execute);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Library>> Library::load() {
+  const char* const named = std::getenv("TIDEPOOL_CUDNN");
+  if (named != nullptr && std::strcmp(named, "off") == 0)
+    return Error{ErrorKind::usage, "cuDNN is switched off by TIDEPOOL_CUDNN=off"};
+  // Never closed: it keeps state of each thread that called it.
+  void* const library = ::dlopen(named != nullptr ? named : usual_file, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return missing(fmt::format("was not found: {}", ::dlerror()));
+  std::unique_ptr<Library> out(new Library);
+  const bool complete = find_all(library, out->calls_);
+  if (out->calls_.get_version != nullptr && out->calls_.get_version() < oldest)
+    return missing(fmt::format("{} is older than {}", out->version(), version_text(oldest)));
+  if (!complete) return missing(fmt::format("is not what {} is", named != nullptr ? named : usual_file));
+  return out;
+}
+
+std::string Library::version() const { return version_text(calls_.get_version()); }
+
+Error Library::error(int status, const std::string& doing) const {
+  char more[1000] = "";
+  calls_.last_error(more, sizeof more);
+  return {ErrorKind::io,
+          fmt::format("{}: cuDNN {} says {}{}{}; TIDEPOOL_CUDNN=off does without it. A run that had begun "
+                      "goes on from its last checkpoint",
+                      doing, version(), calls_.error_string(status), *more != 0 ? ": " : "", more)};
+}
+
+}  // namespace tidepool::cudnn

@@ -1,0 +1,98 @@
+#include "executor/cuda/op_graphs.h"
+
+#include <algorithm>
+
+#include "executor/repeated_ops.h"
+
+namespace tidepool {
+namespace {
+
+// The most that graphs take. Drivers since CUDA 12.4 take about 10 KiB a node, those before it three to four
+// times as much; and memory comes in pieces.
+constexpr Bytes node_max{64 * kib};
+constexpr Bytes driver_piece{2 * mib};
+
+bool ask_free(std::size_t& bytes) {
+  std::size_t total = 0;
+  return cudaMemGetInfo(&bytes, &total) == cudaSuccess;
+}
+
+}  // namespace
+
+OpGraphs::OpGraphs(const OpGraphsParts& parts)
+    : parts_(parts), body_(parts.plan.segment(SegmentKind::body).ops.size()), taken_(parts.plan.devices) {}
+
+Result<void> OpGraphs::enqueue(const Issue& issue, u32 slot, cudaStream_t stream) {
+  OpGraph* const graph = graph_of(issue);
+  if (graph == nullptr) return parts_.work.enqueue(issue, slot, stream);
+  if (!graph->tried && graph->is_short.load(std::memory_order_relaxed)) {
+    graph->tried = true;
+    graph->executable = make(issue, slot, stream);
+  }
+  if (!graph->executable) return parts_.work.enqueue(issue, slot, stream);
+  cudaGraphLaunch(graph->executable.get(), stream);
+  return {};
+}
+
+Result<void> OpGraphs::ended(const Issue& issue, u32 slot, Nanos took) {
+  if (OpGraph* const graph = graph_of(issue); graph != nullptr && took < short_op_max)
+    graph->is_short.store(true, std::memory_order_relaxed);
+  return parts_.work.ended(issue, slot, took);
+}
+
+OpGraphs::OpGraph* OpGraphs::graph_of(const Issue& issue) {
+  const Op& op = issue.get();
+  if (issue.segment->kind != SegmentKind::body) return nullptr;  // others run seldom
+  if (op.kind != OpKind::forward && op.kind != OpKind::backward) return nullptr;
+  if (!launches_repeat(parts_.graph, parts_.graph.blocks[op.block])) return nullptr;
+  return &body_[index(issue.op)];
+}
+
+// What is refused on the way is not the op's: it is told of nowhere, and the op goes on plainly. An error of
+// the device stays with it, and meets those launches too.
+OpGraphs::Owned<cudaGraphExec_t> OpGraphs::make(const Issue& issue, u32 slot, cudaStream_t stream) {
+  const u32 device = issue.get().lane.device;
+  if (!has_room(device, 1)) return {};
+  Owned<cudaGraphExec_t> made;
+  if (const Owned<cudaGraph_t> graph = capture(issue, slot, stream))
+    made = instantiate(graph.get(), device, stream);
+  cudaGetLastError();
+  return made;
+}
+
+// Thread-local: lanes' threads ask for their events meanwhile, which a global capture forbids them; and a
+// library that takes memory in this thread, outside of the allowance, is refused, which a relaxed one would
+// let pass.
+OpGraphs::Owned<cudaGraph_t> OpGraphs::capture(const Issue& issue, u32 slot, cudaStream_t stream) {
+  if (cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) return {};
+  const Result<void> enqueued = parts_.work.enqueue(issue, slot, stream);
+  const cudaError_t refused = cudaGetLastError();  // a launch that is not in the graph, which ends well
+  cudaGraph_t graph = nullptr;
+  cudaStreamEndCapture(stream, &graph);  // null where something was done that a capture forbids
+  Owned<cudaGraph_t> captured(graph);
+  if (!enqueued || refused != cudaSuccess) captured.reset();
+  return captured;
+}
+
+// What the device has less afterwards counts as the graph's, whoever took it. Uploaded at once: that is when
+// drivers take the rest, else with the first launch.
+OpGraphs::Owned<cudaGraphExec_t> OpGraphs::instantiate(cudaGraph_t graph, u32 device, cudaStream_t stream) {
+  std::size_t nodes = 0, before = 0, after = 0;
+  if (cudaGraphGetNodes(graph, nullptr, &nodes) != cudaSuccess || !has_room(device, nodes)) return {};
+  if (!ask_free(before)) return {};
+  cudaGraphExec_t executable = nullptr;
+  const bool ready = cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess &&
+                     cudaGraphUpload(executable, stream) == cudaSuccess;
+  Owned<cudaGraphExec_t> owner(executable);
+  Bytes& taken = taken_[device];
+  if (ask_free(after)) taken += Bytes{before - std::min(before, after)};
+  if (!ready || taken > parts_.allowance) owner.reset();  // past the allowance, no further ones are made
+  return owner;
+}
+
+bool OpGraphs::has_room(u32 device, u64 nodes) const {
+  const Bytes most{round_up(nodes * node_max.value, driver_piece.value)};
+  return taken_[device] + most <= parts_.allowance;
+}
+
+}  // namespace tidepool

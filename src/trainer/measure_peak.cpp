@@ -1,0 +1,70 @@
+#include "trainer/measure_peak.h"
+
+#include <algorithm>
+
+#include "kernels/uniform_values.h"
+#include "trainer/run_meter.h"
+
+namespace tidepool {
+namespace {
+
+constexpr double sample_seconds = 0.05;
+// Beyond these sides the rate hardly grows.
+constexpr u64 side_of_cores = 1024, side_of_gpus = 8192, side_least = 64;
+constexpr u64 piece_bytes_max = 16 * mib;
+constexpr float scale = 0.5f;
+
+// Best time of a call, over about sample_seconds.
+template <class Fn>
+Result<double> seconds_of(Fn&& fn) {
+  TRY(fn());
+  double best = 1e30;
+  for (const double begin = RunMeter::now(); RunMeter::now() - begin < sample_seconds;) {
+    const double at = RunMeter::now();
+    TRY(fn());
+    best = std::min(best, RunMeter::now() - at);
+  }
+  return best;
+}
+
+// By way of the host's arena, in pieces that are alike.
+Result<void> bring_numbers(Session& session, std::span<std::byte> to, Precision precision) {
+  const std::span<std::byte> host = session.host_memory();
+  const std::span<std::byte> piece = host.first(std::min({host.size(), to.size(), piece_bytes_max}));
+  make_uniform(piece, precision, scale);
+  for (u64 at = 0; at < to.size(); at += piece.size()) {
+    const u64 bytes = std::min(piece.size(), to.size() - at);
+    TRY(session.devices().copy({.to = to.subspan(at, bytes), .from = piece.first(bytes)}, {}));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<double> measure_peak(Session& session) {
+  Devices& devices = session.devices();
+  const Precision precision = session.graph().activations;
+  const auto bytes = [&](u64 n) { return values_bytes(n * n, precision); };
+  u64 n = devices.host_reaches_memory() ? side_of_cores : side_of_gpus;
+  while (n > side_least && 3 * bytes(n) > devices.memory().size()) n /= 2;
+  if (3 * bytes(n) > devices.memory().size()) return 0.0;
+  TRY(bring_numbers(session, devices.memory().first(2 * bytes(n)), precision));
+  const Values x{devices.memory().data(), precision};
+  const u32 side = static_cast<u32>(n);
+  const Matmul product{.m = side,
+                       .n = side,
+                       .k = side,
+                       .x = x,
+                       .weight = x.at(n * n),
+                       .bias = {},
+                       .y = x.at(2 * n * n),
+                       .dropout = {}};
+  Kernels& kernels = devices.kernels();
+  TRY_ASSIGN(const double seconds, seconds_of([&] {
+               kernels.matmul(product);
+               return kernels.finish();
+             }));
+  return 2.0 * static_cast<double>(n * n * n) / seconds;
+}
+
+}  // namespace tidepool

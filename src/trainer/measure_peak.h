@@ -1,0 +1,13 @@
+// What "% of peak" in a run's report is a percentage of.
+#pragma once
+
+#include "tidepool/result.h"
+#include "trainer/session.h"
+
+namespace tidepool {
+
+// FLOP/s of a plain square product, as large as memory has room for, in what the run computes in; 0 where
+// there is none. REQUIRES: at rest, before the state is written: it overwrites arenas.
+Result<double> measure_peak(Session&);
+
+}  // namespace tidepool

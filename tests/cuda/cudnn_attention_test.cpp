@@ -1,0 +1,297 @@
+// Attention through cuDNN: what it makes is attention, in slices as in one piece, and what it is not for, or
+// cannot do, is done by our own kernels.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "kernels/attention/cudnn_attention_slices.h"
+#include "kernels/cuda/capability.h"
+#include "kernels/kernels_cuda.h"
+#include "tests/cuda/attention_reference.h"
+#include "tests/cuda/cuda_fixture.h"
+
+namespace tidepool::test {
+namespace {
+
+using namespace cuda;
+
+constexpr Precision bf16 = Precision::bf16, fp16 = Precision::fp16, fp32 = Precision::fp32;
+constexpr AttentionShape shape_of(u32 sequences, u32 tokens, u32 heads, u32 kv_heads, u32 head_size) {
+  return {
+      .sequences = sequences, .tokens = tokens, .heads = heads, .head_size = head_size, .kv_heads = kv_heads};
+}
+// Exactly what backward of this slice takes.
+constexpr u64 scratch_for(const AttentionShape& s, const AttentionSlice& slice) {
+  return cudnn_backward_bytes(s, slice) + cudnn_scratch_alignment;
+}
+
+struct Given {
+  AttentionShape shape;
+  Precision precision = bf16;
+  u64 scratch_bytes = 64 * mib;
+  bool keeps_lse = true;
+  bool documents = false;
+  float dropout = 0;
+};
+
+class CudnnAttentionTest : public CudaTest {
+ protected:
+#ifdef CUDA_EMULATED
+  CudnnAttentionTest() { restart({.cudnn = true}); }
+  void restart(const emulated_cuda::Options& options) {
+    ASSERT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+    emulated_cuda::reset(options);
+    make_stream();
+  }
+  // Of the library, since the last run.
+  static u64 calls_of_library() {
+    return std::ranges::count(emulated_cuda::calls(), emulated_cuda::CallKind::attention,
+                              &emulated_cuda::Call::kind);
+  }
+  static u64 launches() {
+    return std::ranges::count(emulated_cuda::calls(), emulated_cuda::CallKind::launch,
+                              &emulated_cuda::Call::kind);
+  }
+#else
+  void SetUp() override {
+    CudaTest::SetUp();
+    if (IsSkipped()) return;
+    const Result<std::string> library = attention_library(current_capability());
+    if (!library || !library->starts_with("cuDNN"))
+      GTEST_SKIP() << "cuDNN is not used here: " << (library ? *library : library.error().message);
+  }
+#endif
+
+  struct Arrays {
+    explicit Arrays(const Given& g)
+        : qkv(random_floats(g.shape.sequences * u64{g.shape.tokens} * g.shape.qkv_columns(), 1), g.precision),
+          dout(random_floats(g.shape.sequences * u64{g.shape.tokens} * g.shape.hidden(), 2), g.precision) {}
+    const DeviceValues qkv, dout;
+  };
+
+  // `failure`: what the kernels refused, if anything.
+  AttentionResults run(const Given& g, const Arrays& a, std::string* failure = nullptr) {
+    const AttentionShape& s = g.shape;
+    const DeviceArray workspace(cuda_kernels_workspace.value), scratch(std::max<u64>(g.scratch_bytes, 1));
+    auto kernels = create_cuda_kernels(stream_, {workspace.data(), workspace.bytes()});
+    EXPECT_TRUE(kernels) << kernels.error().message;
+    const DeviceValues out(a.dout.given().size(), g.precision), dqkv(a.qkv.given().size(), g.precision);
+    const DeviceValues lse(s.lse_elements(), fp32);
+    const std::vector<i32> none(u64{s.sequences} * s.tokens);
+    const DeviceArray starts(none.data(), none.size() * sizeof(i32));
+    const i32* const documents = g.documents ? starts.as<i32>() : nullptr;
+    const Dropout dropout = {.p = g.dropout, .seed = 1};
+#ifdef CUDA_EMULATED
+    emulated_cuda::clear_calls();
+#endif
+    (*kernels)->attention({.shape = s,
+                           .qkv = a.qkv.values(),
+                           .out = out.values(),
+                           .lse = g.keeps_lse ? lse.values().fp32() : nullptr,
+                           .starts = documents,
+                           .dropout = dropout});
+    if (g.keeps_lse) {
+      (*kernels)->attention_backward({.shape = s,
+                                      .qkv = a.qkv.values(),
+                                      .out = out.values(),
+                                      .lse = lse.values().fp32(),
+                                      .dout = a.dout.values(),
+                                      .dqkv = dqkv.values(),
+                                      .starts = documents,
+                                      .dropout = dropout,
+                                      .scratch = {scratch.data(), g.scratch_bytes}});
+    }
+    const Result<void> done = (*kernels)->finish();
+    if (failure != nullptr)
+      *failure = done ? "" : done.error().message;
+    else
+      EXPECT_TRUE(done) << done.error().message;
+    return {out.now(), lse.now(), strips(s, dqkv.now(), 0, s.hidden()),
+            strips(s, dqkv.now(), s.hidden(), s.key_columns()),
+            strips(s, dqkv.now(), s.hidden() + s.key_columns(), s.key_columns())};
+  }
+  AttentionResults run(const Given& g) { return run(g, Arrays(g)); }
+
+  static std::vector<float> strips(const AttentionShape& s, const std::vector<float>& rows, u64 begin,
+                                   u64 n) {
+    std::vector<float> out;
+    for (u64 at = begin; at < rows.size(); at += s.qkv_columns())
+      out.insert(out.end(), rows.begin() + static_cast<i64>(at), rows.begin() + static_cast<i64>(at + n));
+    return out;
+  }
+
+  void expect_attention(const Given& g) {
+    const Arrays a(g);
+    const AttentionResults got = run(g, a);
+    const AttentionResults want =
+        attention_reference(g.shape, a.qkv.given(), a.dout.given(), &got.out, {}, nullptr);
+    // With grouped queries, dk and dv of every query head are rounded before they are added.
+    const double gradient = g.precision == fp16 ? 1.5e-3 : 7e-3;
+    EXPECT_LE(relative_error(got.out, want.out), g.precision == fp16 ? 8e-4 : 4e-3);
+    EXPECT_LE(relative_error(got.lse, want.lse), 1e-5);
+    EXPECT_LE(relative_error(got.dq, want.dq), gradient);
+    EXPECT_LE(relative_error(got.dk, want.dk), gradient);
+    EXPECT_LE(relative_error(got.dv, want.dv), gradient);
+    const AttentionResults again = run(g, a);
+    for (auto part : {&AttentionResults::out, &AttentionResults::lse, &AttentionResults::dq,
+                      &AttentionResults::dk, &AttentionResults::dv})
+      EXPECT_TRUE(same_bits(got.*part, again.*part));
+  }
+};
+
+TEST_F(CudnnAttentionTest, IsAttention) {
+  for (const auto& [shape, precision] : {std::pair{shape_of(2, 128, 2, 2, 64), bf16},
+                                         {shape_of(1, 200, 4, 2, 32), bf16},
+                                         {shape_of(1, 129, 1, 1, 128), bf16},
+                                         {shape_of(1, 130, 3, 1, 80), fp16},
+                                         {shape_of(1, 128, 2, 2, 96), fp16}}) {
+    SCOPED_TRACE(fmt::format("t{} h{} kv{} d{}", shape.tokens, shape.heads, shape.kv_heads, shape.head_size));
+    expect_attention({.shape = shape, .precision = precision});
+#ifdef CUDA_EMULATED
+    EXPECT_EQ(calls_of_library(), 2u);
+    EXPECT_EQ(launches(), 0u);
+#endif
+  }
+}
+
+// Slices that leave a rest, of sequences and of kv heads.
+TEST_F(CudnnAttentionTest, SlicesAreAttentionToo) {
+  const AttentionShape s = shape_of(5, 128, 2, 2, 32), h = shape_of(2, 128, 6, 3, 16);
+  for (const auto& [shape, slice, calls] : {std::tuple{s, AttentionSlice{3, 2}, 2u},
+                                            {s, AttentionSlice{1, 2}, 5u},
+                                            {h, AttentionSlice{1, 2}, 4u},
+                                            {h, AttentionSlice{1, 1}, 6u}}) {
+    SCOPED_TRACE(fmt::format("slices of {} x {}", slice.sequences, slice.kv_heads));
+    expect_attention({.shape = shape, .scratch_bytes = scratch_for(shape, slice)});
+#ifdef CUDA_EMULATED
+    EXPECT_EQ(calls_of_library(), 1 + calls);
+#endif
+  }
+}
+
+// Recomputed for backward, evaluated or trained on: forward is the same.
+TEST_F(CudnnAttentionTest, ForwardIsTheSameWithoutLogarithms) {
+  const Given with{.shape = shape_of(2, 128, 2, 1, 64)};
+  Given without = with;
+  without.keeps_lse = false;
+  const Arrays a(with);
+  EXPECT_TRUE(same_bits(run(with, a).out, run(without, a).out));
+}
+
+#ifdef CUDA_EMULATED
+
+TEST_F(CudnnAttentionTest, OursDoWhatItIsNotFor) {
+  const AttentionShape shape = shape_of(1, 128, 1, 1, 32);
+  const auto ours = [&](const Given& g) {
+    run(g);
+    return calls_of_library() == 0 && launches() > 0;
+  };
+  EXPECT_TRUE(ours({.shape = shape, .documents = true}));
+  EXPECT_TRUE(ours({.shape = shape, .dropout = 0.5f}));
+  EXPECT_TRUE(ours({.shape = shape, .precision = fp32}));
+  EXPECT_TRUE(ours({.shape = shape_of(1, 127, 1, 1, 32)}));
+  EXPECT_TRUE(ours({.shape = shape_of(1, 128, 1, 1, 20)}));
+  EXPECT_FALSE(ours({.shape = shape}));
+}
+
+TEST_F(CudnnAttentionTest, BackwardIsOursWhereNoSliceFits) {
+  const AttentionShape shape = shape_of(1, 128, 2, 2, 32);
+  run({.shape = shape, .scratch_bytes = scratch_for(shape, {1, 1}) - 1});
+  EXPECT_EQ(calls_of_library(), 1u);  // forward
+  EXPECT_EQ(launches(), 3u);
+  run({.shape = shape, .scratch_bytes = 0});
+  EXPECT_EQ(launches(), 3u);
+  run({.shape = shape, .scratch_bytes = scratch_for(shape, {1, 1})});
+  EXPECT_EQ(launches(), 0u);
+}
+
+TEST_F(CudnnAttentionTest, OursTakeOverWhereItHasNoEngine) {
+  const Given g{.shape = shape_of(1, 128, 1, 1, 32)};
+  restart({.cudnn = true, .cudnn_deterministic = false});
+  run(g);
+  EXPECT_EQ(calls_of_library(), 0u);
+  EXPECT_EQ(launches(), 4u);
+
+  restart({.cudnn = true, .cudnn_keeps_ds = false});
+  run(g);
+  EXPECT_EQ(calls_of_library(), 1u);  // forward
+  EXPECT_EQ(launches(), 3u);
+
+  restart({.cudnn = true});
+  emulated_cuda::set_faults({.attention_plan = 1});
+  run(g);
+  EXPECT_EQ(calls_of_library(), 1u);  // backward
+  EXPECT_EQ(launches(), 1u);
+}
+
+TEST_F(CudnnAttentionTest, AFailureIsNamedAndOursDoNotTakeOver) {
+  const Given g{.shape = shape_of(1, 128, 1, 1, 32)};
+  emulated_cuda::set_faults({.attention = 1});
+  std::string failure;
+  run(g, Arrays(g), &failure);
+  EXPECT_THAT(failure,
+              testing::HasSubstr("attention: cuDNN 9.19.0 says CUDNN_STATUS_EXECUTION_FAILED: as the "
+                                 "test asks; TIDEPOOL_CUDNN=off does without it"));
+  EXPECT_EQ(launches(), 0u);
+}
+
+TEST_F(CudnnAttentionTest, SaysWhatIsUsed) {
+  EXPECT_EQ(attention_library(90).value(), "cuDNN 9.19.0");
+  EXPECT_EQ(attention_library(89).value(), "our own kernels");
+  EXPECT_EQ(attention_library(100).value(), "our own kernels");
+  restart({.cudnn = true, .cudnn_version = 90701});
+  EXPECT_THAT(attention_library(90).error().message, testing::HasSubstr("cuDNN 9.7.1 is older than 9.8.0"));
+  restart({.cudnn = false});
+  EXPECT_EQ(attention_library(90).error().message, "cuDNN is switched off by TIDEPOOL_CUDNN=off");
+  restart({.major = 8, .minor = 9, .cudnn = true});
+  run({.shape = shape_of(1, 128, 1, 1, 32)});
+  EXPECT_EQ(calls_of_library(), 0u);
+}
+
+// What a run will ask for is compiled before its first step.
+TEST_F(CudnnAttentionTest, PlansAreMadeAhead) {
+  const Given g{.shape = shape_of(1, 128, 1, 1, 32)};
+  const DeviceArray workspace(cuda_kernels_workspace.value);
+  emulated_cuda::set_faults({.attention_plan = 2});
+  const auto kernels = create_cuda_kernels(
+      stream_, {workspace.data(), workspace.bytes()},
+      AttentionToCome{.shape = g.shape, .precision = bf16, .scratch = Bytes{g.scratch_bytes}});
+  ASSERT_TRUE(kernels);
+  emulated_cuda::set_faults({.attention_plan = 1});  // not asked again
+  const Arrays a(g);
+  const DeviceValues out(a.dout.given().size(), bf16);
+  emulated_cuda::clear_calls();
+  (*kernels)->attention({.shape = g.shape, .qkv = a.qkv.values(), .out = out.values(), .dropout = {}});
+  EXPECT_TRUE((*kernels)->finish());
+  EXPECT_EQ(calls_of_library(), 1u);
+}
+
+#endif
+
+TEST(CudnnSlices, AreCutByShapeAndScratch) {
+  const AttentionShape s = shape_of(16, 2048, 32, 32, 128);
+  constexpr u64 of_sequence = u64{32} * 2048 * (2048 * 2 + 4);
+  const auto slice = [&](u64 bytes) { return cudnn_backward_slice(s, Bytes{bytes}); };
+  constexpr u64 fixed = cudnn_backward_fixed_bytes;
+  EXPECT_EQ(slice(16 * of_sequence + fixed), (AttentionSlice{16, 32}));
+  EXPECT_EQ(slice(16 * of_sequence + fixed - 1), (AttentionSlice{8, 32}));  // 15 fit: two of 8
+  EXPECT_EQ(slice(3 * of_sequence + fixed), (AttentionSlice{3, 32}));
+  EXPECT_EQ(slice(of_sequence + fixed - 1), (AttentionSlice{1, 16}));  // 31 heads fit: two of 16
+  EXPECT_EQ(slice(of_sequence / 32 + fixed), (AttentionSlice{1, 1}));
+  EXPECT_EQ(slice(of_sequence / 32 + fixed - 1), AttentionSlice{});
+  EXPECT_EQ(slice(0), AttentionSlice{});
+}
+
+TEST(CudnnSlices, OfForwardHoldUnwantedLogarithms) {
+  const AttentionShape s = shape_of(16, 2048, 32, 8, 128);
+  const auto slice = [&](u64 bytes) {
+    return cudnn_forward_slice(s, Bytes{bytes + cudnn_attention_slack}).sequences;
+  };
+  constexpr u64 of_sequence = u64{32} * 2048 * 4;
+  EXPECT_EQ(slice(16 * of_sequence), 16u);
+  EXPECT_EQ(slice(15 * of_sequence), 8u);
+  EXPECT_EQ(slice(of_sequence), 1u);
+  EXPECT_EQ(slice(of_sequence - 1), 0u);
+}
+
+}  // namespace
+}  // namespace tidepool::test

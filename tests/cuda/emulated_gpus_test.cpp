@@ -1,0 +1,160 @@
+// What is found out of GPUs before a run has one: who holds it, what it computes in, and how it is started.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+
+#include "executor/cuda/cuda_device.h"
+#include "executor/cuda/cuda_devices.h"
+#include "executor/cuda/gpu_processes.h"
+#include "probe/cuda/measured_gpu.h"
+#include "probe/measured_device.h"
+#include "tests/support/gpu_config.h"
+#include "trainer/alternatives.h"
+#include "trainer/evaluate.h"
+#include "trainer/generate.h"
+#include "trainer/session.h"
+
+namespace tidepool {
+namespace {
+
+using ::testing::AllOf;
+using testing::gpu_config;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::TrainDir;
+
+class EmulatedGpus : public ::testing::Test {
+ protected:
+  EmulatedGpus() {
+    emulated_cuda::reset();
+    register_cuda();
+    register_cuda_measurements();
+  }
+  const TrainDir dir_;
+};
+
+// ---- precisions
+
+class EmulatedOldGpu : public EmulatedGpus {
+ protected:
+  EmulatedOldGpu() { emulated_cuda::reset({.major = 7, .minor = 5}); }
+  static void expect_refusal(const Error& error) {
+    EXPECT_EQ(error.kind, ErrorKind::usage) << error.message;
+    EXPECT_THAT(
+        error.message,
+        AllOf(HasSubstr("cuda:0 (Emulated GPU) has no bf16 (compute capability 7.5; 8.0 is the first)"),
+              HasSubstr("train.precision=fp16"), HasSubstr("fp32 masters")));
+  }
+};
+
+TEST_F(EmulatedOldGpu, Bf16IsRefusedBeforeAnythingIsPlanned) {
+  Config config = gpu_config(dir_, Precision::bf16);
+  config.memory.budgets.device = Bytes{mib};  // no plan fits
+  const auto report = testing::run(config);
+  ASSERT_FALSE(report);
+  expect_refusal(report.error());
+}
+
+TEST_F(EmulatedOldGpu, OtherPrecisionsTrain) {
+  for (const Precision precision : {Precision::fp32, Precision::fp16}) {
+    const auto report = testing::run(gpu_config(dir_, precision, std::string(name(precision))));
+    ASSERT_TRUE(report) << report.error().message;
+  }
+}
+
+// The cores would take a hundred times as long, and nobody asked for them.
+TEST_F(EmulatedOldGpu, AutoIsNotSilentlyTheCores) {
+  Config config = gpu_config(dir_, Precision::bf16);
+  config.machine.executor = "auto";
+  const auto line = resolve_executor(config);
+  ASSERT_FALSE(line);
+  expect_refusal(line.error());
+  config = gpu_config(dir_, Precision::fp16);
+  config.machine.executor = "auto";
+  EXPECT_TRUE(resolve_executor(config));
+  EXPECT_EQ(config.machine.executor, "cuda");
+}
+
+TEST_F(EmulatedOldGpu, WhatWasTrainedElsewhereIsNotRunInBf16) {
+  emulated_cuda::reset();
+  const Config config = gpu_config(dir_, Precision::bf16);
+  ASSERT_TRUE(testing::run(config));
+  emulated_cuda::reset({.major = 7, .minor = 5});
+  const auto note = [](const std::string& line) { ADD_FAILURE() << line; };
+  const auto generated = generate_text(
+      {.path = config.output.dir, .generate = {.prompt = "the ", .max_new_tokens = 1}, .note = note},
+      [](std::string_view) {});
+  ASSERT_FALSE(generated);
+  expect_refusal(generated.error());
+  const auto evaluated =  // of which no plan fits
+      evaluate_model({.source = config.output.dir, .overrides = {"memory.device=1MiB"}, .note = note});
+  ASSERT_FALSE(evaluated);
+  expect_refusal(evaluated.error());
+  const auto in_fp16 =
+      evaluate_model({.source = config.output.dir, .overrides = {"train.precision=fp16"}, .note = note});
+  EXPECT_TRUE(in_fp16) << in_fp16.error().message;
+}
+
+// What is advised where fp32 is too large for a host with that much memory and no more, and 16 bits are not.
+std::string advised_precision(Config config) {
+  config.memory.home = HomePolicy::host;
+  for (u64 kibs = 1024; kibs < 8192; kibs += 32) {
+    config.memory.budgets = {Bytes{88 * mib}, Bytes{kibs * kib}, Bytes{0}};
+    const PlanOptions options = plan_options(config);
+    const auto plan = make_plan(make_graph(config).value(), options);
+    if (plan) break;
+    const BudgetRoom room{.device = options.budgets.device, .host = options.budgets.host, .disk = Bytes{0}};
+    const std::string words = add_alternatives(config, options, room, plan.error(), {}).message;
+    if (const u64 at = words.find("train.precision="); at != std::string::npos) return words.substr(at, 20);
+  }
+  return {};
+}
+
+TEST_F(EmulatedOldGpu, ANarrowerPrecisionThatIsAdvisedIsOneItHas) {
+  EXPECT_EQ(advised_precision(gpu_config(dir_, Precision::fp32)), "train.precision=fp16");
+  emulated_cuda::reset();
+  EXPECT_EQ(advised_precision(gpu_config(dir_, Precision::fp32)), "train.precision=bf16");
+}
+
+// One that is too old for all precisions is told that, and not to try another.
+TEST_F(EmulatedOldGpu, TheOldestAreRefusedForTheirAge) {
+  emulated_cuda::reset({.major = 6, .minor = 1});
+  EXPECT_TRUE(check_precision(gpu_config(dir_, Precision::bf16)));
+  const auto report = testing::run(gpu_config(dir_, Precision::bf16));
+  ASSERT_FALSE(report);
+  EXPECT_THAT(report.error().message, HasSubstr("7.0 (V100) is the least"));
+}
+
+// ---- who holds them
+
+class EmulatedHolders : public EmulatedGpus {
+ protected:
+  // Whoever asks for the driver's library by name gets what is loaded under it.
+  EmulatedHolders() : library_(::dlopen(EMULATED_NVML, RTLD_NOW | RTLD_LOCAL)) {
+    EXPECT_NE(library_, nullptr) << ::dlerror();
+  }
+  ~EmulatedHolders() override { ::dlclose(library_); }
+
+  void* const library_;
+};
+
+TEST_F(EmulatedHolders, InAContainerAreThoseBeforeOurselves) {
+  emulated_cuda::reset({.device_memory_bytes = 4 * mib});
+  const auto device = CudaDevice::open({.frames = Bytes{16 * mib}, .pids = Pids::of_the_host});
+  ASSERT_FALSE(device);
+  EXPECT_THAT(device.error().message,
+              AllOf(HasSubstr(". process 4242 has 3.00 GiB. Lower"), Not(HasSubstr("4343"))));
+  cudaDeviceProp gpu;
+  ASSERT_EQ(cudaGetDeviceProperties(&gpu, 0), cudaSuccess);
+  EXPECT_THAT(describe_gpu_processes(gpu, Pids::of_the_host), HasSubstr("4343")) << "now we are among them";
+}
+
+// ---- how they are started
+
+// The emulation stops the process where a context is there before it is said how threads wait for it.
+TEST_F(EmulatedGpus, AreAskedForFreeMemoryOnceTheyAreStarted) {
+  ASSERT_TRUE(measured_gpus()->free_memory(0));
+  EXPECT_TRUE(CudaDevice::open({.frames = Bytes{mib}}));
+}
+
+}  // namespace
+}  // namespace tidepool
