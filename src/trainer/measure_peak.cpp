@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/uniform_values.h"
+#include "trainer/bring_numbers.h"
 #include "trainer/run_meter.h"
 
 namespace tidepool {
@@ -11,8 +11,6 @@ namespace {
 constexpr double sample_seconds = 0.05;
 // Beyond these sides the rate hardly grows.
 constexpr u64 side_of_cores = 1024, side_of_gpus = 8192, side_least = 64;
-constexpr u64 piece_bytes_max = 16 * mib;
-constexpr float scale = 0.5f;
 
 // Best time of a call, over about sample_seconds.
 template <class Fn>
@@ -27,18 +25,6 @@ Result<double> seconds_of(Fn&& fn) {
   return best;
 }
 
-// By way of the host's arena, in pieces that are alike.
-Result<void> bring_numbers(Session& session, std::span<std::byte> to, Precision precision) {
-  const std::span<std::byte> host = session.host_memory();
-  const std::span<std::byte> piece = host.first(std::min({host.size(), to.size(), piece_bytes_max}));
-  make_uniform(piece, precision, scale);
-  for (u64 at = 0; at < to.size(); at += piece.size()) {
-    const u64 bytes = std::min(piece.size(), to.size() - at);
-    TRY(session.devices().copy({.to = to.subspan(at, bytes), .from = piece.first(bytes)}, {}));
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<double> measure_peak(Session& session) {
@@ -48,7 +34,7 @@ Result<double> measure_peak(Session& session) {
   u64 n = devices.host_reaches_memory() ? side_of_cores : side_of_gpus;
   while (n > side_least && 3 * bytes(n) > devices.memory().size()) n /= 2;
   if (3 * bytes(n) > devices.memory().size()) return 0.0;
-  TRY(bring_numbers(session, devices.memory().first(2 * bytes(n)), precision));
+  TRY(bring_numbers(session, devices.memory().first(2 * bytes(n)), precision, 0.5f));
   const Values x{devices.memory().data(), precision};
   const u32 side = static_cast<u32>(n);
   const Matmul product{.m = side,

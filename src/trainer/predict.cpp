@@ -7,6 +7,7 @@
 
 #include "machine/wake_up.h"
 #include "tidepool/median.h"
+#include "trainer/bring_numbers.h"
 #include "trainer/measure_peak.h"
 
 namespace tidepool {
@@ -62,15 +63,26 @@ Result<double> cold_seconds_of(Session& session, u32 samples_min, Fn&& fn) {
   return median(std::move(samples));
 }
 
+// Token numbers must be some; and a GPU's speed depends on what it multiplies.
+Result<void> bring_content(Session& session, const Operand& o) {
+  const std::span<std::byte> at = session.devices().memory().subspan(o.frame.offset, o.frame.bytes.value);
+  const Kind kind = session.plan().chunk(o.first).kind;
+  if (kind == Kind::batch) {
+    session.devices().kernels().zero(reinterpret_cast<float*>(at.data()), at.size() / sizeof(float));
+  } else if (o.frame.tier == Tier::device && !session.devices().host_reaches_memory()) {
+    constexpr float weights = 0.04f, values = 1.0f;
+    if (kind == Kind::param) return bring_numbers(session, at, session.plan().precision, weights);
+    if (kind == Kind::activation || kind == Kind::activation_grad || kind == Kind::kept)
+      return bring_numbers(session, at, session.graph().activations, values);
+  }
+  return {};
+}
+
 Result<double> op_seconds(Session& session, std::optional<OpId> op) {
   constexpr u32 samples_min = 3;
   if (!op) return 0.0;
   const Segment& body = session.plan().segment(SegmentKind::body);
-  for (const Operand& o : body.operands_of(body.ops[index(*op)]))  // token numbers must be some
-    if (session.plan().chunk(o.first).kind == Kind::batch)
-      session.devices().kernels().zero(
-          reinterpret_cast<float*>(session.devices().memory().data() + o.frame.offset),
-          o.frame.bytes.value / sizeof(float));
+  for (const Operand& o : body.operands_of(body.ops[index(*op)])) TRY(bring_content(session, o));
   return cold_seconds_of(session, samples_min, [&] { return session.executor().run_at_rest(body, *op); });
 }
 

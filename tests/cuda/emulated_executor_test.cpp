@@ -8,6 +8,7 @@
 #include "executor/cuda/cuda_devices.h"
 #include "tests/cuda/recorded_run.h"
 #include "tests/support/segments.h"
+#include "trainer/predict.h"
 
 namespace tidepool {
 namespace {
@@ -258,6 +259,15 @@ TEST_F(EmulatedFaultAtRest, OpsThatAreTimed) {
   expect(session_->executor().run_at_rest(body, first(OpKind::backward)),
          {"backward", "on device 0 compute", "MiB", "CUBLAS_STATUS_INTERNAL_ERROR"});
   EXPECT_TRUE(session_->executor().run_at_rest(body, first(OpKind::backward)));
+}
+
+// A GPU that multiplies constants draws less power and runs faster than one that trains.
+TEST_F(EmulatedFaultAtRest, WhatIsTimedBeforeTheFirstStepVaries) {
+  open(HomePolicy::host);
+  const u64 before = emulated_cuda::products_of_constants();
+  const auto prediction = predict_step(*session_);
+  ASSERT_TRUE(prediction) << prediction.error().message;
+  EXPECT_EQ(emulated_cuda::products_of_constants(), before);
 }
 
 TEST_F(EmulatedFaultAtRest, KernelsThatAreTimed) {

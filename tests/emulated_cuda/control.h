@@ -115,6 +115,9 @@ Live live();
 // reads: groups of lanes served together of which two want different words of one bank.
 std::uint64_t shared_bank_conflicts();
 
+// So far, of matrix products: those of which a factor was one number all over, or held one that is none.
+std::uint64_t products_of_constants();
+
 // Stops the process if something was written next to an allocation. Also done after each kernel.
 void check_red_zones();
 
