@@ -29,10 +29,10 @@ class CudaKernels final : public Kernels {
   void rotary(const Rotary& op) override { rotary_cuda(op, stream_); }
   void rotary_backward(const RotaryBackward& op) override { rotary_backward_cuda(op, stream_); }
   void attention(const Attention& op) override {
-    if (!done(attention_ ? attention_->forward(op, stream_) : false)) attention_cuda(op, stream_);
+    if (!done(attention_ ? attention_->forward(op) : false)) attention_cuda(op, stream_);
   }
   void attention_backward(const AttentionBackward& op) override {
-    if (!done(attention_ ? attention_->backward(op, stream_) : false)) attention_backward_cuda(op, stream_);
+    if (!done(attention_ ? attention_->backward(op) : false)) attention_backward_cuda(op, stream_);
   }
   void swiglu(const Swiglu& op) override { swiglu_cuda(op, stream_); }
   void swiglu_backward(const SwigluBackward& op) override { swiglu_backward_cuda(op, stream_); }
@@ -77,20 +77,26 @@ class CudaKernels final : public Kernels {
 
 }  // namespace
 
-Result<std::unique_ptr<Kernels>> create_cuda_kernels(cudaStream_t stream, std::span<std::byte> workspace,
-                                                     const std::optional<AttentionToCome>& to_come) {
+Result<CudaKernelsMade> create_cuda_kernels(cudaStream_t stream, std::span<std::byte> workspace,
+                                            const std::optional<AttentionToCome>& to_come) {
   CHECK(workspace.size() >= cuda_kernels_workspace.value, workspace.size());
   TRY_ASSIGN(auto matmul, CudaMatmul::create({.library = workspace.data(),
                                               .scratch = workspace.data() + cuda_library_workspace.value}));
+  CudaKernelsMade made;
   std::unique_ptr<cuda::CudnnAttention> attention;
-  if (const int capability = cuda::current_capability(); cuda::cudnn_attention_pays_on(capability)) {
+  if (to_come && cuda::cudnn_attention_pays(to_come->shape, to_come->precision, cuda::current_capability())) {
     if (auto library = cudnn::Library::load()) {
-      TRY_ASSIGN(attention, cuda::CudnnAttention::create(std::move(library).value(), capability, workspace));
-      if (to_come) TRY(attention->prepare(to_come->shape, to_come->precision, to_come->scratch));
+      TRY_ASSIGN(attention, cuda::CudnnAttention::create({.library = std::move(library).value(),
+                                                          .shape = *to_come,
+                                                          .stream = stream,
+                                                          .workspace = workspace}));
+      made.attention = attention->describe();
+    } else {
+      made.attention = "our own kernels, slower here; " + library.error().message;
     }
   }
-  return std::unique_ptr<Kernels>(
-      std::make_unique<CudaKernels>(std::move(matmul), std::move(attention), stream));
+  made.kernels = std::make_unique<CudaKernels>(std::move(matmul), std::move(attention), stream);
+  return made;
 }
 
 Result<std::string> attention_library(int capability) {

@@ -64,4 +64,12 @@ struct AttentionBackward {
 };
 void attention_backward_cpu(const AttentionBackward&, CorePool&);
 
+// What will be asked for, so that what a library compiles for it is there before the first step.
+struct AttentionToCome {
+  AttentionShape shape;
+  Precision precision = Precision::fp32;
+  Bytes scratch{};           // of backward
+  bool has_backward = true;  // false: nothing is trained
+};
+
 }  // namespace tidepool

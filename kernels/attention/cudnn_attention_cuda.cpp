@@ -1,10 +1,14 @@
 #include "kernels/attention/cudnn_attention_cuda.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "kernels/attention/cudnn_attention_graph_cuda.h"
+#include "kernels/cuda/cuda_error.h"
 
 namespace tidepool::cuda {
 namespace {
@@ -66,74 +70,106 @@ bool is_as_expected(Bytes workspace, const AttentionShape& s, const AttentionSli
          workspace.value <= cudnn_backward_bytes(s, slice) - cudnn_softmax_sum_bytes(s, slice);
 }
 
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
 }  // namespace
 
-Result<std::unique_ptr<CudnnAttention>> CudnnAttention::create(std::unique_ptr<cudnn::Library> library,
-                                                               int capability,
-                                                               std::span<std::byte> workspace) {
+Result<std::unique_ptr<CudnnAttention>> CudnnAttention::create(Parts parts) {
+  const cudnn::Library& library = *parts.library;
   int device = 0;
-  cudaGetDevice(&device);
-  TRY_ASSIGN(cudnn::DeviceProperties properties, cudnn::DeviceProperties::of_device(*library, device));
+  TRY_CUDA(cudaGetDevice(&device), "asking which GPU is used");
+  TRY_ASSIGN(cudnn::DeviceProperties properties, cudnn::DeviceProperties::of_device(library, device));
   cudnnContext* context = nullptr;
-  if (const int status = library->calls().create(&context); status != cudnn::success)
-    return library->error(status, "starting on cuda:" + std::to_string(device));
-  return std::unique_ptr<CudnnAttention>(
-      new CudnnAttention(std::move(library), std::move(properties), context, capability, workspace));
+  if (const int status = library.calls().create(&context); status != cudnn::success)
+    return library.error(status, "starting on cuda:" + std::to_string(device));
+  std::unique_ptr<CudnnAttention> made(new CudnnAttention(std::move(parts), std::move(properties), context));
+  if (const int status = library.calls().set_stream(context, made->parts_.stream); status != cudnn::success)
+    return library.error(status, "starting on cuda:" + std::to_string(device));
+  const AttentionToCome& to_come = made->parts_.shape;
+  TRY(made->make_plans(made->forward_,
+                       cudnn_forward_slice(to_come.shape, Bytes{made->parts_.workspace.size()}), false));
+  if (to_come.has_backward)
+    TRY(made->make_plans(made->backward_, cudnn_backward_slice(to_come.shape, to_come.scratch), true));
+  return made;
 }
 
 CudnnAttention::~CudnnAttention() {
-  plans_.clear();
-  library_->calls().destroy(context_);
+  forward_.plans.clear();
+  backward_.plans.clear();
+  parts_.library->calls().destroy(context_);
 }
 
-Result<const cudnn::Plan*> CudnnAttention::plan_for(const AttentionShape& s, const AttentionSlice& slice,
-                                                    Precision precision, bool is_backward) {
-  const Key key = {.is_backward = is_backward,
-                   .precision = precision,
-                   .tokens = s.tokens,
-                   .heads = s.heads,
-                   .kv_heads = s.key_heads(),
-                   .head_size = s.head_size,
-                   .slice_sequences = slice.sequences,
-                   .slice_kv_heads = slice.kv_heads};
-  if (const auto found = plans_.find(key); found != plans_.end()) return found->second.get();
+// Null, and why not, where ours are to be used.
+Result<std::unique_ptr<cudnn::Plan>> CudnnAttention::make_plan(const AttentionSlice& part, bool is_backward,
+                                                               std::string& why_not) const {
+  const cudnn::Library& library = *parts_.library;
+  const Precision precision = parts_.shape.precision;
   TRY_ASSIGN(std::unique_ptr<cudnn::Plan> plan,
-             cudnn::Plan::create(*library_, device_,
-                                 is_backward ? cudnn_attention_backward(*library_, s, slice, precision)
-                                             : cudnn_attention_forward(*library_, s, slice, precision)));
-  if (plan && !is_as_expected(plan->workspace(), s, slice, is_backward)) plan = nullptr;
-  return plans_.emplace(key, std::move(plan)).first->second.get();
+             cudnn::Plan::create(library, device_,
+                                 is_backward ? cudnn_attention_backward(library, shape(), part, precision)
+                                             : cudnn_attention_forward(library, shape(), part, precision),
+                                 why_not));
+  if (plan && !is_as_expected(plan->workspace(), shape(), part, is_backward)) {
+    why_not = fmt::format("its plan wants {} bytes of memory", plan->workspace().value);
+    plan = nullptr;
+  }
+  return plan;
 }
 
-Result<bool> CudnnAttention::has_plans(const AttentionShape& s, const AttentionSlice& slice,
-                                       Precision precision, bool is_backward) {
-  if (slice.sequences == 0) return false;
-  bool all = true;
-  TRY(for_slices(s, slice, [&](const AttentionSlice&, const AttentionSlice& part) -> Result<void> {
-    TRY_ASSIGN(const cudnn::Plan* const plan, plan_for(s, part, precision, is_backward));
-    all = all && plan != nullptr;
+// All or none: slices of one batch by different kernels would be hard to explain.
+Result<void> CudnnAttention::make_plans(Pass& pass, const AttentionSlice& slice, bool is_backward) {
+  if (slice.sequences == 0) {
+    pass.why_not = "too little memory for one slice";
+    return {};
+  }
+  std::set<AttentionSlice> parts;
+  TRY(for_slices(shape(), slice, [&](const AttentionSlice&, const AttentionSlice& part) -> Result<void> {
+    parts.insert(part);
     return {};
   }));
-  return all;
-}
-
-Result<void> CudnnAttention::prepare(const AttentionShape& s, Precision precision, Bytes scratch) {
-  if (!cudnn_attention_pays(s, precision, capability_)) return {};
-  TRY(has_plans(s, cudnn_forward_slice(s, Bytes{workspace_.size()}), precision, false));
-  TRY(has_plans(s, cudnn_backward_slice(s, scratch), precision, true));
+  for (const AttentionSlice& part : parts) {
+    TRY_ASSIGN(std::unique_ptr<cudnn::Plan> plan, make_plan(part, is_backward, pass.why_not));
+    if (!plan) return {};
+    pass.plans.emplace(part, std::move(plan));
+  }
+  pass.slice = slice;
   return {};
 }
 
-Result<bool> CudnnAttention::forward(const Attention& op, cudaStream_t stream) {
-  if (!is_plain(op) || !cudnn_attention_pays(op.shape, op.qkv.precision, capability_)) return false;
-  const AttentionSlice slice = cudnn_forward_slice(op.shape, Bytes{workspace_.size()});
-  TRY_ASSIGN(const bool there, has_plans(op.shape, slice, op.qkv.precision, false));
-  if (!there) return false;
-  library_->calls().set_stream(context_, stream);
-  TRY(for_slices(op.shape, slice, [&](const AttentionSlice& at, const AttentionSlice& part) {
-    return run_forward(op, at, part);
-  }));
+std::string CudnnAttention::describe() const {
+  const bool forward = forward_.slice.sequences > 0;
+  const bool backward = backward_.slice.sequences > 0 || !parts_.shape.has_backward;
+  std::string text = "cuDNN " + parts_.library->version();
+  if (forward && backward) return text;
+  const std::string& why = forward ? backward_.why_not : forward_.why_not;
+  return fmt::format("our own kernels{}; {} makes no plan: {}",
+                     forward                                 ? " backward"
+                     : backward && parts_.shape.has_backward ? " forward"
+                                                             : "",
+                     text, why.empty() ? "it has none for this shape" : first_line(why));
+}
+
+// `run` starts one slice: run(where it begins, what it is of).
+template <class Operation, class Run>
+Result<bool> CudnnAttention::go_over(const Pass& pass, const Operation& op, Run run) {
+  if (pass.slice.sequences == 0 || !is_plain(op) || op.shape != shape() ||
+      op.qkv.precision != parts_.shape.precision)
+    return false;
+  TRY(for_slices(shape(), pass.slice, run));
   return true;
+}
+
+Result<bool> CudnnAttention::forward(const Attention& op) {
+  return go_over(forward_, op, [&](const AttentionSlice& at, const AttentionSlice& part) {
+    return run_forward(op, at, part);
+  });
+}
+
+Result<bool> CudnnAttention::backward(const AttentionBackward& op) {
+  if (op.scratch.size() != parts_.shape.scratch.value) return false;
+  return go_over(backward_, op, [&](const AttentionSlice& at, const AttentionSlice& part) {
+    return run_backward(op, at, part);
+  });
 }
 
 // The logarithms are made whether anybody wants them or not: without them it would be another plan, whose
@@ -143,8 +179,7 @@ Result<void> CudnnAttention::run_forward(const Attention& op, const AttentionSli
   const AttentionShape& s = op.shape;
   const Offsets from(s, at);
   const Numbers numbers(s);
-  TRY_ASSIGN(const cudnn::Plan* const plan, plan_for(s, part, op.qkv.precision, false));
-  float* const unwanted = reinterpret_cast<float*>(workspace_.data() + workspace_of_plans.value);
+  float* const unwanted = reinterpret_cast<float*>(parts_.workspace.data() + workspace_of_plans.value);
   const std::array arguments = {
       argument(AttentionUid::q, op.qkv.at(from.q).data),
       argument(AttentionUid::k, op.qkv.at(from.k).data),
@@ -153,21 +188,9 @@ Result<void> CudnnAttention::run_forward(const Attention& op, const AttentionSli
       argument(AttentionUid::lse, op.lse != nullptr ? op.lse + from.rows : unwanted),
       argument(AttentionUid::scale, &numbers.scale),
       argument(AttentionUid::minus_infinity, &numbers.minus_infinity)};
-  const int status = plan->execute(context_, arguments, workspace_.data());
-  if (status != cudnn::success) return library_->error(status, "attention");
+  const int status = forward_.plans.at(part)->execute(context_, arguments, parts_.workspace.data());
+  if (status != cudnn::success) return parts_.library->error(status, "attention");
   return {};
-}
-
-Result<bool> CudnnAttention::backward(const AttentionBackward& op, cudaStream_t stream) {
-  if (!is_plain(op) || !cudnn_attention_pays(op.shape, op.qkv.precision, capability_)) return false;
-  const AttentionSlice slice = cudnn_backward_slice(op.shape, Bytes{op.scratch.size()});
-  TRY_ASSIGN(const bool there, has_plans(op.shape, slice, op.qkv.precision, true));
-  if (!there) return false;
-  library_->calls().set_stream(context_, stream);
-  TRY(for_slices(op.shape, slice, [&](const AttentionSlice& at, const AttentionSlice& part) {
-    return run_backward(op, at, part);
-  }));
-  return true;
 }
 
 Result<void> CudnnAttention::run_backward(const AttentionBackward& op, const AttentionSlice& at,
@@ -175,7 +198,6 @@ Result<void> CudnnAttention::run_backward(const AttentionBackward& op, const Att
   const AttentionShape& s = op.shape;
   const Offsets from(s, at);
   const Numbers numbers(s);
-  TRY_ASSIGN(const cudnn::Plan* const plan, plan_for(s, part, op.qkv.precision, true));
   std::byte* const scratch =
       op.scratch.data() + (0 - reinterpret_cast<std::uintptr_t>(op.scratch.data())) % cudnn_scratch_alignment;
   const std::array arguments = {argument(AttentionUid::q, op.qkv.at(from.q).data),
@@ -191,8 +213,9 @@ Result<void> CudnnAttention::run_backward(const AttentionBackward& op, const Att
                                 argument(AttentionUid::scale, &numbers.scale),
                                 argument(AttentionUid::minus_infinity, &numbers.minus_infinity),
                                 argument(AttentionUid::one, &numbers.one)};
-  const int status = plan->execute(context_, arguments, scratch + cudnn_softmax_sum_bytes(s, part));
-  if (status != cudnn::success) return library_->error(status, "attention's backward");
+  const int status =
+      backward_.plans.at(part)->execute(context_, arguments, scratch + cudnn_softmax_sum_bytes(s, part));
+  if (status != cudnn::success) return parts_.library->error(status, "attention's backward");
   return {};
 }
 

@@ -40,7 +40,8 @@ struct Builder {
   }
   // [B, NH, T] of the whole.
   Tensor numbers_of_rows(AttentionUid uid, i64 heads_of_all) {
-    return graph.array({.dimensions = rows(), .strides = {heads_of_all * t, t, 1, 1}}, i64(uid));
+    return graph.array(
+        {.dimensions = rows(), .strides = {heads_of_all * t, t, 1, 1}, .alignment = sizeof(float)}, i64(uid));
   }
   Tensor number(AttentionUid uid) { return graph.number(i64(uid)); }
 

@@ -13,6 +13,9 @@ namespace tidepool::cuda {
 
 inline constexpr u32 cudnn_attention_tokens_min = 128;  // below, there is little to gain
 inline constexpr u32 cudnn_attention_head_size_max = 128;
+// Above, ds of one call is no longer addressed by 32 bits, nor its heads by a grid's second dimension.
+inline constexpr Bytes cudnn_ds_bytes_max{2 * gib};
+inline constexpr u32 cudnn_heads_max = 65535;
 
 // `capability`: 10 times major plus minor. Blackwell's engines have not been looked at.
 constexpr bool cudnn_attention_pays_on(int capability) { return capability / 10 == 9; }
@@ -25,7 +28,7 @@ constexpr bool cudnn_attention_pays(const AttentionShape& s, Precision precision
 // Of the batch, for one call of the library.
 struct AttentionSlice {
   u32 sequences = 0, kv_heads = 0;  // 0: not even the least fits
-  constexpr bool operator==(const AttentionSlice&) const = default;
+  constexpr auto operator<=>(const AttentionSlice&) const = default;
 };
 
 inline constexpr u64 cudnn_attention_slack = 64 * kib;  // of a plan, beside its arrays
@@ -62,10 +65,12 @@ constexpr u32 equal_parts(u32 all, u64 most) {
 
 constexpr AttentionSlice cudnn_backward_slice(const AttentionShape& s, Bytes scratch) {
   using namespace cudnn_slices_detail;
-  const auto fit = [&](const AttentionSlice& one) {
+  const auto fit = [&](const AttentionSlice& one) -> u64 {
+    if (scratch.value < cudnn_backward_fixed_bytes) return 0;
     const u64 bytes = cudnn_backward_bytes(s, one) - cudnn_attention_slack;
-    return scratch.value < cudnn_backward_fixed_bytes ? 0
-                                                      : (scratch.value - cudnn_backward_fixed_bytes) / bytes;
+    return std::min({(scratch.value - cudnn_backward_fixed_bytes) / bytes,
+                     cudnn_ds_bytes_max.value / cudnn_ds_bytes(s, one),
+                     u64{cudnn_heads_max} / (one.kv_heads * s.group())});
   };
   if (const u64 most = fit({1, s.key_heads()}); most > 0)
     return {equal_parts(s.sequences, most), s.key_heads()};
@@ -78,8 +83,9 @@ constexpr AttentionSlice cudnn_forward_slice(const AttentionShape& s, Bytes work
   using namespace cudnn_slices_detail;
   const u64 of_sequence = u64{s.heads} * s.tokens * sizeof(float);
   const u64 room = workspace.value < cudnn_attention_slack ? 0 : workspace.value - cudnn_attention_slack;
-  if (room < of_sequence) return {};
-  return {equal_parts(s.sequences, room / of_sequence), s.key_heads()};
+  const u64 most = std::min(room / of_sequence, u64{cudnn_heads_max} / s.heads);
+  if (most == 0) return {};
+  return {equal_parts(s.sequences, most), s.key_heads()};
 }
 
 }  // namespace tidepool::cuda

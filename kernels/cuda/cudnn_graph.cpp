@@ -7,9 +7,9 @@
 namespace tidepool::cudnn {
 namespace {
 
-constexpr i64 array_alignment = 16;
-constexpr i64 configs_max = 16;      // of an engine, that are looked at
-constexpr int not_supported = 3000;  // and its kinds, up to 3999
+constexpr i64 configs_max = 16;  // of an engine, that are looked at
+constexpr int not_supported = 3000;
+bool is_not_supported(int status) { return status / 1000 == not_supported / 1000; }  // or one of its kinds
 
 template <class T>
 int set_attribute(const Library& library, Descriptor d, Attribute a, AttributeType type,
@@ -83,7 +83,7 @@ Tensor Graph::tensor(const Layout& layout, i64 uid, bool is_virtual, bool by_val
   set(d, Attribute::tensor_dimensions, int64, std::span<const i64>(layout.dimensions));
   set(d, Attribute::tensor_strides, int64, std::span<const i64>(layout.strides));
   set(d, Attribute::tensor_unique_id, int64, uid);
-  set(d, Attribute::tensor_byte_alignment, int64, array_alignment);
+  set(d, Attribute::tensor_byte_alignment, int64, layout.alignment);
   set(d, Attribute::tensor_is_virtual, boolean, is_virtual);
   set(d, Attribute::tensor_is_by_value, boolean, by_value);
   finalize(d);
@@ -162,10 +162,13 @@ void Graph::select(Tensor x, Tensor b, Tensor t, Tensor y) {
 // ---- plan
 
 Result<std::unique_ptr<Plan>> Plan::create(const Library& library, const DeviceProperties& device,
-                                           Graph graph) {
+                                           Graph graph, std::string& why_not) {
   std::unique_ptr<Plan> plan(new Plan(library));
   const int status = graph.status_ != success ? graph.status_ : plan->choose(device, graph);
-  if (status / 1000 == not_supported / 1000) return std::unique_ptr<Plan>();
+  if (is_not_supported(status)) {
+    why_not = library.last_error();
+    return std::unique_ptr<Plan>();
+  }
   if (status != success) return library.error(status, "planning attention");
   return plan;
 }
@@ -201,7 +204,8 @@ int Plan::choose(const DeviceProperties& device, Graph& graph) {
   status = not_supported;
   for (i64 i = 0; i < std::min(count, configs_max); ++i) {
     if (!says_deterministic(found[static_cast<u64>(i)])) continue;
-    if ((status = finish(device, found[static_cast<u64>(i)])) == success) break;
+    // Another engine has other bits: after a failure that may pass, it must not take over.
+    if (!is_not_supported(status = finish(device, found[static_cast<u64>(i)]))) break;
   }
   owned_ = std::move(graph.owned_);  // what the plan was made of
   owned_.push_back(std::move(all));

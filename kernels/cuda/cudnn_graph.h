@@ -74,8 +74,9 @@ class Graph {
   struct Layout {
     Dimensions dimensions{}, strides{};  // strides in elements
     DataType type = DataType::fp32;
+    i64 alignment = 16;  // bytes
   };
-  // In device memory, aligned to 16 bytes; `uid` names it when the plan is executed.
+  // In device memory; `uid` names it when the plan is executed.
   Tensor array(const Layout&, i64 uid);
   // One fp32 of the host's, read at each execution.
   Tensor number(i64 uid);
@@ -126,9 +127,10 @@ class Graph {
 // vary.
 class Plan {
  public:
-  // Compiles kernels: up to seconds. Null: the library has no such engine for this graph on this device.
-  // Error: it fails.
-  static Result<std::unique_ptr<Plan>> create(const Library&, const DeviceProperties&, Graph);
+  // Compiles kernels: up to seconds. Null, and why not in the library's words: it has no such engine for this
+  // graph on this device, or lacks what that needs (NVRTC). Error: it fails.
+  static Result<std::unique_ptr<Plan>> create(const Library&, const DeviceProperties&, Graph,
+                                              std::string& why_not);
 
   Bytes workspace() const { return workspace_; }
 

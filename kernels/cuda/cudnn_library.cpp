@@ -9,9 +9,12 @@
 namespace tidepool::cudnn {
 namespace {
 
+constexpr int allocation_failed_on_host = 4003, allocation_failed_on_device = 4004;
 constexpr const char* usual_file = "libcudnn.so.9";
-// 9.8.0: the first that makes plans for a described device, which is how they are tested without one.
-constexpr size_t oldest = 90800;
+// 9.15.1. Before, backward is wrong where the last tile of keys is not full, 9.10.0 and 9.10.1 forward too,
+// and before 9.10 the least float has to stand for minus infinity: NVIDIA's own frontend goes around all of
+// that.
+constexpr size_t oldest = 91501;
 
 std::string version_text(size_t v) { return fmt::format("{}.{}.{}", v / 10000, v % 10000 / 100, v % 100); }
 
@@ -61,12 +64,20 @@ Result<std::unique_ptr<Library>> Library::load() {
 std::string Library::version() const { return version_text(calls_.get_version()); }
 
 Error Library::error(int status, const std::string& doing) const {
-  char more[1000] = "";
-  calls_.last_error(more, sizeof more);
-  return {ErrorKind::io,
-          fmt::format("{}: cuDNN {} says {}{}{}; TIDEPOOL_CUDNN=off does without it. A run that had begun "
-                      "goes on from its last checkpoint",
-                      doing, version(), calls_.error_string(status), *more != 0 ? ": " : "", more)};
+  const std::string more = last_error();
+  const bool memory = status == allocation_failed_on_host || status == allocation_failed_on_device;
+  return {memory ? ErrorKind::does_not_fit : ErrorKind::io,
+          fmt::format("{}: cuDNN {} says {}{}{}; {}", doing, version(), calls_.error_string(status),
+                      more.empty() ? "" : ": ", more,
+                      memory ? "lower memory.device, or end what else uses the GPU"
+                             : "TIDEPOOL_CUDNN=off does without it. A run that had begun goes on from its "
+                               "last checkpoint")};
+}
+
+std::string Library::last_error() const {
+  char text[1000] = "";
+  calls_.last_error(text, sizeof text);
+  return text;
 }
 
 }  // namespace tidepool::cudnn

@@ -142,6 +142,8 @@ class Library {
   };
   const Calls& calls() const { return calls_; }
   std::string version() const;  // "9.19.0"
+  // What it has to say of the last call that failed; often much.
+  std::string last_error() const;
   // What it says to a status that is not 0, in words.
   Error error(int status, const std::string& doing) const;
 

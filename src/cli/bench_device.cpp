@@ -40,14 +40,15 @@ struct Opened {
 };
 
 Result<Opened> open_device(const BenchOptions& options, std::optional<u32> gpu, Bytes memory,
-                           Bytes host_memory) {
+                           Bytes host_memory, const std::optional<AttentionToCome>& attention = {}) {
   Opened out;
   TRY_ASSIGN(out.pool, create_core_pool(options.threads, kernel_scratch_per_worker));
   const auto pages = [](Bytes bytes) { return Bytes{round_up(bytes.value, frame_alignment)}; };
   const MeasureRequest request{.index = gpu.value_or(0),
                                .memory = pages(memory),
                                .host_memory = pages(host_memory),
-                               .pool = *out.pool};
+                               .pool = *out.pool,
+                               .attention = attention};
   if (gpu) {
     TRY_ASSIGN(out.device, measured_gpus()->open(request));
   } else {
@@ -190,14 +191,17 @@ Result<void> bench_attention(const BenchOptions& options) {
   AttentionWork work{.shape = choice.gpu ? gpu_attention : cores_attention,
                      .precision = Precision::fp32,
                      .peak_side = choice.gpu ? gpu_peak_side : cores_peak_side};
-  TRY_ASSIGN(const Opened opened, open_device(options, choice.gpu, work.memory(), host_memory_least));
+  AttentionToCome to_come = work.to_come();  // as GPUs that a library is for have it
+  to_come.precision = Precision::bf16, to_come.scratch = to_come.scratch / 2;
+  TRY_ASSIGN(const Opened opened,
+             open_device(options, choice.gpu, work.memory(), host_memory_least, to_come));
   if (opened.device->facts().has_bf16) work.precision = Precision::bf16;
   const std::string& made_by = opened.device->facts().attention;
   TRY_ASSIGN(const AttentionResult result,
              bench_attention(*opened.device, work, {.repetitions = options.repetitions}));
   if (!options.json) {
     fmt::print("{}{}", heading("Attention", options, opened), attention_table(work, result));
-    if (!made_by.empty()) fmt::print("By {}; TIDEPOOL_CUDNN=off measures our own kernels.\n", made_by);
+    if (!made_by.empty()) fmt::print("By {}.\n", made_by);
     return {};
   }
   json::object object = json_heading(options, opened);

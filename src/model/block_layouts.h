@@ -2,6 +2,8 @@
 // its size; a run constructs it from the frame and checks the size again.
 #pragma once
 
+#include <optional>
+
 #include "kernels/kernels.h"
 #include "model/adapters.h"
 #include "model/workspace_cutter.h"
@@ -27,6 +29,15 @@ inline u64 mlp_gradient_elements(const ModelGraph& g) {
 }
 inline Bytes attention_scratch(const ModelGraph& g) {
   return Bytes{values_bytes(mlp_gradient_elements(g), g.activations)};
+}
+
+// Of a layer, where it may be a library's: packed documents and what drops out are for our own kernels.
+inline std::optional<AttentionToCome> attention_to_come(const ModelGraph& g) {
+  if (g.batch.packed || g.config.attention_dropout > 0) return {};
+  return AttentionToCome{.shape = attention_shape(g),
+                         .precision = g.activations,
+                         .scratch = attention_scratch(g),
+                         .has_backward = trains(g)};
 }
 
 inline RotaryShape rotary_shape(const ModelGraph& g) {

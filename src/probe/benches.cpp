@@ -179,6 +179,11 @@ Bytes AttentionWork::memory() const {
   return layout.bytes();
 }
 
+AttentionToCome AttentionWork::to_come() const {
+  return {
+      .shape = shape, .precision = precision, .scratch = Bytes{values_bytes(mlp_elements(*this), precision)}};
+}
+
 double AttentionWork::forward_flops() const {
   return 2.0 * shape.sequences * shape.heads * shape.tokens * shape.tokens * shape.head_size;
 }
@@ -204,7 +209,7 @@ Result<AttentionResult> bench_attention(MeasuredDevice& device, const AttentionW
                                 .dout = a.dout,
                                 .dqkv = a.dqkv,
                                 .dropout = {},
-                                .scratch = {a.mlp.data, values_bytes(mlp_elements(work), work.precision)}});
+                                .scratch = {a.mlp.data, work.to_come().scratch.value}});
   };
   std::vector<BenchRow> rows{{.name = "forward"}, {.name = "backward"}, {.name = "both"}, {.name = "peak"}};
   TRY(measure_rounds({device, options.now, options.slice_seconds}, options.repetitions, rows,

@@ -46,6 +46,7 @@ struct AttentionWork {
   u32 peak_side = 8192;  // of the square product that it is compared with
 
   Bytes memory() const;
+  AttentionToCome to_come() const;
   // 4 B H T^2 D / 2: two products over the causal half. Backward has five: 2.5 times that.
   double forward_flops() const;
   double backward_flops() const { return 2.5 * forward_flops(); }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "model/block_layouts.h"
 #include "model/blocks.h"
 #include "probe/gpu_layer.h"
 #include "tidepool/check.h"
@@ -202,6 +203,10 @@ GpuWork work_within(GpuWork work, Bytes memory) {
     work.piece = Bytes{std::max(mib, work.piece.value / 2)};
   }
   return work;
+}
+
+std::optional<AttentionToCome> GpuWork::attention() const {
+  return attention_to_come(layer_graph(*this, Precision::bf16));
 }
 
 std::vector<KernelCost> layer_costs(const GpuWork& work, Precision precision) {

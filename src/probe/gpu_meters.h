@@ -28,6 +28,8 @@ struct GpuWork {
 
   Bytes memory() const;  // on the card
   Bytes host_memory() const { return piece * (2 * pieces); }
+  // The layer's, in bf16.
+  std::optional<AttentionToCome> attention() const;
 };
 // The same in halves until it fits.
 GpuWork work_within(GpuWork, Bytes memory);

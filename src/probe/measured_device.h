@@ -20,7 +20,7 @@ struct MeasuredFacts {
   Bytes memory{};           // of the card
   u32 processors = 0;       // that share a product's outputs; 0: not known
   bool has_bf16 = true;     // products of bf16; GPUs have them from sm_80 on
-  std::string attention{};  // what makes it, "cuDNN 9.19.0"; empty where our own kernels do
+  std::string attention{};  // what makes it, "cuDNN 9.19.0"; empty: our own kernels, by choice
 };
 
 // What is called on a GPU is handed over and returns at once: kernels run one after the other, copies of each
@@ -45,10 +45,11 @@ class MeasuredDevice {
 };
 
 struct MeasureRequest {
-  u32 index = 0;        // of a GPU, as the driver counts them
-  Bytes memory{};       // the device's
-  Bytes host_memory{};  // a multiple of frame_alignment, as the other
-  CorePool& pool;       // outlives the device
+  u32 index = 0;                               // of a GPU, as the driver counts them
+  Bytes memory{};                              // the device's
+  Bytes host_memory{};                         // a multiple of frame_alignment, as the other
+  CorePool& pool;                              // outlives the device
+  std::optional<AttentionToCome> attention{};  // that a library may make, if the device is a GPU
 };
 
 // The cores as a device: kernels on the pool, copies within memory.

@@ -120,7 +120,8 @@ Result<void> Probe::create_gpu_meters(double slice_seconds) {
   TRY_ASSIGN(gpu_, measured_gpus()->open({.index = *options_.gpu,
                                           .memory = meter.work.memory(),
                                           .host_memory = meter.work.host_memory(),
-                                          .pool = *pool_}));
+                                          .pool = *pool_,
+                                          .attention = meter.work.attention()}));
   facts_.gpu = gpu_->facts();
   facts_.layer_precision = layer_precision(*facts_.gpu);
   facts_.layer = layer_costs(meter.work, facts_.layer_precision);

@@ -68,12 +68,18 @@ class CudnnAttentionTest : public CudaTest {
     const DeviceValues qkv, dout;
   };
 
+  static AttentionToCome to_come(const Given& g) {
+    return {.shape = g.shape, .precision = g.precision, .scratch = Bytes{g.scratch_bytes}};
+  }
+
   // `failure`: what the kernels refused, if anything.
   AttentionResults run(const Given& g, const Arrays& a, std::string* failure = nullptr) {
     const AttentionShape& s = g.shape;
     const DeviceArray workspace(cuda_kernels_workspace.value), scratch(std::max<u64>(g.scratch_bytes, 1));
-    auto kernels = create_cuda_kernels(stream_, {workspace.data(), workspace.bytes()});
-    EXPECT_TRUE(kernels) << kernels.error().message;
+    auto made = create_cuda_kernels(stream_, {workspace.data(), workspace.bytes()}, to_come(g));
+    EXPECT_TRUE(made) << made.error().message;
+    made_by_ = made->attention;
+    Kernels& kernels = *made->kernels;
     const DeviceValues out(a.dout.given().size(), g.precision), dqkv(a.qkv.given().size(), g.precision);
     const DeviceValues lse(s.lse_elements(), fp32);
     const std::vector<i32> none(u64{s.sequences} * s.tokens);
@@ -83,24 +89,24 @@ class CudnnAttentionTest : public CudaTest {
 #ifdef CUDA_EMULATED
     emulated_cuda::clear_calls();
 #endif
-    (*kernels)->attention({.shape = s,
-                           .qkv = a.qkv.values(),
-                           .out = out.values(),
-                           .lse = g.keeps_lse ? lse.values().fp32() : nullptr,
-                           .starts = documents,
-                           .dropout = dropout});
+    kernels.attention({.shape = s,
+                       .qkv = a.qkv.values(),
+                       .out = out.values(),
+                       .lse = g.keeps_lse ? lse.values().fp32() : nullptr,
+                       .starts = documents,
+                       .dropout = dropout});
     if (g.keeps_lse) {
-      (*kernels)->attention_backward({.shape = s,
-                                      .qkv = a.qkv.values(),
-                                      .out = out.values(),
-                                      .lse = lse.values().fp32(),
-                                      .dout = a.dout.values(),
-                                      .dqkv = dqkv.values(),
-                                      .starts = documents,
-                                      .dropout = dropout,
-                                      .scratch = {scratch.data(), g.scratch_bytes}});
+      kernels.attention_backward({.shape = s,
+                                  .qkv = a.qkv.values(),
+                                  .out = out.values(),
+                                  .lse = lse.values().fp32(),
+                                  .dout = a.dout.values(),
+                                  .dqkv = dqkv.values(),
+                                  .starts = documents,
+                                  .dropout = dropout,
+                                  .scratch = {scratch.data(), g.scratch_bytes}});
     }
-    const Result<void> done = (*kernels)->finish();
+    const Result<void> done = kernels.finish();
     if (failure != nullptr)
       *failure = done ? "" : done.error().message;
     else
@@ -110,6 +116,8 @@ class CudnnAttentionTest : public CudaTest {
             strips(s, dqkv.now(), s.hidden() + s.key_columns(), s.key_columns())};
   }
   AttentionResults run(const Given& g) { return run(g, Arrays(g)); }
+
+  std::string made_by_;
 
   static std::vector<float> strips(const AttentionShape& s, const std::vector<float>& rows, u64 begin,
                                    u64 n) {
@@ -122,6 +130,7 @@ class CudnnAttentionTest : public CudaTest {
   void expect_attention(const Given& g) {
     const Arrays a(g);
     const AttentionResults got = run(g, a);
+    EXPECT_TRUE(made_by_.starts_with("cuDNN")) << made_by_;
     const AttentionResults want =
         attention_reference(g.shape, a.qkv.given(), a.dout.given(), &got.out, {}, nullptr);
     // With grouped queries, dk and dv of every query head are rounded before they are added.
@@ -168,6 +177,12 @@ TEST_F(CudnnAttentionTest, SlicesAreAttentionToo) {
   }
 }
 
+// Rows of lse begin anywhere.
+TEST_F(CudnnAttentionTest, SlicesBeginWhereRowsDo) {
+  const AttentionShape s = shape_of(1, 129, 4, 2, 32);
+  expect_attention({.shape = s, .scratch_bytes = scratch_for(s, {1, 1})});
+}
+
 // Recomputed for backward, evaluated or trained on: forward is the same.
 TEST_F(CudnnAttentionTest, ForwardIsTheSameWithoutLogarithms) {
   const Given with{.shape = shape_of(2, 128, 2, 1, 64)};
@@ -210,17 +225,32 @@ TEST_F(CudnnAttentionTest, OursTakeOverWhereItHasNoEngine) {
   run(g);
   EXPECT_EQ(calls_of_library(), 0u);
   EXPECT_EQ(launches(), 4u);
+  EXPECT_EQ(made_by_, "our own kernels; cuDNN 9.19.0 makes no plan: as the test asks");
 
   restart({.cudnn = true, .cudnn_keeps_ds = false});
   run(g);
   EXPECT_EQ(calls_of_library(), 1u);  // forward
   EXPECT_EQ(launches(), 3u);
+  EXPECT_EQ(made_by_,
+            "our own kernels backward; cuDNN 9.19.0 makes no plan: its plan wants 256 bytes of memory");
 
   restart({.cudnn = true});
   emulated_cuda::set_faults({.attention_plan = 1});
   run(g);
   EXPECT_EQ(calls_of_library(), 1u);  // backward
   EXPECT_EQ(launches(), 1u);
+  EXPECT_TRUE(made_by_.starts_with("our own kernels forward")) << made_by_;
+}
+
+// Of those that the library proposes the first must not be passed over for what may be otherwise next time.
+TEST_F(CudnnAttentionTest, AFailureToPlanEndsTheStart) {
+  const DeviceArray workspace(cuda_kernels_workspace.value);
+  emulated_cuda::set_faults({.attention_plan = 1, .attention_plan_status = 4004});
+  const auto made = create_cuda_kernels(stream_, {workspace.data(), workspace.bytes()},
+                                        to_come({.shape = shape_of(1, 128, 1, 1, 32)}));
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().kind, ErrorKind::does_not_fit);
+  EXPECT_THAT(made.error().message, testing::HasSubstr("lower memory.device"));
 }
 
 TEST_F(CudnnAttentionTest, AFailureIsNamedAndOursDoNotTakeOver) {
@@ -234,35 +264,45 @@ TEST_F(CudnnAttentionTest, AFailureIsNamedAndOursDoNotTakeOver) {
   EXPECT_EQ(launches(), 0u);
 }
 
-TEST_F(CudnnAttentionTest, SaysWhatIsUsed) {
+TEST_F(CudnnAttentionTest, SaysWhatWouldBeUsed) {
   EXPECT_EQ(attention_library(90).value(), "cuDNN 9.19.0");
   EXPECT_EQ(attention_library(89).value(), "our own kernels");
   EXPECT_EQ(attention_library(100).value(), "our own kernels");
-  restart({.cudnn = true, .cudnn_version = 90701});
-  EXPECT_THAT(attention_library(90).error().message, testing::HasSubstr("cuDNN 9.7.1 is older than 9.8.0"));
+  restart({.cudnn = true, .cudnn_version = 91500});
+  EXPECT_THAT(attention_library(90).error().message, testing::HasSubstr("cuDNN 9.15.0 is older than 9.15.1"));
   restart({.cudnn = false});
   EXPECT_EQ(attention_library(90).error().message, "cuDNN is switched off by TIDEPOOL_CUDNN=off");
-  restart({.major = 8, .minor = 9, .cudnn = true});
-  run({.shape = shape_of(1, 128, 1, 1, 32)});
-  EXPECT_EQ(calls_of_library(), 0u);
 }
 
-// What a run will ask for is compiled before its first step.
-TEST_F(CudnnAttentionTest, PlansAreMadeAhead) {
+TEST_F(CudnnAttentionTest, IsNotStartedWhereItDoesNotPay) {
+  const Given g{.shape = shape_of(1, 128, 1, 1, 32)};
+  restart({.major = 8, .minor = 9, .cudnn = true});
+  run(g);
+  EXPECT_EQ(calls_of_library(), 0u);
+  EXPECT_EQ(made_by_, "");
+  restart({.cudnn = false});
+  run({.shape = shape_of(1, 127, 1, 1, 32)});
+  EXPECT_EQ(made_by_, "");
+  run(g);
+  EXPECT_THAT(made_by_, testing::StartsWith("our own kernels, slower here; cuDNN is switched off"));
+}
+
+// Nothing is compiled in a step: other shapes than the run's are for our own kernels.
+TEST_F(CudnnAttentionTest, KnowsOneShape) {
   const Given g{.shape = shape_of(1, 128, 1, 1, 32)};
   const DeviceArray workspace(cuda_kernels_workspace.value);
-  emulated_cuda::set_faults({.attention_plan = 2});
-  const auto kernels = create_cuda_kernels(
-      stream_, {workspace.data(), workspace.bytes()},
-      AttentionToCome{.shape = g.shape, .precision = bf16, .scratch = Bytes{g.scratch_bytes}});
-  ASSERT_TRUE(kernels);
-  emulated_cuda::set_faults({.attention_plan = 1});  // not asked again
-  const Arrays a(g);
-  const DeviceValues out(a.dout.given().size(), bf16);
-  emulated_cuda::clear_calls();
-  (*kernels)->attention({.shape = g.shape, .qkv = a.qkv.values(), .out = out.values(), .dropout = {}});
-  EXPECT_TRUE((*kernels)->finish());
-  EXPECT_EQ(calls_of_library(), 1u);
+  const auto made = create_cuda_kernels(stream_, {workspace.data(), workspace.bytes()}, to_come(g));
+  ASSERT_TRUE(made);
+  for (const u32 tokens : {128u, 192u}) {
+    const Given other{.shape = shape_of(1, tokens, 1, 1, 32)};
+    const Arrays a(other);
+    const DeviceValues out(a.dout.given().size(), bf16);
+    emulated_cuda::clear_calls();
+    made->kernels->attention(
+        {.shape = other.shape, .qkv = a.qkv.values(), .out = out.values(), .dropout = {}});
+    EXPECT_TRUE(made->kernels->finish());
+    EXPECT_EQ(calls_of_library(), tokens == 128 ? 1u : 0u);
+  }
 }
 
 #endif
@@ -272,13 +312,21 @@ TEST(CudnnSlices, AreCutByShapeAndScratch) {
   constexpr u64 of_sequence = u64{32} * 2048 * (2048 * 2 + 4);
   const auto slice = [&](u64 bytes) { return cudnn_backward_slice(s, Bytes{bytes}); };
   constexpr u64 fixed = cudnn_backward_fixed_bytes;
-  EXPECT_EQ(slice(16 * of_sequence + fixed), (AttentionSlice{16, 32}));
-  EXPECT_EQ(slice(16 * of_sequence + fixed - 1), (AttentionSlice{8, 32}));  // 15 fit: two of 8
+  EXPECT_EQ(slice(16 * of_sequence + fixed), (AttentionSlice{8, 32}));     // 2 GiB of ds
+  EXPECT_EQ(slice(7 * of_sequence + fixed - 1), (AttentionSlice{6, 32}));  // in three slices
   EXPECT_EQ(slice(3 * of_sequence + fixed), (AttentionSlice{3, 32}));
   EXPECT_EQ(slice(of_sequence + fixed - 1), (AttentionSlice{1, 16}));  // 31 heads fit: two of 16
   EXPECT_EQ(slice(of_sequence / 32 + fixed), (AttentionSlice{1, 1}));
   EXPECT_EQ(slice(of_sequence / 32 + fixed - 1), AttentionSlice{});
   EXPECT_EQ(slice(0), AttentionSlice{});
+}
+
+TEST(CudnnSlices, StayWithinWhatAddressesReach) {
+  const AttentionShape long_ones = shape_of(4, 16384, 32, 8, 128);  // ds of a head: 512 MiB
+  EXPECT_EQ(cudnn_backward_slice(long_ones, Bytes{100 * gib}), (AttentionSlice{1, 1}));
+  const AttentionShape many = shape_of(100'000, 128, 4, 4, 64);
+  EXPECT_LE(cudnn_backward_slice(many, Bytes{100 * gib}).sequences * 4, 65535u);
+  EXPECT_LE(cudnn_forward_slice(many, Bytes{100 * gib}).sequences * 4, 65535u);
 }
 
 TEST(CudnnSlices, OfForwardHoldUnwantedLogarithms) {

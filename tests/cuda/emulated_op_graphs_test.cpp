@@ -182,6 +182,23 @@ TEST_F(EmulatedOpGraphs, NoBitChanges) {
   }
 }
 
+// A library's calls are captured with the rest.
+TEST_F(EmulatedOpGraphs, AttentionOfALibraryIsCapturedToo) {
+  Config c = testing::gpu_config(dir_, Precision::bf16);
+  c.model.positions = c.train.sequence_length = 128;
+  c.train.per_device_train_batch_size = 2;
+  c.train.max_steps = 4;
+  c.memory.budgets.device = Bytes{96 * mib};
+  const Numbers plain = train_with({.operation_us = long_us, .cudnn = true}, c);
+  EXPECT_EQ(graphs_launched_, 0);
+  EXPECT_EQ(train_with({.operation_us = short_us, .cudnn = true}, c), plain);
+  EXPECT_GT(graphs_launched_, 4);
+  EXPECT_GT(std::ranges::count_if(
+                emulated_cuda::calls(),
+                [](const Call& call) { return call.kind == CallKind::attention && call.captured; }),
+            4);
+}
+
 TEST_F(EmulatedOpGraphs, PackedDocumentsAreReadWhereTheyLie) {
   Config c = testing::gpu_config(dir_, Precision::bf16);
   c.model = testing::small_model(Family::llama);

@@ -19,7 +19,8 @@ constexpr const char* h200 = R"({
   "l2CacheSize": 62914560, "warpSize": 32, "maxSharedMemoryPerBlock": 49152,
   "maxSharedMemoryPerBlockOptin": 232448, "reservedSharedMemoryPerBlock": 1024,
   "maxRegistersPerSM": 65536, "pciDeviceId": 0, "maxCtasPerSM": 32, "maxThreadsPerBlock": 1024,
-  "maxThreadsPerSM": 2048, "isTccDriver": 0, "supportCoopLaunch": 1, "totalGlobalMem": 150754820096})";
+  "maxThreadsPerSM": 2048, "isTccDriver": 0, "supportCoopLaunch": 1, "totalGlobalMem": 150754820096,
+  "smCountOrigin": 0, "oversizedSharedMemoryPerBlock": 0, "memoryBusWidth": 6144})";
 
 class CudnnPlans : public testing::Test {
  protected:
@@ -39,7 +40,7 @@ class CudnnPlans : public testing::Test {
 
   Result<std::unique_ptr<cudnn::Plan>> plan(cudnn::Graph graph) {
     TRY_ASSIGN(const auto device, cudnn::DeviceProperties::of_json(*library_, h200));
-    return cudnn::Plan::create(*library_, device, std::move(graph));
+    return cudnn::Plan::create(*library_, device, std::move(graph), why_not_);
   }
 
   void expect_plans(const AttentionShape& s, const AttentionSlice& slice, Precision precision) {
@@ -47,17 +48,18 @@ class CudnnPlans : public testing::Test {
                              s.tokens, s.heads, s.key_heads(), s.head_size, slice.sequences, slice.kv_heads));
     const auto forward = plan(cudnn_attention_forward(*library_, s, slice, precision));
     ASSERT_TRUE(forward) << forward.error().message;
-    ASSERT_NE(*forward, nullptr) << "no deterministic engine for forward";
+    ASSERT_NE(*forward, nullptr) << why_not_;
     EXPECT_LE((*forward)->workspace().value, cudnn_attention_slack);
     const auto backward = plan(cudnn_attention_backward(*library_, s, slice, precision));
     ASSERT_TRUE(backward) << backward.error().message;
-    ASSERT_NE(*backward, nullptr) << "no deterministic engine for backward";
+    ASSERT_NE(*backward, nullptr) << why_not_;
     const u64 room = cudnn_backward_bytes(s, slice) - cudnn_softmax_sum_bytes(s, slice);
     EXPECT_LE((*backward)->workspace().value, room);
     EXPECT_GE((*backward)->workspace().value, cudnn_ds_bytes(s, slice));
   }
 
   std::unique_ptr<cudnn::Library> library_;
+  std::string why_not_;
 };
 
 constexpr AttentionShape shape_of(u32 sequences, u32 tokens, u32 heads, u32 kv_heads, u32 head_size) {

@@ -41,7 +41,8 @@ struct Faults {
   int algorithm = 0;                     // cuBLASLt finds none for a product: CUBLAS_STATUS_NOT_SUPPORTED
   int product = 0;                       // cuBLASLt refuses one: CUBLAS_STATUS_INTERNAL_ERROR, none of CUDA's
   cudaError_t every_call = cudaSuccess;  // cudaErrorInsufficientDriver, cudaErrorNoDevice, ...
-  int attention_plan = 0;                // cuDNN has no engine after all: CUDNN_STATUS_NOT_SUPPORTED
+  int attention_plan = 0;                // cuDNN refuses to finish a plan:
+  int attention_plan_status = 3000;      // CUDNN_STATUS_NOT_SUPPORTED
   int attention = 0;                     // cuDNN refuses to run one: CUDNN_STATUS_EXECUTION_FAILED
   int group = 0;                         // ncclGroupEnd: ncclUnhandledCudaError, and nothing is done
   int capture = 0;                       // work under capture: refused, and the capture is spoilt

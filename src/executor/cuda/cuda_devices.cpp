@@ -38,8 +38,8 @@ class CudaDevices final : public Devices {
     std::vector<std::string> lines;
     for (const Gpu& gpu : gpus_) lines.push_back(gpu.device->describe());
     if (collectives_) lines.push_back(collectives_->describe());
-    if (std::string attention = describe_attention(first().properties()); !attention.empty())
-      lines.push_back(std::move(attention));
+    if (const std::string& attention = gpus_.front().attention; !attention.empty())
+      lines.push_back("attention: " + attention);
     return lines;
   }
 
@@ -96,6 +96,7 @@ class CudaDevices final : public Devices {
     std::unique_ptr<CudaDevice> device;
     std::span<std::byte> numbers, staging;
     std::unique_ptr<Kernels> kernels;
+    std::string attention;  // what makes it
   };
 
   Result<void> take_one(const DevicesRequest& request, int index, const GpuReserved& reserved) {
@@ -109,22 +110,12 @@ class CudaDevices final : public Devices {
     const std::span<std::byte> beside = gpu.device->reserved();
     gpu.numbers = beside.subspan(reserved.kernels.value, reserved.numbers.value);
     gpu.staging = beside.last(reserved.staging.value);
-    TRY_ASSIGN(gpu.kernels, create_cuda_kernels(gpu.device->compute(), beside.first(reserved.kernels.value),
-                                                attention_to_come()));
+    TRY_ASSIGN(CudaKernelsMade made,
+               create_cuda_kernels(gpu.device->compute(), beside.first(reserved.kernels.value),
+                                   attention_to_come(graph_)));
+    gpu.kernels = std::move(made.kernels);
+    gpu.attention = std::move(made.attention);
     return {};
-  }
-  // Empty where nobody would ask.
-  static std::string describe_attention(const cudaDeviceProp& gpu) {
-    const Result<std::string> library = attention_library(capability_of(gpu));
-    if (!library) return "attention: our own kernels, slower here. " + library.error().message;
-    return library->starts_with("cuDNN") ? "attention: " + *library : std::string();
-  }
-  // Packed documents and what drops out are for our own kernels.
-  std::optional<AttentionToCome> attention_to_come() const {
-    if (graph_.batch.packed || graph_.config.attention_dropout > 0) return {};
-    return AttentionToCome{.shape = attention_shape(graph_),
-                           .precision = graph_.activations,
-                           .scratch = attention_scratch(graph_)};
   }
   CudaDevice& first() const { return *gpus_.front().device; }
   static cudaError_t start(const Copy& copy, cudaMemcpyKind kind, cudaStream_t stream) {

@@ -35,7 +35,8 @@ Result<void> OpGraphs::enqueue(const Issue& issue, u32 slot, cudaStream_t stream
 }
 
 Result<void> OpGraphs::ended(const Issue& issue, u32 slot, Nanos took) {
-  if (OpGraph* const graph = graph_of(issue); graph != nullptr && took < short_op_max)
+  if (OpGraph* const graph = graph_of(issue);
+      graph != nullptr && took.value > 0 && took < short_op_max)  // 0: not known
     graph->is_short.store(true, std::memory_order_relaxed);
   return parts_.work.ended(issue, slot, took);
 }

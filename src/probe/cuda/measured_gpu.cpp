@@ -33,10 +33,14 @@ class MeasuredGpu final : public MeasuredDevice {
                                           .reserved = reserved}));
     TRY_ASSIGN(host_, Arena::create({.name = "host", .bytes = request.host_memory, .pool = &request.pool}));
     TRY_ASSIGN(pinned_, PinnedRange::create(host_->memory()));
-    TRY_ASSIGN(kernels_, create_cuda_kernels(device_->compute(),
-                                             device_->reserved().first(cuda_kernels_workspace.value)));
+    TRY_ASSIGN(
+        CudaKernelsMade made,
+        create_cuda_kernels(device_->compute(), device_->reserved().first(cuda_kernels_workspace.value),
+                            request.attention));
+    kernels_ = std::move(made.kernels);
     numbers_ = reinterpret_cast<AdamNumbers*>(device_->reserved().data() + cuda_kernels_workspace.value);
     find_facts();
+    facts_.attention = std::move(made.attention);
     return bring_numbers();
   }
 
@@ -96,8 +100,6 @@ class MeasuredGpu final : public MeasuredDevice {
               .memory = Bytes{p.totalGlobalMem / mib * mib},
               .processors = static_cast<u32>(p.multiProcessorCount),
               .has_bf16 = p.major >= major_of_bf16};
-    const Result<std::string> attention = attention_library(10 * p.major + p.minor);
-    if (attention && attention->starts_with("cuDNN")) facts_.attention = *attention;
     int count = 0;
     cudaGetDeviceCount(&count);
     for (int i = 0; i < count; ++i) {

@@ -59,7 +59,7 @@ int finish(Described& d) {
     stop("heuristics without a device");
   if (d.type == DescriptorType::execution_plan) {
     if (d.child(execution_plan_engine_config).engine == 0) stop("a plan of an engine whose bits vary");
-    if (fires(runtime().faults.attention_plan)) return not_supported;
+    if (fires(runtime().faults.attention_plan)) return runtime().faults.attention_plan_status;
   }
   d.finalized = true;
   return success;
@@ -114,7 +114,8 @@ void bind(Execution& execution, const Pack& pack) {
       execution.numbers[facts.uid] = *static_cast<const float*>(data);
       continue;
     }
-    if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0) stop("an array that is not aligned to 16 bytes");
+    if (reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(facts.alignment) != 0)
+      stop("an array that is less aligned than it says");
     require_device_memory(data, static_cast<std::size_t>(facts.extent()) * facts.element_bytes(),
                           "an array of attention");
     execution.arrays[facts.uid] = data;

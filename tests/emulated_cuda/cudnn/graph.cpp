@@ -74,6 +74,7 @@ Ends ends_of(const Described& op) {
 
 TensorFacts::TensorFacts(const Described& d)
     : uid(d.one<std::int64_t>(tensor_unique_id)),
+      alignment(d.one<std::int64_t>(tensor_byte_alignment)),
       dimensions(four(d.all<std::int64_t>(tensor_dimensions))),
       strides(four(d.all<std::int64_t>(tensor_strides))),
       type(d.one<names::DataType>(tensor_data_type)),
@@ -81,7 +82,7 @@ TensorFacts::TensorFacts(const Described& d)
       by_value(d.one<bool>(tensor_is_by_value)) {
   for (int i = 0; i < 4; ++i)
     if (dimensions[i] < 1 || strides[i] < 1) stop("a tensor without elements");
-  if (d.one<std::int64_t>(tensor_byte_alignment) % 16 != 0) stop("alignment below 16 bytes");
+  if (element_bytes() == 2 && alignment % 16 != 0) stop("halves are read 16 bytes at a time");
 }
 
 std::int64_t TensorFacts::elements() const {

@@ -43,7 +43,7 @@ using Dimensions = std::array<std::int64_t, 4>;
 
 struct TensorFacts {
   explicit TensorFacts(const Described&);
-  std::int64_t uid;
+  std::int64_t uid, alignment;
   Dimensions dimensions, strides;
   names::DataType type;
   bool is_virtual, by_value;
