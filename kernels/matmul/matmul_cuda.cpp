@@ -1,7 +1,7 @@
 // Epilogues: bias and an added matrix are the library's; the rest are passes of their own over a finished
 // product. GELU is not left to the library, though it has one: a product that keeps its pre-activation and
 // one that does not would be different algorithms with different bits, and what is kept must not change
-// numbers.
+// numbers (docs/decisions/0029).
 #include "kernels/matmul/matmul_cuda.h"
 
 #include <algorithm>
