@@ -1,7 +1,14 @@
 #!/usr/bin/env bash
 # Builds what changed. Usage: scripts/build.sh [PRESET [TARGET ...]]; the default is all of release.
+# Presets: release, debug, cuda, asan, tsan, fuzz.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+usage() { sed -n '2,3s/^# //p' scripts/build.sh; }
+case ${1:-} in
+  --help | -h) usage && exit ;;
+  -*) usage >&2 && exit 2 ;;
+esac
 
 preset=${1:-release}
 [[ $# -gt 0 ]] && shift
@@ -19,6 +26,7 @@ if [[ ! -f build/$preset/build.ninja ]]; then
     cat "$log" >&2
     exit 1
   fi
+  grep '^-- CUDA:' "$log" || true  # whether it is built, or why not
 fi
 targets=()
 for target in "$@"; do targets+=(--target "$target"); done

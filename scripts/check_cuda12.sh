@@ -9,7 +9,16 @@
 # DIR is a toolkit. PyPI has CUDA 12's headers and ptxas, but no nvcc: without that, clang translates kernels
 # to PTX.
 set -euo pipefail
+caller=$PWD
 cd "$(dirname "$0")/.."
+
+usage() { sed -n '2,/^set /s/^# \{0,1\}//p' scripts/check_cuda12.sh; }
+
+wrong() {
+  printf 'check_cuda12: %s\n' "$*" >&2
+  usage >&2
+  exit 2
+}
 
 architecture=sm_70
 fetched=build/cuda12
@@ -26,9 +35,18 @@ find_clang() {
   return 1
 }
 
+# CUDART_VERSION of the headers: 12000 is 12.0.
+version_of() {
+  sed -n 's/^#define CUDART_VERSION *\([0-9]*\).*/\1/p' "$1/include/cuda_runtime_api.h" 2>/dev/null
+}
+
 missing() {
+  local version
+  version=$(version_of "$1") || true
   if [[ ! -f $1/include/cuda_runtime.h || ! -f $1/include/cublasLt.h ]]; then
     echo "no CUDA 12 in $1 (CUDA12_HOME names one; scripts/check_cuda12.sh --fetch gets one)"
+  elif [[ $version != 12??? ]]; then
+    echo "the headers in $1 are of CUDART_VERSION ${version:-unknown}, and CUDA 12 (12000 to 12999) is wanted"
   elif [[ ! -x $1/bin/nvcc ]] && ! find_clang >/dev/null; then
     echo "$1 has no nvcc, and there is no clang++ of 17 or newer (Debian 12: clang-19)"
   fi
@@ -77,20 +95,27 @@ commands() {
   done
 }
 
-home=${CUDA12_HOME:-$fetched}
+from_caller() { [[ $1 == /* ]] && echo "$1" || echo "$caller/$1"; }
+
+home=$fetched
+[[ -z ${CUDA12_HOME:-} ]] || home=$(from_caller "$CUDA12_HOME")
+has=
 case "${1:-}" in
+  --help | -h) usage && exit ;;
   --fetch)
+    [[ $# -eq 1 ]] || wrong "--fetch takes no further words"
     fetch
     exit
     ;;
-  --has) home=${2:-$home} ;;
-  ?*) home=$1 ;;
+  --has) has=yes && shift ;;
 esac
+[[ $# -le 1 && ${1:-} != -* ]] || wrong "one folder, or none: $*"
+[[ -z ${1:-} ]] || home=$(from_caller "$1")
 why=$(missing "$home")
 if [[ -n $why ]]; then
   echo "$why"
   exit 1
 fi
-[[ ${1:-} != --has ]] || exit 0
+[[ -z $has ]] || exit 0
 # A line of each that fails stands above its errors.
 commands "$home" | xargs -P "$(nproc)" -I{} bash -c '{} 2>&1 || { echo "FAILED: {}"; exit 1; }'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What only a machine with a GPU can check. Each part takes under eight minutes.
 #
-#   scripts/gpu_check.sh --build   builds for the card of this machine, in build/gpu
+#   scripts/gpu_check.sh --build   builds for the card of this machine, in build/gpu (for another: --pack)
 #   scripts/gpu_check.sh --tests   the GPU test suite (test_gpu), each suite in a process of its own: every
 #                 kernel against its reference on the host, a whole model, whole runs of training under many
 #                 placements; then a short run of the program, gradients against PyTorch, and
@@ -16,11 +16,20 @@
 # whose libraries that uses, --python FILE a Python with PyTorch, and --tiny tries the script itself on the
 # cores; --bench also has --dry-run. --tests writes build/gpu/check.md and check.json, --bench
 # build/gpu/bench/bench.md and bench.json: the card, its driver, the toolkit, the commit, and what came of it.
+#
+# Paths count from the folder where the script is called. A signal ends what runs too, and what was done by
+# then is kept. Exit codes: 0, 1 (something failed or is missing), 2 (wrong options, or the folder of results
+# is another run's), 130 and 143 (SIGINT, SIGTERM).
 set -uo pipefail
+caller=$PWD
 cd "$(dirname "$0")/.." || exit 1
+root=$PWD
+
+help() { sed -n '2,/^set /s/^# \{0,1\}//p' "$root/scripts/gpu_check.sh"; }
 
 usage() {
-  sed -n '2,18s/^# \{0,1\}//p' "$0" >&2
+  [[ $# -eq 0 ]] || printf 'gpu_check: %s\n' "$*" >&2
+  help >&2
   exit 2
 }
 
@@ -30,20 +39,19 @@ fail() {
 }
 
 build_for_this_card() {
+  [[ $# -eq 0 ]] || usage "--build takes no further words: $*"
+  nvidia-smi >/dev/null 2>&1 || fail "no GPU here (nvidia-smi finds none): --pack builds for another machine"
   cmake -S . -B build/gpu -G Ninja -DCMAKE_BUILD_TYPE=Release -DTIDEPOOL_CUDA=ON \
     -DTIDEPOOL_CUDA_ARCHITECTURES=native &&
     cmake --build build/gpu --parallel "$(nproc)" --target tidepool test_gpu
 }
 
-# Options that need no GPU try or list what would be run.
+# Without __pycache__: the clone may be read-only.
 run() {
-  local script=$1 word
+  local script=$root/$1
   shift
-  for word in "$@"; do
-    case $word in --list | --tiny | --dry-run | --help | -h) exec python3 "$script" "$@" ;; esac
-  done
-  nvidia-smi >/dev/null 2>&1 || fail "no GPU here (nvidia-smi finds none)"
-  exec python3 "$script" "$@"
+  cd "$caller" || exit 1
+  exec python3 -B "$script" "$@"
 }
 
 # ---- packing
@@ -87,13 +95,18 @@ check_pack() {
 
 pack() {
   local dir=${1:-} architectures=90 name file
-  [[ -n $dir && $dir != -* ]] || usage
+  case $dir in
+    --help | -h) help && exit ;;
+    '' | -*) usage "--pack wants a folder" ;;
+    /*) ;;
+    *) dir=$caller/$dir ;;
+  esac
   shift
   if [[ ${1:-} == --architectures && -n ${2:-} ]]; then
     architectures=$2
-  elif [[ $# -gt 0 ]]; then
-    usage
+    shift 2
   fi
+  [[ $# -eq 0 ]] || usage "--pack DIR takes --architectures \"90 ...\", and no more: $*"
   [[ ! -e $dir || -e $dir/packed.json || -z $(ls -A "$dir") ]] || fail "$dir holds other files: name another"
   build_to_pack "$architectures" || fail "the build failed"
   rm -rf "$dir" && mkdir -p "$dir/lib" "$dir/scripts" "$dir/tests/bench" "$dir/configs/gpu" || exit 1
@@ -112,9 +125,11 @@ pack() {
 }
 
 case "${1:-}" in
-  --build) build_for_this_card ;;
+  --help | -h) help ;;
+  --build) shift && build_for_this_card "$@" ;;
   --tests) shift && run tests/bench/gpu_tests.py "$@" ;;
   --bench) shift && run tests/bench/gpu_rows.py "$@" ;;
   --pack) shift && pack "$@" ;;
-  *) usage ;;
+  '') usage ;;
+  *) usage "there is no $1" ;;
 esac

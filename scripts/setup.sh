@@ -3,6 +3,7 @@
 # nor network. Usage: scripts/setup.sh [--text], where --text adds the quickstart's text.
 set -euo pipefail
 
+usage() { sed -n '2,3s/^# //p' "$0"; }
 say() { printf '[setup] %s\n' "$*"; }
 fail() {
   printf '[setup] %s\n' "$*" >&2
@@ -45,7 +46,8 @@ missing_packages() {
   command -v pkg-config >/dev/null || echo pkg-config
   # The oneDNN package asks for OpenCL when CMake looks for it.
   local package packages=(libfmt-dev libspdlog-dev libyaml-cpp-dev libdnnl-dev ocl-icd-opencl-dev libhwy-dev
-    libxxhash-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev liburing-dev libhwloc-dev libjemalloc-dev libgtest-dev libgmock-dev "$@")
+    libxxhash-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev liburing-dev libhwloc-dev
+    libjemalloc-dev libgtest-dev libgmock-dev "$@")
   # The test of report.html opens it in a browser; without one it is skipped. Ubuntu's is a snap: not that.
   if ! command -v chromium >/dev/null && has_candidate chromium; then packages+=(chromium); fi
   read -ra boost <<<"$(boost_packages)"
@@ -56,7 +58,12 @@ missing_packages() {
 
 main() {
   local text=() missing
-  [[ "${1:-}" == --text ]] && text=(fortunes fortunes-min)
+  case "$*" in
+    '') ;;
+    --text) text=(fortunes fortunes-min) ;;
+    --help | -h) usage && return ;;
+    *) usage >&2 && return 2 ;;
+  esac
   if ! command -v dpkg-query >/dev/null; then
     say "no dpkg here: this script knows Debian 12 and Ubuntu 24.04; elsewhere install by hand what it lists"
     return

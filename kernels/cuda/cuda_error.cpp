@@ -16,11 +16,11 @@ struct Meaning {
 constexpr Meaning out_of_memory{
     ErrorKind::does_not_fit,
     "lower the budget that it belongs to, or end what else holds that memory (nvidia-smi lists it)"};
-constexpr Meaning no_gpu{ErrorKind::usage, "no GPU was found: machine.executor=cpu trains on the CPU"};
+constexpr Meaning no_gpu{ErrorKind::usage, "no GPU was found"};
 constexpr Meaning old_driver{
     ErrorKind::usage,
     "the NVIDIA driver is older than this program's CUDA toolkit: update the driver, or build with an older "
-    "toolkit; machine.executor=cpu trains on the CPU"};
+    "toolkit"};
 constexpr Meaning no_code{ErrorKind::usage,
                           "this build has no code for that GPU: build again on this machine"};
 constexpr Meaning broken_memory{

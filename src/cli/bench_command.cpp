@@ -78,6 +78,9 @@ std::span<const Option> bench_options() { return options; }
 
 Result<void> run_bench(const Arguments& arguments) {
   const std::string& part = arguments.positional()[0];
+  if (arguments.text("device") != "auto" && (part == "adam" || part == "disk"))
+    return usage(fmt::format(
+        "--device is for attention, copy and gemm: bench {} measures the host, leave it out", part));
   if (part == "disk") return run_bench_disk(arguments);
   if (std::ranges::find(parts, part) == parts.end())
     return usage(

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/doctor.h"
+#include "executor/built_without_cuda.h"
 #include "executor/devices.h"
 #include "io/memory_limits.h"
 #include "io/numa.h"
@@ -34,30 +35,33 @@ Finding simd() {
 #endif
 }
 
+constexpr const char* train_on_cores = "machine.executor=cpu";
+
 // What the config asks for and is not to be had ends every run.
 Finding gpus_asked_for(const DoctorArguments& arguments, const GpuBackend* gpus) {
   Finding out{Health::fail, "GPU", "", "", ErrorKind::usage};
   if (gpus != nullptr) {
     out.found = gpus->why_none(arguments.gpus);
     if (!out.found.empty()) {
-      out.fix = "or train with machine.executor=cpu";
+      out.fix = fmt::format("or train with {}", train_on_cores);
       return out;
     }
     out.found = gpus->why_not_in(arguments.precision, arguments.gpus);
     if (!out.found.empty()) return out;
     return {.what = out.what, .found = arguments.executor + " can be used"};
   }
-  out.found = fmt::format("machine.executor={}, and this program was built without CUDA", arguments.executor);
-  out.fix = "build it where the CUDA Toolkit is installed, or train with machine.executor=cpu";
+  out.found = fmt::format("machine.executor={}, and {}", arguments.executor, built_without_cuda);
+  out.fix = fmt::format("{}, or train with {}", how_to_build_with_cuda, train_on_cores);
   return out;
 }
 
 Finding no_backend() {
   const std::string driver = first_line("/proc/driver/nvidia/version");
   if (driver.empty()) return {.what = "GPU", .found = "no GPU driver: the CPU executor trains"};
-  return {
-      .what = "GPU",
-      .found = "an NVIDIA driver is there, but this program was built without CUDA: the CPU executor trains"};
+  return {.what = "GPU",
+          .found =
+              fmt::format("an NVIDIA driver is there, but {}: the CPU executor trains; to train on a GPU, {}",
+                          built_without_cuda, how_to_build_with_cuda)};
 }
 
 // "NVIDIA H200, 139.8 GiB, node 1".

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "executor/built_without_cuda.h"
 #include "probe/measured_device.h"
 #include "text/value_text.h"
 
@@ -9,11 +10,10 @@ namespace tidepool {
 namespace {
 
 constexpr u64 gpus_max = 64;
-constexpr const char* no_cuda =
-    "this program was built without CUDA: build it where the CUDA Toolkit is installed";
 
 std::string why_none(u32 gpu) {
-  return measured_gpus() == nullptr ? no_cuda : measured_gpus()->why_none(gpu);
+  if (measured_gpus() == nullptr) return fmt::format("{}: {}", built_without_cuda, how_to_build_with_cuda);
+  return measured_gpus()->why_none(gpu);
 }
 
 }  // namespace
@@ -34,7 +34,8 @@ Result<MeasuredChoice> choose_measured(std::string_view device) {
       gpu > gpus_max)
     return Error{ErrorKind::usage, fmt::format("--device {}: must be auto, cpu, cuda or cuda:I", device)};
   if (const std::string why = why_none(static_cast<u32>(gpu)); !why.empty())
-    return Error{ErrorKind::usage, fmt::format("--device {}: {}", device, why)};
+    return Error{ErrorKind::usage,
+                 fmt::format("--device {}: {}; --device cpu measures the cores", device, why)};
   return MeasuredChoice{.gpu = static_cast<u32>(gpu)};
 }
 

@@ -18,6 +18,18 @@ constexpr double small_products_share = 0.5;
 constexpr double least_efficiency = 0.01;
 constexpr u32 halvings = 40;  // of the interval that an efficiency is searched in
 
+MathType math_type(Precision precision) {
+  switch (precision) {
+    case Precision::bf16:
+      return MathType::bf16;
+    case Precision::fp16:
+      return MathType::fp16;
+    case Precision::fp32:
+      break;
+  }
+  return MathType::fp32;
+}
+
 double bytes_of(const KernelCost& c, const Machine& machine, Precision precision) {
   const bool wide = precision == Precision::fp32 || machine.device.kind == DeviceKind::cpu;
   return static_cast<double>(c.elements) * (wide ? 4 : 2) + static_cast<double>(c.bytes);
@@ -26,10 +38,12 @@ double bytes_of(const KernelCost& c, const Machine& machine, Precision precision
 }  // namespace
 
 double matmul_rate(const Machine& machine, Precision precision) {
-  const auto rate = [&](MathType type) { return machine.device.flops_per_s[static_cast<u32>(type)]; };
-  if (precision == Precision::fp32) return rate(MathType::fp32);
-  if (precision == Precision::fp16) return rate(MathType::fp16);
-  return std::max(rate(MathType::bf16), rate(MathType::fp16));
+  return machine.device.flops_per_s[static_cast<u32>(math_type(precision))];
+}
+
+bool lacks_bf16(const Machine& machine) {
+  return machine.device.kind == DeviceKind::cuda &&
+         matmul_rate(machine, Precision::bf16) <= matmul_rate(machine, Precision::fp32);
 }
 
 double filled_share(u64 m, u64 n, u32 processors) {

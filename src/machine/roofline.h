@@ -13,9 +13,11 @@
 
 namespace tidepool {
 
-// Best matrix products of a device in this precision. A device without bf16 takes its other 16-bit type,
-// which moves as many bytes.
+// Best matrix products of a device in this precision.
 double matmul_rate(const Machine&, Precision);
+
+// A GPU whose products of bf16 are no faster than those of fp32 has none: training in bf16 is refused there.
+bool lacks_bf16(const Machine&);
 
 // The share of `processors` that work, averaged over a product of [m, n] outputs: outputs are made in
 // tiles, tiles in waves of one per processor. With the best of the tile sizes that libraries have, so it is

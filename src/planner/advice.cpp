@@ -54,15 +54,18 @@ u32 attempts_per_tier(u64 ops) {
 }
 
 // Says what is short, and advises what is larger than it was.
-Error shortage(const Budgets& had, const Budgets& larger) {
+Error shortage(const PlanOptions& options, const Budgets& larger) {
+  const Budgets& had = options.budgets;
   Error error{ErrorKind::does_not_fit, "the job does not fit:"};
   Change advice;
   for (const Tier tier : all_tiers) {
     const Bytes budget = had.of(tier), need = larger.of(tier);
     if (need <= budget) continue;
     advice.settings.push_back(budget_setting(tier, need));
-    error.message += fmt::format("{} {} {}: set {}", error.message.back() == ':' ? "" : ";", name(tier),
-                                 shortage_text(need, budget), setting_text(advice.settings.back()));
+    error.message += fmt::format("{} {} {}{}: set {}", error.message.back() == ':' ? "" : ";", name(tier),
+                                 shortage_text(need, budget),
+                                 reserved_text(tier == Tier::device ? options.device_reserved : Bytes{0}),
+                                 setting_text(advice.settings.back()));
   }
   error.changes = {std::move(advice)};
   return error;
@@ -128,7 +131,7 @@ Error does_not_fit(const ModelGraph& graph, const PlanOptions& options, const At
   }
   if (fits) lower_again(graph, options.budgets, best.options, best.program.ops.size(), larger);
   confirm(graph, options.budgets, larger);
-  return shortage(options.budgets, larger.budgets);
+  return shortage(options, larger.budgets);
 }
 
 std::optional<Error> too_large(const ModelGraph& graph, const PlanOptions& options) {
@@ -147,7 +150,7 @@ std::optional<Error> too_large(const ModelGraph& graph, const PlanOptions& optio
   for (const Segment& segment : plan->segments) ops += segment.ops.size();
   lower_again(graph, budgets, {.sweeps = plan->sweeps, .chunk_elements = plan->chunk_elements}, ops,
               with_disk);
-  return shortage(budgets, with_disk.budgets);
+  return shortage(options, with_disk.budgets);
 }
 
 }  // namespace tidepool

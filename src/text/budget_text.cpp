@@ -30,4 +30,9 @@ std::string shortage_text(Bytes need, Bytes has) {
                      in_units(missing, unit));
 }
 
+std::string reserved_text(Bytes reserved) {
+  if (reserved.value == 0) return {};
+  return fmt::format(", of which a GPU's libraries and a step's numbers take {}", budget_text(reserved));
+}
+
 }  // namespace tidepool

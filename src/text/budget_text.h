@@ -18,4 +18,8 @@ Bytes written_below(Bytes);
 // that the two never look alike, and the third is their difference as they stand. REQUIRES: need > has.
 std::string shortage_text(Bytes need, Bytes has);
 
+// Of what a device needs, what is no plan's to place: ", of which a GPU's libraries and a step's numbers take
+// 75MiB"; empty where nothing is reserved. A budget made for the cores does not count on it.
+std::string reserved_text(Bytes reserved);
+
 }  // namespace tidepool

@@ -98,8 +98,9 @@ class Alternatives {
     bool each_fits = true;  // alone
     for (const Tier tier : all_tiers) {
       if (!is_raised(tier, advised_)) continue;
-      out += fmt::format("{} {} {}", out.back() == ':' ? "" : ";", name(tier),
-                         shortage_text(advised_.of(tier), options_.budgets.of(tier)));
+      out += fmt::format("{} {} {}{}", out.back() == ':' ? "" : ";", name(tier),
+                         shortage_text(advised_.of(tier), options_.budgets.of(tier)),
+                         reserved_text(tier == Tier::device ? options_.device_reserved : Bytes{0}));
       const std::optional<Bytes> most = room_.most(options_.budgets, tier);
       if (!most || advised_.of(tier) <= *most) continue;
       each_fits = false;
@@ -125,6 +126,7 @@ class Alternatives {
       if (!how_.goes_on) add(shorter_sequence());
     }
     if (!how_.goes_on) add(narrower_weights());
+    add(on_the_cores());
     return found;
   }
 
@@ -273,6 +275,18 @@ class Alternatives {
     if (!check_precision(changed)) changed.train.precision = Precision::fp16;
     if (!fits("weights in 16 bits", changed)) return std::nullopt;
     return Change{{{"train.precision", std::string(name(changed.train.precision))}}, ""};
+  }
+
+  // Where no more is short than one GPU keeps beside frames: the config was made for the cores. A machine
+  // file of GPUs takes no cores.
+  std::optional<Change> on_the_cores() {
+    const Bytes had = options_.budgets.device, reserved = options_.device_reserved;
+    if (config_.machine.gpus().size() != 1 || !config_.machine.file.empty()) return std::nullopt;
+    if (!is_raised(Tier::device, advised_) || advised_.device > had + reserved) return std::nullopt;
+    Config changed = config_;
+    changed.machine.executor = "cpu";
+    if (!fits("training on the cores", changed)) return std::nullopt;
+    return Change{{{"machine.executor", "cpu"}}, "the cores train it as it stands"};
   }
 
   const Config& config_;

@@ -158,7 +158,7 @@ Result<Evaluation> evaluate_model(const EvaluateRequest& request) {
   config.memory.swap_dir = place.swap_dir;
   TRY_ASSIGN(const std::string executor, resolve_executor(config));
   if (!executor.empty()) request.note(executor);
-  make_forward_only(config, request.note);
+  TRY(make_forward_only(config, request.overrides, request.note));
   TRY_ASSIGN(const HeldOut held_out,
              HeldOut::open(config, {.quiet = request.quiet, .kept_model = place.of_run}));
   for (const std::string& note : held_out.notes()) request.note(note);

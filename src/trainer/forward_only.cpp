@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "checkpoint/adapter_files.h"
@@ -25,6 +26,11 @@ std::string one_device(Config config, const std::function<void(const std::string
   return "cpu";
 }
 
+// The section may be left out.
+bool names_executor(std::string_view text) {
+  return text.starts_with("machine.executor=") || text.starts_with("executor=");
+}
+
 }  // namespace
 
 Result<Config> config_of_trained(const std::string& run_dir, const std::string& checkpoint,
@@ -37,12 +43,15 @@ Result<Config> config_of_trained(const std::string& run_dir, const std::string& 
   return load_config(run_dir + "/config.yaml", overrides, KeptModel::read);
 }
 
-void make_forward_only(Config& config, const std::function<void(const std::string&)>& note) {
+Result<void> make_forward_only(Config& config, std::span<const std::string> overrides,
+                               const std::function<void(const std::string&)>& note) {
+  if (std::ranges::any_of(overrides, names_executor)) TRY(check_gpus(config));
   config.memory.sweeps = 0;
   config.memory.home = HomePolicy::automatic;
   config.memory.chunk_size = Bytes{0};
   config.machine.file.clear();
   config.machine.executor = one_device(config, note);
+  return {};
 }
 
 Result<ForwardPlan> plan_forward(const Config& config) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,10 @@ Result<Config> config_of_trained(const std::string& run_dir, const std::string& 
                                  std::vector<std::string> overrides);
 
 // Takes back what was chosen for training (homes, chunks, sweeps, a machine's rates), and computes on one
-// device of those that the run had, on the cores where that is not here, which is noted.
-void make_forward_only(Config&, const std::function<void(const std::string&)>& note);
+// device of those that the run had, on the cores where that is not here, which is noted. `overrides`: what
+// the config was read with. Error: they name GPUs, which are not here, as of check_gpus.
+Result<void> make_forward_only(Config&, std::span<const std::string> overrides,
+                               const std::function<void(const std::string&)>& note);
 
 struct ForwardPlan {
   ModelGraph graph;

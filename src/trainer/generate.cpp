@@ -96,7 +96,7 @@ Result<Trained> find_trained(const GenerateRequest& request) {
   config.data.packing = false;
   TRY_ASSIGN(const std::string executor, resolve_executor(config));
   if (!executor.empty()) request.note(executor);
-  make_forward_only(config, request.note);
+  TRY(make_forward_only(config, request.overrides, request.note));
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "checkpoint/weight_reader.h"
+#include "executor/built_without_cuda.h"
 #include "executor/gpu_reserved.h"
 #include "io/memory_limits.h"
 #include "model/blocks.h"
@@ -121,18 +122,19 @@ std::string plan_text(const Config& config, const Plan& plan) {
   return text.replace(at, budget.size(), "disk budget auto");
 }
 
+// Empty where they are to be had.
+std::string why_no_gpus(const Config& config) {
+  if (gpu_backend() == nullptr) return fmt::format("{}: {}", built_without_cuda, how_to_build_with_cuda);
+  return gpu_backend()->why_none(config.machine.gpus());
+}
+
 Result<void> check_gpus(const Config& config) {
-  const std::vector<u32> gpus = config.machine.gpus();
-  if (gpus.empty()) return {};
-  if (gpu_backend() == nullptr)
-    return Error{
-        ErrorKind::usage,
-        fmt::format("machine.executor={}, and this program was built without CUDA: build it where the CUDA "
-                    "Toolkit is installed, or train with machine.executor=cpu",
-                    config.machine.executor)};
-  const std::string why_none = gpu_backend()->why_none(gpus);
-  if (!why_none.empty()) return Error{ErrorKind::usage, why_none};
-  return {};
+  if (config.machine.gpus().empty()) return {};
+  const std::string why = why_no_gpus(config);
+  if (why.empty()) return {};
+  return Error{ErrorKind::usage,
+               fmt::format("machine.executor={}: {}; machine.executor=cpu trains on the cores",
+                           config.machine.executor, why)};
 }
 
 Result<void> check_precision(const Config& config) {
@@ -153,15 +155,14 @@ Result<std::string> resolve_executor(Config& config) {
   std::string& executor = config.machine.executor;
   if (executor != "auto") return std::string();
   executor = "cuda";
-  const Result<void> usable = check_gpus(config);
-  if (usable) {
+  const std::string why_none = why_no_gpus(config);
+  if (why_none.empty()) {
     TRY(check_precision(config));
     return std::string("machine.executor=auto: the first GPU computes");
   }
   executor = "cpu";
-  return gpu_backend() == nullptr
-             ? std::string("machine.executor=auto: the cores compute; this program was built without CUDA")
-             : "machine.executor=auto: the cores compute; " + usable.error().message;
+  return "machine.executor=auto: the cores compute; " +
+         (gpu_backend() == nullptr ? built_without_cuda : why_none);
 }
 
 Result<std::unique_ptr<Session>> Session::create(const Config& config, const ModelGraph& graph, Plan plan,

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "checkpoint/checkpoint.h"
+#include "machine/roofline.h"
 #include "planner/lower_bound.h"
 #include "report/units.h"
 #include "trainer/session.h"
@@ -143,6 +144,11 @@ PlanSummary summarize(const SummaryInput& in) {
   if (const Bytes reserved = device_reserved(config); reserved.value > 0)
     s.notes.push_back(
         fmt::format("the device holds {} for workspaces and a step's numbers", bytes_text(reserved)));
+  if (machine != nullptr && plan.precision == Precision::bf16 && lacks_bf16(*machine))
+    s.notes.push_back(
+        fmt::format("the GPU of {} has no bf16 (its device.bf16 is no faster than device.fp32), so training "
+                    "there refuses it: set train.precision=fp16",
+                    machine->name));
   const Bytes beside = staging_beside_budgets(plan, device_memory_of(config));
   if (beside.value > 0)
     s.notes.push_back(

@@ -9,15 +9,18 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import threading
 import time
 
+import gpu_children
+from gpu_main import ROOT
 from gpu_memory import DeviceMemoryWatch
-from gpu_programs import ROOT, has_module
+from gpu_programs import has_module
+from gpu_results import write_whole
 
 LIMIT_SECONDS = 8 * 60
 TINY = [
@@ -36,7 +39,11 @@ TEXT = "the tide pool fills and empties as water does. so we wait by the rocks.\
 
 
 class NotMeasured(Exception):
-    """Why a row has no figure."""
+    """Why a row has no figure; `details` are what it has all the same."""
+
+    def __init__(self, why, details=None):
+        super().__init__(why)
+        self.details = details or {}
 
 
 class Bench:
@@ -46,7 +53,7 @@ class Bench:
         self.options, self.programs = options, programs
         self.out = pathlib.Path(options.out)
         self.tidepool = str(programs.tidepool)
-        self.config = str(pathlib.Path(options.config).resolve())
+        self.config = str(options.config)
         self.commands = []
         self.begin = time.monotonic()
 
@@ -55,42 +62,33 @@ class Bench:
     def run(self, words, watch=None, at_line=None, **environment):
         """Its standard output. `watch` samples memory meanwhile; `at_line` is told each line as it comes."""
         words = [str(word) for word in words]
-        settings = [f"{name}={value}" for name, value in environment.items()]
-        self.commands.append(" ".join(settings + words))
-        print("+ " + " ".join(words), file=sys.stderr, flush=True)
-        if self.options.dry_run:
-            raise NotMeasured("dry run")
-        process = subprocess.Popen(
-            words,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=self.programs.env | environment,
-            start_new_session=True,
-        )
-        errors = []
-        pass_on = threading.Thread(target=self.pass_on, args=(process.stderr, errors))
-        pass_on.start()
-        late = threading.Event()
-        timer = threading.Timer(
-            max(1.0, LIMIT_SECONDS - (time.monotonic() - self.begin)), self.end_late, (process, late)
-        )
-        timer.start()
-        if watch is not None:
-            watch.begin(process.pid)
-        lines = []
-        try:
-            for line in process.stdout:
-                lines.append(line)
-                if at_line is not None:
-                    at_line(line)
-            process.wait()
-            pass_on.join()
-        finally:
-            timer.cancel()
-            if watch is not None:
-                watch.end()
+        self.tell(words, environment)
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
+        lines, errors, late = [], [], threading.Event()
+        with gpu_children.started(words, cwd=ROOT, env=self.programs.env | environment, **streams) as process:
+            seconds = max(1.0, LIMIT_SECONDS - (time.monotonic() - self.begin))
+            timer = threading.Timer(seconds, self.end_late, (process, late))
+            timer.daemon = True
+            timer.start()
+            pass_on = threading.Thread(target=self.pass_on, args=(process.stderr, errors), daemon=True)
+            pass_on.start()
+            try:
+                if watch is not None:
+                    watch.begin(process.pid)
+                for line in process.stdout:
+                    lines.append(line)
+                    if at_line is not None:
+                        at_line(line)
+                pass_on.join()
+                process.wait()
+            except BaseException:
+                gpu_children.kill(process)  # while the timer still stands behind it
+                raise
+            finally:
+                timer.cancel()
+                if watch is not None:
+                    watch.end()
+        gpu_children.check_stopped()
         if late.is_set():
             raise NotMeasured(f"stopped after {LIMIT_SECONDS} s: {' '.join(words[:2])}")
         if process.returncode != 0:
@@ -99,6 +97,14 @@ class Bench:
             )
             raise NotMeasured(f"exit code {process.returncode} of {' '.join(words[:2])}: {why}")
         return "".join(lines)
+
+    def tell(self, words, environment):
+        self.commands.append(self.command(words, environment))
+        print("+ " + self.commands[-1], file=sys.stderr, flush=True)
+
+    @staticmethod
+    def command(words, environment):
+        return " ".join([f"{name}={value}" for name, value in environment.items()] + [shlex.join(words)])
 
     @staticmethod
     def pass_on(stream, kept):
@@ -109,16 +115,35 @@ class Bench:
     @staticmethod
     def end_late(process, late):
         late.set()
-        os.killpg(process.pid, signal.SIGKILL)  # what it started too
+        gpu_children.kill(process)
 
     def run_json(self, words, **environment):
         return json.loads(self.run(words, **environment).strip().splitlines()[-1])
 
     def torch_json(self, script, *words):
-        if not has_module(self.options.python, "torch"):
+        if not self.has_torch():
             raise NotMeasured(f"{self.options.python} has no PyTorch (--python names another)")
         device = ["--device", "cpu", "--tiny"] if self.options.tiny else ["--device", "cuda"]
         return self.run_json([self.options.python, ROOT / "tests/bench" / script, *device, *words])
+
+    def has_torch(self):
+        return has_module(self.options.python, "torch")
+
+    def say_without_torch(self):
+        """Before minutes go into our own part."""
+        if not self.has_torch():
+            print(
+                f"{self.options.python} has no PyTorch: our own figure alone (--python names another)",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def compare(self, told, ours, script, *words):
+        """What PyTorch's script returns. Without it our own figure stays: `told` in words, `ours` in full."""
+        try:
+            return self.torch_json(script, *words)
+        except NotMeasured as why:
+            raise NotMeasured(f"{why}; ours: {told}", {"ours": ours}) from why
 
     def bench(self, part, **environment):
         device = "cpu" if self.options.tiny else "cuda"
@@ -132,8 +157,12 @@ class Bench:
         """make()'s JSON value, or what an earlier call kept for the same program, config and words."""
         key = self.key_of(words)
         path = self.out / "kept" / f"{name}.json"
-        if path.exists() and (stored := json.loads(path.read_text()))["key"] == key:
-            return stored["value"]
+        try:
+            stored = json.loads(path.read_text())
+            if stored["key"] == key:
+                return stored["value"]
+        except (OSError, ValueError, LookupError, TypeError):
+            pass  # none, or none that can be read: it is made
         if (name, key) in Bench.failed:
             raise NotMeasured(Bench.failed[name, key])
         row_begin, self.begin = self.begin, time.monotonic()  # a clock of its own
@@ -146,7 +175,7 @@ class Bench:
         finally:
             self.begin = row_begin + (time.monotonic() - began)
         path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps({"key": key, "value": value}))
+        write_whole(path, json.dumps({"key": key, "value": value}))
         return value
 
     def key_of(self, words):
@@ -156,40 +185,34 @@ class Bench:
         digest.update(json.dumps([str(word) for word in words]).encode())
         return digest.hexdigest()
 
+    def machine_words(self):
+        device, seconds = ("cpu", "2") if self.options.tiny else ("cuda", "40")
+        words = [self.tidepool, "probe", "--output", self.out / "machine.yaml", "--disk", self.out]
+        return [*words, "--device", device, "--seconds", seconds]
+
     def machine(self):
         """The machine file, measured once: whatever predicts or compares with a peak stands on the same."""
-        path = self.out / "machine.yaml"
-        words = [
-            self.tidepool,
-            "probe",
-            "--output",
-            path,
-            "--disk",
-            self.out,
-            "--device",
-            "cpu" if self.options.tiny else "cuda",
-            "--seconds",
-            "2" if self.options.tiny else "40",
-        ]
+        path, words = self.out / "machine.yaml", self.machine_words()
 
         def make():
             self.run(words)
             return path.read_text()
 
-        text = self.kept("machine", words, make)
-        path.write_text(text)
+        write_whole(path, self.kept("machine", words, make))
         return path
 
     def peak_flops(self):
         """Of the type that the run multiplies in, as the probe measured it."""
         rate = re.search(r"^  bf16: ([0-9.]+) ([GTP])FLOP/s", self.machine().read_text(), re.MULTILINE)
+        if rate is None:
+            raise NotMeasured("the probe measured no bf16 product")
         return float(rate.group(1)) * {"G": 1e9, "T": 1e12, "P": 1e15}[rate.group(2)]
 
     def data(self):
         """Text of any kind: speed does not depend on it."""
         path = self.out / "data.txt"
-        if not path.exists() and not self.options.dry_run:
-            path.write_text(TEXT)
+        if not path.exists():
+            write_whole(path, TEXT)
         return path
 
     def settings(self, *overrides):
@@ -201,34 +224,45 @@ class Bench:
     def device_budget(self):
         return "32MiB" if self.options.tiny else "20GiB"
 
+    def disk_budget(self):
+        return f"{shutil.disk_usage(self.out).free * 8 // 10 >> 30}GiB"
+
+    def train_words(self, name, overrides):
+        places = [f"machine.file={self.machine()}", f"output.dir={self.out / f'run-{name}'}"]
+        return [self.tidepool, "train", *self.settings(*overrides), *places]
+
     def train(self, name, *overrides, watch=None, at_line=None):
         """Its report. The run's folder stays, but for what was swapped."""
-        run = self.out / f"run-{name}"
+        run, words = self.out / f"run-{name}", self.train_words(name, overrides)
         shutil.rmtree(run, ignore_errors=True)
         try:
-            self.run(
-                [
-                    self.tidepool,
-                    "train",
-                    *self.settings(*overrides),
-                    f"machine.file={self.machine()}",
-                    f"output.dir={run}",
-                ],
-                watch,
-                at_line,
-            )
+            self.run(words, watch, at_line)
         finally:
             shutil.rmtree(run / "swap", ignore_errors=True)
         return json.loads((run / "report.json").read_text())
 
+    def drop_run(self, name):
+        shutil.rmtree(self.out / f"run-{name}", ignore_errors=True)
+
+    def plan(self, *words):
+        """What `tidepool plan` prints for the machine that was probed."""
+        return self.run([self.tidepool, "plan", *words, f"machine.file={self.machine()}"])
+
+    @staticmethod
+    def largest_model(text):
+        """Parameters, layers, width and heads that `plan --max` names."""
+        shape = re.search(r"([0-9.]+[MB]?) parameters, (\d+) layers? x (\d+) \((\d+) heads?\)", text)
+        if shape is None:
+            raise NotMeasured("plan --max names no model")
+        return shape.groups()
+
+    def offloaded_words(self, overrides):
+        traced = ["output.logging_steps=1", "output.trace=true"]
+        return [f"memory.device={self.device_budget()}", *traced, *overrides]
+
     def offloaded(self, *overrides):
         """The run of rows 4 to 9: its report, its links' rates, and its memory as the driver told it."""
-        overrides = [
-            f"memory.device={self.device_budget()}",
-            "output.logging_steps=1",
-            "output.trace=true",
-            *overrides,
-        ]
+        words = self.offloaded_words(overrides)
 
         def make():
             watch, first_step = DeviceMemoryWatch(), []
@@ -237,7 +271,7 @@ class Bench:
                 if not first_step and re.match(r"step 1/", line):
                     first_step.append(time.monotonic() - watch.begin_at)
 
-            report = self.train("offloaded", *overrides, watch=watch, at_line=at_line)
+            report = self.train("offloaded", *words, watch=watch, at_line=at_line)
             step = json.loads((self.out / "run-offloaded/step.json").read_text())
             return {
                 "report": report,
@@ -247,7 +281,7 @@ class Bench:
             }
 
         self.machine()  # has a clock of its own, too
-        return self.kept("-".join(["offloaded", *overrides[3:]]), self.settings(*overrides), make)
+        return self.kept("-".join(["offloaded", *overrides]), self.settings(*words), make)
 
 
 def link_rates(step):

@@ -3,8 +3,6 @@ holds (None: no verdict), and the details that bench.json keeps.
 """
 
 import json
-import re
-import shutil
 
 import gpu_memory
 from gpu_bench import NotMeasured
@@ -14,9 +12,13 @@ FSDP_LAYERS = [32, 24, 16]  # the whole model first; the next where the host's m
 
 
 def products(bench):
+    bench.say_without_torch()
     ours = bench.bench("gemm")["shapes"]
-    torch = bench.torch_json("pytorch_gemm_bench.py")
-    if bench.options.tiny:  # the cores' table is one of its own
+    # The cores' table is one of its own.
+    fastest = max((shape.get("flops_per_second", 0) for shape in ours), default=0)
+    told = f"best shape {fastest / 1e12:.3g} TFLOP/s" if fastest else f"{len(ours)} shapes"
+    torch = bench.compare(told, ours, "pytorch_gemm_bench.py")
+    if bench.options.tiny:
         return f"{len(ours)} and {len(torch['shapes'])} shapes", None, {"ours": ours, "torch": torch}
     theirs = {shape["name"]: shape["flops_per_second"] for shape in torch["shapes"]}
     seconds = [0.0, 0.0]
@@ -28,7 +30,7 @@ def products(bench):
             seconds[i] += flops / rates[i]
         worst = min(worst, (shape["name"], rates[0] / rates[1]), key=lambda pair: pair[1])
     layer = seconds[1] / seconds[0]
-    best = max(s["flops_per_second"] for s in ours) / max(theirs.values())
+    best = fastest / max(theirs.values())
     value = min(layer, best)
     return (
         f"{value:.3f} (whole layer {layer:.3f}, best shape {best:.3f}, worst {worst[0]} {worst[1]:.3f})",
@@ -38,27 +40,29 @@ def products(bench):
 
 
 def attention(bench):
+    bench.say_without_torch()
     ours = bench.bench("attention")
     shape = [
         word
         for key in ("sequences", "tokens", "heads", "head_size")
         for word in ("--" + key.replace("_", "-"), str(ours[key]))
     ]
-    torch = bench.torch_json("pytorch_attention_bench.py", *shape)
 
     def both(result):
         return next(row["flops_per_second"] for row in result["attention"] if row["name"] == "both")
 
+    details, by = {"ours": ours}, ""
+    told = f"{both(ours) / 1e12:.3g} TFLOP/s"
+    if ours["library"]:
+        details["own_kernels"] = bench.bench("attention", TIDEPOOL_CUDNN="off")
+        by = f"; by {ours['library']}, own kernels {both(details['own_kernels']) / 1e12:.3g}"
+    details["torch"] = torch = bench.compare(told + by, details, "pytorch_attention_bench.py", *shape)
     value = both(ours) / torch["flops_per_second"]
     text = (
         f"{value:.3f} ({both(ours) / 1e12:.3g} against {torch['flops_per_second'] / 1e12:.3g} TFLOP/s, "
         f"{torch['backend']})"
     )
-    details = {"ours": ours, "torch": torch}
-    if ours["library"]:
-        details["own_kernels"] = bench.bench("attention", TIDEPOOL_CUDNN="off")
-        text += f"; by {ours['library']}, own kernels {both(details['own_kernels']) / 1e12:.3g}"
-    return text, value >= 0.9, details
+    return text + by, value >= 0.9, details
 
 
 def mfu(bench):
@@ -97,12 +101,14 @@ def resident(bench):
 
 
 def fsdp(bench):
+    bench.say_without_torch()
     refusals = []
     for layers in [None] if bench.options.tiny else FSDP_LAYERS:
         fewer = [] if layers in (None, FSDP_LAYERS[0]) else [f"model.n_layer={layers}"]
         report = bench.offloaded(*fewer)["report"]
         shape = ["--device-gib", "20"] + ([] if layers is None else ["--layers", str(layers)])
-        torch = bench.torch_json("pytorch_fsdp_bench.py", *shape)
+        told = f"{speed(report):.0f} tokens/s"
+        torch = bench.compare(told, report, "pytorch_fsdp_bench.py", *shape)
         if "does_not_fit" not in torch:
             break
         refusals.append(f"{layers} layers: {torch['does_not_fit']}")
@@ -121,26 +127,20 @@ def fsdp(bench):
     )
 
 
+def plan_of(bench):
+    return json.loads(bench.plan(*bench.settings(f"memory.device={bench.device_budget()}"), "--json"))
+
+
 def copies(bench):
     try:
         rates = bench.offloaded()["rates"]
     except Exception:  # the figure does not need it
         rates = {}
-    words = [
-        bench.tidepool,
-        "plan",
-        *bench.settings(f"memory.device={bench.device_budget()}"),
-        f"machine.file={bench.machine()}",
-        "--json",
-    ]
-    chunk = json.loads(bench.run(words))["chunk_bytes"]
+    chunk = plan_of(bench)["chunk_bytes"]
     result = bench.bench("copy")
-    # The largest copy measured that is no larger than a chunk of the plan.
-    piece = max(
-        (row for row in result["pieces"] if row["piece_bytes"] <= chunk),
-        key=lambda row: row["piece_bytes"],
-        default=result["pieces"][0],
-    )
+    # The largest copy measured that is no larger than a chunk of the plan; if all are larger, the smallest.
+    sizes = {row["piece_bytes"]: row for row in result["pieces"]}
+    piece = sizes[max((size for size in sizes if size <= chunk), default=min(sizes))]
     both = next(way for way in piece["ways"] if way["name"] == "both")
     trained = ", ".join(f"{name} {rate / 1e9:.1f} GB/s" for name, rate in rates.items()) or "not told"
     return (
@@ -154,17 +154,7 @@ def copies(bench):
 
 def prediction(bench):
     report = bench.offloaded()["report"]
-    plan = json.loads(
-        bench.run(
-            [
-                bench.tidepool,
-                "plan",
-                *bench.settings(f"memory.device={bench.device_budget()}"),
-                f"machine.file={bench.machine()}",
-                "--json",
-            ]
-        )
-    )
+    plan = plan_of(bench)
     predicted = plan.get("predicted_step_seconds")
     if not predicted:
         raise NotMeasured("plan --json predicts no step")
@@ -203,13 +193,8 @@ def memory(bench):
 
 def largest(bench, disk="0"):
     budgets = [f"memory.device={bench.device_budget()}", f"memory.disk={disk}"]
-    text = bench.run(
-        [bench.tidepool, "plan", *bench.settings(*budgets), f"machine.file={bench.machine()}", "--max"]
-    )
-    shape = re.search(r"([0-9.]+[MB]?) parameters, (\d+) layers? x (\d+) \((\d+) heads?\)", text)
-    if shape is None:
-        raise NotMeasured("plan --max names no model")
-    size, layers, width, heads = shape.groups()
+    text = bench.plan(*bench.settings(*budgets), "--max")
+    size, layers, width, heads = bench.largest_model(text)
     if bench.options.tiny:
         return f"{size} parameters planned", None, {"plan": text}
     report = bench.train(
@@ -220,7 +205,7 @@ def largest(bench, disk="0"):
         f"model.n_head={heads}",
         "train.max_steps=3",
     )
-    shutil.rmtree(bench.out / "run-largest", ignore_errors=True)
+    bench.drop_run("largest")
     return (
         f"{size} parameters, {layers} layers x {width}, disk {disk}: {report['steps']} steps, "
         f"{speed(report):.0f} tokens/s",
@@ -230,8 +215,7 @@ def largest(bench, disk="0"):
 
 
 def largest_disk(bench):
-    free = shutil.disk_usage(bench.out).free
-    return largest(bench, disk=f"{free * 8 // 10 // GIB}GiB")
+    return largest(bench, disk=bench.disk_budget())
 
 
 def speed(report):

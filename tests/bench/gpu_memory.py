@@ -8,6 +8,8 @@ import subprocess
 import threading
 import time
 
+import gpu_children
+
 MIB, GIB = 1 << 20, 1 << 30
 SAMPLE_MS = 500
 
@@ -40,7 +42,7 @@ class DeviceMemoryWatch:
                 f"--loop-ms={SAMPLE_MS}",
             ]
             try:
-                process = subprocess.Popen(
+                process = gpu_children.start(
                     words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
                 )
             except OSError:
@@ -51,8 +53,7 @@ class DeviceMemoryWatch:
 
     def end(self):
         for process, thread in self.asking:
-            process.terminate()
-            process.wait()
+            gpu_children.end(process)
             thread.join()
 
     def read(self, process, take):

@@ -6,23 +6,19 @@ PyTorch would get it too.
 """
 
 import datetime
+import functools
 import glob
-import hashlib
-import json
 import os
 import pathlib
 import re
 import shutil
 import subprocess
-import tarfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+import gpu_pack
+from gpu_main import ROOT, NoPrograms, WrongOption
+
 # Loaded at run time, each with its own parts beside it, so by name and not through a link to it.
 LOADED = {"TIDEPOOL_CUDNN": "libcudnn.so.9", "TIDEPOOL_NCCL": "libnccl.so.2"}
-
-
-class NoPrograms(Exception):
-    """What is missing, and what to do."""
 
 
 def first_line(words, otherwise="unknown"):
@@ -36,10 +32,12 @@ def first_line(words, otherwise="unknown"):
 
 
 def nvcc_release(nvcc):
-    found = re.search(
-        r"release [0-9.]+, V([0-9.]+)",
-        subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout,
-    )
+    """Unknown where it is gone."""
+    try:
+        told = subprocess.run([nvcc, "--version"], capture_output=True, text=True, timeout=60).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    found = re.search(r"release [0-9.]+, V([0-9.]+)", told)
     return found.group(1) if found else "unknown"
 
 
@@ -55,23 +53,9 @@ def find_library(name, folders):
     return next((path for path in (pathlib.Path(folder) / name for folder in folders) if path.exists()), None)
 
 
-def open_pack(path):
-    """The folder of a pack; an archive is unpacked first, unless it was."""
-    if path.is_dir() or not path.name.endswith(".tar.gz"):
-        return path
-    folder = ROOT / "build/gpu" / f"prebuilt-{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
-    if not folder.exists():
-        part = folder.with_suffix(".part")
-        shutil.rmtree(part, ignore_errors=True)
-        with tarfile.open(path) as archive:
-            archive.extractall(part, filter="data")
-        part.rename(folder)
-    return next(folder.iterdir())
-
-
 class Programs:
     def __init__(self, options):
-        self.prebuilt = open_pack(pathlib.Path(options.prebuilt).resolve()) if options.prebuilt else None
+        self.prebuilt = options.prebuilt  # a folder; archives were unpacked
         self.env = dict(os.environ)
         self.folders = folders_of_libraries(options.cuda, options.python)
         if self.prebuilt is None:
@@ -79,7 +63,7 @@ class Programs:
             self.facts = self.facts_of_build()
         else:
             self.tidepool, self.test_gpu = self.prebuilt / "tidepool", self.prebuilt / "test_gpu"
-            self.facts = self.unpack()
+            self.facts = {}  # make_ready tells
         for variable, library in LOADED.items():
             found = find_library(library, self.folders)
             if variable not in os.environ and found:
@@ -97,44 +81,53 @@ class Programs:
             "commit": first_line(["git", "rev-parse", "--short=12", "HEAD"]),
         }
 
-    def unpack(self):
-        """Makes what was packed ready to run here, and returns what is known of it."""
-        about = self.prebuilt / "packed.json"
-        if not about.exists():
+    def make_ready(self):
+        """What was packed gets the libraries of this machine, and says what it is."""
+        if self.prebuilt is None:
+            return
+        packed = gpu_pack.facts_of_pack(self.prebuilt)
+        architectures = ", ".join("sm_" + number for number in packed["architectures"].split())
+        built = f"{packed['toolkit']}, built elsewhere for {architectures}"
+        self.facts = {"toolkit": built, "commit": packed["commit"]}
+        try:
+            for program in (self.tidepool, self.test_gpu):
+                if not os.access(program, os.X_OK):  # not every way of carrying files keeps that
+                    program.chmod(0o755)
+            for library in packed["needs"]:
+                self.link(library, packed["toolkit"])
+        except OSError as error:
+            raise WrongOption(f"--prebuilt {self.prebuilt} is not whole, or read-only: {error}") from None
+
+    def link(self, library, toolkit):
+        here, there = self.prebuilt / "lib" / library, find_library(library, self.folders)
+        if there is None:
             raise NoPrograms(
-                f"{self.prebuilt} has no packed.json: scripts/gpu_check.sh --pack DIR makes such a folder"
+                f"{library} is neither in CUDA's folder nor beside PyTorch: --cuda DIR names a "
+                f"toolkit of CUDA {toolkit.split('.')[0]}; looked in {', '.join(self.folders)}"
             )
-        packed = json.loads(about.read_text())
-        for program in (self.tidepool, self.test_gpu):
-            program.chmod(0o755)  # not every way of carrying files keeps that
-        for library in packed["needs"]:
-            here, there = self.prebuilt / "lib" / library, find_library(library, self.folders)
-            if there is None:
-                raise NoPrograms(
-                    f"{library} is neither in CUDA's folder nor beside PyTorch: --cuda DIR names a "
-                    f"toolkit of CUDA {packed['toolkit'].split('.')[0]}; looked in {', '.join(self.folders)}"
-                )
+        if not here.is_symlink() or os.readlink(here) != str(there):
             here.unlink(missing_ok=True)
             here.symlink_to(there)
-        architectures = ", ".join("sm_" + number for number in packed["architectures"].split())
-        return {
-            "toolkit": f"{packed['toolkit']}, built elsewhere for {architectures}",
-            "commit": packed["commit"],
-        }
 
-    def require(self, *programs):
+    def require(self, *programs, how="scripts/gpu_check.sh --build makes it, --prebuilt DIR has one"):
         for program in programs:
             if not os.access(program, os.X_OK):
-                raise NoPrograms(
-                    f"{program} is not there: scripts/gpu_check.sh --build makes it, --prebuilt DIR has one"
-                )
-            asked = subprocess.run([program, "--help"], capture_output=True, text=True)
+                raise NoPrograms(f"{program} is not there: {how}")
+            try:
+                asked = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=60)
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise NoPrograms(f"{program} does not start here: {error}") from None
             if asked.returncode not in (0, 1):
                 raise NoPrograms(f"{program} does not start here: {asked.stderr.strip()}")
 
 
+@functools.cache  # a second or more each time
 def has_module(python, *modules):
-    return subprocess.run([python, "-c", "import " + ", ".join(modules)], capture_output=True).returncode == 0
+    words = [python, "-c", "import " + ", ".join(modules)]
+    try:
+        return subprocess.run(words, capture_output=True, timeout=120).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 def facts_of(programs, python):
@@ -153,17 +146,24 @@ def facts_of(programs, python):
 
 
 def nvcc_here():
-    for nvcc in ("nvcc", "/usr/local/cuda/bin/nvcc"):
-        try:
-            return nvcc_release(nvcc)
-        except OSError:
-            continue
-    return "none"
+    nvcc = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
+    return nvcc_release(nvcc) if nvcc else "none"
+
+
+def require_gpu():
+    try:
+        asked = subprocess.run(["nvidia-smi"], capture_output=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        asked = None
+    if asked is None or asked.returncode != 0:
+        raise NoPrograms("no GPU here (nvidia-smi finds none); --tiny tries the script without one")
 
 
 def add_options(parser):
     parser.add_argument(
-        "--prebuilt", metavar="DIR", help="a folder of --pack in place of what was built here"
+        "--prebuilt",
+        metavar="DIR",
+        help="a folder of --pack, or its archive, in place of what was built here",
     )
     parser.add_argument(
         "--cuda",
@@ -172,3 +172,18 @@ def add_options(parser):
         "those beside PyTorch)",
     )
     parser.add_argument("--python", default="python3", help="a Python with PyTorch")
+
+
+def check_options(options, dry_run=False):
+    """Paths become whole ones, so that it does not matter where a program is started."""
+    # Not resolved: a virtual environment's Python is a link, and only by its own name part of that.
+    python = shutil.which(options.python)
+    if python is None:
+        raise WrongOption(f"--python {options.python}: there is no such program")
+    options.python = os.path.abspath(python)
+    if options.cuda:
+        if not os.path.isdir(options.cuda):
+            raise WrongOption(f"--cuda {options.cuda}: there is no such folder")
+        options.cuda = os.path.abspath(options.cuda)
+    if options.prebuilt:
+        options.prebuilt = gpu_pack.open_pack(pathlib.Path(options.prebuilt).resolve(), dry_run)

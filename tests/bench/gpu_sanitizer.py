@@ -9,7 +9,7 @@ import pathlib
 import re
 import shutil
 
-from gpu_suites import run_limited
+from gpu_children import run_limited
 
 FOUND = 99  # the exit code that it is told to end with
 SHARES_MEMORY = [

@@ -7,11 +7,12 @@ crashes.
 
 import concurrent.futures
 import dataclasses
-import os
 import re
-import signal
 import subprocess
 import time
+
+from gpu_children import run_limited
+from gpu_main import NoPrograms
 
 TEST_LINE = re.compile(
     r"\[( RUN      |       OK |  FAILED  |  SKIPPED )\] ([\w/]+\.[\w/]+)(?:.*\((\d+) ms\))?"
@@ -68,34 +69,16 @@ def parse_list(text):
 
 
 def list_suites(program, env=None):
-    listed = subprocess.run(
-        [program, "--gtest_list_tests"], capture_output=True, text=True, timeout=60, env=env
-    )
-    if listed.returncode != 0:
-        raise RuntimeError(
-            f"{program} --gtest_list_tests ended with {listed.returncode}: {listed.stderr.strip()[-500:]}"
-        )
-    return parse_list(listed.stdout)
-
-
-def run_limited(words, seconds, **more):
-    """Output of both streams, exit code (None: it ran out of time). What it started ends with it."""
-    process = subprocess.Popen(
-        words,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-        **more,
-    )
+    words = [program, "--gtest_list_tests"]
     try:
-        output, _ = process.communicate(timeout=max(1.0, seconds))
-        return output, process.returncode
+        listed = subprocess.run(words, capture_output=True, text=True, timeout=60, env=env)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        return output, None
+        raise NoPrograms(f"{program} --gtest_list_tests takes over a minute") from None
+    suites = parse_list(listed.stdout) if listed.returncode == 0 else []
+    if not suites:
+        why = listed.stderr.strip()[-500:] or "it lists no tests"
+        raise NoPrograms(f"{program} --gtest_list_tests ended with {listed.returncode}: {why}")
+    return suites
 
 
 def read_output(suite, output):

@@ -11,12 +11,14 @@ import argparse
 import concurrent.futures
 import json
 import pathlib
-import shutil
 import sys
 import tempfile
 import time
 
+import gpu_children
+import gpu_main
 import gpu_programs
+import gpu_results
 import gpu_sanitizer
 import gpu_suites
 from gpu_programs import ROOT, Programs
@@ -30,19 +32,19 @@ TEXT = "the tide pool fills and empties as water does. so we wait by the rocks.\
 class Check:
     def __init__(self, options):
         self.options = options
-        self.out = pathlib.Path(options.out).resolve()
-        self.out.mkdir(parents=True, exist_ok=True)
-        self.programs = Programs(options)
-        if options.tiny:
-            self.programs.tidepool = ROOT / "build/release/tidepool"
-            self.programs.test_gpu = ROOT / "build/release/tests/test_cuda"
-        self.programs.require(self.programs.tidepool, self.programs.test_gpu)
-        self.parts = {}
+        self.out = pathlib.Path(options.out).resolve() if options.out else ROOT / "build/gpu"
+        self.programs = programs_of(options)
+        self.lock = gpu_results.open_folder(self.out)
+        self.facts, self.suites, self.parts = {}, [], {}
+        self.seconds = 0.0  # of the suites
 
     # ---- parts: verdict, why, output
 
     def short_run(self):
-        folder = pathlib.Path(tempfile.mkdtemp(dir=self.out))
+        with tempfile.TemporaryDirectory(dir=self.out, ignore_cleanup_errors=True) as folder:
+            return self.run_in(pathlib.Path(folder))
+
+    def run_in(self, folder):
         text = folder / "text.txt"
         text.write_text(TEXT)
         device = "cpu" if self.options.tiny else "cuda"
@@ -56,12 +58,9 @@ class Check:
             "train.max_steps=20",
             f"output.dir={folder / 'run'}",
         ]
-        output, code = gpu_suites.run_limited(
-            [str(word) for word in words], PARTS_SECONDS, cwd=ROOT, env=self.programs.env
-        )
+        output, code = gpu_children.run_limited(words, PARTS_SECONDS, cwd=ROOT, env=self.programs.env)
         report = folder / "run/report.json"
         losses = json.loads(report.read_text())["losses"] if report.exists() else []
-        shutil.rmtree(folder, ignore_errors=True)
         if code != 0 or len(losses) != 20:
             return "FAILED", f"{ended(code, output)} ({len(losses)} of 20 steps)", output
         learned = losses[-1] < losses[0] - 1
@@ -83,9 +82,7 @@ class Check:
             "--device",
             "cpu" if self.options.tiny else "cuda",
         ]
-        output, code = gpu_suites.run_limited(
-            [str(word) for word in words], PARTS_SECONDS, cwd=ROOT, env=self.programs.env
-        )
+        output, code = gpu_children.run_limited(words, PARTS_SECONDS, cwd=ROOT, env=self.programs.env)
         lines = [line for line in output.splitlines() if ": holds: " in line or ": DIFFERS: " in line]
         if code not in (0, 1) or not lines:
             return "FAILED", ended(code, output), output
@@ -96,8 +93,8 @@ class Check:
             check, self.options.cuda, self.programs.test_gpu, tests, PARTS_SECONDS, self.programs.env
         )
 
-    def run_parts(self, suites):
-        tests = [test for suite in suites for test in suite.tests]
+    def run_parts(self):
+        tests = [test for suite in self.suites for test in suite.tests]
         calls = {"20 steps of the quickstart": self.short_run, "gradients against PyTorch": self.gradients}
         for check in gpu_sanitizer.CHECKS:
             calls[f"compute-sanitizer {check}"] = lambda check=check: self.sanitizer(check, tests)
@@ -105,6 +102,7 @@ class Check:
             runs = {pool.submit(self.timed, call): name for name, call in calls.items()}
             for run in concurrent.futures.as_completed(runs):
                 self.parts[runs[run]] = part = run.result()
+                self.write("under way")
                 print(f"{runs[run]}: {part['verdict']}: {part['why']}", flush=True)
 
     @staticmethod
@@ -121,30 +119,64 @@ class Check:
             "output": output[-20_000:],
         }
 
-    def run(self):
+    def run_all(self):
         begin = time.monotonic()
-        suites = gpu_suites.list_suites(self.programs.test_gpu, self.programs.env)
+
+        def done(suite):
+            self.seconds = time.monotonic() - begin
+            self.write("under way")
+            tell(suite)
+
         gpu_suites.run_suites(
             self.programs.test_gpu,
-            suites,
+            self.suites,
             SUITE_SECONDS,
             AT_A_TIME,
             begin + SUITES_SECONDS,
             self.programs.env,
-            tell,
+            done,
         )
-        seconds = time.monotonic() - begin
-        self.run_parts(suites)
-        facts = gpu_programs.facts_of(self.programs, self.options.python)
-        table = markdown(facts, suites, self.parts, seconds)
-        (self.out / "check.md").write_text(table)
-        whole = {"facts": facts, "suites": [suite.as_json() for suite in suites], "parts": self.parts}
-        (self.out / "check.json").write_text(json.dumps(whole, indent=1))
-        print(table)
-        failed = any(suite.losers() for suite in suites) or any(
-            p["verdict"] == "FAILED" for p in self.parts.values()
+        self.run_parts()
+
+    def run(self):
+        self.suites = gpu_suites.list_suites(self.programs.test_gpu, self.programs.env)
+        self.facts = gpu_programs.facts_of(self.programs, self.options.python)
+        try:
+            self.run_all()
+        except gpu_children.Stopped as why:
+            self.write(str(why))
+            raise
+        print(self.write("complete"))
+        failed = any(suite.losers() for suite in self.suites) or any(
+            part["verdict"] == "FAILED" for part in self.parts.values()
         )
         return 1 if failed else 0
+
+    def write(self, state):
+        """Both files, with what there is by now. The table."""
+        facts = {**self.facts, "state": state}
+        table = markdown(facts, self.suites, self.parts, self.seconds)
+        suites = [suite.as_json() for suite in self.suites]
+        whole = {"facts": facts, "suites": suites, "parts": self.parts}
+        gpu_results.write_whole(self.out / "check.json", json.dumps(whole, indent=1))
+        gpu_results.write_whole(self.out / "check.md", table)
+        return table
+
+
+def programs_of(options):
+    gpu_programs.check_options(options)
+    if not options.tiny:
+        gpu_programs.require_gpu()
+    programs = Programs(options)
+    how = {}
+    if options.tiny:
+        programs.tidepool = ROOT / "build/release/tidepool"
+        programs.test_gpu = ROOT / "build/release/tests/test_cuda"
+        how = {"how": "scripts/build.sh release tidepool test_cuda"}
+    else:
+        programs.make_ready()
+    programs.require(programs.tidepool, programs.test_gpu, **how)
+    return programs
 
 
 def ended(code, output):
@@ -190,16 +222,15 @@ def markdown(facts, suites, parts, seconds):
 
 def main():
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="scripts/gpu_check.sh --tests",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     gpu_programs.add_options(parser)
-    parser.add_argument("--out", default="build/gpu", help="where check.md and check.json go")
+    parser.add_argument("--out", help="where check.md and check.json go (build/gpu)")
     parser.add_argument("--tiny", action="store_true", help="try the script without a GPU")
-    try:
-        return Check(parser.parse_args()).run()
-    except gpu_programs.NoPrograms as why:
-        print(f"gpu_check: {why}", file=sys.stderr)
-        return 1
+    options = parser.parse_args()
+    return gpu_main.run_main(lambda: Check(options).run())
 
 
 if __name__ == "__main__":

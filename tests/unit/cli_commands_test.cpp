@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/command_table.h"
 #include "cli/doctor.h"
+#include "cli/measured_choice.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/model_directory.h"
 
@@ -151,6 +152,24 @@ TEST(CliDoctor, RefusesGpusThatAreNotToBeHad) {
       run({"doctor", TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", "machine.executor=cuda:63"});
   EXPECT_EQ(doctor.code, 2);
   EXPECT_THAT(doctor.err, HasSubstr("training is not possible here: GPU: "));
+}
+
+TEST(CliBench, WhoMeasuresIsNotToldToTrain) {
+  for (const char* part : {"copy", "gemm", "attention"}) {
+    const Outcome r = run({"bench", part, "--device", "cuda:63"});
+    EXPECT_EQ(r.code, 2);
+    EXPECT_THAT(r.err, HasSubstr("--device cpu measures the cores"));
+    EXPECT_THAT(r.err, Not(HasSubstr("machine.executor")));
+  }
+}
+
+// They measured the host, whatever was asked for.
+TEST(CliBench, AdamAndDiskTakeNoDevice) {
+  for (const char* part : {"adam", "disk"}) {
+    const Outcome r = run({"bench", part, "--device", "cuda"});
+    EXPECT_EQ(r.code, 2);
+    EXPECT_THAT(r.err, HasSubstr(std::string("bench ") + part + " measures the host"));
+  }
 }
 
 TEST(CliEval, NamesThePrecision) {

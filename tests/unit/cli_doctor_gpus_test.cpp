@@ -11,6 +11,8 @@ using ::testing::HasSubstr;
 
 class MadeUpGpus final : public GpuBackend {
  public:
+  // What `why_none` says where there is none.
+
   explicit MadeUpGpus(u32 count, Result<std::string> exchange = std::string("NCCL 2.19.3"),
                       Result<std::string> attention = std::string("cuDNN 9.19.0"))
       : count_(count), exchange_(std::move(exchange)), attention_(std::move(attention)) {}
@@ -25,7 +27,7 @@ class MadeUpGpus final : public GpuBackend {
   Result<std::string> exchange() const override { return exchange_; }
   std::string why_none(std::span<const u32> gpus) const override {
     for (const u32 gpu : gpus)
-      if (gpu >= count_) return "no such GPU";
+      if (gpu >= count_ && count_ > 0) return "no such GPU";
     return count_ == 0 ? "no driver" : "";
   }
   std::string why_not_in(Precision precision, std::span<const u32>) const override {
@@ -84,6 +86,13 @@ TEST(DoctorOnGpus, WhatIsAskedForAndIsNotThereFails) {
   EXPECT_EQ(examine_gpus(arguments, &gpus).front().health, Health::fail);
   arguments.gpus = {0};
   EXPECT_EQ(examine_gpus(arguments, &gpus).front().health, Health::ok);
+}
+
+TEST(DoctorOnGpus, GpusThatAreNotThereAreAdvisedAgainst) {
+  DoctorArguments arguments;
+  arguments.gpus = {1};
+  EXPECT_EQ(examine_gpus(arguments, std::make_unique<MadeUpGpus>(1).get()).front().fix,
+            "or train with machine.executor=cpu");
 }
 
 TEST(DoctorOnGpus, APrecisionThatIsNotTheirsFails) {

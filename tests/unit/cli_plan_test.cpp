@@ -128,6 +128,30 @@ TEST(CliPlan, the_table_names_the_machine_that_is_planned_for) {
   EXPECT_THAT(r.out, Not(HasSubstr("threads")));
 }
 
+TEST(CliPlan, a_gpu_without_bf16_is_said_to_refuse_it) {
+  const std::vector<std::string> fits = {machine, "memory.device=128MiB", "memory.host=128MiB",
+                                         "memory.disk=0"};
+  const auto with = [&](const std::string& word) {
+    std::vector<std::string> words = fits;
+    words.push_back(word);
+    return plan(words).out;
+  };
+  EXPECT_THAT(with("train.precision=bf16"), HasSubstr("the GPU of 1xv100-32g has no bf16"));
+  EXPECT_THAT(with("train.precision=fp16"), Not(HasSubstr("has no bf16")));
+}
+
+// A budget made for the cores: most of what is short is not the model's.
+TEST(CliPlan, what_a_gpu_keeps_is_named_where_it_is_short) {
+  const Outcome r = plan({"machine.executor=cuda"});
+  EXPECT_EQ(r.code, 3);
+  EXPECT_THAT(r.err, HasSubstr("of which a GPU's libraries"));
+  EXPECT_THAT(r.err, HasSubstr("machine.executor=cpu (the cores train it as it stands)"));
+  EXPECT_THAT(plan({"memory.device=4MiB"}).err, Not(HasSubstr("GPU")));
+  const Outcome far = plan({"machine.executor=cuda", "memory.device=1MiB"});
+  EXPECT_EQ(far.code, 3);
+  EXPECT_THAT(far.err, Not(HasSubstr("machine.executor=cpu"))) << "1 MiB is too little for the cores as well";
+}
+
 // What a GPU keeps beside frames is that of the model found, not of the config's own.
 TEST(CliPlan, the_largest_model_is_planned_as_it_would_be_by_itself) {
   Config config =

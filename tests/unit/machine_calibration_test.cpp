@@ -94,7 +94,7 @@ Kernels layer_step(const Bert& b) {
 }
 
 double tflops(const Bert& b, const Machine& m) {
-  const double seconds = static_cast<double>(b.layers) * kernel_seconds(layer_step(b), m, Precision::bf16);
+  const double seconds = static_cast<double>(b.layers) * kernel_seconds(layer_step(b), m, Precision::fp16);
   return 8 * b.parameters() * static_cast<double>(b.rows()) / seconds / 1e12;
 }
 
@@ -105,7 +105,7 @@ TEST(Calibration, V100ProductsReachWhatPatrickStarsOneGpuRowSays) {
     const Bert one{2048, 20, 54.6};
     const double step = 8 * one.parameters() * static_cast<double>(one.rows()) / 54.6e12;
     const double found =
-        efficiency_of(layer_step(one), step / static_cast<double>(one.layers), m, Precision::bf16);
+        efficiency_of(layer_step(one), step / static_cast<double>(one.layers), m, Precision::fp16);
     EXPECT_NEAR(m.device.block_efficiency, found, 5e-4) << name;
     EXPECT_NEAR(tflops(one, m), 54.6, 0.1);
   }

@@ -19,19 +19,36 @@ Machine gpu() {
 
 TEST(Roofline, AKernelTakesTheLongerOfItsTwoTimes) {
   const KernelCost product{.m = 1024, .n = 1024, .k = 1024, .product_flops = u64{2} << 30, .elements = 1000};
-  EXPECT_DOUBLE_EQ(kernel_seconds(product, gpu(), Precision::bf16), 2147483648 / (125e12 * 0.6));
+  EXPECT_DOUBLE_EQ(kernel_seconds(product, gpu(), Precision::fp16), 2147483648 / (125e12 * 0.6));
   EXPECT_DOUBLE_EQ(kernel_seconds(product, gpu(), Precision::fp32), 2147483648 / (15.7e12 * 0.6));
   const KernelCost streaming{.vector_flops = 1000, .elements = 1'000'000, .bytes = 500'000};
-  EXPECT_DOUBLE_EQ(kernel_seconds(streaming, gpu(), Precision::bf16), 2.5e6 / 750e9);
+  EXPECT_DOUBLE_EQ(kernel_seconds(streaming, gpu(), Precision::fp16), 2.5e6 / 750e9);
   EXPECT_DOUBLE_EQ(kernel_seconds(streaming, gpu(), Precision::fp32), 4.5e6 / 750e9);
   const KernelCost exponentials{.vector_flops = 1'000'000'000, .elements = 1'000'000};
-  EXPECT_DOUBLE_EQ(kernel_seconds(exponentials, gpu(), Precision::bf16), 1e9 / 15.7e12);
+  EXPECT_DOUBLE_EQ(kernel_seconds(exponentials, gpu(), Precision::fp16), 1e9 / 15.7e12);
+}
+
+// It was promised the rate of fp16, with which a V100 does not train in bf16.
+TEST(Roofline, EachPrecisionHasItsOwnRate) {
+  Machine m = gpu();
+  EXPECT_EQ(matmul_rate(m, Precision::fp32), 15.7e12);
+  EXPECT_EQ(matmul_rate(m, Precision::bf16), 15.7e12);
+  EXPECT_EQ(matmul_rate(m, Precision::fp16), 125e12);
+  EXPECT_TRUE(lacks_bf16(m));
+  m.device.flops_per_s[static_cast<u32>(MathType::bf16)] = 125e12;
+  EXPECT_FALSE(lacks_bf16(m));
+}
+
+TEST(Roofline, CoresNeedNoBf16) {
+  Machine cpu = gpu();
+  cpu.device.kind = DeviceKind::cpu;
+  EXPECT_FALSE(lacks_bf16(cpu));
 }
 
 TEST(Roofline, ACpuComputesIn32BitsWhateverTheWeights) {
   Machine cpu = gpu();
   cpu.device.kind = DeviceKind::cpu;
-  EXPECT_DOUBLE_EQ(kernel_seconds({.elements = 1'000'000}, cpu, Precision::bf16), 4e6 / 750e9);
+  EXPECT_DOUBLE_EQ(kernel_seconds({.elements = 1'000'000}, cpu, Precision::fp16), 4e6 / 750e9);
 }
 
 TEST(Roofline, OnlyProductsThatDoNotFillTheDevicePay) {
@@ -47,17 +64,17 @@ TEST(Roofline, EfficiencyIsFoundFromATime) {
   Machine m = gpu();
   const KernelCost kernels[] = {{.m = 4096, .n = 4096, .k = 4096, .product_flops = u64{2} << 36},
                                 {.elements = 100'000'000}};
-  const double seconds = kernel_seconds(kernels, m, Precision::bf16);
-  EXPECT_NEAR(efficiency_of(kernels, seconds, m, Precision::bf16), 0.6, 1e-9);
-  EXPECT_EQ(efficiency_of(kernels, seconds / 100, m, Precision::bf16), 1);
-  EXPECT_NEAR(efficiency_of(kernels, seconds * 1000, m, Precision::bf16), 0.01, 1e-9);
+  const double seconds = kernel_seconds(kernels, m, Precision::fp16);
+  EXPECT_NEAR(efficiency_of(kernels, seconds, m, Precision::fp16), 0.6, 1e-9);
+  EXPECT_EQ(efficiency_of(kernels, seconds / 100, m, Precision::fp16), 1);
+  EXPECT_NEAR(efficiency_of(kernels, seconds * 1000, m, Precision::fp16), 0.01, 1e-9);
 }
 
 // One layer of PatrickStar's 1B model: h = 2048, 16 heads of 128, 8 x 1024 rows, counted on paper in units
 // of rows x h. Products move less than 1/10 of what memory could meanwhile, so their flops count.
 TEST(Roofline, ALayerIsTheSumOfItsKernels) {
   const ModelGraph g = build_model({.vocab_size = 50257, .width = 2048, .layers = 2, .heads = 16},
-                                   Precision::bf16, {.sequences = 8, .tokens = 1024})
+                                   Precision::fp16, {.sequences = 8, .tokens = 1024})
                            .value();
   const Block& layer = g.blocks[1];
   const double rows = 8192, h = 2048, unit = rows * h;
@@ -89,7 +106,7 @@ TEST(Roofline, ALayerIsTheSumOfItsKernels) {
 TEST(Roofline, WiderLayersReachMore) {
   const auto flops_per_s = [](u32 h) {
     const ModelGraph g =
-        build_model({.width = h, .layers = 1, .heads = 16}, Precision::bf16, {.sequences = 8, .tokens = 1024})
+        build_model({.width = h, .layers = 1, .heads = 16}, Precision::fp16, {.sequences = 8, .tokens = 1024})
             .value();
     const Block& layer = g.blocks[1];
     return static_cast<double>(layer.forward_flops) /
@@ -102,7 +119,7 @@ TEST(Roofline, WiderLayersReachMore) {
 
 TEST(Roofline, TheHeadCountsEveryPassOverItsLogits) {
   const ModelGraph g = build_model({.vocab_size = 50257, .width = 1024, .layers = 1, .heads = 8},
-                                   Precision::bf16, {.sequences = 2, .tokens = 512})
+                                   Precision::fp16, {.sequences = 2, .tokens = 512})
                            .value();
   const double product = 2.0 * 1024 * 1024 * 50257;
   u64 flops = 0;

@@ -32,6 +32,12 @@ TEST(BudgetText, AShortageNeverContradictsItself) {
             "needs 100GiB and has 65024MiB (short by 37376MiB)");
 }
 
+TEST(BudgetText, NamesWhatAGpuKeeps) {
+  EXPECT_EQ(reserved_text(Bytes{0}), "");
+  EXPECT_EQ(reserved_text(Bytes{70 * mib + 1}),
+            ", of which a GPU's libraries and a step's numbers take 71MiB");
+}
+
 TEST(ChangeText, SaysSettingsThatBudgetsAreRaisedBy) {
   const Change change{{budget_setting(Tier::device, Bytes{73 * gib}),
                        budget_setting(Tier::disk, Bytes{584 * kib}),

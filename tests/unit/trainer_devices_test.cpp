@@ -1,13 +1,20 @@
 // Which devices a config names, and what a program without CUDA says of GPUs.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <iterator>
 
 #include "config/validate.h"
 #include "executor/gpu_reserved.h"
 #include "tests/support/train_fixture.h"
+#include "trainer/evaluate.h"
+#include "trainer/generate.h"
 #include "trainer/session.h"
 
 namespace tidepool {
 namespace {
+
+using ::testing::HasSubstr;
 
 MachineConfig named(const std::string& executor) { return {.executor = executor}; }
 
@@ -66,6 +73,43 @@ TEST(GpuPlans, ProgramsWithoutCudaSaySo) {
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().kind, ErrorKind::usage);
   EXPECT_NE(report.error().message.find("machine.executor=cpu"), std::string::npos) << report.error().message;
+}
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Who names a GPU means it; a run that had one is evaluated where there is none.
+TEST(GpuPlans, OnlyARunsOwnGpuIsReplacedByCores) {
+  const testing::TrainDir dir;
+  Config config = testing::small_config(dir);
+  config.train.max_steps = 1;
+  ASSERT_TRUE(train_model({.config = config, .quiet = true}));
+  std::vector<std::string> notes;
+  const auto note = [&](const std::string& line) { notes.push_back(line); };
+  for (const char* named : {"machine.executor=cuda", "executor=cuda:0"}) {
+    const auto evaluated =
+        evaluate_model({.source = config.output.dir, .overrides = {named}, .quiet = true, .note = note});
+    ASSERT_FALSE(evaluated) << named;
+    EXPECT_EQ(evaluated.error().kind, ErrorKind::usage);
+    EXPECT_THAT(evaluated.error().message, HasSubstr("configure with -DTIDEPOOL_CUDA=ON"));
+    const auto generated = generate_text(
+        {.path = config.output.dir, .overrides = {named}, .generate = {.max_new_tokens = 1}, .note = note},
+        [](std::string_view) {});
+    ASSERT_FALSE(generated) << named;
+    EXPECT_EQ(generated.error().kind, ErrorKind::usage);
+  }
+  EXPECT_THAT(notes, ::testing::IsEmpty());
+
+  const std::string file = config.output.dir + "/config.yaml";
+  std::string text = text_of(file);
+  const u64 at = text.find("cpu", text.find("executor:"));
+  ASSERT_NE(at, std::string::npos) << text;
+  std::ofstream(file) << text.replace(at, 3, "cuda");
+  const auto evaluated = evaluate_model({.source = config.output.dir, .quiet = true, .note = note});
+  ASSERT_TRUE(evaluated) << evaluated.error().message;
+  EXPECT_THAT(notes, ::testing::Contains(HasSubstr("the cores compute, where the run had a GPU")));
 }
 
 TEST(GpuPlans, AutoIsTheCoresWithoutCuda) {

@@ -20,9 +20,7 @@ Error with_versions(cudaError_t error, const std::string& doing) {
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
   if (driver == 0)
-    return {ErrorKind::usage,
-            "no NVIDIA driver is loaded, so there is no GPU to train on: install one, or train with "
-            "machine.executor=cpu"};
+    return {ErrorKind::usage, "no NVIDIA driver is loaded, so there is no GPU to use: install one"};
   return cuda_error(error, fmt::format("{} (the driver knows CUDA {}, the toolkit is {})", doing,
                                        version(driver), version(runtime)));
 }
