@@ -15,18 +15,18 @@ namespace tidepool {
 
 inline constexpr Bytes cuda_kernels_workspace = cuda_library_workspace + cuda_matmul_scratch;
 
-// On the current device, in the order of one stream, which outlives them: calls return at once, and finish()
-// waits. The device must be current at every call. A kernel that fails leaves its error with CUDA; later
-// calls then do nothing, and whoever started the operation asks cudaGetLastError() and can name it; then
-// take_refusal(), for what only cuBLASLt knows of. REQUIRES:
-// `workspace` is device memory for nobody else, at least cuda_kernels_workspace, aligned to 256 bytes. Error:
-// cuBLASLt cannot start, or cuDNN where it is to be used.
 struct CudaKernelsMade {
   std::unique_ptr<Kernels> kernels;
   // What makes attention, for people: "cuDNN 9.19.0", or why it does not although it would be faster. Empty:
   // our own kernels, by choice.
   std::string attention;
 };
+// On the current device, in the order of one stream, which outlives them: calls return at once, and finish()
+// waits. The device must be current at every call. A kernel that fails leaves its error with CUDA; later
+// calls then do nothing, and whoever started the operation asks cudaGetLastError() and can name it; then
+// take_refusal(), for what only cuBLASLt or cuDNN know of. REQUIRES:
+// `workspace` is device memory for nobody else, at least cuda_kernels_workspace, aligned to 256 bytes. Error:
+// cuBLASLt cannot start, or cuDNN where it is to be used.
 // `to_come`: attention of other shapes, or without it of all, is made by our own kernels.
 Result<CudaKernelsMade> create_cuda_kernels(cudaStream_t, std::span<std::byte> workspace,
                                             const std::optional<AttentionToCome>& to_come = {});

@@ -70,8 +70,6 @@ bool is_as_expected(Bytes workspace, const AttentionShape& s, const AttentionSli
          workspace.value <= cudnn_backward_bytes(s, slice) - cudnn_softmax_sum_bytes(s, slice);
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 }  // namespace
 
 Result<std::unique_ptr<CudnnAttention>> CudnnAttention::create(Parts parts) {
@@ -119,7 +117,9 @@ Result<std::unique_ptr<cudnn::Plan>> CudnnAttention::make_plan(const AttentionSl
 // All or none: slices of one batch by different kernels would be hard to explain.
 Result<void> CudnnAttention::make_plans(Pass& pass, const AttentionSlice& slice, bool is_backward) {
   if (slice.sequences == 0) {
-    pass.why_not = "too little memory for one slice";
+    pass.why_not = cudnn_ds_bytes(shape(), {1, 1}) > cudnn_ds_bytes_max.value
+                       ? "sequences are too long for 32 bits to address"
+                       : "the layer leaves too little memory for one slice";
     return {};
   }
   std::set<AttentionSlice> parts;
@@ -129,7 +129,10 @@ Result<void> CudnnAttention::make_plans(Pass& pass, const AttentionSlice& slice,
   }));
   for (const AttentionSlice& part : parts) {
     TRY_ASSIGN(std::unique_ptr<cudnn::Plan> plan, make_plan(part, is_backward, pass.why_not));
-    if (!plan) return {};
+    if (!plan) {
+      pass.plans.clear();
+      return {};
+    }
     pass.plans.emplace(part, std::move(plan));
   }
   pass.slice = slice;
@@ -139,14 +142,12 @@ Result<void> CudnnAttention::make_plans(Pass& pass, const AttentionSlice& slice,
 std::string CudnnAttention::describe() const {
   const bool forward = forward_.slice.sequences > 0;
   const bool backward = backward_.slice.sequences > 0 || !parts_.shape.has_backward;
-  std::string text = "cuDNN " + parts_.library->version();
-  if (forward && backward) return text;
-  const std::string& why = forward ? backward_.why_not : forward_.why_not;
-  return fmt::format("our own kernels{}; {} makes no plan: {}",
-                     forward                                 ? " backward"
-                     : backward && parts_.shape.has_backward ? " forward"
-                                                             : "",
-                     text, why.empty() ? "it has none for this shape" : first_line(why));
+  const std::string library = "cuDNN " + parts_.library->version();
+  if (forward && backward) return library;
+  std::string why = forward ? backward_.why_not : forward_.why_not;
+  if (!forward && !backward && backward_.why_not != why) why += "; backward: " + backward_.why_not;
+  const char* const of = forward ? " backward" : !backward || !parts_.shape.has_backward ? "" : " forward";
+  return fmt::format("our own kernels{}; {} makes no plan: {}", of, library, why);
 }
 
 // `run` starts one slice: run(where it begins, what it is of).

@@ -1,6 +1,6 @@
 // Attention by cuDNN behind attention()'s contract, for the one shape that a run has, where it pays
-// (cudnn_attention_slices.h). Its plans are made when it is made: kernels are then compiled and in memory,
-// and what a plan cannot do is known.
+// (cudnn_attention_slices.h). Its plans are made when it is made: kernels are then compiled, and what has no
+// plan is known. The driver brings them to the device at their first launch, as it does all kernels.
 #pragma once
 
 #include <map>

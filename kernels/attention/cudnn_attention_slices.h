@@ -16,6 +16,7 @@ inline constexpr u32 cudnn_attention_head_size_max = 128;
 // Above, ds of one call is no longer addressed by 32 bits, nor its heads by a grid's second dimension.
 inline constexpr Bytes cudnn_ds_bytes_max{2 * gib};
 inline constexpr u32 cudnn_heads_max = 65535;
+inline constexpr u64 cudnn_elements_max = (u64{1} << 31) - 1;  // of qkv in one call
 
 // `capability`: 10 times major plus minor. Blackwell's engines have not been looked at.
 constexpr bool cudnn_attention_pays_on(int capability) { return capability / 10 == 9; }
@@ -70,7 +71,8 @@ constexpr AttentionSlice cudnn_backward_slice(const AttentionShape& s, Bytes scr
     const u64 bytes = cudnn_backward_bytes(s, one) - cudnn_attention_slack;
     return std::min({(scratch.value - cudnn_backward_fixed_bytes) / bytes,
                      cudnn_ds_bytes_max.value / cudnn_ds_bytes(s, one),
-                     u64{cudnn_heads_max} / (one.kv_heads * s.group())});
+                     u64{cudnn_heads_max} / (one.kv_heads * s.group()),
+                     cudnn_elements_max / (u64{s.tokens} * s.qkv_columns())});
   };
   if (const u64 most = fit({1, s.key_heads()}); most > 0)
     return {equal_parts(s.sequences, most), s.key_heads()};
@@ -83,7 +85,8 @@ constexpr AttentionSlice cudnn_forward_slice(const AttentionShape& s, Bytes work
   using namespace cudnn_slices_detail;
   const u64 of_sequence = u64{s.heads} * s.tokens * sizeof(float);
   const u64 room = workspace.value < cudnn_attention_slack ? 0 : workspace.value - cudnn_attention_slack;
-  const u64 most = std::min(room / of_sequence, u64{cudnn_heads_max} / s.heads);
+  const u64 most = std::min({room / of_sequence, u64{cudnn_heads_max} / s.heads,
+                             cudnn_elements_max / (u64{s.tokens} * s.qkv_columns())});
   if (most == 0) return {};
   return {equal_parts(s.sequences, most), s.key_heads()};
 }

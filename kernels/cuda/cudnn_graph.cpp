@@ -166,7 +166,7 @@ Result<std::unique_ptr<Plan>> Plan::create(const Library& library, const DeviceP
   std::unique_ptr<Plan> plan(new Plan(library));
   const int status = graph.status_ != success ? graph.status_ : plan->choose(device, graph);
   if (is_not_supported(status)) {
-    why_not = library.last_error();
+    why_not = plan->tried_ ? library.last_error() : "none of its engines is there, or all say that bits vary";
     return std::unique_ptr<Plan>();
   }
   if (status != success) return library.error(status, "planning attention");
@@ -204,6 +204,7 @@ int Plan::choose(const DeviceProperties& device, Graph& graph) {
   status = not_supported;
   for (i64 i = 0; i < std::min(count, configs_max); ++i) {
     if (!says_deterministic(found[static_cast<u64>(i)])) continue;
+    tried_ = true;
     // Another engine has other bits: after a failure that may pass, it must not take over.
     if (!is_not_supported(status = finish(device, found[static_cast<u64>(i)]))) break;
   }

@@ -1,10 +1,10 @@
 // Operation graphs for cuDNN and the plans it makes of them.
 //
 //   Graph graph(library);
-//   const Tensor q = graph.input({b, h, t, d}, {.., 1}, DataType::bf16, uid), ...;
-//   const Tensor scores = graph.matmul(q, k_transposed);
-//   TRY_ASSIGN(const auto plan, Plan::create(library, device, std::move(graph)));
-//   plan->execute(handle, arrays, workspace);
+//   const Tensor q = graph.array({.dimensions = {b, h, t, d}, .strides = ..., .type = DataType::bf16}, uid),
+//   ...; const Tensor scores = graph.between({b, h, t, t}); graph.matmul(q, k_transposed, scores);
+//   TRY_ASSIGN(const auto plan, Plan::create(library, device, std::move(graph), why_not));
+//   plan->execute(handle, arguments, workspace);
 //
 // The first refusal of the library stays with the graph and comes out of Plan::create, as in a chain of
 // streams: what follows it does nothing.
@@ -151,6 +151,7 @@ class Plan {
   const Library& library_;
   std::vector<Owned> owned_;
   Owned plan_;
+  bool tried_ = false;  // an engine, at least
   Bytes workspace_{};
 };
 

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -74,10 +75,14 @@ Error Library::error(int status, const std::string& doing) const {
                                "last checkpoint")};
 }
 
+// Of lines such as `Warning: CUDNN_STATUS_X; Reason: what at: where`, behind one of JSON, the first reason.
 std::string Library::last_error() const {
-  char text[1000] = "";
-  calls_.last_error(text, sizeof text);
-  return text;
+  char buffer[4000] = "";
+  calls_.last_error(buffer, sizeof buffer);
+  std::string text = buffer;
+  constexpr std::string_view mark = "Reason: ";
+  if (const auto at = text.find(mark); at != std::string::npos) text.erase(0, at + mark.size());
+  return text.substr(0, std::min(text.find('\n'), text.find(" at: ")));
 }
 
 }  // namespace tidepool::cudnn

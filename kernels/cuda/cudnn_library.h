@@ -28,7 +28,6 @@ enum class PointwiseMode : i32 {
   sub = 9,
   exp = 13,
   log = 15,
-  identity = 21,
   cmp_ge = 303,
   gen_index = 501,
   binary_select = 601,
@@ -40,7 +39,6 @@ enum class NumericalNote : i32 { nondeterministic = 4 };
 inline constexpr i64 numerical_notes = 10;  // at most that an engine has
 
 enum class AttributeType : i32 {
-  handle = 0,
   data_type = 1,
   boolean = 2,
   int64 = 3,
@@ -142,7 +140,7 @@ class Library {
   };
   const Calls& calls() const { return calls_; }
   std::string version() const;  // "9.19.0"
-  // What it has to say of the last call that failed; often much.
+  // Why the last call failed, in its words.
   std::string last_error() const;
   // What it says to a status that is not 0, in words.
   Error error(int status, const std::string& doing) const;

@@ -16,7 +16,7 @@ inline constexpr Bytes gpu_staging_max{64 * mib};
 inline constexpr Bytes gpu_graphs_max{8 * mib};
 
 struct GpuReserved {
-  Bytes kernels{};  // workspaces of matrix products
+  Bytes kernels{};  // workspaces of matrix products and of attention
   Bytes numbers{};  // losses, norm partials, what decays
   Bytes staging{};  // of several devices: parts of sums that come from the others
   Bytes graphs{};   // of ops; taken by the driver, so no part of the arena. None where all ops are long

@@ -88,6 +88,8 @@ TEST_F(CudnnPlans, AreNotMadeForOtherShapes) {
       plan(cudnn_attention_backward(*library_, shape_of(1, 1024, 2, 2, 512), {1, 2}, Precision::bf16));
   ASSERT_TRUE(none) << none.error().message;
   EXPECT_EQ(*none, nullptr);
+  EXPECT_FALSE(why_not_.empty());
+  EXPECT_EQ(why_not_.find('{'), std::string::npos) << why_not_;
 }
 
 }  // namespace

@@ -23,6 +23,14 @@ class CudaDevices final : public Devices {
   explicit CudaDevices(const DevicesRequest& request)
       : plan_(request.plan), graph_(request.graph), pool_(request.pool) {}
 
+  // What libraries hold of a device is given back on that device.
+  ~CudaDevices() override {
+    for (Gpu& gpu : gpus_) {
+      if (gpu.device != nullptr) cudaSetDevice(gpu.device->index());
+      gpu.kernels.reset();
+    }
+  }
+
   Result<void> take(const DevicesRequest& request) {
     const GpuReserved reserved = gpu_reserved(graph_, plan_.micro_batches, plan_.devices);
     CHECK(request.gpus.size() == plan_.devices && reserved.total() == request.reserved, request.gpus.size());

@@ -196,8 +196,6 @@ class Run {
         return std::exp(u);
       case PointwiseMode::log:
         return std::log(u);
-      case PointwiseMode::identity:
-        return u;
       case PointwiseMode::cmp_ge:
         return u >= v ? 1 : 0;
       case PointwiseMode::binary_select:
