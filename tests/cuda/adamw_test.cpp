@@ -73,7 +73,7 @@ struct DeviceChunk {
             .master = h.low.empty() ? nullptr : low.data(),
             .momentum = momentum.as<float>(),
             .variance = variance.as<float>(),
-            .segments = {segments.as<const DecaySegment>(), segment_count}};
+            .segments = {segments.as<const DecaySegment>() + 0, segment_count}};
   }
   HostChunk now(const HostChunk& like) const {
     HostChunk h = like;

@@ -5,7 +5,9 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <cstring>
+#include <vector>
 
 #include "tests/support/kernel_fixture.h"
 
@@ -20,6 +22,7 @@ template <class T>
 class OnDevice {
  public:
   explicit OnDevice(T* at) : at_(at) {}
+  OnDevice(std::nullptr_t) : at_(nullptr) {}
   operator T*() const { return at_; }
   T* operator+(u64 elements) const { return at_ + elements; }
   T& operator*() const = delete;
@@ -50,7 +53,7 @@ class DeviceArray {
 
   void write(const void* from, u64 bytes) const {
     EXPECT_LE(bytes, bytes_);
-    EXPECT_EQ(cudaMemcpy(data(), from, bytes, cudaMemcpyHostToDevice), cudaSuccess);
+    copy(data(), from, bytes);
   }
   template <class T>
   void set(const T& value) const {
@@ -60,7 +63,7 @@ class DeviceArray {
   template <class T>
   std::vector<T> values() const {
     std::vector<T> out(bytes_ / sizeof(T));
-    EXPECT_EQ(cudaMemcpy(out.data(), data(), out.size() * sizeof(T), cudaMemcpyDeviceToHost), cudaSuccess);
+    copy(out.data(), data(), out.size() * sizeof(T));
     return out;
   }
   template <class T>
@@ -69,6 +72,14 @@ class DeviceArray {
   }
 
  private:
+  static void copy(void* to, const void* from, u64 bytes) {
+#ifdef CUDA_EMULATED
+    std::memcpy(to, from, bytes);
+#else
+    EXPECT_EQ(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), cudaSuccess);
+#endif
+  }
+
   std::byte* base_ = nullptr;
   u64 bytes_, shift_;
 };
