@@ -10,9 +10,11 @@
 #                 and --bench prepare, which makes what several of them stand on
 #   scripts/gpu_check.sh --pack DIR [--architectures "90 ..."]   builds here, GPU or not, for a machine that
 #                 has a CUDA toolkit but not our packages: DIR holds the programs, the libraries they need,
-#                 and this script; DIR.tar.gz is the same, for a narrow way there
+#                 and this script; DIR.tar.gz is the same, for a narrow way there: at most 50 MB
+#   scripts/gpu_check.sh --call [N]   for a card that is had for half an hour: the N-th of a few calls, each
+#                 under ten minutes; none: lists them. --to DIR takes what counts, at most eight files
 #
-# --tests and --bench: --prebuilt DIR (or DIR.tar.gz) runs what --pack made, --cuda DIR names the toolkit
+# --tests, --bench and --call: --prebuilt DIR (or DIR.tar.gz) runs what --pack made, --cuda DIR names the toolkit
 # whose libraries that uses, --python FILE a Python with PyTorch, and --tiny tries the script itself on the
 # cores; --bench also has --dry-run. --tests writes build/gpu/check.md and check.json, --bench
 # build/gpu/bench/bench.md and bench.json: the card, its driver, the toolkit, the commit, and what came of it.
@@ -56,6 +58,8 @@ run() {
 
 # ---- packing
 
+archive_bytes_max=50000000
+
 # Libraries of programs that not every Linux with a CUDA toolkit has. The C and C++ libraries are the
 # machine's own: newer ones run what was linked with older ones, never the other way round. CUDA's come with
 # its toolkit, or with PyTorch.
@@ -93,6 +97,19 @@ check_pack() {
   printf '%s tests in test_gpu\n' "$tests"
 }
 
+# The way there may be narrow. An archive that is too large stays, for whoever has a wider one.
+check_size() {
+  local bytes
+  bytes=$(stat -c %s "$1.tar.gz") || exit 1
+  du -sh --apparent-size "$1" "$1.tar.gz"
+  ((bytes > archive_bytes_max)) || return 0
+  printf 'gpu_check: the largest files of %s, each as it is and compressed:\n' "$1" >&2
+  find "$1" -type f -printf '%s %p\n' | sort -rn | head -5 | while read -r size file; do
+    printf '  %4d MB %4d MB  %s\n' $((size / 1000000)) $(($(gzip -c "$file" | wc -c) / 1000000)) "${file#"$1"/}" >&2
+  done
+  fail "$1.tar.gz has $((bytes / 1000000)) MB, and $((archive_bytes_max / 1000000)) MB are the most: name fewer architectures"
+}
+
 pack() {
   local dir=${1:-} architectures=90 name file
   case $dir in
@@ -120,7 +137,7 @@ pack() {
   describe_pack "$dir" "$architectures"
   check_pack "$dir"
   tar -C "$(dirname "$dir")" -czf "$dir.tar.gz" "$(basename "$dir")" || exit 1
-  du -sh --apparent-size "$dir" "$dir.tar.gz"
+  check_size "$dir"
   printf 'There: scripts/gpu_check.sh --tests --prebuilt %s\n' "$(basename "$dir")[.tar.gz]"
 }
 
@@ -129,6 +146,7 @@ case "${1:-}" in
   --build) shift && build_for_this_card "$@" ;;
   --tests) shift && run tests/bench/gpu_tests.py "$@" ;;
   --bench) shift && run tests/bench/gpu_rows.py "$@" ;;
+  --call) shift && run tests/bench/gpu_calls.py "$@" ;;
   --pack) shift && pack "$@" ;;
   '') usage ;;
   *) usage "there is no $1" ;;

@@ -1,7 +1,8 @@
 """Runs programs for the rows of gpu_rows.py, and keeps what several rows stand on.
 
 A row has eight minutes. What other rows use as well (the machine file, the run of rows 4 to 9) is made once,
-keyed by program, config and commands, lies in FOLDER/kept for later calls, and has eight minutes of its own.
+keyed by program, config, commands and kind of card, lies in FOLDER/kept for later calls, and has eight
+minutes of its own.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ import time
 import gpu_children
 from gpu_main import ROOT
 from gpu_memory import DeviceMemoryWatch
-from gpu_programs import has_module
+from gpu_programs import card_memory_mib, card_name, has_module
 from gpu_results import write_whole
 
 LIMIT_SECONDS = 8 * 60
@@ -56,6 +57,7 @@ class Bench:
         self.config = str(options.config)
         self.commands = []
         self.begin = time.monotonic()
+        self.deadline = getattr(options, "deadline", float("inf"))  # of the whole call
 
     # ---- running
 
@@ -66,7 +68,7 @@ class Bench:
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
         lines, errors, late = [], [], threading.Event()
         with gpu_children.started(words, cwd=ROOT, env=self.programs.env | environment, **streams) as process:
-            seconds = max(1.0, LIMIT_SECONDS - (time.monotonic() - self.begin))
+            seconds = self.seconds_left()
             timer = threading.Timer(seconds, self.end_late, (process, late))
             timer.daemon = True
             timer.start()
@@ -90,13 +92,21 @@ class Bench:
                     watch.end()
         gpu_children.check_stopped()
         if late.is_set():
-            raise NotMeasured(f"stopped after {LIMIT_SECONDS} s: {' '.join(words[:2])}")
+            raise NotMeasured(f"stopped after {seconds:.0f} s: {' '.join(words[:2])}")
         if process.returncode != 0:
             why = next(
                 (line for line in errors if line.startswith("tidepool: ")), (errors or ["no message"])[-1]
             )
             raise NotMeasured(f"exit code {process.returncode} of {' '.join(words[:2])}: {why}")
         return "".join(lines)
+
+    def seconds_left(self):
+        """Of the row, and of the whole call."""
+        now = time.monotonic()
+        left = min(self.begin + LIMIT_SECONDS, self.deadline) - now
+        if now >= self.deadline:
+            raise NotMeasured("the call's time was up: call again for this row")
+        return max(1.0, left)
 
     def tell(self, words, environment):
         self.commands.append(self.command(words, environment))
@@ -153,16 +163,21 @@ class Bench:
 
     # ---- what is made once
 
+    def kept_before(self, name, words):
+        """What an earlier call kept for the same program, config, words and kind of card. None: nothing."""
+        try:
+            stored = json.loads((self.out / "kept" / f"{name}.json").read_text())
+            return stored["value"] if stored["key"] == self.key_of(words) else None
+        except (OSError, ValueError, LookupError, TypeError):
+            return None  # none, or none that can be read: it is made
+
     def kept(self, name, words, make):
-        """make()'s JSON value, or what an earlier call kept for the same program, config and words."""
+        """make()'s JSON value, or what an earlier call kept."""
+        value = self.kept_before(name, words)
+        if value is not None:
+            return value
         key = self.key_of(words)
         path = self.out / "kept" / f"{name}.json"
-        try:
-            stored = json.loads(path.read_text())
-            if stored["key"] == key:
-                return stored["value"]
-        except (OSError, ValueError, LookupError, TypeError):
-            pass  # none, or none that can be read: it is made
         if (name, key) in Bench.failed:
             raise NotMeasured(Bench.failed[name, key])
         row_begin, self.begin = self.begin, time.monotonic()  # a clock of its own
@@ -182,8 +197,16 @@ class Bench:
         digest = hashlib.sha256()
         for path in (self.tidepool, self.config):
             digest.update(pathlib.Path(path).read_bytes() if os.path.exists(path) else b"")
-        digest.update(json.dumps([str(word) for word in words]).encode())
+        digest.update(json.dumps([self.without_places(str(word)) for word in words]).encode())
+        digest.update(card_name().encode())
         return digest.hexdigest()
+
+    def without_places(self, word):
+        """A machine of the same kind may have the same files elsewhere."""
+        places = {self.tidepool: "PROGRAM", self.config: "CONFIG", str(self.out): "OUT"}
+        for place, name in places.items():
+            word = word.replace(place, name)
+        return word
 
     def machine_words(self):
         device, seconds = ("cpu", "2") if self.options.tiny else ("cuda", "40")
@@ -220,6 +243,10 @@ class Bench:
         if self.options.tiny:
             words += TINY
         return words + list(overrides)
+
+    @staticmethod
+    def card_bytes():
+        return card_memory_mib() << 20
 
     def device_budget(self):
         return "32MiB" if self.options.tiny else "20GiB"
@@ -282,6 +309,10 @@ class Bench:
 
         self.machine()  # has a clock of its own, too
         return self.kept("-".join(["offloaded", *overrides]), self.settings(*words), make)
+
+    def offloaded_before(self):
+        """The same run if an earlier call made it, else None: not worth minutes to a row that adds to it."""
+        return self.kept_before("offloaded", self.settings(*self.offloaded_words([])))
 
 
 def link_rates(step):

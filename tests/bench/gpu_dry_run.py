@@ -81,6 +81,10 @@ class DryBench(Bench):
         self.machine()
         return 1
 
+    @staticmethod
+    def card_bytes():
+        return 1 << 40
+
     def data(self):
         return self.out / "data.txt"
 
@@ -100,6 +104,9 @@ class DryBench(Bench):
         again = " ".join(["# above: the run", *self.offloaded_words(overrides)])
         self.once(" ".join(["offloaded", *overrides]), words, again)
         return {"report": REPORT, "memory": {"samples": [], "of": ""}, "first_step_at": 1, "rates": {}}
+
+    def offloaded_before(self):
+        return None
 
     @staticmethod
     def largest_model(text):

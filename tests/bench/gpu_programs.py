@@ -145,6 +145,17 @@ def facts_of(programs, python):
     }
 
 
+@functools.cache
+def card_name():
+    return first_line(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], "none")
+
+
+@functools.cache
+def card_memory_mib():
+    told = first_line(["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"], "0")
+    return int(told) if told.isdecimal() else 0
+
+
 def nvcc_here():
     nvcc = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
     return nvcc_release(nvcc) if nvcc else "none"

@@ -85,6 +85,9 @@ def parse():
     gpu_programs.add_options(parser)
     parser.add_argument("--tiny", action="store_true", help="try the script: a tiny model on the cores")
     parser.add_argument("--dry-run", action="store_true", help="say what would be run")
+    parser.add_argument(
+        "--seconds", type=float, metavar="N", help="of the whole call; rows that do not end by then are named"
+    )
     options = parser.parse_args()
     options.names = list(ROWS) if options.name == ["all"] else options.name
     wrong = [name for name in options.names if name not in ROWS and name != "prepare"]
@@ -100,6 +103,7 @@ def check_options(options):
     gpu_programs.check_options(options, options.dry_run)
     out = options.out or ROOT / ("build/gpu/bench-tiny" if options.tiny else "build/gpu/bench")
     options.out = pathlib.Path(out).resolve()
+    options.deadline = time.monotonic() + (options.seconds or float("inf"))
     options.config = pathlib.Path(options.config or ROOT / "configs/gpu/gpt-7b-20gib.yaml").resolve()
     if not options.config.is_file():
         raise WrongOption(f"--config {options.config}: there is no such file")

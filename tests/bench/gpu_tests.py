@@ -23,8 +23,9 @@ import gpu_sanitizer
 import gpu_suites
 from gpu_programs import ROOT, Programs
 
-# 280 + 170 s at most, and a little for lists and facts.
-SUITES_SECONDS, PARTS_SECONDS, SUITE_SECONDS, AT_A_TIME = 280, 170, 120, 4
+# 450 s at most, and a little for lists and facts.
+SECONDS, SUITE_SECONDS, AT_A_TIME = 450, 120, 4
+SUITES_SHARE = 0.62  # of the time; the parts have the rest
 COLUMNS = ["passed", "failed", "skipped", "crashed", "timed out", "not run"]
 TEXT = "the tide pool fills and empties as water does. so we wait by the rocks.\n" * 20_000
 
@@ -37,6 +38,8 @@ class Check:
         self.lock = gpu_results.open_folder(self.out)
         self.facts, self.suites, self.parts = {}, [], {}
         self.seconds = 0.0  # of the suites
+        self.suites_seconds = options.seconds * SUITES_SHARE
+        self.parts_seconds = options.seconds - self.suites_seconds
 
     # ---- parts: verdict, why, output
 
@@ -58,7 +61,7 @@ class Check:
             "train.max_steps=20",
             f"output.dir={folder / 'run'}",
         ]
-        output, code = gpu_children.run_limited(words, PARTS_SECONDS, cwd=ROOT, env=self.programs.env)
+        output, code = gpu_children.run_limited(words, self.parts_seconds, cwd=ROOT, env=self.programs.env)
         report = folder / "run/report.json"
         losses = json.loads(report.read_text())["losses"] if report.exists() else []
         if code != 0 or len(losses) != 20:
@@ -82,7 +85,7 @@ class Check:
             "--device",
             "cpu" if self.options.tiny else "cuda",
         ]
-        output, code = gpu_children.run_limited(words, PARTS_SECONDS, cwd=ROOT, env=self.programs.env)
+        output, code = gpu_children.run_limited(words, self.parts_seconds, cwd=ROOT, env=self.programs.env)
         lines = [line for line in output.splitlines() if ": holds: " in line or ": DIFFERS: " in line]
         if code not in (0, 1) or not lines:
             return "FAILED", ended(code, output), output
@@ -90,7 +93,7 @@ class Check:
 
     def sanitizer(self, check, tests):
         return gpu_sanitizer.run_check(
-            check, self.options.cuda, self.programs.test_gpu, tests, PARTS_SECONDS, self.programs.env
+            check, self.options.cuda, self.programs.test_gpu, tests, self.parts_seconds, self.programs.env
         )
 
     def run_parts(self):
@@ -132,7 +135,7 @@ class Check:
             self.suites,
             SUITE_SECONDS,
             AT_A_TIME,
-            begin + SUITES_SECONDS,
+            begin + self.suites_seconds,
             self.programs.env,
             done,
         )
@@ -229,6 +232,9 @@ def main():
     gpu_programs.add_options(parser)
     parser.add_argument("--out", help="where check.md and check.json go (build/gpu)")
     parser.add_argument("--tiny", action="store_true", help="try the script without a GPU")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, metavar="N", help=f"of the whole call ({SECONDS})"
+    )
     options = parser.parse_args()
     return gpu_main.run_main(lambda: Check(options).run())
 
