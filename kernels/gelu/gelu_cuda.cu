@@ -12,7 +12,7 @@ __global__ void __launch_bounds__(256) gelu_kernel(const T* x, T* y, u64 n) {
   for (u64 at = vector_elements * grid_thread(); at < n; at += vector_elements * grid_threads()) {
     float v[8];
     load8<whole>(x, at, n, v);
-    for (float& value : v) value = gelu(value);
+    for (float& value : v) value = gelu<T>(value);
     store8<whole>(y, at, n, v);
   }
 }
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(256) gelu_backward_kernel(const T* x, const T*
     load8<whole>(x, at, n, v);
     load8<whole>(dy, at, n, gradient);
     for (u32 i = 0; i < 8; ++i) {
-      const GeluSlope slope = gelu_slope(v[i]);
+      const GeluSlope slope = gelu_slope<T>(v[i]);
       v[i] = slope.value;
       gradient[i] *= slope.derivative;
     }

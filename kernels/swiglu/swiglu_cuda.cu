@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(256) swiglu_kernel(u32 rows, u32 columns, cons
     float g[8], up[8];
     load8<whole>(gate, c, columns, g);
     load8<whole>(gate + columns, c, columns, up);
-    for (u32 i = 0; i < 8; ++i) g[i] = silu(g[i]).value * up[i];
+    for (u32 i = 0; i < 8; ++i) g[i] = silu<T>(g[i]).value * up[i];
     store8<whole>(y + row * columns, c, columns, g);
   });
 }
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(256)
     load8<whole>(gate + columns, c, columns, up);
     load8<whole>(op.dy + row * columns, c, columns, dy);
     for (u32 i = 0; i < 8; ++i) {
-      const Silu s = silu(g[i]);
+      const Silu s = silu<T>(g[i]);
       y[i] = s.value * up[i];
       g[i] = dy[i] * up[i] * s.slope;
       up[i] = dy[i] * s.value;

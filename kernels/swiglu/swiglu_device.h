@@ -1,7 +1,8 @@
-// SiLU in device code, in the form that kernels/swiglu has on the CPU.
+// SiLU in device code, in the form that kernels/swiglu has on the CPU. T: the type that values are rounded
+// to.
 #pragma once
 
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/logistic.h"
 
 namespace tidepool::cuda {
 
@@ -9,12 +10,11 @@ namespace tidepool::cuda {
 struct Silu {
   float value, slope;
 };
+template <class T>
 __device__ __forceinline__ Silu silu(float x) {
-  // Bounded so that e^80 s stays a number; there silu is below 1e-32 anyway. NaN stays NaN.
-  const float e = expf(-x > 80.0f ? 80.0f : -x);
-  const float open = 1.0f / (1.0f + e), closed = e * open;
-  const float value = x * open;
-  return {value, fmaf(value, closed, open)};
+  const LogisticGate gate = logistic_gate<T>(x);
+  const float value = x * gate.open;
+  return {value, fmaf(value, gate.closed, gate.open)};
 }
 
 }  // namespace tidepool::cuda

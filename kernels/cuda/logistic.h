@@ -1,0 +1,33 @@
+// The logistic function in device code, which GELU and SiLU are made of.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/cuda/device.h"
+
+namespace tidepool::cuda {
+
+struct LogisticGate {
+  float open, closed;  // logistic(x), and 1 - logistic(x) without cancellation
+};
+
+// Values that are rounded to T. Of 16 bits, the approximate exponential and quotient are exact enough: 2
+// + 1.2 |x| ulps of fp32 where bf16 keeps 2^16 of them and fp16 2^13. They matter: a pass that reads and
+// writes 4 bytes per value leaves 132 SMs at 1.7 GHz some 34 operations for each at 3.35 TB/s, of which
+// IEEE's exponential and division take about 18, and these take 4.
+template <class T>
+__device__ __forceinline__ LogisticGate logistic_gate(float x) {
+  // Bounded so that e^80 s stays a number; there x s is below 1e-32 anyway. NaN stays NaN.
+  const float minus_x = -x > 80.0f ? 80.0f : -x;
+  float e, open;
+  if constexpr (std::is_same_v<T, float>) {
+    e = expf(minus_x);
+    open = 1.0f / (1.0f + e);
+  } else {
+    e = __expf(minus_x);
+    open = __fdividef(1.0f, 1.0f + e);  // 0 from 2^126 on, which e^80 does not reach
+  }
+  return {open, e * open};
+}
+
+}  // namespace tidepool::cuda
