@@ -82,7 +82,7 @@ struct DeviceChunk {
                             {&h.low, &low},
                             {&h.momentum, &momentum},
                             {&h.variance, &variance}})
-      to->assign(from->data(), from->data() + to->size());
+      *to = from->values<std::byte>();
     return h;
   }
 };
@@ -163,7 +163,7 @@ TEST_F(CudaAdamW, ScalarsAreTheHosts) {
         adamw_scalars_cuda(adamw_step(settings, t, max_norm), from.as<StepResult>(), to.as<AdamWScalars>(),
                            stream_);
         synchronize();
-        const AdamWScalars want = adamw_scalars(settings, t, norm, max_norm), got = *to.as<AdamWScalars>();
+        const AdamWScalars want = adamw_scalars(settings, t, norm, max_norm), got = to.value<AdamWScalars>();
         EXPECT_EQ(got.grad_to_momentum, want.grad_to_momentum);
         EXPECT_EQ(got.grad_to_root, want.grad_to_root);
         EXPECT_EQ(got.root_factor, want.root_factor);
@@ -186,7 +186,7 @@ TEST_F(CudaAdamW, TheLossScaleIsDividedOutAsOnTheHost) {
   const DeviceArray from(&result, sizeof(result)), to(sizeof(AdamWScalars));
   adamw_scalars_cuda(step, from.as<StepResult>(), to.as<AdamWScalars>(), stream_);
   synchronize();
-  const AdamWScalars want = adamw_scalars(step, result), got = *to.as<AdamWScalars>();
+  const AdamWScalars want = adamw_scalars(step, result), got = to.value<AdamWScalars>();
   EXPECT_EQ(got.grad_to_momentum, want.grad_to_momentum);
   EXPECT_EQ(got.grad_to_root, want.grad_to_root);
   EXPECT_EQ(got.grad_scale, want.grad_scale);
@@ -197,8 +197,8 @@ TEST_F(CudaAdamW, WithoutClippingNoNormIsWaitedFor) {
   const DeviceArray to(sizeof(AdamWScalars));
   adamw_scalars_cuda(adamw_step({.learning_rate = 1e-3}, 5, 0), nullptr, to.as<AdamWScalars>(), stream_);
   synchronize();
-  EXPECT_EQ(to.as<AdamWScalars>()->grad_scale, 1.0f);
-  EXPECT_FALSE(to.as<AdamWScalars>()->skip);
+  EXPECT_EQ(to.value<AdamWScalars>().grad_scale, 1.0f);
+  EXPECT_FALSE(to.value<AdamWScalars>().skip);
 }
 
 }  // namespace

@@ -35,8 +35,8 @@ struct Problem {
         loss_sum(8) {
     for (u32 row = 0; row < rows; ++row)
       targets.push_back(row % 7 == 3 ? ignored_target : static_cast<i32>(row * 131 % vocabulary));
-    std::memcpy(device_targets.data(), targets.data(), rows * 4);
-    *loss_sum.as<double>() = 1.0;  // added to
+    device_targets.write(targets.data(), rows * 4);
+    loss_sum.set(1.0);  // added to
     const auto all = random_floats(logits.size(), 5, 4.0f);
     for (const Cut& cut : cuts) {
       std::vector<float> slice;
@@ -93,9 +93,10 @@ void expect_like_double(const Problem& p, float scale) {
   // bf16 has 8 bits: a gradient is rounded by up to 2^-8 of itself. fp16 has 11, and below 2^-14 steps of
   // 2^-24.
   const double relative = p.precision == Precision::fp32 ? 4e-6 : 4e-6 + 0x1p-8;
+  const auto losses = p.losses.values<RowLoss>();
   for (u32 row = 0; row < p.rows; ++row) {
     const double lse = p.lse(row);
-    EXPECT_NEAR(p.losses.as<RowLoss>()[row].lse, lse, 2e-6 * (1 + std::abs(lse))) << row;
+    EXPECT_NEAR(losses[row].lse, lse, 2e-6 * (1 + std::abs(lse))) << row;
     const bool ignored = p.targets[row] == ignored_target;
     if (!ignored) want += lse - double{p.logits[u64{row} * p.vocabulary + static_cast<u32>(p.targets[row])]};
     for (u32 c = 0; c < p.vocabulary; ++c) {
@@ -108,7 +109,7 @@ void expect_like_double(const Problem& p, float scale) {
           << row << " " << c;
     }
   }
-  EXPECT_NEAR(*p.loss_sum.as<double>(), want, 2e-6 * want);
+  EXPECT_NEAR(p.loss_sum.value<double>(), want, 2e-6 * want);
 }
 
 TEST_F(CudaCrossEntropy, SlicesMatchDouble) {
@@ -137,7 +138,7 @@ TEST_F(CudaCrossEntropy, ManyRowsAreSummedWhateverTheOrderOfBlocks) {
     p.run(1.0f, stream_);
     synchronize();
     expect_like_double(p, 1.0f);
-    sums.push_back(*p.loss_sum.as<double>());
+    sums.push_back(p.loss_sum.value<double>());
   }
   EXPECT_EQ(sums[0], sums[1]);
 }
@@ -151,7 +152,7 @@ TEST_F(CudaCrossEntropy, LogitsOfMinusInfinityHaveNoProbability) {
   const i32 target = 270;
   const DeviceValues values(logits, Precision::fp32);
   const DeviceArray targets(&target, 4), losses(sizeof(RowLoss)), loss(8);
-  *loss.as<double>() = 0;
+  loss.set(0.0);
   const LogitsSlice slice = {.rows = 1,
                              .columns = 300,
                              .logits = values.values(),
@@ -161,7 +162,7 @@ TEST_F(CudaCrossEntropy, LogitsOfMinusInfinityHaveNoProbability) {
   cross_entropy_loss_cuda(losses.as<RowLoss>(), targets.as<i32>(), 1, loss.as<double>(), stream_);
   cross_entropy_gradient_cuda(slice, 1.0f, nullptr, stream_);
   synchronize();
-  EXPECT_EQ(*loss.as<double>(), 0.0);
+  EXPECT_EQ(loss.value<double>(), 0.0);
   EXPECT_EQ(values.now(), std::vector<float>(300, 0.0f));
 }
 
@@ -172,7 +173,7 @@ TEST_F(CudaCrossEntropy, ABrokenLogitIsSeen) {
     const i32 target = 1;
     const DeviceValues values(logits, Precision::fp32);
     const DeviceArray targets(&target, 4), losses(sizeof(RowLoss)), loss(8);
-    *loss.as<double>() = 0;
+    loss.set(0.0);
     cross_entropy_slice_cuda({.rows = 1,
                               .columns = 300,
                               .logits = values.values(),
@@ -181,7 +182,7 @@ TEST_F(CudaCrossEntropy, ABrokenLogitIsSeen) {
                              stream_);
     cross_entropy_loss_cuda(losses.as<RowLoss>(), targets.as<i32>(), 1, loss.as<double>(), stream_);
     synchronize();
-    EXPECT_FALSE(std::isfinite(*loss.as<double>()));
+    EXPECT_FALSE(std::isfinite(loss.value<double>()));
   }
 }
 
@@ -190,7 +191,7 @@ TEST_F(CudaCrossEntropy, EvaluationMayLeaveOutTheSum) {
   cross_entropy_slice_cuda(p.slice(0), stream_);
   cross_entropy_loss_cuda(p.losses.as<RowLoss>(), p.device_targets.as<i32>(), 3, nullptr, stream_);
   synchronize();
-  EXPECT_NEAR(p.losses.as<RowLoss>()[2].lse, p.lse(2), 1e-5);
+  EXPECT_NEAR(p.losses.value<RowLoss>(2).lse, p.lse(2), 1e-5);
 }
 
 TEST(CudaCrossEntropyLaunch, FitsEveryDevice) {

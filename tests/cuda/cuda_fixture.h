@@ -1,6 +1,6 @@
-// A device for kernel tests: fresh state for each test, a stream, and arrays that both sides may touch.
-// Emulated, that is the host's memory; on a GPU it is managed memory, and tests skip themselves where there
-// is none.
+// A device for kernel tests: fresh state for each test, a stream, and arrays in device memory. Plain device
+// memory, as compute-sanitizer checks no accesses to managed memory. Tests skip themselves where there is no
+// GPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,15 +15,28 @@
 
 namespace tidepool::test {
 
-// An array in device memory. REQUIRES, to look at it: the streams that use it were waited for.
+// A pointer into device memory: to be handed on, and never followed by the host.
+template <class T>
+class OnDevice {
+ public:
+  explicit OnDevice(T* at) : at_(at) {}
+  operator T*() const { return at_; }
+  T* operator+(u64 elements) const { return at_ + elements; }
+  T& operator*() const = delete;
+  T& operator[](u64) const = delete;
+  T* operator->() const = delete;
+
+ private:
+  T* at_;
+};
+
+// An array in device memory. REQUIRES, to read or write it: the streams that use it were waited for.
 class DeviceArray {
  public:
   explicit DeviceArray(u64 bytes, u64 shift = 0) : bytes_(bytes), shift_(shift) {
-    EXPECT_EQ(allocate(bytes + shift), cudaSuccess);
+    EXPECT_EQ(cudaMalloc(&base_, bytes + shift), cudaSuccess);
   }
-  DeviceArray(const void* from, u64 bytes, u64 shift = 0) : DeviceArray(bytes, shift) {
-    std::memcpy(data(), from, bytes);
-  }
+  DeviceArray(const void* from, u64 bytes, u64 shift = 0) : DeviceArray(bytes, shift) { write(from, bytes); }
   DeviceArray(const DeviceArray&) = delete;
   DeviceArray& operator=(const DeviceArray&) = delete;
   ~DeviceArray() { EXPECT_EQ(cudaFree(base_), cudaSuccess); }
@@ -31,19 +44,31 @@ class DeviceArray {
   std::byte* data() const { return base_ + shift_; }
   u64 bytes() const { return bytes_; }
   template <class T>
-  T* as() const {
-    return reinterpret_cast<T*>(data());
+  OnDevice<T> as() const {
+    return OnDevice<T>(reinterpret_cast<T*>(data()));
+  }
+
+  void write(const void* from, u64 bytes) const {
+    EXPECT_LE(bytes, bytes_);
+    EXPECT_EQ(cudaMemcpy(data(), from, bytes, cudaMemcpyHostToDevice), cudaSuccess);
+  }
+  template <class T>
+  void set(const T& value) const {
+    write(&value, sizeof(T));
+  }
+  // A copy of all of it.
+  template <class T>
+  std::vector<T> values() const {
+    std::vector<T> out(bytes_ / sizeof(T));
+    EXPECT_EQ(cudaMemcpy(out.data(), data(), out.size() * sizeof(T), cudaMemcpyDeviceToHost), cudaSuccess);
+    return out;
+  }
+  template <class T>
+  T value(u64 at = 0) const {
+    return values<T>()[at];
   }
 
  private:
-  cudaError_t allocate(u64 bytes) {
-#ifdef CUDA_EMULATED
-    return cudaMalloc(&base_, bytes);
-#else
-    return cudaMallocManaged(&base_, bytes);
-#endif
-  }
-
   std::byte* base_ = nullptr;
   u64 bytes_, shift_;
 };
@@ -64,13 +89,13 @@ class DeviceValues {
   Values values() const { return {array_.data(), precision_}; }
   const std::vector<float>& given() const { return values_; }  // rounded to the precision
   std::vector<float> now() const {
-    std::vector<float> out(values_.size());
-    for (u64 i = 0; i < out.size(); ++i) {
-      out[i] = precision_ == Precision::fp32 ? array_.as<float>()[i]
-                                             : value_of_half(array_.as<u16>()[i], precision_);
-    }
+    if (precision_ == Precision::fp32) return array_.values<float>();
+    std::vector<float> out;
+    for (const u16 half : array_.values<u16>()) out.push_back(value_of_half(half, precision_));
     return out;
   }
+  // REQUIRES: 16 bits each.
+  std::vector<u16> halves() const { return array_.values<u16>(); }
 
  private:
   u64 width() const { return value_bytes(precision_); }

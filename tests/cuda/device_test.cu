@@ -28,8 +28,9 @@ TEST_F(CudaDeviceTest, ShufflesAreCudas) {
   const DeviceArray y(32 * 5 * 4);
   launch(shuffle_kernel, {.block = {32}}, stream_, y.as<i32>());
   synchronize();
+  const std::vector<i32> all = y.values<i32>();
   for (i32 lane = 0; lane < 32; ++lane) {
-    const i32* got = y.as<i32>() + 5 * lane;
+    const i32* got = all.data() + 5 * lane;
     EXPECT_EQ(got[0], lane ^ 3);
     EXPECT_EQ(got[1], lane + 5 < 32 ? lane + 5 : lane);
     EXPECT_EQ(got[2], lane >= 5 ? lane - 5 : lane);
@@ -50,10 +51,11 @@ TEST_F(CudaDeviceTest, ReductionsReachEveryThread) {
     const DeviceArray y(threads * 24);
     launch(sum_kernel, {.block = {threads}}, stream_, y.as<double>());
     synchronize();
+    const std::vector<double> got = y.values<double>();
     for (u32 i = 0; i < threads; ++i) {
-      ASSERT_EQ(y.as<double>()[3 * i], threads * (threads + 1) / 2);
-      ASSERT_EQ(y.as<double>()[3 * i + 1], threads * (threads - 1) / 2);
-      ASSERT_EQ(y.as<double>()[3 * i + 2], threads - 1);
+      ASSERT_EQ(got[3 * i], threads * (threads + 1) / 2);
+      ASSERT_EQ(got[3 * i + 1], threads * (threads - 1) / 2);
+      ASSERT_EQ(got[3 * i + 2], threads - 1);
     }
   }
 }
@@ -106,8 +108,8 @@ void expect_products(Precision precision, cudaStream_t stream) {
   const DeviceArray in(&tiles, sizeof tiles), out(512), plain(512);
   launch(mma_kernel<Half>, {.block = {32}}, stream, in.as<Tiles>(), out.as<float>(), plain.as<float>());
   ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-  EXPECT_LE(relative_error(std::vector<float>(out.as<float>(), out.as<float>() + 128), want), 1e-6);
-  EXPECT_LE(relative_error(std::vector<float>(plain.as<float>(), plain.as<float>() + 128), want), 1e-6);
+  EXPECT_LE(relative_error(out.values<float>(), want), 1e-6);
+  EXPECT_LE(relative_error(plain.values<float>(), want), 1e-6);
 }
 
 TEST_F(CudaDeviceTest, MatrixInstructionsMultiply) {
@@ -171,7 +173,7 @@ TEST_F(CudaDeviceTest, QuadPairsMultiply) {
          by_rows.as<float>());
   synchronize();
   for (const DeviceArray* got : {&by_columns, &by_rows})
-    EXPECT_LE(relative_error(std::vector<float>(got->as<float>(), got->as<float>() + 256), want), 1e-6);
+    EXPECT_LE(relative_error(got->values<float>(), want), 1e-6);
 }
 
 struct alignas(16) Rows {
@@ -194,10 +196,11 @@ TEST_F(CudaDeviceTest, MatricesAreTransposedOnTheWay) {
   const DeviceArray from(in.data(), 512), to(512);
   launch(transposed_kernel, {.block = {32}}, stream_, from.as<u16>(), to.as<u32>());
   synchronize();
+  const std::vector<u32> got = to.values<u32>();
   for (u32 lane = 0; lane < 32; ++lane) {
     for (u32 m = 0; m < 4; ++m) {
       const u32 first = 64 * m + 16 * (lane % 4) + lane / 4;
-      EXPECT_EQ(to.as<u32>()[4 * lane + m], first | (first + 8) << 16);
+      EXPECT_EQ(got[4 * lane + m], first | (first + 8) << 16);
     }
   }
 }

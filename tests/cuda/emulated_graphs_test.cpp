@@ -18,7 +18,7 @@ __global__ void never_launched_before_kernel(u32* x) { *x = 0; }
 class EmulatedGraphs : public CudaTest {
  protected:
   EmulatedGraphs() {
-    *x_.as<u32>() = 0;
+    x_.set(0u);
     add(0);  // loads the kernel
     synchronize();
   }
@@ -38,7 +38,7 @@ class EmulatedGraphs : public CudaTest {
   cudaError_t end() { return cudaStreamEndCapture(stream_, &graph_); }
   u32 value() {
     synchronize();
-    return *x_.as<u32>();
+    return x_.value<u32>();
   }
   // Of something that a capture does not allow.
   void expect_spoilt(cudaError_t refused) {
@@ -48,7 +48,7 @@ class EmulatedGraphs : public CudaTest {
     cudaGetLastError();
     add(1);
     EXPECT_EQ(value(), 1u) << "the stream goes on";
-    *x_.as<u32>() = 0;
+    x_.set(0u);
   }
 
   const DeviceArray x_{4};

@@ -26,12 +26,11 @@ TEST_F(EmulatedLanguageTest, SharedMemoryIsSeenOnlyAfterABarrier) {
   const DeviceArray from(x.data(), 1024), to(1024);
   launch(reverse_kernel, {.block = {256}}, stream_, from.as<u32>(), to.as<u32>(), true);
   synchronize();
-  for (u32 i = 0; i < 256; ++i) ASSERT_EQ(to.as<u32>()[i], 255 - i);
+  const std::vector<u32> reversed = to.values<u32>();
+  for (u32 i = 0; i < 256; ++i) ASSERT_EQ(reversed[i], 255 - i);
   launch(reverse_kernel, {.block = {256}}, stream_, from.as<u32>(), to.as<u32>(), false);
   synchronize();
-  u32 wrong = 0;
-  for (u32 i = 0; i < 256; ++i) wrong += to.as<u32>()[i] != 255 - i;
-  EXPECT_GT(wrong, 0u) << "without the barrier some threads read what is not there yet";
+  EXPECT_NE(to.values<u32>(), reversed) << "without the barrier some threads read what is not there yet";
 }
 
 __global__ void early_copy_kernel(const uint4* in, uint4* out) {
@@ -47,18 +46,19 @@ TEST_F(EmulatedLanguageTest, AnAsynchronousCopyIsNotThereBeforeItsWait) {
   const DeviceArray from(in, 16), to(16);
   launch(early_copy_kernel, {.block = {1}}, stream_, from.as<uint4>(), to.as<uint4>());
   synchronize();
-  EXPECT_EQ(to.as<u32>()[0], 0xffff'ffffu) << "shared memory is poisoned";
+  EXPECT_EQ(to.value<u32>(0), 0xffff'ffffu) << "shared memory is poisoned";
 }
 
 __global__ void order_kernel(u32* order, u32* next) { order[blockIdx.x] = (*next)++; }
 
 TEST_F(EmulatedLanguageTest, BlocksRunOnceEachInNoOrder) {
   const DeviceArray order(400), next(4);
-  *next.as<u32>() = 0;
+  next.set(0u);
   launch(order_kernel, {.grid = {100}, .block = {1}}, stream_, order.as<u32>(), next.as<u32>());
   synchronize();
-  EXPECT_EQ(*next.as<u32>(), 100u);
-  EXPECT_FALSE(std::is_sorted(order.as<u32>(), order.as<u32>() + 100));
+  EXPECT_EQ(next.value<u32>(), 100u);
+  const std::vector<u32> began = order.values<u32>();
+  EXPECT_FALSE(std::is_sorted(began.begin(), began.end()));
 }
 
 __global__ void lost_thread_kernel() {

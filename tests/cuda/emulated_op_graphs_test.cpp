@@ -228,12 +228,12 @@ TEST_F(EmulatedOpGraphs, EachOfSeveralGpusHasItsOwn) {
 
 TEST_F(EmulatedOpGraphs, TheAllowanceIsKept) {
   Config c = config();
-  c.train.gradient_accumulation_steps = 4;
-  reset({.operation_us = short_us, .graph_node_bytes = 64 * kib});
+  c.train.gradient_accumulation_steps = 16;
+  reset({.operation_us = short_us, .graph_node_bytes = 16 * kib});
   const std::vector<Handed> handed = run_steps(c, 5);
   u64 bytes = 0, plain = 0;
   for (const Handed& op : handed) {
-    if (op.graphs == 1) bytes += op.captured * 64 * kib;
+    if (op.graphs == 1) bytes += op.captured * 16 * kib;
     plain += op.step == 5 && op.segment == SegmentKind::body && op.of_layer() && op.plain();
     EXPECT_TRUE(op.step == 3 || op.captured == 0) << "what found no room does not try again";
   }
@@ -243,15 +243,12 @@ TEST_F(EmulatedOpGraphs, TheAllowanceIsKept) {
   EXPECT_LE(peak_, planned_);
 }
 
-// A graph that takes more than any should is given back, and no further one is made.
-TEST_F(EmulatedOpGraphs, NoneIsKeptThatTakesMoreThanAllMay) {
-  reset({.operation_us = short_us, .graph_node_bytes = 2 * mib});
-  u64 made = 0;
-  for (const Handed& op : run_steps(config(), 5)) {
-    EXPECT_EQ(op.graphs, 0u);
-    made += op.captured > 0;
-  }
-  EXPECT_EQ(made, 1u);
+// What the card has less of is not all the graphs': others use it, too.
+TEST_F(EmulatedOpGraphs, WhatElseTakesTheCardsMemoryIsNotCounted) {
+  reset({.operation_us = short_us, .graph_node_bytes = 256 * kib});
+  u64 replayed = 0;
+  for (const Handed& op : run_steps(config(), 5)) replayed += op.step == 5 && op.replayed();
+  EXPECT_EQ(replayed, 8u);
 }
 
 // ---- what stands in the way

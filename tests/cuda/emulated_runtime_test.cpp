@@ -44,14 +44,14 @@ class EmulatedRuntimeTest : public CudaTest {
   // A copy up in one stream, a kernel in another, with or without the wait between them.
   u32 pipeline(bool wait) {
     const DeviceArray x(4);
-    *x.as<u32>() = 100;
+    x.set(100u);
     *host_ = 1;
     cudaMemcpyAsync(x.data(), host_, 4, cudaMemcpyHostToDevice, other_);
     cudaEventRecord(event_, other_);
     if (wait) cudaStreamWaitEvent(stream_, event_, 0);
     launch(add_kernel, {}, stream_, x.as<u32>(), 5u);
     cudaStreamSynchronize(stream_);
-    const u32 got = *x.as<u32>();
+    const u32 got = x.value<u32>();
     cudaStreamSynchronize(other_);
     return got;
   }
@@ -115,12 +115,12 @@ TEST_F(EmulatedRuntimeTest, AnErrorOfTheDeviceStays) {
   emulated_cuda::set_faults({.operation = 1, .operation_error = cudaErrorECCUncorrectable});
   ASSERT_EQ(cudaMemsetAsync(host_, 0, 0, stream_), cudaSuccess);
   const DeviceArray x(4);
-  *x.as<u32>() = 1;
+  x.set(1u);
   launch(add_kernel, {}, stream_, x.as<u32>(), 5u);
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaErrorECCUncorrectable);
   EXPECT_EQ(cudaGetLastError(), cudaErrorECCUncorrectable);
   EXPECT_EQ(cudaGetLastError(), cudaErrorECCUncorrectable);
-  EXPECT_EQ(*x.as<u32>(), 1u) << "what failed did nothing";
+  EXPECT_EQ(x.value<u32>(), 1u) << "what failed did nothing";
   emulated_cuda::clear_failure();
 }
 
@@ -159,10 +159,10 @@ TEST_F(EmulatedRuntimeTest, ShapesThatADriverRefusesStopTheProcess) {
   EXPECT_DEATH(run({.block = {1025}}), "cudaErrorInvalidConfiguration .*1025");
   EXPECT_DEATH(run({.grid = {1, 65536}}), "cudaErrorInvalidConfiguration .*65536");
   EXPECT_DEATH(run({.shared_bytes = 228 * 1024}), "cudaErrorInvalidValue");
-  *x.as<u32>() = 0;
+  x.set(0u);
   run({.shared_bytes = 227 * 1024});
   synchronize();
-  EXPECT_EQ(*x.as<u32>(), 5u);
+  EXPECT_EQ(x.value<u32>(), 5u);
 }
 
 TEST_F(EmulatedRuntimeTest, StaticAndDynamicSharedMemoryCountTogether) {
@@ -175,7 +175,7 @@ TEST_F(EmulatedRuntimeTest, StaticAndDynamicSharedMemoryCountTogether) {
   for (const u32 kib_of_block : {48u, 227u}) {  // by default, and what is asked for
     EXPECT_DEATH(run(kib_of_block * 1024 - 4095), "4096 bytes of static shared memory, .* leaves 4095");
     run(kib_of_block * 1024 - 4096);
-    EXPECT_EQ(*x.as<u32>(), 5u);
+    EXPECT_EQ(x.value<u32>(), 5u);
   }
 }
 

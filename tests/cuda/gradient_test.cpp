@@ -15,9 +15,7 @@ constexpr u64 cells_of_granule = norm_granule_elements / norm_cell_elements;
 
 class CudaGradient : public CudaTest {
  protected:
-  std::vector<double> doubles_of(const DeviceArray& array) {
-    return {array.as<double>(), array.as<double>() + array.bytes() / sizeof(double)};
-  }
+  std::vector<double> doubles_of(const DeviceArray& array) { return array.values<double>(); }
 
   std::unique_ptr<CorePool> pool_ = make_pool(1);
 };
@@ -40,11 +38,12 @@ TEST_F(CudaGradient, SumsUsesInOrderAndRoundsOnce) {
       EXPECT_TRUE(same_bits(x.now(), a));
       finish_gradient_cuda(uses, x.values().data, Precision::fp32, n, stream_);
       synchronize();
+      const auto x_now = x.now(), sum_now = sum.now(), grad_now = grad.now(), half_now = half.now();
       for (u64 i = 0; i < n; ++i) {
-        ASSERT_EQ(x.now()[i], (a[i] + b[i]) + c[i]) << i;
-        ASSERT_EQ(sum.now()[i], (a[i] + b[i]) + c[i]) << i;
-        ASSERT_EQ(grad.now()[i], float_from_bf16(bf16_from_float((a[i] + b[i]) + c[i]))) << i;
-        ASSERT_EQ(half.now()[i], float_from_fp16(fp16_from_float((a[i] + b[i]) + c[i]))) << i;
+        ASSERT_EQ(x_now[i], (a[i] + b[i]) + c[i]) << i;
+        ASSERT_EQ(sum_now[i], (a[i] + b[i]) + c[i]) << i;
+        ASSERT_EQ(grad_now[i], float_from_bf16(bf16_from_float((a[i] + b[i]) + c[i]))) << i;
+        ASSERT_EQ(half_now[i], float_from_fp16(fp16_from_float((a[i] + b[i]) + c[i]))) << i;
       }
       if (n > 100) break;
     }
@@ -61,8 +60,8 @@ TEST_F(CudaGradient, RoundsWhatIsNotFiniteAsTheCpuDoes) {
   finish_gradient_cuda({&use, 1}, half.values().data, Precision::fp16, 8, stream_);
   synchronize();
   for (u64 i = 0; i < 8; ++i) {
-    EXPECT_EQ(grad.values().bf16()[i], bf16_from_float(values[i])) << i;
-    EXPECT_EQ(reinterpret_cast<const u16*>(half.values().data)[i], fp16_from_float(values[i])) << i;
+    EXPECT_EQ(grad.halves()[i], bf16_from_float(values[i])) << i;
+    EXPECT_EQ(half.halves()[i], fp16_from_float(values[i])) << i;
   }
 }
 
@@ -96,7 +95,7 @@ TEST_F(CudaGradient, CellsOfASharedGranuleMakeItsPartial) {
   const auto values = random_floats(n, 8);
   const DeviceValues grad(values, Precision::fp32);
   const DeviceArray cells(2 * cells_of_granule * 8), partials(4 * 8), whole(8);
-  std::fill_n(cells.as<double>(), 2 * cells_of_granule, 0.0);
+  cells.write(std::vector<double>(2 * cells_of_granule).data(), cells.bytes());
   const u32 places[] = {1, 3};  // the first is of nobody
   const DeviceArray on_device(places, sizeof(places));
   double* shared = cells.as<double>() + cells_of_granule;
@@ -106,8 +105,8 @@ TEST_F(CudaGradient, CellsOfASharedGranuleMakeItsPartial) {
   norm_granules_cuda(cells.as<double>(), on_device.as<u32>(), 2, partials.as<double>(), stream_);
   norm_partials_cuda(grad.values().data, Precision::fp32, n, whole.as<double>(), stream_);
   synchronize();
-  EXPECT_EQ(partials.as<double>()[1], 0.0);
-  EXPECT_EQ(partials.as<double>()[3], *whole.as<double>());
+  EXPECT_EQ(partials.value<double>(1), 0.0);
+  EXPECT_EQ(partials.value<double>(3), whole.value<double>());
 }
 
 class CudaNormFinish : public CudaGradient {
@@ -127,9 +126,10 @@ class CudaNormFinish : public CudaGradient {
                       .result = result.as<StepResult>()},
                      stream_);
     EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
-    EXPECT_EQ(*scale.as<LossScale>(), result.as<StepResult>()->next_loss_scale);
-    EXPECT_EQ(result.as<StepResult>()->loss_scale.scale, 512);
-    return *result.as<StepResult>();
+    const StepResult got = result.value<StepResult>();
+    EXPECT_EQ(scale.value<LossScale>(), got.next_loss_scale);
+    EXPECT_EQ(got.loss_scale.scale, 512);
+    return got;
   }
 };
 

@@ -54,6 +54,12 @@ class CudaMatmulTest : public CudaProductsTest, public testing::WithParamInterfa
 // Two roundings of bf16 lie between some results and the CPU's.
 double product_tolerance(Precision p) { return p == Precision::fp32 ? 1e-6 : 8e-3; }
 
+// Sums kept in fp32. Tensor cores cut off bits where they add, instead of rounding: up to 2^-23 of a sum for
+// each instruction, which takes four terms or more; a V100's take four.
+double sum_tolerance(Precision in, u32 terms) {
+  return in == Precision::fp32 ? 1e-6 : std::max(1e-6, terms / 4 * 0x1p-23);
+}
+
 class Product {
  public:
   explicit Product(const MatmulCase& c)
@@ -174,7 +180,9 @@ TEST_P(CudaMatmulTest, AccumulatesAndWritesFp32) {
   matmul_cpu(host, *pool);
   // Parameters in fp32 are rounded to what the activations are.
   EXPECT_LE(relative_error(wide.now(), want),
-            c.parameters == c.activations || c.activations == Precision::fp32 ? 1e-6 : 8e-3);
+            c.parameters == c.activations || c.activations == Precision::fp32
+                ? sum_tolerance(c.activations, k)
+                : 8e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, CudaMatmulTest,
@@ -220,7 +228,7 @@ TEST_P(CudaWeightGradientTest, IsTheCpus) {
     device.dw = dw.values().fp32(), device.dbias = dbias.values().fp32();
     EXPECT_TRUE(matmul_->weight_gradient(device, stream_));
     synchronize();
-    EXPECT_LE(relative_error(dw.now(), want), 1e-6);
+    EXPECT_LE(relative_error(dw.now(), want), sum_tolerance(activations, rows));
     EXPECT_LE(relative_error(dbias.now(), want_bias), 1e-6);
   }
 }
@@ -230,7 +238,9 @@ INSTANTIATE_TEST_SUITE_P(Precisions, CudaWeightGradientTest,
                                          MatmulCase{.activations = Precision::bf16},
                                          MatmulCase{.activations = Precision::fp16}));
 
-TEST_F(CudaProductsTest, AnAlgorithmDoesNotDependOnPlaces) {
+// Off the alignment of 16 bytes the library may need another algorithm, so only the value is the same there.
+// The bits of a run do not hang on that: shapes alone say where a tensor lies in its window.
+TEST_F(CudaProductsTest, AnAlgorithmDoesNotDependOnAlignedPlaces) {
   create(scratch_default);
   const auto x = random_floats(u64{m} * k, 1), w = random_floats(u64{k} * n, 2);
   std::vector<std::vector<float>> results;
@@ -242,7 +252,8 @@ TEST_F(CudaProductsTest, AnAlgorithmDoesNotDependOnPlaces) {
     synchronize();
     results.push_back(y.now());
   }
-  for (const auto& result : results) EXPECT_TRUE(same_bits(result, results[0]));
+  for (const u32 aligned : {1, 2}) EXPECT_TRUE(same_bits(results[aligned], results[0]));
+  EXPECT_LE(relative_error(results[3], results[0]), 1e-6);
 }
 
 #ifdef CUDA_EMULATED

@@ -1,26 +1,27 @@
 #include "executor/cuda/op_graphs.h"
 
-#include <algorithm>
-
 #include "executor/repeated_ops.h"
 
 namespace tidepool {
 namespace {
 
-// The most that graphs take. Drivers since CUDA 12.4 take about 10 KiB a node, those before it three to four
-// times as much; and memory comes in pieces.
-constexpr Bytes node_max{64 * kib};
-constexpr Bytes driver_piece{2 * mib};
-
-bool ask_free(std::size_t& bytes) {
-  std::size_t total = 0;
-  return cudaMemGetInfo(&bytes, &total) == cudaSuccess;
+// Device memory of a graph's node: drivers since CUDA 12.4 take about 10 KiB, those before it three to four
+// times as much, and half as much again is for the pieces in which they take it. Counted by nodes, and not by
+// what the card has less of afterwards: others use the card too, and libraries load kernels meanwhile.
+Bytes node_bytes() {
+  constexpr int small_nodes_since = 12040;
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  return driver >= small_nodes_since ? Bytes{16 * kib} : Bytes{64 * kib};
 }
 
 }  // namespace
 
 OpGraphs::OpGraphs(const OpGraphsParts& parts)
-    : parts_(parts), body_(parts.plan.segment(SegmentKind::body).ops.size()), taken_(parts.plan.devices) {}
+    : parts_(parts),
+      node_bytes_(node_bytes()),
+      body_(parts.plan.segment(SegmentKind::body).ops.size()),
+      taken_(parts.plan.devices) {}
 
 Result<void> OpGraphs::enqueue(const Issue& issue, u32 slot, cudaStream_t stream) {
   OpGraph* const graph = graph_of(issue);
@@ -53,7 +54,7 @@ OpGraphs::OpGraph* OpGraphs::graph_of(const Issue& issue) {
 // the device stays with it, and meets those launches too.
 OpGraphs::Owned<cudaGraphExec_t> OpGraphs::make(const Issue& issue, u32 slot, cudaStream_t stream) {
   const u32 device = issue.get().lane.device;
-  if (!has_room(device, 1)) return {};
+  if (!has_room(device, 1)) return {};  // not worth a capture
   Owned<cudaGraphExec_t> made;
   if (const Owned<cudaGraph_t> graph = capture(issue, slot, stream))
     made = instantiate(graph.get(), device, stream);
@@ -75,25 +76,22 @@ OpGraphs::Owned<cudaGraph_t> OpGraphs::capture(const Issue& issue, u32 slot, cud
   return captured;
 }
 
-// What the device has less afterwards counts as the graph's, whoever took it. Uploaded at once: that is when
-// drivers take the rest, else with the first launch.
+// Uploaded at once: that is when drivers take the rest of its memory, else with the first launch. What fails
+// after it was counted stays counted: a driver may keep the memory.
 OpGraphs::Owned<cudaGraphExec_t> OpGraphs::instantiate(cudaGraph_t graph, u32 device, cudaStream_t stream) {
-  std::size_t nodes = 0, before = 0, after = 0;
+  std::size_t nodes = 0;
   if (cudaGraphGetNodes(graph, nullptr, &nodes) != cudaSuccess || !has_room(device, nodes)) return {};
-  if (!ask_free(before)) return {};
+  taken_[device] += node_bytes_ * nodes;
   cudaGraphExec_t executable = nullptr;
   const bool ready = cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess &&
                      cudaGraphUpload(executable, stream) == cudaSuccess;
   Owned<cudaGraphExec_t> owner(executable);
-  Bytes& taken = taken_[device];
-  if (ask_free(after)) taken += Bytes{before - std::min(before, after)};
-  if (!ready || taken > parts_.allowance) owner.reset();  // past the allowance, no further ones are made
+  if (!ready) owner.reset();
   return owner;
 }
 
 bool OpGraphs::has_room(u32 device, u64 nodes) const {
-  const Bytes most{round_up(nodes * node_max.value, driver_piece.value)};
-  return taken_[device] + most <= parts_.allowance;
+  return taken_[device] + node_bytes_ * nodes <= parts_.allowance;
 }
 
 }  // namespace tidepool

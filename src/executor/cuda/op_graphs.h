@@ -57,6 +57,7 @@ class OpGraphs final : public StreamWork {
   bool has_room(u32 device, u64 nodes) const;
 
   const OpGraphsParts parts_;
+  const Bytes node_bytes_;
   std::vector<OpGraph> body_;  // by OpId
   std::vector<Bytes> taken_;   // by device, so far
 };
