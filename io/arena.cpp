@@ -10,8 +10,8 @@
 #include "io/disk_error.h"
 #include "io/memory_limits.h"
 #include "io/numa.h"
-#include "text/errno_text.h"
 #include "tidepool/check.h"
+#include "tidepool/errno_text.h"
 
 namespace tidepool {
 namespace {

@@ -22,8 +22,8 @@
 #include "io/memory_limits.h"
 #include "io/piece_queue.h"
 #include "io/swap_file.h"
-#include "text/errno_text.h"
 #include "tidepool/check.h"
+#include "tidepool/errno_text.h"
 
 namespace tidepool {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "text/errno_text.h"
+#include "tidepool/errno_text.h"
 #include "tidepool/result.h"
 #include "tidepool/types.h"
 
@@ -35,6 +35,8 @@ class Files {
   virtual Result<void> rename(const std::string& from, const std::string& to) = 0;
   // Whatever is there, with everything in it. Nothing there is no error.
   virtual Result<void> remove(const std::string& path) = 0;
+  // Whether something has failed for want of room since this was last asked.
+  virtual bool take_ran_full() { return false; }
 };
 
 // `use` decides what errors advise.

@@ -14,8 +14,8 @@
 #include "data/answer_tokens.h"
 #include "data/token_cache.h"
 #include "json/text.h"
-#include "text/errno_text.h"
 #include "tidepool/check.h"
+#include "tidepool/errno_text.h"
 
 namespace tidepool {
 

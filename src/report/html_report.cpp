@@ -19,6 +19,7 @@
 #include "report/text_file.h"
 #include "text/path_text.h"
 #include "tidepool/check.h"
+#include "tidepool/write_file.h"
 
 namespace tidepool {
 namespace json = boost::json;
@@ -214,7 +215,7 @@ std::string render_html(std::span<const RunFiles> runs) {
 }
 
 Result<void> write_html(const std::string& path, std::span<const RunFiles> runs) {
-  return replace_text_file(path, render_html(runs));
+  return replace_file(path, render_html(runs), FileUse::run);
 }
 
 }  // namespace tidepool

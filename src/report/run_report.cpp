@@ -9,6 +9,7 @@
 #include "json/text.h"
 #include "report/text_file.h"
 #include "tidepool/check.h"
+#include "tidepool/write_file.h"
 
 namespace tidepool {
 namespace json = boost::json;
@@ -124,7 +125,7 @@ std::string to_json(const RunReport& r) {
 }
 
 Result<void> write_report(const std::string& run_dir, const RunReport& report) {
-  return replace_text_file(run_dir + "/" + report_file, to_json(report));
+  return replace_file(run_dir + "/" + report_file, to_json(report), FileUse::run);
 }
 
 Result<RunReport> read_report(const std::string& run_dir) {

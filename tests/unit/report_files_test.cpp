@@ -7,7 +7,6 @@
 #include "report/drive_life.h"
 #include "report/metrics_log.h"
 #include "report/run_report.h"
-#include "report/text_file.h"
 #include "report/trace.h"
 #include "tests/support/checkpoint_fixture.h"
 
