@@ -106,8 +106,13 @@ DirectoryLock& DirectoryLock::operator=(DirectoryLock&& o) noexcept {
 
 void DirectoryLock::release() {
   if (fd_ < 0) return;
-  leftover_ = {};
-  if (!path_.empty()) unlink(path_.c_str());  // before the lock goes, or it would be another job's file
+  {
+    const NoSuddenEnd hold;
+    // Before the lock goes, or it would be another job's file; as it is where the directory was renamed and
+    // another stands in its place.
+    if (!path_.empty() && still_named(fd_, path_)) unlink(path_.c_str());
+    leftover_ = {};
+  }
   close(std::exchange(fd_, -1));
 }
 

@@ -95,6 +95,16 @@ class CheckpointStore {
   // Returns the paths that went.
   Result<std::vector<std::string>> rotate(const Rotation&);
 
+  // Before a save of `saved_step` that found no room: deletes what rotate() would delete after it, as long as
+  // a checkpoint stays that verifies. Returns the paths that went.
+  Result<std::vector<std::string>> make_room(const Rotation&);
+  // Whether a save or a rotation has failed for want of room since this was last asked.
+  bool take_ran_full() { return files_->take_ran_full(); }
+
+  // A save of a few bytes, with each operation that a save needs; nothing of it stays. So that a file system
+  // which refuses one of them shows before there is anything to lose.
+  Result<void> rehearse();
+
   // The newest checkpoint that verifies. ErrorKind::usage where that one is of another model or
   // precision, ErrorKind::io where a file cannot be read at all, corrupt_checkpoint where it is of another
   // version: a resumed run must not quietly go back.
@@ -127,6 +137,8 @@ class CheckpointStore {
   Result<SavedCheckpoint> write_all(const std::string& directory, const TrainerState&, StateReader&);
   Result<void> put_in_place(const std::string& temporary, const std::string& path);
   Result<FoundCheckpoint> verify(const std::string& path);
+  std::vector<u64> to_go(const Rotation&, const std::vector<u64>& steps) const;
+  Result<void> remove_checkpoint(u64 step);
   Result<void> check_model(const std::string& path) const;
   Result<void> check_model_config(const std::string& path) const;
   Result<void> check_adapter_config(const std::string& path) const;

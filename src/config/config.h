@@ -109,8 +109,10 @@ struct MachineConfig {
 struct OutputConfig {
   std::string dir = "runs/tidepool";
   u64 logging_steps = 1;
-  bool save = true;    // false: no checkpoints, not even at the end
-  u64 save_steps = 0;  // 0: at the end only
+  bool save = true;               // false: no checkpoints, not even at the end
+  u64 save_steps = 0;             // 0: by save_minutes and at the end only
+  double save_minutes = 30;       // 0: never by time
+  double last_save_minutes = 10;  // how long the last save is tried again
   u64 save_total_limit = 2;
   Bytes max_shard_size{5'000'000'000};  // of a file of weights; Hugging Face's unit and name
   bool trace = true;

@@ -70,7 +70,7 @@ void RunOutputs::completed(const Issue& issue, const Completion& completion) {
   progress_->live(live_->at(now), now);
 }
 
-Result<void> RunOutputs::step(const StepMetrics& m) {
+void RunOutputs::step(const StepMetrics& m) {
   if (progress_)
     progress_->step({.step = m.step,
                      .loss = m.loss,
@@ -80,19 +80,33 @@ Result<void> RunOutputs::step(const StepMetrics& m) {
                      .loss_scale = m.loss_scale.value_or(0)},
                     RunMeter::now());
   if (!quiet_) watch_output();
-  if (m.step % config_.output.logging_steps != 0 && m.step != config_.train.max_steps) return {};
-  return log_->append(m);
+  if (m.step % config_.output.logging_steps != 0 && m.step != config_.train.max_steps) return;
+  log_->append(m);
+  tell_of_log();
 }
 
-Result<void> RunOutputs::evaluation(const EvalMetrics& metrics) { return log_->append(metrics); }
+void RunOutputs::evaluation(const EvalMetrics& metrics) {
+  log_->append(metrics);
+  tell_of_log();
+}
+
+void RunOutputs::sync() {
+  log_->sync();
+  tell_of_log();
+}
+
+void RunOutputs::tell_of_log() {
+  for (const std::string& warning : log_->take_warnings()) warn(warning);
+}
 
 Result<void> RunOutputs::finish(const RunReport& report) {
-  TRY(write_report(config_.output.dir, report));
-  TRY(log_->append(TrainMetrics{.step = report.resumed_from_step + report.steps,
-                                .train_runtime = report.train_seconds,
-                                .train_tokens_per_second = report.tokens_per_second,
-                                .train_loss = mean(report.losses)}));
-  return {};
+  log_->append(TrainMetrics{.step = report.resumed_from_step + report.steps,
+                            .train_runtime = report.train_seconds,
+                            .train_tokens_per_second = report.tokens_per_second,
+                            .train_loss = mean(report.losses)});
+  sync();
+  for (const std::string& missing : log_->what_is_missing()) warn(missing);
+  return write_report(config_.output.dir, report);
 }
 
 void RunOutputs::show(const RunReport& report) {

@@ -22,6 +22,7 @@
 #include "trainer/choice_progress.h"
 #include "trainer/early_stop.h"
 #include "trainer/evaluation_runs.h"
+#include "trainer/finished_run.h"
 #include "trainer/first_weights.h"
 #include "trainer/kept_model.h"
 #include "trainer/leave_now.h"
@@ -32,6 +33,7 @@
 #include "trainer/run_directory.h"
 #include "trainer/run_meter.h"
 #include "trainer/run_outputs.h"
+#include "trainer/save_moments.h"
 #include "trainer/session.h"
 #include "trainer/signals.h"
 #include "trainer/step_faults.h"
@@ -50,12 +52,14 @@ constexpr double watchdog_seconds_max = 1e6;  // a prediction beyond eleven days
 class Trainer final : public NextSegment, public EngineObserver {
  public:
   explicit Trainer(const TrainRequest& request)
-      : request_(request), config_(request.config), outputs_(request.config, request.quiet) {}
+      : request_(request),
+        config_(request.config),
+        outputs_(request.config, request.quiet),
+        save_moments_(request.config.output) {}
 
   Result<RunReport> run() {
-    // Until the last save is done: it must not die of a first signal.
-    const StopSignals signals(StopSignals::at_once("\ntidepool: stopped before the first step\n"));
     TRY(check_executor(config_));
+    TRY(check_output_directory(config_));
     TRY_ASSIGN(graph_, make_graph(config_));
     if (!config_.model_directory.empty() && (request_.resume.empty() || graph_.lora.on()))
       TRY(check_weights_are_there(config_));
@@ -69,7 +73,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     TRY(keep_model(config_, goes_on ? Kept::as_it_is : Kept::anew));
     TRY_ASSIGN(checkpoints_, RunCheckpoints::open(config_, graph_, outputs_));
     TRY_ASSIGN(std::optional<FoundCheckpoint> found, checkpoints_->find(request_.resume));
-    if (found && all_is_done(*found)) return done_before(*found);
+    if (found && all_is_done(*found, config_)) return done_before(*found, config_, outputs_);
     make_source(chosen_.plan);
     TRY_ASSIGN(session_, Session::create(config_, graph_, std::move(chosen_.plan), *source_,
                                          {.open_disk = request_.open_disk,
@@ -80,7 +84,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     for (const std::string& note : data_->notes()) outputs_.say(note);
     for (const std::string& note : session_->notes()) outputs_.say(note);
     say_choice();
-    TRY(checkpoints_->check_room(found ? found->state.step : 0));
+    TRY(checkpoints_->check_room(found ? found->state.step : 0, prediction_.forecast.step_seconds));
     TRY(load_or_init(std::move(found)));
     StopSignals::say_instead(stop_words());
     // Not before: a resume that is refused leaves the run's own config and plan as they were.
@@ -196,30 +200,6 @@ class Trainer final : public NextSegment, public EngineObserver {
                            .evaluation_batches = evaluation_batches()});
   }
 
-  // Where exactly max_steps are done a report is owed, should the run have been killed just before it.
-  bool all_is_done(const FoundCheckpoint& found) const {
-    const u64 step = found.state.step, last = config_.train.max_steps;
-    const bool stopped = !why_stop_early(found.state.eval_losses, config_.train).empty();
-    if (step != last && !stopped) return step > last;
-    const Result<RunReport> report = read_report(config_.output.dir);
-    return report && report->resumed_from_step + report->steps >= step;
-  }
-
-  RunReport done_before(const FoundCheckpoint& found) {
-    const std::string why = why_stop_early(found.state.eval_losses, config_.train);
-    if (!why.empty() && found.state.step < config_.train.max_steps)
-      outputs_.say(fmt::format(
-          "nothing to do: stopped early at step {}: {}; raise train.early_stopping_patience to train on",
-          found.state.step, why));
-    else
-      outputs_.say(fmt::format("nothing to do: step {} of {}; raise train.max_steps to train on",
-                               found.state.step, config_.train.max_steps));
-    RunReport report{.resumed_from_step = found.state.step};
-    add_losses(report, found.state);
-    report.weights_xxh3 = fmt::format("{:016x}", found.weights_xxh3);
-    return report;
-  }
-
   Result<void> load_or_init(std::optional<FoundCheckpoint> found) {
     state_.seed = config_.train.seed;
     state_.data_fingerprint = batches_->fingerprint();
@@ -305,12 +285,16 @@ class Trainer final : public NextSegment, public EngineObserver {
     return StopSignals::stop_requested() || (request_.stop_after != 0 && issued_ >= request_.stop_after);
   }
   static bool due(u64 every, u64 step) { return every != 0 && step % every == 0; }
-  bool must_rest() const {
+  bool must_rest() {
     if (issued_ >= config_.train.max_steps || failed_ || stop_requested()) return true;
-    return !resting_ && (due(config_.train.eval_steps, issued_) || due(config_.output.save_steps, issued_));
+    if (resting_) return false;
+    const double now = RunMeter::now();
+    return due(config_.train.eval_steps, issued_) || save_moments_.due(issued_, now) ||
+           directory_.has_moved(now);
   }
 
   Result<void> train() {
+    save_moments_.begin(RunMeter::now());
     stopped_early_ = why_stop_early(state_.eval_losses, config_.train);  // killed before its report
     while (issued_ < config_.train.max_steps && stopped_early_.empty() && !stop_requested()) {
       resting_ = true;
@@ -321,6 +305,7 @@ class Trainer final : public NextSegment, public EngineObserver {
       if (failed_) return std::move(*failed_);
       state_.step = issued_;
       session_->state().invalidate();
+      if (const auto moved = directory_.moved()) return save_moved(*moved);
       if (due(config_.train.eval_steps, issued_)) TRY(evaluate());
       stopped_early_ = why_stop_early(state_.eval_losses, config_.train);
       if (save_due() && issued_ < config_.train.max_steps) TRY(save());
@@ -335,7 +320,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   // A run that may end before its last step is trained for its best one, which then has a checkpoint of its
   // own.
   bool save_due() const {
-    return due(config_.output.save_steps, issued_) ||
+    return save_moments_.due(issued_, RunMeter::now()) ||
            (config_.train.early_stopping_patience > 0 && best_unsaved_);
   }
 
@@ -354,7 +339,7 @@ class Trainer final : public NextSegment, public EngineObserver {
                               .train_tokens_per_second = static_cast<double>(tokens) / took,
                               .step_seconds = took,
                               .loss_scale = loss_scale_of(result)};
-    if (const Result<void> written = outputs_.step(metrics); !written) fail(written.error());
+    outputs_.step(metrics);
     if (fp16()) {
       follow_loss_scale(step, result);
     } else if (result.skipped || !std::isfinite(result.loss)) {
@@ -414,29 +399,58 @@ class Trainer final : public NextSegment, public EngineObserver {
                              loss_text(loss), perplexity_text(loss), result.target_tokens, took));
     if (const std::string anew = why_best_begins_anew(state_.eval_losses, config_.train); !anew.empty())
       outputs_.say(anew);
-    return outputs_.evaluation(
+    outputs_.evaluation(
         {.step = issued_, .epoch = batches_->epoch(issued_), .eval_loss = loss, .eval_seconds = took});
+    return {};
   }
 
   // ---- checkpoints ---------------------------------------------------------------------------------------
 
+  // The state as a checkpoint of now has it.
+  TrainerState state_to_save() {
+    session_->state().invalidate();
+    TrainerState state = state_;
+    state.step = issued_;
+    state.seconds = earlier_seconds_ + meter_->train_seconds();
+    state.settings = numeric_settings(config_);
+    if (best_unsaved_) state.best_step = issued_;
+    return state;
+  }
+  void saved(const TrainerState& state) {
+    state_.best_step = state.best_step;
+    best_unsaved_ = false;
+    StopSignals::say_instead(stop_words());
+  }
+
   Result<void> save() {
     if (!config_.output.save) return {};
-    state_.step = issued_;
-    state_.seconds = earlier_seconds_ + meter_->train_seconds();
-    state_.settings = numeric_settings(config_);
-    if (best_unsaved_) state_.best_step = issued_;
-    best_unsaved_ = false;
-    session_->state().invalidate();
-    TRY(checkpoints_->save(state_, session_->state()));
-    StopSignals::say_instead(stop_words());
+    save_moments_.tried(RunMeter::now());
+    const TrainerState state = state_to_save();
+    TRY_ASSIGN(const bool written, checkpoints_->save(state, session_->state()));
+    if (written) saved(state);
     return {};
+  }
+
+  Result<void> save_last() {
+    if (!config_.output.save) return {};
+    const TrainerState state = state_to_save();
+    TRY(checkpoints_->save_last(state, session_->state()));
+    saved(state);
+    return {};
+  }
+
+  Error save_moved(const MovedDirectory& moved) {
+    return checkpoints_->save_moved(moved, state_to_save(), session_->state());
   }
 
   // ---- the end -------------------------------------------------------------------------------------------
 
   Result<RunReport> finish() {
-    if (checkpoints_->last_step() != issued_) TRY(save());
+    if (const auto moved = directory_.moved()) return save_moved(*moved);
+    if (checkpoints_->last_step() != issued_) TRY(save_last());
+    StopSignals::say_instead(
+        {.first = "\ntidepool: the run is over, and ends by itself; again to stop at once\n",
+         .second = "\ntidepool: stopped at once, after the last step\n"});
     const RunReport report =
         assemble_report({.config = config_,
                          .command = request_.command,
@@ -451,13 +465,14 @@ class Trainer final : public NextSegment, public EngineObserver {
                          .checkpoint_written = checkpoints_->written(),
                          .disk_endurance = chosen_.machine ? chosen_.machine->disk.endurance : Bytes{},
                          .gpus = gpus_ ? gpus_->readings() : std::vector<GpuReadings>{}});
-    TRY(outputs_.finish(report));
+    const Result<void> reported = outputs_.finish(report);
     const TracedRun traced{.measured = meter_->trace().events(), .forecast = prediction_.forecast};
     const Result<void> written =
         write_traces(config_.output.dir, config_.output.trace, session_->plan(), graph_, traced);
     outputs_.page();
     outputs_.show(report);  // all files are there before anything can go wrong with a screen
-    TRY(written);
+    for (const Result<void>& file : {reported, written})
+      if (!file) lacks_a_file(file.error());
     if (interrupted_ && !checkpoints_->last_step())
       return Error{ErrorKind::interrupted,
                    fmt::format("interrupted after step {}; {}", issued_, checkpoints_->way_on())};
@@ -465,7 +480,17 @@ class Trainer final : public NextSegment, public EngineObserver {
       return Error{ErrorKind::interrupted,
                    fmt::format("interrupted after step {}; everything is in {}: continue with --resume auto",
                                issued_, checkpoints_->last().path)};
+    if (lacking_) return std::move(*lacking_);
     return report;
+  }
+
+  // The training is whole; who reads its files must know that one of them is not.
+  void lacks_a_file(const Error& error) {
+    outputs_.warn(error.message);
+    const std::string where = checkpoints_->last_step() ? fmt::format(" All steps are done, and saved in {}",
+                                                                      checkpoints_->last().path)
+                                                        : " All steps are done";
+    if (!lacking_) lacking_ = Error{error.kind, error.message + where};
   }
 
   const TrainRequest& request_;
@@ -481,6 +506,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   RunDirectory directory_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<RunCheckpoints> checkpoints_;
+  SaveMoments save_moments_;
   std::unique_ptr<RunMeter> meter_;
   std::optional<GpuSampler> gpus_;  // none: no GPU
   std::unique_ptr<Engine> engine_;
@@ -497,11 +523,17 @@ class Trainer final : public NextSegment, public EngineObserver {
   bool interrupted_ = false;
   std::string stopped_early_;  // why; empty: not
   std::optional<Error> failed_;
+  std::optional<Error> lacking_;  // the training is done, and a file that tells of it is not there
 };
 
 }  // namespace
 
 Result<RunReport> train_model(const TrainRequest& request) {
+  // They outlive the trainer: a second signal must find what to clear while it goes.
+  const StopSignals signals(StopSignals::at_once("\ntidepool: stopped before the first step\n"));
+  const SaveSignal save_signal(request.config.output.save
+                                   ? "tidepool: SIGUSR1: saving after this step\n"
+                                   : "tidepool: SIGUSR1: output.save is false, so nothing is saved\n");
   Trainer trainer(request);
   Result<RunReport> report = trainer.run();
   // Its end would wait, perhaps for ever, for what hangs: the message has to come before.
