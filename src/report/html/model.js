@@ -88,6 +88,8 @@ class Run {
     this.number = number;
     this.report = data.report;
     this.curves = data.curves;
+    this.unfinished = data.unfinished;
+    this.checkpoints = data.checkpoints;
     this.color = runColors[number];
     this.step = data.step && data.step.ops.kind.length > 0 ? new StepModel(data.step) : null;
     if (this.step && this.step.times.length === 0) this.step = null;
@@ -95,6 +97,7 @@ class Run {
   }
   // With several devices what they give each other is one more link, of which no least is known.
   get links() { return this.report.comm ? { ...this.report.links, collectives: this.report.comm } : this.report.links; }
+  get lastStep() { return this.report.resumed_from_step + this.report.steps; }
   get lastLoss() { const v = this.curves.loss.value; return v.length ? v[v.length - 1] : NaN; }
   get lastEval() { const v = this.curves.eval_loss.value; return v.length ? v[v.length - 1] : NaN; }
   // Of the prediction, of what was measured: +0.1 is 10 % too long.
