@@ -61,6 +61,10 @@ TEST(Cli, UsageErrorsExitWith2AndNameTheNearest) {
   const Outcome option = run({"train", "--resum", "auto"});
   EXPECT_EQ(option.code, 2);
   EXPECT_THAT(option.err, HasSubstr("unknown option '--resum'; did you mean '--resume'?"));
+  for (const char* typed : {"-o", "-o=x"})
+    EXPECT_THAT(run({"train", "x.yaml", typed}).err, HasSubstr("unknown option '-o'\n")) << typed;
+  EXPECT_THAT(run({"train", "x.yaml", "-resume", "auto"}).err,
+              HasSubstr("unknown option '-resume'; did you mean '--resume'?"));
   EXPECT_EQ(run({"train"}).code, 2);
   EXPECT_EQ(run({"train", "a=b"}).code, 2);
   EXPECT_EQ(run({"train", "/nonexistent.yaml"}).code, 2);
