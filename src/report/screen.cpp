@@ -32,12 +32,10 @@ bool locale_is_utf8() {
   return false;
 }
 
-u32 columns_of(int fd, bool tty) {
+// What COLUMNS asks for; 0: nothing.
+u32 columns_asked() {
   const int asked = std::atoi(std::string(environment("COLUMNS")).c_str());
-  if (asked > 0) return static_cast<u32>(asked);
-  winsize size{};
-  if (tty && ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
+  return asked > 0 ? static_cast<u32>(asked) : 0;
 }
 
 // Bytes 10xxxxxx continue a code point.
@@ -52,8 +50,29 @@ Screen detect_screen(int fd) {
   screen.tty = tty && !dumb;
   screen.color = screen.tty && environment("NO_COLOR").empty();
   screen.unicode = locale_is_utf8() && !dumb;
-  screen.columns = std::clamp(columns_of(fd, tty), columns_min, columns_max);
+  if (const u32 asked = columns_asked(); asked > 0)
+    screen.columns = std::clamp(asked, columns_min, columns_max);
+  renew_size(screen, fd);
   return screen;
+}
+
+void renew_size(Screen& screen, int fd) {
+  winsize size{};
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0) return;
+  if (size.ws_row > 0) screen.rows = size.ws_row;
+  if (size.ws_col == 0) return;
+  // COLUMNS may be of a wider terminal, as it was when a shell exported it.
+  const u32 asked = columns_asked(), there = size.ws_col;
+  screen.columns = std::clamp(asked > 0 ? std::min(asked, there) : there, columns_min, columns_max);
+}
+
+std::string rewritable_lines(const std::vector<std::string>& lines) {
+  constexpr std::string_view wrap_off = "\x1b[?7l", wrap_on = "\x1b[?7h";
+  std::string out = std::string(erase_lines).append(wrap_off);
+  for (const std::string& line : lines) out.append(&line == lines.data() ? "" : "\n").append(line);
+  out += '\r';
+  if (lines.size() > 1) out += "\x1b[" + std::to_string(lines.size() - 1) + "A";
+  return out.append(wrap_on);
 }
 
 std::string paint(const Screen& screen, Ink ink, std::string_view text) {

@@ -1,6 +1,7 @@
 #include "report/status_line.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 
@@ -12,16 +13,16 @@ void StatusLine::show(std::string_view what, const std::string& line, const std:
     said_ = what;
     return;
   }
-  clear();
-  // One column stays free: a terminal that is written to its last one wraps.
+  renew_size(screen_, STDERR_FILENO);
   const bool fits = display_width(line) < screen_.columns;
-  fmt::print(stderr, "{}", fits ? line : what.substr(0, screen_.columns - 1));
+  fmt::print(stderr, "{}",
+             rewritable_lines({fits ? line : std::string(what.substr(0, screen_.columns - 1))}));
   std::fflush(stderr);
   visible_ = true;
 }
 
 void StatusLine::clear() {
-  if (visible_) fmt::print(stderr, "\r\x1b[K");
+  if (visible_) fmt::print(stderr, "{}", erase_lines);
   std::fflush(stderr);
   visible_ = false;
 }

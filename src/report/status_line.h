@@ -22,7 +22,7 @@ class StatusLine {
   const Screen& screen() const { return screen_; }
 
  private:
-  const Screen screen_;
+  Screen screen_;
   std::string said_;
   bool visible_ = false;
 };

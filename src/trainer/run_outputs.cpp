@@ -1,6 +1,7 @@
 #include "trainer/run_outputs.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <limits>
@@ -8,6 +9,7 @@
 
 #include "report/html_report.h"
 #include "trainer/run_meter.h"
+#include "trainer/signals.h"
 
 namespace tidepool {
 namespace {
@@ -47,14 +49,16 @@ void RunOutputs::show(const PlanSummary& plan) {
   print(render_plan(plan, screen_));
 }
 
-Result<void> RunOutputs::open(const Plan& plan, u64 first_step) {
+Result<void> RunOutputs::open(const Plan& plan, u64 first_step, double total_epochs) {
   TRY_ASSIGN(log_, RunLog::open(config_.output.dir, first_step));
   if (quiet_) return {};
   progress_ = std::make_unique<Progress>(screen_, stdout,
                                          Progress::Options{.total_steps = config_.train.max_steps,
+                                                           .total_epochs = total_epochs,
                                                            .first_step = first_step,
                                                            .logging_steps = config_.output.logging_steps,
                                                            .now_seconds = RunMeter::now()});
+  StopSignals::view_is_drawn(screen_.tty);
   if (screen_.tty) live_ = std::make_unique<LiveMeter>(plan);
   return {};
 }
@@ -73,6 +77,7 @@ void RunOutputs::completed(const Issue& issue, const Completion& completion) {
 void RunOutputs::step(const StepMetrics& m) {
   if (progress_)
     progress_->step({.step = m.step,
+                     .epoch = m.epoch,
                      .loss = m.loss,
                      .learning_rate = m.learning_rate,
                      .grad_norm = m.grad_norm,
@@ -110,9 +115,16 @@ Result<void> RunOutputs::finish(const RunReport& report) {
 }
 
 void RunOutputs::show(const RunReport& report) {
+  end_view();
+  if (quiet_) return;
+  renew_size(screen_, STDOUT_FILENO);
+  print(render_report(report, screen_));
+}
+
+void RunOutputs::end_view() {
+  StopSignals::view_is_drawn(false);
   progress_.reset();
   live_.reset();
-  if (!quiet_) print(render_report(report, screen_));
 }
 
 void RunOutputs::page() {
