@@ -114,6 +114,11 @@ class CheckpointStore {
   // there is none).
   Result<FoundCheckpoint> open(const std::string& path);
 
+  // Whether a checkpoint is of this model, told by its small files alone: before a plan is made for a model
+  // that cannot be resumed. ErrorKind::usage where it was trained otherwise. Nothing is said of a checkpoint
+  // that is damaged or missing: find_resumable() and open() do that.
+  static Result<void> check_trained_alike(const std::string& path, const ModelGraph&);
+
   // The run goes on from `found`: what lies ahead of it in run_dir belongs to a branch that is left, and the
   // newest must be of the branch that goes on. Sets those aside as checkpoint-<step>.abandoned, where nothing
   // counts, finds or deletes them any more, and names one that was set aside before and is gone on from what
@@ -140,8 +145,8 @@ class CheckpointStore {
   std::vector<u64> to_go(const Rotation&, const std::vector<u64>& steps) const;
   Result<void> remove_checkpoint(u64 step);
   Result<void> check_model(const std::string& path) const;
-  Result<void> check_model_config(const std::string& path) const;
-  Result<void> check_adapter_config(const std::string& path) const;
+  static Result<void> check_model_config(const std::string& path, const ModelGraph&);
+  static Result<void> check_adapter_config(const std::string& path, const ModelGraph&);
 
   Result<void> add_model_config(std::vector<CarriedFile>&) const;
   Result<std::vector<ManifestEntry>> write_small_files(const std::string& directory, const TrainerState&);

@@ -97,7 +97,7 @@ Result<FoundCheckpoint> CheckpointStore::verify(const std::string& path) {
   return FoundCheckpoint{.path = path, .weights_xxh3 = manifest.weights_xxh3, .state = std::move(state)};
 }
 
-Result<void> CheckpointStore::check_model_config(const std::string& path) const {
+Result<void> CheckpointStore::check_model_config(const std::string& path, const ModelGraph& graph) {
   const std::string config_path = path + "/" + model_config_file;
   if (!std::filesystem::exists(config_path)) {
     TRY_ASSIGN(const AdapterConfig there, read_adapter_config(path, ErrorKind::corrupt_checkpoint));
@@ -106,27 +106,46 @@ Result<void> CheckpointStore::check_model_config(const std::string& path) const 
   TRY_ASSIGN(const std::string text,
              read_small_file(config_path, config_bytes_max, ErrorKind::corrupt_checkpoint));
   TRY_ASSIGN(const ModelConfig config, parse_hf_config(text, ErrorKind::corrupt_checkpoint, config_path));
-  const std::string difference = config_difference(config, graph_.config);
+  const std::string difference = config_difference(config, graph.config);
   if (!difference.empty()) return other_run(path, difference, model_keys);
   return {};
 }
 
 // Modules show in the tensors.
-Result<void> CheckpointStore::check_adapter_config(const std::string& path) const {
+Result<void> CheckpointStore::check_adapter_config(const std::string& path, const ModelGraph& graph) {
   if (!std::filesystem::exists(path + "/" + adapter_config_file))
-    return other_run(path, fmt::format("lora.r is 0 there and {} here", graph_.lora.r), lora_keys);
+    return other_run(path, fmt::format("lora.r is 0 there and {} here", graph.lora.r), lora_keys);
   TRY_ASSIGN(const AdapterConfig there, read_adapter_config(path, ErrorKind::corrupt_checkpoint));
-  if (there.r != graph_.lora.r)
-    return other_run(path, fmt::format("lora.r is {} there and {} here", there.r, graph_.lora.r), lora_keys);
-  if (std::abs(there.alpha - graph_.lora.alpha) > 1e-12 * graph_.lora.alpha)
+  if (there.r != graph.lora.r)
+    return other_run(path, fmt::format("lora.r is {} there and {} here", there.r, graph.lora.r), lora_keys);
+  if (std::abs(there.alpha - graph.lora.alpha) > 1e-12 * graph.lora.alpha)
     return other_run(path,
-                     fmt::format("lora.lora_alpha is {} there and {} here", there.alpha, graph_.lora.alpha),
+                     fmt::format("lora.lora_alpha is {} there and {} here", there.alpha, graph.lora.alpha),
                      lora_keys);
   return {};
 }
 
+Result<void> CheckpointStore::check_trained_alike(const std::string& path, const ModelGraph& graph) {
+  Result<Manifest> manifest = read_manifest(path);
+  if (!manifest) return {};
+  std::erase_if(manifest->files, [](const ManifestEntry& entry) {
+    return entry.file != model_config_file && entry.file != adapter_config_file &&
+           entry.file != trainer_state_file;
+  });
+  std::vector<std::byte> buffer(64 * kib);
+  if (!verify_files(path, *manifest, buffer)) return {};
+  TRY(graph.lora.on() ? check_adapter_config(path, graph) : check_model_config(path, graph));
+  const Result<TrainerState> state = read_trainer_state(path);
+  if (!state) return {};
+  const std::string_view now = name(graph.precision);
+  const auto then = state->settings.find("train.precision");
+  if (then == state->settings.end() || then->second == now) return {};
+  return other_run(path, fmt::format("train.precision is {} there and {} here", then->second, now),
+                   graph.lora.on() ? all_keys : model_keys);
+}
+
 Result<void> CheckpointStore::check_model(const std::string& path) const {
-  TRY(graph_.lora.on() ? check_adapter_config(path) : check_model_config(path));
+  TRY(graph_.lora.on() ? check_adapter_config(path, graph_) : check_model_config(path, graph_));
 
   const auto check_tensors = [&](const char* file_name, std::span<const StoredTensor> there,
                                  const std::vector<StatePart>& parts) -> Result<void> {
