@@ -83,6 +83,17 @@ Result<DirectoryLock> DirectoryLock::take(const Options& options) {
   return Error{ErrorKind::io, fmt::format("cannot lock {}: jobs keep replacing it", path)};
 }
 
+std::optional<long> lock_holder(const std::string& dir, const std::string& file) {
+  const std::string path = dir + "/" + file;
+  if (!irregular_kind(path).empty()) return std::nullopt;  // of a pipe, open would wait for ever
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  const bool held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(fd);  // and with it a lock of ours
+  if (!held) return std::nullopt;
+  return read_holder(path).pid;
+}
+
 Result<void> DirectoryLock::write_holder() {
   const std::string text = fmt::format("pid {}\nboot {}\n", getpid(), boot_id());
   if (ftruncate(fd_, 0) != 0 || pwrite(fd_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))

@@ -24,6 +24,7 @@
 #include "trainer/plan_run.h"
 #include "trainer/session.h"
 #include "trainer/summary.h"
+#include "trainer/train_length.h"
 
 namespace tidepool {
 namespace {
@@ -69,7 +70,7 @@ std::vector<OutlookRow> rows_of(const Planned& p, const Outlook& o, u64 tokens) 
                               o.flops_per_second / tera, p.plan.devices, 100 * o.flops_utilization)});
   rows.push_back({"", "counted as 6 N + 12 L H Q T per token, recompute left out"});
   if (tokens > 0)
-    rows.push_back({"Training", fmt::format("{:.1f} days for {} tokens", o.days,
+    rows.push_back({"Training", fmt::format("{} for {} tokens", days_text(o.days * 86'400, 1),
                                             count_text(static_cast<double>(tokens)))});
   rows.push_back({"Disk", disk_wear(o, p.machine->disk.endurance)});
   rows.push_back({"Checkpoint", fmt::format("{} each, saved in about {}", bytes_text(o.checkpoint),
@@ -188,7 +189,10 @@ Result<void> plan(const PlanArguments& given) {
     return {};
   }
   if (arguments.json) {
-    fmt::print("{}", json_text(json_of(p, arguments.tokens), JsonStyle::pretty));
+    boost::json::object out = json_of(p, arguments.tokens);
+    if (const std::optional<u64> epoch = steps_per_epoch_at_hand(arguments.config, p.graph))
+      out["steps_per_epoch"] = *epoch;
+    fmt::print("{}", json_text(out, JsonStyle::pretty));
     return {};
   }
   if (arguments.text) {
@@ -196,11 +200,13 @@ Result<void> plan(const PlanArguments& given) {
     return {};
   }
   const Screen screen = detect_screen(1);
-  fmt::print("{}", render_plan(summarize({.config = arguments.config,
-                                          .graph = p.graph,
-                                          .plan = p.plan,
-                                          .machine = p.machine ? &*p.machine : nullptr}),
-                               screen));
+  PlanSummary summary = summarize({.config = arguments.config,
+                                   .graph = p.graph,
+                                   .plan = p.plan,
+                                   .machine = p.machine ? &*p.machine : nullptr});
+  if (const std::optional<u64> epoch = steps_per_epoch_at_hand(arguments.config, p.graph))
+    summary.notes.push_back(train_length_text(arguments.config.train, *epoch));
+  fmt::print("{}", render_plan(summary, screen));
   if (!p.forecast) return {};
   const Outlook o = outlook({p.plan, p.graph, *p.machine, *p.forecast, arguments.tokens});
   fmt::print("{}", render_outlook(p.machine->name, rows_of(p, o, arguments.tokens), screen));

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <system_error>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "report/terminal.h"
 #include "tidepool/read_file.h"
 #include "trainer/run_directory.h"
+#include "trainer/unfinished_run.h"
 
 namespace tidepool {
 namespace {
@@ -73,13 +75,23 @@ Result<void> report(const ReportArguments& arguments) {
     if (dir.empty())
       return Error{ErrorKind::usage, "a run directory is the empty text, as from a variable that is not set"};
     TRY(check_is_no_model(dir));
+    TRY_ASSIGN(std::optional<RunFiles> unfinished, read_if_unfinished(dir));
+    if (unfinished && arguments.run_dirs.size() > 1)
+      return Error{ErrorKind::usage, fmt::format("{} {}: two runs are compared when both have ended", dir,
+                                                 unfinished->unfinished)};
+    if (unfinished) {
+      runs.push_back(*std::move(unfinished));
+      continue;
+    }
     TRY_ASSIGN(RunFiles run, read_run(dir));
     runs.push_back(std::move(run));
   }
   const std::string path = page_path(arguments, runs);
   TRY(check_page(path));
   const Screen screen = detect_screen(1);
-  if (runs.size() == 1) {
+  if (!runs[0].unfinished.empty()) {
+    fmt::print("{}\n{}", runs[0].name, render_unfinished(runs[0].report, runs[0].unfinished, screen));
+  } else if (runs.size() == 1) {
     fmt::print("{}\n{}", runs[0].name, render_report(runs[0].report, screen));
   } else {
     fmt::print("{}",

@@ -46,10 +46,15 @@ struct DataConfig {
 inline constexpr std::array<std::string_view, 6> lr_schedulers = {
     "linear", "cosine", "constant", "constant_with_warmup", "cosine_with_min_lr", "warmup_stable_decay"};
 
+// train.max_steps: auto. The trainer puts in its place what train.num_train_epochs comes to once the data is
+// known (trainer/train_length.h).
+inline constexpr u64 steps_by_epochs = ~u64{0};
+
 struct TrainConfig {
   Precision precision = Precision::bf16;
   u64 seed = 42;
   u64 max_steps = 100;
+  double num_train_epochs = 0;          // 0: max_steps alone says how long
   u32 per_device_train_batch_size = 1;  // sequences per micro-batch
   u32 sequence_length = 256;
   u32 gradient_accumulation_steps = 1;

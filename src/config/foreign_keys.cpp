@@ -96,9 +96,8 @@ constexpr std::string_view of_quantized_weights =
     "weights are not quantized: section memory says how little may be used; leave the key out";
 constexpr std::string_view of_answers_only = "set data.loss: answers, to learn from answers alone, or all";
 constexpr std::array advices = std::to_array<Instead>({
-    {"num_train_epochs", "set train.max_steps"},
-    {"num_epochs", "set train.max_steps"},
-    {"epochs", "set train.max_steps"},
+    {"num_epochs", "set train.num_train_epochs"},
+    {"epochs", "set train.num_train_epochs"},
     {"max_iters", "set train.max_steps"},
     {"warmup_iters", "set train.warmup_steps"},
     {"warmup_ratio", "train.warmup_steps takes a ratio below 1"},

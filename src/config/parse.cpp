@@ -350,6 +350,8 @@ Result<Config> Reader::finish() {
   }
   if (of_adapters != nullptr) return adapters_without_rank(*of_adapters);
   config_.model_directory = directory_;
+  if (config_.train.num_train_epochs > 0 && place_of(*find_fields("train", "max_steps")[0]).empty())
+    config_.train.max_steps = steps_by_epochs;
   const std::optional<Complaint> complaint = validate(config_);
   if (!complaint) return config_;
   const Field& field = *find_fields(complaint->section, complaint->key)[0];

@@ -140,6 +140,10 @@ std::optional<Complaint> validate(const Config& c) {
             "with model: DIRECTORY, or set lora.r=0 to train all of a model of random weights",
             c.lora.r)};
   }
+  if (c.train.max_steps == steps_by_epochs && c.train.num_train_epochs == 0)
+    return Complaint{"train", "max_steps",
+                     "auto takes train.num_train_epochs, and that is not set: set it, or name a number of "
+                     "steps"};
   if (const std::optional<Complaint> complaint = check_weights(c.data)) return complaint;
   if (const std::optional<Complaint> complaint = check_early_stopping(c)) return complaint;
   if (c.train.precision == Precision::fp16) {

@@ -134,6 +134,8 @@ Result<MadeCache> open_or_make_cache(const CacheRequest& request, const DataPlac
   MadeCache out;
   std::error_code unused;
   if (!fs::exists(directory, unused)) {
+    if (place.use == DataUse::counting)
+      return Error{ErrorKind::usage, fmt::format("{}: is not tokenized yet", request.files[0].path)};
     remove_unfinished_caches(place.cache);
     TRY_ASSIGN(const std::unique_ptr<TokenCacheWriter> writer, TokenCacheWriter::create(directory, key));
     TRY(encode_all(request, place, *writer));

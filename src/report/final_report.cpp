@@ -30,6 +30,12 @@ class Report {
     closing();
     return std::move(out_);
   }
+  std::string unfinished_text(const std::string& state) {
+    heading();
+    words(state);
+    losses();
+    return std::move(out_);
+  }
 
  private:
   void line(const std::string& text) { out_ += text + "\n"; }
@@ -57,6 +63,17 @@ class Report {
     line(" " + paint(screen_, Ink::bold, "Tidepool report") + dot() + run_.model + dot() + run_.precision);
     line(" " + paint(screen_, Ink::dim, repeat(screen_.unicode ? "─" : "-", page_columns(screen_) - 2)));
     line(" " + text);
+    if (run_.steps_per_epoch > 0) line(" " + epochs());
+  }
+
+  // Of the whole run, as losses are.
+  std::string epochs() const {
+    const u64 done = run_.resumed_from_step + run_.steps;
+    return fmt::format(
+        "{} epochs of {} step{}{}{} tokens trained on",
+        significant_text(static_cast<double>(done) / static_cast<double>(run_.steps_per_epoch)),
+        run_.steps_per_epoch, run_.steps_per_epoch == 1 ? "" : "s", dot(),
+        count_text(static_cast<double>(run_.tokens)));
   }
 
   void losses() {
@@ -244,5 +261,9 @@ class Report {
 }  // namespace
 
 std::string render_report(const RunReport& run, const Screen& screen) { return Report(run, screen).text(); }
+
+std::string render_unfinished(const RunReport& run, const std::string& state, const Screen& screen) {
+  return Report(run, screen).unfinished_text(state);
+}
 
 }  // namespace tidepool

@@ -67,9 +67,15 @@ Result<void> read_line(std::string_view line, StepLog& log) {
   for (const auto& [key, most] : limits)
     if (const double d = number(o, key); d < 0 || d > most)
       return Error{ErrorKind::bad_input, fmt::format("{}: {}, {:g}, is not 0 to {:g}", where, key, d, most)};
+  const u64 number_of_step = static_cast<u64>(step->get_int64());
+  if (o.contains("eval_loss"))
+    log.evaluations.push_back({.step = number_of_step,
+                               .epoch = number(o, "epoch"),
+                               .eval_loss = number(o, "eval_loss"),
+                               .eval_seconds = number(o, "eval_runtime")});
   if (!o.contains("loss")) return {};  // an evaluation, or the end
   log.steps.push_back(
-      {.step = static_cast<u64>(step->get_int64()),
+      {.step = number_of_step,
        .epoch = number(o, "epoch"),
        .loss = number(o, "loss"),
        .grad_norm = number(o, "grad_norm"),

@@ -41,10 +41,11 @@ std::string to_json_line(const StepMetrics&);
 std::string to_json_line(const EvalMetrics&);
 std::string to_json_line(const TrainMetrics&);
 
-// What metrics.jsonl says of steps, in order. Lines that cannot be read (half a line at the end, as a kill
-// leaves it, too) are left out and counted.
+// What metrics.jsonl says of steps and evaluations, in order. Lines that cannot be read (half a line at the
+// end, as a kill leaves it, too) are left out and counted.
 struct StepLog {
   std::vector<StepMetrics> steps;
+  std::vector<EvalMetrics> evaluations;
   u64 lines = 0;
   u64 unreadable = 0;
   std::string first_fault;  // "line 7: step is missing or not as expected"; empty: none

@@ -88,6 +88,8 @@ std::string to_json(const RunReport& r) {
   o["steps"] = r.steps;
   o["resumed_from_step"] = r.resumed_from_step;
   o["tokens_per_step"] = r.tokens_per_step;
+  o["steps_per_epoch"] = r.steps_per_epoch;
+  o["tokens"] = r.tokens;
   o["tokens_per_second"] = r.tokens_per_second;
   o["train_seconds"] = r.train_seconds;
   o["step_seconds"] = r.step_seconds;
@@ -121,6 +123,8 @@ std::string to_json(const RunReport& r) {
   if (!r.stopped_early.empty()) o["stopped_early"] = r.stopped_early;
   o["losses"] = array_of(r.losses);
   o["each_step_seconds"] = array_of(r.each_step_seconds);
+  o["each_grad_norm"] = array_of(r.each_grad_norm);
+  o["each_learning_rate"] = array_of(r.each_learning_rate);
   return json_text(o, JsonStyle::pretty);
 }
 

@@ -20,17 +20,24 @@ std::map<std::string, std::string> settings_of(const Config& config, Wanted&& wa
   return settings;
 }
 
+}  // namespace
+
+std::string model_text(const ModelConfig& model) {
+  return fmt::format("{} {} x {}", name(model.family), model.layers, model.width);
+}
+
+namespace {
+
 // Before anything was measured.
 RunReport planned_report(const ModelGraph& graph, const Plan& plan) {
-  RunReport report{
-      .version = std::string(version()),
-      .commit = std::string(commit()),
-      .model = fmt::format("{} {} x {}", name(graph.config.family), graph.config.layers, graph.config.width),
-      .precision = std::string(name(plan.precision)),
-      .executor = fmt::format("cpu:{}", plan.devices),
-      .parameters = graph.parameters,
-      .state = state_bytes(plan),
-      .tokens_per_step = graph.batch.rows() * plan.micro_batches};
+  RunReport report{.version = std::string(version()),
+                   .commit = std::string(commit()),
+                   .model = model_text(graph.config),
+                   .precision = std::string(name(plan.precision)),
+                   .executor = fmt::format("cpu:{}", plan.devices),
+                   .parameters = graph.parameters,
+                   .state = state_bytes(plan),
+                   .tokens_per_step = graph.batch.rows() * plan.micro_batches};
   const auto bound = lower_bound(plan, graph);
   for (u32 l = 0; l < link_count; ++l) report.links[l].lower_bound = bound[l];
   for (u32 t = 0; t < tier_count; ++t)
@@ -77,6 +84,10 @@ void add_rates(RunReport& report, const ModelGraph& graph, u64 tokens) {
 
 }  // namespace
 
+std::map<std::string, std::string> effective_settings(const Config& config) {
+  return settings_of(config, [&](const Field& field) { return applies(field, config.model.family); });
+}
+
 std::map<std::string, std::string> numeric_settings(const Config& config) {
   std::map<std::string, std::string> settings = settings_of(config, [&](const Field& field) {
     if (field.section == "train") return true;
@@ -117,6 +128,8 @@ RunReport assemble_report(const ReportParts& parts) {
   if (parts.config.output.save) report.weights_xxh3 = fmt::format("{:016x}", parts.weights_xxh3);
   if (!parts.config.machine.gpus().empty()) report.executor = parts.config.machine.executor;
   report.resumed_from_step = parts.resumed_from;
+  report.steps_per_epoch = parts.steps_per_epoch;
+  report.tokens = parts.state.tokens;
   report.stopped_early = parts.stopped_early;
   if (report.best_step > 0 && parts.config.output.save)
     report.best_checkpoint = fmt::format("{}/checkpoint-{}", parts.config.output.dir, report.best_step);
@@ -127,8 +140,7 @@ RunReport assemble_report(const ReportParts& parts) {
   for (const GpuReadings& g : parts.gpus)
     report.gpus.push_back(
         {g.name, g.samples, g.watts_mean, g.watts_most, g.mhz_mean, g.mhz_least, g.celsius_most});
-  report.config = settings_of(parts.config,
-                              [&](const Field& field) { return applies(field, parts.config.model.family); });
+  report.config = effective_settings(parts.config);
   report.config["command"] = parts.command;
   return report;
 }

@@ -38,6 +38,7 @@ auto with_place(const Config& given, const OpenData& options, Open&& open)
   DataPlace place = data_place(config);
   TRY_ASSIGN(const std::unique_ptr<CorePool> pool, create_core_pool(config.machine.threads, Bytes{}));
   place.pool = pool.get();
+  place.use = options.use;
   StatusLine line;
   if (!options.quiet) place.progress = [&](const DataProgress& progress) { show(line, progress); };
   DataConfig data = config.data;

@@ -29,6 +29,7 @@
 #include "trainer/open_data.h"
 #include "trainer/other_sequences.h"
 #include "trainer/plan_run.h"
+#include "trainer/resume_notes.h"
 #include "trainer/run_checkpoints.h"
 #include "trainer/run_directory.h"
 #include "trainer/run_meter.h"
@@ -38,6 +39,7 @@
 #include "trainer/signals.h"
 #include "trainer/step_faults.h"
 #include "trainer/summary.h"
+#include "trainer/train_length.h"
 #include "trainer/train_source.h"
 #include "trainer/write_trace.h"
 
@@ -54,8 +56,8 @@ class Trainer final : public NextSegment, public EngineObserver {
   explicit Trainer(const TrainRequest& request)
       : request_(request),
         config_(request.config),
-        outputs_(request.config, request.quiet),
-        save_moments_(request.config.output) {}
+        outputs_(config_, request.quiet),
+        save_moments_(config_.output) {}
 
   Result<RunReport> run() {
     TRY(check_executor(config_));
@@ -82,6 +84,8 @@ class Trainer final : public NextSegment, public EngineObserver {
                                                            !config_.model_directory.empty()}));
     if (!request_.quiet) TRY(show_plan());
     for (const std::string& note : data_->notes()) outputs_.say(note);
+    if (config_.train.max_steps > 0)
+      outputs_.say(train_length_text(request_.config.train, batches_->steps_per_epoch()));
     for (const std::string& note : session_->notes()) outputs_.say(note);
     say_choice();
     TRY(checkpoints_->check_room(found ? found->state.step : 0, prediction_.forecast.step_seconds));
@@ -161,6 +165,7 @@ class Trainer final : public NextSegment, public EngineObserver {
       if (!change.empty()) outputs_.say(change);
     }
     Config described = config_;
+    described.train.max_steps = request_.config.train.max_steps;  // auto stays auto
     // Looked for again by all who read the adapters, from wherever they are.
     if (graph_.lora.on()) described.model_directory = absolute_path(config_.model_directory);
     return directory_.describe_run(to_yaml(described), plan);
@@ -174,9 +179,15 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   // --resume auto begins anew where no checkpoint has been written yet.
   Result<bool> goes_on_from_checkpoint() const {
-    if (request_.resume != "auto") return !request_.resume.empty();
-    TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(config_.output.dir));
-    return !steps.empty();
+    if (request_.resume.empty()) return false;
+    std::string path = request_.resume;
+    if (path == "auto") {
+      TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(config_.output.dir));
+      if (steps.empty()) return false;
+      path = fmt::format("{}/checkpoint-{}", config_.output.dir, steps.back());
+    }
+    TRY(CheckpointStore::check_trained_alike(path, graph_));
+    return true;
   }
 
   Result<void> find_data(bool goes_on) {
@@ -186,6 +197,7 @@ class Trainer final : public NextSegment, public EngineObserver {
                    "train.early_stopping_patience: the data is too small to hold some of it out; name "
                    "data.validation, or set it to 0"};
     batches_ = std::make_unique<BatchSource>(*data_, graph_.batch, micro_batches_per_step(config_));
+    TRY_ASSIGN(config_.train.max_steps, steps_to_train(config_.train, batches_->steps_per_epoch()));
     TRY_ASSIGN(LearningRate rate, make_learning_rate(config_.train));
     learning_rate_ = std::move(rate);
     return {};
@@ -231,8 +243,7 @@ class Trainer final : public NextSegment, public EngineObserver {
           fmt::format("{}: trainer_state.json {} a loss_scale, and train.precision is {}: resume in the "
                       "precision of the checkpoint",
                       found.path, fp16() ? "has not" : "has", name(config_.train.precision))};
-    for (const std::string& line : changed_settings(found.state, numeric_settings(config_)))
-      outputs_.say("changed since the checkpoint: " + line);
+    for (const std::string& note : resume_notes(found.state, config_)) outputs_.say(note);
     const u64 seed = state_.seed;
     state_ = found.state;
     state_.seed = seed;
@@ -258,7 +269,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     engine_ = Engine::create(session_->plan(), session_->executor(), {.watchdog = watchdog()});
     state_.losses.reserve(steps_expected());
     watch_gpus();
-    return outputs_.open(session_->plan(), state_.step);
+    return outputs_.open(session_->plan(), state_.step, batches_->epoch(config_.train.max_steps));
   }
 
   // So that a steady step takes no memory; a run of more steps than this grows its records now and then.
@@ -339,6 +350,7 @@ class Trainer final : public NextSegment, public EngineObserver {
                               .train_tokens_per_second = static_cast<double>(tokens) / took,
                               .step_seconds = took,
                               .loss_scale = loss_scale_of(result)};
+    meter_->record(metrics.grad_norm, metrics.learning_rate);
     outputs_.step(metrics);
     if (fp16()) {
       follow_loss_scale(step, result);
@@ -459,6 +471,7 @@ class Trainer final : public NextSegment, public EngineObserver {
                          .prediction = prediction_,
                          .state = state_,
                          .tokens = state_.tokens - earlier_tokens_,
+                         .steps_per_epoch = batches_->steps_per_epoch(),
                          .resumed_from = resumed_from_,
                          .stopped_early = stopped_early_,
                          .weights_xxh3 = checkpoints_->last().weights_xxh3,
@@ -494,7 +507,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   }
 
   const TrainRequest& request_;
-  const Config& config_;
+  Config config_;  // the request's, with steps in the place of epochs once the data is known
   RunOutputs outputs_;
   ModelGraph graph_;
   RunPlan chosen_;  // its plan moves into the session

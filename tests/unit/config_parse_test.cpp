@@ -52,7 +52,7 @@ TEST(ConfigParse, UnknownKeyNamesTheNearest) {
   EXPECT_EQ(fault_of(with("train:\n  lerning_rate: 1\n")),
             "c.yaml:4: unknown key 'lerning_rate' in section 'train'; did you mean 'learning_rate'?");
   EXPECT_THAT(fault_of(with("train:\n  save_steps: 1\n")), HasSubstr("belongs in section 'output'"));
-  EXPECT_THAT(fault_of(with("train:\n  num_train_epochs: 1\n")), HasSubstr("set train.max_steps"));
+  EXPECT_THAT(fault_of(with("train:\n  max_iters: 1\n")), HasSubstr("set train.max_steps"));
   EXPECT_THAT(fault_of(with("trian: {}\n")),
               HasSubstr("c.yaml:3: unknown section 'trian'; did you mean 'train'?"));
   EXPECT_THAT(fault_of(with("max_steps: 3\n")), HasSubstr("put it under 'train:'"));
@@ -82,7 +82,7 @@ TEST(ConfigParse, KeysOfOthersNameOurs) {
                           {"min_lr", "train", "min_lr_rate"},
                           {"max_iters", "train", "max_steps"},
                           {"warmup_iters", "train", "warmup_steps"},
-                          {"epochs", "train", "max_steps"},
+                          {"epochs", "train", "num_train_epochs"},
                           {"lr_scheduler", "train", "lr_scheduler_type"},
                           {"max_length", "train", "sequence_length"},
                           {"log_interval", "output", "logging_steps"},
@@ -94,7 +94,7 @@ TEST(ConfigParse, KeysOfOthersNameOurs) {
                           {"train_on_inputs", "data", "loss"},
                           {"assistant_only_loss", "data", "loss"},
                           {"completion_only_loss", "data", "loss"},
-                          {"num_epochs", "train", "max_steps"},
+                          {"num_epochs", "train", "num_train_epochs"},
                           {"max_seq_length", "train", "sequence_length"},
                           {"sequence_len", "train", "sequence_length"},
                           {"rank", "lora", "r"},

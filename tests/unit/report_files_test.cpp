@@ -27,6 +27,8 @@ RunReport some_report() {
   r.best_step = 3, r.best_eval_step = 3, r.best_eval_loss = 1.0 / 3, r.best_checkpoint = "run/checkpoint-3",
   r.stopped_early = "why";
   r.train_seconds = 9, r.tokens_per_second = 85.3, r.step_seconds = 3, r.predicted_step_seconds = 2.9;
+  r.steps_per_epoch = 2, r.tokens = 768, r.each_grad_norm = {1.5, 2, 1},
+  r.each_learning_rate = {0, 1e-3, 5e-4};
   r.each_step_seconds = {2.9, 3, 3.1}, r.flops_per_second = 1e9, r.peak_flops_per_second = 2e9;
   for (u32 i = 0; i < link_count; ++i) r.links[i] = {Bytes{10 + i}, Bytes{20 + i}, Bytes{5 + i}};
   for (u32 i = 0; i < tier_count; ++i) r.tiers[i] = {Bytes{~u64{0}}, Bytes{20 + i}, Bytes{5 + i}};
