@@ -109,9 +109,9 @@ Result<std::vector<std::string>> load_weights(const std::string& directory, cons
     }
   }
   const Kind master = graph.precision == Precision::fp16 ? Kind::master : Kind::master_low;
-  WeightReader reader(std::move(sources), graph.precision);
+  TRY_ASSIGN(const auto reader, WeightReader::create(std::move(sources), graph.precision));
   while (true) {
-    TRY_ASSIGN(const WeightPiece* piece, reader.next());
+    TRY_ASSIGN(const WeightPiece* piece, reader->next());
     if (piece == nullptr) break;
     TRY(writer.write(piece->window, Kind::param, piece->begin, piece->param));
     if (!piece->master.empty()) TRY(writer.write(piece->window, master, piece->begin, piece->master));

@@ -2,15 +2,16 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstdlib>
 
 #include "checkpoint/convert.h"
 #include "checkpoint/split.h"
-#include "tidepool/check.h"
+#include "process/limits.h"
+#include "process/start_thread.h"
 #include "tidepool/read_file.h"
 
 namespace tidepool {
@@ -52,15 +53,27 @@ WeightReader::WeightReader(std::vector<WeightSource> sources, Precision of_state
     if (tensor->bytes() >= direct_bytes_min && !direct_.contains(file))
       direct_.emplace(file, Fd(::open(file->path().c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT)));
   }
+}
+
+Result<std::unique_ptr<WeightReader>> WeightReader::create(std::vector<WeightSource> sources,
+                                                           Precision of_state) {
+  std::unique_ptr<WeightReader> reader(new WeightReader(std::move(sources), of_state));
+  TRY(reader->start());
+  return reader;
+}
+
+Result<void> WeightReader::start() {
   buffers_.resize(std::min<u64>(buffers_max, parts_.size()));
   for (Buffer& buffer : buffers_) {
     buffer.memory = {static_cast<std::byte*>(std::aligned_alloc(page, buffer_bytes)), std::free};
-    CHECK(buffer.memory != nullptr);
+    if (buffer.memory == nullptr)
+      return no_memory("weights that are read ahead", Bytes{buffer_bytes}, ENOMEM, "lower memory.host");
   }
   for (u32 i = 0; i < std::min<u64>(threads_max, parts_.size()); ++i) {
-    threads_.emplace_back([this] { serve(); });
-    pthread_setname_np(threads_.back().native_handle(), "tp-weights");
+    TRY_ASSIGN(std::thread thread, start_thread("tp-weights", [this] { serve(); }));
+    threads_.push_back(std::move(thread));
   }
+  return {};
 }
 
 WeightReader::~WeightReader() {

@@ -35,8 +35,8 @@ struct WeightPiece {
 // Pieces come in the order of `sources`. One thread takes them.
 class WeightReader {
  public:
-  // REQUIRES: what `sources` point to outlives this.
-  WeightReader(std::vector<WeightSource> sources, Precision of_state);
+  // Errors: ErrorKind::does_not_fit. REQUIRES: what `sources` point to outlives the reader.
+  static Result<std::unique_ptr<WeightReader>> create(std::vector<WeightSource> sources, Precision of_state);
   ~WeightReader();
   WeightReader(const WeightReader&) = delete;
 
@@ -58,6 +58,8 @@ class WeightReader {
     WeightPiece piece;
   };
 
+  WeightReader(std::vector<WeightSource> sources, Precision of_state);
+  Result<void> start();
   void serve();
   Result<void> fill(const Part&, Buffer&) const;
   Result<std::span<std::byte>> read(const SafetensorsModel::Location&, u64 begin, u64 bytes, Buffer&) const;

@@ -264,7 +264,8 @@ Result<Prediction> predict_step(Session& session) {
   machine.device.flops_per_s.fill(block_flops(session.graph(), out.blocks));
   TRY_ASSIGN(out.peak_flops_per_s, measure_peak(session));
   // A lane's thread is woken for every op.
-  machine.device.op_overhead = Nanos{static_cast<u64>(wake_up_seconds() * 1e9)};
+  TRY_ASSIGN(const double wake_up, wake_up_seconds());
+  machine.device.op_overhead = Nanos{static_cast<u64>(wake_up * 1e9)};
   TRY_ASSIGN(machine.device.memory_bytes_per_s, measure_memory(session));
   TRY_ASSIGN(machine.copies, measure_copies(session));
   const double copy = machine.copies.h2d_bytes_per_s;
