@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "report/carried_text.h"
 #include "report/drive_life.h"
 #include "report/terminal.h"
 #include "report/units.h"
@@ -53,10 +54,7 @@ class Report {
     std::string text =
         fmt::format("{} step{} in {}{}{} tokens/s", run_.steps, run_.steps == 1 ? "" : "s",
                     seconds_text(run_.train_seconds), dot(), count_text(run_.tokens_per_second));
-    if (run_.peak_flops_per_second > 0) {
-      text += fmt::format("{}{} of peak", dot(),
-                          percent_text(run_.flops_per_second / run_.peak_flops_per_second));
-    }
+    if (const std::string share = share_of_peak_text(run_); !share.empty()) text += dot() + share;
     if (run_.resumed_from_step > 0)
       text += fmt::format("{}resumed from step {}", dot(), run_.resumed_from_step);
     line("");
@@ -138,8 +136,11 @@ class Report {
         fmt::format("mean with the last update {}",
                     seconds_text(run_.train_seconds / static_cast<double>(run_.steps)))};
     if (run_.predicted_step_seconds > 0)
-      items.push_back(fmt::format("predicted {}", seconds_text(run_.predicted_step_seconds)));
+      items.push_back("predicted " +
+                      seconds_range_text(run_.predicted_step_seconds, run_.predicted_step_range));
     dim_items(std::move(items), dot());
+    for (const std::string& note : measurement_notes(run_))
+      for (const std::string& l : wrap_words(note, page_columns(screen_) - 3, 0)) line("  " + l);
   }
 
   void phases() {

@@ -163,11 +163,17 @@ RunReport read_fields(const Object& o) {
   r.tokens_per_second = o.rate("tokens_per_second");
   r.step_seconds = o.seconds("step_seconds");
   r.predicted_step_seconds = o.seconds("predicted_step_seconds");
+  if (o.has("predicted_step_seconds_least"))
+    r.predicted_step_range = {o.seconds("predicted_step_seconds_least"),
+                              o.seconds("predicted_step_seconds_most")};
   r.each_step_seconds = o.numbers("each_step_seconds", seconds_most);
   if (o.has("each_grad_norm")) r.each_grad_norm = o.numbers("each_grad_norm", norm_most);
   if (o.has("each_learning_rate")) r.each_learning_rate = o.numbers("each_learning_rate", rate_most);
   r.flops_per_second = o.rate("flops_per_second");
   r.peak_flops_per_second = o.rate("peak_flops_per_second");
+  if (o.has("peak_flops_per_second_least"))
+    r.peak_range = {o.rate("peak_flops_per_second_least"), o.rate("peak_flops_per_second_most")};
+  if (o.has("speed_at_end")) r.speed_at_end = o.rate("speed_at_end");
   for (u32 i = 0; i < link_count; ++i) {
     const Object link = o.object("links").object(name(static_cast<LinkKind>(i)));
     r.links[i] = {link.bytes("planned_bytes"), link.bytes("measured_bytes"), link.bytes("lower_bound_bytes"),

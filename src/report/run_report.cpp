@@ -94,8 +94,13 @@ std::string to_json(const RunReport& r) {
   o["train_seconds"] = r.train_seconds;
   o["step_seconds"] = r.step_seconds;
   o["predicted_step_seconds"] = r.predicted_step_seconds;
+  o["predicted_step_seconds_least"] = r.predicted_step_range.least;
+  o["predicted_step_seconds_most"] = r.predicted_step_range.most;
   o["flops_per_second"] = r.flops_per_second;
   o["peak_flops_per_second"] = r.peak_flops_per_second;
+  o["peak_flops_per_second_least"] = r.peak_range.least;
+  o["peak_flops_per_second_most"] = r.peak_range.most;
+  o["speed_at_end"] = r.speed_at_end;
   o["binds"] = r.binds;
   o["links"] = links_of(r);
   if (r.comm)

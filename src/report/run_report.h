@@ -11,6 +11,7 @@
 
 #include "tidepool/plan.h"
 #include "tidepool/result.h"
+#include "tidepool/spread.h"
 
 namespace tidepool {
 
@@ -97,10 +98,13 @@ struct RunReport {
   double tokens_per_second = 0;
   double step_seconds = 0;            // median
   double predicted_step_seconds = 0;  // 0: not predicted
+  Spread predicted_step_range;        // by the rounds of measurements before the first step
   std::vector<double> each_step_seconds;
   std::vector<double> each_grad_norm, each_learning_rate;  // as many; none in an older report.json
   double flops_per_second = 0;                             // achieved
-  double peak_flops_per_second = 0;                        // measured on this machine; 0: not measured
+  double peak_flops_per_second = 0;  // measured on this machine before the first step; 0: not measured
+  Spread peak_range;                 // of that, measured again after the last step
+  double speed_at_end = 0;           // of the peak: after the last step by before the first; 0: not measured
 
   std::array<LinkUse, link_count> links{};
   std::optional<CommUse> comm;  // several devices

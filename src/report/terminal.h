@@ -61,6 +61,7 @@ struct PlanSummary {
   std::array<LinkSummary, link_count> links{};
   double compute_seconds = 0;         // predicted, per step; 0: not predicted
   double predicted_step_seconds = 0;  // 0: not predicted
+  Spread predicted_step_range;        // by the rounds of measurements that it was predicted with
   std::string binds;                  // "disk_write"; empty: not known
   std::vector<std::string> notes;     // one line each: "checkpoints: 2 x 1.3 GiB in runs/a"
 };

@@ -45,12 +45,16 @@ RunReport planned_report(const ModelGraph& graph, const Plan& plan) {
   return report;
 }
 
-void add_prediction(RunReport& report, const Prediction& prediction) {
+void add_prediction(RunReport& report, const Prediction& prediction, double peak_at_end) {
   if (prediction.blocks.empty()) return;  // nothing was measured
-  report.peak_flops_per_second = prediction.machine.device.flops_per_s[static_cast<u32>(MathType::fp32)];
   report.predicted_step_seconds = prediction.forecast.step_seconds;
   report.binds = prediction.forecast.binds;
+  report.predicted_step_range = prediction.step_seconds;
   report.peak_flops_per_second = prediction.peak_flops_per_s;
+  report.peak_range = prediction.peak_range;
+  report.peak_range.add(peak_at_end);
+  if (peak_at_end > 0 && prediction.peak_flops_per_s > 0)
+    report.speed_at_end = peak_at_end / prediction.peak_flops_per_s;
 }
 
 void add_phases(RunReport& report, const ReportParts& parts) {
@@ -121,7 +125,7 @@ RunReport assemble_report(const ReportParts& parts) {
   // Taken for the whole run, beside the frames that the meter sees: as in the plan.
   report.tiers[static_cast<u32>(Tier::host)].measured_peak += host_reserved();
   report.tiers[static_cast<u32>(Tier::device)].measured_peak += device_reserved(parts.config);
-  add_prediction(report, parts.prediction);
+  add_prediction(report, parts.prediction, parts.peak_at_end);
   add_phases(report, parts);
   add_losses(report, parts.state);
   add_rates(report, parts.session.graph(), parts.tokens);

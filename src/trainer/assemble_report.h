@@ -20,6 +20,7 @@ struct ReportParts {
   Session& session;
   const RunMeter& meter;
   const Prediction& prediction;
+  double peak_at_end = 0;  // measured again after the last step; 0: not measured
   const TrainerState& state;
   u64 tokens = 0;  // that this process trained on, prompts with them, padding without
   u64 steps_per_epoch = 0;

@@ -1,7 +1,6 @@
 #include "trainer/run_meter.h"
 
-#include <sys/resource.h>
-
+#include "process/limits.h"
 #include "tidepool/median.h"
 
 namespace tidepool {
@@ -79,9 +78,7 @@ void RunMeter::fill(RunReport& report) const {
   const PhaseProfile total = profile_.total();
   for (u32 c = 0; c < cause_count; ++c)
     report.exposed.push_back({std::string(name(static_cast<Cause>(c))), seconds(total.exposed[c])});
-  struct rusage usage {};
-  getrusage(RUSAGE_SELF, &usage);
-  report.rss_peak = Bytes{static_cast<u64>(usage.ru_maxrss) * kib};
+  report.rss_peak = process_peak();
 }
 
 }  // namespace tidepool

@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 #include "machine/cpu_name.h"
 #include "machine/gpu_sampler.h"
+#include "process/limits.h"
 #include "report/units.h"
 #include "text/path_text.h"
 #include "tidepool/check.h"
@@ -26,6 +27,7 @@
 #include "trainer/first_weights.h"
 #include "trainer/kept_model.h"
 #include "trainer/leave_now.h"
+#include "trainer/measure_peak.h"
 #include "trainer/open_data.h"
 #include "trainer/other_sequences.h"
 #include "trainer/plan_run.h"
@@ -457,18 +459,37 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   // ---- the end -------------------------------------------------------------------------------------------
 
+  // The arenas hold nothing that anyone still needs. 0: nothing was predicted that could be compared.
+  double peak_at_end() {
+    if (prediction_.blocks.empty()) return 0;
+    const Result<double> peak = measure_peak(*session_);
+    return peak ? *peak : 0;
+  }
+
+  // Writing the reports takes memory too, on a small run more than training: the size that they tell is that
+  // of the process with all of it. A second writing takes no more than the first.
+  Result<void> tell_process_size(RunReport& report) {
+    const Bytes size = process_peak();
+    if (size <= report.rss_peak) return {};
+    report.rss_peak = size;
+    TRY(write_report(config_.output.dir, report));
+    outputs_.page();
+    return {};
+  }
+
   Result<RunReport> finish() {
     if (const auto moved = directory_.moved()) return save_moved(*moved);
     if (checkpoints_->last_step() != issued_) TRY(save_last());
     StopSignals::say_instead(
         {.first = "\ntidepool: the run is over, and ends by itself; again to stop at once\n",
          .second = "\ntidepool: stopped at once, after the last step\n"});
-    const RunReport report =
+    RunReport report =
         assemble_report({.config = config_,
                          .command = request_.command,
                          .session = *session_,
                          .meter = *meter_,
                          .prediction = prediction_,
+                         .peak_at_end = peak_at_end(),
                          .state = state_,
                          .tokens = state_.tokens - earlier_tokens_,
                          .steps_per_epoch = batches_->steps_per_epoch(),
@@ -483,8 +504,9 @@ class Trainer final : public NextSegment, public EngineObserver {
     const Result<void> written =
         write_traces(config_.output.dir, config_.output.trace, session_->plan(), graph_, traced);
     outputs_.page();
+    const Result<void> retold = reported ? tell_process_size(report) : reported;
     outputs_.show(report);  // all files are there before anything can go wrong with a screen
-    for (const Result<void>& file : {reported, written})
+    for (const Result<void>& file : {retold, written})
       if (!file) lacks_a_file(file.error());
     if (interrupted_ && !checkpoints_->last_step())
       return Error{ErrorKind::interrupted,
