@@ -12,6 +12,7 @@
 #include "cli/plan_arguments.h"
 #include "cli/tokenize_config.h"
 #include "config/schema.h"
+#include "report/print_text.h"
 #include "text/value_text.h"
 #include "trainer/session.h"
 
@@ -21,7 +22,7 @@ namespace {
 
 Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
 
-void print(std::string_view text) { fmt::print("{}", text); }  // throws where nothing can be written
+void print(std::string_view text) { print_text("{}", text); }  // throws where nothing can be written
 
 // CONFIG.yaml [key=value ...]
 Result<Config> config_of(const std::vector<std::string>& words, KeptModel kept = KeptModel::unread) {

@@ -7,6 +7,7 @@
 #include "checkpoint/lora_merge.h"
 #include "cli/commands.h"
 #include "io/file_system.h"
+#include "report/print_text.h"
 #include "report/status_line.h"
 #include "report/units.h"
 #include "trainer/export_source.h"
@@ -57,7 +58,7 @@ Result<void> write(const ModelExport& model, const std::string& out) {
 
 Result<void> export_model(const ExportArguments& arguments) {
   TRY_ASSIGN(const ExportSource source, find_export_source(arguments.source, arguments.base));
-  for (const std::string& note : source.notes) fmt::print(stderr, "{}\n", note);
+  for (const std::string& note : source.notes) print_text(stderr, "{}\n", note);
   std::unique_ptr<AdapterMerge> merge;
   if (!source.adapter.empty()) {
     TRY_ASSIGN(merge, AdapterMerge::open(source.adapter, source.directory));
@@ -73,7 +74,7 @@ Result<void> export_model(const ExportArguments& arguments) {
   if (!written && written.error().kind == ErrorKind::interrupted)
     StopSignals::end_as_asked("tidepool: stopped; nothing was written\n");
   TRY(written);
-  fmt::print("wrote {}: {} in {} file{} of weights, {}\n", arguments.out, bytes_text(model->bytes()),
+  print_text("wrote {}: {} in {} file{} of weights, {}\n", arguments.out, bytes_text(model->bytes()),
              model->shards().size(), model->shards().size() == 1 ? "" : "s",
              seconds_text(seconds_since(begin)));
   return {};

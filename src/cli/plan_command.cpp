@@ -16,6 +16,7 @@
 #include "planner/lower_bound.h"
 #include "report/drive_life.h"
 #include "report/outlook_text.h"
+#include "report/print_text.h"
 #include "report/status_line.h"
 #include "report/terminal.h"
 #include "report/units.h"
@@ -120,12 +121,12 @@ Result<void> print_what_if(const Planned& p) {
   };
   TRY_ASSIGN(const std::vector<WhatIf> all, what_if(p.plan, p.graph, p.options, *p.machine, tried));
   status.clear();
-  fmt::print("\n What if\n");
+  print_text("\n What if\n");
   for (const WhatIf& w : all) {
     if (w.step_seconds == 0)
-      fmt::print("  {:<20}{:>10}\n", w.change, "does not fit");
+      print_text("  {:<20}{:>10}\n", w.change, "does not fit");
     else
-      fmt::print("  {:<20}{:>10}   {:>+6.1f}% tokens/s   {}\n", w.change, seconds_text(w.step_seconds),
+      print_text("  {:<20}{:>10}   {:>+6.1f}% tokens/s   {}\n", w.change, seconds_text(w.step_seconds),
                  gain_percent(p.forecast->step_seconds / w.step_seconds), binds_text(w.binds));
   }
   return {};
@@ -179,24 +180,24 @@ Result<void> plan(const PlanArguments& given) {
   TRY(resolve_executor(arguments.config));
   if (arguments.largest) return print_largest(arguments, machine);
   Result<Planned> made = make(arguments, machine);
-  if (!made && arguments.json) fmt::print("{}", refusal_json(made.error()));
+  if (!made && arguments.json) print_text("{}", refusal_json(made.error()));
   TRY_ASSIGN(const Planned p, std::move(made));
   if (!arguments.explain.empty()) {
     TRY_ASSIGN(const std::string text,
                explain({.plan = p.plan, .graph = p.graph, .home = p.options.home},
                        arguments.segment.empty() ? "body" : arguments.segment, arguments.explain));
-    fmt::print("{}", wrap_lines(text, std::min(detect_screen(1).columns, 80u)));
+    print_text("{}", wrap_lines(text, std::min(detect_screen(1).columns, 80u)));
     return {};
   }
   if (arguments.json) {
     boost::json::object out = json_of(p, arguments.tokens);
     if (const std::optional<u64> epoch = steps_per_epoch_at_hand(arguments.config, p.graph))
       out["steps_per_epoch"] = *epoch;
-    fmt::print("{}", json_text(out, JsonStyle::pretty));
+    print_text("{}", json_text(out, JsonStyle::pretty));
     return {};
   }
   if (arguments.text) {
-    fmt::print("{}", plan_text(arguments.config, p.plan));
+    print_text("{}", plan_text(arguments.config, p.plan));
     return {};
   }
   const Screen screen = detect_screen(1);
@@ -206,11 +207,11 @@ Result<void> plan(const PlanArguments& given) {
                                    .machine = p.machine ? &*p.machine : nullptr});
   if (const std::optional<u64> epoch = steps_per_epoch_at_hand(arguments.config, p.graph))
     summary.notes.push_back(train_length_text(arguments.config.train, *epoch));
-  fmt::print("{}", render_plan(summary, screen));
+  print_text("{}", render_plan(summary, screen));
   if (!p.forecast) return {};
   const Outlook o = outlook({p.plan, p.graph, *p.machine, *p.forecast, arguments.tokens});
-  fmt::print("{}", render_outlook(p.machine->name, rows_of(p, o, arguments.tokens), screen));
-  if (arguments.gantt) fmt::print("{}", render_gantt(lanes_of(p), p.forecast->step_seconds, screen));
+  print_text("{}", render_outlook(p.machine->name, rows_of(p, o, arguments.tokens), screen));
+  if (arguments.gantt) print_text("{}", render_gantt(lanes_of(p), p.forecast->step_seconds, screen));
   if (arguments.what_if) TRY(print_what_if(p));
   return {};
 }

@@ -14,6 +14,7 @@
 #include "cli/measured_choice.h"
 #include "cli/probe_text.h"
 #include "probe/probe.h"
+#include "report/print_text.h"
 #include "report/status_line.h"
 #include "report/units.h"
 #include "tidepool/read_file.h"
@@ -91,11 +92,11 @@ Result<void> probe(const ProbeArguments& arguments) {
   if (!result) return result.error();
   result->machine.name = fs::path(arguments.output).stem().string();
   TRY(replace_file(arguments.output, probe_yaml(*result, arguments.disk_dir), FileUse::other));
-  fmt::print(stderr, "{}{}", choice.note, result->notes);
+  print_text(stderr, "{}{}", choice.note, result->notes);
   if (arguments.json) {
-    fmt::print("{}", probe_json(*result, arguments.disk_dir));
+    print_text("{}", probe_json(*result, arguments.disk_dir));
   } else {
-    fmt::print("{}\nWrote {} in {}.\n", probe_table(*result), arguments.output,
+    print_text("{}\nWrote {} in {}.\n", probe_table(*result), arguments.output,
                seconds_text(result->seconds));
   }
   return {};

@@ -13,6 +13,7 @@
 #include "config/hf_config.h"
 #include "report/error_text.h"
 #include "report/html_report.h"
+#include "report/print_text.h"
 #include "report/terminal.h"
 #include "tidepool/read_file.h"
 #include "trainer/run_directory.h"
@@ -90,18 +91,18 @@ Result<void> report(const ReportArguments& arguments) {
   TRY(check_page(path));
   const Screen screen = detect_screen(1);
   if (!runs[0].unfinished.empty()) {
-    fmt::print("{}\n{}", runs[0].name, render_unfinished(runs[0].report, runs[0].unfinished, screen));
+    print_text("{}\n{}", runs[0].name, render_unfinished(runs[0].report, runs[0].unfinished, screen));
   } else if (runs.size() == 1) {
-    fmt::print("{}\n{}", runs[0].name, render_report(runs[0].report, screen));
+    print_text("{}\n{}", runs[0].name, render_report(runs[0].report, screen));
   } else {
-    fmt::print("{}",
+    print_text("{}",
                render_comparison({runs[0].name, runs[0].report}, {runs[1].name, runs[1].report}, screen));
   }
   TRY(write_html(path, runs));
-  fmt::print("\n The page: {}\n", path);
+  print_text("\n The page: {}\n", path);
   for (const RunFiles& run : runs)
     for (const std::string& warning : run.warnings)
-      fmt::print(stderr, "{}\n", error_text(warning, detect_screen(STDERR_FILENO)));
+      print_text(stderr, "{}\n", error_text(warning, detect_screen(STDERR_FILENO)));
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "report/print_text.h"
 #include "report/terminal.h"
 #include "report/units.h"
 
@@ -132,7 +133,7 @@ void Progress::step(const StepLine& line, double now_seconds) {
   state_.eta_seconds =
       done > 0 ? (now_seconds - options_.now_seconds) / done * std::max(0.0, left) : std::nan("");
   if (!screen_.tty) {
-    if (logged(line.step)) put(progress_line(state_) + "\n");
+    if (logged(line.step)) put(text_to_show(progress_line(state_)) + "\n");
     return;
   }
   // Steps of a millisecond have a line each, but must not turn into a thousand pictures a second: their lines
@@ -140,7 +141,7 @@ void Progress::step(const StepLine& line, double now_seconds) {
   bool now = line.step >= options_.total_steps || now_seconds - drawn_at_ >= redraw_seconds_min;
   if (logged(line.step)) {
     renew_size(screen_, fileno(out_));
-    due_ += progress_line(state_, screen_) + "\n";
+    due_ += text_to_show(progress_line(state_, screen_)) + "\n";
     now = now || now_seconds - logged_at_ >= redraw_seconds_min;
     logged_at_ = now_seconds;
   }
@@ -159,7 +160,7 @@ void Progress::live(const LiveState& live, double now_seconds) {
 void Progress::note(const std::string& line) {
   const bool was_visible = visible_;
   clear();
-  put(line + "\n");
+  put(text_to_show(line) + "\n");
   if (was_visible) draw();
 }
 
@@ -173,6 +174,7 @@ void Progress::draw() {
   for (std::string& line : live_lines(live_, screen_)) lines.push_back(std::move(line));
   // One row stays free: a picture that scrolled its own first line away could not be taken back.
   lines.resize(std::clamp<std::size_t>(screen_.rows - 1, 1, lines.size()));
+  for (std::string& line : lines) line = text_to_show(line);
   // In one piece: half a picture would flicker.
   std::string picture;
   if (!due_.empty()) picture = std::string(erase_lines) + std::exchange(due_, {});

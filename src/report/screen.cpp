@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "report/print_text.h"
+
 namespace tidepool {
 namespace {
 
@@ -79,7 +81,10 @@ std::string paint(const Screen& screen, Ink ink, std::string_view text) {
   constexpr std::array<std::string_view, 9> codes = {"", "1", "2", "31", "32", "33", "34", "35", "36"};
   const std::string_view code = codes[static_cast<u32>(ink)];
   if (!screen.color || code.empty() || text.empty()) return std::string(text);
-  return std::string("\x1b[").append(code).append("m").append(text).append("\x1b[0m");
+  const auto sequence = [](std::string_view number) {
+    return fmt::format("\x1b[{};{}m", number, control_mark());
+  };
+  return sequence(code).append(text).append(sequence("0"));
 }
 
 u32 display_width(std::string_view text) {

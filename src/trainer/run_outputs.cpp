@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "report/html_report.h"
+#include "report/print_text.h"
 #include "trainer/run_meter.h"
 #include "trainer/signals.h"
 
@@ -30,9 +31,9 @@ void RunOutputs::say(const std::string& line) {
   print(line + "\n");
 }
 
-// Not fmt::print, which throws where nothing can be written: the run and its files go on.
+// Not print_text, which throws where nothing can be written: the run and its files go on.
 void RunOutputs::print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
+  try_print_text(stdout, text);
   std::fflush(stdout);
   watch_output();
 }
@@ -40,7 +41,7 @@ void RunOutputs::print(const std::string& text) {
 void RunOutputs::watch_output() {
   if (output_lost_ || std::ferror(stdout) == 0) return;
   output_lost_ = true;
-  fmt::print(stderr, "tidepool: standard output takes no more: training goes on, and {} gets all files\n",
+  print_text(stderr, "tidepool: standard output takes no more: training goes on, and {} gets all files\n",
              config_.output.dir);
 }
 
