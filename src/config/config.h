@@ -20,6 +20,8 @@ enum class DataFormat : u8 { automatic, text, llmc, nanogpt, npy, jsonl };
 inline constexpr std::array<std::string_view, 7> record_kinds = {
     "auto", "text", "messages", "sharegpt", "alpaca", "completion", "tokens"};
 inline constexpr std::array<std::string_view, 3> loss_kinds = {"answers", "last_answer", "all"};
+// What data.on_bad_record may be.
+inline constexpr std::array<std::string_view, 2> bad_record_ways = {"error", "skip"};
 
 struct DataConfig {
   std::vector<std::string> train;  // files, directories, globs
@@ -30,7 +32,8 @@ struct DataConfig {
   bool shuffle = true;
   // Of documents: JSONL, and text where there is a tokenizer.
   std::vector<double> weights;  // by entry of `train`, which then are sources of their own; empty: one source
-  std::string records = "auto";  // one of record_kinds
+  std::string records = "auto";         // one of record_kinds
+  std::string on_bad_record = "error";  // one of bad_record_ways
   std::string tokenizer;  // a tokenizer.json, or a directory with one; empty: the model directory's, or bytes
   std::string chat_template;                         // a file, or chatml; empty: the model directory's
   std::vector<std::string> chat_template_arguments;  // "name=value"

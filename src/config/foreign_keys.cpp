@@ -168,6 +168,7 @@ constexpr std::array advices = std::to_array<Instead>({
     {"rank", "set lora.r"},
     {"lora_r", "set lora.r"},
     {"lora_rank", "set lora.r"},
+    {"skip_invalid", "set data.on_bad_record: skip"},
     {"logging_dir", "set output.dir"},
     {"out_dir", "set output.dir"},
     {"resume_from_checkpoint", "use the option --resume"},

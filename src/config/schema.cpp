@@ -94,6 +94,12 @@ const std::array other_fields = std::to_array<Field>({
      .help = "What the lines of JSONL are; auto looks at the first one of each source",
      .choices = Names(record_kinds)},
     {.section = "data",
+     .key = "on_bad_record",
+     .ref = REF(data.on_bad_record),
+     .help = "A line of JSONL that cannot be learned from: error ends the run before its first step, skip "
+             "leaves it out, counts it and names the first few",
+     .choices = Names(bad_record_ways)},
+    {.section = "data",
      .key = "tokenizer",
      .ref = REF(data.tokenizer),
      .help = "A tokenizer.json, or a directory with one; empty is the model directory's, and without one a "

@@ -21,6 +21,7 @@ struct CacheRequest {
   const TextEncoder& text;
   const ChatTemplate* chat = nullptr;
   EncoderSettings settings;
+  OnBadRecord on_bad = OnBadRecord::error;
   std::string identity;  // of tokenizer and settings: what else the tokens follow from
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 
@@ -41,6 +42,21 @@ class About {
     if (v == nullptr || !v->is_int64() || v->get_int64() < 0)
       return damaged(file_, directory_, fmt::format("\"{}\" is no count", key));
     return static_cast<u64>(v->get_int64());
+  }
+  // None is said where none was left out.
+  Result<BadRecords> bad_records() const {
+    BadRecords out;
+    if (!object_.contains("bad_records")) return out;
+    TRY_ASSIGN(out.count, number("bad_records"));
+    const json::value* first = object_.if_contains("first_bad_records");
+    if (first == nullptr || !first->is_array() || first->get_array().size() > BadRecords::named_max)
+      return damaged(file_, directory_, "\"first_bad_records\" is no list of messages");
+    for (const json::value& message : first->get_array()) {
+      if (!message.is_string())
+        return damaged(file_, directory_, "\"first_bad_records\" is no list of messages");
+      out.first.emplace_back(std::string_view(message.get_string()));
+    }
+    return out;
   }
   Result<std::string> text(std::string_view key) const {
     const json::value* v = object_.if_contains(key);
@@ -102,6 +118,7 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open(const std::string& director
   TRY_ASSIGN(out->counts_.tokens, about.number("tokens"));
   TRY_ASSIGN(out->counts_.learned, about.number("learned"));
   TRY_ASSIGN(out->counts_.without_loss, about.number("without_loss"));
+  TRY_ASSIGN(out->bad_, about.bad_records());
   TRY_ASSIGN(out->content_, about.text("xxh3"));
   if (out->counts_.tokens > (u64{1} << 50) || out->counts_.documents > out->counts_.tokens)
     return damaged(path, directory, "its counts cannot be");

@@ -5,7 +5,8 @@
 // documents.bin: two u64 each: where in tokens.bin a document ends, in tokens, and how many tokens up to
 // there are predicted (a document's first token never is: nothing stands before it).
 //
-// about.json: what it was made of, counts, and checksums (XXH3) of the two, tokens.bin's first: written last.
+// about.json: what it was made of, counts, records that were left out, and checksums (XXH3) of the two,
+// tokens.bin's first: written last.
 //
 // It is written under another name, KEY.unfinished-RANDOM, and renamed, so that it is there whole or not at
 // all. Its tokens.bin is locked (flock) as long as somebody writes it: what can be locked is nobody's any
@@ -17,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "data/bad_records.h"
 #include "io/sudden_end.h"
 #include "tidepool/fd.h"
 #include "tidepool/result.h"
@@ -47,6 +49,8 @@ class TokenCacheWriter {
   // Makes it durable and visible. Another process may have been quicker: then its directory stays.
   Result<void> finish();
   const CacheCounts& counts() const { return counts_; }
+  void set_bad_records(BadRecords bad) { bad_ = std::move(bad); }
+  const BadRecords& bad_records() const { return bad_; }
 
  private:
   struct Files;
@@ -66,6 +70,7 @@ class TokenCacheWriter {
   u64 document_tokens_ = 0, document_learned_ = 0;
   std::vector<u64> ends_;  // as in documents.bin
   CacheCounts counts_;
+  BadRecords bad_;
 };
 
 class TokenCache {
@@ -76,6 +81,7 @@ class TokenCache {
   TokenCache(const TokenCache&) = delete;
 
   const CacheCounts& counts() const { return counts_; }
+  const BadRecords& bad_records() const { return bad_; }
   const std::string& directory() const { return directory_; }
   const std::string& content() const { return content_; }  // checksum: the same tokens, the same text
 
@@ -92,6 +98,7 @@ class TokenCache {
   TokenCache() = default;
   std::string directory_, content_;
   CacheCounts counts_;
+  BadRecords bad_;
   Fd tokens_, documents_;
 };
 

@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cerrno>
 #include <filesystem>
@@ -170,15 +171,18 @@ Result<void> TokenCacheWriter::flush() {
 }
 
 std::string TokenCacheWriter::about() const {
-  const boost::json::object about = {
-      {"version", token_cache_version},
-      {"key", key_},
-      {"documents", counts_.documents},
-      {"tokens", counts_.tokens},
-      {"learned", counts_.learned},
-      {"without_loss", counts_.without_loss},
-      {"xxh3", fmt::format("{:016x}{:016x}", XXH3_64bits_digest(files_->tokens_hash),
-                           XXH3_64bits_digest(files_->documents_hash))}};
+  boost::json::object about = {{"version", token_cache_version},
+                               {"key", key_},
+                               {"documents", counts_.documents},
+                               {"tokens", counts_.tokens},
+                               {"learned", counts_.learned},
+                               {"without_loss", counts_.without_loss},
+                               {"xxh3", fmt::format("{:016x}{:016x}", XXH3_64bits_digest(files_->tokens_hash),
+                                                    XXH3_64bits_digest(files_->documents_hash))}};
+  if (bad_.count > 0) {
+    about["bad_records"] = bad_.count;
+    about["first_bad_records"] = boost::json::array(bad_.first.begin(), bad_.first.end());
+  }
   return json_text(about, JsonStyle::pretty);
 }
 
