@@ -1,7 +1,6 @@
 // Finding a checkpoint that may be trusted and belongs to this model.
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/check_named.h"
@@ -11,6 +10,7 @@
 #include "checkpoint/shards.h"
 #include "checkpoint/state_tensors.h"
 #include "config/hf_config.h"
+#include "text/path_text.h"
 #include "tidepool/check.h"
 #include "tidepool/read_file.h"
 
@@ -99,7 +99,7 @@ Result<FoundCheckpoint> CheckpointStore::verify(const std::string& path) {
 
 Result<void> CheckpointStore::check_model_config(const std::string& path, const ModelGraph& graph) {
   const std::string config_path = path + "/" + model_config_file;
-  if (!std::filesystem::exists(config_path)) {
+  if (!is_named(config_path)) {
     TRY_ASSIGN(const AdapterConfig there, read_adapter_config(path, ErrorKind::corrupt_checkpoint));
     return other_run(path, fmt::format("lora.r is {} there and 0 here", there.r), lora_keys);
   }
@@ -113,7 +113,7 @@ Result<void> CheckpointStore::check_model_config(const std::string& path, const 
 
 // Modules show in the tensors.
 Result<void> CheckpointStore::check_adapter_config(const std::string& path, const ModelGraph& graph) {
-  if (!std::filesystem::exists(path + "/" + adapter_config_file))
+  if (!is_named(path + "/" + adapter_config_file))
     return other_run(path, fmt::format("lora.r is 0 there and {} here", graph.lora.r), lora_keys);
   TRY_ASSIGN(const AdapterConfig there, read_adapter_config(path, ErrorKind::corrupt_checkpoint));
   if (there.r != graph.lora.r)

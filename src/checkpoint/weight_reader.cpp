@@ -7,6 +7,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstdlib>
+#include <optional>
 
 #include "checkpoint/convert.h"
 #include "checkpoint/split.h"
@@ -38,6 +39,21 @@ void widen(Dtype dtype, std::span<const u16> in, std::span<u32> out) {
   } else {
     for (std::size_t i = 0; i < in.size(); ++i) out[i] = std::bit_cast<u32>(float_from_fp16(in[i]));
   }
+}
+
+// Sign, exponent and fraction: of NaN and infinity every bit of the exponent is set.
+template <class Word, Word exponent>
+std::optional<u64> first_not_finite(std::span<const Word> words) {
+  bool any = false;  // one pass without a branch in it: nearly all weights are finite
+  for (const Word word : words) any |= (word & exponent) == exponent;
+  if (!any) return std::nullopt;
+  return std::ranges::find_if(words, [](Word word) { return (word & exponent) == exponent; }) - words.begin();
+}
+
+std::optional<u64> first_not_finite(Dtype dtype, std::span<std::byte> raw) {
+  if (dtype == Dtype::f32) return first_not_finite<u32, 0x7f80'0000>(as<const u32>(raw));
+  if (dtype == Dtype::bf16) return first_not_finite<u16, 0x7f80>(as<const u16>(raw));
+  return first_not_finite<u16, 0x7c00>(as<const u16>(raw));
 }
 
 }  // namespace
@@ -120,6 +136,11 @@ Result<void> WeightReader::fill(const Part& part, Buffer& buffer) const {
   const u64 size = dtype_bytes(dtype);
   TRY_ASSIGN(const std::span<std::byte> raw,
              read(source.at, part.begin * size, part.elements * size, buffer));
+  if (const std::optional<u64> at = first_not_finite(dtype, raw))
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}: tensor {} is NaN or infinite at element {}, and so would be all that is "
+                             "computed with it; take weights that are whole, such as an earlier checkpoint",
+                             source.at.file->path(), source.at.tensor->name, part.begin + *at)};
   return convert(part, dtype, raw, buffer);
 }
 

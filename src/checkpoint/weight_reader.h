@@ -40,7 +40,8 @@ class WeightReader {
   ~WeightReader();
   WeightReader(const WeightReader&) = delete;
 
-  // Valid until the next call. Null: that was all. Errors name the file.
+  // Valid until the next call. Null: that was all. Errors name the file, and the tensor whose values are not
+  // finite.
   Result<const WeightPiece*> next();
 
   // Memory taken beside the caller's, whatever the model.

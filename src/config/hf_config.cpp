@@ -13,6 +13,7 @@
 #include "config/schema.h"
 #include "json/text.h"
 #include "text/checkpoint_name.h"
+#include "text/path_text.h"
 #include "tidepool/overloaded.h"
 #include "tidepool/read_file.h"
 
@@ -383,7 +384,7 @@ Result<ModelConfig> read_model_directory(const std::string& directory) {
                              "or write keys under 'model:', such as model_type",
                              directory)};
   const std::string path = directory + "/" + model_config_file;
-  if (!std::filesystem::exists(path, ignored)) {
+  if (!is_named(path)) {
     if (std::filesystem::exists(directory + "/" + adapter_config_file, ignored))
       return adapters_are_no_model(directory);
     if (const std::string checkpoint = newest_checkpoint(directory); !checkpoint.empty())

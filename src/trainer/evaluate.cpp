@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/unused_tensors.h"
 #include "data/held_out_files.h"
 #include "report/units.h"
 #include "trainer/evaluation_place.h"
@@ -174,8 +175,8 @@ Result<Evaluation> evaluate_model(const EvaluateRequest& request) {
                              {.own_swap_dir = true, .loads_weights = true}));
   TRY_ASSIGN(const std::vector<std::string> unused,
              load_forward_weights(config, place.weights, forward.graph, session->state()));
-  for (const std::string& tensor : unused)
-    request.note(fmt::format("{}: tensor {} is not used", place.weights, tensor));
+  for (const std::string& line : describe_unused(place.weights, unused, forward.graph.config))
+    request.note(line);
   const double began = RunMeter::now();
   TRY_ASSIGN(Evaluation out, run_parts(*session, source, parts, wanted, request));
   out.seconds = RunMeter::now() - began;

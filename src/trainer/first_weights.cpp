@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/other_weights.h"
 #include "checkpoint/shards.h"
+#include "checkpoint/unused_tensors.h"
 #include "config/hf_config.h"
 #include "report/units.h"
 #include "text/path_text.h"
@@ -25,8 +26,7 @@ Result<void> load(const Config& config, const ModelGraph& graph, StateWriter& st
   const double began = RunMeter::now();
   TRY(verify_weights_if_hashed(directory, checkpoint_buffer));
   TRY_ASSIGN(const std::vector<std::string> unused, load_weights(directory, graph, state));
-  for (const std::string& tensor : unused)
-    outputs.say(fmt::format("{}: tensor {} is not used", directory, tensor));
+  for (const std::string& line : describe_unused(directory, unused, graph.config)) outputs.say(line);
   outputs.say("loaded weights in " + seconds_text(RunMeter::now() - began));
   return {};
 }

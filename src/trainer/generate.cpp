@@ -9,6 +9,7 @@
 #include <random>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/unused_tensors.h"
 #include "data/decode_stream.h"
 #include "tidepool/ignored_target.h"
 #include "trainer/evaluation_runs.h"
@@ -121,8 +122,7 @@ Result<void> generate_text(const GenerateRequest& request,
                              {.own_swap_dir = true, .loads_weights = true}));
   TRY_ASSIGN(const std::vector<std::string> unused,
              load_forward_weights(config, trained.weights, graph, session->state()));
-  for (const std::string& tensor : unused)
-    request.note(fmt::format("{}: tensor {} is not used", trained.weights, tensor));
+  for (const std::string& line : describe_unused(trained.weights, unused, graph.config)) request.note(line);
   const std::unique_ptr<Engine> engine = Engine::create(session->plan(), session->executor(), {});
   source.text.assign(speech.prompt.begin(), speech.prompt.end());
   DecodeStream text(*speech.encoder.text, speech.prompt);
