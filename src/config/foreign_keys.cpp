@@ -26,8 +26,7 @@ struct Demand {
   std::string_view advice = "";
 };
 constexpr std::string_view trains_full_attention =
-    "Tidepool computes full attention only; where your sequences are no longer than the window that is the "
-    "same: change config.json then";
+    "windows are keys of mistral and qwen models, whose sequences may be as long as the window";
 constexpr std::array demands = std::to_array<Demand>({
     {"activation_function", "gelu_new", only_gpt2},
     {"tie_word_embeddings", "true", only_gpt2},
@@ -36,9 +35,9 @@ constexpr std::array demands = std::to_array<Demand>({
     {"add_cross_attention", "false", only_gpt2},
     {"is_encoder_decoder", "false"},
     {"hidden_act", "silu", llama_style},
-    {"sliding_window", "null", bit(Family::mistral), trains_full_attention},
-    {"use_sliding_window", "false", llama_style, trains_full_attention},
-    {"layer_types", "full_attention", llama_style, trains_full_attention},
+    {"use_sliding_window", "false", bit(Family::llama) | bit(Family::mistral), trains_full_attention},
+    {"layer_types", "full_attention", llama_style,
+     "a window is said with model.sliding_window, and for qwen models with model.use_sliding_window"},
     {"attention_bias", "false", llama_style},
     {"mlp_bias", "false", llama_style},
     {"qkv_bias", "true", bit(Family::qwen2)},
@@ -72,7 +71,6 @@ constexpr std::array harmless = std::to_array<Harmless>({
     {"output_past"},
     {"pad_token_id"},
     {"reorder_and_upcast_attn", only_gpt2},
-    {"sliding_window", qwens},  // use_sliding_window decides
     {"summary_type", only_gpt2},
     {"summary_activation", only_gpt2},
     {"summary_first_dropout", only_gpt2},
