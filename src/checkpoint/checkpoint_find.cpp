@@ -122,6 +122,10 @@ Result<void> CheckpointStore::check_adapter_config(const std::string& path, cons
     return other_run(path,
                      fmt::format("lora.lora_alpha is {} there and {} here", there.alpha, graph.lora.alpha),
                      lora_keys);
+  if (there.rslora != graph.lora.rslora)
+    return other_run(path,
+                     fmt::format("lora.use_rslora is {} there and {} here", there.rslora, graph.lora.rslora),
+                     lora_keys);
   return {};
 }
 

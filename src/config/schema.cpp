@@ -34,31 +34,6 @@ constexpr Range at_least_one_u32 = {1, 4294967294.0};
 constexpr u64 chosen = 0;  // numbers for which 0 means "Tidepool chooses"
 
 const std::array other_fields = std::to_array<Field>({
-    // lora
-    {"lora",
-     "r",
-     REF(lora.r),
-     "Rank of the adapters; 0 is none: the whole model is trained. Needs model: DIRECTORY",
-     "",
-     {0, lora_rank_max}},
-    {.section = "lora",
-     .key = "lora_alpha",
-     .ref = REF(lora.alpha),
-     .help = "What adapters add is times lora_alpha / r",
-     .range = {1e-9, 1e9},
-     .alias = "alpha"},
-    {.section = "lora",
-     .key = "target_modules",
-     .ref = REF(lora.target_modules),
-     .help = "Linear layers that get one, such as q_proj, or c_attn of GPT-2; empty, or all-linear, is all "
-             "of a layer's"},
-    {.section = "lora",
-     .key = "lora_dropout",
-     .ref = REF(lora.dropout),
-     .help = "Dropout of what goes into adapters, each with its own",
-     .range = {0, 1, true},
-     .alias = "dropout"},
-
     // data
     {.section = "data",
      .key = "train",
@@ -394,6 +369,7 @@ const std::array other_fields = std::to_array<Field>({
 std::span<const Field> schema() {
   static const std::vector<Field> all = [] {
     std::vector<Field> fields(model_fields().begin(), model_fields().end());
+    fields.insert(fields.end(), lora_fields().begin(), lora_fields().end());
     fields.insert(fields.end(), other_fields.begin(), other_fields.end());
     return fields;
   }();

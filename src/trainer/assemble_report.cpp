@@ -95,7 +95,7 @@ std::map<std::string, std::string> effective_settings(const Config& config) {
 std::map<std::string, std::string> numeric_settings(const Config& config) {
   std::map<std::string, std::string> settings = settings_of(config, [&](const Field& field) {
     if (field.section == "train") return true;
-    if (field.section == "lora") return config.lora.on();
+    if (field.section == "lora") return config.lora.on() && field.key != "adapter";  // its weights count
     return field.section == "model" && field.key != "directory" && applies(field, config.model.family);
   });
   settings["machine.executor"] = config.machine.gpus().empty() ? "cpu" : "cuda";

@@ -12,6 +12,7 @@
 #include "config/hf_config.h"
 #include "report/units.h"
 #include "text/path_text.h"
+#include "trainer/first_adapter.h"
 #include "trainer/init_weights.h"
 #include "trainer/run_meter.h"
 
@@ -63,6 +64,7 @@ Result<void> make_first_weights(const Config& config, const ModelGraph& graph, S
     TRY(load_frozen_model(config, graph, session, outputs));
   else if (!config.model_directory.empty())
     return load(config, graph, session.state(), outputs);
+  if (!config.lora.adapter.empty()) return load_first_adapter(config, graph, session.state(), outputs);
   std::vector<std::byte> buffer(checkpoint_buffer.value);
   return init_weights(graph, config.train.seed, session.state(), buffer, session.pool(),
                       [&, last = -1](double share) mutable {

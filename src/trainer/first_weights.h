@@ -8,7 +8,8 @@
 
 namespace tidepool {
 
-// Of adapters the model that they stand beside, too, and the adapters new. Errors: as load_weights.
+// Of adapters the model that they stand beside, too, and the adapters new, or those of lora.adapter. Errors:
+// as load_weights.
 Result<void> make_first_weights(const Config&, const ModelGraph&, Session&, RunOutputs&);
 
 // That the config's model directory holds weights, before anything is made of them. ErrorKind::bad_input;

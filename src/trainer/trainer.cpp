@@ -24,6 +24,7 @@
 #include "trainer/early_stop.h"
 #include "trainer/evaluation_runs.h"
 #include "trainer/finished_run.h"
+#include "trainer/first_adapter.h"
 #include "trainer/first_weights.h"
 #include "trainer/kept_model.h"
 #include "trainer/leave_now.h"
@@ -69,6 +70,7 @@ class Trainer final : public NextSegment, public EngineObserver {
       TRY(check_weights_are_there(config_));
     TRY_ASSIGN(const bool goes_on, goes_on_from_checkpoint());
     if (!goes_on) TRY(check_model_is_unchanged(config_));
+    if (!goes_on) TRY(check_first_adapter(config_, graph_));
     TRY(find_data(goes_on));
     TRY(choose(goes_on ? PlanFor::resumed_run : PlanFor::this_machine));
     TRY_ASSIGN(directory_,
@@ -170,6 +172,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     described.train.max_steps = request_.config.train.max_steps;  // auto stays auto
     // Looked for again by all who read the adapters, from wherever they are.
     if (graph_.lora.on()) described.model_directory = absolute_path(config_.model_directory);
+    if (!config_.lora.adapter.empty()) described.lora.adapter = absolute_path(config_.lora.adapter);
     return directory_.describe_run(to_yaml(described), plan);
   }
 
