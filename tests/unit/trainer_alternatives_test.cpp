@@ -209,7 +209,7 @@ TEST(SearchWork, OfASearchThatIsCutTheFirstAttemptIsMade) {
   EXPECT_GT(whole.ops, cut.ops);
 }
 
-TEST(SearchWork, CountsWhatLowersBudgetsAgain) {
+TEST(SearchWork, CountsWhatFindsTheLeastBudgets) {
   const TrainDir dir;
   const Config config = config_with(dir, Bytes{64 * kib}, Bytes{64 * mib});
   const ModelGraph graph = make_graph(config).value();
@@ -219,7 +219,7 @@ TEST(SearchWork, CountsWhatLowersBudgetsAgain) {
   SearchWork once{.ops_max = ~u64{0}}, lowered{.ops_max = ~u64{0}};
   ASSERT_TRUE(check_fits(graph, larger, &once));
   ASSERT_TRUE(least_budgets(graph, options, larger.budgets, &lowered));
-  EXPECT_GE(lowered.ops, 2 * once.ops);
+  EXPECT_GE(lowered.ops, once.ops);
 }
 
 TEST(BudgetRoom, DevicesMadeOfCoresShareTheHost) {

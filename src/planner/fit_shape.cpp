@@ -1,0 +1,199 @@
+#include "planner/fit_shape.h"
+
+#include <algorithm>
+
+#include "planner/plan_size.h"
+
+namespace tidepool {
+namespace {
+
+// More than any tier has; sums of a few do not overflow.
+constexpr Bytes unbounded{u64{1} << 60};
+
+Bytes over(Bytes need, Bytes had) { return need > had ? need - had : Bytes{0}; }
+
+bool within(const Budgets& needs, const Budgets& most) {
+  return needs.device <= most.device && needs.host <= most.host && needs.disk <= most.disk;
+}
+
+}  // namespace
+
+// Memory of a device is dearer than the host's, and a disk is cheap.
+double FitSearch::price(const Budgets& n) const {
+  return static_cast<double>(over(n.device, had.device).value) * 2 +
+         static_cast<double>(over(n.host, had.host).value) +
+         static_cast<double>(over(n.disk, had.disk).value) / 64;
+}
+
+bool FitSearch::is_better(const Budgets& n) const {
+  return within(n, most) && (!needs || price(n) < price(*needs));
+}
+
+FitShape::FitShape(const ModelGraph& graph, const PlanOptions& options, const AttemptOptions& shape)
+    : graph_(&graph),
+      options_(&options),
+      shape_(shape),
+      ops_(plan_size(graph, options, shape.chunk_elements).ops()) {}
+
+FitShape::Fineness FitShape::fineness() const {
+  if (ops_ <= 60'000) return {.per_octave = 4, .homes = 64, .host_steps = 32};
+  if (ops_ <= 200'000) return {.per_octave = 2, .homes = 64, .host_steps = 8};
+  return {.per_octave = 1, .homes = 16, .host_steps = 4};
+}
+
+// A tier is a part of an attempt, and a device's has windows where the host's has chunks.
+bool FitShape::takes(Tier tier, SearchWork* work) const {
+  const u64 part = tier == Tier::device ? 16 : 4;
+  return work == nullptr || work->takes(div_up(ops_, part));
+}
+
+// ---- the ways ---------------------------------------------------------------------------------------
+
+void FitShape::list_ways(SearchWork* work) {
+  ways_ = {DeviceWay{}, DeviceWay{.options = {.within_least = true}}};
+  if (!plan_device(0, work)) return ways_.clear();
+  least_ = parts_->device.needs_least + options_->device_reserved;
+  Bytes resident = parts_->device.resident;
+  if (resident.value == 0) {  // homes are forced; what else may stay is at most this
+    resident = *ways_[0].need;
+    for (u32 w = 0; w < graph_->windows.size(); ++w)
+      resident += parts_->layout.bytes(parts_->layout.windows[w].param, parts_->layout.windows[w].cuts);
+    resident += graph_->boundary * (graph_->blocks.size() * parts_->program.sweep_micro_batches);
+  }
+  list_budgets(resident);
+  homes_begin_ = static_cast<u32>(ways_.size());
+  list_homes();
+}
+
+// Sizes that people write, from the least to where nothing leaves: the largest first, which asks least of
+// the host.
+void FitShape::list_budgets(Bytes resident) {
+  const u64 per_octave = fineness().per_octave;
+  std::vector<Bytes> budgets;
+  for (u64 octave = frame_alignment; octave < resident.value; octave *= 2)
+    for (u64 i = 0; i < per_octave; ++i) {
+      const Bytes size{octave + octave / per_octave * i};
+      if (size > least_ && size < resident) budgets.push_back(size);
+    }
+  budgets.push_back(std::max(least_, resident));
+  // Placing leaves gaps.
+  budgets.push_back(budgets.back() + Bytes{round_up(budgets.back().value / 32, frame_alignment)});
+  std::ranges::reverse(budgets);
+  for (const Bytes budget : budgets)
+    ways_.push_back({.options = {.within_least = true}, .budget = budget, .least = budget});
+}
+
+// More and more windows rest on the devices, and nothing else stays there.
+void FitShape::list_homes() {
+  if (options_->home != HomePolicy::automatic) return;
+  const u64 windows = graph_->windows.size(), most = fineness().homes;
+  Bytes bytes{};
+  for (u64 w = 0; w < windows; ++w) {
+    bytes += bytes_at_home(parts_->layout, static_cast<u32>(w));
+    if ((w + 1) * most / windows == w * most / windows) continue;
+    ways_.push_back({.options = {.home_bytes_least = bytes, .within_least = true}, .least = bytes});
+  }
+}
+
+// ---- their needs ------------------------------------------------------------------------------------
+
+// State, and gradients that wait for the norm, of windows that have no home on a device: host and disk have
+// to hold them all at once.
+Bytes FitShape::resting_bytes(const DeviceTier& device) const {
+  const Layout& layout = parts_->layout;
+  Bytes sum = options_->host_reserved;
+  for (u32 w = 0; w < layout.windows.size(); ++w) {
+    const WindowChunks& window = layout.windows[w];
+    if (device.home[w] || options_->home != HomePolicy::automatic) continue;
+    for (u32 cut = 0; cut < window.cuts; ++cut)
+      for (ChunkId id : layout.state(w, cut)) sum += layout.chunk(id).bytes;
+    if (window.trains && parts_->clipping && !layout.params_die(w))
+      sum += layout.bytes(window.grad, window.cuts);
+  }
+  return sum;
+}
+
+// False: cut.
+bool FitShape::plan_device(u32 w, SearchWork* work) {
+  if (planned_ == w && parts_) return true;
+  if (!takes(Tier::device, work)) return false;
+  if (!parts_) parts_ = make_parts(*graph_, *options_, shape_);
+  DeviceWay& way = ways_[w];
+  const PlanOptions options = options_of(*options_, {.device_budget = way.budget});
+  parts_->device = plan_device_tier({*graph_, parts_->layout, parts_->program, options}, way.options);
+  planned_ = w;
+  way.need = std::max(parts_->device.peak, way.least);
+  // No way with more homes counts for less than one with fewer: so a search may end at that one.
+  if (w > homes_begin_ && homes_begin_ > 0) way.need = std::max(way.need, ways_[w - 1].need);
+  way.rests = resting_bytes(parts_->device);
+  return true;
+}
+
+// Null: cut.
+const FitShape::Rest* FitShape::plan_rest(u32 w, Bytes host_budget, SearchWork* work) {
+  const auto known = ways_[w].rest.find(host_budget);
+  if (known != ways_[w].rest.end()) return &known->second;
+  if (!plan_device(w, work) || !takes(Tier::host, work)) return nullptr;
+  const PlanOptions options = options_of(*options_, {.host_budget = host_budget});
+  const HostTier host =
+      plan_host_tier({*graph_, parts_->layout, parts_->program, options}, parts_->device, Bytes{0});
+  return &ways_[w].rest.emplace(host_budget, Rest{host.peak, host.disk_bytes}).first->second;
+}
+
+// ---- the search -------------------------------------------------------------------------------------
+
+void FitShape::offer(u32 w, Bytes host_budget, const Rest& rest, FitSearch& s) const {
+  const DeviceWay& way = ways_[w];
+  const Budgets needs{*way.need, rest.host, rest.disk};
+  if (!s.is_better(needs)) return;
+  s.needs = needs;
+  s.way = {.shape = shape_, .device = way.options, .device_budget = way.budget, .host_budget = host_budget};
+}
+
+// Nothing stays in the host that need not; all does; and what lies between, which is of use only where the
+// disk is short. Each is planned only where what is known of it beforehand does not rule it out.
+void FitShape::search_rest(u32 w, FitSearch& s, SearchWork* work) {
+  const DeviceWay& way = ways_[w];
+  const Bytes device = *way.need, rests = way.rests;
+  const Bytes all_on_disk = over(rests, options_->host_reserved);
+  if (s.is_better({device, Bytes{0}, all_on_disk})) {
+    const Rest* none_stays = plan_rest(w, Bytes{0}, work);
+    if (none_stays == nullptr) return;
+    offer(w, Bytes{0}, {none_stays->host, std::max(none_stays->disk, all_on_disk)}, s);
+    if (s.is_done()) return;
+  }
+  if (s.is_better({device, rests, Bytes{0}})) {
+    const Rest* all_stay = plan_rest(w, unbounded, work);
+    if (all_stay == nullptr) return;
+    offer(w, unbounded, {std::max(all_stay->host, rests), all_stay->disk}, s);
+  }
+  if (options_->home != HomePolicy::automatic) return;
+  const u64 steps = fineness().host_steps;
+  for (u64 i = steps; i > 0 && !s.is_done(); --i) {
+    const Bytes budget{round_up(rests.value / steps * i, frame_alignment)};
+    const Bytes on_disk = over(rests, budget);
+    if (!s.is_better({device, budget, on_disk})) continue;
+    const Rest* some_stay = plan_rest(w, budget, work);
+    if (some_stay == nullptr) return;
+    offer(w, budget, {std::max(some_stay->host, budget), std::max(some_stay->disk, on_disk)}, s);
+  }
+}
+
+void FitShape::search(FitSearch& s, SearchWork* work) {
+  if (ways_.empty()) list_ways(work);
+  for (u32 w = 0; w < ways_.size() && !s.is_done(); ++w) {
+    const bool is_home = w >= homes_begin_;
+    const auto may_do = [&](Bytes device) { return s.is_better({device, Bytes{0}, Bytes{0}}); };
+    const bool is_planned = may_do(std::max(ways_[w].least, least_));
+    if (is_planned && !ways_[w].need && !plan_device(w, work)) break;
+    if (is_planned && may_do(*ways_[w].need))
+      search_rest(w, s, work);
+    else if (is_home)
+      break;  // those to come need no less
+    if (work != nullptr && work->cut) break;
+  }
+  parts_.reset();
+  planned_ = none;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,75 @@
+// The ways to lie in the tiers that one shape of a step has: one count of sweeps and one chunk size.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "planner/attempt.h"
+
+namespace tidepool {
+
+// The way that asks for least beyond what there is.
+struct FitSearch {
+  Budgets had;   // what there is
+  Budgets most;  // no way that needs more
+  std::optional<Budgets> needs{};
+  Way way{};
+
+  // What needs ask for beyond `had`; rises with each of them.
+  double price(const Budgets&) const;
+  bool is_better(const Budgets&) const;
+  bool is_done() const { return needs && price(*needs) == 0; }
+};
+
+// Needs are remembered. Tiers are not: those of large models are large.
+class FitShape {
+ public:
+  // Both must outlive it.
+  FitShape(const ModelGraph&, const PlanOptions&, const AttemptOptions&);
+
+  // Leaves in the search what is better than it has. Ends early where `work` cuts it.
+  void search(FitSearch&, SearchWork*);
+
+ private:
+  // Of host and disk, for one budget of the host.
+  struct Rest {
+    Bytes host, disk;
+  };
+  struct DeviceWay {
+    DeviceTierOptions options;
+    Bytes budget{};
+    Bytes least{};  // it counts for no less, known before it is planned
+    std::optional<Bytes> need{};
+    Bytes rests{};                 // host and disk have to hold so much at once; of automatic homes
+    std::map<Bytes, Rest> rest{};  // by budget of the host
+  };
+  // How finely budgets are divided: coarser where each way takes long to plan.
+  struct Fineness {
+    u64 per_octave, homes, host_steps;
+  };
+
+  Fineness fineness() const;
+  void list_ways(SearchWork*);
+  void list_budgets(Bytes resident);
+  void list_homes();
+
+  bool takes(Tier, SearchWork*) const;
+  bool plan_device(u32 way, SearchWork*);
+  const Rest* plan_rest(u32 way, Bytes host_budget, SearchWork*);
+  void search_rest(u32 way, FitSearch&, SearchWork*);
+  void offer(u32 way, Bytes host_budget, const Rest&, FitSearch&) const;
+  Bytes resting_bytes(const DeviceTier&) const;
+
+  const ModelGraph* graph_;
+  const PlanOptions* options_;
+  AttemptOptions shape_;
+  u64 ops_;
+  Bytes least_{};                 // no device tier needs less
+  std::vector<DeviceWay> ways_;   // two of the least; by budget; by homes
+  u32 homes_begin_ = 0;           // of ways
+  std::optional<Attempt> parts_;  // layout, program, and the device tier of `planned_`
+  u32 planned_ = none;
+};
+
+}  // namespace tidepool
