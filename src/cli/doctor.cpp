@@ -56,8 +56,10 @@ std::string findings_text(const std::vector<Finding>& findings) {
 
 Result<void> doctor(const DoctorArguments& arguments) {
   std::vector<Finding> findings = examine_cores(arguments);
-  append(findings, examine_memory(arguments));
-  append(findings, examine_disk(arguments));
+  Wanted wanted;
+  append(findings, examine_plan(arguments, wanted));
+  append(findings, examine_memory(wanted));
+  append(findings, examine_disk(arguments.swap_dir, wanted));
   print_text("{}", findings_text(findings));
 
   const auto count = [&](Health health) { return std::ranges::count(findings, health, &Finding::health); };

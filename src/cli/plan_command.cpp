@@ -119,7 +119,8 @@ Result<void> print_what_if(const Planned& p) {
     constexpr std::string_view what = "trying what more of each would buy";
     status.show(what, fmt::format(" what if: {} of {}: {}", number, of, change), fmt::format("{} ...", what));
   };
-  TRY_ASSIGN(const std::vector<WhatIf> all, what_if(p.plan, p.graph, p.options, *p.machine, tried));
+  TRY_ASSIGN(const std::vector<WhatIf> all,
+             what_if(p.plan, p.graph, *p.machine, {.asked = p.asked, .chosen = p.options, .tried = tried}));
   status.clear();
   print_text("\n What if\n");
   for (const WhatIf& w : all) {
