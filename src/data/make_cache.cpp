@@ -156,6 +156,10 @@ Result<MadeCache> open_or_make_cache(const CacheRequest& request, const DataPlac
   const std::string directory = fmt::format("{}/{}", place.cache, key);
   MadeCache out;
   std::error_code unused;
+  if (is_old_cache(directory)) {
+    fs::remove_all(directory, unused);  // whoever has it open reads on
+    out.replaced = true;
+  }
   if (!fs::exists(directory, unused)) {
     if (place.use == DataUse::counting)
       return Error{ErrorKind::usage, fmt::format("{}: is not tokenized yet", request.files[0].path)};

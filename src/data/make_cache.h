@@ -27,7 +27,8 @@ struct CacheRequest {
 
 struct MadeCache {
   std::unique_ptr<TokenCache> cache;
-  bool made = false;  // now; else it was there
+  bool made = false;      // now; else it was there
+  bool replaced = false;  // in the place of one of an older format
 };
 
 // The key says which files (name, size, time and a sample of the content), and what they were encoded with.

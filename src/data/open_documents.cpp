@@ -105,7 +105,10 @@ std::string note_of(const MadeCache& made) {
           ? fmt::format("; {} documents with nothing to learn left out", counts.without_loss)
           : "";
   return fmt::format("data: {} documents of {} tokens, {:.1f}% of them learned{} ({} {})", counts.documents,
-                     counts.tokens, 100 * share, left_out, made.made ? "tokenized into" : "found in",
+                     counts.tokens, 100 * share, left_out,
+                     !made.made      ? "found in"
+                     : made.replaced ? "the cache that was there is of an older format: tokenized anew into"
+                                     : "tokenized into",
                      made.cache->directory());
 }
 
