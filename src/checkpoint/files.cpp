@@ -44,6 +44,11 @@ class PosixOutputFile final : public OutputFile {
     return {};
   }
 
+  Result<void> set_mode(u32 mode) override {
+    if (::fchmod(fd_.get(), mode) != 0) return output_error("set the mode of", path_, errno, use_);
+    return {};
+  }
+
   Result<void> finish() override {
     if (::fsync(fd_.get()) != 0) return fault_("fsync", path_, errno);
     // The bytes are durable and will not be read soon: leave the page cache to others.

@@ -17,6 +17,9 @@ class OutputFile {
   virtual ~OutputFile() = default;
   // Blocks. Short writes are continued.
   virtual Result<void> append(std::span<const std::byte>) = 0;
+  // Who may read and write it, as in chmod; without, 0644 as far as umask lets. REQUIRES: nothing appended
+  // yet.
+  virtual Result<void> set_mode(u32) { return {}; }
   // On return everything appended is on the medium, or an error says that it may not be.
   virtual Result<void> finish() = 0;
 };
