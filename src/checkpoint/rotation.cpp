@@ -70,7 +70,7 @@ Result<std::vector<std::string>> CheckpointStore::make_room(const Rotation& rota
   const std::vector<u64> go = to_go(rotation, steps);
   std::erase_if(stay, [&](u64 step) { return std::ranges::find(go, step) != go.end(); });
   if (go.empty() ||
-      std::none_of(stay.rbegin(), stay.rend(), [&](u64 step) { return verify(path_of(step)).has_value(); }))
+      std::none_of(stay.rbegin(), stay.rend(), [&](u64 step) { return is_whole(path_of(step)); }))
     return removed;
   for (const u64 step : go) {
     TRY(remove_checkpoint(step));

@@ -40,7 +40,9 @@ Result<std::unique_ptr<RunCheckpoints>> RunCheckpoints::open(const Config& confi
                    .buffer = checkpoint_buffer,
                    .max_shard_size = config.output.max_shard_size,
                    .source_config = {},
-                   .carried = carried_files(kept_model_directory(config))};
+                   .carried = {},
+                   .read_back = config.output.save_total_limit == 1};
+  TRY_ASSIGN(out->options_.carried, files_for_checkpoints(config));
   TRY_ASSIGN(out->options_.source_config, kept_model_config(config));
   TRY_ASSIGN(out->store_, CheckpointStore::create(out->options_, graph));
   TRY_ASSIGN(const std::vector<std::string> litter, out->store_->sweep());
@@ -55,26 +57,41 @@ Result<std::optional<FoundCheckpoint>> RunCheckpoints::find(const std::string& r
     TRY_ASSIGN(FoundCheckpoint found, store_->open(without_slashes(resume)));
     return std::optional(std::move(found));
   }
-  TRY_ASSIGN(Resumable resumable, store_->find_resumable());
-  if (!resumable.found && !resumable.stepped_over.empty())
-    return none_is_good(config_.output.dir, resumable.stepped_over);
-  for (const SteppedOver& s : resumable.stepped_over) {
-    outputs_.say(fmt::format("stepped over {}: {}", s.path, s.reason));
-    distrusted_.push_back(s.path);
+  automatic_ = true;
+  return find_automatically();
+}
+
+void RunCheckpoints::step_over(const SteppedOver& damaged) {
+  outputs_.say(fmt::format("stepped over {}: {}", damaged.path, damaged.reason));
+  stepped_over_.push_back(damaged);
+}
+
+Result<std::optional<FoundCheckpoint>> RunCheckpoints::find_automatically() {
+  TRY_ASSIGN(Resumable resumable, store_->find_resumable(distrusted()));
+  if (!resumable.found && !(resumable.stepped_over.empty() && stepped_over_.empty())) {
+    stepped_over_.insert(stepped_over_.end(), resumable.stepped_over.begin(), resumable.stepped_over.end());
+    return none_is_good(config_.output.dir, stepped_over_);
   }
+  for (const SteppedOver& s : resumable.stepped_over) step_over(s);
   if (!resumable.found)
     outputs_.warn(fmt::format("--resume auto: {} holds no checkpoint, so training begins anew at step 1",
                               config_.output.dir));
   return std::move(resumable.found);
 }
 
-Result<void> RunCheckpoints::go_on_from(FoundCheckpoint found, StateWriter& writer) {
+Result<std::optional<FoundCheckpoint>> RunCheckpoints::go_on_from(FoundCheckpoint found,
+                                                                  StateWriter& writer) {
   const u64 step = found.state.step;
-  TRY(store_->restore(found, writer));
+  if (Result<void> restored = store_->restore(found, writer); !restored) {
+    if (!automatic_ || restored.error().kind != ErrorKind::corrupt_checkpoint) return restored.error();
+    step_over({found.path, restored.error().message});
+    TRY(writer.finish());
+    return find_automatically();
+  }
   outputs_.say(fmt::format("resumed from {} (step {})", found.path, step));
   // Those that --resume auto stepped over keep their names: they lie ahead because they are damaged, and are
   // not of another branch.
-  if (distrusted_.empty()) {
+  if (stepped_over_.empty()) {
     TRY_ASSIGN(const std::vector<std::string> aside, store_->follow(found));
     for (const std::string& path : aside)
       outputs_.say(fmt::format(
@@ -82,12 +99,12 @@ Result<void> RunCheckpoints::go_on_from(FoundCheckpoint found, StateWriter& writ
   }
   std::error_code unused;
   if (!std::filesystem::equivalent(found.path, store_->path_of(step), unused))
-    return {};  // of another directory
+    return std::optional<FoundCheckpoint>();  // of another directory
   last_ = {.path = found.path, .weights_xxh3 = found.weights_xxh3};
   last_step_ = step;
   best_step_ = found.state.best_step;
   point_at_best(best_step_);  // of this branch
-  return {};
+  return std::optional<FoundCheckpoint>();
 }
 
 // For people and programs that open the best by name; nothing here follows it, so a file system without links
@@ -112,6 +129,12 @@ void RunCheckpoints::point_at_best(u64 step) {
   if (error)
     outputs_.say(fmt::format("{} could not be made ({}); the best is {}", link.string(), error.message(),
                              target.string()));
+}
+
+std::vector<std::string> RunCheckpoints::distrusted() const {
+  std::vector<std::string> paths;
+  for (const SteppedOver& s : stepped_over_) paths.push_back(s.path);
+  return paths;
 }
 
 std::string RunCheckpoints::way_on() const {
@@ -161,6 +184,13 @@ Result<void> RunCheckpoints::check_room(u64 step, double step_seconds) const {
       dir, format_bytes(at.free), at.free.value / each.value, at.free < each * 2 ? "" : "s",
       format_bytes(each), more));
   return {};
+}
+
+// Files that the run keeps may be damaged while it runs; no checkpoint takes them along like that.
+Result<SavedCheckpoint> RunCheckpoints::mend_and_save(const TrainerState& state, StateReader& reader) {
+  TRY_ASSIGN(const std::vector<std::string> mended, mend_kept_model(config_));
+  for (const std::string& line : mended) outputs_.say(line);
+  return store_->save(state, reader);
 }
 
 }  // namespace tidepool

@@ -25,8 +25,10 @@ class RunCheckpoints {
   // and ErrorKind::corrupt_checkpoint where there are checkpoints and none of them verifies.
   Result<std::optional<FoundCheckpoint>> find(const std::string& resume);
 
-  // The state, and the run goes on from there: see CheckpointStore::follow.
-  Result<void> go_on_from(FoundCheckpoint found, StateWriter&);
+  // The state, and the run goes on from there: see CheckpointStore::follow. Its tensors are verified as they
+  // are read; where they turn out to be damaged, with --resume auto, this returns the next older checkpoint
+  // to try, and nothing has been gone on from. Nothing: done.
+  Result<std::optional<FoundCheckpoint>> go_on_from(FoundCheckpoint found, StateWriter&);
 
   // Before the first step: whether output.dir takes what a run up to `max_steps` from `step` will save. An
   // error (ErrorKind::io) where not even the next one fits, or where the file system refuses an operation
@@ -64,13 +66,18 @@ class RunCheckpoints {
   Error rescue(const std::string& why, const TrainerState&, StateReader&);
   u64 saves_to_come(u64 step, double step_seconds) const;
   void point_at_best(u64 step);
+  Result<SavedCheckpoint> mend_and_save(const TrainerState&, StateReader&);
+  Result<std::optional<FoundCheckpoint>> find_automatically();
+  void step_over(const SteppedOver&);
+  std::vector<std::string> distrusted() const;
 
   const Config& config_;
   const ModelGraph& graph_;
   RunOutputs& outputs_;
   CheckpointOptions options_;
   std::unique_ptr<CheckpointStore> store_;
-  std::vector<std::string> distrusted_;
+  std::vector<SteppedOver> stepped_over_;
+  bool automatic_ = false;  // --resume auto
   SavedCheckpoint last_;
   std::optional<u64> last_step_;
   u64 best_step_ = 0;  // of the checkpoints that are there

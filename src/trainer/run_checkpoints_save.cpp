@@ -66,6 +66,8 @@ Result<RunCheckpoints::Refusal> RunCheckpoints::attempt(const TrainerState& stat
   WatchedReader watched(reader);
   (void)store_->take_ran_full();
   Result<SavedCheckpoint> saved = store_->save(state, watched);
+  if (!saved && !watched.failed() && saved.error().kind == ErrorKind::corrupt_checkpoint)
+    saved = mend_and_save(state, watched);
   if (!saved && !watched.failed() && store_->take_ran_full() && make_room(state.step))
     saved = store_->save(state, watched);
   if (watched.failed()) return saved.error();
@@ -82,7 +84,7 @@ void RunCheckpoints::accept(const SavedCheckpoint& saved, const TrainerState& st
   const auto rotated = store_->rotate({.saved_step = state.step,
                                        .total_limit = config_.output.save_total_limit,
                                        .best_step = state.best_step,
-                                       .distrusted = distrusted_});
+                                       .distrusted = distrusted()});
   if (!rotated) outputs_.warn("an old checkpoint could not be deleted: " + rotated.error().message);
   point_at_best(state.best_step);
   outputs_.say(fmt::format("saved {} in {}", last_.path, seconds_text(RunMeter::now() - began)));
@@ -93,7 +95,7 @@ bool RunCheckpoints::make_room(u64 step) {
   const auto removed = store_->make_room({.saved_step = step,
                                           .total_limit = config_.output.save_total_limit,
                                           .best_step = best_step_,
-                                          .distrusted = distrusted_});
+                                          .distrusted = distrusted()});
   if (!removed) {
     outputs_.warn("no room could be made for a checkpoint: " + removed.error().message);
     return false;

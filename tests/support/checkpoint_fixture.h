@@ -150,6 +150,26 @@ inline TrainerState some_state(u64 step) {
   return s;
 }
 
+// As a run resumes: a checkpoint that restore() finds damaged is stepped over, too.
+inline Resumable find_and_restore(CheckpointStore& store, const ModelGraph& graph) {
+  std::vector<SteppedOver> stepped_over;
+  while (true) {
+    std::vector<std::string> distrusted;
+    for (const SteppedOver& s : stepped_over) distrusted.push_back(s.path);
+    Resumable out = store.find_resumable(distrusted).value();
+    stepped_over.insert(stepped_over.end(), out.stepped_over.begin(), out.stepped_over.end());
+    MemoryState state(graph);
+    const Result<void> restored = out.found ? store.restore(*out.found, state) : Result<void>();
+    if (restored) {
+      out.stepped_over = stepped_over;
+      return out;
+    }
+    EXPECT_EQ(restored.error().kind, ErrorKind::corrupt_checkpoint) << restored.error().message;
+    EXPECT_FALSE(state.finished);
+    stepped_over.push_back({out.found->path, restored.error().message});
+  }
+}
+
 inline std::unique_ptr<CheckpointStore> open_store(const std::string& run_dir, const ModelGraph& graph,
                                                    std::unique_ptr<Files> files = create_posix_files(),
                                                    Bytes max_shard_size = Bytes{1 * gib}) {
