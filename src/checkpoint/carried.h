@@ -39,7 +39,7 @@ Result<std::optional<CarriedFile>> carried_file(const std::string& directory, st
 Result<ManifestEntry> write_carried(Files&, const std::string& directory, const CarriedFile&,
                                     std::span<std::byte> buffer);
 // The same under a temporary name that takes the file's place. The caller syncs the directory.
-Result<ManifestEntry> replace_file(Files&, const std::string& directory, const CarriedFile&,
+Result<ManifestEntry> replace_carried_file(Files&, const std::string& directory, const CarriedFile&,
                                    std::span<std::byte> buffer);
 // replace_file() of each; whatever else of carried_files() is there goes. Behind them kept_list_file, which
 // lists them. The directory is made, and durable on return.

@@ -346,9 +346,6 @@ Error holds_no_config(const std::string& directory) {
                       directory, model_config_file)};
 }
 
-namespace {
-
-// DIRECTORY/checkpoint-N of the highest N; empty: there is none.
 std::string newest_checkpoint(const std::string& directory) {
   std::error_code ignored;
   std::optional<CheckpointName> newest;
@@ -359,6 +356,8 @@ std::string newest_checkpoint(const std::string& directory) {
   }
   return newest ? fmt::format("{}/{}", directory, to_text(*newest)) : "";
 }
+
+namespace {
 
 Error run_is_no_model(const std::string& directory, const std::string& checkpoint) {
   std::error_code ignored;

@@ -44,6 +44,8 @@ Result<std::optional<Family>> family_of_directory(const std::string& directory);
 // Of `directory`/config.json. ErrorKind::usage where there is no such directory, or in it adapters alone
 // or a run's checkpoints; bad_input for what is in the file.
 Result<ModelConfig> read_model_directory(const std::string& directory);
+// DIRECTORY/checkpoint-N of the highest N; empty: there is none.
+std::string newest_checkpoint(const std::string& directory);
 // Of a directory that was named as a model's and holds adapters alone.
 Error adapters_are_no_model(const std::string& directory);
 // Of one without a config.json.

@@ -4,8 +4,10 @@
 #include <yaml-cpp/yaml.h>
 
 #include <filesystem>
+#include <vector>
 
 #include "config/adapter_config.h"
+#include "config/file_list.h"
 #include "config/foreign_keys.h"
 #include "config/hf_config.h"
 #include "text/path_text.h"
@@ -30,6 +32,15 @@ std::string run_dir_in_file(const YAML::Node& output) {
   return "";
 }
 
+// Whether config.json there is what the run kept.
+bool is_sound(const std::string& kept) {
+  const auto list = read_kept_list(kept);
+  if (!list) return false;
+  const ListedFile* config = *list ? find_listed(**list, model_config_file) : nullptr;
+  std::vector<std::byte> buffer(64 * kib);
+  return config == nullptr || check_file(kept, *config, buffer).has_value();
+}
+
 // The directory itself while it is there.
 std::string place_of_config(const ModelChoice& choice, KeptModel use) {
   std::error_code unused;
@@ -37,7 +48,11 @@ std::string place_of_config(const ModelChoice& choice, KeptModel use) {
       std::filesystem::is_directory(choice.directory.text, unused))
     return choice.directory.text;
   const std::string kept = kept_model_directory({.output = {.dir = choice.run_dir}});
-  return std::filesystem::exists(kept + "/" + model_config_file, unused) ? kept : choice.directory.text;
+  if (!std::filesystem::exists(kept + "/" + model_config_file, unused)) return choice.directory.text;
+  if (is_sound(kept)) return kept;
+  // A resumed run puts a damaged copy back from there, and says so.
+  const std::string checkpoint = newest_checkpoint(choice.run_dir);
+  return std::filesystem::exists(checkpoint + "/" + model_config_file, unused) ? checkpoint : kept;
 }
 
 void read_override(ModelChoice& choice, const std::string& text) {

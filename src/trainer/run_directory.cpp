@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint.h"
 #include "report/text_file.h"
 #include "text/path_text.h"
+#include "text/seal.h"
 #include "tidepool/write_file.h"
 #include "trainer/plan_change.h"
 
@@ -94,8 +95,15 @@ std::string RunDirectory::change_of_plan(const std::string& plan) const {
 }
 
 Result<void> RunDirectory::describe_run(const std::string& config_yaml, const std::string& plan) const {
-  TRY(replace_file(dir_ + "/config.yaml", config_yaml, FileUse::run));
+  TRY(replace_file(dir_ + "/config.yaml", sealed_by_comment(config_yaml), FileUse::run));
   return replace_file(dir_ + "/plan.txt", plan, FileUse::run);
+}
+
+std::string change_of_written_config(const std::string& run_dir) {
+  const std::string path = run_dir + "/config.yaml";
+  const Result<std::string> text = read_text_file(path);
+  if (!text || !comment_is_broken(*text)) return "";
+  return fmt::format("{}: was changed or damaged since the run wrote it, and is used as it is now", path);
 }
 
 std::string run_of_checkpoint(const std::string& checkpoint) {

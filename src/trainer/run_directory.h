@@ -50,6 +50,10 @@ class RunDirectory {
   DirectoryLock lock_;
 };
 
+// A line for people where the config.yaml of a run is no longer what the run wrote: edited, or damaged.
+// Empty: it is, or the run is of an older Tidepool, which did not seal it.
+std::string change_of_written_config(const std::string& run_dir);
+
 // "runs/a" of "runs/a/checkpoint-3/", of a link to that, and of "." and "checkpoint-3" as they lead from
 // here. Empty: no run has the checkpoint.
 std::string run_of_checkpoint(const std::string& checkpoint);
