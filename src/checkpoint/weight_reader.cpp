@@ -11,8 +11,10 @@
 
 #include "checkpoint/convert.h"
 #include "checkpoint/split.h"
+#include "checkpoint/tensor_hashes.h"
 #include "process/limits.h"
 #include "process/start_thread.h"
+#include "text/hash.h"
 #include "tidepool/read_file.h"
 
 namespace tidepool {
@@ -20,7 +22,7 @@ namespace {
 
 constexpr u32 threads_max = 6;
 constexpr u32 buffers_max = 11;
-constexpr u64 raw_bytes_max = 1 * mib;
+constexpr u64 raw_bytes_max = hashed_part_bytes;
 constexpr u64 page = frame_alignment;
 // A part that starts and ends within pages; behind it fp32 words and halves of as many elements of 16 bits.
 constexpr u64 raw_room = raw_bytes_max + 2 * page;
@@ -141,7 +143,12 @@ Result<void> WeightReader::fill(const Part& part, Buffer& buffer) const {
                  fmt::format("{}: tensor {} is NaN or infinite at element {}, and so would be all that is "
                              "computed with it; take weights that are whole, such as an earlier checkpoint",
                              source.at.file->path(), source.at.tensor->name, part.begin + *at)};
-  return convert(part, dtype, raw, buffer);
+  const u64 hash = hash_of(
+      std::string_view(reinterpret_cast<const char*>(raw.data()), raw.size()));  // before it is changed
+  TRY(convert(part, dtype, raw, buffer));
+  buffer.piece.source = part.source;
+  buffer.piece.xxh3 = hash;
+  return {};
 }
 
 // Whole pages around the range, straight from the disk; where that is not to be had, the range alone.

@@ -30,6 +30,8 @@ struct WeightPiece {
   u64 begin = 0;
   std::span<const std::byte> param;
   std::span<const std::byte> master;  // or master_low; empty: all zeros, or fp32, which has none
+  u32 source = 0;                     // of `sources`
+  u64 xxh3 = 0;                       // of the bytes in the file: hashed_part_bytes, the last one fewer
 };
 
 // Pieces come in the order of `sources`. One thread takes them.

@@ -71,12 +71,11 @@ class Trainer final : public NextSegment, public EngineObserver {
     TRY_ASSIGN(const bool goes_on, goes_on_from_checkpoint());
     if (!goes_on) TRY(check_model_is_unchanged(config_));
     if (!goes_on) TRY(check_first_adapter(config_, graph_));
+    // What the run kept is mended before any of it is used.
+    if (goes_on) TRY(take_directory(goes_on));
     TRY(find_data(goes_on));
     TRY(choose(goes_on ? PlanFor::resumed_run : PlanFor::this_machine));
-    TRY_ASSIGN(directory_,
-               RunDirectory::open(config_.output.dir,
-                                  request_.resume.empty() ? Beginning::anew : Beginning::resumed));
-    TRY(keep_model(config_, goes_on ? Kept::as_it_is : Kept::anew));
+    if (!goes_on) TRY(take_directory(goes_on));
     TRY_ASSIGN(checkpoints_, RunCheckpoints::open(config_, graph_, outputs_));
     TRY_ASSIGN(std::optional<FoundCheckpoint> found, checkpoints_->find(request_.resume));
     if (found && all_is_done(*found, config_)) return done_before(*found, config_, outputs_);
@@ -195,6 +194,18 @@ class Trainer final : public NextSegment, public EngineObserver {
     return true;
   }
 
+  Result<void> take_directory(bool goes_on) {
+    TRY_ASSIGN(directory_,
+               RunDirectory::open(config_.output.dir,
+                                  request_.resume.empty() ? Beginning::anew : Beginning::resumed));
+    if (!goes_on) return keep_model(config_);
+    TRY_ASSIGN(const std::vector<std::string> mended, mend_kept_model(config_));
+    for (const std::string& line : mended) outputs_.say(line);
+    TRY_ASSIGN(const std::vector<std::string> changed, changes_since_kept(config_));
+    for (const std::string& line : changed) outputs_.say(line);
+    return {};
+  }
+
   Result<void> find_data(bool goes_on) {
     TRY_ASSIGN(data_, open_data(config_, {.quiet = request_.quiet, .kept_model = goes_on}));
     if (config_.train.early_stopping_patience > 0 && data_->validation_sequences() == 0)
@@ -221,10 +232,11 @@ class Trainer final : public NextSegment, public EngineObserver {
     state_.seed = config_.train.seed;
     state_.data_fingerprint = batches_->fingerprint();
     if (fp16()) state_.loss_scale = StoredLossScale{.scale = config_.train.init_scale};
-    if (found) {
-      TRY(restore(std::move(*found)));
-    } else {
-      TRY(make_first_weights(config_, graph_, *session_, outputs_));
+    if (!found) TRY(make_first_weights(config_, graph_, *session_, outputs_, state_.base_xxh3));
+    const TrainerState fresh = state_;
+    while (found) {  // older ones follow where the newest turns out to be damaged
+      state_ = fresh;
+      TRY_ASSIGN(found, restore(std::move(*found)));
     }
     if (graph_.lora.on() && state_.base_fingerprint.empty()) {
       TRY_ASSIGN(state_.base_fingerprint, weights_fingerprint(config_.model_directory));
@@ -237,7 +249,8 @@ class Trainer final : public NextSegment, public EngineObserver {
   }
   bool fp16() const { return config_.train.precision == Precision::fp16; }
 
-  Result<void> restore(FoundCheckpoint found) {
+  // The checkpoint to try next, or none: this one is restored.
+  Result<std::optional<FoundCheckpoint>> restore(FoundCheckpoint found) {
     if (found.state.data_fingerprint != state_.data_fingerprint)
       return other_sequences(found, state_.data_fingerprint, config_);
     if (graph_.lora.on()) TRY(check_base_model(config_.model_directory, found.path));
@@ -255,7 +268,11 @@ class Trainer final : public NextSegment, public EngineObserver {
     issued_ = resumed_from_ = state_.step;
     earlier_seconds_ = state_.seconds;
     earlier_tokens_ = state_.tokens;
-    if (graph_.lora.on()) TRY(load_frozen_model(config_, graph_, *session_, outputs_));
+    if (graph_.lora.on()) {
+      TRY_ASSIGN(const std::string xxh3, load_frozen_model(config_, graph_, *session_, outputs_));
+      TRY(same_base_weights(config_.model_directory, state_.base_xxh3, xxh3));
+      state_.base_xxh3 = xxh3;
+    }
     return checkpoints_->go_on_from(std::move(found), session_->state());
   }
 
