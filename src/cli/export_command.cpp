@@ -11,6 +11,7 @@
 #include "report/status_line.h"
 #include "report/units.h"
 #include "trainer/export_source.h"
+#include "trainer/retry_rotated.h"
 #include "trainer/signals.h"
 
 namespace tidepool {
@@ -54,10 +55,9 @@ Result<void> write(const ModelExport& model, const std::string& out) {
   });
 }
 
-}  // namespace
-
-Result<void> export_model(const ExportArguments& arguments) {
-  TRY_ASSIGN(const ExportSource source, find_export_source(arguments.source, arguments.base));
+// `reading`: as in retry_rotated().
+Result<void> export_once(const ExportArguments& arguments, std::string& reading) {
+  TRY_ASSIGN(const ExportSource source, find_export_source(arguments.source, arguments.base, reading));
   for (const std::string& note : source.notes) print_text(stderr, "{}\n", note);
   std::unique_ptr<AdapterMerge> merge;
   if (!source.adapter.empty()) {
@@ -67,7 +67,8 @@ Result<void> export_model(const ExportArguments& arguments) {
              ModelExport::open(source.directory, {.dtype = arguments.dtype,
                                                   .max_shard_size = arguments.max_shard_size,
                                                   .change = merge.get(),
-                                                  .adapter = source.adapter}));
+                                                  .adapter = source.adapter,
+                                                  .weights_xxh3 = source.base_xxh3}));
   TRY(check_room(arguments.out, model->bytes()));
   const auto begin = std::chrono::steady_clock::now();
   const Result<void> written = write(*model, arguments.out);
@@ -78,6 +79,13 @@ Result<void> export_model(const ExportArguments& arguments) {
              model->shards().size(), model->shards().size() == 1 ? "" : "s",
              seconds_text(seconds_since(begin)));
   return {};
+}
+
+}  // namespace
+
+Result<void> export_model(const ExportArguments& arguments) {
+  return retry_rotated([](const std::string& line) { print_text(stderr, "{}\n", line); },
+                       [&](std::string& reading) { return export_once(arguments, reading); });
 }
 
 }  // namespace tidepool

@@ -95,7 +95,7 @@ Result<void> check_first_adapter(const Config& config, const ModelGraph& graph) 
 Result<void> load_first_adapter(const Config& config, const ModelGraph& graph, StateWriter& state,
                                 RunOutputs& outputs) {
   const std::string& directory = config.lora.adapter;
-  TRY(verify_weights_if_hashed(directory, checkpoint_buffer));
+  TRY(verify_model_if_hashed(directory, checkpoint_buffer));
   TRY(load_weights(directory, graph, state, WeightsOf::adapters));
   outputs.say("starting from the adapter in " + directory);
   return {};

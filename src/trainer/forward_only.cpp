@@ -11,6 +11,8 @@
 #include "trainer/base_model.h"
 #include "trainer/disk_shortage.h"
 #include "trainer/first_weights.h"
+#include "trainer/kept_model.h"
+#include "trainer/run_directory.h"
 #include "trainer/session.h"
 
 namespace tidepool {
@@ -43,6 +45,18 @@ Result<Config> config_of_trained(const std::string& run_dir, const std::string& 
   return load_config(run_dir + "/config.yaml", overrides, KeptModel::read);
 }
 
+Result<std::vector<std::string>> changes_since_run(const std::string& run_dir,
+                                                   const std::string& checkpoint) {
+  std::vector<std::string> lines;
+  if (std::string line = change_of_written_config(run_dir); !line.empty()) lines.push_back(std::move(line));
+  TRY_ASSIGN(Config own, config_of_trained(run_dir, checkpoint, {}));
+  std::error_code unused;
+  if (!std::filesystem::exists(checkpoint + "/" + adapter_config_file, unused)) own.model_directory.clear();
+  TRY_ASSIGN(std::vector<std::string> changed, changes_since_kept(own));
+  lines.insert(lines.end(), changed.begin(), changed.end());
+  return lines;
+}
+
 Result<void> make_forward_only(Config& config, std::span<const std::string> overrides,
                                const std::function<void(const std::string&)>& note) {
   if (std::ranges::any_of(overrides, names_executor)) TRY(check_gpus(config));
@@ -68,10 +82,12 @@ Result<std::vector<std::string>> load_forward_weights(const Config& config, cons
                                                       const ModelGraph& graph, StateWriter& writer) {
   if (!graph.lora.on()) return load_weights(directory, graph, writer);
   TRY(check_weights_are_there(config));
-  TRY(verify_weights_if_hashed(config.model_directory, checkpoint_buffer));
+  TRY(verify_model_if_hashed(config.model_directory, checkpoint_buffer));
   TRY(check_base_model(config.model_directory, directory));
   WriteMore adapters_follow(writer);
-  TRY(load_weights(config.model_directory, graph, adapters_follow));
+  std::string xxh3;
+  TRY(load_weights(config.model_directory, graph, adapters_follow, WeightsOf::model, &xxh3));
+  TRY(check_base_weights(config.model_directory, directory, xxh3));
   return load_weights(directory, graph, writer, WeightsOf::adapters);
 }
 

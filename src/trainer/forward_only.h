@@ -19,6 +19,10 @@ namespace tidepool {
 Result<Config> config_of_trained(const std::string& run_dir, const std::string& checkpoint,
                                  std::vector<std::string> overrides);
 
+// A line for each file that stands outside of the checkpoint, is used with it, and is no longer what the run
+// wrote or kept: config.yaml, data.tokenizer, data.chat_template, and of adapters the model's directory.
+Result<std::vector<std::string>> changes_since_run(const std::string& run_dir, const std::string& checkpoint);
+
 // Takes back what was chosen for training (homes, chunks, sweeps, a machine's rates), and computes on one
 // device of those that the run had, on the cores where that is not here, which is noted. `overrides`: what
 // the config was read with. Error: they name GPUs, which are not here, as of check_gpus.

@@ -38,8 +38,8 @@ bool looks_like_checkpoint(const fs::path& path) {
 
 // Or a model directory of others, which has no hashes.
 Result<GeneratePlace> checkpoint_place(const std::string& path) {
-  TRY(is_numbered(clean(path)) ? verify_weights(path, checkpoint_buffer)
-                               : verify_weights_if_hashed(path, checkpoint_buffer));
+  TRY(is_numbered(clean(path)) ? verify_model(path, checkpoint_buffer)
+                               : verify_model_if_hashed(path, checkpoint_buffer));
   GeneratePlace out{.run_dir = clean(path).parent_path().string(), .checkpoint = path};
   if (is_named(out.run_dir + "/config.yaml")) return out;
   if (is_named(path + "/" + adapter_config_file))
@@ -82,7 +82,7 @@ Result<GeneratePlace> find_generate_place(const std::string& path) {
         fmt::format("{} holds no checkpoint: name a run directory, a checkpoint-N or a model directory",
                     path)};
   }
-  GeneratePlace out{.run_dir = clean(path).string(), .checkpoint = *found.path};
+  GeneratePlace out{.run_dir = clean(path).string(), .checkpoint = *found.path, .newest = true};
   for (const SteppedOver& s : found.stepped_over)
     out.notes.push_back(fmt::format("stepped over {}: {}", s.path, s.reason));
   if (!out.notes.empty()) out.notes.push_back("using " + *found.path);
