@@ -11,7 +11,7 @@
 
 #include "checkpoint/checkpoint_file.h"
 #include "config/hf_config.h"
-#include "text/errno_text.h"
+#include "tidepool/errno_text.h"
 #include "text/hash.h"
 #include "tidepool/fd.h"
 #include "tidepool/read_file.h"
@@ -153,7 +153,7 @@ Result<ManifestEntry> write_carried(Files& files, const std::string& directory, 
   return write_as(files, directory, file.name, file, buffer);
 }
 
-Result<ManifestEntry> replace_file(Files& files, const std::string& directory, const CarriedFile& file,
+Result<ManifestEntry> replace_carried_file(Files& files, const std::string& directory, const CarriedFile& file,
                                    std::span<std::byte> buffer) {
   const std::string temporary = file.name + ".tmp";
   TRY_ASSIGN(ManifestEntry entry, write_as(files, directory, temporary, file, buffer));
@@ -166,7 +166,7 @@ Result<ManifestEntry> replace_file(Files& files, const std::string& directory, c
 
 Result<void> write_kept_list(Files& files, const std::string& directory, std::span<const ListedFile> list,
                              std::span<std::byte> buffer) {
-  TRY(replace_file(files, directory, {.name = kept_list_file, .path = {}, .text = kept_list_text(list)},
+  TRY(replace_carried_file(files, directory, {.name = kept_list_file, .path = {}, .text = kept_list_text(list)},
                    buffer));
   return files.sync_directory(directory);
 }
@@ -181,7 +181,7 @@ Result<void> replace_carried(Files& files, const std::string& directory, const s
   }
   std::vector<ListedFile> list;
   for (const CarriedFile& file : all) {
-    TRY_ASSIGN(ListedFile entry, replace_file(files, directory, file, buffer));
+    TRY_ASSIGN(ListedFile entry, replace_carried_file(files, directory, file, buffer));
     list.push_back(std::move(entry));
   }
   return write_kept_list(files, directory, list, buffer);

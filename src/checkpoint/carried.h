@@ -41,7 +41,7 @@ Result<ManifestEntry> write_carried(Files&, const std::string& directory, const 
 // The same under a temporary name that takes the file's place. The caller syncs the directory.
 Result<ManifestEntry> replace_carried_file(Files&, const std::string& directory, const CarriedFile&,
                                    std::span<std::byte> buffer);
-// replace_file() of each; whatever else of carried_files() is there goes. Behind them kept_list_file, which
+// replace_carried_file() of each; whatever else of carried_files() is there goes. Behind them kept_list_file, which
 // lists them. The directory is made, and durable on return.
 Result<void> replace_carried(Files&, const std::string& directory, const std::vector<CarriedFile>&,
                              std::span<std::byte> buffer);

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "text/errno_text.h"
+#include "tidepool/errno_text.h"
 #include "text/hash.h"
 #include "tidepool/check.h"
 #include "tidepool/fd.h"

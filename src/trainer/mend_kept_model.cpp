@@ -120,7 +120,7 @@ class Mender {
     if (!source) return fault;
     CarriedFile from = *source;
     from.xxh3 = copy.listed.xxh3;
-    TRY_ASSIGN(file, replace_file(*files_, directory_, from, buffer_));
+    TRY_ASSIGN(file, replace_carried_file(*files_, directory_, from, buffer_));
     TRY(files_->sync_directory(directory_));
     changed_ = true;
     lines_.push_back(fmt::format("{}: put back from {}", fault.message, copy.directory));
