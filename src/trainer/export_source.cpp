@@ -101,8 +101,8 @@ Result<void> add_what_the_run_knows(ExportSource& source) {
   source.base_xxh3 = state.base_xxh3;
   const std::string run =
       std::filesystem::path(absolute_path(without_slashes(source.adapter))).parent_path().string();
-  TRY_ASSIGN(const std::vector<std::string> changed,
-             changes_since_kept({.model_directory = source.directory, .output = {.dir = run}}));
+  const std::vector<std::string> changed =
+      changes_since_kept({.model_directory = source.directory, .output = {.dir = run}});
   source.notes.insert(source.notes.end(), changed.begin(), changed.end());
   return {};
 }

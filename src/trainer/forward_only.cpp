@@ -52,7 +52,7 @@ Result<std::vector<std::string>> changes_since_run(const std::string& run_dir,
   TRY_ASSIGN(Config own, config_of_trained(run_dir, checkpoint, {}));
   std::error_code unused;
   if (!std::filesystem::exists(checkpoint + "/" + adapter_config_file, unused)) own.model_directory.clear();
-  TRY_ASSIGN(std::vector<std::string> changed, changes_since_kept(own));
+  std::vector<std::string> changed = changes_since_kept(own);
   lines.insert(lines.end(), changed.begin(), changed.end());
   return lines;
 }

@@ -86,21 +86,22 @@ Result<std::vector<CarriedFile>> files_for_checkpoints(const Config& config) {
   return out;
 }
 
-Result<std::vector<std::string>> changes_since_kept(const Config& config) {
+std::vector<std::string> changes_since_kept(const Config& config) {
   std::vector<std::string> lines;
   const std::string directory = kept_model_directory(config);
-  TRY_ASSIGN(const auto list, read_kept_list(directory));
-  if (!list) return lines;
-  TRY_ASSIGN(const std::vector<CarriedFile> files, files_of(with_kept_model(config)));
-  for (const CarriedFile& file : files) {
-    const ListedFile* kept = find_listed(*list, file.name);
+  const auto list = read_kept_list(directory);
+  if (!list || !*list) return lines;
+  const Result<std::vector<CarriedFile>> files = files_of(with_kept_model(config));
+  if (!files) return lines;  // its reader tells
+  for (const CarriedFile& file : *files) {
+    const ListedFile* kept = find_listed(**list, file.name);
     if (kept == nullptr) continue;
     const Result<std::string> text =
         file.path.empty() ? file.text : read_small_file(file.path, kept_bytes_max, ErrorKind::io);
-    if (!text || hash_of(*text) == kept->xxh3) continue;  // its reader tells what cannot be read
+    if (!text || hash_of(*text) == kept->xxh3) continue;
     lines.push_back(
-        fmt::format("{}: is not what the run began with (XXH3 {}, and {} then): changed or damaged; {}/{} is "
-                    "the same as then",
+        fmt::format("{}: is not what the run began with (XXH3 {}, and {} then): changed or damaged; the run "
+                    "keeps it as it was in {}/{}",
                     file.path.empty() ? config.data.chat_template : file.path, hash_text(hash_of(*text)),
                     hash_text(kept->xxh3), directory, file.name));
   }

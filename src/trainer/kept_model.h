@@ -29,7 +29,7 @@ Result<std::vector<CarriedFile>> files_for_checkpoints(const Config&);
 
 // A line for each file of the model directory, data.tokenizer and data.chat_template that is there and is not
 // what the run kept of it: damaged or changed since.
-Result<std::vector<std::string>> changes_since_kept(const Config&);
+std::vector<std::string> changes_since_kept(const Config&);
 
 // Of a run directory: an error where a file of its model-files is not what was kept; of all of them, or of
 // one alone. None where it has none, or no list. ErrorKind::corrupt_checkpoint.

@@ -182,7 +182,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   }
 
   // --resume auto begins anew where no checkpoint has been written yet.
-  Result<bool> goes_on_from_checkpoint() const {
+  Result<bool> goes_on_from_checkpoint() {
     if (request_.resume.empty()) return false;
     std::string path = request_.resume;
     if (path == "auto") {
@@ -190,6 +190,8 @@ class Trainer final : public NextSegment, public EngineObserver {
       if (steps.empty()) return false;
       path = fmt::format("{}/checkpoint-{}", config_.output.dir, steps.back());
     }
+    // Before anything is refused that may follow from it.
+    for (const std::string& line : changes_since_kept(config_)) outputs_.say(line);
     TRY(CheckpointStore::check_trained_alike(path, graph_));
     return true;
   }
@@ -201,8 +203,6 @@ class Trainer final : public NextSegment, public EngineObserver {
     if (!goes_on) return keep_model(config_);
     TRY_ASSIGN(const std::vector<std::string> mended, mend_kept_model(config_));
     for (const std::string& line : mended) outputs_.say(line);
-    TRY_ASSIGN(const std::vector<std::string> changed, changes_since_kept(config_));
-    for (const std::string& line : changed) outputs_.say(line);
     return {};
   }
 
