@@ -97,12 +97,12 @@ Result<DirectoryLock> DirectoryLock::take(const Options& options) {
 std::optional<long> lock_holder(const std::string& dir, const std::string& file) {
   const std::string path = dir + "/" + file;
   if (!irregular_kind(path).empty()) return std::nullopt;  // of a pipe, open would wait for ever
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return std::nullopt;
-  const bool held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  std::optional<long> holder;
+  if (flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) holder = read_holder(fd).pid;
   close(fd);  // and with it a lock of ours
-  if (!held) return std::nullopt;
-  return read_holder(path).pid;
+  return holder;
 }
 
 Result<void> DirectoryLock::write_holder() {
