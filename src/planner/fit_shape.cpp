@@ -36,7 +36,7 @@ FitShape::FitShape(const ModelGraph& graph, const PlanOptions& options, const At
       ops_(plan_size(graph, options, shape.chunk_elements).ops()) {}
 
 FitShape::Fineness FitShape::fineness() const {
-  if (ops_ <= 60'000) return {.per_octave = 4, .homes = 64, .host_steps = 32};
+  if (ops_ <= 60'000) return {.per_octave = 4, .homes = 64, .host_steps = 16};
   if (ops_ <= 200'000) return {.per_octave = 2, .homes = 64, .host_steps = 8};
   return {.per_octave = 1, .homes = 16, .host_steps = 4};
 }
@@ -61,7 +61,6 @@ void FitShape::list_ways(SearchWork* work) {
     resident += graph_->boundary * (graph_->blocks.size() * parts_->program.sweep_micro_batches);
   }
   list_budgets(resident);
-  homes_begin_ = static_cast<u32>(ways_.size());
   list_homes();
 }
 
@@ -80,18 +79,28 @@ void FitShape::list_budgets(Bytes resident) {
   budgets.push_back(budgets.back() + Bytes{round_up(budgets.back().value / 32, frame_alignment)});
   std::ranges::reverse(budgets);
   for (const Bytes budget : budgets)
-    ways_.push_back({.options = {.within_least = true}, .budget = budget, .least = budget});
+    ways_.push_back(
+        {.options = {.within_least = true}, .budget = budget, .is_divided = false, .least = budget});
 }
 
-// More and more windows rest on the devices, and nothing else stays there.
+// More and more windows rest on the devices: alone, and with more and more of what else may stay there.
 void FitShape::list_homes() {
   if (options_->home != HomePolicy::automatic) return;
+  constexpr u64 parts = 4;
+  const Layout& layout = parts_->layout;
   const u64 windows = graph_->windows.size(), most = fineness().homes;
+  const Bytes activations = graph_->boundary * (graph_->blocks.size() * parts_->program.sweep_micro_batches);
   Bytes bytes{};
   for (u64 w = 0; w < windows; ++w) {
-    bytes += bytes_at_home(parts_->layout, static_cast<u32>(w));
+    bytes += bytes_at_home(layout, static_cast<u32>(w));
     if ((w + 1) * most / windows == w * most / windows) continue;
-    ways_.push_back({.options = {.home_bytes_least = bytes, .within_least = true}, .least = bytes});
+    const DeviceTierOptions homes{.home_bytes_least = bytes, .within_least = true};
+    ways_.push_back({.options = homes, .least = bytes});
+    for (u64 part = 1; part <= parts; ++part) {
+      const Bytes budget =
+          least_ + bytes + Bytes{round_up(activations.value / parts * part, frame_alignment)};
+      ways_.push_back({.options = homes, .budget = budget, .streams = false, .least = bytes});
+    }
   }
 }
 
@@ -123,8 +132,6 @@ bool FitShape::plan_device(u32 w, SearchWork* work) {
   parts_->device = plan_device_tier({*graph_, parts_->layout, parts_->program, options}, way.options);
   planned_ = w;
   way.need = std::max(parts_->device.peak, way.least);
-  // No way with more homes counts for less than one with fewer: so a search may end at that one.
-  if (w > homes_begin_ && homes_begin_ > 0) way.need = std::max(way.need, ways_[w - 1].need);
   way.rests = resting_bytes(parts_->device);
   return true;
 }
@@ -156,7 +163,7 @@ void FitShape::search_rest(u32 w, FitSearch& s, SearchWork* work) {
   const DeviceWay& way = ways_[w];
   const Bytes device = *way.need, rests = way.rests;
   const Bytes all_on_disk = over(rests, options_->host_reserved);
-  if (s.is_better({device, Bytes{0}, all_on_disk})) {
+  if (way.streams && s.is_better({device, Bytes{0}, all_on_disk})) {
     const Rest* none_stays = plan_rest(w, Bytes{0}, work);
     if (none_stays == nullptr) return;
     offer(w, Bytes{0}, {none_stays->host, std::max(none_stays->disk, all_on_disk)}, s);
@@ -167,7 +174,8 @@ void FitShape::search_rest(u32 w, FitSearch& s, SearchWork* work) {
     if (all_stay == nullptr) return;
     offer(w, unbounded, {std::max(all_stay->host, rests), all_stay->disk}, s);
   }
-  if (options_->home != HomePolicy::automatic) return;
+  // Where the disk is short, state on devices is worth more than stays there.
+  if (options_->home != HomePolicy::automatic || !way.is_divided) return;
   const u64 steps = fineness().host_steps;
   for (u64 i = steps; i > 0 && !s.is_done(); --i) {
     const Bytes budget{round_up(rests.value / steps * i, frame_alignment)};
@@ -181,15 +189,11 @@ void FitShape::search_rest(u32 w, FitSearch& s, SearchWork* work) {
 
 void FitShape::search(FitSearch& s, SearchWork* work) {
   if (ways_.empty()) list_ways(work);
+  const auto may_do = [&](Bytes device) { return s.is_better({device, Bytes{0}, Bytes{0}}); };
   for (u32 w = 0; w < ways_.size() && !s.is_done(); ++w) {
-    const bool is_home = w >= homes_begin_;
-    const auto may_do = [&](Bytes device) { return s.is_better({device, Bytes{0}, Bytes{0}}); };
-    const bool is_planned = may_do(std::max(ways_[w].least, least_));
-    if (is_planned && !ways_[w].need && !plan_device(w, work)) break;
-    if (is_planned && may_do(*ways_[w].need))
-      search_rest(w, s, work);
-    else if (is_home)
-      break;  // those to come need no less
+    if (!may_do(std::max(ways_[w].least, least_))) continue;
+    if (!ways_[w].need && !plan_device(w, work)) break;
+    if (may_do(*ways_[w].need)) search_rest(w, s, work);
     if (work != nullptr && work->cut) break;
   }
   parts_.reset();

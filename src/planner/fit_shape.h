@@ -39,7 +39,9 @@ class FitShape {
   struct DeviceWay {
     DeviceTierOptions options;
     Bytes budget{};
-    Bytes least{};  // it counts for no less, known before it is planned
+    bool streams = true;     // a host in which nothing stays that need not is of interest
+    bool is_divided = true;  // and one in which something stays
+    Bytes least{};           // it counts for no less, known before it is planned
     std::optional<Bytes> need{};
     Bytes rests{};                 // host and disk have to hold so much at once; of automatic homes
     std::map<Bytes, Rest> rest{};  // by budget of the host
@@ -67,7 +69,6 @@ class FitShape {
   u64 ops_;
   Bytes least_{};                 // no device tier needs less
   std::vector<DeviceWay> ways_;   // two of the least; by budget; by homes
-  u32 homes_begin_ = 0;           // of ways
   std::optional<Attempt> parts_;  // layout, program, and the device tier of `planned_`
   u32 planned_ = none;
 };
