@@ -45,7 +45,7 @@ class PosixOutputFile final : public OutputFile {
   }
 
   Result<void> set_mode(u32 mode) override {
-    if (::fchmod(fd_.get(), mode) != 0) return output_error("set the mode of", path_, errno, use_);
+    if (::fchmod(fd_.get(), mode) != 0) return fault_("set the mode of", path_, errno);
     return {};
   }
 
