@@ -94,10 +94,11 @@ std::string progress_bar(const ProgressState& s, const Screen& screen) {
 std::string progress_numbers(const ProgressState& s, const Screen& screen) {
   const StepLine& l = s.last;
   if (l.tokens_per_second <= 0) return "";
+  const bool narrow = screen.columns < columns_of_long_names;
   std::vector<std::string> items = {
-      epoch_text(s), fmt::format("lr {:.3g}", l.learning_rate),
-      fmt::format("{} {}", screen.columns < columns_of_long_names ? "norm" : "grad_norm",
-                  norm_text(l.grad_norm))};
+      fmt::format("lr {:.3g}", l.learning_rate),
+      fmt::format("{} {}", narrow ? "norm" : "grad_norm", norm_text(l.grad_norm)),
+      narrow ? "epoch " + significant_text(l.epoch) : epoch_text(s)};
   if (l.loss_scale > 0) items.push_back(fmt::format("loss_scale {:g}", l.loss_scale));
   return " " + joined(items, screen.columns - 2);
 }

@@ -164,7 +164,7 @@ TEST(ConfigParse, WrongValuesNameTheKeyAndLine) {
   EXPECT_THAT(fault_of(with("train: {max_steps: 2.5}")), HasSubstr("is not a whole number"));
   EXPECT_THAT(fault_of(with("train: {max_steps: [1]}")),
               HasSubstr("must be one value (integer), not a list"));
-  EXPECT_THAT(fault_of(with("train: {max_steps: }")), HasSubstr("has no value"));
+  EXPECT_THAT(fault_of(with("train: {seed: }")), HasSubstr("has no value"));
   EXPECT_THAT(fault_of(with("train: {adam_beta1: 1.0}")), HasSubstr("at least 0 and below 1"));
   EXPECT_THAT(fault_of(with("train: {learning_rate: -1e-3}")), HasSubstr("out of range"));
   EXPECT_THAT(fault_of(with("train: {learning_rate: nan}")), HasSubstr("must be finite"));

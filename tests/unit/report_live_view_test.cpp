@@ -100,7 +100,8 @@ TEST_P(LiveViewTest, ten_resizes_end_as_a_run_that_began_at_that_width) {
       ASSERT_EQ(resizes, widths.size());
       // The view, and the lines of all steps since the last resize.
       const std::vector<std::string> seen = resized.screen().rows(), wanted = fresh.screen().rows();
-      const std::size_t compared = steps_seen - after_last + 1 + 4;
+      const std::size_t view = last < 50 ? 2 : 4;
+      const std::size_t compared = steps_seen - after_last + 1 + view;
       ASSERT_GE(seen.size(), compared);
       EXPECT_TRUE(std::equal(wanted.end() - static_cast<i64>(compared), wanted.end(),
                              seen.end() - static_cast<i64>(compared)))
@@ -130,10 +131,11 @@ TEST_P(LiveViewTest, learning_rate_gradient_norm_and_epoch_are_in_view_at_any_wi
     SeenRun run({.columns = columns, .rows = 24}, GetParam());
     run.step(1);
     const std::vector<std::string> rows = run.screen().rows();
-    const std::string numbers = rows.at(2);
+    const std::string numbers = rows.at(2);  // below the step's line and the bar
     EXPECT_THAT(numbers, HasSubstr("lr 0.000299"));
     EXPECT_THAT(numbers, HasSubstr("norm 1.00"));
-    EXPECT_THAT(numbers, HasSubstr("epoch 0.00625/2.5"));
+    EXPECT_THAT(numbers, HasSubstr("epoch 0.00625"));
+    if (columns >= 50) EXPECT_THAT(numbers, HasSubstr("epoch 0.00625/2.50"));
     for (const std::string& row : rows) EXPECT_LT(display_width(row), columns) << row;
   }
 }
