@@ -47,7 +47,7 @@ function lossSection(runs) {
     return [many ? { name: `${stride(run.curves.loss)}${mark(run)}`, color, points, pale: true } : null,
       { name: `${many ? `mean of ${width * run.curves.loss.stride} steps around each` : 'loss'}${mark(run)}`, color, broken: run.number > 0,
         points: many ? runningMean(points, width) : points },
-      { name: `validation${mark(run)}`, color: two ? run.color : '--m-validation', points: paired(run.curves.eval_loss), dots: true }].filter(Boolean);
+      { name: `validation${mark(run)}`, color: two ? run.color : '--m-validation', points: paired(run.curves.eval_loss), dots: true }].filter((s) => s && (!s.dots || s.points.length > 0));
   });
   const simple = (key, color) => runs.map((run) => ({ name: `${stride(run.curves[key])}${mark(run)}`, color: two ? run.color : color, broken: run.number > 0, points: paired(run.curves[key]) }));
   return section('loss', 'Loss', 'Nats per target token, over the whole step. Drag across a chart to zoom, double click for all of it.',
