@@ -296,7 +296,7 @@ TEST_P(Checkpoint, what_cannot_be_opened_is_no_damage) {
   save(1);
   const std::string path = save(2).path + "/optimizer.safetensors";
   std::filesystem::remove(path);
-  std::filesystem::create_symlink(path, path);  // ELOOP
+  std::filesystem::create_symlink(std::string(300, 'x'), path);  // ENAMETOOLONG
   EXPECT_EQ(store_->find_resumable().error().kind, ErrorKind::io);
   EXPECT_EQ(store_->open(dir_.path() + "/checkpoint-2").error().kind, ErrorKind::io);
 }
