@@ -99,8 +99,8 @@ class CheckpointStore {
   // Returns the paths that went.
   Result<std::vector<std::string>> rotate(const Rotation&);
 
-  // Before a save of `saved_step` that found no room: deletes what rotate() would delete after it, as long as
-  // a checkpoint stays that verifies. Returns the paths that went.
+  // Before a save of `saved_step` that found no room: deletes what rotate() would delete after it, but for
+  // the newest one that verifies: the save may fail again. Returns the paths that went.
   Result<std::vector<std::string>> make_room(const Rotation&);
   // Whether a save or a rotation has failed for want of room since this was last asked.
   bool take_ran_full() { return files_->take_ran_full(); }

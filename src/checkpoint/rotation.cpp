@@ -65,14 +65,16 @@ Result<std::vector<std::string>> CheckpointStore::make_room(const Rotation& rota
   std::vector<std::string> removed;
   TRY_ASSIGN(std::vector<u64> steps, checkpoint_steps(run_dir_));
   std::erase_if(steps, [&](u64 step) { return step >= rotation.saved_step; });
-  std::vector<u64> stay = steps;
+  const auto whole = [&](u64 step) {  // every byte of it: what is dropped cannot be read any more
+    const Result<FoundCheckpoint> found = verify(path_of(step));
+    return found && verify_files(path_of(step), found->manifest, buffer_);
+  };
+  const auto newest = std::find_if(steps.rbegin(), steps.rend(), whole);
+  if (newest == steps.rend()) return removed;
+  const u64 last_good = *newest;
   steps.push_back(rotation.saved_step);
-  const std::vector<u64> go = to_go(rotation, steps);
-  std::erase_if(stay, [&](u64 step) { return std::ranges::find(go, step) != go.end(); });
-  if (go.empty() ||
-      std::none_of(stay.rbegin(), stay.rend(), [&](u64 step) { return is_whole(path_of(step)); }))
-    return removed;
-  for (const u64 step : go) {
+  for (const u64 step : to_go(rotation, steps)) {
+    if (step == last_good) continue;
     TRY(remove_checkpoint(step));
     removed.push_back(path_of(step));
   }

@@ -76,8 +76,9 @@ class InjectedFaults : public ::testing::TestWithParam<int> {
       const auto report = read_report(config.output.dir);
       ASSERT_TRUE(report) << report.error().message;
       EXPECT_EQ(numbers_of(*report), undisturbed);
-      if (!fs::exists(fmt::format("{}/checkpoint-{}", config.output.dir, steps - 5)))
-        EXPECT_THAT(output_, HasSubstr("WARNING: checkpoint of step 15 was not written"));
+      if (!fs::exists(fmt::format("{}/checkpoint-{}", config.output.dir, steps - 5)) &&
+          !fs::exists(fmt::format("{}/checkpoint-{}", config.output.dir, steps - 10)))
+        EXPECT_THAT(output_, HasSubstr("WARNING: checkpoint of step"));
     }
     if (steps_in(file_text(config.output.dir + "/metrics.jsonl")) < steps && code == 0)
       EXPECT_THAT(output_, HasSubstr("WARNING: metrics.jsonl lacks"));

@@ -16,6 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using testing::Child;
 using testing::ChildRun;
 using testing::file_text;
 using ::testing::HasSubstr;
@@ -51,7 +52,7 @@ class SaveFault : public ::testing::Test {
     ASSERT_TRUE(report) << report.error().message;
     EXPECT_EQ(numbers_of(*report), numbers);
   }
-  static bool wait_for_words(ChildRun& child, const std::string& words) {
+  static bool wait_for_words(Child& child, const std::string& words) {
     while (child.output().find(words) == std::string::npos) {
       if (child.ended()) return child.output().find(words) != std::string::npos;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -234,8 +235,9 @@ TEST_F(SaveFault, AFullDiskUnderTheLogsEndsNothing) {
   NEEDS_MOUNT(disk);
   Config c = config("small/run", 300);
   c.output.save = false;
-  ChildRun child(c);
-  ASSERT_TRUE(child.wait_for_steps(3)) << child.output();
+  std::ofstream(dir_ / "config.yaml") << to_yaml(c);
+  Child child({"train", dir_ / "config.yaml"}, dir_ / "log");  // its lines are elsewhere
+  ASSERT_TRUE(wait_for_words(child, "step 3/300")) << child.output();
   std::ofstream(dir_ / "small/filler") << std::string(2 * mib, 'x');
   EXPECT_EQ(child.wait(), 6) << child.output();
   EXPECT_THAT(child.output(),
