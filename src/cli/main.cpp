@@ -36,10 +36,9 @@ int run(const std::vector<std::string>& words) {
   }
 }
 
-// Before other static objects are made: those allocate, too.
-[[gnu::constructor(101)]] void say_when_memory_ends() {
-  tidepool::end_when_out_of_memory(tidepool::remove_leftovers);
-}
+void say_when_memory_ends() { tidepool::end_when_out_of_memory(tidepool::remove_leftovers); }
+// Before the static objects of the program and its libraries are made: those allocate, too.
+[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)() = say_when_memory_ends;
 
 }  // namespace
 

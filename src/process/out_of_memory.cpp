@@ -15,6 +15,9 @@
 namespace tidepool {
 namespace {
 
+// jemalloc maps that much to begin with, and crashes where it cannot.
+constexpr u64 allocator_mib = 16;
+
 std::atomic<void (*)()> tidy_first{nullptr};
 std::atomic<bool> ending{false};
 
@@ -68,6 +71,10 @@ void end_out_of_memory() {
 void end_when_out_of_memory(void (*tidy)()) {
   tidy_first = tidy;
   std::set_new_handler(end_out_of_memory);
+  rlimit space{};
+  if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY &&
+      space.rlim_cur / mib < mapped_mib() + allocator_mib)
+    end_out_of_memory();
 }
 
 }  // namespace tidepool

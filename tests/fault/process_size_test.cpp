@@ -33,7 +33,7 @@ TEST(ProcessSize, IsTheOperatingSystemsWithTheReportsWritten) {
   const double ratio = static_cast<double>(report.rss_peak.value) / static_cast<double>(peak);
   EXPECT_NEAR(ratio, 1, 0.03) << report.rss_peak.value << " reported, " << peak << " by the system";
   const std::string page = testing::file_text(c.output.dir + "/report.html");
-  EXPECT_NE(page.find("\"rss_peak_bytes\":" + std::to_string(report.rss_peak.value)), std::string::npos);
+  EXPECT_NE(page.find("\"rss_peak_bytes\": " + std::to_string(report.rss_peak.value)), std::string::npos);
 }
 
 }  // namespace

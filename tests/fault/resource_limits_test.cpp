@@ -141,9 +141,8 @@ TEST_F(ResourceLimits, OfAddressSpaceAreNamedWhateverMeetsThem) {
     for (u64 limit = 16 * mib; limit <= 4096 * mib; limit += limit / 8) {
       SCOPED_TRACE(limit / mib);
       const Outcome r = run_limited(words, log_, [&] { set_limit(RLIMIT_AS, limit); });
-      // Below its own code the kernel or the loader ends the program before a line of it has run.
-      const bool loaded = r.code != 128 + SIGKILL && r.code != 128 + SIGSEGV && r.code != 98 &&
-                          r.output.find("error while loading shared libraries") == std::string::npos;
+      // Below its own code the loader ends the program before a line of it has run.
+      const bool loaded = r.output.find("error while loading shared libraries") == std::string::npos;
       if (!loaded) {
         EXPECT_EQ(told, 0u) << r.output;
         continue;
@@ -152,6 +151,7 @@ TEST_F(ResourceLimits, OfAddressSpaceAreNamedWhateverMeetsThem) {
       ++told;
       expect_told(r, "ulimit -v");
     }
+    EXPECT_GT(told, 0u);
   }
 }
 
