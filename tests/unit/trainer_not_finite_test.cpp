@@ -20,14 +20,14 @@ using ::testing::Not;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-// Every weight is near the largest float, so that products are infinite.
+// Every weight is 1e18, so that products of products are infinite.
 std::string directory_of_overflow(const testing::TrainDir& dir) {
   const std::string model = dir / "model";
   test::write_model_directory(model, testing::small_model(Family::llama), Precision::fp32);
   std::string bytes = test::read_file(model + "/model.safetensors");
   u64 header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), 8);
-  std::fill(bytes.begin() + 8 + static_cast<std::ptrdiff_t>(header_bytes), bytes.end(), '\x7f');
+  std::fill(bytes.begin() + 8 + static_cast<std::ptrdiff_t>(header_bytes), bytes.end(), '\x5d');
   test::write_file(model + "/model.safetensors", bytes);
   return model;
 }
