@@ -72,7 +72,7 @@ TEST(DriveLife, a_drive_lasts_as_long_as_its_endurance) {
   const DriveLife assumed = drive_life({}, 1e12);
   EXPECT_TRUE(assumed.assumed);
   EXPECT_EQ(assumed.endurance, endurance_assumed);
-  EXPECT_EQ(drive_life_text(assumed), "600 TB of endurance (assumed) last 600 days");
+  EXPECT_EQ(drive_life_text(assumed), "600 TB of endurance (assumed) last 1.6 years");
 }
 
 TEST(ReportJson, has_the_keys_that_others_rely_on) {
