@@ -13,8 +13,8 @@ namespace {
 
 constexpr Bytes unlimited{u64{1} << 60};
 
-// Counted and not timed: the same job gets the same advice on any machine. Some 10 s.
-constexpr u64 ops_max = 3'000'000;
+// Counted and not timed: the same job gets the same advice on any machine. Some 5 s.
+constexpr u64 ops_max = 800'000;
 
 // Says what is short, and advises what is larger than it was.
 Error shortage(const PlanOptions& options, const Budgets& larger) {

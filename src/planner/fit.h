@@ -32,7 +32,11 @@ class Fit {
 
   const ModelGraph& graph_;
   const PlanOptions options_;
-  std::vector<FitShape> shapes_;
+  struct Candidate {
+    FitShape shape;
+    Bytes held;  // by all tiers together, whatever the way
+  };
+  std::vector<Candidate> shapes_;
 };
 
 }  // namespace tidepool

@@ -29,30 +29,33 @@ bool FitSearch::is_better(const Budgets& n) const {
   return within(n, most) && (!needs || price(n) < price(*needs));
 }
 
-FitShape::FitShape(const ModelGraph& graph, const PlanOptions& options, const AttemptOptions& shape)
+FitShape::FitShape(const ModelGraph& graph, const PlanOptions& options, const AttemptOptions& shape,
+                   Bytes device_least)
     : graph_(&graph),
       options_(&options),
       shape_(shape),
-      ops_(plan_size(graph, options, shape.chunk_elements).ops()) {}
+      ops_(plan_size(graph, options, shape.chunk_elements).ops()),
+      least_(device_least) {}
 
 FitShape::Fineness FitShape::fineness() const {
   if (ops_ <= 60'000) return {.per_octave = 4, .homes = 64, .host_steps = 16};
   if (ops_ <= 200'000) return {.per_octave = 2, .homes = 64, .host_steps = 8};
-  return {.per_octave = 1, .homes = 16, .host_steps = 4};
+  return {.per_octave = 1, .homes = 4, .host_steps = 2};
 }
 
-// A tier is a part of an attempt, and a device's has windows where the host's has chunks.
-bool FitShape::takes(Tier tier, SearchWork* work) const {
-  const u64 part = tier == Tier::device ? 16 : 4;
+// Parts of an attempt: laying out a shape and planning a host go through chunks, planning a device through
+// windows.
+bool FitShape::takes(u64 part, SearchWork* work) const {
   return work == nullptr || work->takes(div_up(ops_, part));
 }
 
 // ---- the ways ---------------------------------------------------------------------------------------
 
 void FitShape::list_ways(SearchWork* work) {
-  ways_ = {DeviceWay{}, DeviceWay{.options = {.within_least = true}}};
+  ways_ = {DeviceWay{.is_divided = true}, DeviceWay{.options = {.within_least = true}, .is_divided = true}};
   if (!plan_device(0, work)) return ways_.clear();
-  least_ = parts_->device.needs_least + options_->device_reserved;
+  least_ = std::max(least_, parts_->device.needs_least + options_->device_reserved);
+  all_rests_ = rests_beside(std::vector<bool>(graph_->windows.size(), false));
   Bytes resident = parts_->device.resident;
   if (resident.value == 0) {  // homes are forced; what else may stay is at most this
     resident = *ways_[0].need;
@@ -61,46 +64,68 @@ void FitShape::list_ways(SearchWork* work) {
     resident += graph_->boundary * (graph_->blocks.size() * parts_->program.sweep_micro_batches);
   }
   list_budgets(resident);
-  list_homes();
+  list_homes(resident);
 }
 
-// Sizes that people write, from the least to where nothing leaves: the largest first, which asks least of
-// the host.
-void FitShape::list_budgets(Bytes resident) {
-  const u64 per_octave = fineness().per_octave;
-  std::vector<Bytes> budgets;
+// Sizes that people write, from the least to where nothing leaves.
+std::vector<Bytes> FitShape::round_sizes(Bytes resident, u64 per_octave) const {
+  std::vector<Bytes> sizes;
   for (u64 octave = frame_alignment; octave < resident.value; octave *= 2)
     for (u64 i = 0; i < per_octave; ++i) {
       const Bytes size{octave + octave / per_octave * i};
-      if (size > least_ && size < resident) budgets.push_back(size);
+      if (size > least_ && size < resident) sizes.push_back(size);
     }
+  return sizes;
+}
+
+// The largest first, which asks least of the host.
+void FitShape::list_budgets(Bytes resident) {
+  std::vector<Bytes> budgets = round_sizes(resident, fineness().per_octave);
   budgets.push_back(std::max(least_, resident));
   // Placing leaves gaps.
   budgets.push_back(budgets.back() + Bytes{round_up(budgets.back().value / 32, frame_alignment)});
   std::ranges::reverse(budgets);
   for (const Bytes budget : budgets)
-    ways_.push_back(
-        {.options = {.within_least = true}, .budget = budget, .is_divided = false, .least = budget});
+    ways_.push_back({.options = {.within_least = true},
+                     .budget = budget,
+                     .least = budget,
+                     .rests = over(all_rests_, budget * options_->devices)});
 }
 
-// More and more windows rest on the devices: alone, and with more and more of what else may stay there.
-void FitShape::list_homes() {
+// More and more windows rest on the devices: alone, and then beside stays, up to round sizes.
+void FitShape::list_homes(Bytes resident) {
   if (options_->home != HomePolicy::automatic) return;
-  constexpr u64 parts = 4;
-  const Layout& layout = parts_->layout;
   const u64 windows = graph_->windows.size(), most = fineness().homes;
-  const Bytes activations = graph_->boundary * (graph_->blocks.size() * parts_->program.sweep_micro_batches);
+  std::vector<Bytes> homes;  // bytes of more and more windows
   Bytes bytes{};
   for (u64 w = 0; w < windows; ++w) {
-    bytes += bytes_at_home(layout, static_cast<u32>(w));
-    if ((w + 1) * most / windows == w * most / windows) continue;
-    const DeviceTierOptions homes{.home_bytes_least = bytes, .within_least = true};
-    ways_.push_back({.options = homes, .least = bytes});
-    for (u64 part = 1; part <= parts; ++part) {
-      const Bytes budget =
-          least_ + bytes + Bytes{round_up(activations.value / parts * part, frame_alignment)};
-      ways_.push_back({.options = homes, .budget = budget, .streams = false, .least = bytes});
-    }
+    bytes += bytes_at_home(parts_->layout, static_cast<u32>(w));
+    if ((w + 1) * most / windows != w * most / windows) homes.push_back(bytes);
+  }
+  for (const Bytes home : homes)
+    ways_.push_back({.options = {.home_bytes_least = home, .within_least = true},
+                     .is_divided = true,
+                     // Beside them a window streams with its gradient.
+                     .least = std::max(least_, home + least_ / 2),
+                     .rests = over(all_rests_, home * options_->devices)});
+  for (const Bytes budget : round_sizes(resident, 16)) list_homes_beside_stays(homes, budget);
+}
+
+// Of what is left of a budget beside the least, the half and more goes to homes.
+void FitShape::list_homes_beside_stays(const std::vector<Bytes>& homes, Bytes budget) {
+  constexpr u64 parts = 8;
+  u64 before = 0;
+  for (u64 part = parts / 2; part <= parts; ++part) {
+    const Bytes room = (budget - least_) / parts * part;
+    const u64 count = static_cast<u64>(std::ranges::upper_bound(homes, room) - homes.begin());
+    if (count == before) continue;
+    before = count;
+    ways_.push_back({.options = {.home_bytes_least = homes[count - 1], .within_least = true},
+                     .budget = budget,
+                     .streams = false,
+                     .is_divided = true,
+                     .least = budget,
+                     .rests = over(all_rests_, budget * options_->devices)});
   }
 }
 
@@ -108,12 +133,12 @@ void FitShape::list_homes() {
 
 // State, and gradients that wait for the norm, of windows that have no home on a device: host and disk have
 // to hold them all at once.
-Bytes FitShape::resting_bytes(const DeviceTier& device) const {
+Bytes FitShape::rests_beside(const std::vector<bool>& home) const {
   const Layout& layout = parts_->layout;
   Bytes sum = options_->host_reserved;
   for (u32 w = 0; w < layout.windows.size(); ++w) {
     const WindowChunks& window = layout.windows[w];
-    if (device.home[w] || options_->home != HomePolicy::automatic) continue;
+    if (home[w] || options_->home != HomePolicy::automatic) continue;
     for (u32 cut = 0; cut < window.cuts; ++cut)
       for (ChunkId id : layout.state(w, cut)) sum += layout.chunk(id).bytes;
     if (window.trains && parts_->clipping && !layout.params_die(w))
@@ -125,14 +150,17 @@ Bytes FitShape::resting_bytes(const DeviceTier& device) const {
 // False: cut.
 bool FitShape::plan_device(u32 w, SearchWork* work) {
   if (planned_ == w && parts_) return true;
-  if (!takes(Tier::device, work)) return false;
-  if (!parts_) parts_ = make_parts(*graph_, *options_, shape_);
+  if (!parts_) {
+    if (!takes(4, work)) return false;
+    parts_ = make_parts(*graph_, *options_, shape_);
+  }
+  if (!takes(16, work)) return false;
   DeviceWay& way = ways_[w];
   const PlanOptions options = options_of(*options_, {.device_budget = way.budget});
   parts_->device = plan_device_tier({*graph_, parts_->layout, parts_->program, options}, way.options);
   planned_ = w;
-  way.need = std::max(parts_->device.peak, way.least);
-  way.rests = resting_bytes(parts_->device);
+  way.need = std::max({parts_->device.peak, way.least, least_});
+  way.rests = std::max(way.rests, rests_beside(parts_->device.home));
   return true;
 }
 
@@ -140,7 +168,7 @@ bool FitShape::plan_device(u32 w, SearchWork* work) {
 const FitShape::Rest* FitShape::plan_rest(u32 w, Bytes host_budget, SearchWork* work) {
   const auto known = ways_[w].rest.find(host_budget);
   if (known != ways_[w].rest.end()) return &known->second;
-  if (!plan_device(w, work) || !takes(Tier::host, work)) return nullptr;
+  if (!plan_device(w, work) || !takes(4, work)) return nullptr;
   const PlanOptions options = options_of(*options_, {.host_budget = host_budget});
   const HostTier host =
       plan_host_tier({*graph_, parts_->layout, parts_->program, options}, parts_->device, Bytes{0});
@@ -151,7 +179,8 @@ const FitShape::Rest* FitShape::plan_rest(u32 w, Bytes host_budget, SearchWork* 
 
 void FitShape::offer(u32 w, Bytes host_budget, const Rest& rest, FitSearch& s) const {
   const DeviceWay& way = ways_[w];
-  const Budgets needs{*way.need, rest.host, rest.disk};
+  const Bytes host = way.streams ? rest.host : std::max(rest.host, ways_[0].rest.at(Bytes{0}).host);
+  const Budgets needs{*way.need, host, rest.disk};
   if (!s.is_better(needs)) return;
   s.needs = needs;
   s.way = {.shape = shape_, .device = way.options, .device_budget = way.budget, .host_budget = host_budget};
@@ -187,11 +216,20 @@ void FitShape::search_rest(u32 w, FitSearch& s, SearchWork* work) {
   }
 }
 
+bool FitShape::streams_by_the_least(const FitSearch& s, SearchWork* work) {
+  const Rest* rest = plan_rest(0, Bytes{0}, work);
+  return rest != nullptr && s.is_better({Bytes{0}, rest->host, Bytes{0}});
+}
+
 void FitShape::search(FitSearch& s, SearchWork* work) {
-  if (ways_.empty()) list_ways(work);
   const auto may_do = [&](Bytes device) { return s.is_better({device, Bytes{0}, Bytes{0}}); };
+  if (!may_do(least_)) return;
+  if (ways_.empty()) list_ways(work);
   for (u32 w = 0; w < ways_.size() && !s.is_done(); ++w) {
-    if (!may_do(std::max(ways_[w].least, least_))) continue;
+    const DeviceWay& way = ways_[w];
+    // Where not even streaming has room in the host, nothing is to be had by resting there.
+    if (!way.streams && !streams_by_the_least(s, work)) break;
+    if (!may_do(std::max(way.least, least_)) || way.rests > s.most.host + s.most.disk) continue;
     if (!ways_[w].need && !plan_device(w, work)) break;
     if (may_do(*ways_[w].need)) search_rest(w, s, work);
     if (work != nullptr && work->cut) break;

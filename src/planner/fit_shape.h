@@ -25,8 +25,8 @@ struct FitSearch {
 // Needs are remembered. Tiers are not: those of large models are large.
 class FitShape {
  public:
-  // Both must outlive it.
-  FitShape(const ModelGraph&, const PlanOptions&, const AttemptOptions&);
+  // `device_least`: no device tier of any shape needs less. Graph and options must outlive it.
+  FitShape(const ModelGraph&, const PlanOptions&, const AttemptOptions&, Bytes device_least);
 
   // Leaves in the search what is better than it has. Ends early where `work` cuts it.
   void search(FitSearch&, SearchWork*);
@@ -39,9 +39,9 @@ class FitShape {
   struct DeviceWay {
     DeviceTierOptions options;
     Bytes budget{};
-    bool streams = true;     // a host in which nothing stays that need not is of interest
-    bool is_divided = true;  // and one in which something stays
-    Bytes least{};           // it counts for no less, known before it is planned
+    bool streams = true;      // a host in which nothing stays that need not is of interest
+    bool is_divided = false;  // and hosts in which something stays
+    Bytes least{};            // it counts for no less, known before it is planned
     std::optional<Bytes> need{};
     Bytes rests{};                 // host and disk have to hold so much at once; of automatic homes
     std::map<Bytes, Rest> rest{};  // by budget of the host
@@ -54,20 +54,24 @@ class FitShape {
   Fineness fineness() const;
   void list_ways(SearchWork*);
   void list_budgets(Bytes resident);
-  void list_homes();
+  std::vector<Bytes> round_sizes(Bytes resident, u64 per_octave) const;
+  void list_homes(Bytes resident);
+  void list_homes_beside_stays(const std::vector<Bytes>& homes, Bytes budget);
 
-  bool takes(Tier, SearchWork*) const;
+  bool takes(u64 part, SearchWork*) const;
   bool plan_device(u32 way, SearchWork*);
   const Rest* plan_rest(u32 way, Bytes host_budget, SearchWork*);
+  bool streams_by_the_least(const FitSearch&, SearchWork*);
   void search_rest(u32 way, FitSearch&, SearchWork*);
   void offer(u32 way, Bytes host_budget, const Rest&, FitSearch&) const;
-  Bytes resting_bytes(const DeviceTier&) const;
+  Bytes rests_beside(const std::vector<bool>& home) const;
 
   const ModelGraph* graph_;
   const PlanOptions* options_;
   AttemptOptions shape_;
   u64 ops_;
-  Bytes least_{};                 // no device tier needs less
+  Bytes least_;                   // no device tier needs less
+  Bytes all_rests_{};             // what host and disk have to hold where nothing has a home on a device
   std::vector<DeviceWay> ways_;   // two of the least; by budget; by homes
   std::optional<Attempt> parts_;  // layout, program, and the device tier of `planned_`
   u32 planned_ = none;
