@@ -66,8 +66,7 @@ Result<std::vector<std::string>> CheckpointStore::make_room(const Rotation& rota
   TRY_ASSIGN(std::vector<u64> steps, checkpoint_steps(run_dir_));
   std::erase_if(steps, [&](u64 step) { return step >= rotation.saved_step; });
   const auto whole = [&](u64 step) {  // every byte of it: what is dropped cannot be read any more
-    const Result<FoundCheckpoint> found = verify(path_of(step));
-    return found && verify_files(path_of(step), found->manifest, buffer_);
+    return is_whole(path_of(step));
   };
   const auto newest = std::find_if(steps.rbegin(), steps.rend(), whole);
   if (newest == steps.rend()) return removed;

@@ -303,6 +303,7 @@ TEST_P(Checkpoint, what_cannot_be_opened_is_no_damage) {
 
 TEST_P(Checkpoint, loads_as_weights_for_either_precision) {
   MemoryState state = state_at(1);
+  state.make_finite(graph_);
   for (auto& [key, bytes] : state.bytes()) {
     if (key.second == Kind::master_low) std::fill(bytes.begin(), bytes.end(), std::byte{0});
   }
