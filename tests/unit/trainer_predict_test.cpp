@@ -44,6 +44,7 @@ TEST(Predict, CarriesTheSpreadOfItsRounds) {
   Config config = testing::small_config(dir);
   config.memory.home = HomePolicy::disk;
   config.memory.chunk_size = Bytes{40 * kib};
+  config.memory.swap_dir = dir / "swap";
   const ModelGraph graph = make_graph(config).value();
   NoData source;
   const auto session =
