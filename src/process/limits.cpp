@@ -84,17 +84,20 @@ std::string why_space_is_full(Bytes needed) {
   return "";
 }
 
-Bytes stack_bytes() {
+// jemalloc crashes in a thread for which it cannot map an arena.
+constexpr Bytes allocator_bytes{16 * mib};
+
+Bytes thread_bytes() {
   pthread_attr_t attributes;
   size_t stack = 0;
-  if (pthread_getattr_default_np(&attributes) != 0) return {};
+  if (pthread_getattr_default_np(&attributes) != 0) return allocator_bytes;
   pthread_attr_getstacksize(&attributes, &stack);
   pthread_attr_destroy(&attributes);
-  return Bytes{stack};
+  return Bytes{stack} + allocator_bytes;
 }
 
 std::string why_no_thread() {
-  for (const std::string& why : {why_cgroup_is_full(), why_user_is_full(), why_space_is_full(stack_bytes())})
+  for (const std::string& why : {why_cgroup_is_full(), why_user_is_full(), why_space_is_full(thread_bytes())})
     if (!why.empty()) return why;
   return "raise the limit on processes (ulimit -u, pids.max of the cgroup, kernel.threads-max), or end other "
          "programs";
@@ -112,6 +115,8 @@ Bytes address_space_used() {
   const u64 pages = number_in_file("/proc/self/statm").value_or(0);
   return Bytes{pages * static_cast<u64>(sysconf(_SC_PAGESIZE))};
 }
+
+bool has_room_for_thread() { return why_space_is_full(thread_bytes()).empty(); }
 
 // VmHWM, not getrusage: ru_maxrss begins with the peak of the process that started this one.
 Bytes process_peak() {

@@ -19,6 +19,10 @@ std::optional<Bytes> soft_limit_bytes(__rlimit_resource);
 Bytes address_space_used();  // what RLIMIT_AS counts
 Bytes process_peak();        // most that has been resident at once, as the OS counts it
 
+// False where a limit on address space leaves less than the stack of a thread and what its allocator begins
+// with.
+bool has_room_for_thread();
+
 // ErrorKind::does_not_fit: the kernel refused to start the thread, with `error_number`.
 Error no_thread(std::string_view name, int error_number);
 

@@ -7,8 +7,8 @@
 
 namespace tidepool {
 
-// From now on; at once where the address space is so full that no allocator can begin. `tidy`: called before the
-// end, on any thread; must neither allocate nor wait for long.
+// From now on; at once where the address space is so full that no allocator can begin. `tidy`: called before
+// the end, on any thread; must neither allocate nor wait for long.
 void end_when_out_of_memory(void (*tidy)());
 
 // For memory that a library was refused, and said so by std::bad_alloc.

@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <cerrno>
+#include <latch>
 #include <system_error>
 #include <utility>
 
@@ -9,14 +11,36 @@
 
 namespace tidepool {
 
+namespace {
+
+// Where address space is limited, a thread takes what its allocator begins with before the next one is
+// started: else the room of several would be checked at once.
+std::thread start_one_by_one(std::function<void()> body) {
+  std::latch begun(1);
+  std::thread thread([&begun, body = std::move(body)] {
+    delete new volatile char;
+    begun.count_down();
+    body();
+  });
+  begun.wait();
+  return thread;
+}
+
+}  // namespace
+
 Result<std::thread> start_thread(const std::string& name, std::function<void()> body) {
+  // In so many words, for a thread can be made of anything, an Error too.
+  const auto refused = [&](int error_number) {
+    return Result<std::thread>(boost::system::in_place_error, no_thread(name, error_number));
+  };
+  const bool scarce = soft_limit_bytes(RLIMIT_AS).has_value();
+  if (scarce && !has_room_for_thread()) return refused(EAGAIN);
   try {
-    std::thread thread(std::move(body));
+    std::thread thread = scarce ? start_one_by_one(std::move(body)) : std::thread(std::move(body));
     pthread_setname_np(thread.native_handle(), name.c_str());
     return thread;
   } catch (const std::system_error& e) {
-    // In so many words, for a thread can be made of anything, an Error too.
-    return Result<std::thread>(boost::system::in_place_error, no_thread(name, e.code().value()));
+    return refused(e.code().value());
   }
 }
 
