@@ -4,6 +4,8 @@
 
 #include <cerrno>
 #include <latch>
+#include <memory>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -16,13 +18,13 @@ namespace {
 // Where address space is limited, a thread takes what its allocator begins with before the next one is
 // started: else the room of several would be checked at once.
 std::thread start_one_by_one(std::function<void()> body) {
-  std::latch begun(1);
-  std::thread thread([&begun, body = std::move(body)] {
-    delete new volatile char;
-    begun.count_down();
+  const auto begun = std::make_shared<std::latch>(1);
+  std::thread thread([begun, body = std::move(body)] {
+    ::operator delete(::operator new(1));  // called by name: the compiler may not leave them out
+    begun->count_down();
     body();
   });
-  begun.wait();
+  begun->wait();
   return thread;
 }
 
