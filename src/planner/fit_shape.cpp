@@ -227,9 +227,9 @@ void FitShape::search(FitSearch& s, SearchWork* work) {
   if (ways_.empty()) list_ways(work);
   for (u32 w = 0; w < ways_.size() && !s.is_done(); ++w) {
     const DeviceWay& way = ways_[w];
+    if (!may_do(std::max(way.least, least_)) || way.rests > s.most.host + s.most.disk) continue;
     // Where not even streaming has room in the host, nothing is to be had by resting there.
     if (!way.streams && !streams_by_the_least(s, work)) break;
-    if (!may_do(std::max(way.least, least_)) || way.rests > s.most.host + s.most.disk) continue;
     if (!ways_[w].need && !plan_device(w, work)) break;
     if (may_do(*ways_[w].need)) search_rest(w, s, work);
     if (work != nullptr && work->cut) break;

@@ -19,7 +19,7 @@ namespace {
 
 u32 pairs() {
   const char* text = std::getenv("TIDEPOOL_FIT_PAIRS");
-  return text != nullptr ? static_cast<u32>(std::strtoul(text, nullptr, 10)) : test::random_cases(2400);
+  return text != nullptr ? static_cast<u32>(std::strtoul(text, nullptr, 10)) : test::random_cases(480);
 }
 
 // Deep and narrow, shallow and wide, one with a large vocabulary, and one whose activations are large.

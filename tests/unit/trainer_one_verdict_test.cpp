@@ -19,7 +19,7 @@ using testing::TrainDir;
 
 u32 configs() {
   const char* text = std::getenv("TIDEPOOL_VERDICTS");
-  return text != nullptr ? static_cast<u32>(std::strtoul(text, nullptr, 10)) : 24;
+  return text != nullptr ? static_cast<u32>(std::strtoul(text, nullptr, 10)) : 12;
 }
 
 Config random_config(const TrainDir& dir, u32 seed) {
@@ -41,7 +41,7 @@ Config random_config(const TrainDir& dir, u32 seed) {
   c.train.eval_batches = 0;
   c.machine.threads = 1;
   c.machine.executor = pick("cpu", "cpu", "cpu:2");
-  const auto budget = [&](u64 least) { return Bytes{(least << rng() % 6) + rng() % 64 * kib}; };
+  const auto budget = [&](u64 least) { return Bytes{(least << (2 + rng() % 6)) + rng() % 64 * kib}; };
   c.memory.budgets = {budget(192 * kib), budget(96 * kib),
                       pick(Bytes{64 * mib}, Bytes{0}, Bytes{mib}, disk_auto)};
   return c;
