@@ -14,7 +14,7 @@ namespace tidepool {
 // REQUIRES: graph.lora.on().
 std::string adapter_config_text(const ModelGraph& graph);
 
-// What of it says what is added to the model, and where.
+// The part of it that says what is added to the model, and where.
 struct AdapterConfig {
   u32 r = 0;
   double alpha = 0;
@@ -26,11 +26,11 @@ struct AdapterConfig {
   std::string base;  // directory of the model that it is for, as its maker wrote it; empty: not said
 };
 
-// Of `directory`. Errors are `error_kind` and name the file; also for kinds of adapters and settings that are
-// not plain LoRA.
+// Reads that of `directory`. Errors are `error_kind` and name the file; also for kinds of adapters and
+// settings that are not plain LoRA.
 Result<AdapterConfig> read_adapter_config(const std::string& directory, ErrorKind error_kind);
 
-// What a run that starts from the adapter has for its section `lora`: all but `base`. Modules are those of
+// Section `lora` of a run that starts from the adapter: all but `base`. Modules are those of
 // target_modules by the last part of their names; empty, which is all of them, where a pattern names them.
 LoraConfig lora_of_adapter(const AdapterConfig&, const std::string& directory);
 

@@ -9,7 +9,7 @@
 
 namespace tidepool {
 
-// Whether the family has windows, and `key` is about them: sliding_window, use_sliding_window,
+// True where the family has windows and `key` is about them: sliding_window, use_sliding_window,
 // max_window_layers, layer_types.
 bool is_window_key(Family, std::string_view key);
 

@@ -23,7 +23,7 @@ struct ExactJson {
 Result<ExactJson> parse_exact_json(std::string_view text, ErrorKind kind, std::string_view file_name);
 inline constexpr size_t large_integer_digits_max = 4300;
 
-// Where the integer that `number` stands for is in ExactJson::large; none: it is a number of its own.
+// The place in ExactJson::large of the integer that `number` stands for; none: it is a number of its own.
 std::optional<size_t> large_integer(double number);
 
 }  // namespace tidepool

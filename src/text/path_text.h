@@ -11,7 +11,7 @@ std::string without_slashes(std::string path);
 // Where the path leads from here, for those who look from elsewhere.
 std::string absolute_path(const std::string& path);
 
-// Whether something has this name, a link that leads nowhere too: whoever opens it says what is wrong with
+// True where something has this name, a link that leads nowhere too: whoever opens it says what is wrong with
 // it. Asks nothing that throws.
 bool is_named(const std::string& path);
 // "a link that leads back to itself", "a link that leads nowhere"; empty: neither.

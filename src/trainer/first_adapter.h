@@ -9,13 +9,13 @@
 
 namespace tidepool {
 
-// That the adapter holds just the tensors that this run trains, and was trained beside this run's model as
-// far as its directory tells; before anything is planned or taken. Nothing to do without lora.adapter.
-// ErrorKind::bad_input naming file and tensor, usage where it is of another model, corrupt_checkpoint where a
-// checkpoint's hashes do not agree.
+// Checks that the adapter holds just the tensors that this run trains, and was trained beside this run's
+// model as far as its directory tells; before anything is planned or taken. Nothing to do without
+// lora.adapter. ErrorKind::bad_input naming file and tensor, usage where it is of another model,
+// corrupt_checkpoint where a checkpoint's hashes do not agree.
 Result<void> check_first_adapter(const Config&, const ModelGraph&);
 
-// Its tensors into the state, after the frozen model's. REQUIRES: check_first_adapter().
+// Loads its tensors into the state, after the frozen model's. REQUIRES: check_first_adapter().
 Result<void> load_first_adapter(const Config&, const ModelGraph&, StateWriter&, RunOutputs&);
 
 }  // namespace tidepool

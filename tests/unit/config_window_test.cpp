@@ -49,7 +49,7 @@ TEST(SlidingWindow, Item10IsReadAsTransformersReadsIt) {
     EXPECT_EQ(
         window_of(qwen, R"(, "sliding_window": 512, "use_sliding_window": true, "max_window_layers": 4)"),
         0u);
-    // Where layers are listed, the list counts.
+    // A list of layers counts for more.
     EXPECT_EQ(window_of(qwen, R"(, "sliding_window": 512, "use_sliding_window": true, "max_window_layers": 9,
                                  "layer_types": ["full_attention", "sliding_attention"])"),
               512u);
@@ -107,7 +107,7 @@ TEST(SlidingWindow, Item10TheConfigReadsBackTheSame) {
   }
 }
 
-// Which layers have the window is in the file alone.
+// The file alone says which layers have the window.
 TEST(SlidingWindow, Item10KeysOfTheFileAreWrittenBackAsTheyCame) {
   const std::string source =
       config_json("qwen2", R"(, "sliding_window": 512, "use_sliding_window": true, "max_window_layers": 3,

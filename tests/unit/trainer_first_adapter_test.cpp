@@ -185,7 +185,7 @@ TEST_F(FirstAdapter, Item10AResumedRunNeedsItNoMore) {
   EXPECT_TRUE(evaluate_model({.source = config.output.dir, .quiet = true}));
 }
 
-// Of the same scale: every step is the same, to the bit.
+// With the same scale every step is the same, to the bit.
 TEST(RsLora, Item10ItsScaleIsAlphaOverTheRootOfR) {
   const testing::TrainDir dir;
   Config plain =
