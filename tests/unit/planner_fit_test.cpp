@@ -135,8 +135,8 @@ TEST_P(PlannerFit, WhatFitsFitsWithLargerBudgets) {
       if (i % 16 == 0) check_advice(job, had);
     }
   }
-  EXPECT_GT(fitting, rounds * models / 8);
-  EXPECT_GT(refused, rounds * models / 8);
+  EXPECT_GT(fitting, rounds * models / 16);
+  EXPECT_GT(refused, rounds * models / 16);
 }
 INSTANTIATE_TEST_SUITE_P(Devices, PlannerFit, testing::Values(1, 2), testing::PrintToStringParamName());
 
