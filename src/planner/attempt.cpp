@@ -124,7 +124,10 @@ Attempt attempt_way(const ModelGraph& graph, const PlanOptions& given, const Way
   const auto host_fits = [&] {
     return out.host.peak <= options.budgets.host && out.host.disk_bytes <= options.budgets.disk;
   };
-  if (!host_fits()) out.host = plan_host_tier(own, out.device, Bytes{0});
+  if (!host_fits()) {
+    out.host = plan_host_tier(own, out.device, Bytes{0});
+    out.host.working_set = out.host.least_set;  // it had no regard for the job's room to stream ahead
+  }
   out.fits = out.device.peak <= options.budgets.device && host_fits();
   CHECK(out.fits, out.device.peak.value, out.host.peak.value, out.host.disk_bytes.value);
   return out;

@@ -63,6 +63,12 @@ Bytes held_at_once(const ModelGraph& graph, const PlanOptions& options, u32 swee
   return state_of(graph) + std::max(activations, sweeps > 1 ? sums * options.devices : Bytes{0});
 }
 
+// More than any machine has; sums over tiers and devices do not overflow.
+Budgets summable(const Budgets& budgets) {
+  constexpr Bytes most{u64{1} << 52};
+  return {std::min(budgets.device, most), std::min(budgets.host, most), std::min(budgets.disk, most)};
+}
+
 }  // namespace
 
 Fit::Fit(const ModelGraph& graph, const PlanOptions& options)
@@ -96,7 +102,8 @@ void Fit::search(FitSearch& s, SearchWork* work) {
   }
 }
 
-std::optional<Way> Fit::within(const Budgets& budgets, SearchWork* work) {
+std::optional<Way> Fit::within(const Budgets& given, SearchWork* work) {
+  const Budgets budgets = summable(given);
   if (has_no_room(budgets)) return std::nullopt;
   FitSearch s{.had = budgets, .most = budgets};
   search(s, work);
@@ -104,7 +111,8 @@ std::optional<Way> Fit::within(const Budgets& budgets, SearchWork* work) {
   return s.way;
 }
 
-std::optional<Budgets> Fit::nearest(const Budgets& had, const Budgets& most, SearchWork* work) {
+std::optional<Budgets> Fit::nearest(const Budgets& had, const Budgets& given, SearchWork* work) {
+  const Budgets most = summable(given);
   FitSearch s{.had = had, .most = most};
   search(s, work);
   if (!s.needs) return std::nullopt;

@@ -203,8 +203,9 @@ void FitShape::search_rest(u32 w, FitSearch& s, SearchWork* work) {
     if (all_stay == nullptr) return;
     offer(w, unbounded, {std::max(all_stay->host, rests), all_stay->disk}, s);
   }
+  if (options_->home != HomePolicy::automatic) return search_forced(w, s, work);
   // Where the disk is short, state on devices is worth more than stays there.
-  if (options_->home != HomePolicy::automatic || !way.is_divided) return;
+  if (!way.is_divided) return;
   const u64 steps = fineness().host_steps;
   for (u64 i = steps; i > 0 && !s.is_done(); --i) {
     const Bytes budget{round_up(rests.value / steps * i, frame_alignment)};
@@ -213,6 +214,21 @@ void FitShape::search_rest(u32 w, FitSearch& s, SearchWork* work) {
     const Rest* some_stay = plan_rest(w, budget, work);
     if (some_stay == nullptr) return;
     offer(w, budget, {std::max(some_stay->host, budget), std::max(some_stay->disk, on_disk)}, s);
+  }
+}
+
+// State is where it was asked for, and what streams past takes all that the host has: so neither end is what
+// fits a host in between, where gradients and activations stay that a disk has no room for.
+void FitShape::search_forced(u32 w, FitSearch& s, SearchWork* work) {
+  const Rest* const least = plan_rest(w, Bytes{0}, work);
+  const Rest* const most = least == nullptr ? nullptr : plan_rest(w, unbounded, work);
+  if (most == nullptr) return;
+  const Bytes last = most->host;
+  for (Bytes budget = least->host; budget < last && !s.is_done(); budget += Bytes{budget.value / 4}) {
+    if (!s.is_better({*ways_[w].need, budget, Bytes{0}})) return;
+    const Rest* const some_stay = plan_rest(w, budget, work);
+    if (some_stay == nullptr) return;
+    offer(w, budget, *some_stay, s);
   }
 }
 

@@ -63,6 +63,7 @@ class FitShape {
   const Rest* plan_rest(u32 way, Bytes host_budget, SearchWork*);
   bool streams_by_the_least(const FitSearch&, SearchWork*);
   void search_rest(u32 way, FitSearch&, SearchWork*);
+  void search_forced(u32 way, FitSearch&, SearchWork*);
   void offer(u32 way, Bytes host_budget, const Rest&, FitSearch&) const;
   Bytes rests_beside(const std::vector<bool>& home) const;
 

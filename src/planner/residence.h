@@ -83,6 +83,7 @@ struct HostTier {
   Bytes peak{};
   Bytes needs_least{};           // no peak is lower, whatever is chosen
   std::vector<u64> working_set;  // by position: what streaming needs, whatever rests here
+  std::vector<u64> least_set;    // the same, with no room to stream ahead
   Bytes disk_bytes{};
 };
 
