@@ -74,6 +74,13 @@ void rest_more_on_devices(const ResidenceInput& in, Attempt& out) {
   }
 }
 
+// What rests in a way does so whether or not that leaves room to stream ahead, so none is declared.
+Attempt with_least_sets(Attempt out) {
+  out.device.working_set = out.device.least_set;
+  out.host.working_set = out.host.least_set;
+  return out;
+}
+
 }  // namespace
 
 Attempt make_parts(const ModelGraph& graph, const PlanOptions& options, const AttemptOptions& choice) {
@@ -115,7 +122,7 @@ Attempt attempt_way(const ModelGraph& graph, const PlanOptions& given, const Way
   options.advise = false;
   const ResidenceInput in{graph, out.layout, out.program, options};
   plan_tiers(in, way.device.home_bytes_least, out);
-  if (out.fits) return out;
+  if (out.fits) return with_least_sets(std::move(out));
   const PlanOptions ways_own = options_of(options, way);
   const ResidenceInput own{graph, out.layout, out.program, ways_own};
   out.device = plan_device_tier(own, way.device);
@@ -124,13 +131,10 @@ Attempt attempt_way(const ModelGraph& graph, const PlanOptions& given, const Way
   const auto host_fits = [&] {
     return out.host.peak <= options.budgets.host && out.host.disk_bytes <= options.budgets.disk;
   };
-  if (!host_fits()) {
-    out.host = plan_host_tier(own, out.device, Bytes{0});
-    out.host.working_set = out.host.least_set;  // it had no regard for the job's room to stream ahead
-  }
+  if (!host_fits()) out.host = plan_host_tier(own, out.device, Bytes{0});
   out.fits = out.device.peak <= options.budgets.device && host_fits();
   CHECK(out.fits, out.device.peak.value, out.host.peak.value, out.host.disk_bytes.value);
-  return out;
+  return with_least_sets(std::move(out));
 }
 
 Plan plan_of(const ModelGraph& graph, const PlanOptions& options, Attempt&& a) {

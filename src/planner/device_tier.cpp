@@ -196,9 +196,11 @@ class DevicePlanner {
     // What rests here is a choice, not a need of streaming.
     Profile at_home(program_.positions());
     for (const Arc& arc : home_arcs()) at_home.add(arc.span, arc.bytes);
-    out_.working_set.clear();
-    for (i32 p = 0; p < program_.positions(); ++p)
-      out_.working_set.push_back((used.at(p) + reserve + in_.options.device_reserved - at_home.at(p)).value);
+    out_.working_set.clear(), out_.least_set.clear();
+    for (i32 p = 0; p < program_.positions(); ++p) {
+      out_.least_set.push_back((used.at(p) + in_.options.device_reserved - at_home.at(p)).value);
+      out_.working_set.push_back(out_.least_set.back() + reserve.value);
+    }
     const Bytes room = budget_ > reserve ? budget_ - reserve : Bytes{0};
     if (choose_stays_of_chains(room, used)) return true;
     choose_keep(room, used);

@@ -53,6 +53,7 @@ struct DeviceTier {
   Bytes needs_least{};           // no peak is lower, whatever is chosen
   Bytes resident{};              // what a model takes that never leaves; of automatic homes
   std::vector<u64> working_set;  // by position: what streaming needs, whatever rests here
+  std::vector<u64> least_set;    // the same, with no room to stream ahead
 
   // A window's parameters come up before a pass. With several devices each cut comes to its owner
   // (or rests there), and then all devices get the others'.
