@@ -16,9 +16,9 @@ struct NormalState {
   std::vector<i32> characters;  // of a stretch that NFC works on
   bool traced = false;          // what the steps changed is wanted:
   std::vector<Rewriting> rewritings;
-  size_t rewritings_used = 0;  // of them, of the last text
-  size_t bytes_max = 0;        // that a step may make of the text
-  std::string_view culprit;    // place of the step at which normalize() stopped
+  size_t rewritings_used = 0;     // of them, of the last text
+  size_t bytes_max = ~size_t{0};  // that a step may make of the text
+  std::string_view culprit;       // place of the step at which normalize() stopped
   // `from` of the step's text became `to` of what it writes.
   void changed(Match from, Match to) {
     if (traced) rewritings[rewritings_used].add(from, to);

@@ -134,7 +134,7 @@ TEST_F(ResourceLimits, OfACgroupsPidsAreNamedWithTheirFile) {
 // From less than the program's own code up to plenty: each step of the way meets another allocation.
 TEST_F(ResourceLimits, OfAddressSpaceAreNamedWhateverMeetsThem) {
   const std::vector<std::vector<std::string>> commands = {
-      {"--version"}, {"plan", "configs/quickstart.yaml"}, training("run")};
+      {"--version"}, {"plan", TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml"}, training("run")};
   for (const auto& words : commands) {
     SCOPED_TRACE(words[0]);
     u32 told = 0;
