@@ -243,7 +243,7 @@ TEST_F(EmulatedOpGraphs, TheAllowanceIsKept) {
   EXPECT_LE(peak_, planned_);
 }
 
-// What the card has less of is not all the graphs': others use it, too.
+// Other users of the card take memory too, so graphs count their own nodes.
 TEST_F(EmulatedOpGraphs, WhatElseTakesTheCardsMemoryIsNotCounted) {
   reset({.operation_us = short_us, .graph_node_bytes = 256 * kib});
   u64 replayed = 0;
