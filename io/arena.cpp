@@ -10,8 +10,9 @@
 #include "io/disk_error.h"
 #include "io/memory_limits.h"
 #include "io/numa.h"
-#include "text/errno_text.h"
+#include "process/limits.h"
 #include "tidepool/check.h"
+#include "tidepool/errno_text.h"
 
 namespace tidepool {
 namespace {
@@ -56,10 +57,9 @@ Result<std::unique_ptr<Arena>> Arena::create(const ArenaOptions& options) {
 
   std::byte* memory = map_aligned(options.bytes.value);
   if (memory == nullptr) {
-    return Error{
-        ErrorKind::does_not_fit,
-        fmt::format("cannot take {} for the {} arena: {}. Lower memory.{}.", format_bytes(options.bytes),
-                    options.name, errno_text(errno), options.name.starts_with("device") ? "device" : "host")};
+    const int error_number = errno;
+    return no_memory(fmt::format("the {} arena", options.name), options.bytes, error_number,
+                     options.name.starts_with("device") ? "lower memory.device" : "lower memory.host");
   }
   arena->memory_ = {memory, options.bytes.value};
   auto say = [&](const std::string& text) { arena->describe_ += ", " + text; };

@@ -6,8 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <sstream>
+#include <string>
 #include <utility>
 
 #include "io/disk_error.h"
@@ -17,6 +20,7 @@
 namespace tidepool {
 namespace {
 
+constexpr std::size_t holder_bytes_max = 256;
 constexpr u32 lock_tries_max = 16;  // another job may remove the file between our open and our lock
 
 std::string boot_id() {
@@ -26,9 +30,11 @@ std::string boot_id() {
   return id;
 }
 
-// "pid 123\nboot 6f...\n".
-LastHolder read_holder(const std::string& path) {
-  std::ifstream in(path);
+// "pid 123\nboot 6f...\n". Of the file that was opened, not of whatever has its name by now.
+LastHolder read_holder(int fd) {
+  std::string text(holder_bytes_max, '\0');
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(pread(fd, text.data(), text.size(), 0), 0)));
+  std::istringstream in(text);
   LastHolder holder;
   std::string word, boot;
   while (in >> word) {
@@ -45,7 +51,7 @@ LastHolder read_holder(const std::string& path) {
 bool still_named(int fd, const std::string& path) {
   struct stat opened {
   }, named{};
-  return fstat(fd, &opened) == 0 && stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino;
+  return fstat(fd, &opened) == 0 && lstat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino;
 }
 
 }  // namespace
@@ -58,17 +64,22 @@ Result<DirectoryLock> DirectoryLock::take(const Options& options) {
         !kind.empty())  // of a pipe, reads would wait for ever
       return Error{ErrorKind::io, fmt::format("cannot lock the {}: {} is {}; remove it, or {}", options.what,
                                               path, kind, options.remedy)};
-    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    // A link in a run directory of others would have its target emptied, and be removed at the end.
+    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0 && errno == ELOOP)
+      return Error{ErrorKind::io, fmt::format("cannot lock the {}: {} is a symbolic link; remove it, or {}",
+                                              options.what, path, options.remedy)};
     if (fd < 0)
       return file_error(fmt::format("cannot lock the {}: cannot open", options.what), path, errno,
                         FileUse::other);
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;
+      const LastHolder holder = read_holder(fd);
       close(fd);
       if (error != EWOULDBLOCK) return file_error("cannot lock", path, error, FileUse::other);
       return Error{ErrorKind::io,
                    fmt::format("the {} {} is in use by the job with pid {}: wait for it, stop it, or {}",
-                               options.what, options.dir, read_holder(path).pid, options.remedy)};
+                               options.what, options.dir, holder.pid, options.remedy)};
     }
     DirectoryLock lock;
     lock.fd_ = fd;
@@ -76,11 +87,22 @@ Result<DirectoryLock> DirectoryLock::take(const Options& options) {
       continue;  // its owner removed it while we came: the lock is on a file that is gone
     lock.path_ = path;
     lock.leftover_ = RemovedAtSuddenEnd(path, Leftover::file);
-    lock.last_ = read_holder(path);
+    lock.last_ = read_holder(fd);
     TRY(lock.write_holder());
     return lock;
   }
   return Error{ErrorKind::io, fmt::format("cannot lock {}: jobs keep replacing it", path)};
+}
+
+std::optional<long> lock_holder(const std::string& dir, const std::string& file) {
+  const std::string path = dir + "/" + file;
+  if (!irregular_kind(path).empty()) return std::nullopt;  // of a pipe, open would wait for ever
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return std::nullopt;
+  std::optional<long> holder;
+  if (flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) holder = read_holder(fd).pid;
+  close(fd);  // and with it a lock of ours
+  return holder;
 }
 
 Result<void> DirectoryLock::write_holder() {
@@ -106,8 +128,13 @@ DirectoryLock& DirectoryLock::operator=(DirectoryLock&& o) noexcept {
 
 void DirectoryLock::release() {
   if (fd_ < 0) return;
-  leftover_ = {};
-  if (!path_.empty()) unlink(path_.c_str());  // before the lock goes, or it would be another job's file
+  {
+    const NoSuddenEnd hold;
+    // Before the lock goes, or it would be another job's file; as it is where the directory was renamed and
+    // another stands in its place.
+    if (!path_.empty() && still_named(fd_, path_)) unlink(path_.c_str());
+    leftover_ = {};
+  }
   close(std::exchange(fd_, -1));
 }
 

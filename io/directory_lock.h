@@ -3,6 +3,7 @@
 // reused, or mean another process in another container.)
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "io/sudden_end.h"
@@ -44,5 +45,8 @@ class DirectoryLock {
   LastHolder last_;
   RemovedAtSuddenEnd leftover_;
 };
+
+// The pid of the live job that holds such a lock; nothing: none does. For those who only read in `dir`.
+std::optional<long> lock_holder(const std::string& dir, const std::string& file);
 
 }  // namespace tidepool

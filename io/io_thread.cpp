@@ -4,23 +4,19 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <csignal>
+
+#include "process/start_thread.h"
 
 namespace tidepool {
 
-std::thread start_io_thread(const char* name, const std::vector<int>& cpus, std::function<void()> body) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(body));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-
-  pthread_setname_np(thread.native_handle(), name);
-  if (!cpus.empty()) {
+Result<std::thread> start_io_thread(const char* name, const std::vector<int>& cpus,
+                                    std::function<void()> body) {
+  Result<std::thread> thread = start_thread(name, std::move(body));
+  if (thread && !cpus.empty()) {
     cpu_set_t set;
     CPU_ZERO(&set);
     for (int cpu : cpus) CPU_SET(cpu, &set);
-    pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
+    pthread_setaffinity_np(thread->native_handle(), sizeof set, &set);
   }
   return thread;
 }

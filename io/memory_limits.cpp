@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
-#include <vector>
+
+#include "process/cgroup.h"
+#include "process/limits.h"
 
 namespace tidepool {
 namespace {
@@ -14,50 +16,6 @@ namespace {
 // cgroup v1 writes "no limit" as the largest page-aligned number; nobody has an exbibyte.
 constexpr u64 no_limit_bytes = u64{1} << 60;
 constexpr u32 cap_ipc_lock = 14;
-
-std::optional<u64> read_number(const std::string& path) {
-  std::ifstream in(path);
-  u64 value = 0;
-  if (in >> value) return value;
-  return std::nullopt;  // "max", or no such file
-}
-
-struct Mount {
-  bool v2 = false;
-  std::string root, point;  // the hierarchy's folder that is mounted, and where
-};
-
-// Lines of mountinfo: "id parent dev ROOT POINT options... - TYPE source super-options".
-std::vector<Mount> memory_mounts(const std::string& root) {
-  std::vector<Mount> mounts;
-  std::ifstream in(root + "/proc/self/mountinfo");
-  for (std::string line; std::getline(in, line);) {
-    auto dash = line.find(" - ");
-    if (dash == std::string::npos) continue;
-    std::istringstream left(line.substr(0, dash)), right(line.substr(dash + 3));
-    std::string skip, type, source, options;
-    Mount mount;
-    left >> skip >> skip >> skip >> mount.root >> mount.point;
-    right >> type >> source >> options;
-    mount.v2 = type == "cgroup2";
-    bool v1 = type == "cgroup" && fmt::format(",{},", options).find(",memory,") != std::string::npos;
-    if (mount.v2 || v1) mounts.push_back(mount);
-  }
-  return mounts;
-}
-
-// Lines of /proc/self/cgroup: "0::/path" (v2) and "4:memory:/path" (v1).
-std::string cgroup_path(const std::string& root, bool v2) {
-  std::ifstream in(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(in, line);) {
-    auto first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
-    bool match = v2 ? controllers == ",," : controllers.find(",memory,") != std::string::npos;
-    if (match) return line.substr(second + 1);
-  }
-  return "/";
-}
 
 // memory.stat of v2 and v1: what cannot be dropped. The page cache can, and so can the kernel's caches of
 // names.
@@ -83,18 +41,10 @@ void tighten(MemoryLimits& limits, const std::string& file, u64 value, Bytes use
   limits.cgroup_file = file;
 }
 
-// From the process's own group up to the mount: any of them may bind.
-void read_cgroup(MemoryLimits& limits, const std::string& root, const Mount& mount) {
-  std::string path = cgroup_path(root, mount.v2);
-  if (mount.root != "/" && path.starts_with(mount.root)) path = path.substr(mount.root.size());
-  const char* name = mount.v2 ? "memory.max" : "memory.limit_in_bytes";
-  while (true) {
-    if (path == "/") path.clear();
-    const std::string folder = root + mount.point + path;
-    const std::string file = folder + "/" + name;
-    if (auto value = read_number(file)) tighten(limits, file, *value, used_in(folder, mount.v2));
-    if (path.empty()) return;
-    path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
+void read_cgroups(MemoryLimits& limits, const std::string& root) {
+  for (const auto& [v2, folder] : cgroup_folders("memory", root)) {
+    const std::string file = folder + (v2 ? "/memory.max" : "/memory.limit_in_bytes");
+    if (auto value = number_in_file(file)) tighten(limits, file, *value, used_in(folder, v2));
   }
 }
 
@@ -119,20 +69,15 @@ bool may_lock_any(const std::string& root) {
   return false;
 }
 
-std::optional<Bytes> soft_limit(__rlimit_resource which) {
-  rlimit limit{};
-  if (getrlimit(which, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
-  return Bytes{limit.rlim_cur};
-}
-
 }  // namespace
 
 MemoryLimits read_memory_limits(const std::string& root) {
   MemoryLimits limits;
-  for (const Mount& mount : memory_mounts(root)) read_cgroup(limits, root, mount);
+  read_cgroups(limits, root);
   read_meminfo(limits, root);
-  if (!may_lock_any(root)) limits.locked = soft_limit(RLIMIT_MEMLOCK);
-  limits.address_space = soft_limit(RLIMIT_AS);
+  if (!may_lock_any(root)) limits.locked = soft_limit_bytes(RLIMIT_MEMLOCK);
+  limits.address_space = soft_limit_bytes(RLIMIT_AS);
+  limits.address_space_used = address_space_used();
   return limits;
 }
 
@@ -162,11 +107,15 @@ Result<void> check_memory(const MemoryLimits& limits, Bytes needed, Bytes beside
                     format_bytes(limits.available), format_bytes(limits.total),
                     format_bytes(more - limits.available), format_bytes(needed), extra)};
   }
-  if (limits.address_space && *limits.address_space < more) {
+  if (limits.address_space && *limits.address_space < limits.address_space_used + more) {
     return Error{
         ErrorKind::does_not_fit,
-        fmt::format("the address space limit {} is below the {} of memory asked for{}: `ulimit -v unlimited`",
-                    format_bytes(*limits.address_space), format_bytes(needed), extra)};
+        fmt::format(
+            "the limit on address space, {} (ulimit -v), is below the {} of memory asked for{} on top of "
+            "{} in use: raise it with `ulimit -v unlimited`, or lower memory.host or memory.device by {}",
+            format_bytes(*limits.address_space), format_bytes(needed), extra,
+            format_bytes(limits.address_space_used),
+            format_bytes(limits.address_space_used + more - *limits.address_space))};
   }
   return {};
 }

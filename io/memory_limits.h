@@ -16,6 +16,7 @@ struct MemoryLimits {
   Bytes total{}, available{};          // MemTotal, MemAvailable
   std::optional<Bytes> locked;         // RLIMIT_MEMLOCK; empty: unlimited, or CAP_IPC_LOCK
   std::optional<Bytes> address_space;  // RLIMIT_AS; empty: unlimited
+  Bytes address_space_used{};          // of it, by this process so far
 };
 
 // `root` stands before /proc and /sys, so that tests can lay out a machine of their own.

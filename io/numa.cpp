@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "io/disk_error.h"
-#include "text/errno_text.h"
+#include "tidepool/errno_text.h"
 
 namespace tidepool {
 namespace {

@@ -45,7 +45,7 @@ class SimulatedDiskImpl final : public SimulatedDisk {
     for (auto& uses : uses_) uses.resize(bytes.value / frame_alignment);
     seen_.resize(faults.scripted.size());
     flying_.reserve(depth_);
-    thread_ = start_io_thread("tp-sim-disk", {}, [this] { serve(); });
+    thread_ = start_io_thread("tp-sim-disk", {}, [this] { serve(); }).value();
   }
 
   ~SimulatedDiskImpl() override {

@@ -21,12 +21,16 @@ class ThreadDisk final : public Disk {
  public:
   ThreadDisk(SwapFile& file, const DiskOptions& options, DiskSink sink, const std::string& why)
       : file_(file), sink_(std::move(sink)), queue_(file.bytes().value, options, file.path()) {
-    u32 count = std::clamp(options.queue_depth, 1u, disk_threads_max);
-    describe_ = fmt::format("pread/pwrite on {} threads, {}{}{}", count,
+    describe_ = fmt::format("pread/pwrite on {} threads, {}{}{}", threads_for(options),
                             file.direct() ? "O_DIRECT" : "buffered", why.empty() ? "" : "; ", why);
-    for (u32 i = 0; i < count; ++i) {
-      threads_.push_back(start_io_thread("tp-disk", options.cpus, [this] { serve(); }));
+  }
+
+  Result<void> start(const DiskOptions& options) {
+    for (u32 i = 0; i < threads_for(options); ++i) {
+      TRY_ASSIGN(std::thread thread, start_io_thread("tp-disk", options.cpus, [this] { serve(); }));
+      threads_.push_back(std::move(thread));
     }
+    return {};
   }
 
   ~ThreadDisk() override {
@@ -55,6 +59,10 @@ class ThreadDisk final : public Disk {
   std::string describe() const override { return describe_; }
 
  private:
+  static u32 threads_for(const DiskOptions& options) {
+    return std::clamp(options.queue_depth, 1u, disk_threads_max);
+  }
+
   void serve() {
     std::unique_lock lock(mutex_);
     while (true) {
@@ -98,9 +106,11 @@ class ThreadDisk final : public Disk {
 
 }  // namespace
 
-std::unique_ptr<Disk> create_thread_disk(SwapFile& file, const DiskOptions& options, DiskSink sink,
-                                         const std::string& why) {
-  return std::make_unique<ThreadDisk>(file, options, std::move(sink), why);
+Result<std::unique_ptr<Disk>> create_thread_disk(SwapFile& file, const DiskOptions& options, DiskSink sink,
+                                                 const std::string& why) {
+  auto disk = std::make_unique<ThreadDisk>(file, options, std::move(sink), why);
+  TRY(disk->start(options));
+  return std::unique_ptr<Disk>(std::move(disk));
 }
 
 }  // namespace tidepool

@@ -9,6 +9,7 @@ namespace tidepool {
 inline constexpr u32 disk_threads_max = 8;
 
 // `why` goes into describe(): why io_uring is not used, or empty.
-std::unique_ptr<Disk> create_thread_disk(SwapFile&, const DiskOptions&, DiskSink, const std::string& why);
+Result<std::unique_ptr<Disk>> create_thread_disk(SwapFile&, const DiskOptions&, DiskSink,
+                                                 const std::string& why);
 
 }  // namespace tidepool

@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "io/disk_error.h"
@@ -22,8 +23,8 @@
 #include "io/memory_limits.h"
 #include "io/piece_queue.h"
 #include "io/swap_file.h"
-#include "text/errno_text.h"
 #include "tidepool/check.h"
+#include "tidepool/errno_text.h"
 
 namespace tidepool {
 namespace {
@@ -66,8 +67,13 @@ class UringDisk final : public Disk {
     register_buffers(options.arenas);
     describe_ = fmt::format("io_uring, {} deep, {}, {}", flying_.size(),
                             file_.direct() ? "O_DIRECT" : "buffered", buffers_note_);
-    thread_ = start_io_thread("tp-disk", options.cpus, [this] { serve(); });
-    return {};
+    TRY_ASSIGN(thread_, start_io_thread("tp-disk", options.cpus, [this] { serve(); }));
+    std::unique_lock lock(mutex_);
+    work_.wait(lock, [this] { return proven_.has_value(); });
+    if (*proven_ == 0) return {};
+    return Error{ErrorKind::io, fmt::format("the kernel made an io_uring and refuses to run it: {}; allow "
+                                            "io_uring_enter and io_uring_register in the seccomp profile",
+                                            errno_text(*proven_))};
   }
 
   void submit(const DiskRequest& request) override {
@@ -151,15 +157,41 @@ class UringDisk final : public Disk {
   }
 
   void serve() {
-    // Not io_uring_enable_rings: liburing 2.3 declares it and forgets to export it.
-    long result = syscall(__NR_io_uring_register, ring_.ring_fd, IORING_REGISTER_ENABLE_RINGS, nullptr, 0);
-    CHECK(result == 0, errno);
+    const int error_number = prove();
+    {
+      std::scoped_lock lock(mutex_);
+      proven_ = error_number;
+    }
+    work_.notify_all();
+    if (error_number != 0) return;
     listen();
     while (fill()) {
       enter();
       reap();
       if (broken_ != 0) return serve_without_ring();
     }
+  }
+
+  // A seccomp profile may permit the set-up of a ring and refuse its use, so each system call of a ring is
+  // made once before the first request. On the ring's own thread: it is the single issuer. RETURNS: an errno,
+  // or 0.
+  int prove() {
+    // Not io_uring_enable_rings: liburing 2.3 declares it and forgets to export it.
+    if (syscall(__NR_io_uring_register, ring_.ring_fd, IORING_REGISTER_ENABLE_RINGS, nullptr, 0) != 0)
+      return errno;
+    io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
+    CHECK(sqe != nullptr);
+    io_uring_prep_nop(sqe);
+    int result = 0;
+    do {
+      result = io_uring_submit_and_wait(&ring_, 1);
+    } while (result == -EINTR);
+    if (result < 0) return -result;
+    io_uring_cqe* cqe = nullptr;
+    const int missing = io_uring_peek_cqe(&ring_, &cqe);
+    if (missing != 0) return -missing;
+    io_uring_cqe_seen(&ring_, cqe);
+    return 0;
   }
 
   // The kernel takes no more requests, so nothing can be waited for either: everything fails, now and later.
@@ -246,9 +278,9 @@ class UringDisk final : public Disk {
       refusals_ = 0;
       return;
     }
-    // The kernel is out of memory for requests. What it did not take stays in the ring.
-    CHECK(result == -EAGAIN || result == -EBUSY || result == -ENOMEM, result);
-    if (++refusals_ < enter_tries_max) {
+    // Out of memory for requests, the kernel may recover. What it did not take stays in the ring.
+    const bool passes = result == -EAGAIN || result == -EBUSY || result == -ENOMEM;
+    if (passes && ++refusals_ < enter_tries_max) {
       std::this_thread::sleep_for(retry_delay(refusals_));
     } else {
       broken_ = result == -EAGAIN ? ENOMEM : -result;  // EAGAIN would ask the queue for yet another try
@@ -292,10 +324,12 @@ class UringDisk final : public Disk {
   int wake_fd_ = -1;
   u64 wake_count_ = 0;  // where the ring reads the eventfd to
 
-  std::mutex mutex_;  // guards queue_, wants_wake_, stopping_; never held in the kernel or in the sink
+  std::mutex
+      mutex_;  // guards queue_, wants_wake_, stopping_, proven_; never held in the kernel or in the sink
   PieceQueue queue_;
   bool wants_wake_ = false, stopping_ = false;
-  std::condition_variable work_;  // only serve_without_ring() waits for it
+  std::optional<int> proven_;     // the errno of prove(); empty: not yet known
+  std::condition_variable work_;  // start() and serve_without_ring() wait for it
 
   std::vector<Piece> flying_;  // by seat; the ring's thread only
   std::vector<u32> seats_;     // free ones

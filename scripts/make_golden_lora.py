@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/golden/lora: adapters for models of tests/golden/families, and what PEFT computes with them.
 
-Needs torch, transformers, peft and safetensors; run from the repository root. Each case is an adapter's directory as
+Needs torch, transformers, peft and safetensors; run from the repository root, with the names of cases to write these alone. Each case is an adapter's directory as
 PEFT saves it (with a B that is not zero), and expected.safetensors:
 
   tokens, targets      [STEPS, 2, 20]
@@ -17,6 +17,7 @@ Everything is fp32 on the CPU, one thread, eager attention, no dropout.
 import copy
 import os
 import shutil
+import sys
 
 import peft
 import torch
@@ -37,6 +38,8 @@ CASES = {
     "qwen3_some": ("qwen3_untied", dict(r=2, lora_alpha=1, target_modules=["k_proj", "o_proj", "down_proj"])),
     "gpt2_all": ("gpt2_inner", dict(r=4, lora_alpha=8, target_modules=["c_attn", "c_proj", "c_fc"], fan_in_fan_out=True)),
     "gpt2_some": ("gpt2_plain", dict(r=3, lora_alpha=7, target_modules=["c_fc"], fan_in_fan_out=True)),
+    "qwen2_rslora": ("qwen2_untied", dict(r=3, lora_alpha=4, target_modules=["q_proj", "o_proj", "gate_proj"], use_rslora=True)),
+    "gpt2_rslora": ("gpt2_inner", dict(r=5, lora_alpha=3, target_modules=["c_attn", "c_proj"], fan_in_fan_out=True, use_rslora=True)),
 }
 
 
@@ -107,6 +110,8 @@ def write_case(name, base, options):
 def main():
     torch.set_num_threads(1)
     for number, (name, (base, options)) in enumerate(CASES.items()):
+        if len(sys.argv) > 1 and name not in sys.argv[1:]:
+            continue
         torch.manual_seed(2000 + number)
         write_case(name, base, options)
 

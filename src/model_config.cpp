@@ -96,6 +96,11 @@ u32 ModelConfig::inner() const {
   return style(family) == LayerStyle::gpt2 ? 4 * width : static_cast<u32>(round_up(u64{8} * width / 3, 256));
 }
 
+u32 ModelConfig::attention_window() const {
+  const bool counts = family == Family::mistral || use_sliding_window;
+  return counts ? sliding_window : 0;
+}
+
 ModelConfig default_model(Family family) {
   if (style(family) == LayerStyle::gpt2) return {.family = family};
   return {.family = family, .norm_epsilon = 1e-6, .tied = false};

@@ -61,6 +61,22 @@ Result<std::string> read_to_end(const Fd& fd, const std::string& path, const Wri
                                             file.bytes_max, file.advice)};
 }
 
+// A pointer is at most this long (https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md).
+constexpr u64 lfs_pointer_bytes_max = 1024;
+constexpr std::string_view lfs_pointer_begin = "version https://git-lfs.github.com/spec/v1\n";
+
+// Git leaves a few lines of text in the place of a file that it keeps elsewhere: they are nobody's content.
+Result<void> check_is_no_lfs_pointer(const InputFile& input, const std::string& path, ErrorKind error_kind) {
+  if (input.bytes < lfs_pointer_begin.size() || input.bytes >= lfs_pointer_bytes_max) return {};
+  char begin[lfs_pointer_begin.size()];
+  if (::pread(input.fd.get(), begin, sizeof begin, 0) != static_cast<ssize_t>(sizeof begin)) return {};
+  if (std::string_view(begin, sizeof begin) != lfs_pointer_begin) return {};
+  return Error{error_kind,
+               fmt::format("{}: is a Git LFS pointer of {} bytes in the place of the file itself; "
+                           "fetch that with  git lfs pull  where it was cloned, or download it",
+                           path, input.bytes)};
+}
+
 }  // namespace
 
 Result<InputFile> open_input(const std::string& path, ErrorKind error_kind) {
@@ -68,8 +84,10 @@ Result<InputFile> open_input(const std::string& path, ErrorKind error_kind) {
   // Of a pipe that no one writes to, open would wait for ever; reads of regular files know no O_NONBLOCK.
   input.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!input.fd) {
-    const bool absent = errno == ENOENT || errno == ENOTDIR;
-    const char* advice = errno == EMFILE ? "; raise `ulimit -n`" : "";
+    const bool absent = errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
+    const char* advice = errno == EMFILE  ? "; raise `ulimit -n`"
+                         : errno == ELOOP ? ": the link leads back to itself; make it lead to the file"
+                                          : "";
     return Error{absent ? error_kind : ErrorKind::io,
                  fmt::format("{}: cannot open: {}{}", path, std::strerror(errno), advice)};
   }
@@ -80,6 +98,7 @@ Result<InputFile> open_input(const std::string& path, ErrorKind error_kind) {
   if (!S_ISREG(st.st_mode))
     return Error{error_kind, fmt::format("{}: is not a regular file but {}", path, kind_of(st.st_mode))};
   input.bytes = static_cast<u64>(st.st_size);
+  TRY(check_is_no_lfs_pointer(input, path, error_kind));
   return input;
 }
 

@@ -77,6 +77,8 @@ struct ModelConfig {
   bool attention_bias = false;  // of q, k, v and o
   bool mlp_bias = false;        // of gate, up and down
   Rope rope;
+  u32 sliding_window = 0;           // Mistral, Qwen: as config.json has it; 0: none
+  bool use_sliding_window = false;  // Qwen: whether sliding_window counts
 
   u32 inner() const;
   u32 kv_heads() const { return kv_heads_given != 0 ? kv_heads_given : heads; }
@@ -85,6 +87,10 @@ struct ModelConfig {
   u32 qkv_width() const { return (heads + 2 * kv_heads()) * head_size(); }
   bool qkv_bias() const { return attention_bias || traits(family).qkv_bias; }
   bool qk_norm() const { return traits(family).qk_norm; }
+
+  // Tokens that a token of some layer sees at most, itself included; 0: all. Sequences no longer than the
+  // window are seen whole, so full attention is the same there, and longer ones are refused.
+  u32 attention_window() const;
 
   bool operator==(const ModelConfig&) const = default;
 };

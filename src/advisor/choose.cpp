@@ -1,7 +1,9 @@
 #include "advisor/choose.h"
 
 #include <map>
+#include <optional>
 #include <tuple>
+#include <utility>
 
 #include "planner/verify.h"
 
@@ -50,7 +52,9 @@ class Chooser {
 
   // From several starts, because what is best for one home is not for another.
   Result<Choice> choose() {
-    TRY(descend(given_));
+    if (how_.tried) how_.tried(candidates_, fastest_seconds_);
+    TRY_ASSIGN(Plan fitting, draft_plan(graph_, given_));
+    TRY(descend(drafted(given_, std::move(fitting))));
     Candidate fastest = std::move(best_);
     if (given_.home == HomePolicy::automatic)
       for (const HomePolicy home : {HomePolicy::disk, HomePolicy::host, HomePolicy::device}) {
@@ -58,9 +62,10 @@ class Chooser {
         start.home = home;
         start.advise = false;
         if (tired()) break;
-        const Result<void> found = descend(start);
-        if (!found && found.error().kind != ErrorKind::does_not_fit) return found.error();
-        if (found && best_.seconds < fastest.seconds * (1 - gain_)) fastest = std::move(best_);
+        std::optional<Candidate> first = draft(start);
+        if (!first) continue;
+        TRY(descend(*std::move(first)));
+        if (best_.seconds < fastest.seconds * (1 - gain_)) fastest = std::move(best_);
       }
     fastest.options.advise = given_.advise;
     TRY(verify_plan(fastest.plan, graph_));
@@ -75,8 +80,8 @@ class Chooser {
   bool tired() const { return worked_on_ > ops_worked_on_max; }
 
   // To where no single change is faster. Leaves it in best_.
-  Result<void> descend(const PlanOptions& start) {
-    TRY_ASSIGN(best_, draft(start));
+  Result<void> descend(Candidate start) {
+    best_ = std::move(start);
     TRY_ASSIGN(const Seconds first, replay(best_, never));
     best_.seconds = first.value;
     for (u32 round = 0; round < rounds_max; ++round) {
@@ -91,14 +96,19 @@ class Chooser {
   }
 
   // Not proven yet: of all of them only the one that is chosen is.
-  Result<Candidate> draft(const PlanOptions& options) {
+  std::optional<Candidate> draft(const PlanOptions& options) {
     if (how_.tried) how_.tried(candidates_, fastest_seconds_);
-    TRY_ASSIGN(Plan plan, draft_plan(graph_, options));
+    std::optional<Plan> plan = draft_variation(graph_, options);
+    if (!plan) return std::nullopt;
+    return drafted(options, *std::move(plan));
+  }
+
+  Candidate drafted(const PlanOptions& options, Plan plan) {
     const u64 ops = ops_of(plan);
     worked_on_ += ops;
     if (ops > large_ops) gain_ = least_gain_of_large;
     ++candidates_;
-    return Candidate{.options = options, .plan = std::move(plan)};
+    return {.options = options, .plan = std::move(plan)};
   }
 
   // How long a step takes, or that it takes longer than `worth`, which makes it uninteresting.
@@ -127,9 +137,8 @@ class Chooser {
     options.advise = false;
     const double worth = best_.seconds * (1 - gain_);
     if (tired() || is_known(options, worth)) return {};
-    Result<Candidate> made = draft(options);
+    std::optional<Candidate> made = draft(options);
     if (!made) {
-      if (made.error().kind != ErrorKind::does_not_fit) return std::move(made).error();
       known_[key_of(options)] = {never, true};
       return {};
     }

@@ -1,5 +1,8 @@
 #include "advisor/what_if.h"
 
+#include <optional>
+#include <utility>
+
 namespace tidepool {
 namespace {
 
@@ -52,30 +55,42 @@ constexpr Variation variations[] = {
     {"clipping off", [](PlanOptions& o, Machine&) { o.clipping = false; }, true, clips},
 };
 
+// None: the change does not fit.
+Result<std::optional<Plan>> plan_anew(const ModelGraph& graph, const PlanOptions& asked,
+                                      const PlanOptions& chosen) {
+  const Result<void> fits = check_fits(graph, asked);
+  if (!fits && fits.error().kind == ErrorKind::does_not_fit) return std::optional<Plan>();
+  if (!fits) return fits.error();
+  std::optional<Plan> plan = draft_variation(graph, chosen);
+  if (plan) return plan;
+  TRY_ASSIGN(Plan other, draft_plan(graph, asked));
+  return std::optional(std::move(other));
+}
+
 }  // namespace
 
-Result<std::vector<WhatIf>> what_if(const Plan& base, const ModelGraph& graph, const PlanOptions& options,
-                                    const Machine& machine, const WhatIfTried& tried) {
+Result<std::vector<WhatIf>> what_if(const Plan& base, const ModelGraph& graph, const Machine& machine,
+                                    const WhatIfOptions& options) {
   std::vector<WhatIf> out;
   u32 number = 0;
   for (const Variation& change : variations) {
-    if (tried) tried(++number, std::size(variations), change.name);
-    if (change.applies != nullptr && !change.applies(options, machine)) continue;
-    PlanOptions changed = options;
-    Machine faster = machine;
-    change.apply(changed, faster);
-    if (changed.clipping != options.clipping && updates_wait(graph, changed))
-      continue;  // fp16: nothing changes
-    changed.advise = false;
-    Result<Plan> anew{Plan{}};
-    if (change.plans_anew) anew = draft_plan(graph, changed);
-    if (!anew) {
-      if (anew.error().kind != ErrorKind::does_not_fit) return anew.error();
-      out.push_back({change.name});  // another order of updates may need more
-      continue;
+    if (options.tried) options.tried(++number, std::size(variations), change.name);
+    if (change.applies != nullptr && !change.applies(options.asked, machine)) continue;
+    PlanOptions asked = options.asked, chosen = options.chosen;
+    Machine faster = machine, same = machine;
+    change.apply(asked, faster);
+    change.apply(chosen, same);
+    if (asked.clipping != options.asked.clipping && updates_wait(graph, asked)) continue;  // fp16: the same
+    asked.advise = chosen.advise = false;
+    std::optional<Plan> anew;
+    if (change.plans_anew) {
+      TRY_ASSIGN(anew, plan_anew(graph, asked, chosen));
+      if (!anew) {
+        out.push_back({change.name});  // another order of updates may need more
+        continue;
+      }
     }
-    TRY_ASSIGN(const Forecast found,
-               forecast(change.plans_anew ? *anew : base, graph, faster, {.check_tags = false}));
+    TRY_ASSIGN(const Forecast found, forecast(anew ? *anew : base, graph, faster, {.check_tags = false}));
     out.push_back({change.name, found.step_seconds, found.binds});
   }
   return out;

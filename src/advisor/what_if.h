@@ -1,5 +1,6 @@
-// What the next resource would buy: one change at a time, replayed. Budgets and clipping are planned again,
-// with the choices of the plan at hand.
+// What the next resource would buy: one change at a time, replayed. Budgets and clipping are planned again:
+// with the choices of the plan at hand, or, where those leave no room, as `tidepool plan` would plan the
+// change.
 #pragma once
 
 #include <functional>
@@ -18,8 +19,14 @@ struct WhatIf {
 // Before each change: its number from 1, of how many, and what it is.
 using WhatIfTried = std::function<void(u32 number, u32 of, std::string_view change)>;
 
-// `base` was made with `options`. +25 % of each budget and rate that the machine has, and clipping off.
-Result<std::vector<WhatIf>> what_if(const Plan& base, const ModelGraph&, const PlanOptions& options,
-                                    const Machine&, const WhatIfTried& tried = {});
+struct WhatIfOptions {
+  PlanOptions asked;   // as the config has them: they say whether a change fits
+  PlanOptions chosen;  // with what the plan at hand chose
+  WhatIfTried tried{};
+};
+
+// +25 % of each budget and rate that the machine has, and clipping off. `base` was made with options.chosen.
+Result<std::vector<WhatIf>> what_if(const Plan& base, const ModelGraph&, const Machine&,
+                                    const WhatIfOptions& options);
 
 }  // namespace tidepool

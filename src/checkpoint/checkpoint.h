@@ -34,6 +34,8 @@
 
 namespace tidepool {
 
+inline constexpr const char* optimizer_file_name = "optimizer.safetensors";
+
 // In a run directory, a symbolic link to the checkpoint with the lowest eval_loss.
 inline constexpr const char* best_checkpoint_link = "checkpoint-best";
 
@@ -43,6 +45,7 @@ struct CheckpointOptions {
   Bytes max_shard_size{5'000'000'000};  // of tensors in a file of weights
   std::string source_config;            // config.json of where the model came from; empty: none
   std::vector<CarriedFile> carried;     // files that every checkpoint takes along
+  bool read_back = false;               // save() reads what it wrote before it is put in place
 };
 
 struct SavedCheckpoint {
@@ -51,9 +54,10 @@ struct SavedCheckpoint {
   Bytes bytes{};  // of all files
 };
 
-// Verified: every byte of every file is what was written.
+// Verified: every byte is what was written, but for those of the files that restore() reads, and verifies.
 struct FoundCheckpoint {
   std::string path;
+  Manifest manifest;
   u64 weights_xxh3 = 0;
   TrainerState state;
 };
@@ -95,14 +99,29 @@ class CheckpointStore {
   // Returns the paths that went.
   Result<std::vector<std::string>> rotate(const Rotation&);
 
-  // The newest checkpoint that verifies. ErrorKind::usage where that one is of another model or
-  // precision, ErrorKind::io where a file cannot be read at all, corrupt_checkpoint where it is of another
-  // version: a resumed run must not quietly go back.
-  Result<Resumable> find_resumable();
+  // Before a save of `saved_step` that found no room: deletes what rotate() would delete after it, but for
+  // the newest one that verifies: the save may fail again. Returns the paths that went.
+  Result<std::vector<std::string>> make_room(const Rotation&);
+  // Whether a save or a rotation has failed for want of room since this was last asked.
+  bool take_ran_full() { return files_->take_ran_full(); }
+
+  // A save of a few bytes, with each operation that a save needs; nothing of it stays. So that a file system
+  // which refuses one of them shows before there is anything to lose.
+  Result<void> rehearse();
+
+  // The newest checkpoint that verifies, and is not in `distrusted`. ErrorKind::usage where that one is of
+  // another model or precision, ErrorKind::io where a file cannot be read at all, corrupt_checkpoint where it
+  // is of another version: a resumed run must not quietly go back.
+  Result<Resumable> find_resumable(const std::vector<std::string>& distrusted = {});
 
   // One checkpoint by path: verified, and of this model, or an error (corrupt_checkpoint; usage also where
   // there is none).
   Result<FoundCheckpoint> open(const std::string& path);
+
+  // Whether a checkpoint is of this model, told by its small files alone: before a plan is made for a model
+  // that cannot be resumed. ErrorKind::usage where it was trained otherwise. Nothing is said of a checkpoint
+  // that is damaged or missing: find_resumable() and open() do that.
+  static Result<void> check_trained_alike(const std::string& path, const ModelGraph&);
 
   // The run goes on from `found`: what lies ahead of it in run_dir belongs to a branch that is left, and the
   // newest must be of the branch that goes on. Sets those aside as checkpoint-<step>.abandoned, where nothing
@@ -112,7 +131,9 @@ class CheckpointStore {
   // Where save() puts a step's checkpoint.
   std::string path_of(u64 step) const;
 
-  // Momentum, variance, parameters and masters of a checkpoint that open() or find_resumable() returned.
+  // Momentum, variance, parameters and masters of a checkpoint that open() or find_resumable() returned,
+  // which are hashed as they are read: ErrorKind::corrupt_checkpoint where they are not what was written.
+  // Then the state is of no use; finish() was not called.
   Result<void> restore(const FoundCheckpoint&, StateWriter&);
 
   // Of the state as it is now, without a save: XXH3-64 over each tensor's name and parameter bytes, in
@@ -127,9 +148,14 @@ class CheckpointStore {
   Result<SavedCheckpoint> write_all(const std::string& directory, const TrainerState&, StateReader&);
   Result<void> put_in_place(const std::string& temporary, const std::string& path);
   Result<FoundCheckpoint> verify(const std::string& path);
-  Result<void> check_model(const std::string& path) const;
-  Result<void> check_model_config(const std::string& path) const;
-  Result<void> check_adapter_config(const std::string& path) const;
+  std::vector<u64> to_go(const Rotation&, const std::vector<u64>& steps) const;
+  Result<void> remove_checkpoint(u64 step);
+  bool is_whole(const std::string& path);
+  bool is_restored(const std::string& file) const;
+  Result<void> check_model(const FoundCheckpoint&);
+  Result<void> compare_model(const std::string& path) const;
+  static Result<void> check_model_config(const std::string& path, const ModelGraph&);
+  static Result<void> check_adapter_config(const std::string& path, const ModelGraph&);
 
   Result<void> add_model_config(std::vector<CarriedFile>&) const;
   Result<std::vector<ManifestEntry>> write_small_files(const std::string& directory, const TrainerState&);
@@ -138,6 +164,7 @@ class CheckpointStore {
   const Bytes max_shard_size_;
   const std::string source_config_;
   const std::vector<CarriedFile> carried_;
+  const bool read_back_;
   const ModelGraph& graph_;
   std::unique_ptr<Files> files_;
   std::vector<std::byte> buffer_;
@@ -155,13 +182,15 @@ struct FoundWeights {
   std::optional<std::string> path;        // nothing: there is no checkpoint
   std::vector<SteppedOver> stepped_over;  // newer ones whose weights do not verify
 };
-// The newest checkpoint of `run_dir` whose weights verify. ErrorKind::corrupt_checkpoint where none does.
+// The newest checkpoint of `run_dir` whose model verifies. ErrorKind::corrupt_checkpoint where none does. One
+// that a run rotates away meanwhile is not damaged: its successor is taken.
 Result<FoundWeights> find_weights(const std::string& run_dir, Bytes buffer);
-// That manifest.json and the files of weights are what was written. corrupt_checkpoint; usage: it is no
+// That manifest.json and all files of the model, or of the adapters, are what was written: weights, config,
+// tokenizer, templates. What only training needs is not asked about. corrupt_checkpoint; usage: it is no
 // checkpoint.
-Result<void> verify_weights(const std::string& checkpoint, Bytes buffer);
+Result<void> verify_model(const std::string& checkpoint, Bytes buffer);
 // The same of any model directory, if it is a checkpoint of ours: others have no hashes.
-Result<void> verify_weights_if_hashed(const std::string& directory, Bytes buffer);
+Result<void> verify_model_if_hashed(const std::string& directory, Bytes buffer);
 // The error that names what is wrong with each.
 Error none_is_good(const std::string& run_dir, const std::vector<SteppedOver>&);
 
@@ -169,9 +198,14 @@ Error none_is_good(const std::string& run_dir, const std::vector<SteppedOver>&);
 // or without "transformer."): to start from, or to generate with. Errors are ErrorKind::bad_input and name
 // tensor, what was expected and what was found. Returns the names of tensors that nothing here uses.
 // Takes up to WeightReader::memory_max beside the writer's. Of a graph with LoRA: those of the frozen model,
-// or of the adapters, from an adapter's directory.
+// or of the adapters, from an adapter's directory. `xxh3`, where not null, gets what TensorHashes makes of
+// all the directory's tensors, from the bytes that are loaded.
 enum class WeightsOf : u8 { model, adapters };
 Result<std::vector<std::string>> load_weights(const std::string& directory, const ModelGraph&, StateWriter&,
-                                              WeightsOf = WeightsOf::model);
+                                              WeightsOf = WeightsOf::model, std::string* xxh3 = nullptr);
+
+// That the directory's files hold each tensor of the model, in its shape. Reads headers only; errors as of
+// load_weights.
+Result<void> check_all_tensors(const std::string& directory, const ModelGraph&);
 
 }  // namespace tidepool

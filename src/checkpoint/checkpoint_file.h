@@ -25,6 +25,8 @@ class CheckpointFile {
   }
   Result<void> append(std::string_view text) { return append(std::as_bytes(std::span(text))); }
 
+  Result<void> set_mode(u32 mode) { return out_->set_mode(mode); }
+
   // Durable on return.
   Result<ManifestEntry> finish() {
     TRY(out_->finish());

@@ -1,7 +1,6 @@
 // Finding a checkpoint that may be trusted and belongs to this model.
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/check_named.h"
@@ -11,6 +10,7 @@
 #include "checkpoint/shards.h"
 #include "checkpoint/state_tensors.h"
 #include "config/hf_config.h"
+#include "text/path_text.h"
 #include "tidepool/check.h"
 #include "tidepool/read_file.h"
 
@@ -67,7 +67,7 @@ Result<void> has_all_files(const std::string& path, const Manifest& manifest) {
   };
   const bool adapters = manifest.find(adapter_weights_file) != nullptr;
   for (const char* file :
-       {"optimizer.safetensors", adapters ? adapter_config_file : model_config_file, trainer_state_file})
+       {optimizer_file_name, adapters ? adapter_config_file : model_config_file, trainer_state_file})
     if (manifest.find(file) == nullptr) return lacks(file);
   if (!adapters && manifest.find(weights_file) == nullptr && manifest.find(weights_index_file) == nullptr)
     return lacks(weights_file);
@@ -88,45 +88,84 @@ Result<std::vector<u64>> checkpoint_steps(const std::string& run_dir) {
 Result<FoundCheckpoint> CheckpointStore::verify(const std::string& path) {
   TRY_ASSIGN(const Manifest manifest, read_manifest(path));
   TRY(has_all_files(path, manifest));
-  TRY(verify_files(path, manifest, buffer_));
+  for (const ManifestEntry& file : manifest.files)
+    TRY(is_restored(file.file) ? check_length(path, file) : check_file(path, file, buffer_));
   TRY_ASSIGN(TrainerState state, read_trainer_state(path));
   if (state.step != manifest.step) {
     return Error{ErrorKind::corrupt_checkpoint, fmt::format("{}/{}: says step {}, the manifest step {}", path,
                                                             trainer_state_file, state.step, manifest.step)};
   }
-  return FoundCheckpoint{.path = path, .weights_xxh3 = manifest.weights_xxh3, .state = std::move(state)};
+  return FoundCheckpoint{
+      .path = path, .manifest = manifest, .weights_xxh3 = manifest.weights_xxh3, .state = std::move(state)};
 }
 
-Result<void> CheckpointStore::check_model_config(const std::string& path) const {
+Result<void> CheckpointStore::check_model_config(const std::string& path, const ModelGraph& graph) {
   const std::string config_path = path + "/" + model_config_file;
-  if (!std::filesystem::exists(config_path)) {
+  if (!is_named(config_path)) {
     TRY_ASSIGN(const AdapterConfig there, read_adapter_config(path, ErrorKind::corrupt_checkpoint));
     return other_run(path, fmt::format("lora.r is {} there and 0 here", there.r), lora_keys);
   }
   TRY_ASSIGN(const std::string text,
              read_small_file(config_path, config_bytes_max, ErrorKind::corrupt_checkpoint));
   TRY_ASSIGN(const ModelConfig config, parse_hf_config(text, ErrorKind::corrupt_checkpoint, config_path));
-  const std::string difference = config_difference(config, graph_.config);
+  const std::string difference = config_difference(config, graph.config);
   if (!difference.empty()) return other_run(path, difference, model_keys);
   return {};
 }
 
 // Modules show in the tensors.
-Result<void> CheckpointStore::check_adapter_config(const std::string& path) const {
-  if (!std::filesystem::exists(path + "/" + adapter_config_file))
-    return other_run(path, fmt::format("lora.r is 0 there and {} here", graph_.lora.r), lora_keys);
+Result<void> CheckpointStore::check_adapter_config(const std::string& path, const ModelGraph& graph) {
+  if (!is_named(path + "/" + adapter_config_file))
+    return other_run(path, fmt::format("lora.r is 0 there and {} here", graph.lora.r), lora_keys);
   TRY_ASSIGN(const AdapterConfig there, read_adapter_config(path, ErrorKind::corrupt_checkpoint));
-  if (there.r != graph_.lora.r)
-    return other_run(path, fmt::format("lora.r is {} there and {} here", there.r, graph_.lora.r), lora_keys);
-  if (std::abs(there.alpha - graph_.lora.alpha) > 1e-12 * graph_.lora.alpha)
+  if (there.r != graph.lora.r)
+    return other_run(path, fmt::format("lora.r is {} there and {} here", there.r, graph.lora.r), lora_keys);
+  if (std::abs(there.alpha - graph.lora.alpha) > 1e-12 * graph.lora.alpha)
     return other_run(path,
-                     fmt::format("lora.lora_alpha is {} there and {} here", there.alpha, graph_.lora.alpha),
+                     fmt::format("lora.lora_alpha is {} there and {} here", there.alpha, graph.lora.alpha),
+                     lora_keys);
+  if (there.rslora != graph.lora.rslora)
+    return other_run(path,
+                     fmt::format("lora.use_rslora is {} there and {} here", there.rslora, graph.lora.rslora),
                      lora_keys);
   return {};
 }
 
-Result<void> CheckpointStore::check_model(const std::string& path) const {
-  TRY(graph_.lora.on() ? check_adapter_config(path) : check_model_config(path));
+Result<void> CheckpointStore::check_trained_alike(const std::string& path, const ModelGraph& graph) {
+  Result<Manifest> manifest = read_manifest(path);
+  if (!manifest) return {};
+  std::erase_if(manifest->files, [](const ManifestEntry& entry) {
+    return entry.file != model_config_file && entry.file != adapter_config_file &&
+           entry.file != trainer_state_file;
+  });
+  std::vector<std::byte> buffer(64 * kib);
+  if (!verify_files(path, *manifest, buffer)) return {};
+  TRY(graph.lora.on() ? check_adapter_config(path, graph) : check_model_config(path, graph));
+  const Result<TrainerState> state = read_trainer_state(path);
+  if (!state) return {};
+  const std::string_view now = name(graph.precision);
+  const auto then = state->settings.find("train.precision");
+  if (then == state->settings.end() || then->second == now) return {};
+  return other_run(path, fmt::format("train.precision is {} there and {} here", then->second, now),
+                   graph.lora.on() ? all_keys : model_keys);
+}
+
+bool CheckpointStore::is_whole(const std::string& path) {
+  const Result<FoundCheckpoint> found = verify(path);
+  return found && verify_files(path, found->manifest, buffer_).has_value();
+}
+
+// Headers of files that restore() will verify are read here for the first time: what looks like another model
+// may be damage, and then the checkpoint is none to complain about.
+Result<void> CheckpointStore::check_model(const FoundCheckpoint& found) {
+  const Result<void> same = compare_model(found.path);
+  if (same || same.error().kind == ErrorKind::io) return same;
+  TRY(verify_files(found.path, found.manifest, buffer_));
+  return same;
+}
+
+Result<void> CheckpointStore::compare_model(const std::string& path) const {
+  TRY(graph_.lora.on() ? check_adapter_config(path, graph_) : check_model_config(path, graph_));
 
   const auto check_tensors = [&](const char* file_name, std::span<const StoredTensor> there,
                                  const std::vector<StatePart>& parts) -> Result<void> {
@@ -146,28 +185,29 @@ Result<void> CheckpointStore::check_model(const std::string& path) const {
 Result<FoundCheckpoint> CheckpointStore::open(const std::string& path) {
   TRY(check_named(path));
   TRY_ASSIGN(FoundCheckpoint found, verify(path));
-  TRY(check_model(path));
+  TRY(check_model(found));
   return found;
 }
 
-Result<Resumable> CheckpointStore::find_resumable() {
+Result<Resumable> CheckpointStore::find_resumable(const std::vector<std::string>& distrusted) {
   Resumable out;
   TRY_ASSIGN(std::vector<u64> steps, checkpoint_steps(run_dir_));
   std::reverse(steps.begin(), steps.end());
   for (const u64 step : steps) {
     const std::string path = path_of(step);
+    if (std::ranges::find(distrusted, path) != distrusted.end()) continue;
     TRY(check_manifest_version(path));
     Result<FoundCheckpoint> found = verify(path);
-    if (!found) {
-      // Only what is damaged or incomplete is passed by. A device that fails now may work again later, and
-      // going back would train these steps anew, and in the end rotate this checkpoint away.
-      if (found.error().kind != ErrorKind::corrupt_checkpoint) return cannot_tell(found.error());
-      out.stepped_over.push_back({path, found.error().message});
-      continue;
+    if (!found && found.error().kind != ErrorKind::corrupt_checkpoint) return cannot_tell(found.error());
+    Result<void> same = found ? check_model(*found) : Result<void>(found.error());
+    if (same) {
+      out.found = std::move(*found);
+      return out;
     }
-    TRY(check_model(path));
-    out.found = std::move(*found);
-    return out;
+    // Only what is damaged or incomplete is passed by. A device that fails now may work again later, and
+    // going back would train these steps anew, and in the end rotate this checkpoint away.
+    if (same.error().kind != ErrorKind::corrupt_checkpoint) return same.error();
+    out.stepped_over.push_back({path, same.error().message});
   }
   return out;
 }

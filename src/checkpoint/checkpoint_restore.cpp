@@ -1,25 +1,26 @@
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/hashed_tensors.h"
+#include "checkpoint/shards.h"
 #include "checkpoint/state_tensors.h"
-#include "tidepool/check.h"
 
 namespace tidepool {
 
+// In 16 bits the masters hold the weights too, and more exactly: the model's files are not read.
+bool CheckpointStore::is_restored(const std::string& file) const {
+  if (file == optimizer_file_name) return true;
+  if (graph_.precision != Precision::fp32) return false;
+  return file == adapter_weights_file || (is_weights_file(file) && file != weights_index_file);
+}
+
 Result<void> CheckpointStore::restore(const FoundCheckpoint& found, StateWriter& writer) {
-  // In 16 bits the masters hold the weights too, and more exactly: model.safetensors is not read again.
-  std::vector<StatePart> parts = optimizer_parts(graph_.precision);
-  TRY_ASSIGN(const auto optimizer,
-             SafetensorsFile::open(found.path + "/optimizer.safetensors", ErrorKind::corrupt_checkpoint));
-  const FindTensor of_optimizer = [&](const std::string& name) {
-    return SafetensorsModel::Location{optimizer.get(), optimizer->find(name)};
+  const auto restore_file = [&](const char* file, const std::vector<StatePart>& parts) -> Result<void> {
+    TRY_ASSIGN(HashedTensors tensors, HashedTensors::open(found.path, file, found.manifest));
+    for (const StatePart part : parts) TRY(restore_part(tensors, graph_, part, writer, buffer_));
+    return tensors.finish();
   };
-  for (const StatePart part : parts) TRY(restore_part(of_optimizer, graph_, part, writer, buffer_));
-  if (graph_.precision == Precision::fp32) {
-    TRY_ASSIGN(const auto model,
-               SafetensorsModel::open(found.path, ErrorKind::corrupt_checkpoint, weights_file_of(graph_)));
-    const FindTensor of_model = [&](const std::string& name) { return model->find(name); };
-    TRY(restore_part(of_model, graph_, StatePart::weights, writer, buffer_));
-  }
+  TRY(restore_file(optimizer_file_name, optimizer_parts(graph_.precision)));
+  if (graph_.precision == Precision::fp32) TRY(restore_file(weights_file_of(graph_), model_parts()));
   return writer.finish();
 }
 

@@ -7,6 +7,7 @@
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/names.h"
+#include "checkpoint/read_back.h"
 #include "checkpoint/shards.h"
 #include "checkpoint/state_tensors.h"
 #include "config/hf_config.h"
@@ -37,6 +38,7 @@ CheckpointStore::CheckpointStore(const CheckpointOptions& options, const ModelGr
       max_shard_size_(options.max_shard_size),
       source_config_(options.source_config),
       carried_(options.carried),
+      read_back_(options.read_back),
       graph_(graph),
       files_(std::move(files)),
       buffer_(std::max(options.buffer.value, state_buffer_bytes_min)) {}
@@ -104,6 +106,7 @@ Result<SavedCheckpoint> CheckpointStore::write_all(const std::string& directory,
 
   SavedCheckpoint saved{.path = directory, .weights_xxh3 = manifest.weights_xxh3, .bytes = Bytes{self.bytes}};
   for (const ManifestEntry& e : manifest.files) saved.bytes += Bytes{e.bytes};
+  if (read_back_) TRY(read_back(directory, manifest));
   return saved;
 }
 

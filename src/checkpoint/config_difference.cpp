@@ -30,6 +30,7 @@ std::string config_difference(const ModelConfig& there, const ModelConfig& here)
       {"num_key_value_heads", double(there.kv_heads()), double(here.kv_heads())},
       {"head_dim", double(there.head_size()), double(here.head_size())},
       {keys.inner, double(there.inner()), double(here.inner())},
+      {"sliding_window", double(there.attention_window()), double(here.attention_window())},
       {keys.norm_epsilon, there.norm_epsilon, here.norm_epsilon},
       {"rope_theta", there.rope.theta, here.rope.theta},
       {"factor", there.rope.factor, here.rope.factor},

@@ -5,10 +5,15 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <charconv>
 #include <filesystem>
 
 #include "checkpoint/convert.h"
 #include "config/hf_config.h"
+#include "json/json_check.h"
+#include "json/text.h"
 #include "text/path_text.h"
 #include "tidepool/check.h"
 #include "tidepool/read_file.h"
@@ -35,6 +40,30 @@ Result<void> must_be_new(const std::string& out) {
                fmt::format("{} is there already: name a directory that is not, or move it away", out)};
 }
 
+// What every tool looks for in a config.json, and an empty one lacks.
+Result<void> check_model_type(const std::string& text, const std::string& path) {
+  TRY_ASSIGN(const boost::json::value root, parse_json(text, ErrorKind::bad_input, path));
+  const boost::json::value* type = root.is_object() ? root.get_object().if_contains("model_type") : nullptr;
+  if (type != nullptr && type->is_string()) return {};
+  return Error{
+      ErrorKind::bad_input,
+      fmt::format("{}: says no model_type, so no tool could open the model: fetch the file anew from "
+                  "where the model came from",
+                  path)};
+}
+
+// 3 of "model-00001-of-00003.safetensors".
+std::optional<u64> shards_in_name(std::string_view name) {
+  constexpr std::string_view of = "-of-";
+  const size_t at = name.rfind(of);
+  if (at == name.npos || !is_weights_file(name)) return std::nullopt;
+  u64 count = 0;
+  const std::string_view digits = name.substr(at + of.size());
+  if (std::from_chars(digits.data(), digits.data() + digits.size(), count).ec != std::errc())
+    return std::nullopt;
+  return count;
+}
+
 }  // namespace
 
 struct ModelExport::Buffers {
@@ -56,6 +85,7 @@ Result<std::unique_ptr<ModelExport>> ModelExport::open(const std::string& source
   std::unique_ptr<ModelExport> out(new ModelExport(source, options));
   TRY(out->read_config());
   TRY_ASSIGN(out->model_, SafetensorsModel::open(source, ErrorKind::bad_input));
+  TRY(out->check_shards());
   TRY(out->list_tensors());
   return out;
 }
@@ -68,16 +98,51 @@ Result<void> ModelExport::read_config() {
                  fmt::format("{} holds no {}: name a run, a checkpoint or a model directory", source_,
                              model_config_file)};
   TRY_ASSIGN(std::string text, read_small_file(path, mib, ErrorKind::bad_input));
+  TRY(check_model_type(text, path));
   if (options_.dtype) {
     TRY_ASSIGN(text, with_dtype(text, *options_.dtype, path));
   }
-  small_ = carried_files(source_);
-  if (!options_.adapter.empty())
-    for (CarriedFile& file : carried_files(options_.adapter)) {
+  TRY_ASSIGN(small_, carried_files(source_));
+  if (!options_.adapter.empty()) {
+    TRY_ASSIGN(std::vector<CarriedFile> beside, carried_files(options_.adapter));
+    for (CarriedFile& file : beside) {
       std::erase_if(small_, [&](const CarriedFile& other) { return other.name == file.name; });
       small_.push_back(std::move(file));
     }
+  }
+  TRY(check_json_files());
   small_.insert(small_.begin(), {.name = model_config_file, .path = {}, .text = std::move(text)});
+  return {};
+}
+
+Result<void> ModelExport::check_json_files() const {
+  std::vector<char> piece(64 * kib);
+  for (const CarriedFile& file : small_) {
+    if (!file.name.ends_with(".json")) continue;
+    TRY_ASSIGN(const InputFile in, open_input(file.path, ErrorKind::bad_input));
+    JsonCheck check(ErrorKind::bad_input, file.path);
+    for (u64 at = 0; at < in.bytes; at += piece.size()) {
+      const auto some = std::span(piece).first(std::min<u64>(piece.size(), in.bytes - at));
+      TRY(read_exactly(in.fd, file.path, at, std::as_writable_bytes(some), ErrorKind::io));
+      TRY(check.feed({some.data(), some.size()}));
+    }
+    TRY(check.finish());
+  }
+  return {};
+}
+
+// "model-00001-of-00003.safetensors" says that there are three, whatever an index names.
+Result<void> ModelExport::check_shards() const {
+  for (const auto& file : model_->files()) {
+    const std::string name = fs::path(file->path()).filename().string();
+    const std::optional<u64> all = shards_in_name(name);
+    if (!all || *all == model_->files().size()) continue;
+    return Error{
+        ErrorKind::bad_input,
+        fmt::format("{}/{}: names {} files, and {} says that there are {}: fetch the index anew from "
+                    "where the model came from",
+                    source_, weights_index_file, model_->files().size(), name, *all)};
+  }
   return {};
 }
 
@@ -112,7 +177,8 @@ Result<void> ModelExport::list_tensors() {
   return {};
 }
 
-Result<void> ModelExport::write_tensor(const Item& item, Buffers& buffers, const TensorSink& sink) const {
+Result<void> ModelExport::write_tensor(const Item& item, Buffers& buffers, TensorHashes& hashes,
+                                       const TensorSink& sink) const {
   const StoredTensor& t = *item.from.tensor;
   const u64 size = dtype_bytes(t.dtype), elements = t.bytes() / size;
   const bool as_it_is = item.to == t.dtype && !item.changed;
@@ -122,10 +188,12 @@ Result<void> ModelExport::write_tensor(const Item& item, Buffers& buffers, const
     most = std::max(most / row, u64{1}) * row;
     buffers.hold(most);
   }
+  TensorHash hash;
   for (u64 begin = 0; begin < elements; begin += most) {
     const u64 n = std::min(most, elements - begin);
     const auto in = std::span(buffers.in).first(n * size);
     TRY(item.from.file->read(t, begin * size, in));
+    hash.update(in);
     if (as_it_is) {
       TRY(sink(in));
       continue;
@@ -142,7 +210,17 @@ Result<void> ModelExport::write_tensor(const Item& item, Buffers& buffers, const
     from_floats(floats, item.to, out);
     TRY(sink(out));
   }
+  hashes.add(t, hash.digest());
   return {};
+}
+
+Result<void> ModelExport::check_weights(const TensorHashes& hashes) const {
+  if (options_.weights_xxh3.empty() || hashes.text() == options_.weights_xxh3) return {};
+  return Error{
+      ErrorKind::bad_input,
+      fmt::format("{}: the weights are not those that the adapters were trained beside (XXH3 is {}, and "
+                  "{} then): a file was changed or damaged; put that model back",
+                  source_, hashes.text(), options_.weights_xxh3)};
 }
 
 Result<void> ModelExport::write_all(const std::string& directory, Files& files,
@@ -157,7 +235,9 @@ Result<void> ModelExport::write_all(const std::string& directory, Files& files,
     return {};
   };
   Buffers buffers;
-  for (const Item& item : items_) TRY(write_tensor(item, buffers, sink));
+  TensorHashes hashes;
+  for (const Item& item : items_) TRY(write_tensor(item, buffers, hashes, sink));
+  TRY(check_weights(hashes));
   if (options_.change != nullptr) TRY(options_.change->finish());
   TRY(writer.finish());
   for (const CarriedFile& file : small_) TRY(write_carried(files, directory, file, buffers.in));

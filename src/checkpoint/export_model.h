@@ -14,6 +14,7 @@
 #include "checkpoint/shards.h"
 #include "checkpoint/state_tensors.h"
 #include "checkpoint/tensor_change.h"
+#include "checkpoint/tensor_hashes.h"
 #include "tidepool/chunk.h"
 
 namespace tidepool {
@@ -23,13 +24,15 @@ struct ExportOptions {
   Bytes max_shard_size{5'000'000'000};
   TensorChange* change = nullptr;  // must outlive the export
   std::string adapter;  // directory whose tokenizer and template count for more than the model's; empty: none
+  std::string weights_xxh3;  // what all tensors that are read must come to (TensorHashes); empty: not known
 };
 
 class ModelExport {
  public:
   // `source`: a directory with config.json and weights; names and shapes are not asked about.
-  // ErrorKind::usage where it is none, bad_input naming the file for what is wrong in it, also a tensor whose
-  // type cannot be made another.
+  // ErrorKind::usage where it is none, bad_input naming the file for what is wrong in it: JSON that does not
+  // parse, a config without model_type, an index that lacks files, a tensor whose type cannot be made
+  // another.
   static Result<std::unique_ptr<ModelExport>> open(const std::string& source, const ExportOptions&);
 
   // Of what will be written.
@@ -56,9 +59,12 @@ class ModelExport {
       : source_(std::move(source)), options_(options) {}
   Result<void> list_tensors();
   Result<void> read_config();
+  Result<void> check_json_files() const;
+  Result<void> check_shards() const;
   Result<void> write_all(const std::string& directory, Files&,
                          const std::function<bool(u64)>& progress) const;
-  Result<void> write_tensor(const Item&, Buffers&, const TensorSink& sink) const;
+  Result<void> write_tensor(const Item&, Buffers&, TensorHashes&, const TensorSink& sink) const;
+  Result<void> check_weights(const TensorHashes&) const;
 
   const std::string source_;
   const ExportOptions options_;

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "text/errno_text.h"
+#include "tidepool/errno_text.h"
 #include "tidepool/result.h"
 #include "tidepool/types.h"
 
@@ -17,6 +17,9 @@ class OutputFile {
   virtual ~OutputFile() = default;
   // Blocks. Short writes are continued.
   virtual Result<void> append(std::span<const std::byte>) = 0;
+  // Who may read and write it, as in chmod; without, 0644 as far as umask lets. REQUIRES: nothing appended
+  // yet.
+  virtual Result<void> set_mode(u32) { return {}; }
   // On return everything appended is on the medium, or an error says that it may not be.
   virtual Result<void> finish() = 0;
 };
@@ -35,6 +38,8 @@ class Files {
   virtual Result<void> rename(const std::string& from, const std::string& to) = 0;
   // Whatever is there, with everything in it. Nothing there is no error.
   virtual Result<void> remove(const std::string& path) = 0;
+  // Whether something has failed for want of room since this was last asked.
+  virtual bool take_ran_full() { return false; }
 };
 
 // `use` decides what errors advise.

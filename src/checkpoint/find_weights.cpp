@@ -1,53 +1,84 @@
-// For those who only want the weights: what they read is verified, and the optimizer's state (six times as
-// much) is not.
+// For those who only want the model: what they read of a checkpoint is verified, and the optimizer's state
+// (six times as much) is not.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
 
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/check_named.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/shards.h"
+#include "config/hf_config.h"
+#include "text/path_text.h"
 
 namespace tidepool {
 
-Result<void> verify_weights(const std::string& checkpoint, Bytes buffer) {
-  TRY(check_named(checkpoint));
-  TRY_ASSIGN(Manifest manifest, read_manifest(checkpoint));
-  const bool adapters = manifest.find(adapter_weights_file) != nullptr;
-  // Of adapters also what says how and into which model they are merged.
-  std::erase_if(manifest.files, [&](const ManifestEntry& e) {
-    if (!adapters) return !is_weights_file(e.file);
-    return e.file != adapter_weights_file && e.file != adapter_config_file && e.file != trainer_state_file;
-  });
-  if (manifest.files.empty())
-    return Error{ErrorKind::corrupt_checkpoint,
-                 fmt::format("{}/{}: does not list {}", checkpoint, manifest_file, weights_file)};
-  std::vector<std::byte> memory(buffer.value);
-  return verify_files(checkpoint, manifest, memory);
+namespace {
+
+constexpr u32 looks_max = 100;  // a run that saves faster than this can read is not one
+
+// What is of no use without training on. An adapter's trainer_state.json says which model it is for.
+bool is_for_training(const std::string& file, bool adapters) {
+  return file == optimizer_file_name || (file == trainer_state_file && !adapters);
 }
 
-Result<void> verify_weights_if_hashed(const std::string& directory, Bytes buffer) {
-  return has_manifest(directory) ? verify_weights(directory, buffer) : Result<void>();
-}
-
-Result<FoundWeights> find_weights(const std::string& run_dir, Bytes buffer) {
+// The newest good one. None: one was rotated away while it was read.
+Result<std::optional<FoundWeights>> look_for_weights(const std::string& run_dir, Bytes buffer) {
   FoundWeights out;
   TRY_ASSIGN(std::vector<u64> steps, checkpoint_steps(run_dir));
   std::reverse(steps.begin(), steps.end());
   for (const u64 step : steps) {
     const std::string path = fmt::format("{}/checkpoint-{}", run_dir, step);
     TRY(check_manifest_version(path));
-    const Result<void> good = verify_weights(path, buffer);
+    const Result<void> good = verify_model(path, buffer);
     if (good) {
       out.path = path;
-      return out;
+      return std::optional(std::move(out));
     }
+    if (!is_named(path)) return std::optional<FoundWeights>();
     if (good.error().kind != ErrorKind::corrupt_checkpoint) return good.error();
     out.stepped_over.push_back({path, good.error().message});
   }
   if (!out.stepped_over.empty()) return none_is_good(run_dir, out.stepped_over);
-  return out;
+  return std::optional(std::move(out));
+}
+
+}  // namespace
+
+Result<void> verify_model(const std::string& checkpoint, Bytes buffer) {
+  TRY(check_named(checkpoint));
+  TRY_ASSIGN(Manifest manifest, read_manifest(checkpoint));
+  const bool adapters = manifest.find(adapter_weights_file) != nullptr;
+  const bool weights =
+      adapters || manifest.find(weights_file) != nullptr || manifest.find(weights_index_file) != nullptr;
+  const char* config = adapters ? adapter_config_file : model_config_file;
+  for (const auto& [listed, name] :
+       {std::pair{weights, weights_file}, {manifest.find(config) != nullptr, config}})
+    if (!listed)
+      return Error{ErrorKind::corrupt_checkpoint,
+                   fmt::format("{}/{}: does not list {}", checkpoint, manifest_file, name)};
+  std::erase_if(manifest.files, [&](const ManifestEntry& e) { return is_for_training(e.file, adapters); });
+  std::vector<std::byte> memory(buffer.value);
+  return verify_files(checkpoint, manifest, memory);
+}
+
+Result<void> verify_model_if_hashed(const std::string& directory, Bytes buffer) {
+  return has_manifest(directory) ? verify_model(directory, buffer) : Result<void>();
+}
+
+Result<FoundWeights> find_weights(const std::string& run_dir, Bytes buffer) {
+  for (u32 i = 0; i < looks_max; ++i) {
+    TRY_ASSIGN(std::optional<FoundWeights> found, look_for_weights(run_dir, buffer));
+    if (found) return *std::move(found);
+  }
+  return Error{
+      ErrorKind::io,
+      fmt::format("{}: its run rotates checkpoints away faster than they can be read; name one of them, "
+                  "or raise output.save_total_limit",
+                  run_dir)};
 }
 
 Error none_is_good(const std::string& run_dir, const std::vector<SteppedOver>& stepped_over) {

@@ -1,9 +1,11 @@
 // Weights of any Hugging Face model directory into the state, tensor by tensor.
 #include <algorithm>
+#include <map>
 
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/tensor_hashes.h"
 #include "checkpoint/weight_reader.h"
 #include "tidepool/check.h"
 
@@ -92,10 +94,32 @@ Result<void> check_tied_head(const SafetensorsModel& model, const ModelGraph& gr
                                                  head.file->path(), head_name, embedding_name)};
 }
 
+// Of what was loaded from its pieces; of the rest from the file.
+Result<std::string> hash_of_all(const SafetensorsModel& model, const std::vector<WeightSource>& sources,
+                                std::map<u32, TensorHash>& hashes) {
+  TensorHashes all;
+  for (u32 s = 0; s < sources.size(); ++s) all.add(*sources[s].at.tensor, hashes[s].digest());
+  for (const auto& file : model.files())
+    for (const StoredTensor& t : file->tensors()) {
+      if (all.has(t.name)) continue;
+      TRY_ASSIGN(const u64 hash, hash_of_tensor(*file, t));
+      all.add(t, hash);
+    }
+  return all.text();
+}
+
 }  // namespace
 
+Result<void> check_all_tensors(const std::string& directory, const ModelGraph& graph) {
+  TRY_ASSIGN(const auto model, SafetensorsModel::open(directory, ErrorKind::bad_input));
+  for (const Window& window : graph.windows)
+    for (const Tensor& t : window.tensors)
+      if (!window.adapter) TRY(locate(*model, directory, t));
+  return {};
+}
+
 Result<std::vector<std::string>> load_weights(const std::string& directory, const ModelGraph& graph,
-                                              StateWriter& writer, WeightsOf which) {
+                                              StateWriter& writer, WeightsOf which, std::string* xxh3) {
   const bool adapters = which == WeightsOf::adapters;
   TRY_ASSIGN(const auto model, SafetensorsModel::open(directory, ErrorKind::bad_input,
                                                       adapters ? adapter_weights_file : "model.safetensors"));
@@ -109,14 +133,19 @@ Result<std::vector<std::string>> load_weights(const std::string& directory, cons
     }
   }
   const Kind master = graph.precision == Precision::fp16 ? Kind::master : Kind::master_low;
-  WeightReader reader(std::move(sources), graph.precision);
+  TRY_ASSIGN(const auto reader, WeightReader::create(sources, graph.precision));
+  std::map<u32, TensorHash> hashes;  // by source
   while (true) {
-    TRY_ASSIGN(const WeightPiece* piece, reader.next());
+    TRY_ASSIGN(const WeightPiece* piece, reader->next());
     if (piece == nullptr) break;
+    hashes[piece->source].add_part(piece->xxh3);
     TRY(writer.write(piece->window, Kind::param, piece->begin, piece->param));
     if (!piece->master.empty()) TRY(writer.write(piece->window, master, piece->begin, piece->master));
   }
   TRY(writer.finish());
+  if (xxh3 != nullptr) {
+    TRY_ASSIGN(*xxh3, hash_of_all(*model, sources, hashes));
+  }
   return unused_tensors(*model, graph, adapters);
 }
 

@@ -7,32 +7,21 @@
 #include <string_view>
 #include <vector>
 
+#include "config/file_list.h"
 #include "tidepool/result.h"
 #include "tidepool/types.h"
 
 namespace tidepool {
 
 inline constexpr const char* manifest_file = "manifest.json";
-// The only folder that a checkpoint has: transformers looks there for templates with names.
-inline constexpr std::string_view template_folder = "additional_chat_templates/";
-
-// Of a file beside the manifest or in that folder, as checkpoints have them: no path to elsewhere, and
-// nothing that to_text() would have to escape.
-bool is_file_name(std::string_view name);
-
-struct ManifestEntry {
-  std::string file;
-  u64 bytes = 0;
-  u64 xxh3 = 0;
-  bool operator==(const ManifestEntry&) const = default;
-};
+using ManifestEntry = ListedFile;
 
 struct Manifest {
   u64 step = 0;
   u64 weights_xxh3 = 0;
   std::vector<ManifestEntry> files;
 
-  const ManifestEntry* find(std::string_view file) const;
+  const ManifestEntry* find(std::string_view file) const { return find_listed(files, file); }
   bool operator==(const Manifest&) const = default;
 };
 
@@ -49,8 +38,7 @@ Result<void> check_manifest_version(const std::string& directory);
 // Of `directory`/manifest.json. Errors are ErrorKind::corrupt_checkpoint.
 Result<Manifest> read_manifest(const std::string& directory);
 
-// Streams every file through `buffer` and compares length and hash. The first fault is the error:
-// ErrorKind::corrupt_checkpoint, naming file and reason.
+// check_file() of every file. The first fault is the error.
 Result<void> verify_files(const std::string& directory, const Manifest&, std::span<std::byte> buffer);
 
 }  // namespace tidepool

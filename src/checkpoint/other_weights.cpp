@@ -5,16 +5,14 @@
 #include <filesystem>
 
 #include "checkpoint/shards.h"
+#include "text/path_text.h"
 
 namespace tidepool {
 namespace {
 
 namespace fs = std::filesystem;
 
-bool has(const std::string& directory, const char* file) {
-  std::error_code unused;
-  return fs::exists(directory + "/" + file, unused);
-}
+bool has(const std::string& directory, const char* file) { return is_named(directory + "/" + file); }
 
 // The first by name; empty: there is none.
 std::string first_shard(const std::string& directory) {

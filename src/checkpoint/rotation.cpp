@@ -2,6 +2,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <span>
+#include <string_view>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/names.h"
@@ -24,31 +26,79 @@ Result<std::vector<std::string>> CheckpointStore::sweep() {
   return swept;
 }
 
-Result<std::vector<std::string>> CheckpointStore::rotate(const Rotation& rotation) {
-  if (rotation.total_limit == 0) return std::vector<std::string>{};
-  TRY_ASSIGN(std::vector<u64> steps, checkpoint_steps(run_dir_));
-  std::erase_if(steps, [&](u64 step) { return step > rotation.saved_step; });
-  CHECK(!steps.empty() && steps.back() == rotation.saved_step, rotation.saved_step);
-
+// In the order in which they go. REQUIRES: `steps` ascending, saved_step among them.
+std::vector<u64> CheckpointStore::to_go(const Rotation& rotation, const std::vector<u64>& steps) const {
+  if (rotation.total_limit == 0 || steps.size() <= rotation.total_limit) return {};
   const auto trusted = [&](u64 step) {
     return std::find(rotation.distrusted.begin(), rotation.distrusted.end(), path_of(step)) ==
            rotation.distrusted.end();
   };
-  std::vector<u64> candidates = steps;  // in the order in which they go
+  std::vector<u64> candidates = steps;
   std::erase_if(candidates,
                 [&](u64 step) { return step == rotation.saved_step || step == rotation.best_step; });
   std::stable_partition(candidates.begin(), candidates.end(), [&](u64 step) { return !trusted(step); });
+  candidates.resize(std::min<u64>(candidates.size(), steps.size() - rotation.total_limit));
+  return candidates;
+}
 
+// Renamed first: a kill in the middle of the deletion must not leave half a checkpoint under its name.
+Result<void> CheckpointStore::remove_checkpoint(u64 step) {
+  const std::string gone = fmt::format("{}.gone-{}", path_of(step), ::getpid());
+  TRY(files_->rename(path_of(step), gone));
+  return files_->remove(gone);
+}
+
+Result<std::vector<std::string>> CheckpointStore::rotate(const Rotation& rotation) {
   std::vector<std::string> removed;
-  for (const u64 step : candidates) {
-    if (steps.size() - removed.size() <= rotation.total_limit) break;
-    // Renamed first: a kill in the middle of the deletion must not leave half a checkpoint under its name.
-    const std::string gone = fmt::format("{}.gone-{}", path_of(step), ::getpid());
-    TRY(files_->rename(path_of(step), gone));
-    TRY(files_->remove(gone));
+  if (rotation.total_limit == 0) return removed;
+  TRY_ASSIGN(std::vector<u64> steps, checkpoint_steps(run_dir_));
+  std::erase_if(steps, [&](u64 step) { return step > rotation.saved_step; });
+  CHECK(!steps.empty() && steps.back() == rotation.saved_step, rotation.saved_step);
+  for (const u64 step : to_go(rotation, steps)) {
+    TRY(remove_checkpoint(step));
     removed.push_back(path_of(step));
   }
   return removed;
+}
+
+Result<std::vector<std::string>> CheckpointStore::make_room(const Rotation& rotation) {
+  std::vector<std::string> removed;
+  TRY_ASSIGN(std::vector<u64> steps, checkpoint_steps(run_dir_));
+  std::erase_if(steps, [&](u64 step) { return step >= rotation.saved_step; });
+  const auto whole = [&](u64 step) {  // every byte of it: what is dropped cannot be read any more
+    return is_whole(path_of(step));
+  };
+  const auto newest = std::find_if(steps.rbegin(), steps.rend(), whole);
+  if (newest == steps.rend()) return removed;
+  const u64 last_good = *newest;
+  steps.push_back(rotation.saved_step);
+  for (const u64 step : to_go(rotation, steps)) {
+    if (step == last_good) continue;
+    TRY(remove_checkpoint(step));
+    removed.push_back(path_of(step));
+  }
+  return removed;
+}
+
+Result<void> CheckpointStore::rehearse() {
+  const auto named = [&](CheckpointMark mark) {
+    return run_dir_ + "/" + to_text(CheckpointName{.mark = mark, .pid = static_cast<u64>(::getpid())});
+  };
+  const std::string before = named(CheckpointMark::tmp), after = named(CheckpointMark::gone);
+  const auto save = [&]() -> Result<void> {
+    constexpr std::string_view text = "tidepool: a save of a few bytes, to see whether it can be done\n";
+    TRY(files_->make_directory(before));
+    TRY_ASSIGN(const auto file, files_->create(before + "/file", Bytes{text.size()}));
+    TRY(file->append(std::as_bytes(std::span(text))));
+    TRY(file->finish());
+    TRY(files_->sync_directory(before));
+    TRY(files_->rename(before, after));
+    return files_->sync_directory(run_dir_);
+  };
+  const Result<void> saved = save();
+  if (!saved) (void)files_->remove(before);  // the first error is the one to tell
+  const Result<void> removed = files_->remove(after);
+  return saved ? removed : saved;
 }
 
 }  // namespace tidepool

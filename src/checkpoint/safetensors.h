@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/hash.h"
 #include "tidepool/fd.h"
 #include "tidepool/result.h"
 #include "tidepool/types.h"
@@ -74,6 +75,9 @@ class SafetensorsFile {
   const StoredTensor* find(std::string_view name) const;  // null: not there
   const std::string& path() const { return path_; }
 
+  // XXH3 over everything in front of the tensors, to be gone on with. Once.
+  StreamHash take_hash_of_head() { return std::move(head_); }
+  u64 bytes_of_head() const { return buffer_begin_; }
   u64 offset_of(const StoredTensor& tensor) const { return buffer_begin_ + tensor.begin; }  // in the file
   // Bytes [begin, begin + out.size()) of a tensor. REQUIRES: they lie in it.
   Result<void> read(const StoredTensor&, u64 begin, std::span<std::byte> out) const;
@@ -86,6 +90,7 @@ class SafetensorsFile {
   std::string path_;
   ErrorKind error_kind_{};
   Fd fd_;
+  StreamHash head_;
   u64 buffer_begin_ = 0;
   std::vector<StoredTensor> tensors_;
   std::vector<u32> by_name_;  // indices into tensors_, sorted by name

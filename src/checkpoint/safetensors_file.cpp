@@ -31,6 +31,8 @@ Result<std::unique_ptr<SafetensorsFile>> SafetensorsFile::open(const std::string
   std::string header(header_bytes, '\0');
   TRY(read_exactly(self->fd_, path, sizeof word, std::as_writable_bytes(std::span(header)), error_kind));
   self->buffer_begin_ = sizeof word + header_bytes;
+  self->head_.update(std::as_bytes(std::span(word)));
+  self->head_.update(header);
   TRY_ASSIGN(self->tensors_,
              parse_safetensors_header(header, input.bytes - self->buffer_begin_, error_kind, path));
 

@@ -1,11 +1,11 @@
 // Follows model.safetensors.index.json: {"metadata": {...}, "weight_map": {tensor: file}}.
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
-#include <filesystem>
 #include <map>
 
 #include "checkpoint/safetensors.h"
 #include "json/text.h"
+#include "text/path_text.h"
 #include "tidepool/check.h"
 #include "tidepool/read_file.h"
 
@@ -48,7 +48,7 @@ Result<std::unique_ptr<SafetensorsModel>> SafetensorsModel::open(const std::stri
   std::unique_ptr<SafetensorsModel> self(new SafetensorsModel);
   const std::string index_path = directory + "/" + file_name + ".index.json";
   const std::string single_path = directory + "/" + file_name;
-  if (!std::filesystem::exists(single_path) && std::filesystem::exists(index_path)) {
+  if (!is_named(single_path) && is_named(index_path)) {
     TRY(self->open_shards(directory, index_path, error_kind));
     return self;
   }

@@ -140,14 +140,17 @@ Result<void> write_part(const TensorSink& sink, const ModelGraph& graph, StatePa
   });
 }
 
-Result<void> restore_part(const FindTensor& find, const ModelGraph& graph, StatePart part, StateWriter& state,
+Result<void> restore_part(HashedTensors& tensors, const ModelGraph& graph, StatePart part, StateWriter& state,
                           std::span<std::byte> buffer) {
   SafetensorsModel::Location stored;
   return each_piece(graph, buffer, [&](u32 window, const Tensor& t, u64 begin, u64 n) -> Result<void> {
-    if (begin == 0) stored = find(std::string(prefix(part)) + t.name);
-    CHECK(stored, t.name);
+    if (begin == 0) stored = tensors.find(std::string(prefix(part)) + t.name);
+    // Both were compared when the checkpoint was found: somebody has changed the file since.
+    if (!stored || stored.tensor->bytes() != t.elements * dtype_bytes(stored.tensor->dtype))
+      return Error{ErrorKind::corrupt_checkpoint,
+                   fmt::format("tensor {}{} is no longer in the checkpoint", prefix(part), t.name)};
     const u64 bytes = dtype_bytes(stored.tensor->dtype);
-    TRY(stored.file->read(*stored.tensor, begin * bytes, buffer.first(n * bytes)));
+    TRY(tensors.read(stored, begin * bytes, buffer.first(n * bytes)));
     return write_piece(state, part, graph.precision, window, t.window_offset + begin, n, buffer);
   });
 }

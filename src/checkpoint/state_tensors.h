@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "checkpoint/hashed_tensors.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/state_stream.h"
 #include "text/hash.h"
@@ -36,9 +37,8 @@ using TensorSink = std::function<Result<void>(std::span<const std::byte>)>;
 Result<void> write_part(const TensorSink& sink, const ModelGraph&, StatePart, StateReader&,
                         std::span<std::byte> buffer, StreamHash* weights_hash);
 
-// The other way. What `find` knows must be exactly stored_tensors().
-using FindTensor = std::function<SafetensorsModel::Location(const std::string& name)>;
-Result<void> restore_part(const FindTensor& find, const ModelGraph&, StatePart, StateWriter&,
+// The other way. ErrorKind::corrupt_checkpoint where `tensors` lacks one of stored_tensors().
+Result<void> restore_part(HashedTensors& tensors, const ModelGraph&, StatePart, StateWriter&,
                           std::span<std::byte> buffer);
 
 }  // namespace tidepool

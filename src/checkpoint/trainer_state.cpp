@@ -112,6 +112,7 @@ std::string to_text(const TrainerState& s) {
   o["seed"] = s.seed;
   o["data_fingerprint"] = s.data_fingerprint;
   if (!s.base_fingerprint.empty()) o["base_fingerprint"] = s.base_fingerprint;
+  if (!s.base_xxh3.empty()) o["base_xxh3"] = s.base_xxh3;
   o["tokens"] = s.tokens;
   o["seconds"] = exact(s.seconds);
   o["best_step"] = s.best_step;
@@ -151,6 +152,7 @@ Result<TrainerState> parse_trainer_state(std::string_view text, std::string_view
   s.data_fingerprint = f.text("data_fingerprint");
   if (const json::value* base = Fields::member(root, "base_fingerprint"))
     s.base_fingerprint = f.text_of(base, "base_fingerprint");
+  if (const json::value* base = Fields::member(root, "base_xxh3")) s.base_xxh3 = f.text_of(base, "base_xxh3");
   s.tokens = f.count("tokens");
   s.seconds = f.number("seconds");
   s.best_step = f.count("best_step");

@@ -42,6 +42,7 @@ struct TrainerState {
   u64 seed = 0;
   std::string data_fingerprint;  // of the tokens: another value means other data
   std::string base_fingerprint;  // of the model that adapters stand beside; empty: none, or not said
+  std::string base_xxh3;         // of all its weights, as TensorHashes has it; empty: as above
   std::vector<double> losses;    // of steps 1 .. step
   std::vector<EvalLoss> eval_losses;
   u64 tokens = 0;      // trained on so far

@@ -2,15 +2,19 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstdlib>
+#include <optional>
 
 #include "checkpoint/convert.h"
 #include "checkpoint/split.h"
-#include "tidepool/check.h"
+#include "checkpoint/tensor_hashes.h"
+#include "process/limits.h"
+#include "process/start_thread.h"
+#include "text/hash.h"
 #include "tidepool/read_file.h"
 
 namespace tidepool {
@@ -18,7 +22,7 @@ namespace {
 
 constexpr u32 threads_max = 6;
 constexpr u32 buffers_max = 11;
-constexpr u64 raw_bytes_max = 1 * mib;
+constexpr u64 raw_bytes_max = hashed_part_bytes;
 constexpr u64 page = frame_alignment;
 // A part that starts and ends within pages; behind it fp32 words and halves of as many elements of 16 bits.
 constexpr u64 raw_room = raw_bytes_max + 2 * page;
@@ -39,6 +43,21 @@ void widen(Dtype dtype, std::span<const u16> in, std::span<u32> out) {
   }
 }
 
+// Sign, exponent and fraction: of NaN and infinity every bit of the exponent is set.
+template <class Word, Word exponent>
+std::optional<u64> first_not_finite(std::span<const Word> words) {
+  bool any = false;  // one pass without a branch in it: nearly all weights are finite
+  for (const Word word : words) any |= (word & exponent) == exponent;
+  if (!any) return std::nullopt;
+  return std::ranges::find_if(words, [](Word word) { return (word & exponent) == exponent; }) - words.begin();
+}
+
+std::optional<u64> first_not_finite(Dtype dtype, std::span<std::byte> raw) {
+  if (dtype == Dtype::f32) return first_not_finite<u32, 0x7f80'0000>(as<const u32>(raw));
+  if (dtype == Dtype::bf16) return first_not_finite<u16, 0x7f80>(as<const u16>(raw));
+  return first_not_finite<u16, 0x7c00>(as<const u16>(raw));
+}
+
 }  // namespace
 
 WeightReader::WeightReader(std::vector<WeightSource> sources, Precision of_state)
@@ -52,15 +71,27 @@ WeightReader::WeightReader(std::vector<WeightSource> sources, Precision of_state
     if (tensor->bytes() >= direct_bytes_min && !direct_.contains(file))
       direct_.emplace(file, Fd(::open(file->path().c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT)));
   }
+}
+
+Result<std::unique_ptr<WeightReader>> WeightReader::create(std::vector<WeightSource> sources,
+                                                           Precision of_state) {
+  std::unique_ptr<WeightReader> reader(new WeightReader(std::move(sources), of_state));
+  TRY(reader->start());
+  return reader;
+}
+
+Result<void> WeightReader::start() {
   buffers_.resize(std::min<u64>(buffers_max, parts_.size()));
   for (Buffer& buffer : buffers_) {
     buffer.memory = {static_cast<std::byte*>(std::aligned_alloc(page, buffer_bytes)), std::free};
-    CHECK(buffer.memory != nullptr);
+    if (buffer.memory == nullptr)
+      return no_memory("weights that are read ahead", Bytes{buffer_bytes}, ENOMEM, "lower memory.host");
   }
   for (u32 i = 0; i < std::min<u64>(threads_max, parts_.size()); ++i) {
-    threads_.emplace_back([this] { serve(); });
-    pthread_setname_np(threads_.back().native_handle(), "tp-weights");
+    TRY_ASSIGN(std::thread thread, start_thread("tp-weights", [this] { serve(); }));
+    threads_.push_back(std::move(thread));
   }
+  return {};
 }
 
 WeightReader::~WeightReader() {
@@ -107,7 +138,17 @@ Result<void> WeightReader::fill(const Part& part, Buffer& buffer) const {
   const u64 size = dtype_bytes(dtype);
   TRY_ASSIGN(const std::span<std::byte> raw,
              read(source.at, part.begin * size, part.elements * size, buffer));
-  return convert(part, dtype, raw, buffer);
+  if (const std::optional<u64> at = first_not_finite(dtype, raw))
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}: tensor {} is NaN or infinite at element {}, and so would be all that is "
+                             "computed with it; take weights that are whole, such as an earlier checkpoint",
+                             source.at.file->path(), source.at.tensor->name, part.begin + *at)};
+  const u64 hash = hash_of(
+      std::string_view(reinterpret_cast<const char*>(raw.data()), raw.size()));  // before it is changed
+  TRY(convert(part, dtype, raw, buffer));
+  buffer.piece.source = part.source;
+  buffer.piece.xxh3 = hash;
+  return {};
 }
 
 // Whole pages around the range, straight from the disk; where that is not to be had, the range alone.

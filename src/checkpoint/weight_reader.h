@@ -30,17 +30,20 @@ struct WeightPiece {
   u64 begin = 0;
   std::span<const std::byte> param;
   std::span<const std::byte> master;  // or master_low; empty: all zeros, or fp32, which has none
+  u32 source = 0;                     // of `sources`
+  u64 xxh3 = 0;                       // of the bytes in the file: hashed_part_bytes, the last one fewer
 };
 
 // Pieces come in the order of `sources`. One thread takes them.
 class WeightReader {
  public:
-  // REQUIRES: what `sources` point to outlives this.
-  WeightReader(std::vector<WeightSource> sources, Precision of_state);
+  // Errors: ErrorKind::does_not_fit. REQUIRES: what `sources` point to outlives the reader.
+  static Result<std::unique_ptr<WeightReader>> create(std::vector<WeightSource> sources, Precision of_state);
   ~WeightReader();
   WeightReader(const WeightReader&) = delete;
 
-  // Valid until the next call. Null: that was all. Errors name the file.
+  // Valid until the next call. Null: that was all. Errors name the file, and the tensor whose values are not
+  // finite.
   Result<const WeightPiece*> next();
 
   // Memory taken beside the caller's, whatever the model.
@@ -58,6 +61,8 @@ class WeightReader {
     WeightPiece piece;
   };
 
+  WeightReader(std::vector<WeightSource> sources, Precision of_state);
+  Result<void> start();
   void serve();
   Result<void> fill(const Part&, Buffer&) const;
   Result<std::span<std::byte>> read(const SafetensorsModel::Location&, u64 begin, u64 bytes, Buffer&) const;

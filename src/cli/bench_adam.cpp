@@ -9,6 +9,7 @@
 #include "cli/bench.h"
 #include "probe/adam_load.h"
 #include "probe/timing.h"
+#include "report/print_text.h"
 #include "tidepool/median.h"
 
 namespace tidepool {
@@ -34,7 +35,7 @@ class AdamBench {
   double fraction() const { return median(hashed_rates_) / median(scale_rates_); }
 
   void print() const {
-    fmt::print("{:<11}{:>16}{:>13.1f}{:>19.1f}{:>14.1f}{:>10.3f}\n", name(precision_),
+    print_text("{:<11}{:>16}{:>13.1f}{:>19.1f}{:>14.1f}{:>10.3f}\n", name(precision_),
                load_.bytes_per_parameter(), median(hashed_rates_) / 1e9, median(plain_rates_) / 1e9,
                median(scale_rates_) / 1e9, fraction());
   }
@@ -61,7 +62,7 @@ Result<void> bench_adam(const BenchOptions& options) {
   TRY_ASSIGN(const auto pool, create_core_pool(options.threads, Bytes{0}));
   boost::json::object json;
   if (!options.json)
-    fmt::print(
+    print_text(
         "AdamW on {} parameters, {} workers, medians of {}; GB/s read and "
         "written\n{:<11}{:>16}{:>13}{:>19}{:>14}{:>10}\n",
         options.parameters, pool->workers(), options.repetitions, "precision", "bytes/parameter", "AdamW",
@@ -78,7 +79,7 @@ Result<void> bench_adam(const BenchOptions& options) {
   json["parameters"] = options.parameters;
   json["workers"] = pool->workers();
   json["repetitions"] = options.repetitions;
-  if (options.json) fmt::print("{}\n", boost::json::serialize(json));
+  if (options.json) print_text("{}\n", boost::json::serialize(json));
   return {};
 }
 

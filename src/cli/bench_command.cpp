@@ -10,6 +10,7 @@
 #include "cli/bench_device.h"
 #include "cli/bench_disk.h"
 #include "cli/measured_choice.h"
+#include "report/print_text.h"
 #include "text/nearest.h"
 
 namespace tidepool {
@@ -68,7 +69,7 @@ Result<BenchOptions> compute_options(const Arguments& arguments) {
 // A GPU's products are those of large models; the cores' are compared with the library.
 Result<void> bench_products(const BenchOptions& options) {
   TRY_ASSIGN(const MeasuredChoice choice, choose_measured(options.device));
-  if (!choice.note.empty()) fmt::print(stderr, "tidepool: {}", choice.note);
+  if (!choice.note.empty()) print_text(stderr, "tidepool: {}", choice.note);
   return choice.gpu ? bench_gpu_gemm(options, *choice.gpu) : bench_gemm(options);
 }
 

@@ -7,6 +7,7 @@
 
 #include "cli/measured_choice.h"
 #include "probe/rates.h"
+#include "report/print_text.h"
 #include "text/value_text.h"
 
 namespace tidepool {
@@ -73,11 +74,11 @@ json::object json_heading(const BenchOptions& options, const Opened& opened) {
           {"repetitions", options.repetitions}};
 }
 
-void print_json(const json::object& object) { fmt::print("{}\n", json::serialize(object)); }
+void print_json(const json::object& object) { print_text("{}\n", json::serialize(object)); }
 
 Result<MeasuredChoice> choose(const BenchOptions& options) {
   TRY_ASSIGN(MeasuredChoice choice, choose_measured(options.device));
-  if (!choice.note.empty()) fmt::print(stderr, "tidepool: {}", choice.note);
+  if (!choice.note.empty()) print_text(stderr, "tidepool: {}", choice.note);
   return choice;
 }
 
@@ -108,7 +109,7 @@ Result<void> bench_copy(const BenchOptions& options) {
   TRY_ASSIGN(const CopyResult result,
              bench_copies(*opened.device, plain, pieces, {.repetitions = options.repetitions}));
   if (!options.json) {
-    fmt::print("{}{}",
+    print_text("{}{}",
                heading(choice.gpu ? "Copies of pinned memory" : "Copies within memory", options, opened),
                copy_table(result));
     return {};
@@ -149,7 +150,7 @@ Result<void> bench_gpu_gemm(const BenchOptions& options, u32 gpu) {
   TRY_ASSIGN(const std::vector<BenchRow> rows,
              bench_products(*opened.device, products, precision, {.repetitions = options.repetitions}));
   if (!options.json) {
-    fmt::print("{}{}",
+    print_text("{}{}",
                heading(precision == Precision::bf16 ? "bf16 products" : "fp32 products", options, opened),
                gemm_table(products, rows));
     return {};
@@ -200,8 +201,8 @@ Result<void> bench_attention(const BenchOptions& options) {
   TRY_ASSIGN(const AttentionResult result,
              bench_attention(*opened.device, work, {.repetitions = options.repetitions}));
   if (!options.json) {
-    fmt::print("{}{}", heading("Attention", options, opened), attention_table(work, result));
-    if (!made_by.empty()) fmt::print("By {}.\n", made_by);
+    print_text("{}{}", heading("Attention", options, opened), attention_table(work, result));
+    if (!made_by.empty()) print_text("By {}.\n", made_by);
     return {};
   }
   json::object object = json_heading(options, opened);

@@ -11,6 +11,7 @@
 #include "cli/fio.h"
 #include "io/memory_limits.h"
 #include "probe/disk_load.h"
+#include "report/print_text.h"
 #include "tidepool/median.h"
 
 namespace tidepool {
@@ -36,7 +37,7 @@ class Bench {
   Result<void> run() {
     std::string dir = fmt::format("{}/tidepool-bench-{}", options_.dir, getpid());
     TRY_ASSIGN(file_, SwapFile::create({.dir = dir, .bytes = options_.size}));
-    for (const std::string& note : file_->notes()) fmt::print(stderr, "{}\n", note);
+    for (const std::string& note : file_->notes()) print_text(stderr, "{}\n", note);
     TRY_ASSIGN(load_, DiskLoad::create(*file_, load_options_));
     has_fio_ = fio_installed();
     TRY(load_->fill());
@@ -49,21 +50,21 @@ class Bench {
   }
 
   void print() const {
-    fmt::print("{}, {} file in {}, blocks of {}, medians of {}\n", load_->describe(),
+    print_text("{}, {} file in {}, blocks of {}, medians of {}\n", load_->describe(),
                format_bytes(options_.size), options_.dir, format_bytes(options_.block), options_.repetitions);
-    fmt::print("{:<8}{:>12}{:>14}{:>12}{:>14}{:>9}\n", "", "MB/s", "CPU s/GB", "fio MB/s", "fio CPU s/GB",
+    print_text("{:<8}{:>12}{:>14}{:>12}{:>14}{:>9}\n", "", "MB/s", "CPU s/GB", "fio MB/s", "fio CPU s/GB",
                "/ fio");
     for (u32 p = 0; p < disk_pattern_count; ++p) {
       const PatternSamples& s = samples_[p];
-      fmt::print("{:<8}{:>12.0f}{:>14.4f}", name(static_cast<DiskPattern>(p)), median(s.ours.rates) / 1e6,
+      print_text("{:<8}{:>12.0f}{:>14.4f}", name(static_cast<DiskPattern>(p)), median(s.ours.rates) / 1e6,
                  median(s.ours.cpu));
       if (has_fio_) {
-        fmt::print("{:>12.0f}{:>14.4f}{:>9.3f}", median(s.fio.rates) / 1e6, median(s.fio.cpu), fraction(s));
+        print_text("{:>12.0f}{:>14.4f}{:>9.3f}", median(s.fio.rates) / 1e6, median(s.fio.cpu), fraction(s));
       }
-      fmt::print("\n");
+      print_text("\n");
     }
     if (!has_fio_)
-      fmt::print("fio is not installed, so there is nothing to compare with (apt install fio)\n");
+      print_text("fio is not installed, so there is nothing to compare with (apt install fio)\n");
   }
 
   void print_json() const {
@@ -78,7 +79,7 @@ class Bench {
                             {"fio_huge_pages", has_fio_}};
     for (u32 p = 0; p < disk_pattern_count; ++p)
       out[name(static_cast<DiskPattern>(p))] = to_json(samples_[p]);
-    fmt::print("{}\n", boost::json::serialize(out));
+    print_text("{}\n", boost::json::serialize(out));
   }
 
  private:

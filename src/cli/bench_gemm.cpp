@@ -11,6 +11,7 @@
 #include "kernels/kernels.h"
 #include "kernels/matmul/sgemm.h"
 #include "probe/timing.h"
+#include "report/print_text.h"
 #include "tidepool/median.h"
 
 namespace tidepool {
@@ -148,14 +149,14 @@ Result<void> bench_gemm(const BenchOptions& options) {
   TRY_ASSIGN(const auto pool, create_core_pool(options.threads, kernel_scratch_per_worker));
   const auto kernels = create_cpu_kernels(*pool);
   if (!options.json)
-    fmt::print("fp32 products, {} workers, medians of {}; Gflop/s\n{:<18}{:>6}{:>7}{:>7}{:>10}{:>10}{:>10}\n",
+    print_text("fp32 products, {} workers, medians of {}; Gflop/s\n{:<18}{:>6}{:>7}{:>7}{:>10}{:>10}{:>10}\n",
                pool->workers(), options.repetitions, "", "M", "N", "K", "tiles", "plain", "fraction");
   boost::json::array results;
   for (const Shape& s : shapes) {
     const Rates rates = measure(s, options.repetitions, *kernels, *pool);
     const double fraction = rates.tiled / rates.plain;
     if (!options.json)
-      fmt::print("{:<18}{:>6}{:>7}{:>7}{:>10.1f}{:>10.1f}{:>10.3f}\n", s.name, s.m, s.n, s.k,
+      print_text("{:<18}{:>6}{:>7}{:>7}{:>10.1f}{:>10.1f}{:>10.3f}\n", s.name, s.m, s.n, s.k,
                  rates.tiled / 1e9, rates.plain / 1e9, fraction);
     results.push_back({{"name", s.name},
                        {"m", s.m},
@@ -166,7 +167,7 @@ Result<void> bench_gemm(const BenchOptions& options) {
                        {"fraction", fraction}});
   }
   if (options.json)
-    fmt::print("{}\n",
+    print_text("{}\n",
                boost::json::serialize(boost::json::object{
                    {"workers", pool->workers()}, {"repetitions", options.repetitions}, {"shapes", results}}));
   return {};

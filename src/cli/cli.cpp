@@ -12,6 +12,7 @@
 #include "config/schema.h"
 #include "executor/devices.h"
 #include "report/error_text.h"
+#include "report/print_text.h"
 #include "text/nearest.h"
 #include "tidepool/version.h"
 
@@ -48,8 +49,8 @@ std::string version_text() {
 }
 
 int complain(const Error& error, std::string_view advice) {
-  fmt::print(stderr, "{}\n", error_text("tidepool: " + error.message, detect_screen(STDERR_FILENO)));
-  if (!advice.empty()) fmt::print(stderr, "{}\n", advice);
+  print_text(stderr, "{}\n", error_text("tidepool: " + error.message, detect_screen(STDERR_FILENO)));
+  if (!advice.empty()) print_text(stderr, "{}\n", advice);
   return exit_code(error);
 }
 
@@ -66,7 +67,7 @@ int run_command(const Command& command, std::span<const std::string> words) {
   const std::string advice = fmt::format("'tidepool {} --help' says more.", command.name);
   const auto end_of_options = std::ranges::find(words, "--");
   if (std::any_of(words.begin(), end_of_options, is_help)) {
-    fmt::print("{}", command_help(command));
+    print_text("{}", command_help(command));
     return 0;
   }
   const Result<Arguments> arguments = Arguments::parse(command.options, words);
@@ -106,11 +107,11 @@ std::string main_help() {
 int run_cli(const std::vector<std::string>& words) {
   if (words.empty() || is_help(words[0]) || words[0] == "help") {
     const Command* command = words.size() > 1 ? find_command(words[1]) : nullptr;
-    fmt::print("{}", command ? command_help(*command) : main_help());
+    print_text("{}", command ? command_help(*command) : main_help());
     return 0;
   }
   if (words[0] == "--version") {
-    fmt::print("{}", version_text());
+    print_text("{}", version_text());
     return 0;
   }
   const Command* command = find_command(words[0]);

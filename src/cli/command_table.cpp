@@ -12,6 +12,7 @@
 #include "cli/plan_arguments.h"
 #include "cli/tokenize_config.h"
 #include "config/schema.h"
+#include "report/print_text.h"
 #include "text/value_text.h"
 #include "trainer/session.h"
 
@@ -21,7 +22,7 @@ namespace {
 
 Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
 
-void print(std::string_view text) { fmt::print("{}", text); }  // throws where nothing can be written
+void print(std::string_view text) { print_text("{}", text); }  // throws where nothing can be written
 
 // CONFIG.yaml [key=value ...]
 Result<Config> config_of(const std::vector<std::string>& words, KeptModel kept = KeptModel::unread) {
@@ -252,15 +253,11 @@ Result<void> run_doctor(const Arguments& arguments) {
   if (arguments.positional().empty()) return doctor({.swap_dir = arguments.text("dir")});
   TRY_ASSIGN(Config config, config_of(arguments.positional()));
   static_cast<void>(resolve_executor(config));  // why it cannot be used is found below
-  const Budgets& budgets = config.memory.budgets;
-  const std::vector<u32> gpus = config.machine.gpus();
-  return doctor(
-      {.swap_dir = swap_directory(config),
-       .memory = budgets.host + (gpus.empty() ? budgets.device * config.machine.devices() : Bytes{}),
-       .disk = budgets.disk == disk_auto ? Bytes{} : budgets.disk,
-       .executor = config.machine.executor,
-       .gpus = gpus,
-       .precision = config.train.precision});
+  return doctor({.swap_dir = swap_directory(config),
+                 .executor = config.machine.executor,
+                 .gpus = config.machine.gpus(),
+                 .precision = config.train.precision,
+                 .config = std::move(config)});
 }
 
 constexpr std::array config_options = {

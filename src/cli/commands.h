@@ -89,11 +89,10 @@ Result<void> report(const ReportArguments&);
 
 struct DoctorArguments {
   std::string swap_dir = ".";
-  Bytes memory{};                // of the host, for all budgets that lie there, to check for; 0: none known
-  Bytes disk{};                  // swap space to check for; 0: none known
   std::string executor = "cpu";  // machine.executor, and the GPUs that it names
   std::vector<u32> gpus;
-  Precision precision{};  // train.precision
+  Precision precision{};         // train.precision
+  std::optional<Config> config;  // of a run to be tried; its plan says what it takes
 };
 // Prints what it finds. An error only if training is impossible.
 Result<void> doctor(const DoctorArguments&);

@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdio>
 
+#include "report/print_text.h"
+
 namespace tidepool {
 
 namespace {
@@ -54,9 +56,11 @@ std::string findings_text(const std::vector<Finding>& findings) {
 
 Result<void> doctor(const DoctorArguments& arguments) {
   std::vector<Finding> findings = examine_cores(arguments);
-  append(findings, examine_memory(arguments));
-  append(findings, examine_disk(arguments));
-  fmt::print("{}", findings_text(findings));
+  Wanted wanted;
+  append(findings, examine_plan(arguments, wanted));
+  append(findings, examine_memory(wanted));
+  append(findings, examine_disk(arguments.swap_dir, wanted));
+  print_text("{}", findings_text(findings));
 
   const auto count = [&](Health health) { return std::ranges::count(findings, health, &Finding::health); };
   const auto fail = std::ranges::find(findings, Health::fail, &Finding::health);
@@ -64,9 +68,9 @@ Result<void> doctor(const DoctorArguments& arguments) {
     return Error{fail->kind, fmt::format("training is not possible here: {}: {}", fail->what, fail->found)};
   }
   if (count(Health::warn) == 0) {
-    fmt::print("\nNothing is in the way.\n");
+    print_text("\nNothing is in the way.\n");
   } else {
-    fmt::print("\nTraining works; {} thing{} could be better.\n", count(Health::warn),
+    print_text("\nTraining works; {} thing{} could be better.\n", count(Health::warn),
                count(Health::warn) == 1 ? "" : "s");
   }
   return {};

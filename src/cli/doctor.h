@@ -20,12 +20,21 @@ struct Finding {
   ErrorKind kind = ErrorKind::does_not_fit;  // exit code of a fail
 };
 
-// Cores and memory; then the disk's own.
+// What a run would take here. All are 0 where none is known.
+struct Wanted {
+  Bytes memory{};  // of the host, for arenas
+  Bytes beside{};  // of the host, for the rest of the process
+  Bytes disk{};    // swap space
+  bool swaps = true;
+};
+
 std::vector<Finding> examine_cores(const DoctorArguments&);
 // `backend`: null where the program was built without CUDA.
 std::vector<Finding> examine_gpus(const DoctorArguments&, const GpuBackend* backend);
-std::vector<Finding> examine_memory(const DoctorArguments&);
-std::vector<Finding> examine_disk(const DoctorArguments&);
+// Asks what `train` asks before its first step, and leaves in `wanted` what the plan takes.
+std::vector<Finding> examine_plan(const DoctorArguments&, Wanted& wanted);
+std::vector<Finding> examine_memory(const Wanted&);
+std::vector<Finding> examine_disk(const std::string& swap_dir, const Wanted&);
 
 std::string findings_text(const std::vector<Finding>&);  // a table, 80 columns
 

@@ -14,6 +14,7 @@
 #include "cli/doctor.h"
 #include "io/file_system.h"
 #include "io/memory_limits.h"
+#include "io/swap_file.h"
 
 namespace tidepool {
 
@@ -92,10 +93,9 @@ Finding swap_place(const FileSystem& at) {
 
 Finding swap_room(Bytes free, Bytes needed) {
   std::string found = fmt::format("{} free", format_bytes(free));
-  if (needed.value != 0) found += fmt::format(", {} asked for", format_bytes(needed));
+  if (needed.value != 0) found += fmt::format(", a run takes {}", format_bytes(needed));
   if (free < needed) {
-    return {Health::fail, "swap space", found,
-            "free some, lower memory.disk, or set memory.swap_dir elsewhere", ErrorKind::io};
+    return {Health::fail, "swap space", found, "free some, or set memory.swap_dir elsewhere", ErrorKind::io};
   }
   if (free < Bytes{gib}) return {Health::warn, "swap space", found, "free some, or choose another directory"};
   return {.what = "swap space", .found = found};
@@ -103,16 +103,21 @@ Finding swap_room(Bytes free, Bytes needed) {
 
 }  // namespace
 
-std::vector<Finding> examine_disk(const DoctorArguments& arguments) {
+std::vector<Finding> examine_disk(const std::string& swap_dir, const Wanted& wanted) {
   std::vector<Finding> out = {uring()};
-  const Result<FileSystem> at = look_at_file_system(arguments.swap_dir);
+  if (!wanted.swaps) {
+    out.push_back({.what = "swap directory", .found = "not needed: this run swaps nothing"});
+    return out;
+  }
+  const Result<FileSystem> at = look_at_file_system(swap_dir);
   if (!at) {
     out.push_back({Health::fail, "swap directory", at.error().message, "set memory.swap_dir (here: --dir)",
                    ErrorKind::io});
     return out;
   }
   out.push_back(swap_place(*at));
-  out.push_back(swap_room(at->free, arguments.disk));
+  const Result<Bytes> space = swap_space(swap_dir);  // what a swap file that is there has, counts
+  out.push_back(swap_room(space ? *space : at->free, wanted.disk));
   return out;
 }
 

@@ -90,12 +90,13 @@ Finding huge_pages() {
           fmt::format("echo madvise | sudo tee {}", path)};
 }
 
-Finding memory_size(const MemoryLimits& limits, Bytes needed) {
-  const Result<void> fits = check_memory(limits, needed);
+Finding memory_size(const MemoryLimits& limits, const Wanted& wanted) {
+  const Result<void> fits = check_memory(limits, wanted.memory, wanted.beside);
   if (!fits) return {Health::fail, "memory", fits.error().message, "", ErrorKind::does_not_fit};
   std::string found =
       fmt::format("{} available of {}", format_bytes(limits.available), format_bytes(limits.total));
-  if (needed.value != 0) found += fmt::format("; {} are asked for", format_bytes(needed));
+  if (wanted.memory.value != 0)
+    found += fmt::format("; a run takes {}", format_bytes(wanted.memory + wanted.beside));
   return {.what = "memory", .found = found};
 }
 
@@ -174,10 +175,10 @@ std::vector<Finding> examine_cores(const DoctorArguments& arguments) {
   return out;
 }
 
-std::vector<Finding> examine_memory(const DoctorArguments& arguments) {
+std::vector<Finding> examine_memory(const Wanted& wanted) {
   const MemoryLimits limits = read_memory_limits();
-  return {memory_size(limits, arguments.memory), cgroup(limits), memlock(limits, arguments.memory),
-          huge_pages(), overcommit()};
+  return {memory_size(limits, wanted), cgroup(limits), memlock(limits, wanted.memory), huge_pages(),
+          overcommit()};
 }
 
 }  // namespace tidepool

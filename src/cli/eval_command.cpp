@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "json/text.h"
+#include "report/print_text.h"
 #include "report/status_line.h"
 #include "report/units.h"
 #include "trainer/evaluate.h"
@@ -40,20 +41,20 @@ std::string json_of(const std::string& source, const Evaluation& e) {
 }
 
 void print_line(const EvaluatedPart& part, const std::string& name) {
-  fmt::print(" {:>10} {:>11} {:>11}  {}\n", loss_text(part.loss()), perplexity_text(part.loss()), part.tokens,
+  print_text(" {:>10} {:>11} {:>11}  {}\n", loss_text(part.loss()), perplexity_text(part.loss()), part.tokens,
              name);
 }
 
 void print_table(const Evaluation& e) {
-  fmt::print(" Weights    {}\n Precision  {}\n\n", e.weights, name(e.precision));
-  fmt::print(" {:>10} {:>11} {:>11}\n", "eval_loss", "perplexity", "tokens");
+  print_text(" Weights    {}\n Precision  {}\n\n", e.weights, name(e.precision));
+  print_text(" {:>10} {:>11} {:>11}\n", "eval_loss", "perplexity", "tokens");
   if (e.parts.size() > 1) {
     for (const EvaluatedPart& part : e.parts) print_line(part, part.name);
     print_line(e.all, "all");
   } else {
     print_line(e.all, e.parts[0].name.empty() ? "all that is held out" : e.parts[0].name);
   }
-  fmt::print("\n {} sequences in {}, {} tokens/s\n", e.all.sequences, seconds_text(e.seconds),
+  print_text("\n {} sequences in {}, {} tokens/s\n", e.all.sequences, seconds_text(e.seconds),
              count_text(static_cast<double>(e.all.tokens) / e.seconds));
 }
 
@@ -75,13 +76,13 @@ Result<void> eval(const EvalArguments& arguments) {
                                             .note =
                                                 [&](const std::string& line) {
                                                   status.clear();
-                                                  fmt::print(stderr, "{}\n", line);
+                                                  print_text(stderr, "{}\n", line);
                                                 },
                                             .progress = [&](u64 n, u64 all) { show(status, n, all); }});
   status.clear();
   TRY(done);
   if (arguments.json) {
-    fmt::print("{}\n", json_of(arguments.source, *done));
+    print_text("{}\n", json_of(arguments.source, *done));
   } else {
     print_table(*done);
   }

@@ -7,9 +7,11 @@
 #include "checkpoint/lora_merge.h"
 #include "cli/commands.h"
 #include "io/file_system.h"
+#include "report/print_text.h"
 #include "report/status_line.h"
 #include "report/units.h"
 #include "trainer/export_source.h"
+#include "trainer/retry_rotated.h"
 #include "trainer/signals.h"
 
 namespace tidepool {
@@ -53,11 +55,10 @@ Result<void> write(const ModelExport& model, const std::string& out) {
   });
 }
 
-}  // namespace
-
-Result<void> export_model(const ExportArguments& arguments) {
-  TRY_ASSIGN(const ExportSource source, find_export_source(arguments.source, arguments.base));
-  for (const std::string& note : source.notes) fmt::print(stderr, "{}\n", note);
+// `reading`: as in retry_rotated().
+Result<void> export_once(const ExportArguments& arguments, std::string& reading) {
+  TRY_ASSIGN(const ExportSource source, find_export_source(arguments.source, arguments.base, reading));
+  for (const std::string& note : source.notes) print_text(stderr, "{}\n", note);
   std::unique_ptr<AdapterMerge> merge;
   if (!source.adapter.empty()) {
     TRY_ASSIGN(merge, AdapterMerge::open(source.adapter, source.directory));
@@ -66,17 +67,25 @@ Result<void> export_model(const ExportArguments& arguments) {
              ModelExport::open(source.directory, {.dtype = arguments.dtype,
                                                   .max_shard_size = arguments.max_shard_size,
                                                   .change = merge.get(),
-                                                  .adapter = source.adapter}));
+                                                  .adapter = source.adapter,
+                                                  .weights_xxh3 = source.base_xxh3}));
   TRY(check_room(arguments.out, model->bytes()));
   const auto begin = std::chrono::steady_clock::now();
   const Result<void> written = write(*model, arguments.out);
   if (!written && written.error().kind == ErrorKind::interrupted)
     StopSignals::end_as_asked("tidepool: stopped; nothing was written\n");
   TRY(written);
-  fmt::print("wrote {}: {} in {} file{} of weights, {}\n", arguments.out, bytes_text(model->bytes()),
+  print_text("wrote {}: {} in {} file{} of weights, {}\n", arguments.out, bytes_text(model->bytes()),
              model->shards().size(), model->shards().size() == 1 ? "" : "s",
              seconds_text(seconds_since(begin)));
   return {};
+}
+
+}  // namespace
+
+Result<void> export_model(const ExportArguments& arguments) {
+  return retry_rotated([](const std::string& line) { print_text(stderr, "{}\n", line); },
+                       [&](std::string& reading) { return export_once(arguments, reading); });
 }
 
 }  // namespace tidepool

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 
 #include "cli/commands.h"
+#include "report/print_text.h"
 #include "trainer/generate.h"
 
 namespace tidepool {
@@ -13,9 +15,13 @@ Result<void> generate(const GenerateArguments& arguments) {
                      .generate = arguments.generate,
                      .seed = arguments.seed,
                      .threads = arguments.threads,
-                     .note = [](const std::string& line) { fmt::print(stderr, "{}\n", line); }},
-                    [](std::string_view text) {
-                      std::fwrite(text.data(), 1, text.size(), stdout);
+                     .note = [](const std::string& line) { print_text(stderr, "{}\n", line); }},
+                    [terminal = ::isatty(STDOUT_FILENO) == 1](std::string_view text) {
+                      // A model may have learned control characters; a file or a pipe gets each byte.
+                      if (terminal)
+                        try_print_text(stdout, text);
+                      else
+                        std::fwrite(text.data(), 1, text.size(), stdout);
                       std::fflush(stdout);
                     }));
   std::fputc('\n', stdout);

@@ -1,12 +1,15 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "cli/cli.h"
 #include "cli/standard_streams.h"
+#include "io/sudden_end.h"
+#include "process/out_of_memory.h"
 #include "tidepool/result.h"
 
 #ifdef TIDEPOOL_HAS_CUDA
@@ -26,10 +29,16 @@ int run(const std::vector<std::string>& words) {
   } catch (const std::system_error& e) {  // how fmt says that a write failed
     const bool output = std::ferror(stdout) != 0 || std::ferror(stderr) != 0;
     return output ? tidepool::output_lost(e.code().value()) : internal(e);
+  } catch (const std::bad_alloc&) {
+    tidepool::end_out_of_memory();
   } catch (const std::exception& e) {  // no code of ours throws: the standard library did
     return internal(e);
   }
 }
+
+void say_when_memory_ends() { tidepool::end_when_out_of_memory(tidepool::remove_leftovers); }
+// Before the static objects of the program and its libraries are made: those allocate, too.
+[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)() = say_when_memory_ends;
 
 }  // namespace
 

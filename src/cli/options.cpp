@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/program_options.hpp>
 
 #include "text/nearest.h"
@@ -29,13 +30,19 @@ po::options_description describe(std::span<const Option> options) {
   return out;
 }
 
-std::string unknown_option(const po::unknown_option& e, std::span<const Option> options) {
-  std::string name = e.get_option_name();
+// Quotes the word as it was typed: the parser sees -o in "-output", and no dashes at all in some.
+std::string unknown_option(const po::unknown_option& e, std::span<const Option> options,
+                           std::span<const std::string> words) {
+  const std::string seen = e.get_option_name();
+  const auto typed =
+      std::ranges::find_if(words, [&](const std::string& word) { return word.starts_with(seen); });
+  const std::string quoted = typed == words.end() ? seen : typed->substr(0, typed->find('='));
+  std::string name = quoted;
   name.erase(0, name.find_first_not_of('-'));
   std::vector<std::string_view> known;
   for (const Option& option : options) known.push_back(option.name);
   const std::string_view near = nearest(name, known);
-  return fmt::format("unknown option '--{}'{}", name,
+  return fmt::format("unknown option '{}'{}", quoted,
                      near.empty() ? "" : fmt::format("; did you mean '--{}'?", near));
 }
 
@@ -68,7 +75,7 @@ Result<Arguments> Arguments::parse(std::span<const Option> options, std::span<co
       }
     }
   } catch (const po::unknown_option& e) {
-    return Error{ErrorKind::usage, unknown_option(e, options)};
+    return Error{ErrorKind::usage, unknown_option(e, options, words)};
   } catch (const po::error& e) {
     return Error{ErrorKind::usage, e.what()};
   }

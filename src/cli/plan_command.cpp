@@ -16,6 +16,7 @@
 #include "planner/lower_bound.h"
 #include "report/drive_life.h"
 #include "report/outlook_text.h"
+#include "report/print_text.h"
 #include "report/status_line.h"
 #include "report/terminal.h"
 #include "report/units.h"
@@ -24,6 +25,7 @@
 #include "trainer/plan_run.h"
 #include "trainer/session.h"
 #include "trainer/summary.h"
+#include "trainer/train_length.h"
 
 namespace tidepool {
 namespace {
@@ -69,7 +71,7 @@ std::vector<OutlookRow> rows_of(const Planned& p, const Outlook& o, u64 tokens) 
                               o.flops_per_second / tera, p.plan.devices, 100 * o.flops_utilization)});
   rows.push_back({"", "counted as 6 N + 12 L H Q T per token, recompute left out"});
   if (tokens > 0)
-    rows.push_back({"Training", fmt::format("{:.1f} days for {} tokens", o.days,
+    rows.push_back({"Training", fmt::format("{} for {} tokens", days_text(o.days * 86'400, 1),
                                             count_text(static_cast<double>(tokens)))});
   rows.push_back({"Disk", disk_wear(o, p.machine->disk.endurance)});
   rows.push_back({"Checkpoint", fmt::format("{} each, saved in about {}", bytes_text(o.checkpoint),
@@ -117,14 +119,15 @@ Result<void> print_what_if(const Planned& p) {
     constexpr std::string_view what = "trying what more of each would buy";
     status.show(what, fmt::format(" what if: {} of {}: {}", number, of, change), fmt::format("{} ...", what));
   };
-  TRY_ASSIGN(const std::vector<WhatIf> all, what_if(p.plan, p.graph, p.options, *p.machine, tried));
+  TRY_ASSIGN(const std::vector<WhatIf> all,
+             what_if(p.plan, p.graph, *p.machine, {.asked = p.asked, .chosen = p.options, .tried = tried}));
   status.clear();
-  fmt::print("\n What if\n");
+  print_text("\n What if\n");
   for (const WhatIf& w : all) {
     if (w.step_seconds == 0)
-      fmt::print("  {:<20}{:>10}\n", w.change, "does not fit");
+      print_text("  {:<20}{:>10}\n", w.change, "does not fit");
     else
-      fmt::print("  {:<20}{:>10}   {:>+6.1f}% tokens/s   {}\n", w.change, seconds_text(w.step_seconds),
+      print_text("  {:<20}{:>10}   {:>+6.1f}% tokens/s   {}\n", w.change, seconds_text(w.step_seconds),
                  gain_percent(p.forecast->step_seconds / w.step_seconds), binds_text(w.binds));
   }
   return {};
@@ -178,33 +181,38 @@ Result<void> plan(const PlanArguments& given) {
   TRY(resolve_executor(arguments.config));
   if (arguments.largest) return print_largest(arguments, machine);
   Result<Planned> made = make(arguments, machine);
-  if (!made && arguments.json) fmt::print("{}", refusal_json(made.error()));
+  if (!made && arguments.json) print_text("{}", refusal_json(made.error()));
   TRY_ASSIGN(const Planned p, std::move(made));
   if (!arguments.explain.empty()) {
     TRY_ASSIGN(const std::string text,
                explain({.plan = p.plan, .graph = p.graph, .home = p.options.home},
                        arguments.segment.empty() ? "body" : arguments.segment, arguments.explain));
-    fmt::print("{}", wrap_lines(text, std::min(detect_screen(1).columns, 80u)));
+    print_text("{}", wrap_lines(text, std::min(detect_screen(1).columns, 80u)));
     return {};
   }
   if (arguments.json) {
-    fmt::print("{}", json_text(json_of(p, arguments.tokens), JsonStyle::pretty));
+    boost::json::object out = json_of(p, arguments.tokens);
+    if (const std::optional<u64> epoch = steps_per_epoch_at_hand(arguments.config, p.graph))
+      out["steps_per_epoch"] = *epoch;
+    print_text("{}", json_text(out, JsonStyle::pretty));
     return {};
   }
   if (arguments.text) {
-    fmt::print("{}", plan_text(arguments.config, p.plan));
+    print_text("{}", plan_text(arguments.config, p.plan));
     return {};
   }
   const Screen screen = detect_screen(1);
-  fmt::print("{}", render_plan(summarize({.config = arguments.config,
-                                          .graph = p.graph,
-                                          .plan = p.plan,
-                                          .machine = p.machine ? &*p.machine : nullptr}),
-                               screen));
+  PlanSummary summary = summarize({.config = arguments.config,
+                                   .graph = p.graph,
+                                   .plan = p.plan,
+                                   .machine = p.machine ? &*p.machine : nullptr});
+  if (const std::optional<u64> epoch = steps_per_epoch_at_hand(arguments.config, p.graph))
+    summary.notes.push_back(train_length_text(arguments.config.train, *epoch));
+  print_text("{}", render_plan(summary, screen));
   if (!p.forecast) return {};
   const Outlook o = outlook({p.plan, p.graph, *p.machine, *p.forecast, arguments.tokens});
-  fmt::print("{}", render_outlook(p.machine->name, rows_of(p, o, arguments.tokens), screen));
-  if (arguments.gantt) fmt::print("{}", render_gantt(lanes_of(p), p.forecast->step_seconds, screen));
+  print_text("{}", render_outlook(p.machine->name, rows_of(p, o, arguments.tokens), screen));
+  if (arguments.gantt) print_text("{}", render_gantt(lanes_of(p), p.forecast->step_seconds, screen));
   if (arguments.what_if) TRY(print_what_if(p));
   return {};
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "planner/planner.h"
+#include "report/print_text.h"
 #include "report/screen.h"
 #include "report/status_line.h"
 #include "report/units.h"
@@ -46,16 +47,16 @@ std::string trying(const ModelGraph& graph) {
 
 void print(const Machine& machine, const ModelGraph& graph, const Plan& plan) {
   const bool gpt2 = graph.config.family == Family::gpt2;
-  fmt::print(
+  print_text(
       " Largest {}of GPT-3 proportions (a layer per head of 128) on {}:\n  {} parameters, {} layers x {} ({} "
       "heads), planned and verified\n",
       gpt2 ? "" : fmt::format("{} model ", name(graph.config.family)), machine.name,
       count_text(static_cast<double>(graph.parameters)), graph.config.layers, graph.config.width,
       graph.config.heads);
   for (u32 t = 0; t < tier_count; ++t)
-    fmt::print("  {:<8}{:>12} of {}\n", name(static_cast<Tier>(t)), bytes_text(plan.tiers[t].planned_peak),
+    print_text("  {:<8}{:>12} of {}\n", name(static_cast<Tier>(t)), bytes_text(plan.tiers[t].planned_peak),
                bytes_text(plan.tiers[t].budget));
-  fmt::print("  tokens   {} per step\n", graph.batch.rows() * plan.micro_batches);
+  print_text("  tokens   {} per step\n", graph.batch.rows() * plan.micro_batches);
 }
 
 // What GPUs keep beside frames depends on the model.
@@ -111,7 +112,7 @@ Result<void> print_largest(const PlanArguments& arguments, const std::optional<M
   status.clear();
   print(*question.machine, largest.graph, largest.plan);
   if (!largest.larger.empty())
-    fmt::print("{}", wrap_lines("  larger   " + largest.larger, std::min(detect_screen(1).columns, 80u)));
+    print_text("{}", wrap_lines("  larger   " + largest.larger, std::min(detect_screen(1).columns, 80u)));
   return {};
 }
 

@@ -14,10 +14,11 @@
 #include "cli/measured_choice.h"
 #include "cli/probe_text.h"
 #include "probe/probe.h"
+#include "report/print_text.h"
 #include "report/status_line.h"
-#include "report/text_file.h"
 #include "report/units.h"
 #include "tidepool/read_file.h"
+#include "tidepool/write_file.h"
 #include "trainer/signals.h"
 
 namespace tidepool {
@@ -90,12 +91,12 @@ Result<void> probe(const ProbeArguments& arguments) {
     StopSignals::end_as_asked("tidepool: the probe was stopped; nothing was written\n");
   if (!result) return result.error();
   result->machine.name = fs::path(arguments.output).stem().string();
-  TRY(replace_text_file(arguments.output, probe_yaml(*result, arguments.disk_dir)));
-  fmt::print(stderr, "{}{}", choice.note, result->notes);
+  TRY(replace_file(arguments.output, probe_yaml(*result, arguments.disk_dir), FileUse::other));
+  print_text(stderr, "{}{}", choice.note, result->notes);
   if (arguments.json) {
-    fmt::print("{}", probe_json(*result, arguments.disk_dir));
+    print_text("{}", probe_json(*result, arguments.disk_dir));
   } else {
-    fmt::print("{}\nWrote {} in {}.\n", probe_table(*result), arguments.output,
+    print_text("{}\nWrote {} in {}.\n", probe_table(*result), arguments.output,
                seconds_text(result->seconds));
   }
   return {};

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <system_error>
 #include <vector>
@@ -12,9 +13,11 @@
 #include "config/hf_config.h"
 #include "report/error_text.h"
 #include "report/html_report.h"
+#include "report/print_text.h"
 #include "report/terminal.h"
 #include "tidepool/read_file.h"
 #include "trainer/run_directory.h"
+#include "trainer/unfinished_run.h"
 
 namespace tidepool {
 namespace {
@@ -73,23 +76,33 @@ Result<void> report(const ReportArguments& arguments) {
     if (dir.empty())
       return Error{ErrorKind::usage, "a run directory is the empty text, as from a variable that is not set"};
     TRY(check_is_no_model(dir));
+    TRY_ASSIGN(std::optional<RunFiles> unfinished, read_if_unfinished(dir));
+    if (unfinished && arguments.run_dirs.size() > 1)
+      return Error{ErrorKind::usage, fmt::format("{} {}: two runs are compared when both have ended", dir,
+                                                 unfinished->unfinished)};
+    if (unfinished) {
+      runs.push_back(*std::move(unfinished));
+      continue;
+    }
     TRY_ASSIGN(RunFiles run, read_run(dir));
     runs.push_back(std::move(run));
   }
   const std::string path = page_path(arguments, runs);
   TRY(check_page(path));
   const Screen screen = detect_screen(1);
-  if (runs.size() == 1) {
-    fmt::print("{}\n{}", runs[0].name, render_report(runs[0].report, screen));
+  if (!runs[0].unfinished.empty()) {
+    print_text("{}\n{}", runs[0].name, render_unfinished(runs[0].report, runs[0].unfinished, screen));
+  } else if (runs.size() == 1) {
+    print_text("{}\n{}", runs[0].name, render_report(runs[0].report, screen));
   } else {
-    fmt::print("{}",
+    print_text("{}",
                render_comparison({runs[0].name, runs[0].report}, {runs[1].name, runs[1].report}, screen));
   }
   TRY(write_html(path, runs));
-  fmt::print("\n The page: {}\n", path);
+  print_text("\n The page: {}\n", path);
   for (const RunFiles& run : runs)
     for (const std::string& warning : run.warnings)
-      fmt::print(stderr, "{}\n", error_text(warning, detect_screen(STDERR_FILENO)));
+      print_text(stderr, "{}\n", error_text(warning, detect_screen(STDERR_FILENO)));
   return {};
 }
 

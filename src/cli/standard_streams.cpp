@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "text/errno_text.h"
+#include "tidepool/errno_text.h"
 #include "tidepool/result.h"
 
 namespace tidepool {

@@ -9,6 +9,7 @@
 #include "data/find_files.h"
 #include "data/source_files.h"
 #include "json/text.h"
+#include "report/print_text.h"
 #include "report/status_line.h"
 #include "report/units.h"
 #include "tidepool/core_pool.h"
@@ -63,9 +64,9 @@ void print_document(const Tokenizer& tokenizer, const std::string& where, const 
     const boost::json::value quoted(boost::json::string(tokenizer.token(ids[i])));
     items.push_back(paint(screen, ink, json_text(quoted, JsonStyle::line)) + fmt::format(" {}", ids[i]));
   }
-  fmt::print("{}: {} tokens\n", where, ids.size());
-  for (const std::string& line : wrap_items(items, "  ", 78, 0)) fmt::print("  {}\n", line);
-  if (ids.size() > shown_tokens_max) fmt::print("  and {} more\n", ids.size() - shown_tokens_max);
+  print_text("{}: {} tokens\n", where, ids.size());
+  for (const std::string& line : wrap_items(items, "  ", 78, 0)) print_text("  {}\n", line);
+  if (ids.size() > shown_tokens_max) print_text("  and {} more\n", ids.size() - shown_tokens_max);
 }
 
 Result<void> show(const Tokenizer& tokenizer, DocumentSource& source, const TokenizeOptions& options,
@@ -101,13 +102,13 @@ void show_progress(StatusLine& status, const TokenizeCounts& counts, double frac
 void print_summary(const TokenizeCounts& counts, const TokenWriter& writer, const std::string& output,
                    double seconds) {
   const double bytes = static_cast<double>(counts.text_bytes), tokens = static_cast<double>(counts.tokens);
-  fmt::print(" Documents        {}\n", counts.documents);
-  fmt::print(" Tokens           {}\n", counts.tokens);
-  fmt::print(" Text             {}, {:.3f} tokens per byte\n", bytes_text(Bytes{counts.text_bytes}),
+  print_text(" Documents        {}\n", counts.documents);
+  print_text(" Tokens           {}\n", counts.tokens);
+  print_text(" Text             {}, {:.3f} tokens per byte\n", bytes_text(Bytes{counts.text_bytes}),
              bytes > 0 ? tokens / bytes : 0);
-  fmt::print(" Time             {}, {}/s\n", seconds_text(seconds),
+  print_text(" Time             {}, {}/s\n", seconds_text(seconds),
              bytes_text(Bytes{static_cast<u64>(bytes / std::max(seconds, 1e-6))}));
-  fmt::print(" File             {}, uint{} in the format of llm.c\n", output, 8 * writer.token_bytes());
+  print_text(" File             {}, uint{} in the format of llm.c\n", output, 8 * writer.token_bytes());
 }
 
 Result<TokenizeCounts> run(const Tokenizer& tokenizer, DocumentSource& source, TokenWriter& writer,

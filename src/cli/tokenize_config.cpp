@@ -8,6 +8,7 @@
 
 #include "data/open_documents.h"
 #include "json/text.h"
+#include "report/print_text.h"
 #include "report/screen.h"
 #include "trainer/open_data.h"
 #include "trainer/signals.h"
@@ -20,14 +21,14 @@ constexpr size_t shown_bytes_max = 2000;  // of a run: enough to see what it is
 
 // "+" stands before what is learned, "-" before what is only read; on a terminal they differ in colour too.
 void print(const ShownDocument& document, const Screen& screen) {
-  fmt::print("{}: {} tokens, {} with loss\n", document.place, document.tokens, document.learned);
+  print_text("{}: {} tokens, {} with loss\n", document.place, document.tokens, document.learned);
   for (const ShownDocument::Run& run : document.runs) {
     const bool cut = run.text.size() > shown_bytes_max;
     size_t bytes = std::min(run.text.size(), shown_bytes_max);
     while (cut && bytes > 0 && (static_cast<unsigned char>(run.text[bytes]) & 0xc0) == 0x80) --bytes;
     const std::string text = json_text(boost::json::value(run.text.substr(0, bytes)), JsonStyle::line);
     const std::string line = fmt::format("  {} {}{}", run.learned ? '+' : '-', text, cut ? " ..." : "");
-    fmt::print("{}\n", paint(screen, run.learned ? Ink::green : Ink::dim, line));
+    print_text("{}\n", paint(screen, run.learned ? Ink::green : Ink::dim, line));
   }
 }
 
@@ -41,7 +42,7 @@ Result<void> show_documents(const Config& config, const std::vector<SourceFiles>
         fmt::format("{}: there is no document in it; name files that hold some", sources[0].found[0].path)};
   const Screen screen = detect_screen(STDOUT_FILENO);
   for (const ShownDocument& document : shown.documents) print(document, screen);
-  for (const std::string& note : shown.notes) fmt::print("{}\n", note);
+  for (const std::string& note : shown.notes) print_text("{}\n", note);
   return {};
 }
 
@@ -61,7 +62,7 @@ Result<void> tokenize_config(const Config& config, u64 show) {
   if (show > 0) return show_documents(config, sources, show);
   const StopSignals signals(StopSignals::at_once("\ntidepool: stopped; what was begun is removed\n"));
   TRY_ASSIGN(const std::unique_ptr<Dataset> data, open_data(config));
-  for (const std::string& note : data->notes()) fmt::print("{}\n", note);
+  for (const std::string& note : data->notes()) print_text("{}\n", note);
   return {};
 }
 

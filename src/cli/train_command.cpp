@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "cli/commands.h"
+#include "report/print_text.h"
 #include "trainer/session.h"
 #include "trainer/trainer.h"
 
@@ -14,7 +15,7 @@ Result<void> train(const TrainArguments& arguments) {
               SIG_IGN);  // `train ... | head` must not end a run of days: it goes on without a reader
   Config config = arguments.config;
   TRY_ASSIGN(const std::string executor, resolve_executor(config));
-  if (!executor.empty()) fmt::print(stderr, "{}\n", executor);
+  if (!executor.empty()) print_text(stderr, "{}\n", executor);
   TRY(train_model({.config = config, .resume = arguments.resume, .command = arguments.command}));
   return {};
 }

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "config/hf_config.h"
+#include "config/hf_window.h"
 #include "json/text.h"
 #include "tidepool/read_file.h"
 
@@ -55,12 +56,16 @@ Result<std::vector<u32>> ids_of(const json::value& value, const std::string& pat
 std::string hf_config_text(const ModelConfig& config, Precision precision, std::string_view source) {
   Result<json::object> whole = object_of(source, model_config_file);
   const Result<json::object> ours = object_of(hf_config_text(config, precision), model_config_file);
-  if (!whole || !ours) return hf_config_text(config, precision);
+  const Result<ModelConfig> before = parse_hf_config(source, ErrorKind::bad_input, model_config_file);
+  if (!whole || !ours || !before) return hf_config_text(config, precision);
+  // The same window is said in one of several ways, and which layers have it is in the source alone.
+  const bool same_window = before->attention_window() == config.attention_window();
   for (const auto& [key, value] : *ours) {
     // Left out they are those of the family, and null they would be none.
     const bool of_tokens = key == "bos_token_id" || key == "eos_token_id";
-    if (!of_tokens) (*whole)[key] = value;
+    if (!of_tokens && !is_window_key(config.family, key)) (*whole)[key] = value;
   }
+  if (!same_window) write_window(config, *whole);
   // One of each layer; of fewer layers the list would not be right, and all of them are the default.
   const json::value* types = whole->if_contains("layer_types");
   if (types != nullptr && types->is_array() && types->get_array().size() != config.layers)

@@ -20,6 +20,8 @@ enum class DataFormat : u8 { automatic, text, llmc, nanogpt, npy, jsonl };
 inline constexpr std::array<std::string_view, 7> record_kinds = {
     "auto", "text", "messages", "sharegpt", "alpaca", "completion", "tokens"};
 inline constexpr std::array<std::string_view, 3> loss_kinds = {"answers", "last_answer", "all"};
+// What data.on_bad_record may be.
+inline constexpr std::array<std::string_view, 2> bad_record_ways = {"error", "skip"};
 
 struct DataConfig {
   std::vector<std::string> train;  // files, directories, globs
@@ -30,7 +32,8 @@ struct DataConfig {
   bool shuffle = true;
   // Of documents: JSONL, and text where there is a tokenizer.
   std::vector<double> weights;  // by entry of `train`, which then are sources of their own; empty: one source
-  std::string records = "auto";  // one of record_kinds
+  std::string records = "auto";         // one of record_kinds
+  std::string on_bad_record = "error";  // one of bad_record_ways
   std::string tokenizer;  // a tokenizer.json, or a directory with one; empty: the model directory's, or bytes
   std::string chat_template;                         // a file, or chatml; empty: the model directory's
   std::vector<std::string> chat_template_arguments;  // "name=value"
@@ -46,10 +49,15 @@ struct DataConfig {
 inline constexpr std::array<std::string_view, 6> lr_schedulers = {
     "linear", "cosine", "constant", "constant_with_warmup", "cosine_with_min_lr", "warmup_stable_decay"};
 
+// train.max_steps: auto. The trainer puts in its place what train.num_train_epochs comes to once the data is
+// known (trainer/train_length.h).
+inline constexpr u64 steps_by_epochs = ~u64{0};
+
 struct TrainConfig {
   Precision precision = Precision::bf16;
   u64 seed = 42;
   u64 max_steps = 100;
+  double num_train_epochs = 0;          // 0: max_steps alone says how long
   u32 per_device_train_batch_size = 1;  // sequences per micro-batch
   u32 sequence_length = 256;
   u32 gradient_accumulation_steps = 1;
@@ -109,8 +117,10 @@ struct MachineConfig {
 struct OutputConfig {
   std::string dir = "runs/tidepool";
   u64 logging_steps = 1;
-  bool save = true;    // false: no checkpoints, not even at the end
-  u64 save_steps = 0;  // 0: at the end only
+  bool save = true;               // false: no checkpoints, not even at the end
+  u64 save_steps = 0;             // 0: by save_minutes and at the end only
+  double save_minutes = 30;       // 0: never by time
+  double last_save_minutes = 10;  // how long the last save is tried again
   u64 save_total_limit = 2;
   Bytes max_shard_size{5'000'000'000};  // of a file of weights; Hugging Face's unit and name
   bool trace = true;

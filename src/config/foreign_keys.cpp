@@ -26,8 +26,7 @@ struct Demand {
   std::string_view advice = "";
 };
 constexpr std::string_view trains_full_attention =
-    "Tidepool computes full attention only; where your sequences are no longer than the window that is the "
-    "same: change config.json then";
+    "windows are keys of mistral and qwen models, whose sequences may be as long as the window";
 constexpr std::array demands = std::to_array<Demand>({
     {"activation_function", "gelu_new", only_gpt2},
     {"tie_word_embeddings", "true", only_gpt2},
@@ -36,9 +35,9 @@ constexpr std::array demands = std::to_array<Demand>({
     {"add_cross_attention", "false", only_gpt2},
     {"is_encoder_decoder", "false"},
     {"hidden_act", "silu", llama_style},
-    {"sliding_window", "null", bit(Family::mistral), trains_full_attention},
-    {"use_sliding_window", "false", llama_style, trains_full_attention},
-    {"layer_types", "full_attention", llama_style, trains_full_attention},
+    {"use_sliding_window", "false", bit(Family::llama) | bit(Family::mistral), trains_full_attention},
+    {"layer_types", "full_attention", llama_style,
+     "a window is said with model.sliding_window, and for qwen models with model.use_sliding_window"},
     {"attention_bias", "false", llama_style},
     {"mlp_bias", "false", llama_style},
     {"qkv_bias", "true", bit(Family::qwen2)},
@@ -72,7 +71,6 @@ constexpr std::array harmless = std::to_array<Harmless>({
     {"output_past"},
     {"pad_token_id"},
     {"reorder_and_upcast_attn", only_gpt2},
-    {"sliding_window", qwens},  // use_sliding_window decides
     {"summary_type", only_gpt2},
     {"summary_activation", only_gpt2},
     {"summary_first_dropout", only_gpt2},
@@ -96,9 +94,8 @@ constexpr std::string_view of_quantized_weights =
     "weights are not quantized: section memory says how little may be used; leave the key out";
 constexpr std::string_view of_answers_only = "set data.loss: answers, to learn from answers alone, or all";
 constexpr std::array advices = std::to_array<Instead>({
-    {"num_train_epochs", "set train.max_steps"},
-    {"num_epochs", "set train.max_steps"},
-    {"epochs", "set train.max_steps"},
+    {"num_epochs", "set train.num_train_epochs"},
+    {"epochs", "set train.num_train_epochs"},
     {"max_iters", "set train.max_steps"},
     {"warmup_iters", "set train.warmup_steps"},
     {"warmup_ratio", "train.warmup_steps takes a ratio below 1"},
@@ -146,10 +143,6 @@ constexpr std::array advices = std::to_array<Instead>({
      "", "model"},
     {"task_type", "causal language models alone are trained; leave the key out", "CAUSAL_LM"},
     {"use_dora", "only plain LoRA is trained; leave the key out", "false"},
-    {"use_rslora",
-     "leave it out if it is false; if it is true, set lora.lora_alpha to lora_alpha times the square root of "
-     "lora.r instead, which is the same",
-     "false"},
     {"modules_to_save",
      "adapters alone are trained; leave the key out, or leave lora out to train the whole model"},
     {"rank_pattern", "all adapters have the rank lora.r; leave the key out"},
@@ -169,6 +162,9 @@ constexpr std::array advices = std::to_array<Instead>({
     {"rank", "set lora.r"},
     {"lora_r", "set lora.r"},
     {"lora_rank", "set lora.r"},
+    {"lora_model_dir", "set lora.adapter"},
+    {"adapter_path", "set lora.adapter"},
+    {"skip_invalid", "set data.on_bad_record: skip"},
     {"logging_dir", "set output.dir"},
     {"out_dir", "set output.dir"},
     {"resume_from_checkpoint", "use the option --resume"},

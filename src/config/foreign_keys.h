@@ -22,7 +22,7 @@ std::string canonical_model_key(std::string_view key);
 bool is_rope_key(std::string_view key);
 
 // For a key of a model, not in the schema or not of this family: an error if it asks for what is not computed
-// (sliding windows, another activation, ...), true if the key may be ignored, false if it is unknown. Of a
+// (another activation, quantized weights, ...), true if the key may be ignored, false if it is unknown. Of a
 // list each item is asked about; null is "null".
 Result<bool> accept_model_key(Family, std::string_view key, std::string_view value);
 

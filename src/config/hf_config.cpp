@@ -10,9 +10,11 @@
 #include <filesystem>
 
 #include "config/foreign_keys.h"
+#include "config/hf_window.h"
 #include "config/schema.h"
 #include "json/text.h"
 #include "text/checkpoint_name.h"
+#include "text/path_text.h"
 #include "tidepool/overloaded.h"
 #include "tidepool/read_file.h"
 
@@ -112,14 +114,12 @@ class Reader {
     const bool has_scaling = scaling != nullptr && scaling->is_object() && !scaling->get_object().empty();
     for (const auto& [key, value] : object) {
       const bool read_otherwise = key == "rope_theta" || (key == "n_ctx" && has_positions) ||
-                                  (key == "rope_parameters" && has_scaling);
+                                  (key == "rope_parameters" && has_scaling) || is_window_key(family_, key);
       if (!read_otherwise) TRY(read_key(std::string(key), value));
     }
     for (const std::string_view key : style(family_) == LayerStyle::gpt2 ? gpt2_required : llama_required)
       if (!object.contains(key)) return fault(key, "is missing");
-    // Left out it is a window of 4096.
-    if (family_ == Family::mistral && !object.contains("sliding_window"))
-      TRY(accept("sliding_window", "4096"));
+    if (const auto wrong = read_window(object, config_.model)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = check_model(config_.model)) return fault(wrong->key, wrong->reason);
     return config_.model;
   }
@@ -286,8 +286,7 @@ json::object llama_object(const ModelConfig& c, const char* dtype) {
   o["tie_word_embeddings"] = c.tied;
   if (c.family == Family::llama || c.family == Family::qwen3) o["attention_bias"] = c.attention_bias;
   if (c.family == Family::llama) o["mlp_bias"] = c.mlp_bias;
-  if (c.family == Family::qwen2 || c.family == Family::qwen3) o["use_sliding_window"] = false;
-  if (c.family != Family::llama) o["sliding_window"] = nullptr;
+  write_window(c, o);
   // transformers 5 reads rope_parameters; 4 reads rope_theta and rope_scaling.
   o["rope_theta"] = c.rope.theta;
   json::object rope = rope_object(c);
@@ -347,9 +346,6 @@ Error holds_no_config(const std::string& directory) {
                       directory, model_config_file)};
 }
 
-namespace {
-
-// DIRECTORY/checkpoint-N of the highest N; empty: there is none.
 std::string newest_checkpoint(const std::string& directory) {
   std::error_code ignored;
   std::optional<CheckpointName> newest;
@@ -360,6 +356,8 @@ std::string newest_checkpoint(const std::string& directory) {
   }
   return newest ? fmt::format("{}/{}", directory, to_text(*newest)) : "";
 }
+
+namespace {
 
 Error run_is_no_model(const std::string& directory, const std::string& checkpoint) {
   std::error_code ignored;
@@ -383,7 +381,7 @@ Result<ModelConfig> read_model_directory(const std::string& directory) {
                              "or write keys under 'model:', such as model_type",
                              directory)};
   const std::string path = directory + "/" + model_config_file;
-  if (!std::filesystem::exists(path, ignored)) {
+  if (!is_named(path)) {
     if (std::filesystem::exists(directory + "/" + adapter_config_file, ignored))
       return adapters_are_no_model(directory);
     if (const std::string checkpoint = newest_checkpoint(directory); !checkpoint.empty())

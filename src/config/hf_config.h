@@ -35,7 +35,7 @@ Result<std::vector<u32>> end_token_ids(const std::string& directory);
 Result<std::string> generation_config_text(std::string_view config_json, std::string_view file_name);
 
 // Keys that are left out have the family's defaults in transformers. Refuses what Tidepool would compute
-// otherwise: another model_type, another activation, sliding windows ... Errors name `file_name` and the key.
+// otherwise: another model_type, another activation ... Errors name `file_name` and the key.
 Result<ModelConfig> parse_hf_config(std::string_view text, ErrorKind error_kind, std::string_view file_name);
 
 // Of any model's directory; none where its model_type is not one of Tidepool's. ErrorKind::bad_input.
@@ -44,6 +44,8 @@ Result<std::optional<Family>> family_of_directory(const std::string& directory);
 // Of `directory`/config.json. ErrorKind::usage where there is no such directory, or in it adapters alone
 // or a run's checkpoints; bad_input for what is in the file.
 Result<ModelConfig> read_model_directory(const std::string& directory);
+// DIRECTORY/checkpoint-N of the highest N; empty: there is none.
+std::string newest_checkpoint(const std::string& directory);
 // Of a directory that was named as a model's and holds adapters alone.
 Error adapters_are_no_model(const std::string& directory);
 // Of one without a config.json.

@@ -4,9 +4,13 @@
 #include <yaml-cpp/yaml.h>
 
 #include <filesystem>
+#include <vector>
 
+#include "config/adapter_config.h"
+#include "config/file_list.h"
 #include "config/foreign_keys.h"
 #include "config/hf_config.h"
+#include "text/path_text.h"
 #include "yaml/read_keys.h"
 
 namespace tidepool {
@@ -28,6 +32,15 @@ std::string run_dir_in_file(const YAML::Node& output) {
   return "";
 }
 
+// Whether config.json there is what the run kept.
+bool is_sound(const std::string& kept) {
+  const auto list = read_kept_list(kept);
+  if (!list) return false;
+  const ListedFile* config = *list ? find_listed(**list, model_config_file) : nullptr;
+  std::vector<std::byte> buffer(64 * kib);
+  return config == nullptr || check_file(kept, *config, buffer).has_value();
+}
+
 // The directory itself while it is there.
 std::string place_of_config(const ModelChoice& choice, KeptModel use) {
   std::error_code unused;
@@ -35,7 +48,11 @@ std::string place_of_config(const ModelChoice& choice, KeptModel use) {
       std::filesystem::is_directory(choice.directory.text, unused))
     return choice.directory.text;
   const std::string kept = kept_model_directory({.output = {.dir = choice.run_dir}});
-  return std::filesystem::exists(kept + "/" + model_config_file, unused) ? kept : choice.directory.text;
+  if (!std::filesystem::exists(kept + "/" + model_config_file, unused)) return choice.directory.text;
+  if (is_sound(kept)) return kept;
+  // A resumed run puts a damaged copy back from there, and says so.
+  const std::string checkpoint = newest_checkpoint(choice.run_dir);
+  return std::filesystem::exists(checkpoint + "/" + model_config_file, unused) ? checkpoint : kept;
 }
 
 void read_override(ModelChoice& choice, const std::string& text) {
@@ -45,6 +62,8 @@ void read_override(ModelChoice& choice, const std::string& text) {
   };
   value_of({"model=", "model.directory=", "directory="}, choice.directory);
   value_of({"model.model_type=", "model_type="}, choice.family);
+  value_of({"lora.adapter=", "lora.adapter_name_or_path=", "adapter=", "adapter_name_or_path="},
+           choice.adapter);
   Said run_dir;
   value_of({"output.dir=", "output.output_dir=", "output_dir=", "dir="}, run_dir);
   if (!run_dir.text.empty()) choice.run_dir = run_dir.text;
@@ -59,7 +78,10 @@ ModelChoice model_choice(std::string_view file, const YAML::Node& root,
   ModelChoice choice;
   if (root.IsMap()) {
     choice.run_dir = run_dir_in_file(root["output"]);
-    const YAML::Node model = root["model"];
+    const YAML::Node model = root["model"], lora = root["lora"];
+    for (const char* key : {"adapter", "adapter_name_or_path"})
+      if (Said said = lora ? said_in_file(file, lora, key) : Said{}; !said.text.empty())
+        choice.adapter = std::move(said);
     if (model && is_path(model)) choice.directory = {model.Scalar(), place_in(file, model)};
     if (model && model.IsMap()) {
       choice.directory = said_in_file(file, model, "directory");
@@ -87,6 +109,28 @@ Result<ModelConfig> model_of(const ModelChoice& choice, KeptModel kept) {
                     fmt::format("model.model_type: {} holds a {} model; leave the key out",
                                 choice.directory.text, name(model->family)));
   return model;
+}
+
+Result<LoraConfig> lora_of(const ModelChoice& choice, KeptModel kept) {
+  const auto& [directory, place] = choice.adapter;
+  if (directory.empty()) return LoraConfig{};
+  std::error_code unused;
+  const bool is_there = std::filesystem::is_directory(directory, unused);
+  if (!is_there && kept == KeptModel::read) {
+    const std::string own = newest_checkpoint(choice.run_dir);
+    if (own.empty() || !std::filesystem::exists(own + "/" + adapter_config_file, unused)) return LoraConfig{};
+    TRY_ASSIGN(const AdapterConfig adapter, read_adapter_config(own, ErrorKind::corrupt_checkpoint));
+    return lora_of_adapter(adapter, directory);
+  }
+  if (!is_there || !is_named(directory + "/" + adapter_config_file))
+    return fault_at(place,
+                    fmt::format("lora.adapter: '{}' {}; name the directory of an adapter, which PEFT's "
+                                "save_pretrained() or a run with LoRA has written",
+                                directory,
+                                is_there ? fmt::format("holds no {}", adapter_config_file)
+                                         : std::string("is no directory")));
+  TRY_ASSIGN(const AdapterConfig adapter, read_adapter_config(directory, ErrorKind::bad_input));
+  return lora_of_adapter(adapter, directory);
 }
 
 }  // namespace tidepool

@@ -6,6 +6,7 @@ namespace {
 
 constexpr u32 bit(Family family) { return u32{1} << static_cast<u32>(family); }
 constexpr u32 only_gpt2 = bit(Family::gpt2);
+constexpr u32 qwens = bit(Family::qwen2) | bit(Family::qwen3);
 constexpr u32 llama_style = ((u32{1} << family_count) - 1) & ~only_gpt2;
 
 constexpr auto family_names = [] {
@@ -135,6 +136,20 @@ const std::array field_table = std::to_array<Field>({
      .help = "Added to the mean square in RMS norms",
      .range = {1e-12, 1},
      .families = llama_style},
+    {.section = "model",
+     .key = "sliding_window",
+     .ref = REF(model.sliding_window),
+     .help = "Tokens that a token sees at most, itself included; auto is all. Sequences up to this long are "
+             "trained, with full attention, which is the same there",
+     .unit = "tokens",
+     .range = {0, 16777216},
+     .automatic = by_rule,
+     .families = bit(Family::mistral) | qwens},
+    {.section = "model",
+     .key = "use_sliding_window",
+     .ref = REF(model.use_sliding_window),
+     .help = "Whether sliding_window counts",
+     .families = qwens},
     {.section = "model",
      .key = "tie_word_embeddings",
      .ref = REF(model.tied),

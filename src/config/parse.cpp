@@ -12,9 +12,7 @@
 #include "config/schema.h"
 #include "config/validate.h"
 #include "text/nearest.h"
-#include "text/utf8.h"
 #include "text/value_text.h"
-#include "tidepool/read_file.h"
 #include "yaml/read_keys.h"
 
 namespace tidepool {
@@ -36,6 +34,8 @@ class Reader {
   Result<void> begin_model(const ModelChoice& choice, KeptModel kept) {
     directory_ = choice.directory.text;
     TRY_ASSIGN(config_.model, model_of(choice, kept));
+    TRY_ASSIGN(adapter_, lora_of(choice, kept));
+    config_.lora = adapter_;
     return {};
   }
 
@@ -54,6 +54,7 @@ class Reader {
 
   // One that says more than a dropout, where there is one.
   const Field* adapter_key_without_rank();
+  Result<void> check_same_adapter();
   Error adapters_without_rank(const Field& of_adapters);
   std::string advice_for(const ForeignKey& given) const { return instead_of(given, config_.model.family); }
 
@@ -62,6 +63,7 @@ class Reader {
   std::string file_;
   std::vector<std::string> places_;  // by field: where it was set; empty: nowhere
   std::string directory_;            // of the model, whoever said it last
+  LoraConfig adapter_;               // of lora.adapter; off where there is none
   std::string bare_dropout_;         // where "dropout" was set without a section; empty: nowhere
   Config config_;
 };
@@ -310,6 +312,7 @@ Result<void> Reader::read_override(const std::string& text) {
 
 // A key of adapters where there are to be none, and nobody said so: the whole model would be trained.
 const Field* Reader::adapter_key_without_rank() {
+  if (adapter_.on()) return nullptr;  // it has a rank
   const Field* given = nullptr;
   for (const Field& field : schema()) {
     if (field.section != "lora" || place_of(field).empty()) continue;
@@ -327,6 +330,23 @@ Error Reader::adapters_without_rank(const Field& of_adapters) {
                   "default is 8), or set lora.r=0 to train the whole model{}{}",
                   of_adapters.key, is_dropout ? ", and for its dropout " : "",
                   is_dropout ? advice_for({.section = "model", .key = "dropout", .value = ""}) : ""));
+}
+
+// Another rank or scale would make something else of the adapter that the run starts from.
+Result<void> Reader::check_same_adapter() {
+  if (!adapter_.on()) return {};
+  const LoraConfig& here = config_.lora;
+  const auto differs = [&](std::string_view key, const auto& there, const auto& now) -> Result<void> {
+    if (there == now) return {};
+    return fault_at(
+        place_of(*find_fields("lora", key)[0]),
+        fmt::format("lora.{}: is {}, and the adapter in {} has {}; leave the key out, or start from "
+                    "another adapter",
+                    key, now, adapter_.adapter, there));
+  };
+  TRY(differs("r", adapter_.r, here.r));
+  TRY(differs("lora_alpha", adapter_.alpha, here.alpha));
+  return differs("use_rslora", adapter_.rslora, here.rslora);
 }
 
 Result<Config> Reader::finish() {
@@ -349,7 +369,10 @@ Result<Config> Reader::finish() {
                                 advice_for({.section = "model", .key = "dropout", .value = ""})));
   }
   if (of_adapters != nullptr) return adapters_without_rank(*of_adapters);
+  TRY(check_same_adapter());
   config_.model_directory = directory_;
+  if (config_.train.num_train_epochs > 0 && place_of(*find_fields("train", "max_steps")[0]).empty())
+    config_.train.max_steps = steps_by_epochs;
   const std::optional<Complaint> complaint = validate(config_);
   if (!complaint) return config_;
   const Field& field = *find_fields(complaint->section, complaint->key)[0];
@@ -372,32 +395,6 @@ Result<Config> parse_config(std::string_view yaml, std::string_view file_name,
   }
   for (const std::string& text : overrides) TRY(reader.read_override(text));
   return reader.finish();
-}
-
-namespace {
-
-// YAML would read UTF-16 as a map of nothing, and the complaint would be about a missing key.
-Result<void> check_is_text(const std::string& path, const std::string& text) {
-  Utf8Checker checker;
-  std::optional<u64> bad = checker.feed(std::as_bytes(std::span(text)));
-  if (!bad) bad = checker.finish();
-  const size_t zero = text.find('\0');
-  if (!bad && zero == std::string::npos) return {};
-  const bool utf16 =
-      zero != std::string::npos || text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff");
-  return Error{ErrorKind::usage,
-               fmt::format("{}: is not UTF-8 text (byte {}{}); save it as UTF-8", path,
-                           std::min<u64>(bad.value_or(zero), zero), utf16 ? "; it looks like UTF-16" : "")};
-}
-
-}  // namespace
-
-Result<Config> load_config(const std::string& path, const std::vector<std::string>& overrides,
-                           KeptModel kept) {
-  TRY_ASSIGN(const std::string text,
-             read_written_file(path, {.what = "the config", .advice = "name a YAML file"}));
-  TRY(check_is_text(path, text));
-  return parse_config(text, path, overrides, kept);
 }
 
 }  // namespace tidepool

@@ -34,31 +34,6 @@ constexpr Range at_least_one_u32 = {1, 4294967294.0};
 constexpr u64 chosen = 0;  // numbers for which 0 means "Tidepool chooses"
 
 const std::array other_fields = std::to_array<Field>({
-    // lora
-    {"lora",
-     "r",
-     REF(lora.r),
-     "Rank of the adapters; 0 is none: the whole model is trained. Needs model: DIRECTORY",
-     "",
-     {0, lora_rank_max}},
-    {.section = "lora",
-     .key = "lora_alpha",
-     .ref = REF(lora.alpha),
-     .help = "What adapters add is times lora_alpha / r",
-     .range = {1e-9, 1e9},
-     .alias = "alpha"},
-    {.section = "lora",
-     .key = "target_modules",
-     .ref = REF(lora.target_modules),
-     .help = "Linear layers that get one, such as q_proj, or c_attn of GPT-2; empty, or all-linear, is all "
-             "of a layer's"},
-    {.section = "lora",
-     .key = "lora_dropout",
-     .ref = REF(lora.dropout),
-     .help = "Dropout of what goes into adapters, each with its own",
-     .range = {0, 1, true},
-     .alias = "dropout"},
-
     // data
     {.section = "data",
      .key = "train",
@@ -94,6 +69,12 @@ const std::array other_fields = std::to_array<Field>({
      .help = "What the lines of JSONL are; auto looks at the first one of each source",
      .choices = Names(record_kinds)},
     {.section = "data",
+     .key = "on_bad_record",
+     .ref = REF(data.on_bad_record),
+     .help = "A line of JSONL that cannot be learned from: error ends the run before its first step, skip "
+             "leaves it out, counts it and names the first few",
+     .choices = Names(bad_record_ways)},
+    {.section = "data",
      .key = "tokenizer",
      .ref = REF(data.tokenizer),
      .help = "A tokenizer.json, or a directory with one; empty is the model directory's, and without one a "
@@ -127,12 +108,20 @@ const std::array other_fields = std::to_array<Field>({
      .help = "fp32; or bf16 or fp16 weights with an exact fp32 master, fp16 with dynamic loss scaling",
      .choices = Names(precisions)},
     {"train", "seed", REF(train.seed), "Seeds weights, order of the data and dropout"},
+    {.section = "train",
+     .key = "max_steps",
+     .ref = REF(train.max_steps),
+     .help = "Optimizer steps to train for; 0 writes what it begins with as a checkpoint; auto, which it is "
+             "where num_train_epochs alone is set, trains for those",
+     .unit = "steps",
+     .range = {0, 1e15},
+     .automatic = steps_by_epochs},
     {"train",
-     "max_steps",
-     REF(train.max_steps),
-     "Optimizer steps to train for; 0 writes what it begins with as a checkpoint",
-     "steps",
-     {0, 1e15}},
+     "num_train_epochs",
+     REF(train.num_train_epochs),
+     "Times to go through the data, fractions too, where max_steps is not set; 0 is not said",
+     "epochs",
+     {0, 1e9}},
     {"train",
      "per_device_train_batch_size",
      REF(train.per_device_train_batch_size),
@@ -342,9 +331,22 @@ const std::array other_fields = std::to_array<Field>({
     {"output",
      "save_steps",
      REF(output.save_steps),
-     "Checkpoint every so many steps; 0 at the end only",
+     "Checkpoint every so many steps; 0 is by save_minutes, and at the end",
      "steps",
      {0, 1e15}},
+    {"output",
+     "save_minutes",
+     REF(output.save_minutes),
+     "Checkpoint where the last one is so old; 0 never by time",
+     "minutes",
+     {0, 1e9}},
+    {"output",
+     "last_save_minutes",
+     REF(output.last_save_minutes),
+     "How long the last save of a run is tried again where it fails, such as on a full disk; then the run "
+     "ends with exit code 6",
+     "minutes",
+     {0, 1e9}},
     {"output",
      "save_total_limit",
      REF(output.save_total_limit),
@@ -367,6 +369,7 @@ const std::array other_fields = std::to_array<Field>({
 std::span<const Field> schema() {
   static const std::vector<Field> all = [] {
     std::vector<Field> fields(model_fields().begin(), model_fields().end());
+    fields.insert(fields.end(), lora_fields().begin(), lora_fields().end());
     fields.insert(fields.end(), other_fields.begin(), other_fields.end());
     return fields;
   }();

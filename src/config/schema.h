@@ -50,6 +50,8 @@ struct Field {
 std::span<const Field> schema();
 // The part of them that describes a model.
 std::span<const Field> model_fields();
+// The part about adapters.
+std::span<const Field> lora_fields();
 
 bool applies(const Field&, Family);
 // The first family that has the key: whose default is shown.

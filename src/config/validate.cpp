@@ -77,6 +77,17 @@ std::optional<Complaint> check_weights(const DataConfig& d) {
   return std::nullopt;
 }
 
+// A window as long as the sequence sees all of it: token W - 1 sees itself and the W - 1 before it.
+std::optional<Complaint> check_window(const Config& c) {
+  const u32 window = c.model.attention_window();
+  if (window == 0 || c.train.sequence_length <= window) return std::nullopt;
+  return Complaint{
+      "train", "sequence_length",
+      fmt::format("{} is longer than the model's sliding window of {}, and attention is computed "
+                  "in full here: set it to {} or less",
+                  c.train.sequence_length, window, window)};
+}
+
 std::optional<Complaint> check_sequence_length(const Config& c) {
   if (c.train.sequence_length <= c.model.positions) return std::nullopt;
   const std::string_view positions = key_names(c.model.family).positions;
@@ -126,6 +137,7 @@ std::optional<Complaint> validate(const Config& c) {
   if (std::optional<ModelFault> fault = check_model(c.model))
     return Complaint{"model", fault->key, std::move(fault->reason)};
   if (const std::optional<Complaint> complaint = check_sequence_length(c)) return complaint;
+  if (const std::optional<Complaint> complaint = check_window(c)) return complaint;
   if (c.train.warmup_steps >= 1 &&
       c.train.warmup_steps != static_cast<double>(static_cast<u64>(c.train.warmup_steps))) {
     return Complaint{
@@ -140,6 +152,10 @@ std::optional<Complaint> validate(const Config& c) {
             "with model: DIRECTORY, or set lora.r=0 to train all of a model of random weights",
             c.lora.r)};
   }
+  if (c.train.max_steps == steps_by_epochs && c.train.num_train_epochs == 0)
+    return Complaint{"train", "max_steps",
+                     "auto takes train.num_train_epochs, and that is not set: set it, or name a number of "
+                     "steps"};
   if (const std::optional<Complaint> complaint = check_weights(c.data)) return complaint;
   if (const std::optional<Complaint> complaint = check_early_stopping(c)) return complaint;
   if (c.train.precision == Precision::fp16) {

@@ -20,6 +20,11 @@ struct DataProgress {
   u64 documents = 0, tokens = 0;
 };
 
+enum class DataUse : u8 {
+  training,
+  counting,  // sequences alone: nothing is tokenized or read through, and there is no fingerprint
+};
+
 // Where documents are made tokens, and with what.
 struct DataPlace {
   std::string cache;  // where caches lie; REQUIRES for documents: not empty
@@ -27,6 +32,7 @@ struct DataPlace {
       model_directory;       // its tokenizer and chat template, where data.tokenizer names none; empty: bytes
   CorePool* pool = nullptr;  // null: one thread
   bool short_files = false;  // tokens in a row: less than a sequence will do
+  DataUse use = DataUse::training;
   std::function<void(const DataProgress&)> progress = [](const DataProgress&) {};
 };
 

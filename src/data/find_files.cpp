@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <set>
 
+#include "text/path_text.h"
+
 namespace tidepool {
 
 namespace {
@@ -82,6 +84,8 @@ Result<void> add_entry(const std::string& entry, std::string_view named_in, std:
             ? fmt::format("{}: the directory holds no files; correct {}", entry, named_in)
             : fmt::format("{}: is neither a regular file nor a directory; correct {}", entry, named_in));
   }
+  if (const std::string_view link = dead_link(entry); !link.empty())
+    return bad(fmt::format("{}: is {}; correct it, or {}", entry, link, named_in));
   if (entry.find_first_of("*?[") == std::string::npos) {
     return bad(fmt::format("{}: no such data file (looked from {}); correct {}", entry,
                            fs::current_path(unused).string(), named_in));

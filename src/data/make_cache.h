@@ -21,12 +21,14 @@ struct CacheRequest {
   const TextEncoder& text;
   const ChatTemplate* chat = nullptr;
   EncoderSettings settings;
+  OnBadRecord on_bad = OnBadRecord::error;
   std::string identity;  // of tokenizer and settings: what else the tokens follow from
 };
 
 struct MadeCache {
   std::unique_ptr<TokenCache> cache;
-  bool made = false;  // now; else it was there
+  bool made = false;      // now; else it was there
+  bool replaced = false;  // in the place of one of an older format
 };
 
 // The key says which files (name, size, time and a sample of the content), and what they were encoded with.

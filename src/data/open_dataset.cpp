@@ -72,7 +72,7 @@ Result<std::unique_ptr<Dataset>> open_sources(const std::vector<SourceFiles>& so
   }
   TRY_ASSIGN(std::unique_ptr<TokenDataset> made,
              TokenDataset::open(config, tokens->found, vocab_size, sequence_length, seed,
-                                place.short_files ? tokens_least : 0));
+                                place.short_files ? tokens_least : 0, place.use));
   return std::unique_ptr<Dataset>(std::move(made));
 }
 

@@ -21,6 +21,10 @@ std::optional<RecordShape> shape_of(const DataConfig& config) {
   return static_cast<RecordShape>(at - 1);
 }
 
+OnBadRecord on_bad_record(const DataConfig& config) {
+  return config.on_bad_record == bad_record_ways[1] ? OnBadRecord::skip : OnBadRecord::error;
+}
+
 // What the records of a source are: as named, or as the first one says. None where there are none, or where
 // that one is malformed, which is said when it is read.
 std::optional<RecordShape> shape_of(const SourceFiles& files, const DataConfig& config) {
@@ -31,7 +35,7 @@ std::optional<RecordShape> shape_of(const SourceFiles& files, const DataConfig& 
     if (files.kinds[i] == FileKind::records) records.push_back({files.found[i].path, true});
   }
   const auto bytes = create_byte_encoder();
-  RawDocuments raw(std::move(records), std::nullopt, *bytes);
+  RawDocuments raw(std::move(records), std::nullopt, *bytes, on_bad_record(config));
   return raw.next() ? raw.shape() : std::nullopt;
 }
 
@@ -47,6 +51,7 @@ CacheRequest request_for(const SourceFiles& files, const DataConfig& config, con
                    .text = *encoder.text,
                    .chat = goes_through_template(files, config) ? encoder.chat.get() : nullptr,
                    .settings = {},
+                   .on_bad = on_bad_record(config),
                    .identity = encoder.identity};
   for (size_t i = 0; i < files.found.size(); ++i)
     out.files.push_back({files.found[i].path, files.kinds[i] == FileKind::records});
@@ -100,8 +105,20 @@ std::string note_of(const MadeCache& made) {
           ? fmt::format("; {} documents with nothing to learn left out", counts.without_loss)
           : "";
   return fmt::format("data: {} documents of {} tokens, {:.1f}% of them learned{} ({} {})", counts.documents,
-                     counts.tokens, 100 * share, left_out, made.made ? "tokenized into" : "found in",
+                     counts.tokens, 100 * share, left_out,
+                     !made.made      ? "found in"
+                     : made.replaced ? "the cache that was there is of an older format: tokenized anew into"
+                                     : "tokenized into",
                      made.cache->directory());
+}
+
+void add_notes(std::vector<std::string>& notes, const BadRecords& bad) {
+  if (bad.count == 0) return;
+  notes.push_back(
+      fmt::format("data: {} left out (data.on_bad_record: skip){}",
+                  bad.count == 1 ? "1 bad record is" : fmt::format("{} bad records are", bad.count),
+                  bad.count > bad.first.size() ? ", such as" : ""));
+  for (const std::string& message : bad.first) notes.push_back("data: left out: " + message);
 }
 
 // Said, as the model would learn never to end a text. Chats have their template's ends.
@@ -127,6 +144,32 @@ ShownDocument shown_document(const TextEncoder& encoder, std::span<const u32> to
   return out;
 }
 
+Result<void> show_first(const CacheRequest& request, u64 count, ShownDocuments& out) {
+  RawDocuments raw(request.files, request.shape, request.text, request.on_bad);
+  const DocumentEncoder documents(request.text, request.chat, request.settings);
+  BadRecords bad;
+  for (u64 shown = 0; shown < count;) {
+    TRY_ASSIGN(const std::optional<RawDocument> document, raw.next());
+    if (!document) break;
+    std::vector<u32> tokens;
+    const Result<void> done = documents.encode(*document, raw.shape().value_or(RecordShape::text), tokens);
+    if (!done && may_leave_out(request.on_bad, *document, done.error())) {
+      bad.add(done.error().message);
+      continue;
+    }
+    TRY(done);
+    if (!document->last) raw.skip_rest();
+    ShownDocument one = shown_document(request.text, tokens);
+    one.place = document->place + (document->last ? "" : " (its beginning)");
+    out.documents.push_back(std::move(one));
+    ++shown;
+  }
+  BadRecords all = raw.bad();
+  all.add(bad);
+  add_notes(out.notes, all);
+  return {};
+}
+
 }  // namespace
 
 Result<OpenedDocuments> open_documents(const std::vector<SourceFiles>& sources, const DataConfig& config,
@@ -139,6 +182,7 @@ Result<OpenedDocuments> open_documents(const std::vector<SourceFiles>& sources, 
     const CacheRequest request = request_for(sources[i], config, encoder, vocab_size);
     TRY_ASSIGN(MadeCache made, open_or_make_cache(request, place));
     out.notes.push_back(note_of(made));
+    add_notes(out.notes, made.cache->bad_records());
     if (lacks_end(request, sources[i], config, place.model_directory))
       out.notes.push_back(fmt::format(
           "data: nothing ends the texts, as neither eos_token nor eos_token_id stands beside {}; give "
@@ -155,21 +199,8 @@ Result<ShownDocuments> first_documents(const std::vector<SourceFiles>& sources, 
                                        u32 vocab_size, const std::string& model_directory, u64 count) {
   TRY_ASSIGN(const OpenedEncoder encoder, checked_encoder(sources, config, model_directory, vocab_size));
   ShownDocuments out{.documents = {}, .notes = encoder.notes};
-  for (const SourceFiles& files : sources) {
-    const CacheRequest request = request_for(files, config, encoder, vocab_size);
-    RawDocuments raw(request.files, request.shape, request.text);
-    const DocumentEncoder documents(request.text, request.chat, request.settings);
-    for (u64 i = 0; i < count; ++i) {
-      TRY_ASSIGN(const std::optional<RawDocument> document, raw.next());
-      if (!document) break;
-      std::vector<u32> tokens;
-      TRY(documents.encode(*document, raw.shape().value_or(RecordShape::text), tokens));
-      if (!document->last) raw.skip_rest();
-      ShownDocument shown = shown_document(*encoder.text, tokens);
-      shown.place = document->place + (document->last ? "" : " (its beginning)");
-      out.documents.push_back(std::move(shown));
-    }
-  }
+  for (const SourceFiles& files : sources)
+    TRY(show_first(request_for(files, config, encoder, vocab_size), count, out));
   return out;
 }
 

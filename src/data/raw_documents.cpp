@@ -11,11 +11,17 @@ namespace {
 constexpr size_t read_bytes = 1 * mib;
 constexpr size_t uncut_bytes_max = 256 * mib;  // of a text without a place to cut it at
 
+// By a byte order mark, or by the zeros beside ASCII: then no line of the file is JSON.
+bool begins_utf16(std::string_view first_line) {
+  const std::string_view begin = first_line.substr(0, 4);
+  return begin.starts_with("\xff\xfe") || begin.starts_with("\xfe\xff") || begin.find('\0') != begin.npos;
+}
+
 }  // namespace
 
 RawDocuments::RawDocuments(std::vector<File> files, std::optional<RecordShape> shape,
-                           const TextEncoder& encoder)
-    : files_(std::move(files)), shape_(shape), encoder_(encoder) {}
+                           const TextEncoder& encoder, OnBadRecord on_bad)
+    : files_(std::move(files)), shape_(shape), encoder_(encoder), on_bad_(on_bad) {}
 
 u64 RawDocuments::bytes_read() const {
   return bytes_before_ + (lines_ ? lines_->bytes_read() : text_ ? text_->bytes_read() : 0);
@@ -54,12 +60,23 @@ Result<std::optional<RawDocument>> RawDocuments::next_line() {
   while (true) {
     TRY_ASSIGN(std::optional<std::string> line, lines_->next());
     if (!line) return std::optional<RawDocument>();
+    const std::string& path = files_[next_file_ - 1].path;
+    if (lines_->line() == 1 && begins_utf16(*line))
+      return Error{ErrorKind::bad_input,
+                   fmt::format("{}: is UTF-16, and JSONL is UTF-8; convert it, for example with  iconv -f "
+                               "UTF-16 -t UTF-8 FILE > OUT",
+                               path)};
     if (line->find_first_not_of(" \t\r") == line->npos) continue;
-    RawDocument out{.content = std::move(*line),
-                    .place = fmt::format("{}:{}", files_[next_file_ - 1].path, lines_->line()),
-                    .record = true};
+    RawDocument out{
+        .content = std::move(*line), .place = fmt::format("{}:{}", path, lines_->line()), .record = true};
     if (!shape_) {
-      TRY_ASSIGN(shape_, recognise_record(out.content, out.place));
+      const Result<RecordShape> shape = recognise_record(out.content, out.place);
+      if (!shape && on_bad_ == OnBadRecord::error) return shape.error();
+      if (!shape) {
+        bad_.add(shape.error().message);
+        continue;
+      }
+      shape_ = *shape;
     }
     return std::optional<RawDocument>(std::move(out));
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/bad_records.h"
 #include "data/line_reader.h"
 #include "data/record.h"
 #include "data/text_encoder.h"
@@ -19,6 +20,11 @@ struct RawDocument {
   bool first = true, last = true;  // part of its document
 };
 
+// Whether data.on_bad_record lets `error`, met in encoding the document, leave it out.
+inline bool may_leave_out(OnBadRecord on_bad, const RawDocument& document, const Error& error) {
+  return on_bad == OnBadRecord::skip && document.record && error.kind == ErrorKind::bad_input;
+}
+
 class RawDocuments {
  public:
   static constexpr size_t part_bytes = 256 * kib;  // of a text, where it can be cut
@@ -27,15 +33,18 @@ class RawDocuments {
     std::string path;
     bool records = false;  // JSONL
   };
-  // `shape`: of the records, or none to take the first one's. `encoder` says where texts may be cut; it
-  // outlives this.
-  RawDocuments(std::vector<File>, std::optional<RecordShape> shape, const TextEncoder& encoder);
+  // `shape`: of the records, or none to take that of the first one, or with OnBadRecord::skip of the first
+  // one that has any. `encoder` says where texts may be cut; it outlives this.
+  RawDocuments(std::vector<File>, std::optional<RecordShape> shape, const TextEncoder& encoder,
+               OnBadRecord = OnBadRecord::error);
 
   // None at the end. Empty lines are passed over. Errors name file and line.
   Result<std::optional<RawDocument>> next();
   // Passes over what is left of the text that next() gave a part of.
   void skip_rest();
   std::optional<RecordShape> shape() const { return shape_; }
+  // Records that were left out before the first one that next() gave.
+  const BadRecords& bad() const { return bad_; }
   u64 bytes_read() const;  // of the files, for progress
 
  private:
@@ -48,6 +57,8 @@ class RawDocuments {
   const std::vector<File> files_;
   std::optional<RecordShape> shape_;
   const TextEncoder& encoder_;
+  const OnBadRecord on_bad_;
+  BadRecords bad_;
   size_t next_file_ = 0;
   u64 bytes_before_ = 0;
   std::optional<LineReader> lines_;

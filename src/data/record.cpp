@@ -11,8 +11,10 @@
 #include <charconv>
 
 #include "jinja/from_json.h"
+#include "json/large_integers.h"
 #include "json/text.h"
 #include "text/nearest.h"
+#include "text/utf8.h"
 
 namespace tidepool {
 
@@ -45,17 +47,10 @@ std::string_view kind_name(const json::value& v) {
   return names[static_cast<size_t>(v.kind())];
 }
 
-// What Jinja's integers, which have 64 bits, would have to make a number with a point of.
-bool has_huge_integer(const json::value& v) {
-  if (v.is_array()) return std::ranges::any_of(v.get_array(), has_huge_integer);
-  if (!v.is_object()) return v.is_uint64();
-  return std::ranges::any_of(v.get_object(),
-                             [](const auto& field) { return has_huge_integer(field.value()); });
-}
-
 class Reader {
  public:
-  Reader(const json::object& object, const std::string& place) : object_(object), place_(place) {}
+  Reader(const ExactJson& line, const std::string& place)
+      : object_(line.value.get_object()), large_(line.large), place_(place) {}
 
   Result<Record> read(RecordShape shape) const {
     switch (shape) {
@@ -121,9 +116,7 @@ class Reader {
     if (const json::value* tools = object_.if_contains("tools"); tools && !tools->is_null()) {
       if (!tools->is_array())
         return fault(fmt::format("\"tools\" must be a list, not {}", kind_name(*tools)));
-      if (has_huge_integer(*tools))
-        return fault("\"tools\" hold an integer above 2^63 - 1; write it as text");
-      if (!tools->get_array().empty()) out.tools = jinja::from_json(*tools);
+      if (!tools->get_array().empty()) out.tools = jinja::from_json(*tools, large_);
     }
     return Record(std::move(out));
   }
@@ -141,8 +134,6 @@ class Reader {
 
   Result<jinja::Value> message(const json::value& v, const std::string& what) const {
     if (!v.is_object()) return fault(fmt::format("{} must be an object, not {}", what, kind_name(v)));
-    if (has_huge_integer(v))
-      return fault(fmt::format("{} holds an integer above 2^63 - 1; write it as text", what));
     const json::value* role = v.get_object().if_contains("role");
     if (role == nullptr) return fault(fmt::format("{} has no \"role\"", what));
     TRY(text_of(*role, what + ".role"));
@@ -156,7 +147,7 @@ class Reader {
       return fault(fmt::format("{} has neither \"content\" nor \"tool_calls\"", what));
     jinja::Dict out;
     for (const auto& [key, field] : v.get_object()) {
-      if (!field.is_null() || key == "content") out.set(key, jinja::from_json(field));
+      if (!field.is_null() || key == "content") out.set(key, jinja::from_json(field, large_));
     }
     return jinja::Value(std::move(out));
   }
@@ -251,6 +242,7 @@ class Reader {
   }
 
   const json::object& object_;
+  const std::vector<std::string>& large_;  // integers beyond 64 bits, which stand in object_
   const std::string& place_;
 };
 
@@ -277,16 +269,46 @@ std::string_view lone_surrogate(std::string_view line) {
   return {};
 }
 
-Result<json::value> parse_object(std::string_view line, const std::string& place) {
-  Result<json::value> parsed = parse_json(line, ErrorKind::bad_input, place);
-  if (const std::string_view lone = parsed ? "" : lone_surrogate(line); !lone.empty())
-    return Error{ErrorKind::bad_input,
-                 fmt::format("{}: {} is half of a character, and the other half is not beside it; write the "
-                             "file anew without it, or with \\ufffd in its place",
-                             parsed.error().message, lone)};
-  if (!parsed) return parsed.error();
-  json::value v = std::move(*parsed);
-  if (v.is_object()) return v;
+// Where the character begins that the byte at `at` breaks: a lead of several bytes, too few of which follow.
+u64 begin_of_broken(std::string_view line, u64 at) {
+  for (u64 back = 1; back <= std::min<u64>(at, 3); ++back) {
+    const u8 byte = static_cast<u8>(line[at - back]);
+    if ((byte & 0xc0) == 0x80) continue;
+    const u64 bytes = byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
+    return back < bytes ? at - back : at;
+  }
+  return at;
+}
+
+// Empty: the line is UTF-8.
+std::string wrong_encoding(std::string_view line) {
+  Utf8Checker checker;
+  std::optional<u64> at = checker.feed(std::as_bytes(std::span(line)));
+  if (!at) at = checker.finish();
+  if (!at) return {};
+  at = begin_of_broken(line, *at);
+  return fmt::format(
+      "is not UTF-8 at byte {} of the line (0x{:02x}), perhaps Latin-1; convert the file, for example with  "
+      "iconv -f LATIN1 -t UTF-8 FILE > OUT",
+      *at, static_cast<u8>(line[*at]));
+}
+
+// Says more of a line that is not JSON than the parser does.
+Error explain(const Error& error, std::string_view line, const std::string& place) {
+  if (const std::string encoding = wrong_encoding(line); !encoding.empty()) return bad(place, encoding);
+  const std::string_view lone = lone_surrogate(line);
+  if (lone.empty()) return error;
+  return {ErrorKind::bad_input,
+          fmt::format("{}: {} is half of a character, and the other half is not beside it; write the "
+                      "file anew without it, or with \\ufffd in its place",
+                      error.message, lone)};
+}
+
+Result<ExactJson> parse_object(std::string_view line, const std::string& place) {
+  Result<ExactJson> parsed = parse_exact_json(line, ErrorKind::bad_input, place);
+  if (!parsed) return explain(parsed.error(), line, place);
+  const json::value& v = parsed->value;
+  if (v.is_object()) return parsed;
   const std::string_view advice =
       v.is_array() ? "; a file that is one list becomes lines with  jq -c '.[]'" : "";
   return bad(place, fmt::format("every line must be a JSON object, and this is {}{}", kind_name(v), advice));
@@ -307,8 +329,8 @@ Result<RecordShape> recognise_record(std::string_view line, const std::string& p
   if (line.starts_with('[') && !line.ends_with(']'))
     return bad(place,
                "the file is one JSON list over several lines; make it lines of objects with  jq -c '.[]'");
-  TRY_ASSIGN(const json::value v, parse_object(line, place));
-  const json::object& object = v.get_object();
+  TRY_ASSIGN(const ExactJson parsed, parse_object(line, place));
+  const json::object& object = parsed.value.get_object();
   std::vector<RecordShape> found;
   for (const ShapeKey& shape : shapes) {
     if (object.contains(shape.key)) found.push_back(shape.shape);
@@ -328,12 +350,12 @@ Result<RecordShape> recognise_record(std::string_view line, const std::string& p
 }
 
 Result<Record> parse_record(std::string_view line, RecordShape shape, const std::string& place) {
-  TRY_ASSIGN(const json::value v, parse_object(line, place));
-  const Reader reader(v.get_object(), place);
+  TRY_ASSIGN(const ExactJson parsed, parse_object(line, place));
+  const Reader reader(parsed, place);
+  const json::object& object = parsed.value.get_object();
   const auto& wanted = *std::ranges::find(shapes, shape, &ShapeKey::shape);
-  if (v.get_object().contains(wanted.key)) return reader.read(shape);
-  const auto other =
-      std::ranges::find_if(shapes, [&](const ShapeKey& s) { return v.get_object().contains(s.key); });
+  if (object.contains(wanted.key)) return reader.read(shape);
+  const auto other = std::ranges::find_if(shapes, [&](const ShapeKey& s) { return object.contains(s.key); });
   return bad(
       place,
       fmt::format("this is no {} record: there is no \"{}\"{}; all records of a source must have one shape",

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 
 #include "data/answer_tokens.h"
+#include "data/block_file.h"
 #include "json/text.h"
-#include "text/hash.h"
+#include "text/seal.h"
 #include "tidepool/check.h"
 #include "tidepool/read_file.h"
 
@@ -27,10 +29,6 @@ Error damaged(const std::string& file, const std::string& directory, std::string
   return {ErrorKind::bad_input, fmt::format("{}: {}; remove {} to have it made again", file, why, directory)};
 }
 
-}  // namespace
-
-namespace {
-
 class About {
  public:
   About(const json::object& object, const std::string& file, const std::string& directory)
@@ -41,6 +39,21 @@ class About {
     if (v == nullptr || !v->is_int64() || v->get_int64() < 0)
       return damaged(file_, directory_, fmt::format("\"{}\" is no count", key));
     return static_cast<u64>(v->get_int64());
+  }
+  // None is said where none was left out.
+  Result<BadRecords> bad_records() const {
+    BadRecords out;
+    if (!object_.contains("bad_records")) return out;
+    TRY_ASSIGN(out.count, number("bad_records"));
+    const json::value* first = object_.if_contains("first_bad_records");
+    if (first == nullptr || !first->is_array() || first->get_array().size() > BadRecords::named_max)
+      return damaged(file_, directory_, "\"first_bad_records\" is no list of messages");
+    for (const json::value& message : first->get_array()) {
+      if (!message.is_string())
+        return damaged(file_, directory_, "\"first_bad_records\" is no list of messages");
+      out.first.emplace_back(std::string_view(message.get_string()));
+    }
+    return out;
   }
   Result<std::string> text(std::string_view key) const {
     const json::value* v = object_.if_contains(key);
@@ -54,35 +67,31 @@ class About {
   const std::string &file_, &directory_;
 };
 
-Result<Fd> open_array(const std::string& directory, const char* name, u64 bytes) {
-  const std::string path = fmt::format("{}/{}", directory, name);
+Result<Fd> open_array(const std::string& path, const std::string& directory, u64 content_bytes) {
+  const u64 bytes = block_file_bytes(content_bytes);
   TRY_ASSIGN(InputFile input, open_input(path, ErrorKind::bad_input));
   if (input.bytes != bytes)
     return damaged(path, directory, fmt::format("has {} bytes, and about.json says {}", input.bytes, bytes));
   return std::move(input.fd);
 }
 
-// A flipped bit in it would move a document's end, without a word. tokens.bin is too long to be read for
-// this; a bit flipped there makes one wrong token, which is refused where the vocabulary has none such.
-Result<void> check_documents(const Fd& fd, u64 bytes, const std::string& directory, std::string_view hash) {
-  const std::string path = directory + "/documents.bin";
-  std::vector<std::byte> block(std::min<u64>(bytes, 1 * mib));
-  StreamHash found;
-  for (u64 at = 0; at < bytes; at += block.size()) {
-    const std::span some = std::span(block).first(std::min<u64>(block.size(), bytes - at));
-    TRY(read_exactly(fd, path, at, some, ErrorKind::io));
-    found.update(some);
-  }
-  if (hash_text(found.digest()) == hash) return {};
-  return damaged(path, directory,
-                 fmt::format("XXH3 is {}, and about.json says {}", hash_text(found.digest()), hash));
-}
-
 }  // namespace
+
+bool is_old_cache(const std::string& directory) {
+  const std::string path = directory + "/about.json";
+  const Result<std::string> text = read_small_file(path, about_bytes_max, ErrorKind::bad_input);
+  if (!text) return false;
+  const Result<json::value> parsed = parse_json(*text, ErrorKind::bad_input, path);
+  if (!parsed || !parsed->is_object()) return false;
+  const Result<u64> version = About(parsed->get_object(), path, directory).number("version");
+  return version && *version < static_cast<u64>(token_cache_version) && (*version == 1 || seal_holds(*text));
+}
 
 Result<std::unique_ptr<TokenCache>> TokenCache::open(const std::string& directory, const std::string& key) {
   std::unique_ptr<TokenCache> out(new TokenCache);
   out->directory_ = directory;
+  out->tokens_path_ = directory + "/tokens.bin";
+  out->documents_path_ = directory + "/documents.bin";
   const std::string path = directory + "/about.json";
   TRY_ASSIGN(const std::string text, read_small_file(path, about_bytes_max, ErrorKind::bad_input));
   const Result<json::value> parsed = parse_json(text, ErrorKind::bad_input, path);
@@ -92,6 +101,7 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open(const std::string& director
   if (!parsed->is_object()) return damaged(path, directory, "is no JSON object");
   const About about(parsed->get_object(), path, directory);
   TRY_ASSIGN(const u64 found, about.number("version"));
+  if (!seal_holds(text)) return damaged(path, directory, "does not match its own checksum");
   if (found != static_cast<u64>(token_cache_version))
     return damaged(path, directory,
                    fmt::format("is of version {}, and this program reads {}", found, token_cache_version));
@@ -102,38 +112,43 @@ Result<std::unique_ptr<TokenCache>> TokenCache::open(const std::string& director
   TRY_ASSIGN(out->counts_.tokens, about.number("tokens"));
   TRY_ASSIGN(out->counts_.learned, about.number("learned"));
   TRY_ASSIGN(out->counts_.without_loss, about.number("without_loss"));
+  TRY_ASSIGN(out->bad_, about.bad_records());
   TRY_ASSIGN(out->content_, about.text("xxh3"));
   if (out->counts_.tokens > (u64{1} << 50) || out->counts_.documents > out->counts_.tokens)
     return damaged(path, directory, "its counts cannot be");
   if (out->content_.size() != 2 * hash_digits)
     return damaged(path, directory, "\"xxh3\" is no two checksums");
-  TRY_ASSIGN(out->tokens_, open_array(directory, "tokens.bin", out->counts_.tokens * sizeof(u32)));
+  TRY_ASSIGN(out->tokens_, open_array(out->tokens_path_, directory, out->counts_.tokens * sizeof(u32)));
   TRY_ASSIGN(out->documents_,
-             open_array(directory, "documents.bin", out->counts_.documents * document_bytes));
-  TRY(check_documents(out->documents_, out->counts_.documents * document_bytes, directory,
-                      std::string_view(out->content_).substr(hash_digits)));
+             open_array(out->documents_path_, directory, out->counts_.documents * document_bytes));
   return out;
+}
+
+Result<void> TokenCache::read_array(const Fd& fd, const std::string& path, u64 begin,
+                                    std::span<std::byte> out) const {
+  Result<void> read = read_blocks(fd, path, begin, out);
+  if (read || read.error().kind != ErrorKind::bad_input) return read;
+  return Error{ErrorKind::bad_input,
+               fmt::format("{}; remove {} to have it made again", read.error().message, directory_)};
 }
 
 Result<TokenCache::Document> TokenCache::document(u64 index) const {
   CHECK(index < counts_.documents, index, counts_.documents);
   u64 ends[4] = {};  // of the one before, and of this
-  const std::string path = directory_ + "/documents.bin";
   const u64 first = index == 0 ? 0 : index - 1;
   const auto out = std::as_writable_bytes(std::span(ends).last(index == 0 ? 2 : 4));
-  TRY(read_exactly(documents_, path, first * document_bytes, out, ErrorKind::io));
+  TRY(read_array(documents_, documents_path_, first * document_bytes, out));
   if (ends[0] >= ends[2] || ends[2] > counts_.tokens || ends[1] > ends[3] ||
       ends[3] - ends[1] >= ends[2] - ends[0])
     return damaged(
-        path, directory_,
+        documents_path_, directory_,
         fmt::format("document {} goes from token {} to {} of {}", index, ends[0], ends[2], counts_.tokens));
   return Document{ends[0], ends[2] - ends[0], ends[3] - ends[1]};
 }
 
 Result<void> TokenCache::read(u64 first_token, std::span<u32> out) const {
   CHECK(first_token + out.size() <= counts_.tokens, first_token, out.size(), counts_.tokens);
-  return read_exactly(tokens_, directory_ + "/tokens.bin", first_token * sizeof(u32),
-                      std::as_writable_bytes(out), ErrorKind::io);
+  return read_array(tokens_, tokens_path_, first_token * sizeof(u32), std::as_writable_bytes(out));
 }
 
 Result<u64> TokenCache::learned_in(u64 first_token, u64 count) const {

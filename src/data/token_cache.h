@@ -1,11 +1,13 @@
-// Documents as tokens, made once and read by every step: a directory of
+// Documents as tokens, made once and read by every step: a directory of two files of blocks that verify
+// themselves (block_file.h), and one that says what they are. Content of
 //
 // tokens.bin: u32 each, little-endian: the id, and above it (bit 31) whether the token is to be predicted.
 //
 // documents.bin: two u64 each: where in tokens.bin a document ends, in tokens, and how many tokens up to
 // there are predicted (a document's first token never is: nothing stands before it).
 //
-// about.json: what it was made of, counts, and checksums (XXH3) of the two, tokens.bin's first: written last.
+// about.json: what it was made of, counts, records that were left out, and checksums (XXH3) of the two
+// contents, tokens.bin's first, which say what a run's data is; sealed (text/seal.h), and written last.
 //
 // It is written under another name, KEY.unfinished-RANDOM, and renamed, so that it is there whole or not at
 // all. Its tokens.bin is locked (flock) as long as somebody writes it: what can be locked is nobody's any
@@ -17,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "data/bad_records.h"
 #include "io/sudden_end.h"
 #include "tidepool/fd.h"
 #include "tidepool/result.h"
@@ -24,7 +27,7 @@
 
 namespace tidepool {
 
-inline constexpr i64 token_cache_version = 1;
+inline constexpr i64 token_cache_version = 2;
 
 struct CacheCounts {
   u64 documents = 0, tokens = 0;
@@ -47,12 +50,15 @@ class TokenCacheWriter {
   // Makes it durable and visible. Another process may have been quicker: then its directory stays.
   Result<void> finish();
   const CacheCounts& counts() const { return counts_; }
+  void set_bad_records(BadRecords bad) { bad_ = std::move(bad); }
+  const BadRecords& bad_records() const { return bad_; }
 
  private:
   struct Files;
   TokenCacheWriter(std::string directory, std::string key);
   Result<bool> make_unfinished();
   Result<void> flush();
+  Result<void> write_blocks(const Fd&, const char* name);
   Result<void> write_about();
   std::string about() const;
 
@@ -66,6 +72,7 @@ class TokenCacheWriter {
   u64 document_tokens_ = 0, document_learned_ = 0;
   std::vector<u64> ends_;  // as in documents.bin
   CacheCounts counts_;
+  BadRecords bad_;
 };
 
 class TokenCache {
@@ -76,6 +83,7 @@ class TokenCache {
   TokenCache(const TokenCache&) = delete;
 
   const CacheCounts& counts() const { return counts_; }
+  const BadRecords& bad_records() const { return bad_; }
   const std::string& directory() const { return directory_; }
   const std::string& content() const { return content_; }  // checksum: the same tokens, the same text
 
@@ -83,17 +91,25 @@ class TokenCache {
     u64 first = 0, tokens = 0;
     u64 learned = 0;  // of them, but for the first
   };
-  // Any thread may call at any time. ErrorKind::io, or bad_input where an end lies before a begin.
+  // THREADS: any, at any time. What is read is verified, block by block: ErrorKind::bad_input names the file
+  // that was damaged, io one that cannot be read.
   Result<Document> document(u64 index) const;
   Result<void> read(u64 first_token, std::span<u32> out) const;
   Result<u64> learned_in(u64 first_token, u64 count) const;
 
  private:
   TokenCache() = default;
+  Result<void> read_array(const Fd&, const std::string& path, u64 begin, std::span<std::byte> out) const;
+
   std::string directory_, content_;
+  std::string tokens_path_, documents_path_;  // made once: a step takes no memory
   CacheCounts counts_;
+  BadRecords bad_;
   Fd tokens_, documents_;
 };
+
+// Whether `directory` holds a cache of an older version of this format, which nothing reads any more.
+bool is_old_cache(const std::string& directory);
 
 // Unfinished caches in `directory` that nobody writes any more are removed, whatever their keys.
 void remove_unfinished_caches(const std::string& directory);

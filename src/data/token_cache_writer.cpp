@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cerrno>
 #include <filesystem>
@@ -12,10 +13,12 @@
 #include <utility>
 
 #include "data/answer_tokens.h"
+#include "data/block_file.h"
 #include "data/token_cache.h"
 #include "json/text.h"
-#include "text/errno_text.h"
+#include "text/seal.h"
 #include "tidepool/check.h"
+#include "tidepool/errno_text.h"
 
 namespace tidepool {
 
@@ -76,6 +79,8 @@ Result<void> sync_directory(const std::string& path) {
 
 struct TokenCacheWriter::Files {
   Fd tokens, documents;
+  BlockEncoder token_blocks, document_blocks;
+  std::vector<std::byte> blocks;  // on their way to a file
   XXH3_state_t *tokens_hash = XXH3_createState(), *documents_hash = XXH3_createState();
   std::vector<RemovedAtSuddenEnd> leftovers;
   Files() {
@@ -161,25 +166,36 @@ Result<void> TokenCacheWriter::flush() {
   const auto tokens = std::as_bytes(std::span(tokens_).first(count)), ends = std::as_bytes(std::span(ends_));
   XXH3_64bits_update(files_->tokens_hash, tokens.data(), tokens.size());
   XXH3_64bits_update(files_->documents_hash, ends.data(), ends.size());
-  TRY(write_all(files_->tokens, unfinished_ + "/tokens.bin", tokens));
-  TRY(write_all(files_->documents, unfinished_ + "/documents.bin", ends));
+  files_->token_blocks.append(tokens, files_->blocks);
+  TRY(write_blocks(files_->tokens, "tokens.bin"));
+  files_->document_blocks.append(ends, files_->blocks);
+  TRY(write_blocks(files_->documents, "documents.bin"));
   tokens_.erase(tokens_.begin(), tokens_.begin() + static_cast<i64>(count));
   document_begin_ = 0;
   ends_.clear();
   return {};
 }
 
+Result<void> TokenCacheWriter::write_blocks(const Fd& fd, const char* name) {
+  TRY(write_all(fd, fmt::format("{}/{}", unfinished_, name), files_->blocks));
+  files_->blocks.clear();
+  return {};
+}
+
 std::string TokenCacheWriter::about() const {
-  const boost::json::object about = {
-      {"version", token_cache_version},
-      {"key", key_},
-      {"documents", counts_.documents},
-      {"tokens", counts_.tokens},
-      {"learned", counts_.learned},
-      {"without_loss", counts_.without_loss},
-      {"xxh3", fmt::format("{:016x}{:016x}", XXH3_64bits_digest(files_->tokens_hash),
-                           XXH3_64bits_digest(files_->documents_hash))}};
-  return json_text(about, JsonStyle::pretty);
+  boost::json::object about = {{"version", token_cache_version},
+                               {"key", key_},
+                               {"documents", counts_.documents},
+                               {"tokens", counts_.tokens},
+                               {"learned", counts_.learned},
+                               {"without_loss", counts_.without_loss},
+                               {"xxh3", fmt::format("{:016x}{:016x}", XXH3_64bits_digest(files_->tokens_hash),
+                                                    XXH3_64bits_digest(files_->documents_hash))}};
+  if (bad_.count > 0) {
+    about["bad_records"] = bad_.count;
+    about["first_bad_records"] = boost::json::array(bad_.first.begin(), bad_.first.end());
+  }
+  return sealed_object(json_text(about, JsonStyle::pretty));
 }
 
 Result<void> TokenCacheWriter::write_about() {
@@ -192,6 +208,10 @@ Result<void> TokenCacheWriter::write_about() {
 Result<void> TokenCacheWriter::finish() {
   CHECK(document_tokens_ == 0, document_tokens_);
   TRY(flush());
+  files_->token_blocks.finish(files_->blocks);
+  TRY(write_blocks(files_->tokens, "tokens.bin"));
+  files_->document_blocks.finish(files_->blocks);
+  TRY(write_blocks(files_->documents, "documents.bin"));
   // tokens.bin stays open, and so locked, until the directory has its name.
   if (::fsync(files_->tokens.get()) != 0) return failed("write", unfinished_ + "/tokens.bin");
   TRY(finish_file(files_->documents, unfinished_ + "/documents.bin"));

@@ -23,14 +23,15 @@ TokenDataset::TokenDataset(const DataConfig& config, u32 vocab_size, u32 sequenc
 
 Result<std::unique_ptr<TokenDataset>> TokenDataset::open(const DataConfig& config,
                                                          const std::vector<FoundFile>& found, u32 vocab_size,
-                                                         u32 sequence_length, u64 seed, u64 least_tokens) {
+                                                         u32 sequence_length, u64 seed, u64 least_tokens,
+                                                         DataUse use) {
   CHECK(sequence_length >= 1, sequence_length);
   std::unique_ptr<TokenDataset> data(new TokenDataset(config, vocab_size, sequence_length, seed));
   TRY(data->open_files(config, found));
   TRY(data->check_format());
   TRY(data->check_enough(least_tokens == 0 ? u64{sequence_length} + 1 : least_tokens));
   data->split(config);
-  TRY(data->take_fingerprint(config));
+  if (use == DataUse::training) TRY(data->take_fingerprint(config));
   return data;
 }
 

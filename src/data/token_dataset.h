@@ -23,7 +23,7 @@ class TokenDataset final : public Dataset {
   // last target.
   static Result<std::unique_ptr<TokenDataset>> open(const DataConfig&, const std::vector<FoundFile>&,
                                                     u32 vocab_size, u32 sequence_length, u64 seed,
-                                                    u64 least_tokens = 0);
+                                                    u64 least_tokens = 0, DataUse = DataUse::training);
 
   u64 tokens() const override { return tokens_; }
   u64 train_tokens() const { return train_tokens_; }

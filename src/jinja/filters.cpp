@@ -152,7 +152,7 @@ Result<Value> to_integer(const Value& v, const Arguments& a) {
   TRY(a.check({"default"}));
   const Value* other = a.get(0, "default");
   const Value otherwise = other ? *other : Value(i64{0});
-  if (v.integer()) return v;
+  if (v.integer() || v.large_integer()) return v;
   if (v.boolean()) return Value(i64{*v.boolean()});
   if (v.is_undefined()) return otherwise;
   std::optional<double> real;

@@ -60,6 +60,8 @@ class Writer {
       out_ += "null";
     } else if (v.integer()) {
       out_ += fmt::format("{}", *v.integer());
+    } else if (v.large_integer()) {
+      out_ += v.large_integer()->digits;
     } else if (v.real()) {
       real(*v.real());
     } else {

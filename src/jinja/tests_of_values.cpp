@@ -35,8 +35,8 @@ Result<bool> plain_test(std::string_view name, const Value& v) {
   if (name == "mapping") return v.dict() != nullptr;
   if (name == "sequence") return v.text() || v.list() || v.dict() || v.is_undefined();
   if (name == "iterable") return v.text() || v.list() || v.dict() || v.is_undefined();
-  if (name == "number") return v.integer() || v.real() || v.boolean();
-  if (name == "integer") return v.integer() != nullptr;
+  if (name == "number") return v.integer() || v.large_integer() || v.real() || v.boolean();
+  if (name == "integer") return v.integer() || v.large_integer();
   if (name == "float") return v.real() != nullptr;
   if (name == "boolean") return v.boolean() != nullptr;
   if (name == "true") return v.boolean() && *v.boolean();

@@ -136,6 +136,7 @@ void Value::weigh(const Value& part) {
 const std::string* Value::text() const { return pointer_in<const std::string>(held_); }
 const List* Value::list() const { return pointer_in<const List>(held_); }
 const Dict* Value::dict() const { return pointer_in<const Dict>(held_); }
+const LargeInteger* Value::large_integer() const { return pointer_in<const LargeInteger>(held_); }
 Namespace* Value::space() const { return pointer_in<Namespace>(held_); }
 const Loop* Value::loop() const { return pointer_in<const Loop>(held_); }
 std::shared_ptr<const List> Value::shared_list() const {
@@ -157,6 +158,7 @@ bool is_true(const Value& v) {
 bool equal(const Value& a, const Value& b) {
   if (a.integer() && b.integer()) return *a.integer() == *b.integer();
   if (const auto x = number(a), y = number(b); x && y) return *x == *y;
+  if (a.large_integer() && b.large_integer()) return a.large_integer()->digits == b.large_integer()->digits;
   if (a.text() && b.text()) return *a.text() == *b.text();
   if (a.list() && b.list()) return a.is_tuple() == b.is_tuple() && equal_lists(*a.list(), *b.list());
   if (a.dict() && b.dict()) return equal_dicts(*a.dict(), *b.dict());
@@ -166,8 +168,8 @@ bool equal(const Value& a, const Value& b) {
 }
 
 std::string_view type_name(const Value& v) {
-  constexpr std::string_view names[] = {"undefined", "None", "bool",      "int",  "float", "str",
-                                        "list",      "dict", "namespace", "loop", "macro", "function"};
+  constexpr std::string_view names[] = {"undefined", "None",      "bool", "int",   "float",    "str", "list",
+                                        "dict",      "namespace", "loop", "macro", "function", "int"};
   static_assert(std::size(names) == std::variant_size_v<Value::Held>);
   return v.is_tuple() ? "tuple" : names[v.held().index()];
 }
@@ -198,6 +200,7 @@ std::string to_repr(const Value& v) {
                  [](const Value::Text& t) { return text_repr(*t); },
                  [&](const std::shared_ptr<const List>& l) { return list_repr(*l, v.is_tuple()); },
                  [](const std::shared_ptr<const Dict>& d) { return dict_repr(*d); },
+                 [](const std::shared_ptr<const LargeInteger>& i) { return i->digits; },
                  [](const auto&) { return std::string(); }},
       v.held());
 }

@@ -40,6 +40,10 @@ struct None {};
 struct Namespace {
   Dict values;
 };
+// An integer beyond 64 bits with a sign: it prints as it was written, and is not computed with.
+struct LargeInteger {
+  std::string digits;
+};
 // What `loop` is in the body of a for.
 struct Loop {
   std::shared_ptr<const List> items;
@@ -50,9 +54,10 @@ enum class Function : u8 { raise_exception, strftime_now, range, make_namespace,
 class Value {
  public:
   using Text = std::shared_ptr<const std::string>;
-  using Held = std::variant<Undefined, None, bool, i64, double, Text, std::shared_ptr<const List>,
-                            std::shared_ptr<const Dict>, std::shared_ptr<Namespace>,
-                            std::shared_ptr<const Loop>, std::shared_ptr<const Macro>, Function>;
+  using Held =
+      std::variant<Undefined, None, bool, i64, double, Text, std::shared_ptr<const List>,
+                   std::shared_ptr<const Dict>, std::shared_ptr<Namespace>, std::shared_ptr<const Loop>,
+                   std::shared_ptr<const Macro>, Function, std::shared_ptr<const LargeInteger>>;
 
   Value() = default;  // undefined
   Value(Undefined v) : held_(std::move(v)) {}
@@ -71,6 +76,9 @@ class Value {
   Value(std::shared_ptr<const Loop> v) : held_(std::move(v)), depth_(never_inside) {}
   Value(std::shared_ptr<const Macro> v) : held_(std::move(v)), depth_(never_inside) {}
   Value(Function v) : held_(v) {}
+  Value(LargeInteger v)
+      : held_(std::make_shared<const LargeInteger>(std::move(v))),
+        weight_(large_integer()->digits.size() + 8) {}
 
   const Held& held() const { return held_; }
   bool is_undefined() const { return std::holds_alternative<Undefined>(held_); }
@@ -82,6 +90,7 @@ class Value {
   bool is_tuple() const { return tuple_; }
   const Dict* dict() const;
   const i64* integer() const { return std::get_if<i64>(&held_); }  // not of a bool
+  const LargeInteger* large_integer() const;
   const bool* boolean() const { return std::get_if<bool>(&held_); }
   const double* real() const { return std::get_if<double>(&held_); }
   Namespace* space() const;

@@ -1,5 +1,6 @@
 #include "json/text.h"
 
+#include <bit>
 #include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
@@ -7,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "json/large_integers.h"
 #include "tidepool/check.h"
 
 namespace tidepool {
@@ -82,6 +84,11 @@ class Writer {
   std::string out_;
 };
 
+constexpr u64 quiet_nan_bits =
+    0x7ff8'0000'0000'0000;  // the payload below them is a place in ExactJson::large
+
+double standing_for(u64 place) { return std::bit_cast<double>(quiet_nan_bits + place); }
+
 // Builds the value. Boost's own parser (before 1.83) may miss a double by its last bit; from_chars does not.
 // The text comes in one piece, so no key, string or number is ever split.
 struct ExactHandler {
@@ -104,8 +111,11 @@ struct ExactHandler {
   bool on_string(Text s, std::size_t, Code&) { return stack.push_string(s), true; }
   bool on_number_part(Text, Code&) { return true; }
   bool on_int64(std::int64_t i, Text, Code&) { return stack.push_int64(i), true; }
-  bool on_uint64(std::uint64_t i, Text, Code&) { return stack.push_uint64(i), true; }
-  bool on_double(double near, Text s, Code&) {
+  bool on_uint64(std::uint64_t i, Text s, Code& code) {
+    return large ? push_large(s, code) : (stack.push_uint64(i), true);
+  }
+  bool on_double(double near, Text s, Code& code) {
+    if (large && s.find_first_of(".eE") == Text::npos) return push_large(s, code);
     double exact = near;  // stays for what a double cannot hold
     std::from_chars(s.data(), s.data() + s.size(), exact);
     return stack.push_double(exact), true;
@@ -115,8 +125,37 @@ struct ExactHandler {
   bool on_comment_part(Text, Code&) { return true; }
   bool on_comment(Text, Code&) { return true; }
 
+  bool push_large(Text digits, Code& code) {
+    if (digits.size() > large_integer_digits_max) {
+      too_long = true;
+      code = json::error::exponent_overflow;
+      return false;
+    }
+    stack.push_double(standing_for(large->size()));
+    large->emplace_back(digits);
+    return true;
+  }
+
   json::value_stack stack;
+  std::vector<std::string>* large = nullptr;  // null: they become the nearest double
+  bool too_long = false;                      // an integer of `large` is
 };
+
+Result<json::value> parse(std::string_view text, ErrorKind kind, std::string_view file_name,
+                          std::vector<std::string>* large) {
+  json::basic_parser<ExactHandler> parser{json::parse_options{}};
+  parser.handler().large = large;
+  json::error_code ec;
+  const std::size_t used = parser.write_some(false, text.data(), text.size(), ec);
+  if (!ec && used < text.size()) ec = json::error::extra_data;
+  if (parser.handler().too_long)
+    return Error{kind, fmt::format("{}: the integer that ends at byte {} has more than {} digits", file_name,
+                                   used, large_integer_digits_max)};
+  if (ec) {
+    return Error{kind, fmt::format("{}: not valid JSON at byte {}: {}", file_name, used, ec.message())};
+  }
+  return parser.handler().stack.release();
+}
 
 }  // namespace
 
@@ -137,14 +176,18 @@ std::string json_text(const json::value& v, JsonStyle style) {
 }
 
 Result<json::value> parse_json(std::string_view text, ErrorKind kind, std::string_view file_name) {
-  json::basic_parser<ExactHandler> parser{json::parse_options{}};
-  json::error_code ec;
-  const std::size_t used = parser.write_some(false, text.data(), text.size(), ec);
-  if (!ec && used < text.size()) ec = json::error::extra_data;
-  if (ec) {
-    return Error{kind, fmt::format("{}: not valid JSON at byte {}: {}", file_name, used, ec.message())};
-  }
-  return parser.handler().stack.release();
+  return parse(text, kind, file_name, nullptr);
+}
+
+Result<ExactJson> parse_exact_json(std::string_view text, ErrorKind kind, std::string_view file_name) {
+  ExactJson out;
+  TRY_ASSIGN(out.value, parse(text, kind, file_name, &out.large));
+  return out;
+}
+
+std::optional<size_t> large_integer(double number) {
+  if (!std::isnan(number)) return std::nullopt;
+  return std::bit_cast<u64>(number) - quiet_nan_bits;
 }
 
 }  // namespace tidepool

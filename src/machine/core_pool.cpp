@@ -8,19 +8,20 @@
 
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <mutex>
 #include <new>
-#include <system_error>
 #include <thread>
 
 #include "machine/topology.h"
+#include "process/limits.h"
+#include "process/start_thread.h"
 #include "tidepool/check.h"
 
 namespace tidepool {
@@ -40,16 +41,6 @@ void pause_cpu() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
-}
-
-// Threads need address space for their stacks, and say EAGAIN without it too.
-std::string advice_for_threads() {
-  rlimit space{};
-  if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
-    return fmt::format("the address space is limited to {} MiB: raise it with `ulimit -v unlimited`",
-                       space.rlim_cur / mib);
-  return "set a smaller machine.threads, or raise the limit on processes (ulimit -u, or pids.max of the "
-         "cgroup)";
 }
 
 thread_local bool in_task = false;
@@ -123,12 +114,7 @@ class ThreadPool final : public CorePool {
   Result<void> start() {
     for (u32 i = 0; i < workers(); ++i) {
       TRY(map_scratch(workers_[i]));
-      try {
-        workers_[i].thread = std::thread([this, i] { serve(i); });
-      } catch (const std::system_error& e) {
-        return Error{ErrorKind::io, fmt::format("cannot start thread {} of {}: {}; {}", i + 1, workers(),
-                                                e.what(), advice_for_threads())};
-      }
+      TRY_ASSIGN(workers_[i].thread, start_thread(fmt::format("tp-core{}", i), [this, i] { serve(i); }));
     }
     return {};
   }
@@ -168,10 +154,8 @@ class ThreadPool final : public CorePool {
     void* memory =
         mmap(nullptr, scratch_bytes_.value, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-      return Error{ErrorKind::does_not_fit,
-                   fmt::format("no memory for {} bytes of scratch on each of {} threads; set a smaller "
-                               "machine.threads or free memory",
-                               scratch_bytes_.value, workers())};
+      return no_memory(fmt::format("scratch of each of {} threads", workers()), scratch_bytes_, errno,
+                       "set a smaller machine.threads");
     worker.scratch = static_cast<std::byte*>(memory);
     return {};
   }

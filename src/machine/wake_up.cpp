@@ -5,6 +5,7 @@
 #include <mutex>
 #include <thread>
 
+#include "process/start_thread.h"
 #include "tidepool/median.h"
 #include "tidepool/types.h"
 
@@ -31,11 +32,11 @@ class Turn {
 
 }  // namespace
 
-double wake_up_seconds() {
+Result<double> wake_up_seconds() {
   Turn turn;
-  std::thread other([&] {
-    for (u32 i = 0; i < round_trips; ++i) turn.pass(1, 0);
-  });
+  TRY_ASSIGN(std::thread other, start_thread("tp-wake-up", [&] {
+               for (u32 i = 0; i < round_trips; ++i) turn.pass(1, 0);
+             }));
   std::vector<double> seconds;
   for (u32 i = 0; i < round_trips; ++i) {
     const auto begin = std::chrono::steady_clock::now();

@@ -2,9 +2,11 @@
 // another lane that waits for it.
 #pragma once
 
+#include "tidepool/result.h"
+
 namespace tidepool {
 
-// Median over some hand-overs between two threads.
-double wake_up_seconds();
+// Median over some hand-overs between two threads. Errors: as of start_thread.
+Result<double> wake_up_seconds();
 
 }  // namespace tidepool

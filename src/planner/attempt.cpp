@@ -58,7 +58,7 @@ void plan_tiers(const ResidenceInput& in, Bytes home_bytes_least, Attempt& out) 
   out.fits &= out.host.peak <= budgets.host && out.host.disk_bytes <= budgets.disk;
 }
 
-// What neither host nor disk have room for goes to the devices, if they can make room for it.
+// Moves to the devices what neither host nor disk have room for, if they can make room for it.
 void rest_more_on_devices(const ResidenceInput& in, Attempt& out) {
   const Budgets& budgets = in.options.budgets;
   for (u32 i = 0; i < home_tries; ++i) {
@@ -74,27 +74,67 @@ void rest_more_on_devices(const ResidenceInput& in, Attempt& out) {
   }
 }
 
+// Declares no room to stream ahead: what rests in a way does so whether or not that leaves some.
+Attempt with_least_sets(Attempt out) {
+  out.device.working_set = out.device.least_set;
+  out.host.working_set = out.host.least_set;
+  return out;
+}
+
 }  // namespace
 
-Attempt attempt(const ModelGraph& graph, const PlanOptions& given, const AttemptOptions& choice) {
-  PlanOptions options = given;
-  options.clipping = updates_wait(graph, given);
+Attempt make_parts(const ModelGraph& graph, const PlanOptions& options, const AttemptOptions& choice) {
   const u32 micro_batches = options.micro_batches / options.devices;  // of each
   Attempt out;
   out.options = choice;
-  out.clipping = options.clipping;
+  out.clipping = updates_wait(graph, options);
   out.layout = make_layout(graph, {.target_elements = choice.chunk_elements,
                                    .micro_batches = micro_batches / choice.sweeps,
                                    .devices = options.devices});
   out.program = make_program(graph, out.layout,
                              {.micro_batches = micro_batches,
                               .sweeps = choice.sweeps,
-                              .clipping = options.clipping,
+                              .clipping = out.clipping,
                               .devices = options.devices});
+  return out;
+}
+
+Attempt attempt(const ModelGraph& graph, const PlanOptions& given, const AttemptOptions& choice) {
+  Attempt out = make_parts(graph, given, choice);
+  PlanOptions options = given;
+  options.clipping = out.clipping;
   const ResidenceInput in{graph, out.layout, out.program, options};
   plan_tiers(in, Bytes{0}, out);
   rest_more_on_devices(in, out);
   return out;
+}
+
+PlanOptions options_of(const PlanOptions& options, const Way& way) {
+  PlanOptions out = options;
+  out.budgets = {way.device_budget, way.host_budget, Bytes{0}};
+  return out;
+}
+
+Attempt attempt_way(const ModelGraph& graph, const PlanOptions& given, const Way& way) {
+  Attempt out = make_parts(graph, given, way.shape);
+  PlanOptions options = given;
+  options.clipping = out.clipping;
+  options.advise = false;
+  const ResidenceInput in{graph, out.layout, out.program, options};
+  plan_tiers(in, way.device.home_bytes_least, out);
+  if (out.fits) return with_least_sets(std::move(out));
+  const PlanOptions ways_own = options_of(options, way);
+  const ResidenceInput own{graph, out.layout, out.program, ways_own};
+  out.device = plan_device_tier(own, way.device);
+  out.host =
+      fit(options.budgets.host, [&](Bytes shrink) { return plan_host_tier(in, out.device, shrink); }).first;
+  const auto host_fits = [&] {
+    return out.host.peak <= options.budgets.host && out.host.disk_bytes <= options.budgets.disk;
+  };
+  if (!host_fits()) out.host = plan_host_tier(own, out.device, Bytes{0});
+  out.fits = out.device.peak <= options.budgets.device && host_fits();
+  CHECK(out.fits, out.device.peak.value, out.host.peak.value, out.host.disk_bytes.value);
+  return with_least_sets(std::move(out));
 }
 
 Plan plan_of(const ModelGraph& graph, const PlanOptions& options, Attempt&& a) {

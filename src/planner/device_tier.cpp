@@ -18,6 +18,7 @@ class DevicePlanner {
         program_(in.program),
         micro_batches_(in.program.sweep_micro_batches),
         home_bytes_least_(options.home_bytes_least),
+        within_least_(options.within_least),
         touched_(in, out_.home) {
     const Bytes budget = in.options.budgets.device, taken = in.options.device_reserved + options.shrink;
     budget_ = budget > taken ? budget - taken : Bytes{0};
@@ -36,9 +37,9 @@ class DevicePlanner {
     build_arcs();
     out_.home_bytes = {};
     for (u32 w = 0; w < graph_.windows.size(); ++w)
-      if (touched_.is_home(w)) out_.home_bytes += bytes_at_home(w);
+      if (touched_.is_home(w)) out_.home_bytes += bytes_at_home(layout_, w);
     out_.peak = place_arcs(out_.arcs, {.positions = program_.positions(),
-                                       .capacity = budget_,
+                                       .capacity = within_least_ ? std::max(budget_, least_) : budget_,
                                        .lookahead = static_cast<i32>(in_.options.lookahead),
                                        .start = program_.first_backward}) +
                 in_.options.device_reserved;
@@ -46,22 +47,6 @@ class DevicePlanner {
   }
 
  private:
-  // Of each device.
-  Bytes state_bytes(u32 w) const {
-    Bytes sum{};
-    for (u32 cut = 0; cut < layout_.windows[w].shard_cuts; ++cut)
-      for (ChunkId id : layout_.state(w, cut)) sum += layout_.chunk(id).bytes;
-    return sum;
-  }
-  Bytes gradient_bytes(u32 w) const {
-    if (!layout_.windows[w].trains) return Bytes{0};
-    return layout_.bytes(layout_.windows[w].grad, layout_.windows[w].shard_cuts);
-  }
-  // With the gradient that waits for its update; where parameters die it lies in their bytes.
-  Bytes bytes_at_home(u32 w) const {
-    return state_bytes(w) + (layout_.params_die(w) ? Bytes{0} : gradient_bytes(w));
-  }
-
   // ---- arcs -----------------------------------------------------------------------------------
 
   Span on_circle(Span span) const {
@@ -145,7 +130,7 @@ class DevicePlanner {
       out_.home[w] = in_.options.home == HomePolicy::device ||
                      (in_.options.home == HomePolicy::mixed && w % 3 == 0) ||
                      out_.home_bytes < home_bytes_least_;
-      if (out_.home[w]) out_.home_bytes += bytes_at_home(w);
+      if (out_.home[w]) out_.home_bytes += bytes_at_home(layout_, w);
     }
   }
 
@@ -160,7 +145,7 @@ class DevicePlanner {
     for (u32 w = 0; w < graph_.windows.size(); ++w) {
       if (!trained(w) || out_.home[w]) continue;
       out_.home[w] = true;
-      out_.home_bytes += bytes_at_home(w);
+      out_.home_bytes += bytes_at_home(layout_, w);
     }
     Profile used(program_.positions(), layout_.params_die());
     for (const Arc& arc : least_arcs()) used.add(arc.span, arc.bytes, arc.from_rest);
@@ -172,7 +157,9 @@ class DevicePlanner {
   // A model that fits the device runs resident, with no detour.
   bool all_resident() {
     out_.home.assign(graph_.windows.size(), true);
-    if (resident_peak() <= budget_) return true;
+    const Bytes resident = resident_peak();
+    out_.resident = resident + in_.options.device_reserved;
+    if (resident <= budget_) return true;
     out_.home.assign(graph_.windows.size(), false);
     return false;
   }
@@ -192,7 +179,7 @@ class DevicePlanner {
     for (u32 w = 0; w < graph_.windows.size(); ++w) {
       const WindowChunks& chunks = layout_.windows[w];
       if (touched_.streams(w)) window = std::max(window, layout_.bytes(chunks.param, chunks.cuts));
-      if (!touched_.is_home(w)) gradient = std::max(gradient, gradient_bytes(w));
+      if (!touched_.is_home(w)) gradient = std::max(gradient, gradient_bytes(layout_, w));
     }
     return window + gradient;
   }
@@ -202,15 +189,18 @@ class DevicePlanner {
     const bool all_home = std::find(out_.home.begin(), out_.home.end(), false) == out_.home.end();
     Profile used(program_.positions(), layout_.params_die());
     for (const Arc& arc : least_arcs()) used.add(arc.span, arc.bytes, arc.from_rest);
-    if (out_.needs_least.value == 0) out_.needs_least = used.peak();  // before more windows rest here
+    least_ = used.peak();
+    if (out_.needs_least.value == 0) out_.needs_least = least_;  // before more windows rest here
     const bool resident = all_home && (!touched_.sharded() || resident_peak() <= budget_);
     const Bytes reserve = resident ? Bytes{0} : streaming_reserve();
     // What rests here is a choice, not a need of streaming.
     Profile at_home(program_.positions());
     for (const Arc& arc : home_arcs()) at_home.add(arc.span, arc.bytes);
-    out_.working_set.clear();
-    for (i32 p = 0; p < program_.positions(); ++p)
-      out_.working_set.push_back((used.at(p) + reserve + in_.options.device_reserved - at_home.at(p)).value);
+    out_.working_set.clear(), out_.least_set.clear();
+    for (i32 p = 0; p < program_.positions(); ++p) {
+      out_.least_set.push_back((used.at(p) + in_.options.device_reserved - at_home.at(p)).value);
+      out_.working_set.push_back(out_.least_set.back() + reserve.value);
+    }
     const Bytes room = budget_ > reserve ? budget_ - reserve : Bytes{0};
     if (choose_stays_of_chains(room, used)) return true;
     choose_keep(room, used);
@@ -258,10 +248,10 @@ class DevicePlanner {
   Stay home_stay(u32 w) const {
     const WindowChunks& chunks = layout_.windows[w];
     const u64 param = layout_.bytes(chunks.param, chunks.shard_cuts).value;
-    const u64 grad = gradient_bytes(w).value;
-    const u64 state = state_bytes(w).value;
+    const u64 grad = gradient_bytes(layout_, w).value;
+    const u64 state = state_bytes(layout_, w).value;
     return {.span = {0, program_.positions() - 1},
-            .bytes = bytes_at_home(w),
+            .bytes = bytes_at_home(layout_, w),
             .saved_bytes = 2 * param + grad + 2 * state};
   }
 
@@ -347,7 +337,9 @@ class DevicePlanner {
   const Program& program_;
   u32 micro_batches_;
   Bytes home_bytes_least_;
+  bool within_least_;
   Bytes budget_;
+  Bytes least_{};  // what the arcs need that no choice can avoid, with what rests here
   DeviceTier out_;
   DeviceChains touched_;
   std::vector<DeviceChain> chains_;

@@ -59,8 +59,10 @@ class HostPlanner {
     const bool streams = stays_exceed(stays, used) || in_.options.home == HomePolicy::disk ||
                          in_.options.home == HomePolicy::mixed;
     const Bytes reserve = streams ? streaming_reserve(used) : Bytes{0};
-    for (i32 p = 0; p < turn(); ++p)
-      out_.working_set.push_back((used.at(p) + reserve + in_.options.host_reserved).value);
+    for (i32 p = 0; p < turn(); ++p) {
+      out_.least_set.push_back((used.at(p) + in_.options.host_reserved).value);
+      out_.working_set.push_back(out_.least_set.back() + reserve.value);
+    }
     const Bytes room = budget_ > reserve ? budget_ - reserve : Bytes{0};
     for (u32 i : choose_stays(stays, room, used)) {
       HostChain& chain = chains_[choices[i].chain];

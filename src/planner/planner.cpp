@@ -7,47 +7,15 @@
 
 #include "planner/advice.h"
 #include "planner/attempt.h"
+#include "planner/fit.h"
 #include "planner/plan_size.h"
+#include "planner/shapes.h"
 #include "planner/verify.h"
 
 namespace tidepool {
 namespace {
 
-constexpr u64 chunk_elements_usual = 16 * mib;  // 64 MiB of fp32
-constexpr u64 chunk_elements_max = 64 * mib;    // of models so large that others would be too many
-constexpr u64 chunk_elements_min = cut_alignment_elements;
-constexpr u64 chunk_sets_usual = 4 * kib;  // of a model; planning takes longer than in proportion
 constexpr u32 sweeps_in_vain_max = 3;
-constexpr u64 chunk_sets_max = 64 * kib;  // smaller chunks are tried only where that leaves few
-
-// Six chunk sets of at most 16 bytes per element should take no more than a quarter of the host.
-u64 chosen_chunk_elements(const ModelGraph& graph, Bytes host) {
-  u64 elements = chunk_elements_usual;
-  while (elements < chunk_elements_max && graph.parameters / elements > chunk_sets_usual) elements *= 2;
-  while (elements > 16 * chunk_elements_min && elements * 16 * 6 * 4 > host.value) elements /= 2;
-  return elements;
-}
-
-// Of many divisors those that are a third more than the one before: each is a search of its own, and 1000
-// micro-batches have 16.
-std::vector<u32> sweeps_to_try(const PlanOptions& options) {
-  if (options.sweeps != 0) return {options.sweeps};
-  std::vector<u32> sweeps;
-  const u32 micro_batches = options.micro_batches / options.devices;
-  for (u32 s = 1; s <= micro_batches; ++s)
-    if (micro_batches % s == 0 && (sweeps.empty() || 3 * u64{s} >= 4 * u64{sweeps.back()}))
-      sweeps.push_back(s);
-  return sweeps;
-}
-
-std::vector<u64> chunk_elements_to_try(const ModelGraph& graph, const PlanOptions& options) {
-  if (options.chunk_bytes.value != 0)
-    return {round_up(std::max<u64>(options.chunk_bytes.value / 4, 1), cut_alignment_elements)};
-  std::vector<u64> sizes = {chosen_chunk_elements(graph, options.budgets.host)};
-  while (sizes.back() > chunk_elements_min && graph.parameters / (sizes.back() / 2) <= chunk_sets_max)
-    sizes.push_back(sizes.back() / 2);
-  return sizes;
-}
 
 Result<void> check_options(const PlanOptions& options) {
   if (options.micro_batches == 0)
@@ -66,20 +34,14 @@ Result<void> check_options(const PlanOptions& options) {
   return {};
 }
 
-// The first attempt that fits: fewest sweeps first, of those the largest chunks. Else what is short.
-Result<Attempt> find_fitting(const ModelGraph& graph, const PlanOptions& options,
-                             SearchWork* work = nullptr) {
-  TRY(check_options(options));
-  TRY(check_plan_size(graph, options, chunk_elements_to_try(graph, options).front()));
-  if (std::optional<Error> error = too_large(graph, options)) return *std::move(error);
+// The first attempt that fits: fewest sweeps first, of those the largest chunks.
+std::optional<Attempt> usual_attempt(const ModelGraph& graph, const PlanOptions& options) {
   std::optional<Attempt> best;
   u64 least = ~u64{0};  // shortfall, whatever the sweeps
   u32 in_vain = 0;      // counts of sweeps since
   for (u32 sweeps : sweeps_to_try(options)) {
     u64 short_by = ~u64{0};
     for (u64 elements : chunk_elements_to_try(graph, options)) {
-      if (work && !work->takes(plan_size(graph, options, elements).ops()))
-        return Error{ErrorKind::does_not_fit, "no plan that fits was found before the search was cut short"};
       Attempt a = attempt(graph, options, {.sweeps = sweeps, .chunk_elements = elements});
       if (a.fits) return a;
       const u64 now_short_by = shortfall(options, a);
@@ -95,8 +57,19 @@ Result<Attempt> find_fitting(const ModelGraph& graph, const PlanOptions& options
     if (in_vain == sweeps_in_vain_max) break;
     least = so_far;
   }
-  if (!options.advise) return Error{ErrorKind::does_not_fit, "the job does not fit"};
-  return does_not_fit(graph, options, *best);
+  return std::nullopt;
+}
+
+Result<void> check_is_possible(const ModelGraph& graph, const PlanOptions& options) {
+  TRY(check_options(options));
+  return check_plan_size(graph, options, chunk_elements_to_try(graph, options).front());
+}
+
+Error refusal(Fit& fit, const PlanOptions& options, const SearchWork* work) {
+  if (work != nullptr && work->cut)
+    return {ErrorKind::does_not_fit, "no plan that fits was found before the search was cut short"};
+  if (!options.advise) return {ErrorKind::does_not_fit, "the job does not fit"};
+  return does_not_fit(fit, options);
 }
 
 }  // namespace
@@ -111,24 +84,34 @@ bool SearchWork::takes(u64 more) {
 }
 
 Result<void> check_fits(const ModelGraph& graph, const PlanOptions& options, SearchWork* work) {
-  TRY(find_fitting(graph, options, work));
-  return {};
+  TRY(check_is_possible(graph, options));
+  Fit fit(graph, options);
+  if (fit.within(options.budgets, work)) return {};
+  return refusal(fit, options, work);
 }
 
 std::optional<Budgets> least_budgets(const ModelGraph& graph, const PlanOptions& options, const Budgets& most,
                                      SearchWork* work) {
   PlanOptions larger = options;
   larger.budgets = most;
-  larger.advise = false;
-  const Result<Attempt> found = find_fitting(graph, larger, work);
-  if (!found) return std::nullopt;
-  lower_again(graph, options.budgets, found->options, found->program.ops.size(), larger, work);
-  return larger.budgets;
+  if (!check_is_possible(graph, larger)) return std::nullopt;
+  return Fit(graph, options).nearest(options.budgets, most, work);
 }
 
 Result<Plan> draft_plan(const ModelGraph& graph, const PlanOptions& options) {
-  TRY_ASSIGN(Attempt found, find_fitting(graph, options));
-  return plan_of(graph, options, std::move(found));
+  TRY(check_is_possible(graph, options));
+  Fit fit(graph, options);
+  const std::optional<Way> way = fit.within(options.budgets);
+  if (!way) return refusal(fit, options, nullptr);
+  std::optional<Attempt> usual = usual_attempt(graph, options);
+  return plan_of(graph, options, usual ? *std::move(usual) : attempt_way(graph, options, *way));
+}
+
+std::optional<Plan> draft_variation(const ModelGraph& graph, const PlanOptions& options) {
+  if (!check_is_possible(graph, options)) return std::nullopt;
+  std::optional<Attempt> usual = usual_attempt(graph, options);
+  if (!usual) return std::nullopt;
+  return plan_of(graph, options, *std::move(usual));
 }
 
 Result<Plan> make_plan(const ModelGraph& graph, const PlanOptions& options) {

@@ -41,10 +41,14 @@ Result<Plan> make_plan(const ModelGraph&, const PlanOptions&);
 // The same plan before its proof, to compare with others. Never to be run, nor shown as one that can be.
 Result<Plan> draft_plan(const ModelGraph&, const PlanOptions&);
 
+// A plan with these choices, to compare with one that draft_plan made: found by the usual search alone, which
+// may miss a plan that there is. None: it found none.
+std::optional<Plan> draft_variation(const ModelGraph&, const PlanOptions&);
+
 // How long a search may take, in ops and not in seconds: the same job gets the same answer on any machine.
 struct SearchWork {
   u64 ops_max = 0;  // but the first attempt is made whatever it takes
-  u64 ops = 0;      // of all attempts, those that lower budgets again included
+  u64 ops = 0;      // of all attempts
   bool cut = false;
 
   // Whether an attempt at so many ops is to be made; if so, it is counted.
@@ -55,9 +59,8 @@ struct SearchWork {
 // make_plan; one that is cut has found no plan.
 Result<void> check_fits(const ModelGraph&, const PlanOptions&, SearchWork* = nullptr);
 
-// The least budgets from what they are up to `most` that make room, the first of the tiers lowered first: of
-// the sweeps and chunk size found for `most`, and to 1 in 64, or as near as two attempts for a tier come
-// where models are so large that each takes long. None: not even `most` does.
+// The smallest budgets from what they are up to `most` that fit, as a config says them. None: not even `most`
+// does, or the search was cut.
 std::optional<Budgets> least_budgets(const ModelGraph&, const PlanOptions&, const Budgets& most,
                                      SearchWork* = nullptr);
 

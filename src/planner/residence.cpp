@@ -16,4 +16,20 @@ Held held_by(const Layout& layout, ChunkId first, u32 count, Spread spread, u32 
   return {offset_id(first, std::min(skipped, cuts)), std::min(count, cuts - std::min(skipped, cuts))};
 }
 
+Bytes state_bytes(const Layout& layout, u32 w) {
+  Bytes sum{};
+  for (u32 cut = 0; cut < layout.windows[w].shard_cuts; ++cut)
+    for (ChunkId id : layout.state(w, cut)) sum += layout.chunk(id).bytes;
+  return sum;
+}
+
+Bytes gradient_bytes(const Layout& layout, u32 w) {
+  if (!layout.windows[w].trains) return Bytes{0};
+  return layout.bytes(layout.windows[w].grad, layout.windows[w].shard_cuts);
+}
+
+Bytes bytes_at_home(const Layout& layout, u32 w) {
+  return state_bytes(layout, w) + (layout.params_die(w) ? Bytes{0} : gradient_bytes(layout, w));
+}
+
 }  // namespace tidepool

@@ -51,7 +51,9 @@ struct DeviceTier {
   std::vector<bool> keep;  // [block * micro_batches of a sweep + m]
   Bytes peak{};
   Bytes needs_least{};           // no peak is lower, whatever is chosen
+  Bytes resident{};              // what a model takes that never leaves; of automatic homes
   std::vector<u64> working_set;  // by position: what streaming needs, whatever rests here
+  std::vector<u64> least_set;    // the same, with no room to stream ahead
 
   // A window's parameters come up before a pass. With several devices each cut comes to its owner
   // (or rests there), and then all devices get the others'.
@@ -82,6 +84,7 @@ struct HostTier {
   Bytes peak{};
   Bytes needs_least{};           // no peak is lower, whatever is chosen
   std::vector<u64> working_set;  // by position: what streaming needs, whatever rests here
+  std::vector<u64> least_set;    // the same, with no room to stream ahead
   Bytes disk_bytes{};
 };
 
@@ -100,9 +103,16 @@ struct Held {
 };
 Held held_by(const Layout&, ChunkId first, u32 count, Spread, u32 device);
 
+// Of a window, on each device: its state, its gradient, and both where they rest together. Where parameters
+// die the gradient lies in their bytes.
+Bytes state_bytes(const Layout&, u32 window);
+Bytes gradient_bytes(const Layout&, u32 window);
+Bytes bytes_at_home(const Layout&, u32 window);
+
 struct DeviceTierOptions {
-  Bytes shrink{};            // to plan below the budget, because placing left gaps the last time
-  Bytes home_bytes_least{};  // must rest here, because host and disk have no room for it
+  Bytes shrink{};             // to plan below the budget, because placing left gaps the last time
+  Bytes home_bytes_least{};   // must rest here, because host and disk have no room for it
+  bool within_least = false;  // copies may start early within what the least needs, whatever the budget
 };
 
 // `shrink`: as of the device. A peak above the budget means that it does not fit.

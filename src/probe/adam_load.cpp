@@ -1,11 +1,12 @@
 #include "probe/adam_load.h"
 
-#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "probe/scale.h"
+#include "process/limits.h"
 
 namespace tidepool {
 namespace {
@@ -52,8 +53,7 @@ Result<void> AdamLoad::take_memory() {
   mapped_bytes_ = chunks_ * chunk_bytes_ + huge_page_bytes;
   void* memory = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    return Error{ErrorKind::does_not_fit,
-                 fmt::format("no memory for arrays of {} bytes; set a smaller --parameters", mapped_bytes_)};
+    return no_memory("arrays of state", Bytes{mapped_bytes_}, errno, "set a smaller --parameters");
   mapped_ = memory;
   madvise(memory, mapped_bytes_, MADV_HUGEPAGE);  // advice: without it the numbers are only a little lower
   memory_ = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<u64>(memory), huge_page_bytes));

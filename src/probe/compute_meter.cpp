@@ -60,7 +60,8 @@ class ComputeMeter final : public Meter {
               rate_of(layer_->flops(), options_.slice_seconds, [&] { layer_->run(); }));
     rates.add("device.memory_rate", "gradient kernel", SampleUnit::bytes_per_s,
               rate_of(gradient_.bytes(), options_.slice_seconds, [&] { gradient_.run(); }));
-    rates.add(wake_up_key, "wake-up of a thread", SampleUnit::seconds, wake_up_seconds());
+    TRY_ASSIGN(const double wake_up, wake_up_seconds());
+    rates.add(wake_up_key, "wake-up of a thread", SampleUnit::seconds, wake_up);
     return {};
   }
 

@@ -5,6 +5,7 @@
 #include "io/arena.h"
 #include "probe/meter.h"
 #include "probe/timing.h"
+#include "process/start_thread.h"
 
 namespace tidepool {
 namespace {
@@ -21,7 +22,8 @@ class CopyMeter final : public Meter {
   Result<void> measure(Rates& rates) override {
     rates.add("copies.h2d", "copies, host to device", SampleUnit::bytes_per_s, alone([&] { up(); }));
     rates.add("copies.d2h", "copies, device to host", SampleUnit::bytes_per_s, alone([&] { down(); }));
-    rates.add("copies.both", "both at once, sum", SampleUnit::bytes_per_s, both());
+    TRY_ASSIGN(const double both_ways, both());
+    rates.add("copies.both", "both at once, sum", SampleUnit::bytes_per_s, both_ways);
     return {};
   }
 
@@ -46,9 +48,9 @@ class CopyMeter final : public Meter {
   }
 
   // Both lanes work for the same time; their rates add up.
-  double both() {
+  Result<double> both() {
     double down_rate = 0;
-    std::thread other([&] { down_rate = alone([&] { down(); }); });
+    TRY_ASSIGN(std::thread other, start_thread("tp-copy", [&] { down_rate = alone([&] { down(); }); }));
     const double up_rate = alone([&] { up(); });
     other.join();
     return up_rate + down_rate;

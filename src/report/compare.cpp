@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "report/carried_text.h"
 #include "report/terminal.h"
 #include "report/units.h"
 
@@ -97,12 +98,7 @@ class Comparison {
     row(
         "GFLOP/s, mean", Better::more, [](const RunReport& r) { return r.flops_per_second * 1e-9; },
         significant_text);
-    row(
-        "of peak, mean", Better::more,
-        [](const RunReport& r) {
-          return r.peak_flops_per_second > 0 ? r.flops_per_second / r.peak_flops_per_second : std::nan("");
-        },
-        percent_text);
+    row("of peak, mean", Better::more, share_of_peak, percent_text);
     row(
         "step, mean", Better::less,
         [&](const RunReport& r) { return known(r.train_seconds) / static_cast<double>(r.steps); },

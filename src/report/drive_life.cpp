@@ -17,9 +17,7 @@ std::string endurance_text(Bytes bytes) {
 }
 
 std::string long_time_text(double seconds) {
-  const double days = seconds / 86'400;
-  if (days < 2) return seconds_text(seconds);
-  return days < 1000 ? fmt::format("{:.0f} days", days) : fmt::format("{:.0f} years", days / 365.25);
+  return seconds < 2 * seconds_per_day ? seconds_text(seconds) : days_text(seconds);
 }
 
 }  // namespace

@@ -1,13 +1,11 @@
 #include "report/event_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
 #include <bit>
 #include <boost/crc.hpp>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 
@@ -100,31 +98,14 @@ Result<std::unique_ptr<EventFile>> EventFile::create(const std::string& dir, u64
   // Viewers read the files of a directory in the order of their names: the time comes first.
   const std::string path = fmt::format("{}/events.out.tfevents.{:010}.{}.{}.tidepool", dir,
                                        static_cast<u64>(now), host.data(), ::getpid());
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) return Error{ErrorKind::io, fmt::format("cannot create {}: {}", path, std::strerror(errno))};
-  std::unique_ptr<EventFile> file(new EventFile(path, fd));
-  TRY(file->write(version_record(now)));
-  if (first_step > 1) TRY(file->write(restart_record(now, first_step)));
-  return file;
+  TRY_ASSIGN(AppendLog log, AppendLog::open(path, FileUse::run));
+  TRY(log.append(version_record(now)));
+  if (first_step > 1) TRY(log.append(restart_record(now, first_step)));
+  return std::unique_ptr<EventFile>(new EventFile(std::move(log)));
 }
-
-EventFile::~EventFile() { ::close(fd_); }
 
 Result<void> EventFile::append(u64 step, std::span<const Scalar> scalars) {
-  return write(scalars_record(seconds_since_1970(), step, scalars));
-}
-
-Result<void> EventFile::write(const std::string& record) {
-  for (std::size_t at = 0; at < record.size();) {
-    const ssize_t n = ::write(fd_, record.data() + at, record.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0)
-      return Error{ErrorKind::io,
-                   fmt::format("cannot write {}: {}; free some space on the disk of output.dir", path_,
-                               std::strerror(errno))};
-    at += static_cast<std::size_t>(n);
-  }
-  return {};
+  return log_.append(scalars_record(seconds_since_1970(), step, scalars));
 }
 
 }  // namespace tidepool

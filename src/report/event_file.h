@@ -12,6 +12,7 @@
 
 #include "tidepool/result.h"
 #include "tidepool/types.h"
+#include "tidepool/write_file.h"
 
 namespace tidepool {
 
@@ -25,7 +26,8 @@ std::string version_record(double seconds);
 std::string restart_record(double seconds, u64 step);  // viewers forget what was written from `step` on
 std::string scalars_record(double seconds, u64 step, std::span<const Scalar>);
 
-// One thread. Every record reaches the file before append() returns.
+// One thread. Every record reaches the file before append() returns; after an error nothing of it stays, or
+// viewers would read no record after it.
 class EventFile {
  public:
   // A new file events.out.tfevents.* in `dir`. `first_step` above 1: continues a run that an earlier file
@@ -34,15 +36,12 @@ class EventFile {
 
   Result<void> append(u64 step, std::span<const Scalar>);
 
-  ~EventFile();
-  EventFile(const EventFile&) = delete;
+  Result<void> sync() { return log_.sync(); }
 
  private:
-  EventFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
-  Result<void> write(const std::string& record);
+  explicit EventFile(AppendLog log) : log_(std::move(log)) {}
 
-  std::string path_;
-  int fd_;
+  AppendLog log_;
 };
 
 }  // namespace tidepool

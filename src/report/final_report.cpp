@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "report/carried_text.h"
 #include "report/drive_life.h"
 #include "report/terminal.h"
 #include "report/units.h"
@@ -30,6 +31,12 @@ class Report {
     closing();
     return std::move(out_);
   }
+  std::string unfinished_text(const std::string& state) {
+    heading();
+    words(state);
+    losses();
+    return std::move(out_);
+  }
 
  private:
   void line(const std::string& text) { out_ += text + "\n"; }
@@ -47,16 +54,24 @@ class Report {
     std::string text =
         fmt::format("{} step{} in {}{}{} tokens/s", run_.steps, run_.steps == 1 ? "" : "s",
                     seconds_text(run_.train_seconds), dot(), count_text(run_.tokens_per_second));
-    if (run_.peak_flops_per_second > 0) {
-      text += fmt::format("{}{} of peak", dot(),
-                          percent_text(run_.flops_per_second / run_.peak_flops_per_second));
-    }
+    if (const std::string share = share_of_peak_text(run_); !share.empty()) text += dot() + share;
     if (run_.resumed_from_step > 0)
       text += fmt::format("{}resumed from step {}", dot(), run_.resumed_from_step);
     line("");
     line(" " + paint(screen_, Ink::bold, "Tidepool report") + dot() + run_.model + dot() + run_.precision);
     line(" " + paint(screen_, Ink::dim, repeat(screen_.unicode ? "─" : "-", page_columns(screen_) - 2)));
     line(" " + text);
+    if (run_.steps_per_epoch > 0) line(" " + epochs());
+  }
+
+  // Of the whole run, as losses are.
+  std::string epochs() const {
+    const u64 done = run_.resumed_from_step + run_.steps;
+    return fmt::format(
+        "{} epochs of {} step{}{}{} tokens trained on",
+        significant_text(static_cast<double>(done) / static_cast<double>(run_.steps_per_epoch)),
+        run_.steps_per_epoch, run_.steps_per_epoch == 1 ? "" : "s", dot(),
+        count_text(static_cast<double>(run_.tokens)));
   }
 
   void losses() {
@@ -121,8 +136,11 @@ class Report {
         fmt::format("mean with the last update {}",
                     seconds_text(run_.train_seconds / static_cast<double>(run_.steps)))};
     if (run_.predicted_step_seconds > 0)
-      items.push_back(fmt::format("predicted {}", seconds_text(run_.predicted_step_seconds)));
+      items.push_back("predicted " +
+                      seconds_range_text(run_.predicted_step_seconds, run_.predicted_step_range));
     dim_items(std::move(items), dot());
+    for (const std::string& note : measurement_notes(run_))
+      for (const std::string& l : wrap_words(note, page_columns(screen_) - 3, 0)) line("  " + l);
   }
 
   void phases() {
@@ -244,5 +262,9 @@ class Report {
 }  // namespace
 
 std::string render_report(const RunReport& run, const Screen& screen) { return Report(run, screen).text(); }
+
+std::string render_unfinished(const RunReport& run, const std::string& state, const Screen& screen) {
+  return Report(run, screen).unfinished_text(state);
+}
 
 }  // namespace tidepool

@@ -1,6 +1,7 @@
 #include "report/html_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,13 +13,18 @@
 #include <boost/json/value.hpp>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <utility>
 
 #include "json/text.h"
 #include "report/page_assets.h"
 #include "report/step_file.h"
 #include "report/text_file.h"
+#include "text/checkpoint_name.h"
 #include "text/path_text.h"
 #include "tidepool/check.h"
+#include "tidepool/write_file.h"
 
 namespace tidepool {
 namespace json = boost::json;
@@ -86,13 +92,20 @@ std::string curve(const char* name, u64 count, Step&& step_of, Value&& value_of)
   return fmt::format("\"{}\":{{\"step\":[{}],\"value\":[{}],\"stride\":{}}}", name, steps, values, stride);
 }
 
+// Of every step that this process did; of those before as far as they were logged.
+std::string metric_curve(const char* name, const RunFiles& run, double StepMetrics::*logged,
+                         const std::vector<double>& each) {
+  const u64 first = run.report.resumed_from_step + 1;
+  std::vector<std::pair<u64, double>> points;
+  for (const StepMetrics& m : run.metrics)
+    if (m.step < first || each.empty()) points.emplace_back(m.step, m.*logged);
+  for (u64 i = 0; i < each.size(); ++i) points.emplace_back(first + i, each[i]);
+  return curve(
+      name, points.size(), [&](u64 i) { return points[i].first; }, [&](u64 i) { return points[i].second; });
+}
+
 std::string curves_text(const RunFiles& run) {
   const RunReport& r = run.report;
-  const auto metric = [&](const char* name, double StepMetrics::*field) {
-    return curve(
-        name, run.metrics.size(), [&](u64 i) { return run.metrics[i].step; },
-        [&](u64 i) { return run.metrics[i].*field; });
-  };
   std::string out = "\"curves\":{";
   out += curve(
       "loss", r.losses.size(), [](u64 i) { return i + 1; }, [&](u64 i) { return r.losses[i]; });
@@ -103,8 +116,8 @@ std::string curves_text(const RunFiles& run) {
   out += "," + curve(
                    "eval_loss", std::min(r.eval_steps.size(), r.eval_losses.size()),
                    [&](u64 i) { return r.eval_steps[i]; }, [&](u64 i) { return r.eval_losses[i]; });
-  out += "," + metric("learning_rate", &StepMetrics::learning_rate);
-  out += "," + metric("grad_norm", &StepMetrics::grad_norm);
+  out += "," + metric_curve("learning_rate", run, &StepMetrics::learning_rate, r.each_learning_rate);
+  out += "," + metric_curve("grad_norm", run, &StepMetrics::grad_norm, r.each_grad_norm);
   return out + "}";
 }
 
@@ -112,19 +125,24 @@ std::string curves_text(const RunFiles& run) {
 std::string report_text(const RunReport& report) {
   RunReport brief = report;
   brief.losses.clear();
-  brief.each_step_seconds.clear();
+  for (auto* each : {&brief.each_step_seconds, &brief.each_grad_norm, &brief.each_learning_rate})
+    each->clear();
   if (!report.losses.empty()) brief.losses = {report.losses.front(), report.losses.back()};
   return to_json(brief);
+}
+
+std::string json_text_of(std::string_view text) {
+  return json::serialize(json::value(json::string_view(text.data(), text.size())));
 }
 
 std::string data_text(std::span<const RunFiles> runs) {
   std::string out = "{\"runs\":[";
   for (const RunFiles& run : runs) {
     if (out.back() != '[') out += ",";
-    out += fmt::format("{{\"name\":{},\n\"report\":{},{},\n\"step\":{}}}",
-                       json::serialize(json::value(json::string_view(run.name.data(), run.name.size()))),
-                       report_text(run.report), curves_text(run),
-                       run.step_json.empty() ? "null" : run.step_json);
+    out += fmt::format(
+        "{{\"name\":{},\"unfinished\":{},\"checkpoints\":[{}],\n\"report\":{},{},\n\"step\":{}}}",
+        json_text_of(run.name), json_text_of(run.unfinished), fmt::join(run.checkpoints, ","),
+        report_text(run.report), curves_text(run), run.step_json.empty() ? "null" : run.step_json);
   }
   return script_safe(out + "]}");
 }
@@ -181,7 +199,30 @@ Result<void> read_metrics(RunFiles& run, const std::string& path) {
   return {};
 }
 
+std::vector<u64> steps_of_checkpoints(const std::string& run_dir) {
+  std::vector<u64> steps;
+  std::error_code failed;  // then there are none to show
+  for (const auto& entry : std::filesystem::directory_iterator(run_dir, failed)) {
+    const auto name = parse_checkpoint_name(entry.path().filename().string());
+    if (name && name->mark == CheckpointMark::whole) steps.push_back(name->step);
+  }
+  std::ranges::sort(steps);
+  return steps;
+}
+
 }  // namespace
+
+Result<RunFiles> read_unfinished_run(const std::string& run_dir, RunReport report, std::string unfinished) {
+  RunFiles run{.name = without_slashes(run_dir),
+               .report = std::move(report),
+               .metrics = {},
+               .step_json = {},
+               .checkpoints = steps_of_checkpoints(run_dir),
+               .unfinished = std::move(unfinished),
+               .warnings = {}};
+  TRY(read_metrics(run, run.name + "/metrics.jsonl"));
+  return run;
+}
 
 Result<RunFiles> read_run(const std::string& run_dir) {
   if (!is_directory(run_dir))
@@ -193,9 +234,8 @@ Result<RunFiles> read_run(const std::string& run_dir) {
         fmt::format("{} holds no report.json: it is written when a run ends or is stopped; a run that was "
                     "killed gets one from 'tidepool train CONFIG --resume auto'",
                     run_dir)};
-  RunFiles run{.name = without_slashes(run_dir)};
-  TRY_ASSIGN(run.report, read_report(run_dir));
-  TRY(read_metrics(run, run.name + "/metrics.jsonl"));
+  TRY_ASSIGN(RunReport report, read_report(run_dir));
+  TRY_ASSIGN(RunFiles run, read_unfinished_run(run_dir, std::move(report), ""));
   const std::string step_path = run_dir + "/step.json";
   if (::access(step_path.c_str(), F_OK) != 0) {
     run.warnings.push_back(run.name + ": no step.json, so the page has no timeline");
@@ -214,7 +254,7 @@ std::string render_html(std::span<const RunFiles> runs) {
 }
 
 Result<void> write_html(const std::string& path, std::span<const RunFiles> runs) {
-  return replace_text_file(path, render_html(runs));
+  return replace_file(path, render_html(runs), FileUse::run);
 }
 
 }  // namespace tidepool

@@ -17,6 +17,8 @@ struct RunFiles {
   RunReport report;
   std::vector<StepMetrics> metrics;
   std::string step_json;              // checked; empty: the run kept no step.json
+  std::vector<u64> checkpoints;       // steps of those that the directory holds
+  std::string unfinished;             // how far a run is that has no report of its end; empty: it has
   std::vector<std::string> warnings;  // one line each: what is missing or cannot be read, and what it costs
 };
 
@@ -24,6 +26,9 @@ struct RunFiles {
 // ErrorKind::bad_input, naming the file; single lines of metrics.jsonl are left out with a warning.
 // ErrorKind::usage: no directory of a run that has ended.
 Result<RunFiles> read_run(const std::string& run_dir);
+// The same of a run that still trains or was killed: `report` is what its files tell of it, `unfinished` says
+// how far it is.
+Result<RunFiles> read_unfinished_run(const std::string& run_dir, RunReport report, std::string unfinished);
 
 // One run, or two side by side. Curves of more than some thousand points are thinned.
 std::string render_html(std::span<const RunFiles>);

@@ -1,21 +1,19 @@
 #include "report/metrics_log.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "json/text.h"
 #include "report/run_report.h"
 #include "report/text_file.h"
 #include "tidepool/check.h"
+#include "tidepool/write_file.h"
 
 namespace tidepool {
 namespace json = boost::json;
@@ -69,9 +67,15 @@ Result<void> read_line(std::string_view line, StepLog& log) {
   for (const auto& [key, most] : limits)
     if (const double d = number(o, key); d < 0 || d > most)
       return Error{ErrorKind::bad_input, fmt::format("{}: {}, {:g}, is not 0 to {:g}", where, key, d, most)};
+  const u64 number_of_step = static_cast<u64>(step->get_int64());
+  if (o.contains("eval_loss"))
+    log.evaluations.push_back({.step = number_of_step,
+                               .epoch = number(o, "epoch"),
+                               .eval_loss = number(o, "eval_loss"),
+                               .eval_seconds = number(o, "eval_runtime")});
   if (!o.contains("loss")) return {};  // an evaluation, or the end
   log.steps.push_back(
-      {.step = static_cast<u64>(step->get_int64()),
+      {.step = number_of_step,
        .epoch = number(o, "epoch"),
        .loss = number(o, "loss"),
        .grad_norm = number(o, "grad_norm"),
@@ -139,28 +143,10 @@ std::string to_json_line(const TrainMetrics& m) {
 Result<std::unique_ptr<MetricsLog>> MetricsLog::open(const std::string& path, u64 keep_through_step) {
   if (::access(path.c_str(), F_OK) == 0) {
     TRY_ASSIGN(const std::string text, read_text_file(path));
-    TRY(replace_text_file(path, kept_lines(text, keep_through_step)));
+    TRY(replace_file(path, kept_lines(text, keep_through_step), FileUse::run));
   }
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd < 0) return Error{ErrorKind::io, fmt::format("cannot open {}: {}", path, std::strerror(errno))};
-  return std::unique_ptr<MetricsLog>(new MetricsLog(path, fd));
-}
-
-MetricsLog::~MetricsLog() { ::close(fd_); }
-
-Result<void> MetricsLog::append_line(std::string line) {
-  line += '\n';
-  for (std::size_t at = 0; at < line.size();) {
-    const ssize_t n = ::write(fd_, line.data() + at, line.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      return Error{ErrorKind::io,
-                   fmt::format("cannot write {}: {}; free some space on the disk of output.dir", path_,
-                               std::strerror(errno))};
-    }
-    at += static_cast<std::size_t>(n);
-  }
-  return {};
+  TRY_ASSIGN(AppendLog log, AppendLog::open(path, FileUse::run));
+  return std::unique_ptr<MetricsLog>(new MetricsLog(std::move(log)));
 }
 
 }  // namespace tidepool

@@ -8,6 +8,7 @@
 
 #include "tidepool/result.h"
 #include "tidepool/types.h"
+#include "tidepool/write_file.h"
 
 namespace tidepool {
 
@@ -40,10 +41,11 @@ std::string to_json_line(const StepMetrics&);
 std::string to_json_line(const EvalMetrics&);
 std::string to_json_line(const TrainMetrics&);
 
-// What metrics.jsonl says of steps, in order. Lines that cannot be read (half a line at the end, as a kill
-// leaves it, too) are left out and counted.
+// What metrics.jsonl says of steps and evaluations, in order. Lines that cannot be read (half a line at the
+// end, as a kill leaves it, too) are left out and counted.
 struct StepLog {
   std::vector<StepMetrics> steps;
+  std::vector<EvalMetrics> evaluations;
   u64 lines = 0;
   u64 unreadable = 0;
   std::string first_fault;  // "line 7: step is missing or not as expected"; empty: none
@@ -52,7 +54,8 @@ struct StepLog {
 // Missing file: nothing. ErrorKind::bad_input: not one line of it can be read, or it is no file to read.
 Result<StepLog> read_step_metrics(const std::string& path);
 
-// Every line reaches the file before append() returns, so a kill loses none. One thread at a time.
+// Every line reaches the file before append() returns, so a kill loses none; after an error nothing of the
+// line stays, and the next may be written. One thread at a time.
 class MetricsLog {
  public:
   // Keeps the lines of steps up to `keep_through_step` and drops the rest: what a run wrote after the
@@ -63,15 +66,13 @@ class MetricsLog {
   Result<void> append(const EvalMetrics& m) { return append_line(to_json_line(m)); }
   Result<void> append(const TrainMetrics& m) { return append_line(to_json_line(m)); }
 
-  ~MetricsLog();
-  MetricsLog(const MetricsLog&) = delete;
+  Result<void> sync() { return log_.sync(); }
 
  private:
-  MetricsLog(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
-  Result<void> append_line(std::string line);
+  explicit MetricsLog(AppendLog log) : log_(std::move(log)) {}
+  Result<void> append_line(const std::string& line) { return log_.append(line + "\n"); }
 
-  std::string path_;
-  int fd_;
+  AppendLog log_;
 };
 
 }  // namespace tidepool

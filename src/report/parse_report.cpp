@@ -17,7 +17,7 @@ namespace {
 
 // A run of years on the largest machine stays below these.
 constexpr u64 count_most = u64{1} << 53, bytes_most = u64{1} << 62;
-constexpr double seconds_most = 1e11, rate_most = 1e24;
+constexpr double seconds_most = 1e11, rate_most = 1e24, norm_most = 1e39;
 
 // A JSON object, and the way to it for messages. The first thing that is wrong is kept.
 class Object {
@@ -54,8 +54,8 @@ class Object {
     return v != nullptr ? loss(*v, {key}) : (wrong(v, {key}, ""), 0);
   }
 
-  std::vector<double> seconds_list(std::string_view key) const {
-    return list<double>(key, [&](const json::value& v, Place at) { return number(&v, at, seconds_most); });
+  std::vector<double> numbers(std::string_view key, double most) const {
+    return list<double>(key, [&](const json::value& v, Place at) { return number(&v, at, most); });
   }
   std::vector<double> losses(std::string_view key) const {
     return list<double>(key, [&](const json::value& v, Place at) { return loss(v, at); });
@@ -149,6 +149,8 @@ RunReport read_fields(const Object& o) {
   r.steps = o.count("steps");
   r.resumed_from_step = o.count("resumed_from_step");
   r.tokens_per_step = o.count("tokens_per_step");
+  if (o.has("steps_per_epoch")) r.steps_per_epoch = o.count("steps_per_epoch");
+  if (o.has("tokens")) r.tokens = o.count("tokens");
   r.losses = o.losses("losses");
   if (o.has("loss_scale")) r.loss_scale = o.scale("loss_scale"), r.skipped_steps = o.count("skipped_steps");
   r.eval_steps = o.counts("eval_steps");
@@ -161,9 +163,17 @@ RunReport read_fields(const Object& o) {
   r.tokens_per_second = o.rate("tokens_per_second");
   r.step_seconds = o.seconds("step_seconds");
   r.predicted_step_seconds = o.seconds("predicted_step_seconds");
-  r.each_step_seconds = o.seconds_list("each_step_seconds");
+  if (o.has("predicted_step_seconds_least"))
+    r.predicted_step_range = {o.seconds("predicted_step_seconds_least"),
+                              o.seconds("predicted_step_seconds_most")};
+  r.each_step_seconds = o.numbers("each_step_seconds", seconds_most);
+  if (o.has("each_grad_norm")) r.each_grad_norm = o.numbers("each_grad_norm", norm_most);
+  if (o.has("each_learning_rate")) r.each_learning_rate = o.numbers("each_learning_rate", rate_most);
   r.flops_per_second = o.rate("flops_per_second");
   r.peak_flops_per_second = o.rate("peak_flops_per_second");
+  if (o.has("peak_flops_per_second_least"))
+    r.peak_range = {o.rate("peak_flops_per_second_least"), o.rate("peak_flops_per_second_most")};
+  if (o.has("speed_at_end")) r.speed_at_end = o.rate("speed_at_end");
   for (u32 i = 0; i < link_count; ++i) {
     const Object link = o.object("links").object(name(static_cast<LinkKind>(i)));
     r.links[i] = {link.bytes("planned_bytes"), link.bytes("measured_bytes"), link.bytes("lower_bound_bytes"),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "report/carried_text.h"
 #include "report/terminal.h"
 #include "report/units.h"
 
@@ -257,8 +258,12 @@ class Table {
     if (plan_.predicted_step_seconds > 0) {
       const double tokens =
           static_cast<double>(plan_.sequences * plan_.tokens_per_sequence * plan_.micro_batches);
-      std::string text = fmt::format("{} per step, {} tokens/s", seconds_text(plan_.predicted_step_seconds),
-                                     count_text(tokens / plan_.predicted_step_seconds));
+      const Spread& range = plan_.predicted_step_range;
+      std::string text = fmt::format(
+          "{} per step, {} tokens/s", seconds_range_text(plan_.predicted_step_seconds, range),
+          range.wide()
+              ? fmt::format("{} to {}", count_text(tokens / range.most), count_text(tokens / range.least))
+              : count_text(tokens / plan_.predicted_step_seconds));
       if (!plan_.binds.empty()) text += "; " + binds_text(plan_.binds);
       row("Expect", text);
     } else if (!plan_.binds.empty()) {

@@ -1,10 +1,12 @@
-// The bar of a terminal and the lines of a pipe.
+// The lines of logged steps, and a terminal's live view below them.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
+#include "report/print_text.h"
 #include "report/terminal.h"
 #include "report/units.h"
 
@@ -14,6 +16,7 @@ namespace {
 constexpr double redraw_seconds_min = 0.1;
 constexpr u32 bar_columns_min = 8;
 constexpr u32 bar_columns_max = 30;
+constexpr u32 columns_of_long_names = 50;
 
 // What stands right of the bar, most wanted first: on a narrow screen the last ones are left out.
 std::vector<std::string> facts(const ProgressState& s, const Screen& screen) {
@@ -24,7 +27,6 @@ std::vector<std::string> facts(const ProgressState& s, const Screen& screen) {
                                       : fmt::format("loss {}", loss_text(l.loss)));
   out.push_back(fmt::format("{} tok/s", count_text(l.tokens_per_second)));
   out.push_back(fmt::format("eta {}", seconds_text(s.eta_seconds)));
-  if (l.loss_scale > 0) out.push_back(fmt::format("scale {:g}", l.loss_scale));
   if (l.fraction_of_peak > 0) out.push_back(fmt::format("{} peak", percent_text(l.fraction_of_peak)));
   if (!l.binds.empty()) out.push_back(paint(screen, Ink::yellow, l.binds));
   return out;
@@ -34,6 +36,38 @@ std::string filled_bar(double fraction, u32 width, const Screen& screen) {
   const u32 full = static_cast<u32>(std::floor(fraction * width));
   if (!screen.unicode) return repeat("=", full) + (full < width ? ">" + repeat("-", width - full - 1) : "");
   return paint(screen, Ink::cyan, repeat("━", full)) + paint(screen, Ink::dim, repeat("─", width - full));
+}
+
+// As many items as fit, the first ones.
+std::string joined(const std::vector<std::string>& items, u32 columns) {
+  std::string out;
+  for (const std::string& item : items) {
+    const u32 used = out.empty() ? 0 : display_width(out) + 2;
+    if (used + display_width(item) > columns) break;
+    out.append(out.empty() ? "" : "  ").append(item);
+  }
+  return out;
+}
+
+std::string epoch_text(const ProgressState& s) {
+  const double total = s.total_epochs;
+  const std::string last =
+      total == std::floor(total) ? fmt::format("{:.0f}", total) : significant_text(total);
+  return fmt::format("epoch {}{}", significant_text(s.last.epoch), total > 0 ? "/" + last : "");
+}
+
+std::vector<std::string> line_items(const ProgressState& s) {
+  const StepLine& l = s.last;
+  std::vector<std::string> out = {fmt::format("step {}/{}", l.step, s.total_steps),
+                                  fmt::format("loss {}", loss_text(l.loss)),
+                                  fmt::format("lr {:.3g}", l.learning_rate),
+                                  fmt::format("grad_norm {}", norm_text(l.grad_norm)),
+                                  fmt::format("epoch {}", significant_text(l.epoch)),
+                                  fmt::format("{} tok/s", count_text(l.tokens_per_second))};
+  if (l.loss_scale > 0) out.push_back(fmt::format("loss_scale {:g}", l.loss_scale));
+  if (l.fraction_of_peak > 0) out.push_back(fmt::format("{} of peak", percent_text(l.fraction_of_peak)));
+  out.push_back("eta " + seconds_text(s.eta_seconds));
+  return out;
 }
 
 }  // namespace
@@ -57,19 +91,31 @@ std::string progress_bar(const ProgressState& s, const Screen& screen) {
   return fmt::format(" {}{}{}", filled_bar(fraction, width, screen), steps, right);
 }
 
-std::string progress_line(const ProgressState& s) {
+std::string progress_numbers(const ProgressState& s, const Screen& screen) {
   const StepLine& l = s.last;
-  std::string out = fmt::format("step {}/{}  loss {}  lr {:.3g}  grad_norm {}  {} tok/s", l.step,
-                                s.total_steps, loss_text(l.loss), l.learning_rate, norm_text(l.grad_norm),
-                                count_text(l.tokens_per_second));
-  if (l.loss_scale > 0) out += fmt::format("  loss_scale {:g}", l.loss_scale);
-  if (l.fraction_of_peak > 0) out += fmt::format("  {} of peak", percent_text(l.fraction_of_peak));
-  return out + "  eta " + seconds_text(s.eta_seconds);
+  if (l.tokens_per_second <= 0) return "";
+  const bool narrow = screen.columns < columns_of_long_names;
+  std::vector<std::string> items = {
+      fmt::format("lr {:.3g}", l.learning_rate),
+      fmt::format("{} {}", narrow ? "norm" : "grad_norm", norm_text(l.grad_norm)),
+      narrow ? "epoch " + significant_text(l.epoch) : epoch_text(s)};
+  if (l.loss_scale > 0) items.push_back(fmt::format("loss_scale {:g}", l.loss_scale));
+  return " " + joined(items, screen.columns - 2);
+}
+
+std::string progress_line(const ProgressState& s) { return joined(line_items(s), ~u32{0}); }
+std::string progress_line(const ProgressState& s, const Screen& screen) {
+  return joined(line_items(s), screen.columns - 1);
 }
 
 Progress::Progress(const Screen& screen, std::FILE* out, const Options& options)
-    : screen_(screen), out_(out), options_(options), drawn_at_(-std::numeric_limits<double>::infinity()) {
+    : screen_(screen),
+      out_(out),
+      options_(options),
+      drawn_at_(-std::numeric_limits<double>::infinity()),
+      logged_at_(drawn_at_) {
   state_.total_steps = options.total_steps;
+  state_.total_epochs = options.total_epochs;
   state_.last.step = options.first_step;
   // A step may take minutes: say at once that something happens.
   if (screen_.tty && options_.total_steps > options_.first_step) draw();
@@ -77,22 +123,30 @@ Progress::Progress(const Screen& screen, std::FILE* out, const Options& options)
 
 Progress::~Progress() { close(); }
 
+bool Progress::logged(u64 step) const {
+  return step >= options_.total_steps || step % std::max<u64>(1, options_.logging_steps) == 0;
+}
+
 void Progress::step(const StepLine& line, double now_seconds) {
   state_.last = line;
   const double done = static_cast<double>(line.step) - static_cast<double>(options_.first_step);
   const double left = static_cast<double>(options_.total_steps) - static_cast<double>(line.step);
   state_.eta_seconds =
       done > 0 ? (now_seconds - options_.now_seconds) / done * std::max(0.0, left) : std::nan("");
-  const bool last = line.step >= options_.total_steps;
   if (!screen_.tty) {
-    const bool logged = last || line.step % std::max<u64>(1, options_.logging_steps) == 0;
-    if (!logged) return;
-    std::fprintf(out_, "%s\n", progress_line(state_).c_str());
-    std::fflush(out_);
+    if (logged(line.step)) put(text_to_show(progress_line(state_)) + "\n");
     return;
   }
-  // Steps of a millisecond must not turn into a thousand lines a second.
-  if (!last && now_seconds - drawn_at_ < redraw_seconds_min) return;
+  // Steps of a millisecond have a line each, but must not turn into a thousand pictures a second: their lines
+  // wait for the next picture. Those of slow steps do not.
+  bool now = line.step >= options_.total_steps || now_seconds - drawn_at_ >= redraw_seconds_min;
+  if (logged(line.step)) {
+    renew_size(screen_, fileno(out_));
+    due_ += text_to_show(progress_line(state_, screen_)) + "\n";
+    now = now || now_seconds - logged_at_ >= redraw_seconds_min;
+    logged_at_ = now_seconds;
+  }
+  if (!now) return;
   drawn_at_ = now_seconds;
   draw();
 }
@@ -107,32 +161,36 @@ void Progress::live(const LiveState& live, double now_seconds) {
 void Progress::note(const std::string& line) {
   const bool was_visible = visible_;
   clear();
-  std::fprintf(out_, "%s\n", line.c_str());
+  put(text_to_show(line) + "\n");
   if (was_visible) draw();
-  std::fflush(out_);
 }
 
 void Progress::close() { clear(); }
 
 void Progress::draw() {
-  // In one piece: half a picture would flicker. The cursor goes back to the bar, where the next one begins.
-  std::string picture = "\r\x1b[K" + progress_bar(state_, screen_);
-  const std::vector<std::string> lines = live_lines(live_, screen_);
-  for (const std::string& line : lines) picture += "\n\x1b[K" + line;
-  lines_below_ = std::max(lines_below_, static_cast<u32>(lines.size()));
-  if (!lines.empty()) picture += fmt::format("\r\x1b[{}A", lines.size());
-  std::fputs(picture.c_str(), out_);
-  std::fflush(out_);
+  renew_size(screen_, fileno(out_));
+  std::vector<std::string> lines = {progress_bar(state_, screen_)};
+  if (std::string numbers = progress_numbers(state_, screen_); !numbers.empty())
+    lines.push_back(std::move(numbers));
+  for (std::string& line : live_lines(live_, screen_)) lines.push_back(std::move(line));
+  // One row stays free: a picture that scrolled its own first line away could not be taken back.
+  lines.resize(std::clamp<std::size_t>(screen_.rows - 1, 1, lines.size()));
+  for (std::string& line : lines) line = text_to_show(line);
+  // In one piece: half a picture would flicker.
+  std::string picture;
+  if (!due_.empty()) picture = std::string(erase_lines) + std::exchange(due_, {});
+  put(picture + rewritable_lines(lines));
   visible_ = true;
 }
 
 void Progress::clear() {
-  if (!visible_) return;
-  // The bar and everything below it.
-  std::fputs(lines_below_ > 0 ? "\r\x1b[J" : "\r\x1b[K", out_);
-  lines_below_ = 0;
-  std::fflush(out_);
+  if (visible_) put(std::string(erase_lines) + std::exchange(due_, {}));
   visible_ = false;
+}
+
+void Progress::put(const std::string& text) {
+  std::fputs(text.c_str(), out_);
+  std::fflush(out_);
 }
 
 }  // namespace tidepool

@@ -1,5 +1,7 @@
 #include "report/run_log.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 
@@ -12,8 +14,7 @@ Result<std::unique_ptr<RunLog>> RunLog::open(const std::string& run_dir, u64 ste
   return log;
 }
 
-Result<void> RunLog::append(const StepMetrics& m) {
-  TRY(metrics_->append(m));
+void RunLog::append(const StepMetrics& m) {
   const std::array<Scalar, 7> scalars = {{{"train/loss", m.loss},
                                           {"train/grad_norm", m.grad_norm},
                                           {"train/learning_rate", m.learning_rate},
@@ -21,20 +22,47 @@ Result<void> RunLog::append(const StepMetrics& m) {
                                           {"train/train_tokens_per_second", m.train_tokens_per_second},
                                           {"train/step_seconds", m.step_seconds},
                                           {"train/loss_scale", m.loss_scale.value_or(0)}}};
-  return events_->append(m.step, std::span(scalars).first(m.loss_scale ? 7 : 6));
+  append(m.step, metrics_->append(m),
+         events_->append(m.step, std::span(scalars).first(m.loss_scale ? 7 : 6)));
 }
 
-Result<void> RunLog::append(const EvalMetrics& m) {
-  TRY(metrics_->append(m));
-  return events_->append(m.step, std::array<Scalar, 3>{{{"eval/loss", m.eval_loss},
+void RunLog::append(const EvalMetrics& m) {
+  append(m.step, metrics_->append(m),
+         events_->append(m.step, std::array<Scalar, 3>{{{"eval/loss", m.eval_loss},
                                                         {"eval/perplexity", std::exp(m.eval_loss)},
-                                                        {"eval/runtime", m.eval_seconds}}});
+                                                        {"eval/runtime", m.eval_seconds}}}));
 }
 
-Result<void> RunLog::append(const TrainMetrics& m) {
-  TRY(metrics_->append(m));
-  return events_->append(m.step, std::array<Scalar, 2>{{{"train/train_loss", m.train_loss},
-                                                        {"train/train_runtime", m.train_runtime}}});
+void RunLog::append(const TrainMetrics& m) {
+  append(m.step, metrics_->append(m),
+         events_->append(m.step, std::array<Scalar, 2>{{{"train/train_loss", m.train_loss},
+                                                        {"train/train_runtime", m.train_runtime}}}));
+}
+
+void RunLog::append(u64 step, const Result<void>& metrics, const Result<void>& events) {
+  note(metrics_kept_, step, metrics);
+  note(events_kept_, step, events);
+}
+
+void RunLog::note(Kept& kept, u64 step, const Result<void>& written) {
+  if (written || ++kept.lost > 1) return;
+  kept.first_fault = written.error().message;
+  warnings_.push_back(fmt::format("{} may lack lines from step {} on: {} Training goes on", kept.name, step,
+                                  kept.first_fault));
+}
+
+void RunLog::sync() {
+  for (const Result<void>& synced : {metrics_->sync(), events_->sync()})
+    if (!synced) warnings_.push_back(synced.error().message);
+}
+
+std::vector<std::string> RunLog::what_is_missing() const {
+  std::vector<std::string> out;
+  for (const Kept* kept : {&metrics_kept_, &events_kept_})
+    if (kept->lost > 0)
+      out.push_back(fmt::format("{} lack{} {} line{}: {}", kept->name, kept == &metrics_kept_ ? "s" : "",
+                                kept->lost, kept->lost == 1 ? "" : "s", kept->first_fault));
+  return out;
 }
 
 }  // namespace tidepool

@@ -9,6 +9,7 @@
 #include "json/text.h"
 #include "report/text_file.h"
 #include "tidepool/check.h"
+#include "tidepool/write_file.h"
 
 namespace tidepool {
 namespace json = boost::json;
@@ -87,12 +88,19 @@ std::string to_json(const RunReport& r) {
   o["steps"] = r.steps;
   o["resumed_from_step"] = r.resumed_from_step;
   o["tokens_per_step"] = r.tokens_per_step;
+  o["steps_per_epoch"] = r.steps_per_epoch;
+  o["tokens"] = r.tokens;
   o["tokens_per_second"] = r.tokens_per_second;
   o["train_seconds"] = r.train_seconds;
   o["step_seconds"] = r.step_seconds;
   o["predicted_step_seconds"] = r.predicted_step_seconds;
+  o["predicted_step_seconds_least"] = r.predicted_step_range.least;
+  o["predicted_step_seconds_most"] = r.predicted_step_range.most;
   o["flops_per_second"] = r.flops_per_second;
   o["peak_flops_per_second"] = r.peak_flops_per_second;
+  o["peak_flops_per_second_least"] = r.peak_range.least;
+  o["peak_flops_per_second_most"] = r.peak_range.most;
+  o["speed_at_end"] = r.speed_at_end;
   o["binds"] = r.binds;
   o["links"] = links_of(r);
   if (r.comm)
@@ -120,11 +128,13 @@ std::string to_json(const RunReport& r) {
   if (!r.stopped_early.empty()) o["stopped_early"] = r.stopped_early;
   o["losses"] = array_of(r.losses);
   o["each_step_seconds"] = array_of(r.each_step_seconds);
+  o["each_grad_norm"] = array_of(r.each_grad_norm);
+  o["each_learning_rate"] = array_of(r.each_learning_rate);
   return json_text(o, JsonStyle::pretty);
 }
 
 Result<void> write_report(const std::string& run_dir, const RunReport& report) {
-  return replace_text_file(run_dir + "/" + report_file, to_json(report));
+  return replace_file(run_dir + "/" + report_file, to_json(report), FileUse::run);
 }
 
 Result<RunReport> read_report(const std::string& run_dir) {

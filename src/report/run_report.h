@@ -11,6 +11,7 @@
 
 #include "tidepool/plan.h"
 #include "tidepool/result.h"
+#include "tidepool/spread.h"
 
 namespace tidepool {
 
@@ -77,6 +78,8 @@ struct RunReport {
   u64 steps = 0;              // optimizer steps done by this process
   u64 resumed_from_step = 0;  // 0: from the beginning
   u64 tokens_per_step = 0;
+  u64 steps_per_epoch = 0;     // 0: an older report.json, which does not say
+  u64 tokens = 0;              // trained on, those of earlier processes included; padding is none
   std::vector<double> losses;  // of steps 1, 2, ...; those of earlier processes included
   // fp16: of those, the ones whose gradient overflowed and changed no weight, and the loss's scale at the
   // end.
@@ -95,9 +98,13 @@ struct RunReport {
   double tokens_per_second = 0;
   double step_seconds = 0;            // median
   double predicted_step_seconds = 0;  // 0: not predicted
+  Spread predicted_step_range;        // by the rounds of measurements before the first step
   std::vector<double> each_step_seconds;
-  double flops_per_second = 0;       // achieved
-  double peak_flops_per_second = 0;  // measured on this machine; 0: not measured
+  std::vector<double> each_grad_norm, each_learning_rate;  // as many; none in an older report.json
+  double flops_per_second = 0;                             // achieved
+  double peak_flops_per_second = 0;  // measured on this machine before the first step; 0: not measured
+  Spread peak_range;                 // of that, measured again after the last step
+  double speed_at_end = 0;           // of the peak: after the last step by before the first; 0: not measured
 
   std::array<LinkUse, link_count> links{};
   std::optional<CommUse> comm;  // several devices

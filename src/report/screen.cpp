@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "report/print_text.h"
+
 namespace tidepool {
 namespace {
 
@@ -32,12 +34,10 @@ bool locale_is_utf8() {
   return false;
 }
 
-u32 columns_of(int fd, bool tty) {
+// What COLUMNS asks for; 0: nothing.
+u32 columns_asked() {
   const int asked = std::atoi(std::string(environment("COLUMNS")).c_str());
-  if (asked > 0) return static_cast<u32>(asked);
-  winsize size{};
-  if (tty && ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
+  return asked > 0 ? static_cast<u32>(asked) : 0;
 }
 
 // Bytes 10xxxxxx continue a code point.
@@ -52,15 +52,39 @@ Screen detect_screen(int fd) {
   screen.tty = tty && !dumb;
   screen.color = screen.tty && environment("NO_COLOR").empty();
   screen.unicode = locale_is_utf8() && !dumb;
-  screen.columns = std::clamp(columns_of(fd, tty), columns_min, columns_max);
+  if (const u32 asked = columns_asked(); asked > 0)
+    screen.columns = std::clamp(asked, columns_min, columns_max);
+  renew_size(screen, fd);
   return screen;
+}
+
+void renew_size(Screen& screen, int fd) {
+  winsize size{};
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0) return;
+  if (size.ws_row > 0) screen.rows = size.ws_row;
+  if (size.ws_col == 0) return;
+  // COLUMNS may be of a wider terminal, as it was when a shell exported it.
+  const u32 asked = columns_asked(), there = size.ws_col;
+  screen.columns = std::clamp(asked > 0 ? std::min(asked, there) : there, columns_min, columns_max);
+}
+
+std::string rewritable_lines(const std::vector<std::string>& lines) {
+  constexpr std::string_view wrap_off = "\x1b[?7l", wrap_on = "\x1b[?7h";
+  std::string out = std::string(erase_lines).append(wrap_off);
+  for (const std::string& line : lines) out.append(&line == lines.data() ? "" : "\n").append(line);
+  out += '\r';
+  if (lines.size() > 1) out += "\x1b[" + std::to_string(lines.size() - 1) + "A";
+  return out.append(wrap_on);
 }
 
 std::string paint(const Screen& screen, Ink ink, std::string_view text) {
   constexpr std::array<std::string_view, 9> codes = {"", "1", "2", "31", "32", "33", "34", "35", "36"};
   const std::string_view code = codes[static_cast<u32>(ink)];
   if (!screen.color || code.empty() || text.empty()) return std::string(text);
-  return std::string("\x1b[").append(code).append("m").append(text).append("\x1b[0m");
+  const auto sequence = [](std::string_view number) {
+    return fmt::format("\x1b[{};{}m", number, control_mark());
+  };
+  return sequence(code).append(text).append(sequence("0"));
 }
 
 u32 display_width(std::string_view text) {

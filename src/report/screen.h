@@ -11,6 +11,7 @@ namespace tidepool {
 
 struct Screen {
   u32 columns = 80;
+  u32 rows = 24;
   bool tty = false;  // lines may be rewritten
   bool color = false;
   bool unicode = false;  // else plain ASCII
@@ -18,6 +19,17 @@ struct Screen {
 
 // Of a file descriptor: a terminal's size, COLUMNS, NO_COLOR (no-color.org), TERM=dumb, and the locale.
 Screen detect_screen(int fd);
+
+// Asks the terminal of `fd` for its size anew, for it may have been resized. Where none can be asked the size
+// stays as it is.
+void renew_size(Screen&, int fd);
+
+// Text that shows `lines` below the cursor and leaves the cursor at their beginning, in place of what stood
+// there. A terminal that reflows its lines when it is resized moves the cursor with its line, so that
+// `erase_lines` still removes all of them. Too long a line is cut, not wrapped: rows are always counted
+// right.
+std::string rewritable_lines(const std::vector<std::string>& lines);
+inline constexpr std::string_view erase_lines = "\r\x1b[J";
 
 enum class Ink : u8 { plain, bold, dim, red, green, yellow, blue, magenta, cyan };
 

@@ -1,27 +1,30 @@
 #include "report/status_line.h"
 
-#include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <string>
+
+#include "report/print_text.h"
 
 namespace tidepool {
 
 void StatusLine::show(std::string_view what, const std::string& line, const std::string& plain) {
   if (!screen_.tty) {
-    if (what != said_) fmt::print(stderr, "{}\n", plain);
+    if (what != said_) print_text(stderr, "{}\n", plain);
     said_ = what;
     return;
   }
-  clear();
-  // One column stays free: a terminal that is written to its last one wraps.
+  renew_size(screen_, STDERR_FILENO);
   const bool fits = display_width(line) < screen_.columns;
-  fmt::print(stderr, "{}", fits ? line : what.substr(0, screen_.columns - 1));
+  const std::string shown = text_to_show(fits ? line : what.substr(0, screen_.columns - 1));
+  std::fputs(rewritable_lines({shown}).c_str(), stderr);
   std::fflush(stderr);
   visible_ = true;
 }
 
 void StatusLine::clear() {
-  if (visible_) fmt::print(stderr, "\r\x1b[K");
+  if (visible_) std::fputs(std::string(erase_lines).c_str(), stderr);
   std::fflush(stderr);
   visible_ = false;
 }

@@ -1,4 +1,4 @@
-// What a command is busy with, on stderr, for as long as it takes.
+// Says on stderr what a command is busy with, for as long as it takes.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ class StatusLine {
   const Screen& screen() const { return screen_; }
 
  private:
-  const Screen screen_;
+  Screen screen_;
   std::string said_;
   bool visible_ = false;
 };

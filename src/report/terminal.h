@@ -61,6 +61,7 @@ struct PlanSummary {
   std::array<LinkSummary, link_count> links{};
   double compute_seconds = 0;         // predicted, per step; 0: not predicted
   double predicted_step_seconds = 0;  // 0: not predicted
+  Spread predicted_step_range;        // by the rounds of measurements that it was predicted with
   std::string binds;                  // "disk_write"; empty: not known
   std::vector<std::string> notes;     // one line each: "checkpoints: 2 x 1.3 GiB in runs/a"
 };
@@ -70,7 +71,8 @@ std::string render_plan(const PlanSummary&, const Screen&);
 // ---- While it runs
 
 struct StepLine {
-  u64 step = 0;  // done
+  u64 step = 0;      // done
+  double epoch = 0;  // epochs done
   double loss = 0;
   double learning_rate = 0;
   double grad_norm = 0;
@@ -83,15 +85,20 @@ struct StepLine {
 struct ProgressState {
   StepLine last;
   u64 total_steps = 0;
-  double eta_seconds = 0;  // NaN: not known yet
+  double total_epochs = 0;  // 0: not known
+  double eta_seconds = 0;   // NaN: not known yet
 };
 
-// One line of at most screen.columns - 1 columns.
-std::string progress_bar(const ProgressState&, const Screen&);
-// The line for a pipe: "step 37/100  loss 3.214  ..."
+// The line of a logged step: "step 37/100  loss 3.214  ..."
 std::string progress_line(const ProgressState&);
+// The same, of at most screen.columns - 1 columns: what does not fit is left out.
+std::string progress_line(const ProgressState&, const Screen&);
 
-// Under the bar, on a terminal. NaN: not known, or nothing to show.
+// The view on a terminal, lines of at most screen.columns - 1 columns: a bar, and what moves slowly under it.
+std::string progress_bar(const ProgressState&, const Screen&);
+std::string progress_numbers(const ProgressState&, const Screen&);  // empty before the first step
+
+// Under those. NaN: not known, or nothing to show.
 struct LiveState {
   bool known = false;
   std::array<double, lane_kind_count> busy{};  // share of the last moments in which the lane worked
@@ -100,47 +107,52 @@ struct LiveState {
 // No lines where the screen is too narrow, or nothing is known.
 std::vector<std::string> live_lines(const LiveState&, const Screen&);
 
-// A bar that is rewritten on a terminal; one plain line per logged step elsewhere. One thread.
+// One line per logged step, and on a terminal below them a live view that is rewritten. One thread.
 class Progress {
  public:
   struct Options {
     u64 total_steps = 0;
-    u64 first_step = 0;  // steps done before: the ETA counts from here
+    double total_epochs = 0;  // 0: not known
+    u64 first_step = 0;       // steps done before: the ETA counts from here
     u64 logging_steps = 1;
     double now_seconds = 0;  // a clock of the caller's, at the start
   };
   Progress(const Screen&, std::FILE* out, const Options&);
-  ~Progress();  // takes the bar away
+  ~Progress();  // takes the view away
 
   // After each step; `now_seconds` of the same clock.
   void step(const StepLine&, double now_seconds);
   // Between steps, as often as one likes: drawn at most ten times a second. Nothing where lines cannot be
-  // rewritten.
+  // rewritten. The terminal is asked for its size each time.
   void live(const LiveState&, double now_seconds);
-  // A line of its own above the bar: evaluations, checkpoints, warnings.
+  // A line of its own above the view: evaluations, checkpoints, warnings.
   void note(const std::string& line);
-  // Takes the bar away for good.
+  // Takes the view away for good.
   void close();
 
   Progress(const Progress&) = delete;
 
  private:
+  bool logged(u64 step) const;
   void draw();
   void clear();
+  void put(const std::string&);
 
   Screen screen_;
   std::FILE* out_;
   Options options_;
   ProgressState state_;
   LiveState live_;
-  double drawn_at_ = 0;
-  u32 lines_below_ = 0;  // of the live view, under the bar
+  std::string due_;  // lines of steps, written with the next picture
+  double drawn_at_ = 0, logged_at_ = 0;
   bool visible_ = false;
 };
 
 // ---- At the end
 
 std::string render_report(const RunReport&, const Screen&);
+// Of a run that has not ended, or not with a report: `state` says how far it is.
+std::string render_unfinished(const RunReport&, const std::string& state, const Screen&);
 
 // Two runs beside each other: figures with their change, and the settings that differ.
 struct NamedReport {

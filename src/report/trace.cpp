@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 
-#include "report/text_file.h"
 #include "tidepool/check.h"
+#include "tidepool/write_file.h"
 
 namespace tidepool {
 namespace {
@@ -84,17 +81,8 @@ constexpr std::size_t piece_bytes = 256 * kib;
 
 Result<void> write_trace(const std::string& path, std::span<const TraceProcess> processes,
                          const TraceNames& names) {
-  TRY(check_can_be_file(path));
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr) {
-    return Error{ErrorKind::io, fmt::format("cannot create {}: {}", path, std::strerror(errno))};
-  }
+  TRY_ASSIGN(FileReplacement file, FileReplacement::begin(path, FileUse::run));
   std::string out = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
-  bool ok = true;
-  const auto flush = [&] {
-    ok = ok && std::fwrite(out.data(), 1, out.size(), file) == out.size();
-    out.clear();
-  };
   for (u32 p = 0; p < processes.size(); ++p) {
     out += (p == 0 ? "\n" : ",\n") + header(p + 1, processes[p].name, names);
     const Nanos origin = origin_of(processes[p].events);
@@ -103,17 +91,14 @@ Result<void> write_trace(const std::string& path, std::span<const TraceProcess> 
             e.finished.value);
       out += ",\n";
       append_event(out, e, names, p + 1, origin);
-      if (out.size() > piece_bytes) flush();
+      if (out.size() <= piece_bytes) continue;
+      TRY(file.append(out));
+      out.clear();
     }
   }
   out += "\n]}\n";
-  flush();
-  ok = std::fclose(file) == 0 && ok;
-  if (!ok) {
-    return Error{ErrorKind::io, fmt::format("cannot write {}: {}; set output.trace=false to do without", path,
-                                            std::strerror(errno))};
-  }
-  return {};
+  TRY(file.append(out));
+  return file.commit();
 }
 
 }  // namespace tidepool

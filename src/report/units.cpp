@@ -10,6 +10,9 @@
 namespace tidepool {
 namespace {
 
+constexpr double seconds_per_day = 86'400, days_per_year = 365.25;
+constexpr double days_max = 400;  // more are hard to read
+
 // The unit in which at most three digits stand before the point, rounding included.
 template <std::size_t n>
 std::string scaled(double value, double base, const std::array<std::string_view, n>& units) {
@@ -56,7 +59,15 @@ std::string seconds_text(double s) {
   const u64 whole = static_cast<u64>(std::llround(s));
   if (whole < 3600) return fmt::format("{}m {:02}s", whole / 60, whole % 60);
   if (whole < 48 * 3600) return fmt::format("{}h {:02}m", whole / 3600, whole / 60 % 60);
+  if (s / seconds_per_day > days_max) return days_text(s);
   return fmt::format("{}d {:02}h", whole / 86400, whole / 3600 % 24);
+}
+
+std::string days_text(double seconds, u32 decimals) {
+  const double days = seconds / seconds_per_day;
+  if (days <= days_max) return fmt::format("{:.{}f} days", days, decimals);
+  const double years = days / days_per_year;
+  return fmt::format("{:.{}f} years", years, years < 100 ? 1 : 0);
 }
 
 std::string percent_text(double fraction) {

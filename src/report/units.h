@@ -8,9 +8,12 @@
 
 namespace tidepool {
 
-std::string bytes_text(Bytes);     // "1.23 GiB", "512 B"
-std::string count_text(double);    // "1.31B", "12.3k", "42"
-std::string seconds_text(double);  // "1.23 ms", "4.56 s", "3m 20s", "2h 05m"; "-" if not finite
+std::string bytes_text(Bytes);   // "1.23 GiB", "512 B"
+std::string count_text(double);  // "1.31B", "12.3k", "42"
+std::string seconds_text(
+    double);  // "1.23 ms", "4.56 s", "3m 20s", "2h 05m", "3d 07h", "1.2 years"; "-": not finite
+// "37 days"; above 400 of them "1.2 years". `decimals`: of the days.
+std::string days_text(double seconds, u32 decimals = 0);
 std::string percent_text(double);  // of a fraction: "41%", "0.4%"
 std::string ratio_text(double);    // "1.02"; "-" if not finite
 // Of what binds: "disk_read binds"; of two, "compute and h2d bind".

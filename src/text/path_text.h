@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace tidepool {
 
@@ -9,5 +10,11 @@ namespace tidepool {
 std::string without_slashes(std::string path);
 // Where the path leads from here, for those who look from elsewhere.
 std::string absolute_path(const std::string& path);
+
+// True where something has this name, a link that leads nowhere too: whoever opens it says what is wrong with
+// it. Asks nothing that throws.
+bool is_named(const std::string& path);
+// "a link that leads back to itself", "a link that leads nowhere"; empty: neither.
+std::string_view dead_link(const std::string& path);
 
 }  // namespace tidepool

@@ -10,8 +10,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "text/errno_text.h"
 #include "tidepool/check.h"
+#include "tidepool/errno_text.h"
 
 namespace tidepool {
 

@@ -31,7 +31,7 @@ class ReplaceMatches final : public NormalizerStep {
     size_t kept = 0, from = 0;
     Match match;
     bool any = false;
-    while (from <= in.text.size() && !in.text.empty()) {
+    while (from <= in.text.size() && !in.text.empty() && out.size() <= normal.bytes_max) {
       const Regex::Found found = matcher_->find(in.text, from, state, match);
       gave_up = gave_up || found == Regex::Found::gave_up;
       if (found != Regex::Found::yes) break;
@@ -91,23 +91,29 @@ std::unique_ptr<NormalizerStep> strip_white_space(bool left, bool right) {
   return std::make_unique<StripWhiteSpace>(left, right);
 }
 
-bool normalize(const Normalizer& steps, NormalText& text, NormalState& state, MatchState& match) {
-  bool gave_up = false;
+Normalized normalize(const Normalizer& rules, NormalText& text, NormalState& state, MatchState& match) {
   u32 next = 0;
   state.rewritings_used = 0;
-  for (const auto& step : steps) {
+  state.bytes_max = normal_growth_base + normal_growth_max * text.text.size();
+  for (const auto& [step, place] : rules) {
     std::string& out = state.text[next];
     out.clear();
     if (state.traced) {
       if (state.rewritings.size() == state.rewritings_used) state.rewritings.emplace_back();
       state.rewritings[state.rewritings_used].clear();
     }
-    if (!step->apply(text, out, state, match, gave_up)) continue;
+    bool gave_up = false;
+    const bool changed = step->apply(text, out, state, match, gave_up);
+    if (gave_up || out.size() > state.bytes_max) {
+      state.culprit = place;
+      return gave_up ? Normalized::gave_up : Normalized::too_long;
+    }
+    if (!changed) continue;
     if (state.traced) ++state.rewritings_used;
     text.text = out;
     next = 1 - next;
   }
-  return !gave_up;
+  return Normalized::yes;
 }
 
 }  // namespace tidepool

@@ -1,6 +1,8 @@
 // Post-processors and decoders.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tokenizer/characters.h"
 #include "tokenizer/parse_parts.h"
 
@@ -23,6 +25,7 @@ Result<std::vector<u32>> special_ids(const JsonNode& specials, const JsonNode& p
   std::vector<u32> out;
   for (const JsonNode& item : items) {
     TRY_ASSIGN(const u32 id, item.number(token_id_max));
+    TRY(check_rule_count(item, out.size()));
     out.push_back(id);
   }
   return out;
@@ -43,6 +46,7 @@ Result<void> read_template(const JsonNode& node, Frame& frame) {
     if (special) {
       TRY_ASSIGN(const std::vector<u32> ids, special_ids(specials, *special));
       auto& side = text ? around.behind : around.before;
+      TRY(check_rule_count(piece, side.size()));
       side.insert(side.end(), ids.begin(), ids.end());
       continue;
     }
@@ -72,7 +76,8 @@ Result<void> read_post_processor(const JsonNode& node, u32 depth, Frame& frame) 
   return {};
 }
 
-Result<std::unique_ptr<DecoderStep>> read_replace(const JsonNode& node) {
+// A match has a byte at least, a literal its own.
+Result<std::unique_ptr<DecoderStep>> read_replace(const JsonNode& node, u64& growth) {
   TRY(node.expect_keys({"type", "pattern", "content"}));
   TRY_ASSIGN(const JsonNode pattern_node, node.member("pattern"));
   TRY_ASSIGN(ParsedPattern pattern, parse_pattern(pattern_node));
@@ -80,6 +85,14 @@ Result<std::unique_ptr<DecoderStep>> read_replace(const JsonNode& node) {
   TRY_ASSIGN(std::string content, content_node.text());
   if (pattern.regex && content.find('$') != std::string::npos)
     return content_node.error("'$' in what replaces a Regex is not supported");
+  TRY(check_rule_text(content_node, content));
+  const size_t least = pattern.regex ? 1 : std::max<size_t>(pattern.text.size(), 1);
+  growth *= std::max<u64>(div_up(content.size(), least), 1);
+  if (growth > decoder_growth_max)
+    return node.error(
+        fmt::format("and the Replace rules before it could make a text {} times as long; the most "
+                    "is {}",
+                    growth, decoder_growth_max));
   return decode_replace(std::move(pattern.matcher), std::move(content));
 }
 
@@ -111,22 +124,23 @@ Result<std::unique_ptr<DecoderStep>> read_metaspace(const JsonNode& node) {
   return decode_metaspace(std::move(replacement), scheme != "never");
 }
 
-Result<void> read_decoder(const JsonNode& node, u32 depth, Decoder& out) {
+Result<void> read_decoder(const JsonNode& node, u32 depth, Decoder& out, u64& growth) {
   TRY_ASSIGN(const std::string type, type_of(node));
   if (type == "Sequence") {
     TRY(node.expect_keys({"type", "decoders"}));
     if (depth == nested_sequences_max) return node.error("is nested too deeply");
     TRY_ASSIGN(const JsonNode list, node.member("decoders"));
     TRY_ASSIGN(const std::vector<JsonNode> items, list.items());
-    for (const JsonNode& item : items) TRY(read_decoder(item, depth + 1, out));
+    for (const JsonNode& item : items) TRY(read_decoder(item, depth + 1, out, growth));
     return {};
   }
   const auto add = [&](Result<std::unique_ptr<DecoderStep>> step) -> Result<void> {
     TRY_ASSIGN(std::unique_ptr<DecoderStep> made, std::move(step));
+    TRY(check_rule_count(node, out.size()));
     out.push_back(std::move(made));
     return {};
   };
-  if (type == "Replace") return add(read_replace(node));
+  if (type == "Replace") return add(read_replace(node, growth));
   if (type == "Strip") return add(read_strip(node));
   if (type == "Metaspace") return add(read_metaspace(node));
   if (type == "ByteLevel") {
@@ -149,7 +163,8 @@ Result<Frame> parse_post_processor(const std::optional<JsonNode>& node) {
 
 Result<Decoder> parse_decoder(const std::optional<JsonNode>& node) {
   Decoder out;
-  if (node) TRY(read_decoder(*node, 0, out));
+  u64 growth = 1;
+  if (node) TRY(read_decoder(*node, 0, out, growth));
   return out;
 }
 

@@ -14,12 +14,12 @@ Result<void> read_replace(const JsonNode& node, ParsedNormalizer& out) {
   TRY_ASSIGN(ParsedPattern pattern, parse_pattern(pattern_node));
   TRY_ASSIGN(const JsonNode content_node, node.member("content"));
   TRY_ASSIGN(std::string content, content_node.text());
+  TRY(check_rule_text(content_node, content));
   if (pattern.regex && content.find('$') != std::string::npos)
     return content_node.error("'$' in what replaces a Regex is not supported");
   if (pattern.regex || pattern.text != " " || content != low_line) out.only_spaces = false;
   out.only_nfc = false;
-  out.steps.push_back(replace_matches(std::move(pattern.matcher), std::move(content)));
-  return {};
+  return out.add(node, replace_matches(std::move(pattern.matcher), std::move(content)));
 }
 
 Result<void> read(const JsonNode& node, u32 depth, ParsedNormalizer& out) {
@@ -36,16 +36,15 @@ Result<void> read(const JsonNode& node, u32 depth, ParsedNormalizer& out) {
   if (type == "NFC") {
     TRY(node.expect_keys({"type"}));
     out.only_spaces = false;
-    out.steps.push_back(normalize_nfc());
-    return {};
+    return out.add(node, normalize_nfc());
   }
   if (type == "Prepend") {
     TRY(node.expect_keys({"type", "prepend"}));
     TRY_ASSIGN(const JsonNode prefix_node, node.member("prepend"));
     TRY_ASSIGN(std::string prefix, prefix_node.text());
     out.only_nfc = false;
-    out.steps.push_back(prepend_text(std::move(prefix)));
-    return {};
+    TRY(check_rule_text(prefix_node, prefix));
+    return out.add(node, prepend_text(std::move(prefix)));
   }
   if (type == "Replace") return read_replace(node, out);
   if (type == "Strip") {
@@ -53,13 +52,29 @@ Result<void> read(const JsonNode& node, u32 depth, ParsedNormalizer& out) {
     TRY_ASSIGN(const bool left, node.flag_or("strip_left", true));
     TRY_ASSIGN(const bool right, node.flag_or("strip_right", true));
     out.only_nfc = out.only_spaces = false;
-    out.steps.push_back(strip_white_space(left, right));
-    return {};
+    return out.add(node, strip_white_space(left, right));
   }
   return unsupported_type(node, type, "NFC, Prepend, Replace, Strip, Sequence");
 }
 
 }  // namespace
+
+Result<void> ParsedNormalizer::add(const JsonNode& node, std::unique_ptr<NormalizerStep> step) {
+  TRY(check_rule_count(node, steps.size()));
+  steps.push_back({.step = std::move(step), .place = node.place()});
+  return {};
+}
+
+Result<void> check_rule_text(const JsonNode& node, std::string_view text) {
+  if (text.size() <= rule_text_bytes_max) return {};
+  return node.error(fmt::format("puts {} bytes into a text; the most that a rule may is {}", text.size(),
+                                rule_text_bytes_max));
+}
+
+Result<void> check_rule_count(const JsonNode& node, size_t before) {
+  if (before < rules_max) return {};
+  return node.error(fmt::format("is one rule too many: at most {} may follow each other", rules_max));
+}
 
 Result<ParsedNormalizer> parse_normalizer(const std::optional<JsonNode>& node) {
   ParsedNormalizer out;

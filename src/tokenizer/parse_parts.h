@@ -20,6 +20,8 @@ struct ParsedNormalizer {
   Normalizer steps;
   bool only_nfc = true;     // no step but NFC
   bool only_spaces = true;  // no step but those that put text in front or make every space a ▁
+
+  Result<void> add(const JsonNode& rule, std::unique_ptr<NormalizerStep>);
 };
 Result<ParsedNormalizer> parse_normalizer(const std::optional<JsonNode>&);
 
@@ -64,5 +66,12 @@ Error unsupported_type(const JsonNode&, std::string_view type, std::string_view 
 
 inline constexpr u32 token_id_max = (1u << 24) - 1;
 inline constexpr u32 nested_sequences_max = 8;
+
+// A rule that puts 100,000 characters in front of each piece of a text would take that times the pieces.
+inline constexpr size_t rule_text_bytes_max = 1024;
+inline constexpr size_t rules_max = 256;       // of a normalizer, pre-tokenizer or decoder; ids around a text
+inline constexpr u64 decoder_growth_max = 64;  // by all Replace rules of a decoder together
+Result<void> check_rule_text(const JsonNode&, std::string_view text);
+Result<void> check_rule_count(const JsonNode& rule, size_t before);
 
 }  // namespace tidepool

@@ -22,7 +22,11 @@ class Reader {
     TRY_ASSIGN(const JsonNode type_node, node.member("type"));
     TRY_ASSIGN(const std::string type, type_node.text());
     if (type == "Sequence") return sequence(node, depth);
+    TRY(check_rule_count(node, count_));
     if (out_.byte_level) {  // it was not the last one
+      if (++respelled_ > respelled_max)
+        return node.error(fmt::format("follows more than {} ByteLevel rules, each of which may double a text",
+                                      respelled_max));
       out_.steps.push_back(bytes_as_characters());
       out_.byte_level = false;
       out_.harmless = false;
@@ -43,6 +47,8 @@ class Reader {
   }
 
  private:
+  static constexpr u32 respelled_max = 3;
+
   Result<void> sequence(const JsonNode& node, u32 depth) {
     TRY(node.expect_keys({"type", "pretokenizers"}));
     if (depth == nested_sequences_max) return node.error("is nested too deeply");
@@ -155,6 +161,7 @@ class Reader {
 
   ParsedPreTokenizer out_;
   u32 count_ = 0;
+  u32 respelled_ = 0;  // ByteLevel rules that others follow
 };
 
 }  // namespace

@@ -34,6 +34,16 @@ Result<void> check_utf8(std::string_view text) {
                          *wrong, static_cast<u32>(static_cast<u8>(text[*wrong]))));
 }
 
+std::string why_not_normal(Normalized done, const NormalState& state) {
+  if (done == Normalized::gave_up)
+    return fmt::format("the pattern of {} takes too many steps on this text; cut it into shorter documents",
+                       state.culprit);
+  return fmt::format(
+      "{} makes the text longer than {} times what it was: rules that lengthen each other's text "
+      "are refused; mend the tokenizer",
+      state.culprit, normal_growth_max);
+}
+
 }  // namespace
 
 struct Tokenizer::Parts {
@@ -102,8 +112,10 @@ Result<void> Tokenizer::Parts::take_added(std::vector<AddedToken> tokens) {
     for (AddedToken& token : added) {
       if (token.special != special) continue;
       NormalText content{.text = token.content};
-      if (token.normalized && !normalize(normalizer, content, state, match))
-        return bad(fmt::format("added token '{}': the normalizer's pattern gives up on it", token.content));
+      const Normalized done =
+          token.normalized ? normalize(normalizer, content, state, match) : Normalized::yes;
+      if (done != Normalized::yes)
+        return bad(fmt::format("added token '{}': {}", token.content, why_not_normal(done, state)));
       if (content.text.empty())
         return bad(
             fmt::format("added token '{}': the normalizer leaves nothing of it; mark it as not normalized",
@@ -183,12 +195,11 @@ Result<void> Tokenizer::encode_part(const TextPart& part, Special special, std::
     walk.token(id, bytes);
     return true;
   };
+  Normalized not_normal = Normalized::yes;
   const auto raw_piece = [&](std::string_view piece, bool at_begin) {
     NormalText normal{.text = piece, .first = at_begin && part.first, .continued = at_begin && !part.first};
-    if (!normalize(parts_->normalizer, normal, state->normal, state->match)) {
-      walk.gave_up = true;
-      return false;
-    }
+    not_normal = normalize(parts_->normalizer, normal, state->normal, state->match);
+    if (not_normal != Normalized::yes) return false;
     walk.begin(piece, normal.text);
     const auto normal_piece = [&](std::string_view inner, bool at_front) {
       return walk.pass({inner, normal.first && at_front});
@@ -197,7 +208,9 @@ Result<void> Tokenizer::encode_part(const TextPart& part, Special special, std::
   };
   const bool whole = text.empty() || parts_->raw.scan(text, state->match, raw_piece, token);
   if (whole && special == Special::added && part.last) walk.frame(frame.behind, text.size());
+  const std::string why_not = not_normal == Normalized::yes ? "" : why_not_normal(not_normal, state->normal);
   parts_->give_back(std::move(state));
+  if (!why_not.empty()) return bad(why_not);
   if (walk.word_too_long)
     return bad(
         fmt::format("the text has a stretch of more than {} MiB that is one word to this tokenizer, "

@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "planner/advice.h"
+#include "planner/planner.h"
 #include "text/budget_text.h"
 #include "text/change_text.h"
 #include "trainer/session.h"
@@ -18,7 +18,6 @@ namespace {
 
 constexpr u32 sequence_length_least = 32;  // shorter ones are no help to anybody
 constexpr u32 tries_max = 4;               // of each kind: large models take seconds each
-constexpr u32 raises_max = 24;             // of budgets, by 1 in 24: to some 2.7 times
 
 // What a search says of a change. `refused`: for another reason than room.
 enum class Answer : u8 { does_not_fit, fits, refused, cut };
@@ -184,25 +183,12 @@ class Alternatives {
     return change;
   }
 
-  // A little above the least that fit, as a config has them.
   std::optional<Change> raised(const Budgets& most) {
-    constexpr std::string_view change = "larger budgets";
     const auto least = within_limits(
-        change, [&](SearchWork& work) { return least_budgets(*graph_, options_, most, &work); });
-    cut_ = cut_ || least.cut;
+        "larger budgets", [&](SearchWork& work) { return least_budgets(*graph_, options_, most, &work); });
+    cut_ = cut_ || (least.cut && !least.found);
     if (!least.found) return std::nullopt;
-    PlanOptions larger = options_;
-    for (const Tier tier : all_tiers)
-      if (is_raised(tier, *least.found)) larger.budgets.of(tier) = written_above(least.found->of(tier));
-    // Least of one chunk size: the search that comes upon it by itself may pass it by.
-    for (u32 i = 0; i < raises_max; ++i) {
-      const Answer answer = answer_to(change, *graph_, larger);
-      cut_ = cut_ || answer == Answer::cut;
-      if (answer == Answer::fits) return budget_change(larger.budgets);
-      if (answer != Answer::does_not_fit) return std::nullopt;
-      if (!raise_a_little(options_.budgets, most, larger.budgets)) break;
-    }
-    return budget_change(most);  // which was planned first
+    return budget_change(*least.found);
   }
 
   std::optional<Change> one_budget(Tier tier) {

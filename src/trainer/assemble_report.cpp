@@ -20,17 +20,24 @@ std::map<std::string, std::string> settings_of(const Config& config, Wanted&& wa
   return settings;
 }
 
+}  // namespace
+
+std::string model_text(const ModelConfig& model) {
+  return fmt::format("{} {} x {}", name(model.family), model.layers, model.width);
+}
+
+namespace {
+
 // Before anything was measured.
 RunReport planned_report(const ModelGraph& graph, const Plan& plan) {
-  RunReport report{
-      .version = std::string(version()),
-      .commit = std::string(commit()),
-      .model = fmt::format("{} {} x {}", name(graph.config.family), graph.config.layers, graph.config.width),
-      .precision = std::string(name(plan.precision)),
-      .executor = fmt::format("cpu:{}", plan.devices),
-      .parameters = graph.parameters,
-      .state = state_bytes(plan),
-      .tokens_per_step = graph.batch.rows() * plan.micro_batches};
+  RunReport report{.version = std::string(version()),
+                   .commit = std::string(commit()),
+                   .model = model_text(graph.config),
+                   .precision = std::string(name(plan.precision)),
+                   .executor = fmt::format("cpu:{}", plan.devices),
+                   .parameters = graph.parameters,
+                   .state = state_bytes(plan),
+                   .tokens_per_step = graph.batch.rows() * plan.micro_batches};
   const auto bound = lower_bound(plan, graph);
   for (u32 l = 0; l < link_count; ++l) report.links[l].lower_bound = bound[l];
   for (u32 t = 0; t < tier_count; ++t)
@@ -38,12 +45,16 @@ RunReport planned_report(const ModelGraph& graph, const Plan& plan) {
   return report;
 }
 
-void add_prediction(RunReport& report, const Prediction& prediction) {
+void add_prediction(RunReport& report, const Prediction& prediction, double peak_at_end) {
   if (prediction.blocks.empty()) return;  // nothing was measured
-  report.peak_flops_per_second = prediction.machine.device.flops_per_s[static_cast<u32>(MathType::fp32)];
   report.predicted_step_seconds = prediction.forecast.step_seconds;
   report.binds = prediction.forecast.binds;
+  report.predicted_step_range = prediction.step_seconds;
   report.peak_flops_per_second = prediction.peak_flops_per_s;
+  report.peak_range = prediction.peak_range;
+  report.peak_range.add(peak_at_end);
+  if (peak_at_end > 0 && prediction.peak_flops_per_s > 0)
+    report.speed_at_end = peak_at_end / prediction.peak_flops_per_s;
 }
 
 void add_phases(RunReport& report, const ReportParts& parts) {
@@ -77,10 +88,14 @@ void add_rates(RunReport& report, const ModelGraph& graph, u64 tokens) {
 
 }  // namespace
 
+std::map<std::string, std::string> effective_settings(const Config& config) {
+  return settings_of(config, [&](const Field& field) { return applies(field, config.model.family); });
+}
+
 std::map<std::string, std::string> numeric_settings(const Config& config) {
   std::map<std::string, std::string> settings = settings_of(config, [&](const Field& field) {
     if (field.section == "train") return true;
-    if (field.section == "lora") return config.lora.on();
+    if (field.section == "lora") return config.lora.on() && field.key != "adapter";  // its weights count
     return field.section == "model" && field.key != "directory" && applies(field, config.model.family);
   });
   settings["machine.executor"] = config.machine.gpus().empty() ? "cpu" : "cuda";
@@ -110,13 +125,15 @@ RunReport assemble_report(const ReportParts& parts) {
   // Taken for the whole run, beside the frames that the meter sees: as in the plan.
   report.tiers[static_cast<u32>(Tier::host)].measured_peak += host_reserved();
   report.tiers[static_cast<u32>(Tier::device)].measured_peak += device_reserved(parts.config);
-  add_prediction(report, parts.prediction);
+  add_prediction(report, parts.prediction, parts.peak_at_end);
   add_phases(report, parts);
   add_losses(report, parts.state);
   add_rates(report, parts.session.graph(), parts.tokens);
   if (parts.config.output.save) report.weights_xxh3 = fmt::format("{:016x}", parts.weights_xxh3);
   if (!parts.config.machine.gpus().empty()) report.executor = parts.config.machine.executor;
   report.resumed_from_step = parts.resumed_from;
+  report.steps_per_epoch = parts.steps_per_epoch;
+  report.tokens = parts.state.tokens;
   report.stopped_early = parts.stopped_early;
   if (report.best_step > 0 && parts.config.output.save)
     report.best_checkpoint = fmt::format("{}/checkpoint-{}", parts.config.output.dir, report.best_step);
@@ -127,8 +144,7 @@ RunReport assemble_report(const ReportParts& parts) {
   for (const GpuReadings& g : parts.gpus)
     report.gpus.push_back(
         {g.name, g.samples, g.watts_mean, g.watts_most, g.mhz_mean, g.mhz_least, g.celsius_most});
-  report.config = settings_of(parts.config,
-                              [&](const Field& field) { return applies(field, parts.config.model.family); });
+  report.config = effective_settings(parts.config);
   report.config["command"] = parts.command;
   return report;
 }

@@ -20,8 +20,10 @@ struct ReportParts {
   Session& session;
   const RunMeter& meter;
   const Prediction& prediction;
+  double peak_at_end = 0;  // measured again after the last step; 0: not measured
   const TrainerState& state;
   u64 tokens = 0;  // that this process trained on, prompts with them, padding without
+  u64 steps_per_epoch = 0;
   u64 resumed_from = 0;
   const std::string& stopped_early;
   u64 weights_xxh3 = 0;
@@ -31,7 +33,11 @@ struct ReportParts {
 };
 
 RunReport assemble_report(const ReportParts&);
+std::string model_text(const ModelConfig&);  // "gpt2 24 x 2048"
 void add_losses(RunReport&, const TrainerState&);
+
+// The effective config as in config.yaml: {"train.learning_rate": "0.001"}.
+std::map<std::string, std::string> effective_settings(const Config&);
 
 // Settings that the numbers of a run depend on, as in config.yaml: {"train.learning_rate": "0.001"}. Of the
 // executor, its kind.

@@ -9,6 +9,7 @@
 #include "checkpoint/weights_fingerprint.h"
 #include "config/hf_config.h"
 #include "text/path_text.h"
+#include "trainer/kept_model.h"
 
 namespace tidepool {
 namespace {
@@ -25,9 +26,11 @@ Result<std::string> difference_of_configs(const std::string& base, const std::st
   const std::string run = fs::path(absolute_path(without_slashes(checkpoint))).parent_path().string();
   const std::string kept = kept_model_directory({.output = {.dir = run}});
   if (!is_there(kept + "/" + model_config_file)) return std::string();
+  TRY(check_kept_model(run, model_config_file));
   TRY_ASSIGN(const ModelConfig then, read_model_directory(kept));
   TRY_ASSIGN(const ModelConfig now, read_model_directory(base));
-  return config_difference(then, now);
+  const std::string difference = config_difference(then, now);
+  return difference.empty() ? "" : fmt::format("{} ({})", difference, model_config_file);
 }
 
 Result<std::string> difference_of_weights(const std::string& base, const std::string& then) {
@@ -51,6 +54,22 @@ Result<void> check_base_model(const std::string& base, const std::string& checkp
                fmt::format("{} was trained beside another model than {} holds: {}. Put that model back, or "
                            "name where it is (`model` of the config, --base of export)",
                            without_slashes(checkpoint), base, difference)};
+}
+
+Result<void> same_base_weights(const std::string& base, const std::string& then, const std::string& xxh3) {
+  if (then.empty() || then == xxh3) return {};
+  return Error{
+      ErrorKind::bad_input,
+      fmt::format("{}: the weights are not those that the adapters were trained beside (XXH3 is {}, and "
+                  "{} then): a file was changed or damaged; put that model back",
+                  base, xxh3, then)};
+}
+
+Result<void> check_base_weights(const std::string& base, const std::string& checkpoint,
+                                const std::string& xxh3) {
+  if (!is_there(checkpoint + "/" + trainer_state_file)) return {};
+  TRY_ASSIGN(const TrainerState state, read_trainer_state(checkpoint));
+  return same_base_weights(base, state.base_xxh3, xxh3);
 }
 
 Result<void> check_model_is_unchanged(const Config& config) {

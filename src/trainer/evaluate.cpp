@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/unused_tensors.h"
 #include "data/held_out_files.h"
 #include "report/units.h"
 #include "trainer/evaluation_place.h"
@@ -14,6 +15,7 @@
 #include "trainer/forward_only.h"
 #include "trainer/leave_now.h"
 #include "trainer/open_data.h"
+#include "trainer/retry_rotated.h"
 #include "trainer/run_meter.h"
 #include "trainer/session.h"
 #include "trainer/signals.h"
@@ -150,10 +152,11 @@ Result<void> check_losses_are_finite(const Evaluation& e) {
                   e.precision == Precision::fp16 ? ", or set train.precision=fp32: fp16 may overflow" : "")};
 }
 
-Result<Evaluation> evaluate_model(const EvaluateRequest& request) {
-  // Nothing is worth a clean stop; but a swap file must not stay behind.
-  const StopSignals signals(StopSignals::at_once(""));
-  TRY_ASSIGN(EvaluationPlace place, find_evaluation_place(request));
+namespace {
+
+// `reading`: as in retry_rotated().
+Result<Evaluation> evaluate_once(const EvaluateRequest& request, std::string& reading) {
+  TRY_ASSIGN(EvaluationPlace place, find_evaluation_place(request, reading));
   Config& config = place.config;
   config.memory.swap_dir = place.swap_dir;
   TRY_ASSIGN(const std::string executor, resolve_executor(config));
@@ -174,8 +177,9 @@ Result<Evaluation> evaluate_model(const EvaluateRequest& request) {
                              {.own_swap_dir = true, .loads_weights = true}));
   TRY_ASSIGN(const std::vector<std::string> unused,
              load_forward_weights(config, place.weights, forward.graph, session->state()));
-  for (const std::string& tensor : unused)
-    request.note(fmt::format("{}: tensor {} is not used", place.weights, tensor));
+  reading.clear();
+  for (const std::string& line : describe_unused(place.weights, unused, forward.graph.config))
+    request.note(line);
   const double began = RunMeter::now();
   TRY_ASSIGN(Evaluation out, run_parts(*session, source, parts, wanted, request));
   out.seconds = RunMeter::now() - began;
@@ -183,6 +187,14 @@ Result<Evaluation> evaluate_model(const EvaluateRequest& request) {
   out.precision = config.train.precision;
   if (out.all.tokens == 0) return Error{ErrorKind::bad_input, "no held-out token has loss: see data.loss"};
   return out;
+}
+
+}  // namespace
+
+Result<Evaluation> evaluate_model(const EvaluateRequest& request) {
+  // Nothing is worth a clean stop; but a swap file must not stay behind.
+  const StopSignals signals(StopSignals::at_once(""));
+  return retry_rotated(request.note, [&](std::string& reading) { return evaluate_once(request, reading); });
 }
 
 }  // namespace tidepool

@@ -36,14 +36,18 @@ std::vector<std::string> overrides_of(const EvaluateRequest& request) {
   return out;
 }
 
-Result<EvaluationPlace> of_run(const std::string& path, const EvaluateRequest& request) {
+Result<EvaluationPlace> of_run(const std::string& path, const EvaluateRequest& request,
+                               std::string& reading) {
   TRY_ASSIGN(GeneratePlace found, find_generate_place(path));
+  if (found.newest) reading = found.checkpoint;
   for (const std::string& note : found.notes) request.note(note);
   EvaluationPlace out{.config = {},
                       .weights = std::move(found.checkpoint),
                       .swap_dir = found.run_dir + "/eval-swap",
                       .of_run = true};
   TRY_ASSIGN(out.config, config_of_trained(found.run_dir, out.weights, overrides_of(request)));
+  TRY_ASSIGN(const std::vector<std::string> changed, changes_since_run(found.run_dir, out.weights));
+  for (const std::string& line : changed) request.note(line);
   return out;
 }
 
@@ -75,12 +79,12 @@ Result<EvaluationPlace> of_model_directory(const EvaluateRequest& request) {
   return out;
 }
 
-Result<EvaluationPlace> of_config(const EvaluateRequest& request) {
+Result<EvaluationPlace> of_config(const EvaluateRequest& request, std::string& reading) {
   EvaluationPlace out;
   TRY_ASSIGN(out.config, load_config(request.source, overrides_of(request), KeptModel::read));
   const std::string& dir = out.config.output.dir;
   TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(dir));
-  if (!steps.empty()) return of_run(dir, request);
+  if (!steps.empty()) return of_run(dir, request, reading);
   if (out.config.model_directory.empty())
     return usage(fmt::format(
         "{}: {} holds no checkpoint, and the config names no model directory: train first, or name "
@@ -96,7 +100,7 @@ Result<EvaluationPlace> of_config(const EvaluateRequest& request) {
 
 }  // namespace
 
-Result<EvaluationPlace> find_evaluation_place(const EvaluateRequest& request) {
+Result<EvaluationPlace> find_evaluation_place(const EvaluateRequest& request, std::string& reading) {
   std::error_code unused;
   if (!fs::exists(request.source, unused))
     return usage(
@@ -104,8 +108,9 @@ Result<EvaluationPlace> find_evaluation_place(const EvaluateRequest& request) {
                     request.source));
   // Here they are words of the command; later they would be called data.validation.
   for (const std::string& entry : request.data) TRY(find_files({entry}, "data=" + entry));
-  if (!fs::is_directory(request.source, unused)) return of_config(request);
-  return is_model_directory(request.source) ? of_model_directory(request) : of_run(request.source, request);
+  if (!fs::is_directory(request.source, unused)) return of_config(request, reading);
+  return is_model_directory(request.source) ? of_model_directory(request)
+                                            : of_run(request.source, request, reading);
 }
 
 }  // namespace tidepool

@@ -15,7 +15,7 @@ struct EvaluationPlace {
   bool of_run = false;   // which keeps a tokenizer and a template that may be gone
 };
 
-// Errors as of evaluate_model.
-Result<EvaluationPlace> find_evaluation_place(const EvaluateRequest&);
+// `reading`: as in retry_rotated(). Errors as of evaluate_model.
+Result<EvaluationPlace> find_evaluation_place(const EvaluateRequest&, std::string& reading);
 
 }  // namespace tidepool

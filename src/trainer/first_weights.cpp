@@ -8,9 +8,11 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/other_weights.h"
 #include "checkpoint/shards.h"
+#include "checkpoint/unused_tensors.h"
 #include "config/hf_config.h"
 #include "report/units.h"
 #include "text/path_text.h"
+#include "trainer/first_adapter.h"
 #include "trainer/init_weights.h"
 #include "trainer/run_meter.h"
 
@@ -19,14 +21,15 @@ namespace {
 
 constexpr u64 parameters_worth_progress = 200'000'000;
 
-Result<void> load(const Config& config, const ModelGraph& graph, StateWriter& state, RunOutputs& outputs) {
+Result<void> load(const Config& config, const ModelGraph& graph, StateWriter& state, RunOutputs& outputs,
+                  std::string* xxh3 = nullptr) {
   const std::string& directory = config.model_directory;
   outputs.say("loading weights from " + directory);
   const double began = RunMeter::now();
-  TRY(verify_weights_if_hashed(directory, checkpoint_buffer));
-  TRY_ASSIGN(const std::vector<std::string> unused, load_weights(directory, graph, state));
-  for (const std::string& tensor : unused)
-    outputs.say(fmt::format("{}: tensor {} is not used", directory, tensor));
+  TRY(verify_model_if_hashed(directory, checkpoint_buffer));
+  TRY_ASSIGN(const std::vector<std::string> unused,
+             load_weights(directory, graph, state, WeightsOf::model, xxh3));
+  for (const std::string& line : describe_unused(directory, unused, graph.config)) outputs.say(line);
   outputs.say("loaded weights in " + seconds_text(RunMeter::now() - began));
   return {};
 }
@@ -50,19 +53,23 @@ Result<void> check_weights_are_there(const Config& config) {
                fmt::format("{} holds neither {} nor {}", directory, weights_file, weights_index_file)};
 }
 
-Result<void> load_frozen_model(const Config& config, const ModelGraph& graph, Session& session,
-                               RunOutputs& outputs) {
+Result<std::string> load_frozen_model(const Config& config, const ModelGraph& graph, Session& session,
+                                      RunOutputs& outputs) {
   TRY(check_weights_are_there(config));
   WriteMore adapters_follow(session.state());
-  return load(config, graph, adapters_follow, outputs);
+  std::string xxh3;
+  TRY(load(config, graph, adapters_follow, outputs, &xxh3));
+  return xxh3;
 }
 
 Result<void> make_first_weights(const Config& config, const ModelGraph& graph, Session& session,
-                                RunOutputs& outputs) {
-  if (graph.lora.on())
-    TRY(load_frozen_model(config, graph, session, outputs));
-  else if (!config.model_directory.empty())
+                                RunOutputs& outputs, std::string& base_xxh3) {
+  if (graph.lora.on()) {
+    TRY_ASSIGN(base_xxh3, load_frozen_model(config, graph, session, outputs));
+  } else if (!config.model_directory.empty()) {
     return load(config, graph, session.state(), outputs);
+  }
+  if (!config.lora.adapter.empty()) return load_first_adapter(config, graph, session.state(), outputs);
   std::vector<std::byte> buffer(checkpoint_buffer.value);
   return init_weights(graph, config.train.seed, session.state(), buffer, session.pool(),
                       [&, last = -1](double share) mutable {

@@ -1,6 +1,8 @@
 // What a run begins with: the weights of a model directory, or random ones.
 #pragma once
 
+#include <string>
+
 #include "config/config.h"
 #include "tidepool/model_graph.h"
 #include "trainer/run_outputs.h"
@@ -8,14 +10,17 @@
 
 namespace tidepool {
 
-// Of adapters the model that they stand beside, too, and the adapters new. Errors: as load_weights.
-Result<void> make_first_weights(const Config&, const ModelGraph&, Session&, RunOutputs&);
+// Of adapters the model that they stand beside, too, and the adapters new, or those of lora.adapter; `base_xxh3`
+// gets what that model's weights came to. Errors: as load_weights.
+Result<void> make_first_weights(const Config&, const ModelGraph&, Session&, RunOutputs&,
+                                std::string& base_xxh3);
 
 // That the config's model directory holds weights, before anything is made of them. ErrorKind::bad_input;
 // usage where adapters stand beside a model that is not there any more.
 Result<void> check_weights_are_there(const Config&);
 
 // Of a run with LoRA: the frozen model. The adapters follow, from a checkpoint, which holds nothing else.
-Result<void> load_frozen_model(const Config&, const ModelGraph&, Session&, RunOutputs&);
+// RETURNS: the XXH3 of its weights, as load_weights() has it.
+Result<std::string> load_frozen_model(const Config&, const ModelGraph&, Session&, RunOutputs&);
 
 }  // namespace tidepool

@@ -7,10 +7,16 @@
 
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/config_difference.h"
+#include "config/hf_config.h"
 #include "planner/planner.h"
+#include "report/text_file.h"
+#include "text/seal.h"
 #include "trainer/base_model.h"
 #include "trainer/disk_shortage.h"
 #include "trainer/first_weights.h"
+#include "trainer/kept_model.h"
+#include "trainer/run_directory.h"
 #include "trainer/session.h"
 
 namespace tidepool {
@@ -31,6 +37,33 @@ bool names_executor(std::string_view text) {
   return text.starts_with("machine.executor=") || text.starts_with("executor=");
 }
 
+// Weights fit models that compute something else with them: other heads, another epsilon.
+Result<void> check_is_model_of(const std::string& directory, const Config& config) {
+  const std::string path = directory + "/" + model_config_file;
+  const Result<std::string> text = read_text_file(path);
+  if (!text) return {};  // told where the model is verified
+  const Result<ModelConfig> there = parse_hf_config(*text, ErrorKind::corrupt_checkpoint, path);
+  const std::string difference = there ? config_difference(*there, config.model) : "";
+  if (difference.empty()) return {};
+  return Error{
+      ErrorKind::usage,
+      fmt::format("{} is another model: {}. Take what says so out of the command and of {}/config.yaml",
+                  directory, difference, config.output.dir)};
+}
+
+Result<Config> load_run_config(const std::string& run_dir, std::span<const std::string> overrides) {
+  const std::string path = run_dir + "/config.yaml";
+  Result<Config> config = load_config(path, {overrides.begin(), overrides.end()}, KeptModel::read);
+  if (config) return config;
+  const Result<std::string> text = read_text_file(path);
+  if (!text || comment_holds(*text)) return config.error();
+  return Error{
+      config.error().kind,
+      fmt::format("{}. {} is not as the run wrote it: it was cut off, damaged or changed since; put a "
+                  "copy back",
+                  config.error().message, path)};
+}
+
 }  // namespace
 
 Result<Config> config_of_trained(const std::string& run_dir, const std::string& checkpoint,
@@ -40,7 +73,22 @@ Result<Config> config_of_trained(const std::string& run_dir, const std::string& 
   // What is said on the command line counts for more.
   if (!adapters) overrides.insert(overrides.begin(), "model=" + checkpoint);
   overrides.push_back("output.dir=" + run_dir);  // it may have moved
-  return load_config(run_dir + "/config.yaml", overrides, KeptModel::read);
+  TRY_ASSIGN(Config config, load_run_config(run_dir, overrides));
+  // The model beside adapters may have changed since, which is told where they are put together.
+  TRY(check_is_model_of(adapters ? kept_model_directory(config) : checkpoint, config));
+  return config;
+}
+
+Result<std::vector<std::string>> changes_since_run(const std::string& run_dir,
+                                                   const std::string& checkpoint) {
+  std::vector<std::string> lines;
+  if (std::string line = change_of_written_config(run_dir); !line.empty()) lines.push_back(std::move(line));
+  TRY_ASSIGN(Config own, config_of_trained(run_dir, checkpoint, {}));
+  std::error_code unused;
+  if (!std::filesystem::exists(checkpoint + "/" + adapter_config_file, unused)) own.model_directory.clear();
+  std::vector<std::string> changed = changes_since_kept(own);
+  lines.insert(lines.end(), changed.begin(), changed.end());
+  return lines;
 }
 
 Result<void> make_forward_only(Config& config, std::span<const std::string> overrides,
@@ -68,10 +116,12 @@ Result<std::vector<std::string>> load_forward_weights(const Config& config, cons
                                                       const ModelGraph& graph, StateWriter& writer) {
   if (!graph.lora.on()) return load_weights(directory, graph, writer);
   TRY(check_weights_are_there(config));
-  TRY(verify_weights_if_hashed(config.model_directory, checkpoint_buffer));
+  TRY(verify_model_if_hashed(config.model_directory, checkpoint_buffer));
   TRY(check_base_model(config.model_directory, directory));
   WriteMore adapters_follow(writer);
-  TRY(load_weights(config.model_directory, graph, adapters_follow));
+  std::string xxh3;
+  TRY(load_weights(config.model_directory, graph, adapters_follow, WeightsOf::model, &xxh3));
+  TRY(check_base_weights(config.model_directory, directory, xxh3));
   return load_weights(directory, graph, writer, WeightsOf::adapters);
 }
 

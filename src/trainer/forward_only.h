@@ -15,9 +15,14 @@
 namespace tidepool {
 
 // Of a run, with the model as its checkpoint has it: the directory that it came from may be gone. Adapters
-// are for a model that stays where it is.
+// are for a model that stays where it is. ErrorKind::usage where the model would compute something else than
+// the one that was trained.
 Result<Config> config_of_trained(const std::string& run_dir, const std::string& checkpoint,
                                  std::vector<std::string> overrides);
+
+// A line for each file that stands outside of the checkpoint, is used with it, and is no longer what the run
+// wrote or kept: config.yaml, data.tokenizer, data.chat_template, and of adapters the model's directory.
+Result<std::vector<std::string>> changes_since_run(const std::string& run_dir, const std::string& checkpoint);
 
 // Takes back what was chosen for training (homes, chunks, sweeps, a machine's rates), and computes on one
 // device of those that the run had, on the cores where that is not here, which is noted. `overrides`: what

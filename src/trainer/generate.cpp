@@ -9,6 +9,7 @@
 #include <random>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/unused_tensors.h"
 #include "data/decode_stream.h"
 #include "tidepool/ignored_target.h"
 #include "trainer/evaluation_runs.h"
@@ -17,6 +18,7 @@
 #include "trainer/generate_text.h"
 #include "trainer/leave_now.h"
 #include "trainer/model_directory.h"
+#include "trainer/retry_rotated.h"
 #include "trainer/session.h"
 #include "trainer/signals.h"
 
@@ -77,19 +79,23 @@ void leave_to_checkpoint(const DataConfig& of_run, DataConfig& data) {
   if (data.chat_template == of_run.chat_template) data.chat_template.clear();
 }
 
-Result<Trained> of_run(const GenerateRequest& request) {
+Result<Trained> of_run(const GenerateRequest& request, std::string& reading) {
   TRY_ASSIGN(GeneratePlace place, find_generate_place(request.path));
+  if (place.newest) reading = place.checkpoint;
   for (const std::string& note : place.notes) request.note(note);
   Trained out{.config = {}, .weights = std::move(place.checkpoint)};
   TRY_ASSIGN(out.config, config_of_trained(place.run_dir, out.weights, overrides_of(request)));
   TRY_ASSIGN(const Config own, config_of_trained(place.run_dir, out.weights, {}));
   leave_to_checkpoint(own.data, out.config.data);
+  TRY_ASSIGN(const std::vector<std::string> changed, changes_since_run(place.run_dir, out.weights));
+  for (const std::string& line : changed) request.note(line);
   out.config.memory.swap_dir = place.run_dir + "/generate-swap";
   return out;
 }
 
-Result<Trained> find_trained(const GenerateRequest& request) {
-  TRY_ASSIGN(Trained out, stands_alone(request.path) ? of_model_directory(request) : of_run(request));
+Result<Trained> find_trained(const GenerateRequest& request, std::string& reading) {
+  TRY_ASSIGN(Trained out,
+             stands_alone(request.path) ? of_model_directory(request) : of_run(request, reading));
   Config& config = out.config;
   config.train.per_device_train_batch_size = 1;
   config.train.gradient_accumulation_steps = 1;
@@ -100,13 +106,10 @@ Result<Trained> find_trained(const GenerateRequest& request) {
   return out;
 }
 
-}  // namespace
-
-Result<void> generate_text(const GenerateRequest& request,
-                           const std::function<void(std::string_view)>& emit) {
-  // Nothing is worth a clean stop; but a swap file must not stay behind.
-  const StopSignals signals(StopSignals::at_once(""));
-  TRY_ASSIGN(const Trained trained, find_trained(request));
+// `reading`: as in retry_rotated().
+Result<void> generate_once(const GenerateRequest& request, const std::function<void(std::string_view)>& emit,
+                           std::string& reading) {
+  TRY_ASSIGN(const Trained trained, find_trained(request, reading));
   const Config& config = trained.config;
   TRY_ASSIGN(const Speech speech, open_speech(config, request.generate, trained.weights));
   TRY_ASSIGN(ForwardPlan forward, plan_forward(config));
@@ -121,8 +124,8 @@ Result<void> generate_text(const GenerateRequest& request,
                              {.own_swap_dir = true, .loads_weights = true}));
   TRY_ASSIGN(const std::vector<std::string> unused,
              load_forward_weights(config, trained.weights, graph, session->state()));
-  for (const std::string& tensor : unused)
-    request.note(fmt::format("{}: tensor {} is not used", trained.weights, tensor));
+  reading.clear();  // nothing has been said so far, and nothing more is read
+  for (const std::string& line : describe_unused(trained.weights, unused, graph.config)) request.note(line);
   const std::unique_ptr<Engine> engine = Engine::create(session->plan(), session->executor(), {});
   source.text.assign(speech.prompt.begin(), speech.prompt.end());
   DecodeStream text(*speech.encoder.text, speech.prompt);
@@ -143,6 +146,16 @@ Result<void> generate_text(const GenerateRequest& request,
   }
   emit(text.finish());
   return {};
+}
+
+}  // namespace
+
+Result<void> generate_text(const GenerateRequest& request,
+                           const std::function<void(std::string_view)>& emit) {
+  // Nothing is worth a clean stop; but a swap file must not stay behind.
+  const StopSignals signals(StopSignals::at_once(""));
+  return retry_rotated(request.note,
+                       [&](std::string& reading) { return generate_once(request, emit, reading); });
 }
 
 }  // namespace tidepool

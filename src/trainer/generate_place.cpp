@@ -10,6 +10,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/other_weights.h"
 #include "config/hf_config.h"
+#include "text/path_text.h"
 #include "trainer/model_directory.h"
 #include "trainer/session.h"
 
@@ -30,25 +31,25 @@ bool is_numbered(const fs::path& path) {
 }
 
 bool looks_like_checkpoint(const fs::path& path) {
-  const auto has = [&](const char* file) { return fs::exists(path / file); };
+  const auto has = [&](const char* file) { return is_named((path / file).string()); };
   return is_numbered(path) || has_manifest(path.string()) || has_weights(path.string()) ||
          has(adapter_weights_file);
 }
 
 // Or a model directory of others, which has no hashes.
 Result<GeneratePlace> checkpoint_place(const std::string& path) {
-  TRY(is_numbered(clean(path)) ? verify_weights(path, checkpoint_buffer)
-                               : verify_weights_if_hashed(path, checkpoint_buffer));
+  TRY(is_numbered(clean(path)) ? verify_model(path, checkpoint_buffer)
+                               : verify_model_if_hashed(path, checkpoint_buffer));
   GeneratePlace out{.run_dir = clean(path).parent_path().string(), .checkpoint = path};
-  if (fs::exists(out.run_dir + "/config.yaml")) return out;
-  if (fs::exists(path + "/" + adapter_config_file))
+  if (is_named(out.run_dir + "/config.yaml")) return out;
+  if (is_named(path + "/" + adapter_config_file))
     return Error{
         ErrorKind::usage,
         fmt::format(
             "{0} holds adapters (LoRA) and stands alone: merge it first with `tidepool export {0} OUT "
             "--base MODEL`, MODEL being the model directory that it was trained beside, then use OUT",
             path)};
-  if (!fs::exists(path + "/" + model_config_file)) return holds_no_config(path);
+  if (!is_named(path + "/" + model_config_file)) return holds_no_config(path);
   return Error{ErrorKind::usage,
                fmt::format("{0} stands alone: budgets are read from the config.yaml of its run, in the "
                            "directory above it; put one there, or make it a model directory with "
@@ -60,12 +61,13 @@ Result<GeneratePlace> checkpoint_place(const std::string& path) {
 
 bool stands_alone(const std::string& path) {
   const fs::path directory = clean(path);
-  return is_model_directory(path) && !fs::exists(directory / "config.yaml") &&
-         !fs::exists(directory.parent_path() / "config.yaml");
+  return is_model_directory(path) && !is_named((directory / "config.yaml").string()) &&
+         !is_named((directory.parent_path() / "config.yaml").string());
 }
 
 Result<GeneratePlace> find_generate_place(const std::string& path) {
-  if (!fs::is_directory(path))
+  std::error_code unused;
+  if (!fs::is_directory(path, unused))
     return Error{
         ErrorKind::usage,
         fmt::format("{} is not a directory: name the output.dir of a run, a checkpoint or a model directory",
@@ -80,7 +82,7 @@ Result<GeneratePlace> find_generate_place(const std::string& path) {
         fmt::format("{} holds no checkpoint: name a run directory, a checkpoint-N or a model directory",
                     path)};
   }
-  GeneratePlace out{.run_dir = clean(path).string(), .checkpoint = *found.path};
+  GeneratePlace out{.run_dir = clean(path).string(), .checkpoint = *found.path, .newest = true};
   for (const SteppedOver& s : found.stepped_over)
     out.notes.push_back(fmt::format("stepped over {}: {}", s.path, s.reason));
   if (!out.notes.empty()) out.notes.push_back("using " + *found.path);

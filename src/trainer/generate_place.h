@@ -10,6 +10,7 @@ namespace tidepool {
 
 struct GeneratePlace {
   std::string run_dir, checkpoint;
+  bool newest = false;             // of the run, which was named and may rotate it away
   std::vector<std::string> notes;  // lines for people: what was stepped over
 };
 

@@ -3,17 +3,37 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "checkpoint/carried.h"
 #include "config/config.h"
 #include "tidepool/result.h"
 
 namespace tidepool {
 
 // Makes RUN/model-files of the model directory, data.tokenizer and data.chat_template, which take the place
-// of the directory's own. A run that goes on and has them leaves them as they are. REQUIRES: output.dir is
-// locked. ErrorKind::io.
-enum class Kept : unsigned char { anew, as_it_is };
-Result<void> keep_model(const Config&, Kept);
+// of the directory's own; and in it checksums.json, which lists them. REQUIRES: output.dir is locked.
+// ErrorKind::io, or bad_input where one of them is a link that leads elsewhere.
+Result<void> keep_model(const Config&);
+
+// The same for a run that goes on: what it kept stays as it is, and each file is compared with the list. A
+// damaged one is put back from the newest checkpoint that holds it whole, else from the model directory if
+// that still has the same bytes. A run of an older Tidepool, which has no list, is compared with its newest
+// good checkpoint, and gets one. Returns a line for each file that was put back. REQUIRES: output.dir is
+// locked. ErrorKind::corrupt_checkpoint where no whole copy is left.
+Result<std::vector<std::string>> mend_kept_model(const Config&);
+
+// What checkpoints take along of RUN/model-files, with what the bytes must come to. Not config.json.
+Result<std::vector<CarriedFile>> files_for_checkpoints(const Config&);
+
+// A line for each file of the model directory, data.tokenizer and data.chat_template that is there and is not
+// what the run kept of it: damaged or changed since.
+std::vector<std::string> changes_since_kept(const Config&);
+
+// Of a run directory: an error where a file of its model-files is not what was kept; of all of them, or of
+// one alone. None where it has none, or no list. ErrorKind::corrupt_checkpoint.
+Result<void> check_kept_model(const std::string& run_dir, std::string_view only = "");
 
 // config.json of where the run's model came from; empty: it did not come from a directory.
 Result<std::string> kept_model_config(const Config&);

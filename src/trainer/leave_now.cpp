@@ -6,12 +6,13 @@
 #include <cstdio>
 
 #include "report/error_text.h"
+#include "report/print_text.h"
 
 namespace tidepool {
 
 void leave_now(const Error& error) {
   std::fflush(stdout);
-  fmt::print(stderr, "\n{}\n", error_text("tidepool: " + error.message, detect_screen(STDERR_FILENO)));
+  print_text(stderr, "\n{}\n", error_text("tidepool: " + error.message, detect_screen(STDERR_FILENO)));
   std::fflush(stderr);
   ::_exit(exit_code(error));
 }

@@ -8,7 +8,7 @@
 namespace tidepool {
 namespace {
 
-constexpr double sample_seconds = 0.05;
+constexpr double sample_seconds = 0.03;
 // Beyond these sides the rate hardly grows.
 constexpr u64 side_of_cores = 1024, side_of_gpus = 8192, side_least = 64;
 

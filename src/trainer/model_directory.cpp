@@ -44,7 +44,8 @@ Result<Config> config_of_model_directory(const std::string& directory, std::stri
   TRY(check_weights_are_there({.model_directory = directory}));
   TRY_ASSIGN(const Precision precision, precision_of_directory(directory));
   TRY_ASSIGN(const ModelConfig model, read_model_directory(directory));
-  const u32 length = std::min(Config{}.train.sequence_length, model.positions);
+  u32 length = std::min(Config{}.train.sequence_length, model.positions);
+  if (model.attention_window() != 0) length = std::min(length, model.attention_window());
   // What is said on the command line counts for more.
   overrides.insert(overrides.begin(),
                    {"model=" + directory, fmt::format("train.precision={}", name(precision)),

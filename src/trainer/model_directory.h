@@ -13,7 +13,8 @@ namespace tidepool {
 bool is_model_directory(const std::string& path);
 
 // `what` is done, for messages. The rest, budgets first of all, is in the overrides; unless they say
-// otherwise train.precision is the type that the weights have, and sequences no longer than its positions.
+// otherwise train.precision is the type that the weights have, and sequences no longer than its positions and
+// its sliding window.
 // Errors: those of the config and the weights.
 Result<Config> config_of_model_directory(const std::string& directory, std::string_view what,
                                          std::vector<std::string> overrides);

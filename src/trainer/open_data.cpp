@@ -35,9 +35,14 @@ template <class Open>
 auto with_place(const Config& given, const OpenData& options, Open&& open)
     -> decltype(open(given.data, DataPlace{})) {
   const Config config = options.kept_model ? with_kept_model(given) : given;
+  const bool uses_kept = config.model_directory != given.model_directory ||
+                         config.data.tokenizer != given.data.tokenizer ||
+                         config.data.chat_template != given.data.chat_template;
+  if (uses_kept) TRY(check_kept_model(given.output.dir));
   DataPlace place = data_place(config);
   TRY_ASSIGN(const std::unique_ptr<CorePool> pool, create_core_pool(config.machine.threads, Bytes{}));
   place.pool = pool.get();
+  place.use = options.use;
   StatusLine line;
   if (!options.quiet) place.progress = [&](const DataProgress& progress) { show(line, progress); };
   DataConfig data = config.data;

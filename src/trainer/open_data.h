@@ -12,6 +12,7 @@ namespace tidepool {
 struct OpenData {
   bool quiet = false;       // nothing is printed while it takes its time
   bool kept_model = false;  // with_kept_model: of what goes on from a run
+  DataUse use = DataUse::training;
 };
 // As Dataset::open. Documents are tokenized on all threads of machine.threads.
 Result<std::unique_ptr<Dataset>> open_data(const Config&, const OpenData& = {});

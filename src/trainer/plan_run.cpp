@@ -178,7 +178,7 @@ Result<RunQuestion> question_of(const Config& config, PlanFor who, std::optional
 Result<RunPlan> plan_run(const Config& config, const ModelGraph& graph, PlanFor who,
                          const PlanProgress& progress, std::optional<Machine> read) {
   TRY_ASSIGN(RunQuestion question, question_of(config, who, std::move(read)));
-  RunPlan out{.options = question.options, .machine = std::move(question.machine)};
+  RunPlan out{.asked = question.options, .options = question.options, .machine = std::move(question.machine)};
   const auto explain = [&](const Error& error) {
     const bool disk_is_here = is_for_this_machine(who) || !out.machine;
     const BudgetRoom room = out.machine ? room_of(*out.machine, who, out.options.devices) : BudgetRoom{};

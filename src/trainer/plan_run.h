@@ -15,6 +15,7 @@
 namespace tidepool {
 
 struct RunPlan {
+  PlanOptions asked;    // as the config has them
   PlanOptions options;  // with what was chosen written out
   Plan plan;
   std::optional<Machine> machine;    // of machine.file

@@ -7,16 +7,23 @@
 
 #include "machine/wake_up.h"
 #include "tidepool/median.h"
+#include "tidepool/spread.h"
 #include "trainer/bring_numbers.h"
 #include "trainer/measure_peak.h"
+#include "trainer/round_judge.h"
 
 namespace tidepool {
 namespace {
 
 constexpr u64 disk_sample_bytes_max = 64 * mib;
 constexpr u64 memory_sample_bytes_max = 32 * mib;
-constexpr double sample_seconds = 0.05;
-constexpr u32 samples_of_small_ops = 15;
+// Of one round, of which there are two at least.
+constexpr double sample_seconds = 0.025;
+constexpr u32 samples_of_small_ops = 8;
+
+struct Round {
+  bool first = true;  // of all: caches, files and clocks are not warm yet
+};
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -51,9 +58,9 @@ void cool_caches(Session& session) {
 
 // Median time of a call that finds its data in memory, as ops of a step do, not in the caches.
 template <class Fn>
-Result<double> cold_seconds_of(Session& session, u32 samples_min, Fn&& fn) {
+Result<double> cold_seconds_of(Session& session, Round round, u32 samples_min, Fn&& fn) {
   std::vector<double> samples;
-  TRY(fn());
+  if (round.first) TRY(fn());
   for (const double begin = now(); samples.size() < samples_min || now() - begin < sample_seconds;) {
     cool_caches(session);
     const double at = now();
@@ -78,16 +85,17 @@ Result<void> bring_content(Session& session, const Operand& o) {
   return {};
 }
 
-Result<double> op_seconds(Session& session, std::optional<OpId> op) {
-  constexpr u32 samples_min = 3;
+Result<double> op_seconds(Session& session, Round round, std::optional<OpId> op) {
+  const u32 samples_min = round.first ? 2 : 1;
   if (!op) return 0.0;
   const Segment& body = session.plan().segment(SegmentKind::body);
   for (const Operand& o : body.operands_of(body.ops[index(*op)])) TRY(bring_content(session, o));
-  return cold_seconds_of(session, samples_min, [&] { return session.executor().run_at_rest(body, *op); });
+  return cold_seconds_of(session, round, samples_min,
+                         [&] { return session.executor().run_at_rest(body, *op); });
 }
 
 // Layers are alike, so one stands for all.
-Result<std::vector<BlockSeconds>> measure_blocks(Session& session) {
+Result<std::vector<BlockSeconds>> measure_blocks(Session& session, Round round) {
   const ModelGraph& graph = session.graph();
   std::vector<BlockSeconds> out(graph.blocks.size());
   std::optional<u32> layer;
@@ -101,7 +109,7 @@ Result<std::vector<BlockSeconds>> measure_blocks(Session& session) {
       std::optional<OpId> op = find_op(session.plan(), kind, b, kept);
       for (u32 other = b + 1; !op && layer == b && other < out.size(); ++other)
         if (graph.blocks[other].kind == BlockKind::layer) op = find_op(session.plan(), kind, other, kept);
-      return op_seconds(session, op);
+      return op_seconds(session, round, op);
     };
     TRY_ASSIGN(out[b].forward, seconds(OpKind::forward, false));
     TRY_ASSIGN(out[b].backward, seconds(OpKind::backward, true));
@@ -119,7 +127,7 @@ double block_flops(const ModelGraph& graph, const std::vector<BlockSeconds>& blo
 }
 
 // Of the largest window's gradient: bytes of its operands, as CostModel counts them.
-Result<double> measure_memory(Session& session) {
+Result<double> measure_memory(Session& session, Round round) {
   const Segment& body = session.plan().segment(SegmentKind::body);
   u64 most = 0;
   OpId largest{};
@@ -130,7 +138,7 @@ Result<double> measure_memory(Session& session) {
       bytes += o.frame.bytes.value * (o.access == Access::read_write ? 2 : 1);
     if (bytes > most) most = bytes, largest = OpId{id};
   }
-  TRY_ASSIGN(const double seconds, op_seconds(session, largest));
+  TRY_ASSIGN(const double seconds, op_seconds(session, round, largest));
   return static_cast<double>(most) / seconds;
 }
 
@@ -150,7 +158,7 @@ u64 usual_bytes(const Segment& segment, BytesOf&& bytes_of) {
 }
 
 // Cores copy one way or the other at one rate; a GPU's link has its own for each way, and for both at once.
-Result<CopyRates> measure_copies(Session& session) {
+Result<CopyRates> measure_copies(Session& session, Round round) {
   Devices& devices = session.devices();
   const auto host = session.host_memory(), device = devices.memory();
   const bool gpu = !devices.host_reaches_memory();
@@ -165,7 +173,7 @@ Result<CopyRates> measure_copies(Session& session) {
   const Devices::Copy d2h = gpu ? Devices::Copy{at(host, 1), at(device, 1)} : Devices::Copy{};
   const auto rate = [&](const Devices::Copy& down, const Devices::Copy& up) -> Result<double> {
     TRY_ASSIGN(const double seconds,
-               cold_seconds_of(session, samples_of_small_ops, [&] { return devices.copy(down, up); }));
+               cold_seconds_of(session, round, samples_of_small_ops, [&] { return devices.copy(down, up); }));
     return static_cast<double>(bytes) / seconds;
   };
   CopyRates rates;
@@ -179,7 +187,7 @@ Result<CopyRates> measure_copies(Session& session) {
 }
 
 // Bytes as CostModel counts them: read once, rewritten twice.
-Result<double> measure_adam(Session& session) {
+Result<double> measure_adam(Session& session, Round round) {
   const auto host = session.host_memory(), device = session.devices().memory();
   const auto memory = session.devices().host_reaches_memory() && device.size() > host.size() ? device : host;
   const Precision precision = session.plan().precision;
@@ -211,7 +219,8 @@ Result<double> measure_adam(Session& session) {
   chunk.momentum = reinterpret_cast<float*>(take(Kind::momentum, 2));
   chunk.variance = reinterpret_cast<float*>(take(Kind::variance, 2));
   const AdamWScalars scalars = adamw_scalars({.learning_rate = 1e-3}, 1, 1.0, 1.0);
-  TRY_ASSIGN(const double seconds, cold_seconds_of(session, samples_of_small_ops, [&]() -> Result<void> {
+  TRY_ASSIGN(const double seconds,
+             cold_seconds_of(session, round, samples_of_small_ops, [&]() -> Result<void> {
                adamw(chunk, precision, scalars, session.pool());
                return {};
              }));
@@ -233,21 +242,21 @@ std::vector<RawTransfer> sample_of_disk(Session& session) {
   return sample;
 }
 
-Result<void> measure_disk(Session& session, DiskRates& rates) {
-  constexpr u32 rounds = 5;
+Result<void> measure_disk(Session& session, Round round, DiskRates& rates) {
+  constexpr u32 samples = 3;
   std::vector<RawTransfer> sample = sample_of_disk(session);
   if (sample.empty()) return {};
   double bytes = 0;
   for (const RawTransfer& t : sample) bytes += static_cast<double>(t.memory.size());
-  // The first round's writes touch the file for the first time, which is slow.
+  // The first writes of all touch the file for the first time, which is slow.
   std::array<std::vector<double>, 3> rates_of;  // write, read, both
-  for (u32 round = 0; round <= rounds; ++round)
+  for (u32 i = round.first ? 0 : 1; i <= samples; ++i)
     for (u32 how = 0; how < rates_of.size(); ++how) {
-      for (u64 i = 0; i < sample.size(); ++i)
-        sample[i].op = how == 0 || (how == 2 && i % 2 == 0) ? DiskOp::write : DiskOp::read;
+      for (u64 t = 0; t < sample.size(); ++t)
+        sample[t].op = how == 0 || (how == 2 && t % 2 == 0) ? DiskOp::write : DiskOp::read;
       const double begin = now();
       TRY(session.executor().transfer_raw(sample));
-      if (round > 0) rates_of[how].push_back(bytes / (now() - begin));
+      if (i > 0) rates_of[how].push_back(bytes / (now() - begin));
     }
   rates.write_bytes_per_s = median(std::move(rates_of[0]));
   rates.read_bytes_per_s = median(std::move(rates_of[1]));
@@ -255,26 +264,73 @@ Result<void> measure_disk(Session& session, DiskRates& rates) {
   return {};
 }
 
-}  // namespace
-
-Result<Prediction> predict_step(Session& session) {
+Result<Prediction> measure_round(Session& session, Round round) {
   Prediction out;
   Machine& machine = out.machine;
-  TRY_ASSIGN(out.blocks, measure_blocks(session));
+  TRY_ASSIGN(out.blocks, measure_blocks(session, round));
   machine.device.flops_per_s.fill(block_flops(session.graph(), out.blocks));
   TRY_ASSIGN(out.peak_flops_per_s, measure_peak(session));
-  // A lane's thread is woken for every op.
-  machine.device.op_overhead = Nanos{static_cast<u64>(wake_up_seconds() * 1e9)};
-  TRY_ASSIGN(machine.device.memory_bytes_per_s, measure_memory(session));
-  TRY_ASSIGN(machine.copies, measure_copies(session));
+  TRY_ASSIGN(machine.device.memory_bytes_per_s, measure_memory(session, round));
+  TRY_ASSIGN(machine.copies, measure_copies(session, round));
   const double copy = machine.copies.h2d_bytes_per_s;
-  TRY_ASSIGN(machine.host.adam_bytes_per_s, measure_adam(session));
+  TRY_ASSIGN(machine.host.adam_bytes_per_s, measure_adam(session, round));
   // What is small enough to stay in the cache is not held up by memory.
   machine.host.memory_bytes_per_s = std::max({machine.host.adam_bytes_per_s, 2 * copy});
   machine.host.checksum_bytes_per_s = 2 * copy;
-  TRY(measure_disk(session, machine.disk));
-  TRY_ASSIGN(out.forecast,
-             forecast(session.plan(), session.graph(), machine, {.blocks = out.blocks, .keep_ops = true}));
+  TRY(measure_disk(session, round, machine.disk));
+  return out;
+}
+
+// Everything that rounds measure, in a fixed order.
+std::vector<double*> figures_of(Prediction& p) {
+  Machine& m = p.machine;
+  std::vector<double*> out = {
+      &p.peak_flops_per_s,        &m.device.memory_bytes_per_s, &m.copies.h2d_bytes_per_s,
+      &m.copies.d2h_bytes_per_s,  &m.copies.both_bytes_per_s,   &m.host.adam_bytes_per_s,
+      &m.host.memory_bytes_per_s, &m.host.checksum_bytes_per_s, &m.disk.read_bytes_per_s,
+      &m.disk.write_bytes_per_s,  &m.disk.mixed_bytes_per_s};
+  for (double& rate : m.device.flops_per_s) out.push_back(&rate);
+  for (BlockSeconds& block : p.blocks)
+    out.insert(out.end(), {&block.forward, &block.backward, &block.backward_recompute});
+  return out;
+}
+
+// The median of each figure.
+Prediction merged(std::vector<Prediction>& rounds) {
+  Prediction out = rounds.front();
+  const std::vector<double*> figures = figures_of(out);
+  for (std::size_t i = 0; i < figures.size(); ++i) {
+    std::vector<double> values;
+    for (Prediction& round : rounds) values.push_back(*figures_of(round)[i]);
+    *figures[i] = median(std::move(values));
+  }
+  for (const Prediction& round : rounds) {
+    out.step_seconds.add(round.forecast.step_seconds);
+    out.peak_range.add(round.peak_flops_per_s);
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<Prediction> predict_step(Session& session) {
+  TRY_ASSIGN(const double wake_up, wake_up_seconds());
+  std::vector<Prediction> rounds;
+  const auto forecast_of = [&](const Prediction& p, bool keep_ops) {
+    return forecast(session.plan(), session.graph(), p.machine, {.blocks = p.blocks, .keep_ops = keep_ops});
+  };
+  RoundJudge judge(now());
+  for (bool more = true; more;) {
+    TRY_ASSIGN(Prediction round, measure_round(session, {.first = rounds.empty()}));
+    // A lane's thread is woken for every op.
+    round.machine.device.op_overhead = Nanos{static_cast<u64>(wake_up * 1e9)};
+    TRY_ASSIGN(round.forecast, forecast_of(round, false));
+    more = judge.needs_another(round.forecast.step_seconds, now());
+    rounds.push_back(std::move(round));
+  }
+  rounds.erase(rounds.begin(), rounds.end() - judge.counting());
+  Prediction out = merged(rounds);
+  TRY_ASSIGN(out.forecast, forecast_of(out, true));
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "advisor/forecast.h"
+#include "tidepool/spread.h"
 #include "trainer/session.h"
 
 namespace tidepool {
@@ -13,12 +14,14 @@ struct Prediction {
   Machine machine;                   // of what matters here, measured on the spot
   std::vector<BlockSeconds> blocks;  // by block of the graph
   double peak_flops_per_s = 0;       // of the largest square product that memory has room for
+  Spread peak_range;                 // over the rounds
   Forecast forecast;
+  Spread step_seconds;  // forecasts of the single rounds
 };
 
 // Measures every kind of block as it will run, copies and Adam for a few milliseconds each in the
-// session's own memory, and the disk through its own swap file. REQUIRES: at rest, before the state
-// is written: it overwrites arenas and swap file.
+// session's own memory, and the disk through its own swap file; in rounds, until two in a row predict the
+// same step. REQUIRES: at rest, before the state is written: it overwrites arenas and swap file.
 Result<Prediction> predict_step(Session&);
 
 }  // namespace tidepool

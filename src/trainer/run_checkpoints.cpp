@@ -10,6 +10,7 @@
 #include "io/memory_limits.h"
 #include "report/units.h"
 #include "text/path_text.h"
+#include "tidepool/write_file.h"
 #include "trainer/kept_model.h"
 #include "trainer/run_meter.h"
 #include "trainer/session.h"
@@ -35,13 +36,15 @@ Result<void> check_file_size(const std::string& dir, Bytes largest) {
 Result<std::unique_ptr<RunCheckpoints>> RunCheckpoints::open(const Config& config, const ModelGraph& graph,
                                                              RunOutputs& outputs) {
   std::unique_ptr<RunCheckpoints> out(new RunCheckpoints(config, graph, outputs));
-  CheckpointOptions options{.run_dir = config.output.dir,
-                            .buffer = checkpoint_buffer,
-                            .max_shard_size = config.output.max_shard_size,
-                            .source_config = {},
-                            .carried = carried_files(kept_model_directory(config))};
-  TRY_ASSIGN(options.source_config, kept_model_config(config));
-  TRY_ASSIGN(out->store_, CheckpointStore::create(options, graph));
+  out->options_ = {.run_dir = config.output.dir,
+                   .buffer = checkpoint_buffer,
+                   .max_shard_size = config.output.max_shard_size,
+                   .source_config = {},
+                   .carried = {},
+                   .read_back = config.output.save_total_limit == 1};
+  TRY_ASSIGN(out->options_.carried, files_for_checkpoints(config));
+  TRY_ASSIGN(out->options_.source_config, kept_model_config(config));
+  TRY_ASSIGN(out->store_, CheckpointStore::create(out->options_, graph));
   TRY_ASSIGN(const std::vector<std::string> litter, out->store_->sweep());
   for (const std::string& name : litter)
     outputs.say("cleared a half-written checkpoint of a dead run: " + name);
@@ -54,24 +57,41 @@ Result<std::optional<FoundCheckpoint>> RunCheckpoints::find(const std::string& r
     TRY_ASSIGN(FoundCheckpoint found, store_->open(without_slashes(resume)));
     return std::optional(std::move(found));
   }
-  TRY_ASSIGN(Resumable resumable, store_->find_resumable());
-  if (!resumable.found && !resumable.stepped_over.empty())
-    return none_is_good(config_.output.dir, resumable.stepped_over);
-  for (const SteppedOver& s : resumable.stepped_over) {
-    outputs_.say(fmt::format("stepped over {}: {}", s.path, s.reason));
-    distrusted_.push_back(s.path);
+  automatic_ = true;
+  return find_automatically();
+}
+
+void RunCheckpoints::step_over(const SteppedOver& damaged) {
+  outputs_.say(fmt::format("stepped over {}: {}", damaged.path, damaged.reason));
+  stepped_over_.push_back(damaged);
+}
+
+Result<std::optional<FoundCheckpoint>> RunCheckpoints::find_automatically() {
+  TRY_ASSIGN(Resumable resumable, store_->find_resumable(distrusted()));
+  if (!resumable.found && !(resumable.stepped_over.empty() && stepped_over_.empty())) {
+    stepped_over_.insert(stepped_over_.end(), resumable.stepped_over.begin(), resumable.stepped_over.end());
+    return none_is_good(config_.output.dir, stepped_over_);
   }
-  if (!resumable.found) outputs_.say("no checkpoint to resume from: starting from the beginning");
+  for (const SteppedOver& s : resumable.stepped_over) step_over(s);
+  if (!resumable.found)
+    outputs_.warn(fmt::format("--resume auto: {} holds no checkpoint, so training begins anew at step 1",
+                              config_.output.dir));
   return std::move(resumable.found);
 }
 
-Result<void> RunCheckpoints::go_on_from(FoundCheckpoint found, StateWriter& writer) {
+Result<std::optional<FoundCheckpoint>> RunCheckpoints::go_on_from(FoundCheckpoint found,
+                                                                  StateWriter& writer) {
   const u64 step = found.state.step;
-  TRY(store_->restore(found, writer));
+  if (Result<void> restored = store_->restore(found, writer); !restored) {
+    if (!automatic_ || restored.error().kind != ErrorKind::corrupt_checkpoint) return restored.error();
+    step_over({found.path, restored.error().message});
+    TRY(writer.finish());
+    return find_automatically();
+  }
   outputs_.say(fmt::format("resumed from {} (step {})", found.path, step));
   // Those that --resume auto stepped over keep their names: they lie ahead because they are damaged, and are
   // not of another branch.
-  if (distrusted_.empty()) {
+  if (stepped_over_.empty()) {
     TRY_ASSIGN(const std::vector<std::string> aside, store_->follow(found));
     for (const std::string& path : aside)
       outputs_.say(fmt::format(
@@ -79,11 +99,12 @@ Result<void> RunCheckpoints::go_on_from(FoundCheckpoint found, StateWriter& writ
   }
   std::error_code unused;
   if (!std::filesystem::equivalent(found.path, store_->path_of(step), unused))
-    return {};  // of another directory
+    return std::optional<FoundCheckpoint>();  // of another directory
   last_ = {.path = found.path, .weights_xxh3 = found.weights_xxh3};
   last_step_ = step;
-  point_at_best(found.state.best_step);  // of this branch
-  return {};
+  best_step_ = found.state.best_step;
+  point_at_best(best_step_);  // of this branch
+  return std::optional<FoundCheckpoint>();
 }
 
 // For people and programs that open the best by name; nothing here follows it, so a file system without links
@@ -104,30 +125,44 @@ void RunCheckpoints::point_at_best(u64 step) {
   fs::remove(fresh, error);
   fs::create_directory_symlink(target, fresh, error);
   if (!error) fs::rename(fresh, link, error);
+  if (!error) (void)sync_directory(config_.output.dir, FileUse::run);  // people's link: lost, it is made anew
   if (error)
     outputs_.say(fmt::format("{} could not be made ({}); the best is {}", link.string(), error.message(),
                              target.string()));
 }
 
+std::vector<std::string> RunCheckpoints::distrusted() const {
+  std::vector<std::string> paths;
+  for (const SteppedOver& s : stepped_over_) paths.push_back(s.path);
+  return paths;
+}
+
 std::string RunCheckpoints::way_on() const {
   if (last_step_) return fmt::format("continue with --resume auto from {}", last_.path);
   if (!config_.output.save) return "start again: output.save is false, so nothing was saved";
-  return "start again: no checkpoint had been written (output.save_steps says how often)";
+  return "start again: no checkpoint had been written (output.save_steps and output.save_minutes say how "
+         "often)";
 }
 
-u64 RunCheckpoints::saves_to_come(u64 step) const {
+u64 RunCheckpoints::saves_to_come(u64 step, double step_seconds) const {
   const u64 last = config_.train.max_steps, every = config_.output.save_steps;
   if (last == 0) return 1;
   if (step >= last) return 0;
-  const u64 planned = every == 0 ? 1 : (last - 1) / every - step / every + 1;
+  u64 planned = every == 0 ? 1 : (last - 1) / every - step / every + 1;
+  if (const double minutes = config_.output.save_minutes; minutes > 0)
+    planned +=
+        static_cast<u64>(std::min(static_cast<double>(last - step) * step_seconds / (60 * minutes), 1e6));
   // Then every evaluation may be the best so far, and saved.
   const u64 evaluate = config_.train.early_stopping_patience == 0 ? 0 : config_.train.eval_steps;
   return planned + (evaluate == 0 ? 0 : (last - 1) / evaluate - step / evaluate);
 }
 
-Result<void> RunCheckpoints::check_room(u64 step) const {
-  const u64 saves = saves_to_come(step);
+Result<void> RunCheckpoints::check_room(u64 step, double step_seconds) const {
+  const u64 saves = saves_to_come(step, step_seconds);
   if (saves == 0 || !config_.output.save) return {};
+  if (const Result<void> rehearsed = store_->rehearse(); !rehearsed)
+    return Error{rehearsed.error().kind, fmt::format("no checkpoint could be written to {}: {}",
+                                                     config_.output.dir, rehearsed.error().message)};
   const Bytes each = checkpoint_bytes(graph_);
   const std::string& dir = config_.output.dir;
   TRY(check_file_size(dir, checkpoint_file_bytes_max(graph_)));
@@ -151,18 +186,11 @@ Result<void> RunCheckpoints::check_room(u64 step) const {
   return {};
 }
 
-Result<void> RunCheckpoints::save(const TrainerState& state, StateReader& reader) {
-  const double began = RunMeter::now();
-  TRY_ASSIGN(last_, store_->save(state, reader));
-  last_step_ = state.step;
-  written_ += last_.bytes;
-  TRY(store_->rotate({.saved_step = state.step,
-                      .total_limit = config_.output.save_total_limit,
-                      .best_step = state.best_step,
-                      .distrusted = distrusted_}));
-  point_at_best(state.best_step);
-  outputs_.say(fmt::format("saved {} in {}", last_.path, seconds_text(RunMeter::now() - began)));
-  return {};
+// Files that the run keeps may be damaged while it runs; no checkpoint takes them along like that.
+Result<SavedCheckpoint> RunCheckpoints::mend_and_save(const TrainerState& state, StateReader& reader) {
+  TRY_ASSIGN(const std::vector<std::string> mended, mend_kept_model(config_));
+  for (const std::string& line : mended) outputs_.say(line);
+  return store_->save(state, reader);
 }
 
 }  // namespace tidepool

@@ -1,7 +1,6 @@
 #include "trainer/run_meter.h"
 
-#include <sys/resource.h>
-
+#include "process/limits.h"
 #include "tidepool/median.h"
 
 namespace tidepool {
@@ -17,7 +16,8 @@ RunMeter::RunMeter(const Plan& plan, TrainingExecutor& executor, u64 steps_expec
       profile_(plan),
       phases_(plan, steps_expected),
       trace_(plan, trace_events) {
-  step_seconds_.reserve(steps_expected);
+  for (std::vector<double>* each : {&step_seconds_, &grad_norms_, &learning_rates_})
+    each->reserve(steps_expected);
 }
 
 double RunMeter::now() {
@@ -44,11 +44,18 @@ double RunMeter::step_done() {
   return took;
 }
 
+void RunMeter::record(double grad_norm, double learning_rate) {
+  grad_norms_.push_back(grad_norm);
+  learning_rates_.push_back(learning_rate);
+}
+
 void RunMeter::fill(RunReport& report) const {
   report.steps = steps();
   report.train_seconds = train_seconds_;
   report.step_seconds = median(step_seconds_);
   report.each_step_seconds = step_seconds_;
+  report.each_grad_norm = grad_norms_;
+  report.each_learning_rate = learning_rates_;
   for (u32 l = 0; l < link_count; ++l) {
     report.links[l].measured = moved_[l];
     report.links[l].lower_bound = report.links[l].lower_bound * steps();
@@ -71,9 +78,7 @@ void RunMeter::fill(RunReport& report) const {
   const PhaseProfile total = profile_.total();
   for (u32 c = 0; c < cause_count; ++c)
     report.exposed.push_back({std::string(name(static_cast<Cause>(c))), seconds(total.exposed[c])});
-  struct rusage usage {};
-  getrusage(RUSAGE_SELF, &usage);
-  report.rss_peak = Bytes{static_cast<u64>(usage.ru_maxrss) * kib};
+  report.rss_peak = process_peak();
 }
 
 }  // namespace tidepool

@@ -23,6 +23,8 @@ class RunMeter {
   void segment_finished(SegmentKind kind) { ++runs_[static_cast<u32>(kind)]; }
   // A step's loss is known. Returns its seconds.
   double step_done();
+  // The same step's numbers, for the report.
+  void record(double grad_norm, double learning_rate);
 
   static double now();  // seconds of a steady clock
   double train_seconds() const { return train_seconds_; }
@@ -43,7 +45,7 @@ class RunMeter {
   std::array<u64, segment_count> runs_{};
   std::array<Bytes, link_count> moved_{}, moved_before_{};
   Bytes collected_{}, collected_before_{};  // between devices
-  std::vector<double> step_seconds_;
+  std::vector<double> step_seconds_, grad_norms_, learning_rates_;
   double train_seconds_ = 0, began_ = 0, last_step_ = 0;
 };
 

@@ -1,13 +1,16 @@
 #include "trainer/run_outputs.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <limits>
 #include <numeric>
 
 #include "report/html_report.h"
+#include "report/print_text.h"
 #include "trainer/run_meter.h"
+#include "trainer/signals.h"
 
 namespace tidepool {
 namespace {
@@ -28,9 +31,9 @@ void RunOutputs::say(const std::string& line) {
   print(line + "\n");
 }
 
-// Not fmt::print, which throws where nothing can be written: the run and its files go on.
+// Not print_text, which throws where nothing can be written: the run and its files go on.
 void RunOutputs::print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
+  try_print_text(stdout, text);
   std::fflush(stdout);
   watch_output();
 }
@@ -38,7 +41,7 @@ void RunOutputs::print(const std::string& text) {
 void RunOutputs::watch_output() {
   if (output_lost_ || std::ferror(stdout) == 0) return;
   output_lost_ = true;
-  fmt::print(stderr, "tidepool: standard output takes no more: training goes on, and {} gets all files\n",
+  print_text(stderr, "tidepool: standard output takes no more: training goes on, and {} gets all files\n",
              config_.output.dir);
 }
 
@@ -47,14 +50,16 @@ void RunOutputs::show(const PlanSummary& plan) {
   print(render_plan(plan, screen_));
 }
 
-Result<void> RunOutputs::open(const Plan& plan, u64 first_step) {
+Result<void> RunOutputs::open(const Plan& plan, u64 first_step, double total_epochs) {
   TRY_ASSIGN(log_, RunLog::open(config_.output.dir, first_step));
   if (quiet_) return {};
   progress_ = std::make_unique<Progress>(screen_, stdout,
                                          Progress::Options{.total_steps = config_.train.max_steps,
+                                                           .total_epochs = total_epochs,
                                                            .first_step = first_step,
                                                            .logging_steps = config_.output.logging_steps,
                                                            .now_seconds = RunMeter::now()});
+  StopSignals::view_is_drawn(screen_.tty);
   if (screen_.tty) live_ = std::make_unique<LiveMeter>(plan);
   return {};
 }
@@ -70,9 +75,10 @@ void RunOutputs::completed(const Issue& issue, const Completion& completion) {
   progress_->live(live_->at(now), now);
 }
 
-Result<void> RunOutputs::step(const StepMetrics& m) {
+void RunOutputs::step(const StepMetrics& m) {
   if (progress_)
     progress_->step({.step = m.step,
+                     .epoch = m.epoch,
                      .loss = m.loss,
                      .learning_rate = m.learning_rate,
                      .grad_norm = m.grad_norm,
@@ -80,25 +86,46 @@ Result<void> RunOutputs::step(const StepMetrics& m) {
                      .loss_scale = m.loss_scale.value_or(0)},
                     RunMeter::now());
   if (!quiet_) watch_output();
-  if (m.step % config_.output.logging_steps != 0 && m.step != config_.train.max_steps) return {};
-  return log_->append(m);
+  if (m.step % config_.output.logging_steps != 0 && m.step != config_.train.max_steps) return;
+  log_->append(m);
+  tell_of_log();
 }
 
-Result<void> RunOutputs::evaluation(const EvalMetrics& metrics) { return log_->append(metrics); }
+void RunOutputs::evaluation(const EvalMetrics& metrics) {
+  log_->append(metrics);
+  tell_of_log();
+}
+
+void RunOutputs::sync() {
+  log_->sync();
+  tell_of_log();
+}
+
+void RunOutputs::tell_of_log() {
+  for (const std::string& warning : log_->take_warnings()) warn(warning);
+}
 
 Result<void> RunOutputs::finish(const RunReport& report) {
-  TRY(write_report(config_.output.dir, report));
-  TRY(log_->append(TrainMetrics{.step = report.resumed_from_step + report.steps,
-                                .train_runtime = report.train_seconds,
-                                .train_tokens_per_second = report.tokens_per_second,
-                                .train_loss = mean(report.losses)}));
-  return {};
+  log_->append(TrainMetrics{.step = report.resumed_from_step + report.steps,
+                            .train_runtime = report.train_seconds,
+                            .train_tokens_per_second = report.tokens_per_second,
+                            .train_loss = mean(report.losses)});
+  sync();
+  for (const std::string& missing : log_->what_is_missing()) warn(missing);
+  return write_report(config_.output.dir, report);
 }
 
 void RunOutputs::show(const RunReport& report) {
+  end_view();
+  if (quiet_) return;
+  renew_size(screen_, STDOUT_FILENO);
+  print(render_report(report, screen_));
+}
+
+void RunOutputs::end_view() {
+  StopSignals::view_is_drawn(false);
   progress_.reset();
   live_.reset();
-  if (!quiet_) print(render_report(report, screen_));
 }
 
 void RunOutputs::page() {

@@ -17,17 +17,24 @@ class RunOutputs {
  public:
   // `quiet`: files only. The config must outlive it.
   RunOutputs(const Config&, bool quiet);
+  ~RunOutputs() { end_view(); }
 
   void say(const std::string& line);
+  void warn(const std::string& line) { say("WARNING: " + line); }
   void show(const PlanSummary&);
 
-  // Before the first step: goes on from `first_step`, what was logged of later steps is dropped.
-  Result<void> open(const Plan&, u64 first_step);  // the plan must outlive it
+  // Before the first step: goes on from `first_step`, what was logged of later steps is dropped. The plan
+  // must outlive it. `total_epochs`: that all steps take.
+  Result<void> open(const Plan&, u64 first_step, double total_epochs);
   // For the live view; nothing where there is none.
   void segment_started(const SegmentRun&);
   void completed(const Issue&, const Completion&);
-  Result<void> step(const StepMetrics&);  // logged every output.logging_steps
-  Result<void> evaluation(const EvalMetrics&);
+  // Logged every output.logging_steps. A line that a log does not take is told once, and again by finish().
+  void step(const StepMetrics&);
+  void evaluation(const EvalMetrics&);
+  // What was logged so far survives a power cut on return, or it is told that it may not.
+  void sync();
+  // report.json, and what the logs lack.
   Result<void> finish(const RunReport&);
   // report.html, of what lies in the directory, as `tidepool report` makes it. A fault in it does not undo a
   // training: it is said and left at that.
@@ -36,12 +43,14 @@ class RunOutputs {
   void show(const RunReport&);
 
  private:
+  void end_view();
   void print(const std::string& text);
+  void tell_of_log();
   void watch_output();  // says once on stderr that standard output fails; the exit code says it again
 
   const Config& config_;
   const bool quiet_;
-  const Screen screen_;
+  Screen screen_;
   bool output_lost_ = false;
   std::unique_ptr<RunLog> log_;
   std::unique_ptr<Progress> progress_;

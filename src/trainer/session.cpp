@@ -61,6 +61,14 @@ Bytes staging_beside_budgets(const Plan& plan, DeviceMemory device_memory) {
   return beside;
 }
 
+MemoryNeed memory_need(const Config& config, const Plan& plan, bool loads_weights) {
+  const auto peak = [&](Tier tier) { return plan.tiers[static_cast<u32>(tier)].planned_peak; };
+  const DeviceMemory device_memory = device_memory_of(config);
+  const bool gpus = device_memory == DeviceMemory::of_gpus;
+  return {.arenas = peak(Tier::host) + (gpus ? Bytes{0} : peak(Tier::device) * plan.devices),
+          .beside = beside_budgets(plan, device_memory, loads_weights)};
+}
+
 Bytes host_reserved() {
   return Bytes{round_up((executor_staging + checkpoint_buffer).value, frame_alignment)};
 }
@@ -178,12 +186,11 @@ Result<std::unique_ptr<Session>> Session::create(const Config& config, const Mod
 }
 
 Result<void> Session::take_memory(const Config& config, const SessionOptions& options) {
-  const auto peak = [&](Tier tier) { return plan_.tiers[static_cast<u32>(tier)].planned_peak; };
   device_memory_ = device_memory_of(config);
   const bool gpus = device_memory_ == DeviceMemory::of_gpus;
-  const Bytes devices = gpus ? Bytes{0} : peak(Tier::device) * plan_.devices;
-  TRY(check_memory(read_memory_limits(), devices + peak(Tier::host),
-                   beside_budgets(plan_, device_memory_, options.loads_weights)));
+  const Bytes host_peak = plan_.tiers[static_cast<u32>(Tier::host)].planned_peak;
+  const MemoryNeed need = memory_need(config, plan_, options.loads_weights);
+  TRY(check_memory(read_memory_limits(), need.arenas, need.beside));
   const DevicesRequest request{.plan = plan_,
                                .graph = graph_,
                                .pool = *pool_,
@@ -192,12 +199,13 @@ Result<void> Session::take_memory(const Config& config, const SessionOptions& op
                                .gpus = config.machine.gpus()};
   TRY_ASSIGN(devices_, gpus ? gpu_backend()->take_devices(request) : take_cpu_devices(request));
   for (const std::string& line : devices_->describe()) notes_.push_back(line);
-  TRY_ASSIGN(host_, Arena::create({.name = "host",
-                                   .bytes = Bytes{std::max(round_up(peak(Tier::host).value, frame_alignment),
-                                                           frame_alignment)},
-                                   .near = devices_->pci(),
-                                   .pool = pool_.get(),
-                                   .ledger = &ledger_}));
+  TRY_ASSIGN(
+      host_,
+      Arena::create({.name = "host",
+                     .bytes = Bytes{std::max(round_up(host_peak.value, frame_alignment), frame_alignment)},
+                     .near = devices_->pci(),
+                     .pool = pool_.get(),
+                     .ledger = &ledger_}));
   notes_.push_back(host_->describe());
   return {};
 }

@@ -42,6 +42,12 @@ Bytes device_reserved(const Config&);
 Bytes staging_beside_budgets(const Plan&, DeviceMemory = DeviceMemory::of_host);
 DeviceMemory device_memory_of(const Config&);
 
+// What a session takes of this machine's memory: checked before anything is taken.
+struct MemoryNeed {
+  Bytes arenas, beside;
+};
+MemoryNeed memory_need(const Config&, const Plan&, bool loads_weights);
+
 struct SessionOptions {
   OpenDisk open_disk;                    // tests: in place of the swap file
   bool own_swap_dir = false;             // memory.swap_dir is nobody's but ours: goes at the end

@@ -11,6 +11,8 @@
 #include <cstring>
 
 #include "io/sudden_end.h"
+#include "process/signal_stack.h"
+#include "report/screen.h"
 #include "tidepool/check.h"
 
 namespace tidepool {
@@ -22,7 +24,13 @@ volatile std::sig_atomic_t stop = 0;  // the signal's number
 StopWords words;                      // first is null: there is no clean stop
 std::array<struct sigaction, numbers.size()> before;
 
-void say(const char* text) { [[maybe_unused]] const auto n = write(2, text, std::strlen(text)); }
+volatile std::sig_atomic_t over_view = 0;  // the cursor stands at the beginning of a view
+
+void put(const char* text) { [[maybe_unused]] const auto n = write(2, text, std::strlen(text)); }
+void say(const char* text) {
+  if (over_view != 0) put(erase_lines.data());
+  put(over_view != 0 && text[0] == '\n' ? text + 1 : text);
+}
 
 // What goes to a pipe without a reader goes nowhere instead, or every write would fail from here on.
 void silence_broken_outputs() {
@@ -59,12 +67,13 @@ void on_signal(int number) {
 StopSignals::StopSignals(const StopWords& said) {
   stop = 0;
   words = said;
+  take_signal_stack();
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     struct sigaction action {};
     sigaction(numbers[i], nullptr, &before[i]);
     const bool keep = (numbers[i] == SIGHUP || numbers[i] == SIGPIPE) && before[i].sa_handler == SIG_IGN;
     action.sa_handler = keep ? SIG_IGN : on_signal;
-    action.sa_flags = SA_RESTART;
+    action.sa_flags = SA_RESTART | SA_ONSTACK;
     sigaction(numbers[i], &action, nullptr);
   }
 }
@@ -74,6 +83,7 @@ StopSignals::~StopSignals() {
 }
 
 StopWords StopSignals::at_once(const char* said) { return {.first = nullptr, .second = said}; }
+void StopSignals::view_is_drawn(bool drawn) { over_view = drawn && isatty(STDERR_FILENO) == 1; }
 void StopSignals::say_instead(const StopWords& said) { words = said; }
 
 bool StopSignals::stop_requested() { return stop != 0; }

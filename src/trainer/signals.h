@@ -25,6 +25,9 @@ class StopSignals {
   // What is true by now: literals. While one is installed.
   static void say_instead(const StopWords&);
 
+  // While a live view is on the terminal, what is said stands in its place, and not across it.
+  static void view_is_drawn(bool);
+
   static bool stop_requested();
   static int signal_number();  // that asked; 0: none
 

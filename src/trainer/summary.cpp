@@ -56,6 +56,7 @@ std::vector<KindUse> resting_uses(const Plan& plan, Tier tier) {
 
 void add_prediction(PlanSummary& s, const Prediction& p) {
   s.predicted_step_seconds = p.forecast.step_seconds;
+  s.predicted_step_range = p.step_seconds;
   s.binds = p.forecast.binds;
   const Machine& m = p.machine;
   const std::array<double, link_count> rates = {m.copies.h2d_bytes_per_s, m.copies.d2h_bytes_per_s,

@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 #include "machine/cpu_name.h"
 #include "machine/gpu_sampler.h"
+#include "process/limits.h"
 #include "report/units.h"
 #include "text/path_text.h"
 #include "tidepool/check.h"
@@ -22,20 +23,26 @@
 #include "trainer/choice_progress.h"
 #include "trainer/early_stop.h"
 #include "trainer/evaluation_runs.h"
+#include "trainer/finished_run.h"
+#include "trainer/first_adapter.h"
 #include "trainer/first_weights.h"
 #include "trainer/kept_model.h"
 #include "trainer/leave_now.h"
+#include "trainer/measure_peak.h"
 #include "trainer/open_data.h"
 #include "trainer/other_sequences.h"
 #include "trainer/plan_run.h"
+#include "trainer/resume_notes.h"
 #include "trainer/run_checkpoints.h"
 #include "trainer/run_directory.h"
 #include "trainer/run_meter.h"
 #include "trainer/run_outputs.h"
+#include "trainer/save_moments.h"
 #include "trainer/session.h"
 #include "trainer/signals.h"
 #include "trainer/step_faults.h"
 #include "trainer/summary.h"
+#include "trainer/train_length.h"
 #include "trainer/train_source.h"
 #include "trainer/write_trace.h"
 
@@ -50,26 +57,28 @@ constexpr double watchdog_seconds_max = 1e6;  // a prediction beyond eleven days
 class Trainer final : public NextSegment, public EngineObserver {
  public:
   explicit Trainer(const TrainRequest& request)
-      : request_(request), config_(request.config), outputs_(request.config, request.quiet) {}
+      : request_(request),
+        config_(request.config),
+        outputs_(config_, request.quiet),
+        save_moments_(config_.output) {}
 
   Result<RunReport> run() {
-    // Until the last save is done: it must not die of a first signal.
-    const StopSignals signals(StopSignals::at_once("\ntidepool: stopped before the first step\n"));
     TRY(check_executor(config_));
+    TRY(check_output_directory(config_));
     TRY_ASSIGN(graph_, make_graph(config_));
     if (!config_.model_directory.empty() && (request_.resume.empty() || graph_.lora.on()))
       TRY(check_weights_are_there(config_));
     TRY_ASSIGN(const bool goes_on, goes_on_from_checkpoint());
     if (!goes_on) TRY(check_model_is_unchanged(config_));
+    if (!goes_on) TRY(check_first_adapter(config_, graph_));
+    // What the run kept is mended before any of it is used.
+    if (goes_on) TRY(take_directory(goes_on));
     TRY(find_data(goes_on));
     TRY(choose(goes_on ? PlanFor::resumed_run : PlanFor::this_machine));
-    TRY_ASSIGN(directory_,
-               RunDirectory::open(config_.output.dir,
-                                  request_.resume.empty() ? Beginning::anew : Beginning::resumed));
-    TRY(keep_model(config_, goes_on ? Kept::as_it_is : Kept::anew));
+    if (!goes_on) TRY(take_directory(goes_on));
     TRY_ASSIGN(checkpoints_, RunCheckpoints::open(config_, graph_, outputs_));
     TRY_ASSIGN(std::optional<FoundCheckpoint> found, checkpoints_->find(request_.resume));
-    if (found && all_is_done(*found)) return done_before(*found);
+    if (found && all_is_done(*found, config_)) return done_before(*found, config_, outputs_);
     make_source(chosen_.plan);
     TRY_ASSIGN(session_, Session::create(config_, graph_, std::move(chosen_.plan), *source_,
                                          {.open_disk = request_.open_disk,
@@ -78,9 +87,11 @@ class Trainer final : public NextSegment, public EngineObserver {
                                                            !config_.model_directory.empty()}));
     if (!request_.quiet) TRY(show_plan());
     for (const std::string& note : data_->notes()) outputs_.say(note);
+    if (config_.train.max_steps > 0)
+      outputs_.say(train_length_text(request_.config.train, batches_->steps_per_epoch()));
     for (const std::string& note : session_->notes()) outputs_.say(note);
     say_choice();
-    TRY(checkpoints_->check_room(found ? found->state.step : 0));
+    TRY(checkpoints_->check_room(found ? found->state.step : 0, prediction_.forecast.step_seconds));
     TRY(load_or_init(std::move(found)));
     StopSignals::say_instead(stop_words());
     // Not before: a resume that is refused leaves the run's own config and plan as they were.
@@ -157,8 +168,10 @@ class Trainer final : public NextSegment, public EngineObserver {
       if (!change.empty()) outputs_.say(change);
     }
     Config described = config_;
+    described.train.max_steps = request_.config.train.max_steps;  // auto stays auto
     // Looked for again by all who read the adapters, from wherever they are.
     if (graph_.lora.on()) described.model_directory = absolute_path(config_.model_directory);
+    if (!config_.lora.adapter.empty()) described.lora.adapter = absolute_path(config_.lora.adapter);
     return directory_.describe_run(to_yaml(described), plan);
   }
 
@@ -169,10 +182,28 @@ class Trainer final : public NextSegment, public EngineObserver {
   }
 
   // --resume auto begins anew where no checkpoint has been written yet.
-  Result<bool> goes_on_from_checkpoint() const {
-    if (request_.resume != "auto") return !request_.resume.empty();
-    TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(config_.output.dir));
-    return !steps.empty();
+  Result<bool> goes_on_from_checkpoint() {
+    if (request_.resume.empty()) return false;
+    std::string path = request_.resume;
+    if (path == "auto") {
+      TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(config_.output.dir));
+      if (steps.empty()) return false;
+      path = fmt::format("{}/checkpoint-{}", config_.output.dir, steps.back());
+    }
+    // Before anything is refused that may follow from it.
+    for (const std::string& line : changes_since_kept(config_)) outputs_.say(line);
+    TRY(CheckpointStore::check_trained_alike(path, graph_));
+    return true;
+  }
+
+  Result<void> take_directory(bool goes_on) {
+    TRY_ASSIGN(directory_,
+               RunDirectory::open(config_.output.dir,
+                                  request_.resume.empty() ? Beginning::anew : Beginning::resumed));
+    if (!goes_on) return keep_model(config_);
+    TRY_ASSIGN(const std::vector<std::string> mended, mend_kept_model(config_));
+    for (const std::string& line : mended) outputs_.say(line);
+    return {};
   }
 
   Result<void> find_data(bool goes_on) {
@@ -182,6 +213,7 @@ class Trainer final : public NextSegment, public EngineObserver {
                    "train.early_stopping_patience: the data is too small to hold some of it out; name "
                    "data.validation, or set it to 0"};
     batches_ = std::make_unique<BatchSource>(*data_, graph_.batch, micro_batches_per_step(config_));
+    TRY_ASSIGN(config_.train.max_steps, steps_to_train(config_.train, batches_->steps_per_epoch()));
     TRY_ASSIGN(LearningRate rate, make_learning_rate(config_.train));
     learning_rate_ = std::move(rate);
     return {};
@@ -196,38 +228,15 @@ class Trainer final : public NextSegment, public EngineObserver {
                            .evaluation_batches = evaluation_batches()});
   }
 
-  // Where exactly max_steps are done a report is owed, should the run have been killed just before it.
-  bool all_is_done(const FoundCheckpoint& found) const {
-    const u64 step = found.state.step, last = config_.train.max_steps;
-    const bool stopped = !why_stop_early(found.state.eval_losses, config_.train).empty();
-    if (step != last && !stopped) return step > last;
-    const Result<RunReport> report = read_report(config_.output.dir);
-    return report && report->resumed_from_step + report->steps >= step;
-  }
-
-  RunReport done_before(const FoundCheckpoint& found) {
-    const std::string why = why_stop_early(found.state.eval_losses, config_.train);
-    if (!why.empty() && found.state.step < config_.train.max_steps)
-      outputs_.say(fmt::format(
-          "nothing to do: stopped early at step {}: {}; raise train.early_stopping_patience to train on",
-          found.state.step, why));
-    else
-      outputs_.say(fmt::format("nothing to do: step {} of {}; raise train.max_steps to train on",
-                               found.state.step, config_.train.max_steps));
-    RunReport report{.resumed_from_step = found.state.step};
-    add_losses(report, found.state);
-    report.weights_xxh3 = fmt::format("{:016x}", found.weights_xxh3);
-    return report;
-  }
-
   Result<void> load_or_init(std::optional<FoundCheckpoint> found) {
     state_.seed = config_.train.seed;
     state_.data_fingerprint = batches_->fingerprint();
     if (fp16()) state_.loss_scale = StoredLossScale{.scale = config_.train.init_scale};
-    if (found) {
-      TRY(restore(std::move(*found)));
-    } else {
-      TRY(make_first_weights(config_, graph_, *session_, outputs_));
+    if (!found) TRY(make_first_weights(config_, graph_, *session_, outputs_, state_.base_xxh3));
+    const TrainerState fresh = state_;
+    while (found) {  // older ones follow where the newest turns out to be damaged
+      state_ = fresh;
+      TRY_ASSIGN(found, restore(std::move(*found)));
     }
     if (graph_.lora.on() && state_.base_fingerprint.empty()) {
       TRY_ASSIGN(state_.base_fingerprint, weights_fingerprint(config_.model_directory));
@@ -240,7 +249,8 @@ class Trainer final : public NextSegment, public EngineObserver {
   }
   bool fp16() const { return config_.train.precision == Precision::fp16; }
 
-  Result<void> restore(FoundCheckpoint found) {
+  // The checkpoint to try next, or none: this one is restored.
+  Result<std::optional<FoundCheckpoint>> restore(FoundCheckpoint found) {
     if (found.state.data_fingerprint != state_.data_fingerprint)
       return other_sequences(found, state_.data_fingerprint, config_);
     if (graph_.lora.on()) TRY(check_base_model(config_.model_directory, found.path));
@@ -251,15 +261,18 @@ class Trainer final : public NextSegment, public EngineObserver {
           fmt::format("{}: trainer_state.json {} a loss_scale, and train.precision is {}: resume in the "
                       "precision of the checkpoint",
                       found.path, fp16() ? "has not" : "has", name(config_.train.precision))};
-    for (const std::string& line : changed_settings(found.state, numeric_settings(config_)))
-      outputs_.say("changed since the checkpoint: " + line);
+    for (const std::string& note : resume_notes(found.state, config_)) outputs_.say(note);
     const u64 seed = state_.seed;
     state_ = found.state;
     state_.seed = seed;
     issued_ = resumed_from_ = state_.step;
     earlier_seconds_ = state_.seconds;
     earlier_tokens_ = state_.tokens;
-    if (graph_.lora.on()) TRY(load_frozen_model(config_, graph_, *session_, outputs_));
+    if (graph_.lora.on()) {
+      TRY_ASSIGN(const std::string xxh3, load_frozen_model(config_, graph_, *session_, outputs_));
+      TRY(same_base_weights(config_.model_directory, state_.base_xxh3, xxh3));
+      state_.base_xxh3 = xxh3;
+    }
     return checkpoints_->go_on_from(std::move(found), session_->state());
   }
 
@@ -278,7 +291,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     engine_ = Engine::create(session_->plan(), session_->executor(), {.watchdog = watchdog()});
     state_.losses.reserve(steps_expected());
     watch_gpus();
-    return outputs_.open(session_->plan(), state_.step);
+    return outputs_.open(session_->plan(), state_.step, batches_->epoch(config_.train.max_steps));
   }
 
   // So that a steady step takes no memory; a run of more steps than this grows its records now and then.
@@ -305,12 +318,16 @@ class Trainer final : public NextSegment, public EngineObserver {
     return StopSignals::stop_requested() || (request_.stop_after != 0 && issued_ >= request_.stop_after);
   }
   static bool due(u64 every, u64 step) { return every != 0 && step % every == 0; }
-  bool must_rest() const {
+  bool must_rest() {
     if (issued_ >= config_.train.max_steps || failed_ || stop_requested()) return true;
-    return !resting_ && (due(config_.train.eval_steps, issued_) || due(config_.output.save_steps, issued_));
+    if (resting_) return false;
+    const double now = RunMeter::now();
+    return due(config_.train.eval_steps, issued_) || save_moments_.due(issued_, now) ||
+           directory_.has_moved(now);
   }
 
   Result<void> train() {
+    save_moments_.begin(RunMeter::now());
     stopped_early_ = why_stop_early(state_.eval_losses, config_.train);  // killed before its report
     while (issued_ < config_.train.max_steps && stopped_early_.empty() && !stop_requested()) {
       resting_ = true;
@@ -321,6 +338,7 @@ class Trainer final : public NextSegment, public EngineObserver {
       if (failed_) return std::move(*failed_);
       state_.step = issued_;
       session_->state().invalidate();
+      if (const auto moved = directory_.moved()) return save_moved(*moved);
       if (due(config_.train.eval_steps, issued_)) TRY(evaluate());
       stopped_early_ = why_stop_early(state_.eval_losses, config_.train);
       if (save_due() && issued_ < config_.train.max_steps) TRY(save());
@@ -335,7 +353,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   // A run that may end before its last step is trained for its best one, which then has a checkpoint of its
   // own.
   bool save_due() const {
-    return due(config_.output.save_steps, issued_) ||
+    return save_moments_.due(issued_, RunMeter::now()) ||
            (config_.train.early_stopping_patience > 0 && best_unsaved_);
   }
 
@@ -354,7 +372,8 @@ class Trainer final : public NextSegment, public EngineObserver {
                               .train_tokens_per_second = static_cast<double>(tokens) / took,
                               .step_seconds = took,
                               .loss_scale = loss_scale_of(result)};
-    if (const Result<void> written = outputs_.step(metrics); !written) fail(written.error());
+    meter_->record(metrics.grad_norm, metrics.learning_rate);
+    outputs_.step(metrics);
     if (fp16()) {
       follow_loss_scale(step, result);
     } else if (result.skipped || !std::isfinite(result.loss)) {
@@ -414,50 +433,101 @@ class Trainer final : public NextSegment, public EngineObserver {
                              loss_text(loss), perplexity_text(loss), result.target_tokens, took));
     if (const std::string anew = why_best_begins_anew(state_.eval_losses, config_.train); !anew.empty())
       outputs_.say(anew);
-    return outputs_.evaluation(
+    outputs_.evaluation(
         {.step = issued_, .epoch = batches_->epoch(issued_), .eval_loss = loss, .eval_seconds = took});
+    return {};
   }
 
   // ---- checkpoints ---------------------------------------------------------------------------------------
 
+  // The state as a checkpoint of now has it.
+  TrainerState state_to_save() {
+    session_->state().invalidate();
+    TrainerState state = state_;
+    state.step = issued_;
+    state.seconds = earlier_seconds_ + meter_->train_seconds();
+    state.settings = numeric_settings(config_);
+    if (best_unsaved_) state.best_step = issued_;
+    return state;
+  }
+  void saved(const TrainerState& state) {
+    state_.best_step = state.best_step;
+    best_unsaved_ = false;
+    StopSignals::say_instead(stop_words());
+  }
+
   Result<void> save() {
     if (!config_.output.save) return {};
-    state_.step = issued_;
-    state_.seconds = earlier_seconds_ + meter_->train_seconds();
-    state_.settings = numeric_settings(config_);
-    if (best_unsaved_) state_.best_step = issued_;
-    best_unsaved_ = false;
-    session_->state().invalidate();
-    TRY(checkpoints_->save(state_, session_->state()));
-    StopSignals::say_instead(stop_words());
+    save_moments_.tried(RunMeter::now());
+    const TrainerState state = state_to_save();
+    TRY_ASSIGN(const bool written, checkpoints_->save(state, session_->state()));
+    if (written) saved(state);
     return {};
+  }
+
+  Result<void> save_last() {
+    if (!config_.output.save) return {};
+    const TrainerState state = state_to_save();
+    TRY(checkpoints_->save_last(state, session_->state()));
+    saved(state);
+    return {};
+  }
+
+  Error save_moved(const MovedDirectory& moved) {
+    return checkpoints_->save_moved(moved, state_to_save(), session_->state());
   }
 
   // ---- the end -------------------------------------------------------------------------------------------
 
+  // The arenas hold nothing that anyone still needs. 0: nothing was predicted that could be compared.
+  double peak_at_end() {
+    if (prediction_.blocks.empty()) return 0;
+    const Result<double> peak = measure_peak(*session_);
+    return peak ? *peak : 0;
+  }
+
+  // Writing the reports takes memory too, on a small run more than training: the size that they tell is that
+  // of the process with all of it. A second writing takes no more than the first.
+  Result<void> tell_process_size(RunReport& report) {
+    const Bytes size = process_peak();
+    if (size <= report.rss_peak) return {};
+    report.rss_peak = size;
+    TRY(write_report(config_.output.dir, report));
+    outputs_.page();
+    return {};
+  }
+
   Result<RunReport> finish() {
-    if (checkpoints_->last_step() != issued_) TRY(save());
-    const RunReport report =
+    if (const auto moved = directory_.moved()) return save_moved(*moved);
+    if (checkpoints_->last_step() != issued_) TRY(save_last());
+    StopSignals::say_instead(
+        {.first = "\ntidepool: the run is over, and ends by itself; again to stop at once\n",
+         .second = "\ntidepool: stopped at once, after the last step\n"});
+    RunReport report =
         assemble_report({.config = config_,
                          .command = request_.command,
                          .session = *session_,
                          .meter = *meter_,
                          .prediction = prediction_,
+                         .peak_at_end = peak_at_end(),
                          .state = state_,
                          .tokens = state_.tokens - earlier_tokens_,
+                         .steps_per_epoch = batches_->steps_per_epoch(),
                          .resumed_from = resumed_from_,
                          .stopped_early = stopped_early_,
                          .weights_xxh3 = checkpoints_->last().weights_xxh3,
                          .checkpoint_written = checkpoints_->written(),
                          .disk_endurance = chosen_.machine ? chosen_.machine->disk.endurance : Bytes{},
                          .gpus = gpus_ ? gpus_->readings() : std::vector<GpuReadings>{}});
-    TRY(outputs_.finish(report));
+    const Result<void> reported = outputs_.finish(report);
     const TracedRun traced{.measured = meter_->trace().events(), .forecast = prediction_.forecast};
     const Result<void> written =
         write_traces(config_.output.dir, config_.output.trace, session_->plan(), graph_, traced);
     outputs_.page();
+    const Result<void> retold = reported ? tell_process_size(report) : reported;
     outputs_.show(report);  // all files are there before anything can go wrong with a screen
-    TRY(written);
+    for (const Result<void>& file : {retold, written})
+      if (!file) lacks_a_file(file.error());
     if (interrupted_ && !checkpoints_->last_step())
       return Error{ErrorKind::interrupted,
                    fmt::format("interrupted after step {}; {}", issued_, checkpoints_->way_on())};
@@ -465,11 +535,21 @@ class Trainer final : public NextSegment, public EngineObserver {
       return Error{ErrorKind::interrupted,
                    fmt::format("interrupted after step {}; everything is in {}: continue with --resume auto",
                                issued_, checkpoints_->last().path)};
+    if (lacking_) return std::move(*lacking_);
     return report;
   }
 
+  // The training is whole; who reads its files must know that one of them is not.
+  void lacks_a_file(const Error& error) {
+    outputs_.warn(error.message);
+    const std::string where = checkpoints_->last_step() ? fmt::format(". All steps are done, and saved in {}",
+                                                                      checkpoints_->last().path)
+                                                        : ". All steps are done";
+    if (!lacking_) lacking_ = Error{error.kind, error.message + where};
+  }
+
   const TrainRequest& request_;
-  const Config& config_;
+  Config config_;  // the request's, with steps in the place of epochs once the data is known
   RunOutputs outputs_;
   ModelGraph graph_;
   RunPlan chosen_;  // its plan moves into the session
@@ -481,6 +561,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   RunDirectory directory_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<RunCheckpoints> checkpoints_;
+  SaveMoments save_moments_;
   std::unique_ptr<RunMeter> meter_;
   std::optional<GpuSampler> gpus_;  // none: no GPU
   std::unique_ptr<Engine> engine_;
@@ -497,11 +578,17 @@ class Trainer final : public NextSegment, public EngineObserver {
   bool interrupted_ = false;
   std::string stopped_early_;  // why; empty: not
   std::optional<Error> failed_;
+  std::optional<Error> lacking_;  // the training is done, and a file that tells of it is not there
 };
 
 }  // namespace
 
 Result<RunReport> train_model(const TrainRequest& request) {
+  // They outlive the trainer: a second signal must find what to clear while it goes.
+  const StopSignals signals(StopSignals::at_once("\ntidepool: stopped before the first step\n"));
+  const SaveSignal save_signal(request.config.output.save
+                                   ? "tidepool: SIGUSR1: saving after this step\n"
+                                   : "tidepool: SIGUSR1: output.save is false, so nothing is saved\n");
   Trainer trainer(request);
   Result<RunReport> report = trainer.run();
   // Its end would wait, perhaps for ever, for what hangs: the message has to come before.

@@ -5,7 +5,7 @@
 #include "engine/op_text.h"
 #include "engine/schedule.h"
 #include "report/step_file.h"
-#include "report/text_file.h"
+#include "tidepool/write_file.h"
 #include "trainer/steady_step.h"
 
 namespace tidepool {
@@ -62,10 +62,11 @@ Result<void> write_traces(const std::string& run_dir, bool wanted, const Plan& p
   std::vector<TraceProcess> processes = {{"measured", measured}};
   if (!predicted.empty()) processes.push_back({"predicted", predicted});
   TRY(write_trace(trace_path, processes, names));
-  return replace_text_file(step_path, to_json(StepFile{.plan = plan,
-                                                       .names = names,
-                                                       .predicted = forecast_step(plan, run.forecast),
-                                                       .measured = steady_step(plan, run.measured)}));
+  const StepFile step{.plan = plan,
+                      .names = names,
+                      .predicted = forecast_step(plan, run.forecast),
+                      .measured = steady_step(plan, run.measured)};
+  return replace_file(step_path, to_json(step), FileUse::run);
 }
 
 }  // namespace tidepool

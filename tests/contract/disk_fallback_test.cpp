@@ -2,6 +2,7 @@
 //
 // Each case runs in a child, because what it takes away does not come back.
 #include <linux/filter.h>
+#include <linux/io_uring.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -22,7 +23,7 @@ namespace {
 constexpr u64 bytes = 16 * mib;
 constexpr int unsupported = 77;  // a child's answer
 
-// From now on the system call fails, in this thread and those that it starts.
+// From now on the system call fails, in all threads of the process.
 void forbid(u32 system_call, u32 error_number) {
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),  // the system call's number stands first
@@ -32,11 +33,26 @@ void forbid(u32 system_call, u32 error_number) {
   };
   sock_fprog program{.len = 4, .filter = code};
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) _exit(90);
-  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) _exit(91);
+  if (syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) _exit(91);
 }
 
 // As the default seccomp profile of container engines does.
 void forbid_io_uring() { forbid(__NR_io_uring_setup, EPERM); }
+
+void need_io_uring() {
+  io_uring_params params{};
+  const long ring = syscall(__NR_io_uring_setup, 1, &params);
+  if (ring < 0) _exit(unsupported);
+  close(static_cast<int>(ring));
+}
+void forbid_entering() {
+  need_io_uring();
+  forbid(__NR_io_uring_enter, EPERM);
+}
+void forbid_registering() {
+  need_io_uring();
+  forbid(__NR_io_uring_register, EPERM);
+}
 
 void lower_memlock() {
   rlimit low{64 * kib, 64 * kib};
@@ -68,20 +84,20 @@ int child(SwapFile& file, void (*take_away)(), std::initializer_list<const char*
   return writes_and_reads(**disk, *arena, completions) ? 0 : 3;
 }
 
-// 0 if the disk fails every request with an error that says why, and still ends.
-int child_without_kernel_memory(SwapFile& file) {
-  forbid(__NR_io_uring_enter, ENOMEM);
+// 0 if the disk fails every request with an error that says why, and still ends. The ring was proven before.
+int child_refused_later(SwapFile& file, u32 error_number, const char* word) {
   auto arena = test::make_arena(bytes);
   test::Completions completions;
   auto disk = create_disk(file, DiskBackend::io_uring, {.queue_depth = 2, .arenas = {arena->memory()}},
                           completions.sink());
   if (!disk) return unsupported;
+  forbid(__NR_io_uring_enter, error_number);
   for (u64 round = 0; round < 2; ++round) {  // those in flight when it breaks down, and those that come later
     for (u64 i = 0; i < 4; ++i)
       (*disk)->submit({DiskOp::write, i * 2 * mib, arena->memory().subspan(i * 2 * mib, 2 * mib), i});
     for (const DiskCompletion& done : completions.take(4)) {
       if (done.ok || done.error.kind != ErrorKind::io) return 2;
-      if (done.error.message.find("ENOMEM") == std::string::npos) return 3;
+      if (done.error.message.find(word) == std::string::npos) return 3;
     }
   }
   return 0;
@@ -104,10 +120,26 @@ void expect_fallback(void (*take_away)(), std::initializer_list<const char*> wor
   expect_in_child([&](SwapFile& file) { return child(file, take_away, words); });
 }
 
-TEST(DiskFallback, AKernelWithoutMemoryForRequestsFailsThem) { expect_in_child(child_without_kernel_memory); }
+TEST(DiskFallback, AKernelWithoutMemoryForRequestsFailsThem) {
+  expect_in_child([](SwapFile& file) { return child_refused_later(file, ENOMEM, "ENOMEM"); });
+}
+
+TEST(DiskFallback, ARingThatIsRefusedWhileItRunsFailsRequests) {
+  expect_in_child([](SwapFile& file) { return child_refused_later(file, EPERM, "EPERM"); });
+}
 
 TEST(DiskFallback, ThreadsWhereTheKernelRefusesIoUring) {
   expect_fallback(forbid_io_uring, {"pread/pwrite", "refuses io_uring", "EPERM", "kernel.io_uring_disabled"});
+}
+
+TEST(DiskFallback, ThreadsWhereIoUringIsSetUpAndEnteringItIsRefused) {
+  expect_fallback(forbid_entering,
+                  {"pread/pwrite", "refuses to run it", "EPERM", "io_uring_enter", "seccomp"});
+}
+
+TEST(DiskFallback, ThreadsWhereIoUringIsSetUpAndRegisteringIsRefused) {
+  expect_fallback(forbid_registering,
+                  {"pread/pwrite", "refuses to run it", "EPERM", "io_uring_register", "seccomp"});
 }
 
 TEST(DiskFallback, UnregisteredBuffersWhereMemlockIsLow) {

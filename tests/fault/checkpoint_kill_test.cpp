@@ -189,6 +189,51 @@ TEST_F(CheckpointFault, syncs_come_before_renames_and_renames_before_deletions) 
             at(fmt::format("rename {0}/checkpoint-1 {0}/checkpoint-1.gone-{1}", dir.path(), ::getpid())));
 }
 
+// Item 21: what a file system refuses of a save shows before the first step.
+TEST_F(CheckpointFault, a_rehearsal_asks_for_each_operation_of_a_save_and_leaves_nothing) {
+  const TemporaryDirectory dir;
+  FaultPlan plan;
+  auto store = open_store(dir.path(), graph_, std::make_unique<FaultyFiles>(plan));
+  plan.log.clear();
+  plan.done = 0;
+  ASSERT_TRUE(store->rehearse());
+  const std::vector<std::string> log = plan.log;
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+  for (const char* operation : {"mkdir ", "create ", "append ", "finish ", "sync ", "rename ", "remove "})
+    EXPECT_TRUE(std::ranges::any_of(log, [&](const auto& l) { return l.starts_with(operation); }))
+        << operation;
+  for (u64 n = 0; n < log.size(); ++n) {
+    plan.done = 0;
+    plan.fail_at = n;
+    const auto rehearsed = store->rehearse();
+    ASSERT_FALSE(rehearsed) << log[n];
+    EXPECT_EQ(rehearsed.error().kind, ErrorKind::io);
+    plan.fail_at = ~u64{0};
+    if (!log[n].starts_with("remove ")) EXPECT_TRUE(std::filesystem::is_empty(dir.path())) << log[n];
+    std::filesystem::remove_all(dir.path() + fmt::format("/checkpoint-0.gone-{}", ::getpid()));
+  }
+}
+
+// Item 8.
+TEST_F(CheckpointFault, room_is_made_only_where_another_one_verifies_and_never_of_the_best) {
+  const TemporaryDirectory dir;
+  auto store = open_store(dir.path(), graph_);
+  for (const u64 step : {1, 2, 3}) {
+    MemoryState state = state_at(step);
+    ASSERT_TRUE(store->save(some_state(step), state));
+  }
+  const auto room = [&](u64 limit, u64 best) {
+    return store->make_room({.saved_step = 4, .total_limit = limit, .best_step = best}).value();
+  };
+  EXPECT_TRUE(room(4, 0).empty()) << "nothing goes after the save either";
+  EXPECT_THAT(room(3, 1), ::testing::ElementsAre(store->path_of(2)));
+  EXPECT_TRUE(room(2, 1).empty()) << "3 would go, and is the newest good one until 4 is there";
+  std::string weights = testing::read_text(store->path_of(3) + "/model.safetensors");
+  weights.back() = static_cast<char>(weights.back() ^ 1);
+  testing::write_text(store->path_of(3) + "/model.safetensors", weights);
+  EXPECT_TRUE(room(2, 0).empty()) << "1 would go, and is the newest good one now";
+}
+
 TEST_F(CheckpointFault, a_state_that_cannot_be_read_stops_the_save) {
   class BrokenState final : public StateReader {
     Result<void> read(u32, Kind kind, u64, std::span<std::byte>) override {

@@ -3,6 +3,7 @@
 #include "json/text.h"
 #include "tests/support/json_file.h"
 #include "tests/support/malformed.h"
+#include "text/seal.h"
 
 namespace tidepool {
 namespace {
@@ -24,6 +25,10 @@ const BadFile records[] = {
     {"null", lines, good + "null\n", "data.jsonl:2", "must be a JSON object"},
     {"depth", lines, good + "{\"text\":" + std::string(5000, '[') + "\n", "data.jsonl:2", "too deep"},
     {"not_utf8", lines, good + "{\"text\": \"\xff\"}\n", "data.jsonl:2", "byte 10"},
+    {"latin1", lines, good + "{\"text\": \"caf\xe9\"}\n", "data.jsonl:2", "is not UTF-8 at byte 13"},
+    {"utf16", lines, std::string("\xff\xfe{\0\"\0", 6), "data.jsonl", "is UTF-16"},
+    {"git_lfs_pointer", lines, "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+     "data.jsonl", "is a Git LFS pointer"},
     {"half_a_pair", lines, good + "{\"text\": \"\\ud800\"}\n", "data.jsonl:2", "byte 16"},
     {"unknown_keys", lines, "{\"body\": \"x\"}\n", "data.jsonl:1", "no kind of record"},
     {"another_shape", lines, good + R"({"prompt":"a","completion":"b"})", "data.jsonl:2",
@@ -140,11 +145,16 @@ const BadFile caches[] = {
     {"cache_empty", about, "", "byte 0", "to have it made again"},
     {"cache_half", about, "{", "byte 1", "to have it made again"},
     {"cache_list", about, "[]", "about.json", "is no JSON object"},
-    {"cache_version", about, R"({"version":9})", "version 9", "this program reads 1"},
-    {"cache_of_other_files", about, R"({"version":1,"key":"x"})", "key x", "made of something else"},
+    {"cache_version", about, sealed("{\n  \"version\": 9,\n"), "version 9", "this program reads 2"},
+    {"cache_of_other_files", about, sealed("{\n  \"version\": 2,\n  \"key\": \"x\",\n"), "key x",
+     "made of something else"},
     {"cache_counts", about, R"("documents": 99999)", "about.json", "counts cannot be"},
     {"cache_tokens", "tokens.bin", "1234", "4 bytes", "about.json says"},
-    {"cache_documents", "documents.bin", std::string(16, '\xff'), "XXH3", "about.json says"},
+    {"cache_documents", "documents.bin", "1234", "4 bytes", "about.json says"},
+    {"cache_unsealed", about, R"({"version":2})", about, "does not match its own checksum"},
+    {"cache_tokens_damaged", "tokens.bin", std::string(4096, '\xff'), "block 0", "to have it made again"},
+    {"cache_documents_damaged", "documents.bin", std::string(4096, '\xff'), "block 0",
+     "does not match its checksum"},
 };
 
 class MalformedCache : public ::testing::TestWithParam<BadFile> {};
@@ -161,7 +171,8 @@ TEST_P(MalformedCache, IsRefused) {
   if (content.starts_with("\"documents\"")) {
     boost::json::value whole = json_of_file(place / ("cache/" + key + "/about.json"));
     whole.as_object()["documents"] = 99999;
-    content = json_text(whole, JsonStyle::pretty);
+    whole.as_object().erase("xxh3_of_the_lines_above");
+    content = sealed_object(json_text(whole, JsonStyle::pretty));
   }
   place.write("cache/" + key + "/" + bad.file, content);
   place.expect_refusal(bad, words);

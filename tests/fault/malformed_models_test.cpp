@@ -35,6 +35,10 @@ std::string config_with(const std::string& from, const std::string& to) {
   return replaced(file_text(test::family_directory("llama_tied/config.json")), from, to);
 }
 
+const std::string lfs_pointer =
+    "version https://git-lfs.github.com/spec/v1\n"
+    "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 4976698672\n";
+
 constexpr const char* st = "model/model.safetensors";
 const BadFile safetensors_files[] = {
     {"empty", st, "", "0 bytes", "too short"},
@@ -72,6 +76,9 @@ const BadFile safetensors_files[] = {
      "has no tensor"},
     {"other_shape", st, weights_with("[53,24]", "[24,53]"), "model.embed_tokens.weight", "wants [53, 24]"},
     {"integers", st, weights_with("\"F32\"", "\"I32\""), "tensor", "must be F32, BF16 or F16"},
+    {"git_lfs_pointer", st, lfs_pointer, "of 135 bytes", "is a Git LFS pointer"},
+    {"not_a_number", st, weights().substr(0, weights().size() - 4) + std::string("\0\0\xc0\x7f", 4), "tensor",
+     "is NaN or infinite at element"},
     {"something_zipped", st, "PK\3\4" + std::string(100, '\0'), "header", "not a safetensors file"},
 };
 
@@ -143,6 +150,7 @@ std::string tokenizer_with(const std::string& more, const std::string& vocab = R
                      vocab, merge);
 }
 const BadFile tokenizer_files[] = {
+    {"tokenizer_git_lfs_pointer", tok, lfs_pointer, "tokenizer.json", "is a Git LFS pointer"},
     {"tokenizer_empty", tok, "", "byte 0", "not valid JSON"},
     {"tokenizer_half", tok, "{", "byte 1", "incomplete"},
     {"tokenizer_list", tok, "[]", "tokenizer.json", "must be an object"},

@@ -84,6 +84,54 @@ TEST_F(ResumeBranch, ALeftBranchCanBeTakenUpAgain) {
   EXPECT_EQ(state_of(4), state);
 }
 
+// ---- what is trained otherwise
+
+TEST_F(ResumeBranch, AnotherLearningRateAndWeightDecayAreNamedOldAndNew) {
+  ASSERT_TRUE(testing::run(config(4)));
+  Config other = config(6);
+  other.train.learning_rate = 2e-3;
+  other.train.weight_decay = 0;
+  const std::string said = output(other, "auto", 0);
+  EXPECT_THAT(said, AllOf(HasSubstr("train.learning_rate: 0.005 then, 0.002 now"),
+                          HasSubstr("train.weight_decay: 0.1 then, 0 now"),
+                          HasSubstr("train.max_steps: 4 then, 6 now"),
+                          HasSubstr("learning rate of step 5: 0.002; with the checkpoint's settings 0.005")));
+  EXPECT_THAT(output(config(6), "auto", 0),
+              AllOf(HasSubstr("nothing to do"), HasSubstr("0.002 then, 0.005 now")));
+  EXPECT_THAT(output(config(8), checkpoint(6), 0), HasSubstr("train.learning_rate: 0.002 then, 0.005 now"));
+}
+
+// The plan was made first, for a model that could not be resumed: "does not fit" was all that one learned.
+TEST_F(ResumeBranch, AModelOfAnotherSizeIsTrainedOtherwiseBeforeItDoesNotFit) {
+  ASSERT_TRUE(testing::run(config(4)));
+  Config large = config(6);
+  large.model.width = 1024, large.model.layers = 30;
+  ASSERT_EQ(testing::run(large, {.resume = ""}).error().kind, ErrorKind::does_not_fit);
+  for (const std::string& from : {std::string("auto"), checkpoint(4)}) {
+    const auto report = resume(large, from);
+    ASSERT_FALSE(report) << from;
+    EXPECT_EQ(report.error().kind, ErrorKind::usage);
+    EXPECT_THAT(report.error().message,
+                AllOf(HasSubstr("was trained otherwise: "), HasSubstr("n_embd is 64")));
+  }
+  Config halves = config(6);
+  halves.train.precision = Precision::bf16;
+  halves.memory.budgets.host = Bytes{64 * kib};
+  EXPECT_THAT(resume(halves).error().message, HasSubstr("train.precision is fp32 there and bf16 here"));
+}
+
+// A damaged config.json says nothing of how the run was trained: the checkpoint is stepped over.
+TEST_F(ResumeBranch, ADamagedConfigOfACheckpointIsNoOtherModel) {
+  ASSERT_TRUE(testing::run(config(4)));
+  const std::string path = checkpoint(4) + "/config.json";
+  std::string text = file_text(path);
+  text.replace(text.find("64"), 2, "96");
+  std::ofstream(path, std::ios::binary) << text;
+  const auto report = resume(config(6));
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->resumed_from_step, 2u);
+}
+
 // ---- none is left
 
 TEST_F(ResumeBranch, NothingGoodLeftIsAnErrorThatNamesEach) {

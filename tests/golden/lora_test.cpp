@@ -43,6 +43,13 @@ const Case cases[] = {
      HomePolicy::host},
     {"gpt2_all", "gpt2_inner", {.r = 4, .alpha = 8}, HomePolicy::disk},
     {"gpt2_some", "gpt2_plain", {.r = 3, .alpha = 7, .target_modules = {"c_fc"}}},
+    {"qwen2_rslora",
+     "qwen2_untied",
+     {.r = 3, .alpha = 4, .target_modules = {"q_proj", "o_proj", "gate_proj"}, .rslora = true},
+     HomePolicy::disk},
+    {"gpt2_rslora",
+     "gpt2_inner",
+     {.r = 5, .alpha = 3, .target_modules = {"c_attn", "c_proj"}, .rslora = true}},
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/golden/families: small random models of each family, and what transformers computes with them.
 
-Needs torch, transformers and safetensors; run from the repository root. What lies where is described in
+Needs torch, transformers and safetensors; run from the repository root, with the names of cases to write these alone. What lies where is described in
 tests/golden/families/README.md. Everything is fp32 on the CPU, one thread, eager attention, no dropout.
 """
 
@@ -60,6 +60,10 @@ CASES = {
     "gpt2_plain": ("GPT2", dict(), False),
     "gpt2_inner": ("GPT2", dict(n_inner=56, layer_norm_epsilon=1e-6), False),
     "gpt2_one_head": ("GPT2", dict(n_head=1, n_layer=1), False),
+    # Windows just as long as the sequences, which see all of them.
+    "mistral_window": ("Mistral", dict(rope_parameters=default(10000.0), sliding_window=TOKENS), False),
+    "qwen2_window": ("Qwen2", dict(rope_parameters=default(10000.0), use_sliding_window=True, sliding_window=TOKENS,
+                                   max_window_layers=1), True),
 }
 PERPLEXITIES = ("gpt2_plain", "llama_untied_llama3", "mistral_untied", "qwen2_tied", "qwen3_tied_head_dim")
 CURVES = ("llama_tied", "llama_untied_llama3", "mistral_untied", "qwen2_untied", "qwen3_tied_head_dim")
@@ -193,9 +197,12 @@ def main():
     if sys.argv[1:] == ["--perplexities"]:
         return write_perplexities()
     for number, (name, (kind, options, old_spelling)) in enumerate(CASES.items()):
+        if len(sys.argv) > 1 and name not in sys.argv[1:]:
+            continue
         torch.manual_seed(1000 + number)
         write_case(name, kind, options, old_spelling)
-    write_perplexities()
+    if len(sys.argv) == 1:
+        write_perplexities()
 
 
 if __name__ == "__main__":

@@ -2,10 +2,13 @@
 // the console is silent.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 
 #include "cli/cli.h"
+#include "report/html_report.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
 
@@ -126,6 +129,51 @@ TEST(ReportPage, ShowsEveryChartInABrowserWithoutANetwork) {
     EXPECT_THAT(both.document, HasSubstr(look));
   for (const char* words : {"href=\"#comparison\"", "step, median", "median of the steady ones"})
     EXPECT_THAT(both.document, HasSubstr(words));
+}
+
+// The y of each point of the curve that is drawn last in the chart.
+std::vector<double> heights_of(const std::string& document, const std::string& chart) {
+  const std::size_t figure = document.find("data-chart=\"" + chart + "\"");
+  const std::string text = document.substr(figure, document.find("</figure>", figure) - figure);
+  const std::size_t path = text.rfind("<path d=\"M", text.rfind("stroke-width=\"1.8\""));
+  std::istringstream in(text.substr(path + 9, text.find('"', path + 9) - path - 9));
+  std::vector<double> out;
+  for (std::string word; in >> word;) {
+    const std::size_t next = word.find_first_of("ML");
+    if (out.empty() && next == 0) {
+      out.push_back(0);  // "Mx": its y is the next word
+      continue;
+    }
+    out.back() = std::stod(word.substr(0, next));
+    if (next != std::string::npos) out.push_back(0);
+  }
+  return out;
+}
+
+// The mean of what came before fell later than the loss did.
+TEST(ReportPage, TheRunningMeanDoesNotLagAndSaysOverWhat) {
+  if (!have_chromium())
+    GTEST_SKIP() << "SKIPPED, report.html IS NOT TESTED: there is no chromium here (scripts/setup.sh)";
+  const testing::TrainDir dir;
+  RunFiles run{.name = "a"};
+  run.report.steps = 200, run.report.steps_per_epoch = 60, run.report.tokens = 400'000;
+  run.checkpoints = {100, 200};
+  for (u64 step = 0; step < 200; ++step) {
+    run.report.losses.push_back(step < 100 ? 4 : 2);
+    run.report.each_step_seconds.push_back(0.1);
+    run.report.each_grad_norm.push_back(1), run.report.each_learning_rate.push_back(1e-3);
+  }
+  ASSERT_TRUE(write_html(dir / "page.html", {&run, 1}));
+  const Opened opened = open_page(dir / "page.html", dir, "");
+  expect_all_drawn(opened, {"loss", "learning-rate", "grad-norm"});
+  for (const char* words : {">mean of 7 steps around each<", ">checkpoint kept<", ">epoch 3<",
+                            "checkpoint-100", "400k tokens", "3.33 epochs of 60 steps"})
+    EXPECT_THAT(opened.document, HasSubstr(words));
+  const std::vector<double> y = heights_of(opened.document, "loss");
+  ASSERT_EQ(y.size(), 200u);
+  const double middle = (y.front() + y.back()) / 2;
+  const auto crossed = std::ranges::find_if(y, [&](double at) { return at > middle; });
+  EXPECT_EQ(crossed - y.begin(), 100);
 }
 
 }  // namespace

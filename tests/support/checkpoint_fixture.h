@@ -80,12 +80,16 @@ class MemoryState final : public StateReader, public StateWriter {
         for (u64 i = 0; i < t.elements * size; ++i) bytes[t.window_offset * size + i] = std::byte(random());
       }
     }
-    if (precision_ != Precision::fp16) return;
-    for (u32 w = 0; w < graph.windows.size(); ++w) {  // parameters are what masters round to
-      const auto* masters = reinterpret_cast<const float*>(bytes_[{w, Kind::master}].data());
-      auto* halves = reinterpret_cast<u16*>(bytes_[{w, Kind::param}].data());
-      for (u64 i = 0; i < graph.windows[w].elements; ++i) halves[i] = fp16_from_float(masters[i]);
+    round_masters(graph);
+  }
+  // Below 2, as whoever loads weights refuses NaN and infinity.
+  void make_finite(const ModelGraph& graph) {
+    for (auto& [key, bytes] : bytes_) {
+      if (key.second != Kind::param && key.second != Kind::master) continue;
+      const u64 size = element_bytes(key.second, precision_);
+      for (u64 last = size - 1; last < bytes.size(); last += size) bytes[last] &= std::byte{0xbf};
     }
+    round_masters(graph);
   }
 
   Result<void> read(u32 window, Kind kind, u64 begin, std::span<std::byte> out) override {
@@ -112,6 +116,15 @@ class MemoryState final : public StateReader, public StateWriter {
   bool finished = false;
 
  private:
+  void round_masters(const ModelGraph& graph) {
+    if (precision_ != Precision::fp16) return;
+    for (u32 w = 0; w < graph.windows.size(); ++w) {  // parameters are what masters round to
+      const auto* masters = reinterpret_cast<const float*>(bytes_[{w, Kind::master}].data());
+      auto* halves = reinterpret_cast<u16*>(bytes_[{w, Kind::param}].data());
+      for (u64 i = 0; i < graph.windows[w].elements; ++i) halves[i] = fp16_from_float(masters[i]);
+    }
+  }
+
   Precision precision_;
   std::map<std::pair<u32, Kind>, std::vector<std::byte>> bytes_;
 };
@@ -148,6 +161,26 @@ inline TrainerState some_state(u64 step) {
   s.eval_losses = {{step, 1.0 / 3.0}};
   s.settings = {{"train.learning_rate", "0.001"}};
   return s;
+}
+
+// As a run resumes: a checkpoint that restore() finds damaged is stepped over, too.
+inline Resumable find_and_restore(CheckpointStore& store, const ModelGraph& graph) {
+  std::vector<SteppedOver> stepped_over;
+  while (true) {
+    std::vector<std::string> distrusted;
+    for (const SteppedOver& s : stepped_over) distrusted.push_back(s.path);
+    Resumable out = store.find_resumable(distrusted).value();
+    stepped_over.insert(stepped_over.end(), out.stepped_over.begin(), out.stepped_over.end());
+    MemoryState state(graph);
+    const Result<void> restored = out.found ? store.restore(*out.found, state) : Result<void>();
+    if (restored) {
+      out.stepped_over = stepped_over;
+      return out;
+    }
+    EXPECT_EQ(restored.error().kind, ErrorKind::corrupt_checkpoint) << restored.error().message;
+    EXPECT_FALSE(state.finished);
+    stepped_over.push_back({out.found->path, restored.error().message});
+  }
 }
 
 inline std::unique_ptr<CheckpointStore> open_store(const std::string& run_dir, const ModelGraph& graph,

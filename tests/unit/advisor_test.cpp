@@ -138,7 +138,7 @@ TEST(WhatIf, AFasterDiskHelpsWhereTheDiskBinds) {
   const auto plan = make_plan(c.graph, options);
   ASSERT_TRUE(plan);
   const double now = forecast(*plan, c.graph, machine).value().step_seconds;
-  const auto changes = what_if(*plan, c.graph, options, machine);
+  const auto changes = what_if(*plan, c.graph, machine, {.asked = options, .chosen = options});
   ASSERT_TRUE(changes);
   std::map<std::string, double> seconds;
   for (const WhatIf& w : *changes) seconds[w.change] = w.step_seconds;

@@ -1,7 +1,13 @@
 // Model directories written anew, and weights in several files.
 #include <gmock/gmock.h>
 
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <iterator>
+
 #include "checkpoint/export_model.h"
+#include "json/text.h"
 #include "tests/support/checkpoint_fixture.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/safetensors.h"
@@ -53,6 +59,48 @@ TEST_F(Export, CopiesEveryByteAndWhatLiesBeside) {
     EXPECT_EQ(test::read_file(out_ + "/" + file), test::read_file(source_ + "/" + file)) << file;
   EXPECT_FALSE(fs::exists(out_ + "/notes.txt"));
   EXPECT_THAT(names(), ElementsAre("out", "source"));
+}
+
+// Item 14.
+TEST_F(Export, ParsesWhatItCarriesAndRequiresAllFilesOfAnIndex) {
+  test::write_byte_tokenizer(source_);
+  const auto refused = [&](const std::string& name, const std::string& content, const std::string& reason) {
+    const std::string path = source_ + "/" + name, good = test::read_file(path);
+    test::write_file(path, content);
+    const auto result = write();
+    test::write_file(path, good);
+    ASSERT_FALSE(result) << name << ": " << content;
+    EXPECT_EQ(result.error().kind, ErrorKind::bad_input);
+    EXPECT_THAT(result.error().message, HasSubstr(path + ": "));
+    EXPECT_THAT(result.error().message, HasSubstr(reason));
+    EXPECT_THAT(names(), ElementsAre("source"));
+  };
+  refused("config.json", "", "not valid JSON at byte 0");
+  refused("config.json", "{}", "says no model_type");
+  refused("config.json", "[]", "says no model_type");
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "generation_config.json"}) {
+    const std::string good = test::read_file(source_ + "/" + name);
+    refused(name, "", "not valid JSON");
+    refused(name, good.substr(0, good.size() / 2), "not valid JSON");
+    refused(name, good + "}", "not valid JSON");
+  }
+  ASSERT_TRUE(write({.max_shard_size = Bytes{9'000}}));
+  const auto index = [&](const std::string& name) { return fs::path(out_) / name; };
+  const std::string text = test::read_file(index("model.safetensors.index.json"));
+  std::string short_text;  // all tensors of the last file are gone, and the file is there
+  const auto model = SafetensorsModel::open(out_, ErrorKind::bad_input).value();
+  std::string last;
+  for (const auto& file : model->files()) last = std::max(last, file->path());
+  const std::string last_name = fs::path(last).filename();
+  boost::json::value root = parse_json(text, ErrorKind::bad_input, "index").value();
+  auto& map = root.as_object()["weight_map"].as_object();
+  for (auto at = map.begin(); at != map.end();)
+    at = at->value() == boost::json::value(last_name) ? map.erase(at) : std::next(at);
+  test::write_file(index("model.safetensors.index.json"), json_text(root, JsonStyle::pretty));
+  const auto open = ModelExport::open(out_, {});
+  ASSERT_FALSE(open);
+  EXPECT_THAT(open.error().message, HasSubstr("model.safetensors.index.json: names "));
+  EXPECT_THAT(open.error().message, HasSubstr(" says that there are "));
 }
 
 TEST_F(Export, SaysBeforehandHowMuchItWillWrite) {
@@ -188,6 +236,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, ShardedCheckpoint,
 TEST_P(ShardedCheckpoint, IsSavedVerifiedAndRestored) {
   testing::MemoryState state(graph_), again(graph_);
   state.randomise(graph_, 3);
+  state.make_finite(graph_);
   const auto store = CheckpointStore::create(options(Bytes{4'000}), graph_).value();
   const SavedCheckpoint saved = store->save(testing::some_state(3), state).value();
   EXPECT_TRUE(fs::exists(saved.path + "/model.safetensors.index.json"));
@@ -198,7 +247,7 @@ TEST_P(ShardedCheckpoint, IsSavedVerifiedAndRestored) {
   ASSERT_TRUE(found.found);
   ASSERT_TRUE(other->restore(*found.found, again));
   EXPECT_TRUE(state == again);
-  EXPECT_TRUE(verify_weights(saved.path, Bytes{64 * kib}));
+  EXPECT_TRUE(verify_model(saved.path, Bytes{64 * kib}));
   EXPECT_TRUE(load_weights(saved.path, graph_, again));
 }
 
@@ -213,13 +262,15 @@ TEST_P(ShardedCheckpoint, EveryFileOfItsWeightsIsVerified) {
     std::string bad = good;
     bad[bad.size() - 2] ^= 1;
     test::write_file(entry.path(), bad);
-    EXPECT_THAT(verify_weights(path, Bytes{64 * kib}).error().message, HasSubstr(name));
-    EXPECT_FALSE(store->find_resumable().value().found);
+    EXPECT_THAT(verify_model(path, Bytes{64 * kib}).error().message, HasSubstr(name));
+    const Resumable found = testing::find_and_restore(*store, graph_);
+    EXPECT_FALSE(found.found);
+    EXPECT_THAT(found.stepped_over.at(0).reason, HasSubstr(name));
     fs::remove(entry.path());
-    EXPECT_EQ(verify_weights(path, Bytes{64 * kib}).error().kind, ErrorKind::corrupt_checkpoint);
+    EXPECT_EQ(verify_model(path, Bytes{64 * kib}).error().kind, ErrorKind::corrupt_checkpoint);
     test::write_file(entry.path(), good);
   }
-  EXPECT_TRUE(verify_weights(path, Bytes{64 * kib}));
+  EXPECT_TRUE(verify_model(path, Bytes{64 * kib}));
 }
 
 TEST_F(Export, RefusesWhatFp16CannotHold) {

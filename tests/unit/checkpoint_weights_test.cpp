@@ -90,11 +90,11 @@ void expect_piece(const WeightPiece& piece, const Case& c, u64 first) {
 }
 
 TEST_P(Weights, ArriveInOrderAndInTheStatesOwnFormat) {
-  WeightReader reader(sources(), GetParam().precision);
+  const auto reader = WeightReader::create(sources(), GetParam().precision).value();
   const u64 begin_of[] = {0, elements[0], elements[0] + elements[1]};  // in the file
   for (u32 t : {2u, 0u, 1u}) {
     for (u64 done = 0; done < elements[t];) {
-      const Result<const WeightPiece*> piece = reader.next();
+      const Result<const WeightPiece*> piece = reader->next();
       ASSERT_TRUE(piece && *piece != nullptr);
       ASSERT_EQ((*piece)->window, t);
       ASSERT_EQ((*piece)->begin, 64 * t + done);
@@ -102,22 +102,22 @@ TEST_P(Weights, ArriveInOrderAndInTheStatesOwnFormat) {
       done += (*piece)->param.size() / element_bytes(Kind::param, GetParam().precision);
     }
   }
-  EXPECT_EQ(reader.next().value(), nullptr);
-  EXPECT_EQ(reader.next().value(), nullptr);
+  EXPECT_EQ(reader->next().value(), nullptr);
+  EXPECT_EQ(reader->next().value(), nullptr);
 }
 
 TEST_P(Weights, MayBeLeftAtAnyTime) {
   for (u32 taken : {0u, 1u, 4u}) {
-    WeightReader reader(sources(), GetParam().precision);
-    for (u32 i = 0; i < taken; ++i) ASSERT_TRUE(reader.next());
+    const auto reader = WeightReader::create(sources(), GetParam().precision).value();
+    for (u32 i = 0; i < taken; ++i) ASSERT_TRUE(reader->next());
   }
 }
 
 TEST_P(Weights, AFileThatShrinksIsAnError) {
   std::filesystem::resize_file(directory_.path() + "/model.safetensors", 2 * mib);
-  WeightReader reader(sources(), GetParam().precision);
+  const auto reader = WeightReader::create(sources(), GetParam().precision).value();
   Result<const WeightPiece*> piece = static_cast<const WeightPiece*>(nullptr);
-  for (u32 i = 0; i < 20 && piece; ++i) piece = reader.next();
+  for (u32 i = 0; i < 20 && piece; ++i) piece = reader->next();
   ASSERT_FALSE(piece);
   EXPECT_NE(piece.error().message.find("model.safetensors"), std::string::npos) << piece.error().message;
 }

@@ -61,6 +61,10 @@ TEST(Cli, UsageErrorsExitWith2AndNameTheNearest) {
   const Outcome option = run({"train", "--resum", "auto"});
   EXPECT_EQ(option.code, 2);
   EXPECT_THAT(option.err, HasSubstr("unknown option '--resum'; did you mean '--resume'?"));
+  for (const char* typed : {"-o", "-o=x"})
+    EXPECT_THAT(run({"train", "x.yaml", typed}).err, HasSubstr("unknown option '-o'\n")) << typed;
+  EXPECT_THAT(run({"train", "x.yaml", "-resume", "auto"}).err,
+              HasSubstr("unknown option '-resume'; did you mean '--resume'?"));
   EXPECT_EQ(run({"train"}).code, 2);
   EXPECT_EQ(run({"train", "a=b"}).code, 2);
   EXPECT_EQ(run({"train", "/nonexistent.yaml"}).code, 2);
@@ -116,7 +120,7 @@ TEST(CliOptions, ParsesPresetsFlagsAndValues) {
 TEST(CliDoctor, FindingsFit80Columns) {
   std::vector<Finding> findings = examine_cores({});
   for (const Finding& f : examine_memory({})) findings.push_back(f);
-  for (const Finding& f : examine_disk({})) findings.push_back(f);
+  for (const Finding& f : examine_disk(".", {})) findings.push_back(f);
   EXPECT_GE(findings.size(), 10u);
   findings.push_back({Health::warn, "made up",
                       "one two three four five six seven eight nine ten eleven twelve",
@@ -130,10 +134,23 @@ TEST(CliDoctor, RefusesWhatCannotTrain) {
     return std::ranges::count(findings, Health::fail, &Finding::health);
   };
   EXPECT_EQ(fails(examine_memory({.memory = Bytes{u64{1} << 60}})), 1);
-  EXPECT_EQ(fails(examine_disk({.disk = Bytes{u64{1} << 60}})), 1);
+  EXPECT_EQ(fails(examine_disk(".", {.disk = Bytes{u64{1} << 60}})), 1);
   if (!std::filesystem::is_directory("/dev/shm")) GTEST_SKIP() << "no /dev/shm here";
-  EXPECT_EQ(fails(examine_disk({.swap_dir = "/dev/shm/not/there/yet"})), 1);
+  EXPECT_EQ(fails(examine_disk("/dev/shm/not/there/yet", {})), 1);
   EXPECT_EQ(run({"doctor", "--dir", "/dev/shm"}).code, 6);
+}
+
+// It said that training works where `plan` and `train` refuse the job, and the other way round.
+TEST(CliDoctor, SaysWhetherTheJobFits) {
+  const std::string quickstart = TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml";
+  const auto refused = run({"doctor", quickstart, "memory.device=1MiB"});
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_THAT(refused.err,
+              HasSubstr("training is not possible here: plan: the job does not fit: device needs"));
+  // Budgets above the machine's memory, of which the plan takes little.
+  const auto fits = run({"doctor", quickstart, "memory.host=9TiB", "memory.disk=9000TiB"});
+  EXPECT_EQ(fits.code, 0) << fits.err;
+  EXPECT_THAT(fits.out, HasSubstr("swap directory  not needed"));
 }
 
 // It said that nothing was in the way.

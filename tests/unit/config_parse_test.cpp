@@ -52,7 +52,7 @@ TEST(ConfigParse, UnknownKeyNamesTheNearest) {
   EXPECT_EQ(fault_of(with("train:\n  lerning_rate: 1\n")),
             "c.yaml:4: unknown key 'lerning_rate' in section 'train'; did you mean 'learning_rate'?");
   EXPECT_THAT(fault_of(with("train:\n  save_steps: 1\n")), HasSubstr("belongs in section 'output'"));
-  EXPECT_THAT(fault_of(with("train:\n  num_train_epochs: 1\n")), HasSubstr("set train.max_steps"));
+  EXPECT_THAT(fault_of(with("train:\n  max_iters: 1\n")), HasSubstr("set train.max_steps"));
   EXPECT_THAT(fault_of(with("trian: {}\n")),
               HasSubstr("c.yaml:3: unknown section 'trian'; did you mean 'train'?"));
   EXPECT_THAT(fault_of(with("max_steps: 3\n")), HasSubstr("put it under 'train:'"));
@@ -82,7 +82,7 @@ TEST(ConfigParse, KeysOfOthersNameOurs) {
                           {"min_lr", "train", "min_lr_rate"},
                           {"max_iters", "train", "max_steps"},
                           {"warmup_iters", "train", "warmup_steps"},
-                          {"epochs", "train", "max_steps"},
+                          {"epochs", "train", "num_train_epochs"},
                           {"lr_scheduler", "train", "lr_scheduler_type"},
                           {"max_length", "train", "sequence_length"},
                           {"log_interval", "output", "logging_steps"},
@@ -94,7 +94,7 @@ TEST(ConfigParse, KeysOfOthersNameOurs) {
                           {"train_on_inputs", "data", "loss"},
                           {"assistant_only_loss", "data", "loss"},
                           {"completion_only_loss", "data", "loss"},
-                          {"num_epochs", "train", "max_steps"},
+                          {"num_epochs", "train", "num_train_epochs"},
                           {"max_seq_length", "train", "sequence_length"},
                           {"sequence_len", "train", "sequence_length"},
                           {"rank", "lora", "r"},
@@ -164,7 +164,7 @@ TEST(ConfigParse, WrongValuesNameTheKeyAndLine) {
   EXPECT_THAT(fault_of(with("train: {max_steps: 2.5}")), HasSubstr("is not a whole number"));
   EXPECT_THAT(fault_of(with("train: {max_steps: [1]}")),
               HasSubstr("must be one value (integer), not a list"));
-  EXPECT_THAT(fault_of(with("train: {max_steps: }")), HasSubstr("has no value"));
+  EXPECT_THAT(fault_of(with("train: {seed: }")), HasSubstr("has no value"));
   EXPECT_THAT(fault_of(with("train: {adam_beta1: 1.0}")), HasSubstr("at least 0 and below 1"));
   EXPECT_THAT(fault_of(with("train: {learning_rate: -1e-3}")), HasSubstr("out of range"));
   EXPECT_THAT(fault_of(with("train: {learning_rate: nan}")), HasSubstr("must be finite"));

@@ -3,20 +3,30 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <span>
 
+#include "data/answer_tokens.h"
+#include "data/block_file.h"
 #include "data/make_cache.h"
 #include "data/packing.h"
 #include "data/token_cache.h"
 #include "io/sudden_end.h"
 #include "tests/support/document_files.h"
+#include "text/seal.h"
 
 namespace tidepool {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
 
 class DataCaches : public test::DocumentsFixture {};
 
@@ -189,13 +199,17 @@ TEST_F(DataCaches, DamagedCachesAreRefusedWithAWayOut) {
     EXPECT_THAT(message, HasSubstr(name));
     return message;
   };
+  // Sealed again: what is wrong is not damage, and is found all the same.
   const auto replace = [](const char* from, const char* to) {
-    return [=](std::string& s) { s.replace(s.find(from), strlen(from), to); };
+    return [=](std::string& s) {
+      s.replace(s.find(from), strlen(from), to);
+      s = sealed(s.substr(0, s.find("  \"xxh3_of_the_lines_above\"")));
+    };
   };
   EXPECT_THAT(spoil("about.json", [](std::string& s) { s = "{"; }), HasSubstr("not valid JSON"));
   EXPECT_THAT(spoil("about.json", [](std::string& s) { s = "[]"; }), HasSubstr("is no JSON object"));
-  EXPECT_THAT(spoil("about.json", replace("\"version\": 1", "\"version\": 9")),
-              HasSubstr("is of version 9, and this program reads 1"));
+  EXPECT_THAT(spoil("about.json", replace("\"version\": 2", "\"version\": 9")),
+              HasSubstr("is of version 9, and this program reads 2"));
   EXPECT_THAT(spoil("about.json", replace("\"key\": \"", "\"key\": \"x")),
               HasSubstr("was made of something else"));
   EXPECT_THAT(spoil("about.json", replace("\"documents\": 20", "\"documents\": -1")),
@@ -207,17 +221,83 @@ TEST_F(DataCaches, DamagedCachesAreRefusedWithAWayOut) {
               HasSubstr("and about.json says"));
   EXPECT_THAT(spoil("documents.bin", [](std::string& s) { s += "xxxx"; }), HasSubstr("and about.json says"));
   EXPECT_THAT(spoil("documents.bin", [](std::string& s) { s[0] ^= 1; }),
-              AllOf(HasSubstr("documents.bin: XXH3 is "), HasSubstr("and about.json says")));
+              HasSubstr("documents.bin: block 0 (4096 bytes from byte 0) does not match its checksum"));
+  EXPECT_THAT(spoil("about.json", [](std::string& s) { s[s.find("20")] ^= 1; }),
+              HasSubstr("does not match its own checksum"));
   EXPECT_THAT(spoil("about.json", replace("\"xxh3\": \"", "\"xxh3\": \"0")),
               HasSubstr("is no two checksums"));
   const std::string advice =
       spoil("documents.bin", [](std::string& s) { std::fill(s.begin(), s.end(), '\0'); });
   EXPECT_THAT(advice, HasSubstr("remove " + cache.string() + " to have it made again"));
   ASSERT_TRUE(opened(config));
-  // A token that the vocabulary has not is found when it is read.
-  std::fstream(cache / "tokens.bin", std::ios::in | std::ios::out | std::ios::binary)
-      .write("\xff\xff\xff\x0f", 4);
-  const auto data = opened({.train = config.train, .validation_fraction = 0, .shuffle = false});
+}
+
+// Item 15: a bit of tokens.bin that flips while nobody looks is found by the first read of its block, and
+// nothing that was read before or beside it is in question.
+TEST_F(DataCaches, TokensAreVerifiedBlockByBlockAsTheyAreRead) {
+  constexpr u64 tokens = 5000, in_block = block_content_bytes / sizeof(u32);  // 4.9 blocks
+  const std::string directory = dir_ / "0123456789abcdef", path = directory + "/tokens.bin";
+  auto writer = TokenCacheWriter::create(directory, "k").value();
+  std::vector<u32> all(tokens);
+  for (u32 i = 0; i < tokens; ++i) all[i] = i | learned_bit;
+  for (u64 at = 0; at < tokens; at += 700)  // pieces that end inside blocks
+    ASSERT_TRUE(writer->append(std::span(all).subspan(at, std::min<u64>(700, tokens - at))));
+  ASSERT_TRUE(writer->end_document());
+  ASSERT_TRUE(writer->finish());
+  ASSERT_EQ(fs::file_size(path), 5 * block_bytes);
+  const auto cache = TokenCache::open(directory, "k").value();
+  const auto read = [&](u64 first, u64 count) {
+    std::vector<u32> out(count);
+    const Result<void> done = cache->read(first, out);
+    if (!done) return done.error().message;
+    EXPECT_TRUE(std::ranges::equal(out, std::span(all).subspan(first, count))) << first << " " << count;
+    return std::string();
+  };
+  EXPECT_EQ(read(0, tokens), "");
+  EXPECT_EQ(read(in_block - 1, 3), "");
+  const std::string whole = text_of(path);
+  for (u64 at = 0; at < whole.size(); at += 61) {  // hashes, tokens and what the last block is filled with
+    std::string other = whole;
+    other[at] = static_cast<char>(other[at] ^ (1 << at % 8));
+    std::ofstream(path, std::ios::binary) << other;
+    const u64 block = at / block_bytes;
+    EXPECT_THAT(
+        read(std::min(block * in_block, tokens - 1), 1),
+        AllOf(HasSubstr(fmt::format("tokens.bin: block {} ", block)), HasSubstr("was changed or damaged"),
+              HasSubstr("remove " + directory + " to have it made again")));
+    EXPECT_EQ(read(block == 0 ? in_block : 0, 100), "");
+  }
+  // Two blocks in each other's place are whole, and wrong.
+  std::ofstream(path, std::ios::binary) << whole.substr(block_bytes, block_bytes)
+                                        << whole.substr(0, block_bytes) << whole.substr(2 * block_bytes);
+  EXPECT_THAT(read(0, 1), HasSubstr("block 0 "));
+}
+
+TEST_F(DataCaches, ACacheOfAnOlderFormatIsMadeAnewAndThatIsSaid) {
+  DataConfig config{.train = {letters("a.jsonl", 20, 14)}};
+  const auto before = opened(config);
+  fs::path cache;
+  for (const auto& entry : fs::directory_iterator(dir_ / "cache")) cache = entry.path();
+  std::ofstream(cache / "about.json") << R"({"version": 1, "key": "k"})";
+  const auto after = opened(config);
+  EXPECT_THAT(after->notes()[0], HasSubstr("of an older format: tokenized anew into"));
+  EXPECT_EQ(after->fingerprint(), before->fingerprint());
+  EXPECT_EQ(caches(), 1u);
+}
+
+// A token that the vocabulary has not is found when it is read.
+TEST_F(DataCaches, TokensBeyondTheVocabularyAreRefused) {
+  const std::string path = letters("a.jsonl", 20, 14);
+  const auto data = open({.train = {path}, .validation_fraction = 0, .shuffle = false}).value();
+  fs::path cache;
+  for (const auto& entry : fs::directory_iterator(dir_ / "cache")) cache = entry.path();
+  const u64 bytes = fs::file_size(cache / "tokens.bin");
+  ASSERT_EQ(bytes, block_bytes);
+  std::vector<u32> tokens(block_content_bytes / sizeof(u32), 0x0fff'ffff);
+  std::vector<std::byte> blocks;
+  BlockEncoder().append(std::as_bytes(std::span(tokens)), blocks);
+  std::ofstream(cache / "tokens.bin", std::ios::binary)
+      .write(reinterpret_cast<const char*>(blocks.data()), static_cast<std::streamsize>(blocks.size()));
   Row row(16);
   const auto read = data->train_sequence(0, row.arrays());
   ASSERT_FALSE(read);

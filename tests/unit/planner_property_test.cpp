@@ -2,6 +2,8 @@
 // typed "does not fit" whose budgets do fit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "planner/lower_bound.h"
 #include "planner/verify.h"
 #include "tests/support/random_case.h"
@@ -27,6 +29,12 @@ void check_least(const ModelGraph& graph, const PlanOptions& had, const PlanOpti
     ++counts.budgets;
     counts.not_least += check_fits(graph, less).has_value();
   }
+}
+
+bool declares_more_than_it_has(const Plan& plan) {
+  for (u32 tier = 0; tier < 2; ++tier)
+    if (*std::ranges::max_element(plan.working_set[tier]) > plan.tiers[tier].budget.value) return true;
+  return false;
 }
 
 void check(u32 seed, u32 devices, Counts& counts) {
@@ -55,10 +63,11 @@ void check(u32 seed, u32 devices, Counts& counts) {
   // With a reserve declared to stream from a disk and nothing on it, a plan made do with less than it
   // declared.
   const bool uses_disk = plan->tiers[static_cast<u32>(Tier::disk)].planned_peak.value > 0;
+  const double part = declares_more_than_it_has(*plan) ? 0.95 : 1;  // docs/lower-bounds.md, "One exception"
   for (const LinkKind link : {LinkKind::h2d, LinkKind::d2h, LinkKind::disk_read, LinkKind::disk_write}) {
     const u32 l = static_cast<u32>(link);
     if (!uses_disk && (link == LinkKind::disk_read || link == LinkKind::disk_write)) continue;
-    EXPECT_GE(moved[l].value, least[l].value) << name(link);
+    EXPECT_GE(static_cast<double>(moved[l].value), part * static_cast<double>(least[l].value)) << name(link);
   }
 }
 

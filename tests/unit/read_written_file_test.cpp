@@ -9,10 +9,10 @@
 #include "config/config.h"
 #include "io/directory_lock.h"
 #include "machine/machine_file.h"
-#include "report/text_file.h"
 #include "tests/support/checkpoint_fixture.h"
 #include "tidepool/fd.h"
 #include "tidepool/read_file.h"
+#include "tidepool/write_file.h"
 
 namespace tidepool {
 namespace {
@@ -128,7 +128,7 @@ TEST(ReadWrittenFile, AnUnwritablePlaceIsSaidNotWaitedForNorReplaced) {
       DirectoryLock::take({.dir = dir.path(), .file = "lock", .what = "run directory", .remedy = "x"});
   ASSERT_FALSE(lock);
   EXPECT_THAT(lock.error().message, HasSubstr(fifo + " is a pipe; remove it"));
-  const auto replaced = replace_text_file(fifo, "text");
+  const auto replaced = replace_file(fifo, "text", FileUse::other);
   ASSERT_FALSE(replaced);
   EXPECT_EQ(replaced.error().kind, ErrorKind::io);
   EXPECT_EQ(irregular_kind(fifo), "a pipe");  // still

@@ -9,6 +9,7 @@
 
 #include "cli/cli.h"
 #include "report/error_text.h"
+#include "report/screen.h"
 
 namespace tidepool {
 namespace {
@@ -41,7 +42,7 @@ TEST(ReportErrors, elsewhere_they_are_one_line) {
 
 // What is left of a line on the screen: after a return all of it is written anew.
 std::string left_of(std::string line) {
-  constexpr std::string_view erase = "\x1b[K";
+  constexpr std::string_view erase = erase_lines.substr(1);  // behind the return
   while (line.ends_with('\r')) line.pop_back();
   line.erase(0, line.rfind('\r') + 1);
   if (line.starts_with(erase)) line.erase(0, erase.size());

@@ -7,7 +7,6 @@
 #include "report/drive_life.h"
 #include "report/metrics_log.h"
 #include "report/run_report.h"
-#include "report/text_file.h"
 #include "report/trace.h"
 #include "tests/support/checkpoint_fixture.h"
 
@@ -28,6 +27,8 @@ RunReport some_report() {
   r.best_step = 3, r.best_eval_step = 3, r.best_eval_loss = 1.0 / 3, r.best_checkpoint = "run/checkpoint-3",
   r.stopped_early = "why";
   r.train_seconds = 9, r.tokens_per_second = 85.3, r.step_seconds = 3, r.predicted_step_seconds = 2.9;
+  r.steps_per_epoch = 2, r.tokens = 768, r.each_grad_norm = {1.5, 2, 1},
+  r.each_learning_rate = {0, 1e-3, 5e-4};
   r.each_step_seconds = {2.9, 3, 3.1}, r.flops_per_second = 1e9, r.peak_flops_per_second = 2e9;
   for (u32 i = 0; i < link_count; ++i) r.links[i] = {Bytes{10 + i}, Bytes{20 + i}, Bytes{5 + i}};
   for (u32 i = 0; i < tier_count; ++i) r.tiers[i] = {Bytes{~u64{0}}, Bytes{20 + i}, Bytes{5 + i}};
@@ -71,7 +72,7 @@ TEST(DriveLife, a_drive_lasts_as_long_as_its_endurance) {
   const DriveLife assumed = drive_life({}, 1e12);
   EXPECT_TRUE(assumed.assumed);
   EXPECT_EQ(assumed.endurance, endurance_assumed);
-  EXPECT_EQ(drive_life_text(assumed), "600 TB of endurance (assumed) last 600 days");
+  EXPECT_EQ(drive_life_text(assumed), "600 TB of endurance (assumed) last 1.6 years");
 }
 
 TEST(ReportJson, has_the_keys_that_others_rely_on) {

@@ -36,6 +36,7 @@ TEST(ReportUnits, time_and_shares) {
   EXPECT_EQ(seconds_text(3599.9), "1h 00m");
   EXPECT_EQ(seconds_text(7384), "2h 03m");
   EXPECT_EQ(seconds_text(200000), "2d 07h");
+  EXPECT_EQ(seconds_text(400 * 86'400.0), "400d 00h");
   EXPECT_EQ(seconds_text(std::nan("")), "-");
   EXPECT_EQ(percent_text(0.414), "41%");
   EXPECT_EQ(percent_text(0.004), "0.4%");
@@ -71,6 +72,16 @@ TEST(ReportUnits, two_resources_may_bind) {
   EXPECT_TRUE(is_bound_by("disk", "disk"));
   for (const char* other : {"disk", "d2h", "compute and h2d", ""})
     EXPECT_FALSE(is_bound_by("compute and h2d", other));
+}
+
+// "Training 4712.3 days" had to be divided by hand.
+TEST(ReportUnits, more_than_400_days_are_years) {
+  EXPECT_EQ(days_text(37 * 86'400.0), "37 days");
+  EXPECT_EQ(days_text(37.26 * 86'400.0, 1), "37.3 days");
+  EXPECT_EQ(days_text(400 * 86'400.0), "400 days");
+  EXPECT_EQ(days_text(401 * 86'400.0), "1.1 years");
+  EXPECT_EQ(days_text(365'250 * 86'400.0), "1000 years");
+  EXPECT_EQ(seconds_text(4712.3 * 86'400), "12.9 years");
 }
 
 }  // namespace

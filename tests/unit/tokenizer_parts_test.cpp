@@ -37,7 +37,7 @@ bool may_differ(u32 character) {
 // behind it.
 TEST(Nfc, StretchByStretchIsTheWholeAtOnce) {
   Normalizer steps;
-  steps.push_back(normalize_nfc());
+  steps.push_back({normalize_nfc(), "normalizer"});
   NormalState state;
   MatchState match;
   for (u32 character = 1; character < 0x30000; ++character) {
@@ -53,7 +53,7 @@ TEST(Nfc, StretchByStretchIsTheWholeAtOnce) {
       append_character(text, character);
       text += behind;
       NormalText normal{.text = text};
-      ASSERT_TRUE(normalize(steps, normal, state, match));
+      ASSERT_EQ(normalize(steps, normal, state, match), Normalized::yes);
       ASSERT_EQ(normal.text, nfc_of_all(text)) << std::hex << character;
     }
   }
@@ -62,7 +62,7 @@ TEST(Nfc, StretchByStretchIsTheWholeAtOnce) {
 // Two accents in turn are put in order in one go, not neighbour by neighbour (3 s for 80 KB).
 TEST(Nfc, LongRunsOfCombiningCharactersAreOrderedInOneGo) {
   Normalizer steps;
-  steps.push_back(normalize_nfc());
+  steps.push_back({normalize_nfc(), "normalizer"});
   NormalState state;
   MatchState match;
   std::string text = "a", above, below;
@@ -72,21 +72,21 @@ TEST(Nfc, LongRunsOfCombiningCharactersAreOrderedInOneGo) {
     below += "\u0316";
   }
   NormalText normal{.text = text};
-  ASSERT_TRUE(normalize(steps, normal, state, match));
+  ASSERT_EQ(normalize(steps, normal, state, match), Normalized::yes);
   EXPECT_EQ(normal.text, "\u00e1" + below + above);
 }
 
 // Where characters change places or join, a token of one is a token of all of them, and no others.
 TEST(Nfc, WhatWasRewrittenIsFoundAgain) {
   Normalizer steps;
-  steps.push_back(prepend_text("_"));
-  steps.push_back(normalize_nfc());
+  steps.push_back({prepend_text("_"), "normalizer"});
+  steps.push_back({normalize_nfc(), "normalizer"});
   NormalState state;
   state.traced = true;
   MatchState match;
   const std::string text = "ab e\u0301 \u1100\u1161\u11a8\u1100 \u0e01\u0e34 z";
   NormalText normal{.text = text};
-  ASSERT_TRUE(normalize(steps, normal, state, match));
+  ASSERT_EQ(normalize(steps, normal, state, match), Normalized::yes);
   ASSERT_EQ(state.rewritings_used, 2u);
   const auto source = [&](std::string_view part) {
     size_t begin = normal.text.find(part), end = begin + part.size();

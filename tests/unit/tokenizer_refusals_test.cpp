@@ -130,6 +130,58 @@ TEST(TokenizerRefusals, NameFilePlaceAndReason) {
   }
 }
 
+std::string list_of(const std::string& item, u64 count) {
+  std::string out = "[" + item;
+  for (u64 i = 1; i < count; ++i) out += "," + item;
+  return out + "]";
+}
+
+// Item "tokenizers that blow up": the rule is named when the file is read.
+TEST(TokenizerRefusals, RulesThatWouldBlowUpATextAreNamed) {
+  const std::string long_text(100'000, 'x');
+  const std::string replace = R"({"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaa"})";
+  const std::string byte_level = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})";
+  struct Case {
+    const char* key;
+    std::string value;
+    const char* place;
+    const char* reason;
+  };
+  for (const Case& c : {
+           Case{"normalizer", R"({"type":"Prepend","prepend":")" + long_text + "\"}", "normalizer.prepend",
+                "puts 100000 bytes into a text; the most that a rule may is 1024"},
+           {"normalizer", R"({"type":"Replace","pattern":{"String":"a"},"content":")" + long_text + "\"}",
+            "normalizer.content", "puts 100000 bytes"},
+           {"normalizer", R"({"type":"Sequence","normalizers":)" + list_of(replace, 257) + "}",
+            "normalizer.normalizers[256]", "at most 256"},
+           {"decoder", R"({"type":"Sequence","decoders":)" + list_of(replace, 2) + "}", "decoder.decoders[1]",
+            "81 times as long; the most is 64"},
+           {"pre_tokenizer", R"({"type":"Sequence","pretokenizers":)" + list_of(byte_level, 40) + "}",
+            "pre_tokenizer.pretokenizers[4]", "more than 3 ByteLevel rules"},
+       }) {
+    const auto tokenizer = Tokenizer::parse(file_with(c.key, c.value), "t.json");
+    ASSERT_FALSE(tokenizer) << c.place;
+    EXPECT_EQ(tokenizer.error().kind, ErrorKind::bad_input);
+    EXPECT_THAT(tokenizer.error().message,
+                AllOf(HasSubstr(std::string("t.json: ") + c.place + ": "), HasSubstr(c.reason)));
+  }
+}
+
+// Each rule alone is harmless; 12 of them would make 9^12 bytes of one.
+TEST(TokenizerRefusals, RulesThatLengthenEachOthersTextAreNamedWhereTheyDo) {
+  const std::string replace = R"({"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaa"})";
+  const auto tokenizer = Tokenizer::parse(
+      file_with("normalizer", R"({"type":"Sequence","normalizers":)" + list_of(replace, 12) + "}"), "t.json");
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  std::vector<u32> ids;
+  ASSERT_TRUE((*tokenizer)->encode("b", Special::none, ids));
+  const Result<void> done = (*tokenizer)->encode(std::string(1000, 'a'), Special::none, ids);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().kind, ErrorKind::bad_input);
+  EXPECT_THAT(done.error().message,
+              HasSubstr("normalizer.normalizers[1] makes the text longer than 32 times"));
+}
+
 TEST(TokenizerRefusals, WhatIsNoJson) {
   const std::string whole = file_with("", "");
   for (size_t bytes = 0; bytes < whole.size(); bytes += 7) {

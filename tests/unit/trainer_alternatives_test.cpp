@@ -119,7 +119,7 @@ TEST(Alternatives, ABudgetAboveTheMachineIsNotAdvised) {
 
 TEST(Alternatives, ASearchThatIsCutShortIsSaid) {
   const TrainDir dir;
-  const Config config = config_with(dir, Bytes{64 * kib}, Bytes{64 * mib});
+  const Config config = config_with(dir, Bytes{64 * mib}, Bytes{64 * kib});
   constexpr std::string_view cut = "was cut short";
   EXPECT_THAT(refused(config, std::nullopt).message, Not(HasSubstr(cut)));
   EXPECT_THAT(refused(config, std::nullopt, {.change_ops_max = 1}).message, EndsWith(cut));
@@ -127,8 +127,8 @@ TEST(Alternatives, ASearchThatIsCutShortIsSaid) {
 
 TEST(Alternatives, WhereTheSearchWasCutItIsNotSaidThatNothingFits) {
   const TrainDir dir;
-  const Config config = config_with(dir, Bytes{64 * kib}, Bytes{64 * mib});
-  const Error error = refused(config, box(Bytes{100 * kib}, Bytes{8 * gib}), {.ops_max = 1});
+  const Config config = config_with(dir, Bytes{64 * mib}, Bytes{64 * kib});
+  const Error error = refused(config, box(Bytes{8 * gib}, Bytes{100 * kib}), {.ops_max = 1});
   EXPECT_TRUE(error.changes.empty());
   EXPECT_THAT(error.message, EndsWith("; use a smaller model, or a machine that has more; other changes may "
                                       "fit: the search for them takes long and was cut short"));
@@ -139,7 +139,7 @@ TEST(Alternatives, BudgetsThatCouldNotBeTriedAreNotAdvised) {
   const TrainDir dir;
   const Config config = config_with(dir, Bytes{200 * kib}, Bytes{2 * mib});
   ASSERT_GT(refused(config, std::nullopt).changes.size(), 1u);
-  const Error error = refused(config, std::nullopt, {.ops_max = 1});
+  const Error error = refused(config, std::nullopt, {.change_ops_max = 1});
   EXPECT_EQ(error.changes.size(), 1u);  // the planner's
   EXPECT_THAT(error.message, EndsWith("; or use a smaller model; other changes may fit: the search for them "
                                       "takes long and was cut short"));
@@ -196,7 +196,7 @@ TEST(Alternatives, WhatIsTriedIsToldToWhoAsks) {
 
 TEST(SearchWork, OfASearchThatIsCutTheFirstAttemptIsMade) {
   const TrainDir dir;
-  const Config config = config_with(dir, Bytes{64 * kib}, Bytes{64 * mib});
+  const Config config = config_with(dir, Bytes{64 * mib}, Bytes{64 * kib});
   const ModelGraph graph = make_graph(config).value();
   PlanOptions options = plan_options(config, Bytes{0});
   options.advise = false;
@@ -209,7 +209,7 @@ TEST(SearchWork, OfASearchThatIsCutTheFirstAttemptIsMade) {
   EXPECT_GT(whole.ops, cut.ops);
 }
 
-TEST(SearchWork, CountsWhatLowersBudgetsAgain) {
+TEST(SearchWork, CountsWhatFindsTheLeastBudgets) {
   const TrainDir dir;
   const Config config = config_with(dir, Bytes{64 * kib}, Bytes{64 * mib});
   const ModelGraph graph = make_graph(config).value();
@@ -219,7 +219,7 @@ TEST(SearchWork, CountsWhatLowersBudgetsAgain) {
   SearchWork once{.ops_max = ~u64{0}}, lowered{.ops_max = ~u64{0}};
   ASSERT_TRUE(check_fits(graph, larger, &once));
   ASSERT_TRUE(least_budgets(graph, options, larger.budgets, &lowered));
-  EXPECT_GE(lowered.ops, 2 * once.ops);
+  EXPECT_GE(lowered.ops, once.ops);
 }
 
 TEST(BudgetRoom, DevicesMadeOfCoresShareTheHost) {

@@ -6,6 +6,8 @@
 
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/export_model.h"
+#include "checkpoint/lora_merge.h"
+#include "checkpoint/safetensors.h"
 #include "checkpoint/trainer_state.h"
 #include "checkpoint/weights_fingerprint.h"
 #include "config/hf_config.h"
@@ -41,6 +43,14 @@ class BaseModel : public ::testing::Test {
     EXPECT_EQ(testing::run(config_, {.stop_after = 2}).error().kind, ErrorKind::interrupted);
   }
 
+  // A byte of the weights that weights_fingerprint() does not read; 0: there is none.
+  u64 far_from_the_samples() const {
+    const auto file = SafetensorsFile::open(weights_, ErrorKind::bad_input).value();
+    for (const StoredTensor& t : file->tensors())
+      if (t.bytes() >= 32 * kib) return file->offset_of(t) + 6 * kib;
+    return 0;
+  }
+
   // By all who put the two together.
   void expect_refused(const std::string& difference) {
     const std::string what =
@@ -73,6 +83,35 @@ TEST_F(BaseModel, WithOtherWeightsIsRefused) {
   const auto resumed = testing::run(config_, {.resume = "auto"});
   ASSERT_TRUE(resumed) << resumed.error().message;
   EXPECT_EQ(read_trainer_state(run_ + "/checkpoint-4")->base_fingerprint, weights_fingerprint(base_).value());
+}
+
+// Item 15: of a tensor the fingerprint reads four blocks of 4 KiB; what is loaded is hashed as a whole.
+TEST_F(BaseModel, WithOneBitFlippedAnywhereIsRefused) {
+  stop_after_two();
+  const u64 far = far_from_the_samples();
+  ASSERT_NE(far, 0u);
+  const std::string before = weights_fingerprint(base_).value();
+  flip_byte(weights_, far);
+  ASSERT_EQ(weights_fingerprint(base_).value(), before);
+  const auto refused = [&](const auto& result) {
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().kind, ErrorKind::bad_input);
+    EXPECT_THAT(result.error().message,
+                HasSubstr(base_ + ": the weights are not those that the adapters were trained beside"));
+  };
+  refused(testing::run(config_, {.resume = "auto"}));
+  refused(evaluate_model({.source = run_, .quiet = true}));
+  const ExportSource source = find_export_source(run_, "").value();
+  const auto merge = AdapterMerge::open(source.adapter, source.directory).value();
+  const auto model =
+      ModelExport::open(source.directory,
+                        {.change = merge.get(), .adapter = source.adapter, .weights_xxh3 = source.base_xxh3})
+          .value();
+  refused(model->write(dir_ / "out", *create_posix_files(), [](u64) { return true; }));
+  EXPECT_FALSE(fs::exists(dir_ / "out"));
+  flip_byte(weights_, far);
+  EXPECT_TRUE(model->write(dir_ / "out", *create_posix_files(), [](u64) { return true; }));
+  EXPECT_TRUE(testing::run(config_, {.resume = "auto"}));
 }
 
 TEST_F(BaseModel, WithAnotherConfigIsRefused) {

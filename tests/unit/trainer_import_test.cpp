@@ -2,9 +2,11 @@
 // only.
 #include <gmock/gmock.h>
 
+#include "checkpoint/manifest.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/safetensors.h"
 #include "tests/support/train_fixture.h"
+#include "text/hash.h"
 #include "tidepool/fp16.h"
 #include "trainer/generate.h"
 
@@ -250,7 +252,14 @@ TEST_F(CarriedAlong, GenerateSpeaksThroughTheTokenizerOfTheCheckpoint) {
   // What is said first ends it: nothing but the prompt is left.
   std::string ids;
   for (int i = 0; i < 260; ++i) ids += fmt::format("{}{}", i == 0 ? "" : ", ", i);
-  test::write_file(checkpoint(2) + "/generation_config.json", "{\"eos_token_id\": [" + ids + "]}");
+  const std::string ends = "{\"eos_token_id\": [" + ids + "]}";
+  test::write_file(checkpoint(2) + "/generation_config.json", ends);
+  EXPECT_THAT(generate(config_.output.dir, {.prompt = "The tide", .max_new_tokens = 6}),
+              HasSubstr("generation_config.json: holds "));  // not what was written
+  Manifest manifest = read_manifest(checkpoint(2)).value();
+  for (ManifestEntry& file : manifest.files)
+    if (file.file == "generation_config.json") file.bytes = ends.size(), file.xxh3 = hash_of(ends);
+  test::write_file(checkpoint(2) + "/manifest.json", to_text(manifest));
   EXPECT_EQ(generate(config_.output.dir, {.prompt = "The tide", .max_new_tokens = 6}), "The tide");
 }
 

@@ -99,7 +99,7 @@ TEST(ExportSourceOfAModel, LeavesManifestsOfOthersAlone) {
   const auto manifest_says = [&](std::string_view text) { std::ofstream(model + "/manifest.json") << text; };
   manifest_says(R"({"version": 3, "files": ["model.safetensors"]})");
   EXPECT_EQ(find_export_source(model, "").value().directory, model);
-  EXPECT_TRUE(verify_weights_if_hashed(model, Bytes{4096}));
+  EXPECT_TRUE(verify_model_if_hashed(model, Bytes{4096}));
   const std::string tokens = testing::token_file(dir);
   EXPECT_EQ(loss_of(model, tokens), loss_of(base, tokens));
 

@@ -20,14 +20,14 @@ using ::testing::Not;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-// Every weight is NaN.
-std::string directory_of_nan(const testing::TrainDir& dir) {
+// Every weight is 1e18, so that products of products are infinite.
+std::string directory_of_overflow(const testing::TrainDir& dir) {
   const std::string model = dir / "model";
   test::write_model_directory(model, testing::small_model(Family::llama), Precision::fp32);
   std::string bytes = test::read_file(model + "/model.safetensors");
   u64 header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), 8);
-  std::fill(bytes.begin() + 8 + static_cast<std::ptrdiff_t>(header_bytes), bytes.end(), '\xff');
+  std::fill(bytes.begin() + 8 + static_cast<std::ptrdiff_t>(header_bytes), bytes.end(), '\x5d');
   test::write_file(model + "/model.safetensors", bytes);
   return model;
 }
@@ -37,7 +37,7 @@ TEST(NotFinite, InTheFirstStepTheWeightsAreAtFault) {
   const testing::TrainDir dir;
   for (const double clipping : {0.0, 1.0}) {
     Config c = testing::small_config(dir, clipping == 0 ? "free" : "clipped");
-    c.model_directory = directory_of_nan(dir);
+    c.model_directory = directory_of_overflow(dir);
     c.model = read_model_directory(c.model_directory).value();
     c.train.max_grad_norm = clipping;
     const auto report = testing::run(c);
@@ -81,7 +81,7 @@ TEST(NotFinite, EvaluationCountsItsParts) {
 
 TEST(NotFinite, EvaluationEndsWithItsExitCode) {
   const testing::TrainDir dir;
-  const std::string model = directory_of_nan(dir);
+  const std::string model = directory_of_overflow(dir);
   ::testing::internal::CaptureStdout();
   ::testing::internal::CaptureStderr();
   const int code =

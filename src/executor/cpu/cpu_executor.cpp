@@ -22,6 +22,7 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::create(const Plan& plan, const
     CHECK(arena.size() >= plan.tiers[0].planned_peak.value, arena.size());
   CHECK(parts.host_arena.size() >= plan.tiers[1].planned_peak.value, parts.host_arena.size());
   std::unique_ptr<CpuExecutor> executor(new CpuExecutor(plan, graph, parts));
+  TRY(executor->start_lanes());
   TRY_ASSIGN(executor->disk_lanes_, DiskLanes::create({.plan = plan,
                                                        .graph = graph,
                                                        .pool = parts.pool,
@@ -51,16 +52,20 @@ CpuExecutor::CpuExecutor(const Plan& plan, const ModelGraph& graph, const CpuExe
                .memory = memory_,
                .ledger = ledger_,
                .seed = parts.seed}),
-      threads_(book_.lanes()) {
-  const auto start = [&](LaneId lane) {
+      threads_(book_.lanes()) {}
+
+Result<void> CpuExecutor::start_lanes() {
+  const auto start = [&](LaneId lane) -> Result<void> {
     const u32 device = lane.device == host_device ? 0 : lane.device;
-    threads_[book_.number(lane)] =
-        std::make_unique<LaneThread>(thread_name(lane.kind, device), runner_, clock_, board_);
+    TRY_ASSIGN(threads_[book_.number(lane)],
+               LaneThread::create(thread_name(lane.kind, device), runner_, clock_, board_));
+    return {};
   };
-  start({.kind = LaneKind::host});
-  if (plan.devices > 1) start({.kind = LaneKind::comm});
-  for (u16 device = 0; device < plan.devices; ++device)
-    for (const LaneKind kind : {LaneKind::compute, LaneKind::h2d, LaneKind::d2h}) start({device, kind});
+  TRY(start({.kind = LaneKind::host}));
+  if (plan_.devices > 1) TRY(start({.kind = LaneKind::comm}));
+  for (u16 device = 0; device < plan_.devices; ++device)
+    for (const LaneKind kind : {LaneKind::compute, LaneKind::h2d, LaneKind::d2h}) TRY(start({device, kind}));
+  return {};
 }
 
 CpuExecutor::~CpuExecutor() = default;

@@ -68,6 +68,7 @@ class CpuExecutor final : public TrainingExecutor {
 
  private:
   CpuExecutor(const Plan&, const ModelGraph&, const CpuExecutorParts&);
+  Result<void> start_lanes();
 
   const Plan& plan_;
   const CpuExecutorParts parts_;

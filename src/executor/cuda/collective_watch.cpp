@@ -1,8 +1,8 @@
 #include "executor/cuda/collective_watch.h"
 
-#include <pthread.h>
-
 #include <chrono>
+
+#include "process/start_thread.h"
 
 namespace tidepool {
 namespace {
@@ -12,12 +12,15 @@ constexpr std::chrono::milliseconds period{20};
 
 }  // namespace
 
-CollectiveWatch::CollectiveWatch(Collectives& collectives, const CompletionBoard& board)
-    : collectives_(collectives), board_(board), thread_([this] { loop(); }) {
-  pthread_setname_np(thread_.native_handle(), "tp-comm-watch");
+Result<std::unique_ptr<CollectiveWatch>> CollectiveWatch::create(Collectives& collectives,
+                                                                 const CompletionBoard& board) {
+  std::unique_ptr<CollectiveWatch> watch(new CollectiveWatch(collectives, board));
+  TRY_ASSIGN(watch->thread_, start_thread("tp-comm-watch", [raw = watch.get()] { raw->loop(); }));
+  return watch;
 }
 
 CollectiveWatch::~CollectiveWatch() {
+  if (!thread_.joinable()) return;
   {
     const std::scoped_lock lock(mutex_);
     stop_ = true;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -14,12 +15,14 @@ namespace tidepool {
 class CollectiveWatch {
  public:
   // Ends all collectives once the board has an error, or NCCL or a device of theirs. Both must outlive it.
-  CollectiveWatch(Collectives&, const CompletionBoard&);
+  static Result<std::unique_ptr<CollectiveWatch>> create(Collectives&, const CompletionBoard&);
   ~CollectiveWatch();
   CollectiveWatch(const CollectiveWatch&) = delete;
   CollectiveWatch& operator=(const CollectiveWatch&) = delete;
 
  private:
+  CollectiveWatch(Collectives& collectives, const CompletionBoard& board)
+      : collectives_(collectives), board_(board) {}
   void loop();
 
   Collectives& collectives_;

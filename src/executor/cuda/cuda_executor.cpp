@@ -91,7 +91,7 @@ Result<void> CudaExecutor::start() {
                                              .rest_patience = parts_.rest_patience},
                                             parts_.open_disk));
   TRY(start_lanes());
-  host_ = std::make_unique<LaneThread>("tp-host", *host_work_, clock_, board_);
+  TRY_ASSIGN(host_, LaneThread::create("tp-host", *host_work_, clock_, board_));
   return {};
 }
 
@@ -105,7 +105,7 @@ Result<void> CudaExecutor::start_lanes() {
     TRY(start(LaneKind::d2h, device(d).d2h()));
   }
   if (plan_.devices == 1) return {};
-  watch_ = std::make_unique<CollectiveWatch>(*parts_.collectives, board_);
+  TRY_ASSIGN(watch_, CollectiveWatch::create(*parts_.collectives, board_));
   std::vector<StreamLaneParts::Stream> all;
   for (u32 d = 0; d < plan_.devices; ++d) all.push_back({device(d).index(), parts_.collectives->stream(d)});
   return start_lane({.kind = LaneKind::comm}, std::move(all));

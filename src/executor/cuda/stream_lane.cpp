@@ -1,9 +1,8 @@
 #include "executor/cuda/stream_lane.h"
 
-#include <pthread.h>
-
 #include "executor/cuda/op_range.h"
 #include "kernels/cuda/cuda_error.h"
+#include "process/start_thread.h"
 #include "tidepool/check.h"
 
 namespace tidepool {
@@ -11,8 +10,7 @@ namespace tidepool {
 Result<std::unique_ptr<StreamLane>> StreamLane::create(const StreamLaneParts& parts) {
   std::unique_ptr<StreamLane> lane(new StreamLane(parts));
   TRY(lane->create_events());
-  lane->thread_ = std::thread([raw = lane.get()] { raw->loop(); });
-  pthread_setname_np(lane->thread_.native_handle(), parts.name.c_str());
+  TRY_ASSIGN(lane->thread_, start_thread(parts.name, [raw = lane.get()] { raw->loop(); }));
   return lane;
 }
 

@@ -1,18 +1,20 @@
 #include "executor/host/disk_lanes.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "process/start_thread.h"
+
 namespace tidepool {
 
 Result<std::unique_ptr<DiskLanes>> DiskLanes::create(const DiskLanesParts& parts, const OpenDisk& open) {
   std::unique_ptr<DiskLanes> lanes(new DiskLanes(parts));
+  DiskLanes* raw = lanes.get();
+  TRY_ASSIGN(lanes->checksum_thread_, start_thread("tp-checksum", [raw] { raw->checksum_loop(); }));
   if (open) {
-    DiskLanes* raw = lanes.get();
     TRY_ASSIGN(lanes->disk_, open([raw](const DiskCompletion& completion) { raw->on_disk(completion); }));
   }
   return lanes;
@@ -25,8 +27,6 @@ DiskLanes::DiskLanes(const DiskLanesParts& parts) : parts_(parts) {
   slots_.resize(u64{2} * parts.depth);
   checksum_ring_.resize(slots_.size());
   for (u32 i = 0; i < slots_.size(); ++i) free_.push_back(i);
-  checksum_thread_ = std::thread([this] { checksum_loop(); });
-  pthread_setname_np(checksum_thread_.native_handle(), "tp-checksum");
 }
 
 DiskLanes::~DiskLanes() {
@@ -35,7 +35,7 @@ DiskLanes::~DiskLanes() {
     stop_ = true;
   }
   changed_.notify_all();
-  checksum_thread_.join();
+  if (checksum_thread_.joinable()) checksum_thread_.join();
   disk_.reset();  // waits for what is in flight; the sink still has its slots
 }
 

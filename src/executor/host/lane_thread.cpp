@@ -1,20 +1,21 @@
 #include "executor/host/lane_thread.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 
+#include "process/start_thread.h"
 #include "tidepool/check.h"
 
 namespace tidepool {
 
-LaneThread::LaneThread(const std::string& name, LaneWork& work, const ExecutorClock& clock,
-                       CompletionBoard& board)
-    : work_(work), clock_(clock), board_(board), thread_([this] { loop(); }) {
-  pthread_setname_np(thread_.native_handle(), name.c_str());
+Result<std::unique_ptr<LaneThread>> LaneThread::create(const std::string& name, LaneWork& work,
+                                                       const ExecutorClock& clock, CompletionBoard& board) {
+  std::unique_ptr<LaneThread> lane(new LaneThread(work, clock, board));
+  TRY_ASSIGN(lane->thread_, start_thread(name, [raw = lane.get()] { raw->loop(); }));
+  return lane;
 }
 
 LaneThread::~LaneThread() {
+  if (!thread_.joinable()) return;
   {
     const std::scoped_lock lock(mutex_);
     stop_ = true;

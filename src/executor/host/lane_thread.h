@@ -3,6 +3,7 @@
 
 #include <array>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -18,8 +19,10 @@ inline constexpr u32 lane_depth = 8;
 
 class LaneThread {
  public:
-  // All must outlive it. `name`: of the thread, for debuggers and top; at most 15 characters.
-  LaneThread(const std::string& name, LaneWork&, const ExecutorClock&, CompletionBoard&);
+  // All must outlive it. `name`: of the thread, for debuggers and top; at most 15 characters. Errors: as of
+  // start_thread.
+  static Result<std::unique_ptr<LaneThread>> create(const std::string& name, LaneWork&, const ExecutorClock&,
+                                                    CompletionBoard&);
   ~LaneThread();  // after what it holds has completed
   LaneThread(const LaneThread&) = delete;
   LaneThread& operator=(const LaneThread&) = delete;
@@ -32,6 +35,8 @@ class LaneThread {
     std::array<u64, in_flight_max> in_flight{};
     u32 in_flight_count = 0;
   };
+  LaneThread(LaneWork& work, const ExecutorClock& clock, CompletionBoard& board)
+      : work_(work), clock_(clock), board_(board) {}
   void loop();
   void run(const Entry&);
   bool pop(Entry&);

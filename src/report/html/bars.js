@@ -60,25 +60,25 @@ function linkBars(runs) {
       const use = run.links[link], of = (key) => run.perStep(use[key]);
       const mark = two ? `${'AB'[run.number]} ` : '';
       const bar = (key, word, color, pale) => ({ value: of(key), color, pale, label: `${mark}${word} ${text.bytes(of(key))}` });
-      const measured = bar('measured_bytes', 'measured', two ? run.color : '--c-blue');
-      const least = 'lower_bound_bytes' in use ? [bar('lower_bound_bytes', 'least', two ? run.color : '--c-gray', two)] : [];
-      return two ? [measured, ...least] : [measured, bar('planned_bytes', 'planned', '--c-aqua'), ...least];
+      const measured = bar('measured_bytes', 'measured', two ? run.color : '--m-measured');
+      const least = 'lower_bound_bytes' in use ? [bar('lower_bound_bytes', 'least', two ? run.color : '--m-least', two)] : [];
+      return two ? [measured, ...least] : [measured, bar('planned_bytes', 'planned', '--m-planned'), ...least];
     }),
   }));
   return barChart('links', ['Bytes of a step on each link, mean of all steps'], groups, {});
 }
 
-const causeColors = { compute: '--c-aqua', host_adam: '--c-green', h2d: '--c-yellow', d2h: '--c-red', comm: '--c-teal', disk_read: '--c-pink',
-  disk_write: '--c-orange', other: '--c-gray' };
+const causeColors = { compute: '--m-compute', host_adam: '--m-update', h2d: '--m-h2d', d2h: '--m-d2h', comm: '--m-between', disk_read: '--m-read',
+  disk_write: '--m-write', other: '--m-other' };
 
 function causeBar(runs) {
   const rows = runs.map((run) => ({
     name: 'AB'[run.number],
     parts: Object.entries(run.report.exposed_seconds).map(([cause, seconds]) => ({
-      name: cause, value: seconds, color: causeColors[cause] || '--c-violet', label: `${text.seconds(run.perStep(seconds))} a step` })),
+      name: cause, value: seconds, color: causeColors[cause] || '--m-other', label: `${text.seconds(run.perStep(seconds))} a step` })),
   }));
   const names = [...new Set(rows.flatMap((row) => row.parts.filter((p) => p.value > 0).map((p) => p.name)))];
-  return shareBar('causes', ['Where the time of a step goes, mean of all steps', legend(names.map((n) => [n, `var(${causeColors[n] || '--c-violet'})`]))], rows);
+  return shareBar('causes', ['Where the time of a step goes, mean of all steps', legend(names.map((n) => [n, `var(${causeColors[n] || '--m-other'})`]))], rows);
 }
 
 // How long each lane works in a step: the prediction's error, lane by lane.
@@ -89,8 +89,8 @@ function laneBars(runs) {
   const groups = [{ name: 'step', bars: [] }, ...lanes.map((lane) => ({ name: lane, bars: [] }))];
   runs.forEach((run, r) => {
     for (const name of run.step.times) {
-      const add = (group, seconds) => group.bars.push({ value: seconds, color: two ? run.color : name === 'measured' ? '--c-blue' : '--c-gray',
-        pale: name === 'predicted', label: `${two ? `${'AB'[r]} ` : ''}${name} ${text.seconds(seconds)}` });
+      const add = (group, seconds) => group.bars.push({ value: seconds, color: two ? run.color : name === 'measured' ? '--m-measured' : '--m-predicted',
+        pale: two && name === 'predicted', label: `${two ? `${'AB'[r]} ` : ''}${name} ${text.seconds(seconds)}` });
       add(groups[0], run.step.length(name));
       lanes.forEach((lane, i) => {
         const at = run.step.data.lanes.indexOf(lane);

@@ -81,6 +81,13 @@ function canvasIn(area, width, height, label) {
   return { canvas, pen };
 }
 
+// A step that is shorter than what the axis covers ends at a line, and not in an empty stretch that may mean rest.
+function stepEnd(pen, x, length, top, bottom, right) {
+  if (x(length) >= right - 0.5) return;
+  pen.fillStyle = theme.color('--faint');
+  pen.fillRect(x(length), top, 1, bottom - top);
+}
+
 // Time along the bottom of a canvas, with lines up.
 function timeAxis(pen, view, left, width, top, bottom) {
   pen.strokeStyle = theme.color('--grid');

@@ -43,7 +43,7 @@ const text = {
     if (size < 120) return `${text.digits(s)} s`;
     if (size < 7200) return `${Math.floor(Math.round(s) / 60)} min ${Math.round(s) % 60} s`;
     if (size < 172800) return `${text.digits(s / 3600)} h`;
-    return `${text.digits(s / 86400)} days`;
+    return s / 86400 > 400 ? `${text.digits(s / 86400 / 365.25)} years` : `${text.digits(s / 86400)} days`;
   },
   percent: (x) => (finite(x) ? `${Math.abs(x) < 0.0995 ? (x * 100).toFixed(1) : Math.round(x * 100)}%` : '–'),
   signed: (x) => (finite(x) ? `${x >= 0 ? '+' : '−'}${text.percent(Math.abs(x))}` : '–'),

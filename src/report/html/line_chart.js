@@ -1,8 +1,9 @@
 // Curves over steps, as SVG. Drag to zoom, double click or Escape for all; arrow keys move the cursor, + and -
 // zoom around it.
 //
-// options.series: { name, color ("--c-blue"), points: [[x, y]], dots, pale, dash }; options.format(y);
-// options.floor: the axis reaches down to this.
+// options.series: { name, color ("--m-loss"), points: [[x, y]], dots, pale, dash }; options.format(y);
+// options.floor: the axis reaches down to this; options.marks: { step, name, look: "epoch" or "checkpoint" };
+// options.about(step): a line on that step, for the tooltip.
 
 function lineChart(name, caption, options) {
   const full = domain(options.series.filter((s) => !s.dash));
@@ -10,6 +11,7 @@ function lineChart(name, caption, options) {
   const redraw = (area, width) => drawLines(area, width, options, state, full, () => redraw(area, area.clientWidth));
   const look = (s) => (s.dots ? 'dot' : s.dash ? 'line dash' : s.broken ? 'line broken' : s.pale ? 'line pale' : 'line');
   const keys = options.series.map((s) => [s.name, `var(${s.color})`, look(s)]);
+  if ((options.marks || []).some((m) => m.look === 'checkpoint')) keys.push(['checkpoint kept', 'var(--m-checkpoint)', 'mark']);
   const label = `${name}: ${options.series.map((s) => `${s.name} ${summary(s, options)}`).join('; ')}`;
   return charts.figure(name, [caption, legend(keys)], redraw, label);
 }
@@ -57,6 +59,7 @@ function drawLines(area, width, options, state, full, again) {
     if (v !== Math.round(v)) continue;
     node.append(svg('text', { x: x(v), y: height - 6, 'text-anchor': 'middle' }, v.toLocaleString('en')));
   }
+  node.append(...marksOf(options.marks || [], state, { x, left, top, foot: height - bottom }));
   const lines = svg('g', { 'clip-path': `url(#${clip})`, fill: 'none' });
   for (const s of options.series) lines.append(...curveOf(s, x, y));
   node.append(lines);
@@ -67,6 +70,26 @@ function drawLines(area, width, options, state, full, again) {
   area.replaceChildren(node);
   if (focused) node.focus({ preventScroll: true });
   if (state.cursor !== null && focused) showCursor(options, state, draw, node.getBoundingClientRect());
+}
+
+// Ends of epochs as lines with their number where there is room for it, checkpoints as marks on the axis.
+function marksOf(marks, state, d) {
+  const seen = marks.filter((m) => m.step >= state.from && m.step <= state.to), out = [];
+  let free = d.left;
+  for (const m of seen) {
+    const at = d.x(m.step);
+    if (m.look === 'checkpoint') {
+      out.push(svg('path', { d: `M${at - 5} ${d.foot}L${at + 5} ${d.foot}L${at} ${d.foot - 8}Z`, fill: 'var(--m-checkpoint)' }, svg('title', {}, m.name)));
+      continue;
+    }
+    // The name stands over the epoch that ends there.
+    const named = m.name && at - 52 >= free;
+    out.push(svg('line', { x1: at, x2: at, y1: d.top, y2: d.foot, stroke: 'var(--faint)', 'stroke-dasharray': '1 4' }));
+    if (!named) continue;
+    out.push(svg('text', { x: at - 4, y: d.top + 8, 'text-anchor': 'end' }, m.name));
+    free = at;
+  }
+  return out;
 }
 
 function curveOf(s, x, y) {
@@ -83,7 +106,7 @@ function curveOf(s, x, y) {
   }
   if (!path) return [];
   return [svg('path', { d: path, stroke: color, 'stroke-width': s.pale ? 1 : 1.8, 'stroke-linejoin': 'round',
-    opacity: s.pale ? 0.4 : 1, 'stroke-dasharray': s.dash ? '5 4' : s.broken ? '9 4' : null })];
+    opacity: s.pale ? 0.5 : 1, 'stroke-dasharray': s.dash ? '5 4' : s.broken ? '9 4' : null })];
 }
 
 function nearest(points, at) {
@@ -94,7 +117,9 @@ function nearest(points, at) {
 
 function showCursor(options, state, d, box) {
   d.cursor.replaceChildren(svg('line', { x1: d.x(state.cursor), x2: d.x(state.cursor), y1: d.top, y2: d.height - d.bottom, stroke: 'var(--faint)' }));
-  const lines = [];
+  const lines = options.about ? [options.about(Math.round(state.cursor))] : [];
+  const near = (options.marks || []).find((m) => m.look === 'checkpoint' && Math.abs(d.x(m.step) - d.x(state.cursor)) < 6);
+  if (near) lines.push(near.name);
   for (const s of options.series) {
     const p = nearest(s.points, state.cursor);
     if (!p) continue;

@@ -41,6 +41,7 @@ function lives(run, view, two) {
     if (canvas !== made.canvas) { canvas = made.canvas; connect(); }
     const pen = made.pen, x = timeAxis(pen, view, left, plot.width, 0, height - 4);
     timeAxis(canvasIn(axis, width, 24, null).pen, view, left, plot.width, 0, 2);
+    stepEnd(pen, x, step.clock.length_us * 1e-6, 0, height - 4, left + plot.width);
     const colors = step.data.places.map((p) => theme.color(placeColor(p)));
     const shade = theme.color('--shade'), soft = theme.color('--soft'), ink = theme.color('--ink');
     rows.forEach((chunk, i) => {

@@ -5,43 +5,68 @@ function section(id, title, why, ...content) {
 }
 const paired = (curve, map) => curve.step.map((s, i) => [s, curve.value[i] === null ? NaN : map ? map(curve.value[i]) : curve.value[i]]);
 
-// Each point and its predecessors, the older the less: what the eye should follow.
-function smoothed(points) {
-  const keep = 1 - 1 / clamp(points.length / 40, 1, 25);
-  let mean = NaN;
-  return points.map(([s, v]) => {
-    if (finite(v)) mean = finite(mean) ? keep * mean + (1 - keep) * v : v;
-    return [s, mean];
+// The mean of `width` points around each, as many before as after it, so that it does not lag; near an end of as
+// many as both sides have.
+function runningMean(points, width) {
+  const sums = [0], counts = [0];
+  for (const [, v] of points) {
+    sums.push(sums[sums.length - 1] + (finite(v) ? v : 0));
+    counts.push(counts[counts.length - 1] + (finite(v) ? 1 : 0));
+  }
+  return points.map(([s], i) => {
+    const half = Math.min(width >> 1, i, points.length - 1 - i), from = i - half, to = i + half + 1;
+    return [s, counts[to] > counts[from] ? (sums[to] - sums[from]) / (counts[to] - counts[from]) : NaN];
   });
+}
+const meanWidth = (points) => 2 * clamp(Math.round(points / 60), 2, 50) + 1;
+
+// Epochs that ended and checkpoints that are kept, of one run; of two it would be a thicket.
+function marksOfRun(run) {
+  const perEpoch = run.report.steps_per_epoch, last = run.lastStep, marks = [];
+  const shown = perEpoch > 0 ? Math.floor(last / perEpoch) : 0, every = Math.max(1, Math.ceil(shown / 40));
+  for (let epoch = every; epoch <= shown; epoch += every) marks.push({ step: epoch * perEpoch, name: `epoch ${epoch}`, look: 'epoch' });
+  for (const step of run.checkpoints) marks.push({ step, name: `checkpoint-${step}${step === run.report.best_step ? ', the best' : ''}`, look: 'checkpoint' });
+  return marks;
+}
+
+function aboutStep(run, step) {
+  const parts = [`step ${step.toLocaleString('en')}`];
+  if (run.report.steps_per_epoch > 0) parts.push(`epoch ${text.digits(step / run.report.steps_per_epoch)}`);
+  if (run.report.tokens > 0 && run.lastStep > 0) parts.push(`about ${text.count(run.report.tokens / run.lastStep * step)} tokens`);
+  return parts.join(' · ');
 }
 
 function lossSection(runs) {
   const two = runs.length > 1, mark = (run) => (two ? ` ${'AB'[run.number]}` : '');
+  const one = two ? {} : { marks: marksOfRun(runs[0]), about: (step) => aboutStep(runs[0], step) };
+  const small = two ? {} : { ...one, marks: one.marks.filter((m) => m.look === 'epoch').map((m) => ({ ...m, name: '' })) };
+  const stride = (curve) => (curve.stride > 1 ? `mean of ${curve.stride} steps` : 'each step');
   const losses = runs.flatMap((run) => {
-    const points = paired(run.curves.loss), many = points.length > 60;
-    const color = two ? run.color : '--c-blue';
-    return [many ? { name: `each step${mark(run)}`, color, points, pale: true } : null,
-      { name: `loss${mark(run)}`, color, broken: run.number > 0, points: many ? smoothed(points) : points },
-      { name: `validation${mark(run)}`, color: two ? run.color : '--c-orange', points: paired(run.curves.eval_loss), dots: true }].filter(Boolean);
+    const points = paired(run.curves.loss), many = points.length > 60, width = meanWidth(points.length);
+    const color = two ? run.color : '--m-loss';
+    return [many ? { name: `${stride(run.curves.loss)}${mark(run)}`, color, points, pale: true } : null,
+      { name: `${many ? `mean of ${width * run.curves.loss.stride} steps around each` : 'loss'}${mark(run)}`, color, broken: run.number > 0,
+        points: many ? runningMean(points, width) : points },
+      { name: `validation${mark(run)}`, color: two ? run.color : '--m-validation', points: paired(run.curves.eval_loss), dots: true }].filter((s) => s && (!s.dots || s.points.length > 0));
   });
-  const simple = (name, key) => runs.map((run) => ({ name: `${name}${mark(run)}`, color: two ? run.color : '--c-violet', broken: run.number > 0, points: paired(run.curves[key]) }));
+  const simple = (key, color) => runs.map((run) => ({ name: `${stride(run.curves[key])}${mark(run)}`, color: two ? run.color : color, broken: run.number > 0, points: paired(run.curves[key]) }));
   return section('loss', 'Loss', 'Nats per target token, over the whole step. Drag across a chart to zoom, double click for all of it.',
-    lineChart('loss', 'Loss', { series: losses, format: (v) => (finite(v) ? Number(v.toPrecision(4)).toString() : '–'), height: 270 }),
+    lineChart('loss', 'Loss', { series: losses, ...one, format: (v) => (finite(v) ? Number(v.toPrecision(4)).toString() : '–'), height: 270 }),
     el('div', { class: 'row' },
-      lineChart('learning-rate', 'Learning rate', { series: simple('learning rate', 'learning_rate'), format: (v) => (v === 0 ? '0' : v.toExponential(1)), floor: 0, height: 180 }),
-      lineChart('grad-norm', 'Gradient norm, before clipping', { series: simple('norm', 'grad_norm'), format: text.digits, floor: 0, robust: true, height: 180 })));
+      lineChart('learning-rate', 'Learning rate', { series: simple('learning_rate', '--m-rate'), ...small, format: (v) => (v === 0 ? '0' : v.toExponential(1)), floor: 0, height: 180 }),
+      lineChart('grad-norm', 'Gradient norm, before clipping', { series: simple('grad_norm', '--m-norm'), ...small, format: text.digits, floor: 0, robust: true, height: 180 })));
 }
 
 function speedSection(runs) {
   const two = runs.length > 1;
   const series = runs.flatMap((run) => {
     const tokens = run.report.tokens_per_step, points = paired(run.curves.step_seconds, (s) => tokens / s);
-    const color = two ? run.color : '--c-aqua', mark = two ? ` ${'AB'[run.number]}` : '';
+    const color = two ? run.color : '--m-speed', mark = two ? ` ${'AB'[run.number]}` : '';
     const ends = points.length ? [points[0][0], points[points.length - 1][0]] : [];
     const level = (name, value, c) => (value > 0 && finite(value) ? { name: `${name}${mark}`, color: c, dash: true, points: ends.map((s) => [s, value]) } : null);
     return [{ name: `measured${mark}`, color, points },
-      level('predicted', run.report.predicted_step_seconds > 0 ? tokens / run.report.predicted_step_seconds : 0, two ? run.color : '--c-gray'),
-      !two && run.ofPeak > 0.5 ? level('at the peak', run.report.tokens_per_second / run.ofPeak, '--c-red') : null].filter(Boolean);
+      level('predicted', run.report.predicted_step_seconds > 0 ? tokens / run.report.predicted_step_seconds : 0, two ? run.color : '--m-predicted'),
+      !two && run.ofPeak > 0.5 ? level('at the peak', run.report.tokens_per_second / run.ofPeak, '--m-peak') : null].filter(Boolean);
   });
   return section('speed', 'Speed', 'Tokens per second of each step, evaluation and checkpoints left out.',
     lineChart('tokens', runs.length === 1 && finite(runs[0].ofPeak) ? `Tokens per second: ${text.percent(runs[0].ofPeak)} of the measured peak` : 'Tokens per second',
@@ -88,6 +113,9 @@ function movementSections(runs) {
     section('wear', 'SSD wear', '', el('div', { class: 'card', 'data-chart': 'wear', 'data-drawn': 'yes' }, wearTable(runs)))];
 }
 
+// What a run that has not ended shows: bytes, times and the timeline of a step are known at its end.
+const ended = (runs) => runs.every((run) => !run.unfinished);
+
 function header(runs) {
   const r = runs[0].report, two = runs.length > 1;
   const logo = svg('svg', { width: 26, height: 26, viewBox: '0 0 26 26', 'aria-hidden': 'true' },
@@ -95,10 +123,12 @@ function header(runs) {
     svg('path', { d: 'M4 11q3-4 6 0t6 0 6 0M4 17q3-4 6 0t6 0 6 0', fill: 'none', stroke: 'var(--card)', 'stroke-width': 2.2, 'stroke-linecap': 'round' }));
   const toggle = el('button', { type: 'button', onclick: theme.toggle }, '');
   theme.listeners.push(() => { toggle.textContent = theme.name() === 'dark' ? 'Light' : 'Dark'; toggle.setAttribute('aria-label', `switch to ${toggle.textContent.toLowerCase()} colours`); });
-  const sections = [...(two ? [['comparison', 'Side by side']] : []), ['loss', 'Loss'], ['speed', 'Speed'], ['step', 'Step'], ['memory', 'Memory'], ['lives', 'Chunks'], ['links', 'Bytes'], ['time', 'Time'], ['wear', 'SSD'], ['config', 'Config']];
+  const sections = [...(two ? [['comparison', 'Side by side']] : []), ['loss', 'Loss'], ['speed', 'Speed'],
+    ...(ended(runs) ? [['step', 'Step'], ['memory', 'Memory'], ['lives', 'Chunks'], ['links', 'Bytes'], ['time', 'Time'], ['wear', 'SSD']] : []), ['config', 'Config']];
   return [el('div', { class: 'brand' }, logo, 'Tidepool', el('span', { class: 'grow' }), toggle),
     two ? el('h1', {}, runs.map((run, i) => [i ? ' against ' : '', el('span', { style: `color:var(${run.color})` }, run.name)])) : el('h1', {}, runs[0].name),
     el('p', { class: 'lead' }, two ? 'Two runs side by side: A and B.' : `${r.model}, ${text.count(r.parameters)} parameters, ${r.precision}, on ${r.executor} · ${text.digits(r.steps)} steps in ${text.seconds(r.train_seconds)}`),
+    ...runs.filter((run) => run.unfinished).map((run) => el('p', { class: 'note', role: 'status' }, `This run ${run.unfinished}.`)),
     el('nav', { 'aria-label': 'sections' }, sections.map(([id, name]) => el('a', { href: `#${id}` }, name)))];
 }
 
@@ -110,7 +140,8 @@ function build() {
   main.append(tiles(runs));
   if (runs.length > 1) main.append(section('comparison', 'Side by side', '', comparison(runs)));
   // Each part on its own: one that meets something odd must not take the others with it.
-  for (const part of [() => lossSection(runs), () => speedSection(runs), () => stepSections(runs), () => movementSections(runs)]) {
+  const atItsEnd = ended(runs) ? [() => stepSections(runs), () => movementSections(runs)] : [];
+  for (const part of [() => lossSection(runs), () => speedSection(runs), ...atItsEnd]) {
     try {
       main.append(...[part()].flat());
     } catch (error) {

@@ -66,6 +66,7 @@ function memoryChart(run, place, view, two) {
     pen.rect(left, 0, plot.width, height);
     pen.clip();
     areas(pen, x);
+    stepEnd(pen, x, use.times[use.times.length - 1], 6, height - 24, left + plot.width);
     rule(pen, tier.planned_peak_bytes, '--faint', [2, 3]);
     if (shown) rule(pen, budget, '--bad', [6, 4]);
     if (state.cursor !== null) {

@@ -88,6 +88,8 @@ class Run {
     this.number = number;
     this.report = data.report;
     this.curves = data.curves;
+    this.unfinished = data.unfinished;
+    this.checkpoints = data.checkpoints;
     this.color = runColors[number];
     this.step = data.step && data.step.ops.kind.length > 0 ? new StepModel(data.step) : null;
     if (this.step && this.step.times.length === 0) this.step = null;
@@ -95,15 +97,36 @@ class Run {
   }
   // With several devices what they give each other is one more link, of which no least is known.
   get links() { return this.report.comm ? { ...this.report.links, collectives: this.report.comm } : this.report.links; }
+  get lastStep() { return this.report.resumed_from_step + this.report.steps; }
   get lastLoss() { const v = this.curves.loss.value; return v.length ? v[v.length - 1] : NaN; }
   get lastEval() { const v = this.curves.eval_loss.value; return v.length ? v[v.length - 1] : NaN; }
   // Of the prediction, of what was measured: +0.1 is 10 % too long.
   get predictionError() {
     const r = this.report;
-    return r.predicted_step_seconds > 0 && r.step_seconds > 0 ? r.predicted_step_seconds / r.step_seconds - 1 : NaN;
+    return r.predicted_step_seconds > 0 && r.step_seconds > 0 && !this.predictionDoubt ? r.predicted_step_seconds / r.step_seconds - 1 : NaN;
+  }
+  // As report/carried_text.cpp: no percentage that the measurements do not carry.
+  get predictionDoubt() {
+    const r = this.report, least = r.predicted_step_seconds_least, most = r.predicted_step_seconds_most;
+    if (least > 0 && most > 1.1 * least) return `measured as ${text.seconds(least)} to ${text.seconds(most)}`;
+    const speed = r.speed_at_end;
+    if (!(speed > 0) || (speed >= 0.9 && speed * 0.9 <= 1)) return '';
+    return `the machine was ${(speed > 1 ? speed : 1 / speed).toFixed(1)} times as ${speed > 1 ? 'fast' : 'slow'} after the last step`;
+  }
+  get peakRange() {
+    const r = this.report;
+    return r.peak_flops_per_second_least > 0 ? [r.peak_flops_per_second_least, r.peak_flops_per_second_most] : [r.peak_flops_per_second, r.peak_flops_per_second];
   }
   get ofPeak() {
-    return this.report.peak_flops_per_second > 0 ? this.report.flops_per_second / this.report.peak_flops_per_second : NaN;
+    const [least, most] = this.peakRange, flops = this.report.flops_per_second;
+    return least > 0 && most <= 1.1 * least && flops <= least ? flops / this.report.peak_flops_per_second : NaN;
+  }
+  get ofPeakText() {
+    const [least, most] = this.peakRange, flops = this.report.flops_per_second;
+    if (!(least > 0)) return '–';
+    if (flops > most) return 'above';
+    if (flops > least) return `at least ${text.percent(flops / most)}`;
+    return finite(this.ofPeak) ? text.percent(this.ofPeak) : `${text.percent(flops / most)} to ${text.percent(flops / least)}`;
   }
   perStep(total) { return this.report.steps > 0 ? total / this.report.steps : NaN; }
 }

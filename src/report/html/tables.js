@@ -5,13 +5,17 @@ const perplexity = (loss) => Number(Math.exp(loss).toPrecision(4)).toString();
 function tiles(runs) {
   const entries = [
     ['tokens per second', (run) => text.count(run.report.tokens_per_second), (run) => `mean; ${text.flops(run.report.flops_per_second)}`],
-    ['of the measured peak', (run) => text.percent(run.ofPeak), (run) => (finite(run.ofPeak) ? `of ${text.flops(run.report.peak_flops_per_second)}` : 'the peak was not measured')],
+    ['of the measured peak', (run) => run.ofPeakText, (run) => (run.peakRange[0] > 0 ? `of ${text.flops(run.report.peak_flops_per_second)}` : 'the peak was not measured')],
     ['median step', (run) => text.seconds(run.report.step_seconds), (run) => `of ${text.digits(run.report.steps)}; mean ${text.seconds(run.perStep(run.report.train_seconds))}`],
     ['prediction', (run) => (run.report.predicted_step_seconds > 0 ? text.seconds(run.report.predicted_step_seconds) : '–'),
-      (run) => (finite(run.predictionError) ? `${text.percent(Math.abs(run.predictionError))} ${run.predictionError > 0 ? 'longer' : 'shorter'} than the median` : 'none was made')],
+      (run) => (finite(run.predictionError) ? `${text.percent(Math.abs(run.predictionError))} ${run.predictionError > 0 ? 'longer' : 'shorter'} than the median` : run.predictionDoubt || 'none was made')],
     ['loss', (run) => (finite(run.lastLoss) ? run.lastLoss.toFixed(3) : '–'), (run) => (finite(run.lastEval) ? `validation ${run.lastEval.toFixed(3)}, perplexity ${perplexity(run.lastEval)}` : 'no evaluation')],
+    ['trained on', (run) => `${text.count(run.report.tokens)} tokens`, (run) => (run.report.steps_per_epoch > 0
+      ? `${text.digits(run.lastStep / run.report.steps_per_epoch)} epochs of ${text.digits(run.report.steps_per_epoch)} steps` : `${text.digits(run.lastStep)} steps`)],
+    ['checkpoints kept', (run) => text.digits(run.checkpoints.length), (run) => (run.checkpoints.length === 0 ? 'none in the run directory'
+      : `the last at step ${text.digits(run.checkpoints[run.checkpoints.length - 1])}${run.report.best_step ? `, the best at ${text.digits(run.report.best_step)}` : ''}`)],
     ['binds', (run) => run.report.binds || '–', () => 'what most of a step waits for, predicted'],
-  ];
+  ].filter(([name]) => runs.every((run) => !run.unfinished) || !['of the measured peak', 'prediction', 'binds', 'median step'].includes(name));
   return el('div', { class: 'tiles' }, entries.map(([name, value, aside]) => el('div', { class: 'tile' }, el('h3', {}, name),
     runs.map((run) => el('div', { class: runs.length > 1 ? 'value two' : 'value', style: runs.length > 1 ? `color:var(${run.color})` : null },
       runs.length > 1 ? `${'AB'[run.number]} ${value(run)}` : value(run))),

@@ -35,35 +35,35 @@ const theme = {
     try { localStorage.setItem('tidepool-theme', theme.chosen); } catch (refused) { /* as above */ }
     theme.apply();
   },
-  // The value of a colour like "--c-blue" now: canvases need it, SVG takes var().
+  // The value of a colour like "--m-loss" now: canvases need it, SVG takes var().
   color: (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim(),
 };
 
-// What is alike in a person's mind has one colour: kinds of chunks, and ops.
+// One meaning, one colour, on the whole page: kinds of chunks, ops and what waits for them, tiers.
 const kindLooks = [
-  { name: 'param', color: '--c-blue', kinds: ['param'] },
-  { name: 'master', color: '--c-teal', kinds: ['master', 'master_low'] },
-  { name: 'momentum', color: '--c-aqua', kinds: ['momentum'] },
-  { name: 'variance', color: '--c-yellow', kinds: ['variance'] },
-  { name: 'gradients', color: '--c-violet', kinds: ['grad', 'grad_accum'] },
-  { name: 'activations', color: '--c-red', kinds: ['activation', 'activation_grad', 'kept'] },
-  { name: 'workspace, batch', color: '--c-gray', kinds: ['workspace', 'batch', 'scalars'] },
+  { name: 'param', color: '--m-param', kinds: ['param'] },
+  { name: 'master', color: '--m-master', kinds: ['master', 'master_low'] },
+  { name: 'momentum', color: '--m-momentum', kinds: ['momentum'] },
+  { name: 'variance', color: '--m-variance', kinds: ['variance'] },
+  { name: 'gradients', color: '--m-gradients', kinds: ['grad', 'grad_accum'] },
+  { name: 'activations', color: '--m-activations', kinds: ['activation', 'activation_grad', 'kept'] },
+  { name: 'workspace, batch', color: '--m-workspace', kinds: ['workspace', 'batch', 'scalars'] },
 ];
 const kindLook = (kind) => kindLooks.find((look) => look.kinds.includes(kind)) || kindLooks[kindLooks.length - 1];
 
 const opLooks = [
-  { name: 'forward', color: '--c-aqua', ops: ['forward'] },
-  { name: 'backward', color: '--c-blue', ops: ['backward'] },
-  { name: 'gradient, norm', color: '--c-violet', ops: ['gradient', 'norm'] },
-  { name: 'update', color: '--c-green', ops: ['update'] },
-  { name: 'copy', color: '--c-yellow', ops: ['copy'] },
-  { name: 'read', color: '--c-pink', ops: ['read'] },
-  { name: 'write', color: '--c-orange', ops: ['write'] },
-  { name: 'between devices', color: '--c-teal', ops: ['all_gather', 'reduce_scatter'] },
-  { name: 'other', color: '--c-gray', ops: [] },
+  { name: 'forward', color: '--m-forward', ops: ['forward'] },
+  { name: 'backward', color: '--m-backward', ops: ['backward'] },
+  { name: 'gradient, norm', color: '--m-gradient', ops: ['gradient', 'norm'] },
+  { name: 'update', color: '--m-update', ops: ['update'] },
+  { name: 'copy', color: '--m-copy', ops: ['copy'] },
+  { name: 'read', color: '--m-read', ops: ['read'] },
+  { name: 'write', color: '--m-write', ops: ['write'] },
+  { name: 'between devices', color: '--m-between', ops: ['all_gather', 'reduce_scatter'] },
+  { name: 'other', color: '--m-other', ops: [] },
 ];
 const opLook = (op) => opLooks.find((look) => look.ops.includes(op)) || opLooks[opLooks.length - 1];
-const runColors = ['--c-blue', '--c-orange'];
-const tierColors = { host: '--c-aqua', disk: '--c-yellow' };
-const deviceColors = ['--c-violet', '--c-blue', '--c-pink', '--c-orange'];  // in turn: rows tell more of them apart
+const runColors = ['--m-run-a', '--m-run-b'];
+const tierColors = { host: '--m-host', disk: '--m-disk' };
+const deviceColors = ['--m-device', '--m-device-1', '--m-device-2', '--m-device-3'];  // in turn: rows tell more of them apart
 const placeColor = (place) => tierColors[place.tier] || deviceColors[place.device % deviceColors.length];

@@ -57,7 +57,7 @@ function timeline(runs, view, detail) {
     if (canvas !== made.canvas) { canvas = made.canvas; connect(); }
     const pen = made.pen, x = timeAxis(pen, view, left, plot.width, 0, height - 24);
     const colors = new Map(opLooks.map((look) => [look.name, theme.color(look.color)]));
-    const ink = theme.color('--ink'), soft = theme.color('--soft'), shade = theme.color('--shade'), line = theme.color('--line');
+    const ink = theme.color('--ink'), soft = theme.color('--soft'), shade = theme.color('--shade');
     place((lane, row, y, h) => {
       if (!row) {
         pen.fillStyle = ink;
@@ -76,10 +76,7 @@ function timeline(runs, view, detail) {
       pen.fillRect(left, y, x(row.length) - left, h);
       drawBoxes(pen, row, y, h, x, colors);
       pen.restore();
-      if (x(row.length) < left + plot.width) {
-        pen.fillStyle = line;
-        pen.fillRect(x(row.length), y, 1, h);
-      }
+      stepEnd(pen, x, row.length, y, y + h, left + plot.width);
     });
   };
   const drawBoxes = (pen, row, y, h, x, colors) => {
@@ -150,7 +147,8 @@ function timeline(runs, view, detail) {
   };
   const kinds = new Set(runs.flatMap((run) => run.step.data.ops.kind.map((kind) => run.step.data.op_kinds[kind])));
   const present = opLooks.filter((look) => look.ops.some((op) => kinds.has(op)));
-  const caption = ['One step on its lanes', legend(present.map((look) => [look.name, `var(${look.color})`]))];
+  const lengths = runs.flatMap((run) => run.step.times.map((name) => `${two ? `${'AB'[run.number]} ` : ''}${name} ${text.seconds(run.step.length(name))}`));
+  const caption = ['One step on its lanes', el('span', { class: 'aside' }, lengths.join(', ')), legend(present.map((look) => [look.name, `var(${look.color})`]))];
   const figure = charts.figure('timeline', caption, draw, 'One step as a timeline of lanes, predicted above measured');
   const area = figure.querySelector('.area');
   view.listeners.push(() => { if (area.clientWidth) draw(area, area.clientWidth); });

@@ -1,4 +1,7 @@
-// adapter_config.json, both ways.
+#include "config/adapter_config.h"
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/json/array.hpp>
@@ -8,7 +11,6 @@
 #include <optional>
 #include <set>
 
-#include "checkpoint/adapter_files.h"
 #include "json/text.h"
 #include "text/path_text.h"
 #include "tidepool/check.h"
@@ -94,7 +96,7 @@ std::string adapter_config_text(const ModelGraph& graph) {
   o["bias"] = "none";
   o["fan_in_fan_out"] = style(graph.config.family) == LayerStyle::gpt2;
   o["init_lora_weights"] = true;
-  o["use_rslora"] = false;
+  o["use_rslora"] = graph.lora.rslora;
   o["use_dora"] = false;
   o["modules_to_save"] = nullptr;
   o["layers_to_transform"] = nullptr;
@@ -125,13 +127,29 @@ Result<AdapterConfig> read_adapter_config(const std::string& directory, ErrorKin
         "{}: is set, and only plain LoRA is merged; merge this adapter with PEFT's merge_and_unload", key));
   Result<AdapterTargets> targets = parse_adapter_targets(o);
   if (!targets) return fault(targets.error().message);
+  const bool rslora = flag_of(o, "use_rslora");
   const json::value* base = o.if_contains("base_model_name_or_path");
   return AdapterConfig{.r = static_cast<u32>(*r),
                        .alpha = *alpha,
-                       .scale = *alpha / (flag_of(o, "use_rslora") ? std::sqrt(*r) : *r),
+                       .rslora = rslora,
+                       .scale = *alpha / (rslora ? std::sqrt(*r) : *r),
+                       .dropout = number_of(o, "lora_dropout").value_or(0),
                        .fan_in_fan_out = flag_of(o, "fan_in_fan_out"),
                        .targets = *std::move(targets),
                        .base = base != nullptr && base->is_string() ? std::string(base->get_string()) : ""};
+}
+
+LoraConfig lora_of_adapter(const AdapterConfig& adapter, const std::string& directory) {
+  LoraConfig lora{.r = adapter.r,
+                  .alpha = adapter.alpha,
+                  .dropout = adapter.dropout,
+                  .rslora = adapter.rslora,
+                  .adapter = directory};
+  std::set<std::string> modules;
+  for (const std::string& name : adapter.targets.named.names)
+    modules.insert(name.substr(name.rfind('.') + 1));
+  lora.target_modules.assign(modules.begin(), modules.end());
+  return lora;
 }
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-#include "text/errno_text.h"
+#include "tidepool/errno_text.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "checkpoint/adapter_targets.h"
+#include "config/adapter_targets.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

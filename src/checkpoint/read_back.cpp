@@ -1,0 +1,66 @@
+#include "checkpoint/read_back.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+
+#include "tidepool/errno_text.h"
+#include "text/hash.h"
+#include "tidepool/check.h"
+#include "tidepool/fd.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u64 piece_bytes = 1 * mib;  // whole pages, as O_DIRECT needs
+
+using Memory = std::unique_ptr<std::byte[], void (*)(void*)>;
+
+Fd open_past_the_cache(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT));
+  if (fd) return fd;
+  fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd) ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+  return fd;
+}
+
+Error came_back(const std::string& path, const std::string& how) {
+  return {ErrorKind::io,
+          fmt::format("{}: {} when it was read back: is the disk failing? See what the kernel says (dmesg)",
+                      path, how)};
+}
+
+Result<void> read_file_back(const std::string& path, const ManifestEntry& listed, const Memory& memory) {
+  const Fd fd = open_past_the_cache(path);
+  if (!fd) return came_back(path, "cannot be opened (" + errno_text(errno) + ")");
+  StreamHash hash;
+  u64 at = 0;
+  while (true) {
+    const ssize_t n = ::pread(fd.get(), memory.get(), piece_bytes, static_cast<off_t>(at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return came_back(path, "failed (" + errno_text(errno) + ")");
+    if (n == 0) break;
+    hash.update(std::span(memory.get(), static_cast<u64>(n)));
+    at += static_cast<u64>(n);
+    if (at % piece_bytes != 0) break;  // the end: O_DIRECT goes on at whole pages only
+  }
+  if (at == listed.bytes && hash.digest() == listed.xxh3) return {};
+  return came_back(path, fmt::format("was {} bytes with XXH3 {}, and {} bytes with {} were written", at,
+                                     hash_text(hash.digest()), listed.bytes, hash_text(listed.xxh3)));
+}
+
+}  // namespace
+
+Result<void> read_back(const std::string& directory, const Manifest& manifest) {
+  const Memory memory(static_cast<std::byte*>(std::aligned_alloc(frame_alignment, piece_bytes)), std::free);
+  CHECK(memory != nullptr);
+  for (const ManifestEntry& listed : manifest.files)
+    TRY(read_file_back(directory + "/" + listed.file, listed, memory));
+  return {};
+}
+
+}  // namespace tidepool

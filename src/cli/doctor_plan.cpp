@@ -1,0 +1,43 @@
+// The doctor on whether a config's job fits: the plan that `train` would make here.
+#include <fmt/format.h>
+
+#include <string>
+
+#include "cli/doctor.h"
+#include "report/units.h"
+#include "trainer/plan_run.h"
+#include "trainer/session.h"
+
+namespace tidepool {
+namespace {
+
+// "device 8.12 MiB of 8.50 MiB, host 4.97 MiB of 5.00 MiB, disk 71.2 MiB".
+std::string describe(const Plan& plan, bool disk_is_auto) {
+  std::string out;
+  for (const Tier tier : all_tiers) {
+    const TierUse& use = plan.tiers[static_cast<u32>(tier)];
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", name(tier), bytes_text(use.planned_peak));
+    if (tier != Tier::disk || !disk_is_auto) out += fmt::format(" of {}", bytes_text(use.budget));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Finding> examine_plan(const DoctorArguments& arguments, Wanted& wanted) {
+  if (!arguments.config || !check_executor(*arguments.config)) return {};  // GPUs have findings of their own
+  const Config& config = *arguments.config;
+  const auto refused = [](const Error& error) {
+    return std::vector<Finding>{{Health::fail, "plan", error.message, "", error.kind}};
+  };
+  const Result<ModelGraph> graph = make_graph(config);
+  if (!graph) return refused(graph.error());
+  const Result<RunPlan> run = plan_run(config, *graph, PlanFor::this_machine);
+  if (!run) return refused(run.error());
+  const MemoryNeed need = memory_need(config, run->plan, !config.model_directory.empty());
+  const Bytes disk = run->plan.tiers[static_cast<u32>(Tier::disk)].planned_peak;
+  wanted = {.memory = need.arenas, .beside = need.beside, .disk = disk, .swaps = disk.value > 0};
+  return {{.what = "plan", .found = describe(run->plan, config.memory.budgets.disk == disk_auto)}};
+}
+
+}  // namespace tidepool

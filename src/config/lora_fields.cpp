@@ -1,0 +1,55 @@
+// The keys of section `lora`: names of PEFT's LoraConfig wherever that has one.
+#include <array>
+
+#include "config/schema.h"
+
+namespace tidepool {
+namespace {
+
+// A captureless lambda as a plain pointer, so that the variant can tell its type.
+#define REF(path) +[](Config& c) { return &c.path; }
+
+const std::array field_table = std::to_array<Field>({
+    {"lora",
+     "r",
+     REF(lora.r),
+     "Rank of the adapters; 0 is none: the whole model is trained. Needs model: DIRECTORY",
+     "",
+     {0, lora_rank_max}},
+    {.section = "lora",
+     .key = "lora_alpha",
+     .ref = REF(lora.alpha),
+     .help = "What adapters add is times lora_alpha / r; with use_rslora, times lora_alpha / sqrt(r)",
+     .range = {1e-9, 1e9},
+     .alias = "alpha"},
+    {.section = "lora",
+     .key = "target_modules",
+     .ref = REF(lora.target_modules),
+     .help = "Linear layers that get one, such as q_proj, or c_attn of GPT-2; empty, or all-linear, is all "
+             "of a layer's"},
+    {.section = "lora",
+     .key = "lora_dropout",
+     .ref = REF(lora.dropout),
+     .help = "Dropout of what goes into adapters, each with its own",
+     .range = {0, 1, true},
+     .alias = "dropout"},
+
+    {.section = "lora",
+     .key = "use_rslora",
+     .ref = REF(lora.rslora),
+     .help = "Rank-stabilised LoRA: what adapters add is times lora_alpha / sqrt(r)"},
+    {.section = "lora",
+     .key = "adapter",
+     .ref = REF(lora.adapter),
+     .help = "Directory of an adapter (PEFT's, or a checkpoint with one) that a new run starts from; r, "
+             "lora_alpha, target_modules and use_rslora are its own. Empty: new adapters",
+     .alias = "adapter_name_or_path"},
+});
+
+#undef REF
+
+}  // namespace
+
+std::span<const Field> lora_fields() { return field_table; }
+
+}  // namespace tidepool

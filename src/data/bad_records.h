@@ -1,0 +1,34 @@
+// Lines of JSONL that cannot be learned from: whether they end the run, or are left out and counted
+// (data.on_bad_record).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+enum class OnBadRecord : u8 { error, skip };
+
+struct BadRecords {
+  static constexpr size_t named_max = 3;
+
+  u64 count = 0;
+  std::vector<std::string> first;  // "FILE:LINE: reason" of the first named_max, in the order of the files
+
+  void add(std::string message) {
+    ++count;
+    if (first.size() < named_max) first.push_back(std::move(message));
+  }
+  // Those of `later` stand behind these.
+  void add(const BadRecords& later) {
+    for (const std::string& message : later.first) {
+      if (first.size() < named_max) first.push_back(message);
+    }
+    count += later.count;
+  }
+  bool operator==(const BadRecords&) const = default;
+};
+
+}  // namespace tidepool

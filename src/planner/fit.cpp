@@ -1,0 +1,126 @@
+#include "planner/fit.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "planner/shapes.h"
+#include "text/budget_text.h"
+
+namespace tidepool {
+namespace {
+
+PlanOptions as_planned(const ModelGraph& graph, PlanOptions options) {
+  options.clipping = updates_wait(graph, options);
+  return options;
+}
+
+Bytes sum_of(const ModelGraph& graph, std::initializer_list<Kind> kinds) {
+  Bytes sum{};
+  for (const Window& window : graph.windows)
+    for (const Kind kind : kinds)
+      if (kind == Kind::param ||
+          (window.trainable && (has_kind(graph.precision, kind) || kind == Kind::grad)))
+        sum += Bytes{window.elements * element_bytes(kind, graph.precision)};
+  return sum;
+}
+
+// A device holds, while one block runs, its parameters, wherever they rest, the sums of its gradients, and the
+// workspace. An embedding's backward does without parameters.
+Bytes device_least(const ModelGraph& graph, const PlanOptions& options) {
+  Bytes workspace{}, most{};
+  for (const Block& block : graph.blocks) {
+    workspace =
+        std::max({workspace, block.forward_workspace, trains(graph) ? block.backward_workspace : Bytes{0}});
+    Bytes params{}, sums{};
+    for (const u32 w : block.windows) {
+      const Window& window = graph.windows[w];
+      params += Bytes{window.elements * element_bytes(Kind::param, graph.precision)};
+      if (window.trainable) sums += Bytes{window.elements * element_bytes(Kind::grad_accum, graph.precision)};
+    }
+    most = std::max(most, block.kind == BlockKind::embedding ? std::max(params, sums) : params + sums);
+  }
+  return most + workspace + options.device_reserved;
+}
+
+Bytes state_of(const ModelGraph& graph) {
+  return sum_of(graph, {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance});
+}
+
+// All tiers together hold the state, and beside it: at the end of a forward the blocks' inputs for backward,
+// and between two sweeps the sums of every window on every device.
+Bytes held_at_once(const ModelGraph& graph, const PlanOptions& options, u32 sweeps) {
+  const auto trains_any = [&](const Block& block) {
+    return std::ranges::any_of(block.windows, [&](u32 w) { return graph.windows[w].trainable; });
+  };
+  const auto first = std::ranges::find_if(graph.blocks, trains_any);
+  const u64 last = graph.blocks.size() - 1;
+  const u64 inputs = last - std::min<u64>(last, std::max<u64>(first - graph.blocks.begin(), 1) - 1);
+  const Bytes activations =
+      trains(graph) ? graph.boundary * (inputs * options.micro_batches / sweeps) : Bytes{0};
+  Bytes sums{};
+  for (const Window& window : graph.windows)
+    if (window.trainable) sums += Bytes{window.elements * element_bytes(Kind::grad_accum, graph.precision)};
+  return state_of(graph) + std::max(activations, sweeps > 1 ? sums * options.devices : Bytes{0});
+}
+
+// More than any machine has; sums over tiers and devices do not overflow.
+Budgets summable(const Budgets& budgets) {
+  constexpr Bytes most{u64{1} << 52};
+  return {std::min(budgets.device, most), std::min(budgets.host, most), std::min(budgets.disk, most)};
+}
+
+}  // namespace
+
+Fit::Fit(const ModelGraph& graph, const PlanOptions& options)
+    : graph_(graph), options_(as_planned(graph, options)) {
+  const Bytes least = device_least(graph, options_);
+  for (const u32 sweeps : sweeps_to_try(options_))
+    for (const u64 elements : chunk_elements_of_ways(graph, options_))
+      shapes_.push_back({FitShape(graph, options_, {.sweeps = sweeps, .chunk_elements = elements}, least),
+                         held_at_once(graph, options_, sweeps)});
+}
+
+// Compares with what must rest somewhere, whatever is chosen: every persistent chunk once, in the tier that was asked for,
+// and with clipping every gradient while the last of them awaits the norm, unless in the bytes of a dead
+// parameter.
+bool Fit::has_no_room(const Budgets& budgets) const {
+  const Bytes devices = budgets.device * options_.devices;
+  const Bytes state = state_of(graph_);
+  const bool in_dead_params = made_by_update(Kind::param, graph_.precision);
+  const Bytes gradients = options_.clipping && !in_dead_params ? sum_of(graph_, {Kind::grad}) : Bytes{0};
+  if (state + gradients > devices + budgets.host + budgets.disk) return true;
+  return (options_.home == HomePolicy::device && state > devices) ||
+         (options_.home == HomePolicy::host && state > budgets.host) ||
+         (options_.home == HomePolicy::disk && state > budgets.disk);
+}
+
+void Fit::search(FitSearch& s, SearchWork* work) {
+  const Bytes most = s.most.device * options_.devices + s.most.host + s.most.disk;
+  for (auto& [shape, held] : shapes_) {
+    if (s.is_done() || (work != nullptr && work->cut)) return;
+    if (held <= most) shape.search(s, work);
+  }
+}
+
+std::optional<Way> Fit::within(const Budgets& given, SearchWork* work) {
+  const Budgets budgets = summable(given);
+  if (has_no_room(budgets)) return std::nullopt;
+  FitSearch s{.had = budgets, .most = budgets};
+  search(s, work);
+  if (!s.needs) return std::nullopt;
+  return s.way;
+}
+
+std::optional<Budgets> Fit::nearest(const Budgets& had, const Budgets& given, SearchWork* work) {
+  const Budgets most = summable(given);
+  FitSearch s{.had = had, .most = most};
+  search(s, work);
+  if (!s.needs) return std::nullopt;
+  Budgets larger = had;
+  for (const Tier tier : all_tiers)
+    if (const Bytes need = s.needs->of(tier); need > had.of(tier))
+      larger.of(tier) = std::max(need, std::min(written_above(need), most.of(tier)));
+  return larger;
+}
+
+}  // namespace tidepool

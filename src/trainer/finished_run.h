@@ -1,0 +1,17 @@
+// A run that is asked to go on and has nothing left to do.
+#pragma once
+
+#include "checkpoint/checkpoint.h"
+#include "config/config.h"
+#include "report/run_report.h"
+#include "trainer/run_outputs.h"
+
+namespace tidepool {
+
+// Where exactly max_steps are done a report is owed, should the run have been killed just before it.
+bool all_is_done(const FoundCheckpoint&, const Config&);
+
+// Says that there is nothing to do, and what would change that. RETURNS: what is known of the run.
+RunReport done_before(const FoundCheckpoint&, const Config&, RunOutputs&);
+
+}  // namespace tidepool

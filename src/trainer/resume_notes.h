@@ -1,0 +1,16 @@
+// Tells a resumed run of settings that are no longer those of its checkpoint.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "checkpoint/trainer_state.h"
+#include "config/config.h"
+
+namespace tidepool {
+
+// A line for each setting that the numbers depend on and that differs, old and new; and where the schedule of
+// the learning rate changes, one that says where it goes on. Empty: nothing differs. `now` names steps.
+std::vector<std::string> resume_notes(const TrainerState& then, const Config& now);
+
+}  // namespace tidepool

@@ -1,0 +1,34 @@
+// Commands that read a run which still trains: its newest checkpoint may be rotated away while they do.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+inline constexpr u32 attempts_max = 50;
+
+// Calls `attempt` until it succeeds, or fails for another reason than that. It says in its argument which
+// checkpoint it found in a run and is reading; empty: none, or it has all that it needs. What somebody named
+// by itself is not replaced by another one.
+template <class Attempt>
+auto retry_rotated(const std::function<void(const std::string&)>& note, Attempt&& attempt)
+    -> decltype(attempt(std::declval<std::string&>())) {
+  for (u32 tries = 1;; ++tries) {
+    std::string checkpoint;
+    auto result = attempt(checkpoint);
+    std::error_code unused;
+    if (result || checkpoint.empty() || tries == attempts_max || std::filesystem::exists(checkpoint, unused))
+      return result;
+    note(fmt::format("{} was rotated away while it was read: reading the next one", checkpoint));
+  }
+}
+
+}  // namespace tidepool

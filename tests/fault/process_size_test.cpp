@@ -1,0 +1,40 @@
+// Item "process is taken before the reports are written": the size that a report tells is the operating
+// system's.
+#include <gtest/gtest.h>
+
+#include "report/run_report.h"
+#include "tests/support/child_run.h"
+#include "tests/support/train_fixture.h"
+
+namespace tidepool {
+namespace {
+
+// VmHWM of a process; 0 once it has ended.
+u64 peak_of(pid_t pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("VmHWM:")) return std::stoull(line.substr(6)) * kib;
+  return 0;
+}
+
+TEST(ProcessSize, IsTheOperatingSystemsWithTheReportsWritten) {
+  const testing::TrainDir dir;
+  Config c = testing::small_config(dir, "run");
+  c.train.max_steps = 30;
+  c.output.trace = true;  // more to write than to train
+  testing::ChildRun child(c);
+  u64 peak = 0;
+  while (!child.ended()) {
+    peak = std::max(peak, peak_of(child.pid()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ASSERT_EQ(child.wait(), 0) << child.output();
+  const RunReport report = read_report(c.output.dir).value();
+  const double ratio = static_cast<double>(report.rss_peak.value) / static_cast<double>(peak);
+  EXPECT_NEAR(ratio, 1, 0.03) << report.rss_peak.value << " reported, " << peak << " by the system";
+  const std::string page = testing::file_text(c.output.dir + "/report.html");
+  EXPECT_NE(page.find("\"rss_peak_bytes\": " + std::to_string(report.rss_peak.value)), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tidepool

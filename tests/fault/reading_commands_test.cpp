@@ -1,0 +1,192 @@
+// eval, generate and export verify what they use of a checkpoint, and read a run whose checkpoints are
+// rotated away meanwhile.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "checkpoint/checkpoint.h"
+#include "config/hf_config.h"
+#include "tests/support/checkpoint_fixture.h"
+#include "tests/support/child_run.h"
+#include "tests/support/model_directory.h"
+#include "tests/support/train_fixture.h"
+#include "trainer/evaluate.h"
+#include "trainer/export_source.h"
+#include "trainer/generate.h"
+
+namespace tidepool {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class ReadingCommands : public ::testing::Test {
+ protected:
+  ReadingCommands() {
+    ModelConfig model = testing::small_model(Family::llama);
+    model.vocab_size = 258;
+    test::write_model_directory(model_, model, Precision::bf16);
+    test::write_byte_tokenizer(model_);
+    config_.model_directory = model_;
+    config_.model = read_model_directory(model_).value();
+    config_.output.save_steps = 2;
+  }
+  size_t checkpoints_there() const {
+    const Result<std::vector<u64>> steps = checkpoint_steps(run_);
+    return steps ? steps->size() : 0;
+  }
+  Result<void> generate(const std::string& path) const {
+    return generate_text({.path = path,
+                          .overrides = {},
+                          .generate = {.prompt = "tide", .max_new_tokens = 3, .temperature = 0},
+                          .seed = 1,
+                          .threads = 2,
+                          .note = [](const std::string&) {}},
+                         [](std::string_view) {});
+  }
+
+  const testing::TrainDir dir_;
+  const std::string model_ = dir_ / "model";
+  Config config_ = testing::small_config(dir_);
+  const std::string run_ = config_.output.dir;
+};
+
+// Item 14: not weights alone.
+TEST_F(ReadingCommands, VerifyEveryFileOfTheModel) {
+  ASSERT_TRUE(testing::run(config_));
+  const std::string checkpoint = run_ + "/checkpoint-4";
+  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
+                           "model.safetensors"}) {
+    const std::string path = checkpoint + "/" + name, good = test::read_file(path);
+    std::string bad = good;
+    bad[good.size() / 2] = static_cast<char>(bad[good.size() / 2] ^ 1);
+    test::write_file(path, bad);
+    const auto refused = [&](const auto& result) {
+      ASSERT_FALSE(result) << name;
+      EXPECT_EQ(result.error().kind, ErrorKind::corrupt_checkpoint);
+      EXPECT_THAT(result.error().message, HasSubstr(path + ": XXH3 is"));
+    };
+    refused(evaluate_model({.source = checkpoint, .quiet = true}));
+    refused(generate(checkpoint));
+    refused(find_export_source(checkpoint, ""));
+    const auto of_run = find_export_source(run_, "");
+    ASSERT_TRUE(of_run) << of_run.error().message;
+    EXPECT_EQ(of_run->directory, run_ + "/checkpoint-2");
+    EXPECT_THAT(of_run->notes.at(0), AllOf(HasSubstr("stepped over"), HasSubstr(name)));
+    test::write_file(path, good);
+  }
+  // What only training needs is not their business.
+  test::write_file(checkpoint + "/optimizer.safetensors", "gone");
+  EXPECT_TRUE(evaluate_model({.source = checkpoint, .quiet = true}));
+}
+
+// Weights fit a model of other heads, too: its figures would be nobody's.
+TEST_F(ReadingCommands, ComputeTheModelThatWasTrained) {
+  ASSERT_TRUE(testing::run(config_));
+  const auto is_refused = [&](const Result<void>& r, const std::string& key) {
+    ASSERT_FALSE(r) << key;
+    EXPECT_EQ(r.error().kind, ErrorKind::usage);
+    EXPECT_THAT(r.error().message, AllOf(HasSubstr("is another model: " + key), HasSubstr("/config.yaml")));
+  };
+  const auto evaluate = [&](std::vector<std::string> overrides) -> Result<void> {
+    TRY(evaluate_model({.source = run_, .overrides = std::move(overrides), .quiet = true}));
+    return {};
+  };
+  EXPECT_TRUE(evaluate({}));
+  is_refused(evaluate({"model.rms_norm_eps=0.5"}), "rms_norm_eps");
+  const std::string path = run_ + "/config.yaml", written = test::read_file(path);
+  std::string changed = written;
+  const std::string key = "num_attention_heads: ";
+  changed.replace(changed.find(key) + key.size(), 1, "2");
+  ASSERT_NE(changed, written);
+  test::write_file(path, changed);
+  is_refused(evaluate({}), "num_attention_heads");
+  is_refused(generate(run_), "num_attention_heads");
+  test::write_file(path, written.substr(0, 40));
+  const auto cut_off = evaluate({});
+  ASSERT_FALSE(cut_off);
+  EXPECT_THAT(cut_off.error().message, HasSubstr("config.yaml is not as the run wrote it"));
+}
+
+TEST_F(ReadingCommands, NameALinkThatLeadsNowhere) {
+  ASSERT_TRUE(testing::run(config_));
+  const std::string newest = newest_checkpoint(run_);
+  fs::rename(newest, dir_ / "elsewhere");
+  fs::create_directory_symlink(dir_ / "unmounted", newest);
+  const auto refused = evaluate_model({.source = newest_checkpoint(run_), .quiet = true});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr(newest));
+  const auto of_run = evaluate_model({.source = run_, .quiet = true});
+  ASSERT_FALSE(of_run);
+  EXPECT_THAT(of_run.error().message, AllOf(HasSubstr(newest), ::testing::Not(HasSubstr("rotates"))));
+}
+
+TEST_F(ReadingCommands, ExportRequiresEveryTensorOfTheModel) {
+  const std::string path = model_ + "/model.safetensors";
+  const auto file = SafetensorsFile::open(path, ErrorKind::bad_input).value();
+  std::vector<StoredTensor> tensors(file->tensors().begin(), file->tensors().end());
+  const std::string data = test::read_file(path).substr(file->offset_of(tensors[0]));
+  const StoredTensor last = tensors.back();
+  tensors.pop_back();
+  test::write_file(path, safetensors_header(tensors) + data.substr(0, tensors.back().end));
+  const auto refused = find_export_source(model_, "");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::bad_input);
+  EXPECT_THAT(refused.error().message, HasSubstr("has no tensor " + last.name));
+}
+
+// Item 21: 8 of 55 failed. The run saves and rotates some ten times a second while it is read.
+TEST_F(ReadingCommands, TakeTheNextCheckpointWhereOneIsRotatedAway) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  config_.output.save_steps = 16;  // readers are slower than steps there
+#else
+  config_.output.save_steps = 4;
+#endif
+  config_.output.save_total_limit = 1;
+  config_.train.max_steps = 100'000;
+  testing::ChildRun child(config_);
+  while (!child.ended() && checkpoints_there() == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (u32 i = 0; i < 6 && !child.ended(); ++i) {
+    const auto evaluated = evaluate_model({.source = run_, .quiet = true});
+    EXPECT_TRUE(evaluated) << evaluated.error().message;
+    const auto generated = generate(run_);
+    EXPECT_TRUE(generated) << generated.error().message;
+    const auto found = find_weights(run_, Bytes{64 * kib});
+    EXPECT_TRUE(found) << found.error().message;
+  }
+  EXPECT_FALSE(child.ended()) << child.output();
+}
+
+// The same without a run, and a thousand times: checkpoints that stand for an instant.
+TEST(FindWeights, IsNotDisturbedByRotation) {
+  const ModelGraph graph = testing::tiny_graph(Precision::fp32);
+  const testing::TemporaryDirectory dir;
+  const auto store = testing::open_store(dir.path(), graph);
+  testing::MemoryState state(graph);
+  state.randomise(graph, 1);
+  ASSERT_TRUE(store->save(testing::some_state(1), state));
+  std::atomic<bool> stop = false;
+  std::thread run([&] {
+    for (u64 step = 2; !stop; ++step) {
+      EXPECT_TRUE(store->save(testing::some_state(step), state));
+      EXPECT_TRUE(store->rotate({.saved_step = step, .total_limit = 1}));
+    }
+  });
+  for (u32 i = 0; i < 1000; ++i) {
+    const auto found = find_weights(dir.path(), Bytes{64 * kib});
+    EXPECT_TRUE(found) << found.error().message;
+    if (!found) break;
+    EXPECT_TRUE(found->path);
+    EXPECT_TRUE(found->stepped_over.empty()) << found->stepped_over[0].reason;
+  }
+  stop = true;
+  run.join();
+}
+
+}  // namespace
+}  // namespace tidepool
