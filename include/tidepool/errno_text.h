@@ -13,7 +13,7 @@ std::string errno_text(int error_number);
 // Whose file failed: each is moved and made smaller by other keys.
 enum class FileUse : u8 { swap, run, cache, other };
 
-// What someone can do about it; empty if nothing better than the text is known.
+// Advice for that error; empty if nothing better than the text is known.
 std::string errno_advice(int error_number, FileUse);
 
 // `message`, and the advice behind it.

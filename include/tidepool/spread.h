@@ -1,4 +1,4 @@
-// What was measured several times: how far the values lie apart decides which figures may be printed.
+// Spread of values that were measured several times: it decides which figures may be printed.
 #pragma once
 
 #include <algorithm>

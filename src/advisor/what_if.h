@@ -1,6 +1,5 @@
-// What the next resource would buy: one change at a time, replayed. Budgets and clipping are planned again:
-// with the choices of the plan at hand, or, where those leave no room, as `tidepool plan` would plan the
-// change.
+// What-if replays the plan with one more resource at a time. Budgets and clipping are planned again: with the
+// choices of the plan at hand, or, if those leave no room, as `tidepool plan` would plan the change.
 #pragma once
 
 #include <functional>

@@ -66,8 +66,8 @@ Result<void> stream(CheckpointFile& out, const CarriedFile& file, std::span<std:
   return {};
 }
 
-// What a link in `directory` may lead to: the directory, or of a snapshot in Hugging Face's cache all of its
-// repository.
+// Folder in which a link of `directory` must end: the directory itself, or, for a snapshot in Hugging Face's
+// cache, its whole repository.
 fs::path link_room(const std::string& directory) {
   std::error_code unused;
   const fs::path whole = fs::canonical(directory, unused);

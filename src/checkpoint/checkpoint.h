@@ -102,7 +102,7 @@ class CheckpointStore {
   // Before a save of `saved_step` that found no room: deletes what rotate() would delete after it, but for
   // the newest one that verifies: the save may fail again. Returns the paths that went.
   Result<std::vector<std::string>> make_room(const Rotation&);
-  // Whether a save or a rotation has failed for want of room since this was last asked.
+  // RETURNS: true if a save or a rotation has failed for want of room since the last call.
   bool take_ran_full() { return files_->take_ran_full(); }
 
   // A save of a few bytes, with each operation that a save needs; nothing of it stays. So that a file system
@@ -118,9 +118,9 @@ class CheckpointStore {
   // there is none).
   Result<FoundCheckpoint> open(const std::string& path);
 
-  // Whether a checkpoint is of this model, told by its small files alone: before a plan is made for a model
-  // that cannot be resumed. ErrorKind::usage where it was trained otherwise. Nothing is said of a checkpoint
-  // that is damaged or missing: find_resumable() and open() do that.
+  // Checks by its small files alone that a checkpoint is of this model, before a plan is made for a model
+  // that cannot be resumed. ErrorKind::usage if it was trained otherwise. A damaged or missing checkpoint is
+  // no error here: find_resumable() and open() report it.
   static Result<void> check_trained_alike(const std::string& path, const ModelGraph&);
 
   // The run goes on from `found`: what lies ahead of it in run_dir belongs to a branch that is left, and the
@@ -185,9 +185,9 @@ struct FoundWeights {
 // The newest checkpoint of `run_dir` whose model verifies. ErrorKind::corrupt_checkpoint where none does. One
 // that a run rotates away meanwhile is not damaged: its successor is taken.
 Result<FoundWeights> find_weights(const std::string& run_dir, Bytes buffer);
-// That manifest.json and all files of the model, or of the adapters, are what was written: weights, config,
-// tokenizer, templates. What only training needs is not asked about. corrupt_checkpoint; usage: it is no
-// checkpoint.
+// Verifies that manifest.json and all files of the model, or of the adapters, are what was written: weights,
+// config, tokenizer, templates. Files that only training needs are left out. corrupt_checkpoint; usage: it
+// is no checkpoint.
 Result<void> verify_model(const std::string& checkpoint, Bytes buffer);
 // The same of any model directory, if it is a checkpoint of ours: others have no hashes.
 Result<void> verify_model_if_hashed(const std::string& directory, Bytes buffer);
@@ -204,8 +204,8 @@ enum class WeightsOf : u8 { model, adapters };
 Result<std::vector<std::string>> load_weights(const std::string& directory, const ModelGraph&, StateWriter&,
                                               WeightsOf = WeightsOf::model, std::string* xxh3 = nullptr);
 
-// That the directory's files hold each tensor of the model, in its shape. Reads headers only; errors as of
-// load_weights.
+// Checks that the directory's files hold each tensor of the model, in its shape. Reads headers only; errors
+// as of load_weights.
 Result<void> check_all_tensors(const std::string& directory, const ModelGraph&);
 
 }  // namespace tidepool

@@ -40,7 +40,7 @@ Result<void> must_be_new(const std::string& out) {
                fmt::format("{} is there already: name a directory that is not, or move it away", out)};
 }
 
-// What every tool looks for in a config.json, and an empty one lacks.
+// Requires model_type, which every tool looks for in a config.json and an empty file lacks.
 Result<void> check_model_type(const std::string& text, const std::string& path) {
   TRY_ASSIGN(const boost::json::value root, parse_json(text, ErrorKind::bad_input, path));
   const boost::json::value* type = root.is_object() ? root.get_object().if_contains("model_type") : nullptr;

@@ -38,7 +38,7 @@ class Files {
   virtual Result<void> rename(const std::string& from, const std::string& to) = 0;
   // Whatever is there, with everything in it. Nothing there is no error.
   virtual Result<void> remove(const std::string& path) = 0;
-  // Whether something has failed for want of room since this was last asked.
+  // RETURNS: true if something has failed for want of room since the last call.
   virtual bool take_ran_full() { return false; }
 };
 

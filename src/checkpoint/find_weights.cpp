@@ -20,7 +20,7 @@ namespace {
 
 constexpr u32 looks_max = 100;  // a run that saves faster than this can read is not one
 
-// What is of no use without training on. An adapter's trainer_state.json says which model it is for.
+// RETURNS: true for files that only resuming reads. An adapter's trainer_state.json names its model.
 bool is_for_training(const std::string& file, bool adapters) {
   return file == optimizer_file_name || (file == trainer_state_file && !adapters);
 }

@@ -94,7 +94,7 @@ Result<void> check_tied_head(const SafetensorsModel& model, const ModelGraph& gr
                                                  head.file->path(), head_name, embedding_name)};
 }
 
-// Of what was loaded from its pieces; of the rest from the file.
+// Hash of all tensors: of loaded ones from the pieces as they were read, of the others from the file.
 Result<std::string> hash_of_all(const SafetensorsModel& model, const std::vector<WeightSource>& sources,
                                 std::map<u32, TensorHash>& hashes) {
   TensorHashes all;

@@ -1,4 +1,4 @@
-// What was just written, as the device has it.
+// Read-back of a file that was just written, as the device has it.
 #pragma once
 
 #include <string>

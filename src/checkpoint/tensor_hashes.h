@@ -15,7 +15,7 @@ namespace tidepool {
 // A tensor is hashed in parts of so many bytes, which threads may hash each for itself.
 inline constexpr u64 hashed_part_bytes = 1 * mib;
 
-// Of one tensor: XXH3 over the XXH3 of each of its parts, as 16 hex digits. Takes its bytes in order, in
+// Hash of one tensor: XXH3 over the XXH3 of each of its parts, as 16 hex digits. Takes its bytes in order, in
 // pieces of any size, or the hashes of its parts in order; not both.
 class TensorHash {
  public:
@@ -29,7 +29,7 @@ class TensorHash {
   u64 filled_ = 0;  // of the part that is being hashed
 };
 
-// Of all tensors: XXH3 over "NAME DTYPE SHAPE HASH\n" of each, ascending by name.
+// Hash of all tensors: XXH3 over "NAME DTYPE SHAPE HASH\n" of each, ascending by name.
 class TensorHashes {
  public:
   void add(const StoredTensor& tensor, u64 hash);

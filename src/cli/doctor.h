@@ -20,7 +20,7 @@ struct Finding {
   ErrorKind kind = ErrorKind::does_not_fit;  // exit code of a fail
 };
 
-// What a run would take here. All are 0 where none is known.
+// Memory and disk that a run would take here. All are 0 if none is known.
 struct Wanted {
   Bytes memory{};  // of the host, for arenas
   Bytes beside{};  // of the host, for the rest of the process

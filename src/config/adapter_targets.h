@@ -1,4 +1,4 @@
-// Which modules of a model an adapter is for, as adapter_config.json says it and PEFT reads it.
+// Target modules of an adapter, as adapter_config.json names them and PEFT reads them.
 #pragma once
 
 #include <boost/json/fwd.hpp>
@@ -20,7 +20,7 @@ struct AdapterTargets {
   Modules excluded;         // exclude_modules
   std::vector<u64> layers;  // layers_to_transform; empty: all. Of modules that are named by their ends
 
-  // Which modules are linear only the model could tell.
+  // Only the model could tell its linear modules.
   bool all_linear() const { return named.pattern == "all-linear"; }
   bool none() const { return named.names.empty() && named.pattern.empty(); }
 

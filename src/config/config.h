@@ -20,7 +20,7 @@ enum class DataFormat : u8 { automatic, text, llmc, nanogpt, npy, jsonl };
 inline constexpr std::array<std::string_view, 7> record_kinds = {
     "auto", "text", "messages", "sharegpt", "alpaca", "completion", "tokens"};
 inline constexpr std::array<std::string_view, 3> loss_kinds = {"answers", "last_answer", "all"};
-// What data.on_bad_record may be.
+// Values of data.on_bad_record.
 inline constexpr std::array<std::string_view, 2> bad_record_ways = {"error", "skip"};
 
 struct DataConfig {

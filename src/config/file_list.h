@@ -38,13 +38,13 @@ std::optional<std::vector<ListedFile>> parse_file_list(const boost::json::value*
 // 16 hex digits; none where it is no such text.
 std::optional<u64> parse_hash(const boost::json::value*);
 
-// That the file is there and as long as it was. Errors as of check_file.
+// Checks that the file is there and as long as it was. Errors as of check_file.
 Result<void> check_length(const std::string& directory, const ListedFile&);
 // Streams `directory`/`file` through `buffer`, and compares length and hash. The error names file and reason:
 // corrupt_checkpoint where the file is another or missing, io where it cannot be read.
 Result<void> check_file(const std::string& directory, const ListedFile&, std::span<std::byte> buffer);
 
-// What a run keeps of its model directory (docs/file-formats.md) is listed beside it, in this file.
+// List of the files that a run keeps of its model directory (docs/file-formats.md), beside them.
 inline constexpr const char* kept_list_file = "checksums.json";
 std::string kept_list_text(std::span<const ListedFile>);
 // ErrorKind::corrupt_checkpoint where it is damaged. None where there is none: the run is of an older

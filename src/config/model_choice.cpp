@@ -32,7 +32,7 @@ std::string run_dir_in_file(const YAML::Node& output) {
   return "";
 }
 
-// Whether config.json there is what the run kept.
+// RETURNS: true if config.json there is what the run kept.
 bool is_sound(const std::string& kept) {
   const auto list = read_kept_list(kept);
   if (!list) return false;

@@ -16,7 +16,7 @@ namespace tidepool {
 inline constexpr u64 block_bytes = 4 * kib;  // a page: one read brings content and hash
 inline constexpr u64 block_content_bytes = block_bytes - sizeof(u64);
 
-// Of a file that holds so much content.
+// Length of a file that holds so much content.
 constexpr u64 block_file_bytes(u64 content_bytes) {
   return div_up(content_bytes, block_content_bytes) * block_bytes;
 }

@@ -20,7 +20,7 @@ struct RawDocument {
   bool first = true, last = true;  // part of its document
 };
 
-// Whether data.on_bad_record lets `error`, met in encoding the document, leave it out.
+// RETURNS: true if data.on_bad_record lets a document be left out for `error`, met in encoding it.
 inline bool may_leave_out(OnBadRecord on_bad, const RawDocument& document, const Error& error) {
   return on_bad == OnBadRecord::skip && document.record && error.kind == ErrorKind::bad_input;
 }

@@ -269,7 +269,8 @@ std::string_view lone_surrogate(std::string_view line) {
   return {};
 }
 
-// Where the character begins that the byte at `at` breaks: a lead of several bytes, too few of which follow.
+// RETURNS: offset of the character that the byte at `at` breaks: a lead of several bytes, too few of which
+// follow.
 u64 begin_of_broken(std::string_view line, u64 at) {
   for (u64 back = 1; back <= std::min<u64>(at, 3); ++back) {
     const u8 byte = static_cast<u8>(line[at - back]);

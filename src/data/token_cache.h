@@ -108,7 +108,7 @@ class TokenCache {
   Fd tokens_, documents_;
 };
 
-// Whether `directory` holds a cache of an older version of this format, which nothing reads any more.
+// RETURNS: true if `directory` holds a cache of an older version of this format, which is no longer read.
 bool is_old_cache(const std::string& directory);
 
 // Unfinished caches in `directory` that nobody writes any more are removed, whatever their keys.

@@ -1,4 +1,4 @@
-// Whether a long text is JSON, piece by piece: nothing of it is kept.
+// JsonCheck tells whether a long text is JSON, piece by piece: nothing of it is kept.
 #pragma once
 
 #include <memory>

@@ -222,7 +222,7 @@ void FitShape::search_rest(u32 w, FitSearch& s, SearchWork* work) {
     offer(w, unbounded, {std::max(all_stay->host, rests), all_stay->disk}, s);
   }
   if (options_->home != HomePolicy::automatic) return search_forced(w, s, work);
-  // Where the disk is short, state on devices is worth more than stays there.
+  // If the disk is short, state on devices is worth more than stays there.
   if (!way.is_divided) return;
   const u64 steps = fineness().host_steps;
   for (u64 i = steps; i > 0 && !s.is_done(); --i) {
@@ -262,7 +262,7 @@ void FitShape::search(FitSearch& s, SearchWork* work) {
   for (u32 w = 0; w < ways_.size() && !s.is_done(); ++w) {
     const DeviceWay& way = ways_[w];
     if (!may_do(std::max(way.least, least_)) || way.rests > s.most.host + s.most.disk) continue;
-    // Where not even streaming has room in the host, nothing is to be had by resting there.
+    // If not even streaming has room in the host, nothing is gained by resting there.
     if (!way.streams && !streams_by_the_least(s, work)) break;
     if (!ways_[w].need && !plan_device(w, work)) break;
     if (may_do(*ways_[w].need)) search_rest(w, s, work);

@@ -103,8 +103,8 @@ struct Held {
 };
 Held held_by(const Layout&, ChunkId first, u32 count, Spread, u32 device);
 
-// Of a window, on each device: its state, its gradient, and both where they rest together. Where parameters
-// die the gradient lies in their bytes.
+// Bytes of a window on each device: its state, its gradient, and both at rest together. If its parameters
+// die, the gradient lies in their bytes.
 Bytes state_bytes(const Layout&, u32 window);
 Bytes gradient_bytes(const Layout&, u32 window);
 Bytes bytes_at_home(const Layout&, u32 window);

@@ -64,7 +64,7 @@ class Report {
     if (run_.steps_per_epoch > 0) line(" " + epochs());
   }
 
-  // Of the whole run, as losses are.
+  // Counted over the whole run, as losses are.
   std::string epochs() const {
     const u64 done = run_.resumed_from_step + run_.steps;
     return fmt::format(

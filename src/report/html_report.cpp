@@ -92,7 +92,7 @@ std::string curve(const char* name, u64 count, Step&& step_of, Value&& value_of)
   return fmt::format("\"{}\":{{\"step\":[{}],\"value\":[{}],\"stride\":{}}}", name, steps, values, stride);
 }
 
-// Of every step that this process did; of those before as far as they were logged.
+// Curve over every step that this process did, and over earlier ones as far as they were logged.
 std::string metric_curve(const char* name, const RunFiles& run, double StepMetrics::*logged,
                          const std::vector<double>& each) {
   const u64 first = run.report.resumed_from_step + 1;

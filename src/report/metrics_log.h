@@ -41,7 +41,7 @@ std::string to_json_line(const StepMetrics&);
 std::string to_json_line(const EvalMetrics&);
 std::string to_json_line(const TrainMetrics&);
 
-// What metrics.jsonl says of steps and evaluations, in order. Lines that cannot be read (half a line at the
+// Steps and evaluations in metrics.jsonl, in order. Lines that cannot be read (half a line at the
 // end, as a kill leaves it, too) are left out and counted.
 struct StepLog {
   std::vector<StepMetrics> steps;

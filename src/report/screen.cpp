@@ -34,7 +34,7 @@ bool locale_is_utf8() {
   return false;
 }
 
-// What COLUMNS asks for; 0: nothing.
+// Value of COLUMNS; 0: not set.
 u32 columns_asked() {
   const int asked = std::atoi(std::string(environment("COLUMNS")).c_str());
   return asked > 0 ? static_cast<u32>(asked) : 0;

@@ -151,7 +151,7 @@ class Progress {
 // ---- At the end
 
 std::string render_report(const RunReport&, const Screen&);
-// Of a run that has not ended, or not with a report: `state` says how far it is.
+// Report of a run that has not ended, or not with a report: `state` says how far it is.
 std::string render_unfinished(const RunReport&, const std::string& state, const Screen&);
 
 // Two runs beside each other: figures with their change, and the settings that differ.

@@ -20,7 +20,7 @@ std::string sealed_by_comment(std::string text);
 bool comment_is_broken(std::string_view text);
 bool comment_holds(std::string_view text);
 
-// Whether the text is exactly what sealed() made.
+// RETURNS: true if the text is exactly what sealed() made.
 bool seal_holds(std::string_view text);
 
 }  // namespace tidepool

@@ -80,7 +80,7 @@ Result<std::string> base_of(const std::string& adapter, const std::string& base)
                            adapter, directory)};
 }
 
-// Where config.json is of a family that Tidepool knows. Of others names and shapes are not known.
+// Checks models of a family that Tidepool knows; names and shapes of others are not known.
 Result<void> check_model_is_whole(const std::string& directory) {
   TRY_ASSIGN(const std::optional<Family> family, family_of_directory(directory));
   if (!family) return {};
@@ -92,7 +92,7 @@ Result<void> check_model_is_whole(const std::string& directory) {
   return check_all_tensors(directory, graph);
 }
 
-// What the adapters' run wrote down of the model that they stand beside.
+// Adds the record that the adapters' run made of the model beside them.
 Result<void> add_what_the_run_knows(ExportSource& source) {
   const std::string state_path = source.adapter + "/" + trainer_state_file;
   std::error_code unused;

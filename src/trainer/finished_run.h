@@ -8,7 +8,8 @@
 
 namespace tidepool {
 
-// Where exactly max_steps are done a report is owed, should the run have been killed just before it.
+// RETURNS: true if no step is left and report.json is written. A run killed just before its report still owes
+// it.
 bool all_is_done(const FoundCheckpoint&, const Config&);
 
 // Says that there is nothing to do, and what would change that. RETURNS: what is known of the run.

@@ -10,8 +10,8 @@
 
 namespace tidepool {
 
-// Of adapters the model that they stand beside, too, and the adapters new, or those of lora.adapter; `base_xxh3`
-// gets what that model's weights came to. Errors: as load_weights.
+// With LoRA the base model is loaded too, and the adapters are new or those of lora.adapter; `base_xxh3` gets
+// the hash of the base model's weights. Errors: as load_weights.
 Result<void> make_first_weights(const Config&, const ModelGraph&, Session&, RunOutputs&,
                                 std::string& base_xxh3);
 

@@ -24,15 +24,15 @@ Result<void> keep_model(const Config&);
 // locked. ErrorKind::corrupt_checkpoint where no whole copy is left.
 Result<std::vector<std::string>> mend_kept_model(const Config&);
 
-// What checkpoints take along of RUN/model-files, with what the bytes must come to. Not config.json.
+// Files of RUN/model-files that checkpoints carry, with their hashes. Not config.json.
 Result<std::vector<CarriedFile>> files_for_checkpoints(const Config&);
 
 // A line for each file of the model directory, data.tokenizer and data.chat_template that is there and is not
 // what the run kept of it: damaged or changed since.
 std::vector<std::string> changes_since_kept(const Config&);
 
-// Of a run directory: an error where a file of its model-files is not what was kept; of all of them, or of
-// one alone. None where it has none, or no list. ErrorKind::corrupt_checkpoint.
+// Compares a run's model-files, all or only one, with the list of what was kept. No list or no files: no
+// error. ErrorKind::corrupt_checkpoint.
 Result<void> check_kept_model(const std::string& run_dir, std::string_view only = "");
 
 // config.json of where the run's model came from; empty: it did not come from a directory.

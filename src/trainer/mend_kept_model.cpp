@@ -108,7 +108,7 @@ class Mender {
                     good.error().message, directory_)};
   }
 
-  // Where the model directory, or what stands in its place, still has the same bytes.
+  // Copy in the model directory, or in the directory given in its place, if the bytes are still the same.
   std::optional<Copy> copy_of_source(const ListedFile& file) {
     for (const std::string& directory : {config_.model_directory, config_.data.tokenizer})
       if (!directory.empty() && check_file(directory, file, buffer_)) return Copy{directory, file};

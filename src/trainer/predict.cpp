@@ -17,7 +17,7 @@ namespace {
 
 constexpr u64 disk_sample_bytes_max = 64 * mib;
 constexpr u64 memory_sample_bytes_max = 32 * mib;
-// Of one round, of which there are two at least.
+// Length of one round; there are two at least.
 constexpr double sample_seconds = 0.025;
 constexpr u32 samples_of_small_ops = 8;
 

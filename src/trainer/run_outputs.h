@@ -32,7 +32,7 @@ class RunOutputs {
   // Logged every output.logging_steps. A line that a log does not take is told once, and again by finish().
   void step(const StepMetrics&);
   void evaluation(const EvalMetrics&);
-  // What was logged so far survives a power cut on return, or it is told that it may not.
+  // Makes the logs survive a power cut, or reports that they may not.
   void sync();
   // report.json, and what the logs lack.
   Result<void> finish(const RunReport&);

@@ -42,7 +42,7 @@ Bytes device_reserved(const Config&);
 Bytes staging_beside_budgets(const Plan&, DeviceMemory = DeviceMemory::of_host);
 DeviceMemory device_memory_of(const Config&);
 
-// What a session takes of this machine's memory: checked before anything is taken.
+// Memory that a session takes of this machine: checked before anything is taken.
 struct MemoryNeed {
   Bytes arenas, beside;
 };

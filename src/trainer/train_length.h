@@ -17,8 +17,8 @@ Result<u64> steps_to_train(const TrainConfig&, u64 steps_per_epoch);
 // The same in words, of a config as it was given: "450 steps are 6.34 epochs of 71 steps".
 std::string train_length_text(const TrainConfig&, u64 steps_per_epoch);
 
-// What can be told before a run. Nothing is tokenized or read through for it: nothing where it would have to
-// be, or where the data is not here.
+// Steps of an epoch, told before a run without tokenizing or reading the data through; nothing if that would
+// be needed, or if the data is not here.
 std::optional<u64> steps_per_epoch_at_hand(const Config&, const ModelGraph&);
 
 }  // namespace tidepool

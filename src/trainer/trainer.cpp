@@ -71,7 +71,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     TRY_ASSIGN(const bool goes_on, goes_on_from_checkpoint());
     if (!goes_on) TRY(check_model_is_unchanged(config_));
     if (!goes_on) TRY(check_first_adapter(config_, graph_));
-    // What the run kept is mended before any of it is used.
+    // The run's model-files are mended before any of them is used.
     if (goes_on) TRY(take_directory(goes_on));
     TRY(find_data(goes_on));
     TRY(choose(goes_on ? PlanFor::resumed_run : PlanFor::this_machine));

@@ -9,8 +9,8 @@
 
 namespace tidepool {
 
-// What config.yaml and metrics.jsonl tell of such a run. Nothing: report.json is of its end, or there is no
-// run. ErrorKind::usage: it trains and has not done a step yet.
+// Reads config.yaml and metrics.jsonl of such a run. Nothing: report.json is of its end, or there is no run.
+// ErrorKind::usage: it trains and has not done a step yet.
 Result<std::optional<RunFiles>> read_if_unfinished(const std::string& run_dir);
 
 }  // namespace tidepool

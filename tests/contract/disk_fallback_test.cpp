@@ -1,10 +1,7 @@
-// Where the kernel gives less than asked, disks say what is lost and go on.
+// Disks say what is lost and go on where the kernel gives less than asked.
 //
 // Each case runs in a child, because what it takes away does not come back.
-#include <linux/filter.h>
 #include <linux/io_uring.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -16,6 +13,7 @@
 
 #include "io/swap_file.h"
 #include "tests/support/disk_fixture.h"
+#include "tests/support/forbid_system_call.h"
 
 namespace tidepool {
 namespace {
@@ -23,21 +21,8 @@ namespace {
 constexpr u64 bytes = 16 * mib;
 constexpr int unsupported = 77;  // a child's answer
 
-// From now on the system call fails, in all threads of the process.
-void forbid(u32 system_call, u32 error_number) {
-  sock_filter code[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),  // the system call's number stands first
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, system_call, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error_number),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  sock_fprog program{.len = 4, .filter = code};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) _exit(90);
-  if (syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) _exit(91);
-}
-
 // As the default seccomp profile of container engines does.
-void forbid_io_uring() { forbid(__NR_io_uring_setup, EPERM); }
+void forbid_io_uring() { test::forbid_system_call(__NR_io_uring_setup, EPERM); }
 
 void need_io_uring() {
   io_uring_params params{};
@@ -47,11 +32,11 @@ void need_io_uring() {
 }
 void forbid_entering() {
   need_io_uring();
-  forbid(__NR_io_uring_enter, EPERM);
+  test::forbid_system_call(__NR_io_uring_enter, EPERM);
 }
 void forbid_registering() {
   need_io_uring();
-  forbid(__NR_io_uring_register, EPERM);
+  test::forbid_system_call(__NR_io_uring_register, EPERM);
 }
 
 void lower_memlock() {
@@ -91,7 +76,7 @@ int child_refused_later(SwapFile& file, u32 error_number, const char* word) {
   auto disk = create_disk(file, DiskBackend::io_uring, {.queue_depth = 2, .arenas = {arena->memory()}},
                           completions.sink());
   if (!disk) return unsupported;
-  forbid(__NR_io_uring_enter, error_number);
+  test::forbid_system_call(__NR_io_uring_enter, error_number);
   for (u64 round = 0; round < 2; ++round) {  // those in flight when it breaks down, and those that come later
     for (u64 i = 0; i < 4; ++i)
       (*disk)->submit({DiskOp::write, i * 2 * mib, arena->memory().subspan(i * 2 * mib, 2 * mib), i});

@@ -41,7 +41,7 @@ Tree tree_of(const std::string& directory) {
   return out;
 }
 
-// What a command made of the place: what it prints that is no time, and what it leaves.
+// Outcome of a command: the text that it prints, without times, and the files that it leaves.
 struct Outcome {
   int code = 0;
   std::string text;  // of results
@@ -65,12 +65,12 @@ enum class Kind : u8 { whole, adapters };
 class Place {
  public:
   explicit Place(Kind kind) {
-    fs::create_directories(dir_ / "work");
+    fs::create_directories(dir_ / "place");
     ModelConfig model = testing::small_model(Family::llama);
     model.vocab_size = 258;
-    test::write_model_directory(dir_ / "work/model", model, Precision::bf16);
-    test::write_byte_tokenizer(dir_ / "work/model");
-    test::write_file(dir_ / "work/model/vocab.txt", "a\nb\n");
+    test::write_model_directory(dir_ / "place/model", model, Precision::bf16);
+    test::write_byte_tokenizer(dir_ / "place/model");
+    test::write_file(dir_ / "place/model/vocab.txt", "a\nb\n");
     std::string lines;
     for (u32 i = 0; i < 40; ++i)
       lines +=
@@ -88,16 +88,16 @@ class Place {
                     "max_steps: 4, learning_rate: 0.005, eval_batches: 4}}\n"
                     "memory: {{device: 16MiB, host: 16MiB, disk: 64MiB}}\n"
                     "machine: {{threads: 2, executor: cpu}}\noutput: {{dir: {}, save_steps: 2}}\n",
-                    dir_ / "work/model", dir_ / "data.jsonl", dir_ / "work/cache", adapters,
-                    dir_ / "work/run"));
+                    dir_ / "place/model", dir_ / "data.jsonl", dir_ / "place/cache", adapters,
+                    dir_ / "place/run"));
     EXPECT_EQ(run({"train", dir_ / "c.yaml"}).code, 0) << said_;
-    fs::copy(dir_ / "work", dir_ / "good", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    fs::copy(dir_ / "place", dir_ / "good", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   }
 
   void restore() const {
-    fs::remove_all(dir_ / "work");
+    fs::remove_all(dir_ / "place");
     fs::remove_all(dir_ / "out");
-    fs::copy(dir_ / "good", dir_ / "work", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    fs::copy(dir_ / "good", dir_ / "place", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   }
   std::vector<std::string> files() const {
     std::vector<std::string> out;
@@ -106,13 +106,13 @@ class Place {
     return out;
   }
   void flip(const std::string& file, u64 bit) const {
-    std::string text = testing::file_text(dir_ / "work/" + file);
+    std::string text = testing::file_text(dir_ / "place/" + file);
     text[bit / 8] = static_cast<char>(text[bit / 8] ^ (1 << bit % 8));
-    test::write_file(dir_ / "work/" + file, text);
+    test::write_file(dir_ / "place/" + file, text);
   }
   // As if that were what was written.
   void seal(const std::string& checkpoint, const std::string& file) const {
-    const std::string directory = dir_ / ("work/" + checkpoint);
+    const std::string directory = dir_ / ("place/" + checkpoint);
     Manifest manifest = read_manifest(directory).value();
     for (ManifestEntry& entry : manifest.files)
       if (entry.file == file) entry.xxh3 = hash_of(testing::file_text(directory + "/" + file));
@@ -123,15 +123,15 @@ class Place {
   // One after the other: a resumed run mends some of what the others read.
   std::map<std::string, Outcome> outcomes() {
     std::map<std::string, Outcome> out;
-    out["eval"] = run({"eval", dir_ / "work/run", "--json", "machine.threads=2"});
-    out["generate"] = run({"generate", dir_ / "work/run", "--max-new-tokens", "6", "--temperature", "0",
+    out["eval"] = run({"eval", dir_ / "place/run", "--json", "machine.threads=2"});
+    out["generate"] = run({"generate", dir_ / "place/run", "--max-new-tokens", "6", "--temperature", "0",
                            "--prompt", "the tide", "--threads", "2"});
-    out["export"] = run({"export", dir_ / "work/run", dir_ / "out"});
+    out["export"] = run({"export", dir_ / "place/run", dir_ / "out"});
     out["export"].left = tree_of(dir_ / "out");
     out["export"].text.clear();
     Outcome& resume = out["resume"] = run({"train", dir_ / "c.yaml", "--resume", "auto", "max_steps=6"});
     resume.text.clear();
-    resume.left = tree_of(dir_ / "work/run/checkpoint-6");
+    resume.left = tree_of(dir_ / "place/run/checkpoint-6");
     keep_sealed(resume.left);
     return out;
   }
@@ -167,7 +167,7 @@ std::string difference(const Outcome& good, const Outcome& bad) {
 
 // Their files are hashed together, so the directory is named.
 bool names_weights(const std::string& file, const std::string& said) {
-  return file == "model/model.safetensors" && said.find("/work/model") != std::string::npos &&
+  return file == "model/model.safetensors" && said.find("/place/model") != std::string::npos &&
          said.find("weights") != std::string::npos;
 }
 

@@ -1,5 +1,5 @@
-// What a run keeps of its model directory: verified and mended when it resumes, never sealed damaged; and
-// links in model directories and run directories, which lead nowhere else.
+// Kept files of a model directory: verified and mended when the run resumes, never sealed damaged; and links
+// in model directories and run directories, which lead nowhere else.
 #include "trainer/kept_model.h"
 
 #include <fmt/format.h>
@@ -13,9 +13,7 @@
 #include "config/file_list.h"
 #include "config/hf_config.h"
 #include "io/directory_lock.h"
-#include "tests/support/checkpoint_fixture.h"
-#include "tests/support/model_directory.h"
-#include "tests/support/train_fixture.h"
+#include "tests/support/kept_model_fixture.h"
 
 namespace tidepool {
 namespace {
@@ -25,17 +23,8 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class KeptModel : public ::testing::Test {
+class KeptModel : public testing::KeptModelTest {
  protected:
-  KeptModel() {
-    ModelConfig model = testing::small_model(Family::llama);
-    model.vocab_size = 258;
-    test::write_model_directory(model_, model, Precision::bf16);
-    test::write_byte_tokenizer(model_);
-    config_.model_directory = model_;
-    config_.model = read_model_directory(model_).value();
-    config_.output.save_steps = 2;
-  }
   void stop_after_two() {
     const auto stopped = testing::run(config_, {.stop_after = 2});
     ASSERT_FALSE(stopped);
@@ -51,11 +40,6 @@ class KeptModel : public ::testing::Test {
     EXPECT_TRUE(lines) << lines.error().message;
     return lines ? *lines : std::vector<std::string>();
   }
-
-  const testing::TrainDir dir_;
-  const std::string model_ = dir_ / "model";
-  Config config_ = testing::small_config(dir_);
-  const std::string run_ = config_.output.dir, kept_ = run_ + "/model-files";
 };
 
 // Item 13.

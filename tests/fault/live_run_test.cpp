@@ -89,7 +89,7 @@ TEST_P(LiveRun, ResizedTenTimesItEndsAsOneThatBeganAtThatWidth) {
   EXPECT_EQ(std::vector<std::string>(lines.end() - static_cast<i64>(wanted.size()), lines.end()), wanted);
 }
 
-// What it prints goes nowhere; it was taken for a lost output.
+// Its prints go nowhere, which was taken for a lost output.
 TEST(ClosedTerminal, StopsTheRunAsASignalDoes) {
   const testing::TrainDir dir;
   Config config = long_config(dir, 100'000);

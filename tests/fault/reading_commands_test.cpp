@@ -8,11 +8,8 @@
 #include <thread>
 
 #include "checkpoint/checkpoint.h"
-#include "config/hf_config.h"
-#include "tests/support/checkpoint_fixture.h"
 #include "tests/support/child_run.h"
-#include "tests/support/model_directory.h"
-#include "tests/support/train_fixture.h"
+#include "tests/support/kept_model_fixture.h"
 #include "trainer/evaluate.h"
 #include "trainer/export_source.h"
 #include "trainer/generate.h"
@@ -24,17 +21,8 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class ReadingCommands : public ::testing::Test {
+class ReadingCommands : public testing::KeptModelTest {
  protected:
-  ReadingCommands() {
-    ModelConfig model = testing::small_model(Family::llama);
-    model.vocab_size = 258;
-    test::write_model_directory(model_, model, Precision::bf16);
-    test::write_byte_tokenizer(model_);
-    config_.model_directory = model_;
-    config_.model = read_model_directory(model_).value();
-    config_.output.save_steps = 2;
-  }
   size_t checkpoints_there() const {
     const Result<std::vector<u64>> steps = checkpoint_steps(run_);
     return steps ? steps->size() : 0;
@@ -48,11 +36,6 @@ class ReadingCommands : public ::testing::Test {
                           .note = [](const std::string&) {}},
                          [](std::string_view) {});
   }
-
-  const testing::TrainDir dir_;
-  const std::string model_ = dir_ / "model";
-  Config config_ = testing::small_config(dir_);
-  const std::string run_ = config_.output.dir;
 };
 
 // Item 14: not weights alone.
@@ -79,7 +62,7 @@ TEST_F(ReadingCommands, VerifyEveryFileOfTheModel) {
     EXPECT_THAT(of_run->notes.at(0), AllOf(HasSubstr("stepped over"), HasSubstr(name)));
     test::write_file(path, good);
   }
-  // What only training needs is not their business.
+  // Files that only training needs are not their business.
   test::write_file(checkpoint + "/optimizer.safetensors", "gone");
   EXPECT_TRUE(evaluate_model({.source = checkpoint, .quiet = true}));
 }

@@ -1,9 +1,6 @@
 // Limits of the system that the program meets: each is told by its name, with what to do, and is exit code 3;
 // none is an internal failure or an abort.
 #include <gmock/gmock.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -13,6 +10,7 @@
 #include <set>
 
 #include "tests/support/child_run.h"
+#include "tests/support/forbid_system_call.h"
 #include "tests/support/train_fixture.h"
 
 namespace tidepool {
@@ -161,19 +159,6 @@ TEST_F(ResourceLimits, OfAddressSpaceAreNamedWhateverMeetsThem) {
   }
 }
 
-// Refused with EPERM in the program and in all threads that it starts.
-void forbid(u32 system_call) {
-  sock_filter code[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),  // the system call's number stands first
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, system_call, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  sock_fprog program{.len = 4, .filter = code};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) _exit(90);
-  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) _exit(91);
-}
-
 u64 count(const std::string& text, const std::string& words) {
   u64 n = 0;
   for (u64 at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++n;
@@ -183,7 +168,8 @@ u64 count(const std::string& text, const std::string& words) {
 TEST_F(ResourceLimits, OfIoUringLeaveThreadsWhichIsSaidOnce) {
   for (const u32 call : {__NR_io_uring_setup, __NR_io_uring_enter, __NR_io_uring_register}) {
     const std::string run = "run" + std::to_string(call);
-    const Outcome r = run_limited(training(run, "auto"), log_, [&] { forbid(call); });
+    const Outcome r =
+        run_limited(training(run, "auto"), log_, [&] { test::forbid_system_call(call, EPERM); });
     EXPECT_EQ(r.code, 0) << r.output;
     EXPECT_EQ(count(r.output, "pread/pwrite on"), 1u) << r.output;
     EXPECT_EQ(count(r.output, "seccomp profile"), 1u) << r.output;

@@ -29,7 +29,7 @@ class PseudoTerminal {
   }
 
   const std::string& path() const { return path_; }  // to be opened by whoever writes
-  // What has been written since. Call often: a writer waits while the terminal's few kilobytes are full.
+  // Takes in what has been written since. Call often: a full terminal of a few kilobytes makes writers wait.
   const TerminalEmulator& screen() {
     std::array<char, 4096> bytes;
     for (ssize_t n; (n = ::read(master_.get(), bytes.data(), bytes.size())) > 0;)

@@ -1,5 +1,5 @@
-// Whether a job fits: what fits still fits with larger budgets, and what is advised fits as it is and rounded
-// up. TIDEPOOL_FIT_PAIRS sets how many pairs of budgets are asked of all models together; 20000 take some
+// Fit of jobs: what fits still fits with larger budgets, and what is advised fits as it is and rounded up.
+// TIDEPOOL_FIT_PAIRS sets how many pairs of budgets are asked of all models together; 20000 take some
 // minutes.
 #include <gtest/gtest.h>
 

@@ -113,7 +113,7 @@ function movementSections(runs) {
     section('wear', 'SSD wear', '', el('div', { class: 'card', 'data-chart': 'wear', 'data-drawn': 'yes' }, wearTable(runs)))];
 }
 
-// What a run that has not ended shows: bytes, times and the timeline of a step are known at its end.
+// An unfinished run lacks bytes, times and the timeline of a step: those are known at its end.
 const ended = (runs) => runs.every((run) => !run.unfinished);
 
 function header(runs) {
