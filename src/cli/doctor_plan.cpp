@@ -5,6 +5,7 @@
 
 #include "cli/doctor.h"
 #include "report/units.h"
+#include "trainer/open_data.h"
 #include "trainer/plan_run.h"
 #include "trainer/session.h"
 
@@ -26,7 +27,8 @@ std::string describe(const Plan& plan, bool disk_is_auto) {
 
 std::vector<Finding> examine_plan(const DoctorArguments& arguments, Wanted& wanted) {
   if (!arguments.config || !check_executor(*arguments.config)) return {};  // GPUs have findings of their own
-  const Config& config = *arguments.config;
+  Config config = *arguments.config;
+  look_at_rows(config);
   const auto refused = [](const Error& error) {
     return std::vector<Finding>{{Health::fail, "plan", error.message, "", error.kind}};
   };

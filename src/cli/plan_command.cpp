@@ -22,6 +22,7 @@
 #include "report/units.h"
 #include "trainer/base_model.h"
 #include "trainer/choice_progress.h"
+#include "trainer/open_data.h"
 #include "trainer/plan_run.h"
 #include "trainer/session.h"
 #include "trainer/summary.h"
@@ -179,6 +180,7 @@ Result<void> plan(const PlanArguments& given) {
   // What a machine file names stands before what is here.
   arguments.config = on_machine(given.config, machine);
   TRY(resolve_executor(arguments.config));
+  look_at_rows(arguments.config);
   if (arguments.largest) return print_largest(arguments, machine);
   Result<Planned> made = make(arguments, machine);
   if (!made && arguments.json) print_text("{}", refusal_json(made.error()));

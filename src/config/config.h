@@ -40,6 +40,8 @@ struct DataConfig {
   std::string loss = "answers";                      // one of loss_kinds
   bool end_token = true;                             // behind texts and completions
   bool packing = true;
+  // No key: false once the files are known to hold no documents (look_at_rows of trainer/open_data.h).
+  bool rows_are_shared = true;
   std::string cache;  // directory of tokenized documents; empty: beside output.dir
 
   bool operator==(const DataConfig&) const = default;

@@ -29,4 +29,8 @@ Result<SourceFiles> files_of(std::vector<FoundFile>, const DataConfig&, bool tok
 // data.records says what records are, and there are none.
 Result<std::vector<SourceFiles>> all_sources(const DataConfig&, bool tokenizer);
 
+// RETURNS: true if a sequence may hold several documents, because files of data.train or data.validation hold
+// documents and not tokens in a row. Reads no more than how files begin; errors as of files_of.
+Result<bool> may_share_rows(const DataConfig&, bool tokenizer);
+
 }  // namespace tidepool

@@ -31,9 +31,16 @@ inline Bytes attention_scratch(const ModelGraph& g) {
   return Bytes{values_bytes(mlp_gradient_elements(g), g.activations)};
 }
 
-// Of a layer, where it may be a library's: packed documents and what drops out are for our own kernels.
+// RETURNS: why a layer's attention is made by our own kernels on every device; empty: a library may make it.
+inline std::string_view why_own_attention(const ModelGraph& g) {
+  if (g.batch.packed) return "a sequence may hold several documents (data.packing)";
+  if (g.config.attention_dropout > 0) return "attention weights drop out";
+  return {};
+}
+
+// Attention of a layer, if a library may make it.
 inline std::optional<AttentionToCome> attention_to_come(const ModelGraph& g) {
-  if (g.batch.packed || g.config.attention_dropout > 0) return {};
+  if (!why_own_attention(g).empty()) return {};
   return AttentionToCome{.shape = attention_shape(g),
                          .precision = g.activations,
                          .scratch = attention_scratch(g),

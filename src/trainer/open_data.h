@@ -17,7 +17,12 @@ struct OpenData {
 // As Dataset::open. Documents are tokenized on all threads of machine.threads.
 Result<std::unique_ptr<Dataset>> open_data(const Config&, const OpenData& = {});
 
-// The same of data.validation alone. REQUIRES: it is not empty.
+// Looks at the files of the data: config.data.rows_are_shared becomes false if none of them holds documents,
+// so that no plan makes room for several in a sequence. Files that cannot be looked at leave it true: whoever
+// opens them tells why. `kept_model`: as of OpenData.
+void look_at_rows(Config&, bool kept_model = false);
+
+// Opens data.validation alone. REQUIRES: it is not empty.
 Result<HeldOutFiles> open_held_out(const Config&, const OpenData& = {});
 
 // Where a config's documents are tokenized; the caller adds pool and progress.

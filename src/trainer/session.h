@@ -18,7 +18,8 @@ namespace tidepool {
 
 // Pure: what a config means for the planner. `disk`: disk_budget() here, or what another machine has.
 Result<ModelGraph> make_graph(const Config&);
-// Whether rows may hold several documents. GPT-2's positions are learned for whole rows: one document each.
+// RETURNS: true if rows may hold several documents. GPT-2's positions are learned for whole rows: one
+// document each.
 bool packs_documents(const Config&);
 PlanOptions plan_options(const Config&, Bytes disk);
 inline PlanOptions plan_options(const Config& c) {

@@ -7,7 +7,9 @@
 #include <thread>
 
 #include "checkpoint/checkpoint.h"
+#include "kernels/attention/cudnn_attention_slices.h"
 #include "machine/roofline.h"
+#include "model/block_layouts.h"
 #include "planner/lower_bound.h"
 #include "report/units.h"
 #include "trainer/session.h"
@@ -95,6 +97,22 @@ std::string executor_text(const Config& config, const Plan& plan, const Machine*
 
 }  // namespace
 
+namespace {
+
+constexpr int hopper = 90;
+
+// Says who makes attention on GPUs, and why.
+std::string attention_note(const ModelGraph& graph) {
+  std::string why(why_own_attention(graph));
+  if (why.empty() && !cuda::cudnn_attention_pays(attention_shape(graph), graph.activations, hopper))
+    why = fmt::format("cuDNN's are used in 16 bits, for {} tokens and more, heads of up to {} in steps of 8",
+                      cuda::cudnn_attention_tokens_min, cuda::cudnn_attention_head_size_max);
+  if (!why.empty()) return "attention by our own kernels: " + why;
+  return "attention by cuDNN where the GPU is a Hopper (compute capability 9), else by our own kernels";
+}
+
+}  // namespace
+
 PlanSummary summarize(const SummaryInput& in) {
   const auto& [config, graph, plan, prediction, machine] = in;
   PlanSummary s{.model = std::string(name(graph.config.family)),
@@ -145,6 +163,7 @@ PlanSummary summarize(const SummaryInput& in) {
   if (const Bytes reserved = device_reserved(config); reserved.value > 0)
     s.notes.push_back(
         fmt::format("the device holds {} for workspaces and a step's numbers", bytes_text(reserved)));
+  if (!config.machine.gpus().empty()) s.notes.push_back(attention_note(graph));
   if (machine != nullptr && plan.precision == Precision::bf16 && lacks_bf16(*machine))
     s.notes.push_back(
         fmt::format("the GPU of {} has no bf16 (its device.bf16 is no faster than device.fp32), so training "

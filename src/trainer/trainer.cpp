@@ -65,6 +65,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   Result<RunReport> run() {
     TRY(check_executor(config_));
     TRY(check_output_directory(config_));
+    look_at_rows(config_, !request_.resume.empty());
     TRY_ASSIGN(graph_, make_graph(config_));
     if (!config_.model_directory.empty() && (request_.resume.empty() || graph_.lora.on()))
       TRY(check_weights_are_there(config_));

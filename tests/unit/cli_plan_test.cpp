@@ -27,8 +27,8 @@ struct Outcome {
   std::string out, err;
 };
 
-Outcome plan(std::vector<std::string> words) {
-  words.insert(words.begin(), {"plan", quickstart});
+Outcome plan_of(const std::string& config, std::vector<std::string> words) {
+  words.insert(words.begin(), {"plan", config});
   ::testing::internal::CaptureStdout();
   ::testing::internal::CaptureStderr();
   Outcome r{.code = run_cli(words)};
@@ -37,6 +37,8 @@ Outcome plan(std::vector<std::string> words) {
   r.err = ::testing::internal::GetCapturedStderr();
   return r;
 }
+
+Outcome plan(const std::vector<std::string>& words) { return plan_of(quickstart, words); }
 
 void expect_refused(const std::vector<std::string>& words, const std::string& says) {
   const Outcome r = plan(words);
@@ -138,6 +140,26 @@ TEST(CliPlan, a_gpu_without_bf16_is_said_to_refuse_it) {
   };
   EXPECT_THAT(with("train.precision=bf16"), HasSubstr("the GPU of 1xv100-32g has no bf16"));
   EXPECT_THAT(with("train.precision=fp16"), Not(HasSubstr("has no bf16")));
+}
+
+TEST(CliPlan, says_on_a_gpu_by_what_attention_is_made_and_why) {
+  const std::string llama = TIDEPOOL_SOURCE_DIR "/examples/continue/base.yaml";
+  const std::string data = "data.train=" TIDEPOOL_SOURCE_DIR "/README.md";
+  const auto said = [](const std::string& config, const std::vector<std::string>& more) {
+    std::vector<std::string> words = {machine, "memory.device=256MiB", "memory.host=256MiB", "memory.disk=0",
+                                      "train.sequence_length=256"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome r = plan_of(config, words);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return r.out;
+  };
+  const auto fp16 = "train.precision=fp16", fp32 = "train.precision=fp32";
+  EXPECT_THAT(said(llama, {data, fp16}), HasSubstr("attention by cuDNN where the GPU"));
+  EXPECT_THAT(said(llama, {data, fp32}), HasSubstr("our own kernels: cuDNN's are used in 16"));
+  EXPECT_THAT(said(llama, {"data.train=gone", fp16}), HasSubstr("several documents"));
+  EXPECT_THAT(said(quickstart, {"model.attn_pdrop=0.1", "model.n_positions=256", fp16}),
+              HasSubstr("attention weights drop"));
+  EXPECT_THAT(plan({}).out, Not(HasSubstr("attention by")));
 }
 
 // A budget made for the cores: most of what is short is not the model's.
