@@ -17,6 +17,7 @@ constexpr u64 large_ops = 20'000;
 constexpr u32 steps_replayed = 4, steps_replayed_of_large = 3;
 constexpr u64 ops_worked_on_max = 1'500'000;  // planned, and each time that they are replayed
 constexpr u32 rounds_max = 4;
+constexpr u32 early_blocks_max = 16;
 constexpr u64 chunk_elements_max = 64 * mib;  // 256 MiB of fp32
 
 u64 ops_of(const Plan& plan) {
@@ -31,18 +32,19 @@ constexpr double never = 1e30;
 struct Seconds {
   double value = 0;
   bool stopped = false;
+  double exposed_adam = 0;  // of `value`, that compute waits for the host's updates
 };
 
 struct Candidate {
   PlanOptions options;
   Plan plan;
-  double seconds = 0;
+  double seconds = 0, exposed_adam_seconds = 0;
 };
 
 // What varies between candidates.
-using Key = std::tuple<Bytes, u32, RecomputePolicy, HomePolicy>;
+using Key = std::tuple<Bytes, u32, RecomputePolicy, HomePolicy, u32>;
 
-Key key_of(const PlanOptions& o) { return {o.chunk_bytes, o.sweeps, o.recompute, o.home}; }
+Key key_of(const PlanOptions& o) { return {o.chunk_bytes, o.sweeps, o.recompute, o.home, o.early_blocks}; }
 
 class Chooser {
  public:
@@ -83,13 +85,14 @@ class Chooser {
   Result<void> descend(Candidate start) {
     best_ = std::move(start);
     TRY_ASSIGN(const Seconds first, replay(best_, never));
-    best_.seconds = first.value;
+    best_.seconds = first.value, best_.exposed_adam_seconds = first.exposed_adam;
     for (u32 round = 0; round < rounds_max; ++round) {
       const double before = best_.seconds;
       TRY(vary_chunks());
       TRY(vary_recompute());
       TRY(vary_home());
       TRY(vary_sweeps());
+      TRY(vary_early());
       if (best_.seconds > before * (1 - gain_)) break;
     }
     return {};
@@ -123,7 +126,9 @@ class Chooser {
                                                .check_tags = false,
                                                .worth_seconds = worth}));
     if (fastest_seconds_ == 0 || found.step_seconds < fastest_seconds_) fastest_seconds_ = found.step_seconds;
-    return Seconds{found.step_seconds, found.step_seconds >= worth};
+    return Seconds{.value = found.step_seconds,
+                   .stopped = found.step_seconds >= worth,
+                   .exposed_adam = found.exposed_seconds[static_cast<u32>(Cause::host_adam)]};
   }
 
   // One that was met before is not planned again, unless it is worth it now.
@@ -146,7 +151,7 @@ class Chooser {
     TRY_ASSIGN(const Seconds seconds, replay(*made, worth));
     known_[key_of(options)] = seconds;
     if (seconds.stopped) return {};
-    made->seconds = seconds.value;
+    made->seconds = seconds.value, made->exposed_adam_seconds = seconds.exposed_adam;
     best_ = *std::move(made);
     return {};
   }
@@ -205,6 +210,22 @@ class Chooser {
           options.sweeps = sweeps, options.recompute = recompute, options.home = home;
           TRY(attempt(options));
         }
+    }
+    return {};
+  }
+
+  // With clipping all updates pass in the next forward, which waits for those of its first blocks. State that
+  // rests on the device is updated there: worth its room as long as the wait is longer than what it
+  // displaces.
+  Result<void> vary_early() {
+    if (given_.early_blocks != 0 || given_.home != HomePolicy::automatic) return {};
+    for (u32 early = 1, misses = 0; early <= early_blocks_max && misses < 2; early *= 2) {
+      if (best_.exposed_adam_seconds < gain_ * best_.seconds) break;
+      PlanOptions options = best_.options;
+      options.early_blocks = early;
+      const double before = best_.seconds;
+      TRY(attempt(options));
+      misses = best_.seconds < before ? 0 : misses + 1;
     }
     return {};
   }

@@ -26,9 +26,9 @@ struct ChooseOptions {
 };
 
 // Starts from the plan that make_plan gives, and from one per home, and changes one choice at a time
-// (chunk size, recompute, home, sweeps), keeping what is faster, until nothing is or so many ops have been
-// worked on that it would take minutes. What the options fix stays fixed. Deterministic: the same inputs give
-// the same plan. Errors: as make_plan.
+// (chunk size, recompute, home, sweeps, first blocks at home on the device), keeping what is faster, until
+// nothing is or so many ops have been worked on that it would take minutes. What the options fix stays fixed.
+// Deterministic: the same inputs give the same plan. Errors: as make_plan.
 Result<Choice> choose_plan(const ModelGraph&, const PlanOptions&, const Machine&, const ChooseOptions& = {});
 
 }  // namespace tidepool

@@ -123,12 +123,22 @@ class DevicePlanner {
 
   // ---- choices --------------------------------------------------------------------------------
 
+  // By window: trained, and read by one of the first blocks. The embedding's is often the head's too.
+  std::vector<bool> early_windows() const {
+    std::vector<bool> early(graph_.windows.size(), false);
+    const size_t blocks = std::min<size_t>(in_.options.early_blocks, graph_.blocks.size());
+    for (size_t b = 0; b < blocks; ++b)
+      for (const u32 w : graph_.blocks[b].windows) early[w] = layout_.windows[w].trains;
+    return early;
+  }
+
   // Those that were asked for, and those that host and disk have no room for: before anything stays to save
   // a copy, and whether or not that leaves room to stream ahead.
   void force_homes() {
+    const std::vector<bool> early = early_windows();
     for (u32 w = 0; w < graph_.windows.size(); ++w) {
       out_.home[w] = in_.options.home == HomePolicy::device ||
-                     (in_.options.home == HomePolicy::mixed && w % 3 == 0) ||
+                     (in_.options.home == HomePolicy::mixed && w % 3 == 0) || early[w] ||
                      out_.home_bytes < home_bytes_least_;
       if (out_.home[w]) out_.home_bytes += bytes_at_home(layout_, w);
     }

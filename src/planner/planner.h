@@ -18,9 +18,10 @@ struct PlanOptions {
   bool clipping = true;   // updates wait for the global norm; in fp16 they do anyway
   HomePolicy home = HomePolicy::automatic;
   RecomputePolicy recompute = RecomputePolicy::automatic;
-  Bytes chunk_bytes{0};      // of an fp32 chunk; 0: chosen from the host budget
-  u32 sweeps = 0;            // 0: the fewest that fit
-  u32 lookahead = 0;         // ops; 0: as far as memory allows
+  Bytes chunk_bytes{0};  // of an fp32 chunk; 0: chosen from the host budget
+  u32 sweeps = 0;        // 0: the fewest that fit
+  u32 early_blocks = 0;  // first blocks whose state rests on the device: their updates precede any forward
+  u32 lookahead = 0;     // ops; 0: as far as memory allows
   Bytes device_reserved{0};  // of the device budget: workspaces of libraries, a step's numbers
   Bytes host_reserved{0};    // of the host budget: data reading, checkpoint staging
   bool advise = true;        // where nothing fits: find the smallest change that does, which takes a while

@@ -94,6 +94,23 @@ TEST(ChoosePlan, WhatIsFixedStaysFixed) {
   EXPECT_EQ(choice->plan.chunk_elements, 4096u);
 }
 
+// Cores that update slowly: compute waits for the first blocks' state, unless it rests on the device.
+TEST(ChoosePlan, TheFirstBlocksRestOnTheDeviceWhereTheirUpdatesAreWaitedFor) {
+  Case c{test::make_graph({.layers = 12, .layer_elements = u64{2048} * 64, .boundary_bytes = 16'384}),
+         {.budgets = {Bytes{12 * mib}, Bytes{64 * mib}, Bytes{0}}, .micro_batches = 4}};
+  Machine machine = machine_of(1);
+  machine.host.adam_bytes_per_s = 2e9;
+  machine.copies = {.h2d_bytes_per_s = 50e9, .d2h_bytes_per_s = 50e9, .both_bytes_per_s = 90e9};
+  const auto choice = choose_plan(c.graph, c.options, machine);
+  ASSERT_TRUE(choice) << choice.error().message;
+  EXPECT_GT(choice->options.early_blocks, 0u);
+  PlanOptions late = choice->options;
+  late.early_blocks = 0;
+  const auto waits = forecast(make_plan(c.graph, late).value(), c.graph, machine);
+  ASSERT_TRUE(waits);
+  EXPECT_LT(choice->forecast.step_seconds, waits->step_seconds);
+}
+
 TEST(Forecast, StopsWhereItIsNotWorthItsEndAndOnlyThere) {
   for (u32 seed = 0; seed < 12; ++seed) {
     const Case c = case_of(seed);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "planner/planner.h"
 #include "tests/support/random_case.h"
@@ -57,6 +58,26 @@ TEST(PlannerHomes, MoreRestsOnDevicesOnlyWhereItMust) {
   const Result<Plan> plan = make_plan(tight.graph, disk);
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_GT(plan->tiers[static_cast<u32>(Tier::disk)].planned_peak.value, 0u);
+}
+
+TEST(PlannerHomes, EarlyBlocksRestOnTheDevice) {
+  Tight tight;
+  tight.options.devices = 1;
+  tight.options.budgets = {Bytes{16 * mib}, Bytes{64 * mib}, Bytes{0}};
+  tight.options.home = HomePolicy::host;
+  for (const u32 early : {0u, 1u, 3u, 100u}) {
+    tight.options.early_blocks = early;
+    if (early > 20) tight.options.budgets.device = Bytes{256 * mib};
+    const Result<Plan> plan = make_plan(tight.graph, tight.options);
+    ASSERT_TRUE(plan) << plan.error().message;
+    std::set<u32> expected, found;
+    for (u32 b = 0; b < std::min<size_t>(early, tight.graph.blocks.size()); ++b)
+      expected.insert(tight.graph.blocks[b].windows.begin(), tight.graph.blocks[b].windows.end());
+    for (u32 id = 0; id < plan->homes.size(); ++id)
+      if (plan->chunks[id].kind == Kind::momentum && plan->homes[id].tier == Tier::device)
+        found.insert(plan->chunks[id].window);
+    EXPECT_EQ(found, expected) << early;
+  }
 }
 
 TEST(PlannerHomes, FittingIsFoundWithoutPlanning) {
