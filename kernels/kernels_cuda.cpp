@@ -78,7 +78,8 @@ class CudaKernels final : public Kernels {
 }  // namespace
 
 Result<CudaKernelsMade> create_cuda_kernels(cudaStream_t stream, std::span<std::byte> workspace,
-                                            const std::optional<AttentionToCome>& to_come) {
+                                            const std::optional<AttentionToCome>& to_come,
+                                            std::span<std::byte> trial) {
   CHECK(workspace.size() >= cuda_kernels_workspace.value, workspace.size());
   TRY_ASSIGN(auto matmul, CudaMatmul::create({.library = workspace.data(),
                                               .scratch = workspace.data() + cuda_library_workspace.value}));
@@ -89,7 +90,8 @@ Result<CudaKernelsMade> create_cuda_kernels(cudaStream_t stream, std::span<std::
       TRY_ASSIGN(attention, cuda::CudnnAttention::create({.library = std::move(library).value(),
                                                           .shape = *to_come,
                                                           .stream = stream,
-                                                          .workspace = workspace}));
+                                                          .workspace = workspace,
+                                                          .trial = trial}));
       made.attention = attention->describe();
     } else {
       made.attention = "our own kernels, slower here; " + library.error().message;

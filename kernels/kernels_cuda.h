@@ -28,8 +28,11 @@ struct CudaKernelsMade {
 // `workspace` is device memory for nobody else, at least cuda_kernels_workspace, aligned to 256 bytes. Error:
 // cuBLASLt cannot start, or cuDNN where it is to be used.
 // `to_come`: attention of other shapes, or without it of all, is made by our own kernels.
+// `trial`: device memory for nobody else until this returns, to try cuDNN's plans in; overwritten. Where it
+// is too small for that, ours are used.
 Result<CudaKernelsMade> create_cuda_kernels(cudaStream_t, std::span<std::byte> workspace,
-                                            const std::optional<AttentionToCome>& to_come = {});
+                                            const std::optional<AttentionToCome>& to_come = {},
+                                            std::span<std::byte> trial = {});
 
 // What would make attention on devices of this compute capability (90: 9.0): "cuDNN 9.19.0", or "our own
 // kernels" where they are used by choice. Error: why they are used although cuDNN would be faster.

@@ -6,8 +6,10 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "kernels/attention/cudnn_attention_graph_cuda.h"
+#include "kernels/attention/cudnn_attention_trial_cuda.h"
 #include "kernels/cuda/cuda_error.h"
 
 namespace tidepool::cuda {
@@ -62,12 +64,11 @@ bool is_plain(const Operation& op) {
 
 constexpr Bytes workspace_of_plans{cudnn_attention_slack};
 
-// By its memory: no more than there is, and of backward not less than ds. The library does not say which
-// plans add up in any order (of cuDNN 9.19's, none has that note); one that keeps ds has no need to.
-bool is_as_expected(Bytes workspace, const AttentionShape& s, const AttentionSlice& slice, bool is_backward) {
-  if (!is_backward) return workspace <= workspace_of_plans;
-  return workspace.value >= cudnn_ds_bytes(s, slice) &&
-         workspace.value <= cudnn_backward_bytes(s, slice) - cudnn_softmax_sum_bytes(s, slice);
+// RETURNS: memory that there is for a plan.
+Bytes room_for_plan(const AttentionToCome& to_come, const AttentionSlice& slice, bool is_backward) {
+  if (!is_backward) return workspace_of_plans;
+  const u64 taken = cudnn_scratch_alignment + cudnn_softmax_sum_bytes(to_come.shape, slice);
+  return to_come.scratch.value > taken ? Bytes{to_come.scratch.value - taken} : Bytes{0};
 }
 
 }  // namespace
@@ -88,7 +89,27 @@ Result<std::unique_ptr<CudnnAttention>> CudnnAttention::create(Parts parts) {
                        cudnn_forward_slice(to_come.shape, Bytes{made->parts_.workspace.size()}), false));
   if (to_come.has_backward)
     TRY(made->make_plans(made->backward_, cudnn_backward_slice(to_come.shape, to_come.scratch), true));
+  TRY(made->try_plans());
   return made;
+}
+
+// Of neither pass a plan is used that has not made attention here.
+Result<void> CudnnAttention::try_plans() {
+  const AttentionTrial trial({.to_come = parts_.shape, .stream = parts_.stream, .room = parts_.trial});
+  std::string why;
+  for (const auto& [part, plan] : forward_.plans) {
+    const auto run = [&, slice = part](const Attention& op) { return run_forward(op, {}, slice); };
+    TRY_ASSIGN(why, trial.forward(part, run));
+    if (!why.empty()) break;
+  }
+  if (!why.empty()) forward_.give_up(std::exchange(why, {}));
+  for (const auto& [part, plan] : backward_.plans) {
+    const auto run = [&, slice = part](const AttentionBackward& op) { return run_backward(op, {}, slice); };
+    TRY_ASSIGN(why, trial.backward(part, run));
+    if (!why.empty()) break;
+  }
+  if (!why.empty()) backward_.give_up(std::move(why));
+  return {};
 }
 
 CudnnAttention::~CudnnAttention() {
@@ -107,8 +128,10 @@ Result<std::unique_ptr<cudnn::Plan>> CudnnAttention::make_plan(const AttentionSl
                                  is_backward ? cudnn_attention_backward(library, shape(), part, precision)
                                              : cudnn_attention_forward(library, shape(), part, precision),
                                  why_not));
-  if (plan && !is_as_expected(plan->workspace(), shape(), part, is_backward)) {
-    why_not = fmt::format("its plan wants {} bytes of memory", plan->workspace().value);
+  const Bytes room = room_for_plan(parts_.shape, part, is_backward);
+  if (plan && plan->workspace() > room) {
+    why_not = fmt::format("its plan wants {} bytes of memory, and there are {}", plan->workspace().value,
+                          room.value);
     plan = nullptr;
   }
   return plan;
@@ -130,7 +153,7 @@ Result<void> CudnnAttention::make_plans(Pass& pass, const AttentionSlice& slice,
   for (const AttentionSlice& part : parts) {
     TRY_ASSIGN(std::unique_ptr<cudnn::Plan> plan, make_plan(part, is_backward, pass.why_not));
     if (!plan) {
-      pass.plans.clear();
+      pass.give_up(std::string(pass.why_not));
       return {};
     }
     pass.plans.emplace(part, std::move(plan));
@@ -147,7 +170,7 @@ std::string CudnnAttention::describe() const {
   std::string why = forward ? backward_.why_not : forward_.why_not;
   if (!forward && !backward && backward_.why_not != why) why += "; backward: " + backward_.why_not;
   const char* const of = forward ? " backward" : !backward || !parts_.shape.has_backward ? "" : " forward";
-  return fmt::format("our own kernels{}; {} makes no plan: {}", of, library, why);
+  return fmt::format("our own kernels{}; {} is not used: {}", of, library, why);
 }
 
 // `run` starts one slice: run(where it begins, what it is of).

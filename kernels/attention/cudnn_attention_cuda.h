@@ -1,6 +1,6 @@
 // Attention by cuDNN behind attention()'s contract, for the one shape that a run has, where it pays
-// (cudnn_attention_slices.h). Its plans are made when it is made: kernels are then compiled, and what has no
-// plan is known. The driver brings them to the device at their first launch, as it does all kernels.
+// (cudnn_attention_slices.h). Its plans are made and tried when it is made (cudnn_attention_trial_cuda.h):
+// kernels are then compiled and on the device, and what is left to ours is known.
 #pragma once
 
 #include <map>
@@ -21,6 +21,7 @@ class CudnnAttention {
     AttentionToCome shape;
     cudaStream_t stream = nullptr;
     std::span<std::byte> workspace;  // device memory that forward may write, aligned to 256. Outlives this
+    std::span<std::byte> trial;      // device memory for nobody else until create() returns; overwritten
   };
   // Error: the library fails on this device. Up to seconds.
   static Result<std::unique_ptr<CudnnAttention>> create(Parts);
@@ -43,6 +44,12 @@ class CudnnAttention {
     AttentionSlice slice;  // without sequences: not by the library
     std::map<AttentionSlice, std::unique_ptr<cudnn::Plan>> plans;
     std::string why_not{};
+
+    void give_up(std::string why) {
+      plans.clear();
+      slice = {};
+      why_not = std::move(why);
+    }
   };
   CudnnAttention(Parts parts, cudnn::DeviceProperties device, cudnnContext* context)
       : parts_(std::move(parts)), device_(std::move(device)), context_(context) {}
@@ -50,6 +57,7 @@ class CudnnAttention {
   Result<std::unique_ptr<cudnn::Plan>> make_plan(const AttentionSlice&, bool is_backward,
                                                  std::string& why_not) const;
   Result<void> make_plans(Pass&, const AttentionSlice&, bool is_backward);
+  Result<void> try_plans();
   template <class Operation, class Run>
   Result<bool> go_over(const Pass&, const Operation&, Run);
   Result<void> run_forward(const Attention&, const AttentionSlice& at, const AttentionSlice& slice);

@@ -31,6 +31,9 @@ struct Given {
   bool keeps_lse = true;
   bool documents = false;
   float dropout = 0;
+#ifdef CUDA_EMULATED
+  emulated_cuda::Faults faults{};  // once the kernels are made
+#endif
 };
 
 class CudnnAttentionTest : public CudaTest {
@@ -73,11 +76,23 @@ class CudnnAttentionTest : public CudaTest {
   }
 
   // `failure`: what the kernels refused, if anything.
+  // To try plans in: twice what the arrays take is enough.
+  static u64 trial_bytes(const Given& g) {
+    const AttentionShape& s = g.shape;
+    const u64 columns = 2 * (s.qkv_columns() + s.hidden()) + s.heads;
+    return 2 * sizeof(float) * s.sequences * u64{s.tokens} * columns + g.scratch_bytes + mib;
+  }
+
   AttentionResults run(const Given& g, const Arrays& a, std::string* failure = nullptr) {
     const AttentionShape& s = g.shape;
     const DeviceArray workspace(cuda_kernels_workspace.value), scratch(std::max<u64>(g.scratch_bytes, 1));
-    auto made = create_cuda_kernels(stream_, {workspace.data(), workspace.bytes()}, to_come(g));
+    const DeviceArray trial(trial_bytes(g));
+    auto made = create_cuda_kernels(stream_, {workspace.data(), workspace.bytes()}, to_come(g),
+                                    {trial.data(), trial.bytes()});
     EXPECT_TRUE(made) << made.error().message;
+#ifdef CUDA_EMULATED
+    emulated_cuda::set_faults(g.faults);
+#endif
     made_by_ = made->attention;
     Kernels& kernels = *made->kernels;
     const DeviceValues out(a.dout.given().size(), g.precision), dqkv(a.qkv.given().size(), g.precision);
@@ -227,14 +242,13 @@ TEST_F(CudnnAttentionTest, OursTakeOverWhereItHasNoEngine) {
   EXPECT_EQ(launches(), 4u);
   EXPECT_EQ(
       made_by_,
-      "our own kernels; cuDNN 9.19.0 makes no plan: none of its engines is there, or all say that bits vary");
+      "our own kernels; cuDNN 9.19.0 is not used: none of its engines is there, or all say that bits vary");
 
-  restart({.cudnn = true, .cudnn_keeps_ds = false});
+  restart({.cudnn = true, .cudnn_workspace = 128 * mib});
   run(g);
-  EXPECT_EQ(calls_of_library(), 1u);  // forward
-  EXPECT_EQ(launches(), 3u);
-  EXPECT_EQ(made_by_,
-            "our own kernels backward; cuDNN 9.19.0 makes no plan: its plan wants 256 bytes of memory");
+  EXPECT_EQ(calls_of_library(), 0u);
+  EXPECT_THAT(made_by_,
+              testing::HasSubstr("bytes of memory, and there are 65536; backward: its plan wants "));
 
   // Of two engines that would do, the second.
   restart({.cudnn = true});
@@ -242,6 +256,35 @@ TEST_F(CudnnAttentionTest, OursTakeOverWhereItHasNoEngine) {
   run(g);
   EXPECT_EQ(calls_of_library(), 2u);
   EXPECT_EQ(made_by_, "cuDNN 9.19.0");
+}
+
+// Whatever a version says of itself: what it makes is compared before it is used.
+TEST_F(CudnnAttentionTest, OursTakeOverWhereItsResultsAreNotAttention) {
+  const Given g{.shape = shape_of(2, 128, 2, 1, 32)};
+  const auto expect_ours = [&](const std::string& why) {
+    run(g);
+    EXPECT_EQ(calls_of_library(), 0u);
+    EXPECT_EQ(launches(), 4u);
+    EXPECT_THAT(made_by_, testing::StartsWith("our own kernels; cuDNN 9.19.0 is not used: " + why));
+  };
+  restart({.cudnn = true, .cudnn_scale = 2});
+  expect_ours("its output differs from our kernels' by ");
+  restart({.cudnn = true, .cudnn_drift = 1e-3F});
+  expect_ours("its bits vary from run to run");
+  restart({.cudnn = true});
+  emulated_cuda::set_faults({.attention = 1});
+  run(g);
+  EXPECT_EQ(calls_of_library(), 1u) << "backward, which has been tried and is sound";
+  EXPECT_THAT(made_by_, testing::StartsWith("our own kernels forward; cuDNN 9.19.0 is not used: it fails: "));
+}
+
+// A run of 7B has frames of gigabytes; who has none goes without.
+TEST_F(CudnnAttentionTest, OursTakeOverWhereThereIsNoRoomToTryIt) {
+  const Given g{.shape = shape_of(1, 128, 1, 1, 32)};
+  const DeviceArray workspace(cuda_kernels_workspace.value);
+  const auto made = create_cuda_kernels(stream_, {workspace.data(), workspace.bytes()}, to_come(g));
+  ASSERT_TRUE(made);
+  EXPECT_EQ(made->attention, "our own kernels; cuDNN 9.19.0 is not used: there is no room to try it");
 }
 
 // Of those that the library proposes the first must not be passed over for what may be otherwise next time.
@@ -256,8 +299,7 @@ TEST_F(CudnnAttentionTest, AFailureToPlanEndsTheStart) {
 }
 
 TEST_F(CudnnAttentionTest, AFailureIsNamedAndOursDoNotTakeOver) {
-  const Given g{.shape = shape_of(1, 128, 1, 1, 32)};
-  emulated_cuda::set_faults({.attention = 1});
+  const Given g{.shape = shape_of(1, 128, 1, 1, 32), .faults = {.attention = 1}};
   std::string failure;
   run(g, Arrays(g), &failure);
   EXPECT_THAT(failure,
@@ -292,8 +334,9 @@ TEST_F(CudnnAttentionTest, IsNotStartedWhereItDoesNotPay) {
 // Nothing is compiled in a step: other shapes than the run's are for our own kernels.
 TEST_F(CudnnAttentionTest, KnowsOneShape) {
   const Given g{.shape = shape_of(1, 128, 1, 1, 32)};
-  const DeviceArray workspace(cuda_kernels_workspace.value);
-  const auto made = create_cuda_kernels(stream_, {workspace.data(), workspace.bytes()}, to_come(g));
+  const DeviceArray workspace(cuda_kernels_workspace.value), trial(trial_bytes(g));
+  const auto made = create_cuda_kernels(stream_, {workspace.data(), workspace.bytes()}, to_come(g),
+                                        {trial.data(), trial.bytes()});
   ASSERT_TRUE(made);
   for (const u32 tokens : {128u, 192u}) {
     const Given other{.shape = shape_of(1, tokens, 1, 1, 32)};

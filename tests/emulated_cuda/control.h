@@ -27,7 +27,9 @@ struct Options {
   bool cudnn = false;  // can be loaded
   int cudnn_version = 91900;
   bool cudnn_deterministic = true;  // it has an engine that is, behind one that is not
-  bool cudnn_keeps_ds = true;       // its backward needs the memory for that
+  float cudnn_scale = 1;            // its graphs' numbers are taken times this: a kernel that is wrong
+  float cudnn_drift = 0;            // added to that at each execution: bits that vary
+  std::size_t cudnn_workspace = 0;  // of every plan, beside what it needs
 };
 
 // Each number counts calls from now on, 1 the next; 0 never.

@@ -120,7 +120,7 @@ class CudaDevices final : public Devices {
     gpu.staging = beside.last(reserved.staging.value);
     TRY_ASSIGN(CudaKernelsMade made,
                create_cuda_kernels(gpu.device->compute(), beside.first(reserved.kernels.value),
-                                   attention_to_come(graph_)));
+                                   attention_to_come(graph_), gpu.device->frames()));
     gpu.kernels = std::move(made.kernels);
     gpu.attention = std::move(made.attention);
     return {};

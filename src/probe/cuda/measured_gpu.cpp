@@ -36,7 +36,7 @@ class MeasuredGpu final : public MeasuredDevice {
     TRY_ASSIGN(
         CudaKernelsMade made,
         create_cuda_kernels(device_->compute(), device_->reserved().first(cuda_kernels_workspace.value),
-                            request.attention));
+                            request.attention, device_->frames()));
     kernels_ = std::move(made.kernels);
     numbers_ = reinterpret_cast<AdamNumbers*>(device_->reserved().data() + cuda_kernels_workspace.value);
     find_facts();

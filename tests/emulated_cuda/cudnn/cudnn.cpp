@@ -187,8 +187,7 @@ int cudnnBackendGetAttribute(void* descriptor, names::Attribute attribute, Attri
   if (attribute != execution_plan_workspace_size || !d.finalized) return bad_param;
   *count = 1;
   const std::int64_t bytes = workspace_of(operations_of(graph_of(d.child(execution_plan_engine_config))));
-  *static_cast<std::int64_t*>(out) =
-      runtime().options.cudnn_keeps_ds ? bytes : std::min<std::int64_t>(bytes, 256);
+  *static_cast<std::int64_t*>(out) = bytes + static_cast<std::int64_t>(runtime().options.cudnn_workspace);
   return success;
 }
 
@@ -204,6 +203,8 @@ int cudnnBackendExecute(cudnnContext* context, void* plan, void* variant_pack) {
   bind(execution, pack);
   Runtime& r = runtime();
   Lock lock(r.mutex);
+  for (auto& [uid, number] : execution.numbers) number *= r.options.cudnn_scale;
+  r.options.cudnn_scale += r.options.cudnn_drift;
   if (fires(r.faults.attention)) return failed;
   r.calls.push_back(
       {.kind = CallKind::attention, .device = context->device, .stream = context->stream->number});

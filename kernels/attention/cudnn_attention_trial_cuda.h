@@ -1,0 +1,49 @@
+// AttentionTrial runs cuDNN's plans before the first step and compares them with our own kernels: no
+// version's plans are taken on trust.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/attention/attention.h"
+#include "kernels/attention/cudnn_attention_slices.h"
+#include "tidepool/result.h"
+
+namespace tidepool::cuda {
+
+// Of one device, which must be current. Waits for its stream.
+class AttentionTrial {
+ public:
+  struct Parts {
+    AttentionToCome to_come;
+    cudaStream_t stream = nullptr;
+    std::span<std::byte> room;  // device memory for nobody else meanwhile; overwritten
+  };
+  explicit AttentionTrial(const Parts& parts) : parts_(parts) {}
+
+  using RunForward = std::function<Result<void>(const Attention&)>;
+  using RunBackward = std::function<Result<void>(const AttentionBackward&)>;
+  // `run` starts the library on a batch's first `slice`, twice. RETURNS: empty if the results are attention's
+  // and the same bits both times, else why the library is not to be used. Error: the device fails.
+  Result<std::string> forward(const AttentionSlice&, const RunForward& run) const;
+  Result<std::string> backward(const AttentionSlice&, const RunBackward& run) const;
+
+ private:
+  struct Arrays;
+  // None: the room is too small.
+  std::optional<Arrays> cut(const AttentionSlice&, bool is_backward) const;
+  Result<void> fill(Values, u64 elements) const;
+  // What a computation leaves of an array's first sequence.
+  Result<std::vector<float>> rows(ConstValues, u64 columns) const;
+  Result<std::vector<float>> logarithms(const float*, u64 heads) const;
+  Result<void> wait() const;
+
+  const Parts parts_;
+};
+
+}  // namespace tidepool::cuda
