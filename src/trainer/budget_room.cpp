@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "executor/gpu_headroom.h"
 #include "report/units.h"
 #include "text/budget_text.h"
 #include "tidepool/check.h"
@@ -29,6 +30,7 @@ std::optional<Bytes> BudgetRoom::most(const Budgets& budgets, Tier tier) const {
     has = has ? std::min(*has, left) : left;
   }
   if (!has) return has;
+  if (is_gpu && tier == Tier::device) has = less(*has, beside(budgets.host));
   return std::max(budgets.of(tier), written_below(*has));
 }
 
@@ -37,7 +39,12 @@ bool BudgetRoom::takes(const Budgets& budgets) const {
   return std::ranges::all_of(all_tiers, fits) && takes_together(budgets);
 }
 
+Bytes BudgetRoom::beside(Bytes host_budget) const {
+  return is_gpu ? gpu_context + gpu_headroom(host_budget, devices).total() : Bytes{0};
+}
+
 bool BudgetRoom::takes_together(const Budgets& budgets) const {
+  if (is_gpu && device && budgets.device > less(*device, beside(budgets.host))) return false;
   return !is_shared || !host || budgets.device <= less(*host, budgets.host) / devices;
 }
 
@@ -46,7 +53,8 @@ BudgetRoom room_of(const Machine& machine, PlanFor who, u32 devices) {
                   .device = known(machine.device.memory),
                   .host = known(machine.host.memory),
                   .devices = devices,
-                  .is_shared = machine.device.kind == DeviceKind::cpu};
+                  .is_shared = machine.device.kind == DeviceKind::cpu,
+                  .is_gpu = machine.device.kind == DeviceKind::cuda};
   if (who == PlanFor::machine_of_file)
     room.disk = has_disk(machine) ? known(machine.disk.capacity) : std::optional(Bytes{0});
   return room;
@@ -54,6 +62,11 @@ BudgetRoom room_of(const Machine& machine, PlanFor who, u32 devices) {
 
 std::string shared_memory_text(const BudgetRoom& room, const Budgets& budgets) {
   CHECK(!room.takes_together(budgets), budgets.device.value, budgets.host.value);
+  if (room.is_gpu)
+    return fmt::format(
+        "memory.device={} leaves too little of each GPU of {} ({}): its context takes {}, and a run {}",
+        bytes_text(budgets.device), room.machine, bytes_text(*room.device), bytes_text(gpu_context),
+        describe(gpu_headroom(budgets.host, room.devices), budgets.host));
   return fmt::format(
       "memory.device={} for each of {} device{} and memory.host={} lie in the same memory, and are more than "
       "{} has ({})",

@@ -38,6 +38,10 @@ Result<void> check_disk(const Config& config, const Budgets& budgets, const Budg
 // Devices made of cores have their arenas in the host's memory.
 Result<void> check_shared_memory(const Budgets& budgets, const BudgetRoom& room) {
   if (room.takes_together(budgets)) return {};
+  if (room.is_gpu)
+    return Error{ErrorKind::does_not_fit,
+                 fmt::format("{}: set memory.device to at most {}", shared_memory_text(room, budgets),
+                             bytes_text(*room.most({.host = budgets.host}, Tier::device)))};
   return Error{ErrorKind::does_not_fit,
                fmt::format("{}: lower memory.device or memory.host{}", shared_memory_text(room, budgets),
                            room.devices == 1 ? "" : ", or name fewer devices in machine.executor")};

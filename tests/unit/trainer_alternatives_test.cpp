@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 
 #include "cli/plan_refusal.h"
+#include "executor/gpu_headroom.h"
 #include "json/text.h"
 #include "tests/support/train_fixture.h"
 #include "text/budget_text.h"
@@ -28,7 +29,9 @@ using testing::TrainDir;
 Machine box(Bytes device, Bytes host) {
   Machine m{.name = "box"};
   m.device.kind = DeviceKind::cuda;
+  // What a budget may have of it.
   m.device.memory = device;
+  if (device.value > 0) m.device.memory += gpu_context + gpu_headroom(host, 1).total();
   m.host.memory = host;
   return m;
 }
@@ -239,6 +242,25 @@ TEST(BudgetRoom, IsWhatAConfigCanSay) {
   const Budgets had{Bytes{gib}, Bytes{gib}, Bytes{0}};
   EXPECT_EQ(budget_text(room.most(had, Tier::device).value()), "22888MiB");
   EXPECT_EQ(room.most(had, Tier::host), std::nullopt);
+}
+
+// A V100's 32 GiB beside 232 GiB that are pinned: 453 MiB of page tables, NCCL, kernels and the context.
+TEST(BudgetRoom, AGpuHoldsMoreThanItsBudget) {
+  Machine machine = box(Bytes{}, Bytes{240 * gib});
+  machine.device.memory = Bytes{32 * gib};
+  const BudgetRoom room = room_of(machine, PlanFor::machine_of_file, 8);
+  const Budgets greedy{Bytes{31 * gib}, Bytes{232 * gib}, Bytes{0}};
+  EXPECT_FALSE(room.takes(greedy));
+  EXPECT_THAT(
+      shared_memory_text(room, greedy),
+      HasSubstr("memory.device=31.0 GiB leaves too little of each GPU of box (32.0 GiB): its context takes "
+                "512 MiB, and a run 0.83 GiB beside it (page tables of 232.00 GiB of pinned memory 0.45, "
+                "NCCL 0.25, kernels 0.12)"));
+  Budgets most = greedy;
+  most.device = Bytes{gib};
+  most.device = room.most(most, Tier::device).value();
+  EXPECT_TRUE(room.takes(most));
+  EXPECT_GT(most.device, Bytes{30 * gib});
 }
 
 TEST(BudgetRoom, OfThisMachineTheFileKnowsNoDisk) {

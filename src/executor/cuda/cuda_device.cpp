@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "executor/cuda/gpu_processes.h"
+#include "executor/gpu_headroom.h"
 #include "kernels/cuda/cuda_error.h"
 
 namespace tidepool {
@@ -116,15 +117,18 @@ Result<void> CudaDevice::select() {
 
 Result<void> CudaDevice::take_memory() {
   const u64 bytes = options_.frames.value + options_.reserved.value;
+  const GpuHeadroom headroom = gpu_headroom(options_.pinned, options_.devices);
   std::size_t free = 0, total = 0;
   TRY_CUDA(cudaMemGetInfo(&free, &total), "asking how much memory " + name() + " has");
-  if (free < bytes) {
+  if (free < bytes + headroom.total().value) {
     if (options_.pids == Pids::ours) held_by_ = describe_gpu_processes(properties_, options_.pids);
     return Error{
         ErrorKind::does_not_fit,
-        fmt::format("{} ({}) has {:.2f} GiB free of {:.2f} GiB, and this run needs {:.2f} GiB.{} Lower "
-                    "memory.device, or end what else uses it",
-                    name(), properties_.name, gib_of(free), gib_of(total), gib_of(bytes), held_by_)};
+        fmt::format(
+            "{} ({}) has {:.2f} GiB free of {:.2f} GiB, and this run needs {:.2f} GiB, and {}.{} Lower "
+            "memory.device, or end what else uses it",
+            name(), properties_.name, gib_of(free), gib_of(total), gib_of(bytes),
+            describe(headroom, options_.pinned), held_by_)};
   }
   void* begin = nullptr;
   TRY_CUDA(cudaMalloc(&begin, bytes), fmt::format("taking {:.2f} GiB of {}", gib_of(bytes), name()));

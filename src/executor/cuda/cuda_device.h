@@ -19,6 +19,8 @@ struct CudaDeviceOptions {
   int index = 0;                  // as CUDA counts: CUDA_VISIBLE_DEVICES chooses and orders
   Bytes frames{};                 // of the plan
   Bytes reserved{};               // beside them: workspaces, a step's numbers
+  Bytes pinned{};                 // host memory that the device will reach
+  u32 devices = 1;                // of the run
   ArenaLedger* ledger = nullptr;  // must outlive the device
   Pids pids = pids_of_driver();   // by which the driver names who uses a GPU
 };

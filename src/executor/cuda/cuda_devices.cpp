@@ -111,10 +111,12 @@ class CudaDevices final : public Devices {
     const Bytes peak = plan_.tiers[static_cast<u32>(Tier::device)].planned_peak;
     const Bytes frames{round_up((peak - reserved.total()).value, frame_alignment)};
     Gpu& gpu = gpus_.emplace_back();
-    TRY_ASSIGN(
-        gpu.device,
-        CudaDevice::open(
-            {.index = index, .frames = frames, .reserved = reserved.in_arena(), .ledger = &request.ledger}));
+    TRY_ASSIGN(gpu.device, CudaDevice::open({.index = index,
+                                             .frames = frames,
+                                             .reserved = reserved.in_arena(),
+                                             .pinned = plan_.tiers[static_cast<u32>(Tier::host)].planned_peak,
+                                             .devices = plan_.devices,
+                                             .ledger = &request.ledger}));
     const std::span<std::byte> beside = gpu.device->reserved();
     gpu.numbers = beside.subspan(reserved.kernels.value, reserved.numbers.value);
     gpu.staging = beside.last(reserved.staging.value);
