@@ -4,7 +4,7 @@
 
 namespace tidepool {
 
-std::string describe(const GpuHeadroom& headroom, Bytes pinned) {
+std::string headroom_text(const GpuHeadroom& headroom, Bytes pinned) {
   const auto in_gib = [](Bytes bytes) {
     return fmt::format("{:.2f}", static_cast<double>(bytes.value) / static_cast<double>(gib));
   };

@@ -32,6 +32,6 @@ constexpr GpuHeadroom gpu_headroom(Bytes pinned, u32 devices) {
 }
 
 // "0.83 GiB beside it (page tables of 232 GiB of pinned memory 0.45, NCCL 0.25, kernels 0.13)".
-std::string describe(const GpuHeadroom&, Bytes pinned);
+std::string headroom_text(const GpuHeadroom&, Bytes pinned);
 
 }  // namespace tidepool

@@ -66,7 +66,7 @@ std::string shared_memory_text(const BudgetRoom& room, const Budgets& budgets) {
     return fmt::format(
         "memory.device={} leaves too little of each GPU of {} ({}): its context takes {}, and a run {}",
         bytes_text(budgets.device), room.machine, bytes_text(*room.device), bytes_text(gpu_context),
-        describe(gpu_headroom(budgets.host, room.devices), budgets.host));
+        headroom_text(gpu_headroom(budgets.host, room.devices), budgets.host));
   return fmt::format(
       "memory.device={} for each of {} device{} and memory.host={} lie in the same memory, and are more than "
       "{} has ({})",

@@ -128,7 +128,7 @@ Result<void> CudaDevice::take_memory() {
             "{} ({}) has {:.2f} GiB free of {:.2f} GiB, and this run needs {:.2f} GiB, and {}.{} Lower "
             "memory.device, or end what else uses it",
             name(), properties_.name, gib_of(free), gib_of(total), gib_of(bytes),
-            describe(headroom, options_.pinned), held_by_)};
+            headroom_text(headroom, options_.pinned), held_by_)};
   }
   void* begin = nullptr;
   TRY_CUDA(cudaMalloc(&begin, bytes), fmt::format("taking {:.2f} GiB of {}", gib_of(bytes), name()));
