@@ -19,6 +19,7 @@ Bytes less(Bytes from, Bytes taken) { return from > taken ? from - taken : Bytes
 }  // namespace
 
 std::optional<Bytes> BudgetRoom::of(Tier tier) const {
+  if (tier == Tier::device && device) return less(*device, beside({}));
   return tier == Tier::device ? device : tier == Tier::host ? host : disk;
 }
 
@@ -30,7 +31,7 @@ std::optional<Bytes> BudgetRoom::most(const Budgets& budgets, Tier tier) const {
     has = has ? std::min(*has, left) : left;
   }
   if (!has) return has;
-  if (is_gpu && tier == Tier::device) has = less(*has, beside(budgets.host));
+  if (is_gpu && tier == Tier::device) has = less(*device, beside(budgets.host));
   return std::max(budgets.of(tier), written_below(*has));
 }
 

@@ -7,6 +7,7 @@
 #include "advisor/choose.h"
 #include "advisor/outlook.h"
 #include "advisor/what_if.h"
+#include "model/blocks.h"
 #include "tests/support/random_case.h"
 
 namespace tidepool {
@@ -94,20 +95,26 @@ TEST(ChoosePlan, WhatIsFixedStaysFixed) {
   EXPECT_EQ(choice->plan.chunk_elements, 4096u);
 }
 
-// Cores that update slowly: compute waits for the first blocks' state, unless it rests on the device.
+// A GPU whose first blocks' updates are waited for, with room for the state of some blocks.
 TEST(ChoosePlan, TheFirstBlocksRestOnTheDeviceWhereTheirUpdatesAreWaitedFor) {
-  Case c{test::make_graph({.layers = 12, .layer_elements = u64{2048} * 64, .boundary_bytes = 16'384}),
-         {.budgets = {Bytes{12 * mib}, Bytes{64 * mib}, Bytes{0}}, .micro_batches = 4}};
-  Machine machine = machine_of(1);
-  machine.host.adam_bytes_per_s = 2e9;
-  machine.copies = {.h2d_bytes_per_s = 50e9, .d2h_bytes_per_s = 50e9, .both_bytes_per_s = 90e9};
-  const auto choice = choose_plan(c.graph, c.options, machine);
+  ModelConfig model = default_model(Family::gpt2);
+  model.vocab_size = 8192, model.positions = 256, model.width = 256, model.layers = 8, model.heads = 4;
+  const ModelGraph graph =
+      build_model(model, Precision::bf16, {.sequences = 4, .tokens = 256}, Precision::bf16).value();
+  const PlanOptions options{.budgets = {Bytes{80 * mib}, Bytes{256 * mib}, Bytes{0}}, .micro_batches = 4};
+  Machine machine;
+  machine.device.kind = DeviceKind::cuda;
+  machine.device.flops_per_s.fill(4e12);
+  machine.device.memory_bytes_per_s = 1e12;
+  const auto choice = choose_plan(graph, options, machine);
   ASSERT_TRUE(choice) << choice.error().message;
   EXPECT_GT(choice->options.early_blocks, 0u);
   PlanOptions late = choice->options;
   late.early_blocks = 0;
-  const auto waits = forecast(make_plan(c.graph, late).value(), c.graph, machine);
+  const auto waits = forecast(make_plan(graph, late).value(), graph, machine);
   ASSERT_TRUE(waits);
+  EXPECT_GT(waits->exposed_seconds[static_cast<u32>(Cause::host_adam)],
+            choice->forecast.exposed_seconds[static_cast<u32>(Cause::host_adam)]);
   EXPECT_LT(choice->forecast.step_seconds, waits->step_seconds);
 }
 

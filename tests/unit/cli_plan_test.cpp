@@ -146,8 +146,7 @@ TEST(CliPlan, says_on_a_gpu_by_what_attention_is_made_and_why) {
   const std::string llama = TIDEPOOL_SOURCE_DIR "/examples/continue/base.yaml";
   const std::string data = "data.train=" TIDEPOOL_SOURCE_DIR "/README.md";
   const auto said = [](const std::string& config, const std::vector<std::string>& more) {
-    std::vector<std::string> words = {machine, "memory.device=256MiB", "memory.host=256MiB", "memory.disk=0",
-                                      "train.sequence_length=256"};
+    std::vector<std::string> words = {machine, "memory.device=256MiB", "memory.host=256MiB", "memory.disk=0"};
     words.insert(words.end(), more.begin(), more.end());
     const Outcome r = plan_of(config, words);
     EXPECT_EQ(r.code, 0) << r.err;
@@ -157,8 +156,7 @@ TEST(CliPlan, says_on_a_gpu_by_what_attention_is_made_and_why) {
   EXPECT_THAT(said(llama, {data, fp16}), HasSubstr("attention by cuDNN where the GPU"));
   EXPECT_THAT(said(llama, {data, fp32}), HasSubstr("our own kernels: cuDNN's are used in 16"));
   EXPECT_THAT(said(llama, {"data.train=gone", fp16}), HasSubstr("several documents"));
-  EXPECT_THAT(said(quickstart, {"model.attn_pdrop=0.1", fp16}),
-              HasSubstr("attention weights drop"));
+  EXPECT_THAT(said(quickstart, {"model.attn_pdrop=0.1", fp16}), HasSubstr("attention weights drop"));
   EXPECT_THAT(plan({}).out, Not(HasSubstr("attention by")));
 }
 
