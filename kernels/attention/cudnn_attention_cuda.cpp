@@ -95,7 +95,7 @@ Result<std::unique_ptr<CudnnAttention>> CudnnAttention::create(Parts parts) {
 
 // Of neither pass a plan is used that has not made attention here.
 Result<void> CudnnAttention::try_plans() {
-  const AttentionTrial trial({.to_come = parts_.shape, .stream = parts_.stream, .room = parts_.trial});
+  AttentionTrial trial({.to_come = parts_.shape, .stream = parts_.stream, .room = parts_.trial});
   std::string why;
   for (const auto& [part, plan] : forward_.plans) {
     const auto run = [&, slice = part](const Attention& op) { return run_forward(op, {}, slice); };

@@ -105,8 +105,33 @@ std::optional<AttentionTrial::Arrays> AttentionTrial::cut(const AttentionSlice& 
   return a;
 }
 
+AttentionTrial::~AttentionTrial() {
+  if (!pinned_.empty()) cudaFreeHost(pinned_.data());
+}
+
+Result<void> AttentionTrial::pin() {
+  if (!pinned_.empty()) return {};
+  constexpr u64 bytes = numbers * sizeof(u16);
+  void* begin = nullptr;
+  TRY_CUDA(cudaHostAlloc(&begin, bytes, cudaHostAllocPortable), "pinning memory to try attention with");
+  pinned_ = {static_cast<std::byte*>(begin), bytes};
+  return {};
+}
+
+Result<void> AttentionTrial::download(const void* from, std::span<std::byte> to) const {
+  for (u64 at = 0; at < to.size(); at += pinned_.size()) {
+    const std::span<std::byte> part = to.subspan(at, std::min(pinned_.size(), to.size() - at));
+    TRY_CUDA(cudaMemcpyAsync(pinned_.data(), static_cast<const std::byte*>(from) + at, part.size(),
+                             cudaMemcpyDeviceToHost, parts_.stream),
+             "copying what attention made");
+    TRY(wait());
+    std::memcpy(part.data(), pinned_.data(), part.size());
+  }
+  return {};
+}
+
 Result<void> AttentionTrial::fill(Values array, u64 elements) const {
-  std::vector<std::byte> some(values_bytes(std::min(elements, numbers), array.precision));
+  const std::span<std::byte> some = pinned_.first(values_bytes(std::min(elements, numbers), array.precision));
   make_uniform(some, array.precision, numbers_scale);
   const u64 bytes = values_bytes(elements, array.precision);
   for (u64 at = 0; at < bytes; at += some.size())
@@ -129,11 +154,7 @@ Result<std::vector<float>> AttentionTrial::rows(ConstValues array, u64 columns) 
   std::vector<float> out;
   for (const auto& [first, count] : {std::pair{u64{0}, begin}, {tokens - end, end}}) {
     std::vector<u16> halves(count * columns);
-    TRY_CUDA(
-        cudaMemcpyAsync(halves.data(), array.at(first * columns).data,
-                        values_bytes(halves.size(), array.precision), cudaMemcpyDeviceToHost, parts_.stream),
-        "copying what attention made");
-    TRY(wait());
+    TRY(download(array.at(first * columns).data, std::as_writable_bytes(std::span(halves))));
     for (const u16 half : halves)
       out.push_back(array.precision == Precision::fp16 ? float_from_fp16(half) : float_from_bf16(half));
   }
@@ -142,16 +163,14 @@ Result<std::vector<float>> AttentionTrial::rows(ConstValues array, u64 columns) 
 
 Result<std::vector<float>> AttentionTrial::logarithms(const float* lse, u64 heads) const {
   std::vector<float> out(heads * parts_.to_come.shape.tokens);
-  TRY_CUDA(
-      cudaMemcpyAsync(out.data(), lse, out.size() * sizeof(float), cudaMemcpyDeviceToHost, parts_.stream),
-      "copying what attention made");
-  TRY(wait());
+  TRY(download(lse, std::as_writable_bytes(std::span(out))));
   return out;
 }
 
-Result<std::string> AttentionTrial::forward(const AttentionSlice& slice, const RunForward& run) const {
+Result<std::string> AttentionTrial::forward(const AttentionSlice& slice, const RunForward& run) {
   const std::optional<Arrays> a = cut(slice, false);
   if (!a) return std::string("there is no room to try it");
+  TRY(pin());
   const AttentionShape& s = a->shape;
   const u64 heads = u64{slice.kv_heads} * s.group();
   TRY(fill(a->qkv, u64{s.sequences} * s.tokens * s.qkv_columns()));
@@ -181,9 +200,10 @@ Result<std::string> AttentionTrial::forward(const AttentionSlice& slice, const R
   return std::string();
 }
 
-Result<std::string> AttentionTrial::backward(const AttentionSlice& slice, const RunBackward& run) const {
+Result<std::string> AttentionTrial::backward(const AttentionSlice& slice, const RunBackward& run) {
   const std::optional<Arrays> a = cut(slice, true);
   if (!a) return std::string("there is no room to try it");
+  TRY(pin());
   const AttentionShape& s = a->shape;
   const u64 tokens = u64{s.sequences} * s.tokens, of_queries = u64{slice.kv_heads} * s.group() * s.head_size,
             of_keys = u64{slice.kv_heads} * s.head_size;

@@ -16,7 +16,7 @@
 
 namespace tidepool::cuda {
 
-// Of one device, which must be current. Waits for its stream.
+// Of one device, which must be current. Waits for its stream, and pins some memory of the host meanwhile.
 class AttentionTrial {
  public:
   struct Parts {
@@ -25,25 +25,30 @@ class AttentionTrial {
     std::span<std::byte> room;  // device memory for nobody else meanwhile; overwritten
   };
   explicit AttentionTrial(const Parts& parts) : parts_(parts) {}
+  AttentionTrial(const AttentionTrial&) = delete;
+  ~AttentionTrial();
 
   using RunForward = std::function<Result<void>(const Attention&)>;
   using RunBackward = std::function<Result<void>(const AttentionBackward&)>;
   // `run` starts the library on a batch's first `slice`, twice. RETURNS: empty if the results are attention's
   // and the same bits both times, else why the library is not to be used. Error: the device fails.
-  Result<std::string> forward(const AttentionSlice&, const RunForward& run) const;
-  Result<std::string> backward(const AttentionSlice&, const RunBackward& run) const;
+  Result<std::string> forward(const AttentionSlice&, const RunForward& run);
+  Result<std::string> backward(const AttentionSlice&, const RunBackward& run);
 
  private:
   struct Arrays;
   // None: the room is too small.
   std::optional<Arrays> cut(const AttentionSlice&, bool is_backward) const;
+  Result<void> pin();
   Result<void> fill(Values, u64 elements) const;
+  Result<void> download(const void* from, std::span<std::byte> to) const;
   // What a computation leaves of an array's first sequence.
   Result<std::vector<float>> rows(ConstValues, u64 columns) const;
   Result<std::vector<float>> logarithms(const float*, u64 heads) const;
   Result<void> wait() const;
 
   const Parts parts_;
+  std::span<std::byte> pinned_;  // what passes between host and device
 };
 
 }  // namespace tidepool::cuda
