@@ -156,5 +156,17 @@ TEST_F(EmulatedGpus, AreAskedForFreeMemoryOnceTheyAreStarted) {
   EXPECT_TRUE(CudaDevice::open({.frames = Bytes{mib}}));
 }
 
+// 256 MiB, of which kernels are to have 128 and page tables of 32 GiB 64.
+TEST_F(EmulatedGpus, MemoryThatGrowsOutsideTheArenaIsDemanded) {
+  emulated_cuda::reset({.device_memory_bytes = 256 * mib});
+  EXPECT_TRUE(CudaDevice::open({.frames = Bytes{100 * mib}}));
+  const auto device = CudaDevice::open({.frames = Bytes{100 * mib}, .pinned = Bytes{32 * gib}});
+  ASSERT_FALSE(device);
+  EXPECT_EQ(device.error().kind, ErrorKind::does_not_fit);
+  EXPECT_THAT(device.error().message,
+              HasSubstr("page tables of 32.00 GiB of pinned memory 0.06, kernels 0.12"));
+  EXPECT_FALSE(CudaDevice::open({.frames = Bytes{100 * mib}, .devices = 2})) << "NCCL's buffers";
+}
+
 }  // namespace
 }  // namespace tidepool
