@@ -21,8 +21,11 @@ struct LogitsSlice {
   u32 rows = 0;  // R
   u32 begin = 0, columns = 0;
   Values logits;                 // [R, columns]
+  u32 stride = 0;                // elements from row to row; 0: packed
   const i32* targets = nullptr;  // [R]
   RowLoss* losses = nullptr;     // [R]
+
+  u32 row_elements() const { return stride != 0 ? stride : columns; }
 };
 // Slices in ascending order; the one at 0 starts afresh.
 void cross_entropy_slice_cpu(const LogitsSlice&, CorePool&);

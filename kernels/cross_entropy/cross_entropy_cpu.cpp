@@ -28,7 +28,7 @@ bool holds_target(const LogitsSlice& s, u32 row) {
 
 void cross_entropy_slice_cpu(const LogitsSlice& s, CorePool& pool) {
   for_rows(s.rows, pool, [&](u32 row) {
-    const float* logits = s.logits.fp32() + u64{row} * s.columns;
+    const float* logits = s.logits.fp32() + u64{row} * s.row_elements();
     RowLoss& loss = s.losses[row];
     if (s.begin == 0) loss = {.maximum = -std::numeric_limits<float>::infinity()};
     const float maximum = std::max(loss.maximum, max_row(logits, s.columns));
@@ -50,7 +50,7 @@ void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* l
 void cross_entropy_gradient_cpu(const LogitsSlice& s, float scale, const float* loss_scale, CorePool& pool) {
   if (loss_scale != nullptr) scale *= *loss_scale;
   for_rows(s.rows, pool, [&](u32 row) {
-    float* logits = s.logits.fp32() + u64{row} * s.columns;
+    float* logits = s.logits.fp32() + u64{row} * s.row_elements();
     if (s.targets[row] == ignored_target) {
       std::fill_n(logits, s.columns, 0.0f);
       return;

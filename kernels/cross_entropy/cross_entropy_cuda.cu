@@ -18,7 +18,7 @@ constexpr float lowest = -FLT_MAX;
 
 template <class T>
 struct Slice {
-  u32 begin, columns;
+  u32 begin, columns, stride;
   T* logits;
   const i32* targets;
   RowLoss* losses;
@@ -33,7 +33,7 @@ __device__ u32 target_column(const Slice<T>& s) {
 
 template <bool whole, class T>
 __global__ void __launch_bounds__(256) slice_kernel(Slice<T> s) {
-  const T* row = s.logits + u64{blockIdx.x} * s.columns;
+  const T* row = s.logits + u64{blockIdx.x} * s.stride;
   float maximum = lowest, sum = 0;
   for (u32 at = vector_elements * threadIdx.x; at < s.columns; at += vector_elements * blockDim.x) {
     float v[8];
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(loss_threads)
 template <bool whole, class T>
 __global__ void __launch_bounds__(256) gradient_kernel(Slice<T> s, float scale, const float* loss_scale) {
   if (loss_scale != nullptr) scale *= *loss_scale;
-  T* row = s.logits + u64{blockIdx.x} * s.columns;
+  T* row = s.logits + u64{blockIdx.x} * s.stride;
   const bool ignored = s.targets[blockIdx.x] == ignored_target;
   const u32 target = target_column(s);
   const float lse = s.losses[blockIdx.x].lse;
@@ -96,6 +96,7 @@ template <class T>
 Slice<T> slice_of(const LogitsSlice& s) {
   return {.begin = s.begin,
           .columns = s.columns,
+          .stride = s.row_elements(),
           .logits = elements<T>(s.logits),
           .targets = s.targets,
           .losses = s.losses};
@@ -104,7 +105,7 @@ Slice<T> slice_of(const LogitsSlice& s) {
 // fn(whole, zero of the logits' type).
 template <class Fn>
 void for_types(const LogitsSlice& s, Fn fn) {
-  for_bool(rows_of_vectors(s.columns, s.logits),
+  for_bool(rows_of_vectors(s.columns, s.logits) && s.row_elements() % vector_elements == 0,
            [&](auto whole) { for_precision(s.logits.precision, [&](auto type) { fn(whole, type); }); });
 }
 

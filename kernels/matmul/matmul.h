@@ -49,13 +49,15 @@ void matmul_cpu(const Matmul&, CorePool&);
 struct WeightGradient {
   u32 m = 0, n = 0, k = 0;
   ConstValues x;            // [M, K]
+  u32 x_stride = 0;         // elements from row to row; 0: packed
   ConstValues dy;           // [M, N]
-  u32 dy_stride = 0;        // elements from row to row; 0: packed
+  u32 dy_stride = 0;        // likewise
   float* dw = nullptr;      // [K, N], or [N, K] if transposed
   float* dbias = nullptr;   // [N], or null
   bool accumulate = true;   // false: overwrite
   bool transposed = false;  // dw = dy^T x
 
+  u32 row_of_x() const { return x_stride != 0 ? x_stride : k; }
   u32 row_of_dy() const { return dy_stride != 0 ? dy_stride : n; }
 };
 void weight_gradient_cpu(const WeightGradient&, CorePool&);

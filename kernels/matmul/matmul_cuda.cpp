@@ -129,8 +129,8 @@ Result<void> CudaMatmul::weight_gradient(const WeightGradient& op, cudaStream_t 
   // dw^T as the library sees it, [N, K], or [K, N] if transposed.
   const ConstValues rows = op.transposed ? op.x : op.dy, columns = op.transposed ? op.dy : op.x;
   const u32 row_count = op.transposed ? op.k : op.n, column_count = op.transposed ? op.n : op.k;
-  const u32 row_stride = op.transposed ? op.k : op.row_of_dy(),
-            column_stride = op.transposed ? op.row_of_dy() : op.k;
+  const u32 row_stride = op.transposed ? op.row_of_x() : op.row_of_dy(),
+            column_stride = op.transposed ? op.row_of_dy() : op.row_of_x();
   TRY(products_->run({.m = row_count,
                       .n = column_count,
                       .k = op.m,

@@ -155,6 +155,7 @@ Result<void> Products::run(const Product& p, cudaStream_t stream) {
   CHECK(p.d.precision == p.a.precision || p.d.precision == Precision::fp32);
   CHECK(!p.c || p.c.precision == p.d.precision);
   CHECK(!p.bias || p.bias.precision == p.d.precision);
+  CHECK(!p.bias || alignment_of(p.bias) == alignment_max, alignment_of(p.bias));
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
   const Plan* const plan = plan_for(p, status);
   if (plan != nullptr && p.bias)

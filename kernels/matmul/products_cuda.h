@@ -38,9 +38,10 @@ class Products {
   Products& operator=(const Products&) = delete;
   ~Products();
 
-  // REQUIRES: a and b have one precision; c and bias that of d, which is the same or fp32. bf16 from sm_80
-  // on. Takes no memory once a shape is known. Error: the library refuses, with the product and its status; d
-  // is then not written. What CUDA itself has to say of the stream is not asked here.
+  // REQUIRES: a and b have one precision; c and bias that of d, which is the same or fp32; bias is aligned to
+  // 16 bytes, as windows align tensors and the library's epilogues want it. bf16 from sm_80 on. Takes no
+  // memory once a shape is known. Error: the library refuses, with the product and its status; d is then not
+  // written. What CUDA itself has to say of the stream is not asked here.
   Result<void> run(const Product&, cudaStream_t);
 
  private:

@@ -16,8 +16,8 @@ struct Factors {
 };
 Factors factors_of(const WeightGradient& op) {
   const float *x = op.x.fp32(), *dy = op.dy.fp32();
-  return op.transposed ? Factors{dy, x, op.n, op.k, op.row_of_dy(), op.k}
-                       : Factors{x, dy, op.k, op.n, op.k, op.row_of_dy()};
+  return op.transposed ? Factors{dy, x, op.n, op.k, op.row_of_dy(), op.row_of_x()}
+                       : Factors{x, dy, op.k, op.n, op.row_of_x(), op.row_of_dy()};
 }
 
 // dbias[begin, begin + n)

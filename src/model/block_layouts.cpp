@@ -67,7 +67,8 @@ HeadWorkspace::HeadWorkspace(const ModelGraph& g, std::byte* base, Direction dir
   const Shape s = shape_of(g);
   WorkspaceCutter layout(base);
   norm = layout.take_values(g.activations, s.rows * s.h);
-  logits = layout.take_values(g.activations, s.rows * std::min(g.config.vocab_size, vocabulary_slice));
+  logits = layout.take_values(
+      g.activations, s.rows * logits_stride(g.activations, std::min(g.config.vocab_size, vocabulary_slice)));
   losses = layout.take<RowLoss>(s.rows);
   const u64 backward = direction == Direction::backward ? 1 : 0;
   dnorm = layout.take_values(g.activations, backward * s.rows * s.h);

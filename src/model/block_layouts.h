@@ -14,6 +14,13 @@ namespace tidepool {
 // A constant of the model: logits exist for this many tokens of the vocabulary at a time.
 inline constexpr u32 vocabulary_slice = 8192;
 
+// Elements from row to row of a slice's logits. cuBLASLt's fast kernels want whole vectors, and a
+// vocabulary's last slice may have any length. On a CPU logits are packed.
+constexpr u32 logits_stride(Precision activations, u32 columns) {
+  constexpr u32 step = 64;
+  return activations == Precision::fp32 ? columns : static_cast<u32>(round_up(columns, step));
+}
+
 inline AttentionShape attention_shape(const ModelGraph& g) {
   return {.sequences = g.batch.sequences,
           .tokens = g.batch.tokens,

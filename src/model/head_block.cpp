@@ -55,10 +55,12 @@ struct Head {
 template <class Fn>
 void for_slices(const Head& s, Fn fn) {
   for (u32 begin = 0; begin < s.vocabulary(); begin += vocabulary_slice) {
+    const u32 columns = std::min(vocabulary_slice, s.vocabulary() - begin);
     fn(LogitsSlice{.rows = rows_of(s.c),
                    .begin = begin,
-                   .columns = std::min(vocabulary_slice, s.vocabulary() - begin),
+                   .columns = columns,
                    .logits = s.workspace.logits,
+                   .stride = logits_stride(s.c.graph.activations, columns),
                    .targets = s.targets,
                    .losses = s.workspace.losses});
   }
@@ -71,7 +73,8 @@ void make_logits(const Head& s, const LogitsSlice& slice) {
                       .x = s.workspace.norm,
                       .weight = s.slice_weight(slice.begin),
                       .transposed = true,
-                      .y = slice.logits});
+                      .y = slice.logits,
+                      .y_stride = slice.stride});
 }
 
 void loss_pass(const Head& s, double* loss_sum) {
@@ -92,6 +95,7 @@ void gradient_pass(const Head& s, const BlockBackward& b) {
                         .n = h,
                         .k = slice.columns,
                         .x = slice.logits,
+                        .x_stride = slice.stride,
                         .weight = s.slice_weight(slice.begin),
                         .accumulate = slice.begin > 0,
                         .y = s.workspace.dnorm});
@@ -100,6 +104,7 @@ void gradient_pass(const Head& s, const BlockBackward& b) {
                                  .n = h,
                                  .k = slice.columns,
                                  .x = slice.logits,
+                                 .x_stride = slice.stride,
                                  .dy = s.workspace.norm,
                                  .dw = dmatrix + u64{slice.begin} * h,
                                  .accumulate = b.accumulate});

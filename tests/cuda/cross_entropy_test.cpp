@@ -11,7 +11,8 @@ namespace tidepool::test {
 namespace {
 
 struct Cut {
-  u32 begin, columns;
+  u32 begin, columns, stride = 0;
+  u32 row_elements() const { return stride != 0 ? stride : columns; }
 };
 
 // Logits [rows, vocabulary] in slices on the device, and what double makes of them.
@@ -43,10 +44,10 @@ struct Problem {
       for (u32 row = 0; row < rows; ++row) {
         const auto from = all.begin() + u64{row} * vocabulary + cut.begin;
         slice.insert(slice.end(), from, from + cut.columns);
+        slice.resize(u64{row + 1} * cut.row_elements(), 9.0F);  // of no column
       }
       slices.push_back(std::make_unique<DeviceValues>(slice, precision, shift));
-      for (u64 i = 0; i < slice.size(); ++i)
-        logits[i / cut.columns * vocabulary + cut.begin + i % cut.columns] = slices.back()->given()[i];
+      place(cut, slices.back()->given(), logits);
     }
   }
   LogitsSlice slice(u32 number) const {
@@ -54,6 +55,7 @@ struct Problem {
             .begin = cuts[number].begin,
             .columns = cuts[number].columns,
             .logits = slices[number]->values(),
+            .stride = cuts[number].stride,
             .targets = device_targets.as<i32>(),
             .losses = losses.as<RowLoss>()};
   }
@@ -68,12 +70,15 @@ struct Problem {
       cross_entropy_gradient_cuda(slice(i), 2 * scale, half.as<float>(), stream);
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
   }
+  void place(const Cut& cut, const std::vector<float>& slice, std::vector<float>& all) const {
+    for (u32 row = 0; row < rows; ++row)
+      std::copy_n(slice.begin() + u64{row} * cut.row_elements(), cut.columns,
+                  all.begin() + u64{row} * vocabulary + cut.begin);
+  }
   std::vector<float> gradients() const {
     std::vector<float> all(logits.size());
     for (u32 s = 0; s < cuts.size(); ++s) {
-      const auto slice = slices[s]->now();
-      for (u64 i = 0; i < slice.size(); ++i)
-        all[i / cuts[s].columns * vocabulary + cuts[s].begin + i % cuts[s].columns] = slice[i];
+      place(cuts[s], slices[s]->now(), all);
     }
     return all;
   }
@@ -114,7 +119,11 @@ void expect_like_double(const Problem& p, float scale) {
 
 TEST_F(CudaCrossEntropy, SlicesMatchDouble) {
   for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
-    for (const auto& cuts : {std::vector<Cut>{{0, 64}, {64, 37}}, {{0, 2304}}, {{0, 1}, {1, 8}, {9, 3}}}) {
+    for (const auto& cuts : {std::vector<Cut>{{0, 64}, {64, 37}},
+                             {{0, 2304}},
+                             {{0, 1}, {1, 8}, {9, 3}},
+                             {{0, 64}, {64, 37, 64}},
+                             {{0, 40, 48}, {40, 8, 11}}}) {
       for (const u64 shift : {0, 1}) {
         SCOPED_TRACE(testing::Message() << cuts.back().begin << " " << cuts.back().columns << " " << shift);
         const Problem p(11, cuts, precision, shift);

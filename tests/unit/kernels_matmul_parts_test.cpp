@@ -89,24 +89,27 @@ TEST_F(MatmulPartsTest, AddendComesBeforeTheEpilogue) {
 }
 
 TEST_F(MatmulPartsTest, WeightGradientOfSomeColumns) {
-  const std::vector<float> dy = random_floats(m * y_stride, 6), packed_x = random_floats(m * k, 7);
-  std::vector<float> dw(n * k, NAN);
-  weight_gradient_cpu({.m = m,
-                       .n = n,
-                       .k = k,
-                       .x = packed_x.data(),
-                       .dy = dy.data(),
-                       .dy_stride = y_stride,
-                       .dw = dw.data(),
-                       .accumulate = false,
-                       .transposed = true},
-                      *pool);
-  for (u32 out = 0; out < n; ++out)
-    for (u32 in = 0; in < k; ++in) {
-      double sum = 0;
-      for (u32 row = 0; row < m; ++row) sum += double(dy[row * y_stride + out]) * packed_x[row * k + in];
-      ASSERT_NEAR(dw[out * k + in], sum, 1e-4);
-    }
+  const std::vector<float> dy = random_floats(m * y_stride, 6), x = random_floats(m * x_stride, 7);
+  for (const bool transposed : {true, false}) {
+    std::vector<float> dw(n * k, NAN);
+    weight_gradient_cpu({.m = m,
+                         .n = n,
+                         .k = k,
+                         .x = x.data(),
+                         .x_stride = x_stride,
+                         .dy = dy.data(),
+                         .dy_stride = y_stride,
+                         .dw = dw.data(),
+                         .accumulate = false,
+                         .transposed = transposed},
+                        *pool);
+    for (u32 out = 0; out < n; ++out)
+      for (u32 in = 0; in < k; ++in) {
+        double sum = 0;
+        for (u32 row = 0; row < m; ++row) sum += double(dy[row * y_stride + out]) * x[row * x_stride + in];
+        ASSERT_NEAR(dw[transposed ? out * k + in : in * n + out], sum, 1e-4);
+      }
+  }
 }
 
 }  // namespace
