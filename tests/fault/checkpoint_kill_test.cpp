@@ -209,7 +209,9 @@ TEST_F(CheckpointFault, a_rehearsal_asks_for_each_operation_of_a_save_and_leaves
     ASSERT_FALSE(rehearsed) << log[n];
     EXPECT_EQ(rehearsed.error().kind, ErrorKind::io);
     plan.fail_at = ~u64{0};
-    if (!log[n].starts_with("remove ")) EXPECT_TRUE(std::filesystem::is_empty(dir.path())) << log[n];
+    if (!log[n].starts_with("remove ")) {
+      EXPECT_TRUE(std::filesystem::is_empty(dir.path())) << log[n];
+    }
     std::filesystem::remove_all(dir.path() + fmt::format("/checkpoint-0.gone-{}", ::getpid()));
   }
 }
