@@ -3,7 +3,7 @@
 set(TIDEPOOL_CUDA AUTO CACHE STRING "Build for CUDA: AUTO (where a toolkit and a GPU are), ON or OFF")
 set_property(CACHE TIDEPOOL_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(TIDEPOOL_CUDA_ARCHITECTURES native CACHE STRING
-    "native (this machine's GPUs), all (that the toolkit knows, from 70 on), sample (of all, those that differ), or a list such as 80;90")
+    "native (this machine's GPUs), all (that the toolkit knows, from 70 on), sample (those that differ), or 80;90 ...")
 
 set(TIDEPOOL_HAS_CUDA OFF)
 if(NOT TIDEPOOL_CUDA)

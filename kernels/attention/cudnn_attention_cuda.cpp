@@ -62,11 +62,13 @@ bool is_plain(const Operation& op) {
   return op.starts == nullptr && !op.dropout.on();
 }
 
-constexpr Bytes workspace_of_plans{cudnn_attention_slack};
+// Logarithms that a caller does not want lie at the workspace's end.
+u64 bytes_of_unwanted(const AttentionShape& s, const AttentionSlice& slice) {
+  return round_up(u64{slice.sequences} * s.heads * s.tokens * sizeof(float), 256);
+}
 
-// RETURNS: memory that there is for a plan.
-Bytes room_for_plan(const AttentionToCome& to_come, const AttentionSlice& slice, bool is_backward) {
-  if (!is_backward) return workspace_of_plans;
+// Memory of the scratch that a plan of backward may have.
+Bytes room_for_backward(const AttentionToCome& to_come, const AttentionSlice& slice) {
   const u64 taken = cudnn_scratch_alignment + cudnn_softmax_sum_bytes(to_come.shape, slice);
   return to_come.scratch.value > taken ? Bytes{to_come.scratch.value - taken} : Bytes{0};
 }
@@ -93,7 +95,7 @@ Result<std::unique_ptr<CudnnAttention>> CudnnAttention::create(Parts parts) {
   return made;
 }
 
-// Of neither pass a plan is used that has not made attention here.
+// Tries every plan; a pass with a plan that fails is left to our kernels.
 Result<void> CudnnAttention::try_plans() {
   AttentionTrial trial({.to_come = parts_.shape, .stream = parts_.stream, .room = parts_.trial});
   std::string why;
@@ -128,7 +130,9 @@ Result<std::unique_ptr<cudnn::Plan>> CudnnAttention::make_plan(const AttentionSl
                                  is_backward ? cudnn_attention_backward(library, shape(), part, precision)
                                              : cudnn_attention_forward(library, shape(), part, precision),
                                  why_not));
-  const Bytes room = room_for_plan(parts_.shape, part, is_backward);
+  const Bytes room = is_backward
+                         ? room_for_backward(parts_.shape, part)
+                         : Bytes{parts_.workspace.size() / 256 * 256 - bytes_of_unwanted(shape(), part)};
   if (plan && plan->workspace() > room) {
     why_not = fmt::format("its plan wants {} bytes of memory, and there are {}", plan->workspace().value,
                           room.value);
@@ -203,7 +207,8 @@ Result<void> CudnnAttention::run_forward(const Attention& op, const AttentionSli
   const AttentionShape& s = op.shape;
   const Offsets from(s, at);
   const Numbers numbers(s);
-  float* const unwanted = reinterpret_cast<float*>(parts_.workspace.data() + workspace_of_plans.value);
+  float* const unwanted = reinterpret_cast<float*>(
+      parts_.workspace.data() + parts_.workspace.size() / 256 * 256 - bytes_of_unwanted(s, part));
   const std::array arguments = {
       argument(AttentionUid::q, op.qkv.at(from.q).data),
       argument(AttentionUid::k, op.qkv.at(from.k).data),

@@ -23,43 +23,67 @@ constexpr double difference_max = 0.02;
 constexpr u64 rows_of_an_end = 512;
 // A prime, so that rows differ though the numbers repeat.
 constexpr u64 numbers = 1'000'003;
-constexpr float numbers_scale = 2;  // of q and k: softmax is neither flat nor one-sided
+constexpr float numbers_scale = 2;  // as q and k they make a softmax that is neither flat nor one-sided
 constexpr u32 runs = 2;
 
 struct Columns {
   u64 first, count;
 };
 
-// Of rows of `width`: |got - want| / |want| over the columns.
+// Relative difference over the columns of rows of `width`, |got - want| / |want|: the larger one of both ends
+// of a sequence, because late rows are small.
 double difference(const std::vector<float>& got, const std::vector<float>& want, u64 width,
                   const Columns& columns) {
-  double off = 0, size = 0;
-  for (u64 row = 0; row < got.size(); row += width)
-    for (u64 c = columns.first; c < columns.first + columns.count; ++c) {
-      const double g = got[row + c], w = want[row + c];
-      off += (g - w) * (g - w), size += w * w;
-    }
-  return std::sqrt(off / size);
+  double largest = 0;
+  for (u64 begin = 0; begin < got.size(); begin += rows_of_an_end * width) {
+    double off = 0, size = 0;
+    for (u64 row = begin; row < std::min(got.size(), begin + rows_of_an_end * width); row += width)
+      for (u64 c = columns.first; c < columns.first + columns.count; ++c) {
+        const double g = got[row + c], w = want[row + c];
+        off += (g - w) * (g - w), size += w * w;
+      }
+    const double here = std::sqrt(off / size);
+    if (!(here <= largest)) largest = here;  // NaN too
+  }
+  return largest;
 }
+
+// Backward takes exponentials of these, so they are compared as they stand.
+double absolute_difference(const std::vector<float>& got, const std::vector<float>& want) {
+  double largest = 0;
+  for (u64 i = 0; i < got.size(); ++i) {
+    const double off = std::abs(double{got[i]} - double{want[i]});
+    if (!(off <= largest)) largest = off;
+  }
+  return largest;
+}
+
+// Results of one sequence, on the host.
+struct Made {
+  std::vector<float> rows, lse;
+};
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
-
-// Empty if the array is right. What is no number is not.
-std::string why_not(std::string_view array, double difference) {
-  if (difference <= difference_max) return {};
-  return fmt::format("its {} differs from our kernels' by {:.2g} of its size, and {} is allowed", array,
-                     difference, difference_max);
+bool same_bits(const std::vector<Made>& a, const std::vector<Made>& b) {
+  return std::ranges::equal(a, b, [](const Made& x, const Made& y) {
+    return same_bits(x.rows, y.rows) && same_bits(x.lse, y.lse);
+  });
 }
 
-std::string why_not(const Error& refused) { return "it fails: " + refused.message; }
+// Empty if the array is right; NaN is refused.
+std::string why_not(std::string_view array, double difference) {
+  if (difference <= difference_max) return {};
+  return fmt::format("its {} differs from our kernels' by {:.2g}, and {} is allowed", array, difference,
+                     difference_max);
+}
 
 constexpr std::string_view varies = "its bits vary from run to run";
 
 }  // namespace
 
-// For a slice's sequences, with all heads; `own`: what our kernels make of the first of them.
+// Arrays for a slice's sequences, with all heads, and for our own kernels' results of one sequence.
 struct AttentionTrial::Arrays {
   AttentionShape shape;
   Values qkv, out, dout, dqkv, own_out, own_dqkv;
@@ -71,10 +95,15 @@ struct AttentionTrial::Arrays {
     one.sequences = 1;
     return one;
   }
+  // Sequences that are compared: the first and the last.
+  std::vector<u32> compared() const {
+    return shape.sequences == 1 ? std::vector<u32>{0} : std::vector<u32>{0, shape.sequences - 1};
+  }
 };
 
 std::optional<AttentionTrial::Arrays> AttentionTrial::cut(const AttentionSlice& slice,
                                                           bool is_backward) const {
+  if (parts_.room.empty()) return std::nullopt;
   Arrays a{.shape = parts_.to_come.shape};
   a.shape.sequences = slice.sequences;
   const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(parts_.room.data());
@@ -148,23 +177,38 @@ Result<void> AttentionTrial::wait() const {
   return {};
 }
 
-Result<std::vector<float>> AttentionTrial::rows(ConstValues array, u64 columns) const {
+Result<std::vector<float>> AttentionTrial::rows(ConstValues array, u64 columns, u32 sequence) const {
   const u64 tokens = parts_.to_come.shape.tokens, begin = std::min(tokens, rows_of_an_end);
   const u64 end = std::min(tokens - begin, rows_of_an_end);
   std::vector<float> out;
   for (const auto& [first, count] : {std::pair{u64{0}, begin}, {tokens - end, end}}) {
     std::vector<u16> halves(count * columns);
-    TRY(download(array.at(first * columns).data, std::as_writable_bytes(std::span(halves))));
+    TRY(download(array.at((sequence * tokens + first) * columns).data,
+                 std::as_writable_bytes(std::span(halves))));
     for (const u16 half : halves)
       out.push_back(array.precision == Precision::fp16 ? float_from_fp16(half) : float_from_bf16(half));
   }
   return out;
 }
 
-Result<std::vector<float>> AttentionTrial::logarithms(const float* lse, u64 heads) const {
-  std::vector<float> out(heads * parts_.to_come.shape.tokens);
-  TRY(download(lse, std::as_writable_bytes(std::span(out))));
+Result<std::vector<float>> AttentionTrial::logarithms(const float* lse, u64 heads, u32 sequence) const {
+  const AttentionShape& s = parts_.to_come.shape;
+  std::vector<float> out(heads * s.tokens);
+  TRY(download(lse + u64{sequence} * s.heads * s.tokens, std::as_writable_bytes(std::span(out))));
   return out;
+}
+
+// NaN, so that what a kernel does not write shows.
+Result<void> AttentionTrial::clear(void* array, u64 bytes) const {
+  TRY_CUDA(cudaMemsetAsync(array, 0xff, bytes, parts_.stream), "clearing what attention makes");
+  return {};
+}
+
+// The refusal's own error must not be taken for one of our kernels.
+Result<std::string> AttentionTrial::gave_up(const Error& refused) const {
+  static_cast<void>(cudaGetLastError());
+  TRY(wait());
+  return "it fails: " + refused.message;
 }
 
 Result<std::string> AttentionTrial::forward(const AttentionSlice& slice, const RunForward& run) {
@@ -172,30 +216,39 @@ Result<std::string> AttentionTrial::forward(const AttentionSlice& slice, const R
   if (!a) return std::string("there is no room to try it");
   TRY(pin());
   const AttentionShape& s = a->shape;
-  const u64 heads = u64{slice.kv_heads} * s.group();
-  TRY(fill(a->qkv, u64{s.sequences} * s.tokens * s.qkv_columns()));
-  attention_cuda({.shape = a->first(), .qkv = a->qkv, .out = a->own_out, .lse = a->own_lse, .dropout = {}},
-                 parts_.stream);
-  TRY_ASSIGN(const std::vector<float> own_out, rows(a->own_out, s.hidden()));
-  TRY_ASSIGN(const std::vector<float> own_lse, logarithms(a->own_lse, heads));
-  std::vector<float> before;
+  const u64 heads = u64{slice.kv_heads} * s.group(), tokens = u64{s.sequences} * s.tokens;
+  TRY(fill(a->qkv, tokens * s.qkv_columns()));
+  std::vector<Made> own, before;
+  for (const u32 q : a->compared()) {
+    attention_cuda({.shape = a->first(),
+                    .qkv = a->qkv.at(u64{q} * s.tokens * s.qkv_columns()),
+                    .out = a->own_out,
+                    .lse = a->own_lse,
+                    .dropout = {}},
+                   parts_.stream);
+    Made& made = own.emplace_back();
+    TRY_ASSIGN(made.rows, rows(a->own_out, s.hidden(), 0));
+    TRY_ASSIGN(made.lse, logarithms(a->own_lse, heads, 0));
+  }
   for (u32 i = 0; i < runs; ++i) {
-    // NaN, where it writes nothing.
-    TRY_CUDA(cudaMemsetAsync(a->out.data, 0xff, values_bytes(u64{s.tokens} * s.hidden(), a->out.precision),
-                             parts_.stream),
-             "clearing what attention makes");
+    TRY(clear(a->out.data, values_bytes(tokens * s.hidden(), a->out.precision)));
+    TRY(clear(a->lse, s.lse_elements() * sizeof(float)));
     const Result<void> started =
         run({.shape = s, .qkv = a->qkv, .out = a->out, .lse = a->lse, .dropout = {}});
-    if (!started) return why_not(started.error());
-    TRY_ASSIGN(std::vector<float> out, rows(a->out, s.hidden()));
-    TRY_ASSIGN(const std::vector<float> lse, logarithms(a->lse, heads));
-    if (std::string why = why_not("output", difference(out, own_out, s.hidden(), {0, heads * s.head_size}));
-        !why.empty())
-      return why;
-    if (std::string why = why_not("softmax", difference(lse, own_lse, s.tokens, {0, s.tokens})); !why.empty())
-      return why;
-    if (i > 0 && !same_bits(out, before)) return std::string(varies);
-    before = std::move(out);
+    if (!started) return gave_up(started.error());
+    std::vector<Made> now;
+    for (const u32 q : a->compared()) {
+      const Made& want = own[now.size()];
+      Made& made = now.emplace_back();
+      TRY_ASSIGN(made.rows, rows(a->out, s.hidden(), q));
+      TRY_ASSIGN(made.lse, logarithms(a->lse, heads, q));
+      const double out = difference(made.rows, want.rows, s.hidden(), {0, heads * s.head_size});
+      const double lse = absolute_difference(made.lse, want.lse);
+      if (std::string why = why_not("output", out); !why.empty()) return why;
+      if (std::string why = why_not("softmax", lse); !why.empty()) return why;
+    }
+    if (i > 0 && !same_bits(now, before)) return std::string(varies);
+    before = std::move(now);
   }
   return std::string();
 }
@@ -210,31 +263,43 @@ Result<std::string> AttentionTrial::backward(const AttentionSlice& slice, const 
   TRY(fill(a->qkv, tokens * s.qkv_columns()));
   TRY(fill(a->dout, tokens * s.hidden()));
   attention_cuda({.shape = s, .qkv = a->qkv, .out = a->out, .lse = a->lse, .dropout = {}}, parts_.stream);
-  AttentionBackward op{.shape = a->first(),
+  AttentionBackward op{.shape = s,
                        .qkv = a->qkv,
                        .out = a->out,
                        .lse = a->lse,
                        .dout = a->dout,
-                       .dqkv = a->own_dqkv,
+                       .dqkv = a->dqkv,
                        .dropout = {}};
-  attention_backward_cuda(op, parts_.stream);
-  TRY_ASSIGN(const std::vector<float> own, rows(a->own_dqkv, s.qkv_columns()));
-  op.shape = s, op.dqkv = a->dqkv, op.scratch = a->scratch;
-  std::vector<float> before;
+  op.scratch = a->scratch;
+  std::vector<Made> own, before;
+  for (const u32 q : a->compared()) {
+    AttentionBackward one = op;
+    const u64 row = u64{q} * s.tokens;
+    one.shape = a->first(), one.dqkv = a->own_dqkv, one.scratch = {};
+    one.qkv = op.qkv.at(row * s.qkv_columns());
+    one.out = op.out.at(row * s.hidden()), one.dout = op.dout.at(row * s.hidden());
+    one.lse = op.lse + row * s.heads;
+    attention_backward_cuda(one, parts_.stream);
+    TRY_ASSIGN(own.emplace_back().rows, rows(a->own_dqkv, s.qkv_columns(), 0));
+  }
   for (u32 i = 0; i < runs; ++i) {
-    TRY_CUDA(cudaMemsetAsync(a->dqkv.data, 0xff,
-                             values_bytes(u64{s.tokens} * s.qkv_columns(), a->dqkv.precision), parts_.stream),
-             "clearing what attention makes");
+    TRY(clear(a->dqkv.data, values_bytes(tokens * s.qkv_columns(), a->dqkv.precision)));
     const Result<void> started = run(op);
-    if (!started) return why_not(started.error());
-    TRY_ASSIGN(std::vector<float> got, rows(a->dqkv, s.qkv_columns()));
-    for (const auto& [array, columns] : {std::pair{"dq", Columns{0, of_queries}},
-                                         {"dk", Columns{s.hidden(), of_keys}},
-                                         {"dv", Columns{u64{s.hidden()} + s.key_columns(), of_keys}}})
-      if (std::string why = why_not(array, difference(got, own, s.qkv_columns(), columns)); !why.empty())
-        return why;
-    if (i > 0 && !same_bits(got, before)) return std::string(varies);
-    before = std::move(got);
+    if (!started) return gave_up(started.error());
+    std::vector<Made> now;
+    for (const u32 q : a->compared()) {
+      const Made& want = own[now.size()];
+      Made& made = now.emplace_back();
+      TRY_ASSIGN(made.rows, rows(a->dqkv, s.qkv_columns(), q));
+      for (const auto& [array, columns] : {std::pair{"dq", Columns{0, of_queries}},
+                                           {"dk", Columns{s.hidden(), of_keys}},
+                                           {"dv", Columns{u64{s.hidden()} + s.key_columns(), of_keys}}}) {
+        const double off = difference(made.rows, want.rows, s.qkv_columns(), columns);
+        if (std::string why = why_not(array, off); !why.empty()) return why;
+      }
+    }
+    if (i > 0 && !same_bits(now, before)) return std::string(varies);
+    before = std::move(now);
   }
   return std::string();
 }

@@ -16,7 +16,8 @@
 
 namespace tidepool::cuda {
 
-// Of one device, which must be current. Waits for its stream, and pins some memory of the host meanwhile.
+// Belongs to one device, which must be current. Waits for its stream, and pins some memory of the host
+// meanwhile. Compares a slice's first and last sequence, of each up to 512 rows at either end.
 class AttentionTrial {
  public:
   struct Parts {
@@ -42,13 +43,15 @@ class AttentionTrial {
   Result<void> pin();
   Result<void> fill(Values, u64 elements) const;
   Result<void> download(const void* from, std::span<std::byte> to) const;
-  // What a computation leaves of an array's first sequence.
-  Result<std::vector<float>> rows(ConstValues, u64 columns) const;
-  Result<std::vector<float>> logarithms(const float*, u64 heads) const;
+  // Rows of one sequence of an array, on the host.
+  Result<std::vector<float>> rows(ConstValues, u64 columns, u32 sequence) const;
+  Result<std::vector<float>> logarithms(const float*, u64 heads, u32 sequence) const;
+  Result<void> clear(void* array, u64 bytes) const;
+  Result<std::string> gave_up(const Error& refused) const;
   Result<void> wait() const;
 
   const Parts parts_;
-  std::span<std::byte> pinned_;  // what passes between host and device
+  std::span<std::byte> pinned_;  // staging between host and device
 };
 
 }  // namespace tidepool::cuda

@@ -20,7 +20,7 @@ struct RowLoss {
 struct LogitsSlice {
   u32 rows = 0;  // R
   u32 begin = 0, columns = 0;
-  Values logits;                 // [R, columns]
+  Values logits;                 // [R, columns], rows apart by `stride`
   u32 stride = 0;                // elements from row to row; 0: packed
   const i32* targets = nullptr;  // [R]
   RowLoss* losses = nullptr;     // [R]

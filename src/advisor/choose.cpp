@@ -1,5 +1,6 @@
 #include "advisor/choose.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -32,7 +33,7 @@ constexpr double never = 1e30;
 struct Seconds {
   double value = 0;
   bool stopped = false;
-  double exposed_adam = 0;  // of `value`, that compute waits for the host's updates
+  double exposed_adam = 0;  // part of `value` in which compute waits for the host's updates
 };
 
 struct Candidate {
@@ -219,7 +220,8 @@ class Chooser {
   // displaces.
   Result<void> vary_early() {
     if (given_.early_blocks != 0 || given_.home != HomePolicy::automatic) return {};
-    for (u32 early = 1, misses = 0; early <= early_blocks_max && misses < 2; early *= 2) {
+    for (u32 early = std::max(1u, 2 * best_.options.early_blocks), misses = 0;
+         early <= early_blocks_max && misses < 2; early *= 2) {
       if (best_.exposed_adam_seconds < gain_ * best_.seconds) break;
       PlanOptions options = best_.options;
       options.early_blocks = early;

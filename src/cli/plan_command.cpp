@@ -59,6 +59,14 @@ std::string disk_wear(const Outlook& o, Bytes endurance) {
   return text + "; " + drive_life_text(drive_life(endurance, o.disk_bytes_per_day));
 }
 
+double exposed_adam(const Forecast& f) { return f.exposed_seconds[static_cast<u32>(Cause::host_adam)]; }
+
+std::string early_text(const PlanOptions& options) {
+  if (options.early_blocks == 0) return {};
+  return fmt::format(", state of the first {} block{} on the device", options.early_blocks,
+                     options.early_blocks == 1 ? "" : "s");
+}
+
 std::vector<OutlookRow> rows_of(const Planned& p, const Outlook& o, u64 tokens) {
   std::vector<OutlookRow> rows;
   const Forecast& f = *p.forecast;
@@ -83,9 +91,11 @@ std::vector<OutlookRow> rows_of(const Planned& p, const Outlook& o, u64 tokens) 
       waits += fmt::format("{}{} {:.0f}%", waits.empty() ? "" : ", ", name(static_cast<Cause>(c)),
                            100 * f.exposed_seconds[c] / f.step_seconds);
   rows.push_back({"Time goes", waits});
-  rows.push_back({"Chosen", fmt::format("chunks of {}, {} sweep{}; {} plans compared",
+  rows.push_back(
+      {"Optimizer", fmt::format("{} of a step exposed on host Adam", seconds_text(exposed_adam(f)))});
+  rows.push_back({"Chosen", fmt::format("chunks of {}, {} sweep{}{}; {} plans compared",
                                         bytes_text(Bytes{4 * p.plan.chunk_elements}), p.plan.sweeps,
-                                        p.plan.sweeps == 1 ? "" : "s", p.candidates)});
+                                        p.plan.sweeps == 1 ? "" : "s", early_text(p.options), p.candidates)});
   return rows;
 }
 
@@ -161,6 +171,8 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
   out["tokens_per_second"] = o.tokens_per_second;
   out["flops_per_second_per_device"] = o.flops_per_second;
   out["mfu"] = o.flops_utilization;
+  out["exposed_optimizer_seconds"] = exposed_adam(*p.forecast);
+  out["early_blocks"] = p.options.early_blocks;
   if (tokens > 0) out["days"] = o.days;
   out["disk_bytes_per_day"] = o.disk_bytes_per_day;
   const Bytes endurance = p.machine->disk.endurance;

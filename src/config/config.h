@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,8 +41,8 @@ struct DataConfig {
   std::string loss = "answers";                      // one of loss_kinds
   bool end_token = true;                             // behind texts and completions
   bool packing = true;
-  // No key: false once the files are known to hold no documents (look_at_rows of trainer/open_data.h).
-  bool rows_are_shared = true;
+  // No key: whether the files hold documents, once they were looked at (look_at_rows of trainer/open_data.h).
+  std::optional<bool> rows_are_shared;
   std::string cache;  // directory of tokenized documents; empty: beside output.dir
 
   bool operator==(const DataConfig&) const = default;

@@ -128,10 +128,12 @@ Result<std::vector<SourceFiles>> all_sources(const DataConfig& config, bool toke
   return out;
 }
 
-Result<bool> may_share_rows(const DataConfig& config, bool tokenizer) {
-  TRY_ASSIGN(const std::vector<SourceFiles> sources, all_sources(config, tokenizer));
+Result<bool> may_share_rows(const DataConfig& config, bool tokenizer, HeldOutAlone alone) {
   const auto holds_documents = [](const SourceFiles& s) { return !s.holds(FileKind::tokens); };
-  if (std::ranges::any_of(sources, holds_documents)) return true;
+  if (alone == HeldOutAlone::no || config.validation.empty()) {
+    TRY_ASSIGN(const std::vector<SourceFiles> sources, all_sources(config, tokenizer));
+    if (std::ranges::any_of(sources, holds_documents)) return true;
+  }
   if (config.validation.empty()) return false;
   TRY_ASSIGN(std::vector<FoundFile> found, find_files(config.validation));
   TRY_ASSIGN(const SourceFiles held_out, files_of(std::move(found), config, tokenizer));

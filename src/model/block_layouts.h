@@ -15,7 +15,7 @@ namespace tidepool {
 inline constexpr u32 vocabulary_slice = 8192;
 
 // Elements from row to row of a slice's logits. cuBLASLt's fast kernels want whole vectors, and a
-// vocabulary's last slice may have any length. On a CPU logits are packed.
+// vocabulary's last slice may have any length. In fp32 logits are packed.
 constexpr u32 logits_stride(Precision activations, u32 columns) {
   constexpr u32 step = 64;
   return activations == Precision::fp32 ? columns : static_cast<u32>(round_up(columns, step));
@@ -112,7 +112,7 @@ enum class Direction : u8 { forward, backward };
 struct HeadWorkspace {
   HeadWorkspace(const ModelGraph&, std::byte* base, Direction);
   Values norm;      // [R, H]
-  Values logits;    // [R, min(V, vocabulary_slice)]
+  Values logits;    // [R, logits_stride(min(V, vocabulary_slice))]
   RowLoss* losses;  // [R]
   Values dnorm;     // [R, H]; backward, as all below
   float* mean;      // [R]; of layer norms

@@ -9,6 +9,7 @@
 
 #include "io/memory_limits.h"
 #include "kernels/kernels.h"
+#include "machine/gpu_headroom.h"
 #include "machine/topology.h"
 #include "probe/disk_meter.h"
 #include "probe/gpu_meters.h"
@@ -116,7 +117,9 @@ Result<void> Probe::create_meters(const MeterOptions& options) {
 Result<void> Probe::create_gpu_meters(double slice_seconds) {
   say("preparing the GPU");
   TRY_ASSIGN(const Bytes free, measured_gpus()->free_memory(*options_.gpu));
-  const GpuMeterOptions meter{.work = work_within({}, free), .slice_seconds = slice_seconds};
+  const Bytes beside = gpu_headroom({}, 1).total();  // demanded free when the GPU is opened
+  const GpuMeterOptions meter{.work = work_within({}, free > beside ? free - beside : Bytes{0}),
+                              .slice_seconds = slice_seconds};
   TRY_ASSIGN(gpu_, measured_gpus()->open({.index = *options_.gpu,
                                           .memory = meter.work.memory(),
                                           .host_memory = meter.work.host_memory(),

@@ -205,7 +205,7 @@ class Alternatives {
   std::optional<Change> several_budgets() {
     Budgets larger = options_.budgets;
     larger.device = most(Tier::device, larger);
-    if (room_.is_shared) larger.device = std::min(larger.device, advised_.device);
+    if (room_.is_shared || room_.is_gpu) larger.device = std::min(larger.device, advised_.device);
     for (const Tier tier : {Tier::host, Tier::disk}) larger.of(tier) = most(tier, larger);
     if (!graph_ || count_raised(larger) < 2) return std::nullopt;
     return raised(larger);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "executor/gpu_headroom.h"
+#include "machine/gpu_headroom.h"
 #include "report/units.h"
 #include "text/budget_text.h"
 #include "tidepool/check.h"
@@ -30,6 +30,10 @@ std::optional<Bytes> BudgetRoom::most(const Budgets& budgets, Tier tier) const {
         tier == Tier::device ? less(*host, budgets.host) / devices : less(*host, budgets.device * devices);
     has = has ? std::min(*has, left) : left;
   }
+  if (is_gpu && device && tier == Tier::host) {
+    const Bytes left = host_beside(budgets.device);
+    has = has ? std::min(*has, left) : left;
+  }
   if (!has) return has;
   if (is_gpu && tier == Tier::device) has = less(*device, beside(budgets.host));
   return std::max(budgets.of(tier), written_below(*has));
@@ -42,6 +46,10 @@ bool BudgetRoom::takes(const Budgets& budgets) const {
 
 Bytes BudgetRoom::beside(Bytes host_budget) const {
   return is_gpu ? gpu_context + gpu_headroom(host_budget, devices).total() : Bytes{0};
+}
+
+Bytes BudgetRoom::host_beside(Bytes device_budget) const {
+  return pinned_within(less(*device, beside({}) + device_budget));
 }
 
 bool BudgetRoom::takes_together(const Budgets& budgets) const {

@@ -18,15 +18,17 @@ struct BudgetRoom {
   std::optional<Bytes> disk;  // 0: it has no disk
   u32 devices = 1;
   bool is_shared = false;  // devices are made of cores, and lie in the host's memory
-  bool is_gpu = false;     // of a device's memory more is taken than its budget: beside()
+  bool is_gpu = false;     // more of a device's memory is taken than its budget: beside()
 
   // For one budget, whatever the others are.
   std::optional<Bytes> of(Tier) const;
   // What one budget can be raised to beside the others: as a config can say it, and never less than it is.
   std::optional<Bytes> most(const Budgets&, Tier) const;
 
-  // Of each GPU's memory: its context, and what grows outside the arena (executor/gpu_headroom.h).
+  // Part of each GPU's memory outside its budget: the context, and what grows (machine/gpu_headroom.h).
   Bytes beside(Bytes host) const;
+  // Host memory whose page tables a GPU still has room for. REQUIRES: is_gpu, and its memory is known.
+  Bytes host_beside(Bytes device_budget) const;
 
   bool takes(const Budgets&) const;
   // RETURNS: true if those that lie in the same memory fit into it together.

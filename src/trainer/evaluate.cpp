@@ -162,7 +162,7 @@ Result<Evaluation> evaluate_once(const EvaluateRequest& request, std::string& re
   TRY_ASSIGN(const std::string executor, resolve_executor(config));
   if (!executor.empty()) request.note(executor);
   TRY(make_forward_only(config, request.overrides, request.note));
-  look_at_rows(config, place.of_run);
+  look_at_rows(config, place.of_run, HeldOutAlone::yes);
   TRY_ASSIGN(const HeldOut held_out,
              HeldOut::open(config, {.quiet = request.quiet, .kept_model = place.of_run}));
   for (const std::string& note : held_out.notes()) request.note(note);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "data/open_encoder.h"
-#include "data/source_files.h"
 #include "report/status_line.h"
 #include "report/units.h"
 #include "trainer/kept_model.h"
@@ -61,11 +60,11 @@ Result<std::unique_ptr<Dataset>> open_data(const Config& config, const OpenData&
   });
 }
 
-void look_at_rows(Config& config, bool kept_model) {
+void look_at_rows(Config& config, bool kept_model, HeldOutAlone alone) {
   const Config used = kept_model ? with_kept_model(config) : config;
   const Result<bool> shared =
-      may_share_rows(used.data, has_tokenizer(used.data, data_place(used).model_directory));
-  config.data.rows_are_shared = !shared || *shared;
+      may_share_rows(used.data, has_tokenizer(used.data, data_place(used).model_directory), alone);
+  if (shared) config.data.rows_are_shared = *shared;
 }
 
 Result<HeldOutFiles> open_held_out(const Config& config, const OpenData& options) {

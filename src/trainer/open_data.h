@@ -6,6 +6,7 @@
 #include "config/config.h"
 #include "data/dataset.h"
 #include "data/held_out_files.h"
+#include "data/source_files.h"
 
 namespace tidepool {
 
@@ -17,10 +18,10 @@ struct OpenData {
 // As Dataset::open. Documents are tokenized on all threads of machine.threads.
 Result<std::unique_ptr<Dataset>> open_data(const Config&, const OpenData& = {});
 
-// Looks at the files of the data: config.data.rows_are_shared becomes false if none of them holds documents,
-// so that no plan makes room for several in a sequence. Files that cannot be looked at leave it true: whoever
-// opens them tells why. `kept_model`: as of OpenData.
-void look_at_rows(Config&, bool kept_model = false);
+// Looks at the files of the data: config.data.rows_are_shared says whether any of them holds documents. If
+// none does, no plan makes room for several in a sequence. Files that cannot be looked at leave it open:
+// whoever opens them tells why. `kept_model`: as of OpenData.
+void look_at_rows(Config&, bool kept_model = false, HeldOutAlone = HeldOutAlone::no);
 
 // Opens data.validation alone. REQUIRES: it is not empty.
 Result<HeldOutFiles> open_held_out(const Config&, const OpenData& = {});

@@ -7,6 +7,7 @@
 #include "machine/machine_file.h"
 #include "machine/machine_of_gpus.h"
 #include "report/units.h"
+#include "text/budget_text.h"
 #include "text/change_text.h"
 #include "trainer/alternatives.h"
 #include "trainer/budget_room.h"
@@ -38,10 +39,13 @@ Result<void> check_disk(const Config& config, const Budgets& budgets, const Budg
 // Devices made of cores have their arenas in the host's memory.
 Result<void> check_shared_memory(const Budgets& budgets, const BudgetRoom& room) {
   if (room.takes_together(budgets)) return {};
-  if (room.is_gpu)
+  if (room.is_gpu) {
+    const Bytes most = *room.most({.host = budgets.host}, Tier::device);
     return Error{ErrorKind::does_not_fit,
-                 fmt::format("{}: set memory.device to at most {}", shared_memory_text(room, budgets),
-                             bytes_text(*room.most({.host = budgets.host}, Tier::device)))};
+                 fmt::format("{}: {}", shared_memory_text(room, budgets),
+                             most.value > 0 ? "set memory.device to at most " + budget_text(most)
+                                            : "lower memory.host, or use a card with more memory")};
+  }
   return Error{ErrorKind::does_not_fit,
                fmt::format("{}: lower memory.device or memory.host{}", shared_memory_text(room, budgets),
                            room.devices == 1 ? "" : ", or name fewer devices in machine.executor")};
@@ -49,7 +53,7 @@ Result<void> check_shared_memory(const Budgets& budgets, const BudgetRoom& room)
 
 Result<void> check_budgets(const Config& config, const Budgets& budgets, const BudgetRoom& room) {
   TRY(check_disk(config, budgets, room));
-  TRY(check_budget(budgets, room, Tier::device));
+  if (!room.is_gpu) TRY(check_budget(budgets, room, Tier::device));  // more than the budget counts there
   TRY(check_budget(budgets, room, Tier::host));
   return check_shared_memory(budgets, room);
 }

@@ -102,12 +102,19 @@ namespace {
 constexpr int hopper = 90;
 
 // Says who makes attention on GPUs, and why.
-std::string attention_note(const ModelGraph& graph) {
+std::string attention_note(const Config& config, const ModelGraph& graph) {
   std::string why(why_own_attention(graph));
+  if (graph.batch.packed && !config.data.rows_are_shared)
+    why += "; data.train cannot be read from here, so set data.packing=false if it is tokens";
   if (why.empty() && !cuda::cudnn_attention_pays(attention_shape(graph), graph.activations, hopper))
     why = fmt::format("cuDNN's are used in 16 bits, for {} tokens and more, heads of up to {} in steps of 8",
                       cuda::cudnn_attention_tokens_min, cuda::cudnn_attention_head_size_max);
   if (!why.empty()) return "attention by our own kernels: " + why;
+  if (trains(graph) &&
+      cuda::cudnn_backward_slice(attention_shape(graph), attention_scratch(graph)).sequences == 0)
+    return "attention by cuDNN forward, where the GPU is a Hopper (compute capability 9), and by our own "
+           "kernels "
+           "backward: a sequence is too long for cuDNN's";
   return "attention by cuDNN where the GPU is a Hopper (compute capability 9), else by our own kernels";
 }
 
@@ -163,7 +170,7 @@ PlanSummary summarize(const SummaryInput& in) {
   if (const Bytes reserved = device_reserved(config); reserved.value > 0)
     s.notes.push_back(
         fmt::format("the device holds {} for workspaces and a step's numbers", bytes_text(reserved)));
-  if (!config.machine.gpus().empty()) s.notes.push_back(attention_note(graph));
+  if (!config.machine.gpus().empty()) s.notes.push_back(attention_note(config, graph));
   if (machine != nullptr && plan.precision == Precision::bf16 && lacks_bf16(*machine))
     s.notes.push_back(
         fmt::format("the GPU of {} has no bf16 (its device.bf16 is no faster than device.fp32), so training "

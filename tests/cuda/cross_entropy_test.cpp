@@ -44,7 +44,7 @@ struct Problem {
       for (u32 row = 0; row < rows; ++row) {
         const auto from = all.begin() + u64{row} * vocabulary + cut.begin;
         slice.insert(slice.end(), from, from + cut.columns);
-        slice.resize(u64{row + 1} * cut.row_elements(), 9.0F);  // of no column
+        slice.resize(u64{row + 1} * cut.row_elements(), 9.0F);  // padding
       }
       slices.push_back(std::make_unique<DeviceValues>(slice, precision, shift));
       place(cut, slices.back()->given(), logits);

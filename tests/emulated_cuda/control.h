@@ -29,7 +29,7 @@ struct Options {
   bool cudnn_deterministic = true;  // it has an engine that is, behind one that is not
   float cudnn_scale = 1;            // its graphs' numbers are taken times this: a kernel that is wrong
   float cudnn_drift = 0;            // added to that at each execution: bits that vary
-  std::size_t cudnn_workspace = 0;  // of every plan, beside what it needs
+  std::size_t cudnn_workspace = 0;  // what every plan asks for beside its needs
 };
 
 // Each number counts calls from now on, 1 the next; 0 never.

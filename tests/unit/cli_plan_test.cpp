@@ -16,6 +16,7 @@
 namespace tidepool {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -142,6 +143,29 @@ TEST(CliPlan, a_gpu_without_bf16_is_said_to_refuse_it) {
   EXPECT_THAT(with("train.precision=fp16"), Not(HasSubstr("has no bf16")));
 }
 
+// What is advised can be typed, and is taken.
+TEST(CliPlan, a_budget_that_leaves_a_gpu_too_little_is_refused_with_one_that_does_not) {
+  const std::vector<std::string> box = {"machine=" TIDEPOOL_SOURCE_DIR
+                                        "/configs/machines/8xv100-32g-240g.yaml",
+                                        "memory.host=200GiB", "memory.disk=0"};
+  const auto with = [&](const std::string& device) {
+    std::vector<std::string> words = box;
+    words.push_back("memory.device=" + device);
+    return plan(words);
+  };
+  for (const char* device : {"31.5GiB", "40GiB"}) {
+    const Outcome refused = with(device);
+    EXPECT_EQ(refused.code, 3);
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("leaves too little of each GPU"), HasSubstr("page tables")));
+    const std::string says = "set memory.device to at most ";
+    const size_t at = refused.err.find(says);
+    ASSERT_NE(at, std::string::npos) << refused.err;
+    std::string advised = refused.err.substr(at + says.size());
+    advised.resize(advised.find_first_of("\n "));
+    EXPECT_THAT(with(advised).err, Not(HasSubstr("leaves too little"))) << advised;
+  }
+}
+
 // Without the breaks of an 80-column table.
 std::string in_one_line(const std::string& text) {
   std::istringstream words(text);
@@ -163,7 +187,8 @@ TEST(CliPlan, says_on_a_gpu_by_what_attention_is_made_and_why) {
   const auto fp16 = "train.precision=fp16", fp32 = "train.precision=fp32";
   EXPECT_THAT(said(llama, {data, fp16}), HasSubstr("attention by cuDNN where the GPU"));
   EXPECT_THAT(said(llama, {data, fp32}), HasSubstr("our own kernels: cuDNN's are used in 16"));
-  EXPECT_THAT(said(llama, {"data.train=gone", fp16}), HasSubstr("several documents"));
+  EXPECT_THAT(said(llama, {"data.train=gone", fp16}),
+              AllOf(HasSubstr("several documents"), HasSubstr("data.train cannot be read from here")));
   EXPECT_THAT(said(quickstart, {"model.attn_pdrop=0.1", fp16}), HasSubstr("attention weights drop"));
   EXPECT_THAT(plan({}).out, Not(HasSubstr("attention by")));
 }

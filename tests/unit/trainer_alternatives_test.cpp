@@ -6,8 +6,8 @@
 #include <boost/json.hpp>
 
 #include "cli/plan_refusal.h"
-#include "executor/gpu_headroom.h"
 #include "json/text.h"
+#include "machine/gpu_headroom.h"
 #include "tests/support/train_fixture.h"
 #include "text/budget_text.h"
 #include "text/change_text.h"
@@ -29,7 +29,7 @@ using testing::TrainDir;
 Machine box(Bytes device, Bytes host) {
   Machine m{.name = "box"};
   m.device.kind = DeviceKind::cuda;
-  // What a budget may have of it.
+  // As much as a budget may have, and what a GPU takes beside it.
   m.device.memory = device;
   if (device.value > 0) m.device.memory += gpu_context + gpu_headroom(Bytes{}, 1).total();
   m.host.memory = host;
@@ -263,6 +263,10 @@ TEST(BudgetRoom, AGpuHoldsMoreThanItsBudget) {
   most.device = room.most(most, Tier::device).value();
   EXPECT_TRUE(room.takes(most));
   EXPECT_GT(most.device, Bytes{30 * gib});
+  most.device = Bytes{31 * gib}, most.host = Bytes{gib};
+  most.host = room.most(most, Tier::host).value();
+  EXPECT_TRUE(room.takes(most)) << "page tables of more host memory would take too much of the GPU";
+  EXPECT_LT(most.host, Bytes{100 * gib});
 }
 
 TEST(BudgetRoom, OfThisMachineTheFileKnowsNoDisk) {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "executor/cuda/gpu_processes.h"
-#include "executor/gpu_headroom.h"
 #include "kernels/cuda/cuda_error.h"
+#include "machine/gpu_headroom.h"
 
 namespace tidepool {
 namespace {

@@ -46,8 +46,12 @@ class CudaDevices final : public Devices {
     std::vector<std::string> lines;
     for (const Gpu& gpu : gpus_) lines.push_back(gpu.device->describe());
     if (collectives_) lines.push_back(collectives_->describe());
-    if (const std::string& attention = gpus_.front().attention; !attention.empty())
-      lines.push_back("attention: " + attention);
+    for (const Gpu& gpu : gpus_) {
+      const bool said = &gpu != &gpus_.front() && gpu.attention == gpus_.front().attention;
+      if (!gpu.attention.empty() && !said)
+        lines.push_back(fmt::format("attention{}: {}", plan_.devices == 1 ? "" : " on " + gpu.device->name(),
+                                    gpu.attention));
+    }
     return lines;
   }
 

@@ -1,4 +1,4 @@
-#include "executor/gpu_headroom.h"
+#include "machine/gpu_headroom.h"
 
 #include <fmt/format.h>
 
