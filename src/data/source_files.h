@@ -29,9 +29,10 @@ Result<SourceFiles> files_of(std::vector<FoundFile>, const DataConfig&, bool tok
 // data.records says what records are, and there are none.
 Result<std::vector<SourceFiles>> all_sources(const DataConfig&, bool tokenizer);
 
+// Yes: data.validation, if there is any, is all that will be read.
+enum class HeldOutAlone : u8 { no, yes };
 // RETURNS: true if a sequence may hold several documents, because files of data.train or data.validation hold
 // documents and not tokens in a row. Reads no more than how files begin; errors as of files_of.
-enum class HeldOutAlone : u8 { no, yes };  // yes: data.validation, if there is any, is all that will be read
 Result<bool> may_share_rows(const DataConfig&, bool tokenizer, HeldOutAlone = HeldOutAlone::no);
 
 }  // namespace tidepool
