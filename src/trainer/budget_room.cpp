@@ -30,10 +30,7 @@ std::optional<Bytes> BudgetRoom::most(const Budgets& budgets, Tier tier) const {
         tier == Tier::device ? less(*host, budgets.host) / devices : less(*host, budgets.device * devices);
     has = has ? std::min(*has, left) : left;
   }
-  if (is_gpu && device && tier == Tier::host) {
-    const Bytes left = host_beside(budgets.device);
-    has = has ? std::min(*has, left) : left;
-  }
+  if (is_gpu && device && has && tier == Tier::host) has = std::min(*has, host_beside(budgets.device));
   if (!has) return has;
   if (is_gpu && tier == Tier::device) has = less(*device, beside(budgets.host));
   return std::max(budgets.of(tier), written_below(*has));
