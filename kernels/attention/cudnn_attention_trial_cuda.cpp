@@ -43,7 +43,8 @@ double difference(const std::vector<float>& got, const std::vector<float>& want,
         off += (g - w) * (g - w), size += w * w;
       }
     const double here = std::sqrt(off / size);
-    if (!(here <= largest)) largest = here;  // NaN too
+    if (std::isnan(here)) return here;
+    largest = std::max(largest, here);
   }
   return largest;
 }
@@ -53,7 +54,8 @@ double absolute_difference(const std::vector<float>& got, const std::vector<floa
   double largest = 0;
   for (u64 i = 0; i < got.size(); ++i) {
     const double off = std::abs(double{got[i]} - double{want[i]});
-    if (!(off <= largest)) largest = off;
+    if (std::isnan(off)) return off;
+    largest = std::max(largest, off);
   }
   return largest;
 }

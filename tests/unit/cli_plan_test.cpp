@@ -143,7 +143,7 @@ TEST(CliPlan, a_gpu_without_bf16_is_said_to_refuse_it) {
   EXPECT_THAT(with("train.precision=fp16"), Not(HasSubstr("has no bf16")));
 }
 
-// What is advised can be typed, and is taken.
+// The advised budget can be typed, and is taken.
 TEST(CliPlan, a_budget_that_leaves_a_gpu_too_little_is_refused_with_one_that_does_not) {
   const std::vector<std::string> box = {"machine=" TIDEPOOL_SOURCE_DIR
                                         "/configs/machines/8xv100-32g-240g.yaml",
