@@ -6,6 +6,7 @@
 #include "kernels/cuda/capability.h"
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/matmul/matmul_cuda.h"
 #include "tidepool/check.h"
 
@@ -48,6 +49,7 @@ class CudaKernels final : public Kernels {
   void cross_entropy_gradient(const LogitsSlice& slice, float scale, const float* loss_scale) override {
     cross_entropy_gradient_cuda(slice, scale, loss_scale, stream_);
   }
+  void tune(bool on) { matmul_->tune(on); }
   Result<void> take_refusal() override { return std::exchange(refusal_, {}); }
   Result<void> finish() override {
     Result<void> refused = take_refusal();
@@ -75,29 +77,73 @@ class CudaKernels final : public Kernels {
   Result<void> refusal_;
 };
 
+class TuningKernels final : public Kernels {
+ public:
+  explicit TuningKernels(CudaKernels& kernels) : kernels_(kernels) {}
+
+  void matmul(const Matmul& op) override {
+    tune([&] { kernels_.matmul(op); });
+  }
+  void weight_gradient(const WeightGradient& op) override {
+    tune([&] { kernels_.weight_gradient(op); });
+  }
+  void zero(float*, u64) override {}
+  void layer_norm(const LayerNorm&) override {}
+  void layer_norm_backward(const LayerNormBackward&) override {}
+  void rms_norm(const RmsNorm&) override {}
+  void rms_norm_backward(const RmsNormBackward&) override {}
+  void rotary(const Rotary&) override {}
+  void rotary_backward(const RotaryBackward&) override {}
+  void attention(const Attention&) override {}
+  void attention_backward(const AttentionBackward&) override {}
+  void swiglu(const Swiglu&) override {}
+  void swiglu_backward(const SwigluBackward&) override {}
+  void embedding(const Embedding&) override {}
+  void embedding_backward(const EmbeddingBackward&) override {}
+  void dropout(const Dropout&, ConstValues, Values, u64) override {}
+  void cross_entropy_slice(const LogitsSlice&) override {}
+  void cross_entropy_loss(RowLoss*, const i32*, u32, double*) override {}
+  void cross_entropy_gradient(const LogitsSlice&, float, const float*) override {}
+  Result<void> finish() override { return kernels_.finish(); }
+
+ private:
+  template <class Fn>
+  void tune(Fn call) {
+    kernels_.tune(true);
+    call();
+    kernels_.tune(false);
+  }
+
+  CudaKernels& kernels_;
+};
+
 }  // namespace
 
-Result<CudaKernelsMade> create_cuda_kernels(cudaStream_t stream, std::span<std::byte> workspace,
-                                            const std::optional<AttentionToCome>& to_come,
-                                            std::span<std::byte> trial) {
+Result<CudaKernelsMade> create_cuda_kernels(const CudaKernelsRequest& request) {
+  const std::span<std::byte> workspace = request.workspace;
   CHECK(workspace.size() >= cuda_kernels_workspace.value, workspace.size());
+  TRY(cuda::load_kernels());
   TRY_ASSIGN(auto matmul, CudaMatmul::create({.library = workspace.data(),
-                                              .scratch = workspace.data() + cuda_library_workspace.value}));
+                                              .scratch = workspace.data() + cuda_library_workspace.value},
+                                             request.choices));
   CudaKernelsMade made;
   std::unique_ptr<cuda::CudnnAttention> attention;
+  const std::optional<AttentionToCome>& to_come = request.to_come;
   if (to_come && cuda::cudnn_attention_pays(to_come->shape, to_come->precision, cuda::current_capability())) {
     if (auto library = cudnn::Library::load()) {
       TRY_ASSIGN(attention, cuda::CudnnAttention::create({.library = std::move(library).value(),
                                                           .shape = *to_come,
-                                                          .stream = stream,
+                                                          .stream = request.stream,
                                                           .workspace = workspace,
-                                                          .trial = trial}));
+                                                          .trial = request.trial}));
       made.attention = attention->describe();
     } else {
       made.attention = "our own kernels, slower here; " + library.error().message;
     }
   }
-  made.kernels = std::make_unique<CudaKernels>(std::move(matmul), std::move(attention), stream);
+  auto kernels = std::make_unique<CudaKernels>(std::move(matmul), std::move(attention), request.stream);
+  if (request.choices != nullptr) made.tuning = std::make_unique<TuningKernels>(*kernels);
+  made.kernels = std::move(kernels);
   return made;
 }
 

@@ -173,8 +173,8 @@ void start(const AdamWChunk& c, bool whole, Masters masters, const AdamWScalars*
                                       .variance = c.variance,
                                       .segments = c.segments.data()};
   for_bool(whole, [&](auto w) {
-    launch(adamw_kernel<w.value, Grad, Masters>, elementwise_launch(c.elements, vector_elements), stream,
-           chunk, scalars);
+    launch<adamw_kernel<w.value, Grad, Masters>>(elementwise_launch(c.elements, vector_elements), stream,
+                                                 chunk, scalars);
   });
 }
 
@@ -203,7 +203,7 @@ void adamw_cuda(const AdamWChunk& c, Precision precision, const AdamWScalars* sc
 
 void adamw_scalars_cuda(const AdamWStep& step, const StepResult* result, AdamWScalars* scalars,
                         cudaStream_t stream) {
-  cuda::launch(cuda::scalars_kernel, {}, stream, step, result, scalars);
+  cuda::launch<cuda::scalars_kernel>({}, stream, step, result, scalars);
 }
 
 }  // namespace tidepool

@@ -37,19 +37,20 @@ __global__ void attention_delta_kernel(AttentionBackwardArguments<T> op, u32 lan
 template <class T>
 void make_delta(const AttentionBackward& op, cudaStream_t stream) {
   const u32 lanes = attention_delta_lanes(op.shape.head_size);
-  launch(rows_of_vectors(op.shape.head_size, op.out, op.dout) ? attention_delta_kernel<T, true>
-                                                              : attention_delta_kernel<T, false>,
-         attention_delta_launch(op.shape), stream, backward_arguments<T>(op), lanes,
-         u64{op.shape.sequences} * op.shape.tokens);
+  for_bool(rows_of_vectors(op.shape.head_size, op.out, op.dout), [&](auto whole) {
+    launch<attention_delta_kernel<T, whole.value>>(attention_delta_launch(op.shape), stream,
+                                                   backward_arguments<T>(op), lanes,
+                                                   u64{op.shape.sequences} * op.shape.tokens);
+  });
 }
 
 template <class Mma, u32 size, bool dropout>
 void backward_tensor(const AttentionBackward& op, cudaStream_t stream) {
   const auto arguments = backward_arguments<typename Mma::Half>(op);
-  launch(attention_backward_keys_tensor<Mma, size, dropout>,
-         attention_backward_keys_launch(op.shape, Mma::units), stream, arguments);
-  launch(attention_backward_queries_tensor<Mma, size, dropout>,
-         attention_backward_queries_launch(op.shape, Mma::units), stream, arguments);
+  launch<attention_backward_keys_tensor<Mma, size, dropout>>(
+      attention_backward_keys_launch(op.shape, Mma::units), stream, arguments);
+  launch<attention_backward_queries_tensor<Mma, size, dropout>>(
+      attention_backward_queries_launch(op.shape, Mma::units), stream, arguments);
 }
 template <class Mma, u32 size>
 void backward_tensor(const AttentionBackward& op, cudaStream_t stream) {
@@ -62,10 +63,10 @@ void backward_fma(const AttentionBackward& op, cudaStream_t stream) {
   const AttentionBackwardArguments<T> arguments = backward_arguments<T>(op);
   for_fma_lanes(op.shape.head_size, [&](auto lanes) {
     constexpr u32 count = decltype(lanes)::value;
-    launch(attention_backward_keys_fma<T, count>,
-           attention_backward_keys_launch(op.shape, AttentionUnits::fma), stream, arguments);
-    launch(attention_backward_queries_fma<T, count>,
-           attention_backward_queries_launch(op.shape, AttentionUnits::fma), stream, arguments);
+    launch<attention_backward_keys_fma<T, count>>(
+        attention_backward_keys_launch(op.shape, AttentionUnits::fma), stream, arguments);
+    launch<attention_backward_queries_fma<T, count>>(
+        attention_backward_queries_launch(op.shape, AttentionUnits::fma), stream, arguments);
   });
 }
 

@@ -9,15 +9,16 @@ namespace {
 
 template <class Mma, u32 size>
 void forward_tensor(const Attention& op, const LaunchShape& shape, cudaStream_t stream) {
-  launch(op.dropout.on() ? attention_forward_tensor<Mma, size, true>
-                         : attention_forward_tensor<Mma, size, false>,
-         shape, stream, forward_arguments<typename Mma::Half>(op));
+  for_bool(op.dropout.on(), [&](auto dropout) {
+    launch<attention_forward_tensor<Mma, size, dropout.value>>(shape, stream,
+                                                               forward_arguments<typename Mma::Half>(op));
+  });
 }
 
 template <class T>
 void forward_fma(const Attention& op, const LaunchShape& shape, cudaStream_t stream) {
   for_fma_lanes(op.shape.head_size, [&](auto lanes) {
-    launch(attention_forward_fma<T, decltype(lanes)::value>, shape, stream, forward_arguments<T>(op));
+    launch<attention_forward_fma<T, decltype(lanes)::value>>(shape, stream, forward_arguments<T>(op));
   });
 }
 

@@ -117,13 +117,13 @@ void cross_entropy_slice_cuda(const LogitsSlice& s, cudaStream_t stream) {
   if (s.rows == 0) return;
   for_types(s, [&](auto whole, auto type) {
     using T = decltype(type);
-    launch(slice_kernel<whole.value, T>, cross_entropy_launch(s.rows, s.columns), stream, slice_of<T>(s));
+    launch<slice_kernel<whole.value, T>>(cross_entropy_launch(s.rows, s.columns), stream, slice_of<T>(s));
   });
 }
 
 void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum,
                              cudaStream_t stream) {
-  cuda::launch(cuda::loss_kernel, {.block = {cuda::loss_threads}}, stream, losses, targets, rows, loss_sum);
+  cuda::launch<cuda::loss_kernel>({.block = {cuda::loss_threads}}, stream, losses, targets, rows, loss_sum);
 }
 
 void cross_entropy_gradient_cuda(const LogitsSlice& s, float scale, const float* loss_scale,
@@ -132,8 +132,8 @@ void cross_entropy_gradient_cuda(const LogitsSlice& s, float scale, const float*
   if (s.rows == 0) return;
   for_types(s, [&](auto whole, auto type) {
     using T = decltype(type);
-    launch(gradient_kernel<whole.value, T>, cross_entropy_launch(s.rows, s.columns), stream, slice_of<T>(s),
-           scale, loss_scale);
+    launch<gradient_kernel<whole.value, T>>(cross_entropy_launch(s.rows, s.columns), stream, slice_of<T>(s),
+                                            scale, loss_scale);
   });
 }
 

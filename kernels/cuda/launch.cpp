@@ -1,14 +1,45 @@
 #include "kernels/cuda/launch.h"
 
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "kernels/cuda/cuda_error.h"
 #include "tidepool/check.h"
 
 namespace tidepool::cuda {
+namespace {
+
+// Made when the first kernel is listed: before main(), in whatever order files are.
+std::vector<const void*>& list() {
+  static std::vector<const void*> kernels;
+  return kernels;
+}
+
+}  // namespace
 
 void check_launch(cudaError_t error, const LaunchShape& shape) {
   const bool refused = error == cudaErrorInvalidConfiguration || error == cudaErrorInvalidValue ||
                        error == cudaErrorLaunchOutOfResources;
   CHECK(!refused, cudaGetErrorName(error), shape.grid.x, shape.grid.y, shape.grid.z, shape.block.x,
         shape.block.y, shape.block.z, shape.shared_bytes);
+}
+
+bool list_kernel(const void* kernel) {
+  list().push_back(kernel);
+  return true;
+}
+
+std::span<const void* const> listed_kernels() { return list(); }
+
+// A kernel is loaded when its attributes are asked for (CUDA C++ Programming Guide, lazy loading).
+Result<void> load_kernels() {
+  for (const void* const kernel : list()) {
+    cudaFuncAttributes attributes = {};
+    TRY_CUDA(cudaFuncGetAttributes(&attributes, kernel),
+             fmt::format("loading {} kernels", list().size()));
+  }
+  return {};
 }
 
 }  // namespace tidepool::cuda

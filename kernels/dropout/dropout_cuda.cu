@@ -27,8 +27,8 @@ void dropout_cuda(const Dropout& dropout, ConstValues x, Values y, u64 n, cudaSt
   for_bool(rows_of_vectors(n, x, y), [&](auto whole) {
     for_precision(x.precision, [&](auto type) {
       using T = decltype(type);
-      launch(dropout_kernel<whole.value, T>, elementwise_launch(n, vector_elements), stream,
-             dropout_row_of(dropout), elements<T>(x), elements<T>(y), n);
+      launch<dropout_kernel<whole.value, T>>(elementwise_launch(n, vector_elements), stream,
+                                             dropout_row_of(dropout), elements<T>(x), elements<T>(y), n);
     });
   });
 }

@@ -127,15 +127,15 @@ void embedding_cuda(const Embedding& op, cudaStream_t stream) {
     for_precisions(op.out.precision, op.wte.precision, [&](auto activation, auto parameter) {
       using A = decltype(activation);
       using P = decltype(parameter);
-      launch(embedding_kernel<whole.value, A, P>, elementwise_launch(n, vector_elements), stream,
-             Lookup<A, P>{.elements = n,
-                          .columns = op.columns,
-                          .tokens_per_sequence = op.tokens_per_sequence,
-                          .tokens = op.tokens,
-                          .wte = elements<P>(op.wte),
-                          .wpe = elements<P>(op.wpe),
-                          .out = elements<A>(op.out)},
-             dropout_row_of(op.dropout), op.dropout.on());
+      launch<embedding_kernel<whole.value, A, P>>(elementwise_launch(n, vector_elements), stream,
+                                                  Lookup<A, P>{.elements = n,
+                                                               .columns = op.columns,
+                                                               .tokens_per_sequence = op.tokens_per_sequence,
+                                                               .tokens = op.tokens,
+                                                               .wte = elements<P>(op.wte),
+                                                               .wpe = elements<P>(op.wpe),
+                                                               .out = elements<A>(op.out)},
+                                                  dropout_row_of(op.dropout), op.dropout.on());
     });
   });
 }
@@ -152,12 +152,12 @@ void embedding_backward_cuda(const EmbeddingBackward& op, cudaStream_t stream) {
   for_bool(rows_of_vectors(op.columns, op.dout, op.dwte, op.dwpe), [&](auto whole) {
     for_precision(op.dout.precision, [&](auto type) {
       using T = decltype(type);
-      launch(add_tokens_kernel<whole.value, T>, embedding_backward_launch(rows, op.columns), stream, op.order,
-             rows, op.columns, elements<T>(op.dout), op.dwte);
+      launch<add_tokens_kernel<whole.value, T>>(embedding_backward_launch(rows, op.columns), stream, op.order,
+                                                rows, op.columns, elements<T>(op.dout), op.dwte);
       if (op.dwpe == nullptr) return;
-      launch(add_positions_kernel<whole.value, T>,
-             embedding_backward_launch(op.tokens_per_sequence, op.columns), stream, op.sequences, op.columns,
-             elements<T>(op.dout), op.dwpe);
+      launch<add_positions_kernel<whole.value, T>>(
+          embedding_backward_launch(op.tokens_per_sequence, op.columns), stream, op.sequences, op.columns,
+          elements<T>(op.dout), op.dwpe);
     });
   });
 }

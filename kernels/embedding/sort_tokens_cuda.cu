@@ -94,13 +94,13 @@ __global__ void __launch_bounds__(sort_tile_keys / 2) merge_tiles_kernel(u64* or
 }  // namespace
 
 void sort_tokens(const i32* tokens, u32 rows, u32 vocabulary, u64* order, cudaStream_t stream) {
-  launch(sort_tiles_kernel, sort_tiles_launch(rows), stream, tokens, rows, vocabulary, order);
+  launch<sort_tiles_kernel>(sort_tiles_launch(rows), stream, tokens, rows, vocabulary, order);
   for (u64 run = 2 * sort_tile_keys; run / 2 < rows; run *= 2) {
-    launch(backwards_kernel, sort_pairs_launch(rows, run), stream, order, rows, run);
+    launch<backwards_kernel>(sort_pairs_launch(rows, run), stream, order, rows, run);
     for (u64 distance = run / 4; distance >= sort_tile_keys; distance /= 2) {
-      launch(distant_kernel, sort_pairs_launch(rows, run), stream, order, rows, distance);
+      launch<distant_kernel>(sort_pairs_launch(rows, run), stream, order, rows, distance);
     }
-    launch(merge_tiles_kernel, sort_tiles_launch(rows), stream, order, rows);
+    launch<merge_tiles_kernel>(sort_tiles_launch(rows), stream, order, rows);
   }
 }
 

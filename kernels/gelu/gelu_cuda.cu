@@ -43,8 +43,8 @@ void gelu_cuda(ConstValues x, Values y, u64 n, cudaStream_t stream) {
   for_bool(rows_of_vectors(n, x, y), [&](auto whole) {
     for_precision(x.precision, [&](auto type) {
       using T = decltype(type);
-      launch(gelu_kernel<whole.value, T>, elementwise_launch(n, vector_elements), stream, elements<T>(x),
-             elements<T>(y), n);
+      launch<gelu_kernel<whole.value, T>>(elementwise_launch(n, vector_elements), stream, elements<T>(x),
+                                          elements<T>(y), n);
     });
   });
 }
@@ -56,8 +56,9 @@ void gelu_backward_cuda(ConstValues x, ConstValues dy, Values dx, Values value, 
   for_bool(rows_of_vectors(n, x, dy, dx, value), [&](auto whole) {
     for_precision(x.precision, [&](auto type) {
       using T = decltype(type);
-      launch(gelu_backward_kernel<whole.value, T>, elementwise_launch(n, vector_elements), stream,
-             elements<T>(x), elements<T>(dy), elements<T>(dx), elements<T>(value), n);
+      launch<gelu_backward_kernel<whole.value, T>>(elementwise_launch(n, vector_elements), stream,
+                                                   elements<T>(x), elements<T>(dy), elements<T>(dx),
+                                                   elements<T>(value), n);
     });
   });
 }

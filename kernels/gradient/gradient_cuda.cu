@@ -40,8 +40,8 @@ void sum_parts(std::span<const float* const> from, Out* out, u64 elements, cudaS
     vectors = vectors && rows_of_vectors(elements, from[part]);
   }
   for_bool(vectors, [&](auto whole) {
-    launch(sum_kernel<whole.value, Out>, elementwise_launch(elements, vector_elements), stream, parts, out,
-           elements);
+    launch<sum_kernel<whole.value, Out>>(elementwise_launch(elements, vector_elements), stream, parts, out,
+                                         elements);
   });
 }
 
@@ -123,8 +123,8 @@ void norm_partials_cuda(const std::byte* grad, Precision precision, u64 elements
   if (elements == 0) return;
   for_precision(precision, [&](auto type) {
     using T = decltype(type);
-    launch(partials_kernel<T>, norm_launch(elements), stream, reinterpret_cast<const T*>(grad), elements,
-           partials);
+    launch<partials_kernel<T>>(norm_launch(elements), stream, reinterpret_cast<const T*>(grad), elements,
+                               partials);
   });
 }
 
@@ -134,15 +134,15 @@ void norm_cells_cuda(const std::byte* grad, Precision precision, u64 elements, d
   if (elements == 0) return;
   for_precision(precision, [&](auto type) {
     using T = decltype(type);
-    launch(cells_kernel<T>, norm_launch(elements), stream, reinterpret_cast<const T*>(grad), elements, cells);
+    launch<cells_kernel<T>>(norm_launch(elements), stream, reinterpret_cast<const T*>(grad), elements, cells);
   });
 }
 
 void norm_granules_cuda(const double* cells, const u32* places, u32 count, double* partials,
                         cudaStream_t stream) {
   if (count == 0) return;
-  cuda::launch(cuda::granules_kernel, {.grid = {static_cast<u32>(div_up(count, 256))}, .block = {256}},
-               stream, cells, places, count, partials);
+  cuda::launch<cuda::granules_kernel>({.grid = {static_cast<u32>(div_up(count, 256))}, .block = {256}},
+                                      stream, cells, places, count, partials);
 }
 
 }  // namespace tidepool

@@ -63,15 +63,15 @@ __global__ void set_loss_scale_kernel(LossScale scale, LossScale* to) { *to = sc
 }  // namespace cuda
 
 void add_numbers_cuda(double* y, const double* x, u64 n, cudaStream_t stream) {
-  if (n > 0) cuda::launch(cuda::add_kernel, cuda::elementwise_launch(n, 1), stream, y, x, n);
+  if (n > 0) cuda::launch<cuda::add_kernel>(cuda::elementwise_launch(n, 1), stream, y, x, n);
 }
 
 void set_loss_scale_cuda(const LossScale& scale, LossScale* to, cudaStream_t stream) {
-  cuda::launch(cuda::set_loss_scale_kernel, {}, stream, scale, to);
+  cuda::launch<cuda::set_loss_scale_kernel>({}, stream, scale, to);
 }
 
 void norm_finish_cuda(const NormFinish& f, cudaStream_t stream) {
-  cuda::launch(cuda::norm_finish_kernel, {.block = {cuda::finish_threads}}, stream, f);
+  cuda::launch<cuda::norm_finish_kernel>({.block = {cuda::finish_threads}}, stream, f);
 }
 
 }  // namespace tidepool

@@ -138,15 +138,15 @@ void layer_norm_cuda(const LayerNorm& op, cudaStream_t stream) {
   for_types(whole, op.x.precision, op.weight.precision, [&](auto w, auto a, auto p) {
     using A = decltype(a);
     using P = decltype(p);
-    launch(layer_norm_kernel<w.value, A, P>, norm_rows_launch(op.rows, op.columns), stream,
-           ForwardRows<A, P>{.columns = op.columns,
-                             .x = elements<A>(op.x),
-                             .weight = elements<P>(op.weight),
-                             .bias = elements<P>(op.bias),
-                             .epsilon = op.epsilon,
-                             .y = elements<A>(op.y),
-                             .mean = op.mean,
-                             .rstd = op.rstd});
+    launch<layer_norm_kernel<w.value, A, P>>(norm_rows_launch(op.rows, op.columns), stream,
+                                             ForwardRows<A, P>{.columns = op.columns,
+                                                               .x = elements<A>(op.x),
+                                                               .weight = elements<P>(op.weight),
+                                                               .bias = elements<P>(op.bias),
+                                                               .epsilon = op.epsilon,
+                                                               .y = elements<A>(op.y),
+                                                               .mean = op.mean,
+                                                               .rstd = op.rstd});
   });
 }
 
@@ -167,13 +167,13 @@ void layer_norm_backward_cuda(const LayerNormBackward& op, cudaStream_t stream) 
                                      .dx = elements<A>(op.dx),
                                      .add_to_dx = op.add_to_dx};
     // The sums first: dx may be where dy is.
-    launch(layer_norm_partials_kernel<w.value, A, P>, norm_tiles_launch(op.rows, op.columns), stream, rows,
-           op.partials);
-    launch(layer_norm_dx_kernel<w.value, A, P>, norm_rows_launch(op.rows, op.columns), stream, rows);
+    launch<layer_norm_partials_kernel<w.value, A, P>>(norm_tiles_launch(op.rows, op.columns), stream, rows,
+                                                      op.partials);
+    launch<layer_norm_dx_kernel<w.value, A, P>>(norm_rows_launch(op.rows, op.columns), stream, rows);
   });
   if (op.dweight == nullptr) return;
-  launch(norm_sums_kernel<2>, norm_sums_launch(2, op.columns), stream, norm_groups(op.rows), op.columns,
-         op.partials, NormSums<2>{{op.dweight, op.dbias}}, op.accumulate);
+  launch<norm_sums_kernel<2>>(norm_sums_launch(2, op.columns), stream, norm_groups(op.rows), op.columns,
+                              op.partials, NormSums<2>{{op.dweight, op.dbias}}, op.accumulate);
 }
 
 }  // namespace tidepool

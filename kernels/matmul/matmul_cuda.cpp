@@ -24,8 +24,9 @@ constexpr u32 slice_rows_step = 8;  // dropout's counter goes in eights
 
 }  // namespace
 
-Result<std::unique_ptr<CudaMatmul>> CudaMatmul::create(const CudaMatmulWorkspace& w) {
-  TRY_ASSIGN(auto products, cuda::Products::create(w.library, w.library_bytes));
+Result<std::unique_ptr<CudaMatmul>> CudaMatmul::create(const CudaMatmulWorkspace& w,
+                                                       ProductChoices* choices) {
+  TRY_ASSIGN(auto products, cuda::Products::create(w.library, w.library_bytes, choices));
   return std::unique_ptr<CudaMatmul>(new CudaMatmul(std::move(products), w.scratch, w.scratch_bytes));
 }
 

@@ -17,13 +17,17 @@ struct CudaMatmulWorkspace {
 // One caller at a time, one stream at a time (the scratch).
 class CudaMatmul {
  public:
-  // The workspace is device memory, aligned to 256 bytes, and outlives this.
-  static Result<std::unique_ptr<CudaMatmul>> create(const CudaMatmulWorkspace&);
+  // The workspace is device memory, aligned to 256 bytes, and outlives this, as do `choices` (Products).
+  static Result<std::unique_ptr<CudaMatmul>> create(const CudaMatmulWorkspace&,
+                                                    ProductChoices* choices = nullptr);
 
   // Activations have one precision, but y may be fp32. Parameters may have another: they are brought to that
   // of the activations slice by slice. Errors: the library refuses; the result is then unfinished.
   Result<void> matmul(const Matmul&, cudaStream_t);
   Result<void> weight_gradient(const WeightGradient&, cudaStream_t);
+
+  // As Products: meanwhile results are numbers that mean nothing.
+  void tune(bool on) { products_->tune(on); }
 
  private:
   CudaMatmul(std::unique_ptr<cuda::Products> products, std::byte* scratch, Bytes bytes)

@@ -70,8 +70,8 @@ void convert_rows(ConstValues from, u64 from_stride, u32 rows, u32 columns, Valu
     for_precisions(from.precision, to.precision, [&](auto f, auto t) {
       using From = decltype(f);
       using To = decltype(t);
-      launch(convert_kernel<w.value, From, To>, convert_launch(rows, columns), stream, elements<From>(from),
-             from_stride, rows, columns, elements<To>(to));
+      launch<convert_kernel<w.value, From, To>>(convert_launch(rows, columns), stream, elements<From>(from),
+                                                from_stride, rows, columns, elements<To>(to));
     });
   });
 }
@@ -82,8 +82,9 @@ void add_dropped(const Dropout& dropout, u64 first, ConstValues x, ConstValues r
   for_bool(rows_of_vectors(n, x, residual, y), [&](auto whole) {
     for_precision(x.precision, [&](auto type) {
       using T = decltype(type);
-      launch(add_dropped_kernel<whole.value, T>, elementwise_launch(n, vector_elements), stream,
-             dropout_row_of(dropout), first, elements<T>(x), elements<T>(residual), elements<T>(y), n);
+      launch<add_dropped_kernel<whole.value, T>>(elementwise_launch(n, vector_elements), stream,
+                                                 dropout_row_of(dropout), first, elements<T>(x),
+                                                 elements<T>(residual), elements<T>(y), n);
     });
   });
 }
@@ -93,12 +94,12 @@ void column_sums(ConstValues x, u32 rows, u32 columns, float* parts, float* sums
   for_bool(rows_of_vectors(columns, x), [&](auto whole) {
     for_precision(x.precision, [&](auto type) {
       using T = decltype(type);
-      launch(column_sums_kernel<whole.value, T>, column_sums_launch(rows, columns), stream, elements<T>(x),
-             rows, columns, parts);
+      launch<column_sums_kernel<whole.value, T>>(column_sums_launch(rows, columns), stream, elements<T>(x),
+                                                 rows, columns, parts);
     });
   });
-  launch(sum_of_parts_kernel, sum_of_parts_launch(columns), stream, parts, column_sums_parts(rows), columns,
-         sums, accumulate);
+  launch<sum_of_parts_kernel>(sum_of_parts_launch(columns), stream, parts, column_sums_parts(rows), columns,
+                              sums, accumulate);
 }
 
 }  // namespace tidepool::cuda

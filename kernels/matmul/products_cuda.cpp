@@ -3,13 +3,67 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <utility>
 
+#include "kernels/cuda/cuda_error.h"
 #include "tidepool/check.h"
 
 namespace tidepool::cuda {
 namespace {
 
 constexpr u32 alignment_max = 16;
+
+// ---- choosing by a clock
+
+constexpr int advised_max = 8;  // algorithms of the library that are timed
+constexpr u32 timed_rounds = 3;
+constexpr double timed_seconds = 2e-3, timed_calls_max = 50;  // of one algorithm in one round
+// An algorithm that is faster by less than this may be so by chance: then the library's first advice stays.
+constexpr double worth_it = 0.98;
+constexpr const char* timing = "timing a matrix product";
+
+class OwnedEvent {
+ public:
+  static Result<OwnedEvent> create() {
+    OwnedEvent made;
+    TRY_CUDA(cudaEventCreateWithFlags(&made.event_, cudaEventDefault), timing);
+    return made;
+  }
+  OwnedEvent(OwnedEvent&& o) noexcept : event_(std::exchange(o.event_, nullptr)) {}
+  ~OwnedEvent() {
+    if (event_ != nullptr) cudaEventDestroy(event_);
+  }
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  OwnedEvent() = default;
+  cudaEvent_t event_ = nullptr;
+};
+
+// An algorithm is plain data that the library promises to take back in the same version
+// (cublasLtMatmulAlgo_t in its manual).
+std::string text_of(const cublasLtMatmulAlgo_t& algorithm) {
+  std::string text;
+  for (const u64 word : algorithm.data) text += fmt::format("{:016x}", word);
+  return text;
+}
+
+std::optional<cublasLtMatmulAlgo_t> algorithm_of(std::string_view text) {
+  cublasLtMatmulAlgo_t algorithm = {};
+  constexpr u64 digits = 16;
+  if (text.size() != digits * std::size(algorithm.data)) return {};
+  for (auto& word : algorithm.data) {
+    u64 value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + digits, value, 16);
+    if (error != std::errc() || end != text.data() + digits) return {};
+    word = value;
+    text.remove_prefix(digits);
+  }
+  return algorithm;
+}
 
 // The first status that is not success stays.
 #define TRY_LIBRARY(call)                                                                     \
@@ -69,7 +123,8 @@ cublasOperation_t operation_of(bool transposed) { return transposed ? CUBLAS_OP_
 
 }  // namespace
 
-Result<std::unique_ptr<Products>> Products::create(std::byte* workspace, Bytes bytes) {
+Result<std::unique_ptr<Products>> Products::create(std::byte* workspace, Bytes bytes,
+                                                   ProductChoices* choices) {
   cublasLtHandle_t handle = nullptr;
   if (const cublasStatus_t status = cublasLtCreate(&handle); status != CUBLAS_STATUS_SUCCESS) {
     return Error{ErrorKind::internal,
@@ -77,7 +132,20 @@ Result<std::unique_ptr<Products>> Products::create(std::byte* workspace, Bytes b
                              "check that driver and toolkit belong together",
                              cublasLtGetStatusName(status))};
   }
-  return std::unique_ptr<Products>(new Products(handle, workspace, bytes));
+  std::unique_ptr<Products> products(new Products(handle, workspace, bytes, choices));
+  if (choices != nullptr) TRY(products->name_library());
+  return products;
+}
+
+// All that a choice hangs on and no product says: numbers depend on the workspace too.
+Result<void> Products::name_library() {
+  int device = 0;
+  cudaDeviceProp card = {};
+  TRY_CUDA(cudaGetDevice(&device), "asking for the current GPU");
+  TRY_CUDA(cudaGetDeviceProperties(&card, device), "asking for the GPU's name");
+  library_ =
+      fmt::format("{}, cuBLASLt {}, workspace {}", card.name, cublasLtGetVersion(), workspace_bytes_.value);
+  return {};
 }
 
 Products::~Products() {
@@ -104,6 +172,13 @@ Products::Key Products::key_of(const Product& p) {
           .align_bias = p.bias ? alignment_of(p.bias) : 0};
 }
 
+std::string Products::name_of(const Key& k) const {
+  return fmt::format("{}: {} x {} x {}, ld {} {} {}, {}{}{}{}, {} to {}, aligned {} {} {} {}", library_, k.m,
+                     k.n, k.k, k.lda, k.ldb, k.ldd, k.transpose_a ? "T" : "N", k.transpose_b ? "T" : "N",
+                     k.adds_c ? " + c" : "", k.adds_bias ? " + bias" : "", name(k.in), name(k.out), k.align_a,
+                     k.align_b, k.align_d, k.align_bias);
+}
+
 cublasStatus_t Products::describe(Plan& plan, const Product& p, const Key& key) {
   cublasLtMatmulDesc_t operation = nullptr;
   TRY_LIBRARY(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
@@ -117,11 +192,10 @@ cublasStatus_t Products::describe(Plan& plan, const Product& p, const Key& key) 
   }
   TRY_LIBRARY(make_layout(plan.a, key.in, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda));
   TRY_LIBRARY(make_layout(plan.b, key.in, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb));
-  TRY_LIBRARY(make_layout(plan.d, key.out, p.m, p.n, p.ldd));
-  return choose_algorithm(plan, key);
+  return make_layout(plan.d, key.out, p.m, p.n, p.ldd);
 }
 
-cublasStatus_t Products::choose_algorithm(Plan& plan, const Key& key) {
+cublasStatus_t Products::advise(const Plan& plan, const Key& key, int count, Algorithms& advised) const {
   cublasLtMatmulPreference_t preference = nullptr;
   TRY_LIBRARY(cublasLtMatmulPreferenceCreate(&preference));
   const Owned<cublasLtMatmulPreference_t> owner(preference);
@@ -133,21 +207,109 @@ cublasStatus_t Products::choose_algorithm(Plan& plan, const Key& key) {
   // Parts of a split sum meet in fp32 in the workspace, in a fixed order.
   TRY_LIBRARY(set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                   static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)));
-  cublasLtMatmulHeuristicResult_t found = {};
-  int count = 0;
+  std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<u64>(count));
   TRY_LIBRARY(cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation.get(), plan.a.get(), plan.b.get(),
-                                             plan.d.get(), plan.d.get(), preference, 1, &found, &count));
-  if (count != 1) return CUBLAS_STATUS_NOT_SUPPORTED;
-  plan.algorithm = found.algo;
-  return found.state;
+                                             plan.d.get(), plan.d.get(), preference, count, found.data(),
+                                             &count));
+  found.resize(static_cast<u64>(count));
+  for (const cublasLtMatmulHeuristicResult_t& one : found)
+    if (one.state == CUBLAS_STATUS_SUCCESS) advised.push_back(one.algo);
+  if (!advised.empty()) return CUBLAS_STATUS_SUCCESS;
+  return found.empty() ? CUBLAS_STATUS_NOT_SUPPORTED : found.front().state;
 }
 
-const Products::Plan* Products::plan_for(const Product& p, cublasStatus_t& status) {
+bool Products::recall(Plan& plan, const Key& key) const {
+  if (choices_ == nullptr) return false;
+  const auto found = choices_->find(name_of(key));
+  if (found == choices_->end()) return false;
+  const std::optional<cublasLtMatmulAlgo_t> algorithm = algorithm_of(found->second);
+  if (!algorithm) return false;
+  cublasLtMatmulHeuristicResult_t checked = {};
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoCheck(handle_, plan.operation.get(), plan.a.get(), plan.b.get(), plan.d.get(),
+                              plan.d.get(), &*algorithm, &checked);
+  if (status != CUBLAS_STATUS_SUCCESS || checked.workspaceSize > workspace_bytes_.value) return false;
+  plan.algorithm = *algorithm;
+  return true;
+}
+
+Result<double> Products::seconds_of(const Plan& plan, const Product& p, u32 calls,
+                                    cudaStream_t stream) const {
+  TRY_ASSIGN(const OwnedEvent begin, OwnedEvent::create());
+  TRY_ASSIGN(const OwnedEvent end, OwnedEvent::create());
+  TRY_CUDA(cudaEventRecord(begin.get(), stream), timing);
+  for (u32 i = 0; i < calls; ++i)
+    if (const cublasStatus_t status = start(plan, p, stream); status != CUBLAS_STATUS_SUCCESS)
+      return library_error(status, p);
+  TRY_CUDA(cudaEventRecord(end.get(), stream), timing);
+  TRY_CUDA(cudaEventSynchronize(end.get()), timing);
+  float milliseconds = 0;
+  TRY_CUDA(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), timing);
+  return milliseconds * 1e-3 / calls;
+}
+
+// In turns, so that a clock that rises meanwhile favours nobody; of each the shortest.
+Result<void> Products::choose_by_clock(Plan& plan, const Product& p, const Key& key, cudaStream_t stream) {
+  Algorithms advised;
+  if (const cublasStatus_t status = advise(plan, key, advised_max, advised); status != CUBLAS_STATUS_SUCCESS)
+    return library_error(status, p);
+  // The first run of each loads its kernel.
+  std::erase_if(advised, [&](const cublasLtMatmulAlgo_t& algorithm) {
+    plan.algorithm = algorithm;
+    return start(plan, p, stream) != CUBLAS_STATUS_SUCCESS;
+  });
+  if (advised.empty()) return library_error(CUBLAS_STATUS_NOT_SUPPORTED, p);
+  plan.algorithm = advised.front();
+  TRY_ASSIGN(const double about, seconds_of(plan, p, 1, stream));
+  const double calls = std::clamp(timed_seconds / std::max(about, 1e-9), 1.0, timed_calls_max);
+  std::vector<double> seconds(advised.size(), std::numeric_limits<double>::infinity());
+  for (u32 round = 0; round < timed_rounds; ++round) {
+    for (u64 i = 0; i < advised.size(); ++i) {
+      plan.algorithm = advised[i];
+      TRY_ASSIGN(const double took, seconds_of(plan, p, static_cast<u32>(calls), stream));
+      seconds[i] = std::min(seconds[i], took);
+    }
+  }
+  const auto fastest = std::ranges::min_element(seconds);
+  const bool pays = *fastest < worth_it * seconds.front();
+  plan.algorithm = advised[pays ? static_cast<u64>(fastest - seconds.begin()) : 0];
+  choices_->insert_or_assign(name_of(key), text_of(plan.algorithm));
+  return {};
+}
+
+Result<const Products::Plan*> Products::plan_for(const Product& p, cudaStream_t stream) {
   const Key key = key_of(p);
   if (const auto found = plans_.find(key); found != plans_.end()) return &found->second;
   Plan plan;
-  status = describe(plan, p, key);
-  return status == CUBLAS_STATUS_SUCCESS ? &plans_.emplace(key, std::move(plan)).first->second : nullptr;
+  if (const cublasStatus_t status = describe(plan, p, key); status != CUBLAS_STATUS_SUCCESS)
+    return library_error(status, p);
+  if (!recall(plan, key)) {
+    if (tunes_) {
+      TRY(choose_by_clock(plan, p, key, stream));
+    } else {
+      Algorithms advised;
+      if (const cublasStatus_t status = advise(plan, key, 1, advised); status != CUBLAS_STATUS_SUCCESS)
+        return library_error(status, p);
+      plan.algorithm = advised.front();
+    }
+  } else if (tunes_) {
+    TRY(seconds_of(plan, p, 1, stream));
+  }
+  return &plans_.emplace(key, std::move(plan)).first->second;
+}
+
+cublasStatus_t Products::start(const Plan& plan, const Product& p, cudaStream_t stream) const {
+  if (p.bias) TRY_LIBRARY(set(plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias.data));
+  const float beta = p.c ? 1 : 0;
+  const void* c = p.c ? p.c.data : p.d.data;
+  return cublasLtMatmul(handle_, plan.operation.get(), &p.scale, p.a.data, plan.a.get(), p.b.data,
+                        plan.b.get(), &beta, c, plan.d.get(), p.d.data, plan.d.get(), &plan.algorithm,
+                        workspace_, workspace_bytes_.value, stream);
+}
+
+void Products::tune(bool on) {
+  CHECK(choices_ != nullptr);
+  tunes_ = on;
 }
 
 Result<void> Products::run(const Product& p, cudaStream_t stream) {
@@ -156,18 +318,10 @@ Result<void> Products::run(const Product& p, cudaStream_t stream) {
   CHECK(!p.c || p.c.precision == p.d.precision);
   CHECK(!p.bias || p.bias.precision == p.d.precision);
   CHECK(!p.bias || alignment_of(p.bias) == alignment_max, alignment_of(p.bias));
-  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-  const Plan* const plan = plan_for(p, status);
-  if (plan != nullptr && p.bias)
-    status = set(plan->operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias.data);
-  if (status != CUBLAS_STATUS_SUCCESS) return library_error(status, p);
-  const float beta = p.c ? 1 : 0;
-  const void* c = p.c ? p.c.data : p.d.data;
-  status = cublasLtMatmul(handle_, plan->operation.get(), &p.scale, p.a.data, plan->a.get(), p.b.data,
-                          plan->b.get(), &beta, c, plan->d.get(), p.d.data, plan->d.get(), &plan->algorithm,
-                          workspace_, workspace_bytes_.value, stream);
-  if (status != CUBLAS_STATUS_SUCCESS) return library_error(status, p);
-  return {};
+  TRY_ASSIGN(const Plan* const plan, plan_for(p, stream));
+  if (tunes_) return {};
+  const cublasStatus_t status = start(*plan, p, stream);
+  return status == CUBLAS_STATUS_SUCCESS ? Result<void>() : library_error(status, p);
 }
 
 }  // namespace tidepool::cuda

@@ -1,5 +1,6 @@
-// Matrix products by cuBLASLt. For each shape one algorithm is asked for, once, and kept: whatever runs
-// later, and wherever arrays lie, the bits are those of the first time.
+// Matrix products by cuBLASLt. For each shape one algorithm is chosen, once, and kept: whatever runs later,
+// and wherever arrays lie, the bits are those of the first time. The choice is the library's first advice,
+// or, where the product is tuned before its first use, the fastest of its first few, by a clock.
 #pragma once
 
 #include <cublasLt.h>
@@ -7,8 +8,11 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <type_traits>
+#include <vector>
 
+#include "kernels/matmul/product_choices.h"
 #include "kernels/values.h"
 #include "tidepool/result.h"
 
@@ -32,8 +36,10 @@ struct Product {
 class Products {
  public:
   // `workspace`: device memory that nobody else touches, the library's for split sums. It outlives the
-  // products.
-  static Result<std::unique_ptr<Products>> create(std::byte* workspace, Bytes bytes);
+  // products, as do `choices`: what was chosen by a clock before, here or in another process. Null: the
+  // library's first advice is taken.
+  static Result<std::unique_ptr<Products>> create(std::byte* workspace, Bytes bytes,
+                                                  ProductChoices* choices = nullptr);
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
   ~Products();
@@ -43,6 +49,12 @@ class Products {
   // memory once a shape is known. Error: the library refuses, with the product and its status; d is then not
   // written. What CUDA itself has to say of the stream is not asked here.
   Result<void> run(const Product&, cudaStream_t);
+
+  // Until it is called with false, run() tunes a shape at its first call and does nothing at later ones. A
+  // product of which no choice is known is run by each of the library's first algorithms, several times, and
+  // the fastest is chosen; one whose choice is known runs once, which loads its kernel. Afterwards d holds
+  // numbers that mean nothing. REQUIRES: `choices` were given.
+  void tune(bool);
 
  private:
   // All that an algorithm may depend on. Alignments are capped at what every workspace has: more of it is
@@ -66,18 +78,31 @@ class Products {
     Owned<cublasLtMatrixLayout_t> a, b, d;
     cublasLtMatmulAlgo_t algorithm = {};
   };
+  using Algorithms = std::vector<cublasLtMatmulAlgo_t>;
 
-  Products(cublasLtHandle_t handle, std::byte* workspace, Bytes bytes)
-      : handle_(handle), workspace_(workspace), workspace_bytes_(bytes) {}
+  Products(cublasLtHandle_t handle, std::byte* workspace, Bytes bytes, ProductChoices* choices)
+      : handle_(handle), workspace_(workspace), workspace_bytes_(bytes), choices_(choices) {}
+  Result<void> name_library();
   static Key key_of(const Product&);
-  // Null, with what went wrong in `status`, where the library refuses.
-  const Plan* plan_for(const Product&, cublasStatus_t& status);
-  cublasStatus_t describe(Plan&, const Product&, const Key&);
-  cublasStatus_t choose_algorithm(Plan&, const Key&);
+  std::string name_of(const Key&) const;
+  // With no algorithm yet.
+  static cublasStatus_t describe(Plan&, const Product&, const Key&);
+  // What the library advises, best first, at most `count`.
+  cublasStatus_t advise(const Plan&, const Key&, int count, Algorithms&) const;
+  // RETURNS: true if a choice is known that the library still takes.
+  bool recall(Plan&, const Key&) const;
+  Result<void> choose_by_clock(Plan&, const Product&, const Key&, cudaStream_t);
+  Result<double> seconds_of(const Plan&, const Product&, u32 calls, cudaStream_t) const;
+  // The plan of this product, made if need be, and then also run while tuning.
+  Result<const Plan*> plan_for(const Product&, cudaStream_t);
+  cublasStatus_t start(const Plan&, const Product&, cudaStream_t) const;
 
   cublasLtHandle_t handle_;
   std::byte* workspace_;
   Bytes workspace_bytes_;
+  ProductChoices* choices_;
+  std::string library_;  // card and version, where there are choices
+  bool tunes_ = false;
   std::map<Key, Plan> plans_;
 };
 

@@ -96,8 +96,9 @@ void rms_norm_cuda(const RmsNorm& op, cudaStream_t stream) {
     for_precisions(op.x.precision, op.weight.precision, [&](auto a, auto p) {
       using A = decltype(a);
       using P = decltype(p);
-      launch(rms_norm_kernel<whole.value, A, P>, norm_rows_launch(op.rows, op.columns), stream, op.columns,
-             elements<A>(op.x), elements<P>(op.weight), op.epsilon, elements<A>(op.y), op.rstd);
+      launch<rms_norm_kernel<whole.value, A, P>>(norm_rows_launch(op.rows, op.columns), stream, op.columns,
+                                                 elements<A>(op.x), elements<P>(op.weight), op.epsilon,
+                                                 elements<A>(op.y), op.rstd);
     });
   });
 }
@@ -118,14 +119,14 @@ void rms_norm_backward_cuda(const RmsNormBackward& op, cudaStream_t stream) {
                                        .dx = elements<A>(op.dx),
                                        .add_to_dx = op.add_to_dx};
       // The sums first: dx may be where dy is.
-      launch(rms_norm_partials_kernel<whole.value, A, P>, norm_tiles_launch(op.rows, op.columns), stream,
-             rows, op.partials);
-      launch(rms_norm_dx_kernel<whole.value, A, P>, norm_rows_launch(op.rows, op.columns), stream, rows);
+      launch<rms_norm_partials_kernel<whole.value, A, P>>(norm_tiles_launch(op.rows, op.columns), stream,
+                                                          rows, op.partials);
+      launch<rms_norm_dx_kernel<whole.value, A, P>>(norm_rows_launch(op.rows, op.columns), stream, rows);
     });
   });
   if (op.dweight == nullptr) return;
-  launch(norm_sums_kernel<1>, norm_sums_launch(1, op.columns), stream, norm_groups(op.rows), op.columns,
-         op.partials, NormSums<1>{{op.dweight}}, op.accumulate);
+  launch<norm_sums_kernel<1>>(norm_sums_launch(1, op.columns), stream, norm_groups(op.rows), op.columns,
+                              op.partials, NormSums<1>{{op.dweight}}, op.accumulate);
 }
 
 }  // namespace tidepool

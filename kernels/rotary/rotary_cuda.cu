@@ -198,13 +198,14 @@ void rotate(const Rotary& op, float direction, cudaStream_t stream) {
     for_precisions(op.qkv.precision, parameter, [&](auto a, auto p) {
       using A = decltype(a);
       using P = decltype(p);
-      launch(rotary_kernel<whole.value, A, P>, rotary_launch(op.shape.rows), stream,
-             RotaryArguments<A, P>{.sizes = sizes_of(op),
-                                   .direction = direction,
-                                   .qkv = elements<A>(op.qkv),
-                                   .out = elements<A>(op.out),
-                                   .norms = {elements<P>(op.q_norm), elements<P>(op.k_norm)},
-                                   .epsilon = op.epsilon});
+      launch<rotary_kernel<whole.value, A, P>>(
+          rotary_launch(op.shape.rows), stream,
+          RotaryArguments<A, P>{.sizes = sizes_of(op),
+                                .direction = direction,
+                                .qkv = elements<A>(op.qkv),
+                                .out = elements<A>(op.out),
+                                .norms = {elements<P>(op.q_norm), elements<P>(op.k_norm)},
+                                .epsilon = op.epsilon});
     });
   });
 }
@@ -231,20 +232,21 @@ void rotary_backward_cuda(const RotaryBackward& op, cudaStream_t stream) {
     for_precisions(op.qkv.precision, op.q_norm.precision, [&](auto a, auto p) {
       using A = decltype(a);
       using P = decltype(p);
-      launch(rotary_norms_backward_kernel<whole.value, A, P>, rotary_norms_launch(op.shape.rows), stream,
-             NormsBackwardArguments<A, P>{.sizes = sizes_of(op),
-                                          .rows = op.shape.rows,
-                                          .qkv = elements<A>(op.qkv),
-                                          .dqkv = elements<A>(op.dqkv),
-                                          .norms = {elements<P>(op.q_norm), elements<P>(op.k_norm)},
-                                          .epsilon = op.epsilon,
-                                          .partials = op.partials});
+      launch<rotary_norms_backward_kernel<whole.value, A, P>>(
+          rotary_norms_launch(op.shape.rows), stream,
+          NormsBackwardArguments<A, P>{.sizes = sizes_of(op),
+                                       .rows = op.shape.rows,
+                                       .qkv = elements<A>(op.qkv),
+                                       .dqkv = elements<A>(op.dqkv),
+                                       .norms = {elements<P>(op.q_norm), elements<P>(op.k_norm)},
+                                       .epsilon = op.epsilon,
+                                       .partials = op.partials});
     });
   });
   if (op.dq_norm == nullptr) return;
-  launch(rotary_sum_kernel, rotary_sum_launch(op.shape.head_size), stream,
-         static_cast<u32>(div_up(op.shape.rows, rotary_group_rows)), op.shape.head_size, op.partials,
-         op.dq_norm, op.dk_norm, op.accumulate);
+  launch<rotary_sum_kernel>(rotary_sum_launch(op.shape.head_size), stream,
+                            static_cast<u32>(div_up(op.shape.rows, rotary_group_rows)), op.shape.head_size,
+                            op.partials, op.dq_norm, op.dk_norm, op.accumulate);
 }
 
 }  // namespace tidepool

@@ -69,8 +69,8 @@ void swiglu_cuda(const Swiglu& op, cudaStream_t stream) {
   for_bool(rows_of_vectors(op.columns, op.gate_up, op.y), [&](auto whole) {
     for_precision(op.y.precision, [&](auto type) {
       using T = decltype(type);
-      launch(swiglu_kernel<whole.value, T>, swiglu_launch(op.rows, op.columns), stream, op.rows, op.columns,
-             elements<T>(op.gate_up), elements<T>(op.y));
+      launch<swiglu_kernel<whole.value, T>>(swiglu_launch(op.rows, op.columns), stream, op.rows, op.columns,
+                                            elements<T>(op.gate_up), elements<T>(op.y));
     });
   });
 }
@@ -81,12 +81,12 @@ void swiglu_backward_cuda(const SwigluBackward& op, cudaStream_t stream) {
   for_bool(rows_of_vectors(op.columns, op.gate_up, op.dy, op.dgate_up, op.value), [&](auto whole) {
     for_precision(op.dy.precision, [&](auto type) {
       using T = decltype(type);
-      launch(swiglu_backward_kernel<whole.value, T>, swiglu_launch(op.rows, op.columns), stream, op.rows,
-             op.columns,
-             SwigluBackwardArrays<T>{.gate_up = elements<T>(op.gate_up),
-                                     .dy = elements<T>(op.dy),
-                                     .dgate_up = elements<T>(op.dgate_up),
-                                     .value = elements<T>(op.value)});
+      launch<swiglu_backward_kernel<whole.value, T>>(
+          swiglu_launch(op.rows, op.columns), stream, op.rows, op.columns,
+          SwigluBackwardArrays<T>{.gate_up = elements<T>(op.gate_up),
+                                  .dy = elements<T>(op.dy),
+                                  .dgate_up = elements<T>(op.dgate_up),
+                                  .value = elements<T>(op.value)});
     });
   });
 }

@@ -108,8 +108,9 @@ struct MemoryConfig {
 struct MachineConfig {
   // cpu, cpu:N for N devices made of the same cores, cuda for the first GPU, cuda:I or cuda:I,J,... for these
   std::string executor = "cpu";
-  u32 threads = 0;   // 0: all cores of this process
-  std::string file;  // a machine file, to choose the plan by predicted time; empty: by bytes
+  u32 threads = 0;            // 0: all cores of this process
+  std::string file;           // a machine file, to choose the plan by predicted time; empty: by bytes
+  bool tune_products = true;  // of GPUs; false: algorithms are the library's first advice
 
   // REQUIRES: a valid executor; of auto, as on the cores.
   u32 devices() const;
@@ -173,6 +174,9 @@ std::string kept_model_directory(const Config&);
 
 // data.cache, or where tokenized documents lie without it.
 std::string data_cache_directory(const Config&);
+
+// Where runs on GPUs keep which algorithms were fastest: beside output.dir.
+std::string product_file(const Config&);
 
 // The effective config, every key, commented from the schema. parse_config(to_yaml(c)) == c.
 std::string to_yaml(const Config&);

@@ -59,6 +59,14 @@ std::string escaped_bars(std::string_view text) {
   return out;
 }
 
+// Runs in one directory share what lies beside theirs.
+std::string beside_output(const Config& config, const char* name) {
+  const std::string& dir = config.output.dir;
+  const size_t end = dir.find_last_not_of('/');
+  const size_t slash = dir.rfind('/', end);
+  return (end == dir.npos || slash == dir.npos ? "" : dir.substr(0, slash + 1)) + name;
+}
+
 }  // namespace
 
 std::string to_yaml(const Config& config) {
@@ -112,12 +120,10 @@ std::string config_markdown() {
 }
 
 std::string data_cache_directory(const Config& config) {
-  if (!config.data.cache.empty()) return config.data.cache;
-  const std::string& dir = config.output.dir;
-  const size_t end = dir.find_last_not_of('/');
-  const size_t slash = dir.rfind('/', end);
-  return (end == dir.npos || slash == dir.npos ? "" : dir.substr(0, slash + 1)) + "data-cache";
+  return config.data.cache.empty() ? beside_output(config, "data-cache") : config.data.cache;
 }
+
+std::string product_file(const Config& config) { return beside_output(config, "tuned-products.txt"); }
 
 std::string kept_model_directory(const Config& config) { return config.output.dir + "/model-files"; }
 

@@ -318,6 +318,9 @@ const std::array other_fields = std::to_array<Field>({
      .ref = REF(machine.file),
      .help = "Rates from `tidepool probe`: the plan with the shortest predicted step; empty is by bytes",
      .alias = "machine"},
+    {"machine", "tune_products", REF(machine.tune_products),
+     "On GPUs, time cuBLASLt's algorithms for each matrix product once, before the first step, and keep the "
+     "fastest in tuned-products.txt beside output.dir; false takes cuBLASLt's first advice"},
 
     // output
     {.section = "output",

@@ -10,6 +10,7 @@
 #include "executor/training_executor.h"
 #include "io/arena.h"
 #include "kernels/kernels.h"
+#include "kernels/matmul/product_choices.h"
 #include "tidepool/model_graph.h"
 
 namespace tidepool {
@@ -22,6 +23,9 @@ struct DevicesRequest {
   ArenaLedger& ledger;
   Bytes reserved{};       // of each device's memory, at its end: no frames lie there
   std::vector<u32> gpus;  // by device: as the driver counts them
+  // Of matrix products on GPUs: what is not known is chosen by a clock when the executor is created, and
+  // added. Null: nothing is.
+  ProductChoices* choices = nullptr;
 };
 
 struct ExecutorRequest {

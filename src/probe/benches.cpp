@@ -163,6 +163,7 @@ Result<std::vector<BenchRow>> bench_products(MeasuredDevice& device,
   std::vector<BenchRow> rows;
   std::vector<std::pair<double, std::function<void()>>> calls;
   for (const LayerProduct& p : products) {
+    device.tune([&](Kernels& kernels) { run(p, arrays, result, kernels); });
     rows.push_back({.name = p.name});
     calls.emplace_back(p.shape.flops(), [&, result] { run(p, arrays, result, device.kernels()); });
   }
@@ -197,6 +198,7 @@ Result<AttentionResult> bench_attention(MeasuredDevice& device, const AttentionW
   TRY(fill_device(device, bytes_of(a.qkv, 3 * row_elements), work.precision, 1.0f));
   TRY(fill_device(device, bytes_of(a.dout, row_elements), work.precision, 1.0f));
   TRY(fill_device(device, bytes_of(a.peak, 2 * u64{work.peak_side} * work.peak_side), work.precision, 0.5f));
+  device.tune([&](Kernels& kernels) { kernels.matmul(square(work, a.peak)); });
   Kernels& kernels = device.kernels();
   const auto forward = [&] {
     kernels.attention({.shape = work.shape, .qkv = a.qkv, .out = a.out, .lse = a.lse, .dropout = {}});

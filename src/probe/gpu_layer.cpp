@@ -37,6 +37,7 @@ Result<std::unique_ptr<GpuLayer>> GpuLayer::create(MeasuredDevice& device, Model
                                                    std::span<std::byte> memory) {
   std::unique_ptr<GpuLayer> layer(new GpuLayer(device, std::move(graph)));
   TRY(layer->place(memory));
+  device.tune([&](Kernels& kernels) { layer->run(kernels); });
   return layer;
 }
 
@@ -61,13 +62,12 @@ double GpuLayer::flops() const {
   return static_cast<double>(block.forward_flops + block.backward_flops + block.recompute_flops);
 }
 
-void GpuLayer::run() {
-  const BlockContext context{.kernels = device_.kernels(), .graph = graph_, .block = layer_block};
+void GpuLayer::run(Kernels& kernels) {
+  const BlockContext context{.kernels = kernels, .graph = graph_, .block = layer_block};
   const std::byte* windows[] = {param_};
   block_forward(context, {.windows = windows, .input = input_, .output = output_, .workspace = workspace_});
   // Backward leaves its input's gradient there: begin from the same one each time, or it would grow.
-  device_.kernels().dropout({}, first_grad_, grad_,
-                            graph_.boundary.value / values_bytes(1, graph_.activations));
+  kernels.dropout({}, first_grad_, grad_, graph_.boundary.value / values_bytes(1, graph_.activations));
   float* accumulators[] = {accumulator_};
   block_backward(context, {.windows = windows,
                            .input = input_,

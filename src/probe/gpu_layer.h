@@ -15,12 +15,13 @@ class GpuLayer {
   static Result<std::unique_ptr<GpuLayer>> create(MeasuredDevice&, ModelGraph, std::span<std::byte> memory);
   static Bytes bytes_of(const ModelGraph&);
 
-  void run();
+  void run() { run(device_.kernels()); }
   double flops() const;  // of one run
 
  private:
   GpuLayer(MeasuredDevice& device, ModelGraph graph) : device_(device), graph_(std::move(graph)) {}
   Result<void> place(std::span<std::byte> memory);
+  void run(Kernels&);
 
   MeasuredDevice& device_;
   const ModelGraph graph_;

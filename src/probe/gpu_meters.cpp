@@ -117,6 +117,7 @@ class GpuComputeMeter final : public Meter {
                          .bias = {},
                          .y = {places_.result.data(), precision},
                          .dropout = {}};
+    device_.tune([&](Kernels& kernels) { kernels.matmul(product); });
     return add(rates, product_key(precision, i),
                fmt::format("product {} x {} x {}, {}", p.m, p.n, p.k, name_of(precision)),
                SampleUnit::flops_per_s, p.flops(), [&] { device_.kernels().matmul(product); });

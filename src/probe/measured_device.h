@@ -35,6 +35,9 @@ class MeasuredDevice {
   virtual std::span<std::byte> host_memory() = 0;  // taken as a run's host arena is: pinned for GPUs
 
   virtual Kernels& kernels() = 0;
+  // `call` goes through products that are measured next, with kernels that choose the algorithm of each by a
+  // clock, as runs do before their first step. Arrays are overwritten. Cores have one algorithm: nothing.
+  virtual void tune(const std::function<void(Kernels&)>& call) { static_cast<void>(call); }
   virtual void finish_gradient(const float* accumulator, std::byte* grad, Precision, u64 elements) = 0;
   // Arrays and their length are the chunk's; decay and scalars are those of some step.
   virtual void adamw(const AdamWChunk&, Precision) = 0;

@@ -9,6 +9,7 @@
 #include "executor/built_without_cuda.h"
 #include "executor/gpu_reserved.h"
 #include "io/memory_limits.h"
+#include "machine/product_file.h"
 #include "model/blocks.h"
 #include "tidepool/check.h"
 #include "tidepool/model_config.h"
@@ -192,12 +193,14 @@ Result<void> Session::take_memory(const Config& config, const SessionOptions& op
   const Bytes host_peak = plan_.tiers[static_cast<u32>(Tier::host)].planned_peak;
   const MemoryNeed need = memory_need(config, plan_, options.loads_weights);
   TRY(check_memory(read_memory_limits(), need.arenas, need.beside));
+  if (gpus && config.machine.tune_products) TRY(open_choices(config));
   const DevicesRequest request{.plan = plan_,
                                .graph = graph_,
                                .pool = *pool_,
                                .ledger = ledger_,
                                .reserved = device_reserved(config),
-                               .gpus = config.machine.gpus()};
+                               .gpus = config.machine.gpus(),
+                               .choices = choices_ ? &*choices_ : nullptr};
   TRY_ASSIGN(devices_, gpus ? gpu_backend()->take_devices(request) : take_cpu_devices(request));
   for (const std::string& line : devices_->describe()) notes_.push_back(line);
   TRY_ASSIGN(
@@ -242,8 +245,30 @@ Result<void> Session::open_executor(const Config& config, StepSource& source, co
                          {.queue_depth = config.memory.queue_depth, .arenas = {host_->memory()}},
                          std::move(sink));
     };
+  const u64 known = choices_ ? choices_->size() : 0;
   TRY_ASSIGN(executor_, devices_->create_executor(request));
+  if (choices_) TRY(keep_choices(config, known));
   if (executor_->disk() != nullptr) notes_.push_back("disk: " + executor_->disk()->describe());
+  return {};
+}
+
+// Written back at once: algorithms that could not be kept would be others in the next run, and so its bits.
+Result<void> Session::open_choices(const Config& config) {
+  const std::string path = product_file(config);
+  TRY_ASSIGN(ProductChoices choices, load_product_choices(path));
+  if (const Result<void> kept = save_product_choices(path, choices); kept)
+    choices_ = std::move(choices);
+  else
+    notes_.push_back("matrix products by cuBLASLt's first advice, not timed: " + kept.error().message);
+  return {};
+}
+
+Result<void> Session::keep_choices(const Config& config, u64 known) {
+  const u64 timed = choices_->size() - known;
+  if (timed == 0) return {};
+  TRY(save_product_choices(product_file(config), *choices_));
+  notes_.push_back(fmt::format("matrix products: {} timed, the fastest algorithms kept in {}", timed,
+                               product_file(config)));
   return {};
 }
 

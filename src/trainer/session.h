@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,8 @@ class Session {
   Result<void> take_memory(const Config&, const SessionOptions&);
   Result<void> take_disk(const Config&, const SessionOptions&);
   Result<void> open_executor(const Config&, StepSource&, const SessionOptions&);
+  Result<void> open_choices(const Config&);
+  Result<void> keep_choices(const Config&, u64 known);
   void make_state_store();
 
   const ModelGraph graph_;
@@ -96,6 +99,7 @@ class Session {
   std::vector<std::string> notes_;
   ArenaLedger ledger_;
   DeviceMemory device_memory_ = DeviceMemory::of_host;
+  std::optional<ProductChoices> choices_;  // of GPUs; empty: nothing is chosen by a clock
   std::unique_ptr<CorePool> pool_;
   std::unique_ptr<Arena> host_;
   std::unique_ptr<Devices> devices_;

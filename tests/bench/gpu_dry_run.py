@@ -21,7 +21,7 @@ REPORT = {
 }
 PLAN = {"chunk_bytes": 1, "predicted_step_seconds": 1}
 BENCHES = {
-    "gemm": {"shapes": [{"name": "shape", "m": 1, "n": 1, "k": 1, "flops_per_second": 1}]},
+    "gemm": {"weight_gradients": "fp32", "shapes": [{"name": "shape", "m": 1, "n": 1, "k": 1, "flops_per_second": 1}]},
     "attention": {
         "sequences": "SEQUENCES",
         "tokens": "TOKENS",

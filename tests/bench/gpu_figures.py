@@ -36,8 +36,11 @@ def products(bench):
     layer = seconds[1] / seconds[0]
     best = fastest / max(theirs.values())
     value = min(layer, best)
+    written = torch.get("weight_gradients", "bf16")
+    theirs_written = "" if written == "fp32" else f"; PyTorch's weight gradients in {written}, ours in fp32"
     return (
-        f"{value:.3f} (whole layer {layer:.3f}, best shape {best:.3f}, worst {worst[0]} {worst[1]:.3f})",
+        f"{value:.3f} (whole layer {layer:.3f}, best shape {best:.3f}, worst {worst[0]} {worst[1]:.3f}"
+        f"{theirs_written})",
         value >= 0.95,
         {"ours": ours, "torch": torch},
     )

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The matrix products of a 7B layer in PyTorch, to set beside `tidepool bench gemm`: the same shapes, forward and both
-products of its backward, in bf16 with fp32 weight gradients as bf16 (PyTorch's own). Prints one JSON object.
+products of its backward, in bf16. Weight gradients are written in fp32, as Tidepool writes them, where this PyTorch can
+(torch.mm's out_dtype, on GPUs); elsewhere in bf16, and "weight_gradients" says which. Prints one JSON object.
 """
 
 import argparse
@@ -32,6 +33,17 @@ def seconds_of(call, device, repetitions, slice_seconds):
     return statistics.median(timed(calls) / calls for _ in range(repetitions))
 
 
+def weight_gradient(x, dy):
+    """What makes x^T dy in fp32, or None where PyTorch cannot."""
+    def product():
+        return torch.mm(x.t(), dy, out_dtype=torch.float32)
+    try:
+        product()
+    except (TypeError, RuntimeError, NotImplementedError):
+        return None
+    return product
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
@@ -49,10 +61,13 @@ def main():
         x = torch.rand(m, k, device=options.device).sub_(0.5).to(dtype)
         weight = torch.rand(k, n, device=options.device).sub_(0.5).to(dtype)
         dy = torch.rand(m, n, device=options.device).sub_(0.5).to(dtype)
-        for suffix, call in (("", lambda: x @ weight), (", dx", lambda: dy @ weight.t()), (", dw", lambda: x.t() @ dy)):
+        in_fp32 = weight_gradient(x, dy)
+        dw = in_fp32 or (lambda: x.t() @ dy)
+        for suffix, call in (("", lambda: x @ weight), (", dx", lambda: dy @ weight.t()), (", dw", dw)):
             seconds = seconds_of(call, options.device, options.repetitions, 0.001 if options.tiny else 0.02)
             rows.append({"name": name + suffix, "m": m, "n": n, "k": k, "flops_per_second": 2.0 * m * n * k / seconds})
-    print(json.dumps({"torch": torch.__version__, "device": options.device, "shapes": rows}))
+    written = "fp32" if in_fp32 else "bf16"
+    print(json.dumps({"torch": torch.__version__, "device": options.device, "weight_gradients": written, "shapes": rows}))
 
 
 if __name__ == "__main__":

@@ -87,8 +87,10 @@ class CudnnAttentionTest : public CudaTest {
     const AttentionShape& s = g.shape;
     const DeviceArray workspace(cuda_kernels_workspace.value), scratch(std::max<u64>(g.scratch_bytes, 1));
     const DeviceArray trial(trial_bytes(g));
-    auto made = create_cuda_kernels(stream_, {workspace.data(), workspace.bytes()}, to_come(g),
-                                    {trial.data(), trial.bytes()});
+    auto made = create_cuda_kernels({.stream = stream_,
+                                     .workspace = {workspace.data(), workspace.bytes()},
+                                     .to_come = to_come(g),
+                                     .trial = {trial.data(), trial.bytes()}});
     EXPECT_TRUE(made) << made.error().message;
 #ifdef CUDA_EMULATED
     emulated_cuda::set_faults(g.faults);
@@ -268,6 +270,8 @@ TEST_F(CudnnAttentionTest, OursTakeOverWhereItsResultsAreNotAttention) {
   };
   restart({.cudnn = true, .cudnn_scale = 2});
   expect_ours("its output differs from our kernels' by ");
+  restart({.cudnn = true, .cudnn_nan = true});
+  expect_ours("its output differs from our kernels' by nan");
   restart({.cudnn = true, .cudnn_drift = 1e-3F});
   expect_ours("its bits vary from run to run");
   restart({.cudnn = true});
@@ -281,7 +285,8 @@ TEST_F(CudnnAttentionTest, OursTakeOverWhereItsResultsAreNotAttention) {
 TEST_F(CudnnAttentionTest, OursTakeOverWhereThereIsNoRoomToTryIt) {
   const Given g{.shape = shape_of(1, 128, 1, 1, 32)};
   const DeviceArray workspace(cuda_kernels_workspace.value);
-  const auto made = create_cuda_kernels(stream_, {workspace.data(), workspace.bytes()}, to_come(g));
+  const auto made = create_cuda_kernels(
+      {.stream = stream_, .workspace = {workspace.data(), workspace.bytes()}, .to_come = to_come(g)});
   ASSERT_TRUE(made);
   EXPECT_EQ(made->attention, "our own kernels; cuDNN 9.19.0 is not used: there is no room to try it");
 }
@@ -290,8 +295,9 @@ TEST_F(CudnnAttentionTest, OursTakeOverWhereThereIsNoRoomToTryIt) {
 TEST_F(CudnnAttentionTest, AFailureToPlanEndsTheStart) {
   const DeviceArray workspace(cuda_kernels_workspace.value);
   emulated_cuda::set_faults({.attention_plan = 1, .attention_plan_status = 4004});
-  const auto made = create_cuda_kernels(stream_, {workspace.data(), workspace.bytes()},
-                                        to_come({.shape = shape_of(1, 128, 1, 1, 32)}));
+  const auto made = create_cuda_kernels({.stream = stream_,
+                                         .workspace = {workspace.data(), workspace.bytes()},
+                                         .to_come = to_come({.shape = shape_of(1, 128, 1, 1, 32)})});
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().kind, ErrorKind::does_not_fit);
   EXPECT_THAT(made.error().message, testing::HasSubstr("lower memory.device"));
@@ -334,8 +340,10 @@ TEST_F(CudnnAttentionTest, IsNotStartedWhereItDoesNotPay) {
 TEST_F(CudnnAttentionTest, KnowsOneShape) {
   const Given g{.shape = shape_of(1, 128, 1, 1, 32)};
   const DeviceArray workspace(cuda_kernels_workspace.value), trial(trial_bytes(g));
-  const auto made = create_cuda_kernels(stream_, {workspace.data(), workspace.bytes()}, to_come(g),
-                                        {trial.data(), trial.bytes()});
+  const auto made = create_cuda_kernels({.stream = stream_,
+                                         .workspace = {workspace.data(), workspace.bytes()},
+                                         .to_come = to_come(g),
+                                         .trial = {trial.data(), trial.bytes()}});
   ASSERT_TRUE(made);
   for (const u32 tokens : {128u, 192u}) {
     const Given other{.shape = shape_of(1, tokens, 1, 1, 32)};

@@ -276,6 +276,107 @@ TEST_F(CudaProductsTest, NothingIsTakenOnceAShapeIsKnown) {
   EXPECT_EQ(calls[0].kind, emulated_cuda::CallKind::matmul) << "the bias is the library's";
 }
 
+// ---- algorithms by the clock
+
+class EmulatedProductChoices : public CudaProductsTest {
+ protected:
+  // Algorithms by what they take; the library advises the first.
+  void offer(std::vector<unsigned> algorithms) {
+    emulated_cuda::offer_algorithms(100, std::move(algorithms));
+  }
+  void create() {
+    library_.emplace(library_bytes);
+    matmul_ = CudaMatmul::create({.library = library_->data(), .library_bytes = {library_bytes}}, &choices_)
+                  .value();
+  }
+  void tune() {
+    matmul_->tune(true);
+    ASSERT_TRUE(matmul_->matmul(product_.on_device(), stream_));
+    matmul_->tune(false);
+  }
+  // Those that run when the product is asked for once.
+  std::vector<u64> algorithms_of_run() {
+    emulated_cuda::clear_calls();
+    EXPECT_TRUE(matmul_->matmul(product_.on_device(), stream_));
+    synchronize();
+    std::vector<u64> out;
+    for (const emulated_cuda::Call& call : emulated_cuda::calls())
+      if (call.kind == emulated_cuda::CallKind::matmul) out.push_back(call.algorithm);
+    return out;
+  }
+
+  ProductChoices choices_;
+  const Product product_{{Precision::bf16, Precision::bf16}};
+};
+
+TEST_F(EmulatedProductChoices, TheFastestOfTheFirstEightIsTaken) {
+  offer({9, 7, 3, 5, 8, 8, 8, 8, 1});
+  create();
+  tune();
+  EXPECT_EQ(algorithms_of_run(), std::vector<u64>{2});
+  EXPECT_EQ(choices_.size(), 1u);
+}
+
+TEST_F(EmulatedProductChoices, UntunedItIsTheLibrarysFirst) {
+  offer({9, 1});
+  create();
+  EXPECT_EQ(algorithms_of_run(), std::vector<u64>{0});
+  EXPECT_TRUE(choices_.empty()) << "only a clock chooses for later runs";
+}
+
+TEST_F(EmulatedProductChoices, OnesThatAreRefusedAreNotTaken) {
+  offer({0, 4, 0, 2});
+  create();
+  tune();
+  EXPECT_EQ(algorithms_of_run(), std::vector<u64>{3});
+}
+
+TEST_F(EmulatedProductChoices, AChoiceStaysWhateverTheClockWouldSayLater) {
+  offer({9, 1, 5});
+  create();
+  tune();
+  const ProductChoices chosen = choices_;
+  offer({1, 9, 5});
+  create();
+  emulated_cuda::clear_calls();
+  tune();
+  synchronize();
+  EXPECT_EQ(
+      std::ranges::count(emulated_cuda::calls(), emulated_cuda::CallKind::matmul, &emulated_cuda::Call::kind),
+      1)
+      << "a known one runs once, so that its kernel is loaded";
+  EXPECT_EQ(algorithms_of_run(), std::vector<u64>{1});
+  EXPECT_EQ(choices_, chosen);
+}
+
+TEST_F(EmulatedProductChoices, OnesThatTheLibraryNoLongerTakesAreChosenAgain) {
+  offer({9, 5, 1});
+  create();
+  tune();
+  ASSERT_EQ(choices_.size(), 1u);
+  offer({9, 5});
+  create();
+  tune();
+  EXPECT_EQ(algorithms_of_run(), std::vector<u64>{1});
+  for (const char* damaged : {"", "12", "zz"}) {
+    choices_.begin()->second = damaged;
+    create();
+    tune();
+    EXPECT_EQ(algorithms_of_run(), std::vector<u64>{1}) << damaged;
+  }
+}
+
+TEST_F(EmulatedProductChoices, EachCardHasItsOwn) {
+  offer({9, 1});
+  create();
+  tune();
+  ProductChoices of_others;
+  for (const auto& [product, algorithm] : choices_) of_others["another card" + product] = algorithm;
+  choices_ = of_others;
+  create();
+  EXPECT_EQ(algorithms_of_run(), std::vector<u64>{0});
+}
+
 TEST_F(CudaProductsTest, ALibraryThatCannotStartSaysWhatToDo) {
   emulated_cuda::set_faults({.device_allocation = 1});
   const auto made = CudaMatmul::create({});

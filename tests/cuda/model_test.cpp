@@ -104,7 +104,9 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
         targets(targets_.data(), targets_.size() * 4), starts(starts_.data(), starts_.size() * 4);
     BasicModelRunner<DeviceFrame> model(
         graph(GetParam().activations),
-        std::move(create_cuda_kernels(stream_, {workspace.data(), workspace.bytes()}).value().kernels));
+        std::move(create_cuda_kernels({.stream = stream_, .workspace = {workspace.data(), workspace.bytes()}})
+                      .value()
+                      .kernels));
     return run(model, tokens.as<i32>(), targets.as<i32>(), packed() ? starts.as<i32>() : nullptr, keep);
   }
 

@@ -22,6 +22,9 @@ struct Options {
   std::size_t taken_by_others_bytes = 0;
   std::size_t graph_node_bytes = 10 << 10;    // of device memory: a node of an instantiated graph
   std::size_t shared_bytes_max = 227 * 1024;  // dynamic, per block, after cudaFuncSetAttribute
+  // What cuBLASLt offers for a product, best advice first: operations that each takes by the clock of events,
+  // 0 for one that is refused when it is started.
+  std::vector<unsigned> algorithms = {1};
   int driver_version = 13000;
   int nccl_version = 21903;
   bool cudnn = false;  // can be loaded
@@ -29,6 +32,7 @@ struct Options {
   bool cudnn_deterministic = true;  // it has an engine that is, behind one that is not
   float cudnn_scale = 1;            // its graphs' numbers are taken times this: a kernel that is wrong
   float cudnn_drift = 0;            // added to that at each execution: bits that vary
+  bool cudnn_nan = false;           // the first number of each array that it writes is NaN
   std::size_t cudnn_workspace = 0;  // what every plan asks for beside its needs
 };
 
@@ -38,6 +42,8 @@ struct Faults {
   int host_allocation = 0;    // likewise, of cudaHostAlloc and cudaHostRegister
   int launch = 0;             // refused with launch_error
   cudaError_t launch_error = cudaErrorLaunchOutOfResources;
+  int kernel_load = 0;  // before its first launch: refused with kernel_load_error
+  cudaError_t kernel_load_error = cudaErrorNoKernelImageForDevice;
   int operation = 0;  // of any stream: not carried out; sticky from then on
   cudaError_t operation_error = cudaErrorIllegalAddress;
   int algorithm = 0;                     // cuBLASLt finds none for a product: CUBLAS_STATUS_NOT_SUPPORTED
@@ -86,15 +92,18 @@ struct Call {
   const void* to = nullptr;  // of launches the kernel
   const void* from = nullptr;
   std::size_t bytes = 0;
-  dim3 grid, block;       // of launches
-  std::size_t nodes = 0;  // of graphs
-  bool captured = false;  // into a graph, and not run
+  dim3 grid, block;             // of launches
+  std::size_t nodes = 0;        // of graphs
+  std::uint64_t algorithm = 0;  // of products: in Options::algorithms
+  bool captured = false;        // into a graph, and not run
 };
 
 // As after start. Stops the process if streams, events, graphs, communicators or memory are left: a leak of
 // the test before.
 void reset(const Options& = {});
 void set_faults(const Faults&);
+// Options of these names, from now on.
+void offer_algorithms(double operation_us, std::vector<unsigned> algorithms);
 // What a profiler would have shown around the call whose operation failed; empty if nothing.
 std::string range_of_failure();
 void clear_failure();  // the sticky error, so that a test can take down what it built
@@ -113,6 +122,9 @@ struct Live {
   bool operator==(const Live&) const = default;
 };
 Live live();
+
+// Kernels that are on the device since reset().
+std::size_t loaded_kernels(int device);
 
 // So far, of load_matrices: matrices whose rows do not lie in eight different groups of banks; of counted
 // reads: groups of lanes served together of which two want different words of one bank.

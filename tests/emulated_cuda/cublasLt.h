@@ -60,6 +60,7 @@ struct cublasLtMatmulHeuristicResult_t {
   int reserved[4];
 };
 
+std::size_t cublasLtGetVersion();
 cublasStatus_t cublasLtCreate(cublasLtHandle_t*);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t);
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t*, cublasComputeType_t, cudaDataType_t scale);
@@ -79,6 +80,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t, int wanted,
                                               cublasLtMatmulHeuristicResult_t*, int* found);
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t a,
+                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                                       cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t*,
+                                       cublasLtMatmulHeuristicResult_t*);
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t, const void* alpha, const void* a,
                               cublasLtMatrixLayout_t, const void* b, cublasLtMatrixLayout_t, const void* beta,
                               const void* c, cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t,

@@ -16,6 +16,7 @@ struct Chosen {
   std::uint64_t m, n, k;
   std::uint32_t align_a, align_b, align_c, align_d;
   std::uint64_t workspace_bytes;
+  std::uint64_t number;  // in Options::algorithms
 };
 static_assert(sizeof(Chosen) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -83,6 +84,7 @@ const char* cublasLtGetStatusName(cublasStatus_t status) {
   return "unknown";
 }
 
+std::size_t cublasLtGetVersion() { return 130000; }
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   Lock lock(runtime().mutex);
   *handle = nullptr;
@@ -154,16 +156,35 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulHeuristicResult_t* results, int* found) {
   *found = 0;
   if (wanted < 1 || !supported(*o, *a, *b, *d)) return CUBLAS_STATUS_NOT_SUPPORTED;
-  {
-    Lock lock(runtime().mutex);
-    if (fires(runtime().faults.algorithm)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  Lock lock(runtime().mutex);
+  if (fires(runtime().faults.algorithm)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  Chosen chosen = {d->rows,    d->columns, inner_of(*o, *a),   p->align_a, p->align_b,
+                   p->align_c, p->align_d, p->workspace_bytes, 0};
+  for (const std::uint64_t count = runtime().options.algorithms.size();
+       chosen.number < count && *found < wanted; ++chosen.number) {
+    cublasLtMatmulHeuristicResult_t& result = results[(*found)++];
+    result = {};
+    std::memcpy(&result.algo, &chosen, sizeof chosen);
+    result.workspaceSize = p->workspace_bytes;
   }
-  const Chosen chosen = {d->rows,    d->columns, inner_of(*o, *a), p->align_a,
-                         p->align_b, p->align_c, p->align_d,       p->workspace_bytes};
-  *results = {};
-  std::memcpy(&results->algo, &chosen, sizeof chosen);
-  results->workspaceSize = p->workspace_bytes;
-  *found = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t o, cublasLtMatrixLayout_t a,
+                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t,
+                                       cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t* algorithm,
+                                       cublasLtMatmulHeuristicResult_t* result) {
+  Chosen chosen;
+  std::memcpy(&chosen, algorithm, sizeof chosen);
+  if (!supported(*o, *a, *b, *d)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (chosen.m != d->rows || chosen.n != d->columns || chosen.k != inner_of(*o, *a) ||
+      chosen.number >= runtime().options.algorithms.size())
+    return CUBLAS_STATUS_INVALID_VALUE;
+  *result = {.algo = *algorithm,
+             .workspaceSize = chosen.workspace_bytes,
+             .state = CUBLAS_STATUS_SUCCESS,
+             .wavesCount = 0,
+             .reserved = {}};
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -198,11 +219,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t o, c
     return returned(error), CUBLAS_STATUS_EXECUTION_FAILED;
   }
   if (fires(r.faults.product)) return CUBLAS_STATUS_INTERNAL_ERROR;
+  const unsigned operations = r.options.algorithms.at(chosen.number);
+  if (operations == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   require_stream(stream);
   if (handle->device != stream->device)
     fail("cublasLtMatmul: a handle of one device and a stream of another");
-  r.calls.push_back(
-      {.kind = CallKind::matmul, .device = stream->device, .stream = stream->number, .to = d, .from = a});
+  r.calls.push_back({.kind = CallKind::matmul,
+                     .device = stream->device,
+                     .stream = stream->number,
+                     .to = d,
+                     .from = a,
+                     .algorithm = chosen.number});
   const MatmulCall call = {*o,
                            *a_layout,
                            *b_layout,
@@ -213,9 +240,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t o, c
                            d,
                            *static_cast<const float*>(alpha),
                            *static_cast<const float*>(beta)};
-  enqueue(lock, stream, [call] {
+  const auto work = [call] {
     run_matmul(call);
     check_red_zones();
-  });
+  };
+  enqueue(lock, stream, work, operations);
   return CUBLAS_STATUS_SUCCESS;
 }

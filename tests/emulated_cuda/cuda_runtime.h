@@ -173,4 +173,9 @@ cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attribu
   return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
 }
 
+struct cudaFuncAttributes {
+  int numRegs;
+};
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, const void* kernel);
+
 #include "emulated_launch.h"

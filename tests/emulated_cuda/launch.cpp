@@ -1,6 +1,8 @@
 // Kernel launches: what the driver would refuse, and the grid as an operation of the stream.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "failure.h"
 #include "grid.h"
 #include "runtime.h"
@@ -50,7 +52,7 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared
   if (const cudaError_t error = refusal(r, kernel, grid, block, shared_bytes); error != cudaSuccess) {
     return returned(error);
   }
-  // A kernel is loaded when it is first launched, which waits for the device and takes memory.
+  // A kernel that nobody asked for before is loaded now, which waits for the device and takes memory.
   if (r.loaded.insert({stream->device, kernel}).second && stream->capture) return returned(spoil(*stream));
   r.calls.push_back({.kind = CallKind::launch,
                      .device = stream->device,
@@ -71,6 +73,13 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared
   return cudaSuccess;
 }
 
+std::size_t loaded_kernels(int device) {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  return static_cast<std::size_t>(
+      std::ranges::count(r.loaded, device, [](const auto& loaded) { return loaded.first; }));
+}
+
 }  // namespace emulated_cuda
 
 using namespace emulated_cuda;
@@ -83,5 +92,15 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
   if (value < 0 || static_cast<std::size_t>(value) > r.options.shared_bytes_max)
     return returned(cudaErrorInvalidValue);
   r.shared_limits[{current_device(), kernel}] = value;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  if (const cudaError_t error = entry_error(lock); error != cudaSuccess) return returned(error);
+  if (fires(r.faults.kernel_load)) return returned(r.faults.kernel_load_error);
+  r.loaded.insert({current_device(), kernel});
+  *attributes = {};
   return cudaSuccess;
 }

@@ -89,6 +89,12 @@ void set_faults(const Faults& faults) {
   runtime().faults = faults;
 }
 
+void offer_algorithms(double operation_us, std::vector<unsigned> algorithms) {
+  Lock lock(runtime().mutex);
+  runtime().options.operation_us = operation_us;
+  runtime().options.algorithms = std::move(algorithms);
+}
+
 std::string range_of_failure() {
   Lock lock(runtime().mutex);
   return runtime().range_of_failure;

@@ -57,7 +57,7 @@ struct Runtime {
   std::string range_of_failure;
   std::size_t events = 0, communicators = 0;
   std::size_t graphs = 0, graph_bytes = 0;
-  std::set<std::pair<int, const void*>> loaded;  // kernels that have been launched, by device
+  std::set<std::pair<int, const void*>> loaded;  // kernels, by device
 };
 Runtime& runtime();
 

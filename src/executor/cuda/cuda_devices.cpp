@@ -65,7 +65,11 @@ class CudaDevices final : public Devices {
     TRY_ASSIGN(pinned_, PinnedRange::create(request.host_arena));
     const Bytes graphs = gpu_reserved(graph_, plan_.micro_batches, plan_.devices).graphs;
     std::vector<CudaExecutorParts::Device> devices;
-    for (const Gpu& gpu : gpus_) devices.push_back({gpu.device.get(), gpu.kernels.get(), gpu.numbers});
+    for (const Gpu& gpu : gpus_)
+      devices.push_back({.device = gpu.device.get(),
+                         .kernels = gpu.kernels.get(),
+                         .tuning = gpu.tuning.get(),
+                         .numbers = gpu.numbers});
     TRY_ASSIGN(std::unique_ptr<CudaExecutor> executor,
                CudaExecutor::create(plan_, graph_,
                                     {.pool = pool_,
@@ -107,8 +111,8 @@ class CudaDevices final : public Devices {
   struct Gpu {
     std::unique_ptr<CudaDevice> device;
     std::span<std::byte> numbers, staging;
-    std::unique_ptr<Kernels> kernels;
-    std::string attention;  // what makes it
+    std::unique_ptr<Kernels> kernels, tuning;  // the second may be null
+    std::string attention;                     // what makes it
   };
 
   Result<void> take_one(const DevicesRequest& request, int index, const GpuReserved& reserved) {
@@ -124,10 +128,13 @@ class CudaDevices final : public Devices {
     const std::span<std::byte> beside = gpu.device->reserved();
     gpu.numbers = beside.subspan(reserved.kernels.value, reserved.numbers.value);
     gpu.staging = beside.last(reserved.staging.value);
-    TRY_ASSIGN(CudaKernelsMade made,
-               create_cuda_kernels(gpu.device->compute(), beside.first(reserved.kernels.value),
-                                   attention_to_come(graph_), gpu.device->frames()));
+    TRY_ASSIGN(CudaKernelsMade made, create_cuda_kernels({.stream = gpu.device->compute(),
+                                                          .workspace = beside.first(reserved.kernels.value),
+                                                          .to_come = attention_to_come(graph_),
+                                                          .trial = gpu.device->frames(),
+                                                          .choices = request.choices}));
     gpu.kernels = std::move(made.kernels);
+    gpu.tuning = std::move(made.tuning);
     gpu.attention = std::move(made.attention);
     return {};
   }

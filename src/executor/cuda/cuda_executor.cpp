@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 
+#include "executor/cuda/product_tuning.h"
 #include "kernels/cuda/cuda_error.h"
 #include "tidepool/check.h"
 
@@ -60,6 +61,7 @@ Result<void> CudaExecutor::start_numbers() {
 }
 
 Result<void> CudaExecutor::start() {
+  TRY(tune_products());
   TRY(start_numbers());
   CudaWorkParts work{.plan = plan_,
                      .graph = graph_,
@@ -92,6 +94,21 @@ Result<void> CudaExecutor::start() {
                                             parts_.open_disk));
   TRY(start_lanes());
   TRY_ASSIGN(host_, LaneThread::create("tp-host", *host_work_, clock_, board_));
+  return {};
+}
+
+Result<void> CudaExecutor::tune_products() {
+  for (u32 d = 0; d < plan_.devices; ++d) {
+    if (parts_.devices[d].tuning == nullptr) continue;
+    TRY_CUDA(cudaSetDevice(device(d).index()), "using " + device(d).name());
+    TRY(tidepool::tune_products({.plan = plan_,
+                                 .graph = graph_,
+                                 .memory = memory_,
+                                 .device = device(d),
+                                 .number = d,
+                                 .kernels = *parts_.devices[d].tuning,
+                                 .staging = parts_.staging}));
+  }
   return {};
 }
 

@@ -22,6 +22,7 @@ struct CudaExecutorParts {
   struct Device {
     CudaDevice* device = nullptr;
     Kernels* kernels = nullptr;    // on device->compute()
+    Kernels* tuning = nullptr;     // CudaKernelsMade::tuning, or null
     std::span<std::byte> numbers;  // of the device's memory, as gpu_reserved() says
   };
   std::vector<Device> devices;
@@ -78,6 +79,7 @@ class CudaExecutor final : public TrainingExecutor {
   Result<void> start();
   Result<void> start_numbers();
   Result<void> start_lanes();
+  Result<void> tune_products();
   std::vector<LaneId> suspected_lanes(LaneId told) const;
   std::string suspects(const Issue& told) const;
   Result<void> start_lane(LaneId, std::vector<StreamLaneParts::Stream>);

@@ -35,9 +35,13 @@ class MeasuredGpu final : public MeasuredDevice {
     TRY_ASSIGN(pinned_, PinnedRange::create(host_->memory()));
     TRY_ASSIGN(
         CudaKernelsMade made,
-        create_cuda_kernels(device_->compute(), device_->reserved().first(cuda_kernels_workspace.value),
-                            request.attention, device_->frames()));
+        create_cuda_kernels({.stream = device_->compute(),
+                             .workspace = device_->reserved().first(cuda_kernels_workspace.value),
+                             .to_come = request.attention,
+                             .trial = device_->frames(),
+                             .choices = &choices_}));
     kernels_ = std::move(made.kernels);
+    tuning_ = std::move(made.tuning);
     numbers_ = reinterpret_cast<AdamNumbers*>(device_->reserved().data() + cuda_kernels_workspace.value);
     find_facts();
     facts_.attention = std::move(made.attention);
@@ -48,6 +52,7 @@ class MeasuredGpu final : public MeasuredDevice {
   std::span<std::byte> memory() override { return device_->frames(); }
   std::span<std::byte> host_memory() override { return host_->memory(); }
   Kernels& kernels() override { return *kernels_; }
+  void tune(const std::function<void(Kernels&)>& call) override { call(*tuning_); }
 
   void finish_gradient(const float* accumulator, std::byte* grad, Precision precision,
                        u64 elements) override {
@@ -122,7 +127,8 @@ class MeasuredGpu final : public MeasuredDevice {
   std::unique_ptr<CudaDevice> device_;
   std::unique_ptr<Arena> host_;
   std::unique_ptr<PinnedRange> pinned_;
-  std::unique_ptr<Kernels> kernels_;
+  ProductChoices choices_;  // of this process alone: what is measured should be the best there is
+  std::unique_ptr<Kernels> kernels_, tuning_;
   AdamNumbers* numbers_ = nullptr;  // on the card
   MeasuredFacts facts_;
   Result<void> failure_;

@@ -205,6 +205,7 @@ int cudnnBackendExecute(cudnnContext* context, void* plan, void* variant_pack) {
   Lock lock(r.mutex);
   for (auto& [uid, number] : execution.numbers) number *= r.options.cudnn_scale;
   r.options.cudnn_scale += r.options.cudnn_drift;
+  execution.nan = r.options.cudnn_nan;
   if (fires(r.faults.attention)) return failed;
   r.calls.push_back(
       {.kind = CallKind::attention, .device = context->device, .stream = context->stream->number});

@@ -66,6 +66,7 @@ struct Execution {
   std::map<const void*, Described> described;  // their tensors and modes, by the caller's address
   std::map<std::int64_t, void*> arrays;        // by uid
   std::map<std::int64_t, float> numbers;
+  bool nan = false;  // Options::cudnn_nan
 };
 // Everything that the operations name.
 Execution copy_of(const std::vector<const Described*>& operations);

@@ -102,6 +102,7 @@ class Run {
   void write(const TensorFacts& t, Numbers numbers) {
     for (float& number : numbers) number = rounded(number, t.type);
     if (!t.is_virtual) {
+      if (execution_.nan) numbers.front() = std::numeric_limits<float>::quiet_NaN();
       void* const data = execution_.arrays.at(t.uid);
       for_places(t.dimensions, [&](const Dimensions& at, std::size_t from) {
         const std::size_t to = place(at, t.strides);

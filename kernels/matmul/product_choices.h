@@ -1,0 +1,14 @@
+// Which of its library's algorithms makes each matrix product on a GPU, where a clock has decided. Kept in a
+// file between runs (machine/product_file.h), so that bits stay what they were. Needs no CUDA.
+#pragma once
+
+#include <map>
+#include <string>
+
+namespace tidepool {
+
+// By card, version of the library, and all of a product that an algorithm may depend on: the algorithm, in
+// the library's own form for storage, as hexadecimal digits.
+using ProductChoices = std::map<std::string, std::string>;
+
+}  // namespace tidepool

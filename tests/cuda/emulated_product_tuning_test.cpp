@@ -1,0 +1,122 @@
+// What happens on a GPU before the first step: kernels are loaded, and products choose their algorithms.
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "config/config.h"
+#include "executor/cuda/cuda_devices.h"
+#include "machine/product_file.h"
+#include "tests/cuda/recorded_run.h"
+#include "tests/support/segments.h"
+
+namespace tidepool {
+namespace {
+
+using emulated_cuda::Call;
+using emulated_cuda::CallKind;
+using testing::first_gpus;
+using testing::gpu_config;
+using ::testing::HasSubstr;
+using testing::NoData;
+using testing::Numbers;
+using testing::TrainDir;
+
+class EmulatedProductTuning : public ::testing::TestWithParam<Precision> {
+ protected:
+  EmulatedProductTuning() { register_cuda(); }
+
+  Config config(const std::string& run = "run") const {
+    Config c = gpu_config(dir_, GetParam(), run);
+    c.machine.tune_products = true;
+    return c;
+  }
+  // Of all products that ran by then.
+  static std::set<u64> algorithms() {
+    std::set<u64> out;
+    for (const Call& call : emulated_cuda::calls())
+      if (call.kind == CallKind::matmul) out.insert(call.algorithm);
+    return out;
+  }
+  static std::string text_of(const std::string& path) {
+    std::ifstream in(path);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  const TrainDir dir_;
+};
+
+TEST_P(EmulatedProductTuning, StepsChooseAndLoadNothing) {
+  emulated_cuda::reset({.operation_us = 100, .algorithms = {3, 1}});
+  const Config c = config();
+  const ModelGraph graph = make_graph(c).value();
+  NoData source;
+  const auto session = Session::create(c, graph, make_plan(graph, plan_options(c)).value(), source).value();
+  const u64 loaded = emulated_cuda::loaded_kernels(0);
+  const ProductChoices chosen = load_product_choices(product_file(c)).value();
+  EXPECT_GT(chosen.size(), 5u);
+  emulated_cuda::clear_calls();
+  testing::Recorder recorder(session->executor());
+  const auto engine = Engine::create(session->plan(), recorder, {});
+  testing::SegmentList list(testing::training_runs(2, true));
+  EngineObserver nobody;
+  ASSERT_TRUE(engine->run(list, nobody));
+  EXPECT_EQ(algorithms(), std::set<u64>{1}) << "evaluation's products are the plan's too";
+  EXPECT_EQ(emulated_cuda::loaded_kernels(0), loaded);
+  EXPECT_EQ(load_product_choices(product_file(c)).value(), chosen);
+}
+
+TEST_P(EmulatedProductTuning, LeavesNoTraceInARun) {
+  for (const u32 devices : {1u, 2u}) {
+    SCOPED_TRACE(devices);
+    testing::change_timing(0, static_cast<int>(devices));
+    Config c = config("plain" + std::to_string(devices));
+    c.machine.executor = first_gpus(devices);
+    c.machine.tune_products = false;
+    const Numbers plain = testing::train_numbers(c);
+    ASSERT_FALSE(plain.losses.empty());
+    c.machine.tune_products = true;
+    for (const char* run : {"timed", "known"}) {
+      testing::change_timing(1, static_cast<int>(devices));
+      c.output.dir = dir_ / (run + std::to_string(devices));
+      EXPECT_EQ(testing::train_numbers(c), plain) << run;
+    }
+  }
+}
+
+TEST_P(EmulatedProductTuning, ASecondRunTakesWhatTheFirstChose) {
+  emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 1}});
+  const Config first = config("first");
+  testing::train_numbers(first);
+  const std::string kept = text_of(product_file(first));
+  emulated_cuda::reset({.operation_us = 100, .algorithms = {1, 9}});
+  testing::train_numbers(config("second"));
+  EXPECT_EQ(algorithms(), std::set<u64>{1});
+  EXPECT_EQ(text_of(product_file(first)), kept);
+}
+
+TEST_P(EmulatedProductTuning, AFileOfSomethingElseIsNamedAndLeftAlone) {
+  emulated_cuda::reset();
+  const Config c = config();
+  const std::string text = "a recipe\n";
+  std::ofstream(product_file(c)) << text;
+  testing::expect_run_error(c, ErrorKind::usage, {"tuned-products.txt, line 1", "Remove it"});
+  EXPECT_EQ(text_of(product_file(c)), text);
+}
+
+TEST_P(EmulatedProductTuning, AProductThatTheLibraryRefusesEndsTheRunBeforeItsFirstStep) {
+  emulated_cuda::reset({.algorithms = {0}});
+  testing::expect_run_error(config(), ErrorKind::io, {"cuBLASLt refuses the product", "NOT_SUPPORTED"});
+}
+
+TEST_P(EmulatedProductTuning, AProgramWithoutKernelsForTheCardSaysSo) {
+  emulated_cuda::reset();
+  emulated_cuda::set_faults({.kernel_load = 5});
+  testing::expect_run_error(config(), ErrorKind::usage, {"loading", "kernels"});
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, EmulatedProductTuning,
+                         ::testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+}  // namespace
+}  // namespace tidepool
