@@ -10,7 +10,7 @@
 #                 and --bench prepare, which makes what several of them stand on
 #   scripts/gpu_check.sh --pack DIR [--architectures "90 ..."]   builds here, GPU or not, for a machine that
 #                 has a CUDA toolkit but not our packages: DIR holds the programs, the libraries they need,
-#                 and this script; DIR.tar.gz is the same, for a narrow way there: at most 50 MB
+#                 and this script, which uses them; DIR.tar.gz is the same, for a narrow way there: at most 50 MB
 #   scripts/gpu_check.sh --call [N]   for a card that is had for half an hour: the N-th of a few calls, each
 #                 under ten minutes; none: lists them. --to DIR takes what counts, at most eight files
 #

@@ -196,5 +196,7 @@ def check_options(options, dry_run=False):
         if not os.path.isdir(options.cuda):
             raise WrongOption(f"--cuda {options.cuda}: there is no such folder")
         options.cuda = os.path.abspath(options.cuda)
+    if options.prebuilt is None and (ROOT / "packed.json").exists():
+        options.prebuilt = ROOT  # this script itself came in a pack
     if options.prebuilt:
         options.prebuilt = gpu_pack.open_pack(pathlib.Path(options.prebuilt).resolve(), dry_run)

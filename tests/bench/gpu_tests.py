@@ -4,7 +4,7 @@
 Every suite of test_gpu in a process of its own, four at a time; then a short run of the program, its
 gradients against PyTorch's, and compute-sanitizer over small kernels. Writes check.md and check.json; ends
 with 1 if anything failed. --tiny tries the script itself: the emulated suites and the cores, of
-build/release.
+build/release; from a pack, the pack's own suites, where what needs a GPU is skipped.
 """
 
 import argparse
@@ -172,7 +172,7 @@ def programs_of(options):
         gpu_programs.require_gpu()
     programs = Programs(options)
     how = {}
-    if options.tiny:
+    if options.tiny and options.prebuilt is None:
         programs.tidepool = ROOT / "build/release/tidepool"
         programs.test_gpu = ROOT / "build/release/tests/test_cuda"
         how = {"how": "scripts/build.sh release tidepool test_cuda"}
