@@ -84,6 +84,12 @@ Error library_error(cublasStatus_t status, const Product& p) {
                            "had begun goes on from its last checkpoint")};
 }
 
+// Of an algorithm, and not of the device or its memory.
+bool is_refusal(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+         status == CUBLAS_STATUS_ARCH_MISMATCH;
+}
+
 cudaDataType_t type_of(Precision p) {
   switch (p) {
     case Precision::fp32:
@@ -144,7 +150,8 @@ Result<void> Products::name_library() {
   TRY_CUDA(cudaGetDevice(&device), "asking for the current GPU");
   TRY_CUDA(cudaGetDeviceProperties(&card, device), "asking for the GPU's name");
   library_ =
-      fmt::format("{}, cuBLASLt {}, workspace {}", card.name, cublasLtGetVersion(), workspace_bytes_.value);
+      fmt::format("{} ({} SMs, sm_{}{}), cuBLASLt {}, workspace {}", card.name, card.multiProcessorCount,
+                  card.major, card.minor, cublasLtGetVersion(), workspace_bytes_.value);
   return {};
 }
 
@@ -162,7 +169,6 @@ Products::Key Products::key_of(const Product& p) {
           .ldd = p.ldd,
           .transpose_a = p.transpose_a,
           .transpose_b = p.transpose_b,
-          .adds_c = bool(p.c),
           .adds_bias = bool(p.bias),
           .in = p.a.precision,
           .out = p.d.precision,
@@ -173,10 +179,10 @@ Products::Key Products::key_of(const Product& p) {
 }
 
 std::string Products::name_of(const Key& k) const {
-  return fmt::format("{}: {} x {} x {}, ld {} {} {}, {}{}{}{}, {} to {}, aligned {} {} {} {}", library_, k.m,
+  return fmt::format("{}: {} x {} x {}, ld {} {} {}, {}{}{}, {} to {}, aligned {} {} {} {}", library_, k.m,
                      k.n, k.k, k.lda, k.ldb, k.ldd, k.transpose_a ? "T" : "N", k.transpose_b ? "T" : "N",
-                     k.adds_c ? " + c" : "", k.adds_bias ? " + bias" : "", name(k.in), name(k.out), k.align_a,
-                     k.align_b, k.align_d, k.align_bias);
+                     k.adds_bias ? " + bias" : "", name(k.in), name(k.out), k.align_a, k.align_b, k.align_d,
+                     k.align_bias);
 }
 
 cublasStatus_t Products::describe(Plan& plan, const Product& p, const Key& key) {
@@ -254,10 +260,18 @@ Result<void> Products::choose_by_clock(Plan& plan, const Product& p, const Key& 
   if (const cublasStatus_t status = advise(plan, key, advised_max, advised); status != CUBLAS_STATUS_SUCCESS)
     return library_error(status, p);
   // The first run of each loads its kernel.
-  std::erase_if(advised, [&](const cublasLtMatmulAlgo_t& algorithm) {
+  Algorithms taken;
+  for (const cublasLtMatmulAlgo_t& algorithm : advised) {
     plan.algorithm = algorithm;
-    return start(plan, p, stream) != CUBLAS_STATUS_SUCCESS;
-  });
+    const cublasStatus_t status = start(plan, p, stream);
+    if (status == CUBLAS_STATUS_SUCCESS)
+      taken.push_back(algorithm);
+    else if (is_refusal(status))
+      cudaGetLastError();  // which a refusal may leave behind, for others to find
+    else
+      return library_error(status, p);
+  }
+  advised = std::move(taken);
   if (advised.empty()) return library_error(CUBLAS_STATUS_NOT_SUPPORTED, p);
   plan.algorithm = advised.front();
   TRY_ASSIGN(const double about, seconds_of(plan, p, 1, stream));

@@ -58,10 +58,12 @@ class Products {
 
  private:
   // All that an algorithm may depend on. Alignments are capped at what every workspace has: more of it is
-  // chance, and would make bits depend on places.
+  // chance, and would make bits depend on places. Whether c is added is not part of it: a gradient must have
+  // the same bits as a micro-batch's first and as one that is added to it, or the number of devices that
+  // share the micro-batches would change numbers.
   struct Key {
     u32 m, n, k, lda, ldb, ldd;
-    bool transpose_a, transpose_b, adds_c, adds_bias;
+    bool transpose_a, transpose_b, adds_bias;
     Precision in, out;
     u32 align_a, align_b, align_d, align_bias;
     auto operator<=>(const Key&) const = default;

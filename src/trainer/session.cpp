@@ -245,31 +245,39 @@ Result<void> Session::open_executor(const Config& config, StepSource& source, co
                          {.queue_depth = config.memory.queue_depth, .arenas = {host_->memory()}},
                          std::move(sink));
     };
-  const u64 known = choices_ ? choices_->size() : 0;
+  const ProductChoices known = choices_.value_or(ProductChoices());
   TRY_ASSIGN(executor_, devices_->create_executor(request));
-  if (choices_) TRY(keep_choices(config, known));
+  if (choices_) keep_choices(config, known);
   if (executor_->disk() != nullptr) notes_.push_back("disk: " + executor_->disk()->describe());
   return {};
 }
 
 // Written back at once: algorithms that could not be kept would be others in the next run, and so its bits.
+// Those that a run has kept before hold in any case.
 Result<void> Session::open_choices(const Config& config) {
   const std::string path = product_file(config);
   TRY_ASSIGN(ProductChoices choices, load_product_choices(path));
-  if (const Result<void> kept = save_product_choices(path, choices); kept)
+  const Result<void> kept = save_product_choices(path, choices);
+  if (kept || !choices.empty())
     choices_ = std::move(choices);
   else
     notes_.push_back("matrix products by cuBLASLt's first advice, not timed: " + kept.error().message);
   return {};
 }
 
-Result<void> Session::keep_choices(const Config& config, u64 known) {
-  const u64 timed = choices_->size() - known;
-  if (timed == 0) return {};
-  TRY(save_product_choices(product_file(config), *choices_));
-  notes_.push_back(fmt::format("matrix products: {} timed, the fastest algorithms kept in {}", timed,
-                               product_file(config)));
-  return {};
+// Choices that cannot be kept are no reason to end a run, but the next one may choose others.
+void Session::keep_choices(const Config& config, const ProductChoices& known) {
+  const auto timed = std::ranges::count_if(*choices_, [&](const auto& choice) {
+    const auto before = known.find(choice.first);
+    return before == known.end() || before->second != choice.second;
+  });
+  if (timed == 0) return;
+  const Result<void> kept = save_product_choices(product_file(config), *choices_);
+  notes_.push_back(kept ? fmt::format("matrix products: {} timed, the fastest algorithms kept in {}", timed,
+                                      product_file(config))
+                        : fmt::format("matrix products: {} timed, but not kept, so a later run may choose "
+                                      "others and differ in last bits: {}",
+                                      timed, kept.error().message));
 }
 
 // An update has the chunks that it brought from disk in host frames beside all homes, so there is room for

@@ -91,7 +91,7 @@ class Session {
   Result<void> take_disk(const Config&, const SessionOptions&);
   Result<void> open_executor(const Config&, StepSource&, const SessionOptions&);
   Result<void> open_choices(const Config&);
-  Result<void> keep_choices(const Config&, u64 known);
+  void keep_choices(const Config&, const ProductChoices& known);
   void make_state_store();
 
   const ModelGraph graph_;

@@ -366,6 +366,45 @@ TEST_F(EmulatedProductChoices, OnesThatTheLibraryNoLongerTakesAreChosenAgain) {
   }
 }
 
+// Two micro-batches of one device are one of each of two: their sums must not hang on who adds them.
+TEST_F(EmulatedProductChoices, AProductThatIsAddedTakesTheAlgorithmOfOneThatIsNot) {
+  Matmul op = product_.on_device();
+  op.bias = {};
+  const auto tune_op = [&] {
+    matmul_->tune(true);
+    ASSERT_TRUE(matmul_->matmul(op, stream_));
+    matmul_->tune(false);
+  };
+  offer({9, 1});
+  create();
+  tune_op();
+  const ProductChoices chosen = choices_;
+  offer({1, 9});
+  op.accumulate = true;
+  tune_op();
+  EXPECT_EQ(choices_, chosen);
+  emulated_cuda::clear_calls();
+  ASSERT_TRUE(matmul_->matmul(op, stream_));
+  synchronize();
+  const auto calls = emulated_cuda::calls();
+  const auto product = std::ranges::find(calls, emulated_cuda::CallKind::matmul, &emulated_cuda::Call::kind);
+  ASSERT_NE(product, calls.end());
+  EXPECT_EQ(product->algorithm, 1u);
+}
+
+// Anything but a refusal is the device's trouble, and would choose by accident what stays for ever.
+TEST_F(EmulatedProductChoices, AFaultOfTheDeviceChoosesNothing) {
+  offer({9, 1});
+  create();
+  emulated_cuda::set_faults({.product = 2});
+  matmul_->tune(true);
+  const auto tuned = matmul_->matmul(product_.on_device(), stream_);
+  ASSERT_FALSE(tuned);
+  EXPECT_NE(tuned.error().message.find("CUBLAS_STATUS_INTERNAL_ERROR"), std::string::npos)
+      << tuned.error().message;
+  EXPECT_TRUE(choices_.empty());
+}
+
 TEST_F(EmulatedProductChoices, EachCardHasItsOwn) {
   offer({9, 1});
   create();
