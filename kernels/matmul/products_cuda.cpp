@@ -84,7 +84,7 @@ Error library_error(cublasStatus_t status, const Product& p) {
                            "had begun goes on from its last checkpoint")};
 }
 
-// Of an algorithm, and not of the device or its memory.
+// The library refuses this algorithm; any other status is trouble of the device or its memory.
 bool is_refusal(cublasStatus_t status) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
          status == CUBLAS_STATUS_ARCH_MISMATCH;
