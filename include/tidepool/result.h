@@ -1,10 +1,12 @@
 // The world's faults (file, config, disk, memory) travel as Result<T>; our own bugs stop at CHECK.
 #pragma once
 
-#include <boost/system/result.hpp>
-#include <stdexcept>
+#include <concepts>
+#include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace tidepool {
@@ -43,15 +45,63 @@ struct Error {
   std::vector<Change> changes = {};  // said by `message` too: the first is its advice, others do as well
 };
 
-// Asking an error for its value is our bug.
-[[noreturn]] inline void throw_exception_from_error(const Error& e, const boost::source_location&) {
-  throw std::logic_error("value() of an error: " + e.message);
-}
+// Asking an error for its value is our bug. Throws std::logic_error with the message.
+[[noreturn]] void throw_value_of_error(const Error&);
 
+// A value, or why there is none.
 template <class T>
-class [[nodiscard]] Result : public boost::system::result<T, Error> {
+class [[nodiscard]] Result {
  public:
-  using boost::system::result<T, Error>::result;
+  Result() : content_(std::in_place_index<0>) {}
+  Result(Error error) : content_(std::in_place_index<1>, std::move(error)) {}
+  template <class U = T>
+    requires(std::convertible_to<U, T> && !std::same_as<std::remove_cvref_t<U>, Result>)
+  Result(U&& value) : content_(std::in_place_index<0>, std::forward<U>(value)) {}
+
+  bool has_value() const { return content_.index() == 0; }
+  explicit operator bool() const { return has_value(); }
+
+  T& value() & { return checked(), *std::get_if<0>(&content_); }
+  const T& value() const& { return checked(), *std::get_if<0>(&content_); }
+  T value() && { return checked(), std::move(*std::get_if<0>(&content_)); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T operator*() && { return std::move(*this).value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+
+  // REQUIRES: no value.
+  const Error& error() const& { return std::get<1>(content_); }
+  Error error() && { return std::get<1>(std::move(content_)); }
+
+  friend bool operator==(const Result&, const Result&) = default;
+
+ private:
+  void checked() const {
+    if (!has_value()) throw_value_of_error(error());
+  }
+
+  std::variant<T, Error> content_;
+};
+
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(Error error) : error_(std::move(error)) {}
+
+  bool has_value() const { return !error_; }
+  explicit operator bool() const { return has_value(); }
+  void value() const {
+    if (error_) throw_value_of_error(*error_);
+  }
+
+  // REQUIRES: no value.
+  const Error& error() const& { return error_.value(); }
+  Error error() && { return std::move(error_).value(); }
+
+ private:
+  std::optional<Error> error_;
 };
 
 inline int exit_code(const Error& e) { return static_cast<int>(e.kind); }

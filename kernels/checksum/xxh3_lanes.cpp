@@ -1,5 +1,6 @@
 #include "kernels/checksum/xxh3_lanes.h"
 
+#include <iterator>
 #include <algorithm>
 #include <cstring>
 

@@ -1,4 +1,6 @@
 // Finding a checkpoint that may be trusted and belongs to this model.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 

@@ -1,6 +1,8 @@
 // Writing a checkpoint: everything into a temporary directory, then into its place.
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 

@@ -1,4 +1,6 @@
 // Weights of any Hugging Face model directory into the state, tensor by tensor.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 

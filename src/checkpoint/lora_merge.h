@@ -1,6 +1,7 @@
 // What an adapter adds to a model's weights, tensor by tensor: W + scale B A, as PEFT's merge_and_unload().
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>

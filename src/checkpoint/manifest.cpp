@@ -3,6 +3,7 @@
 
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <fmt/format.h>
 #include <filesystem>
 #include <optional>
 

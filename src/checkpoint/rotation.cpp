@@ -1,6 +1,8 @@
 // Which directories of a run go: litter of dead runs at the start, old checkpoints after a save.
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <span>
 #include <string_view>

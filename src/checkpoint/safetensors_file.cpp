@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "checkpoint/safetensors.h"
 #include "tidepool/check.h"
 #include "tidepool/read_file.h"

@@ -1,6 +1,7 @@
 // Follows model.safetensors.index.json: {"metadata": {...}, "weight_map": {tensor: file}}.
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <fmt/format.h>
 #include <map>
 
 #include "checkpoint/safetensors.h"

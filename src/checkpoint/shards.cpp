@@ -2,6 +2,7 @@
 
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <fmt/format.h>
 
 #include "json/text.h"
 #include "tidepool/check.h"

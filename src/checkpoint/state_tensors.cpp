@@ -1,5 +1,7 @@
 #include "checkpoint/state_tensors.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 

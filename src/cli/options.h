@@ -2,6 +2,7 @@
 // Boost.Program_options, which is too heavy a header to spread.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <span>
 #include <string>

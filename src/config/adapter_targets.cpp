@@ -11,6 +11,7 @@
 #include <charconv>
 #include <optional>
 #include <span>
+#include <stdexcept>
 
 namespace tidepool {
 namespace json = boost::json;

@@ -1,4 +1,6 @@
 // Expressions.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <clocale>

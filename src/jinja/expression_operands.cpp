@@ -1,4 +1,6 @@
 // Values, and what may stand behind them: attributes, subscripts, calls, filters and tests.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>

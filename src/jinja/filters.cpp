@@ -1,5 +1,7 @@
 // The filters of Jinja that chat templates use, with the words and defaults that Jinja's documentation gives
 // them.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>

@@ -1,4 +1,6 @@
 // The methods of Python's str, dict and list that chat templates call.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 

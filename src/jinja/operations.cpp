@@ -1,5 +1,7 @@
 #include "jinja/operations.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>

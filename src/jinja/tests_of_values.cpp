@@ -1,4 +1,6 @@
 // `is ...`
+#include <fmt/format.h>
+
 #include "jinja/operations.h"
 #include "jinja/unicode.h"
 

@@ -5,6 +5,7 @@
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 #include <boost/json/value_stack.hpp>
+#include <fmt/format.h>
 #include <charconv>
 #include <cmath>
 

@@ -6,6 +6,8 @@
 // thread switch, and never more threads run tasks than there are workers.
 #include "tidepool/core_pool.h"
 
+#include <fmt/format.h>
+
 #include <sched.h>
 #include <sys/mman.h>
 

@@ -2,6 +2,7 @@
 #include "planner/lower_bound.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <queue>
 #include <utility>

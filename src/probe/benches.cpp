@@ -1,6 +1,7 @@
 #include "probe/benches.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "tidepool/check.h"
 #include "tidepool/median.h"

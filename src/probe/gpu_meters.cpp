@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include "model/block_layouts.h"
 #include "model/blocks.h"

@@ -1,6 +1,8 @@
 // What the terminal can show, and text of a known width.
 #include "report/screen.h"
 
+#include <fmt/format.h>
+
 #include <sys/ioctl.h>
 #include <unistd.h>
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
+#include <fmt/format.h>
 
 #include "tidepool/check.h"
 #include "tidepool/write_file.h"

@@ -1,5 +1,6 @@
 // A run that ends before max_steps: why, with what, and the same whether or not it was stopped in between.
 // And `tidepool eval` of what it left is what it said.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>

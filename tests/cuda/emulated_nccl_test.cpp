@@ -1,4 +1,5 @@
 // The stand-in for NCCL is honest: exchanges wait for all, and what real GPUs would hang in is told.
+#include <functional>
 #include <future>
 
 #include "executor/cuda/nccl_library.h"

@@ -1,5 +1,6 @@
 // Whole training runs on several GPUs: they give the bits of one that accumulates as many micro-batches,
 // wherever anything lies.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>

@@ -1,5 +1,7 @@
 #include "block.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "block_runner.h"

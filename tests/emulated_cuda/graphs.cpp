@@ -1,6 +1,7 @@
 // Graphs: a stream's work captured instead of run, and run as often as one likes. What CUDA does not allow
 // while a stream captures is refused and spoils the capture, as there.
 #include <algorithm>
+#include <functional>
 
 #include "failure.h"
 #include "runtime.h"

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <functional>
 
 #include "failure.h"
 #include "nvtx3/nvToolsExt.h"

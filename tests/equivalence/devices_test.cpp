@@ -1,5 +1,6 @@
 // Several devices change no number: N devices with one micro-batch each give the bits of one device that
 // accumulates N, and then every placement gives those too (placement_test has groups of two devices).
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "planner/planner.h"

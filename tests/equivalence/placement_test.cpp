@@ -6,6 +6,7 @@
 // with accumulation 1 has one sweep only.
 #include "tests/support/placement.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>

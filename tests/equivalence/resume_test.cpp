@@ -2,6 +2,7 @@
 // the numbers of the run that nobody disturbed.
 //
 // TIDEPOOL_KILLS=30 kills that often in all (6 otherwise); TIDEPOOL_SEED chooses other moments.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cstdlib>

@@ -1,5 +1,6 @@
 // A save is stopped at each of its operations, by a fault and by a kill; what is there afterwards must
 // always resume. The order of syncs is checked too, since a kill does not show a missing fsync.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cerrno>

@@ -1,6 +1,7 @@
 // Items 12 and 16: one call of a run fails, whichever it is: nothing is lost that is not named, the run goes
 // on where it can, and what ended can be resumed to the same bits. A sample of the calls, or all of them with
 // TIDEPOOL_FAULTS=all (scripts/check_injected_faults.sh), or some with TIDEPOOL_FAULTS=100-200.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // A run as it is seen while it trains: on a terminal that is resized, and by `tidepool report`.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <csignal>

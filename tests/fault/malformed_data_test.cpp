@@ -1,5 +1,7 @@
 // Data that is damaged, or is not what its name says: JSONL, token files, text, chat templates, caches of
 // tokens.
+#include <fmt/format.h>
+
 #include "json/text.h"
 #include "tests/support/json_file.h"
 #include "tests/support/malformed.h"

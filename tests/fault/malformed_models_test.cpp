@@ -2,6 +2,8 @@
 // tokenizer.json.
 #include "tests/support/malformed.h"
 
+#include <fmt/format.h>
+
 namespace tidepool {
 namespace {
 

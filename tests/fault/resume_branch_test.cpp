@@ -1,4 +1,5 @@
 // Which branch, which checkpoint and which files a resumed run goes on with, and what it leaves alone.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 

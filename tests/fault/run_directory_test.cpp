@@ -1,6 +1,7 @@
 // What one run directory owes to the runs in it: one at a time, and none is lost to the next.
 #include "trainer/run_directory.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>

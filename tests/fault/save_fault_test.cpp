@@ -1,5 +1,6 @@
 // Items 8, 12 and 21: what a run does where a checkpoint cannot be written, when it is asked to save, and
 // where its directory goes away.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>

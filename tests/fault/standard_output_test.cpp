@@ -1,5 +1,6 @@
 // Standard output on a full disk, closed, or without a reader: said in one line, with exit code 6.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cstdio>

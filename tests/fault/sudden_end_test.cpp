@@ -1,5 +1,6 @@
 // Ends that nobody planned: Ctrl-C before the first step, a generate without a reader or with damaged
 // weights.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>

@@ -1,5 +1,6 @@
 // Whole runs that the world interferes with: the right exit code, a message that names the culprit, the last
 // checkpoint intact, and after mending the numbers of the run that nobody disturbed.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 

@@ -1,4 +1,5 @@
 // Plans as text, reviewed as diffs. TIDEPOOL_REWRITE_GOLDEN=1 rewrites the files.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>

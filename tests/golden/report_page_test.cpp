@@ -1,5 +1,6 @@
 // report.html as people get it: opened in headless Chromium with the network off. Every chart is there, and
 // the console is silent.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // A GPT-2 of a few thousand parameters, its state in plain vectors, and a place to write it to.
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 

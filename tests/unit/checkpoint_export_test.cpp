@@ -4,6 +4,7 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
+#include <functional>
 #include <iterator>
 
 #include "checkpoint/export_model.h"

@@ -1,5 +1,6 @@
 // Weights that are there and cannot be used as they are: pointers of Git LFS, links in circles, values that
 // are not finite, layers that config.json does not count.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <bit>

@@ -2,6 +2,8 @@
 // parts and buffers, wherever in the file a tensor happens to start.
 #include <bit>
 
+#include <fmt/format.h>
+
 #include "checkpoint/split.h"
 #include "checkpoint/weight_reader.h"
 #include "tests/support/checkpoint_fixture.h"

@@ -1,4 +1,5 @@
 // `tidepool report` on good and on bad run directories.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 

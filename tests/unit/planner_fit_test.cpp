@@ -1,6 +1,7 @@
 // Fit of jobs: what fits still fits with larger budgets, and what is advised fits as it is and rounded up.
 // TIDEPOOL_FIT_PAIRS sets how many pairs of budgets are asked of all models together; 20000 take some
 // minutes.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,5 @@
 // A model that is not trained is planned for its forward: of its state only parameters.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "config/config.h"

@@ -1,4 +1,5 @@
 // TensorBoard's event files, against bytes that TensorBoard's own writer made.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>

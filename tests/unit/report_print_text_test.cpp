@@ -1,4 +1,5 @@
 // Item "raw escape bytes from files never reach the terminal".
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>

@@ -1,5 +1,6 @@
 // Model directories through runs of no step: what comes in goes out, and the run needs its own directory
 // only.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "checkpoint/manifest.h"

@@ -1,5 +1,6 @@
 // `plan`, `doctor`, `--what-if` and `train` say the same of a config and its budgets: whether the job fits.
 // TIDEPOOL_VERDICTS sets how many random configs are asked about.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // A document's loss does not depend on the documents that share its row.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "tests/support/model_directory.h"

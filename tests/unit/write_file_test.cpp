@@ -1,6 +1,7 @@
 // Item 16: small files are replaced whole, whatever ends the process; logs have whole records or none.
 #include "tidepool/write_file.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/stat.h>

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <functional>
 
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/cuda_memory.h"
