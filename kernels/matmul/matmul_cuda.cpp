@@ -38,6 +38,7 @@ Result<void> CudaMatmul::matmul(const Matmul& op, cudaStream_t stream) {
     case Epilogue::gelu: {
       const Values pre = op.pre ? op.pre : op.y;
       TRY(product(op, op.addend, pre, stream));
+      if (tunes_) return {};
       gelu_cuda(pre, op.y, elements_of(op), stream);
       return {};
     }
@@ -49,6 +50,7 @@ Result<void> CudaMatmul::matmul(const Matmul& op, cudaStream_t stream) {
       const Values dy = op.value ? op.value : op.y;
       CHECK(dy.data != op.pre_in.data);
       TRY(product(op, op.addend, dy, stream));
+      if (tunes_) return {};
       gelu_backward_cuda(op.pre_in, dy, op.y, op.value, elements_of(op), stream);
       return {};
     }
@@ -118,6 +120,7 @@ Result<void> CudaMatmul::residual_with_dropout(const Matmul& op, cudaStream_t st
     part.m = std::min(slice, op.m - begin);
     part.x = op.x.at(u64{begin} * op.row_of_x());
     TRY(product(part, {}, waiting, stream));
+    if (tunes_) continue;
     const u64 first = u64{begin} * op.n;
     cuda::add_dropped(op.dropout, first, waiting, op.residual.at(first), op.y.at(first), elements_of(part),
                       stream);
@@ -144,7 +147,7 @@ Result<void> CudaMatmul::weight_gradient(const WeightGradient& op, cudaStream_t 
                       .ldb = column_stride,
                       .ldd = row_count},
                      stream));
-  if (op.dbias == nullptr) return {};
+  if (op.dbias == nullptr || tunes_) return {};
   CHECK(op.row_of_dy() == op.n, op.dy_stride);
   const u64 parts_bytes = u64{cuda::column_sums_parts(op.m)} * op.n * sizeof(float);
   CHECK(parts_bytes <= scratch_bytes_.value, op.m, op.n);

@@ -27,7 +27,10 @@ class CudaMatmul {
   Result<void> weight_gradient(const WeightGradient&, cudaStream_t);
 
   // As Products: meanwhile results are numbers that mean nothing.
-  void tune(bool on) { products_->tune(on); }
+  void tune(bool on) {
+    tunes_ = on;
+    products_->tune(on);
+  }
 
  private:
   CudaMatmul(std::unique_ptr<cuda::Products> products, std::byte* scratch, Bytes bytes)
@@ -44,6 +47,7 @@ class CudaMatmul {
   std::unique_ptr<cuda::Products> products_;
   std::byte* scratch_;
   Bytes scratch_bytes_;
+  bool tunes_ = false;
 };
 
 }  // namespace tidepool

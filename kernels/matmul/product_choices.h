@@ -9,6 +9,13 @@ namespace tidepool {
 
 // By card, version of the library, and all of a product that an algorithm may depend on: the algorithm, in
 // the library's own form for storage, as hexadecimal digits.
-using ProductChoices = std::map<std::string, std::string>;
+using AlgorithmsByProduct = std::map<std::string, std::string>;
+
+struct ProductChoices {
+  AlgorithmsByProduct known;  // from earlier runs, and what is timed here
+  AlgorithmsByProduct timed;  // here
+  AlgorithmsByProduct used;   // here: all that were recalled, timed or advised
+  bool may_time = true;       // false: a product that is not known takes the library's first advice
+};
 
 }  // namespace tidepool

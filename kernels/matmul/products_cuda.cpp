@@ -21,6 +21,8 @@ constexpr u32 alignment_max = 16;
 constexpr int advised_max = 8;  // algorithms of the library that are timed
 constexpr u32 timed_rounds = 3;
 constexpr double timed_seconds = 2e-3, timed_calls_max = 50;  // of one algorithm in one round
+constexpr double long_seconds = 10e-3;  // a product that takes longer is timed once more, not in all rounds
+constexpr double hopeless = 1.5;        // times the fastest: not timed a second time
 // An algorithm that is faster by less than this may be so by chance: then the library's first advice stays.
 constexpr double worth_it = 0.98;
 constexpr const char* timing = "timing a matrix product";
@@ -226,8 +228,8 @@ cublasStatus_t Products::advise(const Plan& plan, const Key& key, int count, Alg
 
 bool Products::recall(Plan& plan, const Key& key) const {
   if (choices_ == nullptr) return false;
-  const auto found = choices_->find(name_of(key));
-  if (found == choices_->end()) return false;
+  const auto found = choices_->known.find(name_of(key));
+  if (found == choices_->known.end()) return false;
   const std::optional<cublasLtMatmulAlgo_t> algorithm = algorithm_of(found->second);
   if (!algorithm) return false;
   cublasLtMatmulHeuristicResult_t checked = {};
@@ -254,12 +256,8 @@ Result<double> Products::seconds_of(const Plan& plan, const Product& p, u32 call
   return milliseconds * 1e-3 / calls;
 }
 
-// In turns, so that a clock that rises meanwhile favours nobody; of each the shortest.
-Result<void> Products::choose_by_clock(Plan& plan, const Product& p, const Key& key, cudaStream_t stream) {
-  Algorithms advised;
-  if (const cublasStatus_t status = advise(plan, key, advised_max, advised); status != CUBLAS_STATUS_SUCCESS)
-    return library_error(status, p);
-  // The first run of each loads its kernel.
+Result<Products::Algorithms> Products::start_each(Plan& plan, const Product& p, const Algorithms& advised,
+                                                  cudaStream_t stream) const {
   Algorithms taken;
   for (const cublasLtMatmulAlgo_t& algorithm : advised) {
     plan.algorithm = algorithm;
@@ -271,23 +269,37 @@ Result<void> Products::choose_by_clock(Plan& plan, const Product& p, const Key& 
     else
       return library_error(status, p);
   }
-  advised = std::move(taken);
-  if (advised.empty()) return library_error(CUBLAS_STATUS_NOT_SUPPORTED, p);
-  plan.algorithm = advised.front();
-  TRY_ASSIGN(const double about, seconds_of(plan, p, 1, stream));
-  const double calls = std::clamp(timed_seconds / std::max(about, 1e-9), 1.0, timed_calls_max);
-  std::vector<double> seconds(advised.size(), std::numeric_limits<double>::infinity());
-  for (u32 round = 0; round < timed_rounds; ++round) {
-    for (u64 i = 0; i < advised.size(); ++i) {
-      plan.algorithm = advised[i];
-      TRY_ASSIGN(const double took, seconds_of(plan, p, static_cast<u32>(calls), stream));
-      seconds[i] = std::min(seconds[i], took);
-    }
+  if (taken.empty()) return library_error(CUBLAS_STATUS_NOT_SUPPORTED, p);
+  return taken;
+}
+
+// In turns, so that a clock that rises meanwhile favours nobody; of each the shortest.
+Result<void> Products::choose_by_clock(Plan& plan, const Product& p, const Key& key, cudaStream_t stream) {
+  Algorithms advised;
+  if (const cublasStatus_t status = advise(plan, key, advised_max, advised); status != CUBLAS_STATUS_SUCCESS)
+    return library_error(status, p);
+  TRY_ASSIGN(const Algorithms taken, start_each(plan, p, advised, stream));
+  std::vector<double> seconds(taken.size(), std::numeric_limits<double>::infinity());
+  double fastest = std::numeric_limits<double>::infinity();
+  const auto time = [&](u64 i, double calls) -> Result<void> {
+    plan.algorithm = taken[i];
+    TRY_ASSIGN(const double took, seconds_of(plan, p, static_cast<u32>(calls), stream));
+    seconds[i] = std::min(seconds[i], took);
+    fastest = std::min(fastest, took);
+    return {};
+  };
+  for (u64 i = 0; i < taken.size(); ++i) TRY(time(i, 1));
+  const double calls = std::clamp(timed_seconds / std::max(fastest, 1e-9), 1.0, timed_calls_max);
+  const u32 rounds = fastest > long_seconds ? 1 : timed_rounds;
+  for (u32 round = 0; round < rounds; ++round) {
+    for (u64 i = 0; i < taken.size(); ++i)
+      if (seconds[i] <= hopeless * fastest) TRY(time(i, calls));
   }
-  const auto fastest = std::ranges::min_element(seconds);
-  const bool pays = *fastest < worth_it * seconds.front();
-  plan.algorithm = advised[pays ? static_cast<u64>(fastest - seconds.begin()) : 0];
-  choices_->insert_or_assign(name_of(key), text_of(plan.algorithm));
+  const bool pays = fastest < worth_it * seconds.front();
+  plan.algorithm = taken[pays ? static_cast<u64>(std::ranges::find(seconds, fastest) - seconds.begin()) : 0];
+  const std::string product = name_of(key), algorithm = text_of(plan.algorithm);
+  choices_->timed.insert_or_assign(product, algorithm);
+  choices_->known.insert_or_assign(product, algorithm);
   return {};
 }
 
@@ -297,18 +309,18 @@ Result<const Products::Plan*> Products::plan_for(const Product& p, cudaStream_t 
   Plan plan;
   if (const cublasStatus_t status = describe(plan, p, key); status != CUBLAS_STATUS_SUCCESS)
     return library_error(status, p);
-  if (!recall(plan, key)) {
-    if (tunes_) {
-      TRY(choose_by_clock(plan, p, key, stream));
-    } else {
-      Algorithms advised;
+  if (const bool known = recall(plan, key); !known && tunes_ && choices_->may_time) {
+    TRY(choose_by_clock(plan, p, key, stream));
+  } else {
+    Algorithms advised;
+    if (!known) {
       if (const cublasStatus_t status = advise(plan, key, 1, advised); status != CUBLAS_STATUS_SUCCESS)
         return library_error(status, p);
       plan.algorithm = advised.front();
     }
-  } else if (tunes_) {
-    TRY(seconds_of(plan, p, 1, stream));
+    if (tunes_) TRY(seconds_of(plan, p, 1, stream));
   }
+  if (choices_ != nullptr) choices_->used.insert_or_assign(name_of(key), text_of(plan.algorithm));
   return &plans_.emplace(key, std::move(plan)).first->second;
 }
 

@@ -51,8 +51,8 @@ class Products {
   Result<void> run(const Product&, cudaStream_t);
 
   // Until it is called with false, run() tunes a shape at its first call and does nothing at later ones. A
-  // product of which no choice is known is run by each of the library's first algorithms, several times, and
-  // the fastest is chosen; one whose choice is known runs once, which loads its kernel. Afterwards d holds
+  // product that is not known is run by each of the library's first algorithms, several times, and the
+  // fastest is chosen, if `choices` allow it; any other runs once, which loads its kernel. Afterwards d holds
   // numbers that mean nothing. REQUIRES: `choices` were given.
   void tune(bool);
 
@@ -93,7 +93,10 @@ class Products {
   cublasStatus_t advise(const Plan&, const Key&, int count, Algorithms&) const;
   // RETURNS: true if a choice is known that the library still takes.
   bool recall(Plan&, const Key&) const;
+  // Runs it too.
   Result<void> choose_by_clock(Plan&, const Product&, const Key&, cudaStream_t);
+  // Those of the algorithms that the library takes when they are started. Each start loads a kernel.
+  Result<Algorithms> start_each(Plan&, const Product&, const Algorithms&, cudaStream_t) const;
   Result<double> seconds_of(const Plan&, const Product&, u32 calls, cudaStream_t) const;
   // The plan of this product, made if need be, and then also run while tuning.
   Result<const Plan*> plan_for(const Product&, cudaStream_t);

@@ -15,7 +15,7 @@ inline constexpr Bytes gpu_context{512 * mib};
 struct GpuHeadroom {
   Bytes page_tables{};  // 8 bytes for each page of 4 KiB of pinned memory, on every GPU that reaches it
   Bytes exchange{};     // NCCL's buffers, between several devices
-  Bytes modules{};      // kernels, which the driver loads at their first launch
+  Bytes modules{};      // kernels, which are loaded before the first step
 
   Bytes total() const { return page_tables + exchange + modules; }
 };
@@ -25,7 +25,8 @@ constexpr GpuHeadroom gpu_headroom(Bytes pinned, u32 devices) {
   // Assumed: 24 channels, to and from two neighbours, with 4 MiB (NCCL_BUFFSIZE) and half of that for its
   // protocols of short messages: 24 x 2 x 6 MiB, less what rings do not use.
   constexpr Bytes exchange{256 * mib};
-  // Assumed: ours, cuBLASLt's for a run's some twenty shapes, and cuDNN's.
+  // Assumed: ours, cuDNN's, and cuBLASLt's for a run's some twenty shapes: up to eight for each while they
+  // are timed, which the driver keeps, though many shapes share one.
   constexpr Bytes modules{128 * mib};
   return {.page_tables = Bytes{div_up(pinned.value, gpu_page_bytes) * gpu_page_entry_bytes},
           .exchange = devices > 1 ? exchange : Bytes{0},

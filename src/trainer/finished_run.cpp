@@ -25,7 +25,8 @@ RunReport done_before(const FoundCheckpoint& found, const Config& config, RunOut
   else
     outputs.say(fmt::format("nothing to do: step {} of {}; raise train.max_steps to train on",
                             found.state.step, config.train.max_steps));
-  for (const std::string& note : resume_notes(found.state, config)) outputs.say(note);
+  for (const std::string& note : resume_notes(found.state, config, numeric_settings(config)))
+    outputs.say(note);
   RunReport report{.resumed_from_step = found.state.step};
   add_losses(report, found.state);
   report.weights_xxh3 = fmt::format("{:016x}", found.weights_xxh3);

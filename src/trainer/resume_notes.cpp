@@ -35,9 +35,10 @@ std::string rate_note(const TrainerState& then, const Config& now) {
 
 }  // namespace
 
-std::vector<std::string> resume_notes(const TrainerState& then, const Config& now) {
+std::vector<std::string> resume_notes(const TrainerState& then, const Config& now,
+                                      const std::map<std::string, std::string>& settings) {
   std::vector<std::string> out;
-  for (const std::string& line : changed_settings(then, numeric_settings(now)))
+  for (const std::string& line : changed_settings(then, settings))
     out.push_back("changed since the checkpoint: " + line);
   if (std::string rate = rate_note(then, now); !out.empty() && !rate.empty()) out.push_back(std::move(rate));
   return out;

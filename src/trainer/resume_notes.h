@@ -1,6 +1,7 @@
 // Tells a resumed run of settings that are no longer those of its checkpoint.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,9 @@
 namespace tidepool {
 
 // A line for each setting that the numbers depend on and that differs, old and new; and where the schedule of
-// the learning rate changes, one that says where it goes on. Empty: nothing differs. `now` names steps.
-std::vector<std::string> resume_notes(const TrainerState& then, const Config& now);
+// the learning rate changes, one that says where it goes on. Empty: nothing differs. `now` names steps;
+// `settings`: as numeric_settings(), and what a session adds.
+std::vector<std::string> resume_notes(const TrainerState& then, const Config& now,
+                                      const std::map<std::string, std::string>& settings);
 
 }  // namespace tidepool

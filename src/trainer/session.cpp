@@ -2,14 +2,15 @@
 #include "trainer/session.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "checkpoint/weight_reader.h"
 #include "executor/built_without_cuda.h"
 #include "executor/gpu_reserved.h"
 #include "io/memory_limits.h"
-#include "machine/product_file.h"
 #include "model/blocks.h"
 #include "tidepool/check.h"
 #include "tidepool/model_config.h"
@@ -193,7 +194,8 @@ Result<void> Session::take_memory(const Config& config, const SessionOptions& op
   const Bytes host_peak = plan_.tiers[static_cast<u32>(Tier::host)].planned_peak;
   const MemoryNeed need = memory_need(config, plan_, options.loads_weights);
   TRY(check_memory(read_memory_limits(), need.arenas, need.beside));
-  if (gpus && config.machine.tune_products) TRY(open_choices(config));
+  if (gpus) algorithms_ = "first advice";
+  if (gpus && config.machine.tune_products) TRY(open_choices(config, options.product_timing));
   const DevicesRequest request{.plan = plan_,
                                .graph = graph_,
                                .pool = *pool_,
@@ -245,34 +247,47 @@ Result<void> Session::open_executor(const Config& config, StepSource& source, co
                          {.queue_depth = config.memory.queue_depth, .arenas = {host_->memory()}},
                          std::move(sink));
     };
-  const ProductChoices known = choices_.value_or(ProductChoices());
   TRY_ASSIGN(executor_, devices_->create_executor(request));
-  if (choices_) keep_choices(config, known);
+  if (choices_) keep_choices(config);
   if (executor_->disk() != nullptr) notes_.push_back("disk: " + executor_->disk()->describe());
   return {};
 }
 
-// Written back at once: algorithms that could not be kept would be others in the next run, and so its bits.
-// Those that a run has kept before hold in any case.
-Result<void> Session::open_choices(const Config& config) {
+// A file that cannot be written is no reason to end a run. Nothing is timed then: algorithms that are not
+// kept would be others in the next run, and so its bits.
+Result<void> Session::open_choices(const Config& config, ProductTiming timing) {
   const std::string path = product_file(config);
-  TRY_ASSIGN(ProductChoices choices, load_product_choices(path));
-  const Result<void> kept = save_product_choices(path, choices);
-  if (kept || !choices.empty())
-    choices_ = std::move(choices);
-  else
-    notes_.push_back("matrix products by cuBLASLt's first advice, not timed: " + kept.error().message);
+  choices_ = ProductChoices{.may_time = timing != ProductTiming::recall};
+  if (timing == ProductTiming::keep) {
+    Result<ProductFile> file = ProductFile::open(path);
+    if (file) {
+      product_file_ = std::move(file).value();
+      choices_->known = product_file_->known();
+      return {};
+    }
+    if (file.error().kind == ErrorKind::usage) return file.error();
+    choices_->may_time = false;
+    notes_.push_back("matrix products that no earlier run has timed are made by cuBLASLt's first advice: " +
+                     file.error().message);
+  }
+  TRY_ASSIGN(choices_->known, read_product_file(path));
   return {};
 }
 
-// Choices that cannot be kept are no reason to end a run, but the next one may choose others.
-void Session::keep_choices(const Config& config, const ProductChoices& known) {
-  const auto timed = std::ranges::count_if(*choices_, [&](const auto& choice) {
-    const auto before = known.find(choice.first);
-    return before == known.end() || before->second != choice.second;
-  });
+// Choices that cannot be kept are no reason to end a run either, but the next one may choose others.
+void Session::keep_choices(const Config& config) {
+  std::string text;
+  for (const auto& [product, algorithm] : choices_->used) text += algorithm + product + "\n";
+  algorithms_ = fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+  std::optional<ProductFile> file = std::exchange(product_file_, std::nullopt);
+  const u64 timed = choices_->timed.size();
   if (timed == 0) return;
-  const Result<void> kept = save_product_choices(product_file(config), *choices_);
+  if (!file) {
+    notes_.push_back(
+        fmt::format("matrix products: {} timed for this run alone, as it leaves nothing", timed));
+    return;
+  }
+  const Result<void> kept = file->append(choices_->timed);
   notes_.push_back(kept ? fmt::format("matrix products: {} timed, the fastest algorithms kept in {}", timed,
                                       product_file(config))
                         : fmt::format("matrix products: {} timed, but not kept, so a later run may choose "

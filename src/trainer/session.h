@@ -11,6 +11,7 @@
 #include "executor/devices.h"
 #include "io/arena.h"
 #include "io/swap_file.h"
+#include "machine/product_file.h"
 #include "planner/planner.h"
 #include "trainer/rest_staging.h"
 #include "trainer/state_store.h"
@@ -50,11 +51,20 @@ struct MemoryNeed {
 };
 MemoryNeed memory_need(const Config&, const Plan&, bool loads_weights);
 
+// Of matrix products on GPUs, where machine.tune_products is on: an algorithm that an earlier run has kept is
+// taken in any case; what becomes of products that have none.
+enum class ProductTiming : u8 {
+  recall,   // the library's first advice
+  for_now,  // timed, for this session alone
+  keep,     // timed, and kept for later ones
+};
+
 struct SessionOptions {
   OpenDisk open_disk;                    // tests: in place of the swap file
   bool own_swap_dir = false;             // memory.swap_dir is nobody's but ours: goes at the end
   Nanos rest_patience{300'000'000'000};  // as in CpuExecutorParts
   bool loads_weights = false;            // of a model directory, which takes memory beside the budgets
+  ProductTiming product_timing = ProductTiming::recall;
 };
 
 // Whether this program can train on what machine.executor names here: asked before anything is planned or
@@ -82,6 +92,9 @@ class Session {
   TrainingExecutor& executor() { return *executor_; }
   StateStore& state() { return *state_; }
   const ArenaLedger& ledger() const { return ledger_; }
+  // By what matrix products on GPUs are made, as far as their bits depend on it: "first advice", or a hash of
+  // the algorithms. Empty on CPUs.
+  const std::string& algorithms() const { return algorithms_; }
   // One line each: arenas, disk, what is lost to limits.
   const std::vector<std::string>& notes() const { return notes_; }
 
@@ -90,8 +103,8 @@ class Session {
   Result<void> take_memory(const Config&, const SessionOptions&);
   Result<void> take_disk(const Config&, const SessionOptions&);
   Result<void> open_executor(const Config&, StepSource&, const SessionOptions&);
-  Result<void> open_choices(const Config&);
-  void keep_choices(const Config&, const ProductChoices& known);
+  Result<void> open_choices(const Config&, ProductTiming);
+  void keep_choices(const Config&);
   void make_state_store();
 
   const ModelGraph graph_;
@@ -99,7 +112,9 @@ class Session {
   std::vector<std::string> notes_;
   ArenaLedger ledger_;
   DeviceMemory device_memory_ = DeviceMemory::of_host;
-  std::optional<ProductChoices> choices_;  // of GPUs; empty: nothing is chosen by a clock
+  std::optional<ProductChoices> choices_;    // of GPUs; empty: nothing is chosen by a clock
+  std::optional<ProductFile> product_file_;  // until what is new has been added
+  std::string algorithms_;
   std::unique_ptr<CorePool> pool_;
   std::unique_ptr<Arena> host_;
   std::unique_ptr<Devices> devices_;

@@ -81,11 +81,13 @@ class Trainer final : public NextSegment, public EngineObserver {
     TRY_ASSIGN(std::optional<FoundCheckpoint> found, checkpoints_->find(request_.resume));
     if (found && all_is_done(*found, config_)) return done_before(*found, config_, outputs_);
     make_source(chosen_.plan);
-    TRY_ASSIGN(session_, Session::create(config_, graph_, std::move(chosen_.plan), *source_,
-                                         {.open_disk = request_.open_disk,
-                                          .rest_patience = request_.watchdog_least,
-                                          .loads_weights = (!found || graph_.lora.on()) &&
-                                                           !config_.model_directory.empty()}));
+    TRY_ASSIGN(session_,
+               Session::create(
+                   config_, graph_, std::move(chosen_.plan), *source_,
+                   {.open_disk = request_.open_disk,
+                    .rest_patience = request_.watchdog_least,
+                    .loads_weights = (!found || graph_.lora.on()) && !config_.model_directory.empty(),
+                    .product_timing = config_.output.save ? ProductTiming::keep : ProductTiming::for_now}));
     if (!request_.quiet) TRY(show_plan());
     for (const std::string& note : data_->notes()) outputs_.say(note);
     if (config_.train.max_steps > 0)
@@ -262,7 +264,7 @@ class Trainer final : public NextSegment, public EngineObserver {
           fmt::format("{}: trainer_state.json {} a loss_scale, and train.precision is {}: resume in the "
                       "precision of the checkpoint",
                       found.path, fp16() ? "has not" : "has", name(config_.train.precision))};
-    for (const std::string& note : resume_notes(found.state, config_)) outputs_.say(note);
+    for (const std::string& note : resume_notes(found.state, config_, settings_now())) outputs_.say(note);
     const u64 seed = state_.seed;
     state_ = found.state;
     state_.seed = seed;
@@ -441,13 +443,19 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   // ---- checkpoints ---------------------------------------------------------------------------------------
 
+  // All that its numbers depend on and that a resume may change.
+  std::map<std::string, std::string> settings_now() const {
+    std::map<std::string, std::string> settings = numeric_settings(config_);
+    if (!session_->algorithms().empty()) settings["algorithms of matrix products"] = session_->algorithms();
+    return settings;
+  }
   // The state as a checkpoint of now has it.
   TrainerState state_to_save() {
     session_->state().invalidate();
     TrainerState state = state_;
     state.step = issued_;
     state.seconds = earlier_seconds_ + meter_->train_seconds();
-    state.settings = numeric_settings(config_);
+    state.settings = settings_now();
     if (best_unsaved_) state.best_step = issued_;
     return state;
   }

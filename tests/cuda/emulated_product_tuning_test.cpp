@@ -1,6 +1,7 @@
 // What happens on a GPU before the first step: kernels are loaded, and products choose their algorithms.
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "config/config.h"
@@ -42,6 +43,15 @@ class EmulatedProductTuning : public ::testing::TestWithParam<Precision> {
     return {std::istreambuf_iterator<char>(in), {}};
   }
 
+  // All that it prints.
+  static std::string words_of_run(const Config& config, const std::string& resume = "") {
+    ::testing::internal::CaptureStdout();
+    const auto report = train_model({.config = config, .resume = resume, .command = "test"});
+    std::string words = ::testing::internal::GetCapturedStdout();
+    EXPECT_TRUE(report) << report.error().message;
+    return words;
+  }
+
   const TrainDir dir_;
 };
 
@@ -50,9 +60,11 @@ TEST_P(EmulatedProductTuning, StepsChooseAndLoadNothing) {
   const Config c = config();
   const ModelGraph graph = make_graph(c).value();
   NoData source;
-  const auto session = Session::create(c, graph, make_plan(graph, plan_options(c)).value(), source).value();
+  const auto session = Session::create(c, graph, make_plan(graph, plan_options(c)).value(), source,
+                                       {.product_timing = ProductTiming::keep})
+                           .value();
   const u64 loaded = emulated_cuda::loaded_kernels(0);
-  const ProductChoices chosen = load_product_choices(product_file(c)).value();
+  const AlgorithmsByProduct chosen = read_product_file(product_file(c)).value();
   EXPECT_GT(chosen.size(), 5u);
   emulated_cuda::clear_calls();
   testing::Recorder recorder(session->executor());
@@ -62,7 +74,7 @@ TEST_P(EmulatedProductTuning, StepsChooseAndLoadNothing) {
   ASSERT_TRUE(engine->run(list, nobody));
   EXPECT_EQ(algorithms(), std::set<u64>{1}) << "evaluation's products are the plan's too";
   EXPECT_EQ(emulated_cuda::loaded_kernels(0), loaded);
-  EXPECT_EQ(load_product_choices(product_file(c)).value(), chosen);
+  EXPECT_EQ(read_product_file(product_file(c)).value(), chosen);
 }
 
 TEST_P(EmulatedProductTuning, LeavesNoTraceInARun) {
@@ -77,7 +89,7 @@ TEST_P(EmulatedProductTuning, LeavesNoTraceInARun) {
     c.machine.tune_products = true;
     for (const char* run : {"timed", "known"}) {
       testing::change_timing(1, static_cast<int>(devices));
-      c.output.dir = dir_ / (run + std::to_string(devices));
+      c.output.dir = dir_ / ("of" + std::to_string(devices)) + "/" + run;
       EXPECT_EQ(testing::train_numbers(c), plain) << run;
     }
   }
@@ -94,12 +106,86 @@ TEST_P(EmulatedProductTuning, ASecondRunTakesWhatTheFirstChose) {
   EXPECT_EQ(text_of(product_file(first)), kept);
 }
 
+TEST_P(EmulatedProductTuning, AlgorithmsDecideBitsAndOneFileDecidesAlgorithms) {
+  testing::change_timing(0);
+  const Numbers advised = testing::train_numbers([&] {
+    Config c = config("advised");
+    c.machine.tune_products = false;
+    return c;
+  }());
+  // Which of them is the fastest is chance.
+  const auto offer_equal_ones = [](u32 devices) {
+    testing::change_timing(1, static_cast<int>(devices));
+    emulated_cuda::offer_algorithms(0, {200, 1, 1, 1, 1});
+  };
+  offer_equal_ones(1);
+  Config one = config("one");
+  const Numbers timed = testing::train_numbers(one);
+  EXPECT_NE(timed, advised) << "or this test would show nothing";
+  for (const u32 devices : {1u, 2u}) {
+    offer_equal_ones(devices);
+    Config again = config("again" + std::to_string(devices));
+    again.machine.executor = first_gpus(devices);
+    again.train.gradient_accumulation_steps = 2 / devices;
+    EXPECT_EQ(testing::train_numbers(again), timed) << devices;
+  }
+}
+
+TEST_P(EmulatedProductTuning, ARunThatLeavesNothingTimesForItselfAlone) {
+  emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 1}});
+  Config c = config();
+  c.output.save = false;
+  testing::train_numbers(c);
+  EXPECT_TRUE(algorithms().contains(1));
+  EXPECT_FALSE(std::filesystem::exists(product_file(c)));
+}
+
+TEST_P(EmulatedProductTuning, WithoutAFileToKeepThemInNothingIsTimed) {
+  emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 1}});
+  const Config c = config();
+  std::filesystem::create_symlink(dir_ / "nowhere/at-all", product_file(c));
+  const std::string said = words_of_run(c);
+  EXPECT_EQ(algorithms(), std::set<u64>{0});
+  EXPECT_THAT(said, HasSubstr("made by cuBLASLt's first advice: cannot open"));
+}
+
+TEST_P(EmulatedProductTuning, ASessionThatOnlyReadsTimesNothing) {
+  emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 1}});
+  const Config c = config();
+  const ModelGraph graph = make_graph(c).value();
+  NoData source;
+  for (const u64 expected : {0u, 1u}) {
+    emulated_cuda::clear_calls();
+    Session::create(c, graph, make_plan(graph, plan_options(c)).value(), source).value();
+    EXPECT_EQ(algorithms(), std::set<u64>{expected});
+    EXPECT_EQ(std::filesystem::exists(product_file(c)), expected == 1);
+    if (expected == 0) testing::train_numbers(c);
+  }
+}
+
+TEST_P(EmulatedProductTuning, AResumeWithOtherAlgorithmsSaysSo) {
+  emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 1}});
+  Config c = config();
+  c.output.save_steps = 3;
+  testing::train_numbers(c);
+  c.train.max_steps = 4;
+  const char* changed = "changed since the checkpoint: algorithms of matrix products";
+  EXPECT_THAT(words_of_run(c, "auto"), ::testing::Not(HasSubstr(changed)));
+  std::filesystem::remove(product_file(c));
+  emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 5, 1}});
+  c.train.max_steps = 5;
+  EXPECT_THAT(words_of_run(c, "auto"), HasSubstr(changed));
+  c.machine.tune_products = false;
+  c.train.max_steps = 6;
+  EXPECT_THAT(words_of_run(c, "auto"), HasSubstr("first advice now"));
+}
+
 TEST_P(EmulatedProductTuning, AFileOfSomethingElseIsNamedAndLeftAlone) {
   emulated_cuda::reset();
   const Config c = config();
   const std::string text = "a recipe\n";
   std::ofstream(product_file(c)) << text;
-  testing::expect_run_error(c, ErrorKind::usage, {"tuned-products.txt, line 1", "Remove it"});
+  testing::expect_run_error(c, ErrorKind::usage, {"tuned-products.txt is no file", "Remove it"});
   EXPECT_EQ(text_of(product_file(c)), text);
 }
 

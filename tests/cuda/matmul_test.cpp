@@ -259,6 +259,41 @@ TEST_F(CudaProductsTest, AnAlgorithmDoesNotDependOnAlignedPlaces) {
   EXPECT_LE(relative_error(results[3], results[0]), 1e-6);
 }
 
+// On a GPU by the library's real algorithms and a real clock.
+TEST_F(CudaProductsTest, TunedAProductIsTheSameWhoeverRecallsTheChoice) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+    if (!gpu_multiplies(precision)) continue;
+    SCOPED_TRACE(name(precision));
+    const Product p({precision, precision});
+    const auto result = [&](ProductChoices* choices) {
+      library_.emplace(8 * mib);
+      scratch_.emplace(scratch_default);
+      matmul_ = CudaMatmul::create({.library = library_->data(),
+                                    .library_bytes = {8 * mib},
+                                    .scratch = scratch_->data(),
+                                    .scratch_bytes = {scratch_default}},
+                                   choices)
+                    .value();
+      if (choices != nullptr) {
+        matmul_->tune(true);
+        EXPECT_TRUE(matmul_->matmul(p.on_device(), stream_));
+        matmul_->tune(false);
+      }
+      EXPECT_TRUE(matmul_->matmul(p.on_device(), stream_));
+      synchronize();
+      return p.y.now();
+    };
+    ProductChoices choices;
+    const auto advised = result(nullptr), timed = result(&choices);
+    EXPECT_EQ(choices.timed.size(), 1u);
+    choices.timed.clear();
+    EXPECT_TRUE(same_bits(result(&choices), timed));
+    EXPECT_TRUE(choices.timed.empty()) << "the library takes back what it gave";
+    EXPECT_LE(relative_error(timed, advised),
+              std::max(product_tolerance(precision), sum_tolerance(precision, k)));
+  }
+}
+
 #ifdef CUDA_EMULATED
 
 TEST_F(CudaProductsTest, NothingIsTakenOnceAShapeIsKnown) {
@@ -294,6 +329,12 @@ class EmulatedProductChoices : public CudaProductsTest {
     ASSERT_TRUE(matmul_->matmul(product_.on_device(), stream_));
     matmul_->tune(false);
   }
+  // Since clear_calls().
+  u64 products_run() {
+    synchronize();
+    return static_cast<u64>(std::ranges::count(emulated_cuda::calls(), emulated_cuda::CallKind::matmul,
+                                               &emulated_cuda::Call::kind));
+  }
   // Those that run when the product is asked for once.
   std::vector<u64> algorithms_of_run() {
     emulated_cuda::clear_calls();
@@ -314,14 +355,53 @@ TEST_F(EmulatedProductChoices, TheFastestOfTheFirstEightIsTaken) {
   create();
   tune();
   EXPECT_EQ(algorithms_of_run(), std::vector<u64>{2});
-  EXPECT_EQ(choices_.size(), 1u);
+  EXPECT_EQ(choices_.timed.size(), 1u);
 }
 
 TEST_F(EmulatedProductChoices, UntunedItIsTheLibrarysFirst) {
   offer({9, 1});
   create();
   EXPECT_EQ(algorithms_of_run(), std::vector<u64>{0});
-  EXPECT_TRUE(choices_.empty()) << "only a clock chooses for later runs";
+  EXPECT_TRUE(choices_.known.empty()) << "only a clock chooses for later runs";
+}
+
+TEST_F(EmulatedProductChoices, WithoutLeaveToTimeItIsTheLibrarysFirstUnlessKnown) {
+  offer({9, 1});
+  choices_.may_time = false;
+  create();
+  emulated_cuda::clear_calls();
+  tune();
+  EXPECT_EQ(products_run(), 1u) << "once, so that its kernel is loaded";
+  EXPECT_EQ(algorithms_of_run(), std::vector<u64>{0});
+  EXPECT_TRUE(choices_.known.empty());
+  EXPECT_EQ(choices_.used.size(), 1u);
+  choices_ = {};
+  create();
+  tune();
+  choices_ = {.known = choices_.known, .may_time = false};
+  create();
+  tune();
+  EXPECT_EQ(algorithms_of_run(), std::vector<u64>{1});
+  EXPECT_TRUE(choices_.timed.empty());
+}
+
+// In units of 100 us: of the third, 6 calls take less than 2 ms.
+TEST_F(EmulatedProductChoices, HopelessOnesAreTimedOnce) {
+  offer({4, 5, 3, 10, 10, 10, 10, 10});
+  create();
+  emulated_cuda::clear_calls();
+  tune();
+  EXPECT_EQ(products_run(), 8u + 8u + 2u * 3u * 6u) << "only two are within 1.5 times the fastest";
+  EXPECT_EQ(algorithms_of_run(), std::vector<u64>{2});
+}
+
+TEST_F(EmulatedProductChoices, LongOnesAreTimedInOneRound) {
+  offer({120, 110});
+  create();
+  emulated_cuda::clear_calls();
+  tune();
+  EXPECT_EQ(products_run(), 2u + 2u + 2u);
+  EXPECT_EQ(algorithms_of_run(), std::vector<u64>{1});
 }
 
 TEST_F(EmulatedProductChoices, OnesThatAreRefusedAreNotTaken) {
@@ -335,31 +415,27 @@ TEST_F(EmulatedProductChoices, AChoiceStaysWhateverTheClockWouldSayLater) {
   offer({9, 1, 5});
   create();
   tune();
-  const ProductChoices chosen = choices_;
+  const AlgorithmsByProduct chosen = choices_.known;
   offer({1, 9, 5});
   create();
   emulated_cuda::clear_calls();
   tune();
-  synchronize();
-  EXPECT_EQ(
-      std::ranges::count(emulated_cuda::calls(), emulated_cuda::CallKind::matmul, &emulated_cuda::Call::kind),
-      1)
-      << "a known one runs once, so that its kernel is loaded";
+  EXPECT_EQ(products_run(), 1u) << "a known one runs once, so that its kernel is loaded";
   EXPECT_EQ(algorithms_of_run(), std::vector<u64>{1});
-  EXPECT_EQ(choices_, chosen);
+  EXPECT_EQ(choices_.known, chosen);
 }
 
 TEST_F(EmulatedProductChoices, OnesThatTheLibraryNoLongerTakesAreChosenAgain) {
   offer({9, 5, 1});
   create();
   tune();
-  ASSERT_EQ(choices_.size(), 1u);
+  ASSERT_EQ(choices_.known.size(), 1u);
   offer({9, 5});
   create();
   tune();
   EXPECT_EQ(algorithms_of_run(), std::vector<u64>{1});
   for (const char* damaged : {"", "12", "zz"}) {
-    choices_.begin()->second = damaged;
+    choices_.known.begin()->second = damaged;
     create();
     tune();
     EXPECT_EQ(algorithms_of_run(), std::vector<u64>{1}) << damaged;
@@ -378,11 +454,11 @@ TEST_F(EmulatedProductChoices, AProductThatIsAddedTakesTheAlgorithmOfOneThatIsNo
   offer({9, 1});
   create();
   tune_op();
-  const ProductChoices chosen = choices_;
+  const AlgorithmsByProduct chosen = choices_.known;
   offer({1, 9});
   op.accumulate = true;
   tune_op();
-  EXPECT_EQ(choices_, chosen);
+  EXPECT_EQ(choices_.known, chosen);
   emulated_cuda::clear_calls();
   ASSERT_TRUE(matmul_->matmul(op, stream_));
   synchronize();
@@ -402,7 +478,7 @@ TEST_F(EmulatedProductChoices, AFaultOfTheDeviceChoosesNothing) {
   ASSERT_FALSE(tuned);
   EXPECT_NE(tuned.error().message.find("CUBLAS_STATUS_INTERNAL_ERROR"), std::string::npos)
       << tuned.error().message;
-  EXPECT_TRUE(choices_.empty());
+  EXPECT_TRUE(choices_.known.empty());
 }
 
 TEST_F(EmulatedProductChoices, EachCardHasItsOwn) {
@@ -410,7 +486,8 @@ TEST_F(EmulatedProductChoices, EachCardHasItsOwn) {
   create();
   tune();
   ProductChoices of_others;
-  for (const auto& [product, algorithm] : choices_) of_others["another card" + product] = algorithm;
+  for (const auto& [product, algorithm] : choices_.known)
+    of_others.known["another card" + product] = algorithm;
   choices_ = of_others;
   create();
   EXPECT_EQ(algorithms_of_run(), std::vector<u64>{0});

@@ -177,6 +177,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t o,
   Chosen chosen;
   std::memcpy(&chosen, algorithm, sizeof chosen);
   if (!supported(*o, *a, *b, *d)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const Lock lock(runtime().mutex);
   if (chosen.m != d->rows || chosen.n != d->columns || chosen.k != inner_of(*o, *a) ||
       chosen.number >= runtime().options.algorithms.size())
     return CUBLAS_STATUS_INVALID_VALUE;
@@ -239,7 +240,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t o, c
                            c,
                            d,
                            *static_cast<const float*>(alpha),
-                           *static_cast<const float*>(beta)};
+                           *static_cast<const float*>(beta),
+                           chosen.number + 1};
   const auto work = [call] {
     run_matmul(call);
     check_red_zones();

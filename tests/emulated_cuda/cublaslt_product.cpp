@@ -73,7 +73,12 @@ void run_matmul(const MatmulCall& call) {
       const float* x = &a[row * k];
       const float* y = &b[column * k];
       float sum = 0;
-      for (std::size_t i = 0; i < k; ++i) sum += x[i] * y[i];
+      for (std::size_t part = 0; part < call.parts; ++part) {
+        float part_sum = 0;
+        for (std::size_t i = k * part / call.parts; i < k * (part + 1) / call.parts; ++i)
+          part_sum += x[i] * y[i];
+        sum += part_sum;
+      }
       sum *= call.alpha;
       const std::size_t at = column * static_cast<std::size_t>(call.d.ld) + row;
       if (call.beta != 0) sum += call.beta * element(call.c_data, call.d.type, at);

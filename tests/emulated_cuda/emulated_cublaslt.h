@@ -31,6 +31,7 @@ struct MatmulCall {
   const void *a_data, *b_data, *c_data;
   void* d_data;
   float alpha, beta;
+  std::uint64_t parts;  // of each sum, of their own before they are added: 1 for the first algorithm advised
 };
 
 inline std::size_t width_of(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }
