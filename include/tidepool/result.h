@@ -45,6 +45,9 @@ struct Error {
   std::vector<Change> changes = {};  // said by `message` too: the first is its advice, others do as well
 };
 
+inline Error usage_error(std::string message) { return {ErrorKind::usage, std::move(message)}; }
+inline Error bad_input(std::string message) { return {ErrorKind::bad_input, std::move(message)}; }
+
 // Asking an error for its value is our bug. Throws std::logic_error with the message.
 [[noreturn]] void throw_value_of_error(const Error&);
 
@@ -55,8 +58,8 @@ class [[nodiscard]] Result {
   Result() : content_(std::in_place_index<0>) {}
   Result(Error error) : content_(std::in_place_index<1>, std::move(error)) {}
   template <class U = T>
-    requires(std::convertible_to<U, T> && !std::same_as<std::remove_cvref_t<U>, Result>)
-  Result(U&& value) : content_(std::in_place_index<0>, std::forward<U>(value)) {}
+  requires(std::convertible_to<U, T> && !std::same_as<std::remove_cvref_t<U>, Result>) Result(U&& value)
+      : content_(std::in_place_index<0>, std::forward<U>(value)) {}
 
   bool has_value() const { return content_.index() == 0; }
   explicit operator bool() const { return has_value(); }

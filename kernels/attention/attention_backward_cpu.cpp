@@ -11,14 +11,14 @@
 namespace tidepool {
 namespace {
 
-struct Scratch {
+struct BackwardScratch {
   float p[attention_query_rows * attention_key_rows];   // scores, then probabilities
   float ds[attention_query_rows * attention_key_rows];  // their gradients
   float delta[attention_query_rows];                    // dout . out
 };
 
 void probabilities(const AttentionBackward& op, const HeadView& head, const ScoreBlock& block,
-                   Scratch& scratch) {
+                   BackwardScratch& scratch) {
   for (u32 row = 0; row < block.rows; ++row) {
     float* p = scratch.p + row * attention_key_rows;
     float* ds = scratch.ds + row * attention_key_rows;
@@ -41,7 +41,7 @@ void probabilities(const AttentionBackward& op, const HeadView& head, const Scor
 
 // scores = q k^T and dp = dout v^T
 void make_scores(const AttentionBackward& op, const HeadView& head, const ScoreBlock& block,
-                 Scratch& scratch) {
+                 BackwardScratch& scratch) {
   Sgemm g = {.transpose_b = true,
              .m = block.rows,
              .n = block.width,
@@ -61,7 +61,8 @@ void make_scores(const AttentionBackward& op, const HeadView& head, const ScoreB
 }
 
 // dv += p^T dout, dk += ds^T q, dq (+)= ds k
-void gather(const AttentionBackward& op, const HeadView& head, const ScoreBlock& block, Scratch& scratch) {
+void gather(const AttentionBackward& op, const HeadView& head, const ScoreBlock& block,
+            BackwardScratch& scratch) {
   Sgemm g = {.transpose_a = true,
              .m = block.width,
              .n = op.shape.head_size,
@@ -98,7 +99,7 @@ void clear_keys_and_values(const AttentionBackward& op, const HeadView& head) {
   }
 }
 
-void query_block(const AttentionBackward& op, const HeadView& head, u32 query, Scratch& scratch) {
+void query_block(const AttentionBackward& op, const HeadView& head, u32 query, BackwardScratch& scratch) {
   const u32 end = std::min(query + attention_query_rows, op.shape.tokens);
   for (u32 row = query; row < end; ++row) {
     scratch.delta[row - query] =
@@ -117,7 +118,7 @@ void attention_backward_cpu(const AttentionBackward& op, CorePool& pool) {
   check_attention_shape(op.shape);
   const u32 group = op.shape.group();
   parallel_for(pool, Priority::normal, op.shape.sequences * op.shape.key_heads(), [&](u32 task, u32 worker) {
-    auto& scratch = *reinterpret_cast<Scratch*>(pool.scratch(worker));
+    auto& scratch = *reinterpret_cast<BackwardScratch*>(pool.scratch(worker));
     clear_keys_and_values(op, {op.shape, task * group});
     for (u32 head = task * group; head < (task + 1) * group; ++head) {
       for (u32 query = 0; query < op.shape.tokens; query += attention_query_rows) {

@@ -19,7 +19,7 @@
 namespace tidepool {
 namespace {
 
-constexpr u64 config_bytes_max = 1 * mib;
+constexpr u64 run_config_bytes_max = 1 * mib;
 
 std::string tensor_text(const StoredTensor& t) {
   return fmt::format("{} {} {}", t.name, name(t.dtype), shape_text(t.shape));
@@ -108,7 +108,7 @@ Result<void> CheckpointStore::check_model_config(const std::string& path, const 
     return other_run(path, fmt::format("lora.r is {} there and 0 here", there.r), lora_keys);
   }
   TRY_ASSIGN(const std::string text,
-             read_small_file(config_path, config_bytes_max, ErrorKind::corrupt_checkpoint));
+             read_small_file(config_path, run_config_bytes_max, ErrorKind::corrupt_checkpoint));
   TRY_ASSIGN(const ModelConfig config, parse_hf_config(text, ErrorKind::corrupt_checkpoint, config_path));
   const std::string difference = config_difference(config, graph.config);
   if (!difference.empty()) return other_run(path, difference, model_keys);

@@ -31,7 +31,7 @@ static_assert(buffers_max * buffer_bytes <= WeightReader::memory_max.value);
 constexpr u64 direct_bytes_min = 256 * kib;  // less comes through the page cache
 
 template <class T>
-std::span<T> as(std::span<std::byte> bytes) {
+std::span<T> words_of(std::span<std::byte> bytes) {
   return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
@@ -53,9 +53,9 @@ std::optional<u64> first_not_finite(std::span<const Word> words) {
 }
 
 std::optional<u64> first_not_finite(Dtype dtype, std::span<std::byte> raw) {
-  if (dtype == Dtype::f32) return first_not_finite<u32, 0x7f80'0000>(as<const u32>(raw));
-  if (dtype == Dtype::bf16) return first_not_finite<u16, 0x7f80>(as<const u16>(raw));
-  return first_not_finite<u16, 0x7c00>(as<const u16>(raw));
+  if (dtype == Dtype::f32) return first_not_finite<u32, 0x7f80'0000>(words_of<const u32>(raw));
+  if (dtype == Dtype::bf16) return first_not_finite<u16, 0x7f80>(words_of<const u16>(raw));
+  return first_not_finite<u16, 0x7c00>(words_of<const u16>(raw));
 }
 
 }  // namespace
@@ -185,7 +185,7 @@ Result<void> WeightReader::convert(const Part& part, Dtype dtype, std::span<std:
   std::span<std::byte> words = raw;
   if (dtype != Dtype::f32) {
     words = room.first(4 * n);
-    widen(dtype, as<const u16>(raw), as<u32>(words));
+    widen(dtype, words_of<const u16>(raw), words_of<u32>(words));
   }
   const std::span<std::byte> halves = (dtype == Dtype::f32 ? room.subspan(2 * n) : raw).first(2 * n);
   const std::span<std::byte> low = (dtype == Dtype::f32 ? room : room.subspan(4 * n)).first(2 * n);
@@ -194,15 +194,15 @@ Result<void> WeightReader::convert(const Part& part, Dtype dtype, std::span<std:
       piece.param = words;
       return {};
     case Precision::fp16:
-      if (dtype != Dtype::f16 && overflows_fp16(as<const float>(words)))
+      if (dtype != Dtype::f16 && overflows_fp16(words_of<const float>(words)))
         return Error{ErrorKind::bad_input, fmt::format("{}: tensor {} has values beyond fp16's 65504, which "
                                                        "would become infinite; set precision=bf16",
                                                        source.at.file->path(), source.at.tensor->name)};
-      round_to_fp16(as<u32>(words), as<u16>(halves));
+      round_to_fp16(words_of<u32>(words), words_of<u16>(halves));
       piece.param = halves, piece.master = words;
       return {};
     case Precision::bf16:
-      split_bits(as<u32>(words), as<u16>(halves), as<u16>(low));
+      split_bits(words_of<u32>(words), words_of<u16>(halves), words_of<u16>(low));
       piece.param = halves, piece.master = low;
       return {};
   }

@@ -34,13 +34,11 @@ constexpr std::array options = {
 constexpr std::array<std::string_view, 5> parts = {"adam", "attention", "copy", "disk", "gemm"};
 constexpr std::array<std::string_view, 3> backends = {"auto", "io_uring", "threads"};  // as DiskBackend
 
-Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
-
 // A whole number from 1 (or `least`) that fits u32; `preset` where the option is not given.
 Result<u32> count_of(const Arguments& arguments, std::string_view name, u32 preset, u32 least = 1) {
   if (!arguments.has(name)) return preset;
   TRY_ASSIGN(const u64 value, arguments.integer(name));
-  if (value < least || value > none) return usage(fmt::format("--{}: {} is out of range", name, value));
+  if (value < least || value > none) return usage_error(fmt::format("--{}: {} is out of range", name, value));
   return static_cast<u32>(value);
 }
 
@@ -52,7 +50,7 @@ Result<void> run_bench_disk(const Arguments& arguments) {
   TRY_ASSIGN(out.seconds, arguments.real("seconds"));
   TRY_ASSIGN(out.repetitions, count_of(arguments, "repetitions", out.repetitions));
   const auto backend = std::ranges::find(backends, arguments.text("io"));
-  if (backend == backends.end()) return usage("--io: must be auto, io_uring or threads");
+  if (backend == backends.end()) return usage_error("--io: must be auto, io_uring or threads");
   out.backend = static_cast<DiskBackend>(backend - backends.begin());
   return bench_disk(out);
 }
@@ -62,7 +60,7 @@ Result<BenchOptions> compute_options(const Arguments& arguments) {
   TRY_ASSIGN(out.threads, count_of(arguments, "threads", 0, 0));
   TRY_ASSIGN(out.parameters, arguments.integer("parameters"));
   TRY_ASSIGN(out.repetitions, count_of(arguments, "repetitions", out.repetitions));
-  if (out.parameters == 0) return usage("--parameters: must be at least 1");
+  if (out.parameters == 0) return usage_error("--parameters: must be at least 1");
   return out;
 }
 
@@ -80,11 +78,11 @@ std::span<const Option> bench_options() { return options; }
 Result<void> run_bench(const Arguments& arguments) {
   const std::string& part = arguments.positional()[0];
   if (arguments.text("device") != "auto" && (part == "adam" || part == "disk"))
-    return usage(fmt::format(
+    return usage_error(fmt::format(
         "--device is for attention, copy and gemm: bench {} measures the host, leave it out", part));
   if (part == "disk") return run_bench_disk(arguments);
   if (std::ranges::find(parts, part) == parts.end())
-    return usage(
+    return usage_error(
         fmt::format("nothing called '{}' to measure{}; there are adam, attention, copy, disk and gemm", part,
                     did_you_mean(part, parts)));
   TRY_ASSIGN(const BenchOptions compute, compute_options(arguments));

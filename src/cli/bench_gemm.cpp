@@ -125,11 +125,11 @@ void plain(const Shape& s, Operands& o, CorePool& pool) {
   });
 }
 
-struct Rates {
+struct GemmRates {
   double tiled, plain;  // flop/s
 };
 
-Rates measure(const Shape& s, u32 repetitions, Kernels& kernels, CorePool& pool) {
+GemmRates measure(const Shape& s, u32 repetitions, Kernels& kernels, CorePool& pool) {
   Operands operands(s);
   const double flops = 2.0 * s.m * s.n * s.k;
   std::vector<double> tiled_rates, plain_rates;
@@ -153,7 +153,7 @@ Result<void> bench_gemm(const BenchOptions& options) {
                pool->workers(), options.repetitions, "", "M", "N", "K", "tiles", "plain", "fraction");
   boost::json::array results;
   for (const Shape& s : shapes) {
-    const Rates rates = measure(s, options.repetitions, *kernels, *pool);
+    const GemmRates rates = measure(s, options.repetitions, *kernels, *pool);
     const double fraction = rates.tiled / rates.plain;
     if (!options.json)
       print_text("{:<18}{:>6}{:>7}{:>7}{:>10.1f}{:>10.1f}{:>10.3f}\n", s.name, s.m, s.n, s.k,

@@ -20,22 +20,20 @@ namespace tidepool {
 
 namespace {
 
-Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
-
 void print(std::string_view text) { print_text("{}", text); }  // throws where nothing can be written
 
 // CONFIG.yaml [key=value ...]
 Result<Config> config_of(const std::vector<std::string>& words, KeptModel kept = KeptModel::unread) {
   if (words.empty() || words[0].find('=') != std::string::npos) {
-    return usage("the first word must be a config file, for example configs/quickstart.yaml");
+    return usage_error("the first word must be a config file, for example configs/quickstart.yaml");
   }
   for (size_t i = 1; i < words.size(); ++i) {
     if (words[i].find('=') == std::string::npos) {
-      return usage(fmt::format("'{}' is not an override; write key=value after the config", words[i]));
+      return usage_error(fmt::format("'{}' is not an override; write key=value after the config", words[i]));
     }
     // As "machine=$FILE" gives where FILE is not set: never a plan by bytes that passes for one by time.
     if (words[i] == "machine=" || words[i] == "machine.file=")
-      return usage(
+      return usage_error(
           fmt::format("{} names no file; name one, or write machine.file='\"\"' to plan without", words[i]));
   }
   return load_config(words[0], {words.begin() + 1, words.end()}, kept);
@@ -60,7 +58,7 @@ Result<void> run_train(const Arguments& arguments) {
   TRY_ASSIGN(const Config config, config_of(arguments.positional(), kept));
   // An empty variable in a script must not begin anew.
   if (arguments.has("resume") && arguments.text("resume").empty())
-    return usage("--resume: write --resume auto, or the path of a checkpoint");
+    return usage_error("--resume: write --resume auto, or the path of a checkpoint");
   return train({.config = config, .resume = arguments.text("resume"), .command = joined("train", arguments)});
 }
 
@@ -87,15 +85,17 @@ Result<void> run_plan(const Arguments& arguments) {
     if (word.starts_with("tokens=")) {
       const auto tokens = parse_count(word.substr(7));
       if (!tokens)
-        return usage(fmt::format("{}: {}; write for example tokens=300B", word, tokens.error().message));
-      if (*tokens == 0) return usage(fmt::format("{}: at least 1; write for example tokens=300B", word));
+        return usage_error(
+            fmt::format("{}: {}; write for example tokens=300B", word, tokens.error().message));
+      if (*tokens == 0)
+        return usage_error(fmt::format("{}: at least 1; write for example tokens=300B", word));
       out.tokens = *tokens;
     } else {
       words.push_back(word);
     }
   }
   if (arguments.has("explain") && out.explain.empty())
-    return usage("--explain: write op:N or chunk:N, for example --explain op:0");
+    return usage_error("--explain: write op:N or chunk:N, for example --explain op:0");
   TRY_ASSIGN(out.config, config_of(words));
   TRY(check_plan_arguments(out));
   return plan(out);
@@ -113,15 +113,15 @@ constexpr std::array probe_options = {
 
 Result<void> run_probe(const Arguments& arguments) {
   if (!arguments.positional().empty())
-    return usage(fmt::format("'{}': probe takes options only", arguments.positional()[0]));
+    return usage_error(fmt::format("'{}': probe takes options only", arguments.positional()[0]));
   ProbeArguments out{.output = arguments.text("output"), .json = arguments.has("json")};
   out.disk_dir = arguments.has("no-disk") ? "" : arguments.text("disk");
   out.device = arguments.text("device");
   TRY_ASSIGN(out.seconds, arguments.real("seconds"));
   TRY_ASSIGN(const u64 threads, arguments.integer("threads"));
-  if (!(out.seconds >= 1 && out.seconds <= 3600)) return usage("--seconds: must be 1 to 3600");
-  if (threads > 4096) return usage("--threads is too large");
-  if (out.disk_dir.empty() && !arguments.has("no-disk")) return usage("--disk: name a directory");
+  if (!(out.seconds >= 1 && out.seconds <= 3600)) return usage_error("--seconds: must be 1 to 3600");
+  if (threads > 4096) return usage_error("--threads is too large");
+  if (out.disk_dir.empty() && !arguments.has("no-disk")) return usage_error("--disk: name a directory");
   out.threads = static_cast<u32>(threads);
   return probe(out);
 }
@@ -140,7 +140,7 @@ Result<void> run_generate(const Arguments& arguments) {
   GenerateArguments out{.path = words[0], .overrides = {words.begin() + 1, words.end()}, .generate = {}};
   for (const std::string& word : out.overrides)
     if (word.find('=') == std::string::npos)
-      return usage(fmt::format("'{}' is not key=value; text to go on from is --prompt \"TEXT\"", word));
+      return usage_error(fmt::format("'{}' is not key=value; text to go on from is --prompt \"TEXT\"", word));
   if (arguments.has("prompt")) out.generate.prompt = arguments.text("prompt");
   out.generate.chat = arguments.has("chat");
   TRY_ASSIGN(out.generate.max_new_tokens, arguments.integer("max-new-tokens"));
@@ -148,9 +148,9 @@ Result<void> run_generate(const Arguments& arguments) {
   TRY_ASSIGN(const u64 top_k, arguments.integer("top-k"));
   TRY_ASSIGN(out.seed, arguments.integer("seed"));
   TRY_ASSIGN(const u64 threads, arguments.integer("threads"));
-  if (out.generate.temperature < 0) return usage("--temperature: must be at least 0");
-  if (out.generate.prompt.empty()) return usage("--prompt: must hold at least one character");
-  if (top_k > none || threads > 4096) return usage("--top-k or --threads is too large");
+  if (out.generate.temperature < 0) return usage_error("--temperature: must be at least 0");
+  if (out.generate.prompt.empty()) return usage_error("--prompt: must hold at least one character");
+  if (top_k > none || threads > 4096) return usage_error("--top-k or --threads is too large");
   out.generate.top_k = static_cast<u32>(top_k);
   out.threads = static_cast<u32>(threads);
   return generate(out);
@@ -163,18 +163,18 @@ constexpr std::array export_options = {
 };
 Result<void> run_export(const Arguments& arguments) {
   const auto& words = arguments.positional();
-  if (words.size() != 2) return usage("export takes SOURCE and OUT, and nothing more");
+  if (words.size() != 2) return usage_error("export takes SOURCE and OUT, and nothing more");
   ExportArguments out{.source = words[0], .out = words[1]};
-  if (out.out.empty()) return usage("OUT: name a directory");
+  if (out.out.empty()) return usage_error("OUT: name a directory");
   if (arguments.has("dtype")) {
     const std::string dtype = arguments.text("dtype");
     for (u32 p = 0; p < precision_count; ++p)
       if (name(static_cast<Precision>(p)) == dtype) out.dtype = static_cast<Precision>(p);
-    if (!out.dtype) return usage(fmt::format("--dtype: '{}' is none of fp32, bf16, fp16", dtype));
+    if (!out.dtype) return usage_error(fmt::format("--dtype: '{}' is none of fp32, bf16, fp16", dtype));
   }
   if (arguments.has("base")) out.base = arguments.text("base");
   TRY_ASSIGN(out.max_shard_size, arguments.size("max-shard-size"));
-  if (out.max_shard_size.value == 0) return usage("--max-shard-size: must be above 0");
+  if (out.max_shard_size.value == 0) return usage_error("--max-shard-size: must be above 0");
   return export_model(out);
 }
 
@@ -187,8 +187,8 @@ Result<void> run_eval(const Arguments& arguments) {
   EvalArguments out{.source = words[0], .overrides = {}, .data = {}, .json = arguments.has("json")};
   for (size_t i = 1; i < words.size(); ++i) {
     if (words[i].find('=') == std::string::npos)
-      return usage(fmt::format("'{}' is neither data=FILE nor key=value", words[i]));
-    if (words[i] == "data=") return usage("data= names no file");
+      return usage_error(fmt::format("'{}' is neither data=FILE nor key=value", words[i]));
+    if (words[i] == "data=") return usage_error("data= names no file");
     if (words[i].starts_with("data=")) {
       out.data.push_back(words[i].substr(5));
     } else {
@@ -213,25 +213,26 @@ Result<void> run_tokenize(const Arguments& arguments) {
     TRY_ASSIGN(const Config config, config_of(words));
     TRY_ASSIGN(const u64 show, arguments.integer("show"));
     if (!arguments.text("output").empty())
-      return usage(
+      return usage_error(
           "--output: of a config's documents no token file is made, but the cache that training finds; leave "
           "the option out");
     return tokenize_config(config, show);
   }
-  if (words.size() < 2) return usage("name the files to tokenize behind the tokenizer, or a config alone");
+  if (words.size() < 2)
+    return usage_error("name the files to tokenize behind the tokenizer, or a config alone");
   TokenizeArguments out{.tokenizer = words[0], .inputs = {words.begin() + 1, words.end()}};
   out.output = arguments.text("output");
   out.special = !arguments.has("no-special");
   out.end = arguments.text("end");
   out.overwrite = arguments.has("overwrite");
   const std::string documents = arguments.text("documents");
-  if (documents != "file" && documents != "line") return usage("--documents: must be file or line");
+  if (documents != "file" && documents != "line") return usage_error("--documents: must be file or line");
   if (documents == "line") out.documents = TextDocuments::line;
   TRY_ASSIGN(out.show, arguments.integer("show"));
   TRY_ASSIGN(const u64 threads, arguments.integer("threads"));
-  if (threads > 4096) return usage("--threads is too large");
+  if (threads > 4096) return usage_error("--threads is too large");
   if (out.show == 0 && out.output.empty())
-    return usage("--output: name the file to write, for example --output=tokens.bin");
+    return usage_error("--output: name the file to write, for example --output=tokens.bin");
   out.threads = static_cast<u32>(threads);
   return tokenize(out);
 }
@@ -241,8 +242,8 @@ constexpr std::array report_options = {
 };
 Result<void> run_report(const Arguments& arguments) {
   const auto& words = arguments.positional();
-  if (words.size() > 2) return usage("at most two run directories stand beside each other");
-  if (arguments.has("html") && arguments.text("html").empty()) return usage("--html: name a file");
+  if (words.size() > 2) return usage_error("at most two run directories stand beside each other");
+  if (arguments.has("html") && arguments.text("html").empty()) return usage_error("--html: name a file");
   return report({.run_dirs = words, .html = arguments.text("html")});
 }
 

@@ -17,8 +17,8 @@
 namespace tidepool {
 namespace {
 
-constexpr StopWords stop_words{.first = "\ntidepool: stopping; again to stop at once\n",
-                               .second = "\ntidepool: stopped at once; OUT was not made\n"};
+constexpr StopWords export_stop_words{.first = "\ntidepool: stopping; again to stop at once\n",
+                                      .second = "\ntidepool: stopped at once; OUT was not made\n"};
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -43,7 +43,7 @@ void show_progress(StatusLine& line, u64 done, Bytes all, double seconds) {
 }
 
 Result<void> write(const ModelExport& model, const std::string& out) {
-  const StopSignals signals(stop_words);
+  const StopSignals signals(export_stop_words);
   StatusLine line;
   const auto begin = std::chrono::steady_clock::now();
   double shown = -1;

@@ -195,8 +195,11 @@ Result<void> plan(const PlanArguments& given) {
   look_at_rows(arguments.config);
   if (arguments.largest) return print_largest(arguments, machine);
   Result<Planned> made = make(arguments, machine);
-  if (!made && arguments.json) print_text("{}", refusal_json(made.error()));
-  TRY_ASSIGN(const Planned p, std::move(made));
+  if (!made) {
+    if (arguments.json) print_text("{}", refusal_json(made.error()));
+    return made.error();
+  }
+  const Planned& p = *made;
   if (!arguments.explain.empty()) {
     TRY_ASSIGN(const std::string text,
                explain({.plan = p.plan, .graph = p.graph, .home = p.options.home},

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr StopWords stop_words{
+constexpr StopWords probe_stop_words{
     .first = "\ntidepool: stopping and tidying up; again to stop at once\n",
     .second = "\ntidepool: stopped at once; the next probe removes what is left in tidepool-probe\n"};
 
@@ -38,18 +38,17 @@ void show(StatusLine& status, double seconds, double fraction, std::string_view 
   status.show(what, line, fmt::format("{:3.0f}%  {}", 100 * fraction, what));
 }
 
-Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
-
 // Asked before anything is measured: a file that a person wrote is not overwritten, and one that cannot be
 // written is known now, not in a minute.
 Result<void> check_output(const std::string& path) {
   std::error_code error;
-  if (path.empty()) return usage("--output: name a file");
+  if (path.empty()) return usage_error("--output: name a file");
   if (const std::string_view kind = irregular_kind(path); !kind.empty())
-    return usage(fmt::format("--output {}: is {}; name a file", path, kind));
+    return usage_error(fmt::format("--output {}: is {}; name a file", path, kind));
   const fs::path parent = fs::absolute(path).parent_path();
   if (!fs::is_directory(parent, error))
-    return usage(fmt::format("--output {}: there is no directory {}; make it first", path, parent.string()));
+    return usage_error(
+        fmt::format("--output {}: there is no directory {}; make it first", path, parent.string()));
   if (::access(parent.c_str(), W_OK) != 0)
     return Error{ErrorKind::io,
                  fmt::format("--output {}: {}; name a file elsewhere", path, std::strerror(errno))};
@@ -58,7 +57,7 @@ Result<void> check_output(const std::string& path) {
   std::string begin(std::min<u64>(file.bytes, probe_file_mark.size()), '\0');
   TRY(read_exactly(file.fd, path, 0, std::as_writable_bytes(std::span(begin)), ErrorKind::io));
   if (!begin.empty() && begin != probe_file_mark)
-    return usage(
+    return usage_error(
         fmt::format("--output {}: is there, and no probe wrote it; name another file, or remove it", path));
   return {};
 }
@@ -84,7 +83,7 @@ Result<void> probe(const ProbeArguments& arguments) {
   // A reader of our lines that goes away must not leave our file behind on the disk.
   std::signal(SIGPIPE, SIG_IGN);
   Result<ProbeResult> result = [&] {
-    const StopSignals signals(stop_words);
+    const StopSignals signals(probe_stop_words);
     return measure(arguments, choice.gpu);
   }();
   if (!result && StopSignals::signal_number() != 0)

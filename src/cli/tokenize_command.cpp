@@ -22,11 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr StopWords stop_words{.first = "\ntidepool: stopping; again to stop at once\n",
-                               .second = "\ntidepool: stopped at once; nothing was written\n"};
+constexpr StopWords tokenize_stop_words{.first = "\ntidepool: stopping; again to stop at once\n",
+                                        .second = "\ntidepool: stopped at once; nothing was written\n"};
 constexpr size_t shown_tokens_max = 400;
-
-Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
 
 Result<std::unique_ptr<Tokenizer>> open_tokenizer(const std::string& path) {
   std::error_code unused;
@@ -39,7 +37,7 @@ Result<std::unique_ptr<DocumentSource>> open_source(const TokenizeArguments& arg
   std::vector<std::string> files;
   for (const FoundFile& file : found) {
     if (is_jsonl(file.path))
-      return usage(
+      return usage_error(
           fmt::format("{}: holds records, not text; name it in data.train of a config, and run  "
                       "tidepool tokenize CONFIG.yaml",
                       file.path));
@@ -51,7 +49,7 @@ Result<std::unique_ptr<DocumentSource>> open_source(const TokenizeArguments& arg
 Result<std::optional<u32>> end_token(const TokenizeArguments& arguments, const Tokenizer& tokenizer) {
   if (arguments.end.empty()) return std::optional<u32>();
   const std::optional<u32> id = tokenizer.id_of(arguments.end);
-  if (!id) return usage(fmt::format("--end {}: the tokenizer has no such token", arguments.end));
+  if (!id) return usage_error(fmt::format("--end {}: the tokenizer has no such token", arguments.end));
   return id;
 }
 
@@ -129,12 +127,12 @@ Result<TokenizeCounts> run(const Tokenizer& tokenizer, DocumentSource& source, T
 Result<void> check_replaceable(const TokenizeArguments& arguments) {
   std::error_code unused;
   if (!fs::is_regular_file(fs::symlink_status(arguments.output, unused)))
-    return usage(fmt::format("--output {}: is no plain file; name another one", arguments.output));
+    return usage_error(fmt::format("--output {}: is no plain file; name another one", arguments.output));
   TRY_ASSIGN(std::vector<FoundFile> read, find_files(arguments.inputs, "the input"));
   read.push_back({arguments.tokenizer});
   for (const FoundFile& file : read)
     if (fs::equivalent(file.path, arguments.output, unused))
-      return usage(fmt::format("--output {}: is what is read; name another file", arguments.output));
+      return usage_error(fmt::format("--output {}: is what is read; name another file", arguments.output));
   return {};
 }
 
@@ -150,15 +148,15 @@ Result<void> tokenize(const TokenizeArguments& arguments) {
   std::error_code unused;
   if (fs::exists(arguments.output, unused)) {
     if (!arguments.overwrite)
-      return usage(fmt::format("--output {}: is there already; name another file, or give --overwrite",
-                               arguments.output));
+      return usage_error(fmt::format("--output {}: is there already; name another file, or give --overwrite",
+                                     arguments.output));
     TRY(check_replaceable(arguments));
   }
   const auto begin = std::chrono::steady_clock::now();
   TRY_ASSIGN(const std::unique_ptr<CorePool> pool, create_core_pool(arguments.threads, Bytes{}));
   Result<TokenizeCounts> counts = TokenizeCounts{};
   {
-    const StopSignals signals(stop_words);
+    const StopSignals signals(tokenize_stop_words);
     TRY_ASSIGN(const std::unique_ptr<TokenWriter> writer,
                TokenWriter::create(arguments.output, tokenizer->vocab_size()));
     counts = run(*tokenizer, *source, *writer, *pool, options);

@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 
+#include "config/hf_config.h"
 #include "json/text.h"
 #include "text/path_text.h"
 #include "tidepool/check.h"
@@ -19,8 +20,6 @@
 namespace tidepool {
 namespace json = boost::json;
 namespace {
-
-constexpr u64 config_bytes_max = 1 * mib;
 
 // "q_proj" of "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight".
 std::string module_of(std::string name) {

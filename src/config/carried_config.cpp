@@ -18,7 +18,6 @@ namespace tidepool {
 namespace json = boost::json;
 namespace {
 
-constexpr u64 config_bytes_max = mib;
 constexpr std::array<const char*, 4> token_keys = {"bos_token_id", "eos_token_id", "pad_token_id",
                                                    "decoder_start_token_id"};
 

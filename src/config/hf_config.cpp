@@ -22,8 +22,6 @@ namespace tidepool {
 namespace json = boost::json;
 namespace {
 
-constexpr u64 config_bytes_max = mib;
-
 // What transformers takes where a file leaves a key out.
 ModelConfig hf_default(Family family) {
   ModelConfig c = default_model(family);

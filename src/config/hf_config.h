@@ -13,6 +13,7 @@
 namespace tidepool {
 
 inline constexpr const char* model_config_file = "config.json";
+inline constexpr u64 config_bytes_max = mib;  // of any of these
 inline constexpr const char* generation_config_file = "generation_config.json";
 inline constexpr const char* adapter_config_file =
     "adapter_config.json";  // PEFT's: what stands beside a model

@@ -9,7 +9,7 @@ namespace {
 // A captureless lambda as a plain pointer, so that the variant can tell its type.
 #define REF(path) +[](Config& c) { return &c.path; }
 
-const std::array field_table = std::to_array<Field>({
+const std::array lora_table = std::to_array<Field>({
     {"lora",
      "r",
      REF(lora.r),
@@ -50,6 +50,6 @@ const std::array field_table = std::to_array<Field>({
 
 }  // namespace
 
-std::span<const Field> lora_fields() { return field_table; }
+std::span<const Field> lora_fields() { return lora_table; }
 
 }  // namespace tidepool

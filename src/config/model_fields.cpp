@@ -19,11 +19,10 @@ constexpr auto family_names = [] {
 #define REF(path) +[](Config& c) { return &c.path; }
 #define CHOICE(path) +[](Config& c) { return ChoiceRef{reinterpret_cast<u8*>(&c.path)}; }
 
-constexpr Range probability = {0, 1, true};
 constexpr Range width = {1, 16777216};
 constexpr u64 by_rule = 0;
 
-const std::array field_table = std::to_array<Field>({
+const std::array model_table = std::to_array<Field>({
     {.section = "model",
      .key = "directory",
      .ref = REF(model_directory),
@@ -240,7 +239,7 @@ const std::array field_table = std::to_array<Field>({
 
 }  // namespace
 
-std::span<const Field> model_fields() { return field_table; }
+std::span<const Field> model_fields() { return model_table; }
 
 bool applies(const Field& field, Family family) {
   return field.families == 0 || (field.families & bit(family)) != 0;

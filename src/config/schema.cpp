@@ -29,7 +29,6 @@ constexpr std::array<std::string_view, 6> formats = {"auto", "text", "llmc", "na
 #define REF(path) +[](Config& c) { return &c.path; }
 #define CHOICE(path) +[](Config& c) { return ChoiceRef{reinterpret_cast<u8*>(&c.path)}; }
 
-constexpr Range probability = {0, 1, true};
 constexpr Range at_least_one_u32 = {1, 4294967294.0};
 constexpr u64 chosen = 0;  // numbers for which 0 means "Tidepool chooses"
 

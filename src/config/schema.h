@@ -31,6 +31,7 @@ struct Range {
 
   bool contains(double v) const { return v >= least && (open ? v < most : v <= most); }
 };
+inline constexpr Range probability = {0, 1, true};
 
 struct Field {
   std::string_view section;

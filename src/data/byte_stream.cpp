@@ -18,7 +18,7 @@ namespace {
 constexpr size_t buffer_bytes = 128 * kib;
 constexpr int zstd_window_log_max = 27;  // 128 MiB, as the command line tool takes without being asked
 
-Error bad(const std::string& path, u64 offset, std::string_view text) {
+Error bad_stream(const std::string& path, u64 offset, std::string_view text) {
   return {ErrorKind::bad_input, fmt::format("{}: byte {}: {}", path, offset, text)};
 }
 
@@ -58,7 +58,7 @@ class Unpacking : public ByteStream {
     return end_ > 0;
   }
   Error fault(std::string_view text) const {
-    return bad(file_->path(), file_->bytes_read() - (end_ - begin_), text);
+    return bad_stream(file_->path(), file_->bytes_read() - (end_ - begin_), text);
   }
 
  private:

@@ -40,8 +40,6 @@ std::tm fixed_day() {
   return day;
 }
 
-Error bad(std::string text) { return {ErrorKind::bad_input, std::move(text)}; }
-
 size_t common_prefix(std::string_view a, std::string_view b) {
   return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
@@ -79,7 +77,7 @@ Result<void> leave_out(const ChatRecord& chat, const std::string& name, std::vec
   }
   if (chat.not_learned.empty()) return {};
   if (answers != marked.size())
-    return bad(
+    return bad_input(
         fmt::format("{}: marks {} answers of {}, so that which of them are of weight 0 cannot be told; "
                     "take a template without {{% generation %}}",
                     name, marked.size(), answers));
@@ -105,7 +103,7 @@ Result<TokenizerConfig::Source> named_source(const TokenizerConfig& config,
   if (found != config.templates.end()) return found->second;
   std::string names;
   for (const auto& [name, source] : config.templates) names += fmt::format(" '{}'", name);
-  return bad(fmt::format(
+  return bad_input(fmt::format(
       "{}: no chat template is named 'default' (there are{}); name a file with data.chat_template",
       config.templates.begin()->second.name, names));
 }
@@ -133,7 +131,7 @@ Result<void> check_parts_are_taken_apart(const ChatRecord& chat, const std::stri
   for (size_t i = 0; i < chat.messages.size(); ++i) {
     const jinja::Value* content = chat.messages[i].dict()->find("content");
     if (content && content->list() && text.find(jinja::to_repr(*content)) != text.npos)
-      return bad(fmt::format(
+      return bad_input(fmt::format(
           "messages[{}].content: is a list of parts, which {} writes as it stands, brackets and all; make it "
           "one text",
           i, name));
@@ -224,7 +222,7 @@ Result<std::vector<jinja::Span>> ChatTemplate::answers_by_prefixes(const ChatRec
     if (!is_answer(chat.messages[i]) || std::ranges::binary_search(chat.not_learned, i)) continue;
     const Result<jinja::Span> found = answer_by_prefixes(chat, i, whole, steps_left);
     if (!found && steps_left == 0)
-      return bad(
+      return bad_input(
           fmt::format("{}: to find the answers of so long a chat ({} messages) the template is run too "
                       "often; mark answers in the template with {{% generation %}}, cut the chat into "
                       "several, or set data.loss: last_answer or all",
@@ -258,7 +256,7 @@ Result<size_t> ChatTemplate::answer_begin(const ChatRecord& chat, size_t message
 Result<jinja::Span> ChatTemplate::answer_by_prefixes(const ChatRecord& chat, size_t message,
                                                      const std::string& whole, u64& steps_left) const {
   const auto unclear = [&](std::string_view why) {
-    return bad(
+    return bad_input(
         fmt::format("{}: where the answer messages[{}] stands in the text cannot be told, since {}; mark "
                     "answers in the template "
                     "with {{% generation %}}, or set data.loss: all",

@@ -16,8 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Error bad(std::string text) { return {ErrorKind::bad_input, std::move(text)}; }
-
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
 // Directories by what they are, not by name: links may lead back up, and in circles.
@@ -32,7 +30,7 @@ Result<void> add_below(const std::string& directory, Visited& visited, std::vect
        entry.increment(fault)) {
     if (!is_hidden(entry->path())) paths.push_back(entry->path());
   }
-  if (fault) return bad(fmt::format("{}: cannot list the directory: {}", directory, fault.message()));
+  if (fault) return bad_input(fmt::format("{}: cannot list the directory: {}", directory, fault.message()));
   std::ranges::sort(paths);  // of two ways to a directory the first by name is taken
   for (const fs::path& path : paths) {
     std::error_code broken_link;  // not ours to complain about
@@ -79,26 +77,26 @@ Result<void> add_entry(const std::string& entry, std::string_view named_in, std:
   if (fs::exists(entry, unused)) {
     TRY(add_path(entry, entry, out));
     if (out.size() > before) return {};
-    return bad(
+    return bad_input(
         fs::is_directory(entry, unused)
             ? fmt::format("{}: the directory holds no files; correct {}", entry, named_in)
             : fmt::format("{}: is neither a regular file nor a directory; correct {}", entry, named_in));
   }
   if (const std::string_view link = dead_link(entry); !link.empty())
-    return bad(fmt::format("{}: is {}; correct it, or {}", entry, link, named_in));
+    return bad_input(fmt::format("{}: is {}; correct it, or {}", entry, link, named_in));
   if (entry.find_first_of("*?[") == std::string::npos) {
-    return bad(fmt::format("{}: no such data file (looked from {}); correct {}", entry,
-                           fs::current_path(unused).string(), named_in));
+    return bad_input(fmt::format("{}: no such data file (looked from {}); correct {}", entry,
+                                 fs::current_path(unused).string(), named_in));
   }
   if (entry.find("**") != std::string::npos) {
-    return bad(fmt::format(
+    return bad_input(fmt::format(
         "{}: ** for any depth is not known here; name the directory, below which every file is read; "
         "correct {}",
         entry, named_in));
   }
   for (const std::string& path : glob_matches(entry)) TRY(add_path(path, entry, out));
   if (out.size() > before) return {};
-  return bad(fmt::format("{}: the pattern matches no file; correct {}", entry, named_in));
+  return bad_input(fmt::format("{}: the pattern matches no file; correct {}", entry, named_in));
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ constexpr std::array<ShapeKey, 6> shapes = {{{RecordShape::text, "text", "text"}
 constexpr i64 token_max = 0x7fff'fffe;
 constexpr i64 no_label = -100;
 
-Error bad(const std::string& place, std::string_view text) {
+Error bad_record(const std::string& place, std::string_view text) {
   return {ErrorKind::bad_input, fmt::format("{}: {}", place, text)};
 }
 
@@ -76,7 +76,7 @@ class Reader {
   }
 
  private:
-  Error fault(std::string_view text) const { return bad(place_, text); }
+  Error fault(std::string_view text) const { return bad_record(place_, text); }
 
   Result<std::string> text_of(const json::value& v, std::string_view what) const {
     if (!v.is_string()) return fault(fmt::format("{} must be text, not {}", what, kind_name(v)));
@@ -296,7 +296,8 @@ std::string wrong_encoding(std::string_view line) {
 
 // Says more of a line that is not JSON than the parser does.
 Error explain(const Error& error, std::string_view line, const std::string& place) {
-  if (const std::string encoding = wrong_encoding(line); !encoding.empty()) return bad(place, encoding);
+  if (const std::string encoding = wrong_encoding(line); !encoding.empty())
+    return bad_record(place, encoding);
   const std::string_view lone = lone_surrogate(line);
   if (lone.empty()) return error;
   return {ErrorKind::bad_input,
@@ -312,7 +313,8 @@ Result<ExactJson> parse_object(std::string_view line, const std::string& place) 
   if (v.is_object()) return parsed;
   const std::string_view advice =
       v.is_array() ? "; a file that is one list becomes lines with  jq -c '.[]'" : "";
-  return bad(place, fmt::format("every line must be a JSON object, and this is {}{}", kind_name(v), advice));
+  return bad_record(place,
+                    fmt::format("every line must be a JSON object, and this is {}{}", kind_name(v), advice));
 }
 
 }  // namespace
@@ -328,8 +330,8 @@ std::string_view name_of(RecordShape shape) {
 
 Result<RecordShape> recognise_record(std::string_view line, const std::string& place) {
   if (line.starts_with('[') && !line.ends_with(']'))
-    return bad(place,
-               "the file is one JSON list over several lines; make it lines of objects with  jq -c '.[]'");
+    return bad_record(
+        place, "the file is one JSON list over several lines; make it lines of objects with  jq -c '.[]'");
   TRY_ASSIGN(const ExactJson parsed, parse_object(line, place));
   const json::object& object = parsed.value.get_object();
   std::vector<RecordShape> found;
@@ -340,13 +342,14 @@ Result<RecordShape> recognise_record(std::string_view line, const std::string& p
   std::vector<std::string_view> names;
   for (const RecordShape shape : found) names.push_back(name_of(shape));
   if (found.size() > 1)
-    return bad(place,
-               fmt::format("the record may be {}; say which with data.records", fmt::join(names, " or ")));
+    return bad_record(
+        place, fmt::format("the record may be {}; say which with data.records", fmt::join(names, " or ")));
   std::vector<std::string_view> keys, known;
   for (const auto& [key, field] : object) keys.push_back(key);
   for (const ShapeKey& shape : shapes) known.push_back(shape.key);
   const std::string slip = keys.empty() ? "" : did_you_mean(keys[0], known);
-  return bad(place, fmt::format("its keys ({}) are those of no kind of record; there must be one of {}{}",
+  return bad_record(place,
+                    fmt::format("its keys ({}) are those of no kind of record; there must be one of {}{}",
                                 fmt::join(keys, ", "), fmt::join(known, ", "), slip));
 }
 
@@ -357,7 +360,7 @@ Result<Record> parse_record(std::string_view line, RecordShape shape, const std:
   const auto& wanted = *std::ranges::find(shapes, shape, &ShapeKey::shape);
   if (object.contains(wanted.key)) return reader.read(shape);
   const auto other = std::ranges::find_if(shapes, [&](const ShapeKey& s) { return object.contains(s.key); });
-  return bad(
+  return bad_record(
       place,
       fmt::format("this is no {} record: there is no \"{}\"{}; all records of a source must have one shape",
                   wanted.name, wanted.key,

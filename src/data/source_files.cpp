@@ -11,8 +11,6 @@ namespace tidepool {
 
 namespace {
 
-Error bad(std::string text) { return {ErrorKind::bad_input, std::move(text)}; }
-
 Result<FileKind> kind_of(const FoundFile& file, DataFormat format, bool tokenizer) {
   const std::string& path = file.path;
   const std::string name = without_packing(path);
@@ -33,7 +31,7 @@ Result<FileKind> kind_of(const FoundFile& file, DataFormat format, bool tokenize
   const bool meant = file.by != FoundBy::directory;
   if (is_jsonl(path) || (meant && name.ends_with(".json"))) return FileKind::records;
   if (binary && packed != Packed::no)
-    return bad(fmt::format("{}: token files are read as they lie; unpack it", path));
+    return bad_input(fmt::format("{}: token files are read as they lie; unpack it", path));
   if (binary) return FileKind::tokens;
   // llm.c files are known by what they begin with, whatever they are called.
   if (packed == Packed::no) {
@@ -102,7 +100,7 @@ Result<SourceFiles> files_of(std::vector<FoundFile> found, const DataConfig& con
     const size_t other = static_cast<size_t>(
         std::ranges::find_if(out.kinds, [](FileKind k) { return k != FileKind::tokens; }) -
         out.kinds.begin());
-    return bad(fmt::format(
+    return bad_input(fmt::format(
         "{}: is tokens, or text without a tokenizer, and {} is documents; one run takes the one or the "
         "other: name files of one kind, or {}",
         out.found[tokens].path, out.found[other].path,

@@ -14,8 +14,6 @@ namespace {
 
 constexpr u32 byte_vocabulary = 256;
 
-Error bad(std::string text) { return {ErrorKind::bad_input, std::move(text)}; }
-
 }  // namespace
 
 TokenDataset::TokenDataset(const DataConfig& config, u32 vocab_size, u32 sequence_length, u64 seed)
@@ -40,12 +38,12 @@ Result<void> TokenDataset::open_files(const DataConfig& config, const std::vecto
     TRY_ASSIGN(TokenFile opened, TokenFile::open(file.path, config.format));
     if (opened.tokens() == 0 && file.by != FoundBy::name) continue;  // in a directory it hurts nobody
     if (opened.tokens() == 0)
-      return bad(fmt::format("{}: the data file is empty; put text or tokens in", file.path));
+      return bad_input(fmt::format("{}: the data file is empty; put text or tokens in", file.path));
     file_begin_.push_back(tokens_);
     tokens_ += opened.tokens();
     files_.push_back(std::move(opened));
   }
-  if (files_.empty()) return bad(fmt::format("{}: holds empty files only", config.train[0]));
+  if (files_.empty()) return bad_input(fmt::format("{}: holds empty files only", config.train[0]));
   return {};
 }
 
@@ -54,8 +52,8 @@ Result<void> TokenDataset::check_format() const {
   const auto text = std::ranges::find_if(files_, is_text);
   const auto ids = std::ranges::find_if_not(files_, is_text);
   if (text != files_.end() && ids != files_.end()) {
-    return bad(fmt::format("{} is text but {} holds token ids; they cannot be mixed, train on one kind",
-                           text->path(), ids->path()));
+    return bad_input(fmt::format("{} is text but {} holds token ids; they cannot be mixed, train on one kind",
+                                 text->path(), ids->path()));
   }
   if (text != files_.end() && vocab_size_ < byte_vocabulary) {
     return Error{ErrorKind::usage,
@@ -70,9 +68,9 @@ Result<void> TokenDataset::check_enough(u64 least_tokens) const {
   const std::string files = fmt::format(
       "{}{}", files_[0].path(), files_.size() > 1 ? fmt::format(" and {} more", files_.size() - 1) : "");
   if (least_tokens <= sequence_length_)
-    return bad(fmt::format("{}: {} token is nothing to predict; at least {} are needed", files, tokens_,
-                           least_tokens));
-  return bad(
+    return bad_input(fmt::format("{}: {} token is nothing to predict; at least {} are needed", files, tokens_,
+                                 least_tokens));
+  return bad_input(
       fmt::format("{}: {} tokens are too few for one sequence; at least {} are needed (train.sequence_length "
                   "{} and a target), so add data or shorten the sequence",
                   files, tokens_, least_tokens, sequence_length_));

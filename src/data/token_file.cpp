@@ -30,7 +30,7 @@ struct LlmcKind {
 };
 constexpr std::array<LlmcKind, 2> llmc_kinds = {{{20240520, 1, 2}, {20240801, 7, 4}}};
 
-Error bad(const std::string& path, std::string_view text) {
+Error bad_file(const std::string& path, std::string_view text) {
   return {ErrorKind::bad_input, fmt::format("{}: {}", path, text)};
 }
 
@@ -74,8 +74,8 @@ Result<void> TokenFile::recognise(Bytes size) {
 
   token_bytes_ = format_ == DataFormat::nanogpt ? 2 : 1;
   if (size.value % token_bytes_ != 0) {
-    return bad(path_,
-               fmt::format("{} bytes are no whole number of uint16 tokens; is it a nanoGPT file? data.format "
+    return bad_file(
+        path_, fmt::format("{} bytes are no whole number of uint16 tokens; is it a nanoGPT file? data.format "
                            "tells how to read it",
                            size.value));
   }
@@ -85,15 +85,15 @@ Result<void> TokenFile::recognise(Bytes size) {
 
 Result<void> TokenFile::recognise_llmc(Bytes size) {
   if (size.value < llmc_header_bytes) {
-    return bad(path_,
-               fmt::format("{} bytes are too few for the 1024-byte header of an llm.c file", size.value));
+    return bad_file(
+        path_, fmt::format("{} bytes are too few for the 1024-byte header of an llm.c file", size.value));
   }
   std::array<i32, 3> header{};  // magic, version, tokens
   TRY(read_bytes(0, std::as_writable_bytes(std::span(header))));
   const auto kind = std::ranges::find(llmc_kinds, header[0], &LlmcKind::magic);
   if (kind == llmc_kinds.end() || kind->version != header[1]) {
-    return bad(path_,
-               fmt::format("magic {} version {} is no llm.c token file; known are 20240520 version 1 and "
+    return bad_file(
+        path_, fmt::format("magic {} version {} is no llm.c token file; known are 20240520 version 1 and "
                            "20240801 version 7",
                            header[0], header[1]));
   }
@@ -101,10 +101,11 @@ Result<void> TokenFile::recognise_llmc(Bytes size) {
   token_bytes_ = kind->token_bytes;
   tokens_ = static_cast<u32>(header[2]);
   if (size.value != header_bytes_ + tokens_ * token_bytes_) {
-    return bad(path_, fmt::format(
-                          "its header promises {} tokens, so {} bytes, but the file has {}; it is cut off or "
-                          "damaged, make it again",
-                          tokens_, header_bytes_ + tokens_ * token_bytes_, size.value));
+    return bad_file(
+        path_,
+        fmt::format("its header promises {} tokens, so {} bytes, but the file has {}; it is cut off or "
+                    "damaged, make it again",
+                    tokens_, header_bytes_ + tokens_ * token_bytes_, size.value));
   }
   return {};
 }
@@ -118,18 +119,18 @@ Result<void> TokenFile::recognise_npy(Bytes size) {
   const u8 version = static_cast<u8>(front[6]);
   if (front_bytes < front.size() || std::string_view(front.data(), magic.size()) != magic || version < 1 ||
       version > 3)
-    return bad(path_, "is no .npy file of version 1, 2 or 3");
+    return bad_file(path_, "is no .npy file of version 1, 2 or 3");
   u32 header_size = 0;
   const u32 width = version == 1 ? 2 : 4;
   std::memcpy(&header_size, front.data() + 8, width);
   if (header_size > 64 * kib || 8 + width + header_size > size.value)
-    return bad(path_, fmt::format("its header of {} bytes does not fit into it", header_size));
+    return bad_file(path_, fmt::format("its header of {} bytes does not fit into it", header_size));
   std::string header(header_size, '\0');
   TRY(read_bytes(8 + width, std::as_writable_bytes(std::span(header))));
   header_bytes_ = 8 + width + header_size;
   TRY(read_npy_header(header));
   if (size.value != header_bytes_ + tokens_ * token_bytes_)
-    return bad(
+    return bad_file(
         path_,
         fmt::format(
             "its header promises {} tokens of {} bytes, but {} bytes follow it; it is cut off or damaged",
@@ -153,7 +154,7 @@ Result<void> TokenFile::read_npy_header(std::string_view header) {
   const std::string_view descr = after("'descr':");
   const auto kind = std::ranges::find_if(kinds, [&](const Kind& k) { return descr.starts_with(k.descr); });
   if (kind == kinds.end() || kind->bytes == 0)
-    return bad(
+    return bad_file(
         path_,
         fmt::format("its elements are {}, not |u1, <u2, <u4, <i4, <u8 or <i8; save it with .astype('uint32')",
                     descr.substr(0, descr.find(','))));
@@ -164,15 +165,15 @@ Result<void> TokenFile::read_npy_header(std::string_view header) {
   std::string_view rest(end, static_cast<size_t>(shape.data() + shape.size() - end));
   while (rest.starts_with(' ') || rest.starts_with(',')) rest.remove_prefix(1);
   if (!shape.starts_with('(') || error != std::errc() || !rest.starts_with(')') || count > (u64{1} << 50))
-    return bad(path_, "its shape is not one dimension; save it with .reshape(-1)");
+    return bad_file(path_, "its shape is not one dimension; save it with .reshape(-1)");
   token_bytes_ = kind->bytes;
   tokens_ = count;
   return {};
 }
 
 Error TokenFile::bad_token(u64 token, u64 id, u32 vocab_size) const {
-  return bad(path_,
-             fmt::format("token {} at byte offset {} is {}, but model.vocab_size is {}; raise vocab_size or "
+  return bad_file(
+      path_, fmt::format("token {} at byte offset {} is {}, but model.vocab_size is {}; raise vocab_size or "
                          "correct the file",
                          token, header_bytes_ + token * token_bytes_, id, vocab_size));
 }
@@ -217,7 +218,7 @@ Result<void> TokenFile::scan(u32 vocab_size,
     if (!text) {
       TRY(scan_piece_at(offset / token_bytes_, piece, vocab_size));
     } else if (const auto at = utf8.feed(piece)) {
-      return bad(
+      return bad_file(
           path_,
           fmt::format("not UTF-8 at byte offset {} (0x{:02x}); convert it (for example with iconv), or set "
                       "data.format if these are token ids",
@@ -226,8 +227,8 @@ Result<void> TokenFile::scan(u32 vocab_size,
     visit(piece);
   }
   if (const auto at = utf8.finish(); text && at) {
-    return bad(path_,
-               fmt::format("ends in the middle of a UTF-8 character that began at byte offset {}", *at));
+    return bad_file(path_,
+                    fmt::format("ends in the middle of a UTF-8 character that began at byte offset {}", *at));
   }
   return {};
 }

@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 7> token_names = {"bos_token", "eos_token
                                                          "pad_token", "cls_token", "mask_token"};
 constexpr std::array<std::string_view, 2> token_lists = {"additional_special_tokens", "extra_special_tokens"};
 
-Error bad(const std::string& path, std::string_view text) {
+Error bad_config(const std::string& path, std::string_view text) {
   return {ErrorKind::bad_input, fmt::format("{}: {}", path, text)};
 }
 
@@ -37,7 +37,7 @@ Result<std::optional<json::value>> read_object(const std::string& path) {
   if (!fs::exists(path, unused)) return std::optional<json::value>();
   TRY_ASSIGN(const std::string text, read_small_file(path, config_bytes_max, ErrorKind::bad_input));
   TRY_ASSIGN(json::value v, parse_json(text, ErrorKind::bad_input, path));
-  if (!v.is_object()) return bad(path, "must be a JSON object");
+  if (!v.is_object()) return bad_config(path, "must be a JSON object");
   return std::optional<json::value>(std::move(v));
 }
 
@@ -61,7 +61,7 @@ Result<void> read_token(const std::string& path, std::string_view name, const js
   if (v.is_object()) text = v.get_object().if_contains("content");
   if (v.is_null()) return {};
   if (text == nullptr || !text->is_string())
-    return bad(path, fmt::format("{} must be text, or an object with \"content\"", name));
+    return bad_config(path, fmt::format("{} must be text, or an object with \"content\"", name));
   out.special_tokens.try_emplace(std::string(name), text->get_string());
   collect_tokens(path, *text, out);
   return {};
@@ -69,12 +69,13 @@ Result<void> read_token(const std::string& path, std::string_view name, const js
 
 // {"32000": {"content": text}}
 Result<void> read_added_tokens(const std::string& path, const json::value& v, TokenizerConfig& out) {
-  if (!v.is_object()) return bad(path, "added_tokens_decoder must be an object of tokens by id");
+  if (!v.is_object()) return bad_config(path, "added_tokens_decoder must be an object of tokens by id");
   for (const auto& [key, token] : v.get_object()) {
     u32 id = 0;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (error != std::errc() || end != key.data() + key.size())
-      return bad(path, fmt::format("added_tokens_decoder: '{}' is no token id", std::string_view(key)));
+      return bad_config(path,
+                        fmt::format("added_tokens_decoder: '{}' is no token id", std::string_view(key)));
     const size_t had = out.tokens.size();
     collect_tokens(path, token, out);
     for (size_t i = had; i < out.tokens.size(); ++i) out.tokens[i].id = id;
@@ -88,7 +89,7 @@ Result<void> read_added_tokens_file(const std::string& path, const json::object&
   for (const auto& [token, v] : object) {
     std::error_code wrong;
     const u32 id = v.to_number<u32>(wrong);
-    if (wrong) return bad(path, fmt::format("'{}' must have a token id", std::string_view(token)));
+    if (wrong) return bad_config(path, fmt::format("'{}' must have a token id", std::string_view(token)));
     out.tokens.push_back({.file = path, .text = std::string(token), .id = id});
   }
   return {};
@@ -98,7 +99,7 @@ Result<void> read_flag(const std::string& path, const json::object& object, std:
                        std::optional<bool>& out) {
   const json::value* v = object.if_contains(name);
   if (v == nullptr || v->is_null()) return {};
-  if (!v->is_bool()) return bad(path, fmt::format("{} must be true or false", name));
+  if (!v->is_bool()) return bad_config(path, fmt::format("{} must be true or false", name));
   out = v->get_bool();
   return {};
 }
@@ -130,13 +131,14 @@ Result<void> read_templates(const std::string& path, const json::value& v, Token
     out.templates["default"] = {path + " (chat_template)", std::string(v.get_string())};
     return {};
   }
-  if (!v.is_array()) return bad(path, "chat_template must be text, or a list of {\"name\", \"template\"}");
+  if (!v.is_array())
+    return bad_config(path, "chat_template must be text, or a list of {\"name\", \"template\"}");
   for (size_t i = 0; i < v.get_array().size(); ++i) {
     const json::object* named = v.get_array()[i].if_object();
     const json::value* name = named ? named->if_contains("name") : nullptr;
     const json::value* text = named ? named->if_contains("template") : nullptr;
     if (name == nullptr || text == nullptr || !name->is_string() || !text->is_string())
-      return bad(
+      return bad_config(
           path,
           fmt::format("chat_template[{}] must be an object with the texts \"name\" and \"template\"", i));
     const std::string key(name->get_string());

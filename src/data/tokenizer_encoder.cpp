@@ -63,22 +63,20 @@ class TokenizerEncoder final : public TextEncoder {
   const std::optional<Error> frame_unknown_;
 };
 
-Error bad(std::string text) { return {ErrorKind::bad_input, std::move(text)}; }
-
 // A token that only these files name would be cut into pieces here, where the library adds it.
 Result<void> check_token(const Tokenizer& tokenizer, const TokenizerConfig::Token& token,
                          const std::string& file) {
   const std::optional<u32> id = tokenizer.added_id_of(token.text);
   if (!id && tokenizer.id_of(token.text))
-    return bad(
+    return bad_input(
         fmt::format("{}: names the token '{}', which {} has in model.vocab but not in added_tokens, so "
                     "that texts with it would be cut into pieces; {}",
                     token.file, token.text, file, write_anew));
   if (!id)
-    return bad(fmt::format("{}: names the token '{}', which {} does not have; {}", token.file, token.text,
-                           file, write_anew));
+    return bad_input(fmt::format("{}: names the token '{}', which {} does not have; {}", token.file,
+                                 token.text, file, write_anew));
   if (token.id && token.id != id)
-    return bad(
+    return bad_input(
         fmt::format("{}: gives the token '{}' the id {}, and {} gives it {}; make both the one that "
                     "the model was trained with",
                     token.file, token.text, *token.id, file, *id));
@@ -143,7 +141,7 @@ std::optional<Error> contradiction(const Tokenizer& tokenizer, const FrameIds& i
                                    const TokenizerConfig& beside, const std::string& file) {
   const std::optional<FrameIds> wanted = frame_by_flags(tokenizer, beside);
   if (!wanted || is == *wanted) return std::nullopt;
-  return bad(fmt::format(
+  return bad_input(fmt::format(
       "{}: add_bos_token and add_eos_token put the ids {} before a text and {} behind it for {}, but the "
       "post_processor of {} puts {} and {}; version 4 of transformers follows the flags, version 5 the "
       "post_processor: make both say what the model was trained with, or take the two flags out to follow {}",

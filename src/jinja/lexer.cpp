@@ -12,9 +12,9 @@ namespace tidepool::jinja {
 
 namespace {
 
-constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+constexpr bool is_ascii_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_name_begin(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-constexpr bool is_name(char c) { return is_name_begin(c) || is_digit(c); }
+constexpr bool is_name(char c) { return is_name_begin(c) || is_ascii_digit(c); }
 
 constexpr std::array<std::string_view, 25> symbols = {"//", "**", "==", "!=", "<=", ">=", "(", ")", "[",
                                                       "]",  "{",  "}",  ",",  ":",  ".",  "|", "~", "=",
@@ -140,7 +140,7 @@ class Lexer {
   Result<void> token(std::string& open) {
     const char c = rest()[0];
     if (is_name_begin(c)) return name();
-    if (is_digit(c)) return number();
+    if (is_ascii_digit(c)) return number();
     if (c == '\'' || c == '"') return literal(c);
     const auto found =
         std::ranges::find_if(symbols, [&](std::string_view s) { return rest().starts_with(s); });
@@ -168,14 +168,14 @@ class Lexer {
   Result<void> number() {
     u64 size = 1;
     const auto digits = [&] {
-      while (size < rest().size() && is_digit(rest()[size])) ++size;
+      while (size < rest().size() && is_ascii_digit(rest()[size])) ++size;
     };
     digits();
     bool real = false;
     // `a.0.b` is an attribute of an item: a point makes a real number only at the front.
     const bool item =
         !tokens_.empty() && tokens_.back().text == "." && tokens_.back().kind == TokenKind::symbol;
-    if (!item && size + 1 < rest().size() && rest()[size] == '.' && is_digit(rest()[size + 1])) {
+    if (!item && size + 1 < rest().size() && rest()[size] == '.' && is_ascii_digit(rest()[size + 1])) {
       real = true;
       ++size;
       digits();
@@ -234,7 +234,7 @@ class Lexer {
       append_code_point(out, code);
       return 2 + digits;
     }
-    if (is_digit(c) || c == 'N')
+    if (is_ascii_digit(c) || c == 'N')
       return fault(fmt::format("the escape \\{} in a text is not supported; write \\u and four digits", c));
     out += '\\';
     return 1;

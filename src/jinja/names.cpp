@@ -7,18 +7,18 @@ namespace tidepool::jinja {
 
 namespace {
 
-constexpr std::array filters = std::to_array<std::string_view>(
+constexpr std::array known_filters = std::to_array<std::string_view>(
     {"abs",    "capitalize", "count",   "d",       "default", "first",  "float",      "indent",
      "int",    "items",      "join",    "last",    "length",  "list",   "lower",      "map",
      "reject", "rejectattr", "replace", "reverse", "safe",    "select", "selectattr", "sort",
      "string", "title",      "tojson",  "trim",    "unique",  "upper"});
-constexpr std::array tests = std::to_array<std::string_view>(
+constexpr std::array known_tests = std::to_array<std::string_view>(
     {"!=",      "<",           "<=",        "==",      ">",           ">=",      "boolean",
      "defined", "divisibleby", "eq",        "equalto", "even",        "false",   "float",
      "ge",      "gt",          "in",        "integer", "iterable",    "le",      "lower",
      "lt",      "mapping",     "ne",        "none",    "number",      "odd",     "sequence",
      "string",  "true",        "undefined", "upper",   "greaterthan", "lessthan"});
-constexpr std::array methods = std::to_array<std::string_view>(
+constexpr std::array known_methods = std::to_array<std::string_view>(
     {"strip",        "lstrip",       "rstrip",  "split", "rsplit",  "splitlines",
      "startswith",   "endswith",     "replace", "upper", "lower",   "title",
      "capitalize",   "find",         "count",   "join",  "isdigit", "isspace",
@@ -36,9 +36,9 @@ constexpr std::array<NamedFunction, 5> functions = {{{"raise_exception", Functio
 
 }  // namespace
 
-std::span<const std::string_view> filter_names() { return filters; }
-std::span<const std::string_view> test_names() { return tests; }
-std::span<const std::string_view> method_names() { return methods; }
+std::span<const std::string_view> filter_names() { return known_filters; }
+std::span<const std::string_view> test_names() { return known_tests; }
+std::span<const std::string_view> method_names() { return known_methods; }
 
 std::optional<Function> function_named(std::string_view name) {
   const auto found = std::ranges::find(functions, name, &NamedFunction::name);

@@ -6,7 +6,7 @@
 namespace tidepool {
 namespace {
 
-struct Touch {
+struct FrameTouch {
   FrameArc place;  // without ops
   u32 op = 0;
   bool fills = false;  // overwrites without looking: what was there is gone
@@ -14,8 +14,8 @@ struct Touch {
   auto key() const { return std::tuple(place.chunk, place.tier, place.device, place.offset); }
 };
 
-std::vector<Touch> touches_of(const Plan& plan, const Segment& segment) {
-  std::vector<Touch> touches;
+std::vector<FrameTouch> touches_of(const Plan& plan, const Segment& segment) {
+  std::vector<FrameTouch> touches;
   touches.reserve(segment.operands.size());
   for (u32 op = 0; op < segment.ops.size(); ++op) {
     for (const Operand& o : segment.operands_of(segment.ops[op])) {
@@ -29,7 +29,7 @@ std::vector<Touch> touches_of(const Plan& plan, const Segment& segment) {
       }
     }
   }
-  std::stable_sort(touches.begin(), touches.end(), [](const Touch& a, const Touch& b) {
+  std::stable_sort(touches.begin(), touches.end(), [](const FrameTouch& a, const FrameTouch& b) {
     return std::tuple(a.key(), a.op) < std::tuple(b.key(), b.op);
   });
   return touches;
@@ -42,10 +42,10 @@ bool is_home(const Plan& plan, const FrameArc& place) {
 }
 
 // The home of a parameter that its update makes anew: full until its last use.
-void append_home_that_ends(std::span<const Touch> touches, const Segment& segment,
+void append_home_that_ends(std::span<const FrameTouch> touches, const Segment& segment,
                            std::vector<FrameArc>& out) {
   FrameArc arc = touches.front().place;
-  const auto fill = std::find_if(touches.begin(), touches.end(), [](const Touch& t) { return t.fills; });
+  const auto fill = std::find_if(touches.begin(), touches.end(), [](const FrameTouch& t) { return t.fills; });
   const bool ends = segment.kind == SegmentKind::forward_backward || segment.kind == SegmentKind::body;
   if (fill != touches.end() || segment.kind == SegmentKind::forward_backward) {
     arc.from = fill != touches.end() ? fill->op : 0;
@@ -56,7 +56,7 @@ void append_home_that_ends(std::span<const Touch> touches, const Segment& segmen
 
 // Touches of one chunk in one frame, by op. A fill ends what was there before; touches ahead of the first
 // fill belong to the last one, of the turn before.
-void append_arcs(std::span<const Touch> touches, std::vector<FrameArc>& out) {
+void append_arcs(std::span<const FrameTouch> touches, std::vector<FrameArc>& out) {
   u64 first_fill = 0;
   while (first_fill < touches.size() && !touches[first_fill].fills) ++first_fill;
   if (first_fill == touches.size()) return out.push_back(touches[0].place);
@@ -76,7 +76,7 @@ void append_arcs(std::span<const Touch> touches, std::vector<FrameArc>& out) {
 
 std::vector<FrameArc> frame_arcs(const Plan& plan, const Segment& segment) {
   std::vector<FrameArc> arcs;
-  const std::vector<Touch> touches = touches_of(plan, segment);
+  const std::vector<FrameTouch> touches = touches_of(plan, segment);
   std::vector<bool> ends(plan.homes.size(), false);
   for (u64 begin = 0; begin < touches.size();) {
     u64 end = begin + 1;

@@ -9,12 +9,12 @@
 namespace tidepool {
 namespace {
 
-constexpr u32 layer_block = 1;  // after the embedding
+constexpr u32 measured_block = 1;  // after the embedding
 constexpr u32 arrays = 7;
 
 // Parameters, gradient sums, input, output, the gradient's beginning, the gradient, workspace.
 std::array<u64, arrays> sizes_of(const ModelGraph& graph) {
-  const Block& block = graph.blocks[layer_block];
+  const Block& block = graph.blocks[measured_block];
   const u64 elements = graph.windows[block.windows[0]].elements, boundary = graph.boundary.value;
   return {values_bytes(elements, graph.precision),
           sizeof(float) * elements,
@@ -58,12 +58,12 @@ Result<void> GpuLayer::place(std::span<std::byte> memory) {
 }
 
 double GpuLayer::flops() const {
-  const Block& block = graph_.blocks[layer_block];
+  const Block& block = graph_.blocks[measured_block];
   return static_cast<double>(block.forward_flops + block.backward_flops + block.recompute_flops);
 }
 
 void GpuLayer::run(Kernels& kernels) {
-  const BlockContext context{.kernels = kernels, .graph = graph_, .block = layer_block};
+  const BlockContext context{.kernels = kernels, .graph = graph_, .block = measured_block};
   const std::byte* windows[] = {param_};
   block_forward(context, {.windows = windows, .input = input_, .output = output_, .workspace = workspace_});
   // Backward leaves its input's gradient there: begin from the same one each time, or it would grow.

@@ -11,7 +11,7 @@
 namespace tidepool {
 namespace {
 
-constexpr u32 label_columns = 20, setting_columns = 30, columns_max = 80;
+constexpr u32 compare_label_columns = 20, setting_columns = 30, columns_max = 80;
 
 // Lines of at most `width` columns; broken behind a blank, '/', ',' or '=' where there is one in the later
 // half.
@@ -63,7 +63,7 @@ class Comparison {
   }
   void head(const char* title) {
     line("");
-    line(" " + paint(screen_, Ink::bold, pad_right(title, label_columns + 1)) +
+    line(" " + paint(screen_, Ink::bold, pad_right(title, compare_label_columns + 1)) +
          paint(screen_, Ink::dim,
                fmt::format("{:>{}}{:>{}}   {}", "A", value_columns_, "B", value_columns_, "B against A")));
   }
@@ -74,8 +74,9 @@ class Comparison {
     const double a = of(a_.report), b = of(b_.report);
     if (!std::isfinite(a) && !std::isfinite(b)) return;
     const auto shown = [&](double v) { return std::isfinite(v) ? show(v) : std::string("-"); };
-    line(fmt::format("  {}{}{}   {}", pad_right(label, label_columns), pad_left(shown(a), value_columns_),
-                     pad_left(shown(b), value_columns_), change(a, b, better)));
+    line(fmt::format("  {}{}{}   {}", pad_right(label, compare_label_columns),
+                     pad_left(shown(a), value_columns_), pad_left(shown(b), value_columns_),
+                     change(a, b, better)));
   }
   std::string change(double a, double b, Better better) const {
     if (a == b) return "=";

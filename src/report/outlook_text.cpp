@@ -11,7 +11,7 @@
 namespace tidepool {
 namespace {
 
-constexpr u32 label_columns = 14, lane_columns = 14;
+constexpr u32 outlook_label_columns = 14, lane_columns = 14;
 
 std::string cell(double share, const Screen& screen) {
   static constexpr std::array<const char*, 9> blocks = {"·", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
@@ -46,8 +46,8 @@ std::string render_outlook(const std::string& machine, const std::vector<Outlook
   for (const OutlookRow& row : rows) {
     std::string label = row.label;
     for (const std::string& line :
-         wrap_words(row.text, std::min(screen.columns, 80u) - 2 - label_columns, 0)) {
-      out += "  " + pad_right(label, label_columns - 1) + line + "\n";
+         wrap_words(row.text, std::min(screen.columns, 80u) - 2 - outlook_label_columns, 0)) {
+      out += "  " + pad_right(label, outlook_label_columns - 1) + line + "\n";
       label.clear();
     }
   }

@@ -11,7 +11,7 @@
 namespace tidepool {
 namespace {
 
-constexpr u32 label_columns = 7;
+constexpr u32 tick_columns = 7;
 
 // Dots, y downwards.
 class Canvas {
@@ -118,7 +118,7 @@ std::string axis_numbers(u64 last, u32 width) {
 
 std::vector<std::string> render_plot(const std::vector<double>& values, const std::vector<PlotMark>& marks,
                                      PlotSize size, const Screen& screen) {
-  const u32 width = size.columns - label_columns - 2;
+  const u32 width = size.columns - tick_columns - 2;
   Canvas canvas(width, size.rows, screen.unicode);
   std::vector<double> columns = columns_of(values, canvas.width());
   Range range;
@@ -145,13 +145,13 @@ std::vector<std::string> render_plot(const std::vector<double>& values, const st
     const std::string label = labelled ? significant_text(value) : "";
     const char* tick = screen.unicode ? (labelled ? "┤" : "│") : "|";
     std::string line =
-        pad_left(label, label_columns) + " " + paint(screen, Ink::dim, tick) + canvas.row(r, screen);
+        pad_left(label, tick_columns) + " " + paint(screen, Ink::dim, tick) + canvas.row(r, screen);
     line.erase(line.find_last_not_of(' ') + 1);
     lines.push_back(std::move(line));
   }
   const std::string rule = screen.unicode ? "└" + repeat("─", width) : "+" + repeat("-", width);
-  lines.push_back(pad_left("", label_columns + 1) + paint(screen, Ink::dim, rule));
-  lines.push_back(pad_left("", label_columns + 2) + axis_numbers(values.size(), width));
+  lines.push_back(pad_left("", tick_columns + 1) + paint(screen, Ink::dim, rule));
+  lines.push_back(pad_left("", tick_columns + 2) + axis_numbers(values.size(), width));
   return lines;
 }
 

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "text/lowercase.h"
 #include "text/value_text.h"
 #include "tidepool/check.h"
 
@@ -35,12 +36,6 @@ constexpr std::array<Prefix, 11> prefixes = {{{"p", 15},
 constexpr u64 decimal_prefixes = 6;
 constexpr double nanos_max = 0x1p63;
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
-  return out;
-}
-
 std::string_view name_of(RateUnit unit) { return unit == RateUnit::bytes ? "B/s" : "FLOP/s"; }
 std::string_view example_of(RateUnit unit) { return unit == RateUnit::bytes ? "12.3 GB/s" : "112 TFLOP/s"; }
 
@@ -57,9 +52,9 @@ Split split(std::string_view text) {
 
 // What stands before "b/s" or "flop/s": nullptr if it is another unit.
 const Prefix* prefix_of(std::string_view text, RateUnit unit) {
-  std::string word = lower(text);
+  std::string word = lowercase(text);
   if (unit == RateUnit::flops && word.ends_with("flops")) word.replace(word.size() - 1, 1, "/s");
-  const std::string end = lower(name_of(unit));
+  const std::string end = lowercase(name_of(unit));
   if (!word.ends_with(end)) return nullptr;
   word.resize(word.size() - end.size());
   const auto found = std::ranges::find(prefixes, word, &Prefix::name);
@@ -115,7 +110,8 @@ Result<Nanos> parse_duration(std::string_view text) {
   if (!parse_real(parts.number)) return reason("is not a duration; write it like 5 us");
   constexpr std::array<std::pair<std::string_view, int>, 5> units = {
       {{"", 0}, {"ns", 0}, {"us", 3}, {"ms", 6}, {"s", 9}}};
-  const auto found = std::ranges::find(units, lower(parts.unit), &std::pair<std::string_view, int>::first);
+  const auto found =
+      std::ranges::find(units, lowercase(parts.unit), &std::pair<std::string_view, int>::first);
   if (found == units.end())
     return reason(fmt::format("has the unknown unit '{}'; use ns, us, ms or s", parts.unit));
   TRY_ASSIGN(const double nanos, with_exponent(parts.number, found->second));

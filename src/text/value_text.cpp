@@ -8,6 +8,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "text/lowercase.h"
+
 namespace tidepool {
 
 namespace {
@@ -25,12 +27,6 @@ constexpr std::array<SizeUnit, 9> size_units = {{{"TiB", 1024 * gib},
                                                  {"MB", 1'000'000},
                                                  {"KB", 1'000},
                                                  {"B", 1}}};
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
-  return out;
-}
 
 std::string without_underscores(std::string_view text) {
   std::string out;
@@ -85,7 +81,7 @@ Result<u64> parse_count(std::string_view text) {
 }
 
 Result<bool> parse_boolean(std::string_view text) {
-  const std::string word = lower(text);
+  const std::string word = lowercase(text);
   for (std::string_view yes : {"true", "yes", "on"}) {
     if (word == yes) return true;
   }
@@ -107,7 +103,7 @@ Result<Bytes> parse_size(std::string_view text) {
   if (unit.empty() && *value == 0) return Bytes{0};
   if (unit.empty()) return reason(fmt::format("has no unit; write {}GiB (or MiB, KiB, GB, MB)", number));
   for (const SizeUnit& known : size_units) {
-    if (lower(unit) != lower(known.name)) continue;
+    if (lowercase(unit) != lowercase(known.name)) continue;
     const Result<u64> whole = parse_integer(number);
     if (whole && *whole <= ~u64{0} / known.bytes) return Bytes{*whole * known.bytes};
     const double bytes = std::floor(*value * static_cast<double>(known.bytes));

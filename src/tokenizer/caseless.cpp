@@ -69,7 +69,7 @@ Error matches_too(std::u32string_view what, std::u32string_view other) {
 }
 
 // The installed libraries may not know its other case.
-Error newer(char32_t character) {
+Error newer_character(char32_t character) {
   return {ErrorKind::bad_input,
           fmt::format("U+{:04X}, which is newer than Unicode 14, under (?i)", static_cast<u32>(character))};
 }
@@ -100,7 +100,7 @@ Result<void> Caseless::literal(char32_t character) {
 
 Result<void> Caseless::member(char32_t first, char32_t last, bool negated) const {
   if (!here_) return {};
-  if (const std::optional<u32> found = find_newer(first, last)) return newer(*found);
+  if (const std::optional<u32> found = find_newer(first, last)) return newer_character(*found);
   if (negated) return {};
   if (const Several* found = find_in(first, last)) return matches_too({&found->character, 1}, found->folded);
   return {};

@@ -9,14 +9,14 @@ namespace tidepool {
 
 namespace {
 
-struct Range {
+struct CodeRange {
   u32 first;
   u32 last;
   std::string_view category;
 };
 
 // From the Unicode Character Database, in ascending order.
-constexpr auto newer = std::to_array<Range>({
+constexpr auto newer = std::to_array<CodeRange>({
     {0x0897, 0x0897, "Mn"},   {0x0cf3, 0x0cf3, "Mc"},   {0x0ece, 0x0ece, "Mn"},   {0x1b4e, 0x1b4f, "Po"},
     {0x1b7f, 0x1b7f, "Po"},   {0x1c89, 0x1c89, "Lu"},   {0x1c8a, 0x1c8a, "Ll"},   {0x2427, 0x2429, "So"},
     {0x2ffc, 0x2fff, "So"},   {0x31e4, 0x31e5, "So"},   {0x31ef, 0x31ef, "So"},   {0xa7cb, 0xa7cc, "Lu"},
@@ -51,8 +51,8 @@ constexpr auto newer = std::to_array<Range>({
     {0x2ebf0, 0x2ee5d, "Lo"}, {0x31350, 0x323af, "Lo"},
 });
 
-const Range* range_of(u32 character) {
-  const auto after = std::ranges::upper_bound(newer, character, {}, &Range::first);
+const CodeRange* range_of(u32 character) {
+  const auto after = std::ranges::upper_bound(newer, character, {}, &CodeRange::first);
   if (after == newer.begin() || character > (after - 1)->last) return nullptr;
   return &*(after - 1);
 }
@@ -62,7 +62,7 @@ const Range* range_of(u32 character) {
 std::string newer_characters(std::string_view category) {
   std::string out;
   if (category.empty()) return out;
-  for (const Range& range : newer) {
+  for (const CodeRange& range : newer) {
     if (range.category.starts_with(category))
       out += fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", range.first, range.last);
   }
@@ -72,13 +72,13 @@ std::string newer_characters(std::string_view category) {
 bool is_newer(u32 character) { return range_of(character) != nullptr; }
 
 std::optional<u32> find_newer(u32 first, u32 last) {
-  const auto found = std::ranges::lower_bound(newer, first, {}, &Range::last);
+  const auto found = std::ranges::lower_bound(newer, first, {}, &CodeRange::last);
   if (found == newer.end() || found->first > last) return std::nullopt;
   return std::max(first, found->first);
 }
 
 bool is_newer_number(u32 character) {
-  const Range* range = range_of(character);
+  const CodeRange* range = range_of(character);
   return range && range->category[0] == 'N';
 }
 

@@ -6,8 +6,6 @@ namespace tidepool {
 
 namespace {
 
-constexpr std::string_view low_line = "\u2581";
-
 Result<void> read_replace(const JsonNode& node, ParsedNormalizer& out) {
   TRY(node.expect_keys({"type", "pattern", "content"}));
   TRY_ASSIGN(const JsonNode pattern_node, node.member("pattern"));

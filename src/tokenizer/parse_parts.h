@@ -16,6 +16,8 @@
 
 namespace tidepool {
 
+inline constexpr std::string_view low_line = "\u2581";  // what SentencePiece writes for a space
+
 struct ParsedNormalizer {
   Normalizer steps;
   bool only_nfc = true;     // no step but NFC

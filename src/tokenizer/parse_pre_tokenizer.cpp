@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::string_view supported =
     "ByteLevel, Split, Digits, Metaspace, Whitespace, WhitespaceSplit, Sequence";
-constexpr std::string_view low_line = "\u2581";
 
 class Reader {
  public:

@@ -9,7 +9,7 @@
 namespace tidepool {
 namespace {
 
-struct Schedule {
+struct RateSchedule {
   double warmup = 0, total = 1, min_rate = 0;
 };
 
@@ -34,7 +34,7 @@ Result<LearningRate> make_learning_rate(const TrainConfig& train) {
     return Error{ErrorKind::usage, fmt::format("train.lr_scheduler_type: '{}' is not known; use one of {}",
                                                type, fmt::join(lr_schedulers, ", "))};
   const double steps = static_cast<double>(train.max_steps);
-  Schedule schedule{.total = steps, .min_rate = train.min_lr_rate};
+  RateSchedule schedule{.total = steps, .min_rate = train.min_lr_rate};
   if (type != "constant")
     schedule.warmup = train.warmup_steps < 1 ? std::ceil(train.warmup_steps * steps) : train.warmup_steps;
   const double peak = train.learning_rate;

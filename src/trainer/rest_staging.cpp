@@ -6,39 +6,39 @@
 namespace tidepool {
 namespace {
 
-struct Range {
+struct RestRange {
   Tier tier{};
   u64 begin = 0, end = 0;
   u64 bytes() const { return end - begin; }
 };
 
-std::vector<Range> taken_at_rest(const Plan& plan, Tier tier) {
-  std::vector<Range> out;
+std::vector<RestRange> taken_at_rest(const Plan& plan, Tier tier) {
+  std::vector<RestRange> out;
   for (const Frame& home : plan.homes)
     if (home.bytes.value > 0 && home.tier == tier) out.push_back({tier, home.offset, home.end()});
   for (const Segment& segment : plan.segments)
     for (const Operand& o : segment.operands)
       if (o.frame.tier == tier && plan.chunk(o.first).kind == Kind::scalars)
         out.push_back({tier, o.frame.offset, o.frame.end()});
-  std::sort(out.begin(), out.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  std::sort(out.begin(), out.end(), [](const RestRange& a, const RestRange& b) { return a.begin < b.begin; });
   return out;
 }
 
 // What lies between them, in whole pages, up to `end_bytes`; largest first.
-std::vector<Range> gaps_at_rest(const Plan& plan, Tier tier, u64 end_bytes) {
-  std::vector<Range> out;
+std::vector<RestRange> gaps_at_rest(const Plan& plan, Tier tier, u64 end_bytes) {
+  std::vector<RestRange> out;
   u64 at = 0;
   const auto add = [&](u64 end) {
     const u64 begin = round_up(at, frame_alignment), stop = std::min(end, end_bytes);
     if (stop > begin) out.push_back({tier, begin, stop});
   };
-  for (const Range& taken : taken_at_rest(plan, tier)) {
+  for (const RestRange& taken : taken_at_rest(plan, tier)) {
     add(taken.begin);
     at = std::max(at, taken.end);
   }
   add(end_bytes);
   std::stable_sort(out.begin(), out.end(),
-                   [](const Range& a, const Range& b) { return a.bytes() > b.bytes(); });
+                   [](const RestRange& a, const RestRange& b) { return a.bytes() > b.bytes(); });
   return out;
 }
 
@@ -46,19 +46,20 @@ std::vector<Range> gaps_at_rest(const Plan& plan, Tier tier, u64 end_bytes) {
 
 std::vector<StagingPlace> place_staging(const Plan& plan, std::span<const Bytes> needed, Bytes host_reserved,
                                         DeviceMemory device_memory) {
-  std::vector<Range> gaps;
+  std::vector<RestRange> gaps;
   for (const Tier tier : {Tier::host, Tier::device}) {
     if (tier == Tier::device && device_memory == DeviceMemory::of_gpus) continue;
     const u64 arena = round_up(plan.tiers[static_cast<u32>(tier)].planned_peak.value, frame_alignment);
     const u64 reserved = tier == Tier::host ? host_reserved.value : 0;
-    for (const Range& gap : gaps_at_rest(plan, tier, arena - std::min(arena, reserved))) gaps.push_back(gap);
+    for (const RestRange& gap : gaps_at_rest(plan, tier, arena - std::min(arena, reserved)))
+      gaps.push_back(gap);
   }
   std::vector<StagingPlace> places(needed.size());
   for (u32 i = 0; i < places.size(); ++i) {
     places[i].bytes = needed[i];
     const u64 pages = round_up(needed[i].value, frame_alignment);
     const auto gap =
-        std::find_if(gaps.begin(), gaps.end(), [&](const Range& g) { return g.bytes() >= pages; });
+        std::find_if(gaps.begin(), gaps.end(), [&](const RestRange& g) { return g.bytes() >= pages; });
     if (gap == gaps.end()) continue;
     places[i].tier = gap->tier;
     places[i].offset = gap->begin;

@@ -10,13 +10,13 @@ namespace tidepool {
 namespace {
 
 volatile std::sig_atomic_t save_asked = 0;
-const char* words = "";
-struct sigaction before;
+const char* asked_words = "";
+struct sigaction action_before;
 
-void on_signal(int) {
+void on_save_signal(int) {
   const int error = errno;  // of the code that was interrupted
   save_asked = 1;
-  [[maybe_unused]] const auto n = ::write(STDERR_FILENO, words, std::strlen(words));
+  [[maybe_unused]] const auto n = ::write(STDERR_FILENO, asked_words, std::strlen(asked_words));
   errno = error;
 }
 
@@ -24,14 +24,14 @@ void on_signal(int) {
 
 SaveSignal::SaveSignal(const char* heard) {
   save_asked = 0;
-  words = heard;
+  asked_words = heard;
   struct sigaction action {};
-  action.sa_handler = on_signal;
+  action.sa_handler = on_save_signal;
   action.sa_flags = SA_RESTART | SA_ONSTACK;  // of StopSignals, where the process has them
-  ::sigaction(SIGUSR1, &action, &before);
+  ::sigaction(SIGUSR1, &action, &action_before);
 }
 
-SaveSignal::~SaveSignal() { ::sigaction(SIGUSR1, &before, nullptr); }
+SaveSignal::~SaveSignal() { ::sigaction(SIGUSR1, &action_before, nullptr); }
 
 bool SaveSignal::asked() { return save_asked != 0; }
 void SaveSignal::forget() { save_asked = 0; }
