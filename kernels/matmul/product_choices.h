@@ -14,7 +14,7 @@ using AlgorithmsByProduct = std::map<std::string, std::string>;
 struct ProductChoices {
   AlgorithmsByProduct known;  // from earlier runs, and what is timed here
   AlgorithmsByProduct timed;  // here
-  AlgorithmsByProduct used;   // here: all that were recalled, timed or advised
+  AlgorithmsByProduct used;   // here: all that tuning went through, recalled, timed or advised
   bool may_time = true;       // false: a product that is not known takes the library's first advice
 };
 

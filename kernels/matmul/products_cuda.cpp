@@ -320,7 +320,8 @@ Result<const Products::Plan*> Products::plan_for(const Product& p, cudaStream_t 
     }
     if (tunes_) TRY(seconds_of(plan, p, 1, stream));
   }
-  if (choices_ != nullptr) choices_->used.insert_or_assign(name_of(key), text_of(plan.algorithm));
+  // In steps products of several devices run in threads of their own, and share the choices.
+  if (tunes_) choices_->used.insert_or_assign(name_of(key), text_of(plan.algorithm));
   return &plans_.emplace(key, std::move(plan)).first->second;
 }
 
