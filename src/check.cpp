@@ -7,12 +7,24 @@ namespace tidepool {
 
 void CheckValue::print() const {
   switch (kind_) {
-    case Kind::boolean: std::fputs(signed_ != 0 ? "true" : "false", stderr); break;
-    case Kind::signed_number: std::fprintf(stderr, "%lld", signed_); break;
-    case Kind::unsigned_number: std::fprintf(stderr, "%llu", unsigned_); break;
-    case Kind::floating: std::fprintf(stderr, "%.17g", floating_); break;
-    case Kind::text: std::fwrite(text_.data(), 1, text_.size(), stderr); break;
-    case Kind::pointer: std::fprintf(stderr, "%p", pointer_); break;
+    case Kind::boolean:
+      std::fputs(signed_ != 0 ? "true" : "false", stderr);
+      break;
+    case Kind::signed_number:
+      std::fprintf(stderr, "%lld", signed_);
+      break;
+    case Kind::unsigned_number:
+      std::fprintf(stderr, "%llu", unsigned_);
+      break;
+    case Kind::floating:
+      std::fprintf(stderr, "%.17g", floating_);
+      break;
+    case Kind::text:
+      std::fwrite(text_.data(), 1, text_.size(), stderr);
+      break;
+    case Kind::pointer:
+      std::fprintf(stderr, "%p", pointer_);
+      break;
   }
 }
 

@@ -35,10 +35,10 @@ class CheckValue {
 [[noreturn]] void check_failed(const char* file, int line, const char* condition, const char* names,
                                std::initializer_list<CheckValue> values);
 
-#define CHECK(condition, ...)                                                                   \
-  do {                                                                                          \
-    if (!(condition)) [[unlikely]]                                                              \
-      ::tidepool::check_failed(__FILE__, __LINE__, #condition, #__VA_ARGS__, {__VA_ARGS__});    \
+#define CHECK(condition, ...)                                                                \
+  do {                                                                                       \
+    if (!(condition)) [[unlikely]]                                                           \
+      ::tidepool::check_failed(__FILE__, __LINE__, #condition, #__VA_ARGS__, {__VA_ARGS__}); \
   } while (false)
 
 }  // namespace tidepool

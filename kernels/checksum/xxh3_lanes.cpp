@@ -1,8 +1,8 @@
 #include "kernels/checksum/xxh3_lanes.h"
 
-#include <iterator>
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "kernels/checksum/xxh3.h"
 

@@ -1,7 +1,6 @@
 // Writing a checkpoint: everything into a temporary directory, then into its place.
-#include <unistd.h>
-
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>

@@ -1,9 +1,10 @@
 // manifest.json, both ways, and the check of the files it lists.
 #include "checkpoint/manifest.h"
 
+#include <fmt/format.h>
+
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
-#include <fmt/format.h>
 #include <filesystem>
 #include <optional>
 

@@ -1,7 +1,6 @@
 // Which directories of a run go: litter of dead runs at the start, old checkpoints after a save.
-#include <unistd.h>
-
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <span>

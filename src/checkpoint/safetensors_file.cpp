@@ -1,6 +1,6 @@
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "checkpoint/safetensors.h"
 #include "tidepool/check.h"

@@ -1,11 +1,12 @@
 // The header, both ways. boost::json keeps the last of two equal keys without a word, so the header is
 // read through its streaming parser, which shows every key.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
-#include <fmt/format.h>
 #include <limits>
 #include <optional>
 #include <unordered_set>

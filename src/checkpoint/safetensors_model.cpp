@@ -1,7 +1,8 @@
 // Follows model.safetensors.index.json: {"metadata": {...}, "weight_map": {tensor: file}}.
+#include <fmt/format.h>
+
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
-#include <fmt/format.h>
 #include <map>
 
 #include "checkpoint/safetensors.h"

@@ -1,8 +1,9 @@
 #include "checkpoint/shards.h"
 
+#include <fmt/format.h>
+
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
-#include <fmt/format.h>
 
 #include "json/text.h"
 #include "tidepool/check.h"

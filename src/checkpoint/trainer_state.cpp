@@ -1,11 +1,12 @@
 // trainer_state.json, both ways. Doubles go as hexadecimal text: Boost 1.81 reads decimals inexactly.
 #include "checkpoint/trainer_state.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
-#include <fmt/format.h>
 #include <charconv>
 #include <cmath>
 

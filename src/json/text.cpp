@@ -1,11 +1,12 @@
 #include "json/text.h"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <boost/json/basic_parser_impl.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 #include <boost/json/value_stack.hpp>
-#include <fmt/format.h>
 #include <charconv>
 #include <cmath>
 

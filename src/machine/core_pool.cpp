@@ -7,7 +7,6 @@
 #include "tidepool/core_pool.h"
 
 #include <fmt/format.h>
-
 #include <sched.h>
 #include <sys/mman.h>
 

@@ -33,9 +33,7 @@ std::thread start_one_by_one(std::function<void()> body) {
 
 Result<std::thread> start_thread(const std::string& name, std::function<void()> body) {
   // In so many words, for a thread can be made of anything, an Error too.
-  const auto refused = [&](int error_number) {
-    return Result<std::thread>(no_thread(name, error_number));
-  };
+  const auto refused = [&](int error_number) { return Result<std::thread>(no_thread(name, error_number)); };
   const bool scarce = soft_limit_bytes(RLIMIT_AS).has_value();
   if (scarce && !has_room_for_thread()) return refused(EAGAIN);
   const BlockedSignals blocked;

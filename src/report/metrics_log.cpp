@@ -1,12 +1,12 @@
 #include "report/metrics_log.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
-#include <fmt/format.h>
 #include <cmath>
 #include <limits>
 

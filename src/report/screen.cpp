@@ -2,7 +2,6 @@
 #include "report/screen.h"
 
 #include <fmt/format.h>
-
 #include <sys/ioctl.h>
 #include <unistd.h>
 

@@ -1,9 +1,10 @@
 #include "report/trace.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
-#include <fmt/format.h>
 
 #include "tidepool/check.h"
 #include "tidepool/write_file.h"

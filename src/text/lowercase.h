@@ -8,7 +8,7 @@
 
 namespace tidepool {
 
-// Of ASCII letters only.
+// Changes ASCII letters only.
 inline std::string lowercase(std::string_view text) {
   std::string out(text);
   std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });

@@ -51,8 +51,8 @@ struct MemoryNeed {
 };
 MemoryNeed memory_need(const Config&, const Plan&, bool loads_weights);
 
-// Of matrix products on GPUs, where machine.tune_products is on: an algorithm that an earlier run has kept is
-// taken in any case; what becomes of products that have none.
+// How a session comes by algorithms of matrix products on GPUs, where machine.tune_products is on. One that
+// an earlier run has kept is taken in any case; this is for products that have none.
 enum class ProductTiming : u8 {
   recall,   // the library's first advice
   for_now,  // timed, for this session alone

@@ -113,7 +113,7 @@ TEST_P(EmulatedProductTuning, AlgorithmsDecideBitsAndOneFileDecidesAlgorithms) {
     c.machine.tune_products = false;
     return c;
   }());
-  // Which of them is the fastest is chance.
+  // All but the first take equal time, so chance decides between them.
   const auto offer_equal_ones = [](u32 devices) {
     testing::change_timing(1, static_cast<int>(devices));
     emulated_cuda::offer_algorithms(0, {200, 1, 1, 1, 1});

@@ -1,8 +1,8 @@
 // Model directories that are damaged, or of models that are not trained here: weights, index, config.json,
 // tokenizer.json.
-#include "tests/support/malformed.h"
-
 #include <fmt/format.h>
+
+#include "tests/support/malformed.h"
 
 namespace tidepool {
 namespace {

@@ -1,8 +1,8 @@
 // Weights that other tools wrote, into the state: every type of theirs into every precision of ours, across
 // parts and buffers, wherever in the file a tensor happens to start.
-#include <bit>
-
 #include <fmt/format.h>
+
+#include <bit>
 
 #include "checkpoint/split.h"
 #include "checkpoint/weight_reader.h"

@@ -34,13 +34,12 @@ class MeasuredGpu final : public MeasuredDevice {
                                           .reserved = reserved}));
     TRY_ASSIGN(host_, Arena::create({.name = "host", .bytes = request.host_memory, .pool = &request.pool}));
     TRY_ASSIGN(pinned_, PinnedRange::create(host_->memory()));
-    TRY_ASSIGN(
-        CudaKernelsMade made,
-        create_cuda_kernels({.stream = device_->compute(),
-                             .workspace = device_->reserved().first(cuda_kernels_workspace.value),
-                             .to_come = request.attention,
-                             .trial = device_->frames(),
-                             .choices = &choices_}));
+    TRY_ASSIGN(CudaKernelsMade made,
+               create_cuda_kernels({.stream = device_->compute(),
+                                    .workspace = device_->reserved().first(cuda_kernels_workspace.value),
+                                    .to_come = request.attention,
+                                    .trial = device_->frames(),
+                                    .choices = &choices_}));
     kernels_ = std::move(made.kernels);
     tuning_ = std::move(made.tuning);
     numbers_ = reinterpret_cast<AdamNumbers*>(device_->reserved().data() + cuda_kernels_workspace.value);
