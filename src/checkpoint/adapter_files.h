@@ -1,7 +1,6 @@
 // An adapter's directory as PEFT has it: adapter_model.safetensors and adapter_config.json.
 #pragma once
 
-#include "config/adapter_config.h"
 #include "tidepool/model_graph.h"
 
 namespace tidepool {

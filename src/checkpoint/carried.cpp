@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "checkpoint/checkpoint_file.h"
+#include "checkpoint/hashed_file.h"
 #include "config/hf_config.h"
 #include "text/hash.h"
 #include "tidepool/errno_text.h"
@@ -53,7 +53,7 @@ Result<Source> open_source(const std::string& path) {
   return out;
 }
 
-Result<void> stream(CheckpointFile& out, const CarriedFile& file, std::span<std::byte> buffer) {
+Result<void> stream(HashedFile& out, const CarriedFile& file, std::span<std::byte> buffer) {
   if (file.path.empty()) return out.append(file.text);
   TRY_ASSIGN(const Source in, open_source(file.path));
   TRY(out.set_mode(in.mode));
@@ -86,13 +86,13 @@ std::string folder_of(const std::string& directory, std::string_view name) {
              : "";
 }
 
-Result<ManifestEntry> write_as(Files& files, const std::string& directory, const std::string& name,
-                               const CarriedFile& file, std::span<std::byte> buffer) {
+Result<ListedFile> write_as(Files& files, const std::string& directory, const std::string& name,
+                            const CarriedFile& file, std::span<std::byte> buffer) {
   const std::string folder = folder_of(directory, name);
   if (!folder.empty()) TRY(files.make_directory(folder));
-  TRY_ASSIGN(CheckpointFile out, CheckpointFile::create(files, directory, name, Bytes{0}));
+  TRY_ASSIGN(HashedFile out, HashedFile::create(files, directory, name, Bytes{0}));
   TRY(stream(out, file, buffer));
-  TRY_ASSIGN(ManifestEntry entry, out.finish());
+  TRY_ASSIGN(ListedFile entry, out.finish());
   if (file.xxh3 && *file.xxh3 != entry.xxh3)
     return Error{
         ErrorKind::corrupt_checkpoint,
@@ -149,15 +149,15 @@ Result<std::vector<CarriedFile>> carried_files(const std::string& directory) {
   return out;
 }
 
-Result<ManifestEntry> write_carried(Files& files, const std::string& directory, const CarriedFile& file,
-                                    std::span<std::byte> buffer) {
+Result<ListedFile> write_carried(Files& files, const std::string& directory, const CarriedFile& file,
+                                 std::span<std::byte> buffer) {
   return write_as(files, directory, file.name, file, buffer);
 }
 
-Result<ManifestEntry> replace_carried_file(Files& files, const std::string& directory,
-                                           const CarriedFile& file, std::span<std::byte> buffer) {
+Result<ListedFile> replace_carried_file(Files& files, const std::string& directory, const CarriedFile& file,
+                                        std::span<std::byte> buffer) {
   const std::string temporary = file.name + ".tmp";
-  TRY_ASSIGN(ManifestEntry entry, write_as(files, directory, temporary, file, buffer));
+  TRY_ASSIGN(ListedFile entry, write_as(files, directory, temporary, file, buffer));
   TRY(files.rename(directory + "/" + temporary, directory + "/" + file.name));
   if (const std::string folder = folder_of(directory, file.name); !folder.empty())
     TRY(files.sync_directory(folder));

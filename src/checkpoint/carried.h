@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "checkpoint/files.h"
-#include "checkpoint/manifest.h"
+#include "config/file_list.h"
 
 namespace tidepool {
 
@@ -36,11 +36,11 @@ Result<std::optional<CarriedFile>> carried_file(const std::string& directory, st
 
 // Streams it through `buffer` into `directory`, with the mode of its source. Durable on return. What cannot
 // be read is ErrorKind::io; another content than `xxh3` says is corrupt_checkpoint.
-Result<ManifestEntry> write_carried(Files&, const std::string& directory, const CarriedFile&,
-                                    std::span<std::byte> buffer);
+Result<ListedFile> write_carried(Files&, const std::string& directory, const CarriedFile&,
+                                 std::span<std::byte> buffer);
 // The same under a temporary name that takes the file's place. The caller syncs the directory.
-Result<ManifestEntry> replace_carried_file(Files&, const std::string& directory, const CarriedFile&,
-                                           std::span<std::byte> buffer);
+Result<ListedFile> replace_carried_file(Files&, const std::string& directory, const CarriedFile&,
+                                        std::span<std::byte> buffer);
 // replace_carried_file() of each; whatever else of carried_files() is there goes. Behind them kept_list_file,
 // which lists them. The directory is made, and durable on return.
 Result<void> replace_carried(Files&, const std::string& directory, const std::vector<CarriedFile>&,

@@ -158,7 +158,7 @@ class CheckpointStore {
   static Result<void> check_adapter_config(const std::string& path, const ModelGraph&);
 
   Result<void> add_model_config(std::vector<CarriedFile>&) const;
-  Result<std::vector<ManifestEntry>> write_small_files(const std::string& directory, const TrainerState&);
+  Result<std::vector<ListedFile>> write_small_files(const std::string& directory, const TrainerState&);
 
   const std::string run_dir_;
   const Bytes max_shard_size_;
@@ -193,19 +193,5 @@ Result<void> verify_model(const std::string& checkpoint, Bytes buffer);
 Result<void> verify_model_if_hashed(const std::string& directory, Bytes buffer);
 // The error that names what is wrong with each.
 Error none_is_good(const std::string& run_dir, const std::vector<SteppedOver>&);
-
-// Only the weights, from any Hugging Face model directory (F32, BF16 or F16; one file or shards; names with
-// or without "transformer."): to start from, or to generate with. Errors are ErrorKind::bad_input and name
-// tensor, what was expected and what was found. Returns the names of tensors that nothing here uses.
-// Takes up to WeightReader::memory_max beside the writer's. Of a graph with LoRA: those of the frozen model,
-// or of the adapters, from an adapter's directory. `xxh3`, where not null, gets what TensorHashes makes of
-// all the directory's tensors, from the bytes that are loaded.
-enum class WeightsOf : u8 { model, adapters };
-Result<std::vector<std::string>> load_weights(const std::string& directory, const ModelGraph&, StateWriter&,
-                                              WeightsOf = WeightsOf::model, std::string* xxh3 = nullptr);
-
-// Checks that the directory's files hold each tensor of the model, in its shape. Reads headers only; errors
-// as of load_weights.
-Result<void> check_all_tensors(const std::string& directory, const ModelGraph&);
 
 }  // namespace tidepool

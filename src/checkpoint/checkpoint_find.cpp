@@ -11,6 +11,7 @@
 #include "checkpoint/names.h"
 #include "checkpoint/shards.h"
 #include "checkpoint/state_tensors.h"
+#include "config/adapter_config.h"
 #include "config/hf_config.h"
 #include "text/path_text.h"
 #include "tidepool/check.h"
@@ -90,7 +91,7 @@ Result<std::vector<u64>> checkpoint_steps(const std::string& run_dir) {
 Result<FoundCheckpoint> CheckpointStore::verify(const std::string& path) {
   TRY_ASSIGN(const Manifest manifest, read_manifest(path));
   TRY(has_all_files(path, manifest));
-  for (const ManifestEntry& file : manifest.files)
+  for (const ListedFile& file : manifest.files)
     TRY(is_restored(file.file) ? check_length(path, file) : check_file(path, file, buffer_));
   TRY_ASSIGN(TrainerState state, read_trainer_state(path));
   if (state.step != manifest.step) {
@@ -136,7 +137,7 @@ Result<void> CheckpointStore::check_adapter_config(const std::string& path, cons
 Result<void> CheckpointStore::check_trained_alike(const std::string& path, const ModelGraph& graph) {
   Result<Manifest> manifest = read_manifest(path);
   if (!manifest) return {};
-  std::erase_if(manifest->files, [](const ManifestEntry& entry) {
+  std::erase_if(manifest->files, [](const ListedFile& entry) {
     return entry.file != model_config_file && entry.file != adapter_config_file &&
            entry.file != trainer_state_file;
   });

@@ -11,6 +11,7 @@
 #include "checkpoint/read_back.h"
 #include "checkpoint/shards.h"
 #include "checkpoint/state_tensors.h"
+#include "config/adapter_config.h"
 #include "config/hf_config.h"
 #include "tidepool/check.h"
 
@@ -91,22 +92,22 @@ Result<SavedCheckpoint> CheckpointStore::write_all(const std::string& directory,
       TRY(write_part(sink, graph_, part, reader, buffer_,
                      part == StatePart::weights ? &weights_hash : nullptr));
     }
-    TRY_ASSIGN(const std::vector<ManifestEntry> written, out.finish());
+    TRY_ASSIGN(const std::vector<ListedFile> written, out.finish());
     manifest.files.insert(manifest.files.end(), written.begin(), written.end());
     return {};
   };
   TRY(write_tensors(weight_files(graph_, max_shard_size_), model_parts()));
   TRY(write_tensors(optimizer_file(graph_), optimizer_parts(graph_.precision)));
-  TRY_ASSIGN(const std::vector<ManifestEntry> small, write_small_files(directory, state));
+  TRY_ASSIGN(const std::vector<ListedFile> small, write_small_files(directory, state));
   manifest.files.insert(manifest.files.end(), small.begin(), small.end());
   manifest.weights_xxh3 = weights_hash.digest();
-  TRY_ASSIGN(const ManifestEntry self,
+  TRY_ASSIGN(const ListedFile self,
              write_carried(*files_, directory, {.name = manifest_file, .path = {}, .text = to_text(manifest)},
                            buffer_));
   TRY(files_->sync_directory(directory));
 
   SavedCheckpoint saved{.path = directory, .weights_xxh3 = manifest.weights_xxh3, .bytes = Bytes{self.bytes}};
-  for (const ManifestEntry& e : manifest.files) saved.bytes += Bytes{e.bytes};
+  for (const ListedFile& e : manifest.files) saved.bytes += Bytes{e.bytes};
   if (read_back_) TRY(read_back(directory, manifest));
   return saved;
 }
@@ -123,8 +124,8 @@ Result<void> CheckpointStore::add_model_config(std::vector<CarriedFile>& files) 
   return {};
 }
 
-Result<std::vector<ManifestEntry>> CheckpointStore::write_small_files(const std::string& directory,
-                                                                      const TrainerState& state) {
+Result<std::vector<ListedFile>> CheckpointStore::write_small_files(const std::string& directory,
+                                                                   const TrainerState& state) {
   std::vector<CarriedFile> all = carried_;
   if (graph_.lora.on()) {
     // An adapter's directory: what says how it is generated with is the model's.
@@ -134,9 +135,9 @@ Result<std::vector<ManifestEntry>> CheckpointStore::write_small_files(const std:
     TRY(add_model_config(all));
   }
   all.push_back({.name = trainer_state_file, .path = {}, .text = to_text(state)});
-  std::vector<ManifestEntry> written;
+  std::vector<ListedFile> written;
   for (const CarriedFile& file : all) {
-    TRY_ASSIGN(ManifestEntry entry, write_carried(*files_, directory, file, buffer_));
+    TRY_ASSIGN(ListedFile entry, write_carried(*files_, directory, file, buffer_));
     written.push_back(std::move(entry));
   }
   return written;

@@ -60,7 +60,7 @@ Result<void> verify_model(const std::string& checkpoint, Bytes buffer) {
     if (!listed)
       return Error{ErrorKind::corrupt_checkpoint,
                    fmt::format("{}/{}: does not list {}", checkpoint, manifest_file, name)};
-  std::erase_if(manifest.files, [&](const ManifestEntry& e) { return is_for_training(e.file, adapters); });
+  std::erase_if(manifest.files, [&](const ListedFile& e) { return is_for_training(e.file, adapters); });
   std::vector<std::byte> memory(buffer.value);
   return verify_files(checkpoint, manifest, memory);
 }

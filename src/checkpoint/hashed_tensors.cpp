@@ -19,7 +19,7 @@ Result<HashedTensors> HashedTensors::open(const std::string& directory, const st
   TRY_ASSIGN(out.model_, SafetensorsModel::open(directory, ErrorKind::corrupt_checkpoint, file));
   for (const auto& opened : out.model_->files()) {
     const std::string name = std::filesystem::path(opened->path()).filename().string();
-    const ManifestEntry* listed = manifest.find(name);
+    const ListedFile* listed = manifest.find(name);
     if (listed == nullptr) return damaged(*opened, fmt::format("{} does not list it", manifest_file));
     out.files_.emplace(opened.get(),
                        Progress{.hash = opened->take_hash_of_head(), .next = 0, .listed = listed});

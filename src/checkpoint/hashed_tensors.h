@@ -29,7 +29,7 @@ class HashedTensors {
   struct Progress {
     StreamHash hash;
     u64 next = 0;  // byte of the file's buffer
-    const ManifestEntry* listed = nullptr;
+    const ListedFile* listed = nullptr;
   };
 
   HashedTensors() = default;

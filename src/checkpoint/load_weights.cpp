@@ -1,11 +1,12 @@
 // Weights of any Hugging Face model directory into the state, tensor by tensor.
+#include "checkpoint/load_weights.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
 #include "checkpoint/adapter_files.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/tensor_hashes.h"
 #include "checkpoint/weight_reader.h"

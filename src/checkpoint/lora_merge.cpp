@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstring>
 
+#include "config/adapter_config.h"
+#include "config/hf_config.h"
 #include "tidepool/check.h"
 #include "tidepool/fp16.h"
 

@@ -13,6 +13,7 @@
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/tensor_change.h"
+#include "config/adapter_config.h"
 
 namespace tidepool {
 

@@ -91,7 +91,7 @@ Result<Manifest> read_manifest(const std::string& directory) {
 
 Result<void> verify_files(const std::string& directory, const Manifest& manifest,
                           std::span<std::byte> buffer) {
-  for (const ManifestEntry& e : manifest.files) TRY(check_file(directory, e, buffer));
+  for (const ListedFile& e : manifest.files) TRY(check_file(directory, e, buffer));
   return {};
 }
 

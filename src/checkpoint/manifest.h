@@ -14,14 +14,13 @@
 namespace tidepool {
 
 inline constexpr const char* manifest_file = "manifest.json";
-using ManifestEntry = ListedFile;
 
 struct Manifest {
   u64 step = 0;
   u64 weights_xxh3 = 0;
-  std::vector<ManifestEntry> files;
+  std::vector<ListedFile> files;
 
-  const ManifestEntry* find(std::string_view file) const { return find_listed(files, file); }
+  const ListedFile* find(std::string_view file) const { return find_listed(files, file); }
   bool operator==(const Manifest&) const = default;
 };
 

@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <memory>
 
-#include "tidepool/errno_text.h"
 #include "text/hash.h"
 #include "tidepool/check.h"
+#include "tidepool/errno_text.h"
 #include "tidepool/fd.h"
 
 namespace tidepool {
@@ -34,7 +34,7 @@ Error came_back(const std::string& path, const std::string& how) {
                       path, how)};
 }
 
-Result<void> read_file_back(const std::string& path, const ManifestEntry& listed, const Memory& memory) {
+Result<void> read_file_back(const std::string& path, const ListedFile& listed, const Memory& memory) {
   const Fd fd = open_past_the_cache(path);
   if (!fd) return came_back(path, "cannot be opened (" + errno_text(errno) + ")");
   StreamHash hash;
@@ -58,7 +58,7 @@ Result<void> read_file_back(const std::string& path, const ManifestEntry& listed
 Result<void> read_back(const std::string& directory, const Manifest& manifest) {
   const Memory memory(static_cast<std::byte*>(std::aligned_alloc(frame_alignment, piece_bytes)), std::free);
   CHECK(memory != nullptr);
-  for (const ManifestEntry& listed : manifest.files)
+  for (const ListedFile& listed : manifest.files)
     TRY(read_file_back(directory + "/" + listed.file, listed, memory));
   return {};
 }

@@ -51,15 +51,14 @@ std::string shard_index_text(std::span<const Shard> shards) {
 
 Result<void> ShardWriter::begin_file() {
   const Shard& shard = shards_[written_.size()];
-  TRY_ASSIGN(CheckpointFile file,
-             CheckpointFile::create(files_, directory_, shard.file, Bytes{shard.file_bytes()}));
-  file_ = std::make_unique<CheckpointFile>(std::move(file));
+  TRY_ASSIGN(HashedFile file, HashedFile::create(files_, directory_, shard.file, Bytes{shard.file_bytes()}));
+  file_ = std::make_unique<HashedFile>(std::move(file));
   left_ = shard.data_bytes();
   return file_->append(safetensors_header(shard.tensors));
 }
 
 Result<void> ShardWriter::end_file() {
-  TRY_ASSIGN(ManifestEntry entry, file_->finish());
+  TRY_ASSIGN(ListedFile entry, file_->finish());
   file_.reset();
   written_.push_back(std::move(entry));
   return {};
@@ -74,18 +73,18 @@ Result<void> ShardWriter::append(std::span<const std::byte> bytes) {
   return left_ == 0 ? end_file() : Result<void>();
 }
 
-Result<std::vector<ManifestEntry>> ShardWriter::finish() {
+Result<std::vector<ListedFile>> ShardWriter::finish() {
   CHECK(!file_, left_);
   while (written_.size() < shards_.size()) {  // files of tensors without elements
     TRY(begin_file());
     CHECK(left_ == 0, left_);
     TRY(end_file());
   }
-  std::vector<ManifestEntry> all = written_;
+  std::vector<ListedFile> all = written_;
   if (shards_.size() == 1) return all;
-  TRY_ASSIGN(CheckpointFile index, CheckpointFile::create(files_, directory_, weights_index_file, Bytes{0}));
+  TRY_ASSIGN(HashedFile index, HashedFile::create(files_, directory_, weights_index_file, Bytes{0}));
   TRY(index.append(shard_index_text(shards_)));
-  TRY_ASSIGN(ManifestEntry entry, index.finish());
+  TRY_ASSIGN(ListedFile entry, index.finish());
   all.push_back(std::move(entry));
   return all;
 }

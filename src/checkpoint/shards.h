@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/checkpoint_file.h"
+#include "checkpoint/hashed_file.h"
 #include "checkpoint/safetensors.h"
 
 namespace tidepool {
@@ -41,7 +41,7 @@ class ShardWriter {
   // REQUIRES: does not run over the end of a file.
   Result<void> append(std::span<const std::byte>);
   // REQUIRES: everything was appended. Durable on return; of several files the index is written too.
-  Result<std::vector<ManifestEntry>> finish();
+  Result<std::vector<ListedFile>> finish();
 
  private:
   Result<void> begin_file();
@@ -50,9 +50,9 @@ class ShardWriter {
   Files& files_;
   const std::string directory_;
   const std::vector<Shard> shards_;
-  std::vector<ManifestEntry> written_;
-  std::unique_ptr<CheckpointFile> file_;  // of shards_[written_.size()], null before its first byte
-  u64 left_ = 0;                          // bytes of tensors that it still waits for
+  std::vector<ListedFile> written_;
+  std::unique_ptr<HashedFile> file_;  // of shards_[written_.size()], null before its first byte
+  u64 left_ = 0;                      // bytes of tensors that it still waits for
 };
 
 }  // namespace tidepool

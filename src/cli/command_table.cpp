@@ -11,10 +11,11 @@
 #include "cli/commands.h"
 #include "cli/plan_arguments.h"
 #include "cli/tokenize_config.h"
+#include "config/load_config.h"
 #include "config/schema.h"
 #include "report/print_text.h"
 #include "text/value_text.h"
-#include "trainer/session.h"
+#include "trainer/executor_choice.h"
 
 namespace tidepool {
 

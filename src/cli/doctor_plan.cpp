@@ -5,9 +5,10 @@
 
 #include "cli/doctor.h"
 #include "report/units.h"
+#include "trainer/executor_choice.h"
 #include "trainer/open_data.h"
+#include "trainer/plan_inputs.h"
 #include "trainer/plan_run.h"
-#include "trainer/session.h"
 
 namespace tidepool {
 namespace {

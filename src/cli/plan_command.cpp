@@ -22,9 +22,10 @@
 #include "report/units.h"
 #include "trainer/base_model.h"
 #include "trainer/choice_progress.h"
+#include "trainer/executor_choice.h"
 #include "trainer/open_data.h"
+#include "trainer/plan_inputs.h"
 #include "trainer/plan_run.h"
-#include "trainer/session.h"
 #include "trainer/summary.h"
 #include "trainer/train_length.h"
 

@@ -9,8 +9,8 @@
 #include "report/screen.h"
 #include "report/status_line.h"
 #include "report/units.h"
+#include "trainer/plan_inputs.h"
 #include "trainer/plan_run.h"
-#include "trainer/session.h"
 
 namespace tidepool {
 namespace {

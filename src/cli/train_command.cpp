@@ -5,7 +5,7 @@
 
 #include "cli/commands.h"
 #include "report/print_text.h"
-#include "trainer/session.h"
+#include "trainer/executor_choice.h"
 #include "trainer/trainer.h"
 
 namespace tidepool {

@@ -1,11 +1,12 @@
 // A config's file as text, before it is read as YAML.
+#include "config/load_config.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 #include <span>
 
-#include "config/config.h"
 #include "text/utf8.h"
 #include "tidepool/read_file.h"
 

@@ -10,6 +10,7 @@
 #include "config/file_list.h"
 #include "config/foreign_keys.h"
 #include "config/hf_config.h"
+#include "config/load_config.h"
 #include "text/path_text.h"
 #include "yaml/read_keys.h"
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "config/load_config.h"
 #include "tidepool/model_config.h"
 #include "tidepool/result.h"
 

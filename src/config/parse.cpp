@@ -8,6 +8,7 @@
 #include <span>
 
 #include "config/foreign_keys.h"
+#include "config/load_config.h"
 #include "config/model_choice.h"
 #include "config/schema.h"
 #include "config/validate.h"

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "tidepool/check.h"
+#include "tidepool/steady_seconds.h"
 
 namespace tidepool {
 namespace {
@@ -33,10 +34,6 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 }  // namespace
 
 Result<std::unique_ptr<DiskLoad>> DiskLoad::create(SwapFile& file, const DiskLoadOptions& options) {
@@ -58,10 +55,10 @@ Result<std::unique_ptr<DiskLoad>> DiskLoad::create(SwapFile& file, const DiskLoa
 }
 
 Result<DiskRate> DiskLoad::run(DiskPattern pattern, double seconds) {
-  double cpu = cpu_seconds(), start = now();
+  double cpu = cpu_seconds(), start = steady_seconds();
   TRY_ASSIGN(u64 bytes, drive(pattern, seconds, ~u64{0}));
   double moved = static_cast<double>(bytes);
-  return DiskRate{.bytes_per_second = moved / (now() - start),
+  return DiskRate{.bytes_per_second = moved / (steady_seconds() - start),
                   .cpu_seconds_per_gb = (cpu_seconds() - cpu) / moved * 1e9};
 }
 

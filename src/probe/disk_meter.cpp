@@ -9,6 +9,7 @@
 #include "io/memory_limits.h"
 #include "probe/timing.h"
 #include "text/value_text.h"
+#include "tidepool/steady_seconds.h"
 
 namespace tidepool {
 namespace {
@@ -79,10 +80,10 @@ Result<void> DiskMeter::make_file() {
 Result<void> DiskMeter::fill() {
   DiskLoadOptions load{.backend = options_.backend};
   TRY_ASSIGN(load_, DiskLoad::create(*file_, load));
-  const double begin = now_seconds();
+  const double begin = steady_seconds();
   while (span_ < file_->bytes()) {
     TRY_ASSIGN(span_, load_->fill_on(fill_step_seconds));
-    const bool enough = span_ >= file_min && now_seconds() - begin > options_.fill_seconds;
+    const bool enough = span_ >= file_min && steady_seconds() - begin > options_.fill_seconds;
     if (enough || (options_.stop && options_.stop())) break;
   }
   load.span = span_ = Bytes{span_.value / mib * mib};

@@ -5,6 +5,7 @@
 
 #include "kernels/uniform_values.h"
 #include "probe/timing.h"
+#include "tidepool/steady_seconds.h"
 
 namespace tidepool {
 namespace {
@@ -20,7 +21,7 @@ void register_measured_gpus(const MeasuredGpus& gpus) { registered = &gpus; }
 const MeasuredGpus* measured_gpus() { return registered; }
 
 Clock steady_clock() {
-  return [] { return now_seconds(); };
+  return [] { return steady_seconds(); };
 }
 
 Result<void> fill_device(MeasuredDevice& device, std::span<std::byte> memory, Precision precision,

@@ -15,6 +15,7 @@
 #include "probe/gpu_meters.h"
 #include "probe/machine_of.h"
 #include "probe/timing.h"
+#include "tidepool/steady_seconds.h"
 
 namespace tidepool {
 namespace {
@@ -30,19 +31,19 @@ Error interrupted() { return {ErrorKind::interrupted, "stopped before it was don
 class Probe {
  public:
   Probe(const ProbeOptions& options, const ProbeHooks& hooks)
-      : options_(options), hooks_(hooks), begin_(now_seconds()) {}
+      : options_(options), hooks_(hooks), begin_(steady_seconds()) {}
 
   Result<ProbeResult> run() {
     TRY(prepare());
     TRY(measure_rounds());
     if (disk_ != nullptr) TRY(measure_points());
     out_.machine = machine_of(out_.rates, facts_);
-    out_.seconds = now_seconds() - begin_;
+    out_.seconds = steady_seconds() - begin_;
     return std::move(out_);
   }
 
  private:
-  double elapsed() const { return now_seconds() - begin_; }
+  double elapsed() const { return steady_seconds() - begin_; }
   bool stopped() const { return hooks_.stop && hooks_.stop(); }
   void say(std::string_view what) const {
     if (hooks_.progress) hooks_.progress(std::min(1.0, elapsed() / options_.seconds), what);

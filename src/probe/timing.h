@@ -1,33 +1,28 @@
 // What everything that measures shares.
 #pragma once
 
-#include <chrono>
-
+#include "tidepool/steady_seconds.h"
 #include "tidepool/types.h"
 
 namespace tidepool {
 
-inline double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 template <class Fn>
 double seconds_of(Fn&& fn) {
-  const double begin = now_seconds();
+  const double begin = steady_seconds();
   fn();
-  return now_seconds() - begin;
+  return steady_seconds() - begin;
 }
 
 // Of calls one after the other, for at least `seconds`: `work` is that of one call.
 template <class Fn>
 double rate_of(double work, double seconds, Fn&& fn) {
-  const double begin = now_seconds();
+  const double begin = steady_seconds();
   double took = 0;
   u64 calls = 0;
   do {
     fn();
     ++calls;
-    took = now_seconds() - begin;
+    took = steady_seconds() - begin;
   } while (took < seconds);
   return work * static_cast<double>(calls) / took;
 }

@@ -11,7 +11,8 @@
 #include "planner/planner.h"
 #include "text/budget_text.h"
 #include "text/change_text.h"
-#include "trainer/session.h"
+#include "trainer/executor_choice.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

@@ -7,6 +7,7 @@
 #include "planner/lower_bound.h"
 #include "tidepool/version.h"
 #include "trainer/machine_facts.h"
+#include "trainer/plan_inputs.h"
 #include "trainer/summary.h"
 
 namespace tidepool {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "report/units.h"
-#include "trainer/run_meter.h"
+#include "tidepool/steady_seconds.h"
 
 namespace tidepool {
 namespace {
@@ -12,7 +12,7 @@ constexpr double silent_seconds = 1;
 
 }  // namespace
 
-ChoiceProgress::ChoiceProgress() : began_(RunMeter::now()) {}
+ChoiceProgress::ChoiceProgress() : began_(steady_seconds()) {}
 
 PlanProgress ChoiceProgress::listener() {
   return {.tried = [this](u32 candidates, double best) { tried(candidates, best); },
@@ -20,7 +20,7 @@ PlanProgress ChoiceProgress::listener() {
 }
 
 void ChoiceProgress::tried(u32 candidates, double best_step_seconds) {
-  if (RunMeter::now() - began_ < silent_seconds) return;
+  if (steady_seconds() - began_ < silent_seconds) return;
   const std::string_view what = "choosing a plan by predicted time";
   std::string line = fmt::format(" {}: {} compared", what, candidates);
   if (best_step_seconds > 0) line += fmt::format(", best {} a step", seconds_text(best_step_seconds));
@@ -28,7 +28,7 @@ void ChoiceProgress::tried(u32 candidates, double best_step_seconds) {
 }
 
 void ChoiceProgress::trying(std::string_view change) {
-  if (RunMeter::now() - began_ < silent_seconds) return;
+  if (steady_seconds() - began_ < silent_seconds) return;
   constexpr std::string_view what = "the job does not fit: looking for what would";
   line_.show(what, fmt::format(" {}: {}", what, change), fmt::format("{} ...", what));
 }

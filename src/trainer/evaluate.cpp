@@ -10,13 +10,14 @@
 #include "checkpoint/unused_tensors.h"
 #include "data/held_out_files.h"
 #include "report/units.h"
+#include "tidepool/steady_seconds.h"
 #include "trainer/evaluation_place.h"
 #include "trainer/evaluation_runs.h"
+#include "trainer/executor_choice.h"
 #include "trainer/forward_only.h"
 #include "trainer/leave_now.h"
 #include "trainer/open_data.h"
 #include "trainer/retry_rotated.h"
-#include "trainer/run_meter.h"
 #include "trainer/session.h"
 #include "trainer/signals.h"
 
@@ -181,9 +182,9 @@ Result<Evaluation> evaluate_once(const EvaluateRequest& request, std::string& re
   reading.clear();
   for (const std::string& line : describe_unused(place.weights, unused, forward.graph.config))
     request.note(line);
-  const double began = RunMeter::now();
+  const double began = steady_seconds();
   TRY_ASSIGN(Evaluation out, run_parts(*session, source, parts, wanted, request));
-  out.seconds = RunMeter::now() - began;
+  out.seconds = steady_seconds() - began;
   out.weights = place.weights;
   out.precision = config.train.precision;
   if (out.all.tokens == 0) return Error{ErrorKind::bad_input, "no held-out token has loss: see data.loss"};

@@ -7,16 +7,18 @@
 
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/load_weights.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/other_weights.h"
 #include "checkpoint/shards.h"
 #include "checkpoint/trainer_state.h"
+#include "config/adapter_config.h"
 #include "config/hf_config.h"
 #include "model/blocks.h"
 #include "text/path_text.h"
 #include "trainer/base_model.h"
 #include "trainer/kept_model.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 

@@ -10,12 +10,15 @@
 
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/load_weights.h"
 #include "checkpoint/other_weights.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/weights_fingerprint.h"
+#include "config/adapter_config.h"
+#include "config/hf_config.h"
 #include "text/path_text.h"
 #include "trainer/base_model.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

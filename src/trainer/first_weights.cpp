@@ -6,15 +6,17 @@
 #include <filesystem>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/load_weights.h"
 #include "checkpoint/other_weights.h"
 #include "checkpoint/shards.h"
 #include "checkpoint/unused_tensors.h"
 #include "config/hf_config.h"
 #include "report/units.h"
 #include "text/path_text.h"
+#include "tidepool/steady_seconds.h"
 #include "trainer/first_adapter.h"
 #include "trainer/init_weights.h"
-#include "trainer/run_meter.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {
@@ -25,12 +27,12 @@ Result<void> load(const Config& config, const ModelGraph& graph, StateWriter& st
                   std::string* xxh3 = nullptr) {
   const std::string& directory = config.model_directory;
   outputs.say("loading weights from " + directory);
-  const double began = RunMeter::now();
+  const double began = steady_seconds();
   TRY(verify_model_if_hashed(directory, checkpoint_buffer));
   TRY_ASSIGN(const std::vector<std::string> unused,
              load_weights(directory, graph, state, WeightsOf::model, xxh3));
   for (const std::string& line : describe_unused(directory, unused, graph.config)) outputs.say(line);
-  outputs.say("loaded weights in " + seconds_text(RunMeter::now() - began));
+  outputs.say("loaded weights in " + seconds_text(steady_seconds() - began));
   return {};
 }
 

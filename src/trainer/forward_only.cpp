@@ -8,16 +8,19 @@
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/config_difference.h"
+#include "checkpoint/load_weights.h"
 #include "config/hf_config.h"
+#include "config/load_config.h"
 #include "planner/planner.h"
 #include "report/text_file.h"
 #include "text/seal.h"
 #include "trainer/base_model.h"
 #include "trainer/disk_shortage.h"
+#include "trainer/executor_choice.h"
 #include "trainer/first_weights.h"
 #include "trainer/kept_model.h"
+#include "trainer/plan_inputs.h"
 #include "trainer/run_directory.h"
-#include "trainer/session.h"
 
 namespace tidepool {
 namespace {

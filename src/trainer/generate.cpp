@@ -13,6 +13,7 @@
 #include "data/decode_stream.h"
 #include "tidepool/ignored_target.h"
 #include "trainer/evaluation_runs.h"
+#include "trainer/executor_choice.h"
 #include "trainer/forward_only.h"
 #include "trainer/generate_place.h"
 #include "trainer/generate_text.h"

@@ -12,7 +12,7 @@
 #include "config/hf_config.h"
 #include "text/path_text.h"
 #include "trainer/model_directory.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "tidepool/steady_seconds.h"
 #include "trainer/bring_numbers.h"
-#include "trainer/run_meter.h"
 
 namespace tidepool {
 namespace {
@@ -17,10 +17,10 @@ template <class Fn>
 Result<double> seconds_of(Fn&& fn) {
   TRY(fn());
   double best = 1e30;
-  for (const double begin = RunMeter::now(); RunMeter::now() - begin < sample_seconds;) {
-    const double at = RunMeter::now();
+  for (const double begin = steady_seconds(); steady_seconds() - begin < sample_seconds;) {
+    const double at = steady_seconds();
     TRY(fn());
-    best = std::min(best, RunMeter::now() - at);
+    best = std::min(best, steady_seconds() - at);
   }
   return best;
 }

@@ -11,6 +11,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 #include "config/hf_config.h"
+#include "config/load_config.h"
 #include "trainer/first_weights.h"
 
 namespace tidepool {

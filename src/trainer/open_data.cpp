@@ -6,7 +6,7 @@
 #include "report/status_line.h"
 #include "report/units.h"
 #include "trainer/kept_model.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 

@@ -14,6 +14,7 @@
 #include <system_error>
 #include <vector>
 
+#include "config/load_config.h"
 #include "config/schema.h"
 #include "data/batch_source.h"
 #include "text/path_text.h"

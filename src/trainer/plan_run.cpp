@@ -12,7 +12,7 @@
 #include "trainer/alternatives.h"
 #include "trainer/budget_room.h"
 #include "trainer/disk_shortage.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

@@ -8,6 +8,7 @@
 #include "machine/wake_up.h"
 #include "tidepool/median.h"
 #include "tidepool/spread.h"
+#include "tidepool/steady_seconds.h"
 #include "trainer/bring_numbers.h"
 #include "trainer/measure_peak.h"
 #include "trainer/round_judge.h"
@@ -24,10 +25,6 @@ constexpr u32 samples_of_small_ops = 8;
 struct Round {
   bool first = true;  // of all: caches, files and clocks are not warm yet
 };
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // The first op of a kind that works on a block, with its inside kept or not.
 std::optional<OpId> find_op(const Plan& plan, OpKind kind, u32 block, bool kept) {
@@ -61,11 +58,12 @@ template <class Fn>
 Result<double> cold_seconds_of(Session& session, Round round, u32 samples_min, Fn&& fn) {
   std::vector<double> samples;
   if (round.first) TRY(fn());
-  for (const double begin = now(); samples.size() < samples_min || now() - begin < sample_seconds;) {
+  for (const double begin = steady_seconds();
+       samples.size() < samples_min || steady_seconds() - begin < sample_seconds;) {
     cool_caches(session);
-    const double at = now();
+    const double at = steady_seconds();
     TRY(fn());
-    samples.push_back(now() - at);
+    samples.push_back(steady_seconds() - at);
   }
   return median(std::move(samples));
 }
@@ -254,9 +252,9 @@ Result<void> measure_disk(Session& session, Round round, DiskRates& rates) {
     for (u32 how = 0; how < rates_of.size(); ++how) {
       for (u64 t = 0; t < sample.size(); ++t)
         sample[t].op = how == 0 || (how == 2 && t % 2 == 0) ? DiskOp::write : DiskOp::read;
-      const double begin = now();
+      const double begin = steady_seconds();
       TRY(session.executor().transfer_raw(sample));
-      if (i > 0) rates_of[how].push_back(bytes / (now() - begin));
+      if (i > 0) rates_of[how].push_back(bytes / (steady_seconds() - begin));
     }
   rates.write_bytes_per_s = median(std::move(rates_of[0]));
   rates.read_bytes_per_s = median(std::move(rates_of[1]));
@@ -319,13 +317,13 @@ Result<Prediction> predict_step(Session& session) {
   const auto forecast_of = [&](const Prediction& p, bool keep_ops) {
     return forecast(session.plan(), session.graph(), p.machine, {.blocks = p.blocks, .keep_ops = keep_ops});
   };
-  RoundJudge judge(now());
+  RoundJudge judge(steady_seconds());
   for (bool more = true; more;) {
     TRY_ASSIGN(Prediction round, measure_round(session, {.first = rounds.empty()}));
     // A lane's thread is woken for every op.
     round.machine.device.op_overhead = Nanos{static_cast<u64>(wake_up * 1e9)};
     TRY_ASSIGN(round.forecast, forecast_of(round, false));
-    more = judge.needs_another(round.forecast.step_seconds, now());
+    more = judge.needs_another(round.forecast.step_seconds, steady_seconds());
     rounds.push_back(std::move(round));
   }
   rounds.erase(rounds.begin(), rounds.end() - judge.counting());

@@ -44,6 +44,20 @@ std::vector<RestRange> gaps_at_rest(const Plan& plan, Tier tier, u64 end_bytes) 
 
 }  // namespace
 
+std::array<Bytes, 2> staging_bytes(const Plan& plan, DeviceMemory device_memory) {
+  std::array<Bytes, 2> most{};
+  for (u32 id = 0; id < plan.chunks.size(); ++id) {
+    const Chunk& chunk = plan.chunks[id];
+    const Tier home = plan.homes[id].tier;
+    const bool reachable =
+        home == Tier::host || (home == Tier::device && device_memory == DeviceMemory::of_host);
+    if (!is_persistent(chunk.kind) || reachable) continue;
+    Bytes& bytes = most[staging_slot(chunk.kind)];
+    bytes = std::max(bytes, chunk.bytes);
+  }
+  return most;
+}
+
 std::vector<StagingPlace> place_staging(const Plan& plan, std::span<const Bytes> needed, Bytes host_reserved,
                                         DeviceMemory device_memory) {
   std::vector<RestRange> gaps;

@@ -2,6 +2,7 @@
 // reading and writing the state.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <vector>
@@ -18,6 +19,12 @@ struct StagingPlace {
 
 // Whether the host can read and write what devices hold.
 enum class DeviceMemory : u8 { of_host, of_gpus };
+
+// Chunks of masters are staged apart from those of the other kinds: 1 and 0.
+inline u32 staging_slot(Kind kind) { return kind == Kind::master || kind == Kind::master_low ? 1 : 0; }
+
+// RETURNS: by staging_slot(), the largest chunk at home where the host does not reach it.
+std::array<Bytes, 2> staging_bytes(const Plan&, DeviceMemory = DeviceMemory::of_host);
 
 // Room for what a StateStore stages, in gaps that no home and no scalars touch: the host's first, the largest
 // first; as many places as are `needed`, in that order. `host_reserved`: the end of the host's arena, which

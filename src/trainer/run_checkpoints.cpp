@@ -12,8 +12,7 @@
 #include "text/path_text.h"
 #include "tidepool/write_file.h"
 #include "trainer/kept_model.h"
-#include "trainer/run_meter.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

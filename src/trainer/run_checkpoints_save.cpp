@@ -8,9 +8,9 @@
 
 #include "io/file_system.h"
 #include "report/units.h"
+#include "tidepool/steady_seconds.h"
 #include "trainer/run_checkpoints.h"
 #include "trainer/run_directory.h"
-#include "trainer/run_meter.h"
 #include "trainer/signals.h"
 
 namespace tidepool {
@@ -38,7 +38,7 @@ class WatchedReader final : public StateReader {
 // False: a signal came meanwhile, that had not come before.
 bool wait_unless_stopped(double seconds, bool stopped_before) {
   constexpr std::chrono::milliseconds slice(50);
-  for (const double until = RunMeter::now() + seconds; RunMeter::now() < until;) {
+  for (const double until = steady_seconds() + seconds; steady_seconds() < until;) {
     if (!stopped_before && StopSignals::stop_requested()) return false;
     std::this_thread::sleep_for(slice);
   }
@@ -61,7 +61,7 @@ Result<bool> RunCheckpoints::save(const TrainerState& state, StateReader& reader
 }
 
 Result<RunCheckpoints::Refusal> RunCheckpoints::attempt(const TrainerState& state, StateReader& reader) {
-  const double began = RunMeter::now();
+  const double began = steady_seconds();
   outputs_.sync();  // the logs hold what the checkpoint does not repeat
   WatchedReader watched(reader);
   (void)store_->take_ran_full();
@@ -87,7 +87,7 @@ void RunCheckpoints::accept(const SavedCheckpoint& saved, const TrainerState& st
                                        .distrusted = distrusted()});
   if (!rotated) outputs_.warn("an old checkpoint could not be deleted: " + rotated.error().message);
   point_at_best(state.best_step);
-  outputs_.say(fmt::format("saved {} in {}", last_.path, seconds_text(RunMeter::now() - began)));
+  outputs_.say(fmt::format("saved {} in {}", last_.path, seconds_text(steady_seconds() - began)));
 }
 
 // The best stays that of before: if the one to be saved is better, that is not on the disk yet.
@@ -119,8 +119,8 @@ Result<void> RunCheckpoints::save_last(const TrainerState& state, StateReader& r
                     "then nothing of the training is given up. Mend what is wrong there; Ctrl-C stops trying",
                     *refusal, seconds_text(patience)));
   const double pause = std::min(patience / 10, retry_seconds_max);
-  for (const double until = RunMeter::now() + patience;
-       RunMeter::now() < until && wait_unless_stopped(pause, stopped);) {
+  for (const double until = steady_seconds() + patience;
+       steady_seconds() < until && wait_unless_stopped(pause, stopped);) {
     const std::string before = *refusal;
     TRY_ASSIGN(refusal, attempt(state, reader));
     if (!refusal) return {};

@@ -2,6 +2,7 @@
 
 #include "process/limits.h"
 #include "tidepool/median.h"
+#include "tidepool/steady_seconds.h"
 
 namespace tidepool {
 namespace {
@@ -20,25 +21,21 @@ RunMeter::RunMeter(const Plan& plan, TrainingExecutor& executor, u64 steps_expec
     each->reserve(steps_expected);
 }
 
-double RunMeter::now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 void RunMeter::begin_training() {
-  began_ = last_step_ = now();
+  began_ = last_step_ = steady_seconds();
   moved_before_ = executor_.moved();
   collected_before_ = executor_.moved_between_devices();
 }
 
 void RunMeter::end_training() {
-  train_seconds_ += now() - began_;
+  train_seconds_ += steady_seconds() - began_;
   const auto moved = executor_.moved();
   for (u32 l = 0; l < link_count; ++l) moved_[l] += moved[l] - moved_before_[l];
   collected_ += executor_.moved_between_devices() - collected_before_;
 }
 
 double RunMeter::step_done() {
-  const double at = now(), took = at - last_step_;
+  const double at = steady_seconds(), took = at - last_step_;
   last_step_ = at;
   step_seconds_.push_back(took);
   return took;

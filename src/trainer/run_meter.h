@@ -1,7 +1,6 @@
 // What is measured while training: steps, links, and where the time went.
 #pragma once
 
-#include <chrono>
 #include <vector>
 
 #include "engine/profile.h"
@@ -26,7 +25,6 @@ class RunMeter {
   // The same step's numbers, for the report.
   void record(double grad_norm, double learning_rate);
 
-  static double now();  // seconds of a steady clock
   double train_seconds() const { return train_seconds_; }
   u64 steps() const { return step_seconds_.size(); }
 

@@ -9,7 +9,7 @@
 
 #include "report/html_report.h"
 #include "report/print_text.h"
-#include "trainer/run_meter.h"
+#include "tidepool/steady_seconds.h"
 #include "trainer/signals.h"
 
 namespace tidepool {
@@ -58,7 +58,7 @@ Result<void> RunOutputs::open(const Plan& plan, u64 first_step, double total_epo
                                                            .total_epochs = total_epochs,
                                                            .first_step = first_step,
                                                            .logging_steps = config_.output.logging_steps,
-                                                           .now_seconds = RunMeter::now()});
+                                                           .now_seconds = steady_seconds()});
   StopSignals::view_is_drawn(screen_.tty);
   if (screen_.tty) live_ = std::make_unique<LiveMeter>(plan);
   return {};
@@ -71,7 +71,7 @@ void RunOutputs::segment_started(const SegmentRun& run) {
 void RunOutputs::completed(const Issue& issue, const Completion& completion) {
   if (!live_) return;
   live_->completed(issue, completion);
-  const double now = RunMeter::now();
+  const double now = steady_seconds();
   progress_->live(live_->at(now), now);
 }
 
@@ -84,7 +84,7 @@ void RunOutputs::step(const StepMetrics& m) {
                      .grad_norm = m.grad_norm,
                      .tokens_per_second = m.train_tokens_per_second,
                      .loss_scale = m.loss_scale.value_or(0)},
-                    RunMeter::now());
+                    steady_seconds());
   if (!quiet_) watch_output();
   if (m.step % config_.output.logging_steps != 0 && m.step != config_.train.max_steps) return;
   log_->append(m);

@@ -20,7 +20,7 @@ class SaveSignal {
   static void forget();
 };
 
-// Times are seconds of RunMeter::now().
+// Times are seconds of steady_seconds().
 class SaveMoments {
  public:
   explicit SaveMoments(const OutputConfig& output) : output_(output) {}

@@ -7,13 +7,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "checkpoint/weight_reader.h"
-#include "executor/built_without_cuda.h"
-#include "executor/gpu_reserved.h"
 #include "io/memory_limits.h"
-#include "model/blocks.h"
-#include "tidepool/check.h"
-#include "tidepool/model_config.h"
+#include "trainer/executor_choice.h"
+#include "trainer/plan_inputs.h"
 #include "trainer/rest_staging.h"
 
 namespace tidepool {
@@ -31,17 +27,6 @@ DiskBackend backend_of(IoBackend io) {
   return DiskBackend::automatic;
 }
 
-// Still to be taken outside of the arenas. Code, the plan and scratch are in use by now and counted as such;
-// to come are schedules and records of ops, buffers of files, stacks and the disk's queue.
-Bytes beside_budgets(const Plan& plan, DeviceMemory device_memory, bool loads_weights) {
-  constexpr u64 bytes_per_op = 256;
-  constexpr Bytes buffers{12 * mib};
-  u64 ops = 0;
-  for (const Segment& segment : plan.segments) ops += segment.ops.size();
-  const Bytes reader = loads_weights ? WeightReader::memory_max : Bytes{0};
-  return buffers + Bytes{ops * bytes_per_op} + staging_beside_budgets(plan, device_memory) + reader;
-}
-
 // How many of each are staged, where there is room: enough to keep a disk busy while the next is filled.
 u64 staged_pairs(const std::array<Bytes, 2>& one) {
   constexpr Bytes enough{128 * mib};
@@ -50,131 +35,6 @@ u64 staged_pairs(const std::array<Bytes, 2>& one) {
 }
 
 }  // namespace
-
-DeviceMemory device_memory_of(const Config& config) {
-  return config.machine.gpus().empty() ? DeviceMemory::of_host : DeviceMemory::of_gpus;
-}
-
-Bytes staging_beside_budgets(const Plan& plan, DeviceMemory device_memory) {
-  Bytes beside{};
-  for (const StagingPlace& place :
-       place_staging(plan, StateStore::staging_bytes(plan, device_memory), host_reserved(), device_memory))
-    if (!place.tier) beside += place.bytes;
-  return beside;
-}
-
-MemoryNeed memory_need(const Config& config, const Plan& plan, bool loads_weights) {
-  const auto peak = [&](Tier tier) { return plan.tiers[static_cast<u32>(tier)].planned_peak; };
-  const DeviceMemory device_memory = device_memory_of(config);
-  const bool gpus = device_memory == DeviceMemory::of_gpus;
-  return {.arenas = peak(Tier::host) + (gpus ? Bytes{0} : peak(Tier::device) * plan.devices),
-          .beside = beside_budgets(plan, device_memory, loads_weights)};
-}
-
-Bytes host_reserved() {
-  return Bytes{round_up((executor_staging + checkpoint_buffer).value, frame_alignment)};
-}
-
-Bytes device_reserved(const Config& config) {
-  if (config.machine.gpus().empty()) return Bytes{0};
-  const Result<ModelGraph> graph = make_graph(config);
-  return graph ? gpu_reserved(*graph, micro_batches_per_step(config), config.machine.devices()).total()
-               : Bytes{0};
-}
-
-bool packs_documents(const Config& config) {
-  return config.data.packing && config.data.rows_are_shared.value_or(true) &&
-         style(config.model.family) != LayerStyle::gpt2;
-}
-
-// GPUs have their activations in the precision of their matrix units.
-Result<ModelGraph> make_graph(const Config& config) {
-  const Precision precision = config.train.precision;
-  LoraConfig lora = config.lora;
-  lora.base = config.model_directory;
-  return build_model(config.model, precision,
-                     {.sequences = config.train.per_device_train_batch_size,
-                      .tokens = config.train.sequence_length,
-                      .packed = packs_documents(config)},
-                     config.machine.gpus().empty() ? Precision::fp32 : precision, lora);
-}
-
-u32 micro_batches_per_step(const Config& config) {
-  return config.train.gradient_accumulation_steps * config.machine.devices();
-}
-
-Result<Bytes> disk_budget(const Config& config) {
-  if (config.memory.budgets.disk != disk_auto) return config.memory.budgets.disk;
-  return swap_space(swap_directory(config));
-}
-
-PlanOptions plan_options(const Config& config, Bytes disk) {
-  const Budgets& budgets = config.memory.budgets;
-  return PlanOptions{.budgets = {.device = budgets.device, .host = budgets.host, .disk = disk},
-                     .micro_batches = micro_batches_per_step(config),
-                     .devices = config.machine.devices(),
-                     .clipping = config.train.max_grad_norm > 0,
-                     .home = config.memory.home,
-                     .recompute = config.train.recompute,
-                     .chunk_bytes = config.memory.chunk_size,
-                     .sweeps = config.memory.sweeps,
-                     .lookahead = config.memory.lookahead,
-                     .device_reserved = device_reserved(config),
-                     .host_reserved = host_reserved()};
-}
-
-std::string plan_text(const Config& config, const Plan& plan) {
-  std::string text = to_text(plan);
-  if (config.memory.budgets.disk != disk_auto) return text;
-  const std::string budget =
-      fmt::format("disk budget {}", plan.tiers[static_cast<u32>(Tier::disk)].budget.value);
-  const u64 at = text.find(budget);
-  CHECK(at != std::string::npos, budget);
-  return text.replace(at, budget.size(), "disk budget auto");
-}
-
-// Empty where they are to be had.
-std::string why_no_gpus(const Config& config) {
-  if (gpu_backend() == nullptr) return fmt::format("{}: {}", built_without_cuda, how_to_build_with_cuda);
-  return gpu_backend()->why_none(config.machine.gpus());
-}
-
-Result<void> check_gpus(const Config& config) {
-  if (config.machine.gpus().empty()) return {};
-  const std::string why = why_no_gpus(config);
-  if (why.empty()) return {};
-  return Error{ErrorKind::usage,
-               fmt::format("machine.executor={}: {}; machine.executor=cpu trains on the cores",
-                           config.machine.executor, why)};
-}
-
-Result<void> check_precision(const Config& config) {
-  const std::vector<u32> gpus = config.machine.gpus();
-  if (gpus.empty() || gpu_backend() == nullptr) return {};
-  const std::string why_not = gpu_backend()->why_not_in(config.train.precision, gpus);
-  if (!why_not.empty()) return Error{ErrorKind::usage, why_not};
-  return {};
-}
-
-Result<void> check_executor(const Config& config) {
-  TRY(check_gpus(config));
-  return check_precision(config);
-}
-
-// A GPU that lacks the precision is not passed over: who has one wants to be told how to use it.
-Result<std::string> resolve_executor(Config& config) {
-  std::string& executor = config.machine.executor;
-  if (executor != "auto") return std::string();
-  executor = "cuda";
-  const std::string why_none = why_no_gpus(config);
-  if (why_none.empty()) {
-    TRY(check_precision(config));
-    return std::string("machine.executor=auto: the first GPU computes");
-  }
-  executor = "cpu";
-  return "machine.executor=auto: the cores compute; " +
-         (gpu_backend() == nullptr ? built_without_cuda : why_none);
-}
 
 Result<std::unique_ptr<Session>> Session::create(const Config& config, const ModelGraph& graph, Plan plan,
                                                  StepSource& source, const SessionOptions& options) {
@@ -299,7 +159,7 @@ void Session::keep_choices(const Config& config) {
 // one of each at rest, and mostly for more. Were it in pieces too small, the device's arena would do, which
 // is host memory here.
 void Session::make_state_store() {
-  const std::array<Bytes, 2> one = StateStore::staging_bytes(plan_, device_memory_);
+  const std::array<Bytes, 2> one = staging_bytes(plan_, device_memory_);
   const u64 pairs = staged_pairs(one);
   std::vector<Bytes> needed;
   for (u64 pair = 0; pair < pairs; ++pair) needed.insert(needed.end(), one.begin(), one.end());

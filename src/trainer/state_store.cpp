@@ -8,20 +8,6 @@
 
 namespace tidepool {
 
-std::array<Bytes, 2> StateStore::staging_bytes(const Plan& plan, DeviceMemory device_memory) {
-  std::array<Bytes, 2> most{};
-  for (u32 id = 0; id < plan.chunks.size(); ++id) {
-    const Chunk& chunk = plan.chunks[id];
-    const Tier home = plan.homes[id].tier;
-    const bool reachable =
-        home == Tier::host || (home == Tier::device && device_memory == DeviceMemory::of_host);
-    if (!is_persistent(chunk.kind) || reachable) continue;
-    Bytes& bytes = most[slot_number(chunk.kind)];
-    bytes = std::max(bytes, chunk.bytes);
-  }
-  return most;
-}
-
 StateStore::StateStore(const Plan& plan, const ModelGraph& graph, TrainingExecutor& executor,
                        const Staging& staging)
     : plan_(plan), executor_(executor), written_(plan.chunks.size(), false) {

@@ -16,14 +16,11 @@ namespace tidepool {
 // filled while those before it are on their way to disk. At rest only; one thread.
 class StateStore final : public StateReader, public StateWriter {
  public:
-  // By slot_number; each as large as staging_bytes() says, one of each at least where that is not 0.
+  // By staging_slot(); each as large as staging_bytes() says, one of each at least where that is not 0.
   using Staging = std::array<std::vector<std::span<std::byte>>, 2>;
   static constexpr u32 staged_max = writes_at_rest_max / 2;  // of a slot
 
   StateStore(const Plan&, const ModelGraph&, TrainingExecutor&, const Staging& staging);
-  // The largest chunk at home where the host does not reach it: of masters (second) and of the other kinds
-  // (first).
-  static std::array<Bytes, 2> staging_bytes(const Plan&, DeviceMemory = DeviceMemory::of_host);
 
   Result<void> read(u32 window, Kind, u64 element_begin, std::span<std::byte> out) override;
   // Kinds that the plan has no chunks for, of a model that is not trained, are dropped.
@@ -52,8 +49,7 @@ class StateStore final : public StateReader, public StateWriter {
     u64 offset = 0, bytes = 0;
   };
 
-  static u32 slot_number(Kind kind) { return kind == Kind::master || kind == Kind::master_low ? 1 : 0; }
-  Slot& slot_of(Kind kind) { return slots_[slot_number(kind)]; }
+  Slot& slot_of(Kind kind) { return slots_[staging_slot(kind)]; }
   // True if its content still has to come from its home (or go there).
   Result<bool> put_into(Slot&, ChunkId);
   ChunkId first_chunk(u32 window, Kind kind) const;

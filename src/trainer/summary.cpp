@@ -12,7 +12,7 @@
 #include "model/block_layouts.h"
 #include "planner/lower_bound.h"
 #include "report/units.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "data/batch_source.h"
 #include "trainer/open_data.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

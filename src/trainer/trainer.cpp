@@ -18,11 +18,13 @@
 #include "report/units.h"
 #include "text/path_text.h"
 #include "tidepool/check.h"
+#include "tidepool/steady_seconds.h"
 #include "trainer/assemble_report.h"
 #include "trainer/base_model.h"
 #include "trainer/choice_progress.h"
 #include "trainer/early_stop.h"
 #include "trainer/evaluation_runs.h"
+#include "trainer/executor_choice.h"
 #include "trainer/finished_run.h"
 #include "trainer/first_adapter.h"
 #include "trainer/first_weights.h"
@@ -31,6 +33,7 @@
 #include "trainer/measure_peak.h"
 #include "trainer/open_data.h"
 #include "trainer/other_sequences.h"
+#include "trainer/plan_inputs.h"
 #include "trainer/plan_run.h"
 #include "trainer/resume_notes.h"
 #include "trainer/run_checkpoints.h"
@@ -132,7 +135,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     meter_->phases().completed(issue, completion);
     outputs_.completed(issue, completion);
     if (config_.output.trace) meter_->trace().completed(issue, completion);
-    if (gpus_) gpus_->sample(RunMeter::now());
+    if (gpus_) gpus_->sample(steady_seconds());
     if (issue.get().kind == OpKind::norm) step_done(issue.step);
   }
   void segment_finished(const SegmentRun& run) override {
@@ -324,13 +327,13 @@ class Trainer final : public NextSegment, public EngineObserver {
   bool must_rest() {
     if (issued_ >= config_.train.max_steps || failed_ || stop_requested()) return true;
     if (resting_) return false;
-    const double now = RunMeter::now();
+    const double now = steady_seconds();
     return due(config_.train.eval_steps, issued_) || save_moments_.due(issued_, now) ||
            directory_.has_moved(now);
   }
 
   Result<void> train() {
-    save_moments_.begin(RunMeter::now());
+    save_moments_.begin(steady_seconds());
     stopped_early_ = why_stop_early(state_.eval_losses, config_.train);  // killed before its report
     while (issued_ < config_.train.max_steps && stopped_early_.empty() && !stop_requested()) {
       resting_ = true;
@@ -356,7 +359,7 @@ class Trainer final : public NextSegment, public EngineObserver {
   // A run that may end before its last step is trained for its best one, which then has a checkpoint of its
   // own.
   bool save_due() const {
-    return save_moments_.due(issued_, RunMeter::now()) ||
+    return save_moments_.due(issued_, steady_seconds()) ||
            (config_.train.early_stopping_patience > 0 && best_unsaved_);
   }
 
@@ -424,14 +427,14 @@ class Trainer final : public NextSegment, public EngineObserver {
     const bool known =
         !state_.eval_losses.empty() && state_.eval_losses.back().step == issued_;  // resumed here
     if (batches == 0 || known) return {};
-    const double began = RunMeter::now();
+    const double began = steady_seconds();
     EvaluationRuns runs(div_up(batches, session_->plan().micro_batches / session_->plan().sweeps));
     TRY(engine_->run(runs, runs));
     const EvalResult result = session_->executor().take_eval();
     const double loss = result.loss_sum / static_cast<double>(result.target_tokens);
     state_.eval_losses.push_back({issued_, loss, result.target_tokens});
     if (best_evaluation(state_.eval_losses) == &state_.eval_losses.back()) best_unsaved_ = true;
-    const double took = RunMeter::now() - began;
+    const double took = steady_seconds() - began;
     outputs_.say(fmt::format("step {}: eval_loss {}, perplexity {} over {} tokens in {:.1f} s", issued_,
                              loss_text(loss), perplexity_text(loss), result.target_tokens, took));
     if (const std::string anew = why_best_begins_anew(state_.eval_losses, config_.train); !anew.empty())
@@ -467,7 +470,7 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   Result<void> save() {
     if (!config_.output.save) return {};
-    save_moments_.tried(RunMeter::now());
+    save_moments_.tried(steady_seconds());
     const TrainerState state = state_to_save();
     TRY_ASSIGN(const bool written, checkpoints_->save(state, session_->state()));
     if (written) saved(state);

@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "config/config.h"
+#include "config/load_config.h"
 #include "io/directory_lock.h"
 #include "report/metrics_log.h"
 #include "report/units.h"
 #include "tidepool/median.h"
 #include "trainer/assemble_report.h"
+#include "trainer/plan_inputs.h"
 #include "trainer/run_directory.h"
-#include "trainer/session.h"
 #include "trainer/train_length.h"
 
 namespace tidepool {

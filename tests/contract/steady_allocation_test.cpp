@@ -9,6 +9,7 @@
 #include "tests/support/cpu_rig.h"
 #include "tests/support/train_fixture.h"
 #include "trainer/init_weights.h"
+#include "trainer/plan_inputs.h"
 #include "trainer/session.h"
 
 namespace tidepool {

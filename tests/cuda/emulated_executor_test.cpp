@@ -8,7 +8,10 @@
 #include "executor/cuda/cuda_devices.h"
 #include "tests/cuda/recorded_run.h"
 #include "tests/support/segments.h"
+#include "trainer/executor_choice.h"
+#include "trainer/plan_inputs.h"
 #include "trainer/predict.h"
+#include "trainer/session.h"
 
 namespace tidepool {
 namespace {

@@ -10,8 +10,9 @@
 #include "tests/support/gpu_config.h"
 #include "trainer/alternatives.h"
 #include "trainer/evaluate.h"
+#include "trainer/executor_choice.h"
 #include "trainer/generate.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

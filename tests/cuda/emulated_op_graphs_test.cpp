@@ -7,6 +7,8 @@
 #include "executor/gpu_reserved.h"
 #include "tests/cuda/recorded_run.h"
 #include "tests/support/segments.h"
+#include "trainer/plan_inputs.h"
+#include "trainer/session.h"
 
 namespace tidepool {
 namespace {

@@ -9,6 +9,8 @@
 #include "machine/product_file.h"
 #include "tests/cuda/recorded_run.h"
 #include "tests/support/segments.h"
+#include "trainer/plan_inputs.h"
+#include "trainer/session.h"
 
 namespace tidepool {
 namespace {

@@ -6,6 +6,8 @@
 #include "executor/cuda/cuda_devices.h"
 #include "tests/cuda/recorded_run.h"
 #include "tests/support/segments.h"
+#include "trainer/plan_inputs.h"
+#include "trainer/session.h"
 
 namespace tidepool {
 namespace {

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "engine/engine.h"
+#include "executor/step_source.h"
 #include "tests/support/gpu_config.h"
-#include "trainer/session.h"
 
 namespace tidepool::testing {
 

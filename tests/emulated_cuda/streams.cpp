@@ -8,18 +8,19 @@
 #include "nvtx3/nvToolsExt.h"
 #include "runtime.h"
 #include "tidepool/mix_bits.h"
+#include "tidepool/steady_seconds.h"
 
 namespace emulated_cuda {
 namespace {
 
-double now_seconds() {
+double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 // What the stream's events read.
 double seconds_of(const CUstream_st& stream) {
   const double operation_us = runtime().options.operation_us;
-  return operation_us > 0 ? static_cast<double>(stream.operations) * operation_us * 1e-6 : now_seconds();
+  return operation_us > 0 ? static_cast<double>(stream.operations) * operation_us * 1e-6 : steady_seconds();
 }
 
 void jitter(CUstream_st& stream, unsigned us_max) {

@@ -114,7 +114,7 @@ class Place {
   void seal(const std::string& checkpoint, const std::string& file) const {
     const std::string directory = dir_ / ("place/" + checkpoint);
     Manifest manifest = read_manifest(directory).value();
-    for (ManifestEntry& entry : manifest.files)
+    for (ListedFile& entry : manifest.files)
       if (entry.file == file) entry.xxh3 = hash_of(testing::file_text(directory + "/" + file));
     test::write_file(directory + "/manifest.json", to_text(manifest));
   }

@@ -7,7 +7,7 @@
 #include "planner/planner.h"
 #include "tests/support/stuck_disk.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

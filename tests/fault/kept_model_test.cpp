@@ -12,6 +12,7 @@
 #include "checkpoint/carried.h"
 #include "config/file_list.h"
 #include "config/hf_config.h"
+#include "config/load_config.h"
 #include "io/directory_lock.h"
 #include "tests/support/kept_model_fixture.h"
 

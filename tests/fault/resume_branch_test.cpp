@@ -12,7 +12,7 @@
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
 #include "text/hash.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

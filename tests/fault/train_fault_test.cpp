@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 
+#include "config/load_config.h"
 #include "io/swap_file.h"
 #include "report/run_report.h"
 #include "tests/support/child_run.h"

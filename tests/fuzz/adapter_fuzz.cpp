@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "checkpoint/lora_merge.h"
+#include "config/adapter_config.h"
 #include "tests/fuzz/fuzz.h"
 #include "tidepool/check.h"
 

@@ -1,13 +1,14 @@
 // A config. What is taken is the same after it is written and read.
 #include "config/config.h"
-
+#include "config/load_config.h"
 #include "tests/fuzz/fuzz.h"
 #include "tidepool/check.h"
 
 namespace tidepool::fuzz {
 
 void config(std::string_view input) {
-  const Result<Config> config = parse_config(input, "fuzz.yaml", {"data.train=x", "memory.device=1GiB", "memory.host=1GiB"});
+  const Result<Config> config =
+      parse_config(input, "fuzz.yaml", {"data.train=x", "memory.device=1GiB", "memory.host=1GiB"});
   if (!config && config.error().kind == ErrorKind::bad_input) {
     // Of a directory that `model:` names; it may be any that there is.
     CHECK(config.error().message.find("config.json") != std::string::npos, config.error().message);

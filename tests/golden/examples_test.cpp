@@ -10,7 +10,6 @@
 #include <regex>
 #include <sstream>
 
-#include "config/config.h"
 #include "tests/support/child_run.h"
 #include "tests/support/disk_fixture.h"
 

@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "checkpoint/load_weights.h"
 #include "config/hf_config.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/golden_steps.h"
 #include "tests/support/segments.h"
+#include "trainer/plan_inputs.h"
 #include "trainer/session.h"
 
 namespace tidepool {

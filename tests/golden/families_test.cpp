@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "checkpoint/load_weights.h"
 #include "config/hf_config.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/golden_steps.h"

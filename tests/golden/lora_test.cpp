@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 
+#include "checkpoint/load_weights.h"
 #include "checkpoint/lora_merge.h"
 #include "config/hf_config.h"
 #include "tests/support/disk_fixture.h"
@@ -15,6 +16,7 @@
 #include "tests/support/model_runner.h"
 #include "tests/support/segments.h"
 #include "tidepool/read_file.h"
+#include "trainer/plan_inputs.h"
 #include "trainer/session.h"
 
 namespace tidepool::test {

@@ -4,7 +4,7 @@
 #include "planner/planner.h"
 #include "tests/support/pairwise.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool::testing {
 

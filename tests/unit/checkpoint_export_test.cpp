@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "checkpoint/export_model.h"
+#include "checkpoint/load_weights.h"
 #include "json/text.h"
 #include "tests/support/checkpoint_fixture.h"
 #include "tests/support/model_directory.h"

@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "checkpoint/load_weights.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/names.h"
 #include "checkpoint/safetensors.h"
@@ -206,7 +207,7 @@ TEST_P(Checkpoint, a_manifest_names_files_beside_it_only) {
   const std::string outside = dir_.path() + "/config.json";
   std::filesystem::copy(newest.path + "/config.json", outside);
   const Manifest sound = read_manifest(newest.path).value();
-  const ManifestEntry entry = *sound.find("config.json");
+  const ListedFile entry = *sound.find("config.json");
   for (const char* name : {"../config.json", "additional_chat_templates/../../config.json"}) {
     Manifest manifest = sound;
     manifest.files.push_back({name, entry.bytes, entry.xxh3});

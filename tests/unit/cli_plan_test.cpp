@@ -8,10 +8,10 @@
 
 #include "cli/cli.h"
 #include "cli/plan_largest.h"
+#include "config/load_config.h"
 #include "json/text.h"
 #include "report/screen.h"
 #include "trainer/plan_run.h"
-#include "trainer/session.h"
 
 namespace tidepool {
 namespace {

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "config/config.h"
+#include "config/load_config.h"
 
 namespace tidepool {
 namespace {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "config/config.h"
+#include "config/load_config.h"
 
 namespace tidepool {
 namespace {

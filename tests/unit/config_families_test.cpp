@@ -7,6 +7,7 @@
 
 #include "config/config.h"
 #include "config/hf_config.h"
+#include "config/load_config.h"
 #include "config/schema.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"

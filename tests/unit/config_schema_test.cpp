@@ -3,6 +3,7 @@
 #include <set>
 #include <sstream>
 
+#include "config/load_config.h"
 #include "config/schema.h"
 #include "text/nearest.h"
 #include "text/value_text.h"

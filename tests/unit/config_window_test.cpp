@@ -5,6 +5,7 @@
 
 #include "config/config.h"
 #include "config/hf_config.h"
+#include "config/load_config.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/model_directory.h"
 

@@ -6,7 +6,7 @@
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
 #include "trainer/open_data.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

@@ -11,12 +11,13 @@
 #include "checkpoint/export_model.h"
 #include "checkpoint/lora_merge.h"
 #include "config/config.h"
+#include "config/load_config.h"
 #include "json/text.h"
 #include "model/blocks.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/model_directory.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

@@ -9,11 +9,12 @@
 #include <random>
 
 #include "config/config.h"
+#include "config/load_config.h"
 #include "planner/fit.h"
 #include "planner/verify.h"
 #include "tests/support/random_case.h"
 #include "text/change_text.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

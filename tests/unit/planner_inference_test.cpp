@@ -3,10 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "config/config.h"
+#include "config/load_config.h"
 #include "planner/planner.h"
 #include "planner/verify.h"
 #include "tests/support/random_case.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <map>
 
-#include "config/config.h"
+#include "config/load_config.h"
 #include "planner/lower_bound.h"
 #include "planner/planner.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

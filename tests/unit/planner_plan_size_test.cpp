@@ -3,9 +3,10 @@
 #include <gmock/gmock.h>
 
 #include "config/config.h"
+#include "config/load_config.h"
 #include "planner/plan_size.h"
 #include "text/change_text.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include "config/config.h"
+#include "config/load_config.h"
 #include "io/directory_lock.h"
 #include "machine/machine_file.h"
 #include "tests/support/checkpoint_fixture.h"

@@ -7,8 +7,9 @@
 #include <string>
 
 #include "config/config.h"
+#include "config/load_config.h"
 #include "planner/planner.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 #include "trainer/summary.h"
 
 namespace tidepool {

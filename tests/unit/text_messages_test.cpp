@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "config/config.h"
+#include "config/load_config.h"
 #include "io/disk_error.h"
 #include "tests/support/disk_fixture.h"
 #include "text/budget_text.h"

@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 
 #include "cli/plan_refusal.h"
+#include "config/load_config.h"
 #include "json/text.h"
 #include "machine/gpu_headroom.h"
 #include "tests/support/train_fixture.h"
@@ -13,7 +14,7 @@
 #include "text/change_text.h"
 #include "trainer/alternatives.h"
 #include "trainer/budget_room.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

@@ -8,8 +8,9 @@
 #include "executor/gpu_reserved.h"
 #include "tests/support/train_fixture.h"
 #include "trainer/evaluate.h"
+#include "trainer/executor_choice.h"
 #include "trainer/generate.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

@@ -9,7 +9,7 @@
 #include "tests/support/train_fixture.h"
 #include "text/change_text.h"
 #include "trainer/disk_shortage.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "cli/cli.h"
+#include "config/load_config.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
 #include "trainer/train_length.h"
@@ -44,7 +45,8 @@ TEST(TrainLength, EpochsCountWhereNobodyNamesSteps) {
   EXPECT_EQ(parsed("seed: 1", {"num_train_epochs=0.5"})->train.max_steps, steps_by_epochs);
   EXPECT_EQ(parsed("num_train_epochs: 2, max_steps: 7")->train.max_steps, 7u);
   EXPECT_EQ(parsed("max_steps: 7", {"num_train_epochs=2"})->train.max_steps, 7u);
-  EXPECT_EQ(parsed("max_steps: 7", {"num_train_epochs=2", "max_steps=auto"})->train.max_steps, steps_by_epochs);
+  EXPECT_EQ(parsed("max_steps: 7", {"num_train_epochs=2", "max_steps=auto"})->train.max_steps,
+            steps_by_epochs);
   EXPECT_THAT(parsed("max_steps: auto").error().message, HasSubstr("num_train_epochs, and that is not set"));
   const Config config = parsed("num_train_epochs: 2.5").value();
   EXPECT_EQ(parse_config(to_yaml(config), "again.yaml", {}).value(), config);

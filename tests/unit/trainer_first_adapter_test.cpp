@@ -6,6 +6,8 @@
 #include "checkpoint/adapter_files.h"
 #include "checkpoint/export_model.h"
 #include "checkpoint/lora_merge.h"
+#include "config/adapter_config.h"
+#include "config/load_config.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/lora_fixture.h"
 #include "tests/support/model_directory.h"

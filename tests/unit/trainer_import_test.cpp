@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "checkpoint/manifest.h"
+#include "config/load_config.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/safetensors.h"
 #include "tests/support/train_fixture.h"
@@ -258,7 +259,7 @@ TEST_F(CarriedAlong, GenerateSpeaksThroughTheTokenizerOfTheCheckpoint) {
   EXPECT_THAT(generate(config_.output.dir, {.prompt = "The tide", .max_new_tokens = 6}),
               HasSubstr("generation_config.json: holds "));  // not what was written
   Manifest manifest = read_manifest(checkpoint(2)).value();
-  for (ManifestEntry& file : manifest.files)
+  for (ListedFile& file : manifest.files)
     if (file.file == "generation_config.json") file.bytes = ends.size(), file.xxh3 = hash_of(ends);
   test::write_file(checkpoint(2) + "/manifest.json", to_text(manifest));
   EXPECT_EQ(generate(config_.output.dir, {.prompt = "The tide", .max_new_tokens = 6}), "The tide");

@@ -9,6 +9,7 @@
 #include "tests/support/kernel_fixture.h"
 #include "tests/support/train_fixture.h"
 #include "trainer/measure_peak.h"
+#include "trainer/session.h"
 
 namespace tidepool {
 namespace {

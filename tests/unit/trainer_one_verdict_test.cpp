@@ -10,8 +10,8 @@
 #include "advisor/what_if.h"
 #include "cli/doctor.h"
 #include "tests/support/train_fixture.h"
+#include "trainer/plan_inputs.h"
 #include "trainer/plan_run.h"
-#include "trainer/session.h"
 
 namespace tidepool {
 namespace {

@@ -5,7 +5,7 @@
 #include "tests/support/train_fixture.h"
 #include "trainer/assemble_report.h"
 #include "trainer/plan_change.h"
-#include "trainer/session.h"
+#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

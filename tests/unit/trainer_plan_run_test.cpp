@@ -7,12 +7,13 @@
 #include <fstream>
 
 #include "cli/plan_refusal.h"
+#include "config/load_config.h"
 #include "json/text.h"
 #include "machine/machine_file.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
+#include "trainer/plan_inputs.h"
 #include "trainer/plan_run.h"
-#include "trainer/session.h"
 
 namespace tidepool {
 namespace {

@@ -4,6 +4,7 @@
 #include "tests/support/train_fixture.h"
 #include "trainer/predict.h"
 #include "trainer/round_judge.h"
+#include "trainer/session.h"
 
 namespace tidepool {
 namespace {
@@ -48,7 +49,8 @@ TEST(Predict, CarriesTheSpreadOfItsRounds) {
   const ModelGraph graph = make_graph(config).value();
   NoData source;
   const auto session =
-      Session::create(config, graph, make_plan(graph, plan_options(config, Bytes{gib})).value(), source).value();
+      Session::create(config, graph, make_plan(graph, plan_options(config, Bytes{gib})).value(), source)
+          .value();
   const Result<Prediction> made = predict_step(*session);
   ASSERT_TRUE(made) << made.error().message;
   EXPECT_GT(made->step_seconds.least, 0);

@@ -4,9 +4,10 @@
 #include <array>
 
 #include "config/config.h"
+#include "config/load_config.h"
 #include "planner/planner.h"
+#include "trainer/plan_inputs.h"
 #include "trainer/rest_staging.h"
-#include "trainer/session.h"
 
 namespace tidepool {
 namespace {

@@ -1,21 +1,22 @@
-// A file of a checkpoint while it is written: counts and hashes what passes, for the manifest.
+// Hashed file: a file that is being written, whose bytes are counted and hashed on their way for the list
+// that names it.
 #pragma once
 
 #include "checkpoint/files.h"
-#include "checkpoint/manifest.h"
+#include "config/file_list.h"
 #include "text/hash.h"
 
 namespace tidepool {
 
-class CheckpointFile {
+class HashedFile {
  public:
-  static Result<CheckpointFile> create(Files& files, const std::string& directory, const std::string& name,
-                                       Bytes expected) {
+  static Result<HashedFile> create(Files& files, const std::string& directory, const std::string& name,
+                                   Bytes expected) {
     TRY_ASSIGN(auto out, files.create(directory + "/" + name, expected));
-    return CheckpointFile(name, std::move(out));
+    return HashedFile(name, std::move(out));
   }
 
-  CheckpointFile(std::string name, std::unique_ptr<OutputFile> out)
+  HashedFile(std::string name, std::unique_ptr<OutputFile> out)
       : name_(std::move(name)), out_(std::move(out)) {}
 
   Result<void> append(std::span<const std::byte> bytes) {
@@ -28,9 +29,9 @@ class CheckpointFile {
   Result<void> set_mode(u32 mode) { return out_->set_mode(mode); }
 
   // Durable on return.
-  Result<ManifestEntry> finish() {
+  Result<ListedFile> finish() {
     TRY(out_->finish());
-    return ManifestEntry{.file = name_, .bytes = bytes_, .xxh3 = hash_.digest()};
+    return ListedFile{.file = name_, .bytes = bytes_, .xxh3 = hash_.digest()};
   }
 
  private:

@@ -1,0 +1,56 @@
+#include "trainer/executor_choice.h"
+
+#include <fmt/format.h>
+
+#include "executor/built_without_cuda.h"
+#include "executor/devices.h"
+
+namespace tidepool {
+namespace {
+
+// Empty where they are to be had.
+std::string why_no_gpus(const Config& config) {
+  if (gpu_backend() == nullptr) return fmt::format("{}: {}", built_without_cuda, how_to_build_with_cuda);
+  return gpu_backend()->why_none(config.machine.gpus());
+}
+
+}  // namespace
+
+Result<void> check_gpus(const Config& config) {
+  if (config.machine.gpus().empty()) return {};
+  const std::string why = why_no_gpus(config);
+  if (why.empty()) return {};
+  return Error{ErrorKind::usage,
+               fmt::format("machine.executor={}: {}; machine.executor=cpu trains on the cores",
+                           config.machine.executor, why)};
+}
+
+Result<void> check_precision(const Config& config) {
+  const std::vector<u32> gpus = config.machine.gpus();
+  if (gpus.empty() || gpu_backend() == nullptr) return {};
+  const std::string why_not = gpu_backend()->why_not_in(config.train.precision, gpus);
+  if (!why_not.empty()) return Error{ErrorKind::usage, why_not};
+  return {};
+}
+
+Result<void> check_executor(const Config& config) {
+  TRY(check_gpus(config));
+  return check_precision(config);
+}
+
+// A GPU that lacks the precision is not passed over: who has one wants to be told how to use it.
+Result<std::string> resolve_executor(Config& config) {
+  std::string& executor = config.machine.executor;
+  if (executor != "auto") return std::string();
+  executor = "cuda";
+  const std::string why_none = why_no_gpus(config);
+  if (why_none.empty()) {
+    TRY(check_precision(config));
+    return std::string("machine.executor=auto: the first GPU computes");
+  }
+  executor = "cpu";
+  return "machine.executor=auto: the cores compute; " +
+         (gpu_backend() == nullptr ? built_without_cuda : why_none);
+}
+
+}  // namespace tidepool

@@ -1,0 +1,110 @@
+#include "trainer/plan_inputs.h"
+
+#include <fmt/format.h>
+
+#include "checkpoint/weight_reader.h"
+#include "executor/gpu_reserved.h"
+#include "io/swap_file.h"
+#include "model/blocks.h"
+#include "tidepool/check.h"
+#include "tidepool/model_config.h"
+
+namespace tidepool {
+namespace {
+
+// Still to be taken outside of the arenas. Code, the plan and scratch are in use by now and counted as such;
+// to come are schedules and records of ops, buffers of files, stacks and the disk's queue.
+Bytes beside_budgets(const Plan& plan, DeviceMemory device_memory, bool loads_weights) {
+  constexpr u64 bytes_per_op = 256;
+  constexpr Bytes buffers{12 * mib};
+  u64 ops = 0;
+  for (const Segment& segment : plan.segments) ops += segment.ops.size();
+  const Bytes reader = loads_weights ? WeightReader::memory_max : Bytes{0};
+  return buffers + Bytes{ops * bytes_per_op} + staging_beside_budgets(plan, device_memory) + reader;
+}
+
+}  // namespace
+
+DeviceMemory device_memory_of(const Config& config) {
+  return config.machine.gpus().empty() ? DeviceMemory::of_host : DeviceMemory::of_gpus;
+}
+
+Bytes staging_beside_budgets(const Plan& plan, DeviceMemory device_memory) {
+  Bytes beside{};
+  for (const StagingPlace& place :
+       place_staging(plan, staging_bytes(plan, device_memory), host_reserved(), device_memory))
+    if (!place.tier) beside += place.bytes;
+  return beside;
+}
+
+MemoryNeed memory_need(const Config& config, const Plan& plan, bool loads_weights) {
+  const auto peak = [&](Tier tier) { return plan.tiers[static_cast<u32>(tier)].planned_peak; };
+  const DeviceMemory device_memory = device_memory_of(config);
+  const bool gpus = device_memory == DeviceMemory::of_gpus;
+  return {.arenas = peak(Tier::host) + (gpus ? Bytes{0} : peak(Tier::device) * plan.devices),
+          .beside = beside_budgets(plan, device_memory, loads_weights)};
+}
+
+Bytes host_reserved() {
+  return Bytes{round_up((executor_staging + checkpoint_buffer).value, frame_alignment)};
+}
+
+Bytes device_reserved(const Config& config) {
+  if (config.machine.gpus().empty()) return Bytes{0};
+  const Result<ModelGraph> graph = make_graph(config);
+  return graph ? gpu_reserved(*graph, micro_batches_per_step(config), config.machine.devices()).total()
+               : Bytes{0};
+}
+
+bool packs_documents(const Config& config) {
+  return config.data.packing && config.data.rows_are_shared.value_or(true) &&
+         style(config.model.family) != LayerStyle::gpt2;
+}
+
+// GPUs have their activations in the precision of their matrix units.
+Result<ModelGraph> make_graph(const Config& config) {
+  const Precision precision = config.train.precision;
+  LoraConfig lora = config.lora;
+  lora.base = config.model_directory;
+  return build_model(config.model, precision,
+                     {.sequences = config.train.per_device_train_batch_size,
+                      .tokens = config.train.sequence_length,
+                      .packed = packs_documents(config)},
+                     config.machine.gpus().empty() ? Precision::fp32 : precision, lora);
+}
+
+u32 micro_batches_per_step(const Config& config) {
+  return config.train.gradient_accumulation_steps * config.machine.devices();
+}
+
+Result<Bytes> disk_budget(const Config& config) {
+  if (config.memory.budgets.disk != disk_auto) return config.memory.budgets.disk;
+  return swap_space(swap_directory(config));
+}
+
+PlanOptions plan_options(const Config& config, Bytes disk) {
+  const Budgets& budgets = config.memory.budgets;
+  return PlanOptions{.budgets = {.device = budgets.device, .host = budgets.host, .disk = disk},
+                     .micro_batches = micro_batches_per_step(config),
+                     .devices = config.machine.devices(),
+                     .clipping = config.train.max_grad_norm > 0,
+                     .home = config.memory.home,
+                     .recompute = config.train.recompute,
+                     .chunk_bytes = config.memory.chunk_size,
+                     .sweeps = config.memory.sweeps,
+                     .lookahead = config.memory.lookahead,
+                     .device_reserved = device_reserved(config),
+                     .host_reserved = host_reserved()};
+}
+
+std::string plan_text(const Config& config, const Plan& plan) {
+  std::string text = to_text(plan);
+  if (config.memory.budgets.disk != disk_auto) return text;
+  const std::string budget =
+      fmt::format("disk budget {}", plan.tiers[static_cast<u32>(Tier::disk)].budget.value);
+  const u64 at = text.find(budget);
+  CHECK(at != std::string::npos, budget);
+  return text.replace(at, budget.size(), "disk budget auto");
+}
+
+}  // namespace tidepool
