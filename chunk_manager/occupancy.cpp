@@ -4,7 +4,7 @@
 #include <array>
 #include <bit>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

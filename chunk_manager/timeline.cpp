@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "chunk_manager/occupancy.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -10,9 +10,9 @@
 #include "io/disk_error.h"
 #include "io/memory_limits.h"
 #include "io/numa.h"
-#include "process/limits.h"
-#include "tidepool/check.h"
-#include "tidepool/errno_text.h"
+#include "base/process/limits.h"
+#include "base/check.h"
+#include "base/errno_text.h"
 
 namespace tidepool {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "tidepool/core_pool.h"
-#include "tidepool/result.h"
-#include "tidepool/types.h"
+#include "base/result.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -3,7 +3,7 @@
 #include "io/disk.h"
 #include "io/thread_disk.h"
 #include "io/uring_disk.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 

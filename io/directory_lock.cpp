@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "io/disk_error.h"
-#include "tidepool/read_file.h"
-#include "tidepool/types.h"
+#include "base/read_file.h"
+#include "base/types.h"
 
 namespace tidepool {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "io/sudden_end.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tidepool/result.h"
-#include "tidepool/types.h"
+#include "base/result.h"
+#include "base/types.h"
 
 namespace tidepool {
 

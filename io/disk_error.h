@@ -4,7 +4,7 @@
 #include <string>
 
 #include "io/disk.h"
-#include "tidepool/errno_text.h"
+#include "base/errno_text.h"
 
 namespace tidepool {
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "process/start_thread.h"
+#include "base/process/start_thread.h"
 
 namespace tidepool {
 

@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
-#include "tidepool/result.h"
-#include "tidepool/types.h"
+#include "base/result.h"
+#include "base/types.h"
 
 namespace tidepool {
 

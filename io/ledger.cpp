@@ -1,5 +1,5 @@
 #include "io/arena.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "process/cgroup.h"
-#include "process/limits.h"
+#include "base/process/cgroup.h"
+#include "base/process/limits.h"
 
 namespace tidepool {
 namespace {

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "io/disk_error.h"
-#include "tidepool/errno_text.h"
+#include "base/errno_text.h"
 
 namespace tidepool {
 namespace {

@@ -4,7 +4,7 @@
 #include <cerrno>
 
 #include "io/disk_error.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 

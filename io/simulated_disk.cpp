@@ -11,8 +11,8 @@
 
 #include "io/io_thread.h"
 #include "io/piece_queue.h"
-#include "tidepool/check.h"
-#include "tidepool/mix_bits.h"
+#include "base/check.h"
+#include "base/mix_bits.h"
 
 namespace tidepool {
 namespace {

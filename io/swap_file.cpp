@@ -18,8 +18,8 @@
 #include "io/disk_error.h"
 #include "io/file_system.h"
 #include "io/memory_limits.h"
-#include "tidepool/check.h"
-#include "tidepool/errno_text.h"
+#include "base/check.h"
+#include "base/errno_text.h"
 
 namespace tidepool {
 namespace {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "io/directory_lock.h"
-#include "tidepool/result.h"
-#include "tidepool/types.h"
+#include "base/result.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -23,8 +23,8 @@
 #include "io/memory_limits.h"
 #include "io/piece_queue.h"
 #include "io/swap_file.h"
-#include "tidepool/check.h"
-#include "tidepool/errno_text.h"
+#include "base/check.h"
+#include "base/errno_text.h"
 
 namespace tidepool {
 namespace {

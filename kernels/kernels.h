@@ -16,7 +16,7 @@
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rotary/rotary.h"
 #include "kernels/swiglu/swiglu.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "kernels/matmul/scratch.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -8,7 +8,7 @@
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/matmul/matmul_cuda.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

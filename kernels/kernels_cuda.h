@@ -11,7 +11,7 @@
 #include "kernels/kernels.h"
 #include "kernels/matmul/matmul_workspace.h"
 #include "kernels/matmul/product_choices.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

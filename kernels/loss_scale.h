@@ -4,7 +4,7 @@
 // Plain values, worked on wherever the norm is: on the host, or on a device.
 #pragma once
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

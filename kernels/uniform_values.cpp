@@ -4,7 +4,7 @@
 
 #include "kernels/gradient.h"
 #include "tidepool/fp16.h"
-#include "tidepool/mix_bits.h"
+#include "base/mix_bits.h"
 
 namespace tidepool {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

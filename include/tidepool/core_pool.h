@@ -4,8 +4,8 @@
 #include <functional>
 #include <memory>
 
-#include "tidepool/result.h"
-#include "tidepool/types.h"
+#include "base/result.h"
+#include "base/types.h"
 
 namespace tidepool {
 

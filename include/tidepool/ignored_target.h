@@ -1,7 +1,7 @@
 // The target that adds neither loss nor gradient, as Hugging Face writes it.
 #pragma once
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

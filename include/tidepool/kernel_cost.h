@@ -1,7 +1,7 @@
 // What one kernel costs, whatever the device: all that predicted times need to know of it.
 #pragma once
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

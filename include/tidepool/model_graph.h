@@ -8,7 +8,7 @@
 #include "tidepool/kernel_cost.h"
 #include "tidepool/lora.h"
 #include "tidepool/model_config.h"
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tidepool/chunk.h"
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

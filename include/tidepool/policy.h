@@ -1,7 +1,7 @@
 // What a user may tell the planner instead of letting it choose.
 #pragma once
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -4,7 +4,7 @@
 #include "kernels/adamw/adamw_tile.h"
 #include "kernels/checksum.h"
 #include "kernels/gradient/gradient_granule.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "kernels/adamw.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 

@@ -6,7 +6,7 @@
 #include "kernels/attention/head_view.h"
 #include "kernels/attention/softmax_rows.h"
 #include "kernels/matmul/sgemm.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

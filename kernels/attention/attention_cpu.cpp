@@ -7,7 +7,7 @@
 #include "kernels/attention/softmax_rows.h"
 #include "kernels/matmul/sgemm.h"
 #include "kernels/simd/rows.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

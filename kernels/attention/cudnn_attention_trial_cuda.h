@@ -12,7 +12,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/attention/cudnn_attention_slices.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool::cuda {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "kernels/attention/attention.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 

@@ -1,7 +1,7 @@
 // One row of a block of scores.
 #pragma once
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

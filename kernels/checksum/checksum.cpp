@@ -3,8 +3,8 @@
 #include <atomic>
 
 #include "kernels/checksum/xxh3.h"
-#include "tidepool/check.h"
-#include "tidepool/mix_bits.h"
+#include "base/check.h"
+#include "base/mix_bits.h"
 
 namespace tidepool {
 namespace {

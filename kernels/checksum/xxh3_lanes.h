@@ -6,7 +6,7 @@
 // input has its own place in the secret, and no scramble follows the last block.
 #pragma once
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

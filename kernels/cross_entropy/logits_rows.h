@@ -1,7 +1,7 @@
 // One row of a slice of logits.
 #pragma once
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

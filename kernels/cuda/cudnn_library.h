@@ -10,8 +10,8 @@
 #include <memory>
 #include <string>
 
-#include "tidepool/result.h"
-#include "tidepool/types.h"
+#include "base/result.h"
+#include "base/types.h"
 
 struct cudnnContext;
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_error.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool::cuda {
 namespace {

@@ -20,7 +20,7 @@
 #include <utility>
 
 #include "kernels/cuda/launch_shape.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool::cuda {
 

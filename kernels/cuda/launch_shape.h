@@ -2,7 +2,7 @@
 // (kernels/*/*_launch.h), which need no CUDA and are tested at the extremes of those sizes.
 #pragma once
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool::cuda {
 

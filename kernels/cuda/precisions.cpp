@@ -1,6 +1,6 @@
 #include "kernels/cuda/precisions.h"
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool::cuda {
 

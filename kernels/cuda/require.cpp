@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool::cuda {
 

@@ -3,7 +3,7 @@
 // "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 #pragma once
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tidepool/mix_bits.h"
+#include "base/mix_bits.h"
 
 namespace tidepool {
 

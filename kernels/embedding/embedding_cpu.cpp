@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/simd/rows.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

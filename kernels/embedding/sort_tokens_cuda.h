@@ -2,7 +2,7 @@
 
 #include <cuda_runtime.h>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool::cuda {
 

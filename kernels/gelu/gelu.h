@@ -3,7 +3,7 @@
 // needs one exp and keeps its relative precision in the left tail.
 #pragma once
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

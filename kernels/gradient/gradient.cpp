@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "kernels/gradient/gradient_granule.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

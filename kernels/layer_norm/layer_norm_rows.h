@@ -1,7 +1,7 @@
 // One row of a layer normalisation.
 #pragma once
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -9,7 +9,7 @@
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/matmul/matmul_launch.h"
 #include "kernels/matmul/matmul_parts_cuda.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -1,7 +1,7 @@
 // What matrix products take of a GPU's memory beside their arrays. Needs no CUDA: plans are made without.
 #pragma once
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

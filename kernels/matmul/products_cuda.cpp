@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "kernels/cuda/cuda_error.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool::cuda {
 namespace {

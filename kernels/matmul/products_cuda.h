@@ -14,7 +14,7 @@
 
 #include "kernels/matmul/product_choices.h"
 #include "kernels/values.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool::cuda {
 

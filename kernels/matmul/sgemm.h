@@ -1,7 +1,7 @@
 // One single-threaded call into the matrix library.
 #pragma once
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

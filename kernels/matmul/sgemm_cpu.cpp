@@ -3,7 +3,7 @@
 #include <dnnl.h>
 #include <omp.h>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 

@@ -1,7 +1,7 @@
 // How a product is cut into tiles. A pure function of its shape: never of threads, chunks, budgets.
 #pragma once
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -2,7 +2,7 @@
 #include "kernels/matmul/scratch.h"
 #include "kernels/matmul/sgemm.h"
 #include "kernels/simd/rows.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "tidepool/core_pool.h"
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

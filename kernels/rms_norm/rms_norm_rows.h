@@ -1,7 +1,7 @@
 // One row of a root mean square normalisation; also a head's q or k.
 #pragma once
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -8,7 +8,7 @@
 #include "kernels/rms_norm/rms_norm_rows.h"
 #include "kernels/rotary/rotary_rows.h"
 #include "kernels/simd/rows.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

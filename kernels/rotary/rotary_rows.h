@@ -1,7 +1,7 @@
 // One head of one row, turned.
 #pragma once
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -10,7 +10,7 @@
 
 #include <limits>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tidepool::HWY_NAMESPACE {

@@ -9,12 +9,12 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "checkpoint/hashed_file.h"
+#include "base/files/hashed_file.h"
 #include "config/hf_config.h"
-#include "text/hash.h"
-#include "tidepool/errno_text.h"
-#include "tidepool/fd.h"
-#include "tidepool/read_file.h"
+#include "base/text/hash.h"
+#include "base/errno_text.h"
+#include "base/fd.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 namespace {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/files.h"
-#include "config/file_list.h"
+#include "base/files/files.h"
+#include "base/files/file_list.h"
 
 namespace tidepool {
 

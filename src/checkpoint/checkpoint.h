@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "checkpoint/carried.h"
-#include "checkpoint/files.h"
+#include "base/files/files.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/state_stream.h"
 #include "checkpoint/trainer_state.h"

@@ -13,9 +13,9 @@
 #include "checkpoint/state_tensors.h"
 #include "config/adapter_config.h"
 #include "config/hf_config.h"
-#include "text/path_text.h"
-#include "tidepool/check.h"
-#include "tidepool/read_file.h"
+#include "base/text/path_text.h"
+#include "base/check.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 namespace {

@@ -13,7 +13,7 @@
 #include "checkpoint/state_tensors.h"
 #include "config/adapter_config.h"
 #include "config/hf_config.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 #include "tidepool/fp16.h"
 
 namespace tidepool {

@@ -12,11 +12,11 @@
 
 #include "checkpoint/convert.h"
 #include "config/hf_config.h"
-#include "json/json_check.h"
-#include "json/text.h"
-#include "text/path_text.h"
-#include "tidepool/check.h"
-#include "tidepool/read_file.h"
+#include "base/json/json_check.h"
+#include "base/json/text.h"
+#include "base/text/path_text.h"
+#include "base/check.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 namespace {

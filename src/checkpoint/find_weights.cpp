@@ -12,7 +12,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/shards.h"
 #include "config/hf_config.h"
-#include "text/path_text.h"
+#include "base/text/path_text.h"
 
 namespace tidepool {
 

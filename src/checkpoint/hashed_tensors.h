@@ -8,7 +8,7 @@
 
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
-#include "text/hash.h"
+#include "base/text/hash.h"
 
 namespace tidepool {
 

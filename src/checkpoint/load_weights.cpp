@@ -10,7 +10,7 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/tensor_hashes.h"
 #include "checkpoint/weight_reader.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

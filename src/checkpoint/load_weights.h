@@ -6,7 +6,7 @@
 
 #include "checkpoint/state_stream.h"
 #include "tidepool/model_graph.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

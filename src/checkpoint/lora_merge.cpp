@@ -8,7 +8,7 @@
 
 #include "config/adapter_config.h"
 #include "config/hf_config.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 #include "tidepool/fp16.h"
 
 namespace tidepool {

@@ -9,11 +9,11 @@
 #include <optional>
 
 #include "checkpoint/trainer_state.h"
-#include "json/text.h"
-#include "text/hash.h"
-#include "text/seal.h"
-#include "tidepool/check.h"
-#include "tidepool/read_file.h"
+#include "base/json/text.h"
+#include "base/text/hash.h"
+#include "base/text/seal.h"
+#include "base/check.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 namespace json = boost::json;

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "config/file_list.h"
-#include "tidepool/result.h"
-#include "tidepool/types.h"
+#include "base/files/file_list.h"
+#include "base/result.h"
+#include "base/types.h"
 
 namespace tidepool {
 

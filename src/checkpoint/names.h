@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "text/checkpoint_name.h"
-#include "tidepool/result.h"
+#include "base/text/checkpoint_name.h"
+#include "base/result.h"
 
 namespace tidepool {
 

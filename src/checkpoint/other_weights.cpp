@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "checkpoint/shards.h"
-#include "text/path_text.h"
+#include "base/text/path_text.h"
 
 namespace tidepool {
 namespace {

@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <memory>
 
-#include "text/hash.h"
-#include "tidepool/check.h"
-#include "tidepool/errno_text.h"
-#include "tidepool/fd.h"
+#include "base/text/hash.h"
+#include "base/check.h"
+#include "base/errno_text.h"
+#include "base/fd.h"
 
 namespace tidepool {
 namespace {

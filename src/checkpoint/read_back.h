@@ -4,7 +4,7 @@
 #include <string>
 
 #include "checkpoint/manifest.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

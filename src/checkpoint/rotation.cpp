@@ -8,7 +8,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/names.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 Result<std::vector<std::string>> CheckpointStore::sweep() {

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "text/hash.h"
-#include "tidepool/fd.h"
-#include "tidepool/result.h"
-#include "tidepool/types.h"
+#include "base/text/hash.h"
+#include "base/fd.h"
+#include "base/result.h"
+#include "base/types.h"
 
 namespace tidepool {
 

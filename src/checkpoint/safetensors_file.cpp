@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "checkpoint/safetensors.h"
-#include "tidepool/check.h"
-#include "tidepool/read_file.h"
+#include "base/check.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 

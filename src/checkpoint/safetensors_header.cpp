@@ -12,7 +12,7 @@
 #include <unordered_set>
 
 #include "checkpoint/safetensors.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace json = boost::json;

@@ -6,10 +6,10 @@
 #include <map>
 
 #include "checkpoint/safetensors.h"
-#include "json/text.h"
-#include "text/path_text.h"
-#include "tidepool/check.h"
-#include "tidepool/read_file.h"
+#include "base/json/text.h"
+#include "base/text/path_text.h"
+#include "base/check.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 namespace json = boost::json;

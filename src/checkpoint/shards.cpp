@@ -5,8 +5,8 @@
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 
-#include "json/text.h"
-#include "tidepool/check.h"
+#include "base/json/text.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace json = boost::json;

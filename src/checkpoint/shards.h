@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/hashed_file.h"
+#include "base/files/hashed_file.h"
 #include "checkpoint/safetensors.h"
 
 namespace tidepool {

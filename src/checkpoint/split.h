@@ -6,9 +6,9 @@
 #include <bit>
 #include <span>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 #include "tidepool/fp16.h"
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

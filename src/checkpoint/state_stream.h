@@ -5,7 +5,7 @@
 #include <span>
 
 #include "tidepool/chunk.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

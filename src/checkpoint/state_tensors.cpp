@@ -6,7 +6,7 @@
 #include <array>
 
 #include "checkpoint/split.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -8,7 +8,7 @@
 #include "checkpoint/hashed_tensors.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/state_stream.h"
-#include "text/hash.h"
+#include "base/text/hash.h"
 #include "tidepool/model_graph.h"
 
 namespace tidepool {

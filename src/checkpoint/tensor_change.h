@@ -4,8 +4,8 @@
 #include <span>
 #include <string_view>
 
-#include "tidepool/result.h"
-#include "tidepool/types.h"
+#include "base/result.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "checkpoint/safetensors.h"
-#include "text/hash.h"
+#include "base/text/hash.h"
 
 namespace tidepool {
 

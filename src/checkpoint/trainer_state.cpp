@@ -10,9 +10,9 @@
 #include <charconv>
 #include <cmath>
 
-#include "json/text.h"
-#include "tidepool/check.h"
-#include "tidepool/read_file.h"
+#include "base/json/text.h"
+#include "base/check.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 namespace json = boost::json;

@@ -12,10 +12,10 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/split.h"
 #include "checkpoint/tensor_hashes.h"
-#include "process/limits.h"
-#include "process/start_thread.h"
-#include "text/hash.h"
-#include "tidepool/read_file.h"
+#include "base/process/limits.h"
+#include "base/process/start_thread.h"
+#include "base/text/hash.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 namespace {

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "checkpoint/safetensors.h"
-#include "text/hash.h"
+#include "base/text/hash.h"
 
 namespace tidepool {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

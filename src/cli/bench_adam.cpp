@@ -10,7 +10,7 @@
 #include "probe/adam_load.h"
 #include "probe/timing.h"
 #include "report/print_text.h"
-#include "tidepool/median.h"
+#include "base/median.h"
 
 namespace tidepool {
 namespace {

@@ -11,7 +11,7 @@
 #include "cli/bench_disk.h"
 #include "cli/measured_choice.h"
 #include "report/print_text.h"
-#include "text/nearest.h"
+#include "base/text/nearest.h"
 
 namespace tidepool {
 

@@ -8,7 +8,7 @@
 #include "cli/measured_choice.h"
 #include "probe/rates.h"
 #include "report/print_text.h"
-#include "text/value_text.h"
+#include "base/text/value_text.h"
 
 namespace tidepool {
 namespace {

@@ -12,7 +12,7 @@
 #include "io/memory_limits.h"
 #include "probe/disk_load.h"
 #include "report/print_text.h"
-#include "tidepool/median.h"
+#include "base/median.h"
 
 namespace tidepool {
 namespace {

@@ -12,7 +12,7 @@
 #include "kernels/matmul/sgemm.h"
 #include "probe/timing.h"
 #include "report/print_text.h"
-#include "tidepool/median.h"
+#include "base/median.h"
 
 namespace tidepool {
 namespace {

@@ -13,8 +13,8 @@
 #include "executor/devices.h"
 #include "report/error_text.h"
 #include "report/print_text.h"
-#include "text/nearest.h"
-#include "tidepool/version.h"
+#include "base/text/nearest.h"
+#include "base/version.h"
 
 namespace tidepool {
 

@@ -14,7 +14,7 @@
 #include "config/load_config.h"
 #include "config/schema.h"
 #include "report/print_text.h"
-#include "text/value_text.h"
+#include "base/text/value_text.h"
 #include "trainer/executor_choice.h"
 
 namespace tidepool {

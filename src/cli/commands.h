@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 #include "tokenize/document_source.h"
 
 namespace tidepool {

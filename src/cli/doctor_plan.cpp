@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cli/doctor.h"
-#include "report/units.h"
+#include "base/text/units.h"
 #include "trainer/executor_choice.h"
 #include "trainer/open_data.h"
 #include "trainer/plan_inputs.h"

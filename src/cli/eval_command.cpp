@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "cli/commands.h"
-#include "json/text.h"
+#include "base/json/text.h"
 #include "report/print_text.h"
 #include "report/status_line.h"
-#include "report/units.h"
+#include "base/text/units.h"
 #include "trainer/evaluate.h"
 
 namespace tidepool {

@@ -9,7 +9,7 @@
 #include "io/file_system.h"
 #include "report/print_text.h"
 #include "report/status_line.h"
-#include "report/units.h"
+#include "base/text/units.h"
 #include "trainer/export_source.h"
 #include "trainer/retry_rotated.h"
 #include "trainer/signals.h"

@@ -9,8 +9,8 @@
 #include "cli/cli.h"
 #include "cli/standard_streams.h"
 #include "io/sudden_end.h"
-#include "process/out_of_memory.h"
-#include "tidepool/result.h"
+#include "base/process/out_of_memory.h"
+#include "base/result.h"
 
 #ifdef TIDEPOOL_HAS_CUDA
 #include "executor/cuda/cuda_devices.h"

@@ -4,7 +4,7 @@
 
 #include "executor/built_without_cuda.h"
 #include "probe/measured_device.h"
-#include "text/value_text.h"
+#include "base/text/value_text.h"
 
 namespace tidepool {
 namespace {

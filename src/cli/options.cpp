@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <boost/program_options.hpp>
 
-#include "text/nearest.h"
-#include "text/value_text.h"
+#include "base/text/nearest.h"
+#include "base/text/value_text.h"
 
 namespace tidepool {
 

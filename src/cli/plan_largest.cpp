@@ -8,7 +8,7 @@
 #include "report/print_text.h"
 #include "report/screen.h"
 #include "report/status_line.h"
-#include "report/units.h"
+#include "base/text/units.h"
 #include "trainer/plan_inputs.h"
 #include "trainer/plan_run.h"
 

@@ -3,7 +3,7 @@
 #include <boost/json.hpp>
 #include <span>
 
-#include "json/text.h"
+#include "base/json/text.h"
 
 namespace tidepool {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

@@ -16,9 +16,9 @@
 #include "probe/probe.h"
 #include "report/print_text.h"
 #include "report/status_line.h"
-#include "report/units.h"
-#include "tidepool/read_file.h"
-#include "tidepool/write_file.h"
+#include "base/text/units.h"
+#include "base/read_file.h"
+#include "base/write_file.h"
 #include "trainer/signals.h"
 
 namespace tidepool {

@@ -12,7 +12,7 @@
 #include "probe/machine_of.h"
 #include "probe/meter.h"
 #include "report/screen.h"
-#include "text/value_text.h"
+#include "base/text/value_text.h"
 
 namespace tidepool {
 

@@ -15,7 +15,7 @@
 #include "report/html_report.h"
 #include "report/print_text.h"
 #include "report/terminal.h"
-#include "tidepool/read_file.h"
+#include "base/read_file.h"
 #include "trainer/run_directory.h"
 #include "trainer/unfinished_run.h"
 

@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "tidepool/errno_text.h"
-#include "tidepool/result.h"
+#include "base/errno_text.h"
+#include "base/result.h"
 
 namespace tidepool {
 

@@ -7,7 +7,7 @@
 #include <boost/json/value.hpp>
 
 #include "data/open_documents.h"
-#include "json/text.h"
+#include "base/json/text.h"
 #include "report/print_text.h"
 #include "report/screen.h"
 #include "trainer/open_data.h"

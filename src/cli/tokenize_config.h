@@ -2,7 +2,7 @@
 #pragma once
 
 #include "config/config.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

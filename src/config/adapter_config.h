@@ -7,7 +7,7 @@
 #include "config/hf_config.h"
 #include "tidepool/lora.h"
 #include "tidepool/model_graph.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

@@ -11,8 +11,8 @@
 
 #include "config/hf_config.h"
 #include "config/hf_window.h"
-#include "json/text.h"
-#include "tidepool/read_file.h"
+#include "base/json/text.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 namespace json = boost::json;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "text/nearest.h"
+#include "base/text/nearest.h"
 
 namespace tidepool {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "config/schema.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

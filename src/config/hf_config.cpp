@@ -12,11 +12,11 @@
 #include "config/foreign_keys.h"
 #include "config/hf_window.h"
 #include "config/schema.h"
-#include "json/text.h"
-#include "text/checkpoint_name.h"
-#include "text/path_text.h"
-#include "tidepool/overloaded.h"
-#include "tidepool/read_file.h"
+#include "base/json/text.h"
+#include "base/text/checkpoint_name.h"
+#include "base/text/path_text.h"
+#include "base/overloaded.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 namespace json = boost::json;

@@ -8,7 +8,7 @@
 
 #include "tidepool/chunk.h"
 #include "tidepool/model_config.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

@@ -9,7 +9,7 @@
 #include <boost/json/value.hpp>
 #include <limits>
 
-#include "json/text.h"
+#include "base/json/text.h"
 
 namespace tidepool {
 namespace json = boost::json;

@@ -7,8 +7,8 @@
 #include <optional>
 #include <span>
 
-#include "text/utf8.h"
-#include "tidepool/read_file.h"
+#include "base/text/utf8.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

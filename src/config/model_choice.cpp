@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "config/adapter_config.h"
-#include "config/file_list.h"
+#include "base/files/file_list.h"
 #include "config/foreign_keys.h"
 #include "config/hf_config.h"
 #include "config/load_config.h"
-#include "text/path_text.h"
-#include "yaml/read_keys.h"
+#include "base/text/path_text.h"
+#include "base/yaml/read_keys.h"
 
 namespace tidepool {
 namespace {

@@ -9,7 +9,7 @@
 #include "config/config.h"
 #include "config/load_config.h"
 #include "tidepool/model_config.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace YAML {
 class Node;

@@ -12,9 +12,9 @@
 #include "config/model_choice.h"
 #include "config/schema.h"
 #include "config/validate.h"
-#include "text/nearest.h"
-#include "text/value_text.h"
-#include "yaml/read_keys.h"
+#include "base/text/nearest.h"
+#include "base/text/value_text.h"
+#include "base/yaml/read_keys.h"
 
 namespace tidepool {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 

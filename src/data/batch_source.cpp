@@ -6,7 +6,7 @@
 #include <charconv>
 #include <system_error>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 

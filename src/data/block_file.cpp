@@ -7,7 +7,7 @@
 #include <array>
 #include <cstring>
 
-#include "tidepool/read_file.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 namespace {

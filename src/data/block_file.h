@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "tidepool/fd.h"
-#include "tidepool/result.h"
-#include "tidepool/types.h"
+#include "base/fd.h"
+#include "base/result.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tidepool/read_file.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 

@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
-#include "tidepool/result.h"
-#include "tidepool/types.h"
+#include "base/result.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -7,9 +7,9 @@
 #include <boost/json/value.hpp>
 
 #include "jinja/from_json.h"
-#include "json/text.h"
-#include "tidepool/check.h"
-#include "tidepool/read_file.h"
+#include "base/json/text.h"
+#include "base/check.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 

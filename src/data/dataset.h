@@ -11,7 +11,7 @@
 #include "tidepool/batch_arrays.h"
 #include "tidepool/core_pool.h"
 #include "tidepool/ignored_target.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

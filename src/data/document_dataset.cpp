@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "data/shuffle.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 

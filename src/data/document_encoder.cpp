@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "tidepool/overloaded.h"
+#include "base/overloaded.h"
 
 namespace tidepool {
 

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <set>
 
-#include "text/path_text.h"
+#include "base/text/path_text.h"
 
 namespace tidepool {
 

@@ -9,7 +9,7 @@
 #include "data/find_files.h"
 #include "data/open_dataset.h"
 #include "data/open_encoder.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 

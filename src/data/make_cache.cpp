@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "tidepool/read_file.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 

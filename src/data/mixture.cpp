@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

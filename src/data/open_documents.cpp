@@ -8,7 +8,7 @@
 #include "config/hf_config.h"
 #include "data/decode_stream.h"
 #include "data/make_cache.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 

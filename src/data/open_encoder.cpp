@@ -7,7 +7,7 @@
 
 #include "config/hf_config.h"
 #include "data/tokenizer_encoder.h"
-#include "tidepool/read_file.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "data/answer_tokens.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 #include "tidepool/ignored_target.h"
 
 namespace tidepool {

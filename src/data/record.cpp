@@ -11,10 +11,10 @@
 #include <charconv>
 
 #include "jinja/from_json.h"
-#include "json/large_integers.h"
-#include "json/text.h"
-#include "text/nearest.h"
-#include "text/utf8.h"
+#include "base/json/large_integers.h"
+#include "base/json/text.h"
+#include "base/text/nearest.h"
+#include "base/text/utf8.h"
 
 namespace tidepool {
 

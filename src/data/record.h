@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "jinja/value.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

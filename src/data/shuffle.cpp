@@ -1,7 +1,7 @@
 #include "data/shuffle.h"
 
-#include "tidepool/check.h"
-#include "tidepool/mix_bits.h"
+#include "base/check.h"
+#include "base/mix_bits.h"
 
 namespace tidepool {
 

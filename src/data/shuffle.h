@@ -6,7 +6,7 @@
 // So any position of any epoch is a pure function: resuming needs only the step number.
 #pragma once
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tidepool/result.h"
-#include "tidepool/types.h"
+#include "base/result.h"
+#include "base/types.h"
 #include "tokenizer/rewriting.h"
 
 namespace tidepool {

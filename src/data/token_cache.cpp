@@ -10,10 +10,10 @@
 
 #include "data/answer_tokens.h"
 #include "data/block_file.h"
-#include "json/text.h"
-#include "text/seal.h"
-#include "tidepool/check.h"
-#include "tidepool/read_file.h"
+#include "base/json/text.h"
+#include "base/text/seal.h"
+#include "base/check.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 

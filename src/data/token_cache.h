@@ -7,7 +7,7 @@
 // there are predicted (a document's first token never is: nothing stands before it).
 //
 // about.json: what it was made of, counts, records that were left out, and checksums (XXH3) of the two
-// contents, tokens.bin's first, which say what a run's data is; sealed (text/seal.h), and written last.
+// contents, tokens.bin's first, which say what a run's data is; sealed (base/text/seal.h), and written last.
 //
 // It is written under another name, KEY.unfinished-RANDOM, and renamed, so that it is there whole or not at
 // all. Its tokens.bin is locked (flock) as long as somebody writes it: what can be locked is nobody's any
@@ -21,9 +21,9 @@
 
 #include "data/bad_records.h"
 #include "io/sudden_end.h"
-#include "tidepool/fd.h"
-#include "tidepool/result.h"
-#include "tidepool/types.h"
+#include "base/fd.h"
+#include "base/result.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -15,10 +15,10 @@
 #include "data/answer_tokens.h"
 #include "data/block_file.h"
 #include "data/token_cache.h"
-#include "json/text.h"
-#include "text/seal.h"
-#include "tidepool/check.h"
-#include "tidepool/errno_text.h"
+#include "base/json/text.h"
+#include "base/text/seal.h"
+#include "base/check.h"
+#include "base/errno_text.h"
 
 namespace tidepool {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "data/shuffle.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 

@@ -12,8 +12,8 @@
 #include <cstring>
 #include <vector>
 
-#include "text/utf8.h"
-#include "tidepool/read_file.h"
+#include "base/text/utf8.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "config/config.h"
-#include "tidepool/fd.h"
+#include "base/fd.h"
 
 namespace tidepool {
 

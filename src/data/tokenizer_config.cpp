@@ -10,9 +10,9 @@
 #include <filesystem>
 #include <optional>
 
-#include "json/text.h"
-#include "tidepool/read_file.h"
-#include "tidepool/types.h"
+#include "base/json/text.h"
+#include "base/read_file.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "engine/op_text.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

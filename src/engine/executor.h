@@ -5,7 +5,7 @@
 #include <span>
 
 #include "tidepool/plan.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

@@ -6,7 +6,7 @@
 #include <bit>
 #include <utility>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

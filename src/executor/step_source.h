@@ -4,8 +4,8 @@
 #include "kernels/adamw.h"
 #include "kernels/gradient/step_result.h"
 #include "tidepool/batch_arrays.h"
-#include "tidepool/result.h"
-#include "tidepool/types.h"
+#include "base/result.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -8,7 +8,7 @@
 #include "jinja/expression_parser.h"
 #include "jinja/expression_parts.h"
 #include "jinja/names.h"
-#include "text/nearest.h"
+#include "base/text/nearest.h"
 
 namespace tidepool::jinja {
 

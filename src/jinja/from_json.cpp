@@ -2,7 +2,7 @@
 
 #include <boost/json/value.hpp>
 
-#include "json/large_integers.h"
+#include "base/json/large_integers.h"
 
 namespace tidepool::jinja {
 

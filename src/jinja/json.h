@@ -5,7 +5,7 @@
 #include <string>
 
 #include "jinja/value.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool::jinja {
 

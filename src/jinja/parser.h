@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "jinja/syntax.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool::jinja {
 

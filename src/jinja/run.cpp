@@ -4,7 +4,7 @@
 #include "jinja/evaluator.h"
 #include "jinja/operations.h"
 #include "jinja/parser.h"
-#include "text/utf8.h"
+#include "base/text/utf8.h"
 
 namespace tidepool::jinja {
 

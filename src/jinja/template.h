@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "jinja/value.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool::jinja {
 

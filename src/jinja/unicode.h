@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool::jinja {
 

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "jinja/unicode.h"
-#include "tidepool/overloaded.h"
+#include "base/overloaded.h"
 
 namespace tidepool::jinja {
 

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool::jinja {
 

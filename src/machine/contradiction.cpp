@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "text/rate_text.h"
+#include "base/text/rate_text.h"
 
 namespace tidepool {
 

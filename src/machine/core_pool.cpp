@@ -21,9 +21,9 @@
 #include <thread>
 
 #include "machine/topology.h"
-#include "process/limits.h"
-#include "process/start_thread.h"
-#include "tidepool/check.h"
+#include "base/process/limits.h"
+#include "base/process/start_thread.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

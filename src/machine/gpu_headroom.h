@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

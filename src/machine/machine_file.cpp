@@ -9,10 +9,10 @@
 
 #include "machine/contradiction.h"
 #include "machine/machine_values.h"
-#include "text/nearest.h"
-#include "text/value_text.h"
-#include "tidepool/read_file.h"
-#include "yaml/read_keys.h"
+#include "base/text/nearest.h"
+#include "base/text/value_text.h"
+#include "base/read_file.h"
+#include "base/yaml/read_keys.h"
 
 namespace tidepool {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "tidepool/machine.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <variant>
 
-#include "text/rate_text.h"
+#include "base/text/rate_text.h"
 #include "tidepool/machine.h"
 
 namespace tidepool {

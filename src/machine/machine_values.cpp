@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "text/nearest.h"
-#include "text/value_text.h"
-#include "tidepool/overloaded.h"
+#include "base/text/nearest.h"
+#include "base/text/value_text.h"
+#include "base/overloaded.h"
 
 namespace tidepool {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "machine/machine_keys.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

@@ -6,7 +6,7 @@
 
 #include "machine/machine_file.h"
 #include "machine/machine_values.h"
-#include "text/value_text.h"
+#include "base/text/value_text.h"
 
 namespace tidepool {
 

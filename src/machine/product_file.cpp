@@ -14,9 +14,9 @@
 #include <string_view>
 #include <thread>
 
-#include "tidepool/errno_text.h"
-#include "tidepool/read_file.h"
-#include "tidepool/write_file.h"
+#include "base/errno_text.h"
+#include "base/read_file.h"
+#include "base/write_file.h"
 
 namespace tidepool {
 namespace {

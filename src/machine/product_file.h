@@ -5,9 +5,9 @@
 #include <string>
 
 #include "kernels/matmul/product_choices.h"
-#include "tidepool/fd.h"
-#include "tidepool/result.h"
-#include "tidepool/types.h"
+#include "base/fd.h"
+#include "base/result.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -5,9 +5,9 @@
 #include <mutex>
 #include <thread>
 
-#include "process/start_thread.h"
-#include "tidepool/median.h"
-#include "tidepool/types.h"
+#include "base/process/start_thread.h"
+#include "base/median.h"
+#include "base/types.h"
 
 namespace tidepool {
 namespace {

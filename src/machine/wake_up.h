@@ -2,7 +2,7 @@
 // another lane that waits for it.
 #pragma once
 
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

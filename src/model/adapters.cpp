@@ -6,7 +6,7 @@
 #include "kernels/matmul/matmul_cost.h"
 #include "model/block_calls.h"
 #include "model/layer_code.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

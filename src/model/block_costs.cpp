@@ -6,7 +6,7 @@
 #include "kernels/matmul/matmul_cost.h"
 #include "kernels/rms_norm/rms_norm_cost.h"
 #include "model/block_layouts.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "model/block_calls.h"
 #include "model/layer_code.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "kernels/kernels.h"
 #include "tidepool/model_graph.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "model/block_calls.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

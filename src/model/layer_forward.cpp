@@ -1,6 +1,6 @@
 // x + attn(ln_1(x)), then + mlp(ln_2(.)).
 #include "model/layer_inside.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 

@@ -1,7 +1,7 @@
 // x + o(attention(norm(x))), then + down(swiglu(gate_up(norm(.)))).
 #include "model/llama_inside.h"
 #include "model/rope.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "text/budget_text.h"
-#include "text/change_text.h"
+#include "base/text/budget_text.h"
+#include "base/text/change_text.h"
 
 namespace tidepool {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "planner/emit.h"
 #include "planner/hazards.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -8,7 +8,7 @@
 #include "tidepool/model_graph.h"
 #include "tidepool/plan.h"
 #include "tidepool/policy.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

@@ -4,7 +4,7 @@
 #include <initializer_list>
 
 #include "planner/shapes.h"
-#include "text/budget_text.h"
+#include "base/text/budget_text.h"
 
 namespace tidepool {
 namespace {

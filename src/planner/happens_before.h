@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 #include "tidepool/plan.h"
 
 namespace tidepool {

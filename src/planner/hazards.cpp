@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "planner/frame_map.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

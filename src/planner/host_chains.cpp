@@ -1,6 +1,6 @@
 #include "planner/host_chains.h"
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "planner/program.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

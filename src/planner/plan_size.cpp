@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "text/budget_text.h"
-#include "text/change_text.h"
+#include "base/text/budget_text.h"
+#include "base/text/change_text.h"
 
 namespace tidepool {
 namespace {

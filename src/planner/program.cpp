@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "planner/frame_map.h"
 #include "planner/happens_before.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

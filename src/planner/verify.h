@@ -4,7 +4,7 @@
 
 #include "tidepool/model_graph.h"
 #include "tidepool/plan.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

@@ -6,7 +6,7 @@
 #include <cerrno>
 
 #include "probe/scale.h"
-#include "process/limits.h"
+#include "base/process/limits.h"
 
 namespace tidepool {
 namespace {

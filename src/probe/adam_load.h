@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/adamw.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

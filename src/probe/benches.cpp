@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "tidepool/check.h"
-#include "tidepool/median.h"
+#include "base/check.h"
+#include "base/median.h"
 
 namespace tidepool {
 namespace {

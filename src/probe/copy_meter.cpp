@@ -5,7 +5,7 @@
 #include "io/arena.h"
 #include "probe/meter.h"
 #include "probe/timing.h"
-#include "process/start_thread.h"
+#include "base/process/start_thread.h"
 
 namespace tidepool {
 namespace {

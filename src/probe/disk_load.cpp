@@ -7,8 +7,8 @@
 #include <cstring>
 #include <random>
 
-#include "tidepool/check.h"
-#include "tidepool/steady_seconds.h"
+#include "base/check.h"
+#include "base/steady_seconds.h"
 
 namespace tidepool {
 namespace {

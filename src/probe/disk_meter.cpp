@@ -8,8 +8,8 @@
 
 #include "io/memory_limits.h"
 #include "probe/timing.h"
-#include "text/value_text.h"
-#include "tidepool/steady_seconds.h"
+#include "base/text/value_text.h"
+#include "base/steady_seconds.h"
 
 namespace tidepool {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "model/blocks.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -9,7 +9,7 @@
 #include "model/block_layouts.h"
 #include "model/blocks.h"
 #include "probe/gpu_layer.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

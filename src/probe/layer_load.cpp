@@ -5,7 +5,7 @@
 
 #include "kernels/gradient.h"
 #include "model/blocks.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

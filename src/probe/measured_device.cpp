@@ -5,7 +5,7 @@
 
 #include "kernels/uniform_values.h"
 #include "probe/timing.h"
-#include "tidepool/steady_seconds.h"
+#include "base/steady_seconds.h"
 
 namespace tidepool {
 namespace {

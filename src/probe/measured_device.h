@@ -10,7 +10,7 @@
 
 #include "kernels/adamw.h"
 #include "kernels/kernels.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

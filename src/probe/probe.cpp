@@ -15,7 +15,7 @@
 #include "probe/gpu_meters.h"
 #include "probe/machine_of.h"
 #include "probe/timing.h"
-#include "tidepool/steady_seconds.h"
+#include "base/steady_seconds.h"
 
 namespace tidepool {
 namespace {

@@ -9,7 +9,7 @@
 #include "io/disk.h"
 #include "probe/rates.h"
 #include "tidepool/machine.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

@@ -6,8 +6,8 @@
 #include <array>
 
 #include "probe/timing.h"
-#include "tidepool/check.h"
-#include "tidepool/median.h"
+#include "base/check.h"
+#include "base/median.h"
 
 namespace tidepool {
 

@@ -1,7 +1,7 @@
 // x *= c in place: the plainest pass over memory that reads and writes every byte.
 #pragma once
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

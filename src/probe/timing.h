@@ -1,8 +1,8 @@
 // What everything that measures shares.
 #pragma once
 
-#include "tidepool/steady_seconds.h"
-#include "tidepool/types.h"
+#include "base/steady_seconds.h"
+#include "base/types.h"
 
 namespace tidepool {
 

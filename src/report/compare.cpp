@@ -6,7 +6,7 @@
 
 #include "report/carried_text.h"
 #include "report/terminal.h"
-#include "report/units.h"
+#include "base/text/units.h"
 
 namespace tidepool {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "report/units.h"
+#include "base/text/units.h"
 
 namespace tidepool {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <string_view>
 
-#include "tidepool/result.h"
-#include "tidepool/types.h"
-#include "tidepool/write_file.h"
+#include "base/result.h"
+#include "base/types.h"
+#include "base/write_file.h"
 
 namespace tidepool {
 

@@ -7,7 +7,7 @@
 #include "report/carried_text.h"
 #include "report/drive_life.h"
 #include "report/terminal.h"
-#include "report/units.h"
+#include "base/text/units.h"
 
 namespace tidepool {
 namespace {

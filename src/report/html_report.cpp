@@ -17,14 +17,14 @@
 #include <system_error>
 #include <utility>
 
-#include "json/text.h"
+#include "base/json/text.h"
 #include "report/page_assets.h"
 #include "report/step_file.h"
 #include "report/text_file.h"
-#include "text/checkpoint_name.h"
-#include "text/path_text.h"
-#include "tidepool/check.h"
-#include "tidepool/write_file.h"
+#include "base/text/checkpoint_name.h"
+#include "base/text/path_text.h"
+#include "base/check.h"
+#include "base/write_file.h"
 
 namespace tidepool {
 namespace json = boost::json;

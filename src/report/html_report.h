@@ -7,7 +7,7 @@
 
 #include "report/metrics_log.h"
 #include "report/run_report.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

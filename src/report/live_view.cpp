@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "report/terminal.h"
-#include "report/units.h"
+#include "base/text/units.h"
 
 namespace tidepool {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "tidepool/result.h"
-#include "tidepool/types.h"
-#include "tidepool/write_file.h"
+#include "base/result.h"
+#include "base/types.h"
+#include "base/write_file.h"
 
 namespace tidepool {
 

@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "report/units.h"
+#include "base/text/units.h"
 
 namespace tidepool {
 namespace {

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-#include "json/text.h"
+#include "base/json/text.h"
 #include "report/run_report.h"
 
 namespace tidepool {

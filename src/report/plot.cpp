@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "report/terminal.h"
-#include "report/units.h"
+#include "base/text/units.h"
 
 namespace tidepool {
 namespace {

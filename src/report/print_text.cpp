@@ -4,7 +4,7 @@
 #include <random>
 #include <system_error>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "report/print_text.h"
 #include "report/terminal.h"
-#include "report/units.h"
+#include "base/text/units.h"
 
 namespace tidepool {
 namespace {

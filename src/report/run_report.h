@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "tidepool/plan.h"
-#include "tidepool/result.h"
-#include "tidepool/spread.h"
+#include "base/result.h"
+#include "base/spread.h"
 
 namespace tidepool {
 

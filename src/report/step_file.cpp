@@ -9,7 +9,7 @@
 #include <boost/json/value.hpp>
 #include <iterator>
 
-#include "json/text.h"
+#include "base/json/text.h"
 #include "planner/frame_arcs.h"
 
 namespace tidepool {

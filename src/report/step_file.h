@@ -8,7 +8,7 @@
 
 #include "report/trace.h"
 #include "tidepool/plan.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

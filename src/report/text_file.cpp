@@ -1,6 +1,6 @@
 #include "report/text_file.h"
 
-#include "tidepool/read_file.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 

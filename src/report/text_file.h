@@ -1,10 +1,10 @@
-// Small text files of a run directory. Writing them: tidepool/write_file.h.
+// Small text files of a run directory. Writing them: base/write_file.h.
 #pragma once
 
 #include <string>
 
-#include "tidepool/result.h"
-#include "tidepool/types.h"
+#include "base/result.h"
+#include "base/types.h"
 
 namespace tidepool {
 

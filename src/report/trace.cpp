@@ -6,8 +6,8 @@
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 
-#include "tidepool/check.h"
-#include "tidepool/write_file.h"
+#include "base/check.h"
+#include "base/write_file.h"
 
 namespace tidepool {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tidepool/plan.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

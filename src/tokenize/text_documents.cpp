@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "data/byte_stream.h"
-#include "tidepool/read_file.h"
+#include "base/read_file.h"
 #include "tokenize/document_source.h"
 
 namespace tidepool {

@@ -10,8 +10,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "tidepool/check.h"
-#include "tidepool/errno_text.h"
+#include "base/check.h"
+#include "base/errno_text.h"
 
 namespace tidepool {
 

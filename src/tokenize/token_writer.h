@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "io/sudden_end.h"
-#include "tidepool/fd.h"
-#include "tidepool/result.h"
-#include "tidepool/types.h"
+#include "base/fd.h"
+#include "base/result.h"
+#include "base/types.h"
 
 namespace tidepool {
 

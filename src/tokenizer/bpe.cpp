@@ -7,7 +7,7 @@
 #include <array>
 #include <bit>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/characters.h"
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <array>
 
-#include "tidepool/check.h"
-#include "tidepool/types.h"
+#include "base/check.h"
+#include "base/types.h"
 #include "tokenizer/characters.h"
 #include "tokenizer/newer_unicode.h"
 

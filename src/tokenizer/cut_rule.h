@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 #include "tokenizer/added_tokens.h"
 
 namespace tidepool {

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <optional>
 
-#include "text/utf8.h"
+#include "base/text/utf8.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/characters.h"
 #include "tokenizer/normalizer.h"

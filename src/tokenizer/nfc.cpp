@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 #include "tokenizer/characters.h"
 #include "tokenizer/newer_unicode.h"
 #include "tokenizer/normalizer.h"

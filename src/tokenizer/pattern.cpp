@@ -19,7 +19,7 @@
 #include <cctype>
 #include <optional>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 #include "tokenizer/caseless.h"
 #include "tokenizer/characters.h"
 #include "tokenizer/newer_unicode.h"

@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 #include "tokenizer/pattern.h"
 
 namespace tidepool {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 #include "tokenizer/regex.h"
 
 namespace tidepool {

@@ -8,10 +8,10 @@
 #include <boost/json/value.hpp>
 #include <mutex>
 
-#include "json/text.h"
-#include "text/utf8.h"
-#include "tidepool/check.h"
-#include "tidepool/read_file.h"
+#include "base/json/text.h"
+#include "base/text/utf8.h"
+#include "base/check.h"
+#include "base/read_file.h"
 #include "tokenizer/parse_parts.h"
 #include "tokenizer/walk.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "text/hash.h"
+#include "base/text/hash.h"
 
 namespace tidepool {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "planner/planner.h"
-#include "text/budget_text.h"
-#include "text/change_text.h"
+#include "base/text/budget_text.h"
+#include "base/text/change_text.h"
 #include "trainer/executor_choice.h"
 #include "trainer/plan_inputs.h"
 

@@ -5,7 +5,7 @@
 #include "advisor/phase_bound.h"
 #include "config/schema.h"
 #include "planner/lower_bound.h"
-#include "tidepool/version.h"
+#include "base/version.h"
 #include "trainer/machine_facts.h"
 #include "trainer/plan_inputs.h"
 #include "trainer/summary.h"

@@ -8,7 +8,7 @@
 #include "checkpoint/trainer_state.h"
 #include "checkpoint/weights_fingerprint.h"
 #include "config/hf_config.h"
-#include "text/path_text.h"
+#include "base/text/path_text.h"
 #include "trainer/kept_model.h"
 
 namespace tidepool {

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "machine/gpu_headroom.h"
-#include "report/units.h"
-#include "text/budget_text.h"
-#include "tidepool/check.h"
+#include "base/text/units.h"
+#include "base/text/budget_text.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

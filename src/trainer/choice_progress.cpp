@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "report/units.h"
-#include "tidepool/steady_seconds.h"
+#include "base/text/units.h"
+#include "base/steady_seconds.h"
 
 namespace tidepool {
 namespace {

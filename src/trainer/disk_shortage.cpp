@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "io/file_system.h"
-#include "report/units.h"
-#include "text/budget_text.h"
-#include "text/change_text.h"
+#include "base/text/units.h"
+#include "base/text/budget_text.h"
+#include "base/text/change_text.h"
 
 namespace tidepool {
 namespace {

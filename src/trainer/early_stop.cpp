@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "report/units.h"
+#include "base/text/units.h"
 
 namespace tidepool {
 

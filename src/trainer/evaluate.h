@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tidepool/chunk.h"
-#include "tidepool/result.h"
-#include "tidepool/types.h"
+#include "base/result.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -15,7 +15,7 @@
 #include "config/adapter_config.h"
 #include "config/hf_config.h"
 #include "model/blocks.h"
-#include "text/path_text.h"
+#include "base/text/path_text.h"
 #include "trainer/base_model.h"
 #include "trainer/kept_model.h"
 #include "trainer/plan_inputs.h"

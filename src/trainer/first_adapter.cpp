@@ -16,7 +16,7 @@
 #include "checkpoint/weights_fingerprint.h"
 #include "config/adapter_config.h"
 #include "config/hf_config.h"
-#include "text/path_text.h"
+#include "base/text/path_text.h"
 #include "trainer/base_model.h"
 #include "trainer/plan_inputs.h"
 

@@ -13,7 +13,7 @@
 #include "config/load_config.h"
 #include "planner/planner.h"
 #include "report/text_file.h"
-#include "text/seal.h"
+#include "base/text/seal.h"
 #include "trainer/base_model.h"
 #include "trainer/disk_shortage.h"
 #include "trainer/executor_choice.h"

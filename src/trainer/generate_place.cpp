@@ -10,7 +10,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/other_weights.h"
 #include "config/hf_config.h"
-#include "text/path_text.h"
+#include "base/text/path_text.h"
 #include "trainer/model_directory.h"
 #include "trainer/plan_inputs.h"
 

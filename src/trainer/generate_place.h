@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

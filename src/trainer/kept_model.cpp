@@ -6,11 +6,11 @@
 #include <filesystem>
 
 #include "checkpoint/carried.h"
-#include "config/file_list.h"
+#include "base/files/file_list.h"
 #include "config/hf_config.h"
 #include "data/chat_template.h"
-#include "text/hash.h"
-#include "tidepool/read_file.h"
+#include "base/text/hash.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 namespace {

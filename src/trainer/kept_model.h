@@ -8,7 +8,7 @@
 
 #include "checkpoint/carried.h"
 #include "config/config.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

@@ -1,7 +1,7 @@
 // The way out where something never comes back.
 #pragma once
 
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

@@ -6,7 +6,7 @@
 
 #include "io/file_system.h"
 #include "machine/cpu_name.h"
-#include "report/units.h"
+#include "base/text/units.h"
 
 namespace tidepool {
 std::map<std::string, std::string> machine_facts(const Config& config, Session& session) {

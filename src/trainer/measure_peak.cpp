@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tidepool/steady_seconds.h"
+#include "base/steady_seconds.h"
 #include "trainer/bring_numbers.h"
 
 namespace tidepool {

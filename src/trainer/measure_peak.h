@@ -1,7 +1,7 @@
 // What "% of peak" in a run's report is a percentage of.
 #pragma once
 
-#include "tidepool/result.h"
+#include "base/result.h"
 #include "trainer/session.h"
 
 namespace tidepool {

@@ -9,10 +9,10 @@
 #include "checkpoint/carried.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
-#include "config/file_list.h"
+#include "base/files/file_list.h"
 #include "config/hf_config.h"
-#include "text/hash.h"
-#include "tidepool/read_file.h"
+#include "base/text/hash.h"
+#include "base/read_file.h"
 #include "trainer/kept_model.h"
 
 namespace tidepool {

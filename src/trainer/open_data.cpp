@@ -4,7 +4,7 @@
 
 #include "data/open_encoder.h"
 #include "report/status_line.h"
-#include "report/units.h"
+#include "base/text/units.h"
 #include "trainer/kept_model.h"
 #include "trainer/plan_inputs.h"
 

@@ -17,7 +17,7 @@
 #include "config/load_config.h"
 #include "config/schema.h"
 #include "data/batch_source.h"
-#include "text/path_text.h"
+#include "base/text/path_text.h"
 #include "trainer/assemble_report.h"
 #include "trainer/run_directory.h"
 

@@ -1,7 +1,7 @@
 // Who asks for a plan.
 #pragma once
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -6,7 +6,7 @@
 #include "executor/gpu_reserved.h"
 #include "io/swap_file.h"
 #include "model/blocks.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 #include "tidepool/model_config.h"
 
 namespace tidepool {

@@ -6,9 +6,9 @@
 
 #include "machine/machine_file.h"
 #include "machine/machine_of_gpus.h"
-#include "report/units.h"
-#include "text/budget_text.h"
-#include "text/change_text.h"
+#include "base/text/units.h"
+#include "base/text/budget_text.h"
+#include "base/text/change_text.h"
 #include "trainer/alternatives.h"
 #include "trainer/budget_room.h"
 #include "trainer/disk_shortage.h"

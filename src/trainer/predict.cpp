@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "machine/wake_up.h"
-#include "tidepool/median.h"
-#include "tidepool/spread.h"
-#include "tidepool/steady_seconds.h"
+#include "base/median.h"
+#include "base/spread.h"
+#include "base/steady_seconds.h"
 #include "trainer/bring_numbers.h"
 #include "trainer/measure_peak.h"
 #include "trainer/round_judge.h"

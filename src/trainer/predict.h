@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "advisor/forecast.h"
-#include "tidepool/spread.h"
+#include "base/spread.h"
 #include "trainer/session.h"
 
 namespace tidepool {

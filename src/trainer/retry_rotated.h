@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

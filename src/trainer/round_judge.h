@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -8,9 +8,9 @@
 
 #include "io/file_system.h"
 #include "io/memory_limits.h"
-#include "report/units.h"
-#include "text/path_text.h"
-#include "tidepool/write_file.h"
+#include "base/text/units.h"
+#include "base/text/path_text.h"
+#include "base/write_file.h"
 #include "trainer/kept_model.h"
 #include "trainer/plan_inputs.h"
 

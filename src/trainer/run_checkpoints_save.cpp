@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "io/file_system.h"
-#include "report/units.h"
-#include "tidepool/steady_seconds.h"
+#include "base/text/units.h"
+#include "base/steady_seconds.h"
 #include "trainer/run_checkpoints.h"
 #include "trainer/run_directory.h"
 #include "trainer/signals.h"

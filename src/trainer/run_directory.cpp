@@ -11,10 +11,10 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
 #include "report/text_file.h"
-#include "text/checkpoint_name.h"
-#include "text/path_text.h"
-#include "text/seal.h"
-#include "tidepool/write_file.h"
+#include "base/text/checkpoint_name.h"
+#include "base/text/path_text.h"
+#include "base/text/seal.h"
+#include "base/write_file.h"
 #include "trainer/plan_change.h"
 
 namespace tidepool {

@@ -6,9 +6,9 @@
 
 #include "config/config.h"
 #include "io/directory_lock.h"
-#include "tidepool/fd.h"
-#include "tidepool/result.h"
-#include "tidepool/types.h"
+#include "base/fd.h"
+#include "base/result.h"
+#include "base/types.h"
 
 namespace tidepool {
 

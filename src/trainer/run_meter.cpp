@@ -1,8 +1,8 @@
 #include "trainer/run_meter.h"
 
-#include "process/limits.h"
-#include "tidepool/median.h"
-#include "tidepool/steady_seconds.h"
+#include "base/process/limits.h"
+#include "base/median.h"
+#include "base/steady_seconds.h"
 
 namespace tidepool {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "report/html_report.h"
 #include "report/print_text.h"
-#include "tidepool/steady_seconds.h"
+#include "base/steady_seconds.h"
 #include "trainer/signals.h"
 
 namespace tidepool {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "config/config.h"
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

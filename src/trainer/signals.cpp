@@ -11,9 +11,9 @@
 #include <cstring>
 
 #include "io/sudden_end.h"
-#include "process/signal_stack.h"
+#include "base/process/signal_stack.h"
 #include "report/screen.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

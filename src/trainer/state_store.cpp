@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 

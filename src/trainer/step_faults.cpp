@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "report/units.h"
+#include "base/text/units.h"
 
 namespace tidepool {
 

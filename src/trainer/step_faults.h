@@ -4,7 +4,7 @@
 #include <string>
 
 #include "kernels/gradient/step_result.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

@@ -11,7 +11,7 @@
 #include "machine/roofline.h"
 #include "model/block_layouts.h"
 #include "planner/lower_bound.h"
-#include "report/units.h"
+#include "base/text/units.h"
 #include "trainer/plan_inputs.h"
 
 namespace tidepool {

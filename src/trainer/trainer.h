@@ -7,7 +7,7 @@
 #include "config/config.h"
 #include "io/disk.h"
 #include "report/run_report.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

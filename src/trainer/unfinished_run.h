@@ -5,7 +5,7 @@
 #include <string>
 
 #include "report/html_report.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

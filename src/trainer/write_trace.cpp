@@ -5,7 +5,7 @@
 #include "engine/op_text.h"
 #include "engine/schedule.h"
 #include "report/step_file.h"
-#include "tidepool/write_file.h"
+#include "base/write_file.h"
 #include "trainer/steady_step.h"
 
 namespace tidepool {

@@ -7,7 +7,7 @@
 #include "advisor/forecast.h"
 #include "engine/trace.h"
 #include "tidepool/model_graph.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

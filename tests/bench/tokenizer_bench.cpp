@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "json/text.h"
+#include "base/json/text.h"
 #include "tidepool/core_pool.h"
-#include "tidepool/read_file.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 namespace {

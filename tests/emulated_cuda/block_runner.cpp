@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "failure.h"
-#include "tidepool/mix_bits.h"
+#include "base/mix_bits.h"
 
 namespace emulated_cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "block_runner.h"
-#include "tidepool/mix_bits.h"
+#include "base/mix_bits.h"
 
 namespace emulated_cuda {
 namespace {

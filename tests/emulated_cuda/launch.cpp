@@ -7,7 +7,7 @@
 #include "failure.h"
 #include "grid.h"
 #include "runtime.h"
-#include "tidepool/mix_bits.h"
+#include "base/mix_bits.h"
 
 namespace emulated_cuda {
 namespace {

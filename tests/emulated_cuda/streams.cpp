@@ -7,8 +7,8 @@
 #include "failure.h"
 #include "nvtx3/nvToolsExt.h"
 #include "runtime.h"
-#include "tidepool/mix_bits.h"
-#include "tidepool/steady_seconds.h"
+#include "base/mix_bits.h"
+#include "base/steady_seconds.h"
 
 namespace emulated_cuda {
 namespace {

@@ -17,7 +17,7 @@
 #include "tests/support/child_run.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
-#include "text/hash.h"
+#include "base/text/hash.h"
 
 namespace tidepool {
 namespace {

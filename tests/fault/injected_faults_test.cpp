@@ -15,7 +15,7 @@
 #include "report/run_report.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
-#include "tidepool/errno_text.h"
+#include "base/errno_text.h"
 
 namespace tidepool {
 namespace {

@@ -10,7 +10,7 @@
 #include <filesystem>
 
 #include "checkpoint/carried.h"
-#include "config/file_list.h"
+#include "base/files/file_list.h"
 #include "config/hf_config.h"
 #include "config/load_config.h"
 #include "io/directory_lock.h"

@@ -2,10 +2,10 @@
 // tokens.
 #include <fmt/format.h>
 
-#include "json/text.h"
+#include "base/json/text.h"
 #include "tests/support/json_file.h"
 #include "tests/support/malformed.h"
-#include "text/seal.h"
+#include "base/text/seal.h"
 
 namespace tidepool {
 namespace {

@@ -11,7 +11,7 @@
 #include "report/run_report.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
-#include "text/hash.h"
+#include "base/text/hash.h"
 #include "trainer/plan_inputs.h"
 
 namespace tidepool {

@@ -10,7 +10,7 @@
 #include "report/run_report.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
-#include "tidepool/version.h"
+#include "base/version.h"
 
 namespace tidepool {
 namespace {

@@ -14,7 +14,7 @@
 #include "tests/support/child_run.h"
 #include "tests/support/lora_fixture.h"
 #include "tests/support/train_fixture.h"
-#include "text/change_text.h"
+#include "base/text/change_text.h"
 
 namespace tidepool {
 namespace {

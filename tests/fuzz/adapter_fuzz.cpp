@@ -7,7 +7,7 @@
 #include "checkpoint/lora_merge.h"
 #include "config/adapter_config.h"
 #include "tests/fuzz/fuzz.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool::fuzz {
 namespace {

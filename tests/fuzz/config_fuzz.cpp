@@ -2,7 +2,7 @@
 #include "config/config.h"
 #include "config/load_config.h"
 #include "tests/fuzz/fuzz.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool::fuzz {
 

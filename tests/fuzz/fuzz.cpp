@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool::fuzz {
 

@@ -3,7 +3,7 @@
 #include "config/hf_config.h"
 
 #include "tests/fuzz/fuzz.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool::fuzz {
 

@@ -3,7 +3,7 @@
 
 #include "checkpoint/safetensors.h"
 #include "tests/fuzz/fuzz.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool::fuzz {
 namespace {

@@ -2,7 +2,7 @@
 #include "machine/machine_file.h"
 
 #include "tests/fuzz/fuzz.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool::fuzz {
 

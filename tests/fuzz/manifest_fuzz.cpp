@@ -4,8 +4,8 @@
 
 #include "checkpoint/manifest.h"
 #include "tests/fuzz/fuzz.h"
-#include "text/hash.h"
-#include "tidepool/check.h"
+#include "base/text/hash.h"
+#include "base/check.h"
 
 namespace tidepool::fuzz {
 namespace {

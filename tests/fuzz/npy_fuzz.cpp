@@ -4,7 +4,7 @@
 
 #include "data/token_file.h"
 #include "tests/fuzz/fuzz.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool::fuzz {
 

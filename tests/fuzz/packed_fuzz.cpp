@@ -6,7 +6,7 @@
 #include "data/byte_stream.h"
 #include "data/line_reader.h"
 #include "tests/fuzz/fuzz.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool::fuzz {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "data/chat_template.h"
 #include "tests/fuzz/fuzz.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool::fuzz {
 namespace {

@@ -6,7 +6,7 @@
 #include "report/html_report.h"
 #include "report/metrics_log.h"
 #include "tests/fuzz/fuzz.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool::fuzz {
 namespace {

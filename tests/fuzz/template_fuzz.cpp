@@ -2,7 +2,7 @@
 #include "jinja/template.h"
 
 #include "tests/fuzz/fuzz.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool::fuzz {
 namespace {

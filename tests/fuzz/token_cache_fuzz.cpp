@@ -7,8 +7,8 @@
 #include "data/block_file.h"
 #include "data/token_cache.h"
 #include "tests/fuzz/fuzz.h"
-#include "text/seal.h"
-#include "tidepool/check.h"
+#include "base/text/seal.h"
+#include "base/check.h"
 
 namespace tidepool::fuzz {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "data/chat_template.h"
 #include "data/tokenizer_config.h"
-#include "json/text.h"
+#include "base/json/text.h"
 #include "tests/fuzz/fuzz.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool::fuzz {
 namespace {

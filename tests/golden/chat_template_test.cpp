@@ -9,7 +9,7 @@
 
 #include "jinja/from_json.h"
 #include "jinja/template.h"
-#include "json/text.h"
+#include "base/json/text.h"
 
 namespace tidepool {
 namespace {

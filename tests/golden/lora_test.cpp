@@ -15,7 +15,7 @@
 #include "tests/support/golden_steps.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/segments.h"
-#include "tidepool/read_file.h"
+#include "base/read_file.h"
 #include "trainer/plan_inputs.h"
 #include "trainer/session.h"
 

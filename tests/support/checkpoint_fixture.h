@@ -12,7 +12,7 @@
 #include <random>
 
 #include "checkpoint/checkpoint.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 #include "tidepool/fp16.h"
 
 namespace tidepool::testing {

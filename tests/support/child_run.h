@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 extern char** environ;
 

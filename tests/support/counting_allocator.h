@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool::testing {
 

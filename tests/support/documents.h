@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool::test {
 

@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool::test {
 

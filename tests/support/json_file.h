@@ -6,8 +6,8 @@
 #include <boost/json/value.hpp>
 #include <string>
 
-#include "json/text.h"
-#include "tidepool/read_file.h"
+#include "base/json/text.h"
+#include "base/read_file.h"
 
 namespace tidepool {
 

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool::testing {
 

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "tests/support/terminal_emulator.h"
-#include "tidepool/check.h"
-#include "tidepool/fd.h"
+#include "base/check.h"
+#include "base/fd.h"
 
 namespace tidepool::testing {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool::test {
 

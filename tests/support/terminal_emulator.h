@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool::testing {
 

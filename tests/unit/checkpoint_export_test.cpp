@@ -9,7 +9,7 @@
 
 #include "checkpoint/export_model.h"
 #include "checkpoint/load_weights.h"
-#include "json/text.h"
+#include "base/json/text.h"
 #include "tests/support/checkpoint_fixture.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/safetensors.h"

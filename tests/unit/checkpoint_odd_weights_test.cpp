@@ -16,7 +16,7 @@
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
 #include "tidepool/fp16.h"
-#include "tidepool/read_file.h"
+#include "base/read_file.h"
 #include "trainer/evaluate.h"
 #include "trainer/generate_place.h"
 

@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "cli/plan_largest.h"
 #include "config/load_config.h"
-#include "json/text.h"
+#include "base/json/text.h"
 #include "report/screen.h"
 #include "trainer/plan_run.h"
 

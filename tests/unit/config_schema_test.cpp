@@ -5,8 +5,8 @@
 
 #include "config/load_config.h"
 #include "config/schema.h"
-#include "text/nearest.h"
-#include "text/value_text.h"
+#include "base/text/nearest.h"
+#include "base/text/value_text.h"
 
 namespace tidepool {
 namespace {

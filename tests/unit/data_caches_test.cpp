@@ -15,7 +15,7 @@
 #include "data/token_cache.h"
 #include "io/sudden_end.h"
 #include "tests/support/document_files.h"
-#include "text/seal.h"
+#include "base/text/seal.h"
 
 namespace tidepool {
 namespace {

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "tests/fuzz/fuzz.h"
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 namespace {

@@ -1,5 +1,5 @@
 // JSON that is checked piece by piece: the same verdict wherever the pieces end.
-#include "json/json_check.h"
+#include "base/json/json_check.h"
 
 #include <gmock/gmock.h>
 

@@ -12,7 +12,7 @@
 #include "checkpoint/lora_merge.h"
 #include "config/config.h"
 #include "config/load_config.h"
-#include "json/text.h"
+#include "base/json/text.h"
 #include "model/blocks.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"

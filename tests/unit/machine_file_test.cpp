@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "machine/machine_keys.h"
-#include "text/rate_text.h"
+#include "base/text/rate_text.h"
 
 namespace tidepool {
 namespace {

@@ -13,7 +13,7 @@
 #include "planner/fit.h"
 #include "planner/verify.h"
 #include "tests/support/random_case.h"
-#include "text/change_text.h"
+#include "base/text/change_text.h"
 #include "trainer/plan_inputs.h"
 
 namespace tidepool {

@@ -5,7 +5,7 @@
 #include "config/config.h"
 #include "config/load_config.h"
 #include "planner/plan_size.h"
-#include "text/change_text.h"
+#include "base/text/change_text.h"
 #include "trainer/plan_inputs.h"
 
 namespace tidepool {

@@ -7,7 +7,7 @@
 #include "planner/lower_bound.h"
 #include "planner/verify.h"
 #include "tests/support/random_case.h"
-#include "text/change_text.h"
+#include "base/text/change_text.h"
 
 namespace tidepool {
 namespace {

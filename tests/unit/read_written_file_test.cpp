@@ -10,9 +10,9 @@
 #include "io/directory_lock.h"
 #include "machine/machine_file.h"
 #include "tests/support/checkpoint_fixture.h"
-#include "tidepool/fd.h"
-#include "tidepool/read_file.h"
-#include "tidepool/write_file.h"
+#include "base/fd.h"
+#include "base/read_file.h"
+#include "base/write_file.h"
 
 namespace tidepool {
 namespace {

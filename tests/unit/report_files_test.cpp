@@ -3,7 +3,7 @@
 #include <boost/json/parse.hpp>
 #include <cmath>
 
-#include "json/text.h"
+#include "base/json/text.h"
 #include "report/drive_life.h"
 #include "report/metrics_log.h"
 #include "report/run_report.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "report/page_assets.h"
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "report/screen.h"
-#include "report/units.h"
+#include "base/text/units.h"
 
 namespace tidepool {
 namespace {

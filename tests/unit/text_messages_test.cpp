@@ -9,9 +9,9 @@
 #include "config/load_config.h"
 #include "io/disk_error.h"
 #include "tests/support/disk_fixture.h"
-#include "text/budget_text.h"
-#include "text/change_text.h"
-#include "text/nearest.h"
+#include "base/text/budget_text.h"
+#include "base/text/change_text.h"
+#include "base/text/nearest.h"
 
 namespace tidepool {
 namespace {

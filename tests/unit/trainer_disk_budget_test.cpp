@@ -7,7 +7,7 @@
 #include "io/swap_file.h"
 #include "planner/planner.h"
 #include "tests/support/train_fixture.h"
-#include "text/change_text.h"
+#include "base/text/change_text.h"
 #include "trainer/disk_shortage.h"
 #include "trainer/plan_inputs.h"
 

@@ -8,7 +8,7 @@
 #include "tests/support/model_directory.h"
 #include "tests/support/safetensors.h"
 #include "tests/support/train_fixture.h"
-#include "text/hash.h"
+#include "base/text/hash.h"
 #include "tidepool/fp16.h"
 #include "trainer/generate.h"
 

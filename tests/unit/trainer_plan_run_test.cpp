@@ -8,7 +8,7 @@
 
 #include "cli/plan_refusal.h"
 #include "config/load_config.h"
-#include "json/text.h"
+#include "base/json/text.h"
 #include "machine/machine_file.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"

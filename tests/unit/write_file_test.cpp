@@ -1,5 +1,5 @@
 // Item 16: small files are replaced whole, whatever ends the process; logs have whole records or none.
-#include "tidepool/write_file.h"
+#include "base/write_file.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "kernels/gradient.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "process/start_thread.h"
+#include "base/process/start_thread.h"
 
 namespace tidepool {
 namespace {

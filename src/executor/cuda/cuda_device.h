@@ -11,7 +11,7 @@
 #include "io/arena.h"
 #include "machine/nvml.h"
 #include "tidepool/chunk.h"
-#include "tidepool/result.h"
+#include "base/result.h"
 
 namespace tidepool {
 

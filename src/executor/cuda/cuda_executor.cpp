@@ -8,7 +8,7 @@
 
 #include "executor/cuda/product_tuning.h"
 #include "kernels/cuda/cuda_error.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -7,7 +7,7 @@
 #include "engine/op_text.h"
 #include "executor/host/gradient_op.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

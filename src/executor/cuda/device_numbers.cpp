@@ -8,7 +8,7 @@
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/gradient.h"
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

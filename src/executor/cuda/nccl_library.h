@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "tidepool/result.h"
+#include "base/result.h"
 
 struct ncclComm;
 

@@ -4,8 +4,8 @@
 
 #include "executor/host/block_op.h"
 #include "kernels/cuda/cuda_error.h"
-#include "tidepool/check.h"
-#include "tidepool/mix_bits.h"
+#include "base/check.h"
+#include "base/mix_bits.h"
 
 namespace tidepool {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "executor/cuda/op_range.h"
 #include "kernels/cuda/cuda_error.h"
-#include "process/start_thread.h"
-#include "tidepool/check.h"
+#include "base/process/start_thread.h"
+#include "base/check.h"
 
 namespace tidepool {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 #include "tidepool/plan.h"
 
 namespace tidepool {

@@ -4,7 +4,7 @@
 #include <bit>
 #include <chrono>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "process/start_thread.h"
+#include "base/process/start_thread.h"
 
 namespace tidepool {
 

@@ -1,6 +1,6 @@
 #include "executor/host/host_work.h"
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 

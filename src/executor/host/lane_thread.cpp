@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "process/start_thread.h"
-#include "tidepool/check.h"
+#include "base/process/start_thread.h"
+#include "base/check.h"
 
 namespace tidepool {
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 namespace {

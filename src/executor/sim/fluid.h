@@ -9,7 +9,7 @@
 #include <boost/container/small_vector.hpp>
 #include <vector>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

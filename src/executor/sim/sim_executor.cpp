@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "engine/op_text.h"
-#include "tidepool/check.h"
-#include "tidepool/mix_bits.h"
+#include "base/check.h"
+#include "base/mix_bits.h"
 
 namespace tidepool {
 namespace {

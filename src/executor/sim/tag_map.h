@@ -4,7 +4,7 @@
 #include <map>
 #include <optional>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

@@ -10,7 +10,7 @@
 
 #include "failure.h"
 #include "runtime.h"
-#include "tidepool/mix_bits.h"
+#include "base/mix_bits.h"
 
 namespace emulated_cuda {
 namespace {

@@ -1,0 +1,155 @@
+#include "base/read_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace tidepool {
+
+namespace {
+
+constexpr u64 stream_piece_bytes = 64 * kib;
+
+std::string_view kind_of(mode_t mode) {
+  if (S_ISREG(mode)) return "";
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+// For bytes, or for the end. False: neither came.
+Result<bool> wait_for_pipe(const Fd& fd, const std::string& path, Nanos patience) {
+  pollfd waiting{.fd = fd.get(), .events = POLLIN, .revents = 0};
+  int ready;
+  do {
+    ready = ::poll(&waiting, 1, static_cast<int>(patience.value / 1'000'000));
+  } while (ready < 0 && errno == EINTR);
+  if (ready < 0) return Error{ErrorKind::io, fmt::format("{}: cannot poll: {}", path, std::strerror(errno))};
+  return ready > 0;
+}
+
+// To the end, which a pipe has when its last writer has closed it. read() says the same of a pipe that nobody
+// writes to yet, so there an end before the first byte counts only once poll() has told of a writer.
+Result<std::string> read_to_end(const Fd& fd, const std::string& path, const WrittenFile& file,
+                                bool end_counts) {
+  std::string text;
+  while (text.size() <= file.bytes_max) {
+    const u64 before = text.size();
+    text.resize(before + stream_piece_bytes);
+    const ssize_t n = ::read(fd.get(), text.data() + before, stream_piece_bytes);
+    const int error = errno;
+    text.resize(before + static_cast<u64>(std::max<ssize_t>(n, 0)));
+    if (n > 0 || (n < 0 && error == EINTR)) continue;
+    if (n == 0 && (end_counts || !text.empty())) return text;
+    if (n < 0 && error != EAGAIN)
+      return Error{ErrorKind::io,
+                   fmt::format("{}: cannot read {}: {}", path, file.what, std::strerror(error))};
+    TRY_ASSIGN(end_counts, wait_for_pipe(fd, path, file.patience));
+    if (!end_counts)
+      return Error{file.error_kind,
+                   fmt::format("{}: is a pipe, and {} came within {:g} s: see what writes to it, or {}", path,
+                               text.empty() ? "nothing" : "neither more nor its end",
+                               static_cast<double>(file.patience.value) / 1e9, file.advice)};
+  }
+  return Error{file.error_kind, fmt::format("{}: is not {}: it is larger than {} bytes; {}", path, file.what,
+                                            file.bytes_max, file.advice)};
+}
+
+// A pointer is at most this long (https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md).
+constexpr u64 lfs_pointer_bytes_max = 1024;
+constexpr std::string_view lfs_pointer_begin = "version https://git-lfs.github.com/spec/v1\n";
+
+// Git leaves a few lines of text in the place of a file that it keeps elsewhere: they are nobody's content.
+Result<void> check_is_no_lfs_pointer(const InputFile& input, const std::string& path, ErrorKind error_kind) {
+  if (input.bytes < lfs_pointer_begin.size() || input.bytes >= lfs_pointer_bytes_max) return {};
+  char begin[lfs_pointer_begin.size()];
+  if (::pread(input.fd.get(), begin, sizeof begin, 0) != static_cast<ssize_t>(sizeof begin)) return {};
+  if (std::string_view(begin, sizeof begin) != lfs_pointer_begin) return {};
+  return Error{error_kind,
+               fmt::format("{}: is a Git LFS pointer of {} bytes in the place of the file itself; "
+                           "fetch that with  git lfs pull  where it was cloned, or download it",
+                           path, input.bytes)};
+}
+
+}  // namespace
+
+Result<InputFile> open_input(const std::string& path, ErrorKind error_kind) {
+  InputFile input;
+  // Of a pipe that no one writes to, open would wait for ever; reads of regular files know no O_NONBLOCK.
+  input.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!input.fd) {
+    const bool absent = errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
+    const char* advice = errno == EMFILE  ? "; raise `ulimit -n`"
+                         : errno == ELOOP ? ": the link leads back to itself; make it lead to the file"
+                                          : "";
+    return Error{absent ? error_kind : ErrorKind::io,
+                 fmt::format("{}: cannot open: {}{}", path, std::strerror(errno), advice)};
+  }
+  struct stat st {};
+  if (::fstat(input.fd.get(), &st) != 0) {
+    return Error{ErrorKind::io, fmt::format("{}: cannot stat: {}", path, std::strerror(errno))};
+  }
+  if (!S_ISREG(st.st_mode))
+    return Error{error_kind, fmt::format("{}: is not a regular file but {}", path, kind_of(st.st_mode))};
+  input.bytes = static_cast<u64>(st.st_size);
+  TRY(check_is_no_lfs_pointer(input, path, error_kind));
+  return input;
+}
+
+Result<void> read_exactly(const Fd& fd, const std::string& path, u64 offset, std::span<std::byte> out,
+                          ErrorKind error_kind) {
+  while (!out.empty()) {
+    const ssize_t n = ::pread(fd.get(), out.data(), out.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      return Error{ErrorKind::io,
+                   fmt::format("{}: cannot read at byte {}: {}", path, offset, std::strerror(errno))};
+    }
+    if (n == 0) {
+      // To a caller for whom that is no fault of the content, it was whole when it was opened.
+      const char* why = error_kind == ErrorKind::io ? "; was the file changed while in use?" : "";
+      return Error{error_kind,
+                   fmt::format("{}: ends at byte {}, {} bytes early{}", path, offset, out.size(), why)};
+    }
+    offset += static_cast<u64>(n);
+    out = out.subspan(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+Result<std::string> read_small_file(const std::string& path, u64 bytes_max, ErrorKind error_kind) {
+  TRY_ASSIGN(const InputFile input, open_input(path, error_kind));
+  if (input.bytes > bytes_max) {
+    return Error{error_kind,
+                 fmt::format("{}: {} bytes, at most {} make sense here", path, input.bytes, bytes_max)};
+  }
+  std::string text(input.bytes, '\0');
+  TRY(read_exactly(input.fd, path, 0, std::as_writable_bytes(std::span(text)), error_kind));
+  return text;
+}
+
+std::string_view irregular_kind(const std::string& path) {
+  struct stat st {};
+  return ::stat(path.c_str(), &st) == 0 ? kind_of(st.st_mode) : "";
+}
+
+Result<std::string> read_written_file(const std::string& path, const WrittenFile& file) {
+  // Asked before it is opened: to open a device may already do something to it, and a socket cannot be.
+  struct stat st {};
+  const bool there = ::stat(path.c_str(), &st) == 0, pipe = there && S_ISFIFO(st.st_mode);
+  if (there && !S_ISREG(st.st_mode) && !pipe)
+    return Error{file.error_kind, fmt::format("{}: is {}; {}", path, kind_of(st.st_mode), file.advice)};
+  const Fd fd(there ? ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1);
+  if (!fd)
+    return Error{file.error_kind, fmt::format("{}: cannot open {}: {}; {}", path, file.what,
+                                              std::strerror(errno), file.advice)};
+  return read_to_end(fd, path, file, !pipe);
+}
+
+}  // namespace tidepool

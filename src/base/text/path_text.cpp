@@ -1,0 +1,31 @@
+#include "base/text/path_text.h"
+
+#include <filesystem>
+#include <system_error>
+
+namespace tidepool {
+
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+std::string absolute_path(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path out = std::filesystem::absolute(path, error);
+  return error ? path : out.string();
+}
+
+bool is_named(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::symlink_status(path, error).type() != std::filesystem::file_type::not_found;
+}
+
+std::string_view dead_link(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_symlink(path, error) || std::filesystem::exists(path, error)) return "";
+  return error == std::errc::too_many_symbolic_link_levels ? "a link that leads back to itself"
+                                                           : "a link that leads nowhere";
+}
+
+}  // namespace tidepool

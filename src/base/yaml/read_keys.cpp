@@ -1,0 +1,40 @@
+#include "base/yaml/read_keys.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <set>
+
+namespace tidepool {
+
+Error fault_at(const std::string& place, std::string_view text) {
+  return {ErrorKind::usage, fmt::format("{}: {}", place, text)};
+}
+
+std::string place_in(std::string_view file, const YAML::Node& node) {
+  return fmt::format("{}:{}", file, std::max(node.Mark().line, 0) + 1);
+}
+
+Result<void> read_keys(std::string_view file, const YAML::Node& map, const ReadKey& read) {
+  std::set<std::string> seen;
+  for (const auto& entry : map) {
+    const std::string place = place_in(file, entry.first);
+    if (!entry.first.IsScalar()) return fault_at(place, "a key must be a plain word");
+    const std::string& key = entry.first.Scalar();
+    if (!seen.insert(key).second)
+      return fault_at(place, fmt::format("'{}' stands here for the second time; keep one of them", key));
+    TRY(read(place, key, entry.second));
+  }
+  return {};
+}
+
+Result<void> read_section(std::string_view file, std::string_view section, const YAML::Node& keys,
+                          const ReadKey& read) {
+  if (!keys.IsMap())
+    return fault_at(place_in(file, keys),
+                    fmt::format("section '{}' must hold keys, one a line, indented below it", section));
+  return read_keys(file, keys, read);
+}
+
+}  // namespace tidepool

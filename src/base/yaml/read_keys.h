@@ -1,0 +1,32 @@
+// Maps of YAML files that people write: each key a plain word that stands once, and every complaint names
+// its place, FILE:LINE.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace YAML {
+class Node;
+}
+
+namespace tidepool {
+
+// ErrorKind::usage, "PLACE: TEXT".
+Error fault_at(const std::string& place, std::string_view text);
+
+std::string place_in(std::string_view file, const YAML::Node&);
+
+using ReadKey =
+    std::function<Result<void>(const std::string& place, const std::string& key, const YAML::Node& value)>;
+
+// Calls `read` for each entry of a map, in order. REQUIRES: IsMap().
+Result<void> read_keys(std::string_view file, const YAML::Node& map, const ReadKey& read);
+
+// The same of a section's body; a complaint where it is no map.
+Result<void> read_section(std::string_view file, std::string_view section, const YAML::Node& keys,
+                          const ReadKey& read);
+
+}  // namespace tidepool

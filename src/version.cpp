@@ -1,8 +1,0 @@
-#include "tidepool/version.h"
-
-namespace tidepool {
-
-std::string_view version() { return TIDEPOOL_VERSION; }
-std::string_view commit() { return TIDEPOOL_COMMIT; }
-
-}  // namespace tidepool
