@@ -4,9 +4,9 @@
 
 #include <filesystem>
 
-#include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/shards.h"
+#include "huggingface/weights/adapter_files.h"
+#include "huggingface/weights/shards.h"
 
 namespace tidepool {
 namespace {

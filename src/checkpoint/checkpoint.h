@@ -25,12 +25,12 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/carried.h"
 #include "base/files/files.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/state_stream.h"
 #include "checkpoint/trainer_state.h"
+#include "huggingface/directory/carried.h"
 #include "tidepool/model_graph.h"
+#include "tidepool/state_stream.h"
 
 namespace tidepool {
 

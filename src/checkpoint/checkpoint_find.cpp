@@ -4,18 +4,18 @@
 #include <algorithm>
 #include <cmath>
 
-#include "checkpoint/adapter_files.h"
-#include "checkpoint/check_named.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/config_difference.h"
-#include "checkpoint/names.h"
-#include "checkpoint/shards.h"
-#include "checkpoint/state_tensors.h"
-#include "config/adapter_config.h"
-#include "config/hf_config.h"
-#include "base/text/path_text.h"
 #include "base/check.h"
 #include "base/read_file.h"
+#include "base/text/path_text.h"
+#include "checkpoint/check_named.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/names.h"
+#include "checkpoint/state_tensors.h"
+#include "huggingface/adapters/adapter_config.h"
+#include "huggingface/directory/config_difference.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/adapter_files.h"
+#include "huggingface/weights/shards.h"
 
 namespace tidepool {
 namespace {

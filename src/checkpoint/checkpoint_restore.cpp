@@ -1,8 +1,8 @@
-#include "checkpoint/adapter_files.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/hashed_tensors.h"
-#include "checkpoint/shards.h"
 #include "checkpoint/state_tensors.h"
+#include "huggingface/weights/adapter_files.h"
+#include "huggingface/weights/shards.h"
 
 namespace tidepool {
 

@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <array>
 
-#include "checkpoint/adapter_files.h"
+#include "base/check.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/names.h"
 #include "checkpoint/read_back.h"
-#include "checkpoint/shards.h"
 #include "checkpoint/state_tensors.h"
-#include "config/adapter_config.h"
-#include "config/hf_config.h"
-#include "base/check.h"
+#include "huggingface/adapters/adapter_config.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/adapter_files.h"
+#include "huggingface/weights/shards.h"
 
 namespace tidepool {
 namespace {

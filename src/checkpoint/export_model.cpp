@@ -10,13 +10,13 @@
 #include <charconv>
 #include <filesystem>
 
-#include "checkpoint/convert.h"
-#include "config/hf_config.h"
+#include "base/check.h"
 #include "base/json/json_check.h"
 #include "base/json/text.h"
-#include "base/text/path_text.h"
-#include "base/check.h"
 #include "base/read_file.h"
+#include "base/text/path_text.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/convert.h"
 
 namespace tidepool {
 namespace {

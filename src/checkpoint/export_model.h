@@ -9,12 +9,12 @@
 #include <string>
 #include <string_view>
 
-#include "checkpoint/carried.h"
-#include "checkpoint/safetensors.h"
-#include "checkpoint/shards.h"
 #include "checkpoint/state_tensors.h"
-#include "checkpoint/tensor_change.h"
-#include "checkpoint/tensor_hashes.h"
+#include "huggingface/directory/carried.h"
+#include "huggingface/weights/safetensors.h"
+#include "huggingface/weights/shards.h"
+#include "huggingface/weights/tensor_change.h"
+#include "huggingface/weights/tensor_hashes.h"
 #include "tidepool/chunk.h"
 
 namespace tidepool {

@@ -7,12 +7,12 @@
 #include <optional>
 #include <utility>
 
-#include "checkpoint/adapter_files.h"
+#include "base/text/path_text.h"
 #include "checkpoint/check_named.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/shards.h"
-#include "config/hf_config.h"
-#include "base/text/path_text.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/adapter_files.h"
+#include "huggingface/weights/shards.h"
 
 namespace tidepool {
 

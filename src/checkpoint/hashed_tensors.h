@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "checkpoint/manifest.h"
-#include "checkpoint/safetensors.h"
 #include "base/text/hash.h"
+#include "checkpoint/manifest.h"
+#include "huggingface/weights/safetensors.h"
 
 namespace tidepool {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
-#include "checkpoint/split.h"
 #include "base/check.h"
+#include "huggingface/weights/split.h"
 
 namespace tidepool {
 namespace {

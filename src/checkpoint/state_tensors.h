@@ -5,11 +5,11 @@
 #include <span>
 #include <vector>
 
-#include "checkpoint/hashed_tensors.h"
-#include "checkpoint/safetensors.h"
-#include "checkpoint/state_stream.h"
 #include "base/text/hash.h"
+#include "checkpoint/hashed_tensors.h"
+#include "huggingface/weights/safetensors.h"
 #include "tidepool/model_graph.h"
+#include "tidepool/state_stream.h"
 
 namespace tidepool {
 

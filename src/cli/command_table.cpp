@@ -6,15 +6,15 @@
 #include <array>
 #include <cstdio>
 
+#include "base/text/value_text.h"
 #include "cli/bench_command.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/plan_arguments.h"
 #include "cli/tokenize_config.h"
-#include "config/load_config.h"
+#include "config/read/load_config.h"
 #include "config/schema.h"
 #include "report/print_text.h"
-#include "base/text/value_text.h"
 #include "trainer/executor_choice.h"
 
 namespace tidepool {

@@ -3,13 +3,13 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/text/units.h"
 #include "checkpoint/export_model.h"
-#include "checkpoint/lora_merge.h"
 #include "cli/commands.h"
+#include "huggingface/adapters/lora_merge.h"
 #include "io/file_system.h"
 #include "report/print_text.h"
 #include "report/status_line.h"
-#include "base/text/units.h"
 #include "trainer/export_source.h"
 #include "trainer/retry_rotated.h"
 #include "trainer/signals.h"

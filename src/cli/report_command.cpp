@@ -8,14 +8,14 @@
 #include <system_error>
 #include <vector>
 
+#include "base/read_file.h"
 #include "checkpoint/trainer_state.h"
 #include "cli/commands.h"
-#include "config/hf_config.h"
+#include "huggingface/directory/hf_config.h"
 #include "report/error_text.h"
 #include "report/html_report.h"
 #include "report/print_text.h"
 #include "report/terminal.h"
-#include "base/read_file.h"
 #include "trainer/run_directory.h"
 #include "trainer/unfinished_run.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "data/text_encoder.h"
-#include "jinja/template.h"
+#include "huggingface/jinja/template.h"
 
 namespace tidepool {
 

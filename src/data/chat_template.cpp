@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <boost/json/value.hpp>
 
-#include "jinja/from_json.h"
-#include "base/json/text.h"
 #include "base/check.h"
+#include "base/json/text.h"
 #include "base/read_file.h"
+#include "huggingface/jinja/from_json.h"
 
 namespace tidepool {
 

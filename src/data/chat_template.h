@@ -17,7 +17,7 @@
 
 #include "data/record.h"
 #include "data/tokenizer_config.h"
-#include "jinja/template.h"
+#include "huggingface/jinja/template.h"
 
 namespace tidepool {
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <span>
 
-#include "config/hf_config.h"
+#include "base/check.h"
 #include "data/decode_stream.h"
 #include "data/make_cache.h"
-#include "base/check.h"
+#include "huggingface/directory/hf_config.h"
 
 namespace tidepool {
 

@@ -5,9 +5,9 @@
 
 #include <filesystem>
 
-#include "config/hf_config.h"
-#include "data/tokenizer_encoder.h"
 #include "base/read_file.h"
+#include "data/tokenizer_encoder.h"
+#include "huggingface/directory/hf_config.h"
 
 namespace tidepool {
 

@@ -10,11 +10,11 @@
 #include <boost/json/value.hpp>
 #include <charconv>
 
-#include "jinja/from_json.h"
 #include "base/json/large_integers.h"
 #include "base/json/text.h"
 #include "base/text/nearest.h"
 #include "base/text/utf8.h"
+#include "huggingface/jinja/from_json.h"
 
 namespace tidepool {
 

@@ -17,8 +17,8 @@
 #include <variant>
 #include <vector>
 
-#include "jinja/value.h"
 #include "base/result.h"
+#include "huggingface/jinja/value.h"
 
 namespace tidepool {
 

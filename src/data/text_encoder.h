@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 #include "base/types.h"
-#include "tokenizer/rewriting.h"
+#include "huggingface/tokenizer/rewriting.h"
 
 namespace tidepool {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "tokenizer/tokenizer.h"
+#include "huggingface/tokenizer/tokenizer.h"
 
 namespace tidepool {
 

@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 #include "base/types.h"
-#include "tokenizer/tokenizer.h"
+#include "huggingface/tokenizer/tokenizer.h"
 
 namespace tidepool {
 

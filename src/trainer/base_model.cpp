@@ -4,11 +4,11 @@
 
 #include <filesystem>
 
-#include "checkpoint/config_difference.h"
-#include "checkpoint/trainer_state.h"
-#include "checkpoint/weights_fingerprint.h"
-#include "config/hf_config.h"
 #include "base/text/path_text.h"
+#include "checkpoint/trainer_state.h"
+#include "huggingface/directory/config_difference.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/weights_fingerprint.h"
 #include "trainer/kept_model.h"
 
 namespace tidepool {

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <optional>
 
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/unused_tensors.h"
-#include "data/held_out_files.h"
-#include "base/text/units.h"
 #include "base/steady_seconds.h"
+#include "base/text/units.h"
+#include "checkpoint/checkpoint.h"
+#include "data/held_out_files.h"
+#include "huggingface/weights/unused_tensors.h"
 #include "trainer/evaluation_place.h"
 #include "trainer/evaluation_runs.h"
 #include "trainer/executor_choice.h"

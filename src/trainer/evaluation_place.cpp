@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "checkpoint/checkpoint.h"
-#include "config/load_config.h"
+#include "config/read/load_config.h"
 #include "data/find_files.h"
 #include "trainer/first_weights.h"
 #include "trainer/forward_only.h"

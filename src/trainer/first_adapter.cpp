@@ -8,15 +8,15 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/adapter_files.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/load_weights.h"
-#include "checkpoint/other_weights.h"
-#include "checkpoint/safetensors.h"
-#include "checkpoint/weights_fingerprint.h"
-#include "config/adapter_config.h"
-#include "config/hf_config.h"
 #include "base/text/path_text.h"
+#include "checkpoint/checkpoint.h"
+#include "huggingface/adapters/adapter_config.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/adapter_files.h"
+#include "huggingface/weights/load_weights.h"
+#include "huggingface/weights/other_weights.h"
+#include "huggingface/weights/safetensors.h"
+#include "huggingface/weights/weights_fingerprint.h"
 #include "trainer/base_model.h"
 #include "trainer/plan_inputs.h"
 

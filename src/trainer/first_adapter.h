@@ -2,9 +2,9 @@
 // wrote.
 #pragma once
 
-#include "checkpoint/state_stream.h"
 #include "config/config.h"
 #include "tidepool/model_graph.h"
+#include "tidepool/state_stream.h"
 #include "trainer/run_outputs.h"
 
 namespace tidepool {

@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/load_weights.h"
-#include "checkpoint/other_weights.h"
-#include "checkpoint/shards.h"
-#include "checkpoint/unused_tensors.h"
-#include "config/hf_config.h"
-#include "base/text/units.h"
-#include "base/text/path_text.h"
 #include "base/steady_seconds.h"
+#include "base/text/path_text.h"
+#include "base/text/units.h"
+#include "checkpoint/checkpoint.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/load_weights.h"
+#include "huggingface/weights/other_weights.h"
+#include "huggingface/weights/shards.h"
+#include "huggingface/weights/unused_tensors.h"
 #include "trainer/first_adapter.h"
 #include "trainer/init_weights.h"
 #include "trainer/plan_inputs.h"

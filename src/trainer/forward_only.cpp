@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "checkpoint/adapter_files.h"
+#include "base/text/seal.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/config_difference.h"
-#include "checkpoint/load_weights.h"
-#include "config/hf_config.h"
-#include "config/load_config.h"
+#include "config/read/load_config.h"
+#include "huggingface/directory/config_difference.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/adapter_files.h"
+#include "huggingface/weights/load_weights.h"
 #include "planner/planner.h"
 #include "report/text_file.h"
-#include "base/text/seal.h"
 #include "trainer/base_model.h"
 #include "trainer/disk_shortage.h"
 #include "trainer/executor_choice.h"

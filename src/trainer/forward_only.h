@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/state_stream.h"
 #include "config/config.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/plan.h"
+#include "tidepool/state_stream.h"
 
 namespace tidepool {
 

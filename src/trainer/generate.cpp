@@ -9,8 +9,8 @@
 #include <random>
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/unused_tensors.h"
 #include "data/decode_stream.h"
+#include "huggingface/weights/unused_tensors.h"
 #include "tidepool/ignored_target.h"
 #include "trainer/evaluation_runs.h"
 #include "trainer/executor_choice.h"

@@ -5,12 +5,12 @@
 #include <cctype>
 #include <filesystem>
 
-#include "checkpoint/adapter_files.h"
+#include "base/text/path_text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/other_weights.h"
-#include "config/hf_config.h"
-#include "base/text/path_text.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/adapter_files.h"
+#include "huggingface/weights/other_weights.h"
 #include "trainer/model_directory.h"
 #include "trainer/plan_inputs.h"
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "checkpoint/carried.h"
-#include "config/hf_config.h"
+#include "huggingface/directory/carried.h"
+#include "huggingface/directory/hf_config.h"
 
 namespace tidepool {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <functional>
 
-#include "checkpoint/state_stream.h"
 #include "tidepool/core_pool.h"
 #include "tidepool/model_graph.h"
+#include "tidepool/state_stream.h"
 
 namespace tidepool {
 

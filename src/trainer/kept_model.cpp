@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "checkpoint/carried.h"
 #include "base/files/file_list.h"
-#include "config/hf_config.h"
-#include "data/chat_template.h"
-#include "base/text/hash.h"
 #include "base/read_file.h"
+#include "base/text/hash.h"
+#include "data/chat_template.h"
+#include "huggingface/directory/carried.h"
+#include "huggingface/directory/hf_config.h"
 
 namespace tidepool {
 namespace {

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/carried.h"
-#include "config/config.h"
 #include "base/result.h"
+#include "config/config.h"
+#include "huggingface/directory/carried.h"
 
 namespace tidepool {
 

@@ -6,13 +6,13 @@
 #include <memory>
 #include <optional>
 
-#include "checkpoint/carried.h"
+#include "base/files/file_list.h"
+#include "base/read_file.h"
+#include "base/text/hash.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
-#include "base/files/file_list.h"
-#include "config/hf_config.h"
-#include "base/text/hash.h"
-#include "base/read_file.h"
+#include "huggingface/directory/carried.h"
+#include "huggingface/directory/hf_config.h"
 #include "trainer/kept_model.h"
 
 namespace tidepool {

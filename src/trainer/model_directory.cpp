@@ -7,11 +7,11 @@
 #include <optional>
 #include <set>
 
-#include "checkpoint/convert.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/safetensors.h"
-#include "config/hf_config.h"
-#include "config/load_config.h"
+#include "config/read/load_config.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/convert.h"
+#include "huggingface/weights/safetensors.h"
 #include "trainer/first_weights.h"
 
 namespace tidepool {

@@ -14,10 +14,10 @@
 #include <system_error>
 #include <vector>
 
-#include "config/load_config.h"
+#include "base/text/path_text.h"
+#include "config/read/load_config.h"
 #include "config/schema.h"
 #include "data/batch_source.h"
-#include "base/text/path_text.h"
 #include "trainer/assemble_report.h"
 #include "trainer/run_directory.h"
 

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "checkpoint/weight_reader.h"
+#include "base/check.h"
 #include "executor/gpu_reserved.h"
+#include "huggingface/weights/weight_reader.h"
 #include "io/swap_file.h"
 #include "model/blocks.h"
-#include "base/check.h"
 #include "tidepool/model_config.h"
 
 namespace tidepool {

@@ -4,9 +4,9 @@
 #include <array>
 #include <vector>
 
-#include "checkpoint/state_stream.h"
 #include "executor/training_executor.h"
 #include "tidepool/model_graph.h"
+#include "tidepool/state_stream.h"
 #include "trainer/rest_staging.h"
 
 namespace tidepool {

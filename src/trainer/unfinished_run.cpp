@@ -8,12 +8,12 @@
 #include <limits>
 #include <vector>
 
+#include "base/median.h"
+#include "base/text/units.h"
 #include "config/config.h"
-#include "config/load_config.h"
+#include "config/read/load_config.h"
 #include "io/directory_lock.h"
 #include "report/metrics_log.h"
-#include "base/text/units.h"
-#include "base/median.h"
 #include "trainer/assemble_report.h"
 #include "trainer/plan_inputs.h"
 #include "trainer/run_directory.h"

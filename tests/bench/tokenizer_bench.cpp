@@ -3,7 +3,7 @@
 //   whether cutting
 //                                                it anywhere gives the same ids
 //   tokenizer_bench speed TOKENIZER STRINGS THREADS   seconds to encode them all, as one JSON object
-#include "tokenizer/tokenizer.h"
+#include "huggingface/tokenizer/tokenizer.h"
 
 #include <fmt/format.h>
 
@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/json/text.h"
-#include "tidepool/core_pool.h"
 #include "base/read_file.h"
+#include "tidepool/core_pool.h"
 
 namespace tidepool {
 namespace {

@@ -9,10 +9,10 @@
 
 #include <filesystem>
 
-#include "checkpoint/carried.h"
 #include "base/files/file_list.h"
-#include "config/hf_config.h"
-#include "config/load_config.h"
+#include "config/read/load_config.h"
+#include "huggingface/directory/carried.h"
+#include "huggingface/directory/hf_config.h"
 #include "io/directory_lock.h"
 #include "tests/support/kept_model_fixture.h"
 

@@ -8,13 +8,13 @@
 #include <functional>
 #include <optional>
 
-#include "config/load_config.h"
+#include "base/text/change_text.h"
+#include "config/read/load_config.h"
 #include "io/swap_file.h"
 #include "report/run_report.h"
 #include "tests/support/child_run.h"
 #include "tests/support/lora_fixture.h"
 #include "tests/support/train_fixture.h"
-#include "base/text/change_text.h"
 
 namespace tidepool {
 namespace {

@@ -4,10 +4,10 @@
 #include <array>
 #include <vector>
 
-#include "checkpoint/lora_merge.h"
-#include "config/adapter_config.h"
-#include "tests/fuzz/fuzz.h"
 #include "base/check.h"
+#include "huggingface/adapters/adapter_config.h"
+#include "huggingface/adapters/lora_merge.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace tidepool::fuzz {
 namespace {

@@ -1,8 +1,8 @@
 // A config. What is taken is the same after it is written and read.
-#include "config/config.h"
-#include "config/load_config.h"
-#include "tests/fuzz/fuzz.h"
 #include "base/check.h"
+#include "config/config.h"
+#include "config/read/load_config.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace tidepool::fuzz {
 

@@ -2,9 +2,9 @@
 // first gets names the same tokens as its config.json does.
 #include <limits>
 
-#include "config/hf_config.h"
-#include "tests/fuzz/fuzz.h"
 #include "base/check.h"
+#include "huggingface/directory/hf_config.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace tidepool::fuzz {
 namespace {

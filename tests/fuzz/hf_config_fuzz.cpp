@@ -1,9 +1,8 @@
 // config.json of a model. What is taken reads back as itself from what is written of it, alone and over what
 // came.
-#include "config/hf_config.h"
-
-#include "tests/fuzz/fuzz.h"
 #include "base/check.h"
+#include "huggingface/directory/hf_config.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace tidepool::fuzz {
 

@@ -1,9 +1,9 @@
 // model.safetensors.index.json beside two shards, of one tensor each: a, and b.
 #include <array>
 
-#include "checkpoint/safetensors.h"
-#include "tests/fuzz/fuzz.h"
 #include "base/check.h"
+#include "huggingface/weights/safetensors.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace tidepool::fuzz {
 namespace {

@@ -1,11 +1,10 @@
 // A whole file.
-#include "checkpoint/safetensors.h"
-
 #include <algorithm>
 #include <vector>
 
-#include "tests/fuzz/fuzz.h"
 #include "base/check.h"
+#include "huggingface/weights/safetensors.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace tidepool::fuzz {
 

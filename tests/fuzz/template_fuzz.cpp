@@ -1,8 +1,7 @@
 // A chat template, rendered over a conversation where it is taken.
-#include "jinja/template.h"
-
-#include "tests/fuzz/fuzz.h"
 #include "base/check.h"
+#include "huggingface/jinja/template.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace tidepool::fuzz {
 namespace {
@@ -20,8 +19,9 @@ void template_(std::string_view source) {
   const auto parsed = jinja::Template::parse(source, "fuzz");
   if (!parsed) return check_refusal(parsed.error());
   jinja::Dict variables;
-  variables.set("messages", jinja::Value(jinja::List{message("system", "s"), message("user", "\u00e9 <think> a\n b"),
-                                                     message("assistant", "")}));
+  variables.set("messages",
+                jinja::Value(jinja::List{message("system", "s"), message("user", "\u00e9 <think> a\n b"),
+                                         message("assistant", "")}));
   variables.set("tools", jinja::Value(jinja::None{}));
   variables.set("bos_token", "<s>");
   variables.set("add_generation_prompt", jinja::Value(true));

@@ -1,12 +1,11 @@
-// A tokenizer.json, or (where the first byte is below 6) text for a tokenizer that is whole. What is taken must encode,
-// decode, and stand being cut.
-#include "tokenizer/tokenizer.h"
-
+// A tokenizer.json, or (where the first byte is below 6) text for a tokenizer that is whole. What is taken
+// must encode, decode, and stand being cut.
 #include <array>
 #include <vector>
 
-#include "tests/fuzz/fuzz.h"
 #include "base/check.h"
+#include "huggingface/tokenizer/tokenizer.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace tidepool::fuzz {
 namespace {
@@ -15,7 +14,10 @@ constexpr std::array<const char*, 6> styles = {"gpt2", "llama2", "mistral", "lla
 
 const Tokenizer& style(size_t i) {
   static std::array<std::unique_ptr<Tokenizer>, styles.size()> all;
-  if (!all[i]) all[i] = Tokenizer::open(std::string(TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/") + styles[i] + ".json").value();
+  if (!all[i])
+    all[i] =
+        Tokenizer::open(std::string(TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/") + styles[i] + ".json")
+            .value();
   return *all[i];
 }
 
@@ -46,7 +48,9 @@ void tokenizer(std::string_view input) {
   if (first < styles.size()) return run(style(first), input.substr(1));
   const auto parsed = Tokenizer::parse(input, "fuzz");
   if (!parsed) return check_refusal(parsed.error());
-  for (const std::string_view text : {"", "a b", "Hello world's 123\n\n  x", "<s> \u2581\u00e9\u4e2d\U0001f600"}) run(**parsed, text);
+  for (const std::string_view text :
+       {"", "a b", "Hello world's 123\n\n  x", "<s> \u2581\u00e9\u4e2d\U0001f600"})
+    run(**parsed, text);
 }
 
 }  // namespace tidepool::fuzz

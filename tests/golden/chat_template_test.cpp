@@ -7,9 +7,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "jinja/from_json.h"
-#include "jinja/template.h"
 #include "base/json/text.h"
+#include "huggingface/jinja/from_json.h"
+#include "huggingface/jinja/template.h"
 
 namespace tidepool {
 namespace {

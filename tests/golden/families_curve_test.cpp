@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "checkpoint/load_weights.h"
-#include "config/hf_config.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/load_weights.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/golden_steps.h"

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "checkpoint/load_weights.h"
-#include "config/hf_config.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/load_weights.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/golden_steps.h"
 #include "tests/support/model_runner.h"

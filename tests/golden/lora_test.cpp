@@ -7,15 +7,15 @@
 #include <fstream>
 #include <map>
 
-#include "checkpoint/load_weights.h"
-#include "checkpoint/lora_merge.h"
-#include "config/hf_config.h"
+#include "base/read_file.h"
+#include "huggingface/adapters/lora_merge.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/load_weights.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/golden_steps.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/segments.h"
-#include "base/read_file.h"
 #include "trainer/plan_inputs.h"
 #include "trainer/session.h"
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <boost/json/value.hpp>
 
+#include "huggingface/tokenizer/tokenizer.h"
 #include "tests/support/json_file.h"
-#include "tokenizer/tokenizer.h"
 
 namespace tidepool {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "checkpoint/load_weights.h"
+#include "huggingface/weights/load_weights.h"
 #include "tests/support/golden_steps.h"
 #include "tests/support/kernel_fixture.h"
 #include "tests/support/segments.h"

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "config/hf_config.h"
+#include "huggingface/directory/hf_config.h"
 #include "tests/support/checkpoint_fixture.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"

@@ -10,10 +10,10 @@
 #include <random>
 #include <string>
 
-#include "checkpoint/convert.h"
-#include "checkpoint/safetensors.h"
 #include "checkpoint/state_tensors.h"
-#include "config/hf_config.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/convert.h"
+#include "huggingface/weights/safetensors.h"
 #include "model/blocks.h"
 
 namespace tidepool::test {

@@ -7,9 +7,9 @@
 #include <functional>
 #include <iterator>
 
-#include "checkpoint/export_model.h"
-#include "checkpoint/load_weights.h"
 #include "base/json/text.h"
+#include "checkpoint/export_model.h"
+#include "huggingface/weights/load_weights.h"
 #include "tests/support/checkpoint_fixture.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/safetensors.h"

@@ -9,14 +9,14 @@
 #include <filesystem>
 #include <limits>
 
+#include "base/read_file.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/other_weights.h"
-#include "checkpoint/unused_tensors.h"
 #include "data/find_files.h"
+#include "huggingface/weights/other_weights.h"
+#include "huggingface/weights/unused_tensors.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
 #include "tidepool/fp16.h"
-#include "base/read_file.h"
 #include "trainer/evaluate.h"
 #include "trainer/generate_place.h"
 

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "checkpoint/other_weights.h"
+#include "huggingface/weights/other_weights.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
 #include "trainer/evaluate.h"

@@ -3,11 +3,11 @@
 
 #include <bit>
 
-#include "checkpoint/load_weights.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/names.h"
-#include "checkpoint/safetensors.h"
-#include "config/hf_config.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/load_weights.h"
+#include "huggingface/weights/safetensors.h"
 #include "tests/support/checkpoint_fixture.h"
 
 namespace tidepool {

@@ -4,8 +4,8 @@
 
 #include <bit>
 
-#include "checkpoint/split.h"
-#include "checkpoint/weight_reader.h"
+#include "huggingface/weights/split.h"
+#include "huggingface/weights/weight_reader.h"
 #include "tests/support/checkpoint_fixture.h"
 
 namespace tidepool {

@@ -6,10 +6,10 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/json/text.h"
 #include "cli/cli.h"
 #include "cli/plan_largest.h"
-#include "config/load_config.h"
-#include "base/json/text.h"
+#include "config/read/load_config.h"
 #include "report/screen.h"
 #include "trainer/plan_run.h"
 

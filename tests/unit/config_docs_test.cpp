@@ -5,7 +5,7 @@
 #include <string>
 
 #include "config/config.h"
-#include "config/load_config.h"
+#include "config/read/load_config.h"
 
 namespace tidepool {
 namespace {

@@ -6,9 +6,9 @@
 #include <fstream>
 
 #include "config/config.h"
-#include "config/hf_config.h"
-#include "config/load_config.h"
+#include "config/read/load_config.h"
 #include "config/schema.h"
+#include "huggingface/directory/hf_config.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
 

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "config/config.h"
-#include "config/load_config.h"
+#include "config/read/load_config.h"
 #include "config/schema.h"
 
 namespace tidepool {

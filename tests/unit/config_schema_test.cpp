@@ -3,10 +3,10 @@
 #include <set>
 #include <sstream>
 
-#include "config/load_config.h"
-#include "config/schema.h"
 #include "base/text/nearest.h"
 #include "base/text/value_text.h"
+#include "config/read/load_config.h"
+#include "config/schema.h"
 
 namespace tidepool {
 namespace {

@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 
 #include "config/config.h"
-#include "config/hf_config.h"
-#include "config/load_config.h"
+#include "config/read/load_config.h"
+#include "huggingface/directory/hf_config.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/model_directory.h"
 

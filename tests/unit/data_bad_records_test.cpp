@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "data/record.h"
-#include "jinja/json.h"
+#include "huggingface/jinja/json.h"
 #include "tests/support/document_files.h"
 
 namespace tidepool {

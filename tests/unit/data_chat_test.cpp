@@ -8,9 +8,9 @@
 #include "data/answer_tokens.h"
 #include "data/chat_template.h"
 #include "data/tokenizer_encoder.h"
+#include "huggingface/tokenizer/byte_alphabet.h"
+#include "huggingface/tokenizer/tokenizer.h"
 #include "tests/support/disk_fixture.h"
-#include "tokenizer/byte_alphabet.h"
-#include "tokenizer/tokenizer.h"
 
 namespace tidepool {
 namespace {

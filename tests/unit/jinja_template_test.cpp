@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "jinja/template.h"
+#include "huggingface/jinja/template.h"
 
 namespace tidepool {
 namespace {

@@ -8,11 +8,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "checkpoint/export_model.h"
-#include "checkpoint/lora_merge.h"
-#include "config/config.h"
-#include "config/load_config.h"
 #include "base/json/text.h"
+#include "checkpoint/export_model.h"
+#include "config/config.h"
+#include "config/read/load_config.h"
+#include "huggingface/adapters/lora_merge.h"
 #include "model/blocks.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"

@@ -1,5 +1,5 @@
 // Loss and gradients of a tiny GPT-2 against PyTorch's, from the committed golden file.
-#include "checkpoint/load_weights.h"
+#include "huggingface/weights/load_weights.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/safetensors.h"
 

@@ -8,12 +8,12 @@
 #include <cstdlib>
 #include <random>
 
+#include "base/text/change_text.h"
 #include "config/config.h"
-#include "config/load_config.h"
+#include "config/read/load_config.h"
 #include "planner/fit.h"
 #include "planner/verify.h"
 #include "tests/support/random_case.h"
-#include "base/text/change_text.h"
 #include "trainer/plan_inputs.h"
 
 namespace tidepool {

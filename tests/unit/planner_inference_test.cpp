@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "config/config.h"
-#include "config/load_config.h"
+#include "config/read/load_config.h"
 #include "planner/planner.h"
 #include "planner/verify.h"
 #include "tests/support/random_case.h"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <map>
 
-#include "config/load_config.h"
+#include "config/read/load_config.h"
 #include "planner/lower_bound.h"
 #include "planner/planner.h"
 #include "trainer/plan_inputs.h"

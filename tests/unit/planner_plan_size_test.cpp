@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "config/config.h"
-#include "config/load_config.h"
-#include "planner/plan_size.h"
 #include "base/text/change_text.h"
+#include "config/config.h"
+#include "config/read/load_config.h"
+#include "planner/plan_size.h"
 #include "trainer/plan_inputs.h"
 
 namespace tidepool {

@@ -6,13 +6,13 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include "config/load_config.h"
-#include "io/directory_lock.h"
-#include "machine/machine_file.h"
-#include "tests/support/checkpoint_fixture.h"
 #include "base/fd.h"
 #include "base/read_file.h"
 #include "base/write_file.h"
+#include "config/read/load_config.h"
+#include "io/directory_lock.h"
+#include "machine/machine_file.h"
+#include "tests/support/checkpoint_fixture.h"
 
 namespace tidepool {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "config/config.h"
-#include "config/load_config.h"
+#include "config/read/load_config.h"
 #include "planner/planner.h"
 #include "trainer/plan_inputs.h"
 #include "trainer/summary.h"

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "checkpoint/safetensors.h"
+#include "huggingface/weights/safetensors.h"
 #include "tests/support/checkpoint_fixture.h"
 
 namespace tidepool {

@@ -5,13 +5,13 @@
 #include <cerrno>
 #include <fstream>
 
-#include "config/config.h"
-#include "config/load_config.h"
-#include "io/disk_error.h"
-#include "tests/support/disk_fixture.h"
 #include "base/text/budget_text.h"
 #include "base/text/change_text.h"
 #include "base/text/nearest.h"
+#include "config/config.h"
+#include "config/read/load_config.h"
+#include "io/disk_error.h"
+#include "tests/support/disk_fixture.h"
 
 namespace tidepool {
 namespace {

@@ -4,12 +4,12 @@
 #include <cstdlib>
 #include <random>
 
-#include "tokenizer/bpe.h"
-#include "tokenizer/characters.h"
-#include "tokenizer/decoder.h"
-#include "tokenizer/normalizer.h"
-#include "tokenizer/regex.h"
-#include "tokenizer/tokenizer.h"
+#include "huggingface/tokenizer/bpe.h"
+#include "huggingface/tokenizer/characters.h"
+#include "huggingface/tokenizer/decoder.h"
+#include "huggingface/tokenizer/normalizer.h"
+#include "huggingface/tokenizer/regex.h"
+#include "huggingface/tokenizer/tokenizer.h"
 
 namespace tidepool {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <array>
 
-#include "tokenizer/bpe.h"
-#include "tokenizer/pattern.h"
-#include "tokenizer/regex.h"
-#include "tokenizer/tokenizer.h"
+#include "huggingface/tokenizer/bpe.h"
+#include "huggingface/tokenizer/pattern.h"
+#include "huggingface/tokenizer/regex.h"
+#include "huggingface/tokenizer/tokenizer.h"
 
 namespace tidepool {
 namespace {

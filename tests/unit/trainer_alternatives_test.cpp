@@ -5,13 +5,13 @@
 
 #include <boost/json.hpp>
 
-#include "cli/plan_refusal.h"
-#include "config/load_config.h"
 #include "base/json/text.h"
-#include "machine/gpu_headroom.h"
-#include "tests/support/train_fixture.h"
 #include "base/text/budget_text.h"
 #include "base/text/change_text.h"
+#include "cli/plan_refusal.h"
+#include "config/read/load_config.h"
+#include "machine/gpu_headroom.h"
+#include "tests/support/train_fixture.h"
 #include "trainer/alternatives.h"
 #include "trainer/budget_room.h"
 #include "trainer/plan_inputs.h"

@@ -4,15 +4,15 @@
 
 #include <filesystem>
 
-#include "checkpoint/adapter_files.h"
 #include "checkpoint/export_model.h"
-#include "checkpoint/lora_merge.h"
-#include "checkpoint/safetensors.h"
 #include "checkpoint/trainer_state.h"
-#include "checkpoint/weights_fingerprint.h"
-#include "config/adapter_config.h"
-#include "config/hf_config.h"
-#include "config/load_config.h"
+#include "config/read/load_config.h"
+#include "huggingface/adapters/adapter_config.h"
+#include "huggingface/adapters/lora_merge.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/adapter_files.h"
+#include "huggingface/weights/safetensors.h"
+#include "huggingface/weights/weights_fingerprint.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
 #include "trainer/base_model.h"

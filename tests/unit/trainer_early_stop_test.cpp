@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "config/config.h"
-#include "config/load_config.h"
+#include "config/read/load_config.h"
 #include "trainer/early_stop.h"
 
 namespace tidepool {

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "cli/cli.h"
-#include "config/load_config.h"
+#include "config/read/load_config.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
 #include "trainer/train_length.h"

@@ -3,11 +3,11 @@
 
 #include <filesystem>
 
-#include "checkpoint/adapter_files.h"
 #include "checkpoint/export_model.h"
-#include "checkpoint/lora_merge.h"
-#include "config/adapter_config.h"
-#include "config/load_config.h"
+#include "config/read/load_config.h"
+#include "huggingface/adapters/adapter_config.h"
+#include "huggingface/adapters/lora_merge.h"
+#include "huggingface/weights/adapter_files.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/lora_fixture.h"
 #include "tests/support/model_directory.h"

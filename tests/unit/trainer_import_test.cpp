@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "base/text/hash.h"
 #include "checkpoint/manifest.h"
-#include "config/load_config.h"
+#include "config/read/load_config.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/safetensors.h"
 #include "tests/support/train_fixture.h"
-#include "base/text/hash.h"
 #include "tidepool/fp16.h"
 #include "trainer/generate.h"
 

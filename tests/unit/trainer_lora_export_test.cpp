@@ -7,9 +7,9 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/export_model.h"
-#include "checkpoint/lora_merge.h"
 #include "checkpoint/manifest.h"
-#include "config/hf_config.h"
+#include "huggingface/adapters/lora_merge.h"
+#include "huggingface/directory/hf_config.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/train_fixture.h"
 #include "trainer/evaluate.h"

@@ -2,7 +2,7 @@
 // again.
 #include <gmock/gmock.h>
 
-#include "config/hf_config.h"
+#include "huggingface/directory/hf_config.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/safetensors.h"
 #include "tests/support/train_fixture.h"

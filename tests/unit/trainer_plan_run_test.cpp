@@ -6,9 +6,9 @@
 #include <boost/json.hpp>
 #include <fstream>
 
-#include "cli/plan_refusal.h"
-#include "config/load_config.h"
 #include "base/json/text.h"
+#include "cli/plan_refusal.h"
+#include "config/read/load_config.h"
 #include "machine/machine_file.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "config/config.h"
-#include "config/load_config.h"
+#include "config/read/load_config.h"
 #include "planner/planner.h"
 #include "trainer/plan_inputs.h"
 #include "trainer/rest_staging.h"

@@ -1,0 +1,401 @@
+// YAML and overrides into a Config. Every complaint names its place: FILE:LINE, or the override.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+#include "base/text/nearest.h"
+#include "base/text/value_text.h"
+#include "base/yaml/read_keys.h"
+#include "config/foreign_keys.h"
+#include "config/read/load_config.h"
+#include "config/read/model_choice.h"
+#include "config/schema.h"
+#include "config/validate.h"
+
+namespace tidepool {
+
+namespace {
+
+using ListRef = std::vector<std::string>* (*)(Config&);
+using NumbersRef = std::vector<double>* (*)(Config&);
+
+class Reader {
+ public:
+  explicit Reader(std::string_view file) : file_(file), places_(schema().size()) {}
+
+  Result<void> read_file(const YAML::Node& root);
+  Result<void> read_override(const std::string& text);
+  Result<Config> finish();
+
+  // What the model begins as decides which keys it has.
+  Result<void> begin_model(const ModelChoice& choice, KeptModel kept) {
+    directory_ = choice.directory.text;
+    TRY_ASSIGN(config_.model, model_of(choice, kept));
+    TRY_ASSIGN(adapter_, lora_of(choice, kept));
+    config_.lora = adapter_;
+    return {};
+  }
+
+ private:
+  Result<void> read_key(const std::string& place, std::string_view section, const std::string& key,
+                        const YAML::Node& value);
+  Result<void> read_value(const std::string& place, const Field& field, const YAML::Node& value);
+  Result<void> read_model_map(const std::string& place, const std::string& key, const YAML::Node& map);
+  Result<void> accept_or_refuse(const std::string& place, std::string_view section, const std::string& key,
+                                const YAML::Node& value);
+  Result<void> read_list(const std::string& place, const Field& field, const YAML::Node& value);
+  Result<void> read_numbers(const std::string& place, const Field& field, const YAML::Node& value);
+  Result<std::string> read_weighted(const std::string& place, const YAML::Node& item);
+  Error unknown_key(const std::string& place, const ForeignKey& given) const;
+  Error unknown_section(const std::string& place, const std::string& name, std::string_view value) const;
+
+  // One that says more than a dropout, where there is one.
+  const Field* adapter_key_without_rank();
+  Result<void> check_same_adapter();
+  Error adapters_without_rank(const Field& of_adapters);
+  std::string advice_for(const ForeignKey& given) const { return instead_of(given, config_.model.family); }
+
+  std::string& place_of(const Field& field) { return places_[static_cast<size_t>(&field - schema().data())]; }
+
+  std::string file_;
+  std::vector<std::string> places_;  // by field: where it was set; empty: nowhere
+  std::string directory_;            // of the model, whoever said it last
+  LoraConfig adapter_;               // of lora.adapter; off where there is none
+  std::string bare_dropout_;         // where "dropout" was set without a section; empty: nowhere
+  Config config_;
+};
+
+std::string text_of(const YAML::Node& value) {
+  return value.IsNull() ? "null" : value.IsScalar() ? value.Scalar() : "";
+}
+
+Error key_fault(const std::string& place, const Field& field, std::string_view value,
+                std::string_view reason) {
+  return fault_at(place, fmt::format("{}.{}: '{}' {}", field.section, field.key, value, reason));
+}
+
+Result<void> Reader::read_file(const YAML::Node& root) {
+  if (root.IsNull()) return {};  // overrides may say it all
+  if (!root.IsMap()) {
+    return fault_at(place_in(file_, root),
+                    "a config is a map of sections: model, lora, data, train, memory, machine, output");
+  }
+  return read_keys(
+      file_, root, [&](const auto& place, const auto& section, const YAML::Node& keys) -> Result<void> {
+        const bool known = std::ranges::find(sections(), section, &Section::name) != sections().end();
+        if (!known) return unknown_section(place, section, text_of(keys));
+        if (keys.IsNull() || (section == "model" && is_path(keys))) return {};  // begin_model() has read it
+        return read_section(file_, section, keys,
+                            [&](const auto& place, const auto& key, const YAML::Node& value) {
+                              return read_key(place, section, key, value);
+                            });
+      });
+}
+
+Result<void> Reader::read_key(const std::string& place, std::string_view section, const std::string& key,
+                              const YAML::Node& value) {
+  const std::string canonical = canonical_model_key(key);
+  if (canonical != key) return read_key(place, section, canonical, value);
+  if (is_rope_key(key) && value.IsMap()) return read_model_map(place, key, value);
+  const std::vector<const Field*> found = find_fields(section, key);
+  if (found.size() == 1 && applies(*found[0], config_.model.family))
+    return read_value(place, *found[0], value);
+  if (found.size() > 1) {
+    std::vector<std::string> names;
+    for (const Field* field : found) names.push_back(fmt::format("{}.{}", field->section, field->key));
+    return fault_at(place, fmt::format("'{}' may mean {}; name the section", key, fmt::join(names, " or ")));
+  }
+  return accept_or_refuse(place, section, key, value);
+}
+
+// A key that sets nothing in this model.
+Result<void> Reader::accept_or_refuse(const std::string& place, std::string_view section,
+                                      const std::string& key, const YAML::Node& value) {
+  const std::string whole = text_of(value);
+  const ForeignKey given{.section = section, .key = key, .value = whole};
+  if (section != "model" && !section.empty()) return unknown_key(place, given);
+  std::vector<std::string> values;
+  for (const YAML::Node& item : value.IsSequence() ? value : YAML::Node())
+    values.push_back(item.IsScalar() ? item.Scalar() : "");
+  if (values.empty()) values.push_back(whole);
+  bool known = false;
+  for (const std::string& text : values) {
+    const Result<bool> accepted = accept_model_key(config_.model.family, key, text);
+    if (!accepted) return fault_at(place, fmt::format("model.{}: {}", key, accepted.error().message));
+    known = *accepted;
+  }
+  if (known) return {};
+  if (const auto found = find_fields("model", key); !found.empty())
+    return fault_at(place, fmt::format("model.{}: {}", key, wrong_family(*found[0], config_.model.family)));
+  return unknown_key(place, given);
+}
+
+Result<void> Reader::read_model_map(const std::string& place, const std::string& key, const YAML::Node& map) {
+  for (const auto& entry : map) {
+    if (!entry.first.IsScalar())
+      return fault_at(place, fmt::format("model.{}: every key must be a word", key));
+    TRY(read_key(place_in(file_, entry.first), "model", fmt::format("{}.{}", key, entry.first.Scalar()),
+                 entry.second));
+  }
+  return {};
+}
+
+Result<void> Reader::read_value(const std::string& place, const Field& field, const YAML::Node& value) {
+  if (std::holds_alternative<ListRef>(field.ref) && value.IsSequence()) {
+    TRY(read_list(place, field, value));
+  } else if (std::holds_alternative<NumbersRef>(field.ref) && value.IsSequence()) {
+    TRY(read_numbers(place, field, value));
+  } else {
+    const std::string text = value.IsScalar() ? value.Scalar() : "";
+    if (value.IsMap() || value.IsSequence()) {
+      return fault_at(place, fmt::format("{}.{}: must be one value ({}), not a {}", field.section, field.key,
+                                         type_name(field), value.IsMap() ? "map" : "list"));
+    }
+    if (value.IsNull() && !field.automatic) {
+      return fault_at(place,
+                      fmt::format("{}.{}: has no value ({})", field.section, field.key, type_name(field)));
+    }
+    if (const Result<void> set = set_value(field, config_, text); !set) {
+      return key_fault(place, field, text, set.error().message);
+    }
+  }
+  place_of(field) = place;
+  return {};
+}
+
+Result<void> Reader::read_list(const std::string& place, const Field& field, const YAML::Node& value) {
+  std::vector<std::string> items;
+  const bool weighted =
+      field.section == "data" && field.key == "train" && value.size() > 0 && value[0].IsMap();
+  if (weighted) {
+    config_.data.weights.clear();
+    place_of(*find_fields("data", "weights")[0]) = place;
+  }
+  for (const YAML::Node& item : value) {
+    if (weighted) {
+      TRY_ASSIGN(std::string path, read_weighted(place, item));
+      items.push_back(std::move(path));
+      continue;
+    }
+    if (!item.IsScalar() || item.Scalar().empty()) {
+      return fault_at(place, fmt::format("{}.{}: every item must be text", field.section, field.key));
+    }
+    items.push_back(item.Scalar());
+  }
+  if (items.empty() && field.required) return key_fault(place, field, "[]", "is empty");
+  *std::get<ListRef>(field.ref)(config_) = std::move(items);
+  return {};
+}
+
+Result<void> Reader::read_numbers(const std::string& place, const Field& field, const YAML::Node& value) {
+  std::string text;
+  for (const YAML::Node& item : value) {
+    if (!item.IsScalar())
+      return fault_at(place, fmt::format("{}.{}: every item must be a number", field.section, field.key));
+    text += (text.empty() ? "" : ",") + item.Scalar();
+  }
+  if (const Result<void> set = set_value(field, config_, text); !set)
+    return key_fault(place, field, text, set.error().message);
+  return {};
+}
+
+// {path: FILE, weight: 0.7}, an entry of data.train. Returns the path.
+Result<std::string> Reader::read_weighted(const std::string& place, const YAML::Node& item) {
+  const auto wrong = [&](std::string_view why) {
+    return fault_at(place,
+                    fmt::format("data.train: {}; write every entry as {{path: FILE, weight: 0.7}}", why));
+  };
+  if (!item.IsMap() || item.size() != 2 || !item["path"] || !item["weight"])
+    return wrong("an entry has not exactly path and weight");
+  if (!item["path"].IsScalar() || item["path"].Scalar().empty() || !item["weight"].IsScalar())
+    return wrong("path must be text and weight a number");
+  const Result<double> weight = parse_real(item["weight"].Scalar());
+  if (!weight) return wrong(fmt::format("weight '{}' {}", item["weight"].Scalar(), weight.error().message));
+  config_.data.weights.push_back(*weight);
+  return item["path"].Scalar();
+}
+
+Error Reader::unknown_section(const std::string& place, const std::string& name,
+                              std::string_view value) const {
+  const std::string advice = advice_for({.section = "", .key = name, .value = value});
+  if (const auto found = find_fields("", name); !found.empty()) {
+    return fault_at(place, fmt::format("key '{}' stands outside of a section; put it under '{}:'{}{}", name,
+                                       found[0]->section, advice.empty() ? "" : ", or ", advice));
+  }
+  if (!advice.empty()) return fault_at(place, fmt::format("unknown section '{}'; {}", name, advice));
+  std::vector<std::string_view> known;
+  for (const Section& section : sections()) known.push_back(section.name);
+  return fault_at(place, fmt::format("unknown section '{}'{}", name, did_you_mean(name, known)));
+}
+
+Error Reader::unknown_key(const std::string& place, const ForeignKey& given) const {
+  const auto& [section, key, value] = given;
+  const std::string what = section.empty() ? fmt::format("unknown key '{}'", key)
+                                           : fmt::format("unknown key '{}' in section '{}'", key, section);
+  if (const std::string advice = advice_for(given); !advice.empty())
+    return fault_at(place, fmt::format("{}; {}", what, advice));
+  if (const auto elsewhere = find_fields("", key); !elsewhere.empty()) {
+    return fault_at(place, fmt::format("{}; it belongs in section '{}'", what, elsewhere[0]->section));
+  }
+  std::vector<std::string_view> here, anywhere;
+  for (const Field& field : schema()) {
+    anywhere.push_back(field.key);
+    if (field.section == section) here.push_back(field.key);
+  }
+  std::string advice = did_you_mean(key, here);
+  if (advice.empty()) {
+    if (const std::string_view near = nearest(key, anywhere); !near.empty()) {
+      advice = fmt::format("; did you mean '{}.{}'?", find_fields("", near)[0]->section, near);
+    }
+  }
+  if (advice.empty()) advice = "; 'tidepool config' lists all keys";
+  return fault_at(place, what + advice);
+}
+
+// "a, b" as [a, b]. Each item stands as it is, colons and all.
+YAML::Node items_between_commas(std::string_view text) {
+  YAML::Node list(YAML::NodeType::Sequence);
+  while (true) {
+    const size_t comma = std::min(text.find(','), text.size());
+    std::string_view item = text.substr(0, comma);
+    while (item.starts_with(' ')) item.remove_prefix(1);
+    while (item.ends_with(' ')) item.remove_suffix(1);
+    list.push_back(std::string(item));
+    if (comma == text.size()) return list;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+bool is_list(std::string_view section, const std::string& key) {
+  const std::vector<const Field*> found = find_fields(section, key);
+  return found.size() == 1 && std::holds_alternative<ListRef>(found[0]->ref);
+}
+
+Result<void> Reader::read_override(const std::string& text) {
+  const std::string place = fmt::format("override '{}'", text);
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) return fault_at(place, "an override is written key=value");
+  std::string key = text.substr(0, equals);
+  const std::string value_text = text.substr(equals + 1);
+
+  if (key == "model") return {};  // begin_model() has read it
+  std::string section;
+  if (const size_t dot = key.find('.');
+      dot != std::string::npos && find_fields("", canonical_model_key(key)).empty()) {
+    section = key.substr(0, dot);
+    key = key.substr(dot + 1);
+    if (std::ranges::find(sections(), section, &Section::name) == sections().end()) {
+      return unknown_section(place, section, "");
+    }
+  }
+  // Only brackets and quotes need YAML; anything else is taken as it stands, colons and all.
+  YAML::Node value(value_text);
+  if (value_text.find_first_of("[\"'") == 0) {
+    try {
+      value = YAML::Load(value_text);
+    } catch (const YAML::Exception& e) {
+      return fault_at(place, e.msg);
+    }
+  } else if (value_text.find(',') != std::string::npos && is_list(section, key)) {
+    value = items_between_commas(value_text);
+  }
+  // Under "model:" in a file these may come out of a config.json, where they ask for nothing.
+  const std::string whole = text_of(value);
+  const ForeignKey given{.section = section, .key = key, .value = whole};
+  if (find_fields(section, key).empty() && !advice_for(given).empty()) return unknown_key(place, given);
+  if (section.empty() && key == "dropout") bare_dropout_ = place;
+  return read_key(place, section, key, value);
+}
+
+// A key of adapters where there are to be none, and nobody said so: the whole model would be trained.
+const Field* Reader::adapter_key_without_rank() {
+  if (adapter_.on()) return nullptr;  // it has a rank
+  const Field* given = nullptr;
+  for (const Field& field : schema()) {
+    if (field.section != "lora" || place_of(field).empty()) continue;
+    if (field.key == "r") return nullptr;
+    if (given == nullptr || given->key == "lora_dropout") given = &field;
+  }
+  return given;
+}
+
+Error Reader::adapters_without_rank(const Field& of_adapters) {
+  const bool is_dropout = of_adapters.key == "lora_dropout";
+  return fault_at(
+      place_of(of_adapters),
+      fmt::format("lora.{} is for adapters, and lora.r, their rank, is not set: set it (PEFT's "
+                  "default is 8), or set lora.r=0 to train the whole model{}{}",
+                  of_adapters.key, is_dropout ? ", and for its dropout " : "",
+                  is_dropout ? advice_for({.section = "model", .key = "dropout", .value = ""}) : ""));
+}
+
+// Another rank or scale would make something else of the adapter that the run starts from.
+Result<void> Reader::check_same_adapter() {
+  if (!adapter_.on()) return {};
+  const LoraConfig& here = config_.lora;
+  const auto differs = [&](std::string_view key, const auto& there, const auto& now) -> Result<void> {
+    if (there == now) return {};
+    return fault_at(
+        place_of(*find_fields("lora", key)[0]),
+        fmt::format("lora.{}: is {}, and the adapter in {} has {}; leave the key out, or start from "
+                    "another adapter",
+                    key, now, adapter_.adapter, there));
+  };
+  TRY(differs("r", adapter_.r, here.r));
+  TRY(differs("lora_alpha", adapter_.alpha, here.alpha));
+  return differs("use_rslora", adapter_.rslora, here.rslora);
+}
+
+Result<Config> Reader::finish() {
+  for (const Field& field : schema()) {
+    if (field.required && place_of(field).empty()) {
+      const std::string_view example = std::holds_alternative<ListRef>(field.ref) ? "data.txt" : "2GiB";
+      return fault_at(
+          file_,
+          fmt::format("'{}' is missing in section '{}'; add '{}: {}' there, or {}.{}={} to the command ({})",
+                      field.key, field.section, field.key, example, field.section, field.key, example,
+                      field.help));
+    }
+  }
+  const Field* of_adapters = adapter_key_without_rank();
+  const bool wants_adapters = of_adapters != nullptr && of_adapters->key != "lora_dropout";
+  if (!bare_dropout_.empty() && config_.lora.r == 0 && !wants_adapters) {
+    return fault_at(bare_dropout_,
+                    fmt::format("without a section it is lora.lora_dropout, of adapters, and there are none "
+                                "(lora.r is 0); {}",
+                                advice_for({.section = "model", .key = "dropout", .value = ""})));
+  }
+  if (of_adapters != nullptr) return adapters_without_rank(*of_adapters);
+  TRY(check_same_adapter());
+  config_.model_directory = directory_;
+  if (config_.train.num_train_epochs > 0 && place_of(*find_fields("train", "max_steps")[0]).empty())
+    config_.train.max_steps = steps_by_epochs;
+  const std::optional<Complaint> complaint = validate(config_);
+  if (!complaint) return config_;
+  const Field& field = *find_fields(complaint->section, complaint->key)[0];
+  const std::string& place = place_of(field).empty() ? file_ : place_of(field);
+  return fault_at(place, fmt::format("{}.{}: {}", field.section, field.key, complaint->reason));
+}
+
+}  // namespace
+
+Result<Config> parse_config(std::string_view yaml, std::string_view file_name,
+                            const std::vector<std::string>& overrides, KeptModel kept) {
+  Reader reader(file_name);
+  try {
+    const YAML::Node root = YAML::Load(std::string(yaml));
+    TRY(reader.begin_model(model_choice(file_name, root, overrides), kept));
+    TRY(reader.read_file(root));
+  } catch (const YAML::Exception& e) {
+    return fault_at(fmt::format("{}:{}", file_name, e.mark.line + 1),
+                    fmt::format("not valid YAML: {}", e.msg));
+  }
+  for (const std::string& text : overrides) TRY(reader.read_override(text));
+  return reader.finish();
+}
+
+}  // namespace tidepool

@@ -1,0 +1,117 @@
+#include "huggingface/adapters/adapter_targets.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <boost/regex.hpp>
+#include <charconv>
+#include <optional>
+#include <span>
+#include <stdexcept>
+
+namespace tidepool {
+namespace json = boost::json;
+namespace {
+
+using Modules = AdapterTargets::Modules;
+
+Error fault(std::string text) { return {ErrorKind::bad_input, std::move(text)}; }
+
+bool is_said(const json::value* v) { return v != nullptr && !v->is_null(); }
+
+Result<Modules> modules_of(const json::object& o, const char* key) {
+  const json::value* v = o.if_contains(key);
+  if (!is_said(v)) return Modules{};
+  if (v->is_string()) return Modules{.names = {}, .pattern = std::string(std::string_view(v->get_string()))};
+  const Error wrong = fault(fmt::format("{}: must be a list of modules' names, or a pattern", key));
+  if (!v->is_array()) return wrong;
+  Modules out;
+  for (const json::value& name : v->get_array()) {
+    if (!name.is_string() || name.get_string().empty()) return wrong;
+    out.names.emplace_back(std::string_view(name.get_string()));
+  }
+  return out;
+}
+
+Result<std::vector<u64>> layers_of(const json::object& o) {
+  const json::value* v = o.if_contains("layers_to_transform");
+  if (!is_said(v)) return std::vector<u64>{};
+  const json::array one = {*v};
+  std::vector<u64> out;
+  for (const json::value& layer : v->is_array() ? v->get_array() : one) {
+    if (!layer.is_int64() || layer.get_int64() < 0)
+      return fault("layers_to_transform: must be the number of a layer, or a list of them");
+    out.push_back(static_cast<u64>(layer.get_int64()));
+  }
+  return out;
+}
+
+// 3 of "model.layers.3.mlp.up_proj".
+std::optional<u64> layer_of(std::string_view module) {
+  for (std::size_t dot = module.find('.'); dot != module.npos; dot = module.find('.', dot + 1)) {
+    const std::string_view part = module.substr(dot + 1, module.find('.', dot + 1) - dot - 1);
+    u64 layer = 0;
+    const auto [end, ec] = std::from_chars(part.data(), part.data() + part.size(), layer);
+    if (ec == std::errc() && end == part.data() + part.size()) return layer;
+  }
+  return std::nullopt;
+}
+
+bool ends_with_one_of(std::string_view module, const std::vector<std::string>& names) {
+  return std::ranges::any_of(names, [&](const std::string& name) {
+    return module.size() > name.size() && module.ends_with(name) &&
+           module[module.size() - name.size() - 1] == '.';
+  });
+}
+
+bool is_one_of(std::string_view module, const std::vector<std::string>& names) {
+  return std::ranges::find(names, module) != names.end();
+}
+
+// Boost's dialect is Perl's, in which what such patterns are made of means what it means in Python's.
+Result<bool> matches(std::string_view module, const std::string& pattern) {
+  try {
+    return boost::regex_match(module.begin(), module.end(), boost::regex(pattern));
+  } catch (const std::runtime_error& e) {  // of a pattern that takes too many steps, too
+    return fault(
+        fmt::format("the pattern '{}' cannot be read: {}; name the modules in a list", pattern, e.what()));
+  }
+}
+
+}  // namespace
+
+Result<AdapterTargets> parse_adapter_targets(const json::object& o) {
+  AdapterTargets out;
+  TRY_ASSIGN(out.named, modules_of(o, "target_modules"));
+  TRY_ASSIGN(out.excluded, modules_of(o, "exclude_modules"));
+  TRY_ASSIGN(out.layers, layers_of(o));
+  return out;
+}
+
+Result<bool> AdapterTargets::hold(std::string_view module) const {
+  if (is_one_of(module, excluded.names) || ends_with_one_of(module, excluded.names)) return false;
+  if (!excluded.pattern.empty()) {
+    TRY_ASSIGN(const bool out, matches(module, excluded.pattern));
+    if (out) return false;
+  }
+  if (all_linear()) return true;
+  if (!named.pattern.empty()) return matches(module, named.pattern);
+  if (is_one_of(module, named.names)) return true;
+  if (!ends_with_one_of(module, named.names)) return false;
+  const std::optional<u64> layer = layer_of(module);
+  return layers.empty() || (layer && std::ranges::find(layers, *layer) != layers.end());
+}
+
+std::string targets_text(const AdapterTargets& targets) {
+  constexpr std::size_t names_shown_max = 8;
+  if (!targets.named.pattern.empty()) return targets.named.pattern;
+  const std::vector<std::string>& names = targets.named.names;
+  const auto shown = std::span(names).first(std::min(names.size(), names_shown_max));
+  return fmt::format("{}{}", fmt::join(shown, ", "), shown.size() < names.size() ? " ..." : "");
+}
+
+}  // namespace tidepool

@@ -1,0 +1,109 @@
+// What config.json and generation_config.json say beside the model itself: read for generating, and carried
+// along when a model is written.
+#include <fmt/format.h>
+
+#include <array>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <filesystem>
+#include <limits>
+
+#include "base/json/text.h"
+#include "base/read_file.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/directory/hf_window.h"
+
+namespace tidepool {
+namespace json = boost::json;
+namespace {
+
+constexpr std::array<const char*, 4> token_keys = {"bos_token_id", "eos_token_id", "pad_token_id",
+                                                   "decoder_start_token_id"};
+
+Result<json::object> object_of(std::string_view text, std::string_view file_name) {
+  TRY_ASSIGN(json::value root, parse_json(text, ErrorKind::bad_input, file_name));
+  if (!root.is_object())
+    return Error{ErrorKind::bad_input, fmt::format("{}: is not a JSON object", file_name)};
+  return std::move(root.get_object());
+}
+
+// None where there is no such file.
+Result<json::object> object_in(const std::string& path) {
+  std::error_code unused;
+  if (!std::filesystem::exists(path, unused)) return json::object();
+  TRY_ASSIGN(const std::string text, read_small_file(path, config_bytes_max, ErrorKind::bad_input));
+  return object_of(text, path);
+}
+
+// A number, a list of them, or null.
+Result<std::vector<u32>> ids_of(const json::value& value, const std::string& path) {
+  std::vector<u32> ids;
+  const json::array one = {value};
+  for (const json::value& id : value.is_array() ? value.get_array() : one) {
+    if (id.is_null()) continue;
+    if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() > std::numeric_limits<i32>::max())
+      return Error{ErrorKind::bad_input,
+                   fmt::format("{}: eos_token_id: must be the id of a token, or a list of them", path)};
+    ids.push_back(static_cast<u32>(id.get_int64()));
+  }
+  return ids;
+}
+
+}  // namespace
+
+std::string hf_config_text(const ModelConfig& config, Precision precision, std::string_view source) {
+  Result<json::object> whole = object_of(source, model_config_file);
+  const Result<json::object> ours = object_of(hf_config_text(config, precision), model_config_file);
+  const Result<ModelConfig> before = parse_hf_config(source, ErrorKind::bad_input, model_config_file);
+  if (!whole || !ours || !before) return hf_config_text(config, precision);
+  // The same window is said in one of several ways, and which layers have it is in the source alone.
+  const bool same_window = before->attention_window() == config.attention_window();
+  for (const auto& [key, value] : *ours) {
+    // Left out they are those of the family, and null they would be none.
+    const bool of_tokens = key == "bos_token_id" || key == "eos_token_id";
+    if (!of_tokens && !is_window_key(config.family, key)) (*whole)[key] = value;
+  }
+  if (!same_window) write_window(config, *whole);
+  // One of each layer; of fewer layers the list would not be right, and all of them are the default.
+  const json::value* types = whole->if_contains("layer_types");
+  if (types != nullptr && types->is_array() && types->get_array().size() != config.layers)
+    whole->erase("layer_types");
+  return json_text(*whole, JsonStyle::pretty);
+}
+
+Result<std::string> with_dtype(std::string_view source, Precision precision, std::string_view file_name) {
+  TRY_ASSIGN(json::object object, object_of(source, file_name));
+  for (const char* key : {"dtype", "torch_dtype"}) object[key] = hf_dtype(precision);
+  return json_text(object, JsonStyle::pretty);
+}
+
+Result<std::optional<Precision>> hf_precision(const std::string& directory) {
+  TRY_ASSIGN(const json::object object, object_in(fmt::format("{}/{}", directory, model_config_file)));
+  for (const char* key : {"dtype", "torch_dtype"})
+    for (u32 p = 0; p < precision_count; ++p)
+      if (const json::value* dtype = object.if_contains(key);
+          dtype != nullptr && *dtype == hf_dtype(static_cast<Precision>(p)))
+        return static_cast<Precision>(p);
+  return std::optional<Precision>();
+}
+
+Result<std::vector<u32>> end_token_ids(const std::string& directory) {
+  for (const char* file : {generation_config_file, model_config_file}) {
+    const std::string path = fmt::format("{}/{}", directory, file);
+    TRY_ASSIGN(const json::object object, object_in(path));
+    if (const json::value* ids = object.if_contains("eos_token_id"); ids != nullptr && !ids->is_null())
+      return ids_of(*ids, path);
+  }
+  return std::vector<u32>{};
+}
+
+Result<std::string> generation_config_text(std::string_view config_json, std::string_view file_name) {
+  TRY_ASSIGN(const json::object config, object_of(config_json, file_name));
+  json::object out{{"_from_model_config", true}};
+  for (const char* key : token_keys)
+    if (const json::value* id = config.if_contains(key); id != nullptr && !id->is_null()) out[key] = *id;
+  return json_text(out, JsonStyle::pretty);
+}
+
+}  // namespace tidepool

@@ -1,0 +1,393 @@
+#include "huggingface/directory/hf_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <filesystem>
+
+#include "base/json/text.h"
+#include "base/overloaded.h"
+#include "base/read_file.h"
+#include "base/text/checkpoint_name.h"
+#include "base/text/path_text.h"
+#include "config/foreign_keys.h"
+#include "config/schema.h"
+#include "huggingface/directory/hf_window.h"
+
+namespace tidepool {
+namespace json = boost::json;
+namespace {
+
+// What transformers takes where a file leaves a key out.
+ModelConfig hf_default(Family family) {
+  ModelConfig c = default_model(family);
+  switch (family) {
+    case Family::gpt2:
+      c.embedding_dropout = c.attention_dropout = c.residual_dropout = 0.1;
+      break;
+    case Family::llama:
+      c.positions = 2048;
+      break;
+    case Family::mistral:
+      c.positions = 131072, c.kv_heads_given = 8;
+      break;
+    case Family::qwen2:
+      c.positions = 32768, c.kv_heads_given = 32;
+      break;
+    case Family::qwen3:
+      c.positions = 32768, c.kv_heads_given = 32, c.head_size_given = 128;
+      break;
+  }
+  return c;
+}
+
+// Sizes that have a default there, but none that anybody means.
+constexpr std::array<std::string_view, 5> gpt2_required = {"vocab_size", "n_positions", "n_embd", "n_layer",
+                                                           "n_head"};
+constexpr std::array<std::string_view, 5> llama_required = {"vocab_size", "hidden_size", "intermediate_size",
+                                                            "num_hidden_layers", "num_attention_heads"};
+
+// As the schema reads values: text without quotes.
+std::string text_of(const json::value& value) {
+  return value.is_string() ? std::string(value.get_string()) : json_text(value, JsonStyle::line);
+}
+
+std::string_view kind_of(const json::value& value) {
+  switch (value.kind()) {
+    case json::kind::null:
+      return "null";
+    case json::kind::bool_:
+      return "a boolean";
+    case json::kind::int64:
+    case json::kind::uint64:
+      return "an integer";
+    case json::kind::double_:
+      return "a float";
+    case json::kind::string:
+      return "a text";
+    case json::kind::array:
+      return "a list";
+    case json::kind::object:
+      break;
+  }
+  return "an object";
+}
+
+// What a field takes, in the words of kind_of().
+std::string_view wanted_kind(const Field& field) {
+  return std::visit(
+      Overloaded{[](u32* (*)(Config&)) { return "an integer"; },
+                 [](u64* (*)(Config&)) { return "an integer"; },
+                 [](double* (*)(Config&)) { return "a number"; },
+                 [](bool* (*)(Config&)) { return "a boolean"; }, [](const auto&) { return "a text"; }},
+      field.ref);
+}
+
+// As transformers: in quotes a number is no number, and of floats for integers it takes those of rope
+// parameters alone. "false" in quotes would even count as true.
+bool has_kind(const json::value& value, std::string_view wanted, std::string_view key) {
+  if (wanted == "a number" || (wanted == "an integer" && is_rope_key(key.substr(0, key.find('.')))))
+    return value.is_number();
+  return kind_of(value) == wanted;
+}
+
+class Reader {
+ public:
+  Reader(Family family, ErrorKind kind, std::string_view file_name)
+      : family_(family), kind_(kind), file_name_(file_name) {
+    config_.model = hf_default(family);
+  }
+
+  Result<ModelConfig> read(const json::object& object) {
+    // What a map of rope parameters says of theta counts more than what stands beside it.
+    if (const json::value* theta = object.if_contains("rope_theta")) TRY(read_key("rope_theta", *theta));
+    const bool has_positions = object.contains("n_positions");  // GPT-2's; n_ctx is an older name of it
+    // As in transformers the whole of one map counts, and never a mixture: rope_scaling where it says
+    // anything.
+    const json::value* scaling = object.if_contains("rope_scaling");
+    const bool has_scaling = scaling != nullptr && scaling->is_object() && !scaling->get_object().empty();
+    for (const auto& [key, value] : object) {
+      const bool read_otherwise = key == "rope_theta" || (key == "n_ctx" && has_positions) ||
+                                  (key == "rope_parameters" && has_scaling) || is_window_key(family_, key);
+      if (!read_otherwise) TRY(read_key(std::string(key), value));
+    }
+    for (const std::string_view key : style(family_) == LayerStyle::gpt2 ? gpt2_required : llama_required)
+      if (!object.contains(key)) return fault(key, "is missing");
+    if (const auto wrong = read_window(object, config_.model)) return fault(wrong->key, wrong->reason);
+    if (const auto wrong = check_model(config_.model)) return fault(wrong->key, wrong->reason);
+    return config_.model;
+  }
+
+ private:
+  Error fault(std::string_view key, std::string_view why) const {
+    return {kind_, fmt::format("{}: {}: {}", file_name_, key, why)};
+  }
+
+  Result<void> read_key(const std::string& given, const json::value& value) {
+    const std::string key = canonical_model_key(given);
+    if (is_rope_key(key) && value.is_object()) {
+      TRY(check_one_type(key, value.get_object()));
+      for (const auto& [inner, inner_value] : value.get_object())
+        TRY(read_key(fmt::format("{}.{}", key, std::string_view(inner)), inner_value));
+      return check_scaling(key, value.get_object());
+    }
+    if (is_rope_key(key) && !value.is_null())
+      return fault(key, "must be an object, such as {\"rope_type\": \"default\"}");
+    const std::vector<const Field*> found = find_fields("model", key);
+    const bool ours = found.size() == 1 && key != "directory" && applies(*found[0], family_);
+    if (!ours) return refuse_foreign(key, value);
+    Result<void> taken = set(key, *found[0], value);
+    if (!taken && key.ends_with("rope_type"))
+      return Error{taken.error().kind,
+                   taken.error().message +
+                       "; a model of another kind cannot be trained here: take one whose "
+                       "positions are of these, such as the model that it was extended from"};
+    return taken;
+  }
+
+  // transformers reads rope_type, and earlier ones read type: of two that differ each would make another
+  // model.
+  Result<void> check_one_type(std::string_view key, const json::object& scaling) const {
+    const json::value *now = scaling.if_contains("rope_type"), *old = scaling.if_contains("type");
+    if (now == nullptr || old == nullptr || now->is_null() || old->is_null() || *now == *old) return {};
+    return fault(
+        fmt::format("{}.type", key),
+        fmt::format("is {}, and rope_type beside it {}; keep the one that the model was trained with",
+                    json_text(*old, JsonStyle::line), json_text(*now, JsonStyle::line)));
+  }
+
+  // Of a scaling that is only half there a guess would be another model.
+  Result<void> check_scaling(std::string_view key, const json::object& scaling) const {
+    constexpr std::array<std::string_view, 4> needed = {"factor", "low_freq_factor", "high_freq_factor",
+                                                        "original_max_position_embeddings"};
+    const RopeType type = config_.model.rope.type;
+    const u64 count = type == RopeType::plain ? 0 : type == RopeType::linear ? 1 : needed.size();
+    for (u64 i = 0; i < needed.size(); ++i) {
+      const bool there = scaling.contains(needed[i]);
+      if (i < count && !there)
+        return fault(
+            fmt::format("{}.{}", key, needed[i]),
+            fmt::format("is missing, which rope type {} needs", rope_type_names[static_cast<u32>(type)]));
+      if (there && count == 0 && i == 0 && !scaling.contains("rope_type") && !scaling.contains("type"))
+        return fault(fmt::format("{}.rope_type", key),
+                     "is missing: a factor alone does not say how it scales");
+    }
+    return {};
+  }
+
+  Result<void> set(std::string_view key, const Field& field, const json::value& value) {
+    if (value.is_null() && !field.automatic) return {};  // as if it were not there
+    if (value.is_object() || value.is_array())
+      return fault(key, fmt::format("must be one value ({})", type_name(field)));
+    if (const std::string_view wanted = wanted_kind(field); !value.is_null() && !has_kind(value, wanted, key))
+      return fault(key, fmt::format("{} is {}; it must be {}", json_text(value, JsonStyle::line),
+                                    kind_of(value), wanted));
+    const std::string text = value.is_null() ? "auto" : text_of(value);
+    if (const Result<void> done = set_value(field, config_, text); !done)
+      return fault(key, fmt::format("'{}' {}", text, done.error().message));
+    return {};
+  }
+
+  // Unknown keys are left alone: files of later versions have them.
+  Result<void> refuse_foreign(const std::string& key, const json::value& value) {
+    if (value.is_null()) return {};
+    if (!value.is_array()) return accept_value(key, value);
+    for (const json::value& item : value.get_array()) TRY(accept_value(key, item));
+    return {};
+  }
+  Result<void> accept_value(std::string_view key, const json::value& value) {
+    const std::string text = text_of(value);
+    TRY(accept(key, text));
+    const bool quoted = value.is_string() && (text == "true" || text == "false" || text == "null");
+    if (quoted && is_demanded(family_, key))
+      return fault(key, fmt::format("\"{0}\" is a text; it must be {0}, without quotes", text));
+    return {};
+  }
+  Result<void> accept(std::string_view key, const std::string& value) {
+    const Result<bool> accepted = accept_model_key(family_, key, value);
+    if (!accepted) return fault(key, accepted.error().message);
+    if (!*accepted && key.starts_with("rope_parameters."))
+      return fault(key, "is of a rope type that Tidepool does not compute");
+    return {};
+  }
+
+  Config config_;
+  Family family_;
+  ErrorKind kind_;
+  std::string_view file_name_;
+};
+
+constexpr std::array<const char*, precision_count> dtypes = {"float32", "bfloat16", "float16"};
+
+json::object gpt2_object(const ModelConfig& c, const char* dtype) {
+  json::object o;
+  o["architectures"] = json::array{"GPT2LMHeadModel"};
+  o["model_type"] = "gpt2";
+  o["dtype"] = dtype;
+  o["torch_dtype"] = dtype;
+  o["vocab_size"] = c.vocab_size;
+  o["n_positions"] = c.positions;
+  o["n_ctx"] = c.positions;
+  o["n_embd"] = c.width;
+  o["n_layer"] = c.layers;
+  o["n_head"] = c.heads;
+  o["n_inner"] = c.inner_given == 0 ? json::value(nullptr) : json::value(c.inner_given);
+  o["activation_function"] = "gelu_new";
+  o["layer_norm_epsilon"] = c.norm_epsilon;
+  o["initializer_range"] = c.initializer_range;
+  o["embd_pdrop"] = c.embedding_dropout;
+  o["attn_pdrop"] = c.attention_dropout;
+  o["resid_pdrop"] = c.residual_dropout;
+  o["tie_word_embeddings"] = true;
+  // GPT-2's own ids (50256) lie outside a small vocabulary: there is no such token then.
+  const bool has_end_of_text = c.vocab_size > 50256;
+  o["bos_token_id"] = has_end_of_text ? json::value(50256) : json::value(nullptr);
+  o["eos_token_id"] = has_end_of_text ? json::value(50256) : json::value(nullptr);
+  return o;
+}
+
+json::object rope_object(const ModelConfig& c) {
+  json::object o;
+  o["rope_type"] = json::string_view(rope_type_names[static_cast<u32>(c.rope.type)]);
+  if (c.rope.type != RopeType::plain) o["factor"] = c.rope.factor;
+  if (c.rope.type == RopeType::llama3) {
+    o["low_freq_factor"] = c.rope.low_freq_factor;
+    o["high_freq_factor"] = c.rope.high_freq_factor;
+    o["original_max_position_embeddings"] =
+        c.rope.original_positions != 0 ? c.rope.original_positions : c.positions;
+  }
+  return o;
+}
+
+json::object llama_object(const ModelConfig& c, const char* dtype) {
+  json::object o;
+  o["architectures"] = json::array{json::string_view(traits(c.family).architecture)};
+  o["model_type"] = json::string_view(name(c.family));
+  o["dtype"] = dtype;
+  o["torch_dtype"] = dtype;
+  o["vocab_size"] = c.vocab_size;
+  o["max_position_embeddings"] = c.positions;
+  o["hidden_size"] = c.width;
+  o["intermediate_size"] = c.inner();
+  o["num_hidden_layers"] = c.layers;
+  o["num_attention_heads"] = c.heads;
+  o["num_key_value_heads"] = c.kv_heads();
+  o["head_dim"] = c.head_size();
+  o["hidden_act"] = "silu";
+  o["rms_norm_eps"] = c.norm_epsilon;
+  o["initializer_range"] = c.initializer_range;
+  o["attention_dropout"] = c.attention_dropout;
+  o["tie_word_embeddings"] = c.tied;
+  if (c.family == Family::llama || c.family == Family::qwen3) o["attention_bias"] = c.attention_bias;
+  if (c.family == Family::llama) o["mlp_bias"] = c.mlp_bias;
+  write_window(c, o);
+  // transformers 5 reads rope_parameters; 4 reads rope_theta and rope_scaling.
+  o["rope_theta"] = c.rope.theta;
+  json::object rope = rope_object(c);
+  o["rope_scaling"] = c.rope.type == RopeType::plain ? json::value(nullptr) : json::value(rope);
+  rope["rope_theta"] = c.rope.theta;
+  o["rope_parameters"] = std::move(rope);
+  o["bos_token_id"] = nullptr;
+  o["eos_token_id"] = nullptr;
+  return o;
+}
+
+json::object object_of(const ModelConfig& c, Precision precision) {
+  const char* dtype = hf_dtype(precision);
+  return style(c.family) == LayerStyle::gpt2 ? gpt2_object(c, dtype) : llama_object(c, dtype);
+}
+
+}  // namespace
+
+const char* hf_dtype(Precision precision) { return dtypes[static_cast<u32>(precision)]; }
+
+std::string hf_config_text(const ModelConfig& c, Precision precision) {
+  return json_text(object_of(c, precision), JsonStyle::pretty);
+}
+
+Result<ModelConfig> parse_hf_config(std::string_view text, ErrorKind error_kind, std::string_view file_name) {
+  TRY_ASSIGN(const json::value root, parse_json(text, error_kind, file_name));
+  if (!root.is_object()) return Error{error_kind, fmt::format("{}: is not a JSON object", file_name)};
+  const json::value* type = root.get_object().if_contains("model_type");
+  if (type == nullptr || !type->is_string())
+    return Error{error_kind, fmt::format("{}: model_type: must name the family of the model", file_name)};
+  const Result<Family> family = parse_family(std::string_view(type->get_string()));
+  if (!family) return Error{error_kind, fmt::format("{}: model_type: {}", file_name, family.error().message)};
+  return Reader(*family, error_kind, file_name).read(root.get_object());
+}
+
+Result<std::optional<Family>> family_of_directory(const std::string& directory) {
+  const std::string path = directory + "/" + model_config_file;
+  TRY_ASSIGN(const std::string text, read_small_file(path, config_bytes_max, ErrorKind::bad_input));
+  TRY_ASSIGN(const json::value root, parse_json(text, ErrorKind::bad_input, path));
+  const json::value* type = root.is_object() ? root.get_object().if_contains("model_type") : nullptr;
+  if (type == nullptr || !type->is_string()) return std::optional<Family>();
+  const Result<Family> family = parse_family(std::string_view(type->get_string()));
+  return family ? std::optional(*family) : std::nullopt;
+}
+
+Error adapters_are_no_model(const std::string& directory) {
+  return {ErrorKind::usage,
+          fmt::format("{0} holds adapters (LoRA) and no model: merge them with `tidepool export {0} OUT` and "
+                      "name OUT, or go on with their run: its config, and --resume",
+                      directory)};
+}
+
+Error holds_no_config(const std::string& directory) {
+  return {ErrorKind::bad_input,
+          fmt::format("{} holds no {}, which says what model its weights are of: copy it there from where "
+                      "they came from, or name another directory",
+                      directory, model_config_file)};
+}
+
+std::string newest_checkpoint(const std::string& directory) {
+  std::error_code ignored;
+  std::optional<CheckpointName> newest;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    const auto found = parse_checkpoint_name(entry.path().filename().string());
+    if (!found || found->mark != CheckpointMark::whole) continue;
+    if (!newest || found->step > newest->step) newest = found;
+  }
+  return newest ? fmt::format("{}/{}", directory, to_text(*newest)) : "";
+}
+
+namespace {
+
+Error run_is_no_model(const std::string& directory, const std::string& checkpoint) {
+  std::error_code ignored;
+  const bool adapters = std::filesystem::exists(checkpoint + "/" + adapter_config_file, ignored);
+  return {
+      ErrorKind::usage,
+      fmt::format("{} is a run's directory and holds no {}: ", directory, model_config_file) +
+          (adapters ? fmt::format("its newest checkpoint holds adapters (LoRA); merge them with `tidepool "
+                                  "export {} OUT` and name OUT",
+                                  checkpoint)
+                    : "name its newest checkpoint, " + checkpoint)};
+}
+
+}  // namespace
+
+Result<ModelConfig> read_model_directory(const std::string& directory) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(directory, ignored))
+    return Error{ErrorKind::usage,
+                 fmt::format("'{}' is no directory; name one that holds a config.json and weights, "
+                             "or write keys under 'model:', such as model_type",
+                             directory)};
+  const std::string path = directory + "/" + model_config_file;
+  if (!is_named(path)) {
+    if (std::filesystem::exists(directory + "/" + adapter_config_file, ignored))
+      return adapters_are_no_model(directory);
+    if (const std::string checkpoint = newest_checkpoint(directory); !checkpoint.empty())
+      return run_is_no_model(directory, checkpoint);
+    return holds_no_config(directory);
+  }
+  TRY_ASSIGN(const std::string text, read_small_file(path, config_bytes_max, ErrorKind::bad_input));
+  return parse_hf_config(text, ErrorKind::bad_input, path);
+}
+
+}  // namespace tidepool

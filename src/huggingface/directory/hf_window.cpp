@@ -1,0 +1,98 @@
+#include "huggingface/directory/hf_window.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <limits>
+
+#include "base/json/text.h"
+
+namespace tidepool {
+namespace json = boost::json;
+namespace {
+
+constexpr std::array<std::string_view, 4> window_keys = {"sliding_window", "use_sliding_window",
+                                                         "max_window_layers", "layer_types"};
+constexpr u32 window_left_out = 4096, full_layers_left_out = 28;  // transformers' defaults
+constexpr std::string_view sliding = "sliding_attention", full = "full_attention";
+
+bool is_qwen(Family family) { return family == Family::qwen2 || family == Family::qwen3; }
+
+ModelFault wrong(std::string_view key, const json::value& value, std::string_view wanted) {
+  return {key, fmt::format("{} must be {}", json_text(value, JsonStyle::line), wanted)};
+}
+
+// `number` stays where the key is left out or null.
+std::optional<ModelFault> read_number(const json::object& file, std::string_view key, u32 least,
+                                      u32& number) {
+  const json::value* value = file.if_contains(key);
+  if (value == nullptr || value->is_null()) return std::nullopt;
+  if (!value->is_int64() || value->get_int64() < least ||
+      value->get_int64() > std::numeric_limits<i32>::max())
+    return wrong(key, *value, fmt::format("an integer from {} on, or null", least));
+  number = static_cast<u32>(value->get_int64());
+  return std::nullopt;
+}
+
+// Counts layers of layer_types that slide; none where the file has no such list.
+std::optional<ModelFault> read_layer_types(const json::object& file, std::optional<u64>& slide) {
+  const json::value* types = file.if_contains("layer_types");
+  if (types == nullptr || types->is_null()) return std::nullopt;
+  if (!types->is_array()) return wrong("layer_types", *types, "a list, with one item a layer");
+  slide = 0;
+  for (const json::value& type : types->get_array()) {
+    const std::string_view name = type.is_string() ? std::string_view(type.get_string()) : "";
+    if (name != sliding && name != full)
+      return ModelFault{"layer_types", fmt::format("{} is not supported; Tidepool computes layers of {}, and "
+                                                   "of {} where sequences are no longer than the window",
+                                                   json_text(type, JsonStyle::line), full, sliding)};
+    *slide += name == sliding;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool is_window_key(Family family, std::string_view key) {
+  const bool has_windows = family == Family::mistral || is_qwen(family);
+  return has_windows && std::ranges::find(window_keys, key) != window_keys.end();
+}
+
+std::optional<ModelFault> read_window(const json::object& file, ModelConfig& config) {
+  if (!is_window_key(config.family, "sliding_window")) return std::nullopt;
+  config.sliding_window = file.contains("sliding_window") ? 0 : window_left_out;
+  if (auto fault = read_number(file, "sliding_window", 1, config.sliding_window)) return fault;
+  std::optional<u64> slide;
+  if (auto fault = read_layer_types(file, slide)) return fault;
+  if (config.family == Family::mistral) return std::nullopt;  // every layer has the window
+  const json::value* use = file.if_contains("use_sliding_window");
+  if (use != nullptr && !use->is_null() && !use->is_bool())
+    return wrong("use_sliding_window", *use, "true or false");
+  const bool used = use != nullptr && use->is_bool() && use->get_bool() && config.sliding_window != 0;
+  if (slide.value_or(0) > 0 && !used)
+    return ModelFault{"layer_types",
+                      fmt::format("names {}, and there is no window: set use_sliding_window and "
+                                  "sliding_window, or write {} for all layers",
+                                  sliding, full)};
+  u32 full_layers = full_layers_left_out;
+  if (auto fault = read_number(file, "max_window_layers", 0, full_layers)) return fault;
+  config.use_sliding_window = used && (slide ? *slide > 0 : full_layers < config.layers);
+  return std::nullopt;
+}
+
+void write_window(const ModelConfig& config, json::object& out) {
+  if (!is_window_key(config.family, "sliding_window")) return;
+  const u32 window = config.attention_window();
+  out["sliding_window"] = window == 0 ? json::value(nullptr) : json::value(window);
+  out.erase("layer_types");
+  if (!is_qwen(config.family)) return;
+  out["use_sliding_window"] = window != 0;
+  out.erase("max_window_layers");
+  if (window != 0) out["max_window_layers"] = 0;  // every layer has it
+}
+
+}  // namespace tidepool

@@ -1,0 +1,74 @@
+// Walks a template's tree.
+#pragma once
+
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "huggingface/jinja/arguments.h"
+#include "huggingface/jinja/syntax.h"
+#include "huggingface/jinja/template.h"
+
+namespace tidepool::jinja {
+
+// Names and their values; an inner scope sees the outer ones and hides them.
+class Scope {
+ public:
+  explicit Scope(const Scope* outer = nullptr) : outer_(outer) {}
+  const Value* find(std::string_view name) const;
+  void set(std::string_view name, Value value);
+
+ private:
+  const Scope* outer_;
+  std::vector<std::pair<std::string, Value>> values_;
+};
+
+struct Macro {
+  const Stmt* definition;
+  const Scope* scope;  // where it was defined
+};
+
+class Evaluator {
+ public:
+  Evaluator(const std::tm& now, Rendered& out, u64 steps_allowed)
+      : now_(now), out_(out), steps_allowed_(steps_allowed) {}
+  u64 steps() const { return steps_; }
+
+  enum class Flow : u8 { on, leave, again };
+  // Errors: "LINE: reason".
+  Result<Flow> run(const Block&, Scope&, std::string& out);
+
+ private:
+  Result<Flow> run_one(const Stmt&, Scope&, std::string& out);
+  Result<Flow> run_loop(const Stmt&, Scope&, std::string& out);
+  Result<void> run_set(const Stmt&, Scope&);
+  Result<void> assign(const Stmt&, const Value&, Scope&);
+  Result<Flow> run_generation(const Stmt&, Scope&, std::string& out);
+  Result<std::shared_ptr<const List>> loop_items(const Stmt&, Scope&);
+
+  Result<Value> eval(const Expr&, const Scope&);
+  Result<Value> eval_kind(const Expr&, const Scope&);
+  Result<Value> eval_name(const Expr&, const Scope&);
+  Result<Value> eval_list(const Expr&, const Scope&);
+  Result<Value> eval_dict(const Expr&, const Scope&);
+  Result<Value> eval_attribute(const Expr&, const Scope&);
+  Result<Value> eval_slice(const Expr&, const Scope&);
+  Result<Value> eval_binary(const Expr&, const Scope&);
+  Result<Value> eval_comparison(const Expr&, const Scope&);
+  Result<Value> eval_unary(const Expr&, const Scope&);
+  Result<Value> eval_call(const Expr&, const Scope&);
+  Result<Value> eval_method(const Expr&, const Scope&);
+  Result<Value> call_function(Function, const Arguments&);
+  Result<Value> call_macro(const Macro&, const Arguments&, u32 line);
+  Result<Arguments> arguments(const Expr&, size_t first_part, const Scope&);
+  // Statements, expressions, turns of loops, and what values take: so that every rendering ends.
+  Result<void> spend(u32 line, u64 steps = 1);
+
+  const std::tm& now_;
+  Rendered& out_;
+  const u64 steps_allowed_;
+  u64 steps_ = 0;
+  u32 macros_ = 0;
+};
+
+}  // namespace tidepool::jinja

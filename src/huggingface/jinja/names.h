@@ -1,0 +1,17 @@
+// What templates may call: one table each, so that the parser refuses what the evaluator does not know.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "huggingface/jinja/value.h"
+
+namespace tidepool::jinja {
+
+std::span<const std::string_view> filter_names();
+std::span<const std::string_view> test_names();
+std::span<const std::string_view> method_names();
+std::optional<Function> function_named(std::string_view name);
+
+}  // namespace tidepool::jinja

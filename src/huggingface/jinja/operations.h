@@ -1,0 +1,35 @@
+// What Jinja and Python do with values: operators, elements, and the tables of filters, tests, methods and
+// functions. Errors are without a place.
+#pragma once
+
+#include "huggingface/jinja/arguments.h"
+
+namespace tidepool::jinja {
+
+// Undefined where there is no such thing.
+Value attribute_of(const Value&, std::string_view name);
+Result<Value> item_of(const Value&, const Value& at);
+Result<Value> slice_of(const Value&, const Value* from, const Value* to, const Value* step);
+// What a for walks over: elements, keys, or characters.
+Result<std::shared_ptr<const List>> elements_of(const Value&);
+
+Result<Value> binary(std::string_view op, const Value&, const Value&);
+Result<Value> negative(const Value&);
+// == != < <= > >= in, not in.
+Result<bool> compare(std::string_view op, const Value&, const Value&);
+
+Result<Value> apply_filter(std::string_view name, const Value&, const Arguments&);
+Result<bool> apply_test(std::string_view name, const Value&, const Arguments&);
+Result<Value> call_method(const Value&, std::string_view name, const Arguments&);
+
+// Shared by filters and methods.
+Result<std::string> replaced(const std::string& text, const std::string& from, const std::string& to,
+                             i64 count);
+std::string capitalized(std::string_view text);
+std::vector<std::string> lines_of(std::string_view text);  // str.splitlines()
+Result<std::string> joined(const List&, const std::string& between);
+
+// A name that is not there may be asked about, not used.
+Error undefined_fault(const Value&);
+
+}  // namespace tidepool::jinja

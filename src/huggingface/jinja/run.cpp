@@ -1,0 +1,181 @@
+// Statements, and Template itself.
+#include <fmt/format.h>
+
+#include "base/text/utf8.h"
+#include "huggingface/jinja/evaluator.h"
+#include "huggingface/jinja/operations.h"
+#include "huggingface/jinja/parser.h"
+
+namespace tidepool::jinja {
+
+namespace {
+
+constexpr u64 output_bytes_max = 64 * mib;
+
+Error at(u32 line, const Error& e) { return {e.kind, fmt::format("{}: {}", line, e.message)}; }
+
+}  // namespace
+
+const Value* Scope::find(std::string_view name) const {
+  for (const Scope* scope = this; scope != nullptr; scope = scope->outer_) {
+    for (const auto& [key, value] : scope->values_) {
+      if (key == name) return &value;
+    }
+  }
+  return nullptr;
+}
+
+void Scope::set(std::string_view name, Value value) {
+  for (auto& [key, old] : values_) {
+    if (key == name) {
+      old = std::move(value);
+      return;
+    }
+  }
+  values_.emplace_back(name, std::move(value));
+}
+
+Result<Evaluator::Flow> Evaluator::run(const Block& block, Scope& scope, std::string& out) {
+  for (const auto& statement : block) {
+    TRY(spend(statement->line));
+    TRY_ASSIGN(const Flow flow, run_one(*statement, scope, out));
+    if (out.size() > output_bytes_max)
+      return at(statement->line, fault(fmt::format("the text grows beyond {} bytes", output_bytes_max)));
+    if (flow != Flow::on) return flow;
+  }
+  return Flow::on;
+}
+
+Result<Evaluator::Flow> Evaluator::run_one(const Stmt& s, Scope& scope, std::string& out) {
+  switch (s.kind) {
+    case StmtKind::text:
+      out += s.text;
+      return Flow::on;
+    case StmtKind::print: {
+      TRY_ASSIGN(const Value value, eval(*s.value, scope));
+      out += to_text(value);
+      return Flow::on;
+    }
+    case StmtKind::condition: {
+      TRY_ASSIGN(const Value value, eval(*s.value, scope));
+      return run(is_true(value) ? s.body : s.otherwise, scope, out);
+    }
+    case StmtKind::loop:
+      return run_loop(s, scope, out);
+    case StmtKind::generation:
+      return run_generation(s, scope, out);
+    case StmtKind::leave:
+      return Flow::leave;
+    case StmtKind::again:
+      return Flow::again;
+    case StmtKind::macro:
+      scope.set(s.text, std::make_shared<const Macro>(Macro{&s, &scope}));
+      return Flow::on;
+    default:
+      TRY(run_set(s, scope));
+      return Flow::on;
+  }
+}
+
+Result<void> Evaluator::run_set(const Stmt& s, Scope& scope) {
+  if (s.kind == StmtKind::set_block) {
+    std::string captured;
+    Scope inner(&scope);
+    TRY(run(s.body, inner, captured));
+    scope.set(s.names[0], Value(std::move(captured)));
+    return {};
+  }
+  TRY_ASSIGN(const Value value, eval(*s.value, scope));
+  if (s.kind == StmtKind::set) return assign(s, value, scope);
+  const Value* target = scope.find(s.names[0]);
+  if (target == nullptr || !target->space())
+    return at(s.line, fault(fmt::format("'{}.{}' can be set only where '{}' is a namespace", s.names[0],
+                                        s.text, s.names[0])));
+  if (value.depth() >= Value::never_inside)
+    return at(s.line, fault(fmt::format("a {} cannot be kept in a namespace", type_name(value))));
+  target->space()->values.set(s.text, value);
+  return {};
+}
+
+// To one name, or to as many as the value has elements.
+Result<void> Evaluator::assign(const Stmt& s, const Value& value, Scope& scope) {
+  if (s.names.size() == 1) {
+    scope.set(s.names[0], value);
+    return {};
+  }
+  const Result<std::shared_ptr<const List>> items = elements_of(value);
+  if (!items) return at(s.line, items.error());
+  if ((*items)->size() != s.names.size())
+    return at(s.line, fault(fmt::format("{} values for {} names", (*items)->size(), s.names.size())));
+  for (size_t i = 0; i < s.names.size(); ++i) scope.set(s.names[i], (**items)[i]);
+  return {};
+}
+
+Result<std::shared_ptr<const List>> Evaluator::loop_items(const Stmt& s, Scope& scope) {
+  TRY_ASSIGN(const Value value, eval(*s.value, scope));
+  const Result<std::shared_ptr<const List>> items = elements_of(value);
+  if (!items) return at(s.line, items.error());
+  if (!s.filter) return *items;
+  List kept;
+  for (const Value& item : **items) {
+    TRY(spend(s.line));
+    Scope inner(&scope);
+    TRY(assign(s, item, inner));
+    TRY_ASSIGN(const Value wanted, eval(*s.filter, inner));
+    if (is_true(wanted)) kept.push_back(item);
+  }
+  return std::make_shared<const List>(std::move(kept));
+}
+
+Result<Evaluator::Flow> Evaluator::run_loop(const Stmt& s, Scope& scope, std::string& out) {
+  TRY_ASSIGN(const std::shared_ptr<const List> items, loop_items(s, scope));
+  if (items->empty()) return run(s.otherwise, scope, out);
+  for (u64 i = 0; i < items->size(); ++i) {
+    TRY(spend(s.line));
+    Scope inner(&scope);  // what an iteration sets is gone in the next
+    inner.set("loop", std::make_shared<const Loop>(Loop{items, i}));
+    TRY(assign(s, (*items)[i], inner));
+    TRY_ASSIGN(const Flow flow, run(s.body, inner, out));
+    if (flow == Flow::leave) break;
+  }
+  return Flow::on;
+}
+
+Result<Evaluator::Flow> Evaluator::run_generation(const Stmt& s, Scope& scope, std::string& out) {
+  const u64 begin = out.size();
+  Scope inner(&scope);
+  TRY(run(s.body, inner, out));
+  out_.generations.push_back({begin, out.size()});
+  return Flow::on;
+}
+
+Template::Template() = default;
+Template::~Template() = default;
+
+Result<std::unique_ptr<const Template>> Template::parse(std::string_view source, std::string name) {
+  Utf8Checker utf8;
+  std::optional<u64> bad = utf8.feed(std::as_bytes(std::span(source)));
+  if (!bad) bad = utf8.finish();
+  if (bad) return Error{ErrorKind::bad_input, fmt::format("{}: not UTF-8 at byte {}", name, *bad)};
+  Result<Program> program = parse_template(source);
+  if (!program) return Error{ErrorKind::bad_input, fmt::format("{}:{}", name, program.error().message)};
+  std::unique_ptr<Template> out(new Template);
+  out->name_ = std::move(name);
+  out->program_ = std::make_unique<Program>(std::move(*program));
+  return std::unique_ptr<const Template>(std::move(out));
+}
+
+bool Template::has_generation() const { return program_->has_generation; }
+
+Result<Rendered> Template::render(const Dict& variables, const std::tm& now, u64* steps_left) const {
+  Rendered out;
+  Scope globals, scope(&globals);
+  for (const auto& [name, value] : variables.entries()) globals.set(name, value);
+  Evaluator evaluator(now, out, steps_left ? std::min(*steps_left, steps_max) : steps_max);
+  const Result<Evaluator::Flow> done = evaluator.run(program_->body, scope, out.text);
+  if (steps_left) *steps_left -= std::min(*steps_left, evaluator.steps());
+  if (!done) return Error{done.error().kind, fmt::format("{}:{}", name_, done.error().message)};
+  return out;
+}
+
+}  // namespace tidepool::jinja

@@ -1,0 +1,80 @@
+// A template as a tree. Whatever is in the tree can be evaluated: what is outside of the subset was refused,
+// by name and line, when it was parsed.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "huggingface/jinja/value.h"
+
+namespace tidepool::jinja {
+
+enum class ExprKind : u8 {
+  constant,
+  name,        // text
+  list,        // parts
+  tuple,       // parts
+  dict,        // parts: key, value, key, value ...
+  attribute,   // parts[0] . text
+  item,        // parts[0] [ parts[1] ]
+  slice,       // parts[0] [ parts[1] : parts[2] : parts[3] ], null where left out
+  call,        // text ( parts ...; keywords ), of a function or a macro
+  method,      // parts[0] . text ( parts[1] ...; keywords )
+  filter,      // parts[0] | text ( parts[1] ...; keywords )
+  test,        // parts[0] is text ( parts[1] ... )
+  unary,       // text: not - +
+  binary,      // text: + - * / // % ** ~
+  comparison,  // parts[0] texts[0] parts[1] texts[1] parts[2] ...: all of them
+  both,        // parts[0] and parts[1]
+  either,      // parts[0] or parts[1]
+  choice,      // parts[0] if parts[1] else parts[2], which may be null
+};
+
+struct Expr;
+using ExprPtr = std::unique_ptr<Expr>;
+
+struct Keyword {
+  std::string name;
+  ExprPtr value;
+};
+
+struct Expr {
+  ExprKind kind{};
+  u32 line = 0;
+  u32 height = 1;  // of the tree below
+  std::string text;
+  Value constant;
+  std::vector<ExprPtr> parts;
+  std::vector<std::string> texts;
+  std::vector<Keyword> keywords;
+};
+
+enum class StmtKind : u8 {
+  text,        // text
+  print,       // value
+  condition,   // value, body, otherwise
+  loop,        // for names in value if filter: body; otherwise if there was none
+  set,         // names = value
+  set_field,   // names[0] . text = value
+  set_block,   // names[0] = what body prints
+  macro,       // text ( names = defaults ... ): body
+  generation,  // body: what the model is to learn to write
+  leave,       // break
+  again,       // continue
+};
+
+struct Stmt;
+using Block = std::vector<std::unique_ptr<Stmt>>;
+
+struct Stmt {
+  StmtKind kind{};
+  u32 line = 0;
+  std::string text;
+  std::vector<std::string> names;
+  ExprPtr value, filter;
+  std::vector<ExprPtr> defaults;  // by name; null: none
+  Block body, otherwise;
+};
+
+}  // namespace tidepool::jinja

@@ -1,0 +1,208 @@
+#include "huggingface/jinja/value.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "base/overloaded.h"
+#include "huggingface/jinja/unicode.h"
+
+namespace tidepool::jinja {
+
+const Value* Dict::find(std::string_view key) const {
+  for (const auto& [name, value] : entries_) {
+    if (name == key) return &value;
+  }
+  return nullptr;
+}
+
+void Dict::set(std::string key, Value value) {
+  for (auto& [name, old] : entries_) {
+    if (name == key) {
+      old = std::move(value);
+      return;
+    }
+  }
+  append(std::move(key), std::move(value));
+}
+
+void Dict::append(std::string key, Value value) { entries_.emplace_back(std::move(key), std::move(value)); }
+
+namespace {
+
+template <class T>
+T* pointer_in(const Value::Held& held) {
+  const auto* found = std::get_if<std::shared_ptr<T>>(&held);
+  return found ? found->get() : nullptr;
+}
+
+// Bools count as numbers, as in Python.
+std::optional<double> number(const Value& v) {
+  if (const i64* i = v.integer()) return static_cast<double>(*i);
+  if (const bool* b = v.boolean()) return *b ? 1 : 0;
+  if (const double* d = v.real()) return *d;
+  return std::nullopt;
+}
+
+bool equal_lists(const List& a, const List& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!equal(a[i], b[i])) return false;
+  }
+  return true;
+}
+
+bool equal_dicts(const Dict& a, const Dict& b) {
+  if (a.entries().size() != b.entries().size()) return false;
+  for (const auto& [key, value] : a.entries()) {
+    const Value* other = b.find(key);
+    if (other == nullptr || !equal(value, *other)) return false;
+  }
+  return true;
+}
+
+std::string list_repr(const List& list, bool tuple) {
+  std::string out(1, tuple ? '(' : '[');
+  for (const Value& v : list) out += (out.size() > 1 ? ", " : "") + to_repr(v);
+  if (tuple && list.size() == 1) out += ',';
+  return out + (tuple ? ')' : ']');
+}
+
+std::string dict_repr(const Dict& dict) {
+  std::string out = "{";
+  for (const auto& [key, v] : dict.entries())
+    out += (out.size() > 1 ? ", " : "") + to_repr(Value(key)) + ": " + to_repr(v);
+  return out + "}";
+}
+
+// Single quotes unless that takes more escapes; control characters as \xNN.
+std::string text_repr(std::string_view text) {
+  const bool twice = text.find('\'') != text.npos && text.find('"') == text.npos;
+  const char quote = twice ? '"' : '\'';
+  std::string out(1, quote);
+  for (const char c : text) {
+    const u8 byte = static_cast<u8>(c);
+    if (c == quote || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (c == '\r') {
+      out += "\\r";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out + quote;
+}
+
+}  // namespace
+
+Value::Value(List v) {
+  for (const Value& item : v) weigh(item);
+  ++depth_;
+  held_ = std::make_shared<const List>(std::move(v));
+}
+
+Value Value::tuple(List v) {
+  Value out(std::move(v));
+  out.tuple_ = true;
+  return out;
+}
+
+Value::Value(Dict v) {
+  for (const auto& [key, value] : v.entries()) {
+    weigh(value);
+    weight_ += key.size();
+  }
+  ++depth_;
+  held_ = std::make_shared<const Dict>(std::move(v));
+}
+
+u64 Value::weight() const { return text() ? text()->size() + 8 : weight_; }
+
+void Value::weigh(const Value& part) {
+  depth_ = std::max(depth_, part.depth());
+  weight_ = std::min<u64>(weight_ + part.weight(), u64{1} << 60);
+}
+
+const std::string* Value::text() const { return pointer_in<const std::string>(held_); }
+const List* Value::list() const { return pointer_in<const List>(held_); }
+const Dict* Value::dict() const { return pointer_in<const Dict>(held_); }
+const LargeInteger* Value::large_integer() const { return pointer_in<const LargeInteger>(held_); }
+Namespace* Value::space() const { return pointer_in<Namespace>(held_); }
+const Loop* Value::loop() const { return pointer_in<const Loop>(held_); }
+std::shared_ptr<const List> Value::shared_list() const {
+  const auto* found = std::get_if<std::shared_ptr<const List>>(&held_);
+  return found ? *found : nullptr;
+}
+
+bool is_true(const Value& v) {
+  return std::visit(
+      Overloaded{[](const Undefined&) { return false; }, [](None) { return false; }, [](bool b) { return b; },
+                 [](i64 i) { return i != 0; }, [](double d) { return d != 0; },
+                 [](const Value::Text& t) { return !t->empty(); },
+                 [](const std::shared_ptr<const List>& l) { return !l->empty(); },
+                 [](const std::shared_ptr<const Dict>& d) { return !d->entries().empty(); },
+                 [](const auto&) { return true; }},
+      v.held());
+}
+
+bool equal(const Value& a, const Value& b) {
+  if (a.integer() && b.integer()) return *a.integer() == *b.integer();
+  if (const auto x = number(a), y = number(b); x && y) return *x == *y;
+  if (a.large_integer() && b.large_integer()) return a.large_integer()->digits == b.large_integer()->digits;
+  if (a.text() && b.text()) return *a.text() == *b.text();
+  if (a.list() && b.list()) return a.is_tuple() == b.is_tuple() && equal_lists(*a.list(), *b.list());
+  if (a.dict() && b.dict()) return equal_dicts(*a.dict(), *b.dict());
+  if (a.space() && b.space()) return a.space() == b.space();
+  if (a.is_undefined() || a.is_none()) return a.held().index() == b.held().index();
+  return false;
+}
+
+std::string_view type_name(const Value& v) {
+  constexpr std::string_view names[] = {"undefined", "None",      "bool", "int",   "float",    "str", "list",
+                                        "dict",      "namespace", "loop", "macro", "function", "int"};
+  static_assert(std::size(names) == std::variant_size_v<Value::Held>);
+  return v.is_tuple() ? "tuple" : names[v.held().index()];
+}
+
+std::string real_text(double d) {
+  if (std::isnan(d)) return "nan";
+  if (std::isinf(d)) return d > 0 ? "inf" : "-inf";
+  // Python writes exponents below -4 and from 16 on; to_chars chooses by length.
+  char buffer[64];
+  const auto scientific = std::to_chars(buffer, std::end(buffer), d, std::chars_format::scientific);
+  std::string text(buffer, scientific.ptr);
+  const int exponent = std::atoi(text.c_str() + text.find('e') + 1);
+  if (d == 0 || (exponent >= -4 && exponent < 16)) {
+    const auto fixed = std::to_chars(buffer, std::end(buffer), d, std::chars_format::fixed);
+    text.assign(buffer, fixed.ptr);
+    if (text.find('.') == text.npos) text += ".0";
+  }
+  return text;
+}
+
+std::string to_text(const Value& v) { return v.text() ? *v.text() : to_repr(v); }
+
+std::string to_repr(const Value& v) {
+  return std::visit(
+      Overloaded{[](const Undefined&) { return std::string(); }, [](None) { return std::string("None"); },
+                 [](bool b) { return std::string(b ? "True" : "False"); },
+                 [](i64 i) { return fmt::format("{}", i); }, [](double d) { return real_text(d); },
+                 [](const Value::Text& t) { return text_repr(*t); },
+                 [&](const std::shared_ptr<const List>& l) { return list_repr(*l, v.is_tuple()); },
+                 [](const std::shared_ptr<const Dict>& d) { return dict_repr(*d); },
+                 [](const std::shared_ptr<const LargeInteger>& i) { return i->digits; },
+                 [](const auto&) { return std::string(); }},
+      v.held());
+}
+
+}  // namespace tidepool::jinja

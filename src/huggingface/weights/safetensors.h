@@ -1,0 +1,124 @@
+// safetensors files: u64 little-endian header length, JSON header, then the buffer
+// (https://github.com/huggingface/safetensors). Reading is strict, writing streams; neither ever holds
+// more than the header and the caller's piece.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/result.h"
+#include "base/text/hash.h"
+#include "base/types.h"
+
+namespace tidepool {
+
+inline constexpr u64 safetensors_header_bytes_max = 100'000'000;
+
+enum class Dtype : u8 {
+  boolean,
+  u8,
+  i8,
+  f8_e5m2,
+  f8_e4m3,
+  i16,
+  u16,
+  f16,
+  bf16,
+  i32,
+  u32,
+  f32,
+  i64,
+  u64,
+  f64
+};
+
+std::string_view name(Dtype);  // as in the file: "F32", "BF16"
+u64 dtype_bytes(Dtype);
+
+struct StoredTensor {
+  std::string name;
+  Dtype dtype{};
+  std::vector<u64> shape;
+  u64 begin = 0;  // bytes, from the start of the buffer
+  u64 end = 0;
+
+  u64 bytes() const { return end - begin; }
+  bool operator==(const StoredTensor&) const = default;
+};
+
+// "[2, 3]"
+std::string shape_text(std::span<const u64> shape);
+
+// Lays tensors one after another: fills begin and end from dtype and shape. REQUIRES: no overflow.
+void assign_offsets(std::span<StoredTensor>);
+
+// The length word and the header, padded with blanks so that the buffer starts on 8 bytes.
+// `__metadata__` is {"format": "pt"}, without which transformers refuses the file.
+std::string safetensors_header(std::span<const StoredTensor>);
+
+// The other way: `json` is the header without its length word. Refuses duplicate keys, holes, overlap,
+// overflow and anything unknown. Tensors come back in the order of the buffer. `error_kind` and
+// `file_name` go into errors, which name tensor and reason.
+Result<std::vector<StoredTensor>> parse_safetensors_header(std::string_view json, u64 buffer_bytes,
+                                                           ErrorKind error_kind, std::string_view file_name);
+
+// One open file. Reads from any thread.
+class SafetensorsFile {
+ public:
+  static Result<std::unique_ptr<SafetensorsFile>> open(const std::string& path, ErrorKind error_kind);
+
+  std::span<const StoredTensor> tensors() const { return tensors_; }
+  const StoredTensor* find(std::string_view name) const;  // null: not there
+  const std::string& path() const { return path_; }
+
+  // XXH3 over everything in front of the tensors, to be gone on with. Once.
+  StreamHash take_hash_of_head() { return std::move(head_); }
+  u64 bytes_of_head() const { return buffer_begin_; }
+  u64 offset_of(const StoredTensor& tensor) const { return buffer_begin_ + tensor.begin; }  // in the file
+  // Bytes [begin, begin + out.size()) of a tensor. REQUIRES: they lie in it.
+  Result<void> read(const StoredTensor&, u64 begin, std::span<std::byte> out) const;
+
+  SafetensorsFile(const SafetensorsFile&) = delete;
+
+ private:
+  SafetensorsFile() = default;
+
+  std::string path_;
+  ErrorKind error_kind_{};
+  Fd fd_;
+  StreamHash head_;
+  u64 buffer_begin_ = 0;
+  std::vector<StoredTensor> tensors_;
+  std::vector<u32> by_name_;  // indices into tensors_, sorted by name
+};
+
+// All weights of a model directory: model.safetensors, or the shards that
+// model.safetensors.index.json names. Of an adapter's, adapter_model.safetensors.
+class SafetensorsModel {
+ public:
+  struct Location {
+    const SafetensorsFile* file = nullptr;
+    const StoredTensor* tensor = nullptr;
+    explicit operator bool() const { return tensor != nullptr; }
+  };
+
+  static Result<std::unique_ptr<SafetensorsModel>> open(const std::string& directory, ErrorKind error_kind,
+                                                        const std::string& file_name = "model.safetensors");
+
+  Location find(std::string_view name) const;
+  std::span<const std::unique_ptr<SafetensorsFile>> files() const { return files_; }
+
+  SafetensorsModel(const SafetensorsModel&) = delete;
+
+ private:
+  SafetensorsModel() = default;
+  Result<void> open_shards(const std::string& directory, const std::string& index_path, ErrorKind error_kind);
+
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,57 @@
+#include "huggingface/weights/unused_tensors.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <set>
+#include <string_view>
+
+namespace tidepool {
+namespace {
+
+constexpr std::size_t names_shown_max = 3;
+
+// 3 of "model.layers.3.mlp.up_proj.weight", "transformer.h.3.ln_1.weight" and "h.3.ln_1.weight".
+std::optional<u32> layer_of(std::string_view tensor) {
+  for (const std::string_view before : {"model.layers.", "transformer.h.", "h."}) {
+    if (!tensor.starts_with(before)) continue;
+    const std::string_view rest = tensor.substr(before.size());
+    u32 layer = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), layer);
+    if (error == std::errc() && end != rest.data() + rest.size() && *end == '.') return layer;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::string> describe_unused(const std::string& directory, std::span<const std::string> tensors,
+                                         const ModelConfig& model) {
+  std::set<u32> layers;
+  std::vector<std::string_view> others;
+  for (const std::string& tensor : tensors) {
+    const std::optional<u32> layer = layer_of(tensor);
+    if (layer && *layer >= model.layers)
+      layers.insert(*layer);
+    else
+      others.push_back(tensor);
+  }
+  std::vector<std::string> lines;
+  if (!layers.empty())
+    lines.push_back(fmt::format(
+        "{}: holds weights of {} layers, and {} is {}: the layers from {} on ({} tensors) are not used",
+        directory, *layers.rbegin() + 1, key_names(model.family).layers, model.layers, *layers.begin(),
+        tensors.size() - others.size()));
+  if (others.size() == 1) lines.push_back(fmt::format("{}: tensor {} is not used", directory, others[0]));
+  if (others.size() > 1) {
+    const auto shown = std::span(others).first(std::min(others.size(), names_shown_max));
+    lines.push_back(fmt::format("{}: {} tensors are not used: {}{}", directory, others.size(),
+                                fmt::join(shown, ", "), shown.size() < others.size() ? " ..." : ""));
+  }
+  return lines;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,212 @@
+#include "huggingface/weights/weight_reader.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdlib>
+#include <optional>
+
+#include "base/process/limits.h"
+#include "base/process/start_thread.h"
+#include "base/read_file.h"
+#include "base/text/hash.h"
+#include "huggingface/weights/convert.h"
+#include "huggingface/weights/split.h"
+#include "huggingface/weights/tensor_hashes.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u32 threads_max = 6;
+constexpr u32 buffers_max = 11;
+constexpr u64 raw_bytes_max = hashed_part_bytes;
+constexpr u64 page = frame_alignment;
+// A part that starts and ends within pages; behind it fp32 words and halves of as many elements of 16 bits.
+constexpr u64 raw_room = raw_bytes_max + 2 * page;
+constexpr u64 buffer_bytes = raw_room + 3 * raw_bytes_max;
+static_assert(buffers_max * buffer_bytes <= WeightReader::memory_max.value);
+constexpr u64 direct_bytes_min = 256 * kib;  // less comes through the page cache
+
+template <class T>
+std::span<T> words_of(std::span<std::byte> bytes) {
+  return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+}
+
+void widen(Dtype dtype, std::span<const u16> in, std::span<u32> out) {
+  if (dtype == Dtype::bf16) {
+    for (std::size_t i = 0; i < in.size(); ++i) out[i] = u32{in[i]} << 16;
+  } else {
+    for (std::size_t i = 0; i < in.size(); ++i) out[i] = std::bit_cast<u32>(float_from_fp16(in[i]));
+  }
+}
+
+// Sign, exponent and fraction: of NaN and infinity every bit of the exponent is set.
+template <class Word, Word exponent>
+std::optional<u64> first_not_finite(std::span<const Word> words) {
+  bool any = false;  // one pass without a branch in it: nearly all weights are finite
+  for (const Word word : words) any |= (word & exponent) == exponent;
+  if (!any) return std::nullopt;
+  return std::ranges::find_if(words, [](Word word) { return (word & exponent) == exponent; }) - words.begin();
+}
+
+std::optional<u64> first_not_finite(Dtype dtype, std::span<std::byte> raw) {
+  if (dtype == Dtype::f32) return first_not_finite<u32, 0x7f80'0000>(words_of<const u32>(raw));
+  if (dtype == Dtype::bf16) return first_not_finite<u16, 0x7f80>(words_of<const u16>(raw));
+  return first_not_finite<u16, 0x7c00>(words_of<const u16>(raw));
+}
+
+}  // namespace
+
+WeightReader::WeightReader(std::vector<WeightSource> sources, Precision of_state)
+    : sources_(std::move(sources)), precision_(of_state) {
+  for (u32 s = 0; s < sources_.size(); ++s) {
+    const auto& [file, tensor] = sources_[s].at;
+    const u64 size = dtype_bytes(tensor->dtype), elements = tensor->bytes() / size,
+              most = raw_bytes_max / size;
+    for (u64 begin = 0; begin < elements; begin += most)
+      parts_.push_back({.source = s, .begin = begin, .elements = std::min(most, elements - begin)});
+    if (tensor->bytes() >= direct_bytes_min && !direct_.contains(file))
+      direct_.emplace(file, Fd(::open(file->path().c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT)));
+  }
+}
+
+Result<std::unique_ptr<WeightReader>> WeightReader::create(std::vector<WeightSource> sources,
+                                                           Precision of_state) {
+  std::unique_ptr<WeightReader> reader(new WeightReader(std::move(sources), of_state));
+  TRY(reader->start());
+  return reader;
+}
+
+Result<void> WeightReader::start() {
+  buffers_.resize(std::min<u64>(buffers_max, parts_.size()));
+  for (Buffer& buffer : buffers_) {
+    buffer.memory = {static_cast<std::byte*>(std::aligned_alloc(page, buffer_bytes)), std::free};
+    if (buffer.memory == nullptr)
+      return no_memory("weights that are read ahead", Bytes{buffer_bytes}, ENOMEM, "lower memory.host");
+  }
+  for (u32 i = 0; i < std::min<u64>(threads_max, parts_.size()); ++i) {
+    TRY_ASSIGN(std::thread thread, start_thread("tp-weights", [this] { serve(); }));
+    threads_.push_back(std::move(thread));
+  }
+  return {};
+}
+
+WeightReader::~WeightReader() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+Result<const WeightPiece*> WeightReader::next() {
+  std::unique_lock lock(mutex_);
+  given_back_ = taken_;
+  changed_.notify_all();
+  if (taken_ == parts_.size()) return static_cast<const WeightPiece*>(nullptr);
+  Buffer& buffer = buffers_[taken_ % buffers_.size()];
+  changed_.wait(lock, [&] { return buffer.full; });
+  buffer.full = false;
+  ++taken_;
+  if (buffer.error) return *buffer.error;
+  return &buffer.piece;
+}
+
+void WeightReader::serve() {
+  std::unique_lock lock(mutex_);
+  while (!stop_ && claimed_ < parts_.size()) {
+    const u64 number = claimed_++;
+    changed_.wait(lock, [&] { return number < given_back_ + buffers_.size() || stop_; });
+    if (stop_) return;
+    lock.unlock();
+    Buffer& buffer = buffers_[number % buffers_.size()];
+    const Result<void> filled = fill(parts_[number], buffer);
+    lock.lock();
+    if (!filled) buffer.error = filled.error();
+    buffer.full = true;
+    changed_.notify_all();
+  }
+}
+
+Result<void> WeightReader::fill(const Part& part, Buffer& buffer) const {
+  const WeightSource& source = sources_[part.source];
+  const Dtype dtype = source.at.tensor->dtype;
+  const u64 size = dtype_bytes(dtype);
+  TRY_ASSIGN(const std::span<std::byte> raw,
+             read(source.at, part.begin * size, part.elements * size, buffer));
+  if (const std::optional<u64> at = first_not_finite(dtype, raw))
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}: tensor {} is NaN or infinite at element {}, and so would be all that is "
+                             "computed with it; take weights that are whole, such as an earlier checkpoint",
+                             source.at.file->path(), source.at.tensor->name, part.begin + *at)};
+  const u64 hash = hash_of(
+      std::string_view(reinterpret_cast<const char*>(raw.data()), raw.size()));  // before it is changed
+  TRY(convert(part, dtype, raw, buffer));
+  buffer.piece.source = part.source;
+  buffer.piece.xxh3 = hash;
+  return {};
+}
+
+// Whole pages around the range, straight from the disk; where that is not to be had, the range alone.
+Result<std::span<std::byte>> WeightReader::read(const SafetensorsModel::Location& at, u64 begin, u64 bytes,
+                                                Buffer& buffer) const {
+  const auto direct = direct_.find(at.file);
+  if (direct != direct_.end() && direct->second && bytes >= direct_bytes_min) {
+    const u64 offset = at.file->offset_of(*at.tensor) + begin, first = offset / page * page,
+              lead = offset - first;
+    const u64 wanted = round_up(lead + bytes, page);
+    const bool aligned =
+        lead % dtype_bytes(at.tensor->dtype) == 0;  // of files that old tools wrote it may not be
+    const ssize_t got =
+        aligned ? ::pread(direct->second.get(), buffer.memory.get(), wanted, static_cast<off_t>(first)) : -1;
+    if (got >= 0 && static_cast<u64>(got) >= lead + bytes)
+      return std::span(buffer.memory.get() + lead, bytes);
+  }
+  const std::span<std::byte> out(buffer.memory.get(), bytes);
+  TRY(at.file->read(*at.tensor, begin, out));
+  return out;
+}
+
+Result<void> WeightReader::convert(const Part& part, Dtype dtype, std::span<std::byte> raw,
+                                   Buffer& buffer) const {
+  const WeightSource& source = sources_[part.source];
+  const u64 n = part.elements;
+  const std::span<std::byte> room(buffer.memory.get() + raw_room, 3 * raw_bytes_max);
+  buffer.piece = {
+      .window = source.window, .begin = source.window_offset + part.begin, .param = raw, .master = {}};
+  WeightPiece& piece = buffer.piece;
+  if (precision_ == Precision::fp32 && dtype == Dtype::f32) return {};
+  if (precision_ == Precision::bf16 && dtype == Dtype::bf16)
+    return {};  // what a bf16 leaves of an fp32 is zero
+  std::span<std::byte> words = raw;
+  if (dtype != Dtype::f32) {
+    words = room.first(4 * n);
+    widen(dtype, words_of<const u16>(raw), words_of<u32>(words));
+  }
+  const std::span<std::byte> halves = (dtype == Dtype::f32 ? room.subspan(2 * n) : raw).first(2 * n);
+  const std::span<std::byte> low = (dtype == Dtype::f32 ? room : room.subspan(4 * n)).first(2 * n);
+  switch (precision_) {
+    case Precision::fp32:
+      piece.param = words;
+      return {};
+    case Precision::fp16:
+      if (dtype != Dtype::f16 && overflows_fp16(words_of<const float>(words)))
+        return Error{ErrorKind::bad_input, fmt::format("{}: tensor {} has values beyond fp16's 65504, which "
+                                                       "would become infinite; set precision=bf16",
+                                                       source.at.file->path(), source.at.tensor->name)};
+      round_to_fp16(words_of<u32>(words), words_of<u16>(halves));
+      piece.param = halves, piece.master = words;
+      return {};
+    case Precision::bf16:
+      split_bits(words_of<u32>(words), words_of<u16>(halves), words_of<u16>(low));
+      piece.param = halves, piece.master = low;
+      return {};
+  }
+  return {};
+}
+
+}  // namespace tidepool
