@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "config/config.h"
 #include "base/result.h"
-#include "tokenize/document_source.h"
+#include "config/config.h"
+#include "data/tokenize/document_source.h"
 
 namespace tidepool {
 

@@ -5,15 +5,15 @@
 #include <chrono>
 #include <filesystem>
 
-#include "cli/commands.h"
-#include "data/find_files.h"
-#include "data/source_files.h"
 #include "base/json/text.h"
+#include "base/text/units.h"
+#include "cli/commands.h"
+#include "data/files/find_files.h"
+#include "data/files/source_files.h"
+#include "data/tokenize/tokenize.h"
 #include "report/print_text.h"
 #include "report/status_line.h"
-#include "base/text/units.h"
 #include "tidepool/core_pool.h"
-#include "tokenize/tokenize.h"
 #include "trainer/signals.h"
 
 namespace tidepool {

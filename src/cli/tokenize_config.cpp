@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <boost/json/value.hpp>
 
-#include "data/open_documents.h"
 #include "base/json/text.h"
+#include "data/batches/open_documents.h"
 #include "report/print_text.h"
 #include "report/screen.h"
 #include "trainer/open_data.h"

@@ -9,7 +9,7 @@
 #include "base/steady_seconds.h"
 #include "base/text/units.h"
 #include "checkpoint/checkpoint.h"
-#include "data/held_out_files.h"
+#include "data/batches/held_out_files.h"
 #include "huggingface/weights/unused_tensors.h"
 #include "trainer/evaluation_place.h"
 #include "trainer/evaluation_runs.h"

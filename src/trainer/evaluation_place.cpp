@@ -6,7 +6,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "config/read/load_config.h"
-#include "data/find_files.h"
+#include "data/files/find_files.h"
 #include "trainer/first_weights.h"
 #include "trainer/forward_only.h"
 #include "trainer/generate_place.h"

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "checkpoint/checkpoint.h"
-#include "data/decode_stream.h"
+#include "data/documents/decode_stream.h"
 #include "huggingface/weights/unused_tensors.h"
 #include "tidepool/ignored_target.h"
 #include "trainer/evaluation_runs.h"

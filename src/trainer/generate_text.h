@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "data/open_encoder.h"
+#include "data/documents/open_encoder.h"
 
 namespace tidepool {
 

@@ -8,7 +8,7 @@
 #include "base/files/file_list.h"
 #include "base/read_file.h"
 #include "base/text/hash.h"
-#include "data/chat_template.h"
+#include "data/documents/chat_template.h"
 #include "huggingface/directory/carried.h"
 #include "huggingface/directory/hf_config.h"
 

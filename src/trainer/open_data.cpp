@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "data/open_encoder.h"
-#include "report/status_line.h"
 #include "base/text/units.h"
+#include "data/documents/open_encoder.h"
+#include "report/status_line.h"
 #include "trainer/kept_model.h"
 #include "trainer/plan_inputs.h"
 

@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "config/config.h"
-#include "data/dataset.h"
-#include "data/held_out_files.h"
-#include "data/source_files.h"
+#include "data/batches/dataset.h"
+#include "data/batches/held_out_files.h"
+#include "data/files/source_files.h"
 
 namespace tidepool {
 

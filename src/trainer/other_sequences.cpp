@@ -17,7 +17,7 @@
 #include "base/text/path_text.h"
 #include "config/read/load_config.h"
 #include "config/schema.h"
-#include "data/batch_source.h"
+#include "data/batches/batch_source.h"
 #include "trainer/assemble_report.h"
 #include "trainer/run_directory.h"
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "data/batch_source.h"
+#include "data/batches/batch_source.h"
 #include "trainer/open_data.h"
 #include "trainer/plan_inputs.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "data/dataset.h"
+#include "data/batches/dataset.h"
 
 namespace tidepool {
 

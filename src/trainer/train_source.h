@@ -1,7 +1,7 @@
 // What the executor asks while it runs: batches from the data, settings from the config.
 #pragma once
 
-#include "data/batch_source.h"
+#include "data/batches/batch_source.h"
 #include "executor/step_source.h"
 #include "trainer/learning_rate.h"
 

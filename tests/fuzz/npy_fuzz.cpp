@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "data/token_file.h"
-#include "tests/fuzz/fuzz.h"
 #include "base/check.h"
+#include "data/files/token_file.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace tidepool::fuzz {
 
@@ -14,7 +14,8 @@ void npy(std::string_view input) {
   const auto opened = TokenFile::open(path, llmc ? DataFormat::llmc : DataFormat::automatic);
   if (!opened) return check_refusal(opened.error());
   u64 visited = 0;
-  const Result<void> scanned = opened->scan(1000, [&](std::span<const std::byte> bytes) { visited += bytes.size(); });
+  const Result<void> scanned =
+      opened->scan(1000, [&](std::span<const std::byte> bytes) { visited += bytes.size(); });
   if (!scanned) return check_refusal(scanned.error());
   CHECK(visited == opened->tokens() * opened->token_bytes() && visited <= input.size(), visited);
   std::vector<i32> out(std::min<u64>(opened->tokens(), 64));

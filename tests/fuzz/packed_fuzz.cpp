@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <span>
 
-#include "data/byte_stream.h"
-#include "data/line_reader.h"
-#include "tests/fuzz/fuzz.h"
 #include "base/check.h"
+#include "data/files/byte_stream.h"
+#include "data/files/line_reader.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace tidepool::fuzz {
 namespace {

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "data/block_file.h"
-#include "data/token_cache.h"
-#include "tests/fuzz/fuzz.h"
-#include "base/text/seal.h"
 #include "base/check.h"
+#include "base/text/seal.h"
+#include "data/batches/token_cache.h"
+#include "data/files/block_file.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace tidepool::fuzz {
 namespace {

@@ -4,11 +4,11 @@
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 
-#include "data/chat_template.h"
-#include "data/tokenizer_config.h"
-#include "base/json/text.h"
-#include "tests/fuzz/fuzz.h"
 #include "base/check.h"
+#include "base/json/text.h"
+#include "data/documents/chat_template.h"
+#include "data/documents/tokenizer_config.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace tidepool::fuzz {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/dataset.h"
+#include "data/batches/dataset.h"
 #include "tests/support/disk_fixture.h"
 
 namespace tidepool::test {

@@ -11,7 +11,7 @@
 
 #include "base/read_file.h"
 #include "checkpoint/checkpoint.h"
-#include "data/find_files.h"
+#include "data/files/find_files.h"
 #include "huggingface/weights/other_weights.h"
 #include "huggingface/weights/unused_tensors.h"
 #include "tests/support/model_directory.h"

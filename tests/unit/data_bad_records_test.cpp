@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "data/record.h"
+#include "data/documents/record.h"
 #include "huggingface/jinja/json.h"
 #include "tests/support/document_files.h"
 

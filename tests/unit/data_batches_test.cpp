@@ -4,8 +4,8 @@
 
 #include <map>
 
-#include "data/batch_source.h"
-#include "data/mixture.h"
+#include "data/batches/batch_source.h"
+#include "data/batches/mixture.h"
 #include "tests/support/document_files.h"
 
 namespace tidepool {

@@ -8,14 +8,14 @@
 #include <fstream>
 #include <span>
 
-#include "data/answer_tokens.h"
-#include "data/block_file.h"
-#include "data/make_cache.h"
-#include "data/packing.h"
-#include "data/token_cache.h"
+#include "base/text/seal.h"
+#include "data/batches/make_cache.h"
+#include "data/batches/packing.h"
+#include "data/batches/token_cache.h"
+#include "data/documents/answer_tokens.h"
+#include "data/files/block_file.h"
 #include "io/sudden_end.h"
 #include "tests/support/document_files.h"
-#include "base/text/seal.h"
 
 namespace tidepool {
 namespace {

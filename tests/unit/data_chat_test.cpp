@@ -5,9 +5,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "data/answer_tokens.h"
-#include "data/chat_template.h"
-#include "data/tokenizer_encoder.h"
+#include "data/documents/answer_tokens.h"
+#include "data/documents/chat_template.h"
+#include "data/documents/tokenizer_encoder.h"
 #include "huggingface/tokenizer/byte_alphabet.h"
 #include "huggingface/tokenizer/tokenizer.h"
 #include "tests/support/disk_fixture.h"

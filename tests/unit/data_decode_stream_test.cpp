@@ -1,6 +1,6 @@
 #include <gmock/gmock.h>
 
-#include "data/decode_stream.h"
+#include "data/documents/decode_stream.h"
 
 namespace tidepool {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "data/document_dataset.h"
+#include "data/batches/document_dataset.h"
 #include "tests/support/document_files.h"
 #include "tests/support/model_directory.h"
 

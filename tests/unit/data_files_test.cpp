@@ -4,10 +4,10 @@
 #include <fstream>
 #include <numeric>
 
-#include "data/dataset.h"
-#include "data/find_files.h"
-#include "data/source_files.h"
-#include "data/token_file.h"
+#include "data/batches/dataset.h"
+#include "data/files/find_files.h"
+#include "data/files/source_files.h"
+#include "data/files/token_file.h"
 
 namespace tidepool {
 namespace {

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "data/batch_source.h"
-#include "data/held_out_files.h"
+#include "data/batches/batch_source.h"
+#include "data/batches/held_out_files.h"
 #include "tests/support/disk_fixture.h"
 
 namespace tidepool {

@@ -2,7 +2,7 @@
 
 #include <fstream>
 
-#include "data/token_file.h"
+#include "data/files/token_file.h"
 #include "tests/support/disk_fixture.h"
 
 namespace tidepool {

@@ -4,8 +4,8 @@
 
 #include <fstream>
 
-#include "data/line_reader.h"
-#include "data/record.h"
+#include "data/documents/record.h"
+#include "data/files/line_reader.h"
 #include "tests/support/disk_fixture.h"
 
 namespace tidepool {

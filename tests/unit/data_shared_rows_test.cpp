@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "data/source_files.h"
+#include "data/files/source_files.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
 #include "trainer/open_data.h"

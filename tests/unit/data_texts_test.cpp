@@ -6,10 +6,10 @@
 #include <optional>
 #include <string>
 
-#include "data/answer_tokens.h"
-#include "data/open_documents.h"
-#include "data/raw_documents.h"
-#include "data/tokenizer_encoder.h"
+#include "data/batches/open_documents.h"
+#include "data/documents/answer_tokens.h"
+#include "data/documents/raw_documents.h"
+#include "data/documents/tokenizer_encoder.h"
 #include "tests/support/document_files.h"
 #include "tests/support/model_directory.h"
 

@@ -1,5 +1,5 @@
 // Text files to token files.
-#include "tokenize/tokenize.h"
+#include "data/tokenize/tokenize.h"
 
 #include <gmock/gmock.h>
 #include <zstd.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "cli/cli.h"
-#include "data/token_file.h"
+#include "data/files/token_file.h"
 
 namespace tidepool {
 namespace {

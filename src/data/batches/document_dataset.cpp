@@ -1,0 +1,188 @@
+#include "data/batches/document_dataset.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/check.h"
+#include "data/batches/shuffle.h"
+
+namespace tidepool {
+
+namespace {
+
+constexpr u64 order_seed = 0x7469'6465;  // of documents: not the run's
+
+// In which order documents are packed; the last of it are held out.
+class DocumentOrder {
+ public:
+  DocumentOrder(u64 documents, bool shuffle) : order_(documents, order_seed, 0), shuffle_(shuffle) {}
+  u64 operator()(u64 place) const { return shuffle_ ? order_(place) : place; }
+
+ private:
+  Permutation order_;
+  bool shuffle_;
+};
+
+// What is trained on: the first documents in their order, and the head of one that is cut; and what is held
+// out: the documents behind those, or the cut one's tail.
+struct Division {
+  u64 train = 0, held = 0;  // whole documents
+  std::optional<TokenCache::Document> head, tail;
+  u64 tail_rows = 0;
+};
+
+u64 held_out(u64 documents, double fraction) {
+  if (fraction <= 0 || documents < 2) return 0;
+  return std::clamp<u64>(static_cast<u64>(std::llround(fraction * static_cast<double>(documents))), 1,
+                         documents - 1);
+}
+
+// Where a single document is more than the share that is to be held out (a book in one file, say), rows at
+// the end of the last one are.
+Result<Division> divide(const TokenCache& cache, const DocumentOrder& order, double fraction,
+                        u32 row_places) {
+  const u64 documents = cache.counts().documents, held = held_out(documents, fraction);
+  const Division whole{.train = documents - held, .held = held, .head = {}, .tail = {}};
+  if (fraction <= 0 || fraction * static_cast<double>(documents) >= 1) return whole;
+  TRY_ASSIGN(const TokenCache::Document last, cache.document(order(documents - 1)));
+  const u64 rows = div_up(last.tokens - 1, u64{row_places});
+  if (rows < 2) return whole;
+  const double wanted = fraction * static_cast<double>(cache.counts().tokens) / row_places;
+  const u64 tail_rows = std::clamp<u64>(static_cast<u64>(std::llround(wanted)), 1, rows - 1);
+  const u64 cut = (rows - tail_rows) * row_places;  // the last token that the head predicts begins the tail
+  TRY_ASSIGN(const u64 learned, cache.learned_in(last.first + cut + 1, last.tokens - cut - 1));
+  if (learned == 0 || learned == last.learned) return whole;
+  return Division{.train = documents - 1,
+                  .held = 0,
+                  .head = TokenCache::Document{last.first, cut + 1, last.learned - learned},
+                  .tail = TokenCache::Document{last.first + cut, last.tokens - cut, learned},
+                  .tail_rows = tail_rows};
+}
+
+std::string held_out_text(const Division& division, double fraction) {
+  if (division.tail) return fmt::format("the last {} rows of one document held out", division.tail_rows);
+  if (division.held == 0 && fraction > 0) return "nothing held out: there is one document, of one row";
+  return fmt::format("{} documents held out", division.held);
+}
+
+}  // namespace
+
+DocumentDataset::DocumentDataset(const DataConfig& config, u32 vocab_size, u32 sequence_length, u64 seed)
+    : vocab_size_(vocab_size), sequence_length_(sequence_length), seed_(seed), shuffle_(config.shuffle) {}
+
+Result<std::unique_ptr<DocumentDataset>> DocumentDataset::create(const DataConfig& config,
+                                                                 std::vector<Source> sources, u32 vocab_size,
+                                                                 u32 sequence_length, u64 seed,
+                                                                 std::vector<std::string> notes) {
+  std::unique_ptr<DocumentDataset> out(new DocumentDataset(config, vocab_size, sequence_length, seed));
+  out->notes_ = std::move(notes);
+  std::vector<double> weights;
+  for (Source& source : sources) {
+    weights.push_back(source.weight);
+    TRY(out->pack(config, std::move(source)));
+  }
+  if (weights.size() > 1) out->mixture_.emplace(weights);
+  for (const Packed& source : out->sources_) {
+    out->train_rows_ += source.train.rows();
+    out->validation_rows_ += source.validation.rows();
+  }
+  out->describe(config);
+  return out;
+}
+
+Result<void> DocumentDataset::pack(const DataConfig& config, Source source) {
+  std::unique_ptr<TokenCache> cache = std::move(source.cache);
+  const u64 documents = cache->counts().documents;
+  if (documents == 0)  // none is made so
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}: holds no document; remove it to have it made again", cache->directory())};
+  const DocumentOrder order(documents, shuffle_);
+  TRY_ASSIGN(const Division division, divide(*cache, order, config.validation_fraction, sequence_length_));
+  const PackOptions options{.row_places = sequence_length_, .together = config.packing};
+  Packed out{.cache = std::move(cache), .train = {}, .validation = {}, .name = std::move(source.name)};
+  const u64 train = division.train + (division.head ? 1 : 0), held = division.tail ? 1 : division.held;
+  const auto train_document = [&](u64 i) -> Result<TokenCache::Document> {
+    if (i == division.train) return *division.head;
+    return out.cache->document(order(i));
+  };
+  const auto held_document = [&](u64 i) -> Result<TokenCache::Document> {
+    if (division.tail) return *division.tail;
+    return out.cache->document(order(division.train + i));
+  };
+  TRY_ASSIGN(out.train, PackedRows::pack(*out.cache, train, train_document, options));
+  TRY_ASSIGN(out.validation, PackedRows::pack(*out.cache, held, held_document, options));
+  const double places = static_cast<double>((out.train.rows() + out.validation.rows()) * sequence_length_);
+  notes_.push_back(fmt::format(
+      "data: {} documents in {} rows of {} ({:.1f}% filled), {}{}", train, out.train.rows(), sequence_length_,
+      100 * static_cast<double>(out.train.filled_places() + out.validation.filled_places()) / places,
+      held_out_text(division, config.validation_fraction),
+      out.train.cut_documents() > 0
+          ? fmt::format("; {} longer than a row were cut", out.train.cut_documents())
+          : ""));
+  sources_.push_back(std::move(out));
+  return {};
+}
+
+void DocumentDataset::describe(const DataConfig& config) {
+  std::string text = fmt::format(
+      "documents (packing {}), rows of {}, packing {}, held out {}, shuffle {}, seed {}", packing_version,
+      sequence_length_, config.packing, config.validation_fraction, shuffle_, shuffle_ ? seed_ : 0);
+  for (size_t i = 0; i < sources_.size(); ++i)
+    text += fmt::format(", {} at {}", sources_[i].cache->content(),
+                        sources_.size() > 1 ? mixture_->share(static_cast<u32>(i)) : 0);
+  fingerprint_ = fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
+u64 DocumentDataset::tokens() const {
+  return std::accumulate(sources_.begin(), sources_.end(), u64{0},
+                         [](u64 sum, const Packed& s) { return sum + s.cache->counts().tokens; });
+}
+
+// Each source goes through its own epochs: where several are mixed, the small one begins again while the
+// large one is still in its first.
+DocumentDataset::Place DocumentDataset::train_place(u64 index) const {
+  const Mixture::Draw draw = mixture_ ? (*mixture_)(index) : Mixture::Draw{0, index};
+  const PackedRows& rows = sources_[draw.source].train;
+  const u64 at = draw.index % rows.rows();
+  return {&rows, shuffle_ ? Permutation(rows.rows(), seed_ + draw.source, draw.index / rows.rows())(at) : at};
+}
+
+Result<void> DocumentDataset::train_sequence(u64 index, const BatchArrays& out) const {
+  const Place place = train_place(index);
+  return place.rows->read(place.row, vocab_size_, out);
+}
+
+u32 DocumentDataset::train_targets(u64 index) const {
+  const Place place = train_place(index);
+  return place.rows->targets(place.row);
+}
+
+u32 DocumentDataset::train_tokens(u64 index) const {
+  const Place place = train_place(index);
+  return place.rows->places(place.row);
+}
+
+Result<void> DocumentDataset::validation_sequence(u64 index, const BatchArrays& out) const {
+  CHECK(index < validation_rows_, index, validation_rows_);
+  size_t source = 0;
+  while (index >= sources_[source].validation.rows()) index -= sources_[source++].validation.rows();
+  return sources_[source].validation.read(index, vocab_size_, out);
+}
+
+std::vector<HeldOutPart> DocumentDataset::held_out_parts() const {
+  std::vector<HeldOutPart> out;
+  for (const Packed& source : sources_) out.push_back({source.name, source.validation.rows()});
+  return out;
+}
+
+Bytes DocumentDataset::memory_bytes() const {
+  Bytes sum{sizeof(DocumentDataset)};
+  for (const Packed& source : sources_) sum += source.train.memory_bytes() + source.validation.memory_bytes();
+  return sum;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,68 @@
+// Files of one's own to evaluate on (data.validation), held out whole: every token of them counts once, in
+// the order of the files. Each file is a part of its own, unless they are many.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/batches/dataset.h"
+#include "data/files/source_files.h"
+
+namespace tidepool {
+
+class HeldOutFiles {
+ public:
+  // Above, all files are one part: what is opened for each (a tokenizer, a cache) is small, but not nothing.
+  static constexpr size_t parts_max = 16;
+
+  // REQUIRES: config.validation is not empty. Read as data.train would be; errors as of Dataset::open.
+  static Result<HeldOutFiles> open(const DataConfig&, u32 vocab_size, u32 sequence_length, const DataPlace&);
+
+  u64 sequences() const;
+  Result<void> sequence(u64 index, const BatchArrays&) const;  // REQUIRES: index < sequences()
+  std::vector<HeldOutPart> parts() const;
+  const SourceFiles& files() const { return files_; }
+  std::string fingerprint() const;
+  // But for those that were said.
+  std::vector<std::string> notes(const std::vector<std::string>& said_before = {}) const;
+  Bytes memory_bytes() const;
+
+ private:
+  SourceFiles files_;
+  std::vector<std::string> names_;
+  std::vector<std::unique_ptr<Dataset>>
+      parts_;  // each trains on all of it, unshuffled: that is what is held out
+};
+
+// Training data, and files that are held out for it.
+class DatasetAndFiles final : public Dataset {
+ public:
+  // `notes`: of the two beside each other.
+  DatasetAndFiles(std::unique_ptr<Dataset> train, HeldOutFiles files, std::vector<std::string> notes);
+
+  u64 tokens() const override { return train_->tokens(); }
+  u64 train_sequences() const override { return train_->train_sequences(); }
+  u64 validation_sequences() const override { return files_.sequences(); }
+  u32 sequence_length() const override { return train_->sequence_length(); }
+  Result<void> train_sequence(u64 index, const BatchArrays& out) const override {
+    return train_->train_sequence(index, out);
+  }
+  Result<void> validation_sequence(u64 index, const BatchArrays& out) const override {
+    return files_.sequence(index, out);
+  }
+  std::vector<HeldOutPart> held_out_parts() const override { return files_.parts(); }
+  u32 train_targets(u64 index) const override { return train_->train_targets(index); }
+  u32 train_tokens(u64 index) const override { return train_->train_tokens(index); }
+  const std::string& fingerprint() const override { return fingerprint_; }
+  std::vector<std::string> notes() const override;
+  Bytes memory_bytes() const override { return train_->memory_bytes() + files_.memory_bytes(); }
+
+ private:
+  const std::unique_ptr<Dataset> train_;
+  const HeldOutFiles files_;
+  const std::vector<std::string> notes_;
+  const std::string fingerprint_;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,179 @@
+#include "data/batches/make_cache.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/read_file.h"
+
+namespace tidepool {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr u64 sample_bytes = 64 * kib;  // of each end of a file, for its key
+// Read and encoded together, for each core: eight parts of a text, so that they end about together.
+constexpr size_t core_bytes = 8 * RawDocuments::part_bytes, core_documents = 2048;
+
+Result<std::string> sample_of(const RawDocuments::File& file) {
+  TRY_ASSIGN(const InputFile input, open_input(file.path, ErrorKind::bad_input));
+  struct stat st {};
+  if (::fstat(input.fd.get(), &st) != 0)
+    return Error{ErrorKind::io, fmt::format("{}: cannot stat", file.path)};
+  std::vector<std::byte> bytes(std::min(2 * sample_bytes, input.bytes));
+  const u64 head = std::min(sample_bytes, bytes.size());
+  TRY(read_exactly(input.fd, file.path, 0, std::span(bytes).first(head), ErrorKind::io));
+  TRY(read_exactly(input.fd, file.path, input.bytes - (bytes.size() - head), std::span(bytes).subspan(head),
+                   ErrorKind::io));
+  return fmt::format("{} {} {} {}.{} {:x}\n", fs::path(file.path).filename().string(), file.records,
+                     input.bytes, st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
+                     XXH3_64bits(bytes.data(), bytes.size()));
+}
+
+// One batch: raw documents in, tokens of each out, in the same order.
+class Batch {
+ public:
+  Batch(CorePool* pool, OnBadRecord on_bad)
+      : pool_(pool), cores_(pool ? pool->workers() : 1), on_bad_(on_bad) {}
+  bool full() const { return bytes_ >= cores_ * core_bytes || documents_.size() == cores_ * core_documents; }
+  void add(RawDocument document) {
+    bytes_ += document.content.size();
+    documents_.push_back(std::move(document));
+  }
+
+  // The first error in order, whoever was quickest; or with OnBadRecord::skip those of records are added to
+  // `bad`, and the records have no tokens.
+  Result<void> encode(const DocumentEncoder& encoder, RecordShape shape, BadRecords& bad) {
+    std::vector<std::vector<u32>> tokens(documents_.size());
+    std::vector<Result<void>> results(documents_.size());
+    const auto one = [&](u32 i, u32) { results[i] = encoder.encode(documents_[i], shape, tokens[i]); };
+    if (pool_) {
+      parallel_for(*pool_, Priority::normal, static_cast<u32>(documents_.size()), one);
+    } else {
+      for (u32 i = 0; i < documents_.size(); ++i) one(i, 0);
+    }
+    tokens_ = std::move(tokens);
+    left_out_.assign(documents_.size(), false);
+    for (size_t i = 0; i < results.size(); ++i) {
+      left_out_[i] = !results[i] && may_leave_out(on_bad_, documents_[i], results[i].error());
+      if (left_out_[i]) bad.add(results[i].error().message);
+      if (!left_out_[i]) TRY(std::move(results[i]));
+    }
+    return {};
+  }
+
+  Result<void> write(TokenCacheWriter& writer) {
+    for (size_t i = 0; i < documents_.size(); ++i) {
+      if (left_out_[i]) continue;
+      TRY(writer.append(tokens_[i]));
+      if (documents_[i].last) TRY(writer.end_document());
+    }
+    documents_.clear();
+    bytes_ = 0;
+    return {};
+  }
+
+ private:
+  std::vector<RawDocument> documents_;
+  std::vector<std::vector<u32>> tokens_;
+  std::vector<bool> left_out_;
+  size_t bytes_ = 0;
+  CorePool* const pool_;
+  const size_t cores_;
+  const OnBadRecord on_bad_;
+};
+
+Result<void> encode_all(const CacheRequest& request, const DataPlace& place, TokenCacheWriter& writer) {
+  RawDocuments source(request.files, request.shape, request.text, request.on_bad);
+  const DocumentEncoder encoder(request.text, request.chat, request.settings);
+  DataProgress progress;
+  for (const RawDocuments::File& file : request.files) {
+    std::error_code unused;
+    progress.bytes_total += fs::file_size(file.path, unused);
+  }
+  Batch batch(place.pool, request.on_bad);
+  BadRecords bad;
+  for (bool more = true; more;) {
+    TRY_ASSIGN(std::optional<RawDocument> document, source.next());
+    more = document.has_value();
+    if (more) batch.add(std::move(*document));
+    if (more && !batch.full()) continue;
+    TRY(batch.encode(encoder, source.shape().value_or(RecordShape::text), bad));
+    TRY(batch.write(writer));
+    progress.bytes = source.bytes_read();
+    progress.documents = writer.counts().documents;
+    progress.tokens = writer.counts().tokens;
+    place.progress(progress);
+  }
+  BadRecords all = source.bad();  // before the first record whose shape is known
+  all.add(bad);
+  writer.set_bad_records(std::move(all));
+  return {};
+}
+
+Error nothing_to_learn(const CacheRequest& request, const CacheCounts& counts, const BadRecords& bad) {
+  const size_t others = request.files.size() - 1;
+  const std::string files = request.files[0].path + (others > 0 ? fmt::format(" and {} more", others) : "");
+  if (bad.count > 0)
+    return {
+        ErrorKind::bad_input,
+        fmt::format(
+            "{}: data.on_bad_record: skip left out all of its records{}; the first of {} left out: {}", files,
+            counts.without_loss > 0 ? fmt::format(" but {} with nothing to learn", counts.without_loss) : "",
+            bad.count, bad.first.front())};
+  if (counts.without_loss == 0)
+    return {ErrorKind::bad_input,
+            fmt::format("{}: there is no document in it; name files that hold some", files)};
+  return {
+      ErrorKind::bad_input,
+      fmt::format("{}: no document has anything to learn ({} have none): a text needs two tokens, a chat an "
+                  "answer; see data.loss, and look at them with  tidepool tokenize CONFIG --show 3",
+                  files, counts.without_loss)};
+}
+
+}  // namespace
+
+Result<std::string> cache_key(const CacheRequest& request) {
+  std::string text =
+      fmt::format("{}\n{}\n{} {} {} {}\n", encoding_version, request.identity,
+                  request.shape ? name_of(*request.shape) : "auto", static_cast<int>(request.settings.loss),
+                  request.settings.end_token ? static_cast<i64>(*request.settings.end_token) : -1,
+                  request.chat ? request.chat->fingerprint() : "no chat template");
+  if (request.on_bad == OnBadRecord::skip) text += "bad records are left out\n";
+  for (const RawDocuments::File& file : request.files) {
+    TRY_ASSIGN(const std::string sample, sample_of(file));
+    text += sample;
+  }
+  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
+Result<MadeCache> open_or_make_cache(const CacheRequest& request, const DataPlace& place) {
+  TRY_ASSIGN(const std::string key, cache_key(request));
+  const std::string directory = fmt::format("{}/{}", place.cache, key);
+  MadeCache out;
+  std::error_code unused;
+  if (is_old_cache(directory)) {
+    fs::remove_all(directory, unused);  // whoever has it open reads on
+    out.replaced = true;
+  }
+  if (!fs::exists(directory, unused)) {
+    if (place.use == DataUse::counting)
+      return Error{ErrorKind::usage, fmt::format("{}: is not tokenized yet", request.files[0].path)};
+    remove_unfinished_caches(place.cache);
+    TRY_ASSIGN(const std::unique_ptr<TokenCacheWriter> writer, TokenCacheWriter::create(directory, key));
+    TRY(encode_all(request, place, *writer));
+    if (writer->counts().documents == 0)
+      return nothing_to_learn(request, writer->counts(), writer->bad_records());
+    TRY(writer->finish());
+    out.made = true;
+  }
+  TRY_ASSIGN(out.cache, TokenCache::open(directory, key));
+  return out;
+}
+
+}  // namespace tidepool

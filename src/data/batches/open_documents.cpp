@@ -1,0 +1,207 @@
+#include "data/batches/open_documents.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "base/check.h"
+#include "data/batches/make_cache.h"
+#include "data/documents/decode_stream.h"
+#include "huggingface/directory/hf_config.h"
+
+namespace tidepool {
+
+namespace {
+
+std::optional<RecordShape> shape_of(const DataConfig& config) {
+  const auto at = std::ranges::find(record_kinds, config.records) - record_kinds.begin();
+  CHECK(at < static_cast<i64>(record_kinds.size()), config.records);
+  if (at == 0) return std::nullopt;
+  return static_cast<RecordShape>(at - 1);
+}
+
+OnBadRecord on_bad_record(const DataConfig& config) {
+  return config.on_bad_record == bad_record_ways[1] ? OnBadRecord::skip : OnBadRecord::error;
+}
+
+// What the records of a source are: as named, or as the first one says. None where there are none, or where
+// that one is malformed, which is said when it is read.
+std::optional<RecordShape> shape_of(const SourceFiles& files, const DataConfig& config) {
+  if (!files.holds(FileKind::records)) return std::nullopt;
+  if (const auto named = shape_of(config)) return named;
+  std::vector<RawDocuments::File> records;
+  for (size_t i = 0; i < files.found.size(); ++i) {
+    if (files.kinds[i] == FileKind::records) records.push_back({files.found[i].path, true});
+  }
+  const auto bytes = create_byte_encoder();
+  RawDocuments raw(std::move(records), std::nullopt, *bytes, on_bad_record(config));
+  return raw.next() ? raw.shape() : std::nullopt;
+}
+
+bool goes_through_template(const SourceFiles& files, const DataConfig& config) {
+  const auto shape = shape_of(files, config);
+  return shape == RecordShape::messages || shape == RecordShape::sharegpt || shape == RecordShape::alpaca;
+}
+
+CacheRequest request_for(const SourceFiles& files, const DataConfig& config, const OpenedEncoder& encoder,
+                         u32 vocab_size) {
+  CacheRequest out{.files = {},
+                   .shape = shape_of(config),
+                   .text = *encoder.text,
+                   .chat = goes_through_template(files, config) ? encoder.chat.get() : nullptr,
+                   .settings = {},
+                   .on_bad = on_bad_record(config),
+                   .identity = encoder.identity};
+  for (size_t i = 0; i < files.found.size(); ++i)
+    out.files.push_back({files.found[i].path, files.kinds[i] == FileKind::records});
+  const auto loss = std::ranges::find(loss_kinds, config.loss) - loss_kinds.begin();
+  out.settings = {.loss = static_cast<LossOn>(loss),
+                  .end_token = config.end_token ? encoder.end_token : std::nullopt,
+                  .vocab_size = vocab_size};
+  return out;
+}
+
+// That the model has a row for every token: malformed where both are of one directory, else named wrongly.
+Result<void> check_rows(const OpenedEncoder& encoder, const DataConfig& config,
+                        const std::string& model_directory, u32 vocab_size) {
+  const u32 tokens = encoder.text->vocab_size();
+  if (tokens <= vocab_size) return {};
+  if (config.tokenizer.empty() && has_tokenizer(config, model_directory)) {
+    const Result<ModelConfig> model = read_model_directory(model_directory);
+    if (model && model->vocab_size == vocab_size)
+      return Error{ErrorKind::bad_input, fmt::format("{}: has token ids up to {}, but config.json beside it "
+                                                     "says vocab_size {}; name the model's own "
+                                                     "tokenizer with data.tokenizer",
+                                                     encoder.name, tokens - 1, vocab_size)};
+  }
+  return Error{ErrorKind::usage,
+               fmt::format("{}: has token ids up to {}, but model.vocab_size is {}; {}", encoder.name,
+                           tokens - 1, vocab_size,
+                           config.tokenizer.empty() ? fmt::format("set it to {} or more", tokens)
+                                                    : "name the model's own tokenizer with data.tokenizer")};
+}
+
+Result<OpenedEncoder> checked_encoder(const std::vector<SourceFiles>& sources, const DataConfig& config,
+                                      const std::string& model_directory, u32 vocab_size) {
+  const bool text = std::ranges::any_of(sources, [&](const SourceFiles& s) {
+    return s.holds(FileKind::text) || shape_of(s, config) != RecordShape::tokens;
+  });
+  if (text && !has_tokenizer(config, model_directory)) TRY(check_no_other_tokenizer(model_directory));
+  const bool chats =
+      std::ranges::any_of(sources, [&](const SourceFiles& s) { return goes_through_template(s, config); });
+  TRY_ASSIGN(OpenedEncoder encoder,
+             open_encoder(config, model_directory, chats ? ChatTemplateUse::yes : ChatTemplateUse::no));
+  TRY(check_rows(encoder, config, model_directory, vocab_size));
+  return encoder;
+}
+
+std::string note_of(const MadeCache& made) {
+  const CacheCounts& counts = made.cache->counts();
+  const double share =
+      counts.tokens == 0 ? 0 : static_cast<double>(counts.learned) / static_cast<double>(counts.tokens);
+  const std::string left_out =
+      counts.without_loss > 0
+          ? fmt::format("; {} documents with nothing to learn left out", counts.without_loss)
+          : "";
+  return fmt::format("data: {} documents of {} tokens, {:.1f}% of them learned{} ({} {})", counts.documents,
+                     counts.tokens, 100 * share, left_out,
+                     !made.made      ? "found in"
+                     : made.replaced ? "the cache that was there is of an older format: tokenized anew into"
+                                     : "tokenized into",
+                     made.cache->directory());
+}
+
+void add_notes(std::vector<std::string>& notes, const BadRecords& bad) {
+  if (bad.count == 0) return;
+  notes.push_back(
+      fmt::format("data: {} left out (data.on_bad_record: skip){}",
+                  bad.count == 1 ? "1 bad record is" : fmt::format("{} bad records are", bad.count),
+                  bad.count > bad.first.size() ? ", such as" : ""));
+  for (const std::string& message : bad.first) notes.push_back("data: left out: " + message);
+}
+
+// Said, as the model would learn never to end a text. Chats have their template's ends.
+bool lacks_end(const CacheRequest& request, const SourceFiles& files, const DataConfig& config,
+               const std::string& model_directory) {
+  if (!config.end_token || request.settings.end_token || request.chat != nullptr) return false;
+  const bool texts = files.holds(FileKind::text) || shape_of(files, config) != RecordShape::tokens;
+  return texts && has_tokenizer(config, model_directory);
+}
+
+// A character whose tokens lie on both sides of a border belongs to the second.
+ShownDocument shown_document(const TextEncoder& encoder, std::span<const u32> tokens) {
+  ShownDocument out{.place = "", .tokens = tokens.size(), .runs = {}};
+  DecodeStream text(encoder, {});
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    const bool learned = t > 0 && is_learned(tokens[t]);  // the first is nobody's target
+    if (out.runs.empty() || out.runs.back().learned != learned) out.runs.push_back({learned, 0, ""});
+    out.runs.back().text += text.push(id_of_token(tokens[t]));
+    out.runs.back().tokens += 1;
+    out.learned += learned;
+  }
+  if (!out.runs.empty()) out.runs.back().text += text.finish();
+  return out;
+}
+
+Result<void> show_first(const CacheRequest& request, u64 count, ShownDocuments& out) {
+  RawDocuments raw(request.files, request.shape, request.text, request.on_bad);
+  const DocumentEncoder documents(request.text, request.chat, request.settings);
+  BadRecords bad;
+  for (u64 shown = 0; shown < count;) {
+    TRY_ASSIGN(const std::optional<RawDocument> document, raw.next());
+    if (!document) break;
+    std::vector<u32> tokens;
+    const Result<void> done = documents.encode(*document, raw.shape().value_or(RecordShape::text), tokens);
+    if (!done && may_leave_out(request.on_bad, *document, done.error())) {
+      bad.add(done.error().message);
+      continue;
+    }
+    TRY(done);
+    if (!document->last) raw.skip_rest();
+    ShownDocument one = shown_document(request.text, tokens);
+    one.place = document->place + (document->last ? "" : " (its beginning)");
+    out.documents.push_back(std::move(one));
+    ++shown;
+  }
+  BadRecords all = raw.bad();
+  all.add(bad);
+  add_notes(out.notes, all);
+  return {};
+}
+
+}  // namespace
+
+Result<OpenedDocuments> open_documents(const std::vector<SourceFiles>& sources, const DataConfig& config,
+                                       u32 vocab_size, const DataPlace& place) {
+  CHECK(!place.cache.empty(), config.train.size());
+  TRY_ASSIGN(const OpenedEncoder encoder,
+             checked_encoder(sources, config, place.model_directory, vocab_size));
+  OpenedDocuments out{.sources = {}, .notes = encoder.notes};
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const CacheRequest request = request_for(sources[i], config, encoder, vocab_size);
+    TRY_ASSIGN(MadeCache made, open_or_make_cache(request, place));
+    out.notes.push_back(note_of(made));
+    add_notes(out.notes, made.cache->bad_records());
+    if (lacks_end(request, sources[i], config, place.model_directory))
+      out.notes.push_back(fmt::format(
+          "data: nothing ends the texts, as neither eos_token nor eos_token_id stands beside {}; give "
+          "its tokenizer_config.json an eos_token, or set data.end_token: false",
+          encoder.name));
+    const bool mixed = !config.weights.empty();
+    out.sources.push_back(
+        {std::move(made.cache), mixed ? config.weights[i] : 1, mixed ? config.train[i] : ""});
+  }
+  return out;
+}
+
+Result<ShownDocuments> first_documents(const std::vector<SourceFiles>& sources, const DataConfig& config,
+                                       u32 vocab_size, const std::string& model_directory, u64 count) {
+  TRY_ASSIGN(const OpenedEncoder encoder, checked_encoder(sources, config, model_directory, vocab_size));
+  ShownDocuments out{.documents = {}, .notes = encoder.notes};
+  for (const SourceFiles& files : sources)
+    TRY(show_first(request_for(files, config, encoder, vocab_size), count, out));
+  return out;
+}
+
+}  // namespace tidepool

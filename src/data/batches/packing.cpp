@@ -1,0 +1,128 @@
+#include "data/batches/packing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "data/documents/answer_tokens.h"
+#include "tidepool/ignored_target.h"
+
+namespace tidepool {
+
+namespace {
+
+constexpr u64 pieces_max = 0xffff'fff0;
+constexpr size_t read_tokens = 4096;  // on the stack: threads share nothing, nothing is allocated
+
+}  // namespace
+
+class PackedRows::Packer {
+ public:
+  Packer(PackedRows& out, const PackOptions& options) : out_(out), options_(options) {}
+
+  Result<void> add(const TokenCache::Document& document) {
+    const u64 places = document.tokens - 1;
+    if (places <= options_.row_places)
+      return put(document.first, static_cast<u32>(places), static_cast<u32>(document.learned));
+    ++out_.cut_;
+    for (u64 at = 0; at < places; at += options_.row_places) {
+      const u32 count = static_cast<u32>(std::min<u64>(options_.row_places, places - at));
+      TRY_ASSIGN(const u64 learned, out_.cache_->learned_in(document.first + at + 1, count));
+      if (learned > 0) TRY(put(document.first + at, count, static_cast<u32>(learned)));
+    }
+    return {};
+  }
+
+ private:
+  Result<void> put(u64 first_token, u32 places, u32 targets) {
+    if (out_.pieces_.size() == pieces_max)
+      return Error{ErrorKind::bad_input,
+                   fmt::format("{}: more than {} documents", out_.cache_->directory(), pieces_max)};
+    const u32 piece = static_cast<u32>(out_.pieces_.size());
+    out_.pieces_.push_back({first_token, places, none});
+    out_.filled_ += places;
+    out_.total_targets_ += targets;
+    const u32 row = row_for(places);
+    Row& to = out_.rows_[row];
+    (to.first_piece == none ? to.first_piece : out_.pieces_[to.last_piece].next) = piece;
+    to.last_piece = piece;
+    to.targets += targets;
+    to.places += places;
+    if (to.places == options_.row_places || !options_.together) std::erase(open_, row);
+    return {};
+  }
+
+  u32 row_for(u32 places) {
+    u32 best = none;
+    for (const u32 row : open_) {
+      if (out_.rows_[row].places + places > options_.row_places) continue;
+      if (best == none || out_.rows_[row].places > out_.rows_[best].places) best = row;
+    }
+    if (best != none) return best;
+    if (open_.size() == options_.open_rows) open_.erase(open_.begin());
+    open_.push_back(static_cast<u32>(out_.rows_.size()));
+    out_.rows_.push_back({none, none, 0, 0});
+    return open_.back();
+  }
+
+  PackedRows& out_;
+  const PackOptions& options_;
+  std::vector<u32> open_;  // the oldest first
+};
+
+Result<PackedRows> PackedRows::pack(const TokenCache& cache, u64 documents, const DocumentAt& document,
+                                    const PackOptions& options) {
+  CHECK(options.row_places >= 1 && options.open_rows >= 1, options.row_places, options.open_rows);
+  PackedRows out;
+  out.cache_ = &cache;
+  out.row_places_ = options.row_places;
+  Packer packer(out, options);
+  for (u64 i = 0; i < documents; ++i) {
+    TRY_ASSIGN(const TokenCache::Document found, document(i));
+    if (found.learned > 0) TRY(packer.add(found));
+  }
+  return out;
+}
+
+Result<void> PackedRows::read(u64 row, u32 vocab_size, const BatchArrays& out) const {
+  CHECK(row < rows_.size() && out.tokens.size() == row_places_ && out.targets.size() == row_places_, row,
+        rows_.size(), out.tokens.size());
+  u32 at = 0;
+  for (u32 piece = rows_[row].first_piece; piece != none; piece = pieces_[piece].next) {
+    const auto& [first_token, places, next] = pieces_[piece];
+    if (!out.starts.empty()) std::ranges::fill(out.starts.subspan(at, places), static_cast<i32>(at));
+    std::array<u32, read_tokens> buffer;
+    // One token more than places: the last is a target only, or the first of the next round.
+    for (u32 done = 0; done < places;) {
+      const u32 count = std::min<u32>(places - done, read_tokens - 1);
+      TRY(cache_->read(first_token + done, std::span(buffer).first(count + 1)));
+      for (u32 i = 0; i < count; ++i) {
+        const u32 id = id_of_token(buffer[i]), next_id = id_of_token(buffer[i + 1]);
+        if (id >= vocab_size || next_id >= vocab_size)
+          return Error{ErrorKind::bad_input,
+                       fmt::format("{}/tokens.bin: token {} is {}, but the model's vocabulary has {}; remove "
+                                   "{} to have it made again",
+                                   cache_->directory(), first_token + done + i + (id < vocab_size),
+                                   std::max(id, next_id), vocab_size, cache_->directory())};
+        out.tokens[at + done + i] = static_cast<i32>(id);
+        out.targets[at + done + i] = is_learned(buffer[i + 1]) ? static_cast<i32>(next_id) : ignored_target;
+      }
+      done += count;
+    }
+    at += places;
+  }
+  std::ranges::fill(out.tokens.subspan(at), 0);
+  std::ranges::fill(out.targets.subspan(at), ignored_target);
+  if (!out.starts.empty()) {
+    for (u32 i = at; i < row_places_; ++i) out.starts[i] = static_cast<i32>(i);
+  }
+  return {};
+}
+
+Bytes PackedRows::memory_bytes() const {
+  return Bytes{pieces_.capacity() * sizeof(Piece) + rows_.capacity() * sizeof(Row)};
+}
+
+}  // namespace tidepool

@@ -1,0 +1,246 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <cerrno>
+#include <filesystem>
+#include <random>
+#include <utility>
+
+#include "base/check.h"
+#include "base/errno_text.h"
+#include "base/json/text.h"
+#include "base/text/seal.h"
+#include "data/batches/token_cache.h"
+#include "data/documents/answer_tokens.h"
+#include "data/files/block_file.h"
+
+namespace tidepool {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr size_t flush_tokens = 1 << 20;
+constexpr std::string_view unfinished_mark = ".unfinished-";
+constexpr size_t key_digits = 16;
+constexpr u32 names_max = 16;  // tried: another process may clear what was not locked yet
+
+Error failed(std::string_view what, const std::string& path) {
+  const int error = errno;
+  return {ErrorKind::io, with_advice(fmt::format("{}: cannot {}: {}", path, what, errno_text(error)), error,
+                                     FileUse::cache)};
+}
+
+Result<Fd> create_file(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!fd) return failed("create", path);
+  return fd;
+}
+
+Result<void> write_all(const Fd& fd, const std::string& path, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd.get(), bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return failed("write", path);
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+  return {};
+}
+
+Result<void> finish_file(Fd& fd, const std::string& path) {
+  if (::fsync(fd.get()) != 0 || fd.close() != 0) return failed("write", path);
+  return {};
+}
+
+// Whether this one writes it from here on: not if somebody holds it, or has removed it in between.
+bool lock_file(const Fd& fd) {
+  struct stat st {};
+  return ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 && ::fstat(fd.get(), &st) == 0 && st.st_nlink > 0;
+}
+
+std::string random_name() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+Result<void> sync_directory(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd || ::fsync(fd.get()) != 0) return failed("sync", path);
+  return {};
+}
+
+}  // namespace
+
+struct TokenCacheWriter::Files {
+  Fd tokens, documents;
+  BlockEncoder token_blocks, document_blocks;
+  std::vector<std::byte> blocks;  // on their way to a file
+  XXH3_state_t *tokens_hash = XXH3_createState(), *documents_hash = XXH3_createState();
+  std::vector<RemovedAtSuddenEnd> leftovers;
+  Files() {
+    XXH3_64bits_reset(tokens_hash);
+    XXH3_64bits_reset(documents_hash);
+  }
+  ~Files() {
+    XXH3_freeState(tokens_hash);
+    XXH3_freeState(documents_hash);
+  }
+};
+
+TokenCacheWriter::TokenCacheWriter(std::string directory, std::string key)
+    : directory_(std::move(directory)), key_(std::move(key)), files_(std::make_unique<Files>()) {}
+
+TokenCacheWriter::~TokenCacheWriter() {
+  std::error_code ignored;
+  if (files_ && !unfinished_.empty()) fs::remove_all(unfinished_, ignored);
+}
+
+Result<std::unique_ptr<TokenCacheWriter>> TokenCacheWriter::create(const std::string& directory,
+                                                                   const std::string& key) {
+  std::unique_ptr<TokenCacheWriter> out(new TokenCacheWriter(directory, key));
+  for (u32 i = 0; i < names_max; ++i) {
+    TRY_ASSIGN(const bool made, out->make_unfinished());
+    if (made) return out;
+  }
+  return Error{ErrorKind::io, fmt::format("{}: whatever is made there is removed again", directory)};
+}
+
+// False: somebody cleared it before it was locked.
+Result<bool> TokenCacheWriter::make_unfinished() {
+  const NoSuddenEnd whole;
+  unfinished_ = fmt::format("{}{}{}", directory_, unfinished_mark, random_name());
+  std::error_code fault;
+  fs::create_directories(unfinished_, fault);
+  if (fault)
+    return Error{
+        ErrorKind::io,
+        fmt::format("{}: cannot make the directory: {}; set data.cache to a place that can be written",
+                    unfinished_, fault.message())};
+  files_->leftovers.clear();
+  for (const char* name : {"/tokens.bin", "/documents.bin", "/about.json"})
+    files_->leftovers.emplace_back(unfinished_ + name, Leftover::file);
+  files_->leftovers.emplace_back(unfinished_, Leftover::directory);
+  Result<Fd> tokens = create_file(unfinished_ + "/tokens.bin");
+  if (!tokens && !fs::exists(unfinished_, fault)) return false;
+  if (!tokens) return tokens.error();
+  if (!lock_file(*tokens)) return false;
+  files_->tokens = std::move(*tokens);
+  TRY_ASSIGN(files_->documents, create_file(unfinished_ + "/documents.bin"));
+  return true;
+}
+
+Result<void> TokenCacheWriter::append(std::span<const u32> tokens) {
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  // The document's first token has nothing before it that it could be predicted from.
+  const std::span counted = document_tokens_ == 0 && !tokens.empty() ? tokens.subspan(1) : tokens;
+  document_tokens_ += tokens.size();
+  document_learned_ += static_cast<u64>(std::ranges::count_if(counted, is_learned));
+  return tokens_.size() >= flush_tokens ? flush() : Result<void>();
+}
+
+Result<void> TokenCacheWriter::end_document() {
+  const u64 tokens = std::exchange(document_tokens_, 0), learned = std::exchange(document_learned_, 0);
+  if (learned == 0) {
+    ++counts_.without_loss;
+    tokens_.resize(document_begin_);
+    return {};
+  }
+  ++counts_.documents;
+  counts_.tokens += tokens;
+  counts_.learned += learned;
+  document_begin_ = tokens_.size();
+  ends_.push_back(counts_.tokens);
+  ends_.push_back(counts_.learned);
+  return {};
+}
+
+// Whole documents, and of the current one what there is, once it is known to stay.
+Result<void> TokenCacheWriter::flush() {
+  const size_t count = document_learned_ > 0 ? tokens_.size() : document_begin_;
+  const auto tokens = std::as_bytes(std::span(tokens_).first(count)), ends = std::as_bytes(std::span(ends_));
+  XXH3_64bits_update(files_->tokens_hash, tokens.data(), tokens.size());
+  XXH3_64bits_update(files_->documents_hash, ends.data(), ends.size());
+  files_->token_blocks.append(tokens, files_->blocks);
+  TRY(write_blocks(files_->tokens, "tokens.bin"));
+  files_->document_blocks.append(ends, files_->blocks);
+  TRY(write_blocks(files_->documents, "documents.bin"));
+  tokens_.erase(tokens_.begin(), tokens_.begin() + static_cast<i64>(count));
+  document_begin_ = 0;
+  ends_.clear();
+  return {};
+}
+
+Result<void> TokenCacheWriter::write_blocks(const Fd& fd, const char* name) {
+  TRY(write_all(fd, fmt::format("{}/{}", unfinished_, name), files_->blocks));
+  files_->blocks.clear();
+  return {};
+}
+
+std::string TokenCacheWriter::about() const {
+  boost::json::object about = {{"version", token_cache_version},
+                               {"key", key_},
+                               {"documents", counts_.documents},
+                               {"tokens", counts_.tokens},
+                               {"learned", counts_.learned},
+                               {"without_loss", counts_.without_loss},
+                               {"xxh3", fmt::format("{:016x}{:016x}", XXH3_64bits_digest(files_->tokens_hash),
+                                                    XXH3_64bits_digest(files_->documents_hash))}};
+  if (bad_.count > 0) {
+    about["bad_records"] = bad_.count;
+    about["first_bad_records"] = boost::json::array(bad_.first.begin(), bad_.first.end());
+  }
+  return sealed_object(json_text(about, JsonStyle::pretty));
+}
+
+Result<void> TokenCacheWriter::write_about() {
+  const std::string path = unfinished_ + "/about.json", text = about();
+  TRY_ASSIGN(Fd file, create_file(path));
+  TRY(write_all(file, path, std::as_bytes(std::span(text))));
+  return finish_file(file, path);
+}
+
+Result<void> TokenCacheWriter::finish() {
+  CHECK(document_tokens_ == 0, document_tokens_);
+  TRY(flush());
+  files_->token_blocks.finish(files_->blocks);
+  TRY(write_blocks(files_->tokens, "tokens.bin"));
+  files_->document_blocks.finish(files_->blocks);
+  TRY(write_blocks(files_->documents, "documents.bin"));
+  // tokens.bin stays open, and so locked, until the directory has its name.
+  if (::fsync(files_->tokens.get()) != 0) return failed("write", unfinished_ + "/tokens.bin");
+  TRY(finish_file(files_->documents, unfinished_ + "/documents.bin"));
+  TRY(write_about());
+  TRY(sync_directory(unfinished_));
+  const NoSuddenEnd whole;
+  if (::rename(unfinished_.c_str(), directory_.c_str()) != 0) {
+    if (errno == EEXIST || errno == ENOTEMPTY) return {};  // the destructor removes this one
+    return failed("rename", unfinished_);
+  }
+  files_.reset();
+  const std::string parent = fs::path(directory_).parent_path().string();
+  return sync_directory(parent.empty() ? "." : parent);
+}
+
+void remove_unfinished_caches(const std::string& directory) {
+  std::error_code ignored;
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    if (entry.path().filename().string().find(unfinished_mark) == key_digits) found.push_back(entry.path());
+  }
+  for (const fs::path& path : found) {
+    const Fd tokens(::open((path / "tokens.bin").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    if (!tokens) {
+      ::rmdir(path.c_str());  // if nothing is in it: who made it just now makes another
+    } else if (lock_file(tokens)) {
+      fs::remove_all(path, ignored);
+    }
+  }
+}
+
+}  // namespace tidepool

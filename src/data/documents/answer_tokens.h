@@ -1,0 +1,22 @@
+// Token ids of a text, with the tokens that are to be learned.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "data/documents/text_encoder.h"
+#include "huggingface/jinja/template.h"
+
+namespace tidepool {
+
+// A token as datasets keep it: its id, and above it whether it is to be predicted.
+inline constexpr u32 learned_bit = 0x8000'0000;
+constexpr u32 id_of_token(u32 token) { return token & ~learned_bit; }
+constexpr bool is_learned(u32 token) { return (token & learned_bit) != 0; }
+
+// Appends the tokens of `text`, whose ids are those of the text as a whole. A token is learned if any of it
+// stands in one of `spans` (ascending, apart).
+Result<void> encode_spans(const TextEncoder&, std::string_view text, std::span<const jinja::Span> spans,
+                          Around, std::vector<u32>& out);
+
+}  // namespace tidepool

@@ -1,0 +1,115 @@
+#include "data/documents/document_encoder.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/overloaded.h"
+
+namespace tidepool {
+
+namespace {
+
+constexpr std::array<jinja::Span, 1> all_of(std::string_view text) { return {{{0, text.size()}}}; }
+
+jinja::Value message(std::string_view role, std::string content) {
+  jinja::Dict out;
+  out.append("role", jinja::Value(role));
+  out.append("content", jinja::Value(std::move(content)));
+  return jinja::Value(std::move(out));
+}
+
+// With a chat template an instruction is what a user says; without, it stands under headings.
+ChatRecord as_chat(const AlpacaRecord& r) {
+  ChatRecord out;
+  out.messages.push_back(message("user", r.input.empty() ? r.instruction : r.instruction + "\n\n" + r.input));
+  out.messages.push_back(message("assistant", r.output));
+  return out;
+}
+CompletionRecord as_completion(const AlpacaRecord& r) {
+  const std::string input = r.input.empty() ? "" : fmt::format("### Input:\n{}\n\n", r.input);
+  return {fmt::format("### Instruction:\n{}\n\n{}### Response:\n", r.instruction, input), r.output};
+}
+
+}  // namespace
+
+Result<void> DocumentEncoder::encode(const RawDocument& raw, RecordShape shape, std::vector<u32>& out) const {
+  const size_t begin = out.size();
+  Result<void> done;
+  if (raw.record) {
+    TRY_ASSIGN(const Record record, parse_record(raw.content, shape, raw.place));
+    done = encode_record(record, out);
+  } else {
+    done = encode_text(raw, out);
+  }
+  if (!done) return Error{done.error().kind, fmt::format("{}: {}", raw.place, done.error().message)};
+  for (size_t i = begin; i < out.size(); ++i) {
+    if (id_of_token(out[i]) >= settings_.vocab_size)
+      return Error{ErrorKind::bad_input,
+                   fmt::format("{}: token {} of the document is {}, but the model's vocabulary has {}; is it "
+                               "the model's tokenizer?",
+                               raw.place, i - begin, id_of_token(out[i]), settings_.vocab_size)};
+  }
+  return {};
+}
+
+Result<void> DocumentEncoder::encode_text(const RawDocument& raw, std::vector<u32>& out) const {
+  const size_t begin = out.size();
+  TRY(text_.encode_part(raw.content, raw.first, raw.last, Around::special, out));
+  for (size_t i = begin; i < out.size(); ++i) out[i] |= learned_bit;
+  if (raw.last) add_end(out, begin);
+  return {};
+}
+
+Result<void> DocumentEncoder::encode_record(const Record& record, std::vector<u32>& out) const {
+  return std::visit(
+      Overloaded{[&](const TextRecord& r) -> Result<void> {
+                   const size_t begin = out.size();
+                   TRY(encode_spans(text_, r.text, all_of(r.text), Around::special, out));
+                   add_end(out, begin);
+                   return {};
+                 },
+                 [&](const ChatRecord& r) { return encode_chat(r, out); },
+                 [&](const AlpacaRecord& r) {
+                   if (chat_) return encode_chat(as_chat(r), out);
+                   const CompletionRecord plain = as_completion(r);
+                   return encode_completion(plain.prompt, plain.completion, out);
+                 },
+                 [&](const CompletionRecord& r) { return encode_completion(r.prompt, r.completion, out); },
+                 [&](const TokensRecord& r) -> Result<void> {
+                   for (size_t i = 0; i < r.ids.size(); ++i)
+                     out.push_back(r.ids[i] | (r.learned[i] ? learned_bit : 0));
+                   return {};
+                 }},
+      record);
+}
+
+Result<void> DocumentEncoder::encode_chat(const ChatRecord& record, std::vector<u32>& out) const {
+  if (chat_ == nullptr)
+    return Error{ErrorKind::bad_input,
+                 "a chat needs a chat template, and the model directory has none; name a file with "
+                 "data.chat_template, or write "
+                 "data.chat_template: chatml"};
+  TRY_ASSIGN(const RenderedChat chat, chat_->render(record, settings_.loss));
+  return encode_spans(text_, chat.text, chat.answers, Around::nothing, out);
+}
+
+Result<void> DocumentEncoder::encode_completion(const std::string& prompt, const std::string& completion,
+                                                std::vector<u32>& out) const {
+  const size_t begin = out.size();
+  const std::string whole = prompt + completion;
+  const std::array<jinja::Span, 1> answer = {
+      {{settings_.loss == LossOn::everything ? 0 : prompt.size(), whole.size()}}};
+  TRY(encode_spans(text_, whole, answer, Around::special, out));
+  add_end(out, begin);
+  return {};
+}
+
+void DocumentEncoder::add_end(std::vector<u32>& out, size_t document_begin) const {
+  if (!settings_.end_token) return;
+  const bool there = out.size() > document_begin && id_of_token(out.back()) == *settings_.end_token;
+  if (!there) out.push_back(*settings_.end_token);
+  out.back() |= learned_bit;  // that it ends here is part of the answer
+}
+
+}  // namespace tidepool

@@ -1,0 +1,43 @@
+// Documents into tokens, each with whether it is to be learned.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/documents/answer_tokens.h"
+#include "data/documents/chat_template.h"
+#include "data/documents/raw_documents.h"
+
+namespace tidepool {
+
+struct EncoderSettings {
+  LossOn loss = LossOn::answers;  // of chats; of completions `everything` learns the prompt too
+  std::optional<u32>
+      end_token;       // behind a text and a completion that do not end in it; chats have their template's
+  u32 vocab_size = 0;  // of the model
+};
+
+class DocumentEncoder {
+ public:
+  // `chat` may be null: then chats are refused, and Alpaca's records become plain text. Both outlive this.
+  DocumentEncoder(const TextEncoder& text, const ChatTemplate* chat, EncoderSettings settings)
+      : text_(text), chat_(chat), settings_(settings) {}
+
+  // Appends to `out`. Any thread may call at any time. ErrorKind::bad_input naming the document's place.
+  Result<void> encode(const RawDocument&, RecordShape, std::vector<u32>& out) const;
+
+ private:
+  Result<void> encode_text(const RawDocument&, std::vector<u32>& out) const;
+  Result<void> encode_record(const Record&, std::vector<u32>& out) const;
+  Result<void> encode_chat(const ChatRecord&, std::vector<u32>& out) const;
+  Result<void> encode_completion(const std::string& prompt, const std::string& completion,
+                                 std::vector<u32>& out) const;
+  void add_end(std::vector<u32>& out, size_t document_begin) const;
+
+  const TextEncoder& text_;
+  const ChatTemplate* chat_;
+  const EncoderSettings settings_;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,137 @@
+#include "data/documents/raw_documents.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tidepool {
+
+namespace {
+
+constexpr size_t read_bytes = 1 * mib;
+constexpr size_t uncut_bytes_max = 256 * mib;  // of a text without a place to cut it at
+
+// By a byte order mark, or by the zeros beside ASCII: then no line of the file is JSON.
+bool begins_utf16(std::string_view first_line) {
+  const std::string_view begin = first_line.substr(0, 4);
+  return begin.starts_with("\xff\xfe") || begin.starts_with("\xfe\xff") || begin.find('\0') != begin.npos;
+}
+
+}  // namespace
+
+RawDocuments::RawDocuments(std::vector<File> files, std::optional<RecordShape> shape,
+                           const TextEncoder& encoder, OnBadRecord on_bad)
+    : files_(std::move(files)), shape_(shape), encoder_(encoder), on_bad_(on_bad) {}
+
+u64 RawDocuments::bytes_read() const {
+  return bytes_before_ + (lines_ ? lines_->bytes_read() : text_ ? text_->bytes_read() : 0);
+}
+
+Result<bool> RawDocuments::open_next() {
+  bytes_before_ = bytes_read();
+  lines_.reset();
+  text_.reset();
+  if (next_file_ == files_.size()) return false;
+  const File& file = files_[next_file_++];
+  if (file.records) {
+    TRY_ASSIGN(LineReader lines, LineReader::open(file.path));
+    lines_.emplace(std::move(lines));
+  } else {
+    TRY_ASSIGN(text_, open_byte_stream(file.path));
+    part_first_ = true;
+    text_ended_ = false;
+    window_ = part_bytes;
+  }
+  return true;
+}
+
+Result<std::optional<RawDocument>> RawDocuments::next() {
+  while (true) {
+    if (lines_ || text_) {
+      TRY_ASSIGN(std::optional<RawDocument> found, lines_ ? next_line() : next_part());
+      if (found) return found;
+    }
+    TRY_ASSIGN(const bool more, open_next());
+    if (!more) return std::optional<RawDocument>();
+  }
+}
+
+Result<std::optional<RawDocument>> RawDocuments::next_line() {
+  while (true) {
+    TRY_ASSIGN(std::optional<std::string> line, lines_->next());
+    if (!line) return std::optional<RawDocument>();
+    const std::string& path = files_[next_file_ - 1].path;
+    if (lines_->line() == 1 && begins_utf16(*line))
+      return Error{ErrorKind::bad_input,
+                   fmt::format("{}: is UTF-16, and JSONL is UTF-8; convert it, for example with  iconv -f "
+                               "UTF-16 -t UTF-8 FILE > OUT",
+                               path)};
+    if (line->find_first_not_of(" \t\r") == line->npos) continue;
+    RawDocument out{
+        .content = std::move(*line), .place = fmt::format("{}:{}", path, lines_->line()), .record = true};
+    if (!shape_) {
+      const Result<RecordShape> shape = recognise_record(out.content, out.place);
+      if (!shape && on_bad_ == OnBadRecord::error) return shape.error();
+      if (!shape) {
+        bad_.add(shape.error().message);
+        continue;
+      }
+      shape_ = *shape;
+    }
+    return std::optional<RawDocument>(std::move(out));
+  }
+}
+
+void RawDocuments::skip_rest() {
+  if (!text_) return;
+  text_ended_ = true;
+  buffer_.clear();
+  at_ = 0;
+}
+
+// How much of what was read is the next part; 0: not known yet, or nothing is left. A part only where more
+// follows, so that the last one is known as such. Each look for a place to cut is at twice as much.
+size_t RawDocuments::part_size() {
+  const std::string_view left = std::string_view(buffer_).substr(at_);
+  for (; window_ < left.size(); window_ *= 2) {
+    if (const size_t cut = encoder_.cut(left.substr(0, window_)); cut > 0) return cut;
+  }
+  return text_ended_ ? left.size() : 0;
+}
+
+Result<void> RawDocuments::read_more() {
+  buffer_.erase(0, at_);
+  at_ = 0;
+  const size_t had = buffer_.size();
+  buffer_.resize(had + read_bytes);
+  const Result<size_t> got = text_->read(std::span(buffer_).subspan(had));
+  buffer_.resize(had + (got ? *got : 0));
+  if (!got) return got.error();
+  text_ended_ = *got == 0;
+  return {};
+}
+
+Result<std::optional<RawDocument>> RawDocuments::next_part() {
+  const std::string& path = files_[next_file_ - 1].path;
+  while (true) {
+    if (const size_t bytes = part_size(); bytes > 0) {
+      RawDocument out{.content = buffer_.substr(at_, bytes),
+                      .place = path,
+                      .first = part_first_,
+                      .last = text_ended_ && at_ + bytes == buffer_.size()};
+      at_ += bytes;
+      window_ = part_bytes;
+      part_first_ = false;
+      return std::optional<RawDocument>(std::move(out));
+    }
+    if (text_ended_) return std::optional<RawDocument>();
+    if (buffer_.size() - at_ > uncut_bytes_max)
+      return Error{ErrorKind::bad_input, fmt::format("{}: {} bytes of text without a place where this "
+                                                     "tokenizer lets it be cut; make several documents "
+                                                     "of it, as JSONL with \"text\"",
+                                                     path, buffer_.size() - at_)};
+    TRY(read_more());
+  }
+}
+
+}  // namespace tidepool

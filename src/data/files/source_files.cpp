@@ -1,0 +1,141 @@
+#include "data/files/source_files.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "data/files/byte_stream.h"
+#include "data/files/token_file.h"
+
+namespace tidepool {
+
+namespace {
+
+Result<FileKind> kind_of(const FoundFile& file, DataFormat format, bool tokenizer) {
+  const std::string& path = file.path;
+  const std::string name = without_packing(path);
+  TRY_ASSIGN(const Packed packed, packing_of(path));
+  const FileKind text = tokenizer || packed != Packed::no ? FileKind::text : FileKind::tokens;
+  const bool binary = name.ends_with(".bin") || name.ends_with(".npy");
+  switch (format) {
+    case DataFormat::jsonl:
+      return FileKind::records;
+    case DataFormat::text:
+      return text;
+    case DataFormat::automatic:
+      break;
+    default:
+      return FileKind::tokens;
+  }
+  // In a folder of text a .json is text like the rest; who names one means what it holds.
+  const bool meant = file.by != FoundBy::directory;
+  if (is_jsonl(path) || (meant && name.ends_with(".json"))) return FileKind::records;
+  if (binary && packed != Packed::no)
+    return bad_input(fmt::format("{}: token files are read as they lie; unpack it", path));
+  if (binary) return FileKind::tokens;
+  // llm.c files are known by what they begin with, whatever they are called.
+  if (packed == Packed::no) {
+    TRY_ASSIGN(const TokenFile tokens, TokenFile::open(path, DataFormat::automatic));
+    if (tokens.format() != DataFormat::text) return FileKind::tokens;
+  }
+  TRY(check_readable_kind(path));
+  return text;
+}
+
+// Else what was meant as records would be learned as text, brackets and all.
+Result<void> check_no_json_is_text(const SourceFiles& files, const DataConfig& config) {
+  if (config.records == record_kinds[0] || config.format != DataFormat::automatic) return {};
+  for (size_t i = 0; i < files.found.size(); ++i) {
+    const std::string& path = files.found[i].path;
+    if (files.kinds[i] == FileKind::records || !without_packing(path).ends_with(".json")) continue;
+    return Error{
+        ErrorKind::usage,
+        fmt::format("data.records: is {}, and {}, found in a folder, would be text: name .json files "
+                    "themselves or by a pattern (*.json), or set data.format: jsonl",
+                    config.records, path)};
+  }
+  return {};
+}
+
+Result<void> check_records_are_there(const std::vector<SourceFiles>& sources, const DataConfig& config) {
+  if (config.records == record_kinds[0]) return {};
+  if (std::ranges::any_of(sources, [](const SourceFiles& s) { return s.holds(FileKind::records); }))
+    return {};
+  return Error{
+      ErrorKind::usage,
+      fmt::format("data.records: is {}, but nothing in data.train is read as records (the first file "
+                  "is {}): leave it out for text and tokens, or set data.format: jsonl",
+                  config.records, sources[0].found[0].path)};
+}
+
+bool is_empty(const FoundFile& file) {
+  std::error_code unused;
+  return std::filesystem::file_size(file.path, unused) == 0;
+}
+
+// In a folder they hurt nobody. Where all are empty they stay: reading them says so.
+std::vector<FoundFile> without_empty(std::vector<FoundFile> found) {
+  const auto passed_over = [](const FoundFile& f) { return f.by != FoundBy::name && is_empty(f); };
+  if (!std::ranges::all_of(found, passed_over)) std::erase_if(found, passed_over);
+  return found;
+}
+
+}  // namespace
+
+bool is_jsonl(const std::string& path) {
+  const std::string name = without_packing(path);
+  return name.ends_with(".jsonl") || name.ends_with(".ndjson");
+}
+
+Result<SourceFiles> files_of(std::vector<FoundFile> found, const DataConfig& config, bool tokenizer) {
+  SourceFiles out{.found = without_empty(std::move(found)), .kinds = {}};
+  for (const FoundFile& file : out.found) {
+    TRY_ASSIGN(const FileKind kind, kind_of(file, config.format, tokenizer));
+    out.kinds.push_back(kind);
+  }
+  TRY(check_no_json_is_text(out, config));
+  if (out.holds(FileKind::tokens) && (out.holds(FileKind::text) || out.holds(FileKind::records))) {
+    const size_t tokens =
+        static_cast<size_t>(std::ranges::find(out.kinds, FileKind::tokens) - out.kinds.begin());
+    const size_t other = static_cast<size_t>(
+        std::ranges::find_if(out.kinds, [](FileKind k) { return k != FileKind::tokens; }) -
+        out.kinds.begin());
+    return bad_input(fmt::format(
+        "{}: is tokens, or text without a tokenizer, and {} is documents; one run takes the one or the "
+        "other: name files of one kind, or {}",
+        out.found[tokens].path, out.found[other].path,
+        out.kinds[other] == FileKind::text ? "unpack the text, or name a tokenizer with data.tokenizer"
+                                           : "say with data.format how all are read"));
+  }
+  return out;
+}
+
+Result<std::vector<SourceFiles>> all_sources(const DataConfig& config, bool tokenizer) {
+  std::vector<SourceFiles> out;
+  if (config.weights.empty()) {
+    TRY_ASSIGN(std::vector<FoundFile> found, find_files(config.train));
+    TRY_ASSIGN(SourceFiles files, files_of(std::move(found), config, tokenizer));
+    out.push_back(std::move(files));
+  }
+  for (size_t i = 0; i < config.weights.size(); ++i) {
+    TRY_ASSIGN(std::vector<FoundFile> found, find_files({config.train[i]}));
+    TRY_ASSIGN(SourceFiles files, files_of(std::move(found), config, tokenizer));
+    out.push_back(std::move(files));
+  }
+  TRY(check_records_are_there(out, config));
+  return out;
+}
+
+Result<bool> may_share_rows(const DataConfig& config, bool tokenizer, HeldOutAlone alone) {
+  const auto holds_documents = [](const SourceFiles& s) { return !s.holds(FileKind::tokens); };
+  if (alone == HeldOutAlone::no || config.validation.empty()) {
+    TRY_ASSIGN(const std::vector<SourceFiles> sources, all_sources(config, tokenizer));
+    if (std::ranges::any_of(sources, holds_documents)) return true;
+  }
+  if (config.validation.empty()) return false;
+  TRY_ASSIGN(std::vector<FoundFile> found, find_files(config.validation));
+  TRY_ASSIGN(const SourceFiles held_out, files_of(std::move(found), config, tokenizer));
+  return holds_documents(held_out);
+}
+
+}  // namespace tidepool
