@@ -4,8 +4,8 @@
 
 #include <sstream>
 
-#include "planner/explain.h"
-#include "planner/life.h"
+#include "planner/explain/explain.h"
+#include "planner/explain/life.h"
 #include "planner/planner.h"
 #include "tests/support/random_case.h"
 

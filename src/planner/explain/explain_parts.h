@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/explain.h"
-#include "planner/life.h"
+#include "planner/explain/explain.h"
+#include "planner/explain/life.h"
 
 namespace tidepool {
 

@@ -8,7 +8,7 @@
 #include <iterator>
 #include <set>
 
-#include "planner/explain_parts.h"
+#include "planner/explain/explain_parts.h"
 
 namespace tidepool {
 namespace {

@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/plan.h"
 #include "tidepool/policy.h"
-#include "base/result.h"
 
 namespace tidepool {
 

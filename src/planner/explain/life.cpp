@@ -1,4 +1,4 @@
-#include "planner/life.h"
+#include "planner/explain/life.h"
 
 #include "planner/frame_arcs.h"
 

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <optional>
 
-#include "planner/explain_parts.h"
+#include "planner/explain/explain_parts.h"
 
 namespace tidepool {
 namespace {

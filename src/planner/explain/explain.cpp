@@ -1,4 +1,4 @@
-#include "planner/explain.h"
+#include "planner/explain/explain.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <optional>
 #include <tuple>
 
-#include "planner/explain_parts.h"
+#include "planner/explain/explain_parts.h"
 
 namespace tidepool {
 namespace {
