@@ -1,5 +1,5 @@
 // Which of its library's algorithms makes each matrix product on a GPU, where a clock has decided. Kept in a
-// file between runs (machine/product_file.h), so that bits stay what they were. Needs no CUDA.
+// file between runs (executor/product_file.h), so that bits stay what they were. Needs no CUDA.
 #pragma once
 
 #include <map>

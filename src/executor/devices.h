@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "executor/training_executor.h"
+#include "executor/shared/training_executor.h"
 #include "io/arena.h"
 #include "kernels/kernels.h"
 #include "kernels/matmul/product_choices.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "executor/repeated_ops.h"
-#include "executor/step_arrays.h"
+#include "executor/shared/step_arrays.h"
 #include "kernels/gradient.h"
 #include "kernels/matmul/matmul_workspace.h"
 

@@ -5,7 +5,7 @@
 
 #include "engine/profile.h"
 #include "engine/trace.h"
-#include "executor/training_executor.h"
+#include "executor/shared/training_executor.h"
 #include "report/run_report.h"
 #include "trainer/phase_clock.h"
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "executor/training_executor.h"
+#include "executor/shared/training_executor.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/state_stream.h"
 #include "trainer/rest_staging.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "data/batches/batch_source.h"
-#include "executor/step_source.h"
+#include "executor/shared/step_source.h"
 #include "trainer/learning_rate.h"
 
 namespace tidepool {

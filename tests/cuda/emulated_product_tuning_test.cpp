@@ -6,7 +6,7 @@
 
 #include "config/config.h"
 #include "executor/cuda/cuda_devices.h"
-#include "machine/product_file.h"
+#include "executor/product_file.h"
 #include "tests/cuda/recorded_run.h"
 #include "tests/support/segments.h"
 #include "trainer/plan_inputs.h"

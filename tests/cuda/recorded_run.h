@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "engine/engine.h"
-#include "executor/step_source.h"
+#include "executor/shared/step_source.h"
 #include "tests/support/gpu_config.h"
 
 namespace tidepool::testing {

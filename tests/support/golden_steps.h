@@ -13,7 +13,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "engine/engine.h"
-#include "executor/training_executor.h"
+#include "executor/shared/training_executor.h"
 #include "tests/support/safetensors.h"
 
 namespace tidepool::test {

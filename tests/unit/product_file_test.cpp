@@ -1,4 +1,4 @@
-#include "machine/product_file.h"
+#include "executor/product_file.h"
 
 #include <gmock/gmock.h>
 

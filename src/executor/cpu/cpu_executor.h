@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "executor/cpu/op_runner.h"
-#include "executor/host/disk_lanes.h"
-#include "executor/host/lane_book.h"
-#include "executor/host/lane_thread.h"
+#include "executor/shared/disk_lanes.h"
+#include "executor/shared/lane_book.h"
+#include "executor/shared/lane_thread.h"
 
 namespace tidepool {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "executor/host/collective_op.h"
-#include "executor/host/gradient_op.h"
+#include "executor/shared/collective_op.h"
+#include "executor/shared/gradient_op.h"
 #include "kernels/gradient.h"
 
 namespace tidepool {

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "executor/cpu/step_numbers.h"
-#include "executor/host/batch_op.h"
-#include "executor/host/block_op.h"
-#include "executor/host/lane_work.h"
-#include "executor/host/update_op.h"
-#include "executor/training_executor.h"
+#include "executor/shared/batch_op.h"
+#include "executor/shared/block_op.h"
+#include "executor/shared/lane_work.h"
+#include "executor/shared/training_executor.h"
+#include "executor/shared/update_op.h"
 
 namespace tidepool {
 

@@ -5,8 +5,8 @@
 #include <array>
 #include <vector>
 
-#include "executor/host/norm_layout.h"
-#include "executor/step_source.h"
+#include "executor/shared/norm_layout.h"
+#include "executor/shared/step_source.h"
 #include "tidepool/core_pool.h"
 
 namespace tidepool {

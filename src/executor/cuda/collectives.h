@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "executor/cuda/nccl_library.h"
-#include "executor/host/collective_op.h"
+#include "executor/shared/collective_op.h"
 
 namespace tidepool {
 

@@ -11,9 +11,9 @@
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/cuda_work.h"
 #include "executor/cuda/op_graphs.h"
-#include "executor/host/disk_lanes.h"
-#include "executor/host/host_work.h"
-#include "executor/host/lane_book.h"
+#include "executor/shared/disk_lanes.h"
+#include "executor/shared/host_work.h"
+#include "executor/shared/lane_book.h"
 
 namespace tidepool {
 

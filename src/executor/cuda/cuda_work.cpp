@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "engine/op_text.h"
-#include "executor/host/gradient_op.h"
-#include "kernels/cuda/kernels_cuda_parts.h"
 #include "base/check.h"
+#include "engine/op_text.h"
+#include "executor/shared/gradient_op.h"
+#include "kernels/cuda/kernels_cuda_parts.h"
 
 namespace tidepool {
 namespace {

@@ -6,9 +6,9 @@
 #include "executor/cuda/collectives.h"
 #include "executor/cuda/device_numbers.h"
 #include "executor/cuda/stream_lane.h"
-#include "executor/host/batch_op.h"
-#include "executor/host/block_op.h"
-#include "executor/training_executor.h"
+#include "executor/shared/batch_op.h"
+#include "executor/shared/block_op.h"
+#include "executor/shared/training_executor.h"
 
 namespace tidepool {
 

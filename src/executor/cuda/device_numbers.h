@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "executor/cuda/cuda_memory.h"
-#include "executor/host/lane_thread.h"
-#include "executor/host/norm_layout.h"
-#include "executor/host/update_op.h"
-#include "executor/step_arrays.h"
+#include "executor/shared/lane_thread.h"
+#include "executor/shared/norm_layout.h"
+#include "executor/shared/step_arrays.h"
+#include "executor/shared/update_op.h"
 
 namespace tidepool {
 

@@ -2,10 +2,10 @@
 
 #include <cstring>
 
-#include "executor/host/block_op.h"
-#include "kernels/cuda/cuda_error.h"
 #include "base/check.h"
 #include "base/mix_bits.h"
+#include "executor/shared/block_op.h"
+#include "kernels/cuda/cuda_error.h"
 
 namespace tidepool {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "executor/cuda/cuda_device.h"
-#include "executor/host/arenas.h"
+#include "executor/shared/arenas.h"
 #include "kernels/kernels.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/plan.h"

@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "executor/host/completion_board.h"
-#include "executor/host/lane_thread.h"
-#include "executor/host/lane_work.h"
+#include "executor/shared/completion_board.h"
+#include "executor/shared/lane_thread.h"
+#include "executor/shared/lane_work.h"
 
 namespace tidepool {
 

@@ -1,4 +1,4 @@
-#include "executor/host/lane_book.h"
+#include "executor/shared/lane_book.h"
 
 #include <algorithm>
 #include <bit>

@@ -8,8 +8,8 @@
 #include <string>
 #include <thread>
 
-#include "executor/host/completion_board.h"
-#include "executor/host/lane_work.h"
+#include "executor/shared/completion_board.h"
+#include "executor/shared/lane_work.h"
 
 namespace tidepool {
 

@@ -1,4 +1,4 @@
-#include "executor/host/completion_board.h"
+#include "executor/shared/completion_board.h"
 
 #include <algorithm>
 #include <bit>

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "engine/executor.h"
-#include "executor/step_source.h"
+#include "executor/shared/step_source.h"
 #include "io/disk.h"
 
 namespace tidepool {

@@ -1,9 +1,9 @@
-#include "executor/host/norm_layout.h"
+#include "executor/shared/norm_layout.h"
 
 #include <algorithm>
 
-#include "kernels/gradient.h"
 #include "base/check.h"
+#include "kernels/gradient.h"
 
 namespace tidepool {
 namespace {

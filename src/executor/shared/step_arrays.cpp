@@ -1,8 +1,8 @@
-#include "executor/step_arrays.h"
+#include "executor/shared/step_arrays.h"
 
 #include <algorithm>
 
-#include "executor/host/lane_thread.h"
+#include "executor/shared/lane_thread.h"
 #include "kernels/gradient.h"
 
 namespace tidepool {

@@ -1,7 +1,7 @@
 // The arrays that a step's numbers take of a device's memory, and where they lie in it.
 #pragma once
 
-#include "executor/step_source.h"
+#include "executor/shared/step_source.h"
 #include "kernels/adamw.h"
 
 namespace tidepool {

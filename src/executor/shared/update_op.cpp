@@ -1,8 +1,8 @@
-#include "executor/host/update_op.h"
+#include "executor/shared/update_op.h"
 
 #include <algorithm>
 
-#include "executor/host/operand_cursor.h"
+#include "executor/shared/operand_cursor.h"
 
 namespace tidepool {
 namespace {

@@ -15,11 +15,11 @@
 #include <thread>
 #include <vector>
 
-#include "executor/host/arenas.h"
-#include "executor/host/chunk_ledger.h"
-#include "executor/host/completion_board.h"
-#include "executor/host/lane_work.h"
-#include "executor/training_executor.h"
+#include "executor/shared/arenas.h"
+#include "executor/shared/chunk_ledger.h"
+#include "executor/shared/completion_board.h"
+#include "executor/shared/lane_work.h"
+#include "executor/shared/training_executor.h"
 #include "io/disk.h"
 #include "tidepool/core_pool.h"
 #include "tidepool/model_graph.h"

@@ -1,9 +1,9 @@
-#include "executor/host/block_op.h"
+#include "executor/shared/block_op.h"
 
 #include <algorithm>
 #include <array>
 
-#include "executor/host/operand_cursor.h"
+#include "executor/shared/operand_cursor.h"
 #include "model/blocks.h"
 
 namespace tidepool {

@@ -3,9 +3,9 @@
 
 #include <functional>
 
-#include "executor/host/batch_op.h"
-#include "executor/host/lane_work.h"
-#include "executor/host/update_op.h"
+#include "executor/shared/batch_op.h"
+#include "executor/shared/lane_work.h"
+#include "executor/shared/update_op.h"
 
 namespace tidepool {
 

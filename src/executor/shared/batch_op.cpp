@@ -1,8 +1,8 @@
-#include "executor/host/batch_op.h"
+#include "executor/shared/batch_op.h"
 
 #include <algorithm>
 
-#include "executor/host/operand_cursor.h"
+#include "executor/shared/operand_cursor.h"
 #include "tidepool/ignored_target.h"
 
 namespace tidepool {

@@ -1,6 +1,6 @@
-#include "executor/host/collective_op.h"
+#include "executor/shared/collective_op.h"
 
-#include "executor/host/operand_cursor.h"
+#include "executor/shared/operand_cursor.h"
 
 namespace tidepool {
 namespace {

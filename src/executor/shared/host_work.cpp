@@ -1,4 +1,4 @@
-#include "executor/host/host_work.h"
+#include "executor/shared/host_work.h"
 
 #include "base/check.h"
 

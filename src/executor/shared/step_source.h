@@ -1,11 +1,11 @@
 // What an executor asks of the trainer: the data of a step and its settings.
 #pragma once
 
+#include "base/result.h"
+#include "base/types.h"
 #include "kernels/adamw.h"
 #include "kernels/gradient/step_result.h"
 #include "tidepool/batch_arrays.h"
-#include "base/result.h"
-#include "base/types.h"
 
 namespace tidepool {
 

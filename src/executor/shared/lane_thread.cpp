@@ -1,9 +1,9 @@
-#include "executor/host/lane_thread.h"
+#include "executor/shared/lane_thread.h"
 
 #include <algorithm>
 
-#include "base/process/start_thread.h"
 #include "base/check.h"
+#include "base/process/start_thread.h"
 
 namespace tidepool {
 

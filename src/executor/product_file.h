@@ -4,10 +4,10 @@
 
 #include <string>
 
-#include "kernels/matmul/product_choices.h"
 #include "base/fd.h"
 #include "base/result.h"
 #include "base/types.h"
+#include "kernels/matmul/product_choices.h"
 
 namespace tidepool {
 

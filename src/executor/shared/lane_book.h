@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/executor.h"
-#include "executor/host/arenas.h"
+#include "executor/shared/arenas.h"
 
 namespace tidepool {
 

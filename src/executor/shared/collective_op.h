@@ -4,7 +4,7 @@
 #include <array>
 
 #include "engine/executor.h"
-#include "executor/host/arenas.h"
+#include "executor/shared/arenas.h"
 
 namespace tidepool {
 

@@ -1,4 +1,4 @@
-#include "executor/host/disk_lanes.h"
+#include "executor/shared/disk_lanes.h"
 
 #include <fmt/format.h>
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "engine/executor.h"
-#include "executor/host/arenas.h"
-#include "executor/host/chunk_ledger.h"
-#include "executor/step_source.h"
+#include "executor/shared/arenas.h"
+#include "executor/shared/chunk_ledger.h"
+#include "executor/shared/step_source.h"
 #include "kernels/adamw.h"
 #include "tidepool/core_pool.h"
 #include "tidepool/model_graph.h"
