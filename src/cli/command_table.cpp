@@ -14,8 +14,8 @@
 #include "cli/tokenize_config.h"
 #include "config/read/load_config.h"
 #include "config/schema.h"
+#include "fit/executor_choice.h"
 #include "report/print_text.h"
-#include "trainer/executor_choice.h"
 
 namespace tidepool {
 

@@ -3,12 +3,12 @@
 
 #include <string>
 
-#include "cli/doctor.h"
 #include "base/text/units.h"
-#include "trainer/executor_choice.h"
+#include "cli/doctor.h"
+#include "fit/executor_choice.h"
+#include "fit/plan_inputs.h"
+#include "fit/plan_run.h"
 #include "trainer/open_data.h"
-#include "trainer/plan_inputs.h"
-#include "trainer/plan_run.h"
 
 namespace tidepool {
 namespace {

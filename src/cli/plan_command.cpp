@@ -6,13 +6,16 @@
 #include <cstdio>
 #include <map>
 
-#include "advisor/outlook.h"
-#include "advisor/what_if.h"
 #include "base/json/text.h"
 #include "base/text/units.h"
 #include "cli/commands.h"
 #include "cli/plan_largest.h"
 #include "cli/plan_refusal.h"
+#include "fit/executor_choice.h"
+#include "fit/outlook.h"
+#include "fit/plan_inputs.h"
+#include "fit/plan_run.h"
+#include "fit/what_if.h"
 #include "planner/explain/explain.h"
 #include "planner/lower_bound.h"
 #include "report/drive_life.h"
@@ -22,10 +25,7 @@
 #include "report/terminal.h"
 #include "trainer/base_model.h"
 #include "trainer/choice_progress.h"
-#include "trainer/executor_choice.h"
 #include "trainer/open_data.h"
-#include "trainer/plan_inputs.h"
-#include "trainer/plan_run.h"
 #include "trainer/summary.h"
 #include "trainer/train_length.h"
 

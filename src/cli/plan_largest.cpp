@@ -4,13 +4,13 @@
 
 #include <algorithm>
 
+#include "base/text/units.h"
+#include "fit/plan_inputs.h"
+#include "fit/plan_run.h"
 #include "planner/planner.h"
 #include "report/print_text.h"
 #include "report/screen.h"
 #include "report/status_line.h"
-#include "base/text/units.h"
-#include "trainer/plan_inputs.h"
-#include "trainer/plan_run.h"
 
 namespace tidepool {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "cli/commands.h"
+#include "fit/executor_choice.h"
 #include "report/print_text.h"
-#include "trainer/executor_choice.h"
 #include "trainer/trainer.h"
 
 namespace tidepool {

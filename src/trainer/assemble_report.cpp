@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include "advisor/phase_bound.h"
-#include "config/schema.h"
-#include "planner/lower_bound.h"
 #include "base/version.h"
+#include "config/schema.h"
+#include "fit/phase_bound.h"
+#include "fit/plan_inputs.h"
+#include "planner/lower_bound.h"
 #include "trainer/machine_facts.h"
-#include "trainer/plan_inputs.h"
 #include "trainer/summary.h"
 
 namespace tidepool {

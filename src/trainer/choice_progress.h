@@ -4,8 +4,8 @@
 
 #include <string_view>
 
+#include "fit/plan_run.h"
 #include "report/status_line.h"
-#include "trainer/plan_run.h"
 
 namespace tidepool {
 

@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/trainer_state.h"
+#include "fit/plan_inputs.h"
 #include "huggingface/adapters/adapter_config.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/adapter_files.h"
@@ -18,7 +19,6 @@
 #include "model/blocks.h"
 #include "trainer/base_model.h"
 #include "trainer/kept_model.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 

@@ -10,6 +10,7 @@
 
 #include "base/text/path_text.h"
 #include "checkpoint/checkpoint.h"
+#include "fit/plan_inputs.h"
 #include "huggingface/adapters/adapter_config.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/adapter_files.h"
@@ -18,7 +19,6 @@
 #include "huggingface/weights/safetensors.h"
 #include "huggingface/weights/weights_fingerprint.h"
 #include "trainer/base_model.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

@@ -9,6 +9,7 @@
 #include "base/text/path_text.h"
 #include "base/text/units.h"
 #include "checkpoint/checkpoint.h"
+#include "fit/plan_inputs.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/load_weights.h"
 #include "huggingface/weights/other_weights.h"
@@ -16,7 +17,6 @@
 #include "huggingface/weights/unused_tensors.h"
 #include "trainer/first_adapter.h"
 #include "trainer/init_weights.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

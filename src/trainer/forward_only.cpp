@@ -8,6 +8,9 @@
 #include "base/text/seal.h"
 #include "checkpoint/checkpoint.h"
 #include "config/read/load_config.h"
+#include "fit/disk_shortage.h"
+#include "fit/executor_choice.h"
+#include "fit/plan_inputs.h"
 #include "huggingface/directory/config_difference.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/adapter_files.h"
@@ -15,11 +18,8 @@
 #include "planner/planner.h"
 #include "report/text_file.h"
 #include "trainer/base_model.h"
-#include "trainer/disk_shortage.h"
-#include "trainer/executor_choice.h"
 #include "trainer/first_weights.h"
 #include "trainer/kept_model.h"
-#include "trainer/plan_inputs.h"
 #include "trainer/run_directory.h"
 
 namespace tidepool {

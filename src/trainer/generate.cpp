@@ -10,10 +10,10 @@
 
 #include "checkpoint/checkpoint.h"
 #include "data/documents/decode_stream.h"
+#include "fit/executor_choice.h"
 #include "huggingface/weights/unused_tensors.h"
 #include "tidepool/ignored_target.h"
 #include "trainer/evaluation_runs.h"
-#include "trainer/executor_choice.h"
 #include "trainer/forward_only.h"
 #include "trainer/generate_place.h"
 #include "trainer/generate_text.h"

@@ -8,11 +8,11 @@
 #include "base/text/path_text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
+#include "fit/plan_inputs.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/adapter_files.h"
 #include "huggingface/weights/other_weights.h"
 #include "trainer/model_directory.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "base/text/units.h"
 #include "data/documents/open_encoder.h"
+#include "fit/plan_inputs.h"
 #include "report/status_line.h"
 #include "trainer/kept_model.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 

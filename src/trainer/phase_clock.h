@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "advisor/phase_bound.h"
 #include "engine/engine.h"
+#include "fit/phase_bound.h"
 #include "report/run_report.h"
 
 namespace tidepool {

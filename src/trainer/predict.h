@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "advisor/forecast.h"
 #include "base/spread.h"
+#include "fit/forecast.h"
 #include "trainer/session.h"
 
 namespace tidepool {

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/text/path_text.h"
+#include "base/text/units.h"
+#include "base/write_file.h"
+#include "fit/plan_inputs.h"
 #include "io/file_system.h"
 #include "io/memory_limits.h"
-#include "base/text/units.h"
-#include "base/text/path_text.h"
-#include "base/write_file.h"
 #include "trainer/kept_model.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

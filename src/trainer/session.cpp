@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "fit/executor_choice.h"
+#include "fit/plan_inputs.h"
+#include "fit/rest_staging.h"
 #include "io/memory_limits.h"
-#include "trainer/executor_choice.h"
-#include "trainer/plan_inputs.h"
-#include "trainer/rest_staging.h"
 
 namespace tidepool {
 namespace {

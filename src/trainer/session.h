@@ -10,9 +10,9 @@
 #include "config/config.h"
 #include "executor/devices.h"
 #include "executor/product_file.h"
+#include "fit/rest_staging.h"
 #include "io/arena.h"
 #include "io/swap_file.h"
-#include "trainer/rest_staging.h"
 #include "trainer/state_store.h"
 
 namespace tidepool {

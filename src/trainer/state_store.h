@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "executor/shared/training_executor.h"
+#include "fit/rest_staging.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/state_stream.h"
-#include "trainer/rest_staging.h"
 
 namespace tidepool {
 

@@ -3,8 +3,8 @@
 
 #include <span>
 
-#include "advisor/forecast.h"
 #include "engine/trace.h"
+#include "fit/forecast.h"
 #include "report/step_file.h"
 
 namespace tidepool {

@@ -6,13 +6,13 @@
 #include <map>
 #include <thread>
 
+#include "base/text/units.h"
 #include "checkpoint/checkpoint.h"
+#include "fit/plan_inputs.h"
 #include "kernels/attention/cudnn_attention_slices.h"
 #include "machine/roofline.h"
 #include "model/block_layouts.h"
 #include "planner/lower_bound.h"
-#include "base/text/units.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "data/batches/batch_source.h"
+#include "fit/plan_inputs.h"
 #include "trainer/open_data.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

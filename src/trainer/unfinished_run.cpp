@@ -12,10 +12,10 @@
 #include "base/text/units.h"
 #include "config/config.h"
 #include "config/read/load_config.h"
+#include "fit/plan_inputs.h"
 #include "io/directory_lock.h"
 #include "report/metrics_log.h"
 #include "trainer/assemble_report.h"
-#include "trainer/plan_inputs.h"
 #include "trainer/run_directory.h"
 #include "trainer/train_length.h"
 

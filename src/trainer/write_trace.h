@@ -4,10 +4,10 @@
 #include <span>
 #include <string>
 
-#include "advisor/forecast.h"
-#include "engine/trace.h"
-#include "tidepool/model_graph.h"
 #include "base/result.h"
+#include "engine/trace.h"
+#include "fit/forecast.h"
+#include "tidepool/model_graph.h"
 
 namespace tidepool {
 

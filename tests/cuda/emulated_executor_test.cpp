@@ -6,10 +6,10 @@
 #include <cstdlib>
 
 #include "executor/cuda/cuda_devices.h"
+#include "fit/executor_choice.h"
+#include "fit/plan_inputs.h"
 #include "tests/cuda/recorded_run.h"
 #include "tests/support/segments.h"
-#include "trainer/executor_choice.h"
-#include "trainer/plan_inputs.h"
 #include "trainer/predict.h"
 #include "trainer/session.h"
 

@@ -5,14 +5,14 @@
 #include "executor/cuda/cuda_device.h"
 #include "executor/cuda/cuda_devices.h"
 #include "executor/cuda/gpu_processes.h"
+#include "fit/alternatives.h"
+#include "fit/executor_choice.h"
+#include "fit/plan_inputs.h"
 #include "probe/cuda/measured_gpu.h"
 #include "probe/measured_device.h"
 #include "tests/support/gpu_config.h"
-#include "trainer/alternatives.h"
 #include "trainer/evaluate.h"
-#include "trainer/executor_choice.h"
 #include "trainer/generate.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

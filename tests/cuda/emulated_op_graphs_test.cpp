@@ -5,9 +5,9 @@
 
 #include "executor/cuda/cuda_devices.h"
 #include "executor/gpu_reserved.h"
+#include "fit/plan_inputs.h"
 #include "tests/cuda/recorded_run.h"
 #include "tests/support/segments.h"
-#include "trainer/plan_inputs.h"
 #include "trainer/session.h"
 
 namespace tidepool {

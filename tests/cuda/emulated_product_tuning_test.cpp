@@ -7,9 +7,9 @@
 #include "config/config.h"
 #include "executor/cuda/cuda_devices.h"
 #include "executor/product_file.h"
+#include "fit/plan_inputs.h"
 #include "tests/cuda/recorded_run.h"
 #include "tests/support/segments.h"
-#include "trainer/plan_inputs.h"
 #include "trainer/session.h"
 
 namespace tidepool {

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "fit/plan_inputs.h"
 #include "planner/planner.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

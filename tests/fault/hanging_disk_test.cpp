@@ -4,10 +4,10 @@
 
 #include <filesystem>
 
+#include "fit/plan_inputs.h"
 #include "planner/planner.h"
 #include "tests/support/stuck_disk.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

@@ -7,12 +7,12 @@
 #include <filesystem>
 #include <map>
 
+#include "base/text/hash.h"
 #include "checkpoint/trainer_state.h"
+#include "fit/plan_inputs.h"
 #include "report/run_report.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
-#include "base/text/hash.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

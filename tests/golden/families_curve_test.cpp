@@ -2,13 +2,13 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "fit/plan_inputs.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/load_weights.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/golden_steps.h"
 #include "tests/support/segments.h"
-#include "trainer/plan_inputs.h"
 #include "trainer/session.h"
 
 namespace tidepool {

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/read_file.h"
+#include "fit/plan_inputs.h"
 #include "huggingface/adapters/lora_merge.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/load_weights.h"
@@ -16,7 +17,6 @@
 #include "tests/support/golden_steps.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/segments.h"
-#include "trainer/plan_inputs.h"
 #include "trainer/session.h"
 
 namespace tidepool::test {

@@ -1,10 +1,10 @@
 // Settings that must not change a number: where state lies, how it is cut and moved, with how much room.
 #pragma once
 
+#include "fit/plan_inputs.h"
 #include "planner/planner.h"
 #include "tests/support/pairwise.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool::testing {
 

@@ -3,8 +3,8 @@
 
 #include <numeric>
 
-#include "advisor/forecast.h"
-#include "advisor/phase_bound.h"
+#include "fit/forecast.h"
+#include "fit/phase_bound.h"
 #include "planner/lower_bound.h"
 #include "planner/planner.h"
 #include "tests/support/random_case.h"

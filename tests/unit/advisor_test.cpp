@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <map>
 
-#include "advisor/choose.h"
-#include "advisor/outlook.h"
-#include "advisor/what_if.h"
+#include "fit/choose.h"
+#include "fit/outlook.h"
+#include "fit/what_if.h"
 #include "model/blocks.h"
 #include "tests/support/random_case.h"
 

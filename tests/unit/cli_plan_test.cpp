@@ -10,8 +10,8 @@
 #include "cli/cli.h"
 #include "cli/plan_largest.h"
 #include "config/read/load_config.h"
+#include "fit/plan_run.h"
 #include "report/screen.h"
-#include "trainer/plan_run.h"
 
 namespace tidepool {
 namespace {

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "data/files/source_files.h"
+#include "fit/plan_inputs.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
 #include "trainer/open_data.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

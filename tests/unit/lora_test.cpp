@@ -12,12 +12,12 @@
 #include "checkpoint/export_model.h"
 #include "config/config.h"
 #include "config/read/load_config.h"
+#include "fit/plan_inputs.h"
 #include "huggingface/adapters/lora_merge.h"
 #include "model/blocks.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/model_directory.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

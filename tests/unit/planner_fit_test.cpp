@@ -11,10 +11,10 @@
 #include "base/text/change_text.h"
 #include "config/config.h"
 #include "config/read/load_config.h"
+#include "fit/plan_inputs.h"
 #include "planner/fit.h"
 #include "planner/verify.h"
 #include "tests/support/random_case.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

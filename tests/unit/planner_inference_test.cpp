@@ -4,10 +4,10 @@
 
 #include "config/config.h"
 #include "config/read/load_config.h"
+#include "fit/plan_inputs.h"
 #include "planner/planner.h"
 #include "planner/verify.h"
 #include "tests/support/random_case.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

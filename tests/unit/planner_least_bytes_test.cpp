@@ -8,9 +8,9 @@
 #include <map>
 
 #include "config/read/load_config.h"
+#include "fit/plan_inputs.h"
 #include "planner/lower_bound.h"
 #include "planner/planner.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

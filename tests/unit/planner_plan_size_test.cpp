@@ -5,8 +5,8 @@
 #include "base/text/change_text.h"
 #include "config/config.h"
 #include "config/read/load_config.h"
+#include "fit/plan_inputs.h"
 #include "planner/plan_size.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "config/config.h"
 #include "config/read/load_config.h"
+#include "fit/plan_inputs.h"
 #include "planner/planner.h"
-#include "trainer/plan_inputs.h"
 #include "trainer/summary.h"
 
 namespace tidepool {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "advisor/forecast.h"
 #include "executor/sim/cost.h"
+#include "fit/forecast.h"
 #include "planner/planner.h"
 #include "tests/unit/support_graph.h"
 

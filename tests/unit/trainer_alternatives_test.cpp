@@ -10,11 +10,11 @@
 #include "base/text/change_text.h"
 #include "cli/plan_refusal.h"
 #include "config/read/load_config.h"
+#include "fit/alternatives.h"
+#include "fit/budget_room.h"
+#include "fit/plan_inputs.h"
 #include "machine/gpu_headroom.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/alternatives.h"
-#include "trainer/budget_room.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

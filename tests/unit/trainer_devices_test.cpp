@@ -6,11 +6,11 @@
 
 #include "config/validate.h"
 #include "executor/gpu_reserved.h"
+#include "fit/executor_choice.h"
+#include "fit/plan_inputs.h"
 #include "tests/support/train_fixture.h"
 #include "trainer/evaluate.h"
-#include "trainer/executor_choice.h"
 #include "trainer/generate.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

@@ -4,12 +4,12 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/text/change_text.h"
+#include "fit/disk_shortage.h"
+#include "fit/plan_inputs.h"
 #include "io/swap_file.h"
 #include "planner/planner.h"
 #include "tests/support/train_fixture.h"
-#include "base/text/change_text.h"
-#include "trainer/disk_shortage.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

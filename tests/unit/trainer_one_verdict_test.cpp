@@ -7,11 +7,11 @@
 #include <cstdlib>
 #include <random>
 
-#include "advisor/what_if.h"
 #include "cli/doctor.h"
+#include "fit/plan_inputs.h"
+#include "fit/plan_run.h"
+#include "fit/what_if.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/plan_inputs.h"
-#include "trainer/plan_run.h"
 
 namespace tidepool {
 namespace {

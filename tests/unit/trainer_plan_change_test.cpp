@@ -1,11 +1,11 @@
 // What a resumed run says of a plan that is not the one before.
 #include <gmock/gmock.h>
 
+#include "fit/plan_inputs.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
 #include "trainer/assemble_report.h"
 #include "trainer/plan_change.h"
-#include "trainer/plan_inputs.h"
 
 namespace tidepool {
 namespace {

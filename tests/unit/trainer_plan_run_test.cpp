@@ -9,11 +9,11 @@
 #include "base/json/text.h"
 #include "cli/plan_refusal.h"
 #include "config/read/load_config.h"
+#include "fit/plan_inputs.h"
+#include "fit/plan_run.h"
 #include "machine/machine_file.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/plan_inputs.h"
-#include "trainer/plan_run.h"
 
 namespace tidepool {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "config/config.h"
 #include "config/read/load_config.h"
+#include "fit/plan_inputs.h"
+#include "fit/rest_staging.h"
 #include "planner/planner.h"
-#include "trainer/plan_inputs.h"
-#include "trainer/rest_staging.h"
 
 namespace tidepool {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "advisor/forecast.h"
+#include "fit/forecast.h"
 #include "planner/planner.h"
 
 namespace tidepool {

@@ -1,6 +1,6 @@
-#include "advisor/outlook.h"
+#include "fit/outlook.h"
 
-#include "advisor/phase_bound.h"
+#include "fit/phase_bound.h"
 
 namespace tidepool {
 namespace {

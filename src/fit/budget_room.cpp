@@ -1,13 +1,13 @@
-#include "trainer/budget_room.h"
+#include "fit/budget_room.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "machine/gpu_headroom.h"
-#include "base/text/units.h"
-#include "base/text/budget_text.h"
 #include "base/check.h"
+#include "base/text/budget_text.h"
+#include "base/text/units.h"
+#include "machine/gpu_headroom.h"
 
 namespace tidepool {
 namespace {

@@ -1,4 +1,4 @@
-#include "advisor/phase_bound.h"
+#include "fit/phase_bound.h"
 
 #include <algorithm>
 #include <array>

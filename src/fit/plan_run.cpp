@@ -1,18 +1,18 @@
-#include "trainer/plan_run.h"
+#include "fit/plan_run.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "machine/machine_file.h"
-#include "machine/machine_of_gpus.h"
-#include "base/text/units.h"
 #include "base/text/budget_text.h"
 #include "base/text/change_text.h"
-#include "trainer/alternatives.h"
-#include "trainer/budget_room.h"
-#include "trainer/disk_shortage.h"
-#include "trainer/plan_inputs.h"
+#include "base/text/units.h"
+#include "fit/alternatives.h"
+#include "fit/budget_room.h"
+#include "fit/disk_shortage.h"
+#include "fit/plan_inputs.h"
+#include "machine/machine_file.h"
+#include "machine/machine_of_gpus.h"
 
 namespace tidepool {
 namespace {

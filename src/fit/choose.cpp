@@ -1,4 +1,4 @@
-#include "advisor/choose.h"
+#include "fit/choose.h"
 
 #include <algorithm>
 #include <map>

@@ -1,13 +1,13 @@
-#include "trainer/disk_shortage.h"
+#include "fit/disk_shortage.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "io/file_system.h"
-#include "base/text/units.h"
 #include "base/text/budget_text.h"
 #include "base/text/change_text.h"
+#include "base/text/units.h"
+#include "io/file_system.h"
 
 namespace tidepool {
 namespace {

@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
+#include "fit/plan_for.h"
 #include "tidepool/machine.h"
 #include "tidepool/plan.h"
-#include "trainer/plan_for.h"
 
 namespace tidepool {
 

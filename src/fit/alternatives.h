@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "config/config.h"
+#include "fit/budget_room.h"
 #include "planner/planner.h"
-#include "trainer/budget_room.h"
 
 namespace tidepool {
 

@@ -1,4 +1,4 @@
-#include "trainer/alternatives.h"
+#include "fit/alternatives.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,11 +8,11 @@
 #include <span>
 #include <utility>
 
-#include "planner/planner.h"
 #include "base/text/budget_text.h"
 #include "base/text/change_text.h"
-#include "trainer/executor_choice.h"
-#include "trainer/plan_inputs.h"
+#include "fit/executor_choice.h"
+#include "fit/plan_inputs.h"
+#include "planner/planner.h"
 
 namespace tidepool {
 namespace {

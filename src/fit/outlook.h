@@ -1,7 +1,7 @@
 // What a forecast means for people: speed, efficiency, days, wear.
 #pragma once
 
-#include "advisor/forecast.h"
+#include "fit/forecast.h"
 
 namespace tidepool {
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "advisor/choose.h"
 #include "config/config.h"
-#include "trainer/alternatives.h"
-#include "trainer/plan_for.h"
+#include "fit/alternatives.h"
+#include "fit/choose.h"
+#include "fit/plan_for.h"
 
 namespace tidepool {
 

@@ -1,4 +1,4 @@
-#include "trainer/rest_staging.h"
+#include "fit/rest_staging.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "advisor/forecast.h"
+#include "fit/forecast.h"
 
 #include <algorithm>
 #include <map>

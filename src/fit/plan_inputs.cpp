@@ -1,4 +1,4 @@
-#include "trainer/plan_inputs.h"
+#include "fit/plan_inputs.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "advisor/what_if.h"
+#include "fit/what_if.h"
 
 #include <optional>
 #include <utility>

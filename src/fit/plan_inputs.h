@@ -5,8 +5,8 @@
 #include <string>
 
 #include "config/config.h"
+#include "fit/rest_staging.h"
 #include "planner/planner.h"
-#include "trainer/rest_staging.h"
 
 namespace tidepool {
 

@@ -1,4 +1,4 @@
-#include "trainer/executor_choice.h"
+#include "fit/executor_choice.h"
 
 #include <fmt/format.h>
 
