@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "tidepool/lora.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/plan.h"
 #include "tidepool/policy.h"
-#include "base/result.h"
 
 namespace tidepool {
 
@@ -89,7 +89,7 @@ struct TrainConfig {
 };
 
 // memory.disk: auto. Whoever plans puts in its place what the swap directory's file system has free
-// (trainer/session.h). 0 is no disk at all.
+// (session/session.h). 0 is no disk at all.
 inline constexpr Bytes disk_auto{~u64{0}};
 
 struct MemoryConfig {

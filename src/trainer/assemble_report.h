@@ -7,10 +7,10 @@
 #include "checkpoint/trainer_state.h"
 #include "config/config.h"
 #include "machine/gpu_sampler.h"
+#include "probe/step/predict.h"
 #include "report/run_report.h"
-#include "trainer/predict.h"
+#include "session/session.h"
 #include "trainer/run_meter.h"
-#include "trainer/session.h"
 
 namespace tidepool {
 

@@ -12,13 +12,13 @@
 #include "data/batches/held_out_files.h"
 #include "fit/executor_choice.h"
 #include "huggingface/weights/unused_tensors.h"
+#include "session/evaluation_runs.h"
+#include "session/session.h"
 #include "trainer/evaluation_place.h"
-#include "trainer/evaluation_runs.h"
 #include "trainer/forward_only.h"
 #include "trainer/leave_now.h"
 #include "trainer/open_data.h"
 #include "trainer/retry_rotated.h"
-#include "trainer/session.h"
 #include "trainer/signals.h"
 
 namespace tidepool {

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "config/config.h"
+#include "session/session.h"
 #include "tidepool/model_graph.h"
 #include "trainer/run_outputs.h"
-#include "trainer/session.h"
 
 namespace tidepool {
 

@@ -12,15 +12,15 @@
 #include "data/documents/decode_stream.h"
 #include "fit/executor_choice.h"
 #include "huggingface/weights/unused_tensors.h"
+#include "session/evaluation_runs.h"
+#include "session/session.h"
 #include "tidepool/ignored_target.h"
-#include "trainer/evaluation_runs.h"
 #include "trainer/forward_only.h"
 #include "trainer/generate_place.h"
 #include "trainer/generate_text.h"
 #include "trainer/leave_now.h"
 #include "trainer/model_directory.h"
 #include "trainer/retry_rotated.h"
-#include "trainer/session.h"
 #include "trainer/signals.h"
 
 namespace tidepool {

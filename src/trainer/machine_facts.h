@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "trainer/session.h"
+#include "session/session.h"
 
 namespace tidepool {
 

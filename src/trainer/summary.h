@@ -2,10 +2,10 @@
 #pragma once
 
 #include "config/config.h"
+#include "probe/step/predict.h"
 #include "report/terminal.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/plan.h"
-#include "trainer/predict.h"
 
 namespace tidepool {
 

@@ -6,11 +6,11 @@
 
 #include "engine/engine.h"
 #include "fit/plan_inputs.h"
+#include "session/session.h"
 #include "tests/support/counting_allocator.h"
 #include "tests/support/cpu_rig.h"
 #include "tests/support/train_fixture.h"
 #include "trainer/init_weights.h"
-#include "trainer/session.h"
 
 namespace tidepool {
 namespace {

@@ -8,10 +8,10 @@
 #include "executor/cuda/cuda_devices.h"
 #include "fit/executor_choice.h"
 #include "fit/plan_inputs.h"
+#include "probe/step/predict.h"
+#include "session/session.h"
 #include "tests/cuda/recorded_run.h"
 #include "tests/support/segments.h"
-#include "trainer/predict.h"
-#include "trainer/session.h"
 
 namespace tidepool {
 namespace {

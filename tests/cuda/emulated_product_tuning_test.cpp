@@ -8,9 +8,9 @@
 #include "executor/cuda/cuda_devices.h"
 #include "executor/product_file.h"
 #include "fit/plan_inputs.h"
+#include "session/session.h"
 #include "tests/cuda/recorded_run.h"
 #include "tests/support/segments.h"
-#include "trainer/session.h"
 
 namespace tidepool {
 namespace {

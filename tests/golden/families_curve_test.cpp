@@ -5,11 +5,11 @@
 #include "fit/plan_inputs.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/load_weights.h"
+#include "session/session.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/golden_steps.h"
 #include "tests/support/segments.h"
-#include "trainer/session.h"
 
 namespace tidepool {
 namespace {

@@ -12,12 +12,12 @@
 #include "huggingface/adapters/lora_merge.h"
 #include "huggingface/directory/hf_config.h"
 #include "huggingface/weights/load_weights.h"
+#include "session/session.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/golden_steps.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/segments.h"
-#include "trainer/session.h"
 
 namespace tidepool::test {
 namespace {

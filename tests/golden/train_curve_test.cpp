@@ -6,11 +6,11 @@
 
 #include "fit/plan_inputs.h"
 #include "huggingface/weights/load_weights.h"
+#include "session/session.h"
 #include "tests/support/golden_steps.h"
 #include "tests/support/kernel_fixture.h"
 #include "tests/support/segments.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/session.h"
 
 namespace tidepool {
 namespace {

@@ -6,10 +6,10 @@
 #include <set>
 
 #include "kernels/uniform_values.h"
+#include "probe/step/measure_peak.h"
+#include "session/session.h"
 #include "tests/support/kernel_fixture.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/measure_peak.h"
-#include "trainer/session.h"
 
 namespace tidepool {
 namespace {

@@ -1,10 +1,10 @@
 // Item "prediction off where the machine changed speed during a start-up measurement that is too short".
 #include <gmock/gmock.h>
 
+#include "probe/step/predict.h"
+#include "probe/step/round_judge.h"
+#include "session/session.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/predict.h"
-#include "trainer/round_judge.h"
-#include "trainer/session.h"
 
 namespace tidepool {
 namespace {

@@ -1,7 +1,7 @@
 // Numbers for a device to be measured with.
 #pragma once
 
-#include "trainer/session.h"
+#include "session/session.h"
 
 namespace tidepool {
 

@@ -1,4 +1,4 @@
-#include "trainer/state_store.h"
+#include "session/state_store.h"
 
 #include <algorithm>
 #include <cstring>

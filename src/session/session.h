@@ -13,7 +13,7 @@
 #include "fit/rest_staging.h"
 #include "io/arena.h"
 #include "io/swap_file.h"
-#include "trainer/state_store.h"
+#include "session/state_store.h"
 
 namespace tidepool {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/result.h"
-#include "trainer/session.h"
+#include "session/session.h"
 
 namespace tidepool {
 

@@ -1,5 +1,5 @@
 // A session takes memory, disk and threads for a plan, in this order, and hands them to the executor.
-#include "trainer/session.h"
+#include "session/session.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>

@@ -1,9 +1,9 @@
-#include "trainer/measure_peak.h"
+#include "probe/step/measure_peak.h"
 
 #include <algorithm>
 
 #include "base/steady_seconds.h"
-#include "trainer/bring_numbers.h"
+#include "probe/step/bring_numbers.h"
 
 namespace tidepool {
 namespace {

@@ -1,17 +1,17 @@
-#include "trainer/predict.h"
+#include "probe/step/predict.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <optional>
 
-#include "machine/wake_up.h"
 #include "base/median.h"
 #include "base/spread.h"
 #include "base/steady_seconds.h"
-#include "trainer/bring_numbers.h"
-#include "trainer/measure_peak.h"
-#include "trainer/round_judge.h"
+#include "machine/wake_up.h"
+#include "probe/step/bring_numbers.h"
+#include "probe/step/measure_peak.h"
+#include "probe/step/round_judge.h"
 
 namespace tidepool {
 namespace {

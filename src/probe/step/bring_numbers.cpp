@@ -1,4 +1,4 @@
-#include "trainer/bring_numbers.h"
+#include "probe/step/bring_numbers.h"
 
 #include <algorithm>
 

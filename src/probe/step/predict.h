@@ -6,7 +6,7 @@
 
 #include "base/spread.h"
 #include "fit/forecast.h"
-#include "trainer/session.h"
+#include "session/session.h"
 
 namespace tidepool {
 
