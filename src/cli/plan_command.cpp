@@ -18,6 +18,7 @@
 #include "fit/what_if.h"
 #include "planner/explain/explain.h"
 #include "planner/lower_bound.h"
+#include "report/assembly/summary.h"
 #include "report/drive_life.h"
 #include "report/outlook_text.h"
 #include "report/print_text.h"
@@ -26,7 +27,6 @@
 #include "trainer/base_model.h"
 #include "trainer/choice_progress.h"
 #include "trainer/open_data.h"
-#include "trainer/summary.h"
 #include "trainer/train_length.h"
 
 namespace tidepool {

@@ -13,7 +13,7 @@
 #include "cli/commands.h"
 #include "huggingface/directory/hf_config.h"
 #include "report/error_text.h"
-#include "report/html_report.h"
+#include "report/page/html_report.h"
 #include "report/print_text.h"
 #include "report/terminal.h"
 #include "trainer/run_directory.h"

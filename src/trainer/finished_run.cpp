@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "trainer/assemble_report.h"
+#include "report/assembly/assemble_report.h"
 #include "trainer/early_stop.h"
 #include "trainer/resume_notes.h"
 

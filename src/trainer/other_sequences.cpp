@@ -18,7 +18,7 @@
 #include "config/read/load_config.h"
 #include "config/schema.h"
 #include "data/batches/batch_source.h"
-#include "trainer/assemble_report.h"
+#include "report/assembly/assemble_report.h"
 #include "trainer/run_directory.h"
 
 namespace tidepool {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "config/schema.h"
-#include "trainer/assemble_report.h"
+#include "report/assembly/assemble_report.h"
 #include "trainer/learning_rate.h"
 
 namespace tidepool {

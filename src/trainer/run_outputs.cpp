@@ -7,9 +7,9 @@
 #include <limits>
 #include <numeric>
 
-#include "report/html_report.h"
-#include "report/print_text.h"
 #include "base/steady_seconds.h"
+#include "report/page/html_report.h"
+#include "report/print_text.h"
 #include "trainer/signals.h"
 
 namespace tidepool {

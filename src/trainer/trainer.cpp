@@ -23,9 +23,11 @@
 #include "machine/cpu_name.h"
 #include "machine/gpu_sampler.h"
 #include "probe/step/measure_peak.h"
+#include "report/assembly/assemble_report.h"
+#include "report/assembly/summary.h"
+#include "report/assembly/write_trace.h"
 #include "session/evaluation_runs.h"
 #include "session/session.h"
-#include "trainer/assemble_report.h"
 #include "trainer/base_model.h"
 #include "trainer/choice_progress.h"
 #include "trainer/early_stop.h"
@@ -44,10 +46,8 @@
 #include "trainer/save_moments.h"
 #include "trainer/signals.h"
 #include "trainer/step_faults.h"
-#include "trainer/summary.h"
 #include "trainer/train_length.h"
 #include "trainer/train_source.h"
-#include "trainer/write_trace.h"
 
 namespace tidepool {
 namespace {

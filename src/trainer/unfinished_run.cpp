@@ -14,8 +14,8 @@
 #include "config/read/load_config.h"
 #include "fit/plan_inputs.h"
 #include "io/directory_lock.h"
+#include "report/assembly/assemble_report.h"
 #include "report/metrics_log.h"
-#include "trainer/assemble_report.h"
 #include "trainer/run_directory.h"
 #include "trainer/train_length.h"
 

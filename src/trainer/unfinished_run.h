@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "report/html_report.h"
 #include "base/result.h"
+#include "report/page/html_report.h"
 
 namespace tidepool {
 

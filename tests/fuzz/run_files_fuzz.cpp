@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <string>
 
-#include "report/html_report.h"
-#include "report/metrics_log.h"
-#include "tests/fuzz/fuzz.h"
 #include "base/check.h"
+#include "report/metrics_log.h"
+#include "report/page/html_report.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace tidepool::fuzz {
 namespace {

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "cli/cli.h"
-#include "report/html_report.h"
+#include "report/page/html_report.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
 

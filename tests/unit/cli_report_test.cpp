@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "cli/cli.h"
-#include "report/html_report.h"
+#include "report/page/html_report.h"
 #include "tests/support/checkpoint_fixture.h"
 
 namespace tidepool {

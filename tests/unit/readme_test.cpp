@@ -10,7 +10,7 @@
 #include "config/read/load_config.h"
 #include "fit/plan_inputs.h"
 #include "planner/planner.h"
-#include "trainer/summary.h"
+#include "report/assembly/summary.h"
 
 namespace tidepool {
 namespace {

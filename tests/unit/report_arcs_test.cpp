@@ -6,10 +6,10 @@
 
 #include "planner/frame_arcs.h"
 #include "planner/planner.h"
+#include "report/assembly/steady_step.h"
 #include "report/step_file.h"
 #include "support_graph.h"
 #include "tests/support/tiny_plan.h"
-#include "trainer/steady_step.h"
 
 namespace tidepool {
 namespace {

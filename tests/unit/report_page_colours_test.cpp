@@ -5,8 +5,8 @@
 #include <regex>
 #include <string>
 
-#include "report/page_assets.h"
 #include "base/types.h"
+#include "report/page/page_assets.h"
 
 namespace tidepool {
 namespace {

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 
 #include "fit/plan_inputs.h"
+#include "report/assembly/assemble_report.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/assemble_report.h"
 #include "trainer/plan_change.h"
 
 namespace tidepool {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "report/metrics_log.h"
 #include "report/run_report.h"
-#include "base/result.h"
 
 namespace tidepool {
 

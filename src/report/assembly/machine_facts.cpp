@@ -1,12 +1,12 @@
-#include "trainer/machine_facts.h"
+#include "report/assembly/machine_facts.h"
 
 #include <fmt/format.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
+#include "base/text/units.h"
 #include "io/file_system.h"
 #include "machine/cpu_name.h"
-#include "base/text/units.h"
 
 namespace tidepool {
 std::map<std::string, std::string> machine_facts(const Config& config, Session& session) {

@@ -1,4 +1,4 @@
-#include "trainer/steady_step.h"
+#include "report/assembly/steady_step.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "report/html_report.h"
+#include "report/page/html_report.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,14 +17,14 @@
 #include <system_error>
 #include <utility>
 
+#include "base/check.h"
 #include "base/json/text.h"
-#include "report/page_assets.h"
-#include "report/step_file.h"
-#include "report/text_file.h"
 #include "base/text/checkpoint_name.h"
 #include "base/text/path_text.h"
-#include "base/check.h"
 #include "base/write_file.h"
+#include "report/page/page_assets.h"
+#include "report/step_file.h"
+#include "report/text_file.h"
 
 namespace tidepool {
 namespace json = boost::json;

@@ -1,4 +1,4 @@
-#include "trainer/summary.h"
+#include "report/assembly/summary.h"
 
 #include <fmt/format.h>
 

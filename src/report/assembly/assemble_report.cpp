@@ -1,4 +1,4 @@
-#include "trainer/assemble_report.h"
+#include "report/assembly/assemble_report.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include "fit/phase_bound.h"
 #include "fit/plan_inputs.h"
 #include "planner/lower_bound.h"
-#include "trainer/machine_facts.h"
-#include "trainer/summary.h"
+#include "report/assembly/machine_facts.h"
+#include "report/assembly/summary.h"
 
 namespace tidepool {
 namespace {
