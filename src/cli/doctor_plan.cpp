@@ -8,7 +8,7 @@
 #include "fit/executor_choice.h"
 #include "fit/plan_inputs.h"
 #include "fit/plan_run.h"
-#include "trainer/open_data.h"
+#include "run/open_data.h"
 
 namespace tidepool {
 namespace {

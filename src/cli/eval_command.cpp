@@ -4,12 +4,12 @@
 #include <boost/json/object.hpp>
 #include <cmath>
 
-#include "cli/commands.h"
 #include "base/json/text.h"
+#include "base/text/units.h"
+#include "cli/commands.h"
+#include "inference/evaluate.h"
 #include "report/print_text.h"
 #include "report/status_line.h"
-#include "base/text/units.h"
-#include "trainer/evaluate.h"
 
 namespace tidepool {
 namespace {

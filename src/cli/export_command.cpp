@@ -7,12 +7,12 @@
 #include "checkpoint/export_model.h"
 #include "cli/commands.h"
 #include "huggingface/adapters/lora_merge.h"
+#include "inference/export_source.h"
+#include "inference/retry_rotated.h"
 #include "io/file_system.h"
 #include "report/print_text.h"
 #include "report/status_line.h"
-#include "trainer/export_source.h"
-#include "trainer/retry_rotated.h"
-#include "trainer/signals.h"
+#include "run/outputs/signals.h"
 
 namespace tidepool {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "cli/commands.h"
+#include "inference/generate.h"
 #include "report/print_text.h"
-#include "trainer/generate.h"
 
 namespace tidepool {
 

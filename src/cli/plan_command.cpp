@@ -24,10 +24,10 @@
 #include "report/print_text.h"
 #include "report/status_line.h"
 #include "report/terminal.h"
-#include "trainer/base_model.h"
-#include "trainer/choice_progress.h"
-#include "trainer/open_data.h"
-#include "trainer/train_length.h"
+#include "run/choice_progress.h"
+#include "run/open_data.h"
+#include "run/train_length.h"
+#include "run/weights/base_model.h"
 
 namespace tidepool {
 namespace {

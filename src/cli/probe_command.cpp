@@ -10,16 +10,16 @@
 #include <optional>
 #include <span>
 
+#include "base/read_file.h"
+#include "base/text/units.h"
+#include "base/write_file.h"
 #include "cli/commands.h"
 #include "cli/measured_choice.h"
 #include "cli/probe_text.h"
 #include "probe/probe.h"
 #include "report/print_text.h"
 #include "report/status_line.h"
-#include "base/text/units.h"
-#include "base/read_file.h"
-#include "base/write_file.h"
-#include "trainer/signals.h"
+#include "run/outputs/signals.h"
 
 namespace tidepool {
 

@@ -16,8 +16,8 @@
 #include "report/page/html_report.h"
 #include "report/print_text.h"
 #include "report/terminal.h"
-#include "trainer/run_directory.h"
-#include "trainer/unfinished_run.h"
+#include "run/run_directory.h"
+#include "run/unfinished_run.h"
 
 namespace tidepool {
 namespace {

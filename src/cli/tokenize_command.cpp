@@ -13,8 +13,8 @@
 #include "data/tokenize/tokenize.h"
 #include "report/print_text.h"
 #include "report/status_line.h"
+#include "run/outputs/signals.h"
 #include "tidepool/core_pool.h"
-#include "trainer/signals.h"
 
 namespace tidepool {
 

@@ -10,8 +10,8 @@
 #include "data/batches/open_documents.h"
 #include "report/print_text.h"
 #include "report/screen.h"
-#include "trainer/open_data.h"
-#include "trainer/signals.h"
+#include "run/open_data.h"
+#include "run/outputs/signals.h"
 
 namespace tidepool {
 

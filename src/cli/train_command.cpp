@@ -6,7 +6,7 @@
 #include "cli/commands.h"
 #include "fit/executor_choice.h"
 #include "report/print_text.h"
-#include "trainer/trainer.h"
+#include "run/trainer.h"
 
 namespace tidepool {
 

@@ -41,7 +41,7 @@ struct DataConfig {
   std::string loss = "answers";                      // one of loss_kinds
   bool end_token = true;                             // behind texts and completions
   bool packing = true;
-  // No key: whether the files hold documents, once they were looked at (look_at_rows of trainer/open_data.h).
+  // No key: whether the files hold documents, once they were looked at (look_at_rows of run/open_data.h).
   std::optional<bool> rows_are_shared;
   std::string cache;  // directory of tokenized documents; empty: beside output.dir
 
@@ -53,7 +53,7 @@ inline constexpr std::array<std::string_view, 6> lr_schedulers = {
     "linear", "cosine", "constant", "constant_with_warmup", "cosine_with_min_lr", "warmup_stable_decay"};
 
 // train.max_steps: auto. The trainer puts in its place what train.num_train_epochs comes to once the data is
-// known (trainer/train_length.h).
+// known (run/train_length.h).
 inline constexpr u64 steps_by_epochs = ~u64{0};
 
 struct TrainConfig {

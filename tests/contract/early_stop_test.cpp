@@ -7,9 +7,9 @@
 #include <fstream>
 
 #include "checkpoint/trainer_state.h"
+#include "inference/evaluate.h"
 #include "tests/support/json_file.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/evaluate.h"
 
 namespace tidepool {
 namespace {

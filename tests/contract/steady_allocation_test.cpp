@@ -6,11 +6,11 @@
 
 #include "engine/engine.h"
 #include "fit/plan_inputs.h"
+#include "run/weights/init_weights.h"
 #include "session/session.h"
 #include "tests/support/counting_allocator.h"
 #include "tests/support/cpu_rig.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/init_weights.h"
 
 namespace tidepool {
 namespace {

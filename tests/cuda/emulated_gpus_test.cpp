@@ -8,11 +8,11 @@
 #include "fit/alternatives.h"
 #include "fit/executor_choice.h"
 #include "fit/plan_inputs.h"
+#include "inference/evaluate.h"
+#include "inference/generate.h"
 #include "probe/cuda/measured_gpu.h"
 #include "probe/measured_device.h"
 #include "tests/support/gpu_config.h"
-#include "trainer/evaluate.h"
-#include "trainer/generate.h"
 
 namespace tidepool {
 namespace {

@@ -4,10 +4,10 @@
 #include <filesystem>
 
 #include "executor/cuda/cuda_devices.h"
+#include "inference/generate.h"
 #include "tests/support/gpu_config.h"
 #include "tests/support/gpu_precision.h"
 #include "tests/support/placement.h"
-#include "trainer/generate.h"
 
 namespace tidepool {
 namespace {

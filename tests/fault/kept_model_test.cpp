@@ -1,6 +1,6 @@
 // Kept files of a model directory: verified and mended when the run resumes, never sealed damaged; and links
 // in model directories and run directories, which lead nowhere else.
-#include "trainer/kept_model.h"
+#include "run/weights/kept_model.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -8,11 +8,11 @@
 #include <thread>
 
 #include "checkpoint/checkpoint.h"
+#include "inference/evaluate.h"
+#include "inference/export_source.h"
+#include "inference/generate.h"
 #include "tests/support/child_run.h"
 #include "tests/support/kept_model_fixture.h"
-#include "trainer/evaluate.h"
-#include "trainer/export_source.h"
-#include "trainer/generate.h"
 
 namespace tidepool {
 namespace {

@@ -1,16 +1,16 @@
 // What one run directory owes to the runs in it: one at a time, and none is lost to the next.
-#include "trainer/run_directory.h"
+#include "run/run_directory.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
 
+#include "base/version.h"
 #include "checkpoint/trainer_state.h"
 #include "report/run_report.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
-#include "base/version.h"
 
 namespace tidepool {
 namespace {

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <fstream>
 
+#include "inference/evaluate.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/evaluate.h"
 
 namespace tidepool {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "config/config.h"
 #include "config/schema.h"
+#include "run/trainer.h"
 #include "tests/support/disk_fixture.h"
-#include "trainer/trainer.h"
 
 namespace tidepool::testing {
 

@@ -14,11 +14,11 @@
 #include "data/files/find_files.h"
 #include "huggingface/weights/other_weights.h"
 #include "huggingface/weights/unused_tensors.h"
+#include "inference/evaluate.h"
+#include "inference/generate_place.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
 #include "tidepool/fp16.h"
-#include "trainer/evaluate.h"
-#include "trainer/generate_place.h"
 
 namespace tidepool {
 namespace {

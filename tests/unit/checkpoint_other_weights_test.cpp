@@ -4,12 +4,12 @@
 #include <filesystem>
 
 #include "huggingface/weights/other_weights.h"
+#include "inference/evaluate.h"
+#include "inference/export_source.h"
+#include "inference/generate_place.h"
+#include "run/weights/first_weights.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/evaluate.h"
-#include "trainer/export_source.h"
-#include "trainer/first_weights.h"
-#include "trainer/generate_place.h"
 
 namespace tidepool {
 namespace {

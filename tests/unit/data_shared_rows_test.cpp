@@ -4,9 +4,9 @@
 
 #include "data/files/source_files.h"
 #include "fit/plan_inputs.h"
+#include "run/open_data.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/open_data.h"
 
 namespace tidepool {
 namespace {

@@ -13,12 +13,12 @@
 #include "huggingface/weights/adapter_files.h"
 #include "huggingface/weights/safetensors.h"
 #include "huggingface/weights/weights_fingerprint.h"
+#include "inference/evaluate.h"
+#include "inference/export_source.h"
+#include "run/weights/base_model.h"
+#include "run/weights/first_weights.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/base_model.h"
-#include "trainer/evaluate.h"
-#include "trainer/export_source.h"
-#include "trainer/first_weights.h"
 
 namespace tidepool {
 namespace {

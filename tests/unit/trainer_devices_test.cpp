@@ -8,9 +8,9 @@
 #include "executor/gpu_reserved.h"
 #include "fit/executor_choice.h"
 #include "fit/plan_inputs.h"
+#include "inference/evaluate.h"
+#include "inference/generate.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/evaluate.h"
-#include "trainer/generate.h"
 
 namespace tidepool {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "config/config.h"
 #include "config/read/load_config.h"
-#include "trainer/early_stop.h"
+#include "run/early_stop.h"
 
 namespace tidepool {
 namespace {

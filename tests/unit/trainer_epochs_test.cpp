@@ -3,9 +3,9 @@
 
 #include "cli/cli.h"
 #include "config/read/load_config.h"
+#include "run/train_length.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/train_length.h"
 
 namespace tidepool {
 namespace {

@@ -8,11 +8,11 @@
 #include "huggingface/adapters/adapter_config.h"
 #include "huggingface/adapters/lora_merge.h"
 #include "huggingface/weights/adapter_files.h"
+#include "inference/evaluate.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/lora_fixture.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/safetensors.h"
-#include "trainer/evaluate.h"
 
 namespace tidepool {
 namespace {

@@ -3,11 +3,11 @@
 #include <filesystem>
 #include <fstream>
 
+#include "inference/evaluate.h"
+#include "inference/export_source.h"
+#include "inference/generate_place.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/evaluate.h"
-#include "trainer/export_source.h"
-#include "trainer/generate_place.h"
 
 namespace tidepool {
 namespace {

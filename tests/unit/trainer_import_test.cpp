@@ -6,11 +6,11 @@
 #include "base/text/hash.h"
 #include "checkpoint/manifest.h"
 #include "config/read/load_config.h"
+#include "inference/generate.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/safetensors.h"
 #include "tests/support/train_fixture.h"
 #include "tidepool/fp16.h"
-#include "trainer/generate.h"
 
 namespace tidepool {
 namespace {

@@ -10,10 +10,10 @@
 #include "checkpoint/manifest.h"
 #include "huggingface/adapters/lora_merge.h"
 #include "huggingface/directory/hf_config.h"
+#include "inference/evaluate.h"
+#include "inference/export_source.h"
 #include "tests/support/family_cases.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/evaluate.h"
-#include "trainer/export_source.h"
 
 namespace tidepool {
 namespace {

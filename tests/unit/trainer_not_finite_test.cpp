@@ -6,10 +6,10 @@
 #include <limits>
 
 #include "cli/cli.h"
+#include "inference/evaluate.h"
+#include "run/step_faults.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/evaluate.h"
-#include "trainer/step_faults.h"
 
 namespace tidepool {
 namespace {

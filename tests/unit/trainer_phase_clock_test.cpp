@@ -2,8 +2,8 @@
 
 #include <numeric>
 
+#include "run/outputs/phase_clock.h"
 #include "tests/support/tiny_plan.h"
-#include "trainer/phase_clock.h"
 
 namespace tidepool {
 namespace {

@@ -3,9 +3,9 @@
 
 #include "fit/plan_inputs.h"
 #include "report/assembly/assemble_report.h"
+#include "run/plan_change.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
-#include "trainer/plan_change.h"
 
 namespace tidepool {
 namespace {

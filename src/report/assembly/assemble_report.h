@@ -9,8 +9,8 @@
 #include "machine/gpu_sampler.h"
 #include "probe/step/predict.h"
 #include "report/run_report.h"
+#include "run/outputs/run_meter.h"
 #include "session/session.h"
-#include "trainer/run_meter.h"
 
 namespace tidepool {
 

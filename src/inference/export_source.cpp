@@ -1,0 +1,135 @@
+#include "inference/export_source.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "base/text/path_text.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/trainer_state.h"
+#include "fit/plan_inputs.h"
+#include "huggingface/adapters/adapter_config.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/adapter_files.h"
+#include "huggingface/weights/load_weights.h"
+#include "huggingface/weights/other_weights.h"
+#include "huggingface/weights/shards.h"
+#include "model/blocks.h"
+#include "run/weights/base_model.h"
+#include "run/weights/kept_model.h"
+
+namespace tidepool {
+
+namespace {
+
+Result<ExportSource> find_what_is_named(const std::string& path, std::string& reading) {
+  namespace fs = std::filesystem;
+  const auto has = [&](const char* file) {
+    std::error_code unused;
+    return fs::exists(path + "/" + file, unused);
+  };
+  std::error_code unused;
+  if (!fs::is_directory(path, unused))
+    return Error{ErrorKind::usage,
+                 fmt::format("{} is not a directory: name a run, a checkpoint or a model directory", path)};
+  if (has_manifest(path)) {
+    TRY(verify_model(path, checkpoint_buffer));
+    return ExportSource{.directory = path, .notes = {}};
+  }
+  // Other trainers leave a model and checkpoints beside it: the model is what is named then.
+  if (has(model_config_file) && has_weights(path)) return ExportSource{.directory = path, .notes = {}};
+  if (has(adapter_config_file) && has(adapter_weights_file))
+    return ExportSource{.directory = path, .notes = {}};
+  TRY_ASSIGN(const FoundWeights found, find_weights(path, checkpoint_buffer));
+  if (!found.path) {
+    if (has_weights(path)) return holds_no_config(path);
+    if (std::string other = other_weights(path); !other.empty())
+      return Error{ErrorKind::bad_input, std::move(other)};
+    return Error{ErrorKind::usage,
+                 fmt::format("{} holds neither a checkpoint nor {} with {}: name a run, a checkpoint "
+                             "or a model directory",
+                             path, model_config_file, weights_file)};
+  }
+  reading = *found.path;
+  ExportSource out{.directory = *found.path, .notes = {}};
+  for (const SteppedOver& s : found.stepped_over)
+    out.notes.push_back(fmt::format("stepped over {}: {}", s.path, s.reason));
+  out.notes.push_back("exporting " + *found.path);
+  return out;
+}
+
+// The model that adapters change: `base`, or the one that they name.
+Result<std::string> base_of(const std::string& adapter, const std::string& base) {
+  TRY_ASSIGN(const AdapterConfig config, read_adapter_config(adapter, ErrorKind::bad_input));
+  const std::string directory = base.empty() ? config.base : base;
+  std::error_code unused;
+  const bool is_model = std::filesystem::exists(directory + "/" + model_config_file, unused);
+  if (!directory.empty() && is_model && has_weights(directory)) {
+    TRY(verify_model_if_hashed(directory, checkpoint_buffer));
+    TRY(check_base_model(directory, adapter));
+    return directory;
+  }
+  if (!base.empty())
+    return Error{ErrorKind::usage,
+                 fmt::format("--base {}: holds no {} with {}: name a model directory, or a run's "
+                             "checkpoint-N",
+                             base, model_config_file, weights_file)};
+  return Error{ErrorKind::usage,
+               fmt::format("{} holds adapters for '{}', which is no model directory here: name the model "
+                           "that they were trained beside with --base DIR",
+                           adapter, directory)};
+}
+
+// Checks models of a family that Tidepool knows; names and shapes of others are not known.
+Result<void> check_model_is_whole(const std::string& directory) {
+  TRY_ASSIGN(const std::optional<Family> family, family_of_directory(directory));
+  if (!family) return {};
+  const Result<ModelConfig> model = read_model_directory(directory);
+  if (!model && has_manifest(directory)) return model.error();  // of our own making
+  if (!model) return {};                                        // settings that Tidepool does not compute
+  TRY_ASSIGN(const ModelGraph graph,
+             build_model(*model, Precision::fp32, {.sequences = 1, .tokens = 1}, Precision::fp32));
+  return check_all_tensors(directory, graph);
+}
+
+// Adds the record that the adapters' run made of the model beside them.
+Result<void> add_what_the_run_knows(ExportSource& source) {
+  const std::string state_path = source.adapter + "/" + trainer_state_file;
+  std::error_code unused;
+  if (!std::filesystem::exists(state_path, unused)) return {};  // PEFT's
+  TRY_ASSIGN(const TrainerState state, read_trainer_state(source.adapter));
+  source.base_xxh3 = state.base_xxh3;
+  const std::string run =
+      std::filesystem::path(absolute_path(without_slashes(source.adapter))).parent_path().string();
+  const std::vector<std::string> changed =
+      changes_since_kept({.model_directory = source.directory, .output = {.dir = run}});
+  source.notes.insert(source.notes.end(), changed.begin(), changed.end());
+  return {};
+}
+
+}  // namespace
+
+Result<ExportSource> find_export_source(const std::string& path, const std::string& base,
+                                        std::string& reading) {
+  TRY_ASSIGN(ExportSource out, find_what_is_named(path, reading));
+  std::error_code unused;
+  if (!std::filesystem::exists(out.directory + "/" + adapter_config_file, unused)) {
+    if (base.empty()) {
+      TRY(check_model_is_whole(out.directory));
+      return out;
+    }
+    return Error{
+        ErrorKind::usage,
+        fmt::format("--base: {} holds no adapters, but a model; leave the option out", out.directory)};
+  }
+  out.adapter = std::move(out.directory);
+  TRY_ASSIGN(out.directory, base_of(out.adapter, base));
+  TRY(check_model_is_whole(out.directory));
+  TRY(add_what_the_run_knows(out));
+  out.notes.push_back(fmt::format("merging {} into {}", out.adapter, out.directory));
+  return out;
+}
+
+}  // namespace tidepool

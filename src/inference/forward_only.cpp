@@ -1,0 +1,131 @@
+#include "inference/forward_only.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/text/seal.h"
+#include "checkpoint/checkpoint.h"
+#include "config/read/load_config.h"
+#include "fit/disk_shortage.h"
+#include "fit/executor_choice.h"
+#include "fit/plan_inputs.h"
+#include "huggingface/directory/config_difference.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/adapter_files.h"
+#include "huggingface/weights/load_weights.h"
+#include "planner/planner.h"
+#include "report/text_file.h"
+#include "run/run_directory.h"
+#include "run/weights/base_model.h"
+#include "run/weights/first_weights.h"
+#include "run/weights/kept_model.h"
+
+namespace tidepool {
+namespace {
+
+std::string one_device(Config config, const std::function<void(const std::string&)>& note) {
+  const std::vector<u32> gpus = config.machine.gpus();
+  if (gpus.empty()) return "cpu";
+  config.machine.executor = fmt::format("cuda:{}", gpus.front());
+  const Result<void> usable = check_gpus(config);
+  if (usable) return config.machine.executor;
+  note("the cores compute, where the run had a GPU: " + usable.error().message);
+  return "cpu";
+}
+
+// The section may be left out.
+bool names_executor(std::string_view text) {
+  return text.starts_with("machine.executor=") || text.starts_with("executor=");
+}
+
+// Weights fit models that compute something else with them: other heads, another epsilon.
+Result<void> check_is_model_of(const std::string& directory, const Config& config) {
+  const std::string path = directory + "/" + model_config_file;
+  const Result<std::string> text = read_text_file(path);
+  if (!text) return {};  // told where the model is verified
+  const Result<ModelConfig> there = parse_hf_config(*text, ErrorKind::corrupt_checkpoint, path);
+  const std::string difference = there ? config_difference(*there, config.model) : "";
+  if (difference.empty()) return {};
+  return Error{
+      ErrorKind::usage,
+      fmt::format("{} is another model: {}. Take what says so out of the command and of {}/config.yaml",
+                  directory, difference, config.output.dir)};
+}
+
+Result<Config> load_run_config(const std::string& run_dir, std::span<const std::string> overrides) {
+  const std::string path = run_dir + "/config.yaml";
+  Result<Config> config = load_config(path, {overrides.begin(), overrides.end()}, KeptModel::read);
+  if (config) return config;
+  const Result<std::string> text = read_text_file(path);
+  if (!text || comment_holds(*text)) return config.error();
+  return Error{
+      config.error().kind,
+      fmt::format("{}. {} is not as the run wrote it: it was cut off, damaged or changed since; put a "
+                  "copy back",
+                  config.error().message, path)};
+}
+
+}  // namespace
+
+Result<Config> config_of_trained(const std::string& run_dir, const std::string& checkpoint,
+                                 std::vector<std::string> overrides) {
+  std::error_code unused;
+  const bool adapters = std::filesystem::exists(checkpoint + "/" + adapter_config_file, unused);
+  // What is said on the command line counts for more.
+  if (!adapters) overrides.insert(overrides.begin(), "model=" + checkpoint);
+  overrides.push_back("output.dir=" + run_dir);  // it may have moved
+  TRY_ASSIGN(Config config, load_run_config(run_dir, overrides));
+  // The model beside adapters may have changed since, which is told where they are put together.
+  TRY(check_is_model_of(adapters ? kept_model_directory(config) : checkpoint, config));
+  return config;
+}
+
+Result<std::vector<std::string>> changes_since_run(const std::string& run_dir,
+                                                   const std::string& checkpoint) {
+  std::vector<std::string> lines;
+  if (std::string line = change_of_written_config(run_dir); !line.empty()) lines.push_back(std::move(line));
+  TRY_ASSIGN(Config own, config_of_trained(run_dir, checkpoint, {}));
+  std::error_code unused;
+  if (!std::filesystem::exists(checkpoint + "/" + adapter_config_file, unused)) own.model_directory.clear();
+  std::vector<std::string> changed = changes_since_kept(own);
+  lines.insert(lines.end(), changed.begin(), changed.end());
+  return lines;
+}
+
+Result<void> make_forward_only(Config& config, std::span<const std::string> overrides,
+                               const std::function<void(const std::string&)>& note) {
+  if (std::ranges::any_of(overrides, names_executor)) TRY(check_gpus(config));
+  config.memory.sweeps = 0;
+  config.memory.home = HomePolicy::automatic;
+  config.memory.chunk_size = Bytes{0};
+  config.machine.file.clear();
+  config.machine.executor = one_device(config, note);
+  return {};
+}
+
+Result<ForwardPlan> plan_forward(const Config& config) {
+  TRY(check_executor(config));
+  TRY_ASSIGN(ModelGraph graph, make_graph(config));
+  for (Window& window : graph.windows) window.trainable = false;
+  TRY_ASSIGN(const Bytes disk, disk_budget(config));
+  Result<Plan> plan = make_plan(graph, plan_options(config, disk));
+  if (!plan) return explain_disk(config, graph, plan_options(config, disk), plan.error());
+  return ForwardPlan{std::move(graph), *std::move(plan)};
+}
+
+Result<std::vector<std::string>> load_forward_weights(const Config& config, const std::string& directory,
+                                                      const ModelGraph& graph, StateWriter& writer) {
+  if (!graph.lora.on()) return load_weights(directory, graph, writer);
+  TRY(check_weights_are_there(config));
+  TRY(verify_model_if_hashed(config.model_directory, checkpoint_buffer));
+  TRY(check_base_model(config.model_directory, directory));
+  WriteMore adapters_follow(writer);
+  std::string xxh3;
+  TRY(load_weights(config.model_directory, graph, adapters_follow, WeightsOf::model, &xxh3));
+  TRY(check_base_weights(config.model_directory, directory, xxh3));
+  return load_weights(directory, graph, writer, WeightsOf::adapters);
+}
+
+}  // namespace tidepool

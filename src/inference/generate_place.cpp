@@ -1,0 +1,92 @@
+#include "inference/generate_place.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <filesystem>
+
+#include "base/text/path_text.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest.h"
+#include "fit/plan_inputs.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/adapter_files.h"
+#include "huggingface/weights/other_weights.h"
+#include "inference/model_directory.h"
+
+namespace tidepool {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Absolute, so that "." has a directory above it.
+fs::path clean(const std::string& path) {
+  const fs::path whole = fs::absolute(path).lexically_normal();
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
+bool is_numbered(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.starts_with("checkpoint-") && name.size() > 11 && std::isdigit(name[11]) != 0;
+}
+
+bool looks_like_checkpoint(const fs::path& path) {
+  const auto has = [&](const char* file) { return is_named((path / file).string()); };
+  return is_numbered(path) || has_manifest(path.string()) || has_weights(path.string()) ||
+         has(adapter_weights_file);
+}
+
+// Or a model directory of others, which has no hashes.
+Result<GeneratePlace> checkpoint_place(const std::string& path) {
+  TRY(is_numbered(clean(path)) ? verify_model(path, checkpoint_buffer)
+                               : verify_model_if_hashed(path, checkpoint_buffer));
+  GeneratePlace out{.run_dir = clean(path).parent_path().string(), .checkpoint = path};
+  if (is_named(out.run_dir + "/config.yaml")) return out;
+  if (is_named(path + "/" + adapter_config_file))
+    return Error{
+        ErrorKind::usage,
+        fmt::format(
+            "{0} holds adapters (LoRA) and stands alone: merge it first with `tidepool export {0} OUT "
+            "--base MODEL`, MODEL being the model directory that it was trained beside, then use OUT",
+            path)};
+  if (!is_named(path + "/" + model_config_file)) return holds_no_config(path);
+  return Error{ErrorKind::usage,
+               fmt::format("{0} stands alone: budgets are read from the config.yaml of its run, in the "
+                           "directory above it; put one there, or make it a model directory with "
+                           "`tidepool export {0} OUT`, then use OUT with memory.device=2GiB memory.host=2GiB",
+                           path)};
+}
+
+}  // namespace
+
+bool stands_alone(const std::string& path) {
+  const fs::path directory = clean(path);
+  return is_model_directory(path) && !is_named((directory / "config.yaml").string()) &&
+         !is_named((directory.parent_path() / "config.yaml").string());
+}
+
+Result<GeneratePlace> find_generate_place(const std::string& path) {
+  std::error_code unused;
+  if (!fs::is_directory(path, unused))
+    return Error{
+        ErrorKind::usage,
+        fmt::format("{} is not a directory: name the output.dir of a run, a checkpoint or a model directory",
+                    path)};
+  if (looks_like_checkpoint(clean(path))) return checkpoint_place(path);
+  TRY_ASSIGN(const FoundWeights found, find_weights(path, checkpoint_buffer));
+  if (!found.path) {
+    if (std::string other = other_weights(path); !other.empty())
+      return Error{ErrorKind::bad_input, std::move(other)};
+    return Error{
+        ErrorKind::usage,
+        fmt::format("{} holds no checkpoint: name a run directory, a checkpoint-N or a model directory",
+                    path)};
+  }
+  GeneratePlace out{.run_dir = clean(path).string(), .checkpoint = *found.path, .newest = true};
+  for (const SteppedOver& s : found.stepped_over)
+    out.notes.push_back(fmt::format("stepped over {}: {}", s.path, s.reason));
+  if (!out.notes.empty()) out.notes.push_back("using " + *found.path);
+  return out;
+}
+
+}  // namespace tidepool

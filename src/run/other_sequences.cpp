@@ -1,0 +1,162 @@
+#include "run/other_sequences.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <initializer_list>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "base/text/path_text.h"
+#include "config/read/load_config.h"
+#include "config/schema.h"
+#include "data/batches/batch_source.h"
+#include "report/assembly/assemble_report.h"
+#include "run/run_directory.h"
+
+namespace tidepool {
+namespace {
+
+constexpr const char* batch_key = "train.per_device_train_batch_size";
+constexpr const char* accumulation_key = "train.gradient_accumulation_steps";
+
+using Changes = std::vector<std::string>;
+
+u64 number(const std::string& text) {
+  u64 value = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  return read.ec == std::errc() && read.ptr == text.data() + text.size() ? value : 0;
+}
+
+Changes changed_keys(const TrainerState& then, const Config& now,
+                     std::initializer_list<std::string_view> keys) {
+  std::map<std::string, std::string> settings = numeric_settings(now);
+  std::erase_if(settings,
+                [&](const auto& setting) { return std::ranges::find(keys, setting.first) == keys.end(); });
+  return changed_settings(then, settings);
+}
+
+// config.yaml of the run that the checkpoint is of; empty: it has none that can be read.
+std::optional<Config> config_then(const FoundCheckpoint& found) {
+  const std::string run = run_of_checkpoint(found.path);
+  if (run.empty()) return std::nullopt;
+  Result<Config> then = load_config(run + "/config.yaml", {"output.dir=" + run}, KeptModel::read);
+  if (!then) return std::nullopt;
+  return *std::move(then);
+}
+
+// Whether the key may have made the difference. Files may have moved, and are compared by what is in them.
+bool counts(const Field& field, const Config& then, const Config& now) {
+  if (field.section != "data" || field.key == "train" || field.key == "cache") return false;
+  if (field.key == "weights") return then.data.train.size() == now.data.train.size();
+  return field.key != "packing" || now.model.family != Family::gpt2;
+}
+
+// A path that was told from elsewhere leads to the same file where that has kept its name.
+Config with_names_of_files(Config config) {
+  const auto shorten = [](std::string& path) {
+    path = std::filesystem::path(without_slashes(path)).filename();
+  };
+  std::ranges::for_each(config.data.validation, shorten);
+  shorten(config.data.tokenizer);
+  shorten(config.data.chat_template);
+  return config;
+}
+
+Changes changed_data_keys(const Config& then, const Config& now) {
+  const Config named_then = with_names_of_files(then), named_now = with_names_of_files(now);
+  Changes out;
+  if (then.data.train.size() != now.data.train.size())
+    out.push_back(
+        fmt::format("data.train: {} entries then, {} now", then.data.train.size(), now.data.train.size()));
+  for (const Field& field : schema()) {
+    if (!counts(field, then, now)) continue;
+    if (value_yaml(field, named_then) == value_yaml(field, named_now)) continue;
+    out.push_back(
+        fmt::format("data.{}: {} then, {} now", field.key, value_yaml(field, then), value_yaml(field, now)));
+  }
+  return out;
+}
+
+Changes changes_of_data(const FoundCheckpoint& found, const Config& now) {
+  const std::optional<Config> then = config_then(found);
+  const bool shuffled = now.data.shuffle || !then || then->data.shuffle;
+  Changes out = shuffled ? changed_keys(found.state, now, {"train.seed", "train.sequence_length"})
+                         : changed_keys(found.state, now, {"train.sequence_length"});
+  if (then) std::ranges::move(changed_data_keys(*then, now), std::back_inserter(out));
+  return out;
+}
+
+// 0: not known.
+u64 devices_then(const TrainerState& state, u64 step_sequences) {
+  const auto setting = [&](const char* key) {
+    const auto at = state.settings.find(key);
+    return at == state.settings.end() ? 0 : number(at->second);
+  };
+  const u64 of_one = setting(batch_key) * setting(accumulation_key);
+  return of_one == 0 ? 0 : step_sequences / of_one;
+}
+
+Changes changes_of_step(const TrainerState& state, u64 step_sequences, const Config& now) {
+  Changes out = changed_keys(state, now, {batch_key, accumulation_key});
+  const u64 then = devices_then(state, step_sequences), here = now.machine.devices();
+  if (then != 0 && then != here)
+    out.push_back(fmt::format("devices (machine.executor): {} then, {} now", then, here));
+  return out;
+}
+
+// What makes a step of so many sequences again.
+std::string way_to_keep_step(u64 sequences, const Config& now) {
+  const u64 devices = now.machine.devices();
+  const u64 of_batches = devices * now.train.per_device_train_batch_size,
+            of_accumulation = devices * now.train.gradient_accumulation_steps;
+  if (sequences % of_batches == 0)
+    return fmt::format("Set {}={}, which keeps the step", accumulation_key, sequences / of_batches);
+  if (sequences % of_accumulation == 0)
+    return fmt::format("Set {}={}, which keeps the step", batch_key, sequences / of_accumulation);
+  return fmt::format("Choose {}, {} and devices whose product is {}", batch_key, accumulation_key, sequences);
+}
+
+Error other_steps(const FoundCheckpoint& found, u64 then, u64 here, const Config& now) {
+  const Changes changes = changes_of_step(found.state, then, now);
+  return {ErrorKind::usage,
+          fmt::format("{} was trained in steps of {} sequences, now they would be of {}{}{}. {}, or start "
+                      "anew in another output.dir",
+                      found.path, then, here, changes.empty() ? "" : ": ", fmt::join(changes, "; "),
+                      way_to_keep_step(then, now))};
+}
+
+Error other_files(const FoundCheckpoint& found) {
+  return {ErrorKind::usage,
+          fmt::format("{} was trained on other data or another split: resume with the files, the tokenizer, "
+                      "data.shuffle and what is held out as they were, or start anew in another output.dir",
+                      found.path)};
+}
+
+}  // namespace
+
+Error other_sequences(const FoundCheckpoint& found, const std::string& fingerprint, const Config& now) {
+  const StepFingerprint then = step_fingerprint(found.state.data_fingerprint),
+                        here = step_fingerprint(fingerprint);
+  const bool same_step = then.sequences_per_step == here.sequences_per_step;
+  if (then.data == here.data && then.sequences_per_step != 0)
+    return other_steps(found, then.sequences_per_step, here.sequences_per_step, now);
+  Changes changes = changes_of_data(found, now);
+  if (changes.empty()) return other_files(found);
+  if (!same_step)
+    std::ranges::move(changes_of_step(found.state, then.sequences_per_step, now),
+                      std::back_inserter(changes));
+  return {ErrorKind::usage,
+          fmt::format("{} was trained on other data or in another order: {}. Set that as it was then, "
+                      "with the same files, or start anew in another output.dir",
+                      found.path, fmt::join(changes, "; "))};
+}
+
+}  // namespace tidepool

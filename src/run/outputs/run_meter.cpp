@@ -1,0 +1,81 @@
+#include "run/outputs/run_meter.h"
+
+#include "base/median.h"
+#include "base/process/limits.h"
+#include "base/steady_seconds.h"
+
+namespace tidepool {
+namespace {
+
+constexpr double seconds(Nanos nanos) { return static_cast<double>(nanos.value) * 1e-9; }
+
+}  // namespace
+
+RunMeter::RunMeter(const Plan& plan, TrainingExecutor& executor, u64 steps_expected, u64 trace_events)
+    : plan_(plan),
+      executor_(executor),
+      profile_(plan),
+      phases_(plan, steps_expected),
+      trace_(plan, trace_events) {
+  for (std::vector<double>* each : {&step_seconds_, &grad_norms_, &learning_rates_})
+    each->reserve(steps_expected);
+}
+
+void RunMeter::begin_training() {
+  began_ = last_step_ = steady_seconds();
+  moved_before_ = executor_.moved();
+  collected_before_ = executor_.moved_between_devices();
+}
+
+void RunMeter::end_training() {
+  train_seconds_ += steady_seconds() - began_;
+  const auto moved = executor_.moved();
+  for (u32 l = 0; l < link_count; ++l) moved_[l] += moved[l] - moved_before_[l];
+  collected_ += executor_.moved_between_devices() - collected_before_;
+}
+
+double RunMeter::step_done() {
+  const double at = steady_seconds(), took = at - last_step_;
+  last_step_ = at;
+  step_seconds_.push_back(took);
+  return took;
+}
+
+void RunMeter::record(double grad_norm, double learning_rate) {
+  grad_norms_.push_back(grad_norm);
+  learning_rates_.push_back(learning_rate);
+}
+
+void RunMeter::fill(RunReport& report) const {
+  report.steps = steps();
+  report.train_seconds = train_seconds_;
+  report.step_seconds = median(step_seconds_);
+  report.each_step_seconds = step_seconds_;
+  report.each_grad_norm = grad_norms_;
+  report.each_learning_rate = learning_rates_;
+  for (u32 l = 0; l < link_count; ++l) {
+    report.links[l].measured = moved_[l];
+    report.links[l].lower_bound = report.links[l].lower_bound * steps();
+    report.links[l].planned = Bytes{0};
+  }
+  const auto steady = link_bytes(plan_, SegmentKind::body);
+  for (u32 l = 0; l < link_count; ++l) report.links[l].planned_steady = steady[l];
+  if (plan_.devices > 1)
+    report.comm = CommUse{.measured = collected_, .planned_steady = comm_bytes(plan_, SegmentKind::body)};
+  for (u32 s = 0; s < segment_count; ++s) {
+    const SegmentKind kind = static_cast<SegmentKind>(s);
+    if (kind == SegmentKind::evaluation) continue;
+    const auto bytes = link_bytes(plan_, kind);
+    for (u32 l = 0; l < link_count; ++l) report.links[l].planned += bytes[l] * runs_[s];
+    if (report.comm) report.comm->planned += comm_bytes(plan_, kind) * runs_[s];
+  }
+  for (u32 t = 0; t < tier_count; ++t)
+    report.tiers[t].measured_peak = executor_.high_water(static_cast<Tier>(t));
+  report.io_retries = executor_.io_retries();
+  const PhaseProfile total = profile_.total();
+  for (u32 c = 0; c < cause_count; ++c)
+    report.exposed.push_back({std::string(name(static_cast<Cause>(c))), seconds(total.exposed[c])});
+  report.rss_peak = process_peak();
+}
+
+}  // namespace tidepool

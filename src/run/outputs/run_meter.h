@@ -1,0 +1,50 @@
+// What is measured while training: steps, links, and where the time went.
+#pragma once
+
+#include <vector>
+
+#include "engine/profile.h"
+#include "engine/trace.h"
+#include "executor/shared/training_executor.h"
+#include "report/run_report.h"
+#include "run/outputs/phase_clock.h"
+
+namespace tidepool {
+
+class RunMeter {
+ public:
+  RunMeter(const Plan&, TrainingExecutor&, u64 steps_expected, u64 trace_events);
+
+  // Around everything that the engine runs for training, evaluation apart.
+  void begin_training();
+  void end_training();
+
+  void segment_finished(SegmentKind kind) { ++runs_[static_cast<u32>(kind)]; }
+  // A step's loss is known. Returns its seconds.
+  double step_done();
+  // The same step's numbers, for the report.
+  void record(double grad_norm, double learning_rate);
+
+  double train_seconds() const { return train_seconds_; }
+  u64 steps() const { return step_seconds_.size(); }
+
+  TimeProfile& profile() { return profile_; }
+  PhaseClock& phases() { return phases_; }
+  const PhaseClock& phases() const { return phases_; }
+  TraceRecorder& trace() { return trace_; }
+  void fill(RunReport&) const;
+
+ private:
+  const Plan& plan_;
+  TrainingExecutor& executor_;
+  TimeProfile profile_;
+  PhaseClock phases_;
+  TraceRecorder trace_;
+  std::array<u64, segment_count> runs_{};
+  std::array<Bytes, link_count> moved_{}, moved_before_{};
+  Bytes collected_{}, collected_before_{};  // between devices
+  std::vector<double> step_seconds_, grad_norms_, learning_rates_;
+  double train_seconds_ = 0, began_ = 0, last_step_ = 0;
+};
+
+}  // namespace tidepool

@@ -1,0 +1,138 @@
+#include "run/outputs/run_outputs.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <limits>
+#include <numeric>
+
+#include "base/steady_seconds.h"
+#include "report/page/html_report.h"
+#include "report/print_text.h"
+#include "run/outputs/signals.h"
+
+namespace tidepool {
+namespace {
+
+double mean(const std::vector<double>& values) {
+  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+}  // namespace
+
+RunOutputs::RunOutputs(const Config& config, bool quiet)
+    : config_(config), quiet_(quiet), screen_(detect_screen(1)) {}
+
+void RunOutputs::say(const std::string& line) {
+  if (quiet_) return;
+  if (progress_) return progress_->note(line);
+  print(line + "\n");
+}
+
+// Not print_text, which throws where nothing can be written: the run and its files go on.
+void RunOutputs::print(const std::string& text) {
+  try_print_text(stdout, text);
+  std::fflush(stdout);
+  watch_output();
+}
+
+void RunOutputs::watch_output() {
+  if (output_lost_ || std::ferror(stdout) == 0) return;
+  output_lost_ = true;
+  print_text(stderr, "tidepool: standard output takes no more: training goes on, and {} gets all files\n",
+             config_.output.dir);
+}
+
+void RunOutputs::show(const PlanSummary& plan) {
+  if (quiet_) return;
+  print(render_plan(plan, screen_));
+}
+
+Result<void> RunOutputs::open(const Plan& plan, u64 first_step, double total_epochs) {
+  TRY_ASSIGN(log_, RunLog::open(config_.output.dir, first_step));
+  if (quiet_) return {};
+  progress_ = std::make_unique<Progress>(screen_, stdout,
+                                         Progress::Options{.total_steps = config_.train.max_steps,
+                                                           .total_epochs = total_epochs,
+                                                           .first_step = first_step,
+                                                           .logging_steps = config_.output.logging_steps,
+                                                           .now_seconds = steady_seconds()});
+  StopSignals::view_is_drawn(screen_.tty);
+  if (screen_.tty) live_ = std::make_unique<LiveMeter>(plan);
+  return {};
+}
+
+void RunOutputs::segment_started(const SegmentRun& run) {
+  if (live_) live_->segment_started(run);
+}
+
+void RunOutputs::completed(const Issue& issue, const Completion& completion) {
+  if (!live_) return;
+  live_->completed(issue, completion);
+  const double now = steady_seconds();
+  progress_->live(live_->at(now), now);
+}
+
+void RunOutputs::step(const StepMetrics& m) {
+  if (progress_)
+    progress_->step({.step = m.step,
+                     .epoch = m.epoch,
+                     .loss = m.loss,
+                     .learning_rate = m.learning_rate,
+                     .grad_norm = m.grad_norm,
+                     .tokens_per_second = m.train_tokens_per_second,
+                     .loss_scale = m.loss_scale.value_or(0)},
+                    steady_seconds());
+  if (!quiet_) watch_output();
+  if (m.step % config_.output.logging_steps != 0 && m.step != config_.train.max_steps) return;
+  log_->append(m);
+  tell_of_log();
+}
+
+void RunOutputs::evaluation(const EvalMetrics& metrics) {
+  log_->append(metrics);
+  tell_of_log();
+}
+
+void RunOutputs::sync() {
+  log_->sync();
+  tell_of_log();
+}
+
+void RunOutputs::tell_of_log() {
+  for (const std::string& warning : log_->take_warnings()) warn(warning);
+}
+
+Result<void> RunOutputs::finish(const RunReport& report) {
+  log_->append(TrainMetrics{.step = report.resumed_from_step + report.steps,
+                            .train_runtime = report.train_seconds,
+                            .train_tokens_per_second = report.tokens_per_second,
+                            .train_loss = mean(report.losses)});
+  sync();
+  for (const std::string& missing : log_->what_is_missing()) warn(missing);
+  return write_report(config_.output.dir, report);
+}
+
+void RunOutputs::show(const RunReport& report) {
+  end_view();
+  if (quiet_) return;
+  renew_size(screen_, STDOUT_FILENO);
+  print(render_report(report, screen_));
+}
+
+void RunOutputs::end_view() {
+  StopSignals::view_is_drawn(false);
+  progress_.reset();
+  live_.reset();
+}
+
+void RunOutputs::page() {
+  const Result<RunFiles> files = read_run(config_.output.dir);
+  const Result<void> written =
+      files ? write_html(config_.output.dir + "/report.html", {&*files, 1}) : Result<void>(files.error());
+  if (!written) say("no report.html: " + written.error().message);
+}
+
+}  // namespace tidepool

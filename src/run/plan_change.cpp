@@ -1,0 +1,95 @@
+#include "run/plan_change.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <sstream>
+#include <vector>
+
+namespace tidepool {
+namespace {
+
+using Settings = std::map<std::string, std::string>;
+
+// Of the lines above the first home: "sweeps" -> "2", "host budget" -> "2097152". They hold pairs of words,
+// after "tier NAME" those of a tier.
+Settings settings_of(std::string_view plan) {
+  Settings out = {{"devices", "1"}};  // which the text says of several only
+  std::istringstream lines{std::string(plan.substr(0, plan.find("\nhome ")))};
+  std::string line;
+  std::getline(lines, line);  // "tidepool plan 1"
+  while (std::getline(lines, line) && !line.starts_with("segment ")) {
+    std::istringstream words(line);
+    std::string key, value, tier;
+    while (words >> key >> value) {
+      if (key == "tier") {
+        tier = value + ' ';
+      } else if (tier.empty() || key == "budget") {  // peaks follow from the rest
+        out[tier + key] = value;
+      }
+    }
+  }
+  return out;
+}
+
+// The settings of a run before and after it was resumed.
+class PlanDifference {
+ public:
+  PlanDifference(Settings before, Settings now) : before_(std::move(before)), now_(std::move(now)) {}
+
+  // "sweeps 1 -> 2", one for each setting that differs.
+  std::vector<std::string> lines() const {
+    Settings all = before_;
+    all.insert(now_.begin(), now_.end());
+    std::vector<std::string> out;
+    for (const auto& [key, value] : all)
+      if (changed(key)) out.push_back(fmt::format("{} {} -> {}", key, value_in(before_, key), now(key)));
+    return out;
+  }
+
+  // What it does to the numbers.
+  std::string effect() const {
+    std::vector<std::string_view> out;
+    if (changed("clipping"))
+      out.push_back(now("clipping") == "on" ? "gradients are clipped from here on, which changes weights"
+                                            : "gradients are clipped no more, which changes weights");
+    if (!sums_in_same_order()) out.push_back("sums are made in another order, so the last digits differ");
+    if (changed("micro_batches")) out.push_back("dropout draws other masks for other micro-batches");
+    if (out.empty()) return "losses and weights do not depend on it";
+    return fmt::format("{}", fmt::join(out, "; "));
+  }
+
+ private:
+  static std::string value_in(const Settings& settings, const std::string& key) {
+    const auto found = settings.find(key);
+    return found == settings.end() ? "none" : found->second;
+  }
+  std::string now(const std::string& key) const { return value_in(now_, key); }
+  bool changed(const std::string& key) const { return value_in(before_, key) != now(key); }
+
+  // One device adds micro-batches in their order, and so do several of one micro-batch each.
+  static bool sums_one_by_one(const Settings& settings) {
+    const std::string devices = value_in(settings, "devices");
+    return devices == "1" || devices == value_in(settings, "micro_batches");
+  }
+  bool sums_in_same_order() const {
+    if (changed("micro_batches")) return false;
+    return !changed("devices") || (sums_one_by_one(before_) && sums_one_by_one(now_));
+  }
+
+  Settings before_, now_;
+};
+
+}  // namespace
+
+std::string plan_change(std::string_view before, std::string_view now) {
+  if (before == now) return "";
+  const PlanDifference difference(settings_of(before), settings_of(now));
+  const std::vector<std::string> lines = difference.lines();
+  return fmt::format("another plan than before ({}): {}",
+                     lines.empty() ? "other places or movements" : fmt::format("{}", fmt::join(lines, ", ")),
+                     difference.effect());
+}
+
+}  // namespace tidepool

@@ -1,0 +1,47 @@
+#include "run/resume_notes.h"
+
+#include <fmt/format.h>
+
+#include "config/schema.h"
+#include "report/assembly/assemble_report.h"
+#include "run/learning_rate.h"
+
+namespace tidepool {
+namespace {
+
+// The config as far as the checkpoint tells it; other keys stay as they are.
+Config with_settings_of(const TrainerState& then, Config config) {
+  for (const auto& [name, value] : then.settings) {
+    if (!name.starts_with("train.")) continue;
+    for (const Field* field : find_fields("train", name.substr(6))) {
+      const Result<void> set = set_value(*field, config, value);
+      static_cast<void>(set);  // what is no value any more says nothing
+    }
+  }
+  return config;
+}
+
+// Empty: the next step has the rate that it would have had.
+std::string rate_note(const TrainerState& then, const Config& now) {
+  const Result<LearningRate> before = make_learning_rate(with_settings_of(then, now).train);
+  const Result<LearningRate> after = make_learning_rate(now.train);
+  if (!before || !after) return "";
+  const u64 next = then.step + 1;
+  const double was = (*before)(next), is = (*after)(next);
+  if (was == is) return "";
+  return fmt::format("learning rate of step {}: {:.3g}; with the checkpoint's settings {:.3g}", next, is,
+                     was);
+}
+
+}  // namespace
+
+std::vector<std::string> resume_notes(const TrainerState& then, const Config& now,
+                                      const std::map<std::string, std::string>& settings) {
+  std::vector<std::string> out;
+  for (const std::string& line : changed_settings(then, settings))
+    out.push_back("changed since the checkpoint: " + line);
+  if (std::string rate = rate_note(then, now); !out.empty() && !rate.empty()) out.push_back(std::move(rate));
+  return out;
+}
+
+}  // namespace tidepool

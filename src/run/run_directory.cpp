@@ -1,0 +1,122 @@
+#include "run/run_directory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include "base/text/checkpoint_name.h"
+#include "base/text/path_text.h"
+#include "base/text/seal.h"
+#include "base/write_file.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest.h"
+#include "report/text_file.h"
+#include "run/plan_change.h"
+
+namespace tidepool {
+namespace {
+
+namespace fs = std::filesystem;
+
+// As short as `dir` was said, where that is possible.
+fs::path directory_above(const std::string& dir) {
+  std::error_code failed;
+  const fs::path path = without_slashes(fs::path(dir).lexically_normal());
+  if (fs::is_symlink(path, failed)) return fs::weakly_canonical(path, failed).parent_path();
+  if (path.has_parent_path() && path.filename() != "..") return path.parent_path();
+  return fs::path(without_slashes(fs::path(absolute_path(dir)).lexically_normal())).parent_path();
+}
+
+}  // namespace
+
+Result<void> check_output_directory(const Config& config) {
+  std::error_code unused;
+  const std::string& dir = config.output.dir;
+  const auto refused = [&](std::string_view is) {
+    return Error{ErrorKind::usage,
+                 fmt::format("output.dir: {} is {}; name a directory that is the run's own, such as runs/{}",
+                             dir, is, "first")};
+  };
+  if (fs::equivalent(dir, "/", unused)) return refused("the root of the file system");
+  if (!config.model_directory.empty() && fs::equivalent(dir, config.model_directory, unused))
+    return refused("the directory of the model that training starts from");
+  for (fs::path above = fs::weakly_canonical(dir, unused); above.has_relative_path();
+       above = above.parent_path())
+    if (parse_checkpoint_name(above.filename().string()) && fs::exists(above / manifest_file, unused))
+      return refused(fmt::format("in the checkpoint {}", above.string()));
+  return {};
+}
+
+Result<RunDirectory> RunDirectory::open(const std::string& dir, Beginning beginning) {
+  if (const Result<void> made = make_directories(dir, FileUse::run); !made)
+    return Error{made.error().kind, fmt::format("output.dir {}: {}", dir, made.error().message)};
+  RunDirectory out;
+  out.dir_ = dir;
+  out.fd_ = Fd(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!out.fd_)
+    return Error{ErrorKind::io,
+                 with_advice(fmt::format("cannot open output.dir {}: {}", dir, errno_text(errno)), errno,
+                             FileUse::run)};
+  TRY_ASSIGN(
+      out.lock_,
+      DirectoryLock::take(
+          {.dir = dir, .file = run_lock_name, .what = "run directory", .remedy = "set another output.dir"}));
+  TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(dir));
+  if (beginning == Beginning::anew && !steps.empty())
+    return Error{
+        ErrorKind::usage,
+        fmt::format("{} already holds checkpoints: continue with --resume auto, or set another output.dir",
+                    dir)};
+  return out;
+}
+
+std::optional<MovedDirectory> RunDirectory::moved() const {
+  struct stat here {
+  }, named{};
+  const bool there = ::stat(dir_.c_str(), &named) == 0;
+  if (!there && errno != ENOENT && errno != ENOTDIR) return std::nullopt;  // a fault says nothing of its name
+  if (::fstat(fd_.get(), &here) != 0) return std::nullopt;
+  if (there && here.st_ino == named.st_ino && here.st_dev == named.st_dev) return std::nullopt;
+  MovedDirectory moved{.name_is_taken = there};
+  std::error_code failed;
+  const fs::path now = fs::read_symlink(fmt::format("/proc/self/fd/{}", fd_.get()), failed);
+  if (here.st_nlink > 0 && !failed && fs::is_directory(now, failed)) moved.now = now.string();
+  return moved;
+}
+
+bool RunDirectory::has_moved(double now) {
+  constexpr double look_seconds = 1;
+  if (has_moved_ || now - looked_at_ < look_seconds) return has_moved_;
+  looked_at_ = now;
+  return has_moved_ = moved().has_value();
+}
+
+std::string RunDirectory::change_of_plan(const std::string& plan) const {
+  const Result<std::string> before = read_text_file(dir_ + "/plan.txt");
+  return before ? plan_change(*before, plan) : "";
+}
+
+Result<void> RunDirectory::describe_run(const std::string& config_yaml, const std::string& plan) const {
+  TRY(replace_file(dir_ + "/config.yaml", sealed_by_comment(config_yaml), FileUse::run));
+  return replace_file(dir_ + "/plan.txt", plan, FileUse::run);
+}
+
+std::string change_of_written_config(const std::string& run_dir) {
+  const std::string path = run_dir + "/config.yaml";
+  const Result<std::string> text = read_text_file(path);
+  if (!text || !comment_is_broken(*text)) return "";
+  return fmt::format("{}: was changed or damaged since the run wrote it, and is used as it is now", path);
+}
+
+std::string run_of_checkpoint(const std::string& checkpoint) {
+  const fs::path run = directory_above(checkpoint);
+  std::error_code failed;
+  const bool is_run = fs::exists(run / "report.json", failed) || fs::exists(run / "plan.txt", failed);
+  return is_run ? run.string() : "";
+}
+
+}  // namespace tidepool

@@ -1,0 +1,51 @@
+#include "run/save_moments.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+namespace tidepool {
+namespace {
+
+volatile std::sig_atomic_t save_asked = 0;
+const char* asked_words = "";
+struct sigaction action_before;
+
+void on_save_signal(int) {
+  const int error = errno;  // of the code that was interrupted
+  save_asked = 1;
+  [[maybe_unused]] const auto n = ::write(STDERR_FILENO, asked_words, std::strlen(asked_words));
+  errno = error;
+}
+
+}  // namespace
+
+SaveSignal::SaveSignal(const char* heard) {
+  save_asked = 0;
+  asked_words = heard;
+  struct sigaction action {};
+  action.sa_handler = on_save_signal;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;  // of StopSignals, where the process has them
+  ::sigaction(SIGUSR1, &action, &action_before);
+}
+
+SaveSignal::~SaveSignal() { ::sigaction(SIGUSR1, &action_before, nullptr); }
+
+bool SaveSignal::asked() { return save_asked != 0; }
+void SaveSignal::forget() { save_asked = 0; }
+
+bool SaveMoments::due(u64 step, double now) const {
+  if (!output_.save) return false;
+  if (output_.save_steps != 0 && step % output_.save_steps == 0) return true;
+  if (output_.save_minutes > 0 && now - last_try_ >= output_.save_minutes * 60) return true;
+  return SaveSignal::asked();
+}
+
+void SaveMoments::tried(double now) {
+  last_try_ = now;
+  SaveSignal::forget();
+}
+
+}  // namespace tidepool

@@ -1,0 +1,54 @@
+#include "run/train_length.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "data/batches/batch_source.h"
+#include "fit/plan_inputs.h"
+#include "run/open_data.h"
+
+namespace tidepool {
+namespace {
+
+constexpr double steps_most = 1e15;  // as of train.max_steps
+
+std::string steps_text(u64 steps) { return fmt::format("{} step{}", steps, steps == 1 ? "" : "s"); }
+
+std::string epochs_of_steps(u64 steps, u64 steps_per_epoch) {
+  return fmt::format("{:.3g} epochs of {}", static_cast<double>(steps) / static_cast<double>(steps_per_epoch),
+                     steps_text(steps_per_epoch));
+}
+
+}  // namespace
+
+Result<u64> steps_to_train(const TrainConfig& train, u64 steps_per_epoch) {
+  if (train.max_steps != steps_by_epochs) return train.max_steps;
+  const double steps = std::ceil(train.num_train_epochs * static_cast<double>(steps_per_epoch));
+  if (steps > steps_most)
+    return Error{ErrorKind::usage,
+                 fmt::format("train.num_train_epochs: {:g} epochs of {} are more than {:g} steps; train for "
+                             "fewer",
+                             train.num_train_epochs, steps_text(steps_per_epoch), steps_most)};
+  return static_cast<u64>(steps);
+}
+
+std::string train_length_text(const TrainConfig& train, u64 steps_per_epoch) {
+  const Result<u64> steps = steps_to_train(train, steps_per_epoch);
+  if (!steps) return steps.error().message;
+  const std::string are =
+      fmt::format("{} are {}", steps_text(*steps), epochs_of_steps(*steps, steps_per_epoch));
+  if (train.num_train_epochs == 0 || train.max_steps == steps_by_epochs) return are;
+  return fmt::format(
+      "{}: train.max_steps wins over train.num_train_epochs {:g}; leave it out, or set it to auto, to train "
+      "for those",
+      are, train.num_train_epochs);
+}
+
+std::optional<u64> steps_per_epoch_at_hand(const Config& config, const ModelGraph& graph) {
+  const Result<std::unique_ptr<Dataset>> data = open_data(config, {.quiet = true, .use = DataUse::counting});
+  if (!data) return std::nullopt;
+  return BatchSource(**data, graph.batch, micro_batches_per_step(config)).steps_per_epoch();
+}
+
+}  // namespace tidepool

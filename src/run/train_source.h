@@ -1,0 +1,35 @@
+// What the executor asks while it runs: batches from the data, settings from the config.
+#pragma once
+
+#include "data/batches/batch_source.h"
+#include "executor/shared/step_source.h"
+#include "run/learning_rate.h"
+
+namespace tidepool {
+
+// Of a run in fp16.
+LossScaling loss_scaling(const TrainConfig&);
+
+class TrainSource final : public StepSource {
+ public:
+  struct Parts {
+    const BatchSource& batches;
+    const TrainConfig& train;
+    LearningRate learning_rate;
+    u32 evaluation_micro_batches = 1;  // that one evaluation segment runs
+    u64 evaluation_batches = 0;        // of an evaluation in all
+  };
+  explicit TrainSource(Parts parts) : parts_(std::move(parts)) {}
+
+  // Evaluation segments are numbered from 0: segment n runs validation batches n * k ... n * k + k - 1.
+  // Batches beyond the last hold ignored targets only, so the number of sweeps changes no loss.
+  Result<void> load_batch(const BatchRequest&, const BatchArrays&) override;
+  StepSettings settings(u64 step) const override;
+
+  double learning_rate(u64 step) const { return parts_.learning_rate(step); }
+
+ private:
+  const Parts parts_;
+};
+
+}  // namespace tidepool

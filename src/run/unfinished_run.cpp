@@ -1,0 +1,114 @@
+#include "run/unfinished_run.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "base/median.h"
+#include "base/text/units.h"
+#include "config/config.h"
+#include "config/read/load_config.h"
+#include "fit/plan_inputs.h"
+#include "io/directory_lock.h"
+#include "report/assembly/assemble_report.h"
+#include "report/metrics_log.h"
+#include "run/run_directory.h"
+#include "run/train_length.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u64 steps_most = 1'000'000'000;  // of a file that was edited there may seem to be more
+
+bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+void add_config(RunReport& report, const Config& config, const ModelGraph& graph) {
+  report.model = model_text(graph.config);
+  report.precision = std::string(name(graph.precision));
+  report.executor = config.machine.executor;
+  report.parameters = graph.parameters;
+  report.tokens_per_step = u64{graph.batch.rows()} * micro_batches_per_step(config);
+  report.config = effective_settings(config);
+}
+
+// Steps that were not logged have no loss.
+void add_steps(RunReport& report, const StepLog& log) {
+  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  report.steps = log.steps.back().step;
+  report.losses.assign(report.steps, unknown);
+  report.each_step_seconds.assign(report.steps, unknown);
+  std::vector<double> seconds;
+  double tokens = 0, logged_seconds = 0;
+  for (const StepMetrics& m : log.steps) {
+    if (m.step == 0 || m.step > report.steps) continue;  // of a file that was edited
+    report.losses[m.step - 1] = m.loss;
+    report.each_step_seconds[m.step - 1] = m.step_seconds;
+    if (!(m.step_seconds > 0)) continue;
+    seconds.push_back(m.step_seconds);
+    logged_seconds += m.step_seconds;
+    tokens += m.train_tokens_per_second * m.step_seconds;
+  }
+  if (!seconds.empty()) {
+    report.step_seconds = median(seconds);
+    report.tokens_per_second = tokens / logged_seconds;
+    const double share = static_cast<double>(report.steps) / static_cast<double>(seconds.size());
+    report.train_seconds = logged_seconds * share;
+    report.tokens = static_cast<u64>(tokens * share);
+  }
+  const StepMetrics& last = log.steps.back();
+  if (last.epoch > 0)
+    report.steps_per_epoch = static_cast<u64>(std::lround(static_cast<double>(last.step) / last.epoch));
+  for (const EvalMetrics& e : log.evaluations) {
+    report.eval_steps.push_back(e.step);
+    report.eval_losses.push_back(e.eval_loss);
+  }
+}
+
+std::string state_text(const RunReport& report, const Config& config, std::optional<long> holder) {
+  const Result<u64> known = steps_to_train(config.train, std::max<u64>(report.steps_per_epoch, 1));
+  const u64 all = known ? *known : report.steps;
+  const std::string at = fmt::format("step {} of {}", report.steps, all);
+  if (!holder)
+    return fmt::format(
+        "ended without a report after {}: it was killed, or the machine went down; go on with  "
+        "tidepool train CONFIG --resume auto",
+        at);
+  const u64 left = all - std::min(all, report.steps);
+  return fmt::format("still trains (pid {}): {}, about {} left; this is what it has logged so far", *holder,
+                     at, seconds_text(static_cast<double>(left) * report.step_seconds));
+}
+
+}  // namespace
+
+Result<std::optional<RunFiles>> read_if_unfinished(const std::string& run_dir) {
+  const std::optional<long> holder = lock_holder(run_dir, run_lock_name);
+  if (!holder && is_there(run_dir + "/report.json")) return std::optional<RunFiles>();
+  TRY_ASSIGN(const StepLog log, read_step_metrics(run_dir + "/metrics.jsonl"));
+  if (log.steps.empty()) {
+    if (!holder) return std::optional<RunFiles>();
+    return Error{ErrorKind::usage, fmt::format("{} trains (pid {}) and has not logged a step yet: ask again "
+                                               "when it has",
+                                               run_dir, *holder)};
+  }
+  if (log.steps.back().step > steps_most)
+    return Error{ErrorKind::bad_input,
+                 fmt::format("{}/metrics.jsonl: step {} is more than any run does: mend "
+                             "the line, or remove it",
+                             run_dir, log.steps.back().step)};
+  TRY_ASSIGN(const Config config,
+             load_config(run_dir + "/config.yaml", {"output.dir=" + run_dir}, KeptModel::read));
+  TRY_ASSIGN(const ModelGraph graph, make_graph(config));
+  RunReport report;
+  add_config(report, config, graph);
+  add_steps(report, log);
+  report.flops_per_second = report.tokens_per_second * static_cast<double>(graph.flops_per_token);
+  std::string state = state_text(report, config, holder);
+  TRY_ASSIGN(RunFiles run, read_unfinished_run(run_dir, std::move(report), std::move(state)));
+  return std::optional(std::move(run));
+}
+
+}  // namespace tidepool

@@ -1,0 +1,86 @@
+#include "run/weights/base_model.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/text/path_text.h"
+#include "checkpoint/trainer_state.h"
+#include "huggingface/directory/config_difference.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/weights_fingerprint.h"
+#include "run/weights/kept_model.h"
+
+namespace tidepool {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_there(const std::string& path) {
+  std::error_code unused;
+  return fs::exists(path, unused);
+}
+
+// How config.json differs from what the run keeps of it, or nothing.
+Result<std::string> difference_of_configs(const std::string& base, const std::string& checkpoint) {
+  const std::string run = fs::path(absolute_path(without_slashes(checkpoint))).parent_path().string();
+  const std::string kept = kept_model_directory({.output = {.dir = run}});
+  if (!is_there(kept + "/" + model_config_file)) return std::string();
+  TRY(check_kept_model(run, model_config_file));
+  TRY_ASSIGN(const ModelConfig then, read_model_directory(kept));
+  TRY_ASSIGN(const ModelConfig now, read_model_directory(base));
+  const std::string difference = config_difference(then, now);
+  return difference.empty() ? "" : fmt::format("{} ({})", difference, model_config_file);
+}
+
+Result<std::string> difference_of_weights(const std::string& base, const std::string& then) {
+  if (then.empty()) return std::string();
+  TRY_ASSIGN(const std::string now, weights_fingerprint(base));
+  return now == then ? std::string()
+                     : fmt::format("the weights' fingerprint is {} there and {} here", then, now);
+}
+
+}  // namespace
+
+Result<void> check_base_model(const std::string& base, const std::string& checkpoint) {
+  if (!is_there(checkpoint + "/" + trainer_state_file)) return {};
+  TRY_ASSIGN(const TrainerState state, read_trainer_state(checkpoint));
+  TRY_ASSIGN(std::string difference, difference_of_configs(base, checkpoint));
+  if (difference.empty()) {
+    TRY_ASSIGN(difference, difference_of_weights(base, state.base_fingerprint));
+  }
+  if (difference.empty()) return {};
+  return Error{ErrorKind::usage,
+               fmt::format("{} was trained beside another model than {} holds: {}. Put that model back, or "
+                           "name where it is (`model` of the config, --base of export)",
+                           without_slashes(checkpoint), base, difference)};
+}
+
+Result<void> same_base_weights(const std::string& base, const std::string& then, const std::string& xxh3) {
+  if (then.empty() || then == xxh3) return {};
+  return Error{
+      ErrorKind::bad_input,
+      fmt::format("{}: the weights are not those that the adapters were trained beside (XXH3 is {}, and "
+                  "{} then): a file was changed or damaged; put that model back",
+                  base, xxh3, then)};
+}
+
+Result<void> check_base_weights(const std::string& base, const std::string& checkpoint,
+                                const std::string& xxh3) {
+  if (!is_there(checkpoint + "/" + trainer_state_file)) return {};
+  TRY_ASSIGN(const TrainerState state, read_trainer_state(checkpoint));
+  return same_base_weights(base, state.base_xxh3, xxh3);
+}
+
+Result<void> check_model_is_unchanged(const Config& config) {
+  if (!config.lora.on()) return {};
+  TRY_ASSIGN(const ModelConfig base, read_model_directory(config.model_directory));
+  const std::string difference = config_difference(base, config.model);
+  if (difference.empty()) return {};
+  return Error{ErrorKind::usage,
+               fmt::format("lora.r: adapters stand beside the model in {} as it is, and this config changes "
+                           "it: {}. Leave these keys out, or train the whole model with lora.r=0",
+                           config.model_directory, difference)};
+}
+
+}  // namespace tidepool

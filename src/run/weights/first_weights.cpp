@@ -1,0 +1,85 @@
+#include "run/weights/first_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/steady_seconds.h"
+#include "base/text/path_text.h"
+#include "base/text/units.h"
+#include "checkpoint/checkpoint.h"
+#include "fit/plan_inputs.h"
+#include "huggingface/directory/hf_config.h"
+#include "huggingface/weights/load_weights.h"
+#include "huggingface/weights/other_weights.h"
+#include "huggingface/weights/shards.h"
+#include "huggingface/weights/unused_tensors.h"
+#include "run/weights/first_adapter.h"
+#include "run/weights/init_weights.h"
+
+namespace tidepool {
+namespace {
+
+constexpr u64 parameters_worth_progress = 200'000'000;
+
+Result<void> load(const Config& config, const ModelGraph& graph, StateWriter& state, RunOutputs& outputs,
+                  std::string* xxh3 = nullptr) {
+  const std::string& directory = config.model_directory;
+  outputs.say("loading weights from " + directory);
+  const double began = steady_seconds();
+  TRY(verify_model_if_hashed(directory, checkpoint_buffer));
+  TRY_ASSIGN(const std::vector<std::string> unused,
+             load_weights(directory, graph, state, WeightsOf::model, xxh3));
+  for (const std::string& line : describe_unused(directory, unused, graph.config)) outputs.say(line);
+  outputs.say("loaded weights in " + seconds_text(steady_seconds() - began));
+  return {};
+}
+
+}  // namespace
+
+Result<void> check_weights_are_there(const Config& config) {
+  const std::string& directory = config.model_directory;
+  if (has_weights(directory)) return {};
+  if (std::string other = other_weights(directory); !other.empty())
+    return Error{ErrorKind::bad_input, std::move(other)};
+  std::error_code unused;
+  if (std::filesystem::exists(directory + "/" + adapter_config_file, unused))
+    return adapters_are_no_model(directory);
+  if (config.lora.on())
+    return Error{ErrorKind::usage,
+                 fmt::format("{} holds no {}: the model that the adapters stand beside has moved; name where "
+                             "it is with model=DIR, or as `model` in the run's config.yaml",
+                             absolute_path(directory), weights_file)};
+  return Error{ErrorKind::bad_input,
+               fmt::format("{} holds neither {} nor {}", directory, weights_file, weights_index_file)};
+}
+
+Result<std::string> load_frozen_model(const Config& config, const ModelGraph& graph, Session& session,
+                                      RunOutputs& outputs) {
+  TRY(check_weights_are_there(config));
+  WriteMore adapters_follow(session.state());
+  std::string xxh3;
+  TRY(load(config, graph, adapters_follow, outputs, &xxh3));
+  return xxh3;
+}
+
+Result<void> make_first_weights(const Config& config, const ModelGraph& graph, Session& session,
+                                RunOutputs& outputs, std::string& base_xxh3) {
+  if (graph.lora.on()) {
+    TRY_ASSIGN(base_xxh3, load_frozen_model(config, graph, session, outputs));
+  } else if (!config.model_directory.empty()) {
+    return load(config, graph, session.state(), outputs);
+  }
+  if (!config.lora.adapter.empty()) return load_first_adapter(config, graph, session.state(), outputs);
+  std::vector<std::byte> buffer(checkpoint_buffer.value);
+  return init_weights(graph, config.train.seed, session.state(), buffer, session.pool(),
+                      [&, last = -1](double share) mutable {
+                        const int tenth = static_cast<int>(share * 10);
+                        if (graph.parameters > parameters_worth_progress && tenth > last)
+                          outputs.say(fmt::format("initialising weights: {} %", tenth * 10));
+                        last = std::max(last, tenth);
+                      });
+}
+
+}  // namespace tidepool

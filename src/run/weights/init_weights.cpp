@@ -1,0 +1,94 @@
+#include "run/weights/init_weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "base/mix_bits.h"
+#include "kernels/gradient.h"
+#include "tidepool/fp16.h"
+
+namespace tidepool {
+namespace {
+
+// In (-1, 1), symmetric.
+float uniform_at(u64 seed, u64 tensor, u64 element) {
+  const u64 bits = mix_count(mix_count(seed ^ (tensor * 0xd1342543de82ef95)) ^ element);
+  return (static_cast<float>(bits >> 40) + 0.5f) * 0x1p-23f - 1.0f;
+}
+
+float value_at(const Tensor& tensor, u64 seed, u64 number, u64 element) {
+  switch (tensor.init) {
+    case Init::normal:
+      return static_cast<float>(tensor.init_std) * normal_at(seed, number, element);
+    case Init::uniform:
+      return static_cast<float>(tensor.init_bound) * uniform_at(seed, number, element);
+    case Init::ones:
+      return 1.0f;
+    case Init::zeros:
+      return 0.0f;
+  }
+  return 0.0f;
+}
+
+constexpr u64 elements_per_task = 4 * kib;
+
+// Beside a model that is loaded, its adapters.
+bool is_made(const ModelGraph& graph, const Window& window) { return window.adapter == graph.lora.on(); }
+
+}  // namespace
+
+float normal_at(u64 seed, u64 tensor, u64 element) {
+  const u64 bits = mix_count(mix_count(seed ^ (tensor * 0xd1342543de82ef95)) ^ element);
+  const float u = (static_cast<float>(bits >> 40) + 1.0f) * 0x1p-24f;  // (0, 1]
+  const float v = static_cast<float>((bits >> 8) & 0xffffff) * 0x1p-24f;
+  return std::sqrt(-2.0f * std::log(u)) * std::cos(2.0f * std::numbers::pi_v<float> * v);
+}
+
+Result<void> init_weights(const ModelGraph& graph, u64 seed, StateWriter& state, std::span<std::byte> buffer,
+                          CorePool& pool, const std::function<void(double)>& progress) {
+  const u64 piece_elements = buffer.size() / 8;
+  float* values = reinterpret_cast<float*>(buffer.data());
+  u16* halves = reinterpret_cast<u16*>(values + piece_elements);
+  u16* low = halves + piece_elements;
+  u64 number = 0, done = 0;
+  for (u32 w = 0; w < graph.windows.size(); ++w)
+    for (const Tensor& tensor : graph.windows[w].tensors) {
+      if (!is_made(graph, graph.windows[w])) continue;
+      for (u64 begin = 0; begin < tensor.elements; begin += piece_elements) {
+        const u64 count = std::min(piece_elements, tensor.elements - begin);
+        parallel_for(pool, Priority::normal, static_cast<u32>(div_up(count, elements_per_task)),
+                     [&](u32 task, u32) {
+                       const u64 end = std::min(count, (task + 1) * elements_per_task);
+                       for (u64 i = task * elements_per_task; i < end; ++i) {
+                         const float x = value_at(tensor, seed, number, begin + i);
+                         switch (graph.precision) {
+                           case Precision::fp32:
+                             values[i] = x;
+                             break;
+                           case Precision::bf16:
+                             halves[i] = bf16_from_float(x), low[i] = low_from_float(x);
+                             break;
+                           case Precision::fp16:
+                             halves[i] = fp16_from_float(x), values[i] = x;
+                             break;
+                         }
+                       }
+                     });
+        const u64 at = tensor.window_offset + begin;
+        const auto words = std::as_bytes(std::span(values, count));
+        const bool fp32 = graph.precision == Precision::fp32;
+        TRY(state.write(w, Kind::param, at, fp32 ? words : std::as_bytes(std::span(halves, count))));
+        if (graph.precision == Precision::bf16)
+          TRY(state.write(w, Kind::master_low, at, std::as_bytes(std::span(low, count))));
+        if (graph.precision == Precision::fp16) TRY(state.write(w, Kind::master, at, words));
+        done += count;
+        progress(static_cast<double>(done) / static_cast<double>(graph.parameters));
+      }
+      ++number;
+    }
+  return state.finish();
+}
+
+}  // namespace tidepool
