@@ -6,12 +6,12 @@
 #include <array>
 #include <cstdio>
 
-#include "cli/bench.h"
-#include "cli/bench_device.h"
-#include "cli/bench_disk.h"
-#include "cli/measured_choice.h"
-#include "report/print_text.h"
 #include "base/text/nearest.h"
+#include "cli/bench/bench.h"
+#include "cli/bench/bench_device.h"
+#include "cli/bench/bench_disk.h"
+#include "cli/bench/measured_choice.h"
+#include "report/print_text.h"
 
 namespace tidepool {
 

@@ -4,10 +4,10 @@
 #include <fstream>
 #include <sstream>
 
+#include "cli/bench/measured_choice.h"
 #include "cli/cli.h"
 #include "cli/command_table.h"
 #include "cli/doctor.h"
-#include "cli/measured_choice.h"
 #include "tests/support/disk_fixture.h"
 #include "tests/support/model_directory.h"
 

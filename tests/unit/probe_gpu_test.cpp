@@ -1,8 +1,8 @@
 // What a probe measures of a GPU, and how rates come of it: in virtual time.
 #include <gmock/gmock.h>
 
-#include "cli/bench_device.h"
-#include "cli/measured_choice.h"
+#include "cli/bench/bench_device.h"
+#include "cli/bench/measured_choice.h"
 #include "cli/probe_text.h"
 #include "machine/machine_file.h"
 #include "probe/benches.h"

@@ -22,7 +22,7 @@ literal(template "${template}")
 literal(style "${style}")
 literal(script "(() => {\n'use strict';\n${script}})();\n")
 
-file(WRITE ${OUT} "// Made from src/report/html when building.\n#include \"report/page/page_assets.h\"\n\nnamespace tidepool {\n")
+file(WRITE ${OUT} "// Made from src/report/page/html when building.\n#include \"report/page/page_assets.h\"\n\nnamespace tidepool {\n")
 file(APPEND ${OUT} "const std::string_view page_template = ${template};\n")
 file(APPEND ${OUT} "const std::string_view page_style = ${style};\n")
 file(APPEND ${OUT} "const std::string_view page_script = ${script};\n}  // namespace tidepool\n")

@@ -1,4 +1,4 @@
-// The page's own files, embedded when building from src/report/html.
+// The page's own files, embedded when building from src/report/page/html.
 #pragma once
 
 #include <string_view>

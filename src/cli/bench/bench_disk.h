@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "io/disk.h"
 #include "base/result.h"
+#include "io/disk.h"
 
 namespace tidepool {
 

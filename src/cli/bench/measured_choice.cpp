@@ -1,10 +1,10 @@
-#include "cli/measured_choice.h"
+#include "cli/bench/measured_choice.h"
 
 #include <fmt/format.h>
 
+#include "base/text/value_text.h"
 #include "executor/built_without_cuda.h"
 #include "probe/measured_device.h"
-#include "base/text/value_text.h"
 
 namespace tidepool {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/fio.h"
+#include "cli/bench/fio.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "cli/bench_disk.h"
+#include "cli/bench/bench_disk.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -8,11 +8,11 @@
 #include <cstdio>
 #include <vector>
 
-#include "cli/fio.h"
+#include "base/median.h"
+#include "cli/bench/fio.h"
 #include "io/memory_limits.h"
 #include "probe/disk_load.h"
 #include "report/print_text.h"
-#include "base/median.h"
 
 namespace tidepool {
 namespace {

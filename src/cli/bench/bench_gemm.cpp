@@ -7,12 +7,12 @@
 #include <memory>
 #include <string>
 
-#include "cli/bench.h"
+#include "base/median.h"
+#include "cli/bench/bench.h"
 #include "kernels/kernels.h"
 #include "kernels/matmul/sgemm.h"
 #include "probe/timing.h"
 #include "report/print_text.h"
-#include "base/median.h"
 
 namespace tidepool {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "cli/bench.h"
+#include "cli/bench/bench.h"
 #include "probe/benches.h"
 
 namespace tidepool {

@@ -6,11 +6,11 @@
 #include <boost/json.hpp>
 #include <cstdio>
 
-#include "cli/bench.h"
+#include "base/median.h"
+#include "cli/bench/bench.h"
 #include "probe/adam_load.h"
 #include "probe/timing.h"
 #include "report/print_text.h"
-#include "base/median.h"
 
 namespace tidepool {
 namespace {

@@ -1,14 +1,14 @@
-#include "cli/bench_device.h"
+#include "cli/bench/bench_device.h"
 
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
 #include <cstdio>
 
-#include "cli/measured_choice.h"
+#include "base/text/value_text.h"
+#include "cli/bench/measured_choice.h"
 #include "probe/rates.h"
 #include "report/print_text.h"
-#include "base/text/value_text.h"
 
 namespace tidepool {
 namespace {
