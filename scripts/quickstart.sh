@@ -43,7 +43,7 @@ make_text() {
     echo "WARNING: this is not the text that the quickstart was tuned on (fortunes $known_version)."
     echo "  found    sha256 $sum"
     echo "  expected sha256 $known_sha256"
-    echo "  Training works all the same; its losses will differ from those in the README."
+    echo "  Training works all the same; its losses will differ from those of the known text."
   } >&2
 }
 

@@ -124,7 +124,7 @@ TEST_F(DataDocuments, HeldOutDocumentsAreNeverTrainedOnWhateverTheSeed) {
   EXPECT_NE(order(*one), order(*two));
 }
 
-// The README promises 5 %, and a book in one file is one document.
+// docs/training.md promises 5 %, and a book in one file is one document.
 TEST_F(DataDocuments, OfASingleLongDocumentTheLastRowsAreHeldOut) {
   std::string text;
   for (int i = 0; i < 1000; ++i) text += static_cast<char>('a' + i / 40);

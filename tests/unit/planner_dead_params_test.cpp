@@ -94,7 +94,7 @@ TEST(DeadParams, OnDiskAreTheFramesOfTheirGradients) {
   for (u32 l = 0; l < link_count; ++l) EXPECT_GE(moved[l], least[l]) << name(static_cast<LinkKind>(l));
 }
 
-// What the README counts on: 14 bytes per parameter, whatever waits, and what streaming needs.
+// docs/fit.md counts on this: 14 bytes per parameter, whatever waits, and what streaming needs.
 TEST(DeadParams, LeaveFourteenBytesPerParameter) {
   for (const u32 devices : {1u, 4u}) {
     PlanOptions options{
