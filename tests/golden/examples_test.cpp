@@ -1,6 +1,6 @@
-// The examples, run as their READMEs say. What they print is compared line by line: words and whole numbers
-// must be the same, losses and perplexities near, and where a time is shown there must be one. "$ " begins a
-// command, " ..." stands for any lines.
+// The examples and the README, run as they say. What they print is compared line by line: words and whole
+// numbers must be the same, losses and perplexities near, and where a time is shown there must be one. "$ "
+// begins a command, " ..." stands for any lines.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -155,9 +155,9 @@ class Examples : public ::testing::Test {
     EXPECT_EQ(::pclose(pipe), 0) << words << "\n" << out << file_text(dir_ / "err");
     return out;
   }
-  void run_all(const std::string& name) {
-    const std::vector<Command> commands =
-        commands_of(file_text(TIDEPOOL_SOURCE_DIR "/examples/" + name + "/README.md"));
+  void run_all(const std::string& name) { run_page("examples/" + name + "/README.md"); }
+  void run_page(const std::string& page) {
+    const std::vector<Command> commands = commands_of(file_text(TIDEPOOL_SOURCE_DIR "/" + page));
     ASSERT_FALSE(commands.empty());
     EXPECT_TRUE(std::ranges::any_of(commands, &shows_something)) << "nothing is compared";
     for (const Command& command : commands) {
@@ -174,6 +174,7 @@ TEST_F(Examples, Chat) { run_all("chat"); }
 TEST_F(Examples, Continue) { run_all("continue"); }
 TEST_F(Examples, Llama70b) { run_all("llama-70b"); }
 TEST_F(Examples, Lora) { run_all("lora"); }
+TEST_F(Examples, TheReadmesPlan) { run_page("README.md"); }
 
 }  // namespace
 }  // namespace tidepool
