@@ -46,7 +46,7 @@ endfunction()
 
 # tidepool_room(FOLDER [JSON] [ONE_BY_ONE] [SOURCES ...] LINKS ...): a library of every .cpp in the folder, but those of
 # tests and of CUDA.
-#   JSON         much of the room reads or writes JSON: its precompiled headers have Boost.JSON
+#   JSON         much of the room reads or writes JSON: its precompiled headers have Boost.JSON, which it must link
 #   ONE_BY_ONE   its sources are compiled alone, as they share names
 #   SOURCES      more of them, from elsewhere
 #   LINKS        rooms by their folders, and libraries
@@ -103,7 +103,7 @@ tidepool_room(src/base/yaml LINKS src/base yaml-cpp)
 tidepool_room(chunk_manager LINKS include/tidepool)
 tidepool_room(kernels LINKS include/tidepool DNNL::dnnl PkgConfig::hwy PkgConfig::xxhash gomp)
 tidepool_room(io LINKS include/tidepool src/base/process PkgConfig::liburing PkgConfig::hwloc)
-tidepool_room(src/config JSON LINKS src/base/text)
+tidepool_room(src/config LINKS src/base/text)
 tidepool_room(src/huggingface/directory JSON LINKS src/base/files src/config)
 tidepool_room(src/huggingface/weights JSON LINKS src/base/files src/base/process)
 tidepool_room(src/huggingface/adapters JSON LINKS src/huggingface/directory src/huggingface/weights)
@@ -118,7 +118,7 @@ tidepool_room(src/planner LINKS chunk_manager src/base/text)
 tidepool_room(src/report JSON LINKS src/base/json src/planner)
 tidepool_room(src/cli/bench JSON LINKS src/executor src/probe src/report)
 tidepool_room(src/config/read JSON LINKS src/base/yaml src/huggingface/adapters)
-tidepool_room(src/data/files JSON LINKS src/config PkgConfig::xxhash PkgConfig::zlib PkgConfig::zstd)
+tidepool_room(src/data/files LINKS src/config PkgConfig::xxhash PkgConfig::zlib PkgConfig::zstd)
 tidepool_room(src/huggingface/jinja JSON LINKS src/base/json src/base/text)
 tidepool_room(src/huggingface/tokenizer JSON
               LINKS src/base/json src/base/text PkgConfig::pcre2 PkgConfig::utf8proc PkgConfig::xxhash)

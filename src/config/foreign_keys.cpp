@@ -7,16 +7,11 @@
 #include <array>
 
 #include "base/text/nearest.h"
+#include "config/family_bits.h"
 
 namespace tidepool {
 
 namespace {
-
-constexpr u32 bit(Family family) { return u32{1} << static_cast<u32>(family); }
-constexpr u32 only_gpt2 = bit(Family::gpt2);
-constexpr u32 qwens = bit(Family::qwen2) | bit(Family::qwen3);
-constexpr u32 llama_style = bit(Family::llama) | bit(Family::mistral) | qwens;
-constexpr u32 all_families = only_gpt2 | llama_style;
 
 // Keys that change what is computed: only the value that Tidepool computes is taken.
 struct Demand {

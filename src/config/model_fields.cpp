@@ -1,13 +1,9 @@
 // The keys of section `model`: what config.json of each family calls its fields.
+#include "config/family_bits.h"
 #include "config/schema.h"
 
 namespace tidepool {
 namespace {
-
-constexpr u32 bit(Family family) { return u32{1} << static_cast<u32>(family); }
-constexpr u32 only_gpt2 = bit(Family::gpt2);
-constexpr u32 qwens = bit(Family::qwen2) | bit(Family::qwen3);
-constexpr u32 llama_style = ((u32{1} << family_count) - 1) & ~only_gpt2;
 
 constexpr auto family_names = [] {
   std::array<std::string_view, family_count> names;
