@@ -1,0 +1,238 @@
+#include "run/prepare_run.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/check.h"
+#include "base/text/path_text.h"
+#include "base/text/units.h"
+#include "checkpoint/checkpoint.h"
+#include "fit/executor_choice.h"
+#include "fit/plan_inputs.h"
+#include "huggingface/weights/weights_fingerprint.h"
+#include "machine/cpu_name.h"
+#include "report/assembly/assemble_report.h"
+#include "report/assembly/summary.h"
+#include "run/choice_progress.h"
+#include "run/finished_run.h"
+#include "run/open_data.h"
+#include "run/other_sequences.h"
+#include "run/resume_notes.h"
+#include "run/train_length.h"
+#include "run/weights/base_model.h"
+#include "run/weights/first_adapter.h"
+#include "run/weights/first_weights.h"
+#include "run/weights/kept_model.h"
+
+namespace tidepool {
+namespace {
+
+class RunPreparation {
+ public:
+  explicit RunPreparation(PreparedRun& run) : run_(run) {}
+
+  Result<std::optional<RunReport>> prepare() {
+    Config& config = run_.config;
+    const bool resumes = !run_.request.resume.empty();
+    TRY(check_executor(config));
+    TRY(check_output_directory(config));
+    look_at_rows(config, resumes);
+    TRY_ASSIGN(run_.graph, make_graph(config));
+    if (!config.model_directory.empty() && (!resumes || run_.graph.lora.on()))
+      TRY(check_weights_are_there(config));
+    TRY_ASSIGN(const bool goes_on, goes_on_from_checkpoint());
+    if (!goes_on) TRY(check_model_is_unchanged(config));
+    if (!goes_on) TRY(check_first_adapter(config, run_.graph));
+    // The run's model-files are mended before any of them is used.
+    if (goes_on) TRY(take_directory(goes_on));
+    TRY(find_data(goes_on));
+    TRY(choose(goes_on ? PlanFor::resumed_run : PlanFor::this_machine));
+    if (!goes_on) TRY(take_directory(goes_on));
+    TRY_ASSIGN(run_.checkpoints, RunCheckpoints::open(config, run_.graph, run_.outputs));
+    TRY_ASSIGN(std::optional<FoundCheckpoint> found, run_.checkpoints->find(run_.request.resume));
+    if (found && all_is_done(*found, config)) return std::optional(done_before(*found, config, run_.outputs));
+    make_source(run_.chosen.plan);
+    TRY(open_session(found.has_value()));
+    TRY(say_what_begins());
+    TRY(run_.checkpoints->check_room(found ? found->state.step : 0, run_.prediction.forecast.step_seconds));
+    TRY(load_or_init(std::move(found)));
+    return std::optional<RunReport>();
+  }
+
+ private:
+  Result<void> open_session(bool resumes) {
+    const Config& config = run_.config;
+    TRY_ASSIGN(run_.session,
+               Session::create(
+                   config, run_.graph, std::move(run_.chosen.plan), *run_.source,
+                   {.open_disk = run_.request.open_disk,
+                    .rest_patience = run_.request.watchdog_least,
+                    .loads_weights = (!resumes || run_.graph.lora.on()) && !config.model_directory.empty(),
+                    .product_timing = config.output.save ? ProductTiming::keep : ProductTiming::for_now}));
+    return {};
+  }
+
+  Result<void> say_what_begins() {
+    if (!run_.request.quiet) TRY(show_plan());
+    for (const std::string& note : run_.data->notes()) run_.outputs.say(note);
+    if (run_.config.train.max_steps > 0)
+      run_.outputs.say(train_length_text(run_.request.config.train, run_.batches->steps_per_epoch()));
+    for (const std::string& note : run_.session->notes()) run_.outputs.say(note);
+    say_choice();
+    return {};
+  }
+
+  Result<void> choose(PlanFor who) {
+    ChoiceProgress progress;
+    TRY_ASSIGN(run_.chosen, plan_run(run_.config, run_.graph, who,
+                                     run_.request.quiet ? PlanProgress{} : progress.listener()));
+    run_.choice_notes = describe_choice(run_.config, run_.chosen);
+    return {};
+  }
+
+  void say_choice() {
+    for (const std::string& note : run_.choice_notes) run_.outputs.say(note);
+    if (!run_.chosen.machine) return;
+    const std::string other =
+        machine_mismatch(run_.config, *run_.chosen.machine, run_.session->pool().workers(), cpu_name());
+    if (!other.empty()) run_.outputs.say(other);
+  }
+
+  Result<void> show_plan() {
+    TRY_ASSIGN(run_.prediction, predict_step(*run_.session));
+    run_.outputs.show(summarize({run_.config, run_.graph, run_.session->plan(), &run_.prediction}));
+    return {};
+  }
+
+  // --resume auto begins anew where no checkpoint has been written yet.
+  Result<bool> goes_on_from_checkpoint() {
+    if (run_.request.resume.empty()) return false;
+    std::string path = run_.request.resume;
+    if (path == "auto") {
+      TRY_ASSIGN(const std::vector<u64> steps, checkpoint_steps(run_.config.output.dir));
+      if (steps.empty()) return false;
+      path = fmt::format("{}/checkpoint-{}", run_.config.output.dir, steps.back());
+    }
+    // Before anything is refused that may follow from it.
+    for (const std::string& line : changes_since_kept(run_.config)) run_.outputs.say(line);
+    TRY(CheckpointStore::check_trained_alike(path, run_.graph));
+    return true;
+  }
+
+  Result<void> take_directory(bool goes_on) {
+    TRY_ASSIGN(run_.directory,
+               RunDirectory::open(run_.config.output.dir,
+                                  run_.request.resume.empty() ? Beginning::anew : Beginning::resumed));
+    if (!goes_on) return keep_model(run_.config);
+    TRY_ASSIGN(const std::vector<std::string> mended, mend_kept_model(run_.config));
+    for (const std::string& line : mended) run_.outputs.say(line);
+    return {};
+  }
+
+  Result<void> find_data(bool goes_on) {
+    TRY_ASSIGN(run_.data, open_data(run_.config, {.quiet = run_.request.quiet, .kept_model = goes_on}));
+    if (run_.config.train.early_stopping_patience > 0 && run_.data->validation_sequences() == 0)
+      return Error{ErrorKind::usage,
+                   "train.early_stopping_patience: the data is too small to hold some of it out; name "
+                   "data.validation, or set it to 0"};
+    run_.batches =
+        std::make_unique<BatchSource>(*run_.data, run_.graph.batch, micro_batches_per_step(run_.config));
+    TRY_ASSIGN(run_.config.train.max_steps,
+               steps_to_train(run_.config.train, run_.batches->steps_per_epoch()));
+    TRY_ASSIGN(LearningRate rate, make_learning_rate(run_.config.train));
+    run_.learning_rate = std::move(rate);
+    return {};
+  }
+
+  void make_source(const Plan& plan) {
+    run_.source = std::make_unique<TrainSource>(
+        TrainSource::Parts{.batches = *run_.batches,
+                           .train = run_.config.train,
+                           .learning_rate = run_.learning_rate,
+                           .evaluation_micro_batches = plan.micro_batches / plan.sweeps,
+                           .evaluation_batches = evaluation_batches(run_)});
+  }
+
+  Result<void> load_or_init(std::optional<FoundCheckpoint> found) {
+    run_.state.seed = run_.config.train.seed;
+    run_.state.data_fingerprint = run_.batches->fingerprint();
+    if (run_.is_fp16()) run_.state.loss_scale = StoredLossScale{.scale = run_.config.train.init_scale};
+    if (!found)
+      TRY(make_first_weights(run_.config, run_.graph, *run_.session, run_.outputs, run_.state.base_xxh3));
+    const TrainerState fresh = run_.state;
+    while (found) {  // older ones follow where the newest turns out to be damaged
+      run_.state = fresh;
+      TRY_ASSIGN(found, restore(std::move(*found)));
+    }
+    if (run_.graph.lora.on() && run_.state.base_fingerprint.empty()) {
+      TRY_ASSIGN(run_.state.base_fingerprint, weights_fingerprint(run_.config.model_directory));
+    }
+    if (const auto& stored = run_.state.loss_scale)
+      run_.session->executor().set_loss_scale({.scale = static_cast<float>(stored->scale),
+                                               .good_steps = static_cast<u32>(stored->good_steps),
+                                               .skipped_steps = stored->skipped_steps});
+    return {};
+  }
+
+  // The checkpoint to try next, or none: this one is restored.
+  Result<std::optional<FoundCheckpoint>> restore(FoundCheckpoint found) {
+    if (found.state.data_fingerprint != run_.state.data_fingerprint)
+      return other_sequences(found, run_.state.data_fingerprint, run_.config);
+    if (run_.graph.lora.on()) TRY(check_base_model(run_.config.model_directory, found.path));
+    TRY(check_model_is_unchanged(run_.config));
+    if (found.state.loss_scale.has_value() != run_.is_fp16())
+      return Error{
+          ErrorKind::corrupt_checkpoint,
+          fmt::format("{}: trainer_state.json {} a loss_scale, and train.precision is {}: resume in the "
+                      "precision of the checkpoint",
+                      found.path, run_.is_fp16() ? "has not" : "has", name(run_.config.train.precision))};
+    for (const std::string& note : resume_notes(found.state, run_.config, settings_now(run_)))
+      run_.outputs.say(note);
+    const u64 seed = run_.state.seed;
+    run_.state = found.state;
+    run_.state.seed = seed;
+    if (run_.graph.lora.on()) {
+      TRY_ASSIGN(const std::string xxh3,
+                 load_frozen_model(run_.config, run_.graph, *run_.session, run_.outputs));
+      TRY(same_base_weights(run_.config.model_directory, run_.state.base_xxh3, xxh3));
+      run_.state.base_xxh3 = xxh3;
+    }
+    return run_.checkpoints->go_on_from(std::move(found), run_.session->state());
+  }
+
+  PreparedRun& run_;
+};
+
+}  // namespace
+
+Result<std::optional<RunReport>> prepare_run(PreparedRun& run) { return RunPreparation(run).prepare(); }
+
+// A plan of its own is no fault of a resumed run. But it is said, and what it does to the numbers.
+Result<void> describe_run(PreparedRun& run) {
+  const std::string plan = plan_text(run.config, run.session->plan());
+  if (!run.request.resume.empty()) {
+    const std::string change = run.directory.change_of_plan(plan);
+    if (!change.empty()) run.outputs.say(change);
+  }
+  Config described = run.config;
+  described.train.max_steps = run.request.config.train.max_steps;  // auto stays auto
+  // Looked for again by all who read the adapters, from wherever they are.
+  if (run.graph.lora.on()) described.model_directory = absolute_path(run.config.model_directory);
+  if (!run.config.lora.adapter.empty()) described.lora.adapter = absolute_path(run.config.lora.adapter);
+  return run.directory.describe_run(to_yaml(described), plan);
+}
+
+u64 evaluation_batches(const PreparedRun& run) {
+  const u64 all = run.batches->validation_batches();
+  return run.config.train.eval_batches == 0 ? all : std::min(run.config.train.eval_batches, all);
+}
+
+std::map<std::string, std::string> settings_now(const PreparedRun& run) {
+  std::map<std::string, std::string> settings = numeric_settings(run.config);
+  if (!run.session->algorithms().empty())
+    settings["algorithms of matrix products"] = run.session->algorithms();
+  return settings;
+}
+
+}  // namespace tidepool

@@ -1,0 +1,66 @@
+// Preparation of a run: everything up to its first step. The config is checked, a plan is chosen, memory and
+// disk are taken, and the state is initialised, loaded or restored.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/trainer_state.h"
+#include "config/config.h"
+#include "data/batches/batch_source.h"
+#include "data/batches/dataset.h"
+#include "fit/plan_run.h"
+#include "probe/step/predict.h"
+#include "run/learning_rate.h"
+#include "run/outputs/run_outputs.h"
+#include "run/run_checkpoints.h"
+#include "run/run_directory.h"
+#include "run/train_source.h"
+#include "run/trainer.h"
+#include "session/session.h"
+
+namespace tidepool {
+
+// Members are made in this order, and later ones refer to earlier ones.
+struct PreparedRun {
+  explicit PreparedRun(const TrainRequest& request)
+      : request(request), config(request.config), outputs(config, request.quiet) {}
+  PreparedRun(const PreparedRun&) = delete;
+
+  bool is_fp16() const { return config.train.precision == Precision::fp16; }
+
+  const TrainRequest& request;
+  Config config;  // the request's, with steps in the place of epochs once the data is known
+  RunOutputs outputs;
+  ModelGraph graph;
+  RunPlan chosen;  // its plan moves into the session
+  std::vector<std::string> choice_notes;
+  std::unique_ptr<Dataset> data;
+  std::unique_ptr<BatchSource> batches;
+  LearningRate learning_rate;
+  std::unique_ptr<TrainSource> source;
+  RunDirectory directory;
+  std::unique_ptr<Session> session;
+  std::unique_ptr<RunCheckpoints> checkpoints;
+  Prediction prediction;
+  TrainerState state;  // of the checkpoint that the run resumes from, or fresh
+};
+
+// Fills all of it. RETURNS: the report of a run that had reached its last step before; there is nothing to
+// train then.
+Result<std::optional<RunReport>> prepare_run(PreparedRun&);
+
+// Writes config.yaml and plan.txt of the run directory, and says how its plan has changed since they were
+// written.
+Result<void> describe_run(PreparedRun&);
+
+// Micro-batches of one evaluation.
+u64 evaluation_batches(const PreparedRun&);
+
+// All that the run's numbers depend on and that a resume may change.
+std::map<std::string, std::string> settings_now(const PreparedRun&);
+
+}  // namespace tidepool
