@@ -5,8 +5,8 @@
 #include <map>
 #include <numeric>
 
-#include "chunk_manager/occupancy.h"
 #include "base/check.h"
+#include "chunk_manager/occupancy.h"
 
 namespace tidepool {
 namespace {

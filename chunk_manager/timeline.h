@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "tidepool/plan.h"
 #include "base/result.h"
+#include "tidepool/plan.h"
 
 namespace tidepool {
 

@@ -1,5 +1,5 @@
 # Rooms: folders of sources with one subject. Each is a library that links the rooms whose headers it may include, and so
-# do the rooms above it; there is no circle. ARCHITECTURE.md has the same table, and tests/unit/rooms_test.cpp compares
+# do the rooms above it; there is no circle. ARCHITECTURE.md has the same table, and tests/unit/documents/rooms_test.cpp compares
 # the two with the folders and with every #include.
 
 # tidepool_precompile(TARGET HEADER ...): the target's precompiled headers, which targets with the same flags may use.

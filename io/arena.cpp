@@ -7,12 +7,12 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/check.h"
+#include "base/errno_text.h"
+#include "base/process/limits.h"
 #include "io/disk_error.h"
 #include "io/memory_limits.h"
 #include "io/numa.h"
-#include "base/process/limits.h"
-#include "base/check.h"
-#include "base/errno_text.h"
 
 namespace tidepool {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "tidepool/core_pool.h"
 #include "base/result.h"
 #include "base/types.h"
+#include "tidepool/core_pool.h"
 
 namespace tidepool {
 

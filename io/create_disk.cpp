@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "io/disk.h"
 #include "io/thread_disk.h"
 #include "io/uring_disk.h"
-#include "base/check.h"
 
 namespace tidepool {
 

@@ -13,9 +13,9 @@
 #include <string>
 #include <utility>
 
-#include "io/disk_error.h"
 #include "base/read_file.h"
 #include "base/types.h"
+#include "io/disk_error.h"
 
 namespace tidepool {
 namespace {

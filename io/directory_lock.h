@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "io/sudden_end.h"
 #include "base/result.h"
+#include "io/sudden_end.h"
 
 namespace tidepool {
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "io/disk.h"
 #include "base/errno_text.h"
+#include "io/disk.h"
 
 namespace tidepool {
 

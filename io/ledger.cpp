@@ -1,5 +1,5 @@
-#include "io/arena.h"
 #include "base/check.h"
+#include "io/arena.h"
 
 namespace tidepool {
 

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <memory>
 
-#include "io/disk_error.h"
 #include "base/errno_text.h"
+#include "io/disk_error.h"
 
 namespace tidepool {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "io/disk_error.h"
 #include "base/check.h"
+#include "io/disk_error.h"
 
 namespace tidepool {
 

@@ -9,10 +9,10 @@
 #include <mutex>
 #include <thread>
 
-#include "io/io_thread.h"
-#include "io/piece_queue.h"
 #include "base/check.h"
 #include "base/mix_bits.h"
+#include "io/io_thread.h"
+#include "io/piece_queue.h"
 
 namespace tidepool {
 namespace {

@@ -15,11 +15,11 @@
 #include <cstdlib>
 #include <memory>
 
+#include "base/check.h"
+#include "base/errno_text.h"
 #include "io/disk_error.h"
 #include "io/file_system.h"
 #include "io/memory_limits.h"
-#include "base/check.h"
-#include "base/errno_text.h"
 
 namespace tidepool {
 namespace {

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "io/directory_lock.h"
 #include "base/result.h"
 #include "base/types.h"
+#include "io/directory_lock.h"
 
 namespace tidepool {
 

@@ -18,13 +18,13 @@
 #include <optional>
 #include <thread>
 
+#include "base/check.h"
+#include "base/errno_text.h"
 #include "io/disk_error.h"
 #include "io/io_thread.h"
 #include "io/memory_limits.h"
 #include "io/piece_queue.h"
 #include "io/swap_file.h"
-#include "base/check.h"
-#include "base/errno_text.h"
 
 namespace tidepool {
 namespace {

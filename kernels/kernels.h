@@ -8,6 +8,7 @@
 
 #include <memory>
 
+#include "base/result.h"
 #include "kernels/attention/attention.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/embedding/embedding.h"
@@ -16,7 +17,6 @@
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/rotary/rotary.h"
 #include "kernels/swiglu/swiglu.h"
-#include "base/result.h"
 
 namespace tidepool {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/matmul/scratch.h"
 #include "base/check.h"
+#include "kernels/matmul/scratch.h"
 
 namespace tidepool {
 namespace {

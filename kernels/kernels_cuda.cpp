@@ -2,13 +2,13 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "kernels/attention/cudnn_attention_cuda.h"
 #include "kernels/cuda/capability.h"
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/matmul/matmul_cuda.h"
-#include "base/check.h"
 
 namespace tidepool {
 namespace {

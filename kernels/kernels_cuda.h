@@ -8,10 +8,10 @@
 #include <span>
 #include <string>
 
+#include "base/result.h"
 #include "kernels/kernels.h"
 #include "kernels/matmul/matmul_workspace.h"
 #include "kernels/matmul/product_choices.h"
-#include "base/result.h"
 
 namespace tidepool {
 

@@ -2,9 +2,9 @@
 
 #include <cstring>
 
+#include "base/mix_bits.h"
 #include "kernels/gradient.h"
 #include "tidepool/fp16.h"
-#include "base/mix_bits.h"
 
 namespace tidepool {
 namespace {

@@ -39,6 +39,9 @@ class CorePool {
 // Bound to cores with hwloc where that is allowed. workers = 0: one per core of this process.
 Result<std::unique_ptr<CorePool>> create_core_pool(u32 workers, Bytes scratch_per_worker);
 
+// A copy that workers share is cut into pieces of this size.
+inline constexpr u64 copy_piece_bytes = mib;
+
 // parallel_for(pool, priority, count, [&](u32 task, u32 worker) {...})
 template <class Fn>
 void parallel_for(CorePool& pool, Priority priority, u32 count, Fn&& fn) {

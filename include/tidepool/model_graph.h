@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "base/types.h"
 #include "tidepool/chunk.h"
 #include "tidepool/kernel_cost.h"
 #include "tidepool/lora.h"
 #include "tidepool/model_config.h"
-#include "base/types.h"
 
 namespace tidepool {
 

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "tidepool/chunk.h"
 #include "base/types.h"
+#include "tidepool/chunk.h"
 
 namespace tidepool {
 

@@ -1,10 +1,10 @@
 // A chunk is updated in tiles of checksum_block_elements, whose new values are hashed on the way.
 #include <algorithm>
 
+#include "base/check.h"
 #include "kernels/adamw/adamw_tile.h"
 #include "kernels/checksum.h"
 #include "kernels/gradient/gradient_granule.h"
-#include "base/check.h"
 
 namespace tidepool {
 namespace {

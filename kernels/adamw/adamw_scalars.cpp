@@ -1,8 +1,8 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/adamw.h"
 #include "base/check.h"
+#include "kernels/adamw.h"
 
 namespace tidepool {
 

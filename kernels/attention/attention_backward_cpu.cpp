@@ -2,11 +2,11 @@
 // over key blocks.
 #include <cstring>
 
+#include "base/check.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/head_view.h"
 #include "kernels/attention/softmax_rows.h"
 #include "kernels/matmul/sgemm.h"
-#include "base/check.h"
 
 namespace tidepool {
 namespace {

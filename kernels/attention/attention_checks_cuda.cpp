@@ -1,6 +1,6 @@
+#include "base/check.h"
 #include "kernels/attention/attention_launch.h"
 #include "kernels/cuda/precisions.h"
-#include "base/check.h"
 
 namespace tidepool::cuda {
 

@@ -3,11 +3,11 @@
 #include <cstring>
 #include <limits>
 
+#include "base/check.h"
 #include "kernels/attention/head_view.h"
 #include "kernels/attention/softmax_rows.h"
 #include "kernels/matmul/sgemm.h"
 #include "kernels/simd/rows.h"
-#include "base/check.h"
 
 namespace tidepool {
 namespace {

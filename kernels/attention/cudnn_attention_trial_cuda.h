@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/cudnn_attention_slices.h"
-#include "base/result.h"
 
 namespace tidepool::cuda {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/attention/attention.h"
 #include "base/check.h"
+#include "kernels/attention/attention.h"
 
 namespace tidepool {
 

@@ -2,9 +2,9 @@
 
 #include <atomic>
 
-#include "kernels/checksum/xxh3.h"
 #include "base/check.h"
 #include "base/mix_bits.h"
+#include "kernels/checksum/xxh3.h"
 
 namespace tidepool {
 namespace {

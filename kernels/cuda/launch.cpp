@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "kernels/cuda/cuda_error.h"
 #include "base/check.h"
+#include "kernels/cuda/cuda_error.h"
 
 namespace tidepool::cuda {
 namespace {
@@ -36,8 +36,7 @@ std::span<const void* const> listed_kernels() { return list(); }
 Result<void> load_kernels() {
   for (const void* const kernel : list()) {
     cudaFuncAttributes attributes = {};
-    TRY_CUDA(cudaFuncGetAttributes(&attributes, kernel),
-             fmt::format("loading {} kernels", list().size()));
+    TRY_CUDA(cudaFuncGetAttributes(&attributes, kernel), fmt::format("loading {} kernels", list().size()));
   }
   return {};
 }

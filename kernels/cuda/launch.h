@@ -19,8 +19,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "kernels/cuda/launch_shape.h"
 #include "base/result.h"
+#include "kernels/cuda/launch_shape.h"
 
 namespace tidepool::cuda {
 

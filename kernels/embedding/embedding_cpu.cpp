@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "kernels/simd/rows.h"
 #include "base/check.h"
+#include "kernels/simd/rows.h"
 
 namespace tidepool {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "kernels/gradient/gradient_granule.h"
 #include "base/check.h"
+#include "kernels/gradient/gradient_granule.h"
 
 namespace tidepool {
 namespace {

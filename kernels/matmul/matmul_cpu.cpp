@@ -3,11 +3,11 @@
 
 #include <cstring>
 
+#include "base/check.h"
 #include "kernels/gelu/gelu.h"
 #include "kernels/matmul/scratch.h"
 #include "kernels/matmul/sgemm.h"
 #include "kernels/simd/rows.h"
-#include "base/check.h"
 
 namespace tidepool {
 namespace {

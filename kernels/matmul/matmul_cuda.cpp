@@ -6,10 +6,10 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/matmul/matmul_launch.h"
 #include "kernels/matmul/matmul_parts_cuda.h"
-#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
-#include "kernels/cuda/cuda_error.h"
 #include "base/check.h"
+#include "kernels/cuda/cuda_error.h"
 
 namespace tidepool::cuda {
 namespace {

@@ -12,9 +12,9 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/result.h"
 #include "kernels/matmul/product_choices.h"
 #include "kernels/values.h"
-#include "base/result.h"
 
 namespace tidepool::cuda {
 

@@ -1,8 +1,8 @@
+#include "base/check.h"
 #include "kernels/matmul/matmul.h"
 #include "kernels/matmul/scratch.h"
 #include "kernels/matmul/sgemm.h"
 #include "kernels/simd/rows.h"
-#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <span>
 
-#include "tidepool/core_pool.h"
 #include "base/types.h"
+#include "tidepool/core_pool.h"
 
 namespace tidepool {
 

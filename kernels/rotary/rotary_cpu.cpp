@@ -5,10 +5,10 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/check.h"
 #include "kernels/rms_norm/rms_norm_rows.h"
 #include "kernels/rotary/rotary_rows.h"
 #include "kernels/simd/rows.h"
-#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 namespace tidepool {
 
@@ -150,6 +151,11 @@ Result<std::string> read_written_file(const std::string& path, const WrittenFile
     return Error{file.error_kind, fmt::format("{}: cannot open {}: {}; {}", path, file.what,
                                               std::strerror(errno), file.advice)};
   return read_to_end(fd, path, file, !pipe);
+}
+
+bool is_there(const std::string& path) {
+  std::error_code unused;
+  return std::filesystem::exists(path, unused);
 }
 
 }  // namespace tidepool

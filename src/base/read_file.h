@@ -41,4 +41,7 @@ struct WrittenFile {
 // `error_kind`, a read that fails ErrorKind::io.
 Result<std::string> read_written_file(const std::string& path, const WrittenFile&);
 
+// RETURNS: true if something of that name is there. A path that cannot be looked at counts as missing.
+bool is_there(const std::string& path);
+
 }  // namespace tidepool

@@ -8,12 +8,12 @@
 #include <filesystem>
 #include <optional>
 
-#include "checkpoint/trainer_state.h"
+#include "base/check.h"
 #include "base/json/text.h"
+#include "base/read_file.h"
 #include "base/text/hash.h"
 #include "base/text/seal.h"
-#include "base/check.h"
-#include "base/read_file.h"
+#include "checkpoint/trainer_state.h"
 
 namespace tidepool {
 namespace json = boost::json;

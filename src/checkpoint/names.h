@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "base/text/checkpoint_name.h"
 #include "base/result.h"
+#include "base/text/checkpoint_name.h"
 
 namespace tidepool {
 

@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <memory>
 
-#include "base/text/hash.h"
 #include "base/check.h"
 #include "base/errno_text.h"
 #include "base/fd.h"
+#include "base/text/hash.h"
 
 namespace tidepool {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "checkpoint/manifest.h"
 #include "base/result.h"
+#include "checkpoint/manifest.h"
 
 namespace tidepool {
 

@@ -6,9 +6,9 @@
 #include <span>
 #include <string_view>
 
+#include "base/check.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/names.h"
-#include "base/check.h"
 
 namespace tidepool {
 Result<std::vector<std::string>> CheckpointStore::sweep() {

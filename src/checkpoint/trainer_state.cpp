@@ -10,8 +10,8 @@
 #include <charconv>
 #include <cmath>
 
-#include "base/json/text.h"
 #include "base/check.h"
+#include "base/json/text.h"
 #include "base/read_file.h"
 
 namespace tidepool {

@@ -8,13 +8,13 @@
 #include <cctype>
 #include <cstdio>
 
+#include "base/text/nearest.h"
+#include "base/version.h"
 #include "cli/command_table.h"
 #include "config/schema.h"
 #include "executor/devices.h"
 #include "report/error_text.h"
 #include "report/print_text.h"
-#include "base/text/nearest.h"
-#include "base/version.h"
 
 namespace tidepool {
 

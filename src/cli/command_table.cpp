@@ -46,7 +46,7 @@ std::string joined(std::string_view command, const Arguments& arguments) {
   return out;
 }
 
-constexpr std::array train_options = {
+constexpr std::array train_command_options = {
     Option{"resume", "auto|PATH", "continue from the newest good checkpoint, or this one"},
     Option{"help-config", "", "list all config keys"},
 };
@@ -63,7 +63,7 @@ Result<void> run_train(const Arguments& arguments) {
   return train({.config = config, .resume = arguments.text("resume"), .command = joined("train", arguments)});
 }
 
-constexpr std::array plan_options = {
+constexpr std::array plan_command_options = {
     Option{"text", "", "the whole plan, one line an operation"},
     Option{"explain", "op:N|chunk:N", "why operation N is there; the life of chunk N"},
     Option{"segment", "NAME", "segment of --explain (body)"},
@@ -102,7 +102,7 @@ Result<void> run_plan(const Arguments& arguments) {
   return plan(out);
 }
 
-constexpr std::array probe_options = {
+constexpr std::array probe_command_options = {
     Option{"output", "FILE", "the machine file to write", "machine.yaml"},
     Option{"disk", "DIR", "where to measure the disk", "."},
     Option{"no-disk", "", "leave the disk out"},
@@ -127,7 +127,7 @@ Result<void> run_probe(const Arguments& arguments) {
   return probe(out);
 }
 
-constexpr std::array generate_options = {
+constexpr std::array generate_command_options = {
     Option{"prompt", "TEXT", "text to go on from (a new line)"},
     Option{"chat", "", "the prompt is a user's message in a chat"},
     Option{"max-new-tokens", "N", "tokens to make", "200"},
@@ -157,7 +157,7 @@ Result<void> run_generate(const Arguments& arguments) {
   return generate(out);
 }
 
-constexpr std::array export_options = {
+constexpr std::array export_command_options = {
     Option{"dtype", "fp32|bf16|fp16", "type of the weights; without, as they are"},
     Option{"max-shard-size", "SIZE", "of a file of weights", "5GB"},
     Option{"base", "DIR", "model that adapters are merged into"},
@@ -179,7 +179,7 @@ Result<void> run_export(const Arguments& arguments) {
   return export_model(out);
 }
 
-constexpr std::array eval_options = {
+constexpr std::array eval_command_options = {
     Option{"json", "", "one JSON object, for other programs"},
 };
 // data=FILE belongs to the command: what to evaluate on, whatever the config names.
@@ -199,7 +199,7 @@ Result<void> run_eval(const Arguments& arguments) {
   return eval(out);
 }
 
-constexpr std::array tokenize_options = {
+constexpr std::array tokenize_command_options = {
     Option{"output", "FILE", "the token file to write (llm.c's format)"},
     Option{"documents", "file|line", "what is a document", "file"},
     Option{"no-special", "", "without what the tokenizer puts around a text"},
@@ -238,7 +238,7 @@ Result<void> run_tokenize(const Arguments& arguments) {
   return tokenize(out);
 }
 
-constexpr std::array report_options = {
+constexpr std::array report_command_options = {
     Option{"html", "FILE", "where the page goes, else into the run directory"},
 };
 Result<void> run_report(const Arguments& arguments) {
@@ -248,7 +248,7 @@ Result<void> run_report(const Arguments& arguments) {
   return report({.run_dirs = words, .html = arguments.text("html")});
 }
 
-constexpr std::array doctor_options = {
+constexpr std::array doctor_command_options = {
     Option{"dir", "DIR", "where the swap file would be", "."},
 };
 Result<void> run_doctor(const Arguments& arguments) {
@@ -262,7 +262,7 @@ Result<void> run_doctor(const Arguments& arguments) {
                  .config = std::move(config)});
 }
 
-constexpr std::array config_options = {
+constexpr std::array config_command_options = {
     Option{"markdown", "", "all keys as a page of documentation"},
 };
 Result<void> run_config(const Arguments& arguments) {
@@ -289,42 +289,42 @@ constexpr std::string_view override_help =
     "'tidepool config' lists all keys.\n";
 
 const std::array command_table = std::to_array<Command>({
-    {"train", config_words, "train; Ctrl-C saves a checkpoint and stops", train_options, 0, run_train,
+    {"train", config_words, "train; Ctrl-C saves a checkpoint and stops", train_command_options, 0, run_train,
      override_help},
     {"plan", "CONFIG.yaml [machine=FILE] [tokens=300B] [key=value ...]",
-     "what training would do, without doing it", plan_options, 1, run_plan, override_help},
-    {"probe", "", "measure this machine, write a machine file", probe_options, 0, run_probe,
+     "what training would do, without doing it", plan_command_options, 1, run_plan, override_help},
+    {"probe", "", "measure this machine, write a machine file", probe_command_options, 0, run_probe,
      "\nTakes under a minute. Other work that runs meanwhile shows in the rates, and in\n"
      "their spread. docs/machine-files.md explains the file.\n"},
     {"tokenize", "TOKENIZER FILE ... | CONFIG.yaml [key=value ...]",
-     "text to a token file, or a config's documents", tokenize_options, 1, run_tokenize,
+     "text to a token file, or a config's documents", tokenize_command_options, 1, run_tokenize,
      "\nTOKENIZER is a tokenizer.json, or a model directory that holds one. FILE may be\n"
      "a directory, with everything in it. docs/tokenizer.md says what is supported.\n"
      "With a config its documents are tokenized into the cache that training finds,\n"
      "or with --show printed with what of them is learned (docs/data.md).\n"},
     {"generate", "RUN_DIR|CHECKPOINT|MODEL_DIR [key=value ...]", "write text with a trained model",
-     generate_options, 1, run_generate,
+     generate_command_options, 1, run_generate,
      "\nkey=value overrides the run's config, for example  memory.device=2GiB. A model\n"
      "directory has none: there memory.device and memory.host must be given.\n"},
-    {"export", "SOURCE OUT", "a model directory for every tool, of a run or a checkpoint", export_options, 2,
-     run_export,
+    {"export", "SOURCE OUT", "a model directory for every tool, of a run or a checkpoint",
+     export_command_options, 2, run_export,
      "\nSOURCE is a run (its newest good checkpoint), a checkpoint, any model directory,\n"
      "or an adapter's, which is merged into its model. OUT must not be there yet; it\n"
      "appears whole or not at all.\n"},
-    {"eval", "SOURCE [data=FILE ...] [key=value ...]", "loss and perplexity on held-out data", eval_options,
-     1, run_eval,
+    {"eval", "SOURCE [data=FILE ...] [key=value ...]", "loss and perplexity on held-out data",
+     eval_command_options, 1, run_eval,
      "\nSOURCE is a run directory (its newest checkpoint), a checkpoint, a model\n"
      "directory, or a config (the run in its output.dir, else the model directory\n"
      "that it names).\n"
      "All held-out data is taken, or data=FILE, which may be given several times;\n"
      "train.eval_batches=N limits it. key=value overrides the run's config.\n"},
-    {"report", "RUN_DIR [RUN_DIR]", "the report of a run again, or of two side by side", report_options, 1,
-     run_report},
+    {"report", "RUN_DIR [RUN_DIR]", "the report of a run again, or of two side by side",
+     report_command_options, 1, run_report},
     {"doctor", "[CONFIG.yaml [key=value ...]]", "what this machine lacks or limits, and the fix",
-     doctor_options, 0, run_doctor},
+     doctor_command_options, 0, run_doctor},
     {"bench", "adam|attention|copy|disk|gemm", "one part against its limit", bench_options(), 1, run_bench},
-    {"config", "[CONFIG.yaml [key=value ...]]", "all config keys, or the effective config", config_options, 0,
-     run_config},
+    {"config", "[CONFIG.yaml [key=value ...]]", "all config keys, or the effective config",
+     config_command_options, 0, run_config},
     {"completion",
      "",
      "a completion script for bash",

@@ -12,7 +12,7 @@ namespace tidepool {
 
 namespace {
 
-constexpr size_t columns = 80;
+constexpr size_t doctor_columns = 80;
 constexpr size_t text_column = 24;  // "  warn  transparent huge"
 
 // `text` in lines of what is left of 80 columns beside the first two.
@@ -22,7 +22,7 @@ std::string wrapped(std::string_view text) {
   while (!text.empty()) {
     const size_t space = text.find(' ');
     const std::string_view word = text.substr(0, space);
-    if (column > text_column && column + word.size() >= columns) {
+    if (column > text_column && column + word.size() >= doctor_columns) {
       out += '\n' + std::string(text_column, ' ');
       column = text_column;
     } else if (column > text_column) {

@@ -6,11 +6,11 @@
 #include <system_error>
 #include <vector>
 
+#include "base/process/out_of_memory.h"
+#include "base/result.h"
 #include "cli/cli.h"
 #include "cli/standard_streams.h"
 #include "io/sudden_end.h"
-#include "base/process/out_of_memory.h"
-#include "base/result.h"
 
 #ifdef TIDEPOOL_HAS_CUDA
 #include "executor/cuda/cuda_devices.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/json.hpp>
 
+#include "base/text/value_text.h"
 #include "io/memory_limits.h"
 #include "machine/machine_file.h"
 #include "probe/disk_meter.h"
@@ -12,13 +13,12 @@
 #include "probe/machine_of.h"
 #include "probe/meter.h"
 #include "report/screen.h"
-#include "base/text/value_text.h"
 
 namespace tidepool {
 
 namespace {
 
-constexpr u32 columns = 80;
+constexpr u32 text_columns = 80;
 
 std::string plural(u64 n, std::string_view what) {
   return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
@@ -73,7 +73,7 @@ std::string advice_on_spreads(const Rates& rates) {
                                 "changed their clock, and predictions from such rates are as uncertain. End "
                                 "the other work and probe again, longer: --seconds=120.",
                                 which, spread_wide),
-                    columns);
+                    text_columns);
 }
 
 // Of bf16 products, as the layer is of bf16.
@@ -159,12 +159,12 @@ std::string probe_table(const ProbeResult& result) {
   std::string out = wrap_lines(fmt::format("{}{}{}, {}, {} of memory", host.name,
                                            host.name.empty() ? "" : ", ", plural(host.cores, "core"),
                                            plural(host.numa_nodes, "NUMA node"), format_bytes(host.memory)),
-                               columns);
+                               text_columns);
   if (is_gpu(result)) {
     const DeviceRates& device = result.machine.device;
     out += wrap_lines(fmt::format("{} x {}, {} of memory each, {} processors", device.count, device.name,
                                   format_bytes(device.memory), device.processors),
-                      columns);
+                      text_columns);
   }
   out += fmt::format("\n  {:<31}{:>13}{:>13}{:>13}{:>8}\n", plural(result.rounds, "interleaved round"),
                      "median", "least", "most", "spread");
@@ -172,7 +172,7 @@ std::string probe_table(const ProbeResult& result) {
     if (!is_point(rate)) out += line(rate);
   out += advice_on_spreads(result.rates) + layer_line(result);
   if (!result.disk.empty())
-    out += wrap_lines(fmt::format("  Disk: {}", result.disk), columns) + point_table(result.rates);
+    out += wrap_lines(fmt::format("  Disk: {}", result.disk), text_columns) + point_table(result.rates);
   return out;
 }
 

@@ -24,11 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_there(const fs::path& path) {
-  std::error_code unused;
-  return fs::exists(path, unused);
-}
-
 // "runs/b" -> "b": what tells the page of two runs from the page of one.
 std::string last_part(const std::string& path) { return fs::path(path).filename().string(); }
 
@@ -59,7 +54,7 @@ Error is_checkpoint(const std::string& dir) {
 
 // What people name for a run. A directory that is neither is for read_run() to refuse.
 Result<void> check_is_no_model(const std::string& dir) {
-  const auto has = [&](const char* file) { return is_there(fs::path(dir) / file); };
+  const auto has = [&](const char* file) { return is_there((fs::path(dir) / file).string()); };
   if (has("report.json")) return {};
   if (has(trainer_state_file)) return is_checkpoint(dir);
   if (has(model_config_file) || has(adapter_config_file))

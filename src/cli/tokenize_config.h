@@ -1,8 +1,8 @@
 // `tidepool tokenize CONFIG.yaml`: the documents of a config, as training would have them.
 #pragma once
 
-#include "config/config.h"
 #include "base/result.h"
+#include "config/config.h"
 
 namespace tidepool {
 

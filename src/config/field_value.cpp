@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "config/schema.h"
+#include "base/overloaded.h"
 #include "base/text/nearest.h"
 #include "base/text/value_text.h"
-#include "base/overloaded.h"
+#include "config/schema.h"
 
 namespace tidepool {
 

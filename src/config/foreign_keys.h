@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "config/schema.h"
 #include "base/result.h"
+#include "config/schema.h"
 
 namespace tidepool {
 

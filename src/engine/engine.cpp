@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "engine/op_text.h"
 #include "base/check.h"
+#include "engine/op_text.h"
 
 namespace tidepool {
 namespace {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <span>
 
-#include "tidepool/plan.h"
 #include "base/result.h"
+#include "tidepool/plan.h"
 
 namespace tidepool {
 

@@ -20,10 +20,10 @@
 #include <new>
 #include <thread>
 
-#include "machine/topology.h"
+#include "base/check.h"
 #include "base/process/limits.h"
 #include "base/process/start_thread.h"
-#include "base/check.h"
+#include "machine/topology.h"
 
 namespace tidepool {
 namespace {

@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <set>
 
-#include "machine/contradiction.h"
-#include "machine/machine_values.h"
+#include "base/read_file.h"
 #include "base/text/nearest.h"
 #include "base/text/value_text.h"
-#include "base/read_file.h"
 #include "base/yaml/read_keys.h"
+#include "machine/contradiction.h"
+#include "machine/machine_values.h"
 
 namespace tidepool {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "tidepool/machine.h"
 #include "base/result.h"
+#include "tidepool/machine.h"
 
 namespace tidepool {
 

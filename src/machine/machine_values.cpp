@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
+#include "base/overloaded.h"
 #include "base/text/nearest.h"
 #include "base/text/value_text.h"
-#include "base/overloaded.h"
 
 namespace tidepool {
 

@@ -1,8 +1,8 @@
 // Values of machine keys, from text and to text.
 #pragma once
 
-#include "machine/machine_keys.h"
 #include "base/result.h"
+#include "machine/machine_keys.h"
 
 namespace tidepool {
 

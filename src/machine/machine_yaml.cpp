@@ -4,9 +4,9 @@
 #include <yaml-cpp/emitter.h>
 #include <yaml-cpp/emittermanip.h>
 
+#include "base/text/value_text.h"
 #include "machine/machine_file.h"
 #include "machine/machine_values.h"
-#include "base/text/value_text.h"
 
 namespace tidepool {
 

@@ -5,8 +5,8 @@
 #include <mutex>
 #include <thread>
 
-#include "base/process/start_thread.h"
 #include "base/median.h"
+#include "base/process/start_thread.h"
 #include "base/types.h"
 
 namespace tidepool {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "kernels/dropout/dropout_cost.h"
 #include "kernels/matmul/matmul_cost.h"
 #include "model/block_calls.h"
 #include "model/layer_code.h"
-#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -1,12 +1,12 @@
 #include "model/block_costs.h"
 
+#include "base/check.h"
 #include "kernels/cross_entropy/cross_entropy_cost.h"
 #include "kernels/embedding/embedding_cost.h"
 #include "kernels/layer_norm/layer_norm_cost.h"
 #include "kernels/matmul/matmul_cost.h"
 #include "kernels/rms_norm/rms_norm_cost.h"
 #include "model/block_layouts.h"
-#include "base/check.h"
 
 namespace tidepool {
 namespace {

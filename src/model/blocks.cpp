@@ -1,8 +1,8 @@
 #include "model/blocks.h"
 
+#include "base/check.h"
 #include "model/block_calls.h"
 #include "model/layer_code.h"
-#include "base/check.h"
 
 namespace tidepool {
 namespace {

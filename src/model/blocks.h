@@ -4,9 +4,9 @@
 
 #include <span>
 
+#include "base/result.h"
 #include "kernels/kernels.h"
 #include "tidepool/model_graph.h"
-#include "base/result.h"
 
 namespace tidepool {
 

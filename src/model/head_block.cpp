@@ -2,8 +2,8 @@
 // logits are made once; with more, backward makes them again for the gradients.
 #include <algorithm>
 
-#include "model/block_calls.h"
 #include "base/check.h"
+#include "model/block_calls.h"
 
 namespace tidepool {
 namespace {

@@ -1,7 +1,7 @@
 // Backward of a layer, from the end: MLP, then attention. `grad` is the gradient of the residual
 // stream and stays in place; each half adds its share to it.
-#include "model/layer_inside.h"
 #include "base/check.h"
+#include "model/layer_inside.h"
 
 namespace tidepool {
 namespace {

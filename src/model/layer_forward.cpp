@@ -1,6 +1,6 @@
 // x + attn(ln_1(x)), then + mlp(ln_2(.)).
-#include "model/layer_inside.h"
 #include "base/check.h"
+#include "model/layer_inside.h"
 
 namespace tidepool {
 

@@ -1,7 +1,7 @@
 // x + o(attention(norm(x))), then + down(swiglu(gate_up(norm(.)))).
+#include "base/check.h"
 #include "model/llama_inside.h"
 #include "model/rope.h"
-#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -14,7 +14,7 @@ namespace {
 constexpr Bytes unlimited{u64{1} << 60};
 
 // Counted and not timed: the same job gets the same advice on any machine. Some 5 s.
-constexpr u64 ops_max = 800'000;
+constexpr u64 advice_ops_max = 800'000;
 
 // Says what is short, and advises what is larger than it was.
 Error shortage(const PlanOptions& options, const Budgets& larger) {
@@ -37,7 +37,7 @@ Error shortage(const PlanOptions& options, const Budgets& larger) {
 }  // namespace
 
 Error does_not_fit(Fit& fit, const PlanOptions& options) {
-  SearchWork work{.ops_max = ops_max};
+  SearchWork work{.ops_max = advice_ops_max};
   const std::optional<Budgets> larger =
       fit.nearest(options.budgets, {unlimited, unlimited, unlimited}, &work);
   if (!larger) return {ErrorKind::does_not_fit, "the job does not fit"};

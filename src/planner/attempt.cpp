@@ -4,9 +4,9 @@
 #include <tuple>
 #include <utility>
 
+#include "base/check.h"
 #include "planner/emit.h"
 #include "planner/hazards.h"
-#include "base/check.h"
 
 namespace tidepool {
 namespace {

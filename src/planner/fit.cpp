@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <initializer_list>
 
-#include "planner/shapes.h"
 #include "base/text/budget_text.h"
+#include "planner/shapes.h"
 
 namespace tidepool {
 namespace {
@@ -24,8 +24,8 @@ Bytes sum_of(const ModelGraph& graph, std::initializer_list<Kind> kinds) {
   return sum;
 }
 
-// A device holds, while one block runs, its parameters, wherever they rest, the sums of its gradients, and the
-// workspace. An embedding's backward does without parameters.
+// A device holds, while one block runs, its parameters, wherever they rest, the sums of its gradients, and
+// the workspace. An embedding's backward does without parameters.
 Bytes device_least(const ModelGraph& graph, const PlanOptions& options) {
   Bytes workspace{}, most{};
   for (const Block& block : graph.blocks) {
@@ -80,9 +80,9 @@ Fit::Fit(const ModelGraph& graph, const PlanOptions& options)
                          held_at_once(graph, options_, sweeps)});
 }
 
-// Compares with what must rest somewhere, whatever is chosen: every persistent chunk once, in the tier that was asked for,
-// and with clipping every gradient while the last of them awaits the norm, unless in the bytes of a dead
-// parameter.
+// Compares with what must rest somewhere, whatever is chosen: every persistent chunk once, in the tier that
+// was asked for, and with clipping every gradient while the last of them awaits the norm, unless in the bytes
+// of a dead parameter.
 bool Fit::has_no_room(const Budgets& budgets) const {
   const Bytes devices = budgets.device * options_.devices;
   const Bytes state = state_of(graph_);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "planner/frame_map.h"
 #include "base/check.h"
+#include "planner/frame_map.h"
 
 namespace tidepool {
 namespace {

@@ -7,8 +7,8 @@
 #include <queue>
 #include <utility>
 
-#include "planner/program.h"
 #include "base/check.h"
+#include "planner/program.h"
 
 namespace tidepool {
 namespace {

@@ -15,7 +15,7 @@ namespace {
 constexpr u64 ops_per_chunk_set = 14;
 // On two cores of 2024: 38k chunk sets were planned in 2.5 s, 154k not in 40 s. 33k passes took 7 s, 60k
 // where nothing fits 36 s: one counts as 20, so that an answer takes some 20 s at most.
-constexpr u64 ops_max = 1'000'000;
+constexpr u64 plan_ops_max = 1'000'000;
 constexpr u64 ops_per_pass = 20;
 
 u64 chunk_sets(const ModelGraph& graph, u64 chunk_elements) {
@@ -27,7 +27,7 @@ u64 chunk_sets(const ModelGraph& graph, u64 chunk_elements) {
 Error takes_too_long(u64 ops, const std::string& what_to_do, Change change) {
   return {ErrorKind::usage,
           fmt::format("a step of this size takes too long to plan ({:.2f} times what is possible): {}",
-                      static_cast<double>(ops) / ops_max, what_to_do),
+                      static_cast<double>(ops) / plan_ops_max, what_to_do),
           {std::move(change)}};
 }
 
@@ -42,10 +42,10 @@ PlanSize plan_size(const ModelGraph& graph, const PlanOptions& options, u64 chun
 
 Result<void> check_plan_size(const ModelGraph& graph, const PlanOptions& options, u64 chunk_elements) {
   const PlanSize size = plan_size(graph, options, chunk_elements);
-  if (size.ops() <= ops_max) return {};
-  if (ops_per_chunk_set * size.chunk_sets > ops_max / 2) {
+  if (size.ops() <= plan_ops_max) return {};
+  if (ops_per_chunk_set * size.chunk_sets > plan_ops_max / 2) {
     u64 elements = std::bit_ceil(chunk_elements);
-    while (ops_per_chunk_set * chunk_sets(graph, elements) > ops_max / 2 && elements < (u64{1} << 40))
+    while (ops_per_chunk_set * chunk_sets(graph, elements) > plan_ops_max / 2 && elements < (u64{1} << 40))
       elements *= 2;
     const Setting chunk_size{"memory.chunk_size", budget_text(Bytes{4 * elements})};
     if (options.chunk_bytes.value != 0)
@@ -59,7 +59,7 @@ Result<void> check_plan_size(const ModelGraph& graph, const PlanOptions& options
         Change{{chunk_size}, "with memory.host to match"});
   }
   const u64 per_micro_batch = ops_per_pass * (2 * graph.blocks.size() + 1);
-  const u64 left = ops_max - ops_per_chunk_set * size.chunk_sets;
+  const u64 left = plan_ops_max - ops_per_chunk_set * size.chunk_sets;
   const u64 most = std::bit_floor(std::max<u64>(left / per_micro_batch / options.devices, 1));
   const u64 sweeps = std::max<u64>(options.sweeps, 1);  // divide it
   const u64 steps = std::max(most / sweeps, u64{1}) * sweeps;

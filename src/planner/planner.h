@@ -4,10 +4,10 @@
 #include <optional>
 #include <string>
 
+#include "base/result.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/plan.h"
 #include "tidepool/policy.h"
-#include "base/result.h"
 
 namespace tidepool {
 

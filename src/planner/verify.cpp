@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "planner/frame_map.h"
 #include "planner/happens_before.h"
-#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -2,9 +2,9 @@
 // with the code that makes plans.
 #pragma once
 
+#include "base/result.h"
 #include "tidepool/model_graph.h"
 #include "tidepool/plan.h"
-#include "base/result.h"
 
 namespace tidepool {
 

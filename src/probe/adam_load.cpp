@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "probe/scale.h"
 #include "base/process/limits.h"
+#include "probe/scale.h"
 
 namespace tidepool {
 namespace {

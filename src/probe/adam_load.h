@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/adamw.h"
 #include "base/result.h"
+#include "kernels/adamw.h"
 
 namespace tidepool {
 

@@ -2,16 +2,15 @@
 #include <cstring>
 #include <thread>
 
+#include "base/process/start_thread.h"
 #include "io/arena.h"
 #include "probe/meter.h"
 #include "probe/timing.h"
-#include "base/process/start_thread.h"
 
 namespace tidepool {
 namespace {
 
 constexpr u64 chunk_bytes_max = 64 * mib;
-constexpr u64 copy_piece_bytes = 1 * mib;  // as the cpu executor hands them out
 
 class CopyMeter final : public Meter {
  public:

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/steady_seconds.h"
+#include "base/text/value_text.h"
 #include "io/memory_limits.h"
 #include "probe/timing.h"
-#include "base/text/value_text.h"
-#include "base/steady_seconds.h"
 
 namespace tidepool {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "model/blocks.h"
 #include "base/check.h"
+#include "model/blocks.h"
 
 namespace tidepool {
 namespace {

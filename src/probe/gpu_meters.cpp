@@ -6,10 +6,10 @@
 #include <array>
 #include <functional>
 
+#include "base/check.h"
 #include "model/block_layouts.h"
 #include "model/blocks.h"
 #include "probe/gpu_layer.h"
-#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <span>
 
+#include "base/check.h"
 #include "kernels/gradient.h"
 #include "model/blocks.h"
-#include "base/check.h"
 
 namespace tidepool {
 namespace {

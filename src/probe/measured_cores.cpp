@@ -9,8 +9,6 @@
 namespace tidepool {
 namespace {
 
-constexpr u64 copy_piece_bytes = mib;  // as the cpu executor hands them out
-
 class MeasuredCores final : public MeasuredDevice {
  public:
   MeasuredCores(CorePool& pool, std::unique_ptr<Arena> memory, std::unique_ptr<Arena> host)

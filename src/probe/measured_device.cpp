@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/steady_seconds.h"
 #include "kernels/uniform_values.h"
 #include "probe/timing.h"
-#include "base/steady_seconds.h"
 
 namespace tidepool {
 namespace {

@@ -8,9 +8,9 @@
 #include <span>
 #include <string>
 
+#include "base/result.h"
 #include "kernels/adamw.h"
 #include "kernels/kernels.h"
-#include "base/result.h"
 
 namespace tidepool {
 

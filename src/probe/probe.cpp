@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "base/steady_seconds.h"
 #include "io/memory_limits.h"
 #include "kernels/kernels.h"
 #include "machine/gpu_headroom.h"
@@ -15,7 +16,6 @@
 #include "probe/gpu_meters.h"
 #include "probe/machine_of.h"
 #include "probe/timing.h"
-#include "base/steady_seconds.h"
 
 namespace tidepool {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.h"
 #include "io/disk.h"
 #include "probe/rates.h"
 #include "tidepool/machine.h"
-#include "base/result.h"
 
 namespace tidepool {
 

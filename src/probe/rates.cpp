@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <array>
 
-#include "probe/timing.h"
 #include "base/check.h"
 #include "base/median.h"
+#include "probe/timing.h"
 
 namespace tidepool {
 

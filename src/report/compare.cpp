@@ -4,14 +4,14 @@
 #include <cmath>
 #include <functional>
 
+#include "base/text/units.h"
 #include "report/carried_text.h"
 #include "report/terminal.h"
-#include "base/text/units.h"
 
 namespace tidepool {
 namespace {
 
-constexpr u32 compare_label_columns = 20, setting_columns = 30, columns_max = 80;
+constexpr u32 compare_label_columns = 20, setting_columns = 30, compare_columns_max = 80;
 
 // Lines of at most `width` columns; broken behind a blank, '/', ',' or '=' where there is one in the later
 // half.
@@ -56,7 +56,7 @@ class Comparison {
   // `text` beside `label`, and below it where it does not fit.
   void folded(std::string label, const std::string& text) {
     const u32 indent = display_width(label);
-    for (const std::string& l : fold(text, std::min(screen_.columns, columns_max) - indent)) {
+    for (const std::string& l : fold(text, std::min(screen_.columns, compare_columns_max) - indent)) {
       line(label + l);
       label.assign(indent, ' ');
     }
@@ -157,7 +157,7 @@ class Comparison {
       differ = true;
       const std::string both =
           fmt::format("  {}  {} {} {}", pad_right(key, setting_columns), a, screen_.unicode ? "→" : "->", b);
-      if (display_width(both) <= std::min(screen_.columns, columns_max)) {
+      if (display_width(both) <= std::min(screen_.columns, compare_columns_max)) {
         line(both);
         continue;
       }
@@ -171,7 +171,7 @@ class Comparison {
   const NamedReport& a_;
   const NamedReport& b_;
   const Screen& screen_;
-  const u32 value_columns_ = screen_.columns < columns_max ? 11 : 18;
+  const u32 value_columns_ = screen_.columns < compare_columns_max ? 11 : 18;
   std::string out_;
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr u32 indent = 2;
 
-bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool is_ascii_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 bool is_letter(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
 bool begins_with_unit(std::string_view text) {
@@ -30,7 +30,7 @@ std::vector<std::string> pieces_of(std::string_view line) {
       quoted = !after.empty() && is_letter(after[0]);  // 'the disk's' goes on
     else if (line[i] == '\'')
       quoted = !is_letter(before) && after.find('\'') != std::string_view::npos;
-    if (line[i] == ' ' && !quoted && !(is_digit(before) && begins_with_unit(after)))
+    if (line[i] == ' ' && !quoted && !(is_ascii_digit(before) && begins_with_unit(after)))
       pieces.emplace_back();
     else
       pieces.back() += line[i];

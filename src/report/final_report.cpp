@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text/units.h"
 #include "report/carried_text.h"
 #include "report/drive_life.h"
 #include "report/terminal.h"
-#include "base/text/units.h"
 
 namespace tidepool {
 namespace {

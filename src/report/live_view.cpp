@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "report/terminal.h"
 #include "base/text/units.h"
+#include "report/terminal.h"
 
 namespace tidepool {
 namespace {

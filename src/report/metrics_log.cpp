@@ -10,11 +10,11 @@
 #include <cmath>
 #include <limits>
 
+#include "base/check.h"
 #include "base/json/text.h"
+#include "base/write_file.h"
 #include "report/run_report.h"
 #include "report/text_file.h"
-#include "base/check.h"
-#include "base/write_file.h"
 
 namespace tidepool {
 namespace json = boost::json;

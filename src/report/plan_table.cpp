@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text/units.h"
 #include "report/carried_text.h"
 #include "report/terminal.h"
-#include "base/text/units.h"
 
 namespace tidepool {
 namespace {

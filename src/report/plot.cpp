@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "report/terminal.h"
 #include "base/text/units.h"
+#include "report/terminal.h"
 
 namespace tidepool {
 namespace {

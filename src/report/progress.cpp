@@ -6,9 +6,9 @@
 #include <limits>
 #include <utility>
 
+#include "base/text/units.h"
 #include "report/print_text.h"
 #include "report/terminal.h"
-#include "base/text/units.h"
 
 namespace tidepool {
 namespace {

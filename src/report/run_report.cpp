@@ -6,10 +6,10 @@
 #include <boost/json/value.hpp>
 #include <cmath>
 
-#include "base/json/text.h"
-#include "report/text_file.h"
 #include "base/check.h"
+#include "base/json/text.h"
 #include "base/write_file.h"
+#include "report/text_file.h"
 
 namespace tidepool {
 namespace json = boost::json;

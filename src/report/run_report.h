@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "tidepool/plan.h"
 #include "base/result.h"
 #include "base/spread.h"
+#include "tidepool/plan.h"
 
 namespace tidepool {
 

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "report/trace.h"
 #include "tidepool/plan.h"
-#include "base/result.h"
 
 namespace tidepool {
 

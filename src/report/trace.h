@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "tidepool/plan.h"
 #include "base/result.h"
+#include "tidepool/plan.h"
 
 namespace tidepool {
 

@@ -11,7 +11,7 @@
 namespace tidepool {
 namespace {
 
-constexpr double steps_most = 1e15;  // as of train.max_steps
+constexpr double epoch_steps_max = 1e15;  // as of train.max_steps
 
 std::string steps_text(u64 steps) { return fmt::format("{} step{}", steps, steps == 1 ? "" : "s"); }
 
@@ -25,11 +25,11 @@ std::string epochs_of_steps(u64 steps, u64 steps_per_epoch) {
 Result<u64> steps_to_train(const TrainConfig& train, u64 steps_per_epoch) {
   if (train.max_steps != steps_by_epochs) return train.max_steps;
   const double steps = std::ceil(train.num_train_epochs * static_cast<double>(steps_per_epoch));
-  if (steps > steps_most)
+  if (steps > epoch_steps_max)
     return Error{ErrorKind::usage,
                  fmt::format("train.num_train_epochs: {:g} epochs of {} are more than {:g} steps; train for "
                              "fewer",
-                             train.num_train_epochs, steps_text(steps_per_epoch), steps_most)};
+                             train.num_train_epochs, steps_text(steps_per_epoch), epoch_steps_max)};
   return static_cast<u64>(steps);
 }
 

@@ -22,7 +22,7 @@
 namespace tidepool {
 namespace {
 
-constexpr u64 steps_most = 1'000'000'000;  // of a file that was edited there may seem to be more
+constexpr u64 logged_steps_max = 1'000'000'000;  // of a file that was edited there may seem to be more
 
 bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
@@ -94,7 +94,7 @@ Result<std::optional<RunFiles>> read_if_unfinished(const std::string& run_dir) {
                                                "when it has",
                                                run_dir, *holder)};
   }
-  if (log.steps.back().step > steps_most)
+  if (log.steps.back().step > logged_steps_max)
     return Error{ErrorKind::bad_input,
                  fmt::format("{}/metrics.jsonl: step {} is more than any run does: mend "
                              "the line, or remove it",

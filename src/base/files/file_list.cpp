@@ -11,9 +11,9 @@
 #include <filesystem>
 
 #include "base/json/text.h"
+#include "base/read_file.h"
 #include "base/text/hash.h"
 #include "base/text/seal.h"
-#include "base/read_file.h"
 
 namespace tidepool {
 namespace json = boost::json;

@@ -2,8 +2,8 @@
 // that names it.
 #pragma once
 
-#include "base/files/files.h"
 #include "base/files/file_list.h"
+#include "base/files/files.h"
 #include "base/text/hash.h"
 
 namespace tidepool {

@@ -10,8 +10,8 @@
 #include <charconv>
 #include <cmath>
 
-#include "base/json/large_integers.h"
 #include "base/check.h"
+#include "base/json/large_integers.h"
 
 namespace tidepool {
 namespace json = boost::json;

@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/process/cgroup.h"
 #include "base/errno_text.h"
+#include "base/process/cgroup.h"
 
 namespace tidepool {
 namespace {

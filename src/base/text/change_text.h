@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "tidepool/plan.h"
 #include "base/result.h"
+#include "tidepool/plan.h"
 
 namespace tidepool {
 

@@ -9,9 +9,9 @@
 #include <span>
 #include <utility>
 
+#include "base/check.h"
 #include "base/text/lowercase.h"
 #include "base/text/value_text.h"
-#include "base/check.h"
 
 namespace tidepool {
 

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "base/text/hash.h"
 #include "base/check.h"
+#include "base/text/hash.h"
 
 namespace tidepool {
 namespace {

@@ -15,7 +15,6 @@ namespace tidepool {
 
 namespace {
 
-constexpr u64 template_bytes_max = mib;
 constexpr std::string_view chatml =
     "{% for message in messages %}"
     "{% if message['tool_calls'] %}"

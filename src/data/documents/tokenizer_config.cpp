@@ -22,7 +22,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr u64 config_bytes_max = 16 * mib;  // old ones list every added token
-constexpr u64 template_bytes_max = mib;
 constexpr std::array<std::string_view, 7> token_names = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                          "pad_token", "cls_token", "mask_token"};
 constexpr std::array<std::string_view, 2> token_lists = {"additional_special_tokens", "extra_special_tokens"};

@@ -12,6 +12,8 @@
 
 namespace tidepool {
 
+inline constexpr u64 template_bytes_max = mib;  // of a chat template
+
 struct TokenizerConfig {
   std::map<std::string, std::string> special_tokens;  // "bos_token": "<s>"
   struct Token {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/gradient.h"
 #include "base/check.h"
+#include "kernels/gradient.h"
 
 namespace tidepool {
 namespace {

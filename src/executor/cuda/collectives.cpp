@@ -6,9 +6,9 @@
 #include <chrono>
 #include <thread>
 
+#include "base/check.h"
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
-#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "io/arena.h"
 #include "machine/nvml.h"
 #include "tidepool/chunk.h"
-#include "base/result.h"
 
 namespace tidepool {
 

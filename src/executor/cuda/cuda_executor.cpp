@@ -6,9 +6,9 @@
 #include <bit>
 #include <cstring>
 
+#include "base/check.h"
 #include "executor/cuda/product_tuning.h"
 #include "kernels/cuda/cuda_error.h"
-#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "executor/gpu_reserved.h"
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/gradient.h"
-#include "base/check.h"
 
 namespace tidepool {
 namespace {

@@ -1,9 +1,9 @@
 #include "executor/cuda/stream_lane.h"
 
+#include "base/check.h"
+#include "base/process/start_thread.h"
 #include "executor/cuda/op_range.h"
 #include "kernels/cuda/cuda_error.h"
-#include "base/process/start_thread.h"
-#include "base/check.h"
 
 namespace tidepool {
 

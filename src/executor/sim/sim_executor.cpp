@@ -7,9 +7,9 @@
 #include <cmath>
 #include <utility>
 
-#include "engine/op_text.h"
 #include "base/check.h"
 #include "base/mix_bits.h"
+#include "engine/op_text.h"
 
 namespace tidepool {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "engine/op_text.h"
 #include "base/check.h"
+#include "engine/op_text.h"
 
 namespace tidepool {
 namespace {

@@ -18,12 +18,10 @@ constexpr u64 bytes_per_step = 64;  // of a value that is made
 constexpr i64 range_max = 100'000;  // as in Jinja's sandbox
 constexpr u32 macros_max = 16;      // calls in each other
 
-Error at(u32 line, const Error& e) { return {e.kind, fmt::format("{}: {}", line, e.message)}; }
-
 template <class T>
 Result<T> at(u32 line, Result<T> result) {
   if (result) return result;
-  return at(line, result.error());
+  return jinja::at(line, result.error());
 }
 
 Result<Value> as_value(Result<bool> truth) {
@@ -82,6 +80,8 @@ u64 look_up_steps(const Value& v) {
 }
 
 }  // namespace
+
+Error at(u32 line, const Error& e) { return {e.kind, fmt::format("{}: {}", line, e.message)}; }
 
 Result<void> Evaluator::spend(u32 line, u64 steps) {
   steps_ += steps;

@@ -11,6 +11,9 @@
 
 namespace tidepool::jinja {
 
+// A fault of the template, with the line it is in: "LINE: reason".
+Error at(u32 line, const Error&);
+
 // Names and their values; an inner scope sees the outer ones and hides them.
 class Scope {
  public:

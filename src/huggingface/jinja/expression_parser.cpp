@@ -9,7 +9,7 @@ namespace tidepool::jinja {
 
 namespace {
 
-constexpr u32 depth_max = 100;  // of brackets, signs and the like in each other: the stack's bound
+constexpr u32 expression_depth_max = 100;  // of brackets, signs and the like in each other: the stack's bound
 
 }  // namespace
 
@@ -17,7 +17,7 @@ class DepthGuard {
  public:
   explicit DepthGuard(ExpressionParser& parser) : depth_(parser.depth_) { ++depth_; }
   ~DepthGuard() { --depth_; }
-  bool too_deep() const { return depth_ > depth_max; }
+  bool too_deep() const { return depth_ > expression_depth_max; }
 
  private:
   u32& depth_;

@@ -13,7 +13,7 @@ namespace tidepool::jinja {
 
 namespace {
 
-constexpr u32 depth_max = 100;  // of blocks in each other
+constexpr u32 block_depth_max = 100;  // of blocks in each other
 constexpr u64 source_bytes_max = mib;
 
 using Names = std::span<const std::string_view>;
@@ -53,8 +53,8 @@ class StatementParser {
   // Up to a tag that is one of `ends`, which is left with its name as the next token; with no ends up to the
   // end.
   Result<Block> block(Names ends) {
-    if (++depth_ > depth_max)
-      return tokens_.fault(fmt::format("blocks lie more than {} deep in each other", depth_max));
+    if (++depth_ > block_depth_max)
+      return tokens_.fault(fmt::format("blocks lie more than {} deep in each other", block_depth_max));
     Block out;
     while (!tokens_.is(TokenKind::end)) {
       const u32 line = tokens_.now().line;
@@ -106,8 +106,8 @@ class StatementParser {
     TRY_ASSIGN(out->body, block(std::array<std::string_view, 3>{"elif", "else", "endif"}));
     const u32 next_line = tokens_.now().line;
     if (tokens_.take_name("elif")) {
-      if (++depth_ > depth_max)
-        return tokens_.fault(fmt::format("more than {} elif behind each other", depth_max));
+      if (++depth_ > block_depth_max)
+        return tokens_.fault(fmt::format("more than {} elif behind each other", block_depth_max));
       TRY_ASSIGN(StmtPtr next, condition(next_line));
       --depth_;
       out->otherwise.push_back(std::move(next));

@@ -12,8 +12,6 @@ namespace {
 
 constexpr u64 output_bytes_max = 64 * mib;
 
-Error at(u32 line, const Error& e) { return {e.kind, fmt::format("{}: {}", line, e.message)}; }
-
 }  // namespace
 
 const Value* Scope::find(std::string_view name) const {

@@ -8,16 +8,16 @@
 namespace tidepool {
 namespace {
 
-constexpr double sample_seconds = 0.03;
+constexpr double peak_sample_seconds = 0.03;
 // Beyond these sides the rate hardly grows.
 constexpr u64 side_of_cores = 1024, side_of_gpus = 8192, side_least = 64;
 
-// Best time of a call, over about sample_seconds.
+// Best time of a call, over about peak_sample_seconds.
 template <class Fn>
 Result<double> seconds_of(Fn&& fn) {
   TRY(fn());
   double best = 1e30;
-  for (const double begin = steady_seconds(); steady_seconds() - begin < sample_seconds;) {
+  for (const double begin = steady_seconds(); steady_seconds() - begin < peak_sample_seconds;) {
     const double at = steady_seconds();
     TRY(fn());
     best = std::min(best, steady_seconds() - at);

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "base/read_file.h"
 #include "base/text/path_text.h"
 #include "checkpoint/trainer_state.h"
 #include "huggingface/directory/config_difference.h"
@@ -15,11 +16,6 @@ namespace tidepool {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_there(const std::string& path) {
-  std::error_code unused;
-  return fs::exists(path, unused);
-}
 
 // How config.json differs from what the run keeps of it, or nothing.
 Result<std::string> difference_of_configs(const std::string& base, const std::string& checkpoint) {

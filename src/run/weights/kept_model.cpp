@@ -18,13 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr u64 copy_buffer_bytes = 256 * kib;
-constexpr u64 kept_bytes_max = 1 * gib;
 constexpr const char* tokenizer_json = "tokenizer.json";
-
-bool is_there(const std::string& path) {
-  std::error_code unused;
-  return fs::exists(path, unused);
-}
 
 void put(std::vector<CarriedFile>& files, CarriedFile file) {
   std::erase_if(files, [&](const CarriedFile& f) { return f.name == file.name; });

@@ -12,6 +12,8 @@
 
 namespace tidepool {
 
+inline constexpr u64 kept_bytes_max = gib;  // of a file that a run keeps
+
 // Makes RUN/model-files of the model directory, data.tokenizer and data.chat_template, which take the place
 // of the directory's own; and in it checksums.json, which lists them. REQUIRES: output.dir is locked.
 // ErrorKind::io, or bad_input where one of them is a link that leads elsewhere.

@@ -21,8 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr u64 buffer_bytes = 256 * kib;
-constexpr u64 kept_bytes_max = 1 * gib;
-constexpr u64 config_bytes_max = 1 * mib;
 
 class Mender {
  public:
