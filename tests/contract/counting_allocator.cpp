@@ -60,7 +60,7 @@ void* counted(std::size_t bytes, std::size_t alignment) {
   std::free(memory);
 }
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 CountAllocations::CountAllocations() {
   void* frame = nullptr;
@@ -85,4 +85,4 @@ std::string CountAllocations::who() const {
   return text;
 }
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

@@ -10,8 +10,7 @@
 #include "tests/support/counting_allocator.h"
 #include "tests/support/disk_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::disk_allocation_test {
 
 constexpr u64 file_bytes = 16 * mib;
 constexpr u64 request_bytes = 2 * mib;
@@ -29,14 +28,14 @@ void round(Disk& disk, Arena& arena, std::atomic<u64>& completed) {
 
 std::string allocations_of_a_round(Disk& disk, Arena& arena, std::atomic<u64>& completed) {
   round(disk, arena, completed);
-  testing::CountAllocations allocations;
+  test::CountAllocations allocations;
   round(disk, arena, completed);
   allocations.stop();
   return allocations.who();
 }
 
 TEST(DiskAllocationCanary, TheCounterCounts) {
-  testing::CountAllocations allocations;
+  test::CountAllocations allocations;
   ::operator delete(::operator new(8));
   allocations.stop();
   EXPECT_EQ(allocations.count(), 1u);
@@ -65,5 +64,4 @@ INSTANTIATE_TEST_SUITE_P(All, DiskAllocation, ::testing::Values(DiskBackend::io_
                            return info.param == DiskBackend::threads ? "threads" : "io_uring";
                          });
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::disk_allocation_test

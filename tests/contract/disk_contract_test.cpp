@@ -12,8 +12,7 @@
 #include "io/swap_file.h"
 #include "tests/support/disk_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::disk_contract_test {
 
 using test::Completions;
 using test::equal;
@@ -264,5 +263,4 @@ INSTANTIATE_TEST_SUITE_P(All, DiskContract,
                                          Param{Make::simulated, 32}),
                          param_name);
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::disk_contract_test

@@ -15,8 +15,7 @@
 #include "tests/support/disk_fixture.h"
 #include "tests/support/forbid_system_call.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::disk_fallback_test {
 
 constexpr u64 bytes = 16 * mib;
 constexpr int unsupported = 77;  // a child's answer
@@ -131,5 +130,4 @@ TEST(DiskFallback, UnregisteredBuffersWhereMemlockIsLow) {
   expect_fallback(lower_memlock, {"buffers not registered", "64.00 KiB", "ulimit -l"});
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::disk_fallback_test

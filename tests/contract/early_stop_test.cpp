@@ -11,18 +11,17 @@
 #include "tests/support/json_file.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::early_stop_test {
 
 namespace fs = std::filesystem;
+using test::numbers_of;
+using test::TrainDir;
 using ::testing::HasSubstr;
-using testing::numbers_of;
-using testing::TrainDir;
 
 // Learns 2 KB by heart, and so gets worse on other text.
 Config overfitting(const TrainDir& dir, const std::string& run) {
-  Config c = testing::small_config(dir, run);
-  const std::string text = testing::made_up_text(20'000);
+  Config c = test::small_config(dir, run);
+  const std::string text = test::made_up_text(20'000);
   std::ofstream(dir / "few.txt") << text.substr(0, 700);
   std::ofstream(dir / "other.txt") << text.substr(9'000, 1'000);
   std::ofstream(dir / "short.txt") << text.substr(15'000, 41);
@@ -43,7 +42,7 @@ std::string target_of(const std::string& link) { return fs::read_symlink(link).s
 TEST(EarlyStop, EndsWellAndKeepsTheBest) {
   const TrainDir dir;
   const Config c = overfitting(dir, "run");
-  const auto report = testing::run(c);
+  const auto report = test::run(c);
   ASSERT_TRUE(report) << report.error().message;
   ASSERT_LT(report->steps, c.train.max_steps);
   EXPECT_THAT(report->stopped_early, HasSubstr("in 3 evaluations"));
@@ -60,24 +59,24 @@ TEST(EarlyStop, EndsWellAndKeepsTheBest) {
 
 TEST(EarlyStop, ResumedStopsAtTheSameStep) {
   const TrainDir dir;
-  const auto whole = testing::run(overfitting(dir, "whole"));
+  const auto whole = test::run(overfitting(dir, "whole"));
   ASSERT_TRUE(whole) << whole.error().message;
   // In between evaluations, at one, and at the one that ends it.
   const u64 last = whole->steps;
   Config c = overfitting(dir, "stopped");
   std::string resume;
   for (const u64 stop : {u64{2}, last - 12, last - 5, last - 4}) {
-    const auto report = testing::run(c, {.resume = resume, .stop_after = stop});
+    const auto report = test::run(c, {.resume = resume, .stop_after = stop});
     ASSERT_FALSE(report) << stop;
     ASSERT_EQ(report.error().kind, ErrorKind::interrupted) << report.error().message;
     resume = "auto";
   }
-  const auto end = testing::run(c, {.resume = "auto"});
+  const auto end = test::run(c, {.resume = "auto"});
   ASSERT_TRUE(end) << end.error().message;
   EXPECT_EQ(numbers_of(*end), numbers_of(*whole));
   EXPECT_EQ(end->stopped_early, whole->stopped_early);
   EXPECT_EQ(end->best_step, whole->best_step);
-  const auto again = testing::run(c, {.resume = "auto"});
+  const auto again = test::run(c, {.resume = "auto"});
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(again->steps, 0u);
   EXPECT_EQ(again->weights_xxh3, end->weights_xxh3);
@@ -85,9 +84,9 @@ TEST(EarlyStop, ResumedStopsAtTheSameStep) {
 
 TEST(EarlyStop, AStopAtTheLastEvaluationIsTheEnd) {
   const TrainDir dir;
-  const auto whole = testing::run(overfitting(dir, "whole"));
+  const auto whole = test::run(overfitting(dir, "whole"));
   ASSERT_TRUE(whole) << whole.error().message;
-  const auto report = testing::run(overfitting(dir, "stopped"), {.stop_after = whole->steps});
+  const auto report = test::run(overfitting(dir, "stopped"), {.stop_after = whole->steps});
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_EQ(numbers_of(*report), numbers_of(*whole));
 }
@@ -101,11 +100,11 @@ TEST(EarlyStop, OtherTokensBeginTheBestAnew) {
   c.train.early_stopping_patience = 0;
   c.train.eval_batches = 1;
   c.train.max_steps = 40;
-  const auto before = testing::run(c);
+  const auto before = test::run(c);
   ASSERT_TRUE(before) << before.error().message;
   c.train.eval_batches = 0;
   c.train.max_steps = 44;
-  const auto report = testing::run(c, {.resume = "auto"});
+  const auto report = test::run(c, {.resume = "auto"});
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_EQ(report->best_eval_step, 44u);
   EXPECT_EQ(report->best_eval_loss, report->eval_losses.back());
@@ -121,7 +120,7 @@ TEST(EarlyStop, NothingHeldOutIsRefused) {
   Config c = overfitting(dir, "run");
   c.data.validation.clear();
   std::ofstream(dir / "few.txt") << std::string(40, 'x');
-  const auto report = testing::run(c);
+  const auto report = test::run(c);
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().kind, ErrorKind::usage);
   EXPECT_THAT(report.error().message, HasSubstr("early_stopping_patience"));
@@ -130,17 +129,17 @@ TEST(EarlyStop, NothingHeldOutIsRefused) {
 // The link names what the branch that is trained has as its best, or is not there.
 TEST(BestCheckpoint, FollowsTheBranch) {
   const TrainDir dir;
-  Config c = testing::small_config(dir);
+  Config c = test::small_config(dir);
   c.train.max_steps = 6;
   c.train.eval_steps = c.output.save_steps = 2;
   c.output.save_total_limit = 5;
-  ASSERT_TRUE(testing::run(c));
+  ASSERT_TRUE(test::run(c));
   const std::string link = c.output.dir + "/checkpoint-best";
   EXPECT_EQ(target_of(link), "checkpoint-6");
-  const auto back = testing::run(c, {.resume = c.output.dir + "/checkpoint-4", .stop_after = 5});
+  const auto back = test::run(c, {.resume = c.output.dir + "/checkpoint-4", .stop_after = 5});
   ASSERT_FALSE(back);
   EXPECT_EQ(target_of(link), "checkpoint-4");
-  ASSERT_TRUE(testing::run(c, {.resume = link}));  // what it names can be gone on from
+  ASSERT_TRUE(test::run(c, {.resume = link}));  // what it names can be gone on from
   EXPECT_EQ(target_of(link), "checkpoint-6");
 }
 
@@ -153,9 +152,9 @@ TEST(Evaluate, IsWhatTrainingSaid) {
   const TrainDir dir;
   for (const Family family : {Family::gpt2, Family::qwen3}) {
     Config c = overfitting(dir, std::string(name(family)));
-    c.model = testing::small_model(family);
+    c.model = test::small_model(family);
     c.train.max_steps = 8;
-    const auto report = testing::run(c);
+    const auto report = test::run(c);
     ASSERT_TRUE(report) << report.error().message;
     const auto last = evaluated(c.output.dir);
     ASSERT_TRUE(last) << last.error().message;
@@ -178,8 +177,8 @@ TEST(Evaluate, IsWhatTrainingSaid) {
 
 TEST(Evaluate, OtherDataAndLimits) {
   const TrainDir dir;
-  const Config c = testing::small_config(dir);
-  const auto report = testing::run(c);
+  const Config c = test::small_config(dir);
+  const auto report = test::run(c);
   ASSERT_TRUE(report) << report.error().message;
   const auto all = evaluated(c.output.dir);
   ASSERT_TRUE(all) << all.error().message;
@@ -204,18 +203,18 @@ TEST(Evaluate, SaysWhatIsMissing) {
   EXPECT_THAT(refusal(dir / "none"), HasSubstr("is not there"));
   fs::create_directory(dir / "empty");
   EXPECT_THAT(refusal(dir / "empty"), HasSubstr("holds no checkpoint"));
-  Config c = testing::small_config(dir);
+  Config c = test::small_config(dir);
   std::ofstream(dir / "c.yaml") << to_yaml(c);
   EXPECT_THAT(refusal(dir / "c.yaml"), HasSubstr("train first"));
-  ASSERT_TRUE(testing::run(c));
+  ASSERT_TRUE(test::run(c));
   EXPECT_THAT(refusal(c.output.dir, {"validation_fraction=0"}), HasSubstr("nothing is held out"));
 }
 
 // It spoke of data.train and data.validation, which nobody had written.
 TEST(Evaluate, SpeaksOfTheDataThatWasNamed) {
   const TrainDir dir;
-  const Config c = testing::small_config(dir);
-  ASSERT_TRUE(testing::run(c));
+  const Config c = test::small_config(dir);
+  ASSERT_TRUE(test::run(c));
   const auto nope = evaluated(c.output.dir, {}, {dir.data(), "nope"});
   ASSERT_FALSE(nope);
   EXPECT_EQ(nope.error().kind, ErrorKind::bad_input);
@@ -242,5 +241,4 @@ TEST(Evaluate, SpeaksOfTheDataThatWasNamed) {
   EXPECT_EQ(same->all.tokens, done->all.tokens);
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::early_stop_test

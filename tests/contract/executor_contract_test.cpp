@@ -9,15 +9,14 @@
 #include "tests/support/cpu_rig.h"
 #include "tests/support/tiny_plan.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::executor_contract_test {
 
-using testing::CpuRig;
-using testing::CpuRigOptions;
-using testing::frame;
-using testing::HashedData;
-using testing::lane;
-using testing::TinyPlan;
+using test::CpuRig;
+using test::CpuRigOptions;
+using test::frame;
+using test::HashedData;
+using test::lane;
+using test::TinyPlan;
 using enum SegmentKind;
 
 ModelGraph one_window_graph() {
@@ -311,5 +310,4 @@ TEST(CpuExecutorFaults, ALostWriteIsSeenWhenItsVersionIsReadAgain) {
   EXPECT_THAT(errors[0].message, ::testing::HasSubstr("checksum mismatch"));
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::executor_contract_test

@@ -11,13 +11,12 @@
 #include "tests/support/kernel_fixture.h"
 #include "tests/support/segments.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::executor_training_test {
 
-using testing::CpuRig;
-using testing::CpuRigOptions;
-using testing::HashedData;
-using testing::SegmentList;
+using test::CpuRig;
+using test::CpuRigOptions;
+using test::HashedData;
+using test::SegmentList;
 using enum SegmentKind;
 
 constexpr u64 steps = 4;
@@ -266,5 +265,4 @@ TEST(CpuTrainingFp16, SkipsTheStepsThatOverflow) {
   EXPECT_EQ(steps, 4u);
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::executor_training_test

@@ -12,10 +12,9 @@
 #include "tests/support/cpu_rig.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::steady_allocation_test {
 
-using testing::CountAllocations;
+using test::CountAllocations;
 using enum SegmentKind;
 
 constexpr u64 warm_steps = 3, steps = 7;  // counted: from the norm of step 3 to that of step 7
@@ -70,8 +69,8 @@ class Counter final : public EngineObserver {
   Bytes mark_{}, tier_memory_{};
 };
 
-Config config_of(const Setting& setting, const testing::TrainDir& dir) {
-  Config c = testing::small_config(dir);
+Config config_of(const Setting& setting, const test::TrainDir& dir) {
+  Config c = test::small_config(dir);
   c.train.precision = setting.precision;
   c.train.max_grad_norm = setting.clipping ? 1.0 : 0.0;
   c.train.gradient_accumulation_steps = setting.micro_batches;
@@ -87,11 +86,11 @@ Config config_of(const Setting& setting, const testing::TrainDir& dir) {
 class SteadyStep : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(SteadyStep, TakesNoMemory) {
-  const testing::TrainDir dir;
+  const test::TrainDir dir;
   const Config config = config_of(GetParam(), dir);
-  SCOPED_TRACE(testing::how_to_repeat(config));
+  SCOPED_TRACE(test::how_to_repeat(config));
   const ModelGraph graph = make_graph(config).value();
-  testing::HashedData source(config.model.vocab_size);
+  test::HashedData source(config.model.vocab_size);
   source.step_settings.max_grad_norm = config.train.max_grad_norm;
   source.step_settings.target_tokens = graph.batch.rows() * GetParam().micro_batches;
   const auto session = Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source);
@@ -120,5 +119,4 @@ INSTANTIATE_TEST_SUITE_P(Settings, SteadyStep,
                                                    HomePolicy::mixed, IoBackend::io_uring, 4, 2}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::steady_allocation_test

@@ -63,8 +63,8 @@ class Far {
 class CollectivesTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    tidepool::testing::change_timing(0, 3);
-    devices_ = std::min(3u, tidepool::testing::gpus_here());
+    tidepool::test::change_timing(0, 3);
+    devices_ = std::min(3u, tidepool::test::gpus_here());
     if (devices_ == 0) GTEST_SKIP() << "no GPU here";
     const auto found = NcclLibrary::load();
     if (!found) GTEST_SKIP() << found.error().message;
@@ -154,7 +154,7 @@ TEST_F(CollectivesTest, CutsComeToAllDevices) {
 #ifdef CUDA_EMULATED
 // It would pass for an error of the kernels that the thread starts next.
 TEST_F(CollectivesTest, WhatIsNotDoneYetIsNoErrorOfTheThread) {
-  tidepool::testing::change_timing(2, 3);  // streams run late: none is done when it is first asked
+  tidepool::test::change_timing(2, 3);  // streams run late: none is done when it is first asked
   ASSERT_TRUE(start());
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   GatheredCuts cut{.owner = 0, .from = staging_[0]->bytes(), .to = {}};

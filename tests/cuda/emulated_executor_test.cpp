@@ -18,15 +18,15 @@ namespace {
 
 using emulated_cuda::Call;
 using emulated_cuda::CallKind;
-using testing::gpu_config;
+using test::gpu_config;
+using test::next_op;
+using test::NoData;
+using test::Numbers;
+using test::OpCalls;
+using test::Recorder;
+using test::train_numbers;
+using test::TrainDir;
 using ::testing::HasSubstr;
-using testing::next_op;
-using testing::NoData;
-using testing::Numbers;
-using testing::OpCalls;
-using testing::Recorder;
-using testing::train_numbers;
-using testing::TrainDir;
 
 class EmulatedExecutor : public ::testing::Test {
  protected:
@@ -47,7 +47,7 @@ TEST_F(EmulatedExecutor, StreamsWaitForWhatThePlanSays) {
       Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source).value();
   Recorder recorder(session->executor());
   const auto engine = Engine::create(session->plan(), recorder, {});
-  testing::SegmentList list(testing::training_runs(2, true));
+  test::SegmentList list(test::training_runs(2, true));
   EngineObserver nobody;
   emulated_cuda::clear_calls();
   ASSERT_TRUE(engine->run(list, nobody));
@@ -96,7 +96,7 @@ TEST_F(EmulatedExecutor, StepsTakeNoMemory) {
   const auto engine = Engine::create(session->plan(), session->executor(), {});
   const emulated_cuda::Live before = emulated_cuda::live();
   EXPECT_LE(before.device_bytes, config.memory.budgets.device.value);
-  testing::SegmentList list(testing::training_runs(2, true));
+  test::SegmentList list(test::training_runs(2, true));
   EngineObserver nobody;
   ASSERT_TRUE(engine->run(list, nobody));
   EXPECT_EQ(emulated_cuda::live(), before);
@@ -144,7 +144,7 @@ TEST_F(EmulatedExecutor, OpsAreNamedWhereAProfilerListens) {
 class EmulatedFault : public EmulatedExecutor {
  protected:
   void expect_error(const Config& config, ErrorKind kind, std::initializer_list<const char*> words) {
-    testing::expect_run_error(config, kind, words);
+    test::expect_run_error(config, kind, words);
   }
 };
 
@@ -312,8 +312,8 @@ TEST_F(EmulatedFault, NamesTheOpThatFailed) {
   for (const int operation : {3, 20, 41, 77, 120, 160}) {
     config.output.dir = dir_ / std::to_string(operation);
     emulated_cuda::reset({.seed = static_cast<u64>(operation), .jitter_us_max = 200});
-    const auto report = testing::run_into_faults(
-        config, {.operation = operation, .operation_error = cudaErrorIllegalAddress});
+    const auto report =
+        test::run_into_faults(config, {.operation = operation, .operation_error = cudaErrorIllegalAddress});
     emulated_cuda::clear_failure();
     ASSERT_FALSE(report);
     const std::string range = emulated_cuda::range_of_failure();  // empty: a wait or a mark between ops
@@ -340,17 +340,17 @@ TEST_F(EmulatedFault, InTheMiddleOfTraining) {
     SCOPED_TRACE(words);
     config.output.dir = dir_ / words;
     emulated_cuda::reset();
-    const auto report = testing::run_into_faults(config, faults);
+    const auto report = test::run_into_faults(config, faults);
     emulated_cuda::clear_failure();
     ASSERT_FALSE(report);
     EXPECT_EQ(report.error().kind, ErrorKind::io);
     for (const char* word : {words, "step ", " on device 0 "})
       EXPECT_THAT(report.error().message, HasSubstr(word));
     emulated_cuda::reset();
-    const auto again = testing::run(config, {.resume = "auto"});
+    const auto again = test::run(config, {.resume = "auto"});
     ASSERT_TRUE(again) << again.error().message;
     EXPECT_GE(again->resumed_from_step, 1u);
-    EXPECT_EQ(testing::numbers_of(*again), undisturbed);
+    EXPECT_EQ(test::numbers_of(*again), undisturbed);
   }
 }
 

@@ -17,11 +17,11 @@
 namespace tidepool {
 namespace {
 
+using test::gpu_config;
+using test::TrainDir;
 using ::testing::AllOf;
-using testing::gpu_config;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::TrainDir;
 
 class EmulatedGpus : public ::testing::Test {
  protected:
@@ -50,14 +50,14 @@ class EmulatedOldGpu : public EmulatedGpus {
 TEST_F(EmulatedOldGpu, Bf16IsRefusedBeforeAnythingIsPlanned) {
   Config config = gpu_config(dir_, Precision::bf16);
   config.memory.budgets.device = Bytes{mib};  // no plan fits
-  const auto report = testing::run(config);
+  const auto report = test::run(config);
   ASSERT_FALSE(report);
   expect_refusal(report.error());
 }
 
 TEST_F(EmulatedOldGpu, OtherPrecisionsTrain) {
   for (const Precision precision : {Precision::fp32, Precision::fp16}) {
-    const auto report = testing::run(gpu_config(dir_, precision, std::string(name(precision))));
+    const auto report = test::run(gpu_config(dir_, precision, std::string(name(precision))));
     ASSERT_TRUE(report) << report.error().message;
   }
 }
@@ -78,7 +78,7 @@ TEST_F(EmulatedOldGpu, AutoIsNotSilentlyTheCores) {
 TEST_F(EmulatedOldGpu, WhatWasTrainedElsewhereIsNotRunInBf16) {
   emulated_cuda::reset();
   const Config config = gpu_config(dir_, Precision::bf16);
-  ASSERT_TRUE(testing::run(config));
+  ASSERT_TRUE(test::run(config));
   emulated_cuda::reset({.major = 7, .minor = 5});
   const auto note = [](const std::string& line) { ADD_FAILURE() << line; };
   const auto generated = generate_text(
@@ -120,7 +120,7 @@ TEST_F(EmulatedOldGpu, ANarrowerPrecisionThatIsAdvisedIsOneItHas) {
 TEST_F(EmulatedOldGpu, TheOldestAreRefusedForTheirAge) {
   emulated_cuda::reset({.major = 6, .minor = 1});
   EXPECT_TRUE(check_precision(gpu_config(dir_, Precision::bf16)));
-  const auto report = testing::run(gpu_config(dir_, Precision::bf16));
+  const auto report = test::run(gpu_config(dir_, Precision::bf16));
   ASSERT_FALSE(report);
   EXPECT_THAT(report.error().message, HasSubstr("7.0 (V100) is the least"));
 }

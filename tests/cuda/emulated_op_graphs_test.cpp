@@ -13,14 +13,14 @@
 namespace tidepool {
 namespace {
 
-using testing::Call;
-using testing::CallKind;
-using testing::gpu_config;
-using testing::NoData;
-using testing::Numbers;
-using testing::Recorder;
-using testing::train_numbers;
-using testing::TrainDir;
+using test::Call;
+using test::CallKind;
+using test::gpu_config;
+using test::NoData;
+using test::Numbers;
+using test::Recorder;
+using test::train_numbers;
+using test::TrainDir;
 
 // By the clock of events: every op is short, or none is.
 constexpr double short_us = 1, long_us = 1000;
@@ -77,7 +77,7 @@ std::vector<EmulatedOpGraphs::Handed> EmulatedOpGraphs::run_steps(const Config& 
       Session::create(config, graph, make_plan(graph, plan_options(config)).value(), source).value();
   Recorder recorder(session->executor());
   const auto engine = Engine::create(session->plan(), recorder, {});
-  testing::SegmentList list(testing::training_runs(steps, true));
+  test::SegmentList list(test::training_runs(steps, true));
   EngineObserver nobody;
   emulated_cuda::clear_calls();
   emulated_cuda::set_faults(faults);
@@ -99,7 +99,7 @@ std::vector<EmulatedOpGraphs::Handed> EmulatedOpGraphs::run_steps(const Config& 
     if (op.lane.kind != LaneKind::compute) continue;
     Handed handed{.op = op, .step = issue.step, .segment = issue.segment->kind};
     handed.block = op.block == none ? BlockKind::head : graph.blocks[op.block].kind;
-    for (const Call& call : testing::next_op(calls, at).work) {
+    for (const Call& call : test::next_op(calls, at).work) {
       if (call.kind == CallKind::graph_launch) {
         ++handed.graphs;
       } else {
@@ -167,7 +167,7 @@ TEST_F(EmulatedOpGraphs, WhatDropsOutStaysPlain) {
 TEST_F(EmulatedOpGraphs, NoBitChanges) {
   for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     SCOPED_TRACE(name(precision));
-    Config c = testing::gpu_config(dir_, precision);
+    Config c = test::gpu_config(dir_, precision);
     c.train.max_steps = 6;
     const Numbers plain = train_with({.operation_us = long_us}, c);
     EXPECT_EQ(graphs_launched_, 0);
@@ -186,7 +186,7 @@ TEST_F(EmulatedOpGraphs, NoBitChanges) {
 
 // A library's calls are captured with the rest.
 TEST_F(EmulatedOpGraphs, AttentionOfALibraryIsCapturedToo) {
-  Config c = testing::gpu_config(dir_, Precision::bf16);
+  Config c = test::gpu_config(dir_, Precision::bf16);
   c.model.positions = c.train.sequence_length = 128;
   c.train.per_device_train_batch_size = 2;
   c.train.max_steps = 4;
@@ -202,8 +202,8 @@ TEST_F(EmulatedOpGraphs, AttentionOfALibraryIsCapturedToo) {
 }
 
 TEST_F(EmulatedOpGraphs, PackedDocumentsAreReadWhereTheyLie) {
-  Config c = testing::gpu_config(dir_, Precision::bf16);
-  c.model = testing::small_model(Family::llama);
+  Config c = test::gpu_config(dir_, Precision::bf16);
+  c.model = test::small_model(Family::llama);
   c.data.packing = true;
   c.train.max_steps = 5;
   ASSERT_TRUE(packs_documents(c));
@@ -213,9 +213,9 @@ TEST_F(EmulatedOpGraphs, PackedDocumentsAreReadWhereTheyLie) {
 }
 
 TEST_F(EmulatedOpGraphs, EachOfSeveralGpusHasItsOwn) {
-  testing::change_timing(0, 2);  // says where NCCL is
+  test::change_timing(0, 2);  // says where NCCL is
   Config c = config();
-  c.machine.executor = testing::first_gpus(2);
+  c.machine.executor = test::first_gpus(2);
   c.train.gradient_accumulation_steps = 1;
   const Numbers plain = train_with({.operation_us = long_us, .devices = 2}, c);
   EXPECT_EQ(train_with({.operation_us = short_us, .devices = 2}, c), plain);

@@ -17,12 +17,12 @@ namespace {
 
 using emulated_cuda::Call;
 using emulated_cuda::CallKind;
-using testing::first_gpus;
-using testing::gpu_config;
+using test::first_gpus;
+using test::gpu_config;
+using test::NoData;
+using test::Numbers;
+using test::TrainDir;
 using ::testing::HasSubstr;
-using testing::NoData;
-using testing::Numbers;
-using testing::TrainDir;
 
 class EmulatedProductTuning : public ::testing::TestWithParam<Precision> {
  protected:
@@ -69,9 +69,9 @@ TEST_P(EmulatedProductTuning, StepsChooseAndLoadNothing) {
   const AlgorithmsByProduct chosen = read_product_file(product_file(c)).value();
   EXPECT_GT(chosen.size(), 5u);
   emulated_cuda::clear_calls();
-  testing::Recorder recorder(session->executor());
+  test::Recorder recorder(session->executor());
   const auto engine = Engine::create(session->plan(), recorder, {});
-  testing::SegmentList list(testing::training_runs(2, true));
+  test::SegmentList list(test::training_runs(2, true));
   EngineObserver nobody;
   ASSERT_TRUE(engine->run(list, nobody));
   EXPECT_EQ(algorithms(), std::set<u64>{1}) << "evaluation's products are the plan's too";
@@ -82,17 +82,17 @@ TEST_P(EmulatedProductTuning, StepsChooseAndLoadNothing) {
 TEST_P(EmulatedProductTuning, LeavesNoTraceInARun) {
   for (const u32 devices : {1u, 2u}) {
     SCOPED_TRACE(devices);
-    testing::change_timing(0, static_cast<int>(devices));
+    test::change_timing(0, static_cast<int>(devices));
     Config c = config("plain" + std::to_string(devices));
     c.machine.executor = first_gpus(devices);
     c.machine.tune_products = false;
-    const Numbers plain = testing::train_numbers(c);
+    const Numbers plain = test::train_numbers(c);
     ASSERT_FALSE(plain.losses.empty());
     c.machine.tune_products = true;
     for (const char* run : {"timed", "known"}) {
-      testing::change_timing(1, static_cast<int>(devices));
+      test::change_timing(1, static_cast<int>(devices));
       c.output.dir = dir_ / ("of" + std::to_string(devices)) + "/" + run;
-      EXPECT_EQ(testing::train_numbers(c), plain) << run;
+      EXPECT_EQ(test::train_numbers(c), plain) << run;
     }
   }
 }
@@ -100,36 +100,36 @@ TEST_P(EmulatedProductTuning, LeavesNoTraceInARun) {
 TEST_P(EmulatedProductTuning, ASecondRunTakesWhatTheFirstChose) {
   emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 1}});
   const Config first = config("first");
-  testing::train_numbers(first);
+  test::train_numbers(first);
   const std::string kept = text_of(product_file(first));
   emulated_cuda::reset({.operation_us = 100, .algorithms = {1, 9}});
-  testing::train_numbers(config("second"));
+  test::train_numbers(config("second"));
   EXPECT_EQ(algorithms(), std::set<u64>{1});
   EXPECT_EQ(text_of(product_file(first)), kept);
 }
 
 TEST_P(EmulatedProductTuning, AlgorithmsDecideBitsAndOneFileDecidesAlgorithms) {
-  testing::change_timing(0);
-  const Numbers advised = testing::train_numbers([&] {
+  test::change_timing(0);
+  const Numbers advised = test::train_numbers([&] {
     Config c = config("advised");
     c.machine.tune_products = false;
     return c;
   }());
   // All but the first take equal time, so chance decides between them.
   const auto offer_equal_ones = [](u32 devices) {
-    testing::change_timing(1, static_cast<int>(devices));
+    test::change_timing(1, static_cast<int>(devices));
     emulated_cuda::offer_algorithms(0, {200, 1, 1, 1, 1});
   };
   offer_equal_ones(1);
   Config one = config("one");
-  const Numbers timed = testing::train_numbers(one);
+  const Numbers timed = test::train_numbers(one);
   EXPECT_NE(timed, advised) << "or this test would show nothing";
   for (const u32 devices : {1u, 2u}) {
     offer_equal_ones(devices);
     Config again = config("again" + std::to_string(devices));
     again.machine.executor = first_gpus(devices);
     again.train.gradient_accumulation_steps = 2 / devices;
-    EXPECT_EQ(testing::train_numbers(again), timed) << devices;
+    EXPECT_EQ(test::train_numbers(again), timed) << devices;
   }
 }
 
@@ -137,7 +137,7 @@ TEST_P(EmulatedProductTuning, ARunThatLeavesNothingTimesForItselfAlone) {
   emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 1}});
   Config c = config();
   c.output.save = false;
-  testing::train_numbers(c);
+  test::train_numbers(c);
   EXPECT_TRUE(algorithms().contains(1));
   EXPECT_FALSE(std::filesystem::exists(product_file(c)));
 }
@@ -161,7 +161,7 @@ TEST_P(EmulatedProductTuning, ASessionThatOnlyReadsTimesNothing) {
     Session::create(c, graph, make_plan(graph, plan_options(c)).value(), source).value();
     EXPECT_EQ(algorithms(), std::set<u64>{expected});
     EXPECT_EQ(std::filesystem::exists(product_file(c)), expected == 1);
-    if (expected == 0) testing::train_numbers(c);
+    if (expected == 0) test::train_numbers(c);
   }
 }
 
@@ -169,7 +169,7 @@ TEST_P(EmulatedProductTuning, AResumeWithOtherAlgorithmsSaysSo) {
   emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 1}});
   Config c = config();
   c.output.save_steps = 3;
-  testing::train_numbers(c);
+  test::train_numbers(c);
   c.train.max_steps = 4;
   const char* changed = "changed since the checkpoint: algorithms of matrix products";
   EXPECT_THAT(words_of_run(c, "auto"), ::testing::Not(HasSubstr(changed)));
@@ -187,19 +187,19 @@ TEST_P(EmulatedProductTuning, AFileOfSomethingElseIsNamedAndLeftAlone) {
   const Config c = config();
   const std::string text = "a recipe\n";
   std::ofstream(product_file(c)) << text;
-  testing::expect_run_error(c, ErrorKind::usage, {"tuned-products.txt is no file", "Remove it"});
+  test::expect_run_error(c, ErrorKind::usage, {"tuned-products.txt is no file", "Remove it"});
   EXPECT_EQ(text_of(product_file(c)), text);
 }
 
 TEST_P(EmulatedProductTuning, AProductThatTheLibraryRefusesEndsTheRunBeforeItsFirstStep) {
   emulated_cuda::reset({.algorithms = {0}});
-  testing::expect_run_error(config(), ErrorKind::io, {"cuBLASLt refuses the product", "NOT_SUPPORTED"});
+  test::expect_run_error(config(), ErrorKind::io, {"cuBLASLt refuses the product", "NOT_SUPPORTED"});
 }
 
 TEST_P(EmulatedProductTuning, AProgramWithoutKernelsForTheCardSaysSo) {
   emulated_cuda::reset();
   emulated_cuda::set_faults({.kernel_load = 5});
-  testing::expect_run_error(config(), ErrorKind::usage, {"loading", "kernels"});
+  test::expect_run_error(config(), ErrorKind::usage, {"loading", "kernels"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, EmulatedProductTuning,

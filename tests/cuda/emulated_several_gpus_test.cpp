@@ -14,21 +14,21 @@ namespace {
 
 using emulated_cuda::Call;
 using emulated_cuda::CallKind;
-using testing::expect_run_error;
+using test::expect_run_error;
+using test::Numbers;
+using test::train_numbers;
+using test::TrainDir;
 using ::testing::HasSubstr;
-using testing::Numbers;
-using testing::train_numbers;
-using testing::TrainDir;
 
 constexpr u32 devices = 3;
 
 class EmulatedSeveralGpus : public ::testing::Test {
  protected:
   EmulatedSeveralGpus() {
-    testing::change_timing(0, devices);
+    test::change_timing(0, devices);
     register_cuda();
-    config_ = testing::gpu_config(dir_);
-    config_.machine.executor = testing::first_gpus(devices);
+    config_ = test::gpu_config(dir_);
+    config_.machine.executor = test::first_gpus(devices);
     config_.train.gradient_accumulation_steps = 1;
   }
 
@@ -57,7 +57,7 @@ class StreamCalls {
       if (call.stream != 0 && call.kind != CallKind::stream_synchronize)
         of_stream_.at(call.stream - first).push_back(call);
   }
-  testing::OpCalls next(u32 stream) { return testing::next_op(of_stream_.at(stream), at_.at(stream)); }
+  test::OpCalls next(u32 stream) { return test::next_op(of_stream_.at(stream), at_.at(stream)); }
   ExchangeCalls next_exchange(u32 first) {
     ExchangeCalls out;
     out.waits = take(first, CallKind::stream_wait_event);
@@ -103,12 +103,12 @@ class StreamCalls {
 
 TEST_F(EmulatedSeveralGpus, StreamsWaitAcrossDevicesForWhatThePlanSays) {
   const ModelGraph graph = make_graph(config_).value();
-  testing::NoData source;
+  test::NoData source;
   const auto session =
       Session::create(config_, graph, make_plan(graph, plan_options(config_)).value(), source).value();
-  testing::Recorder recorder(session->executor());
+  test::Recorder recorder(session->executor());
   const auto engine = Engine::create(session->plan(), recorder, {});
-  testing::SegmentList list(testing::training_runs(2, true));
+  test::SegmentList list(test::training_runs(2, true));
   EngineObserver nobody;
   emulated_cuda::clear_calls();
   const emulated_cuda::Live before = emulated_cuda::live();
@@ -154,7 +154,7 @@ TEST_F(EmulatedSeveralGpus, StreamsWaitAcrossDevicesForWhatThePlanSays) {
 
 TEST_F(EmulatedSeveralGpus, EachDeviceStaysWithinItsBudget) {
   const ModelGraph graph = make_graph(config_).value();
-  testing::NoData source;
+  test::NoData source;
   const auto session =
       Session::create(config_, graph, make_plan(graph, plan_options(config_)).value(), source).value();
   const emulated_cuda::Live live = emulated_cuda::live();
@@ -192,7 +192,7 @@ TEST_F(EmulatedSeveralGpus, OneWithoutRoom) {
 // At some op, or in some exchange, after the second checkpoint: it is named, no device is waited for that
 // will not come, and the last checkpoint goes on as if nothing had been.
 TEST_F(EmulatedSeveralGpus, FaultsInTheMiddleOfAnExchange) {
-  config_.machine.executor = testing::first_gpus(2);
+  config_.machine.executor = test::first_gpus(2);
   config_.train.max_steps = 16;
   config_.output.save_steps = 1;
   const Numbers undisturbed = train_numbers(config_);
@@ -211,17 +211,17 @@ TEST_F(EmulatedSeveralGpus, FaultsInTheMiddleOfAnExchange) {
   for (const Case& c : cases) {
     SCOPED_TRACE(&c - cases);
     config_.output.dir = dir_ / std::to_string(&c - cases);
-    testing::change_timing(0, devices);
-    const auto report = testing::run_into_faults(config_, c.faults);
+    test::change_timing(0, devices);
+    const auto report = test::run_into_faults(config_, c.faults);
     emulated_cuda::clear_failure();
     ASSERT_FALSE(report);
     EXPECT_EQ(report.error().kind, ErrorKind::io) << report.error().message;
     for (const char* word : c.words) EXPECT_THAT(report.error().message, HasSubstr(word));
-    testing::change_timing(0, devices);
-    const auto again = testing::run(config_, {.resume = "auto"});
+    test::change_timing(0, devices);
+    const auto again = test::run(config_, {.resume = "auto"});
     ASSERT_TRUE(again) << again.error().message;
     EXPECT_GE(again->resumed_from_step, 1u);
-    EXPECT_EQ(testing::numbers_of(*again), undisturbed);
+    EXPECT_EQ(test::numbers_of(*again), undisturbed);
   }
 }
 

@@ -11,7 +11,7 @@
 #include "executor/shared/step_source.h"
 #include "tests/support/gpu_config.h"
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 using emulated_cuda::Call;
 using emulated_cuda::CallKind;
@@ -94,4 +94,4 @@ inline Result<RunReport> run_into_faults(const Config& config, const emulated_cu
   return report;
 }
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

@@ -13,14 +13,14 @@
 namespace tidepool {
 namespace {
 
-using testing::change_timing;
-using testing::first_gpus;
-using testing::gpu_config;
-using testing::how_to_repeat;
-using testing::Numbers;
-using testing::numbers_of;
-using testing::train_numbers;
-using testing::TrainDir;
+using test::change_timing;
+using test::first_gpus;
+using test::gpu_config;
+using test::how_to_repeat;
+using test::Numbers;
+using test::numbers_of;
+using test::train_numbers;
+using test::TrainDir;
 
 class SeveralGpus : public ::testing::Test {
  protected:
@@ -29,7 +29,7 @@ class SeveralGpus : public ::testing::Test {
   SeveralGpus() { register_cuda(); }
   void SetUp() override {
     change_timing(0, most);
-    gpus_ = std::min(most, testing::gpus_here());
+    gpus_ = std::min(most, test::gpus_here());
     if (gpus_ < 2) GTEST_SKIP() << "two GPUs are needed";
   }
   static void check_comm(const RunReport& report) {
@@ -88,10 +88,10 @@ TEST_P(SeveralGpusSettings, WithOneMicroBatchEachAreOneThatAccumulates) {
     change_timing(count + GetParam().width, most);
     const Config several = config(count, 1);
     SCOPED_TRACE(how_to_repeat(several));
-    const auto report = testing::run(several);
+    const auto report = test::run(several);
     ASSERT_TRUE(report) << report.error().message;
     EXPECT_EQ(numbers_of(*report), expected);
-    testing::check_bytes(*report);
+    test::check_bytes(*report);
     check_comm(*report);
   }
 }
@@ -111,15 +111,15 @@ TEST_F(SeveralGpus, PlacementChangesNoBit) {
   base.model.embedding_dropout = base.model.attention_dropout = base.model.residual_dropout = 0.1;
   std::optional<Numbers> first;
   u64 seed = 0;
-  for (const testing::Row& row : testing::covering_array(testing::placement_levels(2))) {
-    const Config config = testing::placed(row, base);
+  for (const test::Row& row : test::covering_array(test::placement_levels(2))) {
+    const Config config = test::placed(row, base);
     SCOPED_TRACE(how_to_repeat(config));
     change_timing(seed++, most);
-    const auto report = testing::run(config);
+    const auto report = test::run(config);
     ASSERT_TRUE(report) << report.error().message;
     if (!first) first = numbers_of(*report);
     EXPECT_EQ(numbers_of(*report), *first);
-    testing::check_bytes(*report);
+    test::check_bytes(*report);
     check_comm(*report);
     std::filesystem::remove_all(config.output.dir);
   }
@@ -150,7 +150,7 @@ TEST_F(SeveralGpus, ACheckpointOfOneGoesOnOnTwo) {
   one.machine.executor = "cuda:0";
   one.train.gradient_accumulation_steps = 2;
   one.output.dir = dir_ / "resumed";
-  const auto stopped = testing::run(one, {.stop_after = 1});
+  const auto stopped = test::run(one, {.stop_after = 1});
   ASSERT_FALSE(stopped);
   ASSERT_EQ(stopped.error().kind, ErrorKind::interrupted) << stopped.error().message;
   two.output.dir = one.output.dir;

@@ -12,22 +12,22 @@
 namespace tidepool {
 namespace {
 
-using testing::change_timing;
-using testing::covering_array;
-using testing::gpu_config;
-using testing::how_to_repeat;
-using testing::Numbers;
-using testing::numbers_of;
-using testing::Row;
-using testing::train_numbers;
-using testing::TrainDir;
+using test::change_timing;
+using test::covering_array;
+using test::gpu_config;
+using test::how_to_repeat;
+using test::Numbers;
+using test::numbers_of;
+using test::Row;
+using test::train_numbers;
+using test::TrainDir;
 
 class CudaTraining : public ::testing::TestWithParam<Precision> {
  protected:
   CudaTraining() { register_cuda(); }
   void SetUp() override {
     change_timing(0);
-    if (testing::gpus_here() == 0) GTEST_SKIP() << "no GPU here";
+    if (test::gpus_here() == 0) GTEST_SKIP() << "no GPU here";
     if (!test::gpu_multiplies(GetParam())) GTEST_SKIP() << "this GPU does not multiply bf16";
   }
 
@@ -59,15 +59,15 @@ TEST_P(CudaTraining, PlacementChangesNoBit) {
     base.model.embedding_dropout = base.model.attention_dropout = base.model.residual_dropout = 0.1;
     std::optional<Numbers> first;
     u64 seed = 0;
-    for (const Row& row : covering_array(testing::placement_levels(2))) {
-      const Config config = testing::placed(row, base);
+    for (const Row& row : covering_array(test::placement_levels(2))) {
+      const Config config = test::placed(row, base);
       SCOPED_TRACE(how_to_repeat(config));
       change_timing(seed++);
-      const auto report = testing::run(config);
+      const auto report = test::run(config);
       ASSERT_TRUE(report) << report.error().message;
       if (!first) first = numbers_of(*report);
       EXPECT_EQ(numbers_of(*report), *first);
-      testing::check_bytes(*report);
+      test::check_bytes(*report);
       std::filesystem::remove_all(config.output.dir);
     }
   }
@@ -88,8 +88,8 @@ TEST_P(CudaTrainingInHalves, AttentionByALibraryChangesNoBitWithPlacement) {
       config.train.recompute = recompute;
       config.memory.home = home;
       change_timing(seed++);
-      testing::load_cudnn();
-      const auto report = testing::run(config);
+      test::load_cudnn();
+      const auto report = test::run(config);
       ASSERT_TRUE(report) << report.error().message;
 #ifdef CUDA_EMULATED
       const auto calls = emulated_cuda::calls();
@@ -108,7 +108,7 @@ TEST_P(CudaTraining, GoesOnElsewhere) {
   config.memory.home = HomePolicy::device;
   const Numbers whole = train_numbers(config);
   config.output.dir = dir_ / "parts";
-  const auto stopped = testing::run(config, {.stop_after = 1});
+  const auto stopped = test::run(config, {.stop_after = 1});
   ASSERT_FALSE(stopped);
   ASSERT_EQ(stopped.error().kind, ErrorKind::interrupted) << stopped.error().message;
   config.memory.home = HomePolicy::host;
@@ -118,7 +118,7 @@ TEST_P(CudaTraining, GoesOnElsewhere) {
 // Where the run computed, text is made too.
 TEST_P(CudaTraining, WritesText) {
   const Config config = gpu_config(dir_, GetParam());
-  ASSERT_TRUE(testing::run(config));
+  ASSERT_TRUE(test::run(config));
   std::string text;
   std::vector<std::string> notes;
   const auto generated = generate_text({.path = config.output.dir,

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "failure.h"
 #include "base/mix_bits.h"
+#include "failure.h"
 
 namespace emulated_cuda {
 namespace {

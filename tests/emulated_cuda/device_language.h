@@ -125,7 +125,9 @@ inline double __dmul_rn(double a, double b) { return a * b; }
 inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
 // Approximations: a device's differ in the last bits, so no promise of equal bits may rest on them.
 inline float rsqrtf(float a) { return 1.0f / std::sqrt(a); }
-inline float __expf(float a) { return std::exp2(a * 1.44269504088896341f); }  // as a device has it: 1.2 |a| ulps off
+inline float __expf(float a) {
+  return std::exp2(a * 1.44269504088896341f);
+}  // as a device has it: 1.2 |a| ulps off
 inline float __logf(float a) { return std::log(a); }
 inline float __fdividef(float a, float b) { return a / b; }
 

@@ -2,8 +2,8 @@
 
 #include <numeric>
 
-#include "block_runner.h"
 #include "base/mix_bits.h"
+#include "block_runner.h"
 
 namespace emulated_cuda {
 namespace {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/mix_bits.h"
 #include "failure.h"
 #include "grid.h"
 #include "runtime.h"
-#include "base/mix_bits.h"
 
 namespace emulated_cuda {
 namespace {

@@ -4,11 +4,11 @@
 #include <chrono>
 #include <functional>
 
+#include "base/mix_bits.h"
+#include "base/steady_seconds.h"
 #include "failure.h"
 #include "nvtx3/nvToolsExt.h"
 #include "runtime.h"
-#include "base/mix_bits.h"
-#include "base/steady_seconds.h"
 
 namespace emulated_cuda {
 namespace {

@@ -7,13 +7,12 @@
 #include "planner/planner.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::devices_test {
 
-using testing::how_to_repeat;
-using testing::Numbers;
-using testing::numbers_of;
-using testing::TrainDir;
+using test::how_to_repeat;
+using test::Numbers;
+using test::numbers_of;
+using test::TrainDir;
 
 struct Setting {
   Precision precision{};
@@ -29,9 +28,9 @@ std::string setting_name(const ::testing::TestParamInfo<Setting>& info) {
 }
 
 Config setting_config(const Setting& setting, const TrainDir& dir, u32 devices, u32 accumulation) {
-  Config c = testing::small_config(dir, fmt::format("run-{}-{}", devices, accumulation));
+  Config c = test::small_config(dir, fmt::format("run-{}-{}", devices, accumulation));
   c.train.precision = setting.precision;
-  if (setting.precision == Precision::fp16) testing::make_fp16_that_overflows(c);
+  if (setting.precision == Precision::fp16) test::make_fp16_that_overflows(c);
   c.train.max_grad_norm = setting.clipping ? 0.5 : 0.0;
   c.model.embedding_dropout = c.model.attention_dropout = c.model.residual_dropout = setting.dropout;
   c.memory.home = setting.home;
@@ -48,9 +47,9 @@ TEST_P(Devices, WithOneMicroBatchEachAreOneDeviceThatAccumulates) {
   for (const u32 count : {2u, 3u, 4u}) {
     const Config one = setting_config(GetParam(), dir, 1, count),
                  several = setting_config(GetParam(), dir, count, 1);
-    const Numbers expected = testing::train_numbers(one);
+    const Numbers expected = test::train_numbers(one);
     SCOPED_TRACE(how_to_repeat(several));
-    const auto report = testing::run(several);
+    const auto report = test::run(several);
     ASSERT_TRUE(report) << report.error().message;
     EXPECT_EQ(numbers_of(*report), expected);
     for (u32 l = 0; l < link_count; ++l)
@@ -77,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Settings, Devices,
 TEST(Devices, WhatTheHostHasNoRoomForChangesNoNumber) {
   const TrainDir dir;
   const Setting setting{Precision::bf16, true, 0.1, HomePolicy::automatic};
-  const Numbers expected = testing::train_numbers(setting_config(setting, dir, 1, 4));
+  const Numbers expected = test::train_numbers(setting_config(setting, dir, 1, 4));
   Config tight = setting_config(setting, dir, 4, 1);
   tight.memory.chunk_size = Bytes{0};
   tight.memory.budgets = {Bytes{1536 * kib}, Bytes{}, Bytes{0}};
@@ -100,7 +99,7 @@ TEST(Devices, WhatTheHostHasNoRoomForChangesNoNumber) {
   u32 on_devices = 0;
   for (const Frame& home : plan->homes) on_devices += home.bytes.value > 0 && home.tier == Tier::device;
   EXPECT_GT(on_devices, 0u);
-  EXPECT_EQ(testing::train_numbers(tight), expected) << how_to_repeat(tight);
+  EXPECT_EQ(test::train_numbers(tight), expected) << how_to_repeat(tight);
 }
 
 // A stop and a resume on another number of devices: the checkpoint does not know how many there were.
@@ -108,16 +107,15 @@ TEST(Devices, ACheckpointOfOneGoesOnOnTwo) {
   const TrainDir dir;
   const Setting setting{Precision::bf16, true, 0.0, HomePolicy::mixed};
   const Config two = setting_config(setting, dir, 2, 1);
-  const Numbers expected = testing::train_numbers(two);
+  const Numbers expected = test::train_numbers(two);
   Config mixed = setting_config(setting, dir, 1, 2);
   mixed.output.dir = dir / "resumed";
-  const auto stopped = testing::run(mixed, {.stop_after = 2});
+  const auto stopped = test::run(mixed, {.stop_after = 2});
   ASSERT_FALSE(stopped);
   ASSERT_EQ(stopped.error().kind, ErrorKind::interrupted) << stopped.error().message;
   mixed.machine.executor = "cpu:2";
   mixed.train.gradient_accumulation_steps = 1;
-  EXPECT_EQ(testing::train_numbers(mixed, {.resume = "auto"}), expected);
+  EXPECT_EQ(test::train_numbers(mixed, {.resume = "auto"}), expected);
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::devices_test

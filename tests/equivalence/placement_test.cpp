@@ -14,19 +14,18 @@
 
 #include "tests/support/lora_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::placement_test {
 
-using testing::all_pairs;
-using testing::check_bytes;
-using testing::covering_array;
-using testing::how_to_repeat;
-using testing::Numbers;
-using testing::numbers_of;
-using testing::placed;
-using testing::placement_levels;
-using testing::Row;
-using testing::TrainDir;
+using test::all_pairs;
+using test::check_bytes;
+using test::covering_array;
+using test::how_to_repeat;
+using test::Numbers;
+using test::numbers_of;
+using test::placed;
+using test::placement_levels;
+using test::Row;
+using test::TrainDir;
 
 struct Group {
   Precision precision{};
@@ -47,19 +46,19 @@ std::string group_name(const ::testing::TestParamInfo<Group>& info) {
 }
 
 Config group_config(const Group& group, const TrainDir& dir) {
-  Config c = testing::small_config(dir);
+  Config c = test::small_config(dir);
   c.train.precision = group.precision;
-  if (group.precision == Precision::fp16) testing::make_fp16_that_overflows(c);
+  if (group.precision == Precision::fp16) test::make_fp16_that_overflows(c);
   c.train.gradient_accumulation_steps = group.accumulation;
   c.machine.executor = fmt::format("cpu:{}", group.devices);
   c.train.max_grad_norm = group.clipping ? 0.5 : 0.0;
   // Dropout draws from counters: its bits must not depend on recompute, sweeps or threads either.
-  c.model = testing::small_model(group.family);
+  c.model = test::small_model(group.family);
   const double dropout = group.accumulation > 1 || group.precision != Precision::fp32 ? 0.1 : 0.0;
   c.model.attention_dropout = dropout;
   if (group.family == Family::gpt2) c.model.embedding_dropout = c.model.residual_dropout = dropout;
   if (group.lora) {
-    c = testing::lora_config(std::move(c), testing::made_base(dir, group.family));
+    c = test::lora_config(std::move(c), test::made_base(dir, group.family));
     c.lora.dropout = dropout;
   }
   return c;
@@ -67,11 +66,11 @@ Config group_config(const Group& group, const TrainDir& dir) {
 
 // Where the kernel refuses io_uring (some containers do) both levels are the thread pool.
 bool io_uring_works(const TrainDir& dir) {
-  Config c = testing::small_config(dir, "probe");
+  Config c = test::small_config(dir, "probe");
   c.train.max_steps = 1;
   c.memory.home = HomePolicy::disk;
   c.memory.io = IoBackend::io_uring;
-  return testing::run(c).has_value();
+  return test::run(c).has_value();
 }
 
 class Placement : public ::testing::TestWithParam<Group> {};
@@ -81,20 +80,20 @@ TEST_P(Placement, ChangesNoBit) {
   const bool uring = io_uring_works(dir);
   if (!uring) std::printf("NOTE: the kernel refuses io_uring here; its settings run on the thread pool\n");
   const std::vector<Row> rows = covering_array(placement_levels(GetParam().accumulation));
-  std::set<testing::Pair> missing = all_pairs(placement_levels(GetParam().accumulation));
+  std::set<test::Pair> missing = all_pairs(placement_levels(GetParam().accumulation));
   std::optional<Numbers> first;
   const Config common = group_config(GetParam(), dir);
   for (const Row& row : rows) {
     Config config = placed(row, common);
     if (!uring) config.memory.io = IoBackend::threads;
     SCOPED_TRACE(how_to_repeat(config));
-    const auto report = testing::run(config);
+    const auto report = test::run(config);
     ASSERT_TRUE(report) << report.error().message;
     const Numbers numbers = numbers_of(*report);
     if (!first) first = numbers;
     EXPECT_EQ(numbers, *first);
     check_bytes(*report);
-    for (const testing::Pair& pair : testing::pairs_of(row)) missing.erase(pair);
+    for (const test::Pair& pair : test::pairs_of(row)) missing.erase(pair);
     std::filesystem::remove_all(config.output.dir);
   }
   EXPECT_GE(rows.size(), 6u);
@@ -127,13 +126,12 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Pairwise, CoversEveryPair) {
   const std::vector<u32> levels = {4, 3, 2, 2, 3, 2, 2, 2};
-  std::set<testing::Pair> missing = all_pairs(levels);
+  std::set<test::Pair> missing = all_pairs(levels);
   const auto rows = covering_array(levels);
   for (const Row& row : rows)
-    for (const testing::Pair& pair : testing::pairs_of(row)) missing.erase(pair);
+    for (const test::Pair& pair : test::pairs_of(row)) missing.erase(pair);
   EXPECT_TRUE(missing.empty());
   EXPECT_LE(rows.size(), 20u);  // 12 is the least: 4 homes x 3 chunk sizes
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::placement_test

@@ -14,16 +14,15 @@
 #include "tests/support/lora_fixture.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::resume_test {
 
 namespace fs = std::filesystem;
-using testing::ChildRun;
+using test::ChildRun;
+using test::how_to_repeat;
+using test::Numbers;
+using test::numbers_of;
+using test::TrainDir;
 using ::testing::HasSubstr;
-using testing::how_to_repeat;
-using testing::Numbers;
-using testing::numbers_of;
-using testing::TrainDir;
 
 u64 from_environment(const char* name, u64 otherwise) {
   const char* text = std::getenv(name);
@@ -37,9 +36,9 @@ struct Kind {
 };
 
 Config resume_config(const Kind& kind, const TrainDir& dir, const std::string& run) {
-  Config c = testing::small_config(dir, run);
+  Config c = test::small_config(dir, run);
   c.train.precision = kind.precision;
-  if (kind.precision == Precision::fp16) testing::make_fp16_that_overflows(c);
+  if (kind.precision == Precision::fp16) test::make_fp16_that_overflows(c);
   c.train.max_grad_norm = kind.clipping ? 0.5 : 0.0;
   c.train.gradient_accumulation_steps = 2;
   c.train.max_steps = 12;
@@ -48,7 +47,7 @@ Config resume_config(const Kind& kind, const TrainDir& dir, const std::string& r
   c.model.residual_dropout = 0.1;
   c.output.save_steps = 4;
   if (kind.lora) {
-    c = testing::lora_config(std::move(c), testing::made_base(dir, Family::gpt2));
+    c = test::lora_config(std::move(c), test::made_base(dir, Family::gpt2));
     c.lora.dropout = 0.1;
   }
   return c;
@@ -77,7 +76,7 @@ class Resume : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(Resume, AfterCtrlCElsewhere) {
   const TrainDir dir;
-  const Numbers undisturbed = testing::train_numbers(resume_config(GetParam(), dir, "whole"));
+  const Numbers undisturbed = test::train_numbers(resume_config(GetParam(), dir, "whole"));
   std::mt19937_64 random(from_environment("TIDEPOOL_SEED", 1));
   Config config = resume_config(GetParam(), dir, "stopped");
   u64 step = 0, turn = 0;
@@ -85,7 +84,7 @@ TEST_P(Resume, AfterCtrlCElsewhere) {
     const Config here = elsewhere(config, turn);
     const u64 stop = step + 1 + random() % 4;
     SCOPED_TRACE(how_to_repeat(here) + fmt::format("; stopped after step {} of resume {}", stop, turn));
-    const auto report = testing::run(here, {.resume = turn == 0 ? "" : "auto", .stop_after = stop});
+    const auto report = test::run(here, {.resume = turn == 0 ? "" : "auto", .stop_after = stop});
     if (stop >= config.train.max_steps) {
       ASSERT_TRUE(report) << report.error().message;
       EXPECT_EQ(report->resumed_from_step, step);
@@ -108,7 +107,7 @@ TEST_P(Resume, AfterKillAtAnyMoment) {
   config.output.save_steps = 3;
   Config whole = config;
   whole.output.dir = dir / "whole";
-  const Numbers undisturbed = testing::train_numbers(whole);
+  const Numbers undisturbed = test::train_numbers(whole);
 
   const u64 seed = from_environment("TIDEPOOL_SEED", 1);
   std::mt19937_64 random(seed);
@@ -177,9 +176,9 @@ TEST_P(Damaged, CheckpointIsNamedAndTheOneBeforeUsed) {
   Config config = resume_config({Precision::bf16, true}, dir, "run");
   Config whole = config;
   whole.output.dir = dir / "whole";
-  const Numbers undisturbed = testing::train_numbers(whole);
+  const Numbers undisturbed = test::train_numbers(whole);
   SCOPED_TRACE(how_to_repeat(config));
-  ASSERT_FALSE(testing::run(config, {.stop_after = 9}));  // leaves checkpoint-9 and checkpoint-8
+  ASSERT_FALSE(test::run(config, {.stop_after = 9}));  // leaves checkpoint-9 and checkpoint-8
   GetParam().strike(config.output.dir + "/checkpoint-9/" + GetParam().file);
 
   ChildRun child(config, "auto");
@@ -197,10 +196,10 @@ TEST_P(Damaged, CheckpointAskedForByNameIsRefused) {
   const TrainDir dir;
   const Config config = resume_config({Precision::fp32, true}, dir, "run");
   SCOPED_TRACE(how_to_repeat(config));
-  ASSERT_FALSE(testing::run(config, {.stop_after = 5}));
+  ASSERT_FALSE(test::run(config, {.stop_after = 5}));
   const std::string path = config.output.dir + "/checkpoint-5";
   GetParam().strike(path + "/" + GetParam().file);
-  const auto report = testing::run(config, {.resume = path});
+  const auto report = test::run(config, {.resume = path});
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().kind, ErrorKind::corrupt_checkpoint);
   EXPECT_THAT(report.error().message, HasSubstr(path));
@@ -213,5 +212,4 @@ INSTANTIATE_TEST_SUITE_P(Files, Damaged,
                                            Damage{"manifest_truncated", "manifest.json", truncate}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::resume_test

@@ -9,8 +9,7 @@
 #include "tests/support/cpu_rig.h"
 #include "tests/support/segments.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::sim_bytes_test {
 
 using enum SegmentKind;
 
@@ -27,7 +26,7 @@ std::ostream& operator<<(std::ostream& out, const Moved& m) {
 }
 
 std::vector<SegmentRun> runs_of(const Plan& plan) {
-  std::vector<SegmentRun> runs = testing::training_runs(3, plan.clipping);
+  std::vector<SegmentRun> runs = test::training_runs(3, plan.clipping);
   for (u64 i = 1; i <= plan.sweeps; ++i) runs.push_back({evaluation, i});
   return runs;
 }
@@ -44,18 +43,18 @@ Moved planned(const Plan& plan) {
 
 void replay(const Plan& plan, Executor& executor) {
   const auto engine = Engine::create(plan, executor, {.watchdog = Nanos{60'000'000'000}});
-  testing::SegmentList runs(runs_of(plan));
+  test::SegmentList runs(runs_of(plan));
   EngineObserver nobody;
   const auto result = engine->run(runs, nobody);
   EXPECT_TRUE(result) << result.error().message;
 }
 
 Moved on_cpu(const Plan& plan, const ModelGraph& graph) {
-  testing::HashedData data(graph.config.vocab_size);
+  test::HashedData data(graph.config.vocab_size);
   data.step_settings.target_tokens = graph.batch.rows() * plan.micro_batches;
   if (!plan.clipping) data.step_settings.max_grad_norm = 0;
   data.micro_batches = plan.micro_batches / plan.sweeps;
-  testing::CpuRig rig(plan, graph, data);
+  test::CpuRig rig(plan, graph, data);
   for (u32 id = 0; id < plan.chunks.size(); ++id) {
     if (!is_persistent(plan.chunks[id].kind)) continue;
     const std::vector<std::byte> zeros(plan.chunks[id].bytes.value);
@@ -135,5 +134,4 @@ constexpr Setting settings[] = {
 
 INSTANTIATE_TEST_SUITE_P(Plans, SimBytes, ::testing::ValuesIn(settings));
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::sim_bytes_test

@@ -10,15 +10,14 @@
 #include "tests/support/checkpoint_fixture.h"
 #include "tests/support/model_directory.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::checkpoint_kill_test {
 
+using test::MemoryState;
+using test::open_store;
+using test::some_state;
+using test::TemporaryDirectory;
+using test::tiny_graph;
 using ::testing::HasSubstr;
-using testing::MemoryState;
-using testing::open_store;
-using testing::some_state;
-using testing::TemporaryDirectory;
-using testing::tiny_graph;
 
 struct FaultPlan {
   u64 fail_at = ~u64{0};  // number of the operation that fails
@@ -231,9 +230,9 @@ TEST_F(CheckpointFault, room_is_made_only_where_another_one_verifies_and_never_o
   EXPECT_TRUE(room(4, 0).empty()) << "nothing goes after the save either";
   EXPECT_THAT(room(3, 1), ::testing::ElementsAre(store->path_of(2)));
   EXPECT_TRUE(room(2, 1).empty()) << "3 would go, and is the newest good one until 4 is there";
-  std::string weights = testing::read_text(store->path_of(3) + "/model.safetensors");
+  std::string weights = test::read_text(store->path_of(3) + "/model.safetensors");
   weights.back() = static_cast<char>(weights.back() ^ 1);
-  testing::write_text(store->path_of(3) + "/model.safetensors", weights);
+  test::write_text(store->path_of(3) + "/model.safetensors", weights);
   EXPECT_TRUE(room(2, 0).empty()) << "1 would go, and is the newest good one now";
 }
 
@@ -296,5 +295,4 @@ TEST(CheckpointDiskFull, a_full_device_is_an_error_with_advice) {
   }
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::checkpoint_kill_test

@@ -3,8 +3,7 @@
 #include "kernels/checksum.h"
 #include "tests/support/disk_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::disk_checksum_test {
 
 constexpr u64 chunk_bytes = 512 * kib;
 constexpr u64 chunks = 16;
@@ -56,5 +55,4 @@ INSTANTIATE_TEST_SUITE_P(Silent, DiskChecksumTest,
                          testing::Values(DiskFault::bit_flip, DiskFault::lost_write,
                                          DiskFault::misdirected_read, DiskFault::misdirected_write));
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::disk_checksum_test

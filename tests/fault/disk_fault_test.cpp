@@ -4,8 +4,7 @@
 #include "io/simulated_disk.h"
 #include "tests/support/disk_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::disk_fault_test {
 
 using test::Completions;
 using test::equal;
@@ -157,5 +156,4 @@ TEST_F(DiskFaultTest, CompletionsComeOutOfOrder) {
   EXPECT_FALSE(std::ranges::is_sorted(all, {}, &DiskCompletion::tag));
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::disk_fault_test

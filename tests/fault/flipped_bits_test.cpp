@@ -13,14 +13,14 @@
 #include <random>
 #include <regex>
 
+#include "base/text/hash.h"
 #include "checkpoint/manifest.h"
+#include "tests/support/cases.h"
 #include "tests/support/child_run.h"
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
-#include "base/text/hash.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::flipped_bits_test {
 
 namespace fs = std::filesystem;
 using Tree = std::map<std::string, std::string>;  // path from its root -> content
@@ -37,7 +37,7 @@ Tree tree_of(const std::string& directory) {
   if (!fs::exists(directory)) return out;
   for (const auto& entry : fs::recursive_directory_iterator(directory))
     if (entry.is_regular_file() && !entry.is_symlink())
-      out[fs::relative(entry.path(), directory).string()] = testing::file_text(entry.path().string());
+      out[fs::relative(entry.path(), directory).string()] = test::file_text(entry.path().string());
   return out;
 }
 
@@ -66,15 +66,14 @@ class Place {
  public:
   explicit Place(Kind kind) {
     fs::create_directories(dir_ / "place");
-    ModelConfig model = testing::small_model(Family::llama);
+    ModelConfig model = test::small_model(Family::llama);
     model.vocab_size = 258;
     test::write_model_directory(dir_ / "place/model", model, Precision::bf16);
     test::write_byte_tokenizer(dir_ / "place/model");
     test::write_file(dir_ / "place/model/vocab.txt", "a\nb\n");
     std::string lines;
     for (u32 i = 0; i < 40; ++i)
-      lines +=
-          fmt::format("{{\"text\": \"{}\"}}\n", testing::made_up_text(90 + i).substr(0, 80 + i).substr(i));
+      lines += fmt::format("{{\"text\": \"{}\"}}\n", test::made_up_text(90 + i).substr(0, 80 + i).substr(i));
     lines.erase(std::remove(lines.begin(), lines.end(), '\r'), lines.end());
     std::string clean;
     for (size_t i = 0; i < lines.size(); ++i)  // the made-up text has ends of lines of its own
@@ -106,7 +105,7 @@ class Place {
     return out;
   }
   void flip(const std::string& file, u64 bit) const {
-    std::string text = testing::file_text(dir_ / "place/" + file);
+    std::string text = test::file_text(dir_ / "place/" + file);
     text[bit / 8] = static_cast<char>(text[bit / 8] ^ (1 << bit % 8));
     test::write_file(dir_ / "place/" + file, text);
   }
@@ -115,7 +114,7 @@ class Place {
     const std::string directory = dir_ / ("place/" + checkpoint);
     Manifest manifest = read_manifest(directory).value();
     for (ListedFile& entry : manifest.files)
-      if (entry.file == file) entry.xxh3 = hash_of(testing::file_text(directory + "/" + file));
+      if (entry.file == file) entry.xxh3 = hash_of(test::file_text(directory + "/" + file));
     test::write_file(directory + "/manifest.json", to_text(manifest));
   }
   u64 bits(const std::string& file) const { return 8 * fs::file_size(dir_ / "good/" + file); }
@@ -142,8 +141,8 @@ class Place {
     const int status = std::system(command.c_str());
     Outcome out;
     out.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    out.text = without_times(testing::file_text(dir_ / "stdout"));
-    out.said = testing::file_text(dir_ / "stdout") + testing::file_text(dir_ / "stderr");
+    out.text = without_times(test::file_text(dir_ / "stdout"));
+    out.said = test::file_text(dir_ / "stdout") + test::file_text(dir_ / "stderr");
     said_ = out.said;
     return out;
   }
@@ -181,7 +180,7 @@ TEST_P(FlippedBits, AreNamedOrMakeNoDifference) {
   ASSERT_FALSE(good.at("resume").left.empty());
   const std::vector<std::string> files = place.files();
   const u64 seed = number_from("TIDEPOOL_FLIP_SEED", 19),
-            flips = number_from("TIDEPOOL_FLIPS", flips_of_a_sample);
+            flips = number_from("TIDEPOOL_FLIPS", test::random_cases(flips_of_a_sample));
   std::mt19937_64 random(seed);
   u64 named = 0, without_effect = 0;
   for (u64 i = 0; i < flips; ++i) {
@@ -232,5 +231,4 @@ TEST(FlippedBitsTest, SeesWhatNothingNames) {
 INSTANTIATE_TEST_SUITE_P(Runs, FlippedBits, ::testing::Values(Kind::whole, Kind::adapters),
                          [](const auto& info) { return info.param == Kind::whole ? "whole" : "adapters"; });
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::flipped_bits_test

@@ -9,18 +9,17 @@
 #include "tests/support/stuck_disk.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::hanging_disk_test {
 
+using test::StuckDisk;
+using test::TrainDir;
 using ::testing::ExitedWithCode;
-using testing::StuckDisk;
-using testing::TrainDir;
 
 constexpr Bytes disk_bytes{64 * mib};
 constexpr Nanos short_patience{4'000'000'000};  // but longer than a busy machine takes for a request
 
 Config streaming_config(const TrainDir& dir) {
-  Config c = testing::small_config(dir);
+  Config c = test::small_config(dir);
   c.memory.home = HomePolicy::disk;
   c.memory.chunk_size = Bytes{40 * kib};
   return c;
@@ -99,5 +98,4 @@ TEST(FlakyDisk, SecondTriesAreReported) {
   EXPECT_EQ(report->io_retries, all);
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::hanging_disk_test

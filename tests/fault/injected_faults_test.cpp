@@ -12,28 +12,28 @@
 #include <map>
 #include <regex>
 
+#include "base/errno_text.h"
 #include "report/run_report.h"
+#include "tests/support/cases.h"
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
-#include "base/errno_text.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::injected_faults_test {
 
 namespace fs = std::filesystem;
-using testing::ChildRun;
-using testing::file_text;
+using test::ChildRun;
+using test::file_text;
+using test::Numbers;
+using test::numbers_of;
+using test::TrainDir;
 using ::testing::HasSubstr;
-using testing::Numbers;
-using testing::numbers_of;
-using testing::TrainDir;
 
 constexpr u64 steps = 20;
 
 class InjectedFaults : public ::testing::TestWithParam<int> {
  protected:
   static Config config(const TrainDir& dir, const std::string& run) {
-    Config c = testing::small_config(dir, run);
+    Config c = test::small_config(dir, run);
     c.train.max_steps = steps;
     c.train.eval_steps = 10;
     c.output.save_steps = 5;
@@ -63,7 +63,7 @@ class InjectedFaults : public ::testing::TestWithParam<int> {
   };
   // TIDEPOOL_FAULTS: all, or 100-200; else a sample.
   static Calls wanted(u64 calls) {
-    constexpr u64 sampled = 19;  // a prime: no loop of a save has this length
+    const u64 sampled = test::wants_all_cases() ? 19 : 97;  // primes: no loop of a save has this length
     const char* words = std::getenv("TIDEPOOL_FAULTS");
     Calls out{.last = calls};
     if (words == nullptr)
@@ -90,7 +90,7 @@ class InjectedFaults : public ::testing::TestWithParam<int> {
     const bool named = output_.find(errno_text(GetParam())) != std::string::npos;
     EXPECT_TRUE(named || code == 0) << output_;
     if (code == 0) expect_whole(config, undisturbed);
-    const auto resumed = testing::run(config, {.resume = "auto"});
+    const auto resumed = test::run(config, {.resume = "auto"});
     ASSERT_TRUE(resumed) << resumed.error().message;
     EXPECT_EQ(resumed->weights_xxh3, undisturbed.weights_xxh3);
     EXPECT_EQ(resumed->losses, undisturbed.losses);
@@ -143,5 +143,4 @@ TEST_P(InjectedFaults, EachCallFailsOnce) {
 INSTANTIATE_TEST_SUITE_P(Errors, InjectedFaults, ::testing::Values(ENOSPC, EIO),
                          [](const auto& info) { return info.param == ENOSPC ? "ENOSPC" : "EIO"; });
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::injected_faults_test

@@ -16,18 +16,17 @@
 #include "io/directory_lock.h"
 #include "tests/support/kept_model_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::kept_model_test {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class KeptModel : public testing::KeptModelTest {
+class KeptModel : public test::KeptModelTest {
  protected:
   void stop_after_two() {
-    const auto stopped = testing::run(config_, {.stop_after = 2});
+    const auto stopped = test::run(config_, {.stop_after = 2});
     ASSERT_FALSE(stopped);
     ASSERT_EQ(stopped.error().kind, ErrorKind::interrupted) << stopped.error().message;
   }
@@ -66,7 +65,7 @@ TEST_F(KeptModel, IsMendedFromTheNewestGoodCheckpointAndThatIsSaid) {
   EXPECT_THAT(mended(), ElementsAre(HasSubstr("put back from " + run_ + "/checkpoint-2")));
   EXPECT_TRUE(mended().empty());
   fs::rename(moved, model_);
-  const auto resumed = testing::run(config_, {.resume = "auto"});
+  const auto resumed = test::run(config_, {.resume = "auto"});
   ASSERT_TRUE(resumed) << resumed.error().message;
   for (const char* name :
        {"config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"})
@@ -109,25 +108,25 @@ TEST_F(KeptModel, WithoutAWholeCopyIsAnErrorThatSaysWhatToDo) {
 // A run may last for weeks, and the files are read at each save.
 TEST_F(KeptModel, IsNotSealedWhereItIsDamagedWhileTheRunTrains) {
   stop_after_two();
-  const ModelGraph graph = testing::tiny_graph(Precision::fp32);
-  testing::MemoryState state(graph);
+  const ModelGraph graph = test::tiny_graph(Precision::fp32);
+  test::MemoryState state(graph);
   auto store = CheckpointStore::create(
                    {.run_dir = dir_ / "other", .carried = files_for_checkpoints(config_).value()}, graph)
                    .value();
   flip(kept_ + "/tokenizer.json", 50);
-  const auto refused = store->save(testing::some_state(1), state);
+  const auto refused = store->save(test::some_state(1), state);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::corrupt_checkpoint);
   EXPECT_THAT(refused.error().message, HasSubstr(kept_ + "/tokenizer.json: XXH3 is"));
   EXPECT_EQ(mended().size(), 1u);
-  EXPECT_TRUE(store->save(testing::some_state(1), state));
+  EXPECT_TRUE(store->save(test::some_state(1), state));
 }
 
 // Item 19.
 TEST_F(KeptModel, ALinkThatLeadsOutOfTheModelDirectoryIsRefused) {
   test::write_file(dir_ / "secret", "password");
   fs::create_symlink(dir_ / "secret", model_ + "/vocab.txt");
-  const auto refused = testing::run(config_);
+  const auto refused = test::run(config_);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::bad_input);
   EXPECT_THAT(refused.error().message,
@@ -138,8 +137,7 @@ TEST_F(KeptModel, ALinkThatLeadsOutOfTheModelDirectoryIsRefused) {
   fs::create_directory(dir_ / "templates");
   test::write_file(dir_ / "templates/x.jinja", "secret");
   fs::create_directory_symlink(dir_ / "templates", model_ + "/additional_chat_templates");
-  EXPECT_THAT(testing::run(config_).error().message,
-              HasSubstr("additional_chat_templates/x.jinja: is a link"));
+  EXPECT_THAT(test::run(config_).error().message, HasSubstr("additional_chat_templates/x.jinja: is a link"));
 }
 
 // They were sealed into checkpoints, which nothing could use then.
@@ -150,7 +148,7 @@ TEST_F(KeptModel, APointerOrDamageInThePlaceOfASmallFileIsRefusedBeforeTheFirstS
                   "is a Git LFS pointer"},
         std::pair{"{\"eos_token_id\": ", "generation_config.json: not valid JSON"}}) {
     test::write_file(path, text);
-    const auto refused = testing::run(config_);
+    const auto refused = test::run(config_);
     ASSERT_FALSE(refused) << says;
     EXPECT_EQ(refused.error().kind, ErrorKind::bad_input);
     EXPECT_THAT(refused.error().message, HasSubstr(says));
@@ -168,7 +166,7 @@ TEST_F(KeptModel, LinksOfHuggingFacesCacheAreFollowedIntoItsRepository) {
     fs::create_symlink("../../blobs/" + name, snapshot + "/" + name);
   }
   config_.model_directory = snapshot;
-  const auto report = testing::run(config_);
+  const auto report = test::run(config_);
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_EQ(test::read_file(run_ + "/checkpoint-4/tokenizer.json"),
             test::read_file(repository + "/blobs/tokenizer.json"));
@@ -176,12 +174,12 @@ TEST_F(KeptModel, LinksOfHuggingFacesCacheAreFollowedIntoItsRepository) {
   test::write_file(dir_ / "secret", "password");
   fs::create_symlink("../../../../secret", snapshot + "/vocab.txt");
   config_.output.dir = dir_ / "second";
-  EXPECT_THAT(testing::run(config_).error().message, HasSubstr("vocab.txt: is a link to "));
+  EXPECT_THAT(test::run(config_).error().message, HasSubstr("vocab.txt: is a link to "));
 }
 
 TEST_F(KeptModel, FilesKeepTheirModes) {
   ::chmod((model_ + "/tokenizer.json").c_str(), 0600);
-  const auto report = testing::run(config_);
+  const auto report = test::run(config_);
   ASSERT_TRUE(report) << report.error().message;
   for (const std::string& directory : {kept_, run_ + "/checkpoint-4"}) {
     struct stat st {};
@@ -194,15 +192,14 @@ TEST_F(KeptModel, ALockThatIsALinkIsRefusedAndItsTargetStays) {
   fs::create_directories(run_);
   test::write_file(dir_ / "secret", "password");
   fs::create_symlink(dir_ / "secret", run_ + "/tidepool.run");
-  const auto refused = testing::run(config_);
+  const auto refused = test::run(config_);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::io);
   EXPECT_THAT(refused.error().message, HasSubstr(run_ + "/tidepool.run is a symbolic link; remove it"));
   EXPECT_EQ(test::read_file(dir_ / "secret"), "password");
   fs::remove(dir_ / "secret");  // a link to nothing makes nothing
-  EXPECT_FALSE(testing::run(config_));
+  EXPECT_FALSE(test::run(config_));
   EXPECT_FALSE(fs::exists(dir_ / "secret"));
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::kept_model_test

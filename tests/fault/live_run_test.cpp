@@ -13,21 +13,20 @@
 #include "tests/support/pseudo_terminal.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::live_run_test {
 
+using test::Child;
+using test::ChildRun;
+using test::file_text;
+using test::PseudoTerminal;
+using test::TerminalEmulator;
 using ::testing::AllOf;
-using testing::Child;
-using testing::ChildRun;
-using testing::file_text;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::PseudoTerminal;
-using testing::TerminalEmulator;
 
 // Steps of some milliseconds, so that a run can be met in its middle.
-Config long_config(const testing::TrainDir& dir, u64 steps) {
-  Config c = testing::small_config(dir);
+Config long_config(const test::TrainDir& dir, u64 steps) {
+  Config c = test::small_config(dir);
   c.train.max_steps = steps;
   c.train.gradient_accumulation_steps = 4;
   c.output.logging_steps = 10;
@@ -53,7 +52,7 @@ class LiveRun : public ::testing::TestWithParam<TerminalEmulator::OnResize> {
     ::setenv("LC_ALL", "C.UTF-8", 1);
     ::unsetenv("COLUMNS");
   }
-  const testing::TrainDir dir_;
+  const test::TrainDir dir_;
 };
 
 // Ten resizes between 40 and 140 columns while it trains. What is on the screen at the end is what a run that
@@ -92,7 +91,7 @@ TEST_P(LiveRun, ResizedTenTimesItEndsAsOneThatBeganAtThatWidth) {
 
 // Its prints go nowhere, which was taken for a lost output.
 TEST(ClosedTerminal, StopsTheRunAsASignalDoes) {
-  const testing::TrainDir dir;
+  const test::TrainDir dir;
   Config config = long_config(dir, 100'000);
   std::ofstream(dir / "c.yaml") << to_yaml(config);
   std::optional<PseudoTerminal> terminal(std::in_place, TerminalEmulator::Size{.columns = 80, .rows = 24},
@@ -115,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(OnResize, LiveRun,
 
 class ReportOfARun : public ::testing::Test {
  protected:
-  const testing::TrainDir dir_;
+  const test::TrainDir dir_;
 };
 
 // It was an error, and a newcomer waits for days.
@@ -157,5 +156,4 @@ TEST_F(ReportOfARun, ThatHasNotDoneAStepIsAskedAgainLater) {
   EXPECT_THAT(report.output(), HasSubstr("has not logged a step yet"));
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::live_run_test

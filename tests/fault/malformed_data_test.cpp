@@ -3,16 +3,15 @@
 #include <fmt/format.h>
 
 #include "base/json/text.h"
+#include "base/text/seal.h"
 #include "tests/support/json_file.h"
 #include "tests/support/malformed.h"
-#include "base/text/seal.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::malformed_data_test {
 
-using testing::BadFile;
-using testing::BadPlace;
-using testing::little_endian;
+using test::BadFile;
+using test::BadPlace;
+using test::little_endian;
 
 namespace fs = std::filesystem;
 
@@ -79,10 +78,10 @@ const BadFile token_files[] = {
     {"npy_matrix", "t.npy", npy("<u2", "(2, 2)", "12345678"), "shape", "not one dimension"},
     {"npy_cut", "t.npy", npy("<u2", "(100,)", "11"), "100 tokens", "cut off"},
     {"npy_longer", "t.npy", npy("<u2", "(1,)", "1111"), "4 bytes", "cut off or damaged"},
-    {"npy_id", "t.npy", npy("<u2", "(40,)", testing::ids(280, 40)), "token 20 at byte offset 168",
+    {"npy_id", "t.npy", npy("<u2", "(40,)", test::ids(280, 40)), "token 20 at byte offset 168",
      "vocab_size is 300"},
     {"nanogpt_odd", "t.bin", "123", "3 bytes", "no whole number of uint16"},
-    {"nanogpt_id", "t.bin", testing::ids(280, 50), "token 20 at byte offset 40", "vocab_size is 300"},
+    {"nanogpt_id", "t.bin", test::ids(280, 50), "token 20 at byte offset 40", "vocab_size is 300"},
     {"llmc_short", "t.bin", little_endian(20240520, 4) + "1", "5 bytes", "too few for the 1024-byte header"},
     {"llmc_version", "t.bin", llmc(20240520, 7, 2), "version 7", "no llm.c token file"},
     {"llmc_count", "t.bin", llmc(20240520, 1, 9), "9 tokens", "cut off or damaged"},
@@ -166,7 +165,7 @@ TEST_P(MalformedCache, IsRefused) {
   const BadFile& bad = GetParam();
   place.write("d.jsonl", good);
   std::vector<std::string> words = place.train_on("d.jsonl");
-  ASSERT_EQ(testing::Child(words, place / "log").wait(), 0) << testing::file_text(place / "log");
+  ASSERT_EQ(test::Child(words, place / "log").wait(), 0) << test::file_text(place / "log");
   fs::remove_all(place / "run");
   const std::string key = fs::directory_iterator(place / "cache")->path().filename().string();
   std::string content = bad.content;
@@ -189,5 +188,4 @@ INSTANTIATE_TEST_SUITE_P(Tokens, MalformedHeldOutData, ::testing::ValuesIn(token
 INSTANTIATE_TEST_SUITE_P(Templates, MalformedTemplate, ::testing::ValuesIn(templates), named);
 INSTANTIATE_TEST_SUITE_P(Caches, MalformedCache, ::testing::ValuesIn(caches), named);
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::malformed_data_test

@@ -4,13 +4,12 @@
 
 #include "tests/support/malformed.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::malformed_models_test {
 
-using testing::BadFile;
-using testing::BadPlace;
-using testing::file_text;
-using testing::little_endian;
+using test::BadFile;
+using test::BadPlace;
+using test::file_text;
+using test::little_endian;
 
 std::string with_length(const std::string& header, const std::string& buffer = "") {
   return little_endian(header.size(), 8) + header + buffer;
@@ -214,7 +213,7 @@ TEST(ModelDirectory, WithMoreTokensThanRowsIsRefused) {
                        words);
   // Named by a key, it is that which is wrong.
   words.push_back("data.tokenizer=" + (place / tok));
-  testing::Child named(words, place / "log");
+  test::Child named(words, place / "log");
   EXPECT_EQ(named.wait(), 2);
   EXPECT_THAT(named.output(), ::testing::HasSubstr("name the model's own tokenizer with data.tokenizer"));
 }
@@ -237,5 +236,4 @@ INSTANTIATE_TEST_SUITE_P(Index, MalformedModel, ::testing::ValuesIn(index_files)
 INSTANTIATE_TEST_SUITE_P(Config, MalformedModel, ::testing::ValuesIn(config_files), named);
 INSTANTIATE_TEST_SUITE_P(Tokenizer, MalformedModel, ::testing::ValuesIn(tokenizer_files), named);
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::malformed_models_test

@@ -8,11 +8,10 @@
 #include "tests/support/child_run.h"
 #include "tests/support/disk_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::probe_fault_test {
 
 namespace fs = std::filesystem;
-using testing::Child;
+using test::Child;
 using ::testing::HasSubstr;
 
 class FaultInProbe : public ::testing::Test {
@@ -126,7 +125,7 @@ TEST_F(FaultInProbe, BadWordsAreNamedBeforeAnythingIsMeasured) {
     EXPECT_EQ(r.code, c.code) << r.output;
     EXPECT_THAT(r.output, HasSubstr(c.says));
   }
-  EXPECT_EQ(testing::file_text(dir_ / "mine.yaml"), "name: mine\n");
+  EXPECT_EQ(test::file_text(dir_ / "mine.yaml"), "name: mine\n");
   EXPECT_FALSE(littered());
 }
 
@@ -138,5 +137,4 @@ TEST_F(FaultInProbe, MemoryIsNoDisk) {
   EXPECT_FALSE(fs::exists("/dev/shm/tidepool-probe"));
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::probe_fault_test

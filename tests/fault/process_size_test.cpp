@@ -6,8 +6,7 @@
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::process_size_test {
 
 // VmHWM of a process; 0 once it has ended.
 u64 peak_of(pid_t pid) {
@@ -18,11 +17,11 @@ u64 peak_of(pid_t pid) {
 }
 
 TEST(ProcessSize, IsTheOperatingSystemsWithTheReportsWritten) {
-  const testing::TrainDir dir;
-  Config c = testing::small_config(dir, "run");
+  const test::TrainDir dir;
+  Config c = test::small_config(dir, "run");
   c.train.max_steps = 30;
   c.output.trace = true;  // more to write than to train
-  testing::ChildRun child(c);
+  test::ChildRun child(c);
   u64 peak = 0;
   while (!child.ended()) {
     peak = std::max(peak, peak_of(child.pid()));
@@ -32,9 +31,8 @@ TEST(ProcessSize, IsTheOperatingSystemsWithTheReportsWritten) {
   const RunReport report = read_report(c.output.dir).value();
   const double ratio = static_cast<double>(report.rss_peak.value) / static_cast<double>(peak);
   EXPECT_NEAR(ratio, 1, 0.03) << report.rss_peak.value << " reported, " << peak << " by the system";
-  const std::string page = testing::file_text(c.output.dir + "/report.html");
+  const std::string page = test::file_text(c.output.dir + "/report.html");
   EXPECT_NE(page.find("\"rss_peak_bytes\": " + std::to_string(report.rss_peak.value)), std::string::npos);
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::process_size_test

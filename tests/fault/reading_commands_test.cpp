@@ -14,14 +14,13 @@
 #include "tests/support/child_run.h"
 #include "tests/support/kept_model_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::reading_commands_test {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class ReadingCommands : public testing::KeptModelTest {
+class ReadingCommands : public test::KeptModelTest {
  protected:
   size_t checkpoints_there() const {
     const Result<std::vector<u64>> steps = checkpoint_steps(run_);
@@ -40,7 +39,7 @@ class ReadingCommands : public testing::KeptModelTest {
 
 // Item 14: not weights alone.
 TEST_F(ReadingCommands, VerifyEveryFileOfTheModel) {
-  ASSERT_TRUE(testing::run(config_));
+  ASSERT_TRUE(test::run(config_));
   const std::string checkpoint = run_ + "/checkpoint-4";
   for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
                            "model.safetensors"}) {
@@ -69,7 +68,7 @@ TEST_F(ReadingCommands, VerifyEveryFileOfTheModel) {
 
 // Weights fit a model of other heads, too: its figures would be nobody's.
 TEST_F(ReadingCommands, ComputeTheModelThatWasTrained) {
-  ASSERT_TRUE(testing::run(config_));
+  ASSERT_TRUE(test::run(config_));
   const auto is_refused = [&](const Result<void>& r, const std::string& key) {
     ASSERT_FALSE(r) << key;
     EXPECT_EQ(r.error().kind, ErrorKind::usage);
@@ -96,7 +95,7 @@ TEST_F(ReadingCommands, ComputeTheModelThatWasTrained) {
 }
 
 TEST_F(ReadingCommands, NameALinkThatLeadsNowhere) {
-  ASSERT_TRUE(testing::run(config_));
+  ASSERT_TRUE(test::run(config_));
   const std::string newest = newest_checkpoint(run_);
   fs::rename(newest, dir_ / "elsewhere");
   fs::create_directory_symlink(dir_ / "unmounted", newest);
@@ -131,7 +130,7 @@ TEST_F(ReadingCommands, TakeTheNextCheckpointWhereOneIsRotatedAway) {
 #endif
   config_.output.save_total_limit = 1;
   config_.train.max_steps = 100'000;
-  testing::ChildRun child(config_);
+  test::ChildRun child(config_);
   while (!child.ended() && checkpoints_there() == 0)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   for (u32 i = 0; i < 6 && !child.ended(); ++i) {
@@ -147,16 +146,16 @@ TEST_F(ReadingCommands, TakeTheNextCheckpointWhereOneIsRotatedAway) {
 
 // The same without a run, and a thousand times: checkpoints that stand for an instant.
 TEST(FindWeights, IsNotDisturbedByRotation) {
-  const ModelGraph graph = testing::tiny_graph(Precision::fp32);
-  const testing::TemporaryDirectory dir;
-  const auto store = testing::open_store(dir.path(), graph);
-  testing::MemoryState state(graph);
+  const ModelGraph graph = test::tiny_graph(Precision::fp32);
+  const test::TemporaryDirectory dir;
+  const auto store = test::open_store(dir.path(), graph);
+  test::MemoryState state(graph);
   state.randomise(graph, 1);
-  ASSERT_TRUE(store->save(testing::some_state(1), state));
+  ASSERT_TRUE(store->save(test::some_state(1), state));
   std::atomic<bool> stop = false;
   std::thread run([&] {
     for (u64 step = 2; !stop; ++step) {
-      EXPECT_TRUE(store->save(testing::some_state(step), state));
+      EXPECT_TRUE(store->save(test::some_state(step), state));
       EXPECT_TRUE(store->rotate({.saved_step = step, .total_limit = 1}));
     }
   });
@@ -171,5 +170,4 @@ TEST(FindWeights, IsNotDisturbedByRotation) {
   run.join();
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::reading_commands_test

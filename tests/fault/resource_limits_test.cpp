@@ -13,15 +13,14 @@
 #include "tests/support/forbid_system_call.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::resource_limits_test {
 
 namespace fs = std::filesystem;
+using test::file_text;
+using test::TrainDir;
 using ::testing::AnyOf;
-using testing::file_text;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::TrainDir;
 
 constexpr uid_t nobody_in_particular = 61234;  // a user without any process
 
@@ -63,7 +62,7 @@ class ResourceLimits : public ::testing::Test {
  protected:
   // A run with every kind of thread: from the disk, by threads, and from weights of a file.
   std::vector<std::string> training(const std::string& run, const std::string& io = "threads") {
-    Config c = testing::small_config(dir_, run);
+    Config c = test::small_config(dir_, run);
     c.memory.home = HomePolicy::disk;
     c.memory.chunk_size = Bytes{40 * kib};
     c.train.max_steps = 2;
@@ -176,5 +175,4 @@ TEST_F(ResourceLimits, OfIoUringLeaveThreadsWhichIsSaidOnce) {
   }
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::resource_limits_test

@@ -14,21 +14,20 @@
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::resume_branch_test {
 
 namespace fs = std::filesystem;
+using test::ChildRun;
+using test::file_text;
+using test::TrainDir;
 using ::testing::AllOf;
-using testing::ChildRun;
-using testing::file_text;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::TrainDir;
 
 class ResumeBranch : public ::testing::Test {
  protected:
   Config config(u64 max_steps, u64 save_steps = 2) const {
-    Config c = testing::small_config(dir_);
+    Config c = test::small_config(dir_);
     c.train.max_steps = max_steps;
     c.train.lr_scheduler_type = "constant";
     c.output.save_steps = save_steps;
@@ -38,7 +37,7 @@ class ResumeBranch : public ::testing::Test {
     return fmt::format("{}/checkpoint-{}{}", dir_ / "run", step, mark);
   }
   Result<RunReport> resume(const Config& c, const std::string& from = "auto") {
-    return testing::run(c, {.resume = from});
+    return test::run(c, {.resume = from});
   }
   std::string output(const Config& c, const std::string& resume, int code) {
     ChildRun child(c, resume);
@@ -60,7 +59,7 @@ class ResumeBranch : public ::testing::Test {
 // ---- stepping back
 
 TEST_F(ResumeBranch, AutoFollowsTheBranchThatSteppedBack) {
-  ASSERT_TRUE(testing::run(config(8)));
+  ASSERT_TRUE(test::run(config(8)));
   Config slower = config(7);
   slower.train.learning_rate = 1e-5;
   const std::string said = output(slower, checkpoint(6), 0);
@@ -74,7 +73,7 @@ TEST_F(ResumeBranch, AutoFollowsTheBranchThatSteppedBack) {
 }
 
 TEST_F(ResumeBranch, ALeftBranchCanBeTakenUpAgain) {
-  ASSERT_TRUE(testing::run(config(4)));
+  ASSERT_TRUE(test::run(config(4)));
   const auto state = state_of(4);
   ASSERT_TRUE(resume(config(3), checkpoint(2)));
   ASSERT_TRUE(fs::exists(checkpoint(4, ".abandoned")));
@@ -88,7 +87,7 @@ TEST_F(ResumeBranch, ALeftBranchCanBeTakenUpAgain) {
 // ---- what is trained otherwise
 
 TEST_F(ResumeBranch, AnotherLearningRateAndWeightDecayAreNamedOldAndNew) {
-  ASSERT_TRUE(testing::run(config(4)));
+  ASSERT_TRUE(test::run(config(4)));
   Config other = config(6);
   other.train.learning_rate = 2e-3;
   other.train.weight_decay = 0;
@@ -104,10 +103,10 @@ TEST_F(ResumeBranch, AnotherLearningRateAndWeightDecayAreNamedOldAndNew) {
 
 // The plan was made first, for a model that could not be resumed: "does not fit" was all that one learned.
 TEST_F(ResumeBranch, AModelOfAnotherSizeIsTrainedOtherwiseBeforeItDoesNotFit) {
-  ASSERT_TRUE(testing::run(config(4)));
+  ASSERT_TRUE(test::run(config(4)));
   Config large = config(6);
   large.model.width = 1024, large.model.layers = 30;
-  ASSERT_EQ(testing::run(large, {.resume = ""}).error().kind, ErrorKind::does_not_fit);
+  ASSERT_EQ(test::run(large, {.resume = ""}).error().kind, ErrorKind::does_not_fit);
   for (const std::string& from : {std::string("auto"), checkpoint(4)}) {
     const auto report = resume(large, from);
     ASSERT_FALSE(report) << from;
@@ -123,7 +122,7 @@ TEST_F(ResumeBranch, AModelOfAnotherSizeIsTrainedOtherwiseBeforeItDoesNotFit) {
 
 // A damaged config.json says nothing of how the run was trained: the checkpoint is stepped over.
 TEST_F(ResumeBranch, ADamagedConfigOfACheckpointIsNoOtherModel) {
-  ASSERT_TRUE(testing::run(config(4)));
+  ASSERT_TRUE(test::run(config(4)));
   const std::string path = checkpoint(4) + "/config.json";
   std::string text = file_text(path);
   text.replace(text.find("64"), 2, "96");
@@ -136,7 +135,7 @@ TEST_F(ResumeBranch, ADamagedConfigOfACheckpointIsNoOtherModel) {
 // ---- none is left
 
 TEST_F(ResumeBranch, NothingGoodLeftIsAnErrorThatNamesEach) {
-  ASSERT_TRUE(testing::run(config(4)));
+  ASSERT_TRUE(test::run(config(4)));
   flip_a_bit(checkpoint(2) + "/optimizer.safetensors");
   fs::remove(checkpoint(4) + "/manifest.json");
   const auto report = resume(config(6));
@@ -149,7 +148,7 @@ TEST_F(ResumeBranch, NothingGoodLeftIsAnErrorThatNamesEach) {
 }
 
 TEST_F(ResumeBranch, AnotherVersionIsNamedAndNotSteppedOver) {
-  ASSERT_TRUE(testing::run(config(4)));
+  ASSERT_TRUE(test::run(config(4)));
   const std::string path = checkpoint(4) + "/manifest.json";
   std::string text = file_text(path);
   text.replace(text.find("\"version\": 1"), 12, "\"version\": 9");
@@ -167,7 +166,7 @@ TEST_F(ResumeBranch, AnotherVersionIsNamedAndNotSteppedOver) {
 // ---- nothing to do
 
 TEST_F(ResumeBranch, AFinishedRunIsLeftAsItIs) {
-  ASSERT_TRUE(testing::run(config(4)));
+  ASSERT_TRUE(test::run(config(4)));
   const auto snapshot = [&] {
     std::map<std::string, std::pair<fs::file_time_type, std::string>> files;
     for (const auto& entry : fs::recursive_directory_iterator(dir_ / "run"))
@@ -183,7 +182,7 @@ TEST_F(ResumeBranch, AFinishedRunIsLeftAsItIs) {
 
 // Killed between its last save and its report.
 TEST_F(ResumeBranch, AnOwedReportIsWritten) {
-  ASSERT_TRUE(testing::run(config(4)));
+  ASSERT_TRUE(test::run(config(4)));
   fs::remove(dir_ / "run/report.json");
   const auto saved = fs::last_write_time(checkpoint(4));
   ASSERT_TRUE(resume(config(4)));
@@ -194,7 +193,7 @@ TEST_F(ResumeBranch, AnOwedReportIsWritten) {
 // ---- what was typed
 
 TEST_F(ResumeBranch, ACheckpointThatIsNotThereIsAUsageError) {
-  ASSERT_TRUE(testing::run(config(4)));
+  ASSERT_TRUE(test::run(config(4)));
   for (const std::string& from : {dir_ / "run/checkpoint-3", dir_ / "nosuch", dir_ / "run", dir_.data()}) {
     const auto report = resume(config(6), from);
     ASSERT_FALSE(report) << from;
@@ -212,7 +211,7 @@ TEST_F(ResumeBranch, AFileSizeLimitIsFoundBeforeTheFirstStep) {
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
   const rlimit low{.rlim_cur = 500 * kib, .rlim_max = old.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
-  const auto report = testing::run(c);
+  const auto report = test::run(c);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().kind, ErrorKind::io);
@@ -225,7 +224,7 @@ TEST_F(ResumeBranch, AFileSizeLimitIsFoundBeforeTheFirstStep) {
 TEST_F(ResumeBranch, TheFirstSavedAfterTheBestEvaluationIsKept) {
   Config c = config(14);
   c.train.eval_steps = 3;
-  ASSERT_FALSE(testing::run(c, {.stop_after = 4}));
+  ASSERT_FALSE(test::run(c, {.stop_after = 4}));
   c.train.learning_rate = 0.5;  // worse from here on
   const auto report = resume(c);
   ASSERT_TRUE(report) << report.error().message;
@@ -243,11 +242,11 @@ TEST_F(ResumeBranch, TheFirstSavedAfterTheBestEvaluationIsKept) {
 // ---- rates
 
 TEST_F(ResumeBranch, PaddingIsNoToken) {
-  std::ofstream(dir_.data()) << std::string(testing::made_up_text(65), 0, 65);
+  std::ofstream(dir_.data()) << std::string(test::made_up_text(65), 0, 65);
   Config c = config(4);
   c.data.validation_fraction = 0;
   c.train.gradient_accumulation_steps = 2;  // half of a step is padding
-  const auto report = testing::run(c);
+  const auto report = test::run(c);
   ASSERT_TRUE(report) << report.error().message;
   const double trained = static_cast<double>(state_of(4).tokens);
   EXPECT_LT(trained, 4.0 * static_cast<double>(report->tokens_per_step));
@@ -256,5 +255,4 @@ TEST_F(ResumeBranch, PaddingIsNoToken) {
                    static_cast<double>(make_graph(c)->flops_per_token));
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::resume_branch_test

@@ -12,55 +12,54 @@
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::run_directory_test {
 
 namespace fs = std::filesystem;
-using testing::file_text;
+using test::file_text;
+using test::TrainDir;
 using ::testing::HasSubstr;
-using testing::TrainDir;
 
 TEST(RunDirectory, HoldsOneLiveRun) {
   const TrainDir dir;
-  const Config config = testing::small_config(dir);
+  const Config config = test::small_config(dir);
   {
     const auto other = RunDirectory::open(config.output.dir, Beginning::anew);
     ASSERT_TRUE(other) << other.error().message;
-    const auto report = testing::run(config);
+    const auto report = test::run(config);
     ASSERT_FALSE(report);
     EXPECT_EQ(report.error().kind, ErrorKind::io);
     EXPECT_THAT(report.error().message,
                 HasSubstr(fmt::format("{} is in use by the job with pid {}", config.output.dir, getpid())));
   }
-  testing::train_numbers(config);
+  test::train_numbers(config);
   EXPECT_FALSE(fs::exists(config.output.dir + "/" + run_lock_name)) << "left behind";
 }
 
 TEST(RunDirectory, RefusedResumeLeavesConfigAndPlan) {
   const TrainDir dir;
-  const Config config = testing::small_config(dir);
-  ASSERT_FALSE(testing::run(config, {.stop_after = 2}));
+  const Config config = test::small_config(dir);
+  ASSERT_FALSE(test::run(config, {.stop_after = 2}));
   const std::string yaml = file_text(config.output.dir + "/config.yaml");
   const std::string plan = file_text(config.output.dir + "/plan.txt");
   ASSERT_FALSE(yaml.empty());
   Config other = config;
   other.model.layers = 2;
-  ASSERT_FALSE(testing::run(other, {.resume = "auto"}));
+  ASSERT_FALSE(test::run(other, {.resume = "auto"}));
   EXPECT_EQ(file_text(config.output.dir + "/config.yaml"), yaml);
   EXPECT_EQ(file_text(config.output.dir + "/plan.txt"), plan);
 }
 
 TEST(RunDirectory, SecondsGoOnAcrossAResume) {
   const TrainDir dir;
-  const Config config = testing::small_config(dir);
+  const Config config = test::small_config(dir);
   const auto seconds_at = [&](u64 step) {
     const std::string path = fmt::format("{}/checkpoint-{}/{}", config.output.dir, step, trainer_state_file);
     return parse_trainer_state(file_text(path), path).value().seconds;
   };
-  ASSERT_FALSE(testing::run(config, {.stop_after = 2}));
+  ASSERT_FALSE(test::run(config, {.stop_after = 2}));
   const double before = seconds_at(2);
   EXPECT_GT(before, 0.0);
-  const auto report = testing::run(config, {.resume = "auto"});
+  const auto report = test::run(config, {.resume = "auto"});
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_DOUBLE_EQ(seconds_at(4), before + report->train_seconds);
 }
@@ -68,7 +67,7 @@ TEST(RunDirectory, SecondsGoOnAcrossAResume) {
 // A report is read when the machine and the sources of then are gone.
 TEST(RunDirectory, ReportSaysWhatRanWhere) {
   const TrainDir dir;
-  auto report = testing::run(testing::small_config(dir));
+  auto report = test::run(test::small_config(dir));
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_EQ(report->version, version());
   EXPECT_THAT(report->commit, ::testing::MatchesRegex("[0-9a-f]{12}|unknown"));
@@ -82,20 +81,19 @@ TEST(RunDirectory, ReportSaysWhatRanWhere) {
 // away.
 TEST(RunDirectory, UnreadableCheckpointIsNotSteppedOver) {
   const TrainDir dir;
-  Config config = testing::small_config(dir);
+  Config config = test::small_config(dir);
   config.output.save_steps = 2;
-  testing::train_numbers(config);
+  test::train_numbers(config);
   const std::string model = config.output.dir + "/checkpoint-4/model.safetensors";
   fs::rename(model, model + ".away");
   fs::create_symlink(std::string(300, 'x'), model);  // opening it fails, and not since nothing is there
-  const auto report = testing::run(config, {.resume = "auto"});
+  const auto report = test::run(config, {.resume = "auto"});
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().kind, ErrorKind::io);
   EXPECT_THAT(report.error().message, HasSubstr(model));
   EXPECT_THAT(report.error().message, HasSubstr("--resume PATH"));
   fs::rename(model + ".away", model);
-  EXPECT_TRUE(testing::run(config, {.resume = "auto"}));
+  EXPECT_TRUE(test::run(config, {.resume = "auto"}));
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::run_directory_test

@@ -12,26 +12,25 @@
 #include "tests/support/small_disk.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::save_fault_test {
 
 namespace fs = std::filesystem;
+using test::Child;
+using test::ChildRun;
+using test::file_text;
+using test::Numbers;
+using test::numbers_of;
+using test::SmallDisk;
+using test::TrainDir;
 using ::testing::AllOf;
-using testing::Child;
-using testing::ChildRun;
-using testing::file_text;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::Numbers;
-using testing::numbers_of;
-using testing::SmallDisk;
-using testing::TrainDir;
 
 class SaveFault : public ::testing::Test {
  protected:
   // Checkpoints of 2 MiB each.
   Config config(const std::string& run = "run", u64 steps = 25) const {
-    Config c = testing::small_config(dir_, run);
+    Config c = test::small_config(dir_, run);
     c.train.max_steps = steps;
     c.output.save_steps = 5;
     c.output.last_save_minutes = 0.01;
@@ -41,7 +40,7 @@ class SaveFault : public ::testing::Test {
     c.output.dir = dir_ / "whole";
     c.memory.swap_dir.clear();
     c.output.save_steps = 0;
-    return testing::train_numbers(c);
+    return test::train_numbers(c);
   }
   static void expect_ends_as(const Config& c, const Numbers& numbers) {
     const auto report = read_report(c.output.dir);
@@ -49,7 +48,7 @@ class SaveFault : public ::testing::Test {
     EXPECT_EQ(numbers_of(*report), numbers);
   }
   static void expect_resumes(const Config& c, const std::string& resume, const Numbers& numbers) {
-    const auto report = testing::run(c, {.resume = resume});
+    const auto report = test::run(c, {.resume = resume});
     ASSERT_TRUE(report) << report.error().message;
     EXPECT_EQ(numbers_of(*report), numbers);
   }
@@ -134,7 +133,7 @@ TEST_F(SaveFault, SavesByTimeAndKeepsItsBits) {
   c.output.save_steps = 0;
   c.output.save_minutes = 1e-6;
   c.output.save_total_limit = 100;
-  EXPECT_EQ(testing::train_numbers(c), numbers);
+  EXPECT_EQ(test::train_numbers(c), numbers);
   for (u64 step = 1; step <= 8; ++step)
     EXPECT_TRUE(fs::exists(fmt::format("{}/checkpoint-{}", c.output.dir, step))) << step;
 }
@@ -169,7 +168,7 @@ TEST_F(SaveFault, ARunDirectoryRenamedUnderALiveRunIsNoticed) {
   c.output.dir = dir_ / "elsewhere";
   c.output.save_steps = 2;
   c.train.max_steps = 1;
-  EXPECT_TRUE(testing::run(c, {.resume = "auto"}));  // a checkpoint is there, of a later step
+  EXPECT_TRUE(test::run(c, {.resume = "auto"}));  // a checkpoint is there, of a later step
 }
 
 TEST_F(SaveFault, ARunDirectoryRemovedUnderALiveRunIsNoticed) {
@@ -182,7 +181,7 @@ TEST_F(SaveFault, ARunDirectoryRemovedUnderALiveRunIsNoticed) {
   EXPECT_THAT(child.output(), AllOf(HasSubstr("was removed while the run used it"),
                                     HasSubstr("is saved in " + c.output.dir + "/checkpoint-")));
   c.train.max_steps = 1;
-  EXPECT_TRUE(testing::run(c, {.resume = "auto"}));
+  EXPECT_TRUE(test::run(c, {.resume = "auto"}));
 }
 
 TEST_F(SaveFault, SignalsDuringTheEndLeaveNoLitter) {
@@ -214,12 +213,12 @@ TEST_F(SaveFault, ResumeAutoWithoutARunSaysSoLoudly) {
 
 // Item 7.
 TEST_F(SaveFault, TheRootAndTheModelsDirectoryAreNoRunDirectory) {
-  const std::string model = testing::made_base(dir_, Family::gpt2);
+  const std::string model = test::made_base(dir_, Family::gpt2);
   Config c = config();
   c.model_directory = model;
   for (const std::string& dir : {std::string("/"), std::string("//"), model, model + "/../checkpoint-1/"}) {
     c.output.dir = dir;
-    const auto report = testing::run(c);
+    const auto report = test::run(c);
     ASSERT_FALSE(report) << dir;
     EXPECT_EQ(report.error().kind, ErrorKind::usage);
     EXPECT_THAT(report.error().message, AllOf(HasSubstr("output.dir: " + dir + " is the "),
@@ -227,9 +226,9 @@ TEST_F(SaveFault, TheRootAndTheModelsDirectoryAreNoRunDirectory) {
   }
   c.output.dir = dir_ / "first";
   c.train.max_steps = 1;
-  ASSERT_TRUE(testing::run(c));
+  ASSERT_TRUE(test::run(c));
   c.output.dir += "/checkpoint-1/below/it";
-  EXPECT_THAT(testing::run(c).error().message, HasSubstr("is in the checkpoint "));
+  EXPECT_THAT(test::run(c).error().message, HasSubstr("is in the checkpoint "));
 }
 
 // Item 12: a log that is lost is no reason to end a training.
@@ -249,5 +248,4 @@ TEST_F(SaveFault, AFullDiskUnderTheLogsEndsNothing) {
                     HasSubstr("report.json: No space left on device"), HasSubstr("All steps are done")));
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::save_fault_test

@@ -10,11 +10,10 @@
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::standard_output_test {
 
+using test::TrainDir;
 using ::testing::HasSubstr;
-using testing::TrainDir;
 
 struct Outcome {
   int code = 0;
@@ -26,12 +25,12 @@ Outcome tidepool_to(const TrainDir& dir, const std::string& redirection, const s
   const std::string log = dir / "stderr.txt";
   const int status =
       std::system(fmt::format("'{}' {} {} 2>'{}'", TIDEPOOL_BINARY, words, redirection, log).c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), testing::file_text(log)};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), test::file_text(log)};
 }
 
 std::string config_file(const TrainDir& dir) {
   const std::string path = dir / "run.yaml";
-  std::ofstream(path) << to_yaml(testing::small_config(dir));
+  std::ofstream(path) << to_yaml(test::small_config(dir));
   return path;
 }
 
@@ -94,7 +93,7 @@ TEST(StandardOutput, ClosedTrainsAllTheSame) {
   EXPECT_EQ(closed.code, 6) << closed.error;
   EXPECT_THAT(closed.error, HasSubstr("training goes on"));
   EXPECT_EQ(checkpoint_steps(dir / "run").value(), (std::vector<u64>{4}));
-  EXPECT_EQ(testing::file_text(dir / "run/metrics.jsonl").find("Tidepool plan"), std::string::npos);
+  EXPECT_EQ(test::file_text(dir / "run/metrics.jsonl").find("Tidepool plan"), std::string::npos);
 }
 
 // `train | head`: what its reader does must not end a run.
@@ -104,9 +103,8 @@ TEST(StandardOutput, AReaderThatLeavesEndsNoTraining) {
       fmt::format("exec '{}' train '{}' 2>'{}'", TIDEPOOL_BINARY, config_file(dir), dir / "e").c_str(), "r");
   ASSERT_NE(pipe, nullptr);
   const int status = ::pclose(pipe);  // closes the reader's end first, then waits
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 6) << status << testing::file_text(dir / "e");
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 6) << status << test::file_text(dir / "e");
   EXPECT_EQ(checkpoint_steps(dir / "run").value(), (std::vector<u64>{4}));
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::standard_output_test

@@ -8,19 +8,18 @@
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::sudden_end_test {
 
 namespace fs = std::filesystem;
+using test::Child;
+using test::ChildRun;
+using test::file_text;
+using test::TrainDir;
 using ::testing::AllOf;
-using testing::Child;
-using testing::ChildRun;
-using testing::file_text;
 using ::testing::HasSubstr;
-using testing::TrainDir;
 
 Config streaming_config(const TrainDir& dir) {
-  Config c = testing::small_config(dir);
+  Config c = test::small_config(dir);
   c.memory.home = HomePolicy::disk;
   c.memory.chunk_size = Bytes{40 * kib};
   return c;
@@ -57,7 +56,7 @@ class Generate : public ::testing::Test {
  protected:
   Generate() {
     config_.output.save_steps = 2;
-    testing::train_numbers(config_);
+    test::train_numbers(config_);
   }
   int generate(const std::string& path) {
     Child child({"generate", path, "--max-new-tokens", "3", "--threads", "2"}, dir_ / "log");
@@ -118,5 +117,4 @@ TEST_F(Generate, WithoutAReaderLeavesNothing) {
   expect_no_litter(config_);
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::sudden_end_test

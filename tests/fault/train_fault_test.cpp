@@ -16,21 +16,20 @@
 #include "tests/support/lora_fixture.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::train_fault_test {
 
 namespace fs = std::filesystem;
+using test::ChildRun;
+using test::how_to_repeat;
+using test::Numbers;
+using test::numbers_of;
+using test::TrainDir;
 using ::testing::AnyOf;
-using testing::ChildRun;
 using ::testing::HasSubstr;
-using testing::how_to_repeat;
-using testing::Numbers;
-using testing::numbers_of;
-using testing::TrainDir;
 
 // All state streams from and to the disk; steps long enough to be interrupted in.
 Config streaming_config(const TrainDir& dir, const std::string& run = "run") {
-  Config c = testing::small_config(dir, run);
+  Config c = test::small_config(dir, run);
   c.train.max_steps = 25;
   c.train.gradient_accumulation_steps = 4;
   c.memory.home = HomePolicy::disk;
@@ -42,7 +41,7 @@ Config streaming_config(const TrainDir& dir, const std::string& run = "run") {
 void expect_error(const Config& config, ErrorKind kind, const std::string& words,
                   const std::string& resume = "") {
   SCOPED_TRACE(how_to_repeat(config));
-  const auto report = testing::run(config, {.resume = resume});
+  const auto report = test::run(config, {.resume = resume});
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().kind, kind) << report.error().message;
   EXPECT_THAT(report.error().message, HasSubstr(words));
@@ -83,7 +82,7 @@ class FaultInTraining : public ::testing::Test {
 
   // The way back: --resume auto finds a good checkpoint and ends as if nothing had been.
   void expect_resumes(const Config& config, const Numbers& undisturbed) {
-    const auto report = testing::run(config, {.resume = "auto"});
+    const auto report = test::run(config, {.resume = "auto"});
     ASSERT_TRUE(report) << report.error().message;
     EXPECT_GE(report->resumed_from_step, 5u);
     EXPECT_EQ(numbers_of(*report), undisturbed);
@@ -94,7 +93,7 @@ class FaultInTraining : public ::testing::Test {
     whole.output.dir = dir_ / "whole";
     whole.memory.swap_dir.clear();
     whole.output.save_steps = 0;
-    return testing::train_numbers(whole);
+    return test::train_numbers(whole);
   }
 
   const TrainDir dir_;
@@ -148,7 +147,7 @@ TEST_F(FaultInTraining, DataCutShort) {
   const int code = train_and(config, [&](ChildRun&) { cut_short(dir_.data()); });
   ASSERT_THAT(code, AnyOf(4, 6)) << output_;
   EXPECT_THAT(output_, HasSubstr("data.txt"));
-  std::ofstream(dir_.data()) << testing::made_up_text(20'000);
+  std::ofstream(dir_.data()) << test::made_up_text(20'000);
   expect_resumes(config, numbers);
 }
 
@@ -158,23 +157,23 @@ class NonFinite : public ::testing::TestWithParam<bool> {};
 
 TEST_P(NonFinite, LossStopsTheRunAndTheCheckpointIsGood) {
   const TrainDir dir;
-  Config config = testing::small_config(dir);
+  Config config = test::small_config(dir);
   config.train.max_grad_norm = GetParam() ? 1.0 : 0.0;
   config.train.lr_scheduler_type = "constant";
   config.train.max_steps = 10;
   config.output.save_steps = 2;
   SCOPED_TRACE(how_to_repeat(config));
-  ASSERT_FALSE(testing::run(config, {.stop_after = 4}));
+  ASSERT_FALSE(test::run(config, {.stop_after = 4}));
 
   Config wild = config;
   wild.train.learning_rate = 1e30;
-  const auto report = testing::run(wild, {.resume = "auto"});
+  const auto report = test::run(wild, {.resume = "auto"});
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().kind, ErrorKind::non_finite) << report.error().message;
   EXPECT_EQ(exit_code(report.error()), 7);
   EXPECT_THAT(report.error().message, HasSubstr("--resume auto"));
 
-  const auto mended = testing::run(config, {.resume = "auto"});
+  const auto mended = test::run(config, {.resume = "auto"});
   ASSERT_TRUE(mended) << mended.error().message;
   EXPECT_EQ(mended->losses.size(), 10u);
   EXPECT_TRUE(std::ranges::all_of(mended->losses, [](double loss) { return loss < 7; }));
@@ -188,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(Clipping, NonFinite, ::testing::Bool(),
 // fp16: the scale falls as far as it may; then the run ends, and says what can be done.
 TEST(LossScale, AnOverflowAtTheLeastEndsTheRun) {
   const TrainDir dir;
-  Config c = testing::small_config(dir);
+  Config c = test::small_config(dir);
   c.train.precision = Precision::fp16;
   c.train.init_scale = 0x1p32;
   c.train.min_loss_scale = 0x1p30;
@@ -200,9 +199,9 @@ TEST(LossScale, AnOverflowAtTheLeastEndsTheRun) {
 // What was skipped is told: in metrics.jsonl step by step, in the report as a count.
 TEST(LossScale, SkippedStepsAreTold) {
   const TrainDir dir;
-  Config c = testing::small_config(dir);
-  testing::make_fp16_that_overflows(c);
-  const auto report = testing::run(c);
+  Config c = test::small_config(dir);
+  test::make_fp16_that_overflows(c);
+  const auto report = test::run(c);
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_EQ(report->skipped_steps, 2u);
   EXPECT_EQ(report->loss_scale, 0x1p15);
@@ -249,7 +248,7 @@ TEST(SwapDirectory, NotWritable) {
 
 TEST(BadData, IsNamed) {
   const TrainDir dir;
-  Config config = testing::small_config(dir);
+  Config config = test::small_config(dir);
   const auto put = [&](const std::string& name, const std::string& text) {
     std::ofstream(dir / name, std::ios::binary) << text;
     config.data.train = {dir / name};
@@ -269,16 +268,16 @@ TEST(BadData, IsNamed) {
 
 TEST(RunDirectory, WithCheckpointsIsNotTrainedAnew) {
   const TrainDir dir;
-  Config config = testing::small_config(dir);
-  const Numbers first = testing::train_numbers(config);
+  Config config = test::small_config(dir);
+  const Numbers first = test::train_numbers(config);
   expect_error(config, ErrorKind::usage, "--resume auto");
-  EXPECT_EQ(testing::train_numbers(config, {.resume = "auto"}), first) << "done already: nothing to add";
+  EXPECT_EQ(test::train_numbers(config, {.resume = "auto"}), first) << "done already: nothing to add";
 }
 
 TEST(RunDirectory, OtherDataOrModelIsRefused) {
   const TrainDir dir;
-  Config config = testing::small_config(dir);
-  ASSERT_FALSE(testing::run(config, {.stop_after = 2}));
+  Config config = test::small_config(dir);
+  ASSERT_FALSE(test::run(config, {.stop_after = 2}));
   Config other_model = config;
   other_model.model.layers = 2;
   expect_error(other_model, ErrorKind::usage, "n_layer is 3 there and 2 here", "auto");
@@ -288,16 +287,16 @@ TEST(RunDirectory, OtherDataOrModelIsRefused) {
   Config other_order = config;
   other_order.train.seed = 7;
   expect_error(other_order, ErrorKind::usage, "train.seed: 42 then, 7 now. Set that as it was then", "auto");
-  std::ofstream(dir.data()) << testing::made_up_text(19'000);
+  std::ofstream(dir.data()) << test::made_up_text(19'000);
   expect_error(config, ErrorKind::usage, "other data", "auto");
 }
 
 // It advised to set the model and the precision, which were as they had been.
 TEST(RunDirectory, OtherAdaptersAreRefusedByTheirKeys) {
   const TrainDir dir;
-  const Config whole = testing::small_config(dir),
-               lora = testing::lora_config(whole, testing::made_base(dir, Family::gpt2));
-  ASSERT_FALSE(testing::run(lora, {.stop_after = 2}));
+  const Config whole = test::small_config(dir),
+               lora = test::lora_config(whole, test::made_base(dir, Family::gpt2));
+  ASSERT_FALSE(test::run(lora, {.stop_after = 2}));
   Config other = lora;
   other.lora.r = 8;
   expect_error(other, ErrorKind::usage, "lora.r is 4 there and 8 here. Set section lora as there", "auto");
@@ -315,10 +314,10 @@ TEST(RunDirectory, OtherAdaptersAreRefusedByTheirKeys) {
 // What the error advises is a change that fits.
 TEST(DoesNotFit, AdviceFits) {
   const TrainDir dir;
-  Config config = testing::small_config(dir);
+  Config config = test::small_config(dir);
   config.memory.budgets = {Bytes{100 * kib}, Bytes{100 * kib}, Bytes{100 * kib}};
   SCOPED_TRACE(how_to_repeat(config));
-  const auto report = testing::run(config);
+  const auto report = test::run(config);
   ASSERT_FALSE(report);
   const Error refusal = report.error();
   const std::string& message = refusal.message;
@@ -328,7 +327,7 @@ TEST(DoesNotFit, AdviceFits) {
   for (const Setting& setting : refusal.changes.front().settings) advice.push_back(setting_text(setting));
   const auto advised = parse_config(to_yaml(config), "advised", advice);
   ASSERT_TRUE(advised) << advised.error().message << "\n" << message;
-  const auto mended = testing::run(*advised);
+  const auto mended = test::run(*advised);
   EXPECT_TRUE(mended) << mended.error().message << "\nafter: " << message;
 }
 
@@ -349,10 +348,10 @@ TEST_P(Signals, FirstSavesAndLeavesWith75) {
     ASSERT_EQ(child.wait(), 75) << child.output();
     EXPECT_THAT(child.output(), HasSubstr("--resume auto"));
   }
-  const auto report = testing::run(config, {.resume = "auto"});
+  const auto report = test::run(config, {.resume = "auto"});
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_GE(report->resumed_from_step, 6u);
-  EXPECT_EQ(numbers_of(*report), testing::train_numbers(whole));
+  EXPECT_EQ(numbers_of(*report), test::train_numbers(whole));
 }
 
 TEST_P(Signals, SecondLeavesAtOnce) {
@@ -375,7 +374,7 @@ TEST_P(Signals, SecondLeavesAtOnce) {
     EXPECT_THAT(child.output(), HasSubstr("the last checkpoint is intact"));
   }
   config.train.max_steps = 2;
-  const auto report = testing::run(config, {.resume = "auto"});
+  const auto report = test::run(config, {.resume = "auto"});
   ASSERT_TRUE(report) << report.error().message;
   EXPECT_EQ(report->resumed_from_step, 1u);
 }
@@ -383,5 +382,4 @@ TEST_P(Signals, SecondLeavesAtOnce) {
 INSTANTIATE_TEST_SUITE_P(Numbers, Signals, ::testing::Values(SIGINT, SIGTERM, SIGHUP),
                          [](const auto& info) { return fmt::format("SIG{}", ::sigabbrev_np(info.param)); });
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::train_fault_test

@@ -18,7 +18,10 @@ void check_refusal(const Error& error, std::initializer_list<ErrorKind> kinds) {
 const std::string& directory() {
   struct Scratch {
     std::string path;
-    Scratch() : path((::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path().string()) + "/fuzz-XXXXXX") {
+    Scratch()
+        : path((::access("/dev/shm", W_OK) == 0 ? "/dev/shm"
+                                                : std::filesystem::temp_directory_path().string()) +
+               "/fuzz-XXXXXX") {
       CHECK(::mkdtemp(path.data()) != nullptr, path);
     }
     ~Scratch() {
@@ -38,7 +41,8 @@ std::string folder(const std::string& name) {
 
 std::string file(const std::string& name, std::string_view content) {
   std::string path = directory() + "/" + name;
-  std::ofstream(path, std::ios::binary | std::ios::trunc).write(content.data(), static_cast<std::streamsize>(content.size()));
+  std::ofstream(path, std::ios::binary | std::ios::trunc)
+      .write(content.data(), static_cast<std::streamsize>(content.size()));
   return path;
 }
 

@@ -1,5 +1,6 @@
-// What fuzzers share. Each NAME_fuzz.cpp defines fuzz_NAME: any bytes, read as files of that kind are. What is refused
-// must be refused in words; what is taken must be usable. A CHECK that fails, a sanitizer or a hang is a finding.
+// What fuzzers share. Each NAME_fuzz.cpp defines fuzz_NAME: any bytes, read as files of that kind are. What
+// is refused must be refused in words; what is taken must be usable. A CHECK that fails, a sanitizer or a
+// hang is a finding.
 #pragma once
 
 #include <string>

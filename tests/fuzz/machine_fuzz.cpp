@@ -1,8 +1,7 @@
 // A machine file.
-#include "machine/machine_file.h"
-
-#include "tests/fuzz/fuzz.h"
 #include "base/check.h"
+#include "machine/machine_file.h"
+#include "tests/fuzz/fuzz.h"
 
 namespace tidepool::fuzz {
 

@@ -2,10 +2,10 @@
 // back as itself.
 #include <array>
 
+#include "base/check.h"
+#include "base/text/hash.h"
 #include "checkpoint/manifest.h"
 #include "tests/fuzz/fuzz.h"
-#include "base/text/hash.h"
-#include "base/check.h"
 
 namespace tidepool::fuzz {
 namespace {

@@ -1,7 +1,7 @@
 // trainer_state.json of a checkpoint. What is taken reads back as itself.
+#include "base/check.h"
 #include "checkpoint/trainer_state.h"
 #include "tests/fuzz/fuzz.h"
-#include "base/check.h"
 
 namespace tidepool::fuzz {
 

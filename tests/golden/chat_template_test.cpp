@@ -11,8 +11,7 @@
 #include "huggingface/jinja/from_json.h"
 #include "huggingface/jinja/template.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::chat_template_test {
 
 namespace json = boost::json;
 
@@ -62,5 +61,4 @@ TEST(ChatTemplates, RenderWhatTransformersRenders) {
   }
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::chat_template_test

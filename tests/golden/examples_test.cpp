@@ -13,11 +13,10 @@
 #include "tests/support/child_run.h"
 #include "tests/support/disk_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::examples_test {
 
 namespace fs = std::filesystem;
-using testing::file_text;
+using test::file_text;
 
 struct Command {
   std::string words;               // behind the "$ "
@@ -176,5 +175,4 @@ TEST_F(Examples, Llama70b) { run_all("llama-70b"); }
 TEST_F(Examples, Lora) { run_all("lora"); }
 TEST_F(Examples, TheReadmesPlan) { run_page("README.md"); }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::examples_test

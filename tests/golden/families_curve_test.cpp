@@ -11,8 +11,7 @@
 #include "tests/support/golden_steps.h"
 #include "tests/support/segments.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::families_curve_test {
 
 constexpr u64 steps = 50;
 constexpr u32 sequences = 2, tokens_per_sequence = 20, rows = sequences * tokens_per_sequence;
@@ -59,7 +58,7 @@ TEST_P(FamilyCurve, IsTransformers) {
   ASSERT_TRUE(unused) << unused.error().message;
 
   const auto engine = Engine::create((*session)->plan(), (*session)->executor(), {});
-  testing::SegmentList list(testing::training_runs(steps, true));
+  test::SegmentList list(test::training_runs(steps, true));
   test::Curve curve((*session)->executor());
   const auto ran = engine->run(list, curve);
   ASSERT_TRUE(ran) << ran.error().message;
@@ -82,5 +81,4 @@ INSTANTIATE_TEST_SUITE_P(Cases, FamilyCurve,
                                            Setting{"qwen3_tied_head_dim", HomePolicy::mixed, 2}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::families_curve_test

@@ -13,8 +13,7 @@
 #include "tests/support/model_runner.h"
 #include "tests/support/safetensors.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::families_test {
 
 constexpr double tolerance = 1e-5;
 constexpr u32 sequences = 2, tokens_per_sequence = 20, rows = sequences * tokens_per_sequence;
@@ -83,5 +82,4 @@ TEST_P(Families, ConfigIsWrittenAsItIsRead) {
 INSTANTIATE_TEST_SUITE_P(Cases, Families, testing::ValuesIn(family_cases),
                          [](const auto& info) { return std::string(info.param); });
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::families_test

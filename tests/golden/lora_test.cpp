@@ -19,8 +19,7 @@
 #include "tests/support/model_runner.h"
 #include "tests/support/segments.h"
 
-namespace tidepool::test {
-namespace {
+namespace tidepool::test::lora_test {
 
 constexpr u32 sequences = 2, tokens_per_sequence = 20, rows = sequences * tokens_per_sequence;
 constexpr u64 steps = 8;
@@ -201,7 +200,7 @@ TEST_P(Lora, TrainsAsPeft) {
   load_both(c, *graph, (*session)->state());
 
   const auto engine = Engine::create((*session)->plan(), (*session)->executor(), {});
-  tidepool::testing::SegmentList list(tidepool::testing::training_runs(steps, true));
+  tidepool::test::SegmentList list(tidepool::test::training_runs(steps, true));
   Curve curve((*session)->executor());
   const auto ran = engine->run(list, curve);
   ASSERT_TRUE(ran) << ran.error().message;
@@ -223,5 +222,4 @@ TEST_P(Lora, TrainsAsPeft) {
 INSTANTIATE_TEST_SUITE_P(Cases, Lora, ::testing::ValuesIn(cases),
                          [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
-}  // namespace tidepool::test
+}  // namespace tidepool::test::lora_test

@@ -12,8 +12,7 @@
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::perplexity_test {
 
 boost::json::value golden() {
   std::ifstream in(test::family_directory("perplexity.json"));
@@ -66,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, Perplexity,
 
 // It was bf16 whatever they were, and nothing said so.
 TEST(PerplexityOfAModelDirectory, IsComputedInThePrecisionOfItsWeights) {
-  const testing::TrainDir dir;
+  const test::TrainDir dir;
   const auto precision_used = [&](const std::string& model, std::vector<std::string> overrides) {
     overrides.insert(overrides.end(), {"memory.device=16MiB", "memory.host=16MiB", "train.sequence_length=32",
                                        "train.eval_batches=1", "output.dir=" + (dir / "run")});
@@ -77,7 +76,7 @@ TEST(PerplexityOfAModelDirectory, IsComputedInThePrecisionOfItsWeights) {
   };
   for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
     const std::string model = dir / std::string(name(precision)), config = model + "/config.json";
-    test::write_model_directory(model, testing::small_model(Family::llama), precision);
+    test::write_model_directory(model, test::small_model(Family::llama), precision);
     EXPECT_EQ(precision_used(model, {}), name(precision));
     EXPECT_EQ(precision_used(model, {"precision=bf16"}), "bf16");
     // Of the tensors, where config.json does not say.
@@ -88,5 +87,4 @@ TEST(PerplexityOfAModelDirectory, IsComputedInThePrecisionOfItsWeights) {
   }
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::perplexity_test

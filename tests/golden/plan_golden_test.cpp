@@ -7,11 +7,10 @@
 #include <fstream>
 #include <sstream>
 
-#include "../unit/support_graph.h"
 #include "planner/planner.h"
+#include "tests/support/support_graph.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::plan_golden_test {
 
 struct Golden {
   const char* name;
@@ -68,5 +67,4 @@ INSTANTIATE_TEST_SUITE_P(
                Precision::fp16}),
     [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::plan_golden_test

@@ -13,10 +13,9 @@
 #include "tests/support/child_run.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::report_page_test {
 
-using testing::file_text;
+using test::file_text;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -30,7 +29,7 @@ struct Opened {
   std::string document, console;
 };
 
-Opened open_page(const std::string& page, const testing::TrainDir& dir, const std::string& query) {
+Opened open_page(const std::string& page, const test::TrainDir& dir, const std::string& query) {
   const std::string document = dir / "document.html", console = dir / "console.log";
   const std::string command = fmt::format(
       "timeout 120 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage "
@@ -58,7 +57,7 @@ void expect_all_drawn(const Opened& opened, const std::vector<std::string>& char
 }
 
 // Keys alone zoom, pan and select: what they did is left on the document by a script of the test's own.
-void expect_keys_work(const std::string& page, const testing::TrainDir& dir) {
+void expect_keys_work(const std::string& page, const test::TrainDir& dir) {
   std::string text = file_text(page);
   text.insert(text.rfind("</body>"), R"(<script>
     const chart = (name) => document.querySelector(`[data-chart="${name}"]`);
@@ -98,11 +97,11 @@ std::vector<std::string> with_step(std::initializer_list<const char*> more) {
 TEST(ReportPage, ShowsEveryChartInABrowserWithoutANetwork) {
   if (!have_chromium())
     GTEST_SKIP() << "SKIPPED, report.html IS NOT TESTED: there is no chromium here (scripts/setup.sh)";
-  const testing::TrainDir dir;
-  Config config = testing::small_config(dir, "a");
+  const test::TrainDir dir;
+  Config config = test::small_config(dir, "a");
   config.memory.home = HomePolicy::disk;
   config.train.max_steps = 6;
-  ASSERT_EQ(testing::ChildRun(config).wait(), 0) << file_text(config.output.dir + ".log");
+  ASSERT_EQ(test::ChildRun(config).wait(), 0) << file_text(config.output.dir + ".log");
   const std::string page = config.output.dir + "/report.html";
   EXPECT_LT(file_text(page).size(), page_bytes_max);
   for (const char* theme : {"theme=light", "theme=dark"})
@@ -118,7 +117,7 @@ TEST(ReportPage, ShowsEveryChartInABrowserWithoutANetwork) {
   // A run without a trace beside it: its part says so, the rest is drawn.
   config.output.dir = dir / "b";
   config.output.trace = false;
-  ASSERT_EQ(testing::ChildRun(config).wait(), 0);
+  ASSERT_EQ(test::ChildRun(config).wait(), 0);
   expect_all_drawn(open_page(config.output.dir + "/report.html", dir, ""), curves);
   ASSERT_EQ(run_cli({"report", dir / "a", dir / "b", "--html", dir / "both.html"}), 0);
   const Opened both = open_page(dir / "both.html", dir, "");
@@ -155,7 +154,7 @@ std::vector<double> heights_of(const std::string& document, const std::string& c
 TEST(ReportPage, TheRunningMeanDoesNotLagAndSaysOverWhat) {
   if (!have_chromium())
     GTEST_SKIP() << "SKIPPED, report.html IS NOT TESTED: there is no chromium here (scripts/setup.sh)";
-  const testing::TrainDir dir;
+  const test::TrainDir dir;
   RunFiles run{.name = "a"};
   run.report.steps = 200, run.report.steps_per_epoch = 60, run.report.tokens = 400'000;
   run.checkpoints = {100, 200};
@@ -177,5 +176,4 @@ TEST(ReportPage, TheRunningMeanDoesNotLagAndSaysOverWhat) {
   EXPECT_EQ(crossed - y.begin(), 100);
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::report_page_test

@@ -7,8 +7,7 @@
 #include "huggingface/tokenizer/tokenizer.h"
 #include "tests/support/json_file.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::tokenizer_golden_test {
 
 namespace json = boost::json;
 
@@ -148,5 +147,4 @@ TEST(TokenizerFeatures, GiveTheIdsAndTextOfHuggingFace) {
   }
 }
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::tokenizer_golden_test

@@ -12,8 +12,7 @@
 #include "tests/support/segments.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool {
-namespace {
+namespace tidepool::train_curve_test {
 
 using test::Safetensors;
 
@@ -85,7 +84,7 @@ TEST_P(TrainCurve, IsPytorchs) {
   ASSERT_FALSE(golden.empty());
   const test::ScratchDir dir;
   const Config config = config_of(setting, dir / "swap");
-  SCOPED_TRACE(testing::how_to_repeat(config));
+  SCOPED_TRACE(test::how_to_repeat(config));
   const auto graph = make_graph(config);
   ASSERT_TRUE(graph) << graph.error().message;
   auto plan = make_plan(*graph, plan_options(config));
@@ -97,7 +96,7 @@ TEST_P(TrainCurve, IsPytorchs) {
   if (fp16) (*session)->executor().set_loss_scale({.scale = first_scale});
 
   const auto engine = Engine::create((*session)->plan(), (*session)->executor(), {});
-  testing::SegmentList list(testing::training_runs(steps, (*session)->plan().clipping));
+  test::SegmentList list(test::training_runs(steps, (*session)->plan().clipping));
   test::Curve curve((*session)->executor());
   const auto ran = engine->run(list, curve);
   ASSERT_TRUE(ran) << ran.error().message;
@@ -135,5 +134,4 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"fp16_mixed_unclipped", false, HomePolicy::mixed, 3, 1, Precision::fp16}),
     [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
-}  // namespace tidepool
+}  // namespace tidepool::train_curve_test

@@ -11,11 +11,11 @@
 #include <map>
 #include <random>
 
-#include "checkpoint/checkpoint.h"
 #include "base/check.h"
+#include "checkpoint/checkpoint.h"
 #include "tidepool/fp16.h"
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 inline Window make_window(std::string name,
                           const std::vector<std::pair<std::string, std::vector<u64>>>& tensors) {
@@ -194,4 +194,4 @@ inline std::unique_ptr<CheckpointStore> open_store(const std::string& run_dir, c
   return std::move(*store);
 }
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

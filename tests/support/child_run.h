@@ -15,12 +15,12 @@
 #include <thread>
 #include <vector>
 
-#include "config/config.h"
 #include "base/check.h"
+#include "config/config.h"
 
 extern char** environ;
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 inline std::string file_text(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -118,4 +118,4 @@ class ChildRun : public Child {
   std::string dir_;
 };
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

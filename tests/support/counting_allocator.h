@@ -5,7 +5,7 @@
 
 #include "base/types.h"
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 // Counts while it lives. One at a time; nothing that may allocate should run beside what is measured.
 class CountAllocations {
@@ -20,4 +20,4 @@ class CountAllocations {
   std::string who() const;
 };
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

@@ -10,7 +10,7 @@
 #include "io/simulated_disk.h"
 #include "kernels/kernels.h"
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 // Page-aligned memory of any size.
 class PageBuffer {
@@ -111,4 +111,4 @@ class CpuRig {
   std::unique_ptr<CpuExecutor> executor;
 };
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

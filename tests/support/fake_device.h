@@ -8,7 +8,7 @@
 
 #include "probe/measured_device.h"
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 struct FakeRates {
   double fp32 = 50e9, bf16 = 800e9;  // FLOP/s of products; all other kernels take no time
@@ -102,4 +102,4 @@ class FakeDevice final : public MeasuredDevice {
   double compute_ = 0, up_ = 0, down_ = 0, up_copies_ = 0, down_copies_ = 0;
 };
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

@@ -11,7 +11,7 @@
 #include "control.h"
 #endif
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 inline Config gpu_config(const TrainDir& dir, Precision precision, const std::string& run = "run") {
   Config c = small_config(dir, run);
@@ -56,4 +56,4 @@ inline u32 gpus_here() {
   return cudaGetDeviceCount(&devices) == cudaSuccess ? static_cast<u32>(devices) : 0;
 }
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

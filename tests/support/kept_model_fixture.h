@@ -8,7 +8,7 @@
 #include "tests/support/model_directory.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 class KeptModelTest : public ::testing::Test {
  protected:
@@ -28,4 +28,4 @@ class KeptModelTest : public ::testing::Test {
   const std::string run_ = config_.output.dir, kept_ = run_ + "/model-files";
 };
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

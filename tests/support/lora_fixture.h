@@ -5,7 +5,7 @@
 
 #include "tests/support/train_fixture.h"
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 // Trains one step, and returns its directory: `dir`/base/checkpoint-1.
 inline std::string made_base(const TrainDir& dir, Family family) {
@@ -26,4 +26,4 @@ inline Config lora_config(Config c, const std::string& base) {
   return c;
 }
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

@@ -14,7 +14,7 @@
 #include "tests/support/disk_fixture.h"
 #include "tests/support/family_cases.h"
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 struct BadFile {
   const char* name;  // of the test, a word
@@ -96,4 +96,4 @@ class BadPlace {
   test::ScratchDir dir_;
 };
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

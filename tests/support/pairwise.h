@@ -8,7 +8,7 @@
 
 #include "base/types.h"
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 using Row = std::vector<u32>;  // one value per factor
 struct Pair {
@@ -62,4 +62,4 @@ inline std::vector<Row> covering_array(const std::vector<u32>& levels) {
   return rows;
 }
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

@@ -6,7 +6,7 @@
 #include "tests/support/pairwise.h"
 #include "tests/support/train_fixture.h"
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 enum PlacementFactor : u32 { home, chunk, sweeps, recompute, threads, io, depth, budget };
 
@@ -72,4 +72,4 @@ inline void check_bytes(const RunReport& report) {
   }
 }
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

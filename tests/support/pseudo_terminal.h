@@ -9,11 +9,11 @@
 #include <array>
 #include <string>
 
-#include "tests/support/terminal_emulator.h"
 #include "base/check.h"
 #include "base/fd.h"
+#include "tests/support/terminal_emulator.h"
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 class PseudoTerminal {
  public:
@@ -56,4 +56,4 @@ class PseudoTerminal {
   TerminalEmulator screen_;
 };
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

@@ -4,7 +4,8 @@
 #include <random>
 
 #include "planner/planner.h"
-#include "tests/unit/support_graph.h"
+#include "tests/support/cases.h"
+#include "tests/support/support_graph.h"
 
 namespace tidepool::test {
 
@@ -12,16 +13,6 @@ struct RandomCase {
   GraphShape shape;
   PlanOptions options;
 };
-
-// How many to go through, of `whole`: under a sanitizer, which looks at what code does with any of them, a
-// quarter.
-constexpr u32 random_cases(u32 whole) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return whole / 4;
-#else
-  return whole;
-#endif
-}
 
 // With several devices each has the budget and as many micro-batches as one would.
 inline RandomCase random_case(u32 seed, u32 devices = 1) {

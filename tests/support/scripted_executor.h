@@ -8,7 +8,7 @@
 
 #include "engine/executor.h"
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 class ScriptedExecutor final : public Executor {
  public:
@@ -64,4 +64,4 @@ class ScriptedExecutor final : public Executor {
   Completion completion_;
 };
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

@@ -6,7 +6,7 @@
 
 #include "engine/engine.h"
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 // `steps` steps of training.
 inline std::vector<SegmentRun> training_runs(u64 steps, bool clipping) {
@@ -30,4 +30,4 @@ class SegmentList final : public NextSegment {
   u64 at_ = 0;
 };
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 class SmallDisk {
  public:
@@ -27,4 +27,4 @@ class SmallDisk {
   bool mounted_ = false;
 };
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

@@ -6,7 +6,7 @@
 
 #include "io/simulated_disk.h"
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 // Answers `answers` requests, then none. Whoever waits for its end waits for ever.
 class StuckDisk final : public Disk {
@@ -31,4 +31,4 @@ class StuckDisk final : public Disk {
   std::unique_ptr<SimulatedDisk> disk_;
 };
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

@@ -10,7 +10,7 @@
 
 #include "base/types.h"
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 class TerminalEmulator {
  public:
@@ -178,4 +178,4 @@ class TerminalEmulator {
   std::string escape_;
 };
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

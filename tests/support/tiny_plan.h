@@ -6,7 +6,7 @@
 
 #include "tidepool/plan.h"
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 inline LaneId lane(LaneKind kind) {
   const bool device = kind <= LaneKind::comm;
@@ -85,4 +85,4 @@ class TinyPlan {
   Plan plan;
 };
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

@@ -13,7 +13,7 @@
 #include "run/trainer.h"
 #include "tests/support/disk_fixture.h"
 
-namespace tidepool::testing {
+namespace tidepool::test {
 
 // Words in an order that a seed decides: text that a small model can learn something of.
 inline std::string made_up_text(u64 bytes) {
@@ -148,4 +148,4 @@ inline Numbers train_numbers(const Config& config, const RunRequest& request = {
   return report ? numbers_of(*report) : Numbers{};
 }
 
-}  // namespace tidepool::testing
+}  // namespace tidepool::test

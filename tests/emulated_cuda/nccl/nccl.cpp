@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "base/mix_bits.h"
 #include "failure.h"
 #include "runtime.h"
-#include "base/mix_bits.h"
 
 namespace emulated_cuda {
 namespace {

@@ -1,0 +1,196 @@
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "cli/bench/measured_choice.h"
+#include "cli/command_table.h"
+#include "cli/doctor.h"
+#include "tests/support/command_run.h"
+#include "tests/support/disk_fixture.h"
+#include "tests/support/model_directory.h"
+
+namespace tidepool::commands_test {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+test::CommandOutcome run(const std::vector<std::string>& words) { return test::run_command(words); }
+
+void expect_80_columns(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 80u) << line;
+    EXPECT_FALSE(line.ends_with(' ')) << line;
+  }
+}
+
+TEST(Cli, HelpIsReadableOn80Columns) {
+  expect_80_columns(run({}).out);
+  EXPECT_EQ(run({}).out, run({"--help"}).out);
+  for (const Command& command : commands()) {
+    const test::CommandOutcome r = run({std::string(command.name), "--help"});
+    EXPECT_EQ(r.code, 0);
+    EXPECT_THAT(r.out, StartsWith("tidepool " + std::string(command.name)));
+    expect_80_columns(r.out);
+    EXPECT_EQ(run({"help", std::string(command.name)}).out, r.out);
+    EXPECT_THAT(main_help(), HasSubstr(std::string(command.summary)));
+  }
+}
+
+TEST(Cli, UsageErrorsExitWith2AndNameTheNearest) {
+  const test::CommandOutcome command = run({"trian"});
+  EXPECT_EQ(command.code, 2);
+  EXPECT_THAT(command.err, HasSubstr("unknown command 'trian'; did you mean 'train'?"));
+  const test::CommandOutcome option = run({"train", "--resum", "auto"});
+  EXPECT_EQ(option.code, 2);
+  EXPECT_THAT(option.err, HasSubstr("unknown option '--resum'; did you mean '--resume'?"));
+  for (const char* typed : {"-o", "-o=x"})
+    EXPECT_THAT(run({"train", "x.yaml", typed}).err, HasSubstr("unknown option '-o'\n")) << typed;
+  EXPECT_THAT(run({"train", "x.yaml", "-resume", "auto"}).err,
+              HasSubstr("unknown option '-resume'; did you mean '--resume'?"));
+  EXPECT_EQ(run({"train"}).code, 2);
+  EXPECT_EQ(run({"train", "a=b"}).code, 2);
+  EXPECT_EQ(run({"train", "/nonexistent.yaml"}).code, 2);
+  EXPECT_EQ(run({"report"}).code, 2);
+  EXPECT_EQ(run({"report", "run", "--html", ""}).code, 2);
+  EXPECT_THAT(run({"train", TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", "--resume", ""}).err,
+              HasSubstr("--resume: write --resume auto"));
+  EXPECT_EQ(run({"generate", "x", "--top-k", "many"}).code, 2);
+  EXPECT_THAT(run({"generate", "x", "--top-k", "many"}).err,
+              HasSubstr("--top-k: 'many' is not a whole number"));
+  const test::CommandOutcome words = run({"generate", "x", "--prompt", "Why", "do"});  // were dropped
+  EXPECT_EQ(words.code, 2);
+  EXPECT_THAT(words.err, HasSubstr("'do' is not key=value"));
+  EXPECT_THAT(run({"bench", "disc"}).err, HasSubstr("did you mean 'disk'?"));
+}
+
+TEST(Cli, Version) { EXPECT_THAT(run({"--version"}).out, HasSubstr("tidepool 0.")); }
+
+TEST(Cli, PrintsTheEffectiveConfig) {
+  const std::string path = testing::TempDir() + "tidepool_cli_config.yaml";
+  std::ofstream(path) << "data: {train: a.txt}\nmemory: {device: 1GiB, host: 2GiB}\n";
+  const test::CommandOutcome r = run({"config", path, "learning_rate=0.25"});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, HasSubstr("learning_rate: 0.25"));
+  const test::CommandOutcome wrong = run({"config", path, "lr=1"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("set train.learning_rate"));
+  EXPECT_THAT(run({"config", path, "extra"}).err, HasSubstr("'extra' is not an override"));
+  std::filesystem::remove(path);
+}
+
+TEST(Cli, CompletionKnowsCommandsOptionsAndKeys) {
+  EXPECT_THAT(bash_completion(), HasSubstr("train.learning_rate="));
+  EXPECT_THAT(bash_completion(), HasSubstr("--resume"));
+  EXPECT_THAT(bash_completion(), HasSubstr("generate"));
+  EXPECT_THAT(bash_completion(), HasSubstr("machine.file="));
+  EXPECT_THAT(bash_completion(), HasSubstr("plan:--explain) words=\"op: chunk:\""));
+  EXPECT_THAT(bash_completion(), HasSubstr("train:--resume) words=\"auto\""));
+}
+
+TEST(CliOptions, ParsesPresetsFlagsAndValues) {
+  constexpr std::array options = {Option{"json"}, Option{"size", "SIZE", "", "1GiB"}, Option{"depth", "N"}};
+  const std::vector<std::string> words = {"a", "--json", "b", "--depth=8", "key=value"};
+  const auto parsed = Arguments::parse(options, words);
+  ASSERT_TRUE(parsed);
+  EXPECT_THAT(parsed->positional(), testing::ElementsAre("a", "b", "key=value"));
+  EXPECT_TRUE(parsed->has("json"));
+  EXPECT_EQ(*parsed->integer("depth"), 8u);
+  EXPECT_EQ(*parsed->size("size"), Bytes{gib});
+  EXPECT_FALSE(Arguments::parse(options, std::vector<std::string>{"--depth"}));
+}
+
+TEST(CliDoctor, FindingsFit80Columns) {
+  std::vector<Finding> findings = examine_cores({});
+  for (const Finding& f : examine_memory({})) findings.push_back(f);
+  for (const Finding& f : examine_disk(".", {})) findings.push_back(f);
+  EXPECT_GE(findings.size(), 10u);
+  findings.push_back({Health::warn, "made up",
+                      "one two three four five six seven eight nine ten eleven twelve",
+                      "a fix that is a sentence of some length, so that it has to be wrapped as well"});
+  expect_80_columns(findings_text(findings));
+  EXPECT_THAT(findings_text(findings), HasSubstr("fix: a fix"));
+}
+
+TEST(CliDoctor, RefusesWhatCannotTrain) {
+  const auto fails = [](const std::vector<Finding>& findings) {
+    return std::ranges::count(findings, Health::fail, &Finding::health);
+  };
+  EXPECT_EQ(fails(examine_memory({.memory = Bytes{u64{1} << 60}})), 1);
+  EXPECT_EQ(fails(examine_disk(".", {.disk = Bytes{u64{1} << 60}})), 1);
+  if (!std::filesystem::is_directory("/dev/shm")) GTEST_SKIP() << "no /dev/shm here";
+  EXPECT_EQ(fails(examine_disk("/dev/shm/not/there/yet", {})), 1);
+  EXPECT_EQ(run({"doctor", "--dir", "/dev/shm"}).code, 6);
+}
+
+// It said that training works where `plan` and `train` refuse the job, and the other way round.
+TEST(CliDoctor, SaysWhetherTheJobFits) {
+  const std::string quickstart = TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml";
+  const auto refused = run({"doctor", quickstart, "memory.device=1MiB"});
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_THAT(refused.err,
+              HasSubstr("training is not possible here: plan: the job does not fit: device needs"));
+  // Budgets above the machine's memory, of which the plan takes little.
+  const auto fits = run({"doctor", quickstart, "memory.host=9TiB", "memory.disk=9000TiB"});
+  EXPECT_EQ(fits.code, 0) << fits.err;
+  EXPECT_THAT(fits.out, HasSubstr("swap directory  not needed"));
+}
+
+// It said that nothing was in the way.
+TEST(CliDoctor, RefusesGpusThatAreNotToBeHad) {
+  const auto gpu = [](const DoctorArguments& arguments) {
+    const std::vector<Finding> findings = examine_cores(arguments);
+    return *std::ranges::find(findings, "GPU", &Finding::what);
+  };
+  EXPECT_EQ(gpu({}).health, Health::ok);
+  const Finding asked = gpu({.executor = "cuda:63", .gpus = {63}});
+  EXPECT_EQ(asked.health, Health::fail);
+  EXPECT_EQ(asked.kind, ErrorKind::usage);  // as `train` has it
+  EXPECT_NE(asked.found, "");
+  EXPECT_THAT(asked.fix, HasSubstr("train with machine.executor=cpu"));
+  const auto doctor =
+      run({"doctor", TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", "machine.executor=cuda:63"});
+  EXPECT_EQ(doctor.code, 2);
+  EXPECT_THAT(doctor.err, HasSubstr("training is not possible here: GPU: "));
+}
+
+TEST(CliBench, WhoMeasuresIsNotToldToTrain) {
+  for (const char* part : {"copy", "gemm", "attention"}) {
+    const test::CommandOutcome r = run({"bench", part, "--device", "cuda:63"});
+    EXPECT_EQ(r.code, 2);
+    EXPECT_THAT(r.err, HasSubstr("--device cpu measures the cores"));
+    EXPECT_THAT(r.err, Not(HasSubstr("machine.executor")));
+  }
+}
+
+// They measured the host, whatever was asked for.
+TEST(CliBench, AdamAndDiskTakeNoDevice) {
+  for (const char* part : {"adam", "disk"}) {
+    const test::CommandOutcome r = run({"bench", part, "--device", "cuda"});
+    EXPECT_EQ(r.code, 2);
+    EXPECT_THAT(r.err, HasSubstr(std::string("bench ") + part + " measures the host"));
+  }
+}
+
+TEST(CliEval, NamesThePrecision) {
+  const test::ScratchDir dir;
+  ModelConfig model = default_model(Family::llama);
+  model.vocab_size = 256, model.positions = 32, model.width = 32, model.layers = 1, model.heads = 2;
+  test::write_model_directory(dir / "model", model, Precision::fp32);
+  test::write_file(dir / "text.txt", std::string(200, 'a'));
+  std::vector<std::string> words = {"eval",
+                                    dir / "model",
+                                    "data=" + (dir / "text.txt"),
+                                    "memory.device=16MiB",
+                                    "memory.host=16MiB",
+                                    "sequence_length=32",
+                                    "output.dir=" + (dir / "run")};
+  EXPECT_THAT(run(words).out, HasSubstr(" Precision  fp32\n"));
+  words.emplace_back("--json");
+  EXPECT_THAT(run(words).out, HasSubstr("\"precision\": \"fp32\""));
+}
+
+}  // namespace tidepool::commands_test

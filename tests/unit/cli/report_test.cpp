@@ -1,0 +1,245 @@
+// `tidepool report` on good and on bad run directories.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "report/page/html_report.h"
+#include "tests/support/checkpoint_fixture.h"
+#include "tests/support/command_run.h"
+
+namespace tidepool::report_test {
+
+namespace fs = std::filesystem;
+using test::read_text;
+using test::TemporaryDirectory;
+using test::write_text;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+test::CommandOutcome report(std::vector<std::string> words) {
+  words.insert(words.begin(), "report");
+  return test::run_command(words);
+}
+
+// A run directory of 3 steps without a trace.
+class CliReport : public ::testing::Test {
+ protected:
+  CliReport() { make(run()); }
+
+  std::string run(const std::string& name = "a") const { return dir_.path() + "/" + name; }
+  void make(const std::string& path, double speed = 100) const {
+    fs::create_directories(path);
+    RunReport r{.version = "1",
+                .model = "gpt2 </script><b>",
+                .steps = 3,
+                .losses = {3, 2, 1},
+                .tokens_per_second = speed};
+    r.config = {{"train.seed", fmt::format("{}", speed)}};
+    ASSERT_TRUE(write_report(path, r));
+    write_text(path + "/metrics.jsonl", to_json_line(StepMetrics{.step = 1, .learning_rate = 0.5}) + "\n");
+  }
+  void expect_bad_input(const test::CommandOutcome& r, const std::string& says, int code = 4) const {
+    EXPECT_EQ(r.code, code) << r.err;
+    EXPECT_THAT(r.err, HasSubstr(says));
+    EXPECT_EQ(r.out, "");
+  }
+
+  TemporaryDirectory dir_;
+};
+
+TEST_F(CliReport, makes_the_page_again_and_says_where) {
+  const test::CommandOutcome r = report({run() + "/"});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, HasSubstr("The page: " + run() + "/report.html"));
+  EXPECT_THAT(r.err, HasSubstr("no step.json, so the page has no timeline"));
+  const std::string page = read_text(run() + "/report.html");
+  EXPECT_THAT(page, HasSubstr("\"learning_rate\":{\"step\":[1],\"value\":[0.5]"));
+  EXPECT_THAT(page, AllOf(HasSubstr("gpt2 \\u003c/script>"), Not(HasSubstr("gpt2 </script>"))));
+  EXPECT_EQ(report({run(), "--html", dir_.path() + "/else.html"}).code, 0);
+  EXPECT_EQ(read_text(dir_.path() + "/else.html"), page);
+  EXPECT_EQ(report({run(), "--html", dir_.path() + "/no/such/place.html"}).code, 6);
+  EXPECT_EQ(report({run(), "--html", dir_.path() + "/else.html"}).code, 0);  // anew
+  const std::string figures = read_text(run() + "/report.json");
+  const test::CommandOutcome over = report({run(), "--html", run() + "/report.json"});
+  EXPECT_EQ(over.code, 2);
+  EXPECT_THAT(over.err, HasSubstr("report.json: is there, and no page"));
+  EXPECT_EQ(read_text(run() + "/report.json"), figures);
+}
+
+// Everything that a browser could fetch: there is nothing.
+TEST_F(CliReport, the_page_refers_to_nothing_outside) {
+  ASSERT_EQ(report({run()}).code, 0);
+  std::string page = read_text(run() + "/report.html");
+  const std::string name_space = "http://www.w3.org/2000/svg";  // a name, not an address
+  for (std::size_t at; (at = page.find(name_space)) != std::string::npos;) page.erase(at, name_space.size());
+  for (const char* address : {"http:", "https:", "src=", "@import", "url(//"})
+    EXPECT_THAT(page, Not(HasSubstr(address)));
+  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+  for (const char* mark : {"@TITLE@", "@STYLE@", "@DATA@", "@SCRIPT@"})
+    EXPECT_THAT(page, Not(HasSubstr(mark)));
+}
+
+TEST_F(CliReport, two_runs_stand_side_by_side) {
+  make(run("b"), 150);
+  const test::CommandOutcome r = report({run(), run("b")});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_THAT(r.out, AllOf(HasSubstr("+50.0%"), HasSubstr("train.seed"), HasSubstr("150\n")));
+  EXPECT_THAT(r.out, HasSubstr(run() + "/compare-b.html"));
+  EXPECT_THAT(read_text(run() + "/compare-b.html"), HasSubstr("\"name\":\"" + run("b")));
+  EXPECT_EQ(report({run(), run("b"), run()}).code, 2);
+  // As `report "$A" "$B"` gives where B is not set: never a page of one run that passes for two.
+  expect_bad_input(report({""}), "not set", 2);
+  expect_bad_input(report({run(), ""}), "not set", 2);
+}
+
+TEST_F(CliReport, says_which_file_is_missing_or_broken) {
+  expect_bad_input(report({run("none")}), "is not a directory", 2);
+  fs::create_directories(run("empty"));
+  expect_bad_input(report({run("empty")}), "holds no report.json", 2);
+  expect_bad_input(report({run(), run("empty")}), "holds no report.json", 2);
+
+  const std::string json = read_text(run() + "/report.json");
+  write_text(run() + "/report.json", json.substr(0, json.size() / 2));
+  expect_bad_input(report({run()}), run() + "/report.json: not valid JSON at byte");
+  write_text(run() + "/report.json", "");
+  expect_bad_input(report({run()}), "report.json: not valid JSON");
+  write_text(run() + "/report.json", "{}");
+  expect_bad_input(report({run()}), "report.json: version is missing");
+  write_text(run() + "/report.json", json);
+
+  write_text(run() + "/step.json", "{\"format\":1,\"op_kinds\":[");
+  expect_bad_input(report({run()}), run() + "/step.json: not valid JSON");
+  fs::remove(run() + "/step.json");
+
+  write_text(run() + "/metrics.jsonl", "{\"loss\": 2}\n");
+  expect_bad_input(report({run()}), "metrics.jsonl, line 1: step is missing");
+}
+
+// It said that a report.json is missing, and how a killed run gets one.
+TEST_F(CliReport, names_the_run_of_a_checkpoint_and_no_model_directory) {
+  const std::string checkpoint = run() + "/checkpoint-3";
+  fs::create_directories(checkpoint);
+  write_text(checkpoint + "/trainer_state.json", "{}");
+  write_text(checkpoint + "/config.json", "{}");
+  const std::string says = " is a checkpoint of the run " + run() + ": name that";
+  expect_bad_input(report({checkpoint}), checkpoint + says, 2);
+  expect_bad_input(report({run(), checkpoint + "/"}), checkpoint + "/" + says, 2);
+  fs::create_directory_symlink(checkpoint, run("latest"));
+  expect_bad_input(report({run("latest")}), run("latest") + says, 2);
+  write_text(fs::path(run()).parent_path().string() + "/config.yaml", "");  // of no run
+  fs::copy(checkpoint, run("copied"));
+  expect_bad_input(report({run("copied")}), "is a checkpoint, not a run", 2);
+  for (const char* file : {"config.json", "adapter_config.json"}) {
+    const std::string model = run("model of ") + file;
+    fs::create_directories(model);
+    write_text(model + "/" + file, "{}");
+    expect_bad_input(report({model}), model + " is a model directory, not a run", 2);
+  }
+}
+
+// What a kill, a full disk or a stray hand leaves: the page is made of what is left, and says what is not.
+TEST_F(CliReport, lines_of_metrics_that_cannot_be_read_are_left_out_and_counted) {
+  const std::string path = run() + "/metrics.jsonl",
+                    first = "{\"step\": 1, \"loss\": 2, \"learning_rate\": 0.5}\n";
+  const auto warned = [&](const std::string& text, const std::string& says) {
+    write_text(path, text);
+    const test::CommandOutcome r = report({run()});
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_THAT(r.err, HasSubstr(path + ": " + says));
+    EXPECT_THAT(read_text(run() + "/report.html"),
+                HasSubstr("\"learning_rate\":{\"step\":[1],\"value\":[0.5]"));
+  };
+  warned(first + "{\"step\": 2, \"lo",
+         "1 of 2 lines cannot be read and are left out (line 2: not valid JSON");
+  warned("\n{\"step\": \n" + first, "2 of 3 lines cannot be read and are left out (line 1: not valid JSON");
+  warned(first + "{\"step\": 2, \"loss\": -1e308}\n",
+         "1 of 2 lines cannot be read and are left out (line 2: loss -1e+308");
+  warned(first + "{\"step\": 2, \"loss\": 1, \"learning_rate\": 1e300}\n",
+         "1 of 2 lines cannot be read and are left out (line 2: learning_rate, 1e+300, is not 0 to 1e+09");
+  warned(first + "{\"step\": 2, \"loss\": 1, \"step_seconds\": -4}\n", "1 of 2 lines cannot be read");
+  RunReport longer = read_report(run()).value();
+  longer.config["output.logging_steps"] = "2";
+  ASSERT_TRUE(write_report(run(), longer));
+  warned(first, "ends at step 1 of 3");
+}
+
+TEST_F(CliReport, no_loss_is_below_zero) {
+  RunReport r = read_report(run()).value();
+  r.losses[1] = -1e308;
+  ASSERT_TRUE(write_report(run(), r));
+  expect_bad_input(report({run()}), "report.json: losses[1], -1e+308, can be no loss");
+}
+
+TEST_F(CliReport, missing_metrics_are_told_and_no_fault) {
+  fs::remove(run() + "/metrics.jsonl");
+  const test::CommandOutcome r = report({run()});
+  EXPECT_EQ(r.code, 0);
+  EXPECT_THAT(r.err, HasSubstr(run() + ": no metrics.jsonl, so the page has no learning rate"));
+}
+
+// As an editor leaves them. Nothing that no run can have measured is printed.
+TEST_F(CliReport, values_that_no_run_has_are_refused_by_key) {
+  const std::string whole = read_text(run() + "/report.json");
+  const auto refused = [&](const std::string& from, const std::string& to, const std::string& says) {
+    std::string text = whole;
+    const std::size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    write_text(run() + "/report.json", text.replace(at, from.size(), to));
+    expect_bad_input(report({run()}), "report.json: " + says);
+  };
+  refused("\"steps\": 3", "\"steps\": -3", "steps, -3, must be a whole number from 0 to 9007199254740992");
+  refused("\"steps\": 3", "\"steps\": 1e300", "steps, 1e+300, must be a whole number");
+  refused("\"steps\": 3", "\"steps\": \"3\"", "steps, \"3\", must be a whole number");
+  refused("\"steps\": 3", "\"stepz\": 3", "steps is missing");
+  refused("\"steps\": 3", "\"steps\": NaN", "not valid JSON at byte");
+  refused("\"measured_bytes\": 0", "\"measured_bytes\": -1",
+          "links.h2d.measured_bytes, -1, must be a whole number");
+  refused(
+      "\"measured_bytes\": 0", "\"measured_bytes\": 18446744073709551615",
+      "links.h2d.measured_bytes, 18446744073709551615, must be a whole number from 0 to 4611686018427387904");
+  refused("\"budget_bytes\": 0", "\"budget_bytes\": 18446744073709551614",
+          "tiers.device.budget_bytes, 18446744073709551614");
+  refused("\"tokens_per_second\": 100.0", "\"tokens_per_second\": 1e300",
+          "tokens_per_second, 1e+300, must be a number from 0 to 1e+24, or null");
+  refused("\"tokens_per_second\": 100.0", "\"tokens_per_second\": \"fast\"",
+          "tokens_per_second, \"fast\", must be");
+  refused("\"train_seconds\": 0.0", "\"train_seconds\": -0.5",
+          "train_seconds, -0.5, must be a number from 0 to 1e+11");
+  refused("\"exposed_seconds\": {", "\"exposed_seconds\": {\"h2d\": -1", "exposed_seconds.h2d, -1, must be");
+  refused("\"each_step_seconds\": [", "\"each_step_seconds\": [1, -2", "each_step_seconds[1], -2, must be");
+  refused("\"eval_steps\": []", "\"eval_steps\": [1]", "'eval_steps' has 1 and 'eval_losses' 0");
+  refused("\"losses\": [", "\"losses\": [[],", "losses[0], [...], can be no loss");
+  refused("\"links\": {", "\"links\": 7, \"x\": {", "links must be an object");
+  refused("\"model\": \"", "\"model\": 1, \"x\": \"", "model, 1, must be a text");
+}
+
+// A pipe would be waited for, a device read for ever.
+TEST_F(CliReport, only_regular_files_of_some_length_are_read) {
+  for (const char* name : {"report.json", "metrics.jsonl", "step.json"}) {
+    const std::string path = run() + "/" + name, text = fs::exists(path) ? read_text(path) : "";
+    fs::remove(path);
+    ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    expect_bad_input(report({run()}), path + ": is not a regular file");
+    fs::remove(path);
+    fs::create_symlink("/dev/zero", path);
+    expect_bad_input(report({run()}), path + ": is not a regular file");
+    fs::remove(path);
+    write_text(path, "");
+    fs::resize_file(path, u64{1} << 40);
+    expect_bad_input(report({run()}), path + ": 1099511627776 bytes, at most");
+    fs::remove(path);
+    if (!text.empty()) write_text(path, text);
+  }
+}
+
+TEST_F(CliReport, long_curves_are_thinned) {
+  RunReport r{.steps = 100'000};
+  for (int i = 0; i < 100'000; ++i) r.losses.push_back(i % 7), r.each_step_seconds.push_back(0.5);
+  const RunFiles files{.name = "long", .report = r};
+  EXPECT_LT(render_html({&files, 1}).size(), 200'000u);
+}
+
+}  // namespace tidepool::report_test

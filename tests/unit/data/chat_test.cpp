@@ -1,0 +1,299 @@
+// Which parts of a conversation are learned, and that cutting it there changes no token.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "data/documents/answer_tokens.h"
+#include "data/documents/chat_template.h"
+#include "data/documents/tokenizer_encoder.h"
+#include "huggingface/tokenizer/byte_alphabet.h"
+#include "huggingface/tokenizer/tokenizer.h"
+#include "tests/support/disk_fixture.h"
+
+namespace tidepool::chat_test {
+
+using testing::HasSubstr;
+
+TokenizerConfig golden(const std::string& name) {
+  std::ostringstream text;
+  text << std::ifstream(TIDEPOOL_SOURCE_DIR "/tests/golden/chat/" + name + ".jinja").rdbuf();
+  TokenizerConfig out;
+  out.special_tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}};
+  out.templates["default"] = {name, text.str()};
+  return out;
+}
+
+ChatRecord chat(std::initializer_list<std::pair<const char*, const char*>> messages) {
+  ChatRecord out;
+  for (const auto& [role, content] : messages) {
+    jinja::Dict message;
+    message.set("role", role);
+    message.set("content", content);
+    out.messages.emplace_back(std::move(message));
+  }
+  return out;
+}
+
+// The text with [...] around what is learned.
+std::string marked(const TokenizerConfig& config, const ChatRecord& record, LossOn loss = LossOn::answers,
+                   ChatTemplateOptions options = {}) {
+  const auto made = ChatTemplate::open(config, options);
+  if (!made) return made.error().message;
+  const auto rendered = (*made)->render(record, loss);
+  if (!rendered) return rendered.error().message;
+  std::string out;
+  u64 at = 0;
+  for (const jinja::Span& span : rendered->answers) {
+    out += rendered->text.substr(at, span.begin - at) + "[" +
+           rendered->text.substr(span.begin, span.end - span.begin) + "]";
+    at = span.end;
+  }
+  return out + rendered->text.substr(at);
+}
+
+const ChatRecord two_turns = chat({{"user", "1"}, {"assistant", "one"}, {"user", "2"}, {"assistant", "two"}});
+
+TEST(DataChat, AnswersAreFoundByPrefixes) {
+  EXPECT_EQ(marked(golden("chatml"), two_turns),
+            "<|im_start|>user\n1<|im_end|>\n<|im_start|>assistant\n[one<|im_end|>\n]<|im_start|>user\n2<|im_"
+            "end|>\n<|im_start|>assistant\n[two<|im_end|>\n]");
+  EXPECT_EQ(marked(golden("chatml"), two_turns, LossOn::last_answer),
+            "<|im_start|>user\n1<|im_end|>\n<|im_start|>assistant\none<|im_end|>\n<|im_start|>user\n2<|im_"
+            "end|>\n<|im_start|>assistant\n[two<|im_end|>\n]");
+  EXPECT_EQ(marked(golden("llama2"), two_turns),
+            "<s>[INST] 1 [/INST][ one </s>]<s>[INST] 2 [/INST][ two </s>]");
+  EXPECT_EQ(marked(golden("mistral"), two_turns), "<s>[INST] 1[/INST][ one</s>][INST] 2[/INST][ two</s>]");
+  EXPECT_EQ(marked({}, two_turns, LossOn::answers, {.file = "chatml"}), marked(golden("chatml"), two_turns));
+}
+
+TEST(DataChat, AnswersAreFoundByMarks) {
+  EXPECT_EQ(marked(golden("generation"), two_turns),
+            "<|im_start|>user\n1<|im_end|>\n<|im_start|>assistant\n[one<|im_end|>]\n<|im_start|>user\n2<|im_"
+            "end|>\n<|im_start|>assistant\n[two<|im_end|>]\n");
+}
+
+TEST(DataChat, AnswersOfNoWeightAreNotLearned) {
+  ChatRecord chat = two_turns;
+  chat.not_learned = {1};
+  EXPECT_EQ(marked(golden("mistral"), chat), "<s>[INST] 1[/INST] one</s>[INST] 2[/INST][ two</s>]");
+  EXPECT_THAT(marked(golden("generation"), chat), HasSubstr("assistant\none<|im_end|>"));
+  EXPECT_THAT(marked(golden("generation"), chat), HasSubstr("assistant\n[two<|im_end|>]"));
+  chat.not_learned = {3};
+  EXPECT_EQ(marked(golden("mistral"), chat, LossOn::last_answer),
+            "<s>[INST] 1[/INST][ one</s>][INST] 2[/INST] two</s>");
+}
+
+TEST(DataChat, WhatATemplateLeavesOutOfEarlierAnswersIsNotLearned) {
+  const ChatRecord thinking = chat({{"user", "1"},
+                                    {"assistant", "<think>\nhm\n</think>\n\none"},
+                                    {"user", "2"},
+                                    {"assistant", "<think>\nah\n</think>\n\ntwo"}});
+  const std::string expected =
+      "<|im_start|>user\n1<|im_end|>\n<|im_start|>assistant\n[one<|im_end|>\n]<|im_start|>user\n2<|im_end|>\n"
+      "<|im_start|>assistant\n[<think>\nah\n</think>\n\ntwo<|im_end|>\n]";
+  EXPECT_EQ(marked(golden("qwen3"), thinking), expected);
+  // The prompt for an answer then ends in an empty thought, which answers in the middle do not have.
+  const std::string unthinking =
+      marked(golden("qwen3"), two_turns, LossOn::answers, {.arguments = {"enable_thinking=false"}});
+  EXPECT_THAT(unthinking, HasSubstr("assistant\n[one<|im_end|>\n]"));
+  EXPECT_THAT(unthinking, HasSubstr("</think>\n\n[two<|im_end|>\n]"));
+}
+
+// R1's prompt for an answer begins a thought, which answers that are there do not have.
+TEST(DataChat, AnAnswerThatBeginsLikeItsPromptIsLearnedFromItsFirstCharacter) {
+  TokenizerConfig r1;
+  r1.templates["default"] = {
+      "r1",
+      "{% for m in messages %}{{ '<U>' if m.role == 'user' else '<A>' }}{{ m.content | trim }}"
+      "{{ '<E>' if m.role == 'assistant' }}{% endfor %}{% if add_generation_prompt %}<A><think>\n{% endif "
+      "%}"};
+  EXPECT_EQ(marked(r1, chat({{"user", "1"}, {"assistant", "<table>"}, {"user", "2"}, {"assistant", " <th"}})),
+            "<U>1<A>[<table><E>]<U>2<A>[<th<E>]");
+  EXPECT_EQ(marked(r1, chat({{"user", "1"}, {"assistant", "one"}})), "<U>1<A>[one<E>]");
+  EXPECT_EQ(marked(r1, chat({{"user", "1"}, {"assistant", "A>"}})), "<U>1<A>[A><E>]");
+  EXPECT_EQ(marked(r1, chat({{"user", "1"}, {"assistant", "<think>\nhm</think>"}})),
+            "<U>1<A><think>\n[hm</think><E>]");
+  // What a template takes away of it is not what it begins with.
+  r1.templates["default"].text.replace(r1.templates["default"].text.find("m.content | trim"), 16,
+                                       "m.content.split('</think>')[-1]");
+  EXPECT_EQ(marked(r1, chat({{"user", "1"}, {"assistant", "<think>hm</think><answer>4"}})),
+            "<U>1<A>[<answer>4<E>]");
+  EXPECT_EQ(marked(r1, chat({{"user", "1"}, {"assistant", "<think>hm</think>"}})), "<U>1<A>[<E>]");
+  // And in the middle, where qwen3 leaves a thought out that its prompt has.
+  EXPECT_THAT(
+      marked(golden("qwen3"), chat({{"user", "1"}, {"assistant", "<t>"}, {"user", "2"}, {"assistant", "<"}}),
+             LossOn::answers, {.arguments = {"enable_thinking=false"}}),
+      HasSubstr("assistant\n[<t><|im_end|>\n]"));
+}
+
+// Phi's template ends in an eos_token, whoever spoke last. Of the quotation only its ">" was learned, which
+// "</s>" ends in.
+TEST(DataChat, AnEosBehindTheLastMessageIsLearnedThereAlone) {
+  TokenizerConfig phi;
+  phi.special_tokens = {{"eos_token", "</s>"}};
+  const std::string front = "{% for m in messages %}{{ '<U>' if m.role == 'user' else '<A>' }}";
+  const std::string content =
+      "{{ m.content.split('</think>')[-1] if not loop.last else m.content }}<|end|>\n";
+  const auto with = [&](const std::string& text, const std::string& end) {
+    phi.templates["default"] = {"phi", front + text + "{% endfor %}" + end};
+    return phi;
+  };
+  const std::string end = "{% if add_generation_prompt %}<A>{% else %}{{ eos_token }}{% endif %}";
+  const ChatRecord quoting =
+      chat({{"user", "1"}, {"assistant", "> one"}, {"user", "2"}, {"assistant", "> two"}});
+  const std::string learned = "<U>1<|end|>\n<A>[> one<|end|>\n]<U>2<|end|>\n<A>[> two<|end|>\n</s>]";
+  EXPECT_EQ(marked(with("{{ m.content }}<|end|>\n", end), quoting), learned);
+  const ChatRecord thinking =
+      chat({{"user", "1"}, {"assistant", "hm</think>> one"}, {"user", "2"}, {"assistant", "> two"}});
+  EXPECT_EQ(marked(with(content, end), thinking), learned);
+  // What ends otherwise in the middle is refused, not taken for the little that is alike: an eos_token in the
+  // place of another end, and white space that is taken away.
+  for (const char* text :
+       {"{{ m.content }}{{ '<end>' if m.role == 'user' or not loop.last else eos_token }}",
+        "{{ m.content | trim if not loop.last else m.content }}{{ eos_token if m.role == 'assistant' }}"})
+    EXPECT_THAT(marked(with(text, "{% if add_generation_prompt %}<A>{% endif %}"),
+                       chat({{"user", "1"}, {"assistant", "a\na\n"}, {"user", "2"}, {"assistant", "two"}})),
+                HasSubstr("the template writes it otherwise once more messages follow"))
+        << text;
+  EXPECT_THAT(marked(with("{{ m.content }}{{ '<end>' if m.role == 'user' or not loop.last else '<return>' }}",
+                          "{% if add_generation_prompt %}<A>{% endif %}"),
+                     quoting),
+              HasSubstr("the template writes it otherwise once more messages follow"));
+}
+
+TEST(DataChat, WhatEachChatSetsIsNoArgument) {
+  for (const char* argument : {"messages=3", "tools=[]", "documents=x", "add_generation_prompt=true"})
+    EXPECT_THAT(marked(golden("chatml"), two_turns, LossOn::answers, {.arguments = {argument}}),
+                HasSubstr("cannot be an argument"));
+}
+
+TEST(DataChat, UnclearAnswersAreRefusedWithAWayOut) {
+  // This one puts the system's words before the last thing that is said, and leaves them out where that is an
+  // answer.
+  const ChatRecord system =
+      chat({{"system", "s"}, {"user", "1"}, {"assistant", "one"}, {"user", "2"}, {"assistant", "two"}});
+  EXPECT_THAT(marked(golden("mistral"), system),
+              HasSubstr("the answer messages[4] stands in the text cannot be told"));
+  EXPECT_THAT(marked(golden("mistral"), system), HasSubstr("set data.loss: all"));
+  EXPECT_EQ(marked(golden("mistral"), system, LossOn::everything),
+            "[<s>[INST] 1[/INST] one</s>[INST] 2[/INST] two</s>]");
+}
+
+TEST(DataChat, SoLongAChatThatItsAnswersCostTooMuchIsRefusedWithAWayOut) {
+  ChatRecord record;
+  for (u32 i = 0; i < 6000; ++i) {
+    jinja::Dict message;
+    message.set("role", i % 2 == 0 ? "user" : "assistant");
+    message.set("content", "a");
+    record.messages.emplace_back(std::move(message));
+  }
+  EXPECT_THAT(marked(golden("chatml"), record),
+              AllOf(HasSubstr("the template is run too often"), HasSubstr("6000 messages"),
+                    HasSubstr("set data.loss: last_answer or all")));
+  EXPECT_THAT(marked(golden("chatml"), record, LossOn::last_answer), testing::EndsWith("[a<|im_end|>\n]"));
+}
+
+TEST(DataChat, RefusalsOfTheTemplateNameItAndItsLine) {
+  EXPECT_THAT(marked(golden("llama2"), chat({{"user", "1"}, {"user", "2"}})),
+              HasSubstr("llama2:10: the template refuses this: Roles must take turns"));
+}
+
+TEST(DataChat, ModelDirectoriesAreReadAndRefused) {
+  const test::ScratchDir dir;
+  const auto write = [&](const char* name, std::string_view text) { std::ofstream(dir / name) << text; };
+  const auto error = [&] {
+    const auto read = read_tokenizer_config(dir / ".");
+    return read ? "" : read.error().message;
+  };
+  EXPECT_EQ(error(), "");
+  write("tokenizer_config.json", R"({"bos_token": {"content": "<b>"}, "eos_token": "<e>", "pad_token": null,
+    "chat_template": [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools"}]})");
+  auto config = read_tokenizer_config(dir / ".");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->special_tokens,
+            (std::map<std::string, std::string>{{"bos_token", "<b>"}, {"eos_token", "<e>"}}));
+  EXPECT_EQ(marked(*config, two_turns, LossOn::everything), "[plain]");
+  ChatRecord with_tools = two_turns;
+  with_tools.tools = jinja::Value(jinja::List{jinja::Value("t")});
+  EXPECT_EQ(marked(*config, with_tools, LossOn::everything), "[tools]");
+  write("chat_template.jinja", "of the file");
+  config = read_tokenizer_config(dir / ".");
+  ASSERT_TRUE(config);
+  EXPECT_EQ(marked(*config, two_turns, LossOn::everything), "[of the file]");
+  EXPECT_EQ(config->templates.size(), 1u);  // as in transformers
+  std::filesystem::create_directory(dir / "additional_chat_templates");
+  write("additional_chat_templates/tool_use.jinja", "tools of the folder");
+  write("additional_chat_templates/notes.txt", "no template");
+  config = read_tokenizer_config(dir / ".");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->templates.size(), 2u);
+  EXPECT_EQ(marked(*config, two_turns, LossOn::everything), "[of the file]");
+  EXPECT_EQ(marked(*config, with_tools, LossOn::everything), "[tools of the folder]");
+  for (const auto& [text, reason] :
+       {std::pair{"[]", "must be a JSON object"}, std::pair{"{", "not valid JSON"},
+        std::pair{R"({"bos_token": 1})", "bos_token must be text"},
+        std::pair{R"({"chat_template": 1})", "chat_template must be text, or a list"},
+        std::pair{R"({"chat_template": [{"name": "a"}]})", "chat_template[0] must be an object"}}) {
+    write("tokenizer_config.json", text);
+    EXPECT_THAT(error(), HasSubstr(reason));
+    EXPECT_THAT(error(), HasSubstr("tokenizer_config.json"));
+  }
+}
+
+// "L" for each learned token, "." for the others; ids are those of the whole text.
+std::string learned(const TextEncoder& encoder, std::string_view text, std::vector<jinja::Span> spans,
+                    Around around = Around::nothing) {
+  std::vector<u32> whole, tokens;
+  EXPECT_TRUE(encoder.encode(text, around, whole));
+  EXPECT_TRUE(encode_spans(encoder, text, spans, around, tokens));
+  EXPECT_EQ(whole.size(), tokens.size());
+  std::string out;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    EXPECT_EQ(id_of_token(tokens[i]), whole[i]);
+    out += is_learned(tokens[i]) ? 'L' : '.';
+  }
+  return out;
+}
+
+const std::string tokenizers = TIDEPOOL_SOURCE_DIR "/tests/golden/tokenizers/";
+
+TEST(DataChat, ATokenIsLearnedIfAnyOfItsBytesStandsInAnAnswer) {
+  const auto bytes = create_byte_encoder();
+  EXPECT_EQ(learned(*bytes, "abcdef", {{0, 2}, {4, 6}}), "LL..LL");
+  EXPECT_EQ(learned(*bytes, "abcdef", {}), "......");
+  EXPECT_EQ(learned(*bytes, "abcdef", {{3, 3}}), "......");
+  // BOS belongs to what follows, a ▁ in front too.
+  const auto llama2 = open_tokenizer_encoder(tokenizers + "llama2.json").value();
+  EXPECT_THAT(learned(*llama2, "the plan", {{3, 8}}, Around::special), testing::MatchesRegex("\\.\\.+L+"));
+  EXPECT_THAT(learned(*llama2, "the plan", {{0, 3}}, Around::special), testing::MatchesRegex("LL+\\.+"));
+}
+
+// Merges far back depend on what follows, so that the tokens of the text up to a border are other ones than
+// the first of the whole: "sta|rt|swith" was [st, ar, ts, w, ith] without anything learned.
+TEST(DataChat, BordersInsideOfTokensAreFoundByBytesWhereverTheyLie) {
+  const std::string text =
+      "starts with transformers, tokenizing documents where Gr\u00fc\u00dfe \u4e2d\u6587 stand";
+  for (const char* style : {"gpt2", "qwen", "llama3", "tekken"}) {
+    const auto tokenizer = Tokenizer::open(tokenizers + style + ".json").value();
+    const auto encoder = open_tokenizer_encoder(tokenizers + style + ".json").value();
+    std::vector<u32> ids;
+    ASSERT_TRUE(tokenizer->encode(text, Special::none, ids));
+    for (u64 begin = 0; begin < text.size(); ++begin) {
+      for (u64 end = begin + 1; end <= text.size(); ++end) {
+        std::string expected;
+        u64 at = 0;
+        for (const u32 id : ids) {
+          const u64 bytes = spelled_bytes(tokenizer->token(id))->size();
+          expected += at < end && at + bytes > begin ? 'L' : '.';
+          at += bytes;
+        }
+        ASSERT_EQ(at, text.size());
+        ASSERT_EQ(learned(*encoder, text, {{begin, end}}), expected) << style << ' ' << begin << ' ' << end;
+      }
+    }
+  }
+}
+
+}  // namespace tidepool::chat_test

@@ -1,0 +1,89 @@
+// What the README and the pages that it leads to show is what there is.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+
+#include "cli/cli.h"
+#include "cli/command_table.h"
+#include "config/config.h"
+#include "config/read/load_config.h"
+#include "fit/plan_inputs.h"
+#include "planner/planner.h"
+#include "report/assembly/summary.h"
+
+namespace tidepool::readme_test {
+
+using ::testing::HasSubstr;
+
+std::string file_text(const std::string& name) {
+  std::ifstream file(TIDEPOOL_SOURCE_DIR "/" + name, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// One page: what does not fit goes to docs/.
+TEST(Readme, IsShort) {
+  const std::string text = file_text("README.md");
+  EXPECT_LE(std::ranges::count(text, '\n'), 140);
+}
+
+TEST(Readme, TrainingPageShowsTheQuickstartConfigAsItIs) {
+  EXPECT_THAT(file_text("docs/training.md"), HasSubstr("`configs/quickstart.yaml`:\n\n```yaml\n" +
+                                                       file_text("configs/quickstart.yaml") + "```\n"));
+}
+
+// Lines are broken on a terminal only.
+std::string without_breaks(const std::string& text) {
+  std::istringstream words(text);
+  std::string out;
+  for (std::string word; words >> word;) out += (out.empty() ? "" : " ") + word;
+  return out;
+}
+
+TEST(Readme, FitPageShowsWhatThePlanSays) {
+  ::testing::internal::CaptureStderr();
+  const int code = run_cli({"plan", TIDEPOOL_SOURCE_DIR "/configs/gpt-100m.yaml", "memory.device=100MiB"});
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(code, 3);
+  EXPECT_THAT(without_breaks(file_text("docs/fit.md")),
+              HasSubstr("``` $ tidepool plan configs/gpt-100m.yaml memory.device=100MiB " +
+                        without_breaks(said) + " ```"));
+}
+
+// Outputs are pasted from runs: a placeholder that was never filled once stood in an example.
+TEST(Readme, HasNoPlaceholders) {
+  for (const char* name :
+       {"README.md", "docs/training.md", "docs/resume.md", "docs/evaluate-and-generate.md",
+        "docs/commands.md", "docs/fit.md", "docs/gpu.md", "examples/README.md",
+        "examples/tight-budget/README.md", "examples/own-text/README.md", "examples/chat/README.md",
+        "examples/continue/README.md", "examples/lora/README.md", "examples/llama-70b/README.md"}) {
+    EXPECT_FALSE(file_text(name).empty()) << name;
+    for (const char* placeholder : {"@", "TODO", "FIXME", "TBD", "XXX", "{{"})
+      EXPECT_THAT(file_text(name), ::testing::Not(HasSubstr(placeholder))) << name;
+  }
+}
+
+// A command in the table of the page, for each that there is.
+TEST(Readme, CommandPageNamesEveryCommand) {
+  const std::string page = file_text("docs/commands.md");
+  for (const Command& command : commands())
+    EXPECT_THAT(page, HasSubstr("\n| `" + std::string(command.name))) << command.name;
+}
+
+TEST(Readme, CountsTheQuickstartsStateAndMemory) {
+  const Config config = load_config(TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", {}).value();
+  const ModelGraph graph = make_graph(config).value();
+  const Plan plan = make_plan(graph, plan_options(config)).value();
+  const Bytes memory = config.memory.budgets.device + config.memory.budgets.host;
+  EXPECT_THAT(file_text("docs/training.md"),
+              HasSubstr(fmt::format(
+                  "The {:.2f}M parameters take 12 bytes each: {} MiB of state for {:g} MiB of memory.",
+                  static_cast<double>(graph.parameters) * 1e-6, (state_bytes(plan).value + mib / 2) / mib,
+                  static_cast<double>(memory.value) / static_cast<double>(mib))));
+}
+
+}  // namespace tidepool::readme_test

@@ -1,0 +1,200 @@
+// The lower bound derived a second time, from what the ops of a finished plan touch rather than from
+// the step program's structure: a content read at one op and at another must be held in between, or be
+// moved over every link that leads away and back. Only the optimisation over what to hold is shared;
+// planner_lower_bound_test checks that one.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "config/read/load_config.h"
+#include "fit/plan_inputs.h"
+#include "planner/lower_bound.h"
+#include "planner/planner.h"
+
+namespace tidepool::planner_least_bytes_test {
+
+using Link = LinkKind;
+
+struct Touch {
+  i32 position = 0;
+  OpKind kind{};
+  bool in_host = false;
+  bool reads = false, writes = false;
+};
+
+class LeastBytes {
+ public:
+  explicit LeastBytes(const Plan& plan) : plan_(plan) {
+    gather_touches();
+    for (const auto& [chunk, touches] : touches_) add_content(chunk, touches);
+    for (const auto& [window, saved] : at_home_)
+      for (u32 link = 0; link < link_count; ++link)
+        if (saved[link] != 0) savings_[0][link].push_back({0, turn_ - 1, window_bytes_[window], saved[link]});
+  }
+
+  std::array<u64, link_count> bounds() const {
+    std::array<u64, link_count> out = base_;
+    for (u32 tier = 0; tier < 2; ++tier) {
+      std::vector<u64> capacity;
+      for (u64 used : plan_.working_set[tier])
+        capacity.push_back(plan_.tiers[tier].budget.value - std::min(used, plan_.tiers[tier].budget.value));
+      for (u32 link = 0; link < link_count; ++link)
+        out[link] -= std::min(out[link], most_saved(savings_[tier][link], capacity));
+    }
+    return out;
+  }
+
+ private:
+  // Positions count what is not a movement: the step program's ops.
+  void gather_touches() {
+    const Segment& body = plan_.segment(SegmentKind::body);
+    for (const Op& op : body.ops) {
+      if (op.kind == OpKind::copy || op.kind == OpKind::read || op.kind == OpKind::write) continue;
+      program_.push_back(&op);
+      const bool in_host = op.kind == OpKind::update || op.kind == OpKind::load_batch;
+      for (const Operand& operand : body.operands_of(op))
+        for (u32 i = 0; i < operand.count; ++i)
+          touches_[index(operand.first) + i].push_back(
+              {turn_, op.kind, in_host, tidepool::reads(operand.access), tidepool::writes(operand.access)});
+      ++turn_;
+    }
+    EXPECT_EQ(static_cast<u64>(turn_), plan_.working_set[0].size());
+  }
+
+  // Those live only while an op or a pass runs, or instead of a recompute; they never move.
+  static bool in_working_set(Kind kind) {
+    return kind == Kind::workspace || kind == Kind::scalars || kind == Kind::activation_grad ||
+           kind == Kind::kept;
+  }
+
+  void add_content(u32 chunk, const std::vector<Touch>& touches) {
+    const Chunk& c = plan_.chunks[chunk];
+    if (in_working_set(c.kind)) return;
+    if (c.kind == Kind::batch) {  // made in the host, read by the device, once a step
+      for (const Touch& t : touches) base_[at(Link::h2d)] += t.in_host ? c.bytes.value : 0;
+      return;
+    }
+    const bool persistent = is_persistent(c.kind), dies = made_by_update(c.kind, plan_.precision);
+    if (persistent && !dies) window_bytes_[c.window] += c.bytes.value;
+    for (u64 t = 0; t < touches.size(); ++t) {
+      const bool last = t + 1 == touches.size();
+      Touch next = touches[last ? 0 : t + 1];
+      if (last) next.position += turn_;
+      if (next.reads) add_gap(c, touches[t], next, persistent);
+    }
+    if (!persistent) return;
+    if (dies) return add_write_of_dying(c, touches);
+    // Written once a step, unless it never leaves the host.
+    base_[at(Link::disk_write)] += c.bytes.value;
+    savings_[1][at(Link::disk_write)].push_back({0, turn_ - 1, c.bytes.value, c.bytes.value});
+    at_home_[c.window][at(Link::disk_write)] += c.bytes.value;
+  }
+
+  // Once a step, unless it stays in memory until its last use: in the longest gap between two at least.
+  void add_write_of_dying(const Chunk& c, const std::vector<Touch>& touches) {
+    i32 begin = 0, end = -1;
+    for (u64 t = 0; t + 1 < touches.size(); ++t) {
+      const i32 from = touches[t].position + 1, to = touches[t + 1].position - 1;
+      if (!touches[t].in_host && to - from > end - begin) begin = from, end = to;
+    }
+    if (begin > end) return;
+    add_saveable(Link::disk_write, c.bytes.value, begin, end, true, true);
+    at_home_[c.window][at(Link::disk_write)] += c.bytes.value;
+  }
+
+  void add_gap(const Chunk& c, const Touch& from, const Touch& to, bool persistent) {
+    const u64 bytes = c.bytes.value;
+    const i32 begin = from.position + 1, end = to.position - 1;
+    const bool between_devices = !from.in_host && !to.in_host;
+    // On its way between the tiers it crosses the link in any case, but for a home on the device.
+    if (from.in_host && !to.in_host) add_fixed(Link::h2d, c);
+    if (!from.in_host && to.in_host && !persistent) add_fixed(Link::d2h, c);
+    if (held_by_working_set(c, from, to)) return;
+    if (between_devices) {
+      add_saveable(Link::h2d, bytes, begin, end, true, false);
+      if (!persistent) add_saveable(Link::d2h, bytes, begin, end, true, false);
+    }
+    add_saveable(Link::disk_read, bytes, begin, end, between_devices, true);
+    if (!persistent) add_saveable(Link::disk_write, bytes, begin, end, between_devices, true);
+    if (c.window == none || c.kind == Kind::grad_accum) return;
+    if (between_devices) at_home_[c.window][at(Link::h2d)] += bytes;
+    at_home_[c.window][at(Link::disk_read)] += bytes;
+    if (!persistent) at_home_[c.window][at(Link::disk_write)] += bytes;
+  }
+
+  // What streaming holds anyway: chunk sets between their own updates and what directly follows or
+  // precedes those, and a boundary activation from the op that makes it to the forward after it.
+  bool held_by_working_set(const Chunk& c, const Touch& from, const Touch& to) const {
+    if (c.kind == Kind::activation && from.writes && to.kind == OpKind::forward) return true;
+    for (i32 p = from.position + 1; p < to.position; ++p)
+      if (program_[static_cast<u64>(p % turn_)]->kind != OpKind::update) return false;
+    return true;
+  }
+
+  void add_fixed(Link link, const Chunk& c) {
+    base_[at(link)] += c.bytes.value;
+    if (c.window != none) at_home_[c.window][at(link)] += c.bytes.value;
+  }
+
+  void add_saveable(Link link, u64 bytes, i32 begin, i32 end, bool by_device, bool by_host) {
+    base_[at(link)] += bytes;
+    if (end >= turn_) begin -= turn_, end -= turn_;
+    if (by_device) savings_[0][at(link)].push_back({begin, end, bytes, bytes});
+    if (by_host) savings_[1][at(link)].push_back({begin, end, bytes, bytes});
+  }
+
+  static u32 at(Link link) { return static_cast<u32>(link); }
+
+  const Plan& plan_;
+  i32 turn_ = 0;
+  std::vector<const Op*> program_;
+  std::map<u32, std::vector<Touch>> touches_;  // by chunk, in program order
+  std::array<u64, link_count> base_{};
+  std::array<std::array<std::vector<Saving>, link_count>, 2> savings_;  // device, host
+  std::map<u32, u64> window_bytes_;
+  std::map<u32, std::array<u64, link_count>> at_home_;  // by window: what a home on the device saves
+};
+
+struct Job {
+  const char* name;
+  const char* config;
+  const char* precision;
+  double most_over_least = 1.05;
+};
+void PrintTo(const Job& job, std::ostream* out) { *out << job.name; }
+
+class LeastBytesOf : public testing::TestWithParam<Job> {};
+
+TEST_P(LeastBytesOf, AgreesWithTheBoundAndThePlanStaysNearIt) {
+  const std::string precision = std::string("train.precision=") + GetParam().precision;
+  const auto config =
+      load_config(std::string(TIDEPOOL_SOURCE_DIR "/configs/") + GetParam().config, {{precision}});
+  ASSERT_TRUE(config) << config.error().message;
+  const auto graph = make_graph(*config);
+  ASSERT_TRUE(graph) << graph.error().message;
+  const auto plan = make_plan(*graph, plan_options(*config));
+  ASSERT_TRUE(plan) << plan.error().message;
+  const auto least = LeastBytes(*plan).bounds();
+  const auto bound = lower_bound(*plan, *graph);
+  const auto moved = link_bytes(*plan, SegmentKind::body);
+  for (u32 link = 0; link < link_count; ++link) {
+    const std::string which(name(static_cast<LinkKind>(link)));
+    RecordProperty(which,
+                   std::to_string(static_cast<double>(moved[link].value) / static_cast<double>(least[link])));
+    EXPECT_GE(moved[link].value, least[link]) << which;
+    EXPECT_LE(static_cast<double>(moved[link].value),
+              GetParam().most_over_least * static_cast<double>(least[link]))
+        << which;
+    EXPECT_NEAR(static_cast<double>(bound[link].value), static_cast<double>(least[link]),
+                0.01 * static_cast<double>(least[link]))
+        << which;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Configs, LeastBytesOf,
+                         testing::Values(Job{"quickstart", "quickstart.yaml", "bf16"},
+                                         Job{"gpt_1_3b", "gpt-1.3b-3gib.yaml", "bf16"},
+                                         Job{"gpt_1_3b_fp16", "gpt-1.3b-3gib.yaml", "fp16", 1.07}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace tidepool::planner_least_bytes_test

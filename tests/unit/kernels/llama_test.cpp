@@ -1,0 +1,261 @@
+// RMS norm, rotation and SwiGLU against plain double code, forward and back.
+#include <span>
+
+#include "kernels/rms_norm/rms_norm.h"
+#include "kernels/rotary/rotary.h"
+#include "kernels/swiglu/swiglu.h"
+#include "tests/support/kernel_fixture.h"
+#include "tests/support/rotary_reference.h"
+
+namespace tidepool::test::llama_test {
+
+struct NormCase {
+  u32 rows, columns;
+};
+class RmsNormTest : public testing::TestWithParam<NormCase> {};
+
+TEST_P(RmsNormTest, MatchesDoubleOnAnyThreads) {
+  const auto [rows, columns] = GetParam();
+  const u64 n = u64{rows} * columns;
+  const auto x = random_floats(n, 1, 3.0f), dy = random_floats(n, 2), start = random_floats(n, 3);
+  const auto weight = random_floats(columns, 4);
+  std::vector<double> want_y(n), want_dx(n), want_dweight(columns, 0.0);
+  for (u64 r = 0; r < rows; ++r) {
+    norm_reference({&x[r * columns], columns}, weight, 1e-5, {&dy[r * columns], columns},
+                   &want_y[r * columns], &want_dx[r * columns], want_dweight.data());
+  }
+  std::vector<float> first;
+  for (u32 workers : {1u, 2u, 3u}) {
+    const auto pool = make_pool(workers);
+    std::vector<float> y(n, NAN), rstd(rows), dx(n, NAN), dweight(columns, NAN);
+    std::vector<float> partials(rms_norm_partials(rows, columns), NAN);
+    rms_norm_cpu({.rows = rows,
+                  .columns = columns,
+                  .x = x.data(),
+                  .weight = param_of(weight),
+                  .epsilon = 1e-5f,
+                  .y = y.data(),
+                  .rstd = rstd.data()},
+                 *pool);
+    RmsNormBackward back = {.rows = rows,
+                            .columns = columns,
+                            .x = x.data(),
+                            .weight = param_of(weight),
+                            .rstd = rstd.data(),
+                            .dy = dy.data(),
+                            .dx = dx.data(),
+                            .dweight = dweight.data(),
+                            .accumulate = false,
+                            .partials = partials.data()};
+    rms_norm_backward_cpu(back, *pool);
+    EXPECT_LE(relative_error(y, want_y), 1e-6);
+    EXPECT_LE(relative_error(dx, want_dx), 1e-6);
+    EXPECT_LE(relative_error(dweight, want_dweight), 1e-6);
+
+    std::vector<float> sum = start, sum_weight = weight, in_place = dy;  // added; and dx where dy is
+    back.dx = sum.data(), back.dweight = sum_weight.data();
+    back.add_to_dx = back.accumulate = true;
+    rms_norm_backward_cpu(back, *pool);
+    for (u64 i = 0; i < n; ++i) ASSERT_EQ(sum[i], start[i] + dx[i]);
+    for (u64 c = 0; c < columns; ++c) ASSERT_EQ(sum_weight[c], weight[c] + dweight[c]);
+    back.dy = in_place.data(), back.dx = in_place.data(), back.add_to_dx = false;
+    rms_norm_backward_cpu(back, *pool);
+    EXPECT_TRUE(same_bits(in_place, dx));
+
+    for (const auto* part : {&dx, &dweight, &rstd}) y.insert(y.end(), part->begin(), part->end());
+    if (workers == 1) first = y;
+    EXPECT_TRUE(same_bits(y, first)) << workers;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Shapes, RmsNormTest,
+                         testing::Values(NormCase{1, 2}, NormCase{1, 5}, NormCase{64, 48}, NormCase{130, 257},
+                                         NormCase{33, 768}));
+
+TEST(RmsNorm, WidensParametersOfSixteenBits) {
+  constexpr u32 rows = 70, columns = 100;
+  const auto x = random_floats(rows * columns, 1), dy = random_floats(rows * columns, 2);
+  const auto pool = make_pool(2);
+  for (const Precision precision : {Precision::bf16, Precision::fp16}) {
+    const HalfCopy weight(random_floats(columns, 3), precision);
+    std::vector<float> results[2];
+    for (const bool wide : {false, true}) {
+      const Param param = wide ? param_of(weight.values) : weight.param();
+      std::vector<float> y(x.size()), rstd(rows), dx(x.size()), dweight(columns);
+      std::vector<float> partials(rms_norm_partials(rows, columns));
+      rms_norm_cpu({.rows = rows,
+                    .columns = columns,
+                    .x = x.data(),
+                    .weight = param,
+                    .y = y.data(),
+                    .rstd = rstd.data()},
+                   *pool);
+      rms_norm_backward_cpu({.rows = rows,
+                             .columns = columns,
+                             .x = x.data(),
+                             .weight = param,
+                             .rstd = rstd.data(),
+                             .dy = dy.data(),
+                             .dx = dx.data(),
+                             .dweight = dweight.data(),
+                             .accumulate = false,
+                             .partials = partials.data()},
+                            *pool);
+      y.insert(y.end(), dx.begin(), dx.end());
+      results[wide] = y;
+    }
+    EXPECT_TRUE(same_bits(results[0], results[1]));
+  }
+}
+
+TEST(Swiglu, MatchesDoubleInPlaceToo) {
+  for (const auto& [rows, columns] :
+       {NormCase{1, 1}, NormCase{3, 7}, NormCase{130, 257}, NormCase{33, 768}}) {
+    const u64 n = u64{rows} * columns;
+    const auto gate_up = random_floats(2 * n, 1, 4.0f), dy = random_floats(n, 2);
+    std::vector<double> want_y(n), want(2 * n);
+    for (u64 r = 0; r < rows; ++r) {
+      for (u64 c = 0; c < columns; ++c) {
+        const u64 gate = 2 * r * columns + c, at = r * columns + c;
+        const double g = gate_up[gate], u = gate_up[gate + columns], s = 1 / (1 + std::exp(-g));
+        want_y[at] = g * s * u;
+        want[gate] = dy[at] * u * (s + g * s * (1 - s));
+        want[gate + columns] = dy[at] * g * s;
+      }
+    }
+    std::vector<float> first;
+    for (u32 workers : {1u, 3u}) {
+      const auto pool = make_pool(workers);
+      std::vector<float> y(n, NAN), value(n, NAN), d(2 * n, NAN), in_place = gate_up, value_in_place = dy;
+      swiglu_cpu({.rows = rows, .columns = columns, .gate_up = gate_up.data(), .y = y.data()}, *pool);
+      SwigluBackward back = {.rows = rows,
+                             .columns = columns,
+                             .gate_up = gate_up.data(),
+                             .dy = dy.data(),
+                             .dgate_up = d.data(),
+                             .value = value.data()};
+      swiglu_backward_cpu(back, *pool);
+      EXPECT_LE(relative_error(y, want_y), 1e-6);
+      EXPECT_LE(relative_error(d, want), 1e-6);
+      EXPECT_TRUE(same_bits(value, y));
+      back.gate_up = back.dgate_up = in_place.data();
+      back.dy = back.value = value_in_place.data();
+      swiglu_backward_cpu(back, *pool);
+      EXPECT_TRUE(same_bits(in_place, d));
+      EXPECT_TRUE(same_bits(value_in_place, y));
+      d.insert(d.end(), y.begin(), y.end());
+      if (workers == 1) first = d;
+      EXPECT_TRUE(same_bits(d, first));
+    }
+  }
+}
+
+TEST(Swiglu, KeepsItsTailsAndNan) {
+  const std::vector<float> gate_up = {-200.0f, 200.0f, NAN, 1.0f, 1.0f, 1.0f};  // 3 columns
+  std::vector<float> y(3);
+  swiglu_cpu({.rows = 1, .columns = 3, .gate_up = gate_up.data(), .y = y.data()}, *make_pool(1));
+  EXPECT_NEAR(y[0], 0.0f, 1e-30f);
+  EXPECT_EQ(y[1], 200.0f);
+  EXPECT_TRUE(std::isnan(y[2]));
+}
+
+class RotaryTest : public testing::TestWithParam<RotaryCase> {};
+
+TEST_P(RotaryTest, MatchesDoubleOnAnyThreads) {
+  const RotaryCase c = GetParam();
+  const RotaryShape& s = c.shape;
+  const RotaryData d(c);
+  const RotaryReference want = rotary_reference(c, d);
+  std::vector<float> first;
+  for (u32 workers : {1u, 2u, 3u}) {
+    const auto pool = make_pool(workers);
+    std::vector<float> out(d.qkv.size(), NAN), in_place = d.qkv, dqkv = d.dout;
+    std::vector<float> dq_norm(s.head_size, NAN), dk_norm(s.head_size, NAN);
+    std::vector<float> partials(rotary_partials(s.rows, s.head_size), NAN);
+    Rotary op = d.forward(c, d.qkv.data(), out.data());
+    rotary_cpu(op, *pool);
+    EXPECT_LE(relative_error(out, want.out), 1e-6);
+    op.qkv = op.out = in_place.data();
+    rotary_cpu(op, *pool);
+    EXPECT_TRUE(same_bits(in_place, out));
+
+    RotaryBackward back = d.backward(c, d.qkv.data(), dqkv.data());
+    back.dq_norm = dq_norm.data(), back.dk_norm = dk_norm.data(), back.partials = partials.data();
+    rotary_backward_cpu(back, *pool);
+    EXPECT_LE(relative_error(dqkv, want.dqkv), 1e-6);
+    if (c.norms) {
+      EXPECT_LE(relative_error(dq_norm, want.dq_norm), 1e-6);
+      EXPECT_LE(relative_error(dk_norm, want.dk_norm), 1e-6);
+      std::vector<float> sum_q = d.q_norm, sum_k = d.k_norm, again = d.dout;
+      back.dqkv = again.data(), back.dq_norm = sum_q.data(), back.dk_norm = sum_k.data(),
+      back.accumulate = true;
+      rotary_backward_cpu(back, *pool);
+      for (u32 i = 0; i < s.head_size; ++i) {
+        ASSERT_EQ(sum_q[i], d.q_norm[i] + dq_norm[i]);
+        ASSERT_EQ(sum_k[i], d.k_norm[i] + dk_norm[i]);
+      }
+      out.insert(out.end(), dq_norm.begin(), dq_norm.end());
+    }
+    out.insert(out.end(), dqkv.begin(), dqkv.end());
+    if (workers == 1) first = out;
+    EXPECT_TRUE(same_bits(out, first)) << workers;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Shapes, RotaryTest, testing::ValuesIn(rotary_cases));
+
+// The norms' gradients by differences of what the kernel itself makes.
+TEST(Rotary, NormGradientsAreSlopes) {
+  const RotaryCase c = {.shape = {.rows = 9, .tokens = 9, .heads = 3, .kv_heads = 1, .head_size = 8},
+                        .norms = true,
+                        .documents = true};
+  RotaryData d(c);
+  const auto pool = make_pool(1);
+  std::vector<float> dqkv = d.dout, dq_norm(8), dk_norm(8), partials(rotary_partials(9, 8));
+  RotaryBackward back = d.backward(c, d.qkv.data(), dqkv.data());
+  back.dq_norm = dq_norm.data(), back.dk_norm = dk_norm.data(), back.partials = partials.data();
+  rotary_backward_cpu(back, *pool);
+  const auto loss = [&] {
+    std::vector<float> out(d.qkv.size());
+    rotary_cpu(d.forward(c, d.qkv.data(), out.data()), *pool);
+    double sum = 0;
+    for (u64 i = 0; i < out.size(); ++i) sum += double(out[i]) * d.dout[i];
+    return sum;
+  };
+  const auto expect_slopes = [&](std::vector<float>& values, std::span<const float> gradient) {
+    for (u64 i = 0; i < gradient.size(); ++i) {
+      const float kept = values[i], step = 1.0f / 128;
+      values[i] = kept + step;
+      const double above = loss();
+      values[i] = kept - step;
+      const double below = loss();
+      values[i] = kept;
+      EXPECT_NEAR(gradient[i], (above - below) / (2 * double(step)), 3e-3) << i;
+    }
+  };
+  expect_slopes(d.q_norm, dq_norm);
+  expect_slopes(d.k_norm, dk_norm);
+  expect_slopes(d.qkv, dqkv);
+}
+
+// What a document gets does not depend on where it lies.
+TEST(Rotary, PositionsStartWithEachDocument) {
+  const RotaryShape shape = {.rows = 12, .tokens = 12, .heads = 2, .kv_heads = 1, .head_size = 16};
+  const RotaryCase c = {.shape = shape, .norms = false, .documents = false};
+  RotaryData d(c);
+  const std::vector<i32> starts = {0, 0, 0, 0, 0, 5, 5, 5, 5, 5, 5, 11};
+  const auto pool = make_pool(1);
+  std::vector<float> packed(d.qkv.size()), alone(d.qkv.size());
+  Rotary op = d.forward(c, d.qkv.data(), packed.data());
+  op.starts = starts.data();
+  rotary_cpu(op, *pool);
+  op.starts = nullptr;
+  for (const auto& [begin, tokens] : {std::pair{0u, 5u}, {5u, 6u}, {11u, 1u}}) {
+    const u64 at = u64{begin} * shape.columns();
+    op.shape.rows = op.shape.tokens = tokens;
+    op.qkv = d.qkv.data() + at;
+    op.out = alone.data() + at;
+    rotary_cpu(op, *pool);
+  }
+  EXPECT_TRUE(same_bits(packed, alone));
+}
+
+}  // namespace tidepool::test::llama_test

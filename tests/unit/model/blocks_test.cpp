@@ -1,0 +1,166 @@
+// Blocks as a whole: recompute, threads and accumulation change no bit; gradients are derivatives.
+#include "tests/support/model_runner.h"
+
+namespace tidepool::test::blocks_test {
+
+constexpr BatchShape batch = {.sequences = 2, .tokens = 70};
+
+ModelConfig small_config() {
+  return {.vocab_size = 131,
+          .positions = 80,
+          .width = 36,
+          .layers = 2,
+          .heads = 3,
+          .embedding_dropout = 0.1,
+          .attention_dropout = 0.2,
+          .residual_dropout = 0.1};
+}
+
+struct Batch {
+  std::vector<i32> tokens, targets;
+
+  explicit Batch(u32 seed, u32 vocabulary = 131) {
+    std::mt19937 engine(seed);
+    for (u64 i = 0; i < batch.rows(); ++i) {
+      tokens.push_back(i32(engine() % vocabulary));
+      targets.push_back(i % 9 == 4 ? ignored_target : i32(engine() % vocabulary));
+    }
+  }
+};
+
+struct Result {
+  std::vector<float> gradients;
+  double loss = 0;
+};
+
+Result run(const ModelConfig& config, Precision precision, u32 workers, RunOptions options,
+           u32 micro_batches = 1) {
+  const auto pool = make_pool(workers);
+  ModelRunner model(build_model(config, precision, batch).value(), *pool);
+  model.init(5, 5.0f);
+  Result out;
+  for (u32 m = 0; m < micro_batches; ++m) {
+    const Batch data(m);
+    out.loss += model.forward_backward(data.tokens.data(), data.targets.data(), 1.0 / 200, options, m);
+  }
+  out.gradients = model.all_gradients();
+  return out;
+}
+
+TEST(Blocks, RecomputeAndThreadsChangeNoBit) {
+  for (Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+    const Result want = run(small_config(), precision, 1, {.keep = true}, 2);
+    ASSERT_TRUE(std::isfinite(want.loss));
+    for (float g : want.gradients) ASSERT_TRUE(std::isfinite(g));  // padding included
+    for (u32 workers : {1u, 2u, 3u}) {
+      for (bool keep : {true, false}) {
+        const Result got = run(small_config(), precision, workers, {.keep = keep}, 2);
+        EXPECT_EQ(got.loss, want.loss) << workers << keep;
+        EXPECT_TRUE(same_bits(got.gradients, want.gradients)) << workers << keep;
+      }
+    }
+  }
+}
+
+TEST(Blocks, AccumulationIsAPlainSum) {
+  const auto pool = make_pool(2);
+  ModelRunner model(build_model(small_config(), Precision::fp32, batch).value(), *pool);
+  model.init(5, 5.0f);
+  const Batch a(0), b(1);
+  model.forward_backward(a.tokens.data(), a.targets.data(), 0.01, {}, 0);
+  const auto first = model.all_gradients();
+  model.forward_backward(b.tokens.data(), b.targets.data(), 0.01, {}, 1);
+  const auto both = model.all_gradients();
+  // The second micro-batch alone: accumulate onto zeros.
+  model.forward_backward(a.tokens.data(), a.targets.data(), 0.0, {}, 0);
+  model.forward_backward(b.tokens.data(), b.targets.data(), 0.01, {}, 1);
+  const auto second = model.all_gradients();
+  for (u64 i = 0; i < both.size(); ++i) ASSERT_EQ(both[i], first[i] + second[i]) << i;
+}
+
+TEST(Blocks, DropoutDependsOnStepAndMicroBatch) {
+  const Result one = run(small_config(), Precision::fp32, 2, {.step = 1});
+  const Result two = run(small_config(), Precision::fp32, 2, {.step = 2});
+  EXPECT_NE(one.loss, two.loss);
+  EXPECT_EQ(run(small_config(), Precision::fp32, 2, {.training = false, .step = 1}).loss,
+            run(small_config(), Precision::fp32, 2, {.training = false, .step = 2}).loss);
+}
+
+// Directional derivative of the loss, with dropout held fixed by its counter.
+void expect_derivatives(const ModelConfig& config, const LoraConfig& lora = {}) {
+  const auto pool = make_pool(2);
+  ModelRunner model(build_model(config, Precision::fp32, batch, Precision::fp32, lora).value(), *pool);
+  model.init(5, 5.0f);
+  const Batch data(3);
+  model.forward_backward(data.tokens.data(), data.targets.data(), 1.0);
+  const auto gradients = model.gradients();
+  const ModelRunner::Weights start = model.weights;
+  u32 compared = 0;
+  for (u32 w = 0; w < start.size(); ++w) {
+    if (!model.graph().windows[w].trainable) continue;
+    for (const Tensor& t : model.graph().windows[w].tensors) {
+      // Along the gradient's signs, where the change of the loss is largest.
+      const auto& g = gradients.at(t.name);
+      double slope = 0;
+      for (float x : g) slope += std::abs(double(x));
+      if (slope < 1e-3) continue;
+      const double step = std::min(2e-3, 0.5 / slope);
+      const auto at = [&](double delta) {
+        model.weights = start;
+        for (u64 i = 0; i < t.elements; ++i) {
+          model.weights[w][t.window_offset + i] += float(g[i] > 0 ? delta : g[i] < 0 ? -delta : 0);
+        }
+        model.upload();
+        return model.loss(data.tokens.data(), data.targets.data());
+      };
+      const double measured = (at(step) - at(-step)) / (2 * step);
+      EXPECT_NEAR(measured / slope, 1.0, 0.02) << t.name << " slope " << slope;
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 10u);
+}
+
+ModelConfig small_llama() {
+  ModelConfig c = default_model(Family::llama);
+  c.vocab_size = 131, c.positions = 80, c.width = 36, c.layers = 2, c.heads = 6;
+  c.inner_given = 56, c.kv_heads_given = 2, c.attention_dropout = 0.2;
+  return c;
+}
+
+TEST(Blocks, GradientsAreDerivatives) { expect_derivatives(small_config()); }
+
+TEST(Blocks, GradientsOfAdaptersAreDerivatives) {
+  for (const ModelConfig& config : {small_config(), small_llama()}) {
+    SCOPED_TRACE(name(config.family));
+    expect_derivatives(config, {.r = 4, .dropout = 0.3});
+  }
+}
+
+TEST(Blocks, VocabularySlicesAgreeWithOneAnother) {
+  // 8192 + 8: the second slice is small, and its logits are made twice.
+  ModelConfig config = {.vocab_size = 8200, .positions = 80, .width = 24, .layers = 1, .heads = 2};
+  const auto pool = make_pool(2);
+  ModelRunner model(build_model(config, Precision::fp32, batch).value(), *pool);
+  model.init(5, 10.0f);
+  const Batch data(3, 8200);
+  const double loss = model.forward_backward(data.tokens.data(), data.targets.data(), 1.0);
+  EXPECT_EQ(model.loss(data.tokens.data(), data.targets.data()), loss);
+  double want = 0;
+  for (u32 row = 0; row < batch.rows(); row += 1) {
+    if (data.targets[row] == ignored_target) continue;
+    if (row > 12) break;
+    const auto logits = model.logits(data.tokens.data(), row);
+    double sum = 0;
+    for (float x : logits) sum += std::exp(double(x));
+    want += std::log(sum) - double(logits[u32(data.targets[row])]);
+  }
+  Batch few = data;
+  for (u32 row = 13; row < batch.rows(); ++row) few.targets[row] = ignored_target;
+  EXPECT_NEAR(model.loss(few.tokens.data(), few.targets.data()), want, 1e-4);
+  // The gradient of the tied head sums to zero over the vocabulary.
+  const auto gradients = model.all_gradients();
+  EXPECT_TRUE(std::isfinite(gradients.back()));
+}
+
+}  // namespace tidepool::test::blocks_test

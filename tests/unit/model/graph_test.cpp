@@ -1,0 +1,165 @@
+// Windows and sizes of models, and what is refused.
+#include <gmock/gmock.h>
+
+#include "model/blocks.h"
+
+namespace tidepool::graph_test {
+
+constexpr BatchShape batch = {.sequences = 2, .tokens = 128};
+
+TEST(Gpt2Graph, HasTheParametersOfGpt2) {
+  const ModelGraph g =
+      build_model({.vocab_size = 50257}, Precision::fp32, {.sequences = 1, .tokens = 1024}).value();
+  EXPECT_EQ(g.parameters, 124'439'808u);
+  EXPECT_EQ(g.windows.size(), 15u);
+  EXPECT_EQ(g.blocks.size(), 14u);
+  EXPECT_EQ(g.windows[2].tensors[2].name, "h.0.attn.c_attn.weight");
+  EXPECT_EQ(g.windows[2].tensors[2].shape, (std::vector<u64>{768, 2304}));
+  EXPECT_EQ(g.windows[14].name, "ln_f");
+  EXPECT_EQ(g.blocks[13].windows, (std::vector<u32>{14, 0}));
+  EXPECT_EQ(g.flops_per_token, 6 * g.parameters + u64{12} * 12 * 768 * 1024);
+}
+
+TEST(Gpt2Graph, TensorsLieAlignedAndApart) {
+  const ModelGraph g =
+      build_model({.vocab_size = 67, .width = 30, .layers = 2, .heads = 3}, Precision::bf16, batch).value();
+  for (const Window& w : g.windows) {
+    u64 end = 0;
+    for (const Tensor& t : w.tensors) {
+      EXPECT_EQ(t.window_offset % 64, 0u);
+      EXPECT_GE(t.window_offset, end);
+      EXPECT_EQ(t.weight_decay, t.shape.size() == 2) << t.name;
+      end = t.window_offset + t.elements;
+    }
+    EXPECT_GE(w.elements, end);
+    EXPECT_EQ(w.elements % cut_alignment_elements, 0u);
+  }
+}
+
+TEST(Gpt2Graph, ResidualProjectionsStartSmaller) {
+  const ModelGraph g = build_model({.layers = 8}, Precision::fp32, batch).value();
+  for (const Tensor& t : g.windows[2].tensors) {
+    if (t.init != Init::normal) continue;
+    EXPECT_DOUBLE_EQ(t.init_std, t.name.ends_with("c_proj.weight") ? 0.02 / 4 : 0.02) << t.name;
+  }
+}
+
+TEST(Gpt2Graph, SizesAreWholePages) {
+  const ModelGraph g = build_model({}, Precision::fp32, batch).value();
+  for (const Block& b : g.blocks) {
+    for (Bytes bytes : {b.kept, b.forward_workspace, b.backward_workspace}) {
+      EXPECT_EQ(bytes.value % frame_alignment, 0u) << b.name;
+    }
+    EXPECT_GT(b.backward_flops, 0u);
+  }
+  EXPECT_GE(g.boundary.value, batch.rows() * 768 * 4);
+}
+
+TEST(Gpt2Graph, ActivationsOfSixteenBitsTakeHalf) {
+  const ModelGraph wide = build_model({}, Precision::bf16, batch).value();
+  const ModelGraph narrow = build_model({}, Precision::bf16, batch, Precision::bf16).value();
+  EXPECT_EQ(narrow.boundary.value * 2, wide.boundary.value);
+  for (u32 b = 1; b < wide.blocks.size(); ++b) {
+    // Statistics of rows (lse, mean, rstd) and partial sums stay fp32.
+    EXPECT_LT(narrow.blocks[b].kept.value, wide.blocks[b].kept.value * 0.52 + 1) << wide.blocks[b].name;
+    EXPECT_LT(narrow.blocks[b].backward_workspace.value, wide.blocks[b].backward_workspace.value * 0.56);
+  }
+  EXPECT_EQ(narrow.windows, wide.windows);
+}
+
+std::string refusal(const ModelConfig& config, BatchShape shape = batch) {
+  const auto result = build_model(config, Precision::fp32, shape);
+  if (result) return "accepted";
+  EXPECT_EQ(result.error().kind, ErrorKind::usage);
+  return result.error().message;
+}
+
+TEST(Gpt2Graph, RefusesWhatCannotBe) {
+  using testing::HasSubstr;
+  EXPECT_THAT(refusal({.width = 100, .heads = 3}), HasSubstr("model.n_head"));
+  EXPECT_THAT(refusal({.positions = 64}), HasSubstr("model.n_positions (64)"));
+  EXPECT_THAT(refusal({.vocab_size = 0}), HasSubstr("model.vocab_size"));
+  EXPECT_THAT(refusal({.layers = 0}), HasSubstr("model.n_layer"));
+  EXPECT_THAT(refusal({.heads = 1}), HasSubstr("raise model.n_head"));
+  EXPECT_THAT(refusal({.attention_dropout = 1.0}), HasSubstr("model.attn_pdrop"));
+  EXPECT_THAT(refusal({}, {.sequences = 0, .tokens = 8}), HasSubstr("per_device_train_batch_size"));
+  EXPECT_THAT(refusal({}, {.sequences = 1 << 20, .tokens = 1024}), HasSubstr("gradient_accumulation_steps"));
+}
+
+ModelConfig llama_7b() {
+  ModelConfig c = default_model(Family::llama);
+  c.vocab_size = 32000, c.positions = 4096, c.width = 4096, c.layers = 32, c.heads = 32;
+  return c;
+}
+
+TEST(LlamaGraph, HasTheParametersOfLlama) {
+  const ModelGraph g = build_model(llama_7b(), Precision::bf16, {.sequences = 1, .tokens = 2048}).value();
+  EXPECT_EQ(g.parameters, 6'738'415'616u);
+  EXPECT_EQ(g.windows.size(), 35u);
+  EXPECT_EQ(g.windows[0].name, "embed_tokens");
+  EXPECT_EQ(g.windows[1].name, "layers.0");
+  EXPECT_EQ(g.windows[1].tensors[1].name, "model.layers.0.self_attn.q_proj.weight");
+  EXPECT_EQ(g.windows[33].name, "norm");
+  EXPECT_EQ(g.windows[34].tensors[0].name, "lm_head.weight");
+  EXPECT_EQ(g.blocks[0].windows, (std::vector<u32>{0}));
+  EXPECT_EQ(g.blocks[1].name, "layers.0");
+  EXPECT_EQ(g.blocks[33].windows, (std::vector<u32>{33, 34}));
+  // The embedding is not tied: a look-up has no flops.
+  EXPECT_EQ(g.flops_per_token, 6 * (g.parameters - u64{32000} * 4096) + u64{12} * 32 * 4096 * 2048);
+}
+
+TEST(LlamaGraph, Qwen3sHeadsMayBeWiderThanItsWidth) {
+  // Qwen3-0.6B
+  ModelConfig c = default_model(Family::qwen3);
+  c.vocab_size = 151936, c.positions = 40960, c.width = 1024, c.layers = 28, c.heads = 16;
+  c.kv_heads_given = 8, c.head_size_given = 128, c.inner_given = 3072, c.tied = true;
+  const ModelGraph g = build_model(c, Precision::bf16, {.sequences = 1, .tokens = 1024}).value();
+  EXPECT_EQ(g.parameters, 596'049'920u);
+  EXPECT_EQ(g.blocks.back().windows, (std::vector<u32>{29, 0}));
+  EXPECT_EQ(g.flops_per_token, 6 * g.parameters + u64{12} * 28 * 2048 * 1024);
+}
+
+TEST(LlamaGraph, WhatOneProductReadsLiesSideBySide) {
+  ModelConfig c = default_model(Family::llama);
+  c.width = 30, c.heads = 5, c.layers = 1, c.inner_given = 7, c.attention_bias = c.mlp_bias = true;
+  const Window w = build_model(c, Precision::fp32, batch)->windows[1];
+  EXPECT_EQ(w.tensors.size(), 16u);
+  for (u32 i = 1; i < w.tensors.size(); ++i) {
+    const Tensor &before = w.tensors[i - 1], &t = w.tensors[i];
+    const auto goes_on = [&](const char* part) { return t.name.find(part) != std::string::npos; };
+    if (goes_on("k_proj") || goes_on("v_proj") || goes_on("up_proj"))
+      EXPECT_EQ(t.window_offset, before.window_offset + before.elements) << t.name;
+    else
+      EXPECT_EQ(t.window_offset % 64, 0u) << t.name;
+  }
+}
+
+TEST(LlamaGraph, KernelsOfALayerAreAsCountedOnPaper) {
+  ModelConfig c = default_model(Family::qwen3);
+  c.width = 64, c.heads = 4, c.kv_heads_given = 2, c.head_size_given = 32, c.inner_given = 96, c.layers = 1;
+  const u64 rows = 256;
+  const Block layer = build_model(c, Precision::fp32, batch)->blocks[1];
+  u64 forward = 0, backward = 0;
+  for (const KernelCost& k : layer.forward_kernels)
+    if (k.m != 0) forward += k.product_flops;
+  for (const KernelCost& k : layer.backward_kernels)
+    if (k.m != 0) backward += k.product_flops;
+  const u64 weights = 64 * (4 + 2 + 2) * 32 + 64 * 4 * 32 + 3 * 64 * 96;
+  EXPECT_EQ(forward, 2 * rows * weights);
+  EXPECT_EQ(backward, 4 * rows * weights);
+}
+
+TEST(LlamaGraph, PackedBatchesHaveAThirdArray) {
+  ModelConfig c = default_model(Family::llama);
+  c.width = 64, c.heads = 4, c.layers = 1;
+  const ModelGraph plain = build_model(c, Precision::fp32, {.sequences = 4, .tokens = 512}).value();
+  const ModelGraph packed =
+      build_model(c, Precision::fp32, {.sequences = 4, .tokens = 512, .packed = true}).value();
+  EXPECT_EQ(plain.batch_bytes.value, 2u * 4 * 4 * 512);
+  EXPECT_EQ(packed.batch_bytes.value, 3u * 4 * 4 * 512);
+  EXPECT_FALSE(reads_batch(plain, plain.blocks[1]));
+  EXPECT_TRUE(reads_batch(packed, packed.blocks[1]));
+  EXPECT_THAT(refusal({}, {.tokens = 8, .packed = true}), testing::HasSubstr("cannot be packed"));
+}
+
+}  // namespace tidepool::graph_test

@@ -1,0 +1,142 @@
+// The lower bound against a second derivation that shares no code with it: by weak duality, any
+// non-negative price per byte and op bounds what memory can save, and the best prices reach the optimum.
+#include "planner/lower_bound.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "planner/planner.h"
+#include "tests/support/support_graph.h"
+
+namespace tidepool::lower_bound_test {
+
+bool covers(const Saving& s, i32 p, i32 positions) {
+  return (p >= s.begin && p <= s.end) || (s.begin < 0 && p >= s.begin + positions);
+}
+
+// Best of many subgradient steps on the dual: an upper bound on the saving, for the uncut circle.
+double dual_bound(const std::vector<Saving>& savings, const std::vector<u64>& capacity) {
+  const i32 n = static_cast<i32>(capacity.size());
+  std::vector<double> price(capacity.size(), 0.0);
+  double best = 1e300;
+  for (int step = 1; step <= 3000; ++step) {
+    std::vector<double> used(capacity.size(), 0.0);
+    double value = 0;
+    for (i32 p = 0; p < n; ++p) value += price[p] * static_cast<double>(capacity[p]);
+    for (const Saving& s : savings) {
+      double cost = 0;
+      for (i32 p = 0; p < n; ++p)
+        if (covers(s, p, n)) cost += price[p];
+      const double gain = static_cast<double>(s.saved) - cost * static_cast<double>(s.bytes);
+      if (gain <= 0) continue;
+      value += gain;
+      for (i32 p = 0; p < n; ++p)
+        if (covers(s, p, n)) used[p] += static_cast<double>(s.bytes);
+    }
+    best = std::min(best, value);
+    const double rate = 0.3 / (n * std::sqrt(step));
+    for (i32 p = 0; p < n; ++p) {
+      const double over =
+          (used[p] - static_cast<double>(capacity[p])) / (1.0 + static_cast<double>(capacity[p]));
+      price[p] = std::max(0.0, price[p] + rate * std::clamp(over, -1.0, 1.0));
+    }
+  }
+  return best;
+}
+
+TEST(LowerBound, FlowAndDualAgreeOnRandomSavings) {
+  std::mt19937 rng(7);
+  for (int round = 0; round < 12; ++round) {
+    const i32 positions = 8 + static_cast<i32>(rng() % 20);
+    std::vector<u64> capacity(static_cast<u64>(positions));
+    for (u64& c : capacity) c = 50 + rng() % 200;
+    std::vector<Saving> savings;
+    for (int i = 0; i < 25; ++i) {
+      const i32 begin = static_cast<i32>(rng() % static_cast<u32>(positions));
+      const i32 end = begin + static_cast<i32>(rng() % static_cast<u32>(positions - begin));
+      const u64 bytes = 10 + rng() % 60;
+      savings.push_back({begin, end, bytes, bytes * (1 + rng() % 2)});
+    }
+    const double flow = static_cast<double>(most_saved(savings, capacity));
+    const double dual = dual_bound(savings, capacity);
+    EXPECT_LE(flow, dual * 1.02 + 25) << round;  // never above the optimum by more than rounding ...
+    EXPECT_GE(flow, dual * 0.90) << round;       // ... nor far below what prices allow
+  }
+}
+
+TEST(LowerBound, WhatFitsMovesNothingAndWhatStreamsMovesAtLeastTheBound) {
+  const ModelGraph graph = test::make_graph({.layers = 12});
+  for (u64 host : {600ull, 1000ull, 4000ull, 100'000ull})
+    for (u64 device : {600ull, 1500ull, 100'000ull})
+      for (bool clipping : {true, false}) {
+        const auto plan = make_plan(graph, {.budgets = {Bytes{device * kib}, Bytes{host * kib}, Bytes{gib}},
+                                            .micro_batches = 2,
+                                            .clipping = clipping});
+        ASSERT_TRUE(plan) << plan.error().message;
+        const auto moved = link_bytes(*plan, SegmentKind::body), bound = lower_bound(*plan, graph);
+        for (u32 l = 0; l < link_count; ++l)
+          EXPECT_GE(moved[l].value, bound[l].value)
+              << name(static_cast<LinkKind>(l)) << " " << host << " " << device;
+        if (device == 100'000) {
+          EXPECT_EQ(moved[2].value + moved[3].value, 0u);
+        }
+      }
+}
+
+// Beyond 1024 activations neighbours count as one: the bound may only be lower for it.
+TEST(LowerBound, HoldsForManyMicroBatches) {
+  const ModelGraph graph = test::make_graph({.layers = 12});
+  for (const u32 sweeps : {1u, 2u}) {
+    const auto plan = make_plan(graph, {.budgets = {Bytes{6000 * kib}, Bytes{4000 * kib}, Bytes{gib}},
+                                        .micro_batches = 100,
+                                        .sweeps = sweeps});
+    ASSERT_TRUE(plan) << plan.error().message;
+    const auto moved = link_bytes(*plan, SegmentKind::body), bound = lower_bound(*plan, graph);
+    for (u32 l = 0; l < link_count; ++l) {
+      EXPECT_GE(moved[l].value, bound[l].value) << name(static_cast<LinkKind>(l)) << " " << sweeps;
+      if (l < 2) {
+        EXPECT_GT(2 * bound[l].value, moved[l].value) << "a bound that says little";
+      }
+    }
+  }
+}
+
+// What a budget has more for a reserve makes neither plan nor bound better.
+TEST(LowerBound, AReserveIsNoRoom) {
+  const ModelGraph graph = test::make_graph({.layers = 12});
+  const Budgets bare = {Bytes{1500 * kib}, Bytes{1000 * kib}, Bytes{gib}};
+  const Bytes reserve{8000 * kib};
+  const auto without = make_plan(graph, {.budgets = bare, .micro_batches = 2});
+  const auto with = make_plan(graph, {.budgets = {bare.device + reserve, bare.host + reserve, bare.disk},
+                                      .micro_batches = 2,
+                                      .device_reserved = reserve,
+                                      .host_reserved = reserve});
+  ASSERT_TRUE(without && with);
+  EXPECT_EQ(link_bytes(*with, SegmentKind::body), link_bytes(*without, SegmentKind::body));
+  EXPECT_EQ(lower_bound(*with, graph), lower_bound(*without, graph));
+  EXPECT_GT(lower_bound(*with, graph)[0].value, 0u);
+}
+
+TEST(LowerBound, HoldsForSeveralDevices) {
+  const ModelGraph graph = test::make_graph({.layers = 12});
+  for (u64 host : {800ull, 2000ull, 100'000ull})
+    for (u64 device : {700ull, 1500ull, 100'000ull})
+      for (u32 devices : {2u, 3u, 4u}) {
+        const auto plan = make_plan(graph, {.budgets = {Bytes{device * kib}, Bytes{host * kib}, Bytes{gib}},
+                                            .micro_batches = 2 * devices,
+                                            .devices = devices});
+        ASSERT_TRUE(plan) << plan.error().message;
+        const auto moved = link_bytes(*plan, SegmentKind::body), bound = lower_bound(*plan, graph);
+        for (u32 l = 0; l < link_count; ++l)
+          EXPECT_GE(moved[l].value, bound[l].value)
+              << name(static_cast<LinkKind>(l)) << " " << host << " " << device << " " << devices;
+        // All that fits on the devices together moves to and from the host no more than batches.
+        if (device == 100'000) {
+          EXPECT_EQ(moved[1].value + moved[2].value + moved[3].value, 0u);
+        }
+      }
+}
+
+}  // namespace tidepool::lower_bound_test

@@ -1,0 +1,65 @@
+// Jobs that cannot be planned while one waits are refused at once, with a value that works.
+#include "planner/plan_size.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "base/text/change_text.h"
+#include "config/config.h"
+#include "config/read/load_config.h"
+#include "fit/plan_inputs.h"
+
+namespace tidepool::plan_size_test {
+
+using ::testing::HasSubstr;
+
+Result<Config> quickstart_with(const std::vector<std::string>& overrides) {
+  return load_config(TIDEPOOL_SOURCE_DIR "/configs/quickstart.yaml", overrides);
+}
+
+// Its message is "" if it can be planned; checks only, plans nothing.
+Error refusal(const std::vector<std::string>& overrides, u64 chunk_elements = 32 * kib) {
+  const Result<Config> config = quickstart_with(overrides);
+  if (!config) return config.error();
+  const PlanOptions options = plan_options(*config);
+  const u64 elements = options.chunk_bytes.value != 0 ? options.chunk_bytes.value / 4 : chunk_elements;
+  const auto checked = check_plan_size(make_graph(*config).value(), options, elements);
+  if (checked) return {};
+  EXPECT_EQ(checked.error().kind, ErrorKind::usage);
+  return checked.error();
+}
+
+std::string complaint(const std::vector<std::string>& overrides, u64 chunk_elements = 32 * kib) {
+  return refusal(overrides, chunk_elements).message;
+}
+
+TEST(PlanSize, SensibleUsesArePossible) {
+  EXPECT_EQ(complaint({"gradient_accumulation_steps=1000", "n_layer=10"}), "");
+  EXPECT_EQ(complaint({"n_layer=1000"}), "");
+  EXPECT_EQ(complaint({"n_layer=96", "n_embd=12288", "n_head=96", "vocab_size=50304", "executor=cpu:8",
+                       "gradient_accumulation_steps=8"},
+                      16 * mib),
+            "");
+}
+
+TEST(PlanSize, WhatHangsIsRefusedWithAValueThatWorks) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"gradient_accumulation_steps=1000000"}, "train.gradient_accumulation_steps"},
+      {{"n_embd=1024", "n_layer=100", "chunk_size=4KiB"}, "memory.chunk_size"},
+      {{"vocab_size=16777216"}, "memory.chunk_size"}};
+  for (const auto& [overrides, key] : cases) {
+    const Error error = refusal(overrides);
+    ASSERT_EQ(error.changes.size(), 1u) << error.message;
+    const Setting advice = error.changes.front().settings.at(0);
+    EXPECT_EQ(advice.key, key);
+    EXPECT_THAT(error.message, HasSubstr("set " + setting_text(advice)));
+    std::vector<std::string> mended = overrides;
+    mended.push_back(setting_text(advice));
+    EXPECT_EQ(complaint(mended), "") << error.message;
+  }
+  EXPECT_THAT(complaint({"n_layer=65536"}), HasSubstr("n_layer"));
+  EXPECT_THAT(complaint({"gradient_accumulation_steps=4294967294"}),
+              HasSubstr("gradient_accumulation_steps"));
+}
+
+}  // namespace tidepool::plan_size_test

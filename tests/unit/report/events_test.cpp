@@ -1,0 +1,65 @@
+// TensorBoard's event files, against bytes that TensorBoard's own writer made.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "report/run_log.h"
+#include "tests/support/checkpoint_fixture.h"
+
+namespace tidepool::events_test {
+
+using test::read_text;
+using test::TemporaryDirectory;
+using ::testing::HasSubstr;
+
+constexpr double then = 1'700'000'000.5;
+
+std::string hex(const std::string& bytes) {
+  std::string out;
+  for (const unsigned char c : bytes) out += fmt::format("{:02x}", c);
+  return out;
+}
+
+// Made by tensorboard 2.x: RecordWriter.write(Event(...).SerializeToString()).
+TEST(ReportEvents, records_are_those_of_tensorboard) {
+  EXPECT_EQ(hex(version_record(then)),
+            "1800000000000000a37f4b220900002040fc54d9411a0d627261696e2e4576656e743a322b353110");
+  EXPECT_EQ(hex(restart_record(then, 301)),
+            "100000000000000095fbfe180900002040fc54d94110ad023a020801596f3f79");
+  const Scalar scalars[] = {{"train/loss", 3.25}, {"train/learning_rate", 1e-4}};
+  EXPECT_EQ(hex(scalars_record(then, 300, scalars)),
+            "3d000000000000006049f1ec0900002040fc54d94110ac022a2f0a110a0a747261696e2f6c6f737315000050400a1a0a"
+            "13747261"
+            "696e2f6c6561726e696e675f726174651517b7d138d199857e");
+}
+
+std::string events_of(const std::string& dir) {
+  std::string all;
+  for (const auto& entry : std::filesystem::directory_iterator(dir))
+    if (entry.path().filename().string().starts_with("events.out.tfevents.")) all += read_text(entry.path());
+  return all;
+}
+
+TEST(ReportEvents, a_run_writes_both_logs_with_the_names_that_people_know) {
+  const TemporaryDirectory dir;
+  const auto log = RunLog::open(dir.path(), 0).value();
+  log->append(StepMetrics{.step = 1, .loss = std::nan("")});
+  log->append(EvalMetrics{.step = 1, .eval_loss = 2});
+  EXPECT_THAT(log->what_is_missing(), ::testing::IsEmpty());
+  const std::string events = events_of(dir.path());
+  EXPECT_THAT(events, HasSubstr("brain.Event:2"));
+  for (const char* tag : {"train/loss", "train/learning_rate", "train/grad_norm", "eval/loss"})
+    EXPECT_THAT(events, HasSubstr(tag));
+  EXPECT_THAT(read_text(dir.path() + "/metrics.jsonl"), HasSubstr("\"eval_loss\": 2.0"));
+}
+
+TEST(ReportEvents, a_resumed_run_tells_viewers_where_it_goes_on) {
+  const TemporaryDirectory dir;
+  ASSERT_TRUE(RunLog::open(dir.path(), 300));
+  EXPECT_THAT(events_of(dir.path()), HasSubstr(restart_record(then, 301).substr(21, 7)));
+  EXPECT_EQ(EventFile::create(dir.path() + "/no/such", 1).error().kind, ErrorKind::io);
+}
+
+}  // namespace tidepool::events_test

@@ -1,0 +1,218 @@
+#include <gmock/gmock.h>
+
+#include <boost/json/parse.hpp>
+#include <cmath>
+
+#include "base/json/text.h"
+#include "report/drive_life.h"
+#include "report/metrics_log.h"
+#include "report/run_report.h"
+#include "report/trace.h"
+#include "tests/support/checkpoint_fixture.h"
+
+namespace tidepool::files_test {
+
+namespace json = boost::json;
+using test::read_text;
+using test::TemporaryDirectory;
+using test::write_text;
+using ::testing::HasSubstr;
+
+RunReport some_report() {
+  RunReport r{.version = "0.1.0", .commit = "abc", .model = "gpt2", .precision = "bf16", .executor = "cpu:1"};
+  r.parameters = 1234, r.state = Bytes{14808}, r.weights_xxh3 = "00112233aabbccdd";
+  r.steps = 3, r.tokens_per_step = 256, r.losses = {5.5, 0.1, 3.0}, r.eval_steps = {3},
+  r.eval_losses = {1.0 / 3};
+  r.best_step = 3, r.best_eval_step = 3, r.best_eval_loss = 1.0 / 3, r.best_checkpoint = "run/checkpoint-3",
+  r.stopped_early = "why";
+  r.train_seconds = 9, r.tokens_per_second = 85.3, r.step_seconds = 3, r.predicted_step_seconds = 2.9;
+  r.steps_per_epoch = 2, r.tokens = 768, r.each_grad_norm = {1.5, 2, 1},
+  r.each_learning_rate = {0, 1e-3, 5e-4};
+  r.each_step_seconds = {2.9, 3, 3.1}, r.flops_per_second = 1e9, r.peak_flops_per_second = 2e9;
+  for (u32 i = 0; i < link_count; ++i) r.links[i] = {Bytes{10 + i}, Bytes{20 + i}, Bytes{5 + i}};
+  for (u32 i = 0; i < tier_count; ++i) r.tiers[i] = {Bytes{~u64{0}}, Bytes{20 + i}, Bytes{5 + i}};
+  r.rss_peak = Bytes{77}, r.checkpoint_written = Bytes{88}, r.io_retries = 2;
+  r.disk_endurance = Bytes{1'200'000'000'000'000};
+  r.comm = CommUse{Bytes{30}, Bytes{31}};
+  r.exposed = {{"compute", 7}, {"disk_read", 2}};
+  r.phases = {{"forward", 1, 0.9}};
+  r.binds = "disk_read";
+  r.gpus = {{"cuda:0", 12, 612.5, 690, 1755, 1590, 71}};
+  r.machine = {{"cpu", "A \"fast\" one"}};
+  r.config = {{"train.seed", "42"}};
+  return r;
+}
+
+TEST(ReportJson, reads_back_what_it_wrote) {
+  const TemporaryDirectory dir;
+  ASSERT_TRUE(write_report(dir.path(), some_report()).has_value());
+  const auto back = read_report(dir.path());
+  ASSERT_TRUE(back.has_value()) << back.error().message;
+  EXPECT_EQ(*back, some_report());
+}
+
+TEST(ReportJson, what_an_older_report_lacks_is_not_known) {
+  RunReport r = some_report();
+  r.comm.reset();
+  std::string text = to_json(r);
+  EXPECT_EQ(text.find("\"comm\""), std::string::npos);
+  const auto key = text.find("\"disk_endurance_bytes\"");
+  text.erase(key, text.find('\n', key) + 1 - key);
+  const auto back = parse_report(text, "report.json");
+  ASSERT_TRUE(back.has_value()) << back.error().message;
+  EXPECT_FALSE(back->comm.has_value());
+  EXPECT_EQ(back->disk_endurance, Bytes{});
+}
+
+TEST(DriveLife, a_drive_lasts_as_long_as_its_endurance) {
+  const DriveLife told = drive_life(Bytes{1'200'000'000'000'000}, 1e12);
+  EXPECT_FALSE(told.assumed);
+  EXPECT_DOUBLE_EQ(told.seconds, 1200 * 86'400.0);
+  const DriveLife assumed = drive_life({}, 1e12);
+  EXPECT_TRUE(assumed.assumed);
+  EXPECT_EQ(assumed.endurance, endurance_assumed);
+  EXPECT_EQ(drive_life_text(assumed), "600 TB of endurance (assumed) last 1.6 years");
+}
+
+TEST(ReportJson, has_the_keys_that_others_rely_on) {
+  const json::value v = json::parse(to_json(some_report()));
+  EXPECT_EQ(v.at("losses").as_array().size(), 3u);
+  EXPECT_EQ(v.at("losses").at(1).as_double(), 0.1);
+  EXPECT_EQ(v.at("eval_losses").at(0).as_double(), 1.0 / 3);
+  EXPECT_EQ(v.at("weights_xxh3").as_string(), "00112233aabbccdd");
+  EXPECT_EQ(v.at("tokens_per_second").as_double(), 85.3);
+  u64 i = 0;
+  for (const char* link : {"h2d", "d2h", "disk_read", "disk_write"}) {
+    EXPECT_EQ(v.at("links").at(link).at("planned_bytes").to_number<u64>(), 10 + i);
+    EXPECT_EQ(v.at("links").at(link).at("measured_bytes").to_number<u64>(), 20 + i);
+    EXPECT_EQ(v.at("links").at(link).at("lower_bound_bytes").to_number<u64>(), 5 + i++);
+  }
+  for (const char* tier : {"device", "host", "disk"}) {
+    for (const char* key : {"budget_bytes", "planned_peak_bytes", "measured_peak_bytes"}) {
+      EXPECT_TRUE(v.at("tiers").at(tier).as_object().contains(key));
+    }
+  }
+  for (const char* key : {"rss_peak_bytes", "state_bytes", "step_seconds", "predicted_step_seconds"}) {
+    EXPECT_TRUE(v.at(key).is_number()) << key;
+  }
+  EXPECT_EQ(v.at("exposed_seconds").at("compute").to_number<double>(), 7);
+}
+
+TEST(ReportJson, a_file_of_before_steady_steps_is_read) {
+  RunReport r = some_report();
+  r.links[0].planned_steady = Bytes{9}, r.phase_steps = 7;
+  EXPECT_EQ(parse_report(to_json(r), "x").value(), r);
+  json::object old = json::parse(to_json(r)).as_object();
+  for (auto& [link, use] : old.at("links").as_object()) use.as_object().erase("planned_steady_step_bytes");
+  old.erase("phase_steps");
+  const Result<RunReport> read = parse_report(json_text(old, JsonStyle::pretty), "x");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->links[0].planned_steady, Bytes{});
+  EXPECT_EQ(read->phase_steps, 0u);
+}
+
+TEST(ReportJson, a_loss_that_is_not_finite_is_null) {
+  RunReport r = some_report();
+  r.losses[1] = std::nan("");
+  const std::string text = to_json(r);
+  EXPECT_THAT(text, HasSubstr("[5.5, null, 3.0]"));
+  EXPECT_TRUE(std::isnan(parse_report(text, "x")->losses[1]));
+}
+
+// Boost's own parser reads each of these with the last bit wrong.
+TEST(ReportJson, losses_read_back_to_the_last_bit) {
+  RunReport r = some_report();
+  r.losses = {2.907637678825183, 3.2383576419863558};
+  EXPECT_EQ(parse_report(to_json(r), "x")->losses, r.losses);
+}
+
+TEST(ReportJson, a_wrong_file_is_named_with_the_key) {
+  std::string text = to_json(some_report());
+  text.replace(text.find("\"measured_bytes\""), 16, "\"measured_bites\"");
+  EXPECT_THAT(parse_report(text, "report.json").error().message,
+              HasSubstr("report.json: links.h2d.measured_bytes"));
+  EXPECT_THAT(parse_report("{", "report.json").error().message, HasSubstr("report.json: not valid JSON"));
+  EXPECT_THAT(read_report("/nonexistent").error().message, HasSubstr("/nonexistent/report.json"));
+}
+
+TEST(ReportMetrics, lines_are_objects_with_hugging_face_names) {
+  EXPECT_EQ(to_json_line(StepMetrics{.step = 3,
+                                     .epoch = 0.5,
+                                     .loss = std::nan(""),
+                                     .grad_norm = 1.25,
+                                     .learning_rate = 1e-5,
+                                     .train_tokens_per_second = 100,
+                                     .step_seconds = 2}),
+            R"({"step": 3, "epoch": 0.5, "loss": null, "grad_norm": 1.25, "learning_rate": 1e-05, )"
+            R"("train_tokens_per_second": 100.0, "step_seconds": 2.0})");
+  EXPECT_THAT(to_json_line(EvalMetrics{.step = 3, .eval_loss = 2.5}), HasSubstr("\"eval_loss\": 2.5"));
+  EXPECT_THAT(to_json_line(EvalMetrics{.step = 3, .eval_loss = 0}), HasSubstr("\"perplexity\": 1.0"));
+  EXPECT_THAT(to_json_line(TrainMetrics{.step = 3, .train_runtime = 9}), HasSubstr("\"train_runtime\": 9.0"));
+}
+
+TEST(ReportMetrics, a_resumed_run_writes_each_step_once) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.path() + "/metrics.jsonl";
+  const auto write = [&](u64 keep, u64 from, u64 to) {
+    auto log = MetricsLog::open(path, keep).value();
+    for (u64 step = from; step <= to; ++step) ASSERT_TRUE(log->append(StepMetrics{.step = step}).has_value());
+  };
+  write(0, 1, 5);
+  const std::string straight = read_text(path);
+  {
+    auto log = MetricsLog::open(path, 5).value();
+    ASSERT_TRUE(log->append(TrainMetrics{.step = 5}).has_value());
+  }
+  write_text(path, read_text(path) + "{\"step\": 6, \"lo");  // torn by a kill
+  write(3, 4, 5);
+  EXPECT_EQ(read_text(path), straight);
+  EXPECT_EQ(MetricsLog::open(dir.path() + "/no/such", 0).error().kind, ErrorKind::io);
+}
+
+TEST(ReportTrace, is_chrome_trace_json_with_named_lanes) {
+  const TemporaryDirectory dir;
+  const std::string path = dir.path() + "/trace.json";
+  const std::vector<TraceEvent> events = {{.kind = OpKind::forward,
+                                           .lane = 0,
+                                           .started = Nanos{5'000'500},
+                                           .finished = Nanos{6'000'000},
+                                           .step = 1,
+                                           .block = 1,
+                                           .micro_batch = 2},
+                                          {.kind = OpKind::read,
+                                           .lane = 1,
+                                           .started = Nanos{5'000'000},
+                                           .finished = Nanos{5'001'000},
+                                           .step = 2,
+                                           .window = 0,
+                                           .cut = 3,
+                                           .moved = Kind::momentum,
+                                           .bytes = Bytes{4096}}};
+  const TraceProcess both[] = {{"measured", events}, {"predicted", events}};
+  const std::span one = std::span(both).first(1);
+  ASSERT_TRUE(
+      write_trace(path, one,
+                  {.lanes = {"compute", "disk \"read\""}, .blocks = {"embedding", "h.0"}, .windows = {"wte"}})
+          .has_value());
+  const json::value v = json::parse(read_text(path));
+  const json::array& all = v.at("traceEvents").as_array();
+  ASSERT_EQ(all.size(), 2 + 2 * 2 + 2u);
+  EXPECT_EQ(all[4].at("args").at("name").as_string(), "disk \"read\"");
+  EXPECT_EQ(all[6].at("name").as_string(), "forward h.0");
+  EXPECT_EQ(all[6].at("ts").as_double(), 0.5);
+  EXPECT_EQ(all[6].at("dur").as_double(), 999.5);
+  EXPECT_EQ(all[6].at("args").at("micro_batch").as_int64(), 2);
+  EXPECT_EQ(all[7].at("name").as_string(), "read momentum wte/3");
+  EXPECT_EQ(all[7].at("ts").as_double(), 0.0);
+  EXPECT_EQ(all[7].at("args").at("bytes").as_int64(), 4096);
+  const TraceProcess empty{"measured", {}};
+  ASSERT_TRUE(write_trace(path, {&empty, 1}, {.lanes = {"compute"}}).has_value());
+  EXPECT_EQ(json::parse(read_text(path)).at("traceEvents").as_array().size(), 4u);
+  ASSERT_TRUE(write_trace(path, both, {.lanes = {"compute", "disk"}}).has_value());
+  const json::value two = json::parse(read_text(path));
+  EXPECT_EQ(two.at("traceEvents").as_array().size(), 2 * (2 + 2 * 2 + 2u));
+  EXPECT_EQ(two.at("traceEvents").as_array().back().at("pid").as_int64(), 2);
+  EXPECT_EQ(write_trace(dir.path() + "/no/such", {}, {}).error().kind, ErrorKind::io);
+}
+
+}  // namespace tidepool::files_test

@@ -1,0 +1,215 @@
+// Runs with LoRA that start from an adapter which PEFT, or another run, has written; and rsLoRA.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "checkpoint/export_model.h"
+#include "config/read/load_config.h"
+#include "huggingface/adapters/adapter_config.h"
+#include "huggingface/adapters/lora_merge.h"
+#include "huggingface/weights/adapter_files.h"
+#include "inference/evaluate.h"
+#include "tests/support/family_cases.h"
+#include "tests/support/lora_fixture.h"
+#include "tests/support/model_directory.h"
+#include "tests/support/safetensors.h"
+
+namespace tidepool::first_adapter_test {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string of_peft(const std::string& name) { return TIDEPOOL_SOURCE_DIR "/tests/golden/lora/" + name; }
+
+class FirstAdapter : public ::testing::Test {
+ protected:
+  // As a user has it: lora says nothing but the adapter, unless `more` does.
+  Result<Config> config_of(const std::string& adapter, const std::string& base,
+                           const std::vector<std::string>& more = {},
+                           KeptModel kept = KeptModel::unread) const {
+    std::vector<std::string> overrides = {"data.train=" + test::token_file(dir_),
+                                          "data.format=nanogpt",
+                                          "train.precision=fp32",
+                                          "train.max_steps=0",
+                                          "train.sequence_length=20",
+                                          "memory.device=16MiB",
+                                          "memory.host=16MiB",
+                                          "machine.threads=2",
+                                          "output.dir=" + (dir_ / "run"),
+                                          "model=" + test::family_directory(base),
+                                          "lora.adapter=" + adapter};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    return parse_config("", "c.yaml", overrides, kept);
+  }
+  std::string copy_of(const std::string& name) const {
+    fs::copy(of_peft(name), dir_ / "adapter");
+    return dir_ / "adapter";
+  }
+  static void replace_in(const std::string& path, const std::string& from, const std::string& to) {
+    std::string text = test::read_file(path);
+    ASSERT_NE(text.find(from), std::string::npos) << from;
+    test::write_file(path, text.replace(text.find(from), from.size(), to));
+  }
+  static std::string fault_of(const Result<Config>& config) {
+    return config ? "no error" : config.error().message;
+  }
+  static Error fault_of_run(const Config& config) {
+    const auto report = test::run(config);
+    EXPECT_FALSE(report);
+    return report ? Error{} : report.error();
+  }
+
+  const test::TrainDir dir_;
+};
+
+struct Case {
+  const char *adapter, *base;
+};
+class PeftAdapter : public FirstAdapter, public ::testing::WithParamInterface<Case> {};
+INSTANTIATE_TEST_SUITE_P(All, PeftAdapter,
+                         ::testing::Values(Case{"llama_all", "llama_untied_llama3"},
+                                           Case{"llama_biases_some", "llama_biases_linear_head_dim"},
+                                           Case{"qwen3_some", "qwen3_untied"}, Case{"gpt2_all", "gpt2_inner"},
+                                           Case{"qwen2_rslora", "qwen2_untied"},
+                                           Case{"gpt2_rslora", "gpt2_inner"}),
+                         [](const auto& p) { return std::string(p.param.adapter); });
+
+TEST_P(PeftAdapter, Item10RunsStartFromItAndGiveItBack) {
+  const std::string adapter = of_peft(GetParam().adapter);
+  const auto config = config_of(adapter, GetParam().base);
+  ASSERT_TRUE(config) << config.error().message;
+  const AdapterConfig said = read_adapter_config(adapter, ErrorKind::bad_input).value();
+  EXPECT_EQ(config->lora.r, said.r);
+  EXPECT_EQ(config->lora.alpha, said.alpha);
+  EXPECT_EQ(config->lora.rslora, said.rslora);
+  EXPECT_DOUBLE_EQ(config->lora.scale(), said.scale);
+  const auto report = test::run(*config);
+  ASSERT_TRUE(report) << report.error().message;
+  const std::string checkpoint = config->output.dir + "/checkpoint-0";
+  const test::Safetensors before(adapter + "/adapter_model.safetensors"),
+      after(checkpoint + "/adapter_model.safetensors");
+  EXPECT_THAT(after.names(), ::testing::UnorderedElementsAreArray(before.names()));
+  for (const std::string& name : before.names())
+    EXPECT_EQ(before.get<float>(name), after.get<float>(name)) << name;
+  const AdapterConfig written = read_adapter_config(checkpoint, ErrorKind::bad_input).value();
+  EXPECT_EQ(written.rslora, said.rslora);
+  EXPECT_DOUBLE_EQ(written.scale, said.scale);
+}
+
+TEST_F(FirstAdapter, Item10WhatTheConfigSaysIsComparedWithIt) {
+  const auto fault = [&](const std::string& more) {
+    return fault_of(config_of(of_peft("qwen2_rslora"), "qwen2_untied", {more}));
+  };
+  EXPECT_EQ(fault("lora.r=3"), "no error");
+  EXPECT_EQ(fault("lora.lora_alpha=4"), "no error");
+  EXPECT_EQ(fault("lora.lora_dropout=0.1"), "no error");
+  EXPECT_THAT(fault("lora.r=8"),
+              AllOf(HasSubstr("lora.r: is 8, and the adapter in "), HasSubstr(" has 3; leave")));
+  EXPECT_THAT(fault("lora.r=0"), HasSubstr("lora.r: is 0, and the adapter in "));
+  EXPECT_THAT(fault("lora.lora_alpha=16"), HasSubstr("lora.lora_alpha: is 16, and the adapter in "));
+  EXPECT_THAT(fault("lora.use_rslora=false"), HasSubstr("lora.use_rslora: is false, and the adapter in "));
+  EXPECT_THAT(fault_of(config_of(dir_ / "nowhere", "qwen2_untied")),
+              HasSubstr("lora.adapter: '" + (dir_ / "nowhere") + "' is no directory"));
+  EXPECT_THAT(fault_of(config_of(test::family_directory("qwen2_tied"), "qwen2_untied")),
+              HasSubstr("holds no adapter_config.json"));
+}
+
+TEST_F(FirstAdapter, Item10ModulesAndShapesMustBeTheAdapters) {
+  const auto config = config_of(of_peft("qwen2_rslora"), "qwen2_untied");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_THAT(config->lora.target_modules, ElementsAre("gate_proj", "o_proj", "q_proj"));
+  Config other = *config;
+  other.lora.target_modules = {"q_proj", "o_proj"};
+  EXPECT_THAT(fault_of_run(other).message,
+              AllOf(HasSubstr("gate_proj.lora_A.weight is of no adapter of this run"),
+                    HasSubstr("lora.target_modules")));
+  other.lora.target_modules = {};
+  EXPECT_THAT(fault_of_run(other).message, AllOf(HasSubstr("is not in it, and this run trains one there"),
+                                                 HasSubstr("lora.target_modules")));
+  const auto wider = config_of(of_peft("qwen2_rslora"), "qwen3_tied_head_dim");
+  ASSERT_TRUE(wider) << wider.error().message;
+  EXPECT_EQ(fault_of_run(*wider).kind, ErrorKind::bad_input);
+  EXPECT_THAT(fault_of_run(*wider).message, HasSubstr("is it another model's?"));
+}
+
+TEST_F(FirstAdapter, Item10TheModelThatItNamesIsCompared) {
+  const std::string adapter = copy_of("qwen2_rslora"), config_path = adapter + "/adapter_config.json";
+  const std::string named = "tests/golden/families/qwen2_untied";
+  replace_in(config_path, named, test::family_directory("qwen2_untied"));
+  EXPECT_TRUE(test::run(*config_of(adapter, "qwen2_untied")));
+  replace_in(config_path, test::family_directory("qwen2_untied"), test::family_directory("qwen2_linear"));
+  const Error fault = fault_of_run(*config_of(adapter, "qwen2_untied"));
+  EXPECT_EQ(fault.kind, ErrorKind::usage);
+  EXPECT_THAT(fault.message,
+              HasSubstr("was trained beside the model in " + test::family_directory("qwen2_linear")));
+  // A name on a hub says nothing about directories here.
+  replace_in(config_path, test::family_directory("qwen2_linear"), "someone/a-model");
+  EXPECT_TRUE(test::run(*config_of(adapter, "qwen2_untied", {"output.dir=" + (dir_ / "other")})));
+}
+
+TEST_F(FirstAdapter, Item10OfARunItIsVerifiedAndItsModelCompared) {
+  const std::string base = test::made_base(dir_, Family::llama);
+  Config first = test::lora_config(test::small_config(dir_, "first"), base);
+  first.model = test::small_model(Family::llama);
+  first.lora.rslora = true;
+  const test::Numbers numbers = test::train_numbers(first);
+  Config second = first;
+  second.output.dir = dir_ / "second";
+  second.lora.adapter = first.output.dir + "/checkpoint-4";
+  const auto report = test::run(second);
+  ASSERT_TRUE(report) << report.error().message;
+  // It starts where the first one ended, not where a new adapter does.
+  EXPECT_LT(report->losses.front(), numbers.losses.front());
+  const std::string weights = second.lora.adapter + "/adapter_model.safetensors";
+  std::string bytes = test::read_file(weights);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  test::write_file(weights, bytes);
+  second.output.dir = dir_ / "third";
+  EXPECT_EQ(fault_of_run(second).kind, ErrorKind::corrupt_checkpoint);
+}
+
+// The run has its weights in its own checkpoints by then.
+TEST_F(FirstAdapter, Item10AResumedRunNeedsItNoMore) {
+  const std::string adapter = copy_of("llama_all");
+  Config config = config_of(adapter, "llama_untied_llama3", {"train.max_steps=4"}).value();
+  const test::Numbers whole = test::train_numbers(config);
+  config.output.dir = dir_ / "stopped";
+  EXPECT_EQ(test::run(config, {.stop_after = 2}).error().kind, ErrorKind::interrupted);
+  fs::remove_all(adapter);
+  // The config that started the run says no rank: it is the run's now.
+  const auto named =
+      config_of(adapter, "llama_untied_llama3", {"output.dir=" + config.output.dir}, KeptModel::read);
+  ASSERT_TRUE(named) << named.error().message;
+  EXPECT_EQ(named->lora, config.lora);
+  const auto described = load_config(config.output.dir + "/config.yaml", {}, KeptModel::read);
+  ASSERT_TRUE(described) << described.error().message;
+  EXPECT_EQ(described->lora, config.lora);
+  const test::Numbers resumed = test::train_numbers(*described, {.resume = "auto"});
+  EXPECT_EQ(resumed.weights_xxh3, whole.weights_xxh3);
+  EXPECT_EQ(resumed.losses, whole.losses);
+  EXPECT_TRUE(evaluate_model({.source = config.output.dir, .quiet = true}));
+}
+
+// With the same scale every step is the same, to the bit.
+TEST(RsLora, Item10ItsScaleIsAlphaOverTheRootOfR) {
+  const test::TrainDir dir;
+  Config plain = test::lora_config(test::small_config(dir, "plain"), test::made_base(dir, Family::qwen3));
+  plain.model = test::small_model(Family::qwen3);
+  Config stable = plain;
+  stable.output.dir = dir / "stable";
+  stable.lora.rslora = true;
+  stable.lora.alpha = plain.lora.alpha / 2;  // 16 / 4 = 8 / 2
+  EXPECT_EQ(test::train_numbers(plain), test::train_numbers(stable));
+  // And so in what is written, and in what is made of it.
+  const std::string adapter = stable.output.dir + "/checkpoint-4";
+  EXPECT_THAT(test::read_file(adapter + "/adapter_config.json"), HasSubstr("\"use_rslora\": true"));
+  EXPECT_DOUBLE_EQ(read_adapter_config(adapter, ErrorKind::bad_input)->scale, 4);
+  stable.lora.rslora = false;
+  const auto resumed = test::run(stable, {.resume = adapter});
+  ASSERT_FALSE(resumed);
+  EXPECT_THAT(resumed.error().message, HasSubstr("lora.use_rslora is true there and false here"));
+}
+
+}  // namespace tidepool::first_adapter_test
