@@ -1,33 +1,39 @@
 #!/usr/bin/env bash
-# Everything that must hold before a change lands: the release suites, then those where a sanitizer
-# sees most, then everything for CUDA where there is a toolkit, and for CUDA 12's oldest GPU where there is
-# that. From nothing 40 minutes to over an hour on 2 cores, most of it compiling; a few minutes where little
-# changed.
-# Usage: scripts/test.sh [--require-cuda] [release|asan|tsan|cuda ...]
+# Tests. Alone: a release build and every suite, which takes less than 15 minutes on 2 cores from nothing.
+# --all: before a change lands. Suites run all their random cases, then those where a sanitizer sees most, then
+# everything for CUDA where there is a toolkit, and for CUDA 12's oldest GPU where there is that.
+# Usage: scripts/test.sh [--all] [--require-cuda] [release|asan|tsan|cuda ...]
+#   --all            all stages, and all random cases
 #   --require-cuda   a machine without a CUDA toolkit fails, instead of skipping that stage
+#   stages           these alone
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
-usage="usage: scripts/test.sh [--require-cuda] [release|asan|tsan|cuda ...]"
+usage="usage: scripts/test.sh [--all] [--require-cuda] [release|asan|tsan|cuda ...]"
 cuda_required=0
-if [[ ${1:-} == --require-cuda ]]; then
-  cuda_required=1
-  shift
-fi
-stages=("${@:-all}")
-for name in "${stages[@]}"; do
-  case "$name" in
-    all | release | asan | tsan | cuda) ;;
+stages=()
+for argument in "$@"; do
+  case "$argument" in
+    --all)
+      stages=(release asan tsan cuda)
+      export TIDEPOOL_TEST_ALL_CASES=1
+      ;;
+    --require-cuda)
+      cuda_required=1
+      stages+=(cuda)
+      ;;
+    release | asan | tsan | cuda) stages+=("$argument") ;;
     *)
       echo "$usage" >&2
       exit 2
       ;;
   esac
 done
+if ((${#stages[@]} == 0)); then stages=(release); fi
 results=() losers=()
 failed=0
 
-wanted() { [[ ${stages[0]} == all || " ${stages[*]} " == *" $1 "* ]]; }
+wanted() { [[ " ${stages[*]} " == *" $1 "* ]]; }
 
 # stage NAME COMMAND ...: runs it, remembers how it went and how long it took.
 stage() {
