@@ -17,8 +17,9 @@ struct BlockContext {
   u32 block = 0;
   u64 seed = 0;
   u64 step = 0;
-  u32 micro_batch = 0;   // of the whole step
-  bool training = true;  // false: no dropout
+  u32 micro_batch = 0;    // of the whole step
+  bool training = true;   // false: no dropout
+  u32 slice_columns = 0;  // of the vocabulary whose logits exist at a time; 0: vocabulary_slice
 };
 
 struct BlockForward {

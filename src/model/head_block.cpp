@@ -49,13 +49,14 @@ struct Head {
 
   u32 vocabulary() const { return c.graph.config.vocab_size; }
   bool one_slice() const { return vocabulary() <= vocabulary_slice; }
+  u32 slice() const { return c.slice_columns != 0 ? c.slice_columns : vocabulary_slice; }
   Param slice_weight(u32 begin) const { return matrix[only_tensor].at(u64{begin} * c.graph.config.width); }
 };
 
 template <class Fn>
 void for_slices(const Head& s, Fn fn) {
-  for (u32 begin = 0; begin < s.vocabulary(); begin += vocabulary_slice) {
-    const u32 columns = std::min(vocabulary_slice, s.vocabulary() - begin);
+  for (u32 begin = 0; begin < s.vocabulary(); begin += s.slice()) {
+    const u32 columns = std::min(s.slice(), s.vocabulary() - begin);
     fn(LogitsSlice{.rows = rows_of(s.c),
                    .begin = begin,
                    .columns = columns,

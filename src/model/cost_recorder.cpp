@@ -1,0 +1,90 @@
+#include "model/cost_recorder.h"
+
+#include "kernels/attention/attention_cost.h"
+#include "kernels/cross_entropy/cross_entropy_cost.h"
+#include "kernels/dropout/dropout_cost.h"
+#include "kernels/embedding/embedding_cost.h"
+#include "kernels/gelu/gelu_cost.h"
+#include "kernels/layer_norm/layer_norm_cost.h"
+#include "kernels/matmul/matmul_cost.h"
+#include "kernels/rms_norm/rms_norm_cost.h"
+#include "kernels/rotary/rotary_cost.h"
+#include "kernels/swiglu/swiglu_cost.h"
+
+namespace tidepool {
+
+// Dropout that a kernel does on the way costs its random bits and moves nothing.
+void CostRecorder::add_with_dropout(KernelCost cost, const Dropout& dropout, u64 elements) {
+  if (dropout.on()) cost.vector_flops += dropout_flops(elements);
+  add(cost);
+}
+
+void CostRecorder::matmul(const Matmul& op) {
+  const KernelCost product = matmul_cost(op.m, op.n, op.k, values_bytes(1, op.weight.precision));
+  const u64 elements = u64{op.m} * op.n;
+  switch (op.epilogue) {
+    case Epilogue::none:
+      return add(product);
+    case Epilogue::gelu:
+      add(product);
+      return add(gelu_cost(elements));
+    case Epilogue::gelu_backward:
+      add(product);
+      return add(gelu_backward_cost(elements));
+    case Epilogue::residual:
+      // Added to where it lies, a product accumulates, which libraries do on the way.
+      if (op.residual == ConstValues(op.y)) return add_with_dropout(product, op.dropout, elements);
+      add(product);
+      return add_with_dropout(residual_cost(op.m, op.n), op.dropout, elements);
+  }
+}
+
+void CostRecorder::weight_gradient(const WeightGradient& op) {
+  add(op.transposed ? weight_gradient_cost(op.m, op.k, op.n) : weight_gradient_cost(op.m, op.n, op.k));
+  if (op.dbias != nullptr) add(bias_gradient_cost(op.m, op.n));
+}
+
+void CostRecorder::layer_norm(const LayerNorm& op) { add(layer_norm_cost(op.rows, op.columns)); }
+void CostRecorder::layer_norm_backward(const LayerNormBackward& op) {
+  add(layer_norm_backward_cost(op.rows, op.columns));
+}
+void CostRecorder::rms_norm(const RmsNorm& op) { add(rms_norm_cost(op.rows, op.columns)); }
+void CostRecorder::rms_norm_backward(const RmsNormBackward& op) {
+  add(rms_norm_backward_cost(op.rows, op.columns));
+}
+
+void CostRecorder::rotary(const Rotary& op) { add(rotary_cost(op.shape, bool(op.q_norm))); }
+void CostRecorder::rotary_backward(const RotaryBackward& op) {
+  add(rotary_backward_cost(op.shape, bool(op.q_norm)));
+}
+
+void CostRecorder::attention(const Attention& op) {
+  add_with_dropout(attention_cost(op.shape), op.dropout, attention_pairs(op.shape));
+}
+void CostRecorder::attention_backward(const AttentionBackward& op) {
+  add_with_dropout(attention_backward_cost(op.shape), op.dropout, attention_pairs(op.shape));
+}
+
+void CostRecorder::swiglu(const Swiglu& op) { add(swiglu_cost(u64{op.rows} * op.columns)); }
+void CostRecorder::swiglu_backward(const SwigluBackward& op) {
+  add(swiglu_backward_cost(u64{op.rows} * op.columns));
+}
+
+void CostRecorder::embedding(const Embedding& op) {
+  const u64 rows = u64{op.sequences} * op.tokens_per_sequence;
+  add_with_dropout(embedding_cost(rows, op.columns), op.dropout, rows * op.columns);
+}
+void CostRecorder::embedding_backward(const EmbeddingBackward& op) {
+  add(embedding_backward_cost(u64{op.sequences} * op.tokens_per_sequence, op.columns));
+}
+
+void CostRecorder::dropout(const Dropout&, ConstValues, Values, u64 elements) { add(dropout_cost(elements)); }
+
+void CostRecorder::cross_entropy_slice(const LogitsSlice& slice) {
+  add(cross_entropy_cost(slice.rows, slice.columns));
+}
+void CostRecorder::cross_entropy_gradient(const LogitsSlice& slice, float, const float*) {
+  add(cross_entropy_gradient_cost(slice.rows, slice.columns));
+}
+
+}  // namespace tidepool

@@ -1,0 +1,47 @@
+// CostRecorder runs a block's own code with kernels that compute nothing and write down what they would cost.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "tidepool/kernel_cost.h"
+
+namespace tidepool {
+
+// Kernels that record. Pointers are compared with null and never followed. What a device does on the way,
+// such as a product's bias, is free; what it does in a pass of its own is an entry of its own, so that an
+// epilogue follows its product.
+class CostRecorder final : public Kernels {
+ public:
+  std::vector<KernelCost> take() { return std::move(costs_); }
+
+  void zero(float*, u64) override {}  // of padding: a few bytes
+  void matmul(const Matmul&) override;
+  void weight_gradient(const WeightGradient&) override;
+  void layer_norm(const LayerNorm&) override;
+  void layer_norm_backward(const LayerNormBackward&) override;
+  void rms_norm(const RmsNorm&) override;
+  void rms_norm_backward(const RmsNormBackward&) override;
+  void rotary(const Rotary&) override;
+  void rotary_backward(const RotaryBackward&) override;
+  void attention(const Attention&) override;
+  void attention_backward(const AttentionBackward&) override;
+  void swiglu(const Swiglu&) override;
+  void swiglu_backward(const SwigluBackward&) override;
+  void embedding(const Embedding&) override;
+  void embedding_backward(const EmbeddingBackward&) override;
+  void dropout(const Dropout&, ConstValues x, Values y, u64 elements) override;
+  void cross_entropy_slice(const LogitsSlice&) override;
+  void cross_entropy_loss(RowLoss*, const i32*, u32, double*) override {}  // a few numbers per row
+  void cross_entropy_gradient(const LogitsSlice&, float, const float*) override;
+  Result<void> finish() override { return {}; }
+
+ private:
+  void add(const KernelCost& cost) { costs_.push_back(cost); }
+  void add_with_dropout(KernelCost, const Dropout&, u64 elements);
+
+  std::vector<KernelCost> costs_;
+};
+
+}  // namespace tidepool

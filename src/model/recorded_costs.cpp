@@ -1,0 +1,104 @@
+#include "model/recorded_costs.h"
+
+#include <algorithm>
+
+#include "model/block_layouts.h"
+#include "model/blocks.h"
+#include "model/cost_recorder.h"
+#include "tidepool/check.h"
+
+namespace tidepool {
+namespace {
+
+// Addresses that nobody follows. Each array has its own, far from the others, so that what may lie in place
+// of something else is seen to, or not to.
+class FakeMemory {
+ public:
+  template <class T>
+  T* array() {
+    last_ += apart;
+    return reinterpret_cast<T*>(last_);
+  }
+  Values values(Precision precision) { return {array<std::byte>(), precision}; }
+
+ private:
+  static constexpr std::uintptr_t apart = std::uintptr_t{1} << 50;  // no frame is as large
+  std::uintptr_t last_ = 0;
+};
+
+struct Recording {
+  Recording(const ModelGraph& g, u32 block)
+      : graph(g), context{.kernels = recorder, .graph = g, .block = block} {
+    // Slices are cut to save memory; they cost what the whole vocabulary does.
+    context.slice_columns = g.config.vocab_size;
+    for (const u32 window : g.blocks[block].windows) {
+      windows.push_back(memory.array<const std::byte>());
+      gradients.push_back(g.windows[window].trainable ? memory.array<float>() : nullptr);
+    }
+  }
+
+  const i32* starts() { return graph.batch.packed ? memory.array<const i32>() : nullptr; }
+
+  const ModelGraph& graph;
+  CostRecorder recorder;
+  FakeMemory memory;
+  std::vector<const std::byte*> windows;
+  std::vector<float*> gradients;
+  BlockContext context;
+};
+
+// The inside is kept: without, the same kernels run, but for places that they share.
+std::vector<KernelCost> forward(const ModelGraph& g, u32 block) {
+  Recording r(g, block);
+  block_forward(r.context, {.windows = r.windows,
+                            .tokens = r.memory.array<const i32>(),
+                            .targets = r.memory.array<const i32>(),
+                            .starts = r.starts(),
+                            .input = r.memory.values(g.activations),
+                            .output = r.memory.values(g.activations),
+                            .kept = r.memory.array<std::byte>(),
+                            .workspace = r.memory.array<std::byte>(),
+                            .loss_sum = r.memory.array<double>()});
+  return r.recorder.take();
+}
+
+std::vector<KernelCost> backward(const ModelGraph& g, u32 block, Inside inside) {
+  Recording r(g, block);
+  block_backward(r.context, {.windows = r.windows,
+                             .tokens = r.memory.array<const i32>(),
+                             .targets = r.memory.array<const i32>(),
+                             .starts = r.starts(),
+                             .input = r.memory.values(g.activations),
+                             .kept = inside == Inside::kept ? r.memory.array<const std::byte>() : nullptr,
+                             .grad = r.memory.values(g.activations),
+                             .grad_accum = r.gradients,
+                             .workspace = r.memory.array<std::byte>(),
+                             .loss_sum = r.memory.array<double>()});
+  return r.recorder.take();
+}
+
+// `all` without `part`, whose entries come in the same order among those of `all`. Looked for from the end,
+// where both are alike.
+std::vector<KernelCost> without(const std::vector<KernelCost>& all, const std::vector<KernelCost>& part) {
+  std::vector<KernelCost> rest;
+  auto next = part.rbegin();
+  for (auto cost = all.rbegin(); cost != all.rend(); ++cost) {
+    if (next != part.rend() && *next == *cost)
+      ++next;
+    else
+      rest.push_back(*cost);
+  }
+  CHECK(next == part.rend(), all.size(), part.size());
+  std::ranges::reverse(rest);
+  return rest;
+}
+
+}  // namespace
+
+BlockKernels recorded_kernels(const ModelGraph& graph, u32 block) {
+  BlockKernels out = {.forward = forward(graph, block), .backward = backward(graph, block, Inside::kept)};
+  out.recompute = without(backward(graph, block, Inside::recomputed), out.backward);
+  return out;
+}
+
+}  // namespace tidepool
