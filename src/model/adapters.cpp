@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "base/check.h"
-#include "kernels/dropout/dropout_cost.h"
-#include "kernels/matmul/matmul_cost.h"
 #include "model/block_calls.h"
 #include "model/layer_code.h"
 
@@ -197,63 +194,6 @@ void Adapters::gradients(JoinedModules joined, ConstValues x, ConstValues dy, Va
     module_weight_gradients(p, joined, x, dy, g);
     add_low_grad(p.module, dx);
   });
-}
-
-// ---- costs
-
-AdapterCosts::AdapterCosts(const ModelGraph& g)
-    : graph_(g), modules_(layer_code(g.config.family).modules(g.config)) {}
-
-template <class Fn>
-void AdapterCosts::for_targets(JoinedModules joined, Fn fn) const {
-  if (!on()) return;
-  for (u32 m = joined.first; m < joined.first + joined.count; ++m)
-    if (is_target(graph_.lora, modules_.of[m])) fn(modules_.of[m]);
-}
-
-// scale x A^T, and the dropout of x before it
-void AdapterCosts::add_low(std::vector<KernelCost>& out, const LinearModule& m) const {
-  const u64 rows = graph_.batch.rows();
-  if (graph_.lora.dropout > 0) out.push_back(dropout_cost(rows * m.in));
-  out.push_back(matmul_cost(rows, graph_.lora.r, m.in, element_bytes(Kind::param, graph_.precision)));
-}
-
-void AdapterCosts::add_product_of_low_grad(std::vector<KernelCost>& out, const LinearModule& m) const {
-  const u64 rows = graph_.batch.rows();
-  out.push_back(matmul_cost(rows, m.in, graph_.lora.r, element_bytes(Kind::param, graph_.precision)));
-  if (graph_.lora.dropout > 0) out.back().vector_flops += dropout_flops(rows * m.in);
-}
-
-void AdapterCosts::add_forward(std::vector<KernelCost>& out, JoinedModules joined) const {
-  const u64 rows = graph_.batch.rows(), bytes = element_bytes(Kind::param, graph_.precision);
-  for_targets(joined, [&](const LinearModule& m) {
-    add_low(out, m);
-    out.push_back(matmul_cost(rows, m.out, graph_.lora.r, bytes));
-  });
-}
-
-void AdapterCosts::add_input_gradient(std::vector<KernelCost>& out, JoinedModules joined) const {
-  const u64 rows = graph_.batch.rows(), bytes = element_bytes(Kind::param, graph_.precision);
-  for_targets(joined, [&](const LinearModule& m) {
-    out.push_back(matmul_cost(rows, graph_.lora.r, m.out, bytes));
-    add_product_of_low_grad(out, m);
-  });
-}
-
-void AdapterCosts::add_weight_gradients(std::vector<KernelCost>& out, JoinedModules joined) const {
-  const u64 rows = graph_.batch.rows(), r = graph_.lora.r,
-            bytes = element_bytes(Kind::param, graph_.precision);
-  for_targets(joined, [&](const LinearModule& m) {
-    add_low(out, m);
-    out.push_back(weight_gradient_cost(rows, r, m.out));
-    out.push_back(matmul_cost(rows, r, m.out, bytes));
-    out.push_back(weight_gradient_cost(rows, m.in, r));
-  });
-}
-
-void AdapterCosts::add_gradients(std::vector<KernelCost>& out, JoinedModules joined) const {
-  add_weight_gradients(out, joined);
-  for_targets(joined, [&](const LinearModule& m) { add_product_of_low_grad(out, m); });
 }
 
 }  // namespace tidepool

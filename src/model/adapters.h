@@ -101,24 +101,4 @@ class Adapters {
   AdapterScratch scratch_;
 };
 
-// Their kernels, in the order of the calls above.
-class AdapterCosts {
- public:
-  explicit AdapterCosts(const ModelGraph&);
-  bool on() const { return graph_.lora.on(); }
-  void add_forward(std::vector<KernelCost>&, JoinedModules) const;
-  void add_input_gradient(std::vector<KernelCost>&, JoinedModules) const;
-  void add_weight_gradients(std::vector<KernelCost>&, JoinedModules) const;
-  void add_gradients(std::vector<KernelCost>&, JoinedModules) const;
-
- private:
-  template <class Fn>
-  void for_targets(JoinedModules, Fn) const;
-  void add_low(std::vector<KernelCost>&, const LinearModule&) const;
-  void add_product_of_low_grad(std::vector<KernelCost>&, const LinearModule&) const;
-
-  const ModelGraph& graph_;
-  LinearModules modules_;
-};
-
 }  // namespace tidepool

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "model/block_calls.h"
-#include "model/block_costs.h"
 #include "model/block_layouts.h"
 #include "model/gpt2_tensors.h"
 #include "model/layer_code.h"
@@ -49,7 +48,6 @@ void measure_layer(Block& block, const ModelGraph& g) {
   block.kept = LayerInside(g, nullptr).bytes;
   block.forward_workspace = LayerForwardWorkspace(g, nullptr).bytes;
   block.backward_workspace = LayerBackwardWorkspace(g, nullptr, Inside::recomputed).bytes;
-  set_gpt2_layer_costs(block, g);
 }
 
 }  // namespace

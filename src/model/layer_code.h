@@ -14,7 +14,7 @@ struct LayerCode {
   std::vector<Window> (*windows)(const ModelConfig&);
   u32 embedding_windows;  // how many the embedding reads
   LinearModules (*modules)(const ModelConfig&);
-  // Fills in what one layer keeps, the workspaces and the kernels that it takes.
+  // Fills in what one layer keeps and the workspaces that it takes.
   void (*measure)(Block&, const ModelGraph&);
   void (*forward)(const BlockContext&, const BlockForward&);
   void (*backward)(const BlockContext&, const BlockBackward&);

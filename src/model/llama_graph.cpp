@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include "model/block_calls.h"
-#include "model/block_costs.h"
 #include "model/layer_code.h"
 #include "model/llama_layouts.h"
 #include "model/llama_tensors.h"
@@ -44,7 +43,6 @@ void measure_layer(Block& block, const ModelGraph& g) {
   block.kept = LlamaInside(g, nullptr).bytes;
   block.forward_workspace = LlamaForwardWorkspace(g, nullptr).bytes;
   block.backward_workspace = LlamaBackwardWorkspace(g, nullptr, Inside::recomputed).bytes;
-  set_llama_layer_costs(block, g);
 }
 
 }  // namespace

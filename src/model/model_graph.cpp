@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "model/adapter_windows.h"
-#include "model/block_costs.h"
 #include "model/block_layouts.h"
 #include "model/blocks.h"
 #include "model/layer_code.h"
+#include "model/recorded_costs.h"
 
 namespace tidepool {
 namespace {
@@ -18,17 +18,16 @@ Block embedding_block(const ModelGraph& g, const LayerCode& code) {
   Block block = {.kind = BlockKind::embedding, .name = "embedding"};
   for (u32 w = 0; w < code.embedding_windows; ++w) block.windows.push_back(w);
   block.backward_workspace = EmbeddingBackwardWorkspace(g, nullptr).bytes;
-  set_costs(block, g);
   return block;
 }
 
-Block layer_block(const ModelGraph& g, const LayerCode& code, u32 layer) {
+// Fills in all that differs from layer to layer.
+void name_layer(Block& block, const ModelGraph& g, const LayerCode& code, u32 layer) {
   const u32 window = code.embedding_windows + layer;
-  Block block = {
-      .kind = BlockKind::layer, .name = g.windows[window].name, .layer = layer, .windows = {window}};
+  block.name = g.windows[window].name;
+  block.layer = layer;
+  block.windows = {window};
   if (g.lora.on()) block.windows.push_back(static_cast<u32>(g.windows.size()) - g.config.layers + layer);
-  code.measure(block, g);
-  return block;
 }
 
 Block head_block(const ModelGraph& g, const LayerCode& code) {
@@ -36,8 +35,24 @@ Block head_block(const ModelGraph& g, const LayerCode& code) {
   Block block = {.kind = BlockKind::head, .name = "head", .windows = {norm, g.config.tied ? 0 : norm + 1}};
   block.forward_workspace = HeadWorkspace(g, nullptr, Direction::forward).bytes;
   block.backward_workspace = HeadWorkspace(g, nullptr, Direction::backward).bytes;
-  set_costs(block, g);
   return block;
+}
+
+void add_block(ModelGraph& g, Block block) {
+  g.blocks.push_back(std::move(block));
+  record_costs(g, static_cast<u32>(g.blocks.size()) - 1);
+}
+
+// Layers are alike but for names and windows, so the first is measured for all.
+void add_layers(ModelGraph& g, const LayerCode& code) {
+  Block first = {.kind = BlockKind::layer};
+  name_layer(first, g, code, 0);
+  code.measure(first, g);
+  add_block(g, std::move(first));
+  for (u32 layer = 1; layer < g.config.layers; ++layer) {
+    g.blocks.push_back(g.blocks[1]);
+    name_layer(g.blocks.back(), g, code, layer);
+  }
 }
 
 u64 widest(const ModelConfig& c) {
@@ -77,9 +92,9 @@ Result<ModelGraph> build_model(const ModelConfig& config, Precision precision, B
       .config = config, .lora = lora, .precision = precision, .activations = activations, .batch = batch};
   g.windows = code.windows(config);
   if (lora.on()) TRY(add_adapters(g, code));
-  g.blocks.push_back(embedding_block(g, code));
-  for (u32 layer = 0; layer < config.layers; ++layer) g.blocks.push_back(layer_block(g, code, layer));
-  g.blocks.push_back(head_block(g, code));
+  add_block(g, embedding_block(g, code));
+  add_layers(g, code);
+  add_block(g, head_block(g, code));
   g.boundary = {round_up(values_bytes(batch.rows() * config.width, activations), frame_alignment)};
   g.batch_bytes = {round_up(batch_arrays(batch) * batch.rows() * sizeof(i32), frame_alignment)};
   // An embedding is looked up, not multiplied; a tied one is multiplied as the head.

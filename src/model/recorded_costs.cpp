@@ -93,12 +93,22 @@ std::vector<KernelCost> without(const std::vector<KernelCost>& all, const std::v
   return rest;
 }
 
+u64 flops_of(const std::vector<KernelCost>& kernels) {
+  u64 sum = 0;
+  for (const KernelCost& kernel : kernels) sum += kernel.flops();
+  return sum;
+}
+
 }  // namespace
 
-BlockKernels recorded_kernels(const ModelGraph& graph, u32 block) {
-  BlockKernels out = {.forward = forward(graph, block), .backward = backward(graph, block, Inside::kept)};
-  out.recompute = without(backward(graph, block, Inside::recomputed), out.backward);
-  return out;
+void record_costs(ModelGraph& graph, u32 index) {
+  Block& block = graph.blocks[index];
+  block.forward_kernels = forward(graph, index);
+  block.backward_kernels = backward(graph, index, Inside::kept);
+  block.recompute_kernels = without(backward(graph, index, Inside::recomputed), block.backward_kernels);
+  block.forward_flops = flops_of(block.forward_kernels);
+  block.backward_flops = flops_of(block.backward_kernels);
+  block.recompute_flops = flops_of(block.recompute_kernels);
 }
 
 }  // namespace tidepool

@@ -1,16 +1,12 @@
-// The kernels of a block, in the order in which it runs them: from these come its flops and its predicted
-// time.
+// Costs of a block's kernels, in the order in which it runs them: its flops and its predicted time follow.
 #pragma once
 
 #include "tidepool/model_graph.h"
 
 namespace tidepool {
 
-struct BlockKernels {
-  std::vector<KernelCost> forward, backward, recompute;
-};
-// Runs the block's code with a CostRecorder. REQUIRES: sizes and windows of graph.blocks[block] are filled
-// in.
-BlockKernels recorded_kernels(const ModelGraph&, u32 block);
+// Runs the code of graph.blocks[block] with a CostRecorder and fills in its kernels and flops.
+// REQUIRES: its windows and sizes are filled in.
+void record_costs(ModelGraph&, u32 block);
 
 }  // namespace tidepool
