@@ -20,14 +20,13 @@ std::optional<ModelFault> check_heads(const ModelConfig& c) {
     return ModelFault{
         keys.heads, fmt::format("{} makes heads {} columns wide, more than the {} supported; raise model.{}",
                                 c.heads, c.head_size(), model_head_size_max, keys.heads)};
-  if (style(c.family) == LayerStyle::gpt2) return std::nullopt;
   if (c.heads % c.kv_heads() != 0)
     return ModelFault{
         "num_key_value_heads",
         fmt::format("{} does not divide model.{} {}; each head of k and v serves the same number of "
                     "queries' heads",
                     c.kv_heads(), keys.heads, c.heads)};
-  if (c.head_size() % 2 != 0)
+  if (style(c.family).positions == PositionKind::rotary && c.head_size() % 2 != 0)
     return ModelFault{
         c.head_size_given != 0 ? "head_dim" : keys.heads,
         fmt::format("heads are {} columns wide, and the rotary embedding turns pairs of them; make it even",
@@ -37,7 +36,7 @@ std::optional<ModelFault> check_heads(const ModelConfig& c) {
 
 std::optional<ModelFault> check_rope(const ModelConfig& c) {
   const Rope& r = c.rope;
-  if (style(c.family) == LayerStyle::gpt2) return std::nullopt;
+  if (style(c.family).positions != PositionKind::rotary) return std::nullopt;
   if (!(r.theta > 0))
     return ModelFault{"rope_parameters.rope_theta", fmt::format("{} is not positive", r.theta)};
   if (r.type == RopeType::plain) return std::nullopt;
@@ -58,7 +57,7 @@ std::optional<ModelFault> check_numbers(const ModelConfig& c) {
   if (c.width == 0 || c.width > width_max)
     return ModelFault{keys.width, fmt::format("{} must be in 1..{}", c.width, width_max)};
   if (c.layers == 0) return ModelFault{keys.layers, "0 is too few; a model needs at least one layer"};
-  if (style(c.family) == LayerStyle::gpt2 && !c.tied)
+  if (style(c.family).always_tied && !c.tied)
     return ModelFault{"tie_word_embeddings", "GPT-2's head is tied; leave the key out"};
   if (c.positions == 0) return ModelFault{keys.positions, "0 is too few; a model sees at least one token"};
   if (!(c.norm_epsilon > 0))
@@ -73,41 +72,21 @@ std::optional<ModelFault> check_numbers(const ModelConfig& c) {
   return std::nullopt;
 }
 
-constexpr ModelKeyNames gpt2_keys = {.positions = "n_positions",
-                                     .width = "n_embd",
-                                     .layers = "n_layer",
-                                     .heads = "n_head",
-                                     .inner = "n_inner",
-                                     .norm_epsilon = "layer_norm_epsilon",
-                                     .attention_dropout = "attn_pdrop"};
-constexpr ModelKeyNames llama_keys = {.positions = "max_position_embeddings",
-                                      .width = "hidden_size",
-                                      .layers = "num_hidden_layers",
-                                      .heads = "num_attention_heads",
-                                      .inner = "intermediate_size",
-                                      .norm_epsilon = "rms_norm_eps",
-                                      .attention_dropout = "attention_dropout"};
-
 }  // namespace
 
-// Llama's: two matrices up and one down of 8/3 are as many weights as GPT-2's two of 4.
+// SwiGLU's: two matrices up and one down of 8/3 are as many weights as GELU's two of 4.
 u32 ModelConfig::inner() const {
   if (inner_given != 0) return inner_given;
-  return style(family) == LayerStyle::gpt2 ? 4 * width : static_cast<u32>(round_up(u64{8} * width / 3, 256));
+  return style(family).mlp == MlpKind::gelu ? 4 * width : static_cast<u32>(round_up(u64{8} * width / 3, 256));
 }
 
 u32 ModelConfig::attention_window() const {
-  const bool counts = family == Family::mistral || use_sliding_window;
+  const bool counts = traits(family).window == WindowKind::every_layer || use_sliding_window;
   return counts ? sliding_window : 0;
 }
 
 ModelConfig default_model(Family family) {
-  if (style(family) == LayerStyle::gpt2) return {.family = family};
-  return {.family = family, .norm_epsilon = 1e-6, .tied = false};
-}
-
-const ModelKeyNames& key_names(Family family) {
-  return style(family) == LayerStyle::gpt2 ? gpt2_keys : llama_keys;
+  return {.family = family, .norm_epsilon = style(family).norm_epsilon, .tied = style(family).always_tied};
 }
 
 std::optional<ModelFault> check_model(const ModelConfig& c) {

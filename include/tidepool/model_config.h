@@ -7,35 +7,88 @@
 #include <string>
 #include <string_view>
 
-#include "base/types.h"
+#include "tidepool/layer_style.h"
+#include "tidepool/types.h"
 
 namespace tidepool {
 
 enum class Family : u8 { gpt2, llama, mistral, qwen2, qwen3 };
 inline constexpr u32 family_count = 5;
 
-// Which layer a family's blocks are: model/layer_*.cpp (gpt2), model/llama_*.cpp (llama).
-enum class LayerStyle : u8 { gpt2, llama };
+// Sliding windows of attention, as config.json says them.
+enum class WindowKind : u8 {
+  none,
+  every_layer,  // sliding_window
+  by_switch,    // sliding_window, where use_sliding_window says so
+};
 
-// All that tells one family from another of its style. Its keys of config.json are in the schema of
-// src/config.
+// What transformers takes where a config.json leaves a key out; 0: what default_model() has.
+struct LeftOut {
+  u32 positions = 0, kv_heads = 0, head_size = 0, sliding_window = 0;
+  double dropout = 0;  // of the embedding, attention and residual sums
+};
+
+// All that tells one family from another of its style.
 struct FamilyTraits {
   std::string_view name;          // `model_type` in config.json
   std::string_view architecture;  // the class that transformers makes of it
-  LayerStyle style{};
-  bool qkv_bias = false;  // q, k and v have biases, and o has none
-  bool qk_norm = false;   // RMSNorm over each head of q and k, before the rotation
+  const LayerStyle* style = nullptr;
+  bool qkv_bias = false;            // q, k and v have biases, and o has none
+  bool qk_norm = false;             // RMSNorm over each head of q and k, before the rotation
+  bool attention_bias_key = false;  // config.json says whether q, k, v and o have biases
+  bool mlp_bias_key = false;        // and of gate, up and down
+  WindowKind window{};
+  LeftOut left_out;
+  u32 end_of_text =
+      0;  // token that ends texts, named in the config.json of vocabularies that have it; 0: none
 };
 inline constexpr std::array<FamilyTraits, family_count> families = {{
-    {"gpt2", "GPT2LMHeadModel", LayerStyle::gpt2},
-    {"llama", "LlamaForCausalLM", LayerStyle::llama},
-    {"mistral", "MistralForCausalLM", LayerStyle::llama},
-    {"qwen2", "Qwen2ForCausalLM", LayerStyle::llama, true},
-    {"qwen3", "Qwen3ForCausalLM", LayerStyle::llama, false, true},
+    {.name = "gpt2",
+     .architecture = "GPT2LMHeadModel",
+     .style = &gpt2_layers,
+     .left_out = {.dropout = 0.1},
+     .end_of_text = 50256},
+    {.name = "llama",
+     .architecture = "LlamaForCausalLM",
+     .style = &llama_layers,
+     .attention_bias_key = true,
+     .mlp_bias_key = true,
+     .left_out = {.positions = 2048}},
+    {.name = "mistral",
+     .architecture = "MistralForCausalLM",
+     .style = &llama_layers,
+     .window = WindowKind::every_layer,
+     .left_out = {.positions = 131072, .kv_heads = 8, .sliding_window = 4096}},
+    {.name = "qwen2",
+     .architecture = "Qwen2ForCausalLM",
+     .style = &llama_layers,
+     .qkv_bias = true,
+     .window = WindowKind::by_switch,
+     .left_out = {.positions = 32768, .kv_heads = 32, .sliding_window = 4096}},
+    {.name = "qwen3",
+     .architecture = "Qwen3ForCausalLM",
+     .style = &llama_layers,
+     .qk_norm = true,
+     .attention_bias_key = true,
+     .window = WindowKind::by_switch,
+     .left_out = {.positions = 32768, .kv_heads = 32, .head_size = 128, .sliding_window = 4096}},
 }};
 constexpr const FamilyTraits& traits(Family family) { return families[static_cast<u32>(family)]; }
 constexpr std::string_view name(Family family) { return traits(family).name; }
-constexpr LayerStyle style(Family family) { return traits(family).style; }
+constexpr const LayerStyle& style(Family family) { return *traits(family).style; }
+constexpr const ModelKeyNames& key_names(Family family) { return style(family).keys; }
+
+// Documents can share a sequence where positions are made for each of them, and not learned for whole
+// sequences.
+constexpr bool can_pack(Family family) { return style(family).positions == PositionKind::rotary; }
+
+// Families with a property, bit f for Family(f).
+template <class Has>
+constexpr u32 families_with(Has has) {
+  u32 bits = 0;
+  for (u32 f = 0; f < family_count; ++f) bits |= has(families[f]) ? u32{1} << f : 0;
+  return bits;
+}
 
 // How the angles of the rotary embedding fall with the pair's number; names as in config.json.
 enum class RopeType : u8 {
@@ -97,12 +150,6 @@ struct ModelConfig {
 
 // A family's model where nothing is said of it.
 ModelConfig default_model(Family);
-
-// What config.json, and so the section `model` of a config, calls the fields of a ModelConfig.
-struct ModelKeyNames {
-  std::string_view positions, width, layers, heads, inner, norm_epsilon, attention_dropout;
-};
-const ModelKeyNames& key_names(Family);
 
 // Heads are at most this wide: attention's kernels hold a row of one in registers.
 inline constexpr u32 model_head_size_max = 256;

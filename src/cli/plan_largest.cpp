@@ -30,7 +30,7 @@ ModelConfig sized(const Config& config, u32 heads) {
   ModelConfig model = config.model;
   model.heads = model.layers = heads;
   model.width = heads * head_width;
-  if (style(model.family) == LayerStyle::gpt2) return model;
+  if (style(model.family).attention == AttentionKind::multi_head) return model;
   model.kv_heads_given = kv_heads_of(config.model, heads);
   if (model.head_size_given != 0) model.head_size_given = head_width;
   if (config.model.inner_given != 0)
@@ -46,11 +46,11 @@ std::string trying(const ModelGraph& graph) {
 }
 
 void print(const Machine& machine, const ModelGraph& graph, const Plan& plan) {
-  const bool gpt2 = graph.config.family == Family::gpt2;
+  const bool is_default = graph.config.family == ModelConfig().family;
   print_text(
       " Largest {}of GPT-3 proportions (a layer per head of 128) on {}:\n  {} parameters, {} layers x {} ({} "
       "heads), planned and verified\n",
-      gpt2 ? "" : fmt::format("{} model ", name(graph.config.family)), machine.name,
+      is_default ? "" : fmt::format("{} model ", name(graph.config.family)), machine.name,
       count_text(static_cast<double>(graph.parameters)), graph.config.layers, graph.config.width,
       graph.config.heads);
   for (u32 t = 0; t < tier_count; ++t)

@@ -13,6 +13,22 @@ namespace tidepool {
 
 namespace {
 
+constexpr u32 bit(Family family) { return u32{1} << static_cast<u32>(family); }
+constexpr u32 gelu = families_with([](const FamilyTraits& f) { return f.style->mlp == MlpKind::gelu; });
+constexpr u32 swiglu = families_with([](const FamilyTraits& f) { return f.style->mlp == MlpKind::swiglu; });
+constexpr u32 learned =
+    families_with([](const FamilyTraits& f) { return f.style->positions == PositionKind::learned; });
+constexpr u32 rotary =
+    families_with([](const FamilyTraits& f) { return f.style->positions == PositionKind::rotary; });
+constexpr u32 tied = families_with([](const FamilyTraits& f) { return f.style->always_tied; });
+constexpr u32 switched =
+    families_with([](const FamilyTraits& f) { return f.window == WindowKind::by_switch; });
+constexpr u32 not_switched = families_with([](const FamilyTraits& f) {
+  return f.style->positions == PositionKind::rotary && f.window != WindowKind::by_switch;
+});
+constexpr u32 biased_qkv = families_with([](const FamilyTraits& f) { return f.qkv_bias; });
+constexpr u32 all_families = families_with([](const FamilyTraits&) { return true; });
+
 // Keys that change what is computed: only the value that Tidepool computes is taken.
 struct Demand {
   std::string_view key;
@@ -23,24 +39,23 @@ struct Demand {
 constexpr std::string_view trains_full_attention =
     "windows are keys of mistral and qwen models, whose sequences may be as long as the window";
 constexpr std::array demands = std::to_array<Demand>({
-    {"activation_function", "gelu_new", only_gpt2},
-    {"tie_word_embeddings", "true", only_gpt2},
-    {"scale_attn_weights", "true", only_gpt2},
-    {"scale_attn_by_inverse_layer_idx", "false", only_gpt2},
-    {"add_cross_attention", "false", only_gpt2},
+    {"activation_function", "gelu_new", gelu},
+    {"tie_word_embeddings", "true", tied},
+    {"scale_attn_weights", "true", learned},
+    {"scale_attn_by_inverse_layer_idx", "false", learned},
+    {"add_cross_attention", "false", learned},
     {"is_encoder_decoder", "false"},
-    {"hidden_act", "silu", llama_style},
-    {"use_sliding_window", "false", bit(Family::llama) | bit(Family::mistral), trains_full_attention},
-    {"layer_types", "full_attention", llama_style,
+    {"hidden_act", "silu", swiglu},
+    {"use_sliding_window", "false", not_switched, trains_full_attention},
+    {"layer_types", "full_attention", rotary,
      "a window is said with model.sliding_window, and for qwen models with model.use_sliding_window"},
-    {"attention_bias", "false", llama_style},
-    {"mlp_bias", "false", llama_style},
-    {"qkv_bias", "true", bit(Family::qwen2)},
-    {"pretraining_tp", "1", llama_style,
-     "it slices products, which changes their rounding only: set it to 1"},
-    {"partial_rotary_factor", "1", llama_style},
-    {"rope_parameters.partial_rotary_factor", "1", llama_style},
-    {"use_mrope", "false", qwens},
+    {"attention_bias", "false", rotary},
+    {"mlp_bias", "false", rotary},
+    {"qkv_bias", "true", biased_qkv},
+    {"pretraining_tp", "1", rotary, "it slices products, which changes their rounding only: set it to 1"},
+    {"partial_rotary_factor", "1", rotary},
+    {"rope_parameters.partial_rotary_factor", "1", rotary},
+    {"use_mrope", "false", switched},
     {"quantization_config", "null", all_families,
      "its weights are quantized: take the directory that they were made from"},
 });
@@ -62,15 +77,15 @@ constexpr std::array harmless = std::to_array<Harmless>({
     {"gradient_checkpointing"},
     {"id2label"},
     {"label2id"},
-    {"max_window_layers", qwens},  // of sliding windows
+    {"max_window_layers", switched},  // of sliding windows
     {"output_past"},
     {"pad_token_id"},
-    {"reorder_and_upcast_attn", only_gpt2},
-    {"summary_type", only_gpt2},
-    {"summary_activation", only_gpt2},
-    {"summary_first_dropout", only_gpt2},
-    {"summary_proj_to_labels", only_gpt2},
-    {"summary_use_proj", only_gpt2},
+    {"reorder_and_upcast_attn", learned},
+    {"summary_type", learned},
+    {"summary_activation", learned},
+    {"summary_first_dropout", learned},
+    {"summary_proj_to_labels", learned},
+    {"summary_use_proj", learned},
     {"task_specific_params"},
     {"torch_dtype"},
     {"transformers_version"},
@@ -173,8 +188,8 @@ constexpr std::array advices = std::to_array<Instead>({
     {"grad_clip", "set train.max_grad_norm"},
     {"beta1", "set train.adam_beta1"},
     {"beta2", "set train.adam_beta2"},
-    {"dropout", "set model.embd_pdrop, model.attn_pdrop and model.resid_pdrop", "", "", only_gpt2},
-    {"dropout", "set model.attention_dropout", "", "", llama_style},
+    {"dropout", "set model.embd_pdrop, model.attn_pdrop and model.resid_pdrop", "", "", learned},
+    {"dropout", "set model.attention_dropout", "", "", rotary},
 });
 
 // What other types are, as far as that says why they are not trained.

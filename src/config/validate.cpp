@@ -92,7 +92,7 @@ std::optional<Complaint> check_sequence_length(const Config& c) {
   if (c.train.sequence_length <= c.model.positions) return std::nullopt;
   const std::string_view positions = key_names(c.model.family).positions;
   const bool has_weights_by_position =
-      style(c.model.family) == LayerStyle::gpt2 && !c.model_directory.empty();
+      style(c.model.family).positions == PositionKind::learned && !c.model_directory.empty();
   const std::string advice =
       has_weights_by_position
           ? fmt::format("shorten it: positions are learned, and {} has weights for no more",

@@ -20,7 +20,7 @@ std::vector<std::string_view> names_of(const LinearModules& modules) {
   return names;
 }
 
-std::string wrong(const LoraConfig& lora, const LinearModules& modules) {
+std::string wrong_adapters(const LoraConfig& lora, const LinearModules& modules) {
   if (lora.r > lora_rank_max) return fmt::format("lora.r: {} is above {}", lora.r, lora_rank_max);
   if (!(lora.alpha > 0) || !std::isfinite(lora.alpha))
     return fmt::format("lora.lora_alpha: {} is not above 0", lora.alpha);
@@ -38,19 +38,13 @@ std::string wrong(const LoraConfig& lora, const LinearModules& modules) {
   return {};
 }
 
-// As transformers names the layer's modules: GPT-2's are below "transformer", and its tensors' names here
-// leave that out.
-std::string layer_path(const ModelConfig& c, u32 layer) {
-  return style(c.family) == LayerStyle::gpt2 ? fmt::format("transformer.h.{}", layer)
-                                             : fmt::format("model.layers.{}", layer);
-}
-
 Window adapter_window(const ModelGraph& g, const LinearModules& modules, u32 layer, const std::string& name) {
   std::vector<TensorSpec> specs;
   for (u32 m = 0; m < modules.count; ++m) {
     const LinearModule& module = modules.of[m];
     if (!is_target(g.lora, module)) continue;
-    const std::string path = fmt::format("base_model.model.{}.{}", layer_path(g.config, layer), module.path);
+    const std::string path =
+        fmt::format("base_model.model.{}.{}.{}", style(g.config.family).layers_path, layer, module.path);
     // Kaiming's uniform with a = sqrt(5), as PEFT has it from torch.nn.Linear; B is zero, so a run begins at
     // the base.
     specs.push_back({.name = path + ".lora_A.weight",
@@ -75,7 +69,7 @@ bool is_target(const LoraConfig& lora, const LinearModule& module) {
 
 Result<void> add_adapters(ModelGraph& g, const LayerCode& code) {
   const LinearModules modules = code.modules(g.config);
-  if (std::string message = wrong(g.lora, modules); !message.empty())
+  if (std::string message = wrong_adapters(g.lora, modules); !message.empty())
     return Error{ErrorKind::usage, std::move(message)};
   for (Window& window : g.windows) window.trainable = false;
   for (u32 layer = 0; layer < g.config.layers; ++layer)

@@ -8,7 +8,7 @@
 namespace tidepool {
 namespace {
 
-constexpr u32 adapter_window = 1;  // of a layer's windows
+constexpr u32 second_window = 1;  // a layer's second window has its adapters
 
 u32 widest_input(const ModelGraph& g) {
   const LinearModules modules = layer_code(g.config.family).modules(g.config);
@@ -31,15 +31,15 @@ AdapterScratch adapter_scratch(const ModelGraph& g, WorkspaceCutter& layout) {
 
 AdapterGradients adapter_gradients_of(const BlockContext& c, const BlockBackward& b) {
   if (!c.graph.lora.on()) return {};
-  return {.window = b.grad_accum[adapter_window], .accumulate = b.accumulate};
+  return {.window = b.grad_accum[second_window], .accumulate = b.accumulate};
 }
 
 Adapters::Adapters(const BlockContext& c, const LinearModules& modules,
                    std::span<const std::byte* const> windows, const AdapterScratch& scratch)
     : c_(c), modules_(modules), scratch_(scratch) {
   if (!c.graph.lora.on()) return;
-  window_ = &window_of(c, adapter_window);
-  data_ = windows[adapter_window];
+  window_ = &window_of(c, second_window);
+  data_ = windows[second_window];
 }
 
 u32 Adapters::tensor(u32 module) const {

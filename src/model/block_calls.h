@@ -1,20 +1,16 @@
-// One function per block and direction; block_forward and block_backward choose among them.
+// Embedding and head, one function per direction, and what block code asks of a context. Layers are in
+// layer_code.h.
 #pragma once
 
 #include "model/adapters.h"
 #include "model/block_layouts.h"
 #include "model/blocks.h"
-#include "model/gpt2_tensors.h"
 #include "model/window_params.h"
 
 namespace tidepool {
 
 void embedding_forward(const BlockContext&, const BlockForward&);
 void embedding_backward(const BlockContext&, const BlockBackward&);
-void layer_forward(const BlockContext&, const BlockForward&);  // GPT-2's
-void layer_backward(const BlockContext&, const BlockBackward&);
-void llama_layer_forward(const BlockContext&, const BlockForward&);
-void llama_layer_backward(const BlockContext&, const BlockBackward&);
 void head_forward(const BlockContext&, const BlockForward&);
 void head_backward(const BlockContext&, const BlockBackward&);
 

@@ -6,6 +6,7 @@
 
 #include "kernels/kernels.h"
 #include "model/adapters.h"
+#include "model/norm.h"
 #include "model/workspace_cutter.h"
 #include "tidepool/model_graph.h"
 
@@ -31,8 +32,7 @@ inline AttentionShape attention_shape(const ModelGraph& g) {
 
 // Of the gradient inside the MLP, which is dead where attention's backward begins: [R, I], or [R, 2I].
 inline u64 mlp_gradient_elements(const ModelGraph& g) {
-  const u64 parts = style(g.config.family) == LayerStyle::gpt2 ? 1 : 2;
-  return parts * g.batch.rows() * g.config.inner();
+  return style(g.config.family).mlp_inputs() * g.batch.rows() * g.config.inner();
 }
 inline Bytes attention_scratch(const ModelGraph& g) {
   return Bytes{values_bytes(mlp_gradient_elements(g), g.activations)};
@@ -62,44 +62,7 @@ inline RotaryShape rotary_shape(const ModelGraph& g) {
           .head_size = g.config.head_size()};
 }
 
-// The inside of a layer that backward needs and that is dear to make again: everything behind a
-// matrix product or attention. Norms and GELU are made again from these. 9 H values per row.
-struct LayerInside {
-  LayerInside(const ModelGraph&, std::byte* base);
-  Values qkv;        // [R, 3H]
-  Values attention;  // [R, H]
-  float* lse;        // [B, NH, T]
-  Values middle;     // [R, H], the residual stream between attention and MLP
-  Values pre;        // [R, I], before GELU
-  Bytes bytes;
-};
-
-// Without `kept` the middle of the residual stream lies in the output, which the last product
-// overwrites, and attention's output replaces the norm's.
-struct LayerForwardWorkspace {
-  LayerForwardWorkspace(const ModelGraph&, std::byte* base);
-  Values wide;    // [R, max(3H, I)]: qkv, then GELU's output
-  Values narrow;  // [R, H]: norm, attention, norm
-  AdapterScratch adapters;
-  Bytes bytes;
-};
-
 enum class Inside : u8 { kept, recomputed };
-
-struct LayerBackwardWorkspace {
-  LayerBackwardWorkspace(const ModelGraph&, std::byte* base, Inside);
-  Values wide;      // [R, max(3H, I)]: GELU's output, then the gradient of qkv
-  Values norm;      // [R, H]: output of either norm
-  Values narrow;    // [R, H]: gradients
-  Values dropped;   // [R, H] gradient through residual dropout; null without dropout
-  float* mean;      // [R]
-  float* rstd;      // [R]
-  float* partials;  // [layer_norm_partials]
-  AdapterScratch adapters;
-  Values dpre;        // [R, I]; where the inside is recomputed it takes the place of pre
-  std::byte* inside;  // LayerInside, if recomputed
-  Bytes bytes;
-};
 
 struct EmbeddingBackwardWorkspace {
   EmbeddingBackwardWorkspace(const ModelGraph&, std::byte* base);
@@ -111,13 +74,11 @@ enum class Direction : u8 { forward, backward };
 
 struct HeadWorkspace {
   HeadWorkspace(const ModelGraph&, std::byte* base, Direction);
-  Values norm;      // [R, H]
-  Values logits;    // [R, logits_stride(min(V, vocabulary_slice))]
-  RowLoss* losses;  // [R]
-  Values dnorm;     // [R, H]; backward, as all below
-  float* mean;      // [R]; of layer norms
-  float* rstd;      // [R]
-  float* partials;  // of the final norm
+  Values norm;          // [R, H]
+  Values logits;        // [R, logits_stride(min(V, vocabulary_slice))]
+  RowLoss* losses;      // [R]
+  Values dnorm;         // [R, H]; backward, as all below
+  NormScratch moments;  // of the final norm
   Bytes bytes;
 };
 

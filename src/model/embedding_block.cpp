@@ -3,7 +3,7 @@
 namespace tidepool {
 namespace {
 
-enum Windows : u32 { wte, wpe };  // wpe: of models that learn their positions
+enum EmbeddingWindows : u32 { wte, wpe };  // wpe: of models that learn their positions
 constexpr u32 only_tensor = 0;
 
 bool has_positions(const BlockContext& c) { return block_of(c).windows.size() > wpe; }

@@ -4,41 +4,24 @@
 
 #include "base/check.h"
 #include "model/block_calls.h"
+#include "model/norm.h"
+#include "tidepool/check.h"
 
 namespace tidepool {
 namespace {
 
-enum Windows : u32 { norm, matrix };  // the matrix may be the embedding's
-constexpr u32 only_tensor = 0;
+enum HeadWindows : u32 { final_norm, matrix };  // the matrix may be the embedding's
+constexpr u32 weights = 0;                      // the matrix's only tensor
 
-struct FinalNorm {
-  u32 rows;
-  ConstValues x;
-  Values y;
-  float* mean = nullptr;
-  float* rstd = nullptr;
-};
-void final_norm(const BlockContext& c, const WindowParams& w, const FinalNorm& n) {
-  const u32 columns = c.graph.config.width;
-  const float epsilon = static_cast<float>(c.graph.config.norm_epsilon);
-  if (style(c.graph.config.family) == LayerStyle::gpt2)
-    c.kernels.layer_norm({.rows = n.rows,
-                          .columns = columns,
-                          .x = n.x,
-                          .weight = w[NormTensor::weight],
-                          .bias = w[NormTensor::bias],
-                          .epsilon = epsilon,
-                          .y = n.y,
-                          .mean = n.mean,
-                          .rstd = n.rstd});
-  else
-    c.kernels.rms_norm({.rows = n.rows,
-                        .columns = columns,
-                        .x = n.x,
-                        .weight = w[NormTensor::weight],
-                        .epsilon = epsilon,
-                        .y = n.y,
-                        .rstd = n.rstd});
+// `w`: WindowParams or WindowGradients.
+template <class W>
+bool has_bias(const W& w) {
+  return w.window.tensors.size() > static_cast<u32>(NormTensor::bias);
+}
+
+NormWeights weights_of_norm(const BlockContext& c, std::span<const std::byte* const> windows) {
+  const WindowParams w = params_of(c, windows, final_norm);
+  return {.weight = w[NormTensor::weight], .bias = has_bias(w) ? w[NormTensor::bias] : Param{}};
 }
 
 struct Head {
@@ -50,7 +33,7 @@ struct Head {
   u32 vocabulary() const { return c.graph.config.vocab_size; }
   bool one_slice() const { return vocabulary() <= vocabulary_slice; }
   u32 slice() const { return c.slice_columns != 0 ? c.slice_columns : vocabulary_slice; }
-  Param slice_weight(u32 begin) const { return matrix[only_tensor].at(u64{begin} * c.graph.config.width); }
+  Param slice_weight(u32 begin) const { return matrix[weights].at(u64{begin} * c.graph.config.width); }
 };
 
 template <class Fn>
@@ -88,7 +71,7 @@ void loss_pass(const Head& s, double* loss_sum) {
 
 void gradient_pass(const Head& s, const BlockBackward& b) {
   const u32 h = s.c.graph.config.width;
-  float* dmatrix = gradients_of(s.c, b, matrix)[only_tensor];
+  float* dmatrix = gradients_of(s.c, b, matrix)[weights];
   for_slices(s, [&](const LogitsSlice& slice) {
     if (!s.one_slice()) make_logits(s, slice);
     s.c.kernels.cross_entropy_gradient(slice, static_cast<float>(b.inverse_tokens), b.loss_scale);
@@ -112,53 +95,28 @@ void gradient_pass(const Head& s, const BlockBackward& b) {
   });
 }
 
-void layer_norm_backward(const BlockContext& c, const BlockBackward& b, const HeadWorkspace& workspace) {
-  const WindowGradients g = gradients_of(c, b, norm);
-  c.kernels.layer_norm_backward({.rows = rows_of(c),
-                                 .columns = c.graph.config.width,
-                                 .x = b.input,
-                                 .weight = params_of(c, b.windows, norm)[NormTensor::weight],
-                                 .mean = workspace.mean,
-                                 .rstd = workspace.rstd,
-                                 .dy = workspace.dnorm,
-                                 .dx = b.grad,
-                                 .dweight = g[NormTensor::weight],
-                                 .dbias = g[NormTensor::bias],
-                                 .accumulate = b.accumulate,
-                                 .partials = workspace.partials});
-}
-
-void rms_norm_backward(const BlockContext& c, const BlockBackward& b, const HeadWorkspace& workspace) {
-  c.kernels.rms_norm_backward({.rows = rows_of(c),
-                               .columns = c.graph.config.width,
-                               .x = b.input,
-                               .weight = params_of(c, b.windows, norm)[NormTensor::weight],
-                               .rstd = workspace.rstd,
-                               .dy = workspace.dnorm,
-                               .dx = b.grad,
-                               .dweight = gradients_of(c, b, norm)[NormTensor::weight],
-                               .accumulate = b.accumulate,
-                               .partials = workspace.partials});
-}
-
-void norm_backward(const BlockContext& c, const BlockBackward& b, const HeadWorkspace& workspace) {
-  if (style(c.graph.config.family) == LayerStyle::gpt2)
-    layer_norm_backward(c, b, workspace);
-  else
-    rms_norm_backward(c, b, workspace);
+void final_norm_backward(const BlockContext& c, const BlockBackward& b, const HeadWorkspace& workspace) {
+  const WindowGradients g = gradients_of(c, b, final_norm);
+  norm_backward(c, weights_of_norm(c, b.windows),
+                {.weight = g[NormTensor::weight], .bias = has_bias(g) ? g[NormTensor::bias] : nullptr},
+                {.x = b.input,
+                 .dy = workspace.dnorm,
+                 .dx = b.grad,
+                 .accumulate = b.accumulate,
+                 .moments = workspace.moments});
 }
 
 // The whole vocabulary of one row, for sampling.
 void logits_of_row(const BlockContext& c, const BlockForward& f, const HeadWorkspace& workspace) {
   CHECK(f.logits_row < rows_of(c), f.logits_row);
   const u32 h = c.graph.config.width;
-  final_norm(c, params_of(c, f.windows, norm),
-             {.rows = 1, .x = f.input.at(u64{f.logits_row} * h), .y = workspace.norm});
+  norm_forward(c, weights_of_norm(c, f.windows),
+               {.rows = 1, .x = f.input.at(u64{f.logits_row} * h), .y = workspace.norm});
   c.kernels.matmul({.m = 1,
                     .n = c.graph.config.vocab_size,
                     .k = h,
                     .x = workspace.norm,
-                    .weight = params_of(c, f.windows, matrix)[only_tensor],
+                    .weight = params_of(c, f.windows, matrix)[weights],
                     .transposed = true,
                     .y = f.logits});
 }
@@ -169,7 +127,7 @@ void head_forward(const BlockContext& c, const BlockForward& f) {
   const HeadWorkspace workspace(c.graph, f.workspace, Direction::forward);
   CHECK(workspace.bytes == block_of(c).forward_workspace, workspace.bytes.value);
   if (f.loss_sum != nullptr) {
-    final_norm(c, params_of(c, f.windows, norm), {.rows = rows_of(c), .x = f.input, .y = workspace.norm});
+    norm_forward(c, weights_of_norm(c, f.windows), {.rows = rows_of(c), .x = f.input, .y = workspace.norm});
     loss_pass({c, params_of(c, f.windows, matrix), workspace, f.targets}, f.loss_sum);
   }
   if (f.logits != nullptr) logits_of_row(c, f, workspace);
@@ -178,16 +136,16 @@ void head_forward(const BlockContext& c, const BlockForward& f) {
 void head_backward(const BlockContext& c, const BlockBackward& b) {
   const HeadWorkspace workspace(c.graph, b.workspace, Direction::backward);
   CHECK(workspace.bytes == block_of(c).backward_workspace, workspace.bytes.value);
-  final_norm(c, params_of(c, b.windows, norm),
-             {.rows = rows_of(c),
-              .x = b.input,
-              .y = workspace.norm,
-              .mean = workspace.mean,
-              .rstd = workspace.rstd});
+  norm_forward(c, weights_of_norm(c, b.windows),
+               {.rows = rows_of(c),
+                .x = b.input,
+                .y = workspace.norm,
+                .mean = workspace.moments.mean,
+                .rstd = workspace.moments.rstd});
   const Head head = {c, params_of(c, b.windows, matrix), workspace, b.targets};
   loss_pass(head, b.loss_sum);
   gradient_pass(head, b);
-  norm_backward(c, b, workspace);
+  final_norm_backward(c, b, workspace);
 }
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-// What a style of layers brings to a model. Embedding and head are written once for all of them.
+// The code of a layer style. Embedding and head are written once for all of them.
 #pragma once
 
 #include <span>
@@ -9,6 +9,7 @@
 namespace tidepool {
 
 struct LayerCode {
+  const LayerStyle* style;
   // In order: what the embedding reads, a window per layer, the final norm, the head's matrix where it is not
   // tied.
   std::vector<Window> (*windows)(const ModelConfig&);
@@ -20,11 +21,14 @@ struct LayerCode {
   void (*backward)(const BlockContext&, const BlockBackward&);
 };
 
-extern const LayerCode gpt2_layer_code;   // gpt2_graph.cpp
-extern const LayerCode llama_layer_code;  // llama_graph.cpp
+const LayerCode& layer_code(Family);
 
-inline const LayerCode& layer_code(Family family) {
-  return style(family) == LayerStyle::gpt2 ? gpt2_layer_code : llama_layer_code;
+// One folder each; layer_code.cpp lists them.
+namespace gpt2 {
+extern const LayerCode code;
+}
+namespace llama {
+extern const LayerCode code;
 }
 
 }  // namespace tidepool

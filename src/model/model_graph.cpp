@@ -56,7 +56,7 @@ void add_layers(ModelGraph& g, const LayerCode& code) {
 }
 
 u64 widest(const ModelConfig& c) {
-  const u64 mlp = style(c.family) == LayerStyle::gpt2 ? c.inner() : 2 * u64{c.inner()};
+  const u64 mlp = u64{style(c.family).mlp_inputs()} * c.inner();
   return std::max<u64>({c.qkv_width(), mlp, std::min(c.vocab_size, vocabulary_slice)});
 }
 
@@ -69,7 +69,7 @@ std::string wrong(const ModelConfig& c, BatchShape batch) {
     return fmt::format(
         "train.sequence_length ({}) is longer than model.{} ({}); lower the first or raise the second",
         batch.tokens, key_names(c.family).positions, c.positions);
-  if (batch.packed && style(c.family) == LayerStyle::gpt2)
+  if (batch.packed && !can_pack(c.family))
     return "documents cannot be packed for GPT-2 models, whose positions are learned for whole sequences; do "
            "not pack them";
   constexpr u64 elements_max = u64{1} << 31;  // offsets inside a matrix stay well inside the library's

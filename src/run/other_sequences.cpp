@@ -56,7 +56,7 @@ std::optional<Config> config_then(const FoundCheckpoint& found) {
 bool counts(const Field& field, const Config& then, const Config& now) {
   if (field.section != "data" || field.key == "train" || field.key == "cache") return false;
   if (field.key == "weights") return then.data.train.size() == now.data.train.size();
-  return field.key != "packing" || now.model.family != Family::gpt2;
+  return field.key != "packing" || can_pack(now.model.family);
 }
 
 // A path that was told from elsewhere leads to the same file where that has kept its name.

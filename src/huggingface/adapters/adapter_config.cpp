@@ -93,7 +93,7 @@ std::string adapter_config_text(const ModelGraph& graph) {
   o["lora_dropout"] = graph.lora.dropout;
   o["target_modules"] = std::move(modules);
   o["bias"] = "none";
-  o["fan_in_fan_out"] = style(graph.config.family) == LayerStyle::gpt2;
+  o["fan_in_fan_out"] = style(graph.config.family).matrices_in_out;
   o["init_lora_weights"] = true;
   o["use_rslora"] = graph.lora.rslora;
   o["use_dora"] = false;

@@ -24,10 +24,11 @@ Error wrong(const SafetensorsFile& file, const std::string& tensor, const std::s
   return {ErrorKind::bad_input, fmt::format("{}: tensor {} {}", file.path(), tensor, reason)};
 }
 
-// What has a Linear or Conv1D in the layers of these families: c_attn, c_fc and c_proj; q_proj, up_proj ...
+// Modules with a Linear or Conv1D in the layers of these families: c_attn, c_fc and c_proj; q_proj, up_proj
+// ...
 bool is_linear(Family family, std::string_view module) {
   const std::string_view name = module.substr(module.rfind('.') + 1);
-  return style(family) == LayerStyle::gpt2 ? name.starts_with("c_") : name.ends_with("_proj");
+  return name.starts_with(style(family).linear_prefix) && name.ends_with(style(family).linear_suffix);
 }
 
 // out [columns, rows] = in [rows, columns]
@@ -141,7 +142,7 @@ Result<std::vector<float>> AdapterMerge::read(const StoredTensor& t) const {
 // a flag that says otherwise.
 bool AdapterMerge::fan_in_fan_out(std::string_view tensor) const {
   if (!family_) return config_.fan_in_fan_out;
-  if (style(*family_) != LayerStyle::gpt2) return false;
+  if (!style(*family_).matrices_in_out) return false;
   if (tensor.starts_with(gpt2_prefix)) tensor.remove_prefix(gpt2_prefix.size());
   return tensor.starts_with("h.");
 }

@@ -24,32 +24,14 @@ namespace {
 
 // What transformers takes where a file leaves a key out.
 ModelConfig hf_default(Family family) {
+  const LeftOut& left_out = traits(family).left_out;
   ModelConfig c = default_model(family);
-  switch (family) {
-    case Family::gpt2:
-      c.embedding_dropout = c.attention_dropout = c.residual_dropout = 0.1;
-      break;
-    case Family::llama:
-      c.positions = 2048;
-      break;
-    case Family::mistral:
-      c.positions = 131072, c.kv_heads_given = 8;
-      break;
-    case Family::qwen2:
-      c.positions = 32768, c.kv_heads_given = 32;
-      break;
-    case Family::qwen3:
-      c.positions = 32768, c.kv_heads_given = 32, c.head_size_given = 128;
-      break;
-  }
+  c.embedding_dropout = c.attention_dropout = c.residual_dropout = left_out.dropout;
+  if (left_out.positions != 0) c.positions = left_out.positions;
+  c.kv_heads_given = left_out.kv_heads;
+  c.head_size_given = left_out.head_size;
   return c;
 }
-
-// Sizes that have a default there, but none that anybody means.
-constexpr std::array<std::string_view, 5> gpt2_required = {"vocab_size", "n_positions", "n_embd", "n_layer",
-                                                           "n_head"};
-constexpr std::array<std::string_view, 5> llama_required = {"vocab_size", "hidden_size", "intermediate_size",
-                                                            "num_hidden_layers", "num_attention_heads"};
 
 // As the schema reads values: text without quotes.
 std::string text_of(const json::value& value) {
@@ -115,7 +97,7 @@ class Reader {
                                   (key == "rope_parameters" && has_scaling) || is_window_key(family_, key);
       if (!read_otherwise) TRY(read_key(std::string(key), value));
     }
-    for (const std::string_view key : style(family_) == LayerStyle::gpt2 ? gpt2_required : llama_required)
+    for (const std::string_view key : style(family_).required_keys)
       if (!object.contains(key)) return fault(key, "is missing");
     if (const auto wrong = read_window(object, config_.model)) return fault(wrong->key, wrong->reason);
     if (const auto wrong = check_model(config_.model)) return fault(wrong->key, wrong->reason);
@@ -223,33 +205,6 @@ class Reader {
 
 constexpr std::array<const char*, precision_count> dtypes = {"float32", "bfloat16", "float16"};
 
-json::object gpt2_object(const ModelConfig& c, const char* dtype) {
-  json::object o;
-  o["architectures"] = json::array{"GPT2LMHeadModel"};
-  o["model_type"] = "gpt2";
-  o["dtype"] = dtype;
-  o["torch_dtype"] = dtype;
-  o["vocab_size"] = c.vocab_size;
-  o["n_positions"] = c.positions;
-  o["n_ctx"] = c.positions;
-  o["n_embd"] = c.width;
-  o["n_layer"] = c.layers;
-  o["n_head"] = c.heads;
-  o["n_inner"] = c.inner_given == 0 ? json::value(nullptr) : json::value(c.inner_given);
-  o["activation_function"] = "gelu_new";
-  o["layer_norm_epsilon"] = c.norm_epsilon;
-  o["initializer_range"] = c.initializer_range;
-  o["embd_pdrop"] = c.embedding_dropout;
-  o["attn_pdrop"] = c.attention_dropout;
-  o["resid_pdrop"] = c.residual_dropout;
-  o["tie_word_embeddings"] = true;
-  // GPT-2's own ids (50256) lie outside a small vocabulary: there is no such token then.
-  const bool has_end_of_text = c.vocab_size > 50256;
-  o["bos_token_id"] = has_end_of_text ? json::value(50256) : json::value(nullptr);
-  o["eos_token_id"] = has_end_of_text ? json::value(50256) : json::value(nullptr);
-  return o;
-}
-
 json::object rope_object(const ModelConfig& c) {
   json::object o;
   o["rope_type"] = json::string_view(rope_type_names[static_cast<u32>(c.rope.type)]);
@@ -263,42 +218,76 @@ json::object rope_object(const ModelConfig& c) {
   return o;
 }
 
-json::object llama_object(const ModelConfig& c, const char* dtype) {
-  json::object o;
-  o["architectures"] = json::array{json::string_view(traits(c.family).architecture)};
-  o["model_type"] = json::string_view(name(c.family));
-  o["dtype"] = dtype;
-  o["torch_dtype"] = dtype;
-  o["vocab_size"] = c.vocab_size;
-  o["max_position_embeddings"] = c.positions;
-  o["hidden_size"] = c.width;
-  o["intermediate_size"] = c.inner();
-  o["num_hidden_layers"] = c.layers;
-  o["num_attention_heads"] = c.heads;
-  o["num_key_value_heads"] = c.kv_heads();
-  o["head_dim"] = c.head_size();
-  o["hidden_act"] = "silu";
-  o["rms_norm_eps"] = c.norm_epsilon;
-  o["initializer_range"] = c.initializer_range;
-  o["attention_dropout"] = c.attention_dropout;
-  o["tie_word_embeddings"] = c.tied;
-  if (c.family == Family::llama || c.family == Family::qwen3) o["attention_bias"] = c.attention_bias;
-  if (c.family == Family::llama) o["mlp_bias"] = c.mlp_bias;
-  write_window(c, o);
-  // transformers 5 reads rope_parameters; 4 reads rope_theta and rope_scaling.
+// Keys of a config.json in the order in which they are written; each family has some of them.
+struct WrittenKey {
+  std::string_view key;
+  json::value (*value)(const ModelConfig&);
+  bool always = false;  // written too where a family takes but one value
+};
+constexpr WrittenKey written_keys[] = {
+    {"vocab_size", [](const ModelConfig& c) -> json::value { return c.vocab_size; }},
+    {"n_positions", [](const ModelConfig& c) -> json::value { return c.positions; }},
+    {"n_ctx", [](const ModelConfig& c) -> json::value { return c.positions; }},
+    {"max_position_embeddings", [](const ModelConfig& c) -> json::value { return c.positions; }},
+    {"n_embd", [](const ModelConfig& c) -> json::value { return c.width; }},
+    {"hidden_size", [](const ModelConfig& c) -> json::value { return c.width; }},
+    {"intermediate_size", [](const ModelConfig& c) -> json::value { return c.inner(); }},
+    {"n_layer", [](const ModelConfig& c) -> json::value { return c.layers; }},
+    {"num_hidden_layers", [](const ModelConfig& c) -> json::value { return c.layers; }},
+    {"n_head", [](const ModelConfig& c) -> json::value { return c.heads; }},
+    {"num_attention_heads", [](const ModelConfig& c) -> json::value { return c.heads; }},
+    {"n_inner",
+     [](const ModelConfig& c) {
+       return c.inner_given == 0 ? json::value(nullptr) : json::value(c.inner_given);
+     }},
+    {"num_key_value_heads", [](const ModelConfig& c) -> json::value { return c.kv_heads(); }},
+    {"head_dim", [](const ModelConfig& c) -> json::value { return c.head_size(); }},
+    {"activation_function", [](const ModelConfig&) -> json::value { return "gelu_new"; }, true},
+    {"hidden_act", [](const ModelConfig&) -> json::value { return "silu"; }, true},
+    {"layer_norm_epsilon", [](const ModelConfig& c) -> json::value { return c.norm_epsilon; }},
+    {"rms_norm_eps", [](const ModelConfig& c) -> json::value { return c.norm_epsilon; }},
+    {"initializer_range", [](const ModelConfig& c) -> json::value { return c.initializer_range; }},
+    {"embd_pdrop", [](const ModelConfig& c) -> json::value { return c.embedding_dropout; }},
+    {"attn_pdrop", [](const ModelConfig& c) -> json::value { return c.attention_dropout; }},
+    {"resid_pdrop", [](const ModelConfig& c) -> json::value { return c.residual_dropout; }},
+    {"attention_dropout", [](const ModelConfig& c) -> json::value { return c.attention_dropout; }},
+    {"tie_word_embeddings", [](const ModelConfig& c) -> json::value { return c.tied; }, true},
+    {"attention_bias", [](const ModelConfig& c) -> json::value { return c.attention_bias; }},
+    {"mlp_bias", [](const ModelConfig& c) -> json::value { return c.mlp_bias; }},
+};
+
+bool has_key(Family family, const WrittenKey& w) {
+  for (const Field* field : find_fields("model", w.key))
+    if (applies(*field, family)) return true;
+  return w.always && is_demanded(family, w.key);
+}
+
+// transformers 5 reads rope_parameters; 4 reads rope_theta and rope_scaling.
+void write_rope(const ModelConfig& c, json::object& o) {
+  if (style(c.family).positions != PositionKind::rotary) return;
   o["rope_theta"] = c.rope.theta;
   json::object rope = rope_object(c);
   o["rope_scaling"] = c.rope.type == RopeType::plain ? json::value(nullptr) : json::value(rope);
   rope["rope_theta"] = c.rope.theta;
   o["rope_parameters"] = std::move(rope);
-  o["bos_token_id"] = nullptr;
-  o["eos_token_id"] = nullptr;
-  return o;
 }
 
 json::object object_of(const ModelConfig& c, Precision precision) {
   const char* dtype = hf_dtype(precision);
-  return style(c.family) == LayerStyle::gpt2 ? gpt2_object(c, dtype) : llama_object(c, dtype);
+  json::object o;
+  o["architectures"] = json::array{json::string_view(traits(c.family).architecture)};
+  o["model_type"] = json::string_view(name(c.family));
+  o["dtype"] = dtype;
+  o["torch_dtype"] = dtype;
+  for (const WrittenKey& w : written_keys)
+    if (has_key(c.family, w)) o[w.key] = w.value(c);
+  write_window(c, o);
+  write_rope(c, o);
+  // A family's own id may lie outside a small vocabulary: there is no such token then.
+  const u32 end_of_text = traits(c.family).end_of_text;
+  for (const char* key : {"bos_token_id", "eos_token_id"})
+    o[key] = end_of_text != 0 && c.vocab_size > end_of_text ? json::value(end_of_text) : json::value(nullptr);
+  return o;
 }
 
 }  // namespace

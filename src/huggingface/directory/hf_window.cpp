@@ -17,10 +17,8 @@ namespace {
 
 constexpr std::array<std::string_view, 4> window_keys = {"sliding_window", "use_sliding_window",
                                                          "max_window_layers", "layer_types"};
-constexpr u32 window_left_out = 4096, full_layers_left_out = 28;  // transformers' defaults
+constexpr u32 full_layers_left_out = 28;  // transformers' default
 constexpr std::string_view sliding = "sliding_attention", full = "full_attention";
-
-bool is_qwen(Family family) { return family == Family::qwen2 || family == Family::qwen3; }
 
 ModelFault wrong(std::string_view key, const json::value& value, std::string_view wanted) {
   return {key, fmt::format("{} must be {}", json_text(value, JsonStyle::line), wanted)};
@@ -58,17 +56,17 @@ std::optional<ModelFault> read_layer_types(const json::object& file, std::option
 }  // namespace
 
 bool is_window_key(Family family, std::string_view key) {
-  const bool has_windows = family == Family::mistral || is_qwen(family);
-  return has_windows && std::ranges::find(window_keys, key) != window_keys.end();
+  return traits(family).window != WindowKind::none &&
+         std::ranges::find(window_keys, key) != window_keys.end();
 }
 
 std::optional<ModelFault> read_window(const json::object& file, ModelConfig& config) {
   if (!is_window_key(config.family, "sliding_window")) return std::nullopt;
-  config.sliding_window = file.contains("sliding_window") ? 0 : window_left_out;
+  config.sliding_window = file.contains("sliding_window") ? 0 : traits(config.family).left_out.sliding_window;
   if (auto fault = read_number(file, "sliding_window", 1, config.sliding_window)) return fault;
   std::optional<u64> slide;
   if (auto fault = read_layer_types(file, slide)) return fault;
-  if (config.family == Family::mistral) return std::nullopt;  // every layer has the window
+  if (traits(config.family).window == WindowKind::every_layer) return std::nullopt;
   const json::value* use = file.if_contains("use_sliding_window");
   if (use != nullptr && !use->is_null() && !use->is_bool())
     return wrong("use_sliding_window", *use, "true or false");
@@ -89,7 +87,7 @@ void write_window(const ModelConfig& config, json::object& out) {
   const u32 window = config.attention_window();
   out["sliding_window"] = window == 0 ? json::value(nullptr) : json::value(window);
   out.erase("layer_types");
-  if (!is_qwen(config.family)) return;
+  if (traits(config.family).window != WindowKind::by_switch) return;
   out["use_sliding_window"] = window != 0;
   out.erase("max_window_layers");
   if (window != 0) out["max_window_layers"] = 0;  // every layer has it

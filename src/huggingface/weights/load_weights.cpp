@@ -22,11 +22,11 @@ SafetensorsModel::Location find_tensor(const SafetensorsModel& model, const std:
   return model.find(std::string(old_prefix) + name);
 }
 
-// GPT-2's older files have masks, and its head again; a tied Llama-like model's own head would be another
-// model's.
+// A tensor that older files have beside the model's own, and that says nothing new.
 bool is_known_extra(Family family, std::string_view name) {
-  if (family != Family::gpt2) return name.ends_with(".rotary_emb.inv_freq");
-  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name == "lm_head.weight";
+  return std::ranges::any_of(style(family).extra_tensors, [&](std::string_view extra) {
+    return !extra.empty() && (extra.starts_with('.') ? name.ends_with(extra) : name == extra);
+  });
 }
 
 Result<SafetensorsModel::Location> locate(const SafetensorsModel& model, const std::string& directory,

@@ -3,7 +3,7 @@
 
 #include "model/adapters.h"
 #include "model/block_calls.h"
-#include "model/llama_tensors.h"
+#include "model/llama/tensors.h"
 #include "tests/support/model_runner.h"
 
 namespace tidepool::test::adapter_dropout_test {
@@ -49,7 +49,7 @@ class AdapterDropout : public ::testing::Test {
     FrameBuffer memory(measure.bytes().value);
     WorkspaceCutter layout(memory.get());
     const std::byte* windows[] = {nullptr, bytes_of(window_)};
-    const LinearModules modules = llama_linear_modules(graph.config);
+    const LinearModules modules = llama::linear_modules(graph.config);
     const Adapters adapters(c, modules, windows, adapter_scratch(graph, layout));
     std::vector<float> y(rows * width);
     adapters.add_to(module, ConstValues(x_.data()), Values(y.data()));

@@ -3,13 +3,12 @@
 
 #include <cmath>
 
-#include "model/block_calls.h"
-#include "model/block_layouts.h"
-#include "model/gpt2_tensors.h"
+#include "model/gpt2/layer.h"
 #include "model/layer_code.h"
 #include "model/window_builder.h"
 
 namespace tidepool {
+namespace gpt2 {
 namespace {
 
 Window layer_window(const ModelConfig& c, u32 layer) {
@@ -46,13 +45,13 @@ std::vector<Window> make_windows(const ModelConfig& c) {
 
 void measure_layer(Block& block, const ModelGraph& g) {
   block.kept = LayerInside(g, nullptr).bytes;
-  block.forward_workspace = LayerForwardWorkspace(g, nullptr).bytes;
-  block.backward_workspace = LayerBackwardWorkspace(g, nullptr, Inside::recomputed).bytes;
+  block.forward_workspace = ForwardWorkspace(g, nullptr).bytes;
+  block.backward_workspace = BackwardWorkspace(g, nullptr, Inside::recomputed).bytes;
 }
 
 }  // namespace
 
-LinearModules gpt2_linear_modules(const ModelConfig& c) {
+LinearModules linear_modules(const ModelConfig& c) {
   LinearModules out;
   out.add({"attn.c_attn", c.width, 3 * c.width});
   out.add({"attn.c_proj", c.width, c.width});
@@ -61,11 +60,14 @@ LinearModules gpt2_linear_modules(const ModelConfig& c) {
   return out;
 }
 
-const LayerCode gpt2_layer_code = {.windows = make_windows,
-                                   .embedding_windows = 2,
-                                   .modules = gpt2_linear_modules,
-                                   .measure = measure_layer,
-                                   .forward = layer_forward,
-                                   .backward = layer_backward};
+}  // namespace gpt2
+
+const LayerCode gpt2::code = {.style = &gpt2_layers,
+                              .windows = gpt2::make_windows,
+                              .embedding_windows = 2,
+                              .modules = gpt2::linear_modules,
+                              .measure = gpt2::measure_layer,
+                              .forward = gpt2::layer_forward,
+                              .backward = gpt2::layer_backward};
 
 }  // namespace tidepool

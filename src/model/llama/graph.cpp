@@ -1,13 +1,12 @@
 // Llama, Mistral, Qwen2 and Qwen3: their tensors and the sizes of their layers.
 #include <fmt/format.h>
 
-#include "model/block_calls.h"
 #include "model/layer_code.h"
-#include "model/llama_layouts.h"
-#include "model/llama_tensors.h"
+#include "model/llama/layer.h"
 #include "model/window_builder.h"
 
 namespace tidepool {
+namespace llama {
 namespace {
 
 TensorSpec spec_of(const ModelConfig& c, std::string name, std::vector<u64> shape) {
@@ -20,8 +19,8 @@ TensorSpec spec_of(const ModelConfig& c, std::string name, std::vector<u64> shap
 
 Window layer_window(const ModelConfig& c, u32 layer) {
   std::vector<TensorSpec> specs;
-  for (u32 i = 0; i < llama_tensor_count; ++i) {
-    const auto tensor = static_cast<LlamaTensor>(i);
+  for (u32 i = 0; i < tensor_count; ++i) {
+    const auto tensor = static_cast<LayerTensor>(i);
     if (!has_tensor(c, tensor)) continue;
     specs.push_back(spec_of(c, fmt::format("model.layers.{}.{}", layer, name(tensor)), shape_of(c, tensor)));
     specs.back().joined = is_joined(tensor);
@@ -40,18 +39,21 @@ std::vector<Window> make_windows(const ModelConfig& c) {
 }
 
 void measure_layer(Block& block, const ModelGraph& g) {
-  block.kept = LlamaInside(g, nullptr).bytes;
-  block.forward_workspace = LlamaForwardWorkspace(g, nullptr).bytes;
-  block.backward_workspace = LlamaBackwardWorkspace(g, nullptr, Inside::recomputed).bytes;
+  block.kept = LayerInside(g, nullptr).bytes;
+  block.forward_workspace = ForwardWorkspace(g, nullptr).bytes;
+  block.backward_workspace = BackwardWorkspace(g, nullptr, Inside::recomputed).bytes;
 }
 
 }  // namespace
 
-const LayerCode llama_layer_code = {.windows = make_windows,
-                                    .embedding_windows = 1,
-                                    .modules = llama_linear_modules,
-                                    .measure = measure_layer,
-                                    .forward = llama_layer_forward,
-                                    .backward = llama_layer_backward};
+}  // namespace llama
+
+const LayerCode llama::code = {.style = &llama_layers,
+                               .windows = llama::make_windows,
+                               .embedding_windows = 1,
+                               .modules = llama::linear_modules,
+                               .measure = llama::measure_layer,
+                               .forward = llama::layer_forward,
+                               .backward = llama::layer_backward};
 
 }  // namespace tidepool

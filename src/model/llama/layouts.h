@@ -2,15 +2,14 @@
 // Q is the width of all heads of queries, K of all keys' heads, A = Q + 2 K, I the width inside the MLP.
 #pragma once
 
-#include "model/adapters.h"
 #include "model/block_layouts.h"
 
-namespace tidepool {
+namespace tidepool::llama {
 
 // The inside that backward needs and that is dear to make again; norms, rotations and SwiGLU are made again
 // from it. H + Q + A + 2 I values per row.
-struct LlamaInside {
-  LlamaInside(const ModelGraph&, std::byte* base);
+struct LayerInside {
+  LayerInside(const ModelGraph&, std::byte* base);
   Values qkv;        // [R, A]; turned already, but where q and k are normalised before: then neither
   Values attention;  // [R, Q]
   float* lse;        // [B, NH, T]
@@ -21,8 +20,8 @@ struct LlamaInside {
 
 // Without `kept` the middle of the residual stream lies in the output, which the last product overwrites, and
 // attention's output replaces the norm's.
-struct LlamaForwardWorkspace {
-  LlamaForwardWorkspace(const ModelGraph&, std::byte* base);
+struct ForwardWorkspace {
+  ForwardWorkspace(const ModelGraph&, std::byte* base);
   Values wide;    // [R, max(A, 2I)]: qkv, then gate and up
   Values narrow;  // [R, max(H, Q)]: norm, attention, norm
   Values inner;   // [R, I]: SwiGLU's output
@@ -30,18 +29,17 @@ struct LlamaForwardWorkspace {
   Bytes bytes;
 };
 
-struct LlamaBackwardWorkspace {
-  LlamaBackwardWorkspace(const ModelGraph&, std::byte* base, Inside);
-  Values wide;      // [R, max(I, A)]: the gradient behind SwiGLU, then its output, then the gradient of qkv
-  Values norm;      // [R, H]: output of either norm
-  Values narrow;    // [R, max(H, Q)]: gradients
-  Values turned;    // [R, A]: qkv as attention saw it, where the inside holds it from before; null otherwise
-  float* rstd;      // [R]
-  float* partials;  // of either norm, or of the heads' norms
+struct BackwardWorkspace {
+  BackwardWorkspace(const ModelGraph&, std::byte* base, Inside);
+  Values wide;    // [R, max(I, A)]: the gradient behind SwiGLU, then its output, then the gradient of qkv
+  Values norm;    // [R, H]: output of either norm
+  Values narrow;  // [R, max(H, Q)]: gradients
+  Values turned;  // [R, A]: qkv as attention saw it, where the inside holds it from before; null otherwise
+  NormScratch moments;  // of either norm; its partials serve the heads' norms too
   AdapterScratch adapters;
   Values dgate_up;    // [R, 2I]; where the inside is recomputed it takes the place of gate_up
-  std::byte* inside;  // LlamaInside, if recomputed
+  std::byte* inside;  // LayerInside, if recomputed
   Bytes bytes;
 };
 
-}  // namespace tidepool
+}  // namespace tidepool::llama

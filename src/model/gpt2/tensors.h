@@ -4,7 +4,7 @@
 #include "model/adapters.h"
 #include "tidepool/model_graph.h"
 
-namespace tidepool {
+namespace tidepool::gpt2 {
 
 enum class LayerTensor : u8 {
   ln_1_weight,
@@ -22,9 +22,9 @@ enum class LayerTensor : u8 {
 };
 
 // The linear layers.
-LinearModules gpt2_linear_modules(const ModelConfig&);
-namespace gpt2_modules {
+LinearModules linear_modules(const ModelConfig&);
+namespace modules {
 inline constexpr JoinedModules c_attn = {0, 1}, attn_c_proj = {1, 1}, c_fc = {2, 1}, mlp_c_proj = {3, 1};
-}
+}  // namespace modules
 
-}  // namespace tidepool
+}  // namespace tidepool::gpt2

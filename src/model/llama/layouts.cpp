@@ -1,8 +1,8 @@
-#include "model/llama_layouts.h"
+#include "model/llama/layouts.h"
 
 #include <algorithm>
 
-namespace tidepool {
+namespace tidepool::llama {
 namespace {
 
 struct Shape {
@@ -17,7 +17,7 @@ struct Shape {
 
 }  // namespace
 
-LlamaInside::LlamaInside(const ModelGraph& g, std::byte* base) {
+LayerInside::LayerInside(const ModelGraph& g, std::byte* base) {
   const Shape s(g);
   WorkspaceCutter layout(base);
   qkv = layout.take_values(g.activations, s.rows * s.qkv);
@@ -28,7 +28,7 @@ LlamaInside::LlamaInside(const ModelGraph& g, std::byte* base) {
   bytes = layout.bytes();
 }
 
-LlamaForwardWorkspace::LlamaForwardWorkspace(const ModelGraph& g, std::byte* base) {
+ForwardWorkspace::ForwardWorkspace(const ModelGraph& g, std::byte* base) {
   const Shape s(g);
   WorkspaceCutter layout(base);
   wide = layout.take_values(g.activations, s.rows * std::max(s.qkv, 2 * s.inner));
@@ -38,20 +38,18 @@ LlamaForwardWorkspace::LlamaForwardWorkspace(const ModelGraph& g, std::byte* bas
   bytes = layout.bytes();
 }
 
-LlamaBackwardWorkspace::LlamaBackwardWorkspace(const ModelGraph& g, std::byte* base, Inside from) {
+BackwardWorkspace::BackwardWorkspace(const ModelGraph& g, std::byte* base, Inside from) {
   const Shape s(g);
   WorkspaceCutter layout(base);
   wide = layout.take_values(g.activations, s.rows * std::max(s.inner, s.qkv));
   norm = layout.take_values(g.activations, s.rows * s.h);
   narrow = layout.take_values(g.activations, s.rows * std::max(s.h, s.queries));
   if (g.config.qk_norm()) turned = layout.take_values(g.activations, s.rows * s.qkv);
-  rstd = layout.take<float>(s.rows);
-  const u64 of_heads = g.config.qk_norm() ? rotary_partials(s.rows, g.config.head_size()) : 0;
-  partials = layout.take<float>(std::max(rms_norm_partials(s.rows, s.h), of_heads));
+  moments = norm_scratch(g, layout, g.config.qk_norm() ? rotary_partials(s.rows, g.config.head_size()) : 0);
   adapters = adapter_scratch(g, layout);
   if (from == Inside::recomputed) {
-    inside = layout.take<std::byte>(LlamaInside(g, nullptr).bytes.value);
-    dgate_up = LlamaInside(g, inside).gate_up;
+    inside = layout.take<std::byte>(LayerInside(g, nullptr).bytes.value);
+    dgate_up = LayerInside(g, inside).gate_up;
   } else {
     inside = nullptr;
     dgate_up = layout.take_values(g.activations, mlp_gradient_elements(g));
@@ -59,4 +57,4 @@ LlamaBackwardWorkspace::LlamaBackwardWorkspace(const ModelGraph& g, std::byte* b
   bytes = layout.bytes();
 }
 
-}  // namespace tidepool
+}  // namespace tidepool::llama

@@ -1,13 +1,13 @@
-#include "model/llama_tensors.h"
+#include "model/llama/tensors.h"
 
 #include "base/check.h"
 
-namespace tidepool {
+namespace tidepool::llama {
 
-using enum LlamaTensor;
+using enum LayerTensor;
 
-std::string_view name(LlamaTensor tensor) {
-  constexpr std::array<std::string_view, llama_tensor_count> names = {
+std::string_view name(LayerTensor tensor) {
+  constexpr std::array<std::string_view, tensor_count> names = {
       "input_layernorm.weight",  "self_attn.q_proj.weight", "self_attn.k_proj.weight",
       "self_attn.v_proj.weight", "self_attn.q_proj.bias",   "self_attn.k_proj.bias",
       "self_attn.v_proj.bias",   "self_attn.q_norm.weight", "self_attn.k_norm.weight",
@@ -17,7 +17,7 @@ std::string_view name(LlamaTensor tensor) {
   return names[static_cast<u32>(tensor)];
 }
 
-bool is_joined(LlamaTensor tensor) {
+bool is_joined(LayerTensor tensor) {
   switch (tensor) {
     case k:
     case v:
@@ -31,7 +31,7 @@ bool is_joined(LlamaTensor tensor) {
   }
 }
 
-bool has_tensor(const ModelConfig& c, LlamaTensor tensor) {
+bool has_tensor(const ModelConfig& c, LayerTensor tensor) {
   switch (tensor) {
     case q_bias:
     case k_bias:
@@ -51,7 +51,7 @@ bool has_tensor(const ModelConfig& c, LlamaTensor tensor) {
   }
 }
 
-LinearModules llama_linear_modules(const ModelConfig& c) {
+LinearModules linear_modules(const ModelConfig& c) {
   const u32 h = c.width, inner = c.inner(), queries = c.query_width(), keys = c.kv_heads() * c.head_size();
   LinearModules out;
   out.add({"self_attn.q_proj", h, queries});
@@ -64,7 +64,7 @@ LinearModules llama_linear_modules(const ModelConfig& c) {
   return out;
 }
 
-std::vector<u64> shape_of(const ModelConfig& c, LlamaTensor tensor) {
+std::vector<u64> shape_of(const ModelConfig& c, LayerTensor tensor) {
   const u64 h = c.width, inner = c.inner(), queries = c.query_width(),
             keys = u64{c.kv_heads()} * c.head_size();
   switch (tensor) {
@@ -100,12 +100,12 @@ std::vector<u64> shape_of(const ModelConfig& c, LlamaTensor tensor) {
   CHECK(false, static_cast<u32>(tensor));
 }
 
-u32 tensor_index(const ModelConfig& c, LlamaTensor tensor) {
+u32 tensor_index(const ModelConfig& c, LayerTensor tensor) {
   if (!has_tensor(c, tensor)) return none;
   u32 index = 0;
   for (u32 before = 0; before < static_cast<u32>(tensor); ++before)
-    index += has_tensor(c, static_cast<LlamaTensor>(before));
+    index += has_tensor(c, static_cast<LayerTensor>(before));
   return index;
 }
 
-}  // namespace tidepool
+}  // namespace tidepool::llama

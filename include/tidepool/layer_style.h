@@ -1,0 +1,101 @@
+// How layers of one kind are made, as plain data: the norm, positions, attention and MLP of a layer, and what
+// files call its parts. The code of each style is a folder of src/model. Everything else asks these rows for
+// properties, so that a new style is a row and a folder.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "tidepool/types.h"
+
+namespace tidepool {
+
+enum class NormKind : u8 {
+  layer_norm,  // subtracts the mean, and has a bias
+  rms_norm,
+};
+enum class PositionKind : u8 {
+  learned,  // a table, added to the embedding
+  rotary,   // q and k are turned in each layer
+};
+enum class AttentionKind : u8 {
+  multi_head,
+  grouped,  // heads of queries may share those of keys and values
+};
+enum class MlpKind : u8 {
+  gelu,    // down(gelu(up(x)))
+  swiglu,  // down(silu(gate(x)) up(x))
+};
+
+// What config.json, and so the section `model` of a config, calls the fields of a ModelConfig.
+struct ModelKeyNames {
+  std::string_view positions, width, layers, heads, inner, norm_epsilon, attention_dropout;
+};
+
+struct LayerStyle {
+  NormKind norm{};
+  PositionKind positions{};
+  AttentionKind attention{};
+  MlpKind mlp{};
+  double norm_epsilon = 0;         // where nothing is said of it
+  bool always_tied = false;        // the head has no matrix of its own
+  bool matrices_in_out = false;    // [in, out], as transformers' Conv1D; the others' are [out, in]
+  std::string_view layers_path;    // of layers' modules in transformers: "model.layers" of "model.layers.0"
+  std::string_view linear_prefix;  // names of linear layers begin with it ...
+  std::string_view linear_suffix;  // ... and end with it
+  // Tensors that files of weights may have beside the model's own: whole names, or with a dot how they end.
+  std::array<std::string_view, 3> extra_tensors{};
+  ModelKeyNames keys;
+  // Sizes that a config.json must name: transformers has a default of each, but none that anybody means.
+  std::array<std::string_view, 5> required_keys{};
+
+  // Matrices that read the MLP's input.
+  constexpr u32 mlp_inputs() const { return mlp == MlpKind::swiglu ? 2 : 1; }
+};
+
+inline constexpr LayerStyle gpt2_layers = {
+    .norm = NormKind::layer_norm,
+    .positions = PositionKind::learned,
+    .attention = AttentionKind::multi_head,
+    .mlp = MlpKind::gelu,
+    .norm_epsilon = 1e-5,
+    .always_tied = true,
+    .matrices_in_out = true,
+    .layers_path = "transformer.h",
+    .linear_prefix = "c_",
+    .linear_suffix = "",
+    .extra_tensors = {".attn.bias", ".attn.masked_bias", "lm_head.weight"},  // masks; the head again
+    .keys = {.positions = "n_positions",
+             .width = "n_embd",
+             .layers = "n_layer",
+             .heads = "n_head",
+             .inner = "n_inner",
+             .norm_epsilon = "layer_norm_epsilon",
+             .attention_dropout = "attn_pdrop"},
+    .required_keys = {"vocab_size", "n_positions", "n_embd", "n_layer", "n_head"}};
+
+// Llama's and those like it.
+inline constexpr LayerStyle llama_layers = {
+    .norm = NormKind::rms_norm,
+    .positions = PositionKind::rotary,
+    .attention = AttentionKind::grouped,
+    .mlp = MlpKind::swiglu,
+    .norm_epsilon = 1e-6,
+    .always_tied = false,
+    .matrices_in_out = false,
+    .layers_path = "model.layers",
+    .linear_prefix = "",
+    .linear_suffix = "_proj",
+    // A tied model's own head would be another model's.
+    .extra_tensors = {".rotary_emb.inv_freq"},
+    .keys = {.positions = "max_position_embeddings",
+             .width = "hidden_size",
+             .layers = "num_hidden_layers",
+             .heads = "num_attention_heads",
+             .inner = "intermediate_size",
+             .norm_epsilon = "rms_norm_eps",
+             .attention_dropout = "attention_dropout"},
+    .required_keys = {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+                      "num_attention_heads"}};
+
+}  // namespace tidepool

@@ -1,0 +1,72 @@
+#include "model/gpt2/layer.h"
+
+#include "tidepool/check.h"
+
+namespace tidepool::gpt2 {
+
+Layer layer_of(const BlockContext& c, std::span<const std::byte* const> windows,
+               const AdapterScratch& scratch) {
+  return {c, params_of(c, windows, 0), Adapters(c, linear_modules(c.graph.config), windows, scratch)};
+}
+
+void layer_forward(const BlockContext& c, const BlockForward& f) {
+  CHECK(f.output.data != f.input.data, c.block);
+  const ForwardWorkspace workspace(c.graph, f.workspace);
+  const LayerInside kept(c.graph, f.kept);
+  CHECK(workspace.bytes == block_of(c).forward_workspace && kept.bytes == block_of(c).kept, c.block);
+  const bool keep = f.kept != nullptr;
+  const Layer layer = layer_of(c, f.windows, workspace.adapters);
+  const AttentionHalf half = {.x = f.input,
+                              .norm = workspace.narrow,
+                              .qkv = keep ? kept.qkv : workspace.wide,
+                              .attention = keep ? kept.attention : workspace.narrow,
+                              .lse = kept.lse,
+                              .middle = keep ? kept.middle : f.output};
+  attention_half(layer, half);
+  layer_norm_of(layer, NormSite::ln_2, half.middle, workspace.narrow);
+  first_of_mlp(layer, {.norm = workspace.narrow, .pre = kept.pre, .y = workspace.wide});
+  last_of_mlp(layer, workspace.wide, f.output, half.middle);
+}
+
+namespace {
+
+// The kept inside is only read: `pre` alone is overwritten, and only where it was recomputed.
+std::byte* inside_frame(const BlockBackward& b, const BackwardWorkspace& workspace) {
+  return b.kept != nullptr ? const_cast<std::byte*>(b.kept) : workspace.inside;
+}
+
+// ln_2's output and moments, and without kept everything before them.
+void recompute(const LayerGradients& s) {
+  const LayerInside& in = s.inside;
+  if (s.b.kept == nullptr) {
+    attention_half(s.layer, {.x = s.b.input,
+                             .norm = s.workspace.norm,
+                             .qkv = in.qkv,
+                             .attention = in.attention,
+                             .lse = in.lse,
+                             .middle = in.middle});
+  }
+  layer_norm_of(s.layer, NormSite::ln_2, in.middle, s.workspace.norm, &s.workspace.moments);
+  if (s.b.kept == nullptr) first_of_mlp(s.layer, {.norm = s.workspace.norm, .pre = in.pre});
+}
+
+}  // namespace
+
+void layer_backward(const BlockContext& c, const BlockBackward& b) {
+  const BackwardWorkspace workspace(c.graph, b.workspace,
+                                    b.kept != nullptr ? Inside::kept : Inside::recomputed);
+  CHECK(workspace.bytes <= block_of(c).backward_workspace, workspace.bytes.value, c.block);
+  const LayerInside inside(c.graph, inside_frame(b, workspace));
+  const Layer layer = layer_of(c, b.windows, workspace.adapters);
+  const LayerGradients s = {.layer = layer,
+                            .b = b,
+                            .g = gradients_of(c, b, 0),
+                            .adapters = adapter_gradients_of(c, b),
+                            .workspace = workspace,
+                            .inside = inside};
+  recompute(s);
+  mlp_backward(s);
+  attention_half_backward(s);
+}
+
+}  // namespace tidepool::gpt2

@@ -1,0 +1,43 @@
+// What a GPT-2 layer keeps in its `kept` and workspace frames; as block_layouts.h.
+#pragma once
+
+#include "model/block_layouts.h"
+
+namespace tidepool::gpt2 {
+
+// The inside of a layer that backward needs and that is dear to make again: everything behind a
+// matrix product or attention. Norms and GELU are made again from these. 9 H values per row.
+struct LayerInside {
+  LayerInside(const ModelGraph&, std::byte* base);
+  Values qkv;        // [R, 3H]
+  Values attention;  // [R, H]
+  float* lse;        // [B, NH, T]
+  Values middle;     // [R, H], the residual stream between attention and MLP
+  Values pre;        // [R, I], before GELU
+  Bytes bytes;
+};
+
+// Without `kept` the middle of the residual stream lies in the output, which the last product
+// overwrites, and attention's output replaces the norm's.
+struct ForwardWorkspace {
+  ForwardWorkspace(const ModelGraph&, std::byte* base);
+  Values wide;    // [R, max(3H, I)]: qkv, then GELU's output
+  Values narrow;  // [R, H]: norm, attention, norm
+  AdapterScratch adapters;
+  Bytes bytes;
+};
+
+struct BackwardWorkspace {
+  BackwardWorkspace(const ModelGraph&, std::byte* base, Inside);
+  Values wide;          // [R, max(3H, I)]: GELU's output, then the gradient of qkv
+  Values norm;          // [R, H]: output of either norm
+  Values narrow;        // [R, H]: gradients
+  Values dropped;       // [R, H] gradient through residual dropout; null without dropout
+  NormScratch moments;  // of either norm
+  AdapterScratch adapters;
+  Values dpre;        // [R, I]; where the inside is recomputed it takes the place of pre
+  std::byte* inside;  // LayerInside, if recomputed
+  Bytes bytes;
+};
+
+}  // namespace tidepool::gpt2

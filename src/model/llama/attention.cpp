@@ -1,0 +1,83 @@
+// Attention with grouped queries and rotary positions; with biases and norms of q and k where the family has
+// them.
+#include "model/llama/layer.h"
+#include "model/rope.h"
+
+namespace tidepool::llama {
+namespace {
+
+using enum LayerTensor;
+
+Product qkv_product(const ModelConfig& c) { return {q, q_bias, c.qkv_width(), c.width, modules::qkv}; }
+Product o_product(const ModelConfig& c) { return {o, o_bias, c.width, c.query_width(), modules::o}; }
+
+Rotary rotary_of(const Layer& l, const i32* starts, ConstValues qkv, Values out) {
+  return {.shape = rotary_shape(l.c.graph),
+          .qkv = qkv,
+          .out = out,
+          .starts = starts,
+          .inverse_frequencies = inverse_frequencies(l.config()),
+          .q_norm = l[q_norm],
+          .k_norm = l[k_norm],
+          .epsilon = static_cast<float>(l.config().norm_epsilon)};
+}
+
+void rotary_gradient(const LayerGradients& s, Values dqkv) {
+  const Rotary forward = rotary_of(s.layer, s.b.starts, s.inside.qkv, dqkv);
+  const bool norms = s.config().qk_norm();
+  s.layer.c.kernels.rotary_backward({.shape = forward.shape,
+                                     .qkv = norms ? forward.qkv : ConstValues{},
+                                     .dqkv = dqkv,
+                                     .starts = forward.starts,
+                                     .inverse_frequencies = forward.inverse_frequencies,
+                                     .q_norm = forward.q_norm,
+                                     .k_norm = forward.k_norm,
+                                     .epsilon = forward.epsilon,
+                                     .dq_norm = s[q_norm],
+                                     .dk_norm = s[k_norm],
+                                     .accumulate = s.b.accumulate,
+                                     .partials = s.workspace.moments.partials});
+}
+
+}  // namespace
+
+void turn(const Layer& l, const i32* starts, ConstValues qkv, Values out) {
+  l.c.kernels.rotary(rotary_of(l, starts, qkv, out));
+}
+
+void attention_half(const Layer& l, const AttentionHalf& a) {
+  const BlockContext& c = l.c;
+  norm_of(l, input_norm, a.x, a.norm);
+  product(l, qkv_product(l.config()), a.norm, a.qkv);
+  turn(l, a.starts, a.qkv, a.turned);
+  c.kernels.attention({.shape = attention_shape(c.graph),
+                       .qkv = a.turned,
+                       .out = a.attention,
+                       .lse = a.lse,
+                       .starts = a.starts,
+                       .dropout = dropout_of(c, DropoutSite::attention, l.config().attention_dropout)});
+  residual_product(l, o_product(l.config()), a.attention, a.middle, a.x);
+}
+
+void attention_half_backward(const LayerGradients& s) {
+  const BlockContext& c = s.layer.c;
+  const Product o = o_product(s.config()), qkv = qkv_product(s.config());
+  gradients(s, o, s.inside.attention, s.b.grad, s.workspace.narrow);
+  const Values dqkv = s.workspace.wide;
+  c.kernels.attention_backward(
+      {.shape = attention_shape(c.graph),
+       .qkv = s.turned(),
+       .out = s.inside.attention,
+       .lse = s.inside.lse,
+       .dout = s.workspace.narrow,
+       .dqkv = dqkv,
+       .starts = s.b.starts,
+       .dropout = dropout_of(c, DropoutSite::attention, s.config().attention_dropout),
+       .scratch = {s.workspace.dgate_up.data, attention_scratch(c.graph).value}});
+  rotary_gradient(s, dqkv);
+  norm_of(s.layer, input_norm, s.b.input, s.workspace.norm, &s.workspace.moments);
+  gradients(s, qkv, s.workspace.norm, dqkv, s.workspace.narrow);
+  norm_gradient(s, input_norm, s.b.input);
+}
+
+}  // namespace tidepool::llama

@@ -1,0 +1,81 @@
+#include "model/llama/layer.h"
+
+#include "tidepool/check.h"
+
+namespace tidepool::llama {
+
+Layer layer_of(const BlockContext& c, std::span<const std::byte* const> windows,
+               const AdapterScratch& scratch) {
+  return {c, params_of(c, windows, 0), Adapters(c, linear_modules(c.graph.config), windows, scratch)};
+}
+
+void layer_forward(const BlockContext& c, const BlockForward& f) {
+  CHECK(f.output.data != f.input.data, c.block);
+  const ForwardWorkspace workspace(c.graph, f.workspace);
+  const LayerInside kept(c.graph, f.kept);
+  CHECK(workspace.bytes == block_of(c).forward_workspace && kept.bytes == block_of(c).kept, c.block);
+  const bool keep = f.kept != nullptr;
+  const Layer layer = layer_of(c, f.windows, workspace.adapters);
+  const Values qkv = keep ? kept.qkv : workspace.wide;
+  const AttentionHalf half = {.x = f.input,
+                              .starts = f.starts,
+                              .norm = workspace.narrow,
+                              .qkv = qkv,
+                              .turned = keep && layer.config().qk_norm() ? workspace.wide : qkv,
+                              .attention = keep ? kept.attention : workspace.narrow,
+                              .lse = kept.lse,
+                              .middle = keep ? kept.middle : f.output};
+  attention_half(layer, half);
+  norm_of(layer, LayerTensor::post_norm, half.middle, workspace.narrow);
+  const Values gate_up = keep ? kept.gate_up : workspace.wide;
+  gate_up_of(layer, workspace.narrow, gate_up);
+  rest_of_mlp(layer, {.gate_up = gate_up, .middle = half.middle, .inner = workspace.inner, .out = f.output});
+}
+
+namespace {
+
+// The kept inside is only read: `gate_up` alone is overwritten, and only where it was recomputed.
+std::byte* inside_frame(const BlockBackward& b, const BackwardWorkspace& workspace) {
+  return b.kept != nullptr ? const_cast<std::byte*>(b.kept) : workspace.inside;
+}
+
+// The second norm's output and root, q and k as attention saw them, and without kept everything before.
+void recompute(const LayerGradients& s) {
+  const LayerInside& in = s.inside;
+  const bool kept = s.b.kept != nullptr;
+  if (!kept) {
+    attention_half(s.layer, {.x = s.b.input,
+                             .starts = s.b.starts,
+                             .norm = s.workspace.norm,
+                             .qkv = in.qkv,
+                             .turned = s.turned(),
+                             .attention = in.attention,
+                             .lse = in.lse,
+                             .middle = in.middle});
+  } else if (s.config().qk_norm()) {
+    turn(s.layer, s.b.starts, in.qkv, s.workspace.turned);
+  }
+  norm_of(s.layer, LayerTensor::post_norm, in.middle, s.workspace.norm, &s.workspace.moments);
+  if (!kept) gate_up_of(s.layer, s.workspace.norm, in.gate_up);
+}
+
+}  // namespace
+
+void layer_backward(const BlockContext& c, const BlockBackward& b) {
+  const BackwardWorkspace workspace(c.graph, b.workspace,
+                                    b.kept != nullptr ? Inside::kept : Inside::recomputed);
+  CHECK(workspace.bytes <= block_of(c).backward_workspace, workspace.bytes.value, c.block);
+  const LayerInside inside(c.graph, inside_frame(b, workspace));
+  const Layer layer = layer_of(c, b.windows, workspace.adapters);
+  const LayerGradients s = {.layer = layer,
+                            .b = b,
+                            .window = gradients_of(c, b, 0),
+                            .adapters = adapter_gradients_of(c, b),
+                            .workspace = workspace,
+                            .inside = inside};
+  recompute(s);
+  mlp_backward(s);
+  attention_half_backward(s);
+}
+
+}  // namespace tidepool::llama

@@ -1,0 +1,49 @@
+// The tensors of a Llama-like layer: one table for all families, each of which has some of them.
+#pragma once
+
+#include <string_view>
+
+#include "model/adapters.h"
+#include "tidepool/model_graph.h"
+
+namespace tidepool::llama {
+
+// In window order. What one product reads lies side by side: q, k, v; gate, up; and their biases.
+enum class LayerTensor : u8 {
+  input_norm,
+  q,
+  k,
+  v,
+  q_bias,
+  k_bias,
+  v_bias,
+  q_norm,
+  k_norm,
+  o,
+  o_bias,
+  post_norm,
+  gate,
+  up,
+  gate_bias,
+  up_bias,
+  down,
+  down_bias,
+};
+inline constexpr u32 tensor_count = 18;
+
+// The linear layers, in the order of their products.
+LinearModules linear_modules(const ModelConfig&);
+namespace modules {
+inline constexpr JoinedModules qkv = {0, 3}, o = {3, 1}, gate_up = {4, 2}, down = {6, 1};
+}  // namespace modules
+
+// "self_attn.q_proj.weight"
+std::string_view name(LayerTensor);
+// Whether it goes on where the tensor before ends.
+bool is_joined(LayerTensor);
+bool has_tensor(const ModelConfig&, LayerTensor);
+std::vector<u64> shape_of(const ModelConfig&, LayerTensor);
+// Which of its window's tensors it is; `none` where the family has it not.
+u32 tensor_index(const ModelConfig&, LayerTensor);
+
+}  // namespace tidepool::llama
