@@ -44,24 +44,21 @@ function(tidepool_room_target out folder)
   set(${out} tidepool_${name} PARENT_SCOPE)
 endfunction()
 
-# tidepool_room(FOLDER [JSON] [ONE_BY_ONE] [SOURCES ...] LINKS ...): a library of every .cpp in the folder, but those of
-# tests and of CUDA.
+# tidepool_room(FOLDER [JSON] [SUBFOLDERS] LINKS ...): a library of every .cpp in the folder, except those of tests and of
+# CUDA.
 #   JSON         much of the room reads or writes JSON: its precompiled headers have Boost.JSON, which it must link
-#   ONE_BY_ONE   its sources are compiled alone, as they share names
-#   SOURCES      more of them, from elsewhere
+#   SUBFOLDERS   the folders directly below it are part of the room
 #   LINKS        rooms by their folders, and libraries
 function(tidepool_room folder)
-  cmake_parse_arguments(ARG "JSON;ONE_BY_ONE" "" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "JSON;SUBFOLDERS" "" "LINKS" ${ARGN})
   tidepool_room_target(name ${folder})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
-  if(folder STREQUAL kernels)  # and of each operation, which has a folder below
-    file(GLOB found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*/*.cpp)
+  if(ARG_SUBFOLDERS)
+    file(GLOB found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*/*.cpp)
     list(FILTER found EXCLUDE REGEX "/kernels/cuda/")
     list(APPEND sources ${found})
   endif()
   list(FILTER sources EXCLUDE REGEX "(_test|_bench|_cuda|/main)\\.cpp$")
-  list(TRANSFORM ARG_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/)
-  list(APPEND sources ${ARG_SOURCES})
   set(links)
   foreach(link ${ARG_LINKS})
     if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/${link})
@@ -76,7 +73,7 @@ function(tidepool_room folder)
     return()
   endif()
   add_library(${name} STATIC ${sources})
-  if(TIDEPOOL_UNITY AND NOT ARG_ONE_BY_ONE)
+  if(TIDEPOOL_UNITY)
     tidepool_unity(${name} ${sources})
   endif()
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
@@ -94,14 +91,14 @@ endfunction()
 
 # The rooms, each below all that include it.
 tidepool_room(src/base LINKS fmt::fmt Boost::headers Threads::Threads)
-tidepool_room(include/tidepool SOURCES src/model_config.cpp LINKS src/base)
+tidepool_room(include/tidepool LINKS src/base)
 tidepool_room(src/base/json LINKS src/base Boost::json)
 tidepool_room(src/base/text LINKS include/tidepool PkgConfig::xxhash)
 tidepool_room(src/base/files JSON LINKS src/base/json src/base/text)
 tidepool_room(src/base/process LINKS src/base)
 tidepool_room(src/base/yaml LINKS src/base yaml-cpp)
 tidepool_room(chunk_manager LINKS include/tidepool)
-tidepool_room(kernels LINKS include/tidepool DNNL::dnnl PkgConfig::hwy PkgConfig::xxhash gomp)
+tidepool_room(kernels SUBFOLDERS LINKS include/tidepool DNNL::dnnl PkgConfig::hwy PkgConfig::xxhash gomp)
 tidepool_room(io LINKS include/tidepool src/base/process PkgConfig::liburing PkgConfig::hwloc)
 tidepool_room(src/config LINKS src/base/text)
 tidepool_room(src/huggingface/directory JSON LINKS src/base/files src/config)
@@ -109,7 +106,7 @@ tidepool_room(src/huggingface/weights JSON LINKS src/base/files src/base/process
 tidepool_room(src/huggingface/adapters JSON LINKS src/huggingface/directory src/huggingface/weights)
 tidepool_room(src/checkpoint JSON LINKS src/huggingface/adapters)
 tidepool_room(src/engine LINKS include/tidepool)
-tidepool_room(src/model ONE_BY_ONE LINKS kernels)
+tidepool_room(src/model SUBFOLDERS LINKS kernels)
 tidepool_room(src/executor/shared LINKS io src/engine src/model)
 tidepool_room(src/executor LINKS src/executor/shared PkgConfig::xxhash)
 tidepool_room(src/machine LINKS src/base/process src/base/text src/base/yaml PkgConfig::hwloc PkgConfig::xxhash)

@@ -6,7 +6,7 @@
 #include <array>
 #include <string_view>
 
-#include "tidepool/types.h"
+#include "base/types.h"
 
 namespace tidepool {
 

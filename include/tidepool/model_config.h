@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/types.h"
 #include "tidepool/layer_style.h"
-#include "tidepool/types.h"
 
 namespace tidepool {
 

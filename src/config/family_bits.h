@@ -1,4 +1,4 @@
-// Family bits: sets of model families, bit f for Family(f), as rows of tables name them.
+// Family sets: those model families that share a property, bit f for Family(f), for tables of keys.
 #pragma once
 
 #include "tidepool/model_config.h"
@@ -6,9 +6,28 @@
 namespace tidepool {
 
 constexpr u32 bit(Family family) { return u32{1} << static_cast<u32>(family); }
-inline constexpr u32 all_families = (u32{1} << family_count) - 1;
-inline constexpr u32 only_gpt2 = bit(Family::gpt2);
-inline constexpr u32 qwens = bit(Family::qwen2) | bit(Family::qwen3);
-inline constexpr u32 llama_style = all_families & ~only_gpt2;
 
+namespace family_sets {
+
+inline constexpr u32 all = families_with([](const FamilyTraits&) { return true; });
+inline constexpr u32 gelu =
+    families_with([](const FamilyTraits& f) { return f.style->mlp == MlpKind::gelu; });
+inline constexpr u32 swiglu =
+    families_with([](const FamilyTraits& f) { return f.style->mlp == MlpKind::swiglu; });
+inline constexpr u32 learned =
+    families_with([](const FamilyTraits& f) { return f.style->positions == PositionKind::learned; });
+inline constexpr u32 rotary =
+    families_with([](const FamilyTraits& f) { return f.style->positions == PositionKind::rotary; });
+inline constexpr u32 tied = families_with([](const FamilyTraits& f) { return f.style->always_tied; });
+inline constexpr u32 windowed =
+    families_with([](const FamilyTraits& f) { return f.window != WindowKind::none; });
+inline constexpr u32 switched =
+    families_with([](const FamilyTraits& f) { return f.window == WindowKind::by_switch; });
+inline constexpr u32 not_switched = rotary & ~switched;
+inline constexpr u32 biased_qkv = families_with([](const FamilyTraits& f) { return f.qkv_bias; });
+inline constexpr u32 attention_biases =
+    families_with([](const FamilyTraits& f) { return f.attention_bias_key; });
+inline constexpr u32 mlp_biases = families_with([](const FamilyTraits& f) { return f.mlp_bias_key; });
+
+}  // namespace family_sets
 }  // namespace tidepool

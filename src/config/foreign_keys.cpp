@@ -13,27 +13,13 @@ namespace tidepool {
 
 namespace {
 
-constexpr u32 bit(Family family) { return u32{1} << static_cast<u32>(family); }
-constexpr u32 gelu = families_with([](const FamilyTraits& f) { return f.style->mlp == MlpKind::gelu; });
-constexpr u32 swiglu = families_with([](const FamilyTraits& f) { return f.style->mlp == MlpKind::swiglu; });
-constexpr u32 learned =
-    families_with([](const FamilyTraits& f) { return f.style->positions == PositionKind::learned; });
-constexpr u32 rotary =
-    families_with([](const FamilyTraits& f) { return f.style->positions == PositionKind::rotary; });
-constexpr u32 tied = families_with([](const FamilyTraits& f) { return f.style->always_tied; });
-constexpr u32 switched =
-    families_with([](const FamilyTraits& f) { return f.window == WindowKind::by_switch; });
-constexpr u32 not_switched = families_with([](const FamilyTraits& f) {
-  return f.style->positions == PositionKind::rotary && f.window != WindowKind::by_switch;
-});
-constexpr u32 biased_qkv = families_with([](const FamilyTraits& f) { return f.qkv_bias; });
-constexpr u32 all_families = families_with([](const FamilyTraits&) { return true; });
+using namespace family_sets;
 
 // Keys that change what is computed: only the value that Tidepool computes is taken.
 struct Demand {
   std::string_view key;
   std::string_view value;
-  u32 families = all_families;
+  u32 families = family_sets::all;
   std::string_view advice = "";
 };
 constexpr std::string_view trains_full_attention =
@@ -56,14 +42,14 @@ constexpr std::array demands = std::to_array<Demand>({
     {"partial_rotary_factor", "1", rotary},
     {"rope_parameters.partial_rotary_factor", "1", rotary},
     {"use_mrope", "false", switched},
-    {"quantization_config", "null", all_families,
+    {"quantization_config", "null", family_sets::all,
      "its weights are quantized: take the directory that they were made from"},
 });
 
 // Keys of config.json files in the wild that change nothing in training.
 struct Harmless {
   std::string_view key;
-  u32 families = all_families;
+  u32 families = family_sets::all;
 };
 constexpr std::array harmless = std::to_array<Harmless>({
     {"_name_or_path"},
@@ -97,7 +83,7 @@ struct Instead {
   std::string_view advice;
   std::string_view ours = "";     // a value that changes nothing here; empty: none is known
   std::string_view section = "";  // the only one in which it means that; empty: it means the same in all
-  u32 families = all_families;
+  u32 families = family_sets::all;
 };
 constexpr std::string_view of_precision = "set train.precision: fp32, bf16 or fp16";
 constexpr std::string_view of_quantized_weights =

@@ -5,16 +5,7 @@
 namespace tidepool {
 namespace {
 
-constexpr u32 bit(Family family) { return u32{1} << static_cast<u32>(family); }
-constexpr u32 learned =
-    families_with([](const FamilyTraits& f) { return f.style->positions == PositionKind::learned; });
-constexpr u32 rotary =
-    families_with([](const FamilyTraits& f) { return f.style->positions == PositionKind::rotary; });
-constexpr u32 windowed = families_with([](const FamilyTraits& f) { return f.window != WindowKind::none; });
-constexpr u32 switched =
-    families_with([](const FamilyTraits& f) { return f.window == WindowKind::by_switch; });
-constexpr u32 attention_biases = families_with([](const FamilyTraits& f) { return f.attention_bias_key; });
-constexpr u32 mlp_biases = families_with([](const FamilyTraits& f) { return f.mlp_bias_key; });
+using namespace family_sets;
 
 constexpr auto family_names = [] {
   std::array<std::string_view, family_count> names;

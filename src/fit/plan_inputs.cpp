@@ -58,7 +58,7 @@ Bytes device_reserved(const Config& config) {
 
 bool packs_documents(const Config& config) {
   return config.data.packing && config.data.rows_are_shared.value_or(true) &&
-         style(config.model.family) != LayerStyle::gpt2;
+         style(config.model.family).positions == PositionKind::rotary;
 }
 
 // GPUs have their activations in the precision of their matrix units.

@@ -5,7 +5,6 @@
 #include "base/check.h"
 #include "model/block_calls.h"
 #include "model/norm.h"
-#include "tidepool/check.h"
 
 namespace tidepool {
 namespace {

@@ -1,6 +1,6 @@
 #include "model/layer_code.h"
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool {
 

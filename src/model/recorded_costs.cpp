@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "model/block_layouts.h"
 #include "model/blocks.h"
 #include "model/cost_recorder.h"
-#include "tidepool/check.h"
 
 namespace tidepool {
 namespace {

@@ -1,6 +1,6 @@
 #include "model/gpt2/layer.h"
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool::gpt2 {
 

@@ -1,6 +1,6 @@
 #include "model/llama/layer.h"
 
-#include "tidepool/check.h"
+#include "base/check.h"
 
 namespace tidepool::llama {
 

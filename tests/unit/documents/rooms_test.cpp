@@ -72,10 +72,12 @@ Rooms rooms_of_cmake() {
   return out;
 }
 
-// Each operation of kernels/ has a folder, and kernels/cuda is shared by their CUDA sources.
+// Operations of kernels and styles of model have folders below their room's.
 std::string room_of(const std::filesystem::path& file) {
   const std::string folder = std::filesystem::relative(file, source_root()).parent_path().string();
-  return folder.starts_with("kernels/") ? "kernels" : folder;
+  for (const char* room : {"kernels", "src/model"})
+    if (folder.starts_with(std::string(room) + "/")) return room;
+  return folder;
 }
 
 bool is_source(const std::filesystem::path& file) {
