@@ -1,5 +1,3 @@
-#include "cli/bench_command.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,13 +9,14 @@
 #include "cli/bench/bench_device.h"
 #include "cli/bench/bench_disk.h"
 #include "cli/bench/measured_choice.h"
+#include "cli/command.h"
 #include "report/print_text.h"
 
 namespace tidepool {
 
 namespace {
 
-constexpr std::array options = {
+constexpr std::array options_of_bench = {
     Option{"json", "", "one JSON object instead of a table"},
     Option{"repetitions", "N", "medians of so many interleaved runs: 9, disk 5"},
     Option{"device", "DEVICE", "attention, copy, gemm: auto, cpu, cuda, cuda:I", "auto"},
@@ -71,10 +70,6 @@ Result<void> bench_products(const BenchOptions& options) {
   return choice.gpu ? bench_gpu_gemm(options, *choice.gpu) : bench_gemm(options);
 }
 
-}  // namespace
-
-std::span<const Option> bench_options() { return options; }
-
 Result<void> run_bench(const Arguments& arguments) {
   const std::string& part = arguments.positional()[0];
   if (arguments.text("device") != "auto" && (part == "adam" || part == "disk"))
@@ -90,5 +85,16 @@ Result<void> run_bench(const Arguments& arguments) {
   if (part == "attention") return bench_attention(compute);
   return part == "copy" ? bench_copy(compute) : bench_products(compute);
 }
+
+}  // namespace
+
+constinit const Command bench_command = {
+    .name = "bench",
+    .words = "adam|attention|copy|disk|gemm",
+    .summary = "one part against its limit",
+    .options = options_of_bench,
+    .least_words = 1,
+    .run = run_bench,
+};
 
 }  // namespace tidepool

@@ -10,7 +10,7 @@
 
 #include "base/text/nearest.h"
 #include "base/version.h"
-#include "cli/command_table.h"
+#include "cli/command.h"
 #include "config/schema.h"
 #include "executor/devices.h"
 #include "report/error_text.h"
@@ -22,7 +22,7 @@ namespace {
 
 const Command* find_command(std::string_view name) {
   const auto found = std::ranges::find(commands(), name, &Command::name);
-  return found == commands().end() ? nullptr : &*found;
+  return found == commands().end() ? nullptr : *found;
 }
 
 std::string command_help(const Command& command) {
@@ -56,7 +56,7 @@ int complain(const Error& error, std::string_view advice) {
 
 int unknown_command(const std::string& name) {
   std::vector<std::string_view> names;
-  for (const Command& command : commands()) names.push_back(command.name);
+  for (const Command* command : commands()) names.push_back(command->name);
   return complain({ErrorKind::usage, fmt::format("unknown command '{}'{}", name, did_you_mean(name, names))},
                   "'tidepool --help' lists the commands.");
 }
@@ -86,10 +86,10 @@ std::string main_help() {
   std::string out =
       "Tidepool trains language models whose state is larger than your memory.\n\n"
       "tidepool COMMAND ...\n\n";
-  for (const Command& command : commands()) {
-    const std::string call = command.words.empty() ? std::string(command.name)
-                                                   : fmt::format("{:<10} {}", command.name, command.words);
-    out += fmt::format("  {}\n  {:<13}{}\n", call, "", command.summary);
+  for (const Command* command : commands()) {
+    const std::string call = command->words.empty() ? std::string(command->name)
+                                                    : fmt::format("{:<10} {}", command->name, command->words);
+    out += fmt::format("  {}\n  {:<13}{}\n", call, "", command->summary);
   }
   out +=
       "\n"
@@ -116,62 +116,6 @@ int run_cli(const std::vector<std::string>& words) {
   }
   const Command* command = find_command(words[0]);
   return command ? run_command(*command, std::span(words).subspan(1)) : unknown_command(words[0]);
-}
-
-// What the value of an option may begin with: "op:N|chunk:N" -> "op: chunk:", "auto|PATH" -> "auto".
-std::string beginnings_of(std::string_view value) {
-  std::string out;
-  for (std::string word; !value.empty();) {
-    const size_t bar = value.find('|');
-    word = value.substr(0, bar);
-    value = bar == std::string_view::npos ? "" : value.substr(bar + 1);
-    word.erase(std::ranges::find_if(word, [](unsigned char c) { return std::isupper(c); }), word.end());
-    if (!word.empty()) out += (out.empty() ? "" : " ") + word;
-  }
-  return out;
-}
-
-std::string bash_completion() {
-  std::string names, keys, cases, values;
-  for (const Command& command : commands()) {
-    names += fmt::format("{} ", command.name);
-    std::string options = "--help";
-    for (const Option& option : command.options) {
-      options += fmt::format(" --{}", option.name);
-      const std::string beginnings = beginnings_of(option.value);
-      if (!beginnings.empty())
-        values += fmt::format("    {}:--{}) words=\"{}\" ;;\n", command.name, option.name, beginnings);
-    }
-    if (command.name == "bench") options += " adam disk gemm";
-    cases += fmt::format("    {}) words=\"{}\" ;;\n", command.name, options);
-  }
-  for (const Field& field : schema()) keys += fmt::format("{}.{}= ", field.section, field.key);
-  return fmt::format(
-      R"(# Completion of tidepool's commands, options and config keys for bash.
-_tidepool() {{
-  local now="${{COMP_WORDS[COMP_CWORD]}}" words=""
-  if [[ $COMP_CWORD -eq 1 ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "{}--help --version" -- "$now")
-    return
-  fi
-  case "${{COMP_WORDS[1]}}:${{COMP_WORDS[COMP_CWORD-1]}}" in
-{}  esac
-  if [[ -n "$words" ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$now"; compgen -f -- "$now")
-    [[ "${{COMPREPLY[0]}}" == *: ]] && compopt -o nospace
-    return
-  fi
-  case "${{COMP_WORDS[1]}}" in
-{}  esac
-  case "${{COMP_WORDS[1]}}" in
-    train|plan|generate|eval|doctor|config) [[ $COMP_CWORD -gt 2 ]] && words+=" {}" ;;
-  esac
-  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$now"; compgen -f -- "$now")
-  [[ "${{COMPREPLY[0]}}" == *= ]] && compopt -o nospace
-}}
-complete -F _tidepool tidepool
-)",
-      names, values, cases, keys);
 }
 
 }  // namespace tidepool

@@ -1,14 +1,24 @@
 // `tidepool doctor`: what this machine lacks or limits, and the fix. Looks, changes nothing.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "cli/commands.h"
+#include "base/result.h"
+#include "config/config.h"
 
 namespace tidepool {
 
 class GpuBackend;
+
+struct DoctorArguments {
+  std::string swap_dir = ".";
+  std::string executor = "cpu";  // machine.executor, and the GPUs that it names
+  std::vector<u32> gpus;
+  Precision precision{};         // train.precision
+  std::optional<Config> config;  // of a run to be tried; its plan says what it takes
+};
 
 enum class Health : u8 { ok, warn, fail };  // fail: training is impossible
 

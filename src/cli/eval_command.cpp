@@ -6,13 +6,24 @@
 
 #include "base/json/text.h"
 #include "base/text/units.h"
-#include "cli/commands.h"
+#include "cli/command.h"
 #include "inference/evaluate.h"
 #include "report/print_text.h"
 #include "report/status_line.h"
 
 namespace tidepool {
 namespace {
+
+constexpr std::array options_of_eval = {
+    Option{"json", "", "one JSON object, for other programs"},
+};
+
+struct EvalArguments {
+  std::string source;  // a run directory, a checkpoint, a model directory or a config
+  std::vector<std::string> overrides;
+  std::vector<std::string> data;  // in the place of what the config holds out
+  bool json = false;
+};
 
 namespace json = boost::json;
 
@@ -66,8 +77,6 @@ void show(StatusLine& status, u64 done, u64 all) {
               "evaluating ...");
 }
 
-}  // namespace
-
 Result<void> eval(const EvalArguments& arguments) {
   StatusLine status;
   Result<Evaluation> done = evaluate_model({.source = arguments.source,
@@ -88,5 +97,39 @@ Result<void> eval(const EvalArguments& arguments) {
   }
   return check_losses_are_finite(*done);
 }
+
+// data=FILE belongs to the command: what to evaluate on, whatever the config names.
+Result<void> run_eval(const Arguments& arguments) {
+  const auto& words = arguments.positional();
+  EvalArguments out{.source = words[0], .overrides = {}, .data = {}, .json = arguments.has("json")};
+  for (size_t i = 1; i < words.size(); ++i) {
+    if (words[i].find('=') == std::string::npos)
+      return usage_error(fmt::format("'{}' is neither data=FILE nor key=value", words[i]));
+    if (words[i] == "data=") return usage_error("data= names no file");
+    if (words[i].starts_with("data=")) {
+      out.data.push_back(words[i].substr(5));
+    } else {
+      out.overrides.push_back(words[i]);
+    }
+  }
+  return eval(out);
+}
+
+}  // namespace
+
+constinit const Command eval_command = {
+    .name = "eval",
+    .words = "SOURCE [data=FILE ...] [key=value ...]",
+    .summary = "loss and perplexity on held-out data",
+    .options = options_of_eval,
+    .least_words = 1,
+    .run = run_eval,
+    .more =
+        "\nSOURCE is a run directory (its newest checkpoint), a checkpoint, a model\n"
+        "directory, or a config (the run in its output.dir, else the model directory\n"
+        "that it names).\n"
+        "All held-out data is taken, or data=FILE, which may be given several times;\n"
+        "train.eval_batches=N limits it. key=value overrides the run's config.\n",
+};
 
 }  // namespace tidepool

@@ -5,7 +5,7 @@
 
 #include "base/text/units.h"
 #include "checkpoint/export_model.h"
-#include "cli/commands.h"
+#include "cli/command.h"
 #include "huggingface/adapters/lora_merge.h"
 #include "inference/export_source.h"
 #include "inference/retry_rotated.h"
@@ -16,6 +16,20 @@
 
 namespace tidepool {
 namespace {
+
+constexpr std::array options_of_export = {
+    Option{"dtype", "fp32|bf16|fp16", "type of the weights; without, as they are"},
+    Option{"max-shard-size", "SIZE", "of a file of weights", "5GB"},
+    Option{"base", "DIR", "model that adapters are merged into"},
+};
+
+struct ExportArguments {
+  std::string source;  // a run (its newest good checkpoint), a checkpoint or a model directory
+  std::string out;     // a new directory
+  std::string base;    // of adapters: the model that they change; empty: the one that they name
+  std::optional<Precision> dtype;
+  Bytes max_shard_size{5'000'000'000};
+};
 
 constexpr StopWords export_stop_words{.first = "\ntidepool: stopping; again to stop at once\n",
                                       .second = "\ntidepool: stopped at once; OUT was not made\n"};
@@ -81,11 +95,41 @@ Result<void> export_once(const ExportArguments& arguments, std::string& reading)
   return {};
 }
 
-}  // namespace
-
 Result<void> export_model(const ExportArguments& arguments) {
   return retry_rotated([](const std::string& line) { print_text(stderr, "{}\n", line); },
                        [&](std::string& reading) { return export_once(arguments, reading); });
 }
+
+Result<void> run_export(const Arguments& arguments) {
+  const auto& words = arguments.positional();
+  if (words.size() != 2) return usage_error("export takes SOURCE and OUT, and nothing more");
+  ExportArguments out{.source = words[0], .out = words[1]};
+  if (out.out.empty()) return usage_error("OUT: name a directory");
+  if (arguments.has("dtype")) {
+    const std::string dtype = arguments.text("dtype");
+    for (u32 p = 0; p < precision_count; ++p)
+      if (name(static_cast<Precision>(p)) == dtype) out.dtype = static_cast<Precision>(p);
+    if (!out.dtype) return usage_error(fmt::format("--dtype: '{}' is none of fp32, bf16, fp16", dtype));
+  }
+  if (arguments.has("base")) out.base = arguments.text("base");
+  TRY_ASSIGN(out.max_shard_size, arguments.size("max-shard-size"));
+  if (out.max_shard_size.value == 0) return usage_error("--max-shard-size: must be above 0");
+  return export_model(out);
+}
+
+}  // namespace
+
+constinit const Command export_command = {
+    .name = "export",
+    .words = "SOURCE OUT",
+    .summary = "a model directory for every tool, of a run or a checkpoint",
+    .options = options_of_export,
+    .least_words = 2,
+    .run = run_export,
+    .more =
+        "\nSOURCE is a run (its newest good checkpoint), a checkpoint, any model directory,\n"
+        "or an adapter's, which is merged into its model. OUT must not be there yet; it\n"
+        "appears whole or not at all.\n",
+};
 
 }  // namespace tidepool

@@ -8,7 +8,10 @@
 
 #include "base/json/text.h"
 #include "base/text/units.h"
-#include "cli/commands.h"
+#include "base/text/value_text.h"
+#include "cli/command.h"
+#include "cli/config_words.h"
+#include "cli/plan_arguments.h"
 #include "cli/plan_largest.h"
 #include "cli/plan_refusal.h"
 #include "fit/executor_choice.h"
@@ -31,6 +34,16 @@
 
 namespace tidepool {
 namespace {
+
+constexpr std::array options_of_plan = {
+    Option{"text", "", "the whole plan, one line an operation"},
+    Option{"explain", "op:N|chunk:N", "why operation N is there; the life of chunk N"},
+    Option{"segment", "NAME", "segment of --explain (body)"},
+    Option{"gantt", "", "the lanes of a step over time"},
+    Option{"what-if", "", "what more of each resource would buy"},
+    Option{"max", "", "the largest model of GPT-3's proportions that fits"},
+    Option{"json", "", "for other programs; also where nothing fits"},
+};
 
 constexpr double tera = 1e12;
 
@@ -185,8 +198,7 @@ boost::json::object json_of(const Planned& p, u64 tokens) {
   return out;
 }
 
-}  // namespace
-
+// REQUIRES: check_plan_arguments.
 Result<void> plan(const PlanArguments& given) {
   PlanArguments arguments = given;
   TRY_ASSIGN(const std::optional<Machine> machine, machine_of_file(given.config));
@@ -234,5 +246,47 @@ Result<void> plan(const PlanArguments& given) {
   if (arguments.what_if) TRY(print_what_if(p));
   return {};
 }
+
+// tokens=N belongs to the command, not to the config.
+Result<void> run_plan(const Arguments& arguments) {
+  PlanArguments out{.text = arguments.has("text"),
+                    .explain = arguments.text("explain"),
+                    .segment = arguments.text("segment"),
+                    .json = arguments.has("json"),
+                    .gantt = arguments.has("gantt"),
+                    .what_if = arguments.has("what-if"),
+                    .largest = arguments.has("max")};
+  std::vector<std::string> words;
+  for (const std::string& word : arguments.positional()) {
+    if (word.starts_with("tokens=")) {
+      const auto tokens = parse_count(word.substr(7));
+      if (!tokens)
+        return usage_error(
+            fmt::format("{}: {}; write for example tokens=300B", word, tokens.error().message));
+      if (*tokens == 0)
+        return usage_error(fmt::format("{}: at least 1; write for example tokens=300B", word));
+      out.tokens = *tokens;
+    } else {
+      words.push_back(word);
+    }
+  }
+  if (arguments.has("explain") && out.explain.empty())
+    return usage_error("--explain: write op:N or chunk:N, for example --explain op:0");
+  TRY_ASSIGN(out.config, config_of(words));
+  TRY(check_plan_arguments(out));
+  return plan(out);
+}
+
+}  // namespace
+
+constinit const Command plan_command = {
+    .name = "plan",
+    .words = "CONFIG.yaml [machine=FILE] [tokens=300B] [key=value ...]",
+    .summary = "what training would do, without doing it",
+    .options = options_of_plan,
+    .least_words = 1,
+    .run = run_plan,
+    .more = override_help,
+};
 
 }  // namespace tidepool

@@ -3,7 +3,7 @@
 #include <functional>
 #include <optional>
 
-#include "cli/commands.h"
+#include "cli/plan_arguments.h"
 #include "planner/planner.h"
 #include "tidepool/machine.h"
 

@@ -14,7 +14,7 @@
 #include "base/text/units.h"
 #include "base/write_file.h"
 #include "cli/bench/measured_choice.h"
-#include "cli/commands.h"
+#include "cli/command.h"
 #include "cli/probe_text.h"
 #include "probe/probe.h"
 #include "report/print_text.h"
@@ -24,6 +24,25 @@
 namespace tidepool {
 
 namespace {
+
+constexpr std::array options_of_probe = {
+    Option{"output", "FILE", "the machine file to write", "machine.yaml"},
+    Option{"disk", "DIR", "where to measure the disk", "."},
+    Option{"no-disk", "", "leave the disk out"},
+    Option{"device", "DEVICE", "auto, cpu, cuda or cuda:I", "auto"},
+    Option{"seconds", "N", "how long to measure, about", "40"},
+    Option{"threads", "N", "worker threads; 0 one per core", "0"},
+    Option{"json", "", "one JSON object, with every sample, not a table"},
+};
+
+struct ProbeArguments {
+  std::string output = "machine.yaml";
+  std::string disk_dir = ".";   // empty: no disk
+  std::string device = "auto";  // auto, cpu, cuda or cuda:I
+  double seconds = 40;
+  u32 threads = 0;  // 0: all cores of this process
+  bool json = false;
+};
 
 namespace fs = std::filesystem;
 
@@ -75,8 +94,7 @@ Result<ProbeResult> measure(const ProbeArguments& arguments, std::optional<u32> 
                        hooks);
 }
 
-}  // namespace
-
+// Prints what it found and writes the machine file. Ends the process if a signal asks for it.
 Result<void> probe(const ProbeArguments& arguments) {
   TRY(check_output(arguments.output));
   TRY_ASSIGN(const MeasuredChoice choice, choose_measured(arguments.device));
@@ -100,5 +118,32 @@ Result<void> probe(const ProbeArguments& arguments) {
   }
   return {};
 }
+
+Result<void> run_probe(const Arguments& arguments) {
+  if (!arguments.positional().empty())
+    return usage_error(fmt::format("'{}': probe takes options only", arguments.positional()[0]));
+  ProbeArguments out{.output = arguments.text("output"), .json = arguments.has("json")};
+  out.disk_dir = arguments.has("no-disk") ? "" : arguments.text("disk");
+  out.device = arguments.text("device");
+  TRY_ASSIGN(out.seconds, arguments.real("seconds"));
+  TRY_ASSIGN(const u64 threads, arguments.integer("threads"));
+  if (!(out.seconds >= 1 && out.seconds <= 3600)) return usage_error("--seconds: must be 1 to 3600");
+  if (threads > 4096) return usage_error("--threads is too large");
+  if (out.disk_dir.empty() && !arguments.has("no-disk")) return usage_error("--disk: name a directory");
+  out.threads = static_cast<u32>(threads);
+  return probe(out);
+}
+
+}  // namespace
+
+constinit const Command probe_command = {
+    .name = "probe",
+    .summary = "measure this machine, write a machine file",
+    .options = options_of_probe,
+    .run = run_probe,
+    .more =
+        "\nTakes under a minute. Other work that runs meanwhile shows in the rates, and in\n"
+        "their spread. docs/machine-files.md explains the file.\n",
+};
 
 }  // namespace tidepool

@@ -10,7 +10,7 @@
 
 #include "base/read_file.h"
 #include "checkpoint/trainer_state.h"
-#include "cli/commands.h"
+#include "cli/command.h"
 #include "huggingface/directory/hf_config.h"
 #include "report/error_text.h"
 #include "report/page/html_report.h"
@@ -22,13 +22,17 @@
 namespace tidepool {
 namespace {
 
+constexpr std::array options_of_report = {
+    Option{"html", "FILE", "where the page goes, else into the run directory"},
+};
+
 namespace fs = std::filesystem;
 
 // "runs/b" -> "b": what tells the page of two runs from the page of one.
 std::string last_part(const std::string& path) { return fs::path(path).filename().string(); }
 
-std::string page_path(const ReportArguments& arguments, const std::vector<RunFiles>& runs) {
-  if (!arguments.html.empty()) return arguments.html;
+std::string page_path(const std::string& html, const std::vector<RunFiles>& runs) {
+  if (!html.empty()) return html;
   if (runs.size() == 1) return runs[0].name + "/report.html";
   return fmt::format("{}/compare-{}.html", runs[0].name, last_part(runs[1].name));
 }
@@ -63,16 +67,15 @@ Result<void> check_is_no_model(const std::string& dir) {
   return {};
 }
 
-}  // namespace
-
-Result<void> report(const ReportArguments& arguments) {
+// `run_dirs`: one, or two to stand side by side. `html`: where the page goes; empty: into the first.
+Result<void> report(const std::vector<std::string>& run_dirs, const std::string& html) {
   std::vector<RunFiles> runs;
-  for (const std::string& dir : arguments.run_dirs) {
+  for (const std::string& dir : run_dirs) {
     if (dir.empty())
       return Error{ErrorKind::usage, "a run directory is the empty text, as from a variable that is not set"};
     TRY(check_is_no_model(dir));
     TRY_ASSIGN(std::optional<RunFiles> unfinished, read_if_unfinished(dir));
-    if (unfinished && arguments.run_dirs.size() > 1)
+    if (unfinished && run_dirs.size() > 1)
       return Error{ErrorKind::usage, fmt::format("{} {}: two runs are compared when both have ended", dir,
                                                  unfinished->unfinished)};
     if (unfinished) {
@@ -82,7 +85,7 @@ Result<void> report(const ReportArguments& arguments) {
     TRY_ASSIGN(RunFiles run, read_run(dir));
     runs.push_back(std::move(run));
   }
-  const std::string path = page_path(arguments, runs);
+  const std::string path = page_path(html, runs);
   TRY(check_page(path));
   const Screen screen = detect_screen(1);
   if (!runs[0].unfinished.empty()) {
@@ -100,5 +103,23 @@ Result<void> report(const ReportArguments& arguments) {
       print_text(stderr, "{}\n", error_text(warning, detect_screen(STDERR_FILENO)));
   return {};
 }
+
+Result<void> run_report(const Arguments& arguments) {
+  const auto& words = arguments.positional();
+  if (words.size() > 2) return usage_error("at most two run directories stand beside each other");
+  if (arguments.has("html") && arguments.text("html").empty()) return usage_error("--html: name a file");
+  return report(words, arguments.text("html"));
+}
+
+}  // namespace
+
+constinit const Command report_command = {
+    .name = "report",
+    .words = "RUN_DIR [RUN_DIR]",
+    .summary = "the report of a run again, or of two side by side",
+    .options = options_of_report,
+    .least_words = 1,
+    .run = run_report,
+};
 
 }  // namespace tidepool

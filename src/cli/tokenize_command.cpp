@@ -7,7 +7,9 @@
 
 #include "base/json/text.h"
 #include "base/text/units.h"
-#include "cli/commands.h"
+#include "cli/command.h"
+#include "cli/config_words.h"
+#include "cli/tokenize_config.h"
 #include "data/files/find_files.h"
 #include "data/files/source_files.h"
 #include "data/tokenize/tokenize.h"
@@ -19,6 +21,28 @@
 namespace tidepool {
 
 namespace {
+
+constexpr std::array options_of_tokenize = {
+    Option{"output", "FILE", "the token file to write (llm.c's format)"},
+    Option{"documents", "file|line", "what is a document", "file"},
+    Option{"no-special", "", "without what the tokenizer puts around a text"},
+    Option{"end", "TOKEN", "a token to put behind each document"},
+    Option{"show", "N", "print N documents' tokens, write nothing", "0"},
+    Option{"overwrite", "", "replace the output file"},
+    Option{"threads", "N", "worker threads; 0 one per core", "0"},
+};
+
+struct TokenizeArguments {
+  std::string tokenizer;            // tokenizer.json, or a directory that holds it
+  std::vector<std::string> inputs;  // files, directories, globs
+  std::string output;
+  TextDocuments documents = TextDocuments::file;
+  bool special = true;  // what the tokenizer puts around a text
+  std::string end;      // a token to put behind each document; empty: none
+  u64 show = 0;         // print the tokens of so many documents, and write nothing
+  bool overwrite = false;
+  u32 threads = 0;  // 0: all cores of this process
+};
 
 namespace fs = std::filesystem;
 
@@ -136,8 +160,6 @@ Result<void> check_replaceable(const TokenizeArguments& arguments) {
   return {};
 }
 
-}  // namespace
-
 Result<void> tokenize(const TokenizeArguments& arguments) {
   TRY_ASSIGN(const std::unique_ptr<Tokenizer> tokenizer, open_tokenizer(arguments.tokenizer));
   TRY_ASSIGN(const std::unique_ptr<DocumentSource> source, open_source(arguments, *tokenizer));
@@ -168,5 +190,51 @@ Result<void> tokenize(const TokenizeArguments& arguments) {
     StopSignals::end_as_asked("tidepool: stopped; nothing was written\n");
   return counts ? Result<void>() : Result<void>(counts.error());
 }
+
+Result<void> run_tokenize(const Arguments& arguments) {
+  const auto& words = arguments.positional();
+  if (words[0].ends_with(".yaml") || words[0].ends_with(".yml")) {
+    TRY_ASSIGN(const Config config, config_of(words));
+    TRY_ASSIGN(const u64 show, arguments.integer("show"));
+    if (!arguments.text("output").empty())
+      return usage_error(
+          "--output: of a config's documents no token file is made, but the cache that training finds; leave "
+          "the option out");
+    return tokenize_config(config, show);
+  }
+  if (words.size() < 2)
+    return usage_error("name the files to tokenize behind the tokenizer, or a config alone");
+  TokenizeArguments out{.tokenizer = words[0], .inputs = {words.begin() + 1, words.end()}};
+  out.output = arguments.text("output");
+  out.special = !arguments.has("no-special");
+  out.end = arguments.text("end");
+  out.overwrite = arguments.has("overwrite");
+  const std::string documents = arguments.text("documents");
+  if (documents != "file" && documents != "line") return usage_error("--documents: must be file or line");
+  if (documents == "line") out.documents = TextDocuments::line;
+  TRY_ASSIGN(out.show, arguments.integer("show"));
+  TRY_ASSIGN(const u64 threads, arguments.integer("threads"));
+  if (threads > 4096) return usage_error("--threads is too large");
+  if (out.show == 0 && out.output.empty())
+    return usage_error("--output: name the file to write, for example --output=tokens.bin");
+  out.threads = static_cast<u32>(threads);
+  return tokenize(out);
+}
+
+}  // namespace
+
+constinit const Command tokenize_command = {
+    .name = "tokenize",
+    .words = "TOKENIZER FILE ... | CONFIG.yaml [key=value ...]",
+    .summary = "text to a token file, or a config's documents",
+    .options = options_of_tokenize,
+    .least_words = 1,
+    .run = run_tokenize,
+    .more =
+        "\nTOKENIZER is a tokenizer.json, or a model directory that holds one. FILE may be\n"
+        "a directory, with everything in it. docs/tokenizer.md says what is supported.\n"
+        "With a config its documents are tokenized into the cache that training finds,\n"
+        "or with --show printed with what of them is learned (docs/data.md).\n",
+};
 
 }  // namespace tidepool

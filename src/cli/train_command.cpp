@@ -3,21 +3,55 @@
 #include <csignal>
 #include <cstdio>
 
-#include "cli/commands.h"
+#include "cli/command.h"
+#include "cli/config_words.h"
+#include "config/schema.h"
 #include "fit/executor_choice.h"
 #include "report/print_text.h"
 #include "run/trainer.h"
 
 namespace tidepool {
+namespace {
 
-Result<void> train(const TrainArguments& arguments) {
-  std::signal(SIGPIPE,
-              SIG_IGN);  // `train ... | head` must not end a run of days: it goes on without a reader
-  Config config = arguments.config;
+constexpr std::array options_of_train = {
+    Option{"resume", "auto|PATH", "continue from the newest good checkpoint, or this one"},
+    Option{"help-config", "", "list all config keys"},
+};
+
+// The words to repeat this run, for messages and the report.
+std::string command_line(const Arguments& arguments) {
+  std::string out = "tidepool train";
+  for (const std::string& word : arguments.positional()) out += ' ' + word;
+  return out;
+}
+
+Result<void> run_train(const Arguments& arguments) {
+  if (arguments.has("help-config")) {
+    print_text("{}", config_help());
+    return {};
+  }
+  const std::string resume = arguments.text("resume");
+  TRY_ASSIGN(Config config, config_of(arguments.positional(),
+                                      arguments.has("resume") ? KeptModel::read : KeptModel::unread));
+  // An empty variable in a script must not begin anew.
+  if (arguments.has("resume") && resume.empty())
+    return usage_error("--resume: write --resume auto, or the path of a checkpoint");
+  std::signal(SIGPIPE, SIG_IGN);  // `train ... | head`: a run of days goes on without a reader
   TRY_ASSIGN(const std::string executor, resolve_executor(config));
   if (!executor.empty()) print_text(stderr, "{}\n", executor);
-  TRY(train_model({.config = config, .resume = arguments.resume, .command = arguments.command}));
+  TRY(train_model({.config = config, .resume = resume, .command = command_line(arguments)}));
   return {};
 }
+
+}  // namespace
+
+constinit const Command train_command = {
+    .name = "train",
+    .words = config_words,
+    .summary = "train; Ctrl-C saves a checkpoint and stops",
+    .options = options_of_train,
+    .run = run_train,
+    .more = override_help,
+};
 
 }  // namespace tidepool

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "cli/bench/measured_choice.h"
-#include "cli/command_table.h"
+#include "cli/command.h"
 #include "cli/doctor.h"
 #include "tests/support/command_run.h"
 #include "tests/support/disk_fixture.h"
@@ -30,7 +30,8 @@ void expect_80_columns(const std::string& text) {
 TEST(Cli, HelpIsReadableOn80Columns) {
   expect_80_columns(run({}).out);
   EXPECT_EQ(run({}).out, run({"--help"}).out);
-  for (const Command& command : commands()) {
+  for (const Command* listed : commands()) {
+    const Command& command = *listed;
     const test::CommandOutcome r = run({std::string(command.name), "--help"});
     EXPECT_EQ(r.code, 0);
     EXPECT_THAT(r.out, StartsWith("tidepool " + std::string(command.name)));

@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "cli/command_table.h"
+#include "cli/command.h"
 #include "config/schema.h"
 
 namespace tidepool::documents_test {
@@ -168,10 +168,10 @@ TEST(Documents, CommandsNameWhatThereIs) {
       if ((words[0] != "tidepool" && words[0] != "build/release/tidepool") || words.size() < 2) continue;
       if (words[1].starts_with("--")) continue;  // --help, --version
       const auto command =
-          std::ranges::find_if(commands(), [&](const Command& c) { return c.name == words[1]; });
+          std::ranges::find_if(commands(), [&](const Command* c) { return c->name == words[1]; });
       ASSERT_NE(command, commands().end()) << where << words[1];
       ++commands_seen;
-      expect_words_of(*command, {words.begin() + 2, words.end()}, where);
+      expect_words_of(**command, {words.begin() + 2, words.end()}, where);
     }
   }
   EXPECT_GE(commands_seen, 40u);

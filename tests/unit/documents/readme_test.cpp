@@ -9,7 +9,7 @@
 #include <string>
 
 #include "cli/cli.h"
-#include "cli/command_table.h"
+#include "cli/command.h"
 #include "config/config.h"
 #include "config/read/load_config.h"
 #include "fit/plan_inputs.h"
@@ -70,7 +70,7 @@ TEST(Readme, HasNoPlaceholders) {
 // A command in the table of the page, for each that there is.
 TEST(Readme, CommandPageNamesEveryCommand) {
   const std::string page = file_text("docs/commands.md");
-  for (const Command& command : commands())
+  for (const Command* command : commands())
     EXPECT_THAT(page, HasSubstr("\n| `" + std::string(command.name))) << command.name;
 }
 

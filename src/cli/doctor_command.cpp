@@ -1,16 +1,22 @@
-#include "cli/doctor.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
 
+#include "cli/command.h"
+#include "cli/config_words.h"
+#include "cli/doctor.h"
+#include "fit/executor_choice.h"
 #include "report/print_text.h"
 
 namespace tidepool {
 
 namespace {
+
+constexpr std::array options_of_doctor = {
+    Option{"dir", "DIR", "where the swap file would be", "."},
+};
 
 constexpr size_t doctor_columns = 80;
 constexpr size_t text_column = 24;  // "  warn  transparent huge"
@@ -40,20 +46,7 @@ void append(std::vector<Finding>& all, std::vector<Finding> more) {
   std::ranges::move(more, std::back_inserter(all));
 }
 
-}  // namespace
-
-std::string findings_text(const std::vector<Finding>& findings) {
-  constexpr std::array<std::string_view, 3> names = {"ok", "warn", "FAIL"};
-  std::string out;
-  for (const Finding& finding : findings) {
-    out += fmt::format("  {:<5} {:<15} {}\n", names[static_cast<u32>(finding.health)], finding.what,
-                       wrapped(finding.found));
-    if (!finding.fix.empty())
-      out += fmt::format("{:{}}{}\n", "", text_column, wrapped("fix: " + finding.fix));
-  }
-  return out;
-}
-
+// Prints what it finds. An error only if training is impossible.
 Result<void> doctor(const DoctorArguments& arguments) {
   std::vector<Finding> findings = examine_cores(arguments);
   Wanted wanted;
@@ -75,5 +68,26 @@ Result<void> doctor(const DoctorArguments& arguments) {
   }
   return {};
 }
+
+Result<void> run_doctor(const Arguments& arguments) {
+  if (arguments.positional().empty()) return doctor({.swap_dir = arguments.text("dir")});
+  TRY_ASSIGN(Config config, config_of(arguments.positional()));
+  static_cast<void>(resolve_executor(config));  // why it cannot be used is found below
+  return doctor({.swap_dir = swap_directory(config),
+                 .executor = config.machine.executor,
+                 .gpus = config.machine.gpus(),
+                 .precision = config.train.precision,
+                 .config = std::move(config)});
+}
+
+}  // namespace
+
+constinit const Command doctor_command = {
+    .name = "doctor",
+    .words = "[CONFIG.yaml [key=value ...]]",
+    .summary = "what this machine lacks or limits, and the fix",
+    .options = options_of_doctor,
+    .run = run_doctor,
+};
 
 }  // namespace tidepool

@@ -1,0 +1,29 @@
+// Command: a name, its words and options, and the function that runs it. Each stands in a file of its name,
+// train_command.cpp; cli.cpp walks their list for dispatch, help and completion.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "cli/options.h"
+
+namespace tidepool {
+
+struct Command {
+  std::string_view name;
+  std::string_view words;    // after the name, "CONFIG.yaml [key=value ...]"
+  std::string_view summary;  // one line
+  std::span<const Option> options;
+  size_t least_words = 0;
+  Result<void> (*run)(const Arguments&) = nullptr;
+  std::string_view more = "";  // further help, lines of at most 80 columns
+};
+
+extern const Command train_command, plan_command, probe_command, tokenize_command, generate_command,
+    export_command, eval_command, report_command, doctor_command, bench_command, config_command,
+    completion_command;
+
+// In the order of the help.
+std::span<const Command* const> commands();
+
+}  // namespace tidepool

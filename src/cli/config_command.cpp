@@ -1,0 +1,37 @@
+#include <array>
+
+#include "cli/command.h"
+#include "cli/config_words.h"
+#include "config/schema.h"
+#include "report/print_text.h"
+
+namespace tidepool {
+namespace {
+
+constexpr std::array options_of_config = {
+    Option{"markdown", "", "all keys as a page of documentation"},
+};
+
+Result<void> run_config(const Arguments& arguments) {
+  if (arguments.has("markdown")) {
+    print_text("{}", config_markdown());
+  } else if (arguments.positional().empty()) {
+    print_text("{}", config_help());
+  } else {
+    TRY_ASSIGN(const Config config, config_of(arguments.positional()));
+    print_text("{}", to_yaml(config));
+  }
+  return {};
+}
+
+}  // namespace
+
+constinit const Command config_command = {
+    .name = "config",
+    .words = "[CONFIG.yaml [key=value ...]]",
+    .summary = "all config keys, or the effective config",
+    .options = options_of_config,
+    .run = run_config,
+};
+
+}  // namespace tidepool

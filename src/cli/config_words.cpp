@@ -1,0 +1,23 @@
+#include "cli/config_words.h"
+
+#include <fmt/format.h>
+
+namespace tidepool {
+
+Result<Config> config_of(const std::vector<std::string>& words, KeptModel kept) {
+  if (words.empty() || words[0].find('=') != std::string::npos) {
+    return usage_error("the first word must be a config file, for example configs/quickstart.yaml");
+  }
+  for (size_t i = 1; i < words.size(); ++i) {
+    if (words[i].find('=') == std::string::npos) {
+      return usage_error(fmt::format("'{}' is not an override; write key=value after the config", words[i]));
+    }
+    // As "machine=$FILE" gives where FILE is not set: never a plan by bytes that passes for one by time.
+    if (words[i] == "machine=" || words[i] == "machine.file=")
+      return usage_error(
+          fmt::format("{} names no file; name one, or write machine.file='\"\"' to plan without", words[i]));
+  }
+  return load_config(words[0], {words.begin() + 1, words.end()}, kept);
+}
+
+}  // namespace tidepool

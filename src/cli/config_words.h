@@ -1,0 +1,22 @@
+// Config words: `CONFIG.yaml [key=value ...]` of the commands that take a config.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/config.h"
+#include "config/read/load_config.h"
+
+namespace tidepool {
+
+inline constexpr std::string_view config_words = "CONFIG.yaml [key=value ...]";
+inline constexpr std::string_view override_help =
+    "\nkey=value overrides the config, for example  learning_rate=1e-4  or\n"
+    "memory.device=2GiB. The section may be left out where the key is unique.\n"
+    "'tidepool config' lists all keys.\n";
+
+// ErrorKind::usage where a word is no override, and as load_config().
+Result<Config> config_of(const std::vector<std::string>& words, KeptModel = KeptModel::unread);
+
+}  // namespace tidepool
