@@ -21,10 +21,14 @@ struct RotaryShape {
   u32 tokens = 0;     // T: row r is token r % T of its sequence
   u32 heads = 0;      // NH
   u32 kv_heads = 0;   // NKV
-  u32 head_size = 0;  // D, even, at most 2 rotary_pairs_max
+  u32 head_size = 0;  // D, at most 2 rotary_pairs_max
+  // Elements of a head that are turned, from its start, even: of those element i turns with element
+  // i + turned() / 2, and the rest of the head passes by. 0: all. Not with norms.
+  u32 turned_size = 0;
 
   // Of a row of qkv: q's heads, then k's, then v's.
   constexpr u32 columns() const { return (heads + 2 * kv_heads) * head_size; }
+  constexpr u32 turned() const { return turned_size != 0 ? turned_size : head_size; }
   bool operator==(const RotaryShape&) const = default;
 };
 
@@ -36,7 +40,7 @@ struct Rotary {
   Values out;       // [R, (NH + 2 NKV) D]; may be qkv
   const i32* starts =
       nullptr;  // [R]: the token, counted in its sequence, that a row's document starts with; or null
-  RotaryFrequencies inverse_frequencies = {};  // [D / 2]
+  RotaryFrequencies inverse_frequencies = {};  // [turned() / 2]
   Param q_norm, k_norm;   // [D]: weights of an RMS norm over each head, before it is turned; or none
   float epsilon = 1e-6f;  // of those norms
 };

@@ -44,11 +44,11 @@ __global__ void __launch_bounds__(rotary_threads) rotary_kernel(RotaryArguments<
   const RotarySizes& s = op.sizes;
   make_angles(s, blockIdx.x, op.direction, angles);
   const RotaryPlace place(s);
-  const u32 size = s.head_size, half = size / 2, turned = s.heads + s.kv_heads;
-  const u64 row = u64{blockIdx.x} * (turned + s.kv_heads) * size;
-  for (u32 from = 0; from < turned; from += place.groups) {  // lanes without a head go along with their warp
+  const u32 size = s.head_size, half = s.turned / 2, heads = s.heads + s.kv_heads;
+  const u64 row = u64{blockIdx.x} * (heads + s.kv_heads) * size;
+  for (u32 from = 0; from < heads; from += place.groups) {  // lanes without a head go along with their warp
     const u32 head = from + place.group;
-    const bool mine = head < turned && place.pair < half;
+    const bool mine = head < heads && place.pair < half;
     Pairs x = {};
     if (mine) x.load<whole>(op.qkv + row + head * size, place.pair, half);
     if (op.norms[0] != nullptr) {
@@ -58,7 +58,12 @@ __global__ void __launch_bounds__(rotary_threads) rotary_kernel(RotaryArguments<
     if (mine) x.store<whole>(op.out + row + head * size, place.pair, half);
   }
   if (op.out == op.qkv) return;
-  const u64 v = row + turned * size;
+  const u32 rest = size - s.turned;
+  for (u32 i = threadIdx.x; i < heads * rest; i += blockDim.x) {
+    const u64 at = row + i / rest * size + s.turned + i % rest;
+    op.out[at] = op.qkv[at];
+  }
+  const u64 v = row + heads * size;
   const u32 columns = s.kv_heads * size;
   for (u32 c = vector_elements * threadIdx.x; c < columns; c += vector_elements * blockDim.x) {
     float x[8];
@@ -176,17 +181,20 @@ __global__ void rotary_sum_kernel(u32 groups, u32 head_size, const float* partia
 template <class Op>
 RotarySizes sizes_of(const Op& op) {
   const RotaryShape& shape = op.shape;
-  require(shape.head_size >= 2 && shape.head_size % 2 == 0 && shape.head_size / 2 <= rotary_pairs_max,
-          "the size of a rotated head is even, at most 256");
+  require(shape.turned() >= 2 && shape.turned() % 2 == 0 && shape.turned() <= shape.head_size,
+          "a rotated share of a head is even");
+  require(shape.head_size / 2 <= rotary_pairs_max, "a rotated head has at most 256 elements");
+  require(shape.turned() == shape.head_size || !op.q_norm, "normalised heads are rotated whole");
   require(bool(op.q_norm) == bool(op.k_norm), "q and k are normalised, or neither");
   RotarySizes sizes = {.tokens = shape.tokens,
                        .heads = shape.heads,
                        .kv_heads = shape.kv_heads,
                        .head_size = shape.head_size,
-                       .lanes = rotary_lanes(shape.head_size),
+                       .turned = shape.turned(),
+                       .lanes = rotary_lanes(shape.turned()),
                        .starts = op.starts,
                        .frequencies = {}};
-  for (u32 i = 0; i < shape.head_size / 2; ++i) sizes.frequencies[i] = op.inverse_frequencies[i];
+  for (u32 i = 0; i < shape.turned() / 2; ++i) sizes.frequencies[i] = op.inverse_frequencies[i];
   return sizes;
 }
 
@@ -194,7 +202,9 @@ void rotate(const Rotary& op, float direction, cudaStream_t stream) {
   check_same_precision({op.qkv, op.out});
   check_same_precision({op.q_norm, op.k_norm});
   const Precision parameter = op.q_norm ? op.q_norm.precision : op.qkv.precision;
-  for_bool(rows_of_vectors(op.shape.head_size / 2, op.qkv, op.out, op.q_norm, op.k_norm), [&](auto whole) {
+  const bool vectors = op.shape.head_size % vector_elements == 0 &&
+                       rows_of_vectors(op.shape.turned() / 2, op.qkv, op.out, op.q_norm, op.k_norm);
+  for_bool(vectors, [&](auto whole) {
     for_precisions(op.qkv.precision, parameter, [&](auto a, auto p) {
       using A = decltype(a);
       using P = decltype(p);

@@ -8,6 +8,7 @@ namespace tidepool::cuda {
 
 struct RotarySizes {
   u32 tokens, heads, kv_heads, head_size;
+  u32 turned;         // of a head's elements
   u32 lanes;          // of a group that takes a head
   const i32* starts;  // or null
   float frequencies[rotary_pairs_max];
@@ -20,7 +21,7 @@ struct Angles {
 __device__ __forceinline__ void make_angles(const RotarySizes& s, u32 row, float direction, Angles& angles) {
   u32 position = row % s.tokens;
   if (s.starts != nullptr) position -= static_cast<u32>(s.starts[row]);
-  for (u32 i = threadIdx.x; i < s.head_size / 2; i += blockDim.x) {
+  for (u32 i = threadIdx.x; i < s.turned / 2; i += blockDim.x) {
     const float angle = static_cast<float>(position) * s.frequencies[i];
     angles.cosine[i] = cosf(angle);
     angles.sine[i] = direction * sinf(angle);
@@ -28,7 +29,7 @@ __device__ __forceinline__ void make_angles(const RotarySizes& s, u32 row, float
   __syncthreads();
 }
 
-// Eight pairs: a[i] and b[i] lie half a head apart.
+// Eight pairs: a[i] and b[i] lie half of the turned elements apart.
 struct Pairs {
   float a[8], b[8];
 

@@ -39,7 +39,13 @@ inline const RotaryCase rotary_cases[] = {
     {{.rows = 70, .tokens = 35, .heads = 2, .kv_heads = 2, .head_size = 80}, true},
     {{.rows = 20, .tokens = 10, .heads = 4, .kv_heads = 2, .head_size = 96}, true, true},
     {{.rows = 65, .tokens = 65, .heads = 5, .kv_heads = 1, .head_size = 128}, true, true},
-    {{.rows = 9, .tokens = 9, .heads = 1, .kv_heads = 1, .head_size = 256}, true}};
+    {{.rows = 9, .tokens = 9, .heads = 1, .kv_heads = 1, .head_size = 256}, true},
+    {{.rows = 12, .tokens = 6, .heads = 3, .kv_heads = 1, .head_size = 7, .turned_size = 4}},
+    {{.rows = 66, .tokens = 33, .heads = 3, .kv_heads = 1, .head_size = 40, .turned_size = 30}, false, true},
+    {{.rows = 20, .tokens = 20, .heads = 4, .kv_heads = 2, .head_size = 72, .turned_size = 48}},
+    {{.rows = 33, .tokens = 33, .heads = 3, .kv_heads = 1, .head_size = 128, .turned_size = 96},
+     false,
+     true}};
 
 struct RotaryData {
   explicit RotaryData(const RotaryCase& c)
@@ -47,7 +53,7 @@ struct RotaryData {
         dout(random_floats(qkv.size(), 2)),
         q_norm(random_floats(c.shape.head_size, 3)),
         k_norm(random_floats(c.shape.head_size, 4)) {
-    const u32 size = c.shape.head_size;
+    const u32 size = c.shape.turned();
     for (u32 i = 0; i < size / 2; ++i) {
       frequencies[i] = static_cast<float>(std::pow(10000.0, -2.0 * i / size));
     }
@@ -88,7 +94,7 @@ struct RotaryReference {
 
 inline RotaryReference rotary_reference(const RotaryCase& c, const RotaryData& d) {
   const RotaryShape& s = c.shape;
-  const u32 size = s.head_size, half = size / 2;
+  const u32 size = s.head_size, half = s.turned() / 2;
   RotaryReference r = {{d.qkv.begin(), d.qkv.end()},
                        {d.dout.begin(), d.dout.end()},
                        std::vector<double>(size, 0.0),
@@ -97,7 +103,7 @@ inline RotaryReference rotary_reference(const RotaryCase& c, const RotaryData& d
     const u32 position = row % s.tokens - (d.starts.empty() ? 0 : static_cast<u32>(d.starts[row]));
     for (u32 head = 0; head < s.heads + s.kv_heads; ++head) {
       const u64 at = u64{row} * s.columns() + u64{head} * size;
-      std::vector<double> x(&d.qkv[at], &d.qkv[at] + size), turned_back(size);
+      std::vector<double> x(&d.qkv[at], &d.qkv[at] + size), turned_back(&r.dqkv[at], &r.dqkv[at] + size);
       std::vector<float> dy(size);
       const auto turn = [&](const double* from, double* to, double direction) {
         for (u32 i = 0; i < half; ++i) {
