@@ -20,7 +20,7 @@ import tempfile
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig, GPT2Config, LlamaConfig,
-                          MistralConfig, PreTrainedTokenizerFast, Qwen2Config, Qwen3Config)
+                          MistralConfig, Phi3Config, PreTrainedTokenizerFast, Qwen2Config, Qwen3Config)
 
 TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
             "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
@@ -51,6 +51,8 @@ def cases(vocab):
         yield f"mistral_{end}", MistralConfig(**common, tie_word_embeddings=tied, sliding_window=None)
         yield f"qwen2_{end}", Qwen2Config(**common, tie_word_embeddings=tied)
         yield f"qwen3_{end}", Qwen3Config(**common, tie_word_embeddings=tied, head_dim=16)
+        yield f"phi3_{end}", Phi3Config(**common, tie_word_embeddings=tied, sliding_window=None,
+                                        rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5))
 
 
 def run(*words):

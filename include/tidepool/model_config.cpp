@@ -39,7 +39,16 @@ std::optional<ModelFault> check_rope(const ModelConfig& c) {
   if (style(c.family).positions != PositionKind::rotary) return std::nullopt;
   if (!(r.theta > 0))
     return ModelFault{"rope_parameters.rope_theta", fmt::format("{} is not positive", r.theta)};
+  if (!(r.partial_factor > 0 && r.partial_factor <= 1) || c.rotary_size() < 2 || c.rotary_size() % 2 != 0)
+    return ModelFault{
+        "rope_parameters.partial_rotary_factor",
+        fmt::format("{} turns {} of a head's {} columns; it must be at most 1 and turn pairs of them",
+                    r.partial_factor, c.rotary_size(), c.head_size())};
   if (r.type == RopeType::plain) return std::nullopt;
+  if (traits(c.family).plain_rope)
+    return ModelFault{"rope_parameters.rope_type", fmt::format("{} is none that {} models have; set it to {}",
+                                                               rope_type_names[static_cast<u32>(r.type)],
+                                                               name(c.family), rope_type_names[0])};
   if (!(r.factor >= 1))
     return ModelFault{"rope_parameters.factor",
                       fmt::format("{} would make positions denser; it must be at least 1", r.factor)};

@@ -12,8 +12,8 @@
 
 namespace tidepool {
 
-enum class Family : u8 { gpt2, llama, mistral, qwen2, qwen3 };
-inline constexpr u32 family_count = 5;
+enum class Family : u8 { gpt2, llama, mistral, qwen2, qwen3, phi3 };
+inline constexpr u32 family_count = 6;
 
 // Sliding windows of attention, as config.json says them.
 enum class WindowKind : u8 {
@@ -26,6 +26,7 @@ enum class WindowKind : u8 {
 struct LeftOut {
   u32 positions = 0, kv_heads = 0, head_size = 0, sliding_window = 0;
   double dropout = 0;  // of the embedding, attention and residual sums
+  double norm_epsilon = 0;
 };
 
 // All that tells one family from another of its style.
@@ -37,6 +38,9 @@ struct FamilyTraits {
   bool qk_norm = false;             // RMSNorm over each head of q and k, before the rotation
   bool attention_bias_key = false;  // config.json says whether q, k, v and o have biases
   bool mlp_bias_key = false;        // and of gate, up and down
+  bool joined_projections = false;  // q, k and v are one tensor, as are gate and up
+  bool partial_rotary_key = false;  // config.json says how much of a head is turned
+  bool plain_rope = false;  // its angles are never scaled, but for the long ones that are not computed here
   WindowKind window{};
   LeftOut left_out;
   u32 end_of_text =
@@ -72,6 +76,14 @@ inline constexpr std::array<FamilyTraits, family_count> families = {{
      .attention_bias_key = true,
      .window = WindowKind::by_switch,
      .left_out = {.positions = 32768, .kv_heads = 32, .head_size = 128, .sliding_window = 4096}},
+    {.name = "phi3",
+     .architecture = "Phi3ForCausalLM",
+     .style = &llama_layers,
+     .joined_projections = true,
+     .partial_rotary_key = true,
+     .plain_rope = true,
+     .window = WindowKind::every_layer,
+     .left_out = {.positions = 4096, .norm_epsilon = 1e-5}},
 }};
 constexpr const FamilyTraits& traits(Family family) { return families[static_cast<u32>(family)]; }
 constexpr std::string_view name(Family family) { return traits(family).name; }
@@ -104,7 +116,8 @@ struct Rope {
   double factor = 1.0;           // linear, llama3
   double low_freq_factor = 1.0;  // llama3, as below
   double high_freq_factor = 4.0;
-  u32 original_positions = 0;  // 0: ModelConfig::positions
+  u32 original_positions = 0;   // 0: ModelConfig::positions
+  double partial_factor = 1.0;  // share of a head that is turned, from its start
 
   bool operator==(const Rope&) const = default;
 };
@@ -138,6 +151,7 @@ struct ModelConfig {
   u32 head_size() const { return head_size_given != 0 ? head_size_given : width / heads; }
   u32 query_width() const { return heads * head_size(); }
   u32 qkv_width() const { return (heads + 2 * kv_heads()) * head_size(); }
+  u32 rotary_size() const { return static_cast<u32>(head_size() * rope.partial_factor); }
   bool qkv_bias() const { return attention_bias || traits(family).qkv_bias; }
   bool qk_norm() const { return traits(family).qk_norm; }
 

@@ -38,6 +38,8 @@ constexpr std::array demands = std::to_array<Demand>({
     {"attention_bias", "false", rotary},
     {"mlp_bias", "false", rotary},
     {"qkv_bias", "true", biased_qkv},
+    {"resid_pdrop", "0", bit(Family::phi3)},
+    {"embd_pdrop", "0", bit(Family::phi3)},
     {"pretraining_tp", "1", rotary, "it slices products, which changes their rounding only: set it to 1"},
     {"partial_rotary_factor", "1", rotary},
     {"rope_parameters.partial_rotary_factor", "1", rotary},
@@ -196,7 +198,7 @@ const Demand* demand_of(Family family, std::string_view key) {
 }
 
 bool equal_values(std::string_view value, std::string_view wanted) {
-  return value == wanted || (wanted == "1" && value == "1.0");
+  return value == wanted || (wanted == "1" && value == "1.0") || (wanted == "0" && value == "0.0");
 }
 
 bool is_ours(const Instead& known, const ForeignKey& given) {

@@ -59,7 +59,8 @@ inline RotaryShape rotary_shape(const ModelGraph& g) {
           .tokens = g.batch.tokens,
           .heads = g.config.heads,
           .kv_heads = g.config.kv_heads(),
-          .head_size = g.config.head_size()};
+          .head_size = g.config.head_size(),
+          .turned_size = g.config.rotary_size()};
 }
 
 enum class Inside : u8 { kept, recomputed };

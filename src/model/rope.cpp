@@ -24,12 +24,12 @@ float llama3_scaled(const Rope& rope, float original_positions, float frequency)
 }  // namespace
 
 RotaryFrequencies inverse_frequencies(const ModelConfig& c) {
-  const u32 pairs = c.head_size() / 2;
+  const u32 pairs = c.rotary_size() / 2;
   CHECK(pairs <= rotary_pairs_max, pairs);
   const u32 original = c.rope.original_positions != 0 ? c.rope.original_positions : c.positions;
   RotaryFrequencies out = {};
   for (u32 i = 0; i < pairs; ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(c.head_size());
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(c.rotary_size());
     const float power = static_cast<float>(std::pow(c.rope.theta, static_cast<double>(exponent)));
     out[i] = 1.0f / power;
     if (c.rope.type == RopeType::linear) out[i] /= static_cast<float>(c.rope.factor);

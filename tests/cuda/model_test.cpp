@@ -65,6 +65,7 @@ class CudaModelTest : public CudaTest, public testing::WithParamInterface<ModelC
       c.vocab_size = 131, c.positions = 64, c.width = 3 * GetParam().head_size, c.layers = 2, c.heads = 4;
       c.kv_heads_given = 2, c.head_size_given = GetParam().head_size, c.inner_given = 56,
       c.attention_dropout = 0.2;
+      if (c.family == Family::phi3) c.rope.partial_factor = 0.5;
       return c;
     }
     return {.vocab_size = 131,
@@ -154,6 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
                     ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::llama},
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::qwen3},
                     ModelCase{Precision::fp16, Precision::fp16, 16, 2e-4, 4e-3, Family::qwen2},
+                    ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::phi3},
                     ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::gpt2, 5},
                     ModelCase{Precision::bf16, Precision::bf16, 16, 1e-3, 2e-2, Family::gpt2, 8},
                     ModelCase{Precision::fp32, Precision::fp32, 12, 1e-6, 1e-5, Family::llama, 5},

@@ -64,9 +64,15 @@ CASES = {
     "mistral_window": ("Mistral", dict(rope_parameters=default(10000.0), sliding_window=TOKENS), False),
     "qwen2_window": ("Qwen2", dict(rope_parameters=default(10000.0), use_sliding_window=True, sliding_window=TOKENS,
                                    max_window_layers=1), True),
+    "phi3_untied": ("Phi3", dict(rope_parameters=default(10000.0), pad_token_id=None), False),
+    # Three quarters of heads of 8, as Phi-4 mini has of 128.
+    "phi3_partial": ("Phi3", dict(rope_parameters=dict(default(250000.0), partial_rotary_factor=0.75), pad_token_id=None,
+                                  num_attention_heads=3, num_key_value_heads=1), True),
+    "phi3_tied_window": ("Phi3", dict(rope_parameters=default(10000.0), pad_token_id=None, sliding_window=TOKENS,
+                                      num_key_value_heads=4, tie_word_embeddings=True), False),
 }
 PERPLEXITIES = ("gpt2_plain", "llama_untied_llama3", "mistral_untied", "qwen2_tied", "qwen3_tied_head_dim")
-CURVES = ("llama_tied", "llama_untied_llama3", "mistral_untied", "qwen2_untied", "qwen3_tied_head_dim")
+CURVES = ("llama_tied", "llama_untied_llama3", "mistral_untied", "qwen2_untied", "qwen3_tied_head_dim", "phi3_partial")
 
 
 def make_model(kind, options):
@@ -124,6 +130,8 @@ def write_old_spelling(directory):
     with open(path) as file:
         config = json.load(file)
     rope = config.pop("rope_parameters")
+    if "partial_rotary_factor" in rope:
+        config["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
     config["rope_theta"] = rope.pop("rope_theta")
     config["rope_scaling"] = None if rope["rope_type"] == "default" else rope
     config["torch_dtype"] = config.pop("dtype")

@@ -60,13 +60,15 @@ inline std::string token_file(const TrainDir& dir) {
   return path;
 }
 
-// As small in every family: grouped queries, and of Qwen3 heads wider than their share of the width.
+// As small in every family: grouped queries, and of Qwen3 heads wider than their share of the width, and of
+// Phi-3 heads that are turned in part.
 inline ModelConfig small_model(Family family) {
   ModelConfig m = default_model(family);
   m.vocab_size = 256, m.positions = 32, m.width = 64, m.layers = 3, m.heads = 4;
   if (family == Family::gpt2) return m;
   m.inner_given = 128, m.kv_heads_given = 2;
   if (family == Family::qwen3) m.head_size_given = 24, m.tied = true;
+  if (family == Family::phi3) m.rope.partial_factor = 0.75;
   return m;
 }
 

@@ -28,6 +28,7 @@ ModelConfig hf_default(Family family) {
   ModelConfig c = default_model(family);
   c.embedding_dropout = c.attention_dropout = c.residual_dropout = left_out.dropout;
   if (left_out.positions != 0) c.positions = left_out.positions;
+  if (left_out.norm_epsilon != 0) c.norm_epsilon = left_out.norm_epsilon;
   c.kv_heads_given = left_out.kv_heads;
   c.head_size_given = left_out.head_size;
   return c;
@@ -77,6 +78,8 @@ bool has_kind(const json::value& value, std::string_view wanted, std::string_vie
   return kind_of(value) == wanted;
 }
 
+constexpr std::array<const char*, 2> beside_rope = {"rope_theta", "partial_rotary_factor"};
+
 class Reader {
  public:
   Reader(Family family, ErrorKind kind, std::string_view file_name)
@@ -85,15 +88,17 @@ class Reader {
   }
 
   Result<ModelConfig> read(const json::object& object) {
-    // What a map of rope parameters says of theta counts more than what stands beside it.
-    if (const json::value* theta = object.if_contains("rope_theta")) TRY(read_key("rope_theta", *theta));
+    // A map of rope parameters counts more than what stands beside it.
+    for (const char* key : beside_rope)
+      if (const json::value* value = object.if_contains(key)) TRY(read_key(key, *value));
     const bool has_positions = object.contains("n_positions");  // GPT-2's; n_ctx is an older name of it
     // As in transformers the whole of one map counts, and never a mixture: rope_scaling where it says
     // anything.
     const json::value* scaling = object.if_contains("rope_scaling");
     const bool has_scaling = scaling != nullptr && scaling->is_object() && !scaling->get_object().empty();
     for (const auto& [key, value] : object) {
-      const bool read_otherwise = key == "rope_theta" || (key == "n_ctx" && has_positions) ||
+      const bool read_otherwise = std::ranges::find(beside_rope, key) != beside_rope.end() ||
+                                  (key == "n_ctx" && has_positions) ||
                                   (key == "rope_parameters" && has_scaling) || is_window_key(family_, key);
       if (!read_otherwise) TRY(read_key(std::string(key), value));
     }
@@ -113,6 +118,10 @@ class Reader {
     const std::string key = canonical_model_key(given);
     if (is_rope_key(key) && value.is_object()) {
       TRY(check_one_type(key, value.get_object()));
+      // First, so that a type that is not computed is named, and not one of its parameters.
+      for (const char* type : {"rope_type", "type"})
+        if (const json::value* given_type = value.get_object().if_contains(type))
+          TRY(read_key(fmt::format("{}.{}", key, type), *given_type));
       for (const auto& [inner, inner_value] : value.get_object())
         TRY(read_key(fmt::format("{}.{}", key, std::string_view(inner)), inner_value));
       return check_scaling(key, value.get_object());
@@ -254,6 +263,7 @@ constexpr WrittenKey written_keys[] = {
     {"tie_word_embeddings", [](const ModelConfig& c) -> json::value { return c.tied; }, true},
     {"attention_bias", [](const ModelConfig& c) -> json::value { return c.attention_bias; }},
     {"mlp_bias", [](const ModelConfig& c) -> json::value { return c.mlp_bias; }},
+    {"partial_rotary_factor", [](const ModelConfig& c) -> json::value { return c.rope.partial_factor; }},
 };
 
 bool has_key(Family family, const WrittenKey& w) {
@@ -269,6 +279,7 @@ void write_rope(const ModelConfig& c, json::object& o) {
   json::object rope = rope_object(c);
   o["rope_scaling"] = c.rope.type == RopeType::plain ? json::value(nullptr) : json::value(rope);
   rope["rope_theta"] = c.rope.theta;
+  if (traits(c.family).partial_rotary_key) rope["partial_rotary_factor"] = c.rope.partial_factor;
   o["rope_parameters"] = std::move(rope);
 }
 

@@ -8,8 +8,12 @@ namespace {
 
 using enum LayerTensor;
 
-Product qkv_product(const ModelConfig& c) { return {q, q_bias, c.qkv_width(), c.width, modules::qkv}; }
-Product o_product(const ModelConfig& c) { return {o, o_bias, c.width, c.query_width(), modules::o}; }
+Product qkv_product(const ModelConfig& c) {
+  return {has_tensor(c, qkv) ? qkv : q, q_bias, c.qkv_width(), c.width, product_modules(c).qkv};
+}
+Product o_product(const ModelConfig& c) {
+  return {o, o_bias, c.width, c.query_width(), product_modules(c).o};
+}
 
 Rotary rotary_of(const Layer& l, const i32* starts, ConstValues qkv, Values out) {
   return {.shape = rotary_shape(l.c.graph),

@@ -7,9 +7,12 @@ namespace {
 using enum LayerTensor;
 
 Product gate_up_product(const ModelConfig& c) {
-  return {gate, gate_bias, 2 * c.inner(), c.width, modules::gate_up};
+  return {has_tensor(c, gate_up) ? gate_up : gate, gate_bias, 2 * c.inner(), c.width,
+          product_modules(c).gate_up};
 }
-Product down_product(const ModelConfig& c) { return {down, down_bias, c.width, c.inner(), modules::down}; }
+Product down_product(const ModelConfig& c) {
+  return {down, down_bias, c.width, c.inner(), product_modules(c).down};
+}
 
 }  // namespace
 

@@ -7,13 +7,26 @@ namespace tidepool::llama {
 using enum LayerTensor;
 
 std::string_view name(LayerTensor tensor) {
-  constexpr std::array<std::string_view, tensor_count> names = {
-      "input_layernorm.weight",  "self_attn.q_proj.weight", "self_attn.k_proj.weight",
-      "self_attn.v_proj.weight", "self_attn.q_proj.bias",   "self_attn.k_proj.bias",
-      "self_attn.v_proj.bias",   "self_attn.q_norm.weight", "self_attn.k_norm.weight",
-      "self_attn.o_proj.weight", "self_attn.o_proj.bias",   "post_attention_layernorm.weight",
-      "mlp.gate_proj.weight",    "mlp.up_proj.weight",      "mlp.gate_proj.bias",
-      "mlp.up_proj.bias",        "mlp.down_proj.weight",    "mlp.down_proj.bias"};
+  constexpr std::array<std::string_view, tensor_count> names = {"input_layernorm.weight",
+                                                                "self_attn.q_proj.weight",
+                                                                "self_attn.k_proj.weight",
+                                                                "self_attn.v_proj.weight",
+                                                                "self_attn.qkv_proj.weight",
+                                                                "self_attn.q_proj.bias",
+                                                                "self_attn.k_proj.bias",
+                                                                "self_attn.v_proj.bias",
+                                                                "self_attn.q_norm.weight",
+                                                                "self_attn.k_norm.weight",
+                                                                "self_attn.o_proj.weight",
+                                                                "self_attn.o_proj.bias",
+                                                                "post_attention_layernorm.weight",
+                                                                "mlp.gate_proj.weight",
+                                                                "mlp.up_proj.weight",
+                                                                "mlp.gate_up_proj.weight",
+                                                                "mlp.gate_proj.bias",
+                                                                "mlp.up_proj.bias",
+                                                                "mlp.down_proj.weight",
+                                                                "mlp.down_proj.bias"};
   return names[static_cast<u32>(tensor)];
 }
 
@@ -32,7 +45,17 @@ bool is_joined(LayerTensor tensor) {
 }
 
 bool has_tensor(const ModelConfig& c, LayerTensor tensor) {
+  const bool joined = traits(c.family).joined_projections;
   switch (tensor) {
+    case q:
+    case k:
+    case v:
+    case gate:
+    case up:
+      return !joined;
+    case qkv:
+    case gate_up:
+      return joined;
     case q_bias:
     case k_bias:
     case v_bias:
@@ -54,14 +77,29 @@ bool has_tensor(const ModelConfig& c, LayerTensor tensor) {
 LinearModules linear_modules(const ModelConfig& c) {
   const u32 h = c.width, inner = c.inner(), queries = c.query_width(), keys = c.kv_heads() * c.head_size();
   LinearModules out;
-  out.add({"self_attn.q_proj", h, queries});
-  out.add({"self_attn.k_proj", h, keys});
-  out.add({"self_attn.v_proj", h, keys});
+  const bool joined = traits(c.family).joined_projections;
+  if (joined) {
+    out.add({"self_attn.qkv_proj", h, c.qkv_width()});
+  } else {
+    out.add({"self_attn.q_proj", h, queries});
+    out.add({"self_attn.k_proj", h, keys});
+    out.add({"self_attn.v_proj", h, keys});
+  }
   out.add({"self_attn.o_proj", queries, h});
-  out.add({"mlp.gate_proj", h, inner});
-  out.add({"mlp.up_proj", h, inner});
+  if (joined) {
+    out.add({"mlp.gate_up_proj", h, 2 * inner});
+  } else {
+    out.add({"mlp.gate_proj", h, inner});
+    out.add({"mlp.up_proj", h, inner});
+  }
   out.add({"mlp.down_proj", inner, h});
   return out;
+}
+
+ProductModules product_modules(const ModelConfig& c) {
+  if (traits(c.family).joined_projections)
+    return {.qkv = {0, 1}, .o = {1, 1}, .gate_up = {2, 1}, .down = {3, 1}};
+  return {.qkv = {0, 3}, .o = {3, 1}, .gate_up = {4, 2}, .down = {6, 1}};
 }
 
 std::vector<u64> shape_of(const ModelConfig& c, LayerTensor tensor) {
@@ -78,6 +116,8 @@ std::vector<u64> shape_of(const ModelConfig& c, LayerTensor tensor) {
     case k:
     case v:
       return {keys, h};
+    case qkv:
+      return {c.qkv_width(), h};
     case q_bias:
       return {queries};
     case k_bias:
@@ -91,6 +131,8 @@ std::vector<u64> shape_of(const ModelConfig& c, LayerTensor tensor) {
     case gate:
     case up:
       return {inner, h};
+    case gate_up:
+      return {2 * inner, h};
     case gate_bias:
     case up_bias:
       return {inner};

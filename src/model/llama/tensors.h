@@ -14,6 +14,7 @@ enum class LayerTensor : u8 {
   q,
   k,
   v,
+  qkv,  // of families that have them as one tensor
   q_bias,
   k_bias,
   v_bias,
@@ -24,18 +25,21 @@ enum class LayerTensor : u8 {
   post_norm,
   gate,
   up,
+  gate_up,  // likewise
   gate_bias,
   up_bias,
   down,
   down_bias,
 };
-inline constexpr u32 tensor_count = 18;
+inline constexpr u32 tensor_count = 20;
 
 // The linear layers, in the order of their products.
 LinearModules linear_modules(const ModelConfig&);
-namespace modules {
-inline constexpr JoinedModules qkv = {0, 3}, o = {3, 1}, gate_up = {4, 2}, down = {6, 1};
-}  // namespace modules
+// The products' shares of them.
+struct ProductModules {
+  JoinedModules qkv, o, gate_up, down;
+};
+ProductModules product_modules(const ModelConfig&);
 
 // "self_attn.q_proj.weight"
 std::string_view name(LayerTensor);

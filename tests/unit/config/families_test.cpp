@@ -96,8 +96,11 @@ TEST(ConfigFamilies, EffectiveConfigReadsBackTheSame) {
     Config c = parse(smallest);
     c.model = default_model(static_cast<Family>(f));
     c.model.width = 96, c.model.heads = 4;
-    if (c.model.family != Family::gpt2)
-      c.model.kv_heads_given = 2, c.model.rope.type = RopeType::linear, c.model.rope.factor = 1.5;
+    if (c.model.family != Family::gpt2) c.model.kv_heads_given = 2;
+    if (c.model.family == Family::phi3)
+      c.model.rope.partial_factor = 0.75;
+    else if (c.model.family != Family::gpt2)
+      c.model.rope.type = RopeType::linear, c.model.rope.factor = 1.5;
     EXPECT_EQ(parse(to_yaml(c)), c);
     EXPECT_EQ(to_yaml(c).find("n_embd") == std::string::npos, c.model.family != Family::gpt2);
   }
@@ -288,6 +291,46 @@ TEST(HfConfig, TakesValuesOfTheRightKindOnly) {
       hf_fault(qwen2_json(R"(, "rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
                                      "high_freq_factor": 4, "original_max_position_embeddings": 8192.0})")),
       "no error");
+}
+
+std::string phi3_json(std::string_view more) {
+  return R"({"model_type": "phi3", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48,
+             "num_hidden_layers": 2, "num_attention_heads": 2)" +
+         std::string(more) + "}";
+}
+
+TEST(HfConfig, OfPhi3IsReadAsTransformersDoes) {
+  const auto read = [](std::string_view more) {
+    return parse_hf_config(phi3_json(more), ErrorKind::bad_input, "config.json").value();
+  };
+  const ModelConfig plain = read(R"(, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attention_bias": false,
+                                     "original_max_position_embeddings": 4096, "rope_scaling": null)");
+  EXPECT_EQ(plain.positions, 4096u);
+  EXPECT_EQ(plain.norm_epsilon, 1e-5);
+  EXPECT_EQ(plain.kv_heads(), 2u);
+  EXPECT_EQ(plain.attention_window(), 0u);
+  EXPECT_EQ(plain.rotary_size(), 16u);
+  EXPECT_EQ(read(R"(, "sliding_window": 2047)").attention_window(), 2047u);
+  // A map counts more than what stands beside it.
+  EXPECT_EQ(read(R"(, "partial_rotary_factor": 0.75)").rotary_size(), 12u);
+  EXPECT_EQ(read(R"(, "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5},
+                     "partial_rotary_factor": 0.75)")
+                .rotary_size(),
+            8u);
+}
+
+TEST(HfConfig, OfPhi3IsRefusedByName) {
+  EXPECT_THAT(hf_fault(phi3_json(R"(, "rope_scaling": {"long_factor": [1.0], "short_factor": [1.0],
+                                       "type": "longrope"})")),
+              HasSubstr("'longrope' is not one of"));
+  EXPECT_THAT(hf_fault(phi3_json(R"(, "rope_scaling": {"long_factor": [1.0], "type": "su"})")),
+              HasSubstr("'su' is not one of"));
+  EXPECT_THAT(hf_fault(phi3_json(R"(, "rope_scaling": {"type": "linear", "factor": 2.0})")),
+              HasSubstr("rope_type: linear is none that phi3 models have"));
+  EXPECT_THAT(hf_fault(phi3_json(R"(, "resid_pdrop": 0.1)")), HasSubstr("resid_pdrop: 0"));
+  EXPECT_THAT(hf_fault(phi3_json(R"(, "partial_rotary_factor": 0.2)")), HasSubstr("partial_rotary_factor"));
+  EXPECT_THAT(hf_fault(qwen2_json(R"(, "partial_rotary_factor": 0.5)")),
+              HasSubstr("partial_rotary_factor: 1"));
 }
 
 TEST(HfConfig, RefusesByName) {

@@ -119,6 +119,25 @@ TEST(LlamaGraph, Qwen3sHeadsMayBeWiderThanItsWidth) {
   EXPECT_EQ(g.flops_per_token, 6 * g.parameters + u64{12} * 28 * 2048 * 1024);
 }
 
+TEST(LlamaGraph, Phi3sProjectionsAreJoined) {
+  // Phi-3-mini
+  ModelConfig c = default_model(Family::phi3);
+  c.vocab_size = 32064, c.positions = 4096, c.width = 3072, c.layers = 32, c.heads = 32, c.inner_given = 8192;
+  const ModelGraph g = build_model(c, Precision::bf16, {.sequences = 1, .tokens = 1024}).value();
+  EXPECT_EQ(g.parameters, 3'821'079'552u);
+  const std::vector<Tensor>& layer = g.windows[1].tensors;
+  ASSERT_EQ(layer.size(), 6u);
+  EXPECT_EQ(layer[1].name, "model.layers.0.self_attn.qkv_proj.weight");
+  EXPECT_EQ(layer[1].shape, (std::vector<u64>{9216, 3072}));
+  EXPECT_EQ(layer[4].name, "model.layers.0.mlp.gate_up_proj.weight");
+  EXPECT_EQ(layer[4].shape, (std::vector<u64>{16384, 3072}));
+  // The same kernels as those of a Llama of these sizes.
+  ModelConfig llama = c;
+  llama.family = Family::llama;
+  EXPECT_EQ(build_model(llama, Precision::bf16, g.batch)->blocks[1].backward_kernels,
+            g.blocks[1].backward_kernels);
+}
+
 TEST(LlamaGraph, WhatOneProductReadsLiesSideBySide) {
   ModelConfig c = default_model(Family::llama);
   c.width = 30, c.heads = 5, c.layers = 1, c.inner_given = 7, c.attention_bias = c.mlp_bias = true;
