@@ -13,6 +13,7 @@
 #include <span>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "base/errno_text.h"
 #include "base/read_file.h"
@@ -22,14 +23,17 @@ namespace tidepool {
 namespace {
 
 constexpr u64 bytes_max = 16 * mib;
-constexpr std::string_view header =
-    "# What a clock chose for matrix products on GPUs. Each line: its checksum, an algorithm of cuBLASLt, "
-    "and\n"
-    "# the product. Without this file algorithms are timed again, and numbers may differ in their last "
-    "bits.\n";
+constexpr std::string_view first_line = "# tidepool tuned products 1\n";  // and the format's version
+// For people. Lines that begin so are skipped: not all with '#', which is one bit off a checksum's '3'.
+constexpr std::string_view remark = "# ";
+constexpr std::string_view remarks =
+    "# Each line: checksum, algorithm of cuBLASLt, matrix product. Without this file algorithms are timed "
+    "again,\n"
+    "# and numbers may differ in their last bits.\n";
 constexpr u64 hash_digits = 16;
 constexpr u64 algorithm_digits = 128;  // of cublasLtMatmulAlgo_t's 64 bytes
 constexpr auto next_try = std::chrono::milliseconds(20);
+constexpr u32 lock_tries_max = 16;  // another program may replace the file between our open and our lock
 
 Error file_error(const char* operation, const std::string& path) {
   const int number = errno;
@@ -52,123 +56,172 @@ bool is_whole(std::string_view line) {
 
 struct Parsed {
   AlgorithmsByProduct choices;
-  u64 end = 0;  // of the last line that was written whole
+  u64 end = 0;                 // of the last whole line
+  bool lacks_newline = false;  // the last whole line does
 };
 
-// A last line without its end is what a power cut leaves of a run that was adding it.
-Result<Parsed> parse(std::string_view text, const std::string& path) {
-  Parsed out;
-  if (header.starts_with(text)) {
-    if (text == header) out.end = text.size();
-    return out;
-  }
-  if (!text.starts_with(header))
-    return Error{ErrorKind::usage,
-                 fmt::format("{} is no file of timed matrix products. Remove it, and they are "
-                             "timed again",
-                             path)};
-  u64 line_number = 2;
-  for (out.end = header.size();;) {
-    const u64 line_end = text.find('\n', out.end);
-    if (line_end == text.npos) return out;
-    const std::string_view line = text.substr(out.end, line_end - out.end);
-    ++line_number;
-    if (!is_whole(line))
-      return Error{
-          ErrorKind::usage,
-          fmt::format("{}, line {}: damaged, as its checksum shows. Remove this line, and its matrix "
-                      "product is timed again; numbers may then differ in their last bits",
-                      path, line_number)};
-    const std::string_view content = line.substr(hash_digits + 1);
-    out.choices.insert_or_assign(std::string(content.substr(algorithm_digits + 1)),
-                                 std::string(content.substr(0, algorithm_digits)));
-    out.end = line_end + 1;
-  }
+Error not_such_a_file(const std::string& path) {
+  return {ErrorKind::usage,
+          fmt::format("{} is no file of timed matrix products. Remove it, and they are timed again", path)};
 }
 
-// RETURNS: false if another process has the lock for longer than that.
-Result<bool> lock_within(const Fd& fd, const std::string& path, Nanos patience) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(patience.value);
-  while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) return file_error("lock", path);
-    if (std::chrono::steady_clock::now() >= end) return false;
-    std::this_thread::sleep_for(next_try);
+Error damaged_line(const std::string& path, u64 number) {
+  return {ErrorKind::usage,
+          fmt::format("{}, line {}: damaged, as its checksum shows. Remove this line, and its matrix product "
+                      "is timed again; numbers may then differ in their last bits",
+                      path, number)};
+}
+
+// A torn last line is what a power cut leaves of a run that was adding it.
+Result<Parsed> parse(std::string_view text, const std::string& path) {
+  Parsed out;
+  if (text.size() < first_line.size() && first_line.starts_with(text)) return out;
+  if (!text.starts_with(first_line)) return not_such_a_file(path);
+  out.end = first_line.size();
+  for (u64 number = 2; out.end < text.size(); ++number) {
+    const u64 newline = text.find('\n', out.end);
+    const bool last = newline == text.npos;
+    const std::string_view line = text.substr(out.end, last ? text.npos : newline - out.end);
+    if (!line.starts_with(remark)) {
+      if (!is_whole(line)) return last ? Result<Parsed>(std::move(out)) : damaged_line(path, number);
+      const std::string_view content = line.substr(hash_digits + 1);
+      out.choices.insert_or_assign(std::string(content.substr(algorithm_digits + 1)),
+                                   std::string(content.substr(0, algorithm_digits)));
+    }
+    out.lacks_newline = last;
+    out.end += line.size() + (last ? 0 : 1);
   }
-  return true;
+  return out;
+}
+
+Result<Parsed> read_and_parse(const Fd& fd, const std::string& path) {
+  struct stat now {};
+  if (::fstat(fd.get(), &now) != 0) return file_error("look at", path);
+  const u64 bytes = static_cast<u64>(now.st_size);
+  if (bytes > bytes_max) return not_such_a_file(path);
+  std::string text(bytes, '\0');
+  TRY(read_exactly(fd, path, 0, std::as_writable_bytes(std::span(text)), ErrorKind::io));
+  return parse(text, path);
+}
+
+// One wait for the lock, over all files that have the name meanwhile.
+class LockWait {
+ public:
+  LockWait(const std::string& path, const ProductFileWait& wait) : path_(path), wait_(wait) {}
+
+  Result<void> lock(const Fd& fd) {
+    while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK && errno != EINTR) return file_error("lock", path_);
+      if (is_past(wait_.patience))
+        return Error{ErrorKind::io,
+                     fmt::format("{} is held by another run that times its products: start again once it "
+                                 "trains",
+                                 path_)};
+      if (is_past(wait_.silence) && wait_.say && !std::exchange(said_, true))
+        wait_.say(fmt::format("waiting for {} (held by another run that times its products)", path_));
+      std::this_thread::sleep_for(next_try);
+    }
+    return {};
+  }
+
+ private:
+  bool is_past(Nanos time) const {
+    return std::chrono::steady_clock::now() - began_ >= std::chrono::nanoseconds(time.value);
+  }
+
+  const std::string& path_;
+  const ProductFileWait& wait_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  bool said_ = false;
+};
+
+// Makes a new file's name durable where the file lies, which may be behind a link.
+Result<void> sync_name(const std::string& path) {
+  std::error_code unused;
+  const std::filesystem::path file = std::filesystem::canonical(path, unused);
+  return sync_directory(file.has_parent_path() ? file.parent_path().string() : ".", FileUse::run);
 }
 
 }  // namespace
 
 Result<AlgorithmsByProduct> read_product_file(const std::string& path) {
   struct stat unused {};
-  if (::stat(path.c_str(), &unused) != 0) {
-    if (errno == ENOENT || errno == ENOTDIR) return AlgorithmsByProduct();
-    return file_error("look for", path);
-  }
-  TRY_ASSIGN(const std::string text, read_small_file(path, bytes_max, ErrorKind::usage));
-  TRY_ASSIGN(Parsed parsed, parse(text, path));
+  if (::stat(path.c_str(), &unused) != 0 && (errno == ENOENT || errno == ENOTDIR))
+    return AlgorithmsByProduct();
+  const Result<InputFile> input = open_input(path, ErrorKind::usage);
+  if (!input)
+    return Error{input.error().kind, input.error().message +
+                                         "; make it readable, or remove it, and matrix "
+                                         "products are timed again"};
+  TRY_ASSIGN(Parsed parsed, read_and_parse(input->fd, path));
   return std::move(parsed.choices);
 }
 
-Result<ProductFile> ProductFile::open(const std::string& path, Nanos patience) {
+Result<ProductFile> ProductFile::open(const std::string& path, const ProductFileWait& wait) {
   const std::string directory = std::filesystem::path(path).parent_path();
   if (!directory.empty()) TRY(make_directories(directory, FileUse::run));
   TRY(check_can_be_file(path));
-  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (!fd) return file_error("open", path);
-  TRY_ASSIGN(const bool locked, lock_within(fd, path, patience));
-  if (!locked)
-    return Error{ErrorKind::io, fmt::format("{} is held by another process, which times its products and has "
-                                            "not ended; end it, or name another output.dir",
-                                            path)};
-  ProductFile file(path, std::move(fd));
-  TRY(file.read());
-  return file;
+  LockWait waiting(path, wait);
+  for (u32 i = 0; i < lock_tries_max; ++i) {
+    ProductFile file(path, Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)));
+    if (!file.fd_) return file_error("open", path);
+    TRY(waiting.lock(file.fd_));
+    if (!file.still_named()) continue;
+    TRY(file.read());
+    if (file.end_ == 0) TRY(sync_name(path));
+    return file;
+  }
+  return Error{ErrorKind::io, fmt::format("cannot lock {}: other programs keep replacing it", path)};
+}
+
+// The name still means the file that is locked.
+bool ProductFile::still_named() const {
+  struct stat locked {
+  }, named{};
+  return ::fstat(fd_.get(), &locked) == 0 && ::stat(path_.c_str(), &named) == 0 &&
+         locked.st_dev == named.st_dev && locked.st_ino == named.st_ino;
 }
 
 Result<void> ProductFile::read() {
-  struct stat now {};
-  if (::fstat(fd_.get(), &now) != 0) return file_error("look at", path_);
-  const u64 bytes = static_cast<u64>(now.st_size);
-  if (bytes > bytes_max)
-    return Error{ErrorKind::usage,
-                 fmt::format("{} is no file of timed matrix products: it has {} bytes. Remove "
-                             "it, and they are timed again",
-                             path_, bytes)};
-  std::string text(bytes, '\0');
-  TRY(read_exactly(fd_, path_, 0, std::as_writable_bytes(std::span(text)), ErrorKind::io));
-  TRY_ASSIGN(Parsed parsed, parse(text, path_));
+  TRY_ASSIGN(Parsed parsed, read_and_parse(fd_, path_));
   known_ = std::move(parsed.choices);
   end_ = parsed.end;
+  lacks_newline_ = parsed.lacks_newline;
+  return {};
+}
+
+bool ProductFile::cut() const { return ::ftruncate(fd_.get(), static_cast<off_t>(end_)) == 0; }
+
+Result<void> ProductFile::write(std::string_view text) const {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd_.get(), text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n == 0) errno = EIO;
+    if (n <= 0) return file_error("write", path_);
+    text.remove_prefix(static_cast<u64>(n));
+  }
+  if (::fdatasync(fd_.get()) != 0) return file_error("fsync", path_);
+  if (!still_named()) return Error{ErrorKind::io, fmt::format("{} was removed or replaced meanwhile", path_)};
   return {};
 }
 
 Result<void> ProductFile::append(const AlgorithmsByProduct& choices) {
   if (choices.empty()) return {};
-  std::string text(end_ == 0 ? header : "");
+  std::string text(lacks_newline_ ? "\n" : "");
+  if (end_ == 0) text.append(first_line).append(remarks);
   for (const auto& [product, algorithm] : choices) text += line_of(product, algorithm);
-  const auto cut = [&] { return ::ftruncate(fd_.get(), static_cast<off_t>(end_)) == 0; };
+  if (end_ + text.size() > bytes_max)
+    return Error{ErrorKind::io,
+                 fmt::format("{} would be larger than {} bytes. Remove it, and matrix products "
+                             "are timed again",
+                             path_, bytes_max)};
   if (!cut()) return file_error("truncate", path_);
-  for (std::string_view rest = text; !rest.empty();) {
-    const ssize_t n = ::write(fd_.get(), rest.data(), rest.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      const Error error = file_error("write", path_);
-      (void)cut();
-      return error;
-    }
-    rest.remove_prefix(static_cast<u64>(n));
-  }
-  if (::fdatasync(fd_.get()) != 0) {
-    const Error error = file_error("fsync", path_);
+  if (Result<void> written = write(text); !written) {
     (void)cut();
-    return error;
-  }
-  if (end_ == 0) {
-    const std::string directory = std::filesystem::path(path_).parent_path();
-    TRY(sync_directory(directory.empty() ? "." : directory, FileUse::run));
+    return written;
   }
   end_ += text.size();
+  lacks_newline_ = false;
   return {};
 }
 

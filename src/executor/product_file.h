@@ -1,7 +1,8 @@
 // The file in which a clock's choices of GPU matrix products stay from run to run: text, a line for each,
-// each with a checksum. It is only appended to.
+// each with a checksum. It is only appended to (docs/file-formats.md).
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "base/fd.h"
@@ -11,31 +12,43 @@
 
 namespace tidepool {
 
-// RETURNS: none where there is no such file. Errors: ErrorKind::usage where it is no file of choices, or a
-// line is damaged, with the line and what to do; ErrorKind::io.
+// Needs no lock. RETURNS: none where there is no such file.
+// Errors: ErrorKind::usage where it is no file of choices, or a line is damaged; ErrorKind::usage or io where
+// it cannot be read. All say what to do.
 Result<AlgorithmsByProduct> read_product_file(const std::string& path);
 
-// Held from before the choices are read until those that are new have been added, so that of two runs that
-// begin at once the second takes what the first has timed.
+struct ProductFileWait {
+  Nanos patience{60'000'000'000};                    // how long another process may hold the file
+  Nanos silence{1'000'000'000};                      // how long, before `say` is called, once
+  std::function<void(const std::string&)> say = {};  // empty: nothing is said
+};
+
+// The file, locked while products are timed: of two runs that begin at once the second takes what the first
+// has timed.
 class ProductFile {
  public:
-  // Makes the file where there is none, and its folders. Waits so long for another process that holds it.
-  // Errors: as read_product_file(); ErrorKind::io where it cannot be written or held.
-  static Result<ProductFile> open(const std::string& path, Nanos patience = Nanos{60'000'000'000});
+  // Makes the file where there is none, and its folders. Blocks while another process holds it.
+  // Errors: as read_product_file(); ErrorKind::io where it cannot be written or locked.
+  static Result<ProductFile> open(const std::string& path, const ProductFileWait& = {});
 
+  const std::string& path() const { return path_; }
   const AlgorithmsByProduct& known() const { return known_; }
-  // All of them, durable on return, or an error and none. Of a product that is there already the new
-  // algorithm holds.
+  // RETURNS: all are in the file of this name, durable; the new algorithm of a product that was there holds.
+  // Error: none is; what had been written is cut off again. Where that fails too, later runs may find some.
   Result<void> append(const AlgorithmsByProduct&);
 
  private:
   ProductFile(std::string path, Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
   Result<void> read();
+  bool still_named() const;
+  bool cut() const;
+  Result<void> write(std::string_view text) const;
 
   std::string path_;
   Fd fd_;
   AlgorithmsByProduct known_;
-  u64 end_ = 0;  // of the last whole line
+  u64 end_ = 0;                 // of the last whole line
+  bool lacks_newline_ = false;  // the last whole line does
 };
 
 }  // namespace tidepool

@@ -1,10 +1,15 @@
 #include "executor/product_file.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <xxhash.h>
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <thread>
+#include <vector>
 
 #include "tests/support/disk_fixture.h"
 
@@ -40,6 +45,14 @@ class ProductFileTest : public testing::Test {
       EXPECT_EQ(read.error().kind, ErrorKind::usage);
       EXPECT_THAT(read.error().message, HasSubstr(words));
     }
+  }
+
+  void expect_unreadable(const char* words) {
+    const auto read = read_product_file(path_);
+    ASSERT_FALSE(read);
+    EXPECT_THAT(read.error().message, HasSubstr(words));
+    EXPECT_THAT(read.error().message, HasSubstr("tuned-products.txt"));
+    EXPECT_THAT(read.error().message, HasSubstr("make it readable, or remove it"));
   }
 
   const test::ScratchDir dir_;
@@ -84,35 +97,81 @@ TEST_F(ProductFileTest, WhereverAnAppendIsCutOffTheLinesBeforeItHold) {
   const std::string both = text();
   for (u64 bytes = 0; bytes < both.size(); ++bytes) {
     write(both.substr(0, bytes));
-    const AlgorithmsByProduct expected =
-        bytes < first.size() ? AlgorithmsByProduct() : AlgorithmsByProduct{{"one", algorithm('a')}};
+    AlgorithmsByProduct expected;
+    if (bytes + 1 >= first.size()) expected["one"] = algorithm('a');
+    if (bytes + 1 >= both.size()) expected["two"] = algorithm('b');
     ASSERT_EQ(read_product_file(path_).value(), expected) << bytes;
-    if (bytes % 7 != 0) continue;  // each of these makes the disk wait
+    const bool lacks_only_its_newline = bytes + 1 == first.size() || bytes + 1 == both.size();
+    if (bytes % 7 != 0 && !lacks_only_its_newline) continue;  // each of these makes the disk wait
     add({{"three", algorithm('c')}});
-    ASSERT_EQ(known().size(), expected.size() + 1) << bytes;
+    expected["three"] = algorithm('c');
+    ASSERT_EQ(read_product_file(path_).value(), expected) << bytes;
   }
+}
+
+// By docs/file-formats.md alone.
+TEST_F(ProductFileTest, IsWhatItsPageSays) {
+  const std::string content = algorithm('a') + " NVIDIA H200: 1 x 2 x 3";
+  const std::string line = fmt::format("{:016x} {}\n", XXH3_64bits(content.data(), content.size()), content);
+  add({{"NVIDIA H200: 1 x 2 x 3", algorithm('a')}});
+  EXPECT_THAT(text(), ::testing::StartsWith("# tidepool tuned products 1\n# "));
+  EXPECT_THAT(text(), ::testing::EndsWith("\n" + line));
+  write("# tidepool tuned products 1\n" + line);
+  EXPECT_EQ(known().size(), 1u);
+}
+
+TEST_F(ProductFileTest, SkipsRemarks) {
+  add({{"one", algorithm('a')}});
+  write(text() + "# of the old card\n");
+  add({{"two", algorithm('b')}});
+  write(text() + "# of the new card");
+  add({{"three", algorithm('c')}});
+  EXPECT_EQ(known().size(), 3u);
+  EXPECT_THAT(text(), HasSubstr("\n# of the old card\n"));
+  EXPECT_THAT(text(), HasSubstr("\n# of the new card\n"));
+}
+
+TEST_F(ProductFileTest, KeepsNothingThatWouldMakeItTooLargeToRead) {
+  write("# tidepool tuned products 1\n# " + std::string(16 * mib - 100, '-') + "\n");
+  const std::string before = text();
+  ProductFile file = ProductFile::open(path_).value();
+  const auto added = file.append({{"one", algorithm('a')}});
+  ASSERT_FALSE(added);
+  EXPECT_THAT(added.error().message, HasSubstr("would be larger than 16777216 bytes. Remove it"));
+  EXPECT_EQ(text(), before);
 }
 
 TEST_F(ProductFileTest, NamesTheLineWithAFlippedBit) {
   add({{"one", algorithm('a')}, {"two", algorithm('b')}});
   const std::string good = text();
   const u64 second_line = good.find('\n', good.find(algorithm('a'))) + 1;
-  for (u64 at = second_line; at + 1 < good.size(); ++at) {
+  for (u64 bit = second_line * 8; bit < (good.size() - 1) * 8; ++bit) {
     std::string bad = good;
-    bad[at] = static_cast<char>(bad[at] ^ 1);
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << bit % 8));
     write(bad);
     const auto read = read_product_file(path_);
-    ASSERT_FALSE(read) << at;
-    EXPECT_THAT(read.error().message, HasSubstr("tuned-products.txt, line 4: damaged"));
+    ASSERT_FALSE(read) << bit;
+    ASSERT_THAT(read.error().message, HasSubstr("tuned-products.txt, line 5: damaged"));
   }
 }
 
 TEST_F(ProductFileTest, NamesAFileOfSomethingElseAndLeavesItAlone) {
-  for (const char* recipe : {"a recipe", "a recipe\n", "# a recipe\n"}) {
+  for (const char* recipe : {"a recipe", "a recipe\n", "# a recipe\n", "# tidepool tuned products 2\n"}) {
     write(recipe);
     expect_refused("tuned-products.txt is no file of timed matrix products. Remove it");
     EXPECT_EQ(text(), recipe);
   }
+}
+
+TEST_F(ProductFileTest, SaysWhatToDoWhereItCannotBeRead) {
+  std::filesystem::create_directories(path_);
+  expect_unreadable("is not a regular file but a directory");
+  std::filesystem::remove(path_);
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  expect_unreadable("is not a regular file but a pipe");
+  std::filesystem::remove(path_);
+  std::filesystem::create_symlink(path_, path_);
+  expect_unreadable("leads back to itself");
 }
 
 TEST_F(ProductFileTest, TheSecondWaitsForTheFirstAndSeesWhatItAdded) {
@@ -125,11 +184,44 @@ TEST_F(ProductFileTest, TheSecondWaitsForTheFirstAndSeesWhatItAdded) {
 
 TEST_F(ProductFileTest, AFileThatIsHeldForTooLongIsAnError) {
   const ProductFile first = ProductFile::open(path_).value();
-  const auto second = ProductFile::open(path_, Nanos{1'000'000});
+  std::vector<std::string> said;
+  const auto second =
+      ProductFile::open(path_, {.patience = Nanos{50'000'000},
+                                .silence = Nanos{1'000'000},
+                                .say = [&](const std::string& line) { said.push_back(line); }});
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().kind, ErrorKind::io);
-  EXPECT_THAT(second.error().message, HasSubstr("held by another process"));
+  EXPECT_THAT(second.error().message, HasSubstr("held by another run that times its products: start again"));
+  EXPECT_THAT(said, ::testing::ElementsAre("waiting for " + path_ +
+                                           " (held by another run that times its products)"));
   EXPECT_TRUE(read_product_file(path_).value().empty()) << "a reader needs no lock";
+}
+
+TEST_F(ProductFileTest, OneThatWasReplacedWhileItWasWaitedForIsOpenedAgain) {
+  add({{"one", algorithm('a')}});
+  std::optional<ProductFile> first = ProductFile::open(path_).value();
+  const auto replace = [&](const std::string&) {
+    std::filesystem::rename(path_, dir_ / "gone.txt");
+    add({{"two", algorithm('b')}});
+    first.reset();
+  };
+  auto second = ProductFile::open(path_, {.silence = Nanos{}, .say = replace});
+  ASSERT_TRUE(second) << second.error().message;
+  EXPECT_EQ(second->known(), (AlgorithmsByProduct{{"two", algorithm('b')}}));
+  ASSERT_TRUE(second->append({{"three", algorithm('c')}}));
+  EXPECT_EQ(read_product_file(path_).value().size(), 2u);
+}
+
+TEST_F(ProductFileTest, NothingIsKeptInOneThatWasRemovedOrReplaced) {
+  for (const bool replaced : {false, true}) {
+    ProductFile file = ProductFile::open(path_).value();
+    std::filesystem::remove(path_);
+    if (replaced) add({{"one", algorithm('a')}});
+    const auto added = file.append({{"two", algorithm('b')}});
+    ASSERT_FALSE(added);
+    EXPECT_THAT(added.error().message, HasSubstr("removed or replaced"));
+    EXPECT_FALSE(read_product_file(path_).value().contains("two"));
+  }
 }
 
 TEST_F(ProductFileTest, SaysWhereItCannotBeWritten) {
