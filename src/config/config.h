@@ -164,7 +164,8 @@ std::string kept_model_directory(const Config&);
 // data.cache, or where tokenized documents lie without it.
 std::string data_cache_directory(const Config&);
 
-// Where runs on GPUs keep which algorithms were fastest: beside output.dir.
+// File in which runs on GPUs keep which algorithms were fastest: tuned-products.txt beside output.dir, as an
+// absolute path without links.
 std::string product_file(const Config&);
 
 // The effective config, every key, commented from the schema. parse_config(to_yaml(c)) == c.

@@ -1,6 +1,9 @@
 // The schema in words: the effective config, help, and a page of documentation.
 #include <fmt/format.h>
 
+#include <filesystem>
+
+#include "base/text/path_text.h"
 #include "config/schema.h"
 
 namespace tidepool {
@@ -123,7 +126,11 @@ std::string data_cache_directory(const Config& config) {
   return config.data.cache.empty() ? beside_output(config, "data-cache") : config.data.cache;
 }
 
-std::string product_file(const Config& config) { return beside_output(config, "tuned-products.txt"); }
+// Beside the directory itself: it may be named by a link, or be the working directory.
+std::string product_file(const Config& config) {
+  const std::string dir = canonical_path(without_slashes(config.output.dir));
+  return std::filesystem::path(dir).parent_path() / "tuned-products.txt";
+}
 
 std::string kept_model_directory(const Config& config) { return config.output.dir + "/model-files"; }
 

@@ -16,6 +16,12 @@ std::string absolute_path(const std::string& path) {
   return error ? path : out.string();
 }
 
+std::string canonical_path(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path out = std::filesystem::weakly_canonical(path, error);
+  return error ? absolute_path(path) : out.string();
+}
+
 bool is_named(const std::string& path) {
   std::error_code error;
   return std::filesystem::symlink_status(path, error).type() != std::filesystem::file_type::not_found;

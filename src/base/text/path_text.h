@@ -10,6 +10,8 @@ namespace tidepool {
 std::string without_slashes(std::string path);
 // Where the path leads from here, for those who look from elsewhere.
 std::string absolute_path(const std::string& path);
+// Likewise, with links followed as far as the path exists: one text for each place.
+std::string canonical_path(const std::string& path);
 
 // True where something has this name, a link that leads nowhere too: whoever opens it says what is wrong with
 // it. Asks nothing that throws.

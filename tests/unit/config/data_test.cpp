@@ -1,7 +1,10 @@
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
 #include "config/config.h"
 #include "config/read/load_config.h"
+#include "tests/support/disk_fixture.h"
 
 namespace tidepool::data_test {
 
@@ -57,6 +60,28 @@ TEST(ConfigData, TheCacheLiesBesideTheRuns) {
   EXPECT_EQ(data_cache_directory(config), "data-cache");
   config.data.cache = "else/where";
   EXPECT_EQ(data_cache_directory(config), "else/where");
+}
+
+// Whoever looks for it comes by other ways: from within a run, or through a link.
+TEST(ConfigData, TunedProductsLieBesideTheRunByWhateverName) {
+  namespace fs = std::filesystem;
+  const test::ScratchDir dir;
+  fs::create_directories(dir / "runs/x");
+  fs::create_directory_symlink(dir / "runs/x", dir / "link");
+  const std::string expected = fs::canonical(dir.path()) / "runs/tuned-products.txt";
+  Config config;
+  for (const std::string& name : {dir / "runs/x", dir / "runs/x/", dir / "link", dir / "link/",
+                                  dir / "runs/not-yet", dir / "runs/not-yet/", dir / "runs/y/../x"}) {
+    config.output.dir = name;
+    EXPECT_EQ(product_file(config), expected) << name;
+  }
+  const fs::path before = fs::current_path();
+  fs::current_path(dir / "runs/x");
+  for (const char* name : {".", "./", "../x"}) {
+    config.output.dir = name;
+    EXPECT_EQ(product_file(config), expected) << name;
+  }
+  fs::current_path(before);
 }
 
 }  // namespace tidepool::data_test
