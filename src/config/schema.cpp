@@ -319,7 +319,8 @@ const std::array other_fields = std::to_array<Field>({
      .alias = "machine"},
     {"machine", "tune_products", REF(machine.tune_products),
      "On GPUs, time cuBLASLt's algorithms for each matrix product once, before the first step, and keep the "
-     "fastest in tuned-products.txt beside output.dir; false takes cuBLASLt's first advice"},
+     "fastest in tuned-products.txt beside output.dir (with output.save=false, for this run alone: another "
+     "may choose others); false takes cuBLASLt's first advice"},
 
     // output
     {.section = "output",
@@ -329,7 +330,7 @@ const std::array other_fields = std::to_array<Field>({
      .alias = "output_dir"},
     {"output", "logging_steps", REF(output.logging_steps), "Log every so many steps", "steps", {1, 1e15}},
     {"output", "save", REF(output.save),
-     "Write checkpoints; false is for measuring: nothing of the run stays"},
+     "Write checkpoints; false is for measuring: the run keeps nothing for later runs"},
     {"output",
      "save_steps",
      REF(output.save_steps),
