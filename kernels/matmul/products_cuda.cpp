@@ -241,6 +241,13 @@ bool Products::recall(Plan& plan, const Key& key) const {
   return true;
 }
 
+Result<bool> Products::recall_from_others(Plan& plan, const Key& key) {
+  if (!choices_->may_time || !choices_->before_timing) return false;
+  const auto before_timing = std::exchange(choices_to_write().before_timing, nullptr);
+  TRY(before_timing());
+  return recall(plan, key);
+}
+
 Result<double> Products::seconds_of(const Plan& plan, const Product& p, u32 calls,
                                     cudaStream_t stream) const {
   TRY_ASSIGN(const OwnedEvent begin, OwnedEvent::create());
@@ -298,9 +305,14 @@ Result<void> Products::choose_by_clock(Plan& plan, const Product& p, const Key& 
   const bool pays = fastest < worth_it * seconds.front();
   plan.algorithm = taken[pays ? static_cast<u64>(std::ranges::find(seconds, fastest) - seconds.begin()) : 0];
   const std::string product = name_of(key), algorithm = text_of(plan.algorithm);
-  choices_->timed.insert_or_assign(product, algorithm);
-  choices_->known.insert_or_assign(product, algorithm);
+  choices_to_write().timed.insert_or_assign(product, algorithm);
+  choices_to_write().known.insert_or_assign(product, algorithm);
   return {};
+}
+
+ProductChoices& Products::choices_to_write() {
+  CHECK(tunes_);
+  return *choices_;
 }
 
 Result<const Products::Plan*> Products::plan_for(const Product& p, cudaStream_t stream) {
@@ -309,7 +321,11 @@ Result<const Products::Plan*> Products::plan_for(const Product& p, cudaStream_t 
   Plan plan;
   if (const cublasStatus_t status = describe(plan, p, key); status != CUBLAS_STATUS_SUCCESS)
     return library_error(status, p);
-  if (const bool known = recall(plan, key); !known && tunes_ && choices_->may_time) {
+  bool known = recall(plan, key);
+  if (!known && tunes_) {
+    TRY_ASSIGN(known, recall_from_others(plan, key));
+  }
+  if (!known && tunes_ && choices_->may_time) {
     TRY(choose_by_clock(plan, p, key, stream));
   } else {
     Algorithms advised;
@@ -320,8 +336,7 @@ Result<const Products::Plan*> Products::plan_for(const Product& p, cudaStream_t 
     }
     if (tunes_) TRY(seconds_of(plan, p, 1, stream));
   }
-  // In steps products of several devices run in threads of their own, and share the choices.
-  if (tunes_) choices_->used.insert_or_assign(name_of(key), text_of(plan.algorithm));
+  if (tunes_) choices_to_write().used.insert_or_assign(name_of(key), text_of(plan.algorithm));
   return &plans_.emplace(key, std::move(plan)).first->second;
 }
 

@@ -93,6 +93,8 @@ class Products {
   cublasStatus_t advise(const Plan&, const Key&, int count, Algorithms&) const;
   // RETURNS: true if a choice is known that the library still takes.
   bool recall(Plan&, const Key&) const;
+  // Likewise, after other runs were asked what they have timed meanwhile.
+  Result<bool> recall_from_others(Plan&, const Key&);
   // Runs it too.
   Result<void> choose_by_clock(Plan&, const Product&, const Key&, cudaStream_t);
   // Those of the algorithms that the library takes when they are started. Each start loads a kernel.
@@ -101,6 +103,8 @@ class Products {
   // The plan of this product, made if need be, and then also run while tuning.
   Result<const Plan*> plan_for(const Product&, cudaStream_t);
   cublasStatus_t start(const Plan&, const Product&, cudaStream_t) const;
+  // REQUIRES: tuning. In steps, threads of several devices share the choices.
+  ProductChoices& choices_to_write();
 
   cublasLtHandle_t handle_;
   std::byte* workspace_;

@@ -2,6 +2,7 @@
 // executor that drives them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,8 +24,8 @@ struct DevicesRequest {
   ArenaLedger& ledger;
   Bytes reserved{};       // of each device's memory, at its end: no frames lie there
   std::vector<u32> gpus;  // by device: as the driver counts them
-  // Of matrix products on GPUs: what is not known is chosen by a clock when the executor is created, and
-  // added. Null: nothing is.
+  // Algorithms of matrix products on GPUs: one that is not known is chosen by a clock when the executor is
+  // created, and added. Null: nothing is chosen.
   ProductChoices* choices = nullptr;
 };
 
@@ -36,6 +37,8 @@ struct ExecutorRequest {
   u32 disk_depth = 32;           // requests in flight per disk lane
   u64 seed = 0;                  // of dropout
   Nanos rest_patience{300'000'000'000};  // how long a piece of a transfer at rest may take
+  // Called by GPUs' executors once matrix products are tuned, before anything else starts. Empty: no-op.
+  std::function<void()> products_tuned = {};
 };
 
 class Devices {

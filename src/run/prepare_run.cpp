@@ -69,7 +69,8 @@ class RunPreparation {
                    {.open_disk = run_.request.open_disk,
                     .rest_patience = run_.request.watchdog_least,
                     .loads_weights = (!resumes || run_.graph.lora.on()) && !config.model_directory.empty(),
-                    .product_timing = config.output.save ? ProductTiming::keep : ProductTiming::for_now}));
+                    .product_timing = config.output.save ? ProductTiming::keep : ProductTiming::for_now,
+                    .say = [this](const std::string& line) { run_.outputs.say(line); }}));
     return {};
   }
 

@@ -54,8 +54,8 @@ Result<void> Session::take_memory(const Config& config, const SessionOptions& op
   const Bytes host_peak = plan_.tiers[static_cast<u32>(Tier::host)].planned_peak;
   const MemoryNeed need = memory_need(config, plan_, options.loads_weights);
   TRY(check_memory(read_memory_limits(), need.arenas, need.beside));
-  if (gpus) algorithms_ = "first advice";
-  if (gpus && config.machine.tune_products) TRY(open_choices(config, options.product_timing));
+  if (gpus) algorithms_ = first_advice;
+  if (gpus && config.machine.tune_products) TRY(read_choices(config, options));
   const DevicesRequest request{.plan = plan_,
                                .graph = graph_,
                                .pool = *pool_,
@@ -107,35 +107,42 @@ Result<void> Session::open_executor(const Config& config, StepSource& source, co
                          {.queue_depth = config.memory.queue_depth, .arenas = {host_->memory()}},
                          std::move(sink));
     };
+  if (choices_) request.products_tuned = [this] { keep_choices(); };
   TRY_ASSIGN(executor_, devices_->create_executor(request));
-  if (choices_) keep_choices(config);
   if (executor_->disk() != nullptr) notes_.push_back("disk: " + executor_->disk()->describe());
   return {};
 }
 
-// A file that cannot be written is no reason to end a run. Nothing is timed then: algorithms that are not
-// kept would be others in the next run, and so its bits.
-Result<void> Session::open_choices(const Config& config, ProductTiming timing) {
+// Products that no earlier run has timed are looked for again under a lock, and then timed.
+Result<void> Session::read_choices(const Config& config, const SessionOptions& options) {
   const std::string path = product_file(config);
-  choices_ = ProductChoices{.may_time = timing != ProductTiming::recall};
-  if (timing == ProductTiming::keep) {
-    Result<ProductFile> file = ProductFile::open(path);
-    if (file) {
-      product_file_ = std::move(file).value();
-      choices_->known = product_file_->known();
-      return {};
-    }
-    if (file.error().kind == ErrorKind::usage) return file.error();
-    choices_->may_time = false;
-    notes_.push_back("matrix products that no earlier run has timed are made by cuBLASLt's first advice: " +
-                     file.error().message);
-  }
+  choices_ = ProductChoices{.may_time = options.product_timing != ProductTiming::recall};
   TRY_ASSIGN(choices_->known, read_product_file(path));
+  if (options.product_timing == ProductTiming::keep)
+    choices_->before_timing = [this, path, say = options.say] { return lock_choices(path, say); };
+  return {};
+}
+
+// A file that can be read and not be written, or not be locked, is no reason to end a run. Nothing is timed
+// then: algorithms that are not kept would be others in the next run, and so its bits.
+Result<void> Session::lock_choices(const std::string& path,
+                                   const std::function<void(const std::string&)>& say) {
+  Result<ProductFile> file = ProductFile::open(path, {.say = say});
+  if (file) {
+    product_file_ = std::move(file).value();
+    choices_->known = product_file_->known();
+    return {};
+  }
+  if (file.error().kind == ErrorKind::usage) return file.error();
+  choices_->may_time = false;
+  notes_.push_back("matrix products that no earlier run has timed are made by cuBLASLt's first advice: " +
+                   file.error().message);
   return {};
 }
 
 // Choices that cannot be kept are no reason to end a run either, but the next one may choose others.
-void Session::keep_choices(const Config& config) {
+void Session::keep_choices() {
+  choices_->before_timing = nullptr;
   std::string text;
   for (const auto& [product, algorithm] : choices_->used) text += algorithm + product + "\n";
   algorithms_ = fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
@@ -143,16 +150,16 @@ void Session::keep_choices(const Config& config) {
   const u64 timed = choices_->timed.size();
   if (timed == 0) return;
   if (!file) {
-    notes_.push_back(
-        fmt::format("matrix products: {} timed for this run alone, as it leaves nothing", timed));
+    notes_.push_back(fmt::format(
+        "matrix products: {} timed for this run alone, as it keeps nothing for later runs", timed));
     return;
   }
   const Result<void> kept = file->append(choices_->timed);
-  notes_.push_back(kept ? fmt::format("matrix products: {} timed, the fastest algorithms kept in {}", timed,
-                                      product_file(config))
-                        : fmt::format("matrix products: {} timed, but not kept, so a later run may choose "
-                                      "others and differ in last bits: {}",
-                                      timed, kept.error().message));
+  notes_.push_back(
+      kept ? fmt::format("matrix products: {} timed, the fastest algorithms kept in {}", timed, file->path())
+           : fmt::format("matrix products: {} timed, but not kept, so a later run may choose "
+                         "others and differ in last bits: {}",
+                         timed, kept.error().message));
 }
 
 // An update has the chunks that it brought from disk in host frames beside all homes, so there is room for

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,8 +18,8 @@
 
 namespace tidepool {
 
-// How a session comes by algorithms of matrix products on GPUs, where machine.tune_products is on. One that
-// an earlier run has kept is taken in any case; this is for products that have none.
+// Source of the algorithms of matrix products on GPUs that no earlier run has kept, where
+// machine.tune_products is on.
 enum class ProductTiming : u8 {
   recall,   // the library's first advice
   for_now,  // timed, for this session alone
@@ -31,7 +32,11 @@ struct SessionOptions {
   Nanos rest_patience{300'000'000'000};  // as in CpuExecutorParts
   bool loads_weights = false;            // of a model directory, which takes memory beside the budgets
   ProductTiming product_timing = ProductTiming::recall;
+  std::function<void(const std::string&)> say = {};  // for what cannot wait for notes(); empty: dropped
 };
+
+// Session::algorithms() where machine.tune_products is off.
+inline constexpr const char* first_advice = "first advice";
 
 class Session {
  public:
@@ -48,8 +53,8 @@ class Session {
   TrainingExecutor& executor() { return *executor_; }
   StateStore& state() { return *state_; }
   const ArenaLedger& ledger() const { return ledger_; }
-  // By what matrix products on GPUs are made, as far as their bits depend on it: "first advice", or a hash of
-  // the algorithms. Empty on CPUs.
+  // Algorithms of matrix products on GPUs, which their bits depend on: first_advice, or a hash of them. Empty
+  // on CPUs.
   const std::string& algorithms() const { return algorithms_; }
   // One line each: arenas, disk, what is lost to limits.
   const std::vector<std::string>& notes() const { return notes_; }
@@ -59,8 +64,9 @@ class Session {
   Result<void> take_memory(const Config&, const SessionOptions&);
   Result<void> take_disk(const Config&, const SessionOptions&);
   Result<void> open_executor(const Config&, StepSource&, const SessionOptions&);
-  Result<void> open_choices(const Config&, ProductTiming);
-  void keep_choices(const Config&);
+  Result<void> read_choices(const Config&, const SessionOptions&);
+  Result<void> lock_choices(const std::string& path, const std::function<void(const std::string&)>& say);
+  void keep_choices();
   void make_state_store();
 
   const ModelGraph graph_;
@@ -69,7 +75,7 @@ class Session {
   ArenaLedger ledger_;
   DeviceMemory device_memory_ = DeviceMemory::of_host;
   std::optional<ProductChoices> choices_;    // of GPUs; empty: nothing is chosen by a clock
-  std::optional<ProductFile> product_file_;  // until what is new has been added
+  std::optional<ProductFile> product_file_;  // while products are timed, until what is new has been added
   std::string algorithms_;
   std::unique_ptr<CorePool> pool_;
   std::unique_ptr<Arena> host_;

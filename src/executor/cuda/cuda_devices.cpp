@@ -82,7 +82,8 @@ class CudaDevices final : public Devices {
                                      .disk_depth = request.disk_depth,
                                      .seed = request.seed,
                                      .graphs = graphs,
-                                     .rest_patience = request.rest_patience}));
+                                     .rest_patience = request.rest_patience,
+                                     .products_tuned = request.products_tuned}));
     return std::unique_ptr<TrainingExecutor>(std::move(executor));
   }
 

@@ -109,6 +109,7 @@ Result<void> CudaExecutor::tune_products() {
                                  .kernels = *parts_.devices[d].tuning,
                                  .staging = parts_.staging}));
   }
+  if (parts_.products_tuned) parts_.products_tuned();
   return {};
 }
 

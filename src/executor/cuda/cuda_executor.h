@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct CudaExecutorParts {
   Bytes graphs{};                        // of each device's memory, beside its arena, for graphs of ops
   Nanos patience{1'000'000'000};         // how long wait() waits for a completion
   Nanos rest_patience{300'000'000'000};  // how long a piece of a transfer at rest may take
+  // As in ExecutorRequest.
+  std::function<void()> products_tuned = {};
 };
 
 class CudaExecutor final : public TrainingExecutor {
