@@ -231,8 +231,7 @@ u64 evaluation_batches(const PreparedRun& run) {
 
 std::map<std::string, std::string> settings_now(const PreparedRun& run) {
   std::map<std::string, std::string> settings = numeric_settings(run.config);
-  if (!run.session->algorithms().empty())
-    settings["algorithms of matrix products"] = run.session->algorithms();
+  if (!run.session->algorithms().empty()) settings[algorithms_setting] = run.session->algorithms();
   return settings;
 }
 

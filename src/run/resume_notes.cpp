@@ -5,6 +5,7 @@
 #include "config/schema.h"
 #include "report/assembly/assemble_report.h"
 #include "run/learning_rate.h"
+#include "session/session.h"
 
 namespace tidepool {
 namespace {
@@ -33,13 +34,22 @@ std::string rate_note(const TrainerState& then, const Config& now) {
                      was);
 }
 
+// How the algorithms of the checkpoint come back, where their line says that they are others.
+std::string algorithms_advice(const TrainerState& then, const Config& now, const std::string& line) {
+  if (!line.starts_with(fmt::format("{}:", algorithms_setting))) return "";
+  if (!now.machine.tune_products) return "; for the same bits set machine.tune_products=true";
+  if (then.settings.at(algorithms_setting) == first_advice)
+    return "; for the same bits set machine.tune_products=false";
+  return fmt::format("; for the same bits put that run's tuned-products.txt back as {}", product_file(now));
+}
+
 }  // namespace
 
 std::vector<std::string> resume_notes(const TrainerState& then, const Config& now,
                                       const std::map<std::string, std::string>& settings) {
   std::vector<std::string> out;
   for (const std::string& line : changed_settings(then, settings))
-    out.push_back("changed since the checkpoint: " + line);
+    out.push_back("changed since the checkpoint: " + line + algorithms_advice(then, now, line));
   if (std::string rate = rate_note(then, now); !out.empty() && !rate.empty()) out.push_back(std::move(rate));
   return out;
 }

@@ -10,6 +10,9 @@
 
 namespace tidepool {
 
+// Session::algorithms() among the settings.
+inline constexpr const char* algorithms_setting = "algorithms of matrix products";
+
 // A line for each setting that the numbers depend on and that differs, old and new; and where the schedule of
 // the learning rate changes, one that says where it goes on. Empty: nothing differs. `now` names steps;
 // `settings`: as numeric_settings(), and what a session adds.
