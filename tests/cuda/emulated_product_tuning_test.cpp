@@ -1,4 +1,4 @@
-// What happens on a GPU before the first step: kernels are loaded, and products choose their algorithms.
+// Tests of what a GPU does before the first step: kernels are loaded, and algorithms of products are chosen.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -45,6 +45,26 @@ class EmulatedProductTuning : public ::testing::TestWithParam<Precision> {
     return {std::istreambuf_iterator<char>(in), {}};
   }
 
+  Result<std::unique_ptr<Session>> try_to_open(const Config& c, const SessionOptions& options) {
+    const ModelGraph graph = make_graph(c).value();
+    return Session::create(c, graph, make_plan(graph, plan_options(c)).value(), source_, options);
+  }
+  std::unique_ptr<Session> open(const Config& c, const SessionOptions& options) {
+    auto session = try_to_open(c, options);
+    EXPECT_TRUE(session) << session.error().message;
+    return std::move(session).value();
+  }
+  // Of the products of two steps.
+  static std::set<u64> algorithms_of_steps(Session& session) {
+    emulated_cuda::clear_calls();
+    test::Recorder recorder(session.executor());
+    const auto engine = Engine::create(session.plan(), recorder, {});
+    test::SegmentList list(test::training_runs(2, true));
+    EngineObserver nobody;
+    EXPECT_TRUE(engine->run(list, nobody));
+    return algorithms();
+  }
+
   // All that it prints.
   static std::string words_of_run(const Config& config, const std::string& resume = "") {
     ::testing::internal::CaptureStdout();
@@ -55,26 +75,17 @@ class EmulatedProductTuning : public ::testing::TestWithParam<Precision> {
   }
 
   const TrainDir dir_;
+  NoData source_;
 };
 
 TEST_P(EmulatedProductTuning, StepsChooseAndLoadNothing) {
   emulated_cuda::reset({.operation_us = 100, .algorithms = {3, 1}});
   const Config c = config();
-  const ModelGraph graph = make_graph(c).value();
-  NoData source;
-  const auto session = Session::create(c, graph, make_plan(graph, plan_options(c)).value(), source,
-                                       {.product_timing = ProductTiming::keep})
-                           .value();
+  const auto session = open(c, {.product_timing = ProductTiming::keep});
   const u64 loaded = emulated_cuda::loaded_kernels(0);
   const AlgorithmsByProduct chosen = read_product_file(product_file(c)).value();
   EXPECT_GT(chosen.size(), 5u);
-  emulated_cuda::clear_calls();
-  test::Recorder recorder(session->executor());
-  const auto engine = Engine::create(session->plan(), recorder, {});
-  test::SegmentList list(test::training_runs(2, true));
-  EngineObserver nobody;
-  ASSERT_TRUE(engine->run(list, nobody));
-  EXPECT_EQ(algorithms(), std::set<u64>{1}) << "evaluation's products are the plan's too";
+  EXPECT_EQ(algorithms_of_steps(*session), std::set<u64>{1});
   EXPECT_EQ(emulated_cuda::loaded_kernels(0), loaded);
   EXPECT_EQ(read_product_file(product_file(c)).value(), chosen);
 }
@@ -133,13 +144,69 @@ TEST_P(EmulatedProductTuning, AlgorithmsDecideBitsAndOneFileDecidesAlgorithms) {
   }
 }
 
-TEST_P(EmulatedProductTuning, ARunThatLeavesNothingTimesForItselfAlone) {
+TEST_P(EmulatedProductTuning, ARunThatKeepsNothingTimesForItselfAlone) {
   emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 1}});
   Config c = config();
+  EXPECT_EQ(algorithms_of_steps(*open(c, {.product_timing = ProductTiming::for_now})), std::set<u64>{1});
   c.output.save = false;
-  test::train_numbers(c);
-  EXPECT_TRUE(algorithms().contains(1));
+  EXPECT_THAT(words_of_run(c), HasSubstr("timed for this run alone, as it keeps nothing for later runs"));
   EXPECT_FALSE(std::filesystem::exists(product_file(c)));
+}
+
+TEST_P(EmulatedProductTuning, TheFileIsHeldOnlyWhileProductsAreTimed) {
+  emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 1}});
+  const Config c = config();
+  std::optional<bool> held;
+  const auto open_disk = [&](const DiskSink&) -> Result<std::unique_ptr<Disk>> {
+    held = !ProductFile::open(product_file(c), {.patience = Nanos{}});
+    return Error{ErrorKind::io, "no disk"};
+  };
+  const auto session = try_to_open(c, {.open_disk = open_disk, .product_timing = ProductTiming::keep});
+  ASSERT_FALSE(session);
+  EXPECT_EQ(session.error().message, "no disk");
+  EXPECT_EQ(held, false) << "opening the disk may take long";
+  EXPECT_FALSE(read_product_file(product_file(c)).value().empty());
+}
+
+TEST_P(EmulatedProductTuning, ARunThatKnowsItsProductsWaitsForNobody) {
+  emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 1}});
+  const Config c = config();
+  open(c, {.product_timing = ProductTiming::keep});
+  const ProductFile other = ProductFile::open(product_file(c)).value();
+  const auto session = open(c, {.product_timing = ProductTiming::keep,
+                                .say = [](const std::string& line) { ADD_FAILURE() << line; }});
+  EXPECT_THAT(session->notes(), ::testing::Not(::testing::Contains(HasSubstr("first advice"))));
+  EXPECT_EQ(algorithms_of_steps(*session), std::set<u64>{1});
+}
+
+TEST_P(EmulatedProductTuning, ARunThatWaitsSaysSoAndTakesWhatTheOtherTimed) {
+  emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 1}});
+  const Config other = config("elsewhere/run"), c = config();
+  open(other, {.product_timing = ProductTiming::keep});
+  const AlgorithmsByProduct timed = read_product_file(product_file(other)).value();
+  std::optional<ProductFile> holder = ProductFile::open(product_file(c)).value();
+  std::vector<std::string> said;
+  emulated_cuda::reset({.operation_us = 100, .algorithms = {1, 9}});
+  const auto end_timing = [&](const std::string& line) {
+    said.push_back(line);
+    EXPECT_TRUE(holder->append(timed));
+    holder.reset();
+  };
+  const auto session = open(c, {.product_timing = ProductTiming::keep, .say = end_timing});
+  EXPECT_THAT(said, ::testing::ElementsAre(HasSubstr("waiting for " + product_file(c))));
+  EXPECT_EQ(algorithms_of_steps(*session), std::set<u64>{1});
+}
+
+TEST_P(EmulatedProductTuning, ARunWhoseChoicesAreNotKeptSaysSo) {
+  emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 1}});
+  const Config c = config();
+  const std::string full = "# tidepool tuned products 1\n# " + std::string(16 * mib - 100, '-') + "\n";
+  std::ofstream(product_file(c)) << full;
+  EXPECT_THAT(words_of_run(c),
+              HasSubstr("timed, but not kept, so a later run may choose others and differ in "
+                        "last bits: " +
+                        product_file(c) + " would be larger"));
+  EXPECT_EQ(text_of(product_file(c)), full);
 }
 
 TEST_P(EmulatedProductTuning, WithoutAFileToKeepThemInNothingIsTimed) {
@@ -154,11 +221,9 @@ TEST_P(EmulatedProductTuning, WithoutAFileToKeepThemInNothingIsTimed) {
 TEST_P(EmulatedProductTuning, ASessionThatOnlyReadsTimesNothing) {
   emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 1}});
   const Config c = config();
-  const ModelGraph graph = make_graph(c).value();
-  NoData source;
   for (const u64 expected : {0u, 1u}) {
     emulated_cuda::clear_calls();
-    Session::create(c, graph, make_plan(graph, plan_options(c)).value(), source).value();
+    open(c, {});
     EXPECT_EQ(algorithms(), std::set<u64>{expected});
     EXPECT_EQ(std::filesystem::exists(product_file(c)), expected == 1);
     if (expected == 0) test::train_numbers(c);
@@ -176,10 +241,41 @@ TEST_P(EmulatedProductTuning, AResumeWithOtherAlgorithmsSaysSo) {
   std::filesystem::remove(product_file(c));
   emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 5, 1}});
   c.train.max_steps = 5;
-  EXPECT_THAT(words_of_run(c, "auto"), HasSubstr(changed));
+  EXPECT_THAT(
+      words_of_run(c, "auto"),
+      ::testing::AllOf(HasSubstr(changed), HasSubstr("for the same bits put that run's tuned-products.txt "
+                                                     "back as " +
+                                                     product_file(c))));
   c.machine.tune_products = false;
   c.train.max_steps = 6;
-  EXPECT_THAT(words_of_run(c, "auto"), HasSubstr("first advice now"));
+  EXPECT_THAT(words_of_run(c, "auto"),
+              HasSubstr("first advice now; for the same bits set machine.tune_products=true"));
+  c.machine.tune_products = true;
+  c.train.max_steps = 7;
+  EXPECT_THAT(words_of_run(c, "auto"), HasSubstr("; for the same bits set machine.tune_products=false"));
+}
+
+TEST_P(EmulatedProductTuning, AResumeWithOtherBudgetsHasTheSameAlgorithms) {
+  emulated_cuda::reset({.operation_us = 100, .algorithms = {9, 1}});
+  Config c = config();
+  c.output.save_steps = 3;
+  test::train_numbers(c);
+  const std::string kept = text_of(product_file(c));
+  c.memory.budgets.device = Bytes{128 * mib};
+  c.memory.budgets.host = Bytes{48 * mib};
+  c.memory.home = HomePolicy::host;
+  c.train.max_steps = 4;
+  EXPECT_THAT(words_of_run(c, "auto"), ::testing::Not(HasSubstr("algorithms of matrix products")));
+  EXPECT_EQ(text_of(product_file(c)), kept);
+}
+
+TEST_P(EmulatedProductTuning, AFileThatCannotBeReadEndsTheRun) {
+  emulated_cuda::reset();
+  const Config c = config();
+  std::filesystem::create_directory(product_file(c));
+  test::expect_run_error(
+      c, ErrorKind::usage,
+      {"tuned-products.txt: is not a regular file but a directory", "make it readable, or remove it"});
 }
 
 TEST_P(EmulatedProductTuning, AFileOfSomethingElseIsNamedAndLeftAlone) {

@@ -319,10 +319,9 @@ class EmulatedProductChoices : public CudaProductsTest {
   void offer(std::vector<unsigned> algorithms) {
     emulated_cuda::offer_algorithms(100, std::move(algorithms));
   }
-  void create() {
-    library_.emplace(library_bytes);
-    matmul_ = CudaMatmul::create({.library = library_->data(), .library_bytes = {library_bytes}}, &choices_)
-                  .value();
+  void create(u64 bytes = library_bytes) {
+    library_.emplace(bytes);
+    matmul_ = CudaMatmul::create({.library = library_->data(), .library_bytes = {bytes}}, &choices_).value();
   }
   void tune() {
     matmul_->tune(true);
@@ -363,6 +362,34 @@ TEST_F(EmulatedProductChoices, UntunedItIsTheLibrarysFirst) {
   create();
   EXPECT_EQ(algorithms_of_run(), std::vector<u64>{0});
   EXPECT_TRUE(choices_.known.empty()) << "only a clock chooses for later runs";
+  EXPECT_TRUE(choices_.used.empty()) << "in steps, threads of several devices share the choices";
+}
+
+TEST_F(EmulatedProductChoices, WhatOthersTimedMeanwhileIsAskedForOnceAndTaken) {
+  offer({9, 1});
+  create();
+  tune();
+  const AlgorithmsByProduct theirs = std::exchange(choices_, {}).known;
+  u64 asked = 0;
+  choices_.before_timing = [&]() -> Result<void> { return ++asked, choices_.known = theirs, Result<void>(); };
+  offer({1, 9});
+  for (u32 i = 0; i < 2; ++i) {
+    create();
+    tune();
+    EXPECT_EQ(algorithms_of_run(), std::vector<u64>{1});
+  }
+  EXPECT_EQ(asked, 1u);
+  EXPECT_TRUE(choices_.timed.empty());
+}
+
+TEST_F(EmulatedProductChoices, NobodyIsAskedForWhatIsKnown) {
+  offer({9, 1});
+  create();
+  tune();
+  choices_.before_timing = []() -> Result<void> { return Error{ErrorKind::internal, "asked"}; };
+  create();
+  tune();
+  EXPECT_EQ(algorithms_of_run(), std::vector<u64>{1});
 }
 
 TEST_F(EmulatedProductChoices, WithoutLeaveToTimeItIsTheLibrarysFirstUnlessKnown) {
@@ -481,16 +508,25 @@ TEST_F(EmulatedProductChoices, AFaultOfTheDeviceChoosesNothing) {
   EXPECT_TRUE(choices_.known.empty());
 }
 
-TEST_F(EmulatedProductChoices, EachCardHasItsOwn) {
+TEST_F(EmulatedProductChoices, EachCardLibraryAndWorkspaceHasItsOwn) {
   offer({9, 1});
-  create();
+  u64 timed = 0;
+  const auto expect_timing = [&](u64 workspace_bytes) {
+    create(workspace_bytes);
+    tune();
+    EXPECT_EQ(choices_.timed.size(), ++timed);
+  };
+  expect_timing(library_bytes);
+  emulated_cuda::change_card("Another GPU", 132, 130000);
+  expect_timing(library_bytes);
+  emulated_cuda::change_card("Another GPU", 78, 130000);
+  expect_timing(library_bytes);
+  emulated_cuda::change_card("Another GPU", 78, 130100);
+  expect_timing(library_bytes);
+  expect_timing(2 * library_bytes);
+  create(2 * library_bytes);
   tune();
-  ProductChoices of_others;
-  for (const auto& [product, algorithm] : choices_.known)
-    of_others.known["another card" + product] = algorithm;
-  choices_ = of_others;
-  create();
-  EXPECT_EQ(algorithms_of_run(), std::vector<u64>{0});
+  EXPECT_EQ(choices_.timed.size(), timed) << "this one is known";
 }
 
 TEST_F(CudaProductsTest, ALibraryThatCannotStartSaysWhatToDo) {

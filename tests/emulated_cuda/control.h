@@ -17,6 +17,7 @@ struct Options {
   double operation_us = 0;     // what a kernel or a copy takes by the clock of events; 0: as long as it took
   int devices = 1;
   int major = 9, minor = 0;  // compute capability
+  std::string name = "Emulated GPU";
   int multiprocessors = 132;
   std::size_t device_memory_bytes = std::size_t{16} << 30;
   std::size_t taken_by_others_bytes = 0;
@@ -25,6 +26,7 @@ struct Options {
   // What cuBLASLt offers for a product, best advice first: operations that each takes by the clock of events,
   // 0 for one that is refused when it is started. Their sums differ in the last bits.
   std::vector<unsigned> algorithms = {1};
+  std::size_t cublaslt_version = 130000;
   int driver_version = 13000;
   int nccl_version = 21903;
   bool cudnn = false;  // can be loaded
@@ -104,6 +106,7 @@ void reset(const Options& = {});
 void set_faults(const Faults&);
 // Options of these names, from now on.
 void offer_algorithms(double operation_us, std::vector<unsigned> algorithms);
+void change_card(std::string name, int multiprocessors, std::size_t cublaslt_version);
 // What a profiler would have shown around the call whose operation failed; empty if nothing.
 std::string range_of_failure();
 void clear_failure();  // the sticky error, so that a test can take down what it built

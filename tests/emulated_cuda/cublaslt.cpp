@@ -84,7 +84,10 @@ const char* cublasLtGetStatusName(cublasStatus_t status) {
   return "unknown";
 }
 
-std::size_t cublasLtGetVersion() { return 130000; }
+std::size_t cublasLtGetVersion() {
+  Lock lock(runtime().mutex);
+  return runtime().options.cublaslt_version;
+}
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   Lock lock(runtime().mutex);
   *handle = nullptr;

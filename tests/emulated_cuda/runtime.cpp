@@ -95,6 +95,13 @@ void offer_algorithms(double operation_us, std::vector<unsigned> algorithms) {
   runtime().options.algorithms = std::move(algorithms);
 }
 
+void change_card(std::string name, int multiprocessors, std::size_t cublaslt_version) {
+  Lock lock(runtime().mutex);
+  runtime().options.name = std::move(name);
+  runtime().options.multiprocessors = multiprocessors;
+  runtime().options.cublaslt_version = cublaslt_version;
+}
+
 std::string range_of_failure() {
   Lock lock(runtime().mutex);
   return runtime().range_of_failure;
@@ -257,7 +264,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
                  .multiProcessorCount = o.multiprocessors,
                  .asyncEngineCount = 2,
                  .pciBusID = device + 1};
-  std::snprintf(properties->name, sizeof properties->name, "Emulated GPU");
+  std::snprintf(properties->name, sizeof properties->name, "%s", o.name.c_str());
   return cudaSuccess;
 }
 
