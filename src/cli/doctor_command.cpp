@@ -82,6 +82,18 @@ Result<void> run_doctor(const Arguments& arguments) {
 
 }  // namespace
 
+std::string findings_text(const std::vector<Finding>& findings) {
+  constexpr std::array<std::string_view, 3> names = {"ok", "warn", "FAIL"};
+  std::string out;
+  for (const Finding& finding : findings) {
+    out += fmt::format("  {:<5} {:<15} {}\n", names[static_cast<u32>(finding.health)], finding.what,
+                       wrapped(finding.found));
+    if (!finding.fix.empty())
+      out += fmt::format("{:{}}{}\n", "", text_column, wrapped("fix: " + finding.fix));
+  }
+  return out;
+}
+
 constinit const Command doctor_command = {
     .name = "doctor",
     .words = "[CONFIG.yaml [key=value ...]]",

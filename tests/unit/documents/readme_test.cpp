@@ -71,7 +71,7 @@ TEST(Readme, HasNoPlaceholders) {
 TEST(Readme, CommandPageNamesEveryCommand) {
   const std::string page = file_text("docs/commands.md");
   for (const Command* command : commands())
-    EXPECT_THAT(page, HasSubstr("\n| `" + std::string(command.name))) << command.name;
+    EXPECT_THAT(page, HasSubstr("\n| `" + std::string(command->name))) << command->name;
 }
 
 TEST(Readme, CountsTheQuickstartsStateAndMemory) {
