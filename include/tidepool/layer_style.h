@@ -1,6 +1,6 @@
-// How layers of one kind are made, as plain data: the norm, positions, attention and MLP of a layer, and what
-// files call its parts. The code of each style is a folder of src/model. Everything else asks these rows for
-// properties, so that a new style is a row and a folder.
+// LayerStyle describes layers of one kind as plain data: their norm, positions, attention and MLP, and the
+// names that files have for their parts. The code of each style is a folder of src/model. Everything else
+// asks these rows for properties, so that a new style is a row and a folder.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ enum class MlpKind : u8 {
   swiglu,  // down(silu(gate(x)) up(x))
 };
 
-// What config.json, and so the section `model` of a config, calls the fields of a ModelConfig.
+// Names of the fields of a ModelConfig in config.json, and so in section `model` of a config.
 struct ModelKeyNames {
   std::string_view positions, width, layers, heads, inner, norm_epsilon, attention_dropout;
 };

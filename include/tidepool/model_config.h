@@ -1,5 +1,5 @@
-// What a model is, before any batch or budget: its family, its sizes, and which of the family's options it
-// takes.
+// ModelConfig says what a model is, before any batch or budget: its family, its sizes, and which of the
+// family's options it takes.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ enum class WindowKind : u8 {
   by_switch,    // sliding_window, where use_sliding_window says so
 };
 
-// What transformers takes where a config.json leaves a key out; 0: what default_model() has.
+// Values that transformers takes where a config.json leaves a key out; 0: those of default_model().
 struct LeftOut {
   u32 positions = 0, kv_heads = 0, head_size = 0, sliding_window = 0;
   double dropout = 0;  // of the embedding, attention and residual sums
@@ -40,11 +40,10 @@ struct FamilyTraits {
   bool mlp_bias_key = false;        // and of gate, up and down
   bool joined_projections = false;  // q, k and v are one tensor, as are gate and up
   bool partial_rotary_key = false;  // config.json says how much of a head is turned
-  bool plain_rope = false;  // its angles are never scaled, but for the long ones that are not computed here
+  bool plain_rope = false;          // its angles are scaled as longrope alone, which is not computed here
   WindowKind window{};
   LeftOut left_out;
-  u32 end_of_text =
-      0;  // token that ends texts, named in the config.json of vocabularies that have it; 0: none
+  u32 end_of_text = 0;  // token that its config.json names, where the vocabulary has it; 0: none
 };
 inline constexpr std::array<FamilyTraits, family_count> families = {{
     {.name = "gpt2",
@@ -167,7 +166,7 @@ ModelConfig default_model(Family);
 
 // Heads are at most this wide: attention's kernels hold a row of one in registers.
 inline constexpr u32 model_head_size_max = 256;
-// What no model of these sizes can be, with the key to point at.
+// A fault of a config that no model can have, with the key to point at.
 struct ModelFault {
   std::string_view key;
   std::string reason;

@@ -26,7 +26,7 @@ struct RotaryShape {
   // i + turned() / 2, and the rest of the head passes by. 0: all. Not with norms.
   u32 turned_size = 0;
 
-  // Of a row of qkv: q's heads, then k's, then v's.
+  // Columns of a row of qkv: q's heads, then k's, then v's.
   constexpr u32 columns() const { return (heads + 2 * kv_heads) * head_size; }
   constexpr u32 turned() const { return turned_size != 0 ? turned_size : head_size; }
   bool operator==(const RotaryShape&) const = default;

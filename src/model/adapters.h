@@ -36,7 +36,7 @@ struct JoinedModules {
 
 bool is_target(const LoraConfig&, const LinearModule&);
 
-// What adapters' products take of a workspace, for one module at a time.
+// Share of adapters' products in a workspace, for one module at a time.
 struct AdapterScratch {
   Values low;       // [R, r]: scale x A^T
   Values low_grad;  // [R, r]: scale dy B

@@ -39,7 +39,7 @@ inline Dropout dropout_of_tensor(const BlockContext& c, u32 tensor, double p) {
 inline Dropout dropout_of(const BlockContext& c, DropoutSite site, double p) {
   return dropout_of_tensor(c, 4 * c.block + static_cast<u32>(site), p);
 }
-// Of what goes into the adapter of a block's module; numbered apart from the blocks' own.
+// Dropout of the input of a module's adapter; numbered apart from the blocks' own.
 inline Dropout dropout_of_adapter(const BlockContext& c, u32 module, double p) {
   constexpr u32 adapters = 0x8000'0000;
   return dropout_of_tensor(c, adapters | (LinearModules::count_max * c.block + module), p);

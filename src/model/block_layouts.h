@@ -1,4 +1,4 @@
-// What each block keeps in its `kept` and workspace frames. Constructing one from a null base gives
+// Layouts of the `kept` and workspace frames of blocks. Constructing one from a null base gives
 // its size; a run constructs it from the frame and checks the size again.
 #pragma once
 
@@ -30,7 +30,8 @@ inline AttentionShape attention_shape(const ModelGraph& g) {
           .kv_heads = g.config.kv_heads()};
 }
 
-// Of the gradient inside the MLP, which is dead where attention's backward begins: [R, I], or [R, 2I].
+// Elements of the gradient inside the MLP, which is dead where attention's backward begins: [R, I], or [R,
+// 2I].
 inline u64 mlp_gradient_elements(const ModelGraph& g) {
   return style(g.config.family).mlp_inputs() * g.batch.rows() * g.config.inner();
 }

@@ -7,7 +7,7 @@
 namespace tidepool {
 namespace {
 
-// What no tensor covers: alignment between tensors, and the tail up to the cut.
+// Clears elements that no tensor covers: alignment between tensors, and the tail up to the cut.
 void clear_padding(Kernels& kernels, const Window& window, float* gradients) {
   for (u64 i = 0; i < window.tensors.size(); ++i) {
     const u64 end = window.tensors[i].window_offset + window.tensors[i].elements;

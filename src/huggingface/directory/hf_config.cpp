@@ -22,7 +22,7 @@ namespace tidepool {
 namespace json = boost::json;
 namespace {
 
-// What transformers takes where a file leaves a key out.
+// A model of which a file says nothing, as transformers has it.
 ModelConfig hf_default(Family family) {
   const LeftOut& left_out = traits(family).left_out;
   ModelConfig c = default_model(family);

@@ -1,4 +1,4 @@
-// What a GPT-2 layer keeps in its `kept` and workspace frames; as block_layouts.h.
+// Layouts of the `kept` and workspace frames of a GPT-2 layer; as block_layouts.h.
 #pragma once
 
 #include "model/block_layouts.h"

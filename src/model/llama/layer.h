@@ -35,7 +35,7 @@ struct LayerGradients {
   const LayerInside& inside;
 
   const ModelConfig& config() const { return layer.config(); }
-  // Where attention finds q and k.
+  // q and k as attention saw them.
   Values turned() const { return config().qk_norm() ? workspace.turned : inside.qkv; }
   float* operator[](LayerTensor tensor) const {
     const u32 i = tensor_index(config(), tensor);

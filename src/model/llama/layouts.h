@@ -1,4 +1,4 @@
-// What a Llama-like layer keeps in its `kept` and workspace frames; as block_layouts.h.
+// Layouts of the `kept` and workspace frames of a Llama-like layer; as block_layouts.h.
 // Q is the width of all heads of queries, K of all keys' heads, A = Q + 2 K, I the width inside the MLP.
 #pragma once
 

@@ -8,7 +8,7 @@
 
 namespace tidepool::llama {
 
-// In window order. What one product reads lies side by side: q, k, v; gate, up; and their biases.
+// In window order. Tensors that one product reads lie side by side: q, k, v; gate, up; and their biases.
 enum class LayerTensor : u8 {
   input_norm,
   q,
@@ -43,11 +43,11 @@ ProductModules product_modules(const ModelConfig&);
 
 // "self_attn.q_proj.weight"
 std::string_view name(LayerTensor);
-// Whether it goes on where the tensor before ends.
+// RETURNS: true if it goes on where the tensor before ends.
 bool is_joined(LayerTensor);
 bool has_tensor(const ModelConfig&, LayerTensor);
 std::vector<u64> shape_of(const ModelConfig&, LayerTensor);
-// Which of its window's tensors it is; `none` where the family has it not.
+// Its number in its window; `none` where the family has it not.
 u32 tensor_index(const ModelConfig&, LayerTensor);
 
 }  // namespace tidepool::llama

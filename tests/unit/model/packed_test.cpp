@@ -108,7 +108,8 @@ TEST_P(Packed, GradientsAreTheSame) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Packed, testing::Values(Family::llama, Family::qwen2, Family::qwen3, Family::phi3),
+INSTANTIATE_TEST_SUITE_P(Families, Packed,
+                         testing::Values(Family::llama, Family::qwen2, Family::qwen3, Family::phi3),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace tidepool::test::packed_test
