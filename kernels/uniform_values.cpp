@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/mix_bits.h"
-#include "kernels/gradient.h"
+#include "kernels/gradient/gradient.h"
 #include "tidepool/fp16.h"
 
 namespace tidepool {

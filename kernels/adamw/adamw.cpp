@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "kernels/adamw/adamw_tile.h"
-#include "kernels/checksum.h"
+#include "kernels/checksum/checksum.h"
 #include "kernels/gradient/gradient_granule.h"
 
 namespace tidepool {

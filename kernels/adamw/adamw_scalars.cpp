@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "base/check.h"
-#include "kernels/adamw.h"
+#include "kernels/adamw/adamw.h"
 
 namespace tidepool {
 

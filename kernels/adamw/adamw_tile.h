@@ -1,7 +1,7 @@
 // The arithmetic of AdamW on one tile, and the checksums of what it leaves, for this CPU's vectors.
 #pragma once
 
-#include "kernels/adamw.h"
+#include "kernels/adamw/adamw.h"
 #include "kernels/checksum/xxh3_lanes.h"
 
 namespace tidepool {

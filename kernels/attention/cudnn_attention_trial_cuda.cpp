@@ -9,7 +9,7 @@
 
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
-#include "kernels/gradient.h"
+#include "kernels/gradient/gradient.h"
 #include "kernels/uniform_values.h"
 #include "tidepool/fp16.h"
 

@@ -1,4 +1,4 @@
-#include "kernels/checksum.h"
+#include "kernels/checksum/checksum.h"
 
 #include <atomic>
 

@@ -2,9 +2,9 @@
 //
 // Elements. A kernel is a template over the types of its arrays: `float`; `Bf16` for the upper halves that
 // the
-//   project rounds half up (kernels/gradient.h); `Fp16` for IEEE's halves, to nearest even (tidepool/fp16.h).
-//   widened(T) and narrowed<T>(float) go between; for_precision (kernels/cuda/dispatch.h) picks the types on
-//   the host.
+//   project rounds half up (kernels/gradient/gradient.h); `Fp16` for IEEE's halves, to nearest even
+//   (tidepool/fp16.h). widened(T) and narrowed<T>(float) go between; for_precision (kernels/cuda/dispatch.h)
+//   picks the types on the host.
 // Vectors. A thread takes eight neighbours at a time: load8 and store8. With `whole` (all bases aligned to 16
 //   bytes, row lengths a multiple of 8: see rows_of_vectors) they are 16-byte accesses; without, element by
 //   element up to `n`, so that any shape and alignment works.

@@ -6,7 +6,7 @@
 
 #include <span>
 
-#include "kernels/adamw.h"
+#include "kernels/adamw/adamw.h"
 #include "kernels/attention/attention.h"
 #include "kernels/cross_entropy/cross_entropy.h"
 #include "kernels/dropout/dropout.h"
@@ -35,15 +35,15 @@ void dropout_cuda(const Dropout&, ConstValues x, Values y, u64 elements, cudaStr
 // At most this many arrays are summed at once.
 inline constexpr u32 summed_parts_max = 16;
 
-// kernels/adamw.h, with the same bits. `segments` point to device memory, hashes are empty: what goes to disk
-// is updated where it leaves from, on the host. `scalars` are read when the kernel runs.
+// kernels/adamw/adamw.h, with the same bits. `segments` point to device memory, hashes are empty: what goes
+// to disk is updated where it leaves from, on the host. `scalars` are read when the kernel runs.
 void adamw_cuda(const AdamWChunk&, Precision, const AdamWScalars* scalars, cudaStream_t);
 // Makes a step's scalars where its norm is. result: null without clipping, as the norm is then not waited
 // for.
 void adamw_scalars_cuda(const AdamWStep&, const StepResult* result, AdamWScalars* scalars, cudaStream_t);
 
-// kernels/gradient.h, with the same bits. The lists of pointers are the host's, what they point to the
-// device's.
+// kernels/gradient/gradient.h, with the same bits. The lists of pointers are the host's, what they point to
+// the device's.
 void finish_gradient_cuda(std::span<const float* const> accumulators, std::byte* grad, Precision,
                           u64 elements, cudaStream_t);
 void sum_in_order_cuda(std::span<const float* const> parts, float* sum, u64 elements, cudaStream_t);

@@ -1,4 +1,4 @@
-#include "kernels/gradient.h"
+#include "kernels/gradient/gradient.h"
 
 #include <algorithm>
 #include <bit>

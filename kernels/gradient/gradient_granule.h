@@ -1,7 +1,7 @@
 // Sums, roundings and norms of at most one granule, for the vectors of this CPU.
 #pragma once
 
-#include "kernels/gradient.h"
+#include "kernels/gradient/gradient.h"
 
 namespace tidepool {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/launch_shape.h"
-#include "kernels/gradient.h"
+#include "kernels/gradient/gradient.h"
 
 namespace tidepool::cuda {
 

@@ -1,12 +1,23 @@
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/swiglu/swiglu_device.h"
+#include "kernels/cuda/logistic.h"
 #include "kernels/swiglu/swiglu_launch.h"
 
 namespace tidepool {
 namespace cuda {
 namespace {
+
+// silu(x) = x s, s = logistic(x); slope is its derivative, s + x s (1 - s).
+struct Silu {
+  float value, slope;
+};
+template <class T>
+__device__ __forceinline__ Silu silu(float x) {
+  const LogisticGate gate = logistic_gate<T>(x);
+  const float value = x * gate.open;
+  return {value, fmaf(value, gate.closed, gate.open)};
+}
 
 // fn(row, column) for every vector of y that this thread takes.
 template <class Fn>

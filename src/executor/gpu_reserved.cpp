@@ -4,7 +4,7 @@
 
 #include "executor/repeated_ops.h"
 #include "executor/shared/step_arrays.h"
-#include "kernels/gradient.h"
+#include "kernels/gradient/gradient.h"
 #include "kernels/matmul/matmul_workspace.h"
 
 namespace tidepool {

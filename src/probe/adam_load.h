@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "kernels/adamw.h"
+#include "kernels/adamw/adamw.h"
 
 namespace tidepool {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/gradient.h"
+#include "kernels/gradient/gradient.h"
 #include "machine/wake_up.h"
 #include "probe/layer_load.h"
 #include "probe/meter.h"

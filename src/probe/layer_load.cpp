@@ -4,7 +4,7 @@
 #include <span>
 
 #include "base/check.h"
-#include "kernels/gradient.h"
+#include "kernels/gradient/gradient.h"
 #include "model/blocks.h"
 
 namespace tidepool {

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "io/arena.h"
-#include "kernels/gradient.h"
+#include "kernels/gradient/gradient.h"
 #include "probe/measured_device.h"
 
 namespace tidepool {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "kernels/adamw.h"
+#include "kernels/adamw/adamw.h"
 #include "kernels/kernels.h"
 
 namespace tidepool {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "io/arena.h"
-#include "kernels/checksum.h"
+#include "kernels/checksum/checksum.h"
 #include "probe/adam_load.h"
 #include "probe/meter.h"
 #include "probe/timing.h"

@@ -1,6 +1,6 @@
 #include "probe/products.h"
 
-#include "kernels/gradient.h"
+#include "kernels/gradient/gradient.h"
 
 namespace tidepool {
 

@@ -1,11 +1,11 @@
 // AdamW on the device leaves the bits that the CPU's leaves.
-#include "kernels/adamw.h"
+#include "kernels/adamw/adamw.h"
 
 #include <cmath>
 #include <limits>
 
 #include "kernels/cuda/kernels_cuda_parts.h"
-#include "kernels/gradient.h"
+#include "kernels/gradient/gradient.h"
 #include "tests/cuda/cuda_fixture.h"
 
 namespace tidepool::test {

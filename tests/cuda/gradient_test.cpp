@@ -1,5 +1,5 @@
 // Gradients and their norm have the same bits on the device as on the CPU.
-#include "kernels/gradient.h"
+#include "kernels/gradient/gradient.h"
 
 #include <cmath>
 #include <limits>

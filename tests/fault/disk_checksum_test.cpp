@@ -1,6 +1,6 @@
 // Faults that a disk reports as success are caught by checksums seeded with (chunk, version).
 #include "io/simulated_disk.h"
-#include "kernels/checksum.h"
+#include "kernels/checksum/checksum.h"
 #include "tests/support/disk_fixture.h"
 
 namespace tidepool::disk_checksum_test {

@@ -5,7 +5,7 @@
 
 #include "executor/shared/collective_op.h"
 #include "executor/shared/gradient_op.h"
-#include "kernels/gradient.h"
+#include "kernels/gradient/gradient.h"
 
 namespace tidepool {
 namespace {

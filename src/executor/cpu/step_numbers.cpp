@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "kernels/gradient.h"
+#include "kernels/gradient/gradient.h"
 
 namespace tidepool {
 namespace {

@@ -8,7 +8,7 @@
 #include "executor/gpu_reserved.h"
 #include "kernels/cuda/cuda_error.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
-#include "kernels/gradient.h"
+#include "kernels/gradient/gradient.h"
 
 namespace tidepool {
 namespace {

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/checksum.h"
+#include "kernels/checksum/checksum.h"
 #include "tidepool/plan.h"
 
 namespace tidepool {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "executor/shared/lane_thread.h"
-#include "kernels/gradient.h"
+#include "kernels/gradient/gradient.h"
 
 namespace tidepool {
 namespace {

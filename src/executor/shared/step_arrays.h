@@ -2,7 +2,7 @@
 #pragma once
 
 #include "executor/shared/step_source.h"
-#include "kernels/adamw.h"
+#include "kernels/adamw/adamw.h"
 
 namespace tidepool {
 

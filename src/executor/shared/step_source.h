@@ -3,7 +3,7 @@
 
 #include "base/result.h"
 #include "base/types.h"
-#include "kernels/adamw.h"
+#include "kernels/adamw/adamw.h"
 #include "kernels/gradient/step_result.h"
 #include "tidepool/batch_arrays.h"
 

@@ -9,7 +9,7 @@
 #include "executor/shared/arenas.h"
 #include "executor/shared/chunk_ledger.h"
 #include "executor/shared/step_source.h"
-#include "kernels/adamw.h"
+#include "kernels/adamw/adamw.h"
 #include "tidepool/core_pool.h"
 #include "tidepool/model_graph.h"
 

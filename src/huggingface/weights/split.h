@@ -1,6 +1,7 @@
-// fp32 masters to what bf16 and fp16 keep of them, on spans. Of bf16 the same pair as kernels/gradient.h: the
-// upper 16 bits rounded half up, and the signed remainder. As a map of 32-bit words it is one to one (sums
-// wrap), so a checkpoint gives back the exact pair whatever the value, NaNs included.
+// fp32 masters to what bf16 and fp16 keep of them, on spans. Of bf16 the same pair as
+// kernels/gradient/gradient.h: the upper 16 bits rounded half up, and the signed remainder. As a map of
+// 32-bit words it is one to one (sums wrap), so a checkpoint gives back the exact pair whatever the value,
+// NaNs included.
 #pragma once
 
 #include <bit>

@@ -6,7 +6,7 @@
 #include <numbers>
 
 #include "base/mix_bits.h"
-#include "kernels/gradient.h"
+#include "kernels/gradient/gradient.h"
 #include "tidepool/fp16.h"
 
 namespace tidepool {

@@ -1,4 +1,4 @@
-#include "kernels/adamw.h"
+#include "kernels/adamw/adamw.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <random>
 #include <vector>
 
-#include "kernels/checksum.h"
-#include "kernels/gradient.h"
+#include "kernels/checksum/checksum.h"
+#include "kernels/gradient/gradient.h"
 #include "tests/unit/kernels/simd_targets.h"
 #include "tidepool/fp16.h"
 
