@@ -15,13 +15,14 @@ constexpr std::string_view name(Precision precision) {
   constexpr std::array<std::string_view, precision_count> names = {"fp32", "bf16", "fp16"};
   return names[static_cast<u32>(precision)];
 }
-// Of an element. Where it is 2, the gradient is rounded from its accumulator into a chunk of its own.
+// Bytes per element. With 2, the gradient is rounded from its accumulator into a chunk of its own.
 constexpr u64 value_bytes(Precision precision) { return precision == Precision::fp32 ? 4 : 2; }
 
-// fp32 keeps no master: its `param` is the master. bf16 keeps `param` (the upper 16 bits) and
-// `master_low` (the signed remainder); the pair is the exact fp32 master. fp16 keeps all of it in `master`,
-// and `param` is its rounding: no remainder of 16 bits could tell apart the many floats that one half stands
-// for.
+// fp32 keeps no master: its `param` is the master.
+// bf16 keeps `param` (the upper 16 bits) and `master_low` (the signed remainder); the pair is the exact fp32
+// master.
+// fp16 keeps the whole master in `master`, and `param` is its rounding. A 16-bit remainder would not be
+// enough: too many floats round to the same half.
 enum class Kind : u8 {
   param,
   grad,        // finished gradient at transfer precision; in fp32 the accumulator is the gradient
@@ -46,7 +47,7 @@ constexpr std::string_view name(Kind kind) {
   return names[static_cast<u32>(kind)];
 }
 
-// Bytes per parameter of the kinds that follow a window's cuts.
+// Bytes per parameter of a kind that follows a window's cuts.
 constexpr u64 element_bytes(Kind kind, Precision precision) {
   switch (kind) {
     case Kind::param:
@@ -62,40 +63,42 @@ constexpr u64 element_bytes(Kind kind, Precision precision) {
 // Bytes of an array of values: parameters, activations.
 constexpr u64 values_bytes(u64 elements, Precision precision) { return elements * value_bytes(precision); }
 
-// The kinds that outlive a step: what a checkpoint holds and a home is chosen for.
+// Kinds that outlive a step. Checkpoints hold them, and the planner chooses homes for them.
 constexpr bool is_persistent(Kind kind) {
   return kind == Kind::param || kind == Kind::master || kind == Kind::master_low || kind == Kind::momentum ||
          kind == Kind::variance;
 }
-// What an update makes without reading what was there: fp16's `param`, rounded from `master`. From its last
-// use in a step until then nothing needs it, so its bytes may hold something else (docs/decisions/0018).
+// Kinds that an update writes without reading the old content: fp16's `param`, rounded from `master`. From
+// its last use in a step until the update nothing needs it, so its bytes may hold something else
+// (docs/decisions/0018).
 constexpr bool made_by_update(Kind kind, Precision precision) {
   return kind == Kind::param && precision == Precision::fp16;
 }
-// Which of the kinds that depend on it a precision has.
+// True if training in this precision has this kind. Only `master`, `master_low` and `grad` depend on
+// precision.
 constexpr bool has_kind(Precision precision, Kind kind) {
   if (kind == Kind::master) return precision == Precision::fp16;
   if (kind == Kind::master_low) return precision == Precision::bf16;
   return kind != Kind::grad || precision != Precision::fp32;
 }
 
-// Cuts fall on multiples of this, so that every kind of a chunk fills whole 4 KiB pages.
+// Cuts fall on multiples of cut_alignment_elements, so that every kind of a chunk fills whole 4 KiB pages.
 inline constexpr u64 cut_alignment_elements = 2048;
 
 // Checksums are made per block of elements (so that Adam's tiles make them on the way) and then
 // combined. 16 Ki elements of every kind (16 bytes each at most) are 256 KiB: they stay in a 1 MiB L2.
 inline constexpr u64 checksum_block_elements = 16 * kib;
 
-// A chunk is a cut of a window (kinds with parameters) or a whole activation, batch, ...
+// A chunk is a cut of a window (kinds with parameters), or a whole activation, batch, ...
 struct Chunk {
   Kind kind{};
-  u32 window = none;  // of the kinds with parameters
+  u32 window = none;  // kinds with parameters only
   u32 cut = none;     // which cut of the window
-  // grad_accum: which use, then uses + use * devices + device; activations, batch: which micro-batch
-  // of a sweep; workspace, scalars: whose device.
+  // grad_accum: number of the use, then uses + use * devices + device. activations, batch: micro-batch within
+  // the sweep. workspace, scalars: the device.
   u32 instance = 0;
-  u32 block = none;       // activation, kept: which block it enters
-  u64 element_begin = 0;  // in the window
+  u32 block = none;       // activation, kept: the block that the chunk enters
+  u64 element_begin = 0;  // from the window's start
   u64 elements = 0;
   Bytes bytes{};  // a multiple of frame_alignment
 

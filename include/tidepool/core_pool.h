@@ -1,4 +1,4 @@
-// The one pool of CPU cores that compute, host Adam, copies and checksums share on purpose.
+// CorePool runs tasks on one pool of CPU cores. Compute, host Adam, copies and checksums share it on purpose.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,8 @@ enum class Priority : u8 {
   normal,  // compute
 };
 
-// A task: `task` of `count`, run on `worker` (index of a per-worker scratch area).
+// TaskFn is the function that a worker calls per task. `task` counts from 0; `worker` is the index of a
+// per-worker scratch area.
 // A plain function pointer and context, so that a steady step allocates nothing.
 struct TaskFn {
   void (*call)(void* context, u32 task, u32 worker) = nullptr;
@@ -25,18 +26,21 @@ class CorePool {
  public:
   virtual ~CorePool() = default;
 
-  // Runs `count` tasks on the workers and blocks the caller until all are done. Any thread may
-  // call; several callers share the workers, higher priority first. REQUIRES: not from a task.
+  // Runs `count` tasks on the workers and blocks the caller until all are done. Tasks of higher priority run
+  // first.
+  // REQUIRES: the caller is not a task of this pool.
+  // THREADS: any; several callers share the workers.
   virtual void run(Priority, u32 count, TaskFn) = 0;
 
   virtual u32 workers() const = 0;
 
-  // `bytes` of 64-byte aligned scratch that only this worker touches while it runs a task.
+  // RETURNS: `bytes` of 64-byte aligned scratch that only this worker touches while it runs a task.
   virtual std::byte* scratch(u32 worker) const = 0;
   virtual Bytes scratch_bytes() const = 0;
 };
 
-// Bound to cores with hwloc where that is allowed. workers = 0: one per core of this process.
+// Binds workers to cores with hwloc where the system allows that.
+// workers = 0: one worker per core of this process.
 Result<std::unique_ptr<CorePool>> create_core_pool(u32 workers, Bytes scratch_per_worker);
 
 // A copy that workers share is cut into pieces of this size.

@@ -1,4 +1,5 @@
-// IEEE 754 half precision: to nearest, ties to even, as tensor cores, F16C and PyTorch round. One NaN.
+// Conversions between float and IEEE 754 half precision: round to nearest, ties to even, as tensor cores,
+// F16C and PyTorch round. There is one NaN.
 #pragma once
 
 #include <bit>
@@ -14,12 +15,13 @@ constexpr u16 fp16_from_float(float x) {
   const u16 sign = static_cast<u16>((bits ^ magnitude) >> 16);
   if (magnitude > 0x7f80'0000) return fp16_nan;
   if (magnitude >= 0x4780'0000) return sign | fp16_infinity;  // 2^16 and up
-  // Below 2^-14 a half counts 2^-24s, which are the last places of a float of 0.5: adding it rounds.
+  // Below 2^-14 a half counts units of 2^-24, which is also the last place of the float 0.5: adding 0.5
+  // rounds.
   if (magnitude < 0x3880'0000)
     return static_cast<u16>(sign |
                             (std::bit_cast<u32>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f00'0000));
-  // Another bias (15 for 127), and half a place, or just less where the place is even. May carry into
-  // infinity.
+  // Changes the bias from 127 to 15 and adds half a place, or just less than half where the place is even.
+  // The carry may reach infinity.
   return static_cast<u16>(sign | (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13);
 }
 

@@ -1,4 +1,4 @@
-// The target that adds neither loss nor gradient, as Hugging Face writes it.
+// ignored_target is the target that adds neither loss nor gradient, as in Hugging Face libraries.
 #pragma once
 
 #include "base/types.h"

@@ -1,4 +1,4 @@
-// What one kernel costs, whatever the device: all that predicted times need to know of it.
+// KernelCost says what one kernel costs on any device. Predicted times need nothing else about the kernel.
 #pragma once
 
 #include "base/types.h"
@@ -7,11 +7,11 @@ namespace tidepool {
 
 // Elements and bytes are read and written once each, as if caches were perfect.
 struct KernelCost {
-  u64 m = 0, n = 0, k = 0;  // of one product [m, k] x [k, n]; 0: no product, or many small ones
+  u64 m = 0, n = 0, k = 0;  // one product [m, k] x [k, n]; 0: no product, or many small ones
   u64 product_flops = 0;
   u64 vector_flops = 0;  // everything else: exponentials, norms, sums
-  // Activations inside a block. They are as wide as the device computes: 16 bits in 16-bit runs on a GPU,
-  // 32 bits on a CPU.
+  // Activations inside a block, as wide as the device computes: 16 bits in 16-bit runs on a GPU, 32 bits on a
+  // CPU.
   u64 elements = 0;
   u64 bytes = 0;  // as planned: weights, fp32 gradients, the fp32 stream between blocks
 

@@ -1,6 +1,6 @@
-// LayerStyle describes layers of one kind as plain data: their norm, positions, attention and MLP, and the
-// names that files have for their parts. The code of each style is a folder of src/model. Everything else
-// asks these rows for properties, so that a new style is a row and a folder.
+// LayerStyle describes how a layer is made, as plain data: its norm, positions, attention and MLP, and the
+// names of its parts in files. The code of each style is a folder of src/model. All other code asks these
+// rows for properties, so that a new style is a row and a folder.
 #pragma once
 
 #include <array>
@@ -16,18 +16,18 @@ enum class NormKind : u8 {
 };
 enum class PositionKind : u8 {
   learned,  // a table, added to the embedding
-  rotary,   // q and k are turned in each layer
+  rotary,   // q and k are rotated in each layer
 };
 enum class AttentionKind : u8 {
   multi_head,
-  grouped,  // heads of queries may share those of keys and values
+  grouped,  // several heads of queries may share a head of keys and values
 };
 enum class MlpKind : u8 {
   gelu,    // down(gelu(up(x)))
   swiglu,  // down(silu(gate(x)) up(x))
 };
 
-// Names of the fields of a ModelConfig in config.json, and so in section `model` of a config.
+// Names of ModelConfig fields in config.json, and so in the section `model` of a config.
 struct ModelKeyNames {
   std::string_view positions, width, layers, heads, inner, norm_epsilon, attention_dropout;
 };
@@ -37,19 +37,21 @@ struct LayerStyle {
   PositionKind positions{};
   AttentionKind attention{};
   MlpKind mlp{};
-  double norm_epsilon = 0;         // where nothing is said of it
-  bool always_tied = false;        // the head has no matrix of its own
-  bool matrices_in_out = false;    // [in, out], as transformers' Conv1D; the others' are [out, in]
-  std::string_view layers_path;    // of layers' modules in transformers: "model.layers" of "model.layers.0"
+  double norm_epsilon = 0;       // default if config.json has no epsilon
+  bool always_tied = false;      // the head has no matrix of its own
+  bool matrices_in_out = false;  // [in, out], as transformers' Conv1D; otherwise [out, in]
+  std::string_view
+      layers_path;  // path of the layers' modules in transformers: "model.layers" of "model.layers.0"
   std::string_view linear_prefix;  // names of linear layers begin with it ...
   std::string_view linear_suffix;  // ... and end with it
-  // Tensors that files of weights may have beside the model's own: whole names, or with a dot how they end.
+  // Tensors that files of weights may have beside the model's own. A name that begins with a dot is a suffix,
+  // the others are whole names.
   std::array<std::string_view, 3> extra_tensors{};
   ModelKeyNames keys;
-  // Sizes that a config.json must name: transformers has a default of each, but none that anybody means.
+  // Sizes that a config.json must name: transformers has defaults for them, but nobody wants those defaults.
   std::array<std::string_view, 5> required_keys{};
 
-  // Matrices that read the MLP's input.
+  // Number of matrices that read the MLP's input.
   constexpr u32 mlp_inputs() const { return mlp == MlpKind::swiglu ? 2 : 1; }
 };
 
@@ -64,7 +66,8 @@ inline constexpr LayerStyle gpt2_layers = {
     .layers_path = "transformer.h",
     .linear_prefix = "c_",
     .linear_suffix = "",
-    .extra_tensors = {".attn.bias", ".attn.masked_bias", "lm_head.weight"},  // masks; the head again
+    .extra_tensors = {".attn.bias", ".attn.masked_bias",
+                      "lm_head.weight"},  // attention masks; a copy of the head
     .keys = {.positions = "n_positions",
              .width = "n_embd",
              .layers = "n_layer",
@@ -74,7 +77,7 @@ inline constexpr LayerStyle gpt2_layers = {
              .attention_dropout = "attn_pdrop"},
     .required_keys = {"vocab_size", "n_positions", "n_embd", "n_layer", "n_head"}};
 
-// Llama's and those like it.
+// Llama and the families like it.
 inline constexpr LayerStyle llama_layers = {
     .norm = NormKind::rms_norm,
     .positions = PositionKind::rotary,
@@ -86,7 +89,7 @@ inline constexpr LayerStyle llama_layers = {
     .layers_path = "model.layers",
     .linear_prefix = "",
     .linear_suffix = "_proj",
-    // A tied model's own head would be another model's.
+    // lm_head.weight is not listed: if a tied model's file has a head of its own, it is another model's.
     .extra_tensors = {".rotary_emb.inv_freq"},
     .keys = {.positions = "max_position_embeddings",
              .width = "hidden_size",

@@ -83,7 +83,7 @@ std::optional<ModelFault> check_numbers(const ModelConfig& c) {
 
 }  // namespace
 
-// SwiGLU's: two matrices up and one down of 8/3 are as many weights as GELU's two of 4.
+// SwiGLU: two matrices up and one down of 8/3 width have as many weights as GELU's two of 4 width.
 u32 ModelConfig::inner() const {
   if (inner_given != 0) return inner_given;
   return style(family).mlp == MlpKind::gelu ? 4 * width : static_cast<u32>(round_up(u64{8} * width / 3, 256));

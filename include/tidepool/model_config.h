@@ -1,5 +1,5 @@
-// ModelConfig says what a model is, before any batch or budget: its family, its sizes, and which of the
-// family's options it takes.
+// ModelConfig describes a model before any batch or budget: its family, its sizes, and the options of the
+// family that it uses.
 #pragma once
 
 #include <array>
@@ -15,35 +15,38 @@ namespace tidepool {
 enum class Family : u8 { gpt2, llama, mistral, qwen2, qwen3, phi3 };
 inline constexpr u32 family_count = 6;
 
-// Sliding windows of attention, as config.json says them.
+// Sliding windows of attention, as config.json specifies them.
 enum class WindowKind : u8 {
   none,
   every_layer,  // sliding_window
-  by_switch,    // sliding_window, where use_sliding_window says so
+  by_switch,    // sliding_window, if use_sliding_window is true
 };
 
-// Values that transformers takes where a config.json leaves a key out; 0: those of default_model().
+// Defaults of transformers for keys that a config.json leaves out; 0: the default is default_model()'s.
 struct LeftOut {
   u32 positions = 0, kv_heads = 0, head_size = 0, sliding_window = 0;
   double dropout = 0;  // of the embedding, attention and residual sums
   double norm_epsilon = 0;
 };
 
-// All that tells one family from another of its style.
+// Properties that differ between families of the same style.
 struct FamilyTraits {
   std::string_view name;          // `model_type` in config.json
-  std::string_view architecture;  // the class that transformers makes of it
+  std::string_view architecture;  // class of the model in transformers
   const LayerStyle* style = nullptr;
   bool qkv_bias = false;            // q, k and v have biases, and o has none
   bool qk_norm = false;             // RMSNorm over each head of q and k, before the rotation
   bool attention_bias_key = false;  // config.json says whether q, k, v and o have biases
-  bool mlp_bias_key = false;        // and of gate, up and down
+  bool mlp_bias_key = false;        // config.json says whether gate, up and down have biases
   bool joined_projections = false;  // q, k and v are one tensor, as are gate and up
-  bool partial_rotary_key = false;  // config.json says how much of a head is turned
-  bool plain_rope = false;          // its angles are scaled as longrope alone, which is not computed here
+  bool partial_rotary_key = false;  // config.json says what share of a head is rotated
+  // True if scaled rotary angles are refused: the family scales them only in its long-context form, which is
+  // not implemented.
+  bool plain_rope = false;
   WindowKind window{};
   LeftOut left_out;
-  u32 end_of_text = 0;  // token that its config.json names, where the vocabulary has it; 0: none
+  // Token that ends texts, if the config.json of the family's vocabulary names it; 0: none.
+  u32 end_of_text = 0;
 };
 inline constexpr std::array<FamilyTraits, family_count> families = {{
     {.name = "gpt2",
@@ -89,11 +92,11 @@ constexpr std::string_view name(Family family) { return traits(family).name; }
 constexpr const LayerStyle& style(Family family) { return *traits(family).style; }
 constexpr const ModelKeyNames& key_names(Family family) { return style(family).keys; }
 
-// Documents can share a sequence where positions are made for each of them, and not learned for whole
+// Documents can share a sequence only if positions are computed per document (rotary), not learned for whole
 // sequences.
 constexpr bool can_pack(Family family) { return style(family).positions == PositionKind::rotary; }
 
-// Families with a property, bit f for Family(f).
+// Families with a property, as bits: bit f for Family(f).
 template <class Has>
 constexpr u32 families_with(Has has) {
   u32 bits = 0;
@@ -101,11 +104,11 @@ constexpr u32 families_with(Has has) {
   return bits;
 }
 
-// How the angles of the rotary embedding fall with the pair's number; names as in config.json.
+// Scaling of the rotary embedding's angles with the number of the pair; names as in config.json.
 enum class RopeType : u8 {
   plain,   // "default": theta^(-2i / D)
-  linear,  // all of them divided by `factor`
-  llama3,  // the slow ones divided by `factor`, the fast ones not, and a ramp between
+  linear,  // all angles divided by `factor`
+  llama3,  // slow angles divided by `factor`, fast angles unchanged, a ramp between
 };
 inline constexpr std::array<std::string_view, 3> rope_type_names = {"default", "linear", "llama3"};
 
@@ -113,15 +116,15 @@ struct Rope {
   RopeType type = RopeType::plain;
   double theta = 10000.0;
   double factor = 1.0;           // linear, llama3
-  double low_freq_factor = 1.0;  // llama3, as below
+  double low_freq_factor = 1.0;  // llama3, as is high_freq_factor
   double high_freq_factor = 4.0;
   u32 original_positions = 0;   // 0: ModelConfig::positions
-  double partial_factor = 1.0;  // share of a head that is turned, from its start
+  double partial_factor = 1.0;  // share of a head that is rotated, from its start
 
   bool operator==(const Rope&) const = default;
 };
 
-// Zero in a field that ends in `_given` means that the family's own rule gives the number.
+// Zero in a field that ends in `_given` means that the family's rule gives the number.
 struct ModelConfig {
   Family family = Family::gpt2;
   u32 vocab_size = 256;
@@ -137,13 +140,13 @@ struct ModelConfig {
   double embedding_dropout = 0.0;  // GPT-2 only
   double attention_dropout = 0.0;
   double residual_dropout = 0.0;  // GPT-2 only
-  // All below not GPT-2, whose head is tied and which has biases everywhere.
+  // All fields below: not GPT-2, whose head is tied and whose linear layers all have biases.
   bool tied = true;             // the head's matrix is the embedding's
   bool attention_bias = false;  // of q, k, v and o
   bool mlp_bias = false;        // of gate, up and down
   Rope rope;
-  u32 sliding_window = 0;           // Mistral, Qwen: as config.json has it; 0: none
-  bool use_sliding_window = false;  // Qwen: whether sliding_window counts
+  u32 sliding_window = 0;           // Mistral, Qwen: value in config.json; 0: none
+  bool use_sliding_window = false;  // Qwen: true if sliding_window is used
 
   u32 inner() const;
   u32 kv_heads() const { return kv_heads_given != 0 ? kv_heads_given : heads; }
@@ -154,19 +157,19 @@ struct ModelConfig {
   bool qkv_bias() const { return attention_bias || traits(family).qkv_bias; }
   bool qk_norm() const { return traits(family).qk_norm; }
 
-  // Tokens that a token of some layer sees at most, itself included; 0: all. Sequences no longer than the
-  // window are seen whole, so full attention is the same there, and longer ones are refused.
+  // RETURNS: the most tokens that a token of some layer sees, itself included; 0: all of them. Sequences
+  // longer than the window are refused. Within the window, full attention gives the same result.
   u32 attention_window() const;
 
   bool operator==(const ModelConfig&) const = default;
 };
 
-// A family's model where nothing is said of it.
+// RETURNS: the family's model with default sizes.
 ModelConfig default_model(Family);
 
-// Heads are at most this wide: attention's kernels hold a row of one in registers.
+// Widest head: the attention kernels hold one row of a head in registers.
 inline constexpr u32 model_head_size_max = 256;
-// A fault of a config that no model can have, with the key to point at.
+// ModelFault says why no model can have these sizes, and names the key to change.
 struct ModelFault {
   std::string_view key;
   std::string reason;

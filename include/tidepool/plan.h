@@ -1,5 +1,5 @@
-// The Plan: every operation of a step with explicit frames and explicit order. A value: it can be
-// printed, compared, verified and replayed.
+// Plan lists every operation of a step with explicit frames and explicit order. A value: it can be printed,
+// compared, verified and replayed.
 #pragma once
 
 #include <array>
@@ -24,13 +24,13 @@ constexpr std::string_view name(Tier tier) {
 }
 inline constexpr std::array all_tiers = {Tier::device, Tier::host, Tier::disk};
 
-// Devices of one process. Each has an arena and a link of its own; host and disk are shared.
+// Most devices of one process. Each has an arena and a link of its own; host and disk are shared.
 inline constexpr u32 devices_max = 16;
 
-// A byte range in a tier. Offsets count from the start of the tier's arena (or swap file).
+// Frame is a byte range in a tier. Offsets count from the start of the tier's arena (or swap file).
 struct Frame {
   Tier tier{};
-  u16 device = 0;  // of Tier::device
+  u16 device = 0;  // Tier::device only
   u64 offset = 0;
   Bytes bytes{};
 
@@ -38,9 +38,9 @@ struct Frame {
   bool operator==(const Frame&) const = default;
 };
 
-// An issue queue. compute, h2d and d2h belong to a device and start in plan order; comm (one for all
-// devices: every collective needs each of them) and host start in plan order too; the disk lanes
-// complete in any order, so there only edges order.
+// Issue queue. compute, h2d and d2h belong to a device. comm is one lane for all devices, because every
+// collective needs every device. These lanes and host start ops in plan order. The disk lanes complete in any
+// order, so there only edges order ops.
 enum class LaneKind : u8 { compute, h2d, d2h, comm, disk_read, disk_write, host };
 inline constexpr u32 lane_kind_count = 7;
 inline constexpr u16 host_device = 0xffff;
@@ -62,15 +62,15 @@ struct LaneId {
 
 enum class OpKind : u8 {
   load_batch,  // host: fills `batch` from the data
-  forward,     // compute: one block, one micro-batch. The head's gives the loss only (evaluation)
-  backward,    // compute: the same. The head's does its forward too
+  forward,     // compute: one block, one micro-batch. In the head: the loss only (evaluation)
+  backward,    // compute: one block, one micro-batch. In the head: its forward too
   gradient,    // compute: sums a window's accumulators, rounds once, norm partials
   norm,        // compute: partials in tensor order -> global norm, clip factor, skip flag
   update,      // host (or compute, where the chunk set's home is the device): AdamW on a chunk set
   copy,        // h2d or d2h: one chunk
   read,        // disk -> host
   write,       // host -> disk
-  // Collectives, where there are several devices: one op that works in all of them.
+  // Collectives, only with several devices: one op works on all devices at once.
   all_gather,      // comm: each device's cuts of a window to all others. Carries versions, as a copy does
   reduce_scatter,  // comm: sums the devices' accumulators, in order of device, to the cuts' owners
 };
@@ -82,7 +82,7 @@ constexpr std::string_view name(OpKind kind) {
       "copy",       "read",    "write",    "all_gather", "reduce_scatter"};
   return names[static_cast<u32>(kind)];
 }
-// Leaves content as it is, elsewhere.
+// True if the op moves content without changing it.
 constexpr bool is_movement(OpKind kind) {
   return kind == OpKind::copy || kind == OpKind::read || kind == OpKind::write || kind == OpKind::all_gather;
 }
@@ -94,9 +94,9 @@ enum class Access : u8 { read, write, read_write };
 constexpr bool reads(Access a) { return a != Access::write; }
 constexpr bool writes(Access a) { return a != Access::read; }
 
-// `count` chunks with consecutive ids, side by side in `frame`: a window, or one chunk.
-// `version` is what a reader must find, or (Access::write) what it leaves; read_write finds
-// `version` and leaves version + 1. Versions count writes since the segment began.
+// Operand is `count` chunks with consecutive ids, side by side in `frame`: a window, or one chunk. `version`
+// is what a reader must find, or what Access::write leaves behind. read_write finds `version` and leaves
+// version + 1. Versions count writes since the segment began.
 //
 // Operands of one op stand in this order, so that executors find them by kind and position:
 //   copy, read, write   [0] source, [1] destination (same chunk)
@@ -107,9 +107,9 @@ constexpr bool writes(Access a) { return a != Access::read; }
 //                       embedding), kept?, activation_grad, grad_accum by block.windows, workspace,
 //                       scalars (head). An accumulator with Access::write is overwritten, not added to
 //   gradient            grad_accum by use, grad (not in fp32), scalars
-//   norm                scalars; of several devices first the one that it leaves its results in
+//   norm                scalars; with several devices, first the scalars that receive the results
 //   update              grad (or grad_accum in fp32), param, master? or master_low?, momentum, variance,
-//                       scalars (with clipping only). What made_by_update() names has Access::write, other
+//                       scalars (with clipping only). Kinds of made_by_update() have Access::write, other
 //                       state read_write
 //   all_gather          what each device has (read), then what each device gets (write)
 //   reduce_scatter      accumulators by device (read), then each owner's sum (write)
@@ -127,10 +127,10 @@ struct Op {
   OpKind kind{};
   LaneId lane;
   u32 block = none;
-  u32 micro_batch = none;  // of the whole step, ascending through the sweeps
+  u32 micro_batch = none;  // number within the whole step, ascending through the sweeps
   u32 window = none;       // gradient, update
-  u32 cut = none;          // update: which chunk set of the window
-  u8 steps_back = 0;       // 1: works for the step before the one whose forward this segment runs
+  u32 cut = none;          // update: the cut whose chunk set is updated
+  u8 steps_back = 0;       // 1: the op belongs to the step before the one whose forward this segment runs
   u32 operands_begin = 0;
   u32 operands_count = 0;
   u32 deps_begin = 0;
@@ -165,8 +165,8 @@ struct Segment {
   bool operator==(const Segment&) const = default;
 };
 
-// Edges from one segment to the one that follows it without a pause. Pairs that are not linked
-// follow each other at rest: the engine waits until everything has completed.
+// Edges from a segment to the segment that follows without a pause. Between segments without a Link the
+// engine waits until everything has completed: the second starts at rest.
 struct LinkEdge {
   OpId from{};  // in Link::from
   OpId to{};    // in Link::to
@@ -196,11 +196,11 @@ struct Budgets {
   bool operator==(const Budgets&) const = default;
 };
 
-// Of Tier::device: of each device.
+// Use of one tier. For Tier::device: of each device.
 struct TierUse {
   Bytes budget{};
   Bytes planned_peak{};  // arena size: highest frame end over all segments
-  Bytes working_set{};   // declared: what streaming itself needs, whatever rests in the tier
+  Bytes working_set{};   // declared: what streaming itself needs, whatever is at rest in the tier
   bool operator==(const TierUse&) const = default;
 };
 
@@ -209,15 +209,15 @@ struct Plan {
   u32 micro_batches = 1;  // per step
   u32 sweeps = 1;
   u32 devices = 1;  // micro-batch m runs on device m % devices
-  // Updates wait for the norm and overlap the next forward: to clip, or in fp16 to see an overflow.
+  // True if updates wait for the norm and overlap the next forward: to clip, or in fp16 to see an overflow.
   bool clipping = true;
   u64 chunk_elements = 0;  // target cut
   std::vector<Chunk> chunks;
-  std::vector<Frame> homes;  // by ChunkId; of persistent chunks, else bytes 0
+  std::vector<Frame> homes;  // by ChunkId; persistent chunks only, else bytes 0
   std::array<Segment, segment_count> segments;
   std::vector<Link> links;
   std::array<TierUse, tier_count> tiers{};
-  // Device, host: bytes of each tier that streaming itself needs at each op of the step program.
+  // For device and host: bytes of the tier that streaming itself needs at each op of the step program.
   std::array<std::vector<u64>, 2> working_set;
 
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
@@ -225,11 +225,11 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-// Useful bytes that a segment moves over each link, all devices together.
+// Useful bytes that a segment moves over each link, summed over all devices.
 std::array<Bytes, link_count> link_bytes(const Plan&, SegmentKind);
-// Useful bytes that devices get from other devices in a segment's collectives, all together.
+// Useful bytes that devices receive from other devices in a segment's collectives, summed.
 Bytes comm_bytes(const Plan&, SegmentKind);
-// The same of one collective.
+// Useful bytes that devices receive from other devices in one collective, summed.
 Bytes collective_bytes(const Plan&, std::span<const Operand>, OpKind);
 
 // The plan as text: byte-identical for the same inputs, one line per op. This is the golden file.

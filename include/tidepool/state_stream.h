@@ -1,5 +1,5 @@
-// How checkpoints reach the training state, wherever it rests. The trainer implements both over chunks
-// in their homes; tests over plain vectors.
+// StateReader and StateWriter give checkpoints access to the training state, wherever its homes are. The
+// trainer implements both over chunks in their homes; tests over plain vectors.
 #pragma once
 
 #include <span>
@@ -9,13 +9,11 @@
 
 namespace tidepool {
 
-// Elements are counted from the window's start; bytes are in the kind's stored precision
-// (element_bytes). Only kinds for which is_persistent() holds. A range lies inside one tensor and never
-// touches padding.
-//
-// Order, so that an implementation that keeps one chunk staged per kind moves every chunk once: one kind
-// after another, windows ascending, ranges ascending and without overlap. Only `param` and its
-// master (`master` or `master_low`) go together: the same range of one, then of the other.
+// Elements are counted from the window's start; bytes are in the kind's stored precision (element_bytes).
+// REQUIRES: is_persistent(kind). A range lies inside one tensor and never touches padding.
+// REQUIRES: calls come kind after kind, windows ascending, ranges ascending and without overlap. Only `param`
+// and its master (`master` or `master_low`) go together: the same range of one, then of the other.
+// So an implementation that keeps one chunk staged per kind moves every chunk once.
 class StateReader {
  public:
   virtual ~StateReader() = default;
@@ -25,13 +23,14 @@ class StateReader {
 class StateWriter {
  public:
   virtual ~StateWriter() = default;
-  // What is never written (padding, or momentum when only weights are loaded) is zero.
+  // Ranges that are never written are zero: padding, or momentum when only weights are loaded.
   virtual Result<void> write(u32 window, Kind, u64 element_begin, std::span<const std::byte> bytes) = 0;
-  // After the last write: staged chunks must go home.
+  // REQUIRES: called after the last write. Moves staged chunks to their homes.
   virtual Result<void> finish() = 0;
 };
 
-// Of a state that comes from several places: finish() is left to whoever writes the last of it.
+// WriteMore passes writes on and ignores finish(). For a state with several sources: the caller that writes
+// the last part calls finish() on the target itself.
 class WriteMore final : public StateWriter {
  public:
   explicit WriteMore(StateWriter& to) : to_(to) {}
