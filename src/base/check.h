@@ -1,4 +1,4 @@
-// CHECK(condition, values...): our own invariants, on in every build. Prints the values, then aborts.
+// CHECK(condition, values...) asserts our own invariants, in every build. Prints the values, then aborts.
 #pragma once
 
 #include <concepts>
@@ -7,7 +7,8 @@
 
 namespace tidepool {
 
-// A value that a failed CHECK prints. This header is in nearly every file, so the formatting is in check.cpp.
+// CheckValue is a value that a failed CHECK prints. Nearly every file includes this header, so the formatting
+// is in check.cpp.
 class CheckValue {
  public:
   CheckValue(bool v) : kind_(Kind::boolean), signed_(v) {}

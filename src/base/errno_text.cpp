@@ -29,7 +29,7 @@ std::string space_advice(FileUse use) {
   return "Free space there, or write to a larger disk.";
 }
 
-// Files that are not swapped to are written as any program's.
+// Advice for the swap file only: it is written with O_DIRECT. Other files are written as any program writes.
 std::string swap_advice(int error_number) {
   switch (error_number) {
     case EINVAL:

@@ -1,4 +1,4 @@
-// The system's error numbers as people read them.
+// errno_text says the system's error numbers in words, with advice.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@ namespace tidepool {
 // "No space left on device (ENOSPC)"
 std::string errno_text(int error_number);
 
-// Whose file failed: each is moved and made smaller by other keys.
+// Owner of the file that failed. Each owner has other config keys that move its files or make them smaller.
 enum class FileUse : u8 { swap, run, cache, other };
 
-// Advice for that error; empty if nothing better than the text is known.
+// Advice for this error number; empty if there is none beyond the text of errno_text().
 std::string errno_advice(int error_number, FileUse);
 
-// `message`, and the advice behind it.
+// `message`, followed by the advice.
 std::string with_advice(std::string message, int error_number, FileUse);
 
 }  // namespace tidepool

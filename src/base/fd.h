@@ -1,4 +1,4 @@
-// A file descriptor that closes itself: a move-only value.
+// Fd is a file descriptor that closes itself: a move-only value.
 #pragma once
 
 #include <unistd.h>
@@ -19,7 +19,7 @@ class Fd {
 
   explicit operator bool() const { return fd_ >= 0; }
   int get() const { return fd_; }
-  // 0, or -1 with errno set. Closing twice is harmless.
+  // Returns 0, or -1 with errno set. Closing twice is harmless.
   int close() {
     const int fd = std::exchange(fd_, -1);
     return fd < 0 ? 0 : ::close(fd);

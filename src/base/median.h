@@ -5,7 +5,7 @@
 
 namespace tidepool {
 
-// Of an even number the mean of the two in the middle; of none 0.
+// Median. Even count: the mean of the middle two. No values: 0.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::ranges::sort(values);

@@ -2,7 +2,7 @@
 
 namespace tidepool {
 
-// One callable of several lambdas, for std::visit.
+// Overloaded makes one callable of several lambdas, for std::visit.
 template <class... F>
 struct Overloaded : F... {
   using F::operator()...;

@@ -24,7 +24,7 @@ std::string_view kind_of(mode_t mode) {
   return "a device";
 }
 
-// For bytes, or for the end. False: neither came.
+// Waits until bytes or the end of the pipe arrive. RETURNS: false on timeout.
 Result<bool> wait_for_pipe(const Fd& fd, const std::string& path, Nanos patience) {
   pollfd waiting{.fd = fd.get(), .events = POLLIN, .revents = 0};
   int ready;
@@ -35,8 +35,8 @@ Result<bool> wait_for_pipe(const Fd& fd, const std::string& path, Nanos patience
   return ready > 0;
 }
 
-// To the end, which a pipe has when its last writer has closed it. read() says the same of a pipe that nobody
-// writes to yet, so there an end before the first byte counts only once poll() has told of a writer.
+// Reads to the end. A pipe ends when its last writer has closed it, but read() also reports an end while no
+// writer has opened the pipe yet. So an end before the first byte counts only after poll() has seen a writer.
 Result<std::string> read_to_end(const Fd& fd, const std::string& path, const WrittenFile& file,
                                 bool end_counts) {
   std::string text;
@@ -66,7 +66,8 @@ Result<std::string> read_to_end(const Fd& fd, const std::string& path, const Wri
 constexpr u64 lfs_pointer_bytes_max = 1024;
 constexpr std::string_view lfs_pointer_begin = "version https://git-lfs.github.com/spec/v1\n";
 
-// Git leaves a few lines of text in the place of a file that it keeps elsewhere: they are nobody's content.
+// A Git LFS pointer is a few lines of text in place of a file that Git keeps elsewhere. It is never valid
+// content.
 Result<void> check_is_no_lfs_pointer(const InputFile& input, const std::string& path, ErrorKind error_kind) {
   if (input.bytes < lfs_pointer_begin.size() || input.bytes >= lfs_pointer_bytes_max) return {};
   char begin[lfs_pointer_begin.size()];
@@ -82,7 +83,8 @@ Result<void> check_is_no_lfs_pointer(const InputFile& input, const std::string& 
 
 Result<InputFile> open_input(const std::string& path, ErrorKind error_kind) {
   InputFile input;
-  // Of a pipe that no one writes to, open would wait for ever; reads of regular files know no O_NONBLOCK.
+  // O_NONBLOCK: opening a pipe that has no writer would otherwise block for ever. Reads of regular files
+  // ignore it.
   input.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!input.fd) {
     const bool absent = errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
@@ -113,7 +115,7 @@ Result<void> read_exactly(const Fd& fd, const std::string& path, u64 offset, std
                    fmt::format("{}: cannot read at byte {}: {}", path, offset, std::strerror(errno))};
     }
     if (n == 0) {
-      // To a caller for whom that is no fault of the content, it was whole when it was opened.
+      // ErrorKind::io means that the content itself is not in doubt: the file was whole when it was opened.
       const char* why = error_kind == ErrorKind::io ? "; was the file changed while in use?" : "";
       return Error{error_kind,
                    fmt::format("{}: ends at byte {}, {} bytes early{}", path, offset, out.size(), why)};
@@ -141,7 +143,7 @@ std::string_view irregular_kind(const std::string& path) {
 }
 
 Result<std::string> read_written_file(const std::string& path, const WrittenFile& file) {
-  // Asked before it is opened: to open a device may already do something to it, and a socket cannot be.
+  // Checked before open(): opening a device may already have an effect, and a socket cannot be opened.
   struct stat st {};
   const bool there = ::stat(path.c_str(), &st) == 0, pipe = there && S_ISFIFO(st.st_mode);
   if (there && !S_ISREG(st.st_mode) && !pipe)

@@ -1,4 +1,4 @@
-// Reading whole ranges and whole small files, with errors that name the file.
+// Readers of whole ranges and of whole small files, with errors that name the file.
 #pragma once
 
 #include <span>
@@ -16,32 +16,32 @@ struct InputFile {
   u64 bytes = 0;
 };
 
-// `error_kind` is what a missing or short file is to the caller: bad_input of the user's model,
-// corrupt_checkpoint of ours. Anything else that keeps it from being read (a fault of the device,
-// permissions, too many open files) says nothing about its content and is ErrorKind::io.
+// `error_kind` says what a missing or short file means to the caller: bad_input for the user's model,
+// corrupt_checkpoint for our checkpoints. All other failures (a device error, permissions, too many open
+// files) say nothing about the content and are ErrorKind::io.
 Result<InputFile> open_input(const std::string& path, ErrorKind error_kind);
 Result<void> read_exactly(const Fd&, const std::string& path, u64 offset, std::span<std::byte> out,
                           ErrorKind error_kind);
 Result<std::string> read_small_file(const std::string& path, u64 bytes_max, ErrorKind error_kind);
 
-// "a directory", "a pipe", "a device": what the path names where that is there and no regular file; else
-// empty.
+// Kind of the existing file if it is not a regular file: "a directory", "a pipe", "a device". Empty if `path`
+// is a regular file or does not exist.
 std::string_view irregular_kind(const std::string& path);
 
-// What people write and name: a config, a machine file.
+// WrittenFile describes a file that people write and name: a config, a machine file.
 struct WrittenFile {
   std::string_view what;    // "the config"
   std::string_view advice;  // "name a YAML file"
-  u64 bytes_max = mib;      // more is another kind of file
+  u64 bytes_max = mib;      // a longer file is refused: it cannot be of this kind
   ErrorKind error_kind = ErrorKind::usage;
-  Nanos patience{10'000'000'000};  // with a pipe, each time that nothing comes
+  Nanos patience{10'000'000'000};  // timeout for a pipe, each time that no bytes arrive
 };
-// The whole text. Pipes are read too, such as /dev/stdin and `<(sed ... config.yaml)`; devices, sockets and
-// directories are not. Waits for no writer longer than `patience`. What is wrong with the path is
-// `error_kind`, a read that fails ErrorKind::io.
+// Reads the whole text. Reads pipes too, such as /dev/stdin and `<(sed ... config.yaml)`; refuses devices,
+// sockets and directories. Waits for a writer no longer than `patience`. Errors: `error_kind` if the path is
+// at fault, ErrorKind::io if a read fails.
 Result<std::string> read_written_file(const std::string& path, const WrittenFile&);
 
-// RETURNS: true if something of that name is there. A path that cannot be looked at counts as missing.
+// RETURNS: true if `path` exists. A path that cannot be inspected counts as missing.
 bool is_there(const std::string& path);
 
 }  // namespace tidepool

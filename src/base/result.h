@@ -1,4 +1,4 @@
-// The world's faults (file, config, disk, memory) travel as Result<T>; our own bugs stop at CHECK.
+// Result<T> carries the world's faults (file, config, disk, memory); our own bugs stop at CHECK.
 #pragma once
 
 #include <concepts>
@@ -11,7 +11,7 @@
 
 namespace tidepool {
 
-// The value is the process's exit code.
+// Kinds of error. The number is the process's exit code.
 enum class ErrorKind : int {
   internal = 1,
   usage = 2,         // command line or config
@@ -23,14 +23,14 @@ enum class ErrorKind : int {
   interrupted = 75,  // stopped by a signal, resumable
 };
 
-// A key of the config and a value for it, as one would type them.
+// Setting is a key of the config with its value, as a user would type them.
 struct Setting {
   std::string key, value;
 
   bool operator==(const Setting&) const = default;
 };
 
-// Settings that mend an error together.
+// Change is a set of settings that fix an error together.
 struct Change {
   std::vector<Setting> settings;
   std::string remark;  // for people; may be empty
@@ -42,16 +42,16 @@ struct Change {
 struct Error {
   ErrorKind kind = ErrorKind::internal;
   std::string message;
-  std::vector<Change> changes = {};  // said by `message` too: the first is its advice, others do as well
+  std::vector<Change> changes = {};  // alternatives; the first is the advice in `message`
 };
 
 inline Error usage_error(std::string message) { return {ErrorKind::usage, std::move(message)}; }
 inline Error bad_input(std::string message) { return {ErrorKind::bad_input, std::move(message)}; }
 
-// Asking an error for its value is our bug. Throws std::logic_error with the message.
+// Reading the value of an error is our bug. Throws std::logic_error with the message.
 [[noreturn]] void throw_value_of_error(const Error&);
 
-// A value, or why there is none.
+// Result holds a value, or the error that explains why there is none.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -109,7 +109,7 @@ class [[nodiscard]] Result<void> {
 
 inline int exit_code(const Error& e) { return static_cast<int>(e.kind); }
 
-// TRY(expr): pass an error on. TRY_ASSIGN(auto x, expr): bind the value or pass the error on.
+// TRY(expr): return the error, if any. TRY_ASSIGN(auto x, expr): bind the value or return the error.
 #define TIDEPOOL_CONCAT_(a, b) a##b
 #define TIDEPOOL_CONCAT(a, b) TIDEPOOL_CONCAT_(a, b)
 #define TRY(...)                                                                 \

@@ -1,4 +1,4 @@
-// Spread of values that were measured several times: it decides which figures may be printed.
+// Spread is the range of a value that was measured several times. It decides which figures may be printed.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@ struct Spread {
   double least = 0, most = 0;  // 0: not measured
 
   bool known() const { return least > 0; }
-  // Too far apart for one figure: by more than a tenth.
+  // True if the values differ by more than a tenth: too much to print one figure.
   bool wide() const { return most > 1.1 * least; }
   void add(double value) {
     if (value <= 0) return;

@@ -1,4 +1,4 @@
-// Clock of everything that is timed: seconds that never jump. The epoch means nothing.
+// steady_seconds() is the clock for all timing: seconds that never jump. The epoch means nothing.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// The vocabulary's numbers: ids and quantities that cannot be swapped by accident.
+// Number types of the project: ids and quantities that cannot be swapped by accident.
 #pragma once
 
 #include <compare>
@@ -27,7 +27,7 @@ constexpr u32 index(OpId id) { return static_cast<u32>(id); }
 
 inline constexpr u32 none = 0xffff'ffff;  // "no block", "no window", "no micro-batch"
 
-// A number with a unit. Quantities of one unit add and compare; different units do not mix.
+// Quantity is a number with a unit. Quantities of one unit add and compare; different units do not mix.
 template <class Unit>
 struct Quantity {
   u64 value = 0;
@@ -52,7 +52,7 @@ using Nanos = Quantity<struct NanosUnit>;
 constexpr u64 div_up(u64 a, u64 b) { return (a + b - 1) / b; }
 constexpr u64 round_up(u64 a, u64 to) { return div_up(a, to) * to; }
 
-// O_DIRECT wants 4 KiB; it is also the page size. Every frame starts and ends on it.
+// O_DIRECT needs 4 KiB alignment, which is also the page size. Every frame starts and ends on a multiple.
 inline constexpr u64 frame_alignment = 4 * kib;
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-// Which Tidepool this is, for reports and messages.
+// Version and commit of this Tidepool, for reports and messages.
 #pragma once
 
 #include <string_view>
@@ -6,6 +6,6 @@
 namespace tidepool {
 
 std::string_view version();  // "0.1.0"
-std::string_view commit();   // of the sources, 12 hex digits; "unknown" where they came without git
+std::string_view commit();   // of the sources, 12 hex digits; "unknown" if built without git
 
 }  // namespace tidepool

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view temporary_mark = ".tmp-";  // and the writer's pid
+constexpr std::string_view temporary_mark = ".tmp-";  // followed by the writer's pid
 constexpr mode_t permissions_mask = 07777;
 
 Error errno_error(const char* operation, const std::string& path, FileUse use) {
@@ -31,7 +31,7 @@ fs::path directory_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-// errno is set where it fails.
+// Sets errno on failure.
 bool write_all(const Fd& fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd.get(), bytes.data(), bytes.size());
@@ -45,7 +45,7 @@ bool write_all(const Fd& fd, std::string_view bytes) {
 
 bool is_alive(long pid) { return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH; }
 
-// A writer that was killed could not remove its temporary file.
+// Removes temporary files of killed writers.
 void clear_litter(const fs::path& path) {
   const std::string prefix = path.filename().string() + std::string(temporary_mark);
   std::error_code unused;
@@ -65,7 +65,7 @@ Fd open_new(const std::string& path) {
   constexpr int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   Fd fd(::open(path.c_str(), flags, 0666));
   if (fd || errno != EEXIST || ::unlink(path.c_str()) != 0) return fd;
-  return Fd(::open(path.c_str(), flags, 0666));  // it was a dead process's, whose pid is ours now
+  return Fd(::open(path.c_str(), flags, 0666));  // left by a dead process that had our pid
 }
 
 }  // namespace
@@ -132,7 +132,7 @@ Result<void> sync_directory(const std::string& path, FileUse use) {
 
 Result<void> make_directories(const std::string& path, FileUse use) {
   fs::path dir = path;
-  if (!dir.has_filename()) dir = dir.parent_path();  // it ended in a slash
+  if (!dir.has_filename()) dir = dir.parent_path();  // the path ended in a slash
   std::error_code unused;
   if (dir.empty() || fs::is_directory(dir, unused)) return {};
   const std::string above = directory_of(dir).string();

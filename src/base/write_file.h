@@ -1,5 +1,6 @@
-// Writers of small files: a file that is replaced whole, and a log that is appended to. Whatever ends the
-// process or the machine, readers see the old text or the new one, and of a log at most the last record torn.
+// Writers of small files: FileReplacement replaces a file whole, AppendLog appends to a log. If the process
+// or the machine stops at any moment, readers see the old text or the new text, and in a log at most the last
+// record is torn.
 #pragma once
 
 #include <string>
@@ -13,23 +14,24 @@
 
 namespace tidepool {
 
-// ErrorKind::io where something is there that is no regular file: a pipe would make a writer wait for ever,
-// and a device would be replaced by a file.
+// ErrorKind::io if something exists at `path` that is not a regular file: a pipe would block the writer for
+// ever, and a device would be replaced by a file.
 Result<void> check_can_be_file(const std::string& path);
 
-// The new text of a file, on its way. It is written to `path`.tmp-<pid>, which follows no link and replaces
-// nothing, and takes its place, with its permissions, at commit(). A link at `path` is replaced, not
-// followed. Errors are ErrorKind::io and name operation, path, reason and what to do; `use` decides the
-// advice. THREADS: one writer of a path per process at a time; processes do not disturb each other.
+// FileReplacement writes a new text to `path`.tmp-<pid>, which follows no link and replaces nothing.
+// The temporary file takes the permissions of the old file, and commit() renames it to `path`. A link at
+// `path` is replaced, not followed.
+// Errors are ErrorKind::io and name operation, path, reason and what to do; `use` selects the advice.
+// THREADS: one writer per path and process at a time; processes do not disturb each other.
 class FileReplacement {
  public:
-  // Clears what dead writers of this file left.
+  // Removes temporary files that dead writers of this file left.
   static Result<FileReplacement> begin(const std::string& path, FileUse use);
   Result<void> append(std::string_view);
   // Durable on return: fsync of the file, rename, fsync of its directory.
   Result<void> commit();
 
-  // Without commit() nothing stays of it.
+  // Without commit() the temporary file is removed.
   ~FileReplacement() { drop(); }
   FileReplacement(FileReplacement&& o) noexcept
       : path_(std::move(o.path_)),
@@ -41,26 +43,28 @@ class FileReplacement {
  private:
   FileReplacement(std::string path, FileUse use);
   void drop();
-  Error error(const char* operation) const;  // of errno
+  Error error(const char* operation) const;  // for the current errno
 
-  std::string path_, temporary_;  // the second is empty: there is none
+  std::string path_, temporary_;  // temporary_ is empty if there is no temporary file
   FileUse use_;
   Fd fd_;
 };
 
 Result<void> replace_file(const std::string& path, std::string_view text, FileUse use);
 
-// The directory and those above it that are missing, each durable in the one above.
+// Creates the directory and its missing parents, each durable in its parent.
 Result<void> make_directories(const std::string& path, FileUse use);
-// Makes a directory's entries durable. A file system that knows no such thing is no error.
+// Makes a directory's entries durable. If the file system cannot sync directories, that is no error.
 Result<void> sync_directory(const std::string& path, FileUse use);
 
-// A file that is only appended to, record by record. One thread at a time.
+// AppendLog is a file that is only appended to, record by record.
+// THREADS: one at a time.
 class AppendLog {
  public:
   static Result<AppendLog> open(const std::string& path, FileUse use);
-  // All of the record, or an error and none of it: what was begun is cut off, at the latest before the next
-  // record. A kill loses nothing that was appended; a power cut may lose what came after the last sync().
+  // Appends the whole record, or returns an error and appends nothing: a partial record is cut off, at the
+  // latest before the next record. A kill loses nothing that was appended; a power cut may lose records after
+  // the last sync().
   Result<void> append(std::string_view record);
   Result<void> sync();
 
@@ -72,7 +76,7 @@ class AppendLog {
   std::string path_;
   FileUse use_;
   Fd fd_;
-  u64 end_;  // of the last whole record
+  u64 end_;  // end of the last whole record
   bool torn_ = false;
 };
 

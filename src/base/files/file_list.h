@@ -1,5 +1,5 @@
-// Lists of files with their length and XXH3: what checkpoints and run directories say of the files in them.
-// One function checks a file against its entry.
+// ListedFile records the length and XXH3 of one file. Checkpoints and run directories keep lists of such
+// records. One function checks a file against its record.
 #pragma once
 
 #include <boost/json/fwd.hpp>
@@ -14,10 +14,11 @@
 
 namespace tidepool {
 
-// The only folder that a listed directory has: transformers looks there for templates with names.
+// Only subfolder that a listed directory may have: transformers reads named chat templates from it.
 inline constexpr std::string_view template_folder = "additional_chat_templates/";
 
-// A file beside the list or in that folder: no path to elsewhere, and nothing that JSON would have to escape.
+// True if `file` lies beside the list or in template_folder, and names no other directory and has no
+// character that JSON would have to escape.
 bool is_file_name(std::string_view name);
 
 struct ListedFile {
@@ -27,28 +28,28 @@ struct ListedFile {
   bool operator==(const ListedFile&) const = default;
 };
 
-// Null: there is none of that name.
+// Null: no file of that name is listed.
 const ListedFile* find_listed(std::span<const ListedFile>, std::string_view file);
 
-// `  "files": {...},` in lines that are ended: an entry of an object that goes on behind it.
+// `  "files": {...},` as whole lines: an entry of a JSON object that has further entries.
 std::string file_list_text(std::span<const ListedFile>);
-// The value of that entry; none where it is no such list.
+// Parses the value of that entry; none if it is not such a list.
 std::optional<std::vector<ListedFile>> parse_file_list(const boost::json::value*);
 
-// 16 hex digits; none where it is no such text.
+// Parses 16 hex digits; none if the value is no such text.
 std::optional<u64> parse_hash(const boost::json::value*);
 
-// Checks that the file is there and as long as it was. Errors as of check_file.
+// Checks that the file exists and has the listed length. Errors as in check_file().
 Result<void> check_length(const std::string& directory, const ListedFile&);
-// Streams `directory`/`file` through `buffer`, and compares length and hash. The error names file and reason:
-// corrupt_checkpoint where the file is another or missing, io where it cannot be read.
+// Streams `directory`/`file` through `buffer`, and compares length and hash. Errors name file and reason:
+// corrupt_checkpoint if the file is missing or differs, io if reading fails.
 Result<void> check_file(const std::string& directory, const ListedFile&, std::span<std::byte> buffer);
 
-// List of the files that a run keeps of its model directory (docs/file-formats.md), beside them.
+// List of the files that a run copies from its model directory (docs/file-formats.md). It lies beside them.
 inline constexpr const char* kept_list_file = "checksums.json";
 std::string kept_list_text(std::span<const ListedFile>);
-// ErrorKind::corrupt_checkpoint where it is damaged. None where there is none: the run is of an older
-// Tidepool.
+// RETURNS: the list; none if the file does not exist, because an older Tidepool wrote the run. Errors:
+// ErrorKind::corrupt_checkpoint if the list is damaged.
 Result<std::optional<std::vector<ListedFile>>> read_kept_list(const std::string& directory);
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-// The real file system.
+// PosixFiles is the real file system behind Files.
 #include "base/files/files.h"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 namespace tidepool {
 namespace {
 
-// Errors of one PosixFiles and of the files that it made.
+// Faults makes the errors of one PosixFiles and of the files that it created, and records a full disk.
 struct Faults {
   FileUse use;
   bool ran_full = false;
@@ -51,7 +51,7 @@ class PosixOutputFile final : public OutputFile {
 
   Result<void> finish() override {
     if (::fsync(fd_.get()) != 0) return fault_("fsync", path_, errno);
-    // The bytes are durable and will not be read soon: leave the page cache to others.
+    // The bytes are durable and will not be read soon: release their pages of the page cache.
     ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED);
     if (fd_.close() != 0) return fault_("close", path_, errno);
     return {};
@@ -70,8 +70,8 @@ class PosixFiles final : public Files {
   Result<std::unique_ptr<OutputFile>> create(const std::string& path, Bytes expected) override {
     Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (!fd) return fault_("create", path, errno);
-    // KEEP_SIZE: a file that is cut short by a fault must not look complete. File systems that cannot
-    // reserve say EOPNOTSUPP; then a full disk is found by write().
+    // KEEP_SIZE: a file that is cut short by a fault must not look complete. File systems that cannot reserve
+    // return EOPNOTSUPP; there, write() finds a full disk.
     if (expected.value > 0 &&
         ::fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(expected.value)) != 0 &&
         (errno == ENOSPC || errno == EDQUOT || errno == EIO || errno == EFBIG)) {

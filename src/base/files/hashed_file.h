@@ -1,5 +1,4 @@
-// Hashed file: a file that is being written, whose bytes are counted and hashed on their way for the list
-// that names it.
+// HashedFile writes a file, and counts and hashes its bytes for the list that names the file.
 #pragma once
 
 #include "base/files/file_list.h"

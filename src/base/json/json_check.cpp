@@ -45,7 +45,7 @@ struct JsonCheck::Parser {
   ErrorKind kind;
   std::string file_name;
   json::basic_parser<IgnoringHandler> json{json::parse_options{}};
-  u64 at = 0;  // of the text, where the next piece begins
+  u64 at = 0;  // offset in the text of the next piece
 
   Result<void> write(bool more, std::string_view piece) {
     json::error_code ec;

@@ -1,4 +1,4 @@
-// JsonCheck tells whether a long text is JSON, piece by piece: nothing of it is kept.
+// JsonCheck checks piece by piece that a long text is JSON, and keeps nothing of the text.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace tidepool {
 
 class JsonCheck {
  public:
-  // `kind` and `file_name` go into errors, which name the offset of the first fault.
+  // `kind` and `file_name` are used in errors, which name the offset of the first fault.
   JsonCheck(ErrorKind kind, std::string file_name);
   ~JsonCheck();
   JsonCheck(const JsonCheck&) = delete;

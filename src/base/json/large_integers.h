@@ -1,5 +1,5 @@
-// JSON whose integers beyond 64 bits with a sign are kept as they were written: they are data, such as ids in
-// the arguments of tool calls, and a double would change their digits.
+// ExactJson is JSON whose integers beyond signed 64 bits keep their digits. Such integers are data, for
+// example ids in arguments of tool calls, and a double would change their digits.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -18,12 +18,13 @@ struct ExactJson {
   std::vector<std::string> large;  // digits, with their sign
 };
 
-// As parse_json(). In `value` a NaN stands for each integer of `large`; text has no other way to make one.
-// Also an error: an integer of more than large_integer_digits_max digits, which Python does not read either.
+// Parses as parse_json() does. In `value`, each integer of `large` is replaced by a NaN; JSON text has no
+// other way to produce a NaN. Errors: also an integer of more than large_integer_digits_max digits, which
+// Python does not read either.
 Result<ExactJson> parse_exact_json(std::string_view text, ErrorKind kind, std::string_view file_name);
 inline constexpr size_t large_integer_digits_max = 4300;
 
-// The place in ExactJson::large of the integer that `number` stands for; none: it is a number of its own.
+// Index in ExactJson::large of the integer that the NaN `number` replaces; none if `number` is no such NaN.
 std::optional<size_t> large_integer(double number);
 
 }  // namespace tidepool

@@ -86,13 +86,13 @@ class Writer {
   std::string out_;
 };
 
-constexpr u64 quiet_nan_bits =
-    0x7ff8'0000'0000'0000;  // the payload below them is a place in ExactJson::large
+// The payload below these bits is an index into ExactJson::large.
+constexpr u64 quiet_nan_bits = 0x7ff8'0000'0000'0000;
 
 double standing_for(u64 place) { return std::bit_cast<double>(quiet_nan_bits + place); }
 
-// Builds the value. Boost's own parser (before 1.83) may miss a double by its last bit; from_chars does not.
-// The text comes in one piece, so no key, string or number is ever split.
+// ExactHandler builds the value. Boost's own parser (before 1.83) may get the last bit of a double wrong;
+// from_chars does not. The text comes in one piece, so no key, string or number is ever split.
 struct ExactHandler {
   static constexpr std::size_t max_object_size = json::object::max_size();
   static constexpr std::size_t max_array_size = json::array::max_size();
@@ -118,7 +118,7 @@ struct ExactHandler {
   }
   bool on_double(double near, Text s, Code& code) {
     if (large && s.find_first_of(".eE") == Text::npos) return push_large(s, code);
-    double exact = near;  // stays for what a double cannot hold
+    double exact = near;  // kept if the text exceeds the range of a double
     std::from_chars(s.data(), s.data() + s.size(), exact);
     return stack.push_double(exact), true;
   }
@@ -139,8 +139,8 @@ struct ExactHandler {
   }
 
   json::value_stack stack;
-  std::vector<std::string>* large = nullptr;  // null: they become the nearest double
-  bool too_long = false;                      // an integer of `large` is
+  std::vector<std::string>* large = nullptr;  // null: large integers become the nearest double
+  bool too_long = false;                      // an integer of `large` has too many digits
 };
 
 Result<json::value> parse(std::string_view text, ErrorKind kind, std::string_view file_name,
@@ -164,7 +164,7 @@ Result<json::value> parse(std::string_view text, ErrorKind kind, std::string_vie
 std::string json_number(double d) {
   if (!std::isfinite(d)) return "null";
   std::string text = fmt::format("{}", d);
-  // "5" would come back as an integer in most languages.
+  // Without the point, most languages would read 5.0 back as an integer.
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
 }

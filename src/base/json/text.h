@@ -1,5 +1,5 @@
-// JSON as people read it. boost::json writes 5.5 as 5.5E0 and everything on one line; here doubles are
-// the shortest text that reads back to the same bits, and non-finite numbers are null.
+// json_text() formats JSON for people. boost::json writes 5.5 as 5.5E0 and everything on one line; here
+// doubles are the shortest text that reads back to the same bits, and non-finite numbers are null.
 #pragma once
 
 #include <boost/json/fwd.hpp>
@@ -17,10 +17,10 @@ enum class JsonStyle : unsigned char {
 
 std::string json_text(const boost::json::value&, JsonStyle);
 
-// A number alone: "0.1", "5.0", "1e-05", or "null".
+// Text of one number: "0.1", "5.0", "1e-05", or "null".
 std::string json_number(double);
 
-// `kind` and `file_name` go into the error, which names the offset of the first fault.
+// `kind` and `file_name` are used in the error, which names the offset of the first fault.
 Result<boost::json::value> parse_json(std::string_view text, ErrorKind kind, std::string_view file_name);
 
 }  // namespace tidepool

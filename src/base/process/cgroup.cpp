@@ -10,14 +10,14 @@ namespace {
 
 struct Mount {
   bool v2 = false;
-  std::string root, point;  // the hierarchy's folder that is mounted, and where
+  std::string root, point;  // folder of the hierarchy that is mounted, and its mount point
 };
 
 bool lists(const std::string& words, std::string_view word) {
   return fmt::format(",{},", words).find(fmt::format(",{},", word)) != std::string::npos;
 }
 
-// Lines of mountinfo: "id parent dev ROOT POINT options... - TYPE source super-options".
+// Reads lines of mountinfo: "id parent dev ROOT POINT options... - TYPE source super-options".
 std::vector<Mount> mounts_of(std::string_view controller, const std::string& root) {
   std::vector<Mount> mounts;
   std::ifstream in(root + "/proc/self/mountinfo");
@@ -35,7 +35,7 @@ std::vector<Mount> mounts_of(std::string_view controller, const std::string& roo
   return mounts;
 }
 
-// Lines of /proc/self/cgroup: "0::/path" (v2) and "4:memory:/path" (v1).
+// Reads lines of /proc/self/cgroup: "0::/path" (v2) and "4:memory:/path" (v1).
 std::string path_in(const Mount& mount, std::string_view controller, const std::string& root) {
   std::ifstream in(root + "/proc/self/cgroup");
   for (std::string line; std::getline(in, line);) {

@@ -1,4 +1,4 @@
-// Folders of this process's cgroups (v1 and v2), where the files of their limits stand.
+// cgroup_folders() lists the folders of this process's cgroups (v1 and v2), which hold the files with limits.
 #pragma once
 
 #include <optional>
@@ -15,11 +15,12 @@ struct CgroupFolder {
   std::string path;
 };
 
-// From the process's own group up to the mount: any of them may bind. `controller`: "memory", "pids".
-// `root` stands before /proc and /sys, so that tests can lay out a machine of their own.
+// RETURNS: folders from the process's own group up to the mount: the limit of any of them may bind.
+// `controller`: "memory", "pids".
+// `root` is put before /proc and /sys, so that tests can lay out a machine of their own.
 std::vector<CgroupFolder> cgroup_folders(std::string_view controller, const std::string& root = "");
 
-// The number that a file holds. Nothing: "max", or no such file.
+// Number in a file; none if the file says "max" or does not exist.
 std::optional<u64> number_in_file(const std::string& path);
 
 }  // namespace tidepool

@@ -18,14 +18,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The disk's 8, 6 that read weights, lanes, checksums and the main thread; beside one per core.
+// Threads beside the workers (one per core): the disk's 8, 6 that read weights, lanes, checksums and the main
+// thread.
 constexpr u32 threads_beside_workers = 22;
 
 std::string mib_text(Bytes bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes.value) / mib);
 }
 
-// Threads of a process: a folder has a link from each folder within, and two of its own.
+// Threads of a process. The link count of /proc/PID/task is one per thread and two for the folder itself.
 u64 threads_of(const fs::path& process) {
   struct stat at {};
   return ::stat((process / "task").c_str(), &at) == 0 && at.st_nlink > 2 ? at.st_nlink - 2 : 0;
@@ -66,7 +67,7 @@ std::string why_user_is_full() {
       most->value, now);
 }
 
-// Empty where neither limit is below what is asked for.
+// Names the limit that leaves less than `needed`; empty if no limit does.
 std::string why_space_is_full(Bytes needed) {
   struct Limit {
     __rlimit_resource which;
@@ -84,7 +85,7 @@ std::string why_space_is_full(Bytes needed) {
   return "";
 }
 
-// jemalloc crashes in a thread for which it cannot map an arena.
+// jemalloc crashes in a thread if it cannot map an arena for the thread.
 constexpr Bytes allocator_bytes{16 * mib};
 
 Bytes thread_bytes() {
@@ -118,7 +119,7 @@ Bytes address_space_used() {
 
 bool has_room_for_thread() { return why_space_is_full(thread_bytes()).empty(); }
 
-// VmHWM, not getrusage: ru_maxrss begins with the peak of the process that started this one.
+// VmHWM, not getrusage: ru_maxrss starts with the peak of the process that started this one.
 Bytes process_peak() {
   std::ifstream in("/proc/self/status");
   for (std::string line; std::getline(in, line);)

@@ -15,13 +15,13 @@
 namespace tidepool {
 namespace {
 
-// jemalloc maps that much to begin with, and crashes where it cannot.
+// jemalloc maps 16 MiB at its start, and crashes if it cannot.
 constexpr u64 allocator_mib = 16;
 
 std::atomic<void (*)()> tidy_first{nullptr};
 std::atomic<bool> ending{false};
 
-// base/process/limits.h says the same in more words; here nothing may be allocated.
+// base/process/limits.h reports the same in more words; this code must not allocate.
 u64 mapped_mib() {
   char text[32] = {};
   const int fd = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
@@ -62,7 +62,7 @@ void say_why() {
 }  // namespace
 
 void end_out_of_memory() {
-  while (ending.exchange(true)) ::pause();  // another thread is at it
+  while (ending.exchange(true)) ::pause();  // another thread is ending the process
   say_why();
   if (const auto tidy = tidy_first.load()) tidy();
   ::_exit(static_cast<int>(ErrorKind::does_not_fit));

@@ -10,7 +10,7 @@
 namespace tidepool {
 namespace {
 
-// A frame holds all vector registers (11 KiB with AMX); handlers print and remove files.
+// A signal frame holds all vector registers (11 KiB with AMX); handlers print and remove files.
 alignas(64) std::array<std::byte, 128 * kib> stack;
 
 }  // namespace

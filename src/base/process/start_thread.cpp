@@ -16,12 +16,12 @@ namespace tidepool {
 
 namespace {
 
-// A thread takes what its allocator begins with before the next one is started, if address space is limited:
-// else the room of several would be checked at once.
+// If address space is limited, each thread makes its allocator's first allocation before the next thread
+// starts. Otherwise the room check of several threads would count the same free space.
 std::thread start_one_by_one(std::function<void()> body) {
   const auto begun = std::make_shared<std::latch>(1);
   std::thread thread([begun, body = std::move(body)] {
-    ::operator delete(::operator new(1));  // called by name: the compiler may not leave them out
+    ::operator delete(::operator new(1));  // called by name, so that the compiler cannot remove the pair
     begun->count_down();
     body();
   });
@@ -32,7 +32,7 @@ std::thread start_one_by_one(std::function<void()> body) {
 }  // namespace
 
 Result<std::thread> start_thread(const std::string& name, std::function<void()> body) {
-  // In so many words, for a thread can be made of anything, an Error too.
+  // Explicit Result: a thread can be constructed from any callable or value, an Error too.
   const auto refused = [&](int error_number) { return Result<std::thread>(no_thread(name, error_number)); };
   const bool scarce = soft_limit_bytes(RLIMIT_AS).has_value();
   if (scarce && !has_room_for_thread()) return refused(EAGAIN);

@@ -1,5 +1,5 @@
-// The one place where threads are started: a limit on them is an error that names it. Signals come to the
-// threads that start others, and not to those.
+// start_thread() is the one place where threads are started. If a limit on threads binds, the error names it.
+// New threads have signals blocked: signals come to the threads that start others.
 #pragma once
 
 #include <functional>

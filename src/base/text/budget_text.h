@@ -1,4 +1,4 @@
-// What a budget needs and has, in words that one can put into a config and that add up.
+// Texts of budgets: sizes that fit into a config as printed, and that add up.
 #pragma once
 
 #include <string>
@@ -7,19 +7,20 @@
 
 namespace tidepool {
 
-// As a config has it, rounded up: "584KiB", "17MiB", "65GiB". From 16 MiB on in MiB, from 64 GiB on in GiB.
+// Size as in a config, rounded up: "584KiB", "17MiB", "65GiB". From 16 MiB in MiB, from 64 GiB in GiB.
 std::string budget_text(Bytes);
 
-// What budget_text can say exactly: the same bytes or the next more, the same or the next fewer.
+// Nearest size that budget_text() can write exactly: not smaller, and not larger.
 Bytes written_above(Bytes);
 Bytes written_below(Bytes);
 
-// "needs 584KiB and has 583KiB (short by 1KiB)": what is needed is rounded up and what is there down, so
-// that the two never look alike, and the third is their difference as they stand. REQUIRES: need > has.
+// "needs 584KiB and has 583KiB (short by 1KiB)". The need is rounded up and the budget down, so the two never
+// look alike; the difference is that of the rounded numbers.
+// REQUIRES: need > has.
 std::string shortage_text(Bytes need, Bytes has);
 
-// Of what a device needs, what is no plan's to place: ", of which a GPU's libraries and a step's numbers take
-// 75MiB"; empty where nothing is reserved. A budget made for the cores does not count on it.
+// Names the part of a device's need that no plan places: ", of which a GPU's libraries and a step's numbers
+// take 75MiB"; empty if nothing is reserved. A budget made for the CPU does not include it.
 std::string reserved_text(Bytes reserved);
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-// Changes of a config that an error advises: for people, and as budgets.
+// Changes of a config that an error advises: as text, and as budgets.
 #pragma once
 
 #include <string>
@@ -11,11 +11,12 @@ namespace tidepool {
 std::string setting_text(const Setting&);  // "KEY=VALUE"
 std::string change_text(const Change&);    // "KEY=VALUE KEY=VALUE (a remark)"
 
-// memory.device, memory.host or memory.disk, as budget_text has it.
+// Setting of memory.device, memory.host or memory.disk, written by budget_text().
 Setting budget_setting(Tier, Bytes);
 bool sets_budget(const Change&, Tier);
 
-// The budgets, those that the change sets higher as it does. REQUIRES: it sets them to sizes.
+// Budgets after the change: each budget that the change raises has its new size.
+// REQUIRES: the change sets these keys to sizes.
 Budgets raised_by(const Change&, Budgets);
 
 }  // namespace tidepool

@@ -11,7 +11,7 @@ namespace {
 constexpr std::array<std::string_view, 4> marks = {"", ".tmp-", ".old-", ".gone-"};
 constexpr std::string_view stem = "checkpoint-";
 
-// Digits without sign or leading zero, so that text and number are one to one.
+// Reads digits without sign or leading zero, so that each number has exactly one text.
 bool take_number(std::string_view& text, u64& out) {
   const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (ec != std::errc() || (text[0] == '0' && end - text.data() > 1)) return false;

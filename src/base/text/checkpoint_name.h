@@ -1,4 +1,4 @@
-// Names of checkpoints in a run directory.
+// CheckpointName is the parsed name of a checkpoint in a run directory.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,11 @@
 
 namespace tidepool {
 
-// checkpoint-<step>, or checkpoint-<step>.<mark>-<pid> while it is on its way in or out.
+// checkpoint-<step>, or checkpoint-<step>.<mark>-<pid> while it is being written, replaced or deleted.
 enum class CheckpointMark : u8 {
   whole,  // a checkpoint
   tmp,    // being written
-  old,    // pushed aside by a new one of the same step; goes back if that never arrived
+  old,    // moved aside by a new checkpoint of the same step; moved back if the new one was never finished
   gone,   // being deleted
 };
 
@@ -25,6 +25,6 @@ struct CheckpointName {
 };
 
 std::string to_text(const CheckpointName&);
-std::optional<CheckpointName> parse_checkpoint_name(std::string_view);  // nothing: not ours
+std::optional<CheckpointName> parse_checkpoint_name(std::string_view);  // none: not a name of ours
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-// XXH3-64 of texts and of streams. xxhash.h stays in the .cpp: it is long.
+// StreamHash and hash_of() compute XXH3-64 of streams and texts. xxhash.h stays in the .cpp: it is long.
 #pragma once
 
 #include <memory>

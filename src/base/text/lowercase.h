@@ -1,4 +1,4 @@
-// Words that people may write in either case.
+// lowercase() serves words that users may write in either case.
 #pragma once
 
 #include <algorithm>

@@ -8,13 +8,13 @@
 namespace tidepool {
 
 namespace {
-constexpr size_t longest_name = 64;  // longer "names" are no slip of the hand
+constexpr size_t longest_name = 64;  // longer "names" are not typing errors
 }
 
 u32 edit_distance(std::string_view a, std::string_view b) {
   if (a.size() > longest_name || b.size() > longest_name) return ~0u;
   using Row = std::array<u32, longest_name + 1>;
-  Row before{}, last{}, now{};  // rows i - 2, i - 1 and i of the usual table
+  Row before{}, last{}, now{};  // rows i - 2, i - 1 and i of the table of the edit distance
   for (u32 j = 0; j <= b.size(); ++j) last[j] = j;
   for (u32 i = 1; i <= a.size(); ++i) {
     now[0] = i;
@@ -32,7 +32,7 @@ u32 edit_distance(std::string_view a, std::string_view b) {
 
 std::string_view nearest(std::string_view name, std::span<const std::string_view> known) {
   std::string_view best;
-  // One slip in short words, one more for every four letters: "blah" is no "plan".
+  // One edit in short words, one more per four letters: "blah" is not close to "plan".
   u32 best_distance = std::max<u32>(static_cast<u32>(name.size() + 2) / 4, 1) + 1;
   for (std::string_view candidate : known) {
     const u32 distance = edit_distance(name, candidate);

@@ -1,4 +1,4 @@
-// Paths as people type them.
+// Text functions for paths that users type.
 #pragma once
 
 #include <string>
@@ -6,17 +6,17 @@
 
 namespace tidepool {
 
-// "runs/a//" is "runs/a", so that something can be put behind it; "/" stays.
+// Removes slashes at the end, so that a name can be appended: "runs/a//" is "runs/a"; "/" stays.
 std::string without_slashes(std::string path);
-// Where the path leads from here, for those who look from elsewhere.
+// Absolute path from the current directory, for use from other directories.
 std::string absolute_path(const std::string& path);
-// Likewise, with links followed as far as the path exists: one text for each place.
+// Absolute path with links followed as far as the path exists: one text for each place.
 std::string canonical_path(const std::string& path);
 
-// True where something has this name, a link that leads nowhere too: whoever opens it says what is wrong with
-// it. Asks nothing that throws.
+// True if something has this name, even a link that leads nowhere: opening it then reports the fault. Calls
+// nothing that throws.
 bool is_named(const std::string& path);
-// "a link that leads back to itself", "a link that leads nowhere"; empty: neither.
+// "a link that leads back to itself", "a link that leads nowhere"; empty: `path` is neither.
 std::string_view dead_link(const std::string& path);
 
 }  // namespace tidepool

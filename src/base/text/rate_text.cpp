@@ -19,8 +19,8 @@ namespace {
 
 struct Prefix {
   std::string_view name;
-  int exponent;       // of ten
-  double factor = 1;  // beside it: powers of 1024
+  int exponent;       // power of ten
+  double factor = 1;  // further factor: power of 1024
 };
 constexpr std::array<Prefix, 11> prefixes = {{{"p", 15},
                                               {"t", 12},
@@ -42,7 +42,7 @@ std::string_view example_of(RateUnit unit) { return unit == RateUnit::bytes ? "1
 struct Split {
   std::string_view number, unit;
 };
-// The number ends with its last digit or point: no unit holds either.
+// The number ends at its last digit or point: no unit contains either.
 Split split(std::string_view text) {
   const size_t end = std::min(text.size(), text.find_last_of("0123456789.") + 1);
   std::string_view unit = text.substr(end);
@@ -50,7 +50,7 @@ Split split(std::string_view text) {
   return {text.substr(0, end), unit};
 }
 
-// What stands before "b/s" or "flop/s": nullptr if it is another unit.
+// Prefix of "b/s" or "flop/s"; nullptr if the text is another unit.
 const Prefix* prefix_of(std::string_view text, RateUnit unit) {
   std::string word = lowercase(text);
   if (unit == RateUnit::flops && word.ends_with("flops")) word.replace(word.size() - 1, 1, "/s");
@@ -61,7 +61,7 @@ const Prefix* prefix_of(std::string_view text, RateUnit unit) {
   return found == prefixes.end() ? nullptr : &*found;
 }
 
-// Correctly rounded: "53.5" and 9 are read as 53.5e9, not multiplied.
+// Correctly rounded: "53.5" and exponent 9 are parsed as 53.5e9, not multiplied.
 Result<double> with_exponent(std::string_view number, int exponent) {
   if (exponent != 0 && number.find_first_of("eE") == std::string_view::npos)
     return parse_real(fmt::format("{}e{}", number, exponent));
@@ -92,7 +92,7 @@ std::string format_rate(double per_second, RateUnit unit) {
   if (per_second == 0) return "0";
   for (const Prefix& prefix : std::span(prefixes).first(decimal_prefixes)) {
     if (per_second < std::pow(10.0, prefix.exponent)) continue;
-    // Few digits are tried first: dividing may cost the last one.
+    // Few digits are tried first: the division may change the last digit.
     for (int digits = 1; digits <= 17; ++digits) {
       const std::string number = fmt::format("{:.{}g}", per_second / std::pow(10.0, prefix.exponent), digits);
       if (number.find('e') != std::string::npos) continue;
@@ -126,7 +126,7 @@ std::string format_duration(Nanos nanos) {
       {{1'000'000'000, "s"}, {1'000'000, "ms"}, {1'000, "us"}}};
   for (const auto& [unit, name] : units) {
     if (nanos.value < unit) continue;
-    // In whole numbers: 23100 ns are exactly 23.1 us.
+    // Whole-number arithmetic: 23100 ns are exactly 23.1 us.
     std::string text =
         fmt::format("{}.{:0{}}", nanos.value / unit, nanos.value % unit, std::to_string(unit).size() - 1);
     text.erase(text.find_last_not_of('0') + 1);

@@ -1,5 +1,5 @@
-// Text that is sealed: JSON whose last entry hashes the lines above it, so that no bit of a small file can
-// flip unnoticed.
+// Seals are hashes at the end of small text files, so that no flipped bit goes unnoticed. In sealed JSON the
+// last entry hashes the lines above it.
 #pragma once
 
 #include <string>
@@ -7,15 +7,16 @@
 
 namespace tidepool {
 
-// Closes an object with its seal. `lines`: the object from "{\n" on, without its closing brace, each line
-// ended, and a comma behind the last entry.
+// Closes an object with its seal.
+// REQUIRES: `lines` is the object from "{\n" on without its closing brace; each line is ended, and the last
+// entry has a comma.
 std::string sealed(std::string lines);
-// The same of a whole object, "{\n  ...\n}\n", that has at least one entry.
+// Seals a whole object, "{\n  ...\n}\n". REQUIRES: it has at least one entry.
 std::string sealed_object(std::string object);
 
-// Text whose last line is a comment, "# xxh3 of the lines above: HASH", that seals what people may read and
-// edit. comment_is_broken(): it has such a line, and that is not what the lines above it come to;
-// comment_holds(): it has one, and it is.
+// Seals text that people may read and edit: the last line is a comment, "# xxh3 of the lines above: HASH".
+// comment_is_broken(): the text has such a line, and its hash is wrong.
+// comment_holds(): the text has such a line, and its hash is right.
 std::string sealed_by_comment(std::string text);
 bool comment_is_broken(std::string_view text);
 bool comment_holds(std::string_view text);

@@ -13,7 +13,7 @@ namespace {
 constexpr double seconds_per_day = 86'400, days_per_year = 365.25;
 constexpr double days_max = 400;  // more are hard to read
 
-// The unit in which at most three digits stand before the point, rounding included.
+// Chooses the unit that leaves at most three digits before the point, rounding included.
 template <std::size_t n>
 std::string scaled(double value, double base, const std::array<std::string_view, n>& units) {
   std::size_t unit = 0;
@@ -32,7 +32,7 @@ std::string significant_text(double value) {
   if (value == 0) return "0";
   if (std::fabs(value) >= 1e6) return fmt::format("{:.2e}", value);
   if (std::fabs(value) >= 999.5) return fmt::format("{:.0f}", value);
-  // Of the value as it will be rounded: 9.996 is 10.0, not 10.00.
+  // Digits are counted after rounding: 9.996 is 10.0, not 10.00.
   const double rounded = std::stod(fmt::format("{:.2e}", value));
   const int magnitude = static_cast<int>(std::floor(std::log10(std::fabs(rounded)) + 1e-12));
   return fmt::format("{:.{}f}", rounded, std::clamp(2 - magnitude, 0, 9));

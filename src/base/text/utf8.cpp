@@ -4,7 +4,8 @@
 
 namespace tidepool {
 
-// One byte of RFC 3629's table: the lead says how many follow and bounds the first of them.
+// Checks one byte against RFC 3629's table: the lead byte says how many bytes follow, and bounds the first of
+// them.
 std::optional<u64> Utf8Checker::step(u8 byte) {
   if (pending_ > 0) {
     if (byte < least_ || byte > most_) return offset_;
@@ -25,7 +26,7 @@ std::optional<u64> Utf8Checker::step(u8 byte) {
 std::optional<u64> Utf8Checker::feed(std::span<const std::byte> piece) {
   size_t i = 0;
   while (i < piece.size()) {
-    // Eight ASCII bytes at once: nearly all text is.
+    // Skips eight ASCII bytes at once: nearly all text is ASCII.
     u64 word = 0;
     if (pending_ == 0 && i + 8 <= piece.size()) {
       std::memcpy(&word, piece.data() + i, 8);

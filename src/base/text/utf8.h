@@ -1,4 +1,4 @@
-// Checks that a stream of bytes is UTF-8 (RFC 3629: no overlong forms, no surrogates, at most
+// Utf8Checker checks that a stream of bytes is UTF-8 (RFC 3629: no overlong forms, no surrogates, at most
 // U+10FFFF), piece by piece, in constant memory.
 #pragma once
 
@@ -11,11 +11,11 @@ namespace tidepool {
 
 class Utf8Checker {
  public:
-  // The offset of the first byte that cannot be, counted from the start of the stream; call no more
-  // after one was returned.
+  // RETURNS: offset of the first invalid byte, counted from the start of the stream; none: valid so far.
+  // REQUIRES: no earlier call returned an offset.
   std::optional<u64> feed(std::span<const std::byte> piece);
 
-  // The offset of a character that the end of the stream cut off.
+  // RETURNS: offset of a character that the end of the stream cuts off; none: the stream is complete.
   std::optional<u64> finish() const;
 
  private:
@@ -23,7 +23,7 @@ class Utf8Checker {
 
   u64 offset_ = 0;
   u64 character_ = 0;  // where the current character began
-  u32 pending_ = 0;    // bytes it still wants
+  u32 pending_ = 0;    // bytes that the character still needs
   u8 least_ = 0x80;    // bounds of the next byte
   u8 most_ = 0xbf;
 };

@@ -60,7 +60,7 @@ Result<u64> parse_integer(std::string_view text) {
   if (fault == std::errc{} && stop == end) return value;
   if (fault == std::errc::result_out_of_range) return reason("is too large");
 
-  // "1e6" and "-1" come here: the first is welcome, the second deserves its own words.
+  // "1e6" and "-1" reach this line: the first is accepted, the second has an error message of its own.
   const Result<double> real = parse_real(text);
   if (!real) return reason("is not a whole number");
   if (*real < 0) return reason("is negative");
@@ -128,8 +128,7 @@ std::string format_size(Bytes bytes) {
     return fmt::format("{}{}", bytes.value / unit.bytes, unit.name);
   };
   for (const SizeUnit& unit : size_units)
-    if (unit.name == "GB" && divides(unit))
-      return said(unit);  // 5GB, which no power of 1024 says in few digits
+    if (unit.name == "GB" && divides(unit)) return said(unit);  // 5GB has no short form in powers of 1024
   for (const SizeUnit& unit : size_units) {
     const bool binary = unit.name.size() == 3 || unit.bytes == 1;
     if (binary && divides(unit)) return said(unit);

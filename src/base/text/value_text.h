@@ -1,4 +1,4 @@
-// Values as people write them: "20GiB", "1e-5", "1_000_000", "true". And back again.
+// Parses and formats values as users write them: "20GiB", "1e-5", "1_000_000", "true".
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tidepool {
 
-// Errors hold the reason only ("is not a number"); the caller says which key and where.
+// Error that holds the reason only ("is not a number"); the caller names the key and the place.
 inline Error reason(std::string text) { return {ErrorKind::usage, std::move(text)}; }
 
 Result<u64> parse_integer(std::string_view text);   // "4096", "4_096", "1e6"

@@ -1,5 +1,5 @@
-// Maps of YAML files that people write: each key a plain word that stands once, and every complaint names
-// its place, FILE:LINE.
+// read_keys() reads maps of YAML files that people write. Each key is a plain word and occurs once, and every
+// error names its place, FILE:LINE.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ using ReadKey =
 // Calls `read` for each entry of a map, in order. REQUIRES: IsMap().
 Result<void> read_keys(std::string_view file, const YAML::Node& map, const ReadKey& read);
 
-// The same of a section's body; a complaint where it is no map.
+// Reads the map that is a section's body; an error if the body is no map.
 Result<void> read_section(std::string_view file, std::string_view section, const YAML::Node& keys,
                           const ReadKey& read);
 
