@@ -13,7 +13,7 @@ ChunkId add(Layout& layout, Chunk chunk) {
   return ChunkId{static_cast<u32>(layout.chunks.size() - 1)};
 }
 
-// One per device, with ids that follow each other. Returns device 0's.
+// Adds one chunk per device, with consecutive ids. RETURNS: the id for device 0.
 ChunkId add_whole(Layout& layout, Kind kind, Bytes bytes, u32 block, u32 m) {
   ChunkId first{};
   for (u32 d = 0; d < layout.devices; ++d) {
@@ -53,7 +53,8 @@ u32 count_uses(const ModelGraph& graph, u32 window) {
   return uses;
 }
 
-// Equal cuts near the target, on cut_alignment_elements; as many for each device, where there are enough.
+// Size of equal cuts near the target, on cut_alignment_elements. The number of cuts is a multiple of the
+// devices, if the window is large enough.
 u64 cut_size(u64 elements, u64 target, u32 devices) {
   u64 cuts = std::max<u64>(1, div_up(elements, std::max(target, cut_alignment_elements)));
   cuts = round_up(cuts, devices);
@@ -96,8 +97,8 @@ Bytes workspace_bytes(const ModelGraph& graph) {
   return most;
 }
 
-// One page stands for loss, norm and what updates take from them. It orders ops; the values, and the partial
-// sums of the norm, are the executor's (decision 7).
+// One page stands for loss, norm and the values that updates take from them. The chunk only orders ops: the
+// values, and the partial sums of the norm, belong to the executor (decision 7).
 Bytes scalars_bytes() { return Bytes{frame_alignment}; }
 
 }  // namespace

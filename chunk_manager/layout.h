@@ -1,4 +1,4 @@
-// Layout: cuts every window into chunk sets and numbers all chunks of a step.
+// Layout cuts every window into chunk sets and numbers all chunks of a step.
 #pragma once
 
 #include <vector>
@@ -8,23 +8,23 @@
 namespace tidepool {
 
 struct LayoutOptions {
-  u64 target_elements = 0;  // of a cut; rounded so that a window's cuts are equal
-  u32 micro_batches = 1;    // per sweep and device: how many activations of a block live at once there
+  u64 target_elements = 0;  // per cut; rounded so that a window's cuts are equal
+  u32 micro_batches = 1;    // per sweep and device: activations of a block that are alive at once on a device
   u32 devices = 1;
 };
 
-// First chunk ids of a window's kinds; cut c of a kind is `first + c`. Of a window that is not trained, only
-// `param` is valid. Each device owns a run of cuts, its shard: it alone fetches their parameters, sums their
-// gradients, and hands these down.
+// WindowChunks holds the first chunk ids of a window's kinds; cut c of a kind is `first + c`. If the window
+// is frozen, only `param` is valid. Each device owns a shard of consecutive cuts: it alone fetches their
+// parameters, sums their gradients, and passes the gradients down.
 struct WindowChunks {
   u32 cuts = 0;
-  u32 shard_cuts = 0;  // of device 0: of no device are there more. With one device all
+  u32 shard_cuts = 0;  // cuts of device 0; no device has more. With one device all cuts
   bool trains = true;
-  ChunkId param{}, master{}, momentum{}, variance{},
-      grad{};                       // master: or master_low, as the precision has it
+  // `master` is master_low in bf16.
+  ChunkId param{}, master{}, momentum{}, variance{}, grad{};
   std::vector<ChunkId> grad_accum;  // by use: a tied window has one per block that reads it
-  // By use: what device 0's micro-batches sum up to, before that is reduced to grad_accum. Device d's
-  // begins d * cuts later. With one device it is grad_accum itself.
+  // By use: the sums of device 0's micro-batches, before reduce_scatter adds them to grad_accum. Those of
+  // device d begin d * cuts later. With one device local_accum is grad_accum.
   std::vector<ChunkId> local_accum;
 
   u32 owner(u32 cut) const { return cut / shard_cuts; }
@@ -32,16 +32,16 @@ struct WindowChunks {
   u32 shard_size(u32 device) const { return shard_begin(device + 1) - shard_begin(device); }
 };
 
-// A value: same graph and options give the same ids.
+// Layout is a value: the same graph and options give the same ids.
 struct Layout {
   Precision precision{};
   u64 target_elements = 0;
   u32 micro_batches = 1;
   u32 devices = 1;
-  bool trains = true;  // any window; else there are parameters, and what a forward needs
+  bool trains = true;  // true if any window trains; if false: only parameters and chunks of the forward
   std::vector<Chunk> chunks;
   std::vector<WindowChunks> windows;
-  // Device 0's; device d's is d later. m counts a device's micro-batches of one sweep.
+  // Ids for device 0; device d's id is d higher. m counts a device's micro-batches of one sweep.
   std::vector<ChunkId> activation;       // [block * micro_batches + m], valid for block >= 1
   std::vector<ChunkId> kept;             // [block * micro_batches + m], valid where Block::kept > 0; training
   std::vector<ChunkId> activation_grad;  // [m]; training
@@ -50,15 +50,16 @@ struct Layout {
 
   const Chunk& chunk(ChunkId id) const { return chunks[index(id)]; }
   Bytes bytes(ChunkId first, u32 count) const;
-  // Whether parameters are dead from their last use in a step until their update: any, or a window's.
+  // True if parameters are dead from their last use in a step until their update: of any window, or of one
+  // window.
   bool params_die() const { return trains && made_by_update(Kind::param, precision); }
   bool params_die(u32 window) const {
     return windows[window].trains && made_by_update(Kind::param, precision);
   }
-  // The kinds that outlive a step, in the operand order of updates: param, and where the window is trained
-  // master? or master_low?, momentum, variance.
+  // Kinds that outlive a step, in the operand order of updates: param, then if the window is trained master?
+  // or master_low?, momentum, variance.
   std::vector<ChunkId> state(u32 window, u32 cut) const;
-  // What an update reads: `grad`, or in fp32 the first accumulator.
+  // Gradient that an update reads: `grad`, or in fp32 the first accumulator.
   ChunkId gradient(u32 window, u32 cut) const;
 };
 

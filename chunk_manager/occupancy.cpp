@@ -9,7 +9,7 @@
 namespace tidepool {
 namespace {
 
-// Of 2^31 positions: a cover has at most two nodes of each depth, and both ends have ancestors.
+// For 2^31 positions: a cover has at most two nodes of each depth, and the ancestors of both ends are added.
 constexpr u64 lists_max = 4 * 32;
 
 }  // namespace
@@ -17,7 +17,7 @@ constexpr u64 lists_max = 4 * 32;
 Occupancy::Occupancy(i32 positions)
     : leaves_(std::bit_ceil(static_cast<u64>(positions))), nodes_(2 * leaves_) {}
 
-// The fewest nodes that make up the range.
+// Visits the fewest nodes that make up the range.
 template <class Visit>
 void Occupancy::for_cover(Range range, Visit&& visit) const {
   u64 l = leaves_ + static_cast<u64>(range.begin), r = leaves_ + static_cast<u64>(range.end) + 1;
@@ -33,7 +33,7 @@ void Occupancy::for_ancestors(i32 position, Visit&& visit) const {
 }
 
 void Occupancy::add(Runs& runs, Run run) {
-  // Those that it meets or touches become one with it.
+  // Existing runs that overlap or touch the new run are merged into it.
   const auto first = std::lower_bound(runs.begin(), runs.end(), run.begin,
                                       [](const Run& other, u64 begin) { return other.end < begin; });
   auto last = first;
@@ -56,7 +56,8 @@ void Occupancy::take(Range range, u64 begin, u64 end) {
     add(nodes_[n].throughout, run);
     add(nodes_[n].anywhere, run);
   });
-  // Nodes below the cover among them get what `throughout` of an ancestor says anyway.
+  // Ancestors that lie below a node of the cover get the run too; it changes nothing there, as `throughout`
+  // of the cover's node has it.
   for (const i32 position : {range.begin, range.end})
     for_ancestors(position, [&](u64 n) { add(nodes_[n].anywhere, run); });
 }
@@ -72,7 +73,7 @@ u64 Occupancy::lowest_free(Range range, u64 offset, u64 bytes) const {
   for_cover(range, [&](u64 n) { look_at(nodes_[n].anywhere); });
   for (const i32 position : {range.begin, range.end})
     for_ancestors(position, [&](u64 n) { look_at(nodes_[n].throughout); });
-  // Each in turn moves it up, until all of them agree.
+  // Each list in turn moves the offset up, until all lists agree.
   for (u64 agreed = 0, i = 0; agreed < count; i = (i + 1) % count) {
     const Runs& runs = *met[i];
     ++agreed;

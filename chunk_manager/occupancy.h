@@ -1,9 +1,10 @@
-// Which bytes of a tier are taken at which positions of a turn, and the lowest that are free over a span.
+// Occupancy records which bytes of a tier are taken at which positions of a turn, and finds the lowest bytes
+// that are free over a span.
 //
-// Placing asks this for every arc, often several times, so it must not look at all that are placed: a plan of
-// 25 thousand arcs took 20 s. Positions form a binary tree. A node knows the bytes taken over the whole of
-// its range by one arc, and those taken anywhere in it, both merged to runs of bytes: of a well packed tier
-// few.
+// Placing searches for every arc, often several times, so a search must not visit all placed arcs: that took
+// 20 s for a plan of 25 thousand arcs. Positions form a binary tree. A node has the bytes taken over the
+// whole of its range by one arc, and the bytes taken anywhere in its range. Both are merged to runs of bytes;
+// a well packed tier has few runs.
 #pragma once
 
 #include <vector>
@@ -20,20 +21,21 @@ class Occupancy {
 
   explicit Occupancy(i32 positions);
 
-  // [begin, end) at all positions of the range. REQUIRES: begin < end.
+  // Takes bytes [begin, end) at all positions of the range. REQUIRES: begin < end.
   void take(Range, u64 begin, u64 end);
 
-  // The lowest offset, not below `offset`, where `bytes` are free over the whole range. REQUIRES: bytes > 0.
+  // RETURNS: the lowest offset, not below `offset`, where `bytes` are free over the whole range.
+  // REQUIRES: bytes > 0.
   u64 lowest_free(Range, u64 offset, u64 bytes) const;
 
  private:
   struct Run {
     u64 begin = 0, end = 0;  // bytes
   };
-  using Runs = std::vector<Run>;  // in order, apart from each other
+  using Runs = std::vector<Run>;  // sorted, and neither overlapping nor adjacent
   struct Node {
     Runs throughout;  // taken by arcs that span the node's positions
-    Runs anywhere;    // with what its children have
+    Runs anywhere;    // `throughout`, and `anywhere` of the children
   };
 
   template <class Visit>

@@ -1,4 +1,4 @@
-// Stays as arcs of a circle: which fit, and at which offsets.
+// Implements the circle of stays: chooses stays, and places arcs at offsets.
 #include "chunk_manager/timeline.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace tidepool {
 namespace {
 
-// The one or two runs of plain positions that a span covers; the second may be empty.
+// Runs are the one or two runs of plain positions that a span covers; the second may be empty.
 struct Runs {
   i32 begin[2], end[2];
   u32 count;
@@ -45,7 +45,7 @@ void CircleProfile::for_blocks(Span span, Whole&& whole, Part&& part) const {
   }
 }
 
-// `change`: of a sum.
+// `change` is applied to each sum of bytes.
 template <class Change>
 void CircleProfile::change(Span span, Change&& change) {
   for_blocks(
@@ -118,7 +118,7 @@ bool homes_end(const std::vector<Arc>& arcs) {
                      [](const Arc& a) { return a.from_rest == FromRest::throughout; });
 }
 
-// Places arcs one by one at the lowest free offset.
+// Placer places arcs one by one at the lowest free offset.
 class Placer {
  public:
   Placer(std::vector<Arc>& arcs, i32 positions) : arcs_(arcs), positions_(positions), body_(positions) {
@@ -130,7 +130,7 @@ class Placer {
     if (arc.permanent || arc.bytes.value == 0) return permanent_end_;
     const Pieces pieces = pieces_of(arc, span);
     u64 offset = permanent_end_;
-    // What is free for one piece may be taken for another.
+    // An offset that is free for one piece may be taken for another.
     for (u32 agreed = 0, i = 0; agreed < pieces.count; i = (i + 1) % pieces.count) {
       const Occupancy& taken = pieces.all[i].from_rest ? *from_rest_ : body_;
       const u64 free = taken.lowest_free(pieces.all[i].range, offset, arc.bytes.value);
@@ -146,7 +146,7 @@ class Placer {
     arc.placed = span;
     arc.offset = offset;
     highest_ = std::max(highest_, end);
-    if (arc.permanent) {  // they come first and lie at the bottom
+    if (arc.permanent) {  // permanent arcs come first and lie at the bottom
       CHECK(offset == permanent_end_, offset, permanent_end_);
       permanent_end_ = end;
       return;
@@ -160,7 +160,7 @@ class Placer {
   u64 highest() const { return highest_; }
 
  private:
-  // What an arc takes: one or two runs of positions in a body, and of a turn from rest.
+  // Piece is a run of positions that an arc takes: one or two in a body, one or two in a turn from rest.
   struct Piece {
     bool from_rest = false;
     Occupancy::Range range;
@@ -184,15 +184,16 @@ class Placer {
 
   std::vector<Arc>& arcs_;
   i32 positions_;
-  Occupancy body_;                      // above the permanent ones
-  std::optional<Occupancy> from_rest_;  // where homes end: else what is free in a body is free there
+  Occupancy body_;  // above the permanent arcs
+  std::optional<Occupancy>
+      from_rest_;  // if homes end; otherwise bytes that are free in a body are free in a turn from rest
   u64 permanent_end_ = 0;
   u64 highest_ = 0;
 };
 
 i32 length(Span span) { return span.end - span.begin + 1; }
 
-// What the arc would like: a tail, so that the next occupant need not wait for the copy out of it,
+// Spans that arcs wish for: a tail, so that the next occupant need not wait for the copy out of the frame,
 // and an early start. Both only as far as bytes allow; fills keep the order of need.
 std::vector<Span> wish_spans(const std::vector<Arc>& arcs, const PlaceOptions& options) {
   Profile profile(options.positions, homes_end(arcs));
@@ -201,7 +202,7 @@ std::vector<Span> wish_spans(const std::vector<Arc>& arcs, const PlaceOptions& o
     wish[a] = arcs[a].span;
     profile.add(wish[a], arcs[a].bytes, arcs[a].from_rest);
   }
-  // A sixty-fourth is left to the gaps that placing makes.
+  // Leaves a sixty-fourth for the gaps that placing makes.
   const Bytes capacity = options.capacity - options.capacity / 64;
   const auto room_at = [&](i32 position, const Arc& arc) {
     const i32 plain = position < 0 ? position + options.positions : position;
@@ -214,7 +215,7 @@ std::vector<Span> wish_spans(const std::vector<Arc>& arcs, const PlaceOptions& o
       wish[a].end = next;
       profile.add({next, next}, arcs[a].bytes, arcs[a].from_rest);
     }
-  // Needs in circular order from `start`, as absolute positions on an unrolled axis.
+  // Order of need: circular from `start`, as absolute positions on an unrolled axis.
   std::vector<u32> order;
   for (u32 a = 0; a < arcs.size(); ++a)
     if (arcs[a].filled && !arcs[a].permanent) order.push_back(a);
@@ -249,8 +250,9 @@ Bytes place_arcs(std::vector<Arc>& arcs, const PlaceOptions& options) {
   const std::vector<Span> wish = wish_spans(arcs, options);
   std::vector<u32> order(arcs.size());
   std::iota(order.begin(), order.end(), 0);
-  // What lies longest goes to the bottom, so that what streams finds one range above it; among
-  // equals larger first, then in time. Homes that end lie side by side: what waits for updates goes between.
+  // Arcs that last longest go to the bottom, so that streaming arcs find one range above them; among equals
+  // the larger first, then by time. Homes that end lie side by side: content that waits for updates goes
+  // between them.
   enum { permanent, home, other, streaming };
   const auto rank = [&](u32 a) {
     if (arcs[a].permanent) return permanent;
@@ -267,7 +269,7 @@ Bytes place_arcs(std::vector<Arc>& arcs, const PlaceOptions& options) {
     const Arc& arc = arcs[a];
     Span span = wish[a];
     u64 offset = placer.lowest_offset(arc, span);
-    // Elastic: give up the tail, then half of the early start at a time.
+    // If it does not fit: drop the tail, then halve the early start until it fits.
     if (offset + arc.bytes.value > options.capacity.value && span.end != arc.span.end) {
       span.end = arc.span.end;
       offset = placer.lowest_offset(arc, span);
