@@ -13,10 +13,10 @@ namespace {
 
 constexpr Bytes unlimited{u64{1} << 60};
 
-// Counted and not timed: the same job gets the same advice on any machine. Some 5 s.
+// Counted in ops, not timed: the same job gets the same advice on any machine. It takes some 5 s.
 constexpr u64 advice_ops_max = 800'000;
 
-// Says what is short, and advises what is larger than it was.
+// Says which tiers are short, and advises the budgets of `larger` that exceed the old ones.
 Error shortage(const PlanOptions& options, const Budgets& larger) {
   const Budgets& had = options.budgets;
   Error error{ErrorKind::does_not_fit, "the job does not fit:"};

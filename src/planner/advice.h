@@ -1,11 +1,11 @@
-// Where a job does not fit: what is short, and the smallest change that mends it.
+// Advice for a job that does not fit: the tiers that are short, and the smallest change that makes it fit.
 #pragma once
 
 #include "planner/fit.h"
 
 namespace tidepool {
 
-// The tiers that are short, and the smallest budgets that fit.
+// Error that names the tiers that are short and the smallest budgets that fit.
 Error does_not_fit(Fit&, const PlanOptions&);
 
 }  // namespace tidepool

@@ -15,22 +15,24 @@ constexpr u32 shrink_tries = 6;
 constexpr u32 refine_tries = 5;
 constexpr u32 home_tries = 4;
 
-// Placing can leave gaps; then a tier is planned with less. With its peak the least that any try had.
+// Placing can leave gaps; then the tier is planned again with less. RETURNS: the tier, and the lowest peak of
+// all tries.
 template <class PlanTier>
 auto fit(Bytes budget, PlanTier&& plan_tier) {
   Bytes shrink{}, too_little{};
   auto tier = plan_tier(shrink);
   Bytes least = tier.peak;
-  // The last try has no room for anything but what is needed: its peak is the same for any budget, so
-  // it is the budget that would do.
+  // The last try leaves room only for content that is needed: its peak is the same for any budget, so a
+  // budget of that size is enough.
   for (u32 i = 1; i <= shrink_tries && tier.peak > budget; ++i) {
     too_little = shrink;
-    if (tier.needs_least > budget) i = shrink_tries;  // whatever it does without
+    if (tier.needs_least > budget)
+      i = shrink_tries;  // nothing that can be left out helps: go to the last try
     shrink = i == shrink_tries ? budget : std::min(shrink + tier.peak - budget, budget);
     tier = plan_tier(shrink);
     least = std::min(least, tier.peak);
   }
-  // It fits, but with a tier that is nearly empty: what lies between often does too.
+  // The tier fits, but is nearly empty. A shrink between the last two often fits too.
   const bool emptied = shrink == budget && tier.peak <= budget;
   for (u32 i = 0; i < refine_tries && emptied; ++i) {
     const Bytes between = too_little + (shrink - too_little) / 2;
@@ -58,7 +60,8 @@ void plan_tiers(const ResidenceInput& in, Bytes home_bytes_least, Attempt& out) 
   out.fits &= out.host.peak <= budgets.host && out.host.disk_bytes <= budgets.disk;
 }
 
-// Moves to the devices what neither host nor disk have room for, if they can make room for it.
+// Rests more state on the devices if host and disk together have no room for it and the devices can make
+// room.
 void rest_more_on_devices(const ResidenceInput& in, Attempt& out) {
   const Budgets& budgets = in.options.budgets;
   for (u32 i = 0; i < home_tries; ++i) {
@@ -74,7 +77,8 @@ void rest_more_on_devices(const ResidenceInput& in, Attempt& out) {
   }
 }
 
-// Declares no room to stream ahead: what rests in a way does so whether or not that leaves some.
+// Sets the working sets to the least: no room to stream ahead is declared. State rests where the way has it,
+// even if that leaves no such room.
 Attempt with_least_sets(Attempt out) {
   out.device.working_set = out.device.least_set;
   out.host.working_set = out.host.least_set;
@@ -84,7 +88,7 @@ Attempt with_least_sets(Attempt out) {
 }  // namespace
 
 Attempt make_parts(const ModelGraph& graph, const PlanOptions& options, const AttemptOptions& choice) {
-  const u32 micro_batches = options.micro_batches / options.devices;  // of each
+  const u32 micro_batches = options.micro_batches / options.devices;  // per device
   Attempt out;
   out.options = choice;
   out.clipping = updates_wait(graph, options);

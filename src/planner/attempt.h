@@ -1,4 +1,4 @@
-// One try to plan: for given sweeps and chunk size.
+// Attempt is one try to plan, for a given number of sweeps and chunk size.
 #pragma once
 
 #include "planner/planner.h"
@@ -11,19 +11,19 @@ struct AttemptOptions {
   u64 chunk_elements = 0;
 };
 
-// Places for everything; the ops come later, if they are wanted.
+// Attempt has places for all chunks. Its ops are made later by plan_of(), if they are wanted.
 struct Attempt {
   AttemptOptions options;
-  bool clipping = true;  // updates wait, if there are any
+  bool clipping = true;  // true if updates wait for the norm, provided that there are updates
   Layout layout;
   Program program;
   DeviceTier device;
   HostTier host;
-  std::array<Bytes, tier_count> need{};  // of each tier; host and disk only if asked for
+  std::array<Bytes, tier_count> need{};  // per tier; host and disk only if asked for
   bool fits = false;
 };
 
-// One way to lie in the tiers: planned for budgets of its own, whatever the job's are.
+// Way is one plan of the tiers, made for budgets of its own that do not depend on the job's.
 struct Way {
   AttemptOptions shape;
   DeviceTierOptions device;
@@ -31,23 +31,23 @@ struct Way {
   Bytes host_budget{};
 };
 
-// The layout and the program of a shape, and no tier yet.
+// RETURNS: layout and program of a shape, without tiers.
 Attempt make_parts(const ModelGraph&, const PlanOptions&, const AttemptOptions&);
 
-// The options with budgets that a way has.
+// RETURNS: the options, with the budgets of the way.
 PlanOptions options_of(const PlanOptions&, const Way&);
 
-// As the way has it, but with what the job's budgets have room for beyond that. REQUIRES: the way needs no
-// more than the budgets.
+// Plans the way, and uses all room that the job's budgets have beyond its needs.
+// REQUIRES: the way needs no more than the budgets.
 Attempt attempt_way(const ModelGraph&, const PlanOptions&, const Way&);
 
-// Without `advise` it stops at the first tier that does not fit.
+// Plans tier after tier. Without PlanOptions::advise it stops at the first tier that does not fit.
 Attempt attempt(const ModelGraph&, const PlanOptions&, const AttemptOptions&);
 
-// Its ops and edges. REQUIRES: it fits.
+// Makes the ops and edges of the attempt. REQUIRES: it fits.
 Plan plan_of(const ModelGraph&, const PlanOptions&, Attempt&&);
 
-// How much more the tiers would have to be, together.
+// Bytes that are missing in all tiers together.
 u64 shortfall(const PlanOptions&, const Attempt&);
 
 }  // namespace tidepool

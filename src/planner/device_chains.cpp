@@ -65,7 +65,7 @@ DeviceChain DeviceChains::params(u32 w) const {
     chain.touches.push_back({p.first, p.last});
     chain.passes.push_back(&p);
   }
-  // A copy up cannot start before the update (clipping), nor in the turn before (else).
+  // With clipping, a copy up cannot start before the update; without, it cannot start in the turn before.
   chain.floor = program_.options.clipping && layout_.windows[w].trains ? program_.first_update(w) : 0;
   return finish(std::move(chain));
 }
@@ -109,8 +109,8 @@ DeviceChain DeviceChains::shard(u32 w, ChunkId first) const {
   return chain;
 }
 
-// A gradient that an update on the device reads. With clipping the update runs in the next turn,
-// so the chain's last touch lies there.
+// Extends the chain of a gradient that an update on the device reads. With clipping the update runs in the
+// next turn, so the chain's last touch lies there.
 void DeviceChains::extend_to_update(DeviceChain& chain) const {
   const i32 turn = program_.options.clipping ? program_.positions() : 0;
   chain.touches.back().end = program_.last_update(chain.window) + turn;
@@ -126,7 +126,7 @@ std::optional<DeviceChain> DeviceChains::gradient(u32 w) const {
   return finish(std::move(chain));
 }
 
-// Input of block b: made by the block before, read by its forward (the head has none) and backward.
+// Input of block b: the block before makes it; the forward of b (the head has none) and its backward read it.
 DeviceChain DeviceChains::activation(u32 b, u32 sweep, u32 m) const {
   const i32 im = static_cast<i32>(m);
   DeviceChain chain{.first = layout_.activation[b * micro_batches() + m]};

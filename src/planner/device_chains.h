@@ -1,4 +1,5 @@
-// What the step program touches on a device, content by content: when, and the gaps in between.
+// DeviceChains lists what the step program touches on a device: per content, the touches and the gaps between
+// them.
 #pragma once
 
 #include <optional>
@@ -8,7 +9,7 @@
 
 namespace tidepool {
 
-// One content that lives through several touches; gaps.size() == touches.size() - 1.
+// DeviceChain is one content that lives through several touches; gaps.size() == touches.size() - 1.
 struct DeviceChain {
   struct Gap {
     Span span;  // from the last op of one pass to the first of the next
@@ -18,16 +19,16 @@ struct DeviceChain {
   u32 count = 1;
   std::vector<Span> touches;
   std::vector<Gap> gaps;
-  std::vector<const Pass*> passes;  // of parameter chains
+  std::vector<const Pass*> passes;  // parameter chains only
   u32 window = none;
-  bool produced_here = false;  // made on the device: leaving it costs a move down
-  bool leaves = false;         // goes down after the last touch (gradients)
+  bool produced_here = false;  // made on the device: evicting it costs a move down
+  bool leaves = false;         // moves down after the last touch (gradients)
   Spread spread = Spread::each;
   i32 floor = -1'000'000'000;
   FromRest from_rest = FromRest::alike;
 };
 
-// `home`, by window, may change between calls. All that it is given must outlive it.
+// REQUIRES: all arguments outlive this object. `home`, by window, may change between calls.
 class DeviceChains {
  public:
   DeviceChains(const ResidenceInput&, const std::vector<bool>& home);
@@ -38,12 +39,12 @@ class DeviceChains {
   Span kept_span(u32 block, u32 sweep, u32 m) const;
   Span batch_span(u32 sweep, u32 m) const;
   Span activation_grad_span(u32 sweep, u32 m) const;
-  // From its update to its last use, of a parameter that dies there: at least until a drain has ended.
+  // For parameters that die: from the update to the last use, and at least until a drain has ended.
   Span param_span(u32 window) const;
 
   bool is_home(u32 window) const { return home_[window]; }
-  // A window that rests on one device is used where it rests; of several, each has a shard of it, and
-  // all gather it before use.
+  // True if the window must be fetched before use. A window at home on one device is used in its home; with
+  // several devices each has a shard of it, and an all_gather brings the shards together before use.
   bool streams(u32 window) const { return !is_home(window) || sharded(); }
   bool sharded() const { return layout_.devices > 1; }
   u32 sweeps() const { return program_.options.sweeps; }

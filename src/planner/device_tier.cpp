@@ -1,5 +1,5 @@
-// The device tier: windows, accumulators, activations and workspace over one turn of the body, and
-// which of them stay between uses. Of several devices it plans one: the others do the same with
+// Plans the device tier: windows, accumulators, activations and workspace over one turn of the body, and
+// which of them stay between uses. With several devices it plans one: the others are alike, with
 // micro-batches and shards of their own.
 #include <algorithm>
 
@@ -31,7 +31,7 @@ class DevicePlanner {
       force_homes();
       rest_what_is_trained();
     }
-    // Windows that come to rest here need less to stream, so what is left is divided anew.
+    // Windows that come to rest here need no room to stream, so the budget that is left is divided again.
     while (choose()) {
     }
     build_arcs();
@@ -84,7 +84,7 @@ class DevicePlanner {
     return arc;
   }
 
-  // Arcs that no choice can avoid: nothing stays between passes.
+  // Arcs that no choice can avoid, with no stays between passes.
   std::vector<Arc> least_arcs() const {
     std::vector<Arc> arcs = fixed_arcs();
     for (const DeviceChain& chain : touched_.all())
@@ -105,7 +105,7 @@ class DevicePlanner {
     return arcs;
   }
 
-  // Workspace, batches, gradients of the residual stream, and windows that rest here.
+  // Arcs of workspace, batches, gradients of the residual stream, and windows that rest here.
   std::vector<Arc> fixed_arcs() const {
     std::vector<Arc> arcs = {permanent(layout_.workspace, 1)};
     for (u32 s = 0; s < touched_.sweeps(); ++s)
@@ -123,7 +123,8 @@ class DevicePlanner {
 
   // ---- choices --------------------------------------------------------------------------------
 
-  // By window: trained, and read by one of the first blocks. The embedding's is often the head's too.
+  // By window: true if it trains and one of the first blocks reads it. The embedding's window is often the
+  // head's too.
   std::vector<bool> early_windows() const {
     std::vector<bool> early(graph_.windows.size(), false);
     const size_t blocks = std::min<size_t>(in_.options.early_blocks, graph_.blocks.size());
@@ -132,8 +133,8 @@ class DevicePlanner {
     return early;
   }
 
-  // Those that were asked for, and those that host and disk have no room for: before anything stays to save
-  // a copy, and whether or not that leaves room to stream ahead.
+  // Homes that were asked for, and homes of state that host and disk have no room for. Chosen before any stay
+  // that saves a copy, and even if they leave no room to stream ahead.
   void force_homes() {
     const std::vector<bool> early = early_windows();
     for (u32 w = 0; w < graph_.windows.size(); ++w) {
@@ -144,7 +145,8 @@ class DevicePlanner {
     }
   }
 
-  // Beside a frozen model what is trained is small: here it needs neither copies nor the cores' Adam.
+  // The trained windows beside a frozen model are small: at home here they need neither copies nor Adam on
+  // the CPU.
   void rest_what_is_trained() {
     const auto trained = [&](u32 w) { return layout_.windows[w].trains; };
     bool all = true;
@@ -164,7 +166,7 @@ class DevicePlanner {
     out_.home_bytes = bytes_before;
   }
 
-  // A model that fits the device runs resident, with no detour.
+  // A model that fits the device is planned as resident, without any choice of stays.
   bool all_resident() {
     out_.home.assign(graph_.windows.size(), true);
     const Bytes resident = resident_peak();
@@ -183,7 +185,7 @@ class DevicePlanner {
     return profile.peak();
   }
 
-  // Room for the next window to come up and the last gradient to go down while a block computes.
+  // Room for the next window to come up and for the last gradient to go down while a block computes.
   Bytes streaming_reserve() const {
     Bytes window{}, gradient{};
     for (u32 w = 0; w < graph_.windows.size(); ++w) {
@@ -194,7 +196,8 @@ class DevicePlanner {
     return window + gradient;
   }
 
-  // Fills in the working set, and what stays. True: more windows rest here now, and nothing else is chosen.
+  // Chooses the working set and the stays. RETURNS: true if it only made more windows rest here, and chose no
+  // stays.
   bool choose() {
     const bool all_home = std::find(out_.home.begin(), out_.home.end(), false) == out_.home.end();
     Profile used(program_.positions(), layout_.params_die());
@@ -203,7 +206,7 @@ class DevicePlanner {
     if (out_.needs_least.value == 0) out_.needs_least = least_;  // before more windows rest here
     const bool resident = all_home && (!touched_.sharded() || resident_peak() <= budget_);
     const Bytes reserve = resident ? Bytes{0} : streaming_reserve();
-    // What rests here is a choice, not a need of streaming.
+    // State that rests here is a choice, not a need of streaming.
     Profile at_home(program_.positions());
     for (const Arc& arc : home_arcs()) at_home.add(arc.span, arc.bytes);
     out_.working_set.clear(), out_.least_set.clear();
@@ -221,7 +224,7 @@ class DevicePlanner {
     chains_ = touched_.all();
     std::vector<Stay> stays;
     struct Choice {
-      u32 chain = none, gap = none;  // or a window that rests here
+      u32 chain = none, gap = none;  // a gap of a chain, or else `window`, which then rests here
       u32 window = none;
     };
     std::vector<Choice> choices;
@@ -230,7 +233,7 @@ class DevicePlanner {
         const DeviceChain& chain = chains_[c];
         if (chain.gaps[g].stays) continue;
         const Bytes bytes = layout_.bytes(chain.first, chain.count);
-        // Of a window each device fetches its shard only.
+        // Each device fetches only its shard of a window.
         const u64 moved = chain.spread == Spread::copy ? bytes.value / layout_.devices : bytes.value;
         stays.push_back({.span = chain.gaps[g].span,
                          .bytes = bytes,
@@ -253,8 +256,8 @@ class DevicePlanner {
     return homes_changed;
   }
 
-  // All state of a window, and its gradient while it waits: saves every copy and, where the state
-  // would rest on disk, its reads and writes.
+  // Stay of a window's whole state, and of its gradient while it waits. It saves every copy, and the reads
+  // and writes if the state would rest on disk.
   Stay home_stay(u32 w) const {
     const WindowChunks& chunks = layout_.windows[w];
     const u64 param = layout_.bytes(chunks.param, chunks.shard_cuts).value;
@@ -265,8 +268,8 @@ class DevicePlanner {
             .saved_bytes = 2 * param + grad + 2 * state};
   }
 
-  // Keeps insides from the last block backwards: backward then starts without recompute.
-  // Forced keeping that does not fit shows as a peak above the budget.
+  // Keeps the insides of blocks, from the last block backwards: backward then starts without recompute. If
+  // keeping is forced but does not fit, the peak exceeds the budget.
   void choose_keep(Bytes room, Profile& used) {
     if (in_.options.recompute == RecomputePolicy::recompute || !layout_.trains) return;
     const bool forced = in_.options.recompute == RecomputePolicy::keep;
@@ -338,7 +341,7 @@ class DevicePlanner {
     return in_first | in_body | (evaluated ? in_evaluation : 0);
   }
 
-  // The copy out of a frame should be hidden by the next block's pass over its micro-batches.
+  // The next block's pass over its micro-batches should hide the copy out of a frame.
   i32 tail_positions() const { return static_cast<i32>(micro_batches_) + 1; }
 
   const ResidenceInput& in_;
@@ -349,7 +352,7 @@ class DevicePlanner {
   Bytes home_bytes_least_;
   bool within_least_;
   Bytes budget_;
-  Bytes least_{};  // what the arcs need that no choice can avoid, with what rests here
+  Bytes least_{};  // needs of the arcs that no choice can avoid, with the windows that rest here
   DeviceTier out_;
   DeviceChains touched_;
   std::vector<DeviceChain> chains_;

@@ -1,4 +1,4 @@
-// From places to ops: the segments of a plan with operands, frames and versions.
+// Makes the segments of a plan from places: ops with operands, frames and versions.
 #include "planner/emit.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ constexpr LaneId device_lane(LaneKind kind, u32 device) {
 }
 constexpr LaneId host_lane(LaneKind kind) { return {.device = host_device, .kind = kind}; }
 
-// Finds the frame of a chunk in a tier at a position.
+// Frames finds the frame of a chunk in a tier at a position.
 class Frames {
  public:
   Frames(const std::vector<Arc>& arcs, Tier tier, u64 chunks, i32 turn)
@@ -24,7 +24,7 @@ class Frames {
 
   Frame of_arc(u32 a) const { return {.tier = tier_, .offset = arcs_[a].offset, .bytes = arcs_[a].bytes}; }
 
-  // The arc of a shard, or of anything else that begins with the chunk.
+  // Index of the arc of a shard, or of the other content whose first chunk is `first`.
   u32 arc_at(ChunkId first, bool shard, i32 position) const {
     for (u32 a : by_first_[index(first)]) {
       if ((arcs_[a].spread == Spread::shard) != shard) continue;
@@ -87,7 +87,7 @@ class Emitter {
 
   bool sharded() const { return layout_.devices > 1; }
 
-  // What device `device` holds in an arc of the device tier, and where.
+  // OnDevice holds the chunks that one device has in an arc of the device tier, and their frame.
   struct OnDevice {
     ChunkId first{};
     u32 count = 0;
@@ -104,7 +104,7 @@ class Emitter {
              .bytes = layout_.bytes(held.first, held.count)}};
   }
 
-  // Consecutive chunks of those.
+  // Consecutive chunks of `whole`.
   OnDevice part(const OnDevice& whole, ChunkId first, u32 count) const {
     OnDevice out{first, count, whole.frame};
     out.frame.offset += layout_.bytes(whole.first, index(first) - index(whole.first)).value;
@@ -112,7 +112,7 @@ class Emitter {
     return out;
   }
 
-  // A window's chunks of a kind that devices own: `first` is the kind's first.
+  // The device's shard of a window's chunks of one kind. `first` is the first chunk of that kind.
   OnDevice shard(ChunkId first, u32 device, i32 position) const {
     return on_device(device_frames_.arc_at(first, sharded(), position), device);
   }
@@ -140,9 +140,9 @@ class Emitter {
     });
   }
 
-  // With several devices a window is whole only when its cuts have come to their owners and gone from
-  // there to the others: one gather per arrival, behind the last of its copies or updates. In the order of
-  // those and not of use, so that it does not queue on its lane behind what comes later.
+  // With several devices a window is complete only after its cuts have reached their owners and an all_gather
+  // has passed them to the others. There is one gather per arrival, after the last of its copies or updates.
+  // Gathers are sorted by those, not by use, so that none queues on its lane behind a later one.
   struct Gather {
     u32 arc = none;
     u32 window = none;
@@ -210,7 +210,7 @@ class Emitter {
       if (writes(o.access) && !is_movement(op_.kind))
         for (u32 i = 0; i < o.count; ++i) ++versions_[index(o.first) + i];
   }
-  // A writer leaves the next version; a movement carries the one there is.
+  // A writer leaves the next version; a movement keeps the current version.
   void operand(ChunkId first, u32 count, Access access, Frame frame) {
     const u32 current = versions_[index(first)];
     const bool makes = access == Access::write && !is_movement(op_.kind);
@@ -224,7 +224,7 @@ class Emitter {
   void operand(const OnDevice& what, Access access) {
     if (what.count > 0) operand(what.first, what.count, access, what.frame);
   }
-  // `first`: device 0's, or every device's.
+  // `first` is device 0's chunk, or the chunk of every device.
   void device_operand(ChunkId first, Access access, i32 position) {
     operand(on_device(device_frames_.arc_at(first, false, position), device_of_op_), access);
   }
@@ -283,7 +283,7 @@ class Emitter {
     for (u32 d = 0; d < layout_.devices; ++d) operand(shard(chunks.grad_accum[use], d, p), Access::write);
   }
 
-  // What every device does, with its own micro-batches or shards; or one for all.
+  // Emits one op per device, with its own micro-batches or shards, or one op for all devices.
   void emit_program_op(const ProgramOp& op, i32 p) {
     const bool once =
         op.kind == OpKind::norm || op.kind == OpKind::update || op.kind == OpKind::reduce_scatter;
@@ -407,8 +407,8 @@ class Emitter {
       const bool made = made_by_update(layout_.chunk(id).kind, layout_.precision);
       operand(id, 1, made ? Access::write : Access::read_write, frame(id));
     }
-    // Without clipping nothing that an update reads comes from another op's scalars, and waiting for
-    // them would tie the next gradient to this update.
+    // Without clipping an update reads nothing from another op's scalars. Waiting for them would make the
+    // next gradient wait for this update.
     if (program_.options.clipping) scalars_of(0, Access::read, p);
   }
 

@@ -1,4 +1,4 @@
-// From residence to segments: every op with its operands, frames and versions, in plan order.
+// Turns residence into segments: every op with its operands, frames and versions, in plan order.
 #pragma once
 
 #include "planner/residence.h"

@@ -24,8 +24,8 @@ Bytes sum_of(const ModelGraph& graph, std::initializer_list<Kind> kinds) {
   return sum;
 }
 
-// A device holds, while one block runs, its parameters, wherever they rest, the sums of its gradients, and
-// the workspace. An embedding's backward does without parameters.
+// Least bytes of a device: while one block runs, it holds the block's parameters (wherever they rest), the
+// sums of their gradients, and the workspace. An embedding's backward needs no parameters.
 Bytes device_least(const ModelGraph& graph, const PlanOptions& options) {
   Bytes workspace{}, most{};
   for (const Block& block : graph.blocks) {
@@ -46,8 +46,8 @@ Bytes state_of(const ModelGraph& graph) {
   return sum_of(graph, {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance});
 }
 
-// All tiers together hold the state, and beside it: at the end of a forward the blocks' inputs for backward,
-// and between two sweeps the sums of every window on every device.
+// Least bytes of all tiers together: the state, and beside it, at the end of a forward, the blocks' inputs
+// for backward; between two sweeps, the sums of every window on every device.
 Bytes held_at_once(const ModelGraph& graph, const PlanOptions& options, u32 sweeps) {
   const auto trains_any = [&](const Block& block) {
     return std::ranges::any_of(block.windows, [&](u32 w) { return graph.windows[w].trainable; });
@@ -63,7 +63,7 @@ Bytes held_at_once(const ModelGraph& graph, const PlanOptions& options, u32 swee
   return state_of(graph) + std::max(activations, sweeps > 1 ? sums * options.devices : Bytes{0});
 }
 
-// More than any machine has; sums over tiers and devices do not overflow.
+// More than any machine has, but small enough that sums over tiers and devices do not overflow.
 Budgets summable(const Budgets& budgets) {
   constexpr Bytes most{u64{1} << 52};
   return {std::min(budgets.device, most), std::min(budgets.host, most), std::min(budgets.disk, most)};
@@ -80,9 +80,9 @@ Fit::Fit(const ModelGraph& graph, const PlanOptions& options)
                          held_at_once(graph, options_, sweeps)});
 }
 
-// Compares with what must rest somewhere, whatever is chosen: every persistent chunk once, in the tier that
-// was asked for, and with clipping every gradient while the last of them awaits the norm, unless in the bytes
-// of a dead parameter.
+// Compares the budgets with the bytes that must rest somewhere in any plan: every persistent chunk once, in
+// the tier that was asked for; and with clipping every gradient, while the last of them waits for the norm.
+// Gradients that wait in the bytes of dead parameters are not counted.
 bool Fit::has_no_room(const Budgets& budgets) const {
   const Bytes devices = budgets.device * options_.devices;
   const Bytes state = state_of(graph_);

@@ -1,6 +1,6 @@
-// Fit says whether a job fits. It asks a family of ways to lie in the tiers, and no budget has a part in that
-// family: each way has needs of its own, and a job fits if one way needs no more of any tier than there is.
-// So what fits still fits with larger budgets, whatever the choices inside a way do
+// Fit says whether a job fits. It asks a family of ways to lie in the tiers that does not depend on budgets:
+// each way has needs of its own, and a job fits if one way needs no more of any tier than its budget. So a
+// job that fits still fits with larger budgets, whatever choices are made inside a way
 // (docs/decisions/0032-a-job-fits-by-needs-without-budgets.md).
 #pragma once
 
@@ -13,16 +13,17 @@ namespace tidepool {
 
 class Fit {
  public:
-  // Budgets of the options are not looked at. Both must outlive it.
-  // REQUIRES: the options are possible, and a step of this size can be planned.
+  // Ignores the budgets in the options.
+  // REQUIRES: both arguments outlive this object; the options are possible, and a step of this size can be
+  // planned.
   Fit(const ModelGraph&, const PlanOptions&);
   Fit(const Fit&) = delete;
 
-  // RETURNS: a way that needs no more than `budgets`. None: the job does not fit, or `work` cut the search.
+  // RETURNS: a way that needs no more than `budgets`; none: the job does not fit, or `work` ended the search.
   std::optional<Way> within(const Budgets&, SearchWork* = nullptr);
 
-  // RETURNS: the smallest budgets from `had` up to `most` that a way is content with, as a config says them.
-  // A device's bytes count most and the disk's least. None: no way is content with `most`, or `work` cut the
+  // RETURNS: the smallest budgets between `had` and `most` that fit some way, rounded as a config writes
+  // them. A device's bytes count most and the disk's least. None: no way fits `most`, or `work` ended the
   // search before one was found.
   std::optional<Budgets> nearest(const Budgets& had, const Budgets& most, SearchWork* = nullptr);
 
@@ -34,7 +35,7 @@ class Fit {
   const PlanOptions options_;
   struct Candidate {
     FitShape shape;
-    Bytes held;  // by all tiers together, whatever the way
+    Bytes held;  // by all tiers together, in any way
   };
   std::vector<Candidate> shapes_;
 };

@@ -7,7 +7,7 @@
 namespace tidepool {
 namespace {
 
-// More than any tier has; sums of a few do not overflow.
+// More than any tier has, but small enough that sums of a few do not overflow.
 constexpr Bytes unbounded{u64{1} << 60};
 
 Bytes over(Bytes need, Bytes had) { return need > had ? need - had : Bytes{0}; }
@@ -18,7 +18,7 @@ bool within(const Budgets& needs, const Budgets& most) {
 
 }  // namespace
 
-// Memory of a device is dearer than the host's, and a disk is cheap.
+// Weights: memory of a device is dearer than the host's, and a disk is cheap.
 double FitSearch::price(const Budgets& n) const {
   return static_cast<double>(over(n.device, had.device).value) * 2 +
          static_cast<double>(over(n.host, had.host).value) +
@@ -43,13 +43,13 @@ FitShape::Fineness FitShape::fineness() const {
   return {.per_octave = 1, .homes = 4, .host_steps = 2};
 }
 
-// Parts of an attempt: laying out a shape and planning a host go through chunks, planning a device through
-// windows.
+// Divides the ops by the part that the work takes: layout and host plans go through chunks, device plans only
+// through windows.
 bool FitShape::takes(u64 part, SearchWork* work) const {
   return work == nullptr || work->takes(div_up(ops_, part));
 }
 
-// ---- the ways ---------------------------------------------------------------------------------------
+// ---- list of ways -----------------------------------------------------------------------------------
 
 void FitShape::list_ways(SearchWork* work) {
   ways_ = {DeviceWay{.is_divided = true}, DeviceWay{.options = {.within_least = true}, .is_divided = true}};
@@ -57,7 +57,7 @@ void FitShape::list_ways(SearchWork* work) {
   least_ = std::max(least_, parts_->device.needs_least + options_->device_reserved);
   all_rests_ = rests_beside(std::vector<bool>(graph_->windows.size(), false));
   Bytes resident = parts_->device.resident;
-  if (resident.value == 0) {  // homes are forced; what else may stay is at most this
+  if (resident.value == 0) {  // homes are forced; this is an upper limit of all other stays
     resident = *ways_[0].need;
     for (u32 w = 0; w < graph_->windows.size(); ++w)
       resident += parts_->layout.bytes(parts_->layout.windows[w].param, parts_->layout.windows[w].cuts);
@@ -67,7 +67,7 @@ void FitShape::list_ways(SearchWork* work) {
   list_homes(resident);
 }
 
-// Sizes that people write, from the least to where nothing leaves.
+// Round sizes, from the smallest to the size at which nothing leaves the device.
 std::vector<Bytes> FitShape::round_sizes(Bytes resident, u64 per_octave) const {
   std::vector<Bytes> sizes;
   for (u64 octave = frame_alignment; octave < resident.value; octave *= 2)
@@ -78,11 +78,11 @@ std::vector<Bytes> FitShape::round_sizes(Bytes resident, u64 per_octave) const {
   return sizes;
 }
 
-// The largest first, which asks least of the host.
+// Largest budget first: it needs the least of the host.
 void FitShape::list_budgets(Bytes resident) {
   std::vector<Bytes> budgets = round_sizes(resident, fineness().per_octave);
   budgets.push_back(std::max(least_, resident));
-  // Placing leaves gaps.
+  // A little more than everything: placing leaves gaps.
   budgets.push_back(budgets.back() + Bytes{round_up(budgets.back().value / 32, frame_alignment)});
   std::ranges::reverse(budgets);
   for (const Bytes budget : budgets)
@@ -92,11 +92,12 @@ void FitShape::list_budgets(Bytes resident) {
                      .rests = over(all_rests_, budget * options_->devices)});
 }
 
-// More and more windows rest on the devices: alone, and then beside stays, up to round sizes.
+// Ways with more and more windows at home on the devices: alone, then with stays beside them, up to round
+// sizes.
 void FitShape::list_homes(Bytes resident) {
   if (options_->home != HomePolicy::automatic) return;
   const u64 windows = graph_->windows.size(), most = fineness().homes;
-  std::vector<Bytes> homes;  // bytes of more and more windows
+  std::vector<Bytes> homes;  // entry i: bytes of the homes of way i
   Bytes bytes{};
   for (u64 w = 0; w < windows; ++w) {
     bytes += bytes_at_home(parts_->layout, static_cast<u32>(w));
@@ -105,13 +106,13 @@ void FitShape::list_homes(Bytes resident) {
   for (const Bytes home : homes)
     ways_.push_back({.options = {.home_bytes_least = home, .within_least = true},
                      .is_divided = true,
-                     // Beside them a window streams with its gradient.
+                     // Beside the homes, a window streams with its gradient.
                      .least = std::max(least_, home + least_ / 2),
                      .rests = over(all_rests_, home * options_->devices)});
   for (const Bytes budget : round_sizes(resident, 16)) list_homes_beside_stays(homes, budget);
 }
 
-// Half and more of what a budget has beside the least goes to homes.
+// Gives homes from half to all of the budget beyond the least.
 void FitShape::list_homes_beside_stays(const std::vector<Bytes>& homes, Bytes budget) {
   constexpr u64 parts = 8;
   u64 before = 0;
@@ -129,10 +130,10 @@ void FitShape::list_homes_beside_stays(const std::vector<Bytes>& homes, Bytes bu
   }
 }
 
-// ---- their needs ------------------------------------------------------------------------------------
+// ---- needs of ways ----------------------------------------------------------------------------------
 
-// State, and gradients that wait for the norm, of windows that have no home on a device: host and disk have
-// to hold them all at once.
+// Bytes that host and disk must hold at once: state of windows without a home on a device, and their
+// gradients that wait for the norm.
 Bytes FitShape::rests_beside(const std::vector<bool>& home) const {
   const Layout& layout = parts_->layout;
   Bytes sum = options_->host_reserved;
@@ -147,7 +148,7 @@ Bytes FitShape::rests_beside(const std::vector<bool>& home) const {
   return sum;
 }
 
-// The most that one update of a window without a home on a device brings together in the host.
+// Most bytes that one update of a window without a home on a device needs in the host at once.
 Bytes FitShape::updates_beside(const std::vector<bool>& home) const {
   const Layout& layout = parts_->layout;
   Bytes most{};
@@ -161,7 +162,7 @@ Bytes FitShape::updates_beside(const std::vector<bool>& home) const {
   return most + options_->host_reserved;
 }
 
-// False: cut.
+// RETURNS: false if `work` ended the search.
 bool FitShape::plan_device(u32 w, SearchWork* work) {
   if (planned_ == w && parts_) return true;
   if (!parts_) {
@@ -179,7 +180,7 @@ bool FitShape::plan_device(u32 w, SearchWork* work) {
   return true;
 }
 
-// Null: cut.
+// RETURNS: null if `work` ended the search.
 const FitShape::Rest* FitShape::plan_rest(u32 w, Bytes host_budget, SearchWork* work) {
   const auto known = ways_[w].rest.find(host_budget);
   if (known != ways_[w].rest.end()) return &known->second;
@@ -203,8 +204,8 @@ void FitShape::offer(u32 w, Bytes host_budget, const Rest& rest, FitSearch& s) c
   s.way = {.shape = shape_, .device = way.options, .device_budget = way.budget, .host_budget = host_budget};
 }
 
-// Nothing stays in the host that need not; all does; and what lies between, which is of use only where the
-// disk is short. Each is planned only where what is known of it beforehand does not rule it out.
+// Tries three kinds of host: nothing stays that need not; everything stays; and steps between, which help
+// only if the disk is short. Each is planned only if its known lower limits do not rule it out.
 void FitShape::search_rest(u32 w, FitSearch& s, SearchWork* work) {
   const DeviceWay& way = ways_[w];
   const Bytes device = *way.need, rests = way.rests;
@@ -222,7 +223,7 @@ void FitShape::search_rest(u32 w, FitSearch& s, SearchWork* work) {
     offer(w, unbounded, {std::max(all_stay->host, rests), all_stay->disk}, s);
   }
   if (options_->home != HomePolicy::automatic) return search_forced(w, s, work);
-  // If the disk is short, state on devices is worth more than stays there.
+  // If the disk is short, state at home on devices saves more than stays do.
   if (!way.is_divided) return;
   const u64 steps = fineness().host_steps;
   for (u64 i = steps; i > 0 && !s.is_done(); --i) {
@@ -235,8 +236,9 @@ void FitShape::search_rest(u32 w, FitSearch& s, SearchWork* work) {
   }
 }
 
-// State is where it was asked for, and what streams past takes all that the host has: so neither end is what
-// fits a host in between, where gradients and activations stay that a disk has no room for.
+// State is where the user asked for it, and streaming content takes all that the host has. So neither end
+// fits a host of a size between, in which gradients and activations stay because the disk has no room for
+// them.
 void FitShape::search_forced(u32 w, FitSearch& s, SearchWork* work) {
   const Rest* const least = plan_rest(w, Bytes{0}, work);
   const Rest* const most = least == nullptr ? nullptr : plan_rest(w, unbounded, work);
@@ -262,7 +264,7 @@ void FitShape::search(FitSearch& s, SearchWork* work) {
   for (u32 w = 0; w < ways_.size() && !s.is_done(); ++w) {
     const DeviceWay& way = ways_[w];
     if (!may_do(std::max(way.least, least_)) || way.rests > s.most.host + s.most.disk) continue;
-    // If not even streaming has room in the host, nothing is gained by resting there.
+    // If the host has no room even to stream, homes on devices do not help.
     if (!way.streams && !streams_by_the_least(s, work)) break;
     if (!ways_[w].need && !plan_device(w, work)) break;
     if (may_do(*ways_[w].need)) search_rest(w, s, work);

@@ -1,4 +1,5 @@
-// The ways to lie in the tiers that one shape of a step has: one count of sweeps and one chunk size.
+// FitShape holds the ways to lie in the tiers for one shape of a step: one count of sweeps and one chunk
+// size.
 #pragma once
 
 #include <map>
@@ -9,46 +10,47 @@
 
 namespace tidepool {
 
-// The way that asks for least beyond what there is.
+// FitSearch holds the best way so far: the one that costs least beyond `had`.
 struct FitSearch {
-  Budgets had;   // what there is
-  Budgets most;  // no way that needs more
+  Budgets had;   // budgets of the job
+  Budgets most;  // limit: ways that need more are refused
   std::optional<Budgets> needs{};
   Way way{};
 
-  // The price of what needs ask for beyond `had`; rises with each of them.
+  // Price of the bytes that `needs` asks for beyond `had`; rises with each budget.
   double price(const Budgets&) const;
   bool is_better(const Budgets&) const;
   bool is_done() const { return needs && price(*needs) == 0; }
 };
 
-// Needs are remembered. Tiers are not: those of large models are large.
+// Remembers needs of ways, but no tiers: tiers of large models are large.
 class FitShape {
  public:
-  // `device_least`: no device tier of any shape needs less. Graph and options must outlive it.
+  // `device_least`: no device tier of any shape needs less.
+  // REQUIRES: graph and options outlive this object.
   FitShape(const ModelGraph&, const PlanOptions&, const AttemptOptions&, Bytes device_least);
 
-  // Leaves in the search what is better than it has. Ends early where `work` cuts it.
+  // Puts a way into the search if it is better than the way there. Ends early if `work` says so.
   void search(FitSearch&, SearchWork*);
 
  private:
-  // Needs of host and disk, for one budget of the host.
+  // Rest holds the needs of host and disk for one budget of the host.
   struct Rest {
     Bytes host, disk;
-    Bytes host_least{};  // whatever its budget
+    Bytes host_least{};  // with any budget
   };
   struct DeviceWay {
     DeviceTierOptions options;
     Bytes budget{};
-    bool streams = true;      // a host in which nothing stays that need not is of interest
-    bool is_divided = false;  // and hosts in which something stays
-    Bytes least{};            // it counts for no less, known before it is planned
+    bool streams = true;      // try hosts in which nothing stays that need not
+    bool is_divided = false;  // try also hosts in which something stays
+    Bytes least{};            // lower limit of `need`, known before the way is planned
     std::optional<Bytes> need{};
-    Bytes host_least{};            // no host needs less, known before it is planned; of automatic homes
-    Bytes rests{};                 // host and disk have to hold so much at once; of automatic homes
+    Bytes host_least{};  // lower limit for any host, known before the host is planned; automatic homes only
+    Bytes rests{};       // bytes that host and disk must hold at once; automatic homes only
     std::map<Bytes, Rest> rest{};  // by budget of the host
   };
-  // How finely budgets are divided: coarser where each way takes long to plan.
+  // Fineness says how finely budgets are divided: coarser if each way takes long to plan.
   struct Fineness {
     u64 per_octave, homes, host_steps;
   };
@@ -75,8 +77,8 @@ class FitShape {
   AttemptOptions shape_;
   u64 ops_;
   Bytes least_;                   // no device tier needs less
-  Bytes all_rests_{};             // what host and disk have to hold where nothing has a home on a device
-  std::vector<DeviceWay> ways_;   // two of the least; by budget; by homes
+  Bytes all_rests_{};             // bytes that host and disk must hold if nothing has a home on a device
+  std::vector<DeviceWay> ways_;   // two with the least; then by budget; then by homes
   std::optional<Attempt> parts_;  // layout, program, and the device tier of `planned_`
   u32 planned_ = none;
 };

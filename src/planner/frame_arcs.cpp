@@ -9,7 +9,7 @@ namespace {
 struct FrameTouch {
   FrameArc place;  // without ops
   u32 op = 0;
-  bool fills = false;  // overwrites without looking: what was there is gone
+  bool fills = false;  // overwrites without reading: the old content is gone
 
   auto key() const { return std::tuple(place.chunk, place.tier, place.device, place.offset); }
 };
@@ -41,7 +41,7 @@ bool is_home(const Plan& plan, const FrameArc& place) {
          (home.tier != Tier::device || home.device == place.device);
 }
 
-// The home of a parameter that its update makes anew: full until its last use.
+// Arc of the home of a parameter that its update makes anew: the home is full until the last use.
 void append_home_that_ends(std::span<const FrameTouch> touches, const Segment& segment,
                            std::vector<FrameArc>& out) {
   FrameArc arc = touches.front().place;
@@ -54,8 +54,8 @@ void append_home_that_ends(std::span<const FrameTouch> touches, const Segment& s
   out.push_back(arc);
 }
 
-// Touches of one chunk in one frame, by op. A fill ends what was there before; touches ahead of the first
-// fill belong to the last one, of the turn before.
+// Appends arcs from the touches of one chunk in one frame, sorted by op. A fill ends the old content; touches
+// before the first fill belong to the last fill of the turn before.
 void append_arcs(std::span<const FrameTouch> touches, std::vector<FrameArc>& out) {
   u64 first_fill = 0;
   while (first_fill < touches.size() && !touches[first_fill].fills) ++first_fill;

@@ -1,5 +1,5 @@
-// Who lies where from when to when, read off a finished plan: what --explain tells of, what the page draws
-// as memory over the step, and what the live view sums up.
+// frame_arcs() lists which chunk lies in which frame from which op to which, read from a finished plan.
+// --explain, the memory chart of the report's page, and the live view use it.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace tidepool {
 
-// One chunk in one frame, from the op that fills it to the last op that touches it.
+// FrameArc is one chunk in one frame, from the op that fills it to the last op that touches it.
 struct FrameArc {
   ChunkId chunk{};
   Tier tier{};
@@ -18,12 +18,11 @@ struct FrameArc {
   u32 to = none;
   bool operator==(const FrameArc&) const = default;
 
-  bool permanent() const {
-    return from == none;
-  }  // a home held all around, or content that is never filled anew
+  // A home held all around, or content that is never filled anew.
+  bool permanent() const { return from == none; }
 };
 
-// Of a segment that repeats. Sorted by chunk, then tier, device, offset and op.
+// For a segment that repeats. Sorted by chunk, then tier, device, offset and op.
 std::vector<FrameArc> frame_arcs(const Plan&, const Segment&);
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-// A map from byte ranges of all tiers to a value, split where ranges begin and end.
+// FrameMap maps byte ranges of all tiers to values, split where ranges begin and end.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ class FrameMap {
     Value value{};
   };
 
-  // Calls fn(begin, end, Value&) for every piece of the frame, in order of offset; pieces that were
-  // never touched start from Value{}.
+  // Calls fn(begin, end, Value&) for every piece of the frame, in order of offset. Untouched pieces start as
+  // Value{}.
   template <class Fn>
   void visit(const Frame& frame, Fn&& fn) {
     auto& cells = cells_of(frame);
@@ -36,7 +36,7 @@ class FrameMap {
     }
   }
 
-  // Replaces whatever the frame held by one piece. Keeps the map small.
+  // Replaces all pieces of the frame by one. Keeps the map small.
   void assign(const Frame& frame, const Value& value) {
     auto& cells = cells_of(frame);
     split(cells, frame.offset);

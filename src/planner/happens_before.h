@@ -1,5 +1,6 @@
-// Which op is certainly done before which, from lane order and edges: one clock per ordered lane.
-// Disk ops complete in any order, so they are known done only through the ops that waited for them.
+// HappensBefore says which op is certainly done before which other, from lane order and edges: one clock per
+// ordered lane. Disk ops complete in any order, so only the ops that waited for a disk op prove that it is
+// done.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,7 @@ class HappensBefore {
 
   u32 size() const { return static_cast<u32>(ops_.size()); }
 
-  // Adds an op that starts after `deps` (and after the ops of its lane, if that is ordered).
+  // Adds an op that starts after `deps` (and after the earlier ops of its lane, if the lane is ordered).
   u32 add(LaneId lane, std::span<const u32> deps) {
     const u32 self = size();
     Op op{.lane = lane_index(lane), .ordered = is_ordered(lane.kind)};
@@ -50,8 +51,8 @@ class HappensBefore {
     return before_by_waiters(a, b);
   }
 
-  // Adds to a list of readers of which all must be waited for: of an ordered lane the last stands
-  // for all.
+  // Adds to a list of readers that a writer must wait for. For an ordered lane the last reader stands for
+  // all.
   void add_reader(std::vector<u32>& readers, u32 self) const {
     for (u32& r : readers)
       if (ops_[self].ordered && ops_[r].ordered && ops_[r].lane == ops_[self].lane) {
@@ -70,7 +71,7 @@ class HappensBefore {
     std::vector<u32> waiters;  // of disk ops
   };
 
-  // Disk ops wait for disk ops in chains that meet again and again: each is looked at once.
+  // Chains of disk ops that wait for disk ops meet again and again: each op is looked at once.
   bool before_by_waiters(u32 a, u32 b) const {
     seen_.resize(ops_.size(), 0);
     ++search_;
@@ -107,10 +108,10 @@ class HappensBefore {
   std::vector<LaneId> lanes_;
   std::vector<u32> count_, last_;
   std::vector<Op> ops_;
-  std::vector<u32> clocks_;  // [op][lane]: how many of the lane's ops are done before it
+  std::vector<u32> clocks_;  // [op][lane]: number of the lane's ops that are done before the op
   u32 rest_ = 0;
 
-  mutable std::vector<u32> seen_, next_;  // of the search at hand: op -> its number; ops to look at
+  mutable std::vector<u32> seen_, next_;  // of the current search: op -> its search number; ops to look at
   mutable u32 search_ = 0;
 };
 

@@ -9,7 +9,7 @@
 namespace tidepool {
 namespace {
 
-// An op of one of two runs: the first of a pair that follow each other, or the second.
+// Ref is an op of one of two successive runs: run 0 or run 1.
 struct Ref {
   u32 op = none;
   u8 run = 0;
@@ -17,8 +17,8 @@ struct Ref {
   bool operator==(const Ref&) const = default;
 };
 
-// Who touched a byte: the last writer and the readers since. Of an ordered lane only the last
-// reader matters, because the earlier ones are done by then.
+// Touches records the last writer of a byte and the readers since. For an ordered lane only the last reader
+// matters, because the earlier ones are done by then.
 struct Touches {
   Ref writer;
   std::vector<Ref> readers;
@@ -28,7 +28,7 @@ class Tracker {
  public:
   explicit Tracker(const Plan& plan) : plan_(plan) {}
 
-  // Calls edge(from, to) for every op of the segment, to its direct predecessors.
+  // Runs the segment, and calls edge(from, to) from every direct predecessor of each op.
   template <class Fn>
   void run(SegmentKind kind, u8 run, Fn&& edge) {
     const Segment& segment = plan_.segment(kind);
@@ -69,7 +69,8 @@ class Tracker {
     t.readers.push_back(self);
   }
 
-  // The lane itself orders earlier ops of an ordered lane; of other ordered lanes the last counts.
+  // Drops predecessors that order already covers: earlier ops of the op's own ordered lane, and for other
+  // ordered lanes all but the last.
   void reduce(const Ref& self) {
     std::sort(from_.begin(), from_.end(), [](const Ref& a, const Ref& b) {
       return std::tuple(a.lane, a.run, a.op) < std::tuple(b.lane, b.run, b.op);
@@ -92,7 +93,7 @@ class Tracker {
   std::vector<Ref> from_;
 };
 
-// Leaves the tracker as the segment leaves the tiers.
+// Leaves the tracker in the state in which the segment leaves the tiers.
 void add_segment_edges(Plan& plan, SegmentKind kind, Tracker& tracker) {
   Segment& segment = plan.segments[static_cast<u32>(kind)];
   std::vector<std::vector<OpId>> deps(segment.ops.size());

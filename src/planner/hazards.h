@@ -1,5 +1,5 @@
-// Edges from frames: read after write, write after read, write after write. Nothing else orders ops
-// of different lanes, so an edge exists exactly where two ops touch the same bytes.
+// add_edges() makes edges from frames: read after write, write after read, write after write. Nothing else
+// orders ops of different lanes, so an edge exists exactly where two ops touch the same bytes.
 #pragma once
 
 #include "tidepool/plan.h"

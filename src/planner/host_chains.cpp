@@ -79,7 +79,8 @@ HostChain HostChains::state(ChunkId id, u32 w, u32 cut) const {
       .uses = {{.what = What::updates, .position = program_.update[w][cut], .segments = update_segments()}}};
 }
 
-// Gradients go down to their update; activations and accumulators come back up.
+// Chain of content that a device hands down: gradients go to their update, activations and accumulators come
+// back up.
 HostChain HostChains::departure(const DeviceTier::Departure& d, ChunkId id, u16 device) const {
   const Chunk& chunk = layout_.chunk(id);
   const bool evaluated = chunk.kind == Kind::activation && chunk.block + 1 == in_.graph.blocks.size() &&
@@ -114,7 +115,7 @@ void HostChains::init_stays(HostChain& chain) const {
   chain.stays.assign(chain.stays.size(), true);
 }
 
-// Its home is the host whatever it costs.
+// True if the user asked for a home in the host, whatever it costs.
 bool HostChains::is_forced(u32 w) const {
   const HomePolicy home = in_.options.home;
   return home == HomePolicy::host || (home == HomePolicy::mixed && w % 3 == 1);

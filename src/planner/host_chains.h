@@ -1,4 +1,5 @@
-// What the device and the updates need in the host, content by content: when, and the gaps in between.
+// HostChains lists what the device and the updates need in the host: per content, the uses and the gaps
+// between them.
 #pragma once
 
 #include <vector>
@@ -7,48 +8,44 @@
 
 namespace tidepool {
 
-// Something that needs the chunk in the host, at a position of this turn (or, negative, of the last).
+// HostUse is a need for the chunk in the host, at a position of this turn (or, if negative, of the last).
 struct HostUse {
-  enum class What : u8 {
-    arrives,
-    supplies,
-    updates,
-    makes
-  } what{};  // makes: by an update that does not read it
+  // makes: an update writes the chunk without reading it.
+  enum class What : u8 { arrives, supplies, updates, makes } what{};
   i32 position = 0;
-  u8 segments = 0;  // where it happens, if its position is in this turn
+  u8 segments = 0;  // segments that contain the use, if its position is in this turn
   u32 device_arc = none;
   Phase phase = Phase::after;  // of the copy
 };
 
-// One chunk's uses in order. A circular chain starts again in the next turn with what it left; others begin
-// with what makes or brings the content, and end with its last use.
+// HostChain holds one chunk's uses in order. A circular chain starts again in the next turn with the content
+// that it left. Other chains begin with the op that makes or brings the content, and end with its last use.
 struct HostChain {
   ChunkId chunk{};
-  u16 device = 0;  // that it comes from and goes to
+  u16 device = 0;  // the device that it comes from or goes to
   bool circular = false;
   bool persistent = false;  // has a home
   std::vector<HostUse> uses;
   std::vector<bool> stays;  // [i]: stays from use i to the next (circular: the last to the first)
-  bool home_host = false;   // rests in the host: all around, or from what makes it to its last use
+  bool home_host = false;   // rests in the host: all around, or from the op that makes it to its last use
 
-  // `i` is unrolled: from uses.size() on it is a use of the next turn.
+  // `i` is unrolled: from uses.size() on it counts uses of the next turn.
   const HostUse& use(u64 i) const { return uses[i % uses.size()]; }
   u64 gaps() const { return uses.size() - (circular ? 0 : 1); }
-  // Where nothing needs it between use i and the next; empty if its end is before its beginning.
+  // Span between use i and the next in which nothing needs the chunk; empty if it ends before it begins.
   Span gap_after(u64 i, i32 turn) const;
 };
 
-// Whether its content ever changes: a frozen window's parameters do not.
+// True if the content ever changes; a frozen window's parameters never do.
 bool trains(const Layout&, const HostChain&);
 
-// All that it is given must outlive it.
+// REQUIRES: all arguments outlive this object.
 class HostChains {
  public:
   HostChains(const ResidenceInput&, const DeviceTier&);
 
-  // Of state that has no home on the device, and of what devices hand down. Forced homes in the host, and
-  // stays that no choice can end, are marked.
+  // Chains of state without a home on the device, and of content that devices hand down. Forced homes in the
+  // host, and stays that no choice can end, are marked.
   std::vector<HostChain> all() const;
 
  private:

@@ -36,8 +36,8 @@ class HostMoves {
   Place device(u32 arc, u32 device) const {
     return {.tier = Tier::device, .arc = arc, .device = static_cast<u16>(device)};
   }
-  // Where parameters die a gradient lies in the frame of its own: that has been read for the last time before
-  // there is a gradient, and is written after that has been read.
+  // If parameters die, a gradient lies in its parameter's frame: the parameter's last read comes before the
+  // gradient exists, and its next write comes after the gradient was read.
   ChunkId whose_frame(ChunkId chunk) const {
     const Chunk& c = layout_.chunk(chunk);
     if (c.kind != Kind::grad || !layout_.params_die()) return chunk;
@@ -77,7 +77,7 @@ class HostMoves {
 
   i32 on_circle(i32 position) const { return position < 0 ? position + turn() : position % turn(); }
 
-  // Copies between device and host at a use.
+  // Adds the copy between device and host at a use.
   void move_use(const PlacedGroup& b, u64 u) {
     const HostUse& use = b.chain->use(u);
     if (use.what == What::updates || use.what == What::makes) return;
@@ -89,14 +89,14 @@ class HostMoves {
     add(m, on_circle(use.position), use.segments);
   }
 
-  // The read that begins a group. A read that starts in the turn before belongs to the segments that
-  // end with a backward; a segment that starts from rest has it at its beginning instead.
+  // Adds the read that begins a group. A read that starts in the turn before belongs to the segments that end
+  // with a backward; a segment that starts from rest reads at its own beginning instead.
   void move_up(const PlacedGroup& b) {
     const HostUse& first = b.chain->use(b.group.first);
     const i32 begin = out_.arcs[b.arc].placed.begin;
     Movement m{.chunk = b.chain->chunk, .from = disk(b.chain->chunk), .to = host(b.arc)};
     m.need = out_.arcs[b.arc].span.begin;
-    // Not where the first use lies in the turn before as well: then the read runs whenever that does.
+    // False if the first use lies in the turn before as well: then the read runs in the segments of that use.
     const bool turn_before = begin < 0 && m.need >= 0;
     const u8 own = first.what == What::makes ? u8{0} : turn_before ? u8{in_first | in_body} : first.segments;
     add(m, on_circle(begin), own);
@@ -108,7 +108,7 @@ class HostMoves {
     add(m, std::max(begin, 0), missed);
   }
 
-  // Updated content goes to its home on disk; spilled content too, until it is needed again.
+  // Updated content is written to its home on disk; spilled content is written until it is needed again.
   bool needs_write(const PlacedGroup& b) const {
     if (b.chain->home_host) return false;
     for (u64 u = b.group.first; u <= b.group.last; ++u) {
@@ -122,7 +122,7 @@ class HostMoves {
     for (u64 u = b.group.first; u <= b.group.last; ++u) {
       const HostUse& use = b.chain->use(u);
       if (use.what == What::supplies) continue;
-      // What dies before anything reads it again goes home only in order to rest there.
+      // Content that dies before it is read again is written home only in a drain, in order to rest there.
       const bool dies = use.what == What::makes && b.group.last + 1 == b.chain->uses.size();
       add({.chunk = b.chain->chunk,
            .from = host(b.arc),

@@ -1,4 +1,4 @@
-// The host tier: which of what is needed there rests there between uses, and the disk traffic of the rest.
+// Plans the host tier: which content rests there between uses, and the disk traffic of the rest.
 #include <algorithm>
 
 #include "planner/host_chains.h"
@@ -78,9 +78,8 @@ class HostPlanner {
         chain.home_host = true;
   }
 
-  // A stay between two uses saves a read; of content that is made in between, the write as well. A
-  // chunk that stays all around is never written at all; nor is one that is not trained, whose stays are all
-  // alike.
+  // A stay between two uses saves a read, and if the content is made in between, also the write. A chunk that
+  // stays all around is never written; neither is a frozen chunk, whose stays are all alike.
   void add_choices(u32 c, std::vector<Stay>& stays, std::vector<Choice>& choices) const {
     const HostChain& chain = chains_[c];
     if (!may_rest(chain)) return;
@@ -108,15 +107,15 @@ class HostPlanner {
     choices.push_back({.chain = c});
   }
 
-  // What a turn from rest has of a chain's arcs, unless they are its home. Of state that streams past homes
-  // nothing, too; but beside them it leaves room for one of each kind at rest, which is what checkpoints go
-  // through.
+  // FromRest of a chain's arcs that are not its home. A turn from rest has nothing of state that streams past
+  // homes either, but that is counted as `alike`: so beside the homes there is room for one chunk of each
+  // kind at rest, through which checkpoints go.
   FromRest from_rest(const HostChain& chain) const {
     const bool waits = !chain.persistent && chain.uses.back().what == HostUse::What::updates;
     return waits && layout_.params_die() ? FromRest::absent : FromRest::alike;
   }
 
-  // A home that ends is full at least until a drain has ended: others' updates must leave it be.
+  // A home that ends is full at least until a drain has ended: other updates must not use its bytes before.
   Span home_span(const HostChain& chain) const {
     if (chain.circular) return {0, turn() - 1};
     return {chain.uses.front().position, std::max(chain.uses.back().position, program_.last_of_updates)};
@@ -129,8 +128,8 @@ class HostPlanner {
     return all.peak() > budget_;
   }
 
-  // Chunk sets in flight between disk and host: two being read, one updated, two being written, one
-  // to spare; at most half of what the least leaves.
+  // Room for chunk sets in flight between disk and host: two being read, one updated, two being written, one
+  // to spare. At most half of the room that the least leaves.
   Bytes streaming_reserve(const Profile& least) const {
     u64 set = 0;
     for (u32 w = 0; w < layout_.windows.size(); ++w) {
@@ -161,7 +160,7 @@ class HostPlanner {
                                    : chain.uses.back().position - (chain.persistent ? turn() : 0);
       if (first > 0 || chain.persistent) group.arc.floor = before + group.shift + 1;
     } else if (first == last) {
-      group.arc.tail = 2;  // being written to disk
+      group.arc.tail = 2;  // while it is written to disk
     }
     return group;
   }

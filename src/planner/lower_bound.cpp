@@ -1,4 +1,5 @@
-// The least bytes that any plan moves over each link: what could be saved, as a minimum-cost flow.
+// lower_bound() finds the fewest bytes that any plan moves over each link: the most that could be saved, as a
+// min-cost flow.
 #include "planner/lower_bound.h"
 
 #include <algorithm>
@@ -14,10 +15,10 @@ namespace tidepool {
 namespace {
 
 // ---- max saving as a min-cost flow ------------------------------------------------------------------
-// Nodes are cuts between ops; a unit of flow is one byte of memory walking through the step: along an
-// interval's edge (it holds that content) or along the chain (idle).
+// Nodes are cuts between ops. A unit of flow is one byte of memory on its way through the step: along an
+// interval's edge it holds that content, along the chain it is idle.
 
-// Forced edges cost thousands a byte: their sum does not fit 64 bits for large models.
+// Forced edges cost thousands per byte: for large models their sum does not fit 64 bits.
 __extension__ using Total = __int128;
 
 class Flow {
@@ -32,7 +33,7 @@ class Flow {
     edges_.push_back({from, 0, -cost});
   }
 
-  // Sends up to `amount` from the first node to the last, cheapest first. Returns the total cost.
+  // Sends up to `amount` from the first node to the last, cheapest first. RETURNS: the total cost.
   Total send(u64 amount) {
     const u32 target = static_cast<u32>(head_.size()) - 1;
     first_potentials();
@@ -61,7 +62,7 @@ class Flow {
 
   u32 other(u32 edge) const { return edges_[edge ^ 1].to; }
 
-  // All edges go from lower nodes to higher ones before anything has been sent.
+  // Before anything has been sent, all edges go from lower nodes to higher ones.
   void first_potentials() {
     std::fill(potential_.begin(), potential_.end(), far);
     potential_[0] = 0;
@@ -143,9 +144,9 @@ class Savings {
   }
 
  private:
-  // The flow takes time in square of what could stay. Beyond this many activations, neighbouring
-  // micro-batches stand as one that is held only while all of them are: no more room is needed for it, so the
-  // bound stays one. 250 micro-batches of 12 blocks took 19 s one by one.
+  // The flow takes time in the square of the number of contents that could stay. With more activations than
+  // this, neighbouring micro-batches are merged: they are held only while all of them are, and need no more
+  // room than before, so the bound stays a bound. 250 micro-batches of 12 blocks took 19 s without merging.
   static constexpr u64 activations_max = 1024;
   static i32 micro_batches_together(const Plan& plan, const ModelGraph& graph) {
     const u64 activations = graph.blocks.size() * (plan.micro_batches / plan.devices);
@@ -155,7 +156,8 @@ class Savings {
   static constexpr u32 link(LinkKind kind) { return static_cast<u32>(kind); }
   i32 turn() const { return program_.positions(); }
 
-  // Moves `bytes` over the link once a step unless the content stays in one of the tiers over the gap.
+  // Adds a move of `bytes` over the link once per step, unless the content stays in one of the tiers over the
+  // gap.
   enum Tiers : u8 { in_device = 1, in_host = 2 };
   void add(LinkKind kind, u8 tiers, i32 begin, i32 end, u64 bytes) {
     if (begin > end) return;  // nothing happens in between: it stays anyway
@@ -165,7 +167,7 @@ class Savings {
       if (tiers & (1u << tier)) savings_[tier][link(kind)].push_back({begin, end, bytes, bytes});
   }
 
-  // A whole window at home on the device moves nothing at all: what holding `window_bytes` saves adds up.
+  // A whole window at home on the device moves nothing: the savings of holding `window_bytes` add up.
   void add_device_home(LinkKind kind, u64 window_bytes, u64 moved) {
     Saving& home = home_[link(kind)];
     home = {0, turn() - 1, window_bytes, home.saved + moved};
@@ -181,12 +183,13 @@ class Savings {
         if (layout_.chunk(id).kind != Kind::param) rest += layout_.chunk(id).bytes.value;
     const i32 first_update = program_.first_update(w), last_update = program_.last_update(w);
 
-    // A gradient is not there all around, so it does not count as held; nor does a parameter that dies.
+    // A gradient does not exist all around the step, so its bytes do not count as held; nor do those of a
+    // parameter that dies.
     const bool dies = layout_.params_die(w);
     const u64 window = rest + (dies ? 0 : param);
     const i32 all = turn() - 1;
 
-    // State rests all around or comes and goes; so does the parameter once it has been written.
+    // State rests all around or is read and written; so is the parameter once an update has written it.
     for (LinkKind kind : {LinkKind::disk_read, LinkKind::disk_write}) {
       add(kind, in_host, 0, all, rest);
       add_device_home(kind, window, rest);
@@ -196,7 +199,7 @@ class Savings {
       add_device_home(LinkKind::disk_write, window, param);
     }
 
-    // Parameters between uses on the device, and between those and the update in the host.
+    // Gaps of the parameters: between uses on the device, and in the host between those and the update.
     const std::vector<const Pass*> touches = param_touches(w);
     struct {
       i32 begin = 0, end = -1;
@@ -218,14 +221,14 @@ class Savings {
       add_host_gap(touches.back()->last + 1, first_update - 1 + (program_.options.clipping ? turn() : 0));
     if (!program_.options.clipping) add_host_gap(last_update + 1, touches.front()->first - 1 + turn());
 
-    // What dies after its last use is written only if it leaves memory before: in the longest gap it may not,
-    // at least.
+    // Parameters that die after their last use are written only if they leave memory before it. At the least,
+    // a stay over the longest gap avoids the write.
     if (dies && longest.begin <= longest.end) {
       add(LinkKind::disk_write, in_device | in_host, longest.begin, longest.end, param);
       add_device_home(LinkKind::disk_write, window, param);
     }
 
-    // The first arrival and the gradient's departure are saved only by a home on the device.
+    // Only a home on the device saves the first arrival and the gradient's departure.
     base_[link(LinkKind::h2d)] += param;
     base_[link(LinkKind::d2h)] += grad;
     add_device_home(LinkKind::h2d, window, param);
@@ -240,7 +243,7 @@ class Savings {
     add_accumulators(w);
   }
 
-  // Parameters that nothing changes: copied up and read before each use, but where they stay.
+  // Adds a frozen window: its parameters are copied up and read before each use, unless they stay.
   void add_frozen_window(u32 w) {
     const u64 param = layout_.bytes(layout_.windows[w].param, layout_.windows[w].cuts).value;
     const std::vector<const Pass*> touches = param_touches(w);
@@ -249,7 +252,8 @@ class Savings {
       const i32 begin = touches[t]->last + 1,
                 end = touches[last ? 0 : t + 1]->first - 1 + (last ? turn() : 0);
       if (begin > end) continue;
-      // From the last use to the next step's first it stays on the device only where it rests there.
+      // From the last use to the first of the next step, the window stays on the device only if its home is
+      // there.
       if (last)
         base_[link(LinkKind::h2d)] += param;
       else
@@ -299,7 +303,7 @@ class Savings {
 
   void add_activations(u32 b, u32 sweep) {
     const bool head = b + 1 == graph_.blocks.size();
-    if (b < program_.last_backward_block) return;  // between two blocks' forwards nothing else happens
+    if (b < program_.last_backward_block) return;  // no op lies between two blocks' forwards
     const Pass *forward = nullptr, *backward = nullptr;
     for (const Pass& p : program_.passes) {
       if (p.sweep != sweep) continue;
@@ -326,7 +330,7 @@ class Savings {
 
   const ModelGraph& graph_;
   const u32 devices_;
-  const i32 together_;  // micro-batches
+  const i32 together_;  // micro-batches that are merged
   Layout layout_;
   Program program_;
   std::array<u64, link_count> base_{};
@@ -342,9 +346,9 @@ namespace {
 u64 most_saved_cut_at_0(const std::vector<Saving>& savings, const std::vector<u64>& capacity) {
   const i32 positions = static_cast<i32>(capacity.size());
   struct Edge {
-    i32 begin, end;  // nodes: `end` is one past the last position
+    i32 begin, end;  // nodes; `end` is one past the last position
     u64 bytes;
-    i64 cost;  // of a byte, in 1 / scale, rounded so that the saving is never too small
+    i64 cost;  // per byte, in 1 / scale, rounded so that the saving is never too small
   };
   constexpr u64 scale = 1024;
   std::vector<Edge> edges;
@@ -380,10 +384,10 @@ u64 most_saved_cut_at_0(const std::vector<Saving>& savings, const std::vector<u6
   return div_up(static_cast<u64>(-cost), scale);
 }
 
-// The same circle, starting `by` positions later.
+// The same circle with its start moved `by` positions.
 std::vector<Saving> turned(std::vector<Saving> savings, i32 by, i32 positions) {
   for (Saving& s : savings) {
-    if (s.end - s.begin + 1 == positions) continue;  // all around, wherever it starts
+    if (s.end - s.begin + 1 == positions) continue;  // all around: independent of the start
     s.begin -= by, s.end -= by;
     while (s.end < 0) s.begin += positions, s.end += positions;
   }
@@ -392,7 +396,7 @@ std::vector<Saving> turned(std::vector<Saving> savings, i32 by, i32 positions) {
 
 }  // namespace
 
-// Every cut gives a valid bound; the best is where little crosses it.
+// Every cut gives a valid bound; the best is a cut that few stays cross.
 u64 most_saved(const std::vector<Saving>& savings, const std::vector<u64>& capacity) {
   constexpr i32 cuts = 4;
   const i32 positions = static_cast<i32>(capacity.size());

@@ -1,5 +1,5 @@
-// The least bytes that any placement moves over each link in a steady step, for this model, these
-// budgets and the declared working set. Derived in docs/lower-bounds.md.
+// lower_bound() is the fewest bytes that any placement moves over each link in a steady step, for this model,
+// these budgets and the declared working set. Derived in docs/lower-bounds.md.
 #pragma once
 
 #include <array>
@@ -12,16 +12,16 @@ namespace tidepool {
 
 std::array<Bytes, link_count> lower_bound(const Plan&, const ModelGraph&);
 
-// Content that could stay in a tier over a span of the step program's circle instead of moving:
-// holding all `bytes` saves `saved` bytes of a link, holding a part saves that part. A negative begin
-// lies in the turn before.
+// Saving is content that could stay in a tier over a span of the step program's circle instead of moving:
+// holding all `bytes` saves `saved` bytes of a link, holding a part saves that part. A negative begin lies in
+// the turn before.
 struct Saving {
   i32 begin = 0, end = 0;
   u64 bytes = 0;
   u64 saved = 0;
 };
-// Most bytes saved with capacity[p] bytes at position p (a min-cost flow along the circle, cut at
-// position 0; what crosses the cut may be held on one side only and then saves half).
+// Most bytes that can be saved with capacity[p] bytes at position p: a min-cost flow along the circle, cut at
+// position 0. Content that crosses the cut may be held on one side only, and then saves half.
 u64 most_saved(const std::vector<Saving>&, const std::vector<u64>& capacity);
 
 }  // namespace tidepool

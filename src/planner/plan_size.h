@@ -1,21 +1,20 @@
-// Some jobs have more operations than can be planned while a person waits. They are told so beforehand, with
-// a key and a value that works, instead of after minutes of silence.
+// check_plan_size() refuses jobs with more operations than can be planned while a user waits. The error comes
+// at once, with a key and a value that works, instead of after minutes of silence.
 #pragma once
 
 #include "planner/planner.h"
 
 namespace tidepool {
 
-// What takes planning its time.
+// PlanSize counts what takes time in planning.
 struct PlanSize {
   u64 passes = 0;      // of micro-batches through blocks
   u64 chunk_sets = 0;  // cuts of all windows
-  u64 ops() const;     // the two on one scale
+  u64 ops() const;     // both on one scale
 };
 PlanSize plan_size(const ModelGraph&, const PlanOptions&, u64 chunk_elements);
 
-// `chunk_elements`: the largest size of chunks that would be tried. ErrorKind::usage: too large to be
-// planned.
+// `chunk_elements`: the largest chunk size that would be tried. ErrorKind::usage: too large to be planned.
 Result<void> check_plan_size(const ModelGraph&, const PlanOptions&, u64 chunk_elements);
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-// The plan as text, one line per op: golden files, diffs, `plan --text`.
+// to_text() prints the plan, one line per op: for golden files, diffs and `plan --text`.
 #include <fmt/format.h>
 
 #include <iterator>
@@ -59,13 +59,13 @@ LinkKind link_of(LaneKind lane) {
 
 }  // namespace
 
-// See comm_bytes.
+// Explained at comm_bytes().
 Bytes collective_bytes(const Plan& plan, std::span<const Operand> operands, OpKind kind) {
   Bytes sum{};
   for (const Operand& to : operands) {
     if (to.access == Access::read) continue;
     sum += kind == OpKind::all_gather ? to.frame.bytes : to.frame.bytes * (plan.devices - 1);
-    for (const Operand& from : operands)  // its own cuts, where they rest in a shard, come from itself
+    for (const Operand& from : operands)  // a device's own cuts, if they rest in a shard, are not received
       if (kind == OpKind::all_gather && from.access == Access::read && from.frame.device == to.frame.device &&
           index(from.first) >= index(to.first) && index(from.first) < index(to.first) + to.count)
         sum -= from.frame.bytes;
@@ -82,8 +82,8 @@ std::array<Bytes, link_count> link_bytes(const Plan& plan, SegmentKind kind) {
   return sum;
 }
 
-// A gather brings each device what the others own; of a reduction each device gets its own cuts from all
-// the others.
+// An all_gather brings each device the cuts that others own. A reduce_scatter brings each device its own cuts
+// from all others.
 Bytes comm_bytes(const Plan& plan, SegmentKind kind) {
   Bytes sum{};
   const Segment& segment = plan.segment(kind);

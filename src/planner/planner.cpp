@@ -34,11 +34,11 @@ Result<void> check_options(const PlanOptions& options) {
   return {};
 }
 
-// The first attempt that fits: fewest sweeps first, of those the largest chunks.
+// RETURNS: the first attempt that fits: fewest sweeps first, then the largest chunks.
 std::optional<Attempt> usual_attempt(const ModelGraph& graph, const PlanOptions& options) {
   std::optional<Attempt> best;
-  u64 least = ~u64{0};  // shortfall, whatever the sweeps
-  u32 in_vain = 0;      // counts of sweeps since
+  u64 least = ~u64{0};  // shortfall, over all counts of sweeps
+  u32 in_vain = 0;      // counts of sweeps without a gain since then
   for (u32 sweeps : sweeps_to_try(options)) {
     u64 short_by = ~u64{0};
     for (u64 elements : chunk_elements_to_try(graph, options)) {
@@ -46,12 +46,12 @@ std::optional<Attempt> usual_attempt(const ModelGraph& graph, const PlanOptions&
       if (a.fits) return a;
       const u64 now_short_by = shortfall(options, a);
       if (!best || now_short_by < shortfall(options, *best)) best = std::move(a);
-      // What half the size saved is about what all smaller ones together can still save.
+      // All smaller sizes together can still save about as much as the last halving did.
       if (short_by != ~u64{0} && 4 * (short_by - std::min(short_by, now_short_by)) < now_short_by) break;
       short_by = now_short_by;
     }
-    // More sweeps need less room for activations, and more for gradients that wait in between. Past the turn
-    // they only take longer to plan: 64 sweeps of 1200 chunk sets took 15 s, to no avail.
+    // More sweeps need less room for activations, and more for gradients that wait in between. Past the
+    // optimum they only take longer to plan: 64 sweeps of 1200 chunk sets took 15 s, without result.
     const u64 so_far = shortfall(options, *best);
     in_vain = so_far < least ? 0 : in_vain + 1;
     if (in_vain == sweeps_in_vain_max) break;

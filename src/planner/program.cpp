@@ -68,7 +68,7 @@ class Builder {
   }
 
   void add_updates(u32 window) {
-    // The devices' shards in turn, so that what follows keeps all their links busy.
+    // Takes the devices' shards in turn, so that the ops that follow keep all links busy.
     const WindowChunks& chunks = layout_.windows[window];
     for (u32 i = 0; i < chunks.shard_cuts; ++i)
       for (u32 cut = i; cut < chunks.cuts; cut += chunks.shard_cuts)
@@ -97,8 +97,8 @@ class Builder {
       }
   }
 
-  // A window's gradient is finished when the first block that reads it (the last in backward
-  // order) has run.
+  // A window's gradient is finished when the first block that reads the window (the last in backward order)
+  // has run.
   void add_finished_gradients(u32 block) {
     for (u32 window : trained_windows(block))
       if (first_reader(window) == block) {

@@ -1,4 +1,4 @@
-// The step program: the blocks' ops of one body in order, before any memory is thought of.
+// Program is the step program: the blocks' ops of one body in order, before memory is planned.
 #pragma once
 
 #include <vector>
@@ -18,14 +18,14 @@ struct ProgramOptions {
 struct ProgramOp {
   OpKind kind{};
   u32 block = none;
-  u32 micro_batch = none;  // of the step, on each device
+  u32 micro_batch = none;  // number within the step, on each device
   u32 sweep = 0;
   u32 window = none;
   u32 cut = none;
-  bool first_accumulation = false;  // backward: the accumulators hold nothing yet
+  bool first_accumulation = false;  // backward: the accumulators are still empty
 };
 
-// One block's pass over all micro-batches of a sweep, as positions [first, last].
+// Pass is one block's run over all micro-batches of a sweep, as positions [first, last].
 struct Pass {
   OpKind kind{};  // forward or backward
   u32 block = none;
@@ -33,19 +33,19 @@ struct Pass {
   i32 first = 0, last = 0;
 };
 
-// Positions are indices into `ops`; devices run theirs side by side. With clipping a body is, per block, the
-// updates of the last step's gradients and then the forward; after that the backward. Without, updates follow
-// the gradient that they need. The head has no forward op: its backward does both. Of a window that is not
-// trained there are no updates and no gradient; the backward ends at the last block (the first in forward
-// order) that trains any. Of a model that is not trained at all there are the forward passes and the head's.
+// Positions are indices into `ops`; devices run their ops side by side. With clipping a body is, per block,
+// the updates from the last step's gradients and then the forward; after all blocks the backward. Without
+// clipping, each update follows its gradient. The head has no forward op: its backward does both. A frozen
+// window has no updates and no gradient; the backward ends at the lowest block that trains anything. If the
+// whole model is frozen, the program has the forward passes and the head's.
 struct Program {
   ProgramOptions options;
   u32 sweep_micro_batches = 1;
   std::vector<ProgramOp> ops;
   std::vector<Pass> passes;              // in order
-  std::vector<std::vector<i32>> update;  // [window][cut], as all by window: of those that are trained
-  std::vector<std::vector<i32>> reduce;  // [window][use] several devices
-  i32 last_of_updates = 0;               // of all windows
+  std::vector<std::vector<i32>> update;  // [window][cut]; trained windows only, as in all members by window
+  std::vector<std::vector<i32>> reduce;  // [window][use]; several devices only
+  i32 last_of_updates = 0;               // over all windows
   std::vector<i32> gradient;             // [window]
   i32 norm = 0;
   i32 first_backward = 0;
@@ -57,7 +57,7 @@ struct Program {
   u32 step_micro_batch(u32 on_device, u32 device) const { return on_device * options.devices + device; }
 };
 
-// How many blocks before `block` read the window: which of its accumulators is the block's.
+// Number of blocks before `block` that read the window. It is the index of the block's accumulator.
 u32 use_of(const ModelGraph&, u32 block, u32 window);
 
 Program make_program(const ModelGraph&, const Layout&, const ProgramOptions&);

@@ -1,5 +1,6 @@
-// Where every chunk is during one turn of the body: arcs per tier and the movements between them.
-// Built tier by tier, device first: its copies are the host's uses, the host's misses the disk's.
+// Residence says where every chunk is during one turn of the body: arcs per tier, and the movements between
+// them. Built tier by tier, device first: its copies are the host's uses, and the host's misses are the
+// disk's.
 #pragma once
 
 #include <array>
@@ -11,7 +12,7 @@
 
 namespace tidepool {
 
-// Segments an op belongs to. The segments are subsets of the body's arcs, so they share frames.
+// Segments to which an op belongs. The segments are subsets of the body's arcs, so they share frames.
 enum SegmentMask : u8 {
   in_first = 1 << static_cast<u8>(SegmentKind::forward_backward),
   in_body = 1 << static_cast<u8>(SegmentKind::body),
@@ -27,7 +28,7 @@ struct Moment {
   auto operator<=>(const Moment&) const = default;
 };
 
-// One end of a movement: an arc of a tier, or a frame on disk.
+// Place is one end of a movement: an arc of a tier, or a frame on disk.
 struct Place {
   Tier tier{};
   u32 arc = none;  // device, host
@@ -40,30 +41,32 @@ struct Movement {
   Place from, to;
   Moment when;  // in [0, positions)
   u8 segments = 0;
-  i32 need = 0;  // circular order among movements of one moment
+  i32 need = 0;  // circular order among movements of the same moment
 };
 
-// Of each device: all have the same arcs at the same offsets, with what Arc::spread says in them.
+// DeviceTier holds for each device: all devices have the same arcs at the same offsets; Arc::spread says
+// which chunks.
 struct DeviceTier {
   std::vector<Arc> arcs;
-  std::vector<bool> home;  // by window: all its chunks rest on the device, each on its owner
-  Bytes home_bytes{};      // of those, with their gradients
+  std::vector<bool> home;  // by window: true if all its chunks rest on the device, each on its owner
+  Bytes home_bytes{};      // of the windows at home, with their gradients
   std::vector<bool> keep;  // [block * micro_batches of a sweep + m]
   Bytes peak{};
-  Bytes needs_least{};           // no peak is lower, whatever is chosen
-  Bytes resident{};              // what a model takes that never leaves; of automatic homes
-  std::vector<u64> working_set;  // by position: what streaming needs, whatever rests here
-  std::vector<u64> least_set;    // the same, with no room to stream ahead
+  Bytes needs_least{};           // no choice has a lower peak
+  Bytes resident{};              // bytes of a model that never leaves the device; automatic homes only
+  std::vector<u64> working_set;  // by position: what streaming needs, without the homes here
+  std::vector<u64> least_set;    // the same, without room to stream ahead
 
-  // A window's parameters come up before a pass. With several devices each cut comes to its owner
-  // (or rests there), and then all devices get the others'.
+  // Arrival brings a window's parameters up before a pass. With several devices each cut comes to its owner
+  // (or rests there), and then all devices get the cuts of the others.
   struct Arrival {
     u32 window = none;
     u32 arc = none;
     u8 segments = 0;
   };
   std::vector<Arrival> arrivals;
-  // Chunks (device 0's) leave after `out` and come back as `back` (none: they do not).
+  // Departure moves chunks (device 0's ids) down after `out`; they come back as `back_arc` (none: they do
+  // not).
   struct Departure {
     ChunkId first{};
     u32 count = 1;
@@ -71,7 +74,7 @@ struct DeviceTier {
     u32 from_arc = none;
     i32 out = 0;
     u32 back_arc = none;
-    i32 back_turn = 0;  // added to the arc's positions: it may lie on the circle's other side
+    i32 back_turn = 0;  // added to the arc's positions, as the arc may lie on the circle's other side
   };
   std::vector<Departure> departures;
 };
@@ -82,13 +85,13 @@ struct HostTier {
   std::vector<u32> home_arcs;  // by chunk: arc of a chunk that rests in the host, else none
   std::vector<Movement> movements;
   Bytes peak{};
-  Bytes needs_least{};           // no peak is lower, whatever is chosen
-  std::vector<u64> working_set;  // by position: what streaming needs, whatever rests here
-  std::vector<u64> least_set;    // the same, with no room to stream ahead
+  Bytes needs_least{};           // no choice has a lower peak
+  std::vector<u64> working_set;  // by position: what streaming needs, without the homes here
+  std::vector<u64> least_set;    // the same, without room to stream ahead
   Bytes disk_bytes{};
 };
 
-// What all tiers need to know.
+// ResidenceInput is the input that all tiers share.
 struct ResidenceInput {
   const ModelGraph& graph;
   const Layout& layout;
@@ -96,7 +99,7 @@ struct ResidenceInput {
   const PlanOptions& options;
 };
 
-// What device `device` holds of an arc.
+// Chunks that one device holds of an arc.
 struct Held {
   ChunkId first{};
   u32 count = 0;
@@ -110,12 +113,13 @@ Bytes gradient_bytes(const Layout&, u32 window);
 Bytes bytes_at_home(const Layout&, u32 window);
 
 struct DeviceTierOptions {
-  Bytes shrink{};             // to plan below the budget, because placing left gaps the last time
-  Bytes home_bytes_least{};   // must rest here, because host and disk have no room for it
-  bool within_least = false;  // copies may start early within what the least needs, whatever the budget
+  Bytes shrink{};            // plan that much below the budget, because placing left gaps in the last try
+  Bytes home_bytes_least{};  // must rest here, because host and disk have no room for it
+  bool within_least =
+      false;  // copies may start early within the bytes that the least needs, whatever the budget
 };
 
-// `shrink`: as of the device. A peak above the budget means that it does not fit.
+// Plan a tier. If the peak exceeds the budget, the tier does not fit. `shrink` is as in DeviceTierOptions.
 DeviceTier plan_device_tier(const ResidenceInput&, const DeviceTierOptions&);
 HostTier plan_host_tier(const ResidenceInput&, const DeviceTier&, Bytes shrink);
 

@@ -6,11 +6,11 @@ namespace tidepool {
 namespace {
 
 constexpr u64 chunk_elements_usual = 16 * mib;  // 64 MiB of fp32
-constexpr u64 chunk_elements_max = 64 * mib;    // of models so large that others would be too many
+constexpr u64 chunk_elements_max = 64 * mib;    // of models so large that smaller chunks would be too many
 constexpr u64 chunk_elements_min = cut_alignment_elements;
-constexpr u64 chunk_sets_usual = 4 * kib;        // of a model; planning takes longer than in proportion
-constexpr u64 chunk_sets_max = 64 * kib;         // smaller chunks are tried only where that leaves few
-constexpr u64 chunk_sets_of_ways_max = 4 * kib;  // they are many, and each is to be planned
+constexpr u64 chunk_sets_usual = 4 * kib;  // per model; planning time grows faster than the number
+constexpr u64 chunk_sets_max = 64 * kib;   // smaller chunks are tried only if their number stays below this
+constexpr u64 chunk_sets_of_ways_max = 4 * kib;  // ways are many, and each must be planned
 
 // Six chunk sets of at most 16 bytes per element should take no more than a quarter of the host.
 u64 chosen_chunk_elements(const ModelGraph& graph, Bytes host) {
@@ -26,8 +26,8 @@ u64 given_elements(const PlanOptions& options) {
 
 }  // namespace
 
-// Takes, of many divisors, those that are a third more than the one before: each is a search of its own, and
-// 1000 micro-batches have 16.
+// Counts of sweeps to try. If there are many divisors, takes only those that are at least a third larger than
+// the one before: each is a search of its own, and 1000 micro-batches have 16 divisors.
 std::vector<u32> sweeps_to_try(const PlanOptions& options) {
   if (options.sweeps != 0) return {options.sweeps};
   std::vector<u32> sweeps;

@@ -1,4 +1,4 @@
-// Shapes that a step may have, in the order in which they are tried: sweeps, and sizes of chunks.
+// Shapes that a step may have, in the order of trying: counts of sweeps, and chunk sizes.
 #pragma once
 
 #include <vector>
@@ -9,11 +9,11 @@ namespace tidepool {
 
 std::vector<u32> sweeps_to_try(const PlanOptions&);
 
-// From the size that suits the host's budget downwards.
+// Chunk sizes, from the size that suits the host's budget downwards.
 std::vector<u64> chunk_elements_to_try(const ModelGraph&, const PlanOptions&);
 
-// A few sizes that the model decides and no budget, from large to small: the last asks least of the tiers,
-// and those before it take less time to plan.
+// A few sizes that depend on the model and not on budgets, from large to small: the last needs least of the
+// tiers, and the larger ones take less time to plan.
 std::vector<u64> chunk_elements_of_ways(const ModelGraph&, const PlanOptions&);
 
 }  // namespace tidepool

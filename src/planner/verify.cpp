@@ -1,4 +1,5 @@
-// Replays a plan symbolically. Shares no code with what made it, so that a mistake there is seen here.
+// Replays a plan symbolically. Shares no code with the planner, so that the planner's mistakes are found
+// here.
 #include "planner/verify.h"
 
 #include <fmt/format.h>
@@ -17,7 +18,7 @@ Error fault(std::string message) {
                                    ". This is a bug in the planner; please report it with config.yaml"};
 }
 
-// Two places that one content moves between; a gather has more.
+// True if the content moves between exactly two places; an all_gather has more.
 bool is_transfer(OpKind kind) { return is_movement(kind) && !is_collective(kind); }
 
 std::string place(const Frame& f) {
@@ -34,7 +35,7 @@ std::string describe(const Plan& plan, SegmentKind kind, u32 i) {
   return text + ")";
 }
 
-// What a byte range holds, and who touched it since it was last overwritten.
+// Content says what a byte range holds, and which ops touched it since it was last overwritten.
 struct Content {
   ChunkId chunk{none};
   u64 version = 0;
@@ -116,7 +117,7 @@ class Verifier {
     return {};
   }
 
-  // Only collectives reach into several devices.
+  // Only collectives touch several devices.
   static bool is_on_its_device(const Op& op, std::span<const Operand> operands) {
     if (is_collective(op.kind)) return op.lane.kind == LaneKind::comm;
     return std::all_of(operands.begin(), operands.end(), [&](const Operand& o) {
@@ -124,7 +125,8 @@ class Verifier {
     });
   }
 
-  // What it does not read may be dead, so that must be no more than the kernel makes anew.
+  // A state chunk that the update does not read may be dead, so it must be of a kind that the kernel makes
+  // anew.
   bool updates_what_it_must_find(std::span<const Operand> operands) const {
     return std::all_of(operands.begin(), operands.end(), [&](const Operand& o) {
       const Kind kind = plan_.chunk(o.first).kind;
@@ -150,7 +152,7 @@ class Verifier {
     return true;
   }
 
-  // For each sum that it leaves: the same cut's accumulators, a different one in each device.
+  // Checks that each sum is made from accumulators of the same cut, one from each device.
   bool sums_all_devices(std::span<const Operand> operands) const {
     std::vector<u32> sums;
     for (const Operand& o : operands) {
@@ -165,7 +167,7 @@ class Verifier {
         const Chunk& first = plan_.chunks[index(o.first)];
         if (first.kind != Kind::grad_accum || first.window != total.window || first.cut > total.cut ||
             total.cut >= first.cut + o.count || o.frame.device != parts)
-          return false;  // they come in order of device
+          return false;  // accumulators come in order of device
         ++parts;
       }
       if (parts != plan_.devices || total.kind != Kind::grad_accum) return false;
@@ -218,8 +220,8 @@ class Verifier {
 
   // ---- 6: every micro-batch passes every block once, and sees what it must -------------------------
 
-  // Versions count from the segment's start, so this says that nothing is stale: with clipping a body's
-  // blocks find parameters that have been updated once; everywhere else those that were there.
+  // Versions count from the segment's start, so this proves that nothing is stale: with clipping a body's
+  // blocks find parameters that were updated once; in all other segments, the initial parameters.
   Result<void> check_passes(const Segment& segment) const {
     const bool steps = segment.kind == SegmentKind::body || segment.kind == SegmentKind::forward_backward;
     const u32 blocks = static_cast<u32>(graph_.blocks.size());
@@ -273,7 +275,7 @@ class Verifier {
     return nullptr;
   }
 
-  // At rest only homes hold anything: what lies beside them may be used for something else.
+  // At rest only homes hold anything: the bytes beside them may be used for other things.
   void place_homes() {
     contents_ = {};
     for (u32 id = 0; id < plan_.homes.size(); ++id)
@@ -380,14 +382,14 @@ class Verifier {
     return {};
   }
 
-  // ---- 4: what a body leaves ------------------------------------------------------------------------
+  // ---- 4: the state that a body leaves --------------------------------------------------------------
 
   struct Piece {
     Tier tier{};
     u16 device = 0;
     u64 begin = 0, end = 0;
     ChunkId chunk{};
-    bool stale = false;  // older than the newest: no read can ask for it, so it is as good as nothing
+    bool stale = false;  // older than the newest version: no read can ask for it, so it counts as empty
     bool operator==(const Piece&) const = default;
   };
   using Snapshot = std::vector<Piece>;

@@ -1,5 +1,5 @@
-// verify_plan: no plan runs unverified. Written against plan.h alone, so that it shares no mistake
-// with the code that makes plans.
+// verify_plan() proves a plan before it may run. It is written against plan.h alone, so that it shares no
+// mistake with the code that makes plans.
 #pragma once
 
 #include "base/result.h"
@@ -14,7 +14,8 @@ namespace tidepool {
 //  3. no frame ends above its tier's arena, and no arena is larger than its budget;
 //  4. a body leaves the state that it found, one version on, and at rest every home is current;
 //  5. every trainable chunk set is updated exactly once per step;
-//  6. every micro-batch passes every block once, back as far as anything is trained, and finds nothing stale;
+//  6. every micro-batch passes every block once, backward down to the lowest block that trains, and finds
+//  nothing stale;
 //  7. a gather hands on what it reads, and a reduction sums one accumulator of each device.
 // Near-linear in the number of ops. Error: ErrorKind::internal, naming the ops and bytes.
 Result<void> verify_plan(const Plan&, const ModelGraph&);

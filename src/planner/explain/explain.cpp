@@ -13,7 +13,7 @@
 namespace tidepool {
 namespace {
 
-// "op:12" with prefix "op:" -> 12
+// RETURNS: 12 for "op:12" with the prefix "op:".
 std::optional<u32> number_after(std::string_view what, std::string_view prefix) {
   if (!what.starts_with(prefix)) return std::nullopt;
   what.remove_prefix(prefix.size());

@@ -1,5 +1,5 @@
-// Why an op is there and what it waits for, and where a chunk spends a step, in words. All of it is read off
-// the finished plan: planning records nothing for it.
+// explain() says in words why an op is there and what it waits for, and where a chunk is during a step. It
+// reads everything from the finished plan: planning records nothing for it.
 #pragma once
 
 #include <string>
@@ -15,11 +15,11 @@ namespace tidepool {
 struct ExplainInput {
   const Plan& plan;
   const ModelGraph& graph;
-  HomePolicy home = HomePolicy::automatic;  // as it was asked for
+  HomePolicy home = HomePolicy::automatic;  // as the user asked
 };
 
-// `what`: "op:812" of the named segment, or "chunk:31" over its course. ErrorKind::usage for anything else,
-// naming the range there is.
+// `what`: "op:812" for an op of the named segment, "chunk:31" for the life of a chunk. Errors:
+// ErrorKind::usage for anything else, naming the valid range.
 Result<std::string> explain(const ExplainInput&, std::string_view segment, std::string_view what);
 
 }  // namespace tidepool

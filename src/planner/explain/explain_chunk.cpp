@@ -1,5 +1,5 @@
-// The life of one chunk over a step: what it holds, where it rests and why there, and every op that moves or
-// uses it, with the waits between.
+// explain_chunk() tells the life of one chunk over a step: its content, its home and the reason for it, and
+// every op that moves or uses the chunk, with the waits between.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 using Out = std::back_insert_iterator<std::string>;
 
-constexpr u32 waits_told_min = 8;  // ops: shorter ones are of the lanes beside it
+constexpr u32 waits_told_min = 8;  // in ops; shorter waits come from lanes that run at the same time
 
 constexpr std::string_view meaning_of(Kind kind) {
   constexpr std::array<std::string_view, kind_count> meanings = {
@@ -53,7 +53,7 @@ class ChunkStory {
   Frame home() const { return in_.plan.homes.empty() ? Frame{} : in_.plan.homes[index(id_)]; }
   bool has_home() const { return home().bytes.value > 0; }
 
-  // ---- what it is -------------------------------------------------------------------------------------
+  // ---- content ----------------------------------------------------------------------------------------
 
   void tell_content() {
     fmt::format_to(out_, "chunk {}: {}, {}\n  holds    {}\n", index(id_), content_name(in_, id_),
@@ -75,7 +75,7 @@ class ChunkStory {
     }
   }
 
-  // ---- where it rests ---------------------------------------------------------------------------------
+  // ---- home -------------------------------------------------------------------------------------------
 
   void tell_home() {
     if (!has_home()) {
@@ -102,8 +102,8 @@ class ChunkStory {
     return names[static_cast<u32>(in_.home)];
   }
 
-  // Of the budget, streaming takes its working set and homes what rests there: what is left is what there was
-  // to choose with.
+  // Streaming takes its working set of the budget, and homes take the state at rest: the rest of the budget
+  // was left to choose with.
   void tell_no_room(Tier tier) {
     const TierUse& use = in_.plan.tiers[static_cast<u32>(tier)];
     Bytes rests{};
@@ -131,7 +131,7 @@ class ChunkStory {
     return sum;
   }
 
-  // ---- what happens to it -----------------------------------------------------------------------------
+  // ---- course -----------------------------------------------------------------------------------------
 
   void tell_course() {
     const std::vector<u32> ops = ops_of_chunk();
@@ -178,7 +178,7 @@ class ChunkStory {
     return text;
   }
 
-  // Between two ops, every memory that holds it.
+  // Tells every memory that holds the chunk between two ops.
   void tell_wait(u32 from, u32 ahead) {
     std::set<std::string> places;
     const u32 between = (from + 1) % life_.ops();
@@ -192,11 +192,12 @@ class ChunkStory {
                    to >= life_.ops() ? fmt::format(", until op {} of the next step", to - life_.ops()) : "");
   }
 
-  // ---- why it is not kept where it is used ------------------------------------------------------------
+  // ---- absences: why the chunk is not kept where it is used -------------------------------------------
 
-  // Of each way back to a memory that it had left: how full that was meanwhile, and with what.
+  // For each return to a memory that the chunk had left: how full that memory was meanwhile, and with what
+  // content.
   void tell_absence() {
-    std::vector<std::pair<u32, Touch>> gaps;  // by when it left
+    std::vector<std::pair<u32, Touch>> gaps;  // by the op after which it left
     for (const Touch& back : life_.touches(id_)) {
       const OpKind kind = life_.segment().ops[back.op].kind;
       if (back.access != Access::write || !is_movement(kind) || back.frame.tier == Tier::disk) continue;
@@ -208,7 +209,7 @@ class ChunkStory {
     for (const auto& [left, back] : gaps) tell_gap(back, left);
   }
 
-  // The last op before that had it in the same memory.
+  // Last op before `back` that had the chunk in the same memory.
   std::optional<u32> left_before(const Touch& back) const {
     std::optional<u32> before, any;
     for (const Touch& t : life_.touches(id_)) {
@@ -245,7 +246,7 @@ class ChunkStory {
     if (kept.size() > shown_max) fmt::format_to(out_, "           and {} more\n", kept.size() - shown_max);
   }
 
-  // ---- what it costs ----------------------------------------------------------------------------------
+  // ---- costs ------------------------------------------------------------------------------------------
 
   void tell_costs() {
     std::array<Bytes, lane_kind_count> moved{};

@@ -1,4 +1,4 @@
-// `--explain op:N`: what an operation touches, what it awaits, and why, in words.
+// explain_op() says in words what an operation touches, what it waits for, and why (`--explain op:N`).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ std::string why(const ExplainInput& in, const Op& op) {
   }
 }
 
-// Who reads next what a movement brings.
+// Names the next reader of the content that a movement brings.
 std::string why_moved(const ExplainInput& in, const Life& life, u32 i) {
   const Segment& segment = life.segment();
   const Operand& to = segment.operands_of(segment.ops[i])[1];
@@ -71,7 +71,7 @@ void add_operands(Out out, const ExplainInput& in, const Life& life, u32 i) {
   }
 }
 
-// The content that was last where the movement goes.
+// Content that was last in the bytes that the movement fills.
 std::optional<TierStay> evicted(const Life& life, const Operand& to, u32 i) {
   std::optional<TierStay> last;
   u32 least_age = none;
@@ -87,14 +87,14 @@ std::optional<TierStay> evicted(const Life& life, const Operand& to, u32 i) {
   return last;
 }
 
-// Else what came back would be new content of the same name.
+// If the content is nowhere else, a later chunk of the same name is new content.
 bool lives_elsewhere(const Life& life, const TierStay& gone, u32 i) {
   return std::any_of(life.stays().begin(), life.stays().end(), [&](const TierStay& s) {
     return s.chunk == gone.chunk && !same_memory(s.frame, gone.frame) && life.covers(s, i);
   });
 }
 
-// "the furthest of 14": among what waits there meanwhile.
+// "the furthest of 14": rank among the contents that wait in the same memory.
 std::string rank(const std::vector<Waiting>& others, u32 ahead) {
   const auto later =
       std::count_if(others.begin(), others.end(), [&](const Waiting& w) { return w.ahead > ahead; });

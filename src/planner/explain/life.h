@@ -1,4 +1,4 @@
-// Where chunks are while a segment runs, read back from the finished plan: what --explain answers from.
+// Life says where chunks are while a segment runs. It is read from the finished plan, for --explain.
 #pragma once
 
 #include <optional>
@@ -8,25 +8,25 @@
 
 namespace tidepool {
 
-// An op that moves or uses a chunk.
+// Touch is an op that moves or uses a chunk.
 struct Touch {
   u32 op = 0;
   Access access{};
   Frame frame;  // of this chunk alone
 };
 
-// A chunk's content in one tier without a break. A body is a circle: `end` at `ops` or beyond lies in the
-// next turn.
+// TierStay is a chunk's content in one tier without interruption. A body is a circle: an `end` of `ops` or
+// more lies in the next turn.
 struct TierStay {
   ChunkId chunk{};
   Frame frame;
   u32 begin = 0, end = 0;  // first and last op that touch it
-  bool whole = false;      // it rests there, or nothing in the segment fills it anew
+  bool whole = false;      // the chunk rests there, or nothing in the segment fills it anew
 };
 
 class Life {
  public:
-  // Both must outlive it.
+  // REQUIRES: both arguments outlive this object.
   Life(const Plan&, const Segment&);
 
   u32 ops() const { return static_cast<u32>(segment_.ops.size()); }
@@ -36,11 +36,11 @@ class Life {
   const std::vector<Touch>& touches(ChunkId id) const { return touches_[index(id)]; }  // by op
   const std::vector<TierStay>& stays() const { return stays_; }
 
-  // Whether the content is there while op `op` runs.
+  // True if the stay holds the content while op `op` runs.
   bool covers(const TierStay&, u32 op) const;
 
-  // The next touch after op `after`, in this tier and device of it if given; `ahead` ops later, in the next
-  // turn of a body if need be. none: not before the segment ends.
+  // Next touch after op `after`, `ahead` ops later; in a body it may lie in the next turn. If `in` is given,
+  // only touches in its tier and device count. none: no touch before the segment ends.
   struct Next {
     Touch touch;
     u32 ahead = 0;
