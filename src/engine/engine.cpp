@@ -1,4 +1,4 @@
-// The loop: issues ops in plan order, lane by lane, with two runs of segments alive.
+// The engine's loop: issues ops in plan order, lane by lane, with two runs of segments alive.
 #include "engine/engine.h"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 namespace tidepool {
 namespace {
 
-// Executors lose patience after about a second; four times as much on a machine that has no time for them.
+// An executor's wait() times out after about a second; four times that on a machine that is overloaded.
 constexpr Nanos wait_counted_max{4'000'000'000};
 
 }  // namespace
@@ -48,7 +48,7 @@ Result<void> Engine::run(NextSegment& next, EngineObserver& observer) {
   return {};
 }
 
-// ---- which segments run
+// ---- choice of segments
 
 void Engine::admit(NextSegment& next, EngineObserver& observer) {
   while (!ended_ && !error_ && wants_next()) {
@@ -62,9 +62,9 @@ void Engine::admit(NextSegment& next, EngineObserver& observer) {
   }
 }
 
-// As soon as a lane that feeds the device has run dry: the next segment's first reads and copies
-// then go ahead as far as frames are free. Asked at the last op instead, they would start only when
-// the device already waits for them.
+// True as soon as a lane that feeds the device has run dry: the next segment's first reads and copies then go
+// ahead as far as frames are free. If the engine asked only at the last op, they would start when the device
+// already waits for them.
 bool Engine::wants_next() const {
   if (live_ != 1) return live_ == 0;
   const Run& run = older();
@@ -106,10 +106,10 @@ void Engine::retire_finished(EngineObserver& observer) {
   }
 }
 
-// ---- which op goes next
+// ---- choice of ops
 
-// Issuing on one lane can free the head of another (an op may follow ops that are merely in flight
-// on a device), so lanes are visited until none can go.
+// Issuing on one lane can free the head of another (an op may follow ops that are merely in flight on a
+// device), so lanes are visited until none can issue.
 void Engine::issue_ready() {
   if (error_) return;
   bool any = true;
@@ -168,8 +168,8 @@ bool Engine::ready(const Run& run, OpId id, InFlight& in_flight) const {
   return !blocker(run, run.segment->deps_of(op), op, in_flight);
 }
 
-// The first of `deps` (ops of run `of`) that `op` has to wait for here. Those that the executor
-// orders are added to `in_flight` instead.
+// The first of `deps` (ops of run `of`) that must complete before `op` is issued. Dependencies that the
+// executor orders are added to `in_flight` instead.
 std::optional<OpId> Engine::blocker(const Run& of, std::span<const OpId> deps, const Op& op,
                                     InFlight& in_flight) const {
   for (const OpId dep : deps) {
@@ -184,17 +184,17 @@ std::optional<OpId> Engine::blocker(const Run& of, std::span<const OpId> deps, c
   return std::nullopt;
 }
 
-// ---- what has completed
+// ---- completions
 
 Result<void> Engine::wait_and_complete(EngineObserver& observer) {
   const Nanos began = executor_.now();
   const std::span<const Completion> completions = executor_.wait();
   if (completions.empty()) {
-    // No clock says whether this process ran: Ctrl-Z, a paused container or machine, and minutes are gone in
-    // one wait. So one wait counts for no more than patience can have made of it.
+    // No clock says whether this process ran: after Ctrl-Z, or in a paused container or machine, minutes pass
+    // in one wait. So one wait counts as no more than wait_counted_max.
     waited_ += std::min(executor_.now() - began, wait_counted_max);
     if (waited_ < options_.watchdog) return {};
-    if (error_) return *error_;  // the first fault explains more than what hangs after it
+    if (error_) return *error_;  // the first error explains more than the ops that hang after it
     return stuck("no op has completed for longer than the watchdog allows");
   }
   waited_ = Nanos{};
@@ -216,11 +216,11 @@ void Engine::complete(const Completion& completion, EngineObserver& observer) {
                     .sequence = completion.sequence,
                     .step = run.what.step - run.segment->ops[op].steps_back};
   if (completion.error && !error_) error_ = *completion.error;
-  // After an error executors pass on what they have not run as completed: nobody may look at its results.
+  // After an error, executors report ops that they have not run as completed: nobody may use their results.
   if (!error_) observer.completed(issue, completion);
 }
 
-// ---- in words
+// ---- texts
 
 Error Engine::stuck(const char* why) const {
   return {ErrorKind::internal,

@@ -1,9 +1,9 @@
-// The engine: one loop that replays a plan's segments on an executor.
+// Engine is one loop that replays a plan's segments on an executor.
 //
-// Each lane has a cursor and issues in plan order; there is no ready queue, so timing cannot change
-// numbers. Op ids are topological, so the lowest op not yet issued can always go once what is in
-// flight has completed: there is no deadlock. Two runs of segments are alive at most: the older one
-// completes while the younger one starts, along the edges of Plan::links.
+// Each lane has a cursor and issues in plan order; there is no ready queue, so timing cannot change numbers.
+// Op ids are topological, so the lowest op not yet issued can always be issued once the ops in flight have
+// completed: there is no deadlock. Two runs of segments are alive at most: the older one completes while the
+// younger one starts, along the edges of Plan::links.
 //
 // While it runs it allocates nothing, and has no clock, thread or randomness of its own.
 #pragma once
@@ -24,40 +24,44 @@ struct SegmentRun {
   u64 step = 0;  // the step whose forward the segment runs, from 1
 };
 
-// What to run next: the trainer's only say in the loop.
+// NextSegment chooses the next segment. This is the trainer's only say in the loop.
 class NextSegment {
  public:
   virtual ~NextSegment() = default;
-  // Asked once a lane that feeds the device has nothing left to issue, which is well before the
-  // current segment ends: its reads and copies then run ahead. Nothing: finish and return at rest.
+  // Called once a lane that feeds the device has nothing left to issue, which is well before the current
+  // segment ends: the next segment's reads and copies then run ahead.
+  // RETURNS: the next segment; none: the engine finishes and returns at rest.
   virtual std::optional<SegmentRun> next() = 0;
 };
 
-// Told what happens, on the thread that called run(). Must not call the engine.
+// EngineObserver is told about the events of a run.
+// THREADS: called on the thread that called run().
+// REQUIRES: does not call the engine.
 class EngineObserver {
  public:
   virtual ~EngineObserver() = default;
   virtual void segment_started(const SegmentRun&, u64 /*first_sequence*/) {}
-  virtual void completed(const Issue&, const Completion&) {}  // of ops before the first error
+  virtual void completed(const Issue&, const Completion&) {}  // ops before the first error only
   virtual void segment_finished(const SegmentRun&) {}
   virtual void at_rest() {}  // nothing is in flight: before the first op and after the last
 };
 
 struct EngineOptions {
-  // No completion for this long: the run stops with every lane's state. Many times the longest op.
+  // Timeout of the watchdog: without a completion for this long, the run stops and reports every lane's
+  // state. Many times the longest op.
   Nanos watchdog{300'000'000'000};
 };
 
 class Engine {
  public:
-  // The plan and the executor must outlive the engine.
+  // REQUIRES: the plan and the executor outlive the engine.
   static std::unique_ptr<Engine> create(const Plan&, Executor&, const EngineOptions&);
 
-  // Runs segments until `next` has no more and everything has completed. On an op's error: issues
-  // no more, waits for what is in flight, and returns the error; the executor is then spent.
+  // Runs segments until `next` returns none and everything has completed. After an op's error it issues no
+  // more, waits for the ops in flight, and returns the error; the executor must not be used again.
   Result<void> run(NextSegment& next, EngineObserver& observer);
 
-  // Every lane's cursor and what it waits for, one line each. For people.
+  // Cursor of every lane and the op that it waits for, one line each. For people.
   std::string lanes_text() const;
 
   Engine(const Engine&) = delete;
@@ -65,12 +69,12 @@ class Engine {
 
  private:
   enum class OpState : u8 { waiting, issued, done };
-  // A segment being run.
+  // Run is a segment that is being run.
   struct Run {
     SegmentRun what;
     const Segment* segment = nullptr;
     const SegmentLanes* lanes = nullptr;
-    const LinkIndex* link = nullptr;  // edges from the older run while that one is alive
+    const LinkIndex* link = nullptr;  // edges from the older run while that run is alive
     bool held = false;                // starts when the older run has completed
     u64 first_sequence = 0;
     u32 completed = 0;
@@ -79,7 +83,8 @@ class Engine {
 
     u32 ops() const { return static_cast<u32>(segment->ops.size()); }
   };
-  // In-flight ops of devices that an op must follow: lanes complete in order, so the last of each is enough.
+  // In-flight ops of devices that an op must follow. Lanes complete in order, so the last op of each lane is
+  // enough.
   struct InFlight {
     std::array<u64, in_flight_max> sequences{};
     std::array<LaneId, in_flight_max> lanes{};
@@ -118,10 +123,10 @@ class Engine {
   std::array<Run, 2> runs_;
   u32 older_ = 0;
   u32 live_ = 0;        // runs alive
-  bool ended_ = false;  // `next` had no more
+  bool ended_ = false;  // `next` returned none
   u64 next_sequence_ = 0;
   u64 in_flight_ = 0;
-  Nanos waited_{};  // in a row without a completion, as far as the process ran
+  Nanos waited_{};  // since the last completion; counts only time in which the process ran
   std::optional<Error> error_;
 };
 

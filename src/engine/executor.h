@@ -1,4 +1,4 @@
-// The one seam between the engine and whatever does the work.
+// Executor is the one seam between the engine and the code that does the work.
 #pragma once
 
 #include <optional>
@@ -9,16 +9,17 @@
 
 namespace tidepool {
 
-// Lanes whose unfinished ops an op may be told to follow: three of each device, and comm.
+// Most ops that an op may be told to follow: the last unfinished op of three lanes of each device, and of
+// comm.
 inline constexpr u32 in_flight_max = 3 * devices_max + 1;
 
-// One op of one run of a segment. `sequence` numbers all ops of a run without gaps, so an executor
+// Issue is one op of one run of a segment. `sequence` numbers all ops of a run without gaps, so an executor
 // can keep its state in rings.
 struct Issue {
   const Segment* segment = nullptr;
   OpId op{};
   u64 sequence = 0;
-  u64 step = 0;  // the optimizer step this op works for
+  u64 step = 0;  // the optimizer step to which the op belongs
 
   const Op& get() const { return segment->ops[index(op)]; }
 };
@@ -27,23 +28,25 @@ struct Completion {
   u64 sequence = 0;
   Nanos started{};
   Nanos finished{};
-  const Error* error = nullptr;  // valid until the next wait(); the run cannot go on
+  const Error* error = nullptr;  // valid until the next wait(); the run cannot continue
 };
 
 class Executor {
  public:
   virtual ~Executor() = default;
 
-  // How many more ops the lane takes now. Back-pressure.
+  // Number of further ops that the lane accepts now. Back-pressure.
   virtual u32 slots_free(LaneId) const = 0;
 
-  // Starts an op, or queues it on its lane. Never blocks. `in_flight`: sequences of ops on
-  // devices' lanes, at most in_flight_max, that must complete first; the executor orders them. Every other
-  // dependency has completed. REQUIRES: slots_free(lane) > 0.
+  // Starts an op, or queues it on its lane. Never blocks. `in_flight`: sequences of ops on devices' lanes, at
+  // most in_flight_max, that must complete first; the executor orders them. Every other dependency has
+  // completed.
+  // REQUIRES: slots_free(lane) > 0.
   virtual void submit(const Issue&, std::span<const u64> in_flight) = 0;
 
-  // Blocks until something completes (or advances virtual time). Empty only when the executor's
-  // patience (about a second) ran out with nothing to report, so that the engine's watchdog can look.
+  // Blocks until something completes (or advances virtual time).
+  // RETURNS: the completions. Empty only after a timeout of about a second, so that the engine's watchdog can
+  // look.
   virtual std::span<const Completion> wait() = 0;
 
   virtual Nanos now() const = 0;

@@ -1,4 +1,4 @@
-// Ops in words, for messages and traces.
+// describe() puts ops into words, for messages and traces.
 #pragma once
 
 #include <string>

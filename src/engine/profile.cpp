@@ -11,7 +11,8 @@
 namespace tidepool {
 namespace {
 
-// Gaps lie apart, so all chains together are about as long as the plan; the rest of a longer one is `other`.
+// Gaps do not overlap, so all chains together are about as long as the plan. Time beyond this limit counts as
+// `other`.
 constexpr u32 chain_links_max = 1 << 16;
 
 Cause cause_of(const Op& op) {
@@ -38,7 +39,7 @@ Nanos& share(std::array<Nanos, cause_count>& causes, Cause cause) { return cause
 
 constexpr double tie = 0.98;
 
-// Both directions share one drive: what waits for one waits for the other as well, if that is as busy.
+// Reads and writes share one drive: if both are about as busy, a wait for one is a wait for the other too.
 std::string_view disk_name(const PhaseProfile& phase) {
   const auto busy = [&](LaneKind lane) { return phase.busy[static_cast<u32>(lane)].value; };
   const auto [less, more] = std::minmax({busy(LaneKind::disk_read), busy(LaneKind::disk_write)});
@@ -123,7 +124,7 @@ void TimeProfile::completed(const Issue& issue, const Completion& completion) {
 
 void TimeProfile::segment_finished(const SegmentRun& run) { ++phases_[static_cast<u32>(run.kind)].runs; }
 
-// What still ran after the last compute op: the tail of write-backs and updates of a drain.
+// Accounts for the work after the last compute op: the tail of write-backs and updates of a drain.
 void TimeProfile::at_rest() {
   if (origin_known_ && latest_finish_ > compute_until_) {
     const Run* run = run_of(latest_);
@@ -135,19 +136,19 @@ void TimeProfile::at_rest() {
       share(phase.exposed, last->cause) += latest_finish_ - from;
     }
   }
-  // The pause at rest (evaluation prints, checkpoints) is not the plan's.
+  // The pause at rest (evaluation prints, checkpoints) is not part of the plan's time.
   origin_known_ = false;
   latest_finish_ = {};
   runs_known_ = 0;
 }
 
 void TimeProfile::cover_gap(u64 sequence, Nanos gap_begin, Nanos gap_end, PhaseProfile& phase) {
-  Cause waits = Cause::other;  // until the op at hand began
+  Cause waits = Cause::other;  // until the current op began
   for (u32 link = 0; link < chain_links_max && gap_end > gap_begin; ++link) {
     const Past* cause = released_by(sequence);
     const Past* before = issued_before(sequence);
-    // A disk lane begins its requests in order, and as many at once as it is deep: the op waited for its
-    // turn.
+    // A disk lane starts its requests in order, and as many at once as its queue is deep: the op waited for
+    // its turn.
     waits = before ? before->cause : Cause::other;
     if (before && (!cause || before->started >= cause->finished)) {
       const Nanos began = std::clamp(before->started, gap_begin, gap_end);
@@ -168,7 +169,7 @@ void TimeProfile::cover_gap(u64 sequence, Nanos gap_begin, Nanos gap_end, PhaseP
   if (gap_end > gap_begin) share(phase.exposed, waits) += gap_end - gap_begin;
 }
 
-// Of everything that had to finish before the op, the one that finished last.
+// RETURNS: of all ops that had to finish before the op, the one that finished last.
 const TimeProfile::Past* TimeProfile::released_by(u64 sequence) const {
   const Run* run = run_of(sequence);
   if (!run) return nullptr;
@@ -184,7 +185,7 @@ const TimeProfile::Past* TimeProfile::released_by(u64 sequence) const {
   return best;
 }
 
-// Of a disk lane the request that was begun before it; null of other lanes.
+// RETURNS: on a disk lane, the request that started before this op; null on other lanes.
 const TimeProfile::Past* TimeProfile::issued_before(u64 sequence) const {
   const Run* run = run_of(sequence);
   if (!run) return nullptr;
@@ -223,7 +224,7 @@ const TimeProfile::Run* TimeProfile::run_of(u64 sequence) const {
   return nullptr;
 }
 
-// Ordered lanes run one op at a time; requests of a disk lane overlap, so time is counted once.
+// Ordered lanes run one op at a time. Requests of a disk lane overlap, so overlapping time is counted once.
 void TimeProfile::count_busy(const Issue& issue, const Completion& completion, PhaseProfile& phase) {
   const LaneId id = issue.get().lane;
   if (id.device != 0 && id.device != host_device) return;

@@ -1,15 +1,15 @@
-// Where the time of a run went: per kind of segment, how long each lane worked and what the compute
-// lane waited for.
+// TimeProfile tells where the time of a run went: per kind of segment, how long each lane worked, and what
+// the compute lane waited for.
 //
-// A gap before a compute op is walked backwards along what released it: the dependency (or the op
-// before it on its lane) that finished last, then what released that one, and so on until the gap is
-// covered. Each stretch counts for the lane that was at work in it, so a copy that was late because its
-// read was late costs disk_read, not h2d. A request that waited for its turn on a disk lane waited for those
-// before it. Stretches in which no link of that chain ran are `other` (hand-over between lanes, loading
+// A gap before a compute op is walked backwards along the ops that released it: the dependency (or the op
+// before it on its lane) that finished last, then the op that released that one, and so on until the gap is
+// covered. Each stretch counts for the lane that worked in it, so a copy that was late because its read was
+// late costs disk_read, not h2d. A request that waited for its turn on a disk lane waited for the requests
+// before it. Stretches in which no op of that chain ran are `other` (hand-over between lanes, loading
 // batches). Compute plus all causes is the wall time, exactly.
 //
-// Of several devices it is device 0's time; what another computes meanwhile is `comm` where this one has to
-// wait for it, and so are the collectives themselves.
+// With several devices it is device 0's time. Compute of another device counts as `comm` while device 0 has
+// to wait for it, and so do the collectives themselves.
 #pragma once
 
 #include <array>
@@ -32,17 +32,18 @@ constexpr std::string_view name(Cause cause) {
 struct PhaseProfile {
   u64 runs = 0;
   std::array<Nanos, cause_count> exposed{};  // `compute` is the time computed; the sum is wall time
-  // Work per kind of lane, of device 0. Of a disk lane: time during which at least one request was in flight.
+  // Work per kind of lane, of device 0. For a disk lane: time with at least one request in flight.
   std::array<Nanos, lane_kind_count> busy{};
 
   Nanos wall() const;
 };
 
-// What most of the time waits for: "compute", "h2d", "disk_read", ..., or "disk" where it is read and written
-// at once. Where the next is within 2 % of it, both: "compute and h2d", whichever is ahead.
+// Name of the resource that most of the time waits for: "compute", "h2d", "disk_read", ..., or "disk" if it
+// is read and written at once. If the second is within 2 % of the first, both names in a fixed order:
+// "compute and h2d".
 std::string binding_resource(const PhaseProfile&);
 
-// Memory is taken when made.
+// All memory is taken in the constructor.
 class TimeProfile final : public EngineObserver {
  public:
   explicit TimeProfile(const Plan&);
@@ -59,7 +60,7 @@ class TimeProfile final : public EngineObserver {
  private:
   static constexpr u64 none_known = ~u64{0} - 1;  // no op's sequence
 
-  // What is remembered of an op: enough to walk back through the last two runs.
+  // Past is the record of one op: enough to walk back through the last two runs.
   struct Past {
     u64 sequence = ~u64{0};
     Nanos started{}, finished{};

@@ -1,4 +1,5 @@
-// The plan as the engine walks it: ops by lane, edges from the previous segment by op. Built once.
+// Schedule is the plan as the engine walks it: ops by lane, edges from the previous segment by op. Built
+// once.
 #pragma once
 
 #include <array>
@@ -9,7 +10,7 @@
 
 namespace tidepool {
 
-// Edges of one linked pair of segments, by the op they lead to.
+// Edges of one linked pair of segments, by the op that they lead to.
 struct LinkIndex {
   SegmentKind from{};
   SegmentKind to{};
@@ -31,7 +32,7 @@ struct SegmentLanes {
   OpId at(u32 lane, u32 place) const { return OpId{ops[begin[lane] + place]}; }
 };
 
-// The plan must outlive it.
+// REQUIRES: the plan outlives this object.
 class Schedule {
  public:
   explicit Schedule(const Plan&);
@@ -41,7 +42,7 @@ class Schedule {
   u32 lane_number(LaneId) const;  // REQUIRES: a lane of the plan
   const SegmentLanes& of(SegmentKind kind) const { return segments_[static_cast<u32>(kind)]; }
   const LinkIndex* link(SegmentKind from, SegmentKind to) const;  // null: `to` starts at rest
-  u32 ops_max() const { return ops_max_; }                        // of any segment
+  u32 ops_max() const { return ops_max_; }                        // most ops of any segment
 
  private:
   SegmentLanes index_lanes(const Segment&) const;
@@ -54,9 +55,8 @@ class Schedule {
   u32 ops_max_ = 0;
 };
 
-// Lanes of devices, and what they do together, order each other's ops themselves (streams and events, which
-// work across the devices of one process too); everything else is ordered by the engine, which sees
-// completions.
+// Lanes of devices, and collectives, order each other's ops themselves (with streams and events, which work
+// across the devices of one process too). All other ops are ordered by the engine, which sees completions.
 constexpr bool on_device(LaneKind kind) { return kind <= LaneKind::comm; }
 
 }  // namespace tidepool

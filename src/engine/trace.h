@@ -1,4 +1,4 @@
-// What ran when, for trace.json: a bounded record of completed ops.
+// TraceRecorder records when each op ran, for trace.json: a bounded record of completed ops.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ struct TracedOp {
   LaneId lane() const { return segment->ops[index(op)].lane; }
 };
 
-// Keeps the first events up to its capacity: they show warm-up and several steady steps. Memory is
-// taken when made.
+// Keeps the first events up to its capacity: they show warm-up and several steady steps. All memory is taken
+// in the constructor.
 class TraceRecorder final : public EngineObserver {
  public:
   TraceRecorder(const Plan& plan, u64 events_max) : plan_(plan) { events_.reserve(events_max); }
