@@ -11,7 +11,7 @@ namespace {
 constexpr u32 cores = 0, dram = 1, fixed_resources = 3;
 enum DeviceResource : u32 { compute, h2d, d2h, both, interconnect, device_resources };
 
-// As the core pool: what feeds the others goes first.
+// As in the core pool: work that feeds others goes first.
 constexpr u32 feeding = 0, computing = 1;
 
 u32 devices_of(const Plan& plan) {
@@ -22,7 +22,7 @@ u32 devices_of(const Plan& plan) {
   return count;
 }
 
-// What was not measured is predicted.
+// Predicts the seconds that were not measured.
 std::vector<BlockSeconds> complete(std::vector<BlockSeconds> blocks, const ModelGraph& graph,
                                    const Machine& machine) {
   CHECK(blocks.empty() || blocks.size() == graph.blocks.size(), blocks.size());
@@ -54,7 +54,7 @@ CostModel::CostModel(const Plan& plan, const ModelGraph& graph, const Machine& m
     const double across = machine.copies.interconnect_bytes_per_s;
     capacities_.insert(capacities_.end(),
                        {1.0, machine.copies.h2d_bytes_per_s, machine.copies.d2h_bytes_per_s,
-                        machine.copies.both_bytes_per_s, across > 0 ? across : 1.0});  // 1: nothing needs it
+                        machine.copies.both_bytes_per_s, across > 0 ? across : 1.0});  // 1: no op needs it
   }
   switch_of_.assign(devices, none);
   if (machine.copies.switch_bytes_per_s <= 0) return;
@@ -157,7 +157,8 @@ void CostModel::need_link(Flow& flow, LaneId lane, double bytes) const {
   if (shared != none) flow.need(shared + (up ? 0 : 1), bytes);
 }
 
-// On devices all work at once, each sending as much as it gets; on the cpu copies and sums share cores.
+// Devices all work at once, and each sends as many bytes as it receives. On the cpu executor copies and sums
+// share cores.
 void CostModel::need_collective(Flow& flow, const Segment& segment, const Op& op) const {
   const Bytes all = collective_bytes(plan_, segment.operands_of(op), op.kind);
   if (machine_.device.kind == DeviceKind::cpu) {
@@ -174,8 +175,8 @@ void CostModel::need_collective(Flow& flow, const Segment& segment, const Op& op
     for (const LaneKind kind : {LaneKind::d2h, LaneKind::h2d}) need_link(flow, {device, kind}, of_each);
 }
 
-// Adam hashes on the way what it updates; everything else is hashed before it is written, and all that is
-// read is checked.
+// Adam computes checksums of the state that it updates. Other content is hashed before it is written, and all
+// reads are checked.
 void CostModel::need_disk(Flow& flow, const Op& op, const Operand& in_memory, double bytes) const {
   const bool read = op.kind == OpKind::read;
   flow.need(disk_resource, bytes / disk_rate(read, bytes));
@@ -194,7 +195,7 @@ void CostModel::need_update(Flow& flow, const Op& op, double bytes) const {
   flow.need(dram, bytes);
 }
 
-// Between the measured block sizes by the logarithm of the size, at the deepest queue measured.
+// Interpolates between the measured block sizes by the logarithm of the size, at the deepest queue measured.
 double CostModel::disk_rate(bool read, double bytes) const {
   const double large = read ? machine_.disk.read_bytes_per_s : machine_.disk.write_bytes_per_s;
   const DiskPoint *below = nullptr, *above = nullptr;

@@ -1,4 +1,4 @@
-// What an op needs of a machine: a flow over its shared resources.
+// CostModel says what an op needs of a machine: a flow over its shared resources.
 //
 //   resource          unit            who uses it
 //   cores             seconds of all  host Adam, checksums; on cpu devices compute and copies too

@@ -88,7 +88,7 @@ void Fluid::share() {
 }
 
 void Fluid::fill(u32 priority) {
-  // What was left over by rounding must not stop a flow for ever.
+  // A share that rounding left at almost nothing must not stop a flow for ever.
   constexpr double least_share = 1e-6;
   std::vector<Active*> open;
   for (Active& a : active_)
@@ -98,7 +98,7 @@ void Fluid::fill(u32 priority) {
     for (const Demand& d : a.flow.demands) load_[d.resource] += sign * d.amount / a.alone;
   };
   for (const Active* a : open) count(*a, 1.0);
-  double reached = 0;  // share of its own speed that every open flow has
+  double reached = 0;  // share of its speed alone, equal for all open flows
   while (!open.empty()) {
     double raise = 1.0 - reached;
     for (u32 r = 0; r < capacity_.size(); ++r)

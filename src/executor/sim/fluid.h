@@ -1,9 +1,9 @@
-// Work that shares resources, in virtual time: each flow needs amounts of some resources (bytes of a
-// link, seconds of a disk) and advances as fast as its share of the scarcest lets it.
+// Fluid simulates work that shares resources, in virtual time: each flow needs amounts of some resources
+// (bytes of a link, seconds of a disk) and advances as fast as its share of the scarcest resource allows.
 //
-// Shares are max-min fair: all flows of a priority speed up together until a resource is full; those
-// that use it stay at that speed, the others go on. Lower priorities divide what is left, as tasks of
-// the core pool do. No flow is faster than it would be alone.
+// Shares are max-min fair: all flows of a priority speed up together until a resource is full; flows that use
+// that resource stay at their speed, the others speed up further. Lower priorities divide the rest, as tasks
+// of the core pool do. No flow is faster than it would be alone.
 #pragma once
 
 #include <boost/container/small_vector.hpp>
@@ -21,11 +21,11 @@ struct Demand {
 struct Flow {
   u64 id = 0;        // ties in time fall by id
   u32 priority = 0;  // lower numbers first
-  double delay = 0;  // seconds before it begins to use anything
-  // A resource once. Only collectives without an interconnect have more than a few.
+  double delay = 0;  // seconds before it starts to use resources
+  // Each resource at most once. Only collectives without an interconnect have more than a few.
   boost::container::small_vector<Demand, 6> demands;
 
-  // Beside what it already needs of the resource. Amounts of 0 or less are left out.
+  // Adds to the flow's demand for the resource. Amounts of 0 or less are ignored.
   void need(u32 resource, double amount);
 };
 

@@ -104,7 +104,7 @@ void SimExecutor::start(Lane& lane) {
   running_.emplace(issue.sequence, Running{issue, virtual_now()});
 }
 
-// A disk may do more in a second, or less, while it reads and writes.
+// A disk that reads and writes at the same time may do more per second, or less.
 void SimExecutor::mix_disk() {
   const bool mixed = disk_running_[0] > 0 && disk_running_[1] > 0;
   fluid_.set_capacity(CostModel::disk_resource, mixed ? cost_.disk_mixed_capacity() : 1.0);

@@ -1,7 +1,7 @@
-// An executor in virtual time: no data, only costs, and tags that report any wrong read.
+// SimExecutor is an executor in virtual time: no data, only costs, and tags that reveal any wrong read.
 //
-// Each lane works on its ops one after the other (a swarm's disk lanes on several at once); what runs
-// at the same time shares the machine's resources. Same plan, machine and seed give the same times.
+// Each lane works on its ops one after the other (a swarm's disk lanes on several at once). Ops that run at
+// the same time share the machine's resources. The same plan, machine and seed give the same times.
 #pragma once
 
 #include <array>
@@ -21,21 +21,21 @@ namespace tidepool {
 
 struct SimOptions {
   Machine machine;
-  std::vector<BlockSeconds> blocks;  // measured; empty: from their kernels
+  std::vector<BlockSeconds> blocks;  // measured; empty: predicted from their kernels
   u32 lane_depth = 8;
   u32 disk_depth = 32;
   u64 seed = 0;
-  double jitter = 0.0;  // each op takes longer by up to this fraction, by seed and sequence
-  // Each lane is faster or slower by up to this factor, by seed, and disk requests overtake each other:
-  // timings that no machine has, to look for hazards. 1: off.
+  double jitter = 0.0;  // each op takes longer by up to this fraction, derived from seed and sequence
+  // Swarm test: each lane is faster or slower by up to this factor, derived from the seed, and disk requests
+  // overtake each other. No machine has such timings; they search for hazards. 1: off.
   double swarm = 1.0;
-  double disk_faults = 0.0;  // probability that a read or write fails for good
-  bool check_tags = true;    // report wrong reads; without, for times only, it takes half as long
+  double disk_faults = 0.0;  // probability that a read or write fails permanently
+  bool check_tags = true;    // report wrong reads; without tags it takes half as long, for times only
 };
 
 class SimExecutor final : public Executor {
  public:
-  // The plan and the graph must outlive it.
+  // REQUIRES: the plan and the graph outlive this object.
   static std::unique_ptr<SimExecutor> create(const Plan&, const ModelGraph&, const SimOptions&);
 
   u32 slots_free(LaneId) const override;
@@ -43,7 +43,7 @@ class SimExecutor final : public Executor {
   std::span<const Completion> wait() override;
   Nanos now() const override { return virtual_now(); }
 
-  // Bytes of the movements that have completed, as a CpuExecutor counts its own.
+  // Bytes of the completed movements, counted as CpuExecutor counts them.
   std::array<Bytes, link_count> moved() const { return moved_; }
   Bytes moved_between_devices() const { return moved_between_devices_; }
 
@@ -58,8 +58,8 @@ class SimExecutor final : public Executor {
   struct Lane {
     std::deque<Queued> queue;  // not yet started
     u32 running = 0;
-    u32 width = 1;          // ops that it works on at a time
-    double slowness = 1.0;  // of a swarm
+    u32 width = 1;          // ops that the lane works on at a time
+    double slowness = 1.0;  // slowdown of a swarm's lane
     u32 occupied() const { return static_cast<u32>(queue.size()) + running; }
   };
   SimExecutor(const Plan&, const ModelGraph&, const SimOptions&);
@@ -83,7 +83,7 @@ class SimExecutor final : public Executor {
   const Schedule schedule_;
   const CostModel cost_;
   Fluid fluid_;
-  std::optional<TaggedMemory> memory_;  // where tags are checked
+  std::optional<TaggedMemory> memory_;  // if options_.check_tags
   std::vector<Lane> lanes_;
   std::unordered_map<u64, Running> running_;  // by sequence
   std::array<u32, 2> disk_running_{};         // reads, writes

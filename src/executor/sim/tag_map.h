@@ -1,4 +1,4 @@
-// What each byte range of one tier holds: (chunk, version), or nothing that anyone may read.
+// TagMap says what each byte range of one tier holds: (chunk, version), or nothing that may be read.
 #pragma once
 
 #include <map>
@@ -19,11 +19,12 @@ struct Tag {
 
 class TagMap {
  public:
-  // [begin, end) now holds `tag`; whatever it overlaps is cut or gone.
+  // Marks [begin, end) as `tag`; overlapping ranges are cut or removed.
   void set(u64 begin, u64 end, const Tag&);
-  // Whether all of [begin, end) holds `tag`. A range set in pieces by one op must be asked in those pieces.
+  // True if all of [begin, end) holds `tag`. REQUIRES: a range that one op set in pieces is queried in those
+  // pieces.
   bool holds(u64 begin, u64 end, const Tag&) const;
-  // What the byte at `offset` holds.
+  // Tag of the byte at `offset`; none if it holds nothing.
   std::optional<Tag> at(u64 offset) const;
 
  private:

@@ -10,7 +10,7 @@
 namespace tidepool {
 namespace {
 
-// Copies leave the version they carry; read_write leaves the next one.
+// Movements leave the version that they carry; read_write leaves the next version.
 u64 version_left(const Operand& o) { return o.version + (o.access == Access::read_write ? 1 : 0); }
 
 std::vector<u64> versions_added(const Plan& plan, const Segment& segment) {
@@ -48,7 +48,7 @@ TagMap& TaggedMemory::map(const Frame& frame) {
   return frame.tier == Tier::host ? host_ : disk_;
 }
 
-// A run's ops are numbered from its first sequence, so a new first sequence is a new run.
+// Run of an issue. A run's ops are numbered from its first sequence, so a new first sequence is a new run.
 const TaggedMemory::Run& TaggedMemory::run_of(const Issue& issue) {
   const u64 first = issue.sequence - index(issue.op);
   for (const Run& run : runs_) {
@@ -96,7 +96,8 @@ std::string TaggedMemory::check_reads(const Issue& issue, const Run& run, bool a
   std::string wrong;
   for (const Operand& o : issue.segment->operands_of(issue.get())) {
     if (!at_end && !reads(o.access)) continue;
-    // While it runs, what an op writes carries the op's mark: at its end nobody may have touched it.
+    // While an op runs, the ranges that it writes carry its mark. At its end the mark must still be there: no
+    // other op may have touched them.
     const u64 writer = at_end && writes(o.access) ? issue.sequence : Tag::settled;
     each_chunk(o, [&](const Place& place) {
       if (!wrong.empty()) return;

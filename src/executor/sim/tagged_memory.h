@@ -1,7 +1,7 @@
-// Finds wrong reads: every frame carries the (chunk, version) that was last written to it.
+// TaggedMemory finds wrong reads: every frame carries the (chunk, version) that was last written to it.
 //
-// An op's reads are checked when it starts and again when it ends, and its writes make the range
-// unreadable in between, so a reader and a writer that overlap in time are caught whichever came first.
+// An op's reads are checked when it starts and again when it ends, and its writes make the range unreadable
+// in between. So a reader and a writer that overlap in time are caught, whichever came first.
 #pragma once
 
 #include <array>
@@ -15,15 +15,15 @@ namespace tidepool {
 
 class TaggedMemory {
  public:
-  // At rest: every persistent chunk is valid in its home. The plan must outlive it.
+  // Starts at rest: every persistent chunk is valid in its home. REQUIRES: the plan outlives this object.
   explicit TaggedMemory(const Plan&);
 
-  // Empty, or what is wrong: "reads param window 1 cut 0 version 3 at host+4096: holds ...".
+  // RETURNS: empty, or the fault: "reads param window 1 cut 0 version 3 at host+4096: holds ...".
   std::string start(const Issue&);
   std::string finish(const Issue&);
 
  private:
-  // Versions in a plan count from the segment's start; here they count from the beginning.
+  // Versions in a plan count from the segment's start; here they count from the start of the run.
   struct Run {
     u64 first_sequence = ~u64{0};
     SegmentKind kind{};
@@ -42,7 +42,7 @@ class TaggedMemory {
   TagMap& map(const Frame&);
 
   const Plan& plan_;
-  std::array<std::vector<u64>, segment_count> writes_;  // [segment][chunk] versions that it adds
+  std::array<std::vector<u64>, segment_count> writes_;  // [segment][chunk] versions that the segment adds
   std::array<Run, 2> runs_;                             // newest first
   TagMap disk_, host_;
   std::vector<TagMap> devices_;
