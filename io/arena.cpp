@@ -20,7 +20,8 @@ namespace {
 constexpr u64 huge_page_bytes = 2 * mib;
 constexpr u64 prefault_slice_bytes = 32 * mib;  // one task: a few ms of zeroing
 
-// Maps a little more than asked and gives the edges back, so that it starts on a huge page and is exact.
+// Maps one huge page more than asked and unmaps the edges, so that the range starts on a huge page and has
+// exactly the size that was asked for.
 std::byte* map_aligned(u64 bytes) {
   u64 span = bytes + huge_page_bytes;
   void* raw = mmap(nullptr, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -33,7 +34,7 @@ std::byte* map_aligned(u64 bytes) {
   return reinterpret_cast<std::byte*>(start);
 }
 
-// One write per page brings it in where the kernel does not know MADV_POPULATE_WRITE (before 5.14).
+// Faults pages in with one write per page where the kernel lacks MADV_POPULATE_WRITE (before 5.14).
 void touch(std::span<std::byte> slice) {
 #ifdef MADV_POPULATE_WRITE
   if (madvise(slice.data(), slice.size(), MADV_POPULATE_WRITE) == 0) return;
@@ -63,7 +64,7 @@ Result<std::unique_ptr<Arena>> Arena::create(const ArenaOptions& options) {
   }
   arena->memory_ = {memory, options.bytes.value};
   auto say = [&](const std::string& text) { arena->describe_ += ", " + text; };
-  // Accepted is not granted: the kernel gives what it has. An arena below one of them has none.
+  // The kernel may accept the advice and still give small pages. An arena smaller than a huge page gets none.
   if (options.huge_pages && options.bytes.value >= huge_page_bytes) {
     bool accepted = madvise(memory, options.bytes.value, MADV_HUGEPAGE) == 0;
     say(accepted ? "huge pages asked for" : "no huge pages (kernel without transparent ones)");

@@ -1,4 +1,4 @@
-// Arenas: the memory of a tier, taken once before the first step, and the ledger that counts it.
+// Arena holds the memory of a tier, taken once before the first step. ArenaLedger counts that memory.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,8 @@
 
 namespace tidepool {
 
-// Counts tier memory by name. Any thread may call.
+// ArenaLedger counts tier memory by name.
+// THREADS: any thread may call.
 class ArenaLedger {
  public:
   struct Entry {
@@ -25,10 +26,10 @@ class ArenaLedger {
   void give_back(const std::string& name, Bytes);
 
   Bytes now() const;
-  Bytes high_water() const;            // of the sum, not the sum of the entries'
+  Bytes high_water() const;            // high-water mark of the sum, not the sum of the entries' marks
   std::vector<Entry> entries() const;  // in order of first taking
-  // All bytes ever taken, given back or not. A steady step leaves it as it was:
-  // Bytes mark = ledger.taken_ever(); ... CHECK(ledger.taken_since(mark) == Bytes{0}).
+  // All bytes ever taken, given back or not. A steady step takes none, which callers check: Bytes mark =
+  // ledger.taken_ever(); ... CHECK(ledger.taken_since(mark) == Bytes{0}).
   Bytes taken_ever() const;
   Bytes taken_since(Bytes mark) const { return taken_ever() - mark; }
 
@@ -39,12 +40,12 @@ class ArenaLedger {
 };
 
 struct ArenaOptions {
-  std::string name;               // "host", "device 0": in messages and in the ledger
-  Bytes bytes{};                  // exact: a multiple of frame_alignment
-  bool huge_pages = true;         // asks for 2 MiB pages
-  bool numa_bind = true;          // to the node(s) of this process's CPUs; nothing on one node
-  std::vector<std::string> near;  // PCI addresses of devices: to their nodes instead
-  bool prefault = true;           // every page is there before create() returns
+  std::string name;        // "host", "device 0": in messages and in the ledger
+  Bytes bytes{};           // exact: a multiple of frame_alignment
+  bool huge_pages = true;  // asks for 2 MiB pages
+  bool numa_bind = true;   // binds to the node(s) of this process's CPUs; no-op on a single-node machine
+  std::vector<std::string> near;  // PCI addresses of devices: binds to their nodes instead
+  bool prefault = true;           // every page is mapped before create() returns
   bool lock = false;              // mlock; failing is a note, not an error
   bool poison = false;            // fills with arena_poison, so that tests see reads of unwritten frames
   CorePool* pool = nullptr;       // prefaults in parallel if given
@@ -60,7 +61,7 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  std::span<std::byte> memory() const { return memory_; }  // starts on 2 MiB
+  std::span<std::byte> memory() const { return memory_; }  // starts on a 2 MiB boundary
   std::byte* at(u64 offset) const { return memory_.data() + offset; }
   Bytes bytes() const { return Bytes{memory_.size()}; }
   // "host: 2.00 GiB, huge pages asked for, bound to node 0": one line for people.

@@ -30,7 +30,7 @@ std::string boot_id() {
   return id;
 }
 
-// "pid 123\nboot 6f...\n". Of the file that was opened, not of whatever has its name by now.
+// Parses "pid 123\nboot 6f...\n". Reads the opened file, not the file that has the name by now.
 LastHolder read_holder(int fd) {
   std::string text(holder_bytes_max, '\0');
   text.resize(static_cast<std::size_t>(std::max<ssize_t>(pread(fd, text.data(), text.size(), 0), 0)));
@@ -47,7 +47,7 @@ LastHolder read_holder(int fd) {
   return holder;
 }
 
-// The name still means the file that was opened.
+// RETURNS: true if the name still refers to the file that was opened.
 bool still_named(int fd, const std::string& path) {
   struct stat opened {
   }, named{};
@@ -61,10 +61,11 @@ Result<DirectoryLock> DirectoryLock::take(const Options& options) {
   for (u32 i = 0; i < lock_tries_max; ++i) {
     const NoSuddenEnd hold;
     if (const std::string_view kind = irregular_kind(path);
-        !kind.empty())  // of a pipe, reads would wait for ever
+        !kind.empty())  // reads from a pipe would block forever
       return Error{ErrorKind::io, fmt::format("cannot lock the {}: {} is {}; remove it, or {}", options.what,
                                               path, kind, options.remedy)};
-    // A link in a run directory of others would have its target emptied, and be removed at the end.
+    // A symbolic link in someone else's run directory would have its target truncated now and removed at the
+    // end.
     const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0 && errno == ELOOP)
       return Error{ErrorKind::io, fmt::format("cannot lock the {}: {} is a symbolic link; remove it, or {}",
@@ -84,7 +85,7 @@ Result<DirectoryLock> DirectoryLock::take(const Options& options) {
     DirectoryLock lock;
     lock.fd_ = fd;
     if (!still_named(fd, path))
-      continue;  // its owner removed it while we came: the lock is on a file that is gone
+      continue;  // the owner removed the file meanwhile: our lock is on a deleted file
     lock.path_ = path;
     lock.leftover_ = RemovedAtSuddenEnd(path, Leftover::file);
     lock.last_ = read_holder(fd);
@@ -96,12 +97,12 @@ Result<DirectoryLock> DirectoryLock::take(const Options& options) {
 
 std::optional<long> lock_holder(const std::string& dir, const std::string& file) {
   const std::string path = dir + "/" + file;
-  if (!irregular_kind(path).empty()) return std::nullopt;  // of a pipe, open would wait for ever
+  if (!irregular_kind(path).empty()) return std::nullopt;  // open would block forever on a pipe
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return std::nullopt;
   std::optional<long> holder;
   if (flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) holder = read_holder(fd).pid;
-  close(fd);  // and with it a lock of ours
+  close(fd);  // also releases the lock if this call took it
   return holder;
 }
 
@@ -130,8 +131,9 @@ void DirectoryLock::release() {
   if (fd_ < 0) return;
   {
     const NoSuddenEnd hold;
-    // Before the lock goes, or it would be another job's file; as it is where the directory was renamed and
-    // another stands in its place.
+    // Removed before the lock is released: afterwards the file may belong to another job. The file also
+    // belongs to another job if the directory was renamed and a new directory has its place, which
+    // still_named() detects.
     if (!path_.empty() && still_named(fd_, path_)) unlink(path_.c_str());
     leftover_ = {};
   }

@@ -1,6 +1,7 @@
-// One job per directory. The lock is flock on a file in it, so that it goes with the process, however it
-// dies; pid and boot id in the file are for the message. (A pid alone would not do as a lock: it may be
-// reused, or mean another process in another container.)
+// DirectoryLock admits one job per directory. The lock is flock on a file in that directory, so the kernel
+// releases the lock when the process ends, however the process dies. Pid and boot id in the file serve the
+// error message only. A pid alone cannot be the lock: a pid may be reused, or mean another process in another
+// container.
 #pragma once
 
 #include <optional>
@@ -11,7 +12,7 @@
 
 namespace tidepool {
 
-// Who held a directory before: from the file that a killed job left.
+// LastHolder names the job that held the directory before, from the file that a killed job left behind.
 struct LastHolder {
   long pid = 0;  // 0: nobody, or a job that ended and cleaned up
   bool this_boot = false;
@@ -22,10 +23,11 @@ class DirectoryLock {
   struct Options {
     std::string dir;     // exists
     std::string file;    // its name in `dir`
-    std::string what;    // "swap directory"
-    std::string remedy;  // what else to do than wait or stop the other: "choose another memory.swap_dir"
+    std::string what;    // for messages: "swap directory"
+    std::string remedy;  // alternative to waiting or stopping the other job: "choose another memory.swap_dir"
   };
-  // ErrorKind::io: held by a live job (the message has its pid), or not to be had.
+  // Errors: ErrorKind::io if a live job holds the lock (the message has its pid), or if the lock cannot be
+  // taken.
   static Result<DirectoryLock> take(const Options&);
 
   DirectoryLock() = default;  // holds nothing
@@ -46,7 +48,8 @@ class DirectoryLock {
   RemovedAtSuddenEnd leftover_;
 };
 
-// The pid of the live job that holds such a lock; nothing: none does. For those who only read in `dir`.
+// Lets a reader of `dir` find out whether a job is writing there.
+// RETURNS: the pid of the live job that holds the lock, or nullopt if no job holds it.
 std::optional<long> lock_holder(const std::string& dir, const std::string& file);
 
 }  // namespace tidepool

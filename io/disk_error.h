@@ -1,4 +1,4 @@
-// Disk errors as people read them.
+// Disk errors in words for people.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace tidepool {
 
-// "cannot write 1048576 bytes at offset 4096 of /x/tidepool.swap: No space left on device (ENOSPC). <what to
-// do>"
+// Makes messages like "cannot write 1048576 bytes at offset 4096 of /x/tidepool.swap: No space left on device
+// (ENOSPC). <what to do>".
 Error disk_error(const std::string& path, DiskOp, u64 offset, u64 bytes, int error_number);
 
-// The file ended before the bytes asked for.
+// Error of a read that met the end of the file before its last byte.
 Error disk_end_of_file(const std::string& path, u64 offset, u64 bytes);
 
-// "/x/y: Permission denied (EACCES)" with advice; for opening, locking and removing.
+// Error of opening, locking or removing a file: "/x/y: Permission denied (EACCES)" with advice.
 Error file_error(const std::string& what, const std::string& path, int error_number, FileUse = FileUse::swap);
 
 }  // namespace tidepool

@@ -16,9 +16,9 @@ namespace fs = std::filesystem;
 struct Known {
   u64 magic;  // statfs(2)
   const char* name;
-  bool pseudo = false;  // the kernel speaking: holds no files of anyone's
+  bool pseudo = false;  // an interface of the kernel: holds no user files
 };
-// Numbers that <linux/magic.h> of Debian 12 does not name stand as they are.
+// Raw numbers are those for which <linux/magic.h> of Debian 12 has no name.
 constexpr Known known_file_systems[] = {
     {EXT4_SUPER_MAGIC, "ext4"},
     {XFS_SUPER_MAGIC, "xfs"},

@@ -1,4 +1,4 @@
-// What lies under a path that may not exist yet.
+// Describes the file system under a path, even if the path does not exist yet.
 #pragma once
 
 #include <string>
@@ -8,18 +8,19 @@
 
 namespace tidepool {
 
-// The directory itself, or the nearest one above it that exists: a run makes the rest. Absolute.
+// RETURNS: `dir`, or its nearest ancestor that exists, as an absolute path. A run makes the missing
+// directories.
 std::string existing_parent(const std::string& dir);
 
 struct FileSystem {
-  std::string dir;   // existing_parent of what was asked for
+  std::string dir;   // existing_parent of the directory that was asked about
   std::string name;  // "ext4"
   bool in_memory = false;
-  bool pseudo = false;  // proc, sysfs: nobody's files can lie there
+  bool pseudo = false;  // proc, sysfs: cannot hold user files
   Bytes free{};         // for this user
 };
 
-// ErrorKind::io where even that cannot be looked at.
+// Errors: ErrorKind::io if the existing ancestor cannot be examined either.
 Result<FileSystem> look_at_file_system(const std::string& dir);
 
 }  // namespace tidepool

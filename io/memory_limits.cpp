@@ -13,12 +13,12 @@
 namespace tidepool {
 namespace {
 
-// cgroup v1 writes "no limit" as the largest page-aligned number; nobody has an exbibyte.
+// cgroup v1 writes "no limit" as the largest page-aligned number. No machine has an exbibyte.
 constexpr u64 no_limit_bytes = u64{1} << 60;
 constexpr u32 cap_ipc_lock = 14;
 
-// memory.stat of v2 and v1: what cannot be dropped. The page cache can, and so can the kernel's caches of
-// names.
+// Reads memory.stat of v2 or v1 and counts the memory that the kernel cannot drop. The page cache and the
+// caches of names (dentries, inodes) can be dropped.
 Bytes used_in(const std::string& folder, bool v2) {
   u64 used = 0, droppable = 0;
   std::ifstream in(folder + "/memory.stat");
@@ -33,7 +33,7 @@ Bytes used_in(const std::string& folder, bool v2) {
 
 void tighten(MemoryLimits& limits, const std::string& file, u64 value, Bytes used) {
   if (value >= no_limit_bytes) return;
-  // The one with least left binds.
+  // The limit with the least memory left binds.
   const auto left = [](u64 limit, Bytes taken) { return limit - std::min(limit, taken.value); };
   if (limits.cgroup && left(limits.cgroup->value, limits.cgroup_used) <= left(value, used)) return;
   limits.cgroup = Bytes{value};

@@ -22,7 +22,7 @@ struct BitmapDeleter {
 };
 using Bitmap = std::unique_ptr<hwloc_bitmap_s, BitmapDeleter>;
 
-enum class Devices : bool { no, yes };  // looking for them takes a hundred times longer
+enum class Devices : bool { no, yes };  // loading devices takes a hundred times longer
 
 Topology load_topology(Devices devices) {
   hwloc_topology_t raw = nullptr;
@@ -40,7 +40,7 @@ bool has_several_nodes(const Topology& topology) {
 std::string bind_to(const Topology& topology, std::span<std::byte> memory, hwloc_const_bitmap_t nodes,
                     const char* whose) {
   const bool one = hwloc_bitmap_weight(nodes) == 1;
-  // Where a node is full, the kernel takes another.
+  // Not a strict binding: if a node is full, the kernel uses another node.
   const int failed =
       hwloc_set_area_membind(topology.get(), memory.data(), memory.size(), nodes,
                              one ? HWLOC_MEMBIND_BIND : HWLOC_MEMBIND_INTERLEAVE, HWLOC_MEMBIND_BYNODESET);
@@ -64,7 +64,7 @@ std::vector<u32> numa_nodes_of(const std::vector<std::string>& pci) {
     const hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(topology.get(), address.c_str());
     const hwloc_obj_t near =
         device != nullptr ? hwloc_get_non_io_ancestor_obj(topology.get(), device) : nullptr;
-    // One that hangs under the whole machine is near to none.
+    // A device attached to the whole machine is near to no node.
     if (near != nullptr && near->parent != nullptr) hwloc_bitmap_or(nodes.get(), nodes.get(), near->nodeset);
   }
   for (int node = hwloc_bitmap_first(nodes.get()); node >= 0; node = hwloc_bitmap_next(nodes.get(), node))

@@ -1,4 +1,4 @@
-// Binding memory to the NUMA node(s) where this process runs.
+// Binds memory to the NUMA node(s) of this process or of its devices.
 #pragma once
 
 #include <span>
@@ -9,14 +9,14 @@
 
 namespace tidepool {
 
-// To the node of the process's CPUs, or spread page by page over their nodes if there are several.
-// REQUIRES: the pages are not there yet. Returns what it did, for people; empty on a machine with one node.
-// A refusal is reported in that text, not as an error: it costs bandwidth, not correctness.
-// With `pci` ("0000:3b:00.0"), to the node(s) of those devices instead, where the system knows them.
+// Binds to the node of this process's CPUs; if the CPUs span several nodes, interleaves pages over those
+// nodes. With `pci` ("0000:3b:00.0"), uses the node(s) of those devices instead, where the system knows them.
+// REQUIRES: the pages are not yet faulted in.
+// RETURNS: what was done, for people; empty on a single-node machine. A refusal is reported in this text and
+// not as an error, because it costs bandwidth, not correctness.
 std::string bind_to_local_nodes(std::span<std::byte> memory, const std::vector<std::string>& pci = {});
 
-// Nodes of the machine, in order, that are nearest to these devices. Empty on a machine with one node, or
-// where it is not known.
+// RETURNS: the NUMA nodes nearest to these devices, in order; empty on a single-node machine or if unknown.
 std::vector<u32> numa_nodes_of(const std::vector<std::string>& pci);
 
 }  // namespace tidepool

@@ -40,7 +40,7 @@ void PieceQueue::push(const DiskRequest& request) {
 
 bool PieceQueue::pop(Piece& piece) {
   if (!waiting()) return false;
-  u32 op = 1 - last_op_;  // a tie goes to the other operation: at depth 1 they take turns
+  u32 op = 1 - last_op_;  // ties alternate between operations, so at depth 1 reads and writes take turns
   if (in_flight_[op] > in_flight_[1 - op]) op = 1 - op;
   if (head_[op] == none) op = 1 - op;
   last_op_ = op;
@@ -66,7 +66,8 @@ PieceVerdict PieceQueue::finish(Piece& piece, i64 result, DiskCompletion& comple
   Slot& slot = slots_[piece.slot];
   CHECK(result <= static_cast<i64>(piece.bytes), result, piece.bytes);
   if (result == static_cast<i64>(piece.bytes)) return land(piece, completion);
-  // The request has failed already. Its message tells the least offset, in whatever order pieces come back.
+  // The request has failed already. Its message names the lowest failing offset, whatever order pieces finish
+  // in.
   if (!slot.completion.ok && piece.offset > slot.failed_at) return land(piece, completion);
 
   bool retriable = result == -EINTR || result == -EAGAIN || (result == 0 && piece.op == DiskOp::write);
@@ -76,7 +77,7 @@ PieceVerdict PieceQueue::finish(Piece& piece, i64 result, DiskCompletion& comple
                      : disk_error(path_, piece.op, piece.offset, piece.bytes, static_cast<int>(-result)));
     return land(piece, completion);
   }
-  // O_DIRECT can only go on from a whole page: the part of a page is transferred again.
+  // O_DIRECT can only resume at a whole page, so a partly moved page is transferred again.
   u64 moved = result > 0 ? static_cast<u64>(result) / frame_alignment * frame_alignment : 0;
   piece.offset += moved;
   piece.memory += moved;
@@ -95,7 +96,8 @@ void PieceQueue::fail(Slot& slot, u64 offset, Error error) {
   slot.failed_at = offset;
   slot.completion.error = std::move(error);
   if (slot.cut == slot.request.memory.size()) return;
-  // What is left of it is not begun. It heads its queue: requests are cut one after another.
+  // Cancels the rest of the request, which has not begun. The request heads its queue, because requests are
+  // cut one after another.
   u32 op = static_cast<u32>(slot.request.op);
   CHECK(&slots_[head_[op]] == &slot);
   slot.cut = slot.request.memory.size();

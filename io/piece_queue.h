@@ -1,5 +1,6 @@
-// Cuts requests into pieces, decides whose piece goes next, and what a piece's result means. Every disk
-// uses it, so they all retry, continue and fail alike. A pure state machine: no thread, lock, clock or I/O.
+// PieceQueue cuts requests into pieces, picks the next piece to transfer and interprets each piece's result.
+// Every disk uses it, so all disks retry, continue and fail alike. A pure state machine: no thread, lock,
+// clock or I/O.
 #pragma once
 
 #include <array>
@@ -10,11 +11,11 @@
 
 namespace tidepool {
 
-// A piece that made no progress (EINTR, EAGAIN, nothing written) this many times in a row has failed.
+// A piece fails after this many tries in a row without progress (EINTR, EAGAIN, nothing written).
 inline constexpr u32 piece_stalls_max = 16;
 
 struct Piece {
-  u32 slot = 0;  // of the request in PieceQueue
+  u32 slot = 0;  // slot of the piece's request in PieceQueue
   DiskOp op{};
   u64 offset = 0;
   std::byte* memory = nullptr;
@@ -23,24 +24,23 @@ struct Piece {
 };
 
 enum class PieceVerdict : u8 {
-  again,     // transfer the piece once more: it now holds what is left
-  done,      // more of its request is to come
+  again,     // transfer the piece once more: the piece now holds the remaining range
+  done,      // other pieces of the request are still to come
   complete,  // its request has completed
 };
 
-// Requests of one operation begin in the order they came. Between reads and writes the operation with
-// fewer pieces in flight goes next, so neither starves behind the other, at any depth.
-// Takes all its memory when made; only failures allocate (their message).
+// Requests of one operation begin in the order of arrival. Between reads and writes, the operation with fewer
+// pieces in flight goes next, so neither starves behind the other, at any depth. All memory is taken by the
+// constructor; only failures allocate (their message).
 class PieceQueue {
  public:
   PieceQueue(u64 file_bytes, const DiskOptions&, std::string path);
 
   // REQUIRES: as Disk::submit.
   void push(const DiskRequest&);
-  // False if nothing waits. The piece counts as in flight until finish() says done or complete.
+  // RETURNS: false if nothing waits. The piece counts as in flight until finish() says done or complete.
   bool pop(Piece&);
-  // `result` as of a system call: bytes moved, or minus errno. `completion` is set if the verdict is
-  // complete.
+  // `result` follows system calls: bytes moved, or minus errno. Sets `completion` if the verdict is complete.
   PieceVerdict finish(Piece&, i64 result, DiskCompletion& completion);
 
   bool waiting() const { return head_[0] != none || head_[1] != none; }
@@ -53,8 +53,8 @@ class PieceQueue {
     DiskRequest request;
     u64 cut = 0;  // bytes handed out as pieces so far
     u32 in_flight = 0;
-    u64 failed_at = 0;  // where its error is, once it has failed
-    u32 next = none;    // in its operation's queue
+    u64 failed_at = 0;  // offset of the error, if the request has failed
+    u32 next = none;    // next slot in the queue of this operation
     DiskCompletion completion;
   };
 

@@ -207,16 +207,16 @@ class SimulatedDiskImpl final : public SimulatedDisk {
   const DiskFaults faults_;
   DiskSink sink_;
   std::vector<std::byte> medium_;
-  std::array<std::vector<u32>, 2> uses_;  // by DiskOp and page: how often a piece began there
-  std::vector<u32> seen_;                 // by scripted fault: pieces that covered its offset
+  std::array<std::vector<u32>, 2> uses_;  // by DiskOp and page: number of pieces that began there
+  std::vector<u32> seen_;                 // by scripted fault: number of pieces that covered its offset
   std::array<std::atomic<u64>, disk_fault_count> struck_{};
 
-  std::mutex mutex_;  // guards everything above and below that changes; not held in the sink
+  std::mutex mutex_;  // guards all mutable members above and below; not held in the sink
   std::condition_variable work_;
   PieceQueue queue_;
   u32 depth_;
   std::vector<Flying> flying_;
-  u64 dice_;  // for order and delay only: these may depend on timing
+  u64 dice_;  // for order and delay only, which may depend on timing
   bool stopping_ = false;
   std::thread thread_;
 };

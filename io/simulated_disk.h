@@ -1,8 +1,8 @@
-// A disk in memory with seeded faults. This header is the fault model: what it cannot do to a request,
-// Tidepool has not been tested against.
+// SimulatedDisk keeps its file in memory and injects faults from a seed. This header is the fault model:
+// Tidepool has been tested against these faults and no others.
 //
-// Faults strike pieces (DiskOptions::piece), not requests. Whether one strikes depends on the seed, the
-// operation, the offset and how often that offset was used before, never on timing: a seed repeats a run.
+// Faults strike pieces (DiskOptions::piece), not requests. The seed, the operation, the offset and how often
+// that offset was used before decide whether a fault strikes; timing does not. So a seed repeats a run.
 #pragma once
 
 #include <array>
@@ -22,11 +22,11 @@ enum class DiskFault : u8 {
   bit_flip,           // a read succeeds with one bit wrong; the medium stays good
   lost_write,         // a write succeeds and changes nothing
   misdirected_read,   // a read succeeds with the bytes of another offset
-  misdirected_write,  // a write succeeds at another offset, overwriting what is there
+  misdirected_write,  // a write succeeds at another offset and overwrites that content
 };
 inline constexpr u32 disk_fault_count = 9;
 
-// Strikes the `nth` (from 0) piece of `op` that covers `offset`.
+// ScriptedFault strikes the `nth` (from 0) piece of `op` that covers `offset`.
 struct ScriptedFault {
   DiskFault fault{};
   DiskOp op{};
@@ -46,11 +46,12 @@ struct DiskFaults {
 
 class SimulatedDisk : public Disk {
  public:
-  // Faults that struck so far, by DiskFault. Any thread may call.
+  // RETURNS: how many faults of each DiskFault have struck so far.
+  // THREADS: any thread may call.
   virtual std::array<u64, disk_fault_count> struck() const = 0;
 };
 
-// `bytes` of zeros.
+// The simulated file has `bytes` bytes, all zero at first.
 std::unique_ptr<SimulatedDisk> create_simulated_disk(Bytes bytes, const DiskFaults&, const DiskOptions&,
                                                      DiskSink);
 

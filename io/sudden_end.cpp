@@ -12,8 +12,8 @@
 namespace tidepool {
 namespace {
 
-// A run has three: the lock of its directory, the lock of the swap directory and the swap file; and the
-// directory.
+// A run has four: the lock of its directory, the directory, the lock of the swap directory, and the swap
+// file.
 constexpr int slots_max = 16;
 
 struct Slot {
@@ -21,13 +21,12 @@ struct Slot {
   std::atomic<char*> path{nullptr};  // null: nothing to remove (yet)
   std::atomic<Leftover> kind{};
 };
-// A signal handler has nothing else to look at than what is global.
+// Global, because a signal handler can reach only globals.
 std::array<Slot, slots_max> slots;
 static_assert(std::atomic<char*>::is_always_lock_free);
 
-std::atomic<int> held{0};  // how many NoSuddenEnd live
-constexpr int held_milliseconds =
-    500;  // making a file may hang: then what it leaves is the next job's to clear
+std::atomic<int> held{0};               // number of live NoSuddenEnd objects
+constexpr int held_milliseconds = 500;  // file creation may hang; the next job then clears its leftovers
 
 void wait_for_held() {
   for (int i = 0; i < held_milliseconds && held > 0; ++i) ::poll(nullptr, 0, 1);
@@ -61,7 +60,8 @@ RemovedAtSuddenEnd::~RemovedAtSuddenEnd() {
 NoSuddenEnd::NoSuddenEnd() {
   sigset_t all;
   sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &mask_);  // or the handler could wait for the thread that it interrupts
+  // otherwise the handler could wait for the very thread that it interrupts
+  pthread_sigmask(SIG_BLOCK, &all, &mask_);
   ++held;
 }
 

@@ -1,4 +1,4 @@
-// What a job must not leave behind when a signal ends it at once: no destructor runs then.
+// Removes files and directories of a job that a signal ends at once, when no destructor runs.
 #pragma once
 
 #include <csignal>
@@ -10,9 +10,10 @@ namespace tidepool {
 
 enum class Leftover : u8 { file, directory };
 
-// While it lives, remove_leftovers() removes the path; a directory only if it is empty by then. Create and
-// drop it on one thread at a time. Beyond a fixed number of them at once it does nothing: the next job clears
-// what stays.
+// RemovedAtSuddenEnd registers a path: while the object lives, remove_leftovers() removes that path. A
+// directory is removed only if it is empty by then. Above a fixed number of registered paths the object is a
+// no-op, and the next job clears what stays.
+// THREADS: create and destroy objects on one thread at a time.
 class RemovedAtSuddenEnd {
  public:
   RemovedAtSuddenEnd() = default;
@@ -25,8 +26,9 @@ class RemovedAtSuddenEnd {
   int slot_ = -1;
 };
 
-// From before a path is made until it is a RemovedAtSuddenEnd: a signal that comes in between ends the
-// process after that, or it would leave the path behind. Short, and without anything that waits for long.
+// NoSuddenEnd delays signals from before a path is made until the path is registered as RemovedAtSuddenEnd. A
+// signal in between would leave the path behind; now the signal ends the process afterwards. Keep the scope
+// short, without long waits.
 class NoSuddenEnd {
  public:
   NoSuddenEnd();
@@ -38,8 +40,8 @@ class NoSuddenEnd {
   sigset_t mask_;
 };
 
-// For signal handlers that end the process next: async-signal-safe, in the order: files, then directories.
-// Paths that are relative must still mean the same.
+// For signal handlers that end the process next. Removes files first, then directories. Async-signal-safe.
+// REQUIRES: relative paths still mean the same (the working directory is unchanged).
 void remove_leftovers();
 
 }  // namespace tidepool

@@ -24,7 +24,7 @@
 namespace tidepool {
 namespace {
 
-constexpr u64 zero_block_bytes = 4 * mib;  // of writing zeros where fallocate is missing
+constexpr u64 zero_block_bytes = 4 * mib;  // unit of writing zeros where fallocate is missing
 
 Result<bool> make_directory(const std::string& dir) {
   if (mkdir(dir.c_str(), 0777) == 0) return true;
@@ -36,7 +36,7 @@ Result<bool> make_directory(const std::string& dir) {
                                           dir)};
 }
 
-// What a file takes on its disk; 0 where there is none.
+// RETURNS: bytes that the file occupies on its disk; 0 if there is no such file.
 Bytes taken(const std::string& path) {
   struct stat info {};
   return stat(path.c_str(), &info) == 0 ? Bytes{static_cast<u64>(info.st_blocks) * 512} : Bytes{};
@@ -78,7 +78,8 @@ std::string litter_note(const std::string& dir, Bytes bytes, const LastHolder& o
                      of.this_boot ? "" : ", before the last boot", dir);
 }
 
-// Copy-on-write would move every chunk on every write, and checksums forbid O_DIRECT in place. A wish.
+// Asks Btrfs to write in place: copy-on-write would move every chunk on every write, and Btrfs's checksums
+// forbid O_DIRECT in place. A refusal is ignored.
 void ask_for_in_place_writes(int fd) {
   struct statfs info {};
   if (fstatfs(fd, &info) != 0 || info.f_type != BTRFS_SUPER_MAGIC) return;
@@ -136,7 +137,7 @@ SwapFile::~SwapFile() {
     unlink(path_.c_str());
   }
   lock_.release();
-  if (made_dir_) rmdir(dir_.c_str());  // fails, as it should, if someone else put something there
+  if (made_dir_) rmdir(dir_.c_str());  // fails, as intended, if the directory holds other files
 }
 
 Result<void> SwapFile::lock_directory() {
@@ -155,7 +156,7 @@ Result<void> SwapFile::open_file() {
   int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
   fd_ = open(path_.c_str(), flags | O_DIRECT, 0600);
   if (fd_ < 0 && errno == EINVAL) {
-    unlink(path_.c_str());  // some file systems make the file before they refuse the flag
+    unlink(path_.c_str());  // some file systems create the file before they refuse the flag
     direct_ = false;
     notes_.push_back(
         fmt::format("WARNING: the file system of {} refuses O_DIRECT. Swapping goes through the page "
@@ -173,7 +174,7 @@ Result<void> SwapFile::open_file() {
 Result<void> SwapFile::take_space() {
   struct statvfs info {};
   if (statvfs(dir_.c_str(), &info) == 0 && u64{info.f_bavail} * info.f_frsize < bytes_.value) {
-    return no_space(dir_, bytes_, ENOSPC);  // said at once: filling the disk first would hurt its other users
+    return no_space(dir_, bytes_, ENOSPC);  // fails early: filling the disk first would hurt its other users
   }
   int result;
   do {

@@ -47,7 +47,7 @@ class ThreadDisk final : public Disk {
       std::scoped_lock lock(mutex_);
       queue_.push(request);
     }
-    work_.notify_all();  // a request is many pieces
+    work_.notify_all();  // all, because a request is many pieces
   }
 
   Result<void> sync() override {
@@ -66,7 +66,8 @@ class ThreadDisk final : public Disk {
   void serve() {
     std::unique_lock lock(mutex_);
     while (true) {
-      // The sink may submit once more while others are leaving; the thread that calls it is still here.
+      // The sink may submit again while other threads are leaving; the thread that calls the sink is still
+      // here.
       work_.wait(lock, [this] { return queue_.waiting() || stopping_; });
       Piece piece;
       if (!queue_.pop(piece)) return;
@@ -100,7 +101,7 @@ class ThreadDisk final : public Disk {
   std::condition_variable work_;
   PieceQueue queue_;
   bool stopping_ = false;
-  std::mutex sink_mutex_;  // the sink's promise: one call at a time
+  std::mutex sink_mutex_;  // keeps the sink's promise: one call at a time
   std::vector<std::thread> threads_;
 };
 

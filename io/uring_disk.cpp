@@ -1,6 +1,6 @@
-// One thread owns the ring. Submitters put requests into the piece queue under a lock and, only if that
-// thread sleeps with room for more pieces, wake it through an eventfd that the ring itself reads. The
-// thread fills the ring, enters the kernel once for the whole batch, and sleeps there: it never spins,
+// UringDisk gives the ring to one thread. Submitters put requests into the piece queue under a lock. They
+// wake the thread only if it sleeps with room for more pieces, through an eventfd that the ring itself reads.
+// The thread fills the ring, enters the kernel once for the whole batch, and sleeps there: it never spins,
 // because the cores belong to compute.
 #include "io/uring_disk.h"
 
@@ -32,7 +32,7 @@ namespace {
 constexpr u64 registered_buffer_max = gib;    // the kernel's limit per entry
 constexpr u32 registered_buffers_max = 1024;  // the limit of older kernels; 1 TiB of arenas
 constexpr u64 wake_data = ~0ull;              // user data of the eventfd's read
-// Refusals in a row, up to 25.6 ms apart: 5 s in which a machine short of memory may recover.
+// Limit of refusals in a row, up to 25.6 ms apart: 5 s in which a machine short of memory may recover.
 constexpr u32 enter_tries_max = 200;
 
 class UringDisk final : public Disk {
@@ -84,7 +84,7 @@ class UringDisk final : public Disk {
       asleep = std::exchange(wants_wake_, false);
     }
     if (asleep) wake();
-    work_.notify_all();  // free of charge unless the ring has broken down
+    work_.notify_all();  // costs nothing unless the ring has broken down
   }
 
   Result<void> sync() override {
@@ -96,8 +96,8 @@ class UringDisk final : public Disk {
   std::string describe() const override { return describe_; }
 
  private:
-  // Cheapest completions first; older kernels refuse the flags they do not know. The ring starts disabled
-  // because its single issuer is the thread that enables it.
+  // Tries the flags with the cheapest completions first; older kernels refuse flags that they do not know.
+  // The ring starts disabled because its single issuer is the thread that enables it.
   Result<void> make_ring(u32 entries) {
     constexpr u32 tries[] = {
         IORING_SETUP_R_DISABLED | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
@@ -172,11 +172,12 @@ class UringDisk final : public Disk {
     }
   }
 
-  // A seccomp profile may permit the set-up of a ring and refuse its use, so each system call of a ring is
-  // made once before the first request. On the ring's own thread: it is the single issuer. RETURNS: an errno,
-  // or 0.
+  // Makes each system call of a ring once before the first request, because a seccomp profile may permit the
+  // set-up of a ring and refuse its use.
+  // RETURNS: an errno, or 0.
+  // THREADS: the ring's own thread, which is the single issuer.
   int prove() {
-    // Not io_uring_enable_rings: liburing 2.3 declares it and forgets to export it.
+    // Not io_uring_enable_rings: liburing 2.3 declares it but does not export it.
     if (syscall(__NR_io_uring_register, ring_.ring_fd, IORING_REGISTER_ENABLE_RINGS, nullptr, 0) != 0)
       return errno;
     io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
@@ -194,8 +195,9 @@ class UringDisk final : public Disk {
     return 0;
   }
 
-  // The kernel takes no more requests, so nothing can be waited for either: everything fails, now and later.
-  // What the kernel has taken may still move bytes, which a failed request allows.
+  // Fails every request, now and later: the kernel takes no more requests, so no completion can be waited
+  // for. Requests that the kernel has taken may still move bytes; the contract of a failed request allows
+  // that.
   void serve_without_ring() {
     std::vector<bool> flying(flying_.size(), true);
     for (u32 seat : seats_) flying[seat] = false;
@@ -204,7 +206,8 @@ class UringDisk final : public Disk {
     for (Piece piece; next_waiting(piece);) give_up(piece);
   }
 
-  // Sleeps until there is one. False once the disk stops.
+  // Sleeps until a piece waits.
+  // RETURNS: false once the disk stops.
   bool next_waiting(Piece& piece) {
     std::unique_lock lock(mutex_);
     work_.wait(lock, [&] { return queue_.waiting() || stopping_; });
@@ -228,7 +231,8 @@ class UringDisk final : public Disk {
     io_uring_sqe_set_data64(sqe, wake_data);
   }
 
-  // Moves waiting pieces into the ring. False once the disk stops and nothing is left to do.
+  // Moves waiting pieces into the ring.
+  // RETURNS: false once the disk stops and nothing is left to do.
   bool fill() {
     std::scoped_lock lock(mutex_);
     while (!seats_.empty()) {
@@ -261,7 +265,8 @@ class UringDisk final : public Disk {
     io_uring_sqe_set_data64(sqe, seat);
   }
 
-  // -1: outside, or across two entries (one piece in a thousand): an ordinary transfer does it.
+  // RETURNS: index of the registered buffer that holds the piece; -1 if the piece is outside or crosses two
+  // buffers (one piece in a thousand), which an ordinary transfer handles.
   int registered_buffer(const Piece& piece) const {
     for (u32 i = 0; i < buffers_.size(); ++i) {
       const std::byte* begin = buffers_[i].data();
@@ -278,12 +283,13 @@ class UringDisk final : public Disk {
       refusals_ = 0;
       return;
     }
-    // Out of memory for requests, the kernel may recover. What it did not take stays in the ring.
+    // Without memory for requests, the kernel may recover later. Requests that it did not take stay in the
+    // ring.
     const bool passes = result == -EAGAIN || result == -EBUSY || result == -ENOMEM;
     if (passes && ++refusals_ < enter_tries_max) {
       std::this_thread::sleep_for(retry_delay(refusals_));
     } else {
-      broken_ = result == -EAGAIN ? ENOMEM : -result;  // EAGAIN would ask the queue for yet another try
+      broken_ = result == -EAGAIN ? ENOMEM : -result;  // EAGAIN would make the queue retry once more
     }
   }
 
@@ -320,9 +326,9 @@ class UringDisk final : public Disk {
   std::string describe_, buffers_note_;
   io_uring ring_{};
   bool ring_ready_ = false, file_registered_ = false;
-  std::vector<std::span<std::byte>> buffers_;  // index: the ring's
+  std::vector<std::span<std::byte>> buffers_;  // index: as in the ring
   int wake_fd_ = -1;
-  u64 wake_count_ = 0;  // where the ring reads the eventfd to
+  u64 wake_count_ = 0;  // destination of the ring's eventfd reads
 
   std::mutex
       mutex_;  // guards queue_, wants_wake_, stopping_, proven_; never held in the kernel or in the sink
@@ -332,9 +338,9 @@ class UringDisk final : public Disk {
   std::condition_variable work_;  // start() and serve_without_ring() wait for it
 
   std::vector<Piece> flying_;  // by seat; the ring's thread only
-  std::vector<u32> seats_;     // free ones
-  u32 refusals_ = 0;           // of the kernel to be entered, in a row
-  int broken_ = 0;             // the errno of the last one
+  std::vector<u32> seats_;     // free seats
+  u32 refusals_ = 0;           // consecutive refusals by the kernel to enter
+  int broken_ = 0;             // errno of the last refusal, once the ring is broken
   std::thread thread_;
 };
 
