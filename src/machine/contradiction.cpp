@@ -10,17 +10,18 @@ namespace tidepool {
 
 namespace {
 
-// What measuring one after the other may bring about, on a machine that does other things as well; memory is
-// measured by other loops than what goes through it.
+// Tolerated differences between rates measured one after the other, on a machine that does other work as
+// well. Memory has a larger tolerance, because different loops measure memory and the transfers that go
+// through it.
 constexpr double noise = 1.1, memory_noise = 1.25;
 
-// Slower at once than half of one after the other is no link, but a slip of the hand. Drives that read and
-// write at once do get slower: disks seek.
+// Largest plausible slowdowns of both directions at once, against one after the other. A link that gets
+// slower than that is a typing mistake. Drives that read and write at once do get slower: hard disks seek.
 constexpr double copies_slowdown_most = 2, disk_slowdown_most = 10;
 
 std::string rate(double bytes_per_s) { return format_rate(bytes_per_s, RateUnit::bytes); }
 
-// Of as many bytes each way.
+// RETURNS: the combined rate of two directions used in turns, with as many bytes each way.
 double in_turns(double a, double b) { return 2 / (1 / a + 1 / b); }
 
 struct Both {
@@ -42,7 +43,7 @@ std::optional<Contradiction> check_both(const Both& both) {
   return std::nullopt;
 }
 
-// What goes through the host's memory is not faster than that.
+// Checks that no transfer through the host's memory is faster than that memory.
 std::optional<Contradiction> check_memory(const HostRates& host, std::string_view section,
                                           std::string_view key, double value) {
   if (value <= memory_noise * host.memory_bytes_per_s) return std::nullopt;

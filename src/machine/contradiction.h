@@ -1,4 +1,4 @@
-// Rates of a machine that cannot all be true, though each alone could.
+// Finds rates of a machine that contradict each other, though each alone is plausible.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,12 @@ struct Contradiction {
   std::string_view section, key;  // the key most likely to be wrong
   std::string why;                // "50 GB/s is more than h2d + d2h (24 GB/s + 24 GB/s)"
 };
-// The first. REQUIRES: keys that were left out are filled in.
+// RETURNS: the first contradiction, if there is one.
+// REQUIRES: omitted keys are filled in.
 std::optional<Contradiction> find_contradiction(const Machine&);
 
-// For rates that were measured: beside other work samples may contradict each other. Moves those just so far
-// that find_contradiction finds none.
+// Adjusts measured rates just enough that find_contradiction finds nothing: samples taken beside other work
+// may contradict each other.
 void reconcile(Machine&);
 
 }  // namespace tidepool

@@ -1,9 +1,9 @@
-// Jobs wait in two lists, one per priority; workers claim tasks of the first job by an atomic
+// CorePool queues jobs in two lists, one per priority; workers claim tasks of the first job through an atomic
 // counter. A job lives on its caller's stack and is linked in place, so a run allocates nothing.
 //
-// A *slot* is the right to run tasks as worker i, with its scratch. It belongs to thread i, but a
-// caller that finds itself on core i while the slot is free borrows it: a one-task run then costs no
-// thread switch, and never more threads run tasks than there are workers.
+// A *slot* is the right to run tasks as worker i, with its scratch. Slot i belongs to thread i, but a caller
+// that runs on core i while the slot is free borrows it: a one-task run then costs no thread switch, and
+// never more threads run tasks than there are workers.
 #include "tidepool/core_pool.h"
 
 #include <fmt/format.h>
@@ -29,11 +29,11 @@ namespace tidepool {
 namespace {
 
 constexpr u32 workers_max = 4096;
-constexpr u32 tasks_max = 0xffff'0000;  // claims past the end must not wrap: one per worker
+constexpr u32 tasks_max = 0xffff'0000;  // one claim per worker goes past the end and must not wrap
 static_assert(none - tasks_max > workers_max);
 
-// A wake-up takes 5 to 50 us, about as long as this spin (a pause is 40 to 140 cycles): compute ops
-// follow each other closer than that, and a core that waits for the disk is soon free for others.
+// A wake-up takes 5 to 50 us, about as long as this spin (a pause is 40 to 140 cycles). Compute ops follow
+// each other closer than that, and a core that waits for the disk soon becomes free for others.
 constexpr u32 spins_before_sleep = 1000;
 
 void pause_cpu() {
@@ -61,7 +61,8 @@ struct Job {
   bool complete() const { return exhausted() && users.load(std::memory_order_acquire) == 0; }
 };
 
-// Jobs that may have unclaimed tasks, in order of arrival. Under the pool's mutex; `size` also without.
+// Jobs that may have unclaimed tasks, in order of arrival. Guarded by the pool's mutex; `size` is also read
+// without.
 struct JobList {
   Job* first = nullptr;
   Job* last = nullptr;
@@ -95,7 +96,8 @@ class ThreadPool final : public CorePool {
   ThreadPool(std::unique_ptr<Topology> topology, u32 workers, Bytes scratch)
       : topology_(std::move(topology)),
         scratch_bytes_(scratch),
-        // Fewer workers than cores stay unbound: two such processes would meet on the first cores.
+        // With fewer workers than cores, workers stay unbound: two such processes would meet on the first
+        // cores.
         bind_(workers == topology_->cores() && workers == topology_->usable_cores()),
         spins_(workers <= topology_->usable_cores() ? spins_before_sleep : 0),
         workers_(workers) {}
@@ -161,7 +163,7 @@ class ThreadPool final : public CorePool {
     return {};
   }
 
-  // Slot of the core that the caller is on, where workers are bound; else any free one. Taking
+  // RETURNS: the free slot of the caller's core, if workers are bound; otherwise any free slot. Taking
   // another bound core's slot would put the caller and a woken worker on one core.
   u32 borrow_slot() {
     if (bind_) {
@@ -176,13 +178,13 @@ class ThreadPool final : public CorePool {
   void wake_sleepers(u32 wanted) {
     for (u32 i = 0; i < workers() && wanted > 0; ++i) {
       if (!workers_[i].asleep || workers_[i].slot_busy) continue;
-      workers_[i].asleep = false;  // so that the next run wakes another one
+      workers_[i].asleep = false;  // marked awake now, so that the next run wakes another worker
       workers_[i].wake.notify_one();
       --wanted;
     }
   }
 
-  // First job with unclaimed tasks, higher priority first.
+  // RETURNS: the first job with unclaimed tasks, higher priority first.
   Job* pick() {
     for (JobList& jobs : lists_) {
       while (jobs.first != nullptr && jobs.first->exhausted()) jobs.unlink(*jobs.first);
@@ -191,7 +193,7 @@ class ThreadPool final : public CorePool {
     return nullptr;
   }
 
-  // Runs tasks until none are unclaimed, or a job of higher priority waits.
+  // Runs tasks until none is unclaimed or a job of higher priority waits.
   void work_on(Job& job, u32 slot, std::unique_lock<std::mutex>& lock) {
     workers_[slot].slot_busy = true;
     job.users.fetch_add(1, std::memory_order_relaxed);
@@ -208,14 +210,15 @@ class ThreadPool final : public CorePool {
     workers_[slot].slot_busy = false;
     if (job.linked && job.exhausted()) list(job.priority).unlink(job);
     job.users.fetch_sub(1, std::memory_order_release);
-    // Under the mutex: once it is free the caller may return, and the job is gone.
+    // Notified under the mutex: once the mutex is free the caller may return, and then the job is gone.
     if (job.complete()) job.done.notify_one();
   }
 
   void serve(u32 i) {
     Worker& self = workers_[i];
     if (bind_) topology_->bind_thread_to_core(i);
-    if (self.scratch != nullptr) std::memset(self.scratch, 0, scratch_bytes_.value);  // on this core's node
+    // first touch, so that pages lie on this core's NUMA node
+    if (self.scratch != nullptr) std::memset(self.scratch, 0, scratch_bytes_.value);
     std::unique_lock lock(mutex_);
     self.slot_busy = false;
     while (!stopping_) {
@@ -224,7 +227,7 @@ class ThreadPool final : public CorePool {
         work_on(*job, i, lock);
         continue;
       }
-      if (job != nullptr) wake_sleepers(1);  // a caller took this slot: pass the wake-up on
+      if (job != nullptr) wake_sleepers(1);  // a caller took this slot: pass the wake-up to another worker
       if (job == nullptr && spin_for_job(lock)) continue;
       self.asleep = true;
       self.wake.wait(lock,

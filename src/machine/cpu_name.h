@@ -4,7 +4,7 @@
 
 namespace tidepool {
 
-// As the kernel calls the first CPU: "AMD EPYC 9R14 96-Core Processor". Empty where it does not say.
+// RETURNS: the kernel's name of the first CPU, "AMD EPYC 9R14 96-Core Processor"; empty if unknown.
 std::string cpu_name();
 
 }  // namespace tidepool

@@ -5,7 +5,7 @@
 namespace tidepool {
 namespace {
 
-// A mean that takes one more sample.
+// Updates a running mean with its latest sample; `samples` includes that sample.
 void add(double& mean, double value, u64 samples) { mean += (value - mean) / static_cast<double>(samples); }
 
 void add(GpuReadings& r, double watts, double mhz, double celsius) {

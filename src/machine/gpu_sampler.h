@@ -1,4 +1,4 @@
-// What GPUs draw and how fast they run while a run trains, as the driver tells it.
+// GpuSampler records power, clock and temperature of GPUs while a run trains, as the driver reports them.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ struct GpuAddress {
   std::string pci;   // "0000:3b:00.0"
 };
 
-// Of one GPU; a number that the driver does not tell is 0.
+// Readings of one GPU. A number that the driver does not report is 0.
 struct GpuReadings {
   std::string name;
   u64 samples = 0;
@@ -23,17 +23,19 @@ struct GpuReadings {
   double celsius_most = 0;
 };
 
-// Takes no memory once it is made. Not thread-safe.
+// Allocates only in its constructor.
+// THREADS: not thread-safe.
 class GpuSampler {
  public:
-  static constexpr double seconds_between = 1;  // asking takes some milliseconds
+  static constexpr double seconds_between = 1;  // a query takes some milliseconds
 
-  // nvml: null, where there is none: then there are no readings.
+  // If `nvml` is null, there are no readings.
   GpuSampler(std::vector<GpuAddress>, std::unique_ptr<Nvml> nvml);
 
-  // Asks if the last time is long enough ago. `now`: of a clock of the caller's, seconds.
+  // Queries the driver if the last query is at least seconds_between ago. `now`: seconds of a clock of the
+  // caller.
   void sample(double now);
-  // Of GPUs of which there is a sample.
+  // RETURNS: readings of the GPUs that have at least one sample.
   std::vector<GpuReadings> readings() const;
 
  private:

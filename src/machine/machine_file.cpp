@@ -1,4 +1,4 @@
-// YAML into a Machine. Every complaint names its place: FILE:LINE.
+// Reader parses YAML into a Machine. Every error names its place: FILE:LINE.
 #include "machine/machine_file.h"
 
 #include <fmt/format.h>
@@ -52,7 +52,7 @@ class Reader {
   }
 
   std::string file_;
-  std::vector<std::string> places_;  // by key: where it stands; empty: nowhere
+  std::vector<std::string> places_;  // by key: its place in the file; empty: the key is absent
   Machine machine_;
 };
 
@@ -176,7 +176,7 @@ bool Reader::has_section(std::string_view section) const {
 Result<void> Reader::check_required() const {
   for (const MachineKey& key : machine_keys()) {
     if (key.need != Need::required || has(key.section, key.key)) continue;
-    if (key.section == "disk" && !has_section("disk")) continue;  // a machine without a disk to plan with
+    if (key.section == "disk" && !has_section("disk")) continue;  // a machine without a disk for planning
     return fault_at(file_, fmt::format("'{}' is missing in section '{}': {} ({})", key.key, key.section,
                                        key.help, type_name(key)));
   }
@@ -202,14 +202,14 @@ Result<void> Reader::check_switches() {
   return {};
 }
 
-// What keys that were left out are worth, as their help says.
+// Fills in omitted keys with the values that their help states.
 void Reader::fill_in() {
   auto& flops = machine_.device.flops_per_s;
   if (!has("device", "bf16")) flops[static_cast<u32>(MathType::bf16)] = flops[0];
   if (!has("device", "fp16")) flops[static_cast<u32>(MathType::fp16)] = flops[0];
   if (!has("host", "checksum")) machine_.host.checksum_bytes_per_s = machine_.host.memory_bytes_per_s;
   if (has_section("disk") && !has("disk", "mixed")) {
-    // As much read as written, one after the other: half of the bytes at each rate.
+    // Equal bytes read and written, one after the other: half of the bytes at each rate.
     DiskRates& disk = machine_.disk;
     disk.mixed_bytes_per_s = 2 / (1 / disk.read_bytes_per_s + 1 / disk.write_bytes_per_s);
   }

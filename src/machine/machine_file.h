@@ -1,5 +1,5 @@
-// Machine files: YAML, commented, written by `tidepool probe` and by hand. docs/machine-files.md tells
-// people about them.
+// Reads and writes machine files: commented YAML, written by `tidepool probe` and by hand.
+// docs/machine-files.md describes them for users.
 #pragma once
 
 #include <map>
@@ -11,15 +11,15 @@
 
 namespace tidepool {
 
-// Errors are ErrorKind::usage and name file, line and key: unreadable, not YAML, unknown key (with the
-// nearest known one), wrong type, a rate that is not positive, a missing required key.
+// Errors: ErrorKind::usage, naming file, line and key: unreadable, not YAML, unknown key (with the nearest
+// known key), wrong type, a rate that is not positive, a missing required key.
 Result<Machine> load_machine(const std::string& path);
 Result<Machine> parse_machine(std::string_view yaml, std::string_view file_name);
 
-// By "section.key" ("copies.h2d"; "name"): what stands in a comment above the key.
+// Extra text for the comment above a key, by "section.key" ("copies.h2d"; "name").
 using MachineRemarks = std::map<std::string, std::string>;
 
-// With a comment per key: what it is and its unit. parse_machine(to_yaml(m)) gives m again.
+// Writes a comment per key with its meaning and unit. parse_machine(to_yaml(m)) equals m.
 std::string to_yaml(const Machine&, const MachineRemarks& = {});
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-// The keys of a machine file as data, so that reading, writing and docs agree.
+// Lists the keys of a machine file as data, so that reading, writing and docs agree.
 #pragma once
 
 #include <span>
@@ -24,21 +24,21 @@ using MachineRef = std::variant<std::string*, u32*, Bytes*, Nanos*, RateRef, Fra
 
 enum class Need : u8 {
   required,
-  positive,  // may be left out, but is above 0 where it stands
+  positive,  // may be left out; must be above 0 if present
   optional,  // may be left out or 0
 };
 
 struct MachineKey {
-  std::string_view section;  // "" at the top
+  std::string_view section;  // "" for keys at the top level
   std::string_view key;
   MachineRef (*ref)(Machine&);
   Need need = Need::positive;
-  std::string_view help;  // what it is; where it may be left out, what holds then
+  std::string_view help;  // meaning; for optional keys also the value that holds if left out
 };
 
 std::span<const MachineKey> machine_keys();
 inline constexpr std::string_view machine_sections[] = {"device", "copies", "host", "disk"};
-inline constexpr std::string_view device_kind_names[] = {"cpu", "cuda"};  // as DeviceKind
+inline constexpr std::string_view device_kind_names[] = {"cpu", "cuda"};  // in the order of DeviceKind
 inline constexpr std::string_view disk_point_keys[] = {"block", "depth", "read", "write"};
 
 }  // namespace tidepool

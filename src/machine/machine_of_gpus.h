@@ -1,4 +1,5 @@
-// A machine file counts devices as the driver does, a plan counts those that it uses.
+// Renumbers a machine's GPUs: a machine file counts devices as the driver does, a plan counts those that it
+// uses.
 #pragma once
 
 #include <span>
@@ -7,8 +8,8 @@
 
 namespace tidepool {
 
-// The machine with its switches by a plan's devices: device i is gpus[i], and other GPUs are left out.
-// No GPUs: devices are made of cores, and nothing changes.
+// RETURNS: the machine with switches in the plan's numbering: device i is gpus[i], other GPUs are left out.
+// If `gpus` is empty, devices are made of cores and the machine is returned unchanged.
 Machine machine_of_gpus(Machine, std::span<const u32> gpus);
 
 }  // namespace tidepool

@@ -13,10 +13,10 @@ namespace tidepool {
 
 namespace {
 
-constexpr u32 count_max = 1 << 12;  // devices, cores, nodes: more is a slip of the hand
+constexpr u32 count_max = 1 << 12;  // devices, cores, nodes: more is a typing mistake
 
-// Beyond these is a slip of the hand, most often in the unit. Within them a step's nanoseconds fit 64 bits:
-// 1 PB at 1 MB/s is 1e18 ns.
+// Values outside these limits are typing mistakes, most often in the unit. Within the limits a step's
+// nanoseconds fit 64 bits: 1 PB at 1 MB/s is 1e18 ns.
 constexpr double bytes_per_s_least = 1e6, bytes_per_s_most = 1e16;
 constexpr double flops_per_s_least = 1e7, flops_per_s_most = 1e18;
 constexpr double point_bytes_per_s_least = 1e3;  // a hard disk, 4 KiB at a time

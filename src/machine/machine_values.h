@@ -1,4 +1,4 @@
-// Values of machine keys, from text and to text.
+// Parses and formats values of machine keys.
 #pragma once
 
 #include "base/result.h"
@@ -6,16 +6,16 @@
 
 namespace tidepool {
 
-// Of a key whose value is one word or number; lists are the reader's. Errors hold the reason only.
+// Sets a key whose value is one word or number; the reader handles lists. Errors hold the reason only.
 Result<void> set_machine_value(const MachineKey&, Machine&, std::string_view text);
 
-// Of a point of the disk, which may be slow. Errors as above.
+// Parses a rate of a disk point, which may be slow. Errors hold the reason only.
 Result<double> point_rate(std::string_view text);
 
-// What the value looks like, for messages and docs: "rate", "size", "whole number", ...
+// RETURNS: the type of a key's value, for messages and docs: "rate", "size", "whole number", ...
 std::string_view type_name(const MachineKey&);
 
-// Exact, in the unit that reads best: "32GiB", "3TB".
+// Formats exactly, in the most readable unit: "32GiB", "3TB".
 std::string size_yaml(Bytes);
 
 }  // namespace tidepool

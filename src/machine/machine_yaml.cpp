@@ -1,4 +1,4 @@
-// A Machine as commented YAML.
+// Writes a Machine as commented YAML.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <yaml-cpp/emitter.h>
@@ -31,7 +31,7 @@ struct ValueYaml {
     return std::string(device_kind_names[static_cast<u32>(*v)]);
   }
   std::string operator()(const Switches* v) const { return fmt::format("{}", *v); }
-  // One point a line, below the key.
+  // One point per line, below the key.
   std::string operator()(const DiskPoints* v) const {
     std::string out;
     for (const DiskPoint& point : *v)
@@ -58,7 +58,7 @@ void write_key(std::string& out, const MachineKey& key, Machine& machine, const 
 }  // namespace
 
 std::string to_yaml(const Machine& written, const MachineRemarks& remarks) {
-  Machine machine = written;  // keys refer to what they may also set
+  Machine machine = written;  // copied, because keys hold references that can also write
   std::string out, section;
   for (const MachineKey& key : machine_keys()) {
     if (key.section == "disk" && !has_disk(machine)) continue;

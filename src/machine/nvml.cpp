@@ -10,7 +10,7 @@
 namespace tidepool {
 namespace {
 
-// As the library's own header has them.
+// Values from the library's own header.
 constexpr int success = 0, insufficient_size = 7, clock_of_multiprocessors = 1, sensor_of_chip = 0;
 struct ProcessInfo {
   unsigned pid;
@@ -26,7 +26,7 @@ std::string name_of_process(u32 pid) {
   return name;
 }
 
-// The kernel's own number for the first pid namespace (PROC_PID_INIT_INO); all others have higher ones.
+// The kernel's fixed number of the first pid namespace (PROC_PID_INIT_INO); all others have higher numbers.
 constexpr const char* pid_namespace_of_host = "pid:[4026531836]";
 
 template <class Function>

@@ -1,5 +1,5 @@
-// What the NVIDIA driver's management library tells of GPUs. Loaded when it is asked for: there need not be
-// one.
+// Nvml reads processes and sensors of GPUs through the NVIDIA driver's management library. The library is
+// loaded at run time and may be absent.
 #pragma once
 
 #include <memory>
@@ -12,28 +12,30 @@ namespace tidepool {
 
 struct GpuProcess {
   u32 pid = 0;
-  Bytes memory{};    // 0: the driver does not say, as in containers
-  std::string name;  // empty: of another user, gone, or of another pid namespace
+  Bytes memory{};    // 0: unknown to the driver, as in containers
+  std::string name;  // empty: the process belongs to another user, has ended, or is in another pid namespace
 };
 
-// Whose numbers the driver's list of processes has. It counts as the host does, so in a container of its own
-// pid namespace they are not those of getpid() and /proc: the same number there is somebody else.
+// Says whether the driver's process list uses pids of this process's namespace. The driver counts as the host
+// does, so in a container with its own pid namespace its pids differ from those of getpid() and /proc: an
+// equal number there is a different process.
 enum class Pids : u8 { ours, of_the_host };
-Pids pids_in(const std::string& pid_namespace);  // "pid:[4026531836]", as /proc/self/ns/pid has it
-Pids pids_of_driver();                           // as this process sees them
+Pids pids_in(const std::string& pid_namespace);  // "pid:[4026531836]", as in /proc/self/ns/pid
+Pids pids_of_driver();                           // for this process
 
 class Nvml {
  public:
-  // Null where there is no such library, or no driver behind it.
+  // RETURNS: null if the library is absent or has no driver.
   static std::unique_ptr<Nvml> load(const std::string& library = "libnvidia-ml.so.1");
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  // `pci`: "0000:3b:00.0". Those that compute. By pids of ours: but for this process, and with names; by the
-  // host's this process cannot be told from others. Empty also where the driver does not say.
+  // RETURNS: the processes that compute on the GPU with address `pci` ("0000:3b:00.0"); empty also if the
+  // driver does not say. With Pids::ours, this process is left out and names are filled in. With
+  // Pids::of_the_host, this process cannot be told from others.
   std::vector<GpuProcess> processes(const std::string& pci, Pids = pids_of_driver()) const;
-  // Right now; 0: not known.
+  // Current readings; 0: unknown.
   double power_watts(const std::string& pci) const;
   u32 clock_mhz(const std::string& pci) const;  // of the multiprocessors
   u32 celsius(const std::string& pci) const;    // of the chip

@@ -10,13 +10,13 @@ struct Tile {
 };
 constexpr Tile tiles[] = {{256, 128}, {128, 128}, {128, 64}, {64, 64}};
 
-// Attention's products are small and wait for its softmax. Where large products reach 80 to 90 % of an
-// A100's peak, FlashAttention reaches 25 to 40 % and FlashAttention-2 50 to 73 % (Dao, arXiv:2307.08691):
-// one half lies between the two.
+// Attention's products are small and wait for the softmax. Where large products reach 80 to 90 % of an A100's
+// peak, FlashAttention reaches 25 to 40 % and FlashAttention-2 50 to 73 % (Dao, arXiv:2307.08691): one half
+// lies between the two.
 constexpr double small_products_share = 0.5;
 
 constexpr double least_efficiency = 0.01;
-constexpr u32 halvings = 40;  // of the interval that an efficiency is searched in
+constexpr u32 halvings = 40;  // bisection steps when searching an efficiency
 
 MathType math_type(Precision precision) {
   switch (precision) {

@@ -1,7 +1,7 @@
-// How long kernels take on a device, from what it can do: a roofline per kernel, added up.
+// Estimates how long kernels take on a device from its rates: a roofline per kernel, summed.
 //
-//   product   its flops / (best of the products x block_efficiency x the share of the device it fills),
-//             or its bytes / memory_rate, whichever is longer
+//   product   its flops / (best product rate x block_efficiency x filled share of the device), or its
+//             bytes / memory_rate, whichever is longer
 //   the rest  its bytes / memory_rate, or its flops / the fp32 rate, whichever is longer
 #pragma once
 
@@ -13,23 +13,24 @@
 
 namespace tidepool {
 
-// Best matrix products of a device in this precision.
+// RETURNS: the best rate of matrix products on this device in this precision, in flops per second.
 double matmul_rate(const Machine&, Precision);
 
-// A GPU whose products of bf16 are no faster than those of fp32 has none: training in bf16 is refused there.
+// RETURNS: true for a GPU whose bf16 products are no faster than its fp32 products; bf16 training is refused
+// there.
 bool lacks_bf16(const Machine&);
 
-// The share of `processors` that work, averaged over a product of [m, n] outputs: outputs are made in
-// tiles, tiles in waves of one per processor. With the best of the tile sizes that libraries have, so it is
-// well below 1 only where there are too few outputs. 1 if processors is 0.
+// RETURNS: the share of `processors` that work, averaged over a product of [m, n] outputs: outputs are cut
+// into tiles, tiles run in waves of one per processor. Assumes the best tile size that libraries have, so the
+// share is well below 1 only if there are too few outputs. 1 if processors is 0.
 // NVIDIA, "Matrix Multiplication Background User's Guide", Dimension Quantization Effects.
 double filled_share(u64 m, u64 n, u32 processors);
 
-// Kernels run one after the other. Launches are not counted: they are queued ahead.
+// RETURNS: the time of kernels run one after the other. Launches are not counted: they are queued ahead.
 double kernel_seconds(const KernelCost&, const Machine&, Precision);
 double kernel_seconds(std::span<const KernelCost>, const Machine&, Precision);
 
-// The block_efficiency with which the kernels take that long; the nearer of 0.01 and 1 where none does.
+// RETURNS: the block_efficiency at which the kernels take `seconds`, clamped to 0.01 ... 1.
 double efficiency_of(std::span<const KernelCost>, double seconds, Machine, Precision);
 
 }  // namespace tidepool

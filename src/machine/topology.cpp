@@ -17,7 +17,7 @@ u32 quota_of_file(const std::string& path) {
   return std::getline(file, line) ? cpus_of_quota(line) : none;
 }
 
-// The tightest `cpu.max` from this process's cgroup (v2) up to the root.
+// RETURNS: the tightest `cpu.max` from this process's cgroup (v2) up to the root.
 u32 cgroup_quota() {
   std::ifstream self("/proc/self/cgroup");
   u32 least = quota_of_file("/sys/fs/cgroup/cpu.max");
@@ -61,13 +61,13 @@ class HwlocTopology final : public Topology {
  private:
   void read_cores() {
     hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
-    // The affinity mask of the process (taskset, cpuset), which the topology does not know.
+    // The affinity mask of the process (taskset, cpuset), which hwloc's topology does not include.
     if (hwloc_get_cpubind(topology_, allowed, HWLOC_CPUBIND_PROCESS) != 0)
       hwloc_bitmap_copy(allowed, hwloc_topology_get_allowed_cpuset(topology_));
     hwloc_obj_t core = nullptr;
     while ((core = hwloc_get_next_obj_by_type(topology_, HWLOC_OBJ_CORE, core)) != nullptr)
       if (hwloc_bitmap_intersects(core->cpuset, allowed)) add_core(core->cpuset, allowed);
-    // Some virtual machines and containers show no cores, only CPUs.
+    // Some virtual machines and containers report CPUs but no cores.
     if (cores_.empty()) add_cpus_as_cores(allowed);
     hwloc_bitmap_free(allowed);
   }
@@ -110,7 +110,7 @@ Result<std::unique_ptr<Topology>> create_topology() {
   hwloc_topology_t topology;
   if (hwloc_topology_init(&topology) != 0)
     return Error{ErrorKind::internal, "hwloc cannot start: out of memory; free some and try again"};
-  // Cores, CPUs and NUMA nodes are all we ask for; looking for devices takes a hundred times longer.
+  // Only cores, CPUs and NUMA nodes are needed; discovering devices takes a hundred times longer.
   hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
   hwloc_topology_set_cache_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
   if (hwloc_topology_load(topology) != 0) {

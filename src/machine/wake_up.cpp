@@ -14,7 +14,7 @@ namespace {
 
 constexpr u32 round_trips = 200;
 
-// Two threads hand a turn to each other.
+// Turn lets two threads alternate.
 class Turn {
  public:
   void pass(u32 from, u32 to) {
@@ -42,7 +42,8 @@ Result<double> wake_up_seconds() {
     const auto begin = std::chrono::steady_clock::now();
     turn.pass(0, 1);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    if (i > 0) seconds.push_back(took.count() / 2);  // there and back; the first waits for nobody
+    // a round trip is two wake-ups; the first one waits for nobody
+    if (i > 0) seconds.push_back(took.count() / 2);
   }
   other.join();
   return median(seconds);

@@ -1,12 +1,12 @@
-// How long it takes to wake a sleeping thread: what lies between the end of an op and the begin of one on
-// another lane that waits for it.
+// Measures how long a sleeping thread takes to wake up: the gap between the end of an op and the begin of a
+// dependent op on another lane.
 #pragma once
 
 #include "base/result.h"
 
 namespace tidepool {
 
-// Median over some hand-overs between two threads. Errors: as of start_thread.
+// RETURNS: the median over some hand-overs between two threads. Errors: as start_thread.
 Result<double> wake_up_seconds();
 
 }  // namespace tidepool
