@@ -1,5 +1,5 @@
-# Finds a CUDA toolkit and says in TIDEPOOL_HAS_CUDA whether its part is built. Without one this costs a look at
-# the PATH, and everything else is built all the same.
+# Finds a CUDA toolkit and sets TIDEPOOL_HAS_CUDA if the CUDA part is built. Without a toolkit this only
+# searches the PATH, and everything else is built all the same.
 set(TIDEPOOL_CUDA AUTO CACHE STRING "Build for CUDA: AUTO (where a toolkit and a GPU are), ON or OFF")
 set_property(CACHE TIDEPOOL_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(TIDEPOOL_CUDA_ARCHITECTURES native CACHE STRING
@@ -10,7 +10,7 @@ if(NOT TIDEPOOL_CUDA)
   return()
 endif()
 
-# Fatal where CUDA was asked for, else one line.
+# Fails if CUDA was asked for; otherwise prints one line.
 macro(tidepool_without_cuda why)
   if(TIDEPOOL_CUDA STREQUAL AUTO)
     message(STATUS "CUDA: not built, ${why}")
@@ -34,7 +34,7 @@ if(NOT version OR version VERSION_LESS 12)
   tidepool_without_cuda("${TIDEPOOL_NVCC} is of CUDA ${version}, and 12 is the oldest that works")
 endif()
 
-# sm_70 (V100) is the oldest that kernels have paths for; CUDA 13 starts at 75.
+# sm_70 (V100) is the oldest architecture that kernels have paths for; CUDA 13 starts at 75.
 execute_process(COMMAND ${TIDEPOOL_NVCC} --list-gpu-code OUTPUT_VARIABLE known ERROR_QUIET)
 string(REGEX MATCHALL "sm_[0-9]+" known "${known}")
 list(TRANSFORM known REPLACE "sm_" "")
@@ -53,7 +53,8 @@ endif()
 if(architectures STREQUAL all)
   set(architectures ${known})
 elseif(architectures STREQUAL sample)
-  # The oldest, those whose kernels or libraries are others, and the newest: between them only machine code differs.
+  # The oldest, those with kernels or libraries of their own, and the newest: between them only machine code
+  # differs.
   set(architectures)
   list(GET known 0 oldest)
   list(GET known -1 newest)
@@ -69,8 +70,9 @@ foreach(architecture ${architectures})
     tidepool_without_cuda("CUDA ${version} cannot build for sm_${architecture}; it knows ${known}")
   endif()
 endforeach()
-# Kernels have paths for what sm_70, 75 and 80 brought, so sources are translated once for each of those that is met,
-# which is most of the work, and then to machine code for every architecture. GPUs to come translate the last one's PTX.
+# Kernels have separate paths for features of sm_70, 75 and 80. So sources are translated to PTX, which is
+# most of the work, once for each of these that is needed, and then to machine code for every architecture.
+# Future GPUs translate the last PTX.
 set(CMAKE_CUDA_ARCHITECTURES OFF)
 set(flags)
 foreach(architecture ${architectures})
@@ -96,10 +98,11 @@ if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
 endif()
 enable_language(CUDA)
 list(JOIN flags " " flags)
-# What the host and the device both compute is constexpr.
+# Functions that both host and device call are constexpr.
 string(APPEND CMAKE_CUDA_FLAGS " ${flags} --expt-relaxed-constexpr")
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
-  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # Debian 12's CMake knows nvcc's standards up to 17
+  # Debian 12's CMake knows nvcc's standards only up to 17
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
 endif()
 find_package(CUDAToolkit REQUIRED)
 if(NOT TARGET CUDA::cublasLt)

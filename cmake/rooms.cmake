@@ -1,8 +1,9 @@
-# Rooms: folders of sources with one subject. Each is a library that links the rooms whose headers it may include, and so
-# do the rooms above it; there is no circle. ARCHITECTURE.md has the same table, and tests/unit/documents/rooms_test.cpp compares
-# the two with the folders and with every #include.
+# Defines the rooms: folders of sources with one subject. Each room is a library that links the rooms whose
+# headers it may include, and so do the rooms above it; there is no cycle. ARCHITECTURE.md has the same table,
+# and tests/unit/documents/rooms_test.cpp compares both with the folders and with every #include.
 
-# tidepool_precompile(TARGET HEADER ...): the target's precompiled headers, which targets with the same flags may use.
+# tidepool_precompile(TARGET HEADER ...): precompiles headers for the target; targets with the same flags may
+# reuse them.
 function(tidepool_precompile target)
   if(TIDEPOOL_PRECOMPILED_HEADERS)
     target_precompile_headers(${target} PRIVATE
@@ -16,9 +17,9 @@ function(tidepool_use_precompiled target of)
   endif()
 endfunction()
 
-# tidepool_unity(TARGET SOURCE ...): compiles the sources of each folder a few at a time, so that what they include is
-# read once for all. Names in unnamed namespaces are then shared by a folder. Not for files that compile themselves
-# once per vector width.
+# tidepool_unity(TARGET SOURCE ...): compiles the sources of each folder a few at a time, so that common
+# headers are read once. Unnamed namespaces are then shared within a folder. Not for files that compile
+# themselves once per vector width.
 function(tidepool_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   foreach(source ${ARGN})
@@ -34,7 +35,7 @@ function(tidepool_unity target)
   endforeach()
 endfunction()
 
-# tidepool_room_target(OUT FOLDER): the library of a room: tidepool_base_text of src/base/text.
+# tidepool_room_target(OUT FOLDER): name of a room's library, such as tidepool_base_text for src/base/text.
 function(tidepool_room_target out folder)
   string(REGEX REPLACE "^(src|include)/" "" name "${folder}")
   string(REPLACE "/" "_" name "${name}")
@@ -44,9 +45,8 @@ function(tidepool_room_target out folder)
   set(${out} tidepool_${name} PARENT_SCOPE)
 endfunction()
 
-# tidepool_room(FOLDER [JSON] [SUBFOLDERS] LINKS ...): a library of every .cpp in the folder, except those of tests and of
-# CUDA.
-#   JSON         much of the room reads or writes JSON: its precompiled headers have Boost.JSON, which it must link
+# tidepool_room(FOLDER [JSON] [SUBFOLDERS] LINKS ...): library of all .cpp of a folder but tests and CUDA.
+#   JSON         much of the room reads or writes JSON: precompile Boost.JSON too, which the room must link
 #   SUBFOLDERS   the folders directly below it are part of the room
 #   LINKS        rooms by their folders, and libraries
 function(tidepool_room folder)
@@ -89,7 +89,7 @@ function(tidepool_room folder)
   endif()
 endfunction()
 
-# The rooms, each below all that include it.
+# The rooms; each stands above the rooms that include it.
 tidepool_room(src/base LINKS fmt::fmt Boost::headers Threads::Threads)
 tidepool_room(include/tidepool LINKS src/base)
 tidepool_room(src/base/json LINKS src/base Boost::json)
