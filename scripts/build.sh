@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what changed. Usage: scripts/build.sh [PRESET [TARGET ...]]; the default is all of release.
+# Builds changed files. Usage: scripts/build.sh [PRESET [TARGET ...]]; the default is all of release.
 # Presets: release, debug, cuda, asan, tsan, fuzz.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +13,8 @@ esac
 preset=${1:-release}
 [[ $# -gt 0 ]] && shift
 
-# One job per core, and 1 GiB of memory for each: sanitizer builds of the heaviest files take that much.
+# One job per core, limited to one per GiB of free memory: sanitizer builds of the heaviest files take that
+# much.
 cores=$(nproc)
 memory_gib=$(($(awk '/^MemAvailable/ {print $2}' /proc/meminfo) / 1048576))
 jobs=$((memory_gib < cores ? (memory_gib > 0 ? memory_gib : 1) : cores))
@@ -26,7 +27,7 @@ if [[ ! -f build/$preset/build.ninja ]]; then
     cat "$log" >&2
     exit 1
   fi
-  grep '^-- CUDA:' "$log" || true  # whether it is built, or why not
+  grep '^-- CUDA:' "$log" || true  # prints whether CUDA is built, or why not
 fi
 targets=()
 for target in "$@"; do targets+=(--target "$target"); done

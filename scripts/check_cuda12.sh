@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Compiles all that calls CUDA for the oldest toolkit and the oldest GPU that are supported: CUDA 12.0, sm_70
-# (V100). CUDA 13 knows neither, so a build with it does not show what broke. Nothing is linked or run.
+# Compiles all CUDA code for the oldest toolkit and the oldest GPU that are supported: CUDA 12.0, sm_70
+# (V100). CUDA 13 supports neither, so a build with CUDA 13 does not show what broke. Nothing is linked or
+# run.
 #
-#   scripts/check_cuda12.sh [DIR]           with DIR, CUDA12_HOME or build/cuda12
-#   scripts/check_cuda12.sh --has [DIR]     whether that could be done here; says what is missing
-#   scripts/check_cuda12.sh --fetch         gets what is needed into build/cuda12: 400 MB, once
+#   scripts/check_cuda12.sh [DIR]           compiles with DIR, CUDA12_HOME or build/cuda12
+#   scripts/check_cuda12.sh --has [DIR]     checks whether that is possible here; says what is missing
+#   scripts/check_cuda12.sh --fetch         downloads the tools into build/cuda12: 400 MB, once
 #
-# DIR is a toolkit. PyPI has CUDA 12's headers and ptxas, but no nvcc: without that, clang translates kernels
+# DIR is a toolkit. PyPI has CUDA 12's headers and ptxas, but no nvcc: without nvcc, clang translates kernels
 # to PTX.
 set -euo pipefail
 caller=$PWD
@@ -22,11 +23,11 @@ wrong() {
 
 architecture=sm_70
 fetched=build/cuda12
-# The last numbers of 12.0. Of cuBLAS it is the header that is wanted.
+# The last builds of 12.0. Only the header of cuBLAS is needed.
 packages=(nvidia-cuda-nvcc-cu12==12.0.140 nvidia-cuda-runtime-cu12==12.0.146 nvidia-cuda-cccl-cu12==12.0.140
   nvidia-nvtx-cu12==12.0.140 nvidia-cublas-cu12==12.0.2.224)
 
-# clang 17 is the first for CUDA 12's headers.
+# clang 17 is the first version that reads CUDA 12's headers.
 find_clang() {
   local version
   for version in 21 20 19 18 17; do
@@ -35,7 +36,7 @@ find_clang() {
   return 1
 }
 
-# CUDART_VERSION of the headers: 12000 is 12.0.
+# Prints CUDART_VERSION of the headers: 12000 is 12.0.
 version_of() {
   sed -n 's/^#define CUDART_VERSION *\([0-9]*\).*/\1/p' "$1/include/cuda_runtime_api.h" 2>/dev/null
 }
@@ -76,14 +77,14 @@ P
   mv "$part" "$fetched"
 }
 
-# Prints the commands.
+# Prints the compile commands, one per line.
 commands() {
   local home=$1 file cxx=${CXX:-g++} common="-std=c++20 -Iinclude -I. -Isrc" kernels
   local warnings="-Wall -Wextra -Wno-missing-field-initializers"
   if [[ -x $home/bin/nvcc ]]; then
     kernels="$home/bin/nvcc -ccbin $cxx -arch=$architecture -cubin -fmad=false --expt-relaxed-constexpr"
   else
-    # What the optimizer says of loops that it leaves is about nvcc's pragmas.
+    # -Wno-pass-failed: the optimizer warns about loops that it does not unroll despite nvcc's pragmas.
     kernels="$(find_clang) -x cuda --cuda-path=$home --cuda-gpu-arch=$architecture --cuda-device-only -O3 \
       -ffp-contract=off -Wno-unknown-cuda-version -Wno-pass-failed -c"
   fi
@@ -117,5 +118,5 @@ if [[ -n $why ]]; then
   exit 1
 fi
 [[ -z $has ]] || exit 0
-# A line of each that fails stands above its errors.
+# For each failed command, a FAILED line stands above its errors.
 commands "$home" | xargs -P "$(nproc)" -I{} bash -c '{} 2>&1 || { echo "FAILED: {}"; exit 1; }'

@@ -128,7 +128,7 @@ def check(tidepool, work, name, config, dtype):
 def main():
     tidepool = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory(dir=sys.argv[2] if len(sys.argv) > 2 else None) as work:
-        vocab = len(make_tokenizer()) + 5  # as models have it: more rows than tokens
+        vocab = len(make_tokenizer()) + 5  # as in real models: more rows than tokens
         for name, config in cases(vocab):
             for dtype in ("fp32", "bf16"):
                 check(tidepool, work, name, config, dtype)

@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 
 STYLE = pathlib.Path(__file__).resolve().parents[1] / "tests" / "golden" / "tokenizers" / "mistral.json"
 
-# Characters whose case is no matter of one character to one, or of which the Unicode tables differ.
+# Characters whose case mapping is not one to one, or for which Unicode tables differ.
 CHARACTERS = list("abstSfijx'1 -_.\u00e9\u00df\u017fK\u212ak\u0131\u0130\u03a3\u03c2\u0149\ufb01\u01c6\u01c5\u00b5\u4e2d"
                   "\u0301\u0345\u03b9\u1e9e\n\u2167\u24d0\U00010400\u1c89")
 SETS = [r"\s", r"\S", r"\d", r"\D", r"\w", r"\W", r"\h", r"\p{L}", r"\p{Lu}", r"\p{N}", r"\P{L}", r"\p{^Nd}", r"\p{M}",
@@ -96,7 +96,7 @@ def compare(program, pattern, texts):
     file = json.dumps(tokenizer_with(pattern))
     try:
         library = Tokenizer.from_str(file)
-    except Exception:  # what it raises has no type of its own
+    except Exception:  # the library has no exception type for refusals
         return "refused by the library", None
     try:
         theirs = [library.encode(text).ids for text in texts]

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Builds the fuzzers in tests/fuzz with clang, them and what they need alone, and runs each from its seeds
-# (tests/fuzz/seeds) and what earlier runs came upon (build/fuzz/corpus). A line for each says how far it came; the
-# exit code is 1 where one found something. The inputs that did it are in build/fuzz/found, what was printed in
-# build/fuzz/log. Usage: scripts/fuzz.sh [-j AT_A_TIME] [SECONDS_EACH [NAME ...]]; the default is 600 s of each, one at a
-# time per core.
+# Builds the fuzzers in tests/fuzz with clang, and only what they need, and runs each from its seeds
+# (tests/fuzz/seeds) and from inputs that earlier runs found (build/fuzz/corpus). Prints how far each came; the
+# exit code is 1 if a fuzzer found a failure. Failing inputs are in build/fuzz/found, printed output is in
+# build/fuzz/log.
+# Usage: scripts/fuzz.sh [-j AT_A_TIME] [SECONDS_EACH [NAME ...]]; the default is 600 s each, one at a time
+# per core.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,7 +41,7 @@ done
 scripts/build.sh fuzz "${names[@]/%/_fuzz}"
 mkdir -p build/fuzz/found build/fuzz/log
 
-# run NAME: becomes the program, so that the trap below ends that.
+# run NAME: replaces this shell with the fuzzer, so that the trap below ends the fuzzer.
 run() {
   local name=$1 corpus=build/fuzz/corpus/$1
   mkdir -p "$corpus"

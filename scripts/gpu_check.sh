@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What only a machine with a GPU can check. Each part takes under eight minutes.
+# Checks that need a machine with a GPU. Each part takes under eight minutes.
 #
 #   scripts/gpu_check.sh --build   builds for the card of this machine, in build/gpu (for another: --pack)
 #   scripts/gpu_check.sh --tests   the GPU test suite (test_gpu), each suite in a process of its own: every
@@ -7,21 +7,23 @@
 #                 placements; then a short run of the program, gradients against PyTorch, and
 #                 compute-sanitizer on small kernels, each where it is installed
 #   scripts/gpu_check.sh --bench NAME   one of the benchmarks; --bench --list names them. Also --bench all,
-#                 and --bench prepare, which makes what several of them stand on
+#                 and --bench prepare, which makes what several benchmarks need
 #   scripts/gpu_check.sh --pack DIR [--architectures "90 ..."]   builds here, GPU or not, for a machine that
 #                 has a CUDA toolkit but not our packages: DIR holds the programs, the libraries they need,
-#                 and this script, which uses them; DIR.tar.gz is the same, for a narrow way there: at most 50 MB
-#   scripts/gpu_check.sh --call [N]   for a card that is had for half an hour: the N-th of a few calls, each
-#                 under ten minutes; none: lists them. --to DIR takes what counts, at most eight files
+#                 and this script, which uses them; DIR.tar.gz is the same, for slow uploads: at most 50 MB
+#   scripts/gpu_check.sh --call [N]   for a card that is available for half an hour: the N-th of a few calls,
+#                 each under ten minutes; without N: lists them. --to DIR takes the results, at most
+#                 eight files
 #
-# --tests, --bench and --call: --prebuilt DIR (or DIR.tar.gz) runs what --pack made, --cuda DIR names the toolkit
-# whose libraries that uses, --python FILE a Python with PyTorch, and --tiny tries the script itself on the
-# cores; --bench also has --dry-run. --tests writes build/gpu/check.md and check.json, --bench
-# build/gpu/bench/bench.md and bench.json: the card, its driver, the toolkit, the commit, and what came of it.
+# --tests, --bench and --call: --prebuilt DIR (or DIR.tar.gz) runs the programs of --pack, --cuda DIR names
+# the toolkit whose libraries they use, --python FILE a Python with PyTorch, and --tiny tests the script
+# itself on the CPU; --bench also has --dry-run. --tests writes build/gpu/check.md and check.json, --bench
+# writes build/gpu/bench/bench.md and bench.json: the card, its driver, the toolkit, the commit, and the
+# results.
 #
-# Paths count from the folder where the script is called. A signal ends what runs too, and what was done by
-# then is kept. Exit codes: 0, 1 (something failed or is missing), 2 (wrong options, or the folder of results
-# is another run's), 130 and 143 (SIGINT, SIGTERM).
+# Paths are relative to the folder where the script is called. A signal also ends the running part, and
+# finished results are kept. Exit codes: 0, 1 (something failed or is missing), 2 (wrong options, or the
+# folder of results is another run's), 130 and 143 (SIGINT, SIGTERM).
 set -uo pipefail
 caller=$PWD
 cd "$(dirname "$0")/.." || exit 1
@@ -48,7 +50,7 @@ build_for_this_card() {
     cmake --build build/gpu --parallel "$(nproc)" --target tidepool test_gpu
 }
 
-# Without __pycache__: the clone may be read-only.
+# Writes no __pycache__, because the clone may be read-only.
 run() {
   local script=$root/$1
   shift
@@ -60,15 +62,16 @@ run() {
 
 archive_bytes_max=50000000
 
-# Libraries of programs that not every Linux with a CUDA toolkit has. The C and C++ libraries are the
-# machine's own: newer ones run what was linked with older ones, never the other way round. CUDA's come with
-# its toolkit, or with PyTorch.
+# Lists the libraries of programs that a Linux with a CUDA toolkit may lack. The C and C++ libraries are the
+# machine's own: newer versions run programs linked with older versions, never the other way round. CUDA's
+# libraries come with the toolkit, or with PyTorch.
 carried_libraries() {
   ldd "$@" | sed -n 's/^\t\(.*\) => \(\/.*\) (0x.*/\1 \2/p' | sort -u |
     grep -vE '^(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libcu[a-zA-Z]*|libnv[a-zA-Z-]*)\.so'
 }
 
-# RPATH and not RUNPATH: it counts for the libraries' own needs as well. CMake appends the toolkit's folder.
+# RPATH and not RUNPATH, because RPATH also applies to the libraries' own dependencies. CMake appends the
+# toolkit's folder.
 build_to_pack() {
   cmake -S . -B build/pack -G Ninja -DCMAKE_BUILD_TYPE=Release -DTIDEPOOL_CUDA=ON \
     -DTIDEPOOL_CUDA_ARCHITECTURES="${1// /;}" -DCMAKE_BUILD_RPATH="\$ORIGIN/lib;/usr/local/cuda/lib64" \
@@ -86,7 +89,7 @@ describe_pack() {
     "$("$nvcc" --version | sed -n 's/.*release .*, V//p')" "$needs" "$(date -u +%F)" >"$1/packed.json"
 }
 
-# Every library must come from the folder, or be one that the other machine has.
+# Every library must come from the folder, or be present on the other machine.
 check_pack() {
   local outside
   outside=$(carried_libraries "$1/tidepool" "$1/test_gpu" | grep -v " $1/lib/")
@@ -97,7 +100,7 @@ check_pack() {
   printf '%s tests in test_gpu\n' "$tests"
 }
 
-# The way there may be narrow. An archive that is too large stays, for whoever has a wider one.
+# Uploads may be slow. An archive that is too large is kept, for a faster upload.
 check_size() {
   local bytes
   bytes=$(stat -c %s "$1.tar.gz") || exit 1

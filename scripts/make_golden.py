@@ -25,7 +25,7 @@ IGNORED = -100
 
 def make_model():
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**CONFIG, attn_implementation="eager"))
-    # Fresh biases are zero and norms one: gradients that mix them up would agree by accident.
+    # Fresh biases are zero and fresh norms one: gradients that mix them up would agree by accident.
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 1:

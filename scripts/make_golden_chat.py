@@ -50,7 +50,7 @@ for template in sorted(folder.glob("*.jinja")):
                             compiled, messages, case["tools"], None, prompt, **case["arguments"])
                     case["text"] = text
                     case["generations"] = [[len(text[:a].encode()), len(text[:b].encode())] for a, b in spans]
-                except Exception as error:  # what a template refuses, and what values do not permit
+                except Exception as error:  # refused by the template, or impossible with these values
                     case["error"] = type(error).__name__
                 cases.append(case)
 

@@ -30,7 +30,7 @@ BASES, OUT = "tests/golden/families", "tests/golden/lora"
 SEQUENCES, TOKENS, STEPS = 2, 20, 8
 IGNORED = -100
 
-# name: (base, what LoraConfig is given)
+# name: (base model, arguments of LoraConfig)
 CASES = {
     "llama_all": ("llama_untied_llama3", dict(r=4, lora_alpha=8, target_modules="all-linear")),
     "llama_biases_some": ("llama_biases_linear_head_dim", dict(r=3, lora_alpha=5, target_modules=["q_proj", "v_proj", "up_proj"])),

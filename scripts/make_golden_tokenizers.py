@@ -207,7 +207,8 @@ def styles():
 
     vocabulary = dict(byte_level[0], **{"<|endoftext|>": len(byte_level[0])})
     model = bpe(vocabulary, [" ".join(m) for m in byte_level[1]])
-    for key in ["type", "byte_fallback", "ignore_merges"]:  # as in the file of GPT-2, which is older than they are
+    # absent, as in GPT-2's file, which is older than these keys
+    for key in ["type", "byte_fallback", "ignore_merges"]:
         del model[key]
     model.update(unk_token="", continuing_subword_prefix="", end_of_word_suffix="")
     old = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
@@ -230,7 +231,7 @@ def styles():
                            decoder=back, post_processor=template("<s>", 1))
 
     vocabulary, merges = byte_level
-    # Words that no merge makes, for ignore_merges.
+    # Words that no merge produces, to test ignore_merges.
     longer = dict(vocabulary, **{w: len(vocabulary) + i for i, w in enumerate(["\u0120xyzzy", "Dasein", "qjx"])})
     specials = added(longer, ["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "<|start_header_id|>"])
     begin = specials[0]["id"]
@@ -344,7 +345,7 @@ def write_golden():
     for name, style in made.items():
         (OUT / f"{name}.json").write_text(json.dumps(style, **dump) + "\n")
         ids, back = results(oracle(style), texts)
-        # What decodes to the text itself, behind what always stands in front, is not said again.
+        # Rows repeat the decoded text only if it differs from the constant front followed by the text.
         front = decoded_front(style)
         rows = [[i] if b == front + t else [i, b] for i, b, t in zip(ids, back, texts)]
         text = ",\n".join(json.dumps(r, **dump) for r in rows)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# From a fresh clone to a trained model and text from it. Usage: scripts/quickstart.sh [--long]
+# Goes from a fresh clone to a trained model and text from that model. Usage: scripts/quickstart.sh [--long]
 #   (plain)  ends by itself after 10 to 15 minutes on 2 cores: 6 to 9 of building, 3 to 4 of training
 #   --long   trains further, within 30 minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 data=build/quickstart/data.txt
-# Debian 12's and Ubuntu 24.04's package; another version may hold other text, so another loss.
+# Version in Debian 12 and Ubuntu 24.04; another version may have other text, and so another loss.
 known_version=1.99.1
 known_sha256=fbc2d796dde8ea64a51345ce4c18ff486a778a2d2259603987073bedb3fc3cd7
 
@@ -25,7 +25,7 @@ esac
 run_dir=runs/quickstart
 [[ ${#overrides[@]} -gt 0 ]] && run_dir=runs/quickstart-long
 
-# The text files of the packages themselves, sorted by bytes: other packages put theirs there too.
+# Text files of these packages only, sorted by bytes: other packages put files in the same folder.
 fortune_files() {
   dpkg -L fortunes fortunes-min | grep '^/usr/share/games/fortunes/[a-z-]*$' | LC_ALL=C sort
 }
@@ -57,7 +57,7 @@ say "3/5  text"
 make_text
 
 say "4/5  train: configs/quickstart.yaml"
-# Its own directory, made anew each time.
+# A run directory of its own, recreated each time.
 rm -rf -- "$run_dir"
 build/release/tidepool train configs/quickstart.yaml "${overrides[@]}"
 

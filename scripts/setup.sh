@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian or Ubuntu packages that are missing. With nothing missing it needs neither root
-# nor network. Usage: scripts/setup.sh [--text], where --text adds the quickstart's text.
+# Installs missing Debian or Ubuntu packages. If nothing is missing, needs neither root nor network.
+# Usage: scripts/setup.sh [--text], where --text adds the quickstart's text.
 set -euo pipefail
 
 usage() { sed -n '2,3s/^# //p' "$0"; }
@@ -10,7 +10,7 @@ fail() {
   exit 1
 }
 
-# Debian 12's default Boost (1.74) has no Boost.JSON yet, so the newer one is named there.
+# Debian 12's default Boost (1.74) has no Boost.JSON yet, so the newer version is named there.
 boost_packages() {
   if installed libboost-json1.81-dev || has_candidate libboost-json1.81-dev; then
     echo libboost1.81-dev libboost-{json,program-options,context}1.81-dev
@@ -19,9 +19,8 @@ boost_packages() {
   fi
 }
 
-# Not `apt-cache show`: that is content with a package that others only mention.
-# Nor into `grep -q`: that leaves at the first match, apt-cache dies of the closed pipe, and pipefail
-# makes a "no" of it.
+# Not `apt-cache show`: it succeeds for a package that other packages only mention. Not piped into `grep -q`:
+# grep leaves at the first match, apt-cache dies of the closed pipe, and pipefail turns that into a "no".
 has_candidate() { [[ "$(LC_ALL=C apt-cache policy "$1" 2>/dev/null)" == *"Candidate: "[0-9]* ]]; }
 
 installed() { [[ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]; }
@@ -38,17 +37,19 @@ as_root() {
 
 apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 "$@"; }
 
-# What is missing, one package a line. A tool counts by its command: another source of it will do.
+# Lists missing packages, one per line. A tool is found by its command, because it may come from another
+# source.
 missing_packages() {
   command -v g++ >/dev/null || echo g++
   command -v cmake >/dev/null || echo cmake
   command -v ninja >/dev/null || echo ninja-build
   command -v pkg-config >/dev/null || echo pkg-config
-  # The oneDNN package asks for OpenCL when CMake looks for it.
+  # CMake's search for oneDNN requires OpenCL.
   local package packages=(libfmt-dev libspdlog-dev libyaml-cpp-dev libdnnl-dev ocl-icd-opencl-dev libhwy-dev
     libxxhash-dev libpcre2-dev libutf8proc-dev zlib1g-dev libzstd-dev liburing-dev libhwloc-dev
     libjemalloc-dev libgtest-dev libgmock-dev "$@")
-  # The test of report.html opens it in a browser; without one it is skipped. Ubuntu's is a snap: not that.
+  # The test of report.html opens it in a browser and is skipped without one. Ubuntu's chromium is a snap,
+  # which is not used.
   if ! command -v chromium >/dev/null && has_candidate chromium; then packages+=(chromium); fi
   read -ra boost <<<"$(boost_packages)"
   for package in "${packages[@]}" "${boost[@]}"; do
@@ -73,11 +74,11 @@ main() {
     say "nothing is missing"
     return
   fi
-  # A fresh machine has no package lists; an old one may name versions that are gone.
+  # A fresh machine has no package lists; an old machine's lists may name versions that no longer exist.
   say "missing: ${missing[*]}"
   say "updating the package lists"
   apt update -q
-  mapfile -t missing < <(missing_packages "${text[@]}")  # only now it is known which Boost there is
+  mapfile -t missing < <(missing_packages "${text[@]}")  # the available Boost version is known only now
   say "installing: ${missing[*]}"
   apt install -q -y --no-install-recommends "${missing[@]}"
   say "done"

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Tests. Alone: a release build and every suite, which takes less than 15 minutes on 2 cores from nothing.
-# --all: before a change lands. Suites run all their random cases, then those where a sanitizer sees most, then
-# everything for CUDA where there is a toolkit, and for CUDA 12's oldest GPU where there is that.
+# Runs the tests. Without options: a release build and every suite; from scratch less than 15 minutes on 2
+# cores. --all, before a change lands: suites with all random cases, then the suites for which sanitizers
+# matter most, then all CUDA code if a toolkit is installed, and for CUDA 12's oldest GPU if its tools are
+# installed.
 # Usage: scripts/test.sh [--all] [--require-cuda] [release|asan|tsan|cuda ...]
 #   --all            all stages, and all random cases
 #   --require-cuda   a machine without a CUDA toolkit fails, instead of skipping that stage
-#   stages           these alone
+#   stages           only these stages
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -35,7 +36,7 @@ failed=0
 
 wanted() { [[ " ${stages[*]} " == *" $1 "* ]]; }
 
-# stage NAME COMMAND ...: runs it, remembers how it went and how long it took.
+# stage NAME COMMAND ...: runs the command and records its verdict and its time.
 stage() {
   local name=$1 begin=$SECONDS verdict=ok
   shift
@@ -46,7 +47,7 @@ stage() {
   [[ $verdict == ok ]]
 }
 
-# skip NAME WHY: loudly, and again in the summary.
+# skip NAME WHY: prints the reason now, and again in the summary.
 skip() {
   printf '\n== %s\n   SKIPPED: %s\n' "$1" "$2"
   results+=("$(printf '  %-34s %-7s %s' "$1" SKIPPED "$2")")
@@ -62,8 +63,8 @@ no_cuda_toolkit() {
   return 1
 }
 
-# Runs suites of a preset. TSan of GCC 12 does not know the address layout of newer kernels, so the
-# layout is kept fixed where that is permitted.
+# Runs suites of a preset. TSan of GCC 12 does not know the address layout of newer kernels, so address
+# randomisation is switched off if permitted.
 # shellcheck disable=SC2317  # called through stage
 suites() {
   local preset=$1 labels=$2 fixed=()
@@ -79,8 +80,8 @@ suites() {
   return 1
 }
 
-# Compiles and links whatever calls CUDA, and what it calls, beside the objects of release, which are the same; then the build
-# is again what it was.
+# Compiles and links all CUDA code, and the code that it calls, in the build folder of release, whose objects
+# are the same. Afterwards the build is configured as before.
 # shellcheck disable=SC2317  # called through stage
 build_cuda() {
   cmake --preset release -DTIDEPOOL_CUDA=ON -DTIDEPOOL_CUDA_ARCHITECTURES=sample &&
@@ -91,7 +92,7 @@ build_cuda() {
   return "$code"
 }
 
-# Minutes each under ASan, over code that many shorter tests lead it through too. Release runs them.
+# These tests take minutes each under ASan, over code that many shorter tests cover too. Release runs them.
 searches='^(PlannerFitMemory|ChoosePlan\.IsWithin|ReportErrors\.a_job_that|CliPlan\.what_a_gpu|DeadParams\.LeaveFourteen)'
 searches+='|^DataChat\.SoLongAChat'
 
@@ -117,7 +118,7 @@ fi
 
 if wanted cuda; then
   if has_cuda_toolkit; then
-    # Its tests run emulated in release, on a GPU in test_gpu.
+    # The CUDA tests run emulated in release, and on a GPU in test_gpu.
     stage "build cuda" build_cuda
   elif ((cuda_required)); then
     stage "build cuda" no_cuda_toolkit
