@@ -1,4 +1,4 @@
-// What is said where a GPU is asked for and the program has no backend for one.
+// Messages for a program that was built without CUDA and is asked to use a GPU.
 #pragma once
 
 namespace tidepool {

@@ -1,4 +1,4 @@
-// The devices of a run, whatever they are made of: their memory, taken once, what computes on them, and the
+// Devices are the devices of a run, on any hardware: their memory, taken once, their kernels, and the
 // executor that drives them.
 #pragma once
 
@@ -16,50 +16,52 @@
 
 namespace tidepool {
 
-// All must outlive the devices.
+// REQUIRES: everything referred to outlives the devices.
 struct DevicesRequest {
   const Plan& plan;
   const ModelGraph& graph;
   CorePool& pool;
   ArenaLedger& ledger;
-  Bytes reserved{};       // of each device's memory, at its end: no frames lie there
-  std::vector<u32> gpus;  // by device: as the driver counts them
-  // Algorithms of matrix products on GPUs: one that is not known is chosen by a clock when the executor is
-  // created, and added. Null: nothing is chosen.
+  Bytes reserved{};       // at the end of each device's memory: holds no frames
+  std::vector<u32> gpus;  // by device: the driver's GPU number
+  // Algorithms of matrix products on GPUs. Creating the executor times the products that are missing, and
+  // adds them. Null: products are not timed.
   ProductChoices* choices = nullptr;
 };
 
 struct ExecutorRequest {
   StepSource& source;               // outlives the executor
-  std::span<std::byte> host_arena;  // the frames of the host, and more
-  std::span<std::byte> staging;  // of it, a multiple of 8 KiB, page-aligned: transfers at rest go through it
-  OpenDisk open_disk;            // empty: the plan uses no disk
-  u32 disk_depth = 32;           // requests in flight per disk lane
-  u64 seed = 0;                  // of dropout
-  Nanos rest_patience{300'000'000'000};  // how long a piece of a transfer at rest may take
-  // Called by GPUs' executors once matrix products are tuned, before anything else starts. Empty: no-op.
-  std::function<void()> products_tuned = {};
+  std::span<std::byte> host_arena;  // frames of the host, and more
+  // in host_arena, a multiple of 8 KiB, page-aligned: buffer of transfers at rest
+  std::span<std::byte> staging;
+  OpenDisk open_disk;                    // empty: the plan uses no disk
+  u32 disk_depth = 32;                   // requests in flight per disk lane
+  u64 seed = 0;                          // seed of dropout
+  Nanos rest_patience{300'000'000'000};  // timeout of one piece of a transfer at rest
 };
 
 class Devices {
  public:
   virtual ~Devices() = default;
 
-  // One line each, for people.
+  // One line per device, for people.
   virtual std::vector<std::string> describe() const = 0;
-  // Of those on a bus, their addresses ("0000:3b:00.0"): memory near them is reached at full rate.
+  // RETURNS: bus addresses ("0000:3b:00.0") of devices on a bus: memory near them is reached at full rate.
   virtual std::vector<std::string> pci() const { return {}; }
-  // The one executor. The devices must outlive it.
+  // Creates the one executor of these devices.
+  // REQUIRES: the devices outlive the executor.
   virtual Result<std::unique_ptr<TrainingExecutor>> create_executor(const ExecutorRequest&) = 0;
 
-  // ---- of the first device, while no op is in flight: to measure
+  // ---- the first device, while no op is in flight: for measurements
 
   virtual Kernels& kernels() = 0;
-  // Where its frames lie. Kernels can reach it; the host only if it says so.
+  // Memory of the first device's frames. Kernels can access it; the host only if host_reaches_memory().
   virtual std::span<std::byte> memory() = 0;
   virtual bool host_reaches_memory() const = 0;
-  // Copies to the device and from it at once, and returns when both are done; either may be empty. The host's
-  // side lies in the executor's host arena. Error: what a GPU says, with lane and bytes.
+  // Copies to the device and from the device at the same time; returns when both are done. Either may be
+  // empty.
+  // REQUIRES: the host's side lies in the executor's host arena.
+  // Errors: a GPU's error, with lane and bytes.
   struct Copy {
     std::span<std::byte> to;
     std::span<const std::byte> from;
@@ -67,36 +69,37 @@ class Devices {
   virtual Result<void> copy(const Copy& h2d, const Copy& d2h) = 0;
 };
 
-// Arenas in host memory, and kernels on the pool's cores.
+// Makes devices of arenas in host memory, with kernels on the pool's cores.
 Result<std::unique_ptr<Devices>> take_cpu_devices(const DevicesRequest&);
 
-// A GPU as the driver tells of it.
+// A GPU as the driver describes it.
 struct GpuFacts {
   std::string name;  // "NVIDIA H200"
   Bytes memory{};
   std::string pci;      // "0000:3b:00.0"
-  std::string held_by;  // " python (1234) has 12.30 GiB.": who else uses it, as far as is known
+  std::string held_by;  // " python (1234) has 12.30 GiB.": other users of the GPU, as far as known
 };
 
-// What a program brings that was built with CUDA.
+// GpuBackend drives GPUs; a program built with CUDA registers one.
 class GpuBackend {
  public:
   virtual ~GpuBackend() = default;
-  // All that can be asked for, in the driver's order; nothing is started on them.
+  // RETURNS: all visible GPUs in the driver's order. Starts nothing on them.
   virtual std::vector<GpuFacts> gpus() const = 0;
-  // What makes attention on one of them: "cuDNN 9.19.0", "our own kernels", or why those although there is a
-  // faster library.
+  // RETURNS: the library that computes attention on a GPU: "cuDNN 9.19.0", "our own kernels", or why our own
+  // kernels are used although there is a faster library.
   virtual Result<std::string> attention(u32 gpu) const = 0;
-  // Through what several of them exchange data: "NCCL 2.19.3", or why they cannot.
+  // RETURNS: the library that exchanges data between GPUs, "NCCL 2.19.3", or why exchange is impossible.
   virtual Result<std::string> exchange() const = 0;
-  // Why these GPUs cannot be used here, in words that say what to do; empty where they may be.
+  // RETURNS: why these GPUs cannot be used here, and what to do; empty if they can be used.
   virtual std::string why_none(std::span<const u32> gpus) const = 0;
-  // Likewise why not in this precision, of those of them that are there.
+  // RETURNS: why those of these GPUs that exist cannot compute in this precision; empty if they can.
   virtual std::string why_not_in(Precision, std::span<const u32> gpus) const = 0;
   virtual Result<std::unique_ptr<Devices>> take_devices(const DevicesRequest&) const = 0;
 };
-// Called at the start of a program, before anything asks; the backend lives as long as the program.
+// Called at the start of a program, before anything asks for the backend.
+// REQUIRES: the backend lives as long as the program.
 void register_gpu_backend(const GpuBackend&);
-const GpuBackend* gpu_backend();  // null: this program was built without
+const GpuBackend* gpu_backend();  // null: this program was built without CUDA
 
 }  // namespace tidepool

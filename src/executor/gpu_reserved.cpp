@@ -9,8 +9,8 @@
 
 namespace tidepool {
 
-// Cutting a window into chunk sets adds a run of equal decay per cut at most, and each border between two
-// devices' parts is in one granule.
+// Cutting a window into chunk sets adds at most one run of equal decay per cut, and each border between two
+// devices' parts lies in one granule.
 GpuReserved gpu_reserved(const ModelGraph& graph, u32 micro_batches, u32 devices) {
   const u64 borders = devices - 1;
   u64 largest = 0;

@@ -5,7 +5,7 @@
 namespace tidepool {
 namespace {
 
-// Of products in 16 bits, dense: more than any GPU does. A B300 does 2.5e15.
+// Rate of dense 16-bit products above that of any GPU. A B300 reaches 2.5e15.
 constexpr double flops_per_second_max = 3e15;
 
 bool drops_in_layers(const ModelGraph& graph) {
@@ -15,12 +15,12 @@ bool drops_in_layers(const ModelGraph& graph) {
 
 }  // namespace
 
-// Operands lie in the frames that the plan gives an op, and lengths and constants come from shapes. What
-// changes from step to step is either read from device memory (parameters, and where documents begin) or goes
-// into launches by value, and is the reason against them:
+// Operands lie in the frames that the plan gives an op, and lengths and constants come from shapes. Values
+// that change from step to step are either read from device memory (parameters, starts of documents), or
+// passed to launches by value. The latter prevent a graph:
 //   dropout     seed, step and micro-batch
-//   head        where its loss is added, by what gradients are divided, whose logits are wanted
-//   embedding   nothing but its dropout; it is one kernel, of which a graph would still be one launch
+//   head        address of its loss, divisor of gradients, row of requested logits
+//   embedding   only its dropout; but it is one kernel, and its graph would also be one launch
 bool launches_repeat(const ModelGraph& graph, const Block& block) {
   return block.kind == BlockKind::layer && !drops_in_layers(graph);
 }

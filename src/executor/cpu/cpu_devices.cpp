@@ -1,4 +1,4 @@
-// Devices made of this machine's cores and memory.
+// CpuDevices makes devices of this machine's cores and memory.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -6,7 +6,8 @@
 namespace tidepool {
 namespace {
 
-// "tp-compute", of further devices "tp-compute1": 15 characters at most.
+// Names the first device's thread "tp-compute", further devices' "tp-compute1" and so on: 15 characters at
+// most.
 std::string thread_name(LaneKind lane, u32 device) {
   const std::string plain = "tp-" + std::string(name(lane));
   return device == 0 ? plain : plain + std::to_string(device);

@@ -1,9 +1,9 @@
-// The CPU executor: device memory is an arena, copies are copies, the disk is real, and compute, host
-// Adam, copies and checksums share one pool of cores.
+// CpuExecutor runs plans on the CPU: device memory is an arena, copies are memory copies, the disk is real,
+// and compute, host Adam, copies and checksums share one pool of cores.
 //
-// compute, h2d and d2h of each device, comm and host are one thread each that drives the pool (they mostly
-// sleep); the disk lanes are DiskLanes. All devices are made of the same cores. The engine's thread calls
-// everything here.
+// compute, h2d and d2h of each device, comm and host have one thread each that drives the pool (these threads
+// mostly sleep); the disk lanes are DiskLanes. All devices use the same cores.
+// THREADS: the engine's thread calls everything here.
 #pragma once
 
 #include <array>
@@ -23,17 +23,18 @@ struct CpuExecutorParts {
   StepSource& source;
   std::vector<std::span<std::byte>> device_arenas;  // plan.tiers[].planned_peak bytes each; page-aligned
   std::span<std::byte> host_arena;
-  std::span<std::byte> staging;   // a multiple of 8 KiB, page-aligned: disk transfers at rest go through it
+  std::span<std::byte> staging;   // a multiple of 8 KiB, page-aligned: buffer of disk transfers at rest
   OpenDisk open_disk;             // empty: the plan uses no disk
   u32 disk_depth = 32;            // requests in flight per disk lane
-  u64 seed = 0;                   // of dropout
-  Nanos patience{1'000'000'000};  // how long wait() waits for a completion
-  Nanos rest_patience{300'000'000'000};  // how long a piece of a transfer at rest may take
+  u64 seed = 0;                   // seed of dropout
+  Nanos patience{1'000'000'000};  // timeout of wait() for a completion
+  Nanos rest_patience{300'000'000'000};  // timeout of one piece of a transfer at rest
 };
 
 class CpuExecutor final : public TrainingExecutor {
  public:
-  // The plan, the graph and all parts must outlive it. Fails where the disk does not open.
+  // REQUIRES: the plan, the graph and all parts outlive the executor.
+  // Errors: if the disk does not open.
   static Result<std::unique_ptr<CpuExecutor>> create(const Plan&, const ModelGraph&, const CpuExecutorParts&);
   ~CpuExecutor() override;  // waits for what was submitted
 
@@ -79,7 +80,7 @@ class CpuExecutor final : public TrainingExecutor {
   CompletionBoard board_;
   OpRunner runner_;
   std::unique_ptr<DiskLanes> disk_lanes_;
-  std::vector<std::unique_ptr<LaneThread>> threads_;  // by lane number; of the disk lanes none
+  std::vector<std::unique_ptr<LaneThread>> threads_;  // by lane number; null for disk lanes
 };
 
 }  // namespace tidepool

@@ -8,12 +8,7 @@
 #include "kernels/gradient/gradient.h"
 
 namespace tidepool {
-namespace {
-
-// Small enough that a copy shares the cores fairly with the op beside it, large enough that handing
-// out a piece (about 1 us) does not show: 1 MiB at 10 GB/s is 100 us.
-
-}  // namespace
+namespace {}  // namespace
 
 OpRunner::OpRunner(const OpRunnerParts& parts)
     : parts_(parts),
@@ -59,7 +54,7 @@ Result<void> OpRunner::run(const Issue& issue) {
     case OpKind::read:
     case OpKind::write:
       CHECK(false, issue.sequence);
-      break;  // the disk lanes' own
+      break;  // ops of the disk lanes
   }
   return {};
 }
@@ -85,7 +80,7 @@ void OpRunner::copy_bytes(std::span<const std::byte> from, std::span<std::byte> 
 
 // ---- between devices
 
-// Each device gets, cut by cut, what their owners have.
+// Copies every owner's cuts to each device, cut by cut.
 void OpRunner::all_gather(const Issue& issue) {
   u64 moved = 0;
   const CollectiveParts<GatheredCuts> parts = gathered_cuts(parts_.plan, parts_.memory, issue);
@@ -98,7 +93,7 @@ void OpRunner::all_gather(const Issue& issue) {
   collected_.fetch_add(moved, std::memory_order_relaxed);
 }
 
-// Each owner's cuts are summed over the devices in their order.
+// Sums each owner's cuts over the devices, in device order.
 void OpRunner::reduce_scatter(const Issue& issue) {
   const u32 devices = parts_.plan.devices;
   const CollectiveParts<ScatteredSum> sums = scattered_sums(parts_.plan, parts_.memory, issue);

@@ -1,4 +1,4 @@
-// What an op does on the CPU: finds its operands and calls kernels. No threads of its own.
+// OpRunner runs ops on the CPU: it finds their operands and calls kernels. It has no threads of its own.
 #pragma once
 
 #include <atomic>
@@ -36,13 +36,14 @@ class OpRunner final : public LaneWork {
   }
   // REQUIRES: the step's `norm` has completed, and at most two later steps have begun.
   StepResult result(u64 step) const { return numbers_.result(step); }
-  // Bytes that devices got from each other so far.
+  // Bytes that devices received from each other so far.
   Bytes collected() const { return Bytes{collected_.load(std::memory_order_relaxed)}; }
-  // At rest.
+  // REQUIRES: at rest.
   void set_loss_scale(const LossScale& scale) { numbers_.set_loss_scale(scale); }
-  // At rest: what evaluations have summed since the last call.
+  // Takes the sums of evaluations since the last call.
+  // REQUIRES: at rest.
   EvalResult take_eval() { return evaluation_.take(); }
-  // At rest.
+  // REQUIRES: at rest.
   void request_logits(const LogitsRequest& request) { logits_ = request; }
 
  private:

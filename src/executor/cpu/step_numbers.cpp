@@ -26,7 +26,7 @@ double* StepNumbers::begin_loss(u64 step, u32 micro_batch) {
   return &loss;
 }
 
-// Cells are fewer than two granules, and only where devices' parts meet: not worth handing out.
+// Computes cells on this thread: they cover less than two granules, and only where devices' parts meet.
 void StepNumbers::add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad, CorePool& pool) {
   const u64 bytes = element_bytes(Kind::grad, precision_);
   const NormLayout::Runs runs = layout_.runs_of(window, begin, elements);

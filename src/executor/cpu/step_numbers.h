@@ -1,5 +1,6 @@
-// The numbers of a step that are not chunks: losses, norm partials, clip factor's ingredients, flags. They
-// live here rather than in the plan's `scalars` frames: on the CPU the host both makes and reads them.
+// StepNumbers holds the numbers of a step that are not chunks: losses, norm partials, inputs of the clip
+// factor, flags. They are not in the plan's `scalars` frames, because on the CPU the host both makes and
+// reads them.
 #pragma once
 
 #include <array>
@@ -11,28 +12,29 @@
 
 namespace tidepool {
 
-// Called by compute threads, several at once; the plan's edges order who writes what others read. Each
-// number has a place of its own and is summed in a fixed order, so that it does not matter which device
-// makes it, or when.
+// Each number has a place of its own and sums have a fixed order, so results do not depend on which device
+// makes a number, or when.
+// THREADS: called by compute threads, several at once; the plan's edges order writers before readers.
 class StepNumbers {
  public:
   StepNumbers(const Plan&, const ModelGraph&, StepSource&);
 
-  // At rest: of the next step.
+  // Sets the scale of the next step.
+  // REQUIRES: at rest.
   void set_loss_scale(const LossScale& scale) { loss_scale_ = scale; }
-  // Of the step in backward: the plan orders each head's backward after the norm of the step before.
+  // Scale of the step in backward: the plan orders each head's backward after the norm of the previous step.
   const float* loss_scale() const { return &loss_scale_.scale; }
 
-  // Where the head adds up the loss of a micro-batch: zero.
+  // RETURNS: the accumulator for the loss of a micro-batch, set to zero.
   double* begin_loss(u64 step, u32 micro_batch);
 
-  // Norm partials of a finished gradient, or of the part of it that a device owns: elements
-  // [begin, begin + elements) of the window.
+  // Adds norm partials of a finished gradient, or of a device's part of it: elements [begin, begin +
+  // elements) of the window.
   void add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad, CorePool&);
   // REQUIRES: all gradients of the step have been added.
   void finish(u64 step);
 
-  // REQUIRES: the step has been finished, and at most two later ones.
+  // REQUIRES: the step has been finished, and at most two later steps too.
   StepResult result(u64 step) const;
 
  private:
@@ -50,7 +52,7 @@ class StepNumbers {
   StepSource& source_;
   std::array<Step, steps_kept> steps_;
   LossScale loss_scale_;
-  std::vector<double> partials_, cells_;  // of the step in backward
+  std::vector<double> partials_, cells_;  // for the step in backward
 };
 
 }  // namespace tidepool

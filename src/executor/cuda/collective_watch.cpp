@@ -7,7 +7,7 @@
 namespace tidepool {
 namespace {
 
-// A run that has failed waits this much longer; a healthy one does not notice.
+// Polling period. A failed run is stopped at most this much later; a healthy run does not notice.
 constexpr std::chrono::milliseconds period{20};
 
 }  // namespace

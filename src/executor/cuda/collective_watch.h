@@ -1,5 +1,5 @@
-// Looks after collectives from time to time: what a GPU or NCCL comes to grief with in the middle of one
-// would leave the others waiting for ever.
+// CollectiveWatch is the watchdog of collectives: it aborts them when NCCL or a GPU fails, so that the other
+// devices do not wait for ever.
 #pragma once
 
 #include <condition_variable>
@@ -14,7 +14,8 @@ namespace tidepool {
 
 class CollectiveWatch {
  public:
-  // Ends all collectives once the board has an error, or NCCL or a device of theirs. Both must outlive it.
+  // Aborts all collectives once the board has an error, or NCCL or a device of the collectives has one.
+  // REQUIRES: both arguments outlive the watch.
   static Result<std::unique_ptr<CollectiveWatch>> create(Collectives&, const CompletionBoard&);
   ~CollectiveWatch();
   CollectiveWatch(const CollectiveWatch&) = delete;

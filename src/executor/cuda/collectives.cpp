@@ -22,7 +22,8 @@ Result<u64> free_bytes(int device) {
   return u64{free};
 }
 
-// What is merely not done yet would stay with CUDA as the thread's last error, and pass for a kernel's.
+// Clears cudaErrorNotReady: otherwise it would stay the thread's last error and be taken for a kernel's
+// error.
 cudaError_t state_of(cudaStream_t stream) {
   const cudaError_t state = cudaStreamQuery(stream);
   if (state == cudaErrorNotReady) static_cast<void>(cudaGetLastError());
@@ -52,14 +53,14 @@ Result<std::unique_ptr<Collectives>> Collectives::create(CollectivesOptions opti
   std::unique_ptr<Collectives> collectives(new Collectives(std::move(options)));
   TRY_ASSIGN(collectives->nccl_, NcclLibrary::load());
   if (const Result<void> started = collectives->start(); !started) {
-    collectives->abort();  // of which a part may have begun
+    collectives->abort();  // part of the exchange may have begun
     return Error{started.error().kind, fmt::format("the first exchange between {} GPUs: {}",
                                                    collectives->devices(), started.error().message)};
   }
   return collectives;
 }
 
-// In front of kernels: everybody waits for them, and they take few multiprocessors.
+// Streams have high priority: every device waits for collectives, and these need few multiprocessors.
 Result<void> Collectives::start() {
   const u64 others = std::max(devices(), 2u) - 1;
   std::vector<int> indices;
@@ -93,7 +94,7 @@ Result<void> Collectives::start() {
   return {};
 }
 
-// Connections are made when they are first used, and with them NCCL takes its buffers.
+// Makes NCCL connect and take its buffers now, because both happen at the first use.
 Result<void> Collectives::first_exchange() {
   CollectiveParts<GatheredCuts> cuts;
   CollectiveParts<ScatteredSum> sums;
@@ -122,7 +123,7 @@ Result<void> Collectives::first_exchange() {
   return await_streams();
 }
 
-// GPUs that cannot reach each other as the system says they can leave NCCL waiting for ever.
+// Waits with a timeout: NCCL can wait for ever if GPUs cannot reach each other although the system says so.
 Result<void> Collectives::await_streams() {
   const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(options_.patience.value);
   for (u32 d = 0; d < devices(); ++d)
@@ -168,7 +169,7 @@ Result<void> Collectives::all_gather(std::span<const GatheredCuts> cuts) {
   });
 }
 
-// In slices, of which the staging holds one from every other device.
+// Works in slices; the staging memory holds one slice from every other device.
 Result<void> Collectives::reduce_scatter(std::span<const ScatteredSum> sums) {
   const std::scoped_lock lock(mutex_);
   if (aborted_) return {};
@@ -209,13 +210,13 @@ void Collectives::add(std::span<const ScatteredSum> sums, u64 begin) {
   }
 }
 
-// The owner has no slice of its own there.
+// RETURNS: the staging slice of device `from` at the owner. The owner has no slice of its own.
 float* Collectives::staged(u32 owner, u32 from) const {
   const u32 slice = from < owner ? from : from - 1;
   return reinterpret_cast<float*>(options_.devices[owner].staging.data()) + slice * slice_elements_;
 }
 
-// ---- what goes wrong later
+// ---- later failures
 
 Result<void> Collectives::health() const {
   const std::scoped_lock lock(mutex_);

@@ -15,7 +15,7 @@ double gib_of(u64 bytes) { return static_cast<double>(bytes) / static_cast<doubl
 
 std::string version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
 
-// Which driver and toolkit: what a newcomer is asked first.
+// Adds the versions of driver and toolkit, which any bug report needs first.
 Error with_versions(cudaError_t error, const std::string& doing) {
   int driver = 0, runtime = 0;
   cudaDriverGetVersion(&driver);
@@ -26,7 +26,7 @@ Error with_versions(cudaError_t error, const std::string& doing) {
                                        version(driver), version(runtime)));
 }
 
-// Empty where it is there.
+// RETURNS: empty if the GPU exists.
 std::string no_such_gpu(int index, int count) {
   if (index < count) return {};
   return fmt::format(
@@ -53,7 +53,7 @@ std::string why_not(std::span<const u32> gpus) {
   return {};
 }
 
-// One older than sm_70 is refused for that, whatever the precision, when it is taken.
+// A GPU older than sm_70 is refused in every precision, when it is opened.
 std::string why_not_in(Precision precision, std::span<const u32> gpus) {
   if (precision != Precision::bf16) return {};
   const std::vector<cudaDeviceProp> all = properties_of_gpus();
@@ -137,7 +137,7 @@ Result<void> CudaDevice::take_memory() {
   return {};
 }
 
-// Copies must not wait behind kernels of the default stream, nor it for them.
+// Non-blocking streams: copies must not wait for kernels of the default stream, nor those kernels for copies.
 Result<void> CudaDevice::create_streams() {
   for (cudaStream_t* const stream : {&compute_, &h2d_, &d2h_})
     TRY_CUDA(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "making a stream on " + name());

@@ -1,4 +1,4 @@
-// One GPU of a run: its memory, taken once, and a stream for each of its lanes.
+// CudaDevice is one GPU of a run: its memory, taken once, and a stream for each of its lanes.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,21 +16,21 @@
 namespace tidepool {
 
 struct CudaDeviceOptions {
-  int index = 0;                  // as CUDA counts: CUDA_VISIBLE_DEVICES chooses and orders
-  Bytes frames{};                 // of the plan
-  Bytes reserved{};               // beside them: workspaces, a step's numbers
-  Bytes pinned{};                 // host memory that the device will reach
-  u32 devices = 1;                // of the run
+  int index = 0;                  // CUDA's device number: CUDA_VISIBLE_DEVICES chooses and orders
+  Bytes frames{};                 // memory of the plan's frames
+  Bytes reserved{};               // memory beside the frames: workspaces, a step's numbers
+  Bytes pinned{};                 // host memory that the device will access
+  u32 devices = 1;                // number of devices in the run
   ArenaLedger* ledger = nullptr;  // must outlive the device
-  Pids pids = pids_of_driver();   // by which the driver names who uses a GPU
+  Pids pids = pids_of_driver();   // pid namespace in which the driver names other users of the GPU
 };
 
 class CudaDevice {
  public:
-  // Errors: no driver, one too old, no such device, one older than sm_70 (ErrorKind::usage); memory
-  // that is not free, with who has how much of it (ErrorKind::does_not_fit).
+  // Errors: no driver, driver too old, no such device, device older than sm_70 (ErrorKind::usage); memory
+  // that is not free, with its holders and their shares (ErrorKind::does_not_fit).
   static Result<std::unique_ptr<CudaDevice>> open(const CudaDeviceOptions&);
-  ~CudaDevice();  // after all streams have ended
+  ~CudaDevice();  // REQUIRES: all streams have ended
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
 
@@ -43,7 +43,7 @@ class CudaDevice {
   cudaStream_t d2h() const { return d2h_; }
   const cudaDeviceProp& properties() const { return properties_; }
   std::string pci() const;  // "0000:3b:00.0"
-  // "cuda:0: NVIDIA H200, 20.0 GiB of 139.8 GiB": one line for people.
+  // One line for people: "cuda:0: NVIDIA H200, 20.0 GiB of 139.8 GiB".
   std::string describe() const;
 
  private:
@@ -54,24 +54,26 @@ class CudaDevice {
 
   const CudaDeviceOptions options_;
   cudaDeviceProp properties_{};
-  // Who else: by pids of the host as it was before our context, else as it is when memory is short.
+  // Other users of the GPU: with pids of the host, taken before our context exists; otherwise when memory is
+  // short.
   std::string held_by_;
   std::span<std::byte> memory_;
   cudaStream_t compute_ = nullptr, h2d_ = nullptr, d2h_ = nullptr;
 };
 
-// Makes the GPU's context, and the GPU the calling thread's. Threads that wait for it then sleep, as cores
-// are for Adam: to be said before anything else makes the context.
+// Creates the GPU's context and selects the GPU for the calling thread. Threads that wait for the GPU will
+// sleep, because the cores belong to Adam.
+// REQUIRES: nothing else has created the context yet.
 Result<void> start_gpu(int index);
-// Why no GPU can be used here, in words that say what to do; empty where one can.
+// RETURNS: why no GPU can be used here, and what to do; empty if a GPU can be used.
 std::string why_no_gpu();
-// Why one of these is not to be had; empty where all are.
+// RETURNS: why a GPU of these is unavailable; empty if all are available.
 std::string why_not(std::span<const u32> gpus);
-// Why one of them, if it is there, does not compute in a precision; empty where all do.
+// RETURNS: why a GPU of these, if it exists, cannot compute in this precision; empty if all can.
 std::string why_not_in(Precision, std::span<const u32> gpus);
-// From Ampere on: neither tensor cores nor cuBLASLt take bf16 before.
+// Ampere and later: before, neither tensor cores nor cuBLASLt support bf16.
 inline constexpr int major_of_bf16 = 8;
-// Of all there are; empty where CUDA cannot tell.
+// RETURNS: properties of all GPUs; empty if CUDA cannot list them.
 std::vector<cudaDeviceProp> properties_of_gpus();
 std::string pci_of(const cudaDeviceProp&);  // "0000:3b:00.0"
 

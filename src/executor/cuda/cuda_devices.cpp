@@ -1,4 +1,4 @@
-// GPUs as the devices of a run.
+// CudaDevices makes GPUs the devices of a run.
 #include "executor/cuda/cuda_devices.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ class CudaDevices final : public Devices {
   explicit CudaDevices(const DevicesRequest& request)
       : plan_(request.plan), graph_(request.graph), pool_(request.pool) {}
 
-  // What libraries hold of a device is given back on that device.
+  // Libraries must release a device's resources while that device is current.
   ~CudaDevices() override {
     for (Gpu& gpu : gpus_) {
       if (gpu.device != nullptr) cudaSetDevice(gpu.device->index());
@@ -88,12 +88,12 @@ class CudaDevices final : public Devices {
   }
 
   Kernels& kernels() override {
-    cudaSetDevice(first().index());  // whichever was used last
+    cudaSetDevice(first().index());  // another device may be current
     return *gpus_.front().kernels;
   }
   std::span<std::byte> memory() override { return first().frames(); }
   bool host_reaches_memory() const override { return false; }
-  // A lost device shows in whichever stream is asked first, so both copies are named.
+  // A lost device shows in the first stream that is asked, so the message names both copies.
   Result<void> copy(const Copy& h2d, const Copy& d2h) override {
     const auto doing = [&] {
       return "at rest, " + (h2d.to.empty() ? "" : copying(h2d, LaneKind::h2d)) +
@@ -112,8 +112,8 @@ class CudaDevices final : public Devices {
   struct Gpu {
     std::unique_ptr<CudaDevice> device;
     std::span<std::byte> numbers, staging;
-    std::unique_ptr<Kernels> kernels, tuning;  // the second may be null
-    std::string attention;                     // what makes it
+    std::unique_ptr<Kernels> kernels, tuning;  // tuning may be null
+    std::string attention;                     // library that computes attention
   };
 
   Result<void> take_one(const DevicesRequest& request, int index, const GpuReserved& reserved) {

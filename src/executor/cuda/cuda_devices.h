@@ -1,9 +1,9 @@
-// What a program that is built with CUDA calls at its start.
+// Registers the CUDA backend; a program built with CUDA calls this at its start.
 #pragma once
 
 namespace tidepool {
 
-// From then on gpu_backend() drives GPUs.
+// After this gpu_backend() drives GPUs.
 void register_cuda();
 
 }  // namespace tidepool

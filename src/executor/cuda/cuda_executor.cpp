@@ -19,7 +19,8 @@ std::vector<std::span<std::byte>> frames_of(const std::vector<CudaExecutorParts:
   return frames;
 }
 
-// "tp-compute", of further devices "tp-compute1": 15 characters at most.
+// Names the first device's thread "tp-compute", further devices' "tp-compute1" and so on: 15 characters at
+// most.
 std::string thread_name(LaneId lane) {
   const std::string plain = "tp-" + std::string(name(lane.kind));
   return lane.device == 0 || lane.device == host_device ? plain : plain + std::to_string(lane.device);
@@ -140,8 +141,8 @@ Result<void> CudaExecutor::start_lane(LaneId lane, std::vector<StreamLaneParts::
   return {};
 }
 
-// Those whose ops may be to blame for what a lane is told: of its device, and what all devices do together.
-// Compute first: copies seldom fail.
+// RETURNS: lanes whose ops may have caused the error that lane `told` received: lanes of its device, and
+// collectives of all devices. Compute comes first, because copies seldom fail.
 std::vector<LaneId> CudaExecutor::suspected_lanes(LaneId told) const {
   std::vector<LaneId> lanes;
   if (told.kind != LaneKind::comm) {
@@ -154,7 +155,8 @@ std::vector<LaneId> CudaExecutor::suspected_lanes(LaneId told) const {
   return lanes;
 }
 
-// A device that fails says so to whoever calls next, of any lane, and not what it was doing.
+// Lists suspected ops: a failing device reports to the next call of any lane, and does not say which op
+// failed.
 std::string CudaExecutor::suspects(const Issue& told) const {
   std::vector<std::string> all;
   bool has_told = false;
@@ -170,10 +172,10 @@ std::string CudaExecutor::suspects(const Issue& told) const {
   return all.size() > 1 ? text + ")" : text;
 }
 
-// After a failure an exchange may have begun of which nobody waits for the end.
+// After a failure an exchange may have begun that no thread waits for.
 CudaExecutor::~CudaExecutor() {
   if (parts_.collectives != nullptr && board_.failed()) parts_.collectives->abort();
-  for (const auto& lane : streams_)  // all before any is gone: each may name ops of the others
+  for (const auto& lane : streams_)  // stops all before destroying any: each may name ops of the others
     if (lane != nullptr) lane->stop();
 }
 

@@ -1,6 +1,6 @@
-// The CUDA executor: compute, h2d and d2h are streams of a GPU, comm is a stream on each of several, all
-// ordered among each other by events on the devices; host Adam, batches and the disk are the lanes that the
-// CPU executor has too.
+// CudaExecutor runs plans on GPUs: compute, h2d and d2h are streams of a GPU, comm is a stream on each of
+// several GPUs, and events on the devices order them. Host Adam, batches and the disk use the same lanes as
+// the CPU executor.
 #pragma once
 
 #include <array>
@@ -23,27 +23,26 @@ struct CudaExecutorParts {
   struct Device {
     CudaDevice* device = nullptr;
     Kernels* kernels = nullptr;    // on device->compute()
-    Kernels* tuning = nullptr;     // CudaKernelsMade::tuning, or null
-    std::span<std::byte> numbers;  // of the device's memory, as gpu_reserved() says
+    Kernels* tuning = nullptr;     // CudaKernelsMade::tuning; may be null
+    std::span<std::byte> numbers;  // device memory, size as gpu_reserved() says
   };
   std::vector<Device> devices;
-  Collectives* collectives = nullptr;  // between them; null: one device
+  Collectives* collectives = nullptr;  // null: one device
   StepSource& source;
   std::span<std::byte> host_arena;       // pinned
-  std::span<std::byte> staging;          // in it, a multiple of 8 KiB: transfers at rest go through it
+  std::span<std::byte> staging;          // in host_arena, a multiple of 8 KiB: buffer of transfers at rest
   OpenDisk open_disk;                    // empty: the plan uses no disk
   u32 disk_depth = 32;                   // requests in flight per disk lane
-  u64 seed = 0;                          // of dropout
-  Bytes graphs{};                        // of each device's memory, beside its arena, for graphs of ops
-  Nanos patience{1'000'000'000};         // how long wait() waits for a completion
-  Nanos rest_patience{300'000'000'000};  // how long a piece of a transfer at rest may take
-  // As in ExecutorRequest.
-  std::function<void()> products_tuned = {};
+  u64 seed = 0;                          // seed of dropout
+  Bytes graphs{};                        // memory of each device, beside its arena, for graphs of ops
+  Nanos patience{1'000'000'000};         // timeout of wait() for a completion
+  Nanos rest_patience{300'000'000'000};  // timeout of one piece of a transfer at rest
 };
 
 class CudaExecutor final : public TrainingExecutor {
  public:
-  // The plan, the graph and all parts must outlive it. Fails where the disk does not open, or CUDA refuses.
+  // REQUIRES: the plan, the graph and all parts outlive the executor.
+  // Errors: the disk does not open, or CUDA refuses.
   static Result<std::unique_ptr<CudaExecutor>> create(const Plan&, const ModelGraph&,
                                                       const CudaExecutorParts&);
   ~CudaExecutor() override;  // waits for what was submitted
@@ -87,7 +86,7 @@ class CudaExecutor final : public TrainingExecutor {
   std::string suspects(const Issue& told) const;
   Result<void> start_lane(LaneId, std::vector<StreamLaneParts::Stream>);
   CudaDevice& device(u32 number) const { return *parts_.devices[number].device; }
-  // A piece of a chunk between its home on a device and the staging memory, and waits for it.
+  // Copies a piece of a chunk between its home on a device and the staging memory, and waits for the copy.
   Result<void> copy_at_rest(ChunkId, LaneKind, void* to, const void* from, u64 bytes);
 
   const Plan& plan_;
@@ -101,12 +100,12 @@ class CudaExecutor final : public TrainingExecutor {
   EvaluationSums evaluation_;
   std::vector<std::unique_ptr<DeviceNumbers>> numbers_;  // by device
   std::unique_ptr<CudaWork> work_;
-  std::unique_ptr<OpGraphs> graphs_;  // around it: what lanes hand over
+  std::unique_ptr<OpGraphs> graphs_;  // wraps work_; lanes submit to it
   std::unique_ptr<HostWork> host_work_;
-  std::vector<cudaEvent_t> ends_;  // ring by sequence: of ops on streams
+  std::vector<cudaEvent_t> ends_;  // ring by sequence: ends of ops on streams
   std::unique_ptr<DiskLanes> disk_lanes_;
-  std::unique_ptr<CollectiveWatch> watch_;            // of several devices; outlives the lanes
-  std::vector<std::unique_ptr<StreamLane>> streams_;  // by lane number; of the host and the disk none
+  std::unique_ptr<CollectiveWatch> watch_;            // with several devices; outlives the lanes
+  std::vector<std::unique_ptr<StreamLane>> streams_;  // by lane number; null for host and disk
   std::unique_ptr<LaneThread> host_;
 };
 

@@ -1,4 +1,4 @@
-// Host memory that is pinned, so that devices copy from and to it at the rate of their link.
+// Pins host memory, so that devices copy from and to it at the full rate of their link.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,7 +11,7 @@
 
 namespace tidepool {
 
-// Host memory that is not ours, pinned while this lives.
+// PinnedRange pins someone else's host memory while it lives.
 class PinnedRange {
  public:
   static Result<std::unique_ptr<PinnedRange>> create(std::span<std::byte>);
@@ -24,7 +24,7 @@ class PinnedRange {
   void* begin_;
 };
 
-// A little pinned memory of our own.
+// PinnedMemory allocates a small amount of pinned memory.
 class PinnedMemory {
  public:
   static Result<std::unique_ptr<PinnedMemory>> create(Bytes);

@@ -52,7 +52,7 @@ Result<void> CudaWork::start(const Issue& issue, u32 slot, cudaStream_t stream) 
     case OpKind::reduce_scatter:
       return reduce_scatter(issue);
     default:
-      CHECK(false, issue.sequence, name(issue.get().kind));  // of the host or the disk
+      CHECK(false, issue.sequence, name(issue.get().kind));  // ops of the host or the disk
   }
   return {};
 }
@@ -131,9 +131,9 @@ void CudaWork::update(const Issue& issue, cudaStream_t stream) {
   adamw_cuda(operands.arrays, parts_.plan.precision, numbers(issue).scalars(issue.step, of_norm), stream);
 }
 
-// ---- of all devices
+// ---- collectives
 
-// On the first: what the others have made is brought there.
+// Runs on the first device; the numbers of the other devices are copied there.
 void CudaWork::norm(const Issue& issue) {
   DeviceNumbers& first = numbers(issue);
   for (const CudaWorkParts::Device& device : parts_.devices)

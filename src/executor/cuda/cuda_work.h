@@ -1,4 +1,4 @@
-// What ops do on GPUs: finds their operands and hands kernels and copies to the lane's stream.
+// CudaWork runs ops on GPUs: it finds their operands and launches kernels and copies on the lane's stream.
 #pragma once
 
 #include <atomic>
@@ -16,11 +16,11 @@ struct CudaWorkParts {
   const Plan& plan;
   const ModelGraph& graph;
   struct Device {
-    Kernels* kernels = nullptr;  // on its compute lane's stream
+    Kernels* kernels = nullptr;  // on the stream of its compute lane
     DeviceNumbers* numbers = nullptr;
   };
   std::vector<Device> devices;
-  Collectives* collectives = nullptr;  // of several devices
+  Collectives* collectives = nullptr;  // with several devices
   StepSource& source;
   const TierMemory& memory;
   EvaluationSums& evaluation;
@@ -39,9 +39,9 @@ class CudaWork final : public StreamWork {
   Bytes copied(LinkKind link) const {
     return Bytes{copied_[static_cast<u32>(link)].load(std::memory_order_relaxed)};
   }
-  // Bytes that devices got from each other so far.
+  // Bytes that devices received from each other so far.
   Bytes collected() const { return Bytes{collected_.load(std::memory_order_relaxed)}; }
-  // At rest.
+  // REQUIRES: at rest.
   void request_logits(const LogitsRequest& request) { logits_ = request; }
 
  private:

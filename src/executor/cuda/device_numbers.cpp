@@ -62,7 +62,7 @@ Result<void> DeviceNumbers::take_memory(const StepArraySizes& sizes, std::span<s
   return {};
 }
 
-// Through pinned memory of its own, once.
+// Copies once, through temporary pinned memory.
 Result<void> DeviceNumbers::bring_decay(const Plan& plan, const DecayIndex& index) {
   std::vector<DecaySegment> all;
   for (const Chunk& chunk : plan.chunks) {
@@ -76,7 +76,7 @@ Result<void> DeviceNumbers::bring_decay(const Plan& plan, const DecayIndex& inde
   return bring(device_.segments, std::span<const DecaySegment>(all), "copying what decays to the device");
 }
 
-// Where the sums of shared granules go; and zeros, where other devices make the numbers.
+// Brings the places of shared granules' sums, and clears the numbers that other devices make.
 Result<void> DeviceNumbers::bring_shared() {
   if (!several_devices_) return {};
   const char* const doing = "clearing a step's numbers";
@@ -168,7 +168,7 @@ void DeviceNumbers::finish(u64 step) {
                    stream_);
   cudaMemcpyAsync(host_.results + slot, device_.results + slot, sizeof(StepResult), cudaMemcpyDeviceToHost,
                   stream_);
-  if (several_devices_) {  // the others' places
+  if (several_devices_) {  // clears the places of other devices' numbers
     cudaMemsetAsync(device_.losses + u64{slot} * micro_batches_, 0, micro_batches_ * sizeof(double), stream_);
     cudaMemsetAsync(device_.partials, 0, squares() * sizeof(double), stream_);
   }
@@ -181,14 +181,14 @@ StepResult DeviceNumbers::result(u64 step) const {
   return host_.results[slot];
 }
 
-// What is asked for runs in the segment after the step's own, when the segment of the step before it has
-// ended: its result has come to the host.
+// Updates run in the segment after the step's own, when the segment of the previous step has ended: the
+// previous result has already been copied to the host.
 u64 DeviceNumbers::skipped_before(u64 step) const {
   if (!clipping_ || step <= first_step_) return first_scale_.skipped_steps;
   return result(step - 1).next_loss_scale.skipped_steps;
 }
 
-// Made again for each update: three microseconds, and no two lanes share them.
+// Recomputed for each update: this takes three microseconds, and no two lanes share the scalars.
 const AdamWScalars* DeviceNumbers::scalars(u64 step, const DeviceNumbers& of_norm) {
   const StepSettings settings = source_.settings(step);
   const u32 slot = slot_of(step);

@@ -1,9 +1,9 @@
-// The numbers of a step that are not chunks, in the device's memory: losses, norm partials, the step's result
-// and what AdamW makes of it. The host gets a copy of the result.
+// DeviceNumbers holds the numbers of a step that are not chunks in device memory: losses, norm partials, the
+// step's result and AdamW's scalars. The host gets a copy of the result.
 //
-// Of several devices each makes the losses of its micro-batches and the partials of the gradients that it
-// owns, at the places where one device would; everywhere else it has zeros. The norm adds the others' numbers
-// to those of its device: each is a number and zeros, so that the order does not matter.
+// With several devices, each makes the losses of its micro-batches and the partials of its part of gradients,
+// at the places where a single device would have them; all other places are zero. The norm adds the other
+// devices' numbers to those of its device: each sum has one nonzero term, so the order does not matter.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -21,48 +21,52 @@
 namespace tidepool {
 
 struct DeviceNumbersPlace {
-  int device = 0;               // as CUDA counts
-  std::span<std::byte> memory;  // of the device, as gpu_reserved() says
+  int device = 0;               // CUDA's device number
+  std::span<std::byte> memory;  // device memory, size as gpu_reserved() says
   cudaStream_t compute = nullptr;
 };
 
-// All on the compute lane's stream, which orders them; but for `result` and `evaluation_loss`, the engine's
-// thread. The device must be current.
+// All work is on the compute lane's stream, which orders it.
+// REQUIRES: the device is current.
+// THREADS: the engine's thread, except for `result` and `evaluation_loss`.
 class DeviceNumbers {
  public:
-  // All must outlive it.
+  // REQUIRES: all arguments outlive the object.
   static Result<std::unique_ptr<DeviceNumbers>> create(const Plan&, const ModelGraph&, StepSource&,
                                                        const DeviceNumbersPlace&);
 
-  // At rest: of the next step.
+  // Sets the scale of the next step.
+  // REQUIRES: at rest.
   void set_loss_scale(const LossScale&);
-  // Of a step whose backward begins, in device memory. `of_norm`: whose `finish` the step before had; its
-  // copy to the host is ordered before this stream.
+  // RETURNS: the scale of a step whose backward begins, in device memory.
+  // REQUIRES: `of_norm` did the `finish` of the previous step; its copy to the host is ordered before this
+  // stream.
   const float* loss_scale(u64 step, const DeviceNumbers& of_norm);
 
-  // Where the head adds up the loss of a micro-batch: zero.
+  // RETURNS: the accumulator for the loss of a micro-batch, set to zero.
   double* begin_loss(u64 step, u32 micro_batch);
-  // Likewise of an evaluation's, by its slot in the lane.
+  // RETURNS: the accumulator for an evaluation's loss, by its slot in the lane, set to zero.
   double* begin_evaluation(u32 slot);
-  // [V], for one row's.
+  // [V]: logits of one row.
   float* logits() const { return device_.logits; }
 
-  // Norm partials of a finished gradient: elements [begin, begin + elements) of the window.
+  // Adds norm partials of a finished gradient: elements [begin, begin + elements) of the window.
   void add_gradient(u32 window, u64 begin, u64 elements, const std::byte* grad);
-  // Brings another device's losses and partials here. REQUIRES: what makes them is ordered before this
-  // stream.
+  // Adds another device's losses and partials to ours.
+  // REQUIRES: the kernels that make them are ordered before this stream.
   void add(const DeviceNumbers& other, u64 step);
-  // REQUIRES: all gradients of the step have been added, and all other devices' numbers.
+  // REQUIRES: all gradients of the step, and the numbers of all other devices, have been added.
   void finish(u64 step);
-  // For updates of chunk sets on the device. `of_norm`: whose `finish` it was; with clipping, its copy to the
-  // host is ordered before this stream.
+  // RETURNS: scalars for updates of chunk sets on the device.
+  // REQUIRES: `of_norm` did the `finish` of this step; with clipping, its copy to the host is ordered before
+  // this stream.
   const AdamWScalars* scalars(u64 step, const DeviceNumbers& of_norm);
-  // In device memory.
+  // RETURNS: decay segments in device memory.
   std::span<const DecaySegment> decay_of(u32 window, u32 cut) const { return decay_[window][cut]; }
 
-  // What an evaluation's slot has summed, and its logits, to the host.
+  // Copies the loss of an evaluation's slot, and optionally its logits, to the host.
   void fetch_evaluation(u32 slot, bool with_logits);
-  // REQUIRES: their copies have ended.
+  // REQUIRES: the copies to the host have ended.
   StepResult result(u64 step) const;
   double evaluation_loss(u32 slot) const { return host_.evaluations[slot]; }
   std::span<const float> fetched_logits() const { return {host_.logits, vocabulary_}; }
@@ -89,14 +93,14 @@ class DeviceNumbers {
   const cudaStream_t stream_;
   std::unique_ptr<PinnedMemory> pinned_;
 
-  LossScale first_scale_;  // as it was set
-  u64 first_step_ = 0;     // since then; 0: none yet
-  u64 scale_of_ = 0;       // the step whose scale was brought from the device of the norm
+  LossScale first_scale_;  // the scale as it was set
+  u64 first_step_ = 0;     // first step since then; 0: none yet
+  u64 scale_of_ = 0;       // step whose scale was copied from the device of the norm
   StepArrays device_;
   HostStepArrays host_;
   std::vector<std::vector<std::span<const DecaySegment>>> decay_;  // [window][cut], in device memory
-  std::array<u64, steps_kept> finished_{};                         // which step's
-  std::array<u64, steps_kept> brought_{};                          // likewise, from the device of the norm
+  std::array<u64, steps_kept> finished_{};                         // step finished in each slot
+  std::array<u64, steps_kept> brought_{};  // step whose result was copied from the device of the norm
 };
 
 }  // namespace tidepool

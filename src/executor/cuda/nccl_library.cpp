@@ -9,7 +9,7 @@ namespace tidepool {
 namespace {
 
 constexpr const char* usual_file = "libnccl.so.2";
-constexpr int oldest = 2700;  // 2.7.0: the first that sends and receives
+constexpr int oldest = 2700;  // 2.7.0: the first version with send and receive
 
 // 2.8.4 is 2804, 2.19.3 is 21903.
 std::string version_text(int v) {

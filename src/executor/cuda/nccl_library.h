@@ -1,4 +1,5 @@
-// NCCL, loaded when a run has several GPUs: there need not be one, and nothing is built against it.
+// NcclLibrary loads NCCL at run time when a run has several GPUs. NCCL may be absent, and nothing is linked
+// against it.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,11 +15,11 @@ namespace tidepool {
 
 class NcclLibrary {
  public:
-  // libnccl.so.2 where the loader finds it, or the file that TIDEPOOL_NCCL names.
-  // Errors: none there, or one that is too old (ErrorKind::usage), with what to install.
+  // Loads libnccl.so.2 from the loader's path, or the file that TIDEPOOL_NCCL names.
+  // Errors: NCCL is missing or too old (ErrorKind::usage), with the package to install.
   static Result<std::unique_ptr<NcclLibrary>> load();
 
-  // What we call, as nccl.h of NCCL 2 has it. Results are 0 or an error.
+  // The functions we call, declared as in nccl.h of NCCL 2. Results are 0 or an error.
   struct Calls {
     int (*get_version)(int*) = nullptr;
     const char* (*error_string)(int) = nullptr;
@@ -35,11 +36,11 @@ class NcclLibrary {
     const char* (*last_error)(ncclComm*) = nullptr;  // null before 2.13
   };
   static constexpr int type_byte = 0, type_float = 7;  // ncclInt8, ncclFloat32
-  static constexpr int in_progress = 7;                // a result that is no error
+  static constexpr int in_progress = 7;                // a result, but not an error
 
   const Calls& calls() const { return calls_; }
   std::string version() const;  // "2.19.3"
-  // What it says to a result that is not 0, in words. `comm` may be null.
+  // RETURNS: the library's words for a result that is not 0. `comm` may be null.
   Error error(int result, ncclComm* comm) const;
 
  private:

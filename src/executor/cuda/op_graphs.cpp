@@ -5,9 +5,9 @@
 namespace tidepool {
 namespace {
 
-// Device memory of a graph's node: drivers since CUDA 12.4 take about 10 KiB, those before it three to four
-// times as much, and half as much again is for the pieces in which they take it. Counted by nodes, and not by
-// what the card has less of afterwards: others use the card too, and libraries load kernels meanwhile.
+// RETURNS: device memory per graph node. Drivers since CUDA 12.4 take about 10 KiB, older drivers three to
+// four times as much, and half as much again because they allocate in pieces. Counted by nodes, not by the
+// card's free memory: other programs use the card too, and libraries load kernels meanwhile.
 Bytes node_bytes() {
   constexpr int small_nodes_since = 12040;
   int driver = 0;
@@ -37,24 +37,24 @@ Result<void> OpGraphs::enqueue(const Issue& issue, u32 slot, cudaStream_t stream
 
 Result<void> OpGraphs::ended(const Issue& issue, u32 slot, Nanos took) {
   if (OpGraph* const graph = graph_of(issue);
-      graph != nullptr && took.value > 0 && took < short_op_max)  // 0: not known
+      graph != nullptr && took.value > 0 && took < short_op_max)  // 0: unknown
     graph->is_short.store(true, std::memory_order_relaxed);
   return parts_.work.ended(issue, slot, took);
 }
 
 OpGraphs::OpGraph* OpGraphs::graph_of(const Issue& issue) {
   const Op& op = issue.get();
-  if (issue.segment->kind != SegmentKind::body) return nullptr;  // others run seldom
+  if (issue.segment->kind != SegmentKind::body) return nullptr;  // other segments run seldom
   if (op.kind != OpKind::forward && op.kind != OpKind::backward) return nullptr;
   if (!launches_repeat(parts_.graph, parts_.graph.blocks[op.block])) return nullptr;
   return &body_[index(issue.op)];
 }
 
-// What is refused on the way is not the op's: it is told of nowhere, and the op goes on plainly. An error of
-// the device stays with it, and meets those launches too.
+// A refusal here is not an error of the op: it is dropped, and the op runs without a graph. An error of the
+// device persists, and the launches without a graph report it too.
 OpGraphs::Owned<cudaGraphExec_t> OpGraphs::make(const Issue& issue, u32 slot, cudaStream_t stream) {
   const u32 device = issue.get().lane.device;
-  if (!has_room(device, 1)) return {};  // not worth a capture
+  if (!has_room(device, 1)) return {};  // no room: skip the capture
   Owned<cudaGraphExec_t> made;
   if (const Owned<cudaGraph_t> graph = capture(issue, slot, stream))
     made = instantiate(graph.get(), device, stream);
@@ -62,22 +62,21 @@ OpGraphs::Owned<cudaGraphExec_t> OpGraphs::make(const Issue& issue, u32 slot, cu
   return made;
 }
 
-// Thread-local: lanes' threads ask for their events meanwhile, which a global capture forbids them; and a
-// library that takes memory in this thread, outside of the allowance, is refused, which a relaxed one would
-// let pass.
+// Thread-local mode: meanwhile lanes' threads query their events, which a global capture would forbid. A
+// library that allocates in this thread, outside the allowance, is refused; relaxed mode would allow that.
 OpGraphs::Owned<cudaGraph_t> OpGraphs::capture(const Issue& issue, u32 slot, cudaStream_t stream) {
   if (cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) return {};
   const Result<void> enqueued = parts_.work.enqueue(issue, slot, stream);
-  const cudaError_t refused = cudaGetLastError();  // a launch that is not in the graph, which ends well
+  const cudaError_t refused = cudaGetLastError();  // a launch may fail while the capture still ends well
   cudaGraph_t graph = nullptr;
-  cudaStreamEndCapture(stream, &graph);  // null where something was done that a capture forbids
+  cudaStreamEndCapture(stream, &graph);  // null if the capture saw a forbidden call
   Owned<cudaGraph_t> captured(graph);
   if (!enqueued || refused != cudaSuccess) captured.reset();
   return captured;
 }
 
-// Uploaded at once: that is when drivers take the rest of its memory, else with the first launch. What fails
-// after it was counted stays counted: a driver may keep the memory.
+// Uploads now, because drivers take the rest of the graph's memory at upload, or else at the first launch. A
+// graph that fails after it was counted stays counted: a driver may keep the memory.
 OpGraphs::Owned<cudaGraphExec_t> OpGraphs::instantiate(cudaGraph_t graph, u32 device, cudaStream_t stream) {
   std::size_t nodes = 0;
   if (cudaGraphGetNodes(graph, nullptr, &nodes) != cudaSuccess || !has_room(device, nodes)) return {};

@@ -1,11 +1,11 @@
-// Short ops of the body that hand over the same work in every step, as CUDA graphs: one call of 3 to 4 us
-// starts what took a dozen or two (docs/decisions/0028). Whatever stands in the way (the allowance is used
-// up, CUDA refuses, a library does what a capture does not allow), the op is handed over plainly, as all
-// others are, and nobody is told.
+// OpGraphs runs short ops of the body that launch the same work in every step as CUDA graphs: one call of 3
+// to 4 us replaces a dozen or two launches (docs/decisions/0028). If a graph is impossible (the allowance is
+// used up, CUDA refuses, a library does something that a capture forbids), the op is launched without a
+// graph, silently.
 //
-// An op's first run is always plain: by it kernels are loaded, libraries choose their algorithms, and the
-// device tells how long it took. Events, waits for other lanes and a profiler's ranges are around the graph,
-// as they are around launches.
+// An op's first run never uses a graph: that run loads kernels, lets libraries choose their algorithms, and
+// measures how long the op takes. Events, waits for other lanes and profiler ranges stay outside the graph,
+// as they are outside launches.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,12 +20,12 @@
 
 namespace tidepool {
 
-// All must outlive the graphs.
+// REQUIRES: all references outlive the graphs.
 struct OpGraphsParts {
   StreamWork& work;
   const Plan& plan;
   const ModelGraph& graph;
-  Bytes allowance{};  // of each device's memory; 0: none are made
+  Bytes allowance{};  // memory per device; 0: no graphs
 };
 
 class OpGraphs final : public StreamWork {
@@ -45,12 +45,12 @@ class OpGraphs final : public StreamWork {
   using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy>;
 
   struct OpGraph {
-    std::atomic<bool> is_short = false;  // said by the lane's thread; all else is the engine's
+    std::atomic<bool> is_short = false;  // written by the lane's thread; the engine's thread owns the rest
     bool tried = false;
-    Owned<cudaGraphExec_t> executable;  // null: the op is handed over plainly
+    Owned<cudaGraphExec_t> executable;  // null: no graph
   };
 
-  OpGraph* graph_of(const Issue&);  // null: no op that repeats
+  OpGraph* graph_of(const Issue&);  // null: the op does not repeat
   Owned<cudaGraphExec_t> make(const Issue&, u32 slot, cudaStream_t);
   Owned<cudaGraph_t> capture(const Issue&, u32 slot, cudaStream_t);
   Owned<cudaGraphExec_t> instantiate(cudaGraph_t, u32 device, cudaStream_t);
@@ -59,7 +59,7 @@ class OpGraphs final : public StreamWork {
   const OpGraphsParts parts_;
   const Bytes node_bytes_;
   std::vector<OpGraph> body_;  // by OpId
-  std::vector<Bytes> taken_;   // by device, so far
+  std::vector<Bytes> taken_;   // by device: allowance used so far
 };
 
 }  // namespace tidepool

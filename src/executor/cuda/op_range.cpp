@@ -6,7 +6,7 @@
 
 namespace tidepool {
 
-// What the tools' launchers set to have NVTX load them.
+// Reads the variable with which the tools' launchers make NVTX load them.
 bool profiler_listens() { return std::getenv("NVTX_INJECTION64_PATH") != nullptr; }
 
 void OpRange::begin(const std::string& name) { nvtxRangePushA(name.c_str()); }

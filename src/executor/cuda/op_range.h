@@ -1,5 +1,5 @@
-// Names of ops in NVIDIA's profilers. Nsight announces itself in the environment before the program starts;
-// without it nothing is named, loaded or spent, but a look there.
+// OpRange names ops in NVIDIA's profilers. Nsight announces itself in the environment before the program
+// starts; without Nsight this only reads the environment: nothing is named or loaded.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@ namespace tidepool {
 
 bool profiler_listens();
 
-// The launches of one op, while this lives.
+// Covers the launches of one op while this object lives.
 class OpRange {
  public:
   template <class Name>

@@ -14,7 +14,7 @@ Result<std::unique_ptr<StreamLane>> StreamLane::create(const StreamLaneParts& pa
   return lane;
 }
 
-// Blocking: a thread that waits for one sleeps.
+// Blocking events: a thread that waits for one sleeps.
 Result<void> StreamLane::create_events() {
   const auto create = [](cudaEvent_t& event) {
     return cudaEventCreateWithFlags(&event, cudaEventBlockingSync);
@@ -81,7 +81,7 @@ Error named(const StreamWork& work, const Issue& issue, const Error& error) {
 
 }  // namespace
 
-// CUDA's own documentation says of these that the process must end to use CUDA again.
+// CUDA's documentation says of these errors that the process must end before CUDA can be used again.
 bool befalls_the_device(cudaError_t error) {
   switch (error) {
     case cudaErrorECCUncorrectable:
@@ -109,9 +109,9 @@ struct Enqueued {
 };
 Enqueued enqueue(StreamWork& work, const Issue& issue, u32 slot, cudaStream_t stream) {
   const OpRange range([&] { return work.describe(issue); });
-  cudaGetLastError();  // of others
+  cudaGetLastError();  // clears errors of earlier calls
   Result<void> by_library = work.enqueue(issue, slot, stream);
-  return {std::move(by_library), cudaGetLastError()};  // of its launches and copies
+  return {std::move(by_library), cudaGetLastError()};  // error of this op's launches and copies
 }
 
 }  // namespace
@@ -145,7 +145,7 @@ Result<void> StreamLane::hand_over(const Entry& entry, std::span<const cudaEvent
   return {};
 }
 
-// The others begin when the first does: one event each, however many ops this one follows.
+// The other streams wait for the first: one event each, however many dependencies this op has.
 cudaError_t StreamLane::begin(const Events& events, std::span<const cudaEvent_t> after) {
   const StreamLaneParts::Stream& first = parts_.streams.front();
   cudaError_t error = cudaSetDevice(first.device);
@@ -183,7 +183,7 @@ void StreamLane::loop() {
   while (pop(entry)) finish(entry);
 }
 
-// An op ends when this thread learns of it; how long it took is what the device measured.
+// The op's end time is when this thread notices; its duration is measured by the device.
 void StreamLane::finish(const Entry& entry) {
   const Events& events = events_[entry.slot];
   const cudaError_t error = cudaEventSynchronize(events.end);

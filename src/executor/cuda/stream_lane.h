@@ -1,6 +1,6 @@
-// A lane that is a CUDA stream of a device, or of each of several. Ops are handed to the devices when they
-// are submitted, with waits for what they depend on, so devices go from one to the next without us. A thread
-// sleeps until each has ended.
+// StreamLane is a lane that is a CUDA stream of one device, or a stream on each of several. Ops are submitted
+// to the device at once, with waits for their dependencies, so a device goes from op to op without the host.
+// A thread sleeps until each op has ended.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,53 +20,59 @@
 
 namespace tidepool {
 
-// What the ops of stream lanes do. `slot`: of the op in its lane, below lane_depth; nobody else's until the
-// engine has taken the completion.
+// StreamWork does the ops of stream lanes. `slot`: the op's number in its lane, below lane_depth; the op owns
+// it until the engine has taken the completion.
 class StreamWork {
  public:
   virtual ~StreamWork() = default;
-  // Hands kernels and copies of the op to the stream and returns; of several, to them all. The engine's
-  // thread; the lane's first device is set. What CUDA refuses stays with it, for the lane; an error is what a
-  // library refused beside.
+  // Submits kernels and copies of the op to the stream, or to the streams of all devices, and returns. The
+  // lane's first device is current. CUDA keeps its own errors for the lane to ask.
+  // THREADS: the engine's thread.
+  // Errors: what a library refused, in addition to CUDA's errors.
   virtual Result<void> enqueue(const Issue&, u32 slot, cudaStream_t) = 0;
-  // They have ended, and took the device so long. The lane's thread. An error is what a library tells of the
-  // op, and CUDA does not.
+  // The op has ended after `took` on the device.
+  // THREADS: the lane's thread.
+  // Errors: a library's error of the op that CUDA does not report.
   virtual Result<void> ended(const Issue&, u32 slot, Nanos took) = 0;
-  // For messages: which op, on which lane, how many bytes.
+  // For messages: op, lane and bytes.
   virtual std::string describe(const Issue&) const = 0;
 };
 
 struct StreamLaneParts {
-  std::string name;  // of the thread, at most 15 characters
+  std::string name;  // thread name, at most 15 characters
   struct Stream {
-    int device = 0;  // as CUDA counts
+    int device = 0;  // CUDA's device number
     cudaStream_t stream = nullptr;
   };
-  // An op begins on all of them when what it follows has ended everywhere, and has ended when all have.
+  // An op begins on all streams when its dependencies have ended everywhere, and ends when all streams have
+  // ended it.
   std::vector<Stream> streams;
   StreamWork& work;
   const ExecutorClock& clock;
   CompletionBoard& board;
-  // For messages: the ops that a failure of the device may have come from, where a call for this op was told.
+  // For messages: ops that may have caused a device failure that was reported to a call for this op.
   std::function<std::string(const Issue&)> suspects;
 };
 
 class StreamLane {
  public:
-  // All parts must outlive it.
+  // REQUIRES: all parts outlive the lane.
   static Result<std::unique_ptr<StreamLane>> create(const StreamLaneParts&);
   ~StreamLane();  // as stop()
   StreamLane(const StreamLane&) = delete;
   StreamLane& operator=(const StreamLane&) = delete;
 
-  // Returns the event that marks the op's end on all its devices, its own until the engine has taken the
-  // completion.
-  // REQUIRES: it holds less than lane_depth; engine's thread.
+  // RETURNS: the event that marks the op's end on all its devices. It belongs to the op until the engine has
+  // taken the completion.
+  // REQUIRES: the lane holds fewer than lane_depth ops.
+  // THREADS: the engine's thread.
   cudaEvent_t submit(const Issue&, std::span<const cudaEvent_t> after);
 
-  // After what it holds has completed. Nothing is submitted from then on.
+  // Waits until all its ops have completed.
+  // REQUIRES: nothing is submitted afterwards.
   void stop();
-  // Handed to the stream and not known to have ended, oldest first. Any thread.
+  // RETURNS: submitted ops that are not known to have ended, oldest first.
+  // THREADS: any thread may call.
   std::vector<Issue> in_flight() const;
 
  private:
@@ -75,8 +81,8 @@ class StreamLane {
     u32 slot = 0;
   };
   struct Events {
-    cudaEvent_t begin = nullptr, end = nullptr;  // of the first stream, which leads
-    std::vector<cudaEvent_t> ends;               // of the others
+    cudaEvent_t begin = nullptr, end = nullptr;  // on the first stream, which leads
+    std::vector<cudaEvent_t> ends;               // on the other streams
   };
 
   explicit StreamLane(const StreamLaneParts& parts) : parts_(parts) {}
@@ -94,16 +100,17 @@ class StreamLane {
   mutable std::mutex mutex_;
   std::condition_variable pushed_;
   std::array<Entry, lane_depth> ring_{};
-  u64 head_ = 0, tail_ = 0, ended_ = 0;  // pushed, popped, and ended well so far
+  u64 head_ = 0, tail_ = 0, ended_ = 0;  // numbers of ops pushed, popped, and ended without error
   bool stop_ = false;
   std::thread thread_;
 };
 
-// An op handed to a stream by itself. Error: what CUDA or a library says of it, with the op's description.
+// Submits an op to a stream outside a lane.
+// Errors: of CUDA or a library, with the op's description.
 Result<void> enqueue_named(StreamWork&, const Issue&, u32 slot, cudaStream_t);
 
-// Whether the error is the device's and told by whatever call comes next, so that it says nothing of that
-// call.
+// RETURNS: true for an error of the whole device, which CUDA reports to the next call whatever it is, so that
+// the error says nothing about that call.
 bool befalls_the_device(cudaError_t);
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-// The memory behind frames: one span per tier, and how much of it was used.
+// TierMemory maps frames to memory: one span per tier. HighWater records how much of each tier was used.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ class TierMemory {
   TierMemory(std::vector<std::span<std::byte>> devices, std::span<std::byte> host)
       : devices_(std::move(devices)), host_(host) {}
 
-  // A frame outside its arena is our bug: budgets are proven when planning.
+  // A frame outside its arena is our bug: the planner proves that budgets hold.
   std::span<std::byte> at(const Frame& frame) const {
     CHECK(frame.tier != Tier::disk && frame.device < devices_.size(), static_cast<u32>(frame.tier),
           frame.device);
@@ -34,7 +34,8 @@ class TierMemory {
   const std::span<std::byte> host_;
 };
 
-// Highest frame end that an issued op named, on any device. Engine thread only.
+// HighWater is the highest frame end that an issued op named, on any device.
+// THREADS: the engine's thread only.
 class HighWater {
  public:
   void touch(const Frame& frame) {

@@ -8,7 +8,7 @@
 namespace tidepool {
 namespace {
 
-constexpr u64 evaluations_expected = 256;  // more are taken when they come
+constexpr u64 evaluations_expected = 256;  // grows if there are more
 
 }  // namespace
 

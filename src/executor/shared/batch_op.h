@@ -1,4 +1,4 @@
-// Batches on their way in, and what evaluations sum up.
+// Loads batches, and sums the losses of evaluations.
 #pragma once
 
 #include <mutex>
@@ -11,15 +11,16 @@
 
 namespace tidepool {
 
-// Losses and target counts of evaluations, by micro-batch, so that they add up in one order whichever
-// lane made them first. Any thread.
+// EvaluationSums keeps losses and target counts of evaluations by micro-batch, so that they are summed in one
+// order whichever lane makes them first.
+// THREADS: any thread may call.
 class EvaluationSums {
  public:
   EvaluationSums();
-  // `index`: of the micro-batch among all since the last take().
+  // `index`: number of the micro-batch among all since the last take().
   void add_loss(u64 index, double loss_sum);
   void add_targets(u64 index, u64 target_tokens);
-  EvalResult take();  // at rest
+  EvalResult take();  // REQUIRES: at rest
 
  private:
   EvalResult& at(u64 index);
@@ -28,10 +29,10 @@ class EvaluationSums {
   std::vector<EvalResult> parts_;
 };
 
-// Where an evaluation's micro-batch adds what it finds.
+// RETURNS: the index in EvaluationSums of an evaluation's micro-batch.
 u64 evaluation_index(const Plan&, const Issue&);
 
-// Fills the batch in host memory; counts an evaluation's targets. Errors: the data source's.
+// Fills the batch in host memory and counts an evaluation's targets. Errors: those of the data source.
 Result<void> run_load_batch(const Plan&, const ModelGraph&, const TierMemory&, StepSource&, EvaluationSums&,
                             const Issue&);
 

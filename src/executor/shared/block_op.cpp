@@ -82,7 +82,7 @@ void run_backward(const BlockOpParts& parts, Kernels& kernels, const Issue& issu
     b.tokens = batch.tokens, b.targets = batch.targets, b.starts = batch.starts;
   }
   std::array<const std::byte*, block_windows_max> windows{};
-  if (block.kind != BlockKind::embedding) {  // its gradient needs no parameters
+  if (block.kind != BlockKind::embedding) {  // the embedding's gradient needs no parameters
     for (u32 i = 0; i < count; ++i) windows[i] = operands.take(Kind::param).data();
     b.windows = std::span(windows).first(count);
     b.input = values(parts, operands.take(Kind::activation));

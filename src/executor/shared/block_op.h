@@ -1,4 +1,4 @@
-// Forward and backward ops: from operands to calls of block code, on whichever device the kernels work.
+// Runs forward and backward ops: turns operands into calls of block code, on any device that the kernels use.
 #pragma once
 
 #include "engine/executor.h"
@@ -9,23 +9,23 @@
 
 namespace tidepool {
 
-// Windows that one block reads: embedding {wte, wpe}, layer {h.i}, head {ln_f, wte}.
+// Limit of windows that one block reads: embedding {wte, wpe}, layer {h.i}, head {ln_f, wte}.
 inline constexpr u32 block_windows_max = 4;
 
 struct BlockOpParts {
   const Plan& plan;
   const ModelGraph& graph;
   const TierMemory& memory;
-  u64 seed = 0;  // of dropout
+  u64 seed = 0;  // seed of dropout
 };
 
-// What the head's forward leaves besides. Pointers are to memory that the kernels reach.
+// Extra outputs of the head's forward. Pointers are to memory that the kernels can access.
 struct ForwardHead {
   double* loss_sum = nullptr;
   float* logits = nullptr;  // [V] of row logits_row, or null
   u32 logits_row = 0;
 };
-// REQUIRES: of the head only evaluation's; in training its backward does its forward.
+// REQUIRES: if the block is the head, an evaluation; in training the head's backward includes its forward.
 void run_forward(const BlockOpParts&, Kernels&, const Issue&, const ForwardHead&);
 
 struct BackwardHead {

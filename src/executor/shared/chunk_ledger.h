@@ -1,4 +1,4 @@
-// Versions and checksums of what lies on disk, per chunk.
+// ChunkLedger keeps versions and checksums of chunks on disk.
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace tidepool {
 
-// Entries of one chunk are used by the ops that read or write it, which the plan orders; different
-// chunks may be used by several threads at once.
+// THREADS: several threads may use different chunks at once. The plan orders the ops that read or write one
+// chunk.
 class ChunkLedger {
  public:
   explicit ChunkLedger(const Plan& plan) : plan_(plan), entries_(plan.chunks.size()) {
@@ -20,9 +20,9 @@ class ChunkLedger {
     }
   }
 
-  // The seed of the next write.
+  // RETURNS: the seed for the next write.
   u64 next_seed(ChunkId id) const { return checksum_seed(id, entries_[index(id)].version + 1); }
-  // The checksum of what will be written next, where it was made on the way.
+  // Records the checksum of the next write, if an update made it on the way.
   void prepare(ChunkId id, u64 sum) {
     entries_[index(id)].next = sum;
     entries_[index(id)].prepared = true;
@@ -35,7 +35,7 @@ class ChunkLedger {
     entry.sum = entry.next;
     entry.prepared = entry.zeros = false;
   }
-  // It was cleared: zeros are its content, which need no checksum.
+  // The chunk was cleared: its content is zeros, which need no checksum.
   void cleared(ChunkId id) {
     Entry& entry = entries_[index(id)];
     ++entry.version;
@@ -52,12 +52,12 @@ class ChunkLedger {
   u64 blocks(ChunkId id) const { return div_up(plan_.chunk(id).bytes.value, block_bytes(plan_.chunk(id))); }
   u64 blocks_max() const { return blocks_max_; }
 
-  // `hashes`: scratch of blocks_max().
+  // `hashes`: scratch with blocks_max() elements.
   u64 make_sum(ChunkId id, std::span<const std::byte> content, u64 seed, std::span<u64> hashes,
                CorePool& pool) const {
     return chunk_checksum(content, block_bytes(plan_.chunk(id)), seed, hashes.first(blocks(id)), pool);
   }
-  // Whether `content`, as it came from disk, is what the last write or clearing left there.
+  // RETURNS: true if `content`, read from disk, equals the last write or clearing of the chunk.
   bool is_current(ChunkId id, std::span<const std::byte> content, std::span<u64> hashes,
                   CorePool& pool) const {
     const Entry& entry = entries_[index(id)];
@@ -68,10 +68,10 @@ class ChunkLedger {
  private:
   struct Entry {
     u64 version = 0;  // writes and clearings so far; 0: nothing on disk
-    u64 sum = 0;      // of that version
-    u64 next = 0;     // of version + 1, if prepared
+    u64 sum = 0;      // checksum of that version
+    u64 next = 0;     // checksum of version + 1, if prepared
     bool prepared = false;
-    bool zeros = false;  // the last was a clearing
+    bool zeros = false;  // the last change was a clearing
   };
   const Plan& plan_;
   std::vector<Entry> entries_;

@@ -1,4 +1,4 @@
-// What a collective op finds: whose bytes go where, on every device at once.
+// Finds the operands of a collective op: source and destinations of bytes, on every device at once.
 #pragma once
 
 #include <array>
@@ -8,15 +8,15 @@
 
 namespace tidepool {
 
-// An owner's cuts, and where each device wants them.
+// An owner's cuts, and their destination on each device.
 struct GatheredCuts {
   u32 owner = 0;
   std::span<const std::byte> from;
-  // By device; null where they lie in place already, or nobody wants them.
+  // By device; null if the cuts are already in place, or the device does not need them.
   std::array<std::byte*, devices_max> to{};
 };
 
-// An owner's sum, and what it is made of.
+// An owner's sum, and its addends.
 struct ScatteredSum {
   u32 owner = 0;
   std::array<const float*, devices_max> from{};  // by device
@@ -24,14 +24,14 @@ struct ScatteredSum {
   u64 elements = 0;
 };
 
-// One of either per owner: devices without a cut have none.
+// CollectiveParts holds one part per owner; devices without a cut have none.
 template <class Part>
 struct CollectiveParts {
   std::array<Part, devices_max> part{};
   u32 count = 0;
 
   std::span<const Part> all() const& { return std::span(part).first(count); }
-  std::span<const Part> all() && = delete;  // they would be gone with it
+  std::span<const Part> all() && = delete;  // the span would dangle
   Part& add() {
     CHECK(count < devices_max, count);
     return part[count++];

@@ -1,4 +1,4 @@
-// Where lanes post completions, wait for each other, and the engine collects.
+// CompletionBoard passes completions from lanes to the engine, and lets lanes wait for each other.
 #pragma once
 
 #include <condition_variable>
@@ -11,32 +11,34 @@
 
 namespace tidepool {
 
-// Any thread may call, except take(): the engine's thread only. Allocates on errors only.
+// Allocates only on errors.
+// THREADS: any thread may call, except take(): the engine's thread only.
 class CompletionBoard {
  public:
-  // `sequences_max`: a bound on how far apart two sequences in progress are. `ops_max`: on ops in progress.
+  // `sequences_max` bounds how far apart two sequences in progress are. `ops_max` bounds the ops in progress.
   CompletionBoard(u64 sequences_max, u32 ops_max);
 
   void post(u64 sequence, Nanos started, Nanos finished);
-  // From now on no op runs: lanes pass on what they still hold as completed.
+  // After this no op runs: lanes report the ops that they still hold as completed.
   void post_error(u64 sequence, Nanos started, Nanos finished, Error);
   bool failed() const;
 
   // Blocks until all of `sequences` have completed.
   void await(std::span<const u64> sequences);
-  // Blocks until there is a completion or patience ends. Valid until the next take().
+  // Blocks until there is a completion or `patience` has passed.
+  // RETURNS: completions, valid until the next take().
   std::span<const Completion> take(Nanos patience);
 
  private:
   void put(const Completion&);
 
   mutable std::mutex mutex_;
-  // Apart, so that a completion wakes the engine and, only when one waits, the lanes.
+  // Two variables: a completion wakes the engine always, and the lanes only if a lane waits.
   std::condition_variable engine_, lanes_;
   u32 lanes_waiting_ = 0;
   std::vector<u64> done_;  // ring: sequence + 1
   std::vector<Completion> posted_, taken_;
-  std::deque<Error> errors_;  // kept: a run has few
+  std::deque<Error> errors_;  // never removed: a run has few errors
   bool failed_ = false;
 };
 

@@ -36,7 +36,7 @@ DiskLanes::~DiskLanes() {
   }
   changed_.notify_all();
   if (checksum_thread_.joinable()) checksum_thread_.join();
-  disk_.reset();  // waits for what is in flight; the sink still has its slots
+  disk_.reset();  // waits for requests in flight, so the sink's slots must still exist
 }
 
 void DiskLanes::submit(const Issue& issue) {
@@ -175,10 +175,11 @@ void DiskLanes::begin_transfer(DiskOp op, u64 piece, u64 offset, u64 bytes_left)
       {.op = op, .offset = offset, .memory = half(piece, bytes_left), .tag = at_rest_tag + piece % 2});
 }
 
-// False: the disk hangs. Once is enough: nobody waits that long again for what else is in flight.
+// RETURNS: false if the disk hangs. After one timeout, later waits do not wait again.
 template <class Done>
 bool DiskLanes::await(std::unique_lock<std::mutex>& lock, Done&& done) {
-  // In short waits: one that lasts minutes because this process was stopped counts as a short one.
+  // Waits in short pieces: a wait that lasts minutes because this process was stopped counts as one short
+  // piece.
   constexpr u64 wait_ns_max = 250'000'000;
   u64 left_ns = hangs_ ? 0 : parts_.rest_patience.value;
   while (!done()) {
@@ -264,7 +265,7 @@ Result<void> DiskLanes::end_write(ChunkId id) {
   std::unique_lock lock(rest_mutex_);
   const auto at = std::find_if(transfers_.begin() + 2, transfers_.end(),
                                [&](const Transfer& t) { return t.chunk == id; });
-  if (at == transfers_.end()) return {};  // it was written before begin_write returned
+  if (at == transfers_.end()) return {};  // written completely by begin_write
   if (!await(lock, [&] { return at->done; })) return hangs(chunk_name(id));
   const Transfer transfer = std::exchange(*at, {});
   if (!transfer.ok) return named(transfer.error, id);
@@ -279,7 +280,8 @@ Result<void> DiskLanes::write_through_staging(ChunkId id, const Frame& frame,
   Result<void> result;
   for (u64 piece = 0; piece < pieces; ++piece) {
     const u64 at = piece * step;
-    if (Result<void> ended = end_transfer(piece, id); !ended) result = ended;  // now its half is free
+    // frees its half of the staging buffer
+    if (Result<void> ended = end_transfer(piece, id); !ended) result = ended;
     if (!result) break;
     const std::span<std::byte> bytes = half(piece, content.size() - at);
     std::memcpy(bytes.data(), content.data() + at, bytes.size());

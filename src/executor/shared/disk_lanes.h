@@ -1,9 +1,9 @@
-// The two disk lanes: requests in flight, a checksum for every write, a check of every read.
+// DiskLanes runs the two disk lanes: requests in flight, a checksum for every write, a check of every read.
 //
 //   write:  checksum (made by Adam on the way, or here) -> disk -> done
 //   read:   disk -> check -> done
 //
-// Requests complete in any order. Checksums run on the core pool, driven by one thread of ours, so
+// Requests complete in any order. Checksums run on the core pool, driven by one thread of DiskLanes, so
 // neither the engine nor the disk's thread ever waits for them.
 #pragma once
 
@@ -36,37 +36,41 @@ struct DiskLanesParts {
   CompletionBoard& board;
   std::span<std::byte> staging;  // for transfers at rest; a multiple of 8 KiB
   u32 depth = 32;                // requests in flight per lane
-  Nanos rest_patience{};         // a transfer at rest that takes longer hangs
+  Nanos rest_patience{};         // timeout of a transfer at rest
 };
 
 class DiskLanes {
  public:
-  // An empty OpenDisk: the plan uses no disk.
+  // OpenDisk is empty if the plan uses no disk.
   static Result<std::unique_ptr<DiskLanes>> create(const DiskLanesParts&, const OpenDisk&);
   ~DiskLanes();
   DiskLanes(const DiskLanes&) = delete;
   DiskLanes& operator=(const DiskLanes&) = delete;
 
-  // REQUIRES: fewer than `depth` of its lane held; engine's thread.
+  // REQUIRES: the lane holds fewer than `depth` ops.
+  // THREADS: the engine's thread.
   void submit(const Issue&);
-  // Useful bytes of completed ops. Transfers at rest are not among them.
+  // Useful bytes of completed ops, without transfers at rest.
   Bytes moved(LinkKind link) const {
     return Bytes{moved_[static_cast<u32>(link)].load(std::memory_order_relaxed)};
   }
 
-  // Transfers that the disk did in more than one go.
+  // Number of extra tries of disk transfers.
   u64 retries() const { return retries_.load(std::memory_order_relaxed); }
-  // Some transfer at rest has not come back; the destructor would wait for it.
+  // RETURNS: true if a transfer at rest has not come back; the destructor would wait for it.
   bool busy_at_rest();
 
-  // At rest only. Block; ErrorKind::io where the disk does not answer.
+  // REQUIRES: at rest. Block. Errors: ErrorKind::io if the disk does not answer.
   Result<void> read(ChunkId, const Frame&, std::span<std::byte> out);
   Result<void> clear(ChunkId, const Frame&);
-  // What lies in the host's arena is written from there while the caller goes on: it must stay as it is until
-  // end_write, and writes_at_rest_max may be on their way. Anything else is written before this returns.
+  // Content in the host's arena is written from its place while the caller continues. Other content is
+  // written before this returns.
+  // REQUIRES: the content stays unchanged until end_write; at most writes_at_rest_max chunks are being
+  // written.
   Result<void> begin_write(ChunkId, const Frame&, std::span<const std::byte> content);
   Result<void> end_write(ChunkId);
-  // Whole frames with a full queue, neither checked nor checksummed: to time the disk. At rest only. Blocks.
+  // Transfers whole frames with a full queue, without checksums, to time the disk. Blocks.
+  // REQUIRES: at rest.
   Result<void> transfer_raw(std::span<const RawTransfer>);
   Disk* disk() { return disk_.get(); }
 
@@ -78,14 +82,14 @@ class DiskLanes {
     std::span<std::byte> memory;  // in host
     Nanos started{};
   };
-  // Tags of transfers at rest: one per half of the staging buffer, then writes from where their content lies;
-  // below them are slot numbers.
+  // Tags of transfers at rest: one per half of the staging buffer, then one per write in place. Tags below
+  // at_rest_tag and raw_tag are slot numbers.
   static constexpr u64 at_rest_tag = u64{1} << 63, raw_tag = u64{1} << 62;
   struct Transfer {
     bool done = true;
     bool ok = true;
     Error error;
-    ChunkId chunk{none};  // of a write from where its content lies, until end_write
+    ChunkId chunk{none};  // chunk of a write in place, until end_write
   };
 
   explicit DiskLanes(const DiskLanesParts&);
@@ -98,7 +102,7 @@ class DiskLanes {
   void finish(u32 slot);
   void fail(u32 slot, Error);
   void release(u32 slot);
-  // At rest, halves of the staging buffer take turns: one is at the disk while the other is copied.
+  // At rest, the halves of the staging buffer alternate: one is transferred while the other is copied.
   std::span<std::byte> half(u64 piece, u64 bytes_left) const;
   void begin_transfer(DiskOp, u64 piece, u64 offset, u64 bytes_left);
   Result<void> end_transfer(u64 piece, ChunkId);
@@ -129,7 +133,7 @@ class DiskLanes {
   std::array<Transfer, 2 + writes_at_rest_max> transfers_;
   u64 raw_in_flight_ = 0;
   std::optional<Error> raw_error_;
-  bool hangs_ = false;  // the last wait at rest was in vain
+  bool hangs_ = false;  // the last wait at rest timed out
 
   std::thread checksum_thread_;
   std::unique_ptr<Disk> disk_;

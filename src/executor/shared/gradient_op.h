@@ -1,4 +1,4 @@
-// What a gradient op finds: a window's accumulators, or those of the part that a device owns.
+// Finds the operands of a gradient op: a window's accumulators, or those of a device's part of the window.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace tidepool {
 struct GradientOp {
   std::array<const float*, block_windows_max> accumulators{};
   u32 uses = 0;
-  u64 begin = 0, elements = 0;  // of the window
+  u64 begin = 0, elements = 0;  // range in the window
   std::byte* grad = nullptr;    // in fp32 the first accumulator itself
 
   std::span<const float* const> summed() const { return std::span(accumulators).first(uses); }

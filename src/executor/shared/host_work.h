@@ -1,4 +1,5 @@
-// The host lane of an executor whose devices are not made of the host's cores: batches and updates.
+// HostWork runs ops of the host lane, batches and updates, for executors whose devices are not made of the
+// host's cores.
 #pragma once
 
 #include <functional>
@@ -13,7 +14,7 @@ struct HostWorkParts {
   UpdateOpParts update;
   StepSource& source;
   EvaluationSums& evaluation;
-  std::function<StepResult(u64 step)> result;  // asked with clipping only, after the step's norm
+  std::function<StepResult(u64 step)> result;  // called only with clipping, after the step's norm
 };
 
 class HostWork final : public LaneWork {

@@ -1,4 +1,5 @@
-// Which lane holds how many ops, and how high frames reached. The engine's thread only.
+// LaneBook counts the ops that each lane holds, and the highest frame ends.
+// THREADS: the engine's thread only.
 #pragma once
 
 #include <vector>
@@ -8,18 +9,18 @@
 
 namespace tidepool {
 
-// Two runs of segments are alive at most.
+// RETURNS: the most sequences in progress. At most two runs of segments are alive.
 u64 sequences_max(const Plan&);
 
 class LaneBook {
  public:
-  // `ordered_depth`, `disk_depth`: ops that a lane takes.
+  // `ordered_depth`, `disk_depth`: most ops that an ordered lane or a disk lane holds.
   LaneBook(const Plan&, u32 ordered_depth, u32 disk_depth);
 
-  // Lanes by number: host, comm, disk_read, disk_write, then three of each device.
+  // Lane numbers: host, comm, disk_read, disk_write, then three per device.
   u32 lanes() const { return static_cast<u32>(held_.size()); }
   u32 number(LaneId) const;
-  // All that can be in progress at once.
+  // RETURNS: the most ops in progress at once.
   u32 ops_max() const;
 
   u32 slots_free(LaneId) const;
@@ -31,7 +32,7 @@ class LaneBook {
  private:
   const u32 devices_, ordered_depth_, disk_depth_;
   HighWater high_water_;
-  std::vector<u32> held_;              // by lane number: submitted and not yet completed
+  std::vector<u32> held_;              // by lane number: ops submitted and not yet completed
   std::vector<u32> lane_by_sequence_;  // ring
 };
 

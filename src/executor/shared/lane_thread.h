@@ -1,4 +1,4 @@
-// An ordered lane: one thread that runs its ops one after the other.
+// LaneThread is an ordered lane: one thread that runs ops one after the other.
 #pragma once
 
 #include <array>
@@ -13,21 +13,22 @@
 
 namespace tidepool {
 
-// Ops a lane holds, from submit until the engine has taken their completion. Deep enough that a lane
-// never waits for the engine to wake up, shallow enough that an error stops soon.
+// Most ops that a lane holds, from submit until the engine has taken their completion. Deep enough that a
+// lane never waits for the engine to wake up, shallow enough that an error stops the lane soon.
 inline constexpr u32 lane_depth = 8;
 
 class LaneThread {
  public:
-  // All must outlive it. `name`: of the thread, for debuggers and top; at most 15 characters. Errors: as of
-  // start_thread.
+  // `name`: thread name for debuggers and top.
+  // REQUIRES: all arguments outlive the lane; `name` has at most 15 characters.
+  // Errors: as start_thread.
   static Result<std::unique_ptr<LaneThread>> create(const std::string& name, LaneWork&, const ExecutorClock&,
                                                     CompletionBoard&);
-  ~LaneThread();  // after what it holds has completed
+  ~LaneThread();  // waits until all its ops have completed
   LaneThread(const LaneThread&) = delete;
   LaneThread& operator=(const LaneThread&) = delete;
 
-  void push(const Issue&, std::span<const u64> in_flight);  // REQUIRES: it holds less than lane_depth
+  void push(const Issue&, std::span<const u64> in_flight);  // REQUIRES: it holds fewer than lane_depth ops
 
  private:
   struct Entry {

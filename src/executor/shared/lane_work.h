@@ -1,4 +1,4 @@
-// What the thread of an ordered lane calls, and the clock that completions are stamped with.
+// LaneWork runs the ops of an ordered lane. ExecutorClock stamps their completions.
 #pragma once
 
 #include <chrono>
@@ -10,12 +10,12 @@ namespace tidepool {
 class LaneWork {
  public:
   virtual ~LaneWork() = default;
-  // Runs one op of an ordered lane to its end. Called by one thread per lane; the plan's edges order
-  // what ops of different lanes share.
+  // Runs one op of an ordered lane to its end.
+  // THREADS: called by one thread per lane; the plan's edges order data that ops of different lanes share.
   virtual Result<void> run(const Issue&) = 0;
 };
 
-// Since the executor was made.
+// Time since the executor was made.
 class ExecutorClock {
  public:
   Nanos now() const { return Nanos{static_cast<u64>((std::chrono::steady_clock::now() - origin_).count())}; }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr u64 granule = norm_granule_elements, cells_of_granule = norm_granule_elements / norm_cell_elements;
 
-// The part of the window that a gradient op finishes, from the first of its operands.
+// RETURNS: the part of the window that a gradient op finishes, from the op's first operand.
 std::pair<u64, u64> elements_of(const Plan& plan, const Operand& o) {
   u64 elements = 0;
   for (u32 c = 0; c < o.count; ++c) elements += plan.chunks[index(o.first) + c].elements;

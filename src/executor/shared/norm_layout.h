@@ -1,4 +1,4 @@
-// Where partial sums of the gradient's norm lie, however windows are shared between devices.
+// NormLayout places the partial sums of the gradient's norm, for any division of windows between devices.
 #pragma once
 
 #include <vector>
@@ -8,17 +8,17 @@
 
 namespace tidepool {
 
-// One fp64 per granule (norm_granule_elements) of each window, in order of window. Granules of which
-// several devices own parts are summed from their cells (norm_cell_elements) instead.
+// There is one fp64 partial per granule (norm_granule_elements) of each window, in window order. Granules
+// that several devices share are summed from their cells (norm_cell_elements) instead.
 class NormLayout {
  public:
   NormLayout(const Plan&, const ModelGraph&);
 
-  // What a gradient op of elements [begin, begin + elements) of a window makes: cells of a granule that
-  // it shares, whole granules, cells again.
+  // RETURNS: the outputs of a gradient op for elements [begin, begin + elements) of a window: cells of a
+  // shared granule, whole granules, cells of another shared granule.
   struct Run {
-    u64 begin = 0, elements = 0;  // of the window
-    u64 first = 0;                // of partials, or of cells
+    u64 begin = 0, elements = 0;  // range in the window
+    u64 first = 0;                // first partial, or first cell
     bool cells = false;
   };
   struct Runs {
@@ -29,13 +29,13 @@ class NormLayout {
 
   u64 partials() const { return shared_.size(); }
   u64 cells() const { return cells_; }
-  // By partial: its first cell, or none.
+  // By partial: its first cell, or none if one device owns the granule.
   const std::vector<u32>& shared() const { return shared_; }
 
  private:
   struct Part {
     u64 begin = 0, end = 0;
-    u64 whole_begin = 0, whole_end = 0;  // granules that lie within it; the others it shares with other parts
+    u64 whole_begin = 0, whole_end = 0;  // granules fully inside the part; other parts share the rest
   };
   Part part_of(u32 window, u64 begin, u64 elements) const;
 

@@ -1,4 +1,4 @@
-// An op's operands in the order that plan.h documents.
+// OperandCursor iterates over an op's operands in the order that plan.h documents.
 #pragma once
 
 #include "engine/executor.h"
@@ -13,13 +13,13 @@ class OperandCursor {
   OperandCursor(const Plan& plan, const TierMemory& memory, const Issue& issue)
       : plan_(plan), memory_(memory), operands_(issue.segment->operands_of(issue.get())) {}
 
-  // REQUIRES: the next operand is of that kind.
+  // REQUIRES: the next operand has this kind.
   const Operand& next(Kind kind) {
     CHECK(at_ < operands_.size() && this->kind() == kind, at_, operands_.size(), name(kind));
     return operands_[at_++];
   }
   std::span<std::byte> take(Kind kind) { return memory_.at(next(kind).frame); }
-  // Empty if the next one is of another kind.
+  // RETURNS: an empty span if the next operand has another kind.
   std::span<std::byte> take_if(Kind kind) {
     return at_ < operands_.size() && this->kind() == kind ? take(kind) : std::span<std::byte>();
   }

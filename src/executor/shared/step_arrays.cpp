@@ -8,7 +8,7 @@
 namespace tidepool {
 namespace {
 
-// Cuts arrays off a range, each where any access is aligned. Without a range it only counts.
+// ArrayCutter cuts aligned arrays off a range. Without a range it only counts bytes.
 class ArrayCutter {
  public:
   explicit ArrayCutter(std::byte* begin) : begin_(begin) {}

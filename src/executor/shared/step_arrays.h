@@ -1,4 +1,4 @@
-// The arrays that a step's numbers take of a device's memory, and where they lie in it.
+// StepArrays lays out the arrays of a step's numbers in a device's memory.
 #pragma once
 
 #include "executor/shared/step_source.h"
@@ -10,27 +10,27 @@ inline constexpr u32 steps_kept = 4;  // a norm's result is asked for up to two 
 
 struct StepArraySizes {
   u64 micro_batches = 0, partials = 0, decay_segments = 0, vocabulary = 0;
-  u64 cells = 0;  // of granules that several devices share
+  u64 cells = 0;  // cells of granules that several devices share
   bool several_devices = false;
 };
 
 struct StepArrays {
   double* losses = nullptr;          // [steps_kept, micro_batches]
   double* evaluations = nullptr;     // [lane_depth]
-  double* partials = nullptr;        // of the step in backward; behind them
+  double* partials = nullptr;        // partials of the step in backward, followed by cells
   double* cells = nullptr;           // cells of granules that devices share
-  double* received = nullptr;        // what another device has of losses, or of partials and cells
-  u32* shared = nullptr;             // by granule that devices share: its partial
+  double* received = nullptr;        // another device's losses, or its partials and cells
+  u32* shared = nullptr;             // by granule that devices share: index of its partial
   StepResult* results = nullptr;     // [steps_kept]
-  LossScale* loss_scale = nullptr;   // of the step in backward
-  AdamWScalars* scalars = nullptr;   // of the last update
+  LossScale* loss_scale = nullptr;   // scale of the step in backward
+  AdamWScalars* scalars = nullptr;   // scalars of the last update
   float* logits = nullptr;           // [vocabulary]
-  DecaySegment* segments = nullptr;  // of all chunk sets
+  DecaySegment* segments = nullptr;  // decay of all chunk sets
 };
-// Returns what they take. Without `begin` it only counts.
+// RETURNS: the bytes of the arrays. If `begin` is null, only counts.
 Bytes lay_out(const StepArraySizes&, std::byte* begin, StepArrays&);
 
-// What the host gets to see of them.
+// The arrays that are copied to the host.
 struct HostStepArrays {
   StepResult* results = nullptr;
   double* evaluations = nullptr;

@@ -1,4 +1,4 @@
-// What an executor asks of the trainer: the data of a step and its settings.
+// StepSource gives an executor the data of a step and its settings; the trainer implements it.
 #pragma once
 
 #include "base/result.h"
@@ -10,26 +10,26 @@
 namespace tidepool {
 
 struct BatchRequest {
-  u64 step = 0;         // as given to the engine's run
-  u32 micro_batch = 0;  // of the whole step
+  u64 step = 0;         // step as given to the engine's run
+  u32 micro_batch = 0;  // number within the whole step
   bool evaluation = false;
 };
 
 struct StepSettings {
   AdamWSettings adamw;
   double max_grad_norm = 0;  // 0: no clipping
-  LossScaling loss_scaling;  // of fp16; else the scale stays 1
+  LossScaling loss_scaling;  // for fp16; otherwise the scale stays 1
   u64 target_tokens = 1;     // non-ignored targets of the whole step, all micro-batches
 };
 
-// Called on the executor's lane threads, several at once.
+// THREADS: called on the executor's lane threads, several at once.
 class StepSource {
  public:
   virtual ~StepSource() = default;
-  // Fills tokens and targets. `starts`, where there are any, come as zeros: each sequence is one document. A
-  // fault of the data ends the run.
+  // Fills tokens and targets. `starts`, if present, is zero on entry: each sequence is one document.
+  // Errors: a fault of the data ends the run.
   virtual Result<void> load_batch(const BatchRequest&, const BatchArrays&) = 0;
-  // A pure function of the step: asked several times, also after that step's forward.
+  // A pure function of the step: called several times, also after that step's forward.
   virtual StepSettings settings(u64 step) const = 0;
 };
 

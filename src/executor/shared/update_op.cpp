@@ -7,7 +7,7 @@
 namespace tidepool {
 namespace {
 
-// Cuts a window's tensors into runs of equal decay. Padding decays: zero stays zero.
+// Cuts a window's tensors into runs of equal decay. Padding decays too: zero stays zero.
 std::vector<DecaySegment> runs_of(const Window& window, const Chunk& chunk) {
   std::vector<DecaySegment> runs;
   const u64 begin = chunk.element_begin, end = begin + chunk.elements;
@@ -78,7 +78,7 @@ void UpdateOp::run(const Issue& issue, const AdamWScalars& scalars) {
   std::span<u64>* const hashes[] = {&c.param_hashes, &c.master_hashes, &c.momentum_hashes,
                                     &c.variance_hashes};
   u64* const seeds[] = {&c.param_seed, &c.master_seed, &c.momentum_seed, &c.variance_seed};
-  // Chunks that rest on disk are written next: their checksums are made while tiles are in cache.
+  // Chunks with homes on disk are written next: their checksums are made while tiles are in cache.
   for (u32 i = 0; i < operands.ids.size(); ++i) {
     const ChunkId id = operands.ids[i];
     if (id == ChunkId{none} || parts_.plan.homes[index(id)].tier != Tier::disk) continue;

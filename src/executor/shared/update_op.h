@@ -1,4 +1,4 @@
-// The update of a chunk set in host memory: AdamW, and the checksums of what will be written to disk.
+// UpdateOp updates a chunk set in host memory: AdamW, and checksums of the chunks that go to disk next.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace tidepool {
 
-// Runs of equal weight decay, per chunk set.
+// DecayIndex holds runs of equal weight decay, per chunk set.
 class DecayIndex {
  public:
   DecayIndex(const Plan&, const ModelGraph&);
@@ -25,8 +25,8 @@ class DecayIndex {
   std::vector<std::vector<std::vector<DecaySegment>>> runs_;  // [window][cut]
 };
 
-// Where an update's arrays lie, with `ids` of what it leaves: param, master or master_low (none in fp32),
-// momentum, variance. Without decay and checksums.
+// Arrays of an update, without decay and checksums. `ids` are the chunks that the update writes: param,
+// master or master_low (none in fp32), momentum, variance.
 struct UpdateOperands {
   AdamWChunk arrays;
   std::array<ChunkId, 4> ids{};
@@ -41,10 +41,10 @@ struct UpdateOpParts {
   ChunkLedger& ledger;
 };
 
-// One per thread that updates: its scratch is its own.
+// One per updating thread, because each has its own scratch.
 class UpdateOp {
  public:
-  UpdateOp(const UpdateOpParts&, const DecayIndex&);  // both outlive it
+  UpdateOp(const UpdateOpParts&, const DecayIndex&);  // REQUIRES: both outlive it
   void run(const Issue&, const AdamWScalars&);
 
  private:
@@ -53,7 +53,7 @@ class UpdateOp {
   std::array<std::vector<u64>, 4> hashes_;  // block checksums of one update, per kind in operand order
 };
 
-// With clipping: from the step's norm; without, `result` is not looked at.
+// With clipping, computes scalars from the step's norm; without, ignores `result`.
 AdamWScalars update_scalars(const Plan&, const StepSource&, u64 step, const StepResult& result);
 
 }  // namespace tidepool
