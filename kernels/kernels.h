@@ -1,9 +1,9 @@
-// Everything the model computes, behind one interface: the one wide interface of the project. A
-// backend implements all of it; model code is written once against it. All pointers are to the
-// backend's device memory, aligned to 64 bytes. No function allocates, synchronises beyond its own
-// work, or uses floating-point atomics; every reduction has a fixed order, so an operation's bits
-// depend on its arguments only. Calls return when the work is done or ordered on the backend.
-// Not thread-safe: one caller at a time per object.
+// Kernels is everything the model computes, behind one interface: the one wide interface of the project. A
+// backend implements all of it; model code is written once against it. All pointers are to the backend's
+// device memory, aligned to 64 bytes. No function allocates, synchronises beyond its own work, or uses
+// floating-point atomics; every reduction has a fixed order, so an operation's bits depend on its arguments
+// only. Calls return when the work is done or ordered on the backend.
+// THREADS: not thread-safe, one caller at a time per object.
 #pragma once
 
 #include <memory>
@@ -39,21 +39,20 @@ class Kernels {
   virtual void swiglu_backward(const SwigluBackward&) = 0;
   virtual void embedding(const Embedding&) = 0;
   virtual void embedding_backward(const EmbeddingBackward&) = 0;
-  // y = x with dropout, element 0 first. y may be x.
+  // y = dropout(x); element 0 of x is element 0 of the dropout. y may be x.
   virtual void dropout(const Dropout&, ConstValues x, Values y, u64 elements) = 0;
   virtual void cross_entropy_slice(const LogitsSlice&) = 0;
   virtual void cross_entropy_loss(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum) = 0;
   virtual void cross_entropy_gradient(const LogitsSlice&, float scale, const float* loss_scale) = 0;
 
-  // What a library refused since this was last asked, with the product's shape: results since then are not
-  // to be used. Where kernels run on a GPU, CUDA has its own errors beside, left with it for whoever started
-  // the operation.
+  // RETURNS: a library's refusal since the last call, with the product's shape; results since then are
+  // invalid. On a GPU, CUDA keeps its own errors in addition, for the caller that started the operation.
   virtual Result<void> take_refusal() { return {}; }
-  // Returns when all that was called is done: to time it. Errors: likewise, and what CUDA says.
+  // Waits until all called operations are done, for timing. Errors: as take_refusal(), and CUDA's.
   virtual Result<void> finish() = 0;
 };
 
-// What the CPU kernels need of CorePool::scratch.
+// Scratch per worker that the CPU kernels need of CorePool.
 inline constexpr Bytes kernel_scratch_per_worker{4 * mib};
 
 // REQUIRES: pool.scratch_bytes() >= kernel_scratch_per_worker; the pool outlives the kernels.

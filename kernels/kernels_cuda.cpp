@@ -15,7 +15,7 @@ namespace {
 
 class CudaKernels final : public Kernels {
  public:
-  // `attention`: null where ours is to be used for all.
+  // `attention`: null if our own kernels are used for all shapes.
   CudaKernels(std::unique_ptr<CudaMatmul> matmul, std::unique_ptr<cuda::CudnnAttention> attention,
               cudaStream_t stream)
       : matmul_(std::move(matmul)), attention_(std::move(attention)), stream_(stream) {}
@@ -59,12 +59,13 @@ class CudaKernels final : public Kernels {
   }
 
  private:
-  // The first says most: what follows works on what it did not write.
+  // Keeps the first refusal: later ones follow from results that were never written.
   void note(Result<void> done) {
     if (!done && refusal_) refusal_ = std::move(done);
   }
 
-  // A failure is the end of it too: ours must not take over in the middle of a run.
+  // RETURNS: true if the library did the operation. True also if it failed: our own kernels must not take
+  // over in the middle of a run.
   bool done(Result<bool> by_library) {
     if (by_library) return *by_library;
     note(by_library.error());

@@ -1,7 +1,7 @@
-// Dynamic loss scaling, as PyTorch's GradScaler does it (Micikevicius et al., "Mixed Precision Training",
-// arXiv:1710.03740): the loss's gradient is multiplied by a scale, so that small gradients do not vanish in
-// fp16; AdamW divides it out. A step whose gradient is not finite changes no weight and lowers the scale.
-// Plain values, worked on wherever the norm is: on the host, or on a device.
+// LossScale implements dynamic loss scaling as PyTorch's GradScaler does (Micikevicius et al., "Mixed
+// Precision Training", arXiv:1710.03740): the loss's gradient is multiplied by a scale, so that small
+// gradients do not vanish in fp16; AdamW divides the scale out. A step whose gradient is not finite changes
+// no weight and lowers the scale. Plain values, updated wherever the norm is: on the host or on a device.
 #pragma once
 
 #include "base/types.h"
@@ -12,21 +12,20 @@ struct LossScaling {
   float growth_factor = 2;
   float backoff_factor = 0.5;
   float min_scale = 1;
-  u32 growth_interval =
-      0;  // steps in a row without overflow after which the scale grows; 0: it stays as it is
+  u32 growth_interval = 0;  // steps in a row without overflow until the scale grows; 0: constant scale
 };
 
-// Where scaling stands between two steps.
+// State of loss scaling between two steps.
 struct LossScale {
   float scale = 1;
-  u32 good_steps = 0;     // without overflow since the scale last changed
-  u64 skipped_steps = 0;  // so far: those that changed no weight
+  u32 good_steps = 0;     // steps without overflow since the scale last changed
+  u64 skipped_steps = 0;  // steps so far that changed no weight
 
   bool operator==(const LossScale&) const = default;
 };
 
-// AdamW's factors, a step's gradient (1e-12, say) divided by it and fp16's range all stay far inside of
-// floats.
+// With this limit AdamW's factors, a step's gradient (1e-12, say) divided by the scale, and fp16's range all
+// stay well inside the range of floats.
 inline constexpr float loss_scale_max = 0x1p64f;
 
 constexpr LossScale after_step(const LossScale& before, const LossScaling& scaling, bool overflow) {

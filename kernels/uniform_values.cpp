@@ -10,7 +10,7 @@ namespace tidepool {
 namespace {
 
 float uniform(u64 i, float scale) {
-  const u64 bits = mix_bits((i + 1) * golden_gamma) >> 40;  // 24
+  const u64 bits = mix_bits((i + 1) * golden_gamma) >> 40;  // 24 bits
   return scale * (static_cast<float>(bits) / static_cast<float>(1 << 23) - 1.0f);
 }
 

@@ -1,4 +1,4 @@
-// Numbers to measure with.
+// Makes numbers for measurements.
 #pragma once
 
 #include <span>
@@ -7,8 +7,8 @@
 
 namespace tidepool {
 
-// Fills an array with numbers as products meet them, in [-scale, scale): a GPU that multiplies constants
-// draws less power, and so runs faster, than one at work. The same every time.
+// Fills an array with uniform numbers in [-scale, scale), typical of operands of products. A GPU that
+// multiplies constants draws less power, and so runs faster, than a GPU at work. The same numbers every time.
 void make_uniform(std::span<std::byte> out, Precision, float scale);
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-// Dense arrays as kernels see them: parameters where they lie in a window, activations, their gradients.
+// Values is a dense array as kernels see it: parameters inside a window, activations, their gradients.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace tidepool {
 
-// Stops the process. Not a CHECK: nvcc reads this header, and cannot read what CHECK prints with.
+// Stops the process. Not a CHECK: nvcc reads this header, and cannot parse CHECK's printing code.
 [[noreturn]] void wrong_precision(Precision is, Precision wanted);
 
-// fp32, or bf16 (the upper half of an fp32, as u16), or fp16 (IEEE's half, as u16). A backend that takes only
-// one of them for some argument CHECKs it.
+// fp32, bf16 (the upper half of an fp32, as u16), or fp16 (IEEE half precision, as u16). A backend that
+// accepts only one of them for an argument CHECKs that.
 template <bool writable>
 struct BasicValues {
   using Byte = std::conditional_t<writable, std::byte, const std::byte>;
@@ -25,9 +25,9 @@ struct BasicValues {
   constexpr BasicValues() = default;
   constexpr BasicValues(std::nullptr_t) {}
   constexpr BasicValues(Byte* bytes, Precision p) : data(bytes), precision(p) {}
-  // An array of floats is what it says.
+  // A float pointer implies fp32.
   BasicValues(Float* values) : data(reinterpret_cast<Byte*>(values)) {}
-  // Whoever may write may read.
+  // Converts a writable array to a read-only array.
   template <bool other_writable>
   requires(other_writable && !writable) constexpr BasicValues(const BasicValues<other_writable>& other)
       : data(other.data), precision(other.precision) {}

@@ -1,4 +1,4 @@
-// A chunk is updated in tiles of checksum_block_elements, whose new values are hashed on the way.
+// Updates a chunk in tiles of checksum_block_elements and hashes their new values on the way.
 #include <algorithm>
 
 #include "base/check.h"
@@ -9,9 +9,9 @@
 namespace tidepool {
 namespace {
 
-// Neighbouring tiles per task. The processor fetches ahead of each of the five streams, and what it
-// fetched past the end of a task is lost: at 16 tiles (about 150 us) that no longer shows, at 1 it
-// costs a tenth of the speed. The last tasks are short, so that the workers end together.
+// Neighbouring tiles per task. The processor prefetches each of the five streams, and data prefetched past
+// the end of a task is lost: at 16 tiles (about 150 us) the loss is invisible, at 1 tile it costs a tenth of
+// the speed. The last tasks are short, so that the workers end together.
 constexpr u64 long_task_tiles = 16;
 constexpr u64 short_task_tiles = 2;
 
@@ -29,7 +29,7 @@ struct Tasks {
   }
 };
 
-// A kind of the chunk, as far as checksums see it.
+// HashedKind is one kind of the chunk, as the checksums see it.
 struct HashedKind {
   const std::byte* data;
   u64 element_bytes;
@@ -40,7 +40,7 @@ struct HashedKind {
 
 struct HashedKinds {
   HashedKind kinds[4];
-  u32 count;  // fp32 has no master beside it, the last one
+  u32 count;  // fp32 has no master, which is the last entry
 
   std::span<const HashedKind> all() const { return std::span(kinds).first(count); }
   bool wanted() const {
@@ -77,7 +77,7 @@ struct Update {
   const HashedKinds kinds;
   const bool hashed;
 
-  // What an update makes it makes in a step that is skipped too: there may have been a gradient.
+  // Skipped steps also write the kinds that every update makes anew: their bytes may have held a gradient.
   void leave_as_it_was(const AdamWTile& t) const {
     if (made_by_update(Kind::param, precision))
       round_to_half(reinterpret_cast<const float*>(t.master), reinterpret_cast<u16*>(t.param), precision,

@@ -1,8 +1,8 @@
-// AdamW on the device, with the bits of the CPU's: the list in adamw_tile.h, one rounding per line of it.
-// (Where a value is NaN, which NaN it is may differ; halves are rounded from one NaN on both sides.)
+// AdamW on the device, with the CPU's bits: it follows the list in adamw_tile.h, one rounding per line. (For
+// NaN, the payload may differ; halves are rounded from one canonical NaN on both sides.)
 //
-// The sum: bf16 reads 14 and writes 12 bytes per parameter, so a card of 4 TB/s takes 6.5 ps of one, in which
-// its 100 multiprocessors have issued about 100 instructions. It waits for memory.
+// The sum: bf16 reads 14 and writes 12 bytes per parameter, so a card of 4 TB/s takes 6.5 ps per parameter,
+// in which its 100 multiprocessors issue about 100 instructions. So memory is the bottleneck.
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/cuda/launch.h"
@@ -20,7 +20,7 @@ struct Words {
   float* values;
 };
 struct Rounded {
-  Fp16* half;  // what the master rounds to
+  Fp16* half;  // the rounded master
   float* master;
 };
 
@@ -61,7 +61,7 @@ __device__ void load_masters(Halves p, u64 at, u64 n, float (&v)[8]) {
   }
 }
 
-// Bits below the upper half, of the one NaN if it is one.
+// RETURNS: bits below the upper half; 0 for NaN, which is canonical.
 __device__ u32 low_of(float x) { return x != x ? 0u : __float_as_uint(x) & 0xffff; }
 template <bool whole>
 __device__ void store_masters(Halves p, u64 at, u64 n, const float (&v)[8]) {
@@ -77,7 +77,7 @@ __device__ void store_masters(Halves p, u64 at, u64 n, const float (&v)[8]) {
   }
 }
 
-// The decay factor of ascending elements.
+// DecayFactors gives the decay factors of ascending elements.
 class DecayFactors {
  public:
   __device__ DecayFactors(const DecaySegment* segments, float decay)
@@ -116,7 +116,7 @@ __device__ void update(const AdamWScalars& s, float grad, float decay, float& p,
   p = __fmaf_rn(decay, p, -__fdiv_rn(m, divisor));
 }
 
-// Of a step that is skipped: what an update makes it makes then too, because there may have been a gradient.
+// Skipped steps also write the kinds that every update makes anew: their bytes may have held a gradient.
 template <bool whole, class Masters>
 __device__ void leave_as_it_was(Masters, u64) {}
 template <bool whole>
@@ -157,7 +157,7 @@ void check_chunk(const AdamWChunk& c, Precision precision) {
   require((precision != Precision::fp32) == (c.master != nullptr),
           "16 bits, and only they, have a master beside");
   require(!c.segments.empty() || c.elements == 0, "segments cover the chunk");
-  // Checksums are for chunks that go to disk, and made where they leave from: the host.
+  // Checksums are for chunks with homes on disk, and the host updates those.
   require(c.param_hashes.empty() && c.master_hashes.empty() && c.momentum_hashes.empty() &&
               c.variance_hashes.empty(),
           "no checksums are wanted of an update on the device");

@@ -1,10 +1,10 @@
-// The sum: fp32 reads 16 and writes 12 bytes per parameter; at 50 GB/s and core (a fast server's) that
-// takes 0.56 ns. The arithmetic alone takes 0.28 ns, nearly all of it in the unit for square roots and
-// divisions. XXH3 of the 12 bytes takes 0.2 ns more when it reads them back from the cache, and while
-// it does so the memory idles. Made from the registers, between roots and divisions, it takes 0.06 ns.
+// The sum: fp32 reads 16 and writes 12 bytes per parameter; at 50 GB/s per core (a fast server's) that takes
+// 0.56 ns. The arithmetic alone takes 0.28 ns, nearly all of it in the unit for square roots and divisions.
+// XXH3 of the 12 bytes takes 0.2 ns more if it reads them back from the cache, and memory idles meanwhile.
+// Computed from registers, between roots and divisions, it takes 0.06 ns.
 //
-// Tried, and slower: prefetch instructions (each distance and kind, 5 to 25 %), non-temporal stores
-// (half the speed: the lines are in the cache, because they were read), tiles of one kind at a time.
+// Rejected as slower: prefetch instructions (each distance and kind, 5 to 25 %), non-temporal stores (half
+// the speed: the lines are in the cache, because they were read), tiles of one kind at a time.
 #include "kernels/adamw/adamw_tile.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ using V = hn::Vec<F>;
 using Pair = VectorPair<V>;
 constexpr size_t lanes = hn::MaxLanes(F());
 
-// A step is what fills whole stripes of every kind: 32 elements, in pairs of vectors.
+// A step fills whole stripes of every kind: 32 elements, in pairs of vectors.
 constexpr size_t step_elements = 32;
 constexpr size_t step_pairs = step_elements / (2 * lanes);
 constexpr size_t line_steps = adamw_line_elements / step_elements;
@@ -48,8 +48,8 @@ struct Scalars {
         root_offset(hn::Set(F(), s.root_offset)) {}
 };
 
-// a * b + c and a * b - c, rounded once. Without the instruction libm makes them, slowly but with the
-// same bits.
+// a * b + c and a * b - c, rounded once. Without the instruction libm computes them, slowly but with the same
+// bits.
 #if HWY_NATIVE_FMA
 HWY_INLINE V fma(V a, V b, V c) { return hn::MulAdd(a, b, c); }
 HWY_INLINE V fms(V a, V b, V c) { return hn::MulSub(a, b, c); }
@@ -63,7 +63,7 @@ HWY_INLINE V fma(V a, V b, V c) {
 HWY_INLINE V fms(V a, V b, V c) { return fma(a, b, hn::Neg(c)); }
 #endif
 
-// In: gradient, factor, parameter, momentum, variance. Out: the new ones.
+// In: gradient, decay factor, parameter, momentum, variance. Out: the new p, m and v.
 HWY_INLINE void update(const Scalars& s, V grad, V decay, V& p, V& m, V& v) {
   const V root = hn::Mul(s.grad_to_root, grad);
   m = fma(s.beta1, m, hn::Mul(s.grad_to_momentum, grad));
@@ -76,12 +76,12 @@ template <class H>
 struct LineHashes {
   H param, master, momentum, variance;
 };
-// Where the secrets of a step's stripes are: two of four-byte kinds, one of two-byte kinds.
+// Addresses of the secrets of a step's stripes: two for four-byte kinds, one for two-byte kinds.
 struct StepSecrets {
   const u8 *param[2], *master[2], *momentum[2], *variance[2];
 };
 
-// Vector number `index` of a step's four-byte kind.
+// Hashes vector number `index` of a four-byte kind in a step.
 template <size_t index>
 HWY_INLINE void hash_vector(NoHash&, V, const u8* const*) {}
 template <size_t index, class H>
@@ -140,7 +140,7 @@ struct Bf16 {
   }
 };
 
-// The parameter is what the master rounds to.
+// The parameter is the rounded master.
 struct Fp16 {
   static constexpr size_t grad_bytes = 2, param_bytes = 2, master_bytes = 4;
 
@@ -171,7 +171,7 @@ struct Fp16 {
   }
 };
 
-// Pair `pair` and the ones after it of the step that begins at element i of the tile.
+// Updates pair `pair` and the following pairs of the step that begins at element i of the tile.
 template <class Layout, size_t pair, class H>
 HWY_INLINE void step(const AdamWTile& t, size_t i, const float* factors, const Scalars& s,
                      LineHashes<H>& hashes, const StepSecrets& secrets) {
@@ -206,8 +206,8 @@ HWY_NOINLINE void plain_line(const AdamWTile& t, size_t i, const float* factors,
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// Secrets of step k of a line. For four-byte kinds a line is a block of 16 stripes, for two-byte kinds
-// half a block: `half` is 0 or 1. `last`: the step ends the tile.
+// RETURNS: secrets of step k of a line. For four-byte kinds a line is a block of 16 stripes, for two-byte
+// kinds half a block: `half` is 0 or 1. `last`: the step ends the tile.
 template <class Layout>
 HWY_INLINE StepSecrets secrets_of(const AdamWTileHashes& h, size_t k, size_t half, bool last) {
   const size_t first = 2 * k * xxh3_secret_step;
@@ -247,8 +247,9 @@ HWY_NOINLINE void hashed_line(const AdamWTile& t, size_t i, const float* factors
 }
 #endif
 
-// Factors of the line that begins at `line_begin` of the tile: s.decay or 1. Returns up to where they
-// hold for the lines that follow too: a segment is thousands of lines long, so they are rarely filled in.
+// Fills in the factors of the line that begins at `line_begin` of the tile: s.decay or 1.
+// RETURNS: the end of the lines for which these factors hold. A segment is thousands of lines long, so
+// factors are rarely filled in.
 u64 fill_factors(const AdamWTile& t, u64 line_begin, float decay, float* factors) {
   const u64 begin = t.chunk_begin + line_begin, end = begin + adamw_line_elements;
   auto segment = std::upper_bound(t.segments.begin(), t.segments.end(), begin,
@@ -260,7 +261,7 @@ u64 fill_factors(const AdamWTile& t, u64 line_begin, float decay, float* factors
   return hold_until;
 }
 
-// The last, short line goes through buffers, so that it sees the same instructions.
+// The last, short line goes through buffers, so that the same instructions update it.
 template <class Layout>
 HWY_NOINLINE void short_line(const AdamWTile& t, size_t i, const float* factors, const AdamWScalars& s) {
   constexpr size_t n_max = adamw_line_elements;

@@ -1,4 +1,4 @@
-// The arithmetic of AdamW on one tile, and the checksums of what it leaves, for this CPU's vectors.
+// AdamW on one tile, with checksums of the new values, for this CPU's vectors.
 #pragma once
 
 #include "kernels/adamw/adamw.h"
@@ -10,13 +10,13 @@ namespace tidepool {
 inline constexpr u64 adamw_line_elements = 256;
 static_assert(checksum_block_elements % (2 * adamw_line_elements) == 0);
 
-// Of an element of AdamWChunk::master.
+// RETURNS: bytes per element of AdamWChunk::master.
 constexpr u64 adamw_master_bytes(Precision precision) {
   return precision == Precision::fp16 ? 4 : precision == Precision::bf16 ? 2 : 0;
 }
 
 struct AdamWTileHashes {
-  Xxh3Lanes param, master, momentum, variance;  // begun
+  Xxh3Lanes param, master, momentum, variance;  // after xxh3_begin()
 };
 
 struct AdamWTile {
@@ -26,19 +26,19 @@ struct AdamWTile {
   std::byte* master = nullptr;
   float* momentum = nullptr;
   float* variance = nullptr;
-  u64 chunk_begin = 0;  // where the tile begins, in the segments' count
+  u64 chunk_begin = 0;  // begin of the tile, in the segments' numbering
   std::span<const DecaySegment> segments;
 };
 
-// Per element, each line rounded as it stands and fma rounding once, on every target alike (a GPU
-// that follows this list gives the same bits):
+// Per element; each operation is rounded as written, and fma once, on every target alike (a GPU that follows
+// this list makes the same bits):
 //   m = fma(beta1, m, grad_to_momentum * grad)
 //   r = grad_to_root * grad
 //   v = fma(r, r, beta2 * v)
-//   param = fms(decay, param, m / fma(sqrt(v), root_factor, root_offset))     (decay 1 where there is none)
+//   param = fms(decay, param, m / fma(sqrt(v), root_factor, root_offset))     (decay 1 for no decay)
 //
-// `hashes` (or null) take in the new values of every kind that the precision has. Returns whether
-// they did: only where all kinds fill whole XXH3 blocks, on targets that can.
+// `hashes` (or null) absorb the new values of every kind that the precision has.
+// RETURNS: true if they did: only if all kinds fill whole XXH3 blocks, on targets that support it.
 bool adamw_tile(const AdamWTile&, Precision, const AdamWScalars&, AdamWTileHashes* hashes);
 
 }  // namespace tidepool

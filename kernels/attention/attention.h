@@ -1,5 +1,5 @@
-// Causal self-attention, with grouped queries (Ainslie et al., arXiv:2305.13245) and over packed documents,
-// block by block with an online softmax: no T x T matrix is ever held (Milakov and Gimelshein,
+// Causal self-attention with grouped queries (Ainslie et al., arXiv:2305.13245) and packed documents. It
+// works block by block with an online softmax and never holds a T x T matrix (Milakov and Gimelshein,
 // arXiv:1805.02867; Rabe and Staats, arXiv:2112.05682; Dao et al., arXiv:2205.14135).
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace tidepool {
 
-// Constants of the numbers: a query block meets key blocks of this width in ascending order.
+// These constants affect the bits: a query block visits key blocks of this width in ascending order.
 inline constexpr u32 attention_query_rows = 64;
 inline constexpr u32 attention_key_rows = 512;
 inline constexpr u32 attention_head_size_max = 256;
@@ -19,9 +19,9 @@ inline constexpr u32 attention_head_size_max = 256;
 struct AttentionShape {
   u32 sequences = 0;  // B
   u32 tokens = 0;     // T
-  u32 heads = 0;      // NH, of queries
+  u32 heads = 0;      // NH, query heads
   u32 head_size = 0;  // D
-  u32 kv_heads = 0;   // NKV, of keys and values, divides NH; 0: as many as of queries
+  u32 kv_heads = 0;   // NKV, heads of keys and values, divides NH; 0: NKV = NH
 
   constexpr u32 hidden() const { return heads * head_size; }  // H
   constexpr u32 key_heads() const { return kv_heads == 0 ? heads : kv_heads; }
@@ -33,22 +33,22 @@ struct AttentionShape {
   bool operator==(const AttentionShape&) const = default;
 };
 
-// out = dropout(softmax(q k^T / sqrt(D))) v. Dropout counts elements as [B, NH, T, T].
-// Documents: token t sees the keys of tokens starts[t] ... t of its sequence, 0 <= starts[t] <= t, and starts
-// never fall: documents follow each other, padding is documents too. Keys that no query of a block sees are
-// not read.
+// out = dropout(softmax(q k^T / sqrt(D))) v. Dropout numbers elements as [B, NH, T, T]. Documents: token t
+// attends to tokens starts[t] ... t of its sequence, 0 <= starts[t] <= t. starts never decrease: documents
+// follow each other, and padding consists of documents too. Keys that no query of a block attends to are not
+// read.
 struct Attention {
   AttentionShape shape;
   ConstValues qkv;              // [B, T, (NH + 2 NKV) D]: q's heads, then k's, then v's
   Values out;                   // [B, T, H]
-  float* lse = nullptr;         // [B, NH, T] log of the softmax's denominator, or null
-  const i32* starts = nullptr;  // [B, T], or null: one document for each sequence
+  float* lse = nullptr;         // [B, NH, T] logarithm of the softmax's denominator, or null
+  const i32* starts = nullptr;  // [B, T], or null: each sequence is one document
   Dropout dropout;
 };
 void attention_cpu(const Attention&, CorePool&);
 
-// Makes the probabilities again, block by block, from q, k and lse. dk and dv of a kv head are sums over its
-// query heads, in order.
+// Recomputes probabilities, block by block, from q, k and lse. dk and dv of a kv head are sums over its query
+// heads, in order.
 struct AttentionBackward {
   AttentionShape shape;
   ConstValues qkv;              // [B, T, (NH + 2 NKV) D]
@@ -58,18 +58,18 @@ struct AttentionBackward {
   Values dqkv;                  // [B, T, (NH + 2 NKV) D], overwritten
   const i32* starts = nullptr;  // [B, T], or null
   Dropout dropout;
-  // What the caller has no use for meanwhile: may be overwritten. Its size must follow from the model and
-  // the batch alone, because slices are cut by it and bits may depend on them. May be empty.
+  // Memory that may be overwritten; may be empty. Its size must follow from the model and the batch alone,
+  // because it determines the slices, and bits may depend on slices.
   std::span<std::byte> scratch{};
 };
 void attention_backward_cpu(const AttentionBackward&, CorePool&);
 
-// What will be asked for, so that what a library compiles for it is there before the first step.
+// A run's attention, announced so that a library compiles its kernels before the first step.
 struct AttentionToCome {
   AttentionShape shape;
   Precision precision = Precision::fp32;
-  Bytes scratch{};           // of backward
-  bool has_backward = true;  // false: nothing is trained
+  Bytes scratch{};           // scratch of backward
+  bool has_backward = true;  // false: no training
 };
 
 }  // namespace tidepool

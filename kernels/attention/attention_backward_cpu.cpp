@@ -1,5 +1,5 @@
-// One task per kv head: dk and dv gather over its query heads and their query blocks in ascending order, dq
-// over key blocks.
+// Attention backward on the CPU, one task per kv head: dk and dv are summed over its query heads and their
+// query blocks in ascending order, dq over key blocks.
 #include <cstring>
 
 #include "base/check.h"
@@ -13,7 +13,7 @@ namespace {
 
 struct BackwardScratch {
   float p[attention_query_rows * attention_key_rows];   // scores, then probabilities
-  float ds[attention_query_rows * attention_key_rows];  // their gradients
+  float ds[attention_query_rows * attention_key_rows];  // gradients of scores
   float delta[attention_query_rows];                    // dout . out
 };
 

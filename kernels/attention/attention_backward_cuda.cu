@@ -7,8 +7,8 @@ namespace tidepool {
 namespace cuda {
 namespace {
 
-// delta = dout . out by row, put where dq will be. A warp takes a token's heads, 32 / `lanes` of them at a
-// time: those lie side by side. Bandwidth binds: out and dout are read once.
+// delta = dout . out by row, stored at the future place of dq. A warp takes a token's heads, 32 / `lanes` of
+// them at a time, because these are neighbours in memory. Bandwidth binds: out and dout are read once.
 template <class T, bool whole>
 __global__ void attention_delta_kernel(AttentionBackwardArguments<T> op, u32 lanes, u64 rows) {
   const u64 row = grid_thread() / 32;  // over all sequences
@@ -73,7 +73,7 @@ void backward_fma(const AttentionBackward& op, cudaStream_t stream) {
 }  // namespace
 }  // namespace cuda
 
-// Three kernels in this order: the last writes dq over delta, which the others have read.
+// Launches three kernels in this order: the last overwrites delta with dq, after the others have read delta.
 void attention_backward_cuda(const AttentionBackward& op, cudaStream_t stream) {
   using namespace cuda;
   const AttentionUnits units =

@@ -1,16 +1,16 @@
-// Backward on tensor cores, bf16 or fp16, in two kernels that each own what they write: one by keys for dk
-// and dv, one by queries for dq. FlashAttention-2 makes dq in the kernel by keys and adds it with atomics;
-// here scores and dp are made twice instead (7 products, not 5), and bits depend on nothing but the
-// arguments.
+// Backward on tensor cores, bf16 or fp16, in two kernels that each own the arrays they write: one by keys for
+// dk and dv, one by queries for dq. FlashAttention-2 computes dq in the kernel by keys and adds it with
+// atomics. Here scores and dp are computed twice instead (7 products, not 5), so that bits depend on nothing
+// but the arguments.
 //
-// A warp owns 16 rows of two arrays, for most sizes as fragments in registers; the other two arrays pass by
-// in shared memory.
+// A warp owns 16 rows of two arrays, for most sizes as fragments in registers; the other two arrays stream
+// through shared memory.
 //
-// What binds, head size 128, per block of 128 keys and 32 queries: 4 products, 4.2 Mflop, 2048 clocks of an
-// A100's tensor cores. Eight warps read each tile twice (q and dout, 8 KiB each): 256 KiB, 2048 clocks of
-// shared memory: both bind, about level. dq has 3 products on three reads: the same ratio. From L2: 16 KiB
-// per 4.2 Mflop. Registers are full (dk, dv: 128; k, v: 64), so one block runs on a multiprocessor, eight
-// warps.
+// The bottleneck, for head size 128, per block of 128 keys and 32 queries: 4 products, 4.2 Mflop, 2048 clocks
+// of an A100's tensor cores. Eight warps read each tile twice (q and dout, 8 KiB each): 256 KiB, 2048 clocks
+// of shared memory. So both bind, about equally. dq has 3 products per three reads: the same ratio. From L2:
+// 16 KiB per 4.2 Mflop. Registers are full (dk, dv: 128; k, v: 64), so one block of eight warps runs per
+// multiprocessor.
 #pragma once
 
 #include "kernels/attention/attention_m16n8k16.cuh"
@@ -18,8 +18,8 @@
 
 namespace tidepool::cuda {
 
-// A warp's 16 rows of an array as left factor: kept in registers, fetched again each time, or in a tile of
-// shared memory, to which the block has brought them.
+// A warp's 16 rows of an array as left factor: kept in registers, loaded again each time, or in a tile of
+// shared memory that the block has filled.
 template <class Mma, u32 size, OwnRowsLie lie>
 struct OwnRows {
   using Half = typename Mma::Half;
@@ -49,7 +49,8 @@ struct OwnRows<Mma, size, OwnRowsLie::in_shared> {
   __device__ __forceinline__ void operator()(u32 k, typename Mma::Fragment& a) const { rows.load(a, 0, k); }
 };
 
-// Of an array by columns of scores, p at column(): what belongs to this lane's two of a tile.
+// RETURNS: the two entries for this lane's columns of a tile, from an array by columns of scores; p is at
+// column().
 template <class Mma>
 __device__ __forceinline__ float2 of_columns(const float* p) {
   if constexpr (Mma::column_step == 1) return *reinterpret_cast<const float2*>(p);
@@ -61,8 +62,8 @@ __device__ __forceinline__ uint2 of_columns(const u32* p) {
   return make_uint2(p[0], p[Mma::column_step]);
 }
 
-// dk and dv. A block's warps own 16 keys each; all queries that see them pass by, one of the kv head's query
-// heads after the other.
+// Computes dk and dv. A block's warps own 16 keys each; all queries that see these keys stream by, one query
+// head of the kv head after the other.
 template <class Mma, u32 size, bool dropout>
 __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threads,
                                   AttentionBackwardTile<size, Mma::units>::blocks)
@@ -76,11 +77,12 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
     const u32 part = blockIdx.x % Tile::parts, block = blockIdx.x / Tile::parts % blocks;
     DeviceHead head = {op.sizes, blockIdx.x / Tile::parts / blocks * op.sizes.group};
     const u32 last_head = head.head + op.sizes.group - 1;
-    const u32 block_key = block * Tile::rows;  // the first keys are seen most: the longest first
+    // longest blocks first: the first keys are seen by most queries
+    const u32 block_key = block * Tile::rows;
     const u32 warp_key = block_key + 16 * warp_index(), key = warp_key + Mma::row();
     const float scale_log2 = op.sizes.scale_log2;
 
-    Half* own_tiles = dynamic_shared<Half>();          // [k and v], if they lie there
+    Half* own_tiles = dynamic_shared<Half>();          // [k and v], if in shared memory
     Half* tiles = own_tiles + 2 * Tile::own_elements;  // [stages, q and dout]
     float* statistics = reinterpret_cast<float*>(
         tiles + 2 * Tile::stages * tile_elements);  // [stages, lse and delta and start, step]
@@ -88,11 +90,11 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
       Half* to = tiles + stage * 2 * tile_elements;
       load_tile<size, step, Tile::threads>(to, of.qkv(op.qkv, 0, query));
       load_tile<size, step, Tile::threads>(to + tile_elements, of.out(op.dout, query));
-      if (threadIdx.x < step) {  // rows past the end: zeros, as their q and dout, so that they add nothing
+      if (threadIdx.x < step) {  // rows past the end are zero, like their q and dout, and add nothing
         const u32 row = query + threadIdx.x;
         float* mine = statistics + stage * 3 * step + threadIdx.x;
         async_copy_4(mine, op.lse + of.lse(row), row < tokens);
-        async_copy_4(mine + step, of.qkv(op.dqkv, 0, row).first, row < tokens);  // where delta lies
+        async_copy_4(mine + step, of.qkv(op.dqkv, 0, row).first, row < tokens);  // address of delta
         if (op.starts != nullptr) {
           async_copy_4(mine + 2 * step, op.starts + of.first_row() + min(row, tokens - 1));
         }
@@ -113,7 +115,7 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
     u32 query = block_key;
     for (u32 stage = 0;; stage = Tile::after(stage)) {
       async_copy_wait<0>();
-      __syncthreads();  // this stage has come; nobody reads the other any more
+      __syncthreads();  // this stage is filled; no thread reads the other stage any more
       DeviceHead next_head = head;
       u32 next_query = query + step;
       if (next_query >= tokens || head.start(op.starts, next_query) >= block_key + Tile::rows) {
@@ -125,12 +127,12 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
       const float* const stage_statistics = statistics + stage * 3 * step;
       const u32* const starts = reinterpret_cast<const u32*>(stage_statistics + 2 * step);
       KEEP_ROLLED for (u32 at = 0; at < step; at += batch) {
-        if (warp_key >= tokens || query + at + batch <= warp_key) continue;  // all of them above the diagonal
-        if (op.starts != nullptr && starts[at] >= warp_key + 16) break;      // all of later documents
+        if (warp_key >= tokens || query + at + batch <= warp_key) continue;  // all above the diagonal
+        if (op.starts != nullptr && starts[at] >= warp_key + 16) break;      // all in later documents
         const Half* q_tile = tiles + stage * 2 * tile_elements + at * AttentionTileRow<size>::elements;
         const Half* dout_tile = q_tile + tile_elements;
         const u32 column = at + Mma::column();
-        u32 kept = 0;  // drawn before there are scores: both would not fit into registers
+        u32 kept = 0;  // drawn before the scores exist: both would not fit into registers
         if constexpr (dropout) {
           kept = kept_in_tiles<batch / 8>([&](u32 n) {
             return Mma::kept_by_key_rows(op.dropout, head.dropout(query + column + 8 * n, key), tokens);
@@ -140,7 +142,8 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
         two_times_transposed<Mma, size>(p, k, q_tile, ds, v, dout_tile);
         const float* lse = stage_statistics + column;
         const bool diagonal = query + at < warp_key + 15;
-        const bool crossing = op.starts != nullptr && starts[at + batch - 1] > warp_key;  // documents
+        // a document begins inside
+        const bool crossing = op.starts != nullptr && starts[at + batch - 1] > warp_key;
         UNROLL for (u32 n = 0; n < batch / 8; ++n) {
           const u32 first = query + column + 8 * n;
           const float2 lse_of = of_columns<Mma>(lse + 8 * n), delta_of = of_columns<Mma>(lse + step + 8 * n);
@@ -164,7 +167,7 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
       head = next_head;
       query = next_query;
       if constexpr (Tile::stages == 1) {
-        __syncthreads();  // nobody reads it any more
+        __syncthreads();  // no thread reads this stage any more
         start_loading(0, head, query);
       }
     }
@@ -176,7 +179,7 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
   }
 }
 
-// dq. A block's warps own 16 queries each; all keys that they see pass by.
+// Computes dq. A block's warps own 16 queries each; all keys that these queries see stream by.
 template <class Mma, u32 size, bool dropout>
 __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threads,
                                   AttentionBackwardTile<size, Mma::units>::blocks)
@@ -192,7 +195,7 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
     const u32 warp_query = block_query + 16 * warp_index(), query = warp_query + Mma::row();
     const float scale_log2 = op.sizes.scale_log2;
 
-    Half* own_tiles = dynamic_shared<Half>();          // [q and dout], if they lie there
+    Half* own_tiles = dynamic_shared<Half>();          // [q and dout], if in shared memory
     Half* tiles = own_tiles + 2 * Tile::own_elements;  // [stages, k and v]
     const auto start_loading = [&](u32 stage, u32 key) {
       Half* to = tiles + stage * 2 * tile_elements;
@@ -201,7 +204,7 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
       async_copy_commit();
     };
 
-    // Documents follow each other: the first row sees furthest back.
+    // Documents follow each other, so the first row sees the earliest key.
     const u32 key_begin = head.start(op.starts, block_query) / step * step;
     const u32 warp_start = head.start(op.starts, warp_query);
     const u32 warp_last_start = head.start(op.starts, warp_query + 15);
@@ -221,12 +224,12 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
     u32 stage = 0;
     for (u32 key = key_begin; key < key_end; key += step, stage = Tile::after(stage)) {
       async_copy_wait<0>();
-      __syncthreads();  // this stage has come; nobody reads the other any more
+      __syncthreads();  // this stage is filled; no thread reads the other stage any more
       if (key + step < key_end && Tile::stages > 1) start_loading(Tile::after(stage), key + step);
       KEEP_ROLLED for (u32 at = 0; at < step; at += batch) {
         if (warp_query >= tokens || key + at >= warp_query + 16)
           break;                                       // above the diagonal for the whole warp
-        if (key + at + batch <= warp_start) continue;  // of documents before
+        if (key + at + batch <= warp_start) continue;  // all in earlier documents
         const Half* k_tile = tiles + stage * 2 * tile_elements + at * AttentionTileRow<size>::elements;
         const u32 column = key + at + Mma::column();
         u32 kept = 0;
@@ -252,12 +255,12 @@ __global__ void __launch_bounds__(AttentionBackwardTile<size, Mma::units>::threa
         add_product<Mma, size>(dq, ds, k_tile);
       }
       if constexpr (Tile::stages == 1) {
-        __syncthreads();  // nobody reads it any more
+        __syncthreads();  // no thread reads this stage any more
         if (key + step < key_end) start_loading(0, key + step);
       }
     }
 
-    __syncwarp();  // every lane has read its rows' delta, which lies where dq goes
+    __syncwarp();  // every lane has read its rows' delta, which dq will overwrite
     const float factor[2] = {op.sizes.scale, op.sizes.scale};
     store_product<Mma>(head.qkv(op.dqkv, 0, warp_query), dq, factor);
   }

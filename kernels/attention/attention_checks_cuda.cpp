@@ -10,8 +10,8 @@ void check_attention(const AttentionShape& s, AttentionUnits units,
   CHECK(s.key_heads() >= 1 && s.heads % s.key_heads() == 0, s.heads, s.kv_heads);
   check_same_precision(arrays);
   if (units == AttentionUnits::fma) return;
-  // Frames and workspaces are cut at 64 bytes. There is no other path to fall back on: bits would depend on
-  // addresses.
+  // Frames and workspaces are aligned to 64 bytes. There is no fallback for other addresses, because bits
+  // would depend on addresses.
   for (const ConstValues& array : arrays) CHECK(rows_of_vectors(s.head_size, array), s.head_size);
 }
 

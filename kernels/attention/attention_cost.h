@@ -9,18 +9,18 @@ namespace tidepool {
 constexpr u64 attention_pairs(const AttentionShape& s) {
   return u64{s.sequences} * s.heads * s.tokens * (u64{s.tokens} + attention_query_rows) / 2;
 }
-// Of qkv and of out.
+// Elements of qkv and out.
 constexpr u64 attention_elements(const AttentionShape& s) {
   return u64{s.sequences} * s.tokens * (u64{s.qkv_columns()} + s.hidden());
 }
 
-// Two products of D per pair, and about 12 operations for the softmax.
+// Two products of 2 D flops per pair, and about 12 operations for the softmax.
 constexpr KernelCost attention_cost(const AttentionShape& s) {
   return {.product_flops = attention_pairs(s) * 4 * s.head_size,
           .vector_flops = attention_pairs(s) * 12,
           .elements = attention_elements(s)};
 }
-// Five products.
+// Five products of 2 D flops per pair.
 constexpr KernelCost attention_backward_cost(const AttentionShape& s) {
   return {.product_flops = attention_pairs(s) * 10 * s.head_size,
           .vector_flops = attention_pairs(s) * 16,

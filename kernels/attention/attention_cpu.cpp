@@ -80,7 +80,7 @@ void attention_cpu(const Attention& op, CorePool& pool) {
   parallel_for(pool, Priority::normal, heads * query_blocks, [&](u32 task, u32 worker) {
     auto& scratch = *reinterpret_cast<Scratch*>(pool.scratch(worker));
     const HeadView head = {op.shape, task / query_blocks};
-    // Longest first, so that the short ones even out the end.
+    // Longest first, so that short tasks even out the end.
     const u32 query = (query_blocks - 1 - task % query_blocks) * attention_query_rows;
     for (OnlineSoftmax& r : scratch.running) r = {-std::numeric_limits<float>::infinity(), 0.0f};
     for_score_blocks(op.shape.tokens, query, document_starts(op.starts, head),

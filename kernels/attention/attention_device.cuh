@@ -1,5 +1,5 @@
-// What all of attention's kernels share: their arguments, where a head's rows lie, base-2 exponentials, and
-// delta's place.
+// Shared parts of all attention kernels: arguments, addresses of a head's rows, base-2 exponentials, the
+// place of delta.
 #pragma once
 
 #include "kernels/attention/attention_launch.h"
@@ -10,12 +10,12 @@ namespace tidepool::cuda {
 
 inline constexpr float log2_of_e = 1.4426950408889634f;
 
-// A kernel's sizes, with what would cost a division or a root in each thread.
+// A kernel's sizes, with values that would cost a division or a root in each thread.
 struct AttentionSizes {
   u32 tokens, heads, head_size;
   u32 group;                // query heads that read one kv head
-  u32 hidden, key_columns;  // of q; of k, and of v
-  float scale, scale_log2;  // 1 / sqrt(head size); that times log2(e)
+  u32 hidden, key_columns;  // columns of q; columns of k, and of v
+  float scale, scale_log2;  // 1 / sqrt(head size); the same times log2(e)
 };
 
 template <class T>
@@ -50,7 +50,7 @@ struct HeadRows {
   __device__ __forceinline__ T* row(u32 i) const { return first + i * stride; }
 };
 
-// As HeadView of head_view.h. `head` counts query heads over all sequences.
+// HeadView of head_view.h for device code. `head` counts query heads over all sequences.
 struct DeviceHead {
   AttentionSizes sizes;
   u32 head;
@@ -66,13 +66,13 @@ struct DeviceHead {
     return row < sizes.tokens ? sizes.tokens - row : 0;
   }
 
-  // The first key that a row sees. Rows past the end see what the last one does.
+  // RETURNS: the first key that a row sees. Rows past the end see the same as the last row.
   __device__ __forceinline__ u32 start(const i32* starts, u32 row) const {
     if (starts == nullptr) return 0;
     return static_cast<u32>(starts[first_row() + min(row, sizes.tokens - 1)]);
   }
 
-  // Rows `row` and on of q (0), k (1) or v (2) in [B, T, (NH + 2 NKV) D].
+  // RETURNS: rows from `row` on of q (0), k (1) or v (2) in [B, T, (NH + 2 NKV) D].
   template <class T>
   __device__ __forceinline__ HeadRows<T> qkv(T* base, u32 which, u32 row) const {
     const u64 stride = sizes.hidden + 2 * u64{sizes.key_columns};
@@ -80,7 +80,7 @@ struct DeviceHead {
         which == 0 ? u64{column()} : sizes.hidden + u64{which - 1} * sizes.key_columns + key_column();
     return {base + (first_row() + row) * stride + columns, stride, rows_from(row), sizes.head_size};
   }
-  // Of [B, T, H].
+  // RETURNS: rows from `row` on in [B, T, H].
   template <class T>
   __device__ __forceinline__ HeadRows<T> out(T* base, u32 row) const {
     return {base + (first_row() + row) * sizes.hidden + column(), sizes.hidden, rows_from(row),
@@ -90,13 +90,13 @@ struct DeviceHead {
 
 inline constexpr u32 infinity_bits = 0x7f80'0000;
 
-// Where exponents are counted from: the maximum of what a row has seen. A row that has seen nothing yet (its
-// document starts further on) must not subtract infinity from itself.
+// RETURNS: the reference of exponents: the maximum that a row has seen. A row that has seen nothing yet (its
+// document starts later) must not subtract infinity from itself.
 __device__ __forceinline__ float level_of(float maximum) {
   return maximum == -__uint_as_float(infinity_bits) ? 0.0f : maximum;
 }
 
-// 2^x to 2 ulp; what lies below 2^-126 is 0.
+// 2^x to 2 ulp; results below 2^-126 are 0.
 __device__ __forceinline__ float exp2_fast(float x) {
 #if defined(__CUDA_ARCH__)
   float y;
@@ -107,7 +107,7 @@ __device__ __forceinline__ float exp2_fast(float x) {
 #endif
 }
 
-// Whether an element of the dropout's numbering stays.
+// RETURNS: true if dropout keeps this element.
 __device__ __forceinline__ bool dropout_keeps(const DropoutRow& dropout, u64 element) {
   const uint4 words = philox_words(dropout.key, element / 4);
   const u32 which = static_cast<u32>(element) % 4;
@@ -115,9 +115,10 @@ __device__ __forceinline__ bool dropout_keeps(const DropoutRow& dropout, u64 ele
   return word >= dropout.threshold;
 }
 
-// delta = dout . out of each row lies where its dq will: in the first four bytes of the head's q columns of
-// dqkv. Every kernel that needs it has read it before the kernel that writes dq reaches that row, so no
-// workspace is needed. (A head of a single half has two bytes: there it is made anew, one product.)
+// delta = dout . out of each row lies at the future place of its dq: in the first four bytes of the head's q
+// columns of dqkv. Every kernel that needs delta has read it before the kernel that writes dq reaches that
+// row, so no workspace is needed. (A head of a single half has only two bytes: there delta is recomputed, one
+// product.)
 __device__ __forceinline__ void put_delta(float* place, float delta) { *place = delta; }
 template <class Half>
 __device__ __forceinline__ void put_delta(Half* place, float delta) {
@@ -135,10 +136,10 @@ __device__ __forceinline__ bool delta_has_room(const AttentionSizes& sizes) {
   return sizes.head_size * sizeof(T) >= sizeof(float);
 }
 
-// A row's share of backward: p = 2^(score scale log2(e) - lse2). Rows past the end have p = 0.
+// Values of a row for backward: p = 2^(score scale log2(e) - lse2). Rows past the end have p = 0.
 struct RowStatistics {
   float lse2, delta;
-  u32 start;  // its first key
+  u32 start;  // the row's first visible key
 };
 template <class T>
 __device__ __forceinline__ RowStatistics row_statistics(const AttentionBackwardArguments<T>& op,

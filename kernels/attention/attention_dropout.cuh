@@ -1,8 +1,8 @@
-// Dropout's decisions for 8-column tiles of probabilities, as mma leaves them: bit i of the result is set
-// where element d[i] stays. One Philox block decides four keys of a query, so lanes draw a block each and
-// trade words; that needs rows that start on a block, T a multiple of 4. Elsewhere each element draws its
-// own. Which lanes trade what is in each instruction's kept_by_query_rows and kept_by_key_rows; there
-// `first` is element d[0], and a query below it is `stride` (T) elements on.
+// Dropout's decisions for 8-column tiles of probabilities, in the layout of mma: bit i of the result is set
+// if element d[i] stays. One Philox block decides four keys of a query, so lanes draw a block each and
+// exchange words; that needs rows that start on a block, T a multiple of 4. Otherwise each element draws its
+// own. kept_by_query_rows and kept_by_key_rows of each instruction define which lanes exchange which words;
+// there `first` is element d[0], and the same key of the next query is `stride` (T) elements further.
 #pragma once
 
 #include "kernels/attention/attention_device.cuh"
@@ -17,8 +17,8 @@ __device__ __forceinline__ u32 kept_of(const u32 (&words)[4], u32 threshold) {
 
 __device__ __forceinline__ u32 traded(u32 word, int lanes) { return __shfl_xor_sync(all_lanes, word, lanes); }
 
-// Of two lanes that need the same two blocks the even one draws that of words 0 and 1, the odd one that of
-// words 2 and 3. Even lanes use a block's x and y, odd ones z and w.
+// Two lanes need the same two blocks: the even lane draws the block of words 0 and 1, the odd lane that of
+// words 2 and 3. Even lanes use a block's x and y, odd lanes z and w.
 __device__ __forceinline__ void trade_pairs(u32 (&words)[4], const uint4& w, bool odd, int lanes) {
   const u32 got0 = traded(odd ? w.x : w.z, lanes), got1 = traded(odd ? w.y : w.w, lanes);
   words[0] = odd ? got0 : w.x;
@@ -34,8 +34,8 @@ __device__ __forceinline__ u32 kept_one_by_one(const DropoutRow& dropout, u64 fi
          u32{dropout_keeps(dropout, first + below + across)} << 3;
 }
 
-// Bits 4 n ... 4 n + 3: `kept_of_tile(n)`. Rolled: unrolled, ten rounds of each tile at once would take the
-// registers that the products need.
+// Bits 4 n ... 4 n + 3 are `kept_of_tile(n)`. The loop stays rolled: ten rounds of all tiles at once would
+// take the registers that the products need.
 template <u32 tiles, class Fn>
 __device__ __forceinline__ u32 kept_in_tiles(Fn kept_of_tile) {
   static_assert(tiles <= 8);

@@ -1,10 +1,10 @@
 // Attention on fused multiply-adds: fp32 on every GPU, bf16 below sm_80, head sizes like 20. `lanes`
-// neighbours of a warp own two rows, 16 columns each, in registers; the other side's rows pass by in shared
-// memory as floats, four at a time.
+// neighbours of a warp own two rows, 16 columns each, in registers; rows of the other side stream through
+// shared memory as floats, four at a time.
 //
-// What binds: a float from shared memory serves two multiply-adds (two rows own it), and shared memory gives
-// a multiprocessor 32 floats per clock where it could do 128 multiply-adds: at most half of their peak. fp32
-// is the precision of comparisons, not of big models, so it stays simple.
+// The bottleneck: a float from shared memory serves two multiply-adds (two rows use it), and shared memory
+// delivers 32 floats per clock to a multiprocessor that could do 128 multiply-adds: at most half of its peak.
+// fp32 is for comparisons, not for big models, so this code stays simple.
 #pragma once
 
 #include "kernels/attention/attention_device.cuh"
@@ -12,7 +12,7 @@
 namespace tidepool::cuda {
 
 inline constexpr u32 fma_own = attention_fma_own, fma_columns = attention_fma_columns;
-// Rows of the other side that are dealt with at a time. The kernel by keys owns four arrays, which leaves
+// Rows of the other side that are processed at a time. The kernel by keys owns four arrays, which leaves
 // fewer registers.
 inline constexpr u32 fma_batch = 4, fma_batch_by_keys = 2;
 template <u32 batch>
@@ -30,12 +30,12 @@ struct FmaPlace {
 
   __device__ __forceinline__ FmaPlace() : part(threadIdx.x % lanes), group(threadIdx.x / lanes) {}
   __device__ __forceinline__ u32 own(u32 i) const { return group + i * groups; }
-  // The column of this lane's element c: fours of lanes alternate, so that a group reads shared memory in one
-  // run.
+  // RETURNS: the column of this lane's element c. Lanes take four columns in turn, so that a group reads
+  // shared memory in one run.
   __device__ __forceinline__ u32 column(u32 c) const { return 4 * (part + c / 4 * lanes) + c % 4; }
 };
 
-// The block's `step` rows from `from` into [step, columns] floats, zeros beyond.
+// Copies the block's `step` rows from `from` into [step, columns] floats, zero past the end.
 template <u32 lanes, class T>
 __device__ __forceinline__ void load_floats(float* to, const HeadRows<const T>& from) {
   using Place = FmaPlace<lanes>;
@@ -107,9 +107,8 @@ __device__ __forceinline__ void add_batch(FmaRows& own, const FmaPlace<lanes>& p
   }
 }
 
-// Bit r * batch + j: whether element(r, j) of the dropout's numbering stays. The lanes of a group draw one
-// element each and vote. (`element` has a name at each call: nvcc 13.0 fails on a lambda in
-// its place.)
+// Bit r * batch + j is set if dropout keeps element(r, j). The lanes of a group draw one element each and
+// vote. (`element` has a name at each call: nvcc 13.0 fails on a lambda in its place.)
 template <u32 batch, u32 lanes, class Element>
 __device__ __forceinline__ u32 kept_in_batch(const DropoutRow& dropout, const FmaPlace<lanes>& place,
                                              Element element) {
@@ -117,7 +116,8 @@ __device__ __forceinline__ u32 kept_in_batch(const DropoutRow& dropout, const Fm
   if (dropout.threshold == 0) return (1u << elements) - 1;
   u32 kept = 0;
   UNROLL for (u32 from = 0; from < elements; from += lanes) {
-    const u32 mine = (from + place.part) % elements;  // more lanes than elements: several times
+    // with more lanes than elements, an element is drawn several times
+    const u32 mine = (from + place.part) % elements;
     const u32 votes = __ballot_sync(all_lanes, dropout_keeps(dropout, element(mine / batch, mine % batch)));
     kept |= (votes >> (lane_index() - place.part) & ((1u << lanes) - 1)) << from;
   }
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(attention_fma_threads)
   store_own(head.out(op.out, query), place, out, factor);
 }
 
-// dk and dv: keys are owned; queries pass by, one of the kv head's query heads after the other.
+// Computes dk and dv: blocks own keys; queries stream by, one query head of the kv head after the other.
 template <class T, u32 lanes>
 __global__ void __launch_bounds__(attention_fma_threads)
     attention_backward_keys_fma(AttentionBackwardArguments<T> op) {
@@ -252,7 +252,7 @@ __global__ void __launch_bounds__(attention_fma_threads)
   store_own(head.qkv(op.dqkv, 2, key), place, dv, {op.dropout.scale, op.dropout.scale});
 }
 
-// dq: queries are owned, keys pass by.
+// Computes dq: blocks own queries, keys stream by.
 template <class T, u32 lanes>
 __global__ void __launch_bounds__(attention_fma_threads)
     attention_backward_queries_fma(AttentionBackwardArguments<T> op) {
@@ -294,7 +294,7 @@ __global__ void __launch_bounds__(attention_fma_threads)
       add_batch(dq, place, ds, k_rows + at * Place::columns);
     }
   }
-  __syncthreads();  // every lane has read its rows' delta, which lies where dq goes
+  __syncthreads();  // every lane has read its rows' delta, which dq will overwrite
   store_own(head.qkv(op.dqkv, 0, query), place, dq, {op.sizes.scale, op.sizes.scale});
 }
 

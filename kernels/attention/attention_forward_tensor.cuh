@@ -1,13 +1,14 @@
-// Forward on tensor cores, bf16 or fp16, as FlashAttention-2 does it (Dao, arXiv:2307.08691): a block owns
-// rows of queries, meets keys in ascending order, keeps its output and its softmax in registers. From sm_80
-// on v comes while scores are made, and the next k while v is used.
+// Forward on tensor cores, bf16 or fp16, as in FlashAttention-2 (Dao, arXiv:2307.08691): a block owns rows of
+// queries, visits keys in ascending order, and keeps its output and softmax in registers. From sm_80 on, v is
+// loaded while scores are computed, and the next k while v is used.
 //
-// What binds, head size 128, T tokens, per block of 128 queries: 4 * 128 * 64 * 128 = 4.2 Mflop per tile of
-// 64 keys. Tensor cores of an A100 (2048 flop per clock and multiprocessor) take 2048 clocks for it. Shared
-// memory gives 128 bytes per clock: four warps read k and v once each (128 KiB) and their q (32 KiB), 1280
-// clocks: hidden. Exponentials, 16 per clock: 8192 / 16 = 512 clocks, beside the products of the block's
-// neighbour (two fit). From L2: 32 KiB per tile, 128 flop per byte: 2.4 TB/s at 312 Tflop/s, less than L2
-// gives. Tensor cores bind; HBM sees q, k, v and out about once, as blocks of one head run beside each other.
+// The bottleneck, for head size 128, T tokens, per block of 128 queries: 4 * 128 * 64 * 128 = 4.2 Mflop per
+// tile of 64 keys. Tensor cores of an A100 (2048 flop per clock and multiprocessor) take 2048 clocks. Shared
+// memory delivers 128 bytes per clock: four warps read k and v once each (128 KiB) and their q (32 KiB), 1280
+// clocks: hidden. Exponentials, 16 per clock: 8192 / 16 = 512 clocks, hidden behind the products of the
+// neighbouring block (two fit). From L2: 32 KiB per tile, 128 flop per byte: 2.4 TB/s at 312 Tflop/s, less
+// than L2 delivers. So tensor cores bind. HBM is read and written about once for q, k, v and out, because
+// blocks of one head run beside each other.
 #pragma once
 
 #include "kernels/attention/attention_m16n8k16.cuh"
@@ -15,7 +16,7 @@
 
 namespace tidepool::cuda {
 
-// Over the four lanes that share a row.
+// Maximum over the four lanes that share a row.
 template <class Mma>
 __device__ __forceinline__ float row_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(all_lanes, x, Mma::near_mate));
@@ -31,12 +32,12 @@ __device__ __forceinline__ bool is_first_of_row() {
   return (lane_index() & static_cast<u32>(Mma::near_mate | Mma::far_mate)) == 0;
 }
 
-// 16 queries of a warp: of each pair, [0] is this lane's row(), [1] row_step after it.
+// 16 queries of a warp. In each pair, [0] is this lane's row(), [1] the row row_step further.
 template <class Mma, u32 size>
 struct QueryRows {
   float out[size / 8][4];  // not yet divided by the sum
-  float maximum[2];        // of scores, not scaled
-  float sum[2];            // of this lane's columns only
+  float maximum[2];        // of unscaled scores
+  float sum[2];            // over this lane's columns only
 
   __device__ __forceinline__ void clear() {
     UNROLL for (u32 n = 0; n < size / 8; ++n) UNROLL for (u32 i = 0; i < 4; ++i) out[n][i] = 0.0f;
@@ -46,7 +47,7 @@ struct QueryRows {
     }
   }
 
-  // Scores to exp(scale (score - maximum)); what was summed before shrinks where the maximum has risen.
+  // Turns scores into exp(scale (score - maximum)) and scales earlier sums down if the maximum has risen.
   template <u32 tiles>
   __device__ __forceinline__ void softmax(float (&s)[tiles][4], float scale_log2) {
     float factor[2];
@@ -66,15 +67,15 @@ struct QueryRows {
       sum[half] = fmaf(sum[half], factor[half], total);
       maximum[half] = top;
     }
-    // After the first few tiles maxima hardly move: mostly there is nothing to do. (Times one changes no
-    // bit.)
+    // Skipped when possible: after the first few tiles the maximum rarely rises. (Multiplying by one changes
+    // no bit.)
     if (__any_sync(all_lanes, factor[0] != 1.0f || factor[1] != 1.0f)) {
       UNROLL for (u32 n = 0; n < size / 8; ++n) UNROLL for (u32 i = 0; i < 4; ++i) out[n][i] *= factor[i / 2];
     }
   }
 };
 
-// Keys above the diagonal do not count. `row`, `key`: of s[0][0] in this lane.
+// Masks keys above the diagonal. `row`, `key`: of s[0][0] in this lane.
 template <class Mma, u32 tiles>
 __device__ __forceinline__ void mask_scores(float (&s)[tiles][4], u32 row, u32 key) {
   UNROLL for (u32 n = 0; n < tiles; ++n) UNROLL for (u32 i = 0; i < 4; ++i) {
@@ -83,7 +84,7 @@ __device__ __forceinline__ void mask_scores(float (&s)[tiles][4], u32 row, u32 k
   }
 }
 
-// Keys of documents before the row's own do not count. starts: of the lane's two rows.
+// Masks keys of documents before the row's own document. starts: of the lane's two rows.
 template <class Mma, u32 tiles>
 __device__ __forceinline__ void mask_documents(float (&s)[tiles][4], const u32 (&starts)[2], u32 key) {
   UNROLL for (u32 n = 0; n < tiles; ++n) UNROLL for (u32 i = 0; i < 4; ++i) {
@@ -112,7 +113,8 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout, Mma::units
     const u32 tokens = op.sizes.tokens, blocks = (tokens + Tile::rows - 1) / Tile::rows;
     const DeviceHead head = {op.sizes, blockIdx.x / blocks};
     const u32 query =
-        (blocks - 1 - blockIdx.x % blocks) * Tile::rows;  // the longest first: short ones even out the end
+        // longest blocks first, so that short blocks even out the end
+        (blocks - 1 - blockIdx.x % blocks) * Tile::rows;
     const u32 warp_row = 16 * row_tiles * warp_index(), warp_query = query + warp_row;
     const float scale_log2 = op.sizes.scale_log2;
 
@@ -122,7 +124,7 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout, Mma::units
     QueryRows<Mma, size> rows[row_tiles];
     UNROLL for (u32 m = 0; m < row_tiles; ++m) rows[m].clear();
 
-    // Documents follow each other: the first row sees furthest back.
+    // Documents follow each other, so the first row sees the earliest key.
     const u32 key_begin = head.start(op.starts, query) / keys * keys;
     const u32 warp_start = head.start(op.starts, warp_query);
     const u32 warp_last_start = head.start(op.starts, warp_query + 16 * row_tiles - 1);
@@ -136,10 +138,10 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout, Mma::units
 
     const u32 key_end = min(tokens, query + Tile::rows);
     for (u32 key = key_begin; key < key_end; key += keys) {
-      // Some row of this warp.
+      // True if some row of this warp sees some key of the tile.
       const bool sees = warp_query < tokens && key < warp_query + 16 * row_tiles && key + keys > warp_start;
       async_copy_wait<0>();
-      __syncthreads();  // k has come; nobody reads the last v any more
+      __syncthreads();  // k is loaded; no thread reads the last v any more
       load_tile<size, keys, threads>(v_tile, head.qkv(op.qkv, 2, key));
       async_copy_commit();
       const u32 row = warp_query + Mma::row(), column = key + Mma::column();  // of s[0][0][0]
@@ -160,7 +162,7 @@ __global__ void __launch_bounds__(AttentionForwardTile<size, dropout, Mma::units
         }
       }
       async_copy_wait<0>();
-      __syncthreads();  // v has come; nobody reads this k any more
+      __syncthreads();  // v is loaded; no thread reads this k any more
       if (key + keys < key_end) load_tile<size, keys, threads>(k_tile, head.qkv(op.qkv, 1, key + keys));
       async_copy_commit();
       if (!sees) continue;

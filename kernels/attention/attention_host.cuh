@@ -1,4 +1,4 @@
-// The host's side of attention's launches: arguments from operations.
+// Host side of attention's launches: turns operations into kernel arguments.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,8 @@
 
 namespace tidepool::cuda {
 
-// Of the current device. If it does not say what it is: fused multiply-adds, which all have.
+// Units for the current device. Falls back to fused multiply-adds, which every GPU has, if its capability is
+// unknown.
 inline AttentionUnits attention_units_here(Precision precision, u32 head_size, AttentionPass pass) {
   const int capability = current_capability();
   return capability == 0 ? AttentionUnits::fma : attention_units(precision, head_size, capability, pass);
@@ -51,7 +52,7 @@ AttentionBackwardArguments<T> backward_arguments(const AttentionBackward& op) {
           .dropout = dropout_row_of(op.dropout)};
 }
 
-// fn(Mma(), Size<n>): the instruction that `units` stands for.
+// Calls fn(Mma(), Size<n>) with the instruction of `units`.
 template <class Fn>
 void for_attention_mma(AttentionUnits units, Precision precision, u32 head_size, Fn fn) {
   for_attention_tensor_size(head_size, [&](auto size) {
@@ -60,7 +61,7 @@ void for_attention_mma(AttentionUnits units, Precision precision, u32 head_size,
   });
 }
 
-// fn(lanes) for the least group of lanes whose columns hold the head.
+// Calls fn(lanes) for the smallest group of lanes whose columns hold the head.
 template <class Fn>
 void for_fma_lanes(u32 head_size, Fn fn) {
   switch (attention_fma_lanes(head_size)) {

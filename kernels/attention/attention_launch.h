@@ -1,10 +1,10 @@
-// Which kernels a device runs attention with, and how they are cut into blocks. Needs no CUDA.
+// Chooses the attention kernels of a device, and their launch shapes. Needs no CUDA.
 //
-// On tensor cores, for rows of heads in whole vectors of 8, padded to the next of attention_tensor_sizes:
-// `tensor`, bf16 from sm_80 on and fp16 from sm_75 on (there backward up to head size 96 only, for want of
-// shared memory); `tensor_sm70`, fp16 on sm_70, whose instruction is another. `fma`: all the rest: fp32,
-// devices without such tensor cores, head sizes like 20. The choice depends on sizes and device only, never
-// on addresses: placement must not change bits.
+// Tensor cores are used if a head's row consists of whole vectors of 8, padded to the next of
+// attention_tensor_sizes: `tensor` for bf16 from sm_80 on and fp16 from sm_75 on (there backward only up to
+// head size 96, for lack of shared memory); `tensor_sm70` for fp16 on sm_70, which has another instruction.
+// `fma` does the rest: fp32, devices without such tensor cores, head sizes like 20. The choice depends on
+// sizes and device only, never on addresses: placement must not change bits.
 #pragma once
 
 #include <initializer_list>
@@ -22,15 +22,15 @@ constexpr AttentionUnits attention_units(Precision precision, u32 head_size, int
   if (precision == Precision::fp32 || head_size % 8 != 0) return AttentionUnits::fma;
   if (capability < 75)
     return precision == Precision::fp16 ? AttentionUnits::tensor_sm70 : AttentionUnits::fma;
-  // sm_75 has 64 KiB of shared memory, less than backward takes for larger heads.
+  // sm_75 has 64 KiB of shared memory; backward needs more for larger heads.
   if (capability < 80 && pass == AttentionPass::backward && head_size > 96) return AttentionUnits::fma;
   return capability < 80 && precision == Precision::bf16 ? AttentionUnits::fma : AttentionUnits::tensor;
 }
 
-// Of an operation's arrays; stops the process where a kernel could not take them.
+// Checks an operation's arrays; stops the process if a kernel cannot read them.
 void check_attention(const AttentionShape&, AttentionUnits, std::initializer_list<ConstValues> arrays);
 
-// Tensor cores. Head size 32 is for small models and tests; 256 is there, not fast.
+// Head sizes for tensor cores. 32 is for small models and tests; 256 works but is not fast.
 inline constexpr u32 attention_tensor_sizes[] = {32, 64, 80, 96, 128, 256};
 constexpr u32 attention_tensor_size(u32 head_size) {
   for (u32 size : attention_tensor_sizes) {
@@ -39,9 +39,9 @@ constexpr u32 attention_tensor_size(u32 head_size) {
   return 0;
 }
 
-// A tile's row of `size` halves, in chunks of 16 bytes. Eight rows' chunks of one column must lie in eight
-// different groups of banks: where a row is a multiple of 128 bytes they are swizzled, elsewhere a spare
-// chunk keeps the pitch odd.
+// A tile's row of `size` halves, in chunks of 16 bytes. The chunks of one column in eight rows must lie in
+// eight different groups of banks: rows of a multiple of 128 bytes are swizzled; other rows have a spare
+// chunk that keeps the pitch odd.
 template <u32 size>
 struct AttentionTileRow {
   static_assert(size % 16 == 0);
@@ -52,15 +52,15 @@ struct AttentionTileRow {
   static constexpr u32 bytes = 16 * pitch;
 };
 
-// Forward: four warps of 32 rows (16 for large heads, whose outputs fill the registers) meet `keys` keys at a
-// time; q, k and v each have a tile. Shared memory: 32 KiB for head size 64, 64 KiB for 128 (48 with
-// dropout). Registers, by CUDA 13's ptxas for sm_90: 232 and 237 for 64, 255 for 128, of which seven spill
-// without dropout, so that two blocks are on a multiprocessor. A fragment of sm_70 takes twice the registers:
-// there fewer keys, 48 KiB for 128.
+// Forward: four warps of 32 rows (16 for large heads, whose outputs fill the registers) process `keys` keys
+// at a time; q, k and v have a tile each. Shared memory: 32 KiB for head size 64, 64 KiB for 128 (48 with
+// dropout). Registers, by CUDA 13's ptxas for sm_90: 232 and 237 for 64; 255 for 128, of which seven spill
+// without dropout. So two blocks fit a multiprocessor. A fragment of sm_70 takes twice the registers: there a
+// tile has fewer keys, 48 KiB for 128.
 template <u32 size, bool dropout, AttentionUnits units>
 struct AttentionForwardTile {
   static constexpr u32 warps = 4, threads = 32 * warps;
-  static constexpr u32 row_tiles = size <= 128 ? 2 : 1;  // of 16 rows, per warp
+  static constexpr u32 row_tiles = size <= 128 ? 2 : 1;  // tiles of 16 rows per warp
   static constexpr u32 rows = 16 * row_tiles * warps;
   static constexpr bool spares_registers = size <= 128 && !dropout && units == AttentionUnits::tensor;
   static constexpr u32 keys = size <= 64 || spares_registers ? 64 : 32;
@@ -68,26 +68,28 @@ struct AttentionForwardTile {
   static_assert(shared_bytes <= 64 * kib);
 };
 
-// Backward, both kernels: warps own 16 rows each (keys in one, queries in the other); `step` rows of two
-// arrays pass by, `stages` deep, and of a step a batch of rows at a time has its scores in registers.
+// Backward, both kernels: warps own 16 rows each (keys in one kernel, queries in the other). `step` rows of
+// the two other arrays stream through `stages` buffers, and a batch of these rows at a time has its scores in
+// registers.
 enum class OwnRowsLie { in_registers, in_memory, in_shared };
 
-// Owned rows are kept in registers. For 128 there are eight warps and one block on a multiprocessor: 255
+// Owned rows are kept in registers. For 128 there are eight warps and one block per multiprocessor: 255
 // registers by keys, of which up to 9 spill, and 236 to 255 by queries; 65 and 64 KiB of shared memory. For
-// 64 three blocks of four warps: 168 registers, at most one of which spills on sm_80 and 90, five on sm_120;
-// half the shared memory.
+// 64 there are three blocks of four warps: 168 registers, of which at most one spills on sm_80 and 90, five
+// on sm_120; half the shared memory.
 template <u32 size, AttentionUnits units>
 struct AttentionBackwardCut {
   static constexpr u32 warps = size <= 64 ? 4 : 8;
-  static constexpr u32 blocks = size <= 64 ? 3 : 1;  // that share a multiprocessor's registers, at least
-  // In memory: fetched again at each step, from L1.
+  // lower bound of blocks that share a multiprocessor's registers
+  static constexpr u32 blocks = size <= 64 ? 3 : 1;
+  // in_memory: loaded again at each step, from L1.
   static constexpr OwnRowsLie own = size <= 128 ? OwnRowsLie::in_registers : OwnRowsLie::in_memory;
   static constexpr u32 stages = 2;
   static constexpr u32 step = size <= 128 ? 64 : 32;
   static constexpr u32 query_batch = size <= 64 || size == 128 ? 16 : 32, key_batch = 32;
 };
-// Owned rows would take twice the registers, so they lie in shared memory; copies to it do not run beside
-// products, so that a second stage would gain nothing. 80 KiB for 128 and 256, 25 for 64.
+// Owned rows would take twice the registers, so they lie in shared memory. Copies to shared memory do not
+// overlap with products, so a second stage would gain nothing. 80 KiB for 128 and 256, 25 for 64.
 template <u32 size>
 struct AttentionBackwardCut<size, AttentionUnits::tensor_sm70> {
   static constexpr u32 warps = size <= 64 || size > 128 ? 4 : 8;
@@ -105,7 +107,7 @@ struct AttentionBackwardTile : AttentionBackwardCut<size, units> {
   static constexpr u32 parts = size <= 128 ? 1 : 2;  // blocks that share the columns of dk and dv
   static constexpr u32 after(u32 stage) { return (stage + 1) % Cut::stages; }
 
-  // Of each of the two owned arrays, in shared memory.
+  // For each of the two owned arrays, in shared memory.
   static constexpr u32 own_rows = Cut::own == OwnRowsLie::in_shared ? rows : 0;
   static constexpr u32 own_elements = own_rows * AttentionTileRow<size>::elements;
   static constexpr u32 queries_shared_bytes =
@@ -116,7 +118,7 @@ struct AttentionBackwardTile : AttentionBackwardCut<size, units> {
   static_assert(keys_shared_bytes <= 96 * kib);
 };
 
-// Fused multiply-adds: groups of `lanes` threads own two rows each; `step` rows pass by, as floats.
+// Fused multiply-adds: groups of `lanes` threads own two rows each; `step` rows stream by, as floats.
 inline constexpr u32 attention_fma_threads = 128, attention_fma_columns = 16, attention_fma_own = 2;
 constexpr u32 attention_fma_lanes(u32 head_size) { return head_size <= 64 ? 4 : head_size <= 128 ? 8 : 16; }
 constexpr u32 attention_fma_rows(u32 lanes) { return attention_fma_own * attention_fma_threads / lanes; }
@@ -124,7 +126,7 @@ constexpr u32 attention_fma_step(u32 lanes) { return lanes <= 8 ? 32 : 16; }
 
 namespace attention_detail {
 
-// A block for `rows` rows of each head.
+// One block for `rows` rows of each head.
 constexpr LaunchShape by_blocks_of_rows(const AttentionShape& s, u32 heads, u32 rows, u32 parts, u32 threads,
                                         u32 shared_bytes) {
   return {.grid = {static_cast<u32>(u64{s.sequences} * heads * div_up(s.tokens, rows) * parts)},
@@ -147,7 +149,7 @@ struct Units {
 
 }  // namespace attention_detail
 
-// fn(Size<n>) for the least n of attention_tensor_sizes that holds the head.
+// Calls fn(Size<n>) for the smallest n of attention_tensor_sizes that holds the head.
 template <class Fn>
 constexpr auto for_attention_tensor_size(u32 head_size, Fn fn) {
   using namespace attention_detail;
@@ -167,7 +169,7 @@ constexpr auto for_attention_tensor_size(u32 head_size, Fn fn) {
   }
 }
 
-// fn(Size<n>, Units<units>) of tensor cores.
+// Calls fn(Size<n>, Units<units>) for tensor cores.
 template <class Fn>
 constexpr auto for_attention_tensor_tile(u32 head_size, AttentionUnits units, Fn fn) {
   using namespace attention_detail;
@@ -186,7 +188,7 @@ constexpr LaunchShape attention_forward_launch(const AttentionShape& s, Attentio
                                                dropout ? Dropping::shared_bytes : Plain::shared_bytes);
   });
 }
-// dk and dv, by blocks of keys of kv heads.
+// dk and dv: blocks of keys of kv heads.
 constexpr LaunchShape attention_backward_keys_launch(const AttentionShape& s, AttentionUnits units) {
   if (units == AttentionUnits::fma) return attention_detail::fma_launch(s, s.key_heads());
   return for_attention_tensor_tile(s.head_size, units, [&](auto size, auto which) {
@@ -195,7 +197,7 @@ constexpr LaunchShape attention_backward_keys_launch(const AttentionShape& s, At
                                                Tile::keys_shared_bytes);
   });
 }
-// dq, by blocks of queries.
+// dq: blocks of queries.
 constexpr LaunchShape attention_backward_queries_launch(const AttentionShape& s, AttentionUnits units) {
   if (units == AttentionUnits::fma) return attention_detail::fma_launch(s, s.heads);
   return for_attention_tensor_tile(s.head_size, units, [&](auto size, auto which) {
@@ -204,7 +206,7 @@ constexpr LaunchShape attention_backward_queries_launch(const AttentionShape& s,
                                                Tile::queries_shared_bytes);
   });
 }
-// dout . out: a warp for each token, `lanes` of it for a head at a time, eight elements each.
+// dout . out: one warp per token; `lanes` of its threads take a head at a time, eight elements each.
 inline constexpr u32 attention_delta_threads = 256;
 constexpr u32 attention_delta_lanes(u32 head_size) {
   u32 lanes = 1;

@@ -1,5 +1,5 @@
-// Attention's tiles with mma.m16n8k16, from sm_80 on, and for fp16 from sm_75 on. What each member is:
-// attention_tiles.cuh; layouts of fragments: kernels/cuda/tensor_core.h.
+// Attention's tiles with mma.m16n8k16, from sm_80 on, and for fp16 from sm_75 on. attention_tiles.cuh
+// documents the members; kernels/cuda/tensor_core.h documents the layouts of fragments.
 #pragma once
 
 #include "kernels/attention/attention_dropout.cuh"
@@ -74,7 +74,7 @@ struct M16n8k16 {
     multiply_columns(d0, d1, a, b);
   }
 
-  // Lanes 2 i and 2 i + 1 meet the same two blocks of Philox, in one row each.
+  // Lanes 2 i and 2 i + 1 need the same two blocks of Philox, in one row each.
   static __device__ __forceinline__ u32 kept_by_query_rows(const DropoutRow& dropout, u64 first, u32 stride) {
     if (stride % 4 != 0) return kept_one_by_one(dropout, first, 1, row_step * u64{stride});
     const bool odd = lane_index() % 2 != 0;
@@ -84,15 +84,15 @@ struct M16n8k16 {
     return kept_of(words, dropout.threshold);
   }
   // The four lanes with neighbouring keys need one word each of the same four blocks, those of d[0] ... d[3].
-  // Each draws one; then a 4 x 4 transpose in two trades.
+  // Each lane draws one block; a 4 x 4 transpose in two exchanges distributes the words.
   static __device__ __forceinline__ u32 kept_by_key_rows(const DropoutRow& dropout, u64 first, u32 stride) {
     if (stride % 4 != 0) return kept_one_by_one(dropout, first, stride, row_step);
     const u32 mine = lane_index() / 4 % 4;
     const bool high = mine >= 2, odd = mine % 2 != 0;
     const uint4 w = philox_words(dropout.key, (first + (odd ? stride : 0) + (high ? 8 : 0)) / 4);
     const u32 got0 = traded(high ? w.x : w.z, 8), got1 = traded(high ? w.y : w.w, 8);
-    const u32 a0 = high ? got0 : w.x, a1 = high ? got1 : w.y;  // of the block of d[0] or d[1]
-    const u32 b0 = high ? w.z : got0, b1 = high ? w.w : got1;  // of d[2] or d[3]
+    const u32 a0 = high ? got0 : w.x, a1 = high ? got1 : w.y;  // from the block of d[0] or d[1]
+    const u32 b0 = high ? w.z : got0, b1 = high ? w.w : got1;  // from the block of d[2] or d[3]
     const u32 got_a = traded(odd ? a0 : a1, 4), got_b = traded(odd ? b0 : b1, 4);
     const u32 words[4] = {odd ? got_a : a0, odd ? a1 : got_a, odd ? got_b : b0, odd ? b1 : got_b};
     return kept_of(words, dropout.threshold);

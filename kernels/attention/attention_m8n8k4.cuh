@@ -1,13 +1,14 @@
-// Attention's tiles with mma.m8n8k4, fp16 on sm_70. What each member is: attention_tiles.cuh; layouts of
-// fragments: kernels/cuda/quad_pairs.h.
+// Attention's tiles with mma.m8n8k4, fp16 on sm_70. attention_tiles.cuh documents the members;
+// kernels/cuda/quad_pairs.h documents the layouts of fragments.
 //
-// Four quad pairs make 16 x 16: lane bit 3 says which 8 rows, bit 2 which 8 columns of the instruction's.
-// Both pairs of a row bring the same left factor, both of a column the same right factor, so a lane holds 16
-// elements of each 16 x 16, twice as many as with m16n8k16.
+// Four quad pairs compute 16 x 16: lane bit 3 selects the 8 rows, bit 2 the 8 columns of the instruction.
+// Both pairs of a row supply the same left factor, both pairs of a column the same right factor, so a lane
+// holds 16 elements of each 16 x 16, twice as many as with m16n8k16.
 //
-// Which key or query is which column of a product of scores is free, as long as the product after it counts
-// its rows likewise: column c is row 2 (c % 4) + c / 8 + 8 (c / 4 % 2) of the tile. So the rows that eight
-// lanes read at once lie in eight different groups of banks, by columns as by rows.
+// The order of keys or queries in the columns of a product of scores is free, as long as the next product
+// numbers its rows in the same way: column c is row 2 (c % 4) + c / 8 + 8 (c / 4 % 2) of the tile. With this
+// order the rows that eight lanes read at once lie in eight different groups of banks, by columns and by
+// rows.
 #pragma once
 
 #include "kernels/attention/attention_dropout.cuh"
@@ -18,7 +19,7 @@ namespace tidepool::cuda {
 
 struct M8n8k4 {
   using Half = Fp16;
-  using Fragment = u32[8];  // four of m8n8k4's, along the inner dimension
+  using Fragment = u32[8];  // four fragments of m8n8k4, along the inner dimension
   static constexpr AttentionUnits units = AttentionUnits::tensor_sm70;
   static constexpr u32 row_step = 2, column_step = 2;
   static constexpr int near_mate = 2, far_mate = 4;
@@ -31,7 +32,7 @@ struct M8n8k4 {
     return 16 * (n / 2) + 4 * (n % 2) + 8 * bit(2) + 2 * bit(1);
   }
 
-  // 16 neighbours of one of the tile's rows.
+  // 16 neighbours in one row of the tile.
   template <u32 size>
   struct WholeRow {
     LaneRows<size, Half> rows;
@@ -65,12 +66,12 @@ struct M8n8k4 {
     }
   };
 
-  // A product leaves two rows of each lane's quad in each lane, two columns at a time; a left factor wants
-  // one row in each, of all columns. So lanes trade within the quad, then with the quad pair of the other
-  // columns.
+  // A product leaves two rows of each lane's quad in each lane, two columns at a time; a left factor needs
+  // one row per lane, with all columns. So lanes exchange values within the quad, then with the quad pair of
+  // the other columns.
   static __device__ __forceinline__ void product_to_left(Fragment& a, const float (&d0)[4],
                                                          const float (&d1)[4]) {
-    u32 own[4];  // of the eight columns of this quad pair
+    u32 own[4];  // the eight columns of this quad pair
     UNROLL for (u32 n = 0; n < 2; ++n) {
       const float(&d)[4] = n == 0 ? d0 : d1;
       const u32 upper = pair_fast<Half>(d[0], d[1]), lower = pair_fast<Half>(d[2], d[3]);
@@ -101,11 +102,11 @@ struct M8n8k4 {
     multiply<RightFactorBy::rows>(d0, d1, a, b);
   }
 
-  // A block of Philox is four keys of a query: those of two lanes, every other one each.
+  // A block of Philox covers four keys of a query, which belong to two lanes, alternately.
   static __device__ __forceinline__ uint4 every_other(const uint4& w) {
     return make_uint4(w.x, w.z, w.y, w.w);
   }
-  // Two lanes meet the same two blocks, one in each of their rows.
+  // Two lanes need the same two blocks, one block for each of their rows.
   static __device__ __forceinline__ u32 kept_by_query_rows(const DropoutRow& dropout, u64 first, u32 stride) {
     if (stride % 4 != 0) return kept_one_by_one(dropout, first, column_step, row_step * u64{stride});
     const bool odd = bit(2) != 0;
@@ -114,7 +115,8 @@ struct M8n8k4 {
     trade_pairs(words, every_other(w), odd, far_mate);
     return kept_of(words, dropout.threshold);
   }
-  // The same with one in each of their columns: words come as (row, column), (row, column), not by rows.
+  // The same with a block for each of their columns: words arrive as (row, column), (row, column), not by
+  // rows.
   static __device__ __forceinline__ u32 kept_by_key_rows(const DropoutRow& dropout, u64 first, u32 stride) {
     if (stride % 4 != 0) return kept_one_by_one(dropout, first, column_step * u64{stride}, row_step);
     const bool odd = bit(0) != 0;

@@ -1,21 +1,21 @@
-// Tiles of 16-bit elements in shared memory, and the two products that attention is made of. Written against
-// one of two instructions, M16n8k16 (attention_m16n8k16.cuh) or M8n8k4 (attention_m8n8k4.cuh). Each has these
-// static members, for tiles of 16 rows:
+// Tiles of 16-bit elements in shared memory, and the two products of attention. The code is generic over two
+// instructions, M16n8k16 (attention_m16n8k16.cuh) and M8n8k4 (attention_m8n8k4.cuh). Each has these static
+// members, for tiles of 16 rows:
 //
-//   Half, units, is_here()  its elements; its name for the host; whether the GPU compiled for runs it
-//   Fragment                a factor's 16 x 16, as much of it as a lane holds
+//   Half, units, is_here()  element type; name for the host; true if the GPU compiled for has the instruction
+//   Fragment                a lane's share of a factor's 16 x 16
 //   row(), row_step, column(), column_step
 //                           s[n][i], of a product whose columns are keys or queries, is
 //                           row() + row_step (i / 2), column() + 8 n + column_step (i % 2)
 //   output_column(n)        d[n][2 j] and d[n][2 j + 1], of a product whose columns are a head's, are
-//                           row() + row_step j, output_column(n) and the one after it
+//                           row() + row_step j, output_column(n) and the next column
 //   near_mate, far_mate     lanes that share a row differ in these bits
 //   Left<size>              a tile as left factor
-//   Columns<size>           as right factor, whose columns are the tile's rows
-//   Rows<size>              as right factor, whose rows are the tile's
-//   load_left               16 x 16 of a left factor straight from global memory; only where a backward's own
-//                           rows do not lie in shared memory
-//   product_to_left         what a product left, as the left factor of the next one
+//   Columns<size>           a tile as right factor, whose columns are the tile's rows
+//   Rows<size>              a tile as right factor, whose rows are the tile's rows
+//   load_left               loads 16 x 16 of a left factor from global memory; only if a backward's own
+//                           rows are not in shared memory
+//   product_to_left         turns a product's result into the left factor of the next product
 //   multiply_columns        [d0 | d1] += a b, b from Columns
 //   multiply_rows           the same, b from Rows
 //   kept_by_query_rows, kept_by_key_rows
@@ -27,20 +27,21 @@
 
 namespace tidepool::cuda {
 
-// Elements from a tile's start to a chunk of 8.
+// RETURNS: the offset in elements of a chunk of 8 in a tile.
 template <u32 size>
 __device__ __forceinline__ u32 tile_offset(u32 row, u32 chunk) {
   using Row = AttentionTileRow<size>;
   return row * Row::elements + 8 * (Row::swizzled ? chunk ^ (row % 8) : chunk);
 }
 
-// Starts to copy `count` rows into a tile; zeros beyond the head's rows and columns. Commit after it.
+// Starts copying `count` rows into a tile, with zeros past the head's rows and columns. Call
+// async_copy_commit() after.
 template <u32 size, u32 count, u32 threads, class Half>
 __device__ __forceinline__ void load_tile(Half* tile, const HeadRows<const Half>& from) {
   constexpr u32 chunks = AttentionTileRow<size>::chunks;
   if constexpr (threads % chunks == 0 && threads / chunks % 8 == 0 && count % (threads / chunks) == 0) {
-    // A thread keeps its chunk and its place in the swizzle; one pointer goes down the rows. (With a product
-    // for each row, addresses of all of them would be kept in registers from tile to tile.)
+    // A thread keeps its chunk and its position in the swizzle; one pointer advances over the rows. (With a
+    // multiplication for each row, the compiler would keep all addresses in registers from tile to tile.)
     constexpr u32 down = threads / chunks;
     const u32 first = threadIdx.x / chunks, chunk = threadIdx.x % chunks;
     const u32 rows = 8 * chunk < from.columns ? from.rows : 0;
@@ -48,7 +49,7 @@ __device__ __forceinline__ void load_tile(Half* tile, const HeadRows<const Half>
     const Half* source = from.row(first) + 8 * chunk;
     Half* to = tile + tile_offset<size>(first, chunk);
     UNROLL for (u32 i = 0; i < count / down; ++i) {
-      const bool take = first + i * down < rows;  // else `source` may point anywhere
+      const bool take = first + i * down < rows;  // otherwise `source` may point anywhere
       async_copy_16(to + i * down * AttentionTileRow<size>::elements, source, take);
       source += stride;
     }
@@ -63,13 +64,13 @@ __device__ __forceinline__ void load_tile(Half* tile, const HeadRows<const Half>
   }
 }
 
-// Where a lane reads in a tile: chunk c of row + down, down a multiple of 8; the next chunk where
-// `lane_side` is 1, for even c.
+// A lane's addresses in a tile: chunk c of row + down, down a multiple of 8; if `lane_side` is 1, the next
+// chunk, for even c.
 template <u32 size, class Half>
 struct LaneRows {
   using Row = AttentionTileRow<size>;
   const Half* row;
-  u32 side;  // 0 or 1: the left or the right chunk of a pair; swizzled already
+  u32 side;  // 0 or 1: left or right chunk of a pair, after swizzling
 
   __device__ __forceinline__ LaneRows(const Half* tile, u32 lane_row, u32 lane_side)
       : row(tile + lane_row * Row::elements), side(Row::swizzled ? lane_side ^ (lane_row % 8) : lane_side) {}
@@ -78,8 +79,8 @@ struct LaneRows {
   }
 };
 
-// Roundings inside a kernel are the hardware's, to nearest even; only what leaves a kernel is rounded as the
-// project does.
+// Inside a kernel the hardware's rounding is used, to nearest even; only a kernel's results have the
+// project's rounding.
 template <class Half>
 __device__ __forceinline__ u32 pair_fast(float first, float second) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -95,8 +96,8 @@ __device__ __forceinline__ u32 pair_fast(float first, float second) {
 #endif
 }
 
-// d = a tile^T, twice: [16, size] [rows of the tile, size]^T. `left(k, a)` gives columns 16 k and on of a.
-// Side by side, because each sum is a chain of additions that wait for each other.
+// d = a tile^T, twice: [16, size] [rows of the tile, size]^T. `left(k, a)` loads columns from 16 k on of a.
+// The two products are interleaved, because each sum is a chain of dependent additions.
 template <class Mma, u32 size, u32 tiles, class Left>
 __device__ __forceinline__ void two_times_transposed(float (&d0)[tiles][4], const Left& left0,
                                                      const typename Mma::Half* tile0, float (&d1)[tiles][4],
@@ -116,7 +117,7 @@ __device__ __forceinline__ void two_times_transposed(float (&d0)[tiles][4], cons
   }
 }
 
-// d += p tile: [16, rows of the tile] [rows of the tile, columns 8 from_chunk and on].
+// d += p tile: [16, rows of the tile] [rows of the tile, columns from 8 from_chunk on].
 template <class Mma, u32 size, u32 tiles, u32 outputs>
 __device__ __forceinline__ void add_product(float (&d)[outputs][4], const float (&p)[tiles][4],
                                             const typename Mma::Half* tile, u32 from_chunk = 0) {
@@ -131,7 +132,7 @@ __device__ __forceinline__ void add_product(float (&d)[outputs][4], const float 
   }
 }
 
-// A lane's rows of `to` = factor d, from column 8 from_chunk on.
+// Stores a lane's rows of `to` = factor d, from column 8 from_chunk on.
 template <class Mma, u32 tiles>
 __device__ __forceinline__ void store_product(const HeadRows<typename Mma::Half>& to,
                                               const float (&d)[tiles][4], const float (&factor)[2],

@@ -21,7 +21,7 @@ Argument argument(AttentionUid uid, const void* data) {
   return {.uid = static_cast<i64>(uid), .data = const_cast<void*>(data)};
 }
 
-// The part of the batch that a slice begins with, and the parts of it that follow, each at most a slice.
+// Calls fn for each slice of the batch; slices at the ends may be smaller.
 template <class Fn>
 Result<void> for_slices(const AttentionShape& s, const AttentionSlice& slice, Fn fn) {
   for (u32 sequence = 0; sequence < s.sequences; sequence += slice.sequences) {
@@ -34,7 +34,7 @@ Result<void> for_slices(const AttentionShape& s, const AttentionSlice& slice, Fn
   return {};
 }
 
-// Elements from an array's begin to a slice's that begins at `at`.
+// Offsets in elements from an array's begin to the slice that begins at `at`.
 struct Offsets {
   u64 q, k, v, out, rows;
 
@@ -49,25 +49,25 @@ struct Offsets {
   }
 };
 
-// What plans read from the host's memory while they are started.
+// Numbers in host memory that plans read when they are started.
 struct Numbers {
   float scale, minus_infinity = -std::numeric_limits<float>::infinity(), one = 1;
 
   explicit Numbers(const AttentionShape& s) : scale(1.0F / std::sqrt(static_cast<float>(s.head_size))) {}
 };
 
-// One document for each sequence, and nothing dropped: what the graphs say.
+// RETURNS: true if each sequence is one document and there is no dropout, as in the graphs.
 template <class Operation>
 bool is_plain(const Operation& op) {
   return op.starts == nullptr && !op.dropout.on();
 }
 
-// Logarithms that a caller does not want lie at the workspace's end.
+// Bytes for logarithms that the caller does not keep; they lie at the workspace's end.
 u64 bytes_of_unwanted(const AttentionShape& s, const AttentionSlice& slice) {
   return round_up(u64{slice.sequences} * s.heads * s.tokens * sizeof(float), 256);
 }
 
-// Memory of the scratch that a plan of backward may have.
+// RETURNS: scratch memory available to a plan of backward.
 Bytes room_for_backward(const AttentionToCome& to_come, const AttentionSlice& slice) {
   const u64 taken = cudnn_scratch_alignment + cudnn_softmax_sum_bytes(to_come.shape, slice);
   return to_come.scratch.value > taken ? Bytes{to_come.scratch.value - taken} : Bytes{0};
@@ -95,7 +95,7 @@ Result<std::unique_ptr<CudnnAttention>> CudnnAttention::create(Parts parts) {
   return made;
 }
 
-// Tries every plan; a pass with a plan that fails is left to our kernels.
+// Tries every plan. A pass with a failing plan uses our own kernels.
 Result<void> CudnnAttention::try_plans() {
   AttentionTrial trial({.to_come = parts_.shape, .stream = parts_.stream, .room = parts_.trial});
   std::string why;
@@ -120,7 +120,7 @@ CudnnAttention::~CudnnAttention() {
   parts_.library->calls().destroy(context_);
 }
 
-// Null, and why not, where ours are to be used.
+// RETURNS: null, with the reason in `why_not`, if our own kernels are to be used.
 Result<std::unique_ptr<cudnn::Plan>> CudnnAttention::make_plan(const AttentionSlice& part, bool is_backward,
                                                                std::string& why_not) const {
   const cudnn::Library& library = *parts_.library;
@@ -141,7 +141,7 @@ Result<std::unique_ptr<cudnn::Plan>> CudnnAttention::make_plan(const AttentionSl
   return plan;
 }
 
-// All or none: slices of one batch by different kernels would be hard to explain.
+// Makes plans for all slices or none: slices of one batch from different kernels would be hard to explain.
 Result<void> CudnnAttention::make_plans(Pass& pass, const AttentionSlice& slice, bool is_backward) {
   if (slice.sequences == 0) {
     pass.why_not = cudnn_ds_bytes(shape(), {1, 1}) > cudnn_ds_bytes_max.value
@@ -177,7 +177,7 @@ std::string CudnnAttention::describe() const {
   return fmt::format("our own kernels{}; {} is not used: {}", of, library, why);
 }
 
-// `run` starts one slice: run(where it begins, what it is of).
+// `run(begin, slice)` starts one slice.
 template <class Operation, class Run>
 Result<bool> CudnnAttention::go_over(const Pass& pass, const Operation& op, Run run) {
   if (pass.slice.sequences == 0 || !is_plain(op) || op.shape != shape() ||
@@ -200,8 +200,8 @@ Result<bool> CudnnAttention::backward(const AttentionBackward& op) {
   });
 }
 
-// The logarithms are made whether anybody wants them or not: without them it would be another plan, whose
-// bits might differ, and what is kept for backward must not change numbers.
+// Logarithms are always computed: without them the plan would be another plan, with possibly other bits, and
+// whether they are kept for backward must not change numbers.
 Result<void> CudnnAttention::run_forward(const Attention& op, const AttentionSlice& at,
                                          const AttentionSlice& part) {
   const AttentionShape& s = op.shape;

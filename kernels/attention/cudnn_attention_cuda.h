@@ -1,6 +1,6 @@
-// Attention by cuDNN behind attention()'s contract, for the one shape that a run has, where it pays
-// (cudnn_attention_slices.h). Its plans are made and tried when it is made (cudnn_attention_trial_cuda.h):
-// kernels are then compiled and on the device, and what is left to ours is known.
+// CudnnAttention computes attention with cuDNN behind attention()'s contract, for a run's one shape, if cuDNN
+// is faster (cudnn_attention_slices.h). Its plans are compiled, loaded and tried at construction
+// (cudnn_attention_trial_cuda.h), so it is then known which operations are left to our own kernels.
 #pragma once
 
 #include <map>
@@ -13,35 +13,38 @@
 
 namespace tidepool::cuda {
 
-// Of one device: the one that is set when it is made and when it is used. One caller at a time.
+// REQUIRES: the device that was current at construction is current at every call.
+// THREADS: one caller at a time.
 class CudnnAttention {
  public:
   struct Parts {
     std::unique_ptr<cudnn::Library> library;
     AttentionToCome shape;
     cudaStream_t stream = nullptr;
-    std::span<std::byte> workspace;  // device memory that forward may write, aligned to 256. Outlives this
-    std::span<std::byte> trial;      // device memory for nobody else until create() returns; overwritten
+    std::span<std::byte> workspace;  // device memory for forward to overwrite, aligned to 256. Outlives this
+    std::span<std::byte> trial;      // device memory for exclusive use until create() returns; overwritten
   };
-  // Error: the library fails on this device. Up to seconds.
+  // Takes up to seconds.
+  // Errors: the library fails on this device.
   static Result<std::unique_ptr<CudnnAttention>> create(Parts);
   CudnnAttention(const CudnnAttention&) = delete;
   CudnnAttention& operator=(const CudnnAttention&) = delete;
   ~CudnnAttention();
 
-  // False, and nothing done, where ours are to be used: for other shapes, documents, dropout, and where the
-  // library has no plan. Whatever the data, the answer is that of all operations of these arguments. Returns
-  // at once. Error: the library fails. What CUDA itself has to say of the stream is not asked here.
+  // Return at once.
+  // RETURNS: false, without doing anything, if our own kernels are to be used: other shapes, documents,
+  // dropout, or no plan of the library. The answer depends on shapes and options, never on data.
+  // Errors: the library fails. CUDA's errors of the stream are not asked for here.
   Result<bool> forward(const Attention&);
   Result<bool> backward(const AttentionBackward&);
 
-  // "cuDNN 9.19.0", and what of it is not done by it, and why.
+  // RETURNS: "cuDNN 9.19.0", and which parts it does not compute, and why.
   std::string describe() const;
 
  private:
-  // Forward or backward of the batch: a plan for a slice, and for the rests that slices leave.
+  // Forward or backward of the batch: a plan for a full slice, and plans for the smaller slices at the ends.
   struct Pass {
-    AttentionSlice slice;  // without sequences: not by the library
+    AttentionSlice slice;  // without sequences: the library is not used
     std::map<AttentionSlice, std::unique_ptr<cudnn::Plan>> plans;
     std::string why_not{};
 
@@ -63,7 +66,7 @@ class CudnnAttention {
   Result<void> run_forward(const Attention&, const AttentionSlice& at, const AttentionSlice& slice);
   Result<void> run_backward(const AttentionBackward&, const AttentionSlice& at, const AttentionSlice& slice);
 
-  const Parts parts_;  // the library first: all others are its
+  const Parts parts_;  // first, because the members below refer to the library
   const cudnn::DeviceProperties device_;
   cudnnContext* const context_;
   Pass forward_, backward_;

@@ -14,7 +14,7 @@ struct Builder {
   Graph graph;
   const AttentionShape& shape;
   DataType half;
-  i64 b, h, hk, t, d;  // of the slice
+  i64 b, h, hk, t, d;  // sizes of the slice
 
   Builder(const cudnn::Library& library, const AttentionShape& s, const AttentionSlice& slice, Precision p)
       : graph(library),
@@ -29,7 +29,7 @@ struct Builder {
   Dimensions scores() const { return {b, h, t, t}; }
   Dimensions rows() const { return {b, h, t, 1}; }
 
-  // [B, T, columns], of which heads are strips.
+  // [B, T, columns]; heads are strips of columns.
   Tensor strips(AttentionUid uid, i64 heads, i64 columns) {
     return graph.array(
         {.dimensions = {b, heads, t, d}, .strides = {t * columns, d, columns, 1}, .type = half}, i64(uid));
@@ -38,7 +38,7 @@ struct Builder {
     return graph.array(
         {.dimensions = {b, heads, d, t}, .strides = {t * columns, d, 1, columns}, .type = half}, i64(uid));
   }
-  // [B, NH, T] of the whole.
+  // [B, NH, T] of the whole batch.
   Tensor numbers_of_rows(AttentionUid uid, i64 heads_of_all) {
     return graph.array(
         {.dimensions = rows(), .strides = {heads_of_all * t, t, 1, 1}, .alignment = sizeof(float)}, i64(uid));
@@ -60,7 +60,7 @@ struct Builder {
     graph.reduce(mode, x, y);
     return y;
   }
-  // Where the key is the query or before it: x, else minus infinity.
+  // RETURNS: x if the key is at or before the query, otherwise minus infinity.
   Tensor causal(Tensor x) {
     const auto index = [&](i64 axis) {
       const Tensor y = graph.between(scores(), DataType::int32);
@@ -74,9 +74,9 @@ struct Builder {
     graph.select(x, number(AttentionUid::minus_infinity), seen, y);
     return y;
   }
-  // Rows become columns: what a product takes as its left factor, in halves.
+  // Transposes x, as the left factor of a product, in 16 bits.
   Tensor turned(Tensor x) {
-    // The dimensions swap and so do the strides: no element moves.
+    // Dimensions and strides are swapped: no element moves.
     const Tensor y =
         graph.between({.dimensions = scores(), .strides = {h * t * t, t * t, 1, t}, .type = half});
     graph.reshape(x, y);
@@ -148,7 +148,7 @@ cudnn::Graph cudnn_attention_backward(const cudnn::Library& library, const Atten
                              at.apply(PointwiseMode::mul, at.apply(PointwiseMode::sub, dp, sums), p), scale);
   of_key_heads(at.turned(ds), q, AttentionUid::dk);
 
-  // dq = ds k, straight from ds: with a sum in memory that many add to, its bits would vary.
+  // dq = ds k, directly from ds: atomic additions to a sum in memory would make its bits vary.
   const Tensor rows_of_k = at.graph.between({.dimensions = {at.b, at.hk, at.t, at.d},
                                              .strides = {at.t * columns, at.d, columns, 1},
                                              .type = at.half});

@@ -1,5 +1,6 @@
-// Attention as graphs of cuDNN's operations. Its engines know them by their shape: which operation follows
-// which, and in what type results pass between them (NVIDIA's cuDNN documentation, "Attention").
+// Builds attention as graphs of cuDNN's operations. cuDNN's engines recognise attention by the graph's form:
+// the sequence of operations and the types of intermediate results (NVIDIA's cuDNN documentation,
+// "Attention").
 #pragma once
 
 #include "kernels/attention/cudnn_attention_slices.h"
@@ -19,12 +20,12 @@ enum class AttentionUid : i64 {
   dk,
   dv,
   softmax_sum,
-  scale,           // a number: 1 / sqrt(D)
-  minus_infinity,  // a number
-  one,             // a number
+  scale,           // a number in host memory: 1 / sqrt(D)
+  minus_infinity,  // a number in host memory
+  one,             // a number in host memory
 };
 
-// A slice of attention: `shape` is that of the whole, whose strides its arrays have.
+// Graphs of one slice. `shape` is that of the whole batch, whose strides the arrays have.
 cudnn::Graph cudnn_attention_forward(const cudnn::Library&, const AttentionShape&, const AttentionSlice&,
                                      Precision);
 cudnn::Graph cudnn_attention_backward(const cudnn::Library&, const AttentionShape&, const AttentionSlice&,

@@ -1,8 +1,9 @@
-// Where attention runs through cuDNN, and how much of it at a time. Needs no CUDA.
+// AttentionSlice is the part of a batch that one cuDNN call computes; decides when cuDNN is used. Needs no
+// CUDA.
 //
-// cuDNN's forward is faster than ours where `wgmma` is: on sm_90. Its backward gives the same bits each time
-// only if it keeps ds in memory, T x T for each head; that is why it goes over sequences, and where one does
-// not fit over kv heads, in slices. Slices depend on shapes alone: placement must not change bits.
+// cuDNN's forward is faster than our kernels on GPUs with `wgmma`, sm_90. Its backward is deterministic only
+// if it keeps ds in memory, T x T for each head. So backward goes over sequences in slices, and over kv heads
+// if one sequence does not fit. Slices depend on shapes alone: placement must not change bits.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +12,14 @@
 
 namespace tidepool::cuda {
 
-inline constexpr u32 cudnn_attention_tokens_min = 128;  // below, there is little to gain
+inline constexpr u32 cudnn_attention_tokens_min = 128;  // shorter sequences gain little
 inline constexpr u32 cudnn_attention_head_size_max = 128;
-// Above, ds of one call is no longer addressed by 32 bits, nor its heads by a grid's second dimension.
+// Above these limits, ds of one call exceeds 32-bit addresses, or its heads exceed a grid's second dimension.
 inline constexpr Bytes cudnn_ds_bytes_max{2 * gib};
 inline constexpr u32 cudnn_heads_max = 65535;
-inline constexpr u64 cudnn_elements_max = (u64{1} << 31) - 1;  // of qkv in one call
+inline constexpr u64 cudnn_elements_max = (u64{1} << 31) - 1;  // elements of qkv in one call
 
-// `capability`: 10 times major plus minor. Blackwell's engines have not been looked at.
+// `capability`: 10 times major plus minor. Blackwell's engines have not been tested.
 constexpr bool cudnn_attention_pays_on(int capability) { return capability / 10 == 9; }
 constexpr bool cudnn_attention_pays(const AttentionShape& s, Precision precision, int capability) {
   return cudnn_attention_pays_on(capability) && precision != Precision::fp32 &&
@@ -26,38 +27,38 @@ constexpr bool cudnn_attention_pays(const AttentionShape& s, Precision precision
          s.head_size <= cudnn_attention_head_size_max;
 }
 
-// Of the batch, for one call of the library.
+// Part of the batch for one call of the library.
 struct AttentionSlice {
-  u32 sequences = 0, kv_heads = 0;  // 0: not even the least fits
+  u32 sequences = 0, kv_heads = 0;  // 0: not even the smallest slice fits
   constexpr auto operator<=>(const AttentionSlice&) const = default;
 };
 
-inline constexpr u64 cudnn_attention_slack = 64 * kib;  // of a plan, beside its arrays
+inline constexpr u64 cudnn_attention_slack = 64 * kib;  // memory of a plan beside its arrays
 inline constexpr u64 cudnn_scratch_alignment = 256;
 
-// Sums of dout . out by row, in fp32, which the plan wants as an array.
+// Bytes for sums of dout . out by row, in fp32, an array that the plan requires.
 constexpr u64 cudnn_softmax_sum_bytes(const AttentionShape& s, const AttentionSlice& slice) {
   return round_up(u64{slice.sequences} * slice.kv_heads * s.group() * s.tokens * sizeof(float), 256);
 }
-// In halves, edges filled up.
+// Bytes of ds in 16 bits, with padded edges.
 constexpr u64 cudnn_ds_bytes(const AttentionShape& s, const AttentionSlice& slice) {
   const u64 heads = u64{slice.sequences} * slice.kv_heads * s.group();
   return heads * round_up(u64{s.tokens}, 64) * round_up(u64{s.tokens}, 128) * 2;
 }
-// What backward of a slice takes beside its operands: ds, the sums, and with grouped queries dk and dv of
-// every query head. As read off plans of cuDNN 9.19.
+// Memory of backward of a slice beside its operands: ds, the sums, and with grouped queries dk and dv of
+// every query head. Measured on plans of cuDNN 9.19.
 constexpr u64 cudnn_backward_bytes(const AttentionShape& s, const AttentionSlice& slice) {
   const u64 heads = u64{slice.sequences} * slice.kv_heads * s.group();
   const u64 of_query_heads = s.group() > 1 ? heads * 2 * s.tokens * s.head_size * 2 : 0;
   return cudnn_ds_bytes(s, slice) + of_query_heads + cudnn_softmax_sum_bytes(s, slice) +
          cudnn_attention_slack;
 }
-// Lost at the begin of a scratch for its alignment, wherever it lies.
+// Lost at the begin of a scratch to alignment, at any address.
 inline constexpr u64 cudnn_backward_fixed_bytes = cudnn_attention_slack + cudnn_scratch_alignment;
 
 namespace cudnn_slices_detail {
 
-// The largest part of `all` that fits `most` times into it, as equal as can be.
+// RETURNS: the largest part of `all`, at most `most`, that divides `all` into parts as equal as possible.
 constexpr u32 equal_parts(u32 all, u64 most) {
   return static_cast<u32>(div_up(u64{all}, div_up(u64{all}, std::min<u64>(all, most))));
 }
@@ -80,7 +81,7 @@ constexpr AttentionSlice cudnn_backward_slice(const AttentionShape& s, Bytes scr
   return most == 0 ? AttentionSlice{} : AttentionSlice{1, equal_parts(s.key_heads(), most)};
 }
 
-// Forward takes nothing but the logarithms that a caller does not want.
+// Forward needs memory only for logarithms that the caller does not keep.
 constexpr AttentionSlice cudnn_forward_slice(const AttentionShape& s, Bytes workspace) {
   using namespace cudnn_slices_detail;
   const u64 of_sequence = u64{s.heads} * s.tokens * sizeof(float);

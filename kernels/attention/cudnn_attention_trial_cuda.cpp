@@ -16,22 +16,22 @@
 namespace tidepool::cuda {
 namespace {
 
-// Two roundings to bf16 lie 0.4 % apart, and gradients of several query heads add up; a kernel that masks,
-// scales or addresses wrongly is off by tens of percent.
+// Two roundings to bf16 differ by 0.4 %, and gradients of several query heads accumulate that; a kernel that
+// masks, scales or addresses wrongly is off by tens of percent.
 constexpr double difference_max = 0.02;
-// Rows of a sequence that are compared: as many of its begin as of its end.
+// Rows of a sequence that are compared at its begin, and as many at its end.
 constexpr u64 rows_of_an_end = 512;
-// A prime, so that rows differ though the numbers repeat.
+// A prime, so that rows differ although the numbers repeat.
 constexpr u64 numbers = 1'000'003;
-constexpr float numbers_scale = 2;  // as q and k they make a softmax that is neither flat nor one-sided
+constexpr float numbers_scale = 2;  // q and k of this scale make a softmax that is neither flat nor one-hot
 constexpr u32 runs = 2;
 
 struct Columns {
   u64 first, count;
 };
 
-// Relative difference over the columns of rows of `width`, |got - want| / |want|: the larger one of both ends
-// of a sequence, because late rows are small.
+// RETURNS: the relative difference |got - want| / |want| over the columns of rows of `width`: the larger
+// value of both ends of a sequence, because late rows are small.
 double difference(const std::vector<float>& got, const std::vector<float>& want, u64 width,
                   const Columns& columns) {
   double largest = 0;
@@ -49,7 +49,7 @@ double difference(const std::vector<float>& got, const std::vector<float>& want,
   return largest;
 }
 
-// Backward takes exponentials of these, so they are compared as they stand.
+// Absolute, because backward takes exponentials of these values.
 double absolute_difference(const std::vector<float>& got, const std::vector<float>& want) {
   double largest = 0;
   for (u64 i = 0; i < got.size(); ++i) {
@@ -74,7 +74,7 @@ bool same_bits(const std::vector<Made>& a, const std::vector<Made>& b) {
   });
 }
 
-// Empty if the array is right; NaN is refused.
+// RETURNS: empty if the array is right. NaN is refused.
 std::string why_not(std::string_view array, double difference) {
   if (difference <= difference_max) return {};
   return fmt::format("its {} differs from our kernels' by {:.2g}, and {} is allowed", array, difference,
@@ -85,7 +85,7 @@ constexpr std::string_view varies = "its bits vary from run to run";
 
 }  // namespace
 
-// Arrays for a slice's sequences, with all heads, and for our own kernels' results of one sequence.
+// Arrays for a slice's sequences, with all heads, and for the results of our own kernels on one sequence.
 struct AttentionTrial::Arrays {
   AttentionShape shape;
   Values qkv, out, dout, dqkv, own_out, own_dqkv;
@@ -169,7 +169,7 @@ Result<void> AttentionTrial::fill(Values array, u64 elements) const {
     TRY_CUDA(cudaMemcpyAsync(array.data + at, some.data(), std::min<u64>(some.size(), bytes - at),
                              cudaMemcpyHostToDevice, parts_.stream),
              "copying numbers to try attention with");
-  return wait();  // `some` is read until then
+  return wait();  // the copy reads `some` until then
 }
 
 Result<void> AttentionTrial::wait() const {
@@ -200,13 +200,13 @@ Result<std::vector<float>> AttentionTrial::logarithms(const float* lse, u64 head
   return out;
 }
 
-// NaN, so that what a kernel does not write shows.
+// Fills with NaN, so that elements a kernel fails to write are found.
 Result<void> AttentionTrial::clear(void* array, u64 bytes) const {
   TRY_CUDA(cudaMemsetAsync(array, 0xff, bytes, parts_.stream), "clearing what attention makes");
   return {};
 }
 
-// The refusal's own error must not be taken for one of our kernels.
+// Clears the refusal's error: it must not be taken for an error of our kernels.
 Result<std::string> AttentionTrial::gave_up(const Error& refused) const {
   static_cast<void>(cudaGetLastError());
   TRY(wait());

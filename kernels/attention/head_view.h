@@ -1,4 +1,4 @@
-// One head of one sequence inside [B, T, (NH + 2 NKV) D] and [B, T, H] buffers.
+// HeadView addresses one head of one sequence inside [B, T, (NH + 2 NKV) D] and [B, T, H] buffers.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ inline void check_attention_shape(const AttentionShape& s) {
   CHECK(s.key_heads() > 0 && s.heads % s.key_heads() == 0, s.heads, s.kv_heads);
 }
 
-// `head` counts over all sequences: sequence * NH + head of it.
+// `head` counts over all sequences: sequence * NH + the head's number in its sequence.
 struct HeadView {
   AttentionShape shape;
   u32 head = 0;
@@ -33,12 +33,12 @@ struct HeadView {
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(shape.head_size)); }
 };
 
-// First keys that the rows of one sequence see.
+// First visible key of each row of a sequence.
 struct DocumentStarts {
   const i32* starts = nullptr;  // [T], or null: 0 for all
 
   u32 of(u32 row) const { return starts == nullptr ? 0 : static_cast<u32>(starts[row]); }
-  // Of rows [begin, end): documents follow each other.
+  // RETURNS: the first key that rows [begin, end) see: that of `begin`, because documents follow each other.
   u32 least(u32 begin, u32 end) const {
     for (u32 row = begin; row < end; ++row) {
       CHECK(of(row) <= row && of(row) >= of(begin), of(row), row, of(begin));
@@ -50,7 +50,7 @@ inline DocumentStarts document_starts(const i32* starts, const HeadView& head) {
   return {starts == nullptr ? nullptr : starts + head.first_row()};
 }
 
-// What a row of a block sees of its keys: [begin, end), perhaps none.
+// Keys that a row of a block sees: [begin, end), perhaps none.
 struct SeenKeys {
   u32 begin = 0, end = 0;
   u32 count() const { return end - begin; }
@@ -60,7 +60,7 @@ struct SeenKeys {
 struct ScoreBlock {
   DocumentStarts documents;
   u32 query = 0, rows = 0, key = 0, width = 0;
-  bool first = false;  // of the query block
+  bool first = false;  // first block of the query block
 
   SeenKeys seen(u32 row) const {
     const u32 end = std::min(query + row + 1, key + width);
@@ -71,8 +71,8 @@ struct ScoreBlock {
 
 static_assert(attention_key_rows % attention_query_rows == 0);
 
-// Visits the score blocks of the query block that starts at `query`, keys ascending from the first that any
-// of its rows sees.
+// Visits the score blocks of the query block that starts at `query`, with keys ascending from the first key
+// that any of its rows sees.
 template <class Fn>
 void for_score_blocks(u32 tokens, u32 query, const DocumentStarts& documents, Fn fn) {
   const u32 rows = std::min(attention_query_rows, tokens - query), end = query + rows;

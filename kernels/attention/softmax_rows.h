@@ -1,18 +1,18 @@
-// One row of a block of scores.
+// Softmax of one row of a block of scores.
 #pragma once
 
 #include "base/types.h"
 
 namespace tidepool {
 
-// The running maximum of scaled scores, and the running sum of exp(score - maximum).
+// Running maximum of scaled scores, and running sum of exp(score - maximum).
 struct OnlineSoftmax {
   float maximum;
   float sum;
 };
 
-// s = exp(scale s - maximum) with the maximum moved up to cover this block. Returns the factor by
-// which everything summed before must shrink.
+// s = exp(scale s - maximum), with the maximum raised to cover this block.
+// RETURNS: the factor by which all earlier sums must be scaled.
 float softmax_row(float* s, u64 n, float scale, OnlineSoftmax&);
 
 // p = exp(scale s - lse) in place of s; ds = scale p (dp - delta) in place of dp.

@@ -9,7 +9,7 @@
 namespace tidepool {
 namespace {
 
-// Blocks per task: 16 blocks of 64 KiB take 50 us or so, long beside the claim of a task.
+// Blocks per task: 16 blocks of 64 KiB take about 50 us, long compared to claiming a task.
 constexpr u64 task_blocks = 16;
 
 }  // namespace

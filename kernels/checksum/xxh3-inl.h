@@ -1,4 +1,5 @@
-// XXH3's stripes in vectors. Per-target: include after <hwy/highway.h>, in each foreach_target pass.
+// StripeHash computes XXH3's stripes in vectors. Per-target: include after <hwy/highway.h>, in each
+// foreach_target pass.
 #if defined(TIDEPOOL_KERNELS_CHECKSUM_XXH3_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TIDEPOOL_KERNELS_CHECKSUM_XXH3_INL_H_
 #undef TIDEPOOL_KERNELS_CHECKSUM_XXH3_INL_H_
@@ -10,13 +11,13 @@
 
 #include "kernels/checksum/xxh3_lanes.h"
 
-#if HWY_TARGET != HWY_SCALAR  // a vector of one lane has no neighbours to exchange with
+#if HWY_TARGET != HWY_SCALAR  // a vector of one lane has no neighbour to exchange with
 
 HWY_BEFORE_NAMESPACE();
 namespace tidepool::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The accumulators of one input, in registers between load() and store().
+// Holds the accumulators of one input in registers between load() and store().
 class StripeHash {
   using D64 = hn::CappedTag<uint64_t, 8>;
   using D32 = hn::Repartition<uint32_t, D64>;
@@ -36,7 +37,7 @@ class StripeHash {
     for (size_t k = 0; k < vectors; ++k) hn::Store(swap_in(k), D64(), to.lanes + k * hn::MaxLanes(D64()));
   }
 
-  // Vector `part` of a stripe whose secret is at `secret`.
+  // Adds vector `part` of a stripe whose secret is at `secret`.
   template <size_t part, class V>
   HWY_INLINE void add(V vector, const u8* secret) {
     const V64 data = hn::BitCast(D64(), vector);
@@ -47,7 +48,7 @@ class StripeHash {
     data_[part] = hn::Add(data_[part], data);
   }
 
-  // After the 16 stripes of a block.
+  // Called after the 16 stripes of a block.
   HWY_INLINE void scramble(const u8* secret) {
     const auto prime = hn::Set(D32(), xxh3_scramble_prime);
     for (size_t k = 0; k < vectors; ++k) {
@@ -62,7 +63,7 @@ class StripeHash {
   }
 
  private:
-  // XXH3 adds each word to its neighbour's lane. Sums may change places: once for all stripes.
+  // XXH3 adds each word to its neighbour's lane. Additions commute, so this is done once for all stripes.
   HWY_INLINE V64 swap_in(size_t k) {
     const V64 sum = hn::Add(acc_[k], hn::Shuffle01(data_[k]));
     data_[k] = hn::Zero(D64());

@@ -1,5 +1,5 @@
-// xxHash with the widest vectors of this CPU. Include this one, never <xxhash.h>: the header alone
-// would pick what the compiler's baseline has, and a checksum at SSE2 speed shows in host Adam.
+// xxHash with the widest vectors of this CPU. Include this header, never <xxhash.h>: that header uses the
+// compiler's baseline, and a checksum at SSE2 speed slows host Adam down.
 #pragma once
 
 #define XXH_STATIC_LINKING_ONLY  // XXH3_state_t on the stack: no allocation in a steady step

@@ -1,9 +1,9 @@
-// XXH3-64 taken apart, so that a kernel can hash values while they are still in its registers.
+// XXH3-64 in separate steps, so that a kernel can hash values while they are still in its registers.
 // Yann Collet, "xxHash fast digest algorithm", https://github.com/Cyan4973/xxHash (long inputs).
 //
-// 64-byte stripes go into eight 64-bit accumulators under a secret that moves on by 8 bytes per
-// stripe; every 16 stripes (a block, 1 KiB) the accumulators are scrambled. The last stripe of the
-// input has its own place in the secret, and no scramble follows the last block.
+// 64-byte stripes go into eight 64-bit accumulators under a secret that advances by 8 bytes per stripe; every
+// 16 stripes (a block, 1 KiB) the accumulators are scrambled. The last stripe of the input has its own place
+// in the secret, and no scramble follows the last block.
 #pragma once
 
 #include "base/types.h"
@@ -24,7 +24,8 @@ struct alignas(64) Xxh3Lanes {
 };
 
 void xxh3_begin(Xxh3Lanes&, u64 seed);
-// The XXH3-64 of the `bytes` that went in: a multiple of xxh3_block_bytes, not 0.
+// RETURNS: XXH3-64 of the `bytes` absorbed.
+// REQUIRES: `bytes` is a multiple of xxh3_block_bytes, not 0.
 u64 xxh3_end(const Xxh3Lanes&, u64 bytes);
 
 }  // namespace tidepool

@@ -4,7 +4,7 @@
 
 namespace tidepool {
 
-// One pass over logits, with an exponential each.
+// One pass over the logits, with an exponential per element.
 constexpr KernelCost cross_entropy_cost(u64 rows, u64 vocabulary) {
   return {.vector_flops = 12 * rows * vocabulary, .elements = rows * vocabulary};
 }

@@ -1,6 +1,6 @@
-// Cross-entropy on the device. Each pass reads a slice once: a thread keeps the maximum of what it saw and
-// the sum of exponentials below it, and scales the sum when the maximum grows (Milakov and Gimelshein,
-// "Online normalizer calculation for softmax", arXiv:1805.02867).
+// Cross-entropy on the device. Each pass reads a slice once: a thread keeps the maximum so far and the sum of
+// exponentials relative to it, and rescales the sum when the maximum grows (Milakov and Gimelshein, "Online
+// normalizer calculation for softmax", arXiv:1805.02867).
 #include <cfloat>
 #include <cmath>
 
@@ -13,7 +13,8 @@ namespace tidepool {
 namespace cuda {
 namespace {
 
-// Below every number: exp(lowest - x) is 0 for logits, and 1 for itself, where minus infinity would give NaN.
+// Below every number: exp(lowest - x) is 0 for logits x and 1 for x = lowest, where minus infinity would give
+// NaN.
 constexpr float lowest = -FLT_MAX;
 
 template <class T>
@@ -24,7 +25,8 @@ struct Slice {
   RowLoss* losses;
 };
 
-// The target's column in the slice of this block's row; the slice's width or more if it is elsewhere.
+// RETURNS: the target's column in the slice, for this block's row; at least the slice's width if it is
+// elsewhere.
 template <class T>
 __device__ u32 target_column(const Slice<T>& s) {
   const i32 target = s.targets[blockIdx.x];
@@ -102,7 +104,7 @@ Slice<T> slice_of(const LogitsSlice& s) {
           .losses = s.losses};
 }
 
-// fn(whole, zero of the logits' type).
+// Calls fn(whole, zero of the logits' type).
 template <class Fn>
 void for_types(const LogitsSlice& s, Fn fn) {
   for_bool(rows_of_vectors(s.columns, s.logits) && s.row_elements() % vector_elements == 0,

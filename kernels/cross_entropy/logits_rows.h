@@ -1,4 +1,4 @@
-// One row of a slice of logits.
+// Operations on one row of a slice of logits.
 #pragma once
 
 #include "base/types.h"

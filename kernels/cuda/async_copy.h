@@ -1,13 +1,14 @@
-// Copies of 16 or 4 bytes from global to shared memory that run while the thread goes on. From sm_80 on;
-// below, they are done at once. Groups: copies, async_copy_commit(), ...; async_copy_wait<n>() returns when
-// all but the n groups committed last are done, for this thread: a barrier makes them seen by the block.
+// Copies 16 or 4 bytes from global to shared memory while the thread continues. On GPUs below sm_80 copies
+// complete at once. Groups: copies, async_copy_commit(), ...; async_copy_wait<n>() returns when all but the
+// last n committed groups are done, for this thread; a barrier then makes them visible to the block.
 #pragma once
 
 #include "kernels/cuda/device.h"
 
 namespace tidepool::cuda {
 
-// Both aligned to 16 bytes. `take` false: writes zeros and reads nothing (rows past the end).
+// If `take` is false, writes zeros and reads nothing (rows past the end).
+// REQUIRES: both pointers are aligned to 16 bytes.
 __device__ __forceinline__ void async_copy_16(void* shared, const void* global, bool take = true) {
 #if defined(CUDA_EMULATED)
   ::emulated_cuda::async_copy(shared, global, take ? 16 : 0, take ? 0 : 16);
@@ -21,7 +22,7 @@ __device__ __forceinline__ void async_copy_16(void* shared, const void* global, 
 #endif
 }
 
-// The same of 4 bytes, aligned to 4.
+// The same for 4 bytes, aligned to 4.
 __device__ __forceinline__ void async_copy_4(void* shared, const void* global, bool take = true) {
 #if defined(CUDA_EMULATED)
   ::emulated_cuda::async_copy(shared, global, take ? 4 : 0, take ? 0 : 4);

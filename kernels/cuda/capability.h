@@ -2,7 +2,7 @@
 
 namespace tidepool::cuda {
 
-// Of the current device: 10 times major plus minor, 90 for sm_90. 0: it does not say.
+// RETURNS: compute capability of the current device, 10 times major plus minor: 90 for sm_90. 0: unknown.
 int current_capability();
 
 }  // namespace tidepool::cuda

@@ -5,7 +5,7 @@
 namespace tidepool {
 namespace {
 
-// By number: toolkits before 13 do not name it.
+// A number, because toolkits before 13 have no name for it.
 constexpr int error_contained = 226;
 
 struct Meaning {

@@ -1,4 +1,4 @@
-// What CUDA says, in words: what was being done, what it means, what to do.
+// Turns CUDA errors into words: the operation, the meaning, what to do.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,10 +9,11 @@
 
 namespace tidepool {
 
-// `doing`: "allocating 20 GiB on cuda:0", "backward block 3 micro-batch 0 on device 0 compute (84 MiB)".
+// `doing` names the operation: "allocating 20 GiB on cuda:0", "backward block 3 micro-batch 0 on device 0
+// compute (84 MiB)".
 Error cuda_error(cudaError_t, const std::string& doing);
 
-// Passes an error on. `doing` is evaluated on errors only.
+// Returns from the caller with the error. `doing` is evaluated only on errors.
 #define TRY_CUDA(call, doing)                                               \
   do {                                                                      \
     if (const cudaError_t cuda_result = (call); cuda_result != cudaSuccess) \

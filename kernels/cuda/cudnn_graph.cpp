@@ -7,9 +7,9 @@
 namespace tidepool::cudnn {
 namespace {
 
-constexpr i64 configs_max = 16;  // of an engine, that are looked at
+constexpr i64 configs_max = 16;  // configurations of an engine that are examined
 constexpr int not_supported = 3000;
-bool is_not_supported(int status) { return status / 1000 == not_supported / 1000; }  // or one of its kinds
+bool is_not_supported(int status) { return status / 1000 == not_supported / 1000; }  // or a sub-status of it
 
 template <class T>
 int set_attribute(const Library& library, Descriptor d, Attribute a, AttributeType type,
@@ -205,10 +205,10 @@ int Plan::choose(const DeviceProperties& device, Graph& graph) {
   for (i64 i = 0; i < std::min(count, configs_max); ++i) {
     if (!says_deterministic(found[static_cast<u64>(i)])) continue;
     tried_ = true;
-    // Another engine has other bits: after a failure that may pass, it must not take over.
+    // Another engine has other bits, so it must not take over after a failure that may be temporary.
     if (!is_not_supported(status = finish(device, found[static_cast<u64>(i)]))) break;
   }
-  owned_ = std::move(graph.owned_);  // what the plan was made of
+  owned_ = std::move(graph.owned_);  // the plan refers to the graph's descriptors
   owned_.push_back(std::move(all));
   for (Owned& config : configs) owned_.push_back(std::move(config));
   return status;

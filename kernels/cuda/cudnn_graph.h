@@ -1,4 +1,4 @@
-// Operation graphs for cuDNN and the plans it makes of them.
+// Graph describes operations for cuDNN; Plan is an executable plan that cuDNN makes of a graph.
 //
 //   Graph graph(library);
 //   const Tensor q = graph.array({.dimensions = {b, h, t, d}, .strides = ..., .type = DataType::bf16}, uid),
@@ -6,8 +6,8 @@
 //   TRY_ASSIGN(const auto plan, Plan::create(library, device, std::move(graph), why_not));
 //   plan->execute(handle, arguments, workspace);
 //
-// The first refusal of the library stays with the graph and comes out of Plan::create, as in a chain of
-// streams: what follows it does nothing.
+// As in a chain of stream operators, the graph keeps the library's first refusal, later calls are no-ops, and
+// Plan::create returns that refusal.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@
 
 namespace tidepool::cudnn {
 
-// Owns one descriptor of the library.
+// Owned owns one descriptor of the library.
 class Owned {
  public:
   Owned() = default;
@@ -44,12 +44,12 @@ class Owned {
   Descriptor descriptor_ = nullptr;
 };
 
-// What plans are made for: a GPU that is here, or one that is described.
+// The GPU that plans are made for: an existing device, or a described one.
 class DeviceProperties {
  public:
-  // Error: the library does not know the device.
+  // Errors: the library does not know the device.
   static Result<DeviceProperties> of_device(const Library&, int index);
-  // As the library itself writes them down (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
+  // Reads the library's own description (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
   static Result<DeviceProperties> of_json(const Library&, const std::string& json);
   Descriptor get() const { return descriptor_.get(); }
 
@@ -76,28 +76,28 @@ class Graph {
     DataType type = DataType::fp32;
     i64 alignment = 16;  // bytes
   };
-  // In device memory; `uid` names it when the plan is executed.
+  // A tensor in device memory; `uid` names it when the plan is executed.
   Tensor array(const Layout&, i64 uid);
-  // One fp32 of the host's, read at each execution.
+  // One fp32 number in host memory, read at each execution.
   Tensor number(i64 uid);
-  // Between operations, in no memory that we see: rows of columns, one after the other.
+  // An intermediate tensor, inside the plan: packed rows of columns.
   Tensor between(const Dimensions&, DataType = DataType::fp32);
   Tensor between(const Layout&);
 
   void matmul(Tensor a, Tensor b, Tensor c);
-  // Of the columns of each row.
+  // Reduces the columns of each row.
   void reduce(ReductionMode, Tensor x, Tensor y);
-  // The same elements with other dimensions or strides.
+  // Views the same elements with other dimensions or strides.
   void reshape(Tensor x, Tensor y);
 
   struct Pointwise {
     PointwiseMode mode;
     DataType math = DataType::fp32;
-    std::optional<i64> axis{};  // of gen_index
+    std::optional<i64> axis{};  // axis of gen_index
   };
   void pointwise(const Pointwise&, Tensor x, Tensor y);
   void pointwise(const Pointwise&, Tensor x, Tensor b, Tensor y);
-  // Where t: x, else b.
+  // y = t ? x : b.
   void select(Tensor x, Tensor b, Tensor t, Tensor y);
 
  private:
@@ -119,16 +119,18 @@ class Graph {
   const Library& library_;
   std::vector<Owned> owned_;
   std::vector<Descriptor> operations_;
-  i64 next_uid_ = 1'000'000;  // of tensors in between; callers' are small
+  i64 next_uid_ = 1'000'000;  // uids of intermediate tensors; callers' uids are small
   int status_ = success;
 };
 
-// An engine for a graph: the first of the library's choices that is there and does not say that its bits
-// vary.
+// Plan runs a graph with one engine: the first of the library's choices that is available and not marked as
+// nondeterministic.
 class Plan {
  public:
-  // Compiles kernels: up to seconds. Null, and why not in the library's words: it has no such engine for this
-  // graph on this device, or lacks what that needs (NVRTC). Error: it fails.
+  // Compiles kernels, which takes up to seconds.
+  // RETURNS: null, with the library's reason in `why_not`, if the library has no such engine for this graph
+  // on this device, or lacks something the engine needs (NVRTC).
+  // Errors: the library fails.
   static Result<std::unique_ptr<Plan>> create(const Library&, const DeviceProperties&, Graph,
                                               std::string& why_not);
 
@@ -136,14 +138,15 @@ class Plan {
 
   struct Argument {
     i64 uid;
-    void* data;  // device memory; of a number, the host's
+    void* data;  // device memory; for a number, host memory
   };
-  // Returns at once. REQUIRES: `workspace` has as many bytes and is aligned to 256.
+  // Returns at once.
+  // REQUIRES: `workspace` has at least workspace() bytes and is aligned to 256.
   int execute(cudnnContext*, std::span<const Argument>, std::byte* workspace) const;
 
  private:
   explicit Plan(const Library& library) : library_(library) {}
-  // 0, or why not this one.
+  // RETURNS: 0, or the library's status if no engine can be used.
   int choose(const DeviceProperties&, Graph&);
   int finish(const DeviceProperties&, Descriptor config);
   bool says_deterministic(Descriptor config) const;
@@ -151,7 +154,7 @@ class Plan {
   const Library& library_;
   std::vector<Owned> owned_;
   Owned plan_;
-  bool tried_ = false;  // an engine, at least
+  bool tried_ = false;  // at least one engine was tried
   Bytes workspace_{};
 };
 

@@ -12,9 +12,9 @@ namespace {
 
 constexpr int allocation_failed_on_host = 4003, allocation_failed_on_device = 4004;
 constexpr const char* usual_file = "libcudnn.so.9";
-// 9.15.1. Before, backward is wrong where the last tile of keys is not full, 9.10.0 and 9.10.1 forward too,
-// and before 9.10 the least float has to stand for minus infinity: NVIDIA's own frontend goes around all of
-// that.
+// 9.15.1. Before, backward is wrong if the last tile of keys is partial; 9.10.0 and 9.10.1 have this bug in
+// forward too; before 9.10, minus infinity must be replaced by the lowest float. NVIDIA's own frontend works
+// around all of these.
 constexpr size_t oldest = 91501;
 
 std::string version_text(size_t v) { return fmt::format("{}.{}.{}", v / 10000, v % 10000 / 100, v % 100); }
@@ -75,7 +75,8 @@ Error Library::error(int status, const std::string& doing) const {
                                "last checkpoint")};
 }
 
-// Of lines such as `Warning: CUDNN_STATUS_X; Reason: what at: where`, behind one of JSON, the first reason.
+// RETURNS: the first reason in lines such as `Warning: CUDNN_STATUS_X; Reason: what at: where`, which follow
+// a JSON line.
 std::string Library::last_error() const {
   char buffer[4000] = "";
   calls_.last_error(buffer, sizeof buffer);

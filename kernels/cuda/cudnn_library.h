@@ -1,8 +1,9 @@
-// cuDNN, loaded where a GPU profits from it: there need not be one, and nothing is built against it.
+// Library loads cuDNN at run time if a GPU profits from it. cuDNN may be absent, and nothing is linked
+// against it.
 //
-// Declared by us is what we use of its graph API ("backend API"), as cuDNN 9 has it: names are those of
-// NVIDIA's documentation without their prefix, numbers those of its headers (tests compare them where a
-// header is there).
+// This header declares the parts of cuDNN 9's graph API ("backend API") that we use. Names are those of
+// NVIDIA's documentation without their prefix, numbers are those of its headers (tests compare them if a
+// header is installed).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -36,7 +37,7 @@ enum class PointwiseMode : i32 {
 enum class ReductionMode : i32 { add = 0, max = 3 };
 enum class HeuristicsMode : i32 { a = 3 };
 enum class NumericalNote : i32 { nondeterministic = 4 };
-inline constexpr i64 numerical_notes = 10;  // at most that an engine has
+inline constexpr i64 numerical_notes = 10;  // most notes that an engine has
 
 enum class AttributeType : i32 {
   data_type = 1,
@@ -119,8 +120,8 @@ inline constexpr int success = 0;
 
 class Library {
  public:
-  // libcudnn.so.9 where the loader finds it, or the file that TIDEPOOL_CUDNN names.
-  // Errors: none there, one that is too old or something else, or TIDEPOOL_CUDNN=off (ErrorKind::usage).
+  // Loads libcudnn.so.9 from the loader's path, or the file that TIDEPOOL_CUDNN names.
+  // Errors: cuDNN is missing, too old or another library, or TIDEPOOL_CUDNN=off (ErrorKind::usage).
   static Result<std::unique_ptr<Library>> load();
 
   // Results are 0 or an error.
@@ -140,9 +141,9 @@ class Library {
   };
   const Calls& calls() const { return calls_; }
   std::string version() const;  // "9.19.0"
-  // Why the last call failed, in its words.
+  // RETURNS: the library's words for why the last call failed.
   std::string last_error() const;
-  // What it says to a status that is not 0, in words.
+  // RETURNS: the library's words for a status that is not 0.
   Error error(int status, const std::string& doing) const;
 
  private:

@@ -1,19 +1,18 @@
-// What device code is written with, for nvcc and for the emulation alike (tests/emulated_cuda).
+// Vocabulary of device code, for nvcc and for the emulation alike (tests/emulated_cuda).
 //
-// Elements. A kernel is a template over the types of its arrays: `float`; `Bf16` for the upper halves that
-// the
-//   project rounds half up (kernels/gradient/gradient.h); `Fp16` for IEEE's halves, to nearest even
-//   (tidepool/fp16.h). widened(T) and narrowed<T>(float) go between; for_precision (kernels/cuda/dispatch.h)
+// Elements. A kernel is a template over the types of its arrays: `float`; `Bf16` for upper halves, which the
+//   project rounds half up (kernels/gradient.h); `Fp16` for IEEE halves, rounded to nearest even
+//   (tidepool/fp16.h). widened(T) and narrowed<T>(float) convert; for_precision (kernels/cuda/dispatch.h)
 //   picks the types on the host.
 // Vectors. A thread takes eight neighbours at a time: load8 and store8. With `whole` (all bases aligned to 16
-//   bytes, row lengths a multiple of 8: see rows_of_vectors) they are 16-byte accesses; without, element by
-//   element up to `n`, so that any shape and alignment works.
+//   bytes, row lengths a multiple of 8: see rows_of_vectors) they are 16-byte accesses; otherwise they go
+//   element by element up to `n`, so that any shape and alignment works.
 // Reductions. warp_sum, warp_max, block_sum, block_max: fixed order, every thread gets the result.
-// Shared memory. BLOCK_SHARED(float[32], name) and dynamic_shared<T>(); never __shared__ itself, which the
+// Shared memory. BLOCK_SHARED(float[32], name) and dynamic_shared<T>(); never plain __shared__, which the
 //   emulation could not poison.
 // Tensor cores, ldmatrix: kernels/cuda/tensor_core.h. Asynchronous copies: kernels/cuda/async_copy.h.
 //
-// Blocks have a multiple of 32 threads along x where warps or block reductions are used.
+// REQUIRES: with warp or block reductions, blocks have a multiple of 32 threads along x.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -25,7 +24,8 @@
 #include "tidepool/fp16.h"
 #endif
 
-// Before a loop over an array that must be in registers: every index must be known. g++ knows no such pragma.
+// UNROLL precedes a loop over an array that must stay in registers: every index must be a constant. g++ does
+// not know this pragma.
 #ifdef CUDA_EMULATED
 #define UNROLL
 #define KEEP_ROLLED
@@ -49,7 +49,7 @@ namespace tidepool::cuda {
 template <class T>
 using SharedType = T;
 
-// The launch's dynamic shared memory, aligned to 16 bytes.
+// RETURNS: the launch's dynamic shared memory, aligned to 16 bytes.
 template <class T>
 __device__ __forceinline__ T* dynamic_shared() {
 #ifdef CUDA_EMULATED
@@ -64,15 +64,15 @@ inline constexpr u32 all_lanes = 0xffff'ffff;
 
 __device__ __forceinline__ u32 lane_index() { return threadIdx.x % 32; }
 __device__ __forceinline__ u32 warp_index() { return threadIdx.x / 32; }
-// Of a grid of one dimension.
+// REQUIRES: a grid of one dimension.
 __device__ __forceinline__ u64 grid_thread() { return u64{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ __forceinline__ u64 grid_threads() { return u64{gridDim.x} * blockDim.x; }
 
-// The upper half of a float.
+// bf16: the upper half of a float.
 struct Bf16 {
   u16 bits;
 };
-// IEEE's half precision.
+// IEEE half precision.
 struct Fp16 {
   u16 bits;
 };
@@ -80,7 +80,7 @@ struct Fp16 {
 __device__ __forceinline__ float widened(float x) { return x; }
 __device__ __forceinline__ float widened(Bf16 x) { return __uint_as_float(u32{x.bits} << 16); }
 
-// (bits + 0x8000) >> 16, NaNs made one.
+// (bits + 0x8000) >> 16, NaN canonical.
 __device__ __forceinline__ Bf16 bf16_from(float x) {
   const u32 bits = x != x ? 0x7fc0'0000u : __float_as_uint(x);
   return {static_cast<u16>((bits + 0x8000u) >> 16)};
@@ -95,7 +95,7 @@ __device__ __forceinline__ float widened(Fp16 x) {
   return wide;
 #endif
 }
-// To nearest, ties to even, NaNs made one.
+// Rounds to nearest, ties to even, NaN canonical.
 __device__ __forceinline__ Fp16 fp16_from(float x) {
 #ifdef CUDA_EMULATED
   return {fp16_from_float(x)};
@@ -115,7 +115,8 @@ __device__ __forceinline__ T narrowed(float x) {
     return fp16_from(x);
   }
 }
-// Two neighbours as they lie in memory: the first below. What tensor cores take.
+// Packs two neighbours as they lie in memory, the first in the lower half: the operand format of tensor
+// cores.
 template <class Half>
 __device__ __forceinline__ u32 pair_of(float first, float second) {
   return u32{narrowed<Half>(first).bits} | u32{narrowed<Half>(second).bits} << 16;
@@ -129,7 +130,7 @@ __device__ __forceinline__ float second_of_pair(u32 pair) {
   return widened(Half{static_cast<u16>(pair >> 16)});
 }
 
-// v = p[at, at + 8); those at or above n are 0. `whole`: p + at is aligned to 16 bytes and at + 8 <= n.
+// v = p[at, at + 8); elements at or above n are 0. `whole`: p + at is aligned to 16 bytes and at + 8 <= n.
 template <bool whole>
 __device__ __forceinline__ void load8(const float* p, u64 at, u64 n, float (&v)[8]) {
   if constexpr (whole) {
@@ -154,7 +155,7 @@ __device__ __forceinline__ void load8(const Half* p, u64 at, u64 n, float (&v)[8
   }
 }
 
-// p[at, at + 8) = v, below n only.
+// p[at, at + 8) = v, only below n.
 template <bool whole>
 __device__ __forceinline__ void store8(float* p, u64 at, u64 n, const float (&v)[8]) {
   if constexpr (whole) {
@@ -178,8 +179,8 @@ __device__ __forceinline__ void store8(Half* p, u64 at, u64 n, const float (&v)[
   }
 }
 
-// Over the 32 lanes of a warp, all of them present. The butterfly adds the same pairs in every lane, so all
-// get the same bits.
+// Reduce over the 32 lanes of a warp, all of them active. The butterfly adds the same pairs in every lane, so
+// all lanes get the same bits.
 __device__ __forceinline__ float warp_sum(float x) {
   for (u32 step = 16; step > 0; step /= 2) x += __shfl_xor_sync(all_lanes, x, static_cast<int>(step));
   return x;
@@ -194,7 +195,7 @@ __device__ __forceinline__ float warp_max(float x) {
   return x;
 }
 
-// Over a block of one dimension; all threads call it. Two barriers: it may be called again at once.
+// Reduce over a block of one dimension; all threads call it. Two barriers, so it may be called again at once.
 template <class T>
 __device__ __forceinline__ T block_sum(T x) {
   BLOCK_SHARED(T[32], sums);

@@ -1,4 +1,4 @@
-// From the precisions that an operation names to the types of a kernel; on the host.
+// Maps an operation's precisions to a kernel's types; on the host.
 #pragma once
 
 #include <type_traits>
@@ -9,7 +9,7 @@
 
 namespace tidepool::cuda {
 
-// fn(float{}), fn(Bf16{}) or fn(Fp16{}); `decltype` gives the type.
+// Calls fn(float{}), fn(Bf16{}) or fn(Fp16{}); `decltype` gives the type.
 template <class Fn>
 void for_precision(Precision precision, Fn fn) {
   switch (precision) {
@@ -22,7 +22,7 @@ void for_precision(Precision precision, Fn fn) {
   }
 }
 
-// Of 16 bits only: fn(Bf16{}) or fn(Fp16{}).
+// For 16-bit precisions only: fn(Bf16{}) or fn(Fp16{}).
 template <class Fn>
 void for_half(Precision precision, Fn fn) {
   require(precision != Precision::fp32, "tensor cores take 16 bits");
@@ -33,8 +33,8 @@ void for_half(Precision precision, Fn fn) {
   }
 }
 
-// fn(a, b) for the types of two kinds of arrays, activations and parameters say. Kernels are not built for
-// mixtures of bf16 and fp16, which no model has.
+// Calls fn(a, b) for the types of two kinds of arrays, such as activations and parameters. Kernels are not
+// built for mixtures of bf16 and fp16, which no model has.
 template <class Fn>
 void for_precisions(Precision a, Precision b, Fn fn) {
   require(a == b || a == Precision::fp32 || b == Precision::fp32, "bf16 and fp16 do not mix");
@@ -47,7 +47,7 @@ void for_precisions(Precision a, Precision b, Fn fn) {
   });
 }
 
-// fn(std::true_type{}) or fn(std::false_type{}).
+// Calls fn(std::true_type{}) or fn(std::false_type{}).
 template <class Fn>
 void for_bool(bool value, Fn fn) {
   if (value) {
@@ -57,7 +57,8 @@ void for_bool(bool value, Fn fn) {
   }
 }
 
-// The array as elements of T. REQUIRES: T is what its precision says.
+// RETURNS: the array as elements of T.
+// REQUIRES: T is the type of the array's precision.
 template <class T>
 const T* elements(ConstValues v) {
   return reinterpret_cast<const T*>(v.data);

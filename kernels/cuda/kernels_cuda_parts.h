@@ -1,5 +1,6 @@
-// Every operation of kernels.h on a CUDA stream, side by side in the operations' folders (*_cuda.cu). All
-// return at once. Pointers are device memory; contracts are those of the CPU's faces of the same names.
+// Declares every operation of kernels.h on a CUDA stream; each lies in its operation's folder (*_cuda.cu).
+// All return at once. Pointers are to device memory; contracts are those of the CPU functions of the same
+// names.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -32,38 +33,37 @@ void attention_cuda(const Attention&, cudaStream_t);
 void attention_backward_cuda(const AttentionBackward&, cudaStream_t);
 void dropout_cuda(const Dropout&, ConstValues x, Values y, u64 elements, cudaStream_t);
 
-// At most this many arrays are summed at once.
+// Limit of arrays that are summed at once.
 inline constexpr u32 summed_parts_max = 16;
 
-// kernels/adamw/adamw.h, with the same bits. `segments` point to device memory, hashes are empty: what goes
-// to disk is updated where it leaves from, on the host. `scalars` are read when the kernel runs.
+// kernels/adamw.h, with the same bits. `segments` point to device memory, `scalars` are read when the kernel
+// runs. Hashes are empty, because chunks with homes on disk are updated on the host.
 void adamw_cuda(const AdamWChunk&, Precision, const AdamWScalars* scalars, cudaStream_t);
-// Makes a step's scalars where its norm is. result: null without clipping, as the norm is then not waited
-// for.
+// Computes a step's scalars on the device that has the norm. Without clipping `result` is null, because
+// nothing waits for the norm then.
 void adamw_scalars_cuda(const AdamWStep&, const StepResult* result, AdamWScalars* scalars, cudaStream_t);
 
-// kernels/gradient/gradient.h, with the same bits. The lists of pointers are the host's, what they point to
-// the device's.
+// kernels/gradient.h, with the same bits. Lists of pointers are in host memory, and point to device memory.
 void finish_gradient_cuda(std::span<const float* const> accumulators, std::byte* grad, Precision,
                           u64 elements, cudaStream_t);
 void sum_in_order_cuda(std::span<const float* const> parts, float* sum, u64 elements, cudaStream_t);
 void norm_partials_cuda(const std::byte* grad, Precision, u64 elements, double* partials, cudaStream_t);
 void norm_cells_cuda(const std::byte* grad, Precision, u64 elements, double* cells, cudaStream_t);
-// Granules that several devices own parts of: partials[places[i]] = the sum, in order, of the cells of
-// granule i, [count, norm_granule_elements / norm_cell_elements], those that nobody makes 0.
+// Sums granules that several devices share: partials[places[i]] = the sum, in order, of the cells of granule
+// i, [count, norm_granule_elements / norm_cell_elements]. Cells past the end are 0.
 void norm_granules_cuda(const double* cells, const u32* places, u32 count, double* partials, cudaStream_t);
 
-// y += x, in double: how numbers of several devices meet.
+// y += x, in double: adds numbers of several devices.
 void add_numbers_cuda(double* y, const double* x, u64 n, cudaStream_t);
 
-// A step's losses and partials, each summed in order, as the host does.
+// Sums a step's losses and partials, each in order, as the host does.
 struct NormFinish {
   const double* losses = nullptr;  // [loss_count] by micro-batch
   u32 loss_count = 0;
   const double* partials = nullptr;  // [partial_count] by window and granule
   u64 partial_count = 0;
   u64 target_tokens = 0;
-  LossScale* loss_scale = nullptr;  // the step's; becomes the next one's
+  LossScale* loss_scale = nullptr;  // in: scale of the step; out: scale of the next step
   LossScaling loss_scaling;
   StepResult* result = nullptr;
 };
@@ -71,13 +71,13 @@ void norm_finish_cuda(const NormFinish&, cudaStream_t);
 void set_loss_scale_cuda(const LossScale&, LossScale* to, cudaStream_t);
 
 void cross_entropy_slice_cuda(const LogitsSlice&, cudaStream_t);
-// loss_sum: device memory, or null. Each of 1024 threads sums every 1024th row, in order; then they are added
-// in pairs: the bits depend on the rows, not on the device.
+// loss_sum: device memory, or null. Each of 1024 threads sums every 1024th row, in order; the threads' sums
+// are then added in pairs, so the bits depend on the rows, not on the device.
 void cross_entropy_loss_cuda(RowLoss* losses, const i32* targets, u32 rows, double* loss_sum, cudaStream_t);
 void cross_entropy_gradient_cuda(const LogitsSlice&, float scale, const float* loss_scale, cudaStream_t);
 
 void embedding_cuda(const Embedding&, cudaStream_t);
-// REQUIRES: every token is below the vocabulary; else the kernel traps.
+// REQUIRES: every token is below the vocabulary; otherwise the kernel traps.
 void embedding_backward_cuda(const EmbeddingBackward&, cudaStream_t);
 
 // kernels/gelu/gelu.h on n elements: y = gelu(x), y may be x. dx = dy gelu'(x), and value = gelu(x) unless

@@ -10,7 +10,7 @@
 namespace tidepool::cuda {
 namespace {
 
-// Made when the first kernel is listed: before main(), in whatever order files are.
+// Constructed on the first call: kernels are listed before main(), in any order of files.
 std::vector<const void*>& list() {
   static std::vector<const void*> kernels;
   return kernels;
@@ -32,7 +32,7 @@ bool list_kernel(const void* kernel) {
 
 std::span<const void* const> listed_kernels() { return list(); }
 
-// A kernel is loaded when its attributes are asked for (CUDA C++ Programming Guide, lazy loading).
+// Asking for a kernel's attributes loads it (CUDA C++ Programming Guide, lazy loading).
 Result<void> load_kernels() {
   for (const void* const kernel : list()) {
     cudaFuncAttributes attributes = {};

@@ -1,4 +1,4 @@
-// The logistic function in device code, which GELU and SiLU are made of.
+// The logistic function in device code; GELU and SiLU use it.
 #pragma once
 
 #include <type_traits>
@@ -11,13 +11,14 @@ struct LogisticGate {
   float open, closed;  // logistic(x), and 1 - logistic(x) without cancellation
 };
 
-// Values that are rounded to T. Of 16 bits, the approximate exponential and quotient are exact enough: 2
-// + 1.2 |x| ulps of fp32 where bf16 keeps 2^16 of them and fp16 2^13. They matter: a pass that reads and
-// writes 4 bytes per value leaves 132 SMs at 1.7 GHz some 34 operations for each at 3.35 TB/s, of which
-// IEEE's exponential and division take about 18, and these take 4.
+// For values that are rounded to T. For 16 bits, the approximate exponential and quotient are exact enough:
+// their error is 2 + 1.2 |x| ulps of fp32, where an ulp of bf16 is 2^16 of these and an ulp of fp16 2^13.
+// Their speed matters: a pass that reads and writes 4 bytes per value leaves 132 SMs at 1.7 GHz some 34
+// operations per value at 3.35 TB/s, of which IEEE's exponential and division take about 18, and the
+// approximations 4.
 template <class T>
 __device__ __forceinline__ LogisticGate logistic_gate(float x) {
-  // Bounded so that e^80 s stays a number; there x s is below 1e-32 anyway. NaN stays NaN.
+  // Bounded so that e^80 s stays finite; at the bound x s is below 1e-32 anyway. NaN stays NaN.
   const float minus_x = -x > 80.0f ? 80.0f : -x;
   float e, open;
   if constexpr (std::is_same_v<T, float>) {
@@ -25,7 +26,7 @@ __device__ __forceinline__ LogisticGate logistic_gate(float x) {
     open = 1.0f / (1.0f + e);
   } else {
     e = __expf(minus_x);
-    open = __fdividef(1.0f, 1.0f + e);  // 0 from 2^126 on, which e^80 does not reach
+    open = __fdividef(1.0f, 1.0f + e);  // returns 0 for divisors from 2^126 on, which e^80 does not reach
   }
   return {open, e * open};
 }

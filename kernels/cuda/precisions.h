@@ -1,4 +1,4 @@
-// What launches ask of their arrays; readable without CUDA.
+// Checks the arrays of a launch; readable without CUDA.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace tidepool::cuda {
 
-// Stops the process unless all that are there have one precision. Activations of a model do: kernels are not
-// built for mixtures.
+// Stops the process unless all non-null arrays have one precision. A model's activations do, and kernels are
+// not built for mixtures.
 void check_same_precision(std::initializer_list<ConstValues>);
 
-// Whether rows of `columns` elements may be read and written in vectors of 8: load8<true>. Null counts as
+// RETURNS: true if rows of `columns` elements may be accessed in vectors of 8: load8<true>. Null counts as
 // aligned.
 template <class... Arrays>
 bool rows_of_vectors(u64 columns, const Arrays&... arrays) {

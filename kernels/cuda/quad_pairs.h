@@ -1,5 +1,5 @@
-// Tensor cores of sm_70: mma.m8n8k4 for fp16. A warp makes four products of 8 x 8 at once, one by each of
-// its quad pairs, which are lanes 4 q ... 4 q + 3 and the same plus 16. Layouts of fragments:
+// Tensor cores of sm_70: mma.m8n8k4 for fp16. A warp computes four products of 8 x 8 at once, one by each of
+// its quad pairs: lanes 4 q ... 4 q + 3 and the same plus 16. Layouts of fragments:
 // https://docs.nvidia.com/cuda/parallel-thread-execution/#warp-level-matrix-fragment-mma-884-f16
 //
 // By lane, with `eighth` = lane % 4 + 4 * (lane / 16); each u32 holds two neighbours, the first below:
@@ -15,7 +15,7 @@ namespace tidepool::cuda {
 
 enum class RightFactorBy { columns, rows };
 
-// d += a b, in each quad pair; d is {d0, d1}. By a whole warp. Later GPUs take it too, slowly.
+// d += a b, in each quad pair; d is {d0, d1}. Called by a whole warp. Later GPUs run it too, slowly.
 template <RightFactorBy by>
 __device__ __forceinline__ void mma_8x8x4(float (&d0)[4], float (&d1)[4], const u32 (&a)[2],
                                           const u32 (&b)[2]) {
@@ -40,7 +40,8 @@ __device__ __forceinline__ void mma_8x8x4(float (&d0)[4], float (&d1)[4], const 
 #endif
 }
 
-// Whether the GPU that this is compiled for has nothing better; kernels that live on it are empty elsewhere.
+// RETURNS: true if this instruction is the best of the GPU compiled for. Kernels that use it are empty
+// elsewhere.
 constexpr bool has_mma_8x8x4() {
 #if defined(CUDA_EMULATED)
   return true;
@@ -51,7 +52,8 @@ constexpr bool has_mma_8x8x4() {
 #endif
 }
 
-// Words of shared memory; `p` is aligned to as many bytes as are read.
+// Load words of shared memory.
+// REQUIRES: `p` is aligned to the number of bytes read.
 __device__ __forceinline__ uint4 load_shared_16(const void* p) {
 #if defined(CUDA_EMULATED)
   ::emulated_cuda::count_shared_read(p, 16);

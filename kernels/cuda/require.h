@@ -1,9 +1,9 @@
-// CHECK for .cu files, because nvcc cannot read what CHECK prints with. On the host.
+// CHECK for .cu files, on the host: nvcc cannot parse CHECK's printing code.
 #pragma once
 
 namespace tidepool::cuda {
 
-// Stops the process with `what` does not hold.
+// Stops the process, printing `what`, if `holds` is false.
 void require(bool holds, const char* what);
 
 }  // namespace tidepool::cuda

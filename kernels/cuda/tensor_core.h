@@ -1,6 +1,6 @@
-// Tensor cores by warp: the fragments of mma.m16n8k16 for bf16 and fp16, and how they are loaded from shared
-// memory. sm_80 and up have them, sm_75 for fp16 in two halves; below, mma_plain gives the same fragments
-// with shuffles and fused multiply-adds.
+// Tensor cores by warp: fragments of mma.m16n8k16 for bf16 and fp16, and loading them from shared memory.
+// sm_80 and later have this instruction, sm_75 has it for fp16 in two halves; on older GPUs mma_plain makes
+// the same fragments with shuffles and fused multiply-adds.
 //
 // Fragments, by lane (row = lane / 4, pair = 2 * (lane % 4)); each u32 holds two neighbours, the first below:
 //   a  [16, 16], row-major   a[0]: row, cols pair..   a[1]: row + 8   a[2]: row, cols pair + 8..   a[3]: both
@@ -12,13 +12,12 @@
 
 namespace tidepool::cuda {
 
-// d += a b. A reference for every GPU, and what those without such instructions run.
+// d += a b. Reference for every GPU, and fallback for GPUs without the instruction.
 template <class Half>
 __device__ __forceinline__ void mma_plain(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
   const u32 row = lane_index() / 4, column = 2 * (lane_index() % 4);
-  for (u32 half = 0; half < 2; ++half) {  // of the inner dimension
-    for (u32 from = 0; from < 4;
-         ++from) {  // the lane of a group that holds inner elements 8 half + 2 from, + 1
+  for (u32 half = 0; half < 2; ++half) {    // half of the inner dimension
+    for (u32 from = 0; from < 4; ++from) {  // lane of a group that holds inner elements 8 half + 2 from, + 1
       const u32 upper = __shfl_sync(all_lanes, a[2 * half], static_cast<int>(4 * row + from));
       const u32 lower = __shfl_sync(all_lanes, a[2 * half + 1], static_cast<int>(4 * row + from));
       for (u32 j = 0; j < 2; ++j) {
@@ -32,7 +31,7 @@ __device__ __forceinline__ void mma_plain(float (&d)[4], const u32 (&a)[4], cons
   }
 }
 
-// d += a b, by a whole warp.
+// d += a b, called by a whole warp.
 template <class Half>
 __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
 #if defined(CUDA_EMULATED)
@@ -53,7 +52,7 @@ __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const u32 (&a)[4], co
   }
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
   if constexpr (std::is_same_v<Half, Fp16>) {
-    UNROLL for (u32 half = 0; half < 2; ++half) {  // of the inner dimension
+    UNROLL for (u32 half = 0; half < 2; ++half) {  // half of the inner dimension
       asm volatile(
           "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};\n"
           : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
@@ -67,7 +66,7 @@ __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const u32 (&a)[4], co
 #endif
 }
 
-// Whether the GPU that this is compiled for has them; kernels that live on them are empty elsewhere.
+// RETURNS: true if the GPU compiled for has this instruction. Kernels that use it are empty elsewhere.
 template <class Half>
 constexpr bool has_mma_16x8x16() {
 #if defined(CUDA_EMULATED)
@@ -79,9 +78,9 @@ constexpr bool has_mma_16x8x16() {
 #endif
 }
 
-// Four 8 x 8 matrices of 16-bit elements from shared memory: lane i names row i % 8 of matrix i / 8, aligned
-// to 16 bytes. r[m] gets, of matrix m, elements pair, pair + 1 of row lane / 4; so r is an `a` fragment where
-// the matrices are upper left, lower left, upper right, lower right of a tile.
+// Loads four 8 x 8 matrices of 16-bit elements from shared memory: lane i names row i % 8 of matrix i / 8,
+// aligned to 16 bytes. r[m] receives, from matrix m, elements pair, pair + 1 of row lane / 4; so r is an `a`
+// fragment if the matrices are upper left, lower left, upper right, lower right of a tile.
 __device__ __forceinline__ void load_matrices(u32 (&r)[4], const void* row) {
 #if defined(CUDA_EMULATED)
   ::emulated_cuda::load_matrices(r, row, false);
@@ -100,7 +99,7 @@ __device__ __forceinline__ void load_matrices(u32 (&r)[4], const void* row) {
 #endif
 }
 
-// The same of the matrices' transposes: r[m] gets elements (pair, lane / 4) and (pair + 1, lane / 4).
+// The same for the transposed matrices: r[m] receives elements (pair, lane / 4) and (pair + 1, lane / 4).
 __device__ __forceinline__ void load_matrices_transposed(u32 (&r)[4], const void* row) {
 #if defined(CUDA_EMULATED)
   ::emulated_cuda::load_matrices(r, row, true);

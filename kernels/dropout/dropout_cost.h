@@ -4,10 +4,10 @@
 
 namespace tidepool {
 
-// Ten Philox rounds make four elements' bits: about 20 integer operations each.
+// Ten Philox rounds yield the bits of four elements: about 20 integer operations per element.
 constexpr u64 dropout_flops(u64 elements) { return 20 * elements; }
 
-// A pass of its own.
+// Dropout as a separate pass.
 constexpr KernelCost dropout_cost(u64 elements) {
   return {.vector_flops = dropout_flops(elements), .elements = 2 * elements};
 }

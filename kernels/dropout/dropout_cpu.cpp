@@ -16,7 +16,7 @@ namespace tidepool::HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_SCALAR
 
-// Where there are no vectors there are no lanes to cross.
+// Fallback without vectors, so without lanes to cross.
 template <class D>
 HWY_INLINE void philox_lanes(D, const PhiloxKey& key, u64 first, u32* bits) {
   const PhiloxBlock block = philox(key, first);
@@ -35,7 +35,7 @@ HWY_INLINE V mul_high(D d, V a, u32 constant) {
   return hn::OddEven(hn::BitCast(d, odd), hn::BitCast(d, hn::ShiftRight<32>(even)));
 }
 
-// Bits of blocks [first, first + lanes): four words each, in element order.
+// Bits of blocks [first, first + lanes): four words per block, in element order.
 template <class D>
 HWY_INLINE void philox_lanes(D d, const PhiloxKey& key, u64 first, u32* bits) {
   using V = hn::Vec<D>;
@@ -64,7 +64,7 @@ HWY_INLINE void philox_lanes(D d, const PhiloxKey& key, u64 first, u32* bits) {
 #endif
 
 void dropout_lanes(const DropoutRow& row, u64 first, const float* x, float* y, u64 n) {
-  constexpr u64 piece = 1024;  // elements whose bits are made at a time
+  constexpr u64 piece = 1024;  // elements whose bits are computed at a time
   const hn::ScalableTag<u32> du;
   HWY_ALIGN u32 bits[piece + 4 * hn::MaxLanes(du)];
   for (u64 done = 0; done < n;) {

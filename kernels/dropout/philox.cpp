@@ -1,4 +1,4 @@
-// The plain form: keys, and one element at a time for whoever needs only one.
+// Scalar Philox: makes keys, and the bits of single elements.
 #include "kernels/dropout/philox.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Philox4x32-10: one 128-bit counter gives four elements' bits.
+// Philox4x32-10: one 128-bit counter yields the bits of four elements.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ PhiloxBlock philox(PhiloxKey, u64 block);
 
 struct DropoutRow {
   PhiloxKey key;
-  u32 threshold = 0;  // bits below it are dropped
+  u32 threshold = 0;  // elements with bits below it are dropped
   float scale = 1;
 };
 DropoutRow dropout_row_of(const Dropout&);

@@ -1,4 +1,4 @@
-// Dropout's bits in device code: the same as kernels/dropout/philox.cpp.
+// Dropout's bits in device code, the same as in kernels/dropout/philox.cpp.
 #pragma once
 
 #include "kernels/cuda/device.h"
@@ -6,7 +6,7 @@
 
 namespace tidepool::cuda {
 
-// The bits of elements 4 block ... 4 block + 3.
+// RETURNS: the bits of elements 4 block ... 4 block + 3.
 __device__ __forceinline__ uint4 philox_words(PhiloxKey key, u64 block) {
   uint4 c = make_uint4(static_cast<u32>(block), static_cast<u32>(block >> 32), key.tensor, key.micro_batch);
   for (u32 round = 0; round < philox_rounds; ++round) {
@@ -19,7 +19,8 @@ __device__ __forceinline__ uint4 philox_words(PhiloxKey key, u64 block) {
   return c;
 }
 
-// v[i] is element `first` + i, first a multiple of 8: dropped, or scaled.
+// v[i] is element `first` + i; drops or scales each.
+// REQUIRES: first is a multiple of 8.
 __device__ __forceinline__ void dropout8(const DropoutRow& row, u64 first, float (&v)[8]) {
   for (u32 half = 0; half < 2; ++half) {
     const uint4 bits = philox_words(row.key, first / 4 + half);

@@ -1,4 +1,4 @@
-// Token embedding, with or without one of positions.
+// Token embedding, with or without position embedding.
 #pragma once
 
 #include "kernels/dropout/dropout.h"
@@ -18,15 +18,15 @@ struct Embedding {
 };
 void embedding_cpu(const Embedding&, CorePool&);
 
-// Rows of one token (and of one position) are summed on their own, in row order, then added.
+// Rows of one token (and of one position) are summed separately, in row order, then added.
 struct EmbeddingBackward {
   u32 sequences = 0, tokens_per_sequence = 0, columns = 0;
   u32 vocabulary = 0, positions = 0;
   const i32* tokens = nullptr;  // [B, T]
-  ConstValues dout;             // [B, T, H], dropout's share already taken
+  ConstValues dout;             // [B, T, H], with dropout already applied
   float* dwte = nullptr;        // [V, H]
   float* dwpe = nullptr;        // [positions, H], or null
-  bool accumulate = true;       // false: overwrite, rows that do not occur with zero
+  bool accumulate = true;       // false: overwrite; rows of absent tokens become zero
   u64* order = nullptr;         // workspace, [B, T]
 };
 void embedding_backward_cpu(const EmbeddingBackward&, CorePool&);

@@ -4,7 +4,7 @@
 
 namespace tidepool {
 
-// Reads a token's row and a position's, writes the fp32 stream.
+// Reads a token's row and a position's row, writes the fp32 stream.
 constexpr KernelCost embedding_cost(u64 rows, u64 columns) {
   return {.vector_flops = rows * columns, .elements = 2 * rows * columns, .bytes = 4 * rows * columns};
 }

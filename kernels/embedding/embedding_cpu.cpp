@@ -9,7 +9,7 @@ namespace tidepool {
 namespace {
 
 constexpr u32 task_rows = 64;
-constexpr u32 slice_columns = 64;  // backward: a task owns columns, so no two touch one element
+constexpr u32 slice_columns = 64;  // backward: a task owns columns, so tasks never share an element
 
 void embed_row(const Embedding& op, u32 row, float* scratch) {
   const u64 token = static_cast<u32>(op.tokens[row]);
@@ -25,7 +25,7 @@ void embed_row(const Embedding& op, u32 row, float* scratch) {
   if (op.dropout.on()) dropout_row(op.dropout, u64{row} * op.columns, out, out, op.columns);
 }
 
-// (token, row) ascending. Sorted by the caller alone: 16 Ki rows take about a millisecond.
+// Sorts (token, row) ascending, on the caller's thread only: 16 Ki rows take about a millisecond.
 void sort_rows(const EmbeddingBackward& op) {
   const u32 rows = op.sequences * op.tokens_per_sequence;
   for (u32 row = 0; row < rows; ++row) {

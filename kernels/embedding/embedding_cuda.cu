@@ -9,7 +9,7 @@ namespace tidepool {
 namespace cuda {
 namespace {
 
-// A: the type of activations. P: of parameters.
+// A: type of activations. P: type of parameters.
 template <class A, class P>
 struct Lookup {
   u64 elements;
@@ -20,7 +20,7 @@ struct Lookup {
   A* out;
 };
 
-// Element by element, as if the output were one long row: eight of it may belong to two rows.
+// Goes element by element, as if the output were one long row: eight elements may span two rows.
 template <bool whole, class A, class P>
 __device__ void embed8(const Lookup<A, P>& op, u64 at, float (&v)[8]) {
   u64 row = at / op.columns, column = at % op.columns;
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(256) embedding_kernel(Lookup<A, P> op, Dropout
 }
 
 constexpr u32 rows_in_flight =
-    8;  // loaded before the first is added: the sum waits for its order, not for memory
+    8;  // loaded before the first is added, so the ordered sum does not wait for memory
 
 // sum[i] += x[row_of(0), at + i], x[row_of(1), at + i], ... up to the first row that is `none`.
 template <bool whole, class T, class RowOf>
@@ -64,7 +64,7 @@ __device__ __forceinline__ void add_rows(const T* x, u32 columns, u32 at, RowOf 
     for (u32 k = 0; k < rows_in_flight; ++k) {
       const u32 row = row_of(first + k);
       more = row != none;
-      for (float& value : v[k]) value = 0;  // added, it changes nothing
+      for (float& value : v[k]) value = 0;  // adding zero changes nothing
       if (more) load8<whole>(x + u64{row} * columns, at, columns, v[k]);
     }
     for (const auto& row : v) {
@@ -85,7 +85,7 @@ __device__ __forceinline__ u32 first_column() {
   return vector_elements * (blockIdx.y * blockDim.x + threadIdx.x);
 }
 
-// A block per sorted row; those that begin no run of a token have nothing to do.
+// One block per sorted row; a block whose row does not begin a run of a token is a no-op.
 template <bool whole, class T>
 __global__ void __launch_bounds__(embedding_threads_max)
     add_tokens_kernel(const u64* order, u32 rows, u32 columns, const T* dout, float* dwte) {
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(embedding_threads_max)
   add_to<whole>(dwte + token * columns, columns, at, sum);
 }
 
-// A block per position: its rows, sequence by sequence.
+// One block per position sums its rows, sequence by sequence.
 template <bool whole, class T>
 __global__ void __launch_bounds__(embedding_threads_max)
     add_positions_kernel(u32 sequences, u32 columns, const T* dout, float* dwpe) {

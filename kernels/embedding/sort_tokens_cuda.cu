@@ -1,12 +1,13 @@
-// A bitonic sort (Batcher, "Sorting networks and their applications", 1968) in place: which keys are compared
-// does not depend on them, there is nothing to allocate, and the keys differ, so the result is the one order.
+// Sorts in place with a bitonic sort (Batcher, "Sorting networks and their applications", 1968). The compared
+// positions do not depend on the keys, nothing is allocated, and all keys differ, so the result is unique.
 //
-// Runs of `run` sorted keys are made out of two of half as many: first the lower half is compared with the
-// upper one backwards, then neighbours at falling distances. All comparisons put the smaller key first; so
-// keys that would lie behind the last one, larger than all, never move, and any count works.
+// Runs of `run` sorted keys are merged from two runs of half that length: first the lower half is compared
+// with the reversed upper half, then neighbours at falling distances. All comparisons put the smaller key
+// first, so keys past the end, which count as larger than all others, never move, and any number of keys
+// works.
 //
-// 16 Ki keys take 10 launches, of which 4 work in shared memory: about 50 us. What was rejected: counting the
-// smaller keys for each one is one launch, but quadratic.
+// 16 Ki keys take 10 launches, of which 4 work in shared memory: about 50 us. Rejected: counting the smaller
+// keys for each key is one launch, but quadratic.
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/embedding/embedding_launch.h"
@@ -37,7 +38,7 @@ __device__ __forceinline__ Pair distant_pair(u64 pair, u64 distance) {
   return {first, first + distance};
 }
 
-// Steps of falling distance within a tile in shared memory. Two keys per thread.
+// Runs the steps of falling distance within a tile in shared memory, two keys per thread.
 __device__ __forceinline__ void merge_tile(u64* tile, u32 distance) {
   for (; distance > 0; distance /= 2) {
     __syncthreads();

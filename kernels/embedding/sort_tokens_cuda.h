@@ -6,8 +6,8 @@
 
 namespace tidepool::cuda {
 
-// order = (token << 32 | row) of all rows, ascending. order: [rows]. A token at or above the vocabulary
-// traps.
+// Writes order = (token << 32 | row) of all rows, ascending. order: [rows]. The kernel traps on a token at or
+// above the vocabulary.
 void sort_tokens(const i32* tokens, u32 rows, u32 vocabulary, u64* order, cudaStream_t);
 
 }  // namespace tidepool::cuda

@@ -23,7 +23,7 @@ struct Gate {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE Gate<V> gelu_gate(D d, V x, V x2) {
   const V inner = hn::MulAdd(hn::Mul(x, x2), hn::Set(d, cubic), x);
-  // Bounded so that e^80 s stays a number; there gelu is below 1e-33 anyway.
+  // Bounded so that e^80 s stays finite; at the bound gelu is below 1e-33 anyway.
   const V minus_2u = hn::Mul(inner, hn::Set(d, -twice_root));
   const V e = exp_lanes(d, hn::IfThenElse(hn::Gt(minus_2u, hn::Set(d, 80.0f)), hn::Set(d, 80.0f), minus_2u));
   const V one = hn::Set(d, 1.0f);

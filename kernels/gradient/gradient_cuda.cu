@@ -1,5 +1,5 @@
-// Sums and norms of gradients, with the bits of the CPU's: gradient_granule.h says in which order squares
-// join.
+// Sums and norms of gradients, with the CPU's bits: gradient_granule.h defines the order in which squares are
+// added.
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/cuda/launch.h"
@@ -15,7 +15,7 @@ struct Parts {
   u32 count;
 };
 
-// out = the parts' sum, left to right, rounded once.
+// out = sum of the parts, left to right, rounded once.
 template <bool whole, class Out>
 __global__ void __launch_bounds__(256) sum_kernel(Parts parts, Out* out, u64 elements) {
   for (u64 at = vector_elements * grid_thread(); at < elements; at += vector_elements * grid_threads()) {
@@ -45,8 +45,8 @@ void sum_parts(std::span<const float* const> from, Out* out, u64 elements, cudaS
   });
 }
 
-// Sum of squares of one cell of n elements, by 16 neighbouring threads; the first of them has it. A float's
-// square is exact in double, so it may be fused with the sum that it joins.
+// Sum of squares of one cell of n elements, by 16 neighbouring threads; the first thread has the result. A
+// float's square is exact in double, so fusing its product with the addition changes no bit.
 template <class T>
 __device__ double cell_squares(const T* cell, u32 n) {
   double sum = 0;
@@ -61,7 +61,7 @@ __device__ double cell_squares(const T* cell, u32 n) {
   return sum;
 }
 
-// Elements of this thread's cell, 0 behind the end.
+// RETURNS: number of elements of this thread's cell, 0 past the end.
 __device__ u32 elements_of_cell(u64 cell, u64 elements) {
   const u64 begin = cell * norm_cell_elements;
   return begin >= elements ? 0 : static_cast<u32>(min(elements - begin, norm_cell_elements));
@@ -84,11 +84,11 @@ __global__ void __launch_bounds__(512) partials_kernel(const T* grad, u64 elemen
   __syncthreads();
   if (threadIdx.x > 0) return;
   double granule = 0;
-  for (u32 i = 0; i < norm_cells_per_granule; ++i) granule += cells[i];  // one behind the end adds +0
+  for (u32 i = 0; i < norm_cells_per_granule; ++i) granule += cells[i];  // a cell past the end adds +0
   partials[blockIdx.x] = granule;
 }
 
-// By thread of a granule: its cells, of which others have made some, in order.
+// One thread per granule: sums its cells, some of which other devices have made, in order.
 __global__ void __launch_bounds__(256)
     granules_kernel(const double* cells, const u32* places, u32 count, double* partials) {
   const u64 granule = grid_thread();

@@ -58,7 +58,7 @@ struct FromFp16 {
   static hn::Vec<F32> load(const uint16_t* x) { return load_fp16(F32(), x); }
 };
 
-// A float's square is exact in double, so it does not matter whether the target fuses.
+// A float's square is exact in double, so it does not matter if the target fuses.
 template <class From>
 void add_squares(const typename From::Element* x, size_t n, double* lanes) {
   const F64 d;

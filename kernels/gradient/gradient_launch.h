@@ -1,5 +1,5 @@
-// How the norm of a gradient is cut into blocks: one per granule, and in it a thread per lane of each cell,
-// so that every sum is made in the order that gradient_granule.h lays down.
+// Launch shapes for the norm of a gradient: a block per granule, and in it a thread per lane of each cell, so
+// that every sum has the order that gradient_granule.h defines.
 #pragma once
 
 #include "kernels/cuda/launch_shape.h"

@@ -1,8 +1,8 @@
-// The end of a step's backward: losses and norm partials, each summed in order.
+// Ends a step's backward: sums losses and norm partials, each in order.
 //
-// Partials join one after the other, because that is the order that the CPU laid down: 7 G parameters have
-// 107 k, at about 10 ns (an addition in double and its load) 1 ms, once per step. So that nothing else is
-// waited for, the block's other warps bring the next tile into shared memory meanwhile.
+// Partials are added one after the other, because the CPU defines that order: 7 G parameters have 107 k
+// partials, at about 10 ns each (an addition in double and its load) 1 ms, once per step. To avoid other
+// waits, the block's other warps bring the next tile into shared memory meanwhile.
 #include <cmath>
 
 #include "kernels/cuda/device.h"
@@ -37,7 +37,7 @@ __device__ double sum_of_squares(const NormFinish& f) {
       for (u32 i = 0; i < tile_partials; ++i) sum += tiles[now][i];
     }
   }
-  return sum;  // the first thread's
+  return sum;  // valid in the first thread
 }
 
 __global__ void __launch_bounds__(finish_threads) norm_finish_kernel(NormFinish f) {

@@ -1,4 +1,5 @@
-// What a step's losses and norm partials come to. Made by the host, or by a device in its own memory.
+// StepResult is the outcome of a step's losses and norm partials. The host makes it, or a device in its own
+// memory.
 #pragma once
 
 #include "kernels/loss_scale.h"
@@ -7,17 +8,17 @@ namespace tidepool {
 
 struct StepResult {
   double loss = 0;       // mean over target tokens
-  double grad_norm = 0;  // before clipping; the loss's scale divided out
+  double grad_norm = 0;  // before clipping, with the loss scale divided out
   u64 target_tokens = 0;
-  bool skipped = false;       // not finite: with clipping the updates left the state as it was
-  LossScale loss_scale;       // that the step's gradient has; 1 but in fp16
-  LossScale next_loss_scale;  // what the next step will have
+  bool skipped = false;       // not finite: with clipping, the updates left the state unchanged
+  LossScale loss_scale;       // scale of this step's gradient; 1 except in fp16
+  LossScale next_loss_scale;  // scale of the next step
 };
 
-// What a step's sums come to: of losses of micro-batches, in their order, and of norm partials, in theirs.
+// Sums of a step: losses in order of micro-batches, and norm partials in their order.
 struct StepSums {
   double loss = 0;
-  double grad_norm = 0;  // the root, of the scaled gradient
+  double grad_norm = 0;  // square root of the sum, still scaled
   u64 target_tokens = 0;
   LossScale loss_scale;
   LossScaling loss_scaling;

@@ -26,10 +26,10 @@ struct LayerNormBackward {
   const float* rstd = nullptr;  // [R]
   ConstValues dy;               // [R, C]
   Values dx;                    // [R, C]
-  bool add_to_dx = false;       // dx += instead of dx =; what a residual stream wants
-  float* dweight = nullptr;     // [C], or null, as dbias then
+  bool add_to_dx = false;       // dx += instead of dx =, for a residual stream
+  float* dweight = nullptr;     // [C], or null together with dbias
   float* dbias = nullptr;       // [C]
-  bool accumulate = true;       // of dweight and dbias; false: overwrite
+  bool accumulate = true;       // for dweight and dbias; false: overwrite
   float* partials = nullptr;    // workspace, [layer_norm_partials(R, C)]
 };
 void layer_norm_backward_cpu(const LayerNormBackward&, CorePool&);

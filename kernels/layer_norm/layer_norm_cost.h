@@ -4,7 +4,7 @@
 
 namespace tidepool {
 
-// From the fp32 stream to an activation.
+// Reads the fp32 stream, writes an activation.
 constexpr KernelCost layer_norm_cost(u64 rows, u64 columns) {
   return {.vector_flops = 8 * rows * columns, .elements = rows * columns, .bytes = 4 * rows * columns};
 }

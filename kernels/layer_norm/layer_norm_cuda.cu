@@ -8,7 +8,7 @@ namespace tidepool {
 namespace cuda {
 namespace {
 
-// A: the type of activations. P: of parameters.
+// A: type of activations. P: type of parameters.
 template <class A, class P>
 struct ForwardRows {
   u32 columns;
@@ -21,7 +21,7 @@ struct ForwardRows {
   float* rstd;
 };
 
-// The row is read three times; after the first it comes from the cache.
+// The row is read three times, the second and third time from the cache.
 template <bool whole, class A, class P>
 __global__ void layer_norm_kernel(ForwardRows<A, P> op) {
   const u64 row = u64{blockIdx.x} * op.columns;
@@ -101,7 +101,7 @@ __global__ void layer_norm_dx_kernel(BackwardRows<A, P> op) {
   });
 }
 
-// One group's rows, one tile's columns: of dweight and dbias.
+// Partial sums of dweight and dbias: one group's rows, one tile's columns.
 template <bool whole, class A, class P>
 __global__ void layer_norm_partials_kernel(BackwardRows<A, P> op, float* partials) {
   const u32 column = norm_tile_column();
@@ -120,7 +120,7 @@ __global__ void layer_norm_partials_kernel(BackwardRows<A, P> op, float* partial
   store_norm_partials(sums, op.columns, partials);
 }
 
-// fn(whole, activation, parameter): zeros of the types.
+// Calls fn(whole, activation, parameter) with zeros of the types.
 template <class Fn>
 void for_types(bool whole, Precision activation, Precision parameter, Fn fn) {
   for_bool(whole,
@@ -166,7 +166,7 @@ void layer_norm_backward_cuda(const LayerNormBackward& op, cudaStream_t stream) 
                                      .dy = elements<A>(op.dy),
                                      .dx = elements<A>(op.dx),
                                      .add_to_dx = op.add_to_dx};
-    // The sums first: dx may be where dy is.
+    // Sums first: dx may be the same array as dy.
     launch<layer_norm_partials_kernel<w.value, A, P>>(norm_tiles_launch(op.rows, op.columns), stream, rows,
                                                       op.partials);
     launch<layer_norm_dx_kernel<w.value, A, P>>(norm_rows_launch(op.rows, op.columns), stream, rows);

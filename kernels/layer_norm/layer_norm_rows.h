@@ -1,4 +1,4 @@
-// One row of a layer normalisation.
+// Layer normalisation of one row.
 #pragma once
 
 #include "base/types.h"

@@ -7,12 +7,12 @@
 
 namespace tidepool {
 
-// What happens to a tile while it is hot, after the product and the bias.
+// Operation on a tile while it is in cache, after the product and the bias.
 enum class Epilogue : u8 {
   none,
-  gelu,           // y = gelu(xw + b); `pre`, if there, takes xw + b
+  gelu,           // y = gelu(xw + b); `pre`, if given, receives xw + b
   residual,       // y = residual + dropout(xw + b); y may be residual
-  gelu_backward,  // y = xw * gelu'(pre_in); `value`, if there, takes gelu(pre_in). y may be pre_in
+  gelu_backward,  // y = xw * gelu'(pre_in); `value`, if given, receives gelu(pre_in). y may be pre_in
 };
 
 // y = scale x w + bias + addend, then the epilogue. Row-major. Strides are elements from row to row; 0:
@@ -40,12 +40,12 @@ struct Matmul {
   u32 row_of_x() const { return x_stride != 0 ? x_stride : k; }
   u32 row_of_y() const { return y_stride != 0 ? y_stride : n; }
 };
-// That what is asked for together goes together.
+// Checks that the requested options are compatible.
 void check_operands(const Matmul&);
 void matmul_cpu(const Matmul&, CorePool&);
 
-// dw = x^T dy, or its transpose; dbias = column sums of dy. The micro-batch's product is made on its own and
-// then added, so that accumulating over micro-batches is a plain ordered sum.
+// dw = x^T dy, or its transpose; dbias = column sums of dy. The micro-batch's product is computed separately
+// and then added, so that accumulating over micro-batches is a plain ordered sum.
 struct WeightGradient {
   u32 m = 0, n = 0, k = 0;
   ConstValues x;            // [M, K]

@@ -4,8 +4,8 @@
 
 namespace tidepool {
 
-// x [M, K], w [K, N], y [M, N]. `weight_bytes`: of one weight as it is stored. A bias is free: every
-// library adds it on the way out.
+// x [M, K], w [K, N], y [M, N]. `weight_bytes`: stored bytes of one weight. A bias is free: every library
+// adds it to the result in the same pass.
 constexpr KernelCost matmul_cost(u64 m, u64 n, u64 k, u64 weight_bytes) {
   return {.m = m,
           .n = n,
@@ -23,7 +23,7 @@ constexpr KernelCost weight_gradient_cost(u64 m, u64 n, u64 k) {
 // Column sums of dy [M, N].
 constexpr KernelCost bias_gradient_cost(u64 m, u64 n) { return {.vector_flops = m * n, .elements = m * n}; }
 
-// What a product makes [M, N] is added to the fp32 stream, in a pass of its own.
+// Adds a product [M, N] to the fp32 stream, in a separate pass.
 constexpr KernelCost residual_cost(u64 m, u64 n) {
   return {.vector_flops = m * n, .elements = m * n, .bytes = 8 * m * n};
 }

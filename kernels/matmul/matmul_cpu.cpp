@@ -1,4 +1,5 @@
-// Each tile is one library call, or one per piece of the inner dimension where weights are of 16 bits.
+// Matrix products on the CPU. Each tile is one library call, or one per piece of the inner dimension if
+// weights have 16 bits.
 #include "kernels/matmul/matmul.h"
 
 #include <cstring>
@@ -33,7 +34,7 @@ void fp32_product(const Matmul& op, const Tile& t, Product p) {
          .accumulate = op.accumulate});
 }
 
-// Rows [begin, begin + depth) of the tile's weights, or columns where they are transposed.
+// Widens rows [begin, begin + depth) of the tile's weights, or columns if the weights are transposed.
 void widen_tile(const Matmul& op, const Tile& t, u32 begin, u32 depth, float* out) {
   const auto* w = reinterpret_cast<const u16*>(op.weight.data);
   if (op.transposed) {
@@ -85,7 +86,7 @@ void epilogue_row(const Matmul& op, const Tile& t, u64 at, float* product, const
   }
 }
 
-// Where y may hold an operand of the epilogue, the product is made in scratch.
+// RETURNS: true if y may alias an operand of the epilogue, so that the product is computed in scratch.
 bool product_in_scratch(const Matmul& op) {
   return op.epilogue == Epilogue::residual || op.epilogue == Epilogue::gelu_backward || op.addend;
 }

@@ -1,7 +1,7 @@
-// Epilogues: bias and an added matrix are the library's; the rest are passes of their own over a finished
-// product. GELU is not left to the library, though it has one: a product that keeps its pre-activation and
-// one that does not would be different algorithms with different bits, and what is kept must not change
-// numbers (docs/decisions/0029).
+// Matrix products on the device. The library applies bias and an added matrix; the other epilogues are
+// separate passes over a finished product. The library's GELU is not used: a product that keeps its
+// pre-activation and a product that does not would be different algorithms with different bits, and keeping a
+// value must not change numbers (docs/decisions/0029).
 #include "kernels/matmul/matmul_cuda.h"
 
 #include <algorithm>
@@ -18,9 +18,9 @@ u64 width_of(Precision precision) { return values_bytes(1, precision); }
 
 u64 elements_of(const Matmul& op) { return u64{op.m} * op.n; }
 
-// Fewer columns than this at a time would leave most of a device idle.
+// Fewer columns at a time would leave most of a device idle.
 constexpr u32 slice_columns_step = 64;
-constexpr u32 slice_rows_step = 8;  // dropout's counter goes in eights
+constexpr u32 slice_rows_step = 8;  // dropout's counter advances by eight
 
 }  // namespace
 
@@ -46,7 +46,8 @@ Result<void> CudaMatmul::matmul(const Matmul& op, cudaStream_t stream) {
       if (op.dropout.on()) return residual_with_dropout(op, stream);
       return product(op, op.residual, op.y, stream);
     case Epilogue::gelu_backward: {
-      // The product waits where its pass leaves GELU's value: y may be what the pass still reads.
+      // The product is stored where its pass writes GELU's value, because y may be an array that the pass
+      // still reads.
       const Values dy = op.value ? op.value : op.y;
       CHECK(dy.data != op.pre_in.data);
       TRY(product(op, op.addend, dy, stream));
@@ -58,7 +59,7 @@ Result<void> CudaMatmul::matmul(const Matmul& op, cudaStream_t stream) {
   return {};
 }
 
-// out = x w + bias + c, in slices of columns where weights have to be brought to the precision of x first.
+// out = x w + bias + c, in slices of columns if weights must first be converted to the precision of x.
 Result<void> CudaMatmul::product(const Matmul& op, ConstValues c, Values out, cudaStream_t stream) {
   u32 slice = op.n;
   if (op.weight.precision != op.x.precision) {
@@ -108,7 +109,7 @@ Result<void> CudaMatmul::column_slice(const Matmul& op, u32 begin, u32 columns, 
                         stream);
 }
 
-// In slices of rows: y may be the residual, so a product has to wait elsewhere for its dropout.
+// Works in slices of rows: y may be the residual, so a product is stored elsewhere until its dropout.
 Result<void> CudaMatmul::residual_with_dropout(const Matmul& op, cudaStream_t stream) {
   const u64 row_bytes = values_bytes(op.n, op.y.precision);
   const u32 most = static_cast<u32>(std::min<u64>(op.m, scratch_half_bytes() / row_bytes));
@@ -130,7 +131,7 @@ Result<void> CudaMatmul::residual_with_dropout(const Matmul& op, cudaStream_t st
 
 Result<void> CudaMatmul::weight_gradient(const WeightGradient& op, cudaStream_t stream) {
   const Values dw = op.dw;
-  // dw^T as the library sees it, [N, K], or [K, N] if transposed.
+  // dw^T in the library's layout, [N, K], or [K, N] if transposed.
   const ConstValues rows = op.transposed ? op.x : op.dy, columns = op.transposed ? op.dy : op.x;
   const u32 row_count = op.transposed ? op.k : op.n, column_count = op.transposed ? op.n : op.k;
   const u32 row_stride = op.transposed ? op.row_of_x() : op.row_of_dy(),

@@ -1,4 +1,4 @@
-// The matrix products of kernels/matmul/matmul.h on a device.
+// CudaMatmul computes the matrix products of kernels/matmul/matmul.h on a device.
 #pragma once
 
 #include "kernels/matmul/matmul.h"
@@ -14,19 +14,21 @@ struct CudaMatmulWorkspace {
   Bytes scratch_bytes = cuda_matmul_scratch;
 };
 
-// One caller at a time, one stream at a time (the scratch).
+// THREADS: one caller and one stream at a time, because of the scratch.
 class CudaMatmul {
  public:
-  // The workspace is device memory, aligned to 256 bytes, and outlives this, as do `choices` (Products).
+  // REQUIRES: the workspace is device memory, aligned to 256 bytes; workspace and `choices` (Products)
+  // outlive this.
   static Result<std::unique_ptr<CudaMatmul>> create(const CudaMatmulWorkspace&,
                                                     ProductChoices* choices = nullptr);
 
-  // Activations have one precision, but y may be fp32. Parameters may have another: they are brought to that
-  // of the activations slice by slice. Errors: the library refuses; the result is then unfinished.
+  // Activations have one precision, but y may be fp32. Parameters in another precision are converted slice by
+  // slice.
+  // Errors: the library refuses; the result is then unfinished.
   Result<void> matmul(const Matmul&, cudaStream_t);
   Result<void> weight_gradient(const WeightGradient&, cudaStream_t);
 
-  // As Products: meanwhile results are numbers that mean nothing.
+  // As Products: while tuning, results are meaningless numbers.
   void tune(bool on) {
     tunes_ = on;
     products_->tune(on);
@@ -38,8 +40,8 @@ class CudaMatmul {
   Result<void> product(const Matmul&, ConstValues c, Values out, cudaStream_t);
   Result<void> column_slice(const Matmul&, u32 begin, u32 columns, ConstValues c, Values out, cudaStream_t);
   Result<void> residual_with_dropout(const Matmul&, cudaStream_t);
-  // Weights in another precision take the first half of the scratch, products before their dropout the
-  // second.
+  // Weights in another precision use the first half of the scratch, products before their dropout the second
+  // half.
   u64 scratch_half_bytes() const { return scratch_bytes_.value / 2 / scratch_alignment * scratch_alignment; }
 
   static constexpr u64 scratch_alignment = 256;

@@ -36,7 +36,7 @@ __global__ void column_sums_kernel(const T* x, u32 rows, u32 columns, float* par
   const u32 column = blockIdx.x * column_sums_tile + vector_elements * threadIdx.x;
   float total[8] = {}, v[8];
   if (column < columns) {
-    // Rows of a part lie gridDim.y blocks of 8 apart, so that at any time all parts read close to each other.
+    // Rows of a part are gridDim.y blocks of 8 apart, so that at any time all parts read close to each other.
     const u32 step = gridDim.y * column_sums_threads_y;
     for (u32 row = blockIdx.y * column_sums_threads_y + threadIdx.y; row < rows; row += step) {
       load8<whole>(x + u64{row} * columns, column, columns, v);
@@ -45,7 +45,7 @@ __global__ void column_sums_kernel(const T* x, u32 rows, u32 columns, float* par
   }
   for (u32 i = 0; i < 8; ++i) sums[threadIdx.y][vector_elements * threadIdx.x + i] = total[i];
   __syncthreads();
-  const u32 thread = threadIdx.y * warp_threads + threadIdx.x;  // of 256: a column each
+  const u32 thread = threadIdx.y * warp_threads + threadIdx.x;  // of 256: one column each
   const u32 own = blockIdx.x * column_sums_tile + thread;
   if (own >= columns) return;
   float sum = 0;

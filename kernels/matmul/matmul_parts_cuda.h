@@ -1,4 +1,4 @@
-// What matrix products need besides the library. All on one stream, without a wait.
+// Kernels that matrix products need beside the library. All run on one stream, without waiting.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,10 +8,11 @@
 
 namespace tidepool::cuda {
 
-// to [rows, columns], packed = from [rows, columns] with `from_stride` elements from row to row.
+// Converts `from` [rows, columns], with `from_stride` elements from row to row, to packed `to` [rows,
+// columns].
 void convert_rows(ConstValues from, u64 from_stride, u32 rows, u32 columns, Values to, cudaStream_t);
 
-// y = residual + dropout(x), element `first` (a multiple of 8) first. y may be residual.
+// y = residual + dropout(x), starting with dropout's element `first` (a multiple of 8). y may be residual.
 void add_dropped(const Dropout&, u64 first, ConstValues x, ConstValues residual, Values y, u64 n,
                  cudaStream_t);
 

@@ -1,11 +1,11 @@
-// What a product's tile keeps in its worker's scratch area.
+// TileScratch is the part of a worker's scratch area that a product's tile uses.
 #pragma once
 
 #include "kernels/matmul/tiling.h"
 
 namespace tidepool {
 
-// Weights of 16 bits are widened in pieces of this many rows of the inner dimension.
+// 16-bit weights are widened in pieces of this many rows of the inner dimension.
 inline constexpr u32 widen_depth = 1024;
 
 struct TileScratch {

@@ -1,4 +1,4 @@
-// One single-threaded call into the matrix library.
+// Sgemm is one single-threaded call into the matrix library.
 #pragma once
 
 #include "base/types.h"

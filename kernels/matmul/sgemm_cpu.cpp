@@ -8,8 +8,8 @@
 namespace tidepool {
 
 void sgemm(const Sgemm& s) {
-  // Debian's oneDNN would start an OpenMP team per calling thread. The setting is the thread's own
-  // and costs nanoseconds, so it is made here, where it cannot be forgotten.
+  // Debian's oneDNN would start an OpenMP team per calling thread. The setting is per thread and costs
+  // nanoseconds, so it is made here, where no caller can forget it.
   omp_set_num_threads(1);
   const dnnl_status_t status =
       dnnl_sgemm(s.transpose_a ? 'T' : 'N', s.transpose_b ? 'T' : 'N', s.m, s.n, s.k, s.scale, s.a, s.lda,

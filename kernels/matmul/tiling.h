@@ -1,4 +1,5 @@
-// How a product is cut into tiles. A pure function of its shape: never of threads, chunks, budgets.
+// Tiling cuts a product into tiles. A pure function of the product's shape: never of threads, chunks,
+// budgets.
 #pragma once
 
 #include "base/types.h"
@@ -6,11 +7,11 @@
 namespace tidepool {
 
 struct Tile {
-  u32 row = 0, col = 0;  // of the result
+  u32 row = 0, col = 0;  // in the result
   u32 rows = 0, cols = 0;
 };
 
-// Row tiles vary fastest, so the ragged last columns come last and fill up the idle cores.
+// Row tiles vary fastest, so the partial last columns come last and fill idle cores.
 struct Tiling {
   u32 m = 0, n = 0;
   u32 tile_rows = 0, tile_cols = 0;

@@ -12,7 +12,7 @@ struct Factors {
   const float* rows;
   const float* columns;
   u32 row_count, column_count;
-  u32 row_stride, column_stride;  // of the arrays' rows
+  u32 row_stride, column_stride;  // strides of the arrays' rows
 };
 Factors factors_of(const WeightGradient& op) {
   const float *x = op.x.fp32(), *dy = op.dy.fp32();
@@ -27,7 +27,7 @@ void bias_piece(const WeightGradient& op, u32 begin, u32 n, TileScratch& scratch
 }
 
 void weight_tile(const WeightGradient& op, const Factors& f, const Tile& t, TileScratch& scratch) {
-  // Into scratch even when it overwrites: the library's bits may depend on the leading dimension.
+  // Computed in scratch even when overwriting: the library's bits may depend on the leading dimension.
   sgemm({.transpose_a = true,
          .m = t.rows,
          .n = t.cols,
@@ -55,7 +55,7 @@ void weight_gradient_cpu(const WeightGradient& op, CorePool& pool) {
     const Tile t = tiling.tile(task);
     weight_tile(op, factors, t, scratch);
     if (op.dbias == nullptr) return;
-    // The first tile of a strip of dy's columns has just brought them close.
+    // The first tile of a strip of dy's columns has just brought them into the cache.
     if (!op.transposed && t.row == 0) bias_piece(op, t.col, t.cols, scratch);
     if (op.transposed && t.col == 0) bias_piece(op, t.row, t.rows, scratch);
   });

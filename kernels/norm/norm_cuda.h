@@ -1,4 +1,4 @@
-// What the device's layer norm and RMS norm share.
+// Shared device code of layer norm and RMS norm.
 #pragma once
 
 #include "kernels/cuda/device.h"
@@ -6,16 +6,16 @@
 
 namespace tidepool::cuda {
 
-// fn(column) for every eighth column of a row that this thread takes.
+// Calls fn(column) for the first column of each vector of 8 of a row that this thread takes.
 template <class Fn>
 __device__ __forceinline__ void for_columns(u32 columns, Fn fn) {
   for (u32 c = vector_elements * threadIdx.x; c < columns; c += vector_elements * blockDim.x) fn(c);
 }
 
-// The first of the 8 columns that a thread of norm_tiles_launch has.
+// RETURNS: the first of the 8 columns of a thread of norm_tiles_launch.
 __device__ __forceinline__ u32 norm_tile_column() { return blockIdx.y * norm_tile_columns + 8 * threadIdx.x; }
 
-// fn(row) for each row of the block's group that the thread has.
+// Calls fn(row) for each of this thread's rows in the block's group.
 template <class Fn>
 __device__ __forceinline__ void for_rows_of_norm_tile(u32 rows, Fn fn) {
   const u32 begin = blockIdx.x * norm_group_rows;
@@ -23,7 +23,7 @@ __device__ __forceinline__ void for_rows_of_norm_tile(u32 rows, Fn fn) {
   for (u32 row = begin + threadIdx.y; row < end; row += norm_tile_threads_y) fn(row);
 }
 
-// What each thread has of its 8 columns, added up over those that share them: partials [groups, kinds, C].
+// Sums each thread's 8 columns over the threads that share these columns, into partials [groups, kinds, C].
 template <u32 kinds>
 __device__ __forceinline__ void store_norm_partials(const float (&own)[kinds][8], u32 columns,
                                                     float* partials) {
@@ -31,7 +31,7 @@ __device__ __forceinline__ void store_norm_partials(const float (&own)[kinds][8]
   for (u32 kind = 0; kind < kinds; ++kind)
     for (u32 i = 0; i < 8; ++i) sums[threadIdx.y][kind][8 * threadIdx.x + i] = own[kind][i];
   __syncthreads();
-  const u32 thread = threadIdx.y * blockDim.x + threadIdx.x;  // of 256: a column each
+  const u32 thread = threadIdx.y * blockDim.x + threadIdx.x;  // of 256: one column each
   const u32 column = blockIdx.y * norm_tile_columns + thread;
   if (column >= columns) return;
   for (u32 kind = 0; kind < kinds; ++kind) {
@@ -46,7 +46,7 @@ struct NormSums {
   float* out[kinds];  // [C] each
 };
 
-// Groups in order; then once into what is there.
+// Sums groups in order, then adds the sum once to the output.
 template <u32 kinds>
 __global__ void norm_sums_kernel(u32 groups, u32 columns, const float* partials, NormSums<kinds> sums,
                                  bool accumulate) {

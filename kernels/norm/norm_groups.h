@@ -1,5 +1,5 @@
-// What layer norm and RMS norm share: gradients of their weights are sums over all rows. Each group of rows
-// makes its partial sums, and then the groups are summed in order.
+// Shared code of layer norm and RMS norm: gradients of their weights are sums over all rows. Each group of
+// rows makes partial sums, and the groups are then summed in order.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace tidepool {
 inline constexpr u32 norm_group_rows = 64;
 constexpr u32 norm_groups(u64 rows) { return static_cast<u32>(div_up(rows, norm_group_rows)); }
 
-// fn(row) for each row of the group, ascending.
+// Calls fn(row) for each row of the group, ascending.
 template <class Fn>
 void for_rows_of_norm_group(u32 group, u32 rows, Fn fn) {
   const u32 end = std::min((group + 1) * norm_group_rows, rows);

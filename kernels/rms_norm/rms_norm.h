@@ -23,10 +23,10 @@ struct RmsNormBackward {
   Param weight;                 // [C]
   const float* rstd = nullptr;  // [R]
   ConstValues dy;               // [R, C]
-  Values dx;                    // [R, C]; where it is not added to, it may be dy
-  bool add_to_dx = false;       // dx += instead of dx =; what a residual stream wants
+  Values dx;                    // [R, C]; may be dy unless add_to_dx
+  bool add_to_dx = false;       // dx += instead of dx =, for a residual stream
   float* dweight = nullptr;     // [C], or null
-  bool accumulate = true;       // of dweight; false: overwrite
+  bool accumulate = true;       // for dweight; false: overwrite
   float* partials = nullptr;    // workspace, [rms_norm_partials(R, C)]
 };
 void rms_norm_backward_cpu(const RmsNormBackward&, CorePool&);

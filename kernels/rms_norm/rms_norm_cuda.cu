@@ -8,8 +8,7 @@ namespace tidepool {
 namespace cuda {
 namespace {
 
-// The row is read twice; the second time it comes from the cache. A: the type of activations. P: of
-// parameters.
+// The row is read twice, the second time from the cache. A: type of activations. P: type of parameters.
 template <bool whole, class A, class P>
 __global__ void rms_norm_kernel(u32 columns, const A* x, const P* weight, float epsilon, A* y, float* rstds) {
   const u64 row = u64{blockIdx.x} * columns;
@@ -70,7 +69,7 @@ __global__ void rms_norm_dx_kernel(BackwardRows<A, P> op) {
   });
 }
 
-// One group's rows, one tile's columns: of dweight.
+// Partial sums of dweight: one group's rows, one tile's columns.
 template <bool whole, class A, class P>
 __global__ void rms_norm_partials_kernel(BackwardRows<A, P> op, float* partials) {
   const u32 column = norm_tile_column();
@@ -118,7 +117,7 @@ void rms_norm_backward_cuda(const RmsNormBackward& op, cudaStream_t stream) {
                                        .dy = elements<A>(op.dy),
                                        .dx = elements<A>(op.dx),
                                        .add_to_dx = op.add_to_dx};
-      // The sums first: dx may be where dy is.
+      // Sums first: dx may be the same array as dy.
       launch<rms_norm_partials_kernel<whole.value, A, P>>(norm_tiles_launch(op.rows, op.columns), stream,
                                                           rows, op.partials);
       launch<rms_norm_dx_kernel<whole.value, A, P>>(norm_rows_launch(op.rows, op.columns), stream, rows);

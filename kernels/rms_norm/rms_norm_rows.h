@@ -1,4 +1,4 @@
-// One row of a root mean square normalisation; also a head's q or k.
+// Root mean square normalisation of one row, or of a head's q or k.
 #pragma once
 
 #include "base/types.h"

@@ -1,6 +1,6 @@
-// Makes q and k ready for attention: each head normalised where the model does so (Qwen3), then rotated by
-// its position (Su et al., arXiv:2104.09864), as Hugging Face stores such weights: element i turns with
-// element i + D / 2. v passes by.
+// Prepares q and k for attention: normalises each head where the model does so (Qwen3), then rotates it by
+// its position (Su et al., arXiv:2104.09864), in the layout of Hugging Face's weights: element i rotates with
+// element i + D / 2. v is copied unchanged.
 #pragma once
 
 #include <array>
@@ -11,9 +11,9 @@
 namespace tidepool {
 
 inline constexpr u32 rotary_group_rows = 32;
-inline constexpr u32 rotary_pairs_max = 128;  // of a head: D / 2
+inline constexpr u32 rotary_pairs_max = 128;  // pairs of a head: D / 2
 
-// Angle of pair i, in radians per position. By value: a GPU needs no table in its memory.
+// Angle of pair i, in radians per position. Passed by value, so that a GPU needs no table in its memory.
 using RotaryFrequencies = std::array<float, rotary_pairs_max>;
 
 struct RotaryShape {
@@ -22,8 +22,8 @@ struct RotaryShape {
   u32 heads = 0;      // NH
   u32 kv_heads = 0;   // NKV
   u32 head_size = 0;  // D, at most 2 rotary_pairs_max
-  // Elements of a head that are turned, from its start, even: of those element i turns with element
-  // i + turned() / 2, and the rest of the head passes by. 0: all. Not with norms.
+  // Number of elements at the start of a head that are rotated, even: element i rotates with element i +
+  // turned() / 2, and the rest of the head is unchanged. 0: all. Not with norms.
   u32 turned_size = 0;
 
   // Columns of a row of qkv: q's heads, then k's, then v's.
@@ -32,36 +32,35 @@ struct RotaryShape {
   bool operator==(const RotaryShape&) const = default;
 };
 
-// A row's position is its token's, less that of its document's first token where `starts` is given. The angle
-// is position * frequency, rounded to fp32 once.
+// A row's position is its token's number in the sequence, minus that of its document's first token if
+// `starts` is given. The angle is position * frequency, rounded to fp32 once.
 struct Rotary {
   RotaryShape shape;
-  ConstValues qkv;  // [R, (NH + 2 NKV) D]
-  Values out;       // [R, (NH + 2 NKV) D]; may be qkv
-  const i32* starts =
-      nullptr;  // [R]: the token, counted in its sequence, that a row's document starts with; or null
+  ConstValues qkv;              // [R, (NH + 2 NKV) D]
+  Values out;                   // [R, (NH + 2 NKV) D]; may be qkv
+  const i32* starts = nullptr;  // [R]: number in the sequence of the document's first token; or null
   RotaryFrequencies inverse_frequencies = {};  // [turned() / 2]
-  Param q_norm, k_norm;   // [D]: weights of an RMS norm over each head, before it is turned; or none
-  float epsilon = 1e-6f;  // of those norms
+  Param q_norm, k_norm;   // [D]: weights of an RMS norm over each head, before rotation; or none
+  float epsilon = 1e-6f;  // for these norms
 };
 void rotary_cpu(const Rotary&, CorePool&);
 
 struct RotaryBackward {
   RotaryShape shape;
-  ConstValues qkv;              // [R, (NH + 2 NKV) D] before norms and rotation; none if there are no norms
-  Values dqkv;                  // [R, (NH + 2 NKV) D]: of what came out; becomes that of what went in
+  ConstValues qkv;              // [R, (NH + 2 NKV) D] before norms and rotation; none without norms
+  Values dqkv;                  // [R, (NH + 2 NKV) D]: in: gradient of the output; out: gradient of the input
   const i32* starts = nullptr;  // [R], or null
   RotaryFrequencies inverse_frequencies = {};
   Param q_norm, k_norm;
   float epsilon = 1e-6f;
-  float* dq_norm = nullptr;   // [D], or null, as dk_norm then; with the norms only, as what follows
+  float* dq_norm = nullptr;   // [D], or null together with dk_norm; this and the next fields only with norms
   float* dk_norm = nullptr;   // [D]
-  bool accumulate = true;     // of dq_norm and dk_norm; false: overwrite
+  bool accumulate = true;     // for dq_norm and dk_norm; false: overwrite
   float* partials = nullptr;  // workspace, [rotary_partials(R, D)]
 };
 void rotary_backward_cpu(const RotaryBackward&, CorePool&);
 
-// Each group of rows sums its shares of dq_norm and dk_norm, heads in order; the groups are then summed in
+// Each group of rows sums its share of dq_norm and dk_norm, heads in order; the groups are then summed in
 // order.
 constexpr u64 rotary_partials(u64 rows, u64 head_size) {
   return div_up(rows, rotary_group_rows) * 2 * head_size;

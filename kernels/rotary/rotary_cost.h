@@ -5,12 +5,12 @@
 
 namespace tidepool {
 
-// In place: q and k are read and written once. About 3 operations for an element to turn, 5 more with a norm.
+// In place: q and k are read and written once. About 3 operations per rotated element, 5 more with a norm.
 constexpr KernelCost rotary_cost(const RotaryShape& s, bool norms) {
   const u64 turned = u64{s.rows} * (s.heads + s.kv_heads) * s.turned();
   return {.vector_flops = (norms ? 8 : 3) * turned, .elements = 2 * turned};
 }
-// The same of the gradients; with norms, what went in is read as well.
+// The same for gradients; with norms the input is read as well.
 constexpr KernelCost rotary_backward_cost(const RotaryShape& s, bool norms) {
   const u64 turned = u64{s.rows} * (s.heads + s.kv_heads) * s.turned();
   return {.vector_flops = (norms ? 16 : 3) * turned, .elements = (norms ? 3 : 2) * turned};

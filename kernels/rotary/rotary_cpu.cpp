@@ -1,4 +1,4 @@
-// A task is a group of rows: the angles of a row are made once for all its heads.
+// Rotary on the CPU, a group of rows per task: the angles of a row are computed once for all its heads.
 #include "kernels/rotary/rotary.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr u32 size_max = 2 * rotary_pairs_max;
 
 struct Scratch {
   float cosine[rotary_pairs_max], sine[rotary_pairs_max];
-  float weights[2][size_max];  // of q's norm and k's
+  float weights[2][size_max];  // of q's norm and k's norm
   float head[size_max];
   float total[size_max];
 };
@@ -30,7 +30,7 @@ void check_shape(const RotaryShape& s) {
 
 u32 groups_of(u32 rows) { return static_cast<u32>(div_up(rows, rotary_group_rows)); }
 
-// `op`: Rotary or RotaryBackward. direction: 1 turns forward, -1 back.
+// `op`: Rotary or RotaryBackward. direction: 1 rotates forward, -1 back.
 template <class Op>
 void make_angles(const Op& op, u32 row, float direction, Scratch& scratch) {
   const u32 token = row % op.shape.tokens;
@@ -47,7 +47,7 @@ void make_angles(const Op& op, u32 row, float direction, Scratch& scratch) {
   }
 }
 
-// fn(row) for the group's rows, with their angles made.
+// Computes the angles of each row of the group and calls fn(row).
 template <class Op, class Fn>
 void for_rows(const Op& op, u32 group, float direction, Scratch& scratch, Fn fn) {
   const u32 end = std::min((group + 1) * rotary_group_rows, op.shape.rows);
@@ -57,7 +57,7 @@ void for_rows(const Op& op, u32 group, float direction, Scratch& scratch, Fn fn)
   }
 }
 
-// fn(first element, 0 for q or 1 for k) for each head of a row that is turned.
+// Calls fn(first element, 0 for q or 1 for k) for each rotated head of a row.
 template <class Fn>
 void for_heads(const RotaryShape& s, u32 row, Fn fn) {
   for (u32 head = 0; head < s.heads + s.kv_heads; ++head) {

@@ -1,5 +1,4 @@
-// What binds is memory: q and k are read and written once, 16 bytes at a time.
-#include "kernels/cuda/device.h"
+// Rotary on the device. Memory is the bottleneck: q and k are read and written once, 16 bytes at a time.
 #include "kernels/cuda/dispatch.h"
 #include "kernels/cuda/kernels_cuda_parts.h"
 #include "kernels/cuda/launch.h"
@@ -9,77 +8,7 @@ namespace tidepool {
 namespace cuda {
 namespace {
 
-struct RotarySizes {
-  u32 tokens, heads, kv_heads, head_size;
-  u32 turned;         // of a head's elements
-  u32 lanes;          // of a group that takes a head
-  const i32* starts;  // or null
-  float frequencies[rotary_pairs_max];
-};
-
-// cosine[i], sine[i] of a row; direction: 1 forward, -1 back. All threads call it; a barrier at its end.
-struct Angles {
-  float cosine[rotary_pairs_max], sine[rotary_pairs_max];
-};
-__device__ __forceinline__ void make_angles(const RotarySizes& s, u32 row, float direction, Angles& angles) {
-  u32 position = row % s.tokens;
-  if (s.starts != nullptr) position -= static_cast<u32>(s.starts[row]);
-  for (u32 i = threadIdx.x; i < s.turned / 2; i += blockDim.x) {
-    const float angle = static_cast<float>(position) * s.frequencies[i];
-    angles.cosine[i] = cosf(angle);
-    angles.sine[i] = direction * sinf(angle);
-  }
-  __syncthreads();
-}
-
-// Eight pairs: a[i] and b[i] lie half of the turned elements apart.
-struct Pairs {
-  float a[8], b[8];
-
-  template <bool whole, class T>
-  __device__ __forceinline__ void load(const T* head, u32 pair, u32 half) {
-    load8<whole>(head, pair, half, a);
-    load8<whole>(head + half, pair, half, b);
-  }
-  template <bool whole, class T>
-  __device__ __forceinline__ void store(T* head, u32 pair, u32 half) const {
-    store8<whole>(head, pair, half, a);
-    store8<whole>(head + half, pair, half, b);
-  }
-  __device__ __forceinline__ void turn(const Angles& angles, u32 pair, u32 half) {
-    UNROLL for (u32 i = 0; i < 8; ++i) {
-      if (pair + i >= half) continue;
-      const float c = angles.cosine[pair + i], s = angles.sine[pair + i], x = a[i], y = b[i];
-      a[i] = fmaf(-y, s, x * c);
-      b[i] = fmaf(x, s, y * c);
-    }
-  }
-};
-
-// Over the lanes of a group.
-__device__ __forceinline__ float group_sum(float x, u32 lanes) {
-  for (u32 flip = lanes / 2; flip > 0; flip /= 2) x += __shfl_xor_sync(all_lanes, x, static_cast<int>(flip));
-  return x;
-}
-
-// 1 / sqrt(mean(x^2) + epsilon) of a head. Every lane of the warp calls it.
-__device__ __forceinline__ float head_rstd(const Pairs& x, float epsilon, const RotarySizes& s) {
-  float square = 0;
-  UNROLL for (u32 i = 0; i < 8; ++i) square = fmaf(x.a[i], x.a[i], fmaf(x.b[i], x.b[i], square));
-  return 1.0f / sqrtf(group_sum(square, s.lanes) / static_cast<float>(s.head_size) + epsilon);
-}
-
-// A thread's place: lane of a group; groups take heads in turn.
-struct RotaryPlace {
-  u32 pair, group, groups;
-
-  __device__ __forceinline__ explicit RotaryPlace(const RotarySizes& s)
-      : pair(threadIdx.x % s.lanes * vector_elements),
-        group(threadIdx.x / s.lanes),
-        groups(blockDim.x / s.lanes) {}
-};
-
-// A: the type of activations. P: of parameters.
+// A: type of activations. P: type of parameters.
 template <class A, class P>
 struct RotaryArguments {
   RotarySizes sizes;
@@ -90,7 +19,7 @@ struct RotaryArguments {
   float epsilon;
 };
 
-// Lanes beyond the head go along with their warp: of the weight there is nothing for them.
+// Lanes past the head run along with their warp and load no weight.
 template <bool whole, class P>
 __device__ __forceinline__ Pairs weight_pairs(const P* weight, u32 pair, const RotarySizes& s) {
   Pairs w = {};
@@ -117,7 +46,7 @@ __global__ void __launch_bounds__(rotary_threads) rotary_kernel(RotaryArguments<
   const RotaryPlace place(s);
   const u32 size = s.head_size, half = s.turned / 2, heads = s.heads + s.kv_heads;
   const u64 row = u64{blockIdx.x} * (heads + s.kv_heads) * size;
-  for (u32 from = 0; from < heads; from += place.groups) {  // lanes without a head go along with their warp
+  for (u32 from = 0; from < heads; from += place.groups) {  // lanes without a head run along with their warp
     const u32 head = from + place.group;
     const bool mine = head < heads && place.pair < half;
     Pairs x = {};
@@ -154,7 +83,7 @@ struct NormsBackwardArguments {
   float* partials;  // [groups of rows, q and k, D]
 };
 
-// dx = rstd (g - xhat mean(g xhat)), g = dy weight; dy becomes dx, and dweight is added to.
+// dx = rstd (g - xhat mean(g xhat)), g = dy weight. Overwrites dy with dx and adds to dweight.
 template <bool whole, class P>
 __device__ __forceinline__ void norm_backward(Pairs& dy, const Pairs& x, const P* weight, float epsilon,
                                               u32 pair, const RotarySizes& s, Pairs& dweight) {
@@ -175,7 +104,7 @@ __device__ __forceinline__ void norm_backward(Pairs& dy, const Pairs& x, const P
   }
 }
 
-// Sums of the block's groups of lanes, in order: partials [D].
+// Sums over the block's groups of lanes, in order, into partials [D].
 __device__ __forceinline__ void write_partials(const Pairs& dweight, const RotarySizes& s, float* partials) {
   BLOCK_SHARED(float[rotary_threads][17], sums);  // 17: lanes' columns in different banks
   for (u32 i = 0; i < 8; ++i) {
@@ -193,8 +122,8 @@ __device__ __forceinline__ void write_partials(const Pairs& dweight, const Rotar
   __syncthreads();
 }
 
-// Heads [first, first + count) of a row, whose norm is `weight`; their share of its gradient goes to
-// `dweight`.
+// Backward of heads [first, first + count) of a row with norm `weight`; adds their share of the weight's
+// gradient to `dweight`.
 template <bool whole, class A, class P>
 __device__ __forceinline__ void backward_heads(const NormsBackwardArguments<A, P>& op, const Angles& angles,
                                                u64 row, u32 first, u32 count, const P* weight,
@@ -202,7 +131,7 @@ __device__ __forceinline__ void backward_heads(const NormsBackwardArguments<A, P
   const RotarySizes& s = op.sizes;
   const RotaryPlace place(s);
   const u32 half = s.head_size / 2;
-  for (u32 from = 0; from < count; from += place.groups) {  // lanes without a head go along with their warp
+  for (u32 from = 0; from < count; from += place.groups) {  // lanes without a head run along with their warp
     const bool mine = from + place.group < count && place.pair < half;
     const u64 head = row + (first + from + place.group) * s.head_size;
     Pairs x = {}, dy = {};
@@ -230,14 +159,14 @@ __global__ void __launch_bounds__(rotary_threads)
     const u64 at = u64{row} * columns;
     backward_heads<whole>(op, angles, at, 0, s.heads, op.norms[0], dq_norm);
     backward_heads<whole>(op, angles, at, s.heads, s.kv_heads, op.norms[1], dk_norm);
-    __syncthreads();  // nobody reads the angles any more
+    __syncthreads();  // no thread reads the angles any more
   }
   float* partials = op.partials + u64{blockIdx.x} * 2 * s.head_size;
   write_partials(dq_norm, s, partials);
   write_partials(dk_norm, s, partials + s.head_size);
 }
 
-// Groups in order; then once into what is there.
+// Sums groups in order, then adds the sum once to the output.
 __global__ void rotary_sum_kernel(u32 groups, u32 head_size, const float* partials, float* dq_norm,
                                   float* dk_norm, bool accumulate) {
   const u64 i = grid_thread();

@@ -1,4 +1,4 @@
-// One head of one row, turned.
+// Rotates one head of one row.
 #pragma once
 
 #include "base/types.h"

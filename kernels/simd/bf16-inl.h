@@ -34,7 +34,7 @@ HWY_INLINE V load_split(D d, const uint16_t* high, const int16_t* low) {
   return hn::BitCast(d, hn::Add(upper, hn::PromoteTo(di, hn::LoadU(d16, low))));
 }
 
-// The bits of x, NaNs made one.
+// RETURNS: the bits of x, with NaN canonical.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE hn::VFromD<hn::RebindToUnsigned<D>> canonical_bits(D d, V x) {
   const hn::RebindToUnsigned<D> du;
@@ -71,11 +71,12 @@ HWY_INLINE VectorPair<V> load_split_pair(D d, const uint16_t* high, const uint16
 
 #else
 
-// Each u32 of the result has an element of `low` below and one of `high` above, in order.
+// Each u32 of the result has an element of `low` in its lower half and one of `high` in its upper half, in
+// order.
 template <class D16, class V16 = hn::Vec<D16>>
 HWY_INLINE VectorPair<V16> interleave_halves(D16 d16, V16 high, V16 low) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-  // One instruction per vector. The portable way takes two, in the units that host Adam needs most.
+  // One instruction per vector. The portable code takes two, in the units that host Adam needs most.
   alignas(64) static constexpr uint16_t order[2][32] = {
       {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
        8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47},
@@ -99,7 +100,8 @@ HWY_INLINE VectorPair<V> load_bf16_pair(D d, const uint16_t* high) {
   return {hn::BitCast(d, bits.first), hn::BitCast(d, bits.second)};
 }
 
-// (high << 16) + remainder: the remainder's sign bit, flipped, counts 0x8000 too many.
+// (high << 16) + remainder. The remainder's sign bit is flipped, which adds 0x8000; subtracting `excess`
+// corrects that.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE VectorPair<V> load_split_pair(D d, const uint16_t* high, const uint16_t* low) {
   const hn::Repartition<uint16_t, D> d16;
@@ -117,7 +119,7 @@ HWY_INLINE VectorPair<hn::VFromD<hn::Repartition<uint16_t, D>>> split_pair(D d, 
   const hn::Repartition<uint16_t, D> d16;
   const hn::RebindToUnsigned<D> du;
   auto first = hn::BitCast(du, x.first), second = hn::BitCast(du, x.second);
-  // One test for both. (Opposite infinities also fail it; then it costs time, not truth.)
+  // One test for both. (Opposite infinities also fail it; that costs time, not correctness.)
   if (HWY_UNLIKELY(!hn::AllFalse(d, hn::IsNaN(hn::Add(x.first, x.second)))))
     first = canonical_bits(d, x.first), second = canonical_bits(d, x.second);
   const auto half = hn::Set(du, 0x8000u);

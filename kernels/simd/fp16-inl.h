@@ -15,8 +15,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tidepool::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Highway's own conversions are instructions here. Elsewhere they cut off what does not fit, so those are
-// ours.
+// Highway's own conversions are instructions on these targets. On other targets they truncate values that do
+// not fit, so our own conversions are used there.
 #undef TIDEPOOL_NATIVE_FP16
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
 #define TIDEPOOL_NATIVE_FP16 1

@@ -16,8 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tidepool::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// fn(tag, i) for every vector of [0, n); the tail goes element by element through the same code,
-// so an element's bits do not depend on where in the row it lies.
+// Calls fn(tag, i) for every vector of [0, n). The tail goes element by element through the same code, so an
+// element's bits do not depend on its place in the row.
 template <class Fn>
 HWY_INLINE void for_lanes(u64 n, Fn&& fn) {
   const hn::ScalableTag<float> d;
@@ -28,8 +28,8 @@ HWY_INLINE void for_lanes(u64 n, Fn&& fn) {
   for (; i < n; ++i) fn(one, i);
 }
 
-// e^x to about 1e-7 relative; zero below -87.3. NaN stays NaN, so that a broken loss is seen.
-// Reduction and polynomial after Cephes' expf (Moshier).
+// e^x to about 1e-7 relative; zero below -87.3. NaN stays NaN, so that a broken loss is noticed. Reduction
+// and polynomial after Cephes' expf (Moshier).
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_lanes(D d, V x) {
   const hn::RebindToSigned<D> di;
@@ -67,7 +67,7 @@ HWY_INLINE float sum_lanes(u64 n, Term term) {
   return total;
 }
 
-// Largest element; -inf of none. NaN may be lost here: callers meet it again in the sum.
+// RETURNS: the largest element; -inf if there is none. NaN may be lost here: callers notice it in the sum.
 HWY_INLINE float max_lanes(const float* x, u64 n) {
   const hn::ScalableTag<float> d;
   const u64 lanes = hn::Lanes(d);

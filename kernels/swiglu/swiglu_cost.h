@@ -4,11 +4,11 @@
 
 namespace tidepool {
 
-// `elements`: of y, rows times columns. In: gate and up. Out: y.
+// `elements`: elements of y, rows times columns. In: gate and up. Out: y.
 constexpr KernelCost swiglu_cost(u64 elements) {
   return {.vector_flops = 18 * elements, .elements = 3 * elements};
 }
-// In: gate, up and the gradient behind them. Out: their gradients and y again.
+// In: gate, up and the output gradient. Out: gradients of gate and up, and y, recomputed.
 constexpr KernelCost swiglu_backward_cost(u64 elements) {
   return {.vector_flops = 24 * elements, .elements = 6 * elements};
 }

@@ -8,18 +8,7 @@ namespace tidepool {
 namespace cuda {
 namespace {
 
-// silu(x) = x s, s = logistic(x); slope is its derivative, s + x s (1 - s).
-struct Silu {
-  float value, slope;
-};
-template <class T>
-__device__ __forceinline__ Silu silu(float x) {
-  const LogisticGate gate = logistic_gate<T>(x);
-  const float value = x * gate.open;
-  return {value, fmaf(value, gate.closed, gate.open)};
-}
-
-// fn(row, column) for every vector of y that this thread takes.
+// Calls fn(row, column) for every vector of y that this thread takes.
 template <class Fn>
 __device__ __forceinline__ void for_vectors(u32 rows, u32 columns, Fn fn) {
   const u64 in_row = swiglu_row_vectors(columns), vectors = rows * in_row;
@@ -48,7 +37,7 @@ struct SwigluBackwardArrays {
   T* value;
 };
 
-// What a thread writes it alone has read, before: arrays may be each other.
+// Each thread writes only elements that it alone has already read, so arrays may be the same.
 template <bool whole, class T>
 __global__ void __launch_bounds__(256)
     swiglu_backward_kernel(u32 rows, u32 columns, SwigluBackwardArrays<T> op) {

@@ -1,4 +1,4 @@
-// How the device's SwiGLU is cut into blocks.
+// Launch shapes of the device's SwiGLU.
 #pragma once
 
 #include "kernels/cuda/launch_shape.h"

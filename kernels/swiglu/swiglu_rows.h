@@ -1,4 +1,4 @@
-// One row of a SwiGLU.
+// SwiGLU of one row.
 #pragma once
 
 #include "base/types.h"
@@ -13,7 +13,7 @@ struct SwigluRowBackward {
   const float* dy;
   float* dgate;  // may be gate
   float* dup;    // may be up
-  float* value;  // y again, or null; may be dy
+  float* value;  // y, recomputed, or null; may be dy
 };
 void swiglu_backward_row(const SwigluRowBackward&, u64 n);
 

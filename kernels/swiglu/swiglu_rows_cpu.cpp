@@ -19,7 +19,7 @@ struct Logistic {
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE Logistic<V> logistic_lanes(D d, V x) {
-  // Bounded so that e^80 s stays a number; there silu is below 1e-32 anyway. NaN stays NaN.
+  // Bounded so that e^80 s stays finite; at the bound silu is below 1e-32 anyway. NaN stays NaN.
   const V minus = hn::Neg(x);
   const V e = exp_lanes(d, hn::IfThenElse(hn::Gt(minus, hn::Set(d, 80.0f)), hn::Set(d, 80.0f), minus));
   const V one = hn::Set(d, 1.0f);
