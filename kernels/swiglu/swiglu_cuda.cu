@@ -8,6 +8,17 @@ namespace tidepool {
 namespace cuda {
 namespace {
 
+// silu(x) = x s, s = logistic(x); slope is its derivative, s + x s (1 - s).
+struct Silu {
+  float value, slope;
+};
+template <class T>
+__device__ __forceinline__ Silu silu(float x) {
+  const LogisticGate gate = logistic_gate<T>(x);
+  const float value = x * gate.open;
+  return {value, fmaf(value, gate.closed, gate.open)};
+}
+
 // Calls fn(row, column) for every vector of y that this thread takes.
 template <class Fn>
 __device__ __forceinline__ void for_vectors(u32 rows, u32 columns, Fn fn) {

@@ -38,6 +38,8 @@ struct ExecutorRequest {
   u32 disk_depth = 32;                   // requests in flight per disk lane
   u64 seed = 0;                          // seed of dropout
   Nanos rest_patience{300'000'000'000};  // timeout of one piece of a transfer at rest
+  // Called by GPUs\' executors once matrix products are tuned, before anything else starts. Empty: no-op.
+  std::function<void()> products_tuned = {};
 };
 
 class Devices {

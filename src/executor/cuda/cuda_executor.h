@@ -37,6 +37,8 @@ struct CudaExecutorParts {
   Bytes graphs{};                        // memory of each device, beside its arena, for graphs of ops
   Nanos patience{1'000'000'000};         // timeout of wait() for a completion
   Nanos rest_patience{300'000'000'000};  // timeout of one piece of a transfer at rest
+  // As in ExecutorRequest.
+  std::function<void()> products_tuned = {};
 };
 
 class CudaExecutor final : public TrainingExecutor {
