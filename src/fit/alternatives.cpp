@@ -17,16 +17,16 @@
 namespace tidepool {
 namespace {
 
-constexpr u32 sequence_length_least = 32;  // shorter ones are no help to anybody
-constexpr u32 tries_max = 4;               // of each kind: large models take seconds each
+constexpr u32 sequence_length_least = 32;  // shorter ones help nobody
+constexpr u32 tries_max = 4;               // of each kind: for large models a try takes seconds
 
-// What a search says of a change. `refused`: for another reason than room.
+// Result of a search for a change. `refused`: for a reason other than room.
 enum class Answer : u8 { does_not_fit, fits, refused, cut };
 
 template <class Found>
 struct Searched {
   Found found{};
-  bool cut = false;  // nothing was found, and something may be there
+  bool cut = false;  // nothing was found, but the search was cut, so there may be something
 };
 
 Budgets advised_by(const Error& error, const Budgets& had) {
@@ -66,7 +66,7 @@ class Alternatives {
     return count;
   }
 
-  // ---- in words -----------------------------------------------------------------------------------------
+  // ---- texts --------------------------------------------------------------------------------------------
 
   std::string message(std::span<const Change> found) const {
     std::string out = can_be_taken_ ? error_.message : shortages();
@@ -92,10 +92,11 @@ class Alternatives {
            "that has more";
   }
 
-  // What is short, beside what the machine has of it. REQUIRES: it does not take what is advised.
+  // Lists what is short beside what the machine has.
+  // REQUIRES: the machine has no room for the advised budgets.
   std::string shortages() const {
     std::string out = "the job does not fit:";
-    bool each_fits = true;  // alone
+    bool each_fits = true;  // each tier alone
     for (const Tier tier : all_tiers) {
       if (!is_raised(tier, advised_)) continue;
       out += fmt::format("{} {} {}{}", out.back() == ':' ? "" : ";", name(tier),
@@ -112,7 +113,7 @@ class Alternatives {
     return out;
   }
 
-  // ---- what is tried --------------------------------------------------------------------------------------
+  // ---- tries --------------------------------------------------------------------------------------------
 
   std::vector<Change> all() {
     std::vector<Change> found;
@@ -130,7 +131,7 @@ class Alternatives {
     return found;
   }
 
-  // What `search` finds within what may be worked on.
+  // Runs `search` within the limits of work.
   template <class Search>
   auto within_limits(std::string_view change, Search&& search) {
     SearchWork work{.ops_max = how_.change_ops_max};
@@ -169,9 +170,9 @@ class Alternatives {
     return answer == Answer::fits;
   }
 
-  // What a budget can be raised to.
+  // Most that a budget can be raised to.
   Bytes most(Tier tier, const Budgets& beside) const {
-    constexpr u64 times = 64;  // where nobody said how much there is
+    constexpr u64 times = 64;  // limit if nobody said how much there is
     if (const std::optional<Bytes> has = room_.most(beside, tier)) return *has;
     const Bytes had = beside.of(tier);
     return tier == Tier::disk ? had : std::max(had, written_below(had * times));
@@ -202,7 +203,8 @@ class Alternatives {
     return raised(larger);
   }
 
-  // All that the machine has. Where devices and host share it, devices get what they were said to need.
+  // Raises budgets to all that the machine has. If devices and host share its memory, devices get what the
+  // error says that they need.
   std::optional<Change> several_budgets() {
     Budgets larger = options_.budgets;
     larger.device = most(Tier::device, larger);
@@ -212,11 +214,13 @@ class Alternatives {
     return raised(larger);
   }
 
-  // Or no smaller batch or shorter sequence does, which for large models takes seconds each to find.
+  // If false, no smaller batch or shorter sequence fits. This check saves their tries, which take seconds
+  // each for large models.
   bool smaller_may_fit() { return answer_to("the smallest batch", smallest()) != Answer::does_not_fit; }
 
-  // As few tokens at a time as any of the next two tries has. How many times it accumulates decides no room,
-  // and for as many tokens per step it might be more than can be planned.
+  // A config with as few tokens at a time as any try of the next two kinds. It does not accumulate more:
+  // accumulation does not change the room needed, and with as many tokens per step there might be more ops
+  // than can be planned.
   Config smallest() const {
     Config changed = config_;
     changed.train.per_device_train_batch_size = 1;
@@ -264,8 +268,8 @@ class Alternatives {
     return Change{{{"train.precision", std::string(name(changed.train.precision))}}, ""};
   }
 
-  // Where no more is short than one GPU keeps beside frames: the config was made for the cores. A machine
-  // file of GPUs takes no cores.
+  // Advises the CPU if the device lacks no more than a GPU reserves beside frames: then the config was made
+  // for the CPU. A machine file of GPUs rules out the CPU.
   std::optional<Change> on_the_cores() {
     const Bytes had = options_.budgets.device, reserved = options_.device_reserved;
     if (config_.machine.gpus().size() != 1 || !config_.machine.file.empty()) return std::nullopt;
@@ -282,11 +286,11 @@ class Alternatives {
   const BudgetRoom& room_;
   const Error& error_;
   const AlternativesOptions& how_;
-  const Budgets advised_;    // by the error
-  const bool can_be_taken_;  // there is room for that
-  const bool is_advised_;    // that, by the error
-  u64 worked_on_ = 0;        // ops
-  bool cut_ = false;         // something that was not found may fit
+  const Budgets advised_;    // as the error advises
+  const bool can_be_taken_;  // the machine has room for advised_
+  const bool is_advised_;    // the error advises advised_
+  u64 worked_on_ = 0;        // in ops
+  bool cut_ = false;         // a search that found nothing was cut, so something may fit
 };
 
 }  // namespace

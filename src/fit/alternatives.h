@@ -1,4 +1,4 @@
-// Where a job does not fit: what else would make it fit than the budgets that the planner asks for.
+// add_alternatives() finds what else than larger budgets would make a job fit.
 #pragma once
 
 #include <functional>
@@ -10,25 +10,26 @@
 
 namespace tidepool {
 
-// Called before each change is tried, with what it is of: it may take seconds, and only the caller has a
-// clock.
+// Called before each change is tried, with the name of the change: a try may take seconds, and only the
+// caller has a clock.
 using ChangeTried = std::function<void(std::string_view change)>;
 
-// How far is looked, in ops planned. Where that was too little to tell, the message says so.
+// Limits of the search, in ops planned. If they were too small to tell, the message says so.
 struct AlternativesOptions {
-  bool goes_on = false;  // from a checkpoint, which other lengths or another precision do not fit
+  bool goes_on = false;  // the run resumes from a checkpoint, which fixes sequence length and precision
   u64 change_ops_max = 300'000;
-  // Planning so many takes some 7 s (GPT-2 of 18 billion parameters on 8 GPUs: 1.4 million in 5 s).
+  // Planning 2 million ops takes some 7 s (GPT-2 of 18 billion parameters on 8 GPUs: 1.4 million in 5 s).
   u64 ops_max = 2'000'000;
   ChangeTried trying;
 };
 
-// `error`, with which make_plan (or a choice of plans) refused `options`, and what else fits: one budget
-// alone where several are short or a disk is wanted that is not there; the largest smaller batch with as many
-// tokens per step; of a run that begins, the longest shorter sequences, and weights in 16 bits. What there is
-// no room for is not advised: where the error does, budgets within the room take the place of that, or the
-// message says that there are none. Each is planned before it is told: up to a dozen searches. Other errors
-// as they are.
+// Adds to `error`, with which make_plan (or a choice of plans) refused `options`, the changes that fit: one
+// budget alone, if several are short or a disk is wanted that does not exist; the largest smaller batch with
+// as many tokens per step; for a new run, the longest shorter sequences, and weights in 16 bits. Changes for
+// which there is no room are not advised: if the error advises such budgets, budgets within the room replace
+// them, or the message says that there are none. Each change is planned before it is advised: up to a dozen
+// searches.
+// RETURNS: the error with its changes; errors of other kinds unchanged.
 Error add_alternatives(const Config&, const PlanOptions& options, const BudgetRoom&, Error,
                        const AlternativesOptions& = {});
 

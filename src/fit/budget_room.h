@@ -1,4 +1,4 @@
-// What a machine has for budgets: larger ones are refused, and no larger ones are advised.
+// BudgetRoom says how large budgets may be on a machine: larger ones are refused, and never advised.
 #pragma once
 
 #include <optional>
@@ -13,33 +13,36 @@ namespace tidepool {
 // None: nobody said how much there is.
 struct BudgetRoom {
   std::string machine;          // its name
-  std::optional<Bytes> device;  // of each
+  std::optional<Bytes> device;  // of each device
   std::optional<Bytes> host;
-  std::optional<Bytes> disk;  // 0: it has no disk
+  std::optional<Bytes> disk;  // 0: the machine has no disk
   u32 devices = 1;
-  bool is_shared = false;  // devices are made of cores, and lie in the host's memory
-  bool is_gpu = false;     // more of a device's memory is taken than its budget: beside()
+  bool is_shared = false;  // devices are the CPU's cores, and their arenas lie in the host's memory
+  bool is_gpu = false;     // GPU memory is needed beside the device budget too: beside()
 
-  // For one budget, whatever the others are.
+  // Limit of one budget, independent of the others.
   std::optional<Bytes> of(Tier) const;
-  // What one budget can be raised to beside the others: as a config can say it, and never less than it is.
+  // Largest value of one budget beside the others, rounded as a config writes it, and never less than it is
+  // now.
   std::optional<Bytes> most(const Budgets&, Tier) const;
 
   // Part of each GPU's memory outside its budget: the context, and what grows (machine/gpu_headroom.h).
   Bytes beside(Bytes host) const;
-  // Host memory whose page tables a GPU still has room for. REQUIRES: is_gpu, and its memory is known.
+  // Most host memory for whose page tables a GPU still has room.
+  // REQUIRES: is_gpu, and the GPU's memory is known.
   Bytes host_beside(Bytes device_budget) const;
 
   bool takes(const Budgets&) const;
-  // RETURNS: true if those that lie in the same memory fit into it together.
+  // RETURNS: true if budgets that lie in the same memory fit into it together.
   bool takes_together(const Budgets&) const;
 };
 
-// For `train` the disk that is here counts, whatever a file says: none is said.
+// For `train` the disk of this machine counts, not that of the machine file: the room has no limit for it.
 BudgetRoom room_of(const Machine&, PlanFor, u32 devices);
 
-// "memory.device=2.00 MiB for each of 3 devices and ... are more than box has (7.00 MiB)", or that it leaves
-// too little of a GPU for all else. REQUIRES: !takes_together.
+// "memory.device=2.00 MiB for each of 3 devices and ... are more than box has (7.00 MiB)", or that the
+// budgets leave too little of a GPU for everything else.
+// REQUIRES: !takes_together.
 std::string shared_memory_text(const BudgetRoom&, const Budgets&);
 
 }  // namespace tidepool

@@ -11,12 +11,11 @@
 namespace tidepool {
 namespace {
 
-// A choice that saves less is not worth a plan that is harder to explain, nor, of a large plan, the time to
-// replay it.
+// A smaller gain is not worth a plan that is harder to explain, nor, for a large plan, the time to replay it.
 constexpr double least_gain = 0.002, least_gain_of_large = 0.01;
 constexpr u64 large_ops = 20'000;
 constexpr u32 steps_replayed = 4, steps_replayed_of_large = 3;
-constexpr u64 ops_worked_on_max = 1'500'000;  // planned, and each time that they are replayed
+constexpr u64 ops_worked_on_max = 1'500'000;  // ops planned, and again each time that they are replayed
 constexpr u32 rounds_max = 4;
 constexpr u32 early_blocks_max = 16;
 constexpr u64 chunk_elements_max = 64 * mib;  // 256 MiB of fp32
@@ -29,7 +28,7 @@ u64 ops_of(const Plan& plan) {
 
 constexpr double never = 1e30;
 
-// Of a step. `stopped`: at least as many, because the replay was not worth its end.
+// Seconds of a step. `stopped`: a lower limit, because the replay was stopped when it could no longer win.
 struct Seconds {
   double value = 0;
   bool stopped = false;
@@ -42,7 +41,7 @@ struct Candidate {
   double seconds = 0, exposed_adam_seconds = 0;
 };
 
-// What varies between candidates.
+// Options that differ between candidates.
 using Key = std::tuple<Bytes, u32, RecomputePolicy, HomePolicy, u32>;
 
 Key key_of(const PlanOptions& o) { return {o.chunk_bytes, o.sweeps, o.recompute, o.home, o.early_blocks}; }
@@ -53,7 +52,7 @@ class Chooser {
           const ChooseOptions& how)
       : graph_(graph), given_(options), machine_(machine), how_(how) {}
 
-  // From several starts, because what is best for one home is not for another.
+  // Starts from several plans, because the best choices for one home are not the best for another.
   Result<Choice> choose() {
     if (how_.tried) how_.tried(candidates_, fastest_seconds_);
     TRY_ASSIGN(Plan fitting, draft_plan(graph_, given_));
@@ -82,7 +81,7 @@ class Chooser {
  private:
   bool tired() const { return worked_on_ > ops_worked_on_max; }
 
-  // To where no single change is faster. Leaves it in best_.
+  // Descends until no single change is faster. Leaves the result in best_.
   Result<void> descend(Candidate start) {
     best_ = std::move(start);
     TRY_ASSIGN(const Seconds first, replay(best_, never));
@@ -99,7 +98,7 @@ class Chooser {
     return {};
   }
 
-  // Not proven yet: of all of them only the one that is chosen is.
+  // A draft is not verified: only the chosen candidate is.
   std::optional<Candidate> draft(const PlanOptions& options) {
     if (how_.tried) how_.tried(candidates_, fastest_seconds_);
     std::optional<Plan> plan = draft_variation(graph_, options);
@@ -115,7 +114,7 @@ class Chooser {
     return {.options = options, .plan = std::move(plan)};
   }
 
-  // How long a step takes, or that it takes longer than `worth`, which makes it uninteresting.
+  // Seconds of a step. If they exceed `worth`, only a lower limit: the candidate is not interesting.
   Result<Seconds> replay(const Candidate& c, double worth) {
     const double least = least_step_seconds(c.plan, graph_, machine_, how_.blocks);
     if (least >= worth) return Seconds{least, true};
@@ -132,13 +131,13 @@ class Chooser {
                    .exposed_adam = found.exposed_seconds[static_cast<u32>(Cause::host_adam)]};
   }
 
-  // One that was met before is not planned again, unless it is worth it now.
+  // A candidate that is known is not planned again, unless its known seconds are below `worth`.
   bool is_known(const PlanOptions& options, double worth) const {
     const auto known = known_.find(key_of(options));
     return known != known_.end() && known->second.value >= worth;
   }
 
-  // Takes it where it fits and is faster.
+  // Takes the options if they fit and are faster.
   Result<void> attempt(PlanOptions options) {
     options.advise = false;
     const double worth = best_.seconds * (1 - gain_);
@@ -157,7 +156,8 @@ class Chooser {
     return {};
   }
 
-  // From the size at hand downwards, then upwards: times are not smooth in it, so two misses end a direction.
+  // Tries chunk sizes from the current one downwards, then upwards. Times are not smooth in the size, so two
+  // misses end a direction.
   Result<void> vary_chunks() {
     if (given_.chunk_bytes.value != 0) return {};
     const u64 start = best_.plan.chunk_elements;
@@ -198,8 +198,8 @@ class Chooser {
     return {};
   }
 
-  // More sweeps hold fewer activations and bring weights up more often; what they leave room for shows
-  // in other choices, so those are made again.
+  // More sweeps hold fewer activations and bring weights up more often. Other choices decide what to do with
+  // the room that this leaves, so they are made again.
   Result<void> vary_sweeps() {
     if (given_.sweeps != 0) return {};
     const u32 micro_batches = given_.micro_batches / given_.devices;
@@ -215,9 +215,9 @@ class Chooser {
     return {};
   }
 
-  // With clipping all updates pass in the next forward, which waits for those of its first blocks. State that
-  // rests on the device is updated there: worth its room as long as the wait is longer than what it
-  // displaces.
+  // With clipping all updates happen in the next forward, which waits for the updates of its first blocks.
+  // State that rests on the device is updated there. It is worth its room as long as the wait is longer than
+  // the time that the displaced content costs.
   Result<void> vary_early() {
     if (given_.early_blocks != 0 || given_.home != HomePolicy::automatic) return {};
     for (u32 early = std::max(1u, 2 * best_.options.early_blocks), misses = 0;

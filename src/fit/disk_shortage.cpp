@@ -23,8 +23,8 @@ bool wants_disk(const Error& error) {
                              [](const Change& change) { return sets_budget(change, Tier::disk); });
 }
 
-// What else is short, found as if the disk had room. It is advised only where that is true of what is needed
-// then.
+// Error about other tiers that are short, found as if the disk had room. Its advice is kept only if the disk
+// has room for a job with the advised budgets.
 Error beside_the_disk(Error other, const Config& config, const ModelGraph& graph, PlanOptions options,
                       Bytes disk) {
   if (other.changes.empty()) return other;
@@ -47,10 +47,10 @@ Error beside_the_disk(Error other, const Config& config, const ModelGraph& graph
 
 Error explain_disk(const Config& config, const ModelGraph& graph, PlanOptions options, Error error) {
   if (error.kind != ErrorKind::does_not_fit || config.memory.budgets.disk != disk_auto) return error;
-  // The search for a plan may take seconds: not again where more disk would not help.
+  // The search for a plan may take seconds: it is skipped if more disk would not help.
   if (!wants_disk(error)) return error;
   const Bytes has = options.budgets.disk;
-  options.budgets.disk = disk_auto;  // more than there can be
+  options.budgets.disk = disk_auto;  // more than any disk has
   const Result<Plan> plan = make_plan(graph, options);
   if (!plan) return beside_the_disk(plan.error(), config, graph, options, has);
   const Bytes need = plan->tiers[static_cast<u32>(Tier::disk)].planned_peak;

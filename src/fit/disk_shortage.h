@@ -1,4 +1,5 @@
-// memory.disk=auto and a disk that is too small: that is the disk's fault, and no key of the config mends it.
+// explain_disk() explains an error if memory.disk=auto and the disk is too small: that is the disk's fault,
+// and no key of the config fixes it.
 #pragma once
 
 #include "config/config.h"
@@ -6,10 +7,12 @@
 
 namespace tidepool {
 
-// What to tell of `error`, with which make_plan (or a choice of plans) refused `options`. Where memory.disk
-// is auto and a larger disk would do: ErrorKind::io, naming the directory, its file system and what is
-// missing. Where that would not do either: what else is short, as if the disk had room, and no advice if
-// that leaves the disk too small; the message says so. Else `error` itself.
+// Rewrites `error`, with which make_plan (or a choice of plans) refused `options`.
+// If memory.disk is auto and a larger disk would be enough: ErrorKind::io, naming the directory, its file
+// system and the missing bytes.
+// If a larger disk would not be enough: the other tiers that are short, as if the disk had room. There is no
+// advice if the disk is too small for the advised budgets; the message says so.
+// Otherwise: `error` unchanged.
 Error explain_disk(const Config&, const ModelGraph&, PlanOptions options, Error error);
 
 }  // namespace tidepool

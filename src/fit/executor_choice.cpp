@@ -8,7 +8,7 @@
 namespace tidepool {
 namespace {
 
-// Empty where they are to be had.
+// Empty if the GPUs can be used.
 std::string why_no_gpus(const Config& config) {
   if (gpu_backend() == nullptr) return fmt::format("{}: {}", built_without_cuda, how_to_build_with_cuda);
   return gpu_backend()->why_none(config.machine.gpus());
@@ -38,7 +38,8 @@ Result<void> check_executor(const Config& config) {
   return check_precision(config);
 }
 
-// A GPU that lacks the precision is not passed over: who has one wants to be told how to use it.
+// A GPU that lacks the precision is an error, not a reason to use the CPU: its owner wants to know how to use
+// it.
 Result<std::string> resolve_executor(Config& config) {
   std::string& executor = config.machine.executor;
   if (executor != "auto") return std::string();

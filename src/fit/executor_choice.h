@@ -1,4 +1,5 @@
-// Executor choice: checks that this program can train on what machine.executor names, and resolves `auto`.
+// Executor choice: checks that this program can train on the devices that machine.executor names, and
+// resolves `auto`.
 #pragma once
 
 #include <string>
@@ -7,14 +8,16 @@
 
 namespace tidepool {
 
-// Whether this program can train on what machine.executor names here: asked before anything is planned or
-// taken. Error: ErrorKind::usage, with what can be done.
+// Checks that this program can train on the devices of machine.executor. Call it before anything is planned
+// or allocated.
+// Error: ErrorKind::usage, with advice.
 Result<void> check_executor(const Config&);
-// Its two halves: whether such GPUs can be used here at all, and whether they compute in train.precision.
+// Its two halves: that these GPUs can be used here at all, and that they compute in train.precision.
 Result<void> check_gpus(const Config&);
 Result<void> check_precision(const Config&);
-// Of machine.executor=auto what it comes to here: cuda, or cpu. Returns a line for people, empty where it was
-// not auto. Error: as check_precision, of the GPU that it comes to.
+// Resolves machine.executor=auto to cuda or cpu.
+// RETURNS: a line for people, empty if it was not auto.
+// Errors: as check_precision() for the chosen GPU.
 Result<std::string> resolve_executor(Config&);
 
 }  // namespace tidepool

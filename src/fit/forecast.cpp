@@ -10,7 +10,7 @@
 namespace tidepool {
 namespace {
 
-// Stops an engine by failing an op: what is in flight ends, and nothing more is issued.
+// Deadline stops an engine by failing an op: ops in flight end, and no more are issued.
 class Deadline final : public Executor {
  public:
   explicit Deadline(Executor& executor) : executor_(executor) {}
@@ -43,7 +43,7 @@ class Deadline final : public Executor {
   const Error error_{ErrorKind::internal, "not worth replaying to its end"};
 };
 
-// Bodies from rest, the first forward-backward included. A body ends where its norm does.
+// Bodies runs bodies from rest, the first forward-backward included. A body ends at its norm.
 class Bodies final : public NextSegment, public EngineObserver {
  public:
   Bodies(const Plan& plan, const ForecastOptions& options, Deadline& deadline)
@@ -60,7 +60,7 @@ class Bodies final : public NextSegment, public EngineObserver {
   void completed(const Issue& issue, const Completion& c) override {
     profile_.completed(issue, c);
     const Op& op = issue.get();
-    // An update may work for the step before the one that its body runs: it is of this body all the same.
+    // An update may belong to the step before its body's step; it counts for this body all the same.
     if (issue.segment->kind == SegmentKind::body && issue.step + op.steps_back == options_.steps) {
       busy_[op.lane] += static_cast<double>((c.finished - c.started).value) * 1e-9;
       if (options_.keep_ops) ops_.push_back({issue.op, c.started, c.finished});
@@ -71,7 +71,8 @@ class Bodies final : public NextSegment, public EngineObserver {
     ++norms_;
     if (norms_ + 1 == options_.steps && options_.worth_seconds < 1e9)
       deadline_.set(last_ + Nanos{static_cast<u64>(options_.worth_seconds * 1e9)});
-    if (norms_ == options_.steps) deadline_.lift();  // what ends after it is not of this step
+    if (norms_ == options_.steps)
+      deadline_.lift();  // work that ends after the norm does not belong to this step
   }
   void segment_finished(const SegmentRun& run) override { profile_.segment_finished(run); }
   void at_rest() override { profile_.at_rest(); }

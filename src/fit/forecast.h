@@ -1,4 +1,4 @@
-// How long a plan's steady step takes on a machine: the plan replayed in virtual time.
+// forecast() predicts a plan's steady step time on a machine: it replays the plan in virtual time.
 #pragma once
 
 #include <array>
@@ -15,32 +15,33 @@ namespace tidepool {
 
 struct ForecastOp {
   OpId op{};
-  Nanos started{}, finished{};  // from the step's first op
+  Nanos started{}, finished{};  // since the step's first op
 };
 
 struct Forecast {
   double step_seconds = 0;                             // between the norms of two bodies
   std::array<double, lane_kind_count> busy_seconds{};  // per step, of the busiest lane of each kind
-  std::array<double, cause_count> exposed_seconds{};   // adds up to the step
-  std::string binds;            // what most of the step waits for: "compute", "disk_read", "disk", ...
-  std::vector<ForecastOp> ops;  // of one steady body, by start
+  std::array<double, cause_count> exposed_seconds{};   // their sum is the step
+  std::string binds;  // the resource that most of the step waits for: "compute", "disk_read", "disk", ...
+  std::vector<ForecastOp> ops;  // of one steady body, sorted by start
   i64 norm_before_ns = 0;       // end of the step before, on the clock of `ops`
 };
 
 struct ForecastOptions {
-  std::vector<BlockSeconds> blocks;  // measured; empty: from their kernels
-  u32 steps = 4;                     // bodies replayed; the last one counts
+  std::vector<BlockSeconds> blocks;  // measured; empty: predicted from their kernels
+  u32 steps = 4;                     // bodies replayed; the last one is the result
   bool keep_ops = false;
-  bool check_tags = true;  // of every read; without, for times only, it takes half as long
-  // A last body that takes longer is not replayed to its end: step_seconds is then what it had taken.
+  bool check_tags = true;  // check every read; without tags it takes half as long, for times only
+  // If the last body takes longer than this, its replay is stopped: step_seconds is then the time it had
+  // taken.
   double worth_seconds = 1e30;
 };
 
-// Errors are ErrorKind::internal: the plan made the simulator find a wrong read.
+// Errors are ErrorKind::internal: the simulator found a wrong read in the plan.
 Result<Forecast> forecast(const Plan&, const ModelGraph&, const Machine&, const ForecastOptions& = {});
 
-// No replay's step is shorter: the busiest lane or shared resource of a steady body, working without a pause.
-// A hundredth of a replay's cost.
+// Lower limit of a replay's step: the busiest lane or shared resource of a steady body, working without a
+// pause. Costs a hundredth of a replay.
 double least_step_seconds(const Plan&, const ModelGraph&, const Machine&,
                           const std::vector<BlockSeconds>& blocks);
 

@@ -1,4 +1,4 @@
-// What a forecast means for people: speed, efficiency, days, wear.
+// Outlook puts a forecast into figures for people: speed, efficiency, days, wear.
 #pragma once
 
 #include "fit/forecast.h"
@@ -8,18 +8,18 @@ namespace tidepool {
 struct Outlook {
   u64 tokens_per_step = 0;
   double tokens_per_second = 0;
-  // Of one device, by model flops: flops_per_token of the graph (6 N + 12 L H Q T), recompute not counted.
+  // Per device, in model flops: flops_per_token of the graph (6 N + 12 L H Q T), recompute not counted.
   double flops_per_second = 0;
-  double flops_utilization = 0;   // MFU: of the machine's best matrix products in this precision
-  double least_step_seconds = 0;  // no plan is faster: the busiest resource doing its least work
-  std::string least_binds;        // that resource
-  double days = 0;                // for the token budget; 0: none given
+  double flops_utilization = 0;  // MFU: share of the machine's best rate of matrix products in this precision
+  double least_step_seconds = 0;  // no plan is faster: the busiest resource with its least work
+  std::string least_binds;        // the name of that resource
+  double days = 0;                // for the token budget; 0: no budget given
   Bytes disk_written_per_step{};
   double disk_bytes_per_day = 0;
-  double drive_life_years =
-      0;  // until the endurance that the machine file tells is used up; 0: none told, or nothing written
-  Bytes checkpoint{};       // one, as it lies on disk
-  double save_seconds = 0;  // of one checkpoint: read, copied and hashed, written, one after the other
+  // Years until the endurance in the machine file is used up; 0: endurance not known, or nothing written.
+  double drive_life_years = 0;
+  Bytes checkpoint{};       // size of one checkpoint on disk
+  double save_seconds = 0;  // per checkpoint: read, copied and hashed, written, one after the other
 };
 
 struct OutlookInput {

@@ -12,13 +12,13 @@ namespace {
 enum : u32 { forward_phase, backward_phase, phases_max };
 using PerPhase = std::array<double, phases_max>;
 
-// Of one resource, in its units.
+// Load of one resource, in its units.
 struct Load {
-  PerPhase fixed{};    // computing: when it happens is not free
-  PerPhase movable{};  // movement: may happen early or late, as far as memory holds the content
-  double bytes = 0;    // what is movable
+  PerPhase fixed{};    // computing: cannot move to another phase
+  PerPhase movable{};  // movement: may happen early or late, as far as memory can hold the content
+  double bytes = 0;    // bytes of the movable work
   std::string_view name = "memory";
-  double most = 0;  // by one op, the one that gives the name
+  double most = 0;  // most of one op, which gives the load its name
 };
 
 struct Split {
@@ -31,11 +31,11 @@ bool computes(OpKind kind) {
   return !is_movement(kind) && !is_collective(kind) && kind != OpKind::load_batch;
 }
 
-// A phase's use of a chunk.
+// Visit says how a phase uses a chunk.
 struct Visit {
   bool any = false;
-  bool finds = false;   // content from before
-  bool leaves = false;  // other content than it found
+  bool finds = false;   // reads content from before the phase
+  bool leaves = false;  // leaves content that differs from the content it found
 
   void add(Access access) {
     if (!any) finds = reads(access);
@@ -82,8 +82,8 @@ class Phases {
   }
 
  private:
-  // Ops that compute with a chunk, by place: a movement belongs to the phase of the next, or the last, of
-  // them.
+  // Records the ops that compute with each chunk, in order. A movement down belongs to the phase of the last
+  // of them before it, a movement up to the phase of the next.
   void find_uses() {
     uses_.resize(in_.plan.chunks.size());
     first_backward_ = static_cast<u32>(body_.ops.size());
@@ -99,8 +99,8 @@ class Phases {
     }
   }
 
-  // What a phase finds in memory at its begin, or leaves there at its end, it need not move: but that is at
-  // most what memory holds. Activations and accumulators that live within a phase are left out.
+  // Content that memory holds when a phase begins or ends need not be moved in that phase, but memory can
+  // hold only so much. Activations and accumulators that live within a phase are left out.
   void count_needs() {
     for (u32 c = 0; c < uses_.size(); ++c) {
       const Chunk& chunk = in_.plan.chunk(ChunkId{c});
@@ -155,7 +155,7 @@ class Phases {
     }
   }
 
-  // Whoever needs most of a resource in a single op stands for it.
+  // The op that needs most of a resource gives the load its name.
   static void name_load(Load& load, const Op& op, double amount) {
     if (amount <= load.most) return;
     load.most = amount;
@@ -183,7 +183,7 @@ class Phases {
     return block.backward_recompute > 0 ? std::min(1.0, block.backward / block.backward_recompute) : 1;
   }
 
-  // What moves beyond the least of its link is the plan's doing.
+  // Movement beyond the least of its link is a choice of the plan, so it does not count.
   double needed_share(const Op& op) const {
     switch (op.lane.kind) {
       case LaneKind::h2d:
@@ -219,7 +219,7 @@ class Phases {
     return name;
   }
 
-  // Bytes of all memory beyond what streaming needs.
+  // Bytes of all memory beyond the working sets.
   double memory() const {
     double bytes = 0;
     for (u32 t = 0; t < 2; ++t) {
@@ -232,7 +232,7 @@ class Phases {
     return bytes;
   }
 
-  // How much movable work of a phase no plan can leave to the other one.
+  // Movable work of a phase that no plan can leave to the other phase.
   double stays(u32 r, u32 phase) const {
     const Load& load = loads_[r];
     if (!in_.plan.clipping) return load.movable[phase];
@@ -241,7 +241,7 @@ class Phases {
     return std::clamp((needs_[phase] - 2 * memory()) * of_bytes, 0.0, load.movable[phase]);
   }
 
-  // One resource beside what computes: its movable work split between the phases in the best way.
+  // One resource beside the computing: its movable work is split between the phases in the best way.
   Split split_of(u32 r) const {
     const Load& load = loads_[r];
     const PerPhase fixed = {fixed_seconds(forward_phase), fixed_seconds(backward_phase)};
@@ -254,7 +254,7 @@ class Phases {
       for (u32 p = 0; p < phases_max; ++p) split.seconds[p] = std::max(fixed[p], split.work[p]);
       return split;
     };
-    // The sum is convex and bends where a phase's work is as long as what it computes.
+    // The sum is convex, and has bends at points where a phase's movement takes as long as its computing.
     const double bends[] = {0.0, lowest, highest,
                             load.fixed[0] + load.movable[0] - fixed[forward_phase] * capacity(r),
                             fixed[backward_phase] * capacity(r) - load.fixed[1] - load.movable[1]};
@@ -266,12 +266,12 @@ class Phases {
     return best;
   }
 
-  const PhaseBoundInput& in_;  // lives as long as the call
+  const PhaseBoundInput& in_;  // valid during the call only
   const Segment& body_;
   const CostModel cost_;
   std::vector<Load> loads_;             // by resource
   std::vector<std::vector<u32>> uses_;  // [chunk] ascending ops of the body
-  PerPhase needs_{};  // bytes to and from the disk if memory held nothing over a phase's ends
+  PerPhase needs_{};  // bytes to and from the disk if memory kept nothing from phase to phase
   std::array<double, link_count> needed_of_link_{};
   u32 first_backward_ = 0;
 };

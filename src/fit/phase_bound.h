@@ -1,5 +1,5 @@
-// The least seconds of a step's phases on a machine, for what a plan has chosen to compute. Derived in
-// docs/lower-bounds.md.
+// phase_bounds() gives the least seconds of a step's phases on a machine, for the work that a plan has chosen
+// to compute. Derived in docs/lower-bounds.md.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 namespace tidepool {
 
 struct PhaseBound {
-  std::string phase;  // with clipping "forward" (updates under it), then "backward"; else "step"
+  std::string phase;  // with clipping "forward" (with the updates), then "backward"; else "step"
   double seconds = 0;
   std::string binds;  // "compute", "host_adam", "h2d", "d2h", "disk" or "memory"
 };
@@ -22,11 +22,11 @@ struct PhaseBoundInput {
   const Plan& plan;
   const ModelGraph& graph;
   const Machine& machine;
-  std::vector<BlockSeconds> blocks;  // measured; empty: from their kernels
-  bool recompute = true;             // count what the plan computes again; else any plan's least
+  std::vector<BlockSeconds> blocks;  // measured; empty: predicted from their kernels
+  bool recompute = true;             // count the plan's recompute; if false: the least of any plan
 };
 
-// Their sum bounds the step: no order of the same work is faster.
+// The sum of the phases bounds the step: no order of the same work is faster.
 std::vector<PhaseBound> phase_bounds(const PhaseBoundInput&);
 
 }  // namespace tidepool

@@ -12,8 +12,8 @@
 namespace tidepool {
 namespace {
 
-// Still to be taken outside of the arenas. Code, the plan and scratch are in use by now and counted as such;
-// to come are schedules and records of ops, buffers of files, stacks and the disk's queue.
+// Memory still to be taken outside the arenas. Code, the plan and scratch are already in use and counted as
+// such. To come are schedules and records of ops, buffers of files, stacks and the disk's queue.
 Bytes beside_budgets(const Plan& plan, DeviceMemory device_memory, bool loads_weights) {
   constexpr u64 bytes_per_op = 256;
   constexpr Bytes buffers{12 * mib};
@@ -61,7 +61,7 @@ bool packs_documents(const Config& config) {
          style(config.model.family).positions == PositionKind::rotary;
 }
 
-// GPUs have their activations in the precision of their matrix units.
+// GPUs keep activations in the precision of their matrix units.
 Result<ModelGraph> make_graph(const Config& config) {
   const Precision precision = config.train.precision;
   LoraConfig lora = config.lora;

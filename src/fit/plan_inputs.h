@@ -1,5 +1,5 @@
-// Plan inputs: what a config asks of the planner (model graph, budgets, choices) and what a run takes beside
-// its plan.
+// Plan inputs: what a config asks of the planner (model graph, budgets, choices), and the memory that a run
+// needs beside its plan.
 #pragma once
 
 #include <string>
@@ -10,34 +10,32 @@
 
 namespace tidepool {
 
-// Pure: what a config means for the planner. `disk`: disk_budget() here, or what another machine has.
+// Pure functions of the config. `disk`: disk_budget() here, or the disk of another machine.
 Result<ModelGraph> make_graph(const Config&);
 // RETURNS: true if rows may hold several documents. GPT-2's positions are learned for whole rows: one
 // document each.
 bool packs_documents(const Config&);
 PlanOptions plan_options(const Config&, Bytes disk);
-inline PlanOptions plan_options(const Config& c) {
-  return plan_options(c, c.memory.budgets.disk);
-}  // auto: no limit
-// to_text, but memory.disk=auto stays auto: what a disk has free today is no part of a plan's text.
+// auto: no limit.
+inline PlanOptions plan_options(const Config& c) { return plan_options(c, c.memory.budgets.disk); }
+// As to_text(), but memory.disk=auto stays auto: the free space of today is not part of a plan's text.
 std::string plan_text(const Config&, const Plan&);
 
-// What memory.disk comes to on this machine: auto is what a swap file may take where the config puts it.
+// memory.disk on this machine: auto becomes the size that a swap file may take at the config's place for it.
 Result<Bytes> disk_budget(const Config&);
-u32 micro_batches_per_step(const Config&);  // of all devices together
+u32 micro_batches_per_step(const Config&);  // all devices together
 
 // Host memory beside the plan's frames: disk staging at rest and the checkpoint buffer.
 inline constexpr Bytes executor_staging{1 * mib};
 inline constexpr Bytes checkpoint_buffer{256 * kib};
-Bytes host_reserved();  // the two together, in whole pages
-// Of each device's memory beside the plan's frames: what its libraries and a step's numbers take. None on a
-// CPU.
+Bytes host_reserved();  // sum of both, in whole pages
+// Memory of each device beside the plan's frames: for its libraries and a step's numbers. 0 on a CPU.
 Bytes device_reserved(const Config&);
-// What checkpoints stage at rest and no arena has room for: taken beside the budgets.
+// Staging of checkpoints at rest for which no arena has room: it is taken beside the budgets.
 Bytes staging_beside_budgets(const Plan&, DeviceMemory = DeviceMemory::of_host);
 DeviceMemory device_memory_of(const Config&);
 
-// Memory that a session takes of this machine: checked before anything is taken.
+// Memory that a session takes of this machine. It is checked before anything is taken.
 struct MemoryNeed {
   Bytes arenas, beside;
 };

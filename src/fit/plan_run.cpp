@@ -26,7 +26,7 @@ Result<void> check_budget(const Budgets& budgets, const BudgetRoom& room, Tier t
                   name(tier), bytes_text(budgets.of(tier)), room.machine, bytes_text(*has), name(tier))};
 }
 
-// Rates that nobody gave would be made up, and the plan with them.
+// Without a disk in the machine file the rates, and so the plan, would be invented.
 Result<void> check_disk(const Config& config, const Budgets& budgets, const BudgetRoom& room) {
   if (room.disk != Bytes{0} || budgets.disk.value == 0) return check_budget(budgets, room, Tier::disk);
   return Error{
@@ -36,7 +36,7 @@ Result<void> check_disk(const Config& config, const Budgets& budgets, const Budg
                   bytes_text(budgets.disk), config.machine.file)};
 }
 
-// Devices made of cores have their arenas in the host's memory.
+// On a CPU the device arenas lie in the host's memory.
 Result<void> check_shared_memory(const Budgets& budgets, const BudgetRoom& room) {
   if (room.takes_together(budgets)) return {};
   if (room.is_gpu) {
@@ -53,7 +53,7 @@ Result<void> check_shared_memory(const Budgets& budgets, const BudgetRoom& room)
 
 Result<void> check_budgets(const Config& config, const Budgets& budgets, const BudgetRoom& room) {
   TRY(check_disk(config, budgets, room));
-  if (!room.is_gpu) TRY(check_budget(budgets, room, Tier::device));  // more than the budget counts there
+  if (!room.is_gpu) TRY(check_budget(budgets, room, Tier::device));  // on a GPU more than the budget counts
   TRY(check_budget(budgets, room, Tier::host));
   return check_shared_memory(budgets, room);
 }
@@ -68,14 +68,14 @@ Setting executor_of(std::string value) { return {"machine.executor", std::move(v
 
 bool takes_all(const Machine& machine) { return machine.device.count <= devices_max; }
 
-// On all of its GPUs, or as many as a run takes.
+// Executor with all of the machine's GPUs, or as many as a run may use.
 Setting executor_for(const Machine& machine) {
   if (machine.device.kind == DeviceKind::cpu) return executor_of("cpu");
   if (machine.device.count == 1) return executor_of("cuda:0");
   return executor_of(takes_all(machine) ? "auto" : gpus_up_to(devices_max));
 }
 
-// `train` computes on what is here, and a file of the same kind tells rates only.
+// `train` computes on the devices here: the machine file must be of the same kind, and only gives rates.
 Result<void> check_kind_is_here(const Config& config, const Machine& machine) {
   const bool file_has_gpus = machine.device.kind != DeviceKind::cpu;
   if (file_has_gpus != config.machine.gpus().empty()) return {};
@@ -86,7 +86,7 @@ Result<void> check_kind_is_here(const Config& config, const Machine& machine) {
                   config.machine.file, file_has_gpus ? "cuda" : "cpu", config.machine.executor)};
 }
 
-// cpu itself contradicts no file: it is the default, and whether somebody wrote it cannot be told.
+// cpu contradicts no file: it is the default, and whether the user wrote it is not known.
 Result<void> check_kind_is_meant(const Config& config, const Machine& machine) {
   const bool file_has_gpus = machine.device.kind != DeviceKind::cpu,
              asks_for_gpus = !config.machine.gpus().empty();
@@ -121,7 +121,7 @@ Result<void> check_gpus_are_there(const Config& config, const Machine& machine) 
       {Change{{mended}, ""}}};
 }
 
-// Where the executor names none, all of the file's are taken.
+// If the executor names no GPUs, all of the file's GPUs are used.
 Result<void> check_not_too_many(const Config& config, const Machine& machine) {
   const DeviceRates& device = machine.device;
   if (device.kind == DeviceKind::cpu || device.count <= devices_max || !config.machine.gpus().empty())
@@ -158,7 +158,8 @@ Config on_machine(const Config& config, const std::optional<Machine>& machine) {
   if (!machine || !config.machine.gpus().empty()) return out;
   if (executor == "auto") executor = "cpu";
   const DeviceRates& device = machine->device;
-  const bool is_refused = config.machine.devices() > 1 || device.count > devices_max;  // by question_of
+  // question_of() refuses these.
+  const bool is_refused = config.machine.devices() > 1 || device.count > devices_max;
   if (device.kind == DeviceKind::cpu || is_refused) return out;
   executor = gpus_up_to(device.count);
   return out;

@@ -24,7 +24,7 @@ std::vector<RestRange> taken_at_rest(const Plan& plan, Tier tier) {
   return out;
 }
 
-// What lies between them, in whole pages, up to `end_bytes`; largest first.
+// Gaps between the ranges taken at rest, in whole pages, up to `end_bytes`; largest first.
 std::vector<RestRange> gaps_at_rest(const Plan& plan, Tier tier, u64 end_bytes) {
   std::vector<RestRange> out;
   u64 at = 0;

@@ -1,5 +1,5 @@
-// Memory that is free while nothing runs: the arenas hold homes then, and what lies between them is room for
-// reading and writing the state.
+// Staging at rest: memory that is free while nothing runs. The arenas then hold only homes, and the gaps
+// between homes are used to read and write the state.
 #pragma once
 
 #include <array>
@@ -12,23 +12,24 @@
 namespace tidepool {
 
 struct StagingPlace {
-  std::optional<Tier> tier;  // whose arena (of device 0); empty: none has room
+  std::optional<Tier> tier;  // tier of the arena (of device 0); empty: no arena has room
   u64 offset = 0;
   Bytes bytes{};
 };
 
-// Whether the host can read and write what devices hold.
+// DeviceMemory says if the host can read and write the devices' memory.
 enum class DeviceMemory : u8 { of_host, of_gpus };
 
-// Chunks of masters are staged apart from those of the other kinds: 1 and 0.
+// Slot 1 stages chunks of masters, slot 0 chunks of all other kinds.
 inline u32 staging_slot(Kind kind) { return kind == Kind::master || kind == Kind::master_low ? 1 : 0; }
 
-// RETURNS: by staging_slot(), the largest chunk at home where the host does not reach it.
+// RETURNS: by staging_slot(), the size of the largest chunk whose home the host cannot reach.
 std::array<Bytes, 2> staging_bytes(const Plan&, DeviceMemory = DeviceMemory::of_host);
 
-// Room for what a StateStore stages, in gaps that no home and no scalars touch: the host's first, the largest
-// first; as many places as are `needed`, in that order. `host_reserved`: the end of the host's arena, which
-// holds no frames.
+// Places for a StateStore's staging, in gaps that no home and no scalars touch: the host's gaps first, the
+// largest first.
+// RETURNS: as many places as there are sizes in `needed`, in that order.
+// `host_reserved`: the end of the host's arena, which holds no frames.
 std::vector<StagingPlace> place_staging(const Plan&, std::span<const Bytes> needed, Bytes host_reserved,
                                         DeviceMemory = DeviceMemory::of_host);
 

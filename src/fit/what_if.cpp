@@ -13,12 +13,13 @@ Bytes larger(Bytes budget) { return Bytes{static_cast<u64>(static_cast<double>(b
 struct Variation {
   const char* name;
   void (*apply)(PlanOptions&, Machine&);
-  bool plans_anew = false;                                        // rates are no part of a plan
+  bool plans_anew = false;                                        // rates do not change the plan
   bool (*applies)(const PlanOptions&, const Machine&) = nullptr;  // null: always
 };
 
 bool has_disk_budget(const PlanOptions& o, const Machine& m) {
-  return o.budgets.disk.value > 0 && o.budgets.disk < m.disk.capacity;  // more than the disk has is no budget
+  return o.budgets.disk.value > 0 &&
+         o.budgets.disk < m.disk.capacity;  // a budget larger than the disk limits nothing
 }
 bool has_disk(const PlanOptions& o, const Machine&) { return o.budgets.disk.value > 0; }
 bool has_interconnect(const PlanOptions& o, const Machine& m) {
@@ -55,7 +56,7 @@ constexpr Variation variations[] = {
     {"clipping off", [](PlanOptions& o, Machine&) { o.clipping = false; }, true, clips},
 };
 
-// None: the change does not fit.
+// RETURNS: none if the change does not fit.
 Result<std::optional<Plan>> plan_anew(const ModelGraph& graph, const PlanOptions& asked,
                                       const PlanOptions& chosen) {
   const Result<void> fits = check_fits(graph, asked);
@@ -80,13 +81,14 @@ Result<std::vector<WhatIf>> what_if(const Plan& base, const ModelGraph& graph, c
     Machine faster = machine, same = machine;
     change.apply(asked, faster);
     change.apply(chosen, same);
-    if (asked.clipping != options.asked.clipping && updates_wait(graph, asked)) continue;  // fp16: the same
+    if (asked.clipping != options.asked.clipping && updates_wait(graph, asked))
+      continue;  // fp16: updates wait anyway
     asked.advise = chosen.advise = false;
     std::optional<Plan> anew;
     if (change.plans_anew) {
       TRY_ASSIGN(anew, plan_anew(graph, asked, chosen));
       if (!anew) {
-        out.push_back({change.name});  // another order of updates may need more
+        out.push_back({change.name});  // another order of updates may need more memory
         continue;
       }
     }

@@ -1,5 +1,6 @@
-// What-if replays the plan with one more resource at a time. Budgets and clipping are planned again: with the
-// choices of the plan at hand, or, if those leave no room, as `tidepool plan` would plan the change.
+// what_if() replays the plan with more of one resource at a time. Changes of budgets and clipping are planned
+// again: with the choices of the current plan, or, if those leave no room, as `tidepool plan` would plan the
+// change.
 #pragma once
 
 #include <functional>
@@ -15,16 +16,17 @@ struct WhatIf {
   std::string binds;
 };
 
-// Before each change: its number from 1, of how many, and what it is.
+// Called before each change: its number from 1, the number of changes, and its name.
 using WhatIfTried = std::function<void(u32 number, u32 of, std::string_view change)>;
 
 struct WhatIfOptions {
-  PlanOptions asked;   // as the config has them: they say whether a change fits
-  PlanOptions chosen;  // with what the plan at hand chose
+  PlanOptions asked;   // as in the config: they decide if a change fits
+  PlanOptions chosen;  // with the choices of the current plan
   WhatIfTried tried{};
 };
 
-// +25 % of each budget and rate that the machine has, and clipping off. `base` was made with options.chosen.
+// Tries +25 % of each budget and rate that the machine has, and clipping off.
+// REQUIRES: `base` was made with options.chosen.
 Result<std::vector<WhatIf>> what_if(const Plan& base, const ModelGraph&, const Machine&,
                                     const WhatIfOptions& options);
 
