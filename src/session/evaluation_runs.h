@@ -1,4 +1,4 @@
-// Evaluation segments one after the other, numbered from 0.
+// EvaluationRuns runs evaluation segments one after the other, numbered from 0.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@ namespace tidepool {
 
 class EvaluationRuns final : public NextSegment, public EngineObserver {
  public:
-  // `finished` is called after each, with how many are done.
+  // `finished` is called after each segment, with the number of finished segments.
   explicit EvaluationRuns(
       u64 count, std::function<void(u64)> finished = [](u64) {})
       : count_(count), finished_(std::move(finished)) {}

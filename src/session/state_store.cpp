@@ -96,7 +96,7 @@ Result<void> StateStore::read(u32 window, Kind kind, u64 element, std::span<std:
 }
 
 Result<void> StateStore::write(u32 window, Kind kind, u64 element, std::span<const std::byte> bytes) {
-  if (first_chunk(window, kind) == ChunkId{none}) return {};  // no part of this plan
+  if (first_chunk(window, kind) == ChunkId{none}) return {};  // this plan has no such chunks
   Slot& slot = slot_of(kind);
   while (!bytes.empty()) {
     const Piece piece = piece_at(window, kind, element, bytes.size());

@@ -1,4 +1,5 @@
-// The training state at rest, tensor range by tensor range, over chunks in their homes.
+// StateStore reads and writes the training state at rest, tensor range by tensor range, over chunks in their
+// homes.
 #pragma once
 
 #include <array>
@@ -11,36 +12,39 @@
 
 namespace tidepool {
 
-// Chunks at home in memory that the host reaches are used where they lie. Others are staged: of 16 bits a
-// chunk of `master` or `master_low` beside one of parameters. Where there is room for several of each, one is
-// filled while those before it are on their way to disk. At rest only; one thread.
+// Chunks whose home the host can reach are used in place. Other chunks are staged: in 16 bits, a chunk of
+// `master` or `master_low` beside a chunk of parameters. If there is room for several, one is filled while
+// those before it are on their way to disk.
+// REQUIRES: at rest.
+// THREADS: one.
 class StateStore final : public StateReader, public StateWriter {
  public:
-  // By staging_slot(); each as large as staging_bytes() says, one of each at least where that is not 0.
+  // By staging_slot(). Each buffer is as large as staging_bytes() says; at least one per slot, unless that
+  // size is 0.
   using Staging = std::array<std::vector<std::span<std::byte>>, 2>;
-  static constexpr u32 staged_max = writes_at_rest_max / 2;  // of a slot
+  static constexpr u32 staged_max = writes_at_rest_max / 2;  // per slot
 
   StateStore(const Plan&, const ModelGraph&, TrainingExecutor&, const Staging& staging);
 
   Result<void> read(u32 window, Kind, u64 element_begin, std::span<std::byte> out) override;
-  // Kinds that the plan has no chunks for, of a model that is not trained, are dropped.
+  // Drops kinds for which the plan has no chunks, because the model is not trained.
   Result<void> write(u32 window, Kind, u64 element_begin, std::span<const std::byte> bytes) override;
-  // Writes what is staged, and clears every chunk that was never written.
+  // Writes the staged chunks, and clears every chunk that was never written.
   Result<void> finish() override;
 
-  // Forgets what is staged: the state has changed since.
+  // Forgets the staged chunks: the state has changed since.
   void invalidate();
 
  private:
   struct Staged {
     std::span<std::byte> memory;
-    ChunkId on_its_way{none};  // to its home
+    ChunkId on_its_way{none};  // chunk that is being written to its home
   };
   struct Slot {
     ChunkId chunk{none};
-    bool dirty = false;           // and staged
-    u64 filled = 0;               // bytes of what is being written, from its start
-    std::span<std::byte> memory;  // its home, or one of `staged`
+    bool dirty = false;           // staged, and not yet written to its home
+    u64 filled = 0;               // bytes written so far, from the chunk's start
+    std::span<std::byte> memory;  // the chunk's home, or a buffer of `staged`
     std::vector<Staged> staged;
     u64 turn = 0;
   };
@@ -50,7 +54,7 @@ class StateStore final : public StateReader, public StateWriter {
   };
 
   Slot& slot_of(Kind kind) { return slots_[staging_slot(kind)]; }
-  // True if its content still has to come from its home (or go there).
+  // RETURNS: true if the content must be copied between the slot and the chunk's home.
   Result<bool> put_into(Slot&, ChunkId);
   ChunkId first_chunk(u32 window, Kind kind) const;
   Piece piece_at(u32 window, Kind kind, u64 element, u64 bytes_left) const;
