@@ -11,9 +11,9 @@
 namespace tidepool {
 namespace {
 
-// 64 MiB of fp32: large chunks, as plans for models of this size have.
+// 64 MiB of fp32: large chunks, as in plans for models of this size.
 constexpr u64 chunk_elements = 16 * mib;
-// What an AdamW task takes of each fp32 array.
+// Bytes that an AdamW task takes of each fp32 array.
 constexpr u64 scale_piece_bytes = 1 * mib;
 constexpr u64 huge_page_bytes = 2 * mib;
 
@@ -55,13 +55,14 @@ Result<void> AdamLoad::take_memory() {
   if (memory == MAP_FAILED)
     return no_memory("arrays of state", Bytes{mapped_bytes_}, errno, "set a smaller --parameters");
   mapped_ = memory;
-  madvise(memory, mapped_bytes_, MADV_HUGEPAGE);  // advice: without it the numbers are only a little lower
+  madvise(memory, mapped_bytes_,
+          MADV_HUGEPAGE);  // advice only: without huge pages the numbers are a little lower
   memory_ = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<u64>(memory), huge_page_bytes));
   return {};
 }
 
-// By the workers, so that pages lie where the pool runs. Halves are 1.0 in bf16 (1.9 in fp16); small as
-// remainders.
+// The workers fill the arrays, so that pages lie where the pool runs. Halves are 1.0 in bf16 (1.9 in fp16);
+// as remainders they are small.
 void AdamLoad::fill(const Array& array, std::byte* data) {
   const u64 tasks = div_up(elements_, checksum_block_elements);
   parallel_for(pool_, Priority::high, static_cast<u32>(tasks), [&](u32 task, u32) {

@@ -1,5 +1,5 @@
-// AdamW on arrays far larger than any cache, and scaling the same arrays in place (x *= c, each byte read
-// and written): what the update reaches, beside what memory can do.
+// AdamLoad runs AdamW on arrays far larger than any cache, and scales the same arrays in place (x *= c, each
+// byte read and written): the rate of the update, beside the rate of memory.
 #pragma once
 
 #include <array>
@@ -13,25 +13,26 @@ namespace tidepool {
 
 class AdamLoad {
  public:
-  // ErrorKind::does_not_fit where memory is short. The pool must outlive the load.
+  // Errors: ErrorKind::does_not_fit if memory is short.
+  // REQUIRES: the pool outlives the load.
   static Result<std::unique_ptr<AdamLoad>> create(Precision, u64 parameters, CorePool&);
   ~AdamLoad();
   AdamLoad(const AdamLoad&) = delete;
 
   void scale();
   void update();         // without checksums
-  void update_hashed();  // with the checksums of what it wrote, as runs make them
+  void update_hashed();  // with checksums of the bytes it writes, as in runs
 
   u64 scale_bytes() const { return 2 * chunks_ * chunk_bytes_; }  // read plus written
   u64 update_bytes() const { return chunks_ * elements_ * bytes_per_parameter(); }
-  // Every array is read, all but the gradient written.
+  // Every array is read; all but the gradient are written.
   u64 bytes_per_parameter() const { return 2 * chunk_bytes_ / elements_ - arrays_[0].element_bytes; }
 
  private:
   struct Array {
     Kind kind;
     u64 element_bytes;
-    u64 offset;  // in the chunk's part of the memory
+    u64 offset;  // within the chunk's part of the memory
   };
   struct Piece {
     std::byte* data;
@@ -49,18 +50,18 @@ class AdamLoad {
   AdamWChunk chunk_of(u64 chunk, bool hashed);
 
   const Precision precision_;
-  const u64 elements_;  // of a chunk
+  const u64 elements_;  // per chunk
   const u64 chunks_;
   CorePool& pool_;
   const DecaySegment segment_;
-  std::vector<Array> arrays_;  // of one precision, kinds side by side as frames are
+  std::vector<Array> arrays_;  // for one precision; kinds lie side by side as in frames
   u64 chunk_bytes_ = 0;
   void* mapped_ = nullptr;
   u64 mapped_bytes_ = 0;
   std::byte* memory_ = nullptr;  // begins on a huge page
   std::vector<Piece> pieces_;
   std::array<std::vector<u64>, 4> hashes_;
-  // Read at run time, so that the compiler cannot drop a product with 1.
+  // volatile: read at run time, so that the compiler cannot drop a product with 1.
   volatile float float_factor_ = 1.0f;
   volatile u16 half_factor_ = 1;
 };

@@ -9,7 +9,7 @@
 namespace tidepool {
 namespace {
 
-// Arrays one after the other in the device's memory.
+// Layout places arrays one after the other in the device's memory.
 class Layout {
  public:
   explicit Layout(std::byte* memory) : memory_(memory) {}
@@ -29,7 +29,8 @@ std::span<std::byte> bytes_of(Values values, u64 elements) {
   return {values.data, values_bytes(elements, values.precision)};
 }
 
-// Rounds over all rows, so that a device that changes its clock does so for all of them; one to warm up.
+// Measures in rounds over all rows, so that a change of the device's clock affects all rows. One more round
+// for warm-up.
 Result<void> measure_rounds(const DeviceTimer& timer, u32 repetitions, std::vector<BenchRow>& rows,
                             const std::vector<std::pair<double, std::function<void()>>>& calls) {
   CHECK(rows.size() == calls.size(), rows.size());
@@ -66,7 +67,7 @@ ProductArrays lay_out(const std::vector<LayerProduct>& products, Precision preci
           layout.take(most.weight, Precision::fp32)};
 }
 
-// Results go where nothing is read from: products of products would grow.
+// Results go to an array that is never an input: products of products would grow.
 void run(const LayerProduct& p, const ProductArrays& a, Values result, Kernels& kernels) {
   const auto [m, n, k] = p.shape;
   switch (p.form) {
@@ -93,7 +94,7 @@ void run(const LayerProduct& p, const ProductArrays& a, Values result, Kernels& 
 
 struct AttentionArrays {
   Values qkv, out, dout, dqkv, peak;
-  Values mlp;  // its gradient in a GPT layer of this width: what attention's backward may overwrite
+  Values mlp;  // gradient of the MLP in a GPT layer of this width, which attention's backward may overwrite
   float* lse = nullptr;
 };
 u64 mlp_elements(const AttentionWork& work) {
@@ -232,7 +233,7 @@ Result<CopyResult> bench_copies(MeasuredDevice& device, Bytes plain, const std::
                                 const DeviceBenchOptions& options) {
   const auto host = device.host_memory(), memory = device.memory();
   CHECK(host.size() >= 2 * plain.value && memory.size() >= 2 * plain.value, host.size(), memory.size());
-  // The first halves go up, the second come down, in turns.
+  // The first halves go up, the second halves come down, piece by piece in turns.
   const auto copy = [&, host, memory](Bytes piece, bool up, bool down) {
     for (u64 at = 0; at < plain.value; at += piece.value) {
       const u64 bytes = std::min(piece.value, plain.value - at);

@@ -1,4 +1,4 @@
-// A device's products, attention and copies, each against the best that was measured of it.
+// Benchmarks of a device's products, attention and copies, each compared with the best rate measured.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace tidepool {
 
 struct BenchRow {
   std::string name;
-  std::vector<double> samples;  // of its rate: FLOP/s or bytes/s
-  double fraction = 0;          // of what the table's header says
+  std::vector<double> samples;  // of the rate: FLOP/s or bytes/s
+  double fraction = 0;          // of the reference that the table's header names
 
   double rate() const;  // median
 };
@@ -23,18 +23,18 @@ struct DeviceBenchOptions {
   double slice_seconds = 0.02;
 };
 
-// ---- products: those of a layer of a 7B model, forward, and both of its backward
+// ---- products of a layer of a 7B model: forward, and both of its backward
 
 enum class ProductForm : u8 { forward, input_gradient, weight_gradient };
 struct LayerProduct {
   std::string name;
   ProductForm form = ProductForm::forward;
-  ProductShape shape;  // of the forward product: tokens, columns, inner
+  ProductShape shape;  // shape of the forward product: tokens, columns, inner
 };
-// `hidden` columns, tokens at a time: qkv, projection, mlp in and out, and a slice of the head.
+// Products of a layer with `hidden` columns: qkv, projection, mlp in and out, and a slice of the head.
 std::vector<LayerProduct> layer_products(u32 tokens, u32 hidden);
 Bytes product_memory(const std::vector<LayerProduct>&, Precision);
-// Fractions of the best row.
+// RETURNS: rows whose fractions are of the best row.
 Result<std::vector<BenchRow>> bench_products(MeasuredDevice&, const std::vector<LayerProduct>&, Precision,
                                              const DeviceBenchOptions&);
 
@@ -43,11 +43,11 @@ Result<std::vector<BenchRow>> bench_products(MeasuredDevice&, const std::vector<
 struct AttentionWork {
   AttentionShape shape;
   Precision precision = Precision::bf16;
-  u32 peak_side = 8192;  // of the square product that it is compared with
+  u32 peak_side = 8192;  // side of the square product used for comparison
 
   Bytes memory() const;
   AttentionToCome to_come() const;
-  // 4 B H T^2 D / 2: two products over the causal half. Backward has five: 2.5 times that.
+  // 4 B H T^2 D / 2: two products over the causal half. Backward has five products: 2.5 times as many FLOPs.
   double forward_flops() const;
   double backward_flops() const { return 2.5 * forward_flops(); }
 };
@@ -68,7 +68,7 @@ struct CopyResult {
   };
   std::vector<Row> rows;
 };
-// Each copies `plain` bytes each way, in pieces. Memory: twice `plain` on either side.
+// Every row copies `plain` bytes each way, in pieces. Needs twice `plain` of memory on either side.
 Result<CopyResult> bench_copies(MeasuredDevice&, Bytes plain, const std::vector<Bytes>& pieces,
                                 const DeviceBenchOptions&);
 

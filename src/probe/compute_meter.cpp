@@ -14,7 +14,7 @@ namespace {
 
 constexpr u64 gradient_bytes_per_element = 4 + 2;  // accumulator read, bf16 gradient written
 
-// The end of a window's backward: the kernel that streams memory and computes little.
+// GradientLoad is the end of a window's backward: the kernel that streams memory and computes little.
 class GradientLoad {
  public:
   GradientLoad(u64 elements, CorePool& pool)

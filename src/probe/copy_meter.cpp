@@ -28,7 +28,7 @@ class CopyMeter final : public Meter {
 
  private:
   u64 chunk_bytes() const { return host_->bytes().value / 2; }
-  // The first halves go up, the second halves down: what is under way at once never overlaps.
+  // The first halves go up, the second halves down: copies at the same time never overlap in memory.
   void up() { copy(host_->at(0), device_->at(0)); }
   void down() { copy(device_->at(chunk_bytes()), host_->at(chunk_bytes())); }
 
@@ -46,7 +46,7 @@ class CopyMeter final : public Meter {
     return rate_of(static_cast<double>(chunk_bytes()), options_.slice_seconds, fn);
   }
 
-  // Both lanes work for the same time; their rates add up.
+  // Both lanes work for the same time, so their rates add up.
   Result<double> both() {
     double down_rate = 0;
     TRY_ASSIGN(std::thread other, start_thread("tp-copy", [&] { down_rate = alone([&] { down(); }); }));

@@ -14,9 +14,11 @@ namespace tidepool {
 namespace {
 
 constexpr u64 blocks_per_request = 16;
-constexpr u64 request_bytes_max = 16 * mib;  // or one block: what is in flight ends a measurement late
+constexpr u64 request_bytes_max =
+    16 * mib;  // or one block: requests in flight end after the measurement's end
 
-// Zeros would flatter us: storage may compress them, or not store them at all, and fio does not write them.
+// Random bytes, not zeros: storage may compress zeros or not store them at all, and fio does not write them
+// either.
 void fill_random(std::span<std::byte> memory) {
   std::mt19937_64 random(1);
   for (u64 at = 0; at < memory.size(); at += sizeof(u64)) {
@@ -43,7 +45,7 @@ Result<std::unique_ptr<DiskLoad>> DiskLoad::create(SwapFile& file, const DiskLoa
   const u64 wanted =
       std::max(std::min(options.block.value * blocks_per_request, request_bytes_max), options.block.value);
   load->request_bytes_ = std::min(wanted, load->file_bytes_ / 2);
-  // Two requests more than the queue holds: one being cut, one waiting behind it.
+  // Two requests more than the queue holds: one is being cut, one waits behind it.
   load->buffers_ = div_up(options.depth * options.block.value, load->request_bytes_) + 2;
   TRY_ASSIGN(load->arena_,
              Arena::create({.name = "bench", .bytes = Bytes{load->buffers_ * load->request_bytes_}}));

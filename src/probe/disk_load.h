@@ -1,4 +1,4 @@
-// A steady load on a disk, for benchmarks: sequential, always enough in flight to fill the queue.
+// DiskLoad is a steady load on a disk, for benchmarks: sequential, always enough in flight to fill the queue.
 #pragma once
 
 #include <array>
@@ -27,23 +27,24 @@ struct DiskRate {
 };
 
 struct DiskLoadOptions {
-  Bytes block{mib};  // one piece: what is given to the kernel at a time
+  Bytes block{mib};  // size of the pieces that the kernel gets
   u32 depth = 32;    // blocks in flight
   DiskBackend backend = DiskBackend::automatic;
-  Bytes span{};  // only so much of the file's beginning; 0: all of it
+  Bytes span{};  // use only the first part of the file; 0: all of it
 };
 
-// Requests are longer than blocks, as chunks are: cutting them is part of what is measured.
+// Requests are longer than blocks, as chunks are: the measurement includes cutting them.
 class DiskLoad {
  public:
   static Result<std::unique_ptr<DiskLoad>> create(SwapFile&, const DiskLoadOptions&);
 
   // Blocks for about `seconds`. Wraps around at the end of the file.
   Result<DiskRate> run(DiskPattern, double seconds);
-  // Writes all of the file once, so that reading it reads the medium.
+  // Writes the whole file once, so that reads come from the medium.
   Result<void> fill();
-  // The same in steps of about `seconds`: each writes on where the last one ended and returns what has been
-  // written in all. To be called before run().
+  // The same in steps of about `seconds`: each call continues where the last one ended.
+  // RETURNS: the bytes written so far.
+  // REQUIRES: called before run().
   Result<Bytes> fill_on(double seconds);
   std::string describe() const { return disk_->describe(); }
 
@@ -60,11 +61,11 @@ class DiskLoad {
   std::mutex mutex_;
   std::condition_variable idle_;
   DiskPattern pattern_{};
-  std::array<u64, 2> at_{};  // by DiskOp: where the next request begins
+  std::array<u64, 2> at_{};  // by DiskOp: start of the next request
   u64 in_flight_ = 0, bytes_ = 0, bytes_max_ = 0;
   bool stopping_ = false;
   Error error_;
-  std::unique_ptr<Disk> disk_;  // last: its thread uses all of the above
+  std::unique_ptr<Disk> disk_;  // last: its thread uses all members above
 };
 
 }  // namespace tidepool

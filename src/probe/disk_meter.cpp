@@ -18,9 +18,10 @@ namespace fs = std::filesystem;
 
 constexpr Bytes file_max{2 * gib};  // beyond the caches of most drives
 constexpr Bytes file_min{64 * mib};
-constexpr u64 share_of_free = 4;  // of the free space, at most one part in so many
+constexpr u64 share_of_free = 4;  // uses at most one part in this many of the free space
 constexpr double fill_step_seconds = 0.5;
-// One name, not one per process: what a killed probe left is then found, and cleared, by the next.
+// One name, not one per process: the next probe finds and clears the directory that a killed probe left
+// behind.
 constexpr const char* directory_name = "tidepool-probe";
 
 Result<Bytes> space_of(const std::string& dir) {
@@ -42,7 +43,7 @@ Result<Bytes> space_of(const std::string& dir) {
   return free;
 }
 
-// What the swap file says speaks of the config key that a probe has not.
+// Adds the probe's own options to a swap file's error, which names a config key that the probe does not have.
 Error in_words_of_probe(Error error) {
   error.message += " (memory.swap_dir is --disk here; --no-disk leaves the disk out)";
   return error;
@@ -65,7 +66,7 @@ Result<std::unique_ptr<DiskMeter>> DiskMeter::create(const DiskMeterOptions& opt
 DiskMeter::~DiskMeter() {
   load_.reset();
   file_.reset();
-  rmdir(dir_.c_str());  // it is not SwapFile's to remove where a killed probe had made it
+  rmdir(dir_.c_str());  // if a killed probe made the directory, SwapFile does not remove it
 }
 
 Result<void> DiskMeter::make_file() {
@@ -76,7 +77,7 @@ Result<void> DiskMeter::make_file() {
   return {};
 }
 
-// Reads must find what was written: space that was only reserved is read without the disk.
+// Reads must find written data: space that was only reserved is read without the disk.
 Result<void> DiskMeter::fill() {
   DiskLoadOptions load{.backend = options_.backend};
   TRY_ASSIGN(load_, DiskLoad::create(*file_, load));

@@ -1,4 +1,4 @@
-// The disk under measurement: a file of random bytes, read, written, and both at once.
+// DiskMeter measures the disk: a file of random bytes, read, written, and both at once.
 #pragma once
 
 #include <array>
@@ -12,12 +12,12 @@
 namespace tidepool {
 
 struct DiskMeterOptions {
-  std::string dir = ".";       // must exist; a directory made in it is removed at the end
-  double slice_seconds = 0.3;  // of one sample, about
+  std::string dir = ".";       // must exist; the probe makes a directory in it and removes it at the end
+  double slice_seconds = 0.3;  // of one sample, approximately
   double point_seconds = 0.1;  // of one sample of a point
-  double fill_seconds = 4;     // for writing the file at first: slow disks get a smaller one
+  double fill_seconds = 4;     // limit for the first write of the file: slow disks get a smaller file
   DiskBackend backend = DiskBackend::automatic;
-  std::function<bool()> stop;  // asked about every half second
+  std::function<bool()> stop;  // called about every half second
 };
 
 inline constexpr std::array<Bytes, 4> point_blocks = {Bytes{64 * kib}, Bytes{256 * kib}, Bytes{1 * mib},
@@ -25,10 +25,11 @@ inline constexpr std::array<Bytes, 4> point_blocks = {Bytes{64 * kib}, Bytes{256
 inline constexpr std::array<u32, 3> point_depths = {1, 8, 32};
 std::string point_key(Bytes block, u32 depth, DiskPattern);
 
-// Rates at 1 MiB x 32: disk.read, disk.write, disk.mixed; of points point_key(...).
+// Rates at 1 MiB x 32: disk.read, disk.write, disk.mixed; for points point_key(...).
 class DiskMeter final : public Meter {
  public:
-  // ErrorKind::usage: no such directory. ErrorKind::io: too little space, not writable, in use, no disk.
+  // Errors: ErrorKind::usage if the directory does not exist; ErrorKind::io if there is too little space, or
+  // the directory is not writable, in use or not on a disk.
   static Result<std::unique_ptr<DiskMeter>> create(const DiskMeterOptions&);
   ~DiskMeter() override;
 
@@ -36,7 +37,7 @@ class DiskMeter final : public Meter {
   // One sample of each point, or fewer if stopped.
   Result<void> measure_points(Rates&);
 
-  Bytes free_space() const { return free_; }           // before the file was made
+  Bytes free_space() const { return free_; }           // before the file was created
   const std::string& notes() const { return notes_; }  // one line each
   std::string describe() const { return load_->describe(); }
 

@@ -9,7 +9,7 @@
 namespace tidepool {
 namespace {
 
-constexpr u32 measured_block = 1;  // after the embedding
+constexpr u32 measured_block = 1;  // the block after the embedding
 constexpr u32 arrays = 7;
 
 // Parameters, gradient sums, input, output, the gradient's beginning, the gradient, workspace.
@@ -66,7 +66,8 @@ void GpuLayer::run(Kernels& kernels) {
   const BlockContext context{.kernels = kernels, .graph = graph_, .block = measured_block};
   const std::byte* windows[] = {param_};
   block_forward(context, {.windows = windows, .input = input_, .output = output_, .workspace = workspace_});
-  // Backward leaves its input's gradient there: begin from the same one each time, or it would grow.
+  // Backward overwrites grad_ with its input's gradient, so every run starts from the same copy: otherwise it
+  // would grow.
   kernels.dropout({}, first_grad_, grad_, graph_.boundary.value / values_bytes(1, graph_.activations));
   float* accumulators[] = {accumulator_};
   block_backward(context, {.windows = windows,

@@ -1,4 +1,4 @@
-// One layer of a model on a GPU, forward and backward with its inside recomputed.
+// GpuLayer runs one layer of a model on a GPU, forward and backward with its inside recomputed.
 #pragma once
 
 #include <span>
@@ -11,12 +11,12 @@ namespace tidepool {
 
 class GpuLayer {
  public:
-  // `memory` holds at least bytes_of(graph), for nobody else while the layer runs.
+  // REQUIRES: `memory` has at least bytes_of(graph), and nothing else uses it while the layer runs.
   static Result<std::unique_ptr<GpuLayer>> create(MeasuredDevice&, ModelGraph, std::span<std::byte> memory);
   static Bytes bytes_of(const ModelGraph&);
 
   void run() { run(device_.kernels()); }
-  double flops() const;  // of one run
+  double flops() const;  // per run
 
  private:
   GpuLayer(MeasuredDevice& device, ModelGraph graph) : device_(device), graph_(std::move(graph)) {}

@@ -14,8 +14,8 @@
 namespace tidepool {
 namespace {
 
-constexpr u64 gradient_bytes = 4 + 2;  // an element: accumulator read, bf16 gradient written
-// An element of a chunk set: gradient read; parameter, remainder and two moments read and written.
+constexpr u64 gradient_bytes = 4 + 2;  // per element: accumulator read, bf16 gradient written
+// Per element of a chunk set: gradient read; parameter, remainder and two moments read and written.
 constexpr u64 adam_bytes = 2 + 2 * (2 + 2 + 4 + 4), adam_held_bytes = 2 + 2 + 2 + 4 + 4;
 constexpr u64 tiny_elements = 1;
 
@@ -90,7 +90,7 @@ class GpuComputeMeter final : public Meter {
             static_cast<double>(gradient_bytes * work_.elements), [&] { finish_gradient(work_.elements); }));
     TRY(add(rates, "device.adam", "AdamW on the device, bf16", SampleUnit::bytes_per_s,
             static_cast<double>(adam_bytes * work_.elements), [&] { adamw(); }));
-    // Not Kernels::zero, which is a fill of the driver's: those may start faster than kernels.
+    // Not Kernels::zero, which is a fill of the driver: fills may start faster than kernels.
     TRY_ASSIGN(const double launches, timer_.rate(1, [&] { finish_gradient(tiny_elements); }));
     rates.add(launch_key, "a small kernel after another", SampleUnit::seconds, 1 / launches);
     return {};
@@ -169,7 +169,8 @@ class GpuCopyMeter final : public Meter {
   }
 
  private:
-  // In turns, so that both directions begin together. What goes up and what comes down never overlap.
+  // Copies up and down in turns, so that both directions begin together. The memory of both directions never
+  // overlaps.
   void copy(bool up, bool down) {
     const auto piece = [&](std::span<std::byte> memory, u32 i) {
       return memory.subspan(i * work_.piece.value, work_.piece.value);

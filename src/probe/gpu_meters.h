@@ -1,4 +1,4 @@
-// A GPU under measurement: what takes the place of the cores' meters where there is one.
+// Meters of a GPU. With a GPU they replace the meters of the CPU.
 #pragma once
 
 #include <memory>
@@ -16,22 +16,23 @@ struct ProductShape {
   constexpr double flops() const { return 2.0 * m * n * k; }
 };
 
-// How much of everything: enough to keep a large card busy, and far more than its caches hold.
+// GpuWork is the size of all measurements: enough to keep a large GPU busy, and far more than its caches
+// hold.
 struct GpuWork {
   std::vector<ProductShape> products{{8192, 8192, 8192}, {8192, 16384, 4096}};
   // A layer of a 7B model.
   ModelConfig layer{.vocab_size = 256, .positions = 2048, .width = 4096, .layers = 1, .heads = 32};
   BatchShape batch{.sequences = 1, .tokens = 2048};
   u64 elements = 64 * mib;  // of a finished gradient, and of a chunk set that Adam updates
-  Bytes piece{64 * mib};    // a chunk: one copy, as a run hands it over
-  u32 pieces = 2;           // of each direction
+  Bytes piece{64 * mib};    // a chunk: one copy, as a run issues it
+  u32 pieces = 2;           // per direction
 
-  Bytes memory() const;  // on the card
+  Bytes memory() const;  // on the GPU
   Bytes host_memory() const { return piece * (2 * pieces); }
-  // The layer's, in bf16.
+  // Attention of the layer, in bf16.
   std::optional<AttentionToCome> attention() const;
 };
-// The same in halves until it fits.
+// The same work, halved until it fits.
 GpuWork work_within(GpuWork, Bytes memory);
 
 struct GpuMeterOptions {
@@ -40,17 +41,21 @@ struct GpuMeterOptions {
   double slice_seconds = 0.02;
 };
 
-// Large products in each precision that the card has, a layer's forward and backward with recompute, the
-// kernel that finishes gradients, Adam on the card, and a kernel too small to count. REQUIRES:
-// device.memory() holds work.memory(), and the host's its; the device outlives the meter.
+// Measures large products in each precision that the GPU has, a layer's forward and backward with recompute,
+// the kernel that finishes gradients, Adam on the GPU, and a kernel too small to count.
+// REQUIRES: device.memory() holds work.memory(), and device.host_memory() holds work.host_memory(); the
+// device outlives the meter.
+// Keys:
 //   product_key(...), layer_key, device.memory_rate, device.adam, launch_key
 Result<std::unique_ptr<Meter>> create_gpu_compute_meter(MeasuredDevice&, const GpuMeterOptions&);
 
-// Chunks between pinned memory and the card: each way alone, and both at once, as many bytes up as down.
+// Copies chunks between pinned memory and the GPU: each way alone, and both at once, as many bytes up as
+// down.
+// Keys:
 //   copies.h2d, copies.d2h, copies.both
 std::unique_ptr<Meter> create_gpu_copy_meter(MeasuredDevice&, const GpuMeterOptions&);
 
-// What the layer computes in where the card has bf16, and where it has not.
+// Precision in which the layer computes: bf16 if the GPU has it, else fp32.
 inline Precision layer_precision(const MeasuredFacts& f) {
   return f.has_bf16 ? Precision::bf16 : Precision::fp32;
 }

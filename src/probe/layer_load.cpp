@@ -10,13 +10,13 @@
 namespace tidepool {
 namespace {
 
-// About 30 GFLOP: a quarter of a second on two cores, and tasks enough for many.
+// About 30 GFLOP: a quarter of a second on two cores, and enough tasks for many cores.
 constexpr ModelConfig layer_config{
     .vocab_size = 256, .positions = 512, .width = 768, .layers = 1, .heads = 12};
 constexpr BatchShape layer_batch{.sequences = 1, .tokens = 512};
-constexpr u32 layer_block = 1;  // after the embedding
+constexpr u32 layer_block = 1;  // the block after the embedding
 
-// Neither equal nor denormal, so that softmax and norms have something to do.
+// The values are neither all equal nor denormal, so that softmax and norms have real work.
 void fill_wave(std::span<float> values) {
   for (u64 i = 0; i < values.size(); ++i) values[i] = static_cast<float>((i * 37) % 64) / 64.0f - 0.49f;
 }
@@ -74,7 +74,8 @@ void LayerLoad::run() {
   const BlockContext context{.kernels = kernels_, .graph = graph_, .block = layer_block};
   const std::byte* windows[] = {param_};
   block_forward(context, {.windows = windows, .input = input_, .output = output_, .workspace = workspace_});
-  // Backward leaves its input's gradient there: begin from the same one each time, or it would grow.
+  // Backward overwrites grad_ with its input's gradient, so every run starts from the same values: otherwise
+  // it would grow.
   fill_wave({grad_, graph_.boundary.value / sizeof(float)});
   float* accumulators[] = {accumulator_};
   block_backward(context, {.windows = windows,

@@ -1,5 +1,5 @@
-// One GPT layer, forward and backward with its inside recomputed: its time, less that of the kernels that
-// memory bounds, tells what its products reach.
+// LayerLoad runs one GPT layer, forward and backward with its inside recomputed. Its time, less the time of
+// the kernels that memory bounds, shows the rate that its products reach.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace tidepool {
 
-// The kernels of one run.
+// Kernels of one run.
 std::vector<KernelCost> layer_costs();
 
 class LayerLoad {
@@ -20,7 +20,7 @@ class LayerLoad {
   LayerLoad(const LayerLoad&) = delete;
 
   void run();
-  double flops() const;  // of one run
+  double flops() const;  // per run
 
  private:
   LayerLoad(Kernels& kernels, ModelGraph graph) : kernels_(kernels), graph_(std::move(graph)) {}

@@ -19,7 +19,7 @@ namespace {
 
 double rounded(double value) { return std::stod(fmt::format("{:.3e}", value)); }
 
-// A card without products of bf16 is no faster with them than in fp32.
+// A GPU without bf16 products counts as fast in bf16 as in fp32.
 double rate_of_products(const Rates& rates, Precision precision) {
   const MeasuredRate* best = best_product(rates, precision);
   return (best != nullptr ? best : best_product(rates, Precision::fp32))->median();
@@ -38,14 +38,16 @@ DeviceRates device_of(const Rates& rates, const MachineFacts& facts) {
   device.memory_bytes_per_s = rounded(rates.median("device.memory_rate"));
   device.flops_per_s[static_cast<u32>(MathType::fp32)] = rounded(fp32);
   device.flops_per_s[static_cast<u32>(MathType::bf16)] = rounded(bf16);
-  // As bf16: were it as fast as fp32 where bf16 is slower, then 16-bit work would be measured against fp32.
+  // fp16 counts as fast as bf16. With the rate of fp32 where bf16 is slower, 16-bit work would be compared
+  // with fp32.
   device.flops_per_s[static_cast<u32>(MathType::fp16)] = rounded(bf16);
   const double overhead = rates.median(facts.gpu ? launch_key : wake_up_key);
   device.op_overhead = Nanos{static_cast<u64>(std::llround(overhead * 1e7)) * 100};
   return device;
 }
 
-// What the products of the measured layer reached, at most 1: on a busy machine samples may say more.
+// Share of the peak that the products of the measured layer reached, at most 1: on a busy machine samples may
+// exceed 1.
 double layer_efficiency(const Rates& rates, const Machine& machine, const MachineFacts& facts) {
   double flops = 0;
   for (const KernelCost& kernel : facts.layer) flops += static_cast<double>(kernel.flops());

@@ -36,7 +36,7 @@ Result<void> fill_device(MeasuredDevice& device, std::span<std::byte> memory, Pr
   return device.wait();
 }
 
-// More calls until they take a slice.
+// Increases the number of calls until they take a slice.
 Result<double> DeviceTimer::rate(double work, const std::function<void()>& call) const {
   constexpr u64 growth_max = 16;
   for (u64 calls = 1;;) {

@@ -1,4 +1,5 @@
-// Rounds of all meters, interleaved, until the time is up; then the disk's points; then a Machine.
+// probe_machine() runs rounds of all meters, interleaved, until the time is up; then the disk's points; then
+// makes a Machine.
 #include "probe/probe.h"
 
 #include <fmt/format.h>
@@ -24,7 +25,7 @@ constexpr u32 rounds_min = 3, rounds_max = 15;
 constexpr u32 point_passes_max = 5;
 constexpr double points_share = 0.25;  // of the time
 constexpr Bytes meter_memory_min{64 * mib}, meter_memory_max{1 * gib};
-constexpr u64 memory_share = 16;  // of what is available, one part in so many for each of the meters
+constexpr u64 memory_share = 16;  // each meter gets one part in this many of the available memory
 
 Error interrupted() { return {ErrorKind::interrupted, "stopped before it was done"}; }
 
@@ -50,7 +51,8 @@ class Probe {
   }
 
   Result<void> prepare();
-  // Far more than caches hold, but little of what is there; less where there is no time to walk it.
+  // Far more than caches hold, but a small part of the available memory; less if there is no time to walk
+  // through it.
   Bytes meter_memory(Bytes available) const {
     const double most = static_cast<double>(meter_memory_max.value) * std::min(1.0, options_.seconds / 20);
     const Bytes wanted{std::min(available.value / memory_share, static_cast<u64>(most))};
@@ -68,7 +70,7 @@ class Probe {
   const double begin_;
   MachineFacts facts_;
   std::unique_ptr<CorePool> pool_;       // outlives the meters
-  std::unique_ptr<MeasuredDevice> gpu_;  // likewise
+  std::unique_ptr<MeasuredDevice> gpu_;  // outlives the meters
   std::vector<std::unique_ptr<Meter>> meters_;
   DiskMeter* disk_ = nullptr;  // one of the meters
   ProbeResult out_;
@@ -76,7 +78,7 @@ class Probe {
 
 Result<void> Probe::prepare() {
   say("preparing");
-  std::unique_ptr<Meter> disk;  // opened first, as it may be refused; measured last
+  std::unique_ptr<Meter> disk;  // opened first, as it may fail; measured last
   if (!options_.disk_dir.empty()) {
     TRY_ASSIGN(disk, open_disk());
   }
@@ -102,7 +104,7 @@ Result<void> Probe::prepare() {
   return {};
 }
 
-// A GPU computes and copies; of the host there remain memory, Adam and checksums.
+// With a GPU, the GPU computes and copies; on the host only memory, Adam and checksums are measured.
 Result<void> Probe::create_meters(const MeterOptions& options) {
   std::vector creators{create_memory_meter};
   if (!gpu_) creators = {create_compute_meter, create_memory_meter, create_copy_meter};
@@ -118,7 +120,7 @@ Result<void> Probe::create_meters(const MeterOptions& options) {
 Result<void> Probe::create_gpu_meters(double slice_seconds) {
   say("preparing the GPU");
   TRY_ASSIGN(const Bytes free, measured_gpus()->free_memory(*options_.gpu));
-  const Bytes beside = gpu_headroom({}, 1).total();  // demanded free when the GPU is opened
+  const Bytes beside = gpu_headroom({}, 1).total();  // must be free when the GPU is opened
   const GpuMeterOptions meter{.work = work_within({}, free > beside ? free - beside : Bytes{0}),
                               .slice_seconds = slice_seconds};
   TRY_ASSIGN(gpu_, measured_gpus()->open({.index = *options_.gpu,

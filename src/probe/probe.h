@@ -1,4 +1,4 @@
-// Measuring this machine: everything that a machine file holds.
+// probe_machine() measures this machine: everything that a machine file holds.
 #pragma once
 
 #include <functional>
@@ -15,16 +15,18 @@ namespace tidepool {
 
 struct ProbeOptions {
   std::string disk_dir = ".";  // empty: no disk
-  double seconds = 40;         // about; a few rounds are measured in any case
+  double seconds = 40;         // approximately; a few rounds are measured in any case
   u32 threads = 0;             // 0: all cores of this process
   DiskBackend backend = DiskBackend::automatic;
-  std::optional<u32> gpu;  // REQUIRES: measured_gpus() has it. None: the cores are the device
+  std::optional<u32> gpu;  // REQUIRES: measured_gpus() has it. None: the CPU is the device
 };
 
 struct ProbeHooks {
-  // What is being done, and how much of the time has passed, 0 to 1. Called on the calling thread.
+  // Called with the current activity and the share of the time that has passed, 0 to 1.
+  // THREADS: the calling thread.
   std::function<void(double fraction, std::string_view what)> progress;
-  // Asked about every half second; true ends the probe with ErrorKind::interrupted, and no litter.
+  // Called about every half second; true ends the probe with ErrorKind::interrupted, and leaves no files
+  // behind.
   std::function<bool()> stop;
 };
 
@@ -32,8 +34,8 @@ struct ProbeResult {
   Machine machine;  // rates rounded to 4 digits
   Rates rates;      // every sample
   u32 rounds = 0;
-  double seconds = 0;  // that it took
-  std::string disk;    // "io_uring, 32 deep, ..."; empty: none
+  double seconds = 0;  // duration of the probe
+  std::string disk;    // "io_uring, 32 deep, ..."; empty: no disk
   std::string notes;   // lines for people
 };
 

@@ -1,4 +1,4 @@
-// The matrix products that a probe takes for large ones.
+// Matrix products that a probe uses as examples of large ones.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct Product {
 inline constexpr Product products[] = {{"2048 x 3072 x 768", 2048, 3072, 768},
                                        {"512 x 4096 x 1024", 512, 4096, 1024}};
 
-// Operands of one product in both precisions.
+// ProductLoad holds the operands of one product in both precisions.
 class ProductLoad {
  public:
   explicit ProductLoad(const Product&);

@@ -1,4 +1,5 @@
-// Samples of each rate (and a few durations), in the order in which rates were first measured.
+// Rates holds the samples of each rate (and of a few durations), in the order in which rates were first
+// measured.
 #pragma once
 
 #include <deque>
@@ -18,7 +19,7 @@ std::string sample_text(SampleUnit, double);
 inline constexpr double spread_wide = 1.3;
 
 struct MeasuredRate {
-  std::string key;   // of the machine file, "copies.h2d"; or one of our own, "layer"
+  std::string key;   // key in the machine file, "copies.h2d"; or a key of our own, "layer"
   std::string what;  // for people: "copies, host to device"
   SampleUnit unit = SampleUnit::bytes_per_s;
   std::vector<double> samples;
@@ -27,15 +28,15 @@ struct MeasuredRate {
   double median() const;
   double least() const;
   double most() const;
-  // Most over least. Rounds of an idle machine agree within some percent: a rate that is wider than
-  // spread_wide was measured beside other work, or while the cores changed their clock.
+  // Most over least. Rounds of an idle machine agree within a few percent: a rate with a larger spread than
+  // spread_wide was measured beside other work, or while the CPU changed its clock.
   double spread() const { return most() / least(); }
   bool is_wide() const { return !(spread() <= spread_wide); }
 };
 
 class Rates {
  public:
-  // The same key always with the same words and unit.
+  // REQUIRES: the same key always comes with the same text and unit.
   void add(std::string_view key, std::string_view what, SampleUnit unit, double value);
 
   const MeasuredRate* find(std::string_view key) const;  // nullptr: not measured

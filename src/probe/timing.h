@@ -1,4 +1,4 @@
-// What everything that measures shares.
+// Timing functions that all measurements share.
 #pragma once
 
 #include "base/steady_seconds.h"
@@ -13,7 +13,7 @@ double seconds_of(Fn&& fn) {
   return steady_seconds() - begin;
 }
 
-// Of calls one after the other, for at least `seconds`: `work` is that of one call.
+// Work per second of calls one after the other, for at least `seconds`; `work` is the work of one call.
 template <class Fn>
 double rate_of(double work, double seconds, Fn&& fn) {
   const double begin = steady_seconds();

@@ -1,5 +1,5 @@
-// A GPU to measure, made of what runs use: the device of the executor, its kernels on the compute stream,
-// copies of pinned memory on the streams of their lanes.
+// MeasuredGpu is a GPU to measure, made of the parts that runs use: the executor's device, its kernels on the
+// compute stream, copies of pinned memory on the streams of their lanes.
 #include "probe/cuda/measured_gpu.h"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@
 namespace tidepool {
 namespace {
 
-// What adamw() of any chunk needs on the card beside its arrays.
+// AdamNumbers is the input of adamw() on the GPU beside the chunk's arrays.
 struct AdamNumbers {
   AdamWScalars scalars;
   DecaySegment whole;
@@ -59,7 +59,7 @@ class MeasuredGpu final : public MeasuredDevice {
     const float* const accumulators[] = {accumulator};
     finish_gradient_cuda(accumulators, grad, precision, elements, device_->compute());
   }
-  // All of every chunk decays: its length is that of a kernel's argument, not of the segment.
+  // The whole chunk decays. Its length comes from the kernel's argument, not from the segment.
   void adamw(const AdamWChunk& chunk, Precision precision) override {
     AdamWChunk decayed = chunk;
     decayed.segments = {&numbers_->whole, 1};
@@ -127,9 +127,9 @@ class MeasuredGpu final : public MeasuredDevice {
   std::unique_ptr<CudaDevice> device_;
   std::unique_ptr<Arena> host_;
   std::unique_ptr<PinnedRange> pinned_;
-  ProductChoices choices_;  // of this process alone: what is measured should be the best there is
+  ProductChoices choices_;  // for this process only: the benchmark measures the best algorithms
   std::unique_ptr<Kernels> kernels_, tuning_;
-  AdamNumbers* numbers_ = nullptr;  // on the card
+  AdamNumbers* numbers_ = nullptr;  // on the GPU
   MeasuredFacts facts_;
   Result<void> failure_;
   u64 last_bytes_ = 0;

@@ -1,9 +1,9 @@
-// What a program that is built with CUDA calls at its start.
+// register_cuda_measurements() is called at the start of a program built with CUDA.
 #pragma once
 
 namespace tidepool {
 
-// From then on measured_gpus() opens GPUs.
+// After the call, measured_gpus() can open GPUs.
 void register_cuda_measurements();
 
 }  // namespace tidepool

@@ -6,7 +6,7 @@
 
 namespace tidepool {
 
-// In pieces that are alike.
+// Copies one piece of numbers repeatedly.
 Result<void> bring_numbers(Session& session, std::span<std::byte> to, Precision precision, float scale) {
   constexpr u64 piece_bytes_max = 16 * mib;
   const std::span<std::byte> host = session.host_memory();

@@ -1,12 +1,13 @@
-// Numbers for a device to be measured with.
+// bring_numbers() fills device memory with random numbers for a measurement.
 #pragma once
 
 #include "session/session.h"
 
 namespace tidepool {
 
-// Uniform in [-scale, scale), by way of the host's arena, whose content is lost. Not zeros: on those a GPU
-// draws less power and runs faster. REQUIRES: `to` lies in the first device's memory; nothing is under way.
+// Uniform in [-scale, scale), copied through the host's arena, whose content is lost. Not zeros: with zeros a
+// GPU draws less power and runs faster.
+// REQUIRES: `to` lies in the first device's memory; no work is in flight.
 Result<void> bring_numbers(Session&, std::span<std::byte> to, Precision, float scale);
 
 }  // namespace tidepool

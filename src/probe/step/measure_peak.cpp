@@ -9,7 +9,7 @@ namespace tidepool {
 namespace {
 
 constexpr double peak_sample_seconds = 0.03;
-// Beyond these sides the rate hardly grows.
+// With larger sides the rate hardly grows.
 constexpr u64 side_of_cores = 1024, side_of_gpus = 8192, side_least = 64;
 
 // Best time of a call, over about peak_sample_seconds.

@@ -1,4 +1,4 @@
-// What "% of peak" in a run's report is a percentage of.
+// measure_peak() measures the peak to which "% of peak" in a run's report refers.
 #pragma once
 
 #include "base/result.h"
@@ -6,9 +6,9 @@
 
 namespace tidepool {
 
-// FLOP/s of a plain square product, as large as memory has room for, in what the run computes in; 0 where
-// there is none. REQUIRES: at rest, before the state is written or after the
-// last save: it overwrites arenas.
+// RETURNS: FLOP/s of a plain square product, as large as memory allows, in the precision in which the run
+// computes; 0 if memory has no room for one.
+// REQUIRES: at rest, before the state is written or after the last save: it overwrites arenas.
 Result<double> measure_peak(Session&);
 
 }  // namespace tidepool

@@ -18,15 +18,15 @@ namespace {
 
 constexpr u64 disk_sample_bytes_max = 64 * mib;
 constexpr u64 memory_sample_bytes_max = 32 * mib;
-// Length of one round; there are two at least.
+// Length of one round; there are at least two.
 constexpr double sample_seconds = 0.025;
 constexpr u32 samples_of_small_ops = 8;
 
 struct Round {
-  bool first = true;  // of all: caches, files and clocks are not warm yet
+  bool first = true;  // first of all rounds: caches, files and clocks need a warm-up
 };
 
-// The first op of a kind that works on a block, with its inside kept or not.
+// The first op of this kind on the block, with its inside kept or not.
 std::optional<OpId> find_op(const Plan& plan, OpKind kind, u32 block, bool kept) {
   const Segment& body = plan.segment(SegmentKind::body);
   for (u32 id = 0; id < body.ops.size(); ++id) {
@@ -39,7 +39,7 @@ std::optional<OpId> find_op(const Plan& plan, OpKind kind, u32 block, bool kept)
   return std::nullopt;
 }
 
-// Between two ops of a step much else passes through the caches.
+// Evicts the caches: between two ops of a step much other data passes through them.
 void cool_caches(Session& session) {
   const std::span<std::byte> memory =
       session.host_memory().first(std::min<u64>(session.host_memory().size(), 128 * mib));
@@ -49,11 +49,11 @@ void cool_caches(Session& session) {
                  u32 sum = 0;
                  for (u64 at = i * piece; at < std::min(memory.size(), (i + 1) * piece); at += 64)
                    sum += static_cast<u32>(memory[at]);
-                 [[maybe_unused]] const volatile u32 keep = sum;  // else nothing would be read
+                 [[maybe_unused]] const volatile u32 keep = sum;  // without it the reads would be removed
                });
 }
 
-// Median time of a call that finds its data in memory, as ops of a step do, not in the caches.
+// Median time of a call that finds its data in memory, as ops of a step do, and not in the caches.
 template <class Fn>
 Result<double> cold_seconds_of(Session& session, Round round, u32 samples_min, Fn&& fn) {
   std::vector<double> samples;
@@ -68,7 +68,7 @@ Result<double> cold_seconds_of(Session& session, Round round, u32 samples_min, F
   return median(std::move(samples));
 }
 
-// Token numbers must be some; and a GPU's speed depends on what it multiplies.
+// Token numbers must be valid; and the speed of a GPU depends on the values that it multiplies.
 Result<void> bring_content(Session& session, const Operand& o) {
   const std::span<std::byte> at = session.devices().memory().subspan(o.frame.offset, o.frame.bytes.value);
   const Kind kind = session.plan().chunk(o.first).kind;
@@ -92,7 +92,7 @@ Result<double> op_seconds(Session& session, Round round, std::optional<OpId> op)
                          [&] { return session.executor().run_at_rest(body, *op); });
 }
 
-// Layers are alike, so one stands for all.
+// Layers are alike, so one layer is measured for all.
 Result<std::vector<BlockSeconds>> measure_blocks(Session& session, Round round) {
   const ModelGraph& graph = session.graph();
   std::vector<BlockSeconds> out(graph.blocks.size());
@@ -116,7 +116,7 @@ Result<std::vector<BlockSeconds>> measure_blocks(Session& session, Round round) 
   return out;
 }
 
-// What a layer's forward reaches, all of its kernels counted.
+// FLOP/s that a layer's forward reaches, over all of its kernels.
 double block_flops(const ModelGraph& graph, const std::vector<BlockSeconds>& blocks) {
   for (u32 b = 0; b < blocks.size(); ++b)
     if (graph.blocks[b].kind == BlockKind::layer && blocks[b].forward > 0)
@@ -124,7 +124,7 @@ double block_flops(const ModelGraph& graph, const std::vector<BlockSeconds>& blo
   return DeviceRates{}.flops_per_s[0];
 }
 
-// Of the largest window's gradient: bytes of its operands, as CostModel counts them.
+// Bytes per second of the largest window's gradient op: bytes of its operands, as CostModel counts them.
 Result<double> measure_memory(Session& session, Round round) {
   const Segment& body = session.plan().segment(SegmentKind::body);
   u64 most = 0;
@@ -140,8 +140,9 @@ Result<double> measure_memory(Session& session, Round round) {
   return static_cast<double>(most) / seconds;
 }
 
-// Small ops reach less than large ones, so what is timed is as large as the plan's: the size up to which half
-// of the bytes move. bytes_of gives 0 for ops of other kinds. 0: there is none.
+// Small ops reach lower rates than large ones, so the sample is as large as the plan's ops: the size such
+// that half of the bytes move in ops up to that size. bytes_of returns 0 for ops of other kinds.
+// RETURNS: 0 if there are no such ops.
 template <class BytesOf>
 u64 usual_bytes(const Segment& segment, BytesOf&& bytes_of) {
   std::vector<u64> sizes;
@@ -155,7 +156,7 @@ u64 usual_bytes(const Segment& segment, BytesOf&& bytes_of) {
   return 0;
 }
 
-// Cores copy one way or the other at one rate; a GPU's link has its own for each way, and for both at once.
+// A CPU copies either way at the same rate; a GPU's link has one rate for each way, and one for both at once.
 Result<CopyRates> measure_copies(Session& session, Round round) {
   Devices& devices = session.devices();
   const auto host = session.host_memory(), device = devices.memory();
@@ -184,7 +185,8 @@ Result<CopyRates> measure_copies(Session& session, Round round) {
   return rates;
 }
 
-// Bytes as CostModel counts them: read once, rewritten twice.
+// Bytes as CostModel counts them: an array that is only read or only written counts once, a rewritten one
+// twice.
 Result<double> measure_adam(Session& session, Round round) {
   const auto host = session.host_memory(), device = session.devices().memory();
   const auto memory = session.devices().host_reaches_memory() && device.size() > host.size() ? device : host;
@@ -225,7 +227,8 @@ Result<double> measure_adam(Session& session, Round round) {
   return static_cast<double>(touched) / seconds;
 }
 
-// Frames that rest on disk anyway, so that it takes no space of its own; memory of the arena in turn.
+// Frames that rest on disk anyway, so that the sample needs no disk space of its own, with memory of the
+// arena in turn.
 std::vector<RawTransfer> sample_of_disk(Session& session) {
   std::vector<RawTransfer> sample;
   const std::span<std::byte> memory = session.host_memory();
@@ -246,7 +249,7 @@ Result<void> measure_disk(Session& session, Round round, DiskRates& rates) {
   if (sample.empty()) return {};
   double bytes = 0;
   for (const RawTransfer& t : sample) bytes += static_cast<double>(t.memory.size());
-  // The first writes of all touch the file for the first time, which is slow.
+  // The very first writes touch the file for the first time, which is slow.
   std::array<std::vector<double>, 3> rates_of;  // write, read, both
   for (u32 i = round.first ? 0 : 1; i <= samples; ++i)
     for (u32 how = 0; how < rates_of.size(); ++how) {
@@ -272,14 +275,14 @@ Result<Prediction> measure_round(Session& session, Round round) {
   TRY_ASSIGN(machine.copies, measure_copies(session, round));
   const double copy = machine.copies.h2d_bytes_per_s;
   TRY_ASSIGN(machine.host.adam_bytes_per_s, measure_adam(session, round));
-  // What is small enough to stay in the cache is not held up by memory.
+  // Data that is small enough to stay in the cache is not limited by memory.
   machine.host.memory_bytes_per_s = std::max({machine.host.adam_bytes_per_s, 2 * copy});
   machine.host.checksum_bytes_per_s = 2 * copy;
   TRY(measure_disk(session, round, machine.disk));
   return out;
 }
 
-// Everything that rounds measure, in a fixed order.
+// All figures that rounds measure, in a fixed order.
 std::vector<double*> figures_of(Prediction& p) {
   Machine& m = p.machine;
   std::vector<double*> out = {
@@ -320,7 +323,7 @@ Result<Prediction> predict_step(Session& session) {
   RoundJudge judge(steady_seconds());
   for (bool more = true; more;) {
     TRY_ASSIGN(Prediction round, measure_round(session, {.first = rounds.empty()}));
-    // A lane's thread is woken for every op.
+    // The thread of a lane is woken for every op.
     round.machine.device.op_overhead = Nanos{static_cast<u64>(wake_up * 1e9)};
     TRY_ASSIGN(round.forecast, forecast_of(round, false));
     more = judge.needs_another(round.forecast.step_seconds, steady_seconds());

@@ -1,4 +1,5 @@
-// How long a step will take: the plan replayed in virtual time at rates measured here and now.
+// predict_step() predicts the time of a step: it replays the plan in virtual time at rates measured here and
+// now.
 #pragma once
 
 #include <string>
@@ -11,17 +12,17 @@
 namespace tidepool {
 
 struct Prediction {
-  Machine machine;                   // of what matters here, measured on the spot
+  Machine machine;                   // only the rates that matter here, measured on the spot
   std::vector<BlockSeconds> blocks;  // by block of the graph
-  double peak_flops_per_s = 0;       // of the largest square product that memory has room for
+  double peak_flops_per_s = 0;       // rate of the largest square product that memory has room for
   Spread peak_range;                 // over the rounds
   Forecast forecast;
   Spread step_seconds;  // forecasts of the single rounds
 };
 
-// Measures every kind of block as it will run, copies and Adam for a few milliseconds each in the
-// session's own memory, and the disk through its own swap file; in rounds, until two in a row predict the
-// same step. REQUIRES: at rest, before the state is written: it overwrites arenas and swap file.
+// Measures every kind of block as it will run, copies and Adam for a few milliseconds each in the session's
+// own memory, and the disk through its own swap file; in rounds, until two in a row predict the same step.
+// REQUIRES: at rest, before the state is written: it overwrites arenas and swap file.
 Result<Prediction> predict_step(Session&);
 
 }  // namespace tidepool
