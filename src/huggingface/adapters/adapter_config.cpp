@@ -21,7 +21,8 @@ namespace tidepool {
 namespace json = boost::json;
 namespace {
 
-// "q_proj" of "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight".
+// Last part of the module's name: "q_proj" from
+// "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight".
 std::string module_of(std::string name) {
   for (int parts = 0; parts < 2; ++parts) name.resize(name.rfind('.'));
   return name.substr(name.rfind('.') + 1);
@@ -45,7 +46,8 @@ bool is_empty(const json::value& v) {
          (v.is_array() && v.get_array().empty()) || (v.is_bool() && !v.get_bool());
 }
 
-// Settings that would change what is added, and what they are where they change nothing.
+// Refuses settings that change the update beyond plain LoRA. Allows the values with which they change
+// nothing.
 std::string refused_setting(const json::object& o) {
   for (const char* key : {"use_dora", "use_qalora", "modules_to_save", "rank_pattern", "alpha_pattern",
                           "layer_replication", "trainable_token_indices", "target_parameters", "lora_bias",
@@ -53,7 +55,8 @@ std::string refused_setting(const json::object& o) {
     const json::value* v = o.if_contains(key);
     if (v != nullptr && !is_empty(*v)) return key;
   }
-  // PEFT's other ways to begin take something out of the model, which then is not the one in its directory.
+  // PEFT's other initialisations subtract something from the base weights, so the base is no longer the model
+  // in its directory.
   constexpr std::array<std::string_view, 2> beside = {"gaussian", "orthogonal"};
   const json::value* init = o.if_contains("init_lora_weights");
   const bool known =

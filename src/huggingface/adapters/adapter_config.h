@@ -1,4 +1,4 @@
-// adapter_config.json of an adapter's directory, as PEFT writes and reads it.
+// Reads and writes adapter_config.json of an adapter's directory, in PEFT's format.
 #pragma once
 
 #include <string>
@@ -14,24 +14,24 @@ namespace tidepool {
 // REQUIRES: graph.lora.on().
 std::string adapter_config_text(const ModelGraph& graph);
 
-// The part of it that says what is added to the model, and where.
+// The settings of an adapter that decide what is added to the model, and to which modules.
 struct AdapterConfig {
   u32 r = 0;
   double alpha = 0;
   bool rslora = false;
   double scale = 0;             // alpha / r, or alpha / sqrt(r) with rslora
-  double dropout = 0;           // in training
-  bool fan_in_fan_out = false;  // the model's matrices are [in, out]; a known family tells better
+  double dropout = 0;           // used in training only
+  bool fan_in_fan_out = false;  // the model's matrices are [in, out]; ignored for a known family
   AdapterTargets targets;
-  std::string base;  // directory of the model that it is for, as its maker wrote it; empty: not said
+  std::string base;  // directory of the base model, as the adapter's author wrote it; empty: unknown
 };
 
-// Reads that of `directory`. Errors are `error_kind` and name the file; also for kinds of adapters and
-// settings that are not plain LoRA.
+// Reads adapter_config.json of `directory`.
+// Error: `error_kind`, naming the file; also for adapters and settings that are not plain LoRA.
 Result<AdapterConfig> read_adapter_config(const std::string& directory, ErrorKind error_kind);
 
-// Section `lora` of a run that starts from the adapter: all but `base`. Modules are those of
-// target_modules by the last part of their names; empty, which is all of them, where a pattern names them.
+// Section `lora` of a run that starts from this adapter: all keys but `base`. `modules` are the last parts of
+// the names in target_modules. If target_modules is a pattern, `modules` is empty, which means all.
 LoraConfig lora_of_adapter(const AdapterConfig&, const std::string& directory);
 
 }  // namespace tidepool

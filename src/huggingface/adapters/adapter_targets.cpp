@@ -50,7 +50,7 @@ Result<std::vector<u64>> layers_of(const json::object& o) {
   return out;
 }
 
-// 3 of "model.layers.3.mlp.up_proj".
+// Number of the layer that a module belongs to: 3 from "model.layers.3.mlp.up_proj".
 std::optional<u64> layer_of(std::string_view module) {
   for (std::size_t dot = module.find('.'); dot != module.npos; dot = module.find('.', dot + 1)) {
     const std::string_view part = module.substr(dot + 1, module.find('.', dot + 1) - dot - 1);
@@ -72,11 +72,11 @@ bool is_one_of(std::string_view module, const std::vector<std::string>& names) {
   return std::ranges::find(names, module) != names.end();
 }
 
-// Boost's dialect is Perl's, in which what such patterns are made of means what it means in Python's.
+// Matches with Boost's Perl syntax: the constructs that such patterns use mean the same there as in Python.
 Result<bool> matches(std::string_view module, const std::string& pattern) {
   try {
     return boost::regex_match(module.begin(), module.end(), boost::regex(pattern));
-  } catch (const std::runtime_error& e) {  // of a pattern that takes too many steps, too
+  } catch (const std::runtime_error& e) {  // also thrown when a pattern takes too many steps
     return fault(
         fmt::format("the pattern '{}' cannot be read: {}; name the modules in a list", pattern, e.what()));
   }

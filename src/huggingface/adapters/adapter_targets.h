@@ -1,4 +1,5 @@
-// Target modules of an adapter, as adapter_config.json names them and PEFT reads them.
+// AdapterTargets holds the target modules of an adapter, as adapter_config.json names them and PEFT reads
+// them.
 #pragma once
 
 #include <boost/json/fwd.hpp>
@@ -14,24 +15,26 @@ namespace tidepool {
 struct AdapterTargets {
   struct Modules {
     std::vector<std::string> names;  // a module's whole path or its end: "q_proj", "self_attn.q_proj"
-    std::string pattern;             // of whole paths, in the place of names
+    std::string pattern;             // regular expression for whole paths, used instead of names
   };
   Modules named;            // target_modules
   Modules excluded;         // exclude_modules
-  std::vector<u64> layers;  // layers_to_transform; empty: all. Of modules that are named by their ends
+  std::vector<u64> layers;  // layers_to_transform, for modules named by their ends; empty: all
 
-  // Only the model could tell its linear modules.
+  // True for "all-linear". Only the model itself could tell which of its modules are linear.
   bool all_linear() const { return named.pattern == "all-linear"; }
   bool none() const { return named.names.empty() && named.pattern.empty(); }
 
-  // `module`: its path in the model, "model.layers.0.self_attn.q_proj". Error: a reason without a place, of a
-  // pattern that cannot be read here.
+  // Tells whether the adapter targets a module. `module` is its path in the model, such as
+  // "model.layers.0.self_attn.q_proj".
+  // Error: a reason without file name, if a pattern is not valid here.
   Result<bool> hold(std::string_view module) const;
 };
 
-// Errors are a reason without a place.
+// Reads target_modules, exclude_modules and layers_to_transform.
+// Error: a reason without file name.
 Result<AdapterTargets> parse_adapter_targets(const boost::json::object& adapter_config);
-// "q_proj, v_proj", for messages; of many the first.
+// "q_proj, v_proj", for messages; only the first few of a long list.
 std::string targets_text(const AdapterTargets&);
 
 }  // namespace tidepool

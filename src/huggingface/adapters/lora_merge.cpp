@@ -24,14 +24,14 @@ Error wrong(const SafetensorsFile& file, const std::string& tensor, const std::s
   return {ErrorKind::bad_input, fmt::format("{}: tensor {} {}", file.path(), tensor, reason)};
 }
 
-// Modules with a Linear or Conv1D in the layers of these families: c_attn, c_fc and c_proj; q_proj, up_proj
-// ...
+// True for modules that are Linear or Conv1D in a layer of this family: c_attn, c_fc and c_proj, or q_proj,
+// up_proj ...
 bool is_linear(Family family, std::string_view module) {
   const std::string_view name = module.substr(module.rfind('.') + 1);
   return name.starts_with(style(family).linear_prefix) && name.ends_with(style(family).linear_suffix);
 }
 
-// out [columns, rows] = in [rows, columns]
+// Transposes: out [columns, rows] = in [rows, columns].
 std::vector<float> transposed(const std::vector<float>& in, u64 rows, u64 columns) {
   std::vector<float> out(in.size());
   for (u64 row = 0; row < rows; ++row)
@@ -109,7 +109,8 @@ Result<void> AdapterMerge::check(std::string_view tensor) const {
   return {};
 }
 
-// Which layers it then is for depends on how PEFT had written the names out.
+// True if "all-linear" surely includes the module. With layers_to_transform it is unknown: then the layers
+// depend on how PEFT had expanded the names.
 bool AdapterMerge::surely_of_all_linear(std::string_view module) const {
   return family_ && config_.targets.layers.empty() && is_linear(*family_, module);
 }
@@ -138,8 +139,8 @@ Result<std::vector<float>> AdapterMerge::read(const StoredTensor& t) const {
   return out;
 }
 
-// GPT-2's layers are Conv1D, all other matrices Linear. PEFT goes by the kind of module as well, and corrects
-// a flag that says otherwise.
+// True if the matrix is stored [in, out]. GPT-2's layers are Conv1D, all other matrices are Linear. PEFT also
+// goes by the kind of module, and overrides a wrong flag.
 bool AdapterMerge::fan_in_fan_out(std::string_view tensor) const {
   if (!family_) return config_.fan_in_fan_out;
   if (!style(*family_).matrices_in_out) return false;

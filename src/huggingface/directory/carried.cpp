@@ -41,7 +41,8 @@ struct Source {
   u32 mode = 0;
 };
 
-// carried_file() has followed what may be followed: a link that is here now came in between.
+// O_NOFOLLOW: carried_file() has already resolved permitted links, so a link found here was created in
+// between.
 Result<Source> open_source(const std::string& path) {
   Source out{.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW))};
   struct stat st {};
@@ -66,7 +67,7 @@ Result<void> stream(HashedFile& out, const CarriedFile& file, std::span<std::byt
   return {};
 }
 
-// Folder in which a link of `directory` must end: the directory itself, or, for a snapshot in Hugging Face's
+// Folder that links of `directory` must stay in: the directory itself, or, for a snapshot in Hugging Face's
 // cache, its whole repository.
 fs::path link_room(const std::string& directory) {
   std::error_code unused;
@@ -79,7 +80,7 @@ bool is_within(const fs::path& path, const fs::path& room) {
   return std::ranges::mismatch(room, path).in1 == room.end();
 }
 
-// The folder inside `directory` that a file belongs in. Empty: none.
+// Subfolder of `directory` that the file belongs in; empty: none.
 std::string folder_of(const std::string& directory, std::string_view name) {
   return name.starts_with(template_folder)
              ? fmt::format("{}/{}", directory, template_folder.substr(0, template_folder.size() - 1))
@@ -102,7 +103,7 @@ Result<ListedFile> write_as(Files& files, const std::string& directory, const st
   return entry;
 }
 
-// In alphabetical order. What a manifest could not name stays where it is.
+// Names of chat templates in their folder, in alphabetical order. Skips names that a manifest could not hold.
 std::vector<std::string> named_templates(const std::string& directory) {
   std::vector<std::string> out;
   std::error_code unused;
@@ -132,7 +133,7 @@ Result<std::optional<CarriedFile>> carried_file(const std::string& directory, st
                  fmt::format("{}: is a link to {}, outside of the model directory, and would be copied from "
                              "there: put a copy of the file in its place, or remove the link",
                              out.path, target.string())};
-  TRY(open_input(out.path, ErrorKind::bad_input));  // a Git LFS pointer is nobody's file
+  TRY(open_input(out.path, ErrorKind::bad_input));  // refuses a Git LFS pointer
   if (target != fs::canonical(directory, unused) / name) out.path = target.string();
   return std::optional(std::move(out));
 }

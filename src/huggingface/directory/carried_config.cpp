@@ -1,5 +1,5 @@
-// What config.json and generation_config.json say beside the model itself: read for generating, and carried
-// along when a model is written.
+// Reads and copies the keys of config.json and generation_config.json that do not describe the model itself.
+// They are used for generating, and kept when a model is written.
 #include <fmt/format.h>
 
 #include <array>
@@ -28,7 +28,7 @@ Result<json::object> object_of(std::string_view text, std::string_view file_name
   return std::move(root.get_object());
 }
 
-// None where there is no such file.
+// RETURNS: an empty object if there is no such file.
 Result<json::object> object_in(const std::string& path) {
   std::error_code unused;
   if (!std::filesystem::exists(path, unused)) return json::object();
@@ -36,7 +36,7 @@ Result<json::object> object_in(const std::string& path) {
   return object_of(text, path);
 }
 
-// A number, a list of them, or null.
+// Reads a number, a list of numbers, or null.
 Result<std::vector<u32>> ids_of(const json::value& value, const std::string& path) {
   std::vector<u32> ids;
   const json::array one = {value};
@@ -57,15 +57,17 @@ std::string hf_config_text(const ModelConfig& config, Precision precision, std::
   const Result<json::object> ours = object_of(hf_config_text(config, precision), model_config_file);
   const Result<ModelConfig> before = parse_hf_config(source, ErrorKind::bad_input, model_config_file);
   if (!whole || !ours || !before) return hf_config_text(config, precision);
-  // The same window is said in one of several ways, and which layers have it is in the source alone.
+  // The same window can be written in several ways, and only the source says which layers have it.
   const bool same_window = before->attention_window() == config.attention_window();
   for (const auto& [key, value] : *ours) {
-    // Left out they are those of the family, and null they would be none.
+    // If left out, these ids are the family's defaults; if null, the model has none. So the source's choice
+    // stays.
     const bool of_tokens = key == "bos_token_id" || key == "eos_token_id";
     if (!of_tokens && !is_window_key(config.family, key)) (*whole)[key] = value;
   }
   if (!same_window) write_window(config, *whole);
-  // One of each layer; of fewer layers the list would not be right, and all of them are the default.
+  // layer_types has one item per layer. With fewer layers the list would be wrong, and "all of them" is the
+  // default.
   const json::value* types = whole->if_contains("layer_types");
   if (types != nullptr && types->is_array() && types->get_array().size() != config.layers)
     whole->erase("layer_types");

@@ -42,7 +42,7 @@ std::string config_difference(const ModelConfig& there, const ModelConfig& here)
     out += fmt::format("{}{} is {} there and {} here", out.empty() ? "" : ", ", key, then, now);
   };
   for (const Row& row : rows) {
-    // Up to what reading a decimal back may cost.
+    // Tolerates the error of writing a number in decimal and reading it back.
     if (std::abs(row.there - row.here) > 1e-12 * std::abs(row.here)) add(row.key, row.there, row.here);
   }
   if (there.rope.type != here.rope.type)

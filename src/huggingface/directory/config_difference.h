@@ -1,4 +1,4 @@
-// How one model's config.json differs from another's.
+// config_difference() says how the config.json of two models differ.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace tidepool {
 
-// "n_embd is 64 there and 128 here, ...", or nothing. Of keys that decide what a model computes: dropout and
-// initializer_range are those of a training.
+// RETURNS: "n_embd is 64 there and 128 here, ...", or nothing if they agree. Compares only keys that decide
+// what a model computes; dropout and initializer_range belong to a training.
 std::string config_difference(const ModelConfig& there, const ModelConfig& here);
 
 }  // namespace tidepool

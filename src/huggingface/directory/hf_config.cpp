@@ -22,7 +22,7 @@ namespace tidepool {
 namespace json = boost::json;
 namespace {
 
-// A model of which a file says nothing, as transformers has it.
+// The defaults that transformers uses for keys that a file leaves out.
 ModelConfig hf_default(Family family) {
   const LeftOut& left_out = traits(family).left_out;
   ModelConfig c = default_model(family);
@@ -34,7 +34,7 @@ ModelConfig hf_default(Family family) {
   return c;
 }
 
-// As the schema reads values: text without quotes.
+// Value as the schema reads it: text without quotes.
 std::string text_of(const json::value& value) {
   return value.is_string() ? std::string(value.get_string()) : json_text(value, JsonStyle::line);
 }
@@ -60,7 +60,7 @@ std::string_view kind_of(const json::value& value) {
   return "an object";
 }
 
-// What a field takes, in the words of kind_of().
+// The kind of value that a field takes, in the words of kind_of().
 std::string_view wanted_kind(const Field& field) {
   return std::visit(
       Overloaded{[](u32* (*)(Config&)) { return "an integer"; },
@@ -70,8 +70,8 @@ std::string_view wanted_kind(const Field& field) {
       field.ref);
 }
 
-// As transformers: in quotes a number is no number, and of floats for integers it takes those of rope
-// parameters alone. "false" in quotes would even count as true.
+// Checks types as transformers does: a number in quotes is no number, and a float is accepted as an integer
+// only among rope parameters. "false" in quotes would even count as true there.
 bool has_kind(const json::value& value, std::string_view wanted, std::string_view key) {
   if (wanted == "a number" || (wanted == "an integer" && is_rope_key(key.substr(0, key.find('.')))))
     return value.is_number();
@@ -88,12 +88,11 @@ class Reader {
   }
 
   Result<ModelConfig> read(const json::object& object) {
-    // A map of rope parameters counts more than what stands beside it.
-    for (const char* key : beside_rope)
-      if (const json::value* value = object.if_contains(key)) TRY(read_key(key, *value));
-    const bool has_positions = object.contains("n_positions");  // GPT-2's; n_ctx is an older name of it
-    // As in transformers the whole of one map counts, and never a mixture: rope_scaling where it says
-    // anything.
+    // A theta within the map of rope parameters overrides the key beside it.
+    if (const json::value* theta = object.if_contains("rope_theta")) TRY(read_key("rope_theta", *theta));
+    const bool has_positions = object.contains("n_positions");  // GPT-2's; n_ctx is its older name
+    // As in transformers, one of the two maps counts as a whole, and they are never mixed: rope_scaling,
+    // unless it is empty.
     const json::value* scaling = object.if_contains("rope_scaling");
     const bool has_scaling = scaling != nullptr && scaling->is_object() && !scaling->get_object().empty();
     for (const auto& [key, value] : object) {
@@ -140,8 +139,8 @@ class Reader {
     return taken;
   }
 
-  // transformers reads rope_type, and earlier ones read type: of two that differ each would make another
-  // model.
+  // Refuses rope_type and type with different values: transformers reads rope_type, earlier versions read
+  // type, so each would make another model.
   Result<void> check_one_type(std::string_view key, const json::object& scaling) const {
     const json::value *now = scaling.if_contains("rope_type"), *old = scaling.if_contains("type");
     if (now == nullptr || old == nullptr || now->is_null() || old->is_null() || *now == *old) return {};
@@ -151,7 +150,7 @@ class Reader {
                     json_text(*old, JsonStyle::line), json_text(*now, JsonStyle::line)));
   }
 
-  // Of a scaling that is only half there a guess would be another model.
+  // Refuses an incomplete scaling: to guess the rest would make another model.
   Result<void> check_scaling(std::string_view key, const json::object& scaling) const {
     constexpr std::array<std::string_view, 4> needed = {"factor", "low_freq_factor", "high_freq_factor",
                                                         "original_max_position_embeddings"};
@@ -171,7 +170,7 @@ class Reader {
   }
 
   Result<void> set(std::string_view key, const Field& field, const json::value& value) {
-    if (value.is_null() && !field.automatic) return {};  // as if it were not there
+    if (value.is_null() && !field.automatic) return {};  // same as a missing key
     if (value.is_object() || value.is_array())
       return fault(key, fmt::format("must be one value ({})", type_name(field)));
     if (const std::string_view wanted = wanted_kind(field); !value.is_null() && !has_kind(value, wanted, key))
@@ -183,7 +182,7 @@ class Reader {
     return {};
   }
 
-  // Unknown keys are left alone: files of later versions have them.
+  // Ignores unknown keys: files of later versions have them.
   Result<void> refuse_foreign(const std::string& key, const json::value& value) {
     if (value.is_null()) return {};
     if (!value.is_array()) return accept_value(key, value);
@@ -227,11 +226,11 @@ json::object rope_object(const ModelConfig& c) {
   return o;
 }
 
-// Keys of a config.json in the order in which they are written; each family has some of them.
+// A key of config.json. The keys are written in this order; each family has some of them.
 struct WrittenKey {
   std::string_view key;
   json::value (*value)(const ModelConfig&);
-  bool always = false;  // written too where a family takes but one value
+  bool always = false;  // written even if the family allows only one value
 };
 constexpr WrittenKey written_keys[] = {
     {"vocab_size", [](const ModelConfig& c) -> json::value { return c.vocab_size; }},
@@ -272,7 +271,7 @@ bool has_key(Family family, const WrittenKey& w) {
   return w.always && is_demanded(family, w.key);
 }
 
-// transformers 5 reads rope_parameters; 4 reads rope_theta and rope_scaling.
+// Writes rope for both versions: transformers 5 reads rope_parameters, 4 reads rope_theta and rope_scaling.
 void write_rope(const ModelConfig& c, json::object& o) {
   if (style(c.family).positions != PositionKind::rotary) return;
   o["rope_theta"] = c.rope.theta;
@@ -294,7 +293,7 @@ json::object object_of(const ModelConfig& c, Precision precision) {
     if (has_key(c.family, w)) o[w.key] = w.value(c);
   write_window(c, o);
   write_rope(c, o);
-  // A family's own id may lie outside a small vocabulary: there is no such token then.
+  // The family's id may lie outside a small vocabulary: then there is no such token.
   const u32 end_of_text = traits(c.family).end_of_text;
   for (const char* key : {"bos_token_id", "eos_token_id"})
     o[key] = end_of_text != 0 && c.vocab_size > end_of_text ? json::value(end_of_text) : json::value(nullptr);

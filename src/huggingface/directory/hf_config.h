@@ -1,4 +1,4 @@
-// config.json of a model directory, as Hugging Face's transformers writes and reads it.
+// Reads and writes config.json of a model directory, in the format of Hugging Face's transformers.
 #pragma once
 
 #include <optional>
@@ -13,43 +13,52 @@
 namespace tidepool {
 
 inline constexpr const char* model_config_file = "config.json";
-inline constexpr u64 config_bytes_max = mib;  // of any of these
+inline constexpr u64 config_bytes_max = mib;  // limit for each of these files
 inline constexpr const char* generation_config_file = "generation_config.json";
 inline constexpr const char* adapter_config_file =
-    "adapter_config.json";  // PEFT's: what stands beside a model
+    "adapter_config.json";  // PEFT's, in an adapter's directory
 
-// Opens in transformers 4 and 5: rope parameters and the weights' type stand there under both of their names.
+// RETURNS: text that transformers 4 and 5 can open: rope parameters and the weights' type are written under
+// both of their names.
 std::string hf_config_text(const ModelConfig&, Precision);
-// The same over what `source` says beside it (ids of tokens, the version that wrote it, ...), so that a model
-// leaves as it came. REQUIRES: parse_hf_config() has read `source`.
+// The same, but keeps all other keys of `source` (ids of tokens, the version that wrote it, ...), so that a
+// model keeps the config it came with.
+// REQUIRES: parse_hf_config() accepted `source`.
 std::string hf_config_text(const ModelConfig&, Precision, std::string_view source);
-// "bfloat16".
+// RETURNS: a name such as "bfloat16".
 const char* hf_dtype(Precision);
-// Which of them config.json of a directory says that its weights are; none where it says nothing, or another.
+// RETURNS: the type of the weights according to config.json of a directory; none if it names no type or an
+// unsupported one.
 Result<std::optional<Precision>> hf_precision(const std::string& directory);
-// Any model's config.json with another type of weights.
+// Sets the type of the weights in any model's config.json, also of unsupported families.
 Result<std::string> with_dtype(std::string_view source, Precision, std::string_view file_name);
-// The ids after which a model of this directory has said all: of generation_config.json, else of config.json.
-// None where neither tells.
+// Ids of end tokens: generation stops after one of them. Read from generation_config.json, else from
+// config.json.
+// RETURNS: an empty list if neither names any.
 Result<std::vector<u32>> end_token_ids(const std::string& directory);
-// generation_config.json for a model that came without: the ids of tokens that its config.json names.
+// RETURNS: a generation_config.json for a model that has none, with the token ids of its config.json.
 Result<std::string> generation_config_text(std::string_view config_json, std::string_view file_name);
 
-// Keys that are left out have the family's defaults in transformers. Refuses what Tidepool would compute
-// otherwise: another model_type, another activation ... Errors name `file_name` and the key.
+// Reads a config. A missing key has the family's default in transformers. Refuses settings that Tidepool
+// would compute differently, such as another model_type or activation.
+// Error: `error_kind`, naming `file_name` and the key.
 Result<ModelConfig> parse_hf_config(std::string_view text, ErrorKind error_kind, std::string_view file_name);
 
-// Of any model's directory; none where its model_type is not one of Tidepool's. ErrorKind::bad_input.
+// Family of any model's directory.
+// RETURNS: none if its model_type is not supported.
+// Error: bad_input.
 Result<std::optional<Family>> family_of_directory(const std::string& directory);
 
-// Of `directory`/config.json. ErrorKind::usage where there is no such directory, or in it adapters alone
-// or a run's checkpoints; bad_input for what is in the file.
+// Reads `directory`/config.json.
+// Error: usage if there is no such directory, or if it holds only adapters or a run's checkpoints; bad_input
+// for a fault in the file.
 Result<ModelConfig> read_model_directory(const std::string& directory);
-// DIRECTORY/checkpoint-N of the highest N; empty: there is none.
+// Finds the DIRECTORY/checkpoint-N with the highest N.
+// RETURNS: empty if there is none.
 std::string newest_checkpoint(const std::string& directory);
-// Of a directory that was named as a model's and holds adapters alone.
+// Error for a directory that was given as a model but holds only an adapter.
 Error adapters_are_no_model(const std::string& directory);
-// Of one without a config.json.
+// Error for a directory without config.json.
 Error holds_no_config(const std::string& directory);
 
 }  // namespace tidepool

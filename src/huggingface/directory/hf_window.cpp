@@ -17,14 +17,14 @@ namespace {
 
 constexpr std::array<std::string_view, 4> window_keys = {"sliding_window", "use_sliding_window",
                                                          "max_window_layers", "layer_types"};
-constexpr u32 full_layers_left_out = 28;  // transformers' default
+constexpr u32 full_layers_left_out = 28;  // transformers' default of max_window_layers
 constexpr std::string_view sliding = "sliding_attention", full = "full_attention";
 
 ModelFault wrong(std::string_view key, const json::value& value, std::string_view wanted) {
   return {key, fmt::format("{} must be {}", json_text(value, JsonStyle::line), wanted)};
 }
 
-// `number` stays where the key is left out or null.
+// Reads an integer. `number` keeps its value if the key is missing or null.
 std::optional<ModelFault> read_number(const json::object& file, std::string_view key, u32 least,
                                       u32& number) {
   const json::value* value = file.if_contains(key);
@@ -36,7 +36,7 @@ std::optional<ModelFault> read_number(const json::object& file, std::string_view
   return std::nullopt;
 }
 
-// Counts layers of layer_types that slide; none where the file has no such list.
+// Counts the sliding layers in layer_types; none if the file has no such list.
 std::optional<ModelFault> read_layer_types(const json::object& file, std::optional<u64>& slide) {
   const json::value* types = file.if_contains("layer_types");
   if (types == nullptr || types->is_null()) return std::nullopt;

@@ -1,4 +1,4 @@
-// Sliding windows in config.json, as transformers reads them.
+// Reads and writes the sliding window in config.json, as transformers does.
 #pragma once
 
 #include <boost/json/fwd.hpp>
@@ -9,17 +9,17 @@
 
 namespace tidepool {
 
-// True where the family has windows and `key` is about them: sliding_window, use_sliding_window,
+// True if the family has windows and `key` is one of their keys: sliding_window, use_sliding_window,
 // max_window_layers, layer_types.
 bool is_window_key(Family, std::string_view key);
 
-// Fills sliding_window and use_sliding_window. Keys that are left out are as transformers has them: Mistral's
-// window is 4096, Qwen's counts only with use_sliding_window, and for the layers from max_window_layers on.
-// REQUIRES: config.family and config.layers are read.
+// Sets sliding_window and use_sliding_window. Missing keys have transformers' defaults: Mistral's window is
+// 4096; Qwen's counts only with use_sliding_window, and for layers from max_window_layers on.
+// REQUIRES: config.family and config.layers are set.
 std::optional<ModelFault> read_window(const boost::json::object& file, ModelConfig& config);
 
-// The window in the keys of config.json. `out` may hold more of them, which then say the same window for
-// other reasons and are overwritten or erased.
+// Writes the window into the keys of config.json. Window keys that `out` already has are overwritten or
+// erased.
 void write_window(const ModelConfig&, boost::json::object& out);
 
 }  // namespace tidepool

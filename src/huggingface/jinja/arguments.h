@@ -1,5 +1,5 @@
-// The arguments of a filter, a method, a test or a function, by place or by name. All errors here are without
-// a place: whoever called knows the line.
+// Arguments of a filter, method, test or function, by position or by name. Errors carry no line number: the
+// caller adds it.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ struct Arguments {
   std::vector<Value> places;
   std::vector<std::pair<std::string, Value>> names;
 
-  // null: not given.
+  // RETURNS: null if the argument was not given.
   const Value* get(size_t place, std::string_view name) const {
     if (place < places.size()) return &places[place];
     return named(name);
@@ -30,7 +30,7 @@ struct Arguments {
     }
     return nullptr;
   }
-  // At most as many as `known`, and named as these.
+  // Error if there are more arguments than names in `known`, or if one has another name.
   Result<void> check(std::initializer_list<std::string_view> known) const;
 
   Result<std::string> text(size_t place, std::string_view name) const;

@@ -1,4 +1,4 @@
-// Expressions.
+// Evaluates expressions of a template.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,9 +14,9 @@ namespace tidepool::jinja {
 namespace {
 
 constexpr u64 elements_per_step = 8;
-constexpr u64 bytes_per_step = 64;  // of a value that is made
+constexpr u64 bytes_per_step = 64;  // of a new value
 constexpr i64 range_max = 100'000;  // as in Jinja's sandbox
-constexpr u32 macros_max = 16;      // calls in each other
+constexpr u32 macros_max = 16;      // nested calls
 
 template <class T>
 Result<T> at(u32 line, Result<T> result) {
@@ -72,7 +72,7 @@ Result<Dict> dict_of(const Arguments& a) {
   return out;
 }
 
-// Of walking through a value for something in it.
+// Steps of searching through a value.
 u64 look_up_steps(const Value& v) {
   if (v.list()) return v.list()->size() / elements_per_step + v.weight() / bytes_per_step;
   if (v.dict()) return v.dict()->entries().size() / elements_per_step;
@@ -192,7 +192,7 @@ Result<Value> Evaluator::eval_dict(const Expr& e, const Scope& scope) {
 Result<Value> Evaluator::eval_attribute(const Expr& e, const Scope& scope) {
   TRY_ASSIGN(const Value of, eval(*e.parts[0], scope));
   if (of.is_undefined()) return at(e.line, undefined_fault(of));
-  // Python finds the method before the key, so the key is not what a template gets.
+  // As in Python, a method hides a key of the same name, so the template would not get the key.
   constexpr std::array<std::string_view, 11> methods = {"get",        "items",   "keys",    "values",
                                                         "pop",        "update",  "copy",    "clear",
                                                         "setdefault", "popitem", "fromkeys"};
@@ -311,7 +311,7 @@ Result<Value> Evaluator::call_function(Function function, const Arguments& a) {
   return Value(std::make_shared<Namespace>(Namespace{std::move(values)}));
 }
 
-// What goes wrong inside has its line already.
+// Calls a macro. An error inside of it already carries its line.
 Result<Value> Evaluator::call_macro(const Macro& macro, const Arguments& a, u32 line) {
   const Stmt& definition = *macro.definition;
   if (macros_ == macros_max)

@@ -1,4 +1,4 @@
-// Walks a template's tree.
+// Evaluator runs a parsed template by walking its syntax tree.
 #pragma once
 
 #include <ctime>
@@ -11,10 +11,10 @@
 
 namespace tidepool::jinja {
 
-// A fault of the template, with the line it is in: "LINE: reason".
+// Adds the line of the template to an error: "LINE: reason".
 Error at(u32 line, const Error&);
 
-// Names and their values; an inner scope sees the outer ones and hides them.
+// Names and their values. An inner scope sees the outer scopes; its own names hide theirs.
 class Scope {
  public:
   explicit Scope(const Scope* outer = nullptr) : outer_(outer) {}
@@ -28,7 +28,7 @@ class Scope {
 
 struct Macro {
   const Stmt* definition;
-  const Scope* scope;  // where it was defined
+  const Scope* scope;  // scope of the definition
 };
 
 class Evaluator {
@@ -38,7 +38,7 @@ class Evaluator {
   u64 steps() const { return steps_; }
 
   enum class Flow : u8 { on, leave, again };
-  // Errors: "LINE: reason".
+  // Error: "LINE: reason".
   Result<Flow> run(const Block&, Scope&, std::string& out);
 
  private:
@@ -64,7 +64,8 @@ class Evaluator {
   Result<Value> call_function(Function, const Arguments&);
   Result<Value> call_macro(const Macro&, const Arguments&, u32 line);
   Result<Arguments> arguments(const Expr&, size_t first_part, const Scope&);
-  // Statements, expressions, turns of loops, and what values take: so that every rendering ends.
+  // Counts steps: statements, expressions, loop iterations, and the size of values. The limit makes every
+  // rendering end.
   Result<void> spend(u32 line, u64 steps = 1);
 
   const std::tm& now_;

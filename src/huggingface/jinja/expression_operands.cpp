@@ -1,4 +1,4 @@
-// Values, and what may stand behind them: attributes, subscripts, calls, filters and tests.
+// Parses operands: values, and what may follow a value: attributes, subscripts, calls, filters and tests.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -103,7 +103,7 @@ Result<ExprPtr> ExpressionParser::dict() {
   return out;
 }
 
-// Attributes, subscripts and calls.
+// Parses attributes, subscripts and calls behind a value.
 Result<ExprPtr> ExpressionParser::followed(ExprPtr value) {
   while (true) {
     if (value->height > height_max) return too_high();
@@ -177,7 +177,7 @@ Result<ExprPtr> ExpressionParser::call(ExprPtr callee) {
   return callee;
 }
 
-// After the opening bracket, with the closing one.
+// Parses arguments, from behind the opening bracket up to and including the closing one.
 Result<void> ExpressionParser::arguments(Expr& into) {
   while (!tokens_.is_symbol(")")) {
     if (tokens_.is_symbol("*") || tokens_.is_symbol("**"))
@@ -225,7 +225,7 @@ Result<ExprPtr> ExpressionParser::filter(ExprPtr value) {
   return out;
 }
 
-// What can stand behind a test without brackets: `is divisibleby 3`.
+// True if the next token starts the argument of a test without brackets: `is divisibleby 3`.
 bool ExpressionParser::begins_argument() const {
   if (tokens_.is(TokenKind::name))
     return !knows(std::array<std::string_view, 6>{"else", "or", "and", "if", "is", "in"}, tokens_.now().text);

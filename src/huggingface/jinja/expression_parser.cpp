@@ -9,7 +9,7 @@ namespace tidepool::jinja {
 
 namespace {
 
-constexpr u32 expression_depth_max = 100;  // of brackets, signs and the like in each other: the stack's bound
+constexpr u32 expression_depth_max = 100;  // nested brackets, signs and the like; bounds the stack
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// Expressions, with Jinja's precedence: choice, or, and, not, comparison, + -, ~, * / // %, **, sign, what
-// follows a value.
+// ExpressionParser parses expressions with Jinja's precedence, from low to high: choice, or, and, not,
+// comparison, + -, ~, * / // %, **, sign, postfix.
 #pragma once
 
 #include "huggingface/jinja/syntax.h"
@@ -11,13 +11,13 @@ class ExpressionParser {
  public:
   explicit ExpressionParser(TokenReader& tokens) : tokens_(tokens) {}
 
-  // One value, or several with commas between them: a tuple then.
+  // Parses one value, or a tuple: several values with commas between them.
   Result<ExprPtr> tuple();
   Result<ExprPtr> expression() { return choice(true); }
-  // Without `x if y else z`: the values of a for, whose own `if` follows.
+  // Parses without `x if y else z`: the iterable of a `for`, which may be followed by an `if` of its own.
   Result<ExprPtr> tuple_without_choice();
 
-  // Names that are called and are none of Jinja's: macros, by name and line.
+  // Called names that are not built in, so they must be macros. With their lines.
   struct Called {
     std::string name;
     u32 line;

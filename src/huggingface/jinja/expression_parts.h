@@ -1,4 +1,4 @@
-// What the two halves of the expression parser share.
+// Helpers that both source files of the expression parser use.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace tidepool::jinja {
 
-inline constexpr u32 height_max = 150;  // of an expression's tree: the evaluator's stack
+inline constexpr u32 height_max = 150;  // of an expression's tree; bounds the evaluator's stack
 
 inline void add_one(Expr& to, ExprPtr part) {
   if (part) to.height = std::max(to.height, part->height + 1);

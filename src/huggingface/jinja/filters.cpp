@@ -1,5 +1,4 @@
-// The filters of Jinja that chat templates use, with the words and defaults that Jinja's documentation gives
-// them.
+// Jinja's filters that chat templates use, with the argument names and defaults of Jinja's documentation.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,7 +39,7 @@ Result<Value> mapped(const Value& v, const Arguments& a) {
   return Value(map(to_text(v)));
 }
 
-// Words begin after blanks, hyphens and opening brackets.
+// Filter `title`. A word starts after white space, a hyphen or an opening bracket.
 std::string titled(std::string_view text) {
   std::string out;
   while (!text.empty()) {
@@ -216,7 +215,7 @@ Result<Value> indent(const Value& v, const Arguments& a) {
   return Value(std::move(out));
 }
 
-// "a.b": an attribute of an attribute.
+// Looks up an attribute of an attribute: "a.b".
 Result<Value> field_at(Value v, const std::string& path) {
   for (size_t begin = 0; begin <= path.size();) {
     const size_t end = std::min(path.find('.', begin), path.size());
@@ -250,7 +249,8 @@ Result<Value> map(const Value& v, const Arguments& a) {
   return Value(std::move(out));
 }
 
-// The elements whose own value, or that of an attribute, passes a test or has none asked and is true.
+// Filters select, reject, selectattr and rejectattr. Keeps the elements for which the test holds; without a
+// test, those that are true. `by_attribute` tests an attribute instead of the element.
 Result<Value> chosen(const Value& v, const Arguments& a, bool by_attribute, bool wanted) {
   TRY_ASSIGN(const auto items, elements_of(v));
   if (!a.names.empty()) return fault("takes no named arguments");
@@ -299,7 +299,7 @@ Result<Value> sort(const Value& v, const Arguments& a) {
       TRY_ASSIGN(field, field_at(item, to_text(*attribute)));
     }
     keyed.emplace_back(sort_key(field, exact), item);
-    TRY(compare("<", keyed.front().first, keyed.back().first));  // of one kind all, or it is refused here
+    TRY(compare("<", keyed.front().first, keyed.back().first));  // keys of different kinds: error
   }
   std::ranges::stable_sort(keyed, [&](const auto& x, const auto& y) {
     return reverse ? *compare("<", y.first, x.first) : *compare("<", x.first, y.first);
@@ -367,7 +367,8 @@ std::string capitalized(std::string_view text) {
   u32 bytes = 1;
   code_point_at(text, 0, &bytes);
   std::string first = upper(text.substr(0, bytes));
-  if (bytes == 2 && first == "SS") first = "Ss";  // the sharp s: two letters, of which one is large
+  if (bytes == 2 && first == "SS") first = "Ss";  // the sharp s becomes two letters, the first a capital
+
   return first + lower(text.substr(bytes));
 }
 
@@ -401,7 +402,7 @@ Result<std::string> replaced(const std::string& text, const std::string& from, c
     --left;
     return out.size() <= Value::weight_max;
   };
-  if (from.empty()) {  // before each character, and at the end
+  if (from.empty()) {  // inserts before each character and at the end
     for (u64 i = 0; i <= text.size() && left > 0; ++i) {
       const bool begins = i == text.size() || (static_cast<u8>(text[i]) & 0xc0) != 0x80;
       if (begins && !put(i)) return fault("replace: the text becomes too long");

@@ -1,4 +1,4 @@
-// JSON as template values.
+// Converts JSON to template values.
 #pragma once
 
 #include <boost/json/fwd.hpp>
@@ -9,8 +9,7 @@
 
 namespace tidepool::jinja {
 
-// `large`: of ExactJson, whose integers beyond 64 bits stay as they were written. Without, they come to
-// reals.
+// `large`: integers beyond 64 bits of an ExactJson, kept as they were written. Without it they become reals.
 Value from_json(const boost::json::value&, std::span<const std::string> large = {});
 
 }  // namespace tidepool::jinja

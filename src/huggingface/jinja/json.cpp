@@ -35,7 +35,7 @@ void append_quoted(std::string& out, std::string_view text, bool ascii) {
     } else if (ascii && c >= 0x10000) {
       append_escaped(out, 0xd800 + ((c - 0x10000) >> 10));
       append_escaped(out, 0xdc00 + ((c - 0x10000) & 0x3ff));
-    } else if (ascii && c >= 0x7f) {  // Python keeps space to ~ only
+    } else if (ascii && c >= 0x7f) {  // Python keeps only space to ~ unescaped
       append_escaped(out, c);
     } else {
       out += text.substr(at, bytes);

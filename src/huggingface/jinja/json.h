@@ -1,4 +1,4 @@
-// json.dumps of Python, as the filter tojson of chat templates calls it.
+// Writes JSON as Python's json.dumps does: filter `tojson` of chat templates.
 #pragma once
 
 #include <optional>
@@ -10,10 +10,10 @@
 namespace tidepool::jinja {
 
 struct JsonLook {
-  std::optional<std::string> indent;  // one level's; none: all on one line
+  std::optional<std::string> indent;  // of one level; none: all on one line
   bool ascii = false, sorted = false;
 };
-// Error: what has no JSON, without a place.
+// Error: without line number, if a value has no JSON form.
 Result<std::string> to_json(const Value&, const JsonLook&);
 
 }  // namespace tidepool::jinja

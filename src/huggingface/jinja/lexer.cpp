@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 25> symbols = {"//", "**", "==", "!=", "<
                                                       "]",  "{",  "}",  ",",  ":",  ".",  "|", "~", "=",
                                                       "+",  "-",  "*",  "/",  "%",  "<",  ">"};
 
-// Line ends as \n, and without the last one: Jinja's own view of a source.
+// Source with \n as line ends, and without the last line end, as Jinja does.
 std::string normalized(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -69,7 +69,7 @@ class Lexer {
     return tag;
   }
 
-  // Text up to the next tag, as much of it as that leaves, and the tag.
+  // Reads text up to the next tag, strips what the tag takes of it, then reads the tag.
   Result<void> text_and_tag() {
     const u64 tag = next_tag();
     std::string_view text = rest().substr(0, tag == source_.npos ? source_.npos : tag - at_);
@@ -87,7 +87,7 @@ class Lexer {
     return inside(kind == '{' ? "}}" : "%}");
   }
 
-  // What a tag leaves of the text before it: a block alone on its line takes the line's indentation along.
+  // Strips the text before a tag. A block tag that is alone on its line also removes the line's indentation.
   std::string_view before_tag(std::string_view text, char kind, char sign) const {
     if (sign == '-') return strip(text, Sides{.begin = false});
     if (sign == '+' || kind == '{') return text;
@@ -117,7 +117,7 @@ class Lexer {
     return {};
   }
 
-  // Tokens up to `end`; in brackets it is none.
+  // Reads tokens up to `end`. `end` does not count inside brackets.
   Result<void> inside(std::string_view end) {
     const u32 line = line_;
     std::string open;
@@ -172,7 +172,7 @@ class Lexer {
     };
     digits();
     bool real = false;
-    // `a.0.b` is an attribute of an item: a point makes a real number only at the front.
+    // In `a.0.b` the 0 is an index: digits behind a point never become a real number.
     const bool item =
         !tokens_.empty() && tokens_.back().text == "." && tokens_.back().kind == TokenKind::symbol;
     if (!item && size + 1 < rest().size() && rest()[size] == '.' && is_ascii_digit(rest()[size + 1])) {
@@ -212,7 +212,8 @@ class Lexer {
     return {};
   }
 
-  // The escape at the front of `from`; its bytes. What Python does not know stays as it is.
+  // Decodes the escape at the front of `from`. Escapes unknown to Python stay unchanged.
+  // RETURNS: its length in bytes.
   Result<u64> escape(std::string_view from, std::string& out) const {
     if (from.size() < 2) return fault("a text ends in a backslash");
     constexpr std::string_view letters = "ntrbfav\\'\"", meanings = "\n\t\r\b\f\a\v\\'\"";

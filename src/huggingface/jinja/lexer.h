@@ -1,5 +1,6 @@
-// A template's source as tokens. White space around tags goes as Jinja takes it with trim_blocks and
-// lstrip_blocks, which is how chat templates are run: a block's own line leaves nothing behind.
+// Lexer: splits a template's source into tokens. Strips white space around tags as Jinja does with
+// trim_blocks and lstrip_blocks, the settings for chat templates: a block tag on a line of its own prints
+// nothing.
 #pragma once
 
 #include <string>
@@ -27,11 +28,12 @@ enum class TokenKind : u8 {
 
 struct Token {
   TokenKind kind{};
-  std::string text;  // of a literal what it stands for
+  std::string text;  // of a literal: its value
   u32 line = 0;
 };
 
-// The last token is `end`. Error: ErrorKind::bad_input, "LINE: reason".
+// RETURNS: tokens; the last is `end`.
+// Error: bad_input, "LINE: reason".
 Result<std::vector<Token>> tokenize_template(std::string_view source);
 
 }  // namespace tidepool::jinja

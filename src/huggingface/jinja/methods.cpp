@@ -1,4 +1,4 @@
-// The methods of Python's str, dict and list that chat templates call.
+// Methods of Python's str, dict and list that chat templates call.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ Value list_of(std::vector<std::string> parts) {
   return Value(std::move(out));
 }
 
-// Between white space; `count` cuts at most.
+// Splits at white space, at most `count` times.
 std::vector<std::string> words(std::string_view text, u64 count, bool from_end) {
   std::vector<std::string> out;
   text = strip(text);
@@ -83,7 +83,7 @@ Result<Value> stripped(const std::string& text, const Arguments& a, Sides sides)
   return Value(strip(text, characters, sides));
 }
 
-// One text, or one of several.
+// startswith and endswith, with one text or a tuple of texts.
 Result<Value> bounded(const std::string& text, std::string_view name, const Arguments& a) {
   TRY(a.check({"prefix"}));
   const auto matches = [&](const std::string& part) {
@@ -98,7 +98,7 @@ Result<Value> bounded(const std::string& text, std::string_view name, const Argu
   return Value(matches(part));
 }
 
-// Every letter after another is small, every other large.
+// str.title(): a letter behind another letter becomes lower case, every other letter upper case.
 std::string title(std::string_view text) {
   std::string out;
   bool inside = false;

@@ -1,4 +1,5 @@
-// What templates may call: one table each, so that the parser refuses what the evaluator does not know.
+// Tables of everything that templates may call. Parser and evaluator share them, so the parser refuses
+// exactly the names that the evaluator does not know.
 #pragma once
 
 #include <optional>

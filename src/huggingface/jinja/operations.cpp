@@ -30,12 +30,12 @@ Value missing(std::string_view name, const Value& in) {
   return Undefined{fmt::format("'{}' is undefined in a {}", name, type_name(in))};
 }
 
-// Of the type of `like`, which is a list or a tuple.
+// A list or tuple, whichever `like` is.
 Value row_like(const Value& like, List items) {
   return like.is_tuple() ? Value::tuple(std::move(items)) : Value(std::move(items));
 }
 
-// Every character is a value of its own.
+// The characters of a text, each as a value.
 List characters(std::string_view text) {
   List out;
   for (u64 at = 0; at < text.size();) {
@@ -56,7 +56,7 @@ std::vector<u64> letter_begins(std::string_view text) {
   return out;
 }
 
-// Where Python puts an index that may count from the end.
+// Resolves an index as Python does; negative indices count from the end. None: out of range.
 std::optional<u64> place(i64 at, u64 size) {
   if (at < 0) at += static_cast<i64>(size);
   if (at < 0 || static_cast<u64>(at) >= size) return std::nullopt;
@@ -128,7 +128,7 @@ Result<Value> loop_field(const Loop& loop, std::string_view name) {
   if (name == "first") return Value(at == 0);
   if (name == "last") return Value(at + 1 == size);
   if (name == "length") return Value(size);
-  if (name == "depth") return Value(i64{1});  // of recursive loops, which are refused
+  if (name == "depth") return Value(i64{1});  // recursive loops, which could be deeper, are refused
   if (name == "depth0") return Value(i64{0});
   if (name == "previtem")
     return at > 0 ? (*loop.items)[loop.at - 1] : Value(Undefined{"there is no previous item"});
@@ -180,9 +180,9 @@ Result<Value> slice_of(const Value& v, const Value* from, const Value* to, const
   const i64 step = given(step_value) ? *step_value->integer() : 1;
   if (step == 0) return fault("a slice cannot have step 0");
   const std::vector<u64> letters =
-      v.text() ? letter_begins(*v.text()) : std::vector<u64>();  // one more than letters
+      v.text() ? letter_begins(*v.text()) : std::vector<u64>();  // begins of letters, and the end
   const i64 size = static_cast<i64>(v.text() ? letters.size() - 1 : v.list()->size());
-  // As Python's slice.indices().
+  // Clamps as Python's slice.indices().
   const i64 least = step > 0 ? 0 : -1, most = step > 0 ? size : size - 1;
   const auto bound = [&](const Value* value, i64 preset) {
     if (!given(value)) return preset;
@@ -199,7 +199,7 @@ Result<Value> slice_of(const Value& v, const Value* from, const Value* to, const
     } else {
       text.append(*v.text(), letters[i], letters[i + 1] - letters[i]);
     }
-    if (step > size || step < -size) break;  // a second one lies outside, and its index may not be a number
+    if (step > size || step < -size) break;  // there is no second element, and its index could overflow
   }
   return v.list() ? row_like(v, std::move(items)) : Value(std::move(text));
 }
@@ -262,7 +262,7 @@ Result<bool> compare(std::string_view op, const Value& a, const Value& b) {
       order = x->real < y->real ? -1 : x->real > y->real;
     }
   } else if (a.text() && b.text()) {
-    order = a.text()->compare(*b.text());  // UTF-8 sorts as its code points do
+    order = a.text()->compare(*b.text());  // UTF-8 sorts in the order of code points
   } else {
     return fault(fmt::format("{} {} {} has no meaning", type_name(a), op, type_name(b)));
   }

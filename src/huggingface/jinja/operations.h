@@ -1,21 +1,21 @@
-// What Jinja and Python do with values: operators, elements, and the tables of filters, tests, methods and
-// functions. Errors are without a place.
+// Operations on values as Jinja and Python define them: operators, elements, and the tables of filters,
+// tests, methods and functions. Errors carry no line number.
 #pragma once
 
 #include "huggingface/jinja/arguments.h"
 
 namespace tidepool::jinja {
 
-// Undefined where there is no such thing.
+// RETURNS: Undefined if there is no such attribute or item.
 Value attribute_of(const Value&, std::string_view name);
 Result<Value> item_of(const Value&, const Value& at);
 Result<Value> slice_of(const Value&, const Value* from, const Value* to, const Value* step);
-// What a for walks over: elements, keys, or characters.
+// Elements that a `for` iterates over: elements of a list, keys of a dict, characters of a text.
 Result<std::shared_ptr<const List>> elements_of(const Value&);
 
 Result<Value> binary(std::string_view op, const Value&, const Value&);
 Result<Value> negative(const Value&);
-// == != < <= > >= in, not in.
+// Operators: == != < <= > >=, in, not in.
 Result<bool> compare(std::string_view op, const Value&, const Value&);
 
 Result<Value> apply_filter(std::string_view name, const Value&, const Arguments&);
@@ -29,7 +29,7 @@ std::string capitalized(std::string_view text);
 std::vector<std::string> lines_of(std::string_view text);  // str.splitlines()
 Result<std::string> joined(const List&, const std::string& between);
 
-// A name that is not there may be asked about, not used.
+// Error for using an undefined name. Testing whether it is defined is allowed.
 Error undefined_fault(const Value&);
 
 }  // namespace tidepool::jinja

@@ -13,7 +13,7 @@ namespace tidepool::jinja {
 
 namespace {
 
-constexpr u32 block_depth_max = 100;  // of blocks in each other
+constexpr u32 block_depth_max = 100;  // nested blocks
 constexpr u64 source_bytes_max = mib;
 
 using Names = std::span<const std::string_view>;
@@ -50,8 +50,8 @@ class StatementParser {
     return out;
   }
 
-  // Up to a tag that is one of `ends`, which is left with its name as the next token; with no ends up to the
-  // end.
+  // Parses statements up to a tag whose name is in `ends`. The tag's name is the next token then. Without
+  // `ends`, parses up to the end of the template.
   Result<Block> block(Names ends) {
     if (++depth_ > block_depth_max)
       return tokens_.fault(fmt::format("blocks lie more than {} deep in each other", block_depth_max));
@@ -68,7 +68,7 @@ class StatementParser {
         if (!tokens_.is(TokenKind::print_end)) return tokens_.unexpected("'}}'");
         tokens_.take();
       } else {
-        tokens_.take();  // {%
+        tokens_.take();  // the token {%
         if (!tokens_.is(TokenKind::name)) return tokens_.unexpected("the name of a block");
         if (std::ranges::find(ends, tokens_.now().text) != ends.end()) {
           --depth_;
@@ -122,7 +122,7 @@ class StatementParser {
     return out;
   }
 
-  // Names with commas, in brackets or not.
+  // Parses names separated by commas, with or without brackets.
   Result<std::vector<std::string>> targets() {
     std::vector<std::string> names;
     const bool brackets = tokens_.take_symbol("(");
@@ -193,7 +193,7 @@ class StatementParser {
     return out;
   }
 
-  // What prints into a value, not into the result. Loops outside of it cannot be left from within.
+  // Parses a block whose output becomes a value. `break` and `continue` in it cannot leave a loop around it.
   Result<Block> captured(Names ends) {
     const u32 loops = std::exchange(loops_, 0);
     ++captures_;

@@ -1,4 +1,4 @@
-// Tokens into a tree.
+// Parser: turns tokens into a syntax tree.
 #pragma once
 
 #include <string_view>
@@ -13,8 +13,8 @@ struct Program {
   bool has_generation = false;
 };
 
-// Error: ErrorKind::bad_input, "LINE: reason"; what is Jinja but outside of the subset is told apart from
-// nonsense.
+// Error: bad_input, "LINE: reason". Valid Jinja outside of the supported subset gets another message than a
+// syntax error.
 Result<Program> parse_template(std::string_view source);
 
 }  // namespace tidepool::jinja

@@ -1,4 +1,4 @@
-// Statements, and Template itself.
+// Executes statements; implements Template.
 #include <fmt/format.h>
 
 #include "base/text/utf8.h"
@@ -95,7 +95,7 @@ Result<void> Evaluator::run_set(const Stmt& s, Scope& scope) {
   return {};
 }
 
-// To one name, or to as many as the value has elements.
+// Assigns to one name, or unpacks the value into several names.
 Result<void> Evaluator::assign(const Stmt& s, const Value& value, Scope& scope) {
   if (s.names.size() == 1) {
     scope.set(s.names[0], value);
@@ -130,7 +130,7 @@ Result<Evaluator::Flow> Evaluator::run_loop(const Stmt& s, Scope& scope, std::st
   if (items->empty()) return run(s.otherwise, scope, out);
   for (u64 i = 0; i < items->size(); ++i) {
     TRY(spend(s.line));
-    Scope inner(&scope);  // what an iteration sets is gone in the next
+    Scope inner(&scope);  // variables of an iteration end with it
     inner.set("loop", std::make_shared<const Loop>(Loop{items, i}));
     TRY(assign(s, (*items)[i], inner));
     TRY_ASSIGN(const Flow flow, run(s.body, inner, out));

@@ -1,5 +1,5 @@
-// A template as a tree. Whatever is in the tree can be evaluated: what is outside of the subset was refused,
-// by name and line, when it was parsed.
+// Syntax tree of a template. Every node can be evaluated: the parser has refused everything outside of the
+// supported subset, by name and line.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ enum class ExprKind : u8 {
   test,        // parts[0] is text ( parts[1] ... )
   unary,       // text: not - +
   binary,      // text: + - * / // % ** ~
-  comparison,  // parts[0] texts[0] parts[1] texts[1] parts[2] ...: all of them
+  comparison,  // parts[0] texts[0] parts[1] texts[1] parts[2] ...: true if all hold
   both,        // parts[0] and parts[1]
   either,      // parts[0] or parts[1]
   choice,      // parts[0] if parts[1] else parts[2], which may be null
@@ -42,7 +42,7 @@ struct Keyword {
 struct Expr {
   ExprKind kind{};
   u32 line = 0;
-  u32 height = 1;  // of the tree below
+  u32 height = 1;  // of the tree below this node
   std::string text;
   Value constant;
   std::vector<ExprPtr> parts;
@@ -54,12 +54,12 @@ enum class StmtKind : u8 {
   text,        // text
   print,       // value
   condition,   // value, body, otherwise
-  loop,        // for names in value if filter: body; otherwise if there was none
+  loop,        // for names in value if filter: body; else: otherwise, run if there was no iteration
   set,         // names = value
   set_field,   // names[0] . text = value
-  set_block,   // names[0] = what body prints
+  set_block,   // names[0] = output of body
   macro,       // text ( names = defaults ... ): body
-  generation,  // body: what the model is to learn to write
+  generation,  // body: text of the assistant, which the model learns to write
   leave,       // break
   again,       // continue
 };
@@ -73,7 +73,7 @@ struct Stmt {
   std::string text;
   std::vector<std::string> names;
   ExprPtr value, filter;
-  std::vector<ExprPtr> defaults;  // by name; null: none
+  std::vector<ExprPtr> defaults;  // one per name; null: no default
   Block body, otherwise;
 };
 

@@ -1,6 +1,7 @@
-// Chat templates: the part of Jinja that the templates of model directories use, run as transformers runs
-// them (trim_blocks, lstrip_blocks, an immutable sandbox, loop controls, {% generation %}). What is outside
-// of that part is refused by name and line before anything is rendered; docs/data.md lists what there is.
+// Template renders chat templates. It supports the part of Jinja that the templates of model directories use,
+// with the settings of transformers (trim_blocks, lstrip_blocks, an immutable sandbox, loop controls, {%
+// generation %}). Anything else is refused by name and line before rendering; docs/data.md lists the
+// supported subset.
 #pragma once
 
 #include <ctime>
@@ -24,12 +25,13 @@ struct Span {
 
 struct Rendered {
   std::string text;
-  std::vector<Span> generations;  // what stood between {% generation %} and {% endgeneration %}, in order
+  std::vector<Span> generations;  // texts between {% generation %} and {% endgeneration %}, in order
 };
 
 class Template {
  public:
-  // `name` is what errors call it: a path. Error: ErrorKind::bad_input, "NAME:LINE: reason".
+  // `name` is the template's name in errors: a path.
+  // Error: bad_input, "NAME:LINE: reason".
   static Result<std::unique_ptr<const Template>> parse(std::string_view source, std::string name);
   ~Template();
   Template(const Template&) = delete;
@@ -37,11 +39,12 @@ class Template {
   bool has_generation() const;
   const std::string& name() const { return name_; }
 
-  // `now` is what strftime_now prints. Any thread may call at any time. Errors as parse's: what the template
-  // itself refuses (raise_exception), and what it does with values that they do not permit.
-  // `steps_left`, where it is not null, is shared by several renderings: what this one takes is taken from
-  // it, and 0 is left where it was not enough.
-  static constexpr u64 steps_max = 5'000'000;  // of one rendering: a second or so
+  // `now` is the time that strftime_now prints. `steps_left`, if not null, is a budget that several
+  // renderings share: this rendering subtracts its steps; 0 is left if they were not enough.
+  // THREADS: any, at any time.
+  // Error: as parse(), for errors that the template raises (raise_exception) and for operations that values
+  // do not support.
+  static constexpr u64 steps_max = 5'000'000;  // per rendering: about a second
   Result<Rendered> render(const Dict& variables, const std::tm& now, u64* steps_left = nullptr) const;
 
  private:

@@ -1,4 +1,4 @@
-// `is ...`
+// Jinja's tests: `is ...`.
 #include <fmt/format.h>
 
 #include "huggingface/jinja/operations.h"
@@ -8,7 +8,7 @@ namespace tidepool::jinja {
 
 namespace {
 
-// The comparison that a test's name stands for; empty: none.
+// The comparison operator that a test stands for; empty: none.
 std::string_view comparison_named(std::string_view name) {
   if (name == "eq" || name == "equalto" || name == "==") return "==";
   if (name == "ne" || name == "!=") return "!=";

@@ -1,4 +1,5 @@
-// A cursor over tokens, with the faults that both parsers (of expressions and of statements) report.
+// TokenReader is a cursor over tokens. It makes the errors that the parsers of expressions and statements
+// report.
 #pragma once
 
 #include <fmt/format.h>

@@ -15,7 +15,7 @@ struct Run {
   u32 first, last;
 };
 
-// Code points whose numeric type is Decimal or Digit in Unicode 14; the C library knows 0 to 9 only.
+// Code points whose numeric type is Decimal or Digit in Unicode 14; the C library only knows 0 to 9.
 constexpr std::array digit_runs = std::to_array<Run>(
     {{0x30, 0x39},       {0xb2, 0xb3},       {0xb9, 0xb9},       {0x660, 0x669},     {0x6f0, 0x6f9},
      {0x7c0, 0x7c9},     {0x966, 0x96f},     {0x9e6, 0x9ef},     {0xa66, 0xa6f},     {0xae6, 0xaef},
@@ -35,7 +35,7 @@ constexpr std::array digit_runs = std::to_array<Run>(
      {0x1d7ce, 0x1d7ff}, {0x1e140, 0x1e149}, {0x1e2f0, 0x1e2f9}, {0x1e950, 0x1e959}, {0x1f100, 0x1f10a},
      {0x1fbf0, 0x1fbf9}});
 
-// The process's locale may be anything; this one is part of glibc.
+// A locale of glibc that always knows Unicode: the process's own locale may be anything.
 locale_t unicode_locale() {
   static const locale_t locale = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
   return locale;

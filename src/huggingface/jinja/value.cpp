@@ -39,7 +39,7 @@ T* pointer_in(const Value::Held& held) {
   return found ? found->get() : nullptr;
 }
 
-// Bools count as numbers, as in Python.
+// Value as a number. Bools count as numbers, as in Python.
 std::optional<double> number(const Value& v) {
   if (const i64* i = v.integer()) return static_cast<double>(*i);
   if (const bool* b = v.boolean()) return *b ? 1 : 0;
@@ -78,7 +78,7 @@ std::string dict_repr(const Dict& dict) {
   return out + "}";
 }
 
-// Single quotes unless that takes more escapes; control characters as \xNN.
+// repr() of a text: single quotes unless double quotes need fewer escapes; control characters as \xNN.
 std::string text_repr(std::string_view text) {
   const bool twice = text.find('\'') != text.npos && text.find('"') == text.npos;
   const char quote = twice ? '"' : '\'';
@@ -177,7 +177,7 @@ std::string_view type_name(const Value& v) {
 std::string real_text(double d) {
   if (std::isnan(d)) return "nan";
   if (std::isinf(d)) return d > 0 ? "inf" : "-inf";
-  // Python writes exponents below -4 and from 16 on; to_chars chooses by length.
+  // Python uses exponents below -4 and from 16 on; to_chars would choose the shorter form.
   char buffer[64];
   const auto scientific = std::to_chars(buffer, std::end(buffer), d, std::chars_format::scientific);
   std::string text(buffer, scientific.ptr);

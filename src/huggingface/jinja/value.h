@@ -1,5 +1,5 @@
-// What template expressions come to. Values are immutable and cheap to copy, as in the sandbox that chat
-// templates are written for; only a namespace can change.
+// Value is the result of a template expression. Values are immutable and cheap to copy, as in the sandbox
+// that chat templates are written for; only a namespace can change.
 #pragma once
 
 #include <memory>
@@ -18,12 +18,12 @@ struct Macro;
 
 using List = std::vector<Value>;
 
-// Keys in the order in which they came; a few keys each, so that looking one up is a walk.
+// Map that keeps the order of insertion. Dicts hold few keys, so lookup is a linear search.
 class Dict {
  public:
   const Value* find(std::string_view key) const;
-  void set(std::string key, Value value);  // in place where the key is there
-  // REQUIRES: the key is not there.
+  void set(std::string key, Value value);  // in place if the key exists
+  // REQUIRES: the key does not exist yet.
   void append(std::string key, Value value);
   const std::vector<std::pair<std::string, Value>>& entries() const { return entries_; }
 
@@ -31,7 +31,7 @@ class Dict {
   std::vector<std::pair<std::string, Value>> entries_;
 };
 
-// A name or an attribute that is not there: prints as nothing, is false, has no elements; anything else is an
+// A name or attribute that does not exist: prints as nothing, is false, has no elements. Any other use is an
 // error.
 struct Undefined {
   std::string what;  // "'tools' is undefined"
@@ -40,11 +40,11 @@ struct None {};
 struct Namespace {
   Dict values;
 };
-// An integer beyond 64 bits with a sign: it prints as it was written, and is not computed with.
+// An integer beyond 64 bits with a sign. It prints as it was written; arithmetic with it is refused.
 struct LargeInteger {
   std::string digits;
 };
-// What `loop` is in the body of a for.
+// Variable `loop` in the body of a `for`.
 struct Loop {
   std::shared_ptr<const List> items;
   u64 at = 0;
@@ -69,7 +69,7 @@ class Value {
   Value(std::string_view v) : Value(std::string(v)) {}
   Value(const char* v) : Value(std::string(v)) {}
   Value(List v);
-  // A list of another type: it has all that a list has, prints in round brackets and is equal to no list.
+  // Makes a tuple: it behaves as a list, but prints in round brackets and equals no list.
   static Value tuple(List v);
   Value(Dict v);
   Value(std::shared_ptr<Namespace> v) : held_(std::move(v)), depth_(never_inside) {}
@@ -84,12 +84,13 @@ class Value {
   bool is_undefined() const { return std::holds_alternative<Undefined>(held_); }
   bool is_none() const { return std::holds_alternative<None>(held_); }
 
-  // null: of another kind.
+  // Accessors.
+  // RETURNS: null if the value is of another kind.
   const std::string* text() const;
-  const List* list() const;  // of a tuple too
+  const List* list() const;  // also of a tuple
   bool is_tuple() const { return tuple_; }
   const Dict* dict() const;
-  const i64* integer() const { return std::get_if<i64>(&held_); }  // not of a bool
+  const i64* integer() const { return std::get_if<i64>(&held_); }  // null for a bool
   const LargeInteger* large_integer() const;
   const bool* boolean() const { return std::get_if<bool>(&held_); }
   const double* real() const { return std::get_if<double>(&held_); }
@@ -97,10 +98,10 @@ class Value {
   const Loop* loop() const;
   std::shared_ptr<const List> shared_list() const;
 
-  // How deep lists and dicts lie in each other, and what it all takes as text, about: shared parts count each
-  // time. What must not outlive its scope, or could hold itself, is as deep as nothing may be, so it can be
-  // put into nothing. The evaluator refuses what does not fit; so recursion over values is bounded, and so is
-  // what they print.
+  // depth: how deep lists and dicts are nested. weight: about how many bytes the value takes as text; shared
+  // parts count each time. A value that must not outlive its scope, or could contain itself, has the greatest
+  // depth, so no value can hold it. The evaluator refuses values that exceed the limits, which bounds
+  // recursion over values and the size of their output.
   static constexpr u32 depth_max = 64, never_inside = depth_max;
   static constexpr u64 weight_max = 16 * mib;
   u32 depth() const { return depth_; }
@@ -113,19 +114,19 @@ class Value {
   Held held_ = Undefined{"a value is undefined"};
   bool tuple_ = false;
   u32 depth_ = 0;
-  u64 weight_ = 8;  // of anything but text
+  u64 weight_ = 8;  // of everything but text
 };
 
 bool is_true(const Value&);
 bool equal(const Value&, const Value&);
-// In Python's words: "str", "list", "undefined".
+// RETURNS: Python's name of the type: "str", "list", "undefined".
 std::string_view type_name(const Value&);
 
-// str(value) and repr(value) of Python. What has no text there ("<function ...>") is "".
+// Python's str(value) and repr(value). A value with no useful text ("<function ...>") gives "".
 std::string to_text(const Value&);
 std::string to_repr(const Value&);
 
-// repr(float): the shortest text that reads back, "1.0", "1e-05", "1e+16".
+// Python's repr(float): the shortest text that reads back as the same number: "1.0", "1e-05", "1e+16".
 std::string real_text(double);
 
 }  // namespace tidepool::jinja

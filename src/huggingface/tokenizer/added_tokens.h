@@ -1,4 +1,4 @@
-// Tokens that are looked for in the text itself, before the model sees it.
+// Added tokens: tokens that are searched in the text itself, before the model sees it.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace tidepool {
 
 struct AddedToken {
   std::string content;
-  std::string found_as;  // what is looked for: normalized, if it is to be; this is what decoding sees
+  std::string found_as;  // text to search for: normalized if `normalized`; decoding also uses it
   u32 id = 0;
   bool single_word = false;
   bool lstrip = false;
@@ -21,7 +21,7 @@ struct AddedToken {
   bool special = false;
 };
 
-// Contents as a tree of bytes; of those that match at the leftmost place, the longest.
+// A trie of token contents by byte. Finds the leftmost match, and of several at that place the longest.
 class TokenFinder {
  public:
   void add(std::string_view content, u32 index);  // REQUIRES: not empty; the first of equal contents stays
@@ -32,7 +32,7 @@ class TokenFinder {
     size_t end = 0;
     u32 index = 0;
   };
-  // False: none begins at `from` or later.
+  // RETURNS: false if no content begins at `from` or later.
   bool find(std::string_view text, size_t from, Found&) const;
 
  private:
@@ -44,19 +44,19 @@ class TokenFinder {
 
   std::vector<Node> nodes_ = std::vector<Node>(1);
   bool begins_[256] = {};
-  u32 leads_ = 0;       // how many bytes contents begin with
-  char only_lead_ = 0;  // where that is one: looked for with memchr
+  u32 leads_ = 0;       // number of different first bytes
+  char only_lead_ = 0;  // the first byte, if there is only one: searched with memchr
 };
 
-// Those tokens that are looked for in one of the two ways: in the text as it is, or once it is normalized.
+// The added tokens that are searched at one stage: in the raw text, or in the normalized text.
 class AddedTokenScan {
  public:
   void add(const AddedToken&);
   Result<void> prepare();
   bool empty() const { return finder_.empty(); }
 
-  // Cuts the text into tokens and what lies between: piece(text) and token(id, text), in order. Stops and
-  // returns false when one of them does.
+  // Cuts the text into tokens and the pieces between them: calls piece(text) and token(id, text) in order.
+  // RETURNS: false as soon as a callback returns false.
   template <class PieceFn, class TokenFn>
   bool scan(std::string_view text, MatchState&, PieceFn&& piece, TokenFn&& token) const;
 
@@ -67,7 +67,7 @@ class AddedTokenScan {
 
   TokenFinder finder_;
   std::vector<AddedToken> tokens_;
-  std::vector<Regex> word_;  // one, if a token wants it
+  std::vector<Regex> word_;  // a single element, if a token needs it
 };
 
 template <class PieceFn, class TokenFn>
@@ -81,7 +81,8 @@ bool AddedTokenScan::scan(std::string_view text, MatchState& state, PieceFn&& pi
     if (added.lstrip) found.begin = std::max(spaces_before(text, found.begin), done);
     if (added.rstrip) found.end = spaces_behind(text, found.end);
     if (done < found.begin && !piece(text.substr(done, found.begin - done), done == 0)) return false;
-    // One that is all white space may have gone into the token before; the library leaves it out then.
+    // A token that is all white space may lie inside the previous token's stripped spaces; then the library
+    // drops it.
     if (found.begin < found.end && !token(added.id, text.substr(found.begin, found.end - found.begin)))
       return false;
     done = found.end;

@@ -16,7 +16,7 @@ namespace tidepool {
 namespace {
 
 constexpr u64 no_pair = ~u64{0};
-constexpr size_t short_word = 32;  // symbols; below, looking at each pair again is faster than a heap
+constexpr size_t short_word = 32;  // symbols; up to here, scanning all pairs is faster than a heap
 constexpr std::string_view low_line = "\u2581";
 
 u64 pair_key(u32 left, u32 right) { return u64{left} << 32 | right; }
@@ -66,7 +66,8 @@ void Bpe::find_low_line_cuts(std::span<const BpeMerge> merges) {
   });
 }
 
-// As bytes it is no boundary unless every character has some: one without would wait, and come behind it.
+// Decides whether a line feed always ends a stretch. If a line feed is encoded as a byte, this needs a token
+// for every byte: otherwise an unknown character before it would wait to be fused, and come out behind it.
 void Bpe::find_line_feed_cuts(std::span<const BpeMerge> merges) {
   if (options_.byte_level || options_.ignore_merges || affixes_) return;
   u32 id = vocabulary_.find("\n");
@@ -90,7 +91,7 @@ const Bpe::Entry* Bpe::find(u32 left, u32 right) const {
 bool Bpe::encode(std::string_view word, BpeState& state, std::vector<u32>& out,
                  std::vector<u32>* ends) const {
   if (!cuts_at_low_line_) return encode_lines(word, 0, word.size(), state, out, ends);
-  // From the first ▁ of a run to the next run.
+  // Each part goes from the first ▁ of a run to the next run.
   size_t begin = 0;
   for (size_t at = word.find(low_line); at != std::string_view::npos; at = word.find(low_line, at)) {
     if (at > begin) {
@@ -125,7 +126,7 @@ bool Bpe::encode_stretch(std::string_view word, size_t begin, size_t end, BpeSta
     ends->push_back(static_cast<u32>(end));
     return true;
   }
-  // The cache does not keep ends, so several ids are merged once more.
+  // The cache does not keep ends, so words of several ids are merged once more.
   if (out.size() > had) merge(stretch, state);
   for (size_t i = had; i < out.size(); ++i) ends->push_back(static_cast<u32>(begin) + state.ends[i - had]);
   return true;
@@ -184,8 +185,9 @@ bool Bpe::fall_back(std::string_view spelling, std::vector<u32>& ids) const {
   return true;
 }
 
-// What is unknown waits until a known character comes: so unknown ones fuse, and so bytes that stand in for a
-// character come before an unknown one that waits. (Only a vocabulary with some of the <0x..> shows that.)
+// An unknown character waits until a known one comes. So unknown characters fuse, and bytes of a fallback
+// come before an unknown character that waits. (This shows only in a vocabulary that has some of the <0x..>
+// but not all.)
 void Bpe::symbols_of(std::string_view word, BpeState& state) const {
   std::vector<u32>& ids = state.ids;
   std::vector<u32>& ends = state.ends;
@@ -194,7 +196,7 @@ void Bpe::symbols_of(std::string_view word, BpeState& state) const {
   bool waiting = false;
   size_t waiting_end = 0;
   const auto put_end = [&](size_t end) {
-    // Bytes may come before an unknown one that waits, and then what that stands for is theirs too.
+    // Bytes may come before an unknown character that waits; then its stretch of text counts as theirs too.
     ends.push_back(std::max(static_cast<u32>(end), ends.empty() ? 0 : ends.back()));
   };
   const auto put = [&](u32 id, size_t end) {
@@ -303,7 +305,7 @@ void Bpe::merge_long(BpeState& state) const {
     const u32 at = static_cast<u32>(best.order);
     const u32 right = symbols[at].next;
     if (symbols[at].joined || right >= count) continue;
-    // What stood here may have been joined since.
+    // Skips a stale candidate: its symbols may have been joined with others since.
     const Entry* entry = find(symbols[at].id, symbols[right].id);
     if (!entry || entry->joined != best.joined) continue;
     symbols[at].id = best.joined;

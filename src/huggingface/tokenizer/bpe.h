@@ -1,5 +1,5 @@
-// Byte-pair encoding: a word starts as characters (or bytes), and the pair of neighbours with the lowest rank
-// is joined, leftmost first, until no pair has a rank. Sennrich et al. 2016.
+// Bpe does byte-pair encoding: a word starts as characters (or bytes), and the pair of neighbours with the
+// lowest rank is joined, leftmost first, until no pair has a rank. Sennrich et al. 2016.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace tidepool {
 
-// Merging takes 44 bytes of memory and more for each byte of a word: 352 MiB for the longest.
+// Limit of a word's length: merging takes at least 44 bytes of memory per byte, 352 MiB for the longest.
 inline constexpr size_t word_bytes_max = 8 * mib;
 
 struct BpeMerge {
@@ -26,47 +26,50 @@ struct BpeOptions {
   bool byte_level = false;  // words are bytes; their spellings in the vocabulary use the byte alphabet
   bool byte_fallback = false;
   bool fuse_unk = false;
-  bool ignore_merges = false;  // a word that is in the vocabulary is its token, whatever the merges say
+  bool ignore_merges = false;  // a word that is in the vocabulary is one token, regardless of merges
   u32 unk = none;
   std::string continuing_subword_prefix;
   std::string end_of_word_suffix;
 };
 
-// What one thread needs.
+// Scratch memory of one thread.
 struct BpeState {
   struct Symbol {
     u32 id = 0;
     u32 before = 0;
     u32 next = 0;
     u32 end = 0;
-    bool joined = false;  // into one before it
+    bool joined = false;  // with the symbol before it
   };
   struct Candidate {
-    u64 order = 0;  // rank, then place
+    u64 order = 0;  // rank, then position
     u32 joined = 0;
   };
-  std::vector<u32> ids, ends;  // of symbols; where they end in the word
+  std::vector<u32> ids, ends;  // of symbols; their ends in the word
   std::vector<Symbol> symbols;
   std::vector<Candidate> heap;
   std::string spelling;
   WordCache cache;
 };
 
-// Immutable: any thread may call at any time, with a state of its own.
+// Immutable.
+// THREADS: any, at any time, each with its own state.
 class Bpe {
  public:
-  // `merges` in order of rank; of equal pairs the last one counts. `vocabulary` must outlive it.
+  // `merges` in order of rank; of equal pairs the last one counts.
+  // REQUIRES: `vocabulary` outlives the Bpe.
   Bpe(const Vocabulary& vocabulary, std::span<const BpeMerge> merges, BpeOptions);
 
+  // Appends the ids of a word. `ends`, if not null, gets one element per id: the end of the id's bytes in
+  // `word`, where the next id's bytes begin.
   // REQUIRES: word is UTF-8, not empty, shorter than 2 GiB.
-  // `ends`, where it is not null, gets as many as `out`: where in `word` each id's bytes end; those of the
-  // next begin there. Words that are one id reach from end to end.
-  // False: it has more than word_bytes_max without a place to cut; `out` and `ends` then hold part of it.
+  // RETURNS: false if a part without a place to cut exceeds word_bytes_max; `out` and `ends` then hold a
+  // part.
   [[nodiscard]] bool encode(std::string_view word, BpeState&, std::vector<u32>& out,
                             std::vector<u32>* ends) const;
 
-  // Whether no token ever crosses from another character to a ▁: then texts without pre-tokenizer are words
-  // too.
+  // True if no token crosses from another character to a ▁. Then a text without pre-tokenizer can be cut into
+  // words, too.
   bool cuts_at_low_line() const { return cuts_at_low_line_; }
 
  private:
@@ -95,11 +98,11 @@ class Bpe {
   BpeOptions options_;
   std::vector<Entry> pairs_;  // open addressing
   u32 pair_shift_ = 0;
-  std::vector<u32> id_of_byte_;  // 256, of the byte alphabet or of <0x..>
-  StringIds whole_words_;        // by their bytes, with byte_level and ignore_merges
+  std::vector<u32> id_of_byte_;  // 256 elements, for the byte alphabet or for <0x..>
+  StringIds whole_words_;        // by their bytes; used with byte_level and ignore_merges
   bool affixes_ = false;
   bool cuts_at_low_line_ = false;
-  bool cuts_at_line_feed_ = false;  // which then is a token of its own wherever it stands
+  bool cuts_at_line_feed_ = false;  // true if a line feed is always a token of its own
 };
 
 }  // namespace tidepool

@@ -17,7 +17,7 @@ constexpr bool stands_for_itself(u32 byte) {
 
 struct Alphabet {
   std::array<u16, 256> characters{};
-  std::array<i32, alphabet_end> bytes{};  // -1: none
+  std::array<i32, alphabet_end> bytes{};  // -1: not in the alphabet
 };
 
 constexpr Alphabet make_alphabet() {

@@ -21,21 +21,21 @@ std::u32string fold(char32_t character) {
   const auto count =
       utf8proc_decompose_char(static_cast<i32>(character), parts.data(),
                               static_cast<utf8proc_ssize_t>(parts.size()), UTF8PROC_CASEFOLD, &unused);
-  if (count < 0) return {character};  // no character of Unicode
+  if (count < 0) return {character};  // not a character of Unicode
   CHECK(count <= static_cast<utf8proc_ssize_t>(parts.size()), count);
   return {parts.begin(), parts.begin() + count};
 }
 
-// A character and the two or three that it folds into.
+// A character whose case folding has two or three characters.
 struct Several {
   char32_t character;
   std::u32string folded;
 };
 
-// In ascending order.
+// In ascending order of characters.
 const std::vector<Several>& all_that_fold_into_several() {
   static const std::vector<Several> found = [] {
-    constexpr char32_t last_of_the_basic_plane = 0xffff;  // beyond it there are none
+    constexpr char32_t last_of_the_basic_plane = 0xffff;  // no such character lies beyond it
     std::vector<Several> out;
     for (char32_t c = 0x80; c <= last_of_the_basic_plane; ++c) {
       std::u32string folded = fold(c);
@@ -68,7 +68,7 @@ Error matches_too(std::u32string_view what, std::u32string_view other) {
           fmt::format("'{}' under (?i), where '{}' would match too,", utf8(what), utf8(other))};
 }
 
-// The installed libraries may not know its other case.
+// The installed PCRE2 may not know the character's other case.
 Error newer_character(char32_t character) {
   return {ErrorKind::bad_input,
           fmt::format("U+{:04X}, which is newer than Unicode 14, under (?i)", static_cast<u32>(character))};
@@ -82,7 +82,7 @@ void Caseless::open(std::optional<bool> caseless) {
 }
 
 void Caseless::close() {
-  if (around_.empty()) return;  // PCRE2 refuses a ) without its (
+  if (around_.empty()) return;  // PCRE2 will refuse a ) without its (
   here_ = around_.back();
   around_.pop_back();
 }

@@ -1,4 +1,4 @@
-// Characters of text that is known to be UTF-8.
+// Functions on characters of a text that is known to be UTF-8.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tidepool {
 
-// REQUIRES, of all here: valid UTF-8, `at` at the first byte of a character.
+// REQUIRES, for all functions here: valid UTF-8, `at` is the first byte of a character.
 
 inline u32 character_bytes(char lead) {
   const u8 byte = static_cast<u8>(lead);
@@ -29,7 +29,8 @@ inline u32 character_at(std::string_view text, size_t at) {
   }
 }
 
-// Where the character that ends at `end` begins. REQUIRES: end > 0.
+// RETURNS: the first byte of the character that ends at `end`.
+// REQUIRES: end > 0.
 inline size_t character_before(std::string_view text, size_t end) {
   do --end;
   while ((static_cast<u8>(text[end]) & 0xc0) == 0x80);
@@ -38,11 +39,11 @@ inline size_t character_before(std::string_view text, size_t end) {
 
 void append_character(std::string& out, u32 character);
 
-// Unicode's White_Space.
+// Unicode's property White_Space.
 bool is_white_space(u32 character);
 // General categories Nd, Nl, No.
 bool is_numeric(u32 character);
-// Whether both ends of it are one and the same: a text of exactly one character.
+// True if the text is exactly one character.
 bool is_one_character(std::string_view text);
 
 }  // namespace tidepool

@@ -18,7 +18,7 @@ struct Known {
   KnownPattern kind;
 };
 
-// Each is covered by a test that cuts random text at every place the rule allows.
+// Each of these is covered by a test that cuts random text at every place that the rule allows.
 const std::array known_patterns = std::to_array<Known>({
     {gpt2_pattern, KnownPattern::cutting},
     // Llama 3
@@ -27,7 +27,7 @@ const std::array known_patterns = std::to_array<Known>({
     // Qwen 2, 2.5 and 3
     {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
      KnownPattern::cutting},
-    // Mistral's newer ones
+    // Newer Mistral models
     {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
      KnownPattern::cutting},
     {R"(\p{N}{1,3})", KnownPattern::harmless},
@@ -38,7 +38,7 @@ const std::array known_patterns = std::to_array<Known>({
 bool is_ascii_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool may_be_letter(char c) { return is_ascii_letter(c) || static_cast<u8>(c) >= 0x80; }
 
-// The text may be anything: it has not been looked at yet.
+// True if a letter may end at `end`. The text is not yet checked, so it may be invalid UTF-8.
 bool letter_ends_at(std::string_view text, size_t end) {
   size_t begin = end - 1;
   while (begin > 0 && end - begin < 4 && (static_cast<u8>(text[begin]) & 0xc0) == 0x80) --begin;
@@ -59,7 +59,7 @@ KnownPattern known_pattern(std::string_view pattern) {
 }
 
 void CutRule::consider(const AddedToken& token, std::string_view content) {
-  constexpr std::string_view low_line = "\u2581";  // what spaces may have become
+  constexpr std::string_view low_line = "\u2581";  // a space may have been replaced by this
   for (size_t at = 1; at < content.size(); ++at) {
     const bool space = content[at] == ' ' || content[at] == '\n' || content.substr(at).starts_with(low_line);
     if (space && may_be_letter(content[at - 1])) return forbid();

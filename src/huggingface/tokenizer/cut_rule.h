@@ -1,6 +1,6 @@
-// Where a text may be cut so that its parts, encoded one by one, give the ids of the whole. The places are
-// between a letter and a space (or line feed) behind it; whether that is right follows from what the file
-// holds.
+// CutRule decides where a text may be cut so that its parts, encoded separately, give the same ids as the
+// whole. Cuts lie between a letter and a space (or line feed) behind it. The content of tokenizer.json
+// decides whether such cuts are safe.
 #pragma once
 
 #include <string_view>
@@ -14,13 +14,13 @@ class CutRule {
  public:
   void forbid() { before_space_ = before_line_feed_ = false; }
   void only_before_space() { before_line_feed_ = false; }
-  // Text is put in front of every piece between two tokens, so where a token ends must be seen.
+  // A prefix is added to every piece between two tokens, so a cut must not hide the end of a token.
   void pieces_get_a_front() { pieces_get_a_front_ = true; }
-  // A token that is looked for in text, as it is looked for.
+  // Adapts the rule to an added token. `content` is the text to search for.
   void consider(const AddedToken&, std::string_view content);
 
   bool any() const { return before_space_ || before_line_feed_; }
-  // The last place inside `text`; 0 if there is none.
+  // RETURNS: the last cut inside `text`; 0 if there is none.
   size_t last_cut(std::string_view text) const;
 
  private:
@@ -29,15 +29,15 @@ class CutRule {
   bool pieces_get_a_front_ = false;
 };
 
-// What is known of a pattern, from its exact text.
+// Properties of a pattern, known by its exact text.
 enum class KnownPattern : u8 {
   unknown,
-  harmless,  // no match holds a letter and then a space or line feed, nor depends on what is behind a letter
-  cutting,   // harmless, and there is always a match's end between the two
+  harmless,  // no match holds a letter and then a space or line feed, or depends on text behind a letter
+  cutting,   // harmless, and a match always ends between the two
 };
 KnownPattern known_pattern(std::string_view pattern);
 
-// What a ByteLevel pre-tokenizer splits by: GPT-2's.
+// GPT-2's pattern: a ByteLevel pre-tokenizer splits by it.
 extern const std::string_view gpt2_pattern;
 
 }  // namespace tidepool

@@ -46,7 +46,7 @@ class ReplaceStep final : public DecoderStep {
   std::unique_ptr<NormalizerStep> replace_;
 };
 
-// "<0x0A>": the byte.
+// Parses a spelling such as "<0x0A>"; none if it is not a byte.
 std::optional<char> byte_of_token(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || !token.ends_with('>')) return std::nullopt;
   u8 byte = 0;
@@ -146,8 +146,9 @@ std::string utf8_or_replaced(std::string_view bytes) {
       if (cut_off) out += replacement_character;
       break;
     }
-    // The byte at `bad` cannot go on with what began before it: that beginning is one replacement, and the
-    // byte itself may begin anew. A byte that begins nothing is a replacement of its own.
+    // The byte at `bad` does not continue the character that began before it. The incomplete character
+    // becomes one replacement, and the byte may begin a new character. A byte that cannot begin a character
+    // becomes a replacement of its own.
     Utf8Checker before;
     (void)before.feed(std::as_bytes(std::span(bytes.substr(0, *bad))));
     const auto begun = before.finish();

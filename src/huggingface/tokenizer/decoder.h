@@ -1,4 +1,5 @@
-// From tokens back to text: a list of steps over the tokens' spellings, which at the end are joined.
+// Decoder turns tokens back into text: a list of steps that rewrite the tokens' spellings, which are then
+// joined.
 #pragma once
 
 #include <memory>
@@ -9,7 +10,8 @@
 
 namespace tidepool {
 
-// Immutable: any thread may call at any time.
+// Immutable.
+// THREADS: any, at any time.
 class DecoderStep {
  public:
   virtual ~DecoderStep() = default;
@@ -19,7 +21,7 @@ class DecoderStep {
 using Decoder = std::vector<std::unique_ptr<DecoderStep>>;
 
 struct StripCounts {
-  u32 start = 0;  // at most so many characters at the beginning of each token
+  u32 start = 0;  // characters to strip at most at the start of each token
   u32 stop = 0;   // and at its end
 };
 
@@ -30,8 +32,8 @@ std::unique_ptr<DecoderStep> decode_fuse();
 std::unique_ptr<DecoderStep> decode_strip(std::string character, StripCounts);
 std::unique_ptr<DecoderStep> decode_metaspace(std::string replacement, bool drop_in_first);
 
-// Bytes as text: what is not UTF-8 becomes U+FFFD, one for each longest beginning of a character, as the
-// Unicode Standard recommends (section 3.9, "U+FFFD Substitution of Maximal Subparts").
+// Bytes as text. Invalid UTF-8 becomes U+FFFD, one per longest incomplete character, as the Unicode Standard
+// recommends (section 3.9, "U+FFFD Substitution of Maximal Subparts").
 std::string utf8_or_replaced(std::string_view bytes);
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-// A value of a JSON file together with the place where it stands, so that every complaint names both.
+// JsonNode is a JSON value with its place in the file, so that every error message can name both.
 #pragma once
 
 #include <boost/json/fwd.hpp>
@@ -13,7 +13,9 @@
 
 namespace tidepool {
 
-// A view: file name and value must outlive it. Errors are ErrorKind::bad_input.
+// A view of a value.
+// REQUIRES: file name and value outlive it.
+// Error: bad_input, for all methods.
 class JsonNode {
  public:
   JsonNode(const boost::json::value& value, const std::string& file, std::string place)
@@ -22,21 +24,21 @@ class JsonNode {
   const std::string& place() const { return place_; }
   const boost::json::value& value() const { return *value_; }
 
-  // "FILE: PLACE: REASON", of this value or of something below it (".vocab", "[3]").
+  // Error "FILE: PLACE: REASON" for this value, or for one below it (".vocab", "[3]").
   Error error(std::string_view reason) const { return error_at("", reason); }
   Error error_at(std::string_view below, std::string_view reason) const;
 
-  // Refuses keys that are not among these. An error if this is no object.
+  // Error if the value has other keys than these, or is not an object.
   Result<void> expect_keys(std::initializer_list<std::string_view> keys) const;
-  Result<JsonNode> member(std::string_view key) const;               // must be there
-  Result<std::optional<JsonNode>> find(std::string_view key) const;  // nothing if absent or null
+  Result<JsonNode> member(std::string_view key) const;               // error if missing
+  Result<std::optional<JsonNode>> find(std::string_view key) const;  // none if missing or null
   Result<std::vector<JsonNode>> items() const;                       // of an array
 
   Result<std::string> text() const;
   Result<bool> flag() const;
   Result<u32> number(u32 most) const;
 
-  // Members with a value for where they are absent or null.
+  // Members with a default for a missing or null value.
   Result<std::string> text_or(std::string_view key, std::string_view preset) const;
   Result<bool> flag_or(std::string_view key, bool preset) const;
 

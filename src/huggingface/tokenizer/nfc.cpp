@@ -1,5 +1,5 @@
-// Unicode's normalization form C. utf8proc does the work, on the stretches that may need it: most text is in
-// that form already, and is only looked at.
+// Nfc normalizes text to Unicode's form C. Most text already has that form and is only scanned; utf8proc
+// handles the stretches that may need changes.
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace tidepool {
 
 namespace {
 
-// Characters that never change, and never join with one before them, in large runs: what is left out here is
-// only slower. Tested against utf8proc, character by character.
+// True for characters that never change and never combine with the character before, given as a few large
+// runs. A missing character costs only speed. Tested against utf8proc, character by character.
 bool stays(u32 c) {
   if (c < 0x300) return true;
   if (c < 0x3400) {
@@ -32,8 +32,9 @@ struct Range {
   u32 last;
 };
 
-// Hugging Face's normalizer is of Unicode 9, to which the combining characters since then are like any other:
-// they neither change places nor join. In ascending order; those of Unicode 15 and later are newer_unicode's.
+// Combining characters added since Unicode 9, in ascending order; newer_unicode has those of Unicode 15 and
+// later. Hugging Face's normalizer implements Unicode 9 and treats them as ordinary characters: they are
+// neither reordered nor composed.
 constexpr auto since_unicode_9 = std::to_array<Range>({
     {0x7fd, 0x7fd},     {0x898, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},     {0xc3c, 0xc3c},
     {0xd3b, 0xd3c},     {0xeba, 0xeba},     {0x1715, 0x1715},   {0x1abf, 0x1ace},   {0x1df6, 0x1dfa},
@@ -57,8 +58,8 @@ class Nfc final : public NormalizerStep {
  public:
   bool apply(NormalText& in, std::string& out, NormalState& state, MatchState&, bool&) const override {
     const std::string_view text = in.text;
-    size_t kept = 0;    // everything before is in `out`
-    size_t before = 0;  // where the last character begins that stays, but may be joined with
+    size_t kept = 0;    // everything before it is in `out`
+    size_t before = 0;  // start of the last unchanged character; a following one may combine with it
     for (size_t at = 0; at < text.size();) {
       const u32 character = character_at(text, at);
       const size_t behind = at + character_bytes(text[at]);
@@ -81,8 +82,9 @@ class Nfc final : public NormalizerStep {
   }
 
  private:
-  // utf8proc decomposes character by character and composes; the order of what combines is made here, since
-  // utf8proc_decompose swaps neighbours: 80 KB of two accents in turn took it seconds.
+  // Decomposes character by character and composes, both with utf8proc. Combining characters are sorted here,
+  // because utf8proc_decompose sorts by swapping neighbours: 80 KB of two alternating accents took it
+  // seconds.
   static void compose(std::string_view stretch, std::string& out, std::vector<i32>& characters) {
     characters.clear();
     for (size_t at = 0; at < stretch.size(); at += character_bytes(stretch[at]))
@@ -113,8 +115,9 @@ class Nfc final : public NormalizerStep {
     out.insert(out.end(), parts.begin(), parts.begin() + count);
   }
 
-  // Which characters of a stretch (from `from` on) became what `out` has from `begin` on: a starter and what
-  // combines with it, or several such where they join, as Hangul's do.
+  // Records which characters of `stretch` (beginning at `from`) became which characters of `out` (beginning
+  // at `begin`). A unit is a starter with its combining characters, or several starters that are composed,
+  // such as Hangul.
   static void trace(std::string_view stretch, size_t from, size_t begin, const std::string& out,
                     NormalState& state) {
     if (!state.traced || std::string_view(out).substr(begin) == stretch) return;

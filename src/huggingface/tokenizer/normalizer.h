@@ -1,4 +1,4 @@
-// What happens to text before it is cut: a list of steps.
+// Normalizer changes text before it is split: a list of steps.
 #pragma once
 
 #include <memory>
@@ -10,16 +10,16 @@
 
 namespace tidepool {
 
-// What one thread needs.
+// Scratch memory of one thread.
 struct NormalState {
-  std::string text[2];          // the steps write into one from the other
-  std::vector<i32> characters;  // of a stretch that NFC works on
-  bool traced = false;          // what the steps changed is wanted:
+  std::string text[2];          // each step reads one and writes the other
+  std::vector<i32> characters;  // of a stretch, for NFC
+  bool traced = false;          // true: steps record their changes in `rewritings`
   std::vector<Rewriting> rewritings;
-  size_t rewritings_used = 0;     // of them, of the last text
-  size_t bytes_max = ~size_t{0};  // that a step may make of the text
-  std::string_view culprit;       // place of the step at which normalize() stopped
-  // `from` of the step's text became `to` of what it writes.
+  size_t rewritings_used = 0;     // entries used for the last text
+  size_t bytes_max = ~size_t{0};  // limit for the output of a step
+  std::string_view culprit;       // place of the rule at which normalize() stopped
+  // Records that `from` of the step's input became `to` of its output.
   void changed(Match from, Match to) {
     if (traced) rewritings[rewritings_used].add(from, to);
   }
@@ -27,17 +27,19 @@ struct NormalState {
 
 struct NormalText {
   std::string_view text;
-  bool first = false;      // begins where the whole text begins
-  bool continued = false;  // a part was cut off before it: nothing is put in front
+  bool first = false;      // starts at the beginning of the whole text
+  bool continued = false;  // a part was cut off before it: no prefix is added
 };
 
-// Immutable: any thread may call at any time, with a state of its own.
+// Immutable.
+// THREADS: any, at any time, each with its own state.
 class NormalizerStep {
  public:
   virtual ~NormalizerStep() = default;
-  // Writes the new text into `out` (which is empty) and returns true, or returns false if nothing changes.
-  // May change `in` but for its text. `gave_up` is set where a pattern gave up. A step may stop once `out`
-  // holds more than NormalState::bytes_max.
+  // Rewrites the text. May change fields of `in` other than `text`. Sets `gave_up` if a pattern gave up. May
+  // stop when `out` exceeds NormalState::bytes_max.
+  // REQUIRES: `out` is empty.
+  // RETURNS: true if the new text is in `out`; false if nothing changes.
   virtual bool apply(NormalText& in, std::string& out, NormalState&, MatchState&, bool& gave_up) const = 0;
 };
 
@@ -47,10 +49,10 @@ struct NormalizerRule {
 };
 using Normalizer = std::vector<NormalizerRule>;
 
-// Rules that lengthen what others have lengthened would fill the memory. A space becomes three bytes, a byte
-// spelled <0x0A> six; no rule that is in use makes more.
+// Limits of growth: rules that lengthen each other's output would fill the memory. A space becomes three
+// bytes, and a byte spelled <0x0A> six; no rule in use makes more.
 inline constexpr size_t normal_growth_max = 32;
-inline constexpr size_t normal_growth_base = 4096;  // short texts may become longer
+inline constexpr size_t normal_growth_base = 4096;  // short texts may grow by this much
 
 std::unique_ptr<NormalizerStep> normalize_nfc();
 std::unique_ptr<NormalizerStep> prepend_text(std::string);
@@ -58,7 +60,7 @@ std::unique_ptr<NormalizerStep> replace_matches(std::unique_ptr<Matcher>, std::s
 std::unique_ptr<NormalizerStep> strip_white_space(bool left, bool right);
 
 enum class Normalized : u8 { yes, gave_up, too_long };
-// Other than yes: NormalState::culprit says at which rule. The result is a view of the input or of the state.
+// The result is a view of the input or of the state. If not `yes`, NormalState::culprit is the rule at fault.
 Normalized normalize(const Normalizer&, NormalText&, NormalState&, MatchState&);
 
 }  // namespace tidepool

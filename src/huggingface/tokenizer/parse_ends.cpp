@@ -1,4 +1,4 @@
-// Post-processors and decoders.
+// Parses post-processors and decoders.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,8 +31,8 @@ Result<std::vector<u32>> special_ids(const JsonNode& specials, const JsonNode& p
   return out;
 }
 
-// [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]; the template for
-// pairs of texts is never used.
+// Reads [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]. Ignores the
+// template for pairs of texts.
 Result<void> read_template(const JsonNode& node, Frame& frame) {
   TRY(node.expect_keys({"type", "single", "pair", "special_tokens"}));
   TRY_ASSIGN(const JsonNode single, node.member("single"));
@@ -76,7 +76,8 @@ Result<void> read_post_processor(const JsonNode& node, u32 depth, Frame& frame) 
   return {};
 }
 
-// A match has a byte at least, a literal its own.
+// Multiplies `growth` by the most that the rule can lengthen a text. A match has at least one byte, a literal
+// its own length.
 Result<std::unique_ptr<DecoderStep>> read_replace(const JsonNode& node, u64& growth) {
   TRY(node.expect_keys({"type", "pattern", "content"}));
   TRY_ASSIGN(const JsonNode pattern_node, node.member("pattern"));

@@ -31,7 +31,7 @@ Result<void> read_vocabulary(const JsonNode& node, Vocabulary& out) {
   return {};
 }
 
-// "a b" or ["a", "b"].
+// Reads one merge: "a b" or ["a", "b"].
 Result<std::pair<std::string_view, std::string_view>> merge_of(const json::value& item,
                                                                const JsonNode& merges, size_t index) {
   const auto wrong = [&](std::string_view reason) {
@@ -97,7 +97,7 @@ Result<ParsedModel> parse_model(const JsonNode& node) {
   TRY(read_vocabulary(vocabulary, out.vocabulary));
   TRY_ASSIGN(const JsonNode merges, node.member("merges"));
   TRY(read_merges(merges, out));
-  TRY_ASSIGN(const std::string unk, node.text_or("unk_token", ""));  // GPT-2's file says ""
+  TRY_ASSIGN(const std::string unk, node.text_or("unk_token", ""));  // GPT-2's file has ""
   if (!unk.empty()) {
     out.options.unk = out.vocabulary.find(unk);
     if (out.options.unk == none)
@@ -129,8 +129,8 @@ Result<std::vector<AddedToken>> parse_added_tokens(const std::optional<JsonNode>
     if (seen.find(token.content) != none)
       return content.error(fmt::format("'{}' stands twice", token.content));
     seen.add(token.content, token.id);
-    // The library gives tokens that the model does not know the ids after all others, in order, whatever the
-    // file says.
+    // The library ignores the file here: added tokens that are not in the vocabulary get the next free ids,
+    // in order.
     const u32 known = vocabulary.find(token.content);
     const u32 expected = known != none ? known : next;
     if (token.id != expected)

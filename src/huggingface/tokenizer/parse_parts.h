@@ -1,5 +1,5 @@
-// The parts of a tokenizer.json, each from its own place in the file. Errors are ErrorKind::bad_input and
-// name file, place and reason; a type or an option that is not supported is refused by name.
+// Parsers for the parts of a tokenizer.json.
+// Error: bad_input, naming file, place and reason; an unsupported type or option is named.
 #pragma once
 
 #include <memory>
@@ -16,12 +16,12 @@
 
 namespace tidepool {
 
-inline constexpr std::string_view low_line = "\u2581";  // what SentencePiece writes for a space
+inline constexpr std::string_view low_line = "\u2581";  // SentencePiece's replacement of a space
 
 struct ParsedNormalizer {
   Normalizer steps;
-  bool only_nfc = true;     // no step but NFC
-  bool only_spaces = true;  // no step but those that put text in front or make every space a ▁
+  bool only_nfc = true;     // all steps are NFC
+  bool only_spaces = true;  // all steps add a prefix or replace every space by ▁
 
   Result<void> add(const JsonNode& rule, std::unique_ptr<NormalizerStep>);
 };
@@ -29,11 +29,11 @@ Result<ParsedNormalizer> parse_normalizer(const std::optional<JsonNode>&);
 
 struct ParsedPreTokenizer {
   std::vector<std::unique_ptr<Splitter>> steps;
-  bool byte_level = false;         // ends in the byte alphabet, which the model then takes care of
+  bool byte_level = false;         // ends with the byte alphabet, which the model handles itself
   bool cuts_letter_space = false;  // there is always a cut between a letter and a space or line feed
-  bool harmless = true;            // and whatever is cut off there changes nothing elsewhere
-  bool only_before_space = false;  // it is so before spaces, not before line feeds
-  bool low_line = false;           // spaces become ▁, and nothing else happens
+  bool harmless = true;            // and cutting there changes no ids elsewhere
+  bool only_before_space = false;  // the two hold before spaces, not before line feeds
+  bool low_line = false;           // only replaces spaces by ▁
 };
 Result<ParsedPreTokenizer> parse_pre_tokenizer(const std::optional<JsonNode>&);
 
@@ -44,10 +44,11 @@ struct ParsedModel {
 };
 Result<ParsedModel> parse_model(const JsonNode&);
 
-// With the ids that Hugging Face's tokenizers give them, which the file's must be.
+// Reads added tokens.
+// Error: if an id of the file is not the id that Hugging Face's tokenizers would give the token.
 Result<std::vector<AddedToken>> parse_added_tokens(const std::optional<JsonNode>&, const Vocabulary&);
 
-// What stands before and behind the text's own ids.
+// Special ids before and behind the ids of the text.
 struct Frame {
   std::vector<u32> before, behind;
 };
@@ -55,7 +56,7 @@ Result<Frame> parse_post_processor(const std::optional<JsonNode>&);
 
 Result<Decoder> parse_decoder(const std::optional<JsonNode>&);
 
-// {"String": "..."} or {"Regex": "..."}.
+// Reads {"String": "..."} or {"Regex": "..."}.
 struct ParsedPattern {
   std::unique_ptr<Matcher> matcher;
   std::string text;
@@ -63,16 +64,16 @@ struct ParsedPattern {
 };
 Result<ParsedPattern> parse_pattern(const JsonNode&);
 
-// "type": "...", refused in words if it is none of those that this part of a file may have.
+// Error for a "type" that this part of the file does not support.
 Error unsupported_type(const JsonNode&, std::string_view type, std::string_view supported);
 
 inline constexpr u32 token_id_max = (1u << 24) - 1;
 inline constexpr u32 nested_sequences_max = 8;
 
-// A rule that puts 100,000 characters in front of each piece of a text would take that times the pieces.
+// Limit for texts in rules: 100,000 characters in front of each piece would take that many bytes per piece.
 inline constexpr size_t rule_text_bytes_max = 1024;
 inline constexpr size_t rules_max = 256;       // of a normalizer, pre-tokenizer or decoder; ids around a text
-inline constexpr u64 decoder_growth_max = 64;  // by all Replace rules of a decoder together
+inline constexpr u64 decoder_growth_max = 64;  // all Replace rules of a decoder together
 Result<void> check_rule_text(const JsonNode&, std::string_view text);
 Result<void> check_rule_count(const JsonNode& rule, size_t before);
 

@@ -22,7 +22,7 @@ class Reader {
     TRY_ASSIGN(const std::string type, type_node.text());
     if (type == "Sequence") return sequence(node, depth);
     TRY(check_rule_count(node, count_));
-    if (out_.byte_level) {  // it was not the last one
+    if (out_.byte_level) {  // a ByteLevel rule came before this one
       if (++respelled_ > respelled_max)
         return node.error(fmt::format("follows more than {} ByteLevel rules, each of which may double a text",
                                       respelled_max));
@@ -68,7 +68,7 @@ class Reader {
     TRY_ASSIGN(const bool prefix, prefix_node.flag());
     TRY_ASSIGN(const bool use_regex, node.flag_or("use_regex", true));
     if (prefix) {
-      // A part that begins with a space is left alone; one that begins with a line feed is not.
+      // A part that begins with a space is unchanged, but a part that begins with a line feed gets a prefix.
       if (!out_.steps.empty()) out_.harmless = false;
       out_.only_before_space = true;
       out_.steps.push_back(prefix_space());
@@ -110,7 +110,7 @@ class Reader {
     return {};
   }
 
-  // Older files say add_prefix_space, newer ones prepend_scheme; some say both.
+  // Older files have add_prefix_space, newer ones prepend_scheme, some have both.
   Result<Prepend> prepend_of(const JsonNode& node) {
     TRY_ASSIGN(const std::optional<JsonNode> older, node.find("add_prefix_space"));
     TRY_ASSIGN(const bool prefix, node.flag_or("add_prefix_space", true));
@@ -160,7 +160,7 @@ class Reader {
 
   ParsedPreTokenizer out_;
   u32 count_ = 0;
-  u32 respelled_ = 0;  // ByteLevel rules that others follow
+  u32 respelled_ = 0;  // ByteLevel rules that are followed by others
 };
 
 }  // namespace

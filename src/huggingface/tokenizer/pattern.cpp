@@ -1,15 +1,15 @@
-// Where the two differ, and what is done about it:
+// Differences between Oniguruma and PCRE2, and how they are translated:
 //   \s         PCRE2 adds U+180E; White_Space is written out
-//   \w \d \p   PCRE2 of the distributions knows Unicode 14 or 15; to categories what is newer is added
-//   \w         outside of a class it is U+00B2, U+00B3, U+00B9 and U+00BC to U+00BE too
-//   \p{Han}    of scripts PCRE2 means Script_Extensions, Oniguruma Script
-//   \p{C}      what newer characters have left, and derived properties (Alpha): refused
-//   \h \v \e   other characters; written as what Ruby means
+//   \w \d \p   distributions' PCRE2 knows Unicode 14 or 15; newer characters are added to categories
+//   \w         outside of a class it also matches U+00B2, U+00B3, U+00B9 and U+00BC to U+00BE
+//   \p{Han}    for scripts PCRE2 means Script_Extensions, Oniguruma means Script
+//   \p{C}      newer characters are not in it any more; derived properties (Alpha): refused
+//   \h \v \e   other characters; written with Ruby's meaning
 //   \x80       a byte, not a character: refused
-//   ( )        as groups without a capture, since references to captures are refused
-//   {,n}       a quantifier in Ruby only; {n,m}+ and {n}? are no possessive and no lazy ones in Ruby: refused
+//   ( )        become groups without a capture, since references to captures are refused
+//   {,n}       a quantifier in Ruby only; in Ruby {n,m}+ is not possessive and {n}? not lazy: refused
 //   [[..]] &&  nested classes and intersections: refused
-//   (?i)       full case folding in Ruby (caseless.h); of \w and \p PCRE2 takes no other case: refused
+//   (?i)       full case folding in Ruby (caseless.h); PCRE2 ignores case not for \w and \p: refused
 #include "huggingface/tokenizer/pattern.h"
 
 #include <fmt/format.h>
@@ -75,7 +75,7 @@ class Translator {
   }
   void emit(std::string_view text) { out_.text += text; }
 
-  // The character here, which is passed.
+  // RETURNS: the next character, and moves behind it.
   Result<char32_t> next_character() {
     const size_t bytes = character_bytes(source_[at_]);
     if (at_ + bytes > source_.size()) return reason("what is not UTF-8");
@@ -129,7 +129,7 @@ class Translator {
     return {};
   }
 
-  // The sets that an escape names, as the inside of a class; `negated` for \S and the like.
+  // A set of characters that an escape names, as the inside of a class. `negated` for \S and the like.
   struct Set {
     std::string inside;
     bool negated = false;
@@ -146,14 +146,16 @@ class Translator {
     }
     if (std::ranges::find(categories, name) != categories.end())
       return Set{fmt::format("\\p{{{}}}", name) + newer_characters(name), negated};
-    // Short names are C, Cn, which newer characters have left, and other spellings of categories.
+    // Refuses short names: C and Cn, which newer characters no longer belong to, and other spellings of
+    // categories.
     if (name.size() < 3 || name == "Unknown" || name == "Zzzz" ||
         !std::ranges::all_of(name, [](char c) { return is_letter_or_digit(c) || c == '_'; }))
       return reason(fmt::format("\\p{{{}}}", name));
-    return Set{fmt::format("\\p{{sc:{}}}", name), negated};  // PCRE2 refuses what is no script
+    return Set{fmt::format("\\p{{sc:{}}}", name), negated};  // PCRE2 refuses a name that is not a script
   }
 
-  // After the backslash. Nothing: the escape is one character or an assertion.
+  // Reads an escape behind its backslash.
+  // RETURNS: none if the escape is a single character or an assertion.
   Result<std::optional<Set>> set() {
     const char c = peek();
     switch (c) {
@@ -186,7 +188,8 @@ class Translator {
     }
   }
 
-  // \n, \., \x41, \x{1f600}, \u3000: one character, the same inside a class and outside.
+  // Reads \n, \., \x41, \x{1f600} or \u3000: one character, with the same meaning inside and outside of a
+  // class.
   Result<char32_t> escaped_character() {
     if (at_ >= source_.size()) return reason("a backslash at the end");
     TRY_ASSIGN(const char32_t c, next_character());
@@ -247,7 +250,7 @@ class Translator {
       emit("]");
       return {};
     }
-    if (peek() == 'A' || peek() == 'z') {  // the same in both
+    if (peek() == 'A' || peek() == 'z') {  // same meaning in both
       out_.looks_behind = true;
       caseless_.other();
       emit("\\");
@@ -268,7 +271,7 @@ class Translator {
     return {};
   }
 
-  // A set, a character, or a range of them.
+  // Reads a set, a character, or a range of characters.
   Result<void> class_part(bool negated) {
     TRY_ASSIGN(const std::optional<char32_t> first, in_class());
     std::optional<char32_t> last = first;
@@ -284,7 +287,8 @@ class Translator {
     return {};
   }
 
-  // One character. Nothing: a set of them.
+  // Reads one item of a class.
+  // RETURNS: a character; none if it was a set of characters.
   Result<std::optional<char32_t>> in_class() {
     if (at_ >= source_.size()) return reason("a [ without its ]");
     if (peek() == '[') return reason("a class within a class");
@@ -312,7 +316,7 @@ class Translator {
   }
 
   Result<void> group() {
-    // In Ruby the rest of an alternation too stands under an option that begins amid it.
+    // In Ruby an option in the middle also applies to the later branches of an alternation.
     if (at_ == 1 && skip("?i)")) {
       caseless_.begin();
       emit("(?i)");
@@ -351,7 +355,7 @@ class Translator {
     return out;
   }
 
-  // {n}, {n,}, {,m}, {n,m}; anything else is a brace.
+  // Reads {n}, {n,}, {,m} or {n,m}; anything else is a literal brace.
   Result<void> repeat() {
     const size_t begin = at_++;
     const std::string least = digits();
@@ -368,7 +372,7 @@ class Translator {
     emit(comma ? fmt::format("{{{},{}}}", least.empty() ? "0" : least, most) : fmt::format("{{{}}}", least));
     if (skip("?")) emit("?");
     const auto is_once = [](const std::string& times) { return !times.empty() && std::stoul(times) == 1; };
-    if (!is_once(least) || !is_once(most)) caseless_.other();  // Oniguruma leaves {1} out
+    if (!is_once(least) || !is_once(most)) caseless_.other();  // Oniguruma drops {1}
     return {};
   }
 

@@ -1,5 +1,5 @@
-// The patterns of a tokenizer.json are written for Oniguruma with Ruby's syntax. Here they are said again for
-// PCRE2, with the same meaning: what could mean anything else is refused by name.
+// translate_pattern() rewrites a pattern for PCRE2. Patterns in tokenizer.json are written for Oniguruma with
+// Ruby's syntax. The meaning stays the same; anything that could mean something else is refused by name.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ namespace tidepool {
 
 struct Pattern {
   std::string text;           // for PCRE2 with UTF, UCP, MULTILINE and LF as the newline
-  bool looks_behind = false;  // whether a match depends on what stands before it
+  bool looks_behind = false;  // true if a match depends on text before it
 };
 
-// Inside a class: \w of Rust's regular expressions, which Hugging Face's own rules are written in.
+// \w of Rust's regular expressions, used by Hugging Face's own rules, as the inside of a character class.
 inline constexpr std::string_view rust_word = R"(\w\x{200c}\x{200d})";
 
-// The error's message is a reason without a place: "\\b is not supported".
+// Error: a reason without file name: "\\b is not supported".
 Result<Pattern> translate_pattern(std::string_view oniguruma);
 
 }  // namespace tidepool

@@ -23,7 +23,8 @@ struct Free {
 template <class T>
 using Owned = std::unique_ptr<T, Free>;
 
-// Backtracking over a long run takes a frame per step; the patterns of known families take nearly none.
+// Backtracking over a long run takes one stack frame per step; the patterns of known families need almost
+// none.
 constexpr size_t jit_stack_bytes_least = 32 * kib;
 constexpr size_t jit_stack_bytes_most = 16 * mib;
 constexpr u32 match_steps_max = 10'000'000;
@@ -77,7 +78,7 @@ Result<Regex> Regex::compile(std::string_view pattern) {
     return Error{ErrorKind::bad_input, fmt::format("the pattern does not compile: {}; it reads {}",
                                                    reinterpret_cast<const char*>(text.data()), pattern)};
   }
-  // Where memory may not be made executable it is interpreted: slower, with the same matches.
+  // If the system forbids executable memory, PCRE2 interprets the pattern: slower, with the same matches.
   parts->jit = pcre2_jit_compile(parts->code.get(), PCRE2_JIT_COMPLETE) == 0;
   return Regex(std::move(parts));
 }

@@ -1,4 +1,4 @@
-// A compiled pattern. Wraps PCRE2 (just-in-time compiled where the machine allows it).
+// Regex is a compiled pattern. It wraps PCRE2 (with just-in-time compilation where the system allows it).
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ struct Match {
   size_t end = 0;
 };
 
-// What one thread needs to match, for any pattern.
+// Scratch memory of one thread, for any pattern.
 class MatchState {
  public:
   MatchState();
@@ -29,17 +29,19 @@ class MatchState {
   std::unique_ptr<Parts> parts_;
 };
 
-// Any thread may match at any time, each with a MatchState of its own.
+// THREADS: any may match at any time, each with its own MatchState.
 class Regex {
  public:
-  // `pattern` as for Oniguruma. The error's message is a reason without a place.
+  // `pattern` in Oniguruma's syntax.
+  // Error: a reason without file name.
   static Result<Regex> compile(std::string_view pattern);
   Regex(Regex&&) noexcept;
   Regex& operator=(Regex&&) noexcept;
   ~Regex();
 
-  enum class Found : u8 { yes, no, gave_up };  // gave_up: it would take too many steps
-  // The first match that begins at `from` or later; matching may look before. REQUIRES: text is UTF-8.
+  enum class Found : u8 { yes, no, gave_up };  // gave_up: the match would take too many steps
+  // Finds the first match that begins at `from` or later; the pattern may look at text before `from`.
+  // REQUIRES: text is UTF-8.
   Found find(std::string_view text, size_t from, MatchState&, Match&) const;
 
   bool looks_behind() const;

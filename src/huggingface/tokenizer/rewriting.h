@@ -1,5 +1,5 @@
-// Which stretches of a text became which others when it was rewritten: the way back from a token to the bytes
-// it stands for. Kept only where somebody asks (Tokenizer::encode_part with places).
+// Rewriting maps positions of a rewritten text back to the text before. It leads from a token to the bytes
+// that the token stands for. Recorded only on request (Tokenizer::encode_part with `places`).
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace tidepool {
 
-// Bytes of a text that a token stands for. Empty where it stands for none (BOS, a space put in front): it
-// then belongs to what follows.
+// Bytes of a text that a token stands for. Empty for a token without any (BOS, an added space); `begin` then
+// is where the following text begins.
 struct TokenBytes {
   u32 begin = 0, end = 0;
   bool operator==(const TokenBytes&) const = default;
@@ -20,17 +20,18 @@ struct TokenBytes {
 class Rewriting {
  public:
   void clear() { changes_.clear(); }
-  // `from` of the text before became `to` of the text behind. Ascending; what lies between two is the same.
+  // Records that `from` of the old text became `to` of the new text. Text between two changes is the same.
+  // REQUIRES: ascending order.
   void add(Match from, Match to) { changes_.push_back({from, to}); }
 
-  // Where the byte at `at` of the new text came from: of a changed stretch, its begin.
+  // Maps a position of the new text to the old text; inside a changed stretch, to the stretch's begin.
   size_t begin_of(size_t at) const {
     const auto after = std::ranges::upper_bound(changes_, at, {}, [](const Change& c) { return c.to.begin; });
     if (after == changes_.begin()) return at;
     const Change& change = *(after - 1);
     return at < change.to.end ? change.from.begin : change.from.end + (at - change.to.end);
   }
-  // Where what ends at `at` of the new text ended: of a changed stretch, its end.
+  // Maps an end in the new text to the old text; inside a changed stretch, to the stretch's end.
   size_t end_of(size_t at) const {
     const auto after = std::ranges::lower_bound(changes_, at, {}, [](const Change& c) { return c.to.begin; });
     if (after == changes_.begin()) return at;

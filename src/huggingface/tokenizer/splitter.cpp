@@ -48,14 +48,14 @@ class CharacterMatcher final : public Matcher {
   bool (*belongs_)(u32);
 };
 
-// Matches, and what lies between them, in order. Empty matches count, except right behind another one: so do
-// the regular expressions of Rust.
+// Yields matches and the text between them, in order. Empty matches count, except right behind another match,
+// as in Rust's regular expressions.
 class Parts {
  public:
   Parts(const Matcher& matcher, std::string_view text, MatchState& state)
       : matcher_(matcher), text_(text), state_(state) {}
 
-  // False: there are no more, or gave_up().
+  // RETURNS: false at the end, and if gave_up().
   bool next(SplitState::Part& part) {
     if (waiting_) {
       waiting_ = false;
@@ -108,7 +108,7 @@ class Parts {
   std::string_view text_;
   MatchState& state_;
   Match match_;
-  size_t from_ = 0;    // where the next match may begin
+  size_t from_ = 0;    // earliest begin of the next match
   size_t end_ = 0;     // of the last part
   size_t behind_ = 0;  // of the last match
   bool any_ = false, waiting_ = false, done_ = false, gave_up_ = false;
@@ -123,7 +123,7 @@ class Split final : public Splitter {
              bool& gave_up) const override {
     Parts parts(*matcher_, piece.text, match);
     SplitState::Part part;
-    // Most files want each part by itself, at once; what is merged is looked at as a whole.
+    // These two behaviors, used by most files, need no merging, so each part is passed on at once.
     if (options_.behavior == Behavior::isolated || options_.behavior == Behavior::removed) {
       while (parts.next(part)) {
         if (options_.behavior == Behavior::removed && part.match != options_.invert) continue;
@@ -148,7 +148,7 @@ class Split final : public Splitter {
         {piece.text.substr(range.begin, range.end - range.begin), piece.first && range.begin == 0});
   }
 
-  // `match` of a part that is there already says what the part before the new one was.
+  // `match` of the last part keeps the kind of the part before the new one.
   void add(SplitState::Part part, std::vector<SplitState::Part>& parts) const {
     const bool before = !parts.empty() && parts.back().match;
     const bool merges =
@@ -162,10 +162,10 @@ class Split final : public Splitter {
     }
   }
 
-  // From the end, so that of two matches in a row the second one is the next part's.
+  // Goes from end to begin, so that of two adjacent matches the second belongs to the next part.
   static void merge_with_next(std::vector<SplitState::Part>& parts) {
     size_t out = parts.size();
-    bool behind = false;  // what the part behind was
+    bool behind = false;  // true if the part behind was a match
     for (size_t i = parts.size(); i-- > 0;) {
       const SplitState::Part part = parts[i];
       if (part.match && !behind && out < parts.size()) {

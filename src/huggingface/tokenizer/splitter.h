@@ -1,4 +1,4 @@
-// One step of pre-tokenization: a piece of text becomes smaller pieces, or is rewritten.
+// Splitter is one step of pre-tokenization: it splits or rewrites a piece of text.
 #pragma once
 
 #include <memory>
@@ -13,17 +13,17 @@ namespace tidepool {
 
 struct Piece {
   std::string_view text;  // never empty
-  bool first = false;     // begins where the whole text begins
+  bool first = false;     // starts at the beginning of the whole text
 };
 
-// What becomes of a match (the delimiter) and of what is between two. The names are Hugging Face's.
+// Treatment of matches (delimiters) and the text between them. The names are Hugging Face's.
 enum class Behavior : u8 { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
-// What one thread needs for one step.
+// Scratch memory of one thread for one step.
 struct SplitState {
-  std::string text;       // rewritten
-  bool traced = false;    // the next two are wanted
-  std::string_view from;  // what it was
+  std::string text;       // rewritten text
+  bool traced = false;    // true: the next two are recorded
+  std::string_view from;  // text before rewriting
   Rewriting rewriting;
   struct Part {
     Match range;
@@ -32,7 +32,7 @@ struct SplitState {
   std::vector<Part> parts;
 };
 
-// Takes the pieces in order. False: stop, something has failed.
+// Receives the pieces in order. RETURNS: false to stop after a failure.
 class PieceSink {
  public:
   virtual bool take(Piece) = 0;
@@ -41,15 +41,16 @@ class PieceSink {
   ~PieceSink() = default;
 };
 
-// Immutable: any thread may call at any time, with states of its own.
+// Immutable.
+// THREADS: any, at any time, each with its own states.
 class Splitter {
  public:
   virtual ~Splitter() = default;
-  // False: the sink said so, or a pattern gave up, and then `gave_up` is set.
+  // RETURNS: false if the sink returned false, or if a pattern gave up, which sets `gave_up`.
   virtual bool split(Piece, SplitState&, MatchState&, PieceSink&, bool& gave_up) const = 0;
 };
 
-// What a Split looks for.
+// Finds the delimiters of a Split.
 class Matcher {
  public:
   virtual ~Matcher() = default;
@@ -62,16 +63,16 @@ std::unique_ptr<Matcher> match_white_space();         // one character
 
 struct SplitOptions {
   Behavior behavior = Behavior::isolated;
-  bool invert = false;  // what does not match is the delimiter
+  bool invert = false;  // true: the text between matches is the delimiter
 };
 std::unique_ptr<Splitter> make_split(std::unique_ptr<Matcher>, SplitOptions);
 
-std::unique_ptr<Splitter> prefix_space();  // a space in front, unless there is one
+std::unique_ptr<Splitter> prefix_space();  // adds a space in front, unless there is one
 
 enum class Prepend : u8 { never, first, always };
-// Spaces become `replacement`, which is put in front too.
+// Replaces spaces by `replacement`, and may also put it in front.
 std::unique_ptr<Splitter> replace_spaces(std::string replacement, Prepend);
 
-std::unique_ptr<Splitter> bytes_as_characters();  // the byte alphabet
+std::unique_ptr<Splitter> bytes_as_characters();  // into the byte alphabet
 
 }  // namespace tidepool

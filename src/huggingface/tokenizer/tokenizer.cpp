@@ -1,6 +1,6 @@
-// The way of a text: added tokens are found in it (those that stand for themselves); what lies between is
-// normalized, and added tokens are found again (those that are to be normalized); what lies between those
-// goes through the pre-tokenizer's steps, piece by piece; what comes out is a word of the model.
+// Encodes a text in these steps: find added tokens that need no normalizing; normalize the text between them;
+// find the other added tokens; pass the text between those through the pre-tokenizer's steps, piece by piece;
+// encode the resulting words with the model.
 #include "huggingface/tokenizer/tokenizer.h"
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr u64 tokenizer_bytes_max = 1 * gib;
 constexpr u64 part_bytes_max =
-    1 * gib;  // places in a word are 32 bits wide, and normalizing may make it longer
+    1 * gib;  // positions in a word are 32 bits wide, and normalizing may lengthen it
 
 Error bad(std::string text) { return {ErrorKind::bad_input, std::move(text)}; }
 
@@ -56,7 +56,7 @@ struct Tokenizer::Parts {
   std::vector<AddedToken> added;
   std::vector<u32> added_of_id;  // index into `added`, or none
   StringIds added_ids;
-  AddedTokenScan raw, normalized;  // looked for before and after normalizing
+  AddedTokenScan raw, normalized;  // searched before and after normalizing
   Normalizer normalizer;
   std::vector<std::unique_ptr<Splitter>> splitters;
   Frame frame;
@@ -72,7 +72,7 @@ struct Tokenizer::Parts {
 
  private:
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<EncodeState>> idle_;  // as many as ever encoded at once
+  mutable std::vector<std::unique_ptr<EncodeState>> idle_;  // as many as ever encoded at the same time
 };
 
 std::unique_ptr<EncodeState> Tokenizer::Parts::borrow() const {
@@ -107,7 +107,7 @@ Result<void> Tokenizer::Parts::take_added(std::vector<AddedToken> tokens) {
   added = std::move(tokens);
   NormalState state;
   MatchState match;
-  // Special ones first: of two with the same content once normalized, the first one counts.
+  // Special tokens first: of two with the same normalized content, the first counts.
   for (const bool special : {true, false}) {
     for (AddedToken& token : added) {
       if (token.special != special) continue;
@@ -167,7 +167,8 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::parse(std::string_view text, const
   parts->frame = std::move(frame);
   parts->decoder = std::move(decoder);
 
-  // Either the pre-tokenizer cuts between a letter and a space, or spaces become ▁ and the model does.
+  // A cut is safe if the pre-tokenizer always cuts between a letter and a space, or if spaces become ▁ and
+  // the model cuts there.
   const bool by_splits = splits.harmless && splits.cuts_letter_space && normalizer.only_nfc;
   const bool by_model = splits.harmless && parts->bpe.cuts_at_low_line() &&
                         ((splits.low_line && normalizer.only_nfc) ||

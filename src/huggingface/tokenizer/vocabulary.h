@@ -1,4 +1,4 @@
-// Spellings and ids.
+// Vocabulary maps spellings to ids and back.
 #pragma once
 
 #include <span>
@@ -10,12 +10,12 @@
 
 namespace tidepool {
 
-// A hash of strings that lie in one block.
+// Hash table from strings to ids. All strings lie in one block of memory.
 class StringIds {
  public:
-  // REQUIRES: a spelling is added once.
+  // REQUIRES: the spelling is new.
   void add(std::string_view spelling, u32 id);
-  u32 find(std::string_view spelling) const;  // `none` if it is not there
+  u32 find(std::string_view spelling) const;  // `none` if not found
   size_t size() const { return count_; }
 
  private:
@@ -34,12 +34,12 @@ class StringIds {
 
 class Vocabulary {
  public:
-  // False: this id has another spelling already.
+  // RETURNS: false if the id already has another spelling.
   bool add(std::string_view spelling, u32 id);
   u32 find(std::string_view spelling) const { return ids_.find(spelling); }
-  std::string_view spelling(u32 id) const;  // empty where there is none
+  std::string_view spelling(u32 id) const;  // empty: no such id
   bool has(u32 id) const { return id < begin_.size() && begin_[id].used; }
-  u32 end_id() const { return static_cast<u32>(begin_.size()); }  // highest + 1
+  u32 end_id() const { return static_cast<u32>(begin_.size()); }  // highest id + 1
   u32 size() const { return static_cast<u32>(ids_.size()); }
 
  private:

@@ -60,8 +60,8 @@ void Walk::frame(std::span<const u32> ids, size_t at) {
   if (places_) places_->insert(places_->end(), ids.size(), {static_cast<u32>(at), static_cast<u32>(at)});
 }
 
-// Back through whatever rewrote it. A step that passed its piece on as it was left no trace: the word then
-// lies in the buffer of a step before.
+// Maps a word back through every step that rewrote it. A step that passed its piece on unchanged recorded
+// nothing: the word then lies in the buffer of an earlier step.
 TokenBytes Walk::place_of(std::string_view word, size_t begin, size_t end) const {
   const auto at_of = [&](std::string_view buffer) {
     const size_t at = static_cast<size_t>(word.data() - buffer.data());

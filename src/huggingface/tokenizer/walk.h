@@ -1,4 +1,4 @@
-// One text on its way through the steps of a tokenizer.
+// Walk passes one text through the steps of a tokenizer.
 #pragma once
 
 #include <memory>
@@ -12,32 +12,32 @@
 
 namespace tidepool {
 
-// What one thread needs to encode.
+// Scratch memory of one thread for encoding.
 struct EncodeState {
   MatchState match;
   NormalState normal;
-  std::vector<SplitState> split;  // by step
+  std::vector<SplitState> split;  // one per step
   BpeState bpe;
 };
 
 class Walk {
  public:
-  // `text`: that places are of. `places` may be null; else it gets as many as `out` gets ids.
+  // `text` is the text that places refer to. `places`, if not null, gets one element per id in `out`.
   Walk(std::span<const std::unique_ptr<Splitter>> splitters, const Bpe& bpe, EncodeState& state,
        std::string_view text, std::vector<u32>& out, std::vector<TokenBytes>* places);
 
-  // A stretch of the text between two tokens, and what the normalizer made of it: pass() takes pieces of
-  // that.
+  // Starts a stretch of the text between two tokens. `normal` is its normalized form; pass() takes pieces of
+  // `normal`.
   void begin(std::string_view raw, std::string_view normal);
   bool pass(Piece piece, size_t step = 0);
-  // A token that stands for `bytes`: of the text, or of what begin() got as normal.
+  // A token for `bytes`: a part of the text, or of `normal` of the last begin().
   void token(u32 id, std::string_view bytes);
-  // Ids that stand for nothing, at `at`.
+  // Ids that stand for no bytes, at position `at`.
   void frame(std::span<const u32> ids, size_t at);
 
-  // Why pass() returned false.
+  // Reasons why pass() returned false.
   bool gave_up = false;        // a pattern takes too many steps
-  bool word_too_long = false;  // for Bpe
+  bool word_too_long = false;  // exceeds Bpe's limit
 
  private:
   class Next;

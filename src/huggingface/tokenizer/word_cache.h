@@ -1,5 +1,5 @@
-// The ids of words met before: text repeats its words so much that nearly all are found here. Of a fixed
-// size; a word takes the place of the one that was there.
+// WordCache keeps the ids of recent words. Text repeats its words so often that nearly all are found. Fixed
+// size: a new word replaces the word in its slot.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,9 @@ class WordCache {
 
   static bool fits(std::string_view word) { return word.size() <= word_bytes_max; }
 
-  // REQUIRES of both: fits(word). The ids of a word; empty if it is not here. A word never has no ids here.
+  // Looks up a word.
+  // RETURNS: its ids; empty if not cached. (A cached word has at least one id.)
+  // REQUIRES, also for put(): fits(word).
   std::span<const u32> find(std::string_view word, u64 hash) const {
     if (table_.empty()) return {};
     const Slot& slot = table_[hash % slots];

@@ -1,4 +1,4 @@
-// An adapter's directory as PEFT has it: adapter_model.safetensors and adapter_config.json.
+// File names in an adapter's directory, as in PEFT: adapter_model.safetensors and adapter_config.json.
 #pragma once
 
 #include "tidepool/model_graph.h"
@@ -7,7 +7,7 @@ namespace tidepool {
 
 inline constexpr const char* adapter_weights_file = "adapter_model.safetensors";
 
-// Where checkpoints of this graph have the weights that are trained.
+// File of a checkpoint that holds the trained weights of this graph.
 inline const char* weights_file_of(const ModelGraph& graph) {
   return graph.lora.on() ? adapter_weights_file : "model.safetensors";
 }

@@ -1,4 +1,4 @@
-// Weights of any Hugging Face model directory into the state, tensor by tensor.
+// Loads weights from a Hugging Face model directory into the state, tensor by tensor.
 #include "huggingface/weights/load_weights.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ SafetensorsModel::Location find_tensor(const SafetensorsModel& model, const std:
   return model.find(std::string(old_prefix) + name);
 }
 
-// A tensor that older files have beside the model's own, and that says nothing new.
+// True for a tensor that older files have beside the model's own, and that holds no new information.
 bool is_known_extra(Family family, std::string_view name) {
   return std::ranges::any_of(style(family).extra_tensors, [&](std::string_view extra) {
     return !extra.empty() && (extra.starts_with('.') ? name.ends_with(extra) : name == extra);
@@ -70,7 +70,8 @@ std::vector<std::string> unused_tensors(const SafetensorsModel& model, const Mod
   return unused;
 }
 
-// What the config ties must be tied in the file, if it has the head at all: else it is another model's.
+// If config.json ties head and embedding, a head in the file must equal the embedding: else the file belongs
+// to another model.
 Result<void> check_tied_head(const SafetensorsModel& model, const ModelGraph& graph) {
   constexpr const char* head_name = "lm_head.weight";
   std::string embedding_name;
@@ -97,7 +98,8 @@ Result<void> check_tied_head(const SafetensorsModel& model, const ModelGraph& gr
                                                  head.file->path(), head_name, embedding_name)};
 }
 
-// Hash of all tensors: of loaded ones from the pieces as they were read, of the others from the file.
+// Hash of all tensors. Loaded tensors were hashed while they were read; the others are read from the file
+// now.
 Result<std::string> hash_of_all(const SafetensorsModel& model, const std::vector<WeightSource>& sources,
                                 std::map<u32, TensorHash>& hashes) {
   TensorHashes all;
@@ -137,7 +139,7 @@ Result<std::vector<std::string>> load_weights(const std::string& directory, cons
   }
   const Kind master = graph.precision == Precision::fp16 ? Kind::master : Kind::master_low;
   TRY_ASSIGN(const auto reader, WeightReader::create(sources, graph.precision));
-  std::map<u32, TensorHash> hashes;  // by source
+  std::map<u32, TensorHash> hashes;  // by index of source
   while (true) {
     TRY_ASSIGN(const WeightPiece* piece, reader->next());
     if (piece == nullptr) break;

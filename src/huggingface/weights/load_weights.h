@@ -1,4 +1,4 @@
-// Weights of Hugging Face model directories, on their way into the training state.
+// Loads weights of Hugging Face model directories into the training state.
 #pragma once
 
 #include <string>
@@ -10,18 +10,19 @@
 
 namespace tidepool {
 
-// Only the weights, from any Hugging Face model directory (F32, BF16 or F16; one file or shards; names with
-// or without "transformer."): to start from, or to generate with. Errors are ErrorKind::bad_input and name
-// tensor, what was expected and what was found. Returns the names of tensors that nothing here uses.
-// Takes up to WeightReader::memory_max beside the writer's. Of a graph with LoRA: those of the frozen model,
-// or of the adapters, from an adapter's directory. `xxh3`, where not null, gets what TensorHashes makes of
-// all the directory's tensors, from the bytes that are loaded.
+// Loads weights from any Hugging Face model directory (F32, BF16 or F16; one file or shards; names with or
+// without "transformer."), to train or to generate. For a graph with LoRA: `model` loads the frozen model's
+// weights, `adapters` loads the adapter's from an adapter's directory. `xxh3`, if not null, gets the
+// TensorHashes of all tensors in the directory, computed from the bytes that are loaded. Takes up to
+// WeightReader::memory_max beside the writer's memory.
+// RETURNS: names of tensors that the model does not use.
+// Error: bad_input, naming tensor, expectation and finding.
 enum class WeightsOf : u8 { model, adapters };
 Result<std::vector<std::string>> load_weights(const std::string& directory, const ModelGraph&, StateWriter&,
                                               WeightsOf = WeightsOf::model, std::string* xxh3 = nullptr);
 
-// Checks that the directory's files hold each tensor of the model, in its shape. Reads headers only; errors
-// as of load_weights.
+// Checks that the directory has every tensor of the model, with its shape. Reads only headers.
+// Error: as load_weights().
 Result<void> check_all_tensors(const std::string& directory, const ModelGraph&);
 
 }  // namespace tidepool

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 bool has(const std::string& directory, const char* file) { return is_named(directory + "/" + file); }
 
-// The first by name; empty: there is none.
+// First shard by name; empty: there is none.
 std::string first_shard(const std::string& directory) {
   std::error_code unused;
   std::string first;

@@ -1,15 +1,16 @@
-// What stands in a model directory in the place of weights that can be read.
+// Explains why a model directory has no weights that can be read.
 #pragma once
 
 #include <string>
 
 namespace tidepool {
 
-// Whether `directory` holds model.safetensors or its index.
+// True if `directory` holds model.safetensors or its index.
 bool has_weights(const std::string& directory);
 
-// Of one that holds neither: that there are pickled weights, or shards without their index, and what to do
-// about it. Empty: nothing of that kind is there.
+// Message for a directory without both: it has pickled weights, or shards without their index, and what to
+// do.
+// RETURNS: empty if it has neither.
 std::string other_weights(const std::string& directory);
 
 }  // namespace tidepool

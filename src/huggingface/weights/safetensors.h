@@ -1,6 +1,6 @@
-// safetensors files: u64 little-endian header length, JSON header, then the buffer
-// (https://github.com/huggingface/safetensors). Reading is strict, writing streams; neither ever holds
-// more than the header and the caller's piece.
+// Reads and writes safetensors files: u64 little-endian header length, JSON header, then the buffer
+// (https://github.com/huggingface/safetensors). Reading is strict, writing streams. Neither holds more in
+// memory than the header and the caller's piece.
 #pragma once
 
 #include <memory>
@@ -50,36 +50,42 @@ struct StoredTensor {
   bool operator==(const StoredTensor&) const = default;
 };
 
-// "[2, 3]"
+// RETURNS: text such as "[2, 3]".
 std::string shape_text(std::span<const u64> shape);
 
-// Lays tensors one after another: fills begin and end from dtype and shape. REQUIRES: no overflow.
+// Places tensors one after another: sets begin and end from dtype and shape.
+// REQUIRES: no overflow.
 void assign_offsets(std::span<StoredTensor>);
 
-// The length word and the header, padded with blanks so that the buffer starts on 8 bytes.
-// `__metadata__` is {"format": "pt"}, without which transformers refuses the file.
+// RETURNS: length word and header, padded with blanks so that the buffer starts at a multiple of 8 bytes.
+// `__metadata__` is {"format": "pt"}: without it transformers refuses the file.
 std::string safetensors_header(std::span<const StoredTensor>);
 
-// The other way: `json` is the header without its length word. Refuses duplicate keys, holes, overlap,
-// overflow and anything unknown. Tensors come back in the order of the buffer. `error_kind` and
-// `file_name` go into errors, which name tensor and reason.
+// Parses a header. `json` is the header without its length word. Refuses duplicate keys, holes, overlap,
+// overflow and everything unknown.
+// RETURNS: tensors in the order of the buffer.
+// Error: `error_kind`, naming `file_name`, tensor and reason.
 Result<std::vector<StoredTensor>> parse_safetensors_header(std::string_view json, u64 buffer_bytes,
                                                            ErrorKind error_kind, std::string_view file_name);
 
-// One open file. Reads from any thread.
+// One open file.
+// THREADS: any may read.
 class SafetensorsFile {
  public:
   static Result<std::unique_ptr<SafetensorsFile>> open(const std::string& path, ErrorKind error_kind);
 
   std::span<const StoredTensor> tensors() const { return tensors_; }
-  const StoredTensor* find(std::string_view name) const;  // null: not there
+  const StoredTensor* find(std::string_view name) const;  // null: not found
   const std::string& path() const { return path_; }
 
-  // XXH3 over everything in front of the tensors, to be gone on with. Once.
+  // XXH3 of everything before the tensors, to be continued by the caller.
+  // REQUIRES: called at most once.
   StreamHash take_hash_of_head() { return std::move(head_); }
   u64 bytes_of_head() const { return buffer_begin_; }
   u64 offset_of(const StoredTensor& tensor) const { return buffer_begin_ + tensor.begin; }  // in the file
-  // Bytes [begin, begin + out.size()) of a tensor. REQUIRES: they lie in it.
+
+  // Reads bytes [begin, begin + out.size()) of a tensor.
+  // REQUIRES: they lie within the tensor.
   Result<void> read(const StoredTensor&, u64 begin, std::span<std::byte> out) const;
 
   SafetensorsFile(const SafetensorsFile&) = delete;
@@ -96,8 +102,8 @@ class SafetensorsFile {
   std::vector<u32> by_name_;  // indices into tensors_, sorted by name
 };
 
-// All weights of a model directory: model.safetensors, or the shards that
-// model.safetensors.index.json names. Of an adapter's, adapter_model.safetensors.
+// All weights of a model directory: model.safetensors, or the shards listed in model.safetensors.index.json.
+// For an adapter's directory: adapter_model.safetensors.
 class SafetensorsModel {
  public:
   struct Location {

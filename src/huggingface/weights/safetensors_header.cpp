@@ -1,5 +1,5 @@
-// The header, both ways. boost::json keeps the last of two equal keys without a word, so the header is
-// read through its streaming parser, which shows every key.
+// Parses and writes the header. boost::json silently keeps the last of two equal keys, so the header is read
+// with its streaming parser, which reports every key.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ std::optional<Dtype> dtype_of(std::string_view name) {
 constexpr u32 dimensions_max = 16;
 
 // Fills tensors from {"name": {"dtype": s, "shape": [n...], "data_offsets": [b, e]}, "__metadata__": {s: s}}.
-// A method that returns false has put the reason into `fault`.
+// A method that returns false has stored the reason in `fault`.
 class HeaderHandler {
  public:
   static constexpr std::size_t max_object_size = std::size_t(-1);
@@ -167,13 +167,13 @@ class HeaderHandler {
   bool in_array_ = false;
   bool in_metadata_ = false;
   std::string key_;
-  std::string text_;  // parts of a key or string so far
+  std::string text_;  // the key or string read so far
   std::vector<u64> numbers_;
   std::unordered_set<std::string> names_;
   std::unordered_set<std::string> fields_;
 };
 
-// Bytes of a shape, or nothing on overflow.
+// RETURNS: bytes of a tensor with this shape; none on overflow.
 std::optional<u64> bytes_of_shape(const StoredTensor& t) {
   u64 bytes = dtype_bytes(t.dtype);
   for (const u64 n : t.shape) {
@@ -252,7 +252,7 @@ Result<std::vector<StoredTensor>> parse_safetensors_header(std::string_view text
     return Error{error_kind,
                  fmt::format("{}: header: not valid JSON at byte {}: {}", file_name, used, ec.message())};
   }
-  // The format lets blanks follow, nothing else; and it wants an object, which starts at once.
+  // The format requires an object at the first byte, and allows only blanks behind it.
   const std::size_t end = text.find_last_not_of(' ') + 1;
   if (text[0] != '{' || text[end - 1] != '}' || used < end) {
     return Error{error_kind,

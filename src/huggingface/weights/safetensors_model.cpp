@@ -1,4 +1,4 @@
-// Follows model.safetensors.index.json: {"metadata": {...}, "weight_map": {tensor: file}}.
+// Opens the shards of model.safetensors.index.json: {"metadata": {...}, "weight_map": {tensor: file}}.
 #include <fmt/format.h>
 
 #include <boost/json/object.hpp>
@@ -17,10 +17,10 @@ namespace {
 
 using WeightMap = std::map<std::string, std::string>;  // tensor -> file
 
-// A shard is a plain name beside the index: nothing may lead out of the directory.
+// True for a file name beside the index: a path must not lead out of the directory.
 bool is_plain_name(std::string_view file) {
   constexpr std::size_t bytes_max =
-      255;  // that Linux takes; a longer one is the index's fault, not the disk's
+      255;  // Linux's limit; a longer name is a fault of the index, not of the disk
   return !file.empty() && file.size() <= bytes_max && file != "." && file != ".." &&
          file.find('/') == std::string_view::npos && file.find('\0') == std::string_view::npos;
 }
@@ -80,7 +80,7 @@ Result<void> SafetensorsModel::open_shards(const std::string& directory, const s
                                            tensor, index_path)};
     }
   }
-  // The same tensor in two shards would make the answer depend on their order.
+  // Refuses a tensor that is in two shards: the order of shards would decide which one counts.
   for (const auto& file : files_) {
     for (const StoredTensor& t : file->tensors()) {
       const auto at = map.find(t.name);

@@ -17,7 +17,7 @@ bool is_weights_file(std::string_view name) {
 }
 
 std::vector<Shard> shards_of(std::vector<StoredTensor> tensors, Bytes most) {
-  assign_offsets(tensors);  // for their sizes
+  assign_offsets(tensors);  // to know their sizes
   std::vector<Shard> shards(1);
   u64 bytes = 0;
   for (StoredTensor& t : tensors) {
@@ -75,7 +75,7 @@ Result<void> ShardWriter::append(std::span<const std::byte> bytes) {
 
 Result<std::vector<ListedFile>> ShardWriter::finish() {
   CHECK(!file_, left_);
-  while (written_.size() < shards_.size()) {  // files of tensors without elements
+  while (written_.size() < shards_.size()) {  // files whose tensors have no elements
     TRY(begin_file());
     CHECK(left_ == 0, left_);
     TRY(end_file());

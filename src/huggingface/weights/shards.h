@@ -1,4 +1,4 @@
-// A model's tensors over the files of its directory: one, or several that model.safetensors.index.json lists.
+// Shards: distributes a model's tensors over one file, or over several with a model.safetensors.index.json.
 #pragma once
 
 #include <span>
@@ -13,34 +13,36 @@ namespace tidepool {
 
 inline constexpr const char* weights_file = "model.safetensors";
 inline constexpr const char* weights_index_file = "model.safetensors.index.json";
-// Whether a file of a model directory is part of its weights: one of the two, or
+// True if a file of a model directory is part of its weights: one of these two, or a name such as
 // "model-00001-of-00002.safetensors".
 bool is_weights_file(std::string_view name);
 
 struct Shard {
   std::string file;                   // a name without directory
-  std::vector<StoredTensor> tensors;  // with offsets in this file
+  std::vector<StoredTensor> tensors;  // offsets are those in this file
 
   u64 data_bytes() const { return tensors.empty() ? 0 : tensors.back().end; }
   u64 file_bytes() const { return safetensors_header(tensors).size() + data_bytes(); }
 };
 
-// The tensors in their order, in as few files as hold at most `most` bytes of tensors each, filled one after
-// the other as transformers does; a larger tensor has a file to itself. One file is model.safetensors.
+// Distributes tensors over files without reordering. Fills each file up to `most` bytes of tensors, as
+// transformers does; a larger tensor gets a file of its own. A single file is named model.safetensors.
 std::vector<Shard> shards_of(std::vector<StoredTensor> tensors, Bytes most);
-// {"metadata": {"total_size": bytes of all tensors}, "weight_map": {tensor: file}}
+// RETURNS: {"metadata": {"total_size": bytes of all tensors}, "weight_map": {tensor: file}}
 std::string shard_index_text(std::span<const Shard>);
 
-// Writes them, all bytes in the order of the tensors. One thread.
+// Writes the shards from one stream of bytes, in the order of the tensors.
+// THREADS: one.
 class ShardWriter {
  public:
   ShardWriter(Files& files, std::string directory, std::vector<Shard> shards)
       : files_(files), directory_(std::move(directory)), shards_(std::move(shards)) {}
   ShardWriter(const ShardWriter&) = delete;
 
-  // REQUIRES: does not run over the end of a file.
+  // REQUIRES: the bytes do not cross the end of a file.
   Result<void> append(std::span<const std::byte>);
-  // REQUIRES: everything was appended. Durable on return; of several files the index is written too.
+  // Writes the index if there are several files. All files are durable on return.
+  // REQUIRES: all bytes were appended.
   Result<std::vector<ListedFile>> finish();
 
  private:
@@ -51,8 +53,8 @@ class ShardWriter {
   const std::string directory_;
   const std::vector<Shard> shards_;
   std::vector<ListedFile> written_;
-  std::unique_ptr<HashedFile> file_;  // of shards_[written_.size()], null before its first byte
-  u64 left_ = 0;                      // bytes of tensors that it still waits for
+  std::unique_ptr<HashedFile> file_;  // current file, shards_[written_.size()]; null before its first byte
+  u64 left_ = 0;                      // bytes of tensors still missing in it
 };
 
 }  // namespace tidepool

@@ -1,7 +1,7 @@
-// fp32 masters to what bf16 and fp16 keep of them, on spans. Of bf16 the same pair as
-// kernels/gradient/gradient.h: the upper 16 bits rounded half up, and the signed remainder. As a map of
-// 32-bit words it is one to one (sums wrap), so a checkpoint gives back the exact pair whatever the value,
-// NaNs included.
+// Splits fp32 masters into the parts that bf16 and fp16 runs keep, on spans. For bf16 it is the same pair as
+// in kernels/gradient.h: the upper 16 bits rounded half up, and the signed remainder. The split is a
+// one-to-one map of 32-bit words (sums wrap), so a checkpoint restores the exact pair for every value,
+// including NaNs.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,7 @@
 
 namespace tidepool {
 
-// All three have the same length.
+// REQUIRES, for both functions: all three spans have the same length.
 inline void join_split(std::span<const u16> high, std::span<const u16> low, std::span<u32> bits) {
   CHECK(high.size() == bits.size() && low.size() == bits.size());
   for (std::size_t i = 0; i < bits.size(); ++i) {
@@ -30,7 +30,7 @@ inline void split_bits(std::span<const u32> bits, std::span<u16> high, std::span
   }
 }
 
-// fp16's parameters, of the bits of their masters.
+// Computes fp16 parameters from the bits of their masters.
 inline void round_to_fp16(std::span<const u32> bits, std::span<u16> halves) {
   CHECK(halves.size() == bits.size());
   for (std::size_t i = 0; i < bits.size(); ++i) halves[i] = fp16_from_float(std::bit_cast<float>(bits[i]));

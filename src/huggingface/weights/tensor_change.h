@@ -1,4 +1,4 @@
-// What may become of a model's weights while they are written anew.
+// TensorChange changes a model's weights while they are copied to a new file.
 #pragma once
 
 #include <span>
@@ -9,18 +9,21 @@
 
 namespace tidepool {
 
-// Changes weights on their way: what an adapter adds, for example.
+// Example: AdapterMerge, which adds an adapter's update.
 class TensorChange {
  public:
   virtual ~TensorChange() = default;
   virtual bool changes(std::string_view tensor) const = 0;
-  // Of every tensor, before the first is changed: an error where it should be and cannot.
+  // Called for every tensor before the first change.
+  // Error: if the tensor should be changed but cannot be.
   virtual Result<void> check(std::string_view) const { return {}; }
-  // Elements [begin, begin + values.size()) of a tensor for which changes() holds, whole rows of its last
-  // dimension, ascending. Rounded to the tensor's type afterwards.
+  // Changes elements [begin, begin + values.size()) of a tensor. Called with whole rows of the last
+  // dimension, in ascending order. The caller then rounds to the tensor's type.
+  // REQUIRES: changes(tensor).
   virtual Result<void> apply(std::string_view tensor, std::span<const u64> shape, u64 begin,
                              std::span<float> values) = 0;
-  // After the last tensor: whether all that it is for was there.
+  // Called after the last tensor.
+  // Error: if the model lacked a tensor that should have been changed.
   virtual Result<void> finish() const { return {}; }
 };
 

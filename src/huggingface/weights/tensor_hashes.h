@@ -1,5 +1,5 @@
-// XXH3 over all weights of a model directory, made of the bytes as somebody reads them anyway: by several
-// threads, in any order of tensors, and however they are spread over files.
+// Hashes all weights of a model directory with XXH3, from bytes that are read anyway. The result does not
+// depend on threads, the order of tensors, or their distribution over files.
 #pragma once
 
 #include <map>
@@ -12,11 +12,11 @@
 
 namespace tidepool {
 
-// A tensor is hashed in parts of so many bytes, which threads may hash each for itself.
+// Tensors are hashed in parts of this size, so that threads can hash parts independently.
 inline constexpr u64 hashed_part_bytes = 1 * mib;
 
-// Hash of one tensor: XXH3 over the XXH3 of each of its parts, as 16 hex digits. Takes its bytes in order, in
-// pieces of any size, or the hashes of its parts in order; not both.
+// Hash of one tensor: XXH3 over the XXH3 of each of its parts, as 16 hex digits. Takes the tensor's bytes in
+// order, in pieces of any size, or the hashes of its parts in order; not both.
 class TensorHash {
  public:
   void update(std::span<const std::byte> bytes);
@@ -26,10 +26,10 @@ class TensorHash {
  private:
   StreamHash parts_;
   std::optional<StreamHash> part_;
-  u64 filled_ = 0;  // of the part that is being hashed
+  u64 filled_ = 0;  // bytes hashed of the current part
 };
 
-// Hash of all tensors: XXH3 over "NAME DTYPE SHAPE HASH\n" of each, ascending by name.
+// Hash of all tensors: XXH3 over the lines "NAME DTYPE SHAPE HASH\n", in ascending order of names.
 class TensorHashes {
  public:
   void add(const StoredTensor& tensor, u64 hash);
@@ -40,7 +40,7 @@ class TensorHashes {
   std::map<std::string, std::string> lines_;
 };
 
-// Reads a tensor for nothing else.
+// Reads a tensor only to hash it.
 Result<u64> hash_of_tensor(const SafetensorsFile&, const StoredTensor&);
 
 }  // namespace tidepool

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::size_t names_shown_max = 3;
 
-// 3 of "model.layers.3.mlp.up_proj.weight", "transformer.h.3.ln_1.weight" and "h.3.ln_1.weight".
+// RETURNS: the layer's number: 3 for "model.layers.3.mlp.up_proj.weight", "transformer.h.3.ln_1.weight" and
+// "h.3.ln_1.weight".
 std::optional<u32> layer_of(std::string_view tensor) {
   for (const std::string_view before : {"model.layers.", "transformer.h.", "h."}) {
     if (!tensor.starts_with(before)) continue;

@@ -1,4 +1,4 @@
-// Tensors of a model's files that the model has no use for, said in a line or two however many there are.
+// describe_unused() lists tensors that a model does not use, in at most two lines.
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace tidepool {
 
-// `tensors`: names, as load_weights() returns them. Layers beyond the model's are one line of their own,
-// which names their numbers: config.json says fewer than the files hold.
+// `tensors`: names returned by load_weights(). Layers beyond the model's get a line of their own with their
+// numbers: config.json states fewer layers than the files hold.
 std::vector<std::string> describe_unused(const std::string& directory, std::span<const std::string> tensors,
                                          const ModelConfig&);
 

@@ -24,11 +24,12 @@ constexpr u32 threads_max = 6;
 constexpr u32 buffers_max = 11;
 constexpr u64 raw_bytes_max = hashed_part_bytes;
 constexpr u64 page = frame_alignment;
-// A part that starts and ends within pages; behind it fp32 words and halves of as many elements of 16 bits.
+// Room for a part and the rest of its first and last pages. Behind it: space for as many elements as fp32
+// words and as 16-bit halves.
 constexpr u64 raw_room = raw_bytes_max + 2 * page;
 constexpr u64 buffer_bytes = raw_room + 3 * raw_bytes_max;
 static_assert(buffers_max * buffer_bytes <= WeightReader::memory_max.value);
-constexpr u64 direct_bytes_min = 256 * kib;  // less comes through the page cache
+constexpr u64 direct_bytes_min = 256 * kib;  // smaller reads go through the page cache
 
 template <class T>
 std::span<T> words_of(std::span<std::byte> bytes) {
@@ -43,10 +44,10 @@ void widen(Dtype dtype, std::span<const u16> in, std::span<u32> out) {
   }
 }
 
-// Sign, exponent and fraction: of NaN and infinity every bit of the exponent is set.
+// Finds the first NaN or infinity: its exponent bits, `exponent`, are all set.
 template <class Word, Word exponent>
 std::optional<u64> first_not_finite(std::span<const Word> words) {
-  bool any = false;  // one pass without a branch in it: nearly all weights are finite
+  bool any = false;  // the first pass has no branch, because nearly all weights are finite
   for (const Word word : words) any |= (word & exponent) == exponent;
   if (!any) return std::nullopt;
   return std::ranges::find_if(words, [](Word word) { return (word & exponent) == exponent; }) - words.begin();
@@ -143,15 +144,15 @@ Result<void> WeightReader::fill(const Part& part, Buffer& buffer) const {
                  fmt::format("{}: tensor {} is NaN or infinite at element {}, and so would be all that is "
                              "computed with it; take weights that are whole, such as an earlier checkpoint",
                              source.at.file->path(), source.at.tensor->name, part.begin + *at)};
-  const u64 hash = hash_of(
-      std::string_view(reinterpret_cast<const char*>(raw.data()), raw.size()));  // before it is changed
+  // Hashed before convert() overwrites the bytes.
+  const u64 hash = hash_of(std::string_view(reinterpret_cast<const char*>(raw.data()), raw.size()));
   TRY(convert(part, dtype, raw, buffer));
   buffer.piece.source = part.source;
   buffer.piece.xxh3 = hash;
   return {};
 }
 
-// Whole pages around the range, straight from the disk; where that is not to be had, the range alone.
+// Reads whole pages around the range with O_DIRECT; where that is impossible, only the range.
 Result<std::span<std::byte>> WeightReader::read(const SafetensorsModel::Location& at, u64 begin, u64 bytes,
                                                 Buffer& buffer) const {
   const auto direct = direct_.find(at.file);
@@ -160,7 +161,7 @@ Result<std::span<std::byte>> WeightReader::read(const SafetensorsModel::Location
               lead = offset - first;
     const u64 wanted = round_up(lead + bytes, page);
     const bool aligned =
-        lead % dtype_bytes(at.tensor->dtype) == 0;  // of files that old tools wrote it may not be
+        lead % dtype_bytes(at.tensor->dtype) == 0;  // files written by old tools may be misaligned
     const ssize_t got =
         aligned ? ::pread(direct->second.get(), buffer.memory.get(), wanted, static_cast<off_t>(first)) : -1;
     if (got >= 0 && static_cast<u64>(got) >= lead + bytes)
@@ -181,7 +182,7 @@ Result<void> WeightReader::convert(const Part& part, Dtype dtype, std::span<std:
   WeightPiece& piece = buffer.piece;
   if (precision_ == Precision::fp32 && dtype == Dtype::f32) return {};
   if (precision_ == Precision::bf16 && dtype == Dtype::bf16)
-    return {};  // what a bf16 leaves of an fp32 is zero
+    return {};  // bf16 in the file: the lower half of the fp32 master is zero
   std::span<std::byte> words = raw;
   if (dtype != Dtype::f32) {
     words = room.first(4 * n);

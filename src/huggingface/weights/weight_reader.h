@@ -1,5 +1,5 @@
-// Weights on their way from files into the state: read ahead, and turned into what the state keeps, by a few
-// threads, so that the disk is busy while its user writes.
+// WeightReader streams weights from files into the state. A few threads read ahead and convert weights to the
+// state's types, so that the disk stays busy while the caller writes.
 #pragma once
 
 #include <condition_variable>
@@ -17,40 +17,42 @@
 
 namespace tidepool {
 
-// A tensor, and where its elements go.
+// A tensor of a file and its destination.
 struct WeightSource {
   SafetensorsModel::Location at;  // F32, BF16 or F16
   u32 window = 0;
   u64 window_offset = 0;  // elements
 };
 
-// Elements [begin, begin + ...) of a window, as the state stores them.
+// Elements of a window from `begin` on, as the state stores them.
 struct WeightPiece {
   u32 window = 0;
   u64 begin = 0;
   std::span<const std::byte> param;
-  std::span<const std::byte> master;  // or master_low; empty: all zeros, or fp32, which has none
-  u32 source = 0;                     // of `sources`
-  u64 xxh3 = 0;                       // of the bytes in the file: hashed_part_bytes, the last one fewer
+  std::span<const std::byte> master;  // or master_low; empty: all zeros, or fp32, which has no master
+  u32 source = 0;                     // index into `sources`
+  u64 xxh3 = 0;  // of the bytes in the file; hashed_part_bytes per piece, fewer in the last
 };
 
-// Pieces come in the order of `sources`. One thread takes them.
+// Pieces come in the order of `sources`.
+// THREADS: one calls next().
 class WeightReader {
  public:
-  // Errors: ErrorKind::does_not_fit. REQUIRES: what `sources` point to outlives the reader.
+  // Error: does_not_fit.
+  // REQUIRES: the files behind `sources` outlive the reader.
   static Result<std::unique_ptr<WeightReader>> create(std::vector<WeightSource> sources, Precision of_state);
   ~WeightReader();
   WeightReader(const WeightReader&) = delete;
 
-  // Valid until the next call. Null: that was all. Errors name the file, and the tensor whose values are not
-  // finite.
+  // RETURNS: the next piece, valid until the next call; null at the end.
+  // Error: names the file, and the tensor that has a value that is not finite.
   Result<const WeightPiece*> next();
 
-  // Memory taken beside the caller's, whatever the model.
+  // Memory taken beside the caller's, for any model.
   static constexpr Bytes memory_max{48 * mib};
 
  private:
-  struct Part {  // of a source
+  struct Part {  // of one source
     u32 source = 0;
     u64 begin = 0, elements = 0;
   };
@@ -70,15 +72,15 @@ class WeightReader {
 
   const std::vector<WeightSource> sources_;
   const Precision precision_;
-  std::map<const SafetensorsFile*, Fd> direct_;  // beside the page cache, where the file system lets us
+  std::map<const SafetensorsFile*, Fd> direct_;  // opened with O_DIRECT, where the file system allows it
   std::vector<Part> parts_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Buffer> buffers_;  // part i is in buffer i % size
-  u64 claimed_ = 0;              // parts that a thread has taken
-  u64 taken_ = 0;                // parts that next() has returned
-  u64 given_back_ = 0;           // of these, whose buffers are free again
+  u64 claimed_ = 0;              // parts claimed by a thread
+  u64 taken_ = 0;                // parts returned by next()
+  u64 given_back_ = 0;           // parts whose buffers are free again
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };

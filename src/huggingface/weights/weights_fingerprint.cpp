@@ -18,7 +18,7 @@ constexpr u64 blocks = 4, block_bytes = 4 * kib;
 Result<void> add_blocks(StreamHash& hash, const Location& at) {
   std::array<std::byte, block_bytes> memory;
   const u64 bytes = at.tensor->bytes(), last = bytes > block_bytes ? bytes - block_bytes : 0;
-  // From the first to the last; of a small tensor they lie over each other.
+  // Blocks at even distances from first to last; in a small tensor they overlap.
   for (u64 i = 0; i < blocks; ++i) {
     const auto block = std::span(memory).first(std::min(block_bytes, bytes));
     TRY(at.file->read(*at.tensor, i * last / (blocks - 1), block));
