@@ -88,8 +88,9 @@ class Reader {
   }
 
   Result<ModelConfig> read(const json::object& object) {
-    // A theta within the map of rope parameters overrides the key beside it.
-    if (const json::value* theta = object.if_contains("rope_theta")) TRY(read_key("rope_theta", *theta));
+    // Values within the map of rope parameters override the keys beside it.
+    for (const char* key : beside_rope)
+      if (const json::value* value = object.if_contains(key)) TRY(read_key(key, *value));
     const bool has_positions = object.contains("n_positions");  // GPT-2's; n_ctx is its older name
     // As in transformers, one of the two maps counts as a whole, and they are never mixed: rope_scaling,
     // unless it is empty.
