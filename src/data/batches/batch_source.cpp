@@ -12,7 +12,7 @@ namespace tidepool {
 
 namespace {
 
-// Row r of [B, T] arrays.
+// Row `row` of [B, T] arrays.
 BatchArrays row_of(const BatchArrays& arrays, u64 row, u32 length) {
   const auto part = [&](std::span<i32> matrix) {
     return matrix.empty() ? matrix : matrix.subspan(row * length, length);

@@ -1,5 +1,5 @@
-// The training data as sequences of T places; what they are made of is up to the two kinds there are: tokens
-// in a row (token_dataset.h), and documents (document_dataset.h).
+// Dataset is the training data as sequences of T places. Two kinds implement it: consecutive tokens
+// (token_dataset.h) and documents (document_dataset.h).
 #pragma once
 
 #include <functional>
@@ -22,32 +22,31 @@ struct DataProgress {
 
 enum class DataUse : u8 {
   training,
-  counting,  // sequences alone: nothing is tokenized or read through, and there is no fingerprint
+  counting,  // only count sequences: nothing is tokenized or read through, and there is no fingerprint
 };
 
-// Where documents are made tokens, and with what.
+// Directories and resources for tokenizing documents.
 struct DataPlace {
-  std::string cache;  // where caches lie; REQUIRES for documents: not empty
+  std::string cache;  // directory of caches; REQUIRES for documents: not empty
   std::string
-      model_directory;       // its tokenizer and chat template, where data.tokenizer names none; empty: bytes
+      model_directory;  // provides tokenizer and chat template, unless data.tokenizer names one; empty: bytes
   CorePool* pool = nullptr;  // null: one thread
-  bool short_files = false;  // tokens in a row: less than a sequence will do
+  bool short_files = false;  // consecutive tokens: files shorter than a sequence are allowed
   DataUse use = DataUse::training;
   std::function<void(const DataProgress&)> progress = [](const DataProgress&) {};
 };
 
-// Held-out sequences that belong together, for figures of their own.
+// Held-out sequences that get a loss of their own.
 struct HeldOutPart {
-  std::string name;  // a path; empty: there is one part only
+  std::string name;  // a path; empty: the only part
   u64 sequences = 0;
   bool operator==(const HeldOutPart&) const = default;
 };
 
 class Dataset {
  public:
-  // Checks everything that can be checked before training; documents are tokenized, or a cache of that is
-  // found. ErrorKind::bad_input names the file and what is needed; ErrorKind::usage if the vocabulary cannot
-  // hold text.
+  // Checks everything that can be checked before training. Tokenizes documents, or opens their cache.
+  // Error: bad_input, naming the file and what is needed; usage if the vocabulary cannot hold text.
   static Result<std::unique_ptr<Dataset>> open(const DataConfig&, u32 vocab_size, u32 sequence_length,
                                                u64 seed, const DataPlace& = {});
   Dataset() = default;
@@ -59,26 +58,27 @@ class Dataset {
   virtual u64 validation_sequences() const = 0;
   virtual u32 sequence_length() const = 0;
 
-  // The epoch is index / train_sequences(), each in its own order. Arrays are [T]; `starts` may be empty.
-  // A pure function; any thread may call at any time. Errors of reading.
+  // Fills arrays of [T]; `starts` may be empty. The epoch is index / train_sequences(); each epoch has its
+  // own order. A pure function.
+  // THREADS: any, at any time.
+  // Error: reading failed.
   virtual Result<void> train_sequence(u64 index, const BatchArrays&) const = 0;
   virtual Result<void> validation_sequence(u64 index, const BatchArrays&) const = 0;
 
-  // validation_sequence's, in order.
+  // The parts of the held-out sequences, in the order of validation_sequence().
   virtual std::vector<HeldOutPart> held_out_parts() const { return {{"", validation_sequences()}}; }
 
-  // Of train_sequence(index): targets that are not ignored, and places with a token, whether it is learned or
-  // not.
+  // Counts for train_sequence(index): targets that are not ignored; places with a token, learned or not.
   virtual u32 train_targets(u64 index) const = 0;
   virtual u32 train_tokens(u64 index) const = 0;
 
-  // Same data: same sequences in the same order. Covers contents, cut, split, seed and shuffle; not paths, so
-  // data may move.
+  // Equal for the same sequences in the same order. Covers contents, cuts, split, seed and shuffle, but not
+  // paths, so data may move.
   virtual const std::string& fingerprint() const = 0;
 
-  // For people: one line each, of what was found and made.
+  // Messages for people about what was found and made, one line each.
   virtual std::vector<std::string> notes() const { return {}; }
-  virtual Bytes memory_bytes() const = 0;  // what it holds
+  virtual Bytes memory_bytes() const = 0;  // memory in use
 };
 
 }  // namespace tidepool

@@ -14,9 +14,9 @@ namespace tidepool {
 
 namespace {
 
-constexpr u64 order_seed = 0x7469'6465;  // of documents: not the run's
+constexpr u64 order_seed = 0x7469'6465;  // for the order of documents; not the run's seed
 
-// In which order documents are packed; the last of it are held out.
+// Order in which documents are packed. The last ones are held out.
 class DocumentOrder {
  public:
   DocumentOrder(u64 documents, bool shuffle) : order_(documents, order_seed, 0), shuffle_(shuffle) {}
@@ -27,8 +27,8 @@ class DocumentOrder {
   bool shuffle_;
 };
 
-// What is trained on: the first documents in their order, and the head of one that is cut; and what is held
-// out: the documents behind those, or the cut one's tail.
+// Split of the documents. Training gets the first documents in the order and the `head` of a document that is
+// cut. The held-out part is the documents behind them, or the `tail` of that document.
 struct Division {
   u64 train = 0, held = 0;  // whole documents
   std::optional<TokenCache::Document> head, tail;
@@ -41,8 +41,8 @@ u64 held_out(u64 documents, double fraction) {
                          documents - 1);
 }
 
-// Where a single document is more than the share that is to be held out (a book in one file, say), rows at
-// the end of the last one are.
+// Splits the documents. If a single document is larger than the held-out share (such as a book in one file),
+// the last rows of the last document are held out instead.
 Result<Division> divide(const TokenCache& cache, const DocumentOrder& order, double fraction,
                         u32 row_places) {
   const u64 documents = cache.counts().documents, held = held_out(documents, fraction);
@@ -53,7 +53,7 @@ Result<Division> divide(const TokenCache& cache, const DocumentOrder& order, dou
   if (rows < 2) return whole;
   const double wanted = fraction * static_cast<double>(cache.counts().tokens) / row_places;
   const u64 tail_rows = std::clamp<u64>(static_cast<u64>(std::llround(wanted)), 1, rows - 1);
-  const u64 cut = (rows - tail_rows) * row_places;  // the last token that the head predicts begins the tail
+  const u64 cut = (rows - tail_rows) * row_places;  // the head's last target begins the tail
   TRY_ASSIGN(const u64 learned, cache.learned_in(last.first + cut + 1, last.tokens - cut - 1));
   if (learned == 0 || learned == last.learned) return whole;
   return Division{.train = documents - 1,
@@ -97,7 +97,7 @@ Result<std::unique_ptr<DocumentDataset>> DocumentDataset::create(const DataConfi
 Result<void> DocumentDataset::pack(const DataConfig& config, Source source) {
   std::unique_ptr<TokenCache> cache = std::move(source.cache);
   const u64 documents = cache->counts().documents;
-  if (documents == 0)  // none is made so
+  if (documents == 0)  // no cache is made without documents
     return Error{ErrorKind::bad_input,
                  fmt::format("{}: holds no document; remove it to have it made again", cache->directory())};
   const DocumentOrder order(documents, shuffle_);
@@ -142,8 +142,8 @@ u64 DocumentDataset::tokens() const {
                          [](u64 sum, const Packed& s) { return sum + s.cache->counts().tokens; });
 }
 
-// Each source goes through its own epochs: where several are mixed, the small one begins again while the
-// large one is still in its first.
+// Each source has its own epochs: in a mixture, the small source starts again while the large one is still in
+// its first epoch.
 DocumentDataset::Place DocumentDataset::train_place(u64 index) const {
   const Mixture::Draw draw = mixture_ ? (*mixture_)(index) : Mixture::Draw{0, index};
   const PackedRows& rows = sources_[draw.source].train;

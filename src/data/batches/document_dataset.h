@@ -1,8 +1,9 @@
-// Documents as sequences: each source's are tokenized into a cache, some are held out, the others packed into
-// rows, and rows come in a seeded random order, of several sources by their weights.
+// DocumentDataset makes sequences from documents. Each source's documents are tokenized into a cache. Some
+// are held out, the others are packed into rows. Rows come in a seeded random order; several sources are
+// mixed by their weights.
 //
-// Which documents are held out, and which stand together in a row, follows from the documents alone: neither
-// the seed nor the epoch changes it, so runs with other seeds are compared on the same held-out documents.
+// Held-out documents and the packing depend only on the documents: neither the seed nor the epoch changes
+// them, so runs with different seeds are compared on the same held-out documents.
 #pragma once
 
 #include <optional>
@@ -21,9 +22,10 @@ class DocumentDataset final : public Dataset {
   struct Source {
     std::unique_ptr<TokenCache> cache;
     double weight = 0;
-    std::string name = {};  // for the figures of several
+    std::string name = {};  // for the losses of several sources
   };
-  // REQUIRES: one source, or all with weights above 0. ErrorKind::bad_input where there is nothing to learn.
+  // REQUIRES: one source, or a weight above 0 for each.
+  // Error: bad_input if there is nothing to learn.
   static Result<std::unique_ptr<DocumentDataset>> create(const DataConfig&, std::vector<Source>,
                                                          u32 vocab_size, u32 sequence_length, u64 seed,
                                                          std::vector<std::string> notes);
@@ -60,7 +62,7 @@ class DocumentDataset final : public Dataset {
   const u64 seed_;
   const bool shuffle_;
   std::vector<Packed> sources_;
-  std::optional<Mixture> mixture_;  // of several sources
+  std::optional<Mixture> mixture_;  // of several sources only
   u64 train_rows_ = 0, validation_rows_ = 0;
   std::string fingerprint_;
   std::vector<std::string> notes_;

@@ -15,7 +15,7 @@ namespace tidepool {
 
 namespace {
 
-// All of them and in order. `name` is for messages.
+// Config that reads all sequences of the files, in order. `name` is for messages.
 DataConfig config_of(const DataConfig& config, const std::string& name) {
   DataConfig out = config;
   out.train = {name};

@@ -1,5 +1,5 @@
-// Files of one's own to evaluate on (data.validation), held out whole: every token of them counts once, in
-// the order of the files. Each file is a part of its own, unless they are many.
+// HeldOutFiles are separate files for evaluation (data.validation). They are held out whole: every token
+// counts once, in the order of the files. Each file is a part of its own, unless there are many.
 #pragma once
 
 #include <memory>
@@ -13,10 +13,13 @@ namespace tidepool {
 
 class HeldOutFiles {
  public:
-  // Above, all files are one part: what is opened for each (a tokenizer, a cache) is small, but not nothing.
+  // With more files, all become one part: each part needs a tokenizer and a cache, which are small but not
+  // free.
   static constexpr size_t parts_max = 16;
 
-  // REQUIRES: config.validation is not empty. Read as data.train would be; errors as of Dataset::open.
+  // Reads the files as data.train would be read.
+  // REQUIRES: config.validation is not empty.
+  // Error: as Dataset::open().
   static Result<HeldOutFiles> open(const DataConfig&, u32 vocab_size, u32 sequence_length, const DataPlace&);
 
   u64 sequences() const;
@@ -24,7 +27,7 @@ class HeldOutFiles {
   std::vector<HeldOutPart> parts() const;
   const SourceFiles& files() const { return files_; }
   std::string fingerprint() const;
-  // But for those that were said.
+  // Messages of the files, without those in `said_before`.
   std::vector<std::string> notes(const std::vector<std::string>& said_before = {}) const;
   Bytes memory_bytes() const;
 
@@ -32,13 +35,13 @@ class HeldOutFiles {
   SourceFiles files_;
   std::vector<std::string> names_;
   std::vector<std::unique_ptr<Dataset>>
-      parts_;  // each trains on all of it, unshuffled: that is what is held out
+      parts_;  // each trains on the whole file, unshuffled; those sequences are the held-out ones
 };
 
-// Training data, and files that are held out for it.
+// Training data together with held-out files.
 class DatasetAndFiles final : public Dataset {
  public:
-  // `notes`: of the two beside each other.
+  // `notes`: messages that concern both.
   DatasetAndFiles(std::unique_ptr<Dataset> train, HeldOutFiles files, std::vector<std::string> notes);
 
   u64 tokens() const override { return train_->tokens(); }

@@ -16,8 +16,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr u64 sample_bytes = 64 * kib;  // of each end of a file, for its key
-// Read and encoded together, for each core: eight parts of a text, so that they end about together.
+constexpr u64 sample_bytes = 64 * kib;  // from each end of a file, for the cache key
+// Amount that is read and encoded together, per core: eight parts of a text, so that all cores finish at
+// about the same time.
 constexpr size_t core_bytes = 8 * RawDocuments::part_bytes, core_documents = 2048;
 
 Result<std::string> sample_of(const RawDocuments::File& file) {
@@ -35,7 +36,7 @@ Result<std::string> sample_of(const RawDocuments::File& file) {
                      XXH3_64bits(bytes.data(), bytes.size()));
 }
 
-// One batch: raw documents in, tokens of each out, in the same order.
+// One batch of raw documents, encoded to tokens in the same order.
 class Batch {
  public:
   Batch(CorePool* pool, OnBadRecord on_bad)
@@ -46,8 +47,9 @@ class Batch {
     documents_.push_back(std::move(document));
   }
 
-  // The first error in order, whoever was quickest; or with OnBadRecord::skip those of records are added to
-  // `bad`, and the records have no tokens.
+  // Encodes all documents.
+  // Error: the first in the documents' order, whatever thread found it. With OnBadRecord::skip, errors of
+  // records are added to `bad` instead, and those records have no tokens.
   Result<void> encode(const DocumentEncoder& encoder, RecordShape shape, BadRecords& bad) {
     std::vector<std::vector<u32>> tokens(documents_.size());
     std::vector<Result<void>> results(documents_.size());
@@ -110,7 +112,7 @@ Result<void> encode_all(const CacheRequest& request, const DataPlace& place, Tok
     progress.tokens = writer.counts().tokens;
     place.progress(progress);
   }
-  BadRecords all = source.bad();  // before the first record whose shape is known
+  BadRecords all = source.bad();  // records before the first one with a known shape
   all.add(bad);
   writer.set_bad_records(std::move(all));
   return {};
@@ -158,7 +160,7 @@ Result<MadeCache> open_or_make_cache(const CacheRequest& request, const DataPlac
   MadeCache out;
   std::error_code unused;
   if (is_old_cache(directory)) {
-    fs::remove_all(directory, unused);  // whoever has it open reads on
+    fs::remove_all(directory, unused);  // a process that has it open can read on
     out.replaced = true;
   }
   if (!fs::exists(directory, unused)) {

@@ -1,4 +1,4 @@
-// Files of documents into a token cache, on all cores of a pool; or the cache that was made of them before.
+// Makes the token cache of a source's files, on all cores of a pool, or opens the cache if it exists.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace tidepool {
 
-// Changes with whatever makes other tokens of the same files and settings; a test of what it makes says when.
+// To be changed whenever the same files and settings give other tokens; a test compares the tokens.
 inline constexpr int encoding_version = 4;
 
 struct CacheRequest {
@@ -22,16 +22,16 @@ struct CacheRequest {
   const ChatTemplate* chat = nullptr;
   EncoderSettings settings;
   OnBadRecord on_bad = OnBadRecord::error;
-  std::string identity;  // of tokenizer and settings: what else the tokens follow from
+  std::string identity;  // of tokenizer and settings: everything else that decides the tokens
 };
 
 struct MadeCache {
   std::unique_ptr<TokenCache> cache;
-  bool made = false;      // now; else it was there
-  bool replaced = false;  // in the place of one of an older format
+  bool made = false;      // true: made now; false: it existed
+  bool replaced = false;  // replaced a cache of an older format
 };
 
-// The key says which files (name, size, time and a sample of the content), and what they were encoded with.
+// Key of a cache: its files (name, size, time and a sample of the content) and the identity of the encoder.
 Result<std::string> cache_key(const CacheRequest&);
 Result<MadeCache> open_or_make_cache(const CacheRequest&, const DataPlace&);
 

@@ -10,8 +10,8 @@ namespace tidepool {
 Mixture::Mixture(std::span<const double> weights) {
   CHECK(!weights.empty() && weights.size() <= 256, weights.size());
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  // Every source has at least one place, or it would never be seen; the largest take what rounding leaves, or
-  // give what that is too much: each in turn, so that none gives all it has.
+  // Every source gets at least one place, or it would never be used. Rounding leaves places over, or takes
+  // too many: the sources with the most places gain or lose one place at a time, so none loses all.
   for (const double weight : weights) {
     CHECK(weight > 0, weight);
     counts_.push_back(std::max<u32>(1, static_cast<u32>(weight / sum * turn)));
@@ -19,8 +19,8 @@ Mixture::Mixture(std::span<const double> weights) {
   const u32 taken = std::accumulate(counts_.begin(), counts_.end(), 0u);
   if (taken < turn) *std::ranges::max_element(counts_) += turn - taken;
   for (u32 over = taken; over > turn; --over) --*std::ranges::max_element(counts_);
-  // Each place goes to the source that is furthest behind its share: no source ever waits longer than it
-  // must.
+  // Each place goes to the source that is furthest behind its share, so that no source waits longer than
+  // necessary.
   std::vector<i64> credit(counts_.size(), 0);
   std::vector<u16> drawn(counts_.size(), 0);
   for (u32 place = 0; place < turn; ++place) {

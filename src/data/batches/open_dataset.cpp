@@ -1,4 +1,4 @@
-// Which kind of dataset a config's files are.
+// Opens the dataset that fits a config's files.
 #include "data/batches/open_dataset.h"
 
 #include <fmt/format.h>
@@ -16,17 +16,17 @@
 namespace tidepool {
 namespace {
 
-// Tokens of a sequence need a first one and another to predict.
+// A sequence needs at least a first token and a second one to predict.
 constexpr u64 tokens_least = 2;
 
-// By what it is, not by its name.
+// Device and inode: two names of the same file have the same identity.
 std::pair<u64, u64> identity_of(const FoundFile& file) {
   struct stat st {};
   return ::stat(file.path.c_str(), &st) == 0 ? std::pair<u64, u64>{st.st_dev, st.st_ino}
                                              : std::pair<u64, u64>{};
 }
 
-// Where what is held out measures something else than it seems to.
+// Warnings about held-out files whose loss would be misleading.
 std::vector<std::string> notes_of(const std::vector<SourceFiles>& train, const SourceFiles& held_out) {
   std::vector<std::string> out;
   std::set<std::pair<u64, u64>> trained;

@@ -1,4 +1,4 @@
-// From files whose kind is known to a dataset.
+// Opens a dataset from files whose kind is known.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace tidepool {
 
-// What Dataset::open makes of data.train and its share that is held out; errors as there. The config's own
-// names of files are read for messages only.
+// Implements Dataset::open() for data.train and its held-out share; errors as there. File names in the config
+// are only used for messages.
 Result<std::unique_ptr<Dataset>> open_sources(const std::vector<SourceFiles>&, const DataConfig&,
                                               u32 vocab_size, u32 sequence_length, u64 seed,
                                               const DataPlace&);

@@ -25,8 +25,8 @@ OnBadRecord on_bad_record(const DataConfig& config) {
   return config.on_bad_record == bad_record_ways[1] ? OnBadRecord::skip : OnBadRecord::error;
 }
 
-// What the records of a source are: as named, or as the first one says. None where there are none, or where
-// that one is malformed, which is said when it is read.
+// Shape of a source's records: as configured, or detected from the first record. None if there are no
+// records, or if the first one is malformed, which is reported when it is read.
 std::optional<RecordShape> shape_of(const SourceFiles& files, const DataConfig& config) {
   if (!files.holds(FileKind::records)) return std::nullopt;
   if (const auto named = shape_of(config)) return named;
@@ -62,7 +62,8 @@ CacheRequest request_for(const SourceFiles& files, const DataConfig& config, con
   return out;
 }
 
-// That the model has a row for every token: malformed where both are of one directory, else named wrongly.
+// Checks that the model has a row for every token. If both come from one directory, the directory is
+// malformed; else the config names the wrong tokenizer.
 Result<void> check_rows(const OpenedEncoder& encoder, const DataConfig& config,
                         const std::string& model_directory, u32 vocab_size) {
   const u32 tokens = encoder.text->vocab_size();
@@ -121,7 +122,8 @@ void add_notes(std::vector<std::string>& notes, const BadRecords& bad) {
   for (const std::string& message : bad.first) notes.push_back("data: left out: " + message);
 }
 
-// Said, as the model would learn never to end a text. Chats have their template's ends.
+// True if documents get no end token. It is reported, because the model would never learn to end a text.
+// Chats have their template's end.
 bool lacks_end(const CacheRequest& request, const SourceFiles& files, const DataConfig& config,
                const std::string& model_directory) {
   if (!config.end_token || request.settings.end_token || request.chat != nullptr) return false;
@@ -129,12 +131,13 @@ bool lacks_end(const CacheRequest& request, const SourceFiles& files, const Data
   return texts && has_tokenizer(config, model_directory);
 }
 
-// A character whose tokens lie on both sides of a border belongs to the second.
+// Decodes a document for display. A character whose tokens lie on both sides of a border belongs to the
+// second run.
 ShownDocument shown_document(const TextEncoder& encoder, std::span<const u32> tokens) {
   ShownDocument out{.place = "", .tokens = tokens.size(), .runs = {}};
   DecodeStream text(encoder, {});
   for (size_t t = 0; t < tokens.size(); ++t) {
-    const bool learned = t > 0 && is_learned(tokens[t]);  // the first is nobody's target
+    const bool learned = t > 0 && is_learned(tokens[t]);  // the first token is no target
     if (out.runs.empty() || out.runs.back().learned != learned) out.runs.push_back({learned, 0, ""});
     out.runs.back().text += text.push(id_of_token(tokens[t]));
     out.runs.back().tokens += 1;

@@ -1,4 +1,4 @@
-// From a config to tokenized documents.
+// Opens the tokenized documents of a config's sources.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@ namespace tidepool {
 
 struct OpenedDocuments {
   std::vector<DocumentDataset::Source> sources;
-  std::vector<std::string> notes;  // one line a source
+  std::vector<std::string> notes;  // one line per source
 };
 
-// REQUIRES: no source holds tokens; place.cache is named.
+// REQUIRES: no source holds tokens; place.cache is set.
 Result<OpenedDocuments> open_documents(const std::vector<SourceFiles>&, const DataConfig&, u32 vocab_size,
                                        const DataPlace&);
 
@@ -27,14 +27,14 @@ struct ShownDocument {
   };
   std::string place;
   u64 tokens = 0, learned = 0;
-  std::vector<Run> runs;  // of tokens that are learned, or not; the first token never is
+  std::vector<Run> runs;  // alternating learned and not learned; the first token never is
 };
 struct ShownDocuments {
   std::vector<ShownDocument> documents;
   std::vector<std::string> notes;
 };
-// The first documents of each source, as training would have them; nothing is written. A text file is as much
-// of it as is a part.
+// Shows the first documents of each source as training would get them. Writes nothing. A text file is shown
+// up to the end of its first part.
 Result<ShownDocuments> first_documents(const std::vector<SourceFiles>&, const DataConfig&, u32 vocab_size,
                                        const std::string& model_directory, u64 count);
 

@@ -14,7 +14,7 @@ namespace tidepool {
 namespace {
 
 constexpr u64 pieces_max = 0xffff'fff0;
-constexpr size_t read_tokens = 4096;  // on the stack: threads share nothing, nothing is allocated
+constexpr size_t read_tokens = 4096;  // on the stack: threads share nothing and nothing is allocated
 
 }  // namespace
 
@@ -69,7 +69,7 @@ class PackedRows::Packer {
 
   PackedRows& out_;
   const PackOptions& options_;
-  std::vector<u32> open_;  // the oldest first
+  std::vector<u32> open_;  // oldest first
 };
 
 Result<PackedRows> PackedRows::pack(const TokenCache& cache, u64 documents, const DocumentAt& document,
@@ -94,7 +94,7 @@ Result<void> PackedRows::read(u64 row, u32 vocab_size, const BatchArrays& out) c
     const auto& [first_token, places, next] = pieces_[piece];
     if (!out.starts.empty()) std::ranges::fill(out.starts.subspan(at, places), static_cast<i32>(at));
     std::array<u32, read_tokens> buffer;
-    // One token more than places: the last is a target only, or the first of the next round.
+    // Reads one token more than places: it is only a target, or the first token of the next round.
     for (u32 done = 0; done < places;) {
       const u32 count = std::min<u32>(places - done, read_tokens - 1);
       TRY(cache_->read(first_token + done, std::span(buffer).first(count + 1)));

@@ -1,9 +1,9 @@
-// A seeded permutation of [0, count) in constant memory.
+// Permutation is a seeded permutation of [0, count) in constant memory.
 //
-// A four-round Feistel network permutes [0, 2^2k) for the least such power that holds count; walking its
-// cycle until the value falls below count permutes [0, count) (Black and Rogaway, "Ciphers with
-// arbitrary finite domains", 2002). 2^2k < 4 count, so a walk takes fewer than four steps on average.
-// So any position of any epoch is a pure function: resuming needs only the step number.
+// A four-round Feistel network permutes [0, 2^2k) for the smallest such power that holds count. Following its
+// cycle until the value is below count permutes [0, count) (Black and Rogaway, "Ciphers with arbitrary finite
+// domains", 2002). Since 2^2k < 4 count, this takes fewer than four steps on average. Any position of any
+// epoch is a pure function, so resuming needs only the step number.
 #pragma once
 
 #include "base/types.h"

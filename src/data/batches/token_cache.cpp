@@ -40,7 +40,7 @@ class About {
       return damaged(file_, directory_, fmt::format("\"{}\" is no count", key));
     return static_cast<u64>(v->get_int64());
   }
-  // None is said where none was left out.
+  // Records that were left out; the keys are missing if there were none.
   Result<BadRecords> bad_records() const {
     BadRecords out;
     if (!object_.contains("bad_records")) return out;
@@ -134,7 +134,7 @@ Result<void> TokenCache::read_array(const Fd& fd, const std::string& path, u64 b
 
 Result<TokenCache::Document> TokenCache::document(u64 index) const {
   CHECK(index < counts_.documents, index, counts_.documents);
-  u64 ends[4] = {};  // of the one before, and of this
+  u64 ends[4] = {};  // ends of the previous document and of this one
   const u64 first = index == 0 ? 0 : index - 1;
   const auto out = std::as_writable_bytes(std::span(ends).last(index == 0 ? 2 : 4));
   TRY(read_array(documents_, documents_path_, first * document_bytes, out));

@@ -1,17 +1,18 @@
-// Documents as tokens, made once and read by every step: a directory of two files of blocks that verify
-// themselves (block_file.h), and one that says what they are. Content of
+// TokenCache holds tokenized documents, made once and read by every step. It is a directory of two files of
+// self-verifying blocks (block_file.h) and one file that describes them:
 //
-// tokens.bin: u32 each, little-endian: the id, and above it (bit 31) whether the token is to be predicted.
+// tokens.bin: one u32 per token, little-endian: the id, and in bit 31 whether the token is to be predicted.
 //
-// documents.bin: two u64 each: where in tokens.bin a document ends, in tokens, and how many tokens up to
-// there are predicted (a document's first token never is: nothing stands before it).
+// documents.bin: two u64 per document: its end in tokens.bin, in tokens, and the number of predicted tokens
+// up to there (a document's first token is never predicted: nothing comes before it).
 //
-// about.json: what it was made of, counts, records that were left out, and checksums (XXH3) of the two
-// contents, tokens.bin's first, which say what a run's data is; sealed (base/text/seal.h), and written last.
+// about.json: the cache key, counts, records that were left out, and checksums (XXH3) of the content of
+// tokens.bin and documents.bin. The checksums identify a run's data. The file is sealed (base/text/seal.h)
+// and written last.
 //
-// It is written under another name, KEY.unfinished-RANDOM, and renamed, so that it is there whole or not at
-// all. Its tokens.bin is locked (flock) as long as somebody writes it: what can be locked is nobody's any
-// more.
+// The writer uses another name, KEY.unfinished-RANDOM, and renames the directory at the end, so a cache is
+// either complete or absent. While writing, it holds a lock (flock) on tokens.bin: an unfinished directory
+// that can be locked is abandoned.
 #pragma once
 
 #include <memory>
@@ -31,23 +32,25 @@ inline constexpr i64 token_cache_version = 2;
 
 struct CacheCounts {
   u64 documents = 0, tokens = 0;
-  u64 learned = 0;       // tokens that are predicted
-  u64 without_loss = 0;  // documents left out: nothing in them is to be learned
+  u64 learned = 0;       // tokens to be predicted
+  u64 without_loss = 0;  // documents left out because they have nothing to learn
   bool operator==(const CacheCounts&) const = default;
 };
 
 class TokenCacheWriter {
  public:
-  // `directory` must not be there; ErrorKind::io names what cannot be written.
+  // Error: io, naming what cannot be written.
+  // REQUIRES: `directory` does not exist.
   static Result<std::unique_ptr<TokenCacheWriter>> create(const std::string& directory,
                                                           const std::string& key);
-  ~TokenCacheWriter();  // takes away what was not finished
+  ~TokenCacheWriter();  // removes an unfinished cache
 
-  // Tokens of the current document, which may be longer than memory; end_document() closes it, and leaves it
-  // out if no token but its first is learned.
+  // append() adds tokens to the current document, which may be larger than memory. end_document() closes it,
+  // and drops it if no token but its first is learned.
   Result<void> append(std::span<const u32> tokens);
   Result<void> end_document();
-  // Makes it durable and visible. Another process may have been quicker: then its directory stays.
+  // Makes the cache durable and visible. If another process has finished the same cache first, that one
+  // stays.
   Result<void> finish();
   const CacheCounts& counts() const { return counts_; }
   void set_bad_records(BadRecords bad) { bad_ = std::move(bad); }
@@ -65,34 +68,35 @@ class TokenCacheWriter {
   const std::string directory_, key_;
   std::string unfinished_;
   std::unique_ptr<Files> files_;
-  // Not written yet; the current document, from document_begin_ on, is held back until something in it is
-  // learned.
+  // Tokens not written yet. The current document, from document_begin_ on, is held back until a token of it
+  // is learned.
   std::vector<u32> tokens_;
   size_t document_begin_ = 0;
   u64 document_tokens_ = 0, document_learned_ = 0;
-  std::vector<u64> ends_;  // as in documents.bin
+  std::vector<u64> ends_;  // content of documents.bin
   CacheCounts counts_;
   BadRecords bad_;
 };
 
 class TokenCache {
  public:
-  // ErrorKind::bad_input where the directory is damaged, or made of something else than `key` says; the
-  // message names the file and says to remove the directory.
+  // Error: bad_input if the directory is damaged or made for another key; the message names the file and says
+  // to remove the directory.
   static Result<std::unique_ptr<TokenCache>> open(const std::string& directory, const std::string& key);
   TokenCache(const TokenCache&) = delete;
 
   const CacheCounts& counts() const { return counts_; }
   const BadRecords& bad_records() const { return bad_; }
   const std::string& directory() const { return directory_; }
-  const std::string& content() const { return content_; }  // checksum: the same tokens, the same text
+  const std::string& content() const { return content_; }  // checksum of the tokens: equal for equal content
 
   struct Document {
     u64 first = 0, tokens = 0;
-    u64 learned = 0;  // of them, but for the first
+    u64 learned = 0;  // of these tokens, without the first
   };
-  // THREADS: any, at any time. What is read is verified, block by block: ErrorKind::bad_input names the file
-  // that was damaged, io one that cannot be read.
+  // Reads verify the data, block by block.
+  // THREADS: any, at any time.
+  // Error: bad_input, naming the damaged file; io, naming a file that cannot be read.
   Result<Document> document(u64 index) const;
   Result<void> read(u64 first_token, std::span<u32> out) const;
   Result<u64> learned_in(u64 first_token, u64 count) const;
@@ -102,7 +106,7 @@ class TokenCache {
   Result<void> read_array(const Fd&, const std::string& path, u64 begin, std::span<std::byte> out) const;
 
   std::string directory_, content_;
-  std::string tokens_path_, documents_path_;  // made once: a step takes no memory
+  std::string tokens_path_, documents_path_;  // made once, because a step must not allocate
   CacheCounts counts_;
   BadRecords bad_;
   Fd tokens_, documents_;
@@ -111,7 +115,7 @@ class TokenCache {
 // RETURNS: true if `directory` holds a cache of an older version of this format, which is no longer read.
 bool is_old_cache(const std::string& directory);
 
-// Unfinished caches in `directory` that nobody writes any more are removed, whatever their keys.
+// Removes unfinished caches in `directory` that no process is writing, whatever their keys.
 void remove_unfinished_caches(const std::string& directory);
 
 }  // namespace tidepool

@@ -29,7 +29,7 @@ namespace {
 constexpr size_t flush_tokens = 1 << 20;
 constexpr std::string_view unfinished_mark = ".unfinished-";
 constexpr size_t key_digits = 16;
-constexpr u32 names_max = 16;  // tried: another process may clear what was not locked yet
+constexpr u32 names_max = 16;  // attempts: another process may clear a directory before it is locked
 
 Error failed(std::string_view what, const std::string& path) {
   const int error = errno;
@@ -58,7 +58,7 @@ Result<void> finish_file(Fd& fd, const std::string& path) {
   return {};
 }
 
-// Whether this one writes it from here on: not if somebody holds it, or has removed it in between.
+// True if this process now owns the file: not if another process has locked or removed it in between.
 bool lock_file(const Fd& fd) {
   struct stat st {};
   return ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 && ::fstat(fd.get(), &st) == 0 && st.st_nlink > 0;
@@ -80,7 +80,7 @@ Result<void> sync_directory(const std::string& path) {
 struct TokenCacheWriter::Files {
   Fd tokens, documents;
   BlockEncoder token_blocks, document_blocks;
-  std::vector<std::byte> blocks;  // on their way to a file
+  std::vector<std::byte> blocks;  // about to be written to a file
   XXH3_state_t *tokens_hash = XXH3_createState(), *documents_hash = XXH3_createState();
   std::vector<RemovedAtSuddenEnd> leftovers;
   Files() {
@@ -111,7 +111,7 @@ Result<std::unique_ptr<TokenCacheWriter>> TokenCacheWriter::create(const std::st
   return Error{ErrorKind::io, fmt::format("{}: whatever is made there is removed again", directory)};
 }
 
-// False: somebody cleared it before it was locked.
+// RETURNS: false if another process removed the directory before it was locked.
 Result<bool> TokenCacheWriter::make_unfinished() {
   const NoSuddenEnd whole;
   unfinished_ = fmt::format("{}{}{}", directory_, unfinished_mark, random_name());
@@ -137,7 +137,7 @@ Result<bool> TokenCacheWriter::make_unfinished() {
 
 Result<void> TokenCacheWriter::append(std::span<const u32> tokens) {
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  // The document's first token has nothing before it that it could be predicted from.
+  // The document's first token cannot be predicted: nothing comes before it.
   const std::span counted = document_tokens_ == 0 && !tokens.empty() ? tokens.subspan(1) : tokens;
   document_tokens_ += tokens.size();
   document_learned_ += static_cast<u64>(std::ranges::count_if(counted, is_learned));
@@ -160,7 +160,7 @@ Result<void> TokenCacheWriter::end_document() {
   return {};
 }
 
-// Whole documents, and of the current one what there is, once it is known to stay.
+// Writes whole documents, and the beginning of the current one if it is known to be kept.
 Result<void> TokenCacheWriter::flush() {
   const size_t count = document_learned_ > 0 ? tokens_.size() : document_begin_;
   const auto tokens = std::as_bytes(std::span(tokens_).first(count)), ends = std::as_bytes(std::span(ends_));
@@ -212,14 +212,14 @@ Result<void> TokenCacheWriter::finish() {
   TRY(write_blocks(files_->tokens, "tokens.bin"));
   files_->document_blocks.finish(files_->blocks);
   TRY(write_blocks(files_->documents, "documents.bin"));
-  // tokens.bin stays open, and so locked, until the directory has its name.
+  // tokens.bin stays open, and so locked, until the directory is renamed.
   if (::fsync(files_->tokens.get()) != 0) return failed("write", unfinished_ + "/tokens.bin");
   TRY(finish_file(files_->documents, unfinished_ + "/documents.bin"));
   TRY(write_about());
   TRY(sync_directory(unfinished_));
   const NoSuddenEnd whole;
   if (::rename(unfinished_.c_str(), directory_.c_str()) != 0) {
-    if (errno == EEXIST || errno == ENOTEMPTY) return {};  // the destructor removes this one
+    if (errno == EEXIST || errno == ENOTEMPTY) return {};  // the destructor removes the unfinished directory
     return failed("rename", unfinished_);
   }
   files_.reset();
@@ -236,7 +236,7 @@ void remove_unfinished_caches(const std::string& directory) {
   for (const fs::path& path : found) {
     const Fd tokens(::open((path / "tokens.bin").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     if (!tokens) {
-      ::rmdir(path.c_str());  // if nothing is in it: who made it just now makes another
+      ::rmdir(path.c_str());  // removed if empty: a process that has just made it will make another
     } else if (lock_file(tokens)) {
       fs::remove_all(path, ignored);
     }

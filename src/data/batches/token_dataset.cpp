@@ -36,7 +36,7 @@ Result<std::unique_ptr<TokenDataset>> TokenDataset::open(const DataConfig& confi
 Result<void> TokenDataset::open_files(const DataConfig& config, const std::vector<FoundFile>& found) {
   for (const FoundFile& file : found) {
     TRY_ASSIGN(TokenFile opened, TokenFile::open(file.path, config.format));
-    if (opened.tokens() == 0 && file.by != FoundBy::name) continue;  // in a directory it hurts nobody
+    if (opened.tokens() == 0 && file.by != FoundBy::name) continue;  // ignored in a directory
     if (opened.tokens() == 0)
       return bad_input(fmt::format("{}: the data file is empty; put text or tokens in", file.path));
     file_begin_.push_back(tokens_);
@@ -76,7 +76,7 @@ Result<void> TokenDataset::check_enough(u64 least_tokens) const {
                   files, tokens_, least_tokens, sequence_length_));
 }
 
-// Validation gets whole sequences, at least one where training keeps at least one.
+// Splits the tokens. Validation gets whole sequences, at least one if training keeps at least one too.
 void TokenDataset::split(const DataConfig& config) {
   const u64 length = sequence_length_;
   const auto whole_sequences = [&](u64 tokens) { return tokens == 0 ? 0 : (tokens - 1) / length; };
@@ -108,7 +108,7 @@ Result<void> TokenDataset::take_fingerprint(const DataConfig& config) {
 
 u64 TokenDataset::train_sequences() const { return div_up(train_tokens_ - 1, sequence_length_); }
 
-// Which sequence of the row stands at this place of its epoch.
+// Index of the sequence at this place of its epoch.
 u64 TokenDataset::train_index(u64 index) const {
   const u64 count = train_sequences();
   if (!shuffle_) return index % count;
@@ -133,7 +133,7 @@ Result<void> TokenDataset::validation_sequence(u64 index, const BatchArrays& out
 
 Result<void> TokenDataset::read_sequence(u64 first, u32 count, const BatchArrays& out) const {
   const auto& [tokens, targets, starts] = out;
-  std::ranges::fill(starts, 0);  // a sequence is one document
+  std::ranges::fill(starts, 0);  // the whole sequence is one document
   CHECK(tokens.size() == sequence_length_ && targets.size() == sequence_length_, tokens.size(),
         targets.size());
   CHECK(count >= 1, count);

@@ -1,10 +1,11 @@
-// Tokens in a row: files of tokens or of text as bytes, end to end; the row's tail is held out.
+// TokenDataset is a row of consecutive tokens: token files, or text files as bytes, one behind the other. The
+// end of the row is held out.
 //
 //   [0, train_tokens)               train: sequence i reads tokens [i T, i T + T], the last being a target
 //   [train_tokens, tokens)          validation: the same, whole sequences only
 //
-// The last training sequence of an epoch may be cut short by the split; what is missing has the target
-// -100. Nothing is held in memory but the list of files: every read goes to the page cache.
+// The split may cut the last training sequence of an epoch short; missing targets are -100. Only the list of
+// files is kept in memory: every read goes to the page cache.
 #pragma once
 
 #include <span>
@@ -19,8 +20,8 @@ namespace tidepool {
 
 class TokenDataset final : public Dataset {
  public:
-  // As Dataset::open, of files that were found. `least_tokens`: fewer are an error; 0: a sequence and its
-  // last target.
+  // As Dataset::open(), with files that are already found. `least_tokens`: fewer tokens are an error; 0
+  // stands for one sequence and its last target.
   static Result<std::unique_ptr<TokenDataset>> open(const DataConfig&, const std::vector<FoundFile>&,
                                                     u32 vocab_size, u32 sequence_length, u64 seed,
                                                     u64 least_tokens = 0, DataUse = DataUse::training);
@@ -32,12 +33,12 @@ class TokenDataset final : public Dataset {
   u32 sequence_length() const override { return sequence_length_; }
   Result<void> train_sequence(u64 index, const BatchArrays&) const override;
   Result<void> validation_sequence(u64 index, const BatchArrays&) const override;
-  u32 train_targets(u64 index) const override;  // T, but for the last one of the data
+  u32 train_targets(u64 index) const override;  // T, except for the last sequence
   u32 train_tokens(u64 index) const override { return train_targets(index); }
 
-  // (Token files over TokenFile::scan_limit are sampled.)
+  // Token files larger than TokenFile::scan_limit are sampled.
   const std::string& fingerprint() const override { return fingerprint_; }
-  Bytes memory_bytes() const override;  // reads take 16 KiB of stack beside
+  Bytes memory_bytes() const override;  // reads take 16 KiB of stack besides
 
  private:
   TokenDataset(const DataConfig&, u32 vocab_size, u32 sequence_length, u64 seed);

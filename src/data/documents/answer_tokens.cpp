@@ -6,8 +6,8 @@ namespace tidepool {
 
 namespace {
 
-// Whether any of a token's bytes is in `span`. One without bytes (a space put in front, BOS) belongs to what
-// follows; at the end of the text (EOS), to what it ends.
+// True if a byte of the token lies in `span`. A token without bytes (an added space, BOS) belongs to the text
+// behind it; at the end of the text (EOS), to the text before it.
 bool overlaps(const TokenBytes& token, const jinja::Span& span, size_t text_bytes) {
   if (token.begin < token.end) return token.begin < span.end && token.end > span.begin;
   return token.begin >= span.begin &&
@@ -20,7 +20,7 @@ Result<void> encode_spans(const TextEncoder& encoder, std::string_view text,
                           std::span<const jinja::Span> spans, Around around, std::vector<u32>& out) {
   const size_t first = out.size();
   const bool all = spans.size() == 1 && spans[0].begin == 0 && spans[0].end == text.size();
-  if (all || spans.empty()) {  // nobody asks which bytes a token stands for
+  if (all || spans.empty()) {  // positions of tokens are not needed
     TRY(encoder.encode(text, around, out));
     for (size_t i = first; all && i < out.size(); ++i) out[i] |= learned_bit;
     return {};

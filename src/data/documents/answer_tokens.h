@@ -1,4 +1,4 @@
-// Token ids of a text, with the tokens that are to be learned.
+// Encodes a text and marks the tokens that are to be learned.
 #pragma once
 
 #include <span>
@@ -9,13 +9,14 @@
 
 namespace tidepool {
 
-// A token as datasets keep it: its id, and above it whether it is to be predicted.
+// A token as datasets store it: its id, and a bit for whether it is to be predicted.
 inline constexpr u32 learned_bit = 0x8000'0000;
 constexpr u32 id_of_token(u32 token) { return token & ~learned_bit; }
 constexpr bool is_learned(u32 token) { return (token & learned_bit) != 0; }
 
-// Appends the tokens of `text`, whose ids are those of the text as a whole. A token is learned if any of it
-// stands in one of `spans` (ascending, apart).
+// Appends the tokens of `text`. Their ids are those of the whole text, spans or not. A token is learned if
+// any part of it lies in one of `spans`.
+// REQUIRES: spans are ascending and disjoint.
 Result<void> encode_spans(const TextEncoder&, std::string_view text, std::span<const jinja::Span> spans,
                           Around, std::vector<u32>& out);
 

@@ -1,5 +1,5 @@
-// Lines of JSONL that cannot be learned from: whether they end the run, or are left out and counted
-// (data.on_bad_record).
+// BadRecords counts lines of JSONL that cannot be learned from. data.on_bad_record decides whether they end
+// the run or are skipped.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct BadRecords {
     ++count;
     if (first.size() < named_max) first.push_back(std::move(message));
   }
-  // Those of `later` stand behind these.
+  // Appends the records of `later`, which come behind these.
   void add(const BadRecords& later) {
     for (const std::string& message : later.first) {
       if (first.size() < named_max) first.push_back(message);

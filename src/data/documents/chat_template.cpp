@@ -30,7 +30,8 @@ constexpr std::string_view chatml =
     "{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-// What strftime_now says while data is made: the same on every day, or a run could not be resumed tomorrow.
+// The date that strftime_now gives while data is made. It is always the same: otherwise a run could not be
+// resumed on another day.
 std::tm fixed_day() {
   std::tm day{};
   day.tm_year = 2025 - 1900;
@@ -51,7 +52,7 @@ std::string_view without_end(std::string_view text, std::string_view end) {
   return text.substr(0, text.ends_with(end) ? text.size() - end.size() : text.size());
 }
 
-// The most characters at the end of `text` that `pattern` begins with (Knuth, Morris and Pratt: linear).
+// Length of the longest end of `text` that `pattern` begins with (Knuth, Morris and Pratt: linear time).
 size_t longest_suffix_that_begins(std::string_view text, std::string_view pattern) {
   std::vector<size_t> border(pattern.size() + 1, 0);
   const auto follow = [&](size_t matched, char c) {
@@ -64,7 +65,7 @@ size_t longest_suffix_that_begins(std::string_view text, std::string_view patter
   return matched;
 }
 
-// Of what a template marks, the answers that are not to be learned.
+// Removes answers that are not to be learned from the spans that the template has marked.
 Result<void> leave_out(const ChatRecord& chat, const std::string& name, std::vector<jinja::Span>& marked) {
   std::vector<jinja::Span> learned;
   size_t answers = 0;
@@ -84,7 +85,7 @@ Result<void> leave_out(const ChatRecord& chat, const std::string& name, std::vec
   return {};
 }
 
-// An answer that says one letter only, none of those in `text`; undefined: all stand there.
+// An answer that consists of one letter that is not in `text`; undefined if all letters are.
 jinja::Value answer_unlike(std::string_view text) {
   constexpr std::string_view letters = "xyzqjkvwbgXYZQJKVWBG";
   const size_t at = letters.find_first_not_of(text);
@@ -123,8 +124,8 @@ Result<void> add_argument(const std::string& argument, jinja::Dict& variables) {
   return {};
 }
 
-// A template that knows only texts prints a list as Python does, and so the model would learn brackets and
-// quotes.
+// Refuses a list as content if the template cannot handle it: it would print the list as Python does, and the
+// model would learn brackets and quotes.
 Result<void> check_parts_are_taken_apart(const ChatRecord& chat, const std::string& text,
                                          const std::string& name) {
   for (size_t i = 0; i < chat.messages.size(); ++i) {
@@ -231,16 +232,16 @@ Result<std::vector<jinja::Span>> ChatTemplate::answers_by_prefixes(const ChatRec
     if (loss == LossOn::last_answer) break;
   }
   std::ranges::reverse(out);
-  for (size_t i = 1; i < out.size(); ++i) {  // two answers in a row may share what stands between them
+  for (size_t i = 1; i < out.size(); ++i) {  // two adjacent answers may both claim the text between them
     out[i].begin = std::max(out[i].begin, out[i - 1].end);
     out[i].end = std::max(out[i].end, out[i].begin);
   }
   return out;
 }
 
-// The prompt for an answer ("<think>") and what an answer says ("<table>") may begin alike: `found`, where
-// they part, then stands in the answer, of which no more than what is behind `begin` can be. Where another
-// answer would begin tells.
+// Finds the begin of an answer. The prompt for an answer ("<think>") and the answer itself ("<table>") may
+// begin alike: then `found`, where the two differ, lies inside the answer. The answer begins between `begin`
+// and `found`, where the text changes if another answer takes its place.
 Result<size_t> ChatTemplate::answer_begin(const ChatRecord& chat, size_t message, std::string_view whole,
                                           size_t begin, size_t found, u64& steps_left) const {
   const jinja::Value answer = answer_unlike(whole.substr(begin, found - begin));
@@ -270,8 +271,7 @@ Result<jinja::Span> ChatTemplate::answer_by_prefixes(const ChatRecord& chat, siz
   const std::string &before = asked->text, &with = answered->text;
 
   size_t begin = before.size(), parted = begin;
-  if (!whole.starts_with(
-          before)) {  // the prompt for an answer may say more than an answer in the middle begins with
+  if (!whole.starts_with(before)) {  // the prompt may be longer than what precedes an answer within the chat
     TRY_ASSIGN(const jinja::Rendered bare, render_first(chat, message, false, steps_left));
     begin = common_prefix(whole, before);
     if (begin < bare.text.size() || !whole.starts_with(bare.text))
@@ -287,7 +287,8 @@ Result<jinja::Span> ChatTemplate::answer_by_prefixes(const ChatRecord& chat, siz
   TRY_ASSIGN(const std::string other, with_another_answer(chat, message, with, steps_left));
   size_t shared = common_prefix(with, before);
   if (begin < parted && with.starts_with(std::string_view(whole).substr(0, begin))) shared = begin;
-  // What closes any answer is kept; less is chance: the ">" of "</s>", and an answer that is a quotation.
+  // The closing text that all answers share must be kept. A shorter match is chance: the ">" of "</s>", or an
+  // answer that quotes.
   const auto kept_of = [&](std::string_view answer, size_t closing) -> size_t {
     const std::string_view written = answer.substr(std::min(shared, answer.size()));
     const size_t kept =
@@ -302,7 +303,7 @@ Result<jinja::Span> ChatTemplate::answer_by_prefixes(const ChatRecord& chat, siz
   return jinja::Span{begin, begin + kept};
 }
 
-// What a template writes behind the last message of all, whoever spoke: eos_token, or nothing.
+// Text that the template writes behind the last message, whoever wrote it: eos_token, or nothing.
 Result<std::string_view> ChatTemplate::end_of_all(const ChatRecord& chat, size_t message,
                                                   u64& steps_left) const {
   const jinja::Value* eos = variables_.find("eos_token");
@@ -312,7 +313,7 @@ Result<std::string_view> ChatTemplate::end_of_all(const ChatRecord& chat, size_t
   return bare && bare->text.ends_with(*eos->text()) ? std::string_view(*eos->text()) : std::string_view();
 }
 
-// What `with` would be with another answer as its last message, which ends unlike it; empty: it cannot be.
+// RETURNS: the text `with`, but with another answer as last message, whose end differs; empty: impossible.
 Result<std::string> ChatTemplate::with_another_answer(const ChatRecord& chat, size_t message,
                                                       std::string_view with, u64& steps_left) const {
   constexpr size_t end_bytes = 64;

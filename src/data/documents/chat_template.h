@@ -1,11 +1,12 @@
-// A conversation as one text, and which parts of it the model is to learn to write.
+// ChatTemplate renders a conversation as one text, and finds the parts that the model is to learn to write.
 //
-// Where the template marks them ({% generation %}), those parts are the answers. Where it does not, they are
-// found by rendering beginnings of the conversation: answer i begins where the messages before it, with the
-// prompt for an answer, end, and ends where the messages up to it end. A template that writes earlier answers
-// otherwise once more messages follow (Qwen3's leaves out what they thought, Phi's an eos_token behind all)
-// is followed as far as what it keeps is the end of what it wrote; one that writes earlier *other* messages
-// otherwise is refused, for then nothing tells where an answer begins.
+// If the template marks these parts ({% generation %}), they are the answers. If not, the answers are found
+// by rendering beginnings of the conversation: answer i begins where the rendering of the messages before it,
+// with the prompt for an answer, ends; it ends where the rendering of the messages up to it ends. Some
+// templates write earlier answers differently once more messages follow (Qwen3's drops the thinking, Phi's
+// drops an eos_token at the very end). They are supported as long as the kept text is the end of the written
+// text. A template that changes earlier *other* messages is refused, because then the begin of an answer is
+// unknown.
 #pragma once
 
 #include <ctime>
@@ -25,39 +26,41 @@ enum class LossOn : u8 { answers, last_answer, everything };
 
 struct RenderedChat {
   std::string text;
-  std::vector<jinja::Span> answers;  // ascending, apart from each other
+  std::vector<jinja::Span> answers;  // ascending and disjoint
 };
 
-// What stands in data.chat_template for the built-in template.
+// Value of data.chat_template for the built-in template.
 inline constexpr std::string_view builtin_chat_template = "chatml";
 
 struct ChatTemplateOptions {
-  std::string file;  // in place of the model directory's; or builtin_chat_template; empty: the directory's
-  std::vector<std::string> arguments;  // "enable_thinking=false": name=JSON, or plain text
+  std::string file;  // replaces the model directory's; or builtin_chat_template; empty: the directory's
+  std::vector<std::string> arguments;  // "enable_thinking=false": name=JSON, or name=TEXT
 };
 
-// data.chat_template as a text: that of the file, or the built-in one.
+// Text of data.chat_template: of the file, or of the built-in template.
 Result<TokenizerConfig::Source> read_chat_template(const std::string& file);
 
 class ChatTemplate {
  public:
-  // null where there is none. ErrorKind::bad_input: a template outside of what is supported, by name and
-  // line.
+  // RETURNS: null if there is no template.
+  // Error: bad_input, naming the unsupported construct and its line.
   static Result<std::unique_ptr<const ChatTemplate>> open(const TokenizerConfig&, const ChatTemplateOptions&);
 
-  // Any thread may call at any time. Errors name the template and its line; the caller says which record.
+  // THREADS: any, at any time.
+  // Error: names the template and its line; the caller adds the record's place.
   Result<RenderedChat> render(const ChatRecord&, LossOn) const;
 
-  // All messages, and the beginning of an answer to them.
+  // Renders all messages and the beginning of an answer to them: the prompt for generating.
   Result<std::string> prompt(const ChatRecord&) const;
 
-  // Same template and arguments, same text.
+  // Equal for the same template and arguments: they give the same text.
   const std::string& fingerprint() const { return fingerprint_; }
 
  private:
   ChatTemplate() = default;
   const jinja::Template& chosen(const ChatRecord&) const;
-  // Of all renderings of a record together, which grow with the square of its answers: some seconds.
+  // Limit of steps for all renderings of one record, which grow with the square of its answers: a few
+  // seconds.
   static constexpr u64 record_steps_max = 4 * jinja::Template::steps_max;
   Result<jinja::Rendered> render_first(const ChatRecord&, size_t messages, bool prompt_for_answer,
                                        u64& steps_left) const;

@@ -8,10 +8,10 @@ namespace tidepool {
 namespace {
 
 constexpr size_t context_tokens = 5;
-// A character has at most four bytes, and no token has less than one: what is broken after so many stays
-// broken.
+// A character has at most four bytes and a token at least one, so a character that is still broken after four
+// tokens stays broken.
 constexpr size_t held_tokens_max = 4;
-constexpr std::string_view replacement = "\xef\xbf\xbd";  // U+FFFD, where bytes are no character
+constexpr std::string_view replacement = "\xef\xbf\xbd";  // U+FFFD stands for invalid bytes
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Tokens to text as they come, one by one.
+// DecodeStream converts tokens to text one by one.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace tidepool {
 
-// Together the parts are what the tokens after `before` add to a text that ends with `before`: a tokenizer
-// writes the first word of a text otherwise than later ones. A character that no token completes yet is held
-// back.
+// The pieces together are the text that the tokens add to a text ending with `before`. (A tokenizer may write
+// the first word of a text differently from later ones.) An incomplete character is held back until further
+// tokens complete it.
 class DecodeStream {
  public:
-  // `encoder` must outlive it.
+  // REQUIRES: `encoder` outlives the stream.
   DecodeStream(const TextEncoder& encoder, std::vector<u32> before);
 
-  // What can be said by now; may be empty. Ids that the encoder does not have are passed over.
+  // RETURNS: the text that is known after this token; may be empty. Skips ids that the encoder does not have.
   std::string push(u32 id);
-  // What was held back, as it is.
+  // RETURNS: the text that was held back, complete or not.
   std::string finish();
 
  private:
@@ -27,8 +27,8 @@ class DecodeStream {
 
   const TextEncoder& encoder_;
   std::vector<u32> ids_;
-  size_t begin_;  // of what is decoded: a few tokens before, for their effect on the next
-  size_t said_;   // ids that have been said
+  size_t begin_;  // first token that is decoded: a few tokens early, because they affect the next
+  size_t said_;   // tokens whose text was returned
 };
 
 }  // namespace tidepool

@@ -19,7 +19,8 @@ jinja::Value message(std::string_view role, std::string content) {
   return jinja::Value(std::move(out));
 }
 
-// With a chat template an instruction is what a user says; without, it stands under headings.
+// Instruction as a chat. With a chat template an instruction is the user's message; without, it is a text
+// with headings.
 ChatRecord as_chat(const AlpacaRecord& r) {
   ChatRecord out;
   out.messages.push_back(message("user", r.input.empty() ? r.instruction : r.instruction + "\n\n" + r.input));
@@ -109,7 +110,7 @@ void DocumentEncoder::add_end(std::vector<u32>& out, size_t document_begin) cons
   if (!settings_.end_token) return;
   const bool there = out.size() > document_begin && id_of_token(out.back()) == *settings_.end_token;
   if (!there) out.push_back(*settings_.end_token);
-  out.back() |= learned_bit;  // that it ends here is part of the answer
+  out.back() |= learned_bit;  // the end is part of the answer, so it is learned
 }
 
 }  // namespace tidepool

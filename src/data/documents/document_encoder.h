@@ -1,4 +1,4 @@
-// Documents into tokens, each with whether it is to be learned.
+// DocumentEncoder turns documents into tokens, each marked as learned or not.
 #pragma once
 
 #include <optional>
@@ -12,19 +12,22 @@
 namespace tidepool {
 
 struct EncoderSettings {
-  LossOn loss = LossOn::answers;  // of chats; of completions `everything` learns the prompt too
+  LossOn loss = LossOn::answers;  // for chats; for completions, `everything` learns the prompt too
   std::optional<u32>
-      end_token;       // behind a text and a completion that do not end in it; chats have their template's
+      end_token;  // added to texts and completions that do not end with it; chats end as their template says
   u32 vocab_size = 0;  // of the model
 };
 
 class DocumentEncoder {
  public:
-  // `chat` may be null: then chats are refused, and Alpaca's records become plain text. Both outlive this.
+  // `chat` may be null: then chats are refused, and Alpaca records become plain text.
+  // REQUIRES: `text` and `chat` outlive the encoder.
   DocumentEncoder(const TextEncoder& text, const ChatTemplate* chat, EncoderSettings settings)
       : text_(text), chat_(chat), settings_(settings) {}
 
-  // Appends to `out`. Any thread may call at any time. ErrorKind::bad_input naming the document's place.
+  // Appends to `out`.
+  // THREADS: any, at any time.
+  // Error: bad_input, naming the document's place.
   Result<void> encode(const RawDocument&, RecordShape, std::vector<u32>& out) const;
 
  private:

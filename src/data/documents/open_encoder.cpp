@@ -17,7 +17,7 @@ namespace {
 
 constexpr u64 tokenizer_bytes_max = 1 * gib;
 
-// The tokenizer.json that is meant; empty: none.
+// Path of the tokenizer.json to use; empty: none.
 std::string tokenizer_file(const DataConfig& config, const std::string& model_directory) {
   std::error_code unused;
   if (!config.tokenizer.empty())
@@ -27,7 +27,7 @@ std::string tokenizer_file(const DataConfig& config, const std::string& model_di
   return !model_directory.empty() && fs::is_regular_file(file, unused) ? file : "";
 }
 
-// What lies beside the tokenizer: names of special tokens, the chat template.
+// Directory of the tokenizer, which also has the names of special tokens and the chat template.
 std::string directory_of(const std::string& file, const std::string& model_directory) {
   if (file.empty()) return model_directory;
   const std::string parent = fs::path(file).parent_path().string();
@@ -67,8 +67,8 @@ Result<std::unique_ptr<const ChatTemplate>> open_chat_template(const DataConfig&
                                                : "correct data.chat_template, which names a file")};
 }
 
-// What the tokenizer in `file` ends texts with: the token that the files beside it name, else the first id
-// that they give.
+// End token of the tokenizer in `file`: the eos_token of the files beside it, else the first of their end
+// ids.
 Result<std::optional<u32>> end_token_of(const TextEncoder& text, const TokenizerConfig& beside,
                                         const std::string& file, const std::string& directory, bool needed) {
   const auto named = beside.special_tokens.find("eos_token");

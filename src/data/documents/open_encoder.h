@@ -1,4 +1,4 @@
-// The tokenizer and the chat template that a config names, or its model directory has.
+// Opens the tokenizer and chat template that a config names, or that its model directory has.
 #pragma once
 
 #include <memory>
@@ -15,23 +15,23 @@ namespace tidepool {
 struct OpenedEncoder {
   std::unique_ptr<const TextEncoder> text;
   std::unique_ptr<const ChatTemplate> chat;  // may be null
-  std::optional<u32> end_token;              // none: bytes, or no file says which
-  std::string name;                          // for messages: the tokenizer's file
-  std::string identity;                      // what tokens follow from
-  std::vector<std::string> notes;            // on chats
+  std::optional<u32> end_token;              // none: bytes, or no file names one
+  std::string name;                          // for messages: path of the tokenizer
+  std::string identity;                      // everything that tokens depend on
+  std::vector<std::string> notes;            // about chats
 };
 
-// Whether text is for a tokenizer; without, its bytes are tokens.
+// True if text goes through a tokenizer; if false, its bytes are the tokens.
 bool has_tokenizer(const DataConfig&, const std::string& model_directory);
-// That bytes are not taken for tokens because a tokenizer cannot be read. ErrorKind::bad_input: the model
-// directory has one in another form (tokenizer.model, vocab.json), a tokenizer.json that is no file, or
-// only what stands beside one.
+// Checks that no tokenizer is ignored, which would train on bytes by mistake.
+// Error: bad_input if the model directory has a tokenizer in another format (tokenizer.model, vocab.json), a
+// tokenizer.json that is not a file, or only files that accompany a tokenizer.
 // REQUIRES: !has_tokenizer().
 Result<void> check_no_other_tokenizer(const std::string& model_directory);
 
-// `no`: nothing goes through a template, so it is not opened: one that is not supported is in nobody's way.
+// `no`: no document needs a template. The template is not opened, so an unsupported one is no error.
 enum class ChatTemplateUse : u8 { no, yes };
-// ErrorKind::bad_input naming the file, the key that names it, and what to do.
+// Error: bad_input, naming the file, the key that names it, and what to do.
 Result<OpenedEncoder> open_encoder(const DataConfig&, const std::string& model_directory, ChatTemplateUse);
 
 }  // namespace tidepool

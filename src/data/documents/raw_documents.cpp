@@ -9,9 +9,10 @@ namespace tidepool {
 namespace {
 
 constexpr size_t read_bytes = 1 * mib;
-constexpr size_t uncut_bytes_max = 256 * mib;  // of a text without a place to cut it at
+constexpr size_t uncut_bytes_max = 256 * mib;  // of a text without a place to cut
 
-// By a byte order mark, or by the zeros beside ASCII: then no line of the file is JSON.
+// True if a line is UTF-16: it has a byte order mark, or zeros beside ASCII. Then no line of the file is
+// JSON.
 bool begins_utf16(std::string_view first_line) {
   const std::string_view begin = first_line.substr(0, 4);
   return begin.starts_with("\xff\xfe") || begin.starts_with("\xfe\xff") || begin.find('\0') != begin.npos;
@@ -89,8 +90,9 @@ void RawDocuments::skip_rest() {
   at_ = 0;
 }
 
-// How much of what was read is the next part; 0: not known yet, or nothing is left. A part only where more
-// follows, so that the last one is known as such. Each look for a place to cut is at twice as much.
+// RETURNS: length of the next part in the buffer; 0 if unknown yet, or if nothing is left. A part that is not
+// the last is only cut when more text follows, so the last part is known to be last. Each search for a cut
+// looks at twice as many bytes.
 size_t RawDocuments::part_size() {
   const std::string_view left = std::string_view(buffer_).substr(at_);
   for (; window_ < left.size(); window_ *= 2) {

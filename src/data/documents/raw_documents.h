@@ -1,5 +1,5 @@
-// Files of text and JSONL as documents, in order: one line of JSONL is one, a text file is one (in parts, for
-// it may be longer than memory).
+// RawDocuments reads text and JSONL files as documents, in order. A line of JSONL is one document. A text
+// file is one document, given in parts because it may be larger than memory.
 #pragma once
 
 #include <optional>
@@ -17,33 +17,35 @@ struct RawDocument {
   std::string content;             // a line, or a part of a text
   std::string place;               // "FILE:LINE", or "FILE"
   bool record = false;             // a line of JSONL
-  bool first = true, last = true;  // part of its document
+  bool first = true, last = true;  // position of a part in its document
 };
 
-// RETURNS: true if data.on_bad_record lets a document be left out for `error`, met in encoding it.
+// RETURNS: true if data.on_bad_record allows skipping a document because of `error`, found while encoding it.
 inline bool may_leave_out(OnBadRecord on_bad, const RawDocument& document, const Error& error) {
   return on_bad == OnBadRecord::skip && document.record && error.kind == ErrorKind::bad_input;
 }
 
 class RawDocuments {
  public:
-  static constexpr size_t part_bytes = 256 * kib;  // of a text, where it can be cut
+  static constexpr size_t part_bytes = 256 * kib;  // of a text that can be cut
 
   struct File {
     std::string path;
     bool records = false;  // JSONL
   };
-  // `shape`: of the records, or none to take that of the first one, or with OnBadRecord::skip of the first
-  // one that has any. `encoder` says where texts may be cut; it outlives this.
+  // `shape`: of the records; none: detected from the first record, or with OnBadRecord::skip from the first
+  // one that has a known shape. `encoder` finds places to cut texts.
+  // REQUIRES: `encoder` outlives this.
   RawDocuments(std::vector<File>, std::optional<RecordShape> shape, const TextEncoder& encoder,
                OnBadRecord = OnBadRecord::error);
 
-  // None at the end. Empty lines are passed over. Errors name file and line.
+  // RETURNS: none at the end. Skips empty lines.
+  // Error: names file and line.
   Result<std::optional<RawDocument>> next();
-  // Passes over what is left of the text that next() gave a part of.
+  // Skips the rest of the text of which next() has returned a part.
   void skip_rest();
   std::optional<RecordShape> shape() const { return shape_; }
-  // Records that were left out before the first one that next() gave.
+  // Records skipped before the first one that next() returned.
   const BadRecords& bad() const { return bad_; }
   u64 bytes_read() const;  // of the files, for progress
 
@@ -63,8 +65,8 @@ class RawDocuments {
   u64 bytes_before_ = 0;
   std::optional<LineReader> lines_;
   std::unique_ptr<ByteStream> text_;
-  std::string buffer_;                   // of text that was read; given out up to at_
-  size_t at_ = 0, window_ = part_bytes;  // how much of the rest is looked at for a place to cut
+  std::string buffer_;                   // text that was read; bytes up to at_ were returned
+  size_t at_ = 0, window_ = part_bytes;  // window_: bytes of the rest to search for a cut
   bool part_first_ = true, text_ended_ = false;
 };
 

@@ -22,7 +22,7 @@ namespace json = boost::json;
 
 namespace {
 
-// What tells a shape: this key, which no other shape has.
+// A key that identifies a shape: no other shape has it.
 struct ShapeKey {
   RecordShape shape;
   std::string_view name, key;
@@ -121,7 +121,7 @@ class Reader {
     return Record(std::move(out));
   }
 
-  // By its weight, as OpenAI's records have it; only answers are asked.
+  // Reads `weight`, as OpenAI's records have it. Only answers may have a weight.
   Result<bool> is_learned(const json::object& message, const std::string& what, bool answer) const {
     const json::value* weight = message.if_contains("weight");
     if (!answer || weight == nullptr || weight->is_null()) return true;
@@ -159,7 +159,7 @@ class Reader {
     return jinja::Value(std::move(out));
   }
 
-  // "" for a speaker that is not known.
+  // Role of a speaker; "" if unknown.
   static std::string_view role_of(std::string_view from) {
     if (from == "human" || from == "user") return "user";
     if (from == "gpt" || from == "assistant" || from == "model" || from == "chatgpt") return "assistant";
@@ -168,7 +168,7 @@ class Reader {
     return "";
   }
 
-  // Some write messages under this name.
+  // True if the turns are in the format of `messages`: some files use this key for them.
   static bool are_messages(const json::array& turns) {
     const json::object* first = turns[0].if_object();
     return first && first->contains("role") && !first->contains("from");
@@ -242,7 +242,7 @@ class Reader {
   }
 
   const json::object& object_;
-  const std::vector<std::string>& large_;  // integers beyond 64 bits, which stand in object_
+  const std::vector<std::string>& large_;  // integers beyond 64 bits that occur in object_
   const std::string& place_;
 };
 
@@ -252,7 +252,7 @@ u32 hex4(std::string_view digits) {
   return digits.size() == 4 && error == std::errc() && end == digits.data() + 4 ? out : 0;
 }
 
-// "\\ud83d" without its other half, as programs write that cut texts between the two; empty: there is none.
+// Finds "\\ud83d" without its other half, as written by programs that cut text between the two; empty: none.
 std::string_view lone_surrogate(std::string_view line) {
   for (size_t at = line.find('\\'); at != line.npos; at = line.find('\\', at)) {
     const std::string_view escape = line.substr(at, 6);
@@ -269,7 +269,7 @@ std::string_view lone_surrogate(std::string_view line) {
   return {};
 }
 
-// RETURNS: offset of the character that the byte at `at` breaks: a lead of several bytes, too few of which
+// RETURNS: offset of the character that the byte at `at` breaks: its first byte announces more bytes than
 // follow.
 u64 begin_of_broken(std::string_view line, u64 at) {
   for (u64 back = 1; back <= std::min<u64>(at, 3); ++back) {
@@ -281,7 +281,7 @@ u64 begin_of_broken(std::string_view line, u64 at) {
   return at;
 }
 
-// Empty: the line is UTF-8.
+// Describes the encoding error of a line; empty: the line is UTF-8.
 std::string wrong_encoding(std::string_view line) {
   Utf8Checker checker;
   std::optional<u64> at = checker.feed(std::as_bytes(std::span(line)));
@@ -294,7 +294,7 @@ std::string wrong_encoding(std::string_view line) {
       *at, static_cast<u8>(line[*at]));
 }
 
-// Says more of a line that is not JSON than the parser does.
+// Explains more precisely than the JSON parser why a line is invalid.
 Error explain(const Error& error, std::string_view line, const std::string& place) {
   if (const std::string encoding = wrong_encoding(line); !encoding.empty())
     return bad_record(place, encoding);

@@ -1,4 +1,4 @@
-// One line of a JSONL file. Its shape is told by its keys:
+// Record is one line of a JSONL file. Its keys decide its shape:
 //
 //   text          {"text": "..."}
 //   messages      {"messages": [{"role": "user", "content": "..."}, ...], "tools": [...]}
@@ -7,8 +7,8 @@
 //   completion    {"prompt": "...", "completion": "..."}
 //   tokens        {"input_ids": [1, 2, ...], "labels": [-100, 2, ...]}
 //
-// Messages may be called conversations too; an answer that has a `weight` of 0 is not learned. Further keys
-// are passed over. All records of a source have one shape: the first one's, or the one that is named.
+// `messages` may also be called `conversations`. An answer with a `weight` of 0 is not learned. Other keys
+// are ignored. All records of a source have one shape: that of the first record, or the configured one.
 #pragma once
 
 #include <optional>
@@ -28,12 +28,13 @@ std::string_view name_of(RecordShape);
 struct TextRecord {
   std::string text;
 };
-// Messages as chat templates want them: a list of mappings with "role" and what else there is. Values that
-// are null are left out, as tables fill columns with them, but a content: templates ask whether it is none.
+// Messages in the form that chat templates expect: a list of mappings with "role" and other keys. Null values
+// are dropped, because tables fill columns with them; only a null content is kept, because templates test for
+// it.
 struct ChatRecord {
   jinja::List messages;
   jinja::Value tools;               // undefined: none
-  std::vector<size_t> not_learned;  // answers whose weight is 0, ascending
+  std::vector<size_t> not_learned;  // answers with a weight of 0, ascending
 };
 bool is_answer(const jinja::Value& message);
 struct AlpacaRecord {
@@ -44,11 +45,12 @@ struct CompletionRecord {
 };
 struct TokensRecord {
   std::vector<u32> ids;
-  std::vector<bool> learned;  // by token: whether it is to be predicted
+  std::vector<bool> learned;  // by token: true if it is to be predicted
 };
 using Record = std::variant<TextRecord, ChatRecord, AlpacaRecord, CompletionRecord, TokensRecord>;
 
-// `place` stands in front of errors: "FILE:LINE". ErrorKind::bad_input.
+// `place` is the prefix of error messages: "FILE:LINE".
+// Error: bad_input.
 Result<RecordShape> recognise_record(std::string_view line, const std::string& place);
 Result<Record> parse_record(std::string_view line, RecordShape, const std::string& place);
 

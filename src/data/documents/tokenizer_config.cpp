@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr u64 config_bytes_max = 16 * mib;  // old ones list every added token
+constexpr u64 config_bytes_max = 16 * mib;  // old files list every added token
 constexpr std::array<std::string_view, 7> token_names = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                          "pad_token", "cls_token", "mask_token"};
 constexpr std::array<std::string_view, 2> token_lists = {"additional_special_tokens", "extra_special_tokens"};
@@ -30,7 +30,7 @@ Error bad_config(const std::string& path, std::string_view text) {
   return {ErrorKind::bad_input, fmt::format("{}: {}", path, text)};
 }
 
-// None where there is no such file.
+// RETURNS: none if there is no such file.
 Result<std::optional<json::value>> read_object(const std::string& path) {
   std::error_code unused;
   if (!fs::exists(path, unused)) return std::optional<json::value>();
@@ -40,7 +40,7 @@ Result<std::optional<json::value>> read_object(const std::string& path) {
   return std::optional<json::value>(std::move(v));
 }
 
-// Texts or objects with "content", in a list or by name: versions of the library differ.
+// Collects texts, or objects with "content", from a list or a map: versions of the library differ.
 void collect_tokens(const std::string& path, const json::value& v, TokenizerConfig& out) {
   if (const json::string* text = v.if_string()) {
     if (!text->empty()) out.tokens.push_back({.file = path, .text = std::string(*text), .id = std::nullopt});
@@ -53,7 +53,7 @@ void collect_tokens(const std::string& path, const json::value& v, TokenizerConf
   }
 }
 
-// A text, or {"content": text}.
+// Reads a text, or {"content": text}.
 Result<void> read_token(const std::string& path, std::string_view name, const json::value& v,
                         TokenizerConfig& out) {
   const json::value* text = &v;
@@ -66,7 +66,7 @@ Result<void> read_token(const std::string& path, std::string_view name, const js
   return {};
 }
 
-// {"32000": {"content": text}}
+// Reads {"32000": {"content": text}}.
 Result<void> read_added_tokens(const std::string& path, const json::value& v, TokenizerConfig& out) {
   if (!v.is_object()) return bad_config(path, "added_tokens_decoder must be an object of tokens by id");
   for (const auto& [key, token] : v.get_object()) {
@@ -82,7 +82,7 @@ Result<void> read_added_tokens(const std::string& path, const json::value& v, To
   return {};
 }
 
-// {text: 32000}, as versions before added_tokens_decoder wrote it.
+// Reads {text: 32000}, the format before added_tokens_decoder.
 Result<void> read_added_tokens_file(const std::string& path, const json::object& object,
                                     TokenizerConfig& out) {
   for (const auto& [token, v] : object) {
@@ -146,7 +146,7 @@ Result<void> read_templates(const std::string& path, const json::value& v, Token
   return {};
 }
 
-// A single one takes the place of all that tokenizer_config.json has, as in transformers.
+// Reads template files. A single file replaces all templates of tokenizer_config.json, as in transformers.
 Result<void> read_template_files(const std::string& directory, TokenizerConfig& out) {
   std::map<std::string, TokenizerConfig::Source> found;
   std::error_code unused;
@@ -165,7 +165,7 @@ Result<void> read_template_files(const std::string& directory, TokenizerConfig& 
   return {};
 }
 
-// Which the library passes over where tokenizer_config.json has an added_tokens_decoder.
+// Reads the older files. The library ignores them if tokenizer_config.json has an added_tokens_decoder.
 Result<void> read_older_files(const std::string& directory, TokenizerConfig& out) {
   const std::string map = directory + "/special_tokens_map.json", added = directory + "/added_tokens.json";
   TRY_ASSIGN(const std::optional<json::value> tokens, read_object(map));

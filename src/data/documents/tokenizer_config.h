@@ -1,5 +1,5 @@
-// What lies beside tokenizer.json in a model directory and concerns data: special tokens by name, chat
-// templates.
+// TokenizerConfig holds the data-related content of the files beside tokenizer.json: special tokens by name,
+// and chat templates.
 #pragma once
 
 #include <map>
@@ -19,29 +19,30 @@ struct TokenizerConfig {
   struct Token {
     std::string file;
     std::string text;
-    std::optional<u32> id;  // where the file gives one
+    std::optional<u32> id;  // if the file has one
   };
-  // All that the files name, special_tokens too: the library adds to the tokenizer what it does not know.
+  // All tokens named in the files, including special_tokens. The library adds unknown ones to the tokenizer.
   std::vector<Token> tokens;
-  // What tokenizer_config.json says of BOS, EOS and spaces around a text.
+  // Keys of tokenizer_config.json about BOS, EOS and spaces around a text.
   struct FrameFlags {
     std::string file;
-    std::string tokenizer_class;  // "LlamaTokenizerFast"; empty: not said
+    std::string tokenizer_class;  // "LlamaTokenizerFast"; empty: not given
     std::optional<bool> add_bos_token;
     std::optional<bool> add_eos_token;
     std::optional<bool> legacy;
   };
   FrameFlags frame;
   struct Source {
-    std::string name;  // where it stands, for errors
+    std::string name;  // its place, for errors
     std::string text;
   };
-  std::map<std::string, Source> templates;  // "default", "tool_use"; empty: there is none
+  std::map<std::string, Source> templates;  // "default", "tool_use"; empty: no template
 };
 
-// Reads tokenizer_config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja and
-// additional_chat_templates/NAME.jinja of `directory`, as far as they are there; the last two go before
-// templates inside the first. ErrorKind::bad_input naming file and key.
+// Reads those of tokenizer_config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja and
+// additional_chat_templates/NAME.jinja in `directory` that exist. Template files override templates inside
+// tokenizer_config.json.
+// Error: bad_input, naming file and key.
 Result<TokenizerConfig> read_tokenizer_config(const std::string& directory);
 
 }  // namespace tidepool

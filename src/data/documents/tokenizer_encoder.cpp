@@ -16,8 +16,8 @@ constexpr std::string_view write_anew =
     "have transformers write the tokenizer anew, with "
     "AutoTokenizer.from_pretrained(DIR).save_pretrained(OUT), and name OUT with data.tokenizer";
 
-// Version 4 of transformers replaces the post-processor for these by one that the flags ask for, version 5
-// passes the flags over. For other classes both keep it.
+// Classes whose post-processor version 4 of transformers replaces according to the flags; version 5 ignores
+// the flags. For other classes both versions keep the post-processor.
 struct FramedByFlags {
   std::string_view tokenizer_class;
   bool bos_by_default;
@@ -63,7 +63,7 @@ class TokenizerEncoder final : public TextEncoder {
   const std::optional<Error> frame_unknown_;
 };
 
-// A token that only these files name would be cut into pieces here, where the library adds it.
+// Refuses a token that only these files name: it would be cut into pieces here, while the library adds it.
 Result<void> check_token(const Tokenizer& tokenizer, const TokenizerConfig::Token& token,
                          const std::string& file) {
   const std::optional<u32> id = tokenizer.added_id_of(token.text);
@@ -95,14 +95,14 @@ Result<FrameIds> frame_of(const Tokenizer& tokenizer) {
   return out;
 }
 
-// "LlamaTokenizer" of "LlamaTokenizerFast".
+// Class without suffix: "LlamaTokenizer" for "LlamaTokenizerFast".
 std::string_view class_of(const TokenizerConfig::FrameFlags& flags) {
   std::string_view name = flags.tokenizer_class;
   if (name.ends_with("Fast")) name.remove_suffix(4);
   return name;
 }
 
-// Whether a text gets a space in front, and gets one again behind each special token.
+// True if a text gets a space in front, and another one behind each special token.
 bool marks_every_piece(const TextEncoder& text, const TokenizerConfig& beside) {
   const auto eos = beside.special_tokens.find("eos_token");
   const auto end = eos == beside.special_tokens.end() ? std::nullopt : text.id_of(eos->second);
@@ -116,7 +116,7 @@ bool marks_every_piece(const TextEncoder& text, const TokenizerConfig& beside) {
          std::equal(letter.begin(), letter.end(), behind_end.begin() + 1);
 }
 
-// As the flags ask for it; none: they say nothing, or have no effect.
+// Special ids around a text according to the flags; none if the flags are missing or have no effect.
 std::optional<FrameIds> frame_by_flags(const Tokenizer& tokenizer, const TokenizerConfig& beside) {
   const TokenizerConfig::FrameFlags& flags = beside.frame;
   if (!flags.add_bos_token && !flags.add_eos_token) return std::nullopt;
@@ -136,7 +136,7 @@ std::optional<FrameIds> frame_by_flags(const Tokenizer& tokenizer, const Tokeniz
   return known ? std::optional(out) : std::nullopt;
 }
 
-// None: the files agree.
+// RETURNS: none if the files agree.
 std::optional<Error> contradiction(const Tokenizer& tokenizer, const FrameIds& is,
                                    const TokenizerConfig& beside, const std::string& file) {
   const std::optional<FrameIds> wanted = frame_by_flags(tokenizer, beside);

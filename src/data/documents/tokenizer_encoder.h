@@ -1,4 +1,4 @@
-// A tokenizer.json as text encoder.
+// Makes a text encoder from a tokenizer.json.
 #pragma once
 
 #include <memory>
@@ -10,15 +10,15 @@
 
 namespace tidepool {
 
-// What transformers would take otherwise than this does is refused. ErrorKind::bad_input naming the file and
-// what to do: as Tokenizer::open; a token that the files beside it name and it has not, has only in its
-// model, or has with another id. Where they contradict it on what stands around a text, encoding with
-// Around::special is refused.
+// Refuses files that transformers would interpret differently. If the files beside tokenizer.json contradict
+// it about the ids around a text, only encoding with Around::special is refused.
+// Error: bad_input, naming the file and what to do: as Tokenizer::open(); also for a token of the files
+// beside it that tokenizer.json lacks, has only in its model, or has with another id.
 Result<std::unique_ptr<const TextEncoder>> open_tokenizer_encoder(const std::string& tokenizer_json,
                                                                   const TokenizerConfig& beside = {});
 
-// A note where version 5 of transformers gives chats other ids, as it does for Llama 2's tokenizer: none
-// where it does not, as far as is known.
+// Note if version 5 of transformers gives other ids for chats, as it does for Llama 2's tokenizer; none if no
+// difference is known.
 std::optional<std::string> note_of_other_ids(const TextEncoder&, const std::string& tokenizer_json,
                                              const TokenizerConfig& beside);
 

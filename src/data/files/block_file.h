@@ -1,6 +1,6 @@
-// Files of blocks that verify themselves. A block is the XXH3 of its content, seeded with the block's number,
-// and 4088 bytes of content; the last one is filled up with zeros. So whoever reads a range finds damage, and
-// a block that stands in another's place, in the pass that uses it, at the price of hashing whole blocks.
+// Files of self-verifying blocks. A block is the XXH3 of its content, seeded with the block's number,
+// followed by 4088 bytes of content; the last block is padded with zeros. Every read detects damage and
+// misplaced blocks without an extra pass; the price is hashing whole blocks.
 #pragma once
 
 #include <span>
@@ -16,29 +16,31 @@ namespace tidepool {
 inline constexpr u64 block_bytes = 4 * kib;  // a page: one read brings content and hash
 inline constexpr u64 block_content_bytes = block_bytes - sizeof(u64);
 
-// Length of a file that holds so much content.
+// Length of a file with this many bytes of content.
 constexpr u64 block_file_bytes(u64 content_bytes) {
   return div_up(content_bytes, block_content_bytes) * block_bytes;
 }
 
-// Content in, blocks out, in order.
+// Turns a stream of content into blocks.
 class BlockEncoder {
  public:
-  // Adds the blocks that are full now to `out`.
+  // Adds all full blocks to `out`.
   void append(std::span<const std::byte> content, std::vector<std::byte>& out);
-  // Adds the last one. REQUIRES: nothing is appended after it.
+  // Adds the last, padded block.
+  // REQUIRES: append() is not called after it.
   void finish(std::vector<std::byte>& out);
 
  private:
   void put_block(std::span<const std::byte> content, std::vector<std::byte>& out);
 
-  std::vector<std::byte> rest_;  // of content, less than a block
+  std::vector<std::byte> rest_;  // content of less than a block
   u64 blocks_ = 0;
 };
 
-// Content from byte `begin` on. REQUIRES: it lies in the file, whose length is what block_file_bytes() says.
-// ErrorKind::bad_input names the block that is not what was written; io what cannot be read.
-// THREADS: any, at any time. Takes 16 KiB of stack and nothing else.
+// Reads content from byte `begin` on. Takes 16 KiB of stack and no other memory.
+// REQUIRES: the range lies in the file, whose length is block_file_bytes().
+// THREADS: any, at any time.
+// Error: bad_input, naming the damaged block; io if reading fails.
 Result<void> read_blocks(const Fd&, const std::string& path, u64 begin, std::span<std::byte> out);
 
 }  // namespace tidepool

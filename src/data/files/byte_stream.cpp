@@ -16,13 +16,13 @@ namespace tidepool {
 namespace {
 
 constexpr size_t buffer_bytes = 128 * kib;
-constexpr int zstd_window_log_max = 27;  // 128 MiB, as the command line tool takes without being asked
+constexpr int zstd_window_log_max = 27;  // 128 MiB, the default limit of the command line tool
 
 Error bad_stream(const std::string& path, u64 offset, std::string_view text) {
   return {ErrorKind::bad_input, fmt::format("{}: byte {}: {}", path, offset, text)};
 }
 
-// The file itself.
+// Stream of an uncompressed file.
 class FileStream final : public ByteStream {
  public:
   FileStream(std::string path, InputFile input) : path_(std::move(path)), input_(std::move(input)) {}
@@ -42,7 +42,7 @@ class FileStream final : public ByteStream {
   u64 at_ = 0;
 };
 
-// What both unpackers share: packed bytes that were read and not yet used.
+// Base of both decompressors: holds compressed bytes that were read but not used yet.
 class Unpacking : public ByteStream {
  public:
   explicit Unpacking(std::unique_ptr<FileStream> file) : file_(std::move(file)), buffer_(buffer_bytes) {}
@@ -51,7 +51,7 @@ class Unpacking : public ByteStream {
  protected:
   std::span<char> packed() { return std::span(buffer_).subspan(begin_, end_ - begin_); }
   void used(size_t bytes) { begin_ += bytes; }
-  // False at the end of the file.
+  // RETURNS: false at the end of the file.
   Result<bool> refill() {
     TRY_ASSIGN(end_, file_->read(buffer_));
     begin_ = 0;
@@ -67,8 +67,8 @@ class Unpacking : public ByteStream {
   size_t begin_ = 0, end_ = 0;
 };
 
-// One member or several behind each other, as `cat a.gz b.gz` makes, and zeros behind them, as whole blocks
-// have.
+// Decompresses one gzip member, or several in sequence, as `cat a.gz b.gz` makes; zeros may follow, to fill a
+// block.
 class GzipStream final : public Unpacking {
  public:
   explicit GzipStream(std::unique_ptr<FileStream> file) : Unpacking(std::move(file)) {
@@ -119,7 +119,7 @@ class GzipStream final : public Unpacking {
 
   z_stream z_{};
   bool good_ = false, inside_ = true;
-  bool between_ = false;  // members: the next byte is a zero, or begins one
+  bool between_ = false;  // between members: the next byte is a zero, or begins a member
 };
 
 class ZstdStream final : public Unpacking {
@@ -144,7 +144,7 @@ class ZstdStream final : public Unpacking {
       if (ZSTD_isError(code))
         return fault(fmt::format("the zstd data is damaged: {}", ZSTD_getErrorName(code)));
       inside_ = code != 0;
-      has_more_ = to.pos == to.size && inside_;  // the decoder may hold what did not fit
+      has_more_ = to.pos == to.size && inside_;  // the decoder may hold output that did not fit
       if (to.pos > 0) return to.pos;
     }
     return 0;

@@ -1,4 +1,4 @@
-// The bytes of a file as people write them: plain, or out of gzip or zstd, which the first bytes tell.
+// ByteStream reads a file's bytes: plain, or decompressed from gzip or zstd, detected by the first bytes.
 #pragma once
 
 #include <memory>
@@ -15,19 +15,19 @@ enum class Packed : u8 { no, gzip, zstd };
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
-  // The next bytes, as many as there are at hand; 0 at the end only. Blocks. ErrorKind::bad_input if the file
-  // is damaged or cut off (naming it and the offset), ErrorKind::io if it cannot be read.
+  // Reads the bytes that are available now; 0 only at the end. Blocks.
+  // Error: bad_input if the file is damaged or truncated (naming it and the offset); io if it cannot be read.
   virtual Result<size_t> read(std::span<char> out) = 0;
-  // Of the file, not of what it unpacks to.
+  // Bytes of the file itself, not of its decompressed content.
   virtual u64 bytes_read() const = 0;
 };
 
-// ErrorKind::bad_input if there is no such file. Memory: some 256 KiB, with zstd what its window takes (at
-// most 128 MiB).
+// Memory: about 256 KiB; with zstd also its window, at most 128 MiB.
+// Error: bad_input if there is no such file.
 Result<std::unique_ptr<ByteStream>> open_byte_stream(const std::string& path);
 Result<Packed> packing_of(const std::string& path);
-// ErrorKind::bad_input for what is neither text nor packed text, by what it begins with: Parquet, archives,
-// PDF.
+// Error: bad_input for Parquet, archives, PDF and other files that are neither text nor compressed text,
+// detected by the first bytes.
 Result<void> check_readable_kind(const std::string& path);
 
 }  // namespace tidepool

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
-// Directories by what they are, not by name: links may lead back up, and in circles.
+// Visited directories by device and inode, not by name: links may lead upwards and in circles.
 using Visited = std::set<std::pair<dev_t, ino_t>>;
 
 Result<void> add_below(const std::string& directory, Visited& visited, std::vector<std::string>& files) {
@@ -31,9 +31,9 @@ Result<void> add_below(const std::string& directory, Visited& visited, std::vect
     if (!is_hidden(entry->path())) paths.push_back(entry->path());
   }
   if (fault) return bad_input(fmt::format("{}: cannot list the directory: {}", directory, fault.message()));
-  std::ranges::sort(paths);  // of two ways to a directory the first by name is taken
+  std::ranges::sort(paths);  // if several paths lead to one directory, the first by name counts
   for (const fs::path& path : paths) {
-    std::error_code broken_link;  // not ours to complain about
+    std::error_code broken_link;  // a broken link is ignored
     if (fs::is_regular_file(path, broken_link)) files.push_back(path.string());
     if (fs::is_directory(path, broken_link)) TRY(add_below(path.string(), visited, files));
   }
@@ -59,7 +59,7 @@ std::vector<std::string> glob_matches(const std::string& pattern) {
   return paths;
 }
 
-// A file or everything below a directory; anything else (a socket, say) is passed over.
+// Adds a file, or everything below a directory; ignores anything else, such as a socket.
 Result<void> add_path(const std::string& path, const std::string& entry, std::vector<FoundFile>& out) {
   std::error_code unused;
   if (fs::is_directory(path, unused)) {

@@ -1,4 +1,4 @@
-// Which files a config's `data.train` names.
+// Finds the files that a config's `data.train` names.
 #pragma once
 
 #include <string>
@@ -19,13 +19,14 @@ struct FoundFile {
   bool operator==(const FoundFile&) const = default;
 };
 
-// Without the .gz, .zst or .zstd at its end.
+// Path without its ending .gz, .zst or .zstd.
 std::string without_packing(std::string path);
 
-// Files as named, directories with every regular file below them, globs; the entries in their given
-// order, what an entry finds sorted by name (bytes, not locale). Hidden files are left out of
-// directories and globs. ErrorKind::bad_input if an entry finds nothing, or has ** (which glob(3) takes for
-// one level of directories); `named_in` says what is to be corrected.
+// Finds files by name, by glob, and below directories (every regular file). Entries keep their order; the
+// files of one entry are sorted by name (by bytes, not by locale). Hidden files in directories and globs are
+// skipped. `named_in` is the key to correct, for errors.
+// Error: bad_input if an entry finds nothing, or contains ** (which glob(3) treats as one level of
+// directories).
 Result<std::vector<FoundFile>> find_files(const std::vector<std::string>& entries,
                                           std::string_view named_in = "data.train");
 

@@ -1,4 +1,4 @@
-// Lines of a file, counted as people count them.
+// LineReader reads the lines of a file, numbered from 1.
 #pragma once
 
 #include <memory>
@@ -15,10 +15,11 @@ class LineReader {
 
   static Result<LineReader> open(const std::string& path);
 
-  // Without its end (\n or \r\n), and the first without a byte order mark; none at the end. A last line needs
-  // no \n. Errors as ByteStream; ErrorKind::bad_input naming the line where one is too long.
+  // RETURNS: the next line without its line end (\n or \r\n), and without a byte order mark; none at the end.
+  // The last line needs no \n.
+  // Error: as ByteStream; bad_input, naming the line, if it is too long.
   Result<std::optional<std::string>> next();
-  u64 line() const { return line_; }  // of what next() gave last, from 1
+  u64 line() const { return line_; }  // number of the last line that next() returned
   u64 bytes_read() const { return stream_->bytes_read(); }
 
  private:

@@ -27,13 +27,13 @@ Result<FileKind> kind_of(const FoundFile& file, DataFormat format, bool tokenize
     default:
       return FileKind::tokens;
   }
-  // In a folder of text a .json is text like the rest; who names one means what it holds.
+  // In a directory, a .json file is text; a .json file that is named explicitly holds records.
   const bool meant = file.by != FoundBy::directory;
   if (is_jsonl(path) || (meant && name.ends_with(".json"))) return FileKind::records;
   if (binary && packed != Packed::no)
     return bad_input(fmt::format("{}: token files are read as they lie; unpack it", path));
   if (binary) return FileKind::tokens;
-  // llm.c files are known by what they begin with, whatever they are called.
+  // llm.c files are recognised by their first bytes, under any name.
   if (packed == Packed::no) {
     TRY_ASSIGN(const TokenFile tokens, TokenFile::open(path, DataFormat::automatic));
     if (tokens.format() != DataFormat::text) return FileKind::tokens;
@@ -42,7 +42,8 @@ Result<FileKind> kind_of(const FoundFile& file, DataFormat format, bool tokenize
   return text;
 }
 
-// Else what was meant as records would be learned as text, brackets and all.
+// Refuses .json files in a directory if records are configured: they would be learned as text, with all
+// brackets.
 Result<void> check_no_json_is_text(const SourceFiles& files, const DataConfig& config) {
   if (config.records == record_kinds[0] || config.format != DataFormat::automatic) return {};
   for (size_t i = 0; i < files.found.size(); ++i) {
@@ -73,7 +74,8 @@ bool is_empty(const FoundFile& file) {
   return std::filesystem::file_size(file.path, unused) == 0;
 }
 
-// In a folder they hurt nobody. Where all are empty they stay: reading them says so.
+// Drops empty files of directories and patterns. If all files are empty they stay, and reading them reports
+// it.
 std::vector<FoundFile> without_empty(std::vector<FoundFile> found) {
   const auto passed_over = [](const FoundFile& f) { return f.by != FoundBy::name && is_empty(f); };
   if (!std::ranges::all_of(found, passed_over)) std::erase_if(found, passed_over);

@@ -1,4 +1,4 @@
-// What the files of a source are: tokens as they lie, text for a tokenizer, or records.
+// SourceFiles are the files of a source with their kinds: raw tokens, text for a tokenizer, or records.
 #pragma once
 
 #include <algorithm>
@@ -18,21 +18,23 @@ struct SourceFiles {
   bool holds(FileKind kind) const { return std::ranges::find(kinds, kind) != kinds.end(); }
 };
 
-// By its name: .jsonl or .ndjson, packed or not.
+// True for the names *.jsonl and *.ndjson, also compressed.
 bool is_jsonl(const std::string& path);
 
-// What the files of one source are; empty ones that are not named by themselves are left out. Text that is
-// neither packed nor met by a tokenizer is tokens as it lies: its bytes. ErrorKind::bad_input where tokens
-// and documents are mixed; ErrorKind::usage where data.records says what records are, and a .json is none.
+// Determines the kind of each file of one source. Skips empty files, unless named explicitly. Uncompressed
+// text without a tokenizer counts as tokens: its bytes.
+// Error: bad_input if tokens and documents are mixed; usage if data.records is set and a .json file is not
+// records.
 Result<SourceFiles> files_of(std::vector<FoundFile>, const DataConfig&, bool tokenizer);
-// One source for each entry of data.train where there are weights, else one of all. ErrorKind::usage where
-// data.records says what records are, and there are none.
+// One source per entry of data.train if there are weights, else one source for all entries.
+// Error: usage if data.records is set but there are no records.
 Result<std::vector<SourceFiles>> all_sources(const DataConfig&, bool tokenizer);
 
-// Yes: data.validation, if there is any, is all that will be read.
+// `yes`: only data.validation will be read, if it is set.
 enum class HeldOutAlone : u8 { no, yes };
-// RETURNS: true if a sequence may hold several documents, because files of data.train or data.validation hold
-// documents and not tokens in a row. Reads no more than how files begin; errors as of files_of.
+// RETURNS: true if a sequence may hold several documents, because data.train or data.validation has documents
+// and not only consecutive tokens. Reads only the beginnings of files.
+// Error: as files_of().
 Result<bool> may_share_rows(const DataConfig&, bool tokenizer, HeldOutAlone = HeldOutAlone::no);
 
 }  // namespace tidepool

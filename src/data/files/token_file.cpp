@@ -1,6 +1,6 @@
-// Formats. llm.c: 256 x int32 {magic, version, tokens, 0 ...}, then ids; magic 20240520 version 1 holds
-// uint16, 20240801 version 7 uint32. nanoGPT: uint16 and nothing else. .npy: as NumPy's format says, one
-// dimension of integers. All little-endian.
+// Reads the formats of token files, all little-endian. llm.c: 256 x int32 {magic, version, tokens, 0 ...},
+// then ids; magic 20240520 version 1 holds uint16, 20240801 version 7 uint32. nanoGPT: uint16 and nothing
+// else. .npy: NumPy's format, with one dimension of integers.
 #include "data/files/token_file.h"
 
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ Error bad_file(const std::string& path, std::string_view text) {
   return {ErrorKind::bad_input, fmt::format("{}: {}", path, text)};
 }
 
-// ids[i] as a number, from `width` bytes each.
+// ids[i] as a number; each id has `width` bytes.
 u64 token_at(const std::byte* ids, size_t i, u32 width) {
   u64 id = 0;
   std::memcpy(&id, ids + i * width, width);
@@ -53,7 +53,7 @@ Result<TokenFile> TokenFile::open(const std::string& path, DataFormat format) {
   return out;
 }
 
-// Its size was checked when it was opened: that it ends early now is no fault of its content.
+// Error: io, because the size was checked on opening: an early end now is not a fault of the content.
 Result<void> TokenFile::read_bytes(u64 offset, std::span<std::byte> out) const {
   return read_exactly(file_, path_, offset, out, ErrorKind::io);
 }
@@ -110,7 +110,8 @@ Result<void> TokenFile::recognise_llmc(Bytes size) {
   return {};
 }
 
-// "\x93NUMPY", version, the header's length as u16 (version 1) or u32, and the header: a Python dict of text.
+// Reads "\x93NUMPY", the version, the header's length as u16 (version 1) or u32, and the header: a Python
+// dict as text.
 Result<void> TokenFile::recognise_npy(Bytes size) {
   constexpr std::string_view magic = "\x93NUMPY";
   std::array<char, 12> front{};
@@ -179,7 +180,7 @@ Error TokenFile::bad_token(u64 token, u64 id, u32 vocab_size) const {
 }
 
 Result<void> TokenFile::read(u64 first, std::span<i32> out, u32 vocab_size) const {
-  std::array<std::byte, 16 * kib> buffer;  // on the stack: threads share nothing, nothing is allocated
+  std::array<std::byte, 16 * kib> buffer;  // on the stack: threads share nothing and nothing is allocated
   while (!out.empty()) {
     const size_t count = std::min(out.size(), buffer.size() / token_bytes_);
     TRY(read_bytes(header_bytes_ + first * token_bytes_, std::span(buffer).first(count * token_bytes_)));
@@ -207,7 +208,7 @@ Result<void> TokenFile::scan(u32 vocab_size,
                              const std::function<void(std::span<const std::byte>)>& visit) const {
   const u64 bytes = tokens_ * token_bytes_;
   const bool text = format_ == DataFormat::text;
-  // A whole number of pieces of the file is passed over after each one that is read.
+  // Skips a whole number of pieces after each piece that is read.
   const u64 stride = text ? scan_piece.value
                           : round_up(div_up(bytes, scan_limit.value / scan_piece.value), scan_piece.value);
   std::vector<std::byte> buffer(std::min(scan_piece.value, bytes));

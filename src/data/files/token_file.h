@@ -1,5 +1,5 @@
-// One file of tokens: bytes of text, or token ids as llm.c, nanoGPT and NumPy write them. Nothing of it is
-// held in memory.
+// TokenFile is one file of tokens: bytes of text, or token ids in the formats of llm.c, nanoGPT and NumPy.
+// Keeps none of the content in memory.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,9 @@ namespace tidepool {
 
 class TokenFile {
  public:
-  // Looks at the first bytes and the size. `automatic`: llm.c by its magic number, else nanoGPT if the
-  // name ends in .bin, .npy by its name, else text. ErrorKind::bad_input naming the file and what is wrong.
+  // Reads the first bytes and the size. `automatic`: llm.c by its magic number, else nanoGPT for names in
+  // .bin, NumPy for names in .npy, else text.
+  // Error: bad_input, naming the file and what is wrong.
   static Result<TokenFile> open(const std::string& path, DataFormat);
 
   const std::string& path() const { return path_; }
@@ -22,12 +23,13 @@ class TokenFile {
   u64 tokens() const { return tokens_; }
   u32 token_bytes() const { return token_bytes_; }  // 1, 2, 4 or 8
 
-  // Tokens [first, first + out.size()) as numbers. Any thread may call at any time. ErrorKind::io; or
-  // ErrorKind::bad_input where an id is not below vocab_size.
+  // Reads tokens [first, first + out.size()).
+  // THREADS: any, at any time.
+  // Error: io; bad_input if an id is not below vocab_size.
   Result<void> read(u64 first, std::span<i32> out, u32 vocab_size) const;
 
-  // Goes through the file once: text must be UTF-8, ids below vocab_size. `visit` gets the bytes, for a
-  // fingerprint. Token files over scan_limit are sampled evenly (read() checks every id anyway).
+  // Reads the file once and checks it: text must be UTF-8, ids below vocab_size. `visit` gets the bytes, for
+  // a fingerprint. Token files larger than scan_limit are sampled evenly (read() checks every id anyway).
   Result<void> scan(u32 vocab_size, const std::function<void(std::span<const std::byte>)>& visit) const;
 
   static constexpr Bytes scan_limit{4 * gib};

@@ -1,4 +1,4 @@
-// Where the documents of `tidepool tokenize` come from.
+// DocumentSource provides the documents for `tidepool tokenize`.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace tidepool {
 
-// A document, or a part of one too long to be held: parts come in order, cut where Tokenizer::cut allows it.
+// A document, or a part of a large document. Parts come in order, cut at places that Tokenizer::cut allows.
 struct DocumentPart {
   std::string text;
   bool first = true;
@@ -19,26 +19,28 @@ struct DocumentPart {
   std::string where;  // for errors: "a.txt", "a.txt, line 12"
 };
 
-// One thread at a time.
+// THREADS: one at a time.
 class DocumentSource {
  public:
   virtual ~DocumentSource() = default;
-  // False: there are no more. Errors name the file.
+  // RETURNS: false at the end.
+  // Error: names the file.
   virtual Result<bool> next(DocumentPart&) = 0;
-  virtual u64 bytes() const = 0;       // of everything there is
-  virtual u64 bytes_read() const = 0;  // so far: of the same kind
+  virtual u64 bytes() const = 0;       // of all files
+  virtual u64 bytes_read() const = 0;  // so far, counted as bytes()
 };
 
 enum class TextDocuments : u8 {
   file,  // each file is a document
-  line,  // each line that is not empty, without its end
+  line,  // each non-empty line, without its line end
 };
 
-// Text files. The tokenizer says where long ones may be cut; it must outlive the source.
+// Reads text files. The tokenizer decides where long documents may be cut.
+// REQUIRES: the tokenizer outlives the source.
 Result<std::unique_ptr<DocumentSource>> text_documents(std::vector<std::string> files, TextDocuments,
                                                        const Tokenizer&);
 
-// A file of which this much cannot be cut is refused. What is in memory at once is a few times as much.
+// A file with a stretch of this size without a place to cut is refused. A few times as much memory is used.
 inline constexpr u64 uncut_bytes_max = 256 * mib;
 inline constexpr u64 text_block_bytes = 1 * mib;
 

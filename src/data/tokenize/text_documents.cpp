@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t ahead_bytes = 64 * kib;
 
-// A file, block by block; one that is packed, as what it unpacks to. Some is read ahead, to know the end.
+// Reads a file block by block, decompressed if needed. Reads ahead, to know the end.
 class Blocks {
  public:
   static Result<Blocks> open(const std::string& path) {
@@ -68,7 +68,7 @@ class TextFiles : public DocumentSource {
   u64 bytes_read() const final { return read_ + (blocks_ ? blocks_->bytes_read() : 0); }
 
  protected:
-  // The file that is being read; null when there are no more.
+  // RETURNS: the current file; null after the last one.
   Result<Blocks*> current() {
     while (!blocks_) {
       if (next_ == files_.size()) return nullptr;
@@ -88,7 +88,7 @@ class TextFiles : public DocumentSource {
   size_t next_ = 0;
   std::unique_ptr<Blocks> blocks_;
   u64 bytes_ = 0;
-  u64 read_ = 0;  // of files that are done
+  u64 read_ = 0;  // of finished files
 };
 
 class WholeFiles final : public TextFiles {
@@ -101,7 +101,7 @@ class WholeFiles final : public TextFiles {
     if (!blocks) return false;
     part.where = blocks->path();
     part.first = first_;
-    // Twice as much each time that there is no place to cut, so that looking stays cheap.
+    // Doubles the searched length each time there is no place to cut, so that searching stays cheap.
     for (u64 wanted = text_block_bytes;; wanted *= 2) {
       if (rest_.size() < wanted) TRY(read(rest_, wanted - rest_.size()));
       const size_t cut = blocks->at_end() ? rest_.size() : tokenizer_.cut(rest_);
@@ -169,7 +169,7 @@ class Lines final : public TextFiles {
   }
 
   std::string rest_;
-  size_t at_ = 0;  // where the next line begins
+  size_t at_ = 0;  // begin of the next line
   u64 line_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Writes a token file as llm.c does: 256 x int32 {20240520, 1, tokens, 0 ...} and uint16 ids, or {20240801,
-// 7, tokens, 0 ...} and uint32 ids. Little-endian.
+// TokenWriter writes a token file in llm.c's format: 256 x int32 {20240520, 1, tokens, 0 ...} and uint16 ids,
+// or {20240801, 7, tokens, 0 ...} and uint32 ids. Little-endian.
 #pragma once
 
 #include <memory>
@@ -14,23 +14,24 @@
 
 namespace tidepool {
 
-// What is written lies in "PATH.partial" until finish(), and goes with this, or with the process, if that
-// never comes. Errors are ErrorKind::io and name the file.
+// Writes to "PATH.partial" until finish(). Without finish() the partial file is removed with the writer, or
+// when the process ends.
+// Error: io, naming the file.
 class TokenWriter {
  public:
-  // uint16 if every id of so large a vocabulary fits.
+  // Uses uint16 if all ids of the vocabulary fit.
   static Result<std::unique_ptr<TokenWriter>> create(const std::string& path, u32 vocab_size);
   ~TokenWriter();
   TokenWriter(const TokenWriter&) = delete;
   TokenWriter& operator=(const TokenWriter&) = delete;
 
   Result<void> append(std::span<const u32> ids);
-  Result<void> finish();  // the file is there, whole, and on the medium
+  Result<void> finish();  // the complete file is durable on return
 
   u64 tokens() const { return tokens_; }
   u32 token_bytes() const { return token_bytes_; }
 
-  // The header's count is 32 bits wide.
+  // The count in the header has 32 bits.
   static constexpr u64 tokens_max = 0xffff'ffff;
 
  private:

@@ -8,15 +8,15 @@ namespace tidepool {
 
 namespace {
 
-// Of text for each worker between two looks at the progress: 4 MiB at 20 MB/s are a fifth of a second.
+// Text per worker between two progress reports: 4 MiB at 20 MB/s take a fifth of a second.
 constexpr u64 batch_bytes_per_worker = 4 * mib;
-// Of text in one task: enough that starting it costs nothing, so little that all workers end together.
+// Text per task: enough to make starting it cheap, and small enough that all workers finish together.
 constexpr u64 task_bytes = 256 * kib;
 constexpr size_t batch_documents_max = 1u << 16;
 
-// Parts in a row, and their ids. Used again and again: in the long run nothing is allocated.
+// Consecutive parts and their ids. Reused, so nothing is allocated in the long run.
 struct Task {
-  size_t first = 0, end = 0;  // of the batch's parts
+  size_t first = 0, end = 0;  // range of the batch's parts
   std::vector<u32> ids;
   Error error;
   bool failed = false;
@@ -27,7 +27,7 @@ class Batch {
   Batch(const Tokenizer& tokenizer, const TokenizeOptions& options)
       : tokenizer_(tokenizer), options_(options) {}
 
-  // False: the source has no more.
+  // RETURNS: false if the source is at its end.
   Result<bool> fill(DocumentSource& source, u64 bytes) {
     count_ = tasks_ = 0;
     u64 sum = 0, in_task = task_bytes;

@@ -1,4 +1,4 @@
-// Documents to a token file, on all cores.
+// Tokenizes documents to a token file, on all cores.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace tidepool {
 
 struct TokenizeOptions {
   Special special = Special::added;
-  std::optional<u32> end;  // stands behind each document
+  std::optional<u32> end;  // added behind each document
 };
 
 struct TokenizeCounts {
@@ -22,12 +22,12 @@ struct TokenizeCounts {
 };
 
 struct TokenizeHooks {
-  std::function<void(const TokenizeCounts&, double fraction)> progress;  // now and then
+  std::function<void(const TokenizeCounts&, double fraction)> progress;  // called from time to time
   std::function<bool()> stop;                                            // true: ErrorKind::interrupted
 };
 
-// Ids stand in the order of the documents, whatever the number of cores. The writer is not finished here.
-// Errors name the document.
+// Writes ids in the order of the documents, for any number of cores. Does not finish the writer.
+// Error: names the document.
 Result<TokenizeCounts> tokenize(const Tokenizer&, DocumentSource&, TokenWriter&, CorePool&,
                                 const TokenizeOptions&, const TokenizeHooks&);
 
