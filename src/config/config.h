@@ -1,4 +1,4 @@
-// The effective configuration: what a YAML file and key=value overrides come to.
+// Config is the effective configuration: a YAML file with key=value overrides applied.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace tidepool {
 
 enum class IoBackend : u8 { automatic, io_uring, threads };
 enum class DataFormat : u8 { automatic, text, llmc, nanogpt, npy, jsonl };
-// What data.records and data.loss may be.
+// Values of data.records and data.loss.
 inline constexpr std::array<std::string_view, 7> record_kinds = {
     "auto", "text", "messages", "sharegpt", "alpaca", "completion", "tokens"};
 inline constexpr std::array<std::string_view, 3> loss_kinds = {"answers", "last_answer", "all"};
@@ -27,40 +27,41 @@ inline constexpr std::array<std::string_view, 2> bad_record_ways = {"error", "sk
 struct DataConfig {
   std::vector<std::string> train;  // files, directories, globs
   DataFormat format = DataFormat::automatic;
-  double validation_fraction = 0.05;  // the held-out tail of the tokens, or a share of the documents
+  double validation_fraction = 0.05;  // share of tokens at the end, or of documents
   std::vector<std::string>
-      validation;  // files, directories, globs, held out whole; then no share of `train` is
+      validation;  // held-out files, directories, globs; nothing of `train` is held out then
   bool shuffle = true;
-  // Of documents: JSONL, and text where there is a tokenizer.
-  std::vector<double> weights;  // by entry of `train`, which then are sources of their own; empty: one source
-  std::string records = "auto";         // one of record_kinds
+  // The following keys are for documents: JSONL, and text with a tokenizer.
+  std::vector<double> weights;   // by entry of `train`, each a source of its own then; empty: one source
+  std::string records = "auto";  // one of record_kinds
   std::string on_bad_record = "error";  // one of bad_record_ways
-  std::string tokenizer;  // a tokenizer.json, or a directory with one; empty: the model directory's, or bytes
-  std::string chat_template;                         // a file, or chatml; empty: the model directory's
+  std::string tokenizer;      // a tokenizer.json, or its directory; empty: the model directory's, or bytes
+  std::string chat_template;  // a file, or chatml; empty: the model directory's
   std::vector<std::string> chat_template_arguments;  // "name=value"
   std::string loss = "answers";                      // one of loss_kinds
-  bool end_token = true;                             // behind texts and completions
+  bool end_token = true;                             // appended to texts and completions
   bool packing = true;
-  // No key: whether the files hold documents, once they were looked at (look_at_rows of run/open_data.h).
+  // Not a key. True if a sequence may hold several documents; none until the files were checked (look_at_rows
+  // of run/open_data.h).
   std::optional<bool> rows_are_shared;
-  std::string cache;  // directory of tokenized documents; empty: beside output.dir
+  std::string cache;  // directory of tokenized documents; empty: next to output.dir
 
   bool operator==(const DataConfig&) const = default;
 };
 
-// What train.lr_scheduler_type may be.
+// Values of train.lr_scheduler_type.
 inline constexpr std::array<std::string_view, 6> lr_schedulers = {
     "linear", "cosine", "constant", "constant_with_warmup", "cosine_with_min_lr", "warmup_stable_decay"};
 
-// train.max_steps: auto. The trainer puts in its place what train.num_train_epochs comes to once the data is
-// known (run/train_length.h).
+// train.max_steps: auto. The trainer replaces it by the number of steps of train.num_train_epochs when the
+// data is known (run/train_length.h).
 inline constexpr u64 steps_by_epochs = ~u64{0};
 
 struct TrainConfig {
   Precision precision = Precision::bf16;
   u64 seed = 42;
   u64 max_steps = 100;
-  double num_train_epochs = 0;          // 0: max_steps alone says how long
+  double num_train_epochs = 0;          // 0: only max_steps counts
   u32 per_device_train_batch_size = 1;  // sequences per micro-batch
   u32 sequence_length = 256;
   u32 gradient_accumulation_steps = 1;
@@ -73,12 +74,12 @@ struct TrainConfig {
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;
   double max_grad_norm = 1.0;       // 0: off
-  u64 eval_steps = 0;               // 0: at the end only
+  u64 eval_steps = 0;               // 0: only at the end
   u64 eval_batches = 8;             // micro-batches per evaluation; 0: all held-out data
-  u64 early_stopping_patience = 0;  // evaluations; 0: train to max_steps
+  u64 early_stopping_patience = 0;  // evaluations; 0: train up to max_steps
   double early_stopping_threshold = 0;
   RecomputePolicy recompute = RecomputePolicy::automatic;
-  // Of fp16's loss scale; names and defaults of PyTorch's GradScaler, min_loss_scale of DeepSpeed.
+  // Loss scale of fp16. Names and defaults are those of PyTorch's GradScaler; min_loss_scale is DeepSpeed's.
   double init_scale = 65536;
   double growth_factor = 2;
   double backoff_factor = 0.5;
@@ -88,45 +89,47 @@ struct TrainConfig {
   bool operator==(const TrainConfig&) const = default;
 };
 
-// memory.disk: auto. Whoever plans puts in its place what the swap directory's file system has free
-// (session/session.h). 0 is no disk at all.
+// memory.disk: auto. Planning replaces it by the free space of the swap directory's file system
+// (session/session.h). A value of 0 means no disk.
 inline constexpr Bytes disk_auto{~u64{0}};
 
 struct MemoryConfig {
   Budgets budgets{.disk = disk_auto};  // memory.device, memory.host, memory.disk
   std::string swap_dir;                // empty: <output.dir>/swap
   HomePolicy home = HomePolicy::automatic;
-  Bytes chunk_size{0};  // bytes of an fp32 chunk; 0: chosen
-  u32 sweeps = 0;       // 0: chosen
+  Bytes chunk_size{0};  // bytes of an fp32 chunk; 0: automatic
+  u32 sweeps = 0;       // 0: automatic
   IoBackend io = IoBackend::automatic;
   u32 queue_depth = 32;
-  u32 lookahead = 0;  // ops of look-ahead; 0: as far as memory allows
+  u32 lookahead = 0;  // ops; 0: as many as memory allows
 
   bool operator==(const MemoryConfig&) const = default;
 };
 
 struct MachineConfig {
-  // cpu, cpu:N for N devices made of the same cores, cuda for the first GPU, cuda:I or cuda:I,J,... for these
+  // cpu; cpu:N for N devices made of the same cores; cuda for the first GPU; cuda:I or cuda:I,J,... for these
+  // GPUs
   std::string executor = "cpu";
-  u32 threads = 0;            // 0: all cores of this process
-  std::string file;           // a machine file, to choose the plan by predicted time; empty: by bytes
-  bool tune_products = true;  // of GPUs; false: algorithms are the library's first advice
+  u32 threads = 0;            // 0: all cores that this process may use
+  std::string file;           // machine file, to choose the plan by predicted time; empty: by bytes moved
+  bool tune_products = true;  // for GPUs; false: takes the first algorithm that the library proposes
 
-  // REQUIRES: a valid executor; of auto, as on the cores.
+  // RETURNS: number of devices; for auto, as for cpu.
+  // REQUIRES: a valid executor.
   u32 devices() const;
-  std::vector<u32> gpus() const;  // as CUDA counts them; none: devices are made of cores
+  std::vector<u32> gpus() const;  // in CUDA's numbering; none: devices are made of cores
   bool operator==(const MachineConfig&) const = default;
 };
 
 struct OutputConfig {
   std::string dir = "runs/tidepool";
   u64 logging_steps = 1;
-  bool save = true;               // false: no checkpoints, not even at the end
-  u64 save_steps = 0;             // 0: by save_minutes and at the end only
-  double save_minutes = 30;       // 0: never by time
-  double last_save_minutes = 10;  // how long the last save is tried again
+  bool save = true;               // false: no checkpoints at all
+  u64 save_steps = 0;             // 0: saves by save_minutes and at the end only
+  double save_minutes = 30;       // 0: never saves by time
+  double last_save_minutes = 10;  // time limit for retries of the last save
   u64 save_total_limit = 2;
-  Bytes max_shard_size{5'000'000'000};  // of a file of weights; Hugging Face's unit and name
+  Bytes max_shard_size{5'000'000'000};  // of one file of weights; Hugging Face's name and unit
   bool trace = true;
 
   bool operator==(const OutputConfig&) const = default;
@@ -137,13 +140,13 @@ struct GenerateConfig {
   u64 max_new_tokens = 200;
   double temperature = 0.8;
   u32 top_k = 40;
-  bool chat = false;  // the prompt is what a user says, and the model's chat template goes around it
+  bool chat = false;  // the prompt is a user's message, put into the model's chat template
 };
 
 struct Config {
   ModelConfig model;
-  // To start from: its weights are loaded where a run begins anew, and its tokenizer's files are what
-  // checkpoints carry along. Empty: random weights.
+  // Directory of the base model. A new run loads its weights; checkpoints carry its tokenizer's files along.
+  // Empty: random weights.
   std::string model_directory;
   LoraConfig lora;
   DataConfig data;
@@ -155,23 +158,23 @@ struct Config {
   bool operator==(const Config&) const = default;
 };
 
-// memory.swap_dir, or where the swap file goes without it.
+// memory.swap_dir, or its default.
 std::string swap_directory(const Config&);
 
-// Where a run keeps what checkpoints carry along of its model directory: all but the weights.
+// Directory where a run keeps the files of the model directory that checkpoints carry along: all but the
+// weights.
 std::string kept_model_directory(const Config&);
 
-// data.cache, or where tokenized documents lie without it.
+// data.cache, or its default.
 std::string data_cache_directory(const Config&);
 
-// File in which runs on GPUs keep which algorithms were fastest: tuned-products.txt beside output.dir, as an
-// absolute path without links.
+// File where runs on GPUs store their fastest algorithms, next to output.dir.
 std::string product_file(const Config&);
 
-// The effective config, every key, commented from the schema. parse_config(to_yaml(c)) == c.
+// All keys of the effective config as YAML, with comments from the schema. parse_config(to_yaml(c)) == c.
 std::string to_yaml(const Config&);
 
-// What the schema says, for people: 80 columns of text, a page of markdown, a bash completion script.
+// The schema for people: help text of 80 columns, a page of markdown, a bash completion script.
 std::string config_help();
 std::string config_markdown();
 

@@ -1,4 +1,4 @@
-// The schema in words: the effective config, help, and a page of documentation.
+// Describes the schema in words: effective config, help, and a page of documentation.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -33,7 +33,7 @@ std::string wrap(std::string_view text, size_t indent) {
   return out;
 }
 
-// "integer, steps, at least 1": what may stand there.
+// Type and range of a value: "integer, steps, at least 1".
 std::string values_text(const Field& field) {
   std::string out = type_name(field);
   if (!field.unit.empty()) out += fmt::format(", {}", field.unit);
@@ -62,7 +62,7 @@ std::string escaped_bars(std::string_view text) {
   return out;
 }
 
-// Runs in one directory share what lies beside theirs.
+// Path next to output.dir, so that runs in one directory share it.
 std::string beside_output(const Config& config, const char* name) {
   const std::string& dir = config.output.dir;
   const size_t end = dir.find_last_not_of('/');

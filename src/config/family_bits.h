@@ -1,4 +1,5 @@
-// Family sets: those model families that share a property, bit f for Family(f), for tables of keys.
+// Family sets: the model families that share a property, as bits for the tables of keys. Bit f stands for
+// Family(f).
 #pragma once
 
 #include "tidepool/model_config.h"

@@ -1,4 +1,4 @@
-// Values of schema fields: from text, to YAML, and their type in words.
+// Reads and writes values of schema fields, and names their types.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,7 +13,7 @@ namespace tidepool {
 
 namespace {
 
-// Calls `f` with the pointer to the field's value.
+// Calls `f` with a pointer to the field's value.
 template <class F>
 auto visit_value(const Field& field, Config& config, F&& f) {
   return std::visit([&](auto ref) { return f(ref(config)); }, field.ref);
@@ -53,7 +53,7 @@ Result<void> set_size(const Field& field, Bytes* to, std::string_view text) {
   return {};
 }
 
-// "0.7, 0.3"; nothing is none.
+// Parses "0.7, 0.3"; an empty text is an empty list.
 Result<void> set_numbers(std::vector<double>* to, std::string_view text) {
   std::vector<double> numbers;
   while (!text.empty() && text != "[]") {
@@ -127,7 +127,7 @@ Result<void> set_value(const Field& field, Config& config, std::string_view text
 }
 
 std::string value_yaml(const Field& field, const Config& config) {
-  // Only read through the reference.
+  // The cast is safe: the value is only read.
   return visit_value(field, const_cast<Config&>(config),
                      Overloaded{
                          [&](u32* v) { return integer_yaml(field, *v); },
@@ -188,7 +188,7 @@ std::string range_text(const Field& field) {
     return fmt::format("at least {} and below {}", format_real(field.range.least),
                        format_real(field.range.most));
   }
-  // Whole numbers in full: 16777216 rather than 1.6777216e+07.
+  // Prints integers in full: 16777216, not 1.6777216e+07.
   if (integer) return fmt::format("{:.0f} to {:.0f}", field.range.least, field.range.most);
   return fmt::format("{} to {}", format_real(field.range.least), format_real(field.range.most));
 }

@@ -15,7 +15,7 @@ namespace {
 
 using namespace family_sets;
 
-// Keys that change what is computed: only the value that Tidepool computes is taken.
+// A key that changes what is computed. Only the value that Tidepool implements is accepted.
 struct Demand {
   std::string_view key;
   std::string_view value;
@@ -48,7 +48,7 @@ constexpr std::array demands = std::to_array<Demand>({
      "its weights are quantized: take the directory that they were made from"},
 });
 
-// Keys of config.json files in the wild that change nothing in training.
+// A key found in published config.json files that does not affect training.
 struct Harmless {
   std::string_view key;
   u32 families = family_sets::all;
@@ -65,7 +65,7 @@ constexpr std::array harmless = std::to_array<Harmless>({
     {"gradient_checkpointing"},
     {"id2label"},
     {"label2id"},
-    {"max_window_layers", switched},  // of sliding windows
+    {"max_window_layers", switched},  // affects sliding windows only
     {"output_past"},
     {"pad_token_id"},
     {"reorder_and_upcast_attn", learned},
@@ -83,8 +83,8 @@ constexpr std::array harmless = std::to_array<Harmless>({
 struct Instead {
   std::string_view key;
   std::string_view advice;
-  std::string_view ours = "";     // a value that changes nothing here; empty: none is known
-  std::string_view section = "";  // the only one in which it means that; empty: it means the same in all
+  std::string_view ours = "";     // a value that changes nothing here; empty: none
+  std::string_view section = "";  // the only section where the key has this meaning; empty: all sections
   u32 families = family_sets::all;
 };
 constexpr std::string_view of_precision = "set train.precision: fp32, bf16 or fp16";
@@ -180,7 +180,7 @@ constexpr std::array advices = std::to_array<Instead>({
     {"dropout", "set model.attention_dropout", "", "", rotary},
 });
 
-// What other types are, as far as that says why they are not trained.
+// Explains why a model type is not supported, if the type's name tells.
 std::string_view kind_of(std::string_view model_type) {
   constexpr std::array<std::string_view, 8> experts = {"moe",   "mixtral", "deepseek", "dbrx",
                                                        "jamba", "gpt_oss", "llama4",   "grok"};

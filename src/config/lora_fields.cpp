@@ -1,4 +1,4 @@
-// The keys of section `lora`: names of PEFT's LoraConfig wherever that has one.
+// Keys of section `lora`, named as in PEFT's LoraConfig where it has the key.
 #include <array>
 
 #include "config/schema.h"
@@ -6,7 +6,7 @@
 namespace tidepool {
 namespace {
 
-// A captureless lambda as a plain pointer, so that the variant can tell its type.
+// Turns a captureless lambda into a function pointer, so that the variant can tell its type.
 #define REF(path) +[](Config& c) { return &c.path; }
 
 const std::array lora_table = std::to_array<Field>({

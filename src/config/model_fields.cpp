@@ -1,4 +1,4 @@
-// The keys of section `model`: what config.json of each family calls its fields.
+// Keys of section `model`, named as in config.json of each family.
 #include "config/family_bits.h"
 #include "config/schema.h"
 
@@ -13,7 +13,7 @@ constexpr auto family_names = [] {
   return names;
 }();
 
-// A captureless lambda as a plain pointer, so that the variant can tell its type.
+// Turns a captureless lambda into a function pointer, so that the variant can tell its type.
 #define REF(path) +[](Config& c) { return &c.path; }
 #define CHOICE(path) +[](Config& c) { return ChoiceRef{reinterpret_cast<u8*>(&c.path)}; }
 

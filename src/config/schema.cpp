@@ -1,5 +1,5 @@
-// The table itself. Names are those of Hugging Face's TrainingArguments and GPT-2 config.json
-// wherever these have one.
+// The table of keys. Names are those of Hugging Face's TrainingArguments and of GPT-2's config.json, if they
+// have the key.
 #include "config/schema.h"
 
 #include <array>
@@ -25,12 +25,12 @@ constexpr std::array<std::string_view, 5> homes = {"auto", "device", "host", "di
 constexpr std::array<std::string_view, 3> io_backends = {"auto", "io_uring", "threads"};
 constexpr std::array<std::string_view, 6> formats = {"auto", "text", "llmc", "nanogpt", "npy", "jsonl"};
 
-// A captureless lambda as a plain pointer, so that the variant can tell its type.
+// Turns a captureless lambda into a function pointer, so that the variant can tell its type.
 #define REF(path) +[](Config& c) { return &c.path; }
 #define CHOICE(path) +[](Config& c) { return ChoiceRef{reinterpret_cast<u8*>(&c.path)}; }
 
 constexpr Range at_least_one_u32 = {1, 4294967294.0};
-constexpr u64 chosen = 0;  // numbers for which 0 means "Tidepool chooses"
+constexpr u64 chosen = 0;  // value of numbers that means "chosen automatically"
 
 const std::array other_fields = std::to_array<Field>({
     // data

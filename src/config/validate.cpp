@@ -23,7 +23,7 @@ std::optional<u32> number(std::string_view digits) {
 }
 
 struct Executor {
-  u32 devices = 0;  // 0: not an executor
+  u32 devices = 0;  // 0: not a valid executor
   std::vector<u32> gpus;
 };
 
@@ -77,7 +77,7 @@ std::optional<Complaint> check_weights(const DataConfig& d) {
   return std::nullopt;
 }
 
-// A window as long as the sequence sees all of it: token W - 1 sees itself and the W - 1 before it.
+// Token W - 1 sees itself and the W - 1 tokens before it, so a window as long as the sequence has no effect.
 std::optional<Complaint> check_window(const Config& c) {
   const u32 window = c.model.attention_window();
   if (window == 0 || c.train.sequence_length <= window) return std::nullopt;

@@ -1,4 +1,4 @@
-// What must hold between keys; ranges of single keys are in the schema.
+// Checks conditions between several keys. Ranges of single keys are in the schema.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 namespace tidepool {
 
 struct Complaint {
-  std::string_view section;  // the key to point at
+  std::string_view section;  // the key at fault
   std::string_view key;
   std::string reason;
 };

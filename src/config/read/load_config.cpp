@@ -1,4 +1,4 @@
-// A config's file as text, before it is read as YAML.
+// Reads a config file as text and checks its encoding, before it is parsed as YAML.
 #include "config/read/load_config.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,8 @@ namespace tidepool {
 
 namespace {
 
-// YAML would read UTF-16 as a map of nothing, and the complaint would be about a missing key.
+// Refuses other encodings: YAML would read UTF-16 as an empty map, and the error would complain about a
+// missing key.
 Result<void> check_is_text(const std::string& path, const std::string& text) {
   Utf8Checker checker;
   std::optional<u64> bad = checker.feed(std::as_bytes(std::span(text)));

@@ -33,7 +33,7 @@ std::string run_dir_in_file(const YAML::Node& output) {
   return "";
 }
 
-// RETURNS: true if config.json there is what the run kept.
+// RETURNS: true if the kept config.json is undamaged.
 bool is_sound(const std::string& kept) {
   const auto list = read_kept_list(kept);
   if (!list) return false;
@@ -42,7 +42,7 @@ bool is_sound(const std::string& kept) {
   return config == nullptr || check_file(kept, *config, buffer).has_value();
 }
 
-// The directory itself while it is there.
+// Directory to read config.json from: the model directory itself, as long as it exists.
 std::string place_of_config(const ModelChoice& choice, KeptModel use) {
   std::error_code unused;
   if (use == KeptModel::unread || choice.run_dir.empty() ||
@@ -51,7 +51,7 @@ std::string place_of_config(const ModelChoice& choice, KeptModel use) {
   const std::string kept = kept_model_directory({.output = {.dir = choice.run_dir}});
   if (!std::filesystem::exists(kept + "/" + model_config_file, unused)) return choice.directory.text;
   if (is_sound(kept)) return kept;
-  // A resumed run puts a damaged copy back from there, and says so.
+  // A resumed run restores a damaged copy from the newest checkpoint, and reports it.
   const std::string checkpoint = newest_checkpoint(choice.run_dir);
   return std::filesystem::exists(checkpoint + "/" + model_config_file, unused) ? checkpoint : kept;
 }

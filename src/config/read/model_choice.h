@@ -1,5 +1,5 @@
-// Reads what a config says of its model before any other key can be read: a directory to start from or a
-// family, and an adapter to start from.
+// ModelChoice is the part of a config that must be read before all other keys: the directory or family to
+// start from, and the adapter to start from.
 #pragma once
 
 #include <string>
@@ -22,27 +22,26 @@ struct ModelChoice {
     std::string text, place;  // FILE:LINE, or the override
   };
   Said directory;       // empty: none
-  Said family;          // empty: gpt2, or what the directory holds
+  Said family;          // empty: gpt2, or the directory's family
   Said adapter;         // lora.adapter; empty: none
-  std::string run_dir;  // output.dir, where that is said: a run keeps what config.json said
+  std::string run_dir;  // output.dir, if set: a run keeps its model's config.json there
 };
 
-// `model: PATH` in the place of a map.
+// True for `model: PATH`, a path in place of a map.
 bool is_path(const YAML::Node& model);
 
-// Overrides come after the file, and each takes the place of what was said before.
+// Overrides come after the file; each replaces earlier values.
 ModelChoice model_choice(std::string_view file, const YAML::Node& root,
                          const std::vector<std::string>& overrides);
 
-// Of the directory's config.json, or where that directory is gone and KeptModel::read, of what the run kept
-// of it; or the family's defaults. Errors are ErrorKind::usage and name the place, or ErrorKind::bad_input
-// and name what is wrong with config.json.
+// Model config to start with: from config.json of the directory; if the directory is gone and
+// KeptModel::read, from the run's copy; else the family's defaults.
+// Error: usage, naming the place in the config; bad_input, naming the fault in config.json.
 Result<ModelConfig> model_of(const ModelChoice&, KeptModel);
 
-// Section `lora` before any of its keys is read: that of the adapter to start from, or the defaults. An
-// adapter that is gone is an error with KeptModel::unread: a run that goes on has it in its checkpoints.
-// Errors are ErrorKind::usage and name the place, or ErrorKind::bad_input and name what is wrong with
-// adapter_config.json.
+// Section `lora` before its keys are read: the settings of the adapter to start from, or the defaults. A
+// missing adapter is an error only with KeptModel::unread: a resumed run has the adapter in its checkpoints.
+// Error: usage, naming the place in the config; bad_input, naming the fault in adapter_config.json.
 Result<LoraConfig> lora_of(const ModelChoice&, KeptModel);
 
 }  // namespace tidepool

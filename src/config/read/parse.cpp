@@ -1,4 +1,4 @@
-// YAML and overrides into a Config. Every complaint names its place: FILE:LINE, or the override.
+// Parses YAML and overrides into a Config. Every error names its place: FILE:LINE, or the override.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <yaml-cpp/yaml.h>
@@ -31,7 +31,7 @@ class Reader {
   Result<void> read_override(const std::string& text);
   Result<Config> finish();
 
-  // What the model begins as decides which keys it has.
+  // Sets the defaults of the model first: they decide which keys the model has.
   Result<void> begin_model(const ModelChoice& choice, KeptModel kept) {
     directory_ = choice.directory.text;
     TRY_ASSIGN(config_.model, model_of(choice, kept));
@@ -53,7 +53,7 @@ class Reader {
   Error unknown_key(const std::string& place, const ForeignKey& given) const;
   Error unknown_section(const std::string& place, const std::string& name, std::string_view value) const;
 
-  // One that says more than a dropout, where there is one.
+  // RETURNS: a key of adapters that was set, preferably not lora_dropout; null if there is none.
   const Field* adapter_key_without_rank();
   Result<void> check_same_adapter();
   Error adapters_without_rank(const Field& of_adapters);
@@ -62,10 +62,10 @@ class Reader {
   std::string& place_of(const Field& field) { return places_[static_cast<size_t>(&field - schema().data())]; }
 
   std::string file_;
-  std::vector<std::string> places_;  // by field: where it was set; empty: nowhere
-  std::string directory_;            // of the model, whoever said it last
-  LoraConfig adapter_;               // of lora.adapter; off where there is none
-  std::string bare_dropout_;         // where "dropout" was set without a section; empty: nowhere
+  std::vector<std::string> places_;  // by field: place of its last setting; empty: not set
+  std::string directory_;            // of the model, from the last place that names it
+  LoraConfig adapter_;               // of lora.adapter; off without one
+  std::string bare_dropout_;         // place where "dropout" was set without a section; empty: not set
   Config config_;
 };
 
@@ -79,7 +79,7 @@ Error key_fault(const std::string& place, const Field& field, std::string_view v
 }
 
 Result<void> Reader::read_file(const YAML::Node& root) {
-  if (root.IsNull()) return {};  // overrides may say it all
+  if (root.IsNull()) return {};  // overrides may set everything
   if (!root.IsMap()) {
     return fault_at(place_in(file_, root),
                     "a config is a map of sections: model, lora, data, train, memory, machine, output");
@@ -112,7 +112,7 @@ Result<void> Reader::read_key(const std::string& place, std::string_view section
   return accept_or_refuse(place, section, key, value);
 }
 
-// A key that sets nothing in this model.
+// Handles a key that has no effect in this model.
 Result<void> Reader::accept_or_refuse(const std::string& place, std::string_view section,
                                       const std::string& key, const YAML::Node& value) {
   const std::string whole = text_of(value);
@@ -203,7 +203,8 @@ Result<void> Reader::read_numbers(const std::string& place, const Field& field, 
   return {};
 }
 
-// {path: FILE, weight: 0.7}, an entry of data.train. Returns the path.
+// Reads {path: FILE, weight: 0.7}, an entry of data.train.
+// RETURNS: the path.
 Result<std::string> Reader::read_weighted(const std::string& place, const YAML::Node& item) {
   const auto wrong = [&](std::string_view why) {
     return fault_at(place,
@@ -256,7 +257,7 @@ Error Reader::unknown_key(const std::string& place, const ForeignKey& given) con
   return fault_at(place, what + advice);
 }
 
-// "a, b" as [a, b]. Each item stands as it is, colons and all.
+// Reads "a, b" as [a, b]. Items are taken literally, including colons.
 YAML::Node items_between_commas(std::string_view text) {
   YAML::Node list(YAML::NodeType::Sequence);
   while (true) {
@@ -283,6 +284,7 @@ Result<void> Reader::read_override(const std::string& text) {
   const std::string value_text = text.substr(equals + 1);
 
   if (key == "model") return {};  // begin_model() has read it
+
   std::string section;
   if (const size_t dot = key.find('.');
       dot != std::string::npos && find_fields("", canonical_model_key(key)).empty()) {
@@ -292,7 +294,7 @@ Result<void> Reader::read_override(const std::string& text) {
       return unknown_section(place, section, "");
     }
   }
-  // Only brackets and quotes need YAML; anything else is taken as it stands, colons and all.
+  // Only brackets and quotes are parsed as YAML; anything else is taken literally, including colons.
   YAML::Node value(value_text);
   if (value_text.find_first_of("[\"'") == 0) {
     try {
@@ -303,7 +305,8 @@ Result<void> Reader::read_override(const std::string& text) {
   } else if (value_text.find(',') != std::string::npos && is_list(section, key)) {
     value = items_between_commas(value_text);
   }
-  // Under "model:" in a file these may come out of a config.json, where they ask for nothing.
+  // In an override these keys are errors. In a file's section `model` they may come from a config.json, and
+  // are harmless there.
   const std::string whole = text_of(value);
   const ForeignKey given{.section = section, .key = key, .value = whole};
   if (find_fields(section, key).empty() && !advice_for(given).empty()) return unknown_key(place, given);
@@ -311,9 +314,10 @@ Result<void> Reader::read_override(const std::string& text) {
   return read_key(place, section, key, value);
 }
 
-// A key of adapters where there are to be none, and nobody said so: the whole model would be trained.
+// Finds a key of adapters in a config without adapters. It is an error: else the whole model would be trained
+// by mistake.
 const Field* Reader::adapter_key_without_rank() {
-  if (adapter_.on()) return nullptr;  // it has a rank
+  if (adapter_.on()) return nullptr;  // the adapter sets the rank
   const Field* given = nullptr;
   for (const Field& field : schema()) {
     if (field.section != "lora" || place_of(field).empty()) continue;
@@ -333,7 +337,7 @@ Error Reader::adapters_without_rank(const Field& of_adapters) {
                   is_dropout ? advice_for({.section = "model", .key = "dropout", .value = ""}) : ""));
 }
 
-// Another rank or scale would make something else of the adapter that the run starts from.
+// Refuses a rank or scale that differs from the adapter's: it would change what the adapter computes.
 Result<void> Reader::check_same_adapter() {
   if (!adapter_.on()) return {};
   const LoraConfig& here = config_.lora;
