@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "; runs/a has checkpoint-100 and checkpoint-200", or nothing.
+// RETURNS: text such as "; runs/a has checkpoint-100 and checkpoint-200", or nothing.
 std::string neighbours(const fs::path& dir) {
   const Result<std::vector<u64>> steps = checkpoint_steps(dir.string());
   if (!steps || steps->empty()) return "";

@@ -1,4 +1,4 @@
-// What someone typed as a checkpoint.
+// Checks a checkpoint's path that a user typed.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace tidepool {
 
-// ErrorKind::usage where `path` is no directory, or one that is neither a checkpoint nor a damaged one: a
-// slip of the keyboard, and no fault of a checkpoint. The message names those that are there.
+// Error: usage if `path` is not a directory, or neither a checkpoint nor a damaged one: this is a typing
+// error, not a damaged checkpoint. The message names the checkpoints that exist.
 Result<void> check_named(const std::string& path);
 
 }  // namespace tidepool

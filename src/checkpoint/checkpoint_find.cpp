@@ -1,4 +1,4 @@
-// Finding a checkpoint that may be trusted and belongs to this model.
+// Finds a checkpoint that is undamaged and belongs to this model.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::string tensor_text(const StoredTensor& t) {
   return fmt::format("{} {} {}", t.name, name(t.dtype), shape_text(t.shape));
 }
 
-// The first difference between what a file holds and what this run would write, or nothing.
+// First difference between a file's tensors and those that this run would write; empty: none.
 std::string tensors_difference(std::span<const StoredTensor> there, std::span<const StoredTensor> here) {
   for (std::size_t i = 0; i < std::max(there.size(), here.size()); ++i) {
     const std::string a = i < there.size() ? tensor_text(there[i]) : "nothing more";
@@ -36,7 +36,7 @@ std::string tensors_difference(std::span<const StoredTensor> there, std::span<co
   return {};
 }
 
-// Of all files, in the order of their numbers.
+// Tensors of all files, in the order of the files' numbers.
 std::vector<StoredTensor> tensors_in_order(const SafetensorsModel& model) {
   std::vector<const SafetensorsFile*> files;
   for (const auto& file : model.files()) files.push_back(file.get());
@@ -116,7 +116,7 @@ Result<void> CheckpointStore::check_model_config(const std::string& path, const 
   return {};
 }
 
-// Modules show in the tensors.
+// Compares rank and scale. Target modules need no check here: they decide which tensors exist.
 Result<void> CheckpointStore::check_adapter_config(const std::string& path, const ModelGraph& graph) {
   if (!is_named(path + "/" + adapter_config_file))
     return other_run(path, fmt::format("lora.r is 0 there and {} here", graph.lora.r), lora_keys);
@@ -158,8 +158,8 @@ bool CheckpointStore::is_whole(const std::string& path) {
   return found && verify_files(path, found->manifest, buffer_).has_value();
 }
 
-// Headers of files that restore() will verify are read here for the first time: what looks like another model
-// may be damage, and then the checkpoint is none to complain about.
+// Headers of files that restore() will verify are unverified here. So if the model looks different, verify
+// the files first: the difference may be damage.
 Result<void> CheckpointStore::check_model(const FoundCheckpoint& found) {
   const Result<void> same = compare_model(found.path);
   if (same || same.error().kind == ErrorKind::io) return same;
@@ -207,8 +207,8 @@ Result<Resumable> CheckpointStore::find_resumable(const std::vector<std::string>
       out.found = std::move(*found);
       return out;
     }
-    // Only what is damaged or incomplete is passed by. A device that fails now may work again later, and
-    // going back would train these steps anew, and in the end rotate this checkpoint away.
+    // Skips only damaged or incomplete checkpoints. After an I/O error the device may work again later;
+    // resuming from an older checkpoint would repeat steps and finally rotate this checkpoint away.
     if (same.error().kind != ErrorKind::corrupt_checkpoint) return same.error();
     out.stepped_over.push_back({path, same.error().message});
   }

@@ -6,7 +6,7 @@
 
 namespace tidepool {
 
-// In 16 bits the masters hold the weights too, and more exactly: the model's files are not read.
+// With 16-bit weights, the masters hold the weights more exactly, so the model's files are not read.
 bool CheckpointStore::is_restored(const std::string& file) const {
   if (file == optimizer_file_name) return true;
   if (graph_.precision != Precision::fp32) return false;

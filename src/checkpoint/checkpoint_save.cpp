@@ -1,4 +1,4 @@
-// Writing a checkpoint: everything into a temporary directory, then into its place.
+// Writes a checkpoint into a temporary directory, then renames it.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 u64 own_pid() { return static_cast<u64>(::getpid()); }
 
-// PEFT knows no shards.
+// Adapters go into one file: PEFT does not support shards.
 std::vector<Shard> weight_files(const ModelGraph& graph, Bytes most) {
   std::vector<StoredTensor> tensors = stored_tensors(graph, model_parts());
   if (graph.lora.on()) return {{.file = adapter_weights_file, .tensors = std::move(tensors)}};
@@ -68,7 +68,7 @@ Result<SavedCheckpoint> CheckpointStore::save(const TrainerState& state, StateRe
     if (Result<void> placed = put_in_place(temporary, path); !placed) saved = placed.error();
   }
   if (!saved) {
-    // The first error is the one to tell. What cannot be removed now, sweep() removes at the next start.
+    // Reports the first error. If the removal fails too, sweep() removes the directory at the next start.
     (void)files_->remove(temporary);
     return Error{saved.error().kind,
                  fmt::format("checkpoint of step {} was not written, older ones are untouched: {}",
@@ -128,7 +128,7 @@ Result<std::vector<ListedFile>> CheckpointStore::write_small_files(const std::st
                                                                    const TrainerState& state) {
   std::vector<CarriedFile> all = carried_;
   if (graph_.lora.on()) {
-    // An adapter's directory: what says how it is generated with is the model's.
+    // An adapter's directory has no generation config: that is in the base model's directory.
     std::erase_if(all, [](const CarriedFile& file) { return file.name == generation_config_file; });
     all.insert(all.begin(), {.name = adapter_config_file, .path = {}, .text = adapter_config_text(graph_)});
   } else {
@@ -143,9 +143,9 @@ Result<std::vector<ListedFile>> CheckpointStore::write_small_files(const std::st
   return written;
 }
 
-// A checkpoint of this step may be there already: the run stepped back and came here again. It is pushed
-// aside first, since rename() cannot replace a full directory; a kill between the two renames is what
-// sweep() mends by moving it back.
+// A checkpoint of this step may exist, if the run resumed from an earlier one. It is renamed first, because
+// rename() cannot replace a directory that is not empty. After a kill between the two renames, sweep() moves
+// it back.
 Result<void> CheckpointStore::put_in_place(const std::string& temporary, const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0) {
     TRY(files_->rename(temporary, path));
@@ -171,7 +171,7 @@ Result<u64> CheckpointStore::weights_xxh3(StateReader& reader) {
 
 namespace {
 
-// As if the weights were one file: several have as many bytes but for a few KiB of headers.
+// Sizes as if the weights were one file; shards differ only by a few KiB of headers.
 std::array<u64, 2> large_files(const ModelGraph& graph) {
   const Shard model{.file = weights_file, .tensors = stored_tensors(graph, model_parts())};
   return {model.file_bytes(), optimizer_file(graph)[0].file_bytes()};

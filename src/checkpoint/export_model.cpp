@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr u64 piece_elements = 1 * mib;  // 4 MiB as floats, at most as much before and behind them
+constexpr u64 piece_elements = 1 * mib;  // 4 MiB as floats, and at most as much each for input and output
 static_assert(3 * piece_elements * sizeof(float) <= ModelExport::memory_max.value);
 constexpr u64 copy_bytes = 4 * mib;
 constexpr std::array<Dtype, precision_count> dtypes = {Dtype::f32, Dtype::bf16, Dtype::f16};
@@ -40,7 +40,7 @@ Result<void> must_be_new(const std::string& out) {
                fmt::format("{} is there already: name a directory that is not, or move it away", out)};
 }
 
-// Requires model_type, which every tool looks for in a config.json and an empty file lacks.
+// Error if config.json has no model_type, which every tool needs, such as an empty file.
 Result<void> check_model_type(const std::string& text, const std::string& path) {
   TRY_ASSIGN(const boost::json::value root, parse_json(text, ErrorKind::bad_input, path));
   const boost::json::value* type = root.is_object() ? root.get_object().if_contains("model_type") : nullptr;
@@ -52,7 +52,7 @@ Result<void> check_model_type(const std::string& text, const std::string& path) 
                   path)};
 }
 
-// 3 of "model-00001-of-00003.safetensors".
+// Number of shards in a name: 3 for "model-00001-of-00003.safetensors".
 std::optional<u64> shards_in_name(std::string_view name) {
   constexpr std::string_view of = "-of-";
   const size_t at = name.rfind(of);
@@ -71,7 +71,7 @@ struct ModelExport::Buffers {
   std::vector<std::byte> in = std::vector<std::byte>(copy_bytes);
   std::vector<std::byte> out = std::vector<std::byte>(copy_bytes);
 
-  // A change sees whole rows, however long.
+  // Enlarges the buffers: a change is applied to whole rows, of any length.
   void hold(u64 elements) {
     if (elements <= floats.size()) return;
     floats.resize(elements);
@@ -131,7 +131,8 @@ Result<void> ModelExport::check_json_files() const {
   return {};
 }
 
-// "model-00001-of-00003.safetensors" says that there are three, whatever an index names.
+// Checks that all shards exist. "model-00001-of-00003.safetensors" means that there are three, whatever the
+// index lists.
 Result<void> ModelExport::check_shards() const {
   for (const auto& file : model_->files()) {
     const std::string name = fs::path(file->path()).filename().string();
@@ -258,7 +259,7 @@ Result<void> ModelExport::write(const std::string& path, Files& files,
   if (written) written = must_be_new(out);
   if (written) written = files.rename(temporary, out);
   if (!written) {
-    (void)files.remove(temporary);  // the first error is the one to tell
+    (void)files.remove(temporary);  // the first error is reported
     return written;
   }
   return files.sync_directory(parent_of(out));

@@ -1,5 +1,5 @@
-// A model directory written anew: the weights, streamed tensor by tensor and where asked in another type, and
-// the files beside them that every tool looks for. What training alone needs stays behind.
+// ModelExport copies a model directory: weights, tensor by tensor and converted on request, and the files
+// beside them that every tool expects. It omits files that only training needs.
 #pragma once
 
 #include <functional>
@@ -20,28 +20,28 @@
 namespace tidepool {
 
 struct ExportOptions {
-  std::optional<Precision> dtype;  // of all weights; none: each keeps its own
+  std::optional<Precision> dtype;  // of all weights; none: unchanged
   Bytes max_shard_size{5'000'000'000};
-  TensorChange* change = nullptr;  // must outlive the export
-  std::string adapter;  // directory whose tokenizer and template count for more than the model's; empty: none
-  std::string weights_xxh3;  // what all tensors that are read must come to (TensorHashes); empty: not known
+  TensorChange* change = nullptr;  // REQUIRES: outlives the export
+  std::string adapter;             // its tokenizer and template replace the model's; empty: none
+  std::string weights_xxh3;        // expected TensorHashes of the tensors that are read; empty: not known
 };
 
 class ModelExport {
  public:
-  // `source`: a directory with config.json and weights; names and shapes are not asked about.
-  // ErrorKind::usage where it is none, bad_input naming the file for what is wrong in it: JSON that does not
-  // parse, a config without model_type, an index that lacks files, a tensor whose type cannot be made
-  // another.
+  // Opens `source`, a directory with config.json and weights, with tensors of any names and shapes.
+  // Error: usage if it is not such a directory; bad_input, naming the file and its fault: invalid JSON, a
+  // config without model_type, an index without its files, a tensor whose type cannot be converted.
   static Result<std::unique_ptr<ModelExport>> open(const std::string& source, const ExportOptions&);
 
-  // Of what will be written.
+  // Size and shards of the output.
   Bytes bytes() const { return bytes_; }
   const std::vector<Shard>& shards() const { return shards_; }
 
-  // Makes `out`, whole or not at all: everything goes to `out`.tmp-<pid>, is fsynced, and is renamed.
-  // `progress` is called with the bytes of tensors written so far; false stops it (ErrorKind::interrupted).
-  // ErrorKind::usage where `out` is there already. Takes up to memory_max beside a row of the widest tensor.
+  // Makes `out` completely or not at all: everything goes to `out`.tmp-<pid>, is fsynced, and is renamed.
+  // `progress` gets the bytes of tensors written so far; false stops the export. Takes up to memory_max
+  // besides a row of the widest tensor.
+  // Error: usage if `out` exists; interrupted if `progress` returned false.
   Result<void> write(const std::string& out, Files&, const std::function<bool(u64)>& progress) const;
   static constexpr Bytes memory_max{12 * mib};
 
@@ -71,7 +71,7 @@ class ModelExport {
   std::unique_ptr<SafetensorsModel> model_;
   std::vector<Item> items_;  // in the order of the files
   std::vector<Shard> shards_;
-  std::vector<CarriedFile> small_;  // config.json and those of carried_files()
+  std::vector<CarriedFile> small_;  // config.json and carried files
   Bytes bytes_{};
 };
 

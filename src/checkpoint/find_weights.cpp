@@ -1,5 +1,5 @@
-// For those who only want the model: what they read of a checkpoint is verified, and the optimizer's state
-// (six times as much) is not.
+// Finds and verifies the model of a checkpoint without the optimizer's state (which is six times as large),
+// for commands that only need the model.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,14 +18,16 @@ namespace tidepool {
 
 namespace {
 
-constexpr u32 looks_max = 100;  // a run that saves faster than this can read is not one
+constexpr u32 looks_max = 100;  // no run saves faster than this can read
 
-// RETURNS: true for files that only resuming reads. An adapter's trainer_state.json names its model.
+// RETURNS: true for files that only resuming needs. An adapter's trainer_state.json is also needed for its
+// model's name.
 bool is_for_training(const std::string& file, bool adapters) {
   return file == optimizer_file_name || (file == trainer_state_file && !adapters);
 }
 
-// The newest good one. None: one was rotated away while it was read.
+// Looks for the newest good checkpoint.
+// RETURNS: none if a checkpoint was rotated away while it was read.
 Result<std::optional<FoundWeights>> look_for_weights(const std::string& run_dir, Bytes buffer) {
   FoundWeights out;
   TRY_ASSIGN(std::vector<u64> steps, checkpoint_steps(run_dir));

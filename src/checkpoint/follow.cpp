@@ -1,5 +1,5 @@
-// A run that goes on from an earlier checkpoint leaves a branch behind. It is set aside, not deleted: nobody
-// asked for that.
+// A run that resumes from an earlier checkpoint abandons a branch. The branch is renamed, not deleted: nobody
+// asked to delete it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// checkpoint-200.abandoned, or checkpoint-200.abandoned-2 where that is taken.
+// checkpoint-200.abandoned, or checkpoint-200.abandoned-2 if that exists.
 std::string free_name(const std::string& path) {
   std::error_code unused;
   std::string name = path + ".abandoned";
@@ -30,7 +30,7 @@ Result<std::vector<std::string>> CheckpointStore::follow(FoundCheckpoint& found)
   const bool in_place = fs::equivalent(found.path, path_of(step), unused);
   std::erase_if(ahead, [&](u64 s) { return s < step || (s == step && in_place); });
 
-  // The newest last: a kill in between leaves it the newest, as before.
+  // The newest is renamed last: after a kill in between, it is still the newest checkpoint.
   std::vector<std::string> aside;
   for (const u64 s : ahead) {
     aside.push_back(free_name(path_of(s)));

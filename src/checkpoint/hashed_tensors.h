@@ -1,5 +1,5 @@
-// Tensors of a checkpoint's files on their way into the state: each file is hashed in the pass that reads it,
-// from its first byte to its last, and compared with the manifest at the end.
+// HashedTensors reads tensors of a checkpoint into the state. It hashes each file from first to last byte in
+// the same pass, and compares the hashes with the manifest at the end.
 #pragma once
 
 #include <map>
@@ -14,21 +14,22 @@ namespace tidepool {
 
 class HashedTensors {
  public:
-  // Opens one file of tensors, or all that the index in `directory` names. Errors are
-  // ErrorKind::corrupt_checkpoint, also for a file that the manifest does not list.
+  // Opens one file of tensors, or all files that the index in `directory` names.
+  // Error: corrupt_checkpoint, also for a file that the manifest does not list.
   static Result<HashedTensors> open(const std::string& directory, const std::string& file,
                                     const Manifest& manifest);
 
   SafetensorsModel::Location find(const std::string& name) const { return model_->find(name); }
-  // REQUIRES: tensors of a file, and the parts of a tensor, are read in their order, each once.
+  // REQUIRES: all tensors of a file, and all parts of a tensor, are read in order, each once.
   Result<void> read(const SafetensorsModel::Location&, u64 begin, std::span<std::byte> out);
-  // After the last read: ErrorKind::corrupt_checkpoint names the file that is not what was written.
+  // To be called after the last read.
+  // Error: corrupt_checkpoint, naming the file that is not as it was written.
   Result<void> finish() const;
 
  private:
   struct Progress {
     StreamHash hash;
-    u64 next = 0;  // byte of the file's buffer
+    u64 next = 0;  // next byte of the file's buffer to be read
     const ListedFile* listed = nullptr;
   };
 

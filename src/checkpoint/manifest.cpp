@@ -1,4 +1,4 @@
-// manifest.json, both ways, and the check of the files it lists.
+// Reads and writes manifest.json, and checks the files that it lists.
 #include "checkpoint/manifest.h"
 
 #include <fmt/format.h>
@@ -53,7 +53,7 @@ bool has_manifest(const std::string& directory) {
   if (!std::filesystem::exists(path, unused)) return false;
   if (std::filesystem::exists(directory + "/" + trainer_state_file, unused)) return true;
   const Result<std::string> text = read_small_file(path, manifest_bytes_max, ErrorKind::corrupt_checkpoint);
-  if (!text) return text.error().kind == ErrorKind::io;  // of which its reader tells
+  if (!text) return text.error().kind == ErrorKind::io;  // read_manifest() will report the error
   return text->find(format_line) != text->npos;
 }
 

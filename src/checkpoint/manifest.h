@@ -1,5 +1,5 @@
-// manifest.json: what a checkpoint consists of. Written last, so its presence says that the rest was
-// written; its own last line hashes the lines above it, so that no bit of it can flip unnoticed.
+// Manifest lists the files of a checkpoint. It is written last, so its presence means that all files were
+// written. Its own last line hashes the lines above, so every flipped bit is detected.
 #pragma once
 
 #include <span>
@@ -26,18 +26,21 @@ struct Manifest {
 
 std::string to_text(const Manifest&);
 
-// Whether `directory`/manifest.json is there and of a checkpoint, sound or damaged: it says so, or
-// trainer_state.json lies beside it. Other tools write files of that name into model directories too.
+// True if `directory`/manifest.json belongs to a checkpoint, undamaged or not: its text says so, or
+// trainer_state.json exists beside it. Other tools write files of that name into model directories too.
 bool has_manifest(const std::string& directory);
 
-// An error where `directory` holds a sound manifest of another version: no damage, so resuming must not step
-// over it. Whatever else is wrong with it read_manifest() says. ErrorKind::corrupt_checkpoint.
+// Checks the version of an undamaged manifest. Another version is no damage, so resuming must not skip the
+// checkpoint. read_manifest() reports all other faults.
+// Error: corrupt_checkpoint if the version differs.
 Result<void> check_manifest_version(const std::string& directory);
 
-// Of `directory`/manifest.json. Errors are ErrorKind::corrupt_checkpoint.
+// Reads `directory`/manifest.json.
+// Error: corrupt_checkpoint.
 Result<Manifest> read_manifest(const std::string& directory);
 
-// check_file() of every file. The first fault is the error.
+// Calls check_file() for every file.
+// Error: the first fault.
 Result<void> verify_files(const std::string& directory, const Manifest&, std::span<std::byte> buffer);
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-// What of ours is in a run directory. Inside src/checkpoint.
+// Lists the checkpoint directories of a run. Used only inside src/checkpoint.
 #pragma once
 
 #include <string>
@@ -9,8 +9,9 @@
 
 namespace tidepool {
 
-// All of ours in `run_dir`, in no order. None where there is no such directory; ErrorKind::io where it
-// cannot be read.
+// All names of Tidepool in `run_dir`, in no order.
+// RETURNS: an empty list if the directory does not exist.
+// Error: io if it cannot be read.
 Result<std::vector<CheckpointName>> list_checkpoints(const std::string& run_dir);
 
 }  // namespace tidepool

@@ -16,7 +16,7 @@
 namespace tidepool {
 namespace {
 
-constexpr u64 piece_bytes = 1 * mib;  // whole pages, as O_DIRECT needs
+constexpr u64 piece_bytes = 1 * mib;  // a multiple of the page size, for O_DIRECT
 
 using Memory = std::unique_ptr<std::byte[], void (*)(void*)>;
 
@@ -46,7 +46,7 @@ Result<void> read_file_back(const std::string& path, const ListedFile& listed, c
     if (n == 0) break;
     hash.update(std::span(memory.get(), static_cast<u64>(n)));
     at += static_cast<u64>(n);
-    if (at % piece_bytes != 0) break;  // the end: O_DIRECT goes on at whole pages only
+    if (at % piece_bytes != 0) break;  // end of file: O_DIRECT needs an aligned offset
   }
   if (at == listed.bytes && hash.digest() == listed.xxh3) return {};
   return came_back(path, fmt::format("was {} bytes with XXH3 {}, and {} bytes with {} were written", at,

@@ -1,4 +1,4 @@
-// Read-back of a file that was just written, as the device has it.
+// Reads files that were just written back from the device.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace tidepool {
 
-// Reads every listed file again, and compares it with the manifest: past the page cache where the file system
-// lets us (O_DIRECT), else after asking the kernel to drop what it holds of it. ErrorKind::io names the file
-// that came back otherwise than it was written. Takes 1 MiB.
+// Reads every listed file and compares it with the manifest. Bypasses the page cache if the file system
+// allows it (O_DIRECT), else asks the kernel to drop the cached pages first. Takes 1 MiB.
+// Error: io, naming the file whose content differs.
 Result<void> read_back(const std::string& directory, const Manifest&);
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-// Which directories of a run go: litter of dead runs at the start, old checkpoints after a save.
+// Deletes directories of a run: leftovers of killed runs at the start, old checkpoints after a save.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -27,7 +27,8 @@ Result<std::vector<std::string>> CheckpointStore::sweep() {
   return swept;
 }
 
-// In the order in which they go. REQUIRES: `steps` ascending, saved_step among them.
+// Steps to delete, in this order.
+// REQUIRES: `steps` is ascending and contains saved_step.
 std::vector<u64> CheckpointStore::to_go(const Rotation& rotation, const std::vector<u64>& steps) const {
   if (rotation.total_limit == 0 || steps.size() <= rotation.total_limit) return {};
   const auto trusted = [&](u64 step) {
@@ -42,7 +43,7 @@ std::vector<u64> CheckpointStore::to_go(const Rotation& rotation, const std::vec
   return candidates;
 }
 
-// Renamed first: a kill in the middle of the deletion must not leave half a checkpoint under its name.
+// Renames before deleting: a kill during the deletion must not leave half a checkpoint under its name.
 Result<void> CheckpointStore::remove_checkpoint(u64 step) {
   const std::string gone = fmt::format("{}.gone-{}", path_of(step), ::getpid());
   TRY(files_->rename(path_of(step), gone));
@@ -66,7 +67,7 @@ Result<std::vector<std::string>> CheckpointStore::make_room(const Rotation& rota
   std::vector<std::string> removed;
   TRY_ASSIGN(std::vector<u64> steps, checkpoint_steps(run_dir_));
   std::erase_if(steps, [&](u64 step) { return step >= rotation.saved_step; });
-  const auto whole = [&](u64 step) {  // every byte of it: what is dropped cannot be read any more
+  const auto whole = [&](u64 step) {  // all files: a deleted checkpoint cannot help any more
     return is_whole(path_of(step));
   };
   const auto newest = std::find_if(steps.rbegin(), steps.rend(), whole);
@@ -97,7 +98,7 @@ Result<void> CheckpointStore::rehearse() {
     return files_->sync_directory(run_dir_);
   };
   const Result<void> saved = save();
-  if (!saved) (void)files_->remove(before);  // the first error is the one to tell
+  if (!saved) (void)files_->remove(before);  // the first error is reported
   const Result<void> removed = files_->remove(after);
   return saved ? removed : saved;
 }

@@ -41,7 +41,7 @@ std::span<T> as(std::span<std::byte> bytes) {
   return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
-// A piece of a master on its way: its words, then the halves of them that the state keeps; 8 bytes per
+// Buffers for a piece of a master: its 32-bit words, and the two halves that the state keeps; 8 bytes per
 // element.
 struct MasterPiece {
   std::span<std::byte> words, high, low;
@@ -51,7 +51,8 @@ struct MasterPiece {
 };
 constexpr u64 buffer_bytes_per_element = 8;
 
-// Elements [begin, begin + n) of the window. The answer lies at the buffer's start.
+// Reads elements [begin, begin + n) of a window.
+// RETURNS: the file's bytes, at the start of `buffer`.
 Result<std::span<const std::byte>> read_piece(StateReader& state, StatePart part, Precision precision,
                                               u32 window, u64 begin, u64 n, std::span<std::byte> buffer) {
   if (part != StatePart::master) {
@@ -70,7 +71,7 @@ Result<std::span<const std::byte>> read_piece(StateReader& state, StatePart part
   return std::span<const std::byte>(piece.words);
 }
 
-// The file's bytes of the piece stand at the buffer's start already.
+// Writes a piece into the state. Its file's bytes are at the start of `buffer`.
 Result<void> write_piece(StateWriter& state, StatePart part, Precision precision, u32 window, u64 begin,
                          u64 n, std::span<std::byte> buffer) {
   if (part != StatePart::master) {
@@ -87,7 +88,7 @@ Result<void> write_piece(StateWriter& state, StatePart part, Precision precision
   return state.write(window, Kind::master_low, begin, piece.low);
 }
 
-// fn(window, tensor, begin in the tensor, elements) over all pieces of the model, in order.
+// Calls fn(window, tensor, begin in the tensor, elements) for all pieces of the model, in order.
 template <class Fn>
 Result<void> each_piece(const ModelGraph& graph, std::span<std::byte> buffer, Fn&& fn) {
   CHECK(buffer.size() >= state_buffer_bytes_min, buffer.size());
@@ -147,7 +148,7 @@ Result<void> restore_part(HashedTensors& tensors, const ModelGraph& graph, State
   SafetensorsModel::Location stored;
   return each_piece(graph, buffer, [&](u32 window, const Tensor& t, u64 begin, u64 n) -> Result<void> {
     if (begin == 0) stored = tensors.find(std::string(prefix(part)) + t.name);
-    // Both were compared when the checkpoint was found: somebody has changed the file since.
+    // Both were compared when the checkpoint was found, so somebody has changed the file since.
     if (!stored || stored.tensor->bytes() != t.elements * dtype_bytes(stored.tensor->dtype))
       return Error{ErrorKind::corrupt_checkpoint,
                    fmt::format("tensor {}{} is no longer in the checkpoint", prefix(part), t.name)};

@@ -1,4 +1,5 @@
-// trainer_state.json, both ways. Doubles go as hexadecimal text: Boost 1.81 reads decimals inexactly.
+// Reads and writes trainer_state.json. Doubles are stored as hexadecimal text, because Boost 1.81 reads
+// decimals inexactly.
 #include "checkpoint/trainer_state.h"
 
 #include <fmt/format.h>
@@ -40,7 +41,7 @@ bool parse_exact(std::string_view text, double& out) {
   return ec == std::errc() && end == text.data() + text.size();
 }
 
-// Reads fields one by one and remembers the first that is missing or wrong.
+// Reads fields one by one and remembers the first that is missing or invalid.
 class Fields {
  public:
   explicit Fields(const json::object& object) : object_(object) {}
@@ -79,7 +80,7 @@ class Fields {
     if (fault.empty()) fault = std::string(key);
   }
 
-  std::string fault;  // a key, or empty
+  std::string fault;  // a key; empty: no fault
 
  private:
   const json::value* find(std::string_view key) {
@@ -118,7 +119,7 @@ std::string to_text(const TrainerState& s) {
   o["tokens"] = s.tokens;
   o["seconds"] = exact(s.seconds);
   o["best_step"] = s.best_step;
-  // Follow from eval_losses, for those who read the file; parse_trainer_state does not.
+  // Derived from eval_losses for people who read the file; parse_trainer_state ignores these keys.
   const EvalLoss* best = best_evaluation(s.eval_losses);
   o["best_eval_loss"] = exact(best == nullptr ? 0 : best->loss);
   if (best != nullptr) o["best_eval_step"] = best->step;

@@ -1,5 +1,6 @@
-// trainer_state.json: where a run stands, apart from its tensors. Floating-point values that a resumed
-// run continues from are hexadecimal text ("0x1.8p+1", as float.fromhex reads it): exact in any parser.
+// TrainerState is the progress of a run without its tensors, stored in trainer_state.json. Floating-point
+// values that a resumed run continues from are hexadecimal text ("0x1.8p+1", as float.fromhex reads it),
+// which every parser reads exactly.
 #pragma once
 
 #include <map>
@@ -19,50 +20,50 @@ inline constexpr const char* trainer_state_file = "trainer_state.json";
 struct EvalLoss {
   u64 step = 0;
   double loss = 0;
-  u64 tokens = 0;  // that had loss; 0: an older file, which does not say
+  u64 tokens = 0;  // tokens with loss; 0: unknown, from an older file
   bool operator==(const EvalLoss&) const = default;
 };
-// The last ones, back to where an evaluation was over another number of tokens: losses over other tokens do
-// not compare. What is not said counts as the same.
+// The latest evaluations over the same number of tokens. Losses over other tokens are not comparable. An
+// unknown number counts as the same.
 std::span<const EvalLoss> comparable_evaluations(std::span<const EvalLoss>);
-// Of the comparable ones the first of those with the lowest loss; null: there is none. Any number is below
-// one that is none.
+// Among the comparable evaluations, the first with the lowest loss; null if there is none. Every number is
+// lower than NaN.
 const EvalLoss* best_evaluation(std::span<const EvalLoss>);
 
-// fp16: how the next step's loss is scaled, and how many steps have changed no weight.
+// fp16 only: scale of the next step's loss, and the number of steps that changed no weight.
 struct StoredLossScale {
   double scale = 1;
-  u64 good_steps = 0;  // without overflow since the scale last changed
+  u64 good_steps = 0;  // steps without overflow since the last change of scale
   u64 skipped_steps = 0;
   bool operator==(const StoredLossScale&) const = default;
 };
 
 struct TrainerState {
-  u64 step = 0;  // optimizer steps done; the next is step + 1
+  u64 step = 0;  // finished optimizer steps; the next is step + 1
   u64 seed = 0;
-  std::string data_fingerprint;  // of the tokens: another value means other data
-  std::string base_fingerprint;  // of the model that adapters stand beside; empty: none, or not said
-  std::string base_xxh3;         // of all its weights, as TensorHashes has it; empty: as above
+  std::string data_fingerprint;  // of the data; another value means other data
+  std::string base_fingerprint;  // of the adapters' base model; empty: no base model, or unknown
+  std::string base_xxh3;         // TensorHashes of the base model's weights; empty: as above
   std::vector<double> losses;    // of steps 1 .. step
   std::vector<EvalLoss> eval_losses;
-  u64 tokens = 0;      // trained on so far
-  double seconds = 0;  // training time so far, earlier runs included
-  u64 best_step = 0;   // of the first checkpoint at or after the best evaluation; 0: no evaluation yet
+  u64 tokens = 0;      // trained tokens so far
+  double seconds = 0;  // training time so far, including earlier runs
+  u64 best_step = 0;   // first checkpoint at or after the best evaluation; 0: no evaluation yet
   std::optional<StoredLossScale> loss_scale;  // fp16 only
-  // Settings that the numbers depend on, as in config.yaml: {"train.learning_rate": "0.001"}. Of
-  // machine.executor, "cpu" or "cuda".
+  // Settings that affect the numbers, as in config.yaml: {"train.learning_rate": "0.001"}. For
+  // machine.executor only "cpu" or "cuda".
   std::map<std::string, std::string> settings;
 
   bool operator==(const TrainerState&) const = default;
 };
 
 std::string to_text(const TrainerState&);
-// Errors are ErrorKind::corrupt_checkpoint and name `file_name` and the key.
+// Error: corrupt_checkpoint, naming `file_name` and the key.
 Result<TrainerState> parse_trainer_state(std::string_view text, std::string_view file_name);
-// Of a checkpoint.
+// Reads trainer_state.json of a checkpoint.
 Result<TrainerState> read_trainer_state(const std::string& directory);
 
-// "train.learning_rate: 0.001 then, 0.002 now", one for each setting that differs.
+// One message for each setting that differs: "train.learning_rate: 0.001 then, 0.002 now".
 std::vector<std::string> changed_settings(const TrainerState& then,
                                           const std::map<std::string, std::string>& now);
 
