@@ -1,4 +1,4 @@
-// BatchArrays names the arrays of one micro-batch.
+// BatchArrays are the arrays of one micro-batch.
 #pragma once
 
 #include <span>

@@ -37,11 +37,10 @@ struct LayerStyle {
   PositionKind positions{};
   AttentionKind attention{};
   MlpKind mlp{};
-  double norm_epsilon = 0;       // default if config.json has no epsilon
-  bool always_tied = false;      // the head has no matrix of its own
-  bool matrices_in_out = false;  // [in, out], as transformers' Conv1D; otherwise [out, in]
-  std::string_view
-      layers_path;  // path of the layers' modules in transformers: "model.layers" of "model.layers.0"
+  double norm_epsilon = 0;         // default if config.json has no epsilon
+  bool always_tied = false;        // the head has no matrix of its own
+  bool matrices_in_out = false;    // [in, out], as transformers' Conv1D; otherwise [out, in]
+  std::string_view layers_path;    // path of layers in transformers: "model.layers" of "model.layers.0"
   std::string_view linear_prefix;  // names of linear layers begin with it ...
   std::string_view linear_suffix;  // ... and end with it
   // Tensors that files of weights may have beside the model's own. A name that begins with a dot is a suffix,
@@ -66,8 +65,7 @@ inline constexpr LayerStyle gpt2_layers = {
     .layers_path = "transformer.h",
     .linear_prefix = "c_",
     .linear_suffix = "",
-    .extra_tensors = {".attn.bias", ".attn.masked_bias",
-                      "lm_head.weight"},  // attention masks; a copy of the head
+    .extra_tensors = {".attn.bias", ".attn.masked_bias", "lm_head.weight"},  // masks; a copy of the head
     .keys = {.positions = "n_positions",
              .width = "n_embd",
              .layers = "n_layer",

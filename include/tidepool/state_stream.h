@@ -25,7 +25,8 @@ class StateWriter {
   virtual ~StateWriter() = default;
   // Ranges that are never written are zero: padding, or momentum when only weights are loaded.
   virtual Result<void> write(u32 window, Kind, u64 element_begin, std::span<const std::byte> bytes) = 0;
-  // REQUIRES: called after the last write. Moves staged chunks to their homes.
+  // Moves staged chunks to their homes.
+  // REQUIRES: the last write was made.
   virtual Result<void> finish() = 0;
 };
 
