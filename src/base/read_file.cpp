@@ -24,7 +24,8 @@ std::string_view kind_of(mode_t mode) {
   return "a device";
 }
 
-// Waits until bytes or the end of the pipe arrive. RETURNS: false on timeout.
+// Waits until bytes or the end of the pipe arrive.
+// RETURNS: false on timeout.
 Result<bool> wait_for_pipe(const Fd& fd, const std::string& path, Nanos patience) {
   pollfd waiting{.fd = fd.get(), .events = POLLIN, .revents = 0};
   int ready;

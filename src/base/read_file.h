@@ -37,8 +37,8 @@ struct WrittenFile {
   Nanos patience{10'000'000'000};  // timeout for a pipe, each time that no bytes arrive
 };
 // Reads the whole text. Reads pipes too, such as /dev/stdin and `<(sed ... config.yaml)`; refuses devices,
-// sockets and directories. Waits for a writer no longer than `patience`. Errors: `error_kind` if the path is
-// at fault, ErrorKind::io if a read fails.
+// sockets and directories. Waits for a writer no longer than `patience`.
+// Errors: `error_kind` if the path is at fault, ErrorKind::io if a read fails.
 Result<std::string> read_written_file(const std::string& path, const WrittenFile&);
 
 // RETURNS: true if `path` exists. A path that cannot be inspected counts as missing.

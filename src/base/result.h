@@ -42,7 +42,7 @@ struct Change {
 struct Error {
   ErrorKind kind = ErrorKind::internal;
   std::string message;
-  std::vector<Change> changes = {};  // alternatives; the first is the advice in `message`
+  std::vector<Change> changes = {};  // alternatives, also in `message`; the first is its advice
 };
 
 inline Error usage_error(std::string message) { return {ErrorKind::usage, std::move(message)}; }

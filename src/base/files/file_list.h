@@ -48,8 +48,8 @@ Result<void> check_file(const std::string& directory, const ListedFile&, std::sp
 // List of the files that a run copies from its model directory (docs/file-formats.md). It lies beside them.
 inline constexpr const char* kept_list_file = "checksums.json";
 std::string kept_list_text(std::span<const ListedFile>);
-// RETURNS: the list; none if the file does not exist, because an older Tidepool wrote the run. Errors:
-// ErrorKind::corrupt_checkpoint if the list is damaged.
+// RETURNS: the list; none if the file does not exist, because an older Tidepool wrote the run.
+// Errors: ErrorKind::corrupt_checkpoint if the list is damaged.
 Result<std::optional<std::vector<ListedFile>>> read_kept_list(const std::string& directory);
 
 }  // namespace tidepool

@@ -35,7 +35,8 @@ class Files {
   virtual Result<void> make_directory(const std::string& path) = 0;
   // Makes the directory's entries durable: files created in it, renames into and out of it.
   virtual Result<void> sync_directory(const std::string& path) = 0;
-  // Renames atomically. REQUIRES: `to` is an empty directory or does not exist.
+  // Renames atomically.
+  // REQUIRES: `to` is an empty directory or does not exist.
   virtual Result<void> rename(const std::string& from, const std::string& to) = 0;
   // Removes a file, or a directory with all its content. No error if nothing exists at `path`.
   virtual Result<void> remove(const std::string& path) = 0;

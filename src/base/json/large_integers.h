@@ -19,8 +19,8 @@ struct ExactJson {
 };
 
 // Parses as parse_json() does. In `value`, each integer of `large` is replaced by a NaN; JSON text has no
-// other way to produce a NaN. Errors: also an integer of more than large_integer_digits_max digits, which
-// Python does not read either.
+// other way to produce a NaN.
+// Errors: also an integer of more than large_integer_digits_max digits, which Python does not read either.
 Result<ExactJson> parse_exact_json(std::string_view text, ErrorKind kind, std::string_view file_name);
 inline constexpr size_t large_integer_digits_max = 4300;
 

@@ -8,8 +8,9 @@
 
 namespace tidepool {
 
-// Takes effect for all later allocations; at once if the address space is too full for any allocator to
-// start. `tidy` is called before the end, on any thread; it must neither allocate nor wait for long.
+// Makes later failed allocations end the process. Ends it at once if the address space is too full for any
+// allocator to start.
+// `tidy` is called before the end, on any thread; it must neither allocate nor wait for long.
 void end_when_out_of_memory(void (*tidy)());
 
 // Ends the process when a library reported a failed allocation by std::bad_alloc.

@@ -10,7 +10,8 @@
 
 namespace tidepool {
 
-// `name`: for debuggers and top; at most 15 characters. Errors: ErrorKind::does_not_fit.
+// `name`: for debuggers and top; at most 15 characters.
+// Errors: ErrorKind::does_not_fit.
 Result<std::thread> start_thread(const std::string& name, std::function<void()> body);
 
 }  // namespace tidepool

@@ -11,7 +11,8 @@ namespace tidepool {
 // REQUIRES: `lines` is the object from "{\n" on without its closing brace; each line is ended, and the last
 // entry has a comma.
 std::string sealed(std::string lines);
-// Seals a whole object, "{\n  ...\n}\n". REQUIRES: it has at least one entry.
+// Seals a whole object, "{\n  ...\n}\n".
+// REQUIRES: it has at least one entry.
 std::string sealed_object(std::string object);
 
 // Seals text that people may read and edit: the last line is a comment, "# xxh3 of the lines above: HASH".

@@ -22,7 +22,8 @@ std::string place_in(std::string_view file, const YAML::Node&);
 using ReadKey =
     std::function<Result<void>(const std::string& place, const std::string& key, const YAML::Node& value)>;
 
-// Calls `read` for each entry of a map, in order. REQUIRES: IsMap().
+// Calls `read` for each entry of a map, in order.
+// REQUIRES: IsMap().
 Result<void> read_keys(std::string_view file, const YAML::Node& map, const ReadKey& read);
 
 // Reads the map that is a section's body; an error if the body is no map.
