@@ -13,7 +13,8 @@ ChunkId add(Layout& layout, Chunk chunk) {
   return ChunkId{static_cast<u32>(layout.chunks.size() - 1)};
 }
 
-// Adds one chunk per device, with consecutive ids. RETURNS: the id for device 0.
+// Adds one chunk per device, with consecutive ids.
+// RETURNS: the id for device 0.
 ChunkId add_whole(Layout& layout, Kind kind, Bytes bytes, u32 block, u32 m) {
   ChunkId first{};
   for (u32 d = 0; d < layout.devices; ++d) {

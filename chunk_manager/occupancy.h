@@ -21,7 +21,8 @@ class Occupancy {
 
   explicit Occupancy(i32 positions);
 
-  // Takes bytes [begin, end) at all positions of the range. REQUIRES: begin < end.
+  // Takes bytes [begin, end) at all positions of the range.
+  // REQUIRES: begin < end.
   void take(Range, u64 begin, u64 end);
 
   // RETURNS: the lowest offset, not below `offset`, where `bytes` are free over the whole range.

@@ -185,8 +185,8 @@ class Placer {
   std::vector<Arc>& arcs_;
   i32 positions_;
   Occupancy body_;  // above the permanent arcs
-  std::optional<Occupancy>
-      from_rest_;  // if homes end; otherwise bytes that are free in a body are free in a turn from rest
+  // Only if homes end. Otherwise bytes that are free in a body are free in a turn from rest.
+  std::optional<Occupancy> from_rest_;
   u64 permanent_end_ = 0;
   u64 highest_ = 0;
 };
