@@ -15,8 +15,8 @@ constexpr u32 shrink_tries = 6;
 constexpr u32 refine_tries = 5;
 constexpr u32 home_tries = 4;
 
-// Placing can leave gaps; then the tier is planned again with less. RETURNS: the tier, and the lowest peak of
-// all tries.
+// Placing can leave gaps; then the tier is planned again with less.
+// RETURNS: the tier, and the lowest peak of all tries.
 template <class PlanTier>
 auto fit(Bytes budget, PlanTier&& plan_tier) {
   Bytes shrink{}, too_little{};
@@ -26,8 +26,7 @@ auto fit(Bytes budget, PlanTier&& plan_tier) {
   // budget of that size is enough.
   for (u32 i = 1; i <= shrink_tries && tier.peak > budget; ++i) {
     too_little = shrink;
-    if (tier.needs_least > budget)
-      i = shrink_tries;  // nothing that can be left out helps: go to the last try
+    if (tier.needs_least > budget) i = shrink_tries;  // no try can fit: skip to the last
     shrink = i == shrink_tries ? budget : std::min(shrink + tier.peak - budget, budget);
     tier = plan_tier(shrink);
     least = std::min(least, tier.peak);

@@ -44,7 +44,8 @@ Attempt attempt_way(const ModelGraph&, const PlanOptions&, const Way&);
 // Plans tier after tier. Without PlanOptions::advise it stops at the first tier that does not fit.
 Attempt attempt(const ModelGraph&, const PlanOptions&, const AttemptOptions&);
 
-// Makes the ops and edges of the attempt. REQUIRES: it fits.
+// Makes the ops and edges of the attempt.
+// REQUIRES: it fits.
 Plan plan_of(const ModelGraph&, const PlanOptions&, Attempt&&);
 
 // Bytes that are missing in all tiers together.

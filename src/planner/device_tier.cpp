@@ -31,7 +31,7 @@ class DevicePlanner {
       force_homes();
       rest_what_is_trained();
     }
-    // Windows that come to rest here need no room to stream, so the budget that is left is divided again.
+    // Windows that come to rest here need less room to stream, so the budget that is left is divided again.
     while (choose()) {
     }
     build_arcs();
@@ -196,8 +196,8 @@ class DevicePlanner {
     return window + gradient;
   }
 
-  // Chooses the working set and the stays. RETURNS: true if it only made more windows rest here, and chose no
-  // stays.
+  // Chooses the working set and the stays.
+  // RETURNS: true if it only made more windows rest here, and chose no stays.
   bool choose() {
     const bool all_home = std::find(out_.home.begin(), out_.home.end(), false) == out_.home.end();
     Profile used(program_.positions(), layout_.params_die());

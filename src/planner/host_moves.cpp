@@ -108,7 +108,8 @@ class HostMoves {
     add(m, std::max(begin, 0), missed);
   }
 
-  // Updated content is written to its home on disk; spilled content is written until it is needed again.
+  // True if the content must be written to disk: updated content to its home, spilled content until it is
+  // read back.
   bool needs_write(const PlacedGroup& b) const {
     if (b.chain->home_host) return false;
     for (u64 u = b.group.first; u <= b.group.last; ++u) {

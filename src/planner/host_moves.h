@@ -24,7 +24,8 @@ struct PlacedGroup {
   u32 arc = 0;  // in HostTier::arcs
 };
 
-// Fills in movements, homes and disk_bytes of `tier`. REQUIRES: its arcs are placed, and home_arcs is known.
+// Fills in movements, homes and disk_bytes of `tier`.
+// REQUIRES: its arcs are placed, and home_arcs is known.
 void move_host_chunks(const ResidenceInput&, const DeviceTier&, const std::vector<PlacedGroup>&,
                       HostTier& tier);
 

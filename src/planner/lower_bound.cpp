@@ -33,7 +33,8 @@ class Flow {
     edges_.push_back({from, 0, -cost});
   }
 
-  // Sends up to `amount` from the first node to the last, cheapest first. RETURNS: the total cost.
+  // Sends up to `amount` from the first node to the last, cheapest first.
+  // RETURNS: the total cost.
   Total send(u64 amount) {
     const u32 target = static_cast<u32>(head_.size()) - 1;
     first_potentials();
@@ -221,8 +222,8 @@ class Savings {
       add_host_gap(touches.back()->last + 1, first_update - 1 + (program_.options.clipping ? turn() : 0));
     if (!program_.options.clipping) add_host_gap(last_update + 1, touches.front()->first - 1 + turn());
 
-    // Parameters that die after their last use are written only if they leave memory before it. At the least,
-    // a stay over the longest gap avoids the write.
+    // Parameters that die after their last use are written only if they leave memory before it. To save the
+    // write, they must stay at least over the longest gap.
     if (dies && longest.begin <= longest.end) {
       add(LinkKind::disk_write, in_device | in_host, longest.begin, longest.end, param);
       add_device_home(LinkKind::disk_write, window, param);

@@ -56,8 +56,8 @@ struct SearchWork {
   bool takes(u64 more);
 };
 
-// Checks whether there is a plan, in a fraction of the time: places of all chunks, without ops. Errors: as
-// make_plan(); if `work` ends the search, no plan was found.
+// Checks whether there is a plan, in a fraction of the time: places of all chunks, without ops.
+// Errors: as make_plan(); if `work` ends the search, no plan was found.
 Result<void> check_fits(const ModelGraph&, const PlanOptions&, SearchWork* = nullptr);
 
 // The smallest budgets, from the options' up to `most`, that fit, rounded as a config writes them. None: not

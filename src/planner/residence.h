@@ -44,8 +44,8 @@ struct Movement {
   i32 need = 0;  // circular order among movements of the same moment
 };
 
-// DeviceTier holds for each device: all devices have the same arcs at the same offsets; Arc::spread says
-// which chunks.
+// DeviceTier is the plan of every device: all have the same arcs at the same offsets, and Arc::spread says
+// which chunks each has in them.
 struct DeviceTier {
   std::vector<Arc> arcs;
   std::vector<bool> home;  // by window: true if all its chunks rest on the device, each on its owner
@@ -115,8 +115,8 @@ Bytes bytes_at_home(const Layout&, u32 window);
 struct DeviceTierOptions {
   Bytes shrink{};            // plan that much below the budget, because placing left gaps in the last try
   Bytes home_bytes_least{};  // must rest here, because host and disk have no room for it
-  bool within_least =
-      false;  // copies may start early within the bytes that the least needs, whatever the budget
+  // Copies may start early, but only within the bytes that the least needs, whatever the budget.
+  bool within_least = false;
 };
 
 // Plan a tier. If the peak exceeds the budget, the tier does not fit. `shrink` is as in DeviceTierOptions.

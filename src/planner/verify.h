@@ -17,7 +17,8 @@ namespace tidepool {
 //  6. every micro-batch passes every block once, backward down to the lowest block that trains, and finds
 //  nothing stale;
 //  7. a gather hands on what it reads, and a reduction sums one accumulator of each device.
-// Near-linear in the number of ops. Error: ErrorKind::internal, naming the ops and bytes.
+// Near-linear in the number of ops.
+// Error: ErrorKind::internal, naming the ops and bytes.
 Result<void> verify_plan(const Plan&, const ModelGraph&);
 
 }  // namespace tidepool

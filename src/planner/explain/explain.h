@@ -18,8 +18,8 @@ struct ExplainInput {
   HomePolicy home = HomePolicy::automatic;  // as the user asked
 };
 
-// `what`: "op:812" for an op of the named segment, "chunk:31" for the life of a chunk. Errors:
-// ErrorKind::usage for anything else, naming the valid range.
+// `what`: "op:812" for an op of the named segment, "chunk:31" for the life of a chunk.
+// Errors: ErrorKind::usage for anything else, naming the valid range.
 Result<std::string> explain(const ExplainInput&, std::string_view segment, std::string_view what);
 
 }  // namespace tidepool
