@@ -36,7 +36,8 @@ class Fluid {
   void set_capacity(u32 resource, double per_s);
   void add(Flow);
   bool idle() const { return active_.empty(); }
-  // Advances to the end of the flow that ends first, and returns its id. REQUIRES: !idle().
+  // Advances to the end of the flow that ends first, and returns its id.
+  // REQUIRES: !idle().
   u64 finish_next();
   double now() const { return now_; }  // seconds
   // Seconds that a flow takes alone, its delay included.

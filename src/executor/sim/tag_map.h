@@ -21,8 +21,8 @@ class TagMap {
  public:
   // Marks [begin, end) as `tag`; overlapping ranges are cut or removed.
   void set(u64 begin, u64 end, const Tag&);
-  // True if all of [begin, end) holds `tag`. REQUIRES: a range that one op set in pieces is queried in those
-  // pieces.
+  // True if all of [begin, end) holds `tag`.
+  // REQUIRES: a range that one op set in pieces is queried in those pieces.
   bool holds(u64 begin, u64 end, const Tag&) const;
   // Tag of the byte at `offset`; none if it holds nothing.
   std::optional<Tag> at(u64 offset) const;

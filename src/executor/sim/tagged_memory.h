@@ -15,7 +15,8 @@ namespace tidepool {
 
 class TaggedMemory {
  public:
-  // Starts at rest: every persistent chunk is valid in its home. REQUIRES: the plan outlives this object.
+  // Starts at rest: every persistent chunk is valid in its home.
+  // REQUIRES: the plan outlives this object.
   explicit TaggedMemory(const Plan&);
 
   // RETURNS: empty, or the fault: "reads param window 1 cut 0 version 3 at host+4096: holds ...".
