@@ -71,8 +71,7 @@ class Bodies final : public NextSegment, public EngineObserver {
     ++norms_;
     if (norms_ + 1 == options_.steps && options_.worth_seconds < 1e9)
       deadline_.set(last_ + Nanos{static_cast<u64>(options_.worth_seconds * 1e9)});
-    if (norms_ == options_.steps)
-      deadline_.lift();  // work that ends after the norm does not belong to this step
+    if (norms_ == options_.steps) deadline_.lift();  // later work is not part of this step
   }
   void segment_finished(const SegmentRun& run) override { profile_.segment_finished(run); }
   void at_rest() override { profile_.at_rest(); }

@@ -18,8 +18,7 @@ struct Variation {
 };
 
 bool has_disk_budget(const PlanOptions& o, const Machine& m) {
-  return o.budgets.disk.value > 0 &&
-         o.budgets.disk < m.disk.capacity;  // a budget larger than the disk limits nothing
+  return o.budgets.disk.value > 0 && o.budgets.disk < m.disk.capacity;  // a larger budget limits nothing
 }
 bool has_disk(const PlanOptions& o, const Machine&) { return o.budgets.disk.value > 0; }
 bool has_interconnect(const PlanOptions& o, const Machine& m) {
@@ -81,8 +80,7 @@ Result<std::vector<WhatIf>> what_if(const Plan& base, const ModelGraph& graph, c
     Machine faster = machine, same = machine;
     change.apply(asked, faster);
     change.apply(chosen, same);
-    if (asked.clipping != options.asked.clipping && updates_wait(graph, asked))
-      continue;  // fp16: updates wait anyway
+    if (asked.clipping != options.asked.clipping && updates_wait(graph, asked)) continue;  // fp16: no change
     asked.advise = chosen.advise = false;
     std::optional<Plan> anew;
     if (change.plans_anew) {
