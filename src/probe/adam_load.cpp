@@ -55,8 +55,7 @@ Result<void> AdamLoad::take_memory() {
   if (memory == MAP_FAILED)
     return no_memory("arrays of state", Bytes{mapped_bytes_}, errno, "set a smaller --parameters");
   mapped_ = memory;
-  madvise(memory, mapped_bytes_,
-          MADV_HUGEPAGE);  // advice only: without huge pages the numbers are a little lower
+  madvise(memory, mapped_bytes_, MADV_HUGEPAGE);  // a hint: without it the numbers are a little lower
   memory_ = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<u64>(memory), huge_page_bytes));
   return {};
 }

@@ -14,8 +14,8 @@ namespace tidepool {
 namespace {
 
 constexpr u64 blocks_per_request = 16;
-constexpr u64 request_bytes_max =
-    16 * mib;  // or one block: requests in flight end after the measurement's end
+// Or one block. A limit, because requests in flight delay the end of a measurement.
+constexpr u64 request_bytes_max = 16 * mib;
 
 // Random bytes, not zeros: storage may compress zeros or not store them at all, and fio does not write them
 // either.

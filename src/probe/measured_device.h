@@ -55,7 +55,7 @@ struct MeasureRequest {
   Bytes memory{};                              // device memory
   Bytes host_memory{};                         // a multiple of frame_alignment, as is `memory`
   CorePool& pool;                              // outlives the device
-  std::optional<AttentionToCome> attention{};  // attention for a library to prepare, if the device is a GPU
+  std::optional<AttentionToCome> attention{};  // attention that a library may compute, if the device is a GPU
 };
 
 // The CPU as a device: kernels on the pool, copies within memory.
