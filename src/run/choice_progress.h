@@ -1,5 +1,6 @@
-// That a plan is being chosen, or what to change where there is none: said where it takes longer than people
-// wait in silence, and only to who asks.
+// ChoiceProgress shows on stderr that plan_run() is choosing a plan, or, if the job does not fit, which
+// changes it tries. Prints nothing in the first second, and only for callers that pass listener() to
+// plan_run().
 #pragma once
 
 #include <string_view>
@@ -12,7 +13,8 @@ namespace tidepool {
 class ChoiceProgress {
  public:
   ChoiceProgress();
-  // To be told by plan_run, for as long as this lives. Silent for the first second.
+  // The listener to pass to plan_run().
+  // REQUIRES: this object outlives the listener.
   PlanProgress listener();
 
  private:

@@ -15,7 +15,7 @@ u64 evaluations_without_gain(std::span<const EvalLoss> evaluations, double thres
   for (const EvalLoss& e : comparable_evaluations(evaluations)) {
     const bool better = first || (e.loss < best && best - e.loss > threshold);
     count = better ? 0 : count + 1;
-    if (e.loss < best) best = e.loss;  // a gain too small to count is the best all the same
+    if (e.loss < best) best = e.loss;  // a gain below the threshold still becomes the best
     first = false;
   }
   return count;

@@ -1,5 +1,6 @@
-// When training ends before max_steps: as Hugging Face's EarlyStoppingCallback counts. A function of the
-// evaluations so far, which a checkpoint holds, so a resumed run stops where the undisturbed one does.
+// Early stopping decides when training ends before max_steps, by the rules of Hugging Face's
+// EarlyStoppingCallback. It is a pure function of the evaluations so far. A checkpoint holds these, so a
+// resumed run stops at the same step as an uninterrupted run.
 #pragma once
 
 #include <span>
@@ -10,15 +11,16 @@
 
 namespace tidepool {
 
-// Of the comparable evaluations those in a row, the last one included, that were not lower than the best
-// before them by more than `threshold`. The first one counts as better. A loss that is not a number is not
-// better.
+// RETURNS: the number of consecutive comparable evaluations, up to and including the last, that were not
+// lower than the best before them by more than `threshold`. The first evaluation counts as better. A loss of
+// NaN does not count as better.
 u64 evaluations_without_gain(std::span<const EvalLoss>, double threshold);
 
-// Why to stop, for people; empty: train on.
+// RETURNS: the reason to stop, for people; empty: continue training.
 std::string why_stop_early(std::span<const EvalLoss>, const TrainConfig&);
 
-// That the last evaluation does not compare with those before it, for people; empty: it does.
+// RETURNS: a note for people if the last evaluation does not compare with the earlier ones; empty: it
+// compares.
 std::string why_best_begins_anew(std::span<const EvalLoss>, const TrainConfig&);
 
 }  // namespace tidepool

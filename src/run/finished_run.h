@@ -1,4 +1,4 @@
-// A run that is asked to go on and has nothing left to do.
+// all_is_done() and done_before() handle a resume that has no step left to do.
 #pragma once
 
 #include "checkpoint/checkpoint.h"
@@ -8,11 +8,12 @@
 
 namespace tidepool {
 
-// RETURNS: true if no step is left and report.json is written. A run killed just before its report still owes
-// it.
+// RETURNS: true if no step is left and report.json is written. False for a run that was killed after its last
+// step and before its report: the resume writes the report.
 bool all_is_done(const FoundCheckpoint&, const Config&);
 
-// Says that there is nothing to do, and what would change that. RETURNS: what is known of the run.
+// Prints that there is nothing to do, and which setting to change to train on.
+// RETURNS: a report of what the checkpoint tells about the run.
 RunReport done_before(const FoundCheckpoint&, const Config&, RunOutputs&);
 
 }  // namespace tidepool

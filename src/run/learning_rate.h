@@ -1,4 +1,4 @@
-// Learning-rate schedules by their Hugging Face names.
+// make_learning_rate() makes learning-rate schedules by their Hugging Face names.
 #pragma once
 
 #include <functional>
@@ -11,8 +11,8 @@ namespace tidepool {
 // at step - 1, so a run with warm-up starts from zero. A pure function.
 using LearningRate = std::function<double(u64 step)>;
 
-// cosine, linear, constant, constant_with_warmup, cosine_with_min_lr, warmup_stable_decay.
-// ErrorKind::usage names the known ones.
+// Knows cosine, linear, constant, constant_with_warmup, cosine_with_min_lr and warmup_stable_decay.
+// ErrorKind::usage for other names; the message lists the known names.
 Result<LearningRate> make_learning_rate(const TrainConfig&);
 
 }  // namespace tidepool

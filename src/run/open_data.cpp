@@ -31,7 +31,8 @@ DataPlace data_place(const Config& config) {
 
 namespace {
 
-// What tokenizing takes beside the config, for as long as it takes.
+// Calls `open` with everything that tokenizing needs beside the config (core pool, status line), and frees it
+// afterwards.
 template <class Open>
 auto with_place(const Config& given, const OpenData& options, Open&& open)
     -> decltype(open(given.data, DataPlace{})) {

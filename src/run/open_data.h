@@ -1,4 +1,5 @@
-// The data of a config, with cores to tokenize it on and a line that says how far that is.
+// open_data() opens the data of a config: it tokenizes on a pool of cores and shows its progress in a status
+// line.
 #pragma once
 
 #include <memory>
@@ -11,22 +12,23 @@
 namespace tidepool {
 
 struct OpenData {
-  bool quiet = false;       // nothing is printed while it takes its time
-  bool kept_model = false;  // with_kept_model: of what goes on from a run
+  bool quiet = false;       // true: print no progress
+  bool kept_model = false;  // true: fall back to the run's model-files, see with_kept_model()
   DataUse use = DataUse::training;
 };
-// As Dataset::open. Documents are tokenized on all threads of machine.threads.
+// Contract as of Dataset::open. Tokenizes documents on all threads of machine.threads.
 Result<std::unique_ptr<Dataset>> open_data(const Config&, const OpenData& = {});
 
-// Looks at the files of the data: config.data.rows_are_shared says whether any of them holds documents. If
-// none does, no plan makes room for several in a sequence. Files that cannot be looked at leave it open:
-// whoever opens them tells why. `kept_model`: as of OpenData.
+// Sets config.data.rows_are_shared: true if any data file holds documents. If false, plans reserve no memory
+// for several documents per sequence. Leaves it unset if the files cannot be read; opening them later reports
+// the error. `kept_model`: as OpenData::kept_model.
 void look_at_rows(Config&, bool kept_model = false, HeldOutAlone = HeldOutAlone::no);
 
-// Opens data.validation alone. REQUIRES: it is not empty.
+// Opens data.validation alone.
+// REQUIRES: data.validation is not empty.
 Result<HeldOutFiles> open_held_out(const Config&, const OpenData& = {});
 
-// Where a config's documents are tokenized; the caller adds pool and progress.
+// RETURNS: cache and model directory for tokenizing a config's documents. The caller adds pool and progress.
 DataPlace data_place(const Config&);
 
 }  // namespace tidepool

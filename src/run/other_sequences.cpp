@@ -43,7 +43,7 @@ Changes changed_keys(const TrainerState& then, const Config& now,
   return changed_settings(then, settings);
 }
 
-// config.yaml of the run that the checkpoint is of; empty: it has none that can be read.
+// RETURNS: config.yaml of the run that wrote the checkpoint; nullopt: there is no readable config.yaml.
 std::optional<Config> config_then(const FoundCheckpoint& found) {
   const std::string run = run_of_checkpoint(found.path);
   if (run.empty()) return std::nullopt;
@@ -52,14 +52,16 @@ std::optional<Config> config_then(const FoundCheckpoint& found) {
   return *std::move(then);
 }
 
-// Whether the key may have made the difference. Files may have moved, and are compared by what is in them.
+// RETURNS: true if the key can change which sequences a step takes. Excludes data.train and data.cache: files
+// may have moved, and the fingerprint compares their content.
 bool counts(const Field& field, const Config& then, const Config& now) {
   if (field.section != "data" || field.key == "train" || field.key == "cache") return false;
   if (field.key == "weights") return then.data.train.size() == now.data.train.size();
   return field.key != "packing" || can_pack(now.model.family);
 }
 
-// A path that was told from elsewhere leads to the same file where that has kept its name.
+// Shortens paths to file names: the same file may be given by another path, such as relative to another
+// directory.
 Config with_names_of_files(Config config) {
   const auto shorten = [](std::string& path) {
     path = std::filesystem::path(without_slashes(path)).filename();
@@ -94,7 +96,7 @@ Changes changes_of_data(const FoundCheckpoint& found, const Config& now) {
   return out;
 }
 
-// 0: not known.
+// RETURNS: the number of devices that the checkpoint was trained on; 0: unknown.
 u64 devices_then(const TrainerState& state, u64 step_sequences) {
   const auto setting = [&](const char* key) {
     const auto at = state.settings.find(key);
@@ -112,7 +114,7 @@ Changes changes_of_step(const TrainerState& state, u64 step_sequences, const Con
   return out;
 }
 
-// What makes a step of so many sequences again.
+// RETURNS: advice for people on how to get steps of `sequences` sequences again.
 std::string way_to_keep_step(u64 sequences, const Config& now) {
   const u64 devices = now.machine.devices();
   const u64 of_batches = devices * now.train.per_device_train_batch_size,

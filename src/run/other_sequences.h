@@ -1,4 +1,5 @@
-// Why a checkpoint cannot go on under a config whose steps take other sequences.
+// other_sequences() explains why a run cannot resume from a checkpoint: the config's steps take other
+// sequences.
 #pragma once
 
 #include <string>
@@ -8,10 +9,10 @@
 
 namespace tidepool {
 
-// ErrorKind::usage. Names the keys that differ and may have made the difference, and what keeps the steps as
-// they were; where no key does, the files do. Data keys are compared with the config.yaml of the checkpoint's
-// run.
-// REQUIRES: `fingerprint`, BatchSource::fingerprint() of `now`, is not the checkpoint's.
+// RETURNS: ErrorKind::usage. The message names the keys that differ and may be the cause, and settings that
+// keep the steps unchanged. If no key differs, the message says that the files do. Data keys are compared
+// with config.yaml of the checkpoint's run.
+// REQUIRES: `fingerprint` is BatchSource::fingerprint() of `now`, and differs from the checkpoint's.
 Error other_sequences(const FoundCheckpoint&, const std::string& fingerprint, const Config& now);
 
 }  // namespace tidepool

@@ -12,10 +12,10 @@ namespace {
 
 using Settings = std::map<std::string, std::string>;
 
-// Of the lines above the first home: "sweeps" -> "2", "host budget" -> "2097152". They hold pairs of words,
-// after "tier NAME" those of a tier.
+// Reads the settings in the lines above the first home: "sweeps" -> "2", "host budget" -> "2097152". Such
+// lines hold pairs of words; the pairs after "tier NAME" belong to that tier.
 Settings settings_of(std::string_view plan) {
-  Settings out = {{"devices", "1"}};  // which the text says of several only
+  Settings out = {{"devices", "1"}};  // default: the text has `devices` only if there are several
   std::istringstream lines{std::string(plan.substr(0, plan.find("\nhome ")))};
   std::string line;
   std::getline(lines, line);  // "tidepool plan 1"
@@ -25,7 +25,7 @@ Settings settings_of(std::string_view plan) {
     while (words >> key >> value) {
       if (key == "tier") {
         tier = value + ' ';
-      } else if (tier.empty() || key == "budget") {  // peaks follow from the rest
+      } else if (tier.empty() || key == "budget") {  // skips peaks, which follow from the other settings
         out[tier + key] = value;
       }
     }
@@ -33,12 +33,12 @@ Settings settings_of(std::string_view plan) {
   return out;
 }
 
-// The settings of a run before and after it was resumed.
+// PlanDifference compares the settings of a run before and after a resume.
 class PlanDifference {
  public:
   PlanDifference(Settings before, Settings now) : before_(std::move(before)), now_(std::move(now)) {}
 
-  // "sweeps 1 -> 2", one for each setting that differs.
+  // RETURNS: a line such as "sweeps 1 -> 2" for each setting that differs.
   std::vector<std::string> lines() const {
     Settings all = before_;
     all.insert(now_.begin(), now_.end());
@@ -48,7 +48,7 @@ class PlanDifference {
     return out;
   }
 
-  // What it does to the numbers.
+  // RETURNS: the effect of the changes on losses and weights, for people.
   std::string effect() const {
     std::vector<std::string_view> out;
     if (changed("clipping"))
@@ -68,7 +68,8 @@ class PlanDifference {
   std::string now(const std::string& key) const { return value_in(now_, key); }
   bool changed(const std::string& key) const { return value_in(before_, key) != now(key); }
 
-  // One device adds micro-batches in their order, and so do several of one micro-batch each.
+  // True if gradients are summed in the order of micro-batches: on one device, or on several devices with one
+  // micro-batch each.
   static bool sums_one_by_one(const Settings& settings) {
     const std::string devices = value_in(settings, "devices");
     return devices == "1" || devices == value_in(settings, "micro_batches");

@@ -1,4 +1,4 @@
-// Two plans of one run, before and after it was resumed.
+// plan_change() compares the plans of a run before and after a resume.
 #pragma once
 
 #include <string>
@@ -6,8 +6,9 @@
 
 namespace tidepool {
 
-// A line for people on how two plan texts differ: settings and budgets by name, else that places and
-// movements do; and what that does to losses and weights. Empty: they are the same.
+// RETURNS: a line for people that says how two plan texts differ, and the effect on losses and weights. It
+// lists changed settings and budgets by name; if none changed, it says that places or movements did. Empty:
+// the plans are the same.
 std::string plan_change(std::string_view before, std::string_view now);
 
 }  // namespace tidepool

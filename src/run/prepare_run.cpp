@@ -44,7 +44,7 @@ class RunPreparation {
     TRY_ASSIGN(const bool goes_on, goes_on_from_checkpoint());
     if (!goes_on) TRY(check_model_is_unchanged(config));
     if (!goes_on) TRY(check_first_adapter(config, run_.graph));
-    // The run's model-files are mended before any of them is used.
+    // Mends the run's model-files before anything uses them.
     if (goes_on) TRY(take_directory(goes_on));
     TRY(find_data(goes_on));
     TRY(choose(goes_on ? PlanFor::resumed_run : PlanFor::this_machine));
@@ -106,7 +106,8 @@ class RunPreparation {
     return {};
   }
 
-  // --resume auto begins anew where no checkpoint has been written yet.
+  // RETURNS: true if the run resumes from a checkpoint. False for --resume auto before the first checkpoint:
+  // training begins anew.
   Result<bool> goes_on_from_checkpoint() {
     if (run_.request.resume.empty()) return false;
     std::string path = run_.request.resume;
@@ -115,7 +116,7 @@ class RunPreparation {
       if (steps.empty()) return false;
       path = fmt::format("{}/checkpoint-{}", run_.config.output.dir, steps.back());
     }
-    // Before anything is refused that may follow from it.
+    // Prints changed files first: they may be the cause of an error below.
     for (const std::string& line : changes_since_kept(run_.config)) run_.outputs.say(line);
     TRY(CheckpointStore::check_trained_alike(path, run_.graph));
     return true;
@@ -162,7 +163,7 @@ class RunPreparation {
     if (!found)
       TRY(make_first_weights(run_.config, run_.graph, *run_.session, run_.outputs, run_.state.base_xxh3));
     const TrainerState fresh = run_.state;
-    while (found) {  // older ones follow where the newest turns out to be damaged
+    while (found) {  // falls back to older checkpoints while the newest is damaged
       run_.state = fresh;
       TRY_ASSIGN(found, restore(std::move(*found)));
     }
@@ -176,7 +177,7 @@ class RunPreparation {
     return {};
   }
 
-  // The checkpoint to try next, or none: this one is restored.
+  // RETURNS: the checkpoint to try next, or nullopt if `found` was restored.
   Result<std::optional<FoundCheckpoint>> restore(FoundCheckpoint found) {
     if (found.state.data_fingerprint != run_.state.data_fingerprint)
       return other_sequences(found, run_.state.data_fingerprint, run_.config);
@@ -209,7 +210,7 @@ class RunPreparation {
 
 Result<std::optional<RunReport>> prepare_run(PreparedRun& run) { return RunPreparation(run).prepare(); }
 
-// A plan of its own is no fault of a resumed run. But it is said, and what it does to the numbers.
+// A changed plan is no error on a resume, but it is printed with its effect on the numbers.
 Result<void> describe_run(PreparedRun& run) {
   const std::string plan = plan_text(run.config, run.session->plan());
   if (!run.request.resume.empty()) {
@@ -218,7 +219,7 @@ Result<void> describe_run(PreparedRun& run) {
   }
   Config described = run.config;
   described.train.max_steps = run.request.config.train.max_steps;  // auto stays auto
-  // Looked for again by all who read the adapters, from wherever they are.
+  // Absolute paths: readers of the adapters run from other working directories.
   if (run.graph.lora.on()) described.model_directory = absolute_path(run.config.model_directory);
   if (!run.config.lora.adapter.empty()) described.lora.adapter = absolute_path(run.config.lora.adapter);
   return run.directory.describe_run(to_yaml(described), plan);

@@ -1,5 +1,5 @@
-// Preparation of a run: everything up to its first step. The config is checked, a plan is chosen, memory and
-// disk are taken, and the state is initialised, loaded or restored.
+// prepare_run() does everything before the first step of a run: checks the config, chooses a plan, takes
+// memory and disk, and initialises, loads or restores the state.
 #pragma once
 
 #include <map>
@@ -24,7 +24,7 @@
 
 namespace tidepool {
 
-// Members are made in this order, and later ones refer to earlier ones.
+// PreparedRun holds the parts of a run. Members are created in this order; later ones refer to earlier ones.
 struct PreparedRun {
   explicit PreparedRun(const TrainRequest& request)
       : request(request), config(request.config), outputs(config, request.quiet) {}
@@ -33,7 +33,7 @@ struct PreparedRun {
   bool is_fp16() const { return config.train.precision == Precision::fp16; }
 
   const TrainRequest& request;
-  Config config;  // the request's, with steps in the place of epochs once the data is known
+  Config config;  // the request's, with epochs converted to steps once the data is known
   RunOutputs outputs;
   ModelGraph graph;
   RunPlan chosen;  // its plan moves into the session
@@ -49,18 +49,19 @@ struct PreparedRun {
   TrainerState state;  // of the checkpoint that the run resumes from, or fresh
 };
 
-// Fills all of it. RETURNS: the report of a run that had reached its last step before; there is nothing to
-// train then.
+// Fills all members.
+// RETURNS: nullopt, or, if the run has reached its last step before, its report; there is then nothing to
+// train.
 Result<std::optional<RunReport>> prepare_run(PreparedRun&);
 
-// Writes config.yaml and plan.txt of the run directory, and says how its plan has changed since they were
-// written.
+// Writes config.yaml and plan.txt of the run directory. On a resume, prints how the plan has changed since
+// the last plan.txt.
 Result<void> describe_run(PreparedRun&);
 
 // Micro-batches of one evaluation.
 u64 evaluation_batches(const PreparedRun&);
 
-// All that the run's numbers depend on and that a resume may change.
+// RETURNS: all settings that the run's numbers depend on and that a resume may change.
 std::map<std::string, std::string> settings_now(const PreparedRun&);
 
 }  // namespace tidepool

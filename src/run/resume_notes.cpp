@@ -10,19 +10,20 @@
 namespace tidepool {
 namespace {
 
-// The config as far as the checkpoint tells it; other keys stay as they are.
+// RETURNS: `config` with the train settings of the checkpoint. Keys that the checkpoint does not have stay
+// unchanged.
 Config with_settings_of(const TrainerState& then, Config config) {
   for (const auto& [name, value] : then.settings) {
     if (!name.starts_with("train.")) continue;
     for (const Field* field : find_fields("train", name.substr(6))) {
       const Result<void> set = set_value(*field, config, value);
-      static_cast<void>(set);  // what is no value any more says nothing
+      static_cast<void>(set);  // a value that is no longer valid is skipped
     }
   }
   return config;
 }
 
-// Empty: the next step has the rate that it would have had.
+// RETURNS: a note on the changed learning rate; empty: the rate of the next step is unchanged.
 std::string rate_note(const TrainerState& then, const Config& now) {
   const Result<LearningRate> before = make_learning_rate(with_settings_of(then, now).train);
   const Result<LearningRate> after = make_learning_rate(now.train);
@@ -34,7 +35,8 @@ std::string rate_note(const TrainerState& then, const Config& now) {
                      was);
 }
 
-// How the algorithms of the checkpoint come back, where their line says that they are others.
+// RETURNS: advice on how to get the checkpoint's algorithms back, if `line` says that the algorithms differ;
+// else empty.
 std::string algorithms_advice(const TrainerState& then, const Config& now, const std::string& line) {
   if (!line.starts_with(fmt::format("{}:", algorithms_setting))) return "";
   if (!now.machine.tune_products) return "; for the same bits set machine.tune_products=true";

@@ -1,4 +1,4 @@
-// Tells a resumed run of settings that are no longer those of its checkpoint.
+// resume_notes() lists settings of a resumed run that differ from those of its checkpoint.
 #pragma once
 
 #include <map>
@@ -10,12 +10,13 @@
 
 namespace tidepool {
 
-// Session::algorithms() among the settings.
+// Key of Session::algorithms() among the settings.
 inline constexpr const char* algorithms_setting = "algorithms of matrix products";
 
-// A line for each setting that the numbers depend on and that differs, old and new; and where the schedule of
-// the learning rate changes, one that says where it goes on. Empty: nothing differs. `now` names steps;
-// `settings`: as numeric_settings(), and what a session adds.
+// RETURNS: a line with old and new value for each setting that the numbers depend on and that differs; and,
+// if the learning-rate schedule changes, a line with the rate of the next step. Empty: nothing differs.
+// REQUIRES: `now` has max_steps in steps, not auto.
+// `settings`: numeric_settings(), and those that a session adds.
 std::vector<std::string> resume_notes(const TrainerState& then, const Config& now,
                                       const std::map<std::string, std::string>& settings);
 

@@ -88,8 +88,8 @@ Result<std::optional<FoundCheckpoint>> RunCheckpoints::go_on_from(FoundCheckpoin
     return find_automatically();
   }
   outputs_.say(fmt::format("resumed from {} (step {})", found.path, step));
-  // Those that --resume auto stepped over keep their names: they lie ahead because they are damaged, and are
-  // not of another branch.
+  // No branch is set aside if --resume auto stepped over checkpoints: these are newer because they are
+  // damaged, not because they are of another branch. They keep their names.
   if (stepped_over_.empty()) {
     TRY_ASSIGN(const std::vector<std::string> aside, store_->follow(found));
     for (const std::string& path : aside)
@@ -98,7 +98,7 @@ Result<std::optional<FoundCheckpoint>> RunCheckpoints::go_on_from(FoundCheckpoin
   }
   std::error_code unused;
   if (!std::filesystem::equivalent(found.path, store_->path_of(step), unused))
-    return std::optional<FoundCheckpoint>();  // of another directory
+    return std::optional<FoundCheckpoint>();  // the checkpoint is in another directory
   last_ = {.path = found.path, .weights_xxh3 = found.weights_xxh3};
   last_step_ = step;
   best_step_ = found.state.best_step;
@@ -106,8 +106,8 @@ Result<std::optional<FoundCheckpoint>> RunCheckpoints::go_on_from(FoundCheckpoin
   return std::optional<FoundCheckpoint>();
 }
 
-// For people and programs that open the best by name; nothing here follows it, so a file system without links
-// is said and left at that.
+// Points checkpoint-best at the best checkpoint, for people and programs that open it by name. Tidepool
+// itself never follows the link, so on a file system without links a failure is only printed.
 void RunCheckpoints::point_at_best(u64 step) {
   namespace fs = std::filesystem;
   const fs::path link = fs::path(config_.output.dir) / best_checkpoint_link;
@@ -124,7 +124,8 @@ void RunCheckpoints::point_at_best(u64 step) {
   fs::remove(fresh, error);
   fs::create_directory_symlink(target, fresh, error);
   if (!error) fs::rename(fresh, link, error);
-  if (!error) (void)sync_directory(config_.output.dir, FileUse::run);  // people's link: lost, it is made anew
+  if (!error)
+    (void)sync_directory(config_.output.dir, FileUse::run);  // a lost link is no harm: it is recreated
   if (error)
     outputs_.say(fmt::format("{} could not be made ({}); the best is {}", link.string(), error.message(),
                              target.string()));
@@ -151,7 +152,7 @@ u64 RunCheckpoints::saves_to_come(u64 step, double step_seconds) const {
   if (const double minutes = config_.output.save_minutes; minutes > 0)
     planned +=
         static_cast<u64>(std::min(static_cast<double>(last - step) * step_seconds / (60 * minutes), 1e6));
-  // Then every evaluation may be the best so far, and saved.
+  // With early stopping every evaluation may be the best so far, and is then saved.
   const u64 evaluate = config_.train.early_stopping_patience == 0 ? 0 : config_.train.eval_steps;
   return planned + (evaluate == 0 ? 0 : (last - 1) / evaluate - step / evaluate);
 }
@@ -173,7 +174,8 @@ Result<void> RunCheckpoints::check_room(u64 step, double step_seconds) const {
                     "larger disk",
                     format_bytes(each), dir, format_bytes(at.free))};
   TRY_ASSIGN(const std::vector<u64> there, checkpoint_steps(dir));
-  // A new one stands beside all that may stay until it is whole. The best may be one more than a limit of 1.
+  // A new checkpoint needs room beside all that may stay, until it is complete. With a limit of 1, the best
+  // may be one more.
   const u64 held = std::max<u64>(config_.output.save_total_limit, 2) + 1;
   const u64 more = std::min(there.size() + saves, std::max<u64>(held, there.size() + 1)) - there.size();
   if (at.free >= each * more) return {};
@@ -185,7 +187,8 @@ Result<void> RunCheckpoints::check_room(u64 step, double step_seconds) const {
   return {};
 }
 
-// Files that the run keeps may be damaged while it runs; no checkpoint takes them along like that.
+// Mends the run's model-files, which may be damaged while the run trains, so that no checkpoint carries
+// damaged files.
 Result<SavedCheckpoint> RunCheckpoints::mend_and_save(const TrainerState& state, StateReader& reader) {
   TRY_ASSIGN(const std::vector<std::string> mended, mend_kept_model(config_));
   for (const std::string& line : mended) outputs_.say(line);

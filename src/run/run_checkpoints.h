@@ -1,5 +1,5 @@
-// The checkpoints of one run: which to resume from, how they are written, which stay, and what becomes of a
-// training whose checkpoint cannot be written.
+// RunCheckpoints manages the checkpoints of one run: finds the checkpoint to resume from, writes and rotates
+// checkpoints, and retries or rescues a save that fails.
 #pragma once
 
 #include <memory>
@@ -17,48 +17,55 @@ struct MovedDirectory;  // run/run_directory.h
 
 class RunCheckpoints {
  public:
-  // Clears what dead runs left half-written. REQUIRES: the run directory is locked. Config, graph and outputs
-  // must outlive it.
+  // Removes half-written checkpoints of dead runs.
+  // REQUIRES: the run directory is locked. Config, graph and outputs outlive the result.
   static Result<std::unique_ptr<RunCheckpoints>> open(const Config&, const ModelGraph&, RunOutputs&);
 
-  // `resume` as in TrainRequest. Nothing: begin anew. Errors as of CheckpointStore's find_resumable and open,
-  // and ErrorKind::corrupt_checkpoint where there are checkpoints and none of them verifies.
+  // `resume`: as in TrainRequest.
+  // RETURNS: the checkpoint to resume from; nullopt: begin anew.
+  // Errors as of CheckpointStore's find_resumable() and open(); ErrorKind::corrupt_checkpoint if there are
+  // checkpoints and none of them verifies.
   Result<std::optional<FoundCheckpoint>> find(const std::string& resume);
 
-  // The state, and the run goes on from there: see CheckpointStore::follow. Its tensors are verified as they
-  // are read; where they turn out to be damaged, with --resume auto, this returns the next older checkpoint
-  // to try, and nothing has been gone on from. Nothing: done.
+  // Restores the state from `found` and makes its branch the run's branch: see CheckpointStore::follow().
+  // Verifies tensors while it reads them.
+  // RETURNS: nullopt if restored. With --resume auto and damaged tensors: the next older checkpoint to try;
+  // no branch has been changed then.
   Result<std::optional<FoundCheckpoint>> go_on_from(FoundCheckpoint found, StateWriter&);
 
-  // Before the first step: whether output.dir takes what a run up to `max_steps` from `step` will save. An
-  // error (ErrorKind::io) where not even the next one fits, or where the file system refuses an operation
-  // that saves need; a line where the later ones do not fit. `step_seconds`: predicted; 0: not known.
+  // Checks before the first step that output.dir can take the saves of a run from `step` up to `max_steps`.
+  // Prints a warning if the next save fits and later ones do not.
+  // `step_seconds`: predicted; 0: unknown.
+  // ErrorKind::io if the next save does not fit, or if the file system refuses an operation that saves need.
   Result<void> check_room(u64 step, double step_seconds) const;
 
-  // Saves, deletes what output.save_total_limit has no room for, and lets checkpoint-best, a symbolic link,
-  // name the best. Where there is no room, the oldest goes first, if it would go after the save anyway and
-  // another one verifies. False: it could not be written, which is told: the run goes on, and the next save
-  // tries again. Error: the state itself cannot be read.
+  // Saves a checkpoint, deletes those beyond output.save_total_limit, and points the symbolic link
+  // checkpoint-best at the best one. If the disk is full, deletes the oldest checkpoint first, provided that
+  // rotation would delete it after this save anyway and another checkpoint verifies.
+  // RETURNS: false if the checkpoint could not be written, which is printed; training continues, and the next
+  // save tries again. Error: the state itself cannot be read.
   Result<bool> save(const TrainerState&, StateReader&);
-  // After it the state is gone: so it is tried again for output.last_save_minutes, and then in
-  // memory.swap_dir if that is another file system. ErrorKind::io where it is not in output.dir, saying where
-  // it is, if anywhere.
+  // The last save. The state is gone after it, so a failed save is retried for output.last_save_minutes, then
+  // tried in memory.swap_dir if that is on another file system.
+  // ErrorKind::io if the checkpoint is not in output.dir; the message says where it is, if anywhere.
   Result<void> save_last(const TrainerState&, StateReader&);
-  // The run directory was renamed or removed: saves where that is safe. RETURNS: the error that ends the run.
+  // Saves to a safe place after the run directory was renamed or removed.
+  // RETURNS: the error that ends the run.
   Error save_moved(const MovedDirectory&, const TrainerState&, StateReader&);
 
-  // The last one: saved by this process, or gone on from. Nothing: output.dir holds none of this run.
+  // The last checkpoint that this process saved or resumed from. last_step() is nullopt if there is none in
+  // output.dir.
   const SavedCheckpoint& last() const { return last_; }
   std::optional<u64> last_step() const { return last_step_; }
-  // For messages: "continue with --resume auto from ...", or that nothing has been saved.
+  // Advice for messages: "continue with --resume auto from ...", or that nothing has been saved.
   std::string way_on() const;
-  // By this process.
+  // Bytes that this process has written.
   Bytes written() const { return written_; }
 
  private:
   RunCheckpoints(const Config& config, const ModelGraph& graph, RunOutputs& outputs)
       : config_(config), graph_(graph), outputs_(outputs) {}
-  using Refusal = std::optional<std::string>;  // nothing: it was written
+  using Refusal = std::optional<std::string>;  // nullopt: the checkpoint was written
   Result<Refusal> attempt(const TrainerState&, StateReader&);
   void accept(const SavedCheckpoint&, const TrainerState&, double began);
   bool make_room(u64 step);
@@ -80,7 +87,7 @@ class RunCheckpoints {
   bool automatic_ = false;  // --resume auto
   SavedCheckpoint last_;
   std::optional<u64> last_step_;
-  u64 best_step_ = 0;  // of the checkpoints that are there
+  u64 best_step_ = 0;  // among the checkpoints on disk
   Bytes written_{};
 };
 

@@ -1,4 +1,4 @@
-// Saving: what is tried before a training is given up.
+// RunCheckpoints, saving: retries, makes room, and rescues the state elsewhere before a training is given up.
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -19,7 +19,8 @@ namespace {
 constexpr double retry_seconds_max = 10;
 constexpr const char* rescued_folder = "rescued";  // in memory.swap_dir
 
-// Tells faults of the state, after which training could not go on, from those of the place to save it in.
+// WatchedReader distinguishes faults of the state, after which training cannot continue, from faults of the
+// place where the state is saved.
 class WatchedReader final : public StateReader {
  public:
   explicit WatchedReader(StateReader& reader) : reader_(reader) {}
@@ -35,7 +36,7 @@ class WatchedReader final : public StateReader {
   bool failed_ = false;
 };
 
-// False: a signal came meanwhile, that had not come before.
+// RETURNS: false if the first stop signal came while waiting.
 bool wait_unless_stopped(double seconds, bool stopped_before) {
   constexpr std::chrono::milliseconds slice(50);
   for (const double until = steady_seconds() + seconds; steady_seconds() < until;) {
@@ -90,7 +91,7 @@ void RunCheckpoints::accept(const SavedCheckpoint& saved, const TrainerState& st
   outputs_.say(fmt::format("saved {} in {}", last_.path, seconds_text(steady_seconds() - began)));
 }
 
-// The best stays that of before: if the one to be saved is better, that is not on the disk yet.
+// Keeps the previous best: if the checkpoint to be saved is better, it is not on the disk yet.
 bool RunCheckpoints::make_room(u64 step) {
   const auto removed = store_->make_room({.saved_step = step,
                                           .total_limit = config_.output.save_total_limit,

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As short as `dir` was said, where that is possible.
+// RETURNS: the parent directory, as a relative path if `dir` is relative and that is possible.
 fs::path directory_above(const std::string& dir) {
   std::error_code failed;
   const fs::path path = without_slashes(fs::path(dir).lexically_normal());
@@ -78,7 +78,8 @@ std::optional<MovedDirectory> RunDirectory::moved() const {
   struct stat here {
   }, named{};
   const bool there = ::stat(dir_.c_str(), &named) == 0;
-  if (!there && errno != ENOENT && errno != ENOTDIR) return std::nullopt;  // a fault says nothing of its name
+  if (!there && errno != ENOENT && errno != ENOTDIR)
+    return std::nullopt;  // an I/O fault does not mean that the directory moved
   if (::fstat(fd_.get(), &here) != 0) return std::nullopt;
   if (there && here.st_ino == named.st_ino && here.st_dev == named.st_dev) return std::nullopt;
   MovedDirectory moved{.name_is_taken = there};

@@ -1,4 +1,4 @@
-// The directory of one run: its lock, and the files that say what the run is.
+// RunDirectory is the directory of one run: it holds the lock, and the files that describe the run.
 #pragma once
 
 #include <optional>
@@ -14,48 +14,52 @@ namespace tidepool {
 
 enum class Beginning : u8 { anew, resumed };
 
-// A run directory that its path no longer leads to.
+// MovedDirectory describes a run directory that was renamed or removed while the run used it.
 struct MovedDirectory {
-  std::string now;             // its path; empty: it was removed
-  bool name_is_taken = false;  // something else stands where it was
+  std::string now;             // the directory's new path; empty: it was removed
+  bool name_is_taken = false;  // another file or directory has its old path
 };
 
-// ErrorKind::usage where output.dir can be no directory of a run: the root, or the model's own.
+// ErrorKind::usage if output.dir cannot be a run directory: the root, the model's own directory, or inside a
+// checkpoint.
 Result<void> check_output_directory(const Config&);
 
 inline constexpr const char* run_lock_name = "tidepool.run";
 
 class RunDirectory {
  public:
-  // Makes it where it is missing, and locks it for as long as this lives. ErrorKind::io: cannot be made, or a
-  // live run has it; ErrorKind::usage: it holds checkpoints and the run begins anew. Nothing in it is
-  // changed.
+  // Creates the directory if it is missing, and locks it while this object lives. Changes nothing in it.
+  // ErrorKind::io if it cannot be created, or a live run holds the lock; ErrorKind::usage if it holds
+  // checkpoints and the run begins anew.
   static Result<RunDirectory> open(const std::string& dir, Beginning);
 
-  // Asks the file system whether the path still leads here. Nothing: it does.
+  // Asks the file system for the directory's present path.
+  // RETURNS: nullopt if the path is unchanged.
   std::optional<MovedDirectory> moved() const;
-  // The same for every step: asks at most once a second. `now`: seconds of a steady clock.
+  // moved() for calls at every step: asks at most once a second. `now`: seconds of a steady clock.
   bool has_moved(double now);
 
-  // How a plan differs from the one that plan.txt holds (plan_change); empty: it does not, or there is none.
+  // RETURNS: how `plan` differs from plan.txt, as plan_change(); empty: it is the same, or there is no
+  // plan.txt.
   std::string change_of_plan(const std::string& plan) const;
   // Writes config.yaml and plan.txt.
   Result<void> describe_run(const std::string& config_yaml, const std::string& plan) const;
 
  private:
   std::string dir_;
-  Fd fd_;  // the directory, whatever its name
+  Fd fd_;  // stays on the directory when it is renamed
   double looked_at_ = 0;
   bool has_moved_ = false;
   DirectoryLock lock_;
 };
 
-// A line for people where the config.yaml of a run is no longer what the run wrote: edited, or damaged.
-// Empty: it is, or the run is of an older Tidepool, which did not seal it.
+// RETURNS: a line for people if a run's config.yaml was edited or damaged after the run wrote it. Empty:
+// unchanged, or written by an older Tidepool, which did not seal it.
 std::string change_of_written_config(const std::string& run_dir);
 
-// "runs/a" of "runs/a/checkpoint-3/", of a link to that, and of "." and "checkpoint-3" as they lead from
-// here. Empty: no run has the checkpoint.
+// RETURNS: the run directory of a checkpoint: "runs/a" for "runs/a/checkpoint-3/", or for a link to it.
+// Resolves "." and "checkpoint-3" against the working directory. Empty: the checkpoint is in no run
+// directory.
 std::string run_of_checkpoint(const std::string& checkpoint);
 
 }  // namespace tidepool

@@ -14,7 +14,7 @@ const char* asked_words = "";
 struct sigaction action_before;
 
 void on_save_signal(int) {
-  const int error = errno;  // of the code that was interrupted
+  const int error = errno;  // keeps errno of the interrupted code
   save_asked = 1;
   [[maybe_unused]] const auto n = ::write(STDERR_FILENO, asked_words, std::strlen(asked_words));
   errno = error;
@@ -27,7 +27,7 @@ SaveSignal::SaveSignal(const char* heard) {
   asked_words = heard;
   struct sigaction action {};
   action.sa_handler = on_save_signal;
-  action.sa_flags = SA_RESTART | SA_ONSTACK;  // of StopSignals, where the process has them
+  action.sa_flags = SA_RESTART | SA_ONSTACK;  // ONSTACK: uses the signal stack of StopSignals, if any
   ::sigaction(SIGUSR1, &action, &action_before);
 }
 

@@ -1,5 +1,5 @@
-// The moments at which a run saves: every output.save_steps, when the last try is output.save_minutes old,
-// and when SIGUSR1 asks for it.
+// SaveMoments decides when a run saves: every output.save_steps, output.save_minutes after the last attempt,
+// and on SIGUSR1.
 #pragma once
 
 #include "base/types.h"
@@ -7,11 +7,12 @@
 
 namespace tidepool {
 
-// While it lives, SIGUSR1 asks for a save, and says so on stderr; before and after, it does what it did. One
-// at a time.
+// SaveSignal handles SIGUSR1 while it lives: requests a save and prints a message to stderr. Restores the
+// previous handler at the end.
+// REQUIRES: at most one object at a time.
 class SaveSignal {
  public:
-  // `heard`: a literal, which the handler prints.
+  // `heard`: the message; a literal, because the signal handler prints it.
   explicit SaveSignal(const char* heard);
   ~SaveSignal();
   SaveSignal(const SaveSignal&) = delete;
@@ -20,16 +21,17 @@ class SaveSignal {
   static void forget();
 };
 
-// Times are seconds of steady_seconds().
+// SaveMoments takes times in seconds of steady_seconds().
 class SaveMoments {
  public:
   explicit SaveMoments(const OutputConfig& output) : output_(output) {}
 
-  // The first step is about to run.
+  // Call before the first step.
   void begin(double now) { last_try_ = now; }
-  // Stays true until tried(). REQUIRES: begin().
+  // RETURNS: true if a save is due; stays true until tried().
+  // REQUIRES: begin() was called.
   bool due(u64 step, double now) const;
-  // A save begins, whether it succeeds or not: a signal that comes from now on asks for the next one.
+  // Call when a save begins, whether it succeeds or not: a later signal requests another save.
   void tried(double now);
 
  private:

@@ -10,7 +10,7 @@ namespace tidepool {
 
 namespace {
 
-// No learning rate has had a part in them yet.
+// Advice for faults in initial weights: no update has run, so the learning rate is not the cause.
 std::string faults_of_first_weights(const BadStep& bad) {
   if (bad.model_directory.empty()) return "lower model.initializer_range";
   return fmt::format("look for values that are NaN, infinite or very large in the weights of {}",

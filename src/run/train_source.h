@@ -1,4 +1,4 @@
-// What the executor asks while it runs: batches from the data, settings from the config.
+// TrainSource gives the executor batches from the data and settings from the config.
 #pragma once
 
 #include "data/batches/batch_source.h"
@@ -7,7 +7,7 @@
 
 namespace tidepool {
 
-// Of a run in fp16.
+// Loss scaling settings of an fp16 run.
 LossScaling loss_scaling(const TrainConfig&);
 
 class TrainSource final : public StepSource {
@@ -16,8 +16,8 @@ class TrainSource final : public StepSource {
     const BatchSource& batches;
     const TrainConfig& train;
     LearningRate learning_rate;
-    u32 evaluation_micro_batches = 1;  // that one evaluation segment runs
-    u64 evaluation_batches = 0;        // of an evaluation in all
+    u32 evaluation_micro_batches = 1;  // micro-batches of one evaluation segment
+    u64 evaluation_batches = 0;        // micro-batches of one whole evaluation
   };
   explicit TrainSource(Parts parts) : parts_(std::move(parts)) {}
 

@@ -1,5 +1,5 @@
-// One run from config to report. The class below is the only place that decides what happens next;
-// everything that it uses decides nothing.
+// Trainer runs one training from config to report. Only this class decides what happens next; the parts that
+// it uses decide nothing.
 #include "run/trainer.h"
 
 #include <fmt/format.h>
@@ -29,9 +29,9 @@ namespace tidepool {
 namespace {
 
 constexpr u64 trace_events_max = 200'000;
-// A step that takes this many times as long as predicted without a single completion hangs.
+// A step counts as hanging if no op completes for this many times its predicted time.
 constexpr double watchdog_steps = 20;
-constexpr double watchdog_seconds_max = 1e6;  // a prediction beyond eleven days is none
+constexpr double watchdog_seconds_max = 1e6;  // 11.6 days: longer predictions are ignored
 
 class Trainer final : public NextSegment, public EngineObserver {
  public:
@@ -44,14 +44,14 @@ class Trainer final : public NextSegment, public EngineObserver {
     earlier_seconds_ = run_.state.seconds;
     earlier_tokens_ = run_.state.tokens;
     StopSignals::say_instead(stop_words());
-    // Not before: a resume that is refused leaves the run's own config and plan as they were.
+    // Called only now: a resume that is refused must not change the run's config.yaml and plan.txt.
     TRY(describe_run(run_));
     TRY(open_outputs());
     TRY(train());
     return finish();
   }
 
-  // Ops or transfers have been handed over and have not come back.
+  // RETURNS: true if ops or transfers were issued and have not completed.
   bool hangs() const { return run_.session && run_.session->executor().busy(); }
 
   // ---- NextSegment: asked when the current segment is about to end ---------------------------------
@@ -113,7 +113,8 @@ class Trainer final : public NextSegment, public EngineObserver {
                              run_.batches->epoch(run_.config.train.max_steps));
   }
 
-  // So that a steady step takes no memory; a run of more steps than this grows its records now and then.
+  // Reserved in advance, so that a steady step allocates no memory. A run of more steps than `steps_max`
+  // grows its records now and then.
   u64 steps_expected() const {
     constexpr u64 steps_max = mib;
     return std::min(run_.config.train.max_steps, steps_max);
@@ -124,7 +125,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     return {.second = "\ntidepool: stopped at once; no checkpoint had been written yet\n"};
   }
 
-  // Some runs are slow and healthy: one op may take minutes on a large model.
+  // Allows for slow, healthy runs: one op may take minutes on a large model.
   Nanos watchdog() const {
     const double predicted = watchdog_steps * run_.prediction.forecast.step_seconds;
     const double seconds = predicted > 0 && predicted < watchdog_seconds_max ? predicted : 0;
@@ -148,7 +149,8 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   Result<void> train() {
     save_moments_.begin(steady_seconds());
-    stopped_early_ = why_stop_early(run_.state.eval_losses, run_.config.train);  // killed before its report
+    // A resumed run may have stopped early already, and been killed before its report.
+    stopped_early_ = why_stop_early(run_.state.eval_losses, run_.config.train);
     while (issued_ < run_.config.train.max_steps && stopped_early_.empty() && !stop_requested()) {
       resting_ = true;
       meter_->begin_training();
@@ -170,15 +172,14 @@ class Trainer final : public NextSegment, public EngineObserver {
     return {};
   }
 
-  // A run that may end before its last step is trained for its best one, which then has a checkpoint of its
-  // own.
+  // With early stopping the best step is the result, so the best step gets a checkpoint of its own.
   bool save_due() const {
     return save_moments_.due(issued_, steady_seconds()) ||
            (run_.config.train.early_stopping_patience > 0 && best_unsaved_);
   }
 
   void step_done(u64 step) {
-    if (failed_) return;  // it was under way when the one before failed
+    if (failed_) return;  // this step was in progress when the one before it failed
     const double took = meter_->step_done();
     const StepResult result = run_.session->executor().result(step);
     run_.state.losses.push_back(result.loss);
@@ -215,7 +216,7 @@ class Trainer final : public NextSegment, public EngineObserver {
     return result.loss_scale.scale;
   }
 
-  // An overflow is part of fp16's way, and says nothing of the model, while there is a lower scale.
+  // An overflow is normal in fp16, and no sign of a bad model, while the loss scale can be lowered.
   void follow_loss_scale(u64 step, const StepResult& result) {
     const LossScale& next = result.next_loss_scale;
     run_.state.loss_scale = {next.scale, next.good_steps, next.skipped_steps};
@@ -234,7 +235,8 @@ class Trainer final : public NextSegment, public EngineObserver {
   Result<void> evaluate() {
     const u64 batches = evaluation_batches(run_);
     const bool known =
-        !run_.state.eval_losses.empty() && run_.state.eval_losses.back().step == issued_;  // resumed here
+        !run_.state.eval_losses.empty() &&
+        run_.state.eval_losses.back().step == issued_;  // a resume from this step has it already
     if (batches == 0 || known) return {};
     const double began = steady_seconds();
     EvaluationRuns runs(div_up(batches, run_.session->plan().micro_batches / run_.session->plan().sweeps));
@@ -256,7 +258,7 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   // ---- checkpoints ---------------------------------------------------------------------------------------
 
-  // The state as a checkpoint of now has it.
+  // RETURNS: the state for a checkpoint saved now.
   TrainerState state_to_save() {
     run_.session->state().invalidate();
     TrainerState state = run_.state;
@@ -295,15 +297,16 @@ class Trainer final : public NextSegment, public EngineObserver {
 
   // ---- the end -------------------------------------------------------------------------------------------
 
-  // The arenas hold nothing that anyone still needs. 0: nothing was predicted that could be compared.
+  // Measures the peak at the end of the run, when the arenas hold nothing that is still needed. RETURNS: 0 if
+  // there is no prediction to compare it with.
   double peak_at_end() {
     if (run_.prediction.blocks.empty()) return 0;
     const Result<double> peak = measure_peak(*run_.session);
     return peak ? *peak : 0;
   }
 
-  // Writing the reports takes memory too, on a small run more than training: the size that they tell is that
-  // of the process with all of it. A second writing takes no more than the first.
+  // Updates report.rss_peak after the reports are written: writing takes memory too, on a small run more than
+  // training. Writing them a second time takes no more than the first.
   Result<void> tell_process_size(RunReport& report) {
     const Bytes size = process_peak();
     if (size <= report.rss_peak) return {};
@@ -341,7 +344,7 @@ class Trainer final : public NextSegment, public EngineObserver {
                                               run_.session->plan(), run_.graph, traced);
     run_.outputs.page();
     const Result<void> retold = reported ? tell_process_size(report) : reported;
-    run_.outputs.show(report);  // all files are there before anything can go wrong with a screen
+    run_.outputs.show(report);  // after all files are written: the screen may fail
     for (const Result<void>& file : {retold, written})
       if (!file) lacks_a_file(file.error());
     if (interrupted_ && !run_.checkpoints->last_step())
@@ -355,7 +358,8 @@ class Trainer final : public NextSegment, public EngineObserver {
     return report;
   }
 
-  // The training is whole; who reads its files must know that one of them is not.
+  // Records that a file is missing. The training is complete, but readers of its files must learn that one is
+  // missing.
   void lacks_a_file(const Error& error) {
     run_.outputs.warn(error.message);
     const std::string where =
@@ -376,25 +380,27 @@ class Trainer final : public NextSegment, public EngineObserver {
   bool best_unsaved_ = false;  // the best evaluation is newer than the last checkpoint
   u64 resumed_from_ = 0;
   u64 issued_ = 0;               // last step whose forward has been given to the engine
-  bool resting_ = true;          // nothing runs: the next segment starts from rest
+  bool resting_ = true;          // at rest: nothing runs, the next segment starts from rest
   bool pending_update_ = false;  // gradients wait for their update
   bool interrupted_ = false;
-  std::string stopped_early_;  // why; empty: not
+  std::string stopped_early_;  // the reason; empty: not stopped early
   std::optional<Error> failed_;
-  std::optional<Error> lacking_;  // the training is done, and a file that tells of it is not there
+  std::optional<Error> lacking_;  // the training is complete, but a file of it could not be written
 };
 
 }  // namespace
 
 Result<RunReport> train_model(const TrainRequest& request) {
-  // They outlive the trainer: a second signal must find what to clear while it goes.
+  // The signals outlive the trainer: a second signal must find what to clean up while the trainer is
+  // destroyed.
   const StopSignals signals(StopSignals::at_once("\ntidepool: stopped before the first step\n"));
   const SaveSignal save_signal(request.config.output.save
                                    ? "tidepool: SIGUSR1: saving after this step\n"
                                    : "tidepool: SIGUSR1: output.save is false, so nothing is saved\n");
   Trainer trainer(request);
   Result<RunReport> report = trainer.run();
-  // Its end would wait, perhaps for ever, for what hangs: the message has to come before.
+  // Exits without destructors: the trainer's would wait, perhaps forever, for what hangs. Prints the message
+  // first.
   if (!report && trainer.hangs()) leave_now(report.error());
   return report;
 }

@@ -1,4 +1,5 @@
-// The training loop's decisions: what runs next, when to rest, and what is written down.
+// Trainer runs a training from config to report. It decides which segment runs next, when to rest, and what
+// is written.
 #pragma once
 
 #include <memory>
@@ -18,14 +19,17 @@ struct TrainRequest {
   bool quiet = false;   // tests: nothing is printed
   u64 stop_after = 0;   // tests: behaves as if a signal came during this step; 0: never
   OpenDisk open_disk;   // tests: a disk in place of the swap file
-  // With no op completed for this long, or for twenty predicted steps if that is longer, the run hangs.
+  // The watchdog reports a hang if no op completes for this long, or for twenty predicted steps if that is
+  // longer.
   Nanos watchdog_least{300'000'000'000};
 };
 
-// Trains until max_steps, a signal, or a fault. Writes everything a run directory holds. Errors:
-// ErrorKind::interrupted after a signal (a full checkpoint is written), non_finite, and those of its
-// parts; the run can be resumed after any of them. Where something hangs (a disk that does not answer), it
-// says so on stderr and ends the process with the error's exit code: nothing could be waited for any more.
+// Trains until max_steps, early stopping, a signal, or a fault. Writes all files of the run directory. A run
+// can be resumed after any error.
+// ErrorKind::interrupted after a signal, with a full checkpoint written; non_finite; and the errors of the
+// parts.
+// If something hangs, such as a disk that does not answer, prints this on stderr and ends the process with
+// the error's exit code: waiting for threads or the disk would hang too.
 Result<RunReport> train_model(const TrainRequest&);
 
 }  // namespace tidepool

@@ -22,7 +22,7 @@
 namespace tidepool {
 namespace {
 
-constexpr u64 logged_steps_max = 1'000'000'000;  // of a file that was edited there may seem to be more
+constexpr u64 logged_steps_max = 1'000'000'000;  // more than this: the file was edited
 
 bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
@@ -35,7 +35,7 @@ void add_config(RunReport& report, const Config& config, const ModelGraph& graph
   report.config = effective_settings(config);
 }
 
-// Steps that were not logged have no loss.
+// Adds the logged steps. Steps that were not logged have no loss.
 void add_steps(RunReport& report, const StepLog& log) {
   constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
   report.steps = log.steps.back().step;
@@ -44,7 +44,7 @@ void add_steps(RunReport& report, const StepLog& log) {
   std::vector<double> seconds;
   double tokens = 0, logged_seconds = 0;
   for (const StepMetrics& m : log.steps) {
-    if (m.step == 0 || m.step > report.steps) continue;  // of a file that was edited
+    if (m.step == 0 || m.step > report.steps) continue;  // a line that was edited
     report.losses[m.step - 1] = m.loss;
     report.each_step_seconds[m.step - 1] = m.step_seconds;
     if (!(m.step_seconds > 0)) continue;

@@ -1,4 +1,4 @@
-// A run that has no report of its end: it trains now, or it was killed.
+// read_if_unfinished() reads a run without a final report: it is training now, or it was killed.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,9 @@
 
 namespace tidepool {
 
-// Reads config.yaml and metrics.jsonl of such a run. Nothing: report.json is of its end, or there is no run.
-// ErrorKind::usage: it trains and has not done a step yet.
+// Reads config.yaml and metrics.jsonl of such a run.
+// RETURNS: nullopt if report.json is final, or there is no run.
+// ErrorKind::usage if it is training and has not logged a step yet.
 Result<std::optional<RunFiles>> read_if_unfinished(const std::string& run_dir);
 
 }  // namespace tidepool
