@@ -1,13 +1,13 @@
-// The way out where something never comes back.
+// leave_now() ends the process when an op, a thread or the disk hangs.
 #pragma once
 
 #include "base/result.h"
 
 namespace tidepool {
 
-// Prints the error as the command line would, and ends the process with its exit code: no destructor runs,
-// so nothing waits for the disk or a thread that hangs. What a resume needs stays; the locks go with the
-// process, and the next run clears the swap file.
+// Prints the error as the command line would, and ends the process with the error's exit code. Runs no
+// destructor, so nothing waits for the disk or thread that hangs. Files that a resume needs stay; the
+// operating system releases the locks, and the next run clears the swap file.
 [[noreturn]] void leave_now(const Error&);
 
 }  // namespace tidepool

@@ -10,8 +10,8 @@ namespace tidepool {
 
 namespace {
 
-// The op before each on its lane: when that has completed, the op begins. The first of a lane follows the
-// last.
+// RETURNS: for each op, the previous op on its lane: an op begins when the previous one has completed. For
+// the first op of a lane this is the lane's last op.
 std::vector<u32> op_before(const Segment& segment) {
   std::map<LaneId, u32> last;
   for (u32 op = 0; op < segment.ops.size(); ++op) last[segment.ops[op].lane] = op;
@@ -24,7 +24,7 @@ std::vector<u32> op_before(const Segment& segment) {
   return before;
 }
 
-// Lanes that each device has one of.
+// True if each device has a lane of this kind.
 bool of_device(LaneKind kind) { return kind <= LaneKind::comm; }
 
 }  // namespace
@@ -45,7 +45,7 @@ void LiveMeter::count_memory() {
       at_start_[tier] += bytes;
       continue;
     }
-    // Only completions are seen: an op begins when the one before it on its lane has completed.
+    // LiveMeter sees completions only: an op begins when the previous op on its lane has completed.
     const bool first_of_lane = before[arc.from] >= arc.from;
     if (arc.from > arc.to || first_of_lane) at_start_[tier] += bytes;
     change_[before[arc.from]][tier] += bytes;
@@ -53,7 +53,7 @@ void LiveMeter::count_memory() {
   }
 }
 
-// What lies where outside of the steady state is not followed: the last picture stays.
+// Memory is followed in the steady state only; in other segments the view keeps its last values.
 void LiveMeter::segment_started(const SegmentRun& run) {
   const bool body = run.kind == SegmentKind::body;
   if (body && !in_body_) used_ = at_start_;
@@ -90,7 +90,7 @@ const LiveState& LiveMeter::at(double now_seconds) {
   for (u32 tier = 0; tier < tier_count; ++tier) {
     const double arenas = static_cast<Tier>(tier) == Tier::device ? plan_.devices : 1;
     const double bytes = static_cast<double>(plan_.tiers[tier].planned_peak.value) * arenas;
-    // Of the arena: a budget far above it would make every bar look empty.
+    // The fill is a share of the arena: as a share of a much larger budget, every bar would look empty.
     if (in_body_ && bytes > 0) state_.fill[tier] = static_cast<double>(std::max<i64>(used_[tier], 0)) / bytes;
   }
   return state_;

@@ -1,4 +1,5 @@
-// What the live view shows, from the ops that complete: no clock, no memory taken while it runs.
+// LiveMeter computes the live view from completed ops: how busy each lane is and how full each tier is. It
+// reads no clock, and allocates no memory while a run trains.
 #pragma once
 
 #include <array>
@@ -15,8 +16,8 @@ class LiveMeter {
 
   void segment_started(const SegmentRun&);
   void completed(const Issue&, const Completion&);
-  // Shares of the time since they were last renewed, at least window_seconds ago, and what lies in each tier
-  // now.
+  // RETURNS: each lane's busy share of the time between the last two renewals, and each tier's fill now.
+  // Renews the shares if the last renewal was at least window_seconds ago.
   const LiveState& at(double now_seconds);
 
  private:
@@ -27,10 +28,10 @@ class LiveMeter {
 
   const Plan& plan_;
   PerTier at_start_{};           // bytes in use when a body follows a body
-  std::vector<PerTier> change_;  // [ops of the body] bytes more (or less) once it has completed
+  std::vector<PerTier> change_;  // [ops of the body] change in bytes when the op completes
   PerTier used_{};
   bool in_body_ = false;
-  std::array<Nanos, lane_kind_count> busy_{};  // of all devices together
+  std::array<Nanos, lane_kind_count> busy_{};  // summed over all devices
   std::array<std::array<Nanos, lane_kind_count>, devices_max> busy_until_{};
   std::array<bool, lane_kind_count> worked_{};
   double renewed_at_ = -1;

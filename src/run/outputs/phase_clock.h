@@ -1,5 +1,6 @@
-// Seconds of each phase of the steady steps: forward (with clipping the updates of the step before run under
-// it), from one norm's end to the first backward op; backward, from there to the next norm's end.
+// PhaseClock measures the seconds of each phase of steady steps. Forward lasts from the end of a norm op to
+// the first backward op; with clipping, it includes the updates of the step before. Backward lasts from there
+// to the end of the next norm op.
 #pragma once
 
 #include <vector>
@@ -12,22 +13,22 @@ namespace tidepool {
 
 class PhaseClock {
  public:
-  // Memory for `steps` steps is taken here.
+  // Allocates memory for `steps` steps.
   PhaseClock(const Plan&, u64 steps);
 
   void completed(const Issue&, const Completion&);
-  // The next step does not begin where the last one ended.
+  // Call at rest: the next step does not begin where the last one ended.
   void at_rest() { norm_ = Nanos{}; }
 
   u64 steps() const { return forward_seconds_.size(); }
-  // The phases of the step of median length, the shorter of two in the middle, beside bounds that were
-  // computed for the same phases; one bound alone is compared with the whole step.
+  // RETURNS: the phases of the step of median length (of an even number, the shorter one in the middle),
+  // beside the bounds of the same phases. A single bound is compared with the whole step.
   std::vector<PhaseTime> beside(const std::vector<PhaseBound>&) const;
 
  private:
-  OpId first_backward_{};  // of the body
-  Nanos norm_{};           // end of the last one; 0: none to count from
-  Nanos backward_{};       // begin of this step's; 0: not seen
+  OpId first_backward_{};  // first backward op of the body
+  Nanos norm_{};           // end of the last norm op; 0: there is none to count from
+  Nanos backward_{};       // begin of this step's backward; 0: not seen
   std::vector<double> forward_seconds_, backward_seconds_;
 };
 

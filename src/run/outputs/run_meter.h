@@ -1,4 +1,4 @@
-// What is measured while training: steps, links, and where the time went.
+// RunMeter measures a training: steps, bytes per link, and where the time went.
 #pragma once
 
 #include <vector>
@@ -15,14 +15,14 @@ class RunMeter {
  public:
   RunMeter(const Plan&, TrainingExecutor&, u64 steps_expected, u64 trace_events);
 
-  // Around everything that the engine runs for training, evaluation apart.
+  // Call around everything that the engine runs for training, except evaluation.
   void begin_training();
   void end_training();
 
   void segment_finished(SegmentKind kind) { ++runs_[static_cast<u32>(kind)]; }
-  // A step's loss is known. Returns its seconds.
+  // Call when a step's loss is known. RETURNS: the step's seconds.
   double step_done();
-  // The same step's numbers, for the report.
+  // Records the same step's numbers for the report.
   void record(double grad_norm, double learning_rate);
 
   double train_seconds() const { return train_seconds_; }

@@ -31,7 +31,7 @@ void RunOutputs::say(const std::string& line) {
   print(line + "\n");
 }
 
-// Not print_text, which throws where nothing can be written: the run and its files go on.
+// Not print_text(), which throws if nothing can be written: training and its files go on.
 void RunOutputs::print(const std::string& text) {
   try_print_text(stdout, text);
   std::fflush(stdout);

@@ -1,5 +1,5 @@
-// What a run tells: lines and a progress bar on the terminal, metrics.jsonl, events, report.json,
-// report.html.
+// RunOutputs writes everything that a run reports: lines and a progress bar on the terminal, metrics.jsonl,
+// events, report.json and report.html.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,8 @@ namespace tidepool {
 
 class RunOutputs {
  public:
-  // `quiet`: files only. The config must outlive it.
+  // `quiet`: writes files only.
+  // REQUIRES: the config outlives this object.
   RunOutputs(const Config&, bool quiet);
   ~RunOutputs() { end_view(); }
 
@@ -23,23 +24,24 @@ class RunOutputs {
   void warn(const std::string& line) { say("WARNING: " + line); }
   void show(const PlanSummary&);
 
-  // Before the first step: goes on from `first_step`, what was logged of later steps is dropped. The plan
-  // must outlive it. `total_epochs`: that all steps take.
+  // Call before the first step. Appends from `first_step` on, and drops what was logged of later steps.
+  // `total_epochs`: the epochs that all steps of the run take.
+  // REQUIRES: the plan outlives this object.
   Result<void> open(const Plan&, u64 first_step, double total_epochs);
-  // For the live view; nothing where there is none.
+  // Updates the live view; a no-op if there is none.
   void segment_started(const SegmentRun&);
   void completed(const Issue&, const Completion&);
-  // Logged every output.logging_steps. A line that a log does not take is told once, and again by finish().
+  // Logs every output.logging_steps steps. If a log cannot take a line, warns once, and again in finish().
   void step(const StepMetrics&);
   void evaluation(const EvalMetrics&);
-  // Makes the logs survive a power cut, or reports that they may not.
+  // Makes the logs survive a power cut, or warns that they may not.
   void sync();
-  // report.json, and what the logs lack.
+  // Writes report.json, and warns of lines that the logs lack.
   Result<void> finish(const RunReport&);
-  // report.html, of what lies in the directory, as `tidepool report` makes it. A fault in it does not undo a
-  // training: it is said and left at that.
+  // Writes report.html from the files in the run directory, as `tidepool report` does. A failure is only
+  // printed: it must not undo a training.
   void page();
-  // What the terminal gets at the end.
+  // Prints the final report on the terminal.
   void show(const RunReport&);
 
  private:

@@ -21,10 +21,10 @@ namespace {
 constexpr std::array<int, 4> numbers = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 
 volatile std::sig_atomic_t stop = 0;  // the signal's number
-StopWords words;                      // first is null: there is no clean stop
+StopWords words;                      // first == nullptr: there is no clean stop
 std::array<struct sigaction, numbers.size()> before;
 
-volatile std::sig_atomic_t over_view = 0;  // the cursor stands at the beginning of a view
+volatile std::sig_atomic_t over_view = 0;  // 1: the cursor is at the start of a live view
 
 void put(const char* text) { [[maybe_unused]] const auto n = write(2, text, std::strlen(text)); }
 void say(const char* text) {
@@ -32,7 +32,7 @@ void say(const char* text) {
   put(over_view != 0 && text[0] == '\n' ? text + 1 : text);
 }
 
-// What goes to a pipe without a reader goes nowhere instead, or every write would fail from here on.
+// Redirects output pipes without a reader to /dev/null; otherwise every later write would fail.
 void silence_broken_outputs() {
   for (const int fd : {1, 2}) {
     struct pollfd at {
@@ -47,7 +47,7 @@ void silence_broken_outputs() {
 }
 
 [[noreturn]] void end_now(int number) {
-  std::signal(number, SIG_DFL);  // should removing hang, too
+  std::signal(number, SIG_DFL);  // a further signal ends the process if removing files hangs too
   say(words.second);
   remove_leftovers();
   _exit(128 + number);
