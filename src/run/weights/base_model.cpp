@@ -17,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How config.json differs from what the run keeps of it, or nothing.
+// RETURNS: how the base model's config.json differs from the copy that the run keeps; empty: no difference,
+// or no copy.
 Result<std::string> difference_of_configs(const std::string& base, const std::string& checkpoint) {
   const std::string run = fs::path(absolute_path(without_slashes(checkpoint))).parent_path().string();
   const std::string kept = kept_model_directory({.output = {.dir = run}});

@@ -1,4 +1,4 @@
-// The model that adapters stand beside: whether it is the one that they were trained beside.
+// base_model checks that adapters stand beside the model that they were trained beside.
 #pragma once
 
 #include <string>
@@ -8,20 +8,22 @@
 
 namespace tidepool {
 
-// `base` against what the checkpoint's run keeps of its config.json, and against the weights_fingerprint() in
-// trainer_state.json; what is not there is not asked about, as of PEFT's adapters and of older checkpoints.
-// ErrorKind::usage where they differ.
+// Compares `base` with the config.json that the checkpoint's run keeps, and with the weights_fingerprint() in
+// trainer_state.json. Skips whatever of these is missing, as in PEFT's adapters and older checkpoints.
+// ErrorKind::usage if they differ.
 Result<void> check_base_model(const std::string& base, const std::string& checkpoint);
 
-// The same of all bytes of the base's weights, by what load_weights() made of them while it read them:
-// against base_xxh3 in the checkpoint's trainer_state.json, or against `then`. ErrorKind::bad_input where
-// they differ.
+// Compares all bytes of the base model's weights: `xxh3`, which load_weights() computed while reading, with
+// base_xxh3 of the checkpoint's trainer_state.json, or with `then`. An unknown (empty) hash is no error.
+// ErrorKind::bad_input if they differ.
 Result<void> check_base_weights(const std::string& base, const std::string& checkpoint,
                                 const std::string& xxh3);
 Result<void> same_base_weights(const std::string& base, const std::string& then, const std::string& xxh3);
 
-// With lora.r the model stays as its directory has it, and whoever puts the two together reads it there: a
-// config that changes its keys would train adapters of a model that is nowhere. ErrorKind::usage.
+// Checks that a config with lora.r does not change the model. LoRA leaves the model as it is in its
+// directory, and whoever merges the adapters reads it there: with changed keys, the adapters would fit a
+// model that exists nowhere.
+// ErrorKind::usage if keys differ.
 Result<void> check_model_is_unchanged(const Config&);
 
 }  // namespace tidepool

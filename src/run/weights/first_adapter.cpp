@@ -40,7 +40,8 @@ Result<void> check_is_there(const std::string& directory) {
                           : "")};
 }
 
-// No tensor more, none less: PEFT would leave out the one, and make the other anew, without a word.
+// Checks that the adapter has exactly the run's adapter tensors. PEFT would silently ignore an extra tensor
+// and initialise a missing one.
 Result<void> check_tensors(const SafetensorsModel& adapter, const ModelGraph& graph) {
   std::map<std::string_view, const Tensor*> wanted;
   for (const Window& window : graph.windows)
@@ -64,8 +65,8 @@ Result<void> check_tensors(const SafetensorsModel& adapter, const ModelGraph& gr
                "lora.target_modules");
 }
 
-// The directory that adapter_config.json names, where there is a model in it; another name may be the same
-// model's on a hub.
+// Compares the weights of the run's model with those of the directory that adapter_config.json names, if that
+// holds a model. Another name is no error: it may be the same model's name on a hub.
 Result<void> check_named_base(const Config& config, const std::string& named) {
   std::error_code unused;
   const std::string& model = config.model_directory;

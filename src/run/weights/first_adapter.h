@@ -1,5 +1,5 @@
-// The adapter that a new run with LoRA starts from (lora.adapter): a directory that PEFT or another run
-// wrote.
+// first_adapter checks and loads the adapter that a new run with LoRA starts from (lora.adapter): a directory
+// that PEFT or another run wrote.
 #pragma once
 
 #include "config/config.h"
@@ -9,13 +9,15 @@
 
 namespace tidepool {
 
-// Checks that the adapter holds just the tensors that this run trains, and was trained beside this run's
-// model as far as its directory tells; before anything is planned or taken. Nothing to do without
-// lora.adapter. ErrorKind::bad_input naming file and tensor, usage where it is of another model,
-// corrupt_checkpoint where a checkpoint's hashes do not agree.
+// Checks, before anything is planned or allocated, that the adapter holds exactly the tensors that this run
+// trains, and that it was trained beside this run's model, as far as its directory tells. A no-op without
+// lora.adapter.
+// ErrorKind::bad_input naming file and tensor; usage if the adapter is of another model; corrupt_checkpoint
+// if a checkpoint's hashes do not match.
 Result<void> check_first_adapter(const Config&, const ModelGraph&);
 
-// Loads its tensors into the state, after the frozen model's. REQUIRES: check_first_adapter().
+// Loads the adapter's tensors into the state, after the frozen model's.
+// REQUIRES: check_first_adapter().
 Result<void> load_first_adapter(const Config&, const ModelGraph&, StateWriter&, RunOutputs&);
 
 }  // namespace tidepool

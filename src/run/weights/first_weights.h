@@ -1,4 +1,4 @@
-// What a run begins with: the weights of a model directory, or random ones.
+// first_weights gives a run its initial weights: those of a model directory, or random ones.
 #pragma once
 
 #include <string>
@@ -10,17 +10,19 @@
 
 namespace tidepool {
 
-// With LoRA the base model is loaded too, and the adapters are new or those of lora.adapter; `base_xxh3` gets
-// the hash of the base model's weights. Errors: as load_weights.
+// Writes the initial weights to the session's state. With LoRA it loads the base model, and the adapters are
+// new or those of lora.adapter; `base_xxh3` gets the hash of the base model's weights. Errors: as
+// load_weights.
 Result<void> make_first_weights(const Config&, const ModelGraph&, Session&, RunOutputs&,
                                 std::string& base_xxh3);
 
-// That the config's model directory holds weights, before anything is made of them. ErrorKind::bad_input;
-// usage where adapters stand beside a model that is not there any more.
+// Checks that the config's model directory holds weights, before anything is allocated for them.
+// ErrorKind::bad_input; usage if the model that adapters stand beside has moved.
 Result<void> check_weights_are_there(const Config&);
 
-// Of a run with LoRA: the frozen model. The adapters follow, from a checkpoint, which holds nothing else.
-// RETURNS: the XXH3 of its weights, as load_weights() has it.
+// Loads the frozen model of a run with LoRA. The caller then writes the adapters, which are all that a
+// checkpoint holds.
+// RETURNS: the XXH3 of the frozen weights, as load_weights() computes it.
 Result<std::string> load_frozen_model(const Config&, const ModelGraph&, Session&, RunOutputs&);
 
 }  // namespace tidepool

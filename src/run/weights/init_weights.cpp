@@ -12,7 +12,7 @@
 namespace tidepool {
 namespace {
 
-// In (-1, 1), symmetric.
+// RETURNS: a uniform number in (-1, 1), symmetric around 0.
 float uniform_at(u64 seed, u64 tensor, u64 element) {
   const u64 bits = mix_count(mix_count(seed ^ (tensor * 0xd1342543de82ef95)) ^ element);
   return (static_cast<float>(bits >> 40) + 0.5f) * 0x1p-23f - 1.0f;
@@ -34,7 +34,8 @@ float value_at(const Tensor& tensor, u64 seed, u64 number, u64 element) {
 
 constexpr u64 elements_per_task = 4 * kib;
 
-// Beside a model that is loaded, its adapters.
+// True if init_weights() makes this window: with LoRA the adapters, because the model is loaded; else the
+// model.
 bool is_made(const ModelGraph& graph, const Window& window) { return window.adapter == graph.lora.on(); }
 
 }  // namespace

@@ -25,7 +25,7 @@ void put(std::vector<CarriedFile>& files, CarriedFile file) {
   files.push_back(std::move(file));
 }
 
-// All that belongs to a tokenizer comes from one place: mixed, its parts would contradict each other.
+// Takes all tokenizer files from one place: files of different tokenizers would contradict each other.
 Result<void> take_tokenizer(std::vector<CarriedFile>& files, const std::string& named) {
   std::error_code unused;
   const bool directory = fs::is_directory(named, unused);
@@ -36,7 +36,7 @@ Result<void> take_tokenizer(std::vector<CarriedFile>& files, const std::string& 
                                                                              : parent));
   for (CarriedFile& file : beside)
     if (is_tokenizer_file(file.name)) files.push_back(std::move(file));
-  // Named by itself, so a link is meant.
+  // The user named this file, so a link is followed.
   if (!directory)
     put(files, {.name = tokenizer_json, .path = fs::weakly_canonical(named, unused).string(), .text = {}});
   return {};
@@ -46,7 +46,8 @@ Result<std::vector<CarriedFile>> files_of(const Config& config) {
   std::vector<CarriedFile> files;
   if (!config.model_directory.empty()) {
     TRY_ASSIGN(files, carried_files(config.model_directory));
-    TRY(end_token_ids(config.model_directory));  // damaged, it would be sealed, and nothing could use the run
+    // Checks the file: a damaged one would be sealed, and nothing could use the run.
+    TRY(end_token_ids(config.model_directory));
     TRY_ASSIGN(std::optional<CarriedFile> model, carried_file(config.model_directory, model_config_file));
     if (model) put(files, *std::move(model));
   }
@@ -87,7 +88,7 @@ std::vector<std::string> changes_since_kept(const Config& config) {
   const auto list = read_kept_list(directory);
   if (!list || !*list) return lines;
   const Result<std::vector<CarriedFile>> files = files_of(with_kept_model(config));
-  if (!files) return lines;  // its reader tells
+  if (!files) return lines;  // the file's reader reports the error
   for (const CarriedFile& file : *files) {
     const ListedFile* kept = find_listed(**list, file.name);
     if (kept == nullptr) continue;
@@ -126,7 +127,7 @@ Result<std::string> kept_model_config(const Config& config) {
 
 Config with_kept_model(Config config) {
   const std::string kept = kept_model_directory(config);
-  // What was not kept stays as it was named: the message about it must name what somebody wrote.
+  // A path without a kept copy stays as it is: an error message must name what the user wrote.
   const auto replace = [&](std::string& named, const char* file, const std::string& by) {
     if (!named.empty() && !is_there(named) && is_there(kept + "/" + file)) named = by;
   };

@@ -1,5 +1,6 @@
-// What a run keeps of its model directory, in RUN/model-files: config.json, the tokenizer, the chat template,
-// how to generate. Checkpoints carry it along; and a run goes on where the model directory has gone.
+// kept_model copies small files of a run's model directory to RUN/model-files: config.json, the tokenizer,
+// the chat template, and the generation config. Checkpoints carry these files, and a run can resume after the
+// model directory is gone.
 #pragma once
 
 #include <string>
@@ -12,37 +13,41 @@
 
 namespace tidepool {
 
-inline constexpr u64 kept_bytes_max = gib;  // of a file that a run keeps
+inline constexpr u64 kept_bytes_max = gib;  // maximum size of a kept file
 
-// Makes RUN/model-files of the model directory, data.tokenizer and data.chat_template, which take the place
-// of the directory's own; and in it checksums.json, which lists them. REQUIRES: output.dir is locked.
-// ErrorKind::io, or bad_input where one of them is a link that leads elsewhere.
+// Copies to RUN/model-files from the model directory; data.tokenizer and data.chat_template replace the
+// directory's own files. Writes checksums.json, which lists the files.
+// REQUIRES: output.dir is locked.
+// ErrorKind::io; bad_input if a file is a link out of its directory.
 Result<void> keep_model(const Config&);
 
-// The same for a run that goes on: what it kept stays as it is, and each file is compared with the list. A
-// damaged one is put back from the newest checkpoint that holds it whole, else from the model directory if
-// that still has the same bytes. A run of an older Tidepool, which has no list, is compared with its newest
-// good checkpoint, and gets one. Returns a line for each file that was put back. REQUIRES: output.dir is
-// locked. ErrorKind::corrupt_checkpoint where no whole copy is left.
+// Verifies the model-files of a resumed run against checksums.json. Puts a damaged file back from the newest
+// checkpoint that holds it undamaged, else from the model directory if the bytes there are still the same. A
+// run of an older Tidepool has no list: its files are compared with its newest good checkpoint, and it gets a
+// list.
+// REQUIRES: output.dir is locked.
+// RETURNS: a line for each file that was put back.
+// ErrorKind::corrupt_checkpoint if no undamaged copy is left.
 Result<std::vector<std::string>> mend_kept_model(const Config&);
 
-// Files of RUN/model-files that checkpoints carry, with their hashes. Not config.json.
+// RETURNS: the files of RUN/model-files that checkpoints carry, with their hashes; without config.json.
 Result<std::vector<CarriedFile>> files_for_checkpoints(const Config&);
 
-// A line for each file of the model directory, data.tokenizer and data.chat_template that is there and is not
-// what the run kept of it: damaged or changed since.
+// RETURNS: a line for each file of the model directory, data.tokenizer and data.chat_template that differs
+// from the run's kept copy: it was damaged or changed since. Missing files are skipped.
 std::vector<std::string> changes_since_kept(const Config&);
 
-// Compares a run's model-files, all or only one, with the list of what was kept. No list or no files: no
-// error. ErrorKind::corrupt_checkpoint.
+// Verifies a run's model-files, or the file `only`, against checksums.json. A missing list or directory
+// is no error.
+// ErrorKind::corrupt_checkpoint if a file is damaged.
 Result<void> check_kept_model(const std::string& run_dir, std::string_view only = "");
 
-// config.json of where the run's model came from; empty: it did not come from a directory.
+// RETURNS: the kept config.json of the run's model; empty: the model does not come from a directory.
 Result<std::string> kept_model_config(const Config&);
 
-// The config with what the run kept in the place of directories and files that are gone: model,
-// data.tokenizer, data.chat_template. The model's weights are not kept. For what goes on from the run only:
-// in a config of a new one, what is not there is mistyped.
+// RETURNS: the config with kept files in the place of missing ones: model, data.tokenizer,
+// data.chat_template. The model's weights are not kept. Only for commands that continue from the run: in a
+// new run's config, a missing path is a typing error.
 Config with_kept_model(Config);
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-// RUN/model-files of a run that goes on: compared with their list, and put back where they are damaged.
+// mend_kept_model() compares the model-files of a resumed run with their list, and puts damaged files back.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,7 +44,8 @@ class Mender {
   }
 
  private:
-  // As the newest checkpoint says that they are; what it does not hold is taken as it is.
+  // Lists the files as the newest checkpoint does. Files that the checkpoint does not hold are listed as they
+  // are.
   Result<void> list_what_is_there() {
     TRY_ASSIGN(std::vector<CarriedFile> there, carried_files(directory_));
     TRY_ASSIGN(const std::optional<CarriedFile> model, carried_file(directory_, model_config_file));
@@ -66,7 +67,8 @@ class Mender {
     ListedFile listed;
   };
 
-  // The newest checkpoint that holds the file whole, and where `xxh3` says so with this content.
+  // RETURNS: the copy in the newest checkpoint that holds the file undamaged and, if `xxh3` is given, with
+  // this content.
   std::optional<Copy> good_copy(const std::string& name, std::optional<u64> xxh3 = {}) {
     for (const u64 step : checkpoints_) {
       const std::string path = fmt::format("{}/checkpoint-{}", config_.output.dir, step);
@@ -78,8 +80,9 @@ class Mender {
     return {};
   }
 
-  // A checkpoint's config.json is the kept one with the run's keys over it. Where that is what ours comes to,
-  // ours is good, and nothing is to be done; where not, the checkpoint's stands for it.
+  // RETURNS: the newest checkpoint's config.json, if the run's kept one is damaged; nullopt: keep ours. A
+  // checkpoint's config.json is the kept one with the run's keys written over it, so ours is good if it gives
+  // the same text.
   std::optional<Copy> config_of_checkpoint() {
     std::optional<Copy> copy = good_copy(model_config_file);
     if (!copy) return copy;
@@ -106,7 +109,7 @@ class Mender {
                     good.error().message, directory_)};
   }
 
-  // Copy in the model directory, or in the directory given in its place, if the bytes are still the same.
+  // RETURNS: the copy in the model directory, or in data.tokenizer, if its bytes are unchanged.
   std::optional<Copy> copy_of_source(const ListedFile& file) {
     for (const std::string& directory : {config_.model_directory, config_.data.tokenizer})
       if (!directory.empty() && check_file(directory, file, buffer_)) return Copy{directory, file};
@@ -129,10 +132,10 @@ class Mender {
   const std::string directory_;
   const std::unique_ptr<Files> files_ = create_posix_files();
   std::vector<std::byte> buffer_ = std::vector<std::byte>(buffer_bytes);
-  std::vector<u64> checkpoints_;  // the newest first
+  std::vector<u64> checkpoints_;  // newest first
   std::vector<ListedFile> list_;
   std::vector<std::string> lines_;
-  bool changed_ = false;  // the list
+  bool changed_ = false;  // true: the list must be written
 };
 
 }  // namespace
