@@ -24,7 +24,8 @@
 namespace tidepool {
 namespace {
 
-// Held-out sequences: files of their own, without the training data, or what the training data holds out.
+// HeldOut opens the held-out sequences: files of their own, without the training data, or the part that the
+// training data holds out.
 class HeldOut {
  public:
   static Result<HeldOut> open(const Config& config, const OpenData& options) {
@@ -48,7 +49,7 @@ class HeldOut {
   std::unique_ptr<Dataset> data_;
 };
 
-// A run of held-out sequences, in order; rows behind its end have no loss.
+// RunSource gives the executor consecutive held-out sequences. Rows after the last sequence have no loss.
 class RunSource final : public StepSource {
  public:
   RunSource(const HeldOut& held_out, BatchShape batch, u32 micro_batches)
@@ -81,7 +82,7 @@ class RunSource final : public StepSource {
   u64 first_ = 0, count_ = 0;
 };
 
-// train.eval_batches counts micro-batches; 0 is all.
+// RETURNS: the number of sequences to evaluate. train.eval_batches counts micro-batches; 0 is all.
 u64 sequences_wanted(const Config& config, const std::vector<HeldOutPart>& parts) {
   u64 all = 0;
   for (const HeldOutPart& part : parts) all += part.sequences;
@@ -89,7 +90,7 @@ u64 sequences_wanted(const Config& config, const std::vector<HeldOutPart>& parts
   return batches == 0 || batches > all / rows ? all : batches * rows;
 }
 
-// No more at a time than there are.
+// Shrinks the batch if there are fewer sequences than one batch takes.
 void shrink_to(Config& config, u64 sequences) {
   TrainConfig& t = config.train;
   t.per_device_train_batch_size = static_cast<u32>(std::min<u64>(t.per_device_train_batch_size, sequences));
@@ -130,7 +131,8 @@ Result<Evaluation> run_parts(Session& session, RunSource& source, const std::vec
   return out;
 }
 
-// "the loss of a.txt is nan", "the losses of 3 of 4 parts are not finite, such as that of a.txt (nan)"
+// RETURNS: "the loss of a.txt is nan", or "the losses of 3 of 4 parts are not finite, such as that of a.txt
+// (nan)".
 std::string losses_text(const std::vector<const EvaluatedPart*>& bad, u64 parts) {
   const std::string loss = loss_text(bad[0]->loss()), &name = bad[0]->name;
   if (parts > 1)
@@ -194,7 +196,7 @@ Result<Evaluation> evaluate_once(const EvaluateRequest& request, std::string& re
 }  // namespace
 
 Result<Evaluation> evaluate_model(const EvaluateRequest& request) {
-  // Nothing is worth a clean stop; but a swap file must not stay behind.
+  // Ends at once on a signal: there is nothing to save. The handler is needed to remove the swap file.
   const StopSignals signals(StopSignals::at_once(""));
   return retry_rotated(request.note, [&](std::string& reading) { return evaluate_once(request, reading); });
 }

@@ -1,4 +1,4 @@
-// Loss and perplexity of a model on held-out data, outside of a training.
+// evaluate_model() computes loss and perplexity of a model on held-out data, outside of training.
 #pragma once
 
 #include <functional>
@@ -12,40 +12,41 @@
 namespace tidepool {
 
 struct EvaluateRequest {
-  // A run directory (its newest checkpoint with sound weights), a checkpoint, a Hugging Face model directory,
-  // or a config: of that the run in its output.dir, or, before there is one, the model directory that it
-  // names.
+  // A run directory (its newest checkpoint with undamaged weights), a checkpoint, a Hugging Face model
+  // directory, or a config. A config stands for the run in its output.dir, or, before there is a run, for the
+  // model directory that it names.
   std::string source;
-  // Of the run's config. Unless they say otherwise train.eval_batches is 0, all, and train.precision of a
-  // model directory is the type that its weights have.
+  // Overrides of the run's config. Defaults here: train.eval_batches is 0, which means all; train.precision
+  // of a model directory is the type of its weights.
   std::vector<std::string> overrides;
-  std::vector<std::string> data;  // in the place of data.validation; empty: what the config holds out
+  std::vector<std::string> data;  // replaces data.validation; empty: the config's held-out data
   bool quiet = false;
   std::function<void(const std::string&)> note = [](const std::string&) {};  // lines for people
   std::function<void(u64 done, u64 sequences)> progress = [](u64, u64) {};
 };
 
 struct EvaluatedPart {
-  std::string name;  // a file, or a source; empty: all held-out data is one
+  std::string name;  // a file or a source; empty: all held-out data is one part
   u64 sequences = 0, tokens = 0;
   double loss_sum = 0;
   double loss() const { return loss_sum / static_cast<double>(tokens); }
 };
 
 struct Evaluation {
-  std::string weights;  // the directory that they are of
+  std::string weights;  // directory of the weights
   Precision precision{};
   EvaluatedPart all;
-  std::vector<EvaluatedPart> parts;  // none without a token that has loss
-  double seconds = 0;                // of computing
+  std::vector<EvaluatedPart> parts;  // only parts with a token that has loss
+  double seconds = 0;                // computing time
 };
 
-// Every token with loss counts once and alike, whichever sequence, batch or file it is in. The weights are
-// verified first where they have hashes. Errors: ErrorKind::usage where `source` is none of these or nothing
-// is held out; those of the config, the weights, the data and the plan.
+// Averages over tokens: every token with loss counts once and equally, in any sequence, batch or file.
+// Verifies the weights first if they have hashes.
+// ErrorKind::usage if `source` is none of the above, or nothing is held out; and errors of the config, the
+// weights, the data and the plan.
 Result<Evaluation> evaluate_model(const EvaluateRequest&);
 
-// ErrorKind::non_finite where the loss of a part is not finite.
+// ErrorKind::non_finite if the loss of a part is not finite.
 Result<void> check_losses_are_finite(const Evaluation&);
 
 }  // namespace tidepool

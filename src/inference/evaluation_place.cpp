@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 Error usage(std::string text) { return {ErrorKind::usage, std::move(text)}; }
 
-// As one value of an override, whatever the names hold.
+// Writes names as one value of an override; quotes them, because they may hold any character.
 std::string list_text(const std::vector<std::string>& entries) {
   std::string out = "[";
   for (const std::string& entry : entries) {
@@ -52,7 +52,8 @@ Result<EvaluationPlace> of_run(const std::string& path, const EvaluateRequest& r
   return out;
 }
 
-// What overrides set a key of section data to, whose name may be left out; empty: they do not.
+// RETURNS: the value that overrides set for a key of section data, given with or without the section's name;
+// empty: none.
 std::string data_override(const std::vector<std::string>& overrides, std::string_view key) {
   const std::string alone = fmt::format("{}=", key), whole = "data." + alone;
   std::string out;
@@ -62,7 +63,7 @@ std::string data_override(const std::vector<std::string>& overrides, std::string
   return out;
 }
 
-// Nothing but the weights is given: the rest has to be said.
+// A model directory gives the weights only: the overrides must give everything else.
 Result<EvaluationPlace> of_model_directory(const EvaluateRequest& request) {
   const std::string held_out =
       request.data.empty() ? data_override(request.overrides, "validation") : list_text(request.data);
@@ -92,7 +93,7 @@ Result<EvaluationPlace> of_config(const EvaluateRequest& request, std::string& r
         "what to evaluate",
         request.source, dir));
   request.note(fmt::format("{} holds no checkpoint yet: evaluating {}", dir, out.config.model_directory));
-  out.config.lora = {};  // of which nothing is trained yet
+  out.config.lora = {};  // no adapters are trained yet
   TRY(check_weights_are_there(out.config));
   out.weights = out.config.model_directory;
   out.swap_dir = swap_directory(out.config);
@@ -107,7 +108,7 @@ Result<EvaluationPlace> find_evaluation_place(const EvaluateRequest& request, st
     return usage(
         fmt::format("{} is not there: name a run directory, a checkpoint, a model directory or a config",
                     request.source));
-  // Here they are words of the command; later they would be called data.validation.
+  // Checked here, where errors can name the argument data=; later errors would name data.validation.
   for (const std::string& entry : request.data) TRY(find_files({entry}, "data=" + entry));
   if (!fs::is_directory(request.source, unused)) return of_config(request, reading);
   return is_model_directory(request.source) ? of_model_directory(request)

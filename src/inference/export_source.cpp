@@ -38,7 +38,7 @@ Result<ExportSource> find_what_is_named(const std::string& path, std::string& re
     TRY(verify_model(path, checkpoint_buffer));
     return ExportSource{.directory = path, .notes = {}};
   }
-  // Other trainers leave a model and checkpoints beside it: the model is what is named then.
+  // Other trainers leave checkpoints beside a model in one directory: the path then means the model.
   if (has(model_config_file) && has_weights(path)) return ExportSource{.directory = path, .notes = {}};
   if (has(adapter_config_file) && has(adapter_weights_file))
     return ExportSource{.directory = path, .notes = {}};
@@ -60,7 +60,7 @@ Result<ExportSource> find_what_is_named(const std::string& path, std::string& re
   return out;
 }
 
-// The model that adapters change: `base`, or the one that they name.
+// RETURNS: the directory of the adapters' base model: `base`, or the one that the adapters' config names.
 Result<std::string> base_of(const std::string& adapter, const std::string& base) {
   TRY_ASSIGN(const AdapterConfig config, read_adapter_config(adapter, ErrorKind::bad_input));
   const std::string directory = base.empty() ? config.base : base;
@@ -82,23 +82,23 @@ Result<std::string> base_of(const std::string& adapter, const std::string& base)
                            adapter, directory)};
 }
 
-// Checks models of a family that Tidepool knows; names and shapes of others are not known.
+// Checks that a model of a known family has all tensors. Names and shapes of other families are unknown.
 Result<void> check_model_is_whole(const std::string& directory) {
   TRY_ASSIGN(const std::optional<Family> family, family_of_directory(directory));
   if (!family) return {};
   const Result<ModelConfig> model = read_model_directory(directory);
-  if (!model && has_manifest(directory)) return model.error();  // of our own making
+  if (!model && has_manifest(directory)) return model.error();  // Tidepool wrote this config
   if (!model) return {};                                        // settings that Tidepool does not compute
   TRY_ASSIGN(const ModelGraph graph,
              build_model(*model, Precision::fp32, {.sequences = 1, .tokens = 1}, Precision::fp32));
   return check_all_tensors(directory, graph);
 }
 
-// Adds the record that the adapters' run made of the model beside them.
+// Adds to `source` the base model's hash and changed files, as the adapters' run recorded them.
 Result<void> add_what_the_run_knows(ExportSource& source) {
   const std::string state_path = source.adapter + "/" + trainer_state_file;
   std::error_code unused;
-  if (!std::filesystem::exists(state_path, unused)) return {};  // PEFT's
+  if (!std::filesystem::exists(state_path, unused)) return {};  // adapters of PEFT
   TRY_ASSIGN(const TrainerState state, read_trainer_state(source.adapter));
   source.base_xxh3 = state.base_xxh3;
   const std::string run =

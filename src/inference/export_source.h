@@ -1,4 +1,5 @@
-// What `tidepool export` was pointed at.
+// find_export_source() resolves the argument of `tidepool export` to weights, and for adapters to their base
+// model.
 #pragma once
 
 #include <string>
@@ -9,16 +10,18 @@
 namespace tidepool {
 
 struct ExportSource {
-  std::string directory;           // a checkpoint, verified, or a model directory
-  std::string adapter;             // directory of adapters that are merged into it; empty: none
-  std::string base_xxh3;           // what `directory`'s weights must come to (TensorHashes); empty: not known
-  std::vector<std::string> notes;  // lines for people: what was stepped over
+  std::string directory;           // a verified checkpoint, or a model directory
+  std::string adapter;             // directory of adapters to merge into `directory`; empty: none
+  std::string base_xxh3;           // expected hash of `directory`'s weights (TensorHashes); empty: unknown
+  std::vector<std::string> notes;  // lines for people, such as checkpoints stepped over
 };
 
-// `path`: a run, whose newest checkpoint with sound weights it is; a checkpoint; any directory with
-// config.json and weights; or an adapter's, of PEFT too, which is merged into `base`, or without one into the
-// model that its config names. All tensors of a model of a known family must be there. ErrorKind::usage: none
-// of them; corrupt_checkpoint: the weights are damaged. `reading`: as in retry_rotated().
+// `path`: a run, which stands for its newest checkpoint with undamaged weights; a checkpoint; a directory
+// with config.json and weights; or a directory of adapters, also PEFT's. Adapters are merged into `base`; if
+// that is empty, into the model that the adapters' config names. A model of a known family must have all its
+// tensors.
+// `reading`: as in retry_rotated().
+// ErrorKind::usage if `path` is none of these; corrupt_checkpoint if the weights are damaged.
 Result<ExportSource> find_export_source(const std::string& path, const std::string& base,
                                         std::string& reading);
 

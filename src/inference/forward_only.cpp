@@ -35,16 +35,17 @@ std::string one_device(Config config, const std::function<void(const std::string
   return "cpu";
 }
 
-// The section may be left out.
+// True if an override sets machine.executor. The section's name may be left out.
 bool names_executor(std::string_view text) {
   return text.starts_with("machine.executor=") || text.starts_with("executor=");
 }
 
-// Weights fit models that compute something else with them: other heads, another epsilon.
+// Checks that the config describes the same model: weights also fit models that compute something else with
+// them, such as with other heads or another epsilon.
 Result<void> check_is_model_of(const std::string& directory, const Config& config) {
   const std::string path = directory + "/" + model_config_file;
   const Result<std::string> text = read_text_file(path);
-  if (!text) return {};  // told where the model is verified
+  if (!text) return {};  // verifying the model reports the error
   const Result<ModelConfig> there = parse_hf_config(*text, ErrorKind::corrupt_checkpoint, path);
   const std::string difference = there ? config_difference(*there, config.model) : "";
   if (difference.empty()) return {};
@@ -73,11 +74,12 @@ Result<Config> config_of_trained(const std::string& run_dir, const std::string& 
                                  std::vector<std::string> overrides) {
   std::error_code unused;
   const bool adapters = std::filesystem::exists(checkpoint + "/" + adapter_config_file, unused);
-  // What is said on the command line counts for more.
+  // First, so that the command line's overrides win.
   if (!adapters) overrides.insert(overrides.begin(), "model=" + checkpoint);
-  overrides.push_back("output.dir=" + run_dir);  // it may have moved
+  overrides.push_back("output.dir=" + run_dir);  // the run may have moved
   TRY_ASSIGN(Config config, load_run_config(run_dir, overrides));
-  // The model beside adapters may have changed since, which is told where they are put together.
+  // With adapters, compares with the run's kept config.json: the model's directory may have changed since,
+  // which load_forward_weights() reports.
   TRY(check_is_model_of(adapters ? kept_model_directory(config) : checkpoint, config));
   return config;
 }

@@ -1,5 +1,5 @@
-// Plans of a trained model that is only run forward, through the budgets of its training: parameters are all
-// its state.
+// forward_only plans and loads a trained model that only runs forward, within the budgets of its training.
+// Its only state is parameters.
 #pragma once
 
 #include <functional>
@@ -14,19 +14,20 @@
 
 namespace tidepool {
 
-// Of a run, with the model as its checkpoint has it: the directory that it came from may be gone. Adapters
-// are for a model that stays where it is. ErrorKind::usage where the model would compute something else than
-// the one that was trained.
+// RETURNS: the run's config, with the checkpoint as its model, because the model directory may be gone. With
+// adapters the config's model stays.
+// ErrorKind::usage if the config describes a model that would compute something else than the trained one.
 Result<Config> config_of_trained(const std::string& run_dir, const std::string& checkpoint,
                                  std::vector<std::string> overrides);
 
-// A line for each file that stands outside of the checkpoint, is used with it, and is no longer what the run
-// wrote or kept: config.yaml, data.tokenizer, data.chat_template, and of adapters the model's directory.
+// RETURNS: a line for each file outside of the checkpoint that is used with it and differs from what the run
+// wrote or kept: config.yaml, data.tokenizer, data.chat_template, and with adapters the model's directory.
 Result<std::vector<std::string>> changes_since_run(const std::string& run_dir, const std::string& checkpoint);
 
-// Takes back what was chosen for training (homes, chunks, sweeps, a machine's rates), and computes on one
-// device of those that the run had, on the cores where that is not here, which is noted. `overrides`: what
-// the config was read with. Error: they name GPUs, which are not here, as of check_gpus.
+// Resets the settings chosen for training (homes, chunks, sweeps, a machine's rates), and selects one of the
+// run's devices; if that is not available, selects the CPU and notes it. `overrides`: those that the config
+// was read with.
+// Error: as check_gpus(), if the overrides name GPUs that are not available.
 Result<void> make_forward_only(Config&, std::span<const std::string> overrides,
                                const std::function<void(const std::string&)>& note);
 
@@ -34,11 +35,11 @@ struct ForwardPlan {
   ModelGraph graph;
   Plan plan;
 };
-// Errors: as check_executor and make_plan, and of a disk that is short.
+// Errors: as check_executor() and make_plan(), and if the disk is too small.
 Result<ForwardPlan> plan_forward(const Config&);
 
-// Of a checkpoint or a model directory. Returns the names of tensors that the model has no use for; errors as
-// of load_weights.
+// Loads the weights of a checkpoint or a model directory.
+// RETURNS: the names of tensors that the model does not use. Errors: as load_weights().
 Result<std::vector<std::string>> load_forward_weights(const Config&, const std::string& directory,
                                                       const ModelGraph&, StateWriter&);
 

@@ -1,4 +1,5 @@
-// Weights and their config, of a run or a model directory, then one token after another from the logits.
+// generate_text() finds weights and config of a run or a model directory, then samples one token after
+// another from the logits.
 #include "inference/generate.h"
 
 #include <fmt/format.h>
@@ -26,7 +27,8 @@
 namespace tidepool {
 namespace {
 
-// One sequence: the newest tokens at its end of what has been written so far.
+// PromptSource gives the executor one sequence: the newest tokens of the text so far, up to the sequence
+// length.
 class PromptSource final : public StepSource {
  public:
   Result<void> load_batch(const BatchRequest&, const BatchArrays& batch) override {
@@ -56,7 +58,7 @@ i32 sample(std::vector<float>& logits, const GenerateConfig& config, std::mt1993
 
 struct Trained {
   Config config;
-  std::string weights;  // the directory that they are in
+  std::string weights;  // directory of the weights
 };
 
 std::vector<std::string> overrides_of(const GenerateRequest& request) {
@@ -67,14 +69,15 @@ std::vector<std::string> overrides_of(const GenerateRequest& request) {
 
 Result<Trained> of_model_directory(const GenerateRequest& request) {
   std::vector<std::string> overrides = overrides_of(request);
-  overrides.insert(overrides.begin(), "data.train=none");  // a config must name some, which is not read here
+  overrides.insert(overrides.begin(), "data.train=none");  // a config must name data; it is not read here
   Trained out{.config = {}, .weights = request.path};
   TRY_ASSIGN(out.config, config_of_model_directory(request.path, "generating with " + request.path,
                                                    std::move(overrides)));
   return out;
 }
 
-// A checkpoint carries what its run was trained with; only what the command line names goes before that.
+// Clears tokenizer and template unless the command line names them: the checkpoint carries those of its
+// training.
 void leave_to_checkpoint(const DataConfig& of_run, DataConfig& data) {
   if (data.tokenizer == of_run.tokenizer) data.tokenizer.clear();
   if (data.chat_template == of_run.chat_template) data.chat_template.clear();
@@ -125,7 +128,7 @@ Result<void> generate_once(const GenerateRequest& request, const std::function<v
                              {.own_swap_dir = true, .loads_weights = true}));
   TRY_ASSIGN(const std::vector<std::string> unused,
              load_forward_weights(config, trained.weights, graph, session->state()));
-  reading.clear();  // nothing has been said so far, and nothing more is read
+  reading.clear();  // no text was emitted yet, and nothing more is read
   for (const std::string& line : describe_unused(trained.weights, unused, graph.config)) request.note(line);
   const std::unique_ptr<Engine> engine = Engine::create(session->plan(), session->executor(), {});
   source.text.assign(speech.prompt.begin(), speech.prompt.end());
@@ -153,7 +156,7 @@ Result<void> generate_once(const GenerateRequest& request, const std::function<v
 
 Result<void> generate_text(const GenerateRequest& request,
                            const std::function<void(std::string_view)>& emit) {
-  // Nothing is worth a clean stop; but a swap file must not stay behind.
+  // Ends at once on a signal: there is nothing to save. The handler is needed to remove the swap file.
   const StopSignals signals(StopSignals::at_once(""));
   return retry_rotated(request.note,
                        [&](std::string& reading) { return generate_once(request, emit, reading); });

@@ -1,4 +1,4 @@
-// Sampling from a trained model, streamed token by token.
+// generate_text() samples from a trained model and streams the text token by token.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@ namespace tidepool {
 
 struct GenerateRequest {
   std::string path;  // a run directory (its newest checkpoint), a checkpoint or a model directory
-  // Of the run's config, or all that there is beside a model directory. Batches are of one sequence, and
-  // `threads` is machine.threads, unless that is said here.
+  // Overrides of the run's config; for a model directory, the whole config. Unless an override says
+  // otherwise, `threads` sets machine.threads. Batches always hold one sequence.
   std::vector<std::string> overrides;
   GenerateConfig generate;
   u64 seed = 42;
@@ -21,10 +21,11 @@ struct GenerateRequest {
   std::function<void(const std::string&)> note = [](const std::string&) {};  // lines about the checkpoint
 };
 
-// The weights are verified first: in a run directory a damaged checkpoint is noted and the one before it
-// taken; one that was named is ErrorKind::corrupt_checkpoint. Calls `emit` with the prompt, then with text as
-// it comes, whole characters, until a token that ends it. The weights stream through the same budgets as in
-// training, unless overrides name others, so a model that trained can be sampled.
+// Verifies the weights first. In a run directory, a damaged checkpoint is noted and the one before it is
+// used. Calls `emit` with the prompt, then with generated text as it comes, in whole characters, until an end
+// token. Streams the weights through the budgets of the training, unless overrides name others, so a model
+// that could be trained can be sampled.
+// ErrorKind::corrupt_checkpoint if a checkpoint named by path is damaged.
 Result<void> generate_text(const GenerateRequest&, const std::function<void(std::string_view)>& emit);
 
 }  // namespace tidepool

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Absolute, so that "." has a directory above it.
+// RETURNS: the absolute path without a trailing slash, so that "." has a directory above it.
 fs::path clean(const std::string& path) {
   const fs::path whole = fs::absolute(path).lexically_normal();
   return whole.has_filename() ? whole : whole.parent_path();
@@ -36,7 +36,7 @@ bool looks_like_checkpoint(const fs::path& path) {
          has(adapter_weights_file);
 }
 
-// Or a model directory of others, which has no hashes.
+// RETURNS: the place of a checkpoint, or of another trainer's model directory, which has no hashes.
 Result<GeneratePlace> checkpoint_place(const std::string& path) {
   TRY(is_numbered(clean(path)) ? verify_model(path, checkpoint_buffer)
                                : verify_model_if_hashed(path, checkpoint_buffer));

@@ -1,4 +1,4 @@
-// What `tidepool generate` was pointed at.
+// find_generate_place() resolves the argument of `tidepool generate` to a checkpoint and its run.
 #pragma once
 
 #include <string>
@@ -10,15 +10,16 @@ namespace tidepool {
 
 struct GeneratePlace {
   std::string run_dir, checkpoint;
-  bool newest = false;             // of the run, which was named and may rotate it away
-  std::vector<std::string> notes;  // lines for people: what was stepped over
+  bool newest = false;             // true: the path names a run, which may rotate this checkpoint away
+  std::vector<std::string> notes;  // lines for people, such as checkpoints stepped over
 };
 
-// A model directory without a run's config.yaml in it or in the directory above it: budgets have to be said.
+// RETURNS: true for a model directory with no config.yaml of a run in it or in the directory above it: the
+// user must give budgets.
 bool stands_alone(const std::string& path);
 
-// `path`: a run directory, whose newest checkpoint with sound weights it is, or a checkpoint.
-// ErrorKind::usage: neither; corrupt_checkpoint: the weights are damaged.
+// `path`: a run directory, which stands for its newest checkpoint with undamaged weights, or a checkpoint.
+// ErrorKind::usage if `path` is neither; corrupt_checkpoint if the weights are damaged.
 Result<GeneratePlace> find_generate_place(const std::string& path);
 
 }  // namespace tidepool

@@ -17,7 +17,7 @@
 namespace tidepool {
 namespace {
 
-// The one in which nothing is rounded.
+// RETURNS: the precision that holds all weights without rounding.
 Result<Precision> precision_of_tensors(const std::string& directory) {
   TRY_ASSIGN(const auto model, SafetensorsModel::open(directory, ErrorKind::bad_input));
   std::set<Dtype> dtypes;
@@ -47,7 +47,7 @@ Result<Config> config_of_model_directory(const std::string& directory, std::stri
   TRY_ASSIGN(const ModelConfig model, read_model_directory(directory));
   u32 length = std::min(Config{}.train.sequence_length, model.positions);
   if (model.attention_window() != 0) length = std::min(length, model.attention_window());
-  // What is said on the command line counts for more.
+  // First, so that the command line's overrides win.
   overrides.insert(overrides.begin(),
                    {"model=" + directory, fmt::format("train.precision={}", name(precision)),
                     fmt::format("train.sequence_length={}", length)});

@@ -1,4 +1,5 @@
-// A model directory that no run stands around, to be run forward: it says nothing but the model.
+// model_directory makes a config for running a model directory forward. Without a run around it, the
+// directory describes only the model.
 #pragma once
 
 #include <string>
@@ -9,12 +10,12 @@
 
 namespace tidepool {
 
-// Not a checkpoint of ours, which has a manifest.
+// True for a model directory that is not a checkpoint of Tidepool, which has a manifest.
 bool is_model_directory(const std::string& path);
 
-// `what` is done, for messages. The rest, budgets first of all, is in the overrides; unless they say
-// otherwise train.precision is the type that the weights have, and sequences no longer than its positions and
-// its sliding window.
+// `what`: the present action, for messages. The overrides give everything else, above all budgets. Unless
+// they say otherwise, train.precision is the type of the weights, and train.sequence_length is at most the
+// model's positions and its sliding window.
 // Errors: those of the config and the weights.
 Result<Config> config_of_model_directory(const std::string& directory, std::string_view what,
                                          std::vector<std::string> overrides);

@@ -1,4 +1,5 @@
-// Commands that read a run which still trains: its newest checkpoint may be rotated away while they do.
+// retry_rotated() repeats a command that reads a run while the run trains: its newest checkpoint may be
+// rotated away during the read.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,9 +16,10 @@ namespace tidepool {
 
 inline constexpr u32 attempts_max = 50;
 
-// Calls `attempt` until it succeeds, or fails for another reason than that. It says in its argument which
-// checkpoint it found in a run and is reading; empty: none, or it has all that it needs. What somebody named
-// by itself is not replaced by another one.
+// Calls `attempt` until it succeeds, or fails although its checkpoint still exists, at most attempts_max
+// times. `attempt` stores in its argument the path of the checkpoint that it found in a run and is reading;
+// empty: none, or everything needed has been read. A checkpoint that the user named by path is not replaced
+// by another.
 template <class Attempt>
 auto retry_rotated(const std::function<void(const std::string&)>& note, Attempt&& attempt)
     -> decltype(attempt(std::declval<std::string&>())) {
