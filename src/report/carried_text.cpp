@@ -9,9 +9,9 @@
 namespace tidepool {
 namespace {
 
-constexpr double speed_kept = 0.9;  // down to here, and up to its inverse, it is the same speed
+constexpr double speed_kept = 0.9;  // ratios from this to its inverse count as the same speed
 
-// The peak of older reports is one figure.
+// Reports of older versions have one figure for the peak, not a range.
 Spread peak_of(const RunReport& run) {
   if (run.peak_range.known()) return run.peak_range;
   return {run.peak_flops_per_second, run.peak_flops_per_second};

@@ -1,5 +1,5 @@
-// Figures that rest on measurements, said as exactly as the measurements allow: a range where they lie apart,
-// no percentage where none holds.
+// Writes figures that rest on measurements, only as exactly as the measurements allow: a range if the
+// measurements lie apart, no percentage if no percentage holds.
 #pragma once
 
 #include <string>
@@ -12,14 +12,14 @@ namespace tidepool {
 // "1.20 s", or "1.10 s to 1.52 s".
 std::string seconds_range_text(double seconds, const Spread&);
 
-// "24% of peak", "24% to 31% of peak", "at least 83% of peak", "above the measured peak". Empty: the peak was
-// not measured.
+// RETURNS: "24% of peak", "24% to 31% of peak", "at least 83% of peak" or "above the measured peak"; empty if
+// the peak was not measured.
 std::string share_of_peak_text(const RunReport&);
-// The share, where one figure holds; else NaN.
+// RETURNS: the share of the peak, if one figure holds for it; else NaN.
 double share_of_peak(const RunReport&);
 
-// Sentences on what was measured: the machine's speed after the last step was another than before the first;
-// why steps were faster than the peak.
+// Sentences about the measurements: the machine's speed after the last step differs from its speed before the
+// first step; why steps were faster than the measured peak.
 std::vector<std::string> measurement_notes(const RunReport&);
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-// Errors and warnings as a terminal's lines.
+// Wraps errors and warnings into lines of the terminal's width.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace tidepool {
 
-// `message` in lines as wide as the terminal, later ones set in by two. It breaks at blanks, and never within
-// a path, a KEY=VALUE, 'quoted words', or between a number and its unit: what can be copied stays in one
-// piece, even where it is wider than the terminal. Off a terminal the message is one line: it is searched and
-// collected there.
+// Breaks `message` into lines as wide as the terminal; lines after the first are indented by two columns.
+// Breaks only at blanks, and never within a path, a KEY=VALUE or 'quoted words', nor between a number and its
+// unit: text that a user may copy stays in one piece, even if it is wider than the terminal. If the output is
+// no terminal, the message is one line, because it is searched and collected there.
 std::string error_text(std::string_view message, const Screen&);
 
 }  // namespace tidepool

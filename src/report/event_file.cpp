@@ -17,7 +17,8 @@ void append_little_endian(std::string& out, T value) {
   for (u32 i = 0; i < sizeof value; ++i) out += static_cast<char>(value >> (8 * i) & 0xff);
 }
 
-// Stored beside the data that it covers, a plain CRC would make a CRC of CRCs weak: so it is masked.
+// The CRC is masked, because it is stored beside the data that it covers: a CRC computed over data that
+// contains plain CRCs would be weak.
 u32 masked_crc32c(std::string_view bytes) {
   boost::crc_optimal<32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF, true, true> crc;
   crc.process_bytes(bytes.data(), bytes.size());
@@ -33,7 +34,7 @@ std::string framed(std::string_view event) {
   return out;
 }
 
-// ---- Protobuf: a field is a key (number and wire type), then its value.
+// ---- Protobuf encoding: a field is a key (field number and wire type), then the value.
 enum Wire : u32 { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
 void append_varint(std::string& out, u64 value) {
@@ -95,7 +96,7 @@ Result<std::unique_ptr<EventFile>> EventFile::create(const std::string& dir, u64
   const double now = seconds_since_1970();
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0 || host[0] == 0) std::strcpy(host.data(), "localhost");
-  // Viewers read the files of a directory in the order of their names: the time comes first.
+  // The name begins with the time, because viewers read the files of a directory in order of their names.
   const std::string path = fmt::format("{}/events.out.tfevents.{:010}.{}.{}.tidepool", dir,
                                        static_cast<u64>(now), host.data(), ::getpid());
   TRY_ASSIGN(AppendLog log, AppendLog::open(path, FileUse::run));

@@ -1,8 +1,8 @@
-// TensorBoard's event file: scalars that `tensorboard --logdir` draws.
+// EventFile writes TensorBoard's event file: scalars that `tensorboard --logdir` draws.
 //
-// A file is records: u64 length, u32 masked crc32c of the length, that many bytes, u32 masked crc32c of
-// the bytes. Each record is a protobuf message `Event` (tensorflow/core/util/event.proto); we write four of
-// its fields by hand rather than depend on protobuf for them.
+// A file is a sequence of records: u64 length, u32 masked crc32c of the length, `length` bytes, u32 masked
+// crc32c of those bytes. Each record is a protobuf message `Event` (tensorflow/core/util/event.proto). Its
+// four fields that we need are encoded by hand, so that we do not depend on protobuf.
 #pragma once
 
 #include <memory>
@@ -18,20 +18,24 @@ namespace tidepool {
 
 struct Scalar {
   std::string_view tag;  // "train/loss"
-  double value = 0;      // not finite: written as it is, TensorBoard shows a gap
+  double value = 0;      // written even if not finite: TensorBoard shows a gap
 };
 
-// Records, framed. `seconds`: since 1970.
+// Records with length and checksums. `seconds`: since 1970.
 std::string version_record(double seconds);
-std::string restart_record(double seconds, u64 step);  // viewers forget what was written from `step` on
+std::string restart_record(double seconds, u64 step);  // makes viewers drop earlier records from `step` on
 std::string scalars_record(double seconds, u64 step, std::span<const Scalar>);
 
-// One thread. Every record reaches the file before append() returns; after an error nothing of it stays, or
-// viewers would read no record after it.
+// EventFile appends records to one file.
+//
+// Every record reaches the file before append() returns. After an error no part of the record stays in the
+// file, because viewers would read no record after a broken one.
+//
+// THREADS: one.
 class EventFile {
  public:
-  // A new file events.out.tfevents.* in `dir`. `first_step` above 1: continues a run that an earlier file
-  // has a part of.
+  // Creates a new file events.out.tfevents.* in `dir`. `first_step` above 1: the run is resumed, and an
+  // earlier file has its first steps.
   static Result<std::unique_ptr<EventFile>> create(const std::string& dir, u64 first_step);
 
   Result<void> append(u64 step, std::span<const Scalar>);

@@ -1,4 +1,5 @@
-// metrics.jsonl: one object per line, Hugging Face's log names, null for numbers that are not finite.
+// MetricsLog writes metrics.jsonl: one object per line, with Hugging Face's log names and null for numbers
+// that are not finite. read_step_metrics() reads it.
 #pragma once
 
 #include <memory>
@@ -20,7 +21,7 @@ struct StepMetrics {
   double learning_rate = 0;
   double train_tokens_per_second = 0;
   double step_seconds = 0;
-  std::optional<double> loss_scale;  // fp16: that the step had
+  std::optional<double> loss_scale;  // fp16 only: the loss scale of this step
 };
 
 struct EvalMetrics {
@@ -30,7 +31,7 @@ struct EvalMetrics {
   double eval_seconds = 0;
 };
 
-struct TrainMetrics {  // the last line of a run
+struct TrainMetrics {  // last line of a run
   u64 step = 0;
   double train_runtime = 0;  // seconds
   double train_tokens_per_second = 0;
@@ -41,25 +42,31 @@ std::string to_json_line(const StepMetrics&);
 std::string to_json_line(const EvalMetrics&);
 std::string to_json_line(const TrainMetrics&);
 
-// Steps and evaluations in metrics.jsonl, in order. Lines that cannot be read (half a line at the
-// end, as a kill leaves it, too) are left out and counted.
+// StepLog holds the steps and evaluations of metrics.jsonl, in order. Lines that cannot be read are left out
+// and counted; so is half a line at the end, as a kill leaves it.
 struct StepLog {
   std::vector<StepMetrics> steps;
   std::vector<EvalMetrics> evaluations;
   u64 lines = 0;
   u64 unreadable = 0;
-  std::string first_fault;  // "line 7: step is missing or not as expected"; empty: none
+  std::string first_fault;  // "line 7: step is missing or not as expected"; empty: no fault
 };
 
-// Missing file: nothing. ErrorKind::bad_input: not one line of it can be read, or it is no file to read.
+// Reads metrics.jsonl.
+// RETURNS: an empty log if the file is missing. ErrorKind::bad_input if not a single line can be read, or if
+// `path` is not a readable file.
 Result<StepLog> read_step_metrics(const std::string& path);
 
-// Every line reaches the file before append() returns, so a kill loses none; after an error nothing of the
-// line stays, and the next may be written. One thread at a time.
+// MetricsLog appends lines to metrics.jsonl.
+//
+// Every line reaches the file before append() returns, so a kill loses no line. After an error no part of the
+// line stays in the file, and the next line may be written.
+//
+// THREADS: one at a time.
 class MetricsLog {
  public:
-  // Keeps the lines of steps up to `keep_through_step` and drops the rest: what a run wrote after the
-  // checkpoint it resumes from will be written again. A torn last line goes too.
+  // Keeps the lines of steps up to `keep_through_step` and drops the rest: steps after the checkpoint that
+  // the run resumes from will be written again. A torn last line is dropped, too.
   static Result<std::unique_ptr<MetricsLog>> open(const std::string& path, u64 keep_through_step);
 
   Result<void> append(const StepMetrics& m) { return append_line(to_json_line(m)); }

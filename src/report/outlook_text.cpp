@@ -20,8 +20,8 @@ std::string cell(double share, const Screen& screen) {
   return screen.unicode ? blocks[level] : plain[level];
 }
 
-// The part of [begin, end) in each cell, of a step of `seconds` that is replayed for ever: what a lane does
-// past its end it does at the begin of the next.
+// The share of each cell's time in which the lane is busy. The step of `seconds` repeats for ever: work past
+// its end is counted at the start of the next step.
 std::vector<double> shares_of(const LaneActivity& lane, double seconds, u32 width) {
   std::vector<double> share(width, 0.0);
   const auto add = [&](double begin, double end) {

@@ -1,4 +1,4 @@
-// A forecast in the terminal: what to expect, in numbers and as lanes over time.
+// Renders a forecast for the terminal: the expected numbers, and the lanes over time.
 #pragma once
 
 #include <string>
@@ -9,17 +9,18 @@
 
 namespace tidepool {
 
-// Lines for people: name on the left, text on the right.
+// One line: `label` on the left, `text` on the right.
 struct OutlookRow {
   std::string label, text;
 };
 std::string render_outlook(const std::string& machine, const std::vector<OutlookRow>&, const Screen&);
 
-// One row per lane, a steady step of `seconds` from left to right; the height of a cell is the share of it in
-// which the lane works. What lies outside of the step is folded into it: before and after come steps like it.
+// One row per lane, with a steady step of `seconds` from left to right. The height of a cell is the share of
+// its time in which the lane works. Work outside the step is folded into it, because the steps before and
+// after it are alike.
 struct LaneActivity {
   std::string name;
-  std::vector<std::pair<double, double>> busy;  // seconds [begin, end) from the step's begin, any order
+  std::vector<std::pair<double, double>> busy;  // [begin, end) in seconds from the step's start, in any order
 };
 std::string render_gantt(const std::vector<LaneActivity>&, double seconds, const Screen&);
 

@@ -1,4 +1,5 @@
-// report.json, read. It may have been edited: what no run can have measured is refused, not printed.
+// Reads report.json. The file may have been edited: values that no run can have measured are refused, not
+// printed.
 #include <fmt/format.h>
 
 #include <boost/json/array.hpp>
@@ -15,11 +16,12 @@ namespace tidepool {
 namespace json = boost::json;
 namespace {
 
-// A run of years on the largest machine stays below these.
+// A run of years on the largest machine stays below these limits.
 constexpr u64 count_most = u64{1} << 53, bytes_most = u64{1} << 62;
 constexpr double seconds_most = 1e11, rate_most = 1e24, norm_most = 1e39;
 
-// A JSON object, and the way to it for messages. The first thing that is wrong is kept.
+// Object reads the members of a JSON object. It keeps the path to the object for messages, and the first
+// fault.
 class Object {
  public:
   Object(const json::value* value, std::string path, std::string& fault)
@@ -38,12 +40,12 @@ class Object {
 
   u64 count(std::string_view key) const { return whole(find(key), {key}, count_most); }
   Bytes bytes(std::string_view key) const { return Bytes{whole(find(key), {key}, bytes_most)}; }
-  // All bits set: no limit.
+  // All bits set means no limit.
   Bytes budget(std::string_view key) const {
     const json::value* v = find(key);
     return v != nullptr && v->is_uint64() && v->get_uint64() == ~u64{0} ? Bytes{~u64{0}} : bytes(key);
   }
-  // Of a key that older files do not have.
+  // 0 if the key is missing, as in files of older versions.
   Bytes bytes_or_0(std::string_view key) const { return has(key) ? bytes(key) : Bytes{}; }
   double scale(std::string_view key) const { return number(find(key), {key}, 1e30); }
   double seconds(std::string_view key) const { return number(find(key), {key}, seconds_most); }
@@ -78,7 +80,7 @@ class Object {
  private:
   struct Place {
     std::string_view key;
-    std::size_t element = ~std::size_t{0};  // of a list
+    std::size_t element = ~std::size_t{0};  // index in a list
   };
 
   const json::value* find(std::string_view key) const {

@@ -1,12 +1,12 @@
-// The terminal's edge: the one place where text leaves the program for people to read.
+// Prints text for people: the only place where such text leaves the program.
 //
-// Names, paths, tokens and messages come from files and may hold anything, and a terminal obeys control
-// characters: they could move the cursor, rewrite lines, or type into the shell. So every control character
-// but line feed and tab is shown as an escape (\x1b), and so is every byte that is not UTF-8. Colours of our
-// own carry a mark that no file can guess (control_mark), by which the edge knows them; it takes the mark
-// out.
+// Names, paths, tokens and messages come from files and may hold any bytes, and a terminal obeys control
+// characters: they could move the cursor, rewrite lines, or type into the shell. So text_to_show() escapes
+// every control character except line feed and tab (\x1b), and every byte that is not UTF-8. Colour sequences
+// of our own carry a mark that no file can guess (control_mark). text_to_show() recognizes them by the mark
+// and removes it.
 //
-// The live view writes cursor movements of its own, around text that has gone through text_to_show.
+// The live view writes its own cursor movements around text that text_to_show() has escaped.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,14 +17,15 @@
 
 namespace tidepool {
 
-// 18 random digits, others in each process: the last parameter of each colour sequence of paint().
+// RETURNS: 18 random digits, different in each process: the last parameter of each colour sequence of
+// paint().
 const std::string& control_mark();
 
 std::string text_to_show(std::string_view);
 
-// False where the stream takes no more; errno says why.
+// RETURNS: false if the stream cannot be written; errno says why.
 bool try_print_text(std::FILE*, std::string_view);
-// Throws std::system_error where the stream takes no more: nothing is left to be done then but to say so.
+// Throws std::system_error if the stream cannot be written: the program can then only report it and end.
 void print_shown(std::FILE*, std::string_view);
 
 template <class... T>

@@ -1,4 +1,4 @@
-// The lines of logged steps, and a terminal's live view below them.
+// Writes the lines of logged steps, and on a terminal the live view below them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr u32 bar_columns_min = 8;
 constexpr u32 bar_columns_max = 30;
 constexpr u32 columns_of_long_names = 50;
 
-// What stands right of the bar, most wanted first: on a narrow screen the last ones are left out.
+// Texts to the right of the bar, the most useful first: a narrow screen leaves out the last ones.
 std::vector<std::string> facts(const ProgressState& s, const Screen& screen) {
   const StepLine& l = s.last;
   if (l.tokens_per_second <= 0) return {"the first step is under way"};
@@ -38,7 +38,7 @@ std::string filled_bar(double fraction, u32 width, const Screen& screen) {
   return paint(screen, Ink::cyan, repeat("━", full)) + paint(screen, Ink::dim, repeat("─", width - full));
 }
 
-// As many items as fit, the first ones.
+// Joins the first items, as many as fit.
 std::string joined(const std::vector<std::string>& items, u32 columns) {
   std::string out;
   for (const std::string& item : items) {
@@ -78,7 +78,7 @@ std::string progress_bar(const ProgressState& s, const Screen& screen) {
           ? 0
           : std::min(1.0, static_cast<double>(s.last.step) / static_cast<double>(s.total_steps));
   const std::string steps = fmt::format(" {}/{}", s.last.step, s.total_steps);
-  // One column stays free: a terminal that is written to its last one wraps.
+  // One column stays free: a terminal wraps when its last column is written.
   const u32 room = screen.columns - 1;
   u32 used = 1 + display_width(steps) + bar_columns_min;
   std::string right;
@@ -117,7 +117,7 @@ Progress::Progress(const Screen& screen, std::FILE* out, const Options& options)
   state_.total_steps = options.total_steps;
   state_.total_epochs = options.total_epochs;
   state_.last.step = options.first_step;
-  // A step may take minutes: say at once that something happens.
+  // Drawn at once, because the first step may take minutes.
   if (screen_.tty && options_.total_steps > options_.first_step) draw();
 }
 
@@ -137,8 +137,8 @@ void Progress::step(const StepLine& line, double now_seconds) {
     if (logged(line.step)) put(text_to_show(progress_line(state_)) + "\n");
     return;
   }
-  // Steps of a millisecond have a line each, but must not turn into a thousand pictures a second: their lines
-  // wait for the next picture. Those of slow steps do not.
+  // Each logged step has its line, but steps of a millisecond must not cause a thousand redraws a second:
+  // lines of fast steps wait for the next redraw. Lines of slow steps are drawn at once.
   bool now = line.step >= options_.total_steps || now_seconds - drawn_at_ >= redraw_seconds_min;
   if (logged(line.step)) {
     renew_size(screen_, fileno(out_));
@@ -173,10 +173,10 @@ void Progress::draw() {
   if (std::string numbers = progress_numbers(state_, screen_); !numbers.empty())
     lines.push_back(std::move(numbers));
   for (std::string& line : live_lines(live_, screen_)) lines.push_back(std::move(line));
-  // One row stays free: a picture that scrolled its own first line away could not be taken back.
+  // One row stays free: if the view scrolled its first line away, that line could not be erased.
   lines.resize(std::clamp<std::size_t>(screen_.rows - 1, 1, lines.size()));
   for (std::string& line : lines) line = text_to_show(line);
-  // In one piece: half a picture would flicker.
+  // Written with one call: half a view would flicker.
   std::string picture;
   if (!due_.empty()) picture = std::string(erase_lines) + std::exchange(due_, {});
   put(picture + rewritable_lines(lines));

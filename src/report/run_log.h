@@ -1,5 +1,5 @@
-// The logs of a run that goes on: metrics.jsonl and TensorBoard's events, the same numbers in both. A line
-// that cannot be written is lost and counted; it never ends a training.
+// RunLog writes the two logs of a run in progress: metrics.jsonl and TensorBoard's events, with the same
+// numbers. A line that cannot be written is lost and counted. It never ends the training.
 #pragma once
 
 #include <memory>
@@ -11,25 +11,27 @@
 
 namespace tidepool {
 
-// One thread. Tags are those that Hugging Face's trainer gives: `loss` is train/loss, `eval_loss` eval/loss.
+// TensorBoard tags are those of Hugging Face's trainer: `loss` is train/loss, `eval_loss` is eval/loss.
+// THREADS: one.
 class RunLog {
  public:
-  // `steps_done`: before this process; what a run wrote of later steps is dropped.
+  // `steps_done`: steps done before this process. Lines of later steps, from before a resume, are dropped.
   static Result<std::unique_ptr<RunLog>> open(const std::string& run_dir, u64 steps_done);
 
   void append(const StepMetrics&);
   void append(const EvalMetrics&);
   void append(const TrainMetrics&);
-  // Makes durable what was appended.
+  // Makes the appended lines durable.
   void sync();
 
-  // Warnings that nobody has taken yet: one line for each log whose first line was lost.
+  // RETURNS: warnings since the last call: one line per log that lost its first line, or that sync() could
+  // not make durable.
   std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
-  // At the end: one line for each log that lacks some.
+  // RETURNS: at the end of the run, one line per log that lacks lines.
   std::vector<std::string> what_is_missing() const;
 
  private:
-  struct Kept {  // how well a log is kept
+  struct Kept {  // lost lines of one log
     const char* name;
     u64 lost = 0;
     std::string first_fault = {};

@@ -1,4 +1,4 @@
-// report.json, written.
+// Writes report.json.
 #include "report/run_report.h"
 
 #include <boost/json/array.hpp>

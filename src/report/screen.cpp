@@ -1,4 +1,4 @@
-// What the terminal can show, and text of a known width.
+// Detects what the terminal can show, and fits text to its width.
 #include "report/screen.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ std::string_view environment(const char* name) {
   return value == nullptr ? std::string_view{} : std::string_view(value);
 }
 
-// The first of the three that is set decides, as setlocale has it.
+// The first of the three variables that is set decides, as in setlocale.
 bool locale_is_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     std::string value(environment(name));
@@ -35,13 +35,13 @@ bool locale_is_utf8() {
   return false;
 }
 
-// Value of COLUMNS; 0: not set.
+// RETURNS: the value of COLUMNS; 0 if not set.
 u32 columns_asked() {
   const int asked = std::atoi(std::string(environment("COLUMNS")).c_str());
   return asked > 0 ? static_cast<u32>(asked) : 0;
 }
 
-// Bytes 10xxxxxx continue a code point.
+// Bytes 10xxxxxx are continuation bytes of a code point.
 bool starts_code_point(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
 
 }  // namespace
@@ -64,7 +64,7 @@ void renew_size(Screen& screen, int fd) {
   if (::ioctl(fd, TIOCGWINSZ, &size) != 0) return;
   if (size.ws_row > 0) screen.rows = size.ws_row;
   if (size.ws_col == 0) return;
-  // COLUMNS may be of a wider terminal, as it was when a shell exported it.
+  // COLUMNS may be too large: the terminal may have been wider when a shell exported it.
   const u32 asked = columns_asked(), there = size.ws_col;
   screen.columns = std::clamp(asked > 0 ? std::min(asked, there) : there, columns_min, columns_max);
 }
@@ -121,7 +121,7 @@ std::vector<std::string> wrap_items(const std::vector<std::string>& items, std::
                                     u32 width, u32 indent) {
   std::vector<std::string> lines;
   std::string line;
-  bool first = true;  // of its line
+  bool first = true;  // first item of its line
   for (const std::string& item : items) {
     const u32 needed = display_width(line) + display_width(item) + (first ? 0 : display_width(separator));
     if (!first && needed > width) {
@@ -139,7 +139,7 @@ std::vector<std::string> wrap_items(const std::vector<std::string>& items, std::
 
 namespace {
 
-// Where the lines after the first begin, of at most half the width.
+// RETURNS: the indent of continuation lines, at most half the width.
 u32 text_begin(std::string_view line, u32 width) {
   const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
   const std::size_t word_end = std::min(line.find(' ', begin), line.size());

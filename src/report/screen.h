@@ -1,4 +1,5 @@
-// What the place that we print to can show, and text that knows its width there.
+// Screen describes what the output can show: size, colours, Unicode. Below are functions that fit text to its
+// width.
 #pragma once
 
 #include <string>
@@ -12,48 +13,51 @@ namespace tidepool {
 struct Screen {
   u32 columns = 80;
   u32 rows = 24;
-  bool tty = false;  // lines may be rewritten
+  bool tty = false;  // a terminal: lines may be rewritten
   bool color = false;
-  bool unicode = false;  // else plain ASCII
+  bool unicode = false;  // if false, plain ASCII
 };
 
-// Of a file descriptor: a terminal's size, COLUMNS, NO_COLOR (no-color.org), TERM=dumb, and the locale.
+// Detects the screen behind a file descriptor from the terminal's size, COLUMNS, NO_COLOR (no-color.org),
+// TERM=dumb and the locale.
 Screen detect_screen(int fd);
 
-// Asks the terminal of `fd` for its size anew, for it may have been resized. Where none can be asked the size
-// stays as it is.
+// Asks the terminal of `fd` for its size again, because it may have been resized. If `fd` is no terminal, the
+// size does not change.
 void renew_size(Screen&, int fd);
 
-// Text that shows `lines` below the cursor and leaves the cursor at their beginning, in place of what stood
-// there. A terminal that reflows its lines when it is resized moves the cursor with its line, so that
-// `erase_lines` still removes all of them. Too long a line is cut, not wrapped: rows are always counted
-// right.
+// RETURNS: text that erases everything from the cursor down, shows `lines` there, and leaves the cursor at
+// their beginning. A terminal that reflows lines on a resize moves the cursor with its line, so `erase_lines`
+// still removes all of them. A line that is too long is cut, not wrapped, so that the number of rows is
+// always right.
 std::string rewritable_lines(const std::vector<std::string>& lines);
 inline constexpr std::string_view erase_lines = "\r\x1b[J";
 
 enum class Ink : u8 { plain, bold, dim, red, green, yellow, blue, magenta, cyan };
 
-// Without colour: the text itself.
+// RETURNS: `text` in the colour `Ink`; `text` unchanged if the screen has no colours.
 std::string paint(const Screen&, Ink, std::string_view text);
 
-// Columns that `text` takes: code points, escape sequences not counted. No wide characters are printed.
+// RETURNS: columns that `text` takes: code points, without escape sequences. We print no wide characters.
 u32 display_width(std::string_view text);
-std::string pad_right(std::string text, u32 width);  // text, then blanks
+std::string pad_right(std::string text, u32 width);  // `text`, then blanks
 std::string pad_left(std::string text, u32 width);
 std::string repeat(std::string_view glyph, u32 times);
 
-// Lines of at most `width` columns from items that are not broken; later lines start with `indent` blanks.
+// Fills lines of at most `width` columns with items, without breaking an item. Lines after the first start
+// with `indent` blanks.
 std::vector<std::string> wrap_items(const std::vector<std::string>& items, std::string_view separator,
                                     u32 width, u32 indent);
 
-// `text`, broken at blanks as wrap_items does.
+// Breaks `text` at blanks, with words as the items of wrap_items().
 std::vector<std::string> wrap_words(std::string_view text, u32 width, u32 indent);
 
-// Text of several lines, each broken so. A line goes on where its text begins: after its first word where two
-// blanks or more set that off as a label, else four columns further in than the line itself.
+// Breaks each line of `text` like wrap_words(). Continuation lines are indented to where the line's text
+// begins: if two or more blanks follow the first word, that word is a label and the text begins after it;
+// else they are indented by four columns more than the line.
 std::string wrap_lines(std::string_view text, u32 width);
 
-// A filled bar. `fraction` is clamped to [0, 1]; anything above 0 shows.
+// Draws a filled bar. `fraction` is clamped to [0, 1]; any value above 0 is visible.
 std::string bar(const Screen&, double fraction, u32 width, Ink);
 
 }  // namespace tidepool

@@ -1,4 +1,4 @@
-// Says on stderr what a command is busy with, for as long as it takes.
+// StatusLine shows on stderr what a command is doing, while the command does it.
 #pragma once
 
 #include <string>
@@ -8,15 +8,16 @@
 
 namespace tidepool {
 
-// A line that is rewritten on a terminal; elsewhere a plain line for each new thing that is done.
+// StatusLine is one line that is rewritten on a terminal. A pipe or file gets a plain line for each new
+// activity.
 class StatusLine {
  public:
   StatusLine() : screen_(detect_screen(2)) {}
   ~StatusLine() { clear(); }
   StatusLine(const StatusLine&) = delete;
 
-  // `what` names the thing that is done. A terminal shows `line` if it is wide enough, else what fits of
-  // `what`; a pipe gets `plain`, once per `what`.
+  // `what` names the activity. A terminal shows `line` if it is wide enough, else as much of `what` as fits.
+  // A pipe gets `plain`, once per `what`.
   void show(std::string_view what, const std::string& line, const std::string& plain);
   void clear();
   const Screen& screen() const { return screen_; }

@@ -1,4 +1,4 @@
-// step.json, in columns: a table of 6000 ops is then 100 KB instead of a megabyte.
+// Writes step.json in columns: a table of 6000 ops then takes 100 KB instead of a megabyte.
 #include "report/step_file.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ bool moves(OpKind kind) { return kind == OpKind::copy || kind == OpKind::read ||
 
 i64 number(u32 id) { return id == none ? -1 : static_cast<i64>(id); }
 
-// "name":[...] with a number per item of `list`.
+// RETURNS: "name":[...] with one number per item of `list`.
 template <class List, class Fn>
 std::string column(const char* name, const List& list, Fn&& of) {
   std::string out = fmt::format("\"{}\":[", name);
@@ -50,7 +50,7 @@ std::string object(const char* name, const Parts&... parts) {
   return out;
 }
 
-// Tiers as the page shows them: one of each device, the host, the disk.
+// Place is a tier as the page shows it: one place per device, the host, and the disk.
 struct Place {
   Tier tier;
   u16 device;

@@ -1,5 +1,5 @@
-// step.json: one steady step in full, for the page. What each op touches, who lies where, and when the
-// ops ran: predicted and measured.
+// StepFile is the content of step.json: one steady step in full, for the page. It has the chunks that each op
+// touches, the frames of the chunks, and the predicted and measured times of the ops.
 #pragma once
 
 #include <string>
@@ -12,8 +12,9 @@
 
 namespace tidepool {
 
-// Times of one run of the body, by op. Zero is the end of the step before (its norm); what a body does
-// ahead of that or after its own norm lies outside [0, seconds).
+// StepTimes holds the times of one run of the body, by op. Time 0 is the end of the step before, which is the
+// end of its norm op. Ops of the body before that time, or after the body's own norm, lie outside [0,
+// length).
 struct StepTimes {
   u64 step = 0;
   Nanos length{};
@@ -23,18 +24,19 @@ struct StepTimes {
   bool known() const { return !started_ns.empty(); }
 };
 
-// A body of more ops is described by its tiers and times only: a page of 20 MB helps nobody.
+// A body with more ops is stored with its tiers and times only, because a page of 20 MB is of no use.
 inline constexpr u32 step_file_ops_max = 40'000;
 
 struct StepFile {
   const Plan& plan;
   TraceNames names;
-  StepTimes predicted;  // either may be unknown
+  StepTimes predicted;  // `predicted` and `measured` may each be unknown
   StepTimes measured;
 };
 std::string to_json(const StepFile&);
 
-// `text` if it is a whole step file of this format; else ErrorKind::bad_input, naming `file_name` and key.
+// Checks that `text` is a complete step file of this format. Else ErrorKind::bad_input, with `file_name` and
+// the key.
 Result<void> check_step_file(std::string_view text, std::string_view file_name);
 
 }  // namespace tidepool

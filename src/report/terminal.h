@@ -1,5 +1,5 @@
-// What one sees: the plan before the first step, a progress line while it runs, the report at the end.
-// All are pure functions from values to text; Progress alone writes.
+// Renders a run for the terminal: the plan before the first step, progress during the run, the report at the
+// end. All are pure functions from values to text, except Progress, which writes.
 #pragma once
 
 #include <array>
@@ -22,12 +22,12 @@ struct KindUse {
   Bytes bytes{};
 };
 
-struct TierSummary {  // of the device: of each
+struct TierSummary {  // the device tier: values of one device, as all are alike
   Bytes budget{};
   Bytes planned_peak{};
   std::vector<KindUse> resting;    // persistent chunks at home here
-  std::vector<KindUse> streaming;  // frames that chunks pass through, and everything that lives for a step
-  Bytes reserved{};                // of planned_peak: held for the whole run, beside frames
+  std::vector<KindUse> streaming;  // frames of streamed chunks, and content that lives for one step
+  Bytes reserved{};                // part of planned_peak: held for the whole run, not in frames
 };
 
 struct LinkSummary {
@@ -42,12 +42,12 @@ struct KindCost {
 };
 
 struct PlanSummary {
-  std::string model;     // "gpt2": a name or path
-  std::string executor;  // what runs it: "cpu:1, 2 threads"; a machine file's: "8xv100-32g, 8 devices"
-  u32 devices = 1;       // alike: `tiers` of the device are of each, `links` of all together
+  std::string model;     // name or path: "gpt2"
+  std::string executor;  // "cpu:1, 2 threads", or with a machine file "8xv100-32g, 8 devices"
+  u32 devices = 1;       // all alike; `tiers` has one device's values, `links` the sum of all
   Precision precision = Precision::fp32;
   u64 parameters = 0;
-  u64 trained_parameters = ~u64{0};  // fewer: of the others there are parameters alone
+  u64 trained_parameters = ~u64{0};  // if fewer, the others are frozen: parameters only
   u32 layers = 0, width = 0, heads = 0, vocabulary = 0;
   u64 sequences = 0;  // per micro-batch
   u64 tokens_per_sequence = 0;
@@ -56,12 +56,12 @@ struct PlanSummary {
   bool clipping = true;
   Bytes state{};                  // all persistent kinds
   std::vector<KindCost> kept;     // param, master or master_low, momentum, variance
-  std::vector<KindCost> waiting;  // gradients until their update, if in bytes of their own; may be empty
+  std::vector<KindCost> waiting;  // gradients until their update, if they have own bytes; may be empty
   std::array<TierSummary, tier_count> tiers{};
   std::array<LinkSummary, link_count> links{};
   double compute_seconds = 0;         // predicted, per step; 0: not predicted
   double predicted_step_seconds = 0;  // 0: not predicted
-  Spread predicted_step_range;        // by the rounds of measurements that it was predicted with
+  Spread predicted_step_range;        // over the rounds of measurements behind the prediction
   std::string binds;                  // "disk_write"; empty: not known
   std::vector<std::string> notes;     // one line each: "checkpoints: 2 x 1.3 GiB in runs/a"
 };
@@ -71,13 +71,13 @@ std::string render_plan(const PlanSummary&, const Screen&);
 // ---- While it runs
 
 struct StepLine {
-  u64 step = 0;      // done
+  u64 step = 0;      // steps done
   double epoch = 0;  // epochs done
   double loss = 0;
   double learning_rate = 0;
   double grad_norm = 0;
   double tokens_per_second = 0;
-  double loss_scale = 0;        // fp16's; else 0
+  double loss_scale = 0;        // fp16 only; else 0
   double fraction_of_peak = 0;  // 0: not known
   std::string binds;            // empty: not known
 };
@@ -89,45 +89,47 @@ struct ProgressState {
   double eta_seconds = 0;   // NaN: not known yet
 };
 
-// The line of a logged step: "step 37/100  loss 3.214  ..."
+// RETURNS: the line of a logged step: "step 37/100  loss 3.214  ..."
 std::string progress_line(const ProgressState&);
-// The same, of at most screen.columns - 1 columns: what does not fit is left out.
+// RETURNS: the same line with at most screen.columns - 1 columns; items that do not fit are left out.
 std::string progress_line(const ProgressState&, const Screen&);
 
-// The view on a terminal, lines of at most screen.columns - 1 columns: a bar, and what moves slowly under it.
+// The live view on a terminal, lines of at most screen.columns - 1 columns: a progress bar, and under it the
+// numbers that change slowly.
 std::string progress_bar(const ProgressState&, const Screen&);
 std::string progress_numbers(const ProgressState&, const Screen&);  // empty before the first step
 
-// Under those. NaN: not known, or nothing to show.
+// LiveState is shown below the bar and the numbers. NaN: not known, or nothing to show.
 struct LiveState {
   bool known = false;
-  std::array<double, lane_kind_count> busy{};  // share of the last moments in which the lane worked
-  std::array<double, tier_count> fill{};       // share of the tier's arena that holds something
+  std::array<double, lane_kind_count> busy{};  // share of the most recent time in which the lane worked
+  std::array<double, tier_count> fill{};       // share of the tier's arena that holds content
 };
-// No lines where the screen is too narrow, or nothing is known.
+// RETURNS: the lines of the lanes and tiers; no lines if the screen is too narrow or nothing is known.
 std::vector<std::string> live_lines(const LiveState&, const Screen&);
 
-// One line per logged step, and on a terminal below them a live view that is rewritten. One thread.
+// Progress writes one line per logged step, and on a terminal a live view below them, which is rewritten.
+// THREADS: one.
 class Progress {
  public:
   struct Options {
     u64 total_steps = 0;
     double total_epochs = 0;  // 0: not known
-    u64 first_step = 0;       // steps done before: the ETA counts from here
+    u64 first_step = 0;       // steps done before this process; the ETA counts from here
     u64 logging_steps = 1;
-    double now_seconds = 0;  // a clock of the caller's, at the start
+    double now_seconds = 0;  // the caller's clock at the start
   };
   Progress(const Screen&, std::FILE* out, const Options&);
-  ~Progress();  // takes the view away
+  ~Progress();  // removes the view
 
-  // After each step; `now_seconds` of the same clock.
+  // Call after each step. `now_seconds`: the same clock as in Options.
   void step(const StepLine&, double now_seconds);
-  // Between steps, as often as one likes: drawn at most ten times a second. Nothing where lines cannot be
-  // rewritten. The terminal is asked for its size each time.
+  // Call between steps, as often as you like: the view is drawn at most ten times a second. No-op if lines
+  // cannot be rewritten. Each drawing asks the terminal for its size.
   void live(const LiveState&, double now_seconds);
-  // A line of its own above the view: evaluations, checkpoints, warnings.
+  // Writes a line above the view: an evaluation, a checkpoint, a warning.
   void note(const std::string& line);
-  // Takes the view away for good.
+  // Removes the view for good.
   void close();
 
   Progress(const Progress&) = delete;
@@ -143,7 +145,7 @@ class Progress {
   Options options_;
   ProgressState state_;
   LiveState live_;
-  std::string due_;  // lines of steps, written with the next picture
+  std::string due_;  // lines of steps, written with the next drawing
   double drawn_at_ = 0, logged_at_ = 0;
   bool visible_ = false;
 };
@@ -151,24 +153,24 @@ class Progress {
 // ---- At the end
 
 std::string render_report(const RunReport&, const Screen&);
-// Report of a run that has not ended, or not with a report: `state` says how far it is.
+// Renders the report of a run that still trains or ended without a report. `state` says how far the run is.
 std::string render_unfinished(const RunReport&, const std::string& state, const Screen&);
 
-// Two runs beside each other: figures with their change, and the settings that differ.
+// Compares two runs side by side: figures with their change, and the settings that differ.
 struct NamedReport {
   const std::string& name;
   const RunReport& report;
 };
 std::string render_comparison(const NamedReport& a, const NamedReport& b, const Screen&);
 
-// A curve of `values` over steps 1, 2, ... with labelled axes; `marks` are (step, value) points on it. Values
-// that are not finite are left out; nothing to draw gives no lines.
+// Plots a curve of `values` over steps 1, 2, ... with labelled axes; `marks` are (step, value) points on it.
+// Values that are not finite are left out. If nothing is left to draw, there are no lines.
 struct PlotMark {
   u64 step = 0;
   double value = 0;
 };
 struct PlotSize {
-  u32 columns = 70;  // labels included
+  u32 columns = 70;  // including labels
   u32 rows = 8;
 };
 std::vector<std::string> render_plot(const std::vector<double>& values, const std::vector<PlotMark>& marks,

@@ -1,4 +1,4 @@
-// Small text files of a run directory. Writing them: base/write_file.h.
+// Reads small text files of a run directory. base/write_file.h writes them.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace tidepool {
 
-// The longest of them, metrics.jsonl, has about 200 bytes a step: five million steps.
+// The longest file, metrics.jsonl, has about 200 bytes per step: this limit allows five million steps.
 inline constexpr u64 text_file_bytes_max = gib;
 
-// ErrorKind::bad_input where it is missing, longer, or no regular file; ErrorKind::io where it cannot be
-// read.
+// RETURNS: the file's text. ErrorKind::bad_input if the file is missing, longer than text_file_bytes_max, or
+// not a regular file; ErrorKind::io if it cannot be read.
 Result<std::string> read_text_file(const std::string& path);
 
 }  // namespace tidepool

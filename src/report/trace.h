@@ -1,4 +1,5 @@
-// trace.json: what every lane did when, in Chrome's trace format (opens in Perfetto).
+// write_trace() writes trace.json: the ops of every lane over time, in Chrome's trace format (opens in
+// Perfetto).
 #pragma once
 
 #include <span>
@@ -10,7 +11,8 @@
 
 namespace tidepool {
 
-// A plain value, so that a ring of them can be filled while training without allocating.
+// TraceEvent is one op that ran. It is a plain value, so that a ring buffer can be filled during training
+// without allocation.
 struct TraceEvent {
   OpKind kind{};
   u32 lane = 0;  // index into the lanes' names
@@ -21,23 +23,24 @@ struct TraceEvent {
   u32 micro_batch = none;
   u32 window = none;
   u32 cut = none;
-  Kind moved = Kind::param;  // copy, read, write: what moved
+  Kind moved = Kind::param;  // of copy, read and write: the kind that moved
   Bytes bytes{};             // 0: nothing moved
 };
 
 struct TraceNames {
   std::vector<std::string> lanes;
-  std::vector<std::string> blocks;   // by block; may be empty
-  std::vector<std::string> windows;  // by window; may be empty
+  std::vector<std::string> blocks;   // names by block; may be empty
+  std::vector<std::string> windows;  // names by window; may be empty
 };
 
-// What happened, or what was predicted: each a process of its own in the viewer.
+// TraceProcess holds either the measured or the predicted events. Each is a process of its own in the viewer.
 struct TraceProcess {
   std::string name;
   std::span<const TraceEvent> events;  // in any order
 };
 
-// Streams. Times of a process count from its earliest event, so that two lie one above the other.
+// Writes as a stream, without holding the whole text. Times of a process count from its earliest event, so
+// that the viewer shows two processes aligned, one above the other.
 Result<void> write_trace(const std::string& path, std::span<const TraceProcess>, const TraceNames&);
 
 }  // namespace tidepool
