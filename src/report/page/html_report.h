@@ -1,4 +1,4 @@
-// report.html: one page that opens offline, drawn from what a run directory holds.
+// Writes report.html: one page that opens offline, made from the files of a run directory.
 #pragma once
 
 #include <span>
@@ -11,29 +11,31 @@
 
 namespace tidepool {
 
-// A run directory as far as the page needs it.
+// RunFiles holds the content of a run directory that the page needs.
 struct RunFiles {
-  std::string name;  // the directory, for people
+  std::string name;  // the directory, as shown to people
   RunReport report;
   std::vector<StepMetrics> metrics;
-  std::string step_json;              // checked; empty: the run kept no step.json
-  std::vector<u64> checkpoints;       // steps of those that the directory holds
-  std::string unfinished;             // how far a run is that has no report of its end; empty: it has
-  std::vector<std::string> warnings;  // one line each: what is missing or cannot be read, and what it costs
+  std::string step_json;              // checked; empty: the run has no step.json
+  std::vector<u64> checkpoints;       // steps of the checkpoints in the directory
+  std::string unfinished;             // how far a run without a final report is; empty: it has a final report
+  std::vector<std::string> warnings;  // one line each: what is missing or unreadable, and what the page lacks
 };
 
-// report.json must be there; metrics.jsonl and step.json may be missing. What is broken as a whole is
-// ErrorKind::bad_input, naming the file; single lines of metrics.jsonl are left out with a warning.
-// ErrorKind::usage: no directory of a run that has ended.
+// Reads the files of a run that has ended.
+// REQUIRES: report.json exists; metrics.jsonl and step.json may be missing.
+// RETURNS: ErrorKind::bad_input, with the file's name, if a whole file is broken; broken single lines of
+// metrics.jsonl are left out with a warning. ErrorKind::usage if `run_dir` is not the directory of a run that
+// has ended.
 Result<RunFiles> read_run(const std::string& run_dir);
-// The same of a run that still trains or was killed: `report` is what its files tell of it, `unfinished` says
-// how far it is.
+// Reads the files of a run that still trains or was killed. `report` is made from its files by the caller;
+// `unfinished` says how far the run is.
 Result<RunFiles> read_unfinished_run(const std::string& run_dir, RunReport report, std::string unfinished);
 
-// One run, or two side by side. Curves of more than some thousand points are thinned.
+// Renders one run, or two side by side. Curves with more than a few thousand points are thinned.
 std::string render_html(std::span<const RunFiles>);
 
-// `path`, replaced in one step.
+// Replaces `path` atomically with the page.
 Result<void> write_html(const std::string& path, std::span<const RunFiles>);
 
 }  // namespace tidepool
