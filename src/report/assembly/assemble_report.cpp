@@ -29,7 +29,7 @@ std::string model_text(const ModelConfig& model) {
 
 namespace {
 
-// Before anything was measured.
+// RETURNS: a report with the plan's values only, without measurements.
 RunReport planned_report(const ModelGraph& graph, const Plan& plan) {
   RunReport report{.version = std::string(version()),
                    .commit = std::string(commit()),
@@ -66,7 +66,7 @@ void add_phases(RunReport& report, const ReportParts& parts) {
       phase_bounds({session.plan(), session.graph(), parts.prediction.machine, parts.prediction.blocks}));
 }
 
-// What the prediction and the bounds were computed with.
+// Adds the rates that the prediction and the bounds were computed with.
 void add_rates_seen(RunReport& report, const ReportParts& parts) {
   if (parts.prediction.blocks.empty()) return;
   const Machine& m = parts.prediction.machine;
@@ -79,8 +79,8 @@ void add_rates_seen(RunReport& report, const ReportParts& parts) {
   report.machine["rate_disk_mixed"] = text(m.disk.mixed_bytes_per_s);
 }
 
-// Padding is no work of the user's: a step that is half padding is half as fast. Prompts are, though nothing
-// is learned of them.
+// Adds tokens and flops per second. Padding does not count as the user's work: a step that is half padding is
+// half as fast. Prompts do count, although they have no loss.
 void add_rates(RunReport& report, const ModelGraph& graph, u64 tokens) {
   report.tokens_per_second =
       report.train_seconds > 0 ? static_cast<double>(tokens) / report.train_seconds : 0;
@@ -96,7 +96,8 @@ std::map<std::string, std::string> effective_settings(const Config& config) {
 std::map<std::string, std::string> numeric_settings(const Config& config) {
   std::map<std::string, std::string> settings = settings_of(config, [&](const Field& field) {
     if (field.section == "train") return true;
-    if (field.section == "lora") return config.lora.on() && field.key != "adapter";  // its weights count
+    if (field.section == "lora")
+      return config.lora.on() && field.key != "adapter";  // only its weights matter
     return field.section == "model" && field.key != "directory" && applies(field, config.model.family);
   });
   settings["machine.executor"] = config.machine.gpus().empty() ? "cpu" : "cuda";
@@ -114,7 +115,7 @@ void add_losses(RunReport& report, const TrainerState& state) {
     report.eval_losses.push_back(e.loss);
   }
   const EvalLoss* best = best_evaluation(state.eval_losses);
-  if (best == nullptr || state.best_step < best->step) return;  // not saved
+  if (best == nullptr || state.best_step < best->step) return;  // the best is not saved
   report.best_step = state.best_step;
   report.best_eval_step = best->step;
   report.best_eval_loss = best->loss;
@@ -123,7 +124,7 @@ void add_losses(RunReport& report, const TrainerState& state) {
 RunReport assemble_report(const ReportParts& parts) {
   RunReport report = planned_report(parts.session.graph(), parts.session.plan());
   parts.meter.fill(report);
-  // Taken for the whole run, beside the frames that the meter sees: as in the plan.
+  // Reserved for the whole run, not in the frames that the meter sees. The plan counts it, too.
   report.tiers[static_cast<u32>(Tier::host)].measured_peak += host_reserved();
   report.tiers[static_cast<u32>(Tier::device)].measured_peak += device_reserved(parts.config);
   add_prediction(report, parts.prediction, parts.peak_at_end);

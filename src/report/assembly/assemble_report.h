@@ -1,4 +1,4 @@
-// The report of a run, from what was planned, predicted and measured.
+// Assembles the report of a run from its plan, its prediction and its measurements.
 #pragma once
 
 #include <map>
@@ -20,15 +20,15 @@ struct ReportParts {
   Session& session;
   const RunMeter& meter;
   const Prediction& prediction;
-  double peak_at_end = 0;  // measured again after the last step; 0: not measured
+  double peak_at_end = 0;  // flop/s, measured again after the last step; 0: not measured
   const TrainerState& state;
-  u64 tokens = 0;  // that this process trained on, prompts with them, padding without
+  u64 tokens = 0;  // that this process trained on, with prompts, without padding
   u64 steps_per_epoch = 0;
   u64 resumed_from = 0;
   const std::string& stopped_early;
   u64 weights_xxh3 = 0;
   Bytes checkpoint_written{};
-  Bytes disk_endurance{};  // 0: not told
+  Bytes disk_endurance{};  // 0: not given
   std::vector<GpuReadings> gpus;
 };
 
@@ -36,11 +36,11 @@ RunReport assemble_report(const ReportParts&);
 std::string model_text(const ModelConfig&);  // "gpt2 24 x 2048"
 void add_losses(RunReport&, const TrainerState&);
 
-// The effective config as in config.yaml: {"train.learning_rate": "0.001"}.
+// RETURNS: the effective config as in config.yaml: {"train.learning_rate": "0.001"}.
 std::map<std::string, std::string> effective_settings(const Config&);
 
-// Settings that the numbers of a run depend on, as in config.yaml: {"train.learning_rate": "0.001"}. Of the
-// executor, its kind.
+// RETURNS: settings that the numbers of a run depend on, as in config.yaml: {"train.learning_rate": "0.001"}.
+// The executor is given by its kind only, "cpu" or "cuda".
 std::map<std::string, std::string> numeric_settings(const Config&);
 
 }  // namespace tidepool

@@ -1,4 +1,5 @@
-// What the report says about the machine and the program, for people. What cannot be found out is left out.
+// Collects facts about the machine and the program for the report. Facts that cannot be found out are left
+// out.
 #pragma once
 
 #include <map>

@@ -7,8 +7,8 @@ namespace tidepool {
 namespace {
 
 struct Seen {
-  u64 ops = 0;   // of the body
-  Nanos norm{};  // its end; 0: not seen
+  u64 ops = 0;   // recorded ops of the body
+  Nanos norm{};  // end of the norm op; 0: not recorded
 };
 
 i64 since(Nanos time, Nanos zero) { return static_cast<i64>(time.value) - static_cast<i64>(zero.value); }
@@ -21,7 +21,7 @@ StepTimes steady_step(const Plan& plan, std::span<const TracedOp> events) {
   std::map<u64, Seen> steps;
   for (const TracedOp& e : events) {
     if (e.segment->kind == SegmentKind::evaluation) continue;
-    // An update or a norm may work for the step before the one that its segment runs.
+    // An update or a norm may belong to the step before the step of its segment: `steps_back`.
     if (e.segment == &body) ++steps[e.step + op_of(e).steps_back].ops;
     if (op_of(e).kind == OpKind::norm) steps[e.step].norm = e.finished;
   }

@@ -1,4 +1,4 @@
-// Which of the steps that were traced stands for all.
+// Chooses the traced step that represents all steps.
 #pragma once
 
 #include <span>
@@ -9,13 +9,14 @@
 
 namespace tidepool {
 
-// The run of the body whose length, from norm to norm, is the median of those that were recorded in
-// full. Unknown where there is none: a run of one step, or a trace that ended too early.
+// RETURNS: the run of the body whose length, from norm to norm, is the median over all runs of the body that
+// were recorded in full. Unknown if no run was recorded in full: a run of one step, or a trace that ended too
+// early.
 StepTimes steady_step(const Plan&, std::span<const TracedOp>);
 
-// The step that was predicted; unknown if its ops were not kept.
+// RETURNS: the predicted step; unknown if the forecast did not keep its ops.
 StepTimes forecast_step(const Plan&, const Forecast&);
-// Its ops, for the trace.
+// RETURNS: the ops of the predicted step, for the trace.
 std::vector<TracedOp> forecast_trace(const Plan&, const Forecast&);
 
 }  // namespace tidepool

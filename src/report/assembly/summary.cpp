@@ -23,8 +23,8 @@ std::vector<KindUse> to_uses(const std::map<Kind, Bytes>& sums) {
   return uses;
 }
 
-// Most bytes that frames of a kind take at once is not known without replaying; the union of the
-// frames that a body names is what the arena sets aside for them.
+// RETURNS: per kind, the union of the frames that the body uses, which is the space of the arena reserved for
+// them. The most bytes that a kind takes at once would be known only by replaying the plan.
 std::vector<KindUse> streaming_uses(const Plan& plan, Tier tier) {
   std::map<Kind, std::vector<std::pair<u64, u64>>> ranges;
   const Segment& segment = plan.segment(SegmentKind::body);
@@ -63,7 +63,7 @@ void add_prediction(PlanSummary& s, const Prediction& p) {
   const Machine& m = p.machine;
   const std::array<double, link_count> rates = {m.copies.h2d_bytes_per_s, m.copies.d2h_bytes_per_s,
                                                 m.disk.read_bytes_per_s, m.disk.write_bytes_per_s};
-  // Each device has a link of its own to the host, and there is one disk.
+  // Each device has its own link to the host; all share one disk.
   for (u32 l = 0; l < link_count; ++l) {
     const bool of_device = l == static_cast<u32>(LinkKind::h2d) || l == static_cast<u32>(LinkKind::d2h);
     s.links[l].seconds =
@@ -101,7 +101,7 @@ namespace {
 
 constexpr int hopper = 90;
 
-// Says who makes attention on GPUs, and why.
+// Says which library computes attention on GPUs, and why.
 std::string attention_note(const Config& config, const ModelGraph& graph) {
   std::string why(why_own_attention(graph));
   if (graph.batch.packed && !config.data.rows_are_shared)
@@ -144,7 +144,7 @@ PlanSummary summarize(const SummaryInput& in) {
   };
   for (const Kind kind : {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance})
     add(s.kept, kind);
-  if (!made_by_update(Kind::param, plan.precision))  // else they wait where parameters are dead
+  if (!made_by_update(Kind::param, plan.precision))  // else gradients wait in the frames of dead parameters
     add(s.waiting, has_kind(plan.precision, Kind::grad) ? Kind::grad : Kind::grad_accum);
   for (u32 t = 0; t < tier_count; ++t) {
     const Tier tier = static_cast<Tier>(t);
@@ -160,7 +160,7 @@ PlanSummary summarize(const SummaryInput& in) {
   const auto bound = lower_bound(plan, graph);
   for (u32 l = 0; l < link_count; ++l) s.links[l] = {.per_step = moved[l], .lower_bound = bound[l]};
   if (prediction != nullptr) add_prediction(s, *prediction);
-  const u64 kept = std::max<u64>(config.output.save_total_limit, 2) + 1;  // the best may exceed a limit of 1
+  const u64 kept = std::max<u64>(config.output.save_total_limit, 2) + 1;  // limit 1: the best may stay, too
   if (config.output.save)
     s.notes.push_back(fmt::format("checkpoints: {} each, up to {} at once in {}",
                                   bytes_text(checkpoint_bytes(graph)), kept, config.output.dir));

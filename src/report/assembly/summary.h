@@ -1,4 +1,4 @@
-// The plan before the first step, as values for people.
+// Summarizes the plan before the first step, as values to show.
 #pragma once
 
 #include "config/config.h"
@@ -13,12 +13,12 @@ struct SummaryInput {
   const Config& config;
   const ModelGraph& graph;
   const Plan& plan;
-  const Prediction* prediction = nullptr;  // null where nothing was measured
-  const Machine* machine = nullptr;        // that is planned for; null: this one
+  const Prediction* prediction = nullptr;  // null: nothing was measured
+  const Machine* machine = nullptr;        // machine that the plan is for; null: this machine
 };
 PlanSummary summarize(const SummaryInput&);
 
-// All persistent kinds.
+// RETURNS: the bytes of all persistent kinds.
 Bytes state_bytes(const Plan&);
 
 }  // namespace tidepool

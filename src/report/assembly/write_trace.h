@@ -1,4 +1,4 @@
-// From the engine's record of completed ops, and the forecast, to trace.json and step.json.
+// Writes trace.json and step.json from the engine's record of completed ops and from the forecast.
 #pragma once
 
 #include <span>
@@ -13,11 +13,12 @@ namespace tidepool {
 
 struct TracedRun {
   std::span<const TracedOp> measured;
-  const Forecast& forecast;  // may hold no ops
+  const Forecast& forecast;  // may have no ops
 };
 
-// trace.json, measured and predicted as two processes, and step.json. Where they are not `wanted`, those that
-// an earlier process left are taken away: they would not fit the report beside them.
+// Writes trace.json, with measured and predicted as two processes, and step.json. If not `wanted`, writes
+// neither file. Files of an earlier process are removed in any case: they would not fit the report beside
+// them.
 Result<void> write_traces(const std::string& run_dir, bool wanted, const Plan&, const ModelGraph&,
                           const TracedRun&);
 
