@@ -9,9 +9,9 @@
 namespace tidepool {
 namespace {
 
-constexpr double speed_kept = 0.9;  // ratios from this to its inverse count as the same speed
+constexpr double speed_kept = 0.9;  // ratios down to this, and up to its inverse, count as no change
 
-// Reports of older versions have one figure for the peak, not a range.
+// Older reports have a single number for the peak.
 Spread peak_of(const RunReport& run) {
   if (run.peak_range.known()) return run.peak_range;
   return {run.peak_flops_per_second, run.peak_flops_per_second};

@@ -1,5 +1,5 @@
-// Writes figures that rest on measurements, only as exactly as the measurements allow: a range if the
-// measurements lie apart, no percentage if no percentage holds.
+// Texts for figures that depend on measurements, only as exact as the measurements: a range if they differ,
+// and no percentage if none is valid.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace tidepool {
 
-// "1.20 s", or "1.10 s to 1.52 s".
+// RETURNS: "1.20 s", or "1.10 s to 1.52 s".
 std::string seconds_range_text(double seconds, const Spread&);
 
 // RETURNS: "24% of peak", "24% to 31% of peak", "at least 83% of peak" or "above the measured peak"; empty if
 // the peak was not measured.
 std::string share_of_peak_text(const RunReport&);
-// RETURNS: the share of the peak, if one figure holds for it; else NaN.
+// The share of peak, if a single number is valid; else NaN.
 double share_of_peak(const RunReport&);
 
-// Sentences about the measurements: the machine's speed after the last step differs from its speed before the
-// first step; why steps were faster than the measured peak.
+// Sentences about the measurements: the machine's speed changed between first and last step; why steps were
+// faster than the peak.
 std::vector<std::string> measurement_notes(const RunReport&);
 
 }  // namespace tidepool

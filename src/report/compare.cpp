@@ -1,4 +1,4 @@
-// Compares two runs side by side in the terminal.
+// Prints two runs side by side in the terminal.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr u32 compare_label_columns = 20, setting_columns = 30, compare_columns_max = 80;
 
-// Breaks `text` into lines of at most `width` columns: after a blank, '/', ',' or '=' if the second half of
-// the line has such a character, else at `width`.
+// Splits text into lines of at most `width` columns. Breaks behind a blank, '/', ',' or '=' if the second
+// half of the line has one.
 std::vector<std::string> fold(std::string text, u32 width) {
   std::vector<std::string> lines;
   while (display_width(text) > width) {
@@ -53,7 +53,7 @@ class Comparison {
 
  private:
   void line(const std::string& text) { out_ += text + "\n"; }
-  // Writes `text` to the right of `label`. Further lines of a long text are indented by the label's width.
+  // Prints `text` beside `label`, on several lines if needed.
   void folded(std::string label, const std::string& text) {
     const u32 indent = display_width(label);
     for (const std::string& l : fold(text, std::min(screen_.columns, compare_columns_max) - indent)) {
@@ -68,7 +68,7 @@ class Comparison {
                fmt::format("{:>{}}{:>{}}   {}", "A", value_columns_, "B", value_columns_, "B against A")));
   }
 
-  // Writes a row of numbers. A number that neither run knows is left out.
+  // Prints a row of numbers; omits it if neither run has the number.
   void row(const std::string& label, Better better, const std::function<double(const RunReport&)>& of,
            const std::function<std::string(double)>& show) {
     const double a = of(a_.report), b = of(b_.report);
@@ -152,7 +152,7 @@ class Comparison {
     };
     for (const auto& [key, ignored] : all) {
       const std::string a = value(a_.report, key), b = value(b_.report, key);
-      // The command would only repeat overrides that are listed anyway.
+      // The command repeats overrides that are listed anyway.
       if (a == b || key == "command" || key == "output.dir") continue;
       differ = true;
       const std::string both =

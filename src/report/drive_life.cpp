@@ -9,7 +9,7 @@ namespace {
 
 constexpr double seconds_per_day = 86'400;
 
-// Endurance in powers of 1000, as drive makers state it.
+// Formats as drive makers do, in powers of 1000.
 std::string endurance_text(Bytes bytes) {
   const double terabytes = static_cast<double>(bytes.value) * 1e-12;
   return terabytes < 10'000 ? fmt::format("{:.4g} TB", terabytes)

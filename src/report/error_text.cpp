@@ -19,7 +19,7 @@ bool begins_with_unit(std::string_view text) {
   return std::ranges::find(units, word) != units.end();
 }
 
-// Splits a line into the pieces that must not be broken.
+// Pieces of a line that must not be broken.
 std::vector<std::string> pieces_of(std::string_view line) {
   std::vector<std::string> pieces(1);
   bool quoted = false;
@@ -27,7 +27,7 @@ std::vector<std::string> pieces_of(std::string_view line) {
     const char before = i > 0 ? line[i - 1] : ' ';
     const std::string_view after = line.substr(i + 1);
     if (line[i] == '\'' && quoted)
-      quoted = !after.empty() && is_letter(after[0]);  // an apostrophe, as in 'the disk's'
+      quoted = !after.empty() && is_letter(after[0]);  // the quote in 'the disk's' does not end it
     else if (line[i] == '\'')
       quoted = !is_letter(before) && after.find('\'') != std::string_view::npos;
     if (line[i] == ' ' && !quoted && !(is_ascii_digit(before) && begins_with_unit(after)))

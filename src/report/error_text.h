@@ -1,4 +1,4 @@
-// Wraps errors and warnings into lines of the terminal's width.
+// Formats errors and warnings for a terminal.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace tidepool {
 
-// Breaks `message` into lines as wide as the terminal; lines after the first are indented by two columns.
-// Breaks only at blanks, and never within a path, a KEY=VALUE or 'quoted words', nor between a number and its
-// unit: text that a user may copy stays in one piece, even if it is wider than the terminal. If the output is
-// no terminal, the message is one line, because it is searched and collected there.
+// Wraps `message` to the terminal's width, with later lines indented by two. Breaks at blanks, but never
+// within a path, a KEY=VALUE, 'quoted words', or between a number and its unit: text that users copy stays in
+// one piece, even if it is wider than the terminal. If the output is not a terminal, the message is one line,
+// so that it can be searched and collected.
 std::string error_text(std::string_view message, const Screen&);
 
 }  // namespace tidepool

@@ -17,8 +17,7 @@ void append_little_endian(std::string& out, T value) {
   for (u32 i = 0; i < sizeof value; ++i) out += static_cast<char>(value >> (8 * i) & 0xff);
 }
 
-// The CRC is masked, because it is stored beside the data that it covers: a CRC computed over data that
-// contains plain CRCs would be weak.
+// Masked CRC. A plain CRC stored beside its data would weaken a CRC over both.
 u32 masked_crc32c(std::string_view bytes) {
   boost::crc_optimal<32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF, true, true> crc;
   crc.process_bytes(bytes.data(), bytes.size());
@@ -96,7 +95,7 @@ Result<std::unique_ptr<EventFile>> EventFile::create(const std::string& dir, u64
   const double now = seconds_since_1970();
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0 || host[0] == 0) std::strcpy(host.data(), "localhost");
-  // The name begins with the time, because viewers read the files of a directory in order of their names.
+  // Viewers read a directory's files in order of their names, so the time comes first.
   const std::string path = fmt::format("{}/events.out.tfevents.{:010}.{}.{}.tidepool", dir,
                                        static_cast<u64>(now), host.data(), ::getpid());
   TRY_ASSIGN(AppendLog log, AppendLog::open(path, FileUse::run));

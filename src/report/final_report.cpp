@@ -1,4 +1,4 @@
-// Renders the report at the end of a run for the terminal.
+// Renders the report at the end of a run.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -64,7 +64,7 @@ class Report {
     if (run_.steps_per_epoch > 0) line(" " + epochs());
   }
 
-  // Epochs of the whole run, earlier processes included, as in the list of losses.
+  // Counted over the whole run, as the losses are.
   std::string epochs() const {
     const u64 done = run_.resumed_from_step + run_.steps;
     return fmt::format(
@@ -112,7 +112,7 @@ class Report {
                      [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
     const u32 width = page_columns(screen_) - 34;
     for (const ExposedTime& e : causes) {
-      if (e.cause == "comm" && !run_.comm) continue;  // one device has no comm lane
+      if (e.cause == "comm" && !run_.comm) continue;  // a single device has no such lane
       const double share = sum > 0 ? e.seconds / sum : 0;
       line(fmt::format("  {:<12}{} {:>6} {:>10}", e.cause,
                        bar(screen_, share, width, e.cause == "compute" ? Ink::green : Ink::yellow),
@@ -168,8 +168,7 @@ class Report {
     steady_bytes();
   }
 
-  // Shows the bytes of a steady step, as `tidepool plan` does for the same run: the first and the last step
-  // move other bytes than the steps between them.
+  // Bytes of a steady step, as `tidepool plan` states them: the first and the last step move other amounts.
   void steady_bytes() {
     std::vector<std::string> items;
     bool known = false;

@@ -1,4 +1,4 @@
-// Renders the lines under the progress bar: how busy each lane is and how full each tier is.
+// Renders the lines below the progress bar: how busy each lane is and how full each tier is.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -10,9 +10,9 @@ namespace tidepool {
 namespace {
 
 constexpr u32 lane_bar_columns = 4, tier_bar_columns = 10;
-constexpr u32 columns_least = 50;  // a narrower screen has room for the progress bar only
+constexpr u32 columns_least = 50;  // narrower screens only have room for the bar
 
-// Joins as many items as fit on a line and leaves out the others.
+// Joins as many items as fit on a line, and drops the rest.
 std::string fitted(const std::vector<std::string>& items, const Screen& screen) {
   std::string line;
   for (const std::string& item : items) {
@@ -31,7 +31,7 @@ std::string gauge(const std::string& name, double share, u32 columns, Ink ink, c
 
 std::vector<std::string> live_lines(const LiveState& live, const Screen& screen) {
   if (!live.known || screen.columns < columns_least) return {};
-  // Names are short, so that all lanes of a run that streams from disk fit 80 columns with their bars.
+  // Short names: all lanes of a run that streams from disk fit into 80 columns with their bars.
   constexpr std::array<const char*, lane_kind_count> names = {"compute", "h2d",   "d2h", "comm",
                                                               "read",    "write", "host"};
   std::vector<std::string> lanes, tiers;

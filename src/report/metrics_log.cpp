@@ -20,7 +20,7 @@ namespace tidepool {
 namespace json = boost::json;
 namespace {
 
-// Copies the complete lines whose step is at most `through`.
+// The complete lines with a step of at most `through`.
 std::string kept_lines(std::string_view text, u64 through) {
   std::string out;
   for (std::size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) {
@@ -29,7 +29,7 @@ std::string kept_lines(std::string_view text, u64 through) {
     const json::value v = json::parse(json::string_view(line.data(), line.size()), ec);
     const json::value* step = !ec && v.is_object() ? v.get_object().if_contains("step") : nullptr;
     if (step == nullptr || !step->is_int64() || static_cast<u64>(step->get_int64()) > through) continue;
-    // The last line of an earlier process is dropped: this process will write its own.
+    // The final line of an earlier process is dropped; this process will write its own.
     if (v.get_object().contains("train_runtime")) continue;
     out.append(line).append("\n");
   }
@@ -41,7 +41,7 @@ double number(const json::object& o, const char* key) {
   return v != nullptr && v->is_number() ? v->to_number<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
-// Larger values do not come from training: the file was edited.
+// Limit of plausible steps: a higher number means that the file was edited.
 constexpr i64 step_most = i64{1} << 53;
 struct Limit {
   const char* key;
@@ -53,7 +53,8 @@ constexpr Limit limits[] = {{"epoch", 1e12},
                             {"train_tokens_per_second", 1e18},
                             {"step_seconds", 1e11}};
 
-// Adds the line to `log.steps` or `log.evaluations`. The error says what is wrong with the line.
+// Adds the line to `log.steps` if it describes a step.
+// Error: the fault of the line.
 Result<void> read_line(std::string_view line, StepLog& log) {
   const std::string where = fmt::format("line {}", log.lines);
   TRY_ASSIGN(const json::value v, parse_json(line, ErrorKind::bad_input, where));
@@ -74,7 +75,7 @@ Result<void> read_line(std::string_view line, StepLog& log) {
                                .epoch = number(o, "epoch"),
                                .eval_loss = number(o, "eval_loss"),
                                .eval_seconds = number(o, "eval_runtime")});
-  if (!o.contains("loss")) return {};  // an evaluation or the last line of a run
+  if (!o.contains("loss")) return {};  // an evaluation, or the final line
   log.steps.push_back(
       {.step = number_of_step,
        .epoch = number(o, "epoch"),

@@ -1,5 +1,5 @@
-// MetricsLog writes metrics.jsonl: one object per line, with Hugging Face's log names and null for numbers
-// that are not finite. read_step_metrics() reads it.
+// MetricsLog writes metrics.jsonl: one object per line, with Hugging Face's log names, and null for numbers
+// that are not finite.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ struct StepMetrics {
   double learning_rate = 0;
   double train_tokens_per_second = 0;
   double step_seconds = 0;
-  std::optional<double> loss_scale;  // fp16 only: the loss scale of this step
+  std::optional<double> loss_scale;  // fp16 only: scale of this step
 };
 
 struct EvalMetrics {
@@ -42,8 +42,8 @@ std::string to_json_line(const StepMetrics&);
 std::string to_json_line(const EvalMetrics&);
 std::string to_json_line(const TrainMetrics&);
 
-// StepLog holds the steps and evaluations of metrics.jsonl, in order. Lines that cannot be read are left out
-// and counted; so is half a line at the end, as a kill leaves it.
+// Steps and evaluations of metrics.jsonl, in order. Unreadable lines (such as half a line at the end, after a
+// kill) are skipped and counted.
 struct StepLog {
   std::vector<StepMetrics> steps;
   std::vector<EvalMetrics> evaluations;
@@ -52,21 +52,17 @@ struct StepLog {
   std::string first_fault;  // "line 7: step is missing or not as expected"; empty: no fault
 };
 
-// Reads metrics.jsonl.
-// RETURNS: an empty log if the file is missing. ErrorKind::bad_input if not a single line can be read, or if
-// `path` is not a readable file.
+// Reads metrics.jsonl. A missing file gives an empty log.
+// Error: bad_input if no line is readable, or it is not a regular file.
 Result<StepLog> read_step_metrics(const std::string& path);
 
-// MetricsLog appends lines to metrics.jsonl.
-//
-// Every line reaches the file before append() returns, so a kill loses no line. After an error no part of the
-// line stays in the file, and the next line may be written.
-//
+// Every line reaches the file before append() returns, so a kill loses none. After an error nothing of the
+// line stays, and the next line can be written.
 // THREADS: one at a time.
 class MetricsLog {
  public:
-  // Keeps the lines of steps up to `keep_through_step` and drops the rest: steps after the checkpoint that
-  // the run resumes from will be written again. A torn last line is dropped, too.
+  // Keeps the lines of steps up to `keep_through_step` and drops the rest: the resumed run will write the
+  // later steps again. An incomplete last line is dropped too.
   static Result<std::unique_ptr<MetricsLog>> open(const std::string& path, u64 keep_through_step);
 
   Result<void> append(const StepMetrics& m) { return append_line(to_json_line(m)); }

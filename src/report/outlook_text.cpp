@@ -20,8 +20,8 @@ std::string cell(double share, const Screen& screen) {
   return screen.unicode ? blocks[level] : plain[level];
 }
 
-// The share of each cell's time in which the lane is busy. The step of `seconds` repeats for ever: work past
-// its end is counted at the start of the next step.
+// Busy share of each cell, for a step of `seconds` that repeats forever: work beyond the end of the step
+// wraps around to its begin.
 std::vector<double> shares_of(const LaneActivity& lane, double seconds, u32 width) {
   std::vector<double> share(width, 0.0);
   const auto add = [&](double begin, double end) {

@@ -1,4 +1,4 @@
-// Renders a forecast for the terminal: the expected numbers, and the lanes over time.
+// Renders a forecast for the terminal: expected numbers, and lanes over time.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace tidepool {
 
-// One line: `label` on the left, `text` on the right.
+// A line for people: name on the left, text on the right.
 struct OutlookRow {
   std::string label, text;
 };
 std::string render_outlook(const std::string& machine, const std::vector<OutlookRow>&, const Screen&);
 
-// One row per lane, with a steady step of `seconds` from left to right. The height of a cell is the share of
-// its time in which the lane works. Work outside the step is folded into it, because the steps before and
-// after it are alike.
+// Busy times of one lane in a steady step. The chart has one row per lane, with time from left to right; the
+// height of a cell is the share of its time in which the lane works. Times outside of the step wrap around,
+// because the steps before and after are alike.
 struct LaneActivity {
   std::string name;
   std::vector<std::pair<double, double>> busy;  // [begin, end) in seconds from the step's start, in any order

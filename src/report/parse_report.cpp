@@ -1,5 +1,4 @@
-// Reads report.json. The file may have been edited: values that no run can have measured are refused, not
-// printed.
+// Reads report.json. The file may have been edited: values that no run can measure are refused, not printed.
 #include <fmt/format.h>
 
 #include <boost/json/array.hpp>
@@ -16,12 +15,11 @@ namespace tidepool {
 namespace json = boost::json;
 namespace {
 
-// A run of years on the largest machine stays below these limits.
+// Limits that a run of years on the largest machine does not reach.
 constexpr u64 count_most = u64{1} << 53, bytes_most = u64{1} << 62;
 constexpr double seconds_most = 1e11, rate_most = 1e24, norm_most = 1e39;
 
-// Object reads the members of a JSON object. It keeps the path to the object for messages, and the first
-// fault.
+// A JSON object with its path, for messages. Remembers the first fault.
 class Object {
  public:
   Object(const json::value* value, std::string path, std::string& fault)
@@ -40,12 +38,12 @@ class Object {
 
   u64 count(std::string_view key) const { return whole(find(key), {key}, count_most); }
   Bytes bytes(std::string_view key) const { return Bytes{whole(find(key), {key}, bytes_most)}; }
-  // All bits set means no limit.
+  // A value with all bits set means no limit.
   Bytes budget(std::string_view key) const {
     const json::value* v = find(key);
     return v != nullptr && v->is_uint64() && v->get_uint64() == ~u64{0} ? Bytes{~u64{0}} : bytes(key);
   }
-  // 0 if the key is missing, as in files of older versions.
+  // Value of a key that older files do not have.
   Bytes bytes_or_0(std::string_view key) const { return has(key) ? bytes(key) : Bytes{}; }
   double scale(std::string_view key) const { return number(find(key), {key}, 1e30); }
   double seconds(std::string_view key) const { return number(find(key), {key}, seconds_most); }

@@ -1,4 +1,4 @@
-// Renders the plan as a table: the bytes in each tier, the bytes over each link, and the bottleneck.
+// Renders the plan as a table: what fits where, what moves, what limits the speed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr u32 label_columns = 14;
 
-// Look is how a kind is shown: a letter for bars without colour, and one name for kinds that are alike.
+// Look of a kind: a letter for bars without colour, and one name for similar kinds.
 struct Look {
   const char* name;
   char letter;
@@ -43,7 +43,7 @@ Look look(Kind kind) {
   }
 }
 
-// One entry per look, the sum of its kinds; in the order in which looks first appear.
+// Kinds with the same look are one entry, in order of first appearance.
 struct LookUse {
   Look look;
   Bytes bytes;
@@ -72,8 +72,8 @@ Bytes total(const std::vector<KindUse>& uses) {
 
 std::vector<KindUse> reserved_use(const TierSummary& t) { return {{Kind::workspace, t.reserved}}; }
 
-// Bytes per look, for a bar. Streaming kinds take turns in the same space, so their sum is more than the
-// space that the plan reserves for them. In the bar they share this space in proportion to their bytes.
+// Kinds that pass through a tier share the same space at different times, so they add up to more than the
+// plan's share for them. They are scaled down in proportion.
 std::vector<LookUse> shares_of(const TierSummary& t) {
   std::vector<LookUse> uses = merged(t.resting);
   for (const LookUse& use : merged(reserved_use(t))) uses.push_back(use);
@@ -87,15 +87,14 @@ std::vector<LookUse> shares_of(const TierSummary& t) {
   return uses;
 }
 
-// A bar as long as the tier's budget: each look has glyphs in proportion to its bytes, in its colour or
-// letter.
+// A bar for the tier's budget, in which each kind has glyphs in proportion, with its colour or letter.
 std::string stacked_bar(const std::vector<LookUse>& uses, Bytes whole, u32 width, const Screen& screen) {
   std::string out;
   u64 bytes = 0;
   u32 drawn = 0;
   for (const LookUse& use : uses) {
     bytes += use.bytes.value;
-    // Rounds the running sum, not each part, so that rounding never makes the bar too long.
+    // Cumulative, so that rounding never makes the bar too long.
     const u32 end =
         whole.value == 0
             ? 0

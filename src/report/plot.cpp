@@ -1,4 +1,4 @@
-// Draws a curve in braille dots (2 x 4 per character), or in ASCII with one point per character.
+// Plots a curve in braille dots (2 x 4 per character), or in ASCII with one point per character.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr u32 tick_columns = 7;
 
-// Canvas is a grid of dots; y grows downwards.
+// A grid of dots, with y downwards.
 class Canvas {
  public:
   Canvas(u32 columns, u32 rows, bool braille)
@@ -50,7 +50,7 @@ class Canvas {
  private:
   static constexpr u32 marked = 0x100;
 
-  // The character U+2800 + dots, in UTF-8.
+  // U+2800 + dots, encoded as UTF-8.
   static std::string braille(u32 dots) {
     return {static_cast<char>(0xe2), static_cast<char>(0xa0 | dots >> 6),
             static_cast<char>(0x80 | (dots & 0x3f))};
@@ -72,7 +72,7 @@ struct Range {
   bool empty() const { return low > high; }
 };
 
-// RETURNS: the mean of the finite values of each of `width` columns; NaN for a column without finite values.
+// Mean of the finite values in each of `width` columns; NaN for a column without any.
 std::vector<double> columns_of(const std::vector<double>& values, u32 width) {
   std::vector<double> sums(width, 0.0);
   std::vector<u32> counts(width, 0);
@@ -87,7 +87,7 @@ std::vector<double> columns_of(const std::vector<double>& values, u32 width) {
   return sums;
 }
 
-// Joins neighbours with straight lines, so that a few values make a curve instead of single dots.
+// Connects neighbours with straight lines, so that few values make a curve instead of single dots.
 void draw_curve(Canvas& canvas, const std::vector<double>& ys) {
   int before = -1;
   for (int x = 0; x < static_cast<int>(ys.size()); ++x) {
@@ -125,7 +125,7 @@ std::vector<std::string> render_plot(const std::vector<double>& values, const st
   for (const double v : columns) range.add(v);
   for (const PlotMark& m : marks) range.add(m.value);
   if (range.empty()) return {};
-  // A constant curve is drawn in the middle.
+  // A flat curve is drawn in the middle.
   const double span = std::max(range.high - range.low, 1e-9 * std::max(1.0, std::fabs(range.high)));
   const double top = range.high == range.low ? range.high + span / 2 : range.high;
   const auto y_of = [&](double v) { return (top - v) / span * (canvas.height() - 1); };

@@ -11,8 +11,8 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Length in bytes of the colour sequence by paint() that `text` begins with: "\x1b[31;MARKm". 0 if `text`
-// begins with none.
+// RETURNS: length of one of our own colour sequences at the start of `text`, as paint() makes it:
+// "\x1b[31;MARKm"; 0 if there is none.
 size_t own_sequence(std::string_view text) {
   if (!text.starts_with("\x1b[")) return 0;
   size_t at = 2;
@@ -23,14 +23,13 @@ size_t own_sequence(std::string_view text) {
   return text.substr(at, 1) == "m" ? at + 1 : 0;
 }
 
-// Length in bytes of the first character of `text`, if it is valid UTF-8 and no control character (but line
-// feed and tab are allowed). Else 0.
+// RETURNS: length of the first character of `text`, if it is valid UTF-8 and not a control character; else 0.
 size_t harmless_character(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<u8>(text[i]) : u8{0}; };
   const u8 first = byte(0);
   if (first < 0x80) return first == '\n' || first == '\t' || (first >= 0x20 && first != 0x7f) ? 1 : 0;
   const auto continues = [&](size_t i) { return (byte(i) & 0xc0) == 0x80; };
-  if (first == 0xc2) return continues(1) && byte(1) >= 0xa0 ? 2 : 0;  // below: 32 more control characters
+  if (first == 0xc2) return continues(1) && byte(1) >= 0xa0 ? 2 : 0;  // U+0080 to U+009F are controls
   if (first >= 0xc3 && first <= 0xdf) return continues(1) ? 2 : 0;
   if (first >= 0xe0 && first <= 0xef) {
     const bool fine = (first != 0xe0 || byte(1) >= 0xa0) && (first != 0xed || byte(1) < 0xa0);
@@ -75,8 +74,7 @@ bool try_print_text(std::FILE* to, std::string_view text) {
   return std::fwrite(shown.data(), 1, shown.size(), to) == shown.size();
 }
 
-// EIO is no error: the terminal is gone. The run then either got a signal to stop, or continues without
-// output.
+// Ignores EIO: the terminal is gone, and the run has been told to stop or continues without it.
 void print_shown(std::FILE* to, std::string_view text) {
   if (!try_print_text(to, text) && errno != EIO)
     throw std::system_error(errno, std::generic_category(), "cannot write to a standard stream");

@@ -1,12 +1,11 @@
-// Prints text for people: the only place where such text leaves the program.
+// The terminal's edge: the only place that prints text for people.
 //
-// Names, paths, tokens and messages come from files and may hold any bytes, and a terminal obeys control
-// characters: they could move the cursor, rewrite lines, or type into the shell. So text_to_show() escapes
-// every control character except line feed and tab (\x1b), and every byte that is not UTF-8. Colour sequences
-// of our own carry a mark that no file can guess (control_mark). text_to_show() recognizes them by the mark
-// and removes it.
+// Names, paths, tokens and messages come from files and may contain anything, and a terminal obeys control
+// characters: they could move the cursor, rewrite lines, or type into the shell. So every control character
+// except line feed and tab is shown as an escape (\x1b), and so is every byte that is not UTF-8. Our own
+// colours carry a mark that no file can guess (control_mark); the edge recognises them by it and removes it.
 //
-// The live view writes its own cursor movements around text that text_to_show() has escaped.
+// The live view writes its own cursor movements, around text that has passed through text_to_show.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,7 +16,7 @@
 
 namespace tidepool {
 
-// RETURNS: 18 random digits, different in each process: the last parameter of each colour sequence of
+// A random mark of 18 digits, different in each process: the last parameter of each colour sequence of
 // paint().
 const std::string& control_mark();
 
@@ -25,7 +24,7 @@ std::string text_to_show(std::string_view);
 
 // RETURNS: false if the stream cannot be written; errno says why.
 bool try_print_text(std::FILE*, std::string_view);
-// Throws std::system_error if the stream cannot be written: the program can then only report it and end.
+// Throws std::system_error if the stream cannot be written: only reporting this is left to do then.
 void print_shown(std::FILE*, std::string_view);
 
 template <class... T>

@@ -1,4 +1,4 @@
-// Writes the lines of logged steps, and on a terminal the live view below them.
+// Progress prints the lines of logged steps, and on a terminal a live view below them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr u32 bar_columns_min = 8;
 constexpr u32 bar_columns_max = 30;
 constexpr u32 columns_of_long_names = 50;
 
-// Texts to the right of the bar, the most useful first: a narrow screen leaves out the last ones.
+// Facts beside the bar, the most important first: a narrow screen drops the last ones.
 std::vector<std::string> facts(const ProgressState& s, const Screen& screen) {
   const StepLine& l = s.last;
   if (l.tokens_per_second <= 0) return {"the first step is under way"};
@@ -78,7 +78,7 @@ std::string progress_bar(const ProgressState& s, const Screen& screen) {
           ? 0
           : std::min(1.0, static_cast<double>(s.last.step) / static_cast<double>(s.total_steps));
   const std::string steps = fmt::format(" {}/{}", s.last.step, s.total_steps);
-  // One column stays free: a terminal wraps when its last column is written.
+  // One column stays free, because a terminal wraps after writing to its last column.
   const u32 room = screen.columns - 1;
   u32 used = 1 + display_width(steps) + bar_columns_min;
   std::string right;
@@ -117,7 +117,7 @@ Progress::Progress(const Screen& screen, std::FILE* out, const Options& options)
   state_.total_steps = options.total_steps;
   state_.total_epochs = options.total_epochs;
   state_.last.step = options.first_step;
-  // Drawn at once, because the first step may take minutes.
+  // Draws at once: the first step may take minutes.
   if (screen_.tty && options_.total_steps > options_.first_step) draw();
 }
 
@@ -137,8 +137,8 @@ void Progress::step(const StepLine& line, double now_seconds) {
     if (logged(line.step)) put(text_to_show(progress_line(state_)) + "\n");
     return;
   }
-  // Each logged step has its line, but steps of a millisecond must not cause a thousand redraws a second:
-  // lines of fast steps wait for the next redraw. Lines of slow steps are drawn at once.
+  // Lines of very short steps wait for the next redraw, because a thousand redraws a second would be too
+  // many. Lines of slow steps are printed immediately.
   bool now = line.step >= options_.total_steps || now_seconds - drawn_at_ >= redraw_seconds_min;
   if (logged(line.step)) {
     renew_size(screen_, fileno(out_));
@@ -173,10 +173,10 @@ void Progress::draw() {
   if (std::string numbers = progress_numbers(state_, screen_); !numbers.empty())
     lines.push_back(std::move(numbers));
   for (std::string& line : live_lines(live_, screen_)) lines.push_back(std::move(line));
-  // One row stays free: if the view scrolled its first line away, that line could not be erased.
+  // One row stays free: if the view scrolled its first line away, it could not be erased any more.
   lines.resize(std::clamp<std::size_t>(screen_.rows - 1, 1, lines.size()));
   for (std::string& line : lines) line = text_to_show(line);
-  // Written with one call: half a view would flicker.
+  // Written in one piece: a partial view would flicker.
   std::string picture;
   if (!due_.empty()) picture = std::string(erase_lines) + std::exchange(due_, {});
   put(picture + rewritable_lines(lines));

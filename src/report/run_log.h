@@ -1,5 +1,5 @@
-// RunLog writes the two logs of a run in progress: metrics.jsonl and TensorBoard's events, with the same
-// numbers. A line that cannot be written is lost and counted. It never ends the training.
+// RunLog writes the logs of a running training: metrics.jsonl and TensorBoard events, with the same numbers.
+// A line that cannot be written is lost and counted, but never ends the training.
 #pragma once
 
 #include <memory>
@@ -11,27 +11,26 @@
 
 namespace tidepool {
 
-// TensorBoard tags are those of Hugging Face's trainer: `loss` is train/loss, `eval_loss` is eval/loss.
+// Tags are those of Hugging Face's trainer: `loss` is train/loss, `eval_loss` is eval/loss.
 // THREADS: one.
 class RunLog {
  public:
-  // `steps_done`: steps done before this process. Lines of later steps, from before a resume, are dropped.
+  // `steps_done`: steps before this process. Log entries of later steps are dropped.
   static Result<std::unique_ptr<RunLog>> open(const std::string& run_dir, u64 steps_done);
 
   void append(const StepMetrics&);
   void append(const EvalMetrics&);
   void append(const TrainMetrics&);
-  // Makes the appended lines durable.
+  // Makes appended lines durable.
   void sync();
 
-  // RETURNS: warnings since the last call: one line per log that lost its first line, or that sync() could
-  // not make durable.
+  // New warnings: one line for each log that has just lost its first line.
   std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
-  // RETURNS: at the end of the run, one line per log that lacks lines.
+  // At the end: one line for each log with lost lines.
   std::vector<std::string> what_is_missing() const;
 
  private:
-  struct Kept {  // lost lines of one log
+  struct Kept {  // state of one log
     const char* name;
     u64 lost = 0;
     std::string first_fault = {};

@@ -1,4 +1,4 @@
-// Detects what the terminal can show, and fits text to its width.
+// Detects what the terminal can show, and formats text of known width.
 #include "report/screen.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ std::string_view environment(const char* name) {
   return value == nullptr ? std::string_view{} : std::string_view(value);
 }
 
-// The first of the three variables that is set decides, as in setlocale.
+// The first of the three that is set decides, as in setlocale.
 bool locale_is_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     std::string value(environment(name));
@@ -64,7 +64,7 @@ void renew_size(Screen& screen, int fd) {
   if (::ioctl(fd, TIOCGWINSZ, &size) != 0) return;
   if (size.ws_row > 0) screen.rows = size.ws_row;
   if (size.ws_col == 0) return;
-  // COLUMNS may be too large: the terminal may have been wider when a shell exported it.
+  // COLUMNS may be too large: the shell may have exported it from a wider terminal.
   const u32 asked = columns_asked(), there = size.ws_col;
   screen.columns = std::clamp(asked > 0 ? std::min(asked, there) : there, columns_min, columns_max);
 }
@@ -139,7 +139,7 @@ std::vector<std::string> wrap_items(const std::vector<std::string>& items, std::
 
 namespace {
 
-// RETURNS: the indent of continuation lines, at most half the width.
+// Indentation of the lines after the first; at most half the width.
 u32 text_begin(std::string_view line, u32 width) {
   const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
   const std::size_t word_end = std::min(line.find(' ', begin), line.size());

@@ -1,4 +1,4 @@
-// StatusLine shows on stderr what a command is doing, while the command does it.
+// StatusLine shows on stderr what a command is doing while it takes time.
 #pragma once
 
 #include <string>
@@ -8,8 +8,7 @@
 
 namespace tidepool {
 
-// StatusLine is one line that is rewritten on a terminal. A pipe or file gets a plain line for each new
-// activity.
+// On a terminal the line is rewritten; elsewhere each new activity gets a plain line.
 class StatusLine {
  public:
   StatusLine() : screen_(detect_screen(2)) {}

@@ -1,4 +1,4 @@
-// Writes step.json in columns: a table of 6000 ops then takes 100 KB instead of a megabyte.
+// Writes step.json in columns: a table of 6000 ops is 100 KB instead of a megabyte.
 #include "report/step_file.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ bool moves(OpKind kind) { return kind == OpKind::copy || kind == OpKind::read ||
 
 i64 number(u32 id) { return id == none ? -1 : static_cast<i64>(id); }
 
-// RETURNS: "name":[...] with one number per item of `list`.
+// A column "name":[...] with one number per item of `list`.
 template <class List, class Fn>
 std::string column(const char* name, const List& list, Fn&& of) {
   std::string out = fmt::format("\"{}\":[", name);
@@ -50,7 +50,7 @@ std::string object(const char* name, const Parts&... parts) {
   return out;
 }
 
-// Place is a tier as the page shows it: one place per device, the host, and the disk.
+// A tier as the page shows it: one per device, the host, the disk.
 struct Place {
   Tier tier;
   u16 device;

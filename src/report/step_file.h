@@ -1,5 +1,5 @@
-// StepFile is the content of step.json: one steady step in full, for the page. It has the chunks that each op
-// touches, the frames of the chunks, and the predicted and measured times of the ops.
+// StepFile writes step.json: one complete steady step for the report's page. It has the operands of each op,
+// the frames of all chunks over time, and the predicted and measured times of the ops.
 #pragma once
 
 #include <string>
@@ -12,9 +12,8 @@
 
 namespace tidepool {
 
-// StepTimes holds the times of one run of the body, by op. Time 0 is the end of the step before, which is the
-// end of its norm op. Ops of the body before that time, or after the body's own norm, lie outside [0,
-// length).
+// Times of one run of the body, by op. Zero is the end of the step before (its norm). Ops that the body runs
+// before that or after its own norm lie outside of [0, seconds).
 struct StepTimes {
   u64 step = 0;
   Nanos length{};
@@ -24,19 +23,19 @@ struct StepTimes {
   bool known() const { return !started_ns.empty(); }
 };
 
-// A body with more ops is stored with its tiers and times only, because a page of 20 MB is of no use.
+// For a body with more ops, only tiers and times are written: a page of 20 MB is no use.
 inline constexpr u32 step_file_ops_max = 40'000;
 
 struct StepFile {
   const Plan& plan;
   TraceNames names;
-  StepTimes predicted;  // `predicted` and `measured` may each be unknown
+  StepTimes predicted;  // may be unknown
   StepTimes measured;
 };
 std::string to_json(const StepFile&);
 
-// Checks that `text` is a complete step file of this format. Else ErrorKind::bad_input, with `file_name` and
-// the key.
+// Checks that `text` is a complete step file of this format.
+// Error: bad_input, naming `file_name` and key.
 Result<void> check_step_file(std::string_view text, std::string_view file_name);
 
 }  // namespace tidepool

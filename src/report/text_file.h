@@ -8,11 +8,10 @@
 
 namespace tidepool {
 
-// The longest file, metrics.jsonl, has about 200 bytes per step: this limit allows five million steps.
+// Limit for metrics.jsonl, the longest: about 200 bytes per step, so five million steps.
 inline constexpr u64 text_file_bytes_max = gib;
 
-// RETURNS: the file's text. ErrorKind::bad_input if the file is missing, longer than text_file_bytes_max, or
-// not a regular file; ErrorKind::io if it cannot be read.
+// Error: bad_input if the file is missing, too long, or not a regular file; io if it cannot be read.
 Result<std::string> read_text_file(const std::string& path);
 
 }  // namespace tidepool

@@ -20,7 +20,7 @@ std::string name_of(const std::vector<std::string>& names, u32 i, std::string_vi
   return i < names.size() ? names[i] : fmt::format("{} {}", what, i);
 }
 
-// RETURNS: the op's title, in words that a person looks for: "forward h.3", "read momentum h.3/1".
+// Title of an event: "forward h.3", "read momentum h.3/1".
 std::string title(const TraceEvent& e, const TraceNames& names) {
   std::string out(name(e.kind));
   const bool moves = e.kind == OpKind::copy || e.kind == OpKind::read || e.kind == OpKind::write;
@@ -61,7 +61,7 @@ std::string header(u32 process, const std::string& title, const TraceNames& name
       "{{\"ph\":\"M\",\"pid\":{0},\"name\":\"process_sort_index\",\"args\":{{\"sort_index\":{0}}}}}",
       process, in_quotes(title));
   for (u32 i = 0; i < names.lanes.size(); ++i) {
-    // Keeps the lanes in the order of our list; else the viewer orders them by their first event.
+    // Lanes are shown in this order, not in the order of their first events.
     out += fmt::format(
         ",\n{{\"ph\":\"M\",\"pid\":{0},\"tid\":{1},\"name\":\"thread_name\",\"args\":{{\"name\":{2}}}}},\n"
         "{{\"ph\":\"M\",\"pid\":{0},\"tid\":{1},\"name\":\"thread_sort_index\",\"args\":{{\"sort_index\":{1}}"

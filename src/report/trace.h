@@ -1,5 +1,4 @@
-// write_trace() writes trace.json: the ops of every lane over time, in Chrome's trace format (opens in
-// Perfetto).
+// Writes trace.json: what each lane did at what time, in Chrome's trace format (opens in Perfetto).
 #pragma once
 
 #include <span>
@@ -11,8 +10,7 @@
 
 namespace tidepool {
 
-// TraceEvent is one op that ran. It is a plain value, so that a ring buffer can be filled during training
-// without allocation.
+// A plain value, so that a ring of events can be filled while training without allocating.
 struct TraceEvent {
   OpKind kind{};
   u32 lane = 0;  // index into the lanes' names
@@ -33,14 +31,14 @@ struct TraceNames {
   std::vector<std::string> windows;  // names by window; may be empty
 };
 
-// TraceProcess holds either the measured or the predicted events. Each is a process of its own in the viewer.
+// Measured or predicted events. Each is a process of its own in the viewer.
 struct TraceProcess {
   std::string name;
   std::span<const TraceEvent> events;  // in any order
 };
 
-// Writes as a stream, without holding the whole text. Times of a process count from its earliest event, so
-// that the viewer shows two processes aligned, one above the other.
+// Writes the file as a stream. Times count from the earliest event of each process, so that processes are
+// aligned.
 Result<void> write_trace(const std::string& path, std::span<const TraceProcess>, const TraceNames&);
 
 }  // namespace tidepool

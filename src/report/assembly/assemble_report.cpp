@@ -29,7 +29,7 @@ std::string model_text(const ModelConfig& model) {
 
 namespace {
 
-// RETURNS: a report with the plan's values only, without measurements.
+// The report before anything was measured.
 RunReport planned_report(const ModelGraph& graph, const Plan& plan) {
   RunReport report{.version = std::string(version()),
                    .commit = std::string(commit()),
@@ -66,7 +66,7 @@ void add_phases(RunReport& report, const ReportParts& parts) {
       phase_bounds({session.plan(), session.graph(), parts.prediction.machine, parts.prediction.blocks}));
 }
 
-// Adds the rates that the prediction and the bounds were computed with.
+// Rates that the prediction and the bounds were computed with.
 void add_rates_seen(RunReport& report, const ReportParts& parts) {
   if (parts.prediction.blocks.empty()) return;
   const Machine& m = parts.prediction.machine;
@@ -79,8 +79,8 @@ void add_rates_seen(RunReport& report, const ReportParts& parts) {
   report.machine["rate_disk_mixed"] = text(m.disk.mixed_bytes_per_s);
 }
 
-// Adds tokens and flops per second. Padding does not count as the user's work: a step that is half padding is
-// half as fast. Prompts do count, although they have no loss.
+// Padding does not count as work: a step that is half padding has half the rate. Prompts do count, although
+// nothing is learned from them.
 void add_rates(RunReport& report, const ModelGraph& graph, u64 tokens) {
   report.tokens_per_second =
       report.train_seconds > 0 ? static_cast<double>(tokens) / report.train_seconds : 0;
@@ -96,8 +96,7 @@ std::map<std::string, std::string> effective_settings(const Config& config) {
 std::map<std::string, std::string> numeric_settings(const Config& config) {
   std::map<std::string, std::string> settings = settings_of(config, [&](const Field& field) {
     if (field.section == "train") return true;
-    if (field.section == "lora")
-      return config.lora.on() && field.key != "adapter";  // only its weights matter
+    if (field.section == "lora") return config.lora.on() && field.key != "adapter";  // not its path
     return field.section == "model" && field.key != "directory" && applies(field, config.model.family);
   });
   settings["machine.executor"] = config.machine.gpus().empty() ? "cpu" : "cuda";
@@ -115,7 +114,7 @@ void add_losses(RunReport& report, const TrainerState& state) {
     report.eval_losses.push_back(e.loss);
   }
   const EvalLoss* best = best_evaluation(state.eval_losses);
-  if (best == nullptr || state.best_step < best->step) return;  // the best is not saved
+  if (best == nullptr || state.best_step < best->step) return;  // the best state was not saved
   report.best_step = state.best_step;
   report.best_eval_step = best->step;
   report.best_eval_loss = best->loss;
@@ -124,7 +123,7 @@ void add_losses(RunReport& report, const TrainerState& state) {
 RunReport assemble_report(const ReportParts& parts) {
   RunReport report = planned_report(parts.session.graph(), parts.session.plan());
   parts.meter.fill(report);
-  // Reserved for the whole run, not in the frames that the meter sees. The plan counts it, too.
+  // The meter only sees frames. As in the plan, memory that is reserved for the whole run is added.
   report.tiers[static_cast<u32>(Tier::host)].measured_peak += host_reserved();
   report.tiers[static_cast<u32>(Tier::device)].measured_peak += device_reserved(parts.config);
   add_prediction(report, parts.prediction, parts.peak_at_end);

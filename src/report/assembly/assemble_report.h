@@ -1,4 +1,4 @@
-// Assembles the report of a run from its plan, its prediction and its measurements.
+// assemble_report() builds the report of a run from plan, predictions and measurements.
 #pragma once
 
 #include <map>
@@ -20,15 +20,15 @@ struct ReportParts {
   Session& session;
   const RunMeter& meter;
   const Prediction& prediction;
-  double peak_at_end = 0;  // flop/s, measured again after the last step; 0: not measured
+  double peak_at_end = 0;  // measured after the last step; 0: not measured
   const TrainerState& state;
-  u64 tokens = 0;  // that this process trained on, with prompts, without padding
+  u64 tokens = 0;  // trained by this process, with prompts, without padding
   u64 steps_per_epoch = 0;
   u64 resumed_from = 0;
   const std::string& stopped_early;
   u64 weights_xxh3 = 0;
   Bytes checkpoint_written{};
-  Bytes disk_endurance{};  // 0: not given
+  Bytes disk_endurance{};  // 0: not stated
   std::vector<GpuReadings> gpus;
 };
 
@@ -39,8 +39,8 @@ void add_losses(RunReport&, const TrainerState&);
 // RETURNS: the effective config as in config.yaml: {"train.learning_rate": "0.001"}.
 std::map<std::string, std::string> effective_settings(const Config&);
 
-// RETURNS: settings that the numbers of a run depend on, as in config.yaml: {"train.learning_rate": "0.001"}.
-// The executor is given by its kind only, "cpu" or "cuda".
+// Settings that affect the numbers of a run, as in config.yaml: {"train.learning_rate": "0.001"}. For the
+// executor only its kind.
 std::map<std::string, std::string> numeric_settings(const Config&);
 
 }  // namespace tidepool

@@ -1,5 +1,4 @@
-// Collects facts about the machine and the program for the report. Facts that cannot be found out are left
-// out.
+// Facts about machine and program for the report, for people. Facts that cannot be found out are omitted.
 #pragma once
 
 #include <map>

@@ -21,7 +21,7 @@ StepTimes steady_step(const Plan& plan, std::span<const TracedOp> events) {
   std::map<u64, Seen> steps;
   for (const TracedOp& e : events) {
     if (e.segment->kind == SegmentKind::evaluation) continue;
-    // An update or a norm may belong to the step before the step of its segment: `steps_back`.
+    // An update or a norm may belong to the step before the step that its segment runs.
     if (e.segment == &body) ++steps[e.step + op_of(e).steps_back].ops;
     if (op_of(e).kind == OpKind::norm) steps[e.step].norm = e.finished;
   }

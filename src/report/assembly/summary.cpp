@@ -23,8 +23,8 @@ std::vector<KindUse> to_uses(const std::map<Kind, Bytes>& sums) {
   return uses;
 }
 
-// RETURNS: per kind, the union of the frames that the body uses, which is the space of the arena reserved for
-// them. The most bytes that a kind takes at once would be known only by replaying the plan.
+// The peak of each kind is unknown without replaying the plan. This is the union of the frames that a body
+// names: the part of the arena set aside for the kind.
 std::vector<KindUse> streaming_uses(const Plan& plan, Tier tier) {
   std::map<Kind, std::vector<std::pair<u64, u64>>> ranges;
   const Segment& segment = plan.segment(SegmentKind::body);
@@ -63,7 +63,7 @@ void add_prediction(PlanSummary& s, const Prediction& p) {
   const Machine& m = p.machine;
   const std::array<double, link_count> rates = {m.copies.h2d_bytes_per_s, m.copies.d2h_bytes_per_s,
                                                 m.disk.read_bytes_per_s, m.disk.write_bytes_per_s};
-  // Each device has its own link to the host; all share one disk.
+  // Each device has its own link to the host; there is one disk.
   for (u32 l = 0; l < link_count; ++l) {
     const bool of_device = l == static_cast<u32>(LinkKind::h2d) || l == static_cast<u32>(LinkKind::d2h);
     s.links[l].seconds =
@@ -101,7 +101,7 @@ namespace {
 
 constexpr int hopper = 90;
 
-// Says which library computes attention on GPUs, and why.
+// Says which implementation of attention GPUs use, and why.
 std::string attention_note(const Config& config, const ModelGraph& graph) {
   std::string why(why_own_attention(graph));
   if (graph.batch.packed && !config.data.rows_are_shared)
@@ -144,7 +144,7 @@ PlanSummary summarize(const SummaryInput& in) {
   };
   for (const Kind kind : {Kind::param, Kind::master, Kind::master_low, Kind::momentum, Kind::variance})
     add(s.kept, kind);
-  if (!made_by_update(Kind::param, plan.precision))  // else gradients wait in the frames of dead parameters
+  if (!made_by_update(Kind::param, plan.precision))  // else in bytes of dead parameters
     add(s.waiting, has_kind(plan.precision, Kind::grad) ? Kind::grad : Kind::grad_accum);
   for (u32 t = 0; t < tier_count; ++t) {
     const Tier tier = static_cast<Tier>(t);

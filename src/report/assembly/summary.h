@@ -1,4 +1,4 @@
-// Summarizes the plan before the first step, as values to show.
+// summarize() turns the plan into values for people, before the first step.
 #pragma once
 
 #include "config/config.h"
@@ -14,11 +14,11 @@ struct SummaryInput {
   const ModelGraph& graph;
   const Plan& plan;
   const Prediction* prediction = nullptr;  // null: nothing was measured
-  const Machine* machine = nullptr;        // machine that the plan is for; null: this machine
+  const Machine* machine = nullptr;        // machine that the plan is for; null: this one
 };
 PlanSummary summarize(const SummaryInput&);
 
-// RETURNS: the bytes of all persistent kinds.
+// Bytes of all persistent kinds.
 Bytes state_bytes(const Plan&);
 
 }  // namespace tidepool

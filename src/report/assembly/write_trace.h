@@ -1,4 +1,4 @@
-// Writes trace.json and step.json from the engine's record of completed ops and from the forecast.
+// Writes trace.json and step.json from the engine's record of completed ops and the forecast.
 #pragma once
 
 #include <span>
@@ -16,9 +16,8 @@ struct TracedRun {
   const Forecast& forecast;  // may have no ops
 };
 
-// Writes trace.json, with measured and predicted as two processes, and step.json. If not `wanted`, writes
-// neither file. Files of an earlier process are removed in any case: they would not fit the report beside
-// them.
+// Writes trace.json, with measured and predicted ops as two processes, and step.json. If not `wanted`,
+// removes the files of an earlier process, which would not match the new report.
 Result<void> write_traces(const std::string& run_dir, bool wanted, const Plan&, const ModelGraph&,
                           const TracedRun&);
 

@@ -32,7 +32,7 @@ namespace {
 
 constexpr u64 curve_points_max = 2000;
 
-// Escapes `text`, so that a "</script>" in a name or a text does not end the data.
+// Escapes "</script>" in names and texts, which would end the data.
 std::string script_safe(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -70,8 +70,8 @@ std::string html_safe(std::string_view text) {
 
 std::string short_number(double d) { return std::isfinite(d) ? fmt::format("{:.6g}", d) : "null"; }
 
-// RETURNS: {"step": [...], "value": [...]}. Too many steps are replaced by means over equal numbers of steps.
-// A mean leaves out values that are not finite; a mean without any finite value is null.
+// {"step": [...], "value": [...]}. Too many steps are reduced to means of equal runs of steps. Values that
+// are not finite are omitted, and so is a mean of such values only.
 template <class Step, class Value>
 std::string curve(const char* name, u64 count, Step&& step_of, Value&& value_of) {
   const u64 stride = std::max<u64>(1, div_up(count, curve_points_max));
@@ -92,7 +92,7 @@ std::string curve(const char* name, u64 count, Step&& step_of, Value&& value_of)
   return fmt::format("\"{}\":{{\"step\":[{}],\"value\":[{}],\"stride\":{}}}", name, steps, values, stride);
 }
 
-// Curve over all steps of the run's last process, and over the logged steps of earlier processes.
+// Curve over every step of this process, and over logged earlier steps.
 std::string metric_curve(const char* name, const RunFiles& run, double StepMetrics::*logged,
                          const std::vector<double>& each) {
   const u64 first = run.report.resumed_from_step + 1;
@@ -121,7 +121,7 @@ std::string curves_text(const RunFiles& run) {
   return out + "}";
 }
 
-// RETURNS: report.json without its long lists: the curves have them, thinned.
+// The report without its long lists: the curves have them, thinned.
 std::string report_text(const RunReport& report) {
   RunReport brief = report;
   brief.losses.clear();
@@ -153,7 +153,7 @@ std::string title_of(std::span<const RunFiles> runs) {
   return title;
 }
 
-// Replaces the marks of a template in one pass, because the inserted texts may contain marks, too.
+// Replaces the template's marks in one pass, because the inserted text may contain marks too.
 std::string fill_template(std::string_view text,
                           std::span<const std::pair<std::string_view, std::string_view>> marks) {
   std::string out;
@@ -171,8 +171,8 @@ bool is_directory(const std::string& path) {
   return ::stat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-// RETURNS: faults of metrics.jsonl; empty if it is sound. A file that was cut between two lines has no broken
-// line, so its last step is checked, too.
+// RETURNS: empty if the log is complete. A file that was cut between two lines has only complete lines, but
+// ends too early.
 std::string metrics_warning(const RunReport& report, const StepLog& log, const std::string& path) {
   std::string text;
   if (log.unreadable > 0)
@@ -202,7 +202,7 @@ Result<void> read_metrics(RunFiles& run, const std::string& path) {
 
 std::vector<u64> steps_of_checkpoints(const std::string& run_dir) {
   std::vector<u64> steps;
-  std::error_code failed;  // ignored: the page then shows no checkpoints
+  std::error_code failed;  // then no checkpoints are shown
   for (const auto& entry : std::filesystem::directory_iterator(run_dir, failed)) {
     const auto name = parse_checkpoint_name(entry.path().filename().string());
     if (name && name->mark == CheckpointMark::whole) steps.push_back(name->step);

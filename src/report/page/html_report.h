@@ -1,4 +1,4 @@
-// Writes report.html: one page that opens offline, made from the files of a run directory.
+// Renders report.html: one page that opens offline, made from the files of a run directory.
 #pragma once
 
 #include <span>
@@ -11,31 +11,30 @@
 
 namespace tidepool {
 
-// RunFiles holds the content of a run directory that the page needs.
+// The files of a run directory that the page needs.
 struct RunFiles {
-  std::string name;  // the directory, as shown to people
+  std::string name;  // the directory's name, for people
   RunReport report;
   std::vector<StepMetrics> metrics;
-  std::string step_json;              // checked; empty: the run has no step.json
-  std::vector<u64> checkpoints;       // steps of the checkpoints in the directory
-  std::string unfinished;             // how far a run without a final report is; empty: it has a final report
-  std::vector<std::string> warnings;  // one line each: what is missing or unreadable, and what the page lacks
+  std::string step_json;              // checked; empty: there is no step.json
+  std::vector<u64> checkpoints;       // steps of the existing checkpoints
+  std::string unfinished;             // state of a run without a final report; empty: it has one
+  std::vector<std::string> warnings;  // one line each: what is missing or unreadable, and the consequence
 };
 
-// Reads the files of a run that has ended.
-// REQUIRES: report.json exists; metrics.jsonl and step.json may be missing.
-// RETURNS: ErrorKind::bad_input, with the file's name, if a whole file is broken; broken single lines of
-// metrics.jsonl are left out with a warning. ErrorKind::usage if `run_dir` is not the directory of a run that
-// has ended.
+// Reads a run directory. report.json must exist; metrics.jsonl and step.json may be missing. Unreadable lines
+// of metrics.jsonl are skipped with a warning.
+// Error: bad_input, naming a file that is unreadable as a whole; usage if it is not the directory of a
+// finished run.
 Result<RunFiles> read_run(const std::string& run_dir);
-// Reads the files of a run that still trains or was killed. `report` is made from its files by the caller;
-// `unfinished` says how far the run is.
+// The same for a run that is still training or was killed: `report` is made from its files, `unfinished`
+// describes its state.
 Result<RunFiles> read_unfinished_run(const std::string& run_dir, RunReport report, std::string unfinished);
 
-// Renders one run, or two side by side. Curves with more than a few thousand points are thinned.
+// Renders one run, or two side by side. Curves of more than a few thousand points are thinned.
 std::string render_html(std::span<const RunFiles>);
 
-// Replaces `path` atomically with the page.
+// Replaces the file at `path` atomically.
 Result<void> write_html(const std::string& path, std::span<const RunFiles>);
 
 }  // namespace tidepool
